@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The monotonic clock and a manual one for tests. No state of its own.
+#include "base/clock.h"
+
+#include <time.h>
+
+static int64_t monotonic_us(void *ctx)
+{
+    struct timespec ts;
+    (void)ctx;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+static int64_t manual_us(void *ctx)
+{
+    return *(const int64_t *)ctx;
+}
+
+ft_clock ft_clock_monotonic(void)
+{
+    return (ft_clock){monotonic_us, 0};
+}
+
+ft_clock ft_clock_manual(int64_t *now_us)
+{
+    return (ft_clock){manual_us, now_us};
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Time is passed in: modules that need `now` take an ft_clock, so that tests step it by hand.
+ * Monotonic microseconds from an arbitrary origin.
+ */
+#ifndef FT_BASE_CLOCK_H
+#define FT_BASE_CLOCK_H
+
+#include <stdint.h>
+
+typedef struct ft_clock {
+    int64_t (*now_us)(void *ctx);
+    void *ctx;
+} ft_clock;
+
+/* The machine's monotonic clock; thread-safe. */
+ft_clock ft_clock_monotonic(void);
+
+/* A clock that stands still until *now_us is changed by its owner (borrowed). */
+ft_clock ft_clock_manual(int64_t *now_us);
+
+static inline int64_t ft_clock_now_us(const ft_clock *clock)
+{
+    return clock->now_us(clock->ctx);
+}
+
+#endif

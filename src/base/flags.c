@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parsing and printing of flag tables. No state; destinations belong to the caller.
+#include "base/flags.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Does arg name this flag? *value is what follows '=', or NULL; *negated for --no-NAME. */
+static bool matches(const ft_flag *flag, const char *arg, const char **value, bool *negated)
+{
+    size_t n = strlen(flag->name);
+    *value = NULL;
+    *negated = false;
+    if (flag->alias && strcmp(arg, flag->alias) == 0)
+        return true;
+    if (strncmp(arg, flag->name, n) == 0 && (arg[n] == 0 || arg[n] == '=')) {
+        *value = arg[n] ? arg + n + 1 : NULL;
+        return true;
+    }
+    if (flag->kind == FT_FLAG_BOOL && strncmp(arg, "--no-", 5) == 0 &&
+        strcmp(arg + 5, flag->name + 2) == 0) {
+        *negated = true;
+        return true;
+    }
+    return false;
+}
+
+static ft_status check_range(const ft_flag *flag, double x, ft_error *err)
+{
+    if ((flag->min != 0 || flag->max != 0) && !(x >= flag->min && x <= flag->max))
+        return ft_error_set(err, FT_INVALID, "%s: %g is outside %g to %g", flag->name, x, flag->min,
+                            flag->max);
+    return FT_OK;
+}
+
+static ft_status store(const ft_flag *flag, const char *value, ft_error *err)
+{
+    char *end = NULL;
+    errno = 0;
+    switch (flag->kind) {
+    case FT_FLAG_BOOL:
+        *(bool *)flag->dest = true;
+        return FT_OK;
+    case FT_FLAG_INT: {
+        long long x = strtoll(value, &end, 10);
+        if (end == value || *end || errno)
+            return ft_error_set(err, FT_INVALID, "%s: '%s' is not a whole number", flag->name,
+                                value);
+        *(int64_t *)flag->dest = x;
+        return check_range(flag, (double)x, err);
+    }
+    case FT_FLAG_FLOAT: {
+        double x = strtod(value, &end);
+        if (end == value || *end || errno || !isfinite(x))
+            return ft_error_set(err, FT_INVALID, "%s: '%s' is not a number", flag->name, value);
+        *(double *)flag->dest = x;
+        return check_range(flag, x, err);
+    }
+    case FT_FLAG_STRING:
+        *(const char **)flag->dest = value;
+        return FT_OK;
+    case FT_FLAG_LIST: {
+        ft_flag_list *list = flag->dest;
+        if (list->n == FT_FLAG_LIST_MAX)
+            return ft_error_set(err, FT_INVALID, "%s: given more than %d times", flag->name,
+                                FT_FLAG_LIST_MAX);
+        list->item[list->n++] = value;
+        return FT_OK;
+    }
+    }
+    return ft_error_set(err, FT_INTERNAL, "%s: unknown kind", flag->name);
+}
+
+ft_status ft_flags_parse(const ft_flag *flags, size_t n_flags, int argc, char **argv, ft_error *err,
+                         int *n_words)
+{
+    int words = 0;
+    bool only_words = false;
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *value = NULL;
+        const ft_flag *flag = NULL;
+        bool negated = false;
+        if (only_words || arg[0] != '-' || arg[1] == 0) {
+            argv[++words] = argv[i];
+            continue;
+        }
+        if (strcmp(arg, "--") == 0) {
+            only_words = true;
+            continue;
+        }
+        for (size_t f = 0; f < n_flags && !flag; f++)
+            if (matches(&flags[f], arg, &value, &negated))
+                flag = &flags[f];
+        if (!flag)
+            return ft_error_set(err, FT_INVALID, "unknown flag %s: --help lists the flags", arg);
+        if (flag->kind == FT_FLAG_BOOL && value)
+            return ft_error_set(err, FT_INVALID, "%s takes no value", flag->name);
+        if (flag->kind != FT_FLAG_BOOL && !value && ++i >= argc)
+            return ft_error_set(err, FT_INVALID, "%s needs a value: %s", flag->name, flag->value);
+        if (negated) {
+            *(bool *)flag->dest = false;
+            continue;
+        }
+        ft_status status = store(flag, value ? value : argv[i], err);
+        if (status != FT_OK)
+            return status;
+    }
+    *n_words = words;
+    return FT_OK;
+}
+
+bool ft_flags_want_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+static void print_default(FILE *out, const ft_flag *flag)
+{
+    switch (flag->kind) {
+    case FT_FLAG_BOOL:
+        if (*(const bool *)flag->dest)
+            fprintf(out, " (on; --no-%s)", flag->name + 2);
+        break;
+    case FT_FLAG_INT:
+        fprintf(out, " (%lld)", (long long)*(const int64_t *)flag->dest);
+        break;
+    case FT_FLAG_FLOAT:
+        fprintf(out, " (%g)", *(const double *)flag->dest);
+        break;
+    case FT_FLAG_STRING:
+        if (*(const char *const *)flag->dest)
+            fprintf(out, " (%s)", *(const char *const *)flag->dest);
+        break;
+    case FT_FLAG_LIST:
+        fprintf(out, " (may be repeated)");
+        break;
+    }
+}
+
+void ft_flags_help(FILE *out, const ft_flag *flags, size_t n_flags)
+{
+    for (size_t i = 0; i < n_flags; i++) {
+        const ft_flag *flag = &flags[i];
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s%s%s", flag->alias ? flag->alias : "",
+                 flag->alias ? ", " : "", flag->name, flag->value ? " " : "",
+                 flag->value ? flag->value : "");
+        fprintf(out, "  %-30s %s", left, flag->help);
+        print_default(out, flag);
+        fputc('\n', out);
+    }
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small helpers for credentials: comparison in constant time, hexadecimal, and a 64-bit FNV-1a hash
+ * for fingerprints (not for secrets).
+ */
+#ifndef FT_BASE_SECRET_H
+#define FT_BASE_SECRET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Time depends on n alone. */
+bool ft_secret_equal(const void *a, const void *b, size_t n);
+
+/* For strings: time depends on the length of `given` alone. NULL equals nothing. */
+bool ft_secret_equal_str(const char *expected, const char *given);
+
+/* Lower-case hexadecimal of n bytes into out[2 * n + 1]. */
+void ft_hex(const void *data, size_t n, char *out);
+
+#define FT_FNV64_INIT 0xcbf29ce484222325ull
+/* Continues an FNV-1a hash over n bytes. */
+uint64_t ft_fnv64(uint64_t hash, const void *data, size_t n);
+
+#endif

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// UTF-8 assembly and stop strings. Invariant of a stream: `held` contains no whole stop string, and
+// is the shortest suffix that may still become part of a character or of a stop string.
+#include "base/text.h"
+
+#include <string.h>
+
+/* Length of the character at p by its first byte, 0 if no character can begin so. */
+static size_t lead_len(unsigned char c)
+{
+    if (c < 0x80)
+        return 1;
+    if (c >= 0xC2 && c <= 0xDF)
+        return 2;
+    if (c >= 0xE0 && c <= 0xEF)
+        return 3;
+    if (c >= 0xF0 && c <= 0xF4)
+        return 4;
+    return 0;
+}
+
+/* Is the k-th byte (k >= 1) legal after this first byte? */
+static bool trail_ok(unsigned char lead, size_t k, unsigned char c)
+{
+    unsigned char lo = 0x80, hi = 0xBF;
+    if (k == 1) {
+        if (lead == 0xE0)
+            lo = 0xA0;
+        else if (lead == 0xED)
+            hi = 0x9F;
+        else if (lead == 0xF0)
+            lo = 0x90;
+        else if (lead == 0xF4)
+            hi = 0x8F;
+    }
+    return c >= lo && c <= hi;
+}
+
+/* Length of the valid character at p[0..n), 0 if invalid; *cut when it is valid so far but ends. */
+static size_t char_len(const char *p, size_t n, bool *cut)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    size_t len = lead_len(u[0]);
+    *cut = false;
+    for (size_t k = 1; k < len; k++) {
+        if (k == n) {
+            *cut = true;
+            return 0;
+        }
+        if (!trail_ok(u[0], k, u[k]))
+            return 0;
+    }
+    return len;
+}
+
+size_t ft_utf8_complete(const char *data, size_t n)
+{
+    bool cut;
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        unsigned char c = (unsigned char)data[n - back];
+        if ((c & 0xC0) == 0x80)
+            continue;
+        char_len(data + n - back, back, &cut);
+        return cut ? n - back : n;
+    }
+    return n;
+}
+
+bool ft_utf8_valid(const char *data, size_t n)
+{
+    bool cut;
+    for (size_t i = 0; i < n;) {
+        size_t len = char_len(data + i, n - i, &cut);
+        if (len == 0)
+            return false;
+        i += len;
+    }
+    return true;
+}
+
+ft_status ft_utf8_repair(const char *data, size_t n, ft_buf *out)
+{
+    bool cut;
+    for (size_t i = 0; i < n;) {
+        size_t len = char_len(data + i, n - i, &cut);
+        ft_status status =
+            len ? ft_buf_append(out, data + i, len) : ft_buf_puts(out, "\xEF\xBF\xBD");
+        if (status != FT_OK)
+            return status;
+        i += len ? len : cut ? n - i : 1;
+    }
+    return FT_OK;
+}
+
+void ft_text_stream_init(ft_text_stream *ts, const char *const *stops, size_t n_stops)
+{
+    *ts = (ft_text_stream){.stops = stops, .n_stops = n_stops};
+}
+
+void ft_text_stream_deinit(ft_text_stream *ts)
+{
+    ft_buf_deinit(&ts->held);
+}
+
+/* Where the earliest stop string begins in held, or held.len. */
+static size_t find_stop(const ft_text_stream *ts)
+{
+    size_t best = ts->held.len;
+    for (size_t s = 0; s < ts->n_stops; s++) {
+        const char *at = memmem(ts->held.data, ts->held.len, ts->stops[s], strlen(ts->stops[s]));
+        if (at && (size_t)(at - ts->held.data) < best)
+            best = (size_t)(at - ts->held.data);
+    }
+    return best;
+}
+
+/* Where the earliest suffix of held begins that is a beginning of a stop string, or held.len. */
+static size_t find_stop_prefix(const ft_text_stream *ts)
+{
+    size_t len = ts->held.len, best = len;
+    for (size_t s = 0; s < ts->n_stops; s++) {
+        size_t n = strlen(ts->stops[s]);
+        size_t most = n - 1 < len ? n - 1 : len;
+        for (size_t k = most; k > 0 && len - k < best; k--)
+            if (memcmp(ts->held.data + len - k, ts->stops[s], k) == 0)
+                best = len - k;
+    }
+    return best;
+}
+
+ft_status ft_text_stream_push(ft_text_stream *ts, const char *data, size_t n, ft_buf *out)
+{
+    if (ts->stopped || n == 0)
+        return FT_OK;
+    ft_status status = ft_buf_append(&ts->held, data, n);
+    if (status != FT_OK)
+        return status;
+    size_t end = find_stop(ts);
+    if (end < ts->held.len)
+        ts->stopped = true;
+    else
+        end = find_stop_prefix(ts);
+    if (!ts->stopped)
+        end = ft_utf8_complete(ts->held.data, end);
+    status = ft_utf8_repair(ts->held.data, end, out);
+    if (status == FT_OK)
+        ft_buf_shift(&ts->held, end);
+    return status;
+}
+
+ft_status ft_text_stream_finish(ft_text_stream *ts, ft_buf *out)
+{
+    if (ts->stopped || ts->held.len == 0)
+        return FT_OK;
+    ft_status status = ft_utf8_repair(ts->held.data, ts->held.len, out);
+    ft_buf_clear(&ts->held);
+    return status;
+}

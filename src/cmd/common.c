@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands share: usage, errors, JSON output, signals, library logs. The only state is
+// the signal flag and its pipe.
+#include "cmd/cmd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "llama.h"
+
+static volatile sig_atomic_t stopped;
+static int stop_pipe[2] = {-1, -1};
+
+int ft_cmd_parse(const char *usage, const char *about, const ft_flag *flags, size_t n_flags,
+                 int argc, char **argv, int max_words, int *n_words)
+{
+    ft_error err = {0};
+    if (ft_flags_want_help(argc, argv)) {
+        printf("usage: foretoken %s\n\n%s\n\n", usage, about);
+        ft_flags_help(stdout, flags, n_flags);
+        return 0;
+    }
+    if (ft_flags_parse(flags, n_flags, argc, argv, &err, n_words) == FT_OK && *n_words > max_words)
+        ft_error_set(&err, FT_INVALID, "unexpected word '%s': --help shows the usage",
+                     argv[max_words + 1]);
+    if (err.code == FT_OK)
+        return -1;
+    fprintf(stderr, "foretoken %s: %s\n", argv[0], err.message);
+    return 2;
+}
+
+int ft_cmd_fail(const ft_error *err)
+{
+    fprintf(stderr, "foretoken: %s\n", err->message[0] ? err->message : ft_status_text(err->code));
+    return 1;
+}
+
+int ft_cmd_print_json(json_t *object)
+{
+    int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    putchar('\n');
+    return fflush(stdout) != 0 || failed;
+}
+
+static void on_signal(int sig)
+{
+    if (stopped)
+        _exit(128 + sig);
+    stopped = 1;
+    ssize_t n = write(stop_pipe[1], "x", 1);
+    (void)n; /* the flag is set; the pipe only wakes a waiter */
+}
+
+void ft_cmd_catch_signals(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal};
+    if (stop_pipe[0] < 0 && pipe(stop_pipe) != 0)
+        return; /* signals keep their default: the process ends at once */
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+bool ft_cmd_stopped(void)
+{
+    return stopped != 0;
+}
+
+void ft_cmd_wait_stopped(void)
+{
+    struct pollfd fd = {.fd = stop_pipe[0], .events = POLLIN};
+    while (!stopped && (poll(&fd, 1, -1) >= 0 || errno == EINTR)) {
+    }
+}
+
+static void library_log(enum ggml_log_level level, const char *text, void *ctx)
+{
+    char line[512];
+    (void)ctx;
+    snprintf(line, sizeof line, "%s", text);
+    line[strcspn(line, "\n")] = 0;
+    if (line[0] && strcmp(line, ".") != 0)
+        ft_log(level == GGML_LOG_LEVEL_ERROR ? FT_LOG_WARN : FT_LOG_DEBUG, "ggml", "%s", line);
+}
+
+void ft_cmd_quiet_libraries(void)
+{
+    llama_log_set(library_log, NULL);
+    ggml_log_set(library_log, NULL);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The edge agent: drafts with a small model, lets a verifier check, hands out text. One ft_edge = one
+ * vocabulary, one draft engine (or none) and one way to a verifier. Generations run in the thread that
+ * calls ft_edge_generate; several may run at once and take turns at the draft engine (a lock: whoever
+ * holds it is the engine's owner thread).
+ *
+ * A lost stream is resumed; if the server does not know the session any more, it is re-opened with the
+ * text so far, and rule `exact` makes the text go on unchanged.
+ */
+#ifndef FT_EDGE_EDGE_H
+#define FT_EDGE_EDGE_H
+
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "edge/link.h"
+#include "model/model.h"
+#include "model/vocab.h"
+#include "spec/drafter.h"
+#include "spec/sampling.h"
+
+typedef struct ft_edge ft_edge;
+
+typedef struct ft_edge_opts {
+    const ft_vocab *vocab;       /* borrowed */
+    const ft_model *draft_model; /* borrowed; NULL: never draft (plain remote decoding) */
+    ft_link_source source;
+    ft_draft_params draft;
+    ft_clock clock;
+    uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
+    uint32_t max_generations; /* at once; 0: 64 */
+    int n_threads;            /* of the draft engine */
+    uint32_t reconnect_ms;    /* how long a lost verifier is tried again; 0: 10,000 */
+} ft_edge_opts;
+
+/* Asks the verifier for Info: FT_PRECONDITION with both vocabulary sizes where the draft's vocabulary
+ * is not the server's. */
+FT_WARN_UNUSED ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out);
+/* All generations must have returned. */
+void ft_edge_destroy(ft_edge *edge);
+/* What Info said at creation. */
+const ft_msg_info *ft_edge_server_info(const ft_edge *edge);
+
+typedef struct ft_gen_token {
+    int32_t id;
+    bool has_logprob;
+    ft_token_logprob logprob;
+} ft_gen_token;
+
+/* Where a generation's output goes; called in the generating thread. Return false to stop. */
+typedef struct ft_gen_sink {
+    void *ctx;
+    /* New text (complete UTF-8, may be empty) and the tokens that came with it. */
+    bool (*on_text)(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
+                    size_t n_tokens);
+    /* Asked often, in prefill and while waiting: true ends the generation (FT_CANCELLED). */
+    bool (*cancelled)(void *ctx);
+} ft_gen_sink;
+
+typedef struct ft_gen_request {
+    const int32_t *prompt; /* [n_prompt], n_prompt > 0 */
+    uint32_t n_prompt;
+    ft_sampling sampling;
+    uint32_t max_tokens; /* 0: until the context is full */
+    const char *const *stops;
+    size_t n_stops;
+    bool logprobs;
+    uint32_t top_logprobs;
+    bool no_speculation;  /* never draft in this generation */
+    ft_progress progress; /* of prefill, in tokens */
+} ft_gen_request;
+
+typedef struct ft_gen_stats {
+    ft_finish finish; /* STOP also for a stop string */
+    uint32_t tokens;  /* generated, an end-of-generation token not counted */
+    uint32_t rounds, drafted, accepted, reconnects;
+    int64_t ttft_us, total_us; /* from the call */
+    int64_t draft_us, wait_us;
+    uint64_t bytes_sent, bytes_received;
+} ft_gen_stats;
+
+/* Blocks until the text ends, the sink stops it (FT_OK, finish STOP) or it fails. *stats is filled in
+ * any case. */
+FT_WARN_UNUSED ft_status ft_edge_generate(ft_edge *edge, const ft_gen_request *request,
+                                          const ft_gen_sink *sink, ft_error *err,
+                                          ft_gen_stats *stats);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The forward pass: one engine = one loaded model + one paged KV pool + one owner thread. Its central
+ * call takes a batch of segments, each a chain or a tree of new tokens of one sequence.
+ *
+ * A sequence is its committed tokens, n_past of them, in KV, and behind them *pending* nodes: tokens
+ * that were computed but not yet kept. Pending nodes are numbered from 0 in the order in which they
+ * were computed; a node's parent is an earlier pending node, or -1 for the last committed token.
+ * Position of a node = n_past + depth (roots have depth 0). A node attends to all committed tokens of
+ * its sequence, to its ancestors and to itself; to nothing of other sequences.
+ *
+ *      ft_seq_create          forward              commit(path, keep)
+ *   -> [n_past = 0, 0 pending] -----> [n_past, pending] --------------> [n_past + |path|, |keep|]
+ *                                          |  truncate(n): n_past = n, no pending
+ *
+ * Row results do not depend on what else is in the batch, nor on whether a token was computed in a
+ * tree, a chunk or alone, wherever the weights' matmul kernel is itself batch-invariant (repacked
+ * 4-bit types): the attention sums in order of position.
+ *
+ * Owner-thread rule: every call on an engine or its sequences comes from one thread at a time.
+ */
+#ifndef FT_ENGINE_ENGINE_H
+#define FT_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "model/model.h"
+
+#define FT_KV_BLOCK_TOK 16  /* tokens a KV block */
+#define FT_PENDING_MAX  512 /* pending nodes of a sequence that are not one plain chain */
+
+typedef struct ft_engine ft_engine;
+typedef struct ft_seq ft_seq;
+
+typedef enum ft_attn_route {
+    FT_ATTN_AUTO,    /* our CPU kernel where the backend is the CPU */
+    FT_ATTN_CPU,     /* our kernel */
+    FT_ATTN_PORTABLE /* ggml operators alone: any backend */
+} ft_attn_route;
+
+typedef struct ft_engine_opts {
+    const ft_model *model;  /* borrowed; outlives the engine */
+    uint32_t kv_tok;        /* size of the KV pool in tokens; rounded up to blocks */
+    uint32_t max_batch_tok; /* rows of one forward at most; 0: 512 */
+    uint32_t max_logits;    /* rows with logits of one forward at most; 0: max_batch_tok */
+    int n_threads;          /* 0: all cores */
+    ft_attn_route route;
+} ft_engine_opts;
+
+/* Allocates the pool and compute buffers for the largest batch: forward never runs out of memory
+ * later. FT_NOMEM, FT_INVALID. */
+FT_WARN_UNUSED ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err,
+                                          ft_engine **out);
+/* All sequences must have been destroyed. */
+void ft_engine_destroy(ft_engine *engine);
+
+FT_WARN_UNUSED ft_status ft_seq_create(ft_engine *engine, ft_error *err, ft_seq **out);
+/* Frees its blocks (those that no other sequence shares). */
+void ft_seq_destroy(ft_seq *seq);
+/* A new sequence with the same committed tokens, sharing all full blocks; no pending nodes. */
+FT_WARN_UNUSED ft_status ft_seq_fork(const ft_seq *seq, ft_error *err, ft_seq **out);
+
+uint32_t ft_seq_n_past(const ft_seq *seq);
+uint32_t ft_seq_n_pending(const ft_seq *seq);
+
+/* Keeps pending nodes path[0..n_path), a walk from a root downwards (each the parent of the next), as
+ * committed tokens, and nodes keep[0..n_keep), ascending, whose parents are the last of path (or,
+ * with an empty path, -1) or earlier in keep, as the new pending nodes 0..n_keep. Everything else
+ * pending is freed. FT_INVALID leaves the sequence as it was. */
+FT_WARN_UNUSED ft_status ft_seq_commit(ft_seq *seq, const uint32_t *path, uint32_t n_path,
+                                       const uint32_t *keep, uint32_t n_keep, ft_error *err);
+
+/* Drops all pending nodes and all committed tokens from n_past on (n_past <= the current one). */
+void ft_seq_truncate(ft_seq *seq, uint32_t n_past);
+
+typedef struct ft_segment {
+    ft_seq *seq;           /* at most one segment a sequence in a batch */
+    uint32_t n;            /* new nodes, > 0 */
+    const int32_t *tokens; /* [n] */
+    const int32_t *parent; /* [n] pending-node numbers (new nodes count on from n_pending), < own
+                              number, or -1; NULL: a chain that hangs on the last pending node */
+    const uint64_t *want;  /* bitmap [(n + 63) / 64]: nodes that need logits; NULL: none */
+    uint32_t first_row;    /* out: number of the first of its rows in ft_engine_logits */
+} ft_segment;
+
+/* One pass over all segments; their nodes become pending. Checks everything first: FT_INVALID (ids,
+ * parents, counts), FT_EXHAUSTED (the pool lacks blocks) leave all as it was. */
+FT_WARN_UNUSED ft_status ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n,
+                                           ft_error *err);
+
+/* Logits [n_vocab] of a wanted node of the last forward; rows are numbered in the order of segments
+ * and nodes. Borrowed until the next forward. */
+const float *ft_engine_logits(const ft_engine *engine, uint32_t row);
+
+/* Blocks that `n` more tokens would need now. */
+uint32_t ft_seq_blocks_needed(const ft_seq *seq, uint32_t n);
+
+typedef struct ft_engine_stats {
+    uint32_t blocks, blocks_free;
+    size_t kv_bytes, compute_bytes;
+    uint32_t n_seqs;
+    uint64_t forwards, rows;
+} ft_engine_stats;
+void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out);
+const ft_model *ft_engine_model(const ft_engine *engine);
+uint32_t ft_engine_max_batch_tok(const ft_engine *engine);
+
+#endif

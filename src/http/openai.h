@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An OpenAI-compatible HTTP server over a backend that generates text. Parses and checks requests,
+ * streams answers (SSE) or collects them, shapes errors as OpenAI does. Knows nothing of models: the
+ * backend tokenizes and generates.
+ *
+ * Threads: one per connection (libmicrohttpd) and one per running generation; backend functions are
+ * called from the latter and must be thread-safe.
+ */
+#ifndef FT_HTTP_OPENAI_H
+#define FT_HTTP_OPENAI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+
+typedef struct ft_http_message {
+    const char *role, *content;
+} ft_http_message;
+
+/* A checked request; strings are borrowed from the parsed body during generate. */
+typedef struct ft_http_request {
+    bool chat;
+    const ft_http_message *messages; /* chat: [n_messages] */
+    size_t n_messages;
+    const char *prompt; /* completion: text, or NULL and prompt_tokens [n_prompt_tokens] */
+    const int32_t *prompt_tokens;
+    size_t n_prompt_tokens;
+    float temperature, top_p, min_p; /* min_p and top_k: extensions */
+    int32_t top_k;
+    bool has_seed;
+    uint64_t seed;
+    uint32_t max_tokens; /* 0: not given */
+    const char *const *stops;
+    size_t n_stops;
+    bool logprobs;
+    uint32_t top_logprobs;
+} ft_http_request;
+
+#define FT_HTTP_TOP_MAX 20
+
+typedef struct ft_http_token {
+    const char *text; /* the token's own bytes, maybe no whole character */
+    size_t n;
+    float logprob;
+    size_t n_top;
+    struct {
+        const char *text;
+        size_t n;
+        float logprob;
+    } top[FT_HTTP_TOP_MAX];
+} ft_http_token;
+
+typedef struct ft_http_sink {
+    void *ctx;
+    /* Complete UTF-8; tokens only where logprobs were asked. false: stop. Borrowed during the call. */
+    bool (*on_text)(void *ctx, const char *text, size_t n, const ft_http_token *tokens,
+                    size_t n_tokens);
+    /* The client hung up: end as soon as possible. */
+    bool (*cancelled)(void *ctx);
+} ft_http_sink;
+
+typedef struct ft_http_result {
+    bool length; /* finish_reason "length", else "stop" */
+    uint32_t prompt_tokens, completion_tokens;
+    /* Extension, reported as usage.foretoken: */
+    uint32_t rounds, drafted, accepted;
+    uint64_t bytes_sent, bytes_received;
+    int64_t ttft_us, total_us;
+} ft_http_result;
+
+typedef struct ft_http_backend {
+    void *ctx;
+    const char *model_id; /* what /v1/models lists and requests must name (or leave out) */
+    ft_status (*generate)(void *ctx, const ft_http_request *request, const ft_http_sink *sink,
+                          ft_error *err, ft_http_result *result);
+    /* FT_OK: healthy; else what /health reports with 503. */
+    ft_status (*health)(void *ctx, ft_error *err);
+    /* Appends Prometheus text for /metrics; NULL: no such page. */
+    ft_status (*metrics)(void *ctx, ft_buf *out);
+} ft_http_backend;
+
+typedef struct ft_http_opts {
+    const char *host;    /* "127.0.0.1" by default */
+    int port;            /* 0: any free one */
+    const char *api_key; /* NULL: none asked */
+    /* Extra names allowed in Host ("edge.local:8080") and in Origin ("http://localhost:3000"). The
+     * loopback names with our port are always allowed in Host, and an Origin equal to them. */
+    const char *const *allow_hosts;
+    size_t n_allow_hosts;
+    const char *const *allow_origins;
+    size_t n_allow_origins;
+    const char *tls_cert, *tls_key; /* PEM files */
+    uint32_t max_connections;       /* 0: 128 */
+    size_t max_body_bytes;          /* 0: 8 MiB */
+    ft_http_backend backend;
+} ft_http_opts;
+
+typedef struct ft_http ft_http;
+
+FT_WARN_UNUSED ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out);
+int ft_http_port(const ft_http *http);
+/* Cancels running generations, waits for them, frees. */
+void ft_http_destroy(ft_http *http);
+
+#endif

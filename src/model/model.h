@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model file (GGUF) as hyperparameters and placed weights. Loading checks every count, offset and
+ * type against the file's size before ggml or libllama sees it: ggml asserts on bad input, we do
+ * not. A loaded model is immutable; any thread may read it.
+ */
+#ifndef FT_MODEL_MODEL_H
+#define FT_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/progress.h"
+#include "base/status.h"
+#include "ggml-backend.h"
+#include "ggml.h"
+
+typedef enum ft_family { FT_FAMILY_LLAMA, FT_FAMILY_QWEN2, FT_FAMILY_QWEN3 } ft_family;
+
+typedef struct ft_hparams {
+    ft_family family;
+    uint32_t n_vocab, n_layer, n_embd, n_ff;
+    uint32_t n_head, n_head_kv; /* n_head a multiple of n_head_kv */
+    uint32_t head_dim;          /* of K and V */
+    uint32_t n_rot;             /* dimensions that RoPE turns */
+    uint32_t n_ctx_train;
+    float rms_eps;
+    float rope_base;
+    float rope_scale; /* linear: positions are multiplied by it; 1: none */
+    int rope_type;    /* GGML_ROPE_TYPE_NORMAL or _NEOX, by family */
+} ft_hparams;
+
+/* One layer. wqkv and wgate_up are concatenations along the output rows, made at load where the
+ * parts have one type; otherwise they are NULL and the parts are set. NULL where a family has no
+ * such tensor. Shapes in ggml order: ne = [n_in, n_out]. */
+typedef struct ft_layer {
+    struct ggml_tensor *attn_norm;              /* [n_embd] */
+    struct ggml_tensor *wqkv, *wq, *wk, *wv;    /* [n_embd, (n_head + 2 n_head_kv) head_dim] ... */
+    struct ggml_tensor *bq, *bk, *bv;           /* qwen2 */
+    struct ggml_tensor *q_norm, *k_norm;        /* [head_dim], qwen3 */
+    struct ggml_tensor *wo, *bo;                /* [n_head head_dim, n_embd] */
+    struct ggml_tensor *ffn_norm;               /* [n_embd] */
+    struct ggml_tensor *wgate_up, *wgate, *wup; /* [n_embd, 2 n_ff] gate rows first */
+    struct ggml_tensor *wdown;                  /* [n_ff, n_embd] */
+} ft_layer;
+
+typedef struct ft_weights {
+    struct ggml_tensor *tok_embd;    /* [n_embd, n_vocab], plain layout, for ggml_get_rows */
+    struct ggml_tensor *output_norm; /* [n_embd] */
+    struct ggml_tensor *output;      /* [n_embd, n_vocab]; tied models: tok_embd's values, maybe a
+                                        repacked copy */
+    struct ggml_tensor *rope_freqs;  /* [n_rot / 2] factors, or NULL */
+    ft_layer *layers;                /* [n_layer] */
+} ft_weights;
+
+typedef struct ft_model ft_model;
+
+typedef struct ft_model_opts {
+    const char *path;
+    bool no_repack;       /* plain buffer types only (for comparisons) */
+    ft_progress progress; /* in bytes */
+} ft_model_opts;
+
+/* Opens, checks, places. Errors: FT_IO, FT_CORRUPT (what is wrong at which tensor or key),
+ * FT_UNSUPPORTED (family, type), FT_NOMEM. The caller destroys *out; NULL on failure. */
+FT_WARN_UNUSED ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out);
+void ft_model_destroy(ft_model *model);
+
+const ft_hparams *ft_model_hparams(const ft_model *model);
+const ft_weights *ft_model_weights(const ft_model *model);
+const char *ft_model_path(const ft_model *model);
+/* general.name, or the file's base name. */
+const char *ft_model_name(const ft_model *model);
+/* "IQ4_NL": the type of most layer weights. */
+const char *ft_model_type_name(const ft_model *model);
+/* Bytes of the weights in memory, repacked copies included. */
+size_t ft_model_bytes(const ft_model *model);
+/* True if every matrix of the layers sits in a repacked buffer type. */
+bool ft_model_repacked(const ft_model *model);
+uint64_t ft_model_n_params(const ft_model *model);
+
+/* Checks a GGUF file in full without loading weights; what ft_model_load calls first, and what the
+ * fuzzer calls. Checks header, keys, strings, arrays, tensor dims, types, offsets and sizes against
+ * file_size. data: the first n_data bytes of the file (all of the metadata must lie in them). */
+FT_WARN_UNUSED ft_status ft_gguf_check(const void *data, size_t n_data, uint64_t file_size,
+                                       ft_error *err);
+
+#endif

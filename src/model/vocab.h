@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model's vocabulary, tokenizer and chat template, through libllama (vocabulary only). Immutable
+ * once loaded; any thread may use it.
+ */
+#ifndef FT_MODEL_VOCAB_H
+#define FT_MODEL_VOCAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+
+typedef struct ft_vocab ft_vocab;
+
+/* Growable token list; owned by its holder. All-zero is empty. */
+typedef struct ft_tokens {
+    int32_t *id; /* [n] */
+    size_t n, cap;
+} ft_tokens;
+void ft_tokens_deinit(ft_tokens *tokens);
+FT_WARN_UNUSED ft_status ft_tokens_append(ft_tokens *tokens, const int32_t *id, size_t n);
+
+typedef struct ft_chat_message {
+    const char *role;    /* "system", "user", "assistant" */
+    const char *content; /* UTF-8 */
+} ft_chat_message;
+
+/* The file is checked by ft_gguf_check before libllama sees it. */
+FT_WARN_UNUSED ft_status ft_vocab_load(const char *path, ft_error *err, ft_vocab **out);
+void ft_vocab_destroy(ft_vocab *vocab);
+
+int32_t ft_vocab_size(const ft_vocab *vocab);
+/* Beginning-of-sequence token, or -1. */
+int32_t ft_vocab_bos(const ft_vocab *vocab);
+bool ft_vocab_is_eog(const ft_vocab *vocab, int32_t token);
+/* Equal for files whose tokens (bytes and kinds), order and end-of-generation set are equal. */
+uint64_t ft_vocab_fingerprint(const ft_vocab *vocab);
+
+/* Appends text's tokens. add_special: BOS where the model wants it. parse_special: text that spells
+ * a special token becomes that token (never for user text). */
+FT_WARN_UNUSED ft_status ft_vocab_tokenize(const ft_vocab *vocab, const char *text, size_t n,
+                                           bool add_special, bool parse_special, ft_error *err,
+                                           ft_tokens *out);
+
+/* Appends the bytes of a token (may be part of a UTF-8 character). special: spell special tokens
+ * out; otherwise they have no bytes. Out-of-range ids append nothing. */
+FT_WARN_UNUSED ft_status ft_vocab_piece(const ft_vocab *vocab, int32_t token, bool special,
+                                        ft_buf *out);
+
+/* Renders the conversation by the model's own template, ready for the assistant's answer, as tokens.
+ * Special tokens that occur in message text stay text; otherwise the tokens are what tokenizing the
+ * whole rendering gives. FT_INVALID: bad role or template refuses; FT_UNSUPPORTED: the file has no
+ * template that libllama knows. */
+FT_WARN_UNUSED ft_status ft_vocab_chat(const ft_vocab *vocab, const ft_chat_message *messages,
+                                       size_t n, ft_error *err, ft_tokens *out);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which pending work runs in the next forward pass: pure policies. State and `now` come in, a batch
+ * comes out; no thread, socket or clock. The server and the simulator call the same functions.
+ */
+#ifndef FT_SCHED_SCHED_H
+#define FT_SCHED_SCHED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum ft_work_kind {
+    FT_WORK_PREFILL, /* may be split: any number of its tokens, in order */
+    FT_WORK_VERIFY   /* all or nothing */
+} ft_work_kind;
+
+typedef struct ft_work {
+    uint64_t id; /* the caller's */
+    ft_work_kind kind;
+    int64_t arrival_us;
+    uint32_t n_tok;     /* rows: tree nodes and root, or prompt tokens left */
+    uint32_t n_past;    /* tokens already in KV */
+    uint32_t kv_blocks; /* blocks it would need for all its rows */
+} ft_work;
+
+typedef struct ft_sched_limits {
+    uint32_t max_rows;    /* of one forward */
+    uint32_t max_prefill; /* rows of prompt chunks in one forward while any verification waits */
+    uint32_t kv_blocks_free;
+} ft_sched_limits;
+
+typedef struct ft_pick {
+    uint32_t index; /* into work */
+    uint32_t n_tok; /* rows granted */
+} ft_pick;
+
+/* Fills picks [n at most], returns how many. Never exceeds the limits; never returns 0 if some work
+ * fits alone. */
+typedef size_t (*ft_sched_pick)(const ft_work *work, size_t n, const ft_sched_limits *limits,
+                                int64_t now_us, ft_pick *picks);
+
+typedef struct ft_sched_policy {
+    const char *name;
+    ft_sched_pick pick;
+} ft_sched_policy;
+
+/* First come, first served: verifications in order of arrival, then prompt chunks in order of
+ * arrival in what room is left. */
+extern const ft_sched_policy ft_sched_fcfs;
+
+/* NULL if there is none of that name. */
+const ft_sched_policy *ft_sched_find(const char *name);
+
+#endif

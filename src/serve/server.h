@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The verification server: a verifier behind the gRPC wire. Owns neither model nor vocabulary. */
+#ifndef FT_SERVE_SERVER_H
+#define FT_SERVE_SERVER_H
+
+#include "serve/verifier.h"
+#include "wire/server.h"
+
+typedef struct ft_server ft_server;
+
+typedef struct ft_server_opts {
+    ft_verifier_opts verifier;
+    const char *host;
+    int port;
+    const char *token;
+    const char *tls_cert, *tls_key, *tls_client_ca;
+} ft_server_opts;
+
+FT_WARN_UNUSED ft_status ft_server_create(const ft_server_opts *opts, ft_error *err,
+                                          ft_server **out);
+int ft_server_port(const ft_server *server);
+ft_verifier *ft_server_verifier(ft_server *server);
+/* Refuses new sessions, lets present ones finish for at most grace_us, then ends them. */
+void ft_server_destroy(ft_server *server, int64_t grace_us);
+
+#endif

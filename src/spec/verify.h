@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verification rules: which nodes of a tree the target keeps, and the token behind them. Pure
+ * functions of logits; nothing here touches an engine.
+ */
+#ifndef FT_SPEC_VERIFY_H
+#define FT_SPEC_VERIFY_H
+
+#include <stdint.h>
+
+#include "spec/sampling.h"
+#include "spec/tree.h"
+
+typedef struct ft_verified {
+    uint32_t n_path;
+    uint32_t path[FT_TREE_MAX]; /* accepted nodes from the root down */
+    int32_t next;               /* the target's own token behind the path */
+} ft_verified;
+
+/* Where the walk finds logits: row_of(ctx, -1) for the text's last token, row_of(ctx, i) for node i;
+ * [n_vocab] each. */
+typedef const float *(*ft_row_of)(void *ctx, int32_t node);
+
+/* Rule `exact` (SpecEdge 4.1 with SpecExec's walk; DESIGN.md section 4): at each position draw the
+ * target's token and follow the child that equals it. `position`: of the first drafted token in the
+ * text, i.e. the text's length. The outcome depends on the target's logits, sampling and position
+ * alone; the tree only decides how many tokens one call yields. */
+void ft_verify_exact(const ft_tree *tree, ft_row_of row_of, void *ctx, ft_sampler *sampler,
+                     const ft_sampling *s, uint32_t position, ft_verified *out);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The wire's messages as plain structs, and their codec over protobuf-c. Decoding checks everything
+ * an outsider can get wrong (sizes, counts, parents, ids, numbers) before it allocates from it; a
+ * message that decodes is safe to use. See proto/foretoken.proto for the meaning of the fields.
+ */
+#ifndef FT_WIRE_MESSAGES_H
+#define FT_WIRE_MESSAGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define FT_PROTOCOL       1
+#define FT_SESSION_ID_LEN 16
+#define FT_WIRE_TREE_MAX  256 /* nodes of a Draft; equals spec's FT_TREE_MAX */
+#define FT_WIRE_TOP_MAX   20  /* top_logprobs at most, as OpenAI has it */
+#define FT_WIRE_PATH_MAX  FT_WIRE_TREE_MAX
+
+typedef struct ft_session_id {
+    uint8_t bytes[FT_SESSION_ID_LEN];
+} ft_session_id;
+
+typedef struct ft_msg_sampling {
+    float temperature, top_p, min_p;
+    uint32_t top_k;
+    uint64_t seed;
+} ft_msg_sampling;
+
+typedef struct ft_msg_open {
+    uint32_t protocol;
+    uint64_t vocab_fingerprint;
+    char model[128];
+    ft_msg_sampling sampling;
+    float slo_tokens_per_s;
+    uint32_t rule;
+    uint32_t n_prompt;
+    const int32_t *prompt; /* [n_prompt]; decoded: inside the message's own memory */
+    bool resume;           /* then session, secret and base are set and the prompt is empty */
+    ft_session_id session, secret;
+    uint32_t base;
+    uint32_t max_tokens;
+    bool logprobs;
+    uint32_t top_logprobs;
+} ft_msg_open;
+
+typedef struct ft_msg_draft {
+    uint32_t round, base;
+    uint32_t n; /* nodes; 0: the server draws one token by itself */
+    int32_t token[FT_WIRE_TREE_MAX];
+    int32_t parent[FT_WIRE_TREE_MAX]; /* -1: the text's end; else < own index */
+    uint32_t draft_us, rtt_us;
+} ft_msg_draft;
+
+typedef struct ft_msg_limits {
+    uint32_t max_tree, max_context, session_ttl_s, max_top_logprobs;
+} ft_msg_limits;
+
+typedef struct ft_msg_opened {
+    ft_session_id session, secret;
+    uint32_t cached_tokens, length, last_round;
+    ft_msg_limits limits;
+    char model[128];
+} ft_msg_opened;
+
+typedef struct ft_token_logprob {
+    float logprob;
+    uint32_t n_top;
+    struct {
+        int32_t token;
+        float logprob;
+    } top[FT_WIRE_TOP_MAX];
+} ft_token_logprob;
+
+typedef enum ft_finish { FT_FINISH_NONE, FT_FINISH_STOP, FT_FINISH_LENGTH } ft_finish;
+
+typedef struct ft_msg_verdict {
+    uint32_t round;
+    uint32_t n_path;
+    uint32_t path[FT_WIRE_PATH_MAX]; /* rising node numbers, each below FT_WIRE_TREE_MAX */
+    int32_t next;                    /* -1: none, the text finished inside the path */
+    uint32_t length;
+    uint32_t n_logprobs;        /* 0, or n_path + (next >= 0) */
+    ft_token_logprob *logprobs; /* [n_logprobs]; decoded: inside the message's own memory */
+    uint32_t queue_us, verify_us;
+    ft_finish finish;
+    uint32_t hint_max_tree;
+} ft_msg_verdict;
+
+typedef struct ft_msg_info {
+    uint32_t protocol;
+    char version[32];
+    char model[128];
+    uint64_t vocab_fingerprint;
+    ft_msg_limits limits;
+    uint32_t sessions, kv_blocks, kv_blocks_free;
+} ft_msg_info;
+
+typedef enum ft_client_kind {
+    FT_CLIENT_OPEN,
+    FT_CLIENT_DRAFT,
+    FT_CLIENT_CANCEL,
+    FT_CLIENT_CLOSE
+} ft_client_kind;
+
+typedef struct ft_client_msg {
+    ft_client_kind kind;
+    union {
+        ft_msg_open open;
+        ft_msg_draft draft;
+    };
+} ft_client_msg;
+
+typedef enum ft_server_kind { FT_SERVER_OPENED, FT_SERVER_VERDICT } ft_server_kind;
+
+typedef struct ft_server_msg {
+    ft_server_kind kind;
+    union {
+        ft_msg_opened opened;
+        ft_msg_verdict verdict;
+    };
+} ft_server_msg;
+
+/* What the decoder of client messages enforces besides the format. */
+typedef struct ft_wire_limits {
+    uint32_t n_vocab;     /* ids must be below */
+    uint32_t max_context; /* prompt tokens at most */
+    uint32_t max_tree;
+} ft_wire_limits;
+
+/* Decoders allocate one message; free it with ft_*_msg_free (NULL is legal). FT_INVALID or
+ * FT_TOO_LARGE say which field is wrong. Encoders write malloc'ed bytes, the caller frees them. */
+FT_WARN_UNUSED ft_status ft_client_msg_decode(const uint8_t *data, size_t n,
+                                              const ft_wire_limits *limits, ft_error *err,
+                                              ft_client_msg **out);
+FT_WARN_UNUSED ft_status ft_client_msg_encode(const ft_client_msg *msg, ft_error *err,
+                                              uint8_t **data, size_t *n);
+void ft_client_msg_free(ft_client_msg *msg);
+FT_WARN_UNUSED ft_status ft_server_msg_decode(const uint8_t *data, size_t n, ft_error *err,
+                                              ft_server_msg **out);
+FT_WARN_UNUSED ft_status ft_server_msg_encode(const ft_server_msg *msg, ft_error *err,
+                                              uint8_t **data, size_t *n);
+void ft_server_msg_free(ft_server_msg *msg);
+FT_WARN_UNUSED ft_status ft_info_decode(const uint8_t *data, size_t n, ft_error *err,
+                                        ft_msg_info *out);
+FT_WARN_UNUSED ft_status ft_info_encode(const ft_msg_info *info, ft_error *err, uint8_t **data,
+                                        size_t *n);
+
+#endif
