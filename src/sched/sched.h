@@ -20,13 +20,14 @@ typedef struct ft_work {
     int64_t arrival_us;
     uint32_t n_tok;     /* rows: tree nodes and root, or prompt tokens left */
     uint32_t n_past;    /* tokens already in KV */
-    uint32_t kv_blocks; /* blocks it would need for all its rows */
+    uint32_t kv_blocks; /* free blocks that all its rows need */
 } ft_work;
 
 typedef struct ft_sched_limits {
     uint32_t max_rows;    /* of one forward */
     uint32_t max_prefill; /* rows of prompt chunks in one forward while any verification waits */
     uint32_t kv_blocks_free;
+    uint32_t kv_block_tok; /* tokens a block, > 0 */
 } ft_sched_limits;
 
 typedef struct ft_pick {
@@ -35,7 +36,8 @@ typedef struct ft_pick {
 } ft_pick;
 
 /* Fills picks [n at most], returns how many. Never exceeds the limits; never returns 0 if some work
- * fits alone. */
+ * fits alone. Work that needs more blocks than are free is left out: who calls makes room for it, for
+ * the oldest at least, or it waits for ever. */
 typedef size_t (*ft_sched_pick)(const ft_work *work, size_t n, const ft_sched_limits *limits,
                                 int64_t now_us, ft_pick *picks);
 
@@ -45,8 +47,12 @@ typedef struct ft_sched_policy {
 } ft_sched_policy;
 
 /* First come, first served: verifications in order of arrival, then prompt chunks in order of
- * arrival in what room is left. */
+ * arrival in what room is left. max_prefill rows are kept for waiting prompts beside all
+ * verifications but the first, so that neither starves the other. */
 extern const ft_sched_policy ft_sched_fcfs;
+
+/* Blocks that the first n_tok rows of a work need. */
+uint32_t ft_work_blocks(const ft_work *work, uint32_t n_tok, uint32_t kv_block_tok);
 
 /* NULL if there is none of that name. */
 const ft_sched_policy *ft_sched_find(const char *name);

@@ -5,7 +5,11 @@
  *
  * Threads: the verifier owns one engine thread; all sessions and the engine belong to it. Calls below
  * come from any thread, queue an event and return. Client callbacks run on the engine thread and must
- * not block; after on_gone no callback for that session comes any more.
+ * not block. Calls on a handle must not overlap each other.
+ *
+ * Locks: the verifier has one lock, held for queue operations only and never during callbacks, so
+ * callers may hold their own locks in calls. One exception: ft_vsession_detach waits for a callback of
+ * that handle that is running, so its caller must hold no lock that its callbacks take.
  *
  *            open            draft             verdict
  *   (none) -------> PREFILL -------> WAITING -----------> IDLE --draft--> WAITING ...
@@ -29,7 +33,8 @@ typedef struct ft_verifier_opts {
     const ft_vocab *vocab;         /* borrowed */
     const ft_sched_policy *policy; /* NULL: fcfs */
     ft_clock clock;
-    uint32_t max_context;   /* tokens a session at most; 0: the model's training context */
+    uint32_t max_context;   /* tokens of a text at most; 0: the model's training context; lowered to
+                               what the pool holds for one session */
     uint32_t kv_tok;        /* pool size in tokens; 0: 16 times max_context */
     uint32_t max_batch_tok; /* 0: 512 */
     uint32_t max_prefill;   /* prompt rows a batch while verifications wait; 0: 128 */
@@ -51,27 +56,39 @@ typedef struct ft_vclient {
 
 FT_WARN_UNUSED ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err,
                                             ft_verifier **out);
-/* Ends all sessions (on_gone UNAVAILABLE), stops the thread, frees. */
+/* Ends all sessions (on_gone UNAVAILABLE), stops the thread, frees, handles too. No other call may be
+ * under way or follow. NULL is legal. */
 void ft_verifier_destroy(ft_verifier *verifier);
 
-/* Opens or resumes. credential: whose session it is; a resume must present an equal one. The handle
- * stays valid until on_gone returned or ft_vsession_detach was called, whichever comes first.
- * Failures (wrong vocabulary, too long, full) come through on_gone, and only there. */
+/* Opens or resumes. credential: whose session it is; a resume must present an equal one; copied. The
+ * handle is the caller's until ft_vsession_detach, which is called exactly once for each, also after
+ * close and on_gone. Failures (wrong vocabulary, too long, full) come through on_gone, and only
+ * there; a handle that is NULL (out of memory) has no callbacks. */
 ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
                               const char *credential, const ft_vclient *client);
+/* Copies. One draft may be under way a session; a repeated last round gets its verdict again. */
 void ft_vsession_draft(ft_vsession *session, const ft_msg_draft *draft);
-/* The stream is lost: its work is withdrawn, the session is kept for the ttl. No more callbacks once
- * this returned. */
-void ft_vsession_detach(ft_vsession *session);
-/* The edge is done or cancels: work and memory are free at once; on_gone follows. */
+/* The edge is done or cancels: work and memory are free at once; no more verdicts once this returned,
+ * on_gone follows. */
 void ft_vsession_close(ft_vsession *session);
+/* Gives the handle back. No more callbacks once this returned (called inside one: once that
+ * returned). A session that is neither closed nor gone has lost its stream: its work is withdrawn, it
+ * is kept for the ttl and can be resumed. NULL is legal. */
+void ft_vsession_detach(ft_vsession *session);
+
+/* Returns when the engine thread has handled all calls made before and has compared its clock with
+ * the ttl of detached sessions, which it otherwise does by itself; for manual clocks. Not from
+ * callbacks. */
+void ft_verifier_tick(ft_verifier *verifier);
 
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out);
 
 typedef struct ft_verifier_stats {
     uint64_t sessions_opened, sessions_gone, rounds, forwards, rows, tokens, accepted, drafted;
+    uint64_t kv_released; /* times that a session's KV gave way to another's */
     uint32_t sessions, sessions_detached, kv_blocks, kv_blocks_free;
 } ft_verifier_stats;
+/* As of the last callback or tick, or later. */
 void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out);
 
 #endif

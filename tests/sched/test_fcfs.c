@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Properties of the FCFS policy over random queues, and that nobody starves in a simulated server.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "sched/sched.h"
+
+#define BLOCK_TOK 16
+#define MAX_WORK  40
+
+static uint32_t blocks_of(uint32_t n_past, uint32_t n)
+{
+    return (n_past + n + BLOCK_TOK - 1) / BLOCK_TOK - (n_past + BLOCK_TOK - 1) / BLOCK_TOK;
+}
+
+static ft_work random_work(ft_rng *rng, uint64_t id)
+{
+    ft_work w = {.id = id};
+    w.kind = ft_rng_below(rng, 3) ? FT_WORK_VERIFY : FT_WORK_PREFILL;
+    w.arrival_us = ft_rng_below(rng, 50);
+    w.n_tok = 1 + ft_rng_below(rng, w.kind == FT_WORK_VERIFY ? 70 : 900);
+    w.n_past = ft_rng_below(rng, 400);
+    w.kv_blocks = blocks_of(w.n_past, w.n_tok) + (ft_rng_below(rng, 8) == 0);
+    return w;
+}
+
+static ft_sched_limits random_limits(ft_rng *rng)
+{
+    return (ft_sched_limits){.max_rows = 1 + ft_rng_below(rng, 512),
+                             .max_prefill = ft_rng_below(rng, 200),
+                             .kv_blocks_free = ft_rng_below(rng, 60),
+                             .kv_block_tok = BLOCK_TOK};
+}
+
+static bool fits_alone(const ft_work *w, const ft_sched_limits *l)
+{
+    if (w->kind == FT_WORK_VERIFY)
+        return w->n_tok <= l->max_rows && w->kv_blocks <= l->kv_blocks_free;
+    return ft_work_blocks(w, 1, BLOCK_TOK) <= l->kv_blocks_free;
+}
+
+static bool earlier(const ft_work *w, uint32_t a, uint32_t b)
+{
+    return w[a].arrival_us != w[b].arrival_us ? w[a].arrival_us < w[b].arrival_us : a < b;
+}
+
+static void check_picks(const ft_work *w, size_t n, const ft_sched_limits *l, const ft_pick *picks,
+                        size_t n_picks)
+{
+    bool seen[MAX_WORK] = {false}, verify_waits = false, verify_runs = false, any_fits = false;
+    uint64_t rows = 0, blocks = 0, prefill = 0;
+    for (size_t i = 0; i < n; i++) {
+        verify_waits |= w[i].kind == FT_WORK_VERIFY;
+        any_fits |= fits_alone(&w[i], l);
+    }
+    assert_true(n_picks <= n);
+    for (size_t i = 0; i < n_picks; i++) {
+        const ft_work *p = &w[picks[i].index];
+        assert_true(picks[i].index < n && !seen[picks[i].index]);
+        seen[picks[i].index] = true;
+        assert_true(picks[i].n_tok > 0 && picks[i].n_tok <= p->n_tok);
+        assert_true(p->kind == FT_WORK_PREFILL || picks[i].n_tok == p->n_tok);
+        verify_runs |= p->kind == FT_WORK_VERIFY;
+        rows += picks[i].n_tok;
+        blocks += ft_work_blocks(p, picks[i].n_tok, BLOCK_TOK);
+        prefill += p->kind == FT_WORK_PREFILL ? picks[i].n_tok : 0;
+        if (i > 0) { /* verifications first, each kind in order of arrival */
+            const ft_work *q = &w[picks[i - 1].index];
+            assert_true(q->kind == FT_WORK_VERIFY || p->kind == FT_WORK_PREFILL);
+            if (q->kind == p->kind)
+                assert_true(earlier(w, picks[i - 1].index, picks[i].index));
+        }
+    }
+    assert_true(rows <= l->max_rows);
+    assert_true(blocks <= l->kv_blocks_free);
+    if (verify_waits)
+        assert_true(prefill <= l->max_prefill || (!verify_runs && prefill == 1));
+    assert_int_equal(n_picks > 0, any_fits);
+}
+
+/* The oldest verification that fits alone always runs. */
+static void check_oldest(const ft_work *w, size_t n, const ft_sched_limits *l, const ft_pick *picks,
+                         size_t n_picks)
+{
+    uint32_t oldest = UINT32_MAX;
+    for (uint32_t i = 0; i < n; i++)
+        if (w[i].kind == FT_WORK_VERIFY && fits_alone(&w[i], l) &&
+            (oldest == UINT32_MAX || earlier(w, i, oldest)))
+            oldest = i;
+    if (oldest != UINT32_MAX) {
+        assert_true(n_picks > 0);
+        assert_int_equal(picks[0].index, oldest);
+    }
+}
+
+static void test_random_queues(void **state)
+{
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 1);
+    for (int round = 0; round < 10000; round++) {
+        ft_work w[MAX_WORK];
+        ft_pick picks[MAX_WORK], again[MAX_WORK];
+        size_t n = ft_rng_below(&rng, MAX_WORK + 1);
+        ft_sched_limits l = random_limits(&rng);
+        for (size_t i = 0; i < n; i++)
+            w[i] = random_work(&rng, i);
+        size_t n_picks = ft_sched_fcfs.pick(w, n, &l, 1000, picks);
+        check_picks(w, n, &l, picks, n_picks);
+        check_oldest(w, n, &l, picks, n_picks);
+        assert_int_equal(ft_sched_fcfs.pick(w, n, &l, 9999, again), n_picks); /* pure */
+        assert_memory_equal(picks, again, n_picks * sizeof *picks);
+    }
+}
+
+/* More arrives than a batch holds, for ever; each work that is there at the start is done within a
+ * bounded number of batches, prompts too. */
+static void test_nobody_starves(void **state)
+{
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 2);
+    for (int run = 0; run < 200; run++) {
+        ft_work w[MAX_WORK];
+        ft_pick picks[MAX_WORK];
+        const ft_sched_limits l = {
+            .max_rows = 128, .max_prefill = 32, .kv_blocks_free = 1000, .kv_block_tok = BLOCK_TOK};
+        uint64_t id = 0, left = 20;
+        for (size_t i = 0; i < MAX_WORK; i++) {
+            w[i] = random_work(&rng, id++);
+            w[i].arrival_us = (int64_t)i;
+        }
+        for (int batch = 0; left > 0; batch++) {
+            assert_true(batch < 1000);
+            size_t n = ft_sched_fcfs.pick(w, MAX_WORK, &l, 0, picks);
+            for (size_t i = 0; i < n; i++) {
+                ft_work *p = &w[picks[i].index];
+                p->n_tok -= picks[i].n_tok;
+                p->n_past += picks[i].n_tok;
+                p->kv_blocks = blocks_of(p->n_past, p->n_tok);
+                if (p->n_tok > 0)
+                    continue;
+                left -= p->id < 20;
+                *p = random_work(&rng, id++); /* a newcomer in its place */
+                p->kind = ft_rng_below(&rng, 10) ? FT_WORK_VERIFY : FT_WORK_PREFILL;
+                p->arrival_us = MAX_WORK + batch;
+            }
+        }
+    }
+}
+
+static void test_prefill_beside_verifications(void **state)
+{
+    const ft_sched_limits l = {
+        .max_rows = 100, .max_prefill = 30, .kv_blocks_free = 1000, .kv_block_tok = BLOCK_TOK};
+    ft_work w[5];
+    ft_pick picks[5];
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++)
+        w[i] = (ft_work){.kind = FT_WORK_VERIFY, .arrival_us = i, .n_tok = 30, .kv_blocks = 2};
+    w[4] = (ft_work){.kind = FT_WORK_PREFILL, .arrival_us = 9, .n_tok = 500, .kv_blocks = 32};
+    assert_int_equal(ft_sched_fcfs.pick(w, 5, &l, 0, picks), 3); /* 30 + 30, and 30 are kept */
+    assert_int_equal(picks[2].index, 4);
+    assert_int_equal(picks[2].n_tok, 30);
+    assert_int_equal(ft_sched_fcfs.pick(w, 4, &l, 0, picks), 3); /* no prompt: 30 + 30 + 30 */
+    assert_int_equal(ft_sched_fcfs.pick(w + 4, 1, &l, 0, picks), 1);
+    assert_int_equal(picks[0].n_tok, 100); /* nobody else waits: the whole batch */
+}
+
+/* A small young work must not take the blocks that an older one needs next time. */
+static void test_blocks_go_to_the_oldest(void **state)
+{
+    const ft_sched_limits l = {
+        .max_rows = 100, .max_prefill = 30, .kv_blocks_free = 4, .kv_block_tok = BLOCK_TOK};
+    const ft_work w[] = {
+        {.kind = FT_WORK_VERIFY, .arrival_us = 0, .n_tok = 40, .n_past = 0, .kv_blocks = 3},
+        {.kind = FT_WORK_VERIFY, .arrival_us = 1, .n_tok = 30, .n_past = 0, .kv_blocks = 2},
+        {.kind = FT_WORK_VERIFY, .arrival_us = 2, .n_tok = 5, .n_past = 0, .kv_blocks = 1},
+        {.kind = FT_WORK_VERIFY, .arrival_us = 3, .n_tok = 5, .n_past = 1, .kv_blocks = 0}};
+    ft_pick picks[4];
+    (void)state;
+    assert_int_equal(ft_sched_fcfs.pick(w, 4, &l, 0, picks), 2);
+    assert_int_equal(picks[0].index, 0);
+    assert_int_equal(picks[1].index, 3); /* takes none */
+}
+
+static void test_find(void **state)
+{
+    (void)state;
+    assert_ptr_equal(ft_sched_find("fcfs"), &ft_sched_fcfs);
+    assert_null(ft_sched_find("lottery"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_queues),
+        cmocka_unit_test(test_nobody_starves),
+        cmocka_unit_test(test_prefill_beside_verifications),
+        cmocka_unit_test(test_blocks_go_to_the_oldest),
+        cmocka_unit_test(test_find),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
