@@ -18,6 +18,8 @@
 #define FT_WIRE_TREE_MAX  256 /* nodes of a Draft; equals spec's FT_TREE_MAX */
 #define FT_WIRE_TOP_MAX   20  /* top_logprobs at most, as OpenAI has it */
 #define FT_WIRE_PATH_MAX  FT_WIRE_TREE_MAX
+/* The largest ServerMessage that a decoder takes; the largest legal Verdict is about 70 KB. */
+#define FT_SERVER_MSG_MAX_BYTES (128 * 1024)
 
 typedef struct ft_session_id {
     uint8_t bytes[FT_SESSION_ID_LEN];
@@ -66,7 +68,7 @@ typedef struct ft_msg_opened {
 } ft_msg_opened;
 
 typedef struct ft_token_logprob {
-    float logprob;
+    float logprob; /* minus infinity travels as -9999 */
     uint32_t n_top;
     struct {
         int32_t token;
@@ -129,6 +131,9 @@ typedef struct ft_wire_limits {
     uint32_t max_context; /* prompt tokens at most */
     uint32_t max_tree;
 } ft_wire_limits;
+
+/* The largest ClientMessage that a decoder takes under these limits. */
+size_t ft_client_msg_max_bytes(const ft_wire_limits *limits);
 
 /* Decoders allocate one message; free it with ft_*_msg_free (NULL is legal). FT_INVALID or
  * FT_TOO_LARGE say which field is wrong. Encoders write malloc'ed bytes, the caller frees them. */

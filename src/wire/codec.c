@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both directions of the codec share: the scan of the outermost message, the memory budget for
+// unpacking, packing, and the checks of single fields. No state, no threads. Knows no message.
+#include "wire/codec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static void *budget_alloc(void *ctx, size_t size)
+{
+    ft_codec_memory *memory = ctx;
+    if (size > memory->left_bytes)
+        return NULL;
+    memory->left_bytes -= size;
+    return malloc(size);
+}
+
+static void budget_free(void *ctx, void *pointer)
+{
+    free(pointer);
+}
+
+void ft_codec_memory_init(ft_codec_memory *memory, size_t budget_bytes)
+{
+    memory->allocator.alloc = budget_alloc;
+    memory->allocator.free = budget_free;
+    memory->allocator.allocator_data = memory;
+    memory->left_bytes = budget_bytes;
+}
+
+/* Reads a varint of at most ten bytes; 0 bytes: malformed. */
+static size_t read_varint(const uint8_t *data, size_t n, uint64_t *out)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < n && i < 10; i++) {
+        value |= (uint64_t)(data[i] & 0x7f) << (7 * i);
+        if (!(data[i] & 0x80)) {
+            *out = value;
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+ft_status ft_codec_scan(const uint8_t *data, size_t n, uint32_t max_kind, const char *name,
+                        ft_error *err)
+{
+    enum { WIRE_TYPE_BYTES = 2 };
+    uint64_t tag = 0, length = 0;
+    if (n == 0)
+        return ft_error_set(err, FT_INVALID, "%s: empty message", name);
+    size_t tag_len = read_varint(data, n, &tag);
+    if (!tag_len)
+        return ft_error_set(err, FT_INVALID, "%s: not a protobuf message", name);
+    if (tag >> 3 < 1 || tag >> 3 > max_kind)
+        return ft_error_set(err, FT_INVALID, "%s: unknown kind %llu: is the other side newer?",
+                            name, (unsigned long long)(tag >> 3));
+    size_t length_len = read_varint(data + tag_len, n - tag_len, &length);
+    if ((tag & 7) != WIRE_TYPE_BYTES || !length_len)
+        return ft_error_set(err, FT_INVALID, "%s: kind %llu is not a message", name,
+                            (unsigned long long)(tag >> 3));
+    if (length != n - tag_len - length_len)
+        return ft_error_set(err, FT_INVALID,
+                            "%s: kind %llu should be %llu bytes, the message holds %zu: cut or "
+                            "more than one kind",
+                            name, (unsigned long long)(tag >> 3), (unsigned long long)length,
+                            n - tag_len - length_len);
+    return FT_OK;
+}
+
+ft_status ft_codec_pack(const ProtobufCMessage *message, ft_error *err, uint8_t **data, size_t *n)
+{
+    size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = malloc(size ? size : 1);
+    if (!bytes)
+        return ft_error_set(err, FT_NOMEM, "no memory for a message of %zu bytes", size);
+    *n = protobuf_c_message_pack(message, bytes);
+    *data = bytes;
+    return FT_OK;
+}
+
+ft_status ft_codec_string(const char *text, const char *field, char *out, size_t size,
+                          ft_error *err)
+{
+    size_t n = strlen(text);
+    if (n >= size)
+        return ft_error_set(err, FT_INVALID, "%s: %zu bytes, at most %zu", field, n, size - 1);
+    if (!ft_utf8_valid(text, n))
+        return ft_error_set(err, FT_INVALID, "%s: not UTF-8", field);
+    memcpy(out, text, n + 1);
+    return FT_OK;
+}
+
+ft_status ft_codec_id(const ProtobufCBinaryData *bytes, const char *field, ft_session_id *out,
+                      ft_error *err)
+{
+    if (bytes->len != FT_SESSION_ID_LEN)
+        return ft_error_set(err, FT_INVALID, "%s: %zu bytes, must be %d", field, bytes->len,
+                            FT_SESSION_ID_LEN);
+    memcpy(out->bytes, bytes->data, FT_SESSION_ID_LEN);
+    return FT_OK;
+}
+
+ft_status ft_codec_range(float value, float min, float max, const char *field, ft_error *err)
+{
+    if (!isfinite(value) || value < min || value > max)
+        return ft_error_set(err, FT_INVALID, "%s: %g, must be within [%g, %g]", field,
+                            (double)value, (double)min, (double)max);
+    return FT_OK;
+}

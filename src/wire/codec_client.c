@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open, Draft, Cancel and Close: from bytes, with every check, and to bytes. The bytes come from
+// whoever can reach the server, so nothing is allocated from a count that was not checked against
+// the message's size first: the message's size is bounded, then unpacking runs under a budget, then
+// counts meet the limits, then the result is allocated. No state, no threads.
+#include <stdlib.h>
+#include <string.h>
+
+#include "foretoken.pb-c.h"
+#include "wire/codec.h"
+
+/* Room for every field of an Open but its prompt, however it was encoded. */
+#define FIXED_MAX_BYTES (64 * 1024)
+/* A uint32 varint is at most 5 bytes long. */
+#define TOKEN_MAX_BYTES 5
+/* Top values that make sense; they keep arithmetic on them far from overflow. */
+#define TEMPERATURE_MAX 100.0f
+#define SLO_MAX         1e6f
+
+typedef Foretoken__V1__ClientMessage client_pb;
+typedef Foretoken__V1__Open open_pb;
+typedef Foretoken__V1__Draft draft_pb;
+
+size_t ft_client_msg_max_bytes(const ft_wire_limits *limits)
+{
+    return FIXED_MAX_BYTES + (size_t)TOKEN_MAX_BYTES * limits->max_context;
+}
+
+static ft_status check_ids(const uint32_t *ids, size_t n, uint32_t n_vocab, const char *field,
+                           ft_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= n_vocab)
+            return ft_error_set(err, FT_INVALID,
+                                "%s[%zu]: token %u, but the served vocabulary has %u tokens: use a "
+                                "model of the same family",
+                                field, i, ids[i], n_vocab);
+    return FT_OK;
+}
+
+static ft_status decode_sampling(const Foretoken__V1__Sampling *pb, ft_msg_sampling *out,
+                                 ft_error *err)
+{
+    *out = (ft_msg_sampling){0};
+    if (!pb)
+        return FT_OK;
+    ft_status status =
+        ft_codec_range(pb->temperature, 0, TEMPERATURE_MAX, "Open.sampling.temperature", err);
+    if (status == FT_OK)
+        status = ft_codec_range(pb->top_p, 0, 1, "Open.sampling.top_p", err);
+    if (status == FT_OK)
+        status = ft_codec_range(pb->min_p, 0, 1, "Open.sampling.min_p", err);
+    if (status != FT_OK)
+        return status;
+    out->temperature = pb->temperature;
+    out->top_p = pb->top_p;
+    out->min_p = pb->min_p;
+    out->top_k = pb->top_k;
+    out->seed = pb->seed;
+    return FT_OK;
+}
+
+static ft_status decode_resume(const open_pb *pb, const ft_wire_limits *limits, ft_msg_open *out,
+                               ft_error *err)
+{
+    if (pb->n_prompt)
+        return ft_error_set(err, FT_INVALID, "Open: either prompt or resume, not both");
+    out->resume = true;
+    out->base = pb->resume->text_len;
+    if (out->base > limits->max_context)
+        return ft_error_set(err, FT_INVALID, "Open.resume.text_len: %u, at most %u", out->base,
+                            limits->max_context);
+    ft_status status = ft_codec_id(&pb->resume->session, "Open.resume.session", &out->session, err);
+    if (status == FT_OK)
+        status = ft_codec_id(&pb->resume->secret, "Open.resume.secret", &out->secret, err);
+    return status;
+}
+
+static ft_status check_prompt(const open_pb *pb, const ft_wire_limits *limits, ft_error *err)
+{
+    if (!pb->n_prompt)
+        return ft_error_set(err, FT_INVALID, "Open.prompt: empty, needs at least one token");
+    if (pb->n_prompt > limits->max_context)
+        return ft_error_set(err, FT_TOO_LARGE,
+                            "Open.prompt: %zu tokens, the server's context holds %u: shorten it",
+                            pb->n_prompt, limits->max_context);
+    return check_ids(pb->prompt, pb->n_prompt, limits->n_vocab, "Open.prompt", err);
+}
+
+/* Everything of an Open but the prompt's ids. */
+static ft_status decode_open(const open_pb *pb, const ft_wire_limits *limits, ft_msg_open *out,
+                             ft_error *err)
+{
+    ft_status status =
+        pb->resume ? decode_resume(pb, limits, out, err) : check_prompt(pb, limits, err);
+    if (status == FT_OK)
+        status = ft_codec_string(pb->model, "Open.model", out->model, sizeof out->model, err);
+    if (status == FT_OK)
+        status = decode_sampling(pb->sampling, &out->sampling, err);
+    if (status == FT_OK)
+        status = ft_codec_range(pb->slo_tokens_per_s, 0, SLO_MAX, "Open.slo_tokens_per_s", err);
+    if (status != FT_OK)
+        return status;
+    if (pb->rule != FORETOKEN__V1__RULE__RULE_EXACT)
+        return ft_error_set(err, FT_INVALID, "Open.rule: %d is not known here", (int)pb->rule);
+    if (pb->top_logprobs > FT_WIRE_TOP_MAX)
+        return ft_error_set(err, FT_INVALID, "Open.top_logprobs: %u, at most %d", pb->top_logprobs,
+                            FT_WIRE_TOP_MAX);
+    out->protocol = pb->protocol;
+    out->vocab_fingerprint = pb->vocab_fingerprint;
+    out->slo_tokens_per_s = pb->slo_tokens_per_s;
+    out->rule = (uint32_t)pb->rule;
+    out->max_tokens = pb->max_tokens;
+    out->logprobs = pb->logprobs;
+    out->top_logprobs = pb->top_logprobs;
+    return FT_OK;
+}
+
+static ft_status decode_tree(const draft_pb *pb, const ft_wire_limits *limits, ft_msg_draft *out,
+                             ft_error *err)
+{
+    uint32_t max_tree = limits->max_tree < FT_WIRE_TREE_MAX ? limits->max_tree : FT_WIRE_TREE_MAX;
+    if (pb->n_tokens > max_tree)
+        return ft_error_set(err, FT_TOO_LARGE, "Draft.tokens: %zu nodes, at most %u", pb->n_tokens,
+                            max_tree);
+    if (pb->n_parents && pb->n_parents != pb->n_tokens)
+        return ft_error_set(err, FT_INVALID, "Draft.parents: %zu for %zu tokens", pb->n_parents,
+                            pb->n_tokens);
+    ft_status status = check_ids(pb->tokens, pb->n_tokens, limits->n_vocab, "Draft.tokens", err);
+    if (status != FT_OK)
+        return status;
+    out->n = (uint32_t)pb->n_tokens;
+    for (uint32_t i = 0; i < out->n; i++) {
+        uint32_t parent = pb->n_parents ? pb->parents[i] : i;
+        if (parent > i)
+            return ft_error_set(err, FT_INVALID,
+                                "Draft.parents[%u]: %u points forward: parents come first", i,
+                                parent);
+        out->token[i] = (int32_t)pb->tokens[i];
+        out->parent[i] = (int32_t)parent - 1;
+    }
+    return FT_OK;
+}
+
+static ft_status decode_draft(const draft_pb *pb, const ft_wire_limits *limits, ft_msg_draft *out,
+                              ft_error *err)
+{
+    if (pb->round == 0)
+        return ft_error_set(err, FT_INVALID, "Draft.round: 0, rounds count from 1");
+    if (pb->text_len > limits->max_context)
+        return ft_error_set(err, FT_INVALID, "Draft.text_len: %u, at most %u", pb->text_len,
+                            limits->max_context);
+    if (pb->lattice.len)
+        return ft_error_set(err, FT_INVALID, "Draft.lattice: not used by rule exact");
+    out->round = pb->round;
+    out->base = pb->text_len;
+    out->draft_us = pb->draft_us;
+    out->rtt_us = pb->rtt_us;
+    return decode_tree(pb, limits, out, err);
+}
+
+static ft_status decode_kind(const client_pb *pb, const ft_wire_limits *limits, ft_client_msg *out,
+                             ft_error *err)
+{
+    switch (pb->kind_case) {
+    case FORETOKEN__V1__CLIENT_MESSAGE__KIND_OPEN:
+        out->kind = FT_CLIENT_OPEN;
+        return decode_open(pb->open, limits, &out->open, err);
+    case FORETOKEN__V1__CLIENT_MESSAGE__KIND_DRAFT:
+        out->kind = FT_CLIENT_DRAFT;
+        return decode_draft(pb->draft, limits, &out->draft, err);
+    case FORETOKEN__V1__CLIENT_MESSAGE__KIND_CANCEL:
+        out->kind = FT_CLIENT_CANCEL;
+        return FT_OK;
+    case FORETOKEN__V1__CLIENT_MESSAGE__KIND_CLOSE:
+        out->kind = FT_CLIENT_CLOSE;
+        return FT_OK;
+    default:
+        return ft_error_set(err, FT_INVALID, "ClientMessage: no kind");
+    }
+}
+
+ft_status ft_client_msg_decode(const uint8_t *data, size_t n, const ft_wire_limits *limits,
+                               ft_error *err, ft_client_msg **out)
+{
+    *out = NULL;
+    if (n > ft_client_msg_max_bytes(limits))
+        return ft_error_set(err, FT_TOO_LARGE, "ClientMessage: %zu bytes, at most %zu", n,
+                            ft_client_msg_max_bytes(limits));
+    ft_status status =
+        ft_codec_scan(data, n, FORETOKEN__V1__CLIENT_MESSAGE__KIND_CLOSE, "ClientMessage", err);
+    if (status != FT_OK)
+        return status;
+    /* ids unpack to 4 bytes from at least 1; twice that for ids sent in two runs */
+    ft_codec_memory memory;
+    ft_codec_memory_init(&memory, 8 * n + 16 * 1024);
+    client_pb *pb = foretoken__v1__client_message__unpack(&memory.allocator, n, data);
+    if (!pb)
+        return ft_error_set(err, FT_INVALID, "ClientMessage: not a protobuf message");
+    ft_client_msg *msg = NULL;
+    ft_client_msg head = {0};
+    status = decode_kind(pb, limits, &head, err);
+    if (status != FT_OK)
+        goto out;
+    size_t n_prompt = head.kind == FT_CLIENT_OPEN && !head.open.resume ? pb->open->n_prompt : 0;
+    msg = malloc(sizeof *msg + n_prompt * sizeof(int32_t));
+    if (!msg) {
+        status = ft_error_set(err, FT_NOMEM, "no memory for a prompt of %zu tokens", n_prompt);
+        goto out;
+    }
+    *msg = head;
+    if (n_prompt) {
+        memcpy(msg + 1, pb->open->prompt, n_prompt * sizeof(int32_t));
+        msg->open.prompt = (const int32_t *)(msg + 1);
+        msg->open.n_prompt = (uint32_t)n_prompt;
+    }
+    *out = msg;
+out:
+    foretoken__v1__client_message__free_unpacked(pb, &memory.allocator);
+    return status;
+}
+
+void ft_client_msg_free(ft_client_msg *msg)
+{
+    free(msg);
+}
+
+static ft_status encode_open(const ft_msg_open *open, ft_error *err, uint8_t **data, size_t *n)
+{
+    Foretoken__V1__Sampling sampling = FORETOKEN__V1__SAMPLING__INIT;
+    sampling.temperature = open->sampling.temperature;
+    sampling.top_k = open->sampling.top_k;
+    sampling.top_p = open->sampling.top_p;
+    sampling.min_p = open->sampling.min_p;
+    sampling.seed = open->sampling.seed;
+    Foretoken__V1__Resume resume = FORETOKEN__V1__RESUME__INIT;
+    resume.session.len = resume.secret.len = FT_SESSION_ID_LEN;
+    resume.session.data = (uint8_t *)open->session.bytes;
+    resume.secret.data = (uint8_t *)open->secret.bytes;
+    resume.text_len = open->base;
+    open_pb pb = FORETOKEN__V1__OPEN__INIT;
+    pb.protocol = open->protocol;
+    pb.vocab_fingerprint = open->vocab_fingerprint;
+    pb.model = (char *)open->model;
+    pb.sampling = &sampling;
+    pb.slo_tokens_per_s = open->slo_tokens_per_s;
+    pb.rule = (Foretoken__V1__Rule)open->rule;
+    if (open->resume) {
+        pb.resume = &resume;
+    } else {
+        pb.n_prompt = open->n_prompt;
+        pb.prompt = (uint32_t *)open->prompt;
+    }
+    pb.max_tokens = open->max_tokens;
+    pb.logprobs = open->logprobs;
+    pb.top_logprobs = open->top_logprobs;
+    client_pb message = FORETOKEN__V1__CLIENT_MESSAGE__INIT;
+    message.kind_case = FORETOKEN__V1__CLIENT_MESSAGE__KIND_OPEN;
+    message.open = &pb;
+    return ft_codec_pack(&message.base, err, data, n);
+}
+
+static ft_status encode_draft(const ft_msg_draft *draft, ft_error *err, uint8_t **data, size_t *n)
+{
+    uint32_t parents[FT_WIRE_TREE_MAX];
+    bool chain = true;
+    if (draft->n > FT_WIRE_TREE_MAX)
+        return ft_error_set(err, FT_TOO_LARGE, "Draft: %u nodes, at most %d", draft->n,
+                            FT_WIRE_TREE_MAX);
+    for (uint32_t i = 0; i < draft->n; i++) {
+        if (draft->parent[i] < -1 || draft->parent[i] >= (int32_t)i)
+            return ft_error_set(err, FT_INVALID, "Draft: parent %d of node %u", draft->parent[i],
+                                i);
+        parents[i] = (uint32_t)(draft->parent[i] + 1);
+        chain = chain && parents[i] == i;
+    }
+    draft_pb pb = FORETOKEN__V1__DRAFT__INIT;
+    pb.round = draft->round;
+    pb.text_len = draft->base;
+    pb.n_tokens = draft->n;
+    pb.tokens = (uint32_t *)draft->token;
+    pb.n_parents = chain ? 0 : draft->n;
+    pb.parents = parents;
+    pb.draft_us = draft->draft_us;
+    pb.rtt_us = draft->rtt_us;
+    client_pb message = FORETOKEN__V1__CLIENT_MESSAGE__INIT;
+    message.kind_case = FORETOKEN__V1__CLIENT_MESSAGE__KIND_DRAFT;
+    message.draft = &pb;
+    return ft_codec_pack(&message.base, err, data, n);
+}
+
+ft_status ft_client_msg_encode(const ft_client_msg *msg, ft_error *err, uint8_t **data, size_t *n)
+{
+    client_pb message = FORETOKEN__V1__CLIENT_MESSAGE__INIT;
+    Foretoken__V1__Cancel cancel = FORETOKEN__V1__CANCEL__INIT;
+    Foretoken__V1__Close close = FORETOKEN__V1__CLOSE__INIT;
+    *data = NULL;
+    *n = 0;
+    switch (msg->kind) {
+    case FT_CLIENT_OPEN:
+        return encode_open(&msg->open, err, data, n);
+    case FT_CLIENT_DRAFT:
+        return encode_draft(&msg->draft, err, data, n);
+    case FT_CLIENT_CANCEL:
+        message.kind_case = FORETOKEN__V1__CLIENT_MESSAGE__KIND_CANCEL;
+        message.cancel = &cancel;
+        return ft_codec_pack(&message.base, err, data, n);
+    case FT_CLIENT_CLOSE:
+        message.kind_case = FORETOKEN__V1__CLIENT_MESSAGE__KIND_CLOSE;
+        message.close = &close;
+        return ft_codec_pack(&message.base, err, data, n);
+    }
+    return ft_error_set(err, FT_INVALID, "ClientMessage: unknown kind %d", (int)msg->kind);
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opened, Verdict and InfoReply: from bytes, with every check, and to bytes. An edge trusts its
+// server no further than it must: sizes, counts, node numbers and numbers are checked before
+// anything is allocated from them. No state, no threads.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "foretoken.pb-c.h"
+#include "wire/codec.h"
+
+/* The largest legal Verdict (257 entries of 20 alternatives) is about 70 KB on the wire, and
+ * unpacks to under 600 KB of protobuf-c structs. */
+#define UNPACK_BUDGET_BYTES (1024 * 1024)
+#define INFO_MAX_BYTES      4096
+
+typedef Foretoken__V1__ServerMessage server_pb;
+typedef Foretoken__V1__Verdict verdict_pb;
+typedef Foretoken__V1__TokenLogprob logprob_pb;
+typedef Foretoken__V1__TopLogprob top_pb;
+
+static void decode_limits(const Foretoken__V1__Limits *pb, ft_msg_limits *out)
+{
+    *out = (ft_msg_limits){0};
+    if (!pb)
+        return;
+    out->max_tree = pb->max_tree;
+    out->max_context = pb->max_context;
+    out->session_ttl_s = pb->session_ttl_s;
+    out->max_top_logprobs = pb->max_top_logprobs;
+}
+
+static Foretoken__V1__Limits encode_limits(const ft_msg_limits *limits)
+{
+    Foretoken__V1__Limits pb = FORETOKEN__V1__LIMITS__INIT;
+    pb.max_tree = limits->max_tree;
+    pb.max_context = limits->max_context;
+    pb.session_ttl_s = limits->session_ttl_s;
+    pb.max_top_logprobs = limits->max_top_logprobs;
+    return pb;
+}
+
+static ft_status decode_opened(const Foretoken__V1__Opened *pb, ft_msg_opened *out, ft_error *err)
+{
+    ft_status status = ft_codec_id(&pb->session, "Opened.session", &out->session, err);
+    if (status == FT_OK)
+        status = ft_codec_id(&pb->secret, "Opened.secret", &out->secret, err);
+    if (status == FT_OK)
+        status = ft_codec_string(pb->model, "Opened.model", out->model, sizeof out->model, err);
+    if (status != FT_OK)
+        return status;
+    out->cached_tokens = pb->cached_tokens;
+    out->length = pb->length;
+    out->last_round = pb->last_round;
+    decode_limits(pb->limits, &out->limits);
+    return FT_OK;
+}
+
+static ft_status decode_logprob(const logprob_pb *pb, ft_token_logprob *out, ft_error *err)
+{
+    if (!isfinite(pb->logprob))
+        return ft_error_set(err, FT_INVALID, "Verdict.logprobs: not a number");
+    if (pb->n_top > FT_WIRE_TOP_MAX)
+        return ft_error_set(err, FT_INVALID, "Verdict.logprobs.top: %zu, at most %d", pb->n_top,
+                            FT_WIRE_TOP_MAX);
+    out->logprob = pb->logprob;
+    out->n_top = (uint32_t)pb->n_top;
+    for (uint32_t i = 0; i < out->n_top; i++) {
+        if (!isfinite(pb->top[i]->logprob) || pb->top[i]->token > INT32_MAX)
+            return ft_error_set(err, FT_INVALID, "Verdict.logprobs.top[%u]: token %u, logprob %g",
+                                i, pb->top[i]->token, (double)pb->top[i]->logprob);
+        out->top[i].token = (int32_t)pb->top[i]->token;
+        out->top[i].logprob = pb->top[i]->logprob;
+    }
+    return FT_OK;
+}
+
+/* Everything of a Verdict but its logprobs, whose count is checked here. */
+static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_error *err)
+{
+    if (pb->n_path > FT_WIRE_PATH_MAX)
+        return ft_error_set(err, FT_INVALID, "Verdict.path: %zu nodes, at most %d", pb->n_path,
+                            FT_WIRE_PATH_MAX);
+    for (size_t i = 0; i < pb->n_path; i++) {
+        if (pb->path[i] >= FT_WIRE_TREE_MAX || (i && pb->path[i] <= pb->path[i - 1]))
+            return ft_error_set(err, FT_INVALID, "Verdict.path[%zu]: node %u", i, pb->path[i]);
+        out->path[i] = pb->path[i];
+    }
+    if (pb->n_next > 1 || (pb->n_next && pb->next[0] > INT32_MAX))
+        return ft_error_set(err, FT_INVALID, "Verdict.next: %zu tokens", pb->n_next);
+    if (pb->n_logprobs && pb->n_logprobs != pb->n_path + pb->n_next)
+        return ft_error_set(err, FT_INVALID, "Verdict.logprobs: %zu for %zu tokens", pb->n_logprobs,
+                            pb->n_path + pb->n_next);
+    if ((int)pb->finish < FT_FINISH_NONE || (int)pb->finish > FT_FINISH_LENGTH)
+        return ft_error_set(err, FT_INVALID, "Verdict.finish: %d is not known", (int)pb->finish);
+    out->round = pb->round;
+    out->n_path = (uint32_t)pb->n_path;
+    out->next = pb->n_next ? (int32_t)pb->next[0] : -1;
+    out->length = pb->length;
+    out->queue_us = pb->queue_us;
+    out->verify_us = pb->verify_us;
+    out->finish = (ft_finish)pb->finish;
+    out->hint_max_tree = pb->hints ? pb->hints->max_tree : 0;
+    return FT_OK;
+}
+
+static ft_status decode_kind(const server_pb *pb, ft_server_msg *out, ft_error *err)
+{
+    switch (pb->kind_case) {
+    case FORETOKEN__V1__SERVER_MESSAGE__KIND_OPENED:
+        out->kind = FT_SERVER_OPENED;
+        return decode_opened(pb->opened, &out->opened, err);
+    case FORETOKEN__V1__SERVER_MESSAGE__KIND_VERDICT:
+        out->kind = FT_SERVER_VERDICT;
+        return decode_verdict(pb->verdict, &out->verdict, err);
+    default:
+        return ft_error_set(err, FT_INVALID, "ServerMessage: no kind");
+    }
+}
+
+static ft_status build(const server_pb *pb, ft_error *err, ft_server_msg **out)
+{
+    ft_server_msg head = {0};
+    ft_status status = decode_kind(pb, &head, err);
+    if (status != FT_OK)
+        return status;
+    size_t n_logprobs = head.kind == FT_SERVER_VERDICT ? pb->verdict->n_logprobs : 0;
+    ft_server_msg *msg = calloc(1, sizeof *msg + n_logprobs * sizeof(ft_token_logprob));
+    if (!msg)
+        return ft_error_set(err, FT_NOMEM, "no memory for a message");
+    *msg = head;
+    if (n_logprobs) {
+        msg->verdict.logprobs = (ft_token_logprob *)(msg + 1);
+        msg->verdict.n_logprobs = (uint32_t)n_logprobs;
+    }
+    for (size_t i = 0; i < n_logprobs && status == FT_OK; i++)
+        status = decode_logprob(pb->verdict->logprobs[i], &msg->verdict.logprobs[i], err);
+    if (status != FT_OK) {
+        free(msg);
+        return status;
+    }
+    *out = msg;
+    return FT_OK;
+}
+
+ft_status ft_server_msg_decode(const uint8_t *data, size_t n, ft_error *err, ft_server_msg **out)
+{
+    *out = NULL;
+    if (n > FT_SERVER_MSG_MAX_BYTES)
+        return ft_error_set(err, FT_TOO_LARGE, "ServerMessage: %zu bytes, at most %d", n,
+                            FT_SERVER_MSG_MAX_BYTES);
+    ft_status status =
+        ft_codec_scan(data, n, FORETOKEN__V1__SERVER_MESSAGE__KIND_VERDICT, "ServerMessage", err);
+    if (status != FT_OK)
+        return status;
+    ft_codec_memory memory;
+    ft_codec_memory_init(&memory, UNPACK_BUDGET_BYTES);
+    server_pb *pb = foretoken__v1__server_message__unpack(&memory.allocator, n, data);
+    if (!pb)
+        return ft_error_set(err, FT_INVALID, "ServerMessage: not a protobuf message");
+    status = build(pb, err, out);
+    foretoken__v1__server_message__free_unpacked(pb, &memory.allocator);
+    return status;
+}
+
+void ft_server_msg_free(ft_server_msg *msg)
+{
+    free(msg);
+}
+
+static ft_status encode_opened(const ft_msg_opened *opened, ft_error *err, uint8_t **data,
+                               size_t *n)
+{
+    Foretoken__V1__Limits limits = encode_limits(&opened->limits);
+    Foretoken__V1__Opened pb = FORETOKEN__V1__OPENED__INIT;
+    pb.session.len = pb.secret.len = FT_SESSION_ID_LEN;
+    pb.session.data = (uint8_t *)opened->session.bytes;
+    pb.secret.data = (uint8_t *)opened->secret.bytes;
+    pb.cached_tokens = opened->cached_tokens;
+    pb.limits = &limits;
+    pb.length = opened->length;
+    pb.last_round = opened->last_round;
+    pb.model = (char *)opened->model;
+    server_pb message = FORETOKEN__V1__SERVER_MESSAGE__INIT;
+    message.kind_case = FORETOKEN__V1__SERVER_MESSAGE__KIND_OPENED;
+    message.opened = &pb;
+    return ft_codec_pack(&message.base, err, data, n);
+}
+
+/* Minus infinity does not travel: this stands for it, as OpenAI has it. */
+static float finite_logprob(float logprob)
+{
+    return logprob == -INFINITY ? -9999.0f : logprob;
+}
+
+/* The protobuf-c structs of a verdict's logprobs, which point into each other. */
+typedef struct logprob_tree {
+    logprob_pb *entry;          /* [n_logprobs] */
+    logprob_pb **entry_pointer; /* [n_logprobs] */
+    top_pb *top;                /* [n_logprobs, FT_WIRE_TOP_MAX] */
+    top_pb **top_pointer;       /* [n_logprobs, FT_WIRE_TOP_MAX] */
+} logprob_tree;
+
+static void logprob_tree_deinit(logprob_tree *tree)
+{
+    free(tree->entry);
+    free(tree->entry_pointer);
+    free(tree->top);
+    free(tree->top_pointer);
+}
+
+static bool logprob_tree_init(logprob_tree *tree, const ft_msg_verdict *verdict)
+{
+    size_t n = verdict->n_logprobs, n_top = n * FT_WIRE_TOP_MAX;
+    *tree = (logprob_tree){.entry = calloc(n, sizeof *tree->entry),
+                           .entry_pointer = calloc(n, sizeof *tree->entry_pointer),
+                           .top = calloc(n_top, sizeof *tree->top),
+                           .top_pointer = calloc(n_top, sizeof *tree->top_pointer)};
+    if (!tree->entry || !tree->entry_pointer || !tree->top || !tree->top_pointer)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const ft_token_logprob *from = &verdict->logprobs[i];
+        logprob_pb *to = &tree->entry[i];
+        foretoken__v1__token_logprob__init(to);
+        to->logprob = finite_logprob(from->logprob);
+        to->n_top = from->n_top;
+        to->top = &tree->top_pointer[i * FT_WIRE_TOP_MAX];
+        for (size_t k = 0; k < from->n_top; k++) {
+            top_pb *top = &tree->top[i * FT_WIRE_TOP_MAX + k];
+            foretoken__v1__top_logprob__init(top);
+            top->token = (uint32_t)from->top[k].token;
+            top->logprob = finite_logprob(from->top[k].logprob);
+            to->top[k] = top;
+        }
+        tree->entry_pointer[i] = to;
+    }
+    return true;
+}
+
+static ft_status check_verdict(const ft_msg_verdict *verdict, ft_error *err)
+{
+    uint32_t n_tokens = verdict->n_path + (verdict->next >= 0);
+    if (verdict->n_path > FT_WIRE_PATH_MAX)
+        return ft_error_set(err, FT_INVALID, "Verdict: path of %u nodes", verdict->n_path);
+    if (verdict->n_logprobs && verdict->n_logprobs != n_tokens)
+        return ft_error_set(err, FT_INVALID, "Verdict: %u logprobs for %u tokens",
+                            verdict->n_logprobs, n_tokens);
+    for (uint32_t i = 0; i < verdict->n_logprobs; i++) {
+        if (verdict->logprobs[i].n_top > FT_WIRE_TOP_MAX)
+            return ft_error_set(err, FT_INVALID, "Verdict: %u alternatives",
+                                verdict->logprobs[i].n_top);
+    }
+    return FT_OK;
+}
+
+static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, uint8_t **data,
+                                size_t *n)
+{
+    ft_status status = check_verdict(verdict, err);
+    if (status != FT_OK)
+        return status;
+    uint32_t next = (uint32_t)verdict->next;
+    Foretoken__V1__Hints hints = FORETOKEN__V1__HINTS__INIT;
+    hints.max_tree = verdict->hint_max_tree;
+    verdict_pb pb = FORETOKEN__V1__VERDICT__INIT;
+    pb.round = verdict->round;
+    pb.n_path = verdict->n_path;
+    pb.path = (uint32_t *)verdict->path;
+    pb.n_next = verdict->next >= 0;
+    pb.next = &next;
+    pb.length = verdict->length;
+    pb.queue_us = verdict->queue_us;
+    pb.verify_us = verdict->verify_us;
+    pb.finish = (Foretoken__V1__Finish)verdict->finish;
+    pb.hints = verdict->hint_max_tree ? &hints : NULL;
+    logprob_tree tree = {0};
+    if (verdict->n_logprobs) {
+        if (!logprob_tree_init(&tree, verdict)) {
+            logprob_tree_deinit(&tree);
+            return ft_error_set(err, FT_NOMEM, "no memory for a verdict");
+        }
+        pb.n_logprobs = verdict->n_logprobs;
+        pb.logprobs = tree.entry_pointer;
+    }
+    server_pb message = FORETOKEN__V1__SERVER_MESSAGE__INIT;
+    message.kind_case = FORETOKEN__V1__SERVER_MESSAGE__KIND_VERDICT;
+    message.verdict = &pb;
+    status = ft_codec_pack(&message.base, err, data, n);
+    logprob_tree_deinit(&tree);
+    return status;
+}
+
+ft_status ft_server_msg_encode(const ft_server_msg *msg, ft_error *err, uint8_t **data, size_t *n)
+{
+    *data = NULL;
+    *n = 0;
+    switch (msg->kind) {
+    case FT_SERVER_OPENED:
+        return encode_opened(&msg->opened, err, data, n);
+    case FT_SERVER_VERDICT:
+        return encode_verdict(&msg->verdict, err, data, n);
+    }
+    return ft_error_set(err, FT_INVALID, "ServerMessage: unknown kind %d", (int)msg->kind);
+}
+
+ft_status ft_info_decode(const uint8_t *data, size_t n, ft_error *err, ft_msg_info *out)
+{
+    *out = (ft_msg_info){0};
+    if (n > INFO_MAX_BYTES)
+        return ft_error_set(err, FT_TOO_LARGE, "InfoReply: %zu bytes, at most %d", n,
+                            INFO_MAX_BYTES);
+    ft_codec_memory memory;
+    ft_codec_memory_init(&memory, 8 * INFO_MAX_BYTES);
+    Foretoken__V1__InfoReply *pb = foretoken__v1__info_reply__unpack(&memory.allocator, n, data);
+    if (!pb)
+        return ft_error_set(err, FT_INVALID, "InfoReply: not a protobuf message");
+    ft_status status =
+        ft_codec_string(pb->version, "InfoReply.version", out->version, sizeof out->version, err);
+    if (status == FT_OK)
+        status = ft_codec_string(pb->model, "InfoReply.model", out->model, sizeof out->model, err);
+    out->protocol = pb->protocol;
+    out->vocab_fingerprint = pb->vocab_fingerprint;
+    decode_limits(pb->limits, &out->limits);
+    out->sessions = pb->sessions;
+    out->kv_blocks = pb->kv_blocks;
+    out->kv_blocks_free = pb->kv_blocks_free;
+    foretoken__v1__info_reply__free_unpacked(pb, &memory.allocator);
+    return status;
+}
+
+ft_status ft_info_encode(const ft_msg_info *info, ft_error *err, uint8_t **data, size_t *n)
+{
+    Foretoken__V1__Limits limits = encode_limits(&info->limits);
+    Foretoken__V1__InfoReply pb = FORETOKEN__V1__INFO_REPLY__INIT;
+    pb.protocol = info->protocol;
+    pb.version = (char *)info->version;
+    pb.model = (char *)info->model;
+    pb.vocab_fingerprint = info->vocab_fingerprint;
+    pb.limits = &limits;
+    pb.sessions = info->sessions;
+    pb.kv_blocks = info->kv_blocks;
+    pb.kv_blocks_free = info->kv_blocks_free;
+    return ft_codec_pack(&pb.base, err, data, n);
+}
