@@ -113,14 +113,14 @@ ft_target() {
     mv "$FT_TARGET.part" "$FT_TARGET"
 }
 
-# ft_build DIR [cmake option...]: configures once, builds what changed.
+# ft_build DIR TARGET [cmake option...]: configures, builds what changed.
 ft_build() {
-    local dir="$1" log="$FT_CACHE/build.log"
-    shift
+    local dir="$1" target="$2" log="$FT_CACHE/build.log"
+    shift 2
     cmake -S "$FT_ROOT" -B "$dir" -G Ninja -DFT_PORTABLE="$FT_PORTABLE" \
         -DFT_LLAMA_PREFIX="$FT_LLAMA_PREFIX" "$@" >"$log" 2>&1 ||
         { cat "$log" >&2; ft_die "cmake failed: see the lines above"; }
-    cmake --build "$dir" >"$log" 2>&1 || { cat "$log" >&2; ft_die "the build failed: see the lines above"; }
+    cmake --build "$dir" --target "$target" >"$log" 2>&1 || { cat "$log" >&2; ft_die "the build failed: see the lines above"; }
 }
 
 mkdir -p "$FT_CACHE" || ft_die "cannot write the cache folder $FT_CACHE: set FORETOKEN_CACHE"
