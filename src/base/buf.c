@@ -36,6 +36,7 @@ ft_status ft_buf_reserve(ft_buf *buf, size_t n)
         goto failed;
     buf->data = data;
     buf->cap = cap;
+    buf->data[buf->len] = 0; /* a string even if nothing is appended */
     return FT_OK;
 failed:
     buf->failed = true;
@@ -65,8 +66,10 @@ ft_status ft_buf_printf(ft_buf *buf, const char *fmt, ...)
     va_start(args, fmt);
     int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    if (n < 0)
+    if (n < 0) {
+        buf->failed = true;
         return FT_INTERNAL;
+    }
     ft_status status = ft_buf_reserve(buf, (size_t)n);
     if (status != FT_OK)
         return status;

@@ -31,8 +31,8 @@ static bool matches(const ft_flag *flag, const char *arg, const char **value, bo
 static ft_status check_range(const ft_flag *flag, double x, ft_error *err)
 {
     if ((flag->min != 0 || flag->max != 0) && !(x >= flag->min && x <= flag->max))
-        return ft_error_set(err, FT_INVALID, "%s: %g is outside %g to %g", flag->name, x, flag->min,
-                            flag->max);
+        return ft_error_set(err, FT_INVALID, "%s: %.15g is outside %.15g to %.15g", flag->name, x,
+                            flag->min, flag->max);
     return FT_OK;
 }
 
@@ -99,7 +99,8 @@ ft_status ft_flags_parse(const ft_flag *flags, size_t n_flags, int argc, char **
         if (flag->kind == FT_FLAG_BOOL && value)
             return ft_error_set(err, FT_INVALID, "%s takes no value", flag->name);
         if (flag->kind != FT_FLAG_BOOL && !value && ++i >= argc)
-            return ft_error_set(err, FT_INVALID, "%s needs a value: %s", flag->name, flag->value);
+            return ft_error_set(err, FT_INVALID, "%s needs a value: %s", flag->name,
+                                flag->value ? flag->value : "VALUE");
         if (negated) {
             *(bool *)flag->dest = false;
             continue;

@@ -34,6 +34,9 @@ void ft_log(ft_log_level level, const char *room, const char *fmt, ...)
     int m = vsnprintf(line + n, sizeof line - n - 1, fmt, args);
     va_end(args);
     n = m < 0 ? n : n + (size_t)m < sizeof line - 1 ? n + (size_t)m : sizeof line - 2;
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)line[i] < ' ')
+            line[i] = ' '; /* what an outsider sent must not begin a line of its own */
     line[n++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, n);
     (void)written; /* nobody left to tell */

@@ -3,6 +3,7 @@
 // is the shortest suffix that may still become part of a character or of a stop string.
 #include "base/text.h"
 
+#include <stdint.h>
 #include <string.h>
 
 /* Length of the character at p by its first byte, 0 if no character can begin so. */
@@ -36,13 +37,17 @@ static bool trail_ok(unsigned char lead, size_t k, unsigned char c)
     return c >= lo && c <= hi;
 }
 
-/* Length of the valid character at p[0..n), 0 if invalid; *cut when it is valid so far but ends. */
-static size_t char_len(const char *p, size_t n, bool *cut)
+/* Length of the valid character at p[0..n), n > 0, or 0. *bad: how many bytes are to be replaced by
+ * one U+FFFD then, the longest beginning of a character that they are (Unicode 3.9, "maximal
+ * subpart"), so the text does not depend on where the bytes were split. *cut: it may yet be valid. */
+static size_t char_len(const char *p, size_t n, size_t *bad, bool *cut)
 {
     const unsigned char *u = (const unsigned char *)p;
     size_t len = lead_len(u[0]);
     *cut = false;
+    *bad = 1;
     for (size_t k = 1; k < len; k++) {
+        *bad = k;
         if (k == n) {
             *cut = true;
             return 0;
@@ -55,12 +60,13 @@ static size_t char_len(const char *p, size_t n, bool *cut)
 
 size_t ft_utf8_complete(const char *data, size_t n)
 {
+    size_t bad;
     bool cut;
     for (size_t back = 1; back <= 3 && back <= n; back++) {
         unsigned char c = (unsigned char)data[n - back];
         if ((c & 0xC0) == 0x80)
             continue;
-        char_len(data + n - back, back, &cut);
+        char_len(data + n - back, back, &bad, &cut);
         return cut ? n - back : n;
     }
     return n;
@@ -68,9 +74,10 @@ size_t ft_utf8_complete(const char *data, size_t n)
 
 bool ft_utf8_valid(const char *data, size_t n)
 {
+    size_t bad;
     bool cut;
     for (size_t i = 0; i < n;) {
-        size_t len = char_len(data + i, n - i, &cut);
+        size_t len = char_len(data + i, n - i, &bad, &cut);
         if (len == 0)
             return false;
         i += len;
@@ -80,14 +87,15 @@ bool ft_utf8_valid(const char *data, size_t n)
 
 ft_status ft_utf8_repair(const char *data, size_t n, ft_buf *out)
 {
+    size_t bad;
     bool cut;
     for (size_t i = 0; i < n;) {
-        size_t len = char_len(data + i, n - i, &cut);
+        size_t len = char_len(data + i, n - i, &bad, &cut);
         ft_status status =
             len ? ft_buf_append(out, data + i, len) : ft_buf_puts(out, "\xEF\xBF\xBD");
         if (status != FT_OK)
             return status;
-        i += len ? len : cut ? n - i : 1;
+        i += len ? len : bad;
     }
     return FT_OK;
 }
@@ -102,16 +110,21 @@ void ft_text_stream_deinit(ft_text_stream *ts)
     ft_buf_deinit(&ts->held);
 }
 
-/* Where the earliest stop string begins in held, or held.len. */
+/* Where the stop string begins that is complete first (of several, the longest), or held.len. By
+ * their ends, not their beginnings: so the text does not depend on how it was split into tokens. */
 static size_t find_stop(const ft_text_stream *ts)
 {
-    size_t best = ts->held.len;
+    size_t begin = ts->held.len, end = SIZE_MAX;
     for (size_t s = 0; s < ts->n_stops; s++) {
-        const char *at = memmem(ts->held.data, ts->held.len, ts->stops[s], strlen(ts->stops[s]));
-        if (at && (size_t)(at - ts->held.data) < best)
-            best = (size_t)(at - ts->held.data);
+        size_t n = strlen(ts->stops[s]);
+        const char *at = memmem(ts->held.data, ts->held.len, ts->stops[s], n);
+        size_t b = at ? (size_t)(at - ts->held.data) : 0;
+        if (at && (b + n < end || (b + n == end && b < begin))) {
+            begin = b;
+            end = b + n;
+        }
     }
-    return best;
+    return begin;
 }
 
 /* Where the earliest suffix of held begins that is a beginning of a stop string, or held.len. */
