@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which families can be computed, a file's hyperparameters, and which of its tensors is what. All of
+ * it checked against each other. For the model room only.
+ */
+#ifndef FT_MODEL_HPARAMS_H
+#define FT_MODEL_HPARAMS_H
+
+#include "model/gguf_file.h"
+#include "model/model.h"
+
+/* Reads and checks all hyperparameters. FT_UNSUPPORTED where the file asks for what the engine does
+ * not compute, FT_CORRUPT (the key named) where values make no sense. */
+FT_WARN_UNUSED ft_status ft_hparams_read(const ft_gguf *gguf, ft_error *err, ft_hparams *out);
+
+/* "llama": the family's name in files. */
+const char *ft_family_name(ft_family family);
+
+/* The tensors of one layer. */
+enum {
+    FT_PART_ATTN_NORM,
+    FT_PART_Q,
+    FT_PART_K,
+    FT_PART_V,
+    FT_PART_BQ,
+    FT_PART_BK,
+    FT_PART_BV,
+    FT_PART_Q_NORM,
+    FT_PART_K_NORM,
+    FT_PART_O,
+    FT_PART_BO,
+    FT_PART_FFN_NORM,
+    FT_PART_GATE,
+    FT_PART_UP,
+    FT_PART_DOWN,
+    FT_PART_COUNT
+};
+
+/* Indices of the file's tensors, -1 for one that the file lacks and may lack. */
+typedef struct ft_sources {
+    int64_t tok_embd, output_norm, output, rope_freqs;
+    int64_t (*layers)[FT_PART_COUNT]; /* [n_layer] */
+} ft_sources;
+
+/* Finds every tensor and checks its shape and type. A tensor that the family's forward pass would
+ * not use is FT_UNSUPPORTED, since leaving it out would change the results. */
+FT_WARN_UNUSED ft_status ft_sources_find(const ft_gguf *gguf, const ft_hparams *hp, ft_error *err,
+                                         ft_sources *out);
+void ft_sources_deinit(ft_sources *sources);
+
+#endif

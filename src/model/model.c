@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads a model: plans which tensors of the file become which weights and where each goes
+// (placement.c), allocates one ggml context and buffer a buffer type, then reads the file into them.
+// Invariants: a weight of a repacked buffer type is written once, whole (its set_tensor requires
+// that); the token embedding lies in plain memory, for ggml_get_rows on a repacked tensor gives
+// garbage. A loaded model is immutable. It does not compute anything.
+#include "model/model.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/gguf_file.h"
+#include "model/hparams.h"
+#include "model/placement.h"
+
+enum { MAX_JOINED = 3 };
+
+/* A weight to make: from one tensor of the file, or from several joined along the rows. */
+typedef struct weight {
+    struct ggml_tensor **slot; /* where the model keeps it */
+    const char *name;          /* of the first part, borrowed from the file */
+    int64_t part[MAX_JOINED];  /* [n_parts] tensors of the file */
+    int n_parts;
+    size_t place; /* index into the placer's types */
+    bool in_layer;
+} weight;
+
+struct ft_model {
+    ft_hparams hp;
+    ft_weights weights;
+    ft_placer placer;
+    struct ggml_context *ctx[FT_PLACE_MAX];     /* [placer.n], NULL where nothing is placed */
+    ggml_backend_buffer_t buffer[FT_PLACE_MAX]; /* [placer.n], likewise */
+    char *path, *name;
+    char type_name[16];
+    uint64_t n_params;
+    bool repacked;
+};
+
+typedef struct loader {
+    ft_model *model;
+    const ft_model_opts *opts;
+    ft_error *err;
+    ft_gguf gguf;
+    ft_sources src;
+    weight *weights; /* [n], room for all */
+    size_t n;
+    void *staging;
+    size_t staging_bytes;
+} loader;
+
+static enum ggml_type type_of(const loader *l, int64_t id)
+{
+    return gguf_get_tensor_type(l->gguf.ctx, id);
+}
+
+static int64_t dim_of(const loader *l, int64_t id, int axis)
+{
+    return gguf_get_tensor_ne(l->gguf.ctx, id)[axis];
+}
+
+static size_t place_matrix(const loader *l, const int64_t *ids, int n)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < n; i++)
+        rows += dim_of(l, ids[i], 1);
+    return ft_place_matrix(&l->model->placer, type_of(l, ids[0]), dim_of(l, ids[0], 0), rows);
+}
+
+static weight *add_weight(loader *l, struct ggml_tensor **slot, const int64_t *ids, int n,
+                          size_t place)
+{
+    weight *w = &l->weights[l->n++];
+    *w = (weight){.slot = slot,
+                  .name = gguf_get_tensor_name(l->gguf.ctx, ids[0]),
+                  .n_parts = n,
+                  .place = place};
+    memcpy(w->part, ids, (size_t)n * sizeof *ids);
+    return w;
+}
+
+static void add_vector(loader *l, struct ggml_tensor **slot, int64_t id)
+{
+    if (id >= 0)
+        add_weight(l, slot, &id, 1, ft_place_plain(&l->model->placer));
+}
+
+static void add_matrix(loader *l, struct ggml_tensor **slot, int64_t id)
+{
+    add_weight(l, slot, &id, 1, place_matrix(l, &id, 1))->in_layer = true;
+}
+
+/* Joined into one weight where the parts have one type and no part would lose a faster place by it;
+ * otherwise each for itself. */
+static void add_joined(loader *l, struct ggml_tensor **joined, struct ggml_tensor **const slots[],
+                       const int64_t *ids, int n)
+{
+    size_t place = place_matrix(l, ids, n);
+    bool join = true;
+    for (int i = 0; i < n; i++)
+        join = join && type_of(l, ids[i]) == type_of(l, ids[0]) &&
+               place <= place_matrix(l, &ids[i], 1); /* places are ordered, fastest first */
+    if (join)
+        add_weight(l, joined, ids, n, place)->in_layer = true;
+    for (int i = 0; i < n && !join; i++)
+        add_matrix(l, slots[i], ids[i]);
+}
+
+static void plan_layer(loader *l, ft_layer *layer, const int64_t *src)
+{
+    struct ggml_tensor **const qkv[] = {&layer->wq, &layer->wk, &layer->wv};
+    struct ggml_tensor **const gate_up[] = {&layer->wgate, &layer->wup};
+    add_vector(l, &layer->attn_norm, src[FT_PART_ATTN_NORM]);
+    add_joined(l, &layer->wqkv, qkv, &src[FT_PART_Q], 3);
+    add_vector(l, &layer->bq, src[FT_PART_BQ]);
+    add_vector(l, &layer->bk, src[FT_PART_BK]);
+    add_vector(l, &layer->bv, src[FT_PART_BV]);
+    add_vector(l, &layer->q_norm, src[FT_PART_Q_NORM]);
+    add_vector(l, &layer->k_norm, src[FT_PART_K_NORM]);
+    add_matrix(l, &layer->wo, src[FT_PART_O]);
+    add_vector(l, &layer->bo, src[FT_PART_BO]);
+    add_vector(l, &layer->ffn_norm, src[FT_PART_FFN_NORM]);
+    add_joined(l, &layer->wgate_up, gate_up, &src[FT_PART_GATE], 2);
+    add_matrix(l, &layer->wdown, src[FT_PART_DOWN]);
+}
+
+/* A tied head gets a copy of its own only where that lies in a faster place. */
+static void plan_head(loader *l)
+{
+    ft_weights *w = &l->model->weights;
+    size_t plain = ft_place_plain(&l->model->placer);
+    int64_t id = l->src.output >= 0 ? l->src.output : l->src.tok_embd;
+    size_t place = place_matrix(l, &id, 1);
+    if (l->src.output >= 0 || place != plain)
+        add_weight(l, &w->output, &id, 1, place);
+}
+
+static ft_status plan(loader *l)
+{
+    ft_model *m = l->model;
+    size_t most = 4 + (size_t)m->hp.n_layer * FT_PART_COUNT;
+    m->weights.layers = calloc(m->hp.n_layer, sizeof *m->weights.layers);
+    l->weights = calloc(most, sizeof *l->weights);
+    if (!m->weights.layers || !l->weights)
+        return ft_error_set(l->err, FT_NOMEM, "%s: out of memory", l->opts->path);
+    add_weight(l, &m->weights.tok_embd, &l->src.tok_embd, 1, ft_place_plain(&m->placer));
+    add_vector(l, &m->weights.output_norm, l->src.output_norm);
+    add_vector(l, &m->weights.rope_freqs, l->src.rope_freqs);
+    plan_head(l);
+    for (uint32_t i = 0; i < m->hp.n_layer; i++)
+        plan_layer(l, &m->weights.layers[i], l->src.layers[i]);
+    return FT_OK;
+}
+
+static struct ggml_tensor *new_tensor(const loader *l, const weight *w)
+{
+    struct ggml_context *ctx = l->model->ctx[w->place];
+    const int64_t *ne = gguf_get_tensor_ne(l->gguf.ctx, w->part[0]);
+    int64_t rows = 0;
+    for (int i = 0; i < w->n_parts; i++)
+        rows += dim_of(l, w->part[i], 1);
+    struct ggml_tensor *t = ggml_new_tensor_2d(ctx, type_of(l, w->part[0]), ne[0], rows);
+    ggml_set_name(t, w->name);
+    return t;
+}
+
+static ft_status allocate(loader *l)
+{
+    ft_model *m = l->model;
+    for (size_t p = 0; p < m->placer.n; p++) {
+        size_t count = 0;
+        for (size_t i = 0; i < l->n; i++)
+            count += l->weights[i].place == p;
+        if (count == 0)
+            continue;
+        struct ggml_init_params params = {.mem_size = (count + 1) * ggml_tensor_overhead(),
+                                          .no_alloc = true};
+        m->ctx[p] = ggml_init(params);
+        for (size_t i = 0; i < l->n && m->ctx[p]; i++)
+            if (l->weights[i].place == p)
+                *l->weights[i].slot = new_tensor(l, &l->weights[i]);
+        if (m->ctx[p])
+            m->buffer[p] = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[p], m->placer.type[p]);
+        if (!m->buffer[p])
+            return ft_error_set(l->err, FT_NOMEM, "%s: out of memory for its weights (%s)",
+                                l->opts->path, ggml_backend_buft_name(m->placer.type[p]));
+        ggml_backend_buffer_set_usage(m->buffer[p], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    }
+    if (!m->weights.output)
+        m->weights.output = m->weights.tok_embd;
+    return FT_OK;
+}
+
+/* Memory to read a weight into: its own where that is plain, else the staging buffer. */
+static void *read_target(loader *l, const weight *w, size_t bytes)
+{
+    if (w->place == ft_place_plain(&l->model->placer))
+        return (*w->slot)->data;
+    if (bytes > l->staging_bytes) {
+        free(l->staging);
+        l->staging = malloc(bytes);
+        l->staging_bytes = l->staging ? bytes : 0;
+    }
+    return l->staging;
+}
+
+static ft_status read_weight(loader *l, const weight *w)
+{
+    struct ggml_tensor *t = *w->slot;
+    size_t bytes = ggml_nbytes(t), at = 0;
+    char *target = read_target(l, w, bytes);
+    if (!target)
+        return ft_error_set(l->err, FT_NOMEM, "%s: out of memory while reading '%s'", l->opts->path,
+                            w->name);
+    for (int i = 0; i < w->n_parts; i++) {
+        size_t n = gguf_get_tensor_size(l->gguf.ctx, w->part[i]);
+        ft_status st = ft_gguf_read(&l->gguf, ft_gguf_tensor_file_offset(&l->gguf, w->part[i]),
+                                    target + at, n, l->err);
+        if (st != FT_OK)
+            return st;
+        at += n;
+    }
+    if (target != t->data)
+        ggml_backend_tensor_set(t, target, 0, bytes);
+    return FT_OK;
+}
+
+static ft_status read_weights(loader *l)
+{
+    uint64_t total = 0, done = 0;
+    for (size_t i = 0; i < l->n; i++)
+        total += ggml_nbytes(*l->weights[i].slot);
+    for (size_t i = 0; i < l->n; i++) {
+        ft_status st = read_weight(l, &l->weights[i]);
+        if (st != FT_OK)
+            return st;
+        done += ggml_nbytes(*l->weights[i].slot);
+        ft_progress_report(&l->opts->progress, done, total);
+    }
+    return FT_OK;
+}
+
+/* Name, main type, parameter count, repacked or not: what the getters answer. */
+static ft_status describe(loader *l)
+{
+    ft_model *m = l->model;
+    uint64_t by_type[GGML_TYPE_COUNT] = {0};
+    size_t most = 0;
+    const char *name = NULL;
+    m->repacked = true;
+    for (size_t i = 0; i < l->n; i++) {
+        const weight *w = &l->weights[i];
+        if (!w->in_layer)
+            continue;
+        by_type[(*w->slot)->type] += (uint64_t)ggml_nelements(*w->slot);
+        m->repacked = m->repacked && w->place != ft_place_plain(&m->placer);
+    }
+    for (size_t i = 0; i < GGML_TYPE_COUNT; i++)
+        most = by_type[i] > by_type[most] ? i : most;
+    snprintf(m->type_name, sizeof m->type_name, "%s", ggml_type_name((enum ggml_type)most));
+    for (char *c = m->type_name; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    for (int64_t i = 0; i < gguf_get_n_tensors(l->gguf.ctx); i++) {
+        const int64_t *ne = gguf_get_tensor_ne(l->gguf.ctx, i);
+        m->n_params += (uint64_t)ne[0] * (uint64_t)ne[1] * (uint64_t)ne[2] * (uint64_t)ne[3];
+    }
+    ft_status st = ft_gguf_str(&l->gguf, "general.name", false, l->err, &name);
+    const char *slash = strrchr(l->opts->path, '/');
+    m->path = strdup(l->opts->path);
+    m->name = strdup(name && *name ? name : slash ? slash + 1 : l->opts->path);
+    if (st == FT_OK && (!m->path || !m->name))
+        st = ft_error_set(l->err, FT_NOMEM, "%s: out of memory", l->opts->path);
+    return st;
+}
+
+ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out)
+{
+    loader l = {.opts = opts, .err = err};
+    *out = NULL;
+    ft_status st = ft_gguf_open(opts->path, err, &l.gguf);
+    if (st != FT_OK)
+        return st;
+    l.model = calloc(1, sizeof *l.model);
+    if (!l.model)
+        st = ft_error_set(err, FT_NOMEM, "%s: out of memory", opts->path);
+    if (st == FT_OK)
+        st = ft_hparams_read(&l.gguf, err, &l.model->hp);
+    if (st == FT_OK)
+        st = ft_sources_find(&l.gguf, &l.model->hp, err, &l.src);
+    if (st == FT_OK)
+        st = ft_placer_init(&l.model->placer, opts->no_repack, err);
+    if (st == FT_OK)
+        st = plan(&l);
+    if (st == FT_OK)
+        st = allocate(&l);
+    if (st == FT_OK)
+        st = read_weights(&l);
+    if (st == FT_OK)
+        st = describe(&l);
+    free(l.staging);
+    free(l.weights);
+    ft_sources_deinit(&l.src);
+    ft_gguf_close(&l.gguf);
+    if (st == FT_OK)
+        *out = l.model;
+    else
+        ft_model_destroy(l.model);
+    return st;
+}
+
+void ft_model_destroy(ft_model *model)
+{
+    if (!model)
+        return;
+    for (size_t i = 0; i < FT_PLACE_MAX; i++) {
+        ggml_backend_buffer_free(model->buffer[i]);
+        ggml_free(model->ctx[i]);
+    }
+    free(model->weights.layers);
+    free(model->path);
+    free(model->name);
+    free(model);
+}
+
+const ft_hparams *ft_model_hparams(const ft_model *model)
+{
+    return &model->hp;
+}
+
+const ft_weights *ft_model_weights(const ft_model *model)
+{
+    return &model->weights;
+}
+
+const char *ft_model_path(const ft_model *model)
+{
+    return model->path;
+}
+
+const char *ft_model_name(const ft_model *model)
+{
+    return model->name;
+}
+
+const char *ft_model_type_name(const ft_model *model)
+{
+    return model->type_name;
+}
+
+size_t ft_model_bytes(const ft_model *model)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < model->placer.n; i++)
+        if (model->buffer[i])
+            bytes += ggml_backend_buffer_get_size(model->buffer[i]);
+    return bytes;
+}
+
+bool ft_model_repacked(const ft_model *model)
+{
+    return model->repacked;
+}
+
+uint64_t ft_model_n_params(const ft_model *model)
+{
+    return model->n_params;
+}

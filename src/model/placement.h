@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a weight goes: the one place that decides on buffer types. For the model room only.
+ */
+#ifndef FT_MODEL_PLACEMENT_H
+#define FT_MODEL_PLACEMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "ggml-backend.h"
+
+#define FT_PLACE_MAX 8 /* buffer types in use at once; ggml's CPU backend knows at most 4 */
+
+typedef struct ft_placer {
+    ggml_backend_dev_t dev;
+    ggml_backend_buffer_type_t type[FT_PLACE_MAX]; /* [n], fastest first, plain host memory last */
+    size_t n;
+} ft_placer;
+
+/* no_repack: plain host memory only. FT_INTERNAL if ggml has no CPU backend. */
+FT_WARN_UNUSED ft_status ft_placer_init(ft_placer *placer, bool no_repack, ft_error *err);
+
+/* Index into placer->type for a matrix that is only multiplied with. */
+size_t ft_place_matrix(const ft_placer *placer, enum ggml_type type, int64_t n_in, int64_t n_out);
+/* For vectors, and for matrices that rows are looked up in. */
+size_t ft_place_plain(const ft_placer *placer);
+
+#endif
