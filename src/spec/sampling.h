@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From logits to tokens. The draw is the Gumbel-max trick with noise that is a pure function of
- * (seed, position, token): argmax over tokens of log p + G. p is the distribution after temperature,
- * top-k, top-p and min-p; tokens whose probability is below FT_SAMPLING_FLOOR times the largest are
- * out by definition. Temperature 0 is plain argmax (lowest id on a tie).
+ * (seed, position, token): argmax over tokens of log p + G. p is softmax(logits / temperature) after
+ * these filters, in this order, where more probable means a larger logit and, among equals, the lower
+ * id:
+ *   floor   tokens below FT_SAMPLING_FLOOR times the largest probability are out by definition;
+ *   top-k   the k most probable stay;
+ *   top-p   of those, renormalized, the fewest most probable ones whose sum reaches top_p stay;
+ *   min-p   tokens below min_p times the largest probability are out.
+ * The most probable token always stays. Temperature 0 is plain argmax (lowest id on a tie). A draw is
+ * a function of logits, sampling and position, to the bit, on every machine (noise.c).
  */
 #ifndef FT_SPEC_SAMPLING_H
 #define FT_SPEC_SAMPLING_H
@@ -13,20 +19,28 @@
 
 #include "base/status.h"
 
+/* Half the spacing of floats below 1: beside the most probable token such a token does not change a
+ * single-precision sum. Together all tokens of a vocabulary of 49,152 that are out weigh less than
+ * 0.003 of that one token. Without a floor a draw would need noise for the whole vocabulary. */
+#define FT_SAMPLING_FLOOR 0x1p-24f
+
 typedef struct ft_sampling {
-    float temperature; /* 0: greedy */
+    float temperature; /* 0: greedy; else FT_TEMPERATURE_MIN to 100 */
     int32_t top_k;     /* 0: off */
-    float top_p;       /* 1: off */
+    float top_p;       /* 1: off; 0 keeps one token */
     float min_p;       /* 0: off */
     uint64_t seed;
 } ft_sampling;
+
+#define FT_TEMPERATURE_MIN 0.0001f /* below it logits / temperature would overflow */
 
 /* Greedy, everything off. */
 ft_sampling ft_sampling_default(void);
 /* FT_INVALID says which field is out of range or not a number. */
 FT_WARN_UNUSED ft_status ft_sampling_check(const ft_sampling *s, ft_error *err);
 
-/* Standard Gumbel noise of a token at a position of the text; in (-4, 23). Pure. */
+/* Standard Gumbel noise of a token at a position of the text; in (-4, 23). Pure, and the same bits
+ * on every machine. */
 float ft_gumbel(uint64_t seed, uint32_t position, int32_t token);
 
 /* One candidate after the filters. */
@@ -42,16 +56,20 @@ FT_WARN_UNUSED ft_status ft_sampler_create(uint32_t n_vocab, ft_error *err, ft_s
 void ft_sampler_destroy(ft_sampler *sampler);
 
 /* The token that rule `exact` draws at `position` (the position of the drawn token in the text) from
- * logits [n_vocab]. Non-finite logits are treated as minus infinity. No allocation. */
+ * logits [n_vocab]. Non-finite logits are treated as minus infinity; if all are, token 0 is drawn.
+ * `s` must pass ft_sampling_check. No allocation. */
 int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                         uint32_t position);
 
-/* The candidates in falling order of score, at most `most` of them; returns how many. The first one
- * is what ft_sampler_draw returns. Drafters rank children by it: shared randomness. */
+/* The candidates in falling order of score (lower id on a tie), at most `most` of them; returns how
+ * many. The first one is what ft_sampler_draw returns. Drafters rank children by it: shared
+ * randomness. At temperature 0 the candidates are the whole vocabulary with softmax(logits). */
 size_t ft_sampler_rank(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                        uint32_t position, ft_candidate *out, size_t most);
 
-/* All candidates with their normalized log-probabilities (for tests and rule `ratio`), unordered. */
+/* All candidates with their normalized log-probabilities (for tests and rule `ratio`), unordered;
+ * score is the logp. At temperature 0 that is one token with log-probability 0. *out is borrowed
+ * until the next call on the sampler. */
 size_t ft_sampler_candidates(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                              const ft_candidate **out);
 
