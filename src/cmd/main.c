@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 
-static const ft_cmd commands[] = {};
+static const ft_cmd commands[] = {
+    {"quantize", "write a model file in another weight type", ft_cmd_quantize},
+};
 
 static void usage(FILE *out)
 {

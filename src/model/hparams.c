@@ -35,6 +35,8 @@ static const struct neutral {
     float value;
 } neutral[] = {
     {"expert_count", 0},
+    {"expert_used_count", 0},
+    {"expert_group_count", 0},
     {"attention.scale", 0},
     {"attention.clamp_kqv", 0},
     {"attention.max_alibi_bias", 0},
