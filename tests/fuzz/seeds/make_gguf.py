@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the GGUF fuzzing seeds beside this file: kinds.gguf holds every kind of value, tiny.gguf is
+a whole one-layer model with zero weights and a byte-level tokenizer."""
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).parent
+U8, I8, U16, I16, U32, I32, F32, BOOL, STR, ARR, U64, I64, F64 = range(13)
+FORMAT = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q",
+          I64: "q", F64: "d"}
+
+
+def text(value):
+    data = value.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def scalar(kind, value):
+    return text(value) if kind == STR else struct.pack("<" + FORMAT[kind], value)
+
+
+def pair(key, kind, value):
+    if isinstance(value, list):
+        body = struct.pack("<IIQ", ARR, kind, len(value)) + b"".join(scalar(kind, v) for v in value)
+    else:
+        body = struct.pack("<I", kind) + scalar(kind, value)
+    return text(key) + body
+
+
+def write(folder, name, pairs, tensors, alignment=32):
+    """tensors: (name, dims, type, bytes)."""
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs)) + b"".join(pairs)
+    data = b""
+    for label, dims, kind, size in tensors:
+        out += text(label) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
+        out += struct.pack("<IQ", kind, len(data))
+        data += bytes(size) + bytes(-size % alignment)
+    out += bytes(-len(out) % alignment) + data
+    (HERE / folder).mkdir(exist_ok=True)
+    (HERE / folder / name).write_bytes(out)
+
+
+def kinds():
+    pairs = [pair("general.architecture", STR, "llama"), pair("general.alignment", U32, 64)]
+    for kind in FORMAT:
+        pairs += [pair(f"one.{kind}", kind, 1), pair(f"many.{kind}", kind, [0, 1, 1])]
+    pairs += [pair("words", STR, ["", "a", "bc"])]
+    write("fuzz_gguf", "kinds.gguf", pairs,
+          [("a", [4, 3], 0, 48), ("b", [32, 2, 2, 1], 8, 136), ("c", [7], 1, 14)], 64)
+
+
+def byte_tokens():
+    plain = [b for b in range(256) if 33 <= b <= 126 or (b >= 161 and b != 173)]
+    spare = iter(range(256, 512))
+    return [chr(b) if b in plain else chr(next(spare)) for b in range(256)]
+
+
+def tiny():
+    tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] + byte_tokens() + ["ab", "abc"]
+    n, width, kv, ff = len(tokens), 32, 16, 32
+    block = lambda rows: rows * width // 32 * 18  # Q4_0
+    pairs = [pair("general.architecture", STR, "llama")]
+    pairs += [pair("llama." + key, U32, value) for key, value in {
+        "block_count": 1, "context_length": 64, "embedding_length": width,
+        "feed_forward_length": ff, "attention.head_count": 2, "attention.head_count_kv": 1,
+        "rope.dimension_count": 16, "vocab_size": n}.items()]
+    pairs += [pair("llama.attention.layer_norm_rms_epsilon", F32, 1e-5),
+              pair("tokenizer.ggml.model", STR, "gpt2"), pair("tokenizer.ggml.pre", STR, "smollm"),
+              pair("tokenizer.ggml.tokens", STR, tokens),
+              pair("tokenizer.ggml.token_type", I32, [3] * 3 + [1] * (n - 3)),
+              pair("tokenizer.ggml.merges", STR, ["a b", "ab c"]),
+              pair("tokenizer.ggml.bos_token_id", U32, 1),
+              pair("tokenizer.ggml.eos_token_id", U32, 2),
+              pair("tokenizer.ggml.add_bos_token", BOOL, False),
+              pair("tokenizer.chat_template", STR, "<|im_start|>")]
+    layer = [("attn_norm", [width], 0, 4 * width), ("attn_q", [width, 32], 2, block(32)),
+             ("attn_k", [width, kv], 2, block(kv)), ("attn_v", [width, kv], 2, block(kv)),
+             ("attn_output", [32, width], 2, block(width)), ("ffn_norm", [width], 0, 4 * width),
+             ("ffn_gate", [width, ff], 2, block(ff)), ("ffn_up", [width, ff], 2, block(ff)),
+             ("ffn_down", [ff, width], 2, block(width))]
+    tensors = [("token_embd.weight", [width, n], 2, block(n)),
+               ("output_norm.weight", [width], 0, 4 * width)]
+    tensors += [(f"blk.0.{name}.weight", dims, kind, size) for name, dims, kind, size in layer]
+    for folder in ("fuzz_gguf", "fuzz_model"):
+        write(folder, "tiny.gguf", pairs, tensors)
+
+
+kinds()
+tiny()
