@@ -23,7 +23,9 @@ typedef struct ft_rng {
     unsigned left;
 } ft_rng;
 
+/* The same seed gives the same sequence on every machine. */
 void ft_rng_init(ft_rng *rng, uint64_t seed);
+/* Uniform over all 32-bit words. */
 uint32_t ft_rng_u32(ft_rng *rng);
 /* Uniform in [0, n); n > 0. */
 uint32_t ft_rng_below(ft_rng *rng, uint32_t n);

@@ -30,6 +30,7 @@ typedef struct ft_text_stream {
     bool stopped; /* a stop string was found */
 } ft_text_stream;
 
+/* The stop strings are borrowed until deinit. An initialised stream owes a deinit. */
 void ft_text_stream_init(ft_text_stream *ts, const char *const *stops, size_t n_stops);
 void ft_text_stream_deinit(ft_text_stream *ts);
 

@@ -107,20 +107,28 @@ static void test_every_code_point(void **state)
     }
 }
 
-/* What a stream shows for these pieces; checks on the way that all of it is valid UTF-8. */
-static void stream(const char *const *stops, size_t n_stops, const char *text, const size_t *ends,
-                   size_t n_ends, ft_buf *out, bool *stopped)
+struct pieces {
+    const char *const *stops;
+    size_t n_stops;
+    const char *text;
+    const size_t *ends; /* [n_ends] where each piece ends */
+    size_t n_ends;
+};
+
+/* What a stream shows for these pieces, and whether it stopped; all of it is valid UTF-8. */
+static bool stream(const struct pieces *p, ft_buf *out)
 {
     ft_text_stream ts;
-    ft_text_stream_init(&ts, stops, n_stops);
-    for (size_t i = 0, from = 0; i < n_ends; from = ends[i++]) {
-        assert_int_equal(ft_text_stream_push(&ts, text + from, ends[i] - from, out), FT_OK);
+    ft_text_stream_init(&ts, p->stops, p->n_stops);
+    for (size_t i = 0, from = 0; i < p->n_ends; from = p->ends[i++]) {
+        assert_int_equal(ft_text_stream_push(&ts, p->text + from, p->ends[i] - from, out), FT_OK);
         assert_true(ft_utf8_valid(ft_buf_str(out), out->len));
     }
     assert_int_equal(ft_text_stream_finish(&ts, out), FT_OK);
     assert_true(ft_utf8_valid(ft_buf_str(out), out->len));
-    *stopped = ts.stopped;
+    bool stopped = ts.stopped;
     ft_text_stream_deinit(&ts);
+    return stopped;
 }
 
 static const char mixed[] = "a\xc3\xa9z\xe2\x82\xac\xf0\x9f\x98\x80 \xd7\xa9\xe6\xbc\xa2!";
@@ -132,10 +140,9 @@ static void test_split_at_every_byte(void **state)
         for (size_t b = a; b <= n; b++) {
             size_t ends[] = {a, b, n};
             ft_buf out = {0};
-            bool stopped;
-            stream(NULL, 0, mixed, ends, 3, &out, &stopped);
+            struct pieces p = {NULL, 0, mixed, ends, 3};
+            assert_false(stream(&p, &out));
             assert_string_equal(ft_buf_str(&out), mixed);
-            assert_false(stopped);
             ft_buf_deinit(&out);
         }
 }
@@ -215,10 +222,9 @@ static void test_overlapping_stops(void **state)
             for (size_t b = a; b <= n; b++) {
                 size_t ends[] = {a, b, n};
                 ft_buf out = {0};
-                bool stopped;
-                stream(cases[i].stops, cases[i].n_stops, cases[i].text, ends, 3, &out, &stopped);
+                struct pieces p = {cases[i].stops, cases[i].n_stops, cases[i].text, ends, 3};
+                assert_true(stream(&p, &out));
                 assert_string_equal(ft_buf_str(&out), cases[i].shown);
-                assert_true(stopped);
                 ft_buf_deinit(&out);
             }
     }
@@ -278,9 +284,9 @@ static void test_property_against_naive(void **state)
 
         size_t cut = naive_cut(text, n, stops, n_stops);
         ft_buf expected = {0}, out = {0};
-        bool stopped;
+        struct pieces p = {stops, n_stops, text, ends, n_ends};
         assert_int_equal(ft_utf8_repair(text, cut == SIZE_MAX ? n : cut, &expected), FT_OK);
-        stream(stops, n_stops, text, ends, n_ends, &out, &stopped);
+        bool stopped = stream(&p, &out);
         assert_int_equal(stopped, cut != SIZE_MAX);
         assert_string_equal(ft_buf_str(&out), ft_buf_str(&expected));
         stops_seen += stopped;
