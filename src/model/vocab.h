@@ -32,6 +32,9 @@ typedef struct ft_chat_message {
 FT_WARN_UNUSED ft_status ft_vocab_load(const char *path, ft_error *err, ft_vocab **out);
 void ft_vocab_destroy(ft_vocab *vocab);
 
+/* True if the file carries a chat template. */
+bool ft_vocab_has_chat(const ft_vocab *vocab);
+
 int32_t ft_vocab_size(const ft_vocab *vocab);
 /* Beginning-of-sequence token, or -1. */
 int32_t ft_vocab_bos(const ft_vocab *vocab);
@@ -39,8 +42,8 @@ bool ft_vocab_is_eog(const ft_vocab *vocab, int32_t token);
 /* Equal for files whose tokens (bytes and kinds), order and end-of-generation set are equal. */
 uint64_t ft_vocab_fingerprint(const ft_vocab *vocab);
 
-/* Appends text's tokens. add_special: BOS where the model wants it. parse_special: text that spells
- * a special token becomes that token (never for user text). */
+/* Appends text's tokens; what is no UTF-8 counts as U+FFFD. add_special: BOS where the model wants
+ * it. parse_special: text that spells a special token becomes that token (never for user text). */
 FT_WARN_UNUSED ft_status ft_vocab_tokenize(const ft_vocab *vocab, const char *text, size_t n,
                                            bool add_special, bool parse_special, ft_error *err,
                                            ft_tokens *out);
@@ -50,10 +53,17 @@ FT_WARN_UNUSED ft_status ft_vocab_tokenize(const ft_vocab *vocab, const char *te
 FT_WARN_UNUSED ft_status ft_vocab_piece(const ft_vocab *vocab, int32_t token, bool special,
                                         ft_buf *out);
 
-/* Renders the conversation by the model's own template, ready for the assistant's answer, as tokens.
- * Special tokens that occur in message text stay text; otherwise the tokens are what tokenizing the
- * whole rendering gives. FT_INVALID: bad role or template refuses; FT_UNSUPPORTED: the file has no
- * template that libllama knows. */
+/* Renders the conversation by the model's own template, ready for the assistant's answer, as tokens,
+ * BOS first where the model wants it. Special tokens that occur in message text stay text; otherwise
+ * the tokens are what tokenizing the whole rendering gives. Role "developer" means "system".
+ *
+ * The rendering is libllama's: it knows the template by its marks and does not run its program. So
+ * what a template adds on its own account is left out; SmolLM2's, for one, puts a default system
+ * message ("You are a helpful AI assistant named SmolLM, ...") before a conversation that has none.
+ * Whoever wants it passes it as a message.
+ *
+ * FT_INVALID: no message or a bad role; FT_UNSUPPORTED: the file has no template, or none that
+ * libllama knows, or one that changes message text in other ways than trimming it. */
 FT_WARN_UNUSED ft_status ft_vocab_chat(const ft_vocab *vocab, const ft_chat_message *messages,
                                        size_t n, ft_error *err, ft_tokens *out);
 

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's vocabulary through libllama, loaded alone. Invariants: the file passed our own checks
+// before libllama sees it, and every id handed to libllama is in range, since it throws C++
+// exceptions otherwise. Immutable once loaded, so any thread may call. chat.c renders conversations.
+#include "model/vocab.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/secret.h"
+#include "base/text.h"
+#include "model/gguf_file.h"
+#include "model/hparams.h"
+#include "model/tokenizer_check.h"
+#include "model/vocab_impl.h"
+
+void ft_tokens_deinit(ft_tokens *tokens)
+{
+    free(tokens->id);
+    *tokens = (ft_tokens){0};
+}
+
+static ft_status tokens_reserve(ft_tokens *tokens, size_t n)
+{
+    if (n <= tokens->cap - tokens->n)
+        return FT_OK;
+    if (n > SIZE_MAX / sizeof *tokens->id / 2 - tokens->n)
+        return FT_NOMEM;
+    size_t cap = tokens->n + n;
+    if (cap < 2 * tokens->cap)
+        cap = 2 * tokens->cap;
+    int32_t *id = realloc(tokens->id, cap * sizeof *id);
+    if (!id)
+        return FT_NOMEM;
+    tokens->id = id;
+    tokens->cap = cap;
+    return FT_OK;
+}
+
+ft_status ft_tokens_append(ft_tokens *tokens, const int32_t *id, size_t n)
+{
+    ft_status st = tokens_reserve(tokens, n);
+    if (st == FT_OK && n > 0)
+        memcpy(tokens->id + tokens->n, id, n * sizeof *id);
+    if (st == FT_OK)
+        tokens->n += n;
+    return st;
+}
+
+/* llama_vocab_get_attr's bits that decide what a token does to text. */
+static uint32_t kind_of(const ft_vocab *v, int32_t token)
+{
+    return (uint32_t)llama_vocab_get_attr(v->vocab, token) &
+           (LLAMA_TOKEN_ATTR_UNKNOWN | LLAMA_TOKEN_ATTR_UNUSED | LLAMA_TOKEN_ATTR_NORMAL |
+            LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_USER_DEFINED | LLAMA_TOKEN_ATTR_BYTE);
+}
+
+static uint64_t fingerprint_of(const ft_vocab *v)
+{
+    uint64_t hash = ft_fnv64(FT_FNV64_INIT, &v->n_tokens, sizeof v->n_tokens);
+    for (int32_t i = 0; i < v->n_tokens; i++) {
+        const char *text = llama_vocab_get_text(v->vocab, i);
+        uint32_t about[2] = {kind_of(v, i), llama_vocab_is_eog(v->vocab, i)};
+        hash = ft_fnv64(hash, text, strlen(text) + 1); /* the NUL keeps neighbours apart */
+        hash = ft_fnv64(hash, about, sizeof about);
+    }
+    return hash;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    const ft_special *x = a, *y = b;
+    return (x->n < y->n) - (x->n > y->n);
+}
+
+static ft_status collect_specials(ft_vocab *v, ft_error *err)
+{
+    const uint32_t special = LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN;
+    for (int32_t i = 0; i < v->n_tokens; i++)
+        v->n_special += (kind_of(v, i) & special) != 0;
+    v->special = calloc(v->n_special ? v->n_special : 1, sizeof *v->special);
+    if (!v->special)
+        return ft_error_set(err, FT_NOMEM, "out of memory for a vocabulary");
+    size_t n = 0;
+    for (int32_t i = 0; i < v->n_tokens; i++) {
+        if ((kind_of(v, i) & special) == 0)
+            continue;
+        const char *text = llama_vocab_get_text(v->vocab, i);
+        v->special[n++] = (ft_special){text, strlen(text), i};
+        v->special_first[(unsigned char)text[0]] = true;
+    }
+    qsort(v->special, n, sizeof *v->special, longest_first);
+    return FT_OK;
+}
+
+const ft_special *ft_vocab_special_at(const ft_vocab *v, const char *text, size_t n)
+{
+    if (n == 0 || !v->special_first[(unsigned char)text[0]])
+        return NULL;
+    for (size_t i = 0; i < v->n_special; i++)
+        if (v->special[i].n <= n && memcmp(v->special[i].text, text, v->special[i].n) == 0)
+            return &v->special[i];
+    return NULL;
+}
+
+/* The hyperparameters are checked too: the families are what libllama may be trusted with. */
+static ft_status check_file(const char *path, ft_error *err)
+{
+    ft_gguf gguf;
+    ft_hparams hp;
+    ft_status st = ft_gguf_open(path, err, &gguf);
+    if (st != FT_OK)
+        return st;
+    st = ft_hparams_read(&gguf, err, &hp);
+    if (st == FT_OK)
+        st = ft_tokenizer_check(&gguf, err);
+    ft_gguf_close(&gguf);
+    return st;
+}
+
+static ft_status load(const char *path, ft_error *err, ft_vocab *v)
+{
+    struct llama_model_params params = llama_model_default_params();
+    params.vocab_only = true;
+    v->model = llama_model_load_from_file(path, params);
+    if (!v->model)
+        return ft_error_set(err, FT_CORRUPT,
+                            "%s: libllama refuses its tokenizer (FORETOKEN_LOG=debug shows why)",
+                            path);
+    v->vocab = llama_model_get_vocab(v->model);
+    if (llama_vocab_type(v->vocab) == LLAMA_VOCAB_TYPE_NONE)
+        return ft_error_set(err, FT_UNSUPPORTED, "%s: it has no vocabulary", path);
+    v->n_tokens = llama_vocab_n_tokens(v->vocab);
+    v->bos = llama_vocab_bos(v->vocab);
+    v->add_bos = llama_vocab_get_add_bos(v->vocab) && v->bos >= 0;
+    v->chat_template = llama_model_chat_template(v->model, NULL);
+    v->fingerprint = fingerprint_of(v);
+    return collect_specials(v, err);
+}
+
+ft_status ft_vocab_load(const char *path, ft_error *err, ft_vocab **out)
+{
+    *out = NULL;
+    ft_status st = check_file(path, err);
+    if (st != FT_OK)
+        return st;
+    ft_vocab *v = calloc(1, sizeof *v);
+    if (!v)
+        return ft_error_set(err, FT_NOMEM, "%s: out of memory", path);
+    st = load(path, err, v);
+    if (st == FT_OK)
+        *out = v;
+    else
+        ft_vocab_destroy(v);
+    return st;
+}
+
+void ft_vocab_destroy(ft_vocab *v)
+{
+    if (!v)
+        return;
+    llama_model_free(v->model);
+    free(v->special);
+    free(v);
+}
+
+int32_t ft_vocab_size(const ft_vocab *v)
+{
+    return v->n_tokens;
+}
+
+int32_t ft_vocab_bos(const ft_vocab *v)
+{
+    return v->bos >= 0 ? v->bos : -1;
+}
+
+bool ft_vocab_is_eog(const ft_vocab *v, int32_t token)
+{
+    return token >= 0 && token < v->n_tokens && llama_vocab_is_eog(v->vocab, token);
+}
+
+uint64_t ft_vocab_fingerprint(const ft_vocab *v)
+{
+    return v->fingerprint;
+}
+
+bool ft_vocab_has_chat(const ft_vocab *v)
+{
+    return v->chat_template != NULL;
+}
+
+/* text is valid UTF-8. */
+static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, bool parse_special,
+                               ft_error *err, ft_tokens *out)
+{
+    /* A guess of a token for three bytes; libllama says if it needs more. */
+    int32_t need = (int32_t)(n / 3) + 16;
+    for (int tries = 0; tries < 2; tries++) {
+        if (tokens_reserve(out, (size_t)need) != FT_OK)
+            break;
+        int32_t got = llama_tokenize(v->vocab, text, (int32_t)n, out->id + out->n, need, false,
+                                     parse_special);
+        if (got >= 0) {
+            out->n += (size_t)got;
+            return FT_OK;
+        }
+        if (got == INT32_MIN)
+            break;
+        need = -got;
+    }
+    return ft_error_set(err, FT_NOMEM, "out of memory for the tokens of %zu bytes", n);
+}
+
+/* libllama's own add_special would add an end token too where a model asks for it, and asserts where
+ * a model wants a BOS that it lacks. So BOS is added here. */
+ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, bool add_special,
+                            bool parse_special, ft_error *err, ft_tokens *out)
+{
+    size_t before = out->n;
+    ft_buf repaired = {0};
+    if (n > INT32_MAX / 4)
+        return ft_error_set(err, FT_TOO_LARGE, "a text of %zu bytes is too long to tokenize", n);
+    /* libllama throws through its C interface at codepoints that do not exist. */
+    if (n > 0 && !ft_utf8_valid(text, n)) {
+        if (ft_utf8_repair(text, n, &repaired) != FT_OK)
+            return ft_error_set(err, FT_NOMEM, "out of memory for %zu bytes of text", n);
+        text = repaired.data;
+        n = repaired.len;
+    }
+    ft_status st = FT_OK;
+    if (add_special && v->add_bos && ft_tokens_append(out, &v->bos, 1) != FT_OK)
+        st = ft_error_set(err, FT_NOMEM, "out of memory for tokens");
+    if (st == FT_OK && n > 0)
+        st = append_tokens(v, text, n, parse_special, err, out);
+    if (st != FT_OK)
+        out->n = before;
+    ft_buf_deinit(&repaired);
+    return st;
+}
+
+ft_status ft_vocab_piece(const ft_vocab *v, int32_t token, bool special, ft_buf *out)
+{
+    char small[128];
+    if (token < 0 || token >= v->n_tokens)
+        return FT_OK;
+    int32_t n = llama_token_to_piece(v->vocab, token, small, sizeof small, 0, special);
+    if (n >= 0)
+        return ft_buf_append(out, small, (size_t)n);
+    char *large = malloc((size_t)-n);
+    if (!large)
+        return FT_NOMEM;
+    n = llama_token_to_piece(v->vocab, token, large, -n, 0, special);
+    ft_status st = ft_buf_append(out, large, n > 0 ? (size_t)n : 0);
+    free(large);
+    return st;
+}
