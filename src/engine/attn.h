@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tree attention over the paged pool on the CPU, and the writing of K and V before it. What is read
+ * is a plain description of the batch (ft_attn_batch) and of the layer (ft_attn_layer), so that
+ * tests call the same code without a model.
+ *
+ * Order of summation. A row at position P attends to positions 0..P in tiles of 64 positions that
+ * begin at multiples of 64: scores, their maximum, exponentials, the tile's sums; then the tile is
+ * folded into the row's total. Within a tile sums run in order of position. Nothing else enters: not
+ * where a token's slot is, not its siblings, not the other rows, not how work was split over threads.
+ * So a row's result is a function of its own tokens alone, bit for bit. The same code on the same
+ * primitives gives the same bits for every instruction set (attn_tile.h).
+ */
+#ifndef FT_ENGINE_ATTN_H
+#define FT_ENGINE_ATTN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "engine/kv.h"
+
+#define FT_ATTN_TILE 64 /* positions; a multiple of the block */
+#define FT_ATTN_NQ   24 /* query vectors that one unit of work holds: rows x grouped heads */
+
+typedef uint16_t ft_f16; /* bits of an IEEE half */
+
+/* One segment's rows in the batch. */
+typedef struct ft_attn_seg {
+    const ft_kv_seq *seq;
+    uint32_t first_row, n_rows;
+    uint32_t first_node; /* pending number of its first row */
+} ft_attn_seg;
+
+/* The batch, the same for all layers. */
+typedef struct ft_attn_batch {
+    const ft_attn_seg *segs; /* [n_segs] */
+    uint32_t n_segs, n_rows;
+    const uint32_t *row_slot; /* [n_rows], where its K and V go */
+    const uint32_t *row_pos;  /* [n_rows] */
+    const float *rope;        /* [n_rows, n_rot / 2, 2], cosine and sine */
+} ft_attn_batch;
+
+typedef struct ft_attn_geometry {
+    uint32_t n_head, n_head_kv, head_dim;
+    uint32_t n_rot;
+    bool rope_neox; /* pairs (i, i + n_rot / 2); else (2 i, 2 i + 1) */
+    float rms_eps;  /* of q_norm and k_norm */
+} ft_attn_geometry;
+
+/* One layer. Biases are added before norm and RoPE; NULL: none. */
+typedef struct ft_attn_layer {
+    ft_f16 *k;                              /* [block][n_head_kv][head_dim][16] */
+    ft_f16 *v;                              /* [block][n_head_kv][16][head_dim] */
+    const float *bq, *bk, *bv;              /* [heads * head_dim] */
+    const float *q_norm, *k_norm;           /* [head_dim] */
+    const struct ft_attn_kernel *kernel;    /* NULL: the best */
+} ft_attn_layer;
+
+/* Rows as the projections gave them; strides in floats. */
+typedef struct ft_attn_rows {
+    const float *q, *k, *v; /* [n_rows, heads * head_dim] */
+    size_t q_stride, k_stride, v_stride;
+} ft_attn_rows;
+
+typedef struct ft_attn_kernel ft_attn_kernel;
+/* The plain C one: the oracle of the others. */
+extern const ft_attn_kernel ft_attn_kernel_plain;
+/* NULL where the build has none. */
+const ft_attn_kernel *ft_attn_kernel_avx2(void);
+const ft_attn_kernel *ft_attn_kernel_avx512(void);
+/* The fastest of this build for heads of that size. */
+const ft_attn_kernel *ft_attn_kernel_best(uint32_t head_dim);
+const char *ft_attn_kernel_name(const ft_attn_kernel *kernel);
+
+/* Scratch and work plan of one engine. */
+typedef struct ft_attn_plan ft_attn_plan;
+FT_WARN_UNUSED ft_status ft_attn_plan_create(const ft_attn_geometry *geometry, uint32_t max_rows,
+                                             uint32_t n_threads, ft_attn_plan **out);
+void ft_attn_plan_destroy(ft_attn_plan *plan);
+/* Bytes of its scratch. */
+size_t ft_attn_plan_bytes(const ft_attn_plan *plan);
+/* Splits the batch into units of work; before the passes over its layers. Borrows batch. */
+void ft_attn_plan_batch(ft_attn_plan *plan, const ft_attn_batch *batch);
+
+/* RoPE table: factors [n_rot / 2] or NULL. */
+typedef struct ft_rope_opts {
+    uint32_t n_rot;
+    float base, scale;
+    const float *factors;
+} ft_rope_opts;
+/* Writes [n_rot / 2, 2] cosines and sines for a position. */
+void ft_rope_table(const ft_rope_opts *opts, uint32_t pos, float *out);
+
+/* Writes K and V of all rows (norm and RoPE applied); thread ith of nth. All threads must be done
+ * before ft_attn_run. */
+void ft_attn_write(const ft_attn_plan *plan, const ft_attn_layer *layer, const ft_attn_rows *rows,
+                   unsigned ith, unsigned nth);
+
+/* Attention of all rows into out [n_rows, n_head * head_dim]; thread ith. *next is 0 before the
+ * first thread enters. */
+void ft_attn_run(ft_attn_plan *plan, const ft_attn_layer *layer, const ft_attn_rows *rows, float *out,
+                 unsigned ith, atomic_uint *next);
+
+#endif

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention's inner loops on AVX2 with FMA and F16C. Stateless.
+#include "engine/attn_kernel.h"
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#include <immintrin.h>
+
+typedef struct x16 {
+    __m256 lo, hi;
+} x16;
+#define TILE_REGS   4 /* 8 of the 16 registers hold sums, the others K or V and a factor */
+#define KERNEL_NAME "avx2"
+#define PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
+#define EACH(expr_lo, expr_hi) ((x16){expr_lo, expr_hi})
+
+static inline x16 x16_zero(void)
+{
+    return EACH(_mm256_setzero_ps(), _mm256_setzero_ps());
+}
+static inline x16 x16_set1(float a)
+{
+    return EACH(_mm256_set1_ps(a), _mm256_set1_ps(a));
+}
+static inline x16 x16_load(const float *p)
+{
+    return EACH(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
+}
+static inline void x16_store(float *p, x16 a)
+{
+    _mm256_storeu_ps(p, a.lo);
+    _mm256_storeu_ps(p + 8, a.hi);
+}
+static inline x16 x16_load_f16(const ft_f16 *p)
+{
+    return EACH(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
+                _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8))));
+}
+static inline x16 x16_fma(x16 a, x16 b, x16 c)
+{
+    return EACH(_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi));
+}
+static inline x16 x16_mul(x16 a, x16 b)
+{
+    return EACH(_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi));
+}
+static inline x16 x16_add(x16 a, x16 b)
+{
+    return EACH(_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi));
+}
+static inline x16 x16_sub(x16 a, x16 b)
+{
+    return EACH(_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi));
+}
+static inline x16 x16_max(x16 a, x16 b)
+{
+    return EACH(_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi));
+}
+static inline __m256 round_8(__m256 a)
+{
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline x16 x16_round(x16 a)
+{
+    return EACH(round_8(a.lo), round_8(a.hi));
+}
+static inline __m256 pow2_8(__m256 n)
+{
+    __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
+}
+static inline x16 x16_pow2(x16 n)
+{
+    return EACH(pow2_8(n.lo), pow2_8(n.hi));
+}
+static inline x16 x16_zero_below(x16 a, x16 b, x16 c)
+{
+    return EACH(_mm256_and_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_NLT_UQ), c.lo),
+                _mm256_and_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_NLT_UQ), c.hi));
+}
+static inline __m256 keep_8(__m256 a, int n, __m256 other)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i below = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), lane);
+    return _mm256_blendv_ps(other, a, _mm256_castsi256_ps(below));
+}
+static inline x16 x16_keep(x16 a, uint32_t n, x16 other)
+{
+    return EACH(keep_8(a.lo, (int)n, other.lo), keep_8(a.hi, (int)n - 8, other.hi));
+}
+static inline float x16_hmax(x16 a)
+{
+    __m256 m8 = _mm256_max_ps(a.lo, a.hi);
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(m8), _mm256_extractf128_ps(m8, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    m = _mm_max_ss(m, _mm_movehdup_ps(m));
+    return _mm_cvtss_f32(m);
+}
+
+#include "engine/attn_tile.h"
+
+const ft_attn_kernel *ft_attn_kernel_avx2(void)
+{
+    return &kernel;
+}
+#else
+const ft_attn_kernel *ft_attn_kernel_avx2(void)
+{
+    return NULL;
+}
+#endif

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bookkeeping of the paged KV pool. Owned by the engine's thread; holds no tensor.
+//
+// Invariants (ft_kv_check tests them; builds with FT_DEBUG_CHECKS run it after every change):
+//  1. ref[b] is the number of block tables that hold b; b is on the free stack if and only if it is 0.
+//  2. A sequence holds exactly ceil((n_past + n_pending) / 16) blocks, none twice.
+//  3. A block that holds a pending token has ref 1: nothing is ever written into a shared block.
+//     Forks share full blocks only; a block that truncation left shared and partly filled is copied
+//     before the next token is written into it (extend).
+//  4. Node i < n_chain is the child of node i - 1 and has depth i. If n_chain < n_pending, parent and
+//     depth hold all nodes and n_pending <= FT_PENDING_MAX.
+//
+// A sequence:   [committed] --extend--> [committed | pending] --commit--> [committed | kept pending]
+//               truncate, fork: no pending nodes in the result; retract undoes the last extend.
+#include "engine/kv.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check(const ft_kv *kv)
+{
+#ifdef FT_DEBUG_CHECKS
+    if (!ft_kv_check(kv))
+        abort(); /* a bug of this file, found by a debug build */
+#endif
+}
+
+static uint32_t blocks_of(uint64_t n_tok)
+{
+    return (uint32_t)((n_tok + FT_KV_BLOCK_TOK - 1) / FT_KV_BLOCK_TOK);
+}
+
+ft_status ft_kv_init(ft_kv *kv, uint32_t n_blocks,
+                     void (*move)(void *ctx, const ft_kv_move *moves, uint32_t n), void *move_ctx)
+{
+    memset(kv, 0, sizeof *kv);
+    kv->free = malloc(n_blocks * sizeof *kv->free);
+    kv->ref = calloc(n_blocks, sizeof *kv->ref);
+    if (!kv->free || !kv->ref) {
+        ft_kv_deinit(kv);
+        return FT_NOMEM;
+    }
+    /* Low numbers on top: a lightly used pool touches little memory. */
+    for (uint32_t i = 0; i < n_blocks; i++)
+        kv->free[i] = n_blocks - 1 - i;
+    kv->n_blocks = kv->n_free = n_blocks;
+    kv->move = move;
+    kv->move_ctx = move_ctx;
+    return FT_OK;
+}
+
+void ft_kv_deinit(ft_kv *kv)
+{
+    assert(kv->n_seqs == 0);
+    free(kv->free);
+    free(kv->ref);
+    kv->free = NULL;
+    kv->ref = NULL;
+}
+
+static uint32_t block_take(ft_kv *kv)
+{
+    assert(kv->n_free > 0);
+    uint32_t block = kv->free[--kv->n_free];
+    kv->ref[block] = 1;
+    return block;
+}
+
+static void block_unref(ft_kv *kv, uint32_t block)
+{
+    if (--kv->ref[block] == 0)
+        kv->free[kv->n_free++] = block;
+}
+
+static void run_moves(ft_kv *kv, uint32_t n)
+{
+    if (n && kv->move)
+        kv->move(kv->move_ctx, kv->moves, n);
+}
+
+/* Copies the first n lanes of a block. */
+static void block_copy(ft_kv *kv, uint32_t src, uint32_t dst, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        kv->moves[i] = (ft_kv_move){src * FT_KV_BLOCK_TOK + i, dst * FT_KV_BLOCK_TOK + i};
+    run_moves(kv, n);
+}
+
+static void drop_blocks(ft_kv_seq *seq, uint32_t n_keep)
+{
+    while (seq->n_block > n_keep)
+        block_unref(seq->kv, seq->block[--seq->n_block]);
+}
+
+void ft_kv_seq_init(ft_kv_seq *seq, ft_kv *kv)
+{
+    memset(seq, 0, offsetof(ft_kv_seq, parent));
+    seq->kv = kv;
+    seq->next = kv->seqs;
+    if (kv->seqs)
+        kv->seqs->prev = seq;
+    kv->seqs = seq;
+    kv->n_seqs++;
+}
+
+void ft_kv_seq_deinit(ft_kv_seq *seq)
+{
+    ft_kv *kv = seq->kv;
+    drop_blocks(seq, 0);
+    if (seq->prev)
+        seq->prev->next = seq->next;
+    else
+        kv->seqs = seq->next;
+    if (seq->next)
+        seq->next->prev = seq->prev;
+    kv->n_seqs--;
+    free(seq->block);
+    seq->block = NULL;
+    check(kv);
+}
+
+ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
+{
+    ft_kv *kv = src->kv;
+    uint32_t n_full = src->n_past / FT_KV_BLOCK_TOK, rest = src->n_past % FT_KV_BLOCK_TOK;
+    if (rest && kv->n_free == 0)
+        return FT_EXHAUSTED;
+    ft_kv_seq_init(out, kv);
+    if (ft_kv_seq_reserve(out, src->n_past) != FT_OK) {
+        ft_kv_seq_deinit(out);
+        return FT_NOMEM;
+    }
+    for (uint32_t i = 0; i < n_full; i++) {
+        out->block[i] = src->block[i];
+        kv->ref[src->block[i]]++;
+    }
+    out->n_block = n_full;
+    out->n_past = src->n_past;
+    if (rest) {
+        out->block[out->n_block++] = block_take(kv);
+        block_copy(kv, src->block[n_full], out->block[n_full], rest);
+    }
+    check(kv);
+    return FT_OK;
+}
+
+/* True if the next token would be written into a block that others read. */
+static bool tail_shared(const ft_kv_seq *seq)
+{
+    uint32_t used = seq->n_past + seq->n_pending;
+    return used % FT_KV_BLOCK_TOK && seq->kv->ref[seq->block[seq->n_block - 1]] > 1;
+}
+
+uint32_t ft_kv_seq_need(const ft_kv_seq *seq, uint64_t n)
+{
+    if (n == 0)
+        return 0;
+    uint64_t total = (uint64_t)seq->n_past + seq->n_pending + n;
+    return blocks_of(total) - seq->n_block + tail_shared(seq);
+}
+
+ft_status ft_kv_seq_validate(const ft_kv_seq *seq, const int32_t *parent, uint32_t n, ft_error *err)
+{
+    uint32_t n_old = seq->n_pending;
+    bool chain = seq->n_chain == n_old;
+    for (uint32_t i = 0; parent && i < n; i++) {
+        int64_t number = (int64_t)n_old + i;
+        if (parent[i] < -1 || parent[i] >= number)
+            return ft_error_set(err, FT_INVALID,
+                                "engine: parent %d of node %lld is no earlier node and not -1",
+                                parent[i], (long long)number);
+        chain = chain && parent[i] == number - 1;
+    }
+    if (!chain && (uint64_t)n_old + n > FT_PENDING_MAX)
+        return ft_error_set(err, FT_INVALID,
+                            "engine: a tree of %llu pending nodes; at most %d are allowed",
+                            (unsigned long long)n_old + n, FT_PENDING_MAX);
+    return FT_OK;
+}
+
+ft_status ft_kv_seq_reserve(ft_kv_seq *seq, uint32_t n)
+{
+    uint32_t want = blocks_of((uint64_t)seq->n_past + seq->n_pending + n);
+    if (want <= seq->cap_block)
+        return FT_OK;
+    uint32_t cap = want + want / 2 + 8;
+    uint32_t *block = realloc(seq->block, cap * sizeof *block);
+    if (!block)
+        return FT_NOMEM;
+    seq->block = block;
+    seq->cap_block = cap;
+    return FT_OK;
+}
+
+static void take_blocks(ft_kv_seq *seq, uint32_t n)
+{
+    ft_kv *kv = seq->kv;
+    uint32_t used = seq->n_past + seq->n_pending;
+    if (tail_shared(seq)) {
+        uint32_t *last = &seq->block[seq->n_block - 1];
+        uint32_t fresh = block_take(kv);
+        block_copy(kv, *last, fresh, used % FT_KV_BLOCK_TOK);
+        block_unref(kv, *last);
+        *last = fresh;
+    }
+    uint32_t want = blocks_of((uint64_t)used + n);
+    assert(want <= seq->cap_block);
+    while (seq->n_block < want)
+        seq->block[seq->n_block++] = block_take(kv);
+}
+
+void ft_kv_seq_extend(ft_kv_seq *seq, const int32_t *parent, uint32_t n)
+{
+    uint32_t n_old = seq->n_pending, n_new = n_old + n;
+    take_blocks(seq, n);
+    if (!parent && seq->n_chain == n_old) {
+        seq->n_chain = seq->n_pending = n_new;
+        check(seq->kv);
+        return;
+    }
+    uint32_t chain = seq->n_chain;
+    for (uint32_t i = n_old; chain == i && i < n_new && parent[i - n_old] == (int32_t)i - 1; i++)
+        chain++;
+    if (chain < n_new) {
+        for (uint32_t i = seq->n_chain == n_old ? 0 : n_old; i < n_new; i++) {
+            int32_t up = (int32_t)i - 1;
+            if (i >= n_old && parent)
+                up = parent[i - n_old];
+            seq->parent[i] = (int16_t)up;
+            seq->depth[i] = (uint16_t)(up < 0 ? 0 : seq->depth[up] + 1);
+        }
+    }
+    seq->n_chain = chain;
+    seq->n_pending = n_new;
+    check(seq->kv);
+}
+
+/* Pending nodes from n on are gone; frees the blocks behind. */
+static void set_pending(ft_kv_seq *seq, uint32_t n)
+{
+    seq->n_pending = n;
+    if (seq->n_chain > n)
+        seq->n_chain = n;
+    drop_blocks(seq, blocks_of((uint64_t)seq->n_past + n));
+}
+
+void ft_kv_seq_retract(ft_kv_seq *seq, uint32_t n)
+{
+    assert(n <= seq->n_pending);
+    set_pending(seq, seq->n_pending - n);
+    check(seq->kv);
+}
+
+static ft_status check_path(const ft_kv_seq *seq, const uint32_t *path, uint32_t n_path,
+                            ft_error *err)
+{
+    int64_t up = -1;
+    for (uint32_t i = 0; i < n_path; i++) {
+        if (path[i] >= seq->n_pending || ft_kv_seq_parent(seq, path[i]) != up)
+            return ft_error_set(err, FT_INVALID,
+                                "engine: commit: node %u is not a child of node %lld", path[i],
+                                (long long)up);
+        up = path[i];
+    }
+    return FT_OK;
+}
+
+/* New number of `node` among keep[0..n), or -1. */
+static int32_t find_kept(const uint32_t *keep, uint32_t n, int64_t node)
+{
+    uint32_t lo = 0, hi = n;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (keep[mid] < node)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && keep[lo] == node ? (int32_t)lo : -1;
+}
+
+/* Validates keep; with `parent` also writes the kept nodes' new parents. */
+static ft_status check_keep(const ft_kv_seq *seq, int64_t root, const uint32_t *keep,
+                            uint32_t n_keep, int16_t *parent, ft_error *err)
+{
+    for (uint32_t i = 0; i < n_keep; i++) {
+        bool known = keep[i] < seq->n_pending && (i == 0 || keep[i] > keep[i - 1]);
+        int64_t up = known ? ft_kv_seq_parent(seq, keep[i]) : -2;
+        int32_t kept = up == root ? -1 : find_kept(keep, i, up);
+        if (!known || (up != root && kept < 0))
+            return ft_error_set(err, FT_INVALID,
+                                "engine: commit: kept node %u does not hang on the path or on an "
+                                "earlier kept node",
+                                keep[i]);
+        if (parent)
+            parent[i] = (int16_t)kept;
+    }
+    return FT_OK;
+}
+
+/* Destinations never lie behind their sources (path and keep ascend), so that moving in order is
+ * safe. In a plain chain nothing moves. */
+static uint32_t list_moves(ft_kv_seq *seq, const uint32_t *path, uint32_t n_path,
+                           const uint32_t *keep, uint32_t n_keep)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_path + n_keep; i++) {
+        uint32_t node = i < n_path ? path[i] : keep[i - n_path];
+        if (node != i)
+            seq->kv->moves[n++] = (ft_kv_move){ft_kv_seq_slot(seq, seq->n_past + node),
+                                               ft_kv_seq_slot(seq, seq->n_past + i)};
+    }
+    return n;
+}
+
+ft_status ft_kv_seq_commit(ft_kv_seq *seq, const uint32_t *path, uint32_t n_path,
+                           const uint32_t *keep, uint32_t n_keep, ft_error *err)
+{
+    int16_t parent[FT_PENDING_MAX];
+    ft_status status = check_path(seq, path, n_path, err);
+    if (status != FT_OK)
+        return status;
+    int64_t root = n_path ? (int64_t)path[n_path - 1] : -1;
+    bool tree = seq->n_chain < seq->n_pending;
+    status = check_keep(seq, root, keep, n_keep, tree ? parent : NULL, err);
+    if (status != FT_OK)
+        return status;
+    run_moves(seq->kv, list_moves(seq, path, n_path, keep, n_keep));
+    seq->n_past += n_path;
+    seq->n_chain = n_keep;
+    if (tree) {
+        uint32_t chain = 0;
+        for (uint32_t i = 0; i < n_keep; i++) {
+            seq->parent[i] = parent[i];
+            seq->depth[i] = (uint16_t)(parent[i] < 0 ? 0 : seq->depth[parent[i]] + 1);
+            if (chain == i && parent[i] == (int32_t)i - 1)
+                chain++;
+        }
+        seq->n_chain = chain;
+    }
+    set_pending(seq, n_keep);
+    check(seq->kv);
+    return FT_OK;
+}
+
+void ft_kv_seq_truncate(ft_kv_seq *seq, uint32_t n_past)
+{
+    assert(n_past <= seq->n_past);
+    seq->n_past = n_past;
+    set_pending(seq, 0);
+    check(seq->kv);
+}
+
+#define HOLDS(condition)  \
+    do {                  \
+        if (!(condition)) \
+            return false; \
+    } while (0)
+
+static bool seq_holds(const ft_kv_seq *seq, uint32_t *seen)
+{
+    const ft_kv *kv = seq->kv;
+    HOLDS(seq->n_block == blocks_of((uint64_t)seq->n_past + seq->n_pending));
+    HOLDS(seq->n_block <= seq->cap_block && seq->n_chain <= seq->n_pending);
+    for (uint32_t i = 0; i < seq->n_block; i++) {
+        uint32_t block = seq->block[i];
+        HOLDS(block < kv->n_blocks);
+        for (uint32_t j = 0; j < i && kv->ref[block] > 1; j++)
+            HOLDS(seq->block[j] != block);
+        seen[block]++;
+        bool pending = (i + 1) * FT_KV_BLOCK_TOK > seq->n_past && seq->n_pending > 0;
+        HOLDS(!pending || kv->ref[block] == 1);
+    }
+    HOLDS(seq->n_chain == seq->n_pending || seq->n_pending <= FT_PENDING_MAX);
+    for (uint32_t i = 0; seq->n_chain < seq->n_pending && i < seq->n_pending; i++) {
+        int32_t up = seq->parent[i];
+        HOLDS(up >= -1 && up < (int32_t)i);
+        HOLDS(seq->depth[i] == (up < 0 ? 0 : seq->depth[up] + 1));
+        HOLDS(i >= seq->n_chain || up == (int32_t)i - 1);
+    }
+    return true;
+}
+
+static bool pool_holds(const ft_kv *kv, uint32_t *seen)
+{
+    uint32_t n_seqs = 0, n_held = 0;
+    for (const ft_kv_seq *seq = kv->seqs; seq; seq = seq->next, n_seqs++)
+        HOLDS(seq_holds(seq, seen));
+    HOLDS(n_seqs == kv->n_seqs);
+    for (uint32_t i = 0; i < kv->n_free; i++) {
+        HOLDS(kv->free[i] < kv->n_blocks && seen[kv->free[i]] == 0);
+        seen[kv->free[i]] = UINT32_MAX;
+    }
+    for (uint32_t b = 0; b < kv->n_blocks; b++) {
+        bool is_free = seen[b] == UINT32_MAX;
+        HOLDS(is_free ? kv->ref[b] == 0 : kv->ref[b] == seen[b] && seen[b] > 0);
+        n_held += !is_free;
+    }
+    return n_held + kv->n_free == kv->n_blocks;
+}
+
+bool ft_kv_check(const ft_kv *kv)
+{
+    uint32_t *seen = calloc(kv->n_blocks, sizeof *seen);
+    bool ok = !seen || pool_holds(kv, seen);
+    free(seen);
+    return ok;
+}
