@@ -81,41 +81,45 @@ static size_t aligned(size_t n)
     return (n + 63) / 64 * 64;
 }
 
-static char *carve(char **at, size_t bytes)
+/* Memory handed out front to back; with no base, only counted. */
+typedef struct carver {
+    char *base;
+    size_t used;
+} carver;
+
+static void *carve(carver *c, size_t bytes)
 {
-    char *p = *at;
-    *at += aligned(bytes);
+    void *p = c->base ? c->base + c->used : NULL;
+    c->used += aligned(bytes);
     return p;
 }
 
-static size_t scratch_carve(scratch *s, char *base, uint32_t dim, uint32_t rows)
+static void scratch_carve(scratch *s, carver *c, uint32_t dim, uint32_t rows)
 {
-    char *at = base;
-    s->q = (float *)carve(&at, sizeof(float) * FT_ATTN_NQ * dim);
-    s->s = (float *)carve(&at, sizeof(float) * FT_ATTN_NQ * FT_ATTN_TILE);
-    s->tail = (float *)carve(&at, sizeof(float) * FT_ATTN_NQ * TAIL_MAX);
-    s->acc = (float *)carve(&at, sizeof(float) * FT_ATTN_NQ * dim);
-    s->total = (float *)carve(&at, sizeof(float) * FT_ATTN_NQ * dim);
-    s->sum = (float *)carve(&at, sizeof(float) * FT_ATTN_NQ * 16);
-    s->max = (float *)carve(&at, sizeof(float) * FT_ATTN_NQ);
-    s->head = (float *)carve(&at, sizeof(float) * dim);
-    s->path = (uint16_t *)carve(&at, sizeof(uint16_t) * rows * FT_PENDING_MAX);
-    return (size_t)(at - base);
+    s->q = carve(c, sizeof(float) * FT_ATTN_NQ * dim);
+    s->s = carve(c, sizeof(float) * FT_ATTN_NQ * FT_ATTN_TILE);
+    s->tail = carve(c, sizeof(float) * FT_ATTN_NQ * TAIL_MAX);
+    s->acc = carve(c, sizeof(float) * FT_ATTN_NQ * dim);
+    s->total = carve(c, sizeof(float) * FT_ATTN_NQ * dim);
+    s->sum = carve(c, sizeof(float) * FT_ATTN_NQ * 16);
+    s->max = carve(c, sizeof(float) * FT_ATTN_NQ);
+    s->head = carve(c, sizeof(float) * dim);
+    s->path = carve(c, sizeof(uint16_t) * rows * FT_PENDING_MAX);
 }
 
 static size_t plan_carve(ft_attn_plan *plan, char *base)
 {
-    char *at = base;
-    uint32_t dim = plan->geo.head_dim;
-    plan->chunks = (chunk *)carve(&at, sizeof(chunk) * plan->max_rows);
-    plan->done = (atomic_uint *)carve(&at, sizeof(atomic_uint) * plan->max_split_units);
-    plan->scratch = (scratch *)carve(&at, sizeof(scratch) * plan->n_threads);
+    carver c = {base, 0};
+    plan->chunks = carve(&c, sizeof(chunk) * plan->max_rows);
+    plan->done = carve(&c, sizeof(atomic_uint) * plan->max_split_units);
+    plan->scratch = carve(&c, sizeof(scratch) * plan->n_threads);
     for (uint32_t i = 0; i < plan->n_threads; i++) {
-        scratch local;
-        at += scratch_carve(base ? &plan->scratch[i] : &local, at, dim, plan->rows_per_unit);
+        scratch counted;
+        scratch_carve(base ? &plan->scratch[i] : &counted, &c, plan->geo.head_dim,
+                      plan->rows_per_unit);
     }
-    plan->parts = (float *)carve(&at, plan->n_threads > 1 ? PARTS_MAX_BYTES : 0);
-    return (size_t)(at - base);
+    plan->parts = carve(&c, plan->n_threads > 1 ? PARTS_MAX_BYTES : 0);
+    return c.used;
 }
 
 ft_status ft_attn_plan_create(const ft_attn_geometry *geometry, uint32_t max_rows,

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: one model, one KV pool, one owner thread. A forward pass checks all segments, makes
+// their nodes pending, flattens them into rows, fetches the graph of that shape, fills its inputs and
+// runs it. ggml asserts on bad input, so everything is checked before it is entered; a pass that fails
+// takes the new nodes back.
+//
+// Threads: ggml's pool of n_threads, made once, the owner being one of them. They poll for new work
+// for about two milliseconds after a pass (POLL), which covers the sampling between the passes of a
+// busy engine, and sleep then, so that an idle engine costs nothing.
+#include "engine/engine.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "engine/batch.h"
+#include "engine/graph.h"
+#include "engine/kv.h"
+#include "engine/route.h"
+#include "engine/store.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+
+#define DEFAULT_BATCH_TOK 512
+#define MAX_BATCH_TOK     65536
+#define POLL              1 /* in units of 131072 pauses */
+
+struct ft_engine {
+    const ft_model *model;
+    uint32_t max_logits;
+    ft_kv kv;
+    ft_kv_store store;
+    ft_batch batch;
+    ft_rope_opts rope;
+    ft_route *route;
+    ft_graph_cache *graphs;
+    ggml_backend_t backend;
+    struct ggml_threadpool *pool;
+    const float *logits; /* of the last pass, [batch.n_out, n_vocab] */
+    float *logits_copy;  /* where the backend's memory is not the host's, else NULL */
+    uint64_t forwards, rows;
+};
+
+struct ft_seq {
+    ft_kv_seq kv;
+    ft_engine *engine;
+    uint64_t batch; /* number of the last batch that named it */
+};
+
+/* ---- creation ---- */
+
+static void log_abort(const char *message)
+{
+    FT_LOGE("engine", "ggml: %s", message);
+}
+
+/* ggml's abort would start a debugger to print a backtrace; ours writes one line. */
+static void tame_aborts(void)
+{
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&done))
+        ggml_set_abort_callback(log_abort);
+}
+
+static ft_status check_opts(const ft_engine_opts *opts, ft_error *err)
+{
+    if (!opts->model)
+        return ft_error_set(err, FT_INVALID, "engine: no model");
+    if (opts->kv_tok == 0 || opts->kv_tok > (1u << 30))
+        return ft_error_set(err, FT_INVALID, "engine: KV pool of %u tokens; at least 1, at most 2^30",
+                            opts->kv_tok);
+    if (opts->max_batch_tok > MAX_BATCH_TOK)
+        return ft_error_set(err, FT_INVALID, "engine: batch of %u tokens; at most %u",
+                            opts->max_batch_tok, MAX_BATCH_TOK);
+    return FT_OK;
+}
+
+static ft_status create_backend(ft_engine *engine, int n_threads)
+{
+    engine->backend = ggml_backend_cpu_init();
+    if (!engine->backend)
+        return FT_NOMEM;
+    struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
+    params.poll = POLL;
+    engine->pool = ggml_threadpool_new(&params);
+    if (!engine->pool)
+        return FT_NOMEM;
+    ggml_backend_cpu_set_n_threads(engine->backend, n_threads);
+    ggml_backend_cpu_set_threadpool(engine->backend, engine->pool);
+    return FT_OK;
+}
+
+static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts)
+{
+    const ft_hparams *hp = ft_model_hparams(opts->model);
+    uint32_t max_rows = opts->max_batch_tok ? opts->max_batch_tok : DEFAULT_BATCH_TOK;
+    uint32_t n_blocks = (opts->kv_tok + FT_KV_BLOCK_TOK - 1) / FT_KV_BLOCK_TOK;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int n_threads = opts->n_threads > 0 ? opts->n_threads : cores > 0 ? (int)cores : 1;
+    bool portable = opts->route == FT_ATTN_PORTABLE;
+    engine->max_logits =
+        opts->max_logits && opts->max_logits < max_rows ? opts->max_logits : max_rows;
+    engine->rope = ft_route_rope(opts->model);
+    ft_status status = create_backend(engine, n_threads);
+    if (status == FT_OK)
+        status = ft_kv_init(&engine->kv, n_blocks, ft_kv_store_move, &engine->store);
+    ft_kv_store_opts store = {.backend = engine->backend,
+                              .tiled = !portable,
+                              .n_layer = hp->n_layer,
+                              .n_head_kv = hp->n_head_kv,
+                              .head_dim = hp->head_dim,
+                              .n_blocks = n_blocks};
+    if (status == FT_OK)
+        status = ft_kv_store_init(&engine->store, &store);
+    if (status == FT_OK)
+        status = ft_batch_init(&engine->batch, max_rows, hp->n_rot);
+    ft_route_opts route = {engine->model, &engine->store, &engine->batch, (uint32_t)n_threads};
+    if (status == FT_OK)
+        status = portable ? ft_route_portable_create(&route, &engine->route)
+                          : ft_route_cpu_create(&route, &engine->route);
+    if (status != FT_OK)
+        return status;
+    ft_graph_cache_opts graphs = {.model = engine->model,
+                                  .backend = engine->backend,
+                                  .route = &engine->route->ops,
+                                  .max_rows = max_rows,
+                                  .max_out = engine->max_logits,
+                                  .nodes_per_layer = engine->route->nodes_per_layer,
+                                  .reuse = engine->route->reuse};
+    return ft_graph_cache_create(&graphs, &engine->graphs);
+}
+
+ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine **out)
+{
+    *out = NULL;
+    ft_status status = check_opts(opts, err);
+    if (status != FT_OK)
+        return status;
+    tame_aborts();
+    ft_engine *engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return ft_error_set(err, FT_NOMEM, "engine: out of memory");
+    engine->model = opts->model;
+    status = create_parts(engine, opts);
+    if (status != FT_OK) {
+        ft_engine_destroy(engine);
+        return ft_error_set(err, status, "engine: no memory for a KV pool of %u tokens and its "
+                                         "compute buffers: pass a smaller context",
+                            opts->kv_tok);
+    }
+    *out = engine;
+    return FT_OK;
+}
+
+void ft_engine_destroy(ft_engine *engine)
+{
+    if (!engine)
+        return;
+    ft_graph_cache_destroy(engine->graphs);
+    if (engine->route)
+        engine->route->destroy(engine->route);
+    ft_batch_deinit(&engine->batch);
+    ft_kv_store_deinit(&engine->store);
+    ft_kv_deinit(&engine->kv);
+    ggml_backend_free(engine->backend);
+    ggml_threadpool_free(engine->pool);
+    free(engine);
+}
+
+/* ---- sequences ---- */
+
+ft_status ft_seq_create(ft_engine *engine, ft_error *err, ft_seq **out)
+{
+    ft_seq *seq = malloc(sizeof *seq);
+    *out = seq;
+    if (!seq)
+        return ft_error_set(err, FT_NOMEM, "engine: out of memory");
+    seq->engine = engine;
+    seq->batch = 0;
+    ft_kv_seq_init(&seq->kv, &engine->kv);
+    return FT_OK;
+}
+
+void ft_seq_destroy(ft_seq *seq)
+{
+    if (!seq)
+        return;
+    ft_kv_seq_deinit(&seq->kv);
+    free(seq);
+}
+
+ft_status ft_seq_fork(const ft_seq *seq, ft_error *err, ft_seq **out)
+{
+    *out = NULL;
+    ft_seq *fork = malloc(sizeof *fork);
+    ft_status status = fork ? ft_kv_seq_fork(&seq->kv, &fork->kv) : FT_NOMEM;
+    if (status != FT_OK) {
+        free(fork);
+        return ft_error_set(err, status, "engine: fork: %s",
+                            status == FT_NOMEM ? "out of memory" : "the KV pool is full");
+    }
+    fork->engine = seq->engine;
+    fork->batch = 0;
+    *out = fork;
+    return FT_OK;
+}
+
+uint32_t ft_seq_n_past(const ft_seq *seq)
+{
+    return seq->kv.n_past;
+}
+
+uint32_t ft_seq_n_pending(const ft_seq *seq)
+{
+    return seq->kv.n_pending;
+}
+
+uint32_t ft_seq_blocks_needed(const ft_seq *seq, uint32_t n)
+{
+    return ft_kv_seq_need(&seq->kv, n);
+}
+
+ft_status ft_seq_commit(ft_seq *seq, const uint32_t *path, uint32_t n_path, const uint32_t *keep,
+                        uint32_t n_keep, ft_error *err)
+{
+    return ft_kv_seq_commit(&seq->kv, path, n_path, keep, n_keep, err);
+}
+
+void ft_seq_truncate(ft_seq *seq, uint32_t n_past)
+{
+    ft_kv_seq_truncate(&seq->kv, n_past < seq->kv.n_past ? n_past : seq->kv.n_past);
+}
+
+/* ---- forward ---- */
+
+static ft_status check_segment(ft_engine *engine, const ft_segment *s, ft_error *err)
+{
+    uint32_t n_vocab = ft_model_hparams(engine->model)->n_vocab;
+    if (!s->seq || s->seq->engine != engine)
+        return ft_error_set(err, FT_INVALID, "engine: a segment's sequence is not this engine's");
+    if (s->n == 0 || !s->tokens)
+        return ft_error_set(err, FT_INVALID, "engine: a segment has no tokens");
+    if (s->seq->batch == engine->batch.number)
+        return ft_error_set(err, FT_INVALID, "engine: two segments of one sequence in a batch");
+    s->seq->batch = engine->batch.number;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= n_vocab)
+            return ft_error_set(err, FT_INVALID, "engine: token %d is not in the vocabulary of %u",
+                                s->tokens[i], n_vocab);
+    return ft_kv_seq_validate(&s->seq->kv, s->parent, s->n, err);
+}
+
+static ft_status check_segments(ft_engine *engine, const ft_segment *segments, size_t n,
+                                ft_error *err)
+{
+    uint64_t rows = 0, out = 0, blocks = 0;
+    engine->batch.number++;
+    if (n == 0 || n > engine->batch.max_rows)
+        return ft_error_set(err, FT_INVALID, "engine: %zu segments in a batch; 1 to %u are allowed",
+                            n, engine->batch.max_rows);
+    for (size_t i = 0; i < n; i++) {
+        rows += segments[i].n;
+        if (rows > engine->batch.max_rows)
+            return ft_error_set(err, FT_INVALID, "engine: a batch of more than %u tokens",
+                                engine->batch.max_rows);
+        ft_status status = check_segment(engine, &segments[i], err);
+        if (status != FT_OK)
+            return status;
+        out += ft_want_count(segments[i].want, segments[i].n);
+        blocks += ft_kv_seq_need(&segments[i].seq->kv, segments[i].n);
+    }
+    if (out > engine->max_logits)
+        return ft_error_set(err, FT_INVALID,
+                            "engine: logits of %llu rows wanted; at most %u at a time",
+                            (unsigned long long)out, engine->max_logits);
+    if (blocks > engine->kv.n_free)
+        return ft_error_set(err, FT_EXHAUSTED, "engine: the KV pool is full: %llu blocks needed, %u "
+                                               "free",
+                            (unsigned long long)blocks, engine->kv.n_free);
+    for (size_t i = 0; i < n; i++)
+        if (ft_kv_seq_reserve(&segments[i].seq->kv, segments[i].n) != FT_OK)
+            return ft_error_set(err, FT_NOMEM, "engine: out of memory for a block table");
+    return FT_OK;
+}
+
+static void read_logits(ft_engine *engine, const struct ggml_tensor *logits)
+{
+    engine->logits = NULL;
+    if (!logits)
+        return;
+    if (ggml_backend_buffer_is_host(logits->buffer)) {
+        engine->logits = logits->data;
+        return;
+    }
+    ggml_backend_tensor_get(logits, engine->logits_copy, 0, ggml_nbytes(logits));
+    engine->logits = engine->logits_copy;
+}
+
+static ft_status run_batch(ft_engine *engine)
+{
+    const ft_batch *batch = &engine->batch;
+    engine->route->begin(engine->route);
+    ft_graph *g = ft_graph_cache_get(engine->graphs, batch->n_rows, batch->n_out);
+    if (!g)
+        return FT_NOMEM;
+    ggml_backend_tensor_set(g->tokens, batch->token, 0, batch->n_rows * sizeof(int32_t));
+    if (g->out_ids)
+        ggml_backend_tensor_set(g->out_ids, batch->out, 0, batch->n_out * sizeof(int32_t));
+    engine->route->set_inputs(engine->route);
+    enum ggml_status status = ggml_backend_graph_compute(engine->backend, g->graph);
+    if (status != GGML_STATUS_SUCCESS)
+        return status == GGML_STATUS_ALLOC_FAILED ? FT_NOMEM : FT_INTERNAL;
+    read_logits(engine, g->logits);
+    return FT_OK;
+}
+
+ft_status ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n, ft_error *err)
+{
+    ft_status status = check_segments(engine, segments, n, err);
+    if (status != FT_OK)
+        return status;
+    ft_batch_clear(&engine->batch);
+    for (size_t i = 0; i < n; i++) {
+        ft_kv_seq *seq = &segments[i].seq->kv;
+        ft_kv_seq_extend(seq, segments[i].parent, segments[i].n);
+        ft_batch_add(&engine->batch, &segments[i], seq, &engine->rope);
+    }
+    status = run_batch(engine);
+    if (status != FT_OK) {
+        engine->batch.n_out = 0;
+        for (size_t i = 0; i < n; i++)
+            ft_kv_seq_retract(&segments[i].seq->kv, segments[i].n);
+        return ft_error_set(err, status, "engine: the forward pass failed: %s",
+                            ft_status_text(status));
+    }
+    engine->forwards++;
+    engine->rows += engine->batch.n_rows;
+    return FT_OK;
+}
+
+const float *ft_engine_logits(const ft_engine *engine, uint32_t row)
+{
+    assert(row < engine->batch.n_out);
+    return engine->logits + (size_t)row * ft_model_hparams(engine->model)->n_vocab;
+}
+
+/* ---- what it is and has ---- */
+
+void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out)
+{
+    *out = (ft_engine_stats){.blocks = engine->kv.n_blocks,
+                             .blocks_free = engine->kv.n_free,
+                             .kv_bytes = ft_kv_store_bytes(&engine->store),
+                             .compute_bytes =
+                                 ft_graph_cache_bytes(engine->graphs) + engine->route->bytes,
+                             .n_seqs = engine->kv.n_seqs,
+                             .forwards = engine->forwards,
+                             .rows = engine->rows};
+}
+
+const ft_model *ft_engine_model(const ft_engine *engine)
+{
+    return engine->model;
+}
+
+uint32_t ft_engine_max_batch_tok(const ft_engine *engine)
+{
+    return engine->batch.max_rows;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The forward pass as a ggml graph: what the families build (families.c), through which route
+ * attention goes (attn_route.h), and a cache of built graphs by shape.
+ */
+#ifndef FT_ENGINE_GRAPH_H
+#define FT_ENGINE_GRAPH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "ggml.h"
+#include "model/model.h"
+
+typedef struct ft_build ft_build;
+
+/* How attention enters the graph. `attend` adds what writes K and V of layer `il` and, if `output` is
+ * true, attention, and returns it as [n_head * head_dim, n_rows] (else anything that depends on the
+ * writing). q, k, v: [heads * head_dim, n_rows], maybe views, before bias, norm and RoPE. */
+typedef struct ft_attn_route_ops {
+    struct ggml_tensor *(*attend)(ft_build *build, uint32_t il, struct ggml_tensor *q,
+                                  struct ggml_tensor *k, struct ggml_tensor *v, bool output);
+    void *ctx;
+} ft_attn_route_ops;
+
+struct ft_build {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *graph;
+    const ft_hparams *hparams;
+    const ft_weights *weights;
+    const ft_attn_route_ops *route;
+    uint32_t n_rows, n_out;
+    struct ggml_tensor *tokens;  /* I32 [n_rows], input */
+    struct ggml_tensor *out_ids; /* I32 [n_out], input; NULL if n_out is 0 */
+};
+
+/* Adds the model to the graph. Returns the logits [n_vocab, n_out]; with n_out 0 only K and V are
+ * written, and the result is the last write. */
+struct ggml_tensor *ft_family_build(ft_build *build);
+
+/* A built and allocated graph. */
+typedef struct ft_graph {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *graph;
+    struct ggml_tensor *tokens, *out_ids, *logits; /* out_ids, logits: NULL if n_out is 0 */
+    uint32_t n_rows, n_out;
+    uint64_t last_used;
+} ft_graph;
+
+typedef struct ft_graph_cache ft_graph_cache;
+
+typedef struct ft_graph_cache_opts {
+    const ft_model *model;
+    ggml_backend_t backend;
+    const ft_attn_route_ops *route;
+    uint32_t max_rows, max_out;
+    uint32_t nodes_per_layer; /* at most, of the route */
+    bool reuse; /* a graph depends on its shape alone; else it is built anew each time */
+} ft_graph_cache_opts;
+
+/* Reserves compute memory for the largest shapes. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_graph_cache_create(const ft_graph_cache_opts *opts,
+                                               ft_graph_cache **out);
+void ft_graph_cache_destroy(ft_graph_cache *cache);
+/* The graph for a shape, ready for its inputs; NULL if memory ran out. Borrowed until the next call. */
+ft_graph *ft_graph_cache_get(ft_graph_cache *cache, uint32_t n_rows, uint32_t n_out);
+size_t ft_graph_cache_bytes(const ft_graph_cache *cache);
+
+#endif
