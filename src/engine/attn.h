@@ -52,11 +52,11 @@ typedef struct ft_attn_geometry {
 
 /* One layer. Biases are added before norm and RoPE; NULL: none. */
 typedef struct ft_attn_layer {
-    ft_f16 *k;                              /* [block][n_head_kv][head_dim][16] */
-    ft_f16 *v;                              /* [block][n_head_kv][16][head_dim] */
-    const float *bq, *bk, *bv;              /* [heads * head_dim] */
-    const float *q_norm, *k_norm;           /* [head_dim] */
-    const struct ft_attn_kernel *kernel;    /* NULL: the best */
+    ft_f16 *k;                           /* [block][n_head_kv][head_dim][16] */
+    ft_f16 *v;                           /* [block][n_head_kv][16][head_dim] */
+    const float *bq, *bk, *bv;           /* [heads * head_dim] */
+    const float *q_norm, *k_norm;        /* [head_dim] */
+    const struct ft_attn_kernel *kernel; /* NULL: the best */
 } ft_attn_layer;
 
 /* Rows as the projections gave them; strides in floats. */
@@ -101,7 +101,7 @@ void ft_attn_write(const ft_attn_plan *plan, const ft_attn_layer *layer, const f
 
 /* Attention of all rows into out [n_rows, n_head * head_dim]; thread ith. *next is 0 before the
  * first thread enters. */
-void ft_attn_run(ft_attn_plan *plan, const ft_attn_layer *layer, const ft_attn_rows *rows, float *out,
-                 unsigned ith, atomic_uint *next);
+void ft_attn_run(ft_attn_plan *plan, const ft_attn_layer *layer, const ft_attn_rows *rows,
+                 float *out, unsigned ith, atomic_uint *next);
 
 #endif

@@ -46,7 +46,7 @@ typedef struct scratch {
 
 struct ft_attn_plan {
     ft_attn_geometry geo;
-    float q_scale; /* 1 / sqrt(dim), and to powers of two */
+    float q_scale;                             /* 1 / sqrt(dim), and to powers of two */
     uint32_t group, sub, n_sub, rows_per_unit; /* query heads a KV head; of them in a unit */
     uint32_t n_threads, max_rows;
     const ft_attn_batch *batch;
@@ -207,8 +207,8 @@ void ft_attn_plan_batch(ft_attn_plan *plan, const ft_attn_batch *batch)
         const ft_attn_seg *seg = &batch->segs[i];
         for (uint32_t r = 0; r < seg->n_rows; r += plan->rows_per_unit) {
             uint32_t left = seg->n_rows - r;
-            plan->chunks[plan->n_chunks++] =
-                (chunk){i, seg->first_row + r, left < plan->rows_per_unit ? left : plan->rows_per_unit};
+            plan->chunks[plan->n_chunks++] = (chunk){
+                i, seg->first_row + r, left < plan->rows_per_unit ? left : plan->rows_per_unit};
         }
     }
     plan_split(plan);
@@ -395,7 +395,8 @@ static void tile_scores(const ft_attn_plan *plan, const unit *u, scratch *sc, ui
         for (uint32_t pos = pos0 > u->tail0 ? pos0 : u->tail0; pos < last; pos++) {
             uint32_t at = index_at(u, sc, r, pos) - u->tail0;
             for (uint32_t i = r * u->n_heads; i < (r + 1) * u->n_heads; i++)
-                sc->s[(size_t)i * FT_ATTN_TILE + (pos - pos0)] = sc->tail[(size_t)i * TAIL_MAX + at];
+                sc->s[(size_t)i * FT_ATTN_TILE + (pos - pos0)] =
+                    sc->tail[(size_t)i * TAIL_MAX + at];
         }
     }
 }
@@ -442,8 +443,8 @@ static void run_tile(const ft_attn_plan *plan, const unit *u, scratch *sc, uint3
     for (uint32_t i = 0; i < u->nq; i++) {
         uint32_t n_pos = row_positions(plan, u, i / u->n_heads);
         if (n_pos > pos0)
-            u->kernel->softmax(sc->s + (size_t)i * FT_ATTN_TILE,
-                               (n_pos < end ? n_pos : end) - pos0, &max[i], sum[i]);
+            u->kernel->softmax(sc->s + (size_t)i * FT_ATTN_TILE, (n_pos < end ? n_pos : end) - pos0,
+                               &max[i], sum[i]);
     }
     tile_values(plan, u, sc, pos0, end);
     for (uint32_t i = 0; i < u->nq; i++) {
@@ -490,8 +491,8 @@ static void write_out(const ft_attn_plan *plan, const unit *u, scratch *sc, floa
             for (uint32_t j = 0; j < half; j++)
                 sum[j] += sum[j + half];
         float inverse = 1.0f / sum[0];
-        float *to = out + (u->row0 + i / u->n_heads) * stride +
-                    (size_t)(u->head0 + i % u->n_heads) * dim;
+        float *to =
+            out + (u->row0 + i / u->n_heads) * stride + (size_t)(u->head0 + i % u->n_heads) * dim;
         for (uint32_t d = 0; d < dim; d++)
             to[d] = total[d] * inverse;
     }
@@ -522,8 +523,8 @@ static void run_part(ft_attn_plan *plan, const unit *u, scratch *sc, uint32_t in
     write_out(plan, u, sc, out);
 }
 
-void ft_attn_run(ft_attn_plan *plan, const ft_attn_layer *layer, const ft_attn_rows *rows, float *out,
-                 unsigned ith, atomic_uint *next)
+void ft_attn_run(ft_attn_plan *plan, const ft_attn_layer *layer, const ft_attn_rows *rows,
+                 float *out, unsigned ith, atomic_uint *next)
 {
     scratch *sc = &plan->scratch[ith];
     uint32_t n_units = plan->n_chunks * plan->geo.n_head_kv * plan->n_sub;

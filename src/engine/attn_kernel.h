@@ -26,7 +26,8 @@ struct ft_attn_kernel {
      * queries; fresh: acc starts at zero. v: [FT_ATTN_TILE] rows [dim]. ahead: as in scores, a list
      * of rows [FT_ATTN_TILE] or NULL. */
     void (*values)(const float *p, uint32_t nq, uint32_t dim, const ft_f16 *const *v,
-                   const ft_f16 *const *ahead, uint32_t begin, uint32_t end, bool fresh, float *acc);
+                   const ft_f16 *const *ahead, uint32_t begin, uint32_t end, bool fresh,
+                   float *acc);
 
     /* Folds a tile (max, sum [16], acc [dim]) into the total of the tiles before it. */
     void (*fold)(float *total_max, float *total_sum, float *total_acc, float max, const float *sum,

@@ -25,8 +25,13 @@ static void scores(const float *q, uint32_t nq, uint32_t dim, const ft_f16 *cons
 /* As exp2_neg of attn_tile.h, the same bits. */
 static float exp2_neg(float x)
 {
-    static const float c[] = {1.54035304e-4f, 1.33335581e-3f, 9.61812911e-3f, 5.55041087e-2f,
-                              2.40226507e-1f, 6.93147181e-1f, 1.0f};
+    static const float c[] = {1.54035304e-4f,
+                              1.33335581e-3f,
+                              9.61812911e-3f,
+                              5.55041087e-2f,
+                              2.40226507e-1f,
+                              6.93147181e-1f,
+                              1.0f};
     if (x < -126.0f)
         return 0;
     float n = rintf(x), r = x - n, p = c[0];

@@ -57,29 +57,29 @@ INLINE void scores_part(const float *q, const unsigned NQ, uint32_t q_stride, ui
                 x16_fma(kd[b], qi, acc[i * NB + b]);
         }
     }
-    UNROLL for (unsigned i = 0; i < NQ; i++)
-        UNROLL for (unsigned b = 0; b < NB; b++)
-            x16_store(s + (size_t)i * s_stride + (size_t)b * 16, acc[i * NB + b]);
+    UNROLL for (unsigned i = 0; i < NQ; i++) UNROLL for (unsigned b = 0; b < NB; b++)
+        x16_store(s + (size_t)i * s_stride + (size_t)b * 16, acc[i * NB + b]);
 }
 
 typedef void scores_fn(const float *q, uint32_t q_stride, uint32_t dim, const ft_f16 *const *k,
                        const ft_f16 *const *ahead, float *s, uint32_t s_stride);
 
-#define SCORES(NQ, NB)                                                                            \
-    static void scores_##NQ##_##NB(const float *q, uint32_t q_stride, uint32_t dim,               \
-                                   const ft_f16 *const *k, const ft_f16 *const *ahead, float *s,  \
-                                   uint32_t s_stride)                                             \
-    {                                                                                             \
-        scores_part(q, NQ, q_stride, dim, k, ahead, NB, s, s_stride);                             \
+#define SCORES(NQ, NB)                                                                           \
+    static void scores_##NQ##_##NB(const float *q, uint32_t q_stride, uint32_t dim,              \
+                                   const ft_f16 *const *k, const ft_f16 *const *ahead, float *s, \
+                                   uint32_t s_stride)                                            \
+    {                                                                                            \
+        scores_part(q, NQ, q_stride, dim, k, ahead, NB, s, s_stride);                            \
     }
 
 /* Query counts and blocks at a time that fit the registers; [NQ] = {1, several blocks}. */
 #if TILE_REGS >= 24
-SCORES(1, 1) SCORES(2, 1) SCORES(3, 1) SCORES(4, 1) SCORES(5, 1) SCORES(6, 1) SCORES(7, 1)
-SCORES(8, 1) SCORES(9, 1) SCORES(10, 1) SCORES(11, 1) SCORES(12, 1) SCORES(16, 1) SCORES(24, 1)
-SCORES(1, 4) SCORES(2, 4) SCORES(3, 4) SCORES(4, 4) SCORES(5, 4) SCORES(6, 4) SCORES(7, 2)
-SCORES(8, 2) SCORES(9, 2) SCORES(10, 2) SCORES(11, 2) SCORES(12, 2)
-static const struct scores_entry {
+SCORES(1, 1)
+SCORES(2, 1) SCORES(3, 1) SCORES(4, 1) SCORES(5, 1) SCORES(6, 1) SCORES(7, 1) SCORES(8, 1)
+    SCORES(9, 1) SCORES(10, 1) SCORES(11, 1) SCORES(12, 1) SCORES(16, 1) SCORES(24, 1) SCORES(1, 4)
+        SCORES(2, 4) SCORES(3, 4) SCORES(4, 4) SCORES(5, 4) SCORES(6, 4) SCORES(7, 2) SCORES(8, 2)
+            SCORES(9, 2) SCORES(10, 2) SCORES(11, 2) SCORES(12, 2) static const
+    struct scores_entry {
     uint32_t nq, nb;
     scores_fn *one, *many;
 } scores_table[] = {
@@ -92,8 +92,8 @@ static const struct scores_entry {
     {2, 4, scores_2_1, scores_2_4},    {1, 4, scores_1_1, scores_1_4},
 };
 #else
-SCORES(1, 1) SCORES(2, 1) SCORES(3, 1) SCORES(4, 1) SCORES(1, 4) SCORES(2, 2)
-static const struct scores_entry {
+SCORES(1, 1)
+SCORES(2, 1) SCORES(3, 1) SCORES(4, 1) SCORES(1, 4) SCORES(2, 2) static const struct scores_entry {
     uint32_t nq, nb;
     scores_fn *one, *many;
 } scores_table[] = {
@@ -177,20 +177,20 @@ typedef void values_fn(const float *p, uint32_t dim, uint32_t d, const ft_f16 *c
                        const ft_f16 *const *ahead, uint32_t begin, uint32_t end, bool fresh,
                        float *acc);
 
-#define VALUES(NQ, ND)                                                                            \
-    static void values_##NQ##_##ND(const float *p, uint32_t dim, uint32_t d,                      \
-                                   const ft_f16 *const *v, const ft_f16 *const *ahead,            \
-                                   uint32_t begin, uint32_t end, bool fresh, float *acc)          \
-    {                                                                                             \
-        values_part(p, NQ, dim, d, ND, v, ahead, begin, end, fresh, acc);                         \
+#define VALUES(NQ, ND)                                                                   \
+    static void values_##NQ##_##ND(const float *p, uint32_t dim, uint32_t d,             \
+                                   const ft_f16 *const *v, const ft_f16 *const *ahead,   \
+                                   uint32_t begin, uint32_t end, bool fresh, float *acc) \
+    {                                                                                    \
+        values_part(p, NQ, dim, d, ND, v, ahead, begin, end, fresh, acc);                \
     }
 
 /* Query counts, with the dimensions at a time (in 16s) that fit the registers, and with one. */
 #if TILE_REGS >= 24
-VALUES(1, 1) VALUES(2, 1) VALUES(3, 1) VALUES(4, 1) VALUES(5, 1) VALUES(6, 1) VALUES(8, 1)
-VALUES(12, 1) VALUES(1, 4) VALUES(2, 4) VALUES(3, 4) VALUES(4, 4) VALUES(5, 4) VALUES(6, 4)
-VALUES(8, 2) VALUES(12, 2)
-static const struct values_entry {
+VALUES(1, 1)
+VALUES(2, 1) VALUES(3, 1) VALUES(4, 1) VALUES(5, 1) VALUES(6, 1) VALUES(8, 1) VALUES(12, 1)
+    VALUES(1, 4) VALUES(2, 4) VALUES(3, 4) VALUES(4, 4) VALUES(5, 4) VALUES(6, 4) VALUES(8, 2)
+        VALUES(12, 2) static const struct values_entry {
     uint32_t nq, nd;
     values_fn *one, *many;
 } values_table[] = {
@@ -200,8 +200,8 @@ static const struct values_entry {
     {2, 4, values_2_1, values_2_4},    {1, 4, values_1_1, values_1_4},
 };
 #else
-VALUES(1, 1) VALUES(2, 1) VALUES(3, 1) VALUES(4, 1) VALUES(1, 4) VALUES(2, 2)
-static const struct values_entry {
+VALUES(1, 1)
+VALUES(2, 1) VALUES(3, 1) VALUES(4, 1) VALUES(1, 4) VALUES(2, 2) static const struct values_entry {
     uint32_t nq, nd;
     values_fn *one, *many;
 } values_table[] = {

@@ -33,10 +33,8 @@ void ft_batch_deinit(ft_batch *batch)
 void ft_batch_clear(ft_batch *batch)
 {
     batch->n_rows = batch->n_segs = batch->n_out = 0;
-    batch->attn = (ft_attn_batch){.segs = batch->segs,
-                                  .row_slot = batch->slot,
-                                  .row_pos = batch->pos,
-                                  .rope = batch->rope};
+    batch->attn = (ft_attn_batch){
+        .segs = batch->segs, .row_slot = batch->slot, .row_pos = batch->pos, .rope = batch->rope};
 }
 
 static bool wanted(const uint64_t *want, uint32_t i)

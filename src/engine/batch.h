@@ -13,11 +13,11 @@
 typedef struct ft_batch {
     uint32_t max_rows, n_rot;
     uint32_t n_rows, n_segs, n_out;
-    int32_t *token; /* [max_rows] */
-    uint32_t *pos;  /* [max_rows] */
-    uint32_t *slot; /* [max_rows] */
-    int32_t *out;   /* [max_rows], rows that want logits, ascending; n_out of them */
-    float *rope;    /* [max_rows, n_rot / 2, 2] */
+    int32_t *token;     /* [max_rows] */
+    uint32_t *pos;      /* [max_rows] */
+    uint32_t *slot;     /* [max_rows] */
+    int32_t *out;       /* [max_rows], rows that want logits, ascending; n_out of them */
+    float *rope;        /* [max_rows, n_rot / 2, 2] */
     ft_attn_seg *segs;  /* [max_rows] */
     ft_attn_batch attn; /* the same as attention sees it */
     uint64_t number;    /* counts batches, to find a sequence that is named twice */

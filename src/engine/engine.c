@@ -40,7 +40,6 @@ struct ft_engine {
     ggml_backend_t backend;
     struct ggml_threadpool *pool;
     const float *logits; /* of the last pass, [batch.n_out, n_vocab] */
-    float *logits_copy;  /* where the backend's memory is not the host's, else NULL */
     uint64_t forwards, rows;
 };
 
@@ -70,8 +69,8 @@ static ft_status check_opts(const ft_engine_opts *opts, ft_error *err)
     if (!opts->model)
         return ft_error_set(err, FT_INVALID, "engine: no model");
     if (opts->kv_tok == 0 || opts->kv_tok > (1u << 30))
-        return ft_error_set(err, FT_INVALID, "engine: KV pool of %u tokens; at least 1, at most 2^30",
-                            opts->kv_tok);
+        return ft_error_set(err, FT_INVALID,
+                            "engine: KV pool of %u tokens; at least 1, at most 2^30", opts->kv_tok);
     if (opts->max_batch_tok > MAX_BATCH_TOK)
         return ft_error_set(err, FT_INVALID, "engine: batch of %u tokens; at most %u",
                             opts->max_batch_tok, MAX_BATCH_TOK);
@@ -147,8 +146,9 @@ ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine 
     status = create_parts(engine, opts);
     if (status != FT_OK) {
         ft_engine_destroy(engine);
-        return ft_error_set(err, status, "engine: no memory for a KV pool of %u tokens and its "
-                                         "compute buffers: pass a smaller context",
+        return ft_error_set(err, status,
+                            "engine: no memory for a KV pool of %u tokens and its "
+                            "compute buffers: pass a smaller context",
                             opts->kv_tok);
     }
     *out = engine;
@@ -277,26 +277,14 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
                             "engine: logits of %llu rows wanted; at most %u at a time",
                             (unsigned long long)out, engine->max_logits);
     if (blocks > engine->kv.n_free)
-        return ft_error_set(err, FT_EXHAUSTED, "engine: the KV pool is full: %llu blocks needed, %u "
-                                               "free",
+        return ft_error_set(err, FT_EXHAUSTED,
+                            "engine: the KV pool is full: %llu blocks needed, %u "
+                            "free",
                             (unsigned long long)blocks, engine->kv.n_free);
     for (size_t i = 0; i < n; i++)
         if (ft_kv_seq_reserve(&segments[i].seq->kv, segments[i].n) != FT_OK)
             return ft_error_set(err, FT_NOMEM, "engine: out of memory for a block table");
     return FT_OK;
-}
-
-static void read_logits(ft_engine *engine, const struct ggml_tensor *logits)
-{
-    engine->logits = NULL;
-    if (!logits)
-        return;
-    if (ggml_backend_buffer_is_host(logits->buffer)) {
-        engine->logits = logits->data;
-        return;
-    }
-    ggml_backend_tensor_get(logits, engine->logits_copy, 0, ggml_nbytes(logits));
-    engine->logits = engine->logits_copy;
 }
 
 static ft_status run_batch(ft_engine *engine)
@@ -309,11 +297,12 @@ static ft_status run_batch(ft_engine *engine)
     ggml_backend_tensor_set(g->tokens, batch->token, 0, batch->n_rows * sizeof(int32_t));
     if (g->out_ids)
         ggml_backend_tensor_set(g->out_ids, batch->out, 0, batch->n_out * sizeof(int32_t));
-    engine->route->set_inputs(engine->route);
+    if (!engine->route->set_inputs(engine->route))
+        return FT_NOMEM;
     enum ggml_status status = ggml_backend_graph_compute(engine->backend, g->graph);
     if (status != GGML_STATUS_SUCCESS)
         return status == GGML_STATUS_ALLOC_FAILED ? FT_NOMEM : FT_INTERNAL;
-    read_logits(engine, g->logits);
+    engine->logits = g->logits ? g->logits->data : NULL;
     return FT_OK;
 }
 

@@ -45,9 +45,9 @@ struct ft_kv_seq {
     uint32_t *block; /* [n_block], the block table */
     uint32_t n_block, cap_block;
     uint32_t n_past, n_pending;
-    uint32_t n_chain;                /* leading pending nodes, each the child of the one before */
-    int16_t parent[FT_PENDING_MAX];  /* [n_pending], only if n_chain < n_pending */
-    uint16_t depth[FT_PENDING_MAX];  /* as parent; roots have 0 */
+    uint32_t n_chain;               /* leading pending nodes, each the child of the one before */
+    int16_t parent[FT_PENDING_MAX]; /* [n_pending], only if n_chain < n_pending */
+    uint16_t depth[FT_PENDING_MAX]; /* as parent; roots have 0 */
 };
 
 /* move may be NULL: nothing is copied (tests of the bookkeeping alone). FT_NOMEM. */

@@ -16,8 +16,8 @@ struct ft_route {
     ft_attn_route_ops ops;
     /* Before the graph of the batch is fetched. */
     void (*begin)(ft_route *route);
-    /* After that, before it runs: fills the inputs that attend added. */
-    void (*set_inputs)(ft_route *route);
+    /* After that, before it runs: fills the inputs that attend added. False: out of memory. */
+    bool (*set_inputs)(ft_route *route);
     void (*destroy)(ft_route *route);
     size_t bytes;             /* of its scratch */
     uint32_t nodes_per_layer; /* that attend adds, at most */

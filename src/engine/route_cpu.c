@@ -75,9 +75,10 @@ static void begin(ft_route *base)
         atomic_store_explicit(&route->layers[i].next, 0, memory_order_relaxed);
 }
 
-static void set_inputs(ft_route *base)
+static bool set_inputs(ft_route *base)
 {
     (void)base; /* everything is read from the batch */
+    return true;
 }
 
 static void destroy(ft_route *base)

@@ -82,8 +82,7 @@ static tensor *write_rows(ft_build *b, tensor *pool, tensor *x, tensor *slots)
 static tensor *gather(ft_build *b, tensor *pool, tensor *index)
 {
     tensor *rows = ggml_get_rows(b->ctx, pool, index);
-    rows = ggml_reshape_3d(b->ctx, rows, b->hparams->head_dim, b->hparams->n_head_kv,
-                           index->ne[0]);
+    rows = ggml_reshape_3d(b->ctx, rows, b->hparams->head_dim, b->hparams->n_head_kv, index->ne[0]);
     return ggml_permute(b->ctx, rows, 0, 2, 1, 3);
 }
 
@@ -93,7 +92,7 @@ static tensor *attend_segment(ft_build *b, tensor *q, tensor *k, tensor *v, cons
     tensor *out =
         ggml_flash_attn_ext(b->ctx, ggml_permute(b->ctx, q, 0, 2, 1, 3), gather(b, k, in->index),
                             gather(b, v, in->index), in->mask, scale, 0.0f, 0.0f);
-    ggml_flash_attn_ext_set_prec(out, GGML_PREC_F32);
+    ggml_prec_set_acc(out, GGML_PREC_F32);
     return ggml_reshape_2d(b->ctx, out, out->ne[0] * out->ne[1], out->ne[2]);
 }
 
@@ -113,8 +112,8 @@ static tensor *attend(ft_build *b, uint32_t il, tensor *q, tensor *k, tensor *v,
         add_inputs(route, b);
     tensor *k_pool = write_rows(b, route->store->k[il],
                                 heads_of(b, k, l->bk, l->k_norm, route->pos), route->slots);
-    tensor *v_pool = write_rows(b, route->store->v[il], heads_of(b, v, l->bv, NULL, NULL),
-                                route->slots);
+    tensor *v_pool =
+        write_rows(b, route->store->v[il], heads_of(b, v, l->bv, NULL, NULL), route->slots);
     ggml_build_forward_expand(b->graph, k_pool);
     if (!output)
         return v_pool;
@@ -139,21 +138,25 @@ static void *staged(portable_route *route, size_t bytes)
     return route->staging;
 }
 
-static void set_index(portable_route *route, const ft_attn_seg *seg, tensor *index)
+static bool set_index(portable_route *route, const ft_attn_seg *seg, tensor *index)
 {
     int32_t *slot = staged(route, ggml_nbytes(index));
-    for (uint32_t i = 0; slot && i < context_of(seg); i++)
+    if (!slot)
+        return false;
+    for (uint32_t i = 0; i < context_of(seg); i++)
         slot[i] = (int32_t)ft_kv_seq_slot(seg->seq, i);
-    if (slot)
-        ggml_backend_tensor_set(index, slot, 0, ggml_nbytes(index));
+    ggml_backend_tensor_set(index, slot, 0, ggml_nbytes(index));
+    return true;
 }
 
-static void set_mask(portable_route *route, const ft_attn_seg *seg, tensor *mask)
+static bool set_mask(portable_route *route, const ft_attn_seg *seg, tensor *mask)
 {
     const uint16_t closed = ggml_fp32_to_fp16(-INFINITY), open = ggml_fp32_to_fp16(0.0f);
     uint32_t n_ctx = context_of(seg), n_past = seg->seq->n_past;
     uint16_t *rows = staged(route, ggml_nbytes(mask));
-    for (uint32_t r = 0; rows && r < seg->n_rows; r++) {
+    if (!rows)
+        return false;
+    for (uint32_t r = 0; r < seg->n_rows; r++) {
         uint16_t *row = rows + (size_t)r * n_ctx;
         for (uint32_t i = 0; i < n_ctx; i++)
             row[i] = i < n_past ? open : closed;
@@ -161,8 +164,8 @@ static void set_mask(portable_route *route, const ft_attn_seg *seg, tensor *mask
              i = ft_kv_seq_parent(seg->seq, (uint32_t)i))
             row[n_past + (uint32_t)i] = open;
     }
-    if (rows)
-        ggml_backend_tensor_set(mask, rows, 0, ggml_nbytes(mask));
+    ggml_backend_tensor_set(mask, rows, 0, ggml_nbytes(mask));
+    return true;
 }
 
 static void begin(ft_route *base)
@@ -170,22 +173,25 @@ static void begin(ft_route *base)
     (void)base; /* the graph is built from the batch */
 }
 
-static void set_inputs(ft_route *base)
+static bool set_inputs(ft_route *base)
 {
     portable_route *route = (portable_route *)base;
     const ft_batch *batch = route->batch;
     int64_t *slot = staged(route, batch->n_rows * sizeof *slot);
-    for (uint32_t i = 0; slot && i < batch->n_rows; i++)
+    if (!slot)
+        return false;
+    for (uint32_t i = 0; i < batch->n_rows; i++)
         slot[i] = batch->slot[i];
-    if (slot)
-        ggml_backend_tensor_set(route->slots, slot, 0, batch->n_rows * sizeof *slot);
+    ggml_backend_tensor_set(route->slots, slot, 0, batch->n_rows * sizeof *slot);
     ggml_backend_tensor_set(route->pos, batch->pos, 0, batch->n_rows * sizeof *batch->pos);
     for (uint32_t i = 0; i < batch->n_segs; i++) {
         if (!route->segs[i].mask->buffer)
             continue; /* nothing reads it: the pass only writes K and V of one layer */
-        set_index(route, &batch->segs[i], route->segs[i].index);
-        set_mask(route, &batch->segs[i], route->segs[i].mask);
+        if (!set_index(route, &batch->segs[i], route->segs[i].index) ||
+            !set_mask(route, &batch->segs[i], route->segs[i].mask))
+            return false;
     }
+    return true;
 }
 
 static void destroy(ft_route *base)

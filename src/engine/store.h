@@ -18,7 +18,8 @@
 typedef struct ft_kv_store {
     bool tiled;
     uint32_t n_layer, n_head_kv, head_dim, n_blocks;
-    struct ggml_tensor **k, **v; /* [n_layer], tiled: [elements], rows: [n_head_kv * head_dim, slots] */
+    struct ggml_tensor **k,
+        **v; /* [n_layer], tiled: [elements], rows: [n_head_kv * head_dim, slots] */
     struct ggml_context *ctx;
     ggml_backend_buffer_t buffer;
     void *row; /* one row, for moves */

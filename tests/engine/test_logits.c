@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits against libllama on the same file, for each family and weight type and by both attention
+// routes. F32: NMSE below 1e-6. Quantized types: no more than libllama's own spread between its flash
+// and its plain attention on the same file, or 1e-6, whichever is more.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "support/oracle.h"
+#include "support/tiny_gguf.h"
+
+#define N 40
+
+static float *our_logits(const char *path, const int32_t *tokens, ft_attn_route route,
+                         uint32_t n_vocab)
+{
+    ft_error err = {0};
+    ft_model *model = NULL;
+    ft_engine *engine = NULL;
+    ft_seq *seq = NULL;
+    ft_model_opts opts = {.path = path};
+    if (ft_model_load(&opts, &err, &model) != FT_OK)
+        fail_msg("%s", err.message);
+    ft_engine_opts engine_opts = {
+        .model = model, .kv_tok = 128, .max_batch_tok = 64, .n_threads = 2, .route = route};
+    if (ft_engine_create(&engine_opts, &err, &engine) != FT_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(ft_seq_create(engine, &err, &seq), FT_OK);
+    float *out = malloc(sizeof(float) * N * n_vocab);
+    uint64_t want = ~0ull;
+    ft_segment segment = {.seq = seq, .n = N, .tokens = tokens, .want = &want};
+    if (ft_engine_forward(engine, &segment, 1, &err) != FT_OK)
+        fail_msg("%s", err.message);
+    for (uint32_t i = 0; i < N; i++)
+        for (uint32_t j = 0; j < n_vocab; j++)
+            out[i * n_vocab + j] = ft_engine_logits(engine, segment.first_row + i)[j];
+    ft_seq_destroy(seq);
+    ft_engine_destroy(engine);
+    ft_model_destroy(model);
+    return out;
+}
+
+static void check_file(const char *label, const tiny_gguf_opts *opts, double limit, double floor)
+{
+    char *path = tiny_gguf_temp(opts);
+    int32_t tokens[N];
+    uint32_t n_vocab = 0;
+    ft_rng rng;
+    ft_rng_init(&rng, 7);
+    for (int i = 0; i < N; i++)
+        tokens[i] = (int32_t)ft_rng_below(&rng, 259);
+    float *flash = oracle_logits(path, tokens, N, true, &n_vocab);
+    float *plain = oracle_logits(path, tokens, N, false, &n_vocab);
+    uint64_t n = (uint64_t)N * n_vocab;
+    double spread = oracle_nmse(flash, plain, n);
+    if (limit == 0)
+        limit = spread > floor ? spread : floor;
+    for (int route = FT_ATTN_CPU; route <= FT_ATTN_PORTABLE; route++) {
+        float *ours = our_logits(path, tokens, (ft_attn_route)route, n_vocab);
+        double nmse = oracle_nmse(ours, plain, n), nmse_flash = oracle_nmse(ours, flash, n);
+        if (nmse_flash < nmse)
+            nmse = nmse_flash;
+        print_message("%-22s route %d nmse %.2e (libllama's spread %.2e, limit %.2e)\n", label,
+                      route, nmse, spread, limit);
+        assert_true(nmse < limit);
+        free(ours);
+    }
+    free(flash);
+    free(plain);
+    unlink(path);
+    free(path);
+}
+
+static void test_types(void **state)
+{
+    static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,   GGML_TYPE_BF16,
+                                           GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,  GGML_TYPE_Q4_1,
+                                           GGML_TYPE_Q4_K, GGML_TYPE_IQ4_NL};
+    static const char *const families[] = {"llama", "qwen2", "qwen3"};
+    for (size_t f = 0; f < 3; f++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            char label[64];
+            tiny_gguf_opts opts = {.arch = families[f], .type = types[t], .seed = 11 + f};
+            snprintf(label, sizeof label, "%s %s", families[f], ggml_type_name(types[t]));
+            check_file(label, &opts, types[t] == GGML_TYPE_F32 ? 1e-6 : 0, 1e-6);
+        }
+}
+
+static void test_variants(void **state)
+{
+    tiny_gguf_opts factors = {.arch = "llama", .rope_freqs = true, .seed = 3};
+    tiny_gguf_opts linear = {.arch = "qwen2", .rope_linear = 4, .seed = 4};
+    tiny_gguf_opts mixed = {.arch = "llama", .mixed_qkv = true, .tied = true, .seed = 5};
+    tiny_gguf_opts mha = {.arch = "qwen3", .n_head = 4, .n_head_kv = 4, .head_dim = 48, .seed = 6};
+    tiny_gguf_opts mqa = {.arch = "llama", .n_embd = 512, .n_head = 32, .n_head_kv = 1, .seed = 8};
+    check_file("rope factors", &factors, 1e-6, 0);
+    check_file("rope linear", &linear, 1e-6, 0);
+    check_file("mixed qkv, tied", &mixed, 1e-6, 0);
+    check_file("no groups, odd heads", &mha, 1e-6, 0);
+    check_file("one KV head for 32", &mqa, 1e-6, 0);
+}
+
+int main(void)
+{
+    tiny_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_variants),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
