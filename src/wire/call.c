@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of the client: its batches, its two queues, its end. Invariants:
+//   - at most one RECV_MESSAGE and one SEND batch are under way; reading pauses while INBOX_MAX
+//     messages wait, so that a fast server waits in its own queue.
+//   - the stream is over for the owner when its status is known and every message before it was
+//     taken.
+//   - destroy waits until no batch is under way: completions never meet a freed call.
+// Completions come in the client's queue thread; the rest is the owner's, but for ft_call_cancel.
+// Everything behind `lock` is guarded by it.
+#include "wire/call.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <grpc/support/alloc.h>
+
+#define INBOX_MAX 32
+/* How long destroy waits for a last message, such as Close, to get through. */
+#define CLOSE_WAIT_US 1000000
+/* A server cannot send a client away for longer than this. */
+#define RETRY_MAX_MS 600000
+
+typedef struct packet {
+    struct packet *next;
+    grpc_byte_buffer *buffer;
+    size_t n_bytes;
+} packet;
+
+typedef struct packet_queue {
+    packet *head, *tail;
+    size_t n;
+} packet_queue;
+
+struct ft_call {
+    ft_wire_client *client;
+    ft_rpc_tag tag_start, tag_recv, tag_send, tag_end;
+    grpc_slice authorization;
+    grpc_metadata header;
+    grpc_metadata_array initial, trailing;
+    grpc_byte_buffer *received;
+    grpc_status_code code;
+    grpc_slice details;
+    const char *debug; /* gRPC's own account of the end */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    grpc_call *call;
+    int outstanding;
+    packet_queue inbox, outbox;
+    packet *in_flight;
+    bool sending, reading;
+    bool eof;                  /* no message will come any more */
+    bool closing, close_begun; /* our half-close: wanted, under way or done */
+    bool ended;                /* code, details, debug and trailing are set */
+    bool cancelled;            /* by ft_call_cancel */
+    uint64_t sent_bytes, received_bytes;
+};
+
+static void packet_destroy(packet *p)
+{
+    if (p)
+        grpc_byte_buffer_destroy(p->buffer);
+    free(p);
+}
+
+/* Takes the buffer. False: no memory. */
+static bool push(packet_queue *queue, grpc_byte_buffer *buffer, size_t n)
+{
+    packet *p = calloc(1, sizeof *p);
+    if (!p) {
+        grpc_byte_buffer_destroy(buffer);
+        return false;
+    }
+    p->buffer = buffer;
+    p->n_bytes = n;
+    if (queue->tail)
+        queue->tail->next = p;
+    else
+        queue->head = p;
+    queue->tail = p;
+    queue->n++;
+    return true;
+}
+
+static packet *pop(packet_queue *queue)
+{
+    packet *p = queue->head;
+    if (!p)
+        return NULL;
+    queue->head = p->next;
+    if (!queue->head)
+        queue->tail = NULL;
+    queue->n--;
+    return p;
+}
+
+/* Call with the lock held. False: gRPC refused, and the call is being cancelled. */
+static bool start_batch(ft_call *call, const grpc_op *ops, size_t n, ft_rpc_tag *tag)
+{
+    if (grpc_call_start_batch(call->call, ops, n, tag, NULL) != GRPC_CALL_OK) {
+        grpc_call_cancel(call->call, NULL);
+        return false;
+    }
+    call->outstanding++;
+    return true;
+}
+
+/* Call with the lock held. */
+static void pump_send(ft_call *call)
+{
+    grpc_op ops[2] = {0};
+    size_t n = 0;
+    if (call->sending || call->close_begun || call->ended)
+        return;
+    call->in_flight = pop(&call->outbox);
+    if (call->in_flight) {
+        ops[n].op = GRPC_OP_SEND_MESSAGE;
+        ops[n++].data.send_message.send_message = call->in_flight->buffer;
+    }
+    if (call->closing && call->outbox.n == 0) {
+        ops[n++].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
+        call->close_begun = true;
+    }
+    if (n)
+        call->sending = start_batch(call, ops, n, &call->tag_send);
+}
+
+/* Call with the lock held. */
+static void pump_recv(ft_call *call)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+    op.data.recv_message.recv_message = &call->received;
+    if (!call->reading && !call->eof && call->inbox.n < INBOX_MAX) {
+        call->reading = start_batch(call, &op, 1, &call->tag_recv);
+        call->eof = !call->reading;
+    }
+}
+
+/* Call with the lock held, at the end of each completion. */
+static void settle(ft_call *call)
+{
+    call->outstanding--;
+    pthread_cond_broadcast(&call->changed);
+}
+
+static void on_started(void *owner, bool ok)
+{
+    ft_call *call = owner;
+    pthread_mutex_lock(&call->lock);
+    settle(call);
+    pthread_mutex_unlock(&call->lock);
+}
+
+static void on_sent(void *owner, bool ok)
+{
+    ft_call *call = owner;
+    pthread_mutex_lock(&call->lock);
+    packet_destroy(call->in_flight);
+    call->in_flight = NULL;
+    call->sending = false;
+    if (ok)
+        pump_send(call);
+    settle(call);
+    pthread_mutex_unlock(&call->lock);
+}
+
+static void on_received(void *owner, bool ok)
+{
+    ft_call *call = owner;
+    pthread_mutex_lock(&call->lock);
+    grpc_byte_buffer *buffer = call->received;
+    call->received = NULL;
+    call->reading = false;
+    if (!ok || !buffer) {
+        grpc_byte_buffer_destroy(buffer);
+        call->eof = true;
+    } else {
+        size_t n = grpc_byte_buffer_length(buffer);
+        call->received_bytes += n;
+        if (!push(&call->inbox, buffer, n)) {
+            call->eof = true;
+            grpc_call_cancel_with_status(call->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
+                                         "no memory for a message", NULL);
+        }
+        pump_recv(call);
+    }
+    settle(call);
+    pthread_mutex_unlock(&call->lock);
+}
+
+static void on_ended(void *owner, bool ok)
+{
+    ft_call *call = owner;
+    pthread_mutex_lock(&call->lock);
+    call->ended = true;
+    settle(call);
+    pthread_mutex_unlock(&call->lock);
+}
+
+/* Call with the lock held: the batches that every call has. */
+static bool start_all(ft_call *call)
+{
+    grpc_op end = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
+    end.data.recv_status_on_client.trailing_metadata = &call->trailing;
+    end.data.recv_status_on_client.status = &call->code;
+    end.data.recv_status_on_client.status_details = &call->details;
+    end.data.recv_status_on_client.error_string = &call->debug;
+    grpc_op start[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
+                        {.op = GRPC_OP_RECV_INITIAL_METADATA}};
+    if (call->client->authorization) {
+        call->header.key = grpc_slice_from_static_string(FT_RPC_AUTHORIZATION);
+        call->header.value = call->authorization;
+        start[0].data.send_initial_metadata.metadata = &call->header;
+        start[0].data.send_initial_metadata.count = 1;
+    }
+    start[1].data.recv_initial_metadata.recv_initial_metadata = &call->initial;
+    if (!start_batch(call, &end, 1, &call->tag_end))
+        return false;
+    if (!start_batch(call, start, 2, &call->tag_start))
+        return false;
+    pump_recv(call);
+    return true;
+}
+
+static ft_call *call_alloc(ft_wire_client *client)
+{
+    pthread_condattr_t attr;
+    ft_call *call = calloc(1, sizeof *call);
+    if (!call)
+        return NULL;
+    call->client = client;
+    call->tag_start = (ft_rpc_tag){on_started, call};
+    call->tag_recv = (ft_rpc_tag){on_received, call};
+    call->tag_send = (ft_rpc_tag){on_sent, call};
+    call->tag_end = (ft_rpc_tag){on_ended, call};
+    call->authorization = client->authorization
+                              ? grpc_slice_from_copied_string(client->authorization)
+                              : grpc_empty_slice();
+    call->details = grpc_empty_slice();
+    grpc_metadata_array_init(&call->initial);
+    grpc_metadata_array_init(&call->trailing);
+    pthread_mutex_init(&call->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&call->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    return call;
+}
+
+ft_status ft_call_start(ft_wire_client *client, const char *method, int64_t deadline_us,
+                        ft_error *err, ft_call **out)
+{
+    *out = NULL;
+    ft_call *call = call_alloc(client);
+    if (!call)
+        return ft_error_set(err, FT_NOMEM, "no memory for a call");
+    gpr_timespec deadline = gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    if (deadline_us >= 0)
+        deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                gpr_time_from_micros(deadline_us, GPR_TIMESPAN));
+    call->call =
+        grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->cq,
+                                 grpc_slice_from_static_string(method), NULL, deadline, NULL);
+    pthread_mutex_lock(&call->lock);
+    bool started = start_all(call);
+    pthread_mutex_unlock(&call->lock);
+    if (!started) {
+        ft_call_destroy(call);
+        return ft_error_set(err, FT_INTERNAL, "gRPC refused to start a call");
+    }
+    *out = call;
+    return FT_OK;
+}
+
+ft_status ft_call_create(ft_wire_client *client, ft_error *err, ft_call **out)
+{
+    return ft_call_start(client, FT_RPC_SESSION, -1, err, out);
+}
+
+ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last, ft_error *err)
+{
+    ft_status status = FT_OK;
+    grpc_byte_buffer *buffer = ft_rpc_wrap(data, n);
+    pthread_mutex_lock(&call->lock);
+    if (call->closing) {
+        grpc_byte_buffer_destroy(buffer);
+        status = ft_error_set(err, FT_PRECONDITION, "nothing can follow Close or Cancel");
+    } else if (!push(&call->outbox, buffer, n)) {
+        status = ft_error_set(err, FT_NOMEM, "no memory for a message");
+    } else {
+        call->sent_bytes += n;
+        call->closing = last;
+        pump_send(call);
+    }
+    pthread_mutex_unlock(&call->lock);
+    return status;
+}
+
+ft_status ft_call_send(ft_call *call, const ft_client_msg *msg, ft_error *err)
+{
+    uint8_t *data = NULL;
+    size_t n = 0;
+    ft_status status = ft_client_msg_encode(msg, err, &data, &n);
+    if (status != FT_OK)
+        return status;
+    bool last = msg->kind == FT_CLIENT_CLOSE || msg->kind == FT_CLIENT_CANCEL;
+    return ft_call_send_bytes(call, data, n, last, err);
+}
+
+/* Where gRPC's account of a failed connection puts what matters to a person. */
+static const char *reason_in(const char *details)
+{
+    static const char mark[] = "last error: ";
+    const char *found = strstr(details, mark);
+    return found ? found + sizeof mark - 1 : details;
+}
+
+static ft_status connection_failed(ft_call *call, const char *details, ft_error *err)
+{
+    const char *address = call->client->address, *reason = reason_in(details);
+    if (strstr(details, "andshake"))
+        return ft_error_set(err, FT_UNAVAILABLE,
+                            "cannot agree on TLS with %s: %s: check the certificates on both sides",
+                            address, reason);
+    if (call->initial.count || call->received_bytes || strstr(details, "Socket closed") ||
+        strstr(details, "keepalive"))
+        return ft_error_set(err, FT_UNAVAILABLE, "lost the connection to %s: %s", address, reason);
+    return ft_error_set(err, FT_UNAVAILABLE,
+                        "cannot reach %s: %s: check the address, and that the server runs", address,
+                        reason);
+}
+
+/* Call with the lock held, once ended. Never FT_OK. FT_TIMEOUT and FT_CANCELLED mean something
+ * else to the caller, so a server that says so has ended the stream for its own reasons. */
+static ft_status end_status(ft_call *call, ft_error *err)
+{
+    char details[256];
+    ft_rpc_printable(call->details, details, sizeof details);
+    bool from_server = call->debug && strstr(call->debug, "received from peer");
+    switch (call->code) {
+    case GRPC_STATUS_OK:
+        return ft_error_set(err, FT_UNAVAILABLE, "the server ended the stream");
+    case GRPC_STATUS_UNAVAILABLE:
+        if (!from_server)
+            return connection_failed(call, details, err);
+        break;
+    case GRPC_STATUS_DEADLINE_EXCEEDED:
+        if (!from_server)
+            return ft_error_set(err, FT_TIMEOUT, "%s", details);
+        return ft_error_set(err, FT_ABORTED, "the server gave up: %s", details);
+    case GRPC_STATUS_CANCELLED:
+        return ft_error_set(err, FT_ABORTED, "the server cut the stream: %s", details);
+    case GRPC_STATUS_RESOURCE_EXHAUSTED: /* gRPC's code for its own limit on messages */
+        if (strstr(details, "message larger than max"))
+            return ft_error_set(err, FT_TOO_LARGE, "%s", details);
+        break;
+    default:
+        break;
+    }
+    return ft_error_set(err, ft_status_from_grpc((int)call->code), "%s",
+                        *details ? details : "the server gave no reason");
+}
+
+static struct timespec time_after(int64_t us)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += us / 1000000;
+    t.tv_nsec += us % 1000000 * 1000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+/* Call with the lock held: until there is news. FT_TIMEOUT: none in time. */
+static ft_status wait_news(ft_call *call, int64_t timeout_us)
+{
+    struct timespec until = {0};
+    if (timeout_us > 0)
+        until = time_after(timeout_us);
+    while (!call->cancelled && !call->inbox.n && !(call->ended && call->eof)) {
+        if (timeout_us == 0)
+            return FT_TIMEOUT;
+        if (timeout_us < 0)
+            pthread_cond_wait(&call->changed, &call->lock);
+        else if (pthread_cond_timedwait(&call->changed, &call->lock, &until) == ETIMEDOUT)
+            timeout_us = 0;
+    }
+    return FT_OK;
+}
+
+static ft_status copy_out(packet *p, ft_error *err, uint8_t **data, size_t *n)
+{
+    grpc_slice bytes;
+    if (!ft_rpc_unwrap(p->buffer, &bytes))
+        return ft_error_set(err, FT_INVALID, "the server sent a compressed message");
+    *n = GRPC_SLICE_LENGTH(bytes);
+    *data = malloc(*n + 1);
+    if (*data)
+        memcpy(*data, GRPC_SLICE_START_PTR(bytes), *n);
+    grpc_slice_unref(bytes);
+    return *data ? FT_OK : ft_error_set(err, FT_NOMEM, "no memory for a message");
+}
+
+ft_status ft_call_recv_bytes(ft_call *call, int64_t timeout_us, ft_error *err, uint8_t **data,
+                             size_t *n)
+{
+    packet *p = NULL;
+    *data = NULL;
+    *n = 0;
+    pthread_mutex_lock(&call->lock);
+    ft_status status = wait_news(call, timeout_us);
+    if (status != FT_OK) {
+        ft_error_set(err, status, "no message yet");
+    } else if (call->cancelled) {
+        status = ft_error_set(err, FT_CANCELLED, "cancelled");
+    } else if ((p = pop(&call->inbox)) != NULL) {
+        pump_recv(call);
+    } else {
+        status = end_status(call, err);
+    }
+    pthread_mutex_unlock(&call->lock);
+    if (p)
+        status = copy_out(p, err, data, n);
+    packet_destroy(p);
+    return status;
+}
+
+ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_error *err, ft_server_msg **out)
+{
+    uint8_t *data = NULL;
+    size_t n = 0;
+    *out = NULL;
+    ft_status status = ft_call_recv_bytes(call, timeout_us, err, &data, &n);
+    if (status == FT_OK) {
+        status = ft_server_msg_decode(data, n, err, out);
+        if (status != FT_OK) /* what follows a broken message cannot be trusted */
+            grpc_call_cancel(call->call, NULL);
+    }
+    free(data);
+    return status;
+}
+
+uint32_t ft_call_retry_after_ms(const ft_call *call)
+{
+    ft_call *c = (ft_call *)call;
+    uint32_t ms = 0;
+    pthread_mutex_lock(&c->lock);
+    for (size_t i = 0; c->ended && i < c->trailing.count; i++) {
+        const grpc_metadata *md = &c->trailing.metadata[i];
+        if (grpc_slice_str_cmp(md->key, FT_RPC_RETRY_AFTER) != 0)
+            continue;
+        char text[16];
+        ft_rpc_printable(md->value, text, sizeof text);
+        unsigned long value = strtoul(text, NULL, 10);
+        ms = value < RETRY_MAX_MS ? (uint32_t)value : RETRY_MAX_MS;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return ms;
+}
+
+void ft_call_cancel(ft_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    call->cancelled = true;
+    grpc_call_cancel(call->call, NULL);
+    pthread_cond_broadcast(&call->changed);
+    pthread_mutex_unlock(&call->lock);
+}
+
+void ft_call_bytes(const ft_call *call, uint64_t *sent, uint64_t *received)
+{
+    ft_call *c = (ft_call *)call;
+    pthread_mutex_lock(&c->lock);
+    *sent = c->sent_bytes;
+    *received = c->received_bytes;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void ft_call_destroy(ft_call *call)
+{
+    if (!call)
+        return;
+    struct timespec until = time_after(CLOSE_WAIT_US);
+    pthread_mutex_lock(&call->lock);
+    while (call->closing && !call->ended && !call->cancelled &&
+           pthread_cond_timedwait(&call->changed, &call->lock, &until) == 0)
+        ;
+    if (!call->ended)
+        grpc_call_cancel(call->call, NULL);
+    while (call->outstanding)
+        pthread_cond_wait(&call->changed, &call->lock);
+    pthread_mutex_unlock(&call->lock);
+    grpc_call_unref(call->call);
+    for (packet *p; (p = pop(&call->inbox)) != NULL;)
+        packet_destroy(p);
+    for (packet *p; (p = pop(&call->outbox)) != NULL;)
+        packet_destroy(p);
+    packet_destroy(call->in_flight);
+    grpc_metadata_array_destroy(&call->initial);
+    grpc_metadata_array_destroy(&call->trailing);
+    grpc_slice_unref(call->details);
+    grpc_slice_unref(call->authorization);
+    gpr_free((void *)call->debug);
+    pthread_cond_destroy(&call->changed);
+    pthread_mutex_destroy(&call->lock);
+    free(call);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What client.c and call.c share; private to this room.
+ */
+#ifndef FT_WIRE_CALL_H
+#define FT_WIRE_CALL_H
+
+#include "wire/client.h"
+#include "wire/rpc.h"
+
+struct ft_wire_client {
+    char *address;
+    char *authorization; /* "Bearer TOKEN", or NULL */
+    grpc_channel *channel;
+    grpc_completion_queue *cq;
+    pthread_t thread;
+};
+
+/* A call of any method. deadline_us < 0: none. */
+FT_WARN_UNUSED ft_status ft_call_start(ft_wire_client *client, const char *method,
+                                       int64_t deadline_us, ft_error *err, ft_call **out);
+/* Queues malloc'ed bytes, which it takes; last: nothing will follow them. */
+FT_WARN_UNUSED ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last,
+                                            ft_error *err);
+/* As ft_call_recv, the bytes undecoded; the caller frees them. */
+FT_WARN_UNUSED ft_status ft_call_recv_bytes(ft_call *call, int64_t timeout_us, ft_error *err,
+                                            uint8_t **data, size_t *n);
+
+#endif

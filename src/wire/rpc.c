@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What server and client share of gRPC's C core: start-up, the queue thread, bytes, PEM files. The
+// only state is gRPC's own; gRPC's log lines go to ours at debug level, since every failure also
+// comes back as a status.
+#include "wire/rpc.h"
+
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/support/log.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/text.h"
+
+static void log_line(gpr_log_func_args *args)
+{
+    FT_LOGD("wire", "grpc: %s", args->message);
+}
+
+static void set_up(void)
+{
+    /* the C library's resolver knows hosts, mDNS and containers as every other program does */
+    setenv("GRPC_DNS_RESOLVER", "native", 0);
+    gpr_set_log_function(log_line);
+}
+
+void ft_rpc_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_up);
+    grpc_init();
+}
+
+void ft_rpc_shutdown(void)
+{
+    grpc_shutdown();
+}
+
+void ft_rpc_serve(grpc_completion_queue *cq)
+{
+    for (;;) {
+        grpc_event event =
+            grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+        if (event.type == GRPC_QUEUE_SHUTDOWN)
+            return;
+        ft_rpc_tag *tag = event.tag;
+        tag->done(tag->owner, event.success != 0);
+    }
+}
+
+static void *serve_queue(void *cq)
+{
+    ft_rpc_serve(cq);
+    return NULL;
+}
+
+ft_status ft_rpc_start_thread(grpc_completion_queue *cq, ft_error *err, pthread_t *out)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(out, NULL, serve_queue, cq);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? ft_error_set(err, FT_NOMEM, "cannot start a thread: %s", strerror(failed))
+                  : FT_OK;
+}
+
+ft_status ft_rpc_read_pem(const char *path, ft_error *err, char **out)
+{
+    enum { PEM_MAX_BYTES = 1 << 20 };
+    ft_buf text = {0};
+    char chunk[4096];
+    size_t n;
+    *out = NULL;
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return ft_error_set(err, FT_INVALID, "cannot read %s: %m", path);
+    while ((n = fread(chunk, 1, sizeof chunk, file)) > 0 && text.len < PEM_MAX_BYTES)
+        (void)ft_buf_append(&text, chunk, n);
+    bool bad = ferror(file) != 0;
+    fclose(file);
+    if (bad || text.failed || text.len >= PEM_MAX_BYTES ||
+        !strstr(ft_buf_str(&text), "-----BEGIN")) {
+        ft_buf_deinit(&text);
+        return ft_error_set(err, FT_INVALID, "%s: not a PEM file", path);
+    }
+    *out = text.data;
+    return FT_OK;
+}
+
+grpc_byte_buffer *ft_rpc_wrap(uint8_t *data, size_t n)
+{
+    grpc_slice slice = grpc_slice_new(data, n, free);
+    grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(&slice, 1);
+    grpc_slice_unref(slice);
+    return buffer;
+}
+
+bool ft_rpc_unwrap(grpc_byte_buffer *buffer, grpc_slice *out)
+{
+    grpc_byte_buffer_reader reader;
+    if (buffer->type != GRPC_BB_RAW || buffer->data.raw.compression != GRPC_COMPRESS_NONE ||
+        !grpc_byte_buffer_reader_init(&reader, buffer))
+        return false;
+    *out = grpc_byte_buffer_reader_readall(&reader);
+    grpc_byte_buffer_reader_destroy(&reader);
+    return true;
+}
+
+void ft_rpc_printable(grpc_slice text, char *out, size_t size)
+{
+    size_t n = GRPC_SLICE_LENGTH(text);
+    if (n >= size)
+        n = size - 1;
+    memcpy(out, GRPC_SLICE_START_PTR(text), n);
+    n = ft_utf8_complete(out, n);
+    bool valid = ft_utf8_valid(out, n);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char byte = (unsigned char)out[i];
+        if (byte < 0x20 || byte == 0x7f)
+            out[i] = ' ';
+        else if (!valid && byte >= 0x80)
+            out[i] = '?';
+    }
+    out[n] = 0;
+}
+
+grpc_arg ft_rpc_int(const char *key, int value)
+{
+    grpc_arg arg = {.type = GRPC_ARG_INTEGER, .key = (char *)key};
+    arg.value.integer = value;
+    return arg;
+}

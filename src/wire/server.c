@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gRPC server: listens, accepts calls of any method, refuses what must be refused, hands the
+// rest to its method. One queue thread does all of this and runs the handler, so handler calls
+// never overlap at all. Calls are requested generically: unknown methods get an answer, too.
+// It does not know what a session is, and never blocks in the queue thread.
+#include <grpc/grpc_security.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "wire/auth.h"
+#include "wire/stream.h"
+
+/* Calls that wait for a client at any time. */
+#define ARMED_REQUESTS 8
+/* Streams where opts say 0. */
+#define DEFAULT_STREAMS 1024
+/* Calls besides sessions (Info, health); they end by themselves, watchers aside. */
+#define OTHER_CALLS_MAX 256
+/* When a refused client should come again. */
+#define FULL_RETRY_MS 500
+/* How long destroy lets last messages drain before it cuts connections. */
+#define FLUSH_S 2
+
+typedef struct request {
+    ft_rpc_tag tag;
+    ft_wire_server *server;
+    grpc_call *call;
+    grpc_call_details details;
+    grpc_metadata_array metadata;
+} request;
+
+static void request_destroy(request *req)
+{
+    grpc_call_details_destroy(&req->details);
+    grpc_metadata_array_destroy(&req->metadata);
+    free(req);
+}
+
+static void on_request(void *owner, bool ok);
+
+/* Waits for one more call. Without memory the server goes on with fewer waiting requests. */
+static void arm(ft_wire_server *server)
+{
+    request *req = calloc(1, sizeof *req);
+    if (!req) {
+        FT_LOGE("wire", "no memory to accept calls");
+        return;
+    }
+    req->server = server;
+    req->tag = (ft_rpc_tag){on_request, req};
+    grpc_call_details_init(&req->details);
+    grpc_metadata_array_init(&req->metadata);
+    if (grpc_server_request_call(server->grpc, &req->call, &req->details, &req->metadata,
+                                 server->cq, server->cq, &req->tag) != GRPC_CALL_OK)
+        request_destroy(req);
+}
+
+static ft_method method_of(grpc_slice path)
+{
+    static const struct {
+        const char *path;
+        ft_method method;
+    } methods[] = {
+        {FT_RPC_SESSION, FT_METHOD_SESSION},
+        {FT_RPC_INFO, FT_METHOD_INFO},
+        {"/grpc.health.v1.Health/Check", FT_METHOD_HEALTH_CHECK},
+        {"/grpc.health.v1.Health/Watch", FT_METHOD_HEALTH_WATCH},
+    };
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (grpc_slice_str_cmp(path, methods[i].path) == 0)
+            return methods[i].method;
+    return FT_METHOD_UNKNOWN;
+}
+
+/* Puts the stream on the list and decides about room. FT_OK: it may go on. */
+static ft_status admit(ft_wire_server *server, ft_stream *stream, ft_error *err)
+{
+    ft_status status = FT_OK;
+    bool session = stream->method == FT_METHOD_SESSION;
+    pthread_mutex_lock(&server->lock);
+    stream->next = server->streams;
+    if (stream->next)
+        stream->next->prev = stream;
+    server->streams = stream;
+    server->n_streams++;
+    if (session && server->draining)
+        status = ft_error_set(err, FT_UNAVAILABLE, "the server is shutting down");
+    else if (session && server->n_sessions >= server->opts.max_streams)
+        status = ft_error_set(err, FT_EXHAUSTED, "all %u streams of this server are in use",
+                              server->opts.max_streams);
+    else if (!session && server->n_streams - server->n_sessions > OTHER_CALLS_MAX)
+        status = ft_error_set(err, FT_EXHAUSTED, "too many calls at a time");
+    stream->counted = session && status == FT_OK;
+    server->n_sessions += stream->counted;
+    pthread_mutex_unlock(&server->lock);
+    return status;
+}
+
+static ft_status check_call(ft_wire_server *server, ft_stream *stream,
+                            const grpc_metadata_array *metadata, ft_error *err)
+{
+    if (stream->method == FT_METHOD_UNKNOWN)
+        return ft_error_set(err, FT_UNSUPPORTED, "unknown method");
+    if (stream->method == FT_METHOD_HEALTH_CHECK || stream->method == FT_METHOD_HEALTH_WATCH)
+        return FT_OK;
+    return ft_auth_check(metadata, server->token, err);
+}
+
+static void on_request(void *owner, bool ok)
+{
+    request *req = owner;
+    ft_wire_server *server = req->server;
+    ft_error err = {0};
+    if (!ok) { /* shutting down */
+        request_destroy(req);
+        return;
+    }
+    arm(server);
+    ft_stream *stream =
+        ft_stream_create(server, req->call, method_of(req->details.method),
+                         ft_auth_credential(req->call, &req->metadata, server->salt));
+    if (stream) {
+        ft_status refused = check_call(server, stream, &req->metadata, &err);
+        if (refused != FT_OK)
+            stream->method = FT_METHOD_UNKNOWN; /* takes no stream */
+        ft_status full = admit(server, stream, &err);
+        if (refused != FT_OK || full != FT_OK) {
+            FT_LOGD("wire", "call refused: %s", err.message);
+            ft_stream_finish(stream, err.code, err.message,
+                             err.code == FT_EXHAUSTED ? FULL_RETRY_MS : 0);
+        } else {
+            stream->accepted = stream->method == FT_METHOD_SESSION;
+            ft_stream_start_reading(stream);
+        }
+    }
+    request_destroy(req);
+}
+
+static void on_info(ft_stream *stream)
+{
+    const ft_wire_handler *handler = &stream->server->opts.handler;
+    ft_msg_info info = {0};
+    uint8_t *data = NULL;
+    size_t n = 0;
+    ft_error err;
+    handler->info(handler->ctx, &info);
+    if (ft_info_encode(&info, &err, &data, &n) != FT_OK) {
+        ft_stream_finish(stream, err.code, err.message, 0);
+        return;
+    }
+    ft_stream_send_bytes(stream, data, n);
+    ft_stream_finish(stream, FT_OK, "", 0);
+}
+
+static void on_session(ft_stream *stream, const uint8_t *data, size_t n)
+{
+    const ft_wire_handler *handler = &stream->server->opts.handler;
+    ft_client_msg *msg = NULL;
+    ft_error err;
+    if (ft_client_msg_decode(data, n, &stream->server->opts.limits, &err, &msg) != FT_OK) {
+        FT_LOGI("wire", "message refused bytes=%zu reason=\"%s\"", n, err.message);
+        ft_stream_finish(stream, err.code, err.message, 0);
+        return;
+    }
+    handler->on_message(handler->ctx, stream, msg);
+    ft_client_msg_free(msg);
+}
+
+void ft_server_on_bytes(ft_stream *stream, const uint8_t *data, size_t n)
+{
+    switch (stream->method) {
+    case FT_METHOD_SESSION:
+        on_session(stream, data, n);
+        return;
+    case FT_METHOD_INFO:
+        on_info(stream);
+        return;
+    case FT_METHOD_HEALTH_CHECK:
+    case FT_METHOD_HEALTH_WATCH:
+        ft_health_on_request(stream, data, n);
+        return;
+    case FT_METHOD_UNKNOWN:
+        return;
+    }
+}
+
+void ft_server_on_gone(ft_stream *stream)
+{
+    ft_wire_server *server = stream->server;
+    pthread_mutex_lock(&server->lock);
+    if (stream->prev)
+        stream->prev->next = stream->next;
+    else
+        server->streams = stream->next;
+    if (stream->next)
+        stream->next->prev = stream->prev;
+    server->n_streams--;
+    server->n_sessions -= stream->counted;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+    ft_stream_unref(stream);
+}
+
+static void on_shut_down(void *owner, bool ok)
+{
+    ft_wire_server *server = owner;
+    pthread_mutex_lock(&server->lock);
+    server->shut_down = true;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+}
+
+/* Once accept() fails for want of descriptors, gRPC 1.51 never accepts again: so want none. */
+static void raise_descriptor_limit(void)
+{
+    enum { DESCRIPTORS = 65536 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= DESCRIPTORS)
+        return;
+    limit.rlim_cur = limit.rlim_max < DESCRIPTORS ? limit.rlim_max : DESCRIPTORS;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        FT_LOGW("wire", "cannot raise the limit of open files: %m");
+}
+
+static ft_status create_grpc(ft_wire_server *server, ft_error *err)
+{
+    size_t max_bytes = ft_client_msg_max_bytes(&server->opts.limits);
+    uint32_t calls = server->opts.max_streams + OTHER_CALLS_MAX;
+    grpc_arg args[] = {
+        /* else two servers share a port in silence */
+        ft_rpc_int(GRPC_ARG_ALLOW_REUSEPORT, 0),
+        ft_rpc_int(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+                   max_bytes < INT32_MAX ? (int)max_bytes : INT32_MAX),
+        ft_rpc_int(GRPC_ARG_MAX_CONCURRENT_STREAMS, calls < INT32_MAX ? (int)calls : INT32_MAX),
+        ft_rpc_int(GRPC_ARG_KEEPALIVE_TIME_MS, FT_RPC_SERVER_PING_MS),
+        ft_rpc_int(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, FT_RPC_PING_TIMEOUT_MS),
+        ft_rpc_int(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
+        ft_rpc_int(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
+        ft_rpc_int(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, FT_RPC_MIN_RECV_PING_MS),
+        ft_rpc_int(GRPC_ARG_HTTP2_BDP_PROBE, 0),
+        ft_rpc_int(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, FT_RPC_HANDSHAKE_LIMIT_MS),
+        /* a small compressed message may unpack into a large one: identity only */
+        ft_rpc_int(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
+    };
+    grpc_channel_args all = {.num_args = sizeof args / sizeof *args, .args = args};
+    server->grpc = grpc_server_create(&all, NULL);
+    server->cq = grpc_completion_queue_create_for_next(NULL);
+    if (!server->grpc || !server->cq)
+        return ft_error_set(err, FT_NOMEM, "cannot create a gRPC server");
+    grpc_server_register_completion_queue(server->grpc, server->cq, NULL);
+    return FT_OK;
+}
+
+/* gRPC does not say why it cannot listen: try by hand. */
+static ft_status explain_listen_failure(const ft_wire_server_opts *opts, ft_error *err)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    char port[8];
+    hints.ai_flags = AI_PASSIVE;
+    snprintf(port, sizeof port, "%d", opts->port);
+    int failed = getaddrinfo(opts->host, port, &hints, &list);
+    if (failed)
+        return ft_error_set(err, FT_INVALID, "cannot listen on %s: %s", opts->host,
+                            gai_strerror(failed));
+    ft_status status = FT_OK;
+    for (struct addrinfo *a = list; a && status == FT_OK; a = a->ai_next) {
+        int fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
+        if (fd < 0 || bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, 1) != 0)
+            status = ft_error_set(err, FT_UNAVAILABLE, "cannot listen on %s port %d: %m",
+                                  opts->host, opts->port);
+        if (fd >= 0)
+            close(fd);
+    }
+    freeaddrinfo(list);
+    if (status == FT_OK && opts->tls_cert)
+        return ft_error_set(err, FT_INVALID, "%s, %s: certificate and key do not fit for TLS",
+                            opts->tls_cert, opts->tls_key);
+    if (status == FT_OK)
+        return ft_error_set(err, FT_UNAVAILABLE, "cannot listen on %s port %d", opts->host,
+                            opts->port);
+    return status;
+}
+
+static ft_status listen_on(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
+{
+    char address[320];
+    grpc_server_credentials *creds = NULL;
+    ft_status status =
+        ft_auth_server_creds(opts->tls_cert, opts->tls_key, opts->tls_client_ca, err, &creds);
+    if (status != FT_OK)
+        return status;
+    /* an IPv6 literal needs brackets */
+    snprintf(address, sizeof address, strchr(opts->host, ':') ? "[%s]:%d" : "%s:%d", opts->host,
+             opts->port);
+    server->port = grpc_server_add_http2_port(server->grpc, address, creds);
+    grpc_server_credentials_release(creds);
+    return server->port > 0 ? FT_OK : explain_listen_failure(opts, err);
+}
+
+static ft_status check_opts(const ft_wire_server_opts *opts, ft_error *err)
+{
+    if (!opts->host || !*opts->host || strlen(opts->host) > 255)
+        return ft_error_set(err, FT_INVALID, "no host to listen on");
+    if (opts->port < 0 || opts->port > 65535)
+        return ft_error_set(err, FT_INVALID, "port %d: must be within [0, 65535]", opts->port);
+    if (opts->token && !*opts->token)
+        return ft_error_set(err, FT_INVALID, "the bearer token is empty");
+    return FT_OK;
+}
+
+static void free_server(ft_wire_server *server)
+{
+    pthread_cond_destroy(&server->changed);
+    pthread_mutex_destroy(&server->lock);
+    free(server->token);
+    free(server);
+    ft_rpc_shutdown();
+}
+
+/* Ends the queue and everything that gRPC holds; nothing is under way but the armed requests. */
+static void shut_down(ft_wire_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    while (!server->shut_down || server->n_streams)
+        pthread_cond_wait(&server->changed, &server->lock);
+    pthread_mutex_unlock(&server->lock);
+    grpc_completion_queue_shutdown(server->cq);
+    pthread_join(server->thread, NULL);
+}
+
+/* A server whose queue thread never ran. */
+static void destroy_unstarted(ft_wire_server *server)
+{
+    if (server->grpc) {
+        grpc_server_shutdown_and_notify(server->grpc, server->cq, &server->tag_shutdown);
+        grpc_server_cancel_all_calls(server->grpc);
+    }
+    if (server->cq) {
+        grpc_completion_queue_shutdown(server->cq);
+        ft_rpc_serve(server->cq);
+    }
+    if (server->grpc)
+        grpc_server_destroy(server->grpc);
+    if (server->cq)
+        grpc_completion_queue_destroy(server->cq);
+    free_server(server);
+}
+
+static ft_status alloc_server(const ft_wire_server_opts *opts, ft_error *err, ft_wire_server **out)
+{
+    pthread_condattr_t attr;
+    ft_wire_server *server = calloc(1, sizeof *server);
+    if (!server)
+        return ft_error_set(err, FT_NOMEM, "no memory for a server");
+    server->opts = *opts;
+    if (!server->opts.max_streams)
+        server->opts.max_streams = DEFAULT_STREAMS;
+    server->token = opts->token ? strdup(opts->token) : NULL;
+    server->opts.host = server->opts.token = NULL;
+    server->opts.tls_cert = server->opts.tls_key = server->opts.tls_client_ca = NULL;
+    server->tag_shutdown = (ft_rpc_tag){on_shut_down, server};
+    pthread_mutex_init(&server->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&server->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    ft_rpc_init();
+    ft_status status = ft_random_bytes(&server->salt, sizeof server->salt);
+    if (status != FT_OK || (opts->token && !server->token)) {
+        free_server(server);
+        return ft_error_set(err, status ? status : FT_NOMEM, "cannot set up the server's secrets");
+    }
+    *out = server;
+    return FT_OK;
+}
+
+ft_status ft_wire_server_create(const ft_wire_server_opts *opts, ft_error *err,
+                                ft_wire_server **out)
+{
+    ft_wire_server *server = NULL;
+    *out = NULL;
+    ft_status status = check_opts(opts, err);
+    if (status == FT_OK)
+        status = alloc_server(opts, err, &server);
+    if (status != FT_OK)
+        return status;
+    raise_descriptor_limit();
+    status = create_grpc(server, err);
+    if (status == FT_OK)
+        status = listen_on(server, opts, err);
+    if (status == FT_OK) {
+        grpc_server_start(server->grpc);
+        for (int i = 0; i < ARMED_REQUESTS; i++)
+            arm(server);
+        status = ft_rpc_start_thread(server->cq, err, &server->thread);
+    }
+    if (status != FT_OK) {
+        destroy_unstarted(server);
+        return status;
+    }
+    *out = server;
+    return FT_OK;
+}
+
+int ft_wire_server_port(const ft_wire_server *server)
+{
+    return server->port;
+}
+
+void ft_wire_server_drain(ft_wire_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    bool before = server->draining;
+    server->draining = true;
+    for (ft_stream *s = server->streams; s && !before; s = s->next)
+        if (s->watching)
+            ft_health_tell(s, false);
+    pthread_mutex_unlock(&server->lock);
+}
+
+void ft_wire_server_destroy(ft_wire_server *server)
+{
+    struct timespec until;
+    if (!server)
+        return;
+    ft_wire_server_drain(server);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += FLUSH_S;
+    pthread_mutex_lock(&server->lock);
+    for (ft_stream *s = server->streams; s; s = s->next)
+        ft_stream_finish(s, FT_UNAVAILABLE, "the server is shutting down", 0);
+    pthread_mutex_unlock(&server->lock);
+    grpc_server_shutdown_and_notify(server->grpc, server->cq, &server->tag_shutdown);
+    pthread_mutex_lock(&server->lock);
+    while (server->n_streams &&
+           pthread_cond_timedwait(&server->changed, &server->lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&server->lock);
+    grpc_server_cancel_all_calls(server->grpc);
+    shut_down(server);
+    grpc_server_destroy(server->grpc);
+    grpc_completion_queue_destroy(server->cq);
+    free_server(server);
+}

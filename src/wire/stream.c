@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// One incoming call: its batches, its send queue, its end. Invariants:
+//   - RECV_CLOSE_ON_SERVER goes alone and first; it completes when the call is over, however.
+//   - at most one RECV_MESSAGE and one SEND batch are under way; the next message is asked for only
+//     after the handler is done with this one, so that a fast client waits in its own socket.
+//   - on_end comes when RECV_CLOSE_ON_SERVER completes, and no on_message after it.
+//   - the grpc_call is unreferenced when it is closed and no batch is under way, never before.
+// Completions come in the server's queue thread; sends may come from any thread, hence the lock.
+// It knows neither methods nor protobuf.
+#include "wire/stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+void ft_stream_ref(ft_stream *stream)
+{
+    atomic_fetch_add(&stream->refs, 1);
+}
+
+void ft_stream_unref(ft_stream *stream)
+{
+    if (atomic_fetch_sub(&stream->refs, 1) != 1)
+        return;
+    pthread_mutex_destroy(&stream->lock);
+    free(stream->credential);
+    free(stream);
+}
+
+void ft_stream_set_user(ft_stream *stream, void *user)
+{
+    stream->user = user;
+}
+
+void *ft_stream_user(const ft_stream *stream)
+{
+    return stream->user;
+}
+
+const char *ft_stream_credential(const ft_stream *stream)
+{
+    return stream->credential;
+}
+
+static void outgoing_destroy(ft_outgoing *out)
+{
+    if (out)
+        grpc_byte_buffer_destroy(out->buffer);
+    free(out);
+}
+
+/* Call with the lock held. */
+static void drop_queue(ft_stream *stream)
+{
+    while (stream->head) {
+        ft_outgoing *next = stream->head->next;
+        outgoing_destroy(stream->head);
+        stream->head = next;
+    }
+    stream->tail = NULL;
+    stream->queued_bytes = stream->in_flight ? stream->in_flight->n_bytes : 0;
+}
+
+/* Call with the lock held. */
+static void start_batch(ft_stream *stream, const grpc_op *ops, size_t n, ft_rpc_tag *tag)
+{
+    grpc_call_error failed = grpc_call_start_batch(stream->call, ops, n, tag, NULL);
+    if (failed == GRPC_CALL_OK) {
+        stream->outstanding++;
+        return;
+    }
+    FT_LOGE("wire", "batch refused: %s", grpc_call_error_to_string(failed));
+    stream->over = true;
+    grpc_call_cancel(stream->call, NULL);
+}
+
+/* Call with the lock held. Sends the next thing there is, if nothing is under way. */
+static void pump(ft_stream *stream)
+{
+    grpc_op ops[2] = {0};
+    size_t n = 0;
+    grpc_metadata trailer;
+    grpc_slice details = grpc_empty_slice();
+    if (!stream->call || stream->sending || stream->status_sent ||
+        (!stream->head && !stream->finishing))
+        return;
+    if (!stream->headers_sent)
+        ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+    stream->headers_sent = true;
+    if (stream->head) {
+        stream->in_flight = stream->head;
+        stream->head = stream->head->next;
+        if (!stream->head)
+            stream->tail = NULL;
+        ops[n].op = GRPC_OP_SEND_MESSAGE;
+        ops[n++].data.send_message.send_message = stream->in_flight->buffer;
+    } else {
+        stream->status_sent = true;
+        ops[n].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
+        ops[n].data.send_status_from_server.status = stream->code;
+        details = grpc_slice_from_copied_string(stream->message);
+        ops[n].data.send_status_from_server.status_details = &details;
+        if (stream->retry_after_ms) {
+            char text[16];
+            snprintf(text, sizeof text, "%u", stream->retry_after_ms);
+            stream->retry_value = grpc_slice_from_copied_string(text);
+            trailer = (grpc_metadata){.key = grpc_slice_from_static_string(FT_RPC_RETRY_AFTER),
+                                      .value = stream->retry_value};
+            ops[n].data.send_status_from_server.trailing_metadata = &trailer;
+            ops[n].data.send_status_from_server.trailing_metadata_count = 1;
+        }
+        n++;
+    }
+    stream->sending = true;
+    start_batch(stream, ops, n, &stream->tag_send);
+    grpc_slice_unref(details);
+}
+
+/* Call with the lock held. */
+static void begin_finish(ft_stream *stream, grpc_status_code code, const char *message,
+                         uint32_t retry_after_ms)
+{
+    if (stream->over)
+        return;
+    stream->over = stream->finishing = true;
+    stream->code = code;
+    snprintf(stream->message, sizeof stream->message, "%s", message ? message : "");
+    stream->retry_after_ms = retry_after_ms;
+    pump(stream);
+}
+
+void ft_stream_finish(ft_stream *stream, ft_status code, const char *message,
+                      uint32_t retry_after_ms)
+{
+    pthread_mutex_lock(&stream->lock);
+    begin_finish(stream, (grpc_status_code)ft_status_grpc(code), message, retry_after_ms);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+void ft_stream_send_bytes(ft_stream *stream, uint8_t *data, size_t n)
+{
+    ft_outgoing *out = NULL;
+    pthread_mutex_lock(&stream->lock);
+    if (stream->over) {
+        free(data);
+    } else if (stream->queued_bytes + n > FT_STREAM_QUEUE_MAX_BYTES) {
+        free(data);
+        drop_queue(stream);
+        stream->over = true;
+        grpc_call_cancel_with_status(stream->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
+                                     "replies are not being read", NULL);
+    } else if (!(out = calloc(1, sizeof *out))) {
+        free(data);
+        begin_finish(stream, GRPC_STATUS_RESOURCE_EXHAUSTED, "the server is out of memory", 0);
+    } else {
+        out->buffer = ft_rpc_wrap(data, n);
+        out->n_bytes = n;
+        stream->queued_bytes += n;
+        if (stream->tail)
+            stream->tail->next = out;
+        else
+            stream->head = out;
+        stream->tail = out;
+        pump(stream);
+    }
+    pthread_mutex_unlock(&stream->lock);
+}
+
+void ft_stream_send(ft_stream *stream, const ft_server_msg *msg)
+{
+    uint8_t *data = NULL;
+    size_t n = 0;
+    ft_error err;
+    if (ft_server_msg_encode(msg, &err, &data, &n) == FT_OK) {
+        ft_stream_send_bytes(stream, data, n);
+        return;
+    }
+    FT_LOGE("wire", "reply not sent: %s", err.message);
+    ft_stream_finish(stream, FT_INTERNAL, err.message, 0);
+}
+
+/* After each completion: when nothing is left, gives the call back. */
+static void settle(ft_stream *stream)
+{
+    grpc_call *call = NULL;
+    pthread_mutex_lock(&stream->lock);
+    if (stream->closed && stream->outstanding == 0) {
+        call = stream->call;
+        stream->call = NULL;
+    }
+    pthread_mutex_unlock(&stream->lock);
+    if (!call)
+        return;
+    outgoing_destroy(stream->in_flight); /* left only if its batch was refused */
+    grpc_call_unref(call);
+    ft_server_on_gone(stream);
+}
+
+static void on_sent(void *owner, bool ok)
+{
+    ft_stream *stream = owner;
+    pthread_mutex_lock(&stream->lock);
+    stream->outstanding--;
+    stream->sending = false;
+    if (stream->in_flight) {
+        stream->queued_bytes -= stream->in_flight->n_bytes;
+        outgoing_destroy(stream->in_flight);
+        stream->in_flight = NULL;
+    }
+    if (stream->status_sent) {
+        grpc_slice_unref(stream->retry_value);
+        stream->retry_value = grpc_empty_slice();
+    }
+    if (!ok)
+        drop_queue(stream);
+    pump(stream);
+    pthread_mutex_unlock(&stream->lock);
+    settle(stream);
+}
+
+static void read_next(ft_stream *stream)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+    op.data.recv_message.recv_message = &stream->received;
+    pthread_mutex_lock(&stream->lock);
+    if (!stream->closed && !stream->over)
+        start_batch(stream, &op, 1, &stream->tag_recv);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* The client will send no more, or the stream was cut: RECV_CLOSE_ON_SERVER tells which. */
+static void on_half_close(ft_stream *stream)
+{
+    if (stream->method == FT_METHOD_SESSION) {
+        pthread_mutex_lock(&stream->lock);
+        stream->half_closed = !stream->over;
+        begin_finish(stream, GRPC_STATUS_OK, "", 0);
+        pthread_mutex_unlock(&stream->lock);
+    } else if (!stream->got_message) {
+        ft_stream_finish(stream, FT_INVALID, "no request", 0);
+    }
+}
+
+static void deliver(ft_stream *stream, grpc_byte_buffer *buffer)
+{
+    grpc_slice bytes;
+    stream->got_message = true;
+    if (!ft_rpc_unwrap(buffer, &bytes)) {
+        ft_stream_finish(stream, FT_INVALID, "compressed messages are not taken", 0);
+        return;
+    }
+    ft_server_on_bytes(stream, GRPC_SLICE_START_PTR(bytes), GRPC_SLICE_LENGTH(bytes));
+    grpc_slice_unref(bytes);
+}
+
+static void on_received(void *owner, bool ok)
+{
+    ft_stream *stream = owner;
+    grpc_byte_buffer *buffer = stream->received;
+    stream->received = NULL;
+    pthread_mutex_lock(&stream->lock);
+    stream->outstanding--;
+    bool over = stream->over;
+    pthread_mutex_unlock(&stream->lock);
+    if (!ok || !buffer) {
+        if (!stream->closed)
+            on_half_close(stream);
+    } else if (!over) {
+        deliver(stream, buffer);
+        read_next(stream);
+    }
+    grpc_byte_buffer_destroy(buffer);
+    settle(stream);
+}
+
+static void on_closed(void *owner, bool ok)
+{
+    ft_stream *stream = owner;
+    const ft_wire_handler *handler = &stream->server->opts.handler;
+    pthread_mutex_lock(&stream->lock);
+    stream->outstanding--;
+    stream->over = true;
+    drop_queue(stream);
+    pthread_mutex_unlock(&stream->lock);
+    stream->closed = true;
+    if (stream->accepted)
+        handler->on_end(handler->ctx, stream, stream->half_closed && !stream->cancelled);
+    settle(stream);
+}
+
+ft_stream *ft_stream_create(ft_wire_server *server, grpc_call *call, ft_method method,
+                            char *take_credential)
+{
+    ft_stream *stream = calloc(1, sizeof *stream);
+    if (!stream || !take_credential) {
+        free(stream);
+        free(take_credential);
+        grpc_call_unref(call);
+        return NULL;
+    }
+    stream->server = server;
+    stream->method = method;
+    stream->credential = take_credential;
+    stream->call = call;
+    stream->retry_value = grpc_empty_slice();
+    stream->tag_recv = (ft_rpc_tag){on_received, stream};
+    stream->tag_send = (ft_rpc_tag){on_sent, stream};
+    stream->tag_close = (ft_rpc_tag){on_closed, stream};
+    atomic_init(&stream->refs, 1);
+    pthread_mutex_init(&stream->lock, NULL);
+    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+    op.data.recv_close_on_server.cancelled = &stream->cancelled;
+    pthread_mutex_lock(&stream->lock);
+    start_batch(stream, &op, 1, &stream->tag_close);
+    pthread_mutex_unlock(&stream->lock);
+    return stream;
+}
+
+void ft_stream_start_reading(ft_stream *stream)
+{
+    read_next(stream);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One incoming call of the server, of whatever method; private to this room.
+ *
+ *   accepted --recv--> reading --half-close--> finishing --status sent--> closed --> gone
+ *      |                  |   \---ft_stream_finish--/                       ^
+ *      |                  \--------- cancelled, connection lost ------------/
+ *      \-- refused: finishing at once, never reads
+ *
+ * Locks, in this order: ft_wire_server.lock, then ft_stream.lock. No lock is held while the
+ * handler runs.
+ */
+#ifndef FT_WIRE_STREAM_H
+#define FT_WIRE_STREAM_H
+
+#include <stdatomic.h>
+
+#include "wire/rpc.h"
+#include "wire/server.h"
+
+/* Replies that a client has not read yet; a larger backlog cuts the stream. */
+#define FT_STREAM_QUEUE_MAX_BYTES (1024 * 1024)
+
+typedef enum ft_method {
+    FT_METHOD_SESSION,
+    FT_METHOD_INFO,
+    FT_METHOD_HEALTH_CHECK,
+    FT_METHOD_HEALTH_WATCH,
+    FT_METHOD_UNKNOWN
+} ft_method;
+
+typedef struct ft_outgoing {
+    struct ft_outgoing *next;
+    grpc_byte_buffer *buffer;
+    size_t n_bytes;
+} ft_outgoing;
+
+struct ft_stream {
+    /* set at creation */
+    ft_wire_server *server; /* gone once the stream is gone */
+    ft_method method;
+    char *credential;
+    atomic_int refs;
+    void *user; /* the handler's */
+
+    ft_stream *prev, *next; /* guarded by server->lock */
+    bool counted;           /* guarded by server->lock: takes one of max_streams */
+    bool watching;          /* guarded by server->lock: wants to hear of health changes */
+
+    /* the queue thread's alone */
+    ft_rpc_tag tag_recv, tag_send, tag_close;
+    grpc_byte_buffer *received;
+    int cancelled;
+    bool accepted;    /* the handler knows it */
+    bool got_message; /* at least one */
+    bool half_closed; /* the client's end came first */
+    bool closed;
+
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    grpc_call *call; /* NULL once gone */
+    int outstanding; /* batches under way */
+    ft_outgoing *head, *tail;
+    size_t queued_bytes;
+    ft_outgoing *in_flight;
+    bool sending; /* one SEND batch is under way */
+    bool headers_sent;
+    bool over; /* takes no more messages: finishing, cut or closed */
+    bool finishing;
+    bool status_sent;
+    grpc_status_code code;
+    char message[384];
+    uint32_t retry_after_ms;
+    grpc_slice retry_value;
+};
+
+struct ft_wire_server {
+    ft_wire_server_opts opts; /* token points to our copy; other strings are not kept */
+    char *token;
+    uint64_t salt;
+    int port;
+    grpc_server *grpc;
+    grpc_completion_queue *cq;
+    pthread_t thread;
+    ft_rpc_tag tag_shutdown;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* streams or shut_down */
+    /* guarded by lock */
+    ft_stream *streams;
+    uint32_t n_streams, n_sessions;
+    bool draining, shut_down;
+};
+
+/* Takes the call: queues its first batches. The stream starts with one reference, the server's.
+ * NULL: no memory, and the call is gone. */
+ft_stream *ft_stream_create(ft_wire_server *server, grpc_call *call, ft_method method,
+                            char *take_credential);
+/* Asks for the first message. */
+void ft_stream_start_reading(ft_stream *stream);
+/* Queues malloc'ed bytes, which it takes. */
+void ft_stream_send_bytes(ft_stream *stream, uint8_t *data, size_t n);
+
+/* server.c: one message came in, in the queue thread. */
+void ft_server_on_bytes(ft_stream *stream, const uint8_t *data, size_t n);
+/* server.c: nothing of the stream is under way any more. */
+void ft_server_on_gone(ft_stream *stream);
+
+/* health.c: a request of Check or Watch. */
+void ft_health_on_request(ft_stream *stream, const uint8_t *data, size_t n);
+/* health.c: tells a watcher the state. Call with server->lock held. */
+void ft_health_tell(ft_stream *stream, bool serving);
+
+#endif
