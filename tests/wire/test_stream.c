@@ -258,6 +258,7 @@ static void test_bad_bytes_end_one_stream_only(void **state)
     expect_verdict(good, 1, 4);
     echo_wait(&e, &e.ended, 5);
     assert_int_equal(e.ended_cut, 5);
+    echo_wait(&e, &e.messages, 2);
     assert_int_equal(e.messages, 2); /* none of the bad ones reached the handler */
     ft_call_destroy(good);
     ft_wire_client_destroy(client);
@@ -398,6 +399,8 @@ static void test_health_and_drain(void **state)
     ft_call_destroy(late);
     send_draft(session, 1, 2, 0); /* present ones go on */
     expect_verdict(session, 1, 2);
+    ft_call_cancel(watcher); /* they are half-closed: destroy would wait for their end */
+    ft_call_cancel(lost);
     ft_call_destroy(watcher);
     ft_call_destroy(lost);
     ft_call_destroy(session);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a server reads from an edge. Whatever decodes must keep the promises of the header, and must
+// be the same message after another trip over the wire.
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/messages.h"
+
+static const ft_wire_limits limits = {.n_vocab = 3000, .max_context = 256, .max_tree = 32};
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void check_open(const ft_msg_open *open)
+{
+    require(open->n_prompt <= limits.max_context);
+    require(open->resume == (open->n_prompt == 0));
+    for (uint32_t i = 0; i < open->n_prompt; i++)
+        require((uint32_t)open->prompt[i] < limits.n_vocab);
+    require(open->sampling.temperature >= 0 && open->sampling.top_p <= 1);
+    require(memchr(open->model, 0, sizeof open->model) != NULL);
+}
+
+static void check_draft(const ft_msg_draft *draft)
+{
+    require(draft->round > 0 && draft->n <= limits.max_tree);
+    for (uint32_t i = 0; i < draft->n; i++) {
+        require((uint32_t)draft->token[i] < limits.n_vocab);
+        require(draft->parent[i] >= -1 && draft->parent[i] < (int32_t)i);
+    }
+}
+
+static void check_same(const ft_client_msg *a, const ft_client_msg *b)
+{
+    require(a->kind == b->kind);
+    if (a->kind == FT_CLIENT_DRAFT)
+        require(memcmp(&a->draft, &b->draft, sizeof a->draft) == 0);
+    if (a->kind == FT_CLIENT_OPEN) {
+        require(a->open.n_prompt == b->open.n_prompt);
+        for (uint32_t i = 0; i < a->open.n_prompt; i++)
+            require(a->open.prompt[i] == b->open.prompt[i]);
+        require(strcmp(a->open.model, b->open.model) == 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    ft_client_msg *msg = NULL, *again = NULL;
+    uint8_t *wire = NULL;
+    size_t wire_len = 0;
+    ft_error err;
+    if (ft_client_msg_decode(data, n, &limits, &err, &msg) != FT_OK) {
+        require(msg == NULL);
+        return 0;
+    }
+    if (msg->kind == FT_CLIENT_OPEN)
+        check_open(&msg->open);
+    if (msg->kind == FT_CLIENT_DRAFT)
+        check_draft(&msg->draft);
+    require(ft_client_msg_encode(msg, &err, &wire, &wire_len) == FT_OK);
+    require(ft_client_msg_decode(wire, wire_len, &limits, &err, &again) == FT_OK);
+    check_same(msg, again);
+    free(wire);
+    ft_client_msg_free(again);
+    ft_client_msg_free(msg);
+    return 0;
+}
