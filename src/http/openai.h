@@ -4,8 +4,12 @@
  * streams answers (SSE) or collects them, shapes errors as OpenAI does. Knows nothing of models: the
  * backend tokenizes and generates.
  *
- * Threads: one per connection (libmicrohttpd) and one per running generation; backend functions are
- * called from the latter and must be thread-safe.
+ * Threads: one per connection (libmicrohttpd), one per running generation, one that ends slow
+ * connections. `generate` is called from generation threads, `health` and `metrics` from connection
+ * threads: all must be thread-safe.
+ *
+ * A client that closes its side of the connection, even only for writing, counts as gone, as it does
+ * for most proxies: its generation is cancelled.
  */
 #ifndef FT_HTTP_OPENAI_H
 #define FT_HTTP_OPENAI_H
@@ -33,8 +37,8 @@ typedef struct ft_http_request {
     int32_t top_k;
     bool has_seed;
     uint64_t seed;
-    uint32_t max_tokens; /* 0: not given */
-    const char *const *stops;
+    uint32_t max_tokens;      /* 0: not given */
+    const char *const *stops; /* not empty strings */
     size_t n_stops;
     bool logprobs;
     uint32_t top_logprobs;
@@ -59,7 +63,7 @@ typedef struct ft_http_sink {
     /* Complete UTF-8; tokens only where logprobs were asked. false: stop. Borrowed during the call. */
     bool (*on_text)(void *ctx, const char *text, size_t n, const ft_http_token *tokens,
                     size_t n_tokens);
-    /* The client hung up: end as soon as possible. */
+    /* The client hung up: end as soon as possible. Any thread. */
     bool (*cancelled)(void *ctx);
 } ft_http_sink;
 
@@ -87,8 +91,10 @@ typedef struct ft_http_opts {
     const char *host;    /* "127.0.0.1" by default */
     int port;            /* 0: any free one */
     const char *api_key; /* NULL: none asked */
-    /* Extra names allowed in Host ("edge.local:8080") and in Origin ("http://localhost:3000"). The
-     * loopback names with our port are always allowed in Host, and an Origin equal to them. */
+    /* Extra names allowed in Host ("edge.local:8080"; without a port also with ours) and in Origin
+     * ("http://localhost:3000"). The loopback names and `host`, unless it is a wildcard, with our
+     * port are always allowed in Host, and an Origin equal to them. All strings of these options
+     * are copied. */
     const char *const *allow_hosts;
     size_t n_allow_hosts;
     const char *const *allow_origins;
@@ -96,12 +102,21 @@ typedef struct ft_http_opts {
     const char *tls_cert, *tls_key; /* PEM files */
     uint32_t max_connections;       /* 0: 128 */
     size_t max_body_bytes;          /* 0: 8 MiB */
+    /* A connection that has not sent a whole request within this time ends (so does an idle one); 0:
+     * 60 s. The body gets the same time again after the headers. */
+    uint32_t request_timeout_s;
+    /* A connection whose client does not read what is ready for it ends after this time; 0: 60 s. A
+     * generation itself has no limit. */
+    uint32_t stall_timeout_s;
     ft_http_backend backend;
 } ft_http_opts;
 
 typedef struct ft_http ft_http;
 
+/* Binds, listens and serves. FT_INVALID for options that cannot be, FT_IO where the address cannot be
+ * bound or a TLS file not read, FT_UNSUPPORTED where TLS is not there; err says what to do. */
 FT_WARN_UNUSED ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out);
+/* The port it listens on. */
 int ft_http_port(const ft_http *http);
 /* Cancels running generations, waits for them, frees. */
 void ft_http_destroy(ft_http *http);

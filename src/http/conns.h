@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The open connections, and the thread that ends those that are past their deadline: clients that send
+ * slowly, idle, or do not read. Internal to the room.
+ *
+ * Lock: ft_http_conns.lock guards the list and each connection's deadline and generation. It is a
+ * leaf but for ft_http_generation's own lock, which may be taken under it.
+ */
+#ifndef FT_HTTP_CONNS_H
+#define FT_HTTP_CONNS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "http/generation.h"
+
+typedef struct ft_http_conn {
+    struct ft_http_conn *prev, *next;
+    int fd;
+    int64_t deadline_us;            /* INT64_MAX: none */
+    ft_http_generation *generation; /* borrowed from its exchange, or NULL */
+} ft_http_conn;
+
+typedef struct ft_http_conns {
+    ft_clock clock;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* an earlier deadline, or stop */
+    pthread_t thread;
+    ft_http_conn *first;
+    int64_t wake_us; /* when the thread looks next */
+    bool stop;
+} ft_http_conns;
+
+/* Not to be moved. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_http_conns_init(ft_http_conns *conns);
+/* All connections must have been removed. */
+void ft_http_conns_deinit(ft_http_conns *conns);
+
+/* NULL: out of memory. fd stays open until remove. */
+ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, uint32_t timeout_s);
+void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn);
+/* The connection is shut down if this is not called again within timeout_s; 0: no limit. */
+void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s);
+/* Notes the generation that runs for conn (NULL: none any more). False: stopping, it is cancelled. */
+bool ft_http_conns_attach(ft_http_conns *conns, ft_http_conn *conn, ft_http_generation *g);
+/* Cancels all generations, those to come too. */
+void ft_http_conns_cancel_all(ft_http_conns *conns);
+
+#endif

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+// One request. A request is admitted in this order: well-formed headers, Host, Origin, API key, path,
+// method, content type, size; the first rule that fails names the answer. Nothing is done for a
+// request before it is admitted. A GET is answered only after it was received in full, because an
+// earlier answer would end the connection.
+#include "http/exchange.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+#include "http/json.h"
+#include "http/reply.h"
+#include "http/request.h"
+
+/* A body of unknown length that is over the limit is read on for so many limits, so that its sender
+ * gets the answer; then the connection ends. */
+#define DRAIN_LIMITS 4
+
+typedef struct route route;
+
+struct ft_http_exchange {
+    ft_http *http;
+    ft_http_conn *conn;
+    struct MHD_Connection *connection;
+    const char *uri, *method; /* borrowed from the connection */
+    const route *route;
+    const char *tail;       /* what follows a route's prefix */
+    ft_http_reply defaults; /* origin */
+    ft_http_fail fail;      /* http != 0: refused */
+    const char *allow;      /* methods, where the path is known */
+    bool has_body, chunked;
+    bool preflight;
+    bool authorized; /* no key is asked, or it was given */
+    ft_buf body;
+    uint64_t body_bytes;
+    ft_http_generation *generation;
+};
+
+struct route {
+    const char *path;
+    bool prefix; /* more must follow */
+    bool post;   /* else GET and HEAD */
+    bool open;   /* answered without a key */
+    bool (*there)(const ft_http *http);
+    enum MHD_Result (*answer)(ft_http_exchange *x);
+};
+
+/* --- pages --- */
+
+static enum MHD_Result reply_fail(ft_http_exchange *x)
+{
+    ft_http_reply reply = x->defaults;
+    if (x->fail.http == 405)
+        reply.allow = x->allow;
+    return ft_http_reply_fail(x->connection, &reply, &x->fail);
+}
+
+static enum MHD_Result reply_status(ft_http_exchange *x, ft_status status, const ft_error *err)
+{
+    ft_http_fail_from(&x->fail, status, err);
+    return reply_fail(x);
+}
+
+/* Takes root. */
+static enum MHD_Result reply_json(ft_http_exchange *x, json_t *root)
+{
+    ft_buf body = {0};
+    ft_status status = ft_http_json_append(root, &body);
+    if (status != FT_OK) {
+        ft_buf_deinit(&body);
+        return reply_status(x, status, NULL);
+    }
+    ft_http_reply reply = x->defaults;
+    reply.status = 200;
+    reply.type = "application/json";
+    return ft_http_reply_send(x->connection, &reply, &body);
+}
+
+static json_t *json_model(const ft_http *http)
+{
+    return json_pack("{s:s,s:s,s:I,s:s}", "id", http->model_id, "object", "model", "created",
+                     (json_int_t)http->started_s, "owned_by", "foretoken");
+}
+
+static enum MHD_Result answer_models(ft_http_exchange *x)
+{
+    return reply_json(x, json_pack("{s:s,s:[o]}", "object", "list", "data", json_model(x->http)));
+}
+
+static enum MHD_Result answer_model(ft_http_exchange *x)
+{
+    if (strcmp(x->tail, x->http->model_id) == 0)
+        return reply_json(x, json_model(x->http));
+    ft_http_fail_set(&x->fail, 404, "model_not_found", "model",
+                     "The model '%.64s' does not exist here: this server has '%.128s'.", x->tail,
+                     x->http->model_id);
+    return reply_fail(x);
+}
+
+static enum MHD_Result answer_health(ft_http_exchange *x)
+{
+    const ft_http_backend *b = &x->http->backend;
+    ft_error err = {0};
+    ft_status status = b->health ? b->health(b->ctx, &err) : FT_OK;
+    if (status == FT_OK)
+        return reply_json(x, json_pack("{s:s}", "status", "ok"));
+    /* strangers learn that it is down, not why */
+    ft_http_fail_from(&x->fail, status, x->authorized ? &err : NULL);
+    x->fail.http = 503;
+    x->fail.code = "unavailable";
+    return reply_fail(x);
+}
+
+static bool has_metrics(const ft_http *http)
+{
+    return http->backend.metrics != NULL;
+}
+
+static enum MHD_Result answer_metrics(ft_http_exchange *x)
+{
+    const ft_http_backend *b = &x->http->backend;
+    ft_buf body = {0};
+    ft_status status = b->metrics(b->ctx, &body);
+    if (status == FT_OK && body.failed)
+        status = FT_NOMEM;
+    if (status != FT_OK) {
+        ft_buf_deinit(&body);
+        return reply_status(x, status, NULL);
+    }
+    ft_http_reply reply = x->defaults;
+    reply.status = 200;
+    reply.type = "text/plain; version=0.0.4; charset=utf-8";
+    return ft_http_reply_send(x->connection, &reply, &body);
+}
+
+/* --- completions --- */
+
+/* MHD's reader: called in the connection's thread, waits for bytes. */
+static ssize_t read_stream(void *ctx, uint64_t pos, char *buf, size_t max)
+{
+    ft_http_exchange *x = ctx;
+    ft_http_conns_limit(&x->http->conns, x->conn, 0); /* the wait is ours, not the client's */
+    ft_http_wait state = ft_http_generation_wait(x->generation, x->conn->fd);
+    ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
+    if (state == FT_HTTP_WAIT_DATA)
+        return (ssize_t)ft_http_generation_read(x->generation, buf, max);
+    return state == FT_HTTP_WAIT_END ? MHD_CONTENT_READER_END_OF_STREAM
+                                     : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static enum MHD_Result answer_whole(ft_http_exchange *x)
+{
+    ft_buf body = {0};
+    ft_http_generation_take(x->generation, &body);
+    ft_http_reply reply = x->defaults;
+    reply.status = 200;
+    reply.type = "application/json";
+    return ft_http_reply_send(x->connection, &reply, &body);
+}
+
+static ft_status start(ft_http_exchange *x, bool chat, bool *stream)
+{
+    ft_http_parsed *parsed = calloc(1, sizeof *parsed);
+    if (!parsed) {
+        ft_http_fail_from(&x->fail, FT_NOMEM, NULL);
+        return FT_NOMEM;
+    }
+    ft_status status =
+        ft_http_parse(ft_buf_str(&x->body), x->body.len, chat, x->http->model_id, &x->fail, parsed);
+    ft_buf_deinit(&x->body); /* the parsed form is a copy */
+    if (status != FT_OK) {
+        free(parsed);
+        return status;
+    }
+    *stream = parsed->stream;
+    status = ft_http_generation_create(&x->http->backend, parsed, &x->generation);
+    if (status != FT_OK)
+        ft_http_fail_from(&x->fail, status, NULL);
+    return status;
+}
+
+/* The status line waits for the first bytes, so that a request that the backend refuses gets an error
+ * status even if it asked for a stream. */
+static enum MHD_Result complete(ft_http_exchange *x, bool chat)
+{
+    bool stream = false;
+    if (start(x, chat, &stream) != FT_OK)
+        return reply_fail(x);
+    ft_http_conns_attach(&x->http->conns, x->conn, x->generation);
+    ft_http_wait state = ft_http_generation_wait(x->generation, x->conn->fd);
+    if (state == FT_HTTP_WAIT_GONE)
+        return MHD_NO;
+    ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
+    if (state != FT_HTTP_WAIT_DATA) {
+        x->fail = *ft_http_generation_fail(x->generation);
+        return reply_fail(x);
+    }
+    if (!stream)
+        return answer_whole(x);
+    return ft_http_reply_stream(x->connection, &x->defaults, read_stream, x);
+}
+
+static enum MHD_Result answer_chat(ft_http_exchange *x)
+{
+    return complete(x, true);
+}
+
+static enum MHD_Result answer_completion(ft_http_exchange *x)
+{
+    return complete(x, false);
+}
+
+static const route routes[] = {
+    {.path = "/v1/models", .answer = answer_models},
+    {.path = "/v1/models/", .prefix = true, .answer = answer_model},
+    {.path = "/v1/chat/completions", .post = true, .answer = answer_chat},
+    {.path = "/v1/completions", .post = true, .answer = answer_completion},
+    {.path = "/health", .open = true, .answer = answer_health},
+    {.path = "/metrics", .there = has_metrics, .answer = answer_metrics},
+};
+
+/* --- admission --- */
+
+typedef struct header_count {
+    const char *name;
+    unsigned n;
+} header_count;
+
+static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *key,
+                                    const char *value)
+{
+    for (header_count *h = ctx; h->name; h++)
+        h->n += strcasecmp(h->name, key) == 0;
+    return MHD_YES;
+}
+
+static const char *header(const ft_http_exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+static ft_status refuse(ft_http_exchange *x, int http, const char *code, const char *message)
+{
+    return ft_http_fail_set(&x->fail, http, code, NULL, "%s", message);
+}
+
+/* Headers that decide something may be there once; a body has one length. */
+static ft_status check_headers(ft_http_exchange *x)
+{
+    header_count once[] = {{"Host", 0},
+                           {"Origin", 0},
+                           {"Authorization", 0},
+                           {"Content-Type", 0},
+                           {"Content-Length", 0},
+                           {"Transfer-Encoding", 0},
+                           {"Content-Encoding", 0},
+                           {NULL, 0}};
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_header, once);
+    for (header_count *h = once; h->name; h++)
+        if (h->n > 1)
+            return ft_http_fail_set(&x->fail, 400, "invalid_header", NULL,
+                                    "The header '%s' is there more than once.", h->name);
+    const char *length = header(x, "Content-Length"), *coding = header(x, "Transfer-Encoding");
+    x->chunked = coding != NULL;
+    x->has_body = x->chunked || (length && strspn(length, "0") != strlen(length));
+    if (coding && (length || strcasecmp(coding, "chunked") != 0))
+        return refuse(x, 400, "invalid_header",
+                      "A body has either a Content-Length or the Transfer-Encoding 'chunked'.");
+    return FT_OK;
+}
+
+/* Host and Origin. */
+static ft_status check_source(ft_http_exchange *x, const char **path)
+{
+    char authority[300];
+    const ft_http_guard *guard = &x->http->guard;
+    const char *host = header(x, "Host"), *origin = header(x, "Origin");
+    if (!ft_http_split_uri(x->uri, path, authority, sizeof authority))
+        return refuse(x, 400, "invalid_uri", "The request's URI is malformed.");
+    if (!host)
+        return refuse(x, 400, "invalid_header", "The header 'Host' is missing.");
+    if (!ft_http_guard_host(guard, host) || (authority[0] && !ft_http_guard_host(guard, authority)))
+        return refuse(x, 403, "host_not_allowed",
+                      "This server does not go by the name that the request's Host header gives: "
+                      "its operator must allow it.");
+    if (origin && !ft_http_guard_origin(guard, origin))
+        return refuse(x, 403, "origin_not_allowed",
+                      "Web pages of this origin may not use this server: its operator must allow "
+                      "it.");
+    x->defaults.origin = origin;
+    return FT_OK;
+}
+
+static ft_status find_route(ft_http_exchange *x, const char *path)
+{
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        const route *r = &routes[i];
+        size_t n = strlen(r->path);
+        if (r->prefix ? strncmp(path, r->path, n) == 0 && path[n] : strcmp(path, r->path) == 0)
+            if (!r->there || r->there(x->http)) {
+                x->route = r;
+                x->tail = path + n;
+                x->allow = r->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+                return FT_OK;
+            }
+    }
+    return ft_http_fail_set(&x->fail, 404, "unknown_url", NULL, "Unknown URL: %s %.200s", x->method,
+                            path);
+}
+
+static ft_status check_key(ft_http_exchange *x)
+{
+    x->authorized = ft_http_guard_key(&x->http->guard, header(x, "Authorization"));
+    if (x->authorized || (x->route && x->route->open))
+        return FT_OK;
+    return refuse(x, 401, "invalid_api_key",
+                  "A valid API key is required, in the header 'Authorization: Bearer KEY'.");
+}
+
+static ft_status check_method(ft_http_exchange *x)
+{
+    bool get = strcmp(x->method, "GET") == 0 || strcmp(x->method, "HEAD") == 0;
+    if (x->route->post ? strcmp(x->method, "POST") == 0 : get)
+        return FT_OK;
+    return ft_http_fail_set(&x->fail, 405, "method_not_allowed", NULL,
+                            "The method %.16s is not allowed here (%s are).", x->method, x->allow);
+}
+
+static ft_status check_body(ft_http_exchange *x)
+{
+    const char *length = header(x, "Content-Length"), *coding = header(x, "Content-Encoding");
+    if (!x->route->post)
+        return x->has_body ? refuse(x, 400, "unexpected_body", "This request takes no body.")
+                           : FT_OK;
+    if (!ft_http_is_json_type(header(x, "Content-Type")))
+        return refuse(x, 415, "unsupported_media_type",
+                      "The header 'Content-Type' must be 'application/json'.");
+    if (coding && strcasecmp(coding, "identity") != 0)
+        return refuse(x, 415, "unsupported_media_type", "The body must not be compressed.");
+    errno = 0;
+    unsigned long long n = length ? strtoull(length, NULL, 10) : 0;
+    if (errno == ERANGE || n > x->http->max_body_bytes)
+        return ft_http_fail_set(&x->fail, 413, "body_too_large", NULL,
+                                "The body is larger than this server's limit of %zu bytes.",
+                                x->http->max_body_bytes);
+    return FT_OK;
+}
+
+static ft_status admit(ft_http_exchange *x)
+{
+    const char *path;
+    ft_status status = check_headers(x);
+    if (status == FT_OK)
+        status = check_source(x, &path);
+    if (status != FT_OK)
+        return status;
+    if (strcmp(x->method, "OPTIONS") == 0 && !x->has_body) {
+        x->preflight = true; /* grants nothing but the answers' readability to an allowed origin */
+        return FT_OK;
+    }
+    ft_status routed = find_route(x, path);
+    status = check_key(x); /* comes before "unknown": strangers need not know what is here */
+    if (status != FT_OK || routed != FT_OK)
+        return FT_INVALID;
+    status = check_method(x);
+    return status == FT_OK ? check_body(x) : status;
+}
+
+/* --- the exchange --- */
+
+ft_http_exchange *ft_http_exchange_create(ft_http *http, ft_http_conn *conn,
+                                          struct MHD_Connection *connection, const char *uri,
+                                          const char *method)
+{
+    ft_http_exchange *x = calloc(1, sizeof *x);
+    if (!x)
+        return NULL;
+    x->http = http;
+    x->conn = conn;
+    x->connection = connection;
+    x->uri = uri;
+    x->method = method;
+    return x;
+}
+
+void ft_http_exchange_destroy(ft_http_exchange *x)
+{
+    if (!x)
+        return;
+    ft_http_conns_attach(&x->http->conns, x->conn, NULL);
+    ft_http_generation_destroy(x->generation);
+    ft_http_conns_limit(&x->http->conns, x->conn, x->http->request_timeout_s);
+    ft_buf_deinit(&x->body);
+    free(x);
+}
+
+enum MHD_Result ft_http_exchange_begin(ft_http_exchange *x)
+{
+    ft_http_conns_limit(&x->http->conns, x->conn, x->http->request_timeout_s);
+    if (admit(x) != FT_OK) {
+        FT_LOGD("http", "refused=%d code=%s", x->fail.http, x->fail.code ? x->fail.code : "-");
+        if (x->has_body)
+            return reply_fail(x);
+    }
+    return MHD_YES;
+}
+
+enum MHD_Result ft_http_exchange_body(ft_http_exchange *x, const char *data, size_t n)
+{
+    uint64_t limit = x->http->max_body_bytes;
+    x->body_bytes += n;
+    if (x->body_bytes > limit * DRAIN_LIMITS)
+        return MHD_NO;
+    if (x->body_bytes > limit) {
+        if (x->fail.http == 0)
+            ft_http_fail_set(&x->fail, 413, "body_too_large", NULL,
+                             "The body is larger than this server's limit of %zu bytes.",
+                             x->http->max_body_bytes);
+        ft_buf_deinit(&x->body);
+        return MHD_YES;
+    }
+    return ft_buf_append(&x->body, data, n) == FT_OK ? MHD_YES : MHD_NO;
+}
+
+enum MHD_Result ft_http_exchange_end(ft_http_exchange *x)
+{
+    bool generates = x->fail.http == 0 && !x->preflight && x->route->post;
+    ft_http_conns_limit(&x->http->conns, x->conn, generates ? 0 : x->http->stall_timeout_s);
+    if (x->fail.http != 0)
+        return reply_fail(x);
+    if (!x->preflight)
+        return x->route->answer(x);
+    ft_http_reply reply = x->defaults;
+    reply.status = MHD_HTTP_NO_CONTENT;
+    reply.allow = "GET, HEAD, POST, OPTIONS";
+    return reply.origin ? ft_http_reply_preflight(x->connection, &reply)
+                        : ft_http_reply_send(x->connection, &reply, NULL);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an HTTP client is told when something is wrong: a status and OpenAI's error object. Internal to
+ * the room.
+ */
+#ifndef FT_HTTP_FAIL_H
+#define FT_HTTP_FAIL_H
+
+#include "base/buf.h"
+#include "base/status.h"
+
+typedef struct ft_http_fail {
+    int http;         /* 0: nothing is wrong */
+    const char *code; /* a literal, or NULL */
+    char param[64];   /* the field that is wrong, "" if none */
+    char message[384];
+} ft_http_fail;
+
+/* Returns FT_INVALID, so that parsers can say `return ft_http_fail_set(...)`. param: NULL for none. */
+ft_status ft_http_fail_set(ft_http_fail *fail, int http, const char *code, const char *param,
+                           const char *fmt, ...) FT_PRINTF(5, 6);
+
+/* What a backend's error means to an HTTP client. */
+void ft_http_fail_from(ft_http_fail *fail, ft_status status, const ft_error *err);
+
+/* Appends {"error":{"message","type","param","code"}}. */
+ft_status ft_http_fail_json(const ft_http_fail *fail, ft_buf *out);
+
+#endif

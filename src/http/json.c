@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON out. No state.
+#include "http/json.h"
+
+#include "base/text.h"
+
+json_t *ft_http_json_text(const char *data, size_t n)
+{
+    if (ft_utf8_valid(data, n))
+        return json_stringn_nocheck(n ? data : "", n);
+    ft_buf repaired = {0};
+    json_t *text = NULL;
+    if (ft_utf8_repair(data, n, &repaired) == FT_OK)
+        text = json_stringn_nocheck(ft_buf_str(&repaired), repaired.len);
+    ft_buf_deinit(&repaired);
+    return text;
+}
+
+static int append(const char *data, size_t n, void *ctx)
+{
+    return ft_buf_append(ctx, data, n) == FT_OK ? 0 : -1;
+}
+
+ft_status ft_http_json_append(json_t *root, ft_buf *out)
+{
+    size_t before = out->len;
+    /* 9 digits bring a float back bit by bit */
+    int failed =
+        !root || json_dump_callback(root, append, out, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(root);
+    if (!failed)
+        return FT_OK;
+    out->len = before;
+    if (out->data)
+        out->data[before] = 0;
+    return FT_NOMEM;
+}

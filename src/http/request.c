@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads and checks completion requests. Every field that changes the answer is either honoured or
+// refused; fields that do not (user, metadata, store, unknown ones) are ignored, as OpenAI-compatible
+// servers do; null means absent. Pure: no state, any thread.
+// Not here: whether the prompt fits the model, and the token ids' upper bound, which only the backend
+// knows.
+#include "http/request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reader {
+    json_t *root;
+    ft_http_fail *fail;
+    ft_http_parsed *out;
+} reader;
+
+static ft_status wrong_type(reader *r, const char *name, const char *expected)
+{
+    return ft_http_fail_set(r->fail, 400, "invalid_type", name, "'%s' must be %s.", name, expected);
+}
+
+static ft_status wrong_value(reader *r, const char *name, const char *expected)
+{
+    return ft_http_fail_set(r->fail, 400, "invalid_value", name, "'%s' must be %s.", name,
+                            expected);
+}
+
+static ft_status out_of_memory(reader *r)
+{
+    ft_http_fail_set(r->fail, 503, "unavailable", NULL, "out of memory");
+    return FT_NOMEM;
+}
+
+/* NULL where the field is absent or null. */
+static json_t *field(const reader *r, const char *name)
+{
+    json_t *v = json_object_get(r->root, name);
+    return json_is_null(v) ? NULL : v;
+}
+
+static ft_status read_bool(reader *r, const char *name, bool *out)
+{
+    json_t *v = field(r, name);
+    if (v && !json_is_boolean(v))
+        return wrong_type(r, name, "true or false");
+    if (v)
+        *out = json_is_true(v);
+    return FT_OK;
+}
+
+static ft_status read_float(reader *r, const char *name, double min, double max, float *out)
+{
+    json_t *v = field(r, name);
+    if (!v)
+        return FT_OK;
+    if (!json_is_number(v))
+        return wrong_type(r, name, "a number");
+    double x = json_number_value(v);
+    if (!(x >= min && x <= max))
+        return ft_http_fail_set(r->fail, 400, "invalid_value", name,
+                                "'%s' must be between %g and %g.", name, min, max);
+    *out = (float)x;
+    return FT_OK;
+}
+
+static ft_status read_int(reader *r, const char *name, int64_t min, int64_t max, bool *present,
+                          int64_t *out)
+{
+    json_t *v = field(r, name);
+    if (present)
+        *present = v != NULL;
+    if (!v)
+        return FT_OK;
+    if (!json_is_integer(v))
+        return wrong_type(r, name, "an integer");
+    *out = json_integer_value(v);
+    if (*out < min || *out > max)
+        return ft_http_fail_set(r->fail, 400, "invalid_value", name,
+                                "'%s' must be between %lld and %lld.", name, (long long)min,
+                                (long long)max);
+    return FT_OK;
+}
+
+/* What is accepted only at the value that changes nothing. */
+
+static bool is_one(json_t *v)
+{
+    return json_is_integer(v) && json_integer_value(v) == 1;
+}
+
+static bool is_zero(json_t *v)
+{
+    return json_is_number(v) && json_number_value(v) == 0;
+}
+
+static bool is_false(json_t *v)
+{
+    return json_is_false(v);
+}
+
+static bool is_empty(json_t *v)
+{
+    return (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0) ||
+           (json_is_string(v) && json_string_length(v) == 0);
+}
+
+static bool is_string(json_t *v, const char *text)
+{
+    return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
+}
+
+static bool is_no_tool(json_t *v)
+{
+    return is_string(v, "none") || is_string(v, "auto"); /* there are no tools to choose from */
+}
+
+static bool is_text_format(json_t *v)
+{
+    return json_is_object(v) && is_string(json_object_get(v, "type"), "text");
+}
+
+static bool is_text_only(json_t *v)
+{
+    return json_is_array(v) && json_array_size(v) == 1 && is_string(json_array_get(v, 0), "text");
+}
+
+static const struct {
+    const char *name;
+    bool (*harmless)(json_t *v);
+    const char *only;
+} restricted[] = {
+    {"n", is_one, "1"},
+    {"best_of", is_one, "1"},
+    {"echo", is_false, "false"},
+    {"suffix", is_empty, "an empty string"},
+    {"presence_penalty", is_zero, "0"},
+    {"frequency_penalty", is_zero, "0"},
+    {"logit_bias", is_empty, "an empty object"},
+    {"tools", is_empty, "an empty list"},
+    {"tool_choice", is_no_tool, "\"none\""},
+    {"functions", is_empty, "an empty list"},
+    {"function_call", is_no_tool, "\"none\""},
+    {"response_format", is_text_format, "{\"type\":\"text\"}"},
+    {"modalities", is_text_only, "[\"text\"]"},
+    {"audio", is_empty, "null"},
+    {"web_search_options", is_empty, "null"},
+};
+
+static ft_status refuse_unsupported(reader *r)
+{
+    for (size_t i = 0; i < sizeof restricted / sizeof *restricted; i++) {
+        json_t *v = field(r, restricted[i].name);
+        if (v && !restricted[i].harmless(v))
+            return ft_http_fail_set(r->fail, 400, "unsupported_parameter", restricted[i].name,
+                                    "'%s' is unsupported by this server: leave it out (only %s is "
+                                    "accepted).",
+                                    restricted[i].name, restricted[i].only);
+    }
+    return FT_OK;
+}
+
+static ft_status read_model(reader *r, const char *model_id)
+{
+    json_t *v = field(r, "model");
+    if (!v)
+        return FT_OK;
+    if (!json_is_string(v))
+        return wrong_type(r, "model", "a string");
+    if (is_string(v, model_id))
+        return FT_OK;
+    return ft_http_fail_set(r->fail, 404, "model_not_found", "model",
+                            "The model '%.64s' does not exist here: this server has '%.128s'.",
+                            json_string_value(v), model_id);
+}
+
+static ft_status read_sampling(reader *r, ft_http_request *q)
+{
+    int64_t top_k = 0, seed = 0;
+    ft_status status;
+    q->temperature = 1;
+    q->top_p = 1;
+    if ((status = read_float(r, "temperature", 0, 2, &q->temperature)) != FT_OK ||
+        (status = read_float(r, "top_p", 0, 1, &q->top_p)) != FT_OK ||
+        (status = read_float(r, "min_p", 0, 1, &q->min_p)) != FT_OK ||
+        /* -1 is how llama.cpp's and vLLM's users switch it off */
+        (status = read_int(r, "top_k", -1, INT32_MAX, NULL, &top_k)) != FT_OK ||
+        (status = read_int(r, "seed", INT64_MIN, INT64_MAX, &q->has_seed, &seed)) != FT_OK)
+        return status;
+    if (q->top_p < 1e-6f)
+        q->top_p = 1e-6f; /* 0 means: the most probable token alone */
+    q->top_k = top_k < 0 ? 0 : (int32_t)top_k;
+    q->seed = (uint64_t)seed;
+    return FT_OK;
+}
+
+static ft_status read_length(reader *r, ft_http_request *q)
+{
+    int64_t older = 0, newer = 0;
+    bool has_older, has_newer;
+    ft_status status = read_int(r, "max_tokens", 1, INT32_MAX, &has_older, &older);
+    if (status == FT_OK)
+        status = read_int(r, "max_completion_tokens", 1, INT32_MAX, &has_newer, &newer);
+    if (status != FT_OK)
+        return status;
+    if (has_older && has_newer && older != newer)
+        return ft_http_fail_set(r->fail, 400, "invalid_value", "max_tokens",
+                                "'max_tokens' and 'max_completion_tokens' differ: give one.");
+    q->max_tokens = (uint32_t)(has_newer ? newer : older);
+    return FT_OK;
+}
+
+static ft_status read_stream(reader *r)
+{
+    ft_status status = read_bool(r, "stream", &r->out->stream);
+    json_t *options = field(r, "stream_options");
+    if (status != FT_OK || !options)
+        return status;
+    if (!json_is_object(options))
+        return wrong_type(r, "stream_options", "an object");
+    if (!r->out->stream)
+        return ft_http_fail_set(r->fail, 400, "invalid_value", "stream_options",
+                                "'stream_options' is only allowed when 'stream' is true.");
+    json_t *usage = json_object_get(options, "include_usage");
+    if (usage && !json_is_null(usage) && !json_is_boolean(usage))
+        return wrong_type(r, "stream_options.include_usage", "true or false");
+    r->out->include_usage = json_is_true(usage);
+    return FT_OK;
+}
+
+static ft_status add_stop(reader *r, json_t *v)
+{
+    ft_http_request *q = &r->out->request;
+    if (!json_is_string(v))
+        return wrong_type(r, "stop", "a string or a list of strings");
+    size_t n = json_string_length(v);
+    if (n == 0 || n > FT_HTTP_STOP_BYTES_MAX)
+        return wrong_value(r, "stop", "strings of 1 to 4096 bytes");
+    r->out->stops[q->n_stops++] = json_string_value(v);
+    return FT_OK;
+}
+
+static ft_status read_stop(reader *r)
+{
+    json_t *v = field(r, "stop");
+    ft_status status = FT_OK;
+    r->out->request.stops = r->out->stops;
+    if (!v)
+        return FT_OK;
+    if (!json_is_array(v))
+        return add_stop(r, v);
+    if (json_array_size(v) > FT_HTTP_STOPS_MAX)
+        return wrong_value(r, "stop", "at most 16 strings");
+    for (size_t i = 0; status == FT_OK && i < json_array_size(v); i++)
+        status = add_stop(r, json_array_get(v, i));
+    return status;
+}
+
+static ft_status read_logprobs(reader *r, ft_http_request *q)
+{
+    int64_t top = 0;
+    bool has_top;
+    ft_status status;
+    if (!q->chat) { /* one field: how many alternatives */
+        status = read_int(r, "logprobs", 0, FT_HTTP_TOP_MAX, &q->logprobs, &top);
+    } else {
+        status = read_bool(r, "logprobs", &q->logprobs);
+        if (status == FT_OK)
+            status = read_int(r, "top_logprobs", 0, FT_HTTP_TOP_MAX, &has_top, &top);
+        if (status == FT_OK && has_top && top > 0 && !q->logprobs)
+            return ft_http_fail_set(r->fail, 400, "invalid_value", "top_logprobs",
+                                    "'top_logprobs' is only allowed when 'logprobs' is true.");
+    }
+    if (status == FT_OK)
+        q->top_logprobs = (uint32_t)top;
+    return status;
+}
+
+/* The roles that a chat template knows. NULL: none of them. */
+static const char *known_role(json_t *v)
+{
+    static const char *const roles[][2] = {{"system", "system"},
+                                           {"developer", "system"}, /* its newer name */
+                                           {"user", "user"},
+                                           {"assistant", "assistant"}};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (is_string(v, roles[i][0]))
+            return roles[i][1];
+    return NULL;
+}
+
+/* Text parts, joined by a newline, into a new string. */
+static ft_status join_parts(reader *r, json_t *parts, const char *name, char **out)
+{
+    ft_buf text = {0};
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        json_t *part = json_array_get(parts, i), *piece = json_object_get(part, "text");
+        if (!json_is_object(part) || !is_string(json_object_get(part, "type"), "text") ||
+            !json_is_string(piece)) {
+            ft_buf_deinit(&text);
+            return ft_http_fail_set(r->fail, 400, "unsupported_content", name,
+                                    "'%s' may hold only parts of type 'text': images, audio and "
+                                    "files are unsupported by this server.",
+                                    name);
+        }
+        if (i > 0)
+            ft_buf_append(&text, "\n", 1);
+        ft_buf_append(&text, json_string_value(piece), json_string_length(piece));
+    }
+    ft_buf_append(&text, "", 0);
+    if (text.failed || !text.data) {
+        ft_buf_deinit(&text);
+        return out_of_memory(r);
+    }
+    *out = text.data;
+    return FT_OK;
+}
+
+static ft_status read_message(reader *r, json_t *v, size_t i)
+{
+    ft_http_message *m = &r->out->messages[i];
+    char name[48];
+    snprintf(name, sizeof name, "messages[%zu]", i);
+    if (!json_is_object(v))
+        return wrong_type(r, name, "an object with 'role' and 'content'");
+    snprintf(name, sizeof name, "messages[%zu].role", i);
+    m->role = known_role(json_object_get(v, "role"));
+    if (!m->role)
+        return wrong_value(r, name, "'system', 'developer', 'user' or 'assistant'");
+    snprintf(name, sizeof name, "messages[%zu].tool_calls", i);
+    json_t *calls = json_object_get(v, "tool_calls");
+    if (calls && !json_is_null(calls) && !is_empty(calls))
+        return ft_http_fail_set(r->fail, 400, "unsupported_parameter", name,
+                                "'%s': tools are unsupported by this server.", name);
+    snprintf(name, sizeof name, "messages[%zu].content", i);
+    json_t *content = json_object_get(v, "content");
+    if (json_is_string(content)) {
+        m->content = json_string_value(content);
+        return FT_OK;
+    }
+    if (!json_is_array(content) || json_array_size(content) == 0)
+        return wrong_type(r, name, "a string or a list of text parts");
+    ft_status status = join_parts(r, content, name, &r->out->joined[i]);
+    m->content = r->out->joined[i];
+    return status;
+}
+
+static ft_status read_messages(reader *r)
+{
+    ft_http_parsed *out = r->out;
+    json_t *v = field(r, "messages");
+    if (!v)
+        return ft_http_fail_set(r->fail, 400, "missing_required_parameter", "messages",
+                                "'messages' is missing: a chat completion needs at least one.");
+    size_t n = json_array_size(v);
+    if (!json_is_array(v) || n == 0)
+        return wrong_type(r, "messages", "a list of at least one message");
+    out->messages = calloc(n, sizeof *out->messages);
+    out->joined = calloc(n, sizeof *out->joined);
+    if (!out->messages || !out->joined)
+        return out_of_memory(r);
+    out->request.messages = out->messages;
+    out->request.n_messages = n;
+    ft_status status = FT_OK;
+    for (size_t i = 0; status == FT_OK && i < n; i++)
+        status = read_message(r, json_array_get(v, i), i);
+    return status;
+}
+
+static ft_status read_prompt_tokens(reader *r, json_t *v)
+{
+    size_t n = json_array_size(v);
+    r->out->tokens = calloc(n, sizeof *r->out->tokens);
+    if (!r->out->tokens)
+        return out_of_memory(r);
+    for (size_t i = 0; i < n; i++) {
+        json_t *id = json_array_get(v, i);
+        if (!json_is_integer(id))
+            return wrong_type(r, "prompt", "one string, or one list of token ids");
+        if (json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
+            return wrong_value(r, "prompt", "made of token ids of this model's vocabulary");
+        r->out->tokens[i] = (int32_t)json_integer_value(id);
+    }
+    r->out->request.prompt_tokens = r->out->tokens;
+    r->out->request.n_prompt_tokens = n;
+    return FT_OK;
+}
+
+static ft_status read_prompt(reader *r)
+{
+    json_t *v = field(r, "prompt");
+    if (!v)
+        return ft_http_fail_set(r->fail, 400, "missing_required_parameter", "prompt",
+                                "'prompt' is missing.");
+    json_t *first = json_array_get(v, 0); /* NULL where v is no list */
+    if (json_is_string(first) || json_is_array(first)) {
+        if (json_array_size(v) != 1)
+            return ft_http_fail_set(r->fail, 400, "unsupported_parameter", "prompt",
+                                    "'prompt' may hold one prompt: several in one request are "
+                                    "unsupported by this server.");
+        v = first;
+    }
+    if (json_is_string(v)) {
+        r->out->request.prompt = json_string_value(v);
+        return FT_OK;
+    }
+    if (!json_is_array(v) || json_array_size(v) == 0)
+        return wrong_type(r, "prompt", "one string, or one list of token ids");
+    return read_prompt_tokens(r, v);
+}
+
+static const char *json_reason(const json_error_t *e)
+{
+    switch (json_error_code(e)) {
+    case json_error_out_of_memory:
+        return "out of memory";
+    case json_error_stack_overflow:
+        return "it is nested too deeply";
+    case json_error_invalid_utf8:
+        return "it is not UTF-8";
+    case json_error_premature_end_of_input:
+        return "it ends too early";
+    case json_error_end_of_input_expected:
+        return "something follows its end";
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        return "it holds a NUL character, which is not accepted";
+    case json_error_duplicate_key:
+        return "an object holds the same key twice";
+    case json_error_numeric_overflow:
+        return "a number is too large";
+    default:
+        return "the syntax is wrong";
+    }
+}
+
+static ft_status load(reader *r, const char *body, size_t n)
+{
+    json_error_t e;
+    if (n == 0)
+        return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,
+                                "The request has no body: a JSON object was expected.");
+    r->root = r->out->root = json_loadb(body, n, JSON_REJECT_DUPLICATES, &e);
+    if (!r->root)
+        return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,
+                                "The body is not valid JSON, at line %d, column %d: %s.", e.line,
+                                e.column, json_reason(&e));
+    if (!json_is_object(r->root))
+        return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,
+                                "The body must be a JSON object.");
+    return FT_OK;
+}
+
+ft_status ft_http_parse(const char *body, size_t n, bool chat, const char *model_id,
+                        ft_http_fail *fail, ft_http_parsed *out)
+{
+    *out = (ft_http_parsed){.request = {.chat = chat}};
+    *fail = (ft_http_fail){0};
+    reader r = {.fail = fail, .out = out};
+    ft_http_request *q = &out->request;
+    ft_status status;
+    if ((status = load(&r, body, n)) != FT_OK || (status = read_model(&r, model_id)) != FT_OK ||
+        (status = refuse_unsupported(&r)) != FT_OK || (status = read_sampling(&r, q)) != FT_OK ||
+        (status = read_length(&r, q)) != FT_OK || (status = read_stream(&r)) != FT_OK ||
+        (status = read_stop(&r)) != FT_OK || (status = read_logprobs(&r, q)) != FT_OK ||
+        (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK)
+        ft_http_parsed_deinit(out);
+    return status;
+}
+
+void ft_http_parsed_deinit(ft_http_parsed *parsed)
+{
+    for (size_t i = 0; parsed->joined && i < parsed->request.n_messages; i++)
+        free(parsed->joined[i]);
+    free(parsed->joined);
+    free(parsed->messages);
+    free(parsed->tokens);
+    json_decref(parsed->root);
+    *parsed = (ft_http_parsed){0};
+}

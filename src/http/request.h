@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the JSON body of a completion request to a checked ft_http_request. Internal to the room; the
+ * fuzzer calls it too.
+ */
+#ifndef FT_HTTP_REQUEST_H
+#define FT_HTTP_REQUEST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "http/fail.h"
+#include "http/openai.h"
+
+#define FT_HTTP_STOPS_MAX      16
+#define FT_HTTP_STOP_BYTES_MAX 4096 /* a longer one would hold back text for very long */
+
+/* Not to be moved or copied once parsed: the request points into it. */
+typedef struct ft_http_parsed {
+    ft_http_request request; /* borrows from the fields below */
+    bool stream;
+    bool include_usage;
+    json_t *root;
+    ft_http_message *messages; /* [n_messages] */
+    char **joined;             /* [n_messages]: contents that came in parts, else NULL */
+    int32_t *tokens;
+    const char *stops[FT_HTTP_STOPS_MAX];
+} ft_http_parsed;
+
+/* Parses body[0..n) as a request for /v1/chat/completions (chat) or /v1/completions. On failure *fail
+ * says what is wrong and *out is empty. FT_INVALID (400, or 404 for another model), FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_http_parse(const char *body, size_t n, bool chat, const char *model_id,
+                                       ft_http_fail *fail, ft_http_parsed *out);
+void ft_http_parsed_deinit(ft_http_parsed *parsed);
+
+#endif

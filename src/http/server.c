@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon: listens, owns the connections, hands requests to exchanges. libmicrohttpd runs one thread
+// a connection, because only so can a connection that waits for its answer be watched for a hang-up
+// (suspended connections are not polled). libmicrohttpd's own timeouts are off: they would count the
+// time a model takes; the room's conns keep the deadlines.
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "http/exchange.h"
+
+#define HEADER_BYTES  ((size_t)32 << 10) /* a connection's memory: its headers must fit */
+#define PEM_BYTES_MAX ((long)1 << 20)
+
+/* --- libmicrohttpd's callbacks --- */
+
+static ft_http_conn *conn_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    ft_http *http = cls;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        ft_http_conns_remove(&http->conns, *context);
+        *context = NULL;
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *context = ft_http_conns_add(&http->conns, info->connect_fd, http->request_timeout_s);
+    if (!*context)
+        shutdown(info->connect_fd, SHUT_RDWR); /* unwatched connections are not served */
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *uri,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *n, void **context)
+{
+    ft_http *http = cls;
+    ft_http_exchange *x = *context;
+    if (!x) {
+        ft_http_conn *conn = conn_of(connection);
+        *context = x = conn ? ft_http_exchange_create(http, conn, connection, uri, method) : NULL;
+        return x ? ft_http_exchange_begin(x) : MHD_NO;
+    }
+    if (*n == 0)
+        return ft_http_exchange_end(x);
+    enum MHD_Result result = ft_http_exchange_body(x, data, *n);
+    *n = 0;
+    return result;
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection, void **context,
+                         enum MHD_RequestTerminationCode code)
+{
+    ft_http_exchange_destroy(*context);
+    *context = NULL;
+}
+
+static void on_log(void *cls, const char *fmt, va_list args)
+{
+    char line[256];
+    vsnprintf(line, sizeof line, fmt, args);
+    line[strcspn(line, "\n")] = 0;
+    FT_LOGD("http", "mhd=\"%s\"", line);
+}
+
+/* --- creation --- */
+
+static ft_status read_pem(const char *path, ft_error *err, char **out)
+{
+    ft_status status = FT_OK;
+    char *text = NULL;
+    FILE *f = fopen(path, "rb");
+    long n = -1;
+    if (f && fseek(f, 0, SEEK_END) == 0 && (n = ftell(f)) > 0 && n <= PEM_BYTES_MAX) {
+        rewind(f);
+        text = calloc((size_t)n + 1, 1);
+        if (text && fread(text, 1, (size_t)n, f) != (size_t)n)
+            text[0] = 0;
+    }
+    if (!text || !strstr(text, "-----BEGIN")) {
+        status = ft_error_set(err, FT_IO, "http: %s is no readable PEM file: %s", path,
+                              f ? "no '-----BEGIN' in it" : strerror(errno));
+        free(text);
+        text = NULL;
+    }
+    if (f)
+        fclose(f);
+    *out = text;
+    return status;
+}
+
+static int try_listen(const struct addrinfo *a)
+{
+    int one = 1;
+    int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 128) == 0)
+        return fd;
+    int cause = errno;
+    close(fd);
+    errno = cause;
+    return -1;
+}
+
+/* A listening socket, or -1. */
+static int open_socket(const char *host, int port, ft_error *err)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *list = NULL;
+    char service[16];
+    int fd = -1;
+    snprintf(service, sizeof service, "%d", port);
+    int e = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, service, &hints, &list);
+    if (e != 0) {
+        ft_error_set(err, FT_IO, "http: '%.128s' is no address to listen on: %s", host,
+                     gai_strerror(e));
+        return -1;
+    }
+    /* IPv4 first: "localhost" should be where most clients look */
+    for (int pass = 0; fd < 0 && pass < 2; pass++)
+        for (struct addrinfo *a = list; fd < 0 && a; a = a->ai_next)
+            if ((a->ai_family == AF_INET) == (pass == 0))
+                fd = try_listen(a);
+    if (fd < 0)
+        ft_error_set(err, FT_IO, "http: cannot listen on %.128s port %d: %s", host, port,
+                     errno == EADDRINUSE ? "it is in use; choose another port" : strerror(errno));
+    freeaddrinfo(list);
+    return fd;
+}
+
+static int port_of(int fd)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    if (getsockname(fd, (struct sockaddr *)&a, &n) != 0)
+        return 0;
+    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                         : ((struct sockaddr_in *)&a)->sin_port);
+}
+
+static ft_status check_opts(const ft_http_opts *opts, ft_error *err)
+{
+    if (!opts->backend.generate || !opts->backend.model_id)
+        return ft_error_set(err, FT_INVALID, "http: the backend has no generate or no model_id");
+    if (opts->port < 0 || opts->port > 65535)
+        return ft_error_set(err, FT_INVALID, "http: port %d is not within 0 to 65535", opts->port);
+    if (!opts->tls_cert != !opts->tls_key)
+        return ft_error_set(err, FT_INVALID,
+                            "http: TLS needs a certificate and its key: give both, or neither");
+    if (opts->tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return ft_error_set(err, FT_UNSUPPORTED, "http: this libmicrohttpd was built without TLS");
+    return FT_OK;
+}
+
+/* The two PEM texts are NULL without TLS. */
+static struct MHD_Daemon *run_daemon(ft_http *http, int fd, unsigned connections, char *cert,
+                                     char *key)
+{
+    unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+                     MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
+    struct MHD_OptionItem options[] = {
+        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)on_log, http},
+        {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, connections, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEADER_BYTES, NULL},
+        {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
+        {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
+        {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, http},
+        {cert ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, cert},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"},
+        {MHD_OPTION_END, 0, NULL}};
+    return MHD_start_daemon(flags | (cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, http,
+                            MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+}
+
+/* Takes the socket. */
+static ft_status start_daemon(ft_http *http, int fd, const ft_http_opts *opts, ft_error *err)
+{
+    char *cert = NULL, *key = NULL;
+    ft_status status = FT_OK;
+    if (opts->tls_cert)
+        status = read_pem(opts->tls_cert, err, &cert);
+    if (status == FT_OK && opts->tls_key)
+        status = read_pem(opts->tls_key, err, &key);
+    if (status == FT_OK) {
+        unsigned connections = opts->max_connections ? opts->max_connections : 128;
+        http->daemon = run_daemon(http, fd, connections, cert, key);
+        if (!http->daemon)
+            status = ft_error_set(err, FT_IO, "http: the server did not start: %s",
+                                  cert ? "check that the TLS certificate and key are valid and "
+                                         "belong together"
+                                       : "out of memory or threads");
+    }
+    /* a daemon that did not start may or may not have closed the socket */
+    if (status != FT_OK && port_of(fd) == http->port)
+        close(fd);
+    free(cert);
+    free(key);
+    return status;
+}
+
+static ft_status init(ft_http *http, const ft_http_opts *opts, ft_error *err)
+{
+    const char *host = opts->host ? opts->host : "127.0.0.1";
+    http->backend = opts->backend;
+    http->max_body_bytes = opts->max_body_bytes ? opts->max_body_bytes : (size_t)8 << 20;
+    http->request_timeout_s = opts->request_timeout_s ? opts->request_timeout_s : 60;
+    http->stall_timeout_s = opts->stall_timeout_s ? opts->stall_timeout_s : 60;
+    http->started_s = (int64_t)time(NULL);
+    http->model_id = strdup(opts->backend.model_id);
+    if (!http->model_id)
+        return ft_error_set(err, FT_NOMEM, "http: out of memory");
+    http->backend.model_id = http->model_id;
+    int fd = open_socket(host, opts->port, err);
+    if (fd < 0)
+        return FT_IO;
+    http->port = port_of(fd);
+    ft_status status = ft_http_guard_init(&http->guard, opts, http->port, err);
+    if (status != FT_OK) {
+        close(fd);
+        return status;
+    }
+    return start_daemon(http, fd, opts, err);
+}
+
+ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out)
+{
+    *out = NULL;
+    ft_status status = check_opts(opts, err);
+    if (status != FT_OK)
+        return status;
+    ft_http *http = calloc(1, sizeof *http);
+    if (!http)
+        return ft_error_set(err, FT_NOMEM, "http: out of memory");
+    status = ft_http_conns_init(&http->conns);
+    if (status != FT_OK) {
+        free(http);
+        return ft_error_set(err, status, "http: no thread for the connections' deadlines");
+    }
+    status = init(http, opts, err);
+    if (status != FT_OK)
+        ft_http_destroy(http);
+    else
+        *out = http;
+    return status;
+}
+
+int ft_http_port(const ft_http *http)
+{
+    return http->port;
+}
+
+void ft_http_destroy(ft_http *http)
+{
+    if (!http)
+        return;
+    ft_http_conns_cancel_all(&http->conns);
+    if (http->daemon)
+        MHD_stop_daemon(http->daemon); /* joins all connections, which join their generations */
+    ft_http_conns_deinit(&http->conns);
+    ft_http_guard_deinit(&http->guard);
+    free(http->model_id);
+    free(http);
+}

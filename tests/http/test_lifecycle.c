@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clients that hang up, are slow, come in numbers; a server that ends while it generates.
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#include "http/generation.h"
+#include "http/openai.h"
+#include "support/http_backend.h"
+#include "support/http_client.h"
+
+#define TEXT "/v1/completions"
+
+static http_backend backend;
+static ft_http *http;
+static int port;
+
+static int start(void **state)
+{
+    ft_error err = {0};
+    http_backend_init(&backend);
+    ft_http_opts opts = {
+        .backend = http_backend_of(&backend), .request_timeout_s = 1, .stall_timeout_s = 1};
+    if (ft_http_create(&opts, &err, &http) != FT_OK)
+        return -1;
+    port = ft_http_port(http);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    ft_http_destroy(http);
+    http = NULL;
+    http_backend_deinit(&backend);
+    return 0;
+}
+
+static void begin(http_client *c, const char *body)
+{
+    assert_true(http_client_open(c, port) && http_client_request(c, "POST", TEXT, "", body));
+}
+
+/* Nothing else runs; every generation that began has ended and saw that it was cancelled. */
+static void expect_all_cancelled(unsigned n)
+{
+    assert_true(http_backend_wait(&backend, &backend.ended, n));
+    assert_int_equal(http_backend_count(&backend, &backend.cancelled), n);
+}
+
+static void test_hangup_in_prefill(void **state)
+{
+    http_client c[2];
+    begin(&c[0], "{\"prompt\":\"prefill\"}");
+    begin(&c[1], "{\"prompt\":\"prefill\",\"stream\":true}");
+    assert_true(http_backend_wait(&backend, &backend.started, 2));
+    assert_int_equal(http_backend_count(&backend, &backend.ended), 0);
+    http_client_close(&c[0]);
+    assert_true(http_backend_wait(&backend, &backend.ended, 1));
+    assert_int_equal(http_backend_count(&backend, &backend.ended), 1);
+    http_client_close(&c[1]);
+    expect_all_cancelled(2);
+}
+
+static void test_hangup_in_stream(void **state)
+{
+    http_client c;
+    begin(&c, "{\"prompt\":\"endless\",\"stream\":true}");
+    assert_true(http_client_read_until(&c, "tick "));
+    http_client_close(&c);
+    expect_all_cancelled(1);
+    /* between two tokens, when nothing is being written */
+    begin(&c, "{\"prompt\":\"once\",\"stream\":true}");
+    assert_true(http_client_read_until(&c, "tick "));
+    http_client_close(&c);
+    expect_all_cancelled(2);
+}
+
+static void test_hangup_with_more_sent(void **state)
+{
+    http_client c;
+    begin(&c, "{\"prompt\":\"prefill\"}");
+    assert_true(http_client_request(&c, "GET", "/health", "", NULL));
+    assert_true(http_backend_wait(&backend, &backend.started, 1));
+    http_client_close(&c);
+    expect_all_cancelled(1);
+}
+
+static void test_half_close(void **state)
+{
+    http_client c;
+    begin(&c, "{\"prompt\":\"prefill\"}");
+    assert_true(http_backend_wait(&backend, &backend.started, 1));
+    shutdown(c.fd, SHUT_WR);
+    expect_all_cancelled(1);
+    http_client_close(&c);
+}
+
+/* A client that does not read makes the model wait, and is cut off after the stall limit. */
+static void test_slow_reader(void **state)
+{
+    http_client c;
+    begin(&c, "{\"prompt\":\"endless\",\"stream\":true}");
+    assert_true(http_client_read_until(&c, "tick "));
+    expect_all_cancelled(1);
+    /* socket buffers, the queue and a connection's memory hold some megabytes; an event of five
+     * bytes of text is some two hundred bytes */
+    assert_true(backend.pushed_bytes < (uint64_t)2 << 20);
+    http_client_close(&c);
+}
+
+static void test_slow_sender(void **state)
+{
+    http_client c[4];
+    for (int i = 0; i < 4; i++)
+        assert_true(http_client_open(&c[i], port));
+    assert_true(http_client_puts(&c[1], "GET /health HT"));
+    assert_true(http_client_puts(&c[2], "GET /health HTTP/1.1\r\nHost: "));
+    char head[256];
+    snprintf(head, sizeof head,
+             "POST " TEXT " HTTP/1.1\r\nHost: localhost:%d\r\nContent-Type: application/json\r\n"
+             "Content-Length: 100\r\n\r\n{\"prompt\"",
+             port);
+    assert_true(http_client_puts(&c[3], head));
+    for (int i = 0; i < 4; i++) {
+        assert_true(http_client_at_end(&c[i]));
+        http_client_close(&c[i]);
+    }
+    assert_int_equal(http_backend_count(&backend, &backend.started), 0);
+}
+
+/* A generation has no limit: it outlives both. */
+static void test_long_generation(void **state)
+{
+    http_client idle, c;
+    begin(&c, "{\"prompt\":\"prefill\",\"stream\":true}");
+    assert_true(http_backend_wait(&backend, &backend.started, 1));
+    assert_true(http_client_open(&idle, port));
+    assert_true(http_client_at_end(&idle)); /* both limits of a second are over now */
+    http_client_close(&idle);
+    assert_int_equal(http_backend_count(&backend, &backend.ended), 0);
+    http_client_close(&c);
+    expect_all_cancelled(1);
+}
+
+static void *one_of_many(void *arg)
+{
+    int i = (int)(intptr_t)arg;
+    char body[128], want[64];
+    http_response r;
+    snprintf(body, sizeof body, "{\"prompt\":\"client number %d speaks\",\"stream\":%s}", i,
+             i % 2 ? "true" : "false");
+    snprintf(want, sizeof want, i % 2 ? "\"text\":\"%d \"" : "client number %d speaks", i);
+    bool ok = http_ask(port, "POST", TEXT, "", body, &r) == 200 &&
+              strstr(ft_buf_str(&r.body), want) != NULL;
+    http_response_deinit(&r);
+    return (void *)(intptr_t)ok;
+}
+
+static void test_many(void **state)
+{
+    enum { N = 24 };
+    pthread_t threads[N];
+    for (int i = 0; i < N; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, one_of_many, (void *)(intptr_t)i), 0);
+    for (int i = 0; i < N; i++) {
+        void *ok;
+        pthread_join(threads[i], &ok);
+        assert_non_null(ok);
+    }
+    assert_int_equal(http_backend_count(&backend, &backend.ended), N);
+    assert_int_equal(http_backend_count(&backend, &backend.cancelled), 0);
+}
+
+static void test_destroy(void **state)
+{
+    http_client c[4];
+    begin(&c[0], "{\"prompt\":\"prefill\"}");
+    begin(&c[1], "{\"prompt\":\"prefill\",\"stream\":true}");
+    begin(&c[2], "{\"prompt\":\"endless\",\"stream\":true}"); /* blocked: nobody reads */
+    begin(&c[3], "{\"prompt\":\"endless\"}");
+    assert_true(http_backend_wait(&backend, &backend.started, 4));
+    ft_http_destroy(http);
+    http = NULL;
+    assert_int_equal(http_backend_count(&backend, &backend.ended), 4);
+    assert_int_equal(http_backend_count(&backend, &backend.cancelled), 4);
+    for (int i = 0; i < 4; i++) {
+        if (i != 2)
+            assert_true(http_client_at_end(&c[i]));
+        http_client_close(&c[i]);
+    }
+    ft_http_destroy(NULL);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_hangup_in_prefill),
+        TEST(test_hangup_in_stream),
+        TEST(test_hangup_with_more_sent),
+        TEST(test_half_close),
+        TEST(test_slow_reader),
+        TEST(test_slow_sender),
+        TEST(test_long_generation),
+        TEST(test_many),
+        TEST(test_destroy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

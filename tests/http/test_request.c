@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// The request parser: what is understood, and what is refused with which status, code and field.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#include "http/request.h"
+
+#define MODEL "m-1"
+#define CHAT  "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+
+static ft_status parse(const char *body, bool chat, ft_http_fail *fail, ft_http_parsed *out)
+{
+    /* an exact copy, so that a read past its end is caught */
+    size_t n = strlen(body);
+    char *copy = malloc(n ? n : 1);
+    assert_non_null(copy);
+    memcpy(copy, body, n);
+    ft_status status = ft_http_parse(copy, n, chat, MODEL, fail, out);
+    free(copy);
+    return status;
+}
+
+static void good(const char *body, bool chat, ft_http_parsed *out)
+{
+    ft_http_fail fail;
+    ft_status status = parse(body, chat, &fail, out);
+    if (status != FT_OK)
+        fail_msg("%s: %s", body, fail.message);
+}
+
+static void test_chat(void **state)
+{
+    ft_http_parsed p;
+    good("{\"model\":\"m-1\",\"messages\":[{\"role\":\"developer\",\"content\":\"be brief\"},"
+         "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+         "{\"type\":\"text\",\"text\":\"b\"}],\"name\":\"x\"},"
+         "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[]},"
+         "{\"role\":\"user\",\"content\":\"\\u00e9\"}],"
+         "\"temperature\":0.5,\"top_p\":0.25,\"top_k\":40,\"min_p\":0.05,\"seed\":-1,"
+         "\"max_completion_tokens\":17,\"stop\":[\"x\",\"yz\"],\"logprobs\":true,"
+         "\"top_logprobs\":3,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
+         true, &p);
+    const ft_http_request *q = &p.request;
+    assert_true(q->chat);
+    assert_int_equal(q->n_messages, 4);
+    assert_string_equal(q->messages[0].role, "system");
+    assert_string_equal(q->messages[0].content, "be brief");
+    assert_string_equal(q->messages[1].content, "a\nb");
+    assert_string_equal(q->messages[2].content, "");
+    assert_string_equal(q->messages[3].content, "\xc3\xa9");
+    assert_true(q->temperature == 0.5f && q->top_p == 0.25f && q->min_p == 0.05f);
+    assert_int_equal(q->top_k, 40);
+    assert_true(q->has_seed && q->seed == UINT64_MAX);
+    assert_int_equal(q->max_tokens, 17);
+    assert_int_equal(q->n_stops, 2);
+    assert_string_equal(q->stops[1], "yz");
+    assert_true(q->logprobs && p.stream && p.include_usage);
+    assert_int_equal(q->top_logprobs, 3);
+    ft_http_parsed_deinit(&p);
+}
+
+static void test_defaults(void **state)
+{
+    ft_http_parsed p;
+    good("{" CHAT ",\"temperature\":null,\"stop\":null,\"stream\":null,\"model\":null,"
+         "\"max_tokens\":null,\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":true,"
+         "\"something_new\":[1,2]}",
+         true, &p);
+    const ft_http_request *q = &p.request;
+    assert_true(q->temperature == 1 && q->top_p == 1 && q->min_p == 0 && q->top_k == 0);
+    assert_false(q->has_seed || q->logprobs || p.stream || p.include_usage);
+    assert_int_equal(q->max_tokens, 0);
+    assert_int_equal(q->n_stops, 0);
+    ft_http_parsed_deinit(&p);
+}
+
+static void test_harmless(void **state)
+{
+    static const char *const fields[] = {
+        "\"n\":1",
+        "\"presence_penalty\":0.0,\"frequency_penalty\":0",
+        "\"tools\":[],\"tool_choice\":\"none\"",
+        "\"tools\":null,\"tool_choice\":\"auto\",\"functions\":[],\"function_call\":\"none\"",
+        "\"response_format\":{\"type\":\"text\"}",
+        "\"logit_bias\":{},\"modalities\":[\"text\"],\"audio\":null",
+        "\"top_logprobs\":0",
+        "\"max_tokens\":5,\"max_completion_tokens\":5",
+        "\"stop\":[]",
+        "\"top_k\":-1",
+        "\"top_p\":0",
+        "\"temperature\":2",
+        "\"seed\":9223372036854775807",
+        "\"stream\":true,\"stream_options\":{}",
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char body[512];
+        ft_http_parsed p;
+        snprintf(body, sizeof body, "{" CHAT ",%s}", fields[i]);
+        good(body, true, &p);
+        ft_http_parsed_deinit(&p);
+    }
+}
+
+static void test_prompts(void **state)
+{
+    ft_http_parsed p;
+    good("{\"prompt\":\"once\",\"logprobs\":2,\"echo\":false,\"best_of\":1,\"suffix\":\"\"}", false,
+         &p);
+    assert_string_equal(p.request.prompt, "once");
+    assert_true(p.request.logprobs && p.request.top_logprobs == 2);
+    ft_http_parsed_deinit(&p);
+    good("{\"prompt\":[\"twice\"],\"logprobs\":0}", false, &p);
+    assert_string_equal(p.request.prompt, "twice");
+    assert_true(p.request.logprobs && p.request.top_logprobs == 0);
+    ft_http_parsed_deinit(&p);
+    good("{\"prompt\":\"\"}", false, &p);
+    assert_string_equal(p.request.prompt, "");
+    assert_false(p.request.logprobs);
+    ft_http_parsed_deinit(&p);
+    static const char *const tokens[] = {"{\"prompt\":[1,0,2147483647]}",
+                                         "{\"prompt\":[[1,0,2147483647]]}"};
+    for (size_t i = 0; i < 2; i++) {
+        good(tokens[i], false, &p);
+        assert_null(p.request.prompt);
+        assert_int_equal(p.request.n_prompt_tokens, 3);
+        assert_int_equal(p.request.prompt_tokens[2], INT32_MAX);
+        ft_http_parsed_deinit(&p);
+    }
+}
+
+typedef struct bad_case {
+    const char *body;
+    const char *code, *param; /* expected; param "" for none */
+} bad_case;
+
+static void check_bad(const bad_case *cases, size_t n, bool chat, int http)
+{
+    for (size_t i = 0; i < n; i++) {
+        ft_http_fail fail;
+        ft_http_parsed p;
+        if (parse(cases[i].body, chat, &fail, &p) != FT_INVALID)
+            fail_msg("accepted: %s", cases[i].body);
+        if (fail.http != http || strcmp(fail.code, cases[i].code) != 0 ||
+            strcmp(fail.param, cases[i].param) != 0 || fail.message[0] == 0)
+            fail_msg("%s: %d %s %s: %s", cases[i].body, fail.http, fail.code, fail.param,
+                     fail.message);
+        assert_null(p.root);
+    }
+}
+#define BAD(cases, chat) check_bad(cases, sizeof(cases) / sizeof *(cases), chat, 400)
+
+static void test_bad_json(void **state)
+{
+    static const bad_case cases[] = {
+        {"", "invalid_json", ""},
+        {"{", "invalid_json", ""},
+        {"nonsense", "invalid_json", ""},
+        {"[]", "invalid_json", ""},
+        {"\"text\"", "invalid_json", ""},
+        {"{" CHAT "} x", "invalid_json", ""},
+        {"{" CHAT "," CHAT "}", "invalid_json", ""},
+        {"{\"seed\":1e999}", "invalid_json", ""},
+        {"{\"seed\":99999999999999999999}", "invalid_json", ""},
+        {"{\"prompt\":\"a\\u0000b\"}", "invalid_json", ""},
+        {"{\"a\\u0000b\":1}", "invalid_json", ""},
+        {"{\"prompt\":\"\\ud800\"}", "invalid_json", ""},
+        {"{\"prompt\":\"\xff\"}", "invalid_json", ""},
+        {"{\"prompt\":\"\xc0\x80\"}", "invalid_json", ""},
+        {"{\"temperature\":NaN}", "invalid_json", ""},
+    };
+    BAD(cases, true);
+    BAD(cases, false);
+    /* the reason is said */
+    ft_http_fail fail;
+    ft_http_parsed p;
+    assert_int_equal(parse("{\"prompt\":\"a\\u0000b\"}", false, &fail, &p), FT_INVALID);
+    assert_non_null(strstr(fail.message, "NUL"));
+    assert_int_equal(parse("{\"prompt\":\"\xff\"}", false, &fail, &p), FT_INVALID);
+    assert_non_null(strstr(fail.message, "UTF-8"));
+    assert_int_equal(ft_http_parse("{\"a\":\"\0\"}", 9, false, MODEL, &fail, &p), FT_INVALID);
+}
+
+static void test_deep(void **state)
+{
+    size_t n = 1 << 20;
+    char *body = malloc(n);
+    ft_http_fail fail;
+    ft_http_parsed p;
+    assert_non_null(body);
+    memset(body, '[', n);
+    assert_int_equal(ft_http_parse(body, n, true, MODEL, &fail, &p), FT_INVALID);
+    assert_non_null(strstr(fail.message, "nested"));
+    free(body);
+}
+
+static void test_bad_chat(void **state)
+{
+    static const bad_case cases[] = {
+        {"{}", "missing_required_parameter", "messages"},
+        {"{\"prompt\":\"x\"}", "missing_required_parameter", "messages"},
+        {"{\"messages\":[]}", "invalid_type", "messages"},
+        {"{\"messages\":\"hi\"}", "invalid_type", "messages"},
+        {"{\"messages\":{}}", "invalid_type", "messages"},
+        {"{\"messages\":[1]}", "invalid_type", "messages[0]"},
+        {"{\"messages\":[{}]}", "invalid_value", "messages[0].role"},
+        {"{\"messages\":[{\"role\":1,\"content\":\"\"}]}", "invalid_value", "messages[0].role"},
+        {"{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "invalid_value",
+         "messages[0].role"},
+        {"{\"messages\":[{\"role\":\"user\"}]}", "invalid_type", "messages[0].content"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":null}]}", "invalid_type",
+         "messages[0].content"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[]}]}", "invalid_type",
+         "messages[0].content"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[\"a\"]}]}", "unsupported_content",
+         "messages[0].content"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+         "{\"type\":\"image_url\",\"image_url\":{\"url\":\"http://x\"}}]}]}",
+         "unsupported_content", "messages[0].content"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":1}]}]}",
+         "unsupported_content", "messages[0].content"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}]}",
+         "unsupported_parameter", "messages[0].tool_calls"},
+    };
+    BAD(cases, true);
+}
+
+static void test_bad_fields(void **state)
+{
+    static const bad_case fields[] = {
+        {"\"model\":1", "invalid_type", "model"},
+        {"\"temperature\":\"1\"", "invalid_type", "temperature"},
+        {"\"temperature\":true", "invalid_type", "temperature"},
+        {"\"temperature\":-0.1", "invalid_value", "temperature"},
+        {"\"temperature\":2.1", "invalid_value", "temperature"},
+        {"\"top_p\":1.5", "invalid_value", "top_p"},
+        {"\"min_p\":-1", "invalid_value", "min_p"},
+        {"\"top_k\":1.5", "invalid_type", "top_k"},
+        {"\"top_k\":-2", "invalid_value", "top_k"},
+        {"\"seed\":1.0", "invalid_type", "seed"},
+        {"\"seed\":\"1\"", "invalid_type", "seed"},
+        {"\"max_tokens\":0", "invalid_value", "max_tokens"},
+        {"\"max_tokens\":-1", "invalid_value", "max_tokens"},
+        {"\"max_tokens\":4294967296", "invalid_value", "max_tokens"},
+        {"\"max_tokens\":\"5\"", "invalid_type", "max_tokens"},
+        {"\"max_completion_tokens\":[]", "invalid_type", "max_completion_tokens"},
+        {"\"max_tokens\":5,\"max_completion_tokens\":6", "invalid_value", "max_tokens"},
+        {"\"stream\":1", "invalid_type", "stream"},
+        {"\"stream_options\":{\"include_usage\":true}", "invalid_value", "stream_options"},
+        {"\"stream\":true,\"stream_options\":[]", "invalid_type", "stream_options"},
+        {"\"stream\":true,\"stream_options\":{\"include_usage\":1}", "invalid_type",
+         "stream_options.include_usage"},
+        {"\"stop\":1", "invalid_type", "stop"},
+        {"\"stop\":\"\"", "invalid_value", "stop"},
+        {"\"stop\":[\"a\",1]", "invalid_type", "stop"},
+        {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\","
+         "\"m\",\"n\",\"o\",\"p\",\"q\"]",
+         "invalid_value", "stop"},
+        {"\"logprobs\":1", "invalid_type", "logprobs"},
+        {"\"top_logprobs\":2", "invalid_value", "top_logprobs"},
+        {"\"logprobs\":true,\"top_logprobs\":21", "invalid_value", "top_logprobs"},
+        {"\"n\":2", "unsupported_parameter", "n"},
+        {"\"n\":\"1\"", "unsupported_parameter", "n"},
+        {"\"presence_penalty\":0.5", "unsupported_parameter", "presence_penalty"},
+        {"\"frequency_penalty\":\"0\"", "unsupported_parameter", "frequency_penalty"},
+        {"\"logit_bias\":{\"5\":1}", "unsupported_parameter", "logit_bias"},
+        {"\"tools\":[{\"type\":\"function\"}]", "unsupported_parameter", "tools"},
+        {"\"tool_choice\":\"required\"", "unsupported_parameter", "tool_choice"},
+        {"\"response_format\":{\"type\":\"json_object\"}", "unsupported_parameter",
+         "response_format"},
+        {"\"modalities\":[\"text\",\"audio\"]", "unsupported_parameter", "modalities"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{" CHAT ",%s}", fields[i].body);
+        bad_case c = {body, fields[i].code, fields[i].param};
+        check_bad(&c, 1, true, 400);
+    }
+}
+
+static void test_bad_prompts(void **state)
+{
+    static const bad_case cases[] = {
+        {"{}", "missing_required_parameter", "prompt"},
+        {"{\"prompt\":null}", "missing_required_parameter", "prompt"},
+        {"{\"prompt\":1}", "invalid_type", "prompt"},
+        {"{\"prompt\":[]}", "invalid_type", "prompt"},
+        {"{\"prompt\":[[]]}", "invalid_type", "prompt"},
+        {"{\"prompt\":[\"a\",\"b\"]}", "unsupported_parameter", "prompt"},
+        {"{\"prompt\":[[1],[2]]}", "unsupported_parameter", "prompt"},
+        {"{\"prompt\":[1,\"a\"]}", "invalid_type", "prompt"},
+        {"{\"prompt\":[1.5]}", "invalid_type", "prompt"},
+        {"{\"prompt\":[-1]}", "invalid_value", "prompt"},
+        {"{\"prompt\":[2147483648]}", "invalid_value", "prompt"},
+        {"{\"prompt\":\"a\",\"logprobs\":true}", "invalid_type", "logprobs"},
+        {"{\"prompt\":\"a\",\"logprobs\":21}", "invalid_value", "logprobs"},
+        {"{\"prompt\":\"a\",\"echo\":true}", "unsupported_parameter", "echo"},
+        {"{\"prompt\":\"a\",\"best_of\":2}", "unsupported_parameter", "best_of"},
+        {"{\"prompt\":\"a\",\"suffix\":\"b\"}", "unsupported_parameter", "suffix"},
+    };
+    BAD(cases, false);
+}
+
+static void test_other_model(void **state)
+{
+    static const bad_case chat = {"{\"model\":\"gpt-9\"," CHAT "}", "model_not_found", "model"};
+    static const bad_case text = {"{\"model\":\"\",\"prompt\":\"x\"}", "model_not_found", "model"};
+    check_bad(&chat, 1, true, 404);
+    check_bad(&text, 1, false, 404);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chat),        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_harmless),    cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_bad_chat),    cmocka_unit_test(test_bad_fields),
+        cmocka_unit_test(test_bad_prompts), cmocka_unit_test(test_other_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shapes of answers over a real socket: whole and streamed, both APIs, usage, logprobs, errors.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+#include <jansson.h>
+
+#include "http/openai.h"
+#include "support/http_backend.h"
+#include "support/http_client.h"
+
+#define CHAT "/v1/chat/completions"
+#define TEXT "/v1/completions"
+
+static http_backend backend;
+static ft_http *http;
+static int port;
+
+static int setup(void **state)
+{
+    ft_error err = {0};
+    http_backend_init(&backend);
+    ft_http_opts opts = {.backend = http_backend_of(&backend)};
+    if (ft_http_create(&opts, &err, &http) != FT_OK) {
+        print_error("%s\n", err.message);
+        return -1;
+    }
+    port = ft_http_port(http);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    ft_http_destroy(http);
+    http_backend_deinit(&backend);
+    return 0;
+}
+
+/* A JSON value by a path of keys and indices, "choices/0/message"; NULL where there is none. */
+static json_t *at(json_t *v, const char *path)
+{
+    char key[64];
+    while (v && *path) {
+        size_t n = strcspn(path, "/");
+        assert_true(n < sizeof key);
+        snprintf(key, sizeof key, "%.*s", (int)n, path);
+        v = json_is_array(v) ? json_array_get(v, strtoul(key, NULL, 10)) : json_object_get(v, key);
+        path += n + (path[n] == '/');
+    }
+    return v;
+}
+
+static const char *str_at(json_t *v, const char *path)
+{
+    const char *s = json_string_value(at(v, path));
+    return s ? s : "(none)";
+}
+
+static json_int_t int_at(json_t *v, const char *path)
+{
+    assert_true(json_is_integer(at(v, path)));
+    return json_integer_value(at(v, path));
+}
+
+static json_t *load(const char *text, size_t n)
+{
+    json_error_t e;
+    json_t *v = json_loadb(text, n, 0, &e);
+    if (!v)
+        fail_msg("%s in: %.*s", e.text, (int)n, text);
+    return v;
+}
+
+static json_t *ask(int status, const char *method, const char *path, const char *body)
+{
+    http_response r;
+    char type[64];
+    int got = http_ask(port, method, path, "", body, &r);
+    if (got != status)
+        fail_msg("%s %s: %d instead of %d: %s", method, path, got, status, ft_buf_str(&r.body));
+    assert_true(http_response_header(&r, "Content-Type", type, sizeof type));
+    assert_string_equal(type, "application/json");
+    json_t *v = load(r.body.data, r.body.len);
+    http_response_deinit(&r);
+    return v;
+}
+
+/* The events of a streamed answer as a list; the last one must be [DONE] and is left out. */
+static json_t *ask_stream(const char *path, const char *body)
+{
+    http_response r;
+    char type[64];
+    json_t *events = json_array();
+    assert_int_equal(http_ask(port, "POST", path, "", body, &r), 200);
+    assert_true(http_response_header(&r, "Content-Type", type, sizeof type));
+    assert_string_equal(type, "text/event-stream; charset=utf-8");
+    const char *p = ft_buf_str(&r.body), *end;
+    while (strncmp(p, "data: {", 7) == 0 && (end = strstr(p, "\n\n"))) {
+        json_array_append_new(events, load(p + 6, (size_t)(end - p) - 6));
+        p = end + 2;
+    }
+    assert_string_equal(p, "data: [DONE]\n\n");
+    http_response_deinit(&r);
+    return events;
+}
+
+static void check_usage(json_t *usage, json_int_t prompt, json_int_t completion)
+{
+    assert_int_equal(int_at(usage, "prompt_tokens"), prompt);
+    assert_int_equal(int_at(usage, "completion_tokens"), completion);
+    assert_int_equal(int_at(usage, "total_tokens"), prompt + completion);
+    assert_int_equal(int_at(usage, "foretoken/rounds"), 3);
+    assert_int_equal(int_at(usage, "foretoken/drafted"), 7);
+    assert_int_equal(int_at(usage, "foretoken/accepted"), 5);
+    assert_int_equal(int_at(usage, "foretoken/bytes_sent"), 11);
+    assert_int_equal(int_at(usage, "foretoken/bytes_received"), 13);
+    assert_true(json_real_value(at(usage, "foretoken/ttft_ms")) == 1.5);
+    assert_true(json_real_value(at(usage, "foretoken/total_ms")) == 2.5);
+}
+
+static void test_models(void **state)
+{
+    json_t *v = ask(200, "GET", "/v1/models", NULL);
+    assert_string_equal(str_at(v, "object"), "list");
+    assert_int_equal(json_array_size(at(v, "data")), 1);
+    assert_string_equal(str_at(v, "data/0/id"), HTTP_BACKEND_MODEL);
+    assert_string_equal(str_at(v, "data/0/object"), "model");
+    assert_true(int_at(v, "data/0/created") > 1600000000);
+    json_decref(v);
+    v = ask(200, "GET", "/v1/models/test%2Fmodel-1", NULL);
+    assert_string_equal(str_at(v, "id"), HTTP_BACKEND_MODEL);
+    json_decref(v);
+    v = ask(200, "GET", "/v1/models/test/model-1", NULL);
+    json_decref(v);
+    v = ask(404, "GET", "/v1/models/other", NULL);
+    assert_string_equal(str_at(v, "error/code"), "model_not_found");
+    json_decref(v);
+}
+
+static void test_health_and_metrics(void **state)
+{
+    http_response r;
+    json_t *v = ask(200, "GET", "/health", NULL);
+    assert_string_equal(str_at(v, "status"), "ok");
+    json_decref(v);
+    backend.sick = true;
+    v = ask(503, "GET", "/health", NULL);
+    assert_string_equal(str_at(v, "error/message"), "the server at 10.0.0.9 is away");
+    assert_string_equal(str_at(v, "error/type"), "server_error");
+    json_decref(v);
+    backend.sick = false;
+    assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
+    assert_non_null(strstr(ft_buf_str(&r.body), "test_generations"));
+    http_response_deinit(&r);
+}
+
+static void test_chat(void **state)
+{
+    json_t *v = ask(200, "POST", CHAT,
+                    "{\"model\":\"" HTTP_BACKEND_MODEL "\",\"messages\":[{\"role\":\"user\","
+                    "\"content\":\"one two \\u2026 \\\"q\\\"\"}]}");
+    assert_memory_equal(str_at(v, "id"), "chatcmpl-", 9);
+    assert_string_equal(str_at(v, "object"), "chat.completion");
+    assert_string_equal(str_at(v, "model"), HTTP_BACKEND_MODEL);
+    assert_true(int_at(v, "created") > 1600000000);
+    assert_int_equal(json_array_size(at(v, "choices")), 1);
+    assert_int_equal(int_at(v, "choices/0/index"), 0);
+    assert_string_equal(str_at(v, "choices/0/message/role"), "assistant");
+    assert_string_equal(str_at(v, "choices/0/message/content"), "one two \xe2\x80\xa6 \"q\"");
+    assert_true(json_is_null(at(v, "choices/0/logprobs")));
+    assert_string_equal(str_at(v, "choices/0/finish_reason"), "stop");
+    check_usage(at(v, "usage"), 15, 4);
+    json_decref(v);
+    v = ask(200, "POST", CHAT,
+            "{\"max_tokens\":2,\"messages\":[{\"role\":\"user\",\"content\":\"one two three\"}]}");
+    assert_string_equal(str_at(v, "choices/0/message/content"), "one two ");
+    assert_string_equal(str_at(v, "choices/0/finish_reason"), "length");
+    json_decref(v);
+    v = ask(200, "POST", CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}]}");
+    assert_string_equal(str_at(v, "choices/0/message/content"), "");
+    json_decref(v);
+}
+
+static void test_completion(void **state)
+{
+    json_t *v = ask(200, "POST", TEXT, "{\"prompt\":\"one two\",\"max_tokens\":9}");
+    assert_memory_equal(str_at(v, "id"), "cmpl-", 5);
+    assert_string_equal(str_at(v, "object"), "text_completion");
+    assert_string_equal(str_at(v, "choices/0/text"), "one two");
+    assert_string_equal(str_at(v, "choices/0/finish_reason"), "stop");
+    assert_true(json_is_null(at(v, "choices/0/logprobs")));
+    check_usage(at(v, "usage"), 7, 2);
+    json_decref(v);
+    v = ask(200, "POST", TEXT, "{\"prompt\":[5,6,7]}");
+    assert_string_equal(str_at(v, "choices/0/text"), "tokens 3");
+    json_decref(v);
+}
+
+static void test_chat_logprobs(void **state)
+{
+    json_t *v = ask(200, "POST", CHAT,
+                    "{\"logprobs\":true,\"top_logprobs\":2,\"messages\":[{\"role\":\"user\","
+                    "\"content\":\"pieces\"}]}");
+    json_t *content = at(v, "choices/0/logprobs/content");
+    assert_string_equal(str_at(v, "choices/0/message/content"), "\xe2\x80\xa6");
+    assert_int_equal(json_array_size(content), 2);
+    assert_string_equal(str_at(content, "0/token"), "\\xe2\\x80");
+    assert_int_equal(int_at(content, "0/bytes/0"), 0xe2);
+    assert_int_equal(int_at(content, "1/bytes/0"), 0xa6);
+    assert_true(json_real_value(at(content, "0/logprob")) == -0.25);
+    assert_int_equal(json_array_size(at(content, "0/top_logprobs")), 2);
+    assert_string_equal(str_at(content, "0/top_logprobs/1/token"), "b");
+    assert_true(json_real_value(at(content, "0/top_logprobs/1/logprob")) == -1.25);
+    json_decref(v);
+    v = ask(200, "POST", CHAT,
+            "{\"logprobs\":true,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}");
+    content = at(v, "choices/0/logprobs/content");
+    assert_int_equal(json_array_size(at(content, "0/top_logprobs")), 0);
+    json_decref(v);
+}
+
+static void test_completion_logprobs(void **state)
+{
+    json_t *v = ask(200, "POST", TEXT, "{\"prompt\":\"\\u00e9\\u00e9 b c\",\"logprobs\":2}");
+    json_t *l = at(v, "choices/0/logprobs");
+    assert_int_equal(json_array_size(at(l, "tokens")), 3);
+    assert_string_equal(str_at(l, "tokens/0"), "\xc3\xa9\xc3\xa9 ");
+    assert_true(json_real_value(at(l, "token_logprobs/2")) == -0.25);
+    assert_int_equal(json_array_size(at(l, "text_offset")), 3);
+    assert_int_equal(int_at(l, "text_offset/0"), 0);
+    assert_int_equal(int_at(l, "text_offset/1"), 3); /* characters, not bytes */
+    assert_int_equal(int_at(l, "text_offset/2"), 5);
+    assert_true(json_real_value(json_object_get(at(l, "top_logprobs/2"), "c")) == -0.25);
+    assert_true(json_real_value(json_object_get(at(l, "top_logprobs/2"), "b")) == -1.25);
+    json_decref(v);
+    v = ask(200, "POST", TEXT, "{\"prompt\":\"pieces\",\"logprobs\":0}");
+    assert_string_equal(str_at(v, "choices/0/logprobs/tokens/0"), "bytes:\\xe2\\x80");
+    assert_true(json_is_null(at(v, "choices/0/logprobs/top_logprobs")));
+    json_decref(v);
+}
+
+static void test_chat_stream(void **state)
+{
+    json_t *e = ask_stream(CHAT, "{\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":"
+                                 "\"one two three\"}],\"max_tokens\":2}");
+    assert_int_equal(json_array_size(e), 4);
+    assert_string_equal(str_at(e, "0/object"), "chat.completion.chunk");
+    assert_string_equal(str_at(e, "0/choices/0/delta/role"), "assistant");
+    assert_string_equal(str_at(e, "0/choices/0/delta/content"), "");
+    assert_string_equal(str_at(e, "1/choices/0/delta/content"), "one ");
+    assert_null(at(e, "1/choices/0/delta/role"));
+    assert_true(json_is_null(at(e, "1/choices/0/finish_reason")));
+    assert_string_equal(str_at(e, "2/choices/0/delta/content"), "two ");
+    assert_int_equal(json_object_size(at(e, "3/choices/0/delta")), 0);
+    assert_string_equal(str_at(e, "3/choices/0/finish_reason"), "length");
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(str_at(json_array_get(e, i), "id"), str_at(e, "0/id"));
+        assert_null(at(json_array_get(e, i), "usage"));
+    }
+    json_decref(e);
+}
+
+static void test_stream_usage(void **state)
+{
+    json_t *e = ask_stream(CHAT, "{\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+                                 "\"messages\":[{\"role\":\"user\",\"content\":\"one\"}]}");
+    assert_int_equal(json_array_size(e), 4);
+    assert_true(json_is_null(at(e, "0/usage")));
+    assert_true(json_is_null(at(e, "2/usage")));
+    assert_int_equal(json_array_size(at(e, "3/choices")), 0);
+    check_usage(at(e, "3/usage"), 3, 1);
+    json_decref(e);
+    e = ask_stream(TEXT, "{\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+                         "\"prompt\":\"one\"}");
+    assert_int_equal(json_array_size(e), 3);
+    check_usage(at(e, "2/usage"), 3, 1);
+    json_decref(e);
+}
+
+static void test_completion_stream(void **state)
+{
+    json_t *e = ask_stream(TEXT, "{\"stream\":true,\"prompt\":\"one two\",\"logprobs\":1}");
+    assert_int_equal(json_array_size(e), 3);
+    assert_string_equal(str_at(e, "0/object"), "text_completion");
+    assert_string_equal(str_at(e, "0/choices/0/text"), "one ");
+    assert_int_equal(int_at(e, "0/choices/0/logprobs/text_offset/0"), 0);
+    assert_string_equal(str_at(e, "1/choices/0/text"), "two");
+    assert_int_equal(int_at(e, "1/choices/0/logprobs/text_offset/0"), 4);
+    assert_string_equal(str_at(e, "2/choices/0/text"), "");
+    assert_string_equal(str_at(e, "2/choices/0/finish_reason"), "stop");
+    json_decref(e);
+}
+
+static void test_stream_logprobs(void **state)
+{
+    json_t *e = ask_stream(CHAT, "{\"stream\":true,\"logprobs\":true,\"messages\":[{\"role\":"
+                                 "\"user\",\"content\":\"pieces\"}]}");
+    /* role; a token without text yet; the character; the end */
+    assert_int_equal(json_array_size(e), 4);
+    assert_string_equal(str_at(e, "1/choices/0/delta/content"), "");
+    assert_int_equal(int_at(e, "1/choices/0/logprobs/content/0/bytes/1"), 0x80);
+    assert_string_equal(str_at(e, "2/choices/0/delta/content"), "\xe2\x80\xa6");
+    json_decref(e);
+}
+
+static void check_error(json_t *v, const char *type, const char *code)
+{
+    assert_int_equal(json_object_size(at(v, "error")), 4);
+    assert_string_equal(str_at(v, "error/type"), type);
+    if (code)
+        assert_string_equal(str_at(v, "error/code"), code);
+    else
+        assert_true(json_is_null(at(v, "error/code")));
+    assert_true(strlen(str_at(v, "error/message")) > 5);
+    json_decref(v);
+}
+
+static void test_errors(void **state)
+{
+    check_error(ask(404, "GET", "/v1/nothing", NULL), "invalid_request_error", "unknown_url");
+    check_error(ask(404, "GET", "/", NULL), "invalid_request_error", "unknown_url");
+    check_error(ask(405, "GET", CHAT, NULL), "invalid_request_error", "method_not_allowed");
+    check_error(ask(405, "DELETE", "/v1/models", NULL), "invalid_request_error",
+                "method_not_allowed");
+    check_error(ask(405, "POST", "/health", "{}"), "invalid_request_error", "method_not_allowed");
+    check_error(ask(400, "POST", CHAT, "{"), "invalid_request_error", "invalid_json");
+    check_error(ask(400, "POST", CHAT, ""), "invalid_request_error", "invalid_json");
+    json_t *v = ask(400, "POST", TEXT, "{\"prompt\":\"x\",\"temperature\":\"warm\"}");
+    assert_string_equal(str_at(v, "error/param"), "temperature");
+    check_error(v, "invalid_request_error", "invalid_type");
+    v = ask(404, "POST", TEXT, "{\"prompt\":\"x\",\"model\":\"gpt\\u00e9\"}");
+    assert_non_null(strstr(str_at(v, "error/message"), "gpt\xc3\xa9"));
+    check_error(v, "invalid_request_error", "model_not_found");
+}
+
+/* What the backend refuses is an error status, for a stream too; a stream that began ends in an event. */
+static void test_backend_errors(void **state)
+{
+    check_error(ask(400, "POST", TEXT, "{\"prompt\":\"refuse\"}"), "invalid_request_error",
+                "context_length_exceeded");
+    check_error(ask(400, "POST", TEXT, "{\"prompt\":\"refuse\",\"stream\":true}"),
+                "invalid_request_error", "context_length_exceeded");
+    check_error(ask(429, "POST", TEXT, "{\"prompt\":\"overload\"}"), "rate_limit_error",
+                "rate_limit_exceeded");
+    check_error(ask(500, "POST", TEXT, "{\"prompt\":\"break\"}"), "server_error", NULL);
+    json_t *e = ask_stream(TEXT, "{\"prompt\":\"break\",\"stream\":true}");
+    assert_int_equal(json_array_size(e), 2);
+    assert_string_equal(str_at(e, "0/choices/0/text"), "half ");
+    assert_string_equal(str_at(e, "1/error/message"), "it broke");
+    json_decref(e);
+}
+
+static void test_keep_alive_and_head(void **state)
+{
+    http_client c;
+    http_response r;
+    char allow[64];
+    assert_true(http_client_open(&c, port));
+    /* two requests at once on one connection, then a HEAD, then a POST */
+    assert_true(http_client_request(&c, "GET", "/health", "", NULL));
+    assert_true(http_client_request(&c, "GET", "/v1/models", "", NULL));
+    assert_true(http_client_response(&c, false, &r) && r.status == 200);
+    http_response_deinit(&r);
+    assert_true(http_client_response(&c, false, &r) && r.status == 200);
+    http_response_deinit(&r);
+    assert_true(http_client_request(&c, "HEAD", "/v1/models", "", NULL));
+    assert_true(http_client_response(&c, true, &r) && r.status == 200);
+    http_response_deinit(&r);
+    assert_true(http_client_request(&c, "PUT", "/health", "", NULL));
+    assert_true(http_client_response(&c, false, &r) && r.status == 405);
+    assert_true(http_response_header(&r, "Allow", allow, sizeof allow));
+    assert_string_equal(allow, "GET, HEAD, OPTIONS");
+    http_response_deinit(&r);
+    for (int i = 0; i < 3; i++) {
+        assert_true(http_client_request(&c, "POST", TEXT, "",
+                                        "{\"prompt\":\"again and\",\"stream\":true}"));
+        assert_true(http_client_response(&c, false, &r) && r.status == 200);
+        assert_non_null(strstr(r.body.data, "[DONE]"));
+        http_response_deinit(&r);
+    }
+    http_client_close(&c);
+}
+
+static void test_chunked_body_and_http10(void **state)
+{
+    http_client c;
+    http_response r;
+    char text[256];
+    assert_true(http_client_open(&c, port));
+    snprintf(text, sizeof text,
+             "POST " TEXT " HTTP/1.1\r\nHost: localhost:%d\r\nContent-Type: application/json; "
+             "charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+             "9\r\n{\"prompt\"\r\n6\r\n:\"ab\"}\r\n0\r\n\r\n",
+             port);
+    assert_true(http_client_puts(&c, text) && http_client_response(&c, false, &r));
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body.data, "\"text\":\"ab\""));
+    http_response_deinit(&r);
+    http_client_close(&c);
+    assert_true(http_client_open(&c, port));
+    snprintf(text, sizeof text,
+             "POST " TEXT " HTTP/1.0\r\nHost: localhost:%d\r\nContent-Type: application/json\r\n"
+             "Content-Length: 29\r\n\r\n{\"prompt\":\"ab\",\"stream\":true}",
+             port);
+    assert_true(http_client_puts(&c, text) && http_client_at_end(&c));
+    assert_non_null(strstr(c.in.data, "data: [DONE]\n\n"));
+    assert_null(strstr(c.in.data, "chunked"));
+    http_client_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_health_and_metrics),
+        cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_completion),
+        cmocka_unit_test(test_chat_logprobs),
+        cmocka_unit_test(test_completion_logprobs),
+        cmocka_unit_test(test_chat_stream),
+        cmocka_unit_test(test_stream_usage),
+        cmocka_unit_test(test_completion_stream),
+        cmocka_unit_test(test_stream_logprobs),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_backend_errors),
+        cmocka_unit_test(test_keep_alive_and_head),
+        cmocka_unit_test(test_chunked_body_and_http10),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend of the HTTP tests. Any thread.
+#include "support/http_backend.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+void http_backend_init(http_backend *b)
+{
+    *b = (http_backend){0};
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->changed, NULL);
+}
+
+void http_backend_deinit(http_backend *b)
+{
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+}
+
+static void count(http_backend *b, unsigned *counter)
+{
+    pthread_mutex_lock(&b->lock);
+    ++*counter;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+}
+
+bool http_backend_wait(http_backend *b, const unsigned *counter, unsigned n)
+{
+    struct timespec limit;
+    int e = 0;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 60;
+    pthread_mutex_lock(&b->lock);
+    while (*counter < n && e == 0)
+        e = pthread_cond_timedwait(&b->changed, &b->lock, &limit);
+    bool ok = *counter >= n;
+    pthread_mutex_unlock(&b->lock);
+    return ok;
+}
+
+unsigned http_backend_count(http_backend *b, const unsigned *counter)
+{
+    pthread_mutex_lock(&b->lock);
+    unsigned n = *counter;
+    pthread_mutex_unlock(&b->lock);
+    return n;
+}
+
+static bool say(const ft_http_request *q, const ft_http_sink *sink, const char *text, size_t n,
+                const char *token, size_t n_token)
+{
+    ft_http_token t = {.text = token, .n = n_token, .logprob = -0.25f, .n_top = q->top_logprobs};
+    for (size_t i = 0; i < t.n_top; i++) {
+        t.top[i].text = i == 0 ? token : &"abcdefghijklmnopqrstu"[i];
+        t.top[i].n = i == 0 ? n_token : 1;
+        t.top[i].logprob = -0.25f - (float)i;
+    }
+    return sink->on_text(sink->ctx, text, n, q->logprobs ? &t : NULL, q->logprobs);
+}
+
+/* A model in a long prefill looks at `cancelled` now and then. */
+static void work_until_cancelled(const ft_http_sink *sink)
+{
+    while (!sink->cancelled(sink->ctx))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static ft_status echo(const ft_http_request *q, const ft_http_sink *sink, const char *prompt,
+                      ft_http_result *result)
+{
+    while (*prompt) {
+        size_t n = strcspn(prompt, " ");
+        n += prompt[n] == ' ';
+        if (q->max_tokens > 0 && result->completion_tokens == q->max_tokens) {
+            result->length = true;
+            break;
+        }
+        if (!say(q, sink, prompt, n, prompt, n))
+            return FT_CANCELLED;
+        result->completion_tokens++;
+        prompt += n;
+    }
+    return FT_OK;
+}
+
+static ft_status answer(http_backend *b, const ft_http_request *q, const ft_http_sink *sink,
+                        const char *prompt, ft_error *err, ft_http_result *result)
+{
+    if (strncmp(prompt, "prefill", 7) == 0) {
+        work_until_cancelled(sink);
+        return FT_CANCELLED;
+    }
+    if (strncmp(prompt, "endless", 7) == 0) {
+        while (say(q, sink, "tick ", 5, "tick ", 5)) {
+            pthread_mutex_lock(&b->lock);
+            b->pushed_bytes += 5;
+            pthread_mutex_unlock(&b->lock);
+        }
+        return FT_CANCELLED;
+    }
+    if (strncmp(prompt, "once", 4) == 0) {
+        say(q, sink, "tick ", 5, "tick ", 5);
+        work_until_cancelled(sink);
+        return FT_CANCELLED;
+    }
+    if (strncmp(prompt, "refuse", 6) == 0)
+        return ft_error_set(err, FT_TOO_LARGE, "the prompt is longer than the context");
+    if (strncmp(prompt, "overload", 8) == 0)
+        return ft_error_set(err, FT_EXHAUSTED, "too many sessions");
+    if (strncmp(prompt, "break", 5) == 0) {
+        say(q, sink, "half ", 5, "half ", 5);
+        return ft_error_set(err, FT_INTERNAL, "it broke");
+    }
+    if (strncmp(prompt, "pieces", 6) == 0) {
+        result->completion_tokens = 2;
+        return say(q, sink, "", 0, "\xe2\x80", 2) && say(q, sink, "\xe2\x80\xa6", 3, "\xa6", 1)
+                   ? FT_OK
+                   : FT_CANCELLED;
+    }
+    return echo(q, sink, prompt, result);
+}
+
+static ft_status generate(void *ctx, const ft_http_request *q, const ft_http_sink *sink,
+                          ft_error *err, ft_http_result *result)
+{
+    http_backend *b = ctx;
+    char tokens[64];
+    const char *prompt = q->chat ? q->messages[q->n_messages - 1].content : q->prompt;
+    if (!prompt) {
+        snprintf(tokens, sizeof tokens, "tokens %zu", q->n_prompt_tokens);
+        prompt = tokens;
+    }
+    count(b, &b->started);
+    *result = (ft_http_result){.prompt_tokens = (uint32_t)strlen(prompt),
+                               .rounds = 3,
+                               .drafted = 7,
+                               .accepted = 5,
+                               .bytes_sent = 11,
+                               .bytes_received = 13,
+                               .ttft_us = 1500,
+                               .total_us = 2500};
+    ft_status status = answer(b, q, sink, prompt, err, result);
+    if (sink->cancelled(sink->ctx))
+        count(b, &b->cancelled);
+    count(b, &b->ended);
+    return status;
+}
+
+static ft_status health(void *ctx, ft_error *err)
+{
+    http_backend *b = ctx;
+    return b->sick ? ft_error_set(err, FT_UNAVAILABLE, "the server at 10.0.0.9 is away") : FT_OK;
+}
+
+static ft_status metrics(void *ctx, ft_buf *out)
+{
+    http_backend *b = ctx;
+    return ft_buf_printf(out, "# TYPE test_generations counter\ntest_generations %u\n",
+                         http_backend_count(b, &b->started));
+}
+
+ft_http_backend http_backend_of(http_backend *b)
+{
+    return (ft_http_backend){.ctx = b,
+                             .model_id = HTTP_BACKEND_MODEL,
+                             .generate = generate,
+                             .health = health,
+                             .metrics = metrics};
+}

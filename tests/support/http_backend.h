@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A backend for tests of the HTTP server: says again what it was asked, one word a token. The first
+ * word of the prompt (the last message) may ask for something else:
+ *
+ *   prefill    nothing, until cancelled
+ *   endless    "tick " again and again, until cancelled
+ *   once       "tick ", then nothing until cancelled
+ *   refuse     FT_TOO_LARGE
+ *   overload   FT_EXHAUSTED
+ *   break      "half ", then FT_INTERNAL
+ *   pieces     the character U+2026 in two tokens
+ *   tokens     how many token ids came as the prompt
+ */
+#ifndef FT_TEST_HTTP_BACKEND_H
+#define FT_TEST_HTTP_BACKEND_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "http/openai.h"
+
+#define HTTP_BACKEND_MODEL "test/model-1"
+
+typedef struct http_backend {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned started, ended, cancelled; /* generations; guarded by lock */
+    uint64_t pushed_bytes;              /* text that "endless" handed over */
+    bool sick;                          /* /health */
+} http_backend;
+
+void http_backend_init(http_backend *b);
+void http_backend_deinit(http_backend *b);
+ft_http_backend http_backend_of(http_backend *b);
+/* Waits until the counter (one of b's) is at least n; false after a minute. */
+bool http_backend_wait(http_backend *b, const unsigned *counter, unsigned n);
+unsigned http_backend_count(http_backend *b, const unsigned *counter);
+
+#endif
