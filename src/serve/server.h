@@ -20,7 +20,8 @@ FT_WARN_UNUSED ft_status ft_server_create(const ft_server_opts *opts, ft_error *
                                           ft_server **out);
 int ft_server_port(const ft_server *server);
 ft_verifier *ft_server_verifier(ft_server *server);
-/* Refuses new sessions, lets present ones finish for at most grace_us, then ends them. */
+/* Refuses new sessions, lets present ones finish for at most grace_us, then ends them. NULL is
+ * legal. */
 void ft_server_destroy(ft_server *server, int64_t grace_us);
 
 #endif

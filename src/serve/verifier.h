@@ -33,8 +33,8 @@ typedef struct ft_verifier_opts {
     const ft_vocab *vocab;         /* borrowed */
     const ft_sched_policy *policy; /* NULL: fcfs */
     ft_clock clock;
-    uint32_t max_context;   /* tokens of a text at most; 0: the model's training context; lowered to
-                               what the pool holds for one session */
+    uint32_t max_context;   /* tokens of a text at most; 0: the model's training context, to which
+                               and to what the pool holds for one session it is lowered */
     uint32_t kv_tok;        /* pool size in tokens; 0: 16 times max_context */
     uint32_t max_batch_tok; /* 0: 512 */
     uint32_t max_prefill;   /* prompt rows a batch while verifications wait; 0: 128 */
@@ -68,8 +68,8 @@ ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
                               const char *credential, const ft_vclient *client);
 /* Copies. One draft may be under way a session; a repeated last round gets its verdict again. */
 void ft_vsession_draft(ft_vsession *session, const ft_msg_draft *draft);
-/* The edge is done or cancels: work and memory are free at once; no more verdicts once this returned,
- * on_gone follows. */
+/* The edge is done or cancels: work and memory are free as soon as a forward under way is over, whose
+ * result is dropped; on_gone follows. */
 void ft_vsession_close(ft_vsession *session);
 /* Gives the handle back. No more callbacks once this returned (called inside one: once that
  * returned). A session that is neither closed nor gone has lost its stream: its work is withdrawn, it

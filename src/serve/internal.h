@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the verifier share: verifier.c (thread, events, callbacks), vsession.c (session
+ * states), kv_room.c (who gives way when blocks are short) and round.c (batches and verdicts).
+ * Nothing outside src/serve includes this.
+ *
+ * Two lives: a *handle* (ft_vsession) is a client's stream, a *session* (ft_sess) is the text and its
+ * KV. They part at detach and a resume joins a session with a new handle.
+ *
+ * Lock: `lock` of ft_verifier guards the fields that say so, in handles too. Everything else belongs
+ * to the engine thread. No callback and no engine call is made under the lock.
+ */
+#ifndef FT_SERVE_INTERNAL_H
+#define FT_SERVE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "engine/engine.h"
+#include "sched/sched.h"
+#include "serve/verifier.h"
+#include "spec/sampling.h"
+#include "spec/tree.h"
+#include "spec/verify.h"
+
+/* Prompt tokens still missing in KV that ride in one segment with the tree behind them at most, so
+ * that a short prompt and its first round take one pass; with a tree they stay below the pending
+ * nodes an engine allows. */
+#define FT_LEAD_MAX (FT_PENDING_MAX - FT_TREE_MAX - 1)
+
+/* Open texts may need this many times the pool: they rarely all need it at once, and one that gave
+ * way is computed again. Beyond, recomputing would eat the server. */
+#define FT_KV_OVERCOMMIT 4
+
+/* For refusals that other sessions' progress cures. */
+#define FT_RETRY_AFTER_MS 1000
+
+typedef enum event_kind { EVENT_OPEN, EVENT_DRAFT, EVENT_CLOSE, EVENT_DETACH } event_kind;
+
+/* Lives in its handle: queueing never allocates. */
+typedef struct event {
+    struct event *next; /* guarded by lock while queued */
+    ft_vsession *handle;
+    event_kind kind;
+    int64_t at_us;
+} event;
+
+typedef struct draft_slot {
+    event ev;
+    bool used; /* guarded by lock */
+    ft_msg_draft draft;
+} draft_slot;
+
+#define FT_DRAFT_SLOTS 2 /* the one being handled and one more; a client waits for its verdict */
+
+typedef struct ft_sess ft_sess;
+
+struct ft_vsession {
+    ft_verifier *verifier;
+    ft_vclient client;
+    char *credential;
+    ft_msg_open open;
+    int32_t *prompt; /* [open.n_prompt], taken by the session */
+    event open_ev, close_ev, detach_ev;
+    draft_slot drafts[FT_DRAFT_SLOTS];
+    bool closed, detached, flooded; /* guarded by lock */
+    bool in_callback;               /* guarded by lock */
+    ft_vsession *prev, *next;       /* guarded by lock */
+    ft_sess *session;               /* NULL: not open yet, or gone */
+};
+
+/* State of a session, from its fields (ft_sess_state):
+ *
+ *   ENDED     finish is set; KV is free
+ *   DETACHED  no handle; no work
+ *   WAITING   a draft is pending; KV may still miss tokens (prompt, or it gave way)
+ *   PREFILL   wants its KV filled although no draft is there yet
+ *   IDLE      otherwise; its KV may give way
+ *
+ * Invariants (ft_sess_check): 1 <= len <= max_len; outside a forward the sequence has no pending nodes
+ * and n_past <= len - 1, since the text's last token is computed as the root of the next tree. */
+typedef enum sess_state {
+    SESS_ENDED,
+    SESS_DETACHED,
+    SESS_WAITING,
+    SESS_PREFILL,
+    SESS_IDLE
+} sess_state;
+
+struct ft_sess {
+    ft_verifier *verifier;
+    ft_sess *prev, *next;
+    uint64_t serial; /* names it in logs */
+    ft_session_id id, secret;
+    char *credential;
+    ft_vsession *handle; /* NULL: detached */
+    ft_seq *seq;
+    int32_t *text; /* [len], room for cap */
+    uint32_t len, cap, n_prompt;
+    uint32_t max_len; /* of the text, by max_tokens and context */
+    ft_sampling sampling;
+    uint32_t n_top; /* top_logprobs */
+    bool want_kv;   /* fill the KV even without a draft */
+    bool pending;   /* `tree` waits for its verdict */
+    ft_tree tree;
+    uint32_t round, base; /* of the pending draft */
+    int64_t draft_at_us;  /* arrival of the pending draft */
+    int64_t waits_at_us;  /* since when it waits for the engine: order of service */
+    int64_t used_at_us;   /* last verdict or arrival */
+    int64_t detached_at_us;
+    ft_finish finish;
+    ft_msg_verdict last; /* of round last.round, 0: none; logprobs: own memory if asked for */
+    ft_token_logprob *logprobs; /* [max_tree + 1], or NULL: not asked for */
+    uint32_t last_base;
+};
+
+/* One pass in the making; allocated once. */
+typedef struct need {
+    ft_sess *session;
+    uint32_t blocks; /* to finish what it waits for */
+    bool out;        /* not in this pass */
+} need;
+
+typedef struct batch {
+    need *needs;    /* [max_sessions] */
+    ft_work *work;  /* [max_sessions] */
+    ft_pick *picks; /* [max_sessions] */
+    ft_sess **of;   /* [max_sessions] the session of a work */
+    size_t n_needs, n_work;
+    ft_segment *segments; /* [max_rows] */
+    ft_sess **seg_of;     /* [max_rows] */
+    ft_work_kind *kinds;  /* [max_rows] of each segment */
+    int32_t *tokens;      /* [max_rows] */
+    int32_t *parent;      /* [max_rows] */
+    uint64_t *want;       /* [max_rows] words, at least one a segment */
+    uint32_t *path;       /* [max_rows] */
+    size_t n_segments, n_rows, n_want;
+} batch;
+
+struct ft_verifier {
+    ft_verifier_opts opts; /* defaults filled in */
+    const ft_sched_policy *policy;
+    const char *model_name;
+    uint64_t fingerprint;
+    uint32_t n_vocab;
+    ft_engine *engine;
+    ft_sampler *sampler;
+    ft_verified verified; /* scratch */
+    ft_sess *sessions;    /* oldest first */
+    ft_sess *sessions_tail;
+    uint64_t next_serial;
+    batch batch;
+    ft_verifier_stats stats;
+
+    pthread_t thread;
+    bool thread_started, lock_ready;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;         /* the engine thread: something to do */
+    pthread_cond_t changed;      /* others: a callback returned, a tick is done */
+    event *queue, **queue_tail;  /* guarded by lock */
+    bool stop;                   /* guarded by lock */
+    uint64_t ticks, ticks_done;  /* guarded by lock */
+    ft_vsession *handles;        /* guarded by lock */
+    ft_verifier_stats published; /* guarded by lock */
+};
+
+/* ---- verifier.c: answers; engine thread ---- */
+
+void ft_handle_opened(ft_vsession *handle, const ft_msg_opened *opened);
+void ft_handle_verdict(ft_vsession *handle, const ft_msg_verdict *verdict);
+/* The last callback of a handle; its session must have been parted from it. */
+void ft_handle_gone(ft_vsession *handle, ft_status code, const char *message,
+                    uint32_t retry_after_ms);
+
+/* ---- vsession.c ---- */
+
+void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us);
+void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t at_us);
+void ft_sess_detach(ft_sess *s, int64_t now_us);
+/* Frees the session; its handle, if any, hears the code. */
+void ft_sess_end(ft_sess *s, ft_status code, const char *message);
+void ft_sess_free(ft_sess *s);
+/* Ends detached sessions whose ttl is over. Returns the us until the next may be, < 0: none waits. */
+int64_t ft_sessions_expire(ft_verifier *v, int64_t now_us);
+sess_state ft_sess_state(const ft_sess *s);
+/* Tokens of the text that KV lacks before its last one. */
+uint32_t ft_sess_missing(const ft_sess *s);
+/* Asserts the invariants in debug builds. */
+void ft_sess_check(const ft_sess *s);
+
+/* ---- kv_room.c ---- */
+
+/* Blocks that a text of n_tok tokens with the largest tree needs. */
+uint32_t ft_kv_blocks_for(const ft_verifier *v, uint32_t n_tok);
+/* FT_EXHAUSTED: the open texts and one more of n_tok tokens would want too much of the pool. */
+FT_WARN_UNUSED ft_status ft_kv_admit(const ft_verifier *v, uint32_t n_tok, ft_error *err);
+/* Marks out of the pass (need.out) what does not fit; makes others give way so that the oldest need,
+ * needs[0], always fits. needs: in order of service. Returns the free blocks. */
+uint32_t ft_kv_make_room(ft_verifier *v, need *needs, size_t n);
+
+/* ---- round.c ---- */
+
+FT_WARN_UNUSED ft_status ft_batch_init(ft_verifier *v, ft_error *err);
+void ft_batch_deinit(batch *b);
+/* One forward pass over what waits, and its verdicts. False: nothing waits. */
+bool ft_round_run(ft_verifier *v);
+
+#endif

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounds: what waits becomes one batch (prompt chunks and trees of all sessions together), the batch
+// one forward pass, its logits verdicts. Owned by the engine thread.
+//
+// A session's segment is the text's tokens that KV lacks, then (for a verification) the text's last
+// token, the root, and the tree's nodes; `lead` counts what stands before the root, 0 in the steady
+// state. Logits are asked for the root and the nodes only. Nothing here allocates between rounds.
+//
+// Does not decide who runs (sched) nor who gives way (kv_room.c).
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "serve/internal.h"
+
+ft_status ft_batch_init(ft_verifier *v, ft_error *err)
+{
+    batch *b = &v->batch;
+    size_t rows = v->opts.max_batch_tok, sessions = v->opts.max_sessions;
+    b->needs = calloc(sessions, sizeof *b->needs);
+    b->work = calloc(sessions, sizeof *b->work);
+    b->picks = calloc(sessions, sizeof *b->picks);
+    b->of = calloc(sessions, sizeof *b->of);
+    b->segments = calloc(rows, sizeof *b->segments);
+    b->seg_of = calloc(rows, sizeof *b->seg_of);
+    b->kinds = calloc(rows, sizeof *b->kinds);
+    b->tokens = calloc(rows, sizeof *b->tokens);
+    b->parent = calloc(rows, sizeof *b->parent);
+    b->want = calloc(rows, sizeof *b->want);
+    b->path = calloc(rows, sizeof *b->path);
+    if (!b->needs || !b->work || !b->picks || !b->of || !b->segments || !b->seg_of || !b->kinds ||
+        !b->tokens || !b->parent || !b->want || !b->path)
+        return ft_error_set(err, FT_NOMEM, "serve: out of memory for batches");
+    return FT_OK;
+}
+
+void ft_batch_deinit(batch *b)
+{
+    free(b->needs);
+    free(b->work);
+    free(b->picks);
+    free(b->of);
+    free(b->segments);
+    free(b->seg_of);
+    free(b->kinds);
+    free(b->tokens);
+    free(b->parent);
+    free(b->want);
+    free(b->path);
+}
+
+/* ---- what waits ---- */
+
+/* Rows of the session's verification if it can run now, 0 if its KV must be filled first: a long lead
+ * is prompt work, which has to yield to others' verifications where there are others. */
+static uint32_t verify_rows(const ft_sess *s)
+{
+    const ft_verifier *v = s->verifier;
+    uint32_t lead = ft_sess_missing(s), rows = lead + 1 + s->tree.n;
+    uint32_t most = v->batch.n_needs == 1 ? FT_LEAD_MAX : FT_KV_BLOCK_TOK;
+    return s->pending && lead <= most && rows <= v->opts.max_batch_tok ? rows : 0;
+}
+
+static int by_arrival(const void *a, const void *b)
+{
+    const ft_sess *x = ((const need *)a)->session, *y = ((const need *)b)->session;
+    if (x->waits_at_us != y->waits_at_us)
+        return x->waits_at_us < y->waits_at_us ? -1 : 1;
+    return x->serial < y->serial ? -1 : x->serial > y->serial;
+}
+
+static void gather(ft_verifier *v)
+{
+    batch *b = &v->batch;
+    b->n_needs = b->n_work = 0;
+    for (ft_sess *s = v->sessions; s; s = s->next) {
+        sess_state state = ft_sess_state(s);
+        if (state != SESS_WAITING && state != SESS_PREFILL)
+            continue;
+        uint32_t rows = ft_sess_missing(s) + (s->pending ? 1 + s->tree.n : 0);
+        b->needs[b->n_needs++] = (need){.session = s, .blocks = ft_seq_blocks_needed(s->seq, rows)};
+    }
+    qsort(b->needs, b->n_needs, sizeof *b->needs, by_arrival);
+}
+
+static void add_work(ft_verifier *v, ft_sess *s)
+{
+    batch *b = &v->batch;
+    uint32_t rows = verify_rows(s);
+    ft_work *w = &b->work[b->n_work];
+    b->of[b->n_work++] = s;
+    *w = (ft_work){.id = s->serial,
+                   .kind = rows ? FT_WORK_VERIFY : FT_WORK_PREFILL,
+                   .arrival_us = s->waits_at_us,
+                   .n_tok = rows ? rows : ft_sess_missing(s),
+                   .n_past = ft_seq_n_past(s->seq)};
+    w->kv_blocks = ft_seq_blocks_needed(s->seq, w->n_tok);
+}
+
+/* ---- the batch ---- */
+
+static void add_segment(batch *b, ft_sess *s, ft_work_kind kind, uint32_t n)
+{
+    ft_segment *g = &b->segments[b->n_segments];
+    int32_t *tokens = b->tokens + b->n_rows, *parent = b->parent + b->n_rows;
+    uint64_t *want = b->want + b->n_want;
+    uint32_t n_text = kind == FT_WORK_VERIFY ? n - s->tree.n : n; /* root included */
+    b->seg_of[b->n_segments] = s;
+    b->kinds[b->n_segments++] = kind;
+    b->n_rows += n;
+    *g = (ft_segment){.seq = s->seq, .n = n, .tokens = tokens};
+    memcpy(tokens, s->text + ft_seq_n_past(s->seq), n_text * sizeof *tokens);
+    if (kind == FT_WORK_PREFILL)
+        return;
+    memcpy(tokens + n_text, s->tree.token, s->tree.n * sizeof *tokens);
+    for (uint32_t i = 0; i < n_text; i++)
+        parent[i] = (int32_t)i - 1;
+    for (uint32_t i = 0; i < s->tree.n; i++)
+        parent[n_text + i] = s->tree.parent[i] + (int32_t)n_text; /* -1: the root, n_text - 1 */
+    memset(want, 0, (n + 63) / 64 * sizeof *want);
+    for (uint32_t i = n_text - 1; i < n; i++)
+        want[i / 64] |= 1ull << (i % 64);
+    b->n_want += (n + 63) / 64;
+    g->parent = parent;
+    g->want = want;
+}
+
+/* ---- verdicts ---- */
+
+typedef struct row_source {
+    const ft_engine *engine;
+    uint32_t root_row;
+} row_source;
+
+static const float *row_of(void *ctx, int32_t node)
+{
+    const row_source *r = ctx;
+    return ft_engine_logits(r->engine, r->root_row + (uint32_t)(node + 1));
+}
+
+static void take_logprob(const ft_sess *s, const float *logits, int32_t token,
+                         ft_token_logprob *out)
+{
+    int32_t tokens[FT_WIRE_TOP_MAX];
+    float logprobs[FT_WIRE_TOP_MAX];
+    uint32_t n_vocab = s->verifier->n_vocab;
+    out->logprob = ft_logprob(logits, n_vocab, token);
+    out->n_top = 0;
+    if (s->n_top > 0)
+        out->n_top = (uint32_t)ft_top_logprobs(logits, n_vocab, tokens, logprobs, s->n_top);
+    for (uint32_t i = 0; i < out->n_top; i++) {
+        out->top[i].token = tokens[i];
+        out->top[i].logprob = logprobs[i];
+    }
+}
+
+/* Appends a token to the text; true if the text ends with it. */
+static bool append(ft_sess *s, int32_t token)
+{
+    s->text[s->len++] = token;
+    if (ft_vocab_is_eog(s->verifier->opts.vocab, token))
+        s->finish = FT_FINISH_STOP;
+    else if (s->len == s->max_len)
+        s->finish = FT_FINISH_LENGTH;
+    return s->finish != FT_FINISH_NONE;
+}
+
+/* Walks the tree, lets the text grow until it ends, and records the verdict. */
+static void judge(ft_sess *s, row_source *rows)
+{
+    ft_verifier *v = s->verifier;
+    ft_verified *found = &v->verified;
+    ft_msg_verdict *out = &s->last;
+    int32_t from = -1; /* the node whose logits drew the token */
+    ft_verify_exact(&s->tree, row_of, rows, v->sampler, &s->sampling, s->len, found);
+    memset(out, 0, sizeof *out);
+    out->round = s->round;
+    out->next = -1;
+    out->logprobs = s->logprobs;
+    s->last_base = s->base;
+    for (uint32_t i = 0; i <= found->n_path && s->finish == FT_FINISH_NONE; i++) {
+        bool in_path = i < found->n_path;
+        int32_t token = in_path ? s->tree.token[found->path[i]] : found->next;
+        if (s->logprobs)
+            take_logprob(s, row_of(rows, from), token, &s->logprobs[out->n_logprobs++]);
+        if (in_path) {
+            out->path[out->n_path++] = found->path[i];
+            from = (int32_t)found->path[i];
+        } else {
+            out->next = token;
+        }
+        (void)append(s, token);
+    }
+    out->length = s->len;
+    out->finish = s->finish;
+    v->stats.rounds++;
+    v->stats.drafted += s->tree.n;
+    v->stats.accepted += out->n_path;
+    v->stats.tokens += out->n_path + (out->next >= 0);
+}
+
+/* Keeps the KV of what has become text; all of it goes when the text has ended. */
+static ft_status commit(ft_sess *s, uint32_t n_text, const ft_msg_verdict *verdict, ft_error *err)
+{
+    uint32_t *path = s->verifier->batch.path;
+    uint32_t n = 0;
+    if (s->finish != FT_FINISH_NONE) {
+        ft_seq_truncate(s->seq, 0);
+        return FT_OK;
+    }
+    while (n < n_text) {
+        path[n] = n;
+        n++;
+    }
+    for (uint32_t i = 0; verdict && i < verdict->n_path; i++)
+        path[n++] = n_text + verdict->path[i];
+    return ft_seq_commit(s->seq, path, n, NULL, 0, err);
+}
+
+static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us)
+{
+    ft_verifier *v = s->verifier;
+    row_source rows = {.engine = v->engine, .root_row = g->first_row};
+    ft_error err = {0};
+    judge(s, &rows);
+    ft_status status = commit(s, g->n - s->tree.n, &s->last, &err);
+    if (status != FT_OK) {
+        ft_sess_end(s, FT_INTERNAL, err.message);
+        return;
+    }
+    int64_t now_us = ft_clock_now_us(&v->opts.clock);
+    s->last.queue_us = (uint32_t)(started_us - s->draft_at_us);
+    s->last.verify_us = (uint32_t)(now_us - started_us);
+    s->pending = false;
+    s->want_kv = false;
+    s->used_at_us = now_us;
+    ft_sess_check(s);
+    ft_handle_verdict(s->handle, &s->last);
+}
+
+static void finish_prefill(ft_sess *s, const ft_segment *g)
+{
+    ft_error err = {0};
+    if (commit(s, g->n, NULL, &err) != FT_OK) {
+        ft_sess_end(s, FT_INTERNAL, err.message);
+        return;
+    }
+    if (ft_sess_missing(s) == 0)
+        s->want_kv = s->pending;
+    FT_LOGD("serve", "session=%llu prefill done_tok=%u left_tok=%u", (unsigned long long)s->serial,
+            ft_seq_n_past(s->seq), ft_sess_missing(s));
+    ft_sess_check(s);
+}
+
+bool ft_round_run(ft_verifier *v)
+{
+    batch *b = &v->batch;
+    ft_error err = {0};
+    gather(v);
+    if (b->n_needs == 0)
+        return false;
+    ft_sched_limits limits = {.max_rows = v->opts.max_batch_tok,
+                              .max_prefill = v->opts.max_prefill,
+                              .kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs),
+                              .kv_block_tok = FT_KV_BLOCK_TOK};
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (!b->needs[i].out)
+            add_work(v, b->needs[i].session);
+    int64_t started_us = ft_clock_now_us(&v->opts.clock);
+    size_t n = v->policy->pick(b->work, b->n_work, &limits, started_us, b->picks);
+    b->n_segments = b->n_rows = b->n_want = 0;
+    for (size_t i = 0; i < n; i++)
+        add_segment(b, b->of[b->picks[i].index], b->work[b->picks[i].index].kind,
+                    b->picks[i].n_tok);
+    ft_status status = n > 0 ? ft_engine_forward(v->engine, b->segments, b->n_segments, &err)
+                             : ft_error_set(&err, FT_INTERNAL, "serve: nothing fits the engine");
+    if (status != FT_OK) { /* a defect of ours: rather lose these sessions than spin */
+        FT_LOGE("serve", "forward failed: %s", err.message);
+        for (size_t i = 0; i < (n > 0 ? n : b->n_needs); i++)
+            ft_sess_end(n > 0 ? b->seg_of[i] : b->needs[i].session, FT_INTERNAL, err.message);
+        return true;
+    }
+    v->stats.forwards++;
+    v->stats.rows += b->n_rows;
+    for (size_t i = 0; i < b->n_segments; i++) {
+        if (b->kinds[i] == FT_WORK_VERIFY)
+            finish_verify(b->seg_of[i], &b->segments[i], started_us);
+        else
+            finish_prefill(b->seg_of[i], &b->segments[i]);
+    }
+    return true;
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Glue between the gRPC wire and the verifier: one connection = one stream = one handle of a session.
+//
+// Threads: on_message and on_end of a stream come in order from the wire's queue thread, which owns
+// all fields of a connection; answers come from the engine thread, which reads `stream` only. on_end
+// detaches, which waits for an answer under way, and only then frees the connection: so no answer
+// finds it gone, and no reference to the stream outlives it.
+//
+// Locks: ft_server.lock guards the count of connections and is a leaf. on_end holds no lock when it
+// detaches.
+#include "serve/server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/log.h"
+
+struct ft_server {
+    ft_verifier *verifier;
+    ft_wire_server *wire;
+    pthread_mutex_t lock;
+    pthread_cond_t empty;
+    uint32_t n_connections; /* guarded by lock */
+};
+
+typedef struct connection {
+    ft_stream *stream; /* referenced */
+    ft_vsession *session;
+} connection;
+
+/* ---- answers; engine thread ---- */
+
+static void on_opened(void *ctx, const ft_msg_opened *opened)
+{
+    connection *c = ctx;
+    const ft_server_msg msg = {.kind = FT_SERVER_OPENED, .opened = *opened};
+    ft_stream_send(c->stream, &msg);
+}
+
+static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
+{
+    connection *c = ctx;
+    const ft_server_msg msg = {.kind = FT_SERVER_VERDICT, .verdict = *verdict};
+    ft_stream_send(c->stream, &msg);
+}
+
+static void on_gone(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms)
+{
+    connection *c = ctx;
+    ft_stream_finish(c->stream, code, message, retry_after_ms);
+}
+
+/* ---- messages; the wire's queue thread ---- */
+
+static void count(ft_server *server, int change)
+{
+    pthread_mutex_lock(&server->lock);
+    server->n_connections += (uint32_t)change;
+    if (server->n_connections == 0)
+        pthread_cond_broadcast(&server->empty);
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open *open)
+{
+    connection *c = calloc(1, sizeof *c);
+    const ft_vclient client = {
+        .ctx = c, .on_opened = on_opened, .on_verdict = on_verdict, .on_gone = on_gone};
+    ft_stream_ref(stream);
+    if (c) {
+        c->stream = stream;
+        c->session =
+            ft_verifier_open(server->verifier, open, ft_stream_credential(stream), &client);
+    }
+    if (!c || !c->session) {
+        free(c);
+        ft_stream_finish(stream, FT_NOMEM, "serve: out of memory for a session", 0);
+        ft_stream_unref(stream);
+        return;
+    }
+    ft_stream_set_user(stream, c);
+    count(server, 1);
+}
+
+/* Ends session and connection; no answer comes any more. */
+static void drop(ft_server *server, ft_stream *stream, bool close)
+{
+    connection *c = ft_stream_user(stream);
+    if (!c)
+        return;
+    ft_stream_set_user(stream, NULL);
+    if (close)
+        ft_vsession_close(c->session);
+    ft_vsession_detach(c->session);
+    free(c);
+    count(server, -1);
+    ft_stream_unref(stream);
+}
+
+static void on_message(void *ctx, ft_stream *stream, const ft_client_msg *msg)
+{
+    ft_server *server = ctx;
+    connection *c = ft_stream_user(stream);
+    if (msg->kind == FT_CLIENT_OPEN && !c) {
+        open_session(server, stream, &msg->open);
+    } else if (msg->kind == FT_CLIENT_OPEN || !c) {
+        drop(server, stream, true);
+        ft_stream_finish(stream, FT_INVALID,
+                         c ? "serve: this stream has opened its session already"
+                           : "serve: the first message of a stream must be Open",
+                         0);
+    } else if (msg->kind == FT_CLIENT_DRAFT) {
+        ft_vsession_draft(c->session, &msg->draft);
+    } else {
+        ft_vsession_close(c->session); /* on_gone ends the stream */
+    }
+}
+
+static void on_end(void *ctx, ft_stream *stream, bool done)
+{
+    drop(ctx, stream, done);
+}
+
+static void info(void *ctx, ft_msg_info *out)
+{
+    const ft_server *server = ctx;
+    ft_verifier_info(server->verifier, out);
+}
+
+/* ---- life ---- */
+
+static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_error *err)
+{
+    ft_msg_info limits;
+    ft_verifier_info(server->verifier, &limits);
+    const ft_wire_server_opts wire = {
+        .host = opts->host,
+        .port = opts->port,
+        .token = opts->token,
+        .tls_cert = opts->tls_cert,
+        .tls_key = opts->tls_key,
+        .tls_client_ca = opts->tls_client_ca,
+        .max_streams = opts->verifier.max_sessions ? opts->verifier.max_sessions : 1024,
+        .limits = {.n_vocab = (uint32_t)ft_vocab_size(opts->verifier.vocab),
+                   .max_context = limits.limits.max_context,
+                   .max_tree = limits.limits.max_tree},
+        .handler = {.ctx = server, .on_message = on_message, .on_end = on_end, .info = info}};
+    return ft_wire_server_create(&wire, err, &server->wire);
+}
+
+ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server **out)
+{
+    pthread_condattr_t attr;
+    ft_server *server = calloc(1, sizeof *server);
+    *out = NULL;
+    if (!server)
+        return ft_error_set(err, FT_NOMEM, "serve: out of memory");
+    pthread_mutex_init(&server->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&server->empty, &attr);
+    pthread_condattr_destroy(&attr);
+    ft_status status = ft_verifier_create(&opts->verifier, err, &server->verifier);
+    if (status == FT_OK)
+        status = start_wire(server, opts, err);
+    if (status != FT_OK) {
+        ft_server_destroy(server, 0);
+        return status;
+    }
+    *out = server;
+    return FT_OK;
+}
+
+int ft_server_port(const ft_server *server)
+{
+    return ft_wire_server_port(server->wire);
+}
+
+ft_verifier *ft_server_verifier(ft_server *server)
+{
+    return server->verifier;
+}
+
+static void wait_empty(ft_server *server, int64_t grace_us)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += (time_t)(grace_us / 1000000);
+    at.tv_nsec += (long)(grace_us % 1000000 * 1000);
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&server->lock);
+    while (server->n_connections > 0 &&
+           pthread_cond_timedwait(&server->empty, &server->lock, &at) != ETIMEDOUT) {
+    }
+    if (server->n_connections > 0)
+        FT_LOGI("serve", "grace is over, sessions ended=%u", server->n_connections);
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void log_stats(ft_verifier *verifier)
+{
+    ft_verifier_stats s;
+    ft_verifier_tick(verifier);
+    ft_verifier_get_stats(verifier, &s);
+    FT_LOGI("serve",
+            "stats sessions=%" PRIu64 " rounds=%" PRIu64 " tokens=%" PRIu64 " drafted=%" PRIu64
+            " accepted=%" PRIu64 " forwards=%" PRIu64 " rows=%" PRIu64 " kv_released=%" PRIu64,
+            s.sessions_opened, s.rounds, s.tokens, s.drafted, s.accepted, s.forwards, s.rows,
+            s.kv_released);
+}
+
+void ft_server_destroy(ft_server *server, int64_t grace_us)
+{
+    if (!server)
+        return;
+    if (server->wire) {
+        ft_wire_server_drain(server->wire);
+        wait_empty(server, grace_us);
+    }
+    /* The wire first: its streams hold handles. */
+    ft_wire_server_destroy(server->wire);
+    if (server->wire)
+        log_stats(server->verifier);
+    ft_verifier_destroy(server->verifier);
+    pthread_cond_destroy(&server->empty);
+    pthread_mutex_destroy(&server->lock);
+    free(server);
+}

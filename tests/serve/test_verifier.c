@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts through the verifier do not depend on drafts, on company in the batch, on KV pressure, nor on
+// where rounds are cut; they end where they must.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/local_client.h"
+
+static test_model model;
+
+static ft_verifier *start(ft_verifier_opts opts)
+{
+    ft_error err = {0};
+    ft_verifier *v = NULL;
+    opts.model = model.model;
+    opts.vocab = model.vocab;
+    opts.clock = ft_clock_monotonic();
+    opts.n_threads = 1;
+    if (!opts.max_context)
+        opts.max_context = 512;
+    if (ft_verifier_create(&opts, &err, &v) != FT_OK)
+        fail_msg("%s", err.message);
+    return v;
+}
+
+static void expect_all_free(ft_verifier *v)
+{
+    ft_verifier_stats s;
+    ft_verifier_tick(v);
+    ft_verifier_get_stats(v, &s);
+    assert_int_equal(s.sessions, 0);
+    assert_int_equal(s.kv_blocks_free, s.kv_blocks);
+}
+
+/* The text without any draft, in a verifier of its own. */
+static test_text *reference(uint32_t n_prompt, float temperature, uint64_t seed, uint32_t max_tok)
+{
+    ft_verifier *v = start((ft_verifier_opts){0});
+    test_text *text = malloc(sizeof *text);
+    test_text_random(text, n_prompt, seed);
+    ft_msg_open open = local_open_msg(text, temperature, seed, max_tok);
+    local_generate(v, &model, &open, TEST_DRAFT_NONE, text, NULL, seed);
+    assert_true(text->n > n_prompt);
+    ft_verifier_destroy(v);
+    return text;
+}
+
+static void test_drafts_change_nothing(void **state)
+{
+    static const float temperatures[] = {0, 0.8f, 1.5f};
+    static const uint32_t prompts[] = {1, 17, 150};
+    ft_verifier *v = start((ft_verifier_opts){0});
+    (void)state;
+    for (size_t p = 0; p < 3; p++)
+        for (size_t t = 0; t < 3; t++) {
+            test_text *ref = reference(prompts[p], temperatures[t], 10 * p + t, 60);
+            for (int style = 0; style < TEST_DRAFT_STYLES; style++) {
+                test_text text;
+                test_text_init(&text, ref->token, ref->n_prompt);
+                ft_msg_open open = local_open_msg(&text, temperatures[t], 10 * p + t, 60);
+                local_generate(v, &model, &open, (test_style)style, &text, ref, p);
+                assert_true(test_text_equal(&text, ref));
+                if (style == TEST_DRAFT_PERFECT)
+                    assert_true(text.rounds < ref->rounds && text.accepted > 0);
+            }
+            free(ref);
+        }
+    expect_all_free(v);
+    ft_verifier_destroy(v);
+}
+
+/* Every max_tokens, with chains that reach beyond it. */
+static void test_length_is_exact(void **state)
+{
+    ft_verifier *v = start((ft_verifier_opts){0});
+    test_text *ref = reference(9, 0, 3, 12);
+    (void)state;
+    assert_int_equal(ref->n, 9 + 12);
+    assert_int_equal(ref->finish, FT_FINISH_LENGTH);
+    for (uint32_t most = 1; most <= 12; most++) {
+        test_text text;
+        test_text_init(&text, ref->token, 9);
+        ft_msg_open open = local_open_msg(&text, 0, 3, most);
+        local_generate(v, &model, &open, TEST_DRAFT_PERFECT, &text, ref, most);
+        assert_int_equal(text.n, 9 + most);
+        assert_int_equal(text.finish, FT_FINISH_LENGTH);
+        assert_memory_equal(text.token, ref->token, text.n * sizeof text.token[0]);
+    }
+    free(ref);
+    ft_verifier_destroy(v);
+}
+
+static void test_context_is_never_exceeded(void **state)
+{
+    ft_verifier *v = start((ft_verifier_opts){.max_context = 64});
+    test_text text;
+    (void)state;
+    for (int style = 0; style < TEST_DRAFT_STYLES; style++) {
+        test_text_random(&text, 63 - 10 * (uint32_t)style, 5);
+        ft_msg_open open = local_open_msg(&text, 0, 5, style == 1 ? 1000 : 0);
+        local_generate(v, &model, &open, (test_style)style, &text, NULL, 5);
+        assert_int_equal(text.n, 64);
+        assert_int_equal(text.finish, FT_FINISH_LENGTH);
+    }
+    expect_all_free(v);
+    ft_verifier_destroy(v);
+}
+
+/* At a high temperature the end-of-generation tokens come up by chance. */
+static void test_stop_token_ends_the_text(void **state)
+{
+    ft_verifier *v = start((ft_verifier_opts){0});
+    uint32_t stops = 0, in_path = 0;
+    (void)state;
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        test_text *ref = reference(5, 3, seed, 300), text;
+        for (uint32_t i = ref->n_prompt; i + 1 < ref->n; i++)
+            assert_false(ft_vocab_is_eog(model.vocab, ref->token[i]));
+        if (ref->finish == FT_FINISH_STOP) {
+            assert_true(ft_vocab_is_eog(model.vocab, ref->token[ref->n - 1]));
+            stops++;
+        }
+        test_text_init(&text, ref->token, 5);
+        ft_msg_open open = local_open_msg(&text, 3, seed, 300);
+        local_client c;
+        ft_rng rng;
+        ft_rng_init(&rng, seed);
+        local_open(&c, v, &open, "me");
+        while (text.finish == FT_FINISH_NONE)
+            assert_true(local_round(&c, TEST_DRAFT_PERFECT, &text, ref, &model, 32, &rng));
+        in_path += text.finish == FT_FINISH_STOP && c.verdict.next < 0;
+        assert_true(test_text_equal(&text, ref));
+        local_close(&c);
+        free(ref);
+    }
+    assert_true(stops > 0 && in_path > 0); /* else this test shows nothing */
+    ft_verifier_destroy(v);
+}
+
+/* ---- many at once ---- */
+
+typedef struct many {
+    test_text *ref, text;
+    local_client client;
+    uint32_t n_verdicts;
+    uint64_t seed;
+    float temperature;
+} many;
+
+#define MANY 12
+
+static many *many_create(uint32_t n, uint32_t prompt_most, uint32_t max_tok)
+{
+    many *all = calloc(n, sizeof *all);
+    for (uint32_t i = 0; i < n; i++) {
+        all[i].seed = 100 + i;
+        all[i].temperature = 0.5f * (float)(i % 3);
+        all[i].ref =
+            reference(1 + (i * 37) % prompt_most, all[i].temperature, all[i].seed, max_tok);
+        test_text_init(&all[i].text, all[i].ref->token, all[i].ref->n_prompt);
+    }
+    return all;
+}
+
+/* Ends all sessions; all texts must be what they would have been alone. */
+static void many_end(many *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(test_text_equal(&all[i].text, all[i].ref));
+        local_close(&all[i].client);
+        free(all[i].ref);
+    }
+    free(all);
+}
+
+/* All in step: every session drafts, then all verdicts are awaited, until all texts have ended. */
+static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok, uint64_t seed)
+{
+    uint32_t open = n;
+    ft_rng rng;
+    ft_rng_init(&rng, seed);
+    for (uint32_t i = 0; i < n; i++) {
+        ft_msg_open o = local_open_msg(&all[i].text, all[i].temperature, all[i].seed, max_tok);
+        local_open(&all[i].client, v, &o, "me");
+    }
+    while (open > 0) {
+        for (uint32_t i = 0; i < n; i++) {
+            many *m = &all[i];
+            if (m->text.finish != FT_FINISH_NONE)
+                continue;
+            test_draft(&m->client.draft, TEST_DRAFT_MIXED, &m->text, m->ref, 32, model.n_vocab,
+                       &rng);
+            ft_vsession_draft(m->client.session, &m->client.draft);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            many *m = &all[i];
+            if (m->text.finish != FT_FINISH_NONE)
+                continue;
+            if (!local_wait_verdict(&m->client, ++m->n_verdicts))
+                fail_msg("gone: %s", m->client.message);
+            assert_true(test_apply(&m->text, &m->client.draft, &m->client.verdict));
+            open -= m->text.finish != FT_FINISH_NONE;
+        }
+    }
+    many_end(all, n);
+}
+
+static void test_company_changes_nothing(void **state)
+{
+    ft_verifier_stats s;
+    ft_verifier *v = start((ft_verifier_opts){.max_prefill = 32});
+    (void)state;
+    many_run(many_create(MANY, 200, 40), MANY, v, 40, 1);
+    ft_verifier_get_stats(v, &s);
+    assert_true(s.forwards < s.rounds); /* they did share passes */
+    expect_all_free(v);
+    ft_verifier_destroy(v);
+}
+
+/* The pool holds about three of six: KV gives way and is computed again. */
+static void test_pressure_changes_nothing(void **state)
+{
+    ft_verifier_stats s;
+    ft_verifier *v = start((ft_verifier_opts){.max_context = 160, .kv_tok = 3 * 160});
+    (void)state;
+    many_run(many_create(6, 100, 60), 6, v, 60, 2);
+    ft_verifier_get_stats(v, &s);
+    assert_true(s.kv_released > 0);
+    expect_all_free(v);
+    ft_verifier_destroy(v);
+}
+
+/* The smallest pool that takes the context at all. */
+static void test_pool_of_one(void **state)
+{
+    ft_verifier *v = start((ft_verifier_opts){.max_context = 160, .kv_tok = 160 + 64 + 33});
+    (void)state;
+    many_run(many_create(3, 100, 50), 3, v, 50, 3);
+    expect_all_free(v);
+    ft_verifier_destroy(v);
+}
+
+/* ---- streams break and come back, sessions close and open anew, all under pressure ---- */
+
+#define STORM 8
+
+static void storm_open(many *m, ft_verifier *v)
+{
+    uint32_t left = 40 - (m->text.n - m->text.n_prompt);
+    ft_msg_open o = local_open_msg(&m->text, m->temperature, m->seed, left);
+    local_open(&m->client, v, &o, "me");
+    local_wait_opened(&m->client);
+    m->text.rounds = 0;
+}
+
+/* The stream breaks before, while or after the round is computed; then the round is sent again. */
+static void storm_break(many *m, ft_verifier *v, bool late)
+{
+    local_client *c = &m->client;
+    ft_msg_open o = local_resume_msg(c, m->text.n);
+    ft_msg_draft again = c->draft;
+    ft_vsession_draft(c->session, &c->draft);
+    if (late)
+        ft_verifier_tick(v);
+    local_detach(c);
+    local_open(c, v, &o, "me");
+    local_wait_opened(c);
+    c->draft = again;
+    ft_vsession_draft(c->session, &c->draft);
+    if (!local_wait_verdict(c, 1))
+        fail_msg("gone: %s", c->message);
+    assert_true(test_apply(&m->text, &c->draft, &c->verdict));
+}
+
+static void test_storm(void **state)
+{
+    ft_verifier *v = start((ft_verifier_opts){
+        .max_context = 160, .kv_tok = 4 * 160, .session_ttl_s = 3600, .max_batch_tok = 96});
+    many *all = many_create(STORM, 60, 40);
+    uint32_t open = STORM;
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 4);
+    for (uint32_t i = 0; i < STORM; i++)
+        storm_open(&all[i], v);
+    while (open > 0) {
+        many *m = &all[ft_rng_below(&rng, STORM)];
+        uint32_t dice = ft_rng_below(&rng, 10);
+        if (m->text.finish != FT_FINISH_NONE)
+            continue;
+        test_draft(&m->client.draft, TEST_DRAFT_MIXED, &m->text, m->ref, 32, model.n_vocab, &rng);
+        if (dice < 5) {
+            assert_true(
+                local_round(&m->client, TEST_DRAFT_MIXED, &m->text, m->ref, &model, 32, &rng));
+        } else if (dice < 8) {
+            storm_break(m, v, dice == 7);
+        } else { /* given up amid a round, and opened again with the text so far */
+            ft_vsession_draft(m->client.session, &m->client.draft);
+            local_close(&m->client);
+            storm_open(m, v);
+        }
+        open -= m->text.finish != FT_FINISH_NONE;
+    }
+    many_end(all, STORM);
+    expect_all_free(v);
+    ft_verifier_destroy(v);
+}
+
+static void test_logprobs(void **state)
+{
+    ft_verifier *v = start((ft_verifier_opts){0});
+    test_text *ref = reference(9, 0, 3, 20), text[2];
+    float got[2][20];
+    (void)state;
+    for (int run = 0; run < 2; run++) {
+        local_client c;
+        ft_rng rng;
+        uint32_t n = 0;
+        ft_rng_init(&rng, 1);
+        test_text_init(&text[run], ref->token, 9);
+        ft_msg_open open = local_open_msg(&text[run], 0, 3, 20);
+        open.logprobs = true;
+        open.top_logprobs = 5;
+        local_open(&c, v, &open, "me");
+        while (text[run].finish == FT_FINISH_NONE) {
+            uint32_t before = text[run].n;
+            assert_true(local_round(&c, run ? TEST_DRAFT_TREE : TEST_DRAFT_NONE, &text[run], ref,
+                                    &model, 32, &rng));
+            assert_int_equal(c.verdict.n_logprobs, text[run].n - before);
+            for (uint32_t i = 0; i < c.verdict.n_logprobs; i++) {
+                assert_int_equal(c.logprobs[i].n_top, 5);
+                assert_int_equal(c.logprobs[i].top[0].token, text[run].token[before + i]);
+                assert_true(c.logprobs[i].top[0].logprob == c.logprobs[i].logprob);
+                assert_true(c.logprobs[i].top[1].logprob <= c.logprobs[i].logprob);
+                got[run][n++] = c.logprobs[i].logprob;
+            }
+        }
+        assert_true(test_text_equal(&text[run], ref));
+        local_close(&c);
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+    free(ref);
+    ft_verifier_destroy(v);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    test_model_init(&model);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    test_model_deinit(&model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_drafts_change_nothing),
+        cmocka_unit_test(test_length_is_exact),
+        cmocka_unit_test(test_context_is_never_exceeded),
+        cmocka_unit_test(test_stop_token_ends_the_text),
+        cmocka_unit_test(test_company_changes_nothing),
+        cmocka_unit_test(test_pressure_changes_nothing),
+        cmocka_unit_test(test_pool_of_one),
+        cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_logprobs),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// The in-process client of tests. Callbacks come on the engine thread; waits are on a condition.
+#include "support/local_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/tiny_gguf.h"
+
+#define WAIT_S 120 /* a hang is a failure, not a slow machine */
+
+void test_model_init(test_model *m)
+{
+    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q4_0, .embd_as_type = true, .seed = 7};
+    char *path = tiny_gguf_temp(&opts);
+    const ft_model_opts load = {.path = path};
+    ft_error err = {0};
+    if (ft_model_load(&load, &err, &m->model) != FT_OK ||
+        ft_vocab_load(path, &err, &m->vocab) != FT_OK)
+        fail_msg("%s", err.message);
+    m->n_vocab = (uint32_t)ft_vocab_size(m->vocab);
+    unlink(path);
+    free(path);
+}
+
+void test_model_deinit(test_model *m)
+{
+    ft_vocab_destroy(m->vocab);
+    ft_model_destroy(m->model);
+}
+
+/* ---- callbacks ---- */
+
+static void on_opened(void *ctx, const ft_msg_opened *opened)
+{
+    local_client *c = ctx;
+    pthread_mutex_lock(&c->lock);
+    c->opened = *opened;
+    c->n_opened++;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
+{
+    local_client *c = ctx;
+    pthread_mutex_lock(&c->lock);
+    c->verdict = *verdict;
+    if (verdict->n_logprobs)
+        memcpy(c->logprobs, verdict->logprobs, verdict->n_logprobs * sizeof c->logprobs[0]);
+    c->verdict.logprobs = c->logprobs;
+    c->n_verdicts++;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void on_gone(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms)
+{
+    local_client *c = ctx;
+    pthread_mutex_lock(&c->lock);
+    c->gone = code;
+    snprintf(c->message, sizeof c->message, "%s", message);
+    c->retry_after_ms = retry_after_ms;
+    c->n_gone++;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- calls ---- */
+
+ft_msg_open local_open_msg(const test_text *text, float temperature, uint64_t seed,
+                           uint32_t max_tokens)
+{
+    return (ft_msg_open){.protocol = FT_PROTOCOL,
+                         .sampling = {.temperature = temperature, .top_p = 1, .seed = seed},
+                         .n_prompt = text->n,
+                         .prompt = text->token,
+                         .max_tokens = max_tokens};
+}
+
+void local_open(local_client *c, ft_verifier *v, const ft_msg_open *open, const char *credential)
+{
+    const ft_vclient client = {
+        .ctx = c, .on_opened = on_opened, .on_verdict = on_verdict, .on_gone = on_gone};
+    memset(c, 0, sizeof *c);
+    c->verifier = v;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    c->session = ft_verifier_open(v, open, credential, &client);
+    assert_non_null(c->session);
+}
+
+ft_msg_open local_resume_msg(const local_client *c, uint32_t base)
+{
+    return (ft_msg_open){.protocol = FT_PROTOCOL,
+                         .resume = true,
+                         .session = c->opened.session,
+                         .secret = c->opened.secret,
+                         .base = base};
+}
+
+/* Under the lock: waits until *count is at least n, or the session is gone. */
+static void wait_count(local_client *c, const uint32_t *count, uint32_t n)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_sec += WAIT_S;
+    while (*count < n && c->n_gone == 0)
+        if (pthread_cond_timedwait(&c->changed, &c->lock, &at) != 0) {
+            fprintf(stderr, "waited %d s for an answer\n", WAIT_S);
+            abort();
+        }
+}
+
+void local_wait_opened(local_client *c)
+{
+    pthread_mutex_lock(&c->lock);
+    wait_count(c, &c->n_opened, 1);
+    pthread_mutex_unlock(&c->lock);
+    if (c->n_opened == 0)
+        fail_msg("not opened: %s", c->message);
+}
+
+bool local_wait_verdict(local_client *c, uint32_t n)
+{
+    pthread_mutex_lock(&c->lock);
+    wait_count(c, &c->n_verdicts, n);
+    bool got = c->n_verdicts >= n;
+    pthread_mutex_unlock(&c->lock);
+    return got;
+}
+
+ft_status local_wait_gone(local_client *c)
+{
+    pthread_mutex_lock(&c->lock);
+    wait_count(c, &c->n_gone, 1);
+    pthread_mutex_unlock(&c->lock);
+    return c->gone;
+}
+
+void local_detach(local_client *c)
+{
+    ft_vsession_detach(c->session);
+    c->session = NULL;
+    assert_true(c->n_gone <= 1);
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+}
+
+void local_close(local_client *c)
+{
+    ft_vsession_close(c->session);
+    (void)local_wait_gone(c);
+    local_detach(c);
+}
+
+bool local_round(local_client *c, test_style style, test_text *text, const test_text *ref,
+                 const test_model *m, uint32_t max_tree, ft_rng *rng)
+{
+    uint32_t n = c->n_verdicts + 1;
+    test_draft(&c->draft, style, text, ref, max_tree, m->n_vocab, rng);
+    ft_vsession_draft(c->session, &c->draft);
+    if (!local_wait_verdict(c, n))
+        return false;
+    assert_true(test_apply(text, &c->draft, &c->verdict));
+    return true;
+}
+
+void local_generate(ft_verifier *v, const test_model *m, const ft_msg_open *open, test_style style,
+                    test_text *text, const test_text *ref, uint64_t seed)
+{
+    local_client c;
+    ft_rng rng;
+    ft_rng_init(&rng, seed);
+    local_open(&c, v, open, "me");
+    while (text->finish == FT_FINISH_NONE)
+        if (!local_round(&c, style, text, ref, m, 32, &rng))
+            fail_msg("gone: %s", c.message);
+    local_close(&c);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A client of a verifier in the same process, for tests: callbacks into fields, waits with a limit
+ * that ends the test program. Also the small model that such tests share. */
+#ifndef FT_TEST_LOCAL_CLIENT_H
+#define FT_TEST_LOCAL_CLIENT_H
+
+#include <pthread.h>
+
+#include "serve/verifier.h"
+#include "support/rounds.h"
+
+/* A small model with weights whose kernels are batch-invariant. */
+typedef struct test_model {
+    ft_model *model;
+    ft_vocab *vocab;
+    uint32_t n_vocab;
+} test_model;
+void test_model_init(test_model *m);
+void test_model_deinit(test_model *m);
+
+typedef struct local_client {
+    ft_verifier *verifier;
+    ft_vsession *session;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    uint32_t n_opened, n_verdicts, n_gone;
+    ft_msg_opened opened;
+    ft_msg_verdict verdict;
+    ft_token_logprob logprobs[FT_WIRE_PATH_MAX + 1];
+    ft_status gone;
+    char message[400];
+    uint32_t retry_after_ms;
+    /* the test's own */
+    ft_msg_draft draft;
+} local_client;
+
+ft_msg_open local_open_msg(const test_text *text, float temperature, uint64_t seed,
+                           uint32_t max_tokens);
+/* Opens; waits for nothing. */
+void local_open(local_client *c, ft_verifier *v, const ft_msg_open *open, const char *credential);
+/* What resumes this client's session. */
+ft_msg_open local_resume_msg(const local_client *c, uint32_t base);
+void local_wait_opened(local_client *c);
+/* Waits until n verdicts in all have come. False: the session is gone instead. */
+bool local_wait_verdict(local_client *c, uint32_t n);
+ft_status local_wait_gone(local_client *c);
+/* Detaches; the struct can be used for another open. */
+void local_detach(local_client *c);
+/* Closes, waits for on_gone, detaches. */
+void local_close(local_client *c);
+
+/* One round: draft, verdict, text. False: gone. */
+bool local_round(local_client *c, test_style style, test_text *text, const test_text *ref,
+                 const test_model *m, uint32_t max_tree, ft_rng *rng);
+/* A whole text in a session of its own. `text` holds the prompt. */
+void local_generate(ft_verifier *v, const test_model *m, const ft_msg_open *open, test_style style,
+                    test_text *text, const test_text *ref, uint64_t seed);
+
+#endif
