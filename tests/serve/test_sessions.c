@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of sessions: handshake, resume, takeover, expiry, limits, cancel; and that whoever breaks
+// the rules gets a clear error while others go on. Time is a manual clock.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/local_client.h"
+
+static test_model model;
+
+typedef struct bench {
+    ft_verifier *v;
+    _Atomic int64_t now_us; /* the engine thread reads it at any time */
+    test_text text;
+    local_client c;
+    ft_rng rng;
+} bench;
+
+static int64_t clock_of(void *ctx)
+{
+    return *(_Atomic int64_t *)ctx;
+}
+
+static bench *bench_create(ft_verifier_opts opts)
+{
+    bench *b = calloc(1, sizeof *b);
+    ft_error err = {0};
+    b->now_us = 1000000;
+    ft_rng_init(&b->rng, 1);
+    opts.model = model.model;
+    opts.vocab = model.vocab;
+    opts.clock = (ft_clock){.now_us = clock_of, .ctx = &b->now_us};
+    opts.n_threads = 1;
+    if (!opts.max_context)
+        opts.max_context = 256;
+    if (!opts.session_ttl_s)
+        opts.session_ttl_s = 30;
+    if (ft_verifier_create(&opts, &err, &b->v) != FT_OK)
+        fail_msg("%s", err.message);
+    test_text_random(&b->text, 20, 9);
+    return b;
+}
+
+static void bench_destroy(bench *b)
+{
+    ft_verifier_destroy(b->v);
+    free(b);
+}
+
+static ft_verifier_stats stats_of(bench *b)
+{
+    ft_verifier_stats s;
+    ft_verifier_tick(b->v);
+    ft_verifier_get_stats(b->v, &s);
+    return s;
+}
+
+static void open_first(bench *b)
+{
+    ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);
+    local_open(&b->c, b->v, &open, "me");
+    local_wait_opened(&b->c);
+}
+
+static bool go_round(bench *b)
+{
+    return local_round(&b->c, TEST_DRAFT_MIXED, &b->text, NULL, &model, 32, &b->rng);
+}
+
+/* Opens with `open`, expects the refusal. */
+static void expect_refused(bench *b, const ft_msg_open *open, const char *credential,
+                           ft_status code, const char *words)
+{
+    local_client c;
+    local_open(&c, b->v, open, credential);
+    ft_status got = local_wait_gone(&c);
+    assert_string_equal(ft_status_name(got), ft_status_name(code));
+    if (!strstr(c.message, words))
+        fail_msg("'%s' is not in '%s'", words, c.message);
+    assert_int_equal(c.retry_after_ms > 0, code == FT_EXHAUSTED);
+    assert_int_equal(c.n_opened, 0);
+    local_detach(&c);
+}
+
+static void test_handshake(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    const ft_msg_open good = local_open_msg(&b->text, 0.8f, 1, 0);
+    ft_msg_open o = good;
+    int32_t ids[2] = {5, 320};
+    (void)state;
+    o.protocol = 2;
+    expect_refused(b, &o, "me", FT_PRECONDITION, "protocol 2");
+    o = good;
+    o.vocab_fingerprint = ft_vocab_fingerprint(model.vocab) + 1;
+    expect_refused(b, &o, "me", FT_PRECONDITION, "use a draft of the same family");
+    o = good;
+    strcpy(o.model, "another");
+    expect_refused(b, &o, "me", FT_NOT_FOUND, "'another' is not served");
+    o = good;
+    o.rule = 1;
+    expect_refused(b, &o, "me", FT_UNSUPPORTED, "rule 1");
+    o = good;
+    o.sampling.temperature = -1;
+    expect_refused(b, &o, "me", FT_INVALID, "temperature");
+    o = good;
+    o.sampling.top_k = UINT32_MAX;
+    expect_refused(b, &o, "me", FT_INVALID, "top_k");
+    o = good;
+    o.n_prompt = 0;
+    expect_refused(b, &o, "me", FT_INVALID, "prompt is empty");
+    o.n_prompt = 2;
+    o.prompt = ids;
+    expect_refused(b, &o, "me", FT_INVALID, "prompt[1]");
+    o = good;
+    o.n_prompt = 256; /* as long as the context */
+    expect_refused(b, &o, "me", FT_TOO_LARGE, "256 tokens");
+    o.n_prompt = 1000000000; /* never read */
+    expect_refused(b, &o, "me", FT_TOO_LARGE, "1000000000 tokens");
+    o = good;
+    o.top_logprobs = 21;
+    expect_refused(b, &o, "me", FT_INVALID, "top_logprobs");
+    o = good;
+    o.slo_tokens_per_s = -1;
+    expect_refused(b, &o, "me", FT_INVALID, "slo");
+    o = good;
+    o.vocab_fingerprint = ft_vocab_fingerprint(model.vocab);
+    strcpy(o.model, ft_model_name(model.model));
+    local_open(&b->c, b->v, &o, "me");
+    local_wait_opened(&b->c);
+    assert_int_equal(b->c.opened.length, 20);
+    assert_int_equal(b->c.opened.limits.max_context, 256);
+    assert_true(go_round(b));
+    local_close(&b->c);
+    assert_int_equal(stats_of(b).sessions, 0);
+    bench_destroy(b);
+}
+
+/* One bad draft: how, with which answer. Another session lives on beside it. */
+typedef struct bad_draft {
+    void (*spoil)(ft_msg_draft *draft);
+    ft_status code;
+    const char *words;
+} bad_draft;
+
+static void future_round(ft_msg_draft *d)
+{
+    d->round += 1;
+}
+
+static void older_round(ft_msg_draft *d)
+{
+    d->round -= 2;
+}
+
+static void zero_round(ft_msg_draft *d)
+{
+    d->round = 0;
+}
+
+static void wrong_base(ft_msg_draft *d)
+{
+    d->base -= 1;
+}
+
+static void forward_parent(ft_msg_draft *d)
+{
+    d->n = 2;
+    d->parent[0] = 1;
+    d->parent[1] = -1;
+}
+
+static void own_parent(ft_msg_draft *d)
+{
+    d->n = 1;
+    d->parent[0] = 0;
+}
+
+static void wild_parent(ft_msg_draft *d)
+{
+    d->n = 1;
+    d->parent[0] = INT32_MIN;
+}
+
+static void foreign_id(ft_msg_draft *d)
+{
+    d->n = 1;
+    d->token[0] = 320;
+    d->parent[0] = -1;
+}
+
+static void negative_id(ft_msg_draft *d)
+{
+    d->n = 1;
+    d->token[0] = -1;
+    d->parent[0] = -1;
+}
+
+static void twins(ft_msg_draft *d)
+{
+    d->n = 2;
+    d->token[0] = d->token[1] = 7;
+    d->parent[0] = d->parent[1] = -1;
+}
+
+static void huge_tree(ft_msg_draft *d)
+{
+    d->n = 65;
+    for (int i = 0; i < 65; i++) {
+        d->token[i] = 7;
+        d->parent[i] = i - 1;
+    }
+}
+
+static void test_bad_drafts(void **state)
+{
+    static const bad_draft all[] = {
+        {future_round, FT_INVALID, "round 4 is not the next one (3)"},
+        {older_round, FT_INVALID, "round 1 is not the next one (3)"},
+        {zero_round, FT_INVALID, "round 0"},
+        {wrong_base, FT_PRECONDITION, "hangs on"},
+        {forward_parent, FT_INVALID, "parent of node 0"},
+        {own_parent, FT_INVALID, "parent of node 0"},
+        {wild_parent, FT_INVALID, "parent of node 0"},
+        {foreign_id, FT_INVALID, "320"},
+        {negative_id, FT_INVALID, "-1"},
+        {twins, FT_INVALID, "equal siblings"},
+        {huge_tree, FT_INVALID, "65 nodes"},
+    };
+    bench *b = bench_create((ft_verifier_opts){0});
+    (void)state;
+    open_first(b);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        test_text text;
+        local_client c;
+        test_text_random(&text, 30, i);
+        ft_msg_open open = local_open_msg(&text, 0, 1, 0);
+        local_open(&c, b->v, &open, "me");
+        for (int round = 0; round < 2; round++)
+            assert_true(local_round(&c, TEST_DRAFT_NONE, &text, NULL, &model, 32, &b->rng));
+        test_draft(&c.draft, TEST_DRAFT_NONE, &text, NULL, 32, model.n_vocab, &b->rng);
+        all[i].spoil(&c.draft);
+        ft_vsession_draft(c.session, &c.draft);
+        assert_string_equal(ft_status_name(local_wait_gone(&c)), ft_status_name(all[i].code));
+        if (!strstr(c.message, all[i].words))
+            fail_msg("'%s' is not in '%s'", all[i].words, c.message);
+        local_detach(&c);
+        assert_int_equal(stats_of(b).sessions, 1);
+        assert_true(go_round(b));
+    }
+    local_close(&b->c);
+    ft_verifier_stats s = stats_of(b);
+    assert_int_equal(s.kv_blocks_free, s.kv_blocks);
+    bench_destroy(b);
+}
+
+/* A client that does not wait for verdicts loses its session; nothing queues up. */
+static void test_flood(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    (void)state;
+    open_first(b);
+    test_draft(&b->c.draft, TEST_DRAFT_NONE, &b->text, NULL, 32, model.n_vocab, &b->rng);
+    for (int i = 0; i < 1000; i++)
+        ft_vsession_draft(b->c.session, &b->c.draft);
+    assert_int_equal(local_wait_gone(&b->c), FT_INVALID);
+    local_detach(&b->c);
+    assert_int_equal(stats_of(b).sessions, 0);
+    bench_destroy(b);
+}
+
+static void test_repeated_round(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    (void)state;
+    open_first(b);
+    for (int i = 0; i < 5; i++) {
+        assert_true(go_round(b));
+        ft_msg_verdict first = b->c.verdict;
+        uint64_t rounds = stats_of(b).rounds;
+        ft_vsession_draft(b->c.session, &b->c.draft);
+        assert_true(local_wait_verdict(&b->c, b->c.n_verdicts + 1));
+        assert_memory_equal(&first, &b->c.verdict, sizeof first);
+        assert_int_equal(stats_of(b).rounds, rounds); /* not computed again */
+    }
+    local_close(&b->c);
+    bench_destroy(b);
+}
+
+static void test_ended_text_takes_no_round(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    ft_msg_open open = local_open_msg(&b->text, 0, 1, 1);
+    (void)state;
+    local_open(&b->c, b->v, &open, "me");
+    assert_true(go_round(b));
+    assert_int_equal(b->text.finish, FT_FINISH_LENGTH);
+    ft_verifier_stats s = stats_of(b);
+    assert_int_equal(s.kv_blocks_free, s.kv_blocks); /* its KV is free already */
+    ft_vsession_draft(b->c.session, &b->c.draft);
+    assert_true(local_wait_verdict(&b->c, 2)); /* the last verdict is still there */
+    b->c.draft.round++;
+    b->c.draft.base = b->text.n;
+    ft_vsession_draft(b->c.session, &b->c.draft);
+    assert_int_equal(local_wait_gone(&b->c), FT_PRECONDITION);
+    local_detach(&b->c);
+    bench_destroy(b);
+}
+
+static void test_resume(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    (void)state;
+    open_first(b);
+    assert_true(go_round(b));
+    ft_msg_opened was = b->c.opened;
+    ft_msg_open resume = local_resume_msg(&b->c, b->text.n), wrong;
+    local_detach(&b->c);
+    assert_int_equal(stats_of(b).sessions_detached, 1);
+
+    wrong = resume;
+    wrong.secret.bytes[3] ^= 1;
+    expect_refused(b, &wrong, "me", FT_NOT_FOUND, "open again with the text so far");
+    wrong = resume;
+    wrong.session.bytes[15] ^= 0x80;
+    expect_refused(b, &wrong, "me", FT_NOT_FOUND, "session unknown");
+    expect_refused(b, &resume, "you", FT_NOT_FOUND, "session unknown");
+    expect_refused(b, &resume, "", FT_NOT_FOUND, "session unknown");
+    wrong = resume;
+    wrong.base += 1;
+    expect_refused(b, &wrong, "me", FT_PRECONDITION, "open again with the text so far");
+    assert_int_equal(stats_of(b).sessions_detached, 1); /* none of them took it */
+
+    local_open(&b->c, b->v, &resume, "me");
+    local_wait_opened(&b->c);
+    assert_memory_equal(&b->c.opened.session, &was.session, sizeof was.session);
+    assert_int_equal(b->c.opened.length, b->text.n);
+    assert_int_equal(b->c.opened.last_round, 1);
+    assert_int_equal(stats_of(b).sessions_detached, 0);
+    assert_true(go_round(b));
+    local_close(&b->c);
+    expect_refused(b, &resume, "me", FT_NOT_FOUND, "session unknown"); /* closed is closed */
+    bench_destroy(b);
+}
+
+/* The verdict was made, but its stream was lost: the edge is one round behind. */
+static void test_resume_behind(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    (void)state;
+    open_first(b);
+    assert_true(go_round(b));
+    uint32_t behind = b->text.n;
+    assert_true(go_round(b));
+    ft_msg_draft draft = b->c.draft;
+    ft_msg_verdict verdict = b->c.verdict;
+    ft_msg_open resume = local_resume_msg(&b->c, behind);
+    local_detach(&b->c);
+    local_open(&b->c, b->v, &resume, "me");
+    local_wait_opened(&b->c);
+    assert_int_equal(b->c.opened.length, b->text.n);
+    assert_int_equal(b->c.opened.last_round, 2);
+    ft_vsession_draft(b->c.session, &draft);
+    assert_true(local_wait_verdict(&b->c, 1));
+    assert_int_equal(b->c.verdict.length, verdict.length);
+    assert_memory_equal(b->c.verdict.path, verdict.path, sizeof verdict.path);
+    assert_true(go_round(b));
+    local_close(&b->c);
+    bench_destroy(b);
+}
+
+static void test_takeover(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    local_client old;
+    (void)state;
+    ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);
+    local_open(&old, b->v, &open, "me");
+    local_wait_opened(&old);
+    ft_msg_open resume = local_resume_msg(&old, b->text.n);
+    expect_refused(b, &resume, "you", FT_NOT_FOUND, "session unknown");
+    local_open(&b->c, b->v, &resume, "me");
+    local_wait_opened(&b->c);
+    assert_int_equal(local_wait_gone(&old), FT_ABORTED);
+    test_draft(&old.draft, TEST_DRAFT_NONE, &b->text, NULL, 32, model.n_vocab, &b->rng);
+    ft_vsession_draft(old.session, &old.draft); /* too late, and without effect */
+    local_detach(&old);
+    assert_true(go_round(b));
+    assert_int_equal(stats_of(b).sessions, 1);
+    local_close(&b->c);
+    assert_int_equal(stats_of(b).sessions, 0);
+    bench_destroy(b);
+}
+
+static void test_ttl(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){.session_ttl_s = 30});
+    (void)state;
+    open_first(b);
+    assert_true(go_round(b));
+    ft_msg_open resume = local_resume_msg(&b->c, b->text.n);
+    b->now_us += 1000000000; /* an attached session does not age */
+    assert_int_equal(stats_of(b).sessions, 1);
+    local_detach(&b->c);
+    assert_int_equal(stats_of(b).sessions_detached, 1);
+    b->now_us += 29999999;
+    assert_int_equal(stats_of(b).sessions, 1);
+    assert_true(stats_of(b).kv_blocks_free < stats_of(b).kv_blocks);
+    b->now_us += 1;
+    ft_verifier_stats s = stats_of(b);
+    assert_int_equal(s.sessions, 0);
+    assert_int_equal(s.sessions_detached, 0);
+    assert_int_equal(s.kv_blocks_free, s.kv_blocks);
+    expect_refused(b, &resume, "me", FT_NOT_FOUND, "open again with the text so far");
+    bench_destroy(b);
+}
+
+static void test_session_limit(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){.max_sessions = 2});
+    local_client second, third;
+    (void)state;
+    ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);
+    open_first(b);
+    local_open(&second, b->v, &open, "me");
+    local_wait_opened(&second);
+    expect_refused(b, &open, "me", FT_EXHAUSTED, "all 2 sessions are taken");
+    ft_msg_open resume = local_resume_msg(&second, b->text.n);
+    local_detach(&second);
+    local_open(&third, b->v, &open, "me"); /* a detached one gives way */
+    local_wait_opened(&third);
+    expect_refused(b, &resume, "me", FT_NOT_FOUND, "session unknown");
+    assert_true(go_round(b));
+    local_close(&third);
+    local_close(&b->c);
+    bench_destroy(b);
+}
+
+/* Far more text than the pool: refused with the time to come back, until some is closed. */
+static void test_kv_admission(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){.kv_tok = 256 + 128});
+    local_client c[64];
+    uint32_t n = 0;
+    (void)state;
+    test_text_random(&b->text, 200, 1);
+    ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);
+    for (;; n++) {
+        assert_true(n < 64);
+        local_open(&c[n], b->v, &open, "me");
+        (void)stats_of(b);
+        if (c[n].n_gone)
+            break;
+    }
+    assert_true(n >= 2); /* more than fit at once are let in */
+    assert_int_equal(c[n].gone, FT_EXHAUSTED);
+    assert_true(c[n].retry_after_ms > 0);
+    local_detach(&c[n]);
+    local_close(&c[0]);
+    local_open(&c[0], b->v, &open, "me");
+    local_wait_opened(&c[0]);
+    for (uint32_t i = 0; i < n; i++)
+        local_close(&c[i]);
+    ft_verifier_stats s = stats_of(b);
+    assert_int_equal(s.kv_blocks_free, s.kv_blocks);
+    bench_destroy(b);
+}
+
+/* Cancel at any moment: amid the prompt, amid a round. */
+static void test_cancel_frees(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){.max_batch_tok = 65, .max_prefill = 4});
+    (void)state;
+    test_text_random(&b->text, 250, 1);
+    ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);
+    for (int i = 0; i < 40; i++) {
+        local_open(&b->c, b->v, &open, "me");
+        for (int tick = 0; tick < i % 5; tick++)
+            ft_verifier_tick(b->v);
+        test_draft(&b->c.draft, TEST_DRAFT_TREE, &b->text, NULL, 5, model.n_vocab, &b->rng);
+        b->c.draft.round = 1;
+        ft_vsession_draft(b->c.session, &b->c.draft);
+        for (int tick = 0; tick < i / 5; tick++)
+            ft_verifier_tick(b->v);
+        ft_vsession_close(b->c.session);
+        assert_int_equal(local_wait_gone(&b->c), FT_OK);
+        ft_verifier_stats s;
+        ft_verifier_get_stats(b->v, &s); /* as of on_gone */
+        assert_int_equal(s.sessions, 0);
+        assert_int_equal(s.kv_blocks_free, s.kv_blocks);
+        local_detach(&b->c);
+    }
+    bench_destroy(b);
+}
+
+/* A detached session's work is withdrawn. */
+static void test_detach_withdraws(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){.max_batch_tok = 65});
+    (void)state;
+    test_text_random(&b->text, 250, 1);
+    open_first(b);
+    test_draft(&b->c.draft, TEST_DRAFT_NONE, &b->text, NULL, 5, model.n_vocab, &b->rng);
+    ft_vsession_draft(b->c.session, &b->c.draft);
+    local_detach(&b->c);
+    uint64_t rows = stats_of(b).rows; /* of passes that were under way */
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(stats_of(b).rows, rows);
+    bench_destroy(b); /* with a detached session in it */
+}
+
+static void test_destroy_tells_clients(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    (void)state;
+    open_first(b);
+    ft_verifier_destroy(b->v);
+    assert_int_equal(b->c.n_gone, 1);
+    assert_int_equal(b->c.gone, FT_UNAVAILABLE);
+    pthread_cond_destroy(&b->c.changed);
+    pthread_mutex_destroy(&b->c.lock);
+    free(b);
+}
+
+static void test_bad_options(void **state)
+{
+    ft_verifier_opts opts = {.model = model.model, .vocab = model.vocab, .kv_tok = 64};
+    ft_verifier *v = NULL;
+    ft_error err = {0};
+    (void)state;
+    assert_int_equal(ft_verifier_create(&opts, &err, &v), FT_INVALID);
+    assert_null(v);
+    opts.kv_tok = 0;
+    opts.max_tree = FT_WIRE_TREE_MAX + 1;
+    assert_int_equal(ft_verifier_create(&opts, &err, &v), FT_INVALID);
+    opts.max_tree = 64;
+    opts.max_batch_tok = 64;
+    assert_int_equal(ft_verifier_create(&opts, &err, &v), FT_INVALID);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    test_model_init(&model);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    test_model_deinit(&model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_handshake),
+        cmocka_unit_test(test_bad_drafts),
+        cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_repeated_round),
+        cmocka_unit_test(test_ended_text_takes_no_round),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_resume_behind),
+        cmocka_unit_test(test_takeover),
+        cmocka_unit_test(test_ttl),
+        cmocka_unit_test(test_session_limit),
+        cmocka_unit_test(test_kv_admission),
+        cmocka_unit_test(test_cancel_frees),
+        cmocka_unit_test(test_detach_withdraws),
+        cmocka_unit_test(test_destroy_tells_clients),
+        cmocka_unit_test(test_bad_options),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
