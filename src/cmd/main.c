@@ -9,6 +9,7 @@
 #include "cmd/cmd.h"
 
 static const ft_cmd commands[] = {
+    {"serve", "serve a target model: edges draft, this process verifies", ft_cmd_serve},
     {"quantize", "write a model file in another weight type", ft_cmd_quantize},
 };
 

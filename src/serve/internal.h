@@ -200,8 +200,8 @@ uint32_t ft_kv_make_room(ft_verifier *v, need *needs, size_t n);
 
 /* ---- round.c ---- */
 
-FT_WARN_UNUSED ft_status ft_batch_init(ft_verifier *v, ft_error *err);
-void ft_batch_deinit(batch *b);
+FT_WARN_UNUSED ft_status ft_round_init(ft_verifier *v, ft_error *err);
+void ft_round_deinit(batch *b);
 /* One forward pass over what waits, and its verdicts. False: nothing waits. */
 bool ft_round_run(ft_verifier *v);
 

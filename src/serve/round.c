@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "serve/internal.h"
 
-ft_status ft_batch_init(ft_verifier *v, ft_error *err)
+ft_status ft_round_init(ft_verifier *v, ft_error *err)
 {
     batch *b = &v->batch;
     size_t rows = v->opts.max_batch_tok, sessions = v->opts.max_sessions;
@@ -34,7 +34,7 @@ ft_status ft_batch_init(ft_verifier *v, ft_error *err)
     return FT_OK;
 }
 
-void ft_batch_deinit(batch *b)
+void ft_round_deinit(batch *b)
 {
     free(b->needs);
     free(b->work);

@@ -413,7 +413,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
                                                                           : FT_ATTN_AUTO};
     if ((status = ft_engine_create(&engine_opts, err, &v->engine)) != FT_OK ||
         (status = ft_sampler_create(v->n_vocab, err, &v->sampler)) != FT_OK ||
-        (status = ft_batch_init(v, err)) != FT_OK || (status = start(v, err)) != FT_OK)
+        (status = ft_round_init(v, err)) != FT_OK || (status = start(v, err)) != FT_OK)
         goto out;
     *out = v;
     return FT_OK;
@@ -443,7 +443,7 @@ void ft_verifier_destroy(ft_verifier *verifier)
         pthread_cond_destroy(&v->wake);
         pthread_mutex_destroy(&v->lock);
     }
-    ft_batch_deinit(&v->batch);
+    ft_round_deinit(&v->batch);
     ft_sampler_destroy(v->sampler);
     ft_engine_destroy(v->engine);
     free(v);
