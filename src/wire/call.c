@@ -15,8 +15,6 @@
 #include <string.h>
 #include <time.h>
 
-#include <grpc/support/alloc.h>
-
 #define INBOX_MAX 32
 /* How long destroy waits for a last message, such as Close, to get through. */
 #define CLOSE_WAIT_US 1000000
@@ -41,9 +39,9 @@ struct ft_call {
     grpc_metadata header;
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *received;
+    bool has_deadline;
     grpc_status_code code;
     grpc_slice details;
-    const char *debug; /* gRPC's own account of the end */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -54,7 +52,7 @@ struct ft_call {
     bool sending, reading;
     bool eof;                  /* no message will come any more */
     bool closing, close_begun; /* our half-close: wanted, under way or done */
-    bool ended;                /* code, details, debug and trailing are set */
+    bool ended;                /* code, details and trailing are set */
     bool cancelled;            /* by ft_call_cancel */
     uint64_t sent_bytes, received_bytes;
 };
@@ -207,7 +205,6 @@ static bool start_all(ft_call *call)
     end.data.recv_status_on_client.trailing_metadata = &call->trailing;
     end.data.recv_status_on_client.status = &call->code;
     end.data.recv_status_on_client.status_details = &call->details;
-    end.data.recv_status_on_client.error_string = &call->debug;
     grpc_op start[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
                         {.op = GRPC_OP_RECV_INITIAL_METADATA}};
     if (call->client->authorization) {
@@ -258,7 +255,8 @@ ft_status ft_call_start(ft_wire_client *client, const char *method, int64_t dead
     if (!call)
         return ft_error_set(err, FT_NOMEM, "no memory for a call");
     gpr_timespec deadline = gpr_inf_future(GPR_CLOCK_MONOTONIC);
-    if (deadline_us >= 0)
+    call->has_deadline = deadline_us >= 0;
+    if (call->has_deadline)
         deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                 gpr_time_from_micros(deadline_us, GPR_TIMESPAN));
     call->call =
@@ -310,27 +308,51 @@ ft_status ft_call_send(ft_call *call, const ft_client_msg *msg, ft_error *err)
     return ft_call_send_bytes(call, data, n, last, err);
 }
 
+static bool mentions(const char *text, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strstr(text, words[i]))
+            return true;
+    return false;
+}
+
 /* Where gRPC's account of a failed connection puts what matters to a person. */
 static const char *reason_in(const char *details)
 {
-    static const char mark[] = "last error: ";
-    const char *found = strstr(details, mark);
-    return found ? found + sizeof mark - 1 : details;
+    static const char *const marks[] = {"last error: ", "UNKNOWN: ", "UNAVAILABLE: "};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const char *found = strstr(details, marks[i]);
+        details = found ? found + strlen(marks[i]) : details;
+    }
+    return details;
 }
 
-static ft_status connection_failed(ft_call *call, const char *details, ft_error *err)
+/* Unavailable, as gRPC says for whatever goes wrong with a connection, and as servers say. Which of
+ * them shows in the words alone; they change the message, never the code. */
+static ft_status unavailable(ft_call *call, const char *details, ft_error *err)
 {
+    static const char *const tls[] = {"andshake", "certificate"};
+    static const char *const closed[] = {"Socket closed", "recvmsg", "sendmsg", "Broken pipe",
+                                         "keepalive",     "ping",    "GOAWAY",  "transport"};
+    static const char *const unreachable[] = {"failed to connect", "resolution"};
     const char *address = call->client->address, *reason = reason_in(details);
-    if (strstr(details, "andshake"))
+    if (mentions(details, tls, 2))
         return ft_error_set(err, FT_UNAVAILABLE,
                             "cannot agree on TLS with %s: %s: check the certificates on both sides",
                             address, reason);
-    if (call->initial.count || call->received_bytes || strstr(details, "Socket closed") ||
-        strstr(details, "keepalive"))
+    if (mentions(details, closed, 8) && (call->received_bytes || strstr(details, "keepalive")))
         return ft_error_set(err, FT_UNAVAILABLE, "lost the connection to %s: %s", address, reason);
-    return ft_error_set(err, FT_UNAVAILABLE,
-                        "cannot reach %s: %s: check the address, and that the server runs", address,
-                        reason);
+    if (mentions(details, closed, 8))
+        return ft_error_set(err, FT_UNAVAILABLE,
+                            "%s closed the connection before it answered (%s): does it ask for TLS "
+                            "or for a client certificate?",
+                            address, reason);
+    if (mentions(details, unreachable, 2))
+        return ft_error_set(err, FT_UNAVAILABLE,
+                            "cannot reach %s: %s: check the address, and that the server runs",
+                            address, reason);
+    return ft_error_set(err, FT_UNAVAILABLE, "%s",
+                        *details ? details : "the server is unavailable");
 }
 
 /* Call with the lock held, once ended. Never FT_OK. FT_TIMEOUT and FT_CANCELLED mean something
@@ -339,16 +361,13 @@ static ft_status end_status(ft_call *call, ft_error *err)
 {
     char details[256];
     ft_rpc_printable(call->details, details, sizeof details);
-    bool from_server = call->debug && strstr(call->debug, "received from peer");
     switch (call->code) {
     case GRPC_STATUS_OK:
         return ft_error_set(err, FT_UNAVAILABLE, "the server ended the stream");
     case GRPC_STATUS_UNAVAILABLE:
-        if (!from_server)
-            return connection_failed(call, details, err);
-        break;
+        return unavailable(call, details, err);
     case GRPC_STATUS_DEADLINE_EXCEEDED:
-        if (!from_server)
+        if (call->has_deadline)
             return ft_error_set(err, FT_TIMEOUT, "%s", details);
         return ft_error_set(err, FT_ABORTED, "the server gave up: %s", details);
     case GRPC_STATUS_CANCELLED:
@@ -506,7 +525,6 @@ void ft_call_destroy(ft_call *call)
     grpc_metadata_array_destroy(&call->trailing);
     grpc_slice_unref(call->details);
     grpc_slice_unref(call->authorization);
-    gpr_free((void *)call->debug);
     pthread_cond_destroy(&call->changed);
     pthread_mutex_destroy(&call->lock);
     free(call);

@@ -25,18 +25,23 @@ typedef struct ft_wire_client_opts {
 /* Connects lazily. */
 FT_WARN_UNUSED ft_status ft_wire_client_create(const ft_wire_client_opts *opts, ft_error *err,
                                                ft_wire_client **out);
-/* All calls must have been destroyed. */
+/* All calls must have been destroyed. NULL is legal. */
 void ft_wire_client_destroy(ft_wire_client *client);
 
+/* Asks the server who it is. FT_TIMEOUT, FT_UNAVAILABLE, FT_UNAUTHENTICATED. */
 FT_WARN_UNUSED ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us,
                                              ft_error *err, ft_msg_info *out);
 
+/* Begins a session's stream; returns at once, whether or not the server can be reached. */
 FT_WARN_UNUSED ft_status ft_call_create(ft_wire_client *client, ft_error *err, ft_call **out);
-/* Queues; returns at once. Errors show in ft_call_recv. */
+/* Queues; returns at once. Errors of the stream show in ft_call_recv. Nothing may follow Close or
+ * Cancel (FT_PRECONDITION): they end our direction. */
 FT_WARN_UNUSED ft_status ft_call_send(ft_call *call, const ft_client_msg *msg, ft_error *err);
 /* Waits for the next message. FT_TIMEOUT: none yet (0: just look; < 0: no limit). FT_CANCELLED:
- * ft_call_cancel. Otherwise the stream is over: its status and message (FT_UNAVAILABLE: the
- * connection; FT_OK never). Free *out by ft_server_msg_free. */
+ * ft_call_cancel; whatever the server says, it never comes as one of these two. Otherwise the
+ * stream is over, with its status and a message for a person; asked again, it says the same.
+ * FT_UNAVAILABLE: no connection, or the server ended the stream without an error. FT_TOO_LARGE: a
+ * message over the server's limit. Free *out by ft_server_msg_free. */
 FT_WARN_UNUSED ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_error *err,
                                       ft_server_msg **out);
 /* From the trailer of an ended stream; 0: none. */
@@ -45,7 +50,8 @@ uint32_t ft_call_retry_after_ms(const ft_call *call);
 void ft_call_cancel(ft_call *call);
 /* Payload bytes so far, both ways (protobuf messages, without HTTP/2 framing). */
 void ft_call_bytes(const ft_call *call, uint64_t *sent, uint64_t *received);
-/* Cuts the stream if it is still up. */
+/* Cuts the stream if it is still up; after Close or Cancel it first waits, a second at most, for
+ * the server to have read them. NULL is legal. */
 void ft_call_destroy(ft_call *call);
 
 #endif

@@ -22,10 +22,12 @@
 /* A dead peer is noticed after time + timeout. The server must allow pings at least as often as
  * clients send them, or it answers GOAWAY. */
 #define FT_RPC_CLIENT_PING_MS     2000
-#define FT_RPC_SERVER_PING_MS     5000
+#define FT_RPC_SERVER_PING_MS     3000
 #define FT_RPC_PING_TIMEOUT_MS    2000
 #define FT_RPC_MIN_RECV_PING_MS   500
 #define FT_RPC_HANDSHAKE_LIMIT_MS 10000
+/* A connection without any call is not pinged (it would keep a radio awake) but closed. */
+#define FT_RPC_IDLE_LIMIT_MS 300000
 
 /* Every completion queue event carries one of these as its tag. */
 typedef struct ft_rpc_tag {
@@ -54,6 +56,7 @@ bool ft_rpc_unwrap(grpc_byte_buffer *buffer, grpc_slice *out);
 /* One printable line out of what the other side sent: control bytes become spaces. */
 void ft_rpc_printable(grpc_slice text, char *out, size_t size);
 
+/* A channel argument. key is borrowed. */
 grpc_arg ft_rpc_int(const char *key, int value);
 
 #endif

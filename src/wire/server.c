@@ -242,7 +242,7 @@ static ft_status create_grpc(ft_wire_server *server, ft_error *err)
         ft_rpc_int(GRPC_ARG_MAX_CONCURRENT_STREAMS, calls < INT32_MAX ? (int)calls : INT32_MAX),
         ft_rpc_int(GRPC_ARG_KEEPALIVE_TIME_MS, FT_RPC_SERVER_PING_MS),
         ft_rpc_int(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, FT_RPC_PING_TIMEOUT_MS),
-        ft_rpc_int(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
+        ft_rpc_int(GRPC_ARG_MAX_CONNECTION_IDLE_MS, FT_RPC_IDLE_LIMIT_MS),
         ft_rpc_int(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
         ft_rpc_int(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, FT_RPC_MIN_RECV_PING_MS),
         ft_rpc_int(GRPC_ARG_HTTP2_BDP_PROBE, 0),

@@ -23,8 +23,9 @@ typedef struct ft_wire_handler {
     void *ctx;
     /* A message that passed every check. Borrowed during the call. */
     void (*on_message)(void *ctx, ft_stream *stream, const ft_client_msg *msg);
-    /* The stream is over. done: the client ended it on purpose (half-close); otherwise it was cut
-     * (cancelled, connection lost, or finished by us). */
+    /* The stream is over. done: the client ended it on purpose (half-close, which we answer with
+     * FT_OK at once: a client that wants replies keeps its direction open); otherwise it was cut
+     * (cancelled, connection lost, not reading, or finished by us). */
     void (*on_end)(void *ctx, ft_stream *stream, bool done);
     void (*info)(void *ctx, ft_msg_info *out);
 } ft_wire_handler;
@@ -35,7 +36,8 @@ typedef struct ft_wire_server_opts {
     const char *token;              /* bearer token that clients must present; NULL: none asked */
     const char *tls_cert, *tls_key; /* PEM files; both or neither */
     const char *tls_client_ca;      /* PEM: ask clients for certificates of this CA (mutual TLS) */
-    uint32_t max_streams;           /* concurrent; one more is refused with RESOURCE_EXHAUSTED */
+    uint32_t max_streams;           /* concurrent; one more is refused with RESOURCE_EXHAUSTED;
+                                       0: 1024 */
     ft_wire_limits limits;
     ft_wire_handler handler;
 } ft_wire_server_opts;
@@ -49,7 +51,8 @@ void ft_wire_server_drain(ft_wire_server *server);
 /* Drains, ends all streams (UNAVAILABLE), waits for every on_end, frees. */
 void ft_wire_server_destroy(ft_wire_server *server);
 
-/* Sends in order; copies. Ignored once the stream is over. */
+/* Sends in order; copies. Ignored once the stream is over. A client that leaves more than 1 MiB
+ * unread is cut. */
 void ft_stream_send(ft_stream *stream, const ft_server_msg *msg);
 /* Ends the stream with a status after all queued messages; FT_OK is a normal end. retry_after_ms > 0
  * becomes the trailer retry-after-ms. */
@@ -58,7 +61,9 @@ void ft_stream_finish(ft_stream *stream, ft_status code, const char *message,
 /* The handler's own pointer. */
 void ft_stream_set_user(ft_stream *stream, void *user);
 void *ft_stream_user(const ft_stream *stream);
-/* A string that is equal for equal credentials: what a session is bound to. Borrowed. */
+/* A string that is equal for equal credentials: what a session is bound to. The names in the
+ * client's certificate and a salted hash of its token, whichever it showed, else "anonymous".
+ * Borrowed; equal only within one server's life. */
 const char *ft_stream_credential(const ft_stream *stream);
 /* Keeps the struct alive beyond on_end for other threads that may still send. */
 void ft_stream_ref(ft_stream *stream);

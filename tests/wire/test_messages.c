@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec: random messages round-trip, drafts are compact, and everything an outsider can get
-// wrong is refused with a reason that names the field.
+// The codec (codec_client.c, codec_server.c): random messages round-trip, drafts are compact, and
+// everything an outsider can get wrong is refused with a reason that names the field.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

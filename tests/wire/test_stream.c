@@ -462,6 +462,13 @@ static void test_nobody_there(void **state)
     expect_end(call, FT_UNAVAILABLE, "cannot reach 127.0.0.1:");
     ft_call_destroy(call);
     ft_wire_client_destroy(client);
+
+    ft_wire_client_opts opts = {.address = "no-such-host.invalid:50"};
+    assert_int_equal(ft_wire_client_create(&opts, &err, &client), FT_OK);
+    assert_int_equal(ft_wire_client_info(client, LIMIT_US, &err, &info), FT_UNAVAILABLE);
+    print_message("    %s\n", err.message);
+    assert_non_null(strstr(err.message, "cannot reach no-such-host.invalid:50"));
+    ft_wire_client_destroy(client);
 }
 
 static void test_port_taken(void **state)
