@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/distill from end to end on a tiny random target that the test writes: teach, train, grow,
+export, evaluate. Needs PyTorch and gguf (tools/distill/requirements.txt); says so and skips without."""
+import contextlib
+import io
+import random
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools" / "distill"))
+try:
+    import gguf
+    import numpy as np
+    import torch
+
+    import distill
+    import evaluate
+    import llama
+    import teach
+    import tokens
+    import train
+    MISSING = None
+except ImportError as error:
+    MISSING = f"tests/tools/test_distill.py SKIPPED: {error} (tools/distill/requirements.txt)"
+    print(MISSING, file=sys.stderr)
+
+TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
+            "{% endfor %}")
+MERGES = ["u s", "us e", "use r", "\u0120 t", "h e", "\u0120t he"]
+WIDTH, LAYERS, HEADS, KV_HEADS, FF = 48, 2, 4, 2, 64
+
+
+def write_target(path, rope_divisors=None, arch="llama"):
+    """A random llama with a byte-level vocabulary of 265 tokens; weights large enough to have an
+    opinion. Matrices are Q8_0 where the width allows it, so that dequantizing is part of the test."""
+    vocab = list(tokens.byte_alphabet().values()) + [m.replace(" ", "") for m in MERGES]
+    vocab += ["<|im_start|>", "<|im_end|>", "<|unused|>"]
+    kinds = [1] * (len(vocab) - 3) + [3, 3, 3]
+    w = gguf.GGUFWriter(path, arch)
+    w.add_block_count(LAYERS)
+    w.add_context_length(256)
+    w.add_embedding_length(WIDTH)
+    w.add_feed_forward_length(FF)
+    w.add_head_count(HEADS)
+    w.add_head_count_kv(KV_HEADS)
+    w.add_rope_freq_base(10000.0)
+    w.add_layer_norm_rms_eps(1e-5)
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("smollm")
+    w.add_token_list(vocab)
+    w.add_token_types(kinds)
+    w.add_token_merges(MERGES)
+    w.add_bos_token_id(len(vocab) - 3)
+    w.add_eos_token_id(len(vocab) - 2)
+    w.add_add_bos_token(False)
+    w.add_chat_template(TEMPLATE)
+    rng = np.random.default_rng(1)
+    kv = KV_HEADS * WIDTH // HEADS
+    shapes = {"token_embd": (len(vocab), WIDTH), "output_norm": (WIDTH,)}
+    for i in range(LAYERS):
+        for name, shape in {"attn_norm": (WIDTH,), "attn_q": (WIDTH, WIDTH), "attn_k": (kv, WIDTH),
+                            "attn_v": (kv, WIDTH), "attn_output": (WIDTH, WIDTH),
+                            "ffn_norm": (WIDTH,), "ffn_gate": (FF, WIDTH), "ffn_up": (FF, WIDTH),
+                            "ffn_down": (WIDTH, FF)}.items():
+            shapes[f"blk.{i}.{name}"] = shape
+    for name, shape in shapes.items():
+        data = rng.normal(0, 0.1 if "blk" in name else 0.3, shape).astype(np.float32)
+        if len(shape) == 1:
+            data = 1 + data
+        if name.endswith("ffn_down"):
+            kind = gguf.GGMLQuantizationType.Q8_0
+            w.add_tensor(name + ".weight", gguf.quantize(data, kind), raw_dtype=kind)
+        else:
+            w.add_tensor(name + ".weight", data)
+    if rope_divisors is not None:
+        w.add_tensor("rope_freqs.weight", np.array(rope_divisors, np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+@unittest.skipIf(MISSING, MISSING)
+class DistillTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        torch.set_num_threads(1)
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.dir = Path(cls.temporary.name)
+        cls.target = str(cls.dir / "target.gguf")
+        write_target(cls.target)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def distill(self, *words):
+        """Result of a command line, its printed text dropped."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            return distill.main([str(w) for w in words])
+
+    def test_pipeline(self):
+        d = self.dir
+        common = ("--target", self.target, "--length", 48, "--dtype", "f32", "--threads", 1)
+        self.distill("teach", *common, "--out", d / "data", "--shards", 2, "--rows", 24)
+        self.distill("teach", *common, "--out", d / "held", "--shards", 1, "--rows", 16, "--seed", 9)
+        data = teach.load_shards(d / "data")
+        self.assertEqual(data["tokens"].shape, (48, 48))
+        self.assertTrue((np.diff(data["top_logp"].astype(np.float32), axis=-1) <= 0).all())
+
+        shape = ("--width", 32, "--layers", 1, "--heads", 4, "--kv-heads", 2, "--ff", 48)
+        run = ("--data", d / "data", "--dtype", "f32", "--batch", 12, "--random-candidates", 64)
+        losses = self.distill("train", "--target", self.target, *shape, *run, "--out", d / "s.pt",
+                              "--steps", 60)
+        self.assertLess(np.mean(losses[-5:]), 0.8 * np.mean(losses[:3]))
+        more = self.distill("train", "--init", d / "s.pt", "--add-layers", 1, *run, "--lr", 1e-3,
+                            "--out", d / "s2.pt", "--steps", 30)
+        self.assertLess(abs(more[0] - losses[-1]), 0.3)  # the new layer changed nothing at first
+        self.assertLess(np.mean(more[-5:]), more[0])
+
+        self.distill("export", "--student", d / "s2.pt", "--target", self.target,
+                     "--out", d / "draft.gguf")
+        trained = self.distill("evaluate", "--draft", d / "s2.pt", "--data", d / "held")
+        exported = self.distill("evaluate", "--draft", d / "draft.gguf", "--data", d / "held")
+        itself = self.distill("evaluate", "--draft", self.target, "--data", d / "held")
+        self.assertEqual(trained["all"]["positions"], exported["all"]["positions"])
+        self.assertAlmostEqual(trained["all"]["overlap"], exported["all"]["overlap"], delta=0.01)
+        self.assertGreater(itself["all"]["greedy"], 0.99)
+        self.assertGreater(itself["all"]["overlap"], trained["all"]["overlap"])
+
+        reader, source = gguf.GGUFReader(d / "draft.gguf"), gguf.GGUFReader(self.target)
+        names = [n for n in source.fields if n.startswith("tokenizer.")]
+        self.assertGreater(len(names), 7)
+        for name in names:
+            self.assertEqual(reader.fields[name].contents(), source.fields[name].contents())
+            self.assertEqual(reader.fields[name].types, source.fields[name].types)
+        self.assertEqual({t.tensor_type.name for t in reader.tensors}, {"F16", "F32"})
+
+    def test_rows_follow_the_template(self):
+        plan = teach.Plan(distill.parser_of().parse_args(
+            ["teach", "--target", self.target, "--out", "x", "--length", "80"]))
+        t = plan.tokenizer
+        row = teach.Row("own", plan, random.Random(3))
+        a, end = t.encode("a")[0], t.special["<|im_end|>"]
+        for sampled in [0] * len(plan.chat.first) + [a, a, end]:
+            row.take(sampled)
+        self.assertEqual(t.decode(row.tokens), "<|im_start|>user\naa<|im_end|>")
+        self.assertEqual(row.given, [True] * len(plan.chat.first) + [False] * 3)
+        while row.queue:
+            row.take(0)
+        self.assertEqual(t.decode(row.tokens), "<|im_start|>user\naa<|im_end|>\n"
+                         "<|im_start|>assistant\n")
+        for _ in range(teach.USER_TOKENS + 40):
+            row.take(a)
+        self.assertEqual(t.decode(row.tokens).count("<|im_start|>"), 2)  # answers have no limit
+        self.assertIs(row.user, False)
+
+    def test_passages(self):
+        text = self.dir / "passages.txt"
+        text.write_text("short\n\n" + "the word " * 30 + "\n\n" + "other words " * 20)
+        self.assertEqual(len(teach.read_passages(text)), 2)
+        args = ["teach", "--target", self.target, "--out", "x", "--passages", str(text)]
+        plan = teach.Plan(distill.parser_of().parse_args(args))
+        kinds = {r.kind for r in plan.rows(64, 2, random.Random(1))}
+        self.assertEqual(kinds, {"passage", "free"})
+        kinds = {r.kind for r in plan.rows(64, 1, random.Random(1))}
+        self.assertEqual(kinds, {"chat", "own", "free"})
+
+    def test_teaching_resumes(self):
+        out = self.dir / "resumed"
+        words = ("teach", "--target", self.target, "--out", out, "--rows", 4, "--length", 12,
+                 "--dtype", "f32")
+        self.distill(*words, "--shards", 2)
+        before = teach.load_shards(out)
+        (out / "00001.npz").unlink()
+        first = (out / "00000.npz").stat().st_mtime_ns
+        self.distill(*words, "--shards", 2)
+        self.assertEqual((out / "00000.npz").stat().st_mtime_ns, first)
+        for key, value in teach.load_shards(out).items():
+            np.testing.assert_array_equal(value, before[key])
+
+    def test_cache_equals_whole_pass(self):
+        model = llama.load_gguf(self.target)
+        ids = torch.randint(0, model.config.vocab, (3, 20), generator=torch.Generator().manual_seed(1))
+        cache = llama.Cache(model, 3, 20)
+        steps = torch.cat([model(ids[:, i:i + 1], cache) for i in range(20)], 1)
+        torch.testing.assert_close(steps, model(ids), rtol=1e-4, atol=1e-4)
+
+    def test_rope_divisors(self):
+        path = str(self.dir / "rope.gguf")
+        write_target(path, [1.0, 2.0, 4.0, 4.0, 8.0, 8.0])
+        plain, divided = llama.load_gguf(self.target), llama.load_gguf(path)
+        ratio = plain.frequencies / divided.frequencies
+        torch.testing.assert_close(ratio, torch.tensor([1.0, 2.0, 4.0, 4.0, 8.0, 8.0]))
+
+    def test_tokenizer(self):
+        t = tokens.open_tokenizer(self.target)
+        text = "<|im_start|>user\nthe user's caf\u00e9 \U0001f600  12 _x\n<|im_end|>"
+        ids = t.encode(text)
+        self.assertEqual(t.decode(ids), text)
+        self.assertEqual(ids[:2], [t.special["<|im_start|>"], t.id["user"]])
+        self.assertNotIn(t.special["<|im_end|>"], t.encode(text, special=False))
+        self.assertEqual(t.decode(t.encode(text, special=False)), text)
+        self.assertIn(t.id["\u0120the"], t.encode("in the"))
+
+    def test_principal_embedding(self):
+        model = llama.load_gguf(self.target)
+        e = model.token_embd * model.output_norm
+        y = train.principal_embedding(model, 16)
+        self.assertEqual(tuple(y.shape), (model.config.vocab, 16))
+        self.assertAlmostEqual(float(y.std()), train.EMBEDDING_STD, places=4)
+        full = train.principal_embedding(model, WIDTH)  # all directions: only turned and scaled
+        gram, turned = e @ e.T, full @ full.T
+        torch.testing.assert_close(gram / gram.norm(), turned / turned.norm(), rtol=1e-3, atol=1e-5)
+        self.assertEqual(train.principal_embedding(model, 64).shape[1], 64)
+
+    def test_loss_with_all_candidates_is_the_cross_entropy(self):
+        model = llama.load_gguf(self.target)
+        g = torch.Generator().manual_seed(2)
+        ids = torch.randint(0, model.config.vocab, (2, 5), generator=g)
+        logp, top = torch.topk(torch.log_softmax(model(ids) * 0.5, -1), train.LEARN_TOP)
+        loss = train.loss_of(model, ids, top, logp, model.config.vocab, g)
+        q = torch.log_softmax(model(ids), -1).gather(-1, top)
+        expected = -(logp.exp() * q).sum() / logp.exp().sum()
+        torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-4)
+
+    def test_random_candidates_estimate_the_whole_sum(self):
+        model = llama.load_gguf(self.target)
+        g = torch.Generator().manual_seed(2)
+        ids = torch.randint(0, model.config.vocab, (1, 2), generator=g)
+        logp, top = torch.topk(torch.log_softmax(model(ids) * 0.3, -1), train.LEARN_TOP)
+        top, logp = top[..., :train.CANDIDATE_TOP], logp[..., :train.CANDIDATE_TOP]
+        whole = float(train.loss_of(model, ids, top, logp, model.config.vocab, g))
+        some = [float(train.loss_of(model, ids, top, logp, 100, g)) for _ in range(200)]
+        self.assertAlmostEqual(np.mean(some), whole, delta=0.1)
+
+    def test_errors_say_what_is_wrong(self):
+        other = str(self.dir / "other.gguf")
+        write_target(other, arch="gptj")
+        for words, part in (
+                (("teach", "--target", other, "--out", self.dir / "e"), "architecture 'gptj'"),
+                (("teach", "--target", self.target, "--out", self.dir / "e", "--length", 999),
+                 "context is 256"),
+                (("evaluate", "--draft", self.target, "--data", self.dir / "none"), "no shards"),
+                (("export", "--student", self.dir / "none.pt", "--target", other, "--out", "x"),
+                 "none.pt")):
+            with self.subTest(part), self.assertRaises(SystemExit) as caught:
+                self.distill(*words)
+            self.assertIn(part, str(caught.exception.code))
+
+
+if __name__ == "__main__":
+    unittest.main()
