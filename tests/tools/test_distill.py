@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/distill from end to end on a tiny random target that the test writes: teach, train, grow,
-export, evaluate. Needs PyTorch and gguf (tools/distill/requirements.txt); says so and skips without."""
+export, evaluate. Needs PyTorch and gguf (tools/distill/requirements.txt); without, says so and
+skips."""
 import contextlib
 import io
 import random
@@ -36,7 +37,7 @@ WIDTH, LAYERS, HEADS, KV_HEADS, FF = 48, 2, 4, 2, 64
 
 def write_target(path, rope_divisors=None, arch="llama"):
     """A random llama with a byte-level vocabulary of 265 tokens; weights large enough to have an
-    opinion. Matrices are Q8_0 where the width allows it, so that dequantizing is part of the test."""
+    opinion. Matrices are Q8_0 where the width allows it, so that dequantizing is tested too."""
     vocab = list(tokens.byte_alphabet().values()) + [m.replace(" ", "") for m in MERGES]
     vocab += ["<|im_start|>", "<|im_end|>", "<|unused|>"]
     kinds = [1] * (len(vocab) - 3) + [3, 3, 3]
@@ -107,7 +108,8 @@ class DistillTest(unittest.TestCase):
         d = self.dir
         common = ("--target", self.target, "--length", 48, "--dtype", "f32", "--threads", 1)
         self.distill("teach", *common, "--out", d / "data", "--shards", 2, "--rows", 24)
-        self.distill("teach", *common, "--out", d / "held", "--shards", 1, "--rows", 16, "--seed", 9)
+        self.distill("teach", *common, "--out", d / "held", "--shards", 1, "--rows", 16,
+                     "--seed", 9)
         data = teach.load_shards(d / "data")
         self.assertEqual(data["tokens"].shape, (48, 48))
         self.assertTrue((np.diff(data["top_logp"].astype(np.float32), axis=-1) <= 0).all())
@@ -185,7 +187,8 @@ class DistillTest(unittest.TestCase):
 
     def test_cache_equals_whole_pass(self):
         model = llama.load_gguf(self.target)
-        ids = torch.randint(0, model.config.vocab, (3, 20), generator=torch.Generator().manual_seed(1))
+        g = torch.Generator().manual_seed(1)
+        ids = torch.randint(0, model.config.vocab, (3, 20), generator=g)
         cache = llama.Cache(model, 3, 20)
         steps = torch.cat([model(ids[:, i:i + 1], cache) for i in range(20)], 1)
         torch.testing.assert_close(steps, model(ids), rtol=1e-4, atol=1e-4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/lint on small trees: a clean one has no findings, and each broken rule has exactly its own."""
+"""tools/lint on small trees: a clean one has no findings, each broken rule has its own."""
 import importlib.machinery
 import importlib.util
 import shutil
@@ -17,12 +17,13 @@ loader.exec_module(lint)
 
 TOP = "// SPDX-License-Identifier: Apache-2.0\n// What this small file is for.\n"
 CLEAN = {
-    "src/base/thing.h": "/* SPDX-License-Identifier: Apache-2.0\n *\n * A small thing, for tests. */\n"
+    "src/base/thing.h": "/* SPDX-License-Identifier: Apache-2.0\n *\n * A small thing of a test. */\n"
                         "#ifndef THING_H\n#define THING_H\n#include <stddef.h>\n\n"
-                        "/* How many. */\nsize_t ft_thing_count(void);\nsize_t ft_thing_more(void);\n"
+                        "/* How many. */\nsize_t ft_thing_count(void);\n"
+                        "size_t ft_thing_more(void);\n"
                         "\n#endif\n",
     "src/base/thing.c": TOP + '#include "base/thing.h"\n\nsize_t ft_thing_count(void)\n{\n'
-                              "    return 3;\n}\n\nsize_t ft_thing_more(void)\n{\n    return 4;\n}\n",
+                        "    return 3;\n}\n\nsize_t ft_thing_more(void)\n{\n    return 4;\n}\n",
     "src/cmd/main.c": TOP + '#include <stdio.h>\n#include <stdlib.h>\n#include "base/thing.h"\n\n'
                             'static const struct { const char *name; } flags[] = {{"--size"}};\n\n'
                             'int main(void)\n{\n    printf("%s", getenv("X"));\n    return 0;\n}\n',
@@ -73,14 +74,16 @@ class LintTest(unittest.TestCase):
     def test_layers(self):
         extra = {
             "src/sched/a.c": TOP + '#include "base/thing.h"\n#include "wire/x.h"\n',
-            "src/http/b.c": TOP + '#include "serve/x.h"\n#include "sched/y.h"\n#include "base/z.h"\n',
-            "src/serve/c.c": TOP + '#include "edge/x.h"\n#include "http/x.h"\n#include <edge/y.h>\n',
+            "src/http/b.c": TOP + '#include "serve/x.h"\n#include "sched/y.h"\n'
+                                  '#include "base/z.h"\n',
+            "src/serve/c.c": TOP + '#include "edge/x.h"\n#include "http/x.h"\n'
+                                   '#include <edge/y.h>\n',
             "src/edge/d.c": TOP + '#include "serve/x.h"\n#include "../serve/x.h"\n',
             "src/spec/e.c": TOP + '#include "foretoken.pb-c.h"\n#include "engine/x.h"\n',
             "tests/base/test_names.c": TOP + "// a b c d e\n",
         }
-        self.expect(extra, "src/edge/d.c:4: include relative", "src/http/b.c:3: room 'http' may not",
-                    "src/http/b.c:4: room 'http' may not", "src/sched/a.c:4: room 'sched' may not",
+        self.expect(extra, "src/edge/d.c:4: include relative",
+                    "src/http/b.c:3: room 'http' may not", "src/http/b.c:4: room 'http' may not", "src/sched/a.c:4: room 'sched' may not",
                     "src/serve/c.c:3: room 'serve' may not include 'edge/x.h'")
 
     def test_unknown_room(self):
@@ -144,6 +147,10 @@ class LintTest(unittest.TestCase):
         self.assertIn("no_such_library.h", run.skipped[0])
         run = self.run_lint({"src/base/thing.h": own}, compile_headers=True)
         self.assertIn("base/nothing.h", run.findings[0][2])
+        template = own.replace("for tests", "lint: template header").replace(
+            "of a test", "lint: template header")
+        run = self.run_lint({"src/base/thing.h": template}, compile_headers=True)
+        self.assertEqual((run.findings, run.skipped), ([], []))
 
     def test_contracts(self):
         head = "/* SPDX-License-Identifier: Apache-2.0\n * A header of the test tree. */\n"
@@ -194,6 +201,9 @@ class LintTest(unittest.TestCase):
         self.expect({"tests/base/test_o.c": TOP + '#include "base/other.h"\n'})
         self.expect({"tests/base/test_o.c": TOP + "// of other.c\n"})
         self.expect({"tests/base/test_o.c": TOP + "// another\n"}, "no test names 'other'")
+        self.expect({"tests/base/test_o.c": TOP + "// ft_other_go()\n",
+                     "src/base/other.c": TOP + "\n" + function("ft_other_go")})
+        self.expect({"tests/base/test_o.c": TOP + "// ft_other_go_on()\n"}, "no test names 'other'")
 
     def test_flags_are_in_the_manual(self):
         row = TOP + 'static flag f[] = {\n    {"--size", 0},\n    {"--siz", 0},\n    {"-x", 0}};\n'

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a draft model for a target: teach, train, export, evaluate. See README.md beside this file."""
+"""Makes a draft model for a target: teach, train, export, evaluate. See README.md here."""
 import argparse
 import sys
 
@@ -34,7 +34,7 @@ def parser_of():
     p.add_argument("--show", action="store_true", help="print a row of each shard")
     add_common(p, "bf16")
 
-    p = commands.add_parser("train", formatter_class=show, help="the student learns from the shards")
+    p = commands.add_parser("train", formatter_class=show, help="the student learns from shards")
     p.add_argument("--target", help="GGUF of the teacher: a new student's embedding comes from it")
     p.add_argument("--init", help="go on from this checkpoint instead")
     p.add_argument("--data", required=True, help="folder of shards")

@@ -22,8 +22,8 @@ def export(args):
     reader = gguf.GGUFReader(args.target)
     tokens = len(field(reader, "tokenizer.ggml.tokens"))
     if tokens != c.vocab:
-        raise ValueError(f"{args.target} has {tokens} tokens, the student {c.vocab}: pass the target "
-                         "that it was trained on")
+        raise ValueError(f"{args.target} has {tokens} tokens, the student {c.vocab}: pass the "
+                         "target that it was trained on")
     writer = gguf.GGUFWriter(args.out, "llama")
     writer.add_name(args.name or f"{field(reader, 'general.name', 'target')} draft")
     writer.add_description("Distilled draft for speculative decoding")

@@ -183,7 +183,8 @@ def load_gguf(path, dtype=torch.float32, device="cpu"):
 
 
 def save_checkpoint(model, path, **notes):
-    torch.save({"config": asdict(model.config), "weights": model.state_dict(), "notes": notes}, path)
+    torch.save({"config": asdict(model.config), "weights": model.state_dict(), "notes": notes},
+               path)
 
 
 def load_checkpoint(path, device="cpu"):

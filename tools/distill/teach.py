@@ -117,7 +117,7 @@ class Plan:
 
 @torch.no_grad()
 def write_rows(teacher, rows, length, generator):
-    """Lets the rows run in step; fills each row's tokens and returns the teacher's top candidates."""
+    """Lets the rows run in step; fills their tokens and returns the teacher's top candidates."""
     device = teacher.token_embd.device
     cache = Cache(teacher, len(rows), length)
     top_id = np.zeros((len(rows), length, TOP), np.int32)
@@ -144,7 +144,8 @@ def teach(args):
     plan = Plan(args)
     teacher = load_gguf(args.target, args.torch_dtype, args.torch_device)
     if args.length > teacher.config.context:
-        raise ValueError(f"--length {args.length}: the target's context is {teacher.config.context}")
+        raise ValueError(f"--length {args.length}: the target's context is "
+                         f"{teacher.config.context}")
     for shard in range(args.shards):
         path = out / f"{shard:05d}.npz"
         if path.exists():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens of a GGUF file's vocabulary and the fixed pieces of its chat template.
 
-Encoding is for prompts that seed the teacher's text: merges are the vocabulary's, the splitting into
-words is one for all (letters, single digits, signs, spaces). Where a model splits otherwise a
-prompt may get other tokens than its own tokenizer would choose, all of them valid."""
+Encoding is for prompts that seed the teacher's text: merges are the vocabulary's, the splitting
+into words is one for all (letters, single digits, signs, spaces). Where a model splits otherwise
+a prompt may get other tokens than its own tokenizer would choose, all of them valid."""
 import re
 
 import gguf
@@ -36,7 +36,8 @@ class Tokenizer:
         self.text = field(reader, "tokenizer.ggml.tokens")
         self.id = {t: i for i, t in enumerate(self.text)}
         types = field(reader, "tokenizer.ggml.token_type", [1] * len(self.text))
-        self.special = {t: i for i, t in enumerate(self.text) if types[i] in (CONTROL, USER_DEFINED)}
+        self.special = {t: i for i, t in enumerate(self.text)
+                        if types[i] in (CONTROL, USER_DEFINED)}
         self.ranks, self.scores = {}, []
         if self.kind == "gpt2":
             merges = field(reader, "tokenizer.ggml.merges")

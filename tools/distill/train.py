@@ -141,6 +141,7 @@ def train(args):
             seen = (step + 1) * args.batch * data["tokens"].shape[1]
             recent = losses[-args.log_every:]
             print(json.dumps({"step": step + 1, "loss": round(sum(recent) / len(recent), 4),
-                              "tokens_per_s": round(seen / (time.monotonic() - began))}), flush=True)
+                              "tokens_per_s": round(seen / (time.monotonic() - began))}),
+                  flush=True)
     save_checkpoint(student, args.out, steps=args.steps)
     return losses
