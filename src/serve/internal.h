@@ -166,6 +166,7 @@ struct ft_verifier {
 
 /* ---- verifier.c: answers; engine thread ---- */
 
+/* Tell the client, unless it has closed or detached. Messages are borrowed by the call. */
 void ft_handle_opened(ft_vsession *handle, const ft_msg_opened *opened);
 void ft_handle_verdict(ft_vsession *handle, const ft_msg_verdict *verdict);
 /* The last callback of a handle; its session must have been parted from it. */
@@ -174,6 +175,7 @@ void ft_handle_gone(ft_vsession *handle, ft_status code, const char *message,
 
 /* ---- vsession.c ---- */
 
+/* What the events ask for, each with its time; refusals and endings reach the handle. */
 void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us);
 void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t at_us);
 void ft_sess_detach(ft_sess *s, int64_t now_us);
@@ -200,7 +202,9 @@ uint32_t ft_kv_make_room(ft_verifier *v, need *needs, size_t n);
 
 /* ---- round.c ---- */
 
+/* The batch's arrays, by the limits in v->opts. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_round_init(ft_verifier *v, ft_error *err);
+/* All-zero is legal. */
 void ft_round_deinit(batch *b);
 /* One forward pass over what waits, and its verdicts. False: nothing waits. */
 bool ft_round_run(ft_verifier *v);

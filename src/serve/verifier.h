@@ -54,6 +54,8 @@ typedef struct ft_vclient {
     void (*on_gone)(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms);
 } ft_vclient;
 
+/* Makes engine and KV pool, starts the thread. FT_INVALID: limits that contradict each other;
+ * FT_PRECONDITION: model and vocabulary are of different files; FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err,
                                             ft_verifier **out);
 /* Ends all sessions (on_gone UNAVAILABLE), stops the thread, frees, handles too. No other call may be
@@ -81,6 +83,7 @@ void ft_vsession_detach(ft_vsession *session);
  * callbacks. */
 void ft_verifier_tick(ft_verifier *verifier);
 
+/* What Info answers. Any thread. */
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out);
 
 typedef struct ft_verifier_stats {

@@ -18,7 +18,7 @@ typedef struct bench {
     _Atomic int64_t now_us; /* the engine thread reads it at any time */
     test_text text;
     local_client c;
-    ft_rng rng;
+    test_edge edge, plain; /* drafts of all kinds; none at all */
 } bench;
 
 static int64_t clock_of(void *ctx)
@@ -31,7 +31,8 @@ static bench *bench_create(ft_verifier_opts opts)
     bench *b = calloc(1, sizeof *b);
     ft_error err = {0};
     b->now_us = 1000000;
-    ft_rng_init(&b->rng, 1);
+    b->edge = test_edge_make(TEST_DRAFT_MIXED, NULL, model.n_vocab, 1);
+    b->plain = test_edge_make(TEST_DRAFT_NONE, NULL, model.n_vocab, 1);
     opts.model = model.model;
     opts.vocab = model.vocab;
     opts.clock = (ft_clock){.now_us = clock_of, .ctx = &b->now_us};
@@ -69,7 +70,7 @@ static void open_first(bench *b)
 
 static bool go_round(bench *b)
 {
-    return local_round(&b->c, TEST_DRAFT_MIXED, &b->text, NULL, &model, 32, &b->rng);
+    return local_round(&b->c, &b->edge, &b->text);
 }
 
 /* Opens with `open`, expects the refusal. */
@@ -242,8 +243,8 @@ static void test_bad_drafts(void **state)
         ft_msg_open open = local_open_msg(&text, 0, 1, 0);
         local_open(&c, b->v, &open, "me");
         for (int round = 0; round < 2; round++)
-            assert_true(local_round(&c, TEST_DRAFT_NONE, &text, NULL, &model, 32, &b->rng));
-        test_draft(&c.draft, TEST_DRAFT_NONE, &text, NULL, 32, model.n_vocab, &b->rng);
+            assert_true(local_round(&c, &b->plain, &text));
+        test_draft(&c.draft, &b->plain, &text);
         all[i].spoil(&c.draft);
         ft_vsession_draft(c.session, &c.draft);
         assert_string_equal(ft_status_name(local_wait_gone(&c)), ft_status_name(all[i].code));
@@ -265,7 +266,7 @@ static void test_flood(void **state)
     bench *b = bench_create((ft_verifier_opts){0});
     (void)state;
     open_first(b);
-    test_draft(&b->c.draft, TEST_DRAFT_NONE, &b->text, NULL, 32, model.n_vocab, &b->rng);
+    test_draft(&b->c.draft, &b->plain, &b->text);
     for (int i = 0; i < 1000; i++)
         ft_vsession_draft(b->c.session, &b->c.draft);
     assert_int_equal(local_wait_gone(&b->c), FT_INVALID);
@@ -387,7 +388,7 @@ static void test_takeover(void **state)
     local_open(&b->c, b->v, &resume, "me");
     local_wait_opened(&b->c);
     assert_int_equal(local_wait_gone(&old), FT_ABORTED);
-    test_draft(&old.draft, TEST_DRAFT_NONE, &b->text, NULL, 32, model.n_vocab, &b->rng);
+    test_draft(&old.draft, &b->plain, &b->text);
     ft_vsession_draft(old.session, &old.draft); /* too late, and without effect */
     local_detach(&old);
     assert_true(go_round(b));
@@ -482,7 +483,7 @@ static void test_cancel_frees(void **state)
         local_open(&b->c, b->v, &open, "me");
         for (int tick = 0; tick < i % 5; tick++)
             ft_verifier_tick(b->v);
-        test_draft(&b->c.draft, TEST_DRAFT_TREE, &b->text, NULL, 5, model.n_vocab, &b->rng);
+        test_draft(&b->c.draft, &b->edge, &b->text);
         b->c.draft.round = 1;
         ft_vsession_draft(b->c.session, &b->c.draft);
         for (int tick = 0; tick < i / 5; tick++)
@@ -505,7 +506,7 @@ static void test_detach_withdraws(void **state)
     (void)state;
     test_text_random(&b->text, 250, 1);
     open_first(b);
-    test_draft(&b->c.draft, TEST_DRAFT_NONE, &b->text, NULL, 5, model.n_vocab, &b->rng);
+    test_draft(&b->c.draft, &b->plain, &b->text);
     ft_vsession_draft(b->c.session, &b->c.draft);
     local_detach(&b->c);
     uint64_t rows = stats_of(b).rows; /* of passes that were under way */

@@ -44,7 +44,8 @@ static test_text *reference(uint32_t n_prompt, float temperature, uint64_t seed,
     test_text *text = malloc(sizeof *text);
     test_text_random(text, n_prompt, seed);
     ft_msg_open open = local_open_msg(text, temperature, seed, max_tok);
-    local_generate(v, &model, &open, TEST_DRAFT_NONE, text, NULL, seed);
+    test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, model.n_vocab, seed);
+    local_generate(v, &open, &edge, text);
     assert_true(text->n > n_prompt);
     ft_verifier_destroy(v);
     return text;
@@ -63,7 +64,8 @@ static void test_drafts_change_nothing(void **state)
                 test_text text;
                 test_text_init(&text, ref->token, ref->n_prompt);
                 ft_msg_open open = local_open_msg(&text, temperatures[t], 10 * p + t, 60);
-                local_generate(v, &model, &open, (test_style)style, &text, ref, p);
+                test_edge edge = test_edge_make((test_style)style, ref, model.n_vocab, p);
+                local_generate(v, &open, &edge, &text);
                 assert_true(test_text_equal(&text, ref));
                 if (style == TEST_DRAFT_PERFECT)
                     assert_true(text.rounds < ref->rounds && text.accepted > 0);
@@ -86,7 +88,8 @@ static void test_length_is_exact(void **state)
         test_text text;
         test_text_init(&text, ref->token, 9);
         ft_msg_open open = local_open_msg(&text, 0, 3, most);
-        local_generate(v, &model, &open, TEST_DRAFT_PERFECT, &text, ref, most);
+        test_edge edge = test_edge_make(TEST_DRAFT_PERFECT, ref, model.n_vocab, most);
+        local_generate(v, &open, &edge, &text);
         assert_int_equal(text.n, 9 + most);
         assert_int_equal(text.finish, FT_FINISH_LENGTH);
         assert_memory_equal(text.token, ref->token, text.n * sizeof text.token[0]);
@@ -105,7 +108,8 @@ static void test_context_is_never_exceeded(void **state)
         for (uint64_t seed = 0; seed < 8; seed++) { /* some end by themselves before */
             test_text_random(&text, 63 - 10 * (uint32_t)style, seed);
             ft_msg_open open = local_open_msg(&text, 0, 5, style == 1 ? 1000 : 0);
-            local_generate(v, &model, &open, (test_style)style, &text, NULL, seed);
+            test_edge edge = test_edge_make((test_style)style, NULL, model.n_vocab, seed);
+            local_generate(v, &open, &edge, &text);
             assert_true(text.n <= 64);
             assert_true(text.n == 64 || text.finish == FT_FINISH_STOP);
             full += text.n == 64 && text.finish == FT_FINISH_LENGTH;
@@ -133,11 +137,10 @@ static void test_stop_token_ends_the_text(void **state)
         test_text_init(&text, ref->token, 5);
         ft_msg_open open = local_open_msg(&text, 3, seed, 300);
         local_client c;
-        ft_rng rng;
-        ft_rng_init(&rng, seed);
+        test_edge edge = test_edge_make(TEST_DRAFT_PERFECT, ref, model.n_vocab, seed);
         local_open(&c, v, &open, "me");
         while (text.finish == FT_FINISH_NONE)
-            assert_true(local_round(&c, TEST_DRAFT_PERFECT, &text, ref, &model, 32, &rng));
+            assert_true(local_round(&c, &edge, &text));
         in_path += text.finish == FT_FINISH_STOP && c.verdict.next < 0;
         assert_true(test_text_equal(&text, ref));
         local_close(&c);
@@ -151,6 +154,7 @@ static void test_stop_token_ends_the_text(void **state)
 
 typedef struct many {
     test_text *ref, text;
+    test_edge edge;
     local_client client;
     uint32_t n_verdicts;
     uint64_t seed;
@@ -173,6 +177,7 @@ static many *many_create(uint32_t n, uint32_t prompt_most, uint32_t max_tok)
                 reference(1 + (i * 37) % prompt_most, all[i].temperature, all[i].seed, max_tok);
         } while (all[i].ref->finish != FT_FINISH_LENGTH);
         test_text_init(&all[i].text, all[i].ref->token, all[i].ref->n_prompt);
+        all[i].edge = test_edge_make(TEST_DRAFT_MIXED, all[i].ref, model.n_vocab, i);
     }
     return all;
 }
@@ -189,11 +194,9 @@ static void many_end(many *all, uint32_t n)
 }
 
 /* All in step: every session drafts, then all verdicts are awaited, until all texts have ended. */
-static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok, uint64_t seed)
+static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
 {
     uint32_t open = n;
-    ft_rng rng;
-    ft_rng_init(&rng, seed);
     for (uint32_t i = 0; i < n; i++) {
         ft_msg_open o = local_open_msg(&all[i].text, all[i].temperature, all[i].seed, max_tok);
         local_open(&all[i].client, v, &o, "me");
@@ -203,8 +206,7 @@ static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok, ui
             many *m = &all[i];
             if (m->text.finish != FT_FINISH_NONE)
                 continue;
-            test_draft(&m->client.draft, TEST_DRAFT_MIXED, &m->text, m->ref, 32, model.n_vocab,
-                       &rng);
+            test_draft(&m->client.draft, &m->edge, &m->text);
             ft_vsession_draft(m->client.session, &m->client.draft);
         }
         for (uint32_t i = 0; i < n; i++) {
@@ -225,20 +227,20 @@ static void test_company_changes_nothing(void **state)
     ft_verifier_stats s;
     ft_verifier *v = start((ft_verifier_opts){.max_prefill = 32});
     (void)state;
-    many_run(many_create(MANY, 200, 40), MANY, v, 40, 1);
+    many_run(many_create(MANY, 200, 40), MANY, v, 40);
     ft_verifier_get_stats(v, &s);
     assert_true(s.forwards < s.rounds); /* they did share passes */
     expect_all_free(v);
     ft_verifier_destroy(v);
 }
 
-/* The pool holds about three of six: KV gives way and is computed again. */
+/* The pool holds about three of six: KV gives way (kv_room.c) and is computed again. */
 static void test_pressure_changes_nothing(void **state)
 {
     ft_verifier_stats s;
     ft_verifier *v = start((ft_verifier_opts){.max_context = 160, .kv_tok = 3 * 160});
     (void)state;
-    many_run(many_create(6, 100, 60), 6, v, 60, 2);
+    many_run(many_create(6, 100, 60), 6, v, 60);
     ft_verifier_get_stats(v, &s);
     assert_true(s.kv_released > 0);
     expect_all_free(v);
@@ -250,7 +252,7 @@ static void test_pool_of_one(void **state)
 {
     ft_verifier *v = start((ft_verifier_opts){.max_context = 160, .kv_tok = 160 + 64 + 33});
     (void)state;
-    many_run(many_create(3, 100, 50), 3, v, 50, 3);
+    many_run(many_create(3, 100, 50), 3, v, 50);
     expect_all_free(v);
     ft_verifier_destroy(v);
 }
@@ -303,10 +305,9 @@ static void test_storm(void **state)
         uint32_t dice = ft_rng_below(&rng, 10);
         if (m->text.finish != FT_FINISH_NONE)
             continue;
-        test_draft(&m->client.draft, TEST_DRAFT_MIXED, &m->text, m->ref, 32, model.n_vocab, &rng);
+        test_draft(&m->client.draft, &m->edge, &m->text);
         if (dice < 5) {
-            assert_true(
-                local_round(&m->client, TEST_DRAFT_MIXED, &m->text, m->ref, &model, 32, &rng));
+            assert_true(local_round(&m->client, &m->edge, &m->text));
         } else if (dice < 8) {
             storm_break(m, v, dice == 7);
         } else { /* given up amid a round, and opened again with the text so far */
@@ -329,9 +330,9 @@ static void test_logprobs(void **state)
     (void)state;
     for (int run = 0; run < 2; run++) {
         local_client c;
-        ft_rng rng;
         uint32_t n = 0;
-        ft_rng_init(&rng, 1);
+        test_edge edge =
+            test_edge_make(run ? TEST_DRAFT_TREE : TEST_DRAFT_NONE, ref, model.n_vocab, 1);
         test_text_init(&text[run], ref->token, 9);
         ft_msg_open open = local_open_msg(&text[run], 0, 3, 20);
         open.logprobs = true;
@@ -339,8 +340,7 @@ static void test_logprobs(void **state)
         local_open(&c, v, &open, "me");
         while (text[run].finish == FT_FINISH_NONE) {
             uint32_t before = text[run].n;
-            assert_true(local_round(&c, run ? TEST_DRAFT_TREE : TEST_DRAFT_NONE, &text[run], ref,
-                                    &model, 32, &rng));
+            assert_true(local_round(&c, &edge, &text[run]));
             assert_int_equal(c.verdict.n_logprobs, text[run].n - before);
             for (uint32_t i = 0; i < c.verdict.n_logprobs; i++) {
                 assert_int_equal(c.logprobs[i].n_top, 5);

@@ -168,11 +168,10 @@ void local_close(local_client *c)
     local_detach(c);
 }
 
-bool local_round(local_client *c, test_style style, test_text *text, const test_text *ref,
-                 const test_model *m, uint32_t max_tree, ft_rng *rng)
+bool local_round(local_client *c, test_edge *edge, test_text *text)
 {
     uint32_t n = c->n_verdicts + 1;
-    test_draft(&c->draft, style, text, ref, max_tree, m->n_vocab, rng);
+    test_draft(&c->draft, edge, text);
     ft_vsession_draft(c->session, &c->draft);
     if (!local_wait_verdict(c, n))
         return false;
@@ -180,15 +179,12 @@ bool local_round(local_client *c, test_style style, test_text *text, const test_
     return true;
 }
 
-void local_generate(ft_verifier *v, const test_model *m, const ft_msg_open *open, test_style style,
-                    test_text *text, const test_text *ref, uint64_t seed)
+void local_generate(ft_verifier *v, const ft_msg_open *open, test_edge *edge, test_text *text)
 {
     local_client c;
-    ft_rng rng;
-    ft_rng_init(&rng, seed);
     local_open(&c, v, open, "me");
     while (text->finish == FT_FINISH_NONE)
-        if (!local_round(&c, style, text, ref, m, 32, &rng))
+        if (!local_round(&c, edge, text))
             fail_msg("gone: %s", c.message);
     local_close(&c);
 }

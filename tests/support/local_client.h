@@ -52,10 +52,8 @@ void local_detach(local_client *c);
 void local_close(local_client *c);
 
 /* One round: draft, verdict, text. False: gone. */
-bool local_round(local_client *c, test_style style, test_text *text, const test_text *ref,
-                 const test_model *m, uint32_t max_tree, ft_rng *rng);
+bool local_round(local_client *c, test_edge *edge, test_text *text);
 /* A whole text in a session of its own. `text` holds the prompt. */
-void local_generate(ft_verifier *v, const test_model *m, const ft_msg_open *open, test_style style,
-                    test_text *text, const test_text *ref, uint64_t seed);
+void local_generate(ft_verifier *v, const ft_msg_open *open, test_edge *edge, test_text *text);
 
 #endif

@@ -32,41 +32,52 @@ static bool add_node(ft_msg_draft *d, int32_t parent, int32_t token)
     return true;
 }
 
-/* What the target says at a position, or a random token. */
-static int32_t said(const test_text *ref, uint32_t at, uint32_t n_vocab, ft_rng *rng)
+test_edge test_edge_make(test_style style, const test_text *ref, uint32_t n_vocab, uint64_t seed)
 {
-    return ref && at < ref->n ? ref->token[at] : (int32_t)ft_rng_below(rng, n_vocab);
+    test_edge edge = {.style = style, .ref = ref, .max_tree = 32, .n_vocab = n_vocab};
+    ft_rng_init(&edge.rng, seed);
+    return edge;
 }
 
-static void draft_tree(ft_msg_draft *d, const test_text *text, const test_text *ref, uint32_t nodes,
-                       uint32_t n_vocab, ft_rng *rng)
+static int32_t any_token(test_edge *e)
 {
-    uint32_t depth[FT_WIRE_TREE_MAX];
+    return (int32_t)ft_rng_below(&e->rng, e->n_vocab);
+}
+
+/* What the target says at a position, or a random token where nobody knows. */
+static int32_t said(test_edge *e, uint32_t at)
+{
+    return e->ref && at < e->ref->n ? e->ref->token[at] : any_token(e);
+}
+
+static void draft_tree(ft_msg_draft *d, test_edge *e, const test_text *text)
+{
+    uint32_t depth[FT_WIRE_TREE_MAX], nodes = 1 + ft_rng_below(&e->rng, e->max_tree);
     for (uint32_t tries = 0; d->n < nodes && tries < 4 * nodes; tries++) {
         uint32_t i = d->n;
-        int32_t parent = (int32_t)ft_rng_below(rng, i + 1) - 1;
+        int32_t parent = (int32_t)ft_rng_below(&e->rng, i + 1) - 1;
         uint32_t at = parent < 0 ? 0 : depth[parent] + 1;
-        bool wish = ft_rng_below(rng, 2) == 0;
-        if (add_node(d, parent, said(wish ? ref : NULL, text->n + at, n_vocab, rng)))
+        bool wish = ft_rng_below(&e->rng, 2) == 0;
+        if (add_node(d, parent, wish ? said(e, text->n + at) : any_token(e)))
             depth[i] = at;
     }
 }
 
-void test_draft(ft_msg_draft *draft, test_style style, const test_text *text, const test_text *ref,
-                uint32_t max_tree, uint32_t n_vocab, ft_rng *rng)
+void test_draft(ft_msg_draft *draft, test_edge *edge, const test_text *text)
 {
-    uint32_t chain = 1 + ft_rng_below(rng, max_tree < 8 ? max_tree : 8);
+    uint32_t chain = 1 + ft_rng_below(&edge->rng, edge->max_tree < 8 ? edge->max_tree : 8);
+    test_style style = edge->style;
     memset(draft, 0, sizeof *draft);
     draft->round = text->rounds + 1;
     draft->base = text->n;
     if (style == TEST_DRAFT_MIXED)
-        style = (test_style)ft_rng_below(rng, TEST_DRAFT_MIXED);
+        style = (test_style)ft_rng_below(&edge->rng, TEST_DRAFT_MIXED);
     if (style == TEST_DRAFT_PERFECT || style == TEST_DRAFT_WRONG)
         for (uint32_t i = 0; i < chain; i++)
             add_node(draft, (int32_t)i - 1,
-                     said(style == TEST_DRAFT_PERFECT ? ref : NULL, text->n + i, n_vocab, rng));
+                     style == TEST_DRAFT_PERFECT ? said(edge, text->n + i) : any_token(edge));
     if (style == TEST_DRAFT_TREE)
-        draft_tree(draft, text, ref, 1 + ft_rng_below(rng, max_tree), n_vocab, rng);
+        draft_tree(draft, edge, text);
 }
 
 bool test_apply(test_text *text, const ft_msg_draft *draft, const ft_msg_verdict *verdict)

@@ -32,10 +32,18 @@ void test_text_init(test_text *text, const int32_t *prompt, uint32_t n);
 /* n random bytes' tokens of a tiny model's vocabulary. */
 void test_text_random(test_text *text, uint32_t n, uint64_t seed);
 
-/* The next round's draft behind `text`. ref: the whole text that the target is going to say, or NULL
- * (then no style can be right but by chance). */
-void test_draft(ft_msg_draft *draft, test_style style, const test_text *text, const test_text *ref,
-                uint32_t max_tree, uint32_t n_vocab, ft_rng *rng);
+/* How an edge drafts. ref: the whole text that the target is going to say, or NULL (then no style is
+ * right but by chance). */
+typedef struct test_edge {
+    test_style style;
+    const test_text *ref;
+    uint32_t max_tree, n_vocab;
+    ft_rng rng;
+} test_edge;
+test_edge test_edge_make(test_style style, const test_text *ref, uint32_t n_vocab, uint64_t seed);
+
+/* The next round's draft behind `text`. */
+void test_draft(ft_msg_draft *draft, test_edge *edge, const test_text *text);
 
 /* Adds what a verdict says about `draft`. False: the verdict contradicts itself or the draft. */
 bool test_apply(test_text *text, const ft_msg_draft *draft, const ft_msg_verdict *verdict);
