@@ -10,6 +10,7 @@
 
 static const ft_cmd commands[] = {
     {"serve", "serve a target model: edges draft, this process verifies", ft_cmd_serve},
+    {"info", "what a model file holds, checked", ft_cmd_info},
     {"quantize", "write a model file in another weight type", ft_cmd_quantize},
 };
 

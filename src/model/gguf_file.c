@@ -235,18 +235,19 @@ ft_status ft_gguf_str(const ft_gguf *gguf, const char *key, bool required, ft_er
 }
 
 ft_status ft_gguf_array(const ft_gguf *gguf, const char *key, enum gguf_type type, bool required,
-                        ft_error *err, int64_t *id, size_t *n)
+                        ft_error *err, ft_gguf_arr *out)
 {
-    ft_status st = find(gguf, key, required, err, id);
-    if (st != FT_OK || *id < 0)
+    *out = (ft_gguf_arr){.id = -1};
+    ft_status st = find(gguf, key, required, err, &out->id);
+    if (st != FT_OK || out->id < 0)
         return st;
-    if (gguf_get_kv_type(gguf->ctx, *id) != GGUF_TYPE_ARRAY ||
-        gguf_get_arr_type(gguf->ctx, *id) != type) {
+    if (gguf_get_kv_type(gguf->ctx, out->id) != GGUF_TYPE_ARRAY ||
+        gguf_get_arr_type(gguf->ctx, out->id) != type) {
         char wanted[64];
         snprintf(wanted, sizeof wanted, "an array of %s", gguf_type_name(type));
         return wrong_type(gguf, key, wanted, err);
     }
-    *n = gguf_get_arr_n(gguf->ctx, *id);
+    out->n = gguf_get_arr_n(gguf->ctx, out->id);
     return FT_OK;
 }
 

@@ -31,6 +31,7 @@ void ft_gguf_close(ft_gguf *gguf);
 FT_WARN_UNUSED ft_status ft_gguf_scan(const void *data, size_t n_data, uint64_t file_size,
                                       ft_error *err, bool *short_data);
 
+/* Whether the key is there, with a value of any type. */
 bool ft_gguf_has(const ft_gguf *gguf, const char *key);
 /* Scalars of any integer type within [0, UINT32_MAX]. A missing key leaves *out alone: FT_OK if not
  * required, else FT_CORRUPT. A wrong type is FT_CORRUPT and names the key. */
@@ -44,9 +45,14 @@ FT_WARN_UNUSED ft_status ft_gguf_bool(const ft_gguf *gguf, const char *key, bool
 /* Borrowed until ft_gguf_close. */
 FT_WARN_UNUSED ft_status ft_gguf_str(const ft_gguf *gguf, const char *key, bool required,
                                      ft_error *err, const char **out);
-/* An array's length, its element type checked; *id is for gguf_get_arr_*, -1 if the key is missing. */
+/* An array: id is for gguf_get_arr_*, -1 if the key is missing. */
+typedef struct ft_gguf_arr {
+    int64_t id;
+    size_t n;
+} ft_gguf_arr;
+/* The element type is checked. */
 FT_WARN_UNUSED ft_status ft_gguf_array(const ft_gguf *gguf, const char *key, enum gguf_type type,
-                                       bool required, ft_error *err, int64_t *id, size_t *n);
+                                       bool required, ft_error *err, ft_gguf_arr *out);
 
 /* Where a tensor's bytes are in the file. */
 uint64_t ft_gguf_tensor_file_offset(const ft_gguf *gguf, int64_t tensor);

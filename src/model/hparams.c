@@ -196,17 +196,15 @@ static void read_heads(reader *r, ft_hparams *hp)
 
 static void read_vocab_size(reader *r, ft_hparams *hp)
 {
-    int64_t id = -1;
-    size_t n_tokens = 0;
+    ft_gguf_arr tokens = {.id = -1};
     uint32_t said = 0;
     read_u32(r, "vocab_size", false, MAX_VOCAB, &said);
     if (r->st == FT_OK)
         r->st = ft_gguf_array(r->gguf, "tokenizer.ggml.tokens", GGUF_TYPE_STRING, false, r->err,
-                              &id, &n_tokens);
+                              &tokens);
     if (r->st != FT_OK)
         return;
-    if (id < 0)
-        n_tokens = said;
+    size_t n_tokens = tokens.id < 0 ? said : tokens.n;
     if (n_tokens < 1 || n_tokens > MAX_VOCAB || (said && said != n_tokens))
         r->st = ft_error_set(r->err, FT_CORRUPT,
                              "%s: the tokenizer has %zu tokens, GGUF key '%s.vocab_size' says %u",

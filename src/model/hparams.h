@@ -13,9 +13,6 @@
  * not compute, FT_CORRUPT (the key named) where values make no sense. */
 FT_WARN_UNUSED ft_status ft_hparams_read(const ft_gguf *gguf, ft_error *err, ft_hparams *out);
 
-/* "llama": the family's name in files. */
-const char *ft_family_name(ft_family family);
-
 /* The tensors of one layer. */
 enum {
     FT_PART_ATTN_NORM,

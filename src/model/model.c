@@ -36,7 +36,7 @@ struct ft_model {
     char *path, *name;
     char type_name[16];
     uint64_t n_params;
-    bool repacked;
+    uint32_t n_matrices, n_repacked; /* of the layers, joined ones counted once */
 };
 
 typedef struct loader {
@@ -59,6 +59,12 @@ static enum ggml_type type_of(const loader *l, int64_t id)
 static int64_t dim_of(const loader *l, int64_t id, int axis)
 {
     return gguf_get_tensor_ne(l->gguf.ctx, id)[axis];
+}
+
+/* Every tensor that has a place in a model has at most two dimensions. */
+static uint64_t elements_of(const loader *l, int64_t id)
+{
+    return (uint64_t)dim_of(l, id, 0) * (uint64_t)dim_of(l, id, 1);
 }
 
 static size_t place_matrix(const loader *l, const int64_t *ids, int n)
@@ -242,30 +248,29 @@ static ft_status read_weights(loader *l)
     return FT_OK;
 }
 
-/* Name, main type, parameter count, repacked or not: what the getters answer. */
+/* Name, main type, counts: what the getters answer. */
 static ft_status describe(loader *l)
 {
     ft_model *m = l->model;
     uint64_t by_type[GGML_TYPE_COUNT] = {0};
     size_t most = 0;
     const char *name = NULL;
-    m->repacked = true;
     for (size_t i = 0; i < l->n; i++) {
         const weight *w = &l->weights[i];
         if (!w->in_layer)
             continue;
-        by_type[(*w->slot)->type] += (uint64_t)ggml_nelements(*w->slot);
-        m->repacked = m->repacked && w->place != ft_place_plain(&m->placer);
+        for (int j = 0; j < w->n_parts; j++)
+            by_type[type_of(l, w->part[j])] += elements_of(l, w->part[j]);
+        m->n_matrices++;
+        m->n_repacked += w->place != ft_place_plain(&m->placer);
     }
     for (size_t i = 0; i < GGML_TYPE_COUNT; i++)
         most = by_type[i] > by_type[most] ? i : most;
     snprintf(m->type_name, sizeof m->type_name, "%s", ggml_type_name((enum ggml_type)most));
     for (char *c = m->type_name; *c; c++)
         *c = (char)toupper((unsigned char)*c);
-    for (int64_t i = 0; i < gguf_get_n_tensors(l->gguf.ctx); i++) {
-        const int64_t *ne = gguf_get_tensor_ne(l->gguf.ctx, i);
-        m->n_params += (uint64_t)ne[0] * (uint64_t)ne[1] * (uint64_t)ne[2] * (uint64_t)ne[3];
-    }
+    for (int64_t i = 0; i < gguf_get_n_tensors(l->gguf.ctx); i++)
+        m->n_params += elements_of(l, i);
     ft_status st = ft_gguf_str(&l->gguf, "general.name", false, l->err, &name);
     const char *slash = strrchr(l->opts->path, '/');
     m->path = strdup(l->opts->path);
@@ -275,38 +280,74 @@ static ft_status describe(loader *l)
     return st;
 }
 
-ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out)
+/* Everything before memory is taken for weights. */
+static ft_status open_and_plan(loader *l)
 {
-    loader l = {.opts = opts, .err = err};
-    *out = NULL;
-    ft_status st = ft_gguf_open(opts->path, err, &l.gguf);
+    ft_error *err = l->err;
+    ft_status st = ft_gguf_open(l->opts->path, err, &l->gguf);
     if (st != FT_OK)
         return st;
-    l.model = calloc(1, sizeof *l.model);
-    if (!l.model)
-        st = ft_error_set(err, FT_NOMEM, "%s: out of memory", opts->path);
+    l->model = calloc(1, sizeof *l->model);
+    if (!l->model)
+        return ft_error_set(err, FT_NOMEM, "%s: out of memory", l->opts->path);
+    st = ft_hparams_read(&l->gguf, err, &l->model->hp);
     if (st == FT_OK)
-        st = ft_hparams_read(&l.gguf, err, &l.model->hp);
+        st = ft_sources_find(&l->gguf, &l->model->hp, err, &l->src);
     if (st == FT_OK)
-        st = ft_sources_find(&l.gguf, &l.model->hp, err, &l.src);
+        st = ft_placer_init(&l->model->placer, l->opts->no_repack, err);
     if (st == FT_OK)
-        st = ft_placer_init(&l.model->placer, opts->no_repack, err);
-    if (st == FT_OK)
-        st = plan(&l);
+        st = plan(l);
+    return st == FT_OK ? describe(l) : st;
+}
+
+static void loader_deinit(loader *l)
+{
+    free(l->staging);
+    free(l->weights);
+    ft_sources_deinit(&l->src);
+    ft_gguf_close(&l->gguf);
+}
+
+ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out)
+{
+    loader l = {.opts = opts, .err = err, .gguf = {.fd = -1}};
+    ft_status st = open_and_plan(&l);
     if (st == FT_OK)
         st = allocate(&l);
     if (st == FT_OK)
         st = read_weights(&l);
-    if (st == FT_OK)
-        st = describe(&l);
-    free(l.staging);
-    free(l.weights);
-    ft_sources_deinit(&l.src);
-    ft_gguf_close(&l.gguf);
-    if (st == FT_OK)
-        *out = l.model;
-    else
+    loader_deinit(&l);
+    if (st != FT_OK) {
         ft_model_destroy(l.model);
+        l.model = NULL;
+    }
+    *out = l.model;
+    return st;
+}
+
+ft_status ft_model_inspect(const char *path, ft_error *err, ft_model_info *out)
+{
+    ft_model_opts opts = {.path = path};
+    loader l = {.opts = &opts, .err = err, .gguf = {.fd = -1}};
+    ft_status st = open_and_plan(&l);
+    if (st == FT_OK) {
+        const struct gguf_context *g = l.gguf.ctx;
+        *out = (ft_model_info){.hp = l.model->hp,
+                               .n_params = l.model->n_params,
+                               .file_bytes = l.gguf.file_size,
+                               .n_matrices = l.model->n_matrices,
+                               .n_repacked = l.model->n_repacked,
+                               .tied = l.src.output < 0,
+                               .rope_factors = l.src.rope_freqs >= 0};
+        snprintf(out->name, sizeof out->name, "%s", l.model->name);
+        snprintf(out->type_name, sizeof out->type_name, "%s", l.model->type_name);
+        for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {
+            out->types[type_of(&l, i)].n_tensors++;
+            out->types[type_of(&l, i)].bytes += gguf_get_tensor_size(g, i);
+        }
+    }
+    loader_deinit(&l);
+    ft_model_destroy(l.model);
     return st;
 }
 
@@ -360,7 +401,7 @@ size_t ft_model_bytes(const ft_model *model)
 
 bool ft_model_repacked(const ft_model *model)
 {
-    return model->repacked;
+    return model->n_repacked == model->n_matrices;
 }
 
 uint64_t ft_model_n_params(const ft_model *model)

@@ -67,6 +67,7 @@ typedef struct ft_model_opts {
 FT_WARN_UNUSED ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out);
 void ft_model_destroy(ft_model *model);
 
+/* Borrowed until the model is destroyed; ft_model_path is the path as it was passed. */
 const ft_hparams *ft_model_hparams(const ft_model *model);
 const ft_weights *ft_model_weights(const ft_model *model);
 const char *ft_model_path(const ft_model *model);
@@ -79,6 +80,28 @@ size_t ft_model_bytes(const ft_model *model);
 /* True if every matrix of the layers sits in a repacked buffer type. */
 bool ft_model_repacked(const ft_model *model);
 uint64_t ft_model_n_params(const ft_model *model);
+
+/* What a file holds. */
+typedef struct ft_model_info {
+    ft_hparams hp;
+    char name[128];
+    char type_name[16]; /* as ft_model_type_name */
+    uint64_t n_params, file_bytes;
+    /* Of the layers' matrices as they would be loaded here (joined ones counted once), how many get
+     * a repacked buffer type. */
+    uint32_t n_matrices, n_repacked;
+    bool tied;         /* the head shares the embedding's values */
+    bool rope_factors; /* Llama 3's rope_freqs */
+    struct {
+        uint64_t n_tensors, bytes;
+    } types[GGML_TYPE_COUNT]; /* by ggml_type */
+} ft_model_info;
+
+/* As much of ft_model_load as needs no weights, with its errors. */
+FT_WARN_UNUSED ft_status ft_model_inspect(const char *path, ft_error *err, ft_model_info *out);
+
+/* "llama": a family's name in files. */
+const char *ft_family_name(ft_family family);
 
 /* Checks a GGUF file in full without loading weights; what ft_model_load calls first, and what the
  * fuzzer calls. Checks header, keys, strings, arrays, tensor dims, types, offsets and sizes against

@@ -47,19 +47,19 @@ static ft_status check_bytes(const ft_gguf *gguf, const token_ref *sorted, size_
 
 static ft_status check_tokens(const ft_gguf *gguf, bool need_bytes, ft_error *err, size_t *n_tokens)
 {
-    int64_t id = -1;
+    ft_gguf_arr array;
     ft_status st =
-        ft_gguf_array(gguf, "tokenizer.ggml.tokens", GGUF_TYPE_STRING, true, err, &id, n_tokens);
+        ft_gguf_array(gguf, "tokenizer.ggml.tokens", GGUF_TYPE_STRING, true, err, &array);
     if (st != FT_OK)
         return st;
-    size_t n = *n_tokens;
+    size_t n = *n_tokens = array.n;
     if (n == 0 || n > INT32_MAX)
         return ft_error_set(err, FT_CORRUPT, "%s: its vocabulary has %zu tokens", gguf->path, n);
     token_ref *refs = malloc(n * sizeof *refs);
     if (!refs)
         return ft_error_set(err, FT_NOMEM, "%s: out of memory for its vocabulary", gguf->path);
     for (size_t i = 0; i < n && st == FT_OK; i++) {
-        refs[i] = (token_ref){gguf_get_arr_str(gguf->ctx, id, i), i};
+        refs[i] = (token_ref){gguf_get_arr_str(gguf->ctx, array.id, i), i};
         if (strlen(refs[i].text) > MAX_TOKEN_BYTES)
             st = ft_error_set(err, FT_UNSUPPORTED, "%s: token %zu has %zu bytes, more than %d",
                               gguf->path, i, strlen(refs[i].text), MAX_TOKEN_BYTES);
@@ -85,20 +85,19 @@ static ft_status check_tokens(const ft_gguf *gguf, bool need_bytes, ft_error *er
 static ft_status check_per_token(const ft_gguf *gguf, const char *key, enum gguf_type type,
                                  size_t n_tokens, ft_error *err)
 {
-    int64_t id = -1;
-    size_t n = 0;
-    ft_status st = ft_gguf_array(gguf, key, type, false, err, &id, &n);
-    if (st == FT_OK && id >= 0 && n != n_tokens)
+    ft_gguf_arr array;
+    ft_status st = ft_gguf_array(gguf, key, type, false, err, &array);
+    if (st == FT_OK && array.id >= 0 && array.n != n_tokens)
         return ft_error_set(err, FT_CORRUPT, "%s: GGUF key '%s' has %zu values for %zu tokens",
-                            gguf->path, key, n, n_tokens);
+                            gguf->path, key, array.n, n_tokens);
     return st;
 }
 
 ft_status ft_tokenizer_check(const ft_gguf *gguf, ft_error *err)
 {
     const char *model = "", *template = NULL;
-    size_t n_tokens = 0, n_merges = 0;
-    int64_t id = -1;
+    size_t n_tokens = 0;
+    ft_gguf_arr merges;
     ft_status st = ft_gguf_str(gguf, "tokenizer.ggml.model", true, err, &model);
     if (st != FT_OK)
         return st;
@@ -112,8 +111,7 @@ ft_status ft_tokenizer_check(const ft_gguf *gguf, ft_error *err)
     if (st == FT_OK)
         st = check_per_token(gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, n_tokens, err);
     if (st == FT_OK)
-        st = ft_gguf_array(gguf, "tokenizer.ggml.merges", GGUF_TYPE_STRING, bpe, err, &id,
-                           &n_merges);
+        st = ft_gguf_array(gguf, "tokenizer.ggml.merges", GGUF_TYPE_STRING, bpe, err, &merges);
     if (st == FT_OK)
         st = ft_gguf_str(gguf, "tokenizer.chat_template", false, err, &template);
     return st;

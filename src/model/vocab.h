@@ -35,6 +35,7 @@ void ft_vocab_destroy(ft_vocab *vocab);
 /* True if the file carries a chat template. */
 bool ft_vocab_has_chat(const ft_vocab *vocab);
 
+/* Number of tokens. */
 int32_t ft_vocab_size(const ft_vocab *vocab);
 /* Beginning-of-sequence token, or -1. */
 int32_t ft_vocab_bos(const ft_vocab *vocab);

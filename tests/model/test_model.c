@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model loading: every family and weight type loads, weights hold the file's values, repacked types
-// are used where the backend has them, tied heads are shared or copied, failures are clean.
+// are used where the backend has them (placement.c), tied heads are shared or copied, failures are clean.
 #include "model/model.h"
 
 #include <setjmp.h>

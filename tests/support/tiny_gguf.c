@@ -171,29 +171,39 @@ static void add_hparams(writer *w)
     }
 }
 
-/* Adds a tensor of normal numbers around mean. n_rows 0: a vector. */
-static void add_tensor(writer *w, const char *name, enum ggml_type type, int64_t n_in,
-                       int64_t n_rows, double mean, double sd)
+/* Adds a tensor whose values are in w->row. */
+static void add_row(writer *w, struct ggml_tensor *t, const char *name)
 {
-    struct ggml_tensor *t = n_rows ? ggml_new_tensor_2d(w->ctx, type, n_in, n_rows)
-                                   : ggml_new_tensor_1d(w->ctx, type, n_in);
-    int64_t rows = n_rows ? n_rows : 1;
-    for (int64_t i = 0; i < n_in * rows; i++)
-        w->row[i] = (float)(mean + sd * ft_rng_normal(&w->rng));
-    if (type == GGML_TYPE_F32) {
-        memcpy(t->data, w->row, ggml_nbytes(t));
-    } else {
-        float *even = NULL; /* some types refuse to quantize without an importance matrix */
-        if (ggml_quantize_requires_imatrix(type)) {
-            even = malloc((size_t)n_in * sizeof *even);
-            for (int64_t i = 0; even && i < n_in; i++)
-                even[i] = 1.0f;
-        }
-        ggml_quantize_chunk(type, w->row, t->data, 0, rows, n_in, even);
-        free(even);
+    float *even = NULL; /* some types refuse to quantize without an importance matrix */
+    if (ggml_quantize_requires_imatrix(t->type)) {
+        even = malloc((size_t)t->ne[0] * sizeof *even);
+        for (int64_t i = 0; even && i < t->ne[0]; i++)
+            even[i] = 1.0f;
     }
+    if (t->type == GGML_TYPE_F32)
+        memcpy(t->data, w->row, ggml_nbytes(t));
+    else
+        ggml_quantize_chunk(t->type, w->row, t->data, 0, t->ne[1], t->ne[0], even);
+    free(even);
     ggml_set_name(t, name);
     gguf_add_tensor(w->gguf, t);
+}
+
+/* Normal numbers around mean. */
+static void add_vector(writer *w, const char *name, int64_t n, double mean, double sd)
+{
+    for (int64_t i = 0; i < n; i++)
+        w->row[i] = (float)(mean + sd * ft_rng_normal(&w->rng));
+    add_row(w, ggml_new_tensor_1d(w->ctx, GGML_TYPE_F32, n), name);
+}
+
+/* Normal numbers around 0. */
+static void add_matrix(writer *w, const char *name, enum ggml_type type, int64_t n_in,
+                       int64_t n_out, double sd)
+{
+    for (int64_t i = 0; i < n_in * n_out; i++)
+        w->row[i] = (float)(sd * ft_rng_normal(&w->rng));
+    add_row(w, ggml_new_tensor_2d(w->ctx, type, n_in, n_out), name);
 }
 
 static void add_layer(writer *w, uint32_t layer)
@@ -204,24 +214,24 @@ static void add_layer(writer *w, uint32_t layer)
     double sd = 1.0 / sqrt((double)d);
     char name[64];
 #define NAME(suffix) (snprintf(name, sizeof name, "blk.%u.%s", layer, suffix), name)
-    add_tensor(w, NAME("attn_norm.weight"), GGML_TYPE_F32, d, 0, 1, 0.1);
-    add_tensor(w, NAME("attn_q.weight"), o->type, d, q, 0, sd);
-    add_tensor(w, NAME("attn_k.weight"), o->type, d, kv, 0, sd);
-    add_tensor(w, NAME("attn_v.weight"), o->mixed_qkv ? GGML_TYPE_F16 : o->type, d, kv, 0, sd);
+    add_vector(w, NAME("attn_norm.weight"), d, 1, 0.1);
+    add_matrix(w, NAME("attn_q.weight"), o->type, d, q, sd);
+    add_matrix(w, NAME("attn_k.weight"), o->type, d, kv, sd);
+    add_matrix(w, NAME("attn_v.weight"), o->mixed_qkv ? GGML_TYPE_F16 : o->type, d, kv, sd);
     if (strcmp(o->arch, "qwen2") == 0) {
-        add_tensor(w, NAME("attn_q.bias"), GGML_TYPE_F32, q, 0, 0, 0.3);
-        add_tensor(w, NAME("attn_k.bias"), GGML_TYPE_F32, kv, 0, 0, 0.3);
-        add_tensor(w, NAME("attn_v.bias"), GGML_TYPE_F32, kv, 0, 0, 0.3);
+        add_vector(w, NAME("attn_q.bias"), q, 0, 0.3);
+        add_vector(w, NAME("attn_k.bias"), kv, 0, 0.3);
+        add_vector(w, NAME("attn_v.bias"), kv, 0, 0.3);
     }
     if (strcmp(o->arch, "qwen3") == 0) {
-        add_tensor(w, NAME("attn_q_norm.weight"), GGML_TYPE_F32, o->head_dim, 0, 1, 0.1);
-        add_tensor(w, NAME("attn_k_norm.weight"), GGML_TYPE_F32, o->head_dim, 0, 1, 0.1);
+        add_vector(w, NAME("attn_q_norm.weight"), o->head_dim, 1, 0.1);
+        add_vector(w, NAME("attn_k_norm.weight"), o->head_dim, 1, 0.1);
     }
-    add_tensor(w, NAME("attn_output.weight"), o->type, q, d, 0, 0.7 / sqrt((double)q));
-    add_tensor(w, NAME("ffn_norm.weight"), GGML_TYPE_F32, d, 0, 1, 0.1);
-    add_tensor(w, NAME("ffn_gate.weight"), o->type, d, ff, 0, sd);
-    add_tensor(w, NAME("ffn_up.weight"), o->type, d, ff, 0, sd);
-    add_tensor(w, NAME("ffn_down.weight"), o->type, ff, d, 0, 0.7 / sqrt((double)ff));
+    add_matrix(w, NAME("attn_output.weight"), o->type, q, d, 0.7 / sqrt((double)q));
+    add_vector(w, NAME("ffn_norm.weight"), d, 1, 0.1);
+    add_matrix(w, NAME("ffn_gate.weight"), o->type, d, ff, sd);
+    add_matrix(w, NAME("ffn_up.weight"), o->type, d, ff, sd);
+    add_matrix(w, NAME("ffn_down.weight"), o->type, ff, d, 0.7 / sqrt((double)ff));
 #undef NAME
 }
 
@@ -232,12 +242,12 @@ static void add_tensors(writer *w)
                           : ggml_is_quantized(o->type) ? GGML_TYPE_Q8_0
                                                        : GGML_TYPE_F32;
     double sd = 2.0 / sqrt((double)o->n_embd);
-    add_tensor(w, "token_embd.weight", embd, o->n_embd, o->n_vocab, 0, sd);
-    add_tensor(w, "output_norm.weight", GGML_TYPE_F32, o->n_embd, 0, 1, 0.1);
+    add_matrix(w, "token_embd.weight", embd, o->n_embd, o->n_vocab, sd);
+    add_vector(w, "output_norm.weight", o->n_embd, 1, 0.1);
     if (!o->tied)
-        add_tensor(w, "output.weight", embd, o->n_embd, o->n_vocab, 0, sd);
+        add_matrix(w, "output.weight", embd, o->n_embd, o->n_vocab, sd);
     if (o->rope_freqs)
-        add_tensor(w, "rope_freqs.weight", GGML_TYPE_F32, o->head_dim / 2, 0, 2, 0.2);
+        add_vector(w, "rope_freqs.weight", o->head_dim / 2, 2, 0.2);
     for (uint32_t i = 0; i < o->n_layer; i++)
         add_layer(w, i);
 }

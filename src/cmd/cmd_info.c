@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// foretoken info: what a model file holds and how it would run here, without loading its weights.
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cmd/cmd.h"
+#include "model/model.h"
+#include "model/vocab.h"
+
+/* What is told of a vocabulary; one that cannot be used leaves its reason. */
+typedef struct vocab_info {
+    bool usable, chat;
+    char fingerprint[17];
+    int32_t size, bos;
+    ft_error why;
+} vocab_info;
+
+static vocab_info inspect_vocab(const char *path)
+{
+    vocab_info info = {0};
+    ft_vocab *vocab = NULL;
+    if (ft_vocab_load(path, &info.why, &vocab) != FT_OK)
+        return info;
+    info.usable = true;
+    info.chat = ft_vocab_has_chat(vocab);
+    info.size = ft_vocab_size(vocab);
+    info.bos = ft_vocab_bos(vocab);
+    snprintf(info.fingerprint, sizeof info.fingerprint, "%016" PRIx64, ft_vocab_fingerprint(vocab));
+    ft_vocab_destroy(vocab);
+    return info;
+}
+
+/* K and V of one token in f16, all layers. */
+static uint64_t kv_bytes_per_token(const ft_hparams *hp)
+{
+    return 2ull * 2 * hp->n_layer * hp->n_head_kv * hp->head_dim;
+}
+
+static json_t *types_json(const ft_model_info *info)
+{
+    json_t *types = json_array();
+    for (int i = 0; i < GGML_TYPE_COUNT; i++)
+        if (info->types[i].n_tensors)
+            json_array_append_new(types, json_pack("{s:s, s:I, s:I}", "type", ggml_type_name(i),
+                                                   "tensors", (json_int_t)info->types[i].n_tensors,
+                                                   "bytes", (json_int_t)info->types[i].bytes));
+    return types;
+}
+
+static json_t *hparams_json(const ft_hparams *hp)
+{
+    json_t *o =
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "n_layer", (int)hp->n_layer, "n_embd",
+                  (int)hp->n_embd, "n_ff", (int)hp->n_ff, "n_head", (int)hp->n_head, "n_head_kv",
+                  (int)hp->n_head_kv, "head_dim", (int)hp->head_dim, "n_vocab", (int)hp->n_vocab,
+                  "n_ctx_train", (int)hp->n_ctx_train);
+    json_object_set_new(o, "rms_eps", json_real(hp->rms_eps));
+    json_object_set_new(o, "rope_base", json_real(hp->rope_base));
+    json_object_set_new(o, "rope_scale", json_real(hp->rope_scale));
+    return o;
+}
+
+static int print_json(const char *path, const ft_model_info *info, const vocab_info *vocab)
+{
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o}",
+                          "file", path, "family", ft_family_name(info->hp.family), "name",
+                          info->name, "file_bytes", (json_int_t)info->file_bytes, "type",
+                          info->type_name, "parameters", (json_int_t)info->n_params, "matrices",
+                          (int)info->n_matrices, "repacked_matrices", (int)info->n_repacked,
+                          "tied_head", info->tied, "rope_factors", info->rope_factors,
+                          "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp),
+                          "hparams", hparams_json(&info->hp), "weights", types_json(info));
+    json_t *v = vocab->usable ? json_pack("{s:i, s:s, s:i, s:b}", "size", (int)vocab->size,
+                                          "fingerprint", vocab->fingerprint, "bos", (int)vocab->bos,
+                                          "chat_template", vocab->chat)
+                              : json_pack("{s:s}", "error", vocab->why.message);
+    if (!o || !v) {
+        json_decref(o);
+        json_decref(v);
+        fprintf(stderr, "foretoken info: the name in %s is no UTF-8\n", path);
+        return 1;
+    }
+    json_object_set_new(o, "vocabulary", v);
+    return ft_cmd_print_json(o);
+}
+
+static void print_text(const ft_model_info *info, const vocab_info *vocab)
+{
+    const ft_hparams *hp = &info->hp;
+    printf("name         %s\n", info->name);
+    printf("family       %s\n", ft_family_name(hp->family));
+    printf("parameters   %.1f M in %.1f MB, mostly %s\n", (double)info->n_params / 1e6,
+           (double)info->file_bytes / 1e6, info->type_name);
+    printf("layers       %u of width %u, feed-forward %u\n", hp->n_layer, hp->n_embd, hp->n_ff);
+    printf("heads        %u of %u, %u for keys and values\n", hp->n_head, hp->head_dim,
+           hp->n_head_kv);
+    printf("context      %u tokens in training\n", hp->n_ctx_train);
+    printf("rope         base %g, scale %g%s\n", (double)hp->rope_base, (double)hp->rope_scale,
+           info->rope_factors ? ", with factors" : "");
+    printf("head         %s\n", info->tied ? "tied to the embedding" : "its own");
+    printf("kv cache     %" PRIu64 " bytes a token (f16)\n", kv_bytes_per_token(hp));
+    for (int i = 0; i < GGML_TYPE_COUNT; i++)
+        if (info->types[i].n_tensors)
+            printf("weights      %-8s %5" PRIu64 " tensors %10.1f MB\n", ggml_type_name(i),
+                   info->types[i].n_tensors, (double)info->types[i].bytes / 1e6);
+    printf("repacked     %u of %u layer matrices%s\n", info->n_repacked, info->n_matrices,
+           2 * info->n_repacked > info->n_matrices
+               ? ""
+               : " (many tokens a pass are cheaper in q4_0, iq4_nl or bf16)");
+    if (vocab->usable)
+        printf("vocabulary   %d tokens, fingerprint %s\nchat         %s\n", vocab->size,
+               vocab->fingerprint, vocab->chat ? "has a template" : "no template");
+    else
+        printf("vocabulary   cannot be used: %s\n", vocab->why.message);
+}
+
+int ft_cmd_info(int argc, char **argv)
+{
+    bool json = false;
+    int n_words = 0;
+    const ft_flag flags[] = {
+        {"--json", NULL, FT_FLAG_BOOL, &json, NULL, "print one JSON object", 0, 0},
+    };
+    int done = ft_cmd_parse("info FILE [--json]",
+                            "Tells what the model file FILE (GGUF) holds and how it would run on\n"
+                            "this machine. Checks the file on the way.",
+                            flags, FT_COUNT(flags), argc, argv, 1, &n_words);
+    if (done >= 0)
+        return done;
+    if (n_words != 1) {
+        fprintf(stderr, "foretoken info: FILE is needed: --help shows the usage\n");
+        return 2;
+    }
+    ft_error err = {0};
+    ft_model_info info;
+    if (ft_model_inspect(argv[1], &err, &info) != FT_OK)
+        return ft_cmd_fail(&err);
+    vocab_info vocab = inspect_vocab(argv[1]);
+    if (json)
+        return print_json(argv[1], &info, &vocab);
+    print_text(&info, &vocab);
+    return 0;
+}
