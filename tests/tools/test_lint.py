@@ -201,9 +201,9 @@ class LintTest(unittest.TestCase):
         self.expect({"tests/base/test_o.c": TOP + '#include "base/other.h"\n'})
         self.expect({"tests/base/test_o.c": TOP + "// of other.c\n"})
         self.expect({"tests/base/test_o.c": TOP + "// another\n"}, "no test names 'other'")
-        self.expect({"tests/base/test_o.c": TOP + "// ft_other_go()\n",
-                     "src/base/other.c": TOP + "\n" + function("ft_other_go")})
-        self.expect({"tests/base/test_o.c": TOP + "// ft_other_go_on()\n"}, "no test names 'other'")
+        self.expect({"tests/base/test_o.c": TOP + "// ft_far_go()\n",
+                     "src/base/other.c": TOP + "\n" + function("ft_far_go")})
+        self.expect({"tests/base/test_o.c": TOP + "// ft_far_go_on()\n"}, "no test names 'other'")
 
     def test_flags_are_in_the_manual(self):
         row = TOP + 'static flag f[] = {\n    {"--size", 0},\n    {"--siz", 0},\n    {"-x", 0}};\n'
