@@ -12,6 +12,8 @@ static const ft_cmd commands[] = {
     {"serve", "serve a target model: edges draft, this process verifies", ft_cmd_serve},
     {"info", "what a model file holds, checked", ft_cmd_info},
     {"quantize", "write a model file in another weight type", ft_cmd_quantize},
+    {"bench noise", "how often a draft agrees with the target, with shared and with own noise",
+     ft_cmd_bench_noise},
 };
 
 static void usage(FILE *out)

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// foretoken bench noise: how often a draft's choice is the target's token when both draw with the same
+// noise, and when each draws with its own. The target writes each answer by plain decoding with rule
+// `exact`; the draft reads the same tokens (teacher forcing) and is asked at each position. One thread.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/prompts.h"
+#include "engine/engine.h"
+#include "model/vocab.h"
+#include "spec/sampling.h"
+
+#define RANKED 16  /* as the drafter normalizes over (spec/drafter.c) */
+#define CHUNK  256 /* tokens of one forward */
+#define FIRST  4
+
+/* One model with a sequence that grows token by token. */
+typedef struct reader {
+    ft_model *model;
+    ft_engine *engine;
+    ft_seq *seq;
+    ft_sampler *sampler;
+    uint32_t n_vocab, n_ctx;
+} reader;
+
+typedef struct place { /* what the fit needs of one position */
+    float score[RANKED];
+    int n, rank; /* rank of the target's token, n: not among them */
+} place;
+
+typedef struct tally {
+    size_t prompts, skipped, tokens, cap;
+    place *places; /* [cap] */
+    size_t shared_first, shared_four, own_first, own_four, probable_four;
+    double overlap; /* sum of sum min(p, q) */
+    double draw_us;
+} tally;
+
+static void reader_deinit(reader *r)
+{
+    ft_sampler_destroy(r->sampler);
+    if (r->seq)
+        ft_seq_destroy(r->seq);
+    ft_engine_destroy(r->engine);
+    ft_model_destroy(r->model);
+}
+
+static ft_status reader_init(reader *r, const char *path, uint32_t kv_tok, int n_threads,
+                             ft_error *err)
+{
+    ft_model_opts mo = {.path = path, .progress = ft_progress_terminal("loading")};
+    ft_status status = ft_model_load(&mo, err, &r->model);
+    if (status != FT_OK)
+        return status;
+    const ft_hparams *hp = ft_model_hparams(r->model);
+    r->n_vocab = hp->n_vocab;
+    r->n_ctx = hp->n_ctx_train < kv_tok ? hp->n_ctx_train : kv_tok;
+    ft_engine_opts eo = {.model = r->model,
+                         .kv_tok = kv_tok,
+                         .max_batch_tok = CHUNK,
+                         .max_logits = 1,
+                         .n_threads = n_threads};
+    status = ft_engine_create(&eo, err, &r->engine);
+    if (status == FT_OK)
+        status = ft_seq_create(r->engine, err, &r->seq);
+    if (status == FT_OK)
+        status = ft_sampler_create(hp->n_vocab, err, &r->sampler);
+    return status;
+}
+
+/* Feeds and commits tokens; *logits are those behind the last one. */
+static ft_status feed(reader *r, const int32_t *tokens, uint32_t n, ft_error *err,
+                      const float **logits)
+{
+    ft_status status = FT_OK;
+    uint32_t path[CHUNK];
+    for (uint32_t i = 0; i < CHUNK; i++)
+        path[i] = i;
+    while (status == FT_OK && n > 0) {
+        uint32_t chunk = n < CHUNK ? n : CHUNK;
+        uint64_t want[CHUNK / 64] = {0};
+        want[(chunk - 1) / 64] = UINT64_C(1) << ((chunk - 1) % 64);
+        ft_segment seg = {.seq = r->seq, .n = chunk, .tokens = tokens, .want = want};
+        status = ft_engine_forward(r->engine, &seg, 1, err);
+        tokens += chunk;
+        n -= chunk;
+        if (status != FT_OK)
+            break;
+        *logits = ft_engine_logits(r->engine, seg.first_row);
+        status = ft_seq_commit(r->seq, path, chunk, NULL, 0, err);
+    }
+    return status;
+}
+
+static int rank_of(const ft_candidate *c, size_t n, int32_t token)
+{
+    for (size_t i = 0; i < n; i++)
+        if (c[i].token == token)
+            return (int)i;
+    return (int)n;
+}
+
+/* Sum over tokens of min(p, q): the best that any coupling of the two draws can reach. */
+static double overlap(reader *target, const float *p_logits, reader *draft, const float *q_logits,
+                      const ft_sampling *s, float *dense)
+{
+    const ft_candidate *c;
+    double sum = 0;
+    memset(dense, 0, target->n_vocab * sizeof *dense);
+    size_t n = ft_sampler_candidates(target->sampler, s, p_logits, &c);
+    for (size_t i = 0; i < n; i++)
+        dense[c[i].token] = expf(c[i].logp);
+    n = ft_sampler_candidates(draft->sampler, s, q_logits, &c);
+    for (size_t i = 0; i < n; i++)
+        sum += fminf(dense[c[i].token], expf(c[i].logp));
+    return sum;
+}
+
+/* Asks the draft at one position, given the target's token there. */
+static void ask(tally *t, reader *draft, const ft_sampling *s, const float *logits,
+                uint32_t position, int32_t token)
+{
+    ft_candidate c[RANKED];
+    ft_sampling other = *s;
+    ft_sampling greedy = ft_sampling_default();
+    place *here = &t->places[t->tokens++];
+    size_t n = ft_sampler_rank(draft->sampler, s, logits, position, c, RANKED);
+    here->n = (int)n;
+    here->rank = rank_of(c, n, token);
+    for (size_t i = 0; i < n; i++)
+        here->score[i] = c[i].score - c[0].score;
+    t->shared_first += n > 0 && here->rank == 0;
+    t->shared_four += here->rank < FIRST && here->rank < here->n;
+    other.seed = ~s->seed;
+    n = ft_sampler_rank(draft->sampler, &other, logits, position, c, FIRST);
+    t->own_first += rank_of(c, n, token) == 0;
+    t->own_four += (size_t)rank_of(c, n, token) < n;
+    n = ft_sampler_rank(draft->sampler, &greedy, logits, position, c, FIRST);
+    t->probable_four += (size_t)rank_of(c, n, token) < n;
+}
+
+typedef struct job {
+    reader target, draft;
+    const ft_vocab *vocab;
+    ft_sampling sampling;
+    uint32_t n_predict;
+    float *dense; /* [n_vocab] */
+    ft_clock clock;
+} job;
+
+/* One answer of the target, token by token, the draft beside it. */
+static ft_status answer(job *j, const int32_t *prompt, uint32_t n, tally *t, ft_error *err)
+{
+    const float *p = NULL, *q = NULL;
+    ft_seq_truncate(j->target.seq, 0);
+    ft_seq_truncate(j->draft.seq, 0);
+    ft_status status = feed(&j->target, prompt, n, err, &p);
+    if (status == FT_OK)
+        status = feed(&j->draft, prompt, n, err, &q);
+    for (uint32_t i = 0; status == FT_OK && i < j->n_predict && !ft_cmd_stopped(); i++) {
+        int64_t before_us = ft_clock_now_us(&j->clock);
+        int32_t token = ft_sampler_draw(j->target.sampler, &j->sampling, p, n + i);
+        t->draw_us += (double)(ft_clock_now_us(&j->clock) - before_us);
+        ask(t, &j->draft, &j->sampling, q, n + i, token);
+        t->overlap += overlap(&j->target, p, &j->draft, q, &j->sampling, j->dense);
+        if (ft_vocab_is_eog(j->vocab, token))
+            break;
+        status = feed(&j->target, &token, 1, err, &p);
+        if (status == FT_OK)
+            status = feed(&j->draft, &token, 1, err, &q);
+    }
+    t->prompts++;
+    return status;
+}
+
+static ft_status all_answers(job *j, const ft_prompts *prompts, tally *t, ft_error *err)
+{
+    ft_progress progress = ft_progress_terminal("prompts");
+    uint32_t n_ctx = j->target.n_ctx < j->draft.n_ctx ? j->target.n_ctx : j->draft.n_ctx;
+    ft_status status = FT_OK;
+    for (size_t i = 0; status == FT_OK && i < prompts->n && !ft_cmd_stopped(); i++) {
+        ft_tokens tokens = {0};
+        ft_chat_message message = {.role = "user", .content = prompts->items[i].text};
+        status = ft_vocab_chat(j->vocab, &message, 1, err, &tokens);
+        if (status == FT_OK && tokens.n + j->n_predict > n_ctx)
+            t->skipped++;
+        else if (status == FT_OK)
+            status = answer(j, tokens.id, (uint32_t)tokens.n, t, err);
+        ft_tokens_deinit(&tokens);
+        ft_progress_report(&progress, i + 1, prompts->n);
+    }
+    return status;
+}
+
+static double log_likelihood(const tally *t, double sharpness)
+{
+    double sum = 0;
+    for (size_t i = 0; i < t->tokens; i++) {
+        const place *here = &t->places[i];
+        double norm = 0;
+        if (here->rank == here->n)
+            continue;
+        for (int k = 0; k < here->n; k++)
+            norm += exp(sharpness * here->score[k]);
+        sum += sharpness * here->score[here->rank] - log(norm);
+    }
+    return sum;
+}
+
+/* The sharpness under which the target's tokens are likeliest, given that they are among the ranked
+ * (spec/drafter.c, estimate()). */
+static double fit_sharpness(const tally *t)
+{
+    double best = 0, best_value = -INFINITY;
+    for (double sharpness = 0.02; sharpness < 4; sharpness += 0.02) {
+        double value = log_likelihood(t, sharpness);
+        if (value > best_value) {
+            best_value = value;
+            best = sharpness;
+        }
+    }
+    return best;
+}
+
+static int report(const tally *t, const ft_sampling *s, bool json)
+{
+    double n = t->tokens > 0 ? (double)t->tokens : 1;
+    size_t ranked = 0;
+    for (size_t i = 0; i < t->tokens; i++)
+        ranked += t->places[i].rank < t->places[i].n;
+    double sharpness = fit_sharpness(t);
+    if (json)
+        return ft_cmd_print_json(json_pack(
+            "{s:I, s:I, s:I, s:f, s:{s:f, s:f}, s:{s:f, s:f}, s:{s:f}, s:f, s:f, s:f, s:f}",
+            "prompts", (json_int_t)t->prompts, "skipped", (json_int_t)t->skipped, "tokens",
+            (json_int_t)t->tokens, "temperature", (double)s->temperature, "shared", "first",
+            (double)t->shared_first / n, "first_four", (double)t->shared_four / n, "independent",
+            "first", (double)t->own_first / n, "first_four", (double)t->own_four / n,
+            "most_probable", "first_four", (double)t->probable_four / n, "overlap", t->overlap / n,
+            "ranked", (double)ranked / n, "sharpness", sharpness, "draw_us", t->draw_us / n));
+    printf("%zu prompts (%zu too long), %zu tokens, temperature %g\n"
+           "  the target's token is the draft's       first   among its first four\n"
+           "    with shared noise                     %.3f   %.3f\n"
+           "    with noise of its own                 %.3f   %.3f\n"
+           "    by probability alone                          %.3f\n"
+           "    best of any coupling (overlap)        %.3f\n"
+           "  among the %d ranked %.3f; sharpness %.2f; a draw of the target took %.0f us\n",
+           t->prompts, t->skipped, t->tokens, (double)s->temperature, (double)t->shared_first / n,
+           (double)t->shared_four / n, (double)t->own_first / n, (double)t->own_four / n,
+           (double)t->probable_four / n, t->overlap / n, RANKED, (double)ranked / n, sharpness,
+           t->draw_us / n);
+    return 0;
+}
+
+typedef struct settings {
+    const char *target, *draft, *prompts;
+    int64_t n_predict, max_prompts, n_ctx, n_threads, top_k, seed;
+    double temp, top_p, min_p;
+    bool json;
+} settings;
+
+static ft_status run(const settings *set, job *j, ft_error *err, tally *t)
+{
+    ft_vocab *vocab = NULL;
+    ft_prompts prompts = {0};
+    j->clock = ft_clock_monotonic();
+    j->n_predict = (uint32_t)set->n_predict;
+    j->sampling = (ft_sampling){.temperature = (float)set->temp,
+                                .top_k = (int32_t)set->top_k,
+                                .top_p = (float)set->top_p,
+                                .min_p = (float)set->min_p,
+                                .seed = (uint64_t)set->seed};
+    ft_status status = ft_sampling_check(&j->sampling, err);
+    if (status == FT_OK)
+        status = ft_prompts_load(set->prompts, (size_t)set->max_prompts, err, &prompts);
+    if (status == FT_OK)
+        status = ft_vocab_load(set->target, err, &vocab);
+    j->vocab = vocab;
+    uint32_t kv_tok = (uint32_t)set->n_ctx;
+    if (status == FT_OK)
+        status = reader_init(&j->target, set->target, kv_tok, (int)set->n_threads, err);
+    if (status == FT_OK)
+        status = reader_init(&j->draft, set->draft, kv_tok, (int)set->n_threads, err);
+    if (status == FT_OK && j->target.n_vocab != j->draft.n_vocab)
+        status = ft_error_set(err, FT_INVALID,
+                              "draft vocabulary (%u) is not the target's (%u): pass a draft of the "
+                              "same family with -md",
+                              j->draft.n_vocab, j->target.n_vocab);
+    if (status == FT_OK) {
+        t->cap = prompts.n * j->n_predict;
+        t->places = calloc(t->cap, sizeof *t->places);
+        j->dense = calloc(j->target.n_vocab, sizeof *j->dense);
+        if (!t->places || !j->dense)
+            status = ft_error_set(err, FT_NOMEM, "bench noise: out of memory");
+    }
+    if (status == FT_OK)
+        status = all_answers(j, &prompts, t, err);
+    ft_prompts_deinit(&prompts);
+    ft_vocab_destroy(vocab);
+    return status;
+}
+
+int ft_cmd_bench_noise(int argc, char **argv)
+{
+    settings set = {.n_predict = 64, .max_prompts = 40, .n_ctx = 2048, .temp = 1, .top_p = 1};
+    int n_words = 0;
+    const ft_flag flags[] = {
+        {"--model", "-m", FT_FLAG_STRING, &set.target, "FILE", "target model", 0, 0},
+        {"--model-draft", "-md", FT_FLAG_STRING, &set.draft, "FILE", "draft model", 0, 0},
+        {"--prompts", NULL, FT_FLAG_STRING, &set.prompts, "FILE", "JSON Lines with turns or prompt",
+         0, 0},
+        {"--n-predict", "-n", FT_FLAG_INT, &set.n_predict, "N", "tokens a prompt at most", 1, 1e5},
+        {"--max-prompts", NULL, FT_FLAG_INT, &set.max_prompts, "N",
+         "prompts, evenly spread over the file (0: all)", 0, 1e6},
+        {"--ctx-size", "-c", FT_FLAG_INT, &set.n_ctx, "N",
+         "tokens; prompts that do not fit are left out", 16, 1e6},
+        {"--threads", "-t", FT_FLAG_INT, &set.n_threads, "N", "threads (0: all cores)", 0, 1024},
+        {"--temp", NULL, FT_FLAG_FLOAT, &set.temp, "T", "temperature (0: greedy)", 0, 100},
+        {"--top-k", NULL, FT_FLAG_INT, &set.top_k, "N", "most probable tokens kept (0: all)", 0,
+         1e9},
+        {"--top-p", NULL, FT_FLAG_FLOAT, &set.top_p, "P", "probability mass kept", 0, 1},
+        {"--min-p", NULL, FT_FLAG_FLOAT, &set.min_p, "P",
+         "least probability, relative to the largest", 0, 1},
+        {"--seed", "-s", FT_FLAG_INT, &set.seed, "N", "seed of the noise", 0, 9e15},
+        {"--json", NULL, FT_FLAG_BOOL, &set.json, NULL, "print one JSON object", 0, 0},
+    };
+    int done = ft_cmd_parse(
+        "bench noise -m TARGET -md DRAFT --prompts FILE [flags]",
+        "Measures how often the draft's choice is the token that the target draws, on the target's\n"
+        "own answers: with the noise that both share under rule `exact`, and with independent noise.",
+        flags, FT_COUNT(flags), argc, argv, 0, &n_words);
+    if (done >= 0)
+        return done;
+    if (!set.target || !set.draft || !set.prompts) {
+        fprintf(stderr, "foretoken bench noise: -m, -md and --prompts are needed\n");
+        return 2;
+    }
+    ft_cmd_catch_signals();
+    ft_error err = {0};
+    tally t = {0};
+    job j = {0};
+    ft_status status = run(&set, &j, &err, &t);
+    int rc = status == FT_OK ? report(&t, &j.sampling, set.json) : ft_cmd_fail(&err);
+    reader_deinit(&j.draft);
+    reader_deinit(&j.target);
+    free(j.dense);
+    free(t.places);
+    return rc;
+}

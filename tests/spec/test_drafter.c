@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+// The drafter on tiny models: text by drafting and verifying equals plain decoding whatever the
+// draft; the tree survives verdicts; nothing of it fails when context or KV pool are full.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "spec/drafter.h"
+#include "spec/verify.h"
+#include "support/tiny_gguf.h"
+
+enum { TEXT_MAX = 400, PROMPT = 30, ANSWER = 40 };
+
+static ft_error err;
+
+static void must(ft_status status)
+{
+    if (status != FT_OK)
+        fail_msg("%s: %s", ft_status_name(status), err.message);
+}
+
+static ft_model *tiny(enum ggml_type type, uint64_t seed, uint32_t n_ctx)
+{
+    tiny_gguf_opts opts = {.type = type, .seed = seed, .n_ctx_train = n_ctx};
+    char *path = tiny_gguf_temp(&opts);
+    ft_model_opts mo = {.path = path};
+    ft_model *model = NULL;
+    must(ft_model_load(&mo, &err, &model));
+    unlink(path);
+    free(path);
+    return model;
+}
+
+static ft_engine *engine_of(const ft_model *model, uint32_t kv_tok, uint32_t max_batch)
+{
+    ft_engine_opts eo = {
+        .model = model, .kv_tok = kv_tok, .max_batch_tok = max_batch, .n_threads = 1};
+    ft_engine *engine = NULL;
+    must(ft_engine_create(&eo, &err, &engine));
+    return engine;
+}
+
+static uint32_t make_prompt(int32_t *text, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        text[i] = (int32_t)(3 + i * 37 % 250);
+    return n;
+}
+
+/* ---- the target, verifying and plain ---- */
+
+typedef struct target {
+    ft_engine *engine;
+    ft_seq *seq;
+    ft_sampler *sampler;
+    uint32_t first_row;
+} target;
+
+static void target_init(target *t, const ft_model *model)
+{
+    t->engine = engine_of(model, 1024, 128);
+    must(ft_seq_create(t->engine, &err, &t->seq));
+    must(ft_sampler_create(ft_model_hparams(model)->n_vocab, &err, &t->sampler));
+}
+
+static void target_deinit(target *t)
+{
+    ft_sampler_destroy(t->sampler);
+    ft_seq_destroy(t->seq);
+    ft_engine_destroy(t->engine);
+}
+
+/* Row 0 is the text's last token, then come the tree's nodes. */
+static const float *row_of(void *ctx, int32_t node)
+{
+    const target *t = ctx;
+    return ft_engine_logits(t->engine, t->first_row + (uint32_t)(node + 1));
+}
+
+static void target_prefill(target *t, const int32_t *text, uint32_t n)
+{
+    uint32_t path[TEXT_MAX];
+    for (uint32_t i = 0; i < n; i++)
+        path[i] = i;
+    ft_segment seg = {.seq = t->seq, .n = n, .tokens = text};
+    must(ft_engine_forward(t->engine, &seg, 1, &err));
+    must(ft_seq_commit(t->seq, path, n, NULL, 0, &err));
+}
+
+/* One round: verifies the tree behind text[0, n) and commits what is kept. */
+static void target_round(target *t, const ft_sampling *s, const int32_t *text, uint32_t n,
+                         const ft_tree *tree, ft_verified *v)
+{
+    int32_t tokens[FT_TREE_MAX + 1] = {text[n - 1]}, parents[FT_TREE_MAX + 1] = {-1};
+    uint64_t want[(FT_TREE_MAX + 64) / 64 + 1];
+    uint32_t path[FT_TREE_MAX + 1] = {0};
+    memset(want, 0, sizeof want);
+    for (uint32_t i = 0; i <= tree->n; i++)
+        want[i / 64] |= UINT64_C(1) << (i % 64);
+    for (uint32_t i = 0; i < tree->n; i++) {
+        tokens[i + 1] = tree->token[i];
+        parents[i + 1] = tree->parent[i] + 1;
+    }
+    ft_segment seg = {
+        .seq = t->seq, .n = tree->n + 1, .tokens = tokens, .parent = parents, .want = want};
+    must(ft_engine_forward(t->engine, &seg, 1, &err));
+    t->first_row = seg.first_row;
+    ft_verify_exact(tree, row_of, t, t->sampler, s, n, v);
+    for (uint32_t i = 0; i < v->n_path; i++)
+        path[i + 1] = v->path[i] + 1;
+    must(ft_seq_commit(t->seq, path, v->n_path + 1, NULL, 0, &err));
+}
+
+static uint32_t plain_text(const ft_model *model, const ft_sampling *s, int32_t *text)
+{
+    target t = {0};
+    ft_tree none;
+    ft_verified v;
+    uint32_t n = make_prompt(text, PROMPT);
+    ft_tree_clear(&none);
+    target_init(&t, model);
+    target_prefill(&t, text, n - 1);
+    while (n < PROMPT + ANSWER) {
+        target_round(&t, s, text, n, &none, &v);
+        text[n++] = v.next;
+    }
+    target_deinit(&t);
+    return n;
+}
+
+/* The same text by speculation; returns its length, *rounds how many verdicts it took. */
+static uint32_t spec_text(const ft_model *model, const ft_model *draft, const ft_sampling *s,
+                          const ft_draft_params *params, int32_t *text, uint32_t *rounds)
+{
+    target t = {0};
+    ft_engine *engine = engine_of(draft, 1024, 16);
+    ft_drafter *drafter = NULL;
+    uint32_t n = make_prompt(text, PROMPT);
+    target_init(&t, model);
+    target_prefill(&t, text, n - 1);
+    must(ft_drafter_create(engine, s, &err, &drafter));
+    must(ft_drafter_reset(drafter, text, n, &err));
+    for (*rounds = 0; n < PROMPT + ANSWER; (*rounds)++) {
+        ft_tree tree;
+        ft_verified v;
+        must(ft_drafter_draft(drafter, params, &err, &tree));
+        must(ft_tree_check(&tree, ft_model_hparams(model)->n_vocab, &err));
+        assert_true(tree.n <= params->budget);
+        target_round(&t, s, text, n, &tree, &v);
+        for (uint32_t i = 0; i < v.n_path; i++)
+            text[n++] = tree.token[v.path[i]];
+        text[n++] = v.next;
+        must(ft_drafter_advance(drafter, v.path, v.n_path, &v.next, 1, &err));
+    }
+    ft_drafter_destroy(drafter);
+    ft_engine_destroy(engine);
+    target_deinit(&t);
+    return n;
+}
+
+static void check_type(enum ggml_type type)
+{
+    const ft_draft_params ways[] = {ft_draft_params_chain(4), ft_draft_params_tree(16, 4, 4),
+                                    ft_draft_params_tree(60, 6, 8), ft_draft_params_chain(0)};
+    ft_model *model = tiny(type, 1, 2048);
+    ft_model *drafts[3] = {tiny(type, 1, 2048), tiny(GGML_TYPE_F32, 1, 2048),
+                           tiny(GGML_TYPE_F32, 2, 2048)};
+    for (int hot = 0; hot < 2; hot++) {
+        ft_sampling s = {.temperature = hot ? 0.8f : 0, .top_p = 1, .seed = 5};
+        int32_t plain[TEXT_MAX], text[TEXT_MAX];
+        uint32_t n_plain = plain_text(model, &s, plain);
+        for (int d = 0; d < 3; d++)
+            for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+                uint32_t rounds, n = spec_text(model, drafts[d], &s, &ways[w], text, &rounds);
+                assert_true(n >= n_plain);
+                assert_memory_equal(text, plain, n_plain * sizeof *plain);
+                if (d == 0 && w == 0) /* the same model: every chain is kept whole */
+                    assert_int_equal(rounds, ANSWER / 5);
+                if (w == 3)
+                    assert_int_equal(rounds, ANSWER);
+            }
+    }
+    for (int d = 0; d < 3; d++)
+        ft_model_destroy(drafts[d]);
+    ft_model_destroy(model);
+}
+
+static void test_exact_iq4_nl(void **state)
+{
+    check_type(GGML_TYPE_IQ4_NL);
+}
+
+static void test_exact_q4_0(void **state)
+{
+    check_type(GGML_TYPE_Q4_0);
+}
+
+/* ---- the drafter alone ---- */
+
+typedef struct fixture {
+    ft_model *model;
+    ft_engine *engine;
+    ft_drafter *drafter;
+    ft_sampling sampling;
+    int32_t text[TEXT_MAX];
+} fixture;
+
+static void fixture_init(fixture *f, float temperature, uint32_t n_ctx, uint32_t kv_tok)
+{
+    memset(f, 0, sizeof *f);
+    f->sampling = (ft_sampling){.temperature = temperature, .top_p = 1, .seed = 77};
+    f->model = tiny(GGML_TYPE_Q4_0, 3, n_ctx);
+    f->engine = engine_of(f->model, kv_tok, 16);
+    must(ft_drafter_create(f->engine, &f->sampling, &err, &f->drafter));
+    make_prompt(f->text, PROMPT);
+    must(ft_drafter_reset(f->drafter, f->text, PROMPT, &err));
+}
+
+static void fixture_deinit(fixture *f)
+{
+    ft_drafter_destroy(f->drafter);
+    ft_engine_destroy(f->engine);
+    ft_model_destroy(f->model);
+}
+
+static void assert_trees_equal(const ft_tree *a, const ft_tree *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->token, b->token, a->n * sizeof *a->token);
+    assert_memory_equal(a->parent, b->parent, a->n * sizeof *a->parent);
+}
+
+static void test_tree_keeps_its_limits(void **state)
+{
+    fixture f;
+    for (int hot = 0; hot < 2; hot++) {
+        fixture_init(&f, hot ? 1 : 0, 2048, 1024);
+        ft_draft_params p = ft_draft_params_tree(40, 5, 6);
+        ft_tree all, some;
+        ft_drafter_stats before, after;
+        must(ft_drafter_draft(f.drafter, &p, &err, &all));
+        assert_int_equal(all.n, 40);
+        uint32_t deepest = 0;
+        for (uint32_t i = 0; i < all.n; i++) {
+            assert_true(all.logp[i] <= 0);
+            assert_true(all.parent[i] < 0 || all.cum_logp[all.parent[i]] >= all.cum_logp[i]);
+            deepest = all.depth[i] > deepest ? all.depth[i] : deepest;
+        }
+        assert_in_range(deepest, 1, 4);
+        /* The pool is there: a smaller tree needs no forward, and is made of the best nodes. */
+        ft_drafter_get_stats(f.drafter, &before);
+        p.budget = 7;
+        p.depth = 0;
+        must(ft_drafter_draft(f.drafter, &p, &err, &some));
+        ft_drafter_get_stats(f.drafter, &after);
+        assert_int_equal(before.forwards, after.forwards);
+        assert_int_equal(some.n, 7);
+        float worst = 0;
+        for (uint32_t i = 0; i < some.n; i++)
+            worst = fminf(worst, some.cum_logp[i]);
+        uint32_t better = 0;
+        for (uint32_t i = 0; i < all.n; i++)
+            better += all.cum_logp[i] > worst;
+        assert_true(better < 7);
+        p.budget = 40;
+        p.min_logp = worst;
+        must(ft_drafter_draft(f.drafter, &p, &err, &some));
+        for (uint32_t i = 0; i < some.n; i++)
+            assert_true(some.cum_logp[i] >= worst);
+        assert_in_range(some.n, 7, 40);
+        fixture_deinit(&f);
+    }
+}
+
+/* Branch and width bound what one forward and one node add. */
+static void test_branch_and_width(void **state)
+{
+    fixture f;
+    ft_tree tree;
+    ft_drafter_stats stats;
+    fixture_init(&f, 0.8f, 2048, 1024);
+    ft_draft_params p = ft_draft_params_tree(FT_TREE_MAX, 4, 3);
+    p.branch = 2;
+    must(ft_drafter_draft(f.drafter, &p, &err, &tree));
+    uint32_t children[FT_TREE_MAX + 1] = {0};
+    for (uint32_t i = 0; i < tree.n; i++)
+        assert_true(++children[tree.parent[i] + 1] <= 2);
+    ft_drafter_get_stats(f.drafter, &stats);
+    /* The prompt in two chunks of 16 at most, then two roots, then twice three leaves. */
+    assert_int_equal(stats.rows, PROMPT + 2 + 3 + 3);
+    assert_int_equal(tree.n, 2 + 2 * (2 + 3 + 3));
+    p.branch = p.width = UINT32_MAX;
+    must(ft_drafter_draft(f.drafter, &p, &err, &tree));
+    assert_int_equal(tree.n, FT_TREE_MAX);
+    fixture_deinit(&f);
+}
+
+/* A verdict inside the computed part keeps the branch, and what follows is what a new drafter says. */
+static void test_branch_survives(void **state)
+{
+    for (uint32_t kept = 1; kept <= 4; kept++) {
+        fixture f;
+        ft_tree tree, again, fresh;
+        ft_drafter_stats before, after;
+        const ft_draft_params chain = ft_draft_params_chain(5);
+        uint32_t path[8] = {0, 1, 2, 3};
+        fixture_init(&f, 0.8f, 2048, 1024);
+        must(ft_drafter_draft(f.drafter, &chain, &err, &tree));
+        assert_int_equal(tree.n, 5);
+        /* One of the kept tokens comes as the target's own. */
+        must(ft_drafter_advance(f.drafter, path, kept - 1, &tree.token[kept - 1], 1, &err));
+        ft_drafter_get_stats(f.drafter, &before);
+        assert_int_equal(before.reused_nodes, 4 - kept);
+        must(ft_drafter_draft(f.drafter, &chain, &err, &again));
+        ft_drafter_get_stats(f.drafter, &after);
+        assert_int_equal(after.forwards - before.forwards, kept);
+        memcpy(f.text + PROMPT, tree.token, kept * sizeof *f.text);
+        ft_drafter *other = NULL;
+        must(ft_drafter_create(f.engine, &f.sampling, &err, &other));
+        must(ft_drafter_reset(other, f.text, PROMPT + kept, &err));
+        must(ft_drafter_draft(other, &chain, &err, &fresh));
+        assert_trees_equal(&again, &fresh);
+        ft_drafter_destroy(other);
+        fixture_deinit(&f);
+    }
+}
+
+/* Long random walks of verdicts over wide trees, each compared with a new drafter's chain. */
+static void test_walk_of_verdicts(void **state)
+{
+    fixture f;
+    ft_drafter *other = NULL;
+    uint32_t n = PROMPT;
+    const ft_draft_params wide = ft_draft_params_tree(24, 4, 4), chain = ft_draft_params_chain(1);
+    fixture_init(&f, 1, 2048, 2048);
+    must(ft_drafter_create(f.engine, &f.sampling, &err, &other));
+    for (uint32_t round = 0; round < 40; round++) {
+        ft_tree tree, a, b;
+        uint32_t path[FT_TREE_MAX], n_path = 0;
+        must(ft_drafter_draft(f.drafter, &wide, &err, &tree));
+        /* Go down to some node; stop early in some rounds; end with a foreign token in others. */
+        int32_t at = (int32_t)(round * 7 % tree.n);
+        for (int32_t i = at; i >= 0; i = tree.parent[i])
+            n_path++;
+        for (uint32_t i = n_path; i-- > 0; at = tree.parent[at])
+            path[i] = (uint32_t)at;
+        for (uint32_t i = 0; i < n_path; i++)
+            f.text[n++] = tree.token[path[i]];
+        int32_t next = (int32_t)(3 + round);
+        uint32_t n_next = round % 3 == 0;
+        if (n_next)
+            f.text[n++] = next;
+        must(ft_drafter_advance(f.drafter, path, n_path, &next, n_next, &err));
+        must(ft_drafter_reset(other, f.text, n, &err));
+        must(ft_drafter_draft(other, &chain, &err, &b));
+        must(ft_drafter_draft(f.drafter, &chain, &err, &a));
+        assert_int_equal(a.n, 1);
+        /* The best child at the root by score is the same; a deeper pool may not outrank it. */
+        assert_trees_equal(&a, &b);
+    }
+    ft_drafter_stats stats;
+    ft_drafter_get_stats(f.drafter, &stats);
+    assert_true(stats.reused_nodes > 0);
+    ft_drafter_destroy(other);
+    fixture_deinit(&f);
+}
+
+static void test_reset_keeps_common_prefix(void **state)
+{
+    fixture f;
+    ft_tree a, b;
+    ft_drafter_stats before, after;
+    const ft_draft_params p = ft_draft_params_tree(12, 3, 3);
+    fixture_init(&f, 0, 2048, 1024);
+    must(ft_drafter_draft(f.drafter, &p, &err, &a));
+    ft_drafter_get_stats(f.drafter, &before);
+    must(ft_drafter_reset(f.drafter, f.text, PROMPT, &err));
+    must(ft_drafter_draft(f.drafter, &p, &err, &b));
+    ft_drafter_get_stats(f.drafter, &after);
+    assert_trees_equal(&a, &b);
+    assert_true(after.rows - before.rows <= 1 + 2 * 3); /* the last token, then leaves */
+    f.text[20] = 200;
+    must(ft_drafter_reset(f.drafter, f.text, PROMPT, &err));
+    before = after;
+    must(ft_drafter_draft(f.drafter, &p, &err, &b));
+    ft_drafter_get_stats(f.drafter, &after);
+    assert_in_range(after.rows - before.rows, 10, 10 + 2 * 3);
+    assert_int_equal(ft_drafter_reset(f.drafter, f.text, 0, &err), FT_INVALID);
+    fixture_deinit(&f);
+}
+
+static void test_prefill_in_steps(void **state)
+{
+    fixture f;
+    ft_tree a, b;
+    uint32_t left;
+    const ft_draft_params p = ft_draft_params_chain(3);
+    fixture_init(&f, 0.8f, 2048, 1024);
+    must(ft_drafter_draft(f.drafter, &p, &err, &a));
+    f.text[0]++;
+    must(ft_drafter_reset(f.drafter, f.text, PROMPT, &err));
+    f.text[0]--;
+    must(ft_drafter_reset(f.drafter, f.text, PROMPT, &err));
+    must(ft_drafter_prefill(f.drafter, 0, &err, &left));
+    assert_int_equal(left, PROMPT - 1);
+    must(ft_drafter_prefill(f.drafter, 10, &err, &left));
+    assert_int_equal(left, PROMPT - 11);
+    must(ft_drafter_prefill(f.drafter, 17, &err, &left));
+    assert_int_equal(left, 2);
+    must(ft_drafter_prefill(f.drafter, 100, &err, &left));
+    assert_int_equal(left, 0);
+    must(ft_drafter_draft(f.drafter, &p, &err, &b));
+    assert_trees_equal(&a, &b);
+    must(ft_drafter_prefill(f.drafter, 100, &err, &left));
+    assert_int_equal(left, 0);
+    fixture_deinit(&f);
+}
+
+/* Near the end of the context trees get shorter, behind it there are none; no call fails. */
+static void test_context_ends(void **state)
+{
+    fixture f;
+    ft_tree tree;
+    uint32_t n = PROMPT, left;
+    const ft_draft_params p = ft_draft_params_chain(4);
+    fixture_init(&f, 0, PROMPT + 10, 1024);
+    for (; n < PROMPT + 20; n++) {
+        const int32_t next = 9;
+        must(ft_drafter_prefill(f.drafter, 100, &err, &left));
+        assert_int_equal(left, 0);
+        must(ft_drafter_draft(f.drafter, &p, &err, &tree));
+        /* Behind n tokens there is room to compute n_ctx - n nodes, and the last has children. */
+        uint32_t room = n <= PROMPT + 10 ? PROMPT + 10 - n + 1 : 0;
+        assert_int_equal(tree.n, room < 4 ? room : 4);
+        must(ft_drafter_advance(f.drafter, NULL, 0, &next, 1, &err));
+    }
+    fixture_deinit(&f);
+}
+
+/* A full pool means less or no draft, not an error, and room later is used again. */
+static void test_pool_is_full(void **state)
+{
+    fixture f;
+    ft_tree tree;
+    uint32_t left;
+    const ft_draft_params p = ft_draft_params_tree(64, 8, 16);
+    fixture_init(&f, 0.8f, 2048, 48);
+    must(ft_drafter_draft(f.drafter, &p, &err, &tree)); /* 30 tokens and 18 nodes fit */
+    assert_in_range(tree.n, 1, 64);
+    make_prompt(f.text, 100);
+    must(ft_drafter_reset(f.drafter, f.text, 100, &err));
+    must(ft_drafter_prefill(f.drafter, 1000, &err, &left));
+    assert_int_equal(left, 0);
+    must(ft_drafter_draft(f.drafter, &p, &err, &tree));
+    assert_int_equal(tree.n, 0);
+    const int32_t next = 5;
+    must(ft_drafter_advance(f.drafter, NULL, 0, &next, 1, &err));
+    must(ft_drafter_reset(f.drafter, f.text, 20, &err));
+    must(ft_drafter_draft(f.drafter, &p, &err, &tree));
+    assert_in_range(tree.n, 1, 64);
+    fixture_deinit(&f);
+}
+
+static void test_foreign_verdicts(void **state)
+{
+    fixture f;
+    ft_tree tree;
+    const ft_draft_params p = ft_draft_params_tree(12, 3, 3);
+    const uint32_t too_far[] = {12}, not_a_walk[] = {0, 0};
+    const int32_t next = 5;
+    fixture_init(&f, 0, 2048, 1024);
+    must(ft_drafter_draft(f.drafter, &p, &err, &tree));
+    assert_int_equal(ft_drafter_advance(f.drafter, too_far, 1, &next, 1, &err), FT_INVALID);
+    assert_int_equal(ft_drafter_advance(f.drafter, not_a_walk, 2, &next, 1, &err), FT_INVALID);
+    must(ft_drafter_advance(f.drafter, not_a_walk, 1, &next, 1, &err));
+    /* The tree is used up. */
+    assert_int_equal(ft_drafter_advance(f.drafter, not_a_walk, 1, &next, 1, &err), FT_INVALID);
+    must(ft_drafter_advance(f.drafter, NULL, 0, NULL, 0, &err));
+    ft_drafter *none = NULL;
+    ft_sampling bad = ft_sampling_default();
+    bad.temperature = -1;
+    assert_int_equal(ft_drafter_create(f.engine, &bad, &err, &none), FT_INVALID);
+    assert_null(none);
+    ft_drafter_destroy(NULL);
+    fixture_deinit(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact_iq4_nl),
+        cmocka_unit_test(test_exact_q4_0),
+        cmocka_unit_test(test_tree_keeps_its_limits),
+        cmocka_unit_test(test_branch_and_width),
+        cmocka_unit_test(test_branch_survives),
+        cmocka_unit_test(test_walk_of_verdicts),
+        cmocka_unit_test(test_reset_keeps_common_prefix),
+        cmocka_unit_test(test_prefill_in_steps),
+        cmocka_unit_test(test_context_ends),
+        cmocka_unit_test(test_pool_is_full),
+        cmocka_unit_test(test_foreign_verdicts),
+    };
+    tiny_quiet();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
