@@ -210,7 +210,7 @@ static void test_progress(void **state)
 static void test_libllama_takes_them(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         tiny_gguf_opts opts = {
             .arch = arches[i % 3], .type = types[i], .tied = i % 2, .rope_freqs = i % 3 == 0};
         char *path = tiny_gguf_temp(&opts);

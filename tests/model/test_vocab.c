@@ -319,6 +319,28 @@ static void test_chat_trims(void **state)
     ft_vocab_destroy(v);
 }
 
+/* SentencePiece: a space goes before the text and after special tokens, bytes without a token are
+ * spelled by byte tokens, </s> in a message stays text while the template's own ends its turn. */
+static void test_sentencepiece(void **state)
+{
+    (void)state;
+    tiny_gguf_opts opts = {
+        .spm = true, .n_vocab = 1000, .add_bos = true, .chat_template = "[INST] <<SYS>>"};
+    ft_vocab *v = load_tiny(&opts);
+    ft_tokens tokens = tokenize(v, "ab \xe4\xb8\x96!", 7, false);
+    assert_text(v, &tokens, " ab \xe4\xb8\x96!", 8);
+    ft_tokens_deinit(&tokens);
+    const ft_chat_message talk[] = {{"user", "no </s> here"}, {"assistant", "ok"}, {"user", "x"}};
+    const char *rendering = "<s> [INST] no </s> here [/INST]ok</s> [INST] x [/INST]";
+    ft_error err = {0};
+    assert_int_equal(ft_vocab_chat(v, talk, 3, &err, &tokens), FT_OK);
+    assert_text(v, &tokens, rendering, strlen(rendering));
+    assert_int_equal(count(&tokens, 1), 1);
+    assert_int_equal(count(&tokens, 2), 1);
+    ft_tokens_deinit(&tokens);
+    ft_vocab_destroy(v);
+}
+
 static void test_chat_errors(void **state)
 {
     const vocabs *v = *state;
@@ -383,7 +405,7 @@ int main(void)
         cmocka_unit_test(test_add_bos),        cmocka_unit_test(test_chat),
         cmocka_unit_test(test_chat_injection), cmocka_unit_test(test_chat_paths_agree),
         cmocka_unit_test(test_chat_trims),     cmocka_unit_test(test_chat_errors),
-        cmocka_unit_test(test_fingerprints),
+        cmocka_unit_test(test_sentencepiece),  cmocka_unit_test(test_fingerprints),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -72,64 +72,111 @@ static void byte_spelling(unsigned byte, char out[TOKEN_BYTES])
         snprintf(out, TOKEN_BYTES, "%c%c", (char)(0xc0 | point >> 6), (char)(0x80 | (point & 63)));
 }
 
-/* Texts of all tokens; the first *n_merges tokens after the bytes are two letters each. */
-static void fill_tokens(const tiny_gguf_opts *o, char (*text)[TOKEN_BYTES], int32_t *kind,
-                        uint32_t *n_merges)
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, UNUSED = 5, BYTE = 6, PAIRS = 26 * 26 };
+
+typedef struct tokens {
+    char (*text)[TOKEN_BYTES]; /* [n] */
+    int32_t *kind;             /* [n] */
+    float *score;              /* [n] */
+    const char **ptr;          /* [n + PAIRS], scratch */
+    uint32_t n, n_pairs;
+} tokens;
+
+/* Token i >= 259 of either kind; `pair` counts from the first two-letter token. */
+static void fill_pair(tokens *t, uint32_t i, uint32_t pair)
+{
+    if (pair < PAIRS) {
+        snprintf(t->text[i], TOKEN_BYTES, "%c%c", 'a' + (char)(pair % 26), 'a' + (char)(pair / 26));
+        t->kind[i] = NORMAL;
+        t->n_pairs++;
+    } else {
+        snprintf(t->text[i], TOKEN_BYTES, "[unused%u]", i % 1000000);
+        t->kind[i] = UNUSED;
+    }
+}
+
+static void fill_bpe(tokens *t)
 {
     static const char *const control[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
-    for (uint32_t i = 0; i < o->n_vocab; i++) {
-        uint32_t pair = i - 259;
-        kind[i] = 1; /* normal */
-        if (i < 3) {
-            snprintf(text[i], TOKEN_BYTES, "%s", control[i]);
-            kind[i] = 3; /* control */
-        } else if (i < 259) {
-            byte_spelling(i - 3, text[i]);
-        } else if (pair < 26 * 26) {
-            snprintf(text[i], TOKEN_BYTES, "%c%c", 'a' + (char)(pair % 26),
-                     'a' + (char)(pair / 26));
-            (*n_merges)++;
-        } else {
-            snprintf(text[i], TOKEN_BYTES, "[unused%u]", i % 1000000);
-            kind[i] = 5; /* unused */
-        }
+    for (uint32_t i = 0; i < t->n; i++) {
+        t->kind[i] = i < 3 ? CONTROL : NORMAL;
+        if (i < 3)
+            snprintf(t->text[i], TOKEN_BYTES, "%s", control[i]);
+        else if (i < 259)
+            byte_spelling(i - 3, t->text[i]);
+        else
+            fill_pair(t, i, i - 259);
     }
-    if (o->last_token)
-        snprintf(text[o->n_vocab - 1], TOKEN_BYTES, "%s", o->last_token);
+}
+
+static void fill_spm(tokens *t)
+{
+    static const char *const control[] = {"<unk>", "<s>", "</s>"};
+    for (uint32_t i = 0; i < t->n; i++) {
+        t->kind[i] = i == 0 ? UNKNOWN : i < 3 ? CONTROL : i < 259 ? BYTE : NORMAL;
+        t->score[i] = -(float)i;
+        if (i < 3)
+            snprintf(t->text[i], TOKEN_BYTES, "%s", control[i]);
+        else if (i < 259)
+            snprintf(t->text[i], TOKEN_BYTES, "<0x%02X>", i - 3);
+        else if (i == 259)
+            snprintf(t->text[i], TOKEN_BYTES, "\xe2\x96\x81"); /* a space */
+        else if (i < 260 + 26)
+            snprintf(t->text[i], TOKEN_BYTES, "%c", 'a' + (char)(i - 260));
+        else
+            fill_pair(t, i, i - 286);
+    }
+}
+
+static void add_merges(writer *w, tokens *t)
+{
+    char(*merge)[4] = calloc(PAIRS, sizeof *merge);
+    if (!merge)
+        abort();
+    for (uint32_t i = 0; i < t->n_pairs; i++) {
+        snprintf(merge[i], sizeof *merge, "%c %c", 'a' + (char)(i % 26), 'a' + (char)(i / 26));
+        t->ptr[i] = merge[i];
+    }
+    gguf_set_val_str(w->gguf, "tokenizer.ggml.pre", "smollm");
+    gguf_set_arr_str(w->gguf, "tokenizer.ggml.merges", t->ptr, t->n_pairs);
+    free(merge);
 }
 
 static void add_tokenizer(writer *w)
 {
     const tiny_gguf_opts *o = &w->o;
-    uint32_t n = o->n_vocab, n_merges = 0;
-    char(*text)[TOKEN_BYTES] = calloc(n, sizeof *text);
-    char(*merge)[4] = calloc(26 * 26, sizeof *merge);
-    const char **ptr = calloc(n + 26 * 26, sizeof *ptr);
-    int32_t *kind = calloc(n, sizeof *kind);
-    if (!text || !merge || !ptr || !kind)
+    tokens t = {.n = o->n_vocab};
+    t.text = calloc(t.n, sizeof *t.text);
+    t.kind = calloc(t.n, sizeof *t.kind);
+    t.score = calloc(t.n, sizeof *t.score);
+    t.ptr = calloc(t.n + PAIRS, sizeof *t.ptr);
+    if (!t.text || !t.kind || !t.score || !t.ptr)
         abort();
-    fill_tokens(o, text, kind, &n_merges);
-    gguf_set_val_str(w->gguf, "tokenizer.ggml.model", "gpt2");
-    gguf_set_val_str(w->gguf, "tokenizer.ggml.pre", "smollm");
-    for (uint32_t i = 0; i < n; i++)
-        ptr[i] = text[i];
-    gguf_set_arr_str(w->gguf, "tokenizer.ggml.tokens", ptr, n);
-    gguf_set_arr_data(w->gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, kind, n);
-    for (uint32_t i = 0; i < n_merges; i++) {
-        snprintf(merge[i], sizeof *merge, "%c %c", 'a' + (char)(i % 26), 'a' + (char)(i / 26));
-        ptr[i] = merge[i];
-    }
-    gguf_set_arr_str(w->gguf, "tokenizer.ggml.merges", ptr, n_merges);
+    if (o->spm)
+        fill_spm(&t);
+    else
+        fill_bpe(&t);
+    if (o->last_token)
+        snprintf(t.text[t.n - 1], TOKEN_BYTES, "%s", o->last_token);
+    for (uint32_t i = 0; i < t.n; i++)
+        t.ptr[i] = t.text[i];
+    gguf_set_val_str(w->gguf, "tokenizer.ggml.model", o->spm ? "llama" : "gpt2");
+    gguf_set_arr_str(w->gguf, "tokenizer.ggml.tokens", t.ptr, t.n);
+    gguf_set_arr_data(w->gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, t.kind, t.n);
+    if (o->spm)
+        gguf_set_arr_data(w->gguf, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, t.score, t.n);
+    else
+        add_merges(w, &t);
     gguf_set_val_u32(w->gguf, "tokenizer.ggml.bos_token_id", 1);
     gguf_set_val_u32(w->gguf, "tokenizer.ggml.eos_token_id", 2);
     gguf_set_val_bool(w->gguf, "tokenizer.ggml.add_bos_token", o->add_bos);
     if (!o->no_chat_template)
         gguf_set_val_str(w->gguf, "tokenizer.chat_template",
                          o->chat_template ? o->chat_template : chatml);
-    free(text);
-    free(merge);
-    free(ptr);
-    free(kind);
+    free(t.text);
+    free(t.kind);
+    free(t.score);
+    free(t.ptr);
 }
 
 static void set_u32(writer *w, const char *suffix, uint32_t value)

@@ -3,7 +3,8 @@
  * Small GGUF files with random weights for tests, accepted by ft_model_load and by libllama's full
  * loader. The tokenizer is byte-level BPE: 0 <|endoftext|>, 1 <|im_start|> (BOS), 2 <|im_end|>
  * (EOS), all control tokens; then the 256 single bytes; then two-letter tokens with their merges;
- * then unused filler.
+ * then unused filler. With `spm` it is SentencePiece: 0 <unk>, 1 <s> (BOS), 2 </s> (EOS); the bytes
+ * as <0xHH>; then U+2581 and the 26 letters; then the pairs.
  */
 #ifndef FT_TESTS_TINY_GGUF_H
 #define FT_TESTS_TINY_GGUF_H
@@ -33,6 +34,7 @@ typedef struct tiny_gguf_opts {
     float rope_linear;     /* linear RoPE scaling factor, 0: none */
     bool no_chat_template; /* otherwise chatml */
     const char *chat_template; /* instead of chatml */
+    bool spm;                  /* SentencePiece instead of BPE */
     bool add_bos;              /* tokenizer.ggml.add_bos_token */
     const char *last_token;    /* text of the last token, to make another vocabulary */
     uint64_t seed;
