@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes the GGUF fuzzing seeds beside this file: kinds.gguf holds every kind of value, tiny.gguf is
-a whole one-layer model with zero weights and a byte-level tokenizer."""
+a whole one-layer model with zero weights and a byte-level tokenizer, spm.gguf one with
+SentencePiece."""
 import pathlib
 import struct
 
@@ -56,24 +57,40 @@ def byte_tokens():
     return [chr(b) if b in plain else chr(next(spare)) for b in range(256)]
 
 
-def tiny():
+def bpe():
     tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] + byte_tokens() + ["ab", "abc"]
-    n, width, kv, ff = len(tokens), 32, 16, 32
+    return len(tokens), [
+        pair("tokenizer.ggml.model", STR, "gpt2"), pair("tokenizer.ggml.pre", STR, "smollm"),
+        pair("tokenizer.ggml.tokens", STR, tokens),
+        pair("tokenizer.ggml.token_type", I32, [3] * 3 + [1] * (len(tokens) - 3)),
+        pair("tokenizer.ggml.merges", STR, ["a b", "ab c"]),
+        pair("tokenizer.chat_template", STR, "<|im_start|>")]
+
+
+def spm():
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+    tokens += ["\u2581", "a", "b", "c", "ab", "\u2581ab"]
+    return len(tokens), [
+        pair("tokenizer.ggml.model", STR, "llama"),
+        pair("tokenizer.ggml.tokens", STR, tokens),
+        pair("tokenizer.ggml.scores", F32, [-float(i) for i in range(len(tokens))]),
+        pair("tokenizer.ggml.token_type", I32, [2, 3, 3] + [6] * 256 + [1] * (len(tokens) - 259)),
+        pair("tokenizer.chat_template", STR, "[INST] <<SYS>> content.strip()")]
+
+
+def tiny(name, tokenizer, folders):
+    n, vocabulary = tokenizer
+    width, kv, ff = 32, 16, 32
     block = lambda rows: rows * width // 32 * 18  # Q4_0
     pairs = [pair("general.architecture", STR, "llama")]
     pairs += [pair("llama." + key, U32, value) for key, value in {
         "block_count": 1, "context_length": 64, "embedding_length": width,
         "feed_forward_length": ff, "attention.head_count": 2, "attention.head_count_kv": 1,
         "rope.dimension_count": 16, "vocab_size": n}.items()]
-    pairs += [pair("llama.attention.layer_norm_rms_epsilon", F32, 1e-5),
-              pair("tokenizer.ggml.model", STR, "gpt2"), pair("tokenizer.ggml.pre", STR, "smollm"),
-              pair("tokenizer.ggml.tokens", STR, tokens),
-              pair("tokenizer.ggml.token_type", I32, [3] * 3 + [1] * (n - 3)),
-              pair("tokenizer.ggml.merges", STR, ["a b", "ab c"]),
-              pair("tokenizer.ggml.bos_token_id", U32, 1),
+    pairs += [pair("llama.attention.layer_norm_rms_epsilon", F32, 1e-5)] + vocabulary
+    pairs += [pair("tokenizer.ggml.bos_token_id", U32, 1),
               pair("tokenizer.ggml.eos_token_id", U32, 2),
-              pair("tokenizer.ggml.add_bos_token", BOOL, False),
-              pair("tokenizer.chat_template", STR, "<|im_start|>")]
+              pair("tokenizer.ggml.add_bos_token", BOOL, tokenizer is SPM)]
     layer = [("attn_norm", [width], 0, 4 * width), ("attn_q", [width, 32], 2, block(32)),
              ("attn_k", [width, kv], 2, block(kv)), ("attn_v", [width, kv], 2, block(kv)),
              ("attn_output", [32, width], 2, block(width)), ("ffn_norm", [width], 0, 4 * width),
@@ -82,9 +99,11 @@ def tiny():
     tensors = [("token_embd.weight", [width, n], 2, block(n)),
                ("output_norm.weight", [width], 0, 4 * width)]
     tensors += [(f"blk.0.{name}.weight", dims, kind, size) for name, dims, kind, size in layer]
-    for folder in ("fuzz_gguf", "fuzz_model"):
-        write(folder, "tiny.gguf", pairs, tensors)
+    for folder in folders:
+        write(folder, name, pairs, tensors)
 
 
+SPM = spm()
 kinds()
-tiny()
+tiny("tiny.gguf", bpe(), ["fuzz_gguf", "fuzz_model"])
+tiny("spm.gguf", SPM, ["fuzz_model"])
