@@ -2,6 +2,11 @@
 // Server and client over loopback, in one process: rounds, ends of every kind, bad bytes, limits.
 #include "fixture.h"
 
+#include <arpa/inet.h>
+#include <grpc/grpc_security.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "foretoken.pb-c.h"
 #include "health.pb-c.h"
 
@@ -265,6 +270,68 @@ static void test_bad_bytes_end_one_stream_only(void **state)
     echo_deinit(&e);
 }
 
+/* A client that compresses: a megabyte of zeros travels as a kilobyte. */
+static void test_compressed_messages_are_refused(void **state)
+{
+    echo e;
+    char address[32];
+    echo_init(&e);
+    echo_start(&e, NULL);
+    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    snprintf(address, sizeof address, "127.0.0.1:%d", ft_wire_server_port(e.server));
+    grpc_arg arg = ft_rpc_int(GRPC_COMPRESSION_CHANNEL_DEFAULT_ALGORITHM, GRPC_COMPRESS_GZIP);
+    grpc_channel_args args = {.num_args = 1, .args = &arg};
+    grpc_channel_credentials *creds = grpc_insecure_credentials_create();
+    grpc_channel_destroy(client->channel);
+    client->channel = grpc_channel_create(address, creds, &args);
+    grpc_channel_credentials_release(creds);
+    char *zeros = calloc(1, 1 << 20);
+    ft_call *call = open_call(client);
+    send_raw(call, zeros, 1 << 20);
+    expect_end(call, FT_UNSUPPORTED, "gzip");
+    free(zeros);
+    ft_call_destroy(call);
+    ft_wire_client_destroy(client);
+    echo_deinit(&e);
+    assert_int_equal(e.messages, 0);
+}
+
+/* Bytes that are not HTTP/2 at all, on connections of their own. */
+static void test_noise_on_the_port(void **state)
+{
+    static const char *noise[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01 hello",
+                                  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff"};
+    echo e;
+    echo_init(&e);
+    echo_start(&e, NULL);
+    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_call *call = open_call(client);
+    send_open(call, 5);
+    expect_opened(call, 5);
+    for (size_t i = 0; i < sizeof noise / sizeof *noise; i++) {
+        struct sockaddr_in to = {.sin_family = AF_INET};
+        struct timeval limit = {.tv_sec = LIMIT_S};
+        char reply[512];
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        to.sin_port = htons((uint16_t)ft_wire_server_port(e.server));
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+        assert_true(send(fd, noise[i], strlen(noise[i]), MSG_NOSIGNAL) > 0);
+        ssize_t n;
+        do
+            n = recv(fd, reply, sizeof reply, 0);
+        while (n > 0);
+        assert_true(n == 0 || errno == ECONNRESET); /* closed by the server, not by the limit */
+        close(fd);
+    }
+    send_draft(call, 1, 4, 0);
+    expect_verdict(call, 1, 4);
+    ft_call_destroy(call);
+    ft_wire_client_destroy(client);
+    echo_deinit(&e);
+}
+
 static void test_client_that_never_reads_is_cut(void **state)
 {
     echo e;
@@ -510,6 +577,8 @@ int main(void)
         cmocka_unit_test(test_client_goes_away),
         cmocka_unit_test(test_send_from_other_threads),
         cmocka_unit_test(test_bad_bytes_end_one_stream_only),
+        cmocka_unit_test(test_compressed_messages_are_refused),
+        cmocka_unit_test(test_noise_on_the_port),
         cmocka_unit_test(test_client_that_never_reads_is_cut),
         cmocka_unit_test(test_max_streams),
         cmocka_unit_test(test_health_and_drain),
