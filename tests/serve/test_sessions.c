@@ -284,8 +284,9 @@ static void test_repeated_round(void **state)
         assert_true(go_round(b));
         ft_msg_verdict first = b->c.verdict;
         uint64_t rounds = stats_of(b).rounds;
+        uint32_t seen = b->c.n_verdicts;
         ft_vsession_draft(b->c.session, &b->c.draft);
-        assert_true(local_wait_verdict(&b->c, b->c.n_verdicts + 1));
+        assert_true(local_wait_verdict(&b->c, seen + 1));
         assert_memory_equal(&first, &b->c.verdict, sizeof first);
         assert_int_equal(stats_of(b).rounds, rounds); /* not computed again */
     }
