@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The official `openai` Python client, unchanged, against a server of ours.
+
+    python3 openai_client.py BASE_URL [API_KEY]      BASE_URL ends in /v1
+
+Works against any model: checks shapes and promises, not words. Exit status 0: all held; 1: one did
+not; 77: the package `openai` is not there.
+"""
+import sys
+
+try:
+    import openai
+except ImportError:
+    print("openai_client.py: SKIPPED, the Python package 'openai' is not installed", file=sys.stderr)
+    sys.exit(77)
+
+PROMPT = [{"role": "user", "content": "Name three colours, please."}]
+
+
+def check(condition, what):
+    if not condition:
+        print(f"openai_client.py: failed: {what}", file=sys.stderr)
+        sys.exit(1)
+
+
+def raises(kind, code, call, **arguments):
+    """The client raises its own exception for our error."""
+    try:
+        call(**arguments)
+    except kind as error:
+        check(error.code == code, f"{kind.__name__} has code {error.code!r}, not {code!r}")
+        check(error.message, f"{kind.__name__} has a message")
+        return
+    check(False, f"{kind.__name__} is raised")
+
+
+def check_chat(client, model):
+    whole = client.chat.completions.create(
+        model=model, messages=PROMPT, max_tokens=8, seed=7, temperature=0, logprobs=True,
+        top_logprobs=2)
+    choice = whole.choices[0]
+    check(choice.message.role == "assistant" and choice.message.content, "chat has text")
+    check(choice.finish_reason in ("stop", "length"), "chat has a finish_reason")
+    check(whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens,
+          "usage adds up")
+    check(0 < whole.usage.completion_tokens <= 8, "max_tokens is kept")
+    check(whole.usage.foretoken["rounds"] >= 0, "usage.foretoken is there")
+    check(len(choice.logprobs.content) > 0, "logprobs are there")
+    check(all(t.logprob <= 0 and len(t.top_logprobs) <= 2 for t in choice.logprobs.content),
+          "logprobs are log-probabilities")
+    chunks = list(client.chat.completions.create(
+        model=model, messages=PROMPT, max_tokens=8, seed=7, temperature=0, stream=True,
+        stream_options={"include_usage": True}))
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    check(text == choice.message.content, "the stream says the same")
+    check(chunks[0].choices[0].delta.role == "assistant", "the first chunk names the role")
+    check([c.choices[0].finish_reason for c in chunks if c.choices][-1] == choice.finish_reason,
+          "the stream ends for the same reason")
+    check(not chunks[-1].choices and chunks[-1].usage.completion_tokens > 0,
+          "the last chunk has usage")
+    check(all(c.usage is None for c in chunks[:-1]), "no other has")
+
+
+def check_completions(client, model):
+    whole = client.completions.create(model=model, prompt="Once upon a time", max_tokens=6,
+                                      temperature=0, logprobs=1)
+    choice = whole.choices[0]
+    check(whole.object == "text_completion" and choice.text, "a completion has text")
+    n = len(choice.logprobs.tokens)
+    check(n == len(choice.logprobs.token_logprobs) == len(choice.logprobs.text_offset),
+          "one logprob and offset a token")
+    check(0 < n <= whole.usage.completion_tokens, "no more logprobs than tokens")
+    chunks = list(client.completions.create(model=model, prompt="Once upon a time", max_tokens=6,
+                                            temperature=0, stream=True))
+    check("".join(c.choices[0].text for c in chunks) == choice.text, "the stream says the same")
+
+
+def check_errors(client, model):
+    chat = client.chat.completions.create
+    raises(openai.NotFoundError, "model_not_found", chat, model="no-such-model", messages=PROMPT)
+    raises(openai.BadRequestError, "invalid_value", chat, model=model, messages=PROMPT,
+           temperature=9)
+    raises(openai.BadRequestError, "invalid_type", chat, model=model, messages=[])
+    raises(openai.BadRequestError, "unsupported_parameter", chat, model=model, messages=PROMPT, n=2)
+    raises(openai.NotFoundError, "model_not_found", client.models.retrieve, model="no-such-model")
+
+
+def main():
+    key = sys.argv[2] if len(sys.argv) > 2 else "unused"
+    client = openai.OpenAI(base_url=sys.argv[1], api_key=key, max_retries=0, timeout=120)
+    models = list(client.models.list())
+    check(len(models) == 1, "one model is listed")
+    model = models[0].id
+    check(client.models.retrieve(model).id == model, "the model is found by its name")
+    check_chat(client, model)
+    check_completions(client, model)
+    check_errors(client, model)
+    if len(sys.argv) > 2:
+        wrong = openai.OpenAI(base_url=sys.argv[1], api_key=key + "x", max_retries=0)
+        raises(openai.AuthenticationError, "invalid_api_key", wrong.models.list)
+    print(f"openai_client.py: ok (openai {openai.__version__}, model {model})")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    main()

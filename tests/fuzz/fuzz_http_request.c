@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an HTTP client sends: the JSON bodies of both endpoints, and the header values that we take
+// apart ourselves. Whatever is accepted must keep the promises of ft_http_request.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "http/guard.h"
+#include "http/request.h"
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void require_text(const char *text)
+{
+    require(text && ft_utf8_valid(text, strlen(text)));
+}
+
+static void check_request(const ft_http_request *q)
+{
+    require(q->temperature >= 0 && q->temperature <= 2);
+    require(q->top_p > 0 && q->top_p <= 1 && q->min_p >= 0 && q->min_p <= 1);
+    require(q->top_k >= 0 && q->max_tokens <= INT32_MAX);
+    require(q->top_logprobs <= FT_HTTP_TOP_MAX && (q->logprobs || q->top_logprobs == 0));
+    require(q->n_stops <= FT_HTTP_STOPS_MAX);
+    for (size_t i = 0; i < q->n_stops; i++) {
+        require_text(q->stops[i]);
+        require(q->stops[i][0] != 0);
+    }
+    require(!q->chat || q->n_messages > 0);
+    for (size_t i = 0; i < q->n_messages; i++) {
+        require_text(q->messages[i].role);
+        require_text(q->messages[i].content);
+    }
+    require(q->chat || q->prompt || q->n_prompt_tokens > 0);
+    if (q->prompt)
+        require_text(q->prompt);
+    for (size_t i = 0; i < q->n_prompt_tokens; i++)
+        require(q->prompt_tokens[i] >= 0);
+}
+
+static void check_body(const char *data, size_t n, bool chat)
+{
+    ft_http_fail fail;
+    ft_http_parsed parsed;
+    ft_buf out = {0};
+    if (ft_http_parse(data, n, chat, "m", &fail, &parsed) == FT_OK) {
+        require(parsed.request.chat == chat && fail.http == 0);
+        check_request(&parsed.request);
+        ft_http_parsed_deinit(&parsed);
+    } else {
+        require(fail.http == 400 || fail.http == 404);
+        require(ft_http_fail_json(&fail, &out) == FT_OK && ft_utf8_valid(out.data, out.len));
+    }
+    require(parsed.root == NULL);
+    ft_buf_deinit(&out);
+}
+
+static void check_header(const char *data, size_t n)
+{
+    char authority[64];
+    const char *path;
+    char *text = malloc(n + 1);
+    require(text != NULL);
+    memcpy(text, data, n);
+    text[n] = 0;
+    ft_http_is_json_type(text);
+    if (ft_http_split_uri(text, &path, authority, sizeof authority)) {
+        require(path[0] == '/' || strcmp(path, "*") == 0);
+        require(!strchr(authority, '/') && !strchr(authority, '@'));
+    }
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    check_body((const char *)data, n, true);
+    check_body((const char *)data, n, false);
+    if (n > 0)
+        check_header((const char *)data, n);
+    return 0;
+}
