@@ -47,10 +47,10 @@ static void *watch(void *arg)
     return NULL;
 }
 
-ft_status ft_http_conns_init(ft_http_conns *conns)
+ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max)
 {
     pthread_condattr_t attr;
-    *conns = (ft_http_conns){.clock = ft_clock_monotonic(), .wake_us = INT64_MAX};
+    *conns = (ft_http_conns){.clock = ft_clock_monotonic(), .max = max, .wake_us = INT64_MAX};
     pthread_mutex_init(&conns->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -94,6 +94,7 @@ ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, uint32_t timeout_s
     if (conns->first)
         conns->first->prev = conn;
     conns->first = conn;
+    conn->surplus = ++conns->n > conns->max;
     set_deadline(conns, conn, timeout_s);
     pthread_mutex_unlock(&conns->lock);
     return conn;
@@ -110,6 +111,7 @@ void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn)
         conns->first = conn->next;
     if (conn->next)
         conn->next->prev = conn->prev;
+    conns->n--;
     pthread_mutex_unlock(&conns->lock);
     free(conn);
 }

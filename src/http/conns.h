@@ -20,6 +20,7 @@
 typedef struct ft_http_conn {
     struct ft_http_conn *prev, *next;
     int fd;
+    bool surplus;                   /* one more than the limit: to be told so, then closed */
     int64_t deadline_us;            /* INT64_MAX: none */
     ft_http_generation *generation; /* borrowed from its exchange, or NULL */
 } ft_http_conn;
@@ -30,12 +31,13 @@ typedef struct ft_http_conns {
     pthread_cond_t changed; /* an earlier deadline, or stop */
     pthread_t thread;
     ft_http_conn *first;
+    uint32_t n, max;
     int64_t wake_us; /* when the thread looks next */
     bool stop;
 } ft_http_conns;
 
 /* Not to be moved. FT_NOMEM. */
-FT_WARN_UNUSED ft_status ft_http_conns_init(ft_http_conns *conns);
+FT_WARN_UNUSED ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max);
 /* All connections must have been removed. */
 void ft_http_conns_deinit(ft_http_conns *conns);
 

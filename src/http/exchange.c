@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request. A request is admitted in this order: well-formed headers, Host, Origin, API key, path,
+// One request. A request is admitted in this order: well-formed headers, room, Host, Origin, API key, path,
 // method, content type, size; the first rule that fails names the answer. Nothing is done for a
 // request before it is admitted. A GET is answered only after it was received in full, because an
 // earlier answer would end the connection.
@@ -353,6 +353,11 @@ static ft_status admit(ft_http_exchange *x)
 {
     const char *path;
     ft_status status = check_headers(x);
+    if (status == FT_OK && x->conn->surplus) {
+        x->defaults.close = true;
+        return refuse(x, 503, "too_many_connections",
+                      "This server has as many connections as it takes: try again later.");
+    }
     if (status == FT_OK)
         status = check_source(x, &path);
     if (status != FT_OK)

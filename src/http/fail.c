@@ -50,6 +50,10 @@ void ft_http_fail_from(ft_http_fail *fail, ft_status status, const ft_error *err
         http = 502;
         code = "upstream_refused";
         break;
+    case FT_NOT_FOUND: /* nothing that this client named */
+    case FT_CORRUPT:
+        http = 500;
+        break;
     case FT_EXHAUSTED:
         code = "rate_limit_exceeded";
         break;

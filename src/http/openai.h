@@ -100,7 +100,7 @@ typedef struct ft_http_opts {
     const char *const *allow_origins;
     size_t n_allow_origins;
     const char *tls_cert, *tls_key; /* PEM files */
-    uint32_t max_connections;       /* 0: 128 */
+    uint32_t max_connections;       /* 0: 128; one more gets 503 */
     size_t max_body_bytes;          /* 0: 8 MiB */
     /* A connection that has not sent a whole request within this time ends (so does an idle one); 0:
      * 60 s. The body gets the same time again after the headers. */

@@ -26,6 +26,8 @@ static bool common_headers(struct MHD_Response *response, const ft_http_reply *r
                                            reply->origin) == MHD_YES;
     if (reply->allow)
         ok = ok && MHD_add_response_header(response, "Allow", reply->allow) == MHD_YES;
+    if (reply->close)
+        ok = ok && MHD_add_response_header(response, "Connection", "close") == MHD_YES;
     return ok;
 }
 

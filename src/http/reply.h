@@ -6,6 +6,7 @@
 #define FT_HTTP_REPLY_H
 
 #include <microhttpd.h>
+#include <stdbool.h>
 
 #include "base/buf.h"
 #include "http/fail.h"
@@ -15,6 +16,7 @@ typedef struct ft_http_reply {
     const char *type;   /* Content-Type; NULL: no content */
     const char *origin; /* the allowed Origin that asked, or NULL */
     const char *allow;  /* Allow, or NULL */
+    bool close;         /* the connection ends after it */
 } ft_http_reply;
 
 /* Queues a response with the bytes of body, which it takes (also on failure; NULL: none). */

@@ -19,6 +19,8 @@
 
 #define HEADER_BYTES  ((size_t)32 << 10) /* a connection's memory: its headers must fit */
 #define PEM_BYTES_MAX ((long)1 << 20)
+/* Connections above the limit that are told so; libmicrohttpd closes those above without a word. */
+#define SURPLUS_CONNECTIONS 32
 
 /* --- libmicrohttpd's callbacks --- */
 
@@ -166,21 +168,22 @@ static ft_status check_opts(const ft_http_opts *opts, ft_error *err)
     if (!opts->tls_cert != !opts->tls_key)
         return ft_error_set(err, FT_INVALID,
                             "http: TLS needs a certificate and its key: give both, or neither");
+    if (opts->max_connections > 100000)
+        return ft_error_set(err, FT_INVALID, "http: more than 100000 connections are asked for");
     if (opts->tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return ft_error_set(err, FT_UNSUPPORTED, "http: this libmicrohttpd was built without TLS");
     return FT_OK;
 }
 
 /* The two PEM texts are NULL without TLS. */
-static struct MHD_Daemon *run_daemon(ft_http *http, int fd, unsigned connections, char *cert,
-                                     char *key)
+static struct MHD_Daemon *run_daemon(ft_http *http, int fd, char *cert, char *key)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
                      MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)on_log, http},
         {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
-        {MHD_OPTION_CONNECTION_LIMIT, connections, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, http->conns.max + SURPLUS_CONNECTIONS, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEADER_BYTES, NULL},
         {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
@@ -203,8 +206,7 @@ static ft_status start_daemon(ft_http *http, int fd, const ft_http_opts *opts, f
     if (status == FT_OK && opts->tls_key)
         status = read_pem(opts->tls_key, err, &key);
     if (status == FT_OK) {
-        unsigned connections = opts->max_connections ? opts->max_connections : 128;
-        http->daemon = run_daemon(http, fd, connections, cert, key);
+        http->daemon = run_daemon(http, fd, cert, key);
         if (!http->daemon)
             status = ft_error_set(err, FT_IO, "http: the server did not start: %s",
                                   cert ? "check that the TLS certificate and key are valid and "
@@ -252,7 +254,7 @@ ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out)
     ft_http *http = calloc(1, sizeof *http);
     if (!http)
         return ft_error_set(err, FT_NOMEM, "http: out of memory");
-    status = ft_http_conns_init(&http->conns);
+    status = ft_http_conns_init(&http->conns, opts->max_connections ? opts->max_connections : 128);
     if (status != FT_OK) {
         free(http);
         return ft_error_set(err, status, "http: no thread for the connections' deadlines");

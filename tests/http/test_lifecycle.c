@@ -179,6 +179,43 @@ static void test_many(void **state)
     assert_int_equal(http_backend_count(&backend, &backend.cancelled), 0);
 }
 
+/* One connection too many is told so; when another has ended there is room again. */
+static void test_connection_limit(void **state)
+{
+    http_client c[3];
+    http_response r;
+    ft_error err = {0};
+    ft_http *small;
+    ft_http_opts opts = {.backend = http_backend_of(&backend), .max_connections = 2};
+    assert_int_equal(ft_http_create(&opts, &err, &small), FT_OK);
+    int small_port = ft_http_port(small);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(http_client_open(&c[i], small_port));
+        assert_true(http_client_request(&c[i], "POST", TEXT, "", "{\"prompt\":\"prefill\"}"));
+        assert_true(http_backend_wait(&backend, &backend.started, i + 1));
+    }
+    assert_true(http_client_open(&c[2], small_port));
+    assert_true(http_client_request(&c[2], "GET", "/v1/models", "", NULL));
+    assert_true(http_client_response(&c[2], false, &r));
+    assert_int_equal(r.status, 503);
+    assert_non_null(strstr(r.body.data, "too_many_connections"));
+    http_response_deinit(&r);
+    assert_true(http_client_at_end(&c[2]));
+    http_client_close(&c[2]);
+    shutdown(c[0].fd, SHUT_WR); /* seen as a hang-up; the server's end is the end of it */
+    assert_true(http_client_at_end(&c[0]));
+    http_client_close(&c[0]);
+    /* the daemon counts it out just after it closed it */
+    int status = 0;
+    while (status != 200) {
+        status = http_ask(small_port, "GET", "/v1/models", "", NULL, &r);
+        assert_true(status == 200 || status == 503);
+        http_response_deinit(&r);
+    }
+    http_client_close(&c[1]);
+    ft_http_destroy(small);
+}
+
 static void test_destroy(void **state)
 {
     http_client c[4];
@@ -204,15 +241,11 @@ static void test_destroy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_hangup_in_prefill),
-        TEST(test_hangup_in_stream),
-        TEST(test_hangup_with_more_sent),
-        TEST(test_half_close),
-        TEST(test_slow_reader),
-        TEST(test_slow_sender),
-        TEST(test_long_generation),
-        TEST(test_many),
-        TEST(test_destroy),
+        TEST(test_hangup_in_prefill),     TEST(test_hangup_in_stream),
+        TEST(test_hangup_with_more_sent), TEST(test_half_close),
+        TEST(test_slow_reader),           TEST(test_slow_sender),
+        TEST(test_long_generation),       TEST(test_many),
+        TEST(test_connection_limit),      TEST(test_destroy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
