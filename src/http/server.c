@@ -47,6 +47,7 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
         shutdown(info->connect_fd, SHUT_RDWR); /* unwatched connections are not served */
 }
 
+/* lint: library signature */
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *uri,
                                   const char *method, const char *version, const char *data,
                                   size_t *n, void **context)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shapes of answers over a real socket: whole and streamed, both APIs, usage, logprobs, errors.
+// The shapes of answers over a real socket (answer, exchange, reply): whole and streamed, both APIs,
+// usage, logprobs, errors.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of connections by itself, over socket pairs: deadlines, the limit, cancelling.
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#include "http/conns.h"
+#include "support/http_backend.h"
+
+/* pair[0] is the server's end. */
+static ft_http_conn *add(ft_http_conns *conns, int pair[2], uint32_t timeout_s)
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    ft_http_conn *conn = ft_http_conns_add(conns, pair[0], timeout_s);
+    assert_non_null(conn);
+    return conn;
+}
+
+static void drop(ft_http_conns *conns, ft_http_conn *conn, int pair[2])
+{
+    ft_http_conns_remove(conns, conn);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+static bool at_end(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
+}
+
+static void test_deadline(void **state)
+{
+    ft_http_conns conns;
+    int kept[2], late[2], lifted[2];
+    char byte;
+    assert_int_equal(ft_http_conns_init(&conns, 8), FT_OK);
+    ft_http_conn *k = add(&conns, kept, 0);
+    ft_http_conn *f = add(&conns, lifted, 1);
+    ft_http_conn *l = add(&conns, late, 60);
+    ft_http_conns_limit(&conns, f, 0);
+    ft_http_conns_limit(&conns, l, 1); /* earlier than what the thread sleeps for */
+    assert_int_equal(read(late[1], &byte, 1), 0);
+    assert_false(at_end(kept[1]));
+    assert_false(at_end(lifted[1]));
+    drop(&conns, l, late);
+    drop(&conns, k, kept);
+    drop(&conns, f, lifted);
+    ft_http_conns_remove(&conns, NULL);
+    ft_http_conns_deinit(&conns);
+}
+
+static void test_surplus(void **state)
+{
+    ft_http_conns conns;
+    int pairs[4][2];
+    assert_int_equal(ft_http_conns_init(&conns, 2), FT_OK);
+    ft_http_conn *c[4];
+    for (int i = 0; i < 3; i++) {
+        c[i] = add(&conns, pairs[i], 60);
+        assert_int_equal(c[i]->surplus, i == 2);
+    }
+    drop(&conns, c[1], pairs[1]);
+    drop(&conns, c[2], pairs[2]);
+    c[3] = add(&conns, pairs[3], 60);
+    assert_false(c[3]->surplus);
+    drop(&conns, c[3], pairs[3]);
+    drop(&conns, c[0], pairs[0]);
+    ft_http_conns_deinit(&conns);
+}
+
+static ft_http_generation *generate(const ft_http_backend *b)
+{
+    static const char body[] = "{\"prompt\":\"prefill\"}";
+    ft_http_generation *g;
+    ft_http_fail fail;
+    ft_http_parsed *parsed = malloc(sizeof *parsed);
+    assert_non_null(parsed);
+    assert_int_equal(ft_http_parse(body, sizeof body - 1, false, b->model_id, &fail, parsed),
+                     FT_OK);
+    assert_int_equal(ft_http_generation_create(b, parsed, &g), FT_OK);
+    return g;
+}
+
+/* Generations that run are cancelled, and those that begin afterwards too. */
+static void test_cancel_all(void **state)
+{
+    http_backend backend;
+    ft_http_conns conns;
+    int pairs[2][2];
+    http_backend_init(&backend);
+    ft_http_backend b = http_backend_of(&backend);
+    assert_int_equal(ft_http_conns_init(&conns, 8), FT_OK);
+    ft_http_conn *before = add(&conns, pairs[0], 60), *after = add(&conns, pairs[1], 60);
+    ft_http_generation *g = generate(&b), *h = generate(&b);
+    assert_true(ft_http_conns_attach(&conns, before, g));
+    ft_http_conns_cancel_all(&conns);
+    assert_int_equal(ft_http_generation_wait(g, pairs[0][0]), FT_HTTP_WAIT_GONE);
+    assert_false(ft_http_conns_attach(&conns, after, h));
+    assert_int_equal(ft_http_generation_wait(h, pairs[1][0]), FT_HTTP_WAIT_GONE);
+    ft_http_conns_attach(&conns, before, NULL);
+    ft_http_conns_attach(&conns, after, NULL);
+    ft_http_generation_destroy(g);
+    ft_http_generation_destroy(h);
+    assert_int_equal(backend.cancelled, 2);
+    drop(&conns, before, pairs[0]);
+    drop(&conns, after, pairs[1]);
+    ft_http_conns_deinit(&conns);
+    http_backend_deinit(&backend);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_surplus),
+        cmocka_unit_test(test_cancel_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
