@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of connections by itself, over socket pairs: deadlines, the limit, cancelling.
+// The list of connections and the generations by themselves, over socket pairs: deadlines, the limit,
+// cancelling, a reader that is slower than the model.
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,9 @@
 
 #include "http/conns.h"
 #include "support/http_backend.h"
+
+#define PREFILL "{\"prompt\":\"prefill\"}"
+#define FLOOD   "{\"prompt\":\"flood\",\"stream\":true}"
 
 /* pair[0] is the server's end. */
 static ft_http_conn *add(ft_http_conns *conns, int pair[2], uint32_t timeout_s)
@@ -77,15 +81,13 @@ static void test_surplus(void **state)
     ft_http_conns_deinit(&conns);
 }
 
-static ft_http_generation *generate(const ft_http_backend *b)
+static ft_http_generation *generate(const ft_http_backend *b, const char *body)
 {
-    static const char body[] = "{\"prompt\":\"prefill\"}";
     ft_http_generation *g;
     ft_http_fail fail;
     ft_http_parsed *parsed = malloc(sizeof *parsed);
     assert_non_null(parsed);
-    assert_int_equal(ft_http_parse(body, sizeof body - 1, false, b->model_id, &fail, parsed),
-                     FT_OK);
+    assert_int_equal(ft_http_parse(body, strlen(body), false, b->model_id, &fail, parsed), FT_OK);
     assert_int_equal(ft_http_generation_create(b, parsed, &g), FT_OK);
     return g;
 }
@@ -100,7 +102,7 @@ static void test_cancel_all(void **state)
     ft_http_backend b = http_backend_of(&backend);
     assert_int_equal(ft_http_conns_init(&conns, 8), FT_OK);
     ft_http_conn *before = add(&conns, pairs[0], 60), *after = add(&conns, pairs[1], 60);
-    ft_http_generation *g = generate(&b), *h = generate(&b);
+    ft_http_generation *g = generate(&b, PREFILL), *h = generate(&b, PREFILL);
     assert_true(ft_http_conns_attach(&conns, before, g));
     ft_http_conns_cancel_all(&conns);
     assert_int_equal(ft_http_generation_wait(g, pairs[0][0]), FT_HTTP_WAIT_GONE);
@@ -117,12 +119,44 @@ static void test_cancel_all(void **state)
     http_backend_deinit(&backend);
 }
 
+/* Of two equal generations one is read to its end; meanwhile the other, which nobody reads, must stop
+ * after what the queue holds. */
+static void test_slow_reader(void **state)
+{
+    enum { MIN_EVENT_BYTES = 150 };
+    http_backend read, unread;
+    int pair[2];
+    char block[4096];
+    size_t total = 0;
+    http_backend_init(&read);
+    http_backend_init(&unread);
+    ft_http_backend b = http_backend_of(&read), u = http_backend_of(&unread);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    ft_http_generation *g = generate(&u, FLOOD), *h = generate(&b, FLOOD);
+    while (ft_http_generation_wait(h, pair[0]) == FT_HTTP_WAIT_DATA)
+        total += ft_http_generation_read(h, block, sizeof block);
+    assert_int_equal(ft_http_generation_wait(h, pair[0]), FT_HTTP_WAIT_END);
+    assert_int_equal(http_backend_count(&read, &read.ticks), 20000);
+    assert_true(total > (size_t)20000 * MIN_EVENT_BYTES);
+    assert_true(http_backend_count(&unread, &unread.ticks) <=
+                FT_HTTP_QUEUE_BYTES / MIN_EVENT_BYTES + 1);
+    ft_http_generation_destroy(g);
+    ft_http_generation_destroy(h);
+    assert_int_equal(unread.cancelled, 1);
+    assert_int_equal(read.cancelled, 0);
+    close(pair[0]);
+    close(pair[1]);
+    http_backend_deinit(&read);
+    http_backend_deinit(&unread);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_surplus),
         cmocka_unit_test(test_cancel_all),
+        cmocka_unit_test(test_slow_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

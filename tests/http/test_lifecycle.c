@@ -110,9 +110,6 @@ static void test_slow_reader(void **state)
     begin(&c, "{\"prompt\":\"endless\",\"stream\":true}");
     assert_true(http_client_read_until(&c, "tick "));
     expect_all_cancelled(1);
-    /* socket buffers, the queue and a connection's memory hold some megabytes; an event of five
-     * bytes of text is some two hundred bytes */
-    assert_true(backend.pushed_bytes < (uint64_t)2 << 20);
     http_client_close(&c);
 }
 

@@ -2,6 +2,7 @@
 // The backend of the HTTP tests. Any thread.
 #include "support/http_backend.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -86,6 +87,17 @@ static ft_status echo(const ft_http_request *q, const ft_http_sink *sink, const 
     return FT_OK;
 }
 
+static ft_status tick(http_backend *b, const ft_http_request *q, const ft_http_sink *sink,
+                      unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (!say(q, sink, "tick ", 5, "tick ", 5))
+            return FT_CANCELLED;
+        count(b, &b->ticks);
+    }
+    return FT_OK;
+}
+
 static ft_status answer(http_backend *b, const ft_http_request *q, const ft_http_sink *sink,
                         const char *prompt, ft_error *err, ft_http_result *result)
 {
@@ -93,14 +105,10 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_http
         work_until_cancelled(sink);
         return FT_CANCELLED;
     }
-    if (strncmp(prompt, "endless", 7) == 0) {
-        while (say(q, sink, "tick ", 5, "tick ", 5)) {
-            pthread_mutex_lock(&b->lock);
-            b->pushed_bytes += 5;
-            pthread_mutex_unlock(&b->lock);
-        }
-        return FT_CANCELLED;
-    }
+    if (strncmp(prompt, "endless", 7) == 0)
+        return tick(b, q, sink, UINT_MAX);
+    if (strncmp(prompt, "flood", 5) == 0)
+        return tick(b, q, sink, 20000);
     if (strncmp(prompt, "once", 4) == 0) {
         say(q, sink, "tick ", 5, "tick ", 5);
         work_until_cancelled(sink);

@@ -5,6 +5,7 @@
  *
  *   prefill    nothing, until cancelled
  *   endless    "tick " again and again, until cancelled
+ *   flood      "tick " 20,000 times
  *   once       "tick ", then nothing until cancelled
  *   refuse     FT_TOO_LARGE
  *   overload   FT_EXHAUSTED
@@ -26,7 +27,7 @@ typedef struct http_backend {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned started, ended, cancelled; /* generations; guarded by lock */
-    uint64_t pushed_bytes;              /* text that "endless" handed over */
+    unsigned ticks;                     /* that "endless" and "flood" handed over; so too */
     bool sick;                          /* /health */
 } http_backend;
 
