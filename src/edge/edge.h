@@ -34,13 +34,15 @@ typedef struct ft_edge_opts {
     uint32_t reconnect_ms;    /* how long a lost verifier is tried again; 0: 10,000 */
 } ft_edge_opts;
 
-/* Asks the verifier for Info: FT_PRECONDITION with both vocabulary sizes where the draft's vocabulary
- * is not the server's. */
+/* Asks the verifier for Info: FT_PRECONDITION with both fingerprints where the vocabulary is
+ * not the server's. */
 FT_WARN_UNUSED ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out);
 /* All generations must have returned. */
 void ft_edge_destroy(ft_edge *edge);
 /* What Info said at creation. */
 const ft_msg_info *ft_edge_server_info(const ft_edge *edge);
+/* FT_OK if the verifier answers; asked again at most every two seconds. Any thread. */
+FT_WARN_UNUSED ft_status ft_edge_health(ft_edge *edge, ft_error *err);
 
 typedef struct ft_gen_token {
     int32_t id;
@@ -81,7 +83,7 @@ typedef struct ft_gen_stats {
 } ft_gen_stats;
 
 /* Blocks until the text ends, the sink stops it (FT_OK, finish STOP) or it fails. *stats is filled in
- * any case. */
+ * any case. Any number of threads may call it at once, up to max_generations (FT_EXHAUSTED). */
 FT_WARN_UNUSED ft_status ft_edge_generate(ft_edge *edge, const ft_gen_request *request,
                                           const ft_gen_sink *sink, ft_error *err,
                                           ft_gen_stats *stats);

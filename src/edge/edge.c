@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The edge itself: vocabulary, draft engine and the way to the verifier, shared by generations.
+// Handshake at creation, turns at the engine, health. Thread-safe under `mutex`; the engine belongs
+// to the generation whose turn it is. Generating is in generate.c.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "edge/edge_internal.h"
+
+#define DRAFT_BATCH_TOK     FT_TREE_MAX /* a tree's widest level, and a prompt chunk */
+#define HEALTH_KEEP_US      2000000
+#define DEFAULT_RECONNECT   10000
+#define DEFAULT_MAX_AT_ONCE 64
+#define DRAFT_CONTEXTS      4 /* full texts that the draft's KV pool holds by default */
+
+void ft_edge_engine_lock(ft_edge *edge)
+{
+    pthread_mutex_lock(&edge->mutex);
+    uint64_t ticket = edge->next_ticket++;
+    while (ticket != edge->serving)
+        pthread_cond_wait(&edge->turn, &edge->mutex);
+    pthread_mutex_unlock(&edge->mutex);
+}
+
+void ft_edge_engine_unlock(ft_edge *edge)
+{
+    pthread_mutex_lock(&edge->mutex);
+    edge->serving++;
+    pthread_cond_broadcast(&edge->turn);
+    pthread_mutex_unlock(&edge->mutex);
+}
+
+/* The text is made of the server's tokens: one vocabulary on all sides, or nothing works. */
+static ft_status check_vocab(const ft_edge *edge, ft_error *err)
+{
+    const ft_msg_info *info = &edge->info;
+    if (info->protocol != FT_PROTOCOL)
+        return ft_error_set(
+            err, FT_PRECONDITION,
+            "edge: the server speaks protocol %u, this program %u: update the older",
+            info->protocol, FT_PROTOCOL);
+    if (info->vocab_fingerprint == edge->fingerprint)
+        return FT_OK;
+    return ft_error_set(err, FT_PRECONDITION,
+                        "edge: this vocabulary (%d tokens, %016llx) is not that of the server's "
+                        "model %.100s (%016llx): pass a draft of the same family with -md",
+                        ft_vocab_size(edge->vocab), (unsigned long long)edge->fingerprint,
+                        info->model, (unsigned long long)info->vocab_fingerprint);
+}
+
+static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *err)
+{
+    const ft_hparams *hp = ft_model_hparams(opts->draft_model);
+    uint32_t kv_tok = opts->draft_kv_tok;
+    if (hp->n_vocab != (uint32_t)ft_vocab_size(edge->vocab))
+        return ft_error_set(err, FT_PRECONDITION,
+                            "edge: the draft model has %u tokens, the vocabulary %d: they must be "
+                            "of one file",
+                            hp->n_vocab, ft_vocab_size(edge->vocab));
+    if (kv_tok == 0)
+        kv_tok = DRAFT_CONTEXTS * edge->info.limits.max_context;
+    const ft_engine_opts engine = {.model = opts->draft_model,
+                                   .kv_tok = kv_tok,
+                                   .max_batch_tok = DRAFT_BATCH_TOK,
+                                   .n_threads = opts->n_threads};
+    edge->draft_ctx = hp->n_ctx_train;
+    return ft_engine_create(&engine, err, &edge->engine);
+}
+
+ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
+{
+    ft_edge *edge = calloc(1, sizeof *edge);
+    *out = NULL;
+    if (!edge)
+        return ft_error_set(err, FT_NOMEM, "edge: out of memory");
+    pthread_mutex_init(&edge->mutex, NULL);
+    pthread_cond_init(&edge->turn, NULL);
+    edge->vocab = opts->vocab;
+    edge->fingerprint = ft_vocab_fingerprint(opts->vocab);
+    edge->source = opts->source;
+    edge->draft = opts->draft;
+    edge->clock = opts->clock;
+    edge->max_generations = opts->max_generations ? opts->max_generations : DEFAULT_MAX_AT_ONCE;
+    edge->reconnect_us =
+        1000 * (int64_t)(opts->reconnect_ms ? opts->reconnect_ms : DEFAULT_RECONNECT);
+    ft_status status = edge->source.info(edge->source.ctx, err, &edge->info);
+    if (status == FT_OK)
+        status = check_vocab(edge, err);
+    if (status == FT_OK && opts->draft_model && edge->draft.budget > 0)
+        status = make_engine(edge, opts, err);
+    if (status != FT_OK) {
+        ft_edge_destroy(edge);
+        return status;
+    }
+    *out = edge;
+    return FT_OK;
+}
+
+void ft_edge_destroy(ft_edge *edge)
+{
+    if (!edge)
+        return;
+    ft_engine_destroy(edge->engine);
+    pthread_cond_destroy(&edge->turn);
+    pthread_mutex_destroy(&edge->mutex);
+    free(edge);
+}
+
+const ft_msg_info *ft_edge_server_info(const ft_edge *edge)
+{
+    return &edge->info;
+}
+
+ft_status ft_edge_health(ft_edge *edge, ft_error *err)
+{
+    ft_msg_info info;
+    ft_error answer = {0};
+    int64_t now = ft_clock_now_us(&edge->clock);
+    pthread_mutex_lock(&edge->mutex);
+    bool known = edge->asked && now - edge->asked_us < HEALTH_KEEP_US;
+    if (known)
+        answer = edge->health;
+    pthread_mutex_unlock(&edge->mutex);
+    if (!known) {
+        answer.code = edge->source.info(edge->source.ctx, &answer, &info);
+        pthread_mutex_lock(&edge->mutex);
+        edge->asked = true;
+        edge->asked_us = ft_clock_now_us(&edge->clock);
+        edge->health = answer;
+        pthread_mutex_unlock(&edge->mutex);
+    }
+    if (err)
+        *err = answer;
+    return answer.code;
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an OpenAI request to an edge's generation and back. Each call has its own state on its own
+// thread; the counters behind /metrics are guarded by `mutex`. Knows no HTTP.
+#include "edge/openai_backend.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+typedef struct counters {
+    uint64_t generations, failed, cancelled;
+    uint64_t prompt_tokens, tokens, rounds, drafted, accepted, reconnects;
+    uint64_t bytes_sent, bytes_received;
+    uint64_t ttft_count;
+    double ttft_s, total_s;
+} counters;
+
+struct ft_openai {
+    ft_edge *edge;
+    const ft_vocab *vocab;
+    char *model_id;
+    bool no_speculation;
+    pthread_mutex_t mutex; /* guards count, running */
+    counters count;
+    uint32_t running;
+};
+
+/* One request's output path. */
+typedef struct reply {
+    const ft_openai *openai;
+    const ft_http_sink *sink;
+    bool logprobs;
+    ft_buf bytes;          /* pieces of one on_text call */
+    ft_http_token *tokens; /* [cap], of that call */
+    size_t cap;
+} reply;
+
+/* ---- tokens with their own bytes ---- */
+
+/* Appends a token's bytes and says how many; pointers wait until all are in (the buffer moves). */
+static ft_status add_piece(reply *r, int32_t token, size_t *n)
+{
+    size_t before = r->bytes.len;
+    ft_status status = ft_vocab_piece(r->openai->vocab, token, true, &r->bytes);
+    *n = r->bytes.len - before;
+    return status;
+}
+
+static ft_status reserve(reply *r, size_t n)
+{
+    if (n <= r->cap)
+        return FT_OK;
+    ft_http_token *grown = realloc(r->tokens, n * sizeof *grown);
+    if (!grown)
+        return FT_NOMEM;
+    r->tokens = grown;
+    r->cap = n;
+    return FT_OK;
+}
+
+/* Walks the pieces in the order in which they were added and points the tokens at them. */
+static void point_at_pieces(reply *r, size_t n_tokens)
+{
+    const char *base = ft_buf_str(&r->bytes);
+    for (size_t i = 0; i < n_tokens; i++) {
+        ft_http_token *t = &r->tokens[i];
+        t->text = base;
+        base += t->n;
+        for (size_t k = 0; k < t->n_top; k++) {
+            t->top[k].text = base;
+            base += t->top[k].n;
+        }
+    }
+}
+
+static ft_status map_tokens(reply *r, const ft_gen_token *tokens, size_t n)
+{
+    ft_status status = reserve(r, n);
+    ft_buf_clear(&r->bytes);
+    for (size_t i = 0; i < n && status == FT_OK; i++) {
+        const ft_token_logprob *lp = &tokens[i].logprob;
+        ft_http_token *t = &r->tokens[i];
+        t->logprob = lp->logprob;
+        t->n_top = lp->n_top < FT_HTTP_TOP_MAX ? lp->n_top : FT_HTTP_TOP_MAX;
+        status = add_piece(r, tokens[i].id, &t->n);
+        for (size_t k = 0; k < t->n_top && status == FT_OK; k++) {
+            t->top[k].logprob = lp->top[k].logprob;
+            status = add_piece(r, lp->top[k].token, &t->top[k].n);
+        }
+    }
+    if (status == FT_OK)
+        point_at_pieces(r, n);
+    return status;
+}
+
+static bool reply_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
+                       size_t n_tokens)
+{
+    reply *r = ctx;
+    if (!r->logprobs)
+        return r->sink->on_text(r->sink->ctx, text, n, NULL, 0);
+    if (map_tokens(r, tokens, n_tokens) != FT_OK)
+        return false;
+    return r->sink->on_text(r->sink->ctx, text, n, r->tokens, n_tokens);
+}
+
+static bool reply_cancelled(void *ctx)
+{
+    const reply *r = ctx;
+    return r->sink->cancelled && r->sink->cancelled(r->sink->ctx);
+}
+
+/* ---- the prompt ---- */
+
+static ft_status chat_prompt(const ft_vocab *vocab, const ft_http_request *q, ft_error *err,
+                             ft_tokens *out)
+{
+    ft_chat_message *messages = calloc(q->n_messages, sizeof *messages);
+    if (!messages)
+        return ft_error_set(err, FT_NOMEM, "edge: out of memory for %zu messages", q->n_messages);
+    for (size_t i = 0; i < q->n_messages; i++)
+        messages[i] =
+            (ft_chat_message){.role = q->messages[i].role, .content = q->messages[i].content};
+    ft_status status = ft_vocab_chat(vocab, messages, q->n_messages, err, out);
+    free(messages);
+    return status;
+}
+
+static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q, ft_error *err,
+                             ft_tokens *out)
+{
+    if (q->chat)
+        return chat_prompt(vocab, q, err, out);
+    if (q->prompt)
+        return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), true, false, err, out);
+    for (size_t i = 0; i < q->n_prompt_tokens; i++)
+        if (q->prompt_tokens[i] < 0 || q->prompt_tokens[i] >= ft_vocab_size(vocab))
+            return ft_error_set(err, FT_INVALID, "prompt token %zu is %d, outside [0, %d)", i,
+                                q->prompt_tokens[i], ft_vocab_size(vocab));
+    return ft_tokens_append(out, q->prompt_tokens, q->n_prompt_tokens);
+}
+
+static ft_status check_lengths(const ft_openai *o, const ft_http_request *q, size_t n_prompt,
+                               ft_error *err)
+{
+    const uint32_t context = ft_edge_server_info(o->edge)->limits.max_context;
+    if (n_prompt == 0)
+        return ft_error_set(err, FT_INVALID, "the prompt is empty");
+    if (n_prompt >= context)
+        return ft_error_set(err, FT_INVALID, "the prompt has %zu tokens, the context holds %u",
+                            n_prompt, context);
+    if (q->max_tokens > context - n_prompt)
+        return ft_error_set(err, FT_INVALID,
+                            "the prompt has %zu tokens and max_tokens is %u, the context holds %u: "
+                            "ask for at most %zu",
+                            n_prompt, q->max_tokens, context, context - n_prompt);
+    return FT_OK;
+}
+
+/* ---- backend functions ---- */
+
+static void count_one(ft_openai *o, ft_status status, size_t n_prompt, const ft_gen_stats *s)
+{
+    counters *c = &o->count;
+    pthread_mutex_lock(&o->mutex);
+    o->running--;
+    c->generations++;
+    c->cancelled += status == FT_CANCELLED;
+    c->failed += status != FT_OK && status != FT_CANCELLED;
+    c->prompt_tokens += n_prompt;
+    c->tokens += s->tokens;
+    c->rounds += s->rounds;
+    c->drafted += s->drafted;
+    c->accepted += s->accepted;
+    c->reconnects += s->reconnects;
+    c->bytes_sent += s->bytes_sent;
+    c->bytes_received += s->bytes_received;
+    if (s->rounds > 0) {
+        c->ttft_count++;
+        c->ttft_s += (double)s->ttft_us / 1e6;
+    }
+    c->total_s += (double)s->total_us / 1e6;
+    pthread_mutex_unlock(&o->mutex);
+}
+
+static ft_status run(ft_openai *o, const ft_http_request *q, const ft_tokens *prompt,
+                     const ft_http_sink *sink, ft_error *err, ft_gen_stats *stats)
+{
+    reply r = {.openai = o, .sink = sink, .logprobs = q->logprobs};
+    const ft_gen_sink gen_sink = {.ctx = &r, .on_text = reply_text, .cancelled = reply_cancelled};
+    ft_gen_request request = {.prompt = prompt->id,
+                              .n_prompt = (uint32_t)prompt->n,
+                              .sampling = {.temperature = q->temperature,
+                                           .top_k = q->top_k,
+                                           .top_p = q->top_p,
+                                           .min_p = q->min_p,
+                                           .seed = q->seed},
+                              .max_tokens = q->max_tokens,
+                              .stops = q->stops,
+                              .n_stops = q->n_stops,
+                              .logprobs = q->logprobs,
+                              .top_logprobs = q->top_logprobs,
+                              .no_speculation = o->no_speculation};
+    if (!q->has_seed && ft_random_bytes(&request.sampling.seed, sizeof request.sampling.seed))
+        return ft_error_set(err, FT_IO, "edge: the kernel has no random bytes for a seed");
+    pthread_mutex_lock(&o->mutex);
+    o->running++;
+    pthread_mutex_unlock(&o->mutex);
+    ft_status status = ft_edge_generate(o->edge, &request, &gen_sink, err, stats);
+    count_one(o, status, prompt->n, stats);
+    ft_buf_deinit(&r.bytes);
+    free(r.tokens);
+    return status;
+}
+
+static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_http_sink *sink,
+                                  ft_error *err, ft_http_result *result)
+{
+    ft_openai *o = ctx;
+    ft_tokens prompt = {0};
+    ft_gen_stats s = {0};
+    ft_status status = make_prompt(o->vocab, q, err, &prompt);
+    if (status == FT_OK)
+        status = check_lengths(o, q, prompt.n, err);
+    if (status == FT_OK)
+        status = run(o, q, &prompt, sink, err, &s);
+    *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
+                               .prompt_tokens = (uint32_t)prompt.n,
+                               .completion_tokens = s.tokens,
+                               .rounds = s.rounds,
+                               .drafted = s.drafted,
+                               .accepted = s.accepted,
+                               .bytes_sent = s.bytes_sent,
+                               .bytes_received = s.bytes_received,
+                               .ttft_us = s.ttft_us,
+                               .total_us = s.total_us};
+    ft_tokens_deinit(&prompt);
+    return status;
+}
+
+static ft_status backend_health(void *ctx, ft_error *err)
+{
+    return ft_edge_health(((ft_openai *)ctx)->edge, err);
+}
+
+static void metric(ft_buf *out, const char *name, const char *kind, const char *help, double value)
+{
+    ft_buf_printf(out, "# HELP foretoken_edge_%s %s\n# TYPE foretoken_edge_%s %s\n", name, help,
+                  name, kind);
+    ft_buf_printf(out, "foretoken_edge_%s %.17g\n", name, value);
+}
+
+static ft_status backend_metrics(void *ctx, ft_buf *out)
+{
+    ft_openai *o = ctx;
+    pthread_mutex_lock(&o->mutex);
+    const counters c = o->count;
+    const uint32_t running = o->running;
+    pthread_mutex_unlock(&o->mutex);
+    const struct {
+        const char *name, *kind, *help;
+        double value;
+    } rows[] = {
+        {"running", "gauge", "Generations running now.", running},
+        {"generations_total", "counter", "Generations that ended.", (double)c.generations},
+        {"failed_total", "counter", "Generations that failed.", (double)c.failed},
+        {"cancelled_total", "counter", "Generations that were cancelled.", (double)c.cancelled},
+        {"prompt_tokens_total", "counter", "Prompt tokens.", (double)c.prompt_tokens},
+        {"tokens_total", "counter", "Generated tokens.", (double)c.tokens},
+        {"rounds_total", "counter", "Verification rounds.", (double)c.rounds},
+        {"drafted_total", "counter", "Drafted tokens sent.", (double)c.drafted},
+        {"accepted_total", "counter", "Drafted tokens accepted.", (double)c.accepted},
+        {"reconnects_total", "counter", "Streams opened again.", (double)c.reconnects},
+        {"sent_bytes_total", "counter", "Payload bytes to the server.", (double)c.bytes_sent},
+        {"received_bytes_total", "counter", "Payload bytes from the server.",
+         (double)c.bytes_received},
+        {"generation_seconds_total", "counter", "Time spent in generations.", c.total_s},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        metric(out, rows[i].name, rows[i].kind, rows[i].help, rows[i].value);
+    ft_buf_puts(out, "# HELP foretoken_edge_ttft_seconds Time to the first token.\n"
+                     "# TYPE foretoken_edge_ttft_seconds summary\n");
+    ft_buf_printf(out, "foretoken_edge_ttft_seconds_sum %.17g\n", c.ttft_s);
+    ft_buf_printf(out, "foretoken_edge_ttft_seconds_count %" PRIu64 "\n", c.ttft_count);
+    return out->failed ? FT_NOMEM : FT_OK;
+}
+
+ft_status ft_openai_create(const ft_openai_opts *opts, ft_error *err, ft_openai **out)
+{
+    const char *id = opts->model_id ? opts->model_id : ft_edge_server_info(opts->edge)->model;
+    ft_openai *o = calloc(1, sizeof *o);
+    *out = NULL;
+    if (o)
+        o->model_id = strdup(id);
+    if (!o || !o->model_id) {
+        free(o);
+        return ft_error_set(err, FT_NOMEM, "edge: out of memory");
+    }
+    o->edge = opts->edge;
+    o->vocab = opts->vocab;
+    o->no_speculation = opts->no_speculation;
+    pthread_mutex_init(&o->mutex, NULL);
+    *out = o;
+    return FT_OK;
+}
+
+void ft_openai_destroy(ft_openai *o)
+{
+    if (!o)
+        return;
+    pthread_mutex_destroy(&o->mutex);
+    free(o->model_id);
+    free(o);
+}
+
+ft_http_backend ft_openai_backend(ft_openai *o)
+{
+    return (ft_http_backend){.ctx = o,
+                             .model_id = o->model_id,
+                             .generate = backend_generate,
+                             .health = backend_health,
+                             .metrics = backend_metrics};
+}
