@@ -2,11 +2,12 @@
 // A link to a verifier in the same process. The verifier's callbacks come on its engine thread and
 // put copies into a queue; the generation's thread takes them out.
 //
-// Invariants: `session` is used only under the lock and only while !gone. on_gone takes the same
-// lock, so a handle in use cannot become invalid meanwhile. destroy closes the session and waits for
-// on_gone: after it no callback comes any more.
+// Invariants: the handle is used by the generation's thread alone, and given back (detached) in
+// destroy, after which no callback comes any more. A link destroyed without Close is a lost stream:
+// the session can be resumed, as over the wire.
 //
-// Locks: `lock` guards all fields below it. Verifier calls are made under it; they queue and return.
+// Locks: `lock` guards the fields below it. No verifier call is made under it (detach waits for
+// callbacks, which take it).
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +23,11 @@ typedef struct item {
 typedef struct local_link {
     ft_link link;
     ft_verifier *verifier;
+    ft_vsession *session; /* NULL before Open */
+    bool opened, closed;  /* was sent */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    ft_vsession *session; /* NULL before Open */
-    bool closing, gone, cancelled;
+    bool gone, cancelled;
     ft_error gone_err;
     uint32_t retry_after_ms;
     item *head, **tail;
@@ -51,12 +53,6 @@ static ft_server_msg *msg_dup(ft_server_kind kind, const ft_msg_opened *opened,
             memcpy(msg->verdict.logprobs, verdict->logprobs, extra);
     }
     return msg;
-}
-
-static void set_gone(local_link *l, ft_status code, const char *message)
-{
-    ft_error_set(&l->gone_err, code, "%s", message);
-    l->gone = true;
 }
 
 static void push(local_link *l, ft_server_msg *msg)
@@ -89,37 +85,41 @@ static void on_gone(void *ctx, ft_status code, const char *message, uint32_t ret
 {
     local_link *l = ctx;
     pthread_mutex_lock(&l->lock);
+    ft_error_set(&l->gone_err, code == FT_OK ? FT_CANCELLED : code, "%s", message ? message : "");
     l->retry_after_ms = retry_after_ms;
-    set_gone(l, code == FT_OK ? FT_CANCELLED : code, message ? message : "");
+    l->gone = true;
     pthread_cond_signal(&l->changed);
     pthread_mutex_unlock(&l->lock);
 }
 
 /* ---- the generation's side ---- */
 
+static ft_status send_open(local_link *l, const ft_msg_open *open, ft_error *err)
+{
+    const ft_vclient client = {
+        .ctx = l, .on_opened = on_opened, .on_verdict = on_verdict, .on_gone = on_gone};
+    if (l->opened)
+        return ft_error_set(err, FT_INVALID, "edge: a link opens one session only");
+    l->opened = true;
+    l->session = ft_verifier_open(l->verifier, open, "local", &client);
+    return l->session ? FT_OK : ft_error_set(err, FT_NOMEM, "edge: the verifier is out of memory");
+}
+
+/* After the session's end a call does nothing; errors show in recv, as on the wire. */
 static ft_status local_send(ft_link *link, const ft_client_msg *msg, ft_error *err)
 {
     local_link *l = (local_link *)link;
-    ft_status status = FT_OK;
-    pthread_mutex_lock(&l->lock);
-    if (msg->kind == FT_CLIENT_OPEN) {
-        const ft_vclient client = {
-            .ctx = l, .on_opened = on_opened, .on_verdict = on_verdict, .on_gone = on_gone};
-        if (l->session || l->closing)
-            status = ft_error_set(err, FT_INVALID, "edge: a link opens one session only");
-        else if (!(l->session = ft_verifier_open(l->verifier, &msg->open, "local", &client)))
-            set_gone(l, FT_UNAVAILABLE, "the verifier takes no sessions");
-    } else if (l->session && !l->gone && !l->closing) {
-        /* After the end errors show in recv, as on the wire. */
-        if (msg->kind == FT_CLIENT_DRAFT) {
-            ft_vsession_draft(l->session, &msg->draft);
-        } else {
-            l->closing = true;
-            ft_vsession_close(l->session);
-        }
+    if (msg->kind == FT_CLIENT_OPEN)
+        return send_open(l, &msg->open, err);
+    if (!l->session || l->closed)
+        return FT_OK;
+    if (msg->kind == FT_CLIENT_DRAFT) {
+        ft_vsession_draft(l->session, &msg->draft);
+    } else {
+        l->closed = true;
+        ft_vsession_close(l->session);
     }
-    pthread_mutex_unlock(&l->lock);
-    return status;
+    return FT_OK;
 }
 
 static void deadline_in(int64_t timeout_us, struct timespec *at)
@@ -194,12 +194,7 @@ static void local_destroy(ft_link *link)
     local_link *l = (local_link *)link;
     if (!l)
         return;
-    pthread_mutex_lock(&l->lock);
-    if (l->session && !l->gone && !l->closing)
-        ft_vsession_close(l->session);
-    while (l->session && !l->gone)
-        pthread_cond_wait(&l->changed, &l->lock);
-    pthread_mutex_unlock(&l->lock);
+    ft_vsession_detach(l->session);
     while (l->head) {
         item *it = l->head;
         l->head = it->next;
