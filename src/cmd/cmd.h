@@ -47,6 +47,10 @@ int ft_cmd_print_json(json_t *object);
  * signal ends the process at once. */
 void ft_cmd_catch_signals(void);
 bool ft_cmd_stopped(void);
+/* Takes a SIGINT back: the next one is again a first. A SIGTERM stays. */
+void ft_cmd_clear_stopped(void);
+/* Blocks until fd can be read (true) or a signal came (false). */
+bool ft_cmd_wait_input(int fd);
 /* Blocks until a signal. */
 void ft_cmd_wait_stopped(void);
 

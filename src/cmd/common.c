@@ -53,7 +53,7 @@ static void on_signal(int sig)
 {
     if (stopped)
         _exit(128 + sig);
-    stopped = 1;
+    stopped = sig;
     ssize_t n = write(stop_pipe[1], "x", 1);
     (void)n; /* the flag is set; the pipe only wakes a waiter */
 }
@@ -72,6 +72,28 @@ void ft_cmd_catch_signals(void)
 bool ft_cmd_stopped(void)
 {
     return stopped != 0;
+}
+
+void ft_cmd_clear_stopped(void)
+{
+    struct pollfd fd = {.fd = stop_pipe[0], .events = POLLIN};
+    char byte;
+    if (stopped == SIGTERM)
+        return;
+    while (poll(&fd, 1, 0) > 0 && read(stop_pipe[0], &byte, 1) == 1) {
+    }
+    stopped = 0;
+}
+
+bool ft_cmd_wait_input(int fd)
+{
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = stop_pipe[0], .events = POLLIN}};
+    while (!stopped && (poll(fds, 2, -1) >= 0 || errno == EINTR)) {
+        if (fds[0].revents)
+            return !stopped;
+        fds[0].revents = 0;
+    }
+    return false;
 }
 
 void ft_cmd_wait_stopped(void)

@@ -10,6 +10,8 @@
 
 static const ft_cmd commands[] = {
     {"serve", "serve a target model: edges draft, this process verifies", ft_cmd_serve},
+    {"edge", "draft here, verify on a server, serve the OpenAI API", ft_cmd_edge},
+    {"run", "answer or chat with both models on this machine", ft_cmd_run},
     {"info", "what a model file holds, checked", ft_cmd_info},
     {"quantize", "write a model file in another weight type", ft_cmd_quantize},
     {"bench noise", "how often a draft agrees with the target, with shared and with own noise",

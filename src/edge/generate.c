@@ -126,6 +126,8 @@ static ft_status run(ft_gen *gen, ft_error *err)
         status = gen->cancelled ? ft_error_set(err, FT_CANCELLED, "edge: cancelled")
                                 : one_round(gen, err, &finish);
     while (status == FT_OK && finish == FT_FINISH_NONE);
+    if (gen->stats->rounds == 0) /* ends the line of a prompt that nobody read to its end */
+        ft_progress_report(&gen->request->progress, gen->request->n_prompt, gen->request->n_prompt);
     gen->stats->finish = finish;
     ft_gen_draft_stop(gen);
     ft_gen_disconnect(gen, status == FT_OK ? FT_CLIENT_CLOSE : FT_CLIENT_CANCEL);

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// foretoken edge: the agent next to the user's apps. Loads the draft model, connects to the
+// verification server, serves the OpenAI API. Everything lives until a signal; main thread only.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/progress.h"
+#include "cmd/cmd.h"
+#include "cmd/endpoint.h"
+#include "cmd/gen_flags.h"
+#include "edge/openai_backend.h"
+
+typedef struct edge_flags {
+    const char *server, *draft, *vocab;
+    const char *host, *alias, *port_file;
+    const char *token, *token_file, *api_key, *api_key_file;
+    const char *tls_ca, *tls_cert, *tls_key, *tls_name;
+    const char *https_cert, *https_key;
+    bool tls, insecure;
+    int64_t port, threads, draft_kv, parallel, reconnect_ms;
+    ft_draft_flags spec;
+    ft_flag_list allow_hosts, allow_origins;
+} edge_flags;
+
+typedef struct edge_app {
+    edge_flags f;
+    char *token, *api_key; /* from files */
+    ft_vocab *vocab;
+    ft_model *draft;
+    ft_wire_client *client;
+    ft_edge *edge;
+    ft_openai *openai;
+    ft_http *http;
+} edge_app;
+
+static const char about[] =
+    "Drafts with a small model on this machine, has every token checked by a verification server\n"
+    "(foretoken serve), and serves the OpenAI API (/v1) to apps on this machine. The text is the\n"
+    "server's model's own, with or without drafting.";
+
+static int parse(edge_flags *f, int argc, char **argv)
+{
+    const ft_flag flags[] = {
+        {"--server", NULL, FT_FLAG_STRING, &f->server, "HOST:PORT", "the verification server", 0,
+         0},
+        {"--model-draft", "-md", FT_FLAG_STRING, &f->draft, "FILE", "draft model (GGUF)", 0, 0},
+        {"--model", "-m", FT_FLAG_STRING, &f->vocab, "FILE",
+         "without a draft model: a GGUF with the server's vocabulary", 0, 0},
+        {"--host", NULL, FT_FLAG_STRING, &f->host, "HOST", "address that the API listens on", 0, 0},
+        {"--port", NULL, FT_FLAG_INT, &f->port, "N", "port of the API; 0: any free one", 0, 65535},
+        {"--port-file", NULL, FT_FLAG_STRING, &f->port_file, "FILE",
+         "write the port into this file once it listens", 0, 0},
+        {"--alias", "-a", FT_FLAG_STRING, &f->alias, "NAME",
+         "model name of the API; default: the server's", 0, 0},
+        {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads of the draft; 0: all cores", 0,
+         1024},
+        {"--parallel", "-np", FT_FLAG_INT, &f->parallel, "N", "generations at once at most", 1,
+         4096},
+        {"--draft-kv", NULL, FT_FLAG_INT, &f->draft_kv, "N",
+         "tokens that the draft's cache holds; 0: four full texts", 0, 1e9},
+        {"--reconnect-ms", NULL, FT_FLAG_INT, &f->reconnect_ms, "MS",
+         "how long a lost server is tried again", 1, 1e9},
+        FT_DRAFT_FLAGS(f->spec),
+        {"--token", NULL, FT_FLAG_STRING, &f->token, "SECRET", "bearer token for the server", 0, 0},
+        {"--token-file", NULL, FT_FLAG_STRING, &f->token_file, "FILE", "the same, from a file", 0,
+         0},
+        {"--tls", NULL, FT_FLAG_BOOL, &f->tls, NULL, "encrypt the way to the server", 0, 0},
+        {"--tls-ca", NULL, FT_FLAG_STRING, &f->tls_ca, "FILE",
+         "certificates (PEM) that vouch for the server", 0, 0},
+        {"--tls-cert", NULL, FT_FLAG_STRING, &f->tls_cert, "FILE", "own certificate (mutual TLS)",
+         0, 0},
+        {"--tls-key", NULL, FT_FLAG_STRING, &f->tls_key, "FILE", "its key", 0, 0},
+        {"--tls-name", NULL, FT_FLAG_STRING, &f->tls_name, "NAME",
+         "name in the server's certificate, if not the host's", 0, 0},
+        {"--api-key", NULL, FT_FLAG_STRING, &f->api_key, "SECRET", "key that apps must present", 0,
+         0},
+        {"--api-key-file", NULL, FT_FLAG_STRING, &f->api_key_file, "FILE", "the same, from a file",
+         0, 0},
+        {"--allow-host", NULL, FT_FLAG_LIST, &f->allow_hosts, "HOST:PORT",
+         "a Host header to accept besides loopback's (repeatable)", 0, 0},
+        {"--allow-origin", NULL, FT_FLAG_LIST, &f->allow_origins, "URL",
+         "a web page's origin to accept (repeatable)", 0, 0},
+        {"--https-cert", NULL, FT_FLAG_STRING, &f->https_cert, "FILE",
+         "certificate (PEM) of the API: https", 0, 0},
+        {"--https-key", NULL, FT_FLAG_STRING, &f->https_key, "FILE", "its key", 0, 0},
+        {"--insecure", NULL, FT_FLAG_BOOL, &f->insecure, NULL,
+         "allow a --host that others reach without an API key", 0, 0},
+    };
+    int words;
+    return ft_cmd_parse("edge --server HOST:PORT -md DRAFT.gguf [flags]", about, flags,
+                        FT_COUNT(flags), argc, argv, 0, &words);
+}
+
+static ft_status check(const edge_flags *f, ft_error *err)
+{
+    if (!f->server)
+        return ft_error_set(err, FT_INVALID, "edge: pass --server HOST:PORT");
+    if (!f->draft == !f->vocab)
+        return ft_error_set(err, FT_INVALID,
+                            "edge: pass a draft model with -md, or with -m a file of the server's "
+                            "vocabulary, and not both");
+    if ((f->token && f->token_file) || (f->api_key && f->api_key_file))
+        return ft_error_set(err, FT_INVALID, "edge: a secret comes by flag or by file, not both");
+    if (!f->https_cert != !f->https_key)
+        return ft_error_set(err, FT_INVALID, "edge: --https-cert and --https-key go together");
+    if (!f->api_key && !f->api_key_file && !f->insecure && !ft_cmd_is_loopback(f->host))
+        return ft_error_set(err, FT_INVALID,
+                            "edge: --host %s lets others in: pass --api-key-file, or --insecure",
+                            f->host);
+    return FT_OK;
+}
+
+static ft_status load(edge_app *app, ft_error *err)
+{
+    const edge_flags *f = &app->f;
+    ft_status status = FT_OK;
+    if (f->token_file)
+        status = ft_cmd_read_secret(f->token_file, err, &app->token);
+    if (status == FT_OK && f->api_key_file)
+        status = ft_cmd_read_secret(f->api_key_file, err, &app->api_key);
+    if (status == FT_OK)
+        status = ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
+    if (status == FT_OK && f->draft && !f->spec.no_speculation && f->spec.n_max > 0) {
+        const ft_model_opts model = {.path = f->draft,
+                                     .progress = ft_progress_terminal("loading the draft")};
+        status = ft_model_load(&model, err, &app->draft);
+    }
+    return status;
+}
+
+static ft_status connect_server(edge_app *app, ft_error *err)
+{
+    const edge_flags *f = &app->f;
+    const ft_wire_client_opts wire = {.address = f->server,
+                                      .token = app->token ? app->token : f->token,
+                                      .tls = f->tls,
+                                      .tls_ca = f->tls_ca,
+                                      .tls_cert = f->tls_cert,
+                                      .tls_key = f->tls_key,
+                                      .tls_name = f->tls_name};
+    ft_status status = ft_wire_client_create(&wire, err, &app->client);
+    if (status != FT_OK)
+        return status;
+    const ft_edge_opts edge = {.vocab = app->vocab,
+                               .draft_model = app->draft,
+                               .source = ft_link_source_wire(app->client),
+                               .draft = ft_draft_from_flags(&f->spec),
+                               .clock = ft_clock_monotonic(),
+                               .draft_kv_tok = (uint32_t)f->draft_kv,
+                               .max_generations = (uint32_t)f->parallel,
+                               .n_threads = (int)f->threads,
+                               .reconnect_ms = (uint32_t)f->reconnect_ms};
+    return ft_edge_create(&edge, err, &app->edge);
+}
+
+static ft_status listen_http(edge_app *app, ft_error *err)
+{
+    const edge_flags *f = &app->f;
+    const ft_openai_opts openai = {.edge = app->edge,
+                                   .vocab = app->vocab,
+                                   .model_id = f->alias,
+                                   .no_speculation = f->spec.no_speculation};
+    ft_status status = ft_openai_create(&openai, err, &app->openai);
+    if (status != FT_OK)
+        return status;
+    const ft_http_opts http = {.host = f->host,
+                               .port = (int)f->port,
+                               .api_key = app->api_key ? app->api_key : f->api_key,
+                               .allow_hosts = f->allow_hosts.item,
+                               .n_allow_hosts = f->allow_hosts.n,
+                               .allow_origins = f->allow_origins.item,
+                               .n_allow_origins = f->allow_origins.n,
+                               .tls_cert = f->https_cert,
+                               .tls_key = f->https_key,
+                               .backend = ft_openai_backend(app->openai)};
+    status = ft_http_create(&http, err, &app->http);
+    if (status == FT_OK && f->port_file)
+        status = ft_cmd_write_port(f->port_file, ft_http_port(app->http), err);
+    return status;
+}
+
+static void close_all(edge_app *app)
+{
+    ft_http_destroy(app->http);
+    ft_openai_destroy(app->openai);
+    ft_edge_destroy(app->edge);
+    ft_wire_client_destroy(app->client);
+    ft_model_destroy(app->draft);
+    ft_vocab_destroy(app->vocab);
+    free(app->token);
+    free(app->api_key);
+}
+
+int ft_cmd_edge(int argc, char **argv)
+{
+    edge_app app = {.f = {.host = "127.0.0.1",
+                          .port = 8411,
+                          .parallel = 64,
+                          .reconnect_ms = 10000,
+                          .spec = FT_DRAFT_FLAGS_INIT}};
+    ft_error err = {0};
+    int rc = parse(&app.f, argc, argv);
+    if (rc >= 0)
+        return rc;
+    if (check(&app.f, &err) != FT_OK) {
+        ft_cmd_fail(&err);
+        return 2;
+    }
+    ft_cmd_catch_signals();
+    ft_status status = load(&app, &err);
+    if (status == FT_OK)
+        status = connect_server(&app, &err);
+    if (status == FT_OK)
+        status = listen_http(&app, &err);
+    if (status == FT_OK) {
+        printf("foretoken edge: http%s://%s:%d/v1 for %s on %s, drafting %s\n",
+               app.f.https_cert ? "s" : "", app.f.host, ft_http_port(app.http),
+               ft_edge_server_info(app.edge)->model, app.f.server,
+               app.draft ? ft_model_name(app.draft) : "off");
+        fflush(stdout);
+        ft_cmd_wait_stopped();
+    }
+    close_all(&app);
+    return status == FT_OK ? 0 : ft_cmd_fail(&err);
+}

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// foretoken run: target and draft in one process, no network. A prompt is answered and streamed; no
+// prompt: a chat on the terminal. The main thread generates; the verifier has a thread of its own,
+// which takes no signals.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/progress.h"
+#include "cmd/cmd.h"
+#include "cmd/gen_flags.h"
+#include "edge/edge.h"
+
+#define DEFAULT_CTX      4096
+#define ROOM_TOK         1024 /* pool beyond the text: trees */
+#define PROGRESS_MIN_TOK 512  /* shorter prompts show no progress line */
+
+typedef struct run_flags {
+    const char *target, *draft, *prompt, *system;
+    int64_t n, ctx, threads;
+    bool raw, json, interactive;
+    ft_sampling_flags sampling;
+    ft_draft_flags spec;
+} run_flags;
+
+typedef struct run_app {
+    run_flags f;
+    ft_sampling sampling;
+    ft_model *target, *draft;
+    ft_vocab *vocab;
+    ft_verifier *verifier;
+    ft_edge *edge;
+
+} run_app;
+
+/* The conversation, and the answer under way. */
+typedef struct run_talk {
+    ft_chat_message *messages; /* [n], owned, contents too */
+    size_t n;
+    ft_buf answer;
+    bool quiet;
+} run_talk;
+
+static const char about[] =
+    "Answers a prompt, or chats, with target and draft model on this machine. The text is the\n"
+    "target's own; the draft only makes it faster. Without -p: a chat; /exit or Ctrl-D ends it,\n"
+    "/clear begins anew, Ctrl-C stops an answer.";
+
+static int parse(run_flags *f, int argc, char **argv)
+{
+    const ft_flag flags[] = {
+        {"--model", "-m", FT_FLAG_STRING, &f->target, "FILE", "target model (GGUF)", 0, 0},
+        {"--model-draft", "-md", FT_FLAG_STRING, &f->draft, "FILE", "draft model (GGUF)", 0, 0},
+        {"--prompt", "-p", FT_FLAG_STRING, &f->prompt, "TEXT", "what to answer", 0, 0},
+        {"--system-prompt", "-sys", FT_FLAG_STRING, &f->system, "TEXT",
+         "system message of the chat", 0, 0},
+        {"--predict", "-n", FT_FLAG_INT, &f->n, "N", "tokens at most; -1: until the text ends", -1,
+         1e9},
+        {"--ctx-size", "-c", FT_FLAG_INT, &f->ctx, "N",
+         "tokens of prompt and answer; 0: what the model was trained on", 0, 1e9},
+        {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads; 0: all cores", 0, 1024},
+        FT_SAMPLING_FLAGS(f->sampling),
+        FT_DRAFT_FLAGS(f->spec),
+        {"--raw", NULL, FT_FLAG_BOOL, &f->raw, NULL,
+         "the prompt as it is, without the model's chat template", 0, 0},
+        {"--interactive", "-i", FT_FLAG_BOOL, &f->interactive, NULL,
+         "go on chatting after -p's answer", 0, 0},
+        {"--json", NULL, FT_FLAG_BOOL, &f->json, NULL, "one JSON object instead of the text", 0, 0},
+    };
+    int words;
+    return ft_cmd_parse("run -m TARGET.gguf [-md DRAFT.gguf] [-p PROMPT] [flags]", about, flags,
+                        FT_COUNT(flags), argc, argv, 0, &words);
+}
+
+static ft_status check(const run_flags *f, ft_error *err)
+{
+    if (!f->target)
+        return ft_error_set(err, FT_INVALID, "run: pass a target model with -m");
+    if (!f->prompt && (f->json || f->raw))
+        return ft_error_set(err, FT_INVALID, "run: --json and --raw need a prompt: pass -p");
+    if (f->interactive && (f->json || f->raw))
+        return ft_error_set(err, FT_INVALID, "run: -i goes with neither --json nor --raw");
+    if (f->raw && f->system)
+        return ft_error_set(err, FT_INVALID, "run: --raw has no system message");
+    return FT_OK;
+}
+
+/* ---- loading ---- */
+
+static ft_status check_pair(const run_app *app, ft_error *err)
+{
+    ft_vocab *vocab = NULL;
+    ft_status status = ft_vocab_load(app->f.draft, err, &vocab);
+    if (status != FT_OK)
+        return status;
+    if (ft_vocab_fingerprint(vocab) != ft_vocab_fingerprint(app->vocab))
+        status = ft_error_set(err, FT_PRECONDITION,
+                              "run: draft vocabulary (%d tokens) is not the target's (%d): pass a "
+                              "draft of the same family with -md",
+                              ft_vocab_size(vocab), ft_vocab_size(app->vocab));
+    ft_vocab_destroy(vocab);
+    return status;
+}
+
+static ft_status load_model(const char *path, const char *label, ft_error *err, ft_model **out)
+{
+    const ft_model_opts opts = {.path = path, .progress = ft_progress_terminal(label)};
+    return ft_model_load(&opts, err, out);
+}
+
+static ft_status load(run_app *app, ft_error *err)
+{
+    const run_flags *f = &app->f;
+    ft_status status = ft_vocab_load(f->target, err, &app->vocab);
+    if (status == FT_OK && f->draft)
+        status = check_pair(app, err);
+    if (status == FT_OK)
+        status = load_model(f->target, "loading the target", err, &app->target);
+    if (status == FT_OK && f->draft && !f->spec.no_speculation && f->spec.n_max > 0)
+        status = load_model(f->draft, "loading the draft", err, &app->draft);
+    return status;
+}
+
+static ft_status start(run_app *app, ft_error *err)
+{
+    const run_flags *f = &app->f;
+    uint32_t trained = ft_model_hparams(app->target)->n_ctx_train;
+    uint32_t ctx = f->ctx ? (uint32_t)f->ctx : trained;
+    if (ctx > trained)
+        ctx = trained;
+    const ft_verifier_opts verifier = {.model = app->target,
+                                       .vocab = app->vocab,
+                                       .clock = ft_clock_monotonic(),
+                                       .max_context = ctx,
+                                       .kv_tok = ctx + ROOM_TOK,
+                                       .max_tree = FT_TREE_MAX,
+                                       .max_sessions = 4,
+                                       .n_threads = (int)f->threads};
+    ft_status status = ft_verifier_create(&verifier, err, &app->verifier);
+    if (status != FT_OK)
+        return status;
+    const ft_edge_opts edge = {.vocab = app->vocab,
+                               .draft_model = app->draft,
+                               .source = ft_link_source_local(app->verifier),
+                               .draft = ft_draft_from_flags(&f->spec),
+                               .clock = ft_clock_monotonic(),
+                               .draft_kv_tok = ctx + ROOM_TOK,
+                               .max_generations = 1,
+                               .n_threads = (int)f->threads};
+    return ft_edge_create(&edge, err, &app->edge);
+}
+
+static void close_all(run_app *app)
+{
+    ft_edge_destroy(app->edge);
+    ft_verifier_destroy(app->verifier);
+    ft_model_destroy(app->draft);
+    ft_model_destroy(app->target);
+    ft_vocab_destroy(app->vocab);
+}
+
+/* ---- one answer ---- */
+
+static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
+                    size_t n_tokens)
+{
+    run_talk *talk = ctx;
+    if (!talk->quiet) {
+        fwrite(text, 1, n, stdout);
+        fflush(stdout);
+    }
+    return ft_buf_append(&talk->answer, text, n) == FT_OK;
+}
+
+static bool interrupted(void *ctx)
+{
+    return ft_cmd_stopped();
+}
+
+static double per_second(const ft_gen_stats *s)
+{
+    int64_t us = s->total_us - s->ttft_us;
+    return s->tokens > 1 && us > 0 ? (s->tokens - 1) * 1e6 / (double)us : 0;
+}
+
+static double ratio(uint32_t a, uint32_t b)
+{
+    return b ? (double)a / b : 0;
+}
+
+static ft_status generate(run_app *app, const ft_tokens *prompt, run_talk *talk, ft_error *err,
+                          ft_gen_stats *stats)
+{
+    const ft_gen_sink sink = {.ctx = talk, .on_text = on_text, .cancelled = interrupted};
+    ft_gen_request request = {.prompt = prompt->id,
+                              .n_prompt = (uint32_t)prompt->n,
+                              .sampling = app->sampling,
+                              .max_tokens = app->f.n > 0 ? (uint32_t)app->f.n : 0};
+    if (prompt->n >= PROGRESS_MIN_TOK)
+        request.progress = ft_progress_terminal("reading the prompt");
+    ft_buf_clear(&talk->answer);
+    return ft_edge_generate(app->edge, &request, &sink, err, stats);
+}
+
+static void print_stats(const run_app *app, const ft_gen_stats *s)
+{
+    fprintf(stderr, "\n[%u tokens, %.1f tokens/s, first after %.0f ms", s->tokens, per_second(s),
+            (double)s->ttft_us / 1e3);
+    if (s->drafted)
+        fprintf(stderr, ", %.2f tokens a round, %.0f %% of %u drafted accepted",
+                ratio(s->tokens, s->rounds), 100 * ratio(s->accepted, s->drafted), s->drafted);
+    fprintf(stderr, ", seed %llu]\n", (unsigned long long)app->sampling.seed);
+}
+
+static int print_json(const run_app *app, const run_talk *talk, size_t n_prompt,
+                      const ft_gen_stats *s)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "text", json_stringn(ft_buf_str(&talk->answer), talk->answer.len));
+    json_object_set_new(o, "prompt_tokens", json_integer((json_int_t)n_prompt));
+    json_object_set_new(o, "tokens", json_integer(s->tokens));
+    json_object_set_new(o, "rounds", json_integer(s->rounds));
+    json_object_set_new(o, "drafted", json_integer(s->drafted));
+    json_object_set_new(o, "accepted", json_integer(s->accepted));
+    json_object_set_new(o, "tokens_per_round", json_real(ratio(s->tokens, s->rounds)));
+    json_object_set_new(o, "acceptance", json_real(ratio(s->accepted, s->drafted)));
+    json_object_set_new(o, "ttft_ms", json_real((double)s->ttft_us / 1e3));
+    json_object_set_new(o, "tokens_per_s", json_real(per_second(s)));
+    json_object_set_new(o, "seed", json_integer((json_int_t)app->sampling.seed));
+    json_object_set_new(o, "finish",
+                        json_string(s->finish == FT_FINISH_LENGTH ? "length" : "stop"));
+    return ft_cmd_print_json(o);
+}
+
+/* ---- conversation ---- */
+
+static ft_status say(run_talk *talk, const char *role, const char *content, ft_error *err)
+{
+    ft_chat_message *grown = realloc(talk->messages, (talk->n + 1) * sizeof *grown);
+    if (grown)
+        talk->messages = grown;
+    char *copy = grown ? strdup(content) : NULL;
+    if (!copy)
+        return ft_error_set(err, FT_NOMEM, "run: out of memory");
+    talk->messages[talk->n++] = (ft_chat_message){.role = role, .content = copy};
+    return FT_OK;
+}
+
+/* Forgets all messages from number n on. */
+static void forget(run_talk *talk, size_t n)
+{
+    while (talk->n > n)
+        free((char *)talk->messages[--talk->n].content);
+}
+
+static void talk_free(run_talk *talk)
+{
+    forget(talk, 0);
+    free(talk->messages);
+    ft_buf_deinit(&talk->answer);
+}
+
+/* The conversation, or with --raw or without a template the prompt alone, as tokens. */
+static ft_status render(run_app *app, run_talk *talk, ft_error *err, ft_tokens *out)
+{
+    const char *last = talk->messages[talk->n - 1].content;
+    if (!app->f.raw) {
+        ft_status status = ft_vocab_chat(app->vocab, talk->messages, talk->n, err, out);
+        if (status != FT_UNSUPPORTED || talk->n > 1)
+            return status;
+        fprintf(stderr, "(the model has no chat template: the prompt is continued)\n");
+    }
+    return ft_vocab_tokenize(app->vocab, last, strlen(last), true, false, err, out);
+}
+
+static ft_status answer(run_app *app, run_talk *talk, ft_error *err, size_t *n_prompt,
+                        ft_gen_stats *stats)
+{
+    ft_tokens prompt = {0};
+    ft_status status = render(app, talk, err, &prompt);
+    if (status == FT_OK)
+        status = generate(app, &prompt, talk, err, stats);
+    *n_prompt = prompt.n;
+    ft_tokens_deinit(&prompt);
+    return status;
+}
+
+static int one_shot(run_app *app, run_talk *talk, ft_error *err)
+{
+    ft_gen_stats stats = {0};
+    size_t n_prompt = 0;
+    talk->quiet = app->f.json;
+    if (say(talk, "user", app->f.prompt, err) != FT_OK)
+        return ft_cmd_fail(err);
+    ft_status status = answer(app, talk, err, &n_prompt, &stats);
+    if (status == FT_CANCELLED) {
+        print_stats(app, &stats);
+        return 130;
+    }
+    if (status != FT_OK)
+        return ft_cmd_fail(err);
+    if (app->f.json)
+        return print_json(app, talk, n_prompt, &stats);
+    putchar('\n');
+    fflush(stdout);
+    print_stats(app, &stats);
+    return 0;
+}
+
+/* One line from standard input; false at its end or at a signal. */
+static bool read_line(ft_buf *line, ft_buf *rest)
+{
+    char chunk[4096];
+    ft_buf_clear(line);
+    for (;;) {
+        char *end = rest->len ? memchr(rest->data, '\n', rest->len) : NULL;
+        if (end) {
+            size_t n = (size_t)(end - rest->data);
+            ft_buf_append(line, rest->data, n);
+            ft_buf_shift(rest, n + 1);
+            return !line->failed;
+        }
+        if (!ft_cmd_wait_input(STDIN_FILENO))
+            return false;
+        ssize_t got = read(STDIN_FILENO, chunk, sizeof chunk);
+        if (got <= 0) { /* a last line without its newline counts */
+            ft_buf_append(line, ft_buf_str(rest), rest->len);
+            ft_buf_clear(rest);
+            return got == 0 && line->len > 0 && !line->failed;
+        }
+        if (ft_buf_append(rest, chunk, (size_t)got) != FT_OK)
+            return false;
+    }
+}
+
+/* One turn of the chat: the error is shown and the turn forgotten, the chat goes on. */
+static ft_status turn(run_app *app, run_talk *talk, const char *text, ft_error *err)
+{
+    ft_gen_stats stats = {0};
+    size_t n_prompt = 0, before = talk->n;
+    ft_status status = say(talk, "user", text, err);
+    if (status == FT_OK)
+        status = answer(app, talk, err, &n_prompt, &stats);
+    if (status == FT_OK || status == FT_CANCELLED) {
+        ft_cmd_clear_stopped(); /* Ctrl-C stopped the answer, not the chat */
+        putchar('\n');
+        fflush(stdout);
+        print_stats(app, &stats);
+        return say(talk, "assistant", ft_buf_str(&talk->answer), err);
+    }
+    forget(talk, before);
+    ft_cmd_fail(err);
+    return status == FT_INVALID ? FT_OK : status; /* too long, say: /clear helps */
+}
+
+static int chat(run_app *app, run_talk *talk, ft_error *err)
+{
+    const size_t n_fixed = talk->n; /* the system message stays */
+    const bool terminal = isatty(STDIN_FILENO);
+    ft_buf line = {0}, rest = {0};
+    ft_status status = FT_OK;
+    const char *text = app->f.prompt;
+    while (status == FT_OK) {
+        if (!text) {
+            if (terminal)
+                fputs("\n> ", stderr);
+            if (!read_line(&line, &rest) || strcmp(ft_buf_str(&line), "/exit") == 0)
+                break;
+            text = ft_buf_str(&line);
+        }
+        if (strcmp(text, "/clear") == 0)
+            forget(talk, n_fixed);
+        else if (text[0])
+            status = turn(app, talk, text, err);
+        text = NULL;
+    }
+    ft_buf_deinit(&line);
+    ft_buf_deinit(&rest);
+    return status == FT_OK ? 0 : 1;
+}
+
+/* Threads made meanwhile inherit it: signals come to the main thread alone. */
+static void block_signals(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(how, &set, NULL);
+}
+
+int ft_cmd_run(int argc, char **argv)
+{
+    run_app app = {.f = {.n = -1,
+                         .ctx = DEFAULT_CTX,
+                         .sampling = FT_SAMPLING_FLAGS_INIT,
+                         .spec = FT_DRAFT_FLAGS_INIT}};
+    run_talk talk = {0};
+    ft_error err = {0};
+    int rc = parse(&app.f, argc, argv);
+    if (rc >= 0)
+        return rc;
+    if (check(&app.f, &err) != FT_OK ||
+        ft_sampling_from_flags(&app.f.sampling, &err, &app.sampling) != FT_OK) {
+        ft_cmd_fail(&err);
+        return 2;
+    }
+    ft_status status = load(&app, &err);
+    ft_cmd_catch_signals();
+    block_signals(SIG_BLOCK);
+    if (status == FT_OK)
+        status = start(&app, &err);
+    block_signals(SIG_UNBLOCK);
+    if (status == FT_OK && app.f.system)
+        status = say(&talk, "system", app.f.system, &err);
+    if (status != FT_OK)
+        rc = ft_cmd_fail(&err);
+    else if (app.f.prompt && !app.f.interactive)
+        rc = one_shot(&app, &talk, &err);
+    else
+        rc = chat(&app, &talk, &err);
+    talk_free(&talk);
+    close_all(&app);
+    return rc;
+}

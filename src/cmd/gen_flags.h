@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Flags that several commands share: sampling, and how much to draft. */
+#ifndef FT_CMD_GEN_FLAGS_H
+#define FT_CMD_GEN_FLAGS_H
+
+#include "base/flags.h"
+#include "spec/drafter.h"
+#include "spec/sampling.h"
+
+typedef struct ft_sampling_flags {
+    double temp, top_p, min_p;
+    int64_t top_k, seed;
+} ft_sampling_flags;
+
+/* llama.cpp's defaults. */
+#define FT_SAMPLING_FLAGS_INIT                                             \
+    {                                                                      \
+        .temp = 0.8, .top_k = 40, .top_p = 0.95, .min_p = 0.05, .seed = -1 \
+    }
+
+/* Rows of an ft_flag table. */
+#define FT_SAMPLING_FLAGS(s)                                                                      \
+    {                                                                                             \
+        "--temp", NULL, FT_FLAG_FLOAT, &(s).temp, "T", "temperature; 0: always the likeliest",    \
+        0,        100},                                                                           \
+        {"--top-k", NULL, FT_FLAG_INT, &(s).top_k, "N", "the N likeliest tokens only; 0: all",    \
+         0,         1e9},                                                                         \
+        {"--top-p",  NULL, FT_FLAG_FLOAT,                                                         \
+         &(s).top_p, "P",  "the likeliest tokens that make up P only; 1: all",                    \
+         0,          1},                                                                          \
+        {"--min-p",  NULL, FT_FLAG_FLOAT,                                                         \
+         &(s).min_p, "P",  "tokens of at least P times the likeliest's probability only; 0: all", \
+         0,          1},                                                                          \
+    {                                                                                             \
+        "--seed", "-s", FT_FLAG_INT, &(s).seed, "N", "of the draws; -1: a random one", -1, 9e18   \
+    }
+
+/* FT_IO: no random seed to be had. Writes the seed that was chosen back into flags. */
+FT_WARN_UNUSED ft_status ft_sampling_from_flags(ft_sampling_flags *flags, ft_error *err,
+                                                ft_sampling *out);
+
+typedef struct ft_draft_flags {
+    int64_t n_max, depth, width;
+    bool no_speculation;
+} ft_draft_flags;
+
+#define FT_DRAFT_FLAGS_INIT                                     \
+    {                                                           \
+        .n_max = FT_DRAFT_DEFAULT_N_MAX, .depth = 0, .width = 1 \
+    }
+
+/* On a CPU each row to verify costs: with the demo pair short chains do best. */
+#define FT_DRAFT_DEFAULT_N_MAX 4
+
+#define FT_DRAFT_FLAGS(d)                                                                      \
+    {"--spec-draft-n-max",                                                                     \
+     NULL,                                                                                     \
+     FT_FLAG_INT,                                                                              \
+     &(d).n_max,                                                                               \
+     "N",                                                                                      \
+     "drafted tokens a round at most; 0: none",                                                \
+     0,                                                                                        \
+     FT_TREE_MAX},                                                                             \
+        {"--draft-depth",                                                                      \
+         NULL,                                                                                 \
+         FT_FLAG_INT,                                                                          \
+         &(d).depth,                                                                           \
+         "N",                                                                                  \
+         "draft passes a round at most; 0: as many as tokens",                                 \
+         0,                                                                                    \
+         FT_TREE_MAX},                                                                         \
+        {"--draft-width",                                                                      \
+         NULL,                                                                                 \
+         FT_FLAG_INT,                                                                          \
+         &(d).width,                                                                           \
+         "N",                                                                                  \
+         "leaves of the draft tree that one pass continues; 1: a chain",                       \
+         1,                                                                                    \
+         FT_TREE_MAX},                                                                         \
+    {                                                                                          \
+        "--no-speculation", NULL, FT_FLAG_BOOL, &(d).no_speculation, NULL, "never draft", 0, 0 \
+    }
+
+ft_draft_params ft_draft_from_flags(const ft_draft_flags *flags);
+
+#endif
