@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0
+// Edge and verifier with tiny models, in process and over loopback: the text depends on prompt and
+// seed alone, whatever is drafted and whatever happens to server and stream; a cancelled generation
+// leaves nothing behind.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "edge/edge.h"
+#include "serve/server.h"
+#include "support/tiny_gguf.h"
+
+#define N_TOKENS    48
+#define MAX_CONTEXT 512
+
+typedef struct models {
+    ft_vocab *vocab, *other_vocab;
+    ft_model *target;
+    ft_model *same, *bad; /* drafts: the target itself, and one that knows nothing of it */
+    ft_model *short_ctx;  /* the target with little context */
+} models;
+
+static models m;
+
+static ft_model *load(const tiny_gguf_opts *opts, ft_vocab **vocab)
+{
+    ft_error err = {0};
+    ft_model *model = NULL;
+    char *path = tiny_gguf_temp(opts);
+    if (vocab && ft_vocab_load(path, &err, vocab) != FT_OK)
+        fail_msg("%s", err.message);
+    if (ft_model_load(&(ft_model_opts){.path = path}, &err, &model) != FT_OK)
+        fail_msg("%s", err.message);
+    unlink(path);
+    free(path);
+    return model;
+}
+
+static int setup(void **state)
+{
+    tiny_gguf_opts target = {.type = GGML_TYPE_Q4_0, .seed = 1};
+    tiny_gguf_opts bad = {.type = GGML_TYPE_Q4_0, .seed = 2, .n_layer = 1};
+    tiny_gguf_opts brief = target;
+    tiny_gguf_opts other = target;
+    tiny_quiet();
+    brief.n_ctx_train = 24;
+    other.last_token = "elsewhere";
+    m.target = load(&target, &m.vocab);
+    m.same = load(&target, NULL);
+    m.bad = load(&bad, NULL);
+    m.short_ctx = load(&brief, NULL);
+    ft_model_destroy(load(&other, &m.other_vocab));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    ft_model_destroy(m.target);
+    ft_model_destroy(m.same);
+    ft_model_destroy(m.bad);
+    ft_model_destroy(m.short_ctx);
+    ft_vocab_destroy(m.vocab);
+    ft_vocab_destroy(m.other_vocab);
+    return 0;
+}
+
+static ft_verifier_opts verifier_opts(void)
+{
+    return (ft_verifier_opts){.model = m.target,
+                              .vocab = m.vocab,
+                              .clock = ft_clock_monotonic(),
+                              .max_context = MAX_CONTEXT,
+                              .kv_tok = 8 * MAX_CONTEXT,
+                              .max_sessions = 32,
+                              .session_ttl_s = 60,
+                              .n_threads = 1};
+}
+
+/* ---- one generation ---- */
+
+typedef struct run {
+    ft_sampling sampling;
+    uint32_t max_tokens, n_prompt;
+    bool no_speculation, logprobs;
+    const char *const *stops;
+    size_t n_stops;
+    bool (*on_tokens)(void *ctx, uint32_t so_far); /* NULL: go on; false: cancel */
+    void *ctx;
+    uint32_t cancel_at_ask; /* 0: never */
+    /* out */
+    ft_status status;
+    ft_error err;
+    ft_gen_stats stats;
+    int32_t ids[512];
+    float logprob[512];
+    uint32_t n, asks;
+    ft_buf text;
+    bool cancelled;
+} run;
+
+static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
+                    size_t n_tokens)
+{
+    run *r = ctx;
+    if (!ft_utf8_valid(text, n) || r->n + n_tokens > 512)
+        r->err.code = FT_INTERNAL; /* asserted behind the generation: threads must not jump */
+    for (size_t i = 0; i < n_tokens && r->n < 512; i++) {
+        if (tokens[i].has_logprob != r->logprobs)
+            r->err.code = FT_INTERNAL;
+        r->logprob[r->n] = tokens[i].logprob.logprob;
+        r->ids[r->n++] = tokens[i].id;
+    }
+    if (r->on_tokens && !r->on_tokens(r->ctx, r->n))
+        r->cancelled = true;
+    return ft_buf_append(&r->text, text, n) == FT_OK;
+}
+
+static bool is_cancelled(void *ctx)
+{
+    run *r = ctx;
+    r->asks++;
+    return r->cancelled || (r->cancel_at_ask && r->asks >= r->cancel_at_ask);
+}
+
+static void generate(ft_edge *edge, run *r)
+{
+    int32_t prompt[MAX_CONTEXT];
+    if (!r->n_prompt)
+        r->n_prompt = 40;
+    for (uint32_t i = 0; i < r->n_prompt; i++)
+        prompt[i] = 3 + (int32_t)((i * 37 + 11) % 256);
+    const ft_gen_request request = {.prompt = prompt,
+                                    .n_prompt = r->n_prompt,
+                                    .sampling = r->sampling,
+                                    .max_tokens = r->max_tokens,
+                                    .stops = r->stops,
+                                    .n_stops = r->n_stops,
+                                    .logprobs = r->logprobs,
+                                    .top_logprobs = r->logprobs ? 3 : 0,
+                                    .no_speculation = r->no_speculation};
+    const ft_gen_sink sink = {.ctx = r, .on_text = on_text, .cancelled = is_cancelled};
+    r->status = ft_edge_generate(edge, &request, &sink, &r->err, &r->stats);
+}
+
+static void free_run(run *r)
+{
+    ft_buf_deinit(&r->text);
+}
+
+static ft_edge *make_edge(ft_link_source source, const ft_model *draft, ft_draft_params params,
+                          uint32_t draft_kv_tok)
+{
+    ft_error err = {0};
+    ft_edge *edge = NULL;
+    const ft_edge_opts opts = {.vocab = m.vocab,
+                               .draft_model = draft,
+                               .source = source,
+                               .draft = params,
+                               .clock = ft_clock_monotonic(),
+                               .draft_kv_tok = draft_kv_tok,
+                               .n_threads = 1};
+    if (ft_edge_create(&opts, &err, &edge) != FT_OK)
+        fail_msg("%s", err.message);
+    return edge;
+}
+
+static ft_verifier *make_verifier(void)
+{
+    const ft_verifier_opts opts = verifier_opts();
+    ft_error err = {0};
+    ft_verifier *v = NULL;
+    if (ft_verifier_create(&opts, &err, &v) != FT_OK)
+        fail_msg("%s", err.message);
+    return v;
+}
+
+/* The text by the target alone. */
+static void plain_text(ft_verifier *v, run *r)
+{
+    ft_edge *edge = make_edge(ft_link_source_local(v), NULL, ft_draft_params_chain(0), 0);
+    generate(edge, r);
+    if (r->status != FT_OK)
+        fail_msg("%s", r->err.message);
+    ft_edge_destroy(edge);
+}
+
+static void check_same(const run *r, const run *plain)
+{
+    if (r->status != FT_OK)
+        fail_msg("%s", r->err.message);
+    assert_int_equal(r->err.code, FT_OK);
+    assert_int_equal(r->n, plain->n);
+    assert_memory_equal(r->ids, plain->ids, plain->n * sizeof plain->ids[0]);
+    assert_int_equal(r->text.len, plain->text.len);
+    assert_string_equal(ft_buf_str(&r->text), ft_buf_str(&plain->text));
+    assert_int_equal(r->stats.finish, plain->stats.finish);
+    assert_int_equal(r->stats.tokens, plain->stats.tokens);
+}
+
+static ft_sampling warm(float temperature)
+{
+    ft_sampling s = ft_sampling_default();
+    s.temperature = temperature;
+    s.seed = 77;
+    return s;
+}
+
+static void check_nothing_left(ft_verifier *v)
+{
+    ft_verifier_stats s;
+    ft_verifier_tick(v);
+    ft_verifier_get_stats(v, &s);
+    assert_int_equal(s.sessions, 0);
+    assert_int_equal(s.sessions_detached, 0);
+}
+
+/* ---- in process ---- */
+
+static void test_same_text(void **state)
+{
+    const ft_model *drafts[] = {m.same, m.bad, m.short_ctx};
+    const ft_draft_params params[] = {ft_draft_params_chain(4), ft_draft_params_tree(16, 4, 4)};
+    ft_verifier *v = make_verifier();
+    for (int warm_it = 0; warm_it < 2; warm_it++) {
+        run plain = {.sampling = warm(warm_it ? 0.8f : 0), .max_tokens = N_TOKENS};
+        plain_text(v, &plain);
+        for (size_t d = 0; d < 3; d++) {
+            for (size_t p = 0; p < 2; p++) {
+                run r = {.sampling = plain.sampling, .max_tokens = N_TOKENS};
+                ft_edge *edge = make_edge(ft_link_source_local(v), drafts[d], params[p], 0);
+                generate(edge, &r);
+                check_same(&r, &plain);
+                if (d == 0) { /* the target itself drafts: all of it is right */
+                    assert_true(r.stats.accepted > 0);
+                    assert_true(r.stats.rounds <= plain.stats.rounds / 3);
+                } else if (d == 1) {
+                    assert_true(r.stats.drafted > 0);
+                } else { /* its context is shorter than the prompt */
+                    assert_int_equal(r.stats.drafted, 0);
+                }
+                free_run(&r);
+                ft_edge_destroy(edge);
+            }
+        }
+        free_run(&plain);
+    }
+    check_nothing_left(v);
+    ft_verifier_destroy(v);
+}
+
+static void test_draft_context_fills_up(void **state)
+{
+    ft_verifier *v = make_verifier();
+    run plain = {.sampling = warm(0.8f), .max_tokens = N_TOKENS, .n_prompt = 10};
+    run r = plain;
+    plain_text(v, &plain);
+    ft_edge *edge = make_edge(ft_link_source_local(v), m.short_ctx, ft_draft_params_chain(4), 0);
+    generate(edge, &r);
+    check_same(&r, &plain);
+    assert_true(r.stats.drafted > 0);
+    assert_true(r.stats.drafted < N_TOKENS);
+    free_run(&r);
+    free_run(&plain);
+    ft_edge_destroy(edge);
+    ft_verifier_destroy(v);
+}
+
+static void test_no_speculation(void **state)
+{
+    ft_verifier *v = make_verifier();
+    run r = {.max_tokens = 8, .sampling = warm(0), .no_speculation = true};
+    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 0);
+    generate(edge, &r);
+    assert_int_equal(r.status, FT_OK);
+    assert_int_equal(r.stats.drafted, 0);
+    assert_true(r.stats.rounds >= r.stats.tokens);
+    free_run(&r);
+    ft_edge_destroy(edge);
+    ft_verifier_destroy(v);
+}
+
+static void test_max_tokens(void **state)
+{
+    ft_verifier *v = make_verifier();
+    run plain = {.max_tokens = N_TOKENS, .sampling = warm(0.8f)};
+    plain_text(v, &plain);
+    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 0);
+    for (uint32_t n = 1; n <= 7 && n < plain.n; n++) {
+        run r = {.max_tokens = n, .sampling = plain.sampling};
+        generate(edge, &r);
+        assert_int_equal(r.status, FT_OK);
+        assert_int_equal(r.n, n);
+        assert_int_equal(r.stats.finish, FT_FINISH_LENGTH);
+        assert_memory_equal(r.ids, plain.ids, n * sizeof r.ids[0]);
+        free_run(&r);
+    }
+    ft_edge_destroy(edge);
+    free_run(&plain);
+    check_nothing_left(v);
+    ft_verifier_destroy(v);
+}
+
+static void test_until_context_is_full(void **state)
+{
+    ft_verifier *v = make_verifier();
+    run r = {.n_prompt = MAX_CONTEXT - 20, .sampling = warm(0.8f)};
+    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(8), 0);
+    generate(edge, &r);
+    assert_int_equal(r.status, FT_OK);
+    if (r.stats.finish == FT_FINISH_LENGTH)
+        assert_in_range(r.n, 19, 20);
+    free_run(&r);
+    ft_edge_destroy(edge);
+    ft_verifier_destroy(v);
+}
+
+static void test_stop_string(void **state)
+{
+    ft_verifier *v = make_verifier();
+    run plain = {.max_tokens = N_TOKENS, .sampling = warm(0.8f)};
+    plain_text(v, &plain);
+    /* Two characters from the middle of the text, found by their lead bytes. */
+    const char *text = ft_buf_str(&plain.text);
+    size_t a = plain.text.len / 2, b;
+    while ((text[a] & 0xC0) == 0x80)
+        a++;
+    b = a + 1;
+    while ((text[b] & 0xC0) == 0x80)
+        b++;
+    char *stop = strndup(text + a, b - a);
+    const char *stops[] = {stop};
+    run r = {.max_tokens = N_TOKENS, .sampling = plain.sampling, .stops = stops, .n_stops = 1};
+    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 0);
+    generate(edge, &r);
+    assert_int_equal(r.status, FT_OK);
+    assert_int_equal(r.stats.finish, FT_FINISH_STOP);
+    assert_int_equal(r.text.len, (size_t)(strstr(text, stop) - text));
+    assert_memory_equal(ft_buf_str(&r.text), text, r.text.len);
+    free(stop);
+    free_run(&r);
+    free_run(&plain);
+    ft_edge_destroy(edge);
+    check_nothing_left(v);
+    ft_verifier_destroy(v);
+}
+
+static void test_logprobs(void **state)
+{
+    ft_verifier *v = make_verifier();
+    run plain = {.max_tokens = 16, .sampling = warm(0.8f), .logprobs = true};
+    run r = plain;
+    plain_text(v, &plain);
+    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 0);
+    generate(edge, &r);
+    check_same(&r, &plain);
+    for (uint32_t i = 0; i < r.n; i++) {
+        assert_true(r.logprob[i] <= 0);
+        assert_float_equal(r.logprob[i], plain.logprob[i], 1e-3);
+    }
+    free_run(&r);
+    free_run(&plain);
+    ft_edge_destroy(edge);
+    ft_verifier_destroy(v);
+}
+
+static bool stop_at_ten(void *ctx, uint32_t so_far)
+{
+    return so_far < 10;
+}
+
+static void test_cancel(void **state)
+{
+    ft_verifier *v = make_verifier();
+    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(2), 0);
+    run in_text = {.sampling = warm(0.8f), .on_tokens = stop_at_ten};
+    generate(edge, &in_text);
+    assert_int_equal(in_text.status, FT_CANCELLED);
+    assert_in_range(in_text.n, 10, 13);
+    check_nothing_left(v);
+    for (uint32_t ask = 1; ask <= 3; ask++) { /* 400 tokens are several chunks of prompt */
+        run in_prefill = {.sampling = warm(0.8f), .n_prompt = 400, .cancel_at_ask = ask};
+        generate(edge, &in_prefill);
+        assert_int_equal(in_prefill.status, FT_CANCELLED);
+        assert_int_equal(in_prefill.n, 0);
+        check_nothing_left(v);
+        free_run(&in_prefill);
+    }
+    free_run(&in_text);
+    ft_edge_destroy(edge);
+    ft_verifier_destroy(v);
+}
+
+typedef struct job {
+    ft_edge *edge;
+    run r;
+    pthread_t thread;
+} job;
+
+static void *work(void *ctx)
+{
+    job *j = ctx;
+    generate(j->edge, &j->r);
+    return NULL;
+}
+
+/* A draft pool for one text and a half: the others decode plainly until there is room. */
+static void test_many_share_one_draft(void **state)
+{
+    enum { N = 6 };
+    job jobs[N] = {0};
+    ft_verifier *v = make_verifier();
+    run plain = {.max_tokens = N_TOKENS, .sampling = warm(0.8f)};
+    uint32_t drafted = 0;
+    plain_text(v, &plain);
+    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 208);
+    for (int i = 0; i < N; i++) {
+        jobs[i].edge = edge;
+        jobs[i].r = (run){.max_tokens = N_TOKENS, .sampling = plain.sampling};
+        assert_int_equal(pthread_create(&jobs[i].thread, NULL, work, &jobs[i]), 0);
+    }
+    for (int i = 0; i < N; i++) {
+        pthread_join(jobs[i].thread, NULL);
+        check_same(&jobs[i].r, &plain);
+        drafted += jobs[i].r.stats.drafted;
+        free_run(&jobs[i].r);
+    }
+    assert_true(drafted > 0);
+    free_run(&plain);
+    ft_edge_destroy(edge);
+    check_nothing_left(v);
+    ft_verifier_destroy(v);
+}
+
+static void test_other_vocabulary(void **state)
+{
+    ft_error err = {0};
+    ft_edge *edge = NULL;
+    ft_verifier *v = make_verifier();
+    const ft_edge_opts opts = {
+        .vocab = m.other_vocab, .source = ft_link_source_local(v), .clock = ft_clock_monotonic()};
+    assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_PRECONDITION);
+    assert_null(edge);
+    assert_non_null(strstr(err.message, "same family"));
+    ft_verifier_destroy(v);
+}
+
+/* ---- over the wire ---- */
+
+typedef struct place {
+    ft_server *server;
+    int port;
+    bool restarted, cut;
+    ft_link *link; /* the last one opened: to cut it */
+    ft_link_source inner;
+} place;
+
+static ft_server *start_server(int port)
+{
+    const ft_server_opts opts = {
+        .verifier = verifier_opts(), .host = "127.0.0.1", .port = port, .token = "sesame"};
+    ft_error err = {0};
+    ft_server *server = NULL;
+    if (ft_server_create(&opts, &err, &server) != FT_OK)
+        fail_msg("%s", err.message);
+    return server;
+}
+
+static ft_wire_client *make_client(int port, const char *token)
+{
+    char address[32];
+    ft_error err = {0};
+    ft_wire_client *client = NULL;
+    snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    const ft_wire_client_opts opts = {.address = address, .token = token};
+    if (ft_wire_client_create(&opts, &err, &client) != FT_OK)
+        fail_msg("%s", err.message);
+    return client;
+}
+
+static bool restart_at_ten(void *ctx, uint32_t so_far)
+{
+    place *p = ctx;
+    if (so_far < 10 || p->restarted)
+        return true;
+    p->restarted = true;
+    ft_server_destroy(p->server, 0);
+    p->server = start_server(p->port);
+    return true;
+}
+
+static ft_status remember_open(void *ctx, ft_error *err, ft_link **out)
+{
+    place *p = ctx;
+    ft_status status = p->inner.open(p->inner.ctx, err, out);
+    p->link = *out;
+    return status;
+}
+
+static ft_status pass_info(void *ctx, ft_error *err, ft_msg_info *out)
+{
+    place *p = ctx;
+    return p->inner.info(p->inner.ctx, err, out);
+}
+
+static bool cut_at_ten(void *ctx, uint32_t so_far)
+{
+    place *p = ctx;
+    if (so_far < 10 || p->cut)
+        return true;
+    p->cut = true;
+    p->link->vt->cancel(p->link);
+    return true;
+}
+
+static void over_wire(bool (*on_tokens)(void *ctx, uint32_t so_far), float temperature)
+{
+    place p = {.server = start_server(0)};
+    p.port = ft_server_port(p.server);
+    run plain = {.max_tokens = N_TOKENS, .sampling = warm(temperature)};
+    plain_text(ft_server_verifier(p.server), &plain);
+    ft_wire_client *client = make_client(p.port, "sesame");
+    p.inner = ft_link_source_wire(client);
+    const ft_link_source source = {.ctx = &p, .open = remember_open, .info = pass_info};
+    ft_edge *edge = make_edge(source, m.bad, ft_draft_params_tree(8, 3, 2), 0);
+    run r = {.max_tokens = N_TOKENS, .sampling = plain.sampling, .on_tokens = on_tokens, .ctx = &p};
+    generate(edge, &r);
+    check_same(&r, &plain);
+    assert_true(r.stats.bytes_sent > 0);
+    assert_true(r.stats.bytes_received > 0);
+    if (on_tokens)
+        assert_true(r.stats.reconnects >= 1);
+    else
+        assert_int_equal(r.stats.reconnects, 0);
+    free_run(&plain);
+    free_run(&r);
+    ft_edge_destroy(edge);
+    ft_wire_client_destroy(client);
+    check_nothing_left(ft_server_verifier(p.server));
+    ft_server_destroy(p.server, 0);
+}
+
+static void test_wire(void **state)
+{
+    over_wire(NULL, 0);
+    over_wire(NULL, 0.8f);
+}
+
+static void test_server_restart(void **state)
+{
+    over_wire(restart_at_ten, 0);
+    over_wire(restart_at_ten, 0.8f);
+}
+
+static void test_cut_stream(void **state)
+{
+    over_wire(cut_at_ten, 0.8f);
+}
+
+static void test_wrong_token(void **state)
+{
+    ft_server *server = start_server(0);
+    ft_wire_client *client = make_client(ft_server_port(server), "barley");
+    const ft_edge_opts opts = {
+        .vocab = m.vocab, .source = ft_link_source_wire(client), .clock = ft_clock_monotonic()};
+    ft_error err = {0};
+    ft_edge *edge = NULL;
+    assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_UNAUTHENTICATED);
+    ft_wire_client_destroy(client);
+    ft_server_destroy(server, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_text),
+        cmocka_unit_test(test_draft_context_fills_up),
+        cmocka_unit_test(test_no_speculation),
+        cmocka_unit_test(test_max_tokens),
+        cmocka_unit_test(test_until_context_is_full),
+        cmocka_unit_test(test_stop_string),
+        cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_many_share_one_draft),
+        cmocka_unit_test(test_other_vocabulary),
+        cmocka_unit_test(test_wire),
+        cmocka_unit_test(test_server_restart),
+        cmocka_unit_test(test_cut_stream),
+        cmocka_unit_test(test_wrong_token),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
