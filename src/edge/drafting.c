@@ -133,7 +133,9 @@ void ft_gen_draft(ft_gen *gen, uint32_t max_nodes, uint32_t max_depth)
     ft_edge_engine_lock(edge);
     ft_status status = ft_drafter_draft(gen->drafter, &params, &err, &gen->tree);
     ft_edge_engine_unlock(edge);
-    if (status != FT_OK)
+    if (status == FT_OK && gen->tree.n == 0) /* only a full pool keeps a drafter from one node */
+        err.code = FT_EXHAUSTED;
+    if (err.code != FT_OK)
         give_up(gen, &err);
 }
 

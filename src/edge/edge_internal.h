@@ -39,6 +39,7 @@ struct ft_edge {
     ft_error health;
 };
 
+/* Waits for a turn at the draft engine; from then to unlock the calling thread is its owner. */
 void ft_edge_engine_lock(ft_edge *edge);
 void ft_edge_engine_unlock(ft_edge *edge);
 

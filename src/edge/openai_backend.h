@@ -21,6 +21,7 @@ typedef struct ft_openai_opts {
     bool no_speculation;   /* never draft */
 } ft_openai_opts;
 
+/* FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_openai_create(const ft_openai_opts *opts, ft_error *err,
                                           ft_openai **out);
 /* No generation may be running. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edge and verifier with tiny models, in process and over loopback: the text depends on prompt and
 // seed alone, whatever is drafted and whatever happens to server and stream; a cancelled generation
-// leaves nothing behind.
+// leaves nothing behind. Exercises edge/drafting.c with good, bad and short drafts and crowded pools,
+// and both links, edge/link_local.c and edge/link_wire.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "edge/edge.h"
 #include "serve/server.h"
 #include "support/tiny_gguf.h"

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// The OpenAI backend over an edge and a verifier in process: prompts by template, text and ids,
+// limits, seeds, log-probabilities with their bytes, health and metrics.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "edge/openai_backend.h"
+#include "support/tiny_gguf.h"
+
+#define MAX_CONTEXT 256
+
+typedef struct bench {
+    ft_vocab *vocab;
+    ft_model *model;
+    ft_verifier *verifier;
+    ft_edge *edge;
+    ft_openai *openai;
+    ft_http_backend backend;
+} bench;
+
+static bench b;
+
+static void must(ft_status status, const ft_error *err)
+{
+    if (status != FT_OK)
+        fail_msg("%s", err->message);
+}
+
+static int setup(void **state)
+{
+    ft_error err = {0};
+    tiny_quiet();
+    char *path = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1});
+    must(ft_vocab_load(path, &err, &b.vocab), &err);
+    must(ft_model_load(&(ft_model_opts){.path = path}, &err, &b.model), &err);
+    unlink(path);
+    free(path);
+    const ft_verifier_opts verifier = {.model = b.model,
+                                       .vocab = b.vocab,
+                                       .clock = ft_clock_monotonic(),
+                                       .max_context = MAX_CONTEXT,
+                                       .kv_tok = 1024,
+                                       .n_threads = 1};
+    must(ft_verifier_create(&verifier, &err, &b.verifier), &err);
+    const ft_edge_opts edge = {.vocab = b.vocab,
+                               .draft_model = b.model,
+                               .source = ft_link_source_local(b.verifier),
+                               .draft = ft_draft_params_chain(3),
+                               .clock = ft_clock_monotonic(),
+                               .n_threads = 1};
+    must(ft_edge_create(&edge, &err, &b.edge), &err);
+    const ft_openai_opts openai = {.edge = b.edge, .vocab = b.vocab, .model_id = "tiny"};
+    must(ft_openai_create(&openai, &err, &b.openai), &err);
+    b.backend = ft_openai_backend(b.openai);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    ft_openai_destroy(b.openai);
+    ft_edge_destroy(b.edge);
+    ft_verifier_destroy(b.verifier);
+    ft_model_destroy(b.model);
+    ft_vocab_destroy(b.vocab);
+    return 0;
+}
+
+typedef struct call {
+    ft_http_request q;
+    ft_buf text, pieces;
+    size_t n_tokens, n_top;
+    bool rising; /* an alternative was likelier than one before it */
+    bool hung_up;
+    ft_status status;
+    ft_error err;
+    ft_http_result result;
+} call;
+
+static bool on_text(void *ctx, const char *text, size_t n, const ft_http_token *tokens,
+                    size_t n_tokens)
+{
+    call *c = ctx;
+    ft_buf_append(&c->text, text, n);
+    for (size_t i = 0; i < n_tokens; i++) {
+        ft_buf_append(&c->pieces, tokens[i].text, tokens[i].n);
+        c->n_top += tokens[i].n_top;
+        for (size_t k = 1; k < tokens[i].n_top; k++)
+            c->rising |= tokens[i].top[k].logprob > tokens[i].top[k - 1].logprob;
+    }
+    c->n_tokens += n_tokens;
+    return true;
+}
+
+static bool hung_up(void *ctx)
+{
+    return ((call *)ctx)->hung_up;
+}
+
+static void go(call *c)
+{
+    const ft_http_sink sink = {.ctx = c, .on_text = on_text, .cancelled = hung_up};
+    if (c->q.top_p == 0)
+        c->q.top_p = 1;
+    c->status = b.backend.generate(b.backend.ctx, &c->q, &sink, &c->err, &c->result);
+}
+
+static void free_call(call *c)
+{
+    ft_buf_deinit(&c->text);
+    ft_buf_deinit(&c->pieces);
+}
+
+static void test_chat(void **state)
+{
+    const ft_http_message messages[] = {{"system", "be brief"}, {"user", "hello <|im_end|>"}};
+    const ft_chat_message same[] = {{"system", "be brief"}, {"user", "hello <|im_end|>"}};
+    ft_tokens prompt = {0};
+    ft_error err = {0};
+    must(ft_vocab_chat(b.vocab, same, 2, &err, &prompt), &err);
+    call c = {.q = {.chat = true,
+                    .messages = messages,
+                    .n_messages = 2,
+                    .max_tokens = 12,
+                    .temperature = 1,
+                    .has_seed = true,
+                    .seed = 5}};
+    go(&c);
+    must(c.status, &c.err);
+    assert_int_equal(c.result.prompt_tokens, prompt.n);
+    assert_in_range(c.result.completion_tokens, 1, 12);
+    assert_int_equal(c.result.length, c.result.completion_tokens == 12);
+    assert_int_equal(c.n_tokens, 0); /* no logprobs asked, no tokens handed out */
+    assert_true(c.result.rounds > 0);
+    assert_true(c.result.ttft_us <= c.result.total_us);
+    ft_tokens_deinit(&prompt);
+    free_call(&c);
+}
+
+static void test_same_prompt_as_text_and_ids(void **state)
+{
+    ft_tokens ids = {0};
+    ft_error err = {0};
+    must(ft_vocab_tokenize(b.vocab, "once upon a time", 16, true, false, &err, &ids), &err);
+    call text = {.q = {.prompt = "once upon a time", .max_tokens = 12}};
+    call list = {.q = {.prompt_tokens = ids.id, .n_prompt_tokens = ids.n, .max_tokens = 12}};
+    go(&text);
+    go(&list);
+    must(text.status, &text.err);
+    must(list.status, &list.err);
+    assert_int_equal(text.result.prompt_tokens, ids.n);
+    assert_string_equal(ft_buf_str(&text.text), ft_buf_str(&list.text));
+    ft_tokens_deinit(&ids);
+    free_call(&text);
+    free_call(&list);
+}
+
+static void test_seed(void **state)
+{
+    call one = {
+        .q = {.prompt = "abc", .max_tokens = 24, .temperature = 2, .has_seed = true, .seed = 5}};
+    call again = one, other = one, random = one;
+    other.q.seed = 6;
+    random.q.has_seed = false;
+    call random_again = random;
+    go(&one);
+    go(&again);
+    go(&other);
+    go(&random);
+    go(&random_again);
+    assert_string_equal(ft_buf_str(&one.text), ft_buf_str(&again.text));
+    assert_string_not_equal(ft_buf_str(&one.text), ft_buf_str(&other.text));
+    assert_string_not_equal(ft_buf_str(&random.text), ft_buf_str(&random_again.text));
+    free_call(&one);
+    free_call(&again);
+    free_call(&other);
+    free_call(&random);
+    free_call(&random_again);
+}
+
+static void test_logprobs(void **state)
+{
+    call c = {.q = {.prompt = "abc", .max_tokens = 10, .logprobs = true, .top_logprobs = 4}};
+    go(&c);
+    must(c.status, &c.err);
+    assert_int_equal(c.n_tokens, c.result.completion_tokens);
+    assert_int_equal(c.n_top, 4 * c.n_tokens);
+    assert_false(c.rising);
+    if (ft_utf8_valid(ft_buf_str(&c.pieces), c.pieces.len))
+        assert_string_equal(ft_buf_str(&c.pieces), ft_buf_str(&c.text));
+    else
+        assert_true(c.pieces.len > 0);
+    free_call(&c);
+}
+
+static void test_limits(void **state)
+{
+    char prompt[2 * MAX_CONTEXT + 1];
+    memset(prompt, 'x', sizeof prompt - 1);
+    prompt[sizeof prompt - 1] = 0;
+    call c = {.q = {.prompt = prompt}};
+    go(&c);
+    assert_int_equal(c.status, FT_INVALID);
+    assert_string_equal(c.err.message, "the prompt has 512 tokens, the context holds 256");
+    c = (call){.q = {.prompt = "abc", .max_tokens = 254}};
+    go(&c);
+    assert_int_equal(c.status, FT_INVALID);
+    assert_non_null(strstr(c.err.message, "ask for at most 253"));
+    const int32_t ids[] = {5, 320};
+    c = (call){.q = {.prompt_tokens = ids, .n_prompt_tokens = 2}};
+    go(&c);
+    assert_int_equal(c.status, FT_INVALID);
+    assert_non_null(strstr(c.err.message, "prompt token 1 is 320"));
+    c = (call){.q = {.prompt = ""}};
+    go(&c);
+    assert_int_equal(c.status, FT_INVALID);
+}
+
+static void test_hang_up(void **state)
+{
+    call c = {.q = {.prompt = "abc"}, .hung_up = true};
+    go(&c);
+    assert_int_equal(c.status, FT_CANCELLED);
+    free_call(&c);
+}
+
+static double metric(const char *text, const char *name)
+{
+    char line[128];
+    snprintf(line, sizeof line, "\nforetoken_edge_%s ", name);
+    const char *at = strstr(text, line);
+    assert_non_null(at);
+    return strtod(at + strlen(line), NULL);
+}
+
+static void test_health_and_metrics(void **state)
+{
+    ft_error err = {0};
+    ft_buf before = {0}, after = {0};
+    call c = {.q = {.prompt = "abc", .max_tokens = 7}};
+    must(b.backend.health(b.backend.ctx, &err), &err);
+    assert_string_equal(b.backend.model_id, "tiny");
+    must(b.backend.metrics(b.backend.ctx, &before), &err);
+    go(&c);
+    must(c.status, &c.err);
+    must(b.backend.metrics(b.backend.ctx, &after), &err);
+    const char *a = ft_buf_str(&before), *z = ft_buf_str(&after);
+    assert_float_equal(metric(z, "generations_total") - metric(a, "generations_total"), 1, 0);
+    assert_float_equal(metric(z, "tokens_total") - metric(a, "tokens_total"),
+                       c.result.completion_tokens, 0);
+    assert_float_equal(metric(z, "rounds_total") - metric(a, "rounds_total"), c.result.rounds, 0);
+    assert_float_equal(metric(z, "ttft_seconds_count") - metric(a, "ttft_seconds_count"), 1, 0);
+    assert_float_equal(metric(z, "running"), 0, 0);
+    free_call(&c);
+    ft_buf_deinit(&before);
+    ft_buf_deinit(&after);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_same_prompt_as_text_and_ids),
+        cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_hang_up),
+        cmocka_unit_test(test_health_and_metrics),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
