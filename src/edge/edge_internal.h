@@ -101,7 +101,7 @@ ft_status ft_gen_connect(ft_gen *gen, ft_error *err);
 /* Sends gen->out (a Draft) and waits for its verdict, reconnecting where the stream is lost. The
  * caller frees *out. FT_CANCELLED: by the sink. */
 ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out);
-/* Says Close or Cancel, waits until the verifier let go, frees the link. */
+/* Says Close or Cancel and frees the link. */
 void ft_gen_disconnect(ft_gen *gen, ft_client_kind kind);
 
 /* Brings the draft model up to the text, in pieces, as far as there is room and nobody cancels. */

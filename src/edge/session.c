@@ -20,8 +20,7 @@
 #define POLL_US        40000 /* how often the sink is asked while waiting */
 #define BACKOFF_US     20000 /* first pause after a loss; doubles */
 #define BACKOFF_TOP_US 1000000
-#define GOODBYE_US     2000000 /* how long a Close may take to arrive */
-#define RTT_WEIGHT     0.2     /* of a new sample in the smoothed round-trip time */
+#define RTT_WEIGHT     0.2 /* of a new sample in the smoothed round-trip time */
 
 bool ft_gen_cancelled(ft_gen *gen)
 {
@@ -99,17 +98,9 @@ static void drop_link(ft_gen *gen)
 void ft_gen_disconnect(ft_gen *gen, ft_client_kind kind)
 {
     const ft_client_msg msg = {.kind = kind};
-    ft_server_msg *reply = NULL;
     ft_error err = {0};
-    if (!gen->link)
-        return;
-    int64_t until = now_us(gen) + GOODBYE_US;
-    ft_status status = gen->link->vt->send(gen->link, &msg, &err);
-    while (status == FT_OK || (status == FT_TIMEOUT && now_us(gen) < until)) {
-        status = gen->link->vt->recv(gen->link, POLL_US, &err, &reply);
-        ft_server_msg_free(reply);
-        reply = NULL;
-    }
+    if (gen->link && gen->link->vt->send(gen->link, &msg, &err) != FT_OK)
+        FT_LOGD("edge", "the server was not told of the end: %s", err.message);
     drop_link(gen);
 }
 
@@ -119,7 +110,7 @@ void ft_gen_disconnect(ft_gen *gen, ft_client_kind kind)
 static bool is_passing(ft_status code)
 {
     return code == FT_UNAVAILABLE || code == FT_EXHAUSTED || code == FT_CANCELLED ||
-           code == FT_TIMEOUT;
+           code == FT_ABORTED;
 }
 
 /* Sleeps in slices; false: cancelled. */
@@ -203,8 +194,9 @@ static ft_status take_opened(ft_gen *gen, const ft_msg_opened *opened, ft_error 
         return FT_OK;
     }
     if (!session_fits(gen, opened))
-        return ft_error_set(err, FT_ABORTED, "edge: the server's session is at round %u, not %u",
-                            opened->last_round, gen->round);
+        return ft_error_set(err, FT_PRECONDITION,
+                            "edge: the server's session is at round %u, not %u", opened->last_round,
+                            gen->round);
     gen->resuming = false;
     return send_draft(gen, err);
 }

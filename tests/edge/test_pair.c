@@ -219,7 +219,18 @@ static void check_nothing_left(ft_verifier *v)
     ft_verifier_tick(v);
     ft_verifier_get_stats(v, &s);
     assert_int_equal(s.sessions, 0);
-    assert_int_equal(s.sessions_detached, 0);
+    assert_int_equal(s.kv_blocks, s.kv_blocks_free);
+}
+
+/* The same where the edge's Close may be under way yet; who forgets a session hangs here. */
+static void wait_nothing_left(ft_verifier *v)
+{
+    ft_verifier_stats s;
+    do {
+        ft_verifier_tick(v);
+        ft_verifier_get_stats(v, &s);
+    } while (s.sessions > 0);
+    check_nothing_left(v);
 }
 
 /* ---- in process ---- */
@@ -543,7 +554,7 @@ static void over_wire(bool (*on_tokens)(void *ctx, uint32_t so_far), float tempe
     free_run(&r);
     ft_edge_destroy(edge);
     ft_wire_client_destroy(client);
-    check_nothing_left(ft_server_verifier(p.server));
+    wait_nothing_left(ft_server_verifier(p.server));
     ft_server_destroy(p.server, 0);
 }
 
