@@ -149,8 +149,6 @@ static ft_status gen_init(ft_gen *gen, ft_error *err)
 
 static void gen_free(ft_gen *gen)
 {
-    if (!gen)
-        return;
     ft_tokens_deinit(&gen->text);
     ft_text_stream_deinit(&gen->stream);
     ft_buf_deinit(&gen->piece);
@@ -159,34 +157,38 @@ static void gen_free(ft_gen *gen)
     free(gen);
 }
 
-ft_status ft_edge_generate(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,
-                           ft_error *err, ft_gen_stats *stats)
+static ft_status generate(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,
+                          ft_error *err, ft_gen_stats *stats)
 {
-    ft_gen *gen = NULL;
-    ft_error local = {0};
-    if (!err)
-        err = &local;
-    *stats = (ft_gen_stats){0};
-    ft_status status = check_request(edge, request, err);
-    if (status == FT_OK)
-        status = enter(edge, err);
-    if (status != FT_OK)
-        return status;
-    gen = calloc(1, sizeof *gen);
-    if (!gen) {
-        leave(edge);
+    ft_gen *gen = calloc(1, sizeof *gen);
+    if (!gen)
         return ft_error_set(err, FT_NOMEM, "edge: out of memory");
-    }
     gen->edge = edge;
     gen->request = request;
     gen->sink = sink;
     gen->stats = stats;
     gen->start_us = ft_clock_now_us(&edge->clock);
-    status = gen_init(gen, err);
+    ft_status status = gen_init(gen, err);
     if (status == FT_OK)
         status = run(gen, err);
     stats->total_us = ft_clock_now_us(&edge->clock) - gen->start_us;
     gen_free(gen);
-    leave(edge);
+    return status;
+}
+
+ft_status ft_edge_generate(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,
+                           ft_error *err, ft_gen_stats *stats)
+{
+    ft_error failure = {0}; /* also holds what was overcome on the way */
+    *stats = (ft_gen_stats){0};
+    ft_status status = check_request(edge, request, &failure);
+    if (status == FT_OK)
+        status = enter(edge, &failure);
+    if (status == FT_OK) {
+        status = generate(edge, request, sink, &failure, stats);
+        leave(edge);
+    }
+    if (status != FT_OK && err)
+        *err = failure;
     return status;
 }

@@ -208,7 +208,8 @@ static void test_limits(void **state)
     go(&c);
     assert_int_equal(c.status, FT_INVALID);
     assert_string_equal(c.err.message, "the prompt has 512 tokens, the context holds 256");
-    c = (call){.q = {.prompt = "abc", .max_tokens = 254}};
+    const int32_t three[] = {70, 71, 72};
+    c = (call){.q = {.prompt_tokens = three, .n_prompt_tokens = 3, .max_tokens = 254}};
     go(&c);
     assert_int_equal(c.status, FT_INVALID);
     assert_non_null(strstr(c.err.message, "ask for at most 253"));

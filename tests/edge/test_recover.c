@@ -70,6 +70,9 @@ static ft_server_msg *push(fake_link *l, ft_server_kind kind)
     ft_server_msg *msg = calloc(1, sizeof *msg);
     assert_non_null(msg);
     msg->kind = kind;
+    if (l->at == l->n)
+        l->at = l->n = 0;
+    assert_true(l->n < 8);
     l->queue[l->n++] = msg;
     return msg;
 }
