@@ -227,6 +227,8 @@ static int print_json(const run_app *app, const run_talk *talk, size_t n_prompt,
     json_object_set_new(o, "tokens_per_round", json_real(ratio(s->tokens, s->rounds)));
     json_object_set_new(o, "acceptance", json_real(ratio(s->accepted, s->drafted)));
     json_object_set_new(o, "ttft_ms", json_real((double)s->ttft_us / 1e3));
+    json_object_set_new(o, "draft_ms", json_real((double)s->draft_us / 1e3));
+    json_object_set_new(o, "wait_ms", json_real((double)s->wait_us / 1e3));
     json_object_set_new(o, "tokens_per_s", json_real(per_second(s)));
     json_object_set_new(o, "seed", json_integer((json_int_t)app->sampling.seed));
     json_object_set_new(o, "finish",
