@@ -146,7 +146,7 @@ static void ask(tally *t, reader *draft, const ft_sampling *s, const float *logi
 typedef struct job {
     reader target, draft;
     const ft_vocab *vocab;
-    ft_sampling sampling;
+    ft_sampling sampling, writing; /* of the draws compared; of the text they are made on */
     uint32_t n_predict;
     float *dense; /* [n_vocab] */
     ft_clock clock;
@@ -167,6 +167,8 @@ static ft_status answer(job *j, const int32_t *prompt, uint32_t n, tally *t, ft_
         t->draw_us += (double)(ft_clock_now_us(&j->clock) - before_us);
         ask(t, &j->draft, &j->sampling, q, n + i, token);
         t->overlap += overlap(&j->target, p, &j->draft, q, &j->sampling, j->dense);
+        if (j->writing.temperature != j->sampling.temperature)
+            token = ft_sampler_draw(j->target.sampler, &j->writing, p, n + i);
         if (ft_vocab_is_eog(j->vocab, token))
             break;
         status = feed(&j->target, &token, 1, err, &p);
@@ -196,70 +198,78 @@ static ft_status all_answers(job *j, const ft_prompts *prompts, tally *t, ft_err
     return status;
 }
 
-static double log_likelihood(const tally *t, double sharpness)
+/* What the drafter takes for the chance of each ranked candidate, and of none of them
+ * (spec/drafter.c, estimate()), evaluated at the target's tokens. */
+static double log_likelihood(const tally *t, double sharpness, double tail)
 {
     double sum = 0;
     for (size_t i = 0; i < t->tokens; i++) {
         const place *here = &t->places[i];
-        double norm = 0;
-        if (here->rank == here->n)
-            continue;
+        double norm = 0, rest;
         for (int k = 0; k < here->n; k++)
-            norm += exp(sharpness * here->score[k]);
-        sum += sharpness * here->score[here->rank] - log(norm);
+            norm += exp(sharpness * (double)here->score[k]);
+        rest = here->n == RANKED ? tail * exp(sharpness * (double)here->score[RANKED - 1]) : 0;
+        norm += rest;
+        if (here->rank < here->n)
+            sum += sharpness * (double)here->score[here->rank] - log(norm);
+        else
+            sum += log(fmax(rest / norm, 1e-6)); /* no candidate of the draft at all */
     }
     return sum;
 }
 
-/* The sharpness under which the target's tokens are likeliest, given that they are among the ranked
- * (spec/drafter.c, estimate()). */
-static double fit_sharpness(const tally *t)
+static void fit(const tally *t, double *sharpness, double *tail)
 {
-    double best = 0, best_value = -INFINITY;
-    for (double sharpness = 0.02; sharpness < 4; sharpness += 0.02) {
-        double value = log_likelihood(t, sharpness);
-        if (value > best_value) {
-            best_value = value;
-            best = sharpness;
+    double best = -INFINITY;
+    for (double s = 0.2; s < 2; s += 0.04)
+        for (double c = 0.5; c < 2000; c *= 1.15) {
+            double value = log_likelihood(t, s, c);
+            if (value > best) {
+                best = value;
+                *sharpness = s;
+                *tail = c;
+            }
         }
-    }
-    return best;
 }
 
-static int report(const tally *t, const ft_sampling *s, bool json)
+static int report(const tally *t, const job *j, bool json)
 {
     double n = t->tokens > 0 ? (double)t->tokens : 1;
     size_t ranked = 0;
     for (size_t i = 0; i < t->tokens; i++)
         ranked += t->places[i].rank < t->places[i].n;
-    double sharpness = fit_sharpness(t);
+    double sharpness = 0, tail = 0;
+    fit(t, &sharpness, &tail);
     if (json)
         return ft_cmd_print_json(json_pack(
-            "{s:I, s:I, s:I, s:f, s:{s:f, s:f}, s:{s:f, s:f}, s:{s:f}, s:f, s:f, s:f, s:f}",
+            "{s:I, s:I, s:I, s:f, s:f, s:{s:f, s:f}, s:{s:f, s:f}, s:{s:f}, s:f, s:f, s:f, s:f, s:f}",
             "prompts", (json_int_t)t->prompts, "skipped", (json_int_t)t->skipped, "tokens",
-            (json_int_t)t->tokens, "temperature", (double)s->temperature, "shared", "first",
+            (json_int_t)t->tokens, "temperature", (double)j->sampling.temperature,
+            "text_temperature", (double)j->writing.temperature, "shared", "first",
             (double)t->shared_first / n, "first_four", (double)t->shared_four / n, "independent",
             "first", (double)t->own_first / n, "first_four", (double)t->own_four / n,
             "most_probable", "first_four", (double)t->probable_four / n, "overlap", t->overlap / n,
-            "ranked", (double)ranked / n, "sharpness", sharpness, "draw_us", t->draw_us / n));
-    printf("%zu prompts (%zu too long), %zu tokens, temperature %g\n"
-           "  the target's token is the draft's       first   among its first four\n"
-           "    with shared noise                     %.3f   %.3f\n"
-           "    with noise of its own                 %.3f   %.3f\n"
-           "    by probability alone                          %.3f\n"
-           "    best of any coupling (overlap)        %.3f\n"
-           "  among the %d ranked %.3f; sharpness %.2f; a draw of the target took %.0f us\n",
-           t->prompts, t->skipped, t->tokens, (double)s->temperature, (double)t->shared_first / n,
-           (double)t->shared_four / n, (double)t->own_first / n, (double)t->own_four / n,
-           (double)t->probable_four / n, t->overlap / n, RANKED, (double)ranked / n, sharpness,
-           t->draw_us / n);
+            "ranked", (double)ranked / n, "sharpness", sharpness, "tail", tail, "draw_us",
+            t->draw_us / n));
+    printf(
+        "%zu prompts (%zu too long), %zu tokens, temperature %g on text of %g\n"
+        "  the target's token is the draft's       first   among its first four\n"
+        "    with shared noise                     %.3f   %.3f\n"
+        "    with noise of its own                 %.3f   %.3f\n"
+        "    by probability alone                          %.3f\n"
+        "    best of any coupling (overlap)        %.3f\n"
+        "  among the %d ranked %.3f; sharpness %.2f, tail %.1f; a draw of the target took %.0f us\n",
+        t->prompts, t->skipped, t->tokens, (double)j->sampling.temperature,
+        (double)j->writing.temperature, (double)t->shared_first / n, (double)t->shared_four / n,
+        (double)t->own_first / n, (double)t->own_four / n, (double)t->probable_four / n,
+        t->overlap / n, RANKED, (double)ranked / n, sharpness, tail, t->draw_us / n);
     return 0;
 }
 
 typedef struct settings {
     const char *target, *draft, *prompts;
     int64_t n_predict, max_prompts, n_ctx, n_threads, top_k, seed;
-    double temp, top_p, min_p;
+    double temp, text_temp, top_p, min_p;
     bool json;
 } settings;
 
@@ -274,7 +284,12 @@ static ft_status run(const settings *set, job *j, ft_error *err, tally *t)
                                 .top_p = (float)set->top_p,
                                 .min_p = (float)set->min_p,
                                 .seed = (uint64_t)set->seed};
+    j->writing = j->sampling;
+    if (set->text_temp >= 0)
+        j->writing.temperature = (float)set->text_temp;
     ft_status status = ft_sampling_check(&j->sampling, err);
+    if (status == FT_OK)
+        status = ft_sampling_check(&j->writing, err);
     if (status == FT_OK)
         status = ft_prompts_load(set->prompts, (size_t)set->max_prompts, err, &prompts);
     if (status == FT_OK)
@@ -306,7 +321,8 @@ static ft_status run(const settings *set, job *j, ft_error *err, tally *t)
 
 int ft_cmd_bench_noise(int argc, char **argv)
 {
-    settings set = {.n_predict = 64, .max_prompts = 40, .n_ctx = 2048, .temp = 1, .top_p = 1};
+    settings set = {
+        .n_predict = 64, .max_prompts = 40, .n_ctx = 2048, .temp = 1, .text_temp = -1, .top_p = 1};
     int n_words = 0;
     const ft_flag flags[] = {
         {"--model", "-m", FT_FLAG_STRING, &set.target, "FILE", "target model", 0, 0},
@@ -320,6 +336,9 @@ int ft_cmd_bench_noise(int argc, char **argv)
          "tokens; prompts that do not fit are left out", 16, 1e6},
         {"--threads", "-t", FT_FLAG_INT, &set.n_threads, "N", "threads (0: all cores)", 0, 1024},
         {"--temp", NULL, FT_FLAG_FLOAT, &set.temp, "T", "temperature (0: greedy)", 0, 100},
+        {"--text-temp", NULL, FT_FLAG_FLOAT, &set.text_temp, "T",
+         "temperature at which the target writes the text it draws on (-1: that of the draws)", -1,
+         100},
         {"--top-k", NULL, FT_FLAG_INT, &set.top_k, "N", "most probable tokens kept (0: all)", 0,
          1e9},
         {"--top-p", NULL, FT_FLAG_FLOAT, &set.top_p, "P", "probability mass kept", 0, 1},
@@ -344,7 +363,7 @@ int ft_cmd_bench_noise(int argc, char **argv)
     tally t = {0};
     job j = {0};
     ft_status status = run(&set, &j, &err, &t);
-    int rc = status == FT_OK ? report(&t, &j.sampling, set.json) : ft_cmd_fail(&err);
+    int rc = status == FT_OK ? report(&t, &j, set.json) : ft_cmd_fail(&err);
     reader_deinit(&j.draft);
     reader_deinit(&j.target);
     free(j.dense);

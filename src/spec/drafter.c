@@ -26,10 +26,11 @@
 #define FEED_MAX  2048 /* text tokens of one forward at most, so that a bitmap of them is small */
 #define RANKED    16   /* candidates over which a child's chance is normalized; children at most */
 
-/* How much of the difference between two scores survives from draft to target (estimate() says what
- * it is for). Largest likelihood of the target's own tokens on the demo pair at temperature 1, by
- * `foretoken bench noise`, which prints the same figure for any pair. */
-static const float sharpness = 1.0f;
+/* The constants of estimate(): those under which the target's own tokens are likeliest, on the demo
+ * pair at temperature 1 over Spec-Bench prompts, as `foretoken bench noise` fits and prints them for
+ * any pair. They only order the draft: text never depends on them. */
+static const float sharpness = 0.84f;
+static const float tail = 33.0f;
 
 typedef struct pool_node {
     int32_t token, parent; /* parent in the pool, -1: the text's last token */
@@ -241,8 +242,9 @@ ft_status ft_drafter_prefill(ft_drafter *drafter, uint32_t max_tok, ft_error *er
  * draft's score log q + G misses the target's by log p - log q. If those errors were Gumbel noise of
  * scale 1 / sharpness, then the chance that candidate i ends first would be exactly the softmax of
  * sharpness * score, i.e. proportional to (q exp(G))^sharpness. q alone would be wrong: a likely
- * token with unlucky noise will not be drawn. At temperature 0 there is no noise, the target takes
- * its most probable token, and log q itself serves. */
+ * token with unlucky noise will not be drawn. The many candidates behind the ranked ones count as
+ * `tail` times the last of these: little where the scores fall steeply, most where they are flat. At
+ * temperature 0 there is no noise, the target takes its most probable token, and log q serves. */
 static void estimate(const ft_drafter *d, ft_candidate *c, size_t n)
 {
     float sum = 0;
@@ -250,6 +252,8 @@ static void estimate(const ft_drafter *d, ft_candidate *c, size_t n)
         return;
     for (size_t i = 0; i < n; i++)
         sum += expf(sharpness * (c[i].score - c[0].score));
+    if (n == RANKED)
+        sum += tail * expf(sharpness * (c[n - 1].score - c[0].score));
     float log_sum = logf(sum);
     for (size_t i = n; i-- > 0;)
         c[i].logp = sharpness * (c[i].score - c[0].score) - log_sum;

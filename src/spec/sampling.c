@@ -26,9 +26,11 @@ struct ft_sampler {
     uint32_t n_vocab;
     /* The candidates of the present call: */
     size_t n;
-    int32_t *id;         /* [n_vocab + SLACK] */
-    float *scaled;       /* [n_vocab + SLACK] (logit - largest) / temperature, <= 0 */
-    float *weight;       /* [n_vocab] exp(scaled) */
+    int32_t *id;   /* [n_vocab + SLACK] */
+    float *scaled; /* [n_vocab + SLACK] (logit - largest) / temperature, <= 0 */
+    float *weight; /* [n_vocab + CHUNK] exp(scaled); dense: by token, 0 for non-candidates */
+    float max, per_t, least; /* token t is scaled to (logits[t] - max) * per_t, at least `least` */
+    bool dense;
     uint64_t *key;       /* [n_vocab] for selection */
     ft_candidate *cands; /* [n_vocab] for ft_sampler_candidates */
 };
@@ -64,7 +66,7 @@ ft_status ft_sampler_create(uint32_t n_vocab, ft_error *err, ft_sampler **out)
     sp->n_vocab = n_vocab;
     sp->id = calloc((size_t)n_vocab + SLACK, sizeof *sp->id);
     sp->scaled = calloc((size_t)n_vocab + SLACK, sizeof *sp->scaled);
-    sp->weight = calloc(n_vocab, sizeof *sp->weight);
+    sp->weight = calloc((size_t)n_vocab + CHUNK, sizeof *sp->weight);
     sp->key = calloc(n_vocab, sizeof *sp->key);
     sp->cands = calloc(n_vocab, sizeof *sp->cands);
     if (!sp->id || !sp->scaled || !sp->weight || !sp->key || !sp->cands) {
@@ -132,8 +134,9 @@ static int32_t argmax(const float *logits, uint32_t n_vocab, float max)
 
 /* Collects all tokens whose scaled logit is at least `least`, in order of id. A NaN compares false
  * and -inf is too small; +inf alone needs the test against the largest finite logit. */
-static void collect(ft_sampler *sp, const float *logits, float max, float per_t, float least)
+static void collect(ft_sampler *sp, const float *logits)
 {
+    const float max = sp->max, per_t = sp->per_t, least = sp->least;
     size_t n = 0;
     uint32_t i = 0;
 #if defined(__AVX512F__)
@@ -271,13 +274,28 @@ static void keep_at_least(ft_sampler *sp, float least)
     sp->n = n;
 }
 
-/* The candidates at temperature > 0 with their weights. */
-static void filter(ft_sampler *sp, const ft_sampling *s, const float *logits, float max)
+/* The candidates at temperature > 0 with their weights. Where they are many and unselected, and the
+ * caller can use it, the weights are dense: then noise is cheaper for all tokens than for a list. */
+static void filter(ft_sampler *sp, const ft_sampling *s, const float *logits, float max,
+                   bool may_be_dense)
 {
     float floor_scaled = (float)ft_noise_log(FT_SAMPLING_FLOOR);
     float min_p = s->min_p > FT_SAMPLING_FLOOR ? (float)ft_noise_log(s->min_p) : floor_scaled;
     bool late = s->top_p < 1; /* only top-p looks at the mass of what min-p drops */
-    collect(sp, logits, max, 1.0f / s->temperature, late ? floor_scaled : min_p);
+    bool selects = late || s->top_k > 0;
+    sp->max = max;
+    sp->per_t = 1.0f / s->temperature;
+    sp->least = late ? floor_scaled : min_p;
+    collect(sp, logits);
+    sp->dense = may_be_dense && !selects && sp->n > sp->n_vocab / 4;
+    if (sp->dense) {
+        for (uint32_t t = 0; t < sp->n_vocab; t++) {
+            float scaled = (logits[t] - max) * sp->per_t;
+            bool in = (scaled >= sp->least) & (logits[t] <= max);
+            sp->weight[t] = ft_noise_exp(in ? scaled : -INFINITY);
+        }
+        return;
+    }
     keep_top(sp, s);
     if (late && min_p > floor_scaled)
         keep_at_least(sp, min_p);
@@ -285,12 +303,18 @@ static void filter(ft_sampler *sp, const ft_sampling *s, const float *logits, fl
         sp->weight[i] = ft_noise_exp(sp->scaled[i]);
 }
 
-static double sum_weights(const ft_sampler *sp)
+/* Sums in eight lanes: one running sum would wait for itself. */
+static double sum_floats(const float *x, size_t n)
 {
-    double sum = 0;
-    for (size_t i = 0; i < sp->n; i++)
-        sum += sp->weight[i];
-    return sum;
+    double lane[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (size_t j = 0; j < 8; j++)
+            lane[j] += (double)x[i + j];
+    for (; i < n; i++)
+        lane[0] += (double)x[i];
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
 /* The best few candidates so far, in falling order of score. */
@@ -319,31 +343,63 @@ static bool best_beaten(const best_list *best, ft_candidate c)
     return c.score > last->score || (c.score == last->score && c.token < last->token);
 }
 
-/* Scores one batch of candidates: first[from, to) with their noise bits. A candidate's score is at
- * most scaled - log(1 - u) (noise.h), so most are dismissed without a logarithm: it cannot beat a
- * score b where (1 - u) exp(b) > weight. *bound is exp(b) less a margin of 0.1 %, far above the
- * rounding of weights and scores. */
+/* A candidate's score is at most scaled - log(1 - u) (noise.h), so most are dismissed without a
+ * logarithm: it cannot beat a score b where (1 - u) exp(b) > weight. The bound is exp(b) less a margin
+ * of 0.1 %, far above the rounding of weights and scores. */
+static void score(best_list *best, double *bound, int32_t token, float scaled, uint32_t bits)
+{
+    ft_candidate c = {.token = token, .logp = scaled};
+    c.score = scaled + ft_noise_gumbel(bits);
+    if (!best_beaten(best, c))
+        return;
+    best_insert(best, c);
+    if (best->n == best->most)
+        *bound = exp((double)best->at[best->n - 1].score) * 0.999;
+}
+
+/* Scores listed candidates [from, to); lane: where their block's noise bits are. */
 static void score_batch(const ft_sampler *sp, size_t from, size_t to, const uint8_t *lane,
                         uint32_t bits[4][FT_NOISE_LANES], best_list *best, double *bound)
 {
     for (size_t i = from; i < to; i++) {
         uint32_t r = bits[sp->id[i] & 3][lane[i - from]];
-        if (ft_noise_rest(r) * *bound > (double)sp->weight[i])
-            continue;
-        ft_candidate c = {.token = sp->id[i], .logp = sp->scaled[i]};
-        c.score = c.logp + ft_noise_gumbel(r);
-        if (!best_beaten(best, c))
-            continue;
-        best_insert(best, c);
-        if (best->n == best->most)
-            *bound = exp((double)best->at[best->n - 1].score) * 0.999;
+        if (ft_noise_rest(r) * *bound <= (double)sp->weight[i])
+            score(best, bound, sp->id[i], sp->scaled[i], r);
     }
 }
 
-/* The `most` best candidates by scaled + noise (logp holds the scaled logit). */
-static size_t race(const ft_sampler *sp, const ft_sampling *s, uint32_t position, ft_candidate *out,
-                   size_t most)
+/* race() over dense weights: 64 tokens at a time, all dismissed at once for the most part. */
+static size_t race_dense(const ft_sampler *sp, const ft_sampling *s, const float *logits,
+                         uint32_t position, ft_candidate *out, size_t most)
 {
+    best_list best = {.at = out, .most = most};
+    double bound = 0;
+    uint32_t block[FT_NOISE_LANES], bits[4][FT_NOISE_LANES];
+    for (uint32_t first = 0; first < sp->n_vocab; first += 4 * FT_NOISE_LANES) {
+        const float *weight = sp->weight + first;
+        float least = (float)(bound * 0x1p-32 * 0.999);
+        int some = 0;
+        for (uint32_t i = 0; i < FT_NOISE_LANES; i++)
+            block[i] = first / 4 + i;
+        ft_noise_bits(s->seed, position, block, bits);
+        for (int k = 0; k < 4; k++)
+            for (int i = 0; i < FT_NOISE_LANES; i++)
+                some |= (float)(UINT32_MAX - bits[k][i]) * least <= weight[4 * i + k];
+        for (int t = 0; some && t < 4 * FT_NOISE_LANES; t++) {
+            uint32_t r = bits[t & 3][t >> 2], token = first + (uint32_t)t;
+            if (weight[t] > 0 && ft_noise_rest(r) * bound <= (double)weight[t])
+                score(&best, &bound, (int32_t)token, (logits[token] - sp->max) * sp->per_t, r);
+        }
+    }
+    return best.n;
+}
+
+/* The `most` best candidates by scaled + noise (logp holds the scaled logit). */
+static size_t race(const ft_sampler *sp, const ft_sampling *s, const float *logits,
+                   uint32_t position, ft_candidate *out, size_t most)
+{
+    if (sp->dense)
+        return race_dense(sp, s, logits, position, out, most);
     best_list best = {.at = out, .most = most};
     double bound = 0;
     uint32_t block[FT_NOISE_LANES] = {0}, bits[4][FT_NOISE_LANES];
@@ -376,9 +432,9 @@ int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *
         return 0;
     if (s->temperature == 0)
         return argmax(logits, sampler->n_vocab, max);
-    filter(sampler, s, logits, max);
+    filter(sampler, s, logits, max, true);
     ft_candidate first;
-    race(sampler, s, position, &first, 1);
+    race(sampler, s, logits, position, &first, 1);
     return first.token;
 }
 
@@ -386,13 +442,12 @@ int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *
 static double sum_exp(const float *logits, uint32_t n_vocab, float max)
 {
     double sum = 0;
-    for (uint32_t first = 0; first < n_vocab; first += CHUNK) {
-        float part[CHUNK] = {0};
-        uint32_t n = n_vocab - first < CHUNK ? n_vocab - first : CHUNK;
-        for (uint32_t i = 0; i < n; i++)
-            part[i] = logits[first + i] <= max ? ft_noise_exp(logits[first + i] - max) : 0;
-        for (uint32_t i = 0; i < CHUNK; i++)
-            sum += part[i];
+    float part[256];
+    for (uint32_t first = 0; first < n_vocab; first += 256) {
+        uint32_t n = n_vocab - first < 256 ? n_vocab - first : 256;
+        for (uint32_t i = 0; i < n; i++) /* x <= max is false for NaN and +inf */
+            part[i] = ft_noise_exp(logits[first + i] <= max ? logits[first + i] - max : -INFINITY);
+        sum += sum_floats(part, n);
     }
     return sum;
 }
@@ -429,9 +484,10 @@ size_t ft_sampler_rank(ft_sampler *sampler, const ft_sampling *s, const float *l
     }
     if (s->temperature == 0)
         return rank_greedy(logits, sampler->n_vocab, max, out, most);
-    filter(sampler, s, logits, max);
-    size_t n = race(sampler, s, position, out, most);
-    float log_sum = (float)log(sum_weights(sampler));
+    filter(sampler, s, logits, max, true);
+    size_t n = race(sampler, s, logits, position, out, most);
+    float log_sum =
+        (float)log(sum_floats(sampler->weight, sampler->dense ? sampler->n_vocab : sampler->n));
     for (size_t i = 0; i < n; i++) {
         out[i].logp -= log_sum;
         out[i].score -= log_sum;
@@ -451,8 +507,8 @@ size_t ft_sampler_candidates(ft_sampler *sampler, const ft_sampling *s, const fl
         sampler->cands[0].token = argmax(logits, sampler->n_vocab, max);
         return 1;
     }
-    filter(sampler, s, logits, max);
-    float log_sum = (float)log(sum_weights(sampler));
+    filter(sampler, s, logits, max, false);
+    float log_sum = (float)log(sum_floats(sampler->weight, sampler->n));
     for (size_t i = 0; i < sampler->n; i++) {
         float logp = sampler->scaled[i] - log_sum;
         sampler->cands[i] = (ft_candidate){sampler->id[i], logp, logp};
