@@ -172,7 +172,7 @@ static void judge(ft_sess *s, row_source *rows)
     ft_verified *found = &v->verified;
     ft_msg_verdict *out = &s->last;
     int32_t from = -1; /* the node whose logits drew the token */
-    ft_verify_exact(&s->tree, row_of, rows, v->sampler, &s->sampling, s->len, found);
+    ft_verify_exact(&s->tree, (ft_rows){row_of, rows}, v->sampler, &s->sampling, s->len, found);
     memset(out, 0, sizeof *out);
     out->round = s->round;
     out->next = -1;

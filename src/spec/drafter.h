@@ -32,8 +32,11 @@ ft_draft_params ft_draft_params_tree(uint32_t budget, uint32_t depth, uint32_t w
 
 typedef struct ft_drafter ft_drafter;
 
+/* A drafter with an empty text, which draws as `s` says (copied). The engine is borrowed and outlives
+ * it. FT_INVALID (sampling), FT_NOMEM leave *out NULL. */
 FT_WARN_UNUSED ft_status ft_drafter_create(ft_engine *engine, const ft_sampling *s, ft_error *err,
                                            ft_drafter **out);
+/* Frees its sequence too. NULL is legal. */
 void ft_drafter_destroy(ft_drafter *drafter);
 
 /* Makes `text` [n], n > 0, the text; keeps the KV of a common prefix. Computes nothing yet. */
@@ -41,23 +44,29 @@ FT_WARN_UNUSED ft_status ft_drafter_reset(ft_drafter *drafter, const int32_t *te
                                           ft_error *err);
 
 /* Brings the KV up to the text's last token but one, in chunks; at most max_tok tokens a call, so
- * that the caller can stop in between. *left: tokens still missing. draft() does the rest itself. */
+ * that the caller can stop in between. *left: tokens still missing. draft() does the rest itself.
+ * Where the text does not fit into the draft's context or KV pool, *left is 0: nothing to wait for. */
 FT_WARN_UNUSED ft_status ft_drafter_prefill(ft_drafter *drafter, uint32_t max_tok, ft_error *err,
                                             uint32_t *left);
 
-/* Drafts a tree behind the text. *tree is filled; n = 0 where the context is full. */
+/* Drafts a tree behind the text. *tree is filled; n = 0 where context or KV pool are full, less than
+ * asked for where they get full. Nodes that an earlier call computed are used again. */
 FT_WARN_UNUSED ft_status ft_drafter_draft(ft_drafter *drafter, const ft_draft_params *params,
                                           ft_error *err, ft_tree *tree);
 
 /* The verdict on the last drafted tree: the text grows by the accepted nodes path[n_path] and by
- * next[n_next] (the target's own tokens). */
+ * next[n_next] (the target's own tokens). What was drafted below the text's new end is kept.
+ * FT_INVALID: path is no walk from a root of the last tree; nothing changes. */
 FT_WARN_UNUSED ft_status ft_drafter_advance(ft_drafter *drafter, const uint32_t *path,
                                             uint32_t n_path, const int32_t *next, uint32_t n_next,
                                             ft_error *err);
 
 typedef struct ft_drafter_stats {
-    uint64_t forwards, rows, nodes, reused_nodes;
+    uint64_t forwards, rows; /* of the draft model */
+    uint64_t nodes;          /* handed out in trees */
+    uint64_t reused_nodes;   /* computed nodes that outlived a verdict */
 } ft_drafter_stats;
+/* Sums since creation. */
 void ft_drafter_get_stats(const ft_drafter *drafter, ft_drafter_stats *out);
 
 #endif

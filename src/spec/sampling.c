@@ -357,17 +357,6 @@ static void score(best_list *best, double *bound, int32_t token, float scaled, u
         *bound = exp((double)best->at[best->n - 1].score) * 0.999;
 }
 
-/* Scores listed candidates [from, to); lane: where their block's noise bits are. */
-static void score_batch(const ft_sampler *sp, size_t from, size_t to, const uint8_t *lane,
-                        uint32_t bits[4][FT_NOISE_LANES], best_list *best, double *bound)
-{
-    for (size_t i = from; i < to; i++) {
-        uint32_t r = bits[sp->id[i] & 3][lane[i - from]];
-        if (ft_noise_rest(r) * *bound <= (double)sp->weight[i])
-            score(best, bound, sp->id[i], sp->scaled[i], r);
-    }
-}
-
 /* race() over dense weights: 64 tokens at a time, all dismissed at once for the most part. */
 static size_t race_dense(const ft_sampler *sp, const ft_sampling *s, const float *logits,
                          uint32_t position, ft_candidate *out, size_t most)
@@ -418,7 +407,11 @@ static size_t race(const ft_sampler *sp, const ft_sampling *s, const float *logi
             lane[to - from] = (uint8_t)n;
         }
         ft_noise_bits(s->seed, position, block, bits);
-        score_batch(sp, from, to, lane, bits, &best, &bound);
+        for (size_t i = from; i < to; i++) {
+            uint32_t r = bits[sp->id[i] & 3][lane[i - from]];
+            if (ft_noise_rest(r) * bound <= (double)sp->weight[i])
+                score(&best, &bound, sp->id[i], sp->scaled[i], r);
+        }
         from = to;
     }
     return best.n;

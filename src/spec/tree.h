@@ -21,6 +21,7 @@ typedef struct ft_tree {
     uint16_t depth[FT_TREE_MAX]; /* 0 for roots */
 } ft_tree;
 
+/* An empty tree. */
 void ft_tree_clear(ft_tree *tree);
 /* Appends a node; sets depth and cum_logp from the parent. Returns its index; the tree must have
  * room (n < FT_TREE_MAX). */

@@ -4,13 +4,13 @@
 // plain decoding with the same logits, sampling and positions. No state; the sampler's owner calls.
 #include "spec/verify.h"
 
-void ft_verify_exact(const ft_tree *tree, ft_row_of row_of, void *ctx, ft_sampler *sampler,
-                     const ft_sampling *s, uint32_t position, ft_verified *out)
+void ft_verify_exact(const ft_tree *tree, ft_rows rows, ft_sampler *sampler, const ft_sampling *s,
+                     uint32_t position, ft_verified *out)
 {
     int32_t node = -1;
     out->n_path = 0;
     for (;;) {
-        out->next = ft_sampler_draw(sampler, s, row_of(ctx, node), position + out->n_path);
+        out->next = ft_sampler_draw(sampler, s, rows.of(rows.ctx, node), position + out->n_path);
         node = ft_tree_find_child(tree, node, out->next);
         if (node < 0)
             return;

@@ -17,15 +17,18 @@ typedef struct ft_verified {
     int32_t next;               /* the target's own token behind the path */
 } ft_verified;
 
-/* Where the walk finds logits: row_of(ctx, -1) for the text's last token, row_of(ctx, i) for node i;
- * [n_vocab] each. */
-typedef const float *(*ft_row_of)(void *ctx, int32_t node);
+/* Where the walk finds logits: of(ctx, -1) for the text's last token, of(ctx, i) for node i; [n_vocab]
+ * each. */
+typedef struct ft_rows {
+    const float *(*of)(void *ctx, int32_t node);
+    void *ctx;
+} ft_rows;
 
 /* Rule `exact` (SpecEdge 4.1 with SpecExec's walk; DESIGN.md section 4): at each position draw the
  * target's token and follow the child that equals it. `position`: of the first drafted token in the
  * text, i.e. the text's length. The outcome depends on the target's logits, sampling and position
  * alone; the tree only decides how many tokens one call yields. */
-void ft_verify_exact(const ft_tree *tree, ft_row_of row_of, void *ctx, ft_sampler *sampler,
-                     const ft_sampling *s, uint32_t position, ft_verified *out);
+void ft_verify_exact(const ft_tree *tree, ft_rows rows, ft_sampler *sampler, const ft_sampling *s,
+                     uint32_t position, ft_verified *out);
 
 #endif

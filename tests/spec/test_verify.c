@@ -134,7 +134,7 @@ static void check_kind(draft_kind kind, double least_accepted, double most_accep
         s.seed = seed;
         make_tree(kind, &s, &tree);
         assert_int_equal(ft_tree_check(&tree, VOCAB, NULL), FT_OK);
-        ft_verify_exact(&tree, row_of, &tree, w.sampler, &s, POSITION, &v);
+        ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
         int32_t one = v.n_path > 0 ? tree.token[v.path[0]] : v.next;
         int32_t plain = ft_sampler_draw(w.sampler, &s, w.target, POSITION);
         assert_int_equal(one, plain);
@@ -189,7 +189,7 @@ static void test_the_check_can_fail(void **state)
         ft_verified v;
         s.seed = seed;
         make_tree(BAD, &s, &tree);
-        ft_verify_exact(&tree, row_of, &tree, w.sampler, &s, POSITION, &v);
+        ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
         if (v.n_path > 0) {
             first[tree.token[v.path[0]]]++;
             n++;
@@ -205,17 +205,17 @@ static void test_walk(void **state)
     ft_verified v;
     ft_sampling s = ft_sampling_default();
     ft_tree_clear(&tree);
-    ft_verify_exact(&tree, row_of, &tree, w.sampler, &s, POSITION, &v);
+    ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
     assert_int_equal(v.n_path, 0);
     int32_t one = v.next;
     uint32_t a = ft_tree_add(&tree, -1, one, 0);
     ft_tree_add(&tree, -1, (one + 1) % VOCAB, 0);
-    ft_verify_exact(&tree, row_of, &tree, w.sampler, &s, POSITION, &v);
+    ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
     assert_int_equal(v.n_path, 1);
     int32_t two = v.next;
     ft_tree_add(&tree, 1, two, 0); /* the right token under the wrong parent */
     uint32_t b = ft_tree_add(&tree, (int32_t)a, two, 0);
-    ft_verify_exact(&tree, row_of, &tree, w.sampler, &s, POSITION, &v);
+    ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
     assert_int_equal(v.n_path, 2);
     assert_int_equal(v.path[0], a);
     assert_int_equal(v.path[1], b);
