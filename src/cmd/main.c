@@ -18,6 +18,8 @@ static const ft_cmd commands[] = {
     {"bench logits", "how far this engine's logits are from libllama's", ft_cmd_bench_logits},
     {"bench noise", "how often a draft agrees with the target, with shared and with own noise",
      ft_cmd_bench_noise},
+    {"bench exact", "is the text the target's: over the wire, alone, by libllama",
+     ft_cmd_bench_exact},
 };
 
 static void usage(FILE *out)
