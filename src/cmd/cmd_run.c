@@ -274,7 +274,7 @@ static ft_status render(run_app *app, run_talk *talk, ft_error *err, ft_tokens *
             return status;
         fprintf(stderr, "(the model has no chat template: the prompt is continued)\n");
     }
-    return ft_vocab_tokenize(app->vocab, last, strlen(last), true, false, err, out);
+    return ft_vocab_tokenize(app->vocab, last, strlen(last), FT_TOKENIZE_BOS, err, out);
 }
 
 static ft_status answer(run_app *app, run_talk *talk, ft_error *err, size_t *n_prompt,

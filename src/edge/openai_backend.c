@@ -135,7 +135,7 @@ static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q, ft
     if (q->chat)
         return chat_prompt(vocab, q, err, out);
     if (q->prompt)
-        return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), true, false, err, out);
+        return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), FT_TOKENIZE_BOS, err, out);
     for (size_t i = 0; i < q->n_prompt_tokens; i++)
         if (q->prompt_tokens[i] < 0 || q->prompt_tokens[i] >= ft_vocab_size(vocab))
             return ft_error_set(err, FT_INVALID, "prompt token %zu is %d, outside [0, %d)", i,

@@ -211,7 +211,7 @@ static ft_status tokenize_apart(const chat *c, ft_tokens *out)
         const ft_special *special = find_special(c, true, &at);
         size_t to = special ? at : c->text.len;
         ft_status st =
-            ft_vocab_tokenize(c->v, c->text.data + from, to - from, false, false, c->err, out);
+            ft_vocab_tokenize(c->v, c->text.data + from, to - from, FT_TOKENIZE_TEXT, c->err, out);
         if (st == FT_OK && special && ft_tokens_append(out, &special->token, 1) != FT_OK)
             st = ft_error_set(c->err, FT_NOMEM, "out of memory for tokens");
         if (st != FT_OK || !special)
@@ -225,9 +225,10 @@ static ft_status tokenize(chat *c, ft_tokens *out)
 {
     const ft_vocab *v = c->v;
     ft_tokens body = {0};
-    ft_status st = nobody_spelled_specials(c)
-                       ? ft_vocab_tokenize(v, c->text.data, c->text.len, false, true, c->err, &body)
-                       : tokenize_apart(c, &body);
+    ft_status st =
+        nobody_spelled_specials(c)
+            ? ft_vocab_tokenize(v, c->text.data, c->text.len, FT_TOKENIZE_SPECIAL, c->err, &body)
+            : tokenize_apart(c, &body);
     /* Some templates write BOS themselves. */
     if (st == FT_OK && v->add_bos && (body.n == 0 || body.id[0] != v->bos) &&
         ft_tokens_append(out, &v->bos, 1) != FT_OK)

@@ -214,8 +214,8 @@ static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, bo
 
 /* libllama's own add_special would add an end token too where a model asks for it, and asserts where
  * a model wants a BOS that it lacks. So BOS is added here. */
-ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, bool add_special,
-                            bool parse_special, ft_error *err, ft_tokens *out)
+ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, unsigned how,
+                            ft_error *err, ft_tokens *out)
 {
     size_t before = out->n;
     ft_buf repaired = {0};
@@ -229,10 +229,10 @@ ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, bool 
         n = repaired.len;
     }
     ft_status st = FT_OK;
-    if (add_special && v->add_bos && ft_tokens_append(out, &v->bos, 1) != FT_OK)
+    if ((how & FT_TOKENIZE_BOS) && v->add_bos && ft_tokens_append(out, &v->bos, 1) != FT_OK)
         st = ft_error_set(err, FT_NOMEM, "out of memory for tokens");
     if (st == FT_OK && n > 0)
-        st = append_tokens(v, text, n, parse_special, err, out);
+        st = append_tokens(v, text, n, (how & FT_TOKENIZE_SPECIAL) != 0, err, out);
     if (st != FT_OK)
         out->n = before;
     ft_buf_deinit(&repaired);

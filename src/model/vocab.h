@@ -43,11 +43,15 @@ bool ft_vocab_is_eog(const ft_vocab *vocab, int32_t token);
 /* Equal for files whose tokens (bytes and kinds), order and end-of-generation set are equal. */
 uint64_t ft_vocab_fingerprint(const ft_vocab *vocab);
 
-/* Appends text's tokens; what is no UTF-8 counts as U+FFFD. add_special: BOS where the model wants
- * it. parse_special: text that spells a special token becomes that token (never for user text). */
+typedef enum ft_tokenize_how {
+    FT_TOKENIZE_TEXT = 0,    /* the text's own tokens and nothing else */
+    FT_TOKENIZE_BOS = 1,     /* BOS first where the model wants it */
+    FT_TOKENIZE_SPECIAL = 2, /* text that spells a special token becomes it: never for user text */
+} ft_tokenize_how;
+
+/* Appends text's tokens; what is no UTF-8 counts as U+FFFD. how: a sum of ft_tokenize_how. */
 FT_WARN_UNUSED ft_status ft_vocab_tokenize(const ft_vocab *vocab, const char *text, size_t n,
-                                           bool add_special, bool parse_special, ft_error *err,
-                                           ft_tokens *out);
+                                           unsigned how, ft_error *err, ft_tokens *out);
 
 /* Appends the bytes of a token (may be part of a UTF-8 character). special: spell special tokens
  * out; otherwise they have no bytes. Out-of-range ids append nothing. */

@@ -147,7 +147,7 @@ static void test_same_prompt_as_text_and_ids(void **state)
 {
     ft_tokens ids = {0};
     ft_error err = {0};
-    must(ft_vocab_tokenize(b.vocab, "once upon a time", 16, true, false, &err, &ids), &err);
+    must(ft_vocab_tokenize(b.vocab, "once upon a time", 16, FT_TOKENIZE_BOS, &err, &ids), &err);
     call text = {.q = {.prompt = "once upon a time", .max_tokens = 12}};
     call list = {.q = {.prompt_tokens = ids.id, .n_prompt_tokens = ids.n, .max_tokens = 12}};
     go(&text);

@@ -69,7 +69,10 @@ static ft_tokens tokenize(const ft_vocab *v, const char *text, size_t n, bool pa
 {
     ft_tokens tokens = {0};
     ft_error err = {0};
-    assert_int_equal(ft_vocab_tokenize(v, text, n, false, parse_special, &err, &tokens), FT_OK);
+    assert_int_equal(ft_vocab_tokenize(v, text, n,
+                                       parse_special ? FT_TOKENIZE_SPECIAL : FT_TOKENIZE_TEXT, &err,
+                                       &tokens),
+                     FT_OK);
     return tokens;
 }
 
@@ -195,11 +198,11 @@ static void test_add_bos(void **state)
     ft_tokens tokens = {0};
     tiny_gguf_opts opts = {.add_bos = true};
     ft_vocab *v = load_tiny(&opts);
-    assert_int_equal(ft_vocab_tokenize(v, "ab", 2, true, false, &err, &tokens), FT_OK);
+    assert_int_equal(ft_vocab_tokenize(v, "ab", 2, FT_TOKENIZE_BOS, &err, &tokens), FT_OK);
     assert_int_equal(tokens.id[0], 1);
     assert_int_equal(tokens.n, 2); /* BOS, and the merged pair */
     ft_tokens_deinit(&tokens);
-    assert_int_equal(ft_vocab_tokenize(v, "", 0, true, false, &err, &tokens), FT_OK);
+    assert_int_equal(ft_vocab_tokenize(v, "", 0, FT_TOKENIZE_BOS, &err, &tokens), FT_OK);
     assert_int_equal(tokens.n, 1);
     ft_tokens_deinit(&tokens);
     /* The template begins with this model's BOS: not twice. */
