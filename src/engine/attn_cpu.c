@@ -372,8 +372,14 @@ static void prepare_tail(const ft_attn_plan *plan, const unit *u, scratch *sc)
     for (uint32_t b = 0; b <= TAIL_MAX / BLOCK; b++)
         if (used[b]) {
             const ft_f16 *k = u->layer->k + page_of(plan, u, first + b);
-            u->kernel->scores(sc->q, u->nq, plan->geo.head_dim, &k, &nothing, 1,
-                              sc->tail + (size_t)b * BLOCK, TAIL_MAX);
+            u->kernel->scores(&(ft_attn_scores){.q = sc->q,
+                                                .nq = u->nq,
+                                                .dim = plan->geo.head_dim,
+                                                .k = &k,
+                                                .n_block = 1,
+                                                .ahead = &nothing,
+                                                .s = sc->tail + (size_t)b * BLOCK,
+                                                .s_stride = TAIL_MAX});
         }
 }
 
@@ -389,7 +395,14 @@ static void tile_scores(const ft_attn_plan *plan, const unit *u, scratch *sc, ui
         ahead[n] = u->layer->v + page;
     }
     if (n)
-        u->kernel->scores(sc->q, u->nq, plan->geo.head_dim, k, ahead, n, sc->s, FT_ATTN_TILE);
+        u->kernel->scores(&(ft_attn_scores){.q = sc->q,
+                                            .nq = u->nq,
+                                            .dim = plan->geo.head_dim,
+                                            .k = k,
+                                            .n_block = n,
+                                            .ahead = ahead,
+                                            .s = sc->s,
+                                            .s_stride = FT_ATTN_TILE});
     for (uint32_t r = 0; r < u->n_rows && end > u->tail0; r++) {
         uint32_t n_pos = row_positions(plan, u, r), last = n_pos < end ? n_pos : end;
         for (uint32_t pos = pos0 > u->tail0 ? pos0 : u->tail0; pos < last; pos++) {
@@ -419,7 +432,16 @@ static void tile_values(const ft_attn_plan *plan, const unit *u, scratch *sc, ui
             ahead[b * BLOCK + i] = more ? k + (size_t)i * dim : NULL;
         }
     }
-    u->kernel->values(sc->s, u->nq, dim, v, more ? ahead : NULL, 0, n_shared, true, sc->acc);
+    ft_attn_values args = {.p = sc->s,
+                           .nq = u->nq,
+                           .dim = dim,
+                           .v = v,
+                           .ahead = more ? ahead : NULL,
+                           .end = n_shared,
+                           .fresh = true,
+                           .acc = sc->acc};
+    u->kernel->values(&args);
+    args = (ft_attn_values){.nq = u->n_heads, .dim = dim, .v = v, .begin = n_shared};
     for (uint32_t r = 0; r < u->n_rows; r++) {
         uint32_t n_pos = row_positions(plan, u, r), n = n_pos < end ? n_pos - pos0 : end - pos0;
         if (n_pos <= pos0 || n <= n_shared)
@@ -427,9 +449,30 @@ static void tile_values(const ft_attn_plan *plan, const unit *u, scratch *sc, ui
         for (uint32_t i = n_shared; i < n; i++)
             v[i] = value_at(plan, u, index_at(u, sc, r, pos0 + i));
         size_t first = (size_t)r * u->n_heads;
-        u->kernel->values(sc->s + first * FT_ATTN_TILE, u->n_heads, dim, v, NULL, n_shared, n,
-                          false, sc->acc + first * dim);
+        args.p = sc->s + first * FT_ATTN_TILE;
+        args.end = n;
+        args.acc = sc->acc + first * dim;
+        u->kernel->values(&args);
     }
+}
+
+/* Of query i, in a tile's kept part ([nq, 1 + 16 + dim]). */
+static ft_attn_sums part_sums(float *part, uint32_t i, uint32_t dim)
+{
+    float *p = part + i * (size_t)(17 + dim);
+    return (ft_attn_sums){p, p + 1, p + 17};
+}
+
+static ft_attn_sums total_sums(const scratch *sc, uint32_t i, uint32_t dim)
+{
+    return (ft_attn_sums){&sc->max[i], sc->sum + i * (size_t)16, sc->total + (size_t)i * dim};
+}
+
+static void copy_sums(const ft_attn_sums *to, const ft_attn_sums *from, uint32_t dim)
+{
+    *to->max = *from->max;
+    memcpy(to->sum, from->sum, 16 * sizeof *to->sum);
+    memcpy(to->acc, from->acc, dim * sizeof *to->acc);
 }
 
 /* One tile of all rows; with `part` its results go there ([nq, 1 + 16 + dim]), else into the total. */
@@ -450,33 +493,26 @@ static void run_tile(const ft_attn_plan *plan, const unit *u, scratch *sc, uint3
     for (uint32_t i = 0; i < u->nq; i++) {
         if (row_positions(plan, u, i / u->n_heads) <= pos0)
             continue;
-        float *to = part ? part + i * (size_t)(17 + dim) : NULL, *acc = sc->acc + (size_t)i * dim;
-        float *to_max = part ? to : &sc->max[i], *to_sum = part ? to + 1 : sc->sum + i * (size_t)16;
-        float *to_acc = part ? to + 17 : sc->total + (size_t)i * dim;
-        if (part || tile == 0) {
-            *to_max = max[i];
-            memcpy(to_sum, sum[i], sizeof sum[i]);
-            memcpy(to_acc, acc, dim * sizeof *acc);
-        } else {
-            u->kernel->fold(to_max, to_sum, to_acc, max[i], sum[i], acc, dim);
-        }
+        ft_attn_sums from = {&max[i], sum[i], sc->acc + (size_t)i * dim};
+        ft_attn_sums to = part ? part_sums(part, i, dim) : total_sums(sc, i, dim);
+        if (part || tile == 0)
+            copy_sums(&to, &from, dim);
+        else
+            u->kernel->fold(&to, &from, dim);
     }
 }
 
 /* Adds up the kept parts of tiles, in order. */
-static void fold_parts(const ft_attn_plan *plan, const unit *u, scratch *sc, const float *parts)
+static void fold_parts(const ft_attn_plan *plan, const unit *u, scratch *sc, float *parts)
 {
     uint32_t dim = plan->geo.head_dim;
     for (uint32_t i = 0; i < u->nq; i++) {
         uint32_t n_tiles = (row_positions(plan, u, i / u->n_heads) - 1) / FT_ATTN_TILE + 1;
-        const float *p = parts + i * (size_t)(17 + dim);
-        float *sum = sc->sum + i * (size_t)16, *total = sc->total + (size_t)i * dim;
-        sc->max[i] = p[0];
-        memcpy(sum, p + 1, 16 * sizeof *p);
-        memcpy(total, p + 17, dim * sizeof *p);
+        ft_attn_sums total = total_sums(sc, i, dim), tile = part_sums(parts, i, dim);
+        copy_sums(&total, &tile, dim);
         for (uint32_t t = 1; t < n_tiles; t++) {
-            p += part_floats(plan);
-            u->kernel->fold(&sc->max[i], sum, total, p[0], p + 1, p + 17, dim);
+            tile = part_sums(parts + t * part_floats(plan), i, dim);
+            u->kernel->fold(&total, &tile, dim);
         }
     }
 }

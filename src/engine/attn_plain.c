@@ -8,17 +8,16 @@
 #include "engine/attn_kernel.h"
 #include "ggml.h"
 
-static void scores(const float *q, uint32_t nq, uint32_t dim, const ft_f16 *const *k,
-                   const ft_f16 *const *ahead, uint32_t n_block, float *s, uint32_t s_stride)
+static void scores(const ft_attn_scores *a)
 {
-    for (uint32_t b = 0; b < n_block; b++)
-        for (uint32_t i = 0; i < nq; i++)
+    for (uint32_t b = 0; b < a->n_block; b++)
+        for (uint32_t i = 0; i < a->nq; i++)
             for (uint32_t lane = 0; lane < 16; lane++) {
                 float sum = 0;
-                for (uint32_t d = 0; d < dim; d++)
-                    sum = fmaf(ggml_fp16_to_fp32(k[b][(size_t)d * 16 + lane]),
-                               q[(size_t)d * nq + i], sum);
-                s[(size_t)i * s_stride + (size_t)b * 16 + lane] = sum;
+                for (uint32_t d = 0; d < a->dim; d++)
+                    sum = fmaf(ggml_fp16_to_fp32(a->k[b][(size_t)d * 16 + lane]),
+                               a->q[(size_t)d * a->nq + i], sum);
+                a->s[(size_t)i * a->s_stride + (size_t)b * 16 + lane] = sum;
             }
 }
 
@@ -56,28 +55,27 @@ static void softmax(float *s, uint32_t n, float *max, float *sum)
     *max = top;
 }
 
-static void values(const float *p, uint32_t nq, uint32_t dim, const ft_f16 *const *v,
-                   const ft_f16 *const *ahead, uint32_t begin, uint32_t end, bool fresh, float *acc)
+static void values(const ft_attn_values *a)
 {
-    for (uint32_t i = 0; i < nq; i++)
-        for (uint32_t d = 0; d < dim; d++) {
-            float sum = fresh ? 0 : acc[(size_t)i * dim + d];
-            for (uint32_t lane = begin; lane < end; lane++)
-                sum = fmaf(ggml_fp16_to_fp32(v[lane][d]), p[(size_t)i * FT_ATTN_TILE + lane], sum);
-            acc[(size_t)i * dim + d] = sum;
+    for (uint32_t i = 0; i < a->nq; i++)
+        for (uint32_t d = 0; d < a->dim; d++) {
+            const float *p = a->p + (size_t)i * FT_ATTN_TILE;
+            float *acc = a->acc + (size_t)i * a->dim + d, sum = a->fresh ? 0 : *acc;
+            for (uint32_t lane = a->begin; lane < a->end; lane++)
+                sum = fmaf(ggml_fp16_to_fp32(a->v[lane][d]), p[lane], sum);
+            *acc = sum;
         }
 }
 
-static void fold(float *total_max, float *total_sum, float *total_acc, float max, const float *sum,
-                 const float *acc, uint32_t dim)
+static void fold(const ft_attn_sums *total, const ft_attn_sums *tile, uint32_t dim)
 {
-    float top = max > *total_max ? max : *total_max;
-    float old = exp2_neg(*total_max - top), new = exp2_neg(max - top);
-    *total_max = top;
+    float top = *tile->max > *total->max ? *tile->max : *total->max;
+    float old = exp2_neg(*total->max - top), new = exp2_neg(*tile->max - top);
+    *total->max = top;
     for (uint32_t i = 0; i < 16; i++)
-        total_sum[i] = fmaf(sum[i], new, total_sum[i] * old);
+        total->sum[i] = fmaf(tile->sum[i], new, total->sum[i] * old);
     for (uint32_t d = 0; d < dim; d++)
-        total_acc[d] = fmaf(acc[d], new, total_acc[d] * old);
+        total->acc[d] = fmaf(tile->acc[d], new, total->acc[d] * old);
 }
 
 const ft_attn_kernel ft_attn_kernel_plain = {

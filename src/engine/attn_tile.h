@@ -9,6 +9,7 @@
  *   TILE_REGS: vectors of 16 that accumulators may take
  *   KERNEL_SYMBOL, KERNEL_NAME
  * Every primitive is exact or rounds once, so all instruction sets give the same bits.
+ * (lint: template header)
  */
 #include "engine/attn_kernel.h"
 
@@ -35,11 +36,17 @@ INLINE x16 exp2_neg(x16 x)
     return x16_zero_below(x, floor_x, x16_mul(p, x16_pow2(n)));
 }
 
-/* NQ queries x NB blocks, all accumulators in registers. */
-INLINE void scores_part(const float *q, const unsigned NQ, uint32_t q_stride, uint32_t dim,
-                        const ft_f16 *const *k, const ft_f16 *const *ahead, const unsigned NB,
-                        float *s, uint32_t s_stride)
+/* NQ queries from i0 on x NB blocks from b0 on, all accumulators in registers. What is needed of
+ * the arguments is read once: the stores may be to anywhere. */
+INLINE void scores_part(const ft_attn_scores *args, uint32_t i0, uint32_t b0, const unsigned NQ,
+                        const unsigned NB)
 {
+    static const ft_f16 *const nothing[4];
+    const uint32_t q_stride = args->nq, dim = args->dim, s_stride = args->s_stride;
+    const float *q = args->q + i0;
+    const ft_f16 *const *k = args->k + b0;
+    const ft_f16 *const *ahead = i0 == 0 ? args->ahead + b0 : nothing; /* once is enough */
+    float *s = args->s + (size_t)i0 * s_stride + (size_t)b0 * 16;
     x16 acc[TILE_REGS];
     UNROLL for (unsigned i = 0; i < NQ * NB; i++) acc[i] = x16_zero();
     for (uint32_t d = 0; d < dim; d++) {
@@ -61,65 +68,48 @@ INLINE void scores_part(const float *q, const unsigned NQ, uint32_t q_stride, ui
         x16_store(s + (size_t)i * s_stride + (size_t)b * 16, acc[i * NB + b]);
 }
 
-typedef void scores_fn(const float *q, uint32_t q_stride, uint32_t dim, const ft_f16 *const *k,
-                       const ft_f16 *const *ahead, float *s, uint32_t s_stride);
-
-#define SCORES(NQ, NB)                                                                           \
-    static void scores_##NQ##_##NB(const float *q, uint32_t q_stride, uint32_t dim,              \
-                                   const ft_f16 *const *k, const ft_f16 *const *ahead, float *s, \
-                                   uint32_t s_stride)                                            \
-    {                                                                                            \
-        scores_part(q, NQ, q_stride, dim, k, ahead, NB, s, s_stride);                            \
-    }
-
-/* Query counts and blocks at a time that fit the registers; [NQ] = {1, several blocks}. */
+/* Query counts, with the blocks at a time that fit the registers; the most queries first, down to
+ * one. */
 #if TILE_REGS >= 24
-SCORES(1, 1)
-SCORES(2, 1) SCORES(3, 1) SCORES(4, 1) SCORES(5, 1) SCORES(6, 1) SCORES(7, 1) SCORES(8, 1)
-    SCORES(9, 1) SCORES(10, 1) SCORES(11, 1) SCORES(12, 1) SCORES(16, 1) SCORES(24, 1) SCORES(1, 4)
-        SCORES(2, 4) SCORES(3, 4) SCORES(4, 4) SCORES(5, 4) SCORES(6, 4) SCORES(7, 2) SCORES(8, 2)
-            SCORES(9, 2) SCORES(10, 2) SCORES(11, 2) SCORES(12, 2) static const
-    struct scores_entry {
-    uint32_t nq, nb;
-    scores_fn *one, *many;
-} scores_table[] = {
-    {24, 1, scores_24_1, scores_24_1}, {16, 1, scores_16_1, scores_16_1},
-    {12, 2, scores_12_1, scores_12_2}, {11, 2, scores_11_1, scores_11_2},
-    {10, 2, scores_10_1, scores_10_2}, {9, 2, scores_9_1, scores_9_2},
-    {8, 2, scores_8_1, scores_8_2},    {7, 2, scores_7_1, scores_7_2},
-    {6, 4, scores_6_1, scores_6_4},    {5, 4, scores_5_1, scores_5_4},
-    {4, 4, scores_4_1, scores_4_4},    {3, 4, scores_3_1, scores_3_4},
-    {2, 4, scores_2_1, scores_2_4},    {1, 4, scores_1_1, scores_1_4},
-};
+#define SCORES_SHAPES(X)                                                                       \
+    X(24, 1)                                                                                   \
+    X(16, 1)                                                                                   \
+    X(12, 2) X(11, 2) X(10, 2) X(9, 2) X(8, 2) X(7, 2) X(6, 4) X(5, 4) X(4, 4) X(3, 4) X(2, 4) \
+        X(1, 4)
 #else
-SCORES(1, 1)
-SCORES(2, 1) SCORES(3, 1) SCORES(4, 1) SCORES(1, 4) SCORES(2, 2) static const struct scores_entry {
-    uint32_t nq, nb;
-    scores_fn *one, *many;
-} scores_table[] = {
-    {4, 1, scores_4_1, scores_4_1},
-    {3, 1, scores_3_1, scores_3_1},
-    {2, 2, scores_2_1, scores_2_2},
-    {1, 4, scores_1_1, scores_1_4},
-};
+#define SCORES_SHAPES(X) X(4, 1) X(3, 1) X(2, 2) X(1, 4)
 #endif
 
-static void scores(const float *q, uint32_t nq, uint32_t dim, const ft_f16 *const *k,
-                   const ft_f16 *const *ahead, uint32_t n_block, float *s, uint32_t s_stride)
+#define SCORES_FUNCTIONS(NQ, NB)                                                       \
+    static void scores_one_##NQ(const ft_attn_scores *args, uint32_t i0, uint32_t b0)  \
+    {                                                                                  \
+        scores_part(args, i0, b0, NQ, 1);                                              \
+    }                                                                                  \
+    static void scores_many_##NQ(const ft_attn_scores *args, uint32_t i0, uint32_t b0) \
+    {                                                                                  \
+        scores_part(args, i0, b0, NQ, NB);                                             \
+    }
+SCORES_SHAPES(SCORES_FUNCTIONS)
+
+typedef void scores_fn(const ft_attn_scores *args, uint32_t i0, uint32_t b0);
+
+#define SCORES_ENTRY(NQ, NB) {NQ, NB, scores_one_##NQ, scores_many_##NQ},
+static const struct scores_entry {
+    uint32_t nq, nb;
+    scores_fn *one, *many;
+} scores_table[] = {SCORES_SHAPES(SCORES_ENTRY)};
+
+static void scores(const ft_attn_scores *args)
 {
-    static const ft_f16 *const nothing[4];
     const struct scores_entry *e = scores_table;
-    for (uint32_t i = 0; i < nq; i += e->nq) {
-        while (e->nq > nq - i)
+    for (uint32_t i = 0; i < args->nq; i += e->nq) {
+        while (e->nq > args->nq - i)
             e++;
-        const ft_f16 *const *near = i == 0 ? ahead : nothing; /* once is enough */
         uint32_t b = 0;
-        for (; b + e->nb <= n_block; b += e->nb)
-            e->many(q + i, nq, dim, k + b, near + (i == 0 ? b : 0),
-                    s + (size_t)i * s_stride + (size_t)b * 16, s_stride);
-        for (; b < n_block; b++)
-            e->one(q + i, nq, dim, k + b, near + (i == 0 ? b : 0),
-                   s + (size_t)i * s_stride + (size_t)b * 16, s_stride);
+        for (; b + e->nb <= args->n_block; b += e->nb)
+            e->many(args, i, b);
+        for (; b < args->n_block; b++)
+            e->one(args, i, b);
     }
 }
 
@@ -146,15 +136,19 @@ static void softmax(float *s, uint32_t n, float *max, float *sum)
     x16_store(sum, total);
 }
 
-/* NQ queries x 16 ND dimensions, all accumulators in registers. */
-INLINE void values_part(const float *p, const unsigned NQ, uint32_t dim, uint32_t d,
-                        const unsigned ND, const ft_f16 *const *v, const ft_f16 *const *ahead,
-                        uint32_t begin, uint32_t end, bool fresh, float *acc)
+/* NQ queries from i0 on x 16 ND dimensions from d on, all accumulators in registers. */
+INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, const unsigned NQ,
+                        const unsigned ND)
 {
+    const uint32_t dim = args->dim, end = args->end;
+    const float *p = args->p + (size_t)i0 * FT_ATTN_TILE;
+    const ft_f16 *const *v = args->v, *const *ahead = i0 == 0 ? args->ahead : NULL;
+    float *acc = args->acc + (size_t)i0 * dim + d;
+    const bool fresh = args->fresh;
     x16 a[TILE_REGS];
     UNROLL for (unsigned i = 0; i < NQ * ND; i++) a[i] =
-        fresh ? x16_zero() : x16_load(acc + (size_t)(i / ND) * dim + d + (size_t)(i % ND) * 16);
-    for (uint32_t lane = begin; lane < end; lane++) {
+        fresh ? x16_zero() : x16_load(acc + (size_t)(i / ND) * dim + (size_t)(i % ND) * 16);
+    for (uint32_t lane = args->begin; lane < end; lane++) {
         x16 vl[4];
         UNROLL for (unsigned j = 0; j < ND; j++) vl[j] = x16_load_f16(v[lane] + d + (size_t)j * 16);
         if (ahead) {
@@ -170,76 +164,60 @@ INLINE void values_part(const float *p, const unsigned NQ, uint32_t dim, uint32_
         }
     }
     UNROLL for (unsigned i = 0; i < NQ * ND; i++)
-        x16_store(acc + (size_t)(i / ND) * dim + d + (size_t)(i % ND) * 16, a[i]);
+        x16_store(acc + (size_t)(i / ND) * dim + (size_t)(i % ND) * 16, a[i]);
 }
 
-typedef void values_fn(const float *p, uint32_t dim, uint32_t d, const ft_f16 *const *v,
-                       const ft_f16 *const *ahead, uint32_t begin, uint32_t end, bool fresh,
-                       float *acc);
-
-#define VALUES(NQ, ND)                                                                   \
-    static void values_##NQ##_##ND(const float *p, uint32_t dim, uint32_t d,             \
-                                   const ft_f16 *const *v, const ft_f16 *const *ahead,   \
-                                   uint32_t begin, uint32_t end, bool fresh, float *acc) \
-    {                                                                                    \
-        values_part(p, NQ, dim, d, ND, v, ahead, begin, end, fresh, acc);                \
-    }
-
-/* Query counts, with the dimensions at a time (in 16s) that fit the registers, and with one. */
+/* Query counts, with the dimensions at a time (in 16s) that fit the registers; the most queries
+ * first, down to one. */
 #if TILE_REGS >= 24
-VALUES(1, 1)
-VALUES(2, 1) VALUES(3, 1) VALUES(4, 1) VALUES(5, 1) VALUES(6, 1) VALUES(8, 1) VALUES(12, 1)
-    VALUES(1, 4) VALUES(2, 4) VALUES(3, 4) VALUES(4, 4) VALUES(5, 4) VALUES(6, 4) VALUES(8, 2)
-        VALUES(12, 2) static const struct values_entry {
-    uint32_t nq, nd;
-    values_fn *one, *many;
-} values_table[] = {
-    {12, 2, values_12_1, values_12_2}, {8, 2, values_8_1, values_8_2},
-    {6, 4, values_6_1, values_6_4},    {5, 4, values_5_1, values_5_4},
-    {4, 4, values_4_1, values_4_4},    {3, 4, values_3_1, values_3_4},
-    {2, 4, values_2_1, values_2_4},    {1, 4, values_1_1, values_1_4},
-};
+#define VALUES_SHAPES(X) X(12, 2) X(8, 2) X(6, 4) X(5, 4) X(4, 4) X(3, 4) X(2, 4) X(1, 4)
 #else
-VALUES(1, 1)
-VALUES(2, 1) VALUES(3, 1) VALUES(4, 1) VALUES(1, 4) VALUES(2, 2) static const struct values_entry {
-    uint32_t nq, nd;
-    values_fn *one, *many;
-} values_table[] = {
-    {4, 1, values_4_1, values_4_1},
-    {3, 1, values_3_1, values_3_1},
-    {2, 2, values_2_1, values_2_2},
-    {1, 4, values_1_1, values_1_4},
-};
+#define VALUES_SHAPES(X) X(4, 1) X(3, 1) X(2, 2) X(1, 4)
 #endif
 
-static void values(const float *p, uint32_t nq, uint32_t dim, const ft_f16 *const *v,
-                   const ft_f16 *const *ahead, uint32_t begin, uint32_t end, bool fresh, float *acc)
+#define VALUES_FUNCTIONS(NQ, ND)                                                      \
+    static void values_one_##NQ(const ft_attn_values *args, uint32_t i0, uint32_t d)  \
+    {                                                                                 \
+        values_part(args, i0, d, NQ, 1);                                              \
+    }                                                                                 \
+    static void values_many_##NQ(const ft_attn_values *args, uint32_t i0, uint32_t d) \
+    {                                                                                 \
+        values_part(args, i0, d, NQ, ND);                                             \
+    }
+VALUES_SHAPES(VALUES_FUNCTIONS)
+
+typedef void values_fn(const ft_attn_values *args, uint32_t i0, uint32_t d);
+
+#define VALUES_ENTRY(NQ, ND) {NQ, ND, values_one_##NQ, values_many_##NQ},
+static const struct values_entry {
+    uint32_t nq, nd;
+    values_fn *one, *many;
+} values_table[] = {VALUES_SHAPES(VALUES_ENTRY)};
+
+static void values(const ft_attn_values *args)
 {
     const struct values_entry *e = values_table;
-    for (uint32_t i = 0; i < nq; i += e->nq) {
-        while (e->nq > nq - i)
+    for (uint32_t i = 0; i < args->nq; i += e->nq) {
+        while (e->nq > args->nq - i)
             e++;
-        const float *pi = p + (size_t)i * FT_ATTN_TILE;
-        float *acc_i = acc + (size_t)i * dim;
-        const ft_f16 *const *near = i == 0 ? ahead : NULL;
         uint32_t d = 0;
-        for (; d + e->nd * 16 <= dim; d += e->nd * 16)
-            e->many(pi, dim, d, v, near, begin, end, fresh, acc_i);
-        for (; d < dim; d += 16)
-            e->one(pi, dim, d, v, near, begin, end, fresh, acc_i);
+        for (; d + e->nd * 16 <= args->dim; d += e->nd * 16)
+            e->many(args, i, d);
+        for (; d < args->dim; d += 16)
+            e->one(args, i, d);
     }
 }
 
-static void fold(float *total_max, float *total_sum, float *total_acc, float max, const float *sum,
-                 const float *acc, uint32_t dim)
+static void fold(const ft_attn_sums *total, const ft_attn_sums *tile, uint32_t dim)
 {
-    float top = max > *total_max ? max : *total_max;
-    x16 old = exp2_neg(x16_set1(*total_max - top)), new = exp2_neg(x16_set1(max - top));
-    *total_max = top;
-    x16_store(total_sum, x16_fma(x16_load(sum), new, x16_mul(x16_load(total_sum), old)));
+    float *sum = total->sum, *acc = total->acc;
+    const float *tile_acc = tile->acc;
+    float top = *tile->max > *total->max ? *tile->max : *total->max;
+    x16 old = exp2_neg(x16_set1(*total->max - top)), new = exp2_neg(x16_set1(*tile->max - top));
+    *total->max = top;
+    x16_store(sum, x16_fma(x16_load(tile->sum), new, x16_mul(x16_load(sum), old)));
     for (uint32_t d = 0; d < dim; d += 16)
-        x16_store(total_acc + d,
-                  x16_fma(x16_load(acc + d), new, x16_mul(x16_load(total_acc + d), old)));
+        x16_store(acc + d, x16_fma(x16_load(tile_acc + d), new, x16_mul(x16_load(acc + d), old)));
 }
 
 static const ft_attn_kernel kernel = {

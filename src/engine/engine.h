@@ -57,12 +57,14 @@ FT_WARN_UNUSED ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *
 /* All sequences must have been destroyed. */
 void ft_engine_destroy(ft_engine *engine);
 
+/* An empty sequence, which holds no block yet; the caller destroys it before the engine. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_seq_create(ft_engine *engine, ft_error *err, ft_seq **out);
 /* Frees its blocks (those that no other sequence shares). */
 void ft_seq_destroy(ft_seq *seq);
 /* A new sequence with the same committed tokens, sharing all full blocks; no pending nodes. */
 FT_WARN_UNUSED ft_status ft_seq_fork(const ft_seq *seq, ft_error *err, ft_seq **out);
 
+/* Committed tokens, and pending nodes behind them. */
 uint32_t ft_seq_n_past(const ft_seq *seq);
 uint32_t ft_seq_n_pending(const ft_seq *seq);
 
@@ -104,7 +106,10 @@ typedef struct ft_engine_stats {
     uint32_t n_seqs;
     uint64_t forwards, rows;
 } ft_engine_stats;
+
+/* Blocks of the pool, memory, live sequences; passes and rows computed since creation. */
 void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out);
+/* As in its opts (max_batch_tok with the default filled in). */
 const ft_model *ft_engine_model(const ft_engine *engine);
 uint32_t ft_engine_max_batch_tok(const ft_engine *engine);
 

@@ -54,9 +54,12 @@ struct ft_kv_seq {
 FT_WARN_UNUSED ft_status ft_kv_init(ft_kv *kv, uint32_t n_blocks,
                                     void (*move)(void *ctx, const ft_kv_move *moves, uint32_t n),
                                     void *move_ctx);
+/* All its sequences were deinitialised before. */
 void ft_kv_deinit(ft_kv *kv);
 
+/* An empty sequence of this pool, which holds no block yet. */
 void ft_kv_seq_init(ft_kv_seq *seq, ft_kv *kv);
+/* Gives back the blocks that no other sequence holds. */
 void ft_kv_seq_deinit(ft_kv_seq *seq);
 /* Initialises `out` with src's committed tokens. FT_NOMEM, FT_EXHAUSTED (a block for the part that
  * does not fill one); `out` needs no deinit then. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine's contract at its edges: what is refused leaves all as it was, exhaustion included; wanted
-// rows are numbered as said; both attention routes agree on trees.
+// rows are numbered as said; both attention routes (route_cpu, route_portable) agree on trees.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
