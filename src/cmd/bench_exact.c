@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/bench_llama.h"
 #include "cmd/cmd.h"
-#include "cmd/oracle.h"
 #include "cmd/prompts.h"
 #include "edge/edge.h"
 #include "serve/server.h"
@@ -39,7 +39,7 @@ typedef struct exact {
     ft_engine *engine; /* the target alone */
     ft_seq *seq;
     ft_sampler *sampler;
-    ft_oracle *oracle;
+    ft_bench_llama libllama; /* open if the flag says so */
     text spec, plain, llama;
     uint64_t tokens, rounds, drafted, accepted, spec_tokens;
     uint32_t prompts, skipped, mismatches_plain, mismatches_libllama;
@@ -116,8 +116,14 @@ static ft_status start(exact *x, ft_error *err)
         status = ft_seq_create(x->engine, err, &x->seq);
     if (status == FT_OK)
         status = ft_sampler_create(ft_model_hparams(x->target)->n_vocab, err, &x->sampler);
+    ft_bench_llama_opts llama = {.path = f->model,
+                                 .n_ctx = (uint32_t)f->ctx,
+                                 .n_streams = 1,
+                                 .max_batch_tok = 512,
+                                 .n_threads = (int)f->threads,
+                                 .flash = true};
     if (status == FT_OK && f->libllama)
-        status = ft_oracle_create(f->model, (uint32_t)f->ctx, (int)f->threads, err, &x->oracle);
+        status = ft_bench_llama_open(&llama, err, &x->libllama);
     if (status == FT_OK && (text_init(&x->spec, n) != FT_OK || text_init(&x->plain, n) != FT_OK ||
                             text_init(&x->llama, n) != FT_OK))
         status = ft_error_set(err, FT_NOMEM, "no memory for the texts");
@@ -130,7 +136,7 @@ static void stop(exact *x)
     text_deinit(&x->spec);
     text_deinit(&x->plain);
     text_deinit(&x->llama);
-    ft_oracle_destroy(x->oracle);
+    ft_bench_llama_close(&x->libllama);
     ft_sampler_destroy(x->sampler);
     ft_seq_destroy(x->seq);
     ft_engine_destroy(x->engine);
@@ -283,10 +289,10 @@ static ft_status run_prompt(exact *x, const ft_prompt *prompt, ft_error *err)
             break;
         x->tokens += x->plain.n;
         compare(x, &x->spec, "plain", s.temperature, prompt, &x->mismatches_plain);
-        if (sampled || !x->oracle)
+        if (sampled || !f->libllama)
             continue;
-        status = ft_oracle_greedy(x->oracle, tokens.id, (uint32_t)tokens.n, (uint32_t)f->n, err,
-                                  x->llama.token, &x->llama.n);
+        x->llama.n = (uint32_t)f->n;
+        status = ft_bench_llama_greedy(&x->libllama, &tokens, err, x->llama.token, &x->llama.n);
         if (status == FT_OK)
             compare(x, &x->llama, "libllama", 0, prompt, &x->mismatches_libllama);
     }
@@ -372,10 +378,13 @@ int ft_cmd_bench_exact(int argc, char **argv)
         {"--json", NULL, FT_FLAG_BOOL, &f->json, NULL, "one JSON object", 0, 0},
     };
     ft_error err = {0};
-    int words, code = ft_cmd_parse("bench exact -m TARGET -md DRAFT --prompts FILE [flags]",
-                                   "Compares texts by speculation over the real wire with texts by "
-                                   "the target alone and by libllama.",
-                                   flags, FT_COUNT(flags), argc, argv, 0, &words);
+    const ft_cmd_usage usage = {
+        .usage = "bench exact -m TARGET -md DRAFT --prompts FILE [flags]",
+        .about = "Compares texts by speculation over the real wire with texts by "
+                 "the target alone and by libllama.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags)};
+    int words, code = ft_cmd_parse(&usage, argc, argv, &words);
     if (code >= 0)
         return code;
     if (!f->model || !f->draft || !f->prompts) {

@@ -4,6 +4,7 @@
 #include "cmd/bench_llama.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 ft_status ft_bench_llama_open(const ft_bench_llama_opts *opts, ft_error *err, ft_bench_llama *out)
 {
@@ -15,7 +16,8 @@ ft_status ft_bench_llama_open(const ft_bench_llama_opts *opts, ft_error *err, ft
     params.n_ctx = opts->n_ctx * opts->n_streams;
     params.n_seq_max = opts->n_streams;
     params.n_batch = params.n_ubatch = opts->max_batch_tok;
-    params.n_threads = params.n_threads_batch = opts->n_threads;
+    params.n_threads = params.n_threads_batch =
+        opts->n_threads > 0 ? opts->n_threads : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
     params.flash_attn_type =
         opts->flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     out->ctx = llama_init_from_model(out->model, params);
@@ -60,6 +62,40 @@ ft_status ft_bench_llama_run(ft_bench_llama *llama, ft_error *err)
     if (code != 0)
         return ft_error_set(err, FT_INTERNAL, "libllama: llama_decode returns %d", code);
     return FT_OK;
+}
+
+/* Decodes a text's tokens from pos on in stream 0, with logits of the last one. */
+static ft_status extend(ft_bench_llama *llama, const int32_t *tokens, size_t n, int32_t pos,
+                        ft_error *err)
+{
+    ft_status status = FT_OK;
+    size_t most = llama_n_batch(llama->ctx);
+    for (size_t at = 0; at < n && status == FT_OK;) {
+        ft_bench_llama_clear(llama);
+        for (size_t end = n - at < most ? n : at + most; at < end; at++)
+            ft_bench_llama_add(llama, tokens[at], pos++, 0, at + 1 == n);
+        status = ft_bench_llama_run(llama, err);
+    }
+    return status;
+}
+
+ft_status ft_bench_llama_greedy(ft_bench_llama *llama, const ft_tokens *prompt, ft_error *err,
+                                int32_t *out, uint32_t *n)
+{
+    const struct llama_vocab *vocab = llama_model_get_vocab(llama->model);
+    uint32_t most = *n;
+    llama_memory_clear(llama_get_memory(llama->ctx), false);
+    ft_status status = extend(llama, prompt->id, prompt->n, 0, err);
+    for (*n = 0; status == FT_OK && *n < most;) {
+        int32_t token =
+            ft_bench_argmax(llama_get_logits_ith(llama->ctx, -1), (uint32_t)llama->n_vocab);
+        if (llama_vocab_is_eog(vocab, token))
+            break;
+        out[(*n)++] = token;
+        if (*n < most)
+            status = extend(llama, &token, 1, (int32_t)(prompt->n + *n - 1), err);
+    }
+    return status;
 }
 
 int32_t ft_bench_argmax(const float *logits, uint32_t n)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * libllama as the other side of a benchmark: one loaded file and one context. */
+ * libllama as the other side of a benchmark: one loaded file and one context. Used by one thread. */
 #ifndef FT_CMD_BENCH_LLAMA_H
 #define FT_CMD_BENCH_LLAMA_H
 
@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "llama.h"
+#include "model/vocab.h"
 
 typedef struct ft_bench_llama {
     struct llama_model *model;
@@ -21,8 +22,8 @@ typedef struct ft_bench_llama_opts {
     uint32_t n_ctx;   /* tokens a stream */
     uint32_t n_streams;
     uint32_t max_batch_tok;
-    int n_threads;
-    bool flash; /* flash attention */
+    int n_threads; /* 0: all cores */
+    bool flash;    /* flash attention */
 } ft_bench_llama_opts;
 
 /* FT_CORRUPT (libllama refuses the file), FT_NOMEM. */
@@ -35,6 +36,11 @@ void ft_bench_llama_add(ft_bench_llama *llama, int32_t token, int32_t pos, int32
                         bool want);
 /* One pass. FT_INTERNAL. */
 FT_WARN_UNUSED ft_status ft_bench_llama_run(ft_bench_llama *llama, ft_error *err);
+
+/* Greedy continuation of a prompt in stream 0, which is cleared before: at most *n tokens into out,
+ * fewer where an end-of-generation token comes (not written); *n becomes how many. FT_INTERNAL. */
+FT_WARN_UNUSED ft_status ft_bench_llama_greedy(ft_bench_llama *llama, const ft_tokens *prompt,
+                                               ft_error *err, int32_t *out, uint32_t *n);
 
 /* Index of the largest of n logits. */
 int32_t ft_bench_argmax(const float *logits, uint32_t n);

@@ -2,7 +2,7 @@
  *
  * Subcommands: flags in, modules called, text or JSON out. Each returns the process's exit status:
  * 0 done, 1 failed (one line on standard error says why), 2 bad usage. With --json exactly one JSON
- * object goes to standard output. argv[0] is the subcommand's name.
+ * object goes to standard output.
  */
 #ifndef FT_CMD_CMD_H
 #define FT_CMD_CMD_H
@@ -20,6 +20,8 @@ typedef struct ft_cmd {
     int (*run)(int argc, char **argv);
 } ft_cmd;
 
+/* The subcommands, as the table in main.c lists them. argv[0] is the subcommand's name, the flags and
+ * words are what follows; the return value is the exit status. */
 int ft_cmd_info(int argc, char **argv);
 int ft_cmd_quantize(int argc, char **argv);
 int ft_cmd_serve(int argc, char **argv);
@@ -32,10 +34,17 @@ int ft_cmd_bench_noise(int argc, char **argv);
 
 #define FT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Handles --help and parsing. Returns -1 to go on, else the exit status. usage: "info FILE [flags]";
- * about: a paragraph for --help. Words are then argv[1..*n_words]; more than max_words is an error. */
-int ft_cmd_parse(const char *usage, const char *about, const ft_flag *flags, size_t n_flags,
-                 int argc, char **argv, int max_words, int *n_words);
+typedef struct ft_cmd_usage {
+    const char *usage;    /* "info FILE [flags]" */
+    const char *about;    /* a paragraph for --help */
+    const ft_flag *flags; /* [n_flags] */
+    size_t n_flags;
+    int max_words; /* more words than these are an error */
+} ft_cmd_usage;
+
+/* Handles --help and parsing. Returns -1 to go on, else the exit status. Words are then
+ * argv[1..*n_words]. */
+int ft_cmd_parse(const ft_cmd_usage *usage, int argc, char **argv, int *n_words);
 
 /* "foretoken: message" on standard error; returns 1. */
 int ft_cmd_fail(const ft_error *err);

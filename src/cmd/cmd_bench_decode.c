@@ -216,10 +216,12 @@ int ft_cmd_bench_decode(int argc, char **argv)
          MAX_ROUNDS},
         {"--json", NULL, FT_FLAG_BOOL, &a.json, NULL, "print one JSON object", 0, 0},
     };
-    int n_words, code = ft_cmd_parse("bench decode -m FILE [flags]",
-                                     "Greedy decoding by this engine and by libllama, in "
-                                     "interleaved rounds; medians and their ratio.",
-                                     flags, FT_COUNT(flags), argc, argv, 0, &n_words);
+    const ft_cmd_usage usage = {.usage = "bench decode -m FILE [flags]",
+                                .about = "Greedy decoding by this engine and by libllama, in "
+                                         "interleaved rounds; medians and their ratio.",
+                                .flags = flags,
+                                .n_flags = FT_COUNT(flags)};
+    int n_words, code = ft_cmd_parse(&usage, argc, argv, &n_words);
     if (code >= 0)
         return code;
     ft_error err = {0};

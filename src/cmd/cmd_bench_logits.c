@@ -103,7 +103,7 @@ static ft_status measure(const char *path, const char *prompt, json_t *rows, ft_
     if (status == FT_OK)
         status = ft_vocab_load(path, err, &vocab);
     if (status == FT_OK)
-        status = ft_vocab_tokenize(vocab, prompt, strlen(prompt), true, false, err, &tokens);
+        status = ft_vocab_tokenize(vocab, prompt, strlen(prompt), FT_TOKENIZE_BOS, err, &tokens);
     if (status == FT_OK && (tokens.n == 0 || tokens.n > MAX_TOK))
         status = ft_error_set(err, FT_INVALID, "the prompt has %zu tokens; 1 to %d are allowed",
                               tokens.n, MAX_TOK);
@@ -158,10 +158,12 @@ int ft_cmd_bench_logits(int argc, char **argv)
         {"--prompt", "-p", FT_FLAG_STRING, &prompt, "TEXT", "what to compare on", 0, 0},
         {"--json", NULL, FT_FLAG_BOOL, &json, NULL, "print one JSON object", 0, 0},
     };
-    int n_words, code = ft_cmd_parse("bench logits -m FILE [flags]",
-                                     "Logits of a prompt by both attention routes against "
-                                     "libllama's, beside libllama's own spread.",
-                                     flags, FT_COUNT(flags), argc, argv, 0, &n_words);
+    const ft_cmd_usage usage = {.usage = "bench logits -m FILE [flags]",
+                                .about = "Logits of a prompt by both attention routes against "
+                                         "libllama's, beside libllama's own spread.",
+                                .flags = flags,
+                                .n_flags = FT_COUNT(flags)};
+    int n_words, code = ft_cmd_parse(&usage, argc, argv, &n_words);
     if (code >= 0)
         return code;
     ft_error err = {0};

@@ -347,11 +347,14 @@ int ft_cmd_bench_noise(int argc, char **argv)
         {"--seed", "-s", FT_FLAG_INT, &set.seed, "N", "seed of the noise", 0, 9e15},
         {"--json", NULL, FT_FLAG_BOOL, &set.json, NULL, "print one JSON object", 0, 0},
     };
-    int done = ft_cmd_parse(
-        "bench noise -m TARGET -md DRAFT --prompts FILE [flags]",
-        "Measures how often the draft's choice is the token that the target draws, on the target's\n"
-        "own answers: with the noise that both share under rule `exact`, and with independent noise.",
-        flags, FT_COUNT(flags), argc, argv, 0, &n_words);
+    const ft_cmd_usage usage = {
+        .usage = "bench noise -m TARGET -md DRAFT --prompts FILE [flags]",
+        .about =
+            "Measures how often the draft's choice is the token that the target draws, on the target's\n"
+            "own answers: with the noise that both share under rule `exact`, and with independent noise.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags)};
+    int done = ft_cmd_parse(&usage, argc, argv, &n_words);
     if (done >= 0)
         return done;
     if (!set.target || !set.draft || !set.prompts) {

@@ -88,8 +88,11 @@ static int parse(edge_flags *f, int argc, char **argv)
          "allow a --host that others reach without an API key", 0, 0},
     };
     int words;
-    return ft_cmd_parse("edge --server HOST:PORT -md DRAFT.gguf [flags]", about, flags,
-                        FT_COUNT(flags), argc, argv, 0, &words);
+    const ft_cmd_usage usage = {.usage = "edge --server HOST:PORT -md DRAFT.gguf [flags]",
+                                .about = about,
+                                .flags = flags,
+                                .n_flags = FT_COUNT(flags)};
+    return ft_cmd_parse(&usage, argc, argv, &words);
 }
 
 static ft_status check(const edge_flags *f, ft_error *err)

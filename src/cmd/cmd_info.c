@@ -121,10 +121,14 @@ int ft_cmd_info(int argc, char **argv)
     const ft_flag flags[] = {
         {"--json", NULL, FT_FLAG_BOOL, &json, NULL, "print one JSON object", 0, 0},
     };
-    int done = ft_cmd_parse("info FILE [--json]",
-                            "Tells what the model file FILE (GGUF) holds and how it would run on\n"
-                            "this machine. Checks the file on the way.",
-                            flags, FT_COUNT(flags), argc, argv, 1, &n_words);
+    const ft_cmd_usage usage = {
+        .usage = "info FILE [--json]",
+        .about = "Tells what the model file FILE (GGUF) holds and how it would run on\n"
+                 "this machine. Checks the file on the way.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags),
+        .max_words = 1};
+    int done = ft_cmd_parse(&usage, argc, argv, &n_words);
     if (done >= 0)
         return done;
     if (n_words != 1) {

@@ -22,13 +22,17 @@ int ft_cmd_quantize(int argc, char **argv)
         {"--threads", "-t", FT_FLAG_INT, &n_threads, "N", "threads (0: all cores)", 0, 1024},
         {"--json", NULL, FT_FLAG_BOOL, &json, NULL, "print one JSON object", 0, 0},
     };
-    int done = ft_cmd_parse(
-        "quantize IN OUT TYPE [flags]",
-        "Writes the model file IN as OUT with its matrices in TYPE: f32, f16, bf16, q8_0, q6_k,\n"
-        "q5_k_m, q4_k_m, q4_0, q4_1, iq4_nl, ... Where checking many tokens at once has to be cheap\n"
-        "on a CPU, iq4_nl, q4_0 and bf16 are the best types (foretoken info says whether a file's\n"
-        "weights can be repacked).",
-        flags, FT_COUNT(flags), argc, argv, 3, &n_words);
+    const ft_cmd_usage usage = {
+        .usage = "quantize IN OUT TYPE [flags]",
+        .about =
+            "Writes the model file IN as OUT with its matrices in TYPE: f32, f16, bf16, q8_0, q6_k,\n"
+            "q5_k_m, q4_k_m, q4_0, q4_1, iq4_nl, ... Where checking many tokens at once has to be cheap\n"
+            "on a CPU, iq4_nl, q4_0 and bf16 are the best types (foretoken info says whether a file's\n"
+            "weights can be repacked).",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags),
+        .max_words = 3};
+    int done = ft_cmd_parse(&usage, argc, argv, &n_words);
     if (done >= 0)
         return done;
     if (n_words != 3) {

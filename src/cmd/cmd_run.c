@@ -70,8 +70,11 @@ static int parse(run_flags *f, int argc, char **argv)
         {"--json", NULL, FT_FLAG_BOOL, &f->json, NULL, "one JSON object instead of the text", 0, 0},
     };
     int words;
-    return ft_cmd_parse("run -m TARGET.gguf [-md DRAFT.gguf] [-p PROMPT] [flags]", about, flags,
-                        FT_COUNT(flags), argc, argv, 0, &words);
+    const ft_cmd_usage usage = {.usage = "run -m TARGET.gguf [-md DRAFT.gguf] [-p PROMPT] [flags]",
+                                .about = about,
+                                .flags = flags,
+                                .n_flags = FT_COUNT(flags)};
+    return ft_cmd_parse(&usage, argc, argv, &words);
 }
 
 static ft_status check(const run_flags *f, ft_error *err)

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // foretoken serve: the verification server as a process. Flags in, a ready line out, statistics at
 // the end.
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "cmd/endpoint.h"
 #include "serve/server.h"
 
 #define GRACE_US 5000000 /* sessions get this long to finish after a signal */
@@ -17,31 +15,8 @@ typedef struct serve_flags {
     const char *policy, *port_file;
     int64_t port, ctx, kv_tok, threads, batch, max_prefill, max_tree, max_sessions, ttl_s;
     bool insecure, portable, verbose;
-    char token_text[1024];
+    char *token_text; /* of token_file */
 } serve_flags;
-
-static bool is_loopback(const char *host)
-{
-    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
-           strcmp(host, "[::1]") == 0 || strncmp(host, "127.", 4) == 0;
-}
-
-/* The first line of the file. */
-static ft_status read_token(serve_flags *f, ft_error *err)
-{
-    FILE *file = fopen(f->token_file, "r");
-    if (!file)
-        return ft_error_set(err, FT_IO, "serve: cannot read %s: %s", f->token_file,
-                            strerror(errno));
-    bool got = fgets(f->token_text, sizeof f->token_text, file) != NULL;
-    fclose(file);
-    f->token_text[strcspn(f->token_text, "\r\n")] = 0;
-    if (!got || !f->token_text[0])
-        return ft_error_set(err, FT_INVALID, "serve: %s holds no token in its first line",
-                            f->token_file);
-    f->token = f->token_text;
-    return FT_OK;
-}
 
 static ft_status check_flags(serve_flags *f, ft_error *err)
 {
@@ -55,30 +30,19 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
         return ft_error_set(err, FT_INVALID, "serve: --tls-client-ca needs --tls-cert, --tls-key");
     if (!ft_sched_find(f->policy))
         return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there is fcfs", f->policy);
-    if (f->token_file && read_token(f, err) != FT_OK)
-        return err->code;
+    if (f->token_file) {
+        ft_status status = ft_cmd_read_secret(f->token_file, err, &f->token_text);
+        if (status != FT_OK)
+            return status;
+        f->token = f->token_text;
+    }
     if (f->token && !f->token[0])
         return ft_error_set(err, FT_INVALID, "serve: the token is empty");
-    if (!is_loopback(f->host) && !f->token && !f->tls_client_ca && !f->insecure)
+    if (!ft_cmd_is_loopback(f->host) && !f->token && !f->tls_client_ca && !f->insecure)
         return ft_error_set(err, FT_INVALID,
                             "serve: %s is reachable for others, so ask who they are: pass --token, "
                             "--token-file or --tls-client-ca (or --insecure to serve anybody)",
                             f->host);
-    return FT_OK;
-}
-
-/* By way of a second name, so that who waits for the file never sees half of it. */
-static ft_status write_port(const char *path, int port, ft_error *err)
-{
-    char temp[4096];
-    if ((size_t)snprintf(temp, sizeof temp, "%s.new", path) >= sizeof temp)
-        return ft_error_set(err, FT_INVALID, "serve: the name of the port file is too long");
-    FILE *file = fopen(temp, "w");
-    bool good = file && fprintf(file, "%d\n", port) > 0;
-    if (file && fclose(file) != 0)
-        good = false;
-    if (!good || rename(temp, path) != 0)
-        return ft_error_set(err, FT_IO, "serve: cannot write %s: %s", path, strerror(errno));
     return FT_OK;
 }
 
@@ -126,7 +90,7 @@ static ft_status serve(const serve_flags *f, const ft_model *model, const ft_voc
         return status;
     log_ready(f, server, model, ft_server_verifier(server));
     if (f->port_file)
-        status = write_port(f->port_file, ft_server_port(server), err);
+        status = ft_cmd_write_port(f->port_file, ft_server_port(server), err);
     if (status == FT_OK) {
         ft_cmd_wait_stopped();
         FT_LOGI("serve", "draining grace_s=%d", GRACE_US / 1000000);
@@ -202,19 +166,25 @@ int ft_cmd_serve(int argc, char **argv)
     };
     ft_error err = {0};
     int n_words = 0;
-    int done = ft_cmd_parse(
-        "serve -m FILE [flags]",
-        "Serves the target model: edges draft, this process verifies (gRPC, see proto/). Logs go to\n"
-        "standard error. SIGINT or SIGTERM drains: running texts get a few seconds to finish.",
-        flags, FT_COUNT(flags), argc, argv, 0, &n_words);
+    const ft_cmd_usage usage = {
+        .usage = "serve -m FILE [flags]",
+        .about =
+            "Serves the target model: edges draft, this process verifies (gRPC, see proto/). Logs go to\n"
+            "standard error. SIGINT or SIGTERM drains: running texts get a few seconds to finish.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags)};
+    int done = ft_cmd_parse(&usage, argc, argv, &n_words);
     if (done >= 0)
         return done;
-    if (check_flags(&f, &err) != FT_OK) {
-        (void)ft_cmd_fail(&err);
-        return 2;
-    }
     if (f.verbose)
         ft_log_set_level(FT_LOG_DEBUG);
     ft_cmd_catch_signals();
-    return run(&f);
+    if (check_flags(&f, &err) == FT_OK) {
+        done = run(&f);
+    } else {
+        (void)ft_cmd_fail(&err);
+        done = 2;
+    }
+    free(f.token_text);
+    return done;
 }

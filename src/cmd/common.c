@@ -17,18 +17,18 @@
 static volatile sig_atomic_t stopped;
 static int stop_pipe[2] = {-1, -1};
 
-int ft_cmd_parse(const char *usage, const char *about, const ft_flag *flags, size_t n_flags,
-                 int argc, char **argv, int max_words, int *n_words)
+int ft_cmd_parse(const ft_cmd_usage *usage, int argc, char **argv, int *n_words)
 {
     ft_error err = {0};
     if (ft_flags_want_help(argc, argv)) {
-        printf("usage: foretoken %s\n\n%s\n\n", usage, about);
-        ft_flags_help(stdout, flags, n_flags);
+        printf("usage: foretoken %s\n\n%s\n\n", usage->usage, usage->about);
+        ft_flags_help(stdout, usage->flags, usage->n_flags);
         return 0;
     }
-    if (ft_flags_parse(flags, n_flags, argc, argv, &err, n_words) == FT_OK && *n_words > max_words)
+    if (ft_flags_parse(usage->flags, usage->n_flags, argc, argv, &err, n_words) == FT_OK &&
+        *n_words > usage->max_words)
         ft_error_set(&err, FT_INVALID, "unexpected word '%s': --help shows the usage",
-                     argv[max_words + 1]);
+                     argv[usage->max_words + 1]);
     if (err.code == FT_OK)
         return -1;
     fprintf(stderr, "foretoken %s: %s\n", argv[0], err.message);
