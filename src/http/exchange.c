@@ -64,19 +64,26 @@ static enum MHD_Result reply_status(ft_http_exchange *x, ft_status status, const
     return reply_fail(x);
 }
 
+/* 200 with this body, if the status of making it is FT_OK. Takes what body holds. */
+static enum MHD_Result reply_body(ft_http_exchange *x, ft_status status, const char *type,
+                                  ft_buf *body)
+{
+    if (status != FT_OK) {
+        ft_buf_deinit(body);
+        return reply_status(x, status, NULL);
+    }
+    ft_http_reply reply = x->defaults;
+    reply.status = 200;
+    reply.type = type;
+    return ft_http_reply_send(x->connection, &reply, body);
+}
+
 /* Takes root. */
 static enum MHD_Result reply_json(ft_http_exchange *x, json_t *root)
 {
     ft_buf body = {0};
     ft_status status = ft_http_json_append(root, &body);
-    if (status != FT_OK) {
-        ft_buf_deinit(&body);
-        return reply_status(x, status, NULL);
-    }
-    ft_http_reply reply = x->defaults;
-    reply.status = 200;
-    reply.type = "application/json";
-    return ft_http_reply_send(x->connection, &reply, &body);
+    return reply_body(x, status, "application/json", &body);
 }
 
 static json_t *json_model(const ft_http *http)
@@ -126,14 +133,7 @@ static enum MHD_Result answer_metrics(ft_http_exchange *x)
     ft_status status = b->metrics(b->ctx, &body);
     if (status == FT_OK && body.failed)
         status = FT_NOMEM;
-    if (status != FT_OK) {
-        ft_buf_deinit(&body);
-        return reply_status(x, status, NULL);
-    }
-    ft_http_reply reply = x->defaults;
-    reply.status = 200;
-    reply.type = "text/plain; version=0.0.4; charset=utf-8";
-    return ft_http_reply_send(x->connection, &reply, &body);
+    return reply_body(x, status, "text/plain; version=0.0.4; charset=utf-8", &body);
 }
 
 /* --- completions --- */

@@ -19,17 +19,24 @@
 
 /* ---- answers; engine thread ---- */
 
-/* Takes the right to call back, unless the client gave the handle up. Publishes what the client may
- * look at once it heard. */
-static bool callback_begin(ft_vsession *h, bool also_closed)
+static void publish(ft_verifier *v)
 {
-    ft_verifier *v = h->verifier;
     ft_engine_stats es;
     ft_engine_get_stats(v->engine, &es);
     v->stats.kv_blocks = es.blocks;
     v->stats.kv_blocks_free = es.blocks_free;
     pthread_mutex_lock(&v->lock);
     v->published = v->stats;
+    pthread_mutex_unlock(&v->lock);
+}
+
+/* Takes the right to call back, unless the client gave the handle up. Publishes what the client may
+ * look at once it heard. */
+static bool callback_begin(ft_vsession *h, bool also_closed)
+{
+    ft_verifier *v = h->verifier;
+    publish(v);
+    pthread_mutex_lock(&v->lock);
     h->in_callback = !h->detached && (also_closed || !h->closed);
     bool go = h->in_callback;
     pthread_mutex_unlock(&v->lock);
@@ -248,17 +255,6 @@ static void handle_event(ft_verifier *v, const event *ev, int64_t now_us)
         pthread_mutex_unlock(&v->lock);
         handle_free(h);
     }
-}
-
-static void publish(ft_verifier *v)
-{
-    ft_engine_stats es;
-    ft_engine_get_stats(v->engine, &es);
-    v->stats.kv_blocks = es.blocks;
-    v->stats.kv_blocks_free = es.blocks_free;
-    pthread_mutex_lock(&v->lock);
-    v->published = v->stats;
-    pthread_mutex_unlock(&v->lock);
 }
 
 /* Waits, under the lock, until there is something to do, at most timeout_us (< 0: no limit). */

@@ -194,6 +194,21 @@ static inline ft_wire_client *dial(int port, const ft_wire_client_opts *extra)
     return client;
 }
 
+/* An ordinary server and an ordinary client of it. */
+static inline ft_wire_client *echo_open(echo *e)
+{
+    echo_init(e);
+    echo_start(e, NULL);
+    return dial(ft_wire_server_port(e->server), NULL);
+}
+
+/* The client first. */
+static inline void echo_close(echo *e, ft_wire_client *client)
+{
+    ft_wire_client_destroy(client);
+    echo_deinit(e);
+}
+
 static inline ft_call *open_call(ft_wire_client *client)
 {
     ft_call *call = NULL;

@@ -130,8 +130,7 @@ static void test_server_comes_back(void **state)
     for (int i = 0; i < 1000000 && status == FT_UNAVAILABLE; i++) /* until the pause is over */
         status = ft_wire_client_info(client, LIMIT_US, &err, &info);
     assert_int_equal(status, FT_OK);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
 }
 
 int main(int argc, char **argv)

@@ -13,9 +13,7 @@
 static void test_rounds(void **state)
 {
     echo e;
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_call *call = open_call(client);
     send_open(call, 100);
     expect_opened(call, 100);
@@ -44,8 +42,7 @@ static void test_rounds(void **state)
     assert_int_equal(e.last_user, 402); /* Open, 400 drafts, Close, all before on_end */
     expect_end(call, FT_UNAVAILABLE, "the server ended the stream");
     ft_call_destroy(call);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
     assert_int_equal(e.ended, 1);
 }
 
@@ -53,9 +50,7 @@ static void test_many_streams(void **state)
 {
     enum { N = 64, ROUNDS = 20 };
     echo e;
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_call *calls[N];
     for (uint32_t i = 0; i < N; i++) {
         calls[i] = open_call(client);
@@ -78,16 +73,13 @@ static void test_many_streams(void **state)
     echo_wait(&e, &e.ended, N);
     assert_int_equal(e.ended_done, N / 2);
     assert_int_equal(e.ended_cut, N / 2);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
 }
 
 static void test_finish_with_status_and_trailer(void **state)
 {
     echo e;
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_call *call = open_call(client);
     send_draft(call, 1, 3, FINISH);
     expect_verdict(call, 1, 3); /* queued before the end: still comes */
@@ -103,8 +95,7 @@ static void test_finish_with_status_and_trailer(void **state)
     expect_end(call, FT_ABORTED, "as you asked");
     assert_int_equal(ft_call_retry_after_ms(call), 0);
     ft_call_destroy(call);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
 }
 
 typedef struct waiter {
@@ -126,9 +117,7 @@ static void test_cancel_from_another_thread(void **state)
 {
     echo e;
     pthread_t thread;
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_call *call = open_call(client);
     send_open(call, 1);
     expect_opened(call, 1);
@@ -140,16 +129,13 @@ static void test_cancel_from_another_thread(void **state)
     echo_wait(&e, &e.ended, 1);
     assert_int_equal(e.ended_cut, 1);
     ft_call_destroy(call);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
 }
 
 static void test_client_goes_away(void **state)
 {
     echo e;
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_call *call = open_call(client);
     send_draft(call, 1, 3, KEEP);
     expect_verdict(call, 1, 3);
@@ -160,8 +146,7 @@ static void test_client_goes_away(void **state)
     ft_server_msg late = {.kind = FT_SERVER_VERDICT};
     ft_stream_send(e.kept, &late);
     ft_stream_finish(e.kept, FT_OK, "", 0);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
     ft_stream_send(e.kept, &late);
     ft_stream_unref(e.kept);
 }
@@ -183,9 +168,7 @@ static void test_send_from_other_threads(void **state)
     enum { THREADS = 3 };
     echo e;
     pthread_t threads[THREADS];
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_call *call = open_call(client);
     send_draft(call, 1, 0, KEEP);
     expect_verdict(call, 1, 0);
@@ -199,8 +182,7 @@ static void test_send_from_other_threads(void **state)
     expect_end(call, FT_UNAVAILABLE, "ended the stream");
     ft_stream_unref(e.kept);
     ft_call_destroy(call);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
 }
 
 static void send_raw(ft_call *call, const void *bytes, size_t n)
@@ -229,9 +211,7 @@ static void send_forward_parents(ft_call *call)
 static void test_bad_bytes_end_one_stream_only(void **state)
 {
     echo e;
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_call *good = open_call(client);
     send_open(good, 5);
     expect_opened(good, 5);
@@ -266,8 +246,7 @@ static void test_bad_bytes_end_one_stream_only(void **state)
     echo_wait(&e, &e.messages, 2);
     assert_int_equal(e.messages, 2); /* none of the bad ones reached the handler */
     ft_call_destroy(good);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
 }
 
 /* A client that compresses: a megabyte of zeros travels as a kilobyte. */
@@ -275,9 +254,7 @@ static void test_compressed_messages_are_refused(void **state)
 {
     echo e;
     char address[32];
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     snprintf(address, sizeof address, "127.0.0.1:%d", ft_wire_server_port(e.server));
     grpc_arg arg = ft_rpc_int(GRPC_COMPRESSION_CHANNEL_DEFAULT_ALGORITHM, GRPC_COMPRESS_GZIP);
     grpc_channel_args args = {.num_args = 1, .args = &arg};
@@ -291,8 +268,7 @@ static void test_compressed_messages_are_refused(void **state)
     expect_end(call, FT_UNSUPPORTED, "gzip");
     free(zeros);
     ft_call_destroy(call);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
     assert_int_equal(e.messages, 0);
 }
 
@@ -302,9 +278,7 @@ static void test_noise_on_the_port(void **state)
     static const char *noise[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01 hello",
                                   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff"};
     echo e;
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_call *call = open_call(client);
     send_open(call, 5);
     expect_opened(call, 5);
@@ -328,16 +302,13 @@ static void test_noise_on_the_port(void **state)
     send_draft(call, 1, 4, 0);
     expect_verdict(call, 1, 4);
     ft_call_destroy(call);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
 }
 
 static void test_client_that_never_reads_is_cut(void **state)
 {
     echo e;
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_wire_client *other = dial(ft_wire_server_port(e.server), NULL);
     ft_call *good = open_call(other), *lazy = open_call(client);
     send_open(good, 5);
@@ -390,8 +361,7 @@ static void test_max_streams(void **state)
     }
     assert_int_equal(status, FT_OK);
     ft_call_destroy(two);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
 }
 
 static ft_call *start(ft_wire_client *client, const char *method, const void *bytes, size_t n)
@@ -479,9 +449,7 @@ static void test_health_and_drain(void **state)
 static void test_destroy_ends_streams(void **state)
 {
     echo e;
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     ft_call *call = open_call(client);
     send_open(call, 1);
     expect_opened(call, 1);
@@ -498,17 +466,14 @@ static void test_info_and_unknown_methods(void **state)
     echo e;
     ft_msg_info info;
     ft_error err = {0};
-    echo_init(&e);
-    echo_start(&e, NULL);
-    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_wire_client *client = echo_open(&e);
     assert_int_equal(ft_wire_client_info(client, LIMIT_US, &err, &info), FT_OK);
     assert_string_equal(info.model, "echo");
     assert_int_equal(info.vocab_fingerprint, 42);
     ft_call *call = start(client, "/foretoken.v1.Verifier/Nothing", "", 0);
     expect_end(call, FT_UNSUPPORTED, "unknown method");
     ft_call_destroy(call);
-    ft_wire_client_destroy(client);
-    echo_deinit(&e);
+    echo_close(&e, client);
 }
 
 static void test_nobody_there(void **state)
