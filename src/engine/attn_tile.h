@@ -71,11 +71,9 @@ INLINE void scores_part(const ft_attn_scores *args, uint32_t i0, uint32_t b0, co
 /* Query counts, with the blocks at a time that fit the registers; the most queries first, down to
  * one. */
 #if TILE_REGS >= 24
-#define SCORES_SHAPES(X)                                                                       \
-    X(24, 1)                                                                                   \
-    X(16, 1)                                                                                   \
-    X(12, 2) X(11, 2) X(10, 2) X(9, 2) X(8, 2) X(7, 2) X(6, 4) X(5, 4) X(4, 4) X(3, 4) X(2, 4) \
-        X(1, 4)
+#define SCORES_MANY(X)   X(24, 1) X(16, 1) X(12, 2) X(11, 2) X(10, 2) X(9, 2) X(8, 2) X(7, 2)
+#define SCORES_FEW(X)    X(6, 4) X(5, 4) X(4, 4) X(3, 4) X(2, 4) X(1, 4)
+#define SCORES_SHAPES(X) SCORES_MANY(X) SCORES_FEW(X)
 #else
 #define SCORES_SHAPES(X) X(4, 1) X(3, 1) X(2, 2) X(1, 4)
 #endif
