@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU attention kernels on random shapes, block tables and trees: every instruction set (attn_avx2,
-// attn_avx512, over attn_tile.h) gives the bits of attn_plain, which is near to attention in double precision; and the bits do not depend
-// on the number of threads.
+// The CPU attention kernels on random shapes, block tables and trees: every instruction set
+// (attn_avx2, attn_avx512, over attn_tile.h) gives the bits of attn_plain, which is near to attention
+// in double precision; and the bits do not depend on the number of threads.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
