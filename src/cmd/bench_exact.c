@@ -258,7 +258,7 @@ static void compare(exact *x, const text *other, const char *against, double tem
     float gap = at < plain->n ? plain->gap[at] : NAN;
     json_t *gap_json = isfinite(gap) ? json_real(gap) : json_null();
     json_array_append_new(x->mismatches,
-                          json_pack("{s:s, s:s, s:f, s:i, s:o}", "against", against, "prompt",
+                          json_pack("{s:s, s:I, s:f, s:i, s:o}", "against", against, "prompt",
                                     (json_int_t)prompt->question_id, "temperature", temperature,
                                     "at", (int)at, "gap", gap_json));
 }
