@@ -6,7 +6,8 @@
 //
 // Threads: ggml's pool of n_threads, made once, the owner being one of them. They poll for new work
 // for about two milliseconds after a pass (POLL), which covers the sampling between the passes of a
-// busy engine, and sleep then, so that an idle engine costs nothing.
+// busy engine, and sleep then, so that an idle engine costs nothing. Where other programs hold the
+// cores a pass takes one thread (pace.h).
 #include "engine/engine.h"
 
 #include <assert.h>
@@ -15,10 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/batch.h"
 #include "engine/graph.h"
 #include "engine/kv.h"
+#include "engine/pace.h"
 #include "engine/route.h"
 #include "engine/store.h"
 #include "ggml-backend.h"
@@ -39,6 +42,9 @@ struct ft_engine {
     ft_graph_cache *graphs;
     ggml_backend_t backend;
     struct ggml_threadpool *pool;
+    ft_clock clock; /* the machine's: it times passes, which decides threads and nothing else */
+    ft_pace pace;
+    int64_t give_up_us;  /* when the present pass is given up; 0: never */
     const float *logits; /* of the last pass, [batch.n_out, n_vocab] */
     uint64_t forwards, rows;
 };
@@ -77,6 +83,13 @@ static ft_status check_opts(const ft_engine_opts *opts, ft_error *err)
     return FT_OK;
 }
 
+/* ggml asks this between operations; true ends the pass. */
+static bool past_limit(void *ctx)
+{
+    const ft_engine *engine = ctx;
+    return engine->give_up_us && ft_clock_now_us(&engine->clock) > engine->give_up_us;
+}
+
 static ft_status create_backend(ft_engine *engine, int n_threads)
 {
     engine->backend = ggml_backend_cpu_init();
@@ -87,8 +100,10 @@ static ft_status create_backend(ft_engine *engine, int n_threads)
     engine->pool = ggml_threadpool_new(&params);
     if (!engine->pool)
         return FT_NOMEM;
-    ggml_backend_cpu_set_n_threads(engine->backend, n_threads);
+    engine->clock = ft_clock_monotonic();
+    ft_pace_init(&engine->pace, n_threads);
     ggml_backend_cpu_set_threadpool(engine->backend, engine->pool);
+    ggml_backend_cpu_set_abort_callback(engine->backend, past_limit, engine);
     return FT_OK;
 }
 
@@ -287,6 +302,35 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
     return FT_OK;
 }
 
+/* One attempt on n_threads threads; FT_TIMEOUT: given up, nothing of it counts. Inputs are written
+ * each time, for a pass recycles their memory. */
+static ft_status attempt(ft_engine *engine, ft_graph *g, int n_threads)
+{
+    const ft_batch *batch = &engine->batch;
+    ggml_backend_tensor_set(g->tokens, batch->token, 0, batch->n_rows * sizeof(int32_t));
+    if (g->out_ids)
+        ggml_backend_tensor_set(g->out_ids, batch->out, 0, batch->n_out * sizeof(int32_t));
+    if (!engine->route->set_inputs(engine->route))
+        return FT_NOMEM;
+    int64_t limit_us = ft_pace_limit_us(&engine->pace, batch->n_rows, n_threads);
+    int64_t start_us = ft_clock_now_us(&engine->clock);
+    engine->give_up_us = limit_us ? start_us + limit_us : 0;
+    ggml_backend_cpu_set_n_threads(engine->backend, n_threads);
+    enum ggml_status status = ggml_backend_graph_compute(engine->backend, g->graph);
+    ft_pace_observe(&engine->pace, batch->n_rows, n_threads,
+                    ft_clock_now_us(&engine->clock) - start_us);
+    switch (status) {
+    case GGML_STATUS_SUCCESS:
+        return FT_OK;
+    case GGML_STATUS_ABORTED:
+        return FT_TIMEOUT;
+    case GGML_STATUS_ALLOC_FAILED:
+        return FT_NOMEM;
+    default:
+        return FT_INTERNAL;
+    }
+}
+
 static ft_status run_batch(ft_engine *engine)
 {
     const ft_batch *batch = &engine->batch;
@@ -294,16 +338,14 @@ static ft_status run_batch(ft_engine *engine)
     ft_graph *g = ft_graph_cache_get(engine->graphs, batch->n_rows, batch->n_out);
     if (!g)
         return FT_NOMEM;
-    ggml_backend_tensor_set(g->tokens, batch->token, 0, batch->n_rows * sizeof(int32_t));
-    if (g->out_ids)
-        ggml_backend_tensor_set(g->out_ids, batch->out, 0, batch->n_out * sizeof(int32_t));
-    if (!engine->route->set_inputs(engine->route))
-        return FT_NOMEM;
-    enum ggml_status status = ggml_backend_graph_compute(engine->backend, g->graph);
-    if (status != GGML_STATUS_SUCCESS)
-        return status == GGML_STATUS_ALLOC_FAILED ? FT_NOMEM : FT_INTERNAL;
-    engine->logits = g->logits ? g->logits->data : NULL;
-    return FT_OK;
+    ft_status status = attempt(engine, g, ft_pace_threads(&engine->pace, batch->n_rows));
+    if (status == FT_TIMEOUT) {
+        engine->route->begin(engine->route);
+        status = attempt(engine, g, 1);
+    }
+    if (status == FT_OK)
+        engine->logits = g->logits ? g->logits->data : NULL;
+    return status;
 }
 
 ft_status ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n, ft_error *err)
