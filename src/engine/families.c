@@ -3,7 +3,9 @@
 // qwen2 and qwen3 differ only in biases, in norms of Q and K and in the kind of RoPE, which are data).
 // Stateless.
 #include "engine/graph.h"
+#include "engine/gemm.h"
 #include "ggml-backend.h"
+#include "model/pack.h"
 
 typedef struct ggml_tensor tensor;
 
@@ -28,9 +30,9 @@ static bool depends_on_batch(const tensor *w)
     }
 }
 
-/* w x for all rows. Rows laid out as matrices of one row each go through ggml's one-row kernel, which
- * gives every row the bits it gets alone. */
-static tensor *matmul(ft_build *b, tensor *w, tensor *x)
+/* ggml's w x for all rows. Rows laid out as matrices of one row each go through its one-row kernel,
+ * which gives every row the bits it gets alone. */
+static tensor *plain_matmul(ft_build *b, tensor *w, tensor *x)
 {
     if (!depends_on_batch(w))
         return ggml_mul_mat(b->ctx, w, x);
@@ -39,9 +41,46 @@ static tensor *matmul(ft_build *b, tensor *w, tensor *x)
     return ggml_reshape_2d(b->ctx, y, y->ne[0], y->ne[2]);
 }
 
-static tensor *rms_norm(ft_build *b, tensor *x, tensor *weight)
+/* Rows that weights are multiplied with, as floats or in 8 bits: at least one, the second made when
+ * the first packed weight reads them. */
+typedef struct input {
+    tensor *x;
+    ft_gemm_rows rows;
+} input;
+
+/* w in + residual (NULL: none) */
+static tensor *matmul_add(ft_build *b, tensor *w, input *in, tensor *residual)
 {
-    return ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->hparams->rms_eps), weight);
+    if (ft_is_packed(w)) {
+        if (!in->rows.data)
+            in->rows = ft_gemm_quantize(b->ctx, in->x);
+        return ft_gemm(b->ctx, w, &in->rows, residual);
+    }
+    tensor *y = plain_matmul(b, w, in->x);
+    return residual ? ggml_add(b->ctx, residual, y) : y;
+}
+
+static tensor *matmul(ft_build *b, tensor *w, input *in)
+{
+    return matmul_add(b, w, in, NULL);
+}
+
+/* packed: only packed weights will read it. */
+static input rms_norm(ft_build *b, tensor *x, tensor *weight, bool packed)
+{
+    if (packed)
+        return (input){.rows = ft_gemm_quantize_norm(b->ctx, x, weight, &b->hparams->rms_eps)};
+    return (input){.x = ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->hparams->rms_eps), weight)};
+}
+
+static bool all_packed(tensor *joined, tensor *const *parts, size_t n)
+{
+    if (joined)
+        return ft_is_packed(joined);
+    for (size_t i = 0; i < n; i++)
+        if (!ft_is_packed(parts[i]))
+            return false;
+    return true;
 }
 
 static tensor *rows_of(ft_build *b, tensor *x, size_t first, size_t n)
@@ -49,33 +88,42 @@ static tensor *rows_of(ft_build *b, tensor *x, size_t first, size_t n)
     return ggml_view_2d(b->ctx, x, (int64_t)n, x->ne[1], x->nb[1], first * sizeof(float));
 }
 
+/* Of norm(x), up to the output projection. */
 static tensor *attention(ft_build *b, uint32_t il, tensor *x, bool output)
 {
     const ft_layer *l = &b->weights->layers[il];
     size_t n_q = (size_t)b->hparams->n_head * b->hparams->head_dim;
     size_t n_kv = (size_t)b->hparams->n_head_kv * b->hparams->head_dim;
+    tensor *const parts[] = {l->wq, l->wk, l->wv};
+    input in = rms_norm(b, x, l->attn_norm, all_packed(l->wqkv, parts, 3));
     tensor *q, *k, *v;
     if (l->wqkv) {
-        tensor *qkv = matmul(b, l->wqkv, x);
+        tensor *qkv = matmul(b, l->wqkv, &in);
         q = rows_of(b, qkv, 0, n_q);
         k = rows_of(b, qkv, n_q, n_kv);
         v = rows_of(b, qkv, n_q + n_kv, n_kv);
     } else {
-        q = matmul(b, l->wq, x);
-        k = matmul(b, l->wk, x);
-        v = matmul(b, l->wv, x);
+        q = matmul(b, l->wq, &in);
+        k = matmul(b, l->wk, &in);
+        v = matmul(b, l->wv, &in);
     }
     return b->route->attend(b, il, q, k, v, output);
 }
 
+/* x + FFN(norm(x)) */
 static tensor *swiglu_ffn(ft_build *b, const ft_layer *l, tensor *x)
 {
-    tensor *h;
-    if (l->wgate_up)
-        h = ggml_swiglu(b->ctx, matmul(b, l->wgate_up, x));
-    else
-        h = ggml_swiglu_split(b->ctx, matmul(b, l->wgate, x), matmul(b, l->wup, x));
-    return matmul(b, l->wdown, h);
+    tensor *const parts[] = {l->wgate, l->wup};
+    input in = rms_norm(b, x, l->ffn_norm, all_packed(l->wgate_up, parts, 2)), h = {0};
+    if (!l->wgate_up) {
+        tensor *gate = matmul(b, l->wgate, &in);
+        h.x = ggml_swiglu_split(b->ctx, gate, matmul(b, l->wup, &in));
+    } else if (ft_is_packed(l->wdown)) {
+        h.rows = ft_gemm_quantize_swiglu(b->ctx, matmul(b, l->wgate_up, &in));
+    } else {
+        h.x = ggml_swiglu(b->ctx, matmul(b, l->wgate_up, &in));
+    }
+    return matmul_add(b, l->wdown, &h, x);
 }
 
 /* Pre-norm decoder with SwiGLU. In the last layer only rows that want logits go on behind attention. */
@@ -86,20 +134,21 @@ static tensor *build_decoder(ft_build *b)
     for (uint32_t il = 0; il < b->hparams->n_layer; il++) {
         const ft_layer *l = &w->layers[il];
         bool last = il + 1 == b->hparams->n_layer;
-        tensor *a = attention(b, il, rms_norm(b, x, l->attn_norm), !last || b->n_out > 0);
+        tensor *a = attention(b, il, x, !last || b->n_out > 0);
         if (last && b->n_out == 0)
             return a;
         if (last) {
             a = ggml_get_rows(b->ctx, a, b->out_ids);
             x = ggml_get_rows(b->ctx, x, b->out_ids);
         }
-        a = matmul(b, l->wo, a);
+        input attended = {.x = a};
+        x = matmul_add(b, l->wo, &attended, x);
         if (l->bo)
-            a = ggml_add(b->ctx, a, l->bo);
-        x = ggml_add(b->ctx, x, a);
-        x = ggml_add(b->ctx, x, swiglu_ffn(b, l, rms_norm(b, x, l->ffn_norm)));
+            x = ggml_add(b->ctx, x, l->bo);
+        x = swiglu_ffn(b, l, x);
     }
-    return matmul(b, w->output, rms_norm(b, x, w->output_norm));
+    input in = rms_norm(b, x, w->output_norm, ft_is_packed(w->output));
+    return matmul(b, w->output, &in);
 }
 
 static tensor *(*const families[])(ft_build *) = {

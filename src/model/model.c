@@ -2,17 +2,20 @@
 // Loads a model: plans which tensors of the file become which weights and where each goes
 // (placement.c), allocates one ggml context and buffer a buffer type, then reads the file into them.
 // Invariants: a weight of a repacked buffer type is written once, whole (its set_tensor requires
-// that); the token embedding lies in plain memory, for ggml_get_rows on a repacked tensor gives
-// garbage. A loaded model is immutable. It does not compute anything.
+// that), one of our own layout is marked as packed; the token embedding lies in plain memory, for
+// ggml_get_rows on a repacked tensor gives garbage. A loaded model is immutable. It does not compute anything.
 #include "model/model.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "model/gguf_file.h"
 #include "model/hparams.h"
+#include "model/pack.h"
 #include "model/placement.h"
 
 enum { MAX_JOINED = 3 };
@@ -169,7 +172,25 @@ static struct ggml_tensor *new_tensor(const loader *l, const weight *w)
         rows += dim_of(l, w->part[i], 1);
     struct ggml_tensor *t = ggml_new_tensor_2d(ctx, type_of(l, w->part[0]), ne[0], rows);
     ggml_set_name(t, w->name);
+    if (ft_place_is_packed(&l->model->placer, w->place))
+        ft_pack_mark(t);
     return t;
+}
+
+/* Large pages, before the memory is touched: reading all weights once a token is then a third faster
+ * (26 instead of 18.5 GB/s where it was measured). A hint, and only for memory of the host. */
+static void use_large_pages(ggml_backend_buffer_t buffer)
+{
+#ifdef MADV_HUGEPAGE
+    if (!ggml_backend_buft_is_host(ggml_backend_buffer_get_type(buffer)))
+        return;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = (uintptr_t)ggml_backend_buffer_get_base(buffer);
+    uintptr_t end = (begin + ggml_backend_buffer_get_size(buffer)) / page * page;
+    begin = (begin + page - 1) / page * page;
+    if (begin < end)
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+#endif
 }
 
 static ft_status allocate(loader *l)
@@ -192,6 +213,7 @@ static ft_status allocate(loader *l)
         if (!m->buffer[p])
             return ft_error_set(l->err, FT_NOMEM, "%s: out of memory for its weights (%s)",
                                 l->opts->path, ggml_backend_buft_name(m->placer.type[p]));
+        use_large_pages(m->buffer[p]);
         ggml_backend_buffer_set_usage(m->buffer[p], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     }
     if (!m->weights.output)
@@ -228,7 +250,9 @@ static ft_status read_weight(loader *l, const weight *w)
             return st;
         at += n;
     }
-    if (target != t->data)
+    if (ft_is_packed(t))
+        ft_pack(t->type, t->ne[0], t->ne[1], target, t->data);
+    else if (target != t->data)
         ggml_backend_tensor_set(t, target, 0, bytes);
     return FT_OK;
 }
@@ -280,6 +304,11 @@ static ft_status describe(loader *l)
     return st;
 }
 
+static unsigned placement_flags(const ft_model_opts *opts)
+{
+    return (opts->no_pack ? FT_PLACE_NO_PACK : 0u) | (opts->no_repack ? FT_PLACE_NO_REPACK : 0u);
+}
+
 /* Everything before memory is taken for weights. */
 static ft_status open_and_plan(loader *l)
 {
@@ -294,7 +323,7 @@ static ft_status open_and_plan(loader *l)
     if (st == FT_OK)
         st = ft_sources_find(&l->gguf, &l->model->hp, err, &l->src);
     if (st == FT_OK)
-        st = ft_placer_init(&l->model->placer, l->opts->no_repack, err);
+        st = ft_placer_init(&l->model->placer, placement_flags(l->opts), err);
     if (st == FT_OK)
         st = plan(l);
     return st == FT_OK ? describe(l) : st;

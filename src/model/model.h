@@ -33,7 +33,8 @@ typedef struct ft_hparams {
 
 /* One layer. wqkv and wgate_up are concatenations along the output rows, made at load where the
  * parts have one type; otherwise they are NULL and the parts are set. NULL where a family has no
- * such tensor. Shapes in ggml order: ne = [n_in, n_out]. */
+ * such tensor. Shapes in ggml order: ne = [n_in, n_out]. Matrices may be packed: ask ft_is_packed
+ * (model/pack.h), for then only the engine's own product (engine/gemm.h) may read them. */
 typedef struct ft_layer {
     struct ggml_tensor *attn_norm;              /* [n_embd] */
     struct ggml_tensor *wqkv, *wq, *wk, *wv;    /* [n_embd, (n_head + 2 n_head_kv) head_dim] ... */
@@ -49,7 +50,7 @@ typedef struct ft_weights {
     struct ggml_tensor *tok_embd;    /* [n_embd, n_vocab], plain layout, for ggml_get_rows */
     struct ggml_tensor *output_norm; /* [n_embd] */
     struct ggml_tensor *output;      /* [n_embd, n_vocab]; tied models: tok_embd's values, maybe a
-                                        repacked copy */
+                                        packed copy */
     struct ggml_tensor *rope_freqs;  /* [n_rot / 2] factors, or NULL */
     ft_layer *layers;                /* [n_layer] */
 } ft_weights;
@@ -58,7 +59,9 @@ typedef struct ft_model ft_model;
 
 typedef struct ft_model_opts {
     const char *path;
-    bool no_repack;       /* plain buffer types only (for comparisons) */
+    bool no_pack;         /* no weights in our own layout: for programs that run ggml operators on
+                             them, and for comparisons */
+    bool no_repack;       /* plain buffer types only: neither our layout nor ggml's repacked ones */
     ft_progress progress; /* in bytes */
 } ft_model_opts;
 
@@ -77,7 +80,7 @@ const char *ft_model_name(const ft_model *model);
 const char *ft_model_type_name(const ft_model *model);
 /* Bytes of the weights in memory, repacked copies included. */
 size_t ft_model_bytes(const ft_model *model);
-/* True if every matrix of the layers sits in a repacked buffer type. */
+/* True if every matrix of the layers is packed in our layout or in one of ggml's. */
 bool ft_model_repacked(const ft_model *model);
 uint64_t ft_model_n_params(const ft_model *model);
 
@@ -88,7 +91,7 @@ typedef struct ft_model_info {
     char type_name[16]; /* as ft_model_type_name */
     uint64_t n_params, file_bytes;
     /* Of the layers' matrices as they would be loaded here (joined ones counted once), how many get
-     * a repacked buffer type. */
+     * packed in our layout or in one of ggml's. */
     uint32_t n_matrices, n_repacked;
     bool tied;         /* the head shares the embedding's values */
     bool rope_factors; /* Llama 3's rope_freqs */

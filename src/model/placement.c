@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the CPU backend which of its buffer types can multiply with a weight: its extra ("repacked")
-// types come first, since batches run 2 to 3 times faster with them. Stateless but for ggml's own
+// Weights in our own layout come first, where this build's engine has a kernel for them. Else it asks
+// the CPU backend which of its buffer types can multiply with a weight: its extra ("repacked") types
+// before plain ones, since batches run 2 to 3 times faster with them. Stateless but for ggml's own
 // registry; any thread. GPU devices and streaming will be further answers of these functions.
 #include "model/placement.h"
 
-ft_status ft_placer_init(ft_placer *placer, bool no_repack, ft_error *err)
+#include "model/pack.h"
+
+ft_status ft_placer_init(ft_placer *placer, unsigned flags, ft_error *err)
 {
     *placer = (ft_placer){.dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)};
     if (!placer->dev)
         return ft_error_set(err, FT_INTERNAL, "ggml was built without its CPU backend");
     ggml_backend_dev_get_extra_bufts_t get_extra = NULL;
-    if (!no_repack)
+    placer->pack = flags == 0 && ft_pack_pays();
+    if (placer->pack)
+        placer->type[placer->n++] = ggml_backend_dev_buffer_type(placer->dev);
+    if (!(flags & FT_PLACE_NO_REPACK))
         get_extra = (ggml_backend_dev_get_extra_bufts_t)ggml_backend_reg_get_proc_address(
             ggml_backend_dev_backend_reg(placer->dev), "ggml_backend_dev_get_extra_bufts");
     ggml_backend_buffer_type_t *extra = get_extra ? get_extra(placer->dev) : NULL;
@@ -37,7 +43,11 @@ size_t ft_place_matrix(const ft_placer *placer, enum ggml_type type, int64_t n_i
 {
     struct ggml_init_params params = {.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true};
     struct ggml_context *ctx = placer->n > 1 ? ggml_init(params) : NULL;
-    size_t at = 0;
+    size_t at = placer->pack ? 1 : 0;
+    if (placer->pack && ft_pack_fits(type, n_in, n_out)) {
+        ggml_free(ctx);
+        return 0;
+    }
     if (!ctx)
         return ft_place_plain(placer);
     struct ggml_tensor *w = ggml_new_tensor_2d(ctx, type, n_in, n_out);
@@ -47,6 +57,11 @@ size_t ft_place_matrix(const ft_placer *placer, enum ggml_type type, int64_t n_i
         at++;
     ggml_free(ctx);
     return at;
+}
+
+bool ft_place_is_packed(const ft_placer *placer, size_t place)
+{
+    return placer->pack && place == 0;
 }
 
 size_t ft_place_plain(const ft_placer *placer)

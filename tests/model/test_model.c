@@ -14,6 +14,7 @@
 
 #include "gguf.h"
 #include "llama.h"
+#include "model/pack.h"
 #include "support/tiny_gguf.h"
 
 static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,   GGML_TYPE_BF16,
@@ -21,12 +22,15 @@ static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,   GGML_TYP
                                        GGML_TYPE_Q4_K, GGML_TYPE_IQ4_NL};
 static const char *const arches[] = {"llama", "qwen2", "qwen3"};
 
-static ft_model *load(const tiny_gguf_opts *opts, bool no_repack)
+typedef enum layout { PACKED, REPACKED, PLAIN } layout;
+
+static ft_model *load(const tiny_gguf_opts *opts, layout which)
 {
     char *path = tiny_gguf_temp(opts);
     ft_error err = {0};
     ft_model *model = NULL;
-    ft_model_opts load_opts = {.path = path, .no_repack = no_repack};
+    ft_model_opts load_opts = {
+        .path = path, .no_pack = which == REPACKED, .no_repack = which == PLAIN};
     ft_status st = ft_model_load(&load_opts, &err, &model);
     if (st != FT_OK)
         fail_msg("%s", err.message);
@@ -60,7 +64,7 @@ static void test_families_and_types(void **state)
     for (size_t a = 0; a < 3; a++) {
         for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
             tiny_gguf_opts opts = {.arch = arches[a], .type = types[t]};
-            ft_model *model = load(&opts, false);
+            ft_model *model = load(&opts, PACKED);
             const ft_hparams *hp = ft_model_hparams(model);
             assert_int_equal(hp->family, a);
             assert_int_equal(hp->n_layer, 2);
@@ -134,7 +138,7 @@ static void test_repacked(void **state)
     (void)state;
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
         tiny_gguf_opts opts = {.type = types[t], .embd_as_type = true, .tied = true};
-        ft_model *fast = load(&opts, false), *plain = load(&opts, true);
+        ft_model *fast = load(&opts, REPACKED), *plain = load(&opts, PLAIN);
         const ft_weights *f = ft_model_weights(fast), *p = ft_model_weights(plain);
         float x[256], y[2][1024];
         for (int i = 0; i < 256; i++)
@@ -157,12 +161,45 @@ static void test_repacked(void **state)
     }
 }
 
+static void check_packed(const struct ggml_tensor *packed, const struct ggml_tensor *plain)
+{
+    size_t bytes = ggml_nbytes(plain);
+    assert_int_equal(ft_is_packed(packed),
+                     ft_pack_pays() && ft_pack_fits(plain->type, plain->ne[0], plain->ne[1]));
+    assert_false(ft_is_packed(plain));
+    if (!ft_is_packed(packed))
+        return;
+    void *values = malloc(bytes);
+    ft_unpack(packed->type, packed->ne[0], packed->ne[1], packed->data, values);
+    assert_memory_equal(values, plain->data, bytes);
+    free(values);
+}
+
+/* Our own layout, where the build has a kernel for it, holds the plain one's values; the embedding
+ * stays plain. */
+static void test_packed(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        tiny_gguf_opts opts = {.type = types[t], .embd_as_type = true, .tied = true};
+        ft_model *packed = load(&opts, PACKED), *plain = load(&opts, PLAIN);
+        const ft_weights *f = ft_model_weights(packed), *p = ft_model_weights(plain);
+        check_packed(f->layers[0].wqkv, p->layers[0].wqkv);
+        check_packed(f->layers[1].wdown, p->layers[1].wdown);
+        check_packed(f->output, p->output);
+        assert_false(ft_is_packed(f->tok_embd));
+        assert_memory_equal(f->tok_embd->data, p->tok_embd->data, ggml_nbytes(p->tok_embd));
+        ft_model_destroy(packed);
+        ft_model_destroy(plain);
+    }
+}
+
 /* Parts of different types stay parts. */
 static void test_mixed_types(void **state)
 {
     (void)state;
     tiny_gguf_opts opts = {.type = GGML_TYPE_Q4_0, .mixed_qkv = true, .rope_freqs = true};
-    ft_model *model = load(&opts, false);
+    ft_model *model = load(&opts, PACKED);
     const ft_layer *layer = &ft_model_weights(model)->layers[0];
     assert_null(layer->wqkv);
     assert_int_equal(layer->wq->type, GGML_TYPE_Q4_0);
@@ -177,7 +214,7 @@ static void test_linear_rope(void **state)
 {
     (void)state;
     tiny_gguf_opts opts = {.rope_linear = 4.0f};
-    ft_model *model = load(&opts, false);
+    ft_model *model = load(&opts, PACKED);
     assert_true(ft_model_hparams(model)->rope_scale == 0.25f);
     ft_model_destroy(model);
 }
@@ -241,13 +278,10 @@ int main(void)
 {
     tiny_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_families_and_types),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_repacked),
-        cmocka_unit_test(test_mixed_types),
-        cmocka_unit_test(test_libllama_takes_them),
-        cmocka_unit_test(test_linear_rope),
-        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_families_and_types), cmocka_unit_test(test_values),
+        cmocka_unit_test(test_repacked),           cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_mixed_types),        cmocka_unit_test(test_libllama_takes_them),
+        cmocka_unit_test(test_linear_rope),        cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

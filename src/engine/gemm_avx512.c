@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with packed weights by AVX-512's 8-bit dot product (VNNI). The bytes of 16 weight rows are
+// loaded (4-bit ones taken apart) once for up to 8 rows of values, whose 16-lane sums stay in
+// registers. Every row's arithmetic is the same, in the same order, for any number of rows. Stateless.
+//
+// With one row the memory is the limit: what lies AHEAD bytes further on is brought near meanwhile, also
+// across the ends of tiles, since tiles follow each other in memory.
+#include "engine/gemm_kernel.h"
+
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
+#include <immintrin.h>
+
+#define AHEAD  2048
+#define INLINE static inline __attribute__((always_inline))
+
+/* ---- values to 8 bits ---- */
+
+INLINE float to_half(float x)
+{
+    return _cvtsh_ss(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* 32 values: scale is the largest magnitude / 127, sum the sum; both in half precision as ggml has
+ * them (Q8_0, Q8_1), so that results differ from its own by order of summation alone. */
+INLINE void quantize_block(__m512 a, __m512 b, ft_gemm_block *out)
+{
+    __m512 magnitude = _mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b));
+    float max = _mm512_reduce_max_ps(magnitude);
+    __m512 inverse = _mm512_set1_ps(max > 0 ? 127.0f / max : 0.0f);
+    __m512i qa = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
+    __m512i qb = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
+    int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(qa, qb));
+    _mm_storeu_si128((__m128i *)out->q, _mm512_cvtsepi32_epi8(qa));
+    _mm_storeu_si128((__m128i *)(out->q + 16), _mm512_cvtsepi32_epi8(qb));
+    out->scale = to_half(max / 127.0f);
+    out->start8 = -8 * sum;
+    out->start128 = -128 * sum;
+    out->sum = to_half(max / 127.0f * (float)sum);
+}
+
+static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride)
+{
+    for (uint32_t b = 0; b < n_blocks; b++, x += 32, out += stride)
+        quantize_block(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16), out);
+}
+
+static void quantize_norm(const float *x, const float *weight, float eps, uint32_t n_blocks,
+                          ft_gemm_block *out, size_t stride)
+{
+    __m512 square_a = _mm512_setzero_ps(), square_b = _mm512_setzero_ps();
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        __m512 va = _mm512_loadu_ps(x + 32 * b), vb = _mm512_loadu_ps(x + 32 * b + 16);
+        square_a = _mm512_fmadd_ps(va, va, square_a);
+        square_b = _mm512_fmadd_ps(vb, vb, square_b);
+    }
+    float mean = _mm512_reduce_add_ps(_mm512_add_ps(square_a, square_b)) / (float)(32 * n_blocks);
+    __m512 factor = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_sqrt_ps(_mm512_set1_ps(mean + eps)));
+    for (uint32_t b = 0; b < n_blocks; b++, x += 32, weight += 32, out += stride) {
+        __m512 va = _mm512_mul_ps(_mm512_loadu_ps(x), factor);
+        __m512 vb = _mm512_mul_ps(_mm512_loadu_ps(x + 16), factor);
+        quantize_block(_mm512_mul_ps(va, _mm512_loadu_ps(weight)),
+                       _mm512_mul_ps(vb, _mm512_loadu_ps(weight + 16)), out);
+    }
+}
+
+/* e^x to within 2 units in the last place: 2^n e^r, |r| <= ln 2 / 2, e^r by its series to r^6 / 720
+ * with the last coefficients adjusted by no more than their rounding. */
+INLINE __m512 exp16(__m512 x)
+{
+    x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-104.0f)), _mm512_set1_ps(104.0f));
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p+0f)),
+                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62e400p-1f), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.7f7d1cp-20f), r);
+    __m512 y = _mm512_set1_ps(1.0f / 720);
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f / 120));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f / 24));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f / 6));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(0.5f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
+    return _mm512_scalef_ps(y, n);
+}
+
+INLINE __m512 swiglu16(const float *gate, const float *up)
+{
+    __m512 g = _mm512_loadu_ps(gate), one = _mm512_set1_ps(1.0f);
+    __m512 e = exp16(_mm512_sub_ps(_mm512_setzero_ps(), g));
+    return _mm512_mul_ps(_mm512_div_ps(g, _mm512_add_ps(one, e)), _mm512_loadu_ps(up));
+}
+
+static void quantize_swiglu(const float *gate, const float *up, uint32_t n_blocks,
+                            ft_gemm_block *out, size_t stride)
+{
+    for (uint32_t b = 0; b < n_blocks; b++, gate += 32, up += 32, out += stride)
+        quantize_block(swiglu16(gate, up), swiglu16(gate + 16, up + 16), out);
+}
+
+/* ---- tiles ---- */
+
+/* IQ4_NL's 16 values, plus 128. */
+static const uint8_t iq4_nl[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                   129, 141, 153, 166, 181, 197, 217, 241};
+
+/* The 8 vectors of a block of weights: vector i has inputs 4 i .. 4 i + 3 of 16 rows. */
+INLINE void load_weights(enum ggml_type type, const uint8_t *quants, __m512i w[8])
+{
+    if (type == GGML_TYPE_Q8_0) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) {
+            _mm_prefetch((const char *)quants + 64 * i + AHEAD, _MM_HINT_T0);
+            w[i] = _mm512_loadu_si512(quants + 64 * i);
+        }
+        return;
+    }
+    const __m512i low = _mm512_set1_epi8(15);
+    const __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)iq4_nl));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        _mm_prefetch((const char *)quants + 64 * i + AHEAD, _MM_HINT_T0);
+        __m512i both = _mm512_loadu_si512(quants + 64 * i);
+        w[2 * i] = _mm512_and_si512(both, low);
+        w[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+        if (type == GGML_TYPE_IQ4_NL) {
+            w[2 * i] = _mm512_shuffle_epi8(table, w[2 * i]);
+            w[2 * i + 1] = _mm512_shuffle_epi8(table, w[2 * i + 1]);
+        }
+    }
+}
+
+INLINE int32_t dot_start(enum ggml_type type, const ft_gemm_block *x)
+{
+    return type == GGML_TYPE_Q4_0 ? x->start8 : type == GGML_TYPE_Q4_1 ? 0 : x->start128;
+}
+
+INLINE __m512 dot_block(enum ggml_type type, const __m512i w[8], const ft_gemm_block *x)
+{
+    __m512i dot = _mm512_set1_epi32(dot_start(type, x));
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        int32_t four;
+        __builtin_memcpy(&four, x->q + 4 * i, 4);
+        dot = _mm512_dpbusd_epi32(dot, w[i], _mm512_set1_epi32(four));
+    }
+    return _mm512_cvtepi32_ps(dot);
+}
+
+/* type and n are constants where this is inlined. */
+INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
+{
+    const uint8_t *scales = t->scales, *quants = t->quants;
+    const ft_gemm_block *x = t->rows;
+    __m512 sum[FT_GEMM_GROUP];
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < n; r++)
+        sum[r] = _mm512_setzero_ps();
+    for (uint32_t b = 0; b < t->n_blocks; b++, x += n) {
+        __m512i w[8];
+        load_weights(type, quants, w);
+        _mm_prefetch((const char *)scales + AHEAD, _MM_HINT_T0);
+        __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales)), min = scale;
+        if (type == GGML_TYPE_Q4_1)
+            min = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(scales + 32)));
+#pragma GCC unroll 8
+        for (uint32_t r = 0; r < n; r++) {
+            __m512 by = _mm512_mul_ps(scale, _mm512_set1_ps(x[r].scale));
+            sum[r] = _mm512_fmadd_ps(dot_block(type, w, &x[r]), by, sum[r]);
+            if (type == GGML_TYPE_Q4_1)
+                sum[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(x[r].sum), sum[r]);
+        }
+        scales += type == GGML_TYPE_Q4_1 ? 64 : 32;
+        quants += type == GGML_TYPE_Q8_0 ? 512 : 256;
+    }
+    for (uint32_t r = 0; r < n; r++) {
+        if (t->residual)
+            sum[r] = _mm512_add_ps(sum[r], _mm512_loadu_ps(t->residual + r * t->residual_stride));
+        _mm512_storeu_ps(t->out + r * t->out_stride, sum[r]);
+    }
+}
+
+typedef void tile_fn(const ft_gemm_tile *t);
+
+#define TILE(type, n)                             \
+    static void type##_##n(const ft_gemm_tile *t) \
+    {                                             \
+        tile_of(GGML_TYPE_##type, n, t);          \
+    }
+#define TILES(type)                                                                              \
+    TILE(type, 1)                                                                                \
+    TILE(type, 2)                                                                                \
+    TILE(type, 3)                                                                                \
+    TILE(type, 4)                                                                                \
+    TILE(type, 5)                                                                                \
+    TILE(type, 6)                                                                                \
+    TILE(type, 7)                                                                                \
+    TILE(type, 8)                                                                                \
+    static tile_fn *const type##_tiles[FT_GEMM_GROUP] = {type##_1, type##_2, type##_3, type##_4, \
+                                                         type##_5, type##_6, type##_7, type##_8};
+TILES(Q8_0)
+TILES(Q4_0)
+TILES(Q4_1)
+TILES(IQ4_NL)
+
+static void tile(enum ggml_type type, const ft_gemm_tile *t)
+{
+    uint32_t i = t->n_rows - 1;
+    if (type == GGML_TYPE_Q8_0)
+        Q8_0_tiles[i](t);
+    else if (type == GGML_TYPE_Q4_0)
+        Q4_0_tiles[i](t);
+    else if (type == GGML_TYPE_Q4_1)
+        Q4_1_tiles[i](t);
+    else
+        IQ4_NL_tiles[i](t);
+}
+
+const ft_gemm_kernel *ft_gemm_kernel_get(void)
+{
+    static const ft_gemm_kernel kernel = {quantize, quantize_norm, quantize_swiglu, tile};
+    return &kernel;
+}
+
+#else
+
+const ft_gemm_kernel *ft_gemm_kernel_get(void)
+{
+    return NULL;
+}
+
+#endif

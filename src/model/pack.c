@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs weights into tiles of 16 rows, and back. A bijection of bytes: nothing is rounded. Stateless;
+// any thread. It does not compute with weights (engine/gemm.c does), nor choose which are packed
+// (placement.c does).
+#include "model/pack.h"
+
+#include <string.h>
+
+enum { ROWS = FT_PACK_ROWS, BLOCK = FT_PACK_BLOCK, VECTOR = 64 };
+
+/* Where a plain block has what: halves (scale, then minimum) first, then quants. */
+static size_t n_halves(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q4_1 ? 2 : 1;
+}
+
+static size_t n_quants(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q8_0 ? BLOCK : BLOCK / 2;
+}
+
+static size_t block_bytes(enum ggml_type type)
+{
+    return 2 * n_halves(type) + n_quants(type);
+}
+
+bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out)
+{
+    return (type == GGML_TYPE_Q8_0 || type == GGML_TYPE_Q4_0 || type == GGML_TYPE_Q4_1 ||
+            type == GGML_TYPE_IQ4_NL) &&
+           n_in > 0 && n_out > 0 && n_in % BLOCK == 0 && n_out % ROWS == 0;
+}
+
+bool ft_pack_pays(void)
+{
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
+    return true;
+#else
+    return false;
+#endif
+}
+
+size_t ft_pack_scale_bytes(enum ggml_type type, int64_t n_in)
+{
+    return (size_t)n_in / BLOCK * 2 * n_halves(type) * ROWS;
+}
+
+size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in)
+{
+    return (size_t)n_in / BLOCK * block_bytes(type) * ROWS;
+}
+
+/* quants: [n_quants / 4] groups of 4 bytes, VECTOR apart. */
+static void put_quants8(const uint8_t *plain, uint8_t *quants)
+{
+    for (int k = 0; k < BLOCK; k++)
+        quants[k / 4 * VECTOR + k % 4] = plain[k] ^ 0x80;
+}
+
+static void get_quants8(const uint8_t *quants, uint8_t *plain)
+{
+    for (int k = 0; k < BLOCK; k++)
+        plain[k] = quants[k / 4 * VECTOR + k % 4] ^ 0x80;
+}
+
+/* A plain 4-bit block has values 0..15 in its low nibbles and 16..31 in its high ones. */
+static void put_quants4(const uint8_t *plain, uint8_t *quants)
+{
+    for (int i = 0; i < BLOCK / 2; i++) {
+        int k = i / 4 * 8 + i % 4; /* the value in the low nibble */
+        unsigned low = plain[k % 16] >> (k < 16 ? 0 : 4) & 15;
+        unsigned high = plain[(k + 4) % 16] >> (k + 4 < 16 ? 0 : 4) & 15;
+        quants[i / 4 * VECTOR + i % 4] = (uint8_t)(low | high << 4);
+    }
+}
+
+static void get_quants4(const uint8_t *quants, uint8_t *plain)
+{
+    memset(plain, 0, BLOCK / 2);
+    for (int k = 0; k < BLOCK; k++) {
+        unsigned q = quants[k / 8 * VECTOR + k % 4] >> (k / 4 % 2 * 4) & 15;
+        plain[k % 16] |= (uint8_t)(q << (k < 16 ? 0 : 4));
+    }
+}
+
+void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed)
+{
+    size_t n_blocks = (size_t)n_in / BLOCK, halves = n_halves(type), bytes = block_bytes(type);
+    const uint8_t *from = plain;
+    for (int64_t row = 0; row < n_out; row++) {
+        uint8_t *tile = (uint8_t *)packed + (size_t)(row / ROWS) * ft_pack_tile_bytes(type, n_in);
+        uint8_t *scales = tile + 2 * (size_t)(row % ROWS);
+        uint8_t *quants = tile + ft_pack_scale_bytes(type, n_in) + 4 * (size_t)(row % ROWS);
+        for (size_t b = 0; b < n_blocks; b++, from += bytes) {
+            for (size_t h = 0; h < halves; h++)
+                memcpy(scales + (b * halves + h) * 2 * ROWS, from + 2 * h, 2);
+            uint8_t *to = quants + b * ROWS * n_quants(type);
+            if (type == GGML_TYPE_Q8_0)
+                put_quants8(from + 2 * halves, to);
+            else
+                put_quants4(from + 2 * halves, to);
+        }
+    }
+}
+
+void ft_unpack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *packed, void *plain)
+{
+    size_t n_blocks = (size_t)n_in / BLOCK, halves = n_halves(type), bytes = block_bytes(type);
+    uint8_t *to = plain;
+    for (int64_t row = 0; row < n_out; row++) {
+        const uint8_t *tile =
+            (const uint8_t *)packed + (size_t)(row / ROWS) * ft_pack_tile_bytes(type, n_in);
+        const uint8_t *scales = tile + 2 * (size_t)(row % ROWS);
+        const uint8_t *quants = tile + ft_pack_scale_bytes(type, n_in) + 4 * (size_t)(row % ROWS);
+        for (size_t b = 0; b < n_blocks; b++, to += bytes) {
+            for (size_t h = 0; h < halves; h++)
+                memcpy(to + 2 * h, scales + (b * halves + h) * 2 * ROWS, 2);
+            const uint8_t *from = quants + b * ROWS * n_quants(type);
+            if (type == GGML_TYPE_Q8_0)
+                get_quants8(from, to + 2 * halves);
+            else
+                get_quants4(from, to + 2 * halves);
+        }
+    }
+}
+
+static char packed_mark;
+
+void ft_pack_mark(struct ggml_tensor *weight)
+{
+    weight->extra = &packed_mark;
+}
+
+bool ft_is_packed(const struct ggml_tensor *weight)
+{
+    return weight->extra == &packed_mark;
+}

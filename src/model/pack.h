@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Our own layout of 4- and 8-bit matrices, for the engine's matrix multiplication (engine/gemm.h): as
+ * many bytes as the plain layout, but in tiles of 16 output rows, so that one 64-byte load brings 4
+ * values (8-bit) or 8 (4-bit) of each of the 16 rows.
+ *
+ * Tile of 16 rows x n_in, blocks b of 32 inputs:
+ *   scales  [n_in / 32][16]     f16; Q4_1: [n_in / 32][2][16], scales, then minima
+ *   quants  [n_in / 32][8][64]  8-bit: byte [v][4 row + j] is value 4 v + j of the row, plus 128
+ *           [n_in / 32][4][64]  4-bit: the low nibble of [v][4 row + j] is value 8 v + j, the high
+ *                               one value 8 v + 4 + j
+ *
+ * A packed weight keeps its tensor's type and shape, but no ggml operator may read it.
+ */
+#ifndef FT_MODEL_PACK_H
+#define FT_MODEL_PACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ggml.h"
+
+#define FT_PACK_ROWS  16 /* output rows of a tile */
+#define FT_PACK_BLOCK 32 /* inputs that share a scale */
+
+/* Whether there is a packed layout for the type (Q8_0, Q4_0, Q4_1, IQ4_NL) and shape. */
+bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out);
+/* Whether this build's engine multiplies with packed weights faster than ggml does with its own: on
+ * x86 with AVX-512 and its 8-bit dot product. */
+bool ft_pack_pays(void);
+
+/* Bytes of a tile's scales (and minima), and of a whole tile. */
+size_t ft_pack_scale_bytes(enum ggml_type type, int64_t n_in);
+size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in);
+
+/* Plain [n_out, n_in] to packed and back; both ft_pack_tile_bytes x n_out / 16. The shape fits. */
+void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed);
+void ft_unpack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *packed, void *plain);
+
+/* Says, or asks, that a tensor's data are packed. */
+void ft_pack_mark(struct ggml_tensor *weight);
+bool ft_is_packed(const struct ggml_tensor *weight);
+
+#endif

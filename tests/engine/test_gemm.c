@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with packed weights: against sums in double precision over the same 8-bit values, against
+// ggml's own product, with every row alone against the row in any batch (bit for bit), for any number
+// of threads; and the three ways of making 8-bit rows. Skipped in builds that have no kernel.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "engine/gemm.h"
+#include "engine/gemm_kernel.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "model/pack.h"
+
+static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
+                                       GGML_TYPE_IQ4_NL};
+#define N_TYPES 4
+
+typedef struct matrix {
+    enum ggml_type type;
+    int64_t n_in, n_out;
+    void *plain, *packed;
+    float *values; /* [n_out, n_in], what the quants stand for */
+} matrix;
+
+static void fill(ft_rng *rng, float *x, size_t n, float size)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = size * ((float)ft_rng_below(rng, 20001) / 10000.0f - 1.0f);
+}
+
+static matrix matrix_of(ft_rng *rng, enum ggml_type type, int64_t n_in, int64_t n_out)
+{
+    size_t n = (size_t)(n_in * n_out), bytes = ggml_row_size(type, n_in) * (size_t)n_out;
+    matrix m = {type, n_in, n_out, malloc(bytes), NULL, malloc(n * sizeof(float))};
+    m.packed = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    fill(rng, m.values, n, 2.0f);
+    ggml_quantize_chunk(type, m.values, m.plain, 0, n_out, n_in, NULL);
+    ggml_get_type_traits(type)->to_float(m.plain, m.values, (int64_t)n);
+    ft_pack(type, n_in, n_out, m.plain, m.packed);
+    return m;
+}
+
+static void matrix_free(matrix *m)
+{
+    free(m->plain);
+    free(m->packed);
+    free(m->values);
+}
+
+/* y = m x (+ residual) on `threads` threads, by our product or by ggml's. */
+typedef struct product {
+    const matrix *m;
+    bool packed;
+    int64_t n_rows;
+    const float *x, *residual;
+    int threads;
+} product;
+
+static void run(const product *p, float *y)
+{
+    struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
+    struct ggml_context *in = ggml_init(params), *ctx = ggml_init(params);
+    struct ggml_tensor *w = ggml_new_tensor_2d(in, p->m->type, p->m->n_in, p->m->n_out);
+    struct ggml_tensor *x = ggml_new_tensor_2d(in, GGML_TYPE_F32, p->m->n_in, p->n_rows);
+    struct ggml_tensor *r = ggml_new_tensor_2d(in, GGML_TYPE_F32, p->m->n_out, p->n_rows);
+    ggml_backend_t cpu = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(cpu, p->threads);
+    ggml_backend_buffer_t inputs = ggml_backend_alloc_ctx_tensors(in, cpu);
+    memcpy(w->data, p->packed ? p->m->packed : p->m->plain, ggml_nbytes(w));
+    memcpy(x->data, p->x, ggml_nbytes(x));
+    if (p->residual)
+        memcpy(r->data, p->residual, ggml_nbytes(r));
+    struct ggml_tensor *out;
+    if (p->packed) {
+        ft_pack_mark(w);
+        ft_gemm_rows rows = ft_gemm_quantize(ctx, x);
+        out = ft_gemm(ctx, w, &rows, p->residual ? r : NULL);
+    } else {
+        out = ggml_mul_mat(ctx, w, x);
+    }
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    ggml_build_forward_expand(graph, out);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, cpu);
+    assert_int_equal(ggml_backend_graph_compute(cpu, graph), GGML_STATUS_SUCCESS);
+    memcpy(y, out->data, ggml_nbytes(out));
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_buffer_free(inputs);
+    ggml_backend_free(cpu);
+    ggml_free(ctx);
+    ggml_free(in);
+}
+
+/* x as 8-bit values stand for it. */
+static void round_to_8_bits(const float *x, int64_t n, double *out)
+{
+    for (int64_t b = 0; b < n; b += 32) {
+        float max = 0;
+        for (int i = 0; i < 32; i++)
+            max = fmaxf(max, fabsf(x[b + i]));
+        double scale = ggml_fp16_to_fp32(ggml_fp32_to_fp16(max / 127));
+        for (int i = 0; i < 32; i++)
+            out[b + i] = scale * nearbyintf(x[b + i] * (max > 0 ? 127.0f / max : 0));
+    }
+}
+
+static void check_product(const matrix *m, const product *p, const float *y)
+{
+    double *x = malloc((size_t)m->n_in * sizeof *x);
+    for (int64_t row = 0; row < p->n_rows; row++) {
+        round_to_8_bits(p->x + row * m->n_in, m->n_in, x);
+        for (int64_t o = 0; o < m->n_out; o++) {
+            double sum = p->residual ? p->residual[row * m->n_out + o] : 0, size = fabs(sum);
+            for (int64_t i = 0; i < m->n_in; i++) {
+                sum += m->values[o * m->n_in + i] * x[i];
+                size += fabs(m->values[o * m->n_in + i] * x[i]);
+            }
+            /* Q4_1's minima are multiplied with a sum that is kept in half precision. */
+            double tolerance = m->type == GGML_TYPE_Q4_1 ? 1e-3 : 2e-6;
+            if (!(fabs(y[row * m->n_out + o] - sum) <= tolerance * size + 1e-6))
+                fail_msg("%s %lldx%lld row %lld output %lld: %g, not %g", ggml_type_name(m->type),
+                         (long long)m->n_out, (long long)m->n_in, (long long)row, (long long)o,
+                         (double)y[row * m->n_out + o], sum);
+        }
+    }
+    free(x);
+}
+
+static const int64_t shapes[][2] = {{32, 16}, {96, 48}, {576, 80}, {1504, 176}};
+
+static void test_products(void **state)
+{
+    ft_rng rng;
+    ft_rng_init(&rng, 5);
+    for (int t = 0; t < N_TYPES; t++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            matrix m = matrix_of(&rng, types[t], shapes[s][0], shapes[s][1]);
+            size_t n_x = (size_t)m.n_in * 40, n_y = (size_t)m.n_out * 40;
+            float *x = malloc(n_x * sizeof *x), *y = malloc(n_y * sizeof *y);
+            float *residual = malloc(n_y * sizeof *residual);
+            fill(&rng, x, n_x, 3.0f);
+            fill(&rng, residual, n_y, 50.0f);
+            memset(x, 0, 32 * sizeof *x); /* a block without a largest value */
+            for (int64_t n = 1; n <= 40; n += n < 18 ? 1 : 7) {
+                product p = {
+                    .m = &m, .packed = true, .n_rows = n, .x = x, .threads = 1 + (int)n % 3};
+                run(&p, y);
+                check_product(&m, &p, y);
+                p.residual = residual;
+                run(&p, y);
+                check_product(&m, &p, y);
+            }
+            free(x);
+            free(y);
+            free(residual);
+            matrix_free(&m);
+        }
+}
+
+/* ggml rounds the same way; what differs is the order of summation. */
+static void test_like_ggml(void **state)
+{
+    ft_rng rng;
+    ft_rng_init(&rng, 6);
+    for (int t = 0; t < N_TYPES; t++) {
+        matrix m = matrix_of(&rng, types[t], 576, 160);
+        float *x = malloc(576 * 40 * sizeof *x);
+        float *y = malloc(160 * 40 * sizeof *y), *theirs = malloc(160 * 40 * sizeof *theirs);
+        fill(&rng, x, 576 * 40, 1.0f);
+        for (int64_t n = 1; n <= 40; n++) {
+            product p = {.m = &m, .packed = true, .n_rows = n, .x = x, .threads = 2};
+            run(&p, y);
+            p.packed = false;
+            run(&p, theirs);
+            double error = 0, size = 0;
+            for (int64_t i = 0; i < 160 * n; i++) {
+                error += pow(y[i] - theirs[i], 2);
+                size += pow(theirs[i], 2);
+            }
+            assert_true(size > 0);
+            if (error > 1e-6 * size)
+                fail_msg("%s, %lld rows: nmse %g", ggml_type_name(types[t]), (long long)n,
+                         error / size);
+        }
+        free(x);
+        free(y);
+        free(theirs);
+        matrix_free(&m);
+    }
+}
+
+static void test_rows_are_independent(void **state)
+{
+    enum { ROWS = 40, IN = 608, OUT = 208 };
+    ft_rng rng;
+    ft_rng_init(&rng, 7);
+    float *x = malloc(sizeof(float) * ROWS * IN), *alone = malloc(sizeof(float) * ROWS * OUT);
+    float *batch = malloc(sizeof(float) * ROWS * OUT);
+    fill(&rng, x, ROWS * IN, 2.0f);
+    for (int t = 0; t < N_TYPES; t++) {
+        matrix m = matrix_of(&rng, types[t], IN, OUT);
+        for (int64_t row = 0; row < ROWS; row++) {
+            product p = {.m = &m, .packed = true, .n_rows = 1, .x = x + row * IN, .threads = 1};
+            run(&p, alone + row * OUT);
+        }
+        for (int64_t n = 1; n <= ROWS; n++) {
+            int64_t first = (int64_t)ft_rng_below(&rng, (uint32_t)(ROWS - n + 1));
+            product p = {.m = &m,
+                         .packed = true,
+                         .n_rows = n,
+                         .x = x + first * IN,
+                         .threads = 1 + (int)n % 4};
+            run(&p, batch);
+            assert_memory_equal(batch, alone + first * OUT, sizeof(float) * OUT * (size_t)n);
+        }
+        matrix_free(&m);
+    }
+    free(x);
+    free(alone);
+    free(batch);
+}
+
+enum { WIDTH = 96, BLOCKS = WIDTH / 32 };
+
+/* Blocks hold the values within a rounding step, and sums that fit their values. */
+static void check_blocks(const ft_gemm_block *blocks, size_t stride, const double *values)
+{
+    for (int b = 0; b < BLOCKS; b++) {
+        const ft_gemm_block *block = &blocks[(size_t)b * stride];
+        int sum = 0;
+        for (int i = 0; i < 32; i++) {
+            double error = fabs(block->q[i] * (double)block->scale - values[32 * b + i]);
+            assert_true(error <= 0.58 * block->scale + 1e-7);
+            sum += block->q[i];
+        }
+        assert_int_equal(block->start8, -8 * sum);
+        assert_int_equal(block->start128, -128 * sum);
+        assert_true(fabs(block->sum - (double)block->scale * sum) <= 1e-3 * fabs(block->sum));
+    }
+}
+
+static void test_8_bit_rows(void **state)
+{
+    const ft_gemm_kernel *kernel = ft_gemm_kernel_get();
+    ft_gemm_block blocks[2 * BLOCKS];
+    float x[2 * WIDTH], weight[WIDTH];
+    double expected[WIDTH];
+    ft_rng rng;
+    ft_rng_init(&rng, 8);
+    for (int round = 0; round < 200; round++) {
+        fill(&rng, x, 2 * WIDTH, round % 2 ? 100.0f : 3.0f);
+        fill(&rng, weight, WIDTH, 1.0f);
+        for (int i = 0; i < WIDTH; i++)
+            expected[i] = x[i];
+        kernel->quantize(x, BLOCKS, blocks, 2);
+        check_blocks(blocks, 2, expected);
+
+        double square = 0;
+        for (int i = 0; i < WIDTH; i++)
+            square += (double)x[i] * x[i];
+        for (int i = 0; i < WIDTH; i++)
+            expected[i] = x[i] / sqrt(square / WIDTH + 1e-5) * weight[i];
+        kernel->quantize_norm(x, weight, 1e-5f, BLOCKS, blocks, 2);
+        check_blocks(blocks, 2, expected);
+
+        for (int i = 0; i < WIDTH; i++)
+            expected[i] = x[i] / (1 + exp(-(double)x[i])) * x[WIDTH + i];
+        kernel->quantize_swiglu(x, x + WIDTH, BLOCKS, blocks, 1);
+        check_blocks(blocks, 1, expected);
+    }
+}
+
+static void test_no_kernel(void **state)
+{
+    assert_false(ft_pack_pays());
+}
+
+int main(void)
+{
+    const struct CMUnitTest none[] = {cmocka_unit_test(test_no_kernel)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_like_ggml),
+        cmocka_unit_test(test_rows_are_independent),
+        cmocka_unit_test(test_8_bit_rows),
+    };
+    if (!ft_gemm_kernel_get())
+        return cmocka_run_group_tests(none, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

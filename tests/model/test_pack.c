@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The packed layout: which shapes it takes, its size, where values are, and the way back.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "model/pack.h"
+
+static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
+                                       GGML_TYPE_IQ4_NL};
+static const int64_t shapes[][2] = {{32, 16}, {96, 16}, {64, 48}, {576, 160}};
+
+static void test_fits(void **state)
+{
+    for (size_t t = 0; t < 4; t++) {
+        assert_true(ft_pack_fits(types[t], 32, 16));
+        assert_false(ft_pack_fits(types[t], 32, 8));
+        assert_false(ft_pack_fits(types[t], 32, 24));
+        assert_false(ft_pack_fits(types[t], 48, 16));
+        assert_false(ft_pack_fits(types[t], 0, 16));
+        assert_false(ft_pack_fits(types[t], 32, 0));
+    }
+    assert_false(ft_pack_fits(GGML_TYPE_F16, 32, 16));
+    assert_false(ft_pack_fits(GGML_TYPE_Q4_K, 256, 16));
+}
+
+static void test_round_trip(void **state)
+{
+    ft_rng rng;
+    ft_rng_init(&rng, 3);
+    for (size_t t = 0; t < 4; t++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            int64_t n_in = shapes[s][0], n_out = shapes[s][1];
+            size_t bytes = ggml_row_size(types[t], n_in) * (size_t)n_out;
+            uint8_t *plain = malloc(bytes), *packed = calloc(1, bytes), *back = calloc(1, bytes);
+            for (size_t i = 0; i < bytes; i++)
+                plain[i] = (uint8_t)ft_rng_below(&rng, 256);
+            assert_int_equal(ft_pack_tile_bytes(types[t], n_in) * (size_t)n_out / 16, bytes);
+            ft_pack(types[t], n_in, n_out, plain, packed);
+            ft_unpack(types[t], n_in, n_out, packed, back);
+            assert_memory_equal(back, plain, bytes);
+            assert_memory_not_equal(packed, plain, bytes);
+            free(plain);
+            free(packed);
+            free(back);
+        }
+}
+
+/* Value k of row 21 (the sixth of the second tile), block 1, as the header describes. */
+static void test_positions(void **state)
+{
+    enum { IN = 64, OUT = 32, ROW = 21, IN_TILE = 5 };
+    uint8_t plain8[OUT][2][34] = {0}, plain4[OUT][2][18] = {0}, packed[OUT * 2 * 34];
+    for (int k = 0; k < 32; k++)
+        plain8[ROW][1][2 + k] = (uint8_t)(k - 7);
+    plain8[ROW][1][0] = 0x34, plain8[ROW][1][1] = 0x12;
+    ft_pack(GGML_TYPE_Q8_0, IN, OUT, plain8, packed);
+    const uint8_t *tile = packed + ft_pack_tile_bytes(GGML_TYPE_Q8_0, IN);
+    const uint8_t *quants = tile + ft_pack_scale_bytes(GGML_TYPE_Q8_0, IN) + 512;
+    assert_int_equal(tile[32 + 2 * IN_TILE] | tile[32 + 2 * IN_TILE + 1] << 8, 0x1234);
+    for (int k = 0; k < 32; k++)
+        assert_int_equal(quants[k / 4 * 64 + 4 * IN_TILE + k % 4], 128 + k - 7);
+
+    for (int k = 0; k < 32; k++)
+        plain4[ROW][1][2 + k % 16] |= (uint8_t)((k * 7 % 16) << (k < 16 ? 0 : 4));
+    ft_pack(GGML_TYPE_Q4_0, IN, OUT, plain4, packed);
+    tile = packed + ft_pack_tile_bytes(GGML_TYPE_Q4_0, IN);
+    quants = tile + ft_pack_scale_bytes(GGML_TYPE_Q4_0, IN) + 256;
+    for (int k = 0; k < 32; k++)
+        assert_int_equal(quants[k / 8 * 64 + 4 * IN_TILE + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15,
+                         k * 7 % 16);
+}
+
+static void test_mark(void **state)
+{
+    struct ggml_tensor t = {0};
+    assert_false(ft_is_packed(&t));
+    ft_pack_mark(&t);
+    assert_true(ft_is_packed(&t));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_mark),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
