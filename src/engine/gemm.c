@@ -134,8 +134,7 @@ static void multiply_tile(const struct ggml_tensor *dst, const groups *g, uint32
 {
     const struct ggml_tensor *w = dst->src[0], *res = dst->src[2];
     const uint8_t *packed = (const uint8_t *)w->data + tile * ft_pack_tile_bytes(w->type, w->ne[0]);
-    ft_gemm_tile t = {.scales = packed,
-                      .quants = packed + ft_pack_scale_bytes(w->type, w->ne[0]),
+    ft_gemm_tile t = {.weights = packed,
                       .n_blocks = (uint32_t)(w->ne[0] / FT_PACK_BLOCK),
                       .out_stride = dst->nb[1] / sizeof(float),
                       .residual_stride = res ? res->nb[1] / sizeof(float) : 0};

@@ -25,11 +25,11 @@ typedef struct ft_gemm_block {
 
 /* One tile of 16 outputs for a group of rows. */
 typedef struct ft_gemm_tile {
-    const uint8_t *scales, *quants; /* of the packed tile */
-    uint32_t n_blocks, n_rows;      /* 1 <= n_rows <= FT_GEMM_GROUP */
-    const ft_gemm_block *rows;      /* [n_blocks, n_rows] */
-    const float *residual;          /* [n_rows, 16], stride floats apart; NULL: none */
-    float *out;                     /* likewise */
+    const uint8_t *weights;    /* the packed tile */
+    uint32_t n_blocks, n_rows; /* 1 <= n_rows <= FT_GEMM_GROUP */
+    const ft_gemm_block *rows; /* [n_blocks, n_rows] */
+    const float *residual;     /* [n_rows, 16], stride floats apart; NULL: none */
+    float *out;                /* likewise */
     size_t residual_stride, out_stride;
 } ft_gemm_tile;
 

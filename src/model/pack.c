@@ -40,9 +40,14 @@ bool ft_pack_pays(void)
 #endif
 }
 
-size_t ft_pack_scale_bytes(enum ggml_type type, int64_t n_in)
+size_t ft_pack_scale_bytes(enum ggml_type type)
 {
-    return (size_t)n_in / BLOCK * 2 * n_halves(type) * ROWS;
+    return 2 * n_halves(type) * ROWS;
+}
+
+size_t ft_pack_quant_bytes(enum ggml_type type)
+{
+    return n_quants(type) * ROWS;
 }
 
 size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in)
@@ -83,22 +88,33 @@ static void get_quants4(const uint8_t *quants, uint8_t *plain)
     }
 }
 
+/* Where block b of a row starts in the tile: its scale and its quants. */
+typedef struct place {
+    size_t scale, quants;
+} place;
+
+static place place_of(enum ggml_type type, size_t n_blocks, size_t b, size_t row)
+{
+    size_t scales = ft_pack_scale_bytes(type), quants = ft_pack_quant_bytes(type);
+    size_t pair = b / 2 * 2 * (scales + quants), in_pair = b + 1 == n_blocks && b % 2 == 0 ? 1 : 2;
+    return (place){pair + b % 2 * scales + 2 * row,
+                   pair + in_pair * scales + b % 2 * quants + 4 * row};
+}
+
 void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed)
 {
     size_t n_blocks = (size_t)n_in / BLOCK, halves = n_halves(type), bytes = block_bytes(type);
     const uint8_t *from = plain;
     for (int64_t row = 0; row < n_out; row++) {
         uint8_t *tile = (uint8_t *)packed + (size_t)(row / ROWS) * ft_pack_tile_bytes(type, n_in);
-        uint8_t *scales = tile + 2 * (size_t)(row % ROWS);
-        uint8_t *quants = tile + ft_pack_scale_bytes(type, n_in) + 4 * (size_t)(row % ROWS);
         for (size_t b = 0; b < n_blocks; b++, from += bytes) {
+            place to = place_of(type, n_blocks, b, (size_t)(row % ROWS));
             for (size_t h = 0; h < halves; h++)
-                memcpy(scales + (b * halves + h) * 2 * ROWS, from + 2 * h, 2);
-            uint8_t *to = quants + b * ROWS * n_quants(type);
+                memcpy(tile + to.scale + h * 2 * ROWS, from + 2 * h, 2);
             if (type == GGML_TYPE_Q8_0)
-                put_quants8(from + 2 * halves, to);
+                put_quants8(from + 2 * halves, tile + to.quants);
             else
-                put_quants4(from + 2 * halves, to);
+                put_quants4(from + 2 * halves, tile + to.quants);
         }
     }
 }
@@ -110,16 +126,14 @@ void ft_unpack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *pac
     for (int64_t row = 0; row < n_out; row++) {
         const uint8_t *tile =
             (const uint8_t *)packed + (size_t)(row / ROWS) * ft_pack_tile_bytes(type, n_in);
-        const uint8_t *scales = tile + 2 * (size_t)(row % ROWS);
-        const uint8_t *quants = tile + ft_pack_scale_bytes(type, n_in) + 4 * (size_t)(row % ROWS);
         for (size_t b = 0; b < n_blocks; b++, to += bytes) {
+            place from = place_of(type, n_blocks, b, (size_t)(row % ROWS));
             for (size_t h = 0; h < halves; h++)
-                memcpy(to + 2 * h, scales + (b * halves + h) * 2 * ROWS, 2);
-            const uint8_t *from = quants + b * ROWS * n_quants(type);
+                memcpy(to + 2 * h, tile + from.scale + h * 2 * ROWS, 2);
             if (type == GGML_TYPE_Q8_0)
-                get_quants8(from, to + 2 * halves);
+                get_quants8(tile + from.quants, to + 2 * halves);
             else
-                get_quants4(from, to + 2 * halves);
+                get_quants4(tile + from.quants, to + 2 * halves);
         }
     }
 }

@@ -133,7 +133,7 @@ static void check_product(const matrix *m, const product *p, const float *y)
     free(x);
 }
 
-static const int64_t shapes[][2] = {{32, 16}, {96, 48}, {576, 80}, {1504, 176}};
+static const int64_t shapes[][2] = {{32, 16}, {96, 48}, {576, 80}, {864, 112}};
 
 static void test_products(void **state)
 {
@@ -148,7 +148,7 @@ static void test_products(void **state)
             fill(&rng, x, n_x, 3.0f);
             fill(&rng, residual, n_y, 50.0f);
             memset(x, 0, 32 * sizeof *x); /* a block without a largest value */
-            for (int64_t n = 1; n <= 40; n += n < 18 ? 1 : 7) {
+            for (int64_t n = 1; n <= 40; n += n < 10 ? 1 : 10) {
                 product p = {
                     .m = &m, .packed = true, .n_rows = n, .x = x, .threads = 1 + (int)n % 3};
                 run(&p, y);

@@ -51,29 +51,36 @@ static void test_round_trip(void **state)
         }
 }
 
-/* Value k of row 21 (the sixth of the second tile), block 1, as the header describes. */
+/* Row 21 (the sixth of the second tile), block 1 of a pair and block 2 alone, as the header says. */
 static void test_positions(void **state)
 {
-    enum { IN = 64, OUT = 32, ROW = 21, IN_TILE = 5 };
-    uint8_t plain8[OUT][2][34] = {0}, plain4[OUT][2][18] = {0}, packed[OUT * 2 * 34];
-    for (int k = 0; k < 32; k++)
-        plain8[ROW][1][2 + k] = (uint8_t)(k - 7);
-    plain8[ROW][1][0] = 0x34, plain8[ROW][1][1] = 0x12;
+    enum { IN = 96, OUT = 32, ROW = 21, IN_TILE = 5 };
+    uint8_t plain8[OUT][3][34] = {0}, plain4[OUT][3][18] = {0}, packed[OUT * 3 * 34];
+    for (int b = 1; b < 3; b++) {
+        for (int k = 0; k < 32; k++) {
+            plain8[ROW][b][2 + k] = (uint8_t)(k - 7 * b);
+            plain4[ROW][b][2 + k % 16] |= (uint8_t)((k * 7 % 16) << (k < 16 ? 0 : 4));
+        }
+        plain8[ROW][b][0] = (uint8_t)b, plain8[ROW][b][1] = 0x12;
+    }
     ft_pack(GGML_TYPE_Q8_0, IN, OUT, plain8, packed);
     const uint8_t *tile = packed + ft_pack_tile_bytes(GGML_TYPE_Q8_0, IN);
-    const uint8_t *quants = tile + ft_pack_scale_bytes(GGML_TYPE_Q8_0, IN) + 512;
-    assert_int_equal(tile[32 + 2 * IN_TILE] | tile[32 + 2 * IN_TILE + 1] << 8, 0x1234);
-    for (int k = 0; k < 32; k++)
-        assert_int_equal(quants[k / 4 * 64 + 4 * IN_TILE + k % 4], 128 + k - 7);
-
-    for (int k = 0; k < 32; k++)
-        plain4[ROW][1][2 + k % 16] |= (uint8_t)((k * 7 % 16) << (k < 16 ? 0 : 4));
+    const size_t scales8[] = {0, 32, 2 * 544}, quants8[] = {64, 64 + 512, 2 * 544 + 32};
+    for (int b = 1; b < 3; b++) {
+        assert_int_equal(tile[scales8[b] + 2 * IN_TILE], b);
+        assert_int_equal(tile[scales8[b] + 2 * IN_TILE + 1], 0x12);
+        for (int k = 0; k < 32; k++)
+            assert_int_equal(tile[quants8[b] + (size_t)(k / 4 * 64 + 4 * IN_TILE + k % 4)],
+                             128 + k - 7 * b);
+    }
     ft_pack(GGML_TYPE_Q4_0, IN, OUT, plain4, packed);
     tile = packed + ft_pack_tile_bytes(GGML_TYPE_Q4_0, IN);
-    quants = tile + ft_pack_scale_bytes(GGML_TYPE_Q4_0, IN) + 256;
-    for (int k = 0; k < 32; k++)
-        assert_int_equal(quants[k / 8 * 64 + 4 * IN_TILE + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15,
-                         k * 7 % 16);
+    const size_t quants4[] = {64, 64 + 256, 2 * 288 + 32};
+    for (int b = 1; b < 3; b++)
+        for (int k = 0; k < 32; k++) {
+            unsigned byte = tile[quants4[b] + (size_t)(k / 8 * 64 + 4 * IN_TILE + k % 4)];
+            assert_int_equal(byte >> (k % 8 < 4 ? 0 : 4) & 15, k * 7 % 16);
+        }
 }
 
 static void test_mark(void **state)
