@@ -103,11 +103,11 @@ ft_target_source() {
 
 # ft_target: sets FT_TARGET to the demo target in the type that verifies fastest (one requantization).
 ft_target() {
-    FT_TARGET="$FT_CACHE/SmolLM2-135M-Instruct.IQ4_NL.gguf"
+    FT_TARGET="$FT_CACHE/SmolLM2-135M-Instruct.Q4_0.gguf"
     [ -e "$FT_TARGET" ] && return 0
     ft_target_source
-    ft_say "requantizing the demo target to IQ4_NL (once)"
-    "$FT_ROOT/build/foretoken" quantize "$FT_TARGET_SOURCE" "$FT_TARGET.part" iq4_nl \
+    ft_say "requantizing the demo target to Q4_0 (once)"
+    "$FT_ROOT/build/foretoken" quantize "$FT_TARGET_SOURCE" "$FT_TARGET.part" q4_0 \
         >"$FT_CACHE/quantize.log" 2>&1 ||
         ft_die "requantizing failed (log: $FT_CACHE/quantize.log)"
     mv "$FT_TARGET.part" "$FT_TARGET"
