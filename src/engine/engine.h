@@ -14,8 +14,8 @@
  *                                          |  truncate(n): n_past = n, no pending
  *
  * Row results do not depend on what else is in the batch, nor on whether a token was computed in a
- * tree, a chunk or alone, wherever the weights' matmul kernel is itself batch-invariant (repacked
- * 4-bit types): the attention sums in order of position.
+ * tree, a chunk or alone, wherever the weights' matmul kernel is itself batch-invariant (packed
+ * weights, gemm.h): the attention sums in order of position.
  *
  * Owner-thread rule: every call on an engine or its sequences comes from one thread at a time.
  */

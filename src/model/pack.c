@@ -55,11 +55,21 @@ size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in)
     return (size_t)n_in / BLOCK * block_bytes(type) * ROWS;
 }
 
-/* quants: [n_quants / 4] groups of 4 bytes, VECTOR apart. */
+static uint32_t load4(const uint8_t *p)
+{
+    uint32_t x;
+    memcpy(&x, p, 4);
+    return x;
+}
+
+/* quants: groups of 4 bytes, VECTOR apart. Packing is done four values at a time: it is part of every
+ * start of a program. */
 static void put_quants8(const uint8_t *plain, uint8_t *quants)
 {
-    for (int k = 0; k < BLOCK; k++)
-        quants[k / 4 * VECTOR + k % 4] = plain[k] ^ 0x80;
+    for (int v = 0; v < BLOCK / 4; v++) {
+        uint32_t four = load4(plain + 4 * v) ^ 0x80808080u;
+        memcpy(quants + v * VECTOR, &four, 4);
+    }
 }
 
 static void get_quants8(const uint8_t *quants, uint8_t *plain)
@@ -71,11 +81,13 @@ static void get_quants8(const uint8_t *quants, uint8_t *plain)
 /* A plain 4-bit block has values 0..15 in its low nibbles and 16..31 in its high ones. */
 static void put_quants4(const uint8_t *plain, uint8_t *quants)
 {
-    for (int i = 0; i < BLOCK / 2; i++) {
-        int k = i / 4 * 8 + i % 4; /* the value in the low nibble */
-        unsigned low = plain[k % 16] >> (k < 16 ? 0 : 4) & 15;
-        unsigned high = plain[(k + 4) % 16] >> (k + 4 < 16 ? 0 : 4) & 15;
-        quants[i / 4 * VECTOR + i % 4] = (uint8_t)(low | high << 4);
+    for (int v = 0; v < BLOCK / 8; v++) {
+        const uint8_t *from = plain + v % 2 * 8;
+        int shift = v < 2 ? 0 : 4;
+        uint32_t low = load4(from) >> shift & 0x0f0f0f0fu;
+        uint32_t high = load4(from + 4) >> shift & 0x0f0f0f0fu;
+        uint32_t both = low | high << 4;
+        memcpy(quants + v * VECTOR, &both, 4);
     }
 }
 
