@@ -12,10 +12,10 @@
 
 #define CLAIMS 4 /* a thread's share of the tiles is claimed in this many pieces */
 
-/* 8-bit rows in memory. Rows lie in groups of at most FT_GEMM_GROUP, of sizes that differ by at most
+/* 8-bit rows in memory, which ggml aligns to 32 bytes and no more. Rows lie in groups of at most FT_GEMM_GROUP, of sizes that differ by at most
  * one; in a group, block by block: [group][n_in / 32][rows of the group]. */
 typedef struct rows_head {
-    _Alignas(64) atomic_uint next[FT_GEMM_READERS]; /* tile that each reader claims next */
+    atomic_uint next[FT_GEMM_READERS]; /* tile that each reader claims next */
 } rows_head;
 
 typedef struct groups {
