@@ -152,19 +152,10 @@ static void stop(exact *x)
 /* Difference of the two largest scores, in logits. */
 static float top_gap(exact *x, const ft_sampling *s, const float *logits, uint32_t position)
 {
-    if (s->temperature > 0) {
-        ft_candidate best[2];
-        if (ft_sampler_rank(x->sampler, s, logits, position, best, 2) < 2)
-            return INFINITY;
-        return (best[0].score - best[1].score) * s->temperature;
-    }
-    float first = -INFINITY, second = -INFINITY;
-    for (uint32_t i = 0; i < ft_model_hparams(x->target)->n_vocab; i++) {
-        float v = logits[i];
-        second = v > first ? first : v > second ? v : second;
-        first = v > first ? v : first;
-    }
-    return first - second;
+    ft_candidate best[2];
+    if (ft_sampler_rank(x->sampler, s, logits, position, best, 2) < 2)
+        return INFINITY;
+    return (best[0].score - best[1].score) * (s->temperature > 0 ? s->temperature : 1);
 }
 
 /* Computes tokens behind the sequence and keeps them; logits of the last one where asked. */
