@@ -41,6 +41,13 @@ typedef enum ft_attn_route {
     FT_ATTN_PORTABLE /* ggml operators alone: any backend */
 } ft_attn_route;
 
+/* What K and V are kept as. */
+typedef enum ft_kv_type {
+    FT_KV_F16,
+    FT_KV_BF16,
+    FT_KV_Q8_0 /* 8 bits, a scale every 32 dimensions; head sizes that are multiples of 32 */
+} ft_kv_type;
+
 typedef struct ft_engine_opts {
     const ft_model *model;  /* borrowed; outlives the engine */
     uint32_t kv_tok;        /* size of the KV pool in tokens; rounded up to blocks */

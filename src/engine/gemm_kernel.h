@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What an instruction set brings to products with packed weights. The one there is needs AVX-512 with
- * VNNI (gemm_avx512.c); weights are packed only in builds that have it (ft_pack_pays).
+ * VNNI (gemm_vnni.c); weights are packed only in builds that have it (ft_pack_pays).
  */
 #ifndef FT_ENGINE_GEMM_KERNEL_H
 #define FT_ENGINE_GEMM_KERNEL_H

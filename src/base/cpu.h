@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What this machine's processor can do, asked at run time. A file named *_avx2.c, *_avx512.c,
+ * *_vnni.c, *_bf16.c, *_neon.c or *_dotprod.c is compiled for that instruction set whatever the rest
+ * of the build is compiled for (CMakeLists.txt), and entered only where the matching field is true.
+ */
+#ifndef FT_BASE_CPU_H
+#define FT_BASE_CPU_H
+
+#include <stdbool.h>
+
+typedef struct ft_cpu {
+    bool avx2;    /* with FMA and F16C */
+    bool avx512;  /* F, BW, DQ, VL; with all of avx2 */
+    bool vnni;    /* AVX-512 VNNI; with all of avx512 */
+    bool bf16;    /* AVX-512 BF16; with all of avx512 */
+    bool neon;    /* AArch64 */
+    bool dotprod; /* AArch64's 8-bit dot product; with neon */
+} ft_cpu;
+
+/* The same at every call, for the life of the program; borrowed. Any thread. */
+const ft_cpu *ft_cpu_get(void);
+
+#endif
