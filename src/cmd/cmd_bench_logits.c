@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench logits: this engine's logits against libllama's on the same file and prompt, beside
+// bench logits: this engine's logits against libllama's on the same file and prompts, beside
 // libllama's own spread between its flash and its plain attention. Quantized files differ by the
-// noise of rounding activations; the spread says how large that is.
+// noise of rounding activations; the spread says how large that is. The spread is not the whole of
+// that noise, for libllama's two ways share every rounding but attention's: with --exact, the same
+// weights in F32, each side's distance from unrounded arithmetic says which is nearer the truth.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,157 +11,237 @@
 
 #include "cmd/bench_llama.h"
 #include "cmd/cmd.h"
+#include "cmd/prompts.h"
 #include "engine/engine.h"
 #include "model/vocab.h"
 
 #define MAX_TOK 512
 
-typedef struct diff {
-    double max, nmse;
-    int argmax_differs; /* rows */
-} diff;
-
 /* Any text would do; this one is ordinary English with a number and some code. */
-static const char default_prompt[] =
+static char default_prompt[] =
     "The lighthouse keeper wrote in his log that the storm of 1887 had taken the boat, the garden "
     "and most of the roof. \"We shall need 40 planks,\" he said, and his daughter answered: for (int "
     "i = 0; i < 40; i++) carry(plank[i]); which is to say, one at a time.";
 
-static ft_status our_logits(const ft_model *model, ft_attn_route route, const ft_tokens *tokens,
-                            float *out, ft_error *err)
+enum { CPU, PORTABLE, FLASH, PLAIN, EXACT, N_SIDES };
+static const char *const side_names[N_SIDES] = {"foretoken/cpu", "foretoken/portable",
+                                                "libllama/flash", "libllama/plain", "F32"};
+
+/* Sums over prompts. */
+typedef struct diff {
+    int a, b; /* sides; b is the reference */
+    double max, error, power;
+    int argmax_differs; /* rows */
+} diff;
+
+typedef struct args {
+    const char *path, *exact, *prompt, *prompts;
+    int64_t limit;
+    bool json;
+} args;
+
+typedef struct bench {
+    const args *args;
+    ft_model *model;
+    ft_vocab *vocab;
+    ft_engine *engine[2]; /* CPU, PORTABLE */
+    ft_seq *seq[2];
+    ft_bench_llama llama[N_SIDES]; /* from FLASH on */
+    float *logits[N_SIDES];        /* [MAX_TOK, n_vocab] */
+    uint32_t n_vocab;
+    int n_rows, n_skipped; /* rows compared; prompts that are too long */
+    diff diffs[7];
+    int n_diffs;
+} bench;
+
+/* ---- the sides ---- */
+
+static ft_status open_ours(bench *b, int side, ft_error *err)
 {
-    uint32_t n = (uint32_t)tokens->n, n_vocab = ft_model_hparams(model)->n_vocab;
-    uint64_t want[MAX_TOK / 64];
-    ft_engine *engine = NULL;
-    ft_seq *seq = NULL;
-    ft_engine_opts opts = {.model = model, .kv_tok = n, .max_batch_tok = n, .route = route};
-    memset(want, 0xff, sizeof want);
-    ft_segment s = {.n = n, .tokens = tokens->id, .want = want};
-    ft_status status = ft_engine_create(&opts, err, &engine);
-    if (status == FT_OK)
-        status = ft_seq_create(engine, err, &seq);
-    s.seq = seq;
-    if (status == FT_OK)
-        status = ft_engine_forward(engine, &s, 1, err);
-    for (uint32_t i = 0; i < n && status == FT_OK; i++)
-        memcpy(out + (size_t)i * n_vocab, ft_engine_logits(engine, i), n_vocab * sizeof *out);
-    ft_seq_destroy(seq);
-    ft_engine_destroy(engine);
+    const ft_attn_route routes[] = {FT_ATTN_CPU, FT_ATTN_PORTABLE};
+    ft_engine_opts opts = {
+        .model = b->model, .kv_tok = MAX_TOK, .max_batch_tok = MAX_TOK, .route = routes[side]};
+    ft_status status = ft_engine_create(&opts, err, &b->engine[side]);
+    return status == FT_OK ? ft_seq_create(b->engine[side], err, &b->seq[side]) : status;
+}
+
+static ft_status open_theirs(bench *b, int side, ft_error *err)
+{
+    ft_bench_llama_opts opts = {.path = side == EXACT ? b->args->exact : b->args->path,
+                                .n_ctx = MAX_TOK,
+                                .n_streams = 1,
+                                .max_batch_tok = MAX_TOK,
+                                .flash = side == FLASH};
+    ft_status status = ft_bench_llama_open(&opts, err, &b->llama[side]);
+    if (status == FT_OK && (uint32_t)b->llama[side].n_vocab != b->n_vocab)
+        status = ft_error_set(err, FT_INVALID, "bench logits: %s is another model", opts.path);
     return status;
 }
 
-static ft_status their_logits(const char *path, bool flash, const ft_tokens *tokens, float *out,
-                              ft_error *err)
+static ft_status open_all(bench *b, ft_error *err)
 {
-    uint32_t n = (uint32_t)tokens->n;
-    ft_bench_llama llama;
-    ft_bench_llama_opts opts = {.path = path,
-                                .n_ctx = n,
-                                .n_streams = 1,
-                                .max_batch_tok = n,
-                                .n_threads = 2,
-                                .flash = flash};
-    ft_status status = ft_bench_llama_open(&opts, err, &llama);
+    ft_model_opts opts = {.path = b->args->path};
+    ft_status status = ft_model_load(&opts, err, &b->model);
+    if (status == FT_OK)
+        status = ft_vocab_load(b->args->path, err, &b->vocab);
     if (status != FT_OK)
         return status;
-    ft_bench_llama_clear(&llama);
-    for (uint32_t i = 0; i < n; i++)
-        ft_bench_llama_add(&llama, tokens->id[i], (int32_t)i, 0, true);
-    status = ft_bench_llama_run(&llama, err);
-    if (status == FT_OK)
-        memcpy(out, llama_get_logits(llama.ctx), (size_t)n * (uint32_t)llama.n_vocab * sizeof *out);
-    ft_bench_llama_close(&llama);
+    b->n_vocab = ft_model_hparams(b->model)->n_vocab;
+    for (int side = 0; side < (b->args->exact ? N_SIDES : EXACT) && status == FT_OK; side++) {
+        b->logits[side] = malloc((size_t)MAX_TOK * b->n_vocab * sizeof(float));
+        if (!b->logits[side])
+            return ft_error_set(err, FT_NOMEM, "out of memory");
+        status = side < FLASH ? open_ours(b, side, err) : open_theirs(b, side, err);
+    }
+    for (int side = CPU; side < PLAIN; side++)
+        b->diffs[b->n_diffs++] = (diff){.a = side, .b = PLAIN};
+    for (int side = CPU; side < EXACT && b->args->exact; side++)
+        b->diffs[b->n_diffs++] = (diff){.a = side, .b = EXACT};
     return status;
 }
 
-static diff compare(const float *a, const float *b, uint32_t n, uint32_t n_vocab)
+static void close_all(bench *b)
 {
-    diff d = {0};
-    double error = 0, power = 0;
-    for (size_t i = 0; i < (size_t)n * n_vocab; i++) {
-        double e = (double)a[i] - b[i];
-        d.max = fabs(e) > d.max ? fabs(e) : d.max;
-        error += e * e;
-        power += (double)b[i] * b[i];
+    for (int side = 0; side < N_SIDES; side++) {
+        if (side < FLASH) {
+            ft_seq_destroy(b->seq[side]);
+            ft_engine_destroy(b->engine[side]);
+        } else {
+            ft_bench_llama_close(&b->llama[side]);
+        }
+        free(b->logits[side]);
     }
-    for (uint32_t r = 0; r < n; r++)
-        d.argmax_differs += ft_bench_argmax(a + (size_t)r * n_vocab, n_vocab) !=
-                            ft_bench_argmax(b + (size_t)r * n_vocab, n_vocab);
-    d.nmse = error / power;
-    return d;
+    ft_vocab_destroy(b->vocab);
+    ft_model_destroy(b->model);
 }
 
-static ft_status measure(const char *path, const char *prompt, json_t *rows, ft_error *err)
+static ft_status our_logits(bench *b, int side, const ft_tokens *tokens, ft_error *err)
 {
-    static const char *const names[] = {"foretoken/cpu - libllama", "foretoken/portable - libllama",
-                                        "libllama/flash - libllama"};
-    ft_model *model = NULL;
-    ft_vocab *vocab = NULL;
+    uint64_t want[MAX_TOK / 64];
+    memset(want, 0xff, sizeof want);
+    ft_segment s = {
+        .seq = b->seq[side], .n = (uint32_t)tokens->n, .tokens = tokens->id, .want = want};
+    ft_seq_truncate(s.seq, 0);
+    ft_status status = ft_engine_forward(b->engine[side], &s, 1, err);
+    for (uint32_t i = 0; i < s.n && status == FT_OK; i++)
+        memcpy(b->logits[side] + (size_t)i * b->n_vocab,
+               ft_engine_logits(b->engine[side], s.first_row + i), b->n_vocab * sizeof(float));
+    return status;
+}
+
+static ft_status their_logits(bench *b, int side, const ft_tokens *tokens, ft_error *err)
+{
+    ft_bench_llama *llama = &b->llama[side];
+    llama_memory_clear(llama_get_memory(llama->ctx), false);
+    ft_bench_llama_clear(llama);
+    for (size_t i = 0; i < tokens->n; i++)
+        ft_bench_llama_add(llama, tokens->id[i], (int32_t)i, 0, true);
+    ft_status status = ft_bench_llama_run(llama, err);
+    if (status == FT_OK)
+        memcpy(b->logits[side], llama_get_logits(llama->ctx),
+               tokens->n * b->n_vocab * sizeof(float));
+    return status;
+}
+
+/* ---- comparing ---- */
+
+static void compare(const bench *b, uint32_t n, diff *d)
+{
+    const float *x = b->logits[d->a], *y = b->logits[d->b];
+    for (size_t i = 0; i < (size_t)n * b->n_vocab; i++) {
+        double e = (double)x[i] - y[i];
+        d->max = fabs(e) > d->max ? fabs(e) : d->max;
+        d->error += e * e;
+        d->power += (double)y[i] * y[i];
+    }
+    for (size_t r = 0; r < n; r++)
+        d->argmax_differs += ft_bench_argmax(x + r * b->n_vocab, b->n_vocab) !=
+                             ft_bench_argmax(y + r * b->n_vocab, b->n_vocab);
+}
+
+static ft_status run_prompt(bench *b, const char *text, size_t n_text, ft_error *err)
+{
     ft_tokens tokens = {0};
-    float *logits[4] = {0}; /* ours by CPU, ours portable, libllama flash, libllama plain */
-    uint32_t n = 0, n_vocab = 0;
-    ft_model_opts opts = {.path = path};
-    ft_status status = ft_model_load(&opts, err, &model);
-    if (status == FT_OK)
-        status = ft_vocab_load(path, err, &vocab);
-    if (status == FT_OK)
-        status = ft_vocab_tokenize(vocab, prompt, strlen(prompt), FT_TOKENIZE_BOS, err, &tokens);
-    if (status == FT_OK && (tokens.n == 0 || tokens.n > MAX_TOK))
-        status = ft_error_set(err, FT_INVALID, "the prompt has %zu tokens; 1 to %d are allowed",
-                              tokens.n, MAX_TOK);
-    if (status == FT_OK) {
-        n = (uint32_t)tokens.n;
-        n_vocab = ft_model_hparams(model)->n_vocab;
+    ft_status status = ft_vocab_tokenize(b->vocab, text, n_text, FT_TOKENIZE_BOS, err, &tokens);
+    if (status == FT_OK && (tokens.n == 0 || tokens.n > MAX_TOK)) {
+        b->n_skipped++;
+        goto out;
     }
-    for (int i = 0; i < 4 && status == FT_OK; i++) {
-        logits[i] = malloc((size_t)n * n_vocab * sizeof(float));
-        if (!logits[i])
-            status = ft_error_set(err, FT_NOMEM, "out of memory");
-        else if (i < 2)
-            status = our_logits(model, i ? FT_ATTN_PORTABLE : FT_ATTN_CPU, &tokens, logits[i], err);
-        else
-            status = their_logits(path, i == 2, &tokens, logits[i], err);
-    }
-    for (int i = 0; i < 3 && status == FT_OK; i++) {
-        diff d = compare(logits[i], logits[3], n, n_vocab);
-        json_array_append_new(rows, json_pack("{s:s, s:i, s:f, s:f, s:i}", "pair", names[i], "rows",
-                                              (int)n, "max_error", d.max, "nmse", d.nmse,
-                                              "argmax_differs", d.argmax_differs));
-    }
-    for (int i = 0; i < 4; i++)
-        free(logits[i]);
+    for (int side = 0; side < N_SIDES && status == FT_OK; side++)
+        if (b->logits[side])
+            status = side < FLASH ? our_logits(b, side, &tokens, err)
+                                  : their_logits(b, side, &tokens, err);
+    if (status != FT_OK)
+        goto out;
+    b->n_rows += (int)tokens.n;
+    for (int i = 0; i < b->n_diffs; i++)
+        compare(b, (uint32_t)tokens.n, &b->diffs[i]);
+out:
     ft_tokens_deinit(&tokens);
-    ft_vocab_destroy(vocab);
-    ft_model_destroy(model);
     return status;
 }
 
-static void print_rows(const json_t *rows)
+static ft_status run_all(bench *b, ft_error *err)
 {
-    size_t i;
-    const json_t *row;
-    printf("%-30s %6s %11s %11s %s\n", "pair", "rows", "max error", "NMSE", "other argmax");
-    json_array_foreach(rows, i, row)
-    {
-        printf("%-30s %6lld %11.4g %11.3g %lld\n", json_string_value(json_object_get(row, "pair")),
-               (long long)json_integer_value(json_object_get(row, "rows")),
-               json_real_value(json_object_get(row, "max_error")),
-               json_real_value(json_object_get(row, "nmse")),
-               (long long)json_integer_value(json_object_get(row, "argmax_differs")));
+    const args *a = b->args;
+    ft_prompts prompts = {0};
+    ft_status status = open_all(b, err);
+    if (status == FT_OK && !a->prompts)
+        status = run_prompt(b, a->prompt, strlen(a->prompt), err);
+    else if (status == FT_OK)
+        status = ft_prompts_load(a->prompts, (size_t)a->limit, err, &prompts);
+    for (size_t i = 0; i < prompts.n && status == FT_OK; i++)
+        status = run_prompt(b, prompts.items[i].text, strlen(prompts.items[i].text), err);
+    ft_prompts_deinit(&prompts);
+    if (status == FT_OK && b->n_rows == 0)
+        status =
+            ft_error_set(err, FT_INVALID, "bench logits: no prompt of 1 to %d tokens", MAX_TOK);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static json_t *rows_json(const bench *b)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < b->n_diffs; i++) {
+        const diff *d = &b->diffs[i];
+        char pair[64];
+        snprintf(pair, sizeof pair, "%s - %s", side_names[d->a], side_names[d->b]);
+        json_array_append_new(rows, json_pack("{s:s, s:f, s:f, s:i}", "pair", pair, "max_error",
+                                              d->max, "nmse", d->error / d->power, "argmax_differs",
+                                              d->argmax_differs));
+    }
+    return rows;
+}
+
+static void print_rows(const bench *b)
+{
+    printf("%d rows\n%-38s %11s %11s %s\n", b->n_rows, "pair", "max error", "NMSE", "other argmax");
+    for (int i = 0; i < b->n_diffs; i++) {
+        const diff *d = &b->diffs[i];
+        printf("%-18s - %-17s %11.4g %11.3g %d\n", side_names[d->a], side_names[d->b], d->max,
+               d->error / d->power, d->argmax_differs);
     }
 }
 
 int ft_cmd_bench_logits(int argc, char **argv)
 {
-    const char *path = NULL, *prompt = default_prompt;
-    bool json = false;
+    args a = {.prompt = default_prompt};
     const ft_flag flags[] = {
-        {"--model", "-m", FT_FLAG_STRING, &path, "FILE", "model (GGUF)", 0, 0},
-        {"--prompt", "-p", FT_FLAG_STRING, &prompt, "TEXT", "what to compare on", 0, 0},
-        {"--json", NULL, FT_FLAG_BOOL, &json, NULL, "print one JSON object", 0, 0},
+        {"--model", "-m", FT_FLAG_STRING, &a.path, "FILE", "model (GGUF)", 0, 0},
+        {"--exact", NULL, FT_FLAG_STRING, &a.exact, "FILE",
+         "the same weights in F32 (foretoken quantize FILE OUT f32): how far is each side from it",
+         0, 0},
+        {"--prompt", "-p", FT_FLAG_STRING, &a.prompt, "TEXT", "what to compare on", 0, 0},
+        {"--prompts", NULL, FT_FLAG_STRING, &a.prompts, "FILE",
+         "instead: JSON lines with `turns` or `prompt`", 0, 0},
+        {"--limit", NULL, FT_FLAG_INT, &a.limit, "N",
+         "so many prompts, spread over the file; 0: all", 0, 1e9},
+        {"--json", NULL, FT_FLAG_BOOL, &a.json, NULL, "print one JSON object", 0, 0},
     };
     const ft_cmd_usage usage = {.usage = "bench logits -m FILE [flags]",
-                                .about = "Logits of a prompt by both attention routes against "
+                                .about = "Logits of prompts by both attention routes against "
                                          "libllama's, beside libllama's own spread.",
                                 .flags = flags,
                                 .n_flags = FT_COUNT(flags)};
@@ -167,16 +249,17 @@ int ft_cmd_bench_logits(int argc, char **argv)
     if (code >= 0)
         return code;
     ft_error err = {0};
-    json_t *rows = json_array();
-    ft_status status = path ? measure(path, prompt, rows, &err)
-                            : ft_error_set(&err, FT_INVALID, "bench logits: pass a model with -m");
-    if (status != FT_OK) {
-        json_decref(rows);
+    bench b = {.args = &a};
+    ft_status status = a.path
+                           ? run_all(&b, &err)
+                           : ft_error_set(&err, FT_INVALID, "bench logits: pass a model with -m");
+    close_all(&b);
+    if (status != FT_OK)
         return ft_cmd_fail(&err);
-    }
-    if (json)
-        return ft_cmd_print_json(json_pack("{s:s, s:o}", "model", path, "rows", rows));
-    print_rows(rows);
-    json_decref(rows);
+    if (a.json)
+        return ft_cmd_print_json(json_pack("{s:s, s:i, s:i, s:o}", "model", a.path, "rows_compared",
+                                           b.n_rows, "skipped_too_long", b.n_skipped, "rows",
+                                           rows_json(&b)));
+    print_rows(&b);
     return 0;
 }
