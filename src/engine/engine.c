@@ -207,20 +207,32 @@ void ft_seq_destroy(ft_seq *seq)
     free(seq);
 }
 
-ft_status ft_seq_fork(const ft_seq *seq, ft_error *err, ft_seq **out)
+/* A sequence made from another one by `copy`. */
+static ft_status seq_from(const ft_seq *seq, ft_status (*copy)(const ft_kv_seq *, ft_kv_seq *),
+                          ft_error *err, ft_seq **out)
 {
     *out = NULL;
-    ft_seq *fork = malloc(sizeof *fork);
-    ft_status status = fork ? ft_kv_seq_fork(&seq->kv, &fork->kv) : FT_NOMEM;
+    ft_seq *made = malloc(sizeof *made);
+    ft_status status = made ? copy(&seq->kv, &made->kv) : FT_NOMEM;
     if (status != FT_OK) {
-        free(fork);
-        return ft_error_set(err, status, "engine: fork: %s",
+        free(made);
+        return ft_error_set(err, status, "engine: copy of a sequence: %s",
                             status == FT_NOMEM ? "out of memory" : "the KV pool is full");
     }
-    fork->engine = seq->engine;
-    fork->batch = 0;
-    *out = fork;
+    made->engine = seq->engine;
+    made->batch = 0;
+    *out = made;
     return FT_OK;
+}
+
+ft_status ft_seq_fork(const ft_seq *seq, ft_error *err, ft_seq **out)
+{
+    return seq_from(seq, ft_kv_seq_fork, err, out);
+}
+
+ft_status ft_seq_dup(const ft_seq *seq, ft_error *err, ft_seq **out)
+{
+    return seq_from(seq, ft_kv_seq_dup, err, out);
 }
 
 uint32_t ft_seq_n_past(const ft_seq *seq)

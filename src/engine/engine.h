@@ -70,6 +70,9 @@ FT_WARN_UNUSED ft_status ft_seq_create(ft_engine *engine, ft_error *err, ft_seq 
 void ft_seq_destroy(ft_seq *seq);
 /* A new sequence with the same committed tokens, sharing all full blocks; no pending nodes. */
 FT_WARN_UNUSED ft_status ft_seq_fork(const ft_seq *seq, ft_error *err, ft_seq **out);
+/* As fork, but the KV is copied: no block is shared. For measurements, which need many contexts that
+ * are real memory each without computing each. */
+FT_WARN_UNUSED ft_status ft_seq_dup(const ft_seq *seq, ft_error *err, ft_seq **out);
 
 /* Committed tokens, and pending nodes behind them. */
 uint32_t ft_seq_n_past(const ft_seq *seq);

@@ -146,6 +146,27 @@ ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
     return FT_OK;
 }
 
+ft_status ft_kv_seq_dup(const ft_kv_seq *src, ft_kv_seq *out)
+{
+    ft_kv *kv = src->kv;
+    if (kv->n_free < blocks_of(src->n_past))
+        return FT_EXHAUSTED;
+    ft_kv_seq_init(out, kv);
+    if (ft_kv_seq_reserve(out, src->n_past) != FT_OK) {
+        ft_kv_seq_deinit(out);
+        return FT_NOMEM;
+    }
+    for (uint32_t at = 0; at < src->n_past; at += FT_KV_BLOCK_TOK) {
+        uint32_t rest = src->n_past - at, block = block_take(kv);
+        block_copy(kv, src->block[out->n_block], block,
+                   rest < FT_KV_BLOCK_TOK ? rest : FT_KV_BLOCK_TOK);
+        out->block[out->n_block++] = block;
+    }
+    out->n_past = src->n_past;
+    check(kv);
+    return FT_OK;
+}
+
 /* True if the next token would be written into a block that others read. */
 static bool tail_shared(const ft_kv_seq *seq)
 {

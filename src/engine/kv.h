@@ -64,6 +64,8 @@ void ft_kv_seq_deinit(ft_kv_seq *seq);
 /* Initialises `out` with src's committed tokens. FT_NOMEM, FT_EXHAUSTED (a block for the part that
  * does not fill one); `out` needs no deinit then. */
 FT_WARN_UNUSED ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out);
+/* As fork, but in blocks of its own alone. */
+FT_WARN_UNUSED ft_status ft_kv_seq_dup(const ft_kv_seq *src, ft_kv_seq *out);
 
 /* Blocks that n more tokens would take from the pool. */
 uint32_t ft_kv_seq_need(const ft_kv_seq *seq, uint64_t n);

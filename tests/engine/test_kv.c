@@ -109,10 +109,15 @@ static void fork_over(fixture *f, shadow *from, shadow *to)
 {
     ft_kv_seq_deinit(&to->seq);
     to->n = 0;
-    if (ft_kv_seq_fork(&from->seq, &to->seq) != FT_OK) {
+    bool share = ft_rng_below(&f->rng, 2);
+    uint32_t before = f->kv.n_free, whole = (from->seq.n_past + 15) / FT_KV_BLOCK_TOK;
+    if ((share ? ft_kv_seq_fork : ft_kv_seq_dup)(&from->seq, &to->seq) != FT_OK) {
+        assert_int_equal(f->kv.n_free, before);
         ft_kv_seq_init(&to->seq, &f->kv);
         return;
     }
+    if (!share)
+        assert_int_equal(f->kv.n_free, before - whole);
     to->n = from->seq.n_past;
     memcpy(to->content, from->content, to->n * sizeof *to->content);
 }
