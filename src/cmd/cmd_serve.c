@@ -13,7 +13,7 @@
 typedef struct serve_flags {
     const char *model, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
     const char *policy, *port_file;
-    int64_t port, ctx, kv_tok, threads, batch, max_prefill, max_tree, max_sessions, ttl_s;
+    int64_t port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
     bool insecure, portable, verbose;
     char *token_text; /* of token_file */
 } serve_flags;
@@ -73,7 +73,7 @@ static ft_status serve(const serve_flags *f, const ft_model *model, const ft_voc
                                               .max_context = (uint32_t)f->ctx,
                                               .kv_tok = (uint32_t)f->kv_tok,
                                               .max_batch_tok = (uint32_t)f->batch,
-                                              .max_prefill = (uint32_t)f->max_prefill,
+                                              .prefill_budget_us = (uint32_t)f->prefill_ms * 1000,
                                               .max_tree = (uint32_t)f->max_tree,
                                               .max_sessions = (uint32_t)f->max_sessions,
                                               .session_ttl_s = (uint32_t)f->ttl_s,
@@ -125,7 +125,7 @@ int ft_cmd_serve(int argc, char **argv)
                      .policy = "fcfs",
                      .ctx = 4096,
                      .batch = 512,
-                     .max_prefill = 128,
+                     .prefill_ms = 50,
                      .max_tree = 64,
                      .max_sessions = 1024,
                      .ttl_s = 60};
@@ -142,8 +142,8 @@ int ft_cmd_serve(int argc, char **argv)
         {"--threads", "-t", FT_FLAG_INT, &f.threads, "N", "threads (0: all cores)", 0, 1024},
         {"--batch-size", "-b", FT_FLAG_INT, &f.batch, "N", "rows of one forward pass at most", 2,
          1 << 16},
-        {"--max-prefill", NULL, FT_FLAG_INT, &f.max_prefill, "N",
-         "prompt rows of a pass while verifications wait", 1, 1 << 16},
+        {"--prefill-budget-ms", NULL, FT_FLAG_INT, &f.prefill_ms, "MS",
+         "long prompts delay nobody's round by more than this", 1, 60000},
         {"--max-tree", NULL, FT_FLAG_INT, &f.max_tree, "N", "nodes of one draft at most", 1,
          FT_WIRE_TREE_MAX},
         {"--max-sessions", NULL, FT_FLAG_INT, &f.max_sessions, "N", "sessions at once", 1, 1 << 16},

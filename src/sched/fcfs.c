@@ -11,11 +11,13 @@
 
 /* Room that is left while the batch is filled in. */
 typedef struct room {
-    uint32_t rows;    /* for either kind */
-    uint32_t prefill; /* of them at most for prompts */
-    uint32_t kept;    /* of them not for verifications, but the first */
+    uint32_t rows; /* for either kind */
+    uint32_t kept; /* of them not for verifications, but the first */
     uint32_t blocks;
     bool blocks_closed;
+    ft_pass pass;     /* what is in the batch */
+    int64_t until_us; /* what the batch may cost with prompts; < 0: none has looked yet */
+    bool prompt_runs;
 } room;
 
 static bool before(const ft_work *work, uint32_t a, uint32_t b)
@@ -66,11 +68,33 @@ static bool take_blocks(room *r, uint32_t blocks, uint32_t free_at_start)
     return true;
 }
 
-/* The longest chunk that rows and blocks allow. */
+/* Time that prompts may add to `pass`. A pass that holds nothing else pays its fixed cost from it, so
+ * that there the least is two passes of one row. */
+static int64_t prefill_budget_us(const ft_sched_limits *limits, const ft_pass *pass,
+                                 uint32_t n_past)
+{
+    const ft_pass one = ft_pass_plus((ft_pass){0}, n_past, 1, 0);
+    int64_t least_us = ft_cost_predict(limits->cost, &one) * (pass->rows == 0 ? 2 : 1);
+    return limits->prefill_us > least_us ? limits->prefill_us : least_us;
+}
+
+/* The longest chunk of a prompt that the time allows. */
+static uint32_t rows_in_time(const ft_work *w, room *r, const ft_sched_limits *limits)
+{
+    uint32_t most = w->n_tok < r->rows ? w->n_tok : r->rows;
+    if (limits->prefill_us == 0)
+        return most;
+    int64_t now_us = ft_cost_predict(limits->cost, &r->pass);
+    if (r->until_us < 0)
+        r->until_us = now_us + prefill_budget_us(limits, &r->pass, w->n_past);
+    uint32_t n = ft_cost_rows(limits->cost, &r->pass, w->n_past, most, r->until_us - now_us);
+    return n == 0 && !r->prompt_runs && most > 0 ? 1 : n;
+}
+
+/* The longest chunk that rows, time and blocks allow. */
 static uint32_t grant_prefill(const ft_work *w, room *r, const ft_sched_limits *limits)
 {
-    uint32_t most = r->rows < r->prefill ? r->rows : r->prefill;
-    uint32_t n = w->n_tok < most ? w->n_tok : most;
+    uint32_t most = rows_in_time(w, r, limits), n = most;
     if (r->blocks_closed && ft_work_blocks(w, n, limits->kv_block_tok) > 0)
         n = 0;
     while (n > 0 && ft_work_blocks(w, n, limits->kv_block_tok) > r->blocks) {
@@ -80,43 +104,57 @@ static uint32_t grant_prefill(const ft_work *w, room *r, const ft_sched_limits *
     }
     if (n > 0)
         (void)take_blocks(r, ft_work_blocks(w, n, limits->kv_block_tok), limits->kv_blocks_free);
-    if (n < w->n_tok && n < most &&
-        ft_work_blocks(w, 1, limits->kv_block_tok) <= limits->kv_blocks_free)
+    if (n < most && ft_work_blocks(w, 1, limits->kv_block_tok) <= limits->kv_blocks_free)
         r->blocks_closed = true;
-    r->rows -= n;
-    r->prefill -= n;
+    r->prompt_runs |= n > 0;
     return n;
+}
+
+static uint32_t grant_verify(const ft_work *w, room *r, const ft_sched_limits *limits, bool first)
+{
+    uint64_t rows = w->n_tok + (uint64_t)(first ? 0 : r->kept);
+    return rows <= r->rows && take_blocks(r, w->kv_blocks, limits->kv_blocks_free) ? w->n_tok : 0;
+}
+
+/* Rows that verifications leave to the prompts that wait. */
+static uint32_t kept_rows(const ft_work *work, size_t n, const ft_sched_limits *limits)
+{
+    uint64_t prompts = 0;
+    const ft_work *oldest = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (work[i].kind != FT_WORK_PREFILL)
+            continue;
+        prompts += work[i].n_tok;
+        if (!oldest || work[i].arrival_us < oldest->arrival_us)
+            oldest = &work[i];
+    }
+    uint32_t kept = (limits->max_rows + 3) / 4;
+    if (oldest && limits->prefill_us > 0) {
+        const ft_pass some = {.rows = 1};
+        int64_t us = prefill_budget_us(limits, &some, oldest->n_past);
+        uint32_t n_tok = ft_cost_rows(limits->cost, &some, oldest->n_past, kept, us);
+        kept = n_tok ? n_tok : 1;
+    }
+    return prompts < kept ? (uint32_t)prompts : kept;
 }
 
 static size_t pick(const ft_work *work, size_t n, const ft_sched_limits *limits, int64_t now_us,
                    ft_pick *picks)
 {
-    room r = {.rows = limits->max_rows, .blocks = limits->kv_blocks_free};
-    uint64_t prompts = 0;
-    size_t n_verify = 0, out = 0;
+    room r = {.rows = limits->max_rows, .blocks = limits->kv_blocks_free, .until_us = -1};
+    size_t out = 0;
     (void)now_us; /* who came first does not depend on it */
-    for (size_t i = 0; i < n; i++) {
-        n_verify += work[i].kind == FT_WORK_VERIFY;
-        prompts += work[i].kind == FT_WORK_PREFILL ? work[i].n_tok : 0;
-    }
-    r.prefill = n_verify ? limits->max_prefill : limits->max_rows;
-    r.kept = prompts < r.prefill ? (uint32_t)prompts : r.prefill;
+    r.kept = kept_rows(work, n, limits);
     sort(work, n, picks);
     for (size_t i = 0; i < n; i++) {
         const ft_work *w = &work[picks[i].index];
-        uint32_t granted = 0, kept = out == 0 ? 0 : r.kept;
-        if (w->kind == FT_WORK_VERIFY) {
-            if (w->n_tok + (uint64_t)kept <= r.rows &&
-                take_blocks(&r, w->kv_blocks, limits->kv_blocks_free))
-                granted = w->n_tok;
-            r.rows -= granted;
-        } else {
-            if (out == 0 && r.prefill == 0) /* verifications wait, but none of them can run */
-                r.prefill = 1;
-            granted = grant_prefill(w, &r, limits);
-        }
-        if (granted > 0)
-            picks[out++] = (ft_pick){.index = picks[i].index, .n_tok = granted};
+        uint32_t granted = w->kind == FT_WORK_VERIFY ? grant_verify(w, &r, limits, out == 0)
+                                                     : grant_prefill(w, &r, limits);
+        if (granted == 0)
+            continue;
+        r.rows -= granted;
+        r.pass = ft_pass_plus(r.pass, w->n_past, granted, w->kind == FT_WORK_VERIFY ? w->n_out : 0);
+        picks[out++] = (ft_pick){.index = picks[i].index, .n_tok = granted};
     }
     return out;
 }

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sched/cost.h"
+
 typedef enum ft_work_kind {
     FT_WORK_PREFILL, /* may be split: any number of its tokens, in order */
     FT_WORK_VERIFY   /* all or nothing */
@@ -19,13 +21,18 @@ typedef struct ft_work {
     ft_work_kind kind;
     int64_t arrival_us;
     uint32_t n_tok;     /* rows: tree nodes and root, or prompt tokens left */
+    uint32_t n_out;     /* of them with logits */
     uint32_t n_past;    /* tokens already in KV */
     uint32_t kv_blocks; /* free blocks that all its rows need */
 } ft_work;
 
 typedef struct ft_sched_limits {
-    uint32_t max_rows;    /* of one forward */
-    uint32_t max_prefill; /* rows of prompt chunks in one forward while any verification waits */
+    uint32_t max_rows; /* of one forward */
+    /* Time that prompt chunks may add to a forward, as `cost` predicts it; 0: as long as there are
+     * rows. Prompts go on at any budget, by one row a forward at least. A budget below what a pass of
+     * one row takes counts as that: no order of service could delay a round less. */
+    int64_t prefill_us;
+    const ft_cost *cost; /* borrowed; not NULL unless prefill_us is 0 */
     uint32_t kv_blocks_free;
     uint32_t kv_block_tok; /* tokens a block, > 0 */
 } ft_sched_limits;
@@ -47,7 +54,8 @@ typedef struct ft_sched_policy {
 } ft_sched_policy;
 
 /* First come, first served: verifications in order of arrival, then prompt chunks in order of
- * arrival in what room is left. max_prefill rows are kept for waiting prompts beside all
+ * arrival in what room and time is left: the oldest prompt takes all that it can use, then the next.
+ * A part of the rows (a quarter, or what prefill_us buys) is kept for waiting prompts beside all
  * verifications but the first, so that neither starves the other. */
 extern const ft_sched_policy ft_sched_fcfs;
 

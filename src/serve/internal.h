@@ -32,6 +32,10 @@
  * way is computed again. Beyond, recomputing would eat the server. */
 #define FT_KV_OVERCOMMIT 4
 
+/* An idle session whose last verdict or arrival is no older than this may send its draft any time:
+ * prompts make room for it. Edges draft within a fraction of that. */
+#define FT_ACTIVE_US 2000000
+
 /* For refusals that other sessions' progress cures. */
 #define FT_RETRY_AFTER_MS 1000
 
@@ -135,6 +139,7 @@ typedef struct batch {
     uint64_t *want;       /* [max_rows] words, at least one a segment */
     uint32_t *path;       /* [max_rows] */
     size_t n_segments, n_rows, n_want;
+    ft_pass pass; /* its shape */
 } batch;
 
 struct ft_verifier {
@@ -150,6 +155,7 @@ struct ft_verifier {
     ft_sess *sessions_tail;
     uint64_t next_serial;
     batch batch;
+    ft_cost cost; /* of passes on this machine */
     ft_verifier_stats stats;
 
     pthread_t thread;
@@ -166,6 +172,8 @@ struct ft_verifier {
 
 /* ---- verifier.c: answers; engine thread ---- */
 
+/* Makes the present statistics those that others see. */
+void ft_verifier_publish(ft_verifier *v);
 /* Tell the client, unless it has closed or detached. Messages are borrowed by the call. */
 void ft_handle_opened(ft_vsession *handle, const ft_msg_opened *opened);
 void ft_handle_verdict(ft_vsession *handle, const ft_msg_verdict *verdict);

@@ -93,6 +93,7 @@ static void add_work(ft_verifier *v, ft_sess *s)
                    .kind = rows ? FT_WORK_VERIFY : FT_WORK_PREFILL,
                    .arrival_us = s->waits_at_us,
                    .n_tok = rows ? rows : ft_sess_missing(s),
+                   .n_out = rows ? 1 + s->tree.n : 0,
                    .n_past = ft_seq_n_past(s->seq)};
     w->kv_blocks = ft_seq_blocks_needed(s->seq, w->n_tok);
 }
@@ -108,6 +109,8 @@ static void add_segment(batch *b, ft_sess *s, ft_work_kind kind, uint32_t n)
     b->seg_of[b->n_segments] = s;
     b->kinds[b->n_segments++] = kind;
     b->n_rows += n;
+    b->pass =
+        ft_pass_plus(b->pass, ft_seq_n_past(s->seq), n, kind == FT_WORK_VERIFY ? 1 + s->tree.n : 0);
     *g = (ft_segment){.seq = s->seq, .n = n, .tokens = tokens};
     memcpy(tokens, s->text + ft_seq_n_past(s->seq), n_text * sizeof *tokens);
     if (kind == FT_WORK_PREFILL)
@@ -252,6 +255,54 @@ static void finish_prefill(ft_sess *s, const ft_segment *g)
     ft_sess_check(s);
 }
 
+/* ---- the round ---- */
+
+/* Whether prompts must leave time to others: a verification waits, or a session that has its KV may
+ * send its draft any time. */
+static bool others_active(const ft_verifier *v, int64_t now_us)
+{
+    for (size_t i = 0; i < v->batch.n_work; i++)
+        if (v->batch.work[i].kind == FT_WORK_VERIFY)
+            return true;
+    for (const ft_sess *s = v->sessions; s; s = s->next)
+        if (ft_sess_state(s) == SESS_IDLE && now_us - s->used_at_us < FT_ACTIVE_US)
+            return true;
+    return false;
+}
+
+/* Fills the batch with what the policy picks from the work that fits. */
+static void compose(ft_verifier *v, int64_t now_us)
+{
+    batch *b = &v->batch;
+    ft_sched_limits limits = {.max_rows = v->opts.max_batch_tok,
+                              .cost = &v->cost,
+                              .kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs),
+                              .kv_block_tok = FT_KV_BLOCK_TOK};
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (!b->needs[i].out)
+            add_work(v, b->needs[i].session);
+    /* A round meets two passes at most: one that runs when it arrives, and its own. */
+    if (others_active(v, now_us))
+        limits.prefill_us = (v->opts.prefill_budget_us + 1) / 2;
+    size_t n = v->policy->pick(b->work, b->n_work, &limits, now_us, b->picks);
+    b->n_segments = b->n_rows = b->n_want = 0;
+    b->pass = (ft_pass){0};
+    for (size_t i = 0; i < n; i++)
+        add_segment(b, b->of[b->picks[i].index], b->work[b->picks[i].index].kind,
+                    b->picks[i].n_tok);
+}
+
+/* A defect of ours: rather lose these sessions than spin. */
+static void give_up(ft_verifier *v, const ft_error *err)
+{
+    batch *b = &v->batch;
+    FT_LOGE("serve", "forward failed: %s", err->message);
+    for (size_t i = 0; i < b->n_segments; i++)
+        ft_sess_end(b->seg_of[i], FT_INTERNAL, err->message);
+    for (size_t i = 0; b->n_segments == 0 && i < b->n_needs; i++)
+        ft_sess_end(b->needs[i].session, FT_INTERNAL, err->message);
+}
+
 bool ft_round_run(ft_verifier *v)
 {
     batch *b = &v->batch;
@@ -259,29 +310,19 @@ bool ft_round_run(ft_verifier *v)
     gather(v);
     if (b->n_needs == 0)
         return false;
-    ft_sched_limits limits = {.max_rows = v->opts.max_batch_tok,
-                              .max_prefill = v->opts.max_prefill,
-                              .kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs),
-                              .kv_block_tok = FT_KV_BLOCK_TOK};
-    for (size_t i = 0; i < b->n_needs; i++)
-        if (!b->needs[i].out)
-            add_work(v, b->needs[i].session);
     int64_t started_us = ft_clock_now_us(&v->opts.clock);
-    size_t n = v->policy->pick(b->work, b->n_work, &limits, started_us, b->picks);
-    b->n_segments = b->n_rows = b->n_want = 0;
-    for (size_t i = 0; i < n; i++)
-        add_segment(b, b->of[b->picks[i].index], b->work[b->picks[i].index].kind,
-                    b->picks[i].n_tok);
-    ft_status status = n > 0 ? ft_engine_forward(v->engine, b->segments, b->n_segments, &err)
-                             : ft_error_set(&err, FT_INTERNAL, "serve: nothing fits the engine");
-    if (status != FT_OK) { /* a defect of ours: rather lose these sessions than spin */
-        FT_LOGE("serve", "forward failed: %s", err.message);
-        for (size_t i = 0; i < (n > 0 ? n : b->n_needs); i++)
-            ft_sess_end(n > 0 ? b->seg_of[i] : b->needs[i].session, FT_INTERNAL, err.message);
+    compose(v, started_us);
+    ft_status status = b->n_segments
+                           ? ft_engine_forward(v->engine, b->segments, b->n_segments, &err)
+                           : ft_error_set(&err, FT_INTERNAL, "serve: nothing fits the engine");
+    if (status != FT_OK) {
+        give_up(v, &err);
         return true;
     }
     v->stats.forwards++;
     v->stats.rows += b->n_rows;
+    ft_verifier_publish(v);
+    ft_cost_observe(&v->cost, &b->pass, ft_clock_now_us(&v->opts.clock) - started_us);
     for (size_t i = 0; i < b->n_segments; i++) {
         if (b->kinds[i] == FT_WORK_VERIFY)
             finish_verify(b->seg_of[i], &b->segments[i], started_us);

@@ -19,7 +19,7 @@
 
 /* ---- answers; engine thread ---- */
 
-static void publish(ft_verifier *v)
+void ft_verifier_publish(ft_verifier *v)
 {
     ft_engine_stats es;
     ft_engine_get_stats(v->engine, &es);
@@ -35,7 +35,7 @@ static void publish(ft_verifier *v)
 static bool callback_begin(ft_vsession *h, bool also_closed)
 {
     ft_verifier *v = h->verifier;
-    publish(v);
+    ft_verifier_publish(v);
     pthread_mutex_lock(&v->lock);
     h->in_callback = !h->detached && (also_closed || !h->closed);
     bool go = h->in_callback;
@@ -295,7 +295,7 @@ static bool handle_events(ft_verifier *v, bool wait, int64_t timeout_us)
     }
     if (ticks != v->ticks_done) {
         (void)ft_sessions_expire(v, now_us);
-        publish(v);
+        ft_verifier_publish(v);
         pthread_mutex_lock(&v->lock);
         v->ticks_done = ticks;
         pthread_cond_broadcast(&v->changed);
@@ -313,11 +313,11 @@ static void *engine_main(void *arg)
         idle = !ft_round_run(v);
         expiry_us = ft_sessions_expire(v, ft_clock_now_us(&v->opts.clock));
         if (idle)
-            publish(v);
+            ft_verifier_publish(v);
     }
     while (v->sessions)
         ft_sess_end(v->sessions, FT_UNAVAILABLE, "serve: the server is going down");
-    publish(v);
+    ft_verifier_publish(v);
     return NULL;
 }
 
@@ -341,7 +341,7 @@ static ft_status fill_opts(ft_verifier *v, const ft_verifier_opts *opts, ft_erro
         o->max_context = hp->n_ctx_train;
     }
     o->max_batch_tok = or_default(o->max_batch_tok, 512);
-    o->max_prefill = or_default(o->max_prefill, 128);
+    o->prefill_budget_us = or_default(o->prefill_budget_us, 50000);
     o->max_sessions = or_default(o->max_sessions, 1024);
     if (o->kv_tok == 0)
         o->kv_tok = o->max_context > UINT32_MAX / 16 ? UINT32_MAX : 16 * o->max_context;
@@ -381,7 +381,7 @@ static ft_status start(ft_verifier *v, ft_error *err)
     pthread_cond_init(&v->changed, NULL);
     v->lock_ready = true;
     v->queue_tail = &v->queue;
-    publish(v);
+    ft_verifier_publish(v);
     if (pthread_create(&v->thread, NULL, engine_main, v) != 0)
         return ft_error_set(err, FT_NOMEM, "serve: cannot start the engine thread");
     v->thread_started = true;
@@ -401,6 +401,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
     v->model_name = ft_model_name(opts->model);
     v->fingerprint = ft_vocab_fingerprint(opts->vocab);
     v->n_vocab = (uint32_t)ft_vocab_size(opts->vocab);
+    ft_cost_init(&v->cost);
     const ft_engine_opts engine_opts = {.model = opts->model,
                                         .kv_tok = v->opts.kv_tok,
                                         .max_batch_tok = v->opts.max_batch_tok,

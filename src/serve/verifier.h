@@ -37,7 +37,9 @@ typedef struct ft_verifier_opts {
                                and to what the pool holds for one session it is lowered */
     uint32_t kv_tok;        /* pool size in tokens; 0: 16 times max_context */
     uint32_t max_batch_tok; /* 0: 512 */
-    uint32_t max_prefill;   /* prompt rows a batch while verifications wait; 0: 128 */
+    /* Prompts delay nobody's round by more than this, as far as one pass of the model allows; 0:
+     * 50,000. */
+    uint32_t prefill_budget_us;
     uint32_t max_tree;      /* 0: 64 */
     uint32_t max_sessions;  /* 0: 1024 */
     uint32_t session_ttl_s; /* how long detached sessions are kept */
@@ -91,7 +93,7 @@ typedef struct ft_verifier_stats {
     uint64_t kv_released; /* times that a session's KV gave way to another's */
     uint32_t sessions, sessions_detached, kv_blocks, kv_blocks_free;
 } ft_verifier_stats;
-/* As of the last callback or tick, or later. */
+/* As of the last pass, callback or tick, or later. */
 void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out);
 
 #endif

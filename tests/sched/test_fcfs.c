@@ -25,15 +25,40 @@ static ft_work random_work(ft_rng *rng, uint64_t id)
     w.kind = ft_rng_below(rng, 3) ? FT_WORK_VERIFY : FT_WORK_PREFILL;
     w.arrival_us = ft_rng_below(rng, 50);
     w.n_tok = 1 + ft_rng_below(rng, w.kind == FT_WORK_VERIFY ? 70 : 900);
+    w.n_out = w.kind == FT_WORK_VERIFY ? w.n_tok : 0;
     w.n_past = ft_rng_below(rng, 400);
     w.kv_blocks = blocks_of(w.n_past, w.n_tok) + (ft_rng_below(rng, 8) == 0);
     return w;
 }
 
-static ft_sched_limits random_limits(ft_rng *rng)
+/* A machine where a pass takes 1 ms, a row 100 us, a row with logits 20 us more, an attended token
+ * 50 ns. */
+static int64_t true_us(const ft_pass *p)
+{
+    return 1000 + 100 * (int64_t)p->rows + 20 * (int64_t)p->out + (int64_t)p->ctx / 20;
+}
+
+/* An estimator that has seen n passes of that machine. */
+static ft_cost known_cost(uint32_t n)
+{
+    ft_cost cost;
+    ft_rng rng;
+    ft_rng_init(&rng, n);
+    ft_cost_init(&cost);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t rows = 1 + ft_rng_below(&rng, 1u << (1 + i % 9));
+        const ft_pass p = ft_pass_plus((ft_pass){0}, ft_rng_below(&rng, 2000), rows,
+                                       ft_rng_below(&rng, 2) ? rows : 0);
+        ft_cost_observe(&cost, &p, true_us(&p));
+    }
+    return cost;
+}
+
+static ft_sched_limits random_limits(ft_rng *rng, const ft_cost *cost)
 {
     return (ft_sched_limits){.max_rows = 1 + ft_rng_below(rng, 512),
-                             .max_prefill = ft_rng_below(rng, 200),
+                             .prefill_us = ft_rng_below(rng, 4) ? ft_rng_below(rng, 50000) : 0,
+                             .cost = cost,
                              .kv_blocks_free = ft_rng_below(rng, 60),
                              .kv_block_tok = BLOCK_TOK};
 }
@@ -53,12 +78,11 @@ static bool earlier(const ft_work *w, uint32_t a, uint32_t b)
 static void check_picks(const ft_work *w, size_t n, const ft_sched_limits *l, const ft_pick *picks,
                         size_t n_picks)
 {
-    bool seen[MAX_WORK] = {false}, verify_waits = false, verify_runs = false, any_fits = false;
+    bool seen[MAX_WORK] = {false}, any_fits = false;
     uint64_t rows = 0, blocks = 0, prefill = 0;
-    for (size_t i = 0; i < n; i++) {
-        verify_waits |= w[i].kind == FT_WORK_VERIFY;
+    ft_pass verify = {0}, all = {0};
+    for (size_t i = 0; i < n; i++)
         any_fits |= fits_alone(&w[i], l);
-    }
     assert_true(n_picks <= n);
     for (size_t i = 0; i < n_picks; i++) {
         const ft_work *p = &w[picks[i].index];
@@ -66,7 +90,9 @@ static void check_picks(const ft_work *w, size_t n, const ft_sched_limits *l, co
         seen[picks[i].index] = true;
         assert_true(picks[i].n_tok > 0 && picks[i].n_tok <= p->n_tok);
         assert_true(p->kind == FT_WORK_PREFILL || picks[i].n_tok == p->n_tok);
-        verify_runs |= p->kind == FT_WORK_VERIFY;
+        all = ft_pass_plus(all, p->n_past, picks[i].n_tok, p->n_out);
+        if (p->kind == FT_WORK_VERIFY)
+            verify = all;
         rows += picks[i].n_tok;
         blocks += ft_work_blocks(p, picks[i].n_tok, BLOCK_TOK);
         prefill += p->kind == FT_WORK_PREFILL ? picks[i].n_tok : 0;
@@ -79,8 +105,12 @@ static void check_picks(const ft_work *w, size_t n, const ft_sched_limits *l, co
     }
     assert_true(rows <= l->max_rows);
     assert_true(blocks <= l->kv_blocks_free);
-    if (verify_waits)
-        assert_true(prefill <= l->max_prefill || (!verify_runs && prefill == 1));
+    if (l->prefill_us > 0 && prefill > 1) { /* in time, or no longer than the smallest pass */
+        const ft_pass one = ft_pass_plus((ft_pass){0}, 400, 1, 0);
+        int64_t more_us = ft_cost_predict(l->cost, &all) - ft_cost_predict(l->cost, &verify);
+        int64_t least_us = ft_cost_predict(l->cost, &one) * (verify.rows ? 1 : 2);
+        assert_true(more_us <= l->prefill_us || more_us <= least_us);
+    }
     assert_int_equal(n_picks > 0, any_fits);
 }
 
@@ -102,13 +132,14 @@ static void check_oldest(const ft_work *w, size_t n, const ft_sched_limits *l, c
 static void test_random_queues(void **state)
 {
     ft_rng rng;
+    ft_cost costs[3] = {known_cost(0), known_cost(1), known_cost(200)};
     (void)state;
     ft_rng_init(&rng, 1);
     for (int round = 0; round < 10000; round++) {
         ft_work w[MAX_WORK];
         ft_pick picks[MAX_WORK], again[MAX_WORK];
         size_t n = ft_rng_below(&rng, MAX_WORK + 1);
-        ft_sched_limits l = random_limits(&rng);
+        ft_sched_limits l = random_limits(&rng, &costs[ft_rng_below(&rng, 3)]);
         for (size_t i = 0; i < n; i++)
             w[i] = random_work(&rng, i);
         size_t n_picks = ft_sched_fcfs.pick(w, n, &l, 1000, picks);
@@ -126,21 +157,27 @@ static void test_nobody_starves(void **state)
     ft_rng rng;
     (void)state;
     ft_rng_init(&rng, 2);
-    for (int run = 0; run < 200; run++) {
+    for (int run = 0; run < 40; run++) {
         ft_work w[MAX_WORK];
         ft_pick picks[MAX_WORK];
-        const ft_sched_limits l = {
-            .max_rows = 128, .max_prefill = 32, .kv_blocks_free = 1000, .kv_block_tok = BLOCK_TOK};
+        ft_cost cost = known_cost((uint32_t)run % 4);
+        const ft_sched_limits l = {.max_rows = 128,
+                                   .prefill_us = 2000,
+                                   .cost = &cost,
+                                   .kv_blocks_free = 1000,
+                                   .kv_block_tok = BLOCK_TOK};
         uint64_t id = 0, left = 20;
         for (size_t i = 0; i < MAX_WORK; i++) {
             w[i] = random_work(&rng, id++);
             w[i].arrival_us = (int64_t)i;
         }
         for (int batch = 0; left > 0; batch++) {
-            assert_true(batch < 1000);
+            assert_true(batch < 3000);
             size_t n = ft_sched_fcfs.pick(w, MAX_WORK, &l, 0, picks);
+            ft_pass pass = {0};
             for (size_t i = 0; i < n; i++) {
                 ft_work *p = &w[picks[i].index];
+                pass = ft_pass_plus(pass, p->n_past, picks[i].n_tok, p->n_out);
                 p->n_tok -= picks[i].n_tok;
                 p->n_past += picks[i].n_tok;
                 p->kv_blocks = blocks_of(p->n_past, p->n_tok);
@@ -151,33 +188,45 @@ static void test_nobody_starves(void **state)
                 p->kind = ft_rng_below(&rng, 10) ? FT_WORK_VERIFY : FT_WORK_PREFILL;
                 p->arrival_us = MAX_WORK + batch;
             }
+            ft_cost_observe(&cost, &pass, true_us(&pass));
         }
     }
 }
 
 static void test_prefill_beside_verifications(void **state)
 {
-    const ft_sched_limits l = {
-        .max_rows = 100, .max_prefill = 30, .kv_blocks_free = 1000, .kv_block_tok = BLOCK_TOK};
+    const ft_cost cost = known_cost(200);
+    ft_sched_limits l = {.max_rows = 100,
+                         .prefill_us = 2060,
+                         .cost = &cost,
+                         .kv_blocks_free = 1000,
+                         .kv_block_tok = BLOCK_TOK};
     ft_work w[5];
     ft_pick picks[5];
     (void)state;
     for (uint32_t i = 0; i < 4; i++)
         w[i] = (ft_work){.kind = FT_WORK_VERIFY, .arrival_us = i, .n_tok = 30, .kv_blocks = 2};
     w[4] = (ft_work){.kind = FT_WORK_PREFILL, .arrival_us = 9, .n_tok = 500, .kv_blocks = 32};
-    assert_int_equal(ft_sched_fcfs.pick(w, 5, &l, 0, picks), 3); /* 30 + 30, and 30 are kept */
+    assert_int_equal(ft_sched_fcfs.pick(w, 5, &l, 0, picks), 3); /* 30 + 30, and 20 are kept */
     assert_int_equal(picks[2].index, 4);
-    assert_int_equal(picks[2].n_tok, 30);
+    assert_in_range(picks[2].n_tok, 18, 20); /* 2 ms at 100 us a row */
+    l.prefill_us = 200;                      /* less than a pass of one row takes: as if 1.1 ms */
+    assert_int_equal(ft_sched_fcfs.pick(w, 5, &l, 0, picks), 4);
+    assert_in_range(picks[3].n_tok, 9, 11);
+    assert_int_equal(ft_sched_fcfs.pick(w + 4, 1, &l, 0, picks), 1); /* alone: two passes of one */
+    assert_in_range(picks[0].n_tok, 10, 12);
+    l.prefill_us = 0;
+    assert_int_equal(ft_sched_fcfs.pick(w, 5, &l, 0, picks), 3); /* 30 + 30, a quarter is kept */
+    assert_int_equal(picks[2].n_tok, 40);
     assert_int_equal(ft_sched_fcfs.pick(w, 4, &l, 0, picks), 3); /* no prompt: 30 + 30 + 30 */
     assert_int_equal(ft_sched_fcfs.pick(w + 4, 1, &l, 0, picks), 1);
-    assert_int_equal(picks[0].n_tok, 100); /* nobody else waits: the whole batch */
+    assert_int_equal(picks[0].n_tok, 100); /* no limit: the whole batch */
 }
 
 /* A small young work must not take the blocks that an older one needs next time. */
 static void test_blocks_go_to_the_oldest(void **state)
 {
-    const ft_sched_limits l = {
-        .max_rows = 100, .max_prefill = 30, .kv_blocks_free = 4, .kv_block_tok = BLOCK_TOK};
+    const ft_sched_limits l = {.max_rows = 100, .kv_blocks_free = 4, .kv_block_tok = BLOCK_TOK};
     const ft_work w[] = {
         {.kind = FT_WORK_VERIFY, .arrival_us = 0, .n_tok = 40, .n_past = 0, .kv_blocks = 3},
         {.kind = FT_WORK_VERIFY, .arrival_us = 1, .n_tok = 30, .n_past = 0, .kv_blocks = 2},

@@ -476,7 +476,7 @@ static void test_kv_admission(void **state)
 /* Cancel at any moment: amid the prompt, amid a round. */
 static void test_cancel_frees(void **state)
 {
-    bench *b = bench_create((ft_verifier_opts){.max_batch_tok = 65, .max_prefill = 4});
+    bench *b = bench_create((ft_verifier_opts){.max_batch_tok = 65});
     (void)state;
     test_text_random(&b->text, 250, 1);
     ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);

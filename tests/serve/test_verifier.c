@@ -225,7 +225,7 @@ static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
 static void test_company_changes_nothing(void **state)
 {
     ft_verifier_stats s;
-    ft_verifier *v = start((ft_verifier_opts){.max_prefill = 32});
+    ft_verifier *v = start((ft_verifier_opts){.prefill_budget_us = 500});
     (void)state;
     many_run(many_create(MANY, 200, 40), MANY, v, 40);
     ft_verifier_get_stats(v, &s);

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The estimator behind chunked prefill: time = a + b rows + c rows with logits + d tokens attended to,
+// fitted again after every pass to the recent passes of every size. Kept by size, because a server in
+// its steady state runs passes of one shape only, from which nothing can be learnt about others; old
+// ones fade. Errors count relative to the pass, factors are never negative, and passes far off the fit
+// (the machine was busy elsewhere) weigh little: Huber's weights, a few rounds.
+//
+// Pure; the caller owns the state. Costs some microseconds a pass.
+#include "sched/cost.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define ROUNDS     3    /* of reweighting */
+#define HUBER      0.1  /* relative errors above it count linearly */
+#define HALF_LIFE  256. /* passes after which one counts half */
+#define FADED      0.05 /* the least that an old pass counts: there is none better of its size */
+#define ERROR_RATE 0.1  /* of the running mean of errors */
+
+/* Where few passes are known they leave room between the factors: prefer to blame rows, which
+ * overrates larger passes. Relative to the data's own weight. */
+static const double ridge[FT_COST_FACTORS] = {1e-3, 1e-5, 1e-4, 1e-4};
+
+ft_pass ft_pass_plus(ft_pass pass, uint32_t n_past, uint32_t n, uint32_t n_out)
+{
+    pass.rows += n;
+    pass.out += n_out;
+    pass.ctx += (uint64_t)n * n_past + (uint64_t)n * (n + 1ull) / 2;
+    return pass;
+}
+
+void ft_cost_init(ft_cost *cost)
+{
+    memset(cost, 0, sizeof *cost);
+    cost->error = 1;
+}
+
+static void factors_of(const ft_pass *pass, double x[FT_COST_FACTORS])
+{
+    x[0] = pass->rows > 0;
+    x[1] = pass->rows;
+    x[2] = pass->out;
+    x[3] = (double)pass->ctx;
+}
+
+static double dot(const double *a, const double *b)
+{
+    double sum = 0;
+    for (int i = 0; i < FT_COST_FACTORS; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* ---- the fit ---- */
+
+typedef struct normal {
+    double a[FT_COST_FACTORS][FT_COST_FACTORS], b[FT_COST_FACTORS];
+} normal;
+
+static void add(normal *m, const ft_cost *cost, const ft_cost_seen *seen, bool fitted)
+{
+    double x[FT_COST_FACTORS], guess = seen->us;
+    double age = (double)(cost->n_seen - seen->at), weight = fmax(exp2(-age / HALF_LIFE), FADED);
+    factors_of(&seen->pass, x);
+    if (fitted) {
+        guess = fmax(dot(cost->us, x), 1);
+        double off = fabs(guess - seen->us) / guess;
+        weight *= off > HUBER ? HUBER / off : 1;
+    }
+    weight /= guess * guess;
+    for (int i = 0; i < FT_COST_FACTORS; i++) {
+        for (int j = 0; j < FT_COST_FACTORS; j++)
+            m->a[i][j] += weight * x[i] * x[j];
+        m->b[i] += weight * x[i] * seen->us;
+    }
+}
+
+/* Solves for the factors in `use` (Gauss; the ridge keeps the pivots positive), 0 for the others. */
+static void solve(normal m, const bool *use, double *x)
+{
+    for (int i = 0; i < FT_COST_FACTORS; i++)
+        for (int j = 0; j < FT_COST_FACTORS; j++)
+            if (!use[i] || !use[j])
+                m.a[i][j] = i == j;
+    for (int i = 0; i < FT_COST_FACTORS; i++)
+        m.b[i] = use[i] ? m.b[i] : 0;
+    for (int i = 0; i < FT_COST_FACTORS; i++)
+        for (int j = i + 1; j < FT_COST_FACTORS; j++) {
+            double f = m.a[j][i] / m.a[i][i];
+            for (int k = i; k < FT_COST_FACTORS; k++)
+                m.a[j][k] -= f * m.a[i][k];
+            m.b[j] -= f * m.b[i];
+        }
+    for (int i = FT_COST_FACTORS; i-- > 0;) {
+        x[i] = m.b[i];
+        for (int j = i + 1; j < FT_COST_FACTORS; j++)
+            x[i] -= m.a[i][j] * x[j];
+        x[i] /= m.a[i][i];
+    }
+}
+
+/* Least squares with no factor negative: the most negative one is left out until none is. */
+static void fit(ft_cost *cost, bool fitted)
+{
+    normal m = {0};
+    bool use[FT_COST_FACTORS];
+    int worst;
+    for (int kind = 0; kind < 2; kind++)
+        for (int size = 0; size < FT_COST_SIZES; size++)
+            for (int i = 0; i < FT_COST_KEPT; i++)
+                if (cost->seen[kind][size][i].us > 0)
+                    add(&m, cost, &cost->seen[kind][size][i], fitted);
+    for (int i = 0; i < FT_COST_FACTORS; i++) {
+        use[i] = m.a[i][i] > 0;
+        m.a[i][i] *= 1 + ridge[i];
+    }
+    do {
+        worst = -1;
+        solve(m, use, cost->us);
+        for (int i = 0; i < FT_COST_FACTORS; i++)
+            if (cost->us[i] < 0 && (worst < 0 || cost->us[i] < cost->us[worst]))
+                worst = i;
+        if (worst >= 0)
+            use[worst] = false;
+    } while (worst >= 0);
+}
+
+/* ---- */
+
+static uint32_t size_class(uint32_t rows)
+{
+    uint32_t size = 0;
+    while (rows > 1 && size < FT_COST_SIZES - 1) {
+        rows /= 2;
+        size++;
+    }
+    return size;
+}
+
+void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us)
+{
+    if (pass->rows == 0 || us <= 0)
+        return;
+    if (cost->n_seen > 0) {
+        double error = fabs((double)ft_cost_predict(cost, pass) - (double)us) / (double)us;
+        cost->error += ERROR_RATE * (fmin(error, 1) - cost->error);
+    }
+    ft_cost_seen *ring = cost->seen[2 * pass->out < pass->rows][size_class(pass->rows)], *oldest;
+    oldest = ring;
+    for (int i = 1; i < FT_COST_KEPT; i++)
+        if (ring[i].at < oldest->at)
+            oldest = &ring[i];
+    *oldest = (ft_cost_seen){.pass = *pass, .us = (float)us, .at = ++cost->n_seen};
+    if (pass->rows > cost->most_rows)
+        cost->most_rows = pass->rows;
+    for (int round = 0; round < ROUNDS; round++)
+        fit(cost, round > 0);
+}
+
+int64_t ft_cost_predict(const ft_cost *cost, const ft_pass *pass)
+{
+    double x[FT_COST_FACTORS];
+    factors_of(pass, x);
+    return (int64_t)dot(cost->us, x);
+}
+
+uint32_t ft_cost_rows(const ft_cost *cost, const ft_pass *pass, uint32_t n_past, uint32_t most,
+                      int64_t budget_us)
+{
+    uint32_t trusted = cost->n_seen ? 2 * cost->most_rows : FT_COST_FIRST_ROWS;
+    uint32_t low = 0, high = most < trusted ? most : trusted;
+    double before_us = (double)ft_cost_predict(cost, pass);
+    while (low < high) {
+        uint32_t n = low + (high - low + 1) / 2;
+        ft_pass with = ft_pass_plus(*pass, n_past, n, 0);
+        double more_us = (double)ft_cost_predict(cost, &with) - before_us;
+        if (more_us * (1 + cost->error) <= (double)budget_us)
+            low = n;
+        else
+            high = n - 1;
+    }
+    return low;
+}

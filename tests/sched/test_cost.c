@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// The estimator of passes: it finds a machine's factors again, through noise and outliers, follows a
+// change, and is careful where it knows little.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "sched/cost.h"
+
+/* What a machine takes: microseconds a pass, a row, a row with logits, a token attended to. */
+typedef struct machine {
+    double pass, row, out, ctx;
+} machine;
+
+static double time_of(const machine *m, const ft_pass *p)
+{
+    return m->pass + m->row * p->rows + m->out * p->out + m->ctx * (double)p->ctx;
+}
+
+static ft_pass random_pass(ft_rng *rng)
+{
+    uint32_t n = 1 + ft_rng_below(rng, 1u << (1 + ft_rng_below(rng, 9)));
+    uint32_t out = ft_rng_below(rng, 2) ? n : 0;
+    return ft_pass_plus((ft_pass){0}, ft_rng_below(rng, 2048), n, out);
+}
+
+/* n passes with noise of a tenth; every tenth pass takes 20 times as long if there are outliers. */
+static void run(ft_cost *cost, const machine *m, ft_rng *rng, int n, bool outliers)
+{
+    for (int i = 0; i < n; i++) {
+        ft_pass p = random_pass(rng);
+        double us = time_of(m, &p) * exp(0.1 * ft_rng_normal(rng));
+        ft_cost_observe(cost, &p, (int64_t)(outliers && i % 10 == 0 ? 20 * us : us));
+    }
+}
+
+/* The worst relative error over passes of all shapes. */
+static double worst(const ft_cost *cost, const machine *m, ft_rng *rng)
+{
+    double most = 0;
+    for (int i = 0; i < 500; i++) {
+        ft_pass p = random_pass(rng);
+        double us = time_of(m, &p), off = fabs((double)ft_cost_predict(cost, &p) - us) / us;
+        most = off > most ? off : most;
+    }
+    return most;
+}
+
+static const machine machines[] = {
+    {3000, 300, 100, 0.05}, {100, 1000, 0, 0.5}, {20000, 10, 50, 0}, {0, 40, 400, 0.01}};
+
+static void test_finds_the_machine(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++)
+        for (int outliers = 0; outliers < 2; outliers++) {
+            ft_cost cost;
+            ft_rng rng;
+            ft_rng_init(&rng, i);
+            ft_cost_init(&cost);
+            run(&cost, &machines[i], &rng, 300, outliers);
+            assert_true(worst(&cost, &machines[i], &rng) < (outliers ? 0.3 : 0.15));
+            assert_true(outliers || cost.error < 0.25);
+        }
+}
+
+/* Another program takes half the machine: the old passes must not hold it up for long. */
+static void test_follows_a_change(void **state)
+{
+    const machine slow = {6000, 600, 200, 0.1};
+    ft_cost cost;
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 5);
+    ft_cost_init(&cost);
+    run(&cost, &machines[0], &rng, 1000, false);
+    assert_true(worst(&cost, &slow, &rng) > 0.4);
+    run(&cost, &slow, &rng, 200, false);
+    assert_true(worst(&cost, &slow, &rng) < 0.25);
+}
+
+/* A thousand passes of one shape teach nothing about others, and must not unteach it. */
+static void test_steady_state_keeps_the_rest(void **state)
+{
+    ft_cost cost;
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 6);
+    ft_cost_init(&cost);
+    run(&cost, &machines[0], &rng, 300, false);
+    for (int i = 0; i < 5000; i++) {
+        const ft_pass p = ft_pass_plus((ft_pass){0}, 500, 8, 8);
+        ft_cost_observe(&cost, &p,
+                        (int64_t)(time_of(&machines[0], &p) * exp(0.1 * ft_rng_normal(&rng))));
+    }
+    assert_true(worst(&cost, &machines[0], &rng) < 0.3);
+}
+
+static void test_careful_at_first(void **state)
+{
+    const ft_pass none = {0}, eight = ft_pass_plus(none, 100, 8, 8);
+    ft_cost cost;
+    (void)state;
+    ft_cost_init(&cost);
+    assert_int_equal(ft_cost_predict(&cost, &eight), 0);
+    assert_int_equal(ft_cost_rows(&cost, &none, 0, 512, 1), FT_COST_FIRST_ROWS);
+    assert_int_equal(ft_cost_rows(&cost, &none, 0, 5, 1), 5);
+    ft_cost_observe(&cost, &none, 100); /* no pass */
+    ft_cost_observe(&cost, &eight, 0);  /* a clock that stands still */
+    ft_cost_observe(&cost, &eight, -5);
+    assert_int_equal(cost.n_seen, 0);
+    ft_cost_observe(&cost, &eight, 8000);
+    assert_in_range(ft_cost_predict(&cost, &eight), 7900, 8100);
+    /* Rows are blamed: 1 ms each, and the error of a first guess counts double. */
+    assert_in_range(ft_cost_rows(&cost, &none, 0, 512, 10000), 4, 6);
+    assert_int_equal(ft_cost_rows(&cost, &none, 0, 512, INT64_MAX / 4),
+                     16); /* twice what was seen */
+    assert_int_equal(ft_cost_rows(&cost, &none, 0, 512, 0), 0);
+}
+
+/* Over random knowledge: chunks fit their budget, one more row would not, and more time, less text in
+ * front or a smaller limit never turn the answer round. */
+static void test_rows_fit_the_budget(void **state)
+{
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 7);
+    for (int i = 0; i < 300; i++) {
+        ft_cost cost;
+        ft_cost_init(&cost);
+        run(&cost, &machines[i % 4], &rng, (int)ft_rng_below(&rng, 60), i % 3 == 0);
+        for (int j = 0; j < 20; j++) {
+            ft_pass beside = ft_rng_below(&rng, 3) ? random_pass(&rng) : (ft_pass){0};
+            uint32_t n_past = ft_rng_below(&rng, 4000), most = 1 + ft_rng_below(&rng, 512);
+            int64_t budget_us = ft_rng_below(&rng, 100000);
+            uint32_t n = ft_cost_rows(&cost, &beside, n_past, most, budget_us);
+            ft_pass with = ft_pass_plus(beside, n_past, n, 0);
+            assert_true(n <= most);
+            assert_true(ft_cost_predict(&cost, &with) - ft_cost_predict(&cost, &beside) <=
+                        budget_us);
+            assert_true(ft_cost_rows(&cost, &beside, n_past, most, 2 * budget_us) >= n);
+            assert_true(ft_cost_rows(&cost, &beside, n_past / 2, most, budget_us) >= n);
+            assert_true(ft_cost_rows(&cost, &beside, n_past, (most + 1) / 2, budget_us) <= n);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_finds_the_machine),           cmocka_unit_test(test_follows_a_change),
+        cmocka_unit_test(test_steady_state_keeps_the_rest), cmocka_unit_test(test_careful_at_first),
+        cmocka_unit_test(test_rows_fit_the_budget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
