@@ -43,6 +43,34 @@ static ft_gemm_block *blocks_of(const struct ggml_tensor *rows)
     return (ft_gemm_block *)((rows_head *)rows->data + 1);
 }
 
+/* ---- kernels ---- */
+
+size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS])
+{
+    const ft_gemm_kernel *const all[] = {ft_gemm_kernel_vnni(), &ft_gemm_kernel_plain};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i])
+            out[n++] = all[i];
+    return n;
+}
+
+const ft_gemm_kernel *ft_gemm_kernel_best(void)
+{
+    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
+    ft_gemm_kernels(all);
+    return all[0];
+}
+
+ft_gemm_tile_fn *ft_gemm_tile_best(enum ggml_type type)
+{
+    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
+    ft_gemm_tile_fn *tile = NULL;
+    for (size_t i = 0, n = ft_gemm_kernels(all); i < n && !tile; i++)
+        tile = all[i]->tile(type);
+    return tile;
+}
+
 /* ---- making 8-bit rows ---- */
 
 typedef struct maker {
@@ -55,7 +83,7 @@ typedef struct maker {
 static void make_row(const maker *m, uint32_t row, uint32_t n_blocks, ft_gemm_block *out,
                      size_t stride)
 {
-    const ft_gemm_kernel *kernel = ft_gemm_kernel_get();
+    const ft_gemm_kernel *kernel = ft_gemm_kernel_best();
     const float *x = (const float *)((const char *)m->x->data + row * m->x->nb[1]);
     if (m->weight)
         kernel->quantize_norm(x, m->weight, m->eps, n_blocks, out, stride);
@@ -130,7 +158,8 @@ ft_gemm_rows ft_gemm_quantize_swiglu(struct ggml_context *ctx, struct ggml_tenso
 /* ---- multiplying ---- */
 
 /* All rows with one tile of the weight: its 16 outputs. */
-static void multiply_tile(const struct ggml_tensor *dst, const groups *g, uint32_t tile)
+static void multiply_tile(const struct ggml_tensor *dst, const groups *g, ft_gemm_tile_fn *multiply,
+                          uint32_t tile)
 {
     const struct ggml_tensor *w = dst->src[0], *res = dst->src[2];
     const uint8_t *packed = (const uint8_t *)w->data + tile * ft_pack_tile_bytes(w->type, w->ne[0]);
@@ -140,13 +169,13 @@ static void multiply_tile(const struct ggml_tensor *dst, const groups *g, uint32
                       .residual_stride = res ? res->nb[1] / sizeof(float) : 0};
     for (uint32_t i = 0; i < g->n; i++) {
         size_t row = group_begin(g, i);
-        t.n_rows = group_rows(g, i);
+        t.n_rows = t.row_blocks = group_rows(g, i);
         t.rows = blocks_of(dst->src[1]) + row * t.n_blocks;
         t.out = (float *)dst->data + row * t.out_stride + (size_t)tile * FT_PACK_ROWS;
         if (res)
             t.residual =
                 (const float *)res->data + row * t.residual_stride + (size_t)tile * FT_PACK_ROWS;
-        ft_gemm_kernel_get()->tile(w->type, &t);
+        multiply(&t);
     }
 }
 
@@ -157,6 +186,7 @@ static void multiply_op(struct ggml_tensor *dst, int ith, int nth, void *userdat
     uint32_t n_tiles = (uint32_t)(dst->ne[0] / FT_PACK_ROWS);
     uint32_t piece = nth == 1 ? n_tiles : n_tiles / (CLAIMS * (uint32_t)nth);
     groups g = groups_of((uint32_t)dst->ne[1]);
+    ft_gemm_tile_fn *multiply = ft_gemm_tile_best(dst->src[0]->type);
     (void)ith;
     piece = piece ? piece : 1;
     for (;;) {
@@ -165,7 +195,7 @@ static void multiply_op(struct ggml_tensor *dst, int ith, int nth, void *userdat
             return;
         uint32_t end = n_tiles - begin < piece ? n_tiles : begin + piece;
         for (uint32_t tile = begin; tile < end; tile++)
-            multiply_tile(dst, &g, tile);
+            multiply_tile(dst, &g, multiply, tile);
     }
 }
 

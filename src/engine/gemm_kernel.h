@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an instruction set brings to products with packed weights. The one there is needs AVX-512 with
- * VNNI (gemm_vnni.c); weights are packed only in builds that have it (ft_pack_pays).
+ * What an instruction set brings to products with packed weights (model/pack.h). Which kernels there
+ * are is asked at run time. All give the same bits: values are rounded in the same way, products
+ * within a block are exact integers, and blocks are summed by fused multiply-adds in their order. So
+ * rows that one kernel made may be read by another, and a row's result does not depend on the machine.
  */
 #ifndef FT_ENGINE_GEMM_KERNEL_H
 #define FT_ENGINE_GEMM_KERNEL_H
@@ -14,37 +16,57 @@
 
 #define FT_GEMM_GROUP 8 /* rows that are multiplied at a time: their sums fill the registers */
 
-/* 32 values of a row: q * scale. Weights are stored as unsigned numbers, so that the dot product
- * starts at minus their offset times the sum of q. */
+/* 32 values of a row: q * scale, |q| <= 127. Where weights are stored as unsigned numbers, a dot
+ * product starts at minus their offset times the sum of q. */
 typedef struct ft_gemm_block {
     int8_t q[32];
     float scale;
-    int32_t start8, start128; /* -8 and -128 times the sum of q */
     float sum;                /* scale times the sum of q, for weights with a minimum */
+    int32_t start8, start128; /* -8 and -128 times the sum of q */
+    int32_t start32[2];       /* -32 times the sum of the first and of the last 16 q */
 } ft_gemm_block;
 
 /* One tile of 16 outputs for a group of rows. */
 typedef struct ft_gemm_tile {
     const uint8_t *weights;    /* the packed tile */
-    uint32_t n_blocks, n_rows; /* 1 <= n_rows <= FT_GEMM_GROUP */
-    const ft_gemm_block *rows; /* [n_blocks, n_rows] */
+    uint32_t n_blocks;         /* of 32 inputs */
+    uint32_t n_rows;           /* 1 <= n_rows <= FT_GEMM_GROUP */
+    uint32_t row_blocks;       /* >= n_rows: a row's next block is this many blocks on */
+    const ft_gemm_block *rows; /* [n_blocks, row_blocks] */
     const float *residual;     /* [n_rows, 16], stride floats apart; NULL: none */
     float *out;                /* likewise */
     size_t residual_stride, out_stride;
 } ft_gemm_tile;
 
+typedef void ft_gemm_tile_fn(const ft_gemm_tile *tile);
+
 typedef struct ft_gemm_kernel {
+    const char *name;
     /* One row to blocks, `stride` blocks apart. */
     void (*quantize)(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride);
     void (*quantize_norm)(const float *x, const float *weight, float eps, uint32_t n_blocks,
                           ft_gemm_block *out, size_t stride);
     void (*quantize_swiglu)(const float *gate, const float *up, uint32_t n_blocks,
                             ft_gemm_block *out, size_t stride);
-    /* By weight type: Q8_0, Q4_0, Q4_1 or IQ4_NL. */
-    void (*tile)(enum ggml_type type, const ft_gemm_tile *tile);
+    /* The product with weights of a type; NULL where the kernel does not take it. */
+    ft_gemm_tile_fn *(*tile)(enum ggml_type type);
 } ft_gemm_kernel;
 
-/* NULL if this build has none. */
-const ft_gemm_kernel *ft_gemm_kernel_get(void);
+/* Plain C: the oracle of the others, with every type that can be packed. */
+extern const ft_gemm_kernel ft_gemm_kernel_plain;
+/* NULL where the build or the machine has none. */
+const ft_gemm_kernel *ft_gemm_kernel_vnni(void);
+
+/* Those that this machine can run, fastest first, the plain one last; their number. */
+#define FT_GEMM_KERNELS 5
+size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS]);
+
+/* The fastest that makes rows; and the fastest product for weights of a type that can be packed. */
+const ft_gemm_kernel *ft_gemm_kernel_best(void);
+ft_gemm_tile_fn *ft_gemm_tile_best(enum ggml_type type);
+
+/* ---- products for K-quants, in files of their own: NULL for other types ---- */
+
+ft_gemm_tile_fn *ft_gemm_k_plain(enum ggml_type type);
 
 #endif

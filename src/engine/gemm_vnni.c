@@ -8,8 +8,10 @@
 // without, 20 to 27 with).
 #include "engine/gemm_kernel.h"
 
-#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
+#if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "base/cpu.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -29,12 +31,15 @@ INLINE void quantize_block(__m512 a, __m512 b, ft_gemm_block *out)
     __m512 inverse = _mm512_set1_ps(max > 0 ? 127.0f / max : 0.0f);
     __m512i qa = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
     __m512i qb = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
-    int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(qa, qb));
+    int32_t sum_a = _mm512_reduce_add_epi32(qa), sum_b = _mm512_reduce_add_epi32(qb);
+    int32_t sum = sum_a + sum_b;
     _mm_storeu_si128((__m128i *)out->q, _mm512_cvtsepi32_epi8(qa));
     _mm_storeu_si128((__m128i *)(out->q + 16), _mm512_cvtsepi32_epi8(qb));
     out->scale = to_half(max / 127.0f);
     out->start8 = -8 * sum;
     out->start128 = -128 * sum;
+    out->start32[0] = -32 * sum_a;
+    out->start32[1] = -32 * sum_b;
     out->sum = to_half(max / 127.0f * (float)sum);
 }
 
@@ -42,6 +47,15 @@ static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size
 {
     for (uint32_t b = 0; b < n_blocks; b++, x += 32, out += stride)
         quantize_block(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16), out);
+}
+
+/* In the order that all kernels have: halves, quarters, ... */
+INLINE float sum_halves(__m512 x)
+{
+    __m256 x8 = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 x4 = _mm_add_ps(_mm256_castps256_ps128(x8), _mm256_extractf128_ps(x8, 1));
+    x4 = _mm_add_ps(x4, _mm_movehl_ps(x4, x4));
+    return _mm_cvtss_f32(_mm_add_ss(x4, _mm_movehdup_ps(x4)));
 }
 
 static void quantize_norm(const float *x, const float *weight, float eps, uint32_t n_blocks,
@@ -53,7 +67,7 @@ static void quantize_norm(const float *x, const float *weight, float eps, uint32
         square_a = _mm512_fmadd_ps(va, va, square_a);
         square_b = _mm512_fmadd_ps(vb, vb, square_b);
     }
-    float mean = _mm512_reduce_add_ps(_mm512_add_ps(square_a, square_b)) / (float)(32 * n_blocks);
+    float mean = sum_halves(_mm512_add_ps(square_a, square_b)) / (float)(32 * n_blocks);
     __m512 factor = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_sqrt_ps(_mm512_set1_ps(mean + eps)));
     for (uint32_t b = 0; b < n_blocks; b++, x += 32, weight += 32, out += stride) {
         __m512 va = _mm512_mul_ps(_mm512_loadu_ps(x), factor);
@@ -63,11 +77,10 @@ static void quantize_norm(const float *x, const float *weight, float eps, uint32
     }
 }
 
-/* e^x to within 2 units in the last place: 2^n e^r, |r| <= ln 2 / 2, e^r by its series to r^6 / 720
- * with the last coefficients adjusted by no more than their rounding. */
+/* As exp_bounded in gemm_plain.c. */
 INLINE __m512 exp16(__m512 x)
 {
-    x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-104.0f)), _mm512_set1_ps(104.0f));
+    x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-87.0f)), _mm512_set1_ps(87.0f));
     __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p+0f)),
                                     _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62e400p-1f), x);
@@ -173,9 +186,9 @@ INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
         sum[r] = _mm512_setzero_ps();
     for (uint32_t pair = 0; pair < t->n_blocks / 2; pair++) {
         multiply_block(type, n, w, w + 2 * s, x, sum);
-        multiply_block(type, n, w + s, w + 2 * s + q, x + n, sum);
+        multiply_block(type, n, w + s, w + 2 * s + q, x + t->row_blocks, sum);
         w += 2 * (s + q);
-        x += 2 * n;
+        x += 2 * t->row_blocks;
     }
     if (t->n_blocks % 2)
         multiply_block(type, n, w, w + s, x, sum);
@@ -187,51 +200,57 @@ INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
     }
 }
 
-typedef void tile_fn(const ft_gemm_tile *t);
-
 #define TILE(type, n)                             \
     static void type##_##n(const ft_gemm_tile *t) \
     {                                             \
         tile_of(GGML_TYPE_##type, n, t);          \
     }
-#define TILES(type)                                                                              \
-    TILE(type, 1)                                                                                \
-    TILE(type, 2)                                                                                \
-    TILE(type, 3)                                                                                \
-    TILE(type, 4)                                                                                \
-    TILE(type, 5)                                                                                \
-    TILE(type, 6)                                                                                \
-    TILE(type, 7)                                                                                \
-    TILE(type, 8)                                                                                \
-    static tile_fn *const type##_tiles[FT_GEMM_GROUP] = {type##_1, type##_2, type##_3, type##_4, \
-                                                         type##_5, type##_6, type##_7, type##_8};
+#define TILES(type)                                                                         \
+    TILE(type, 1)                                                                           \
+    TILE(type, 2)                                                                           \
+    TILE(type, 3)                                                                           \
+    TILE(type, 4)                                                                           \
+    TILE(type, 5)                                                                           \
+    TILE(type, 6)                                                                           \
+    TILE(type, 7)                                                                           \
+    TILE(type, 8)                                                                           \
+    static void type##_tile(const ft_gemm_tile *t)                                          \
+    {                                                                                       \
+        static ft_gemm_tile_fn *const by_rows[] = {type##_1, type##_2, type##_3, type##_4,  \
+                                                   type##_5, type##_6, type##_7, type##_8}; \
+        by_rows[t->n_rows - 1](t);                                                          \
+    }
 TILES(Q8_0)
 TILES(Q4_0)
 TILES(Q4_1)
 TILES(IQ4_NL)
 
-static void tile(enum ggml_type type, const ft_gemm_tile *t)
+static ft_gemm_tile_fn *tile(enum ggml_type type)
 {
-    uint32_t i = t->n_rows - 1;
-    if (type == GGML_TYPE_Q8_0)
-        Q8_0_tiles[i](t);
-    else if (type == GGML_TYPE_Q4_0)
-        Q4_0_tiles[i](t);
-    else if (type == GGML_TYPE_Q4_1)
-        Q4_1_tiles[i](t);
-    else
-        IQ4_NL_tiles[i](t);
+    switch (type) {
+    case GGML_TYPE_Q8_0:
+        return Q8_0_tile;
+    case GGML_TYPE_Q4_0:
+        return Q4_0_tile;
+    case GGML_TYPE_Q4_1:
+        return Q4_1_tile;
+    case GGML_TYPE_IQ4_NL:
+        return IQ4_NL_tile;
+    default:
+        return NULL;
+    }
 }
 
-const ft_gemm_kernel *ft_gemm_kernel_get(void)
+const ft_gemm_kernel *ft_gemm_kernel_vnni(void)
 {
-    static const ft_gemm_kernel kernel = {quantize, quantize_norm, quantize_swiglu, tile};
-    return &kernel;
+    static const ft_gemm_kernel kernel = {"avx512 vnni", quantize, quantize_norm, quantize_swiglu,
+                                          tile};
+    return ft_cpu_get()->vnni ? &kernel : NULL;
 }
 
 #else
 
-const ft_gemm_kernel *ft_gemm_kernel_get(void)
+const ft_gemm_kernel *ft_gemm_kernel_vnni(void)
 {
     return NULL;
 }

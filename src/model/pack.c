@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+#include "base/cpu.h"
+#include "model/pack_layout.h"
+
 enum { ROWS = FT_PACK_ROWS, BLOCK = FT_PACK_BLOCK, VECTOR = 64 };
 
 /* Where a plain block has what: halves (scale, then minimum) first, then quants. */
@@ -24,22 +27,6 @@ static size_t block_bytes(enum ggml_type type)
     return 2 * n_halves(type) + n_quants(type);
 }
 
-bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out)
-{
-    return (type == GGML_TYPE_Q8_0 || type == GGML_TYPE_Q4_0 || type == GGML_TYPE_Q4_1 ||
-            type == GGML_TYPE_IQ4_NL) &&
-           n_in > 0 && n_out > 0 && n_in % BLOCK == 0 && n_out % ROWS == 0;
-}
-
-bool ft_pack_pays(void)
-{
-#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
-    return true;
-#else
-    return false;
-#endif
-}
-
 size_t ft_pack_scale_bytes(enum ggml_type type)
 {
     return 2 * n_halves(type) * ROWS;
@@ -48,11 +35,6 @@ size_t ft_pack_scale_bytes(enum ggml_type type)
 size_t ft_pack_quant_bytes(enum ggml_type type)
 {
     return n_quants(type) * ROWS;
-}
-
-size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in)
-{
-    return (size_t)n_in / BLOCK * block_bytes(type) * ROWS;
 }
 
 static uint32_t load4(const uint8_t *p)
@@ -113,41 +95,82 @@ static place place_of(enum ggml_type type, size_t n_blocks, size_t b, size_t row
                    pair + in_pair * scales + b % 2 * quants + 4 * row};
 }
 
-void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed)
+static void pack(enum ggml_type type, int64_t n_in, const uint8_t *plain, uint8_t *tile)
 {
     size_t n_blocks = (size_t)n_in / BLOCK, halves = n_halves(type), bytes = block_bytes(type);
-    const uint8_t *from = plain;
-    for (int64_t row = 0; row < n_out; row++) {
-        uint8_t *tile = (uint8_t *)packed + (size_t)(row / ROWS) * ft_pack_tile_bytes(type, n_in);
-        for (size_t b = 0; b < n_blocks; b++, from += bytes) {
-            place to = place_of(type, n_blocks, b, (size_t)(row % ROWS));
+    for (size_t row = 0; row < ROWS; row++)
+        for (size_t b = 0; b < n_blocks; b++, plain += bytes) {
+            place to = place_of(type, n_blocks, b, row);
             for (size_t h = 0; h < halves; h++)
-                memcpy(tile + to.scale + h * 2 * ROWS, from + 2 * h, 2);
+                memcpy(tile + to.scale + h * 2 * ROWS, plain + 2 * h, 2);
             if (type == GGML_TYPE_Q8_0)
-                put_quants8(from + 2 * halves, tile + to.quants);
+                put_quants8(plain + 2 * halves, tile + to.quants);
             else
-                put_quants4(from + 2 * halves, tile + to.quants);
+                put_quants4(plain + 2 * halves, tile + to.quants);
         }
+}
+
+static void unpack(enum ggml_type type, int64_t n_in, const uint8_t *tile, uint8_t *plain)
+{
+    size_t n_blocks = (size_t)n_in / BLOCK, halves = n_halves(type), bytes = block_bytes(type);
+    for (size_t row = 0; row < ROWS; row++)
+        for (size_t b = 0; b < n_blocks; b++, plain += bytes) {
+            place from = place_of(type, n_blocks, b, row);
+            for (size_t h = 0; h < halves; h++)
+                memcpy(plain + 2 * h, tile + from.scale + h * 2 * ROWS, 2);
+            if (type == GGML_TYPE_Q8_0)
+                get_quants8(tile + from.quants, plain + 2 * halves);
+            else
+                get_quants4(tile + from.quants, plain + 2 * halves);
+        }
+}
+
+/* ---- all types ---- */
+
+static const ft_pack_layout *layout_of(enum ggml_type type)
+{
+    static const ft_pack_layout layout = {pack, unpack};
+    switch (type) {
+    case GGML_TYPE_Q8_0:
+    case GGML_TYPE_Q4_0:
+    case GGML_TYPE_Q4_1:
+    case GGML_TYPE_IQ4_NL:
+        return &layout;
+    default:
+        return ft_pack_k_layout(type);
     }
+}
+
+bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out)
+{
+    return layout_of(type) && n_in > 0 && n_out > 0 && n_in % ggml_blck_size(type) == 0 &&
+           n_out % ROWS == 0;
+}
+
+bool ft_pack_pays(void)
+{
+    return ft_cpu_get()->vnni;
+}
+
+size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in)
+{
+    return ROWS * ggml_row_size(type, n_in);
+}
+
+void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed)
+{
+    size_t bytes = ft_pack_tile_bytes(type, n_in);
+    for (size_t tile = 0; tile < (size_t)n_out / ROWS; tile++)
+        layout_of(type)->pack(type, n_in, (const uint8_t *)plain + tile * bytes,
+                              (uint8_t *)packed + tile * bytes);
 }
 
 void ft_unpack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *packed, void *plain)
 {
-    size_t n_blocks = (size_t)n_in / BLOCK, halves = n_halves(type), bytes = block_bytes(type);
-    uint8_t *to = plain;
-    for (int64_t row = 0; row < n_out; row++) {
-        const uint8_t *tile =
-            (const uint8_t *)packed + (size_t)(row / ROWS) * ft_pack_tile_bytes(type, n_in);
-        for (size_t b = 0; b < n_blocks; b++, to += bytes) {
-            place from = place_of(type, n_blocks, b, (size_t)(row % ROWS));
-            for (size_t h = 0; h < halves; h++)
-                memcpy(to + 2 * h, tile + from.scale + h * 2 * ROWS, 2);
-            if (type == GGML_TYPE_Q8_0)
-                get_quants8(tile + from.quants, to + 2 * halves);
-            else
-                get_quants4(tile + from.quants, to + 2 * halves);
-        }
-    }
+    size_t bytes = ft_pack_tile_bytes(type, n_in);
+    for (size_t tile = 0; tile < (size_t)n_out / ROWS; tile++)
+        layout_of(type)->unpack(type, n_in, (const uint8_t *)packed + tile * bytes,
+                                (uint8_t *)plain + tile * bytes);
 }
 
 static char packed_mark;

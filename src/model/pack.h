@@ -27,15 +27,18 @@
 #define FT_PACK_ROWS  16 /* output rows of a tile */
 #define FT_PACK_BLOCK 32 /* inputs that share a scale */
 
-/* Whether there is a packed layout for the type (Q8_0, Q4_0, Q4_1, IQ4_NL) and shape. */
+/* Whether there is a packed layout for the type (Q8_0, Q4_0, Q4_1, IQ4_NL; those of pack_k.c) and
+ * shape. */
 bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out);
-/* Whether this build's engine multiplies with packed weights faster than ggml does with its own: on
- * x86 with AVX-512 and its 8-bit dot product. */
+/* Whether products with packed weights are known to beat ggml's own on this machine without measuring:
+ * where the processor has AVX-512 with its 8-bit dot product. */
 bool ft_pack_pays(void);
 
-/* Of a block of a tile: bytes of its scales (and minima), and of its quants; and of a whole tile. */
+/* Of a block of a tile of a type with blocks of 32: bytes of its scales (and minima), and of its
+ * quants. */
 size_t ft_pack_scale_bytes(enum ggml_type type);
 size_t ft_pack_quant_bytes(enum ggml_type type);
+/* Of a whole tile, any type: as many as its 16 plain rows have. */
 size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in);
 
 /* Plain [n_out, n_in] to packed and back; both ft_pack_tile_bytes x n_out / 16. The shape fits. */

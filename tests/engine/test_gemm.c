@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with packed weights: against sums in double precision over the same 8-bit values, against
 // ggml's own product, with every row alone against the row in any batch (bit for bit), for any number
-// of threads; and the three ways of making 8-bit rows. Skipped in builds that have no kernel.
+// of threads; and the three ways of making 8-bit rows. And every
+// kernel that the machine can run against the plain one, bit for bit.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -242,56 +243,148 @@ static void check_blocks(const ft_gemm_block *blocks, size_t stride, const doubl
         }
         assert_int_equal(block->start8, -8 * sum);
         assert_int_equal(block->start128, -128 * sum);
+        assert_int_equal(block->start32[0] + block->start32[1], -32 * sum);
         assert_true(fabs(block->sum - (double)block->scale * sum) <= 1e-3 * fabs(block->sum));
     }
 }
 
-static void test_8_bit_rows(void **state)
+static void check_8_bit_rows(ft_rng *rng, const ft_gemm_kernel *kernel, float size)
 {
-    const ft_gemm_kernel *kernel = ft_gemm_kernel_get();
     ft_gemm_block blocks[2 * BLOCKS];
     float x[2 * WIDTH], weight[WIDTH];
     double expected[WIDTH];
+    fill(rng, x, 2 * WIDTH, size);
+    fill(rng, weight, WIDTH, 1.0f);
+    for (int i = 0; i < WIDTH; i++)
+        expected[i] = x[i];
+    kernel->quantize(x, BLOCKS, blocks, 2);
+    check_blocks(blocks, 2, expected);
+
+    double square = 0;
+    for (int i = 0; i < WIDTH; i++)
+        square += (double)x[i] * x[i];
+    for (int i = 0; i < WIDTH; i++)
+        expected[i] = x[i] / sqrt(square / WIDTH + 1e-5) * weight[i];
+    kernel->quantize_norm(x, weight, 1e-5f, BLOCKS, blocks, 2);
+    check_blocks(blocks, 2, expected);
+
+    for (int i = 0; i < WIDTH; i++)
+        expected[i] = x[i] / (1 + exp(-(double)x[i])) * x[WIDTH + i];
+    kernel->quantize_swiglu(x, x + WIDTH, BLOCKS, blocks, 1);
+    check_blocks(blocks, 1, expected);
+}
+
+static void test_8_bit_rows(void **state)
+{
+    const ft_gemm_kernel *kernels[FT_GEMM_KERNELS];
+    size_t n = ft_gemm_kernels(kernels);
     ft_rng rng;
-    ft_rng_init(&rng, 8);
-    for (int round = 0; round < 200; round++) {
-        fill(&rng, x, 2 * WIDTH, round % 2 ? 100.0f : 3.0f);
-        fill(&rng, weight, WIDTH, 1.0f);
-        for (int i = 0; i < WIDTH; i++)
-            expected[i] = x[i];
-        kernel->quantize(x, BLOCKS, blocks, 2);
-        check_blocks(blocks, 2, expected);
-
-        double square = 0;
-        for (int i = 0; i < WIDTH; i++)
-            square += (double)x[i] * x[i];
-        for (int i = 0; i < WIDTH; i++)
-            expected[i] = x[i] / sqrt(square / WIDTH + 1e-5) * weight[i];
-        kernel->quantize_norm(x, weight, 1e-5f, BLOCKS, blocks, 2);
-        check_blocks(blocks, 2, expected);
-
-        for (int i = 0; i < WIDTH; i++)
-            expected[i] = x[i] / (1 + exp(-(double)x[i])) * x[WIDTH + i];
-        kernel->quantize_swiglu(x, x + WIDTH, BLOCKS, blocks, 1);
-        check_blocks(blocks, 1, expected);
+    for (size_t k = 0; k < n; k++) {
+        ft_rng_init(&rng, 8);
+        for (int round = 0; round < 200; round++)
+            check_8_bit_rows(&rng, kernels[k], round % 2 ? 100.0f : 3.0f);
     }
 }
 
-static void test_no_kernel(void **state)
+/* ---- kernels against the plain one, bit for bit ---- */
+
+/* All three kinds of rows of random values, small and large, some blocks empty. */
+static void check_same_rows(ft_rng *rng, const ft_gemm_kernel *kernel)
 {
-    assert_false(ft_pack_pays());
+    const ft_gemm_kernel *plain = &ft_gemm_kernel_plain;
+    ft_gemm_block a[2 * BLOCKS] = {0}, b[2 * BLOCKS] = {0};
+    float x[2 * WIDTH], weight[WIDTH];
+    fill(rng, x, 2 * WIDTH, ldexpf(1.0f, (int)ft_rng_below(rng, 40) - 30));
+    if (ft_rng_below(rng, 4) == 0)
+        memset(x + 32, 0, 32 * sizeof *x);
+    fill(rng, weight, WIDTH, 2.0f);
+    kernel->quantize(x, BLOCKS, a, 2);
+    plain->quantize(x, BLOCKS, b, 2);
+    assert_memory_equal(a, b, sizeof a);
+    kernel->quantize_norm(x, weight, 1e-6f, BLOCKS, a, 2);
+    plain->quantize_norm(x, weight, 1e-6f, BLOCKS, b, 2);
+    assert_memory_equal(a, b, sizeof a);
+    kernel->quantize_swiglu(x, x + WIDTH, BLOCKS, a, 2);
+    plain->quantize_swiglu(x, x + WIDTH, BLOCKS, b, 2);
+    assert_memory_equal(a, b, sizeof a);
+}
+
+static void test_same_rows(void **state)
+{
+    const ft_gemm_kernel *kernels[FT_GEMM_KERNELS];
+    size_t n = ft_gemm_kernels(kernels);
+    ft_rng rng;
+    ft_rng_init(&rng, 9);
+    for (size_t k = 0; k < n; k++)
+        for (int round = 0; round < 2000; round++)
+            check_same_rows(&rng, kernels[k]);
+}
+
+enum { TILE_ROWS = FT_GEMM_GROUP + 3 };
+
+/* A tile of any bytes (every quant there can be; scales without infinities) with any rows. */
+static void check_same_tile(ft_rng *rng, const ft_gemm_kernel *kernel, enum ggml_type type,
+                            uint32_t n_blocks, uint32_t n_rows)
+{
+    size_t bytes = ft_pack_tile_bytes(type, 32 * n_blocks), n_x = (size_t)n_blocks * 32;
+    uint8_t *plain = malloc(bytes), *packed = malloc(bytes);
+    float *x = malloc(n_x * sizeof *x), residual[TILE_ROWS * 17];
+    float a[TILE_ROWS * 19] = {0}, b[TILE_ROWS * 19] = {0};
+    ft_gemm_block *rows = malloc((size_t)TILE_ROWS * n_blocks * sizeof *rows);
+    size_t block_bytes = ggml_type_size(type);
+    for (size_t i = 0; i < bytes; i++)
+        plain[i] = (uint8_t)ft_rng_below(rng, 256);
+    for (size_t i = 0; i < bytes; i += block_bytes) /* the first halves are scales */
+        for (size_t h = 1; h < (type == GGML_TYPE_Q4_1 ? 4 : 2); h += 2)
+            plain[i + h] &= 0xbf;
+    ft_pack(type, (int64_t)n_x, 16, plain, packed);
+    for (uint32_t r = 0; r < TILE_ROWS; r++) {
+        fill(rng, x, n_x, 3.0f);
+        ft_gemm_kernel_plain.quantize(x, n_blocks, rows + r, TILE_ROWS);
+    }
+    fill(rng, residual, TILE_ROWS * 17, 9.0f);
+    ft_gemm_tile t = {.weights = packed,
+                      .n_blocks = n_blocks,
+                      .n_rows = n_rows,
+                      .row_blocks = TILE_ROWS,
+                      .rows = rows,
+                      .residual = n_rows % 2 ? residual : NULL,
+                      .residual_stride = 17,
+                      .out = a,
+                      .out_stride = 19};
+    kernel->tile(type)(&t);
+    t.out = b;
+    ft_gemm_kernel_plain.tile(type)(&t);
+    assert_memory_equal(a, b, sizeof a);
+    free(plain);
+    free(packed);
+    free(x);
+    free(rows);
+}
+
+static void test_same_tiles(void **state)
+{
+    const ft_gemm_kernel *kernels[FT_GEMM_KERNELS];
+    size_t n = ft_gemm_kernels(kernels);
+    ft_rng rng;
+    ft_rng_init(&rng, 10);
+    for (size_t k = 0; k < n; k++)
+        for (int t = 0; t < N_TYPES; t++)
+            for (uint32_t n_blocks = 1; n_blocks < 12; n_blocks++)
+                for (uint32_t n_rows = 1; n_rows <= FT_GEMM_GROUP; n_rows++)
+                    if (kernels[k]->tile(types[t]))
+                        check_same_tile(&rng, kernels[k], types[t], n_blocks, n_rows);
 }
 
 int main(void)
 {
-    const struct CMUnitTest none[] = {cmocka_unit_test(test_no_kernel)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_like_ggml),
         cmocka_unit_test(test_rows_are_independent),
         cmocka_unit_test(test_8_bit_rows),
+        cmocka_unit_test(test_same_rows),
+        cmocka_unit_test(test_same_tiles),
     };
-    if (!ft_gemm_kernel_get())
-        return cmocka_run_group_tests(none, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with packed weights in plain C: what the other kernels must equal bit for bit, and the
+// kernel of machines that have no other. Written to be read, not for speed. Stateless.
+#include <math.h>
+#include <string.h>
+
+#include "engine/f16.h"
+#include "engine/gemm_kernel.h"
+#include "model/pack.h"
+
+enum { BLOCK = FT_PACK_BLOCK, ROWS = FT_PACK_ROWS };
+
+/* ---- values to 8 bits ---- */
+
+static void quantize_block(const float *x, ft_gemm_block *out)
+{
+    float max = 0;
+    int32_t half[2] = {0};
+    for (int i = 0; i < BLOCK; i++)
+        max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+    float inverse = max > 0 ? 127.0f / max : 0.0f;
+    for (int i = 0; i < BLOCK; i++) {
+        out->q[i] = (int8_t)lrintf(x[i] * inverse);
+        half[i / 16] += out->q[i];
+    }
+    out->scale = ft_f16_to_f32(ft_f16_of(max / 127.0f));
+    out->sum = ft_f16_to_f32(ft_f16_of(max / 127.0f * (float)(half[0] + half[1])));
+    out->start8 = -8 * (half[0] + half[1]);
+    out->start128 = -128 * (half[0] + half[1]);
+    out->start32[0] = -32 * half[0];
+    out->start32[1] = -32 * half[1];
+}
+
+static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride)
+{
+    for (uint32_t b = 0; b < n_blocks; b++)
+        quantize_block(x + b * BLOCK, out + b * stride);
+}
+
+static void quantize_norm(const float *x, const float *weight, float eps, uint32_t n_blocks,
+                          ft_gemm_block *out, size_t stride)
+{
+    float square[BLOCK] = {0}, y[BLOCK];
+    for (uint32_t i = 0; i < n_blocks * BLOCK; i++)
+        square[i % BLOCK] = fmaf(x[i], x[i], square[i % BLOCK]);
+    for (int n = BLOCK / 2; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            square[i] += square[i + n];
+    float factor = 1.0f / sqrtf(square[0] / (float)(n_blocks * BLOCK) + eps);
+    for (uint32_t b = 0; b < n_blocks; b++, x += BLOCK, weight += BLOCK) {
+        for (int i = 0; i < BLOCK; i++)
+            y[i] = x[i] * factor * weight[i];
+        quantize_block(y, out + b * stride);
+    }
+}
+
+/* e^x to within 2 units in the last place: 2^n e^r, |r| <= ln 2 / 2, e^r by its series to r^6 / 720.
+ * x is held where 2^n and the result are normal numbers; farther out 1 + e^x is 1 or beyond need. */
+static float exp_bounded(float x)
+{
+    x = x > -87.0f ? x : -87.0f;
+    x = x < 87.0f ? x : 87.0f;
+    float n = rintf(x * 0x1.715476p+0f);
+    float r = fmaf(-n, 0x1.62e400p-1f, x), y = 1.0f / 720;
+    r = fmaf(-n, 0x1.7f7d1cp-20f, r);
+    y = fmaf(y, r, 1.0f / 120);
+    y = fmaf(y, r, 1.0f / 24);
+    y = fmaf(y, r, 1.0f / 6);
+    y = fmaf(y, r, 0.5f);
+    y = fmaf(y, r, 1.0f);
+    y = fmaf(y, r, 1.0f);
+    return ldexpf(y, (int)n);
+}
+
+static void quantize_swiglu(const float *gate, const float *up, uint32_t n_blocks,
+                            ft_gemm_block *out, size_t stride)
+{
+    float y[BLOCK];
+    for (uint32_t b = 0; b < n_blocks; b++, gate += BLOCK, up += BLOCK) {
+        for (int i = 0; i < BLOCK; i++)
+            y[i] = gate[i] / (1.0f + exp_bounded(0.0f - gate[i])) * up[i];
+        quantize_block(y, out + b * stride);
+    }
+}
+
+/* ---- tiles ---- */
+
+static const int8_t iq4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
+
+/* Input i of an output of a block. */
+static int weight_of(enum ggml_type type, const uint8_t *quants, int output, int i)
+{
+    if (type == GGML_TYPE_Q8_0)
+        return quants[i / 4 * 64 + 4 * output + i % 4] - 128;
+    int q = quants[i / 8 * 64 + 4 * output + i % 4] >> (i / 4 % 2 * 4) & 15;
+    return type == GGML_TYPE_Q4_1 ? q : type == GGML_TYPE_Q4_0 ? q - 8 : iq4_nl[q];
+}
+
+static float half_at(const uint8_t *p)
+{
+    uint16_t bits;
+    memcpy(&bits, p, 2);
+    return ft_f16_to_f32(bits);
+}
+
+static float sum_row(enum ggml_type type, const ft_gemm_tile *t, uint32_t row, int output)
+{
+    size_t scale_bytes = ft_pack_scale_bytes(type), quant_bytes = ft_pack_quant_bytes(type);
+    float sum = 0;
+    for (uint32_t b = 0; b < t->n_blocks; b++) {
+        const ft_gemm_block *x = &t->rows[(size_t)b * t->row_blocks + row];
+        uint32_t in_pair = b % 2 == 0 && b + 1 == t->n_blocks ? 1 : 2;
+        const uint8_t *pair = t->weights + b / 2 * 2 * (scale_bytes + quant_bytes);
+        const uint8_t *scales = pair + b % 2 * scale_bytes;
+        const uint8_t *quants = pair + in_pair * scale_bytes + b % 2 * quant_bytes;
+        int32_t dot = 0;
+        for (int i = 0; i < BLOCK; i++)
+            dot += weight_of(type, quants, output, i) * x->q[i];
+        sum = fmaf((float)dot, half_at(scales + 2 * output) * x->scale, sum);
+        if (type == GGML_TYPE_Q4_1)
+            sum = fmaf(half_at(scales + 2 * (ROWS + output)), x->sum, sum);
+    }
+    return sum;
+}
+
+static void multiply(enum ggml_type type, const ft_gemm_tile *t)
+{
+    for (uint32_t r = 0; r < t->n_rows; r++)
+        for (int o = 0; o < ROWS; o++) {
+            float sum = sum_row(type, t, r, o);
+            if (t->residual)
+                sum += t->residual[r * t->residual_stride + (size_t)o];
+            t->out[r * t->out_stride + (size_t)o] = sum;
+        }
+}
+
+static void multiply_q8_0(const ft_gemm_tile *t)
+{
+    multiply(GGML_TYPE_Q8_0, t);
+}
+
+static void multiply_q4_0(const ft_gemm_tile *t)
+{
+    multiply(GGML_TYPE_Q4_0, t);
+}
+
+static void multiply_q4_1(const ft_gemm_tile *t)
+{
+    multiply(GGML_TYPE_Q4_1, t);
+}
+
+static void multiply_iq4_nl(const ft_gemm_tile *t)
+{
+    multiply(GGML_TYPE_IQ4_NL, t);
+}
+
+static ft_gemm_tile_fn *tile(enum ggml_type type)
+{
+    switch (type) {
+    case GGML_TYPE_Q8_0:
+        return multiply_q8_0;
+    case GGML_TYPE_Q4_0:
+        return multiply_q4_0;
+    case GGML_TYPE_Q4_1:
+        return multiply_q4_1;
+    case GGML_TYPE_IQ4_NL:
+        return multiply_iq4_nl;
+    default:
+        return ft_gemm_k_plain(type);
+    }
+}
+
+const ft_gemm_kernel ft_gemm_kernel_plain = {"plain", quantize, quantize_norm, quantize_swiglu,
+                                             tile};
