@@ -161,6 +161,8 @@ ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine 
     status = create_parts(engine, opts);
     if (status != FT_OK) {
         ft_engine_destroy(engine);
+        if (status == FT_IO)
+            return ft_error_set(err, status, "engine: the system gives no random numbers");
         return ft_error_set(err, status,
                             "engine: no memory for a KV pool of %u tokens and its "
                             "compute buffers: pass a smaller context",
@@ -235,6 +237,16 @@ ft_status ft_seq_dup(const ft_seq *seq, ft_error *err, ft_seq **out)
     return seq_from(seq, ft_kv_seq_dup, err, out);
 }
 
+void ft_seq_set_tenant(ft_seq *seq, uint64_t tenant)
+{
+    ft_kv_seq_set_tenant(&seq->kv, tenant);
+}
+
+uint32_t ft_seq_attach(ft_seq *seq, const int32_t *tokens, uint32_t n)
+{
+    return ft_kv_seq_attach(&seq->kv, tokens, n);
+}
+
 uint32_t ft_seq_n_past(const ft_seq *seq)
 {
     return seq->kv.n_past;
@@ -303,11 +315,11 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
         return ft_error_set(err, FT_INVALID,
                             "engine: logits of %llu rows wanted; at most %u at a time",
                             (unsigned long long)out, engine->max_logits);
-    if (blocks > engine->kv.n_free)
+    if (blocks > ft_kv_available(&engine->kv))
         return ft_error_set(err, FT_EXHAUSTED,
                             "engine: the KV pool is full: %llu blocks needed, %u "
                             "free",
-                            (unsigned long long)blocks, engine->kv.n_free);
+                            (unsigned long long)blocks, ft_kv_available(&engine->kv));
     for (size_t i = 0; i < n; i++)
         if (ft_kv_seq_reserve(&segments[i].seq->kv, segments[i].n) != FT_OK)
             return ft_error_set(err, FT_NOMEM, "engine: out of memory for a block table");
@@ -369,6 +381,7 @@ ft_status ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n, f
     for (size_t i = 0; i < n; i++) {
         ft_kv_seq *seq = &segments[i].seq->kv;
         ft_kv_seq_extend(seq, segments[i].parent, segments[i].n);
+        ft_kv_seq_set_tokens(seq, segments[i].tokens, segments[i].n);
         ft_batch_add(&engine->batch, &segments[i], seq, &engine->rope);
     }
     status = run_batch(engine);
@@ -395,7 +408,11 @@ const float *ft_engine_logits(const ft_engine *engine, uint32_t row)
 void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out)
 {
     *out = (ft_engine_stats){.blocks = engine->kv.n_blocks,
-                             .blocks_free = engine->kv.n_free,
+                             .blocks_free = ft_kv_available(&engine->kv),
+                             .blocks_cached = engine->kv.prefix.n_idle,
+                             .prefix_lookup_tok = engine->kv.lookup_tok,
+                             .prefix_hit_tok = engine->kv.hit_tok,
+                             .prefix_evicted = engine->kv.prefix.evicted,
                              .kv_bytes = ft_kv_store_bytes(&engine->store),
                              .compute_bytes =
                                  ft_graph_cache_bytes(engine->graphs) + engine->route->bytes,

@@ -70,9 +70,22 @@ FT_WARN_UNUSED ft_status ft_seq_create(ft_engine *engine, ft_error *err, ft_seq 
 void ft_seq_destroy(ft_seq *seq);
 /* A new sequence with the same committed tokens, sharing all full blocks; no pending nodes. */
 FT_WARN_UNUSED ft_status ft_seq_fork(const ft_seq *seq, ft_error *err, ft_seq **out);
-/* As fork, but the KV is copied: no block is shared. For measurements, which need many contexts that
- * are real memory each without computing each. */
+/* As fork, but the KV is copied: no block is shared, and the copy is no tenant's. For
+ * measurements, which need many contexts that are real memory each without computing each. */
 FT_WARN_UNUSED ft_status ft_seq_dup(const ft_seq *seq, ft_error *err, ft_seq **out);
+
+/* Prefix cache. Full blocks of committed tokens of a tenant's sequences stay findable, by that tenant's
+ * other sequences alone, until the pool needs their memory; the pool takes those first that were let
+ * go of longest ago, a text's last before its first. Equal texts of a tenant are kept once.
+ *
+ * Whose text an empty sequence is going to hold; 0 (as created): nobody's, its blocks are never found
+ * by others. Forks are the same tenant's. */
+void ft_seq_set_tenant(ft_seq *seq, uint64_t tenant);
+/* On an empty sequence of a tenant (new, or truncated to 0): takes over the longest cached run of full
+ * blocks that tokens[0..n) begin with, at most n - 1 tokens of it, so that something is left to
+ * compute. Returns the new n_past. Elsewhere it does nothing and returns n_past. The blocks are held
+ * then: ask for blocks_free and ft_seq_blocks_needed afterwards. */
+uint32_t ft_seq_attach(ft_seq *seq, const int32_t *tokens, uint32_t n);
 
 /* Committed tokens, and pending nodes behind them. */
 uint32_t ft_seq_n_past(const ft_seq *seq);
@@ -111,7 +124,10 @@ const float *ft_engine_logits(const ft_engine *engine, uint32_t row);
 uint32_t ft_seq_blocks_needed(const ft_seq *seq, uint32_t n);
 
 typedef struct ft_engine_stats {
-    uint32_t blocks, blocks_free;
+    uint32_t blocks, blocks_free; /* free: a forward can have them; blocks_cached are among them */
+    uint32_t blocks_cached;       /* hold a tenant's text that no sequence holds */
+    uint64_t prefix_lookup_tok, prefix_hit_tok; /* asked of ft_seq_attach, and found */
+    uint64_t prefix_evicted;                    /* cached blocks that gave way */
     size_t kv_bytes, compute_bytes;
     uint32_t n_seqs;
     uint64_t forwards, rows;

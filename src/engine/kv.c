@@ -2,13 +2,17 @@
 // Bookkeeping of the paged KV pool. Owned by the engine's thread; holds no tensor.
 //
 // Invariants (ft_kv_check tests them; builds with FT_DEBUG_CHECKS run it after every change):
-//  1. ref[b] is the number of block tables that hold b; b is on the free stack if and only if it is 0.
+//  1. ref[b] is the number of block tables that hold b. A block with ref 0 is either on the free stack
+//     or idle in the prefix cache (prefix.c), never both; others are neither.
 //  2. A sequence holds exactly ceil((n_past + n_pending) / 16) blocks, none twice.
-//  3. A block that holds a pending token has ref 1: nothing is ever written into a shared block.
-//     Forks share full blocks only; a block that truncation left shared and partly filled is copied
-//     before the next token is written into it (extend).
+//  3. A block that holds a pending token has ref 1 and is not registered: nothing is ever written into
+//     a block that others read or may find. Forks share full blocks only. Truncation can leave a
+//     block partly filled that is shared or registered: before the next token is written into it
+//     (extend) it is copied, or, if it is ours alone and no text goes on behind it, forgotten.
 //  4. Node i < n_chain is the child of node i - 1 and has depth i. If n_chain < n_pending, parent and
 //     depth hold all nodes and n_pending <= FT_PENDING_MAX.
+//  5. Every full committed block of a tenant's sequence is registered under the tenant, with the block
+//     before it in the table as its parent. Blocks of a sequence that is no tenant's never are.
 //
 // A sequence:   [committed] --extend--> [committed | pending] --commit--> [committed | kept pending]
 //               truncate, fork: no pending nodes in the result; retract undoes the last extend.
@@ -38,9 +42,10 @@ ft_status ft_kv_init(ft_kv *kv, uint32_t n_blocks,
     memset(kv, 0, sizeof *kv);
     kv->free = malloc(n_blocks * sizeof *kv->free);
     kv->ref = calloc(n_blocks, sizeof *kv->ref);
-    if (!kv->free || !kv->ref) {
+    ft_status status = kv->free && kv->ref ? ft_prefix_init(&kv->prefix, n_blocks) : FT_NOMEM;
+    if (status != FT_OK) {
         ft_kv_deinit(kv);
-        return FT_NOMEM;
+        return status;
     }
     /* Low numbers on top: a lightly used pool touches little memory. */
     for (uint32_t i = 0; i < n_blocks; i++)
@@ -56,26 +61,32 @@ void ft_kv_deinit(ft_kv *kv)
     assert(kv->n_seqs == 0);
     free(kv->free);
     free(kv->ref);
+    ft_prefix_deinit(&kv->prefix);
     kv->free = NULL;
     kv->ref = NULL;
 }
 
 static uint32_t block_take(ft_kv *kv)
 {
-    assert(kv->n_free > 0);
-    uint32_t block = kv->free[--kv->n_free];
+    uint32_t block = kv->n_free > 0 ? kv->free[--kv->n_free] : ft_prefix_evict(&kv->prefix);
     kv->ref[block] = 1;
     return block;
 }
 
 static void block_unref(ft_kv *kv, uint32_t block)
 {
-    if (--kv->ref[block] == 0)
+    if (--kv->ref[block] > 0)
+        return;
+    if (ft_prefix_has(&kv->prefix, block))
+        ft_prefix_idle(&kv->prefix, block);
+    else
         kv->free[kv->n_free++] = block;
 }
 
 static void run_moves(ft_kv *kv, uint32_t n)
 {
+    for (uint32_t i = 0; i < n; i++)
+        kv->prefix.token[kv->moves[i].dst] = kv->prefix.token[kv->moves[i].src];
     if (n && kv->move)
         kv->move(kv->move_ctx, kv->moves, n);
 }
@@ -88,6 +99,7 @@ static void block_copy(ft_kv *kv, uint32_t src, uint32_t dst, uint32_t n)
     run_moves(kv, n);
 }
 
+/* From the end, as the prefix cache wants it. */
 static void drop_blocks(ft_kv_seq *seq, uint32_t n_keep)
 {
     while (seq->n_block > n_keep)
@@ -125,7 +137,7 @@ ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
 {
     ft_kv *kv = src->kv;
     uint32_t n_full = src->n_past / FT_KV_BLOCK_TOK, rest = src->n_past % FT_KV_BLOCK_TOK;
-    if (rest && kv->n_free == 0)
+    if (rest && ft_kv_available(kv) == 0)
         return FT_EXHAUSTED;
     ft_kv_seq_init(out, kv);
     if (ft_kv_seq_reserve(out, src->n_past) != FT_OK) {
@@ -136,6 +148,7 @@ ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
         out->block[i] = src->block[i];
         kv->ref[src->block[i]]++;
     }
+    out->tenant = src->tenant;
     out->n_block = n_full;
     out->n_past = src->n_past;
     if (rest) {
@@ -149,7 +162,7 @@ ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
 ft_status ft_kv_seq_dup(const ft_kv_seq *src, ft_kv_seq *out)
 {
     ft_kv *kv = src->kv;
-    if (kv->n_free < blocks_of(src->n_past))
+    if (ft_kv_available(kv) < blocks_of(src->n_past))
         return FT_EXHAUSTED;
     ft_kv_seq_init(out, kv);
     if (ft_kv_seq_reserve(out, src->n_past) != FT_OK) {
@@ -167,11 +180,66 @@ ft_status ft_kv_seq_dup(const ft_kv_seq *src, ft_kv_seq *out)
     return FT_OK;
 }
 
-/* True if the next token would be written into a block that others read. */
-static bool tail_shared(const ft_kv_seq *seq)
+void ft_kv_seq_set_tenant(ft_kv_seq *seq, uint64_t tenant)
 {
-    uint32_t used = seq->n_past + seq->n_pending;
-    return used % FT_KV_BLOCK_TOK && seq->kv->ref[seq->block[seq->n_block - 1]] > 1;
+    assert(seq->n_past == 0 && seq->n_pending == 0);
+    seq->tenant = tenant;
+}
+
+uint32_t ft_kv_seq_attach(ft_kv_seq *seq, const int32_t *tokens, uint32_t n)
+{
+    ft_kv *kv = seq->kv;
+    if (seq->tenant == 0 || n == 0 || seq->n_past + seq->n_pending > 0)
+        return seq->n_past;
+    uint32_t most = (n - 1) / FT_KV_BLOCK_TOK, parent = FT_PREFIX_NONE;
+    kv->lookup_tok += n;
+    if (ft_kv_seq_reserve(seq, n) != FT_OK)
+        return 0; /* a cache may always have nothing */
+    while (seq->n_block < most) {
+        uint32_t block = ft_prefix_find(&kv->prefix, seq->tenant, parent,
+                                        tokens + (size_t)seq->n_block * FT_KV_BLOCK_TOK);
+        if (block == FT_PREFIX_NONE)
+            break;
+        if (kv->ref[block]++ == 0)
+            ft_prefix_wake(&kv->prefix, block);
+        seq->block[seq->n_block++] = parent = block;
+    }
+    seq->n_past = seq->n_block * FT_KV_BLOCK_TOK;
+    kv->hit_tok += seq->n_past;
+    check(kv);
+    return seq->n_past;
+}
+
+/* Registers block i, which has become full. If the tenant has the same text already, that block takes
+ * its place in the table: what is computed twice is kept once. */
+static void settle(ft_kv_seq *seq, uint32_t i)
+{
+    ft_kv *kv = seq->kv;
+    uint32_t ours = seq->block[i];
+    uint32_t block = ft_prefix_settle(&kv->prefix, ours, seq->tenant,
+                                      i > 0 ? seq->block[i - 1] : FT_PREFIX_NONE);
+    if (block == ours)
+        return;
+    if (kv->ref[block]++ == 0)
+        ft_prefix_wake(&kv->prefix, block);
+    seq->block[i] = block;
+    block_unref(kv, ours);
+}
+
+/* What must happen to the last block before the next token is written into it. */
+typedef enum tail_state { TAIL_OURS, TAIL_FORGET, TAIL_COPY } tail_state;
+
+static tail_state tail_of(const ft_kv_seq *seq)
+{
+    const ft_kv *kv = seq->kv;
+    if ((seq->n_past + seq->n_pending) % FT_KV_BLOCK_TOK == 0)
+        return TAIL_OURS;
+    uint32_t block = seq->block[seq->n_block - 1];
+    if (kv->ref[block] > 1)
+        return TAIL_COPY;
+    if (!ft_prefix_has(&kv->prefix, block))
+        return TAIL_OURS;
+    return kv->prefix.entry[block].n_children > 0 ? TAIL_COPY : TAIL_FORGET;
 }
 
 uint32_t ft_kv_seq_need(const ft_kv_seq *seq, uint64_t n)
@@ -179,7 +247,7 @@ uint32_t ft_kv_seq_need(const ft_kv_seq *seq, uint64_t n)
     if (n == 0)
         return 0;
     uint64_t total = (uint64_t)seq->n_past + seq->n_pending + n;
-    return blocks_of(total) - seq->n_block + tail_shared(seq);
+    return blocks_of(total) - seq->n_block + (tail_of(seq) == TAIL_COPY);
 }
 
 ft_status ft_kv_seq_validate(const ft_kv_seq *seq, const int32_t *parent, uint32_t n, ft_error *err)
@@ -219,7 +287,10 @@ static void take_blocks(ft_kv_seq *seq, uint32_t n)
 {
     ft_kv *kv = seq->kv;
     uint32_t used = seq->n_past + seq->n_pending;
-    if (tail_shared(seq)) {
+    tail_state tail = tail_of(seq);
+    if (tail == TAIL_FORGET)
+        ft_prefix_remove(&kv->prefix, seq->block[seq->n_block - 1]);
+    if (tail == TAIL_COPY) {
         uint32_t *last = &seq->block[seq->n_block - 1];
         uint32_t fresh = block_take(kv);
         block_copy(kv, *last, fresh, used % FT_KV_BLOCK_TOK);
@@ -256,6 +327,13 @@ void ft_kv_seq_extend(ft_kv_seq *seq, const int32_t *parent, uint32_t n)
     seq->n_chain = chain;
     seq->n_pending = n_new;
     check(seq->kv);
+}
+
+void ft_kv_seq_set_tokens(ft_kv_seq *seq, const int32_t *tokens, uint32_t n)
+{
+    uint32_t first = seq->n_past + seq->n_pending - n;
+    for (uint32_t i = 0; i < n; i++)
+        seq->kv->prefix.token[ft_kv_seq_slot(seq, first + i)] = tokens[i];
 }
 
 /* Pending nodes from n on are gone; frees the blocks behind. */
@@ -349,7 +427,10 @@ ft_status ft_kv_seq_commit(ft_kv_seq *seq, const uint32_t *path, uint32_t n_path
     if (status != FT_OK)
         return status;
     run_moves(seq->kv, list_moves(seq, path, n_path, keep, n_keep));
+    uint32_t n_full = seq->n_past / FT_KV_BLOCK_TOK;
     seq->n_past += n_path;
+    for (; seq->tenant && n_full < seq->n_past / FT_KV_BLOCK_TOK; n_full++)
+        settle(seq, n_full);
     seq->n_chain = n_keep;
     if (tree) {
         uint32_t chain = 0;
@@ -391,8 +472,13 @@ static bool seq_holds(const ft_kv_seq *seq, uint32_t *seen)
         for (uint32_t j = 0; j < i && kv->ref[block] > 1; j++)
             HOLDS(seq->block[j] != block);
         seen[block]++;
-        bool pending = (i + 1) * FT_KV_BLOCK_TOK > seq->n_past && seq->n_pending > 0;
-        HOLDS(!pending || kv->ref[block] == 1);
+        bool full = (i + 1) * FT_KV_BLOCK_TOK <= seq->n_past;
+        bool registered = ft_prefix_has(&kv->prefix, block);
+        HOLDS(full || seq->n_pending == 0 || (kv->ref[block] == 1 && !registered));
+        HOLDS(!full || registered == (seq->tenant != 0));
+        const ft_prefix_entry *e = &kv->prefix.entry[block];
+        HOLDS(!registered || e->tenant == seq->tenant);
+        HOLDS(!registered || e->parent == (i > 0 ? seq->block[i - 1] : FT_PREFIX_NONE));
     }
     HOLDS(seq->n_chain == seq->n_pending || seq->n_pending <= FT_PENDING_MAX);
     for (uint32_t i = 0; seq->n_chain < seq->n_pending && i < seq->n_pending; i++) {
@@ -415,11 +501,14 @@ static bool pool_holds(const ft_kv *kv, uint32_t *seen)
         seen[kv->free[i]] = UINT32_MAX;
     }
     for (uint32_t b = 0; b < kv->n_blocks; b++) {
-        bool is_free = seen[b] == UINT32_MAX;
-        HOLDS(is_free ? kv->ref[b] == 0 : kv->ref[b] == seen[b] && seen[b] > 0);
-        n_held += !is_free;
+        bool is_free = seen[b] == UINT32_MAX, idle = kv->prefix.entry[b].idle;
+        HOLDS(kv->ref[b] == (is_free ? 0 : seen[b]));
+        HOLDS(idle ? seen[b] == 0 : seen[b] > 0);
+        HOLDS(!is_free || !ft_prefix_has(&kv->prefix, b));
+        n_held += seen[b] > 0 && !is_free;
     }
-    return n_held + kv->n_free == kv->n_blocks;
+    HOLDS(n_held + kv->n_free + kv->prefix.n_idle == kv->n_blocks);
+    return ft_prefix_check(&kv->prefix, seen);
 }
 
 bool ft_kv_check(const ft_kv *kv)

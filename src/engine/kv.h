@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/prefix.h"
 
 typedef struct ft_kv_move {
     uint32_t src, dst; /* slots */
@@ -30,6 +31,8 @@ typedef struct ft_kv {
     uint32_t n_free;
     uint32_t *free; /* [n_blocks], a stack of n_free */
     uint32_t *ref;  /* [n_blocks], sequences that hold the block */
+    ft_prefix prefix;
+    uint64_t lookup_tok, hit_tok; /* asked of attach, and taken over by it */
     uint32_t n_seqs;
     ft_kv_seq *seqs; /* all of them, for the check */
     /* Copies K and V of all layers, in order: a later move may read what an earlier one has freed,
@@ -42,6 +45,7 @@ typedef struct ft_kv {
 struct ft_kv_seq {
     ft_kv *kv;
     ft_kv_seq *prev, *next;
+    uint64_t tenant; /* 0: nobody's */
     uint32_t *block; /* [n_block], the block table */
     uint32_t n_block, cap_block;
     uint32_t n_past, n_pending;
@@ -50,22 +54,33 @@ struct ft_kv_seq {
     uint16_t depth[FT_PENDING_MAX]; /* as parent; roots have 0 */
 };
 
-/* move may be NULL: nothing is copied (tests of the bookkeeping alone). FT_NOMEM. */
+/* move may be NULL: nothing is copied (tests of the bookkeeping alone). FT_NOMEM, FT_IO (no random
+ * numbers). */
 FT_WARN_UNUSED ft_status ft_kv_init(ft_kv *kv, uint32_t n_blocks,
                                     void (*move)(void *ctx, const ft_kv_move *moves, uint32_t n),
                                     void *move_ctx);
 /* All its sequences were deinitialised before. */
 void ft_kv_deinit(ft_kv *kv);
 
-/* An empty sequence of this pool, which holds no block yet. */
+/* Blocks that can be taken: free ones, and idle ones of the prefix cache. */
+static inline uint32_t ft_kv_available(const ft_kv *kv)
+{
+    return kv->n_free + kv->prefix.n_idle;
+}
+
+/* An empty sequence of this pool, which holds no block yet, and is no tenant's. */
 void ft_kv_seq_init(ft_kv_seq *seq, ft_kv *kv);
 /* Gives back the blocks that no other sequence holds. */
 void ft_kv_seq_deinit(ft_kv_seq *seq);
 /* Initialises `out` with src's committed tokens. FT_NOMEM, FT_EXHAUSTED (a block for the part that
  * does not fill one); `out` needs no deinit then. */
 FT_WARN_UNUSED ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out);
-/* As fork, but in blocks of its own alone. */
+/* As fork, but in blocks of its own alone, and no tenant's. */
 FT_WARN_UNUSED ft_status ft_kv_seq_dup(const ft_kv_seq *src, ft_kv_seq *out);
+
+/* As ft_seq_set_tenant and ft_seq_attach. */
+void ft_kv_seq_set_tenant(ft_kv_seq *seq, uint64_t tenant);
+uint32_t ft_kv_seq_attach(ft_kv_seq *seq, const int32_t *tokens, uint32_t n);
 
 /* Blocks that n more tokens would take from the pool. */
 uint32_t ft_kv_seq_need(const ft_kv_seq *seq, uint64_t n);
@@ -76,6 +91,8 @@ FT_WARN_UNUSED ft_status ft_kv_seq_validate(const ft_kv_seq *seq, const int32_t 
 FT_WARN_UNUSED ft_status ft_kv_seq_reserve(ft_kv_seq *seq, uint32_t n);
 /* Adds n validated nodes; room was reserved and the pool has the blocks. */
 void ft_kv_seq_extend(ft_kv_seq *seq, const int32_t *parent, uint32_t n);
+/* What the last n nodes are. A tenant's sequence wants it said of every node before it is committed. */
+void ft_kv_seq_set_tokens(ft_kv_seq *seq, const int32_t *tokens, uint32_t n);
 /* Takes the last n nodes back. */
 void ft_kv_seq_retract(ft_kv_seq *seq, uint32_t n);
 
