@@ -65,8 +65,12 @@ size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS]);
 const ft_gemm_kernel *ft_gemm_kernel_best(void);
 ft_gemm_tile_fn *ft_gemm_tile_best(enum ggml_type type);
 
-/* ---- products for K-quants, in files of their own: NULL for other types ---- */
+/* ---- products for K-quants, in files of their own: NULL for other types, and
+ * where the build or the machine has none ---- */
 
 ft_gemm_tile_fn *ft_gemm_k_plain(enum ggml_type type);
+ft_gemm_tile_fn *ft_gemm_k_vnni(enum ggml_type type);
+ft_gemm_tile_fn *ft_gemm_k_avx2(enum ggml_type type);
+ft_gemm_tile_fn *ft_gemm_k_dotprod(enum ggml_type type);
 
 #endif

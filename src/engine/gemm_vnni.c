@@ -237,7 +237,7 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
     case GGML_TYPE_IQ4_NL:
         return IQ4_NL_tile;
     default:
-        return NULL;
+        return ft_gemm_k_vnni(type);
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row results are a function of the row's own tokens, bit for bit, with repacked 4-bit weights:
+// Row results are a function of the row's own tokens, bit for bit, with packed weights:
 // random batches of chunks and trees of several sequences, with commits, kept subtrees, forks and
 // truncations between them, against the same tokens computed one at a time. FT_TEST_MODEL names a
 // further file to run on (skipped if unset).
@@ -275,6 +275,20 @@ static void test_tiny(void **state)
         }
 }
 
+/* Files of K-quants have some matrices in a finer type. */
+static void test_k_quants(void **state)
+{
+    static const enum ggml_type types[][2] = {{GGML_TYPE_Q4_K, GGML_TYPE_Q6_K},
+                                              {GGML_TYPE_Q5_K, GGML_TYPE_Q5_K}};
+    for (size_t t = 0; t < 2; t++) {
+        tiny_gguf_opts opts = {.type = types[t][0], .finer = types[t][1], .seed = 40 + t};
+        char *path = tiny_gguf_temp(&opts);
+        run_on(path, 33 + t, 300, 40);
+        unlink(path);
+        free(path);
+    }
+}
+
 static void test_named_model(void **state)
 {
     const char *path = getenv("FT_TEST_MODEL");
@@ -288,6 +302,7 @@ int main(void)
     tiny_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiny),
+        cmocka_unit_test(test_k_quants),
         cmocka_unit_test(test_named_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

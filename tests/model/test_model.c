@@ -17,9 +17,9 @@
 #include "model/pack.h"
 #include "support/tiny_gguf.h"
 
-static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,   GGML_TYPE_BF16,
-                                       GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,  GGML_TYPE_Q4_1,
-                                       GGML_TYPE_Q4_K, GGML_TYPE_IQ4_NL};
+static const enum ggml_type types[] = {
+    GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+    GGML_TYPE_Q4_1, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL};
 static const char *const arches[] = {"llama", "qwen2", "qwen3"};
 
 typedef enum layout { PACKED, REPACKED, PLAIN } layout;

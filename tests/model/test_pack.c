@@ -11,31 +11,34 @@
 #include "base/rng.h"
 #include "model/pack.h"
 
-static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
-                                       GGML_TYPE_IQ4_NL};
-static const int64_t shapes[][2] = {{32, 16}, {96, 16}, {64, 48}, {576, 160}};
+static const enum ggml_type types[] = {GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
+                                       GGML_TYPE_IQ4_NL, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,
+                                       GGML_TYPE_Q6_K};
+#define N_TYPES (sizeof types / sizeof *types)
+static const int64_t shapes[][2] = {{1, 16}, {3, 16}, {2, 48}, {18, 160}}; /* blocks of inputs */
 
 static void test_fits(void **state)
 {
-    for (size_t t = 0; t < 4; t++) {
-        assert_true(ft_pack_fits(types[t], 32, 16));
-        assert_false(ft_pack_fits(types[t], 32, 8));
-        assert_false(ft_pack_fits(types[t], 32, 24));
-        assert_false(ft_pack_fits(types[t], 48, 16));
+    for (size_t t = 0; t < N_TYPES; t++) {
+        int64_t block = ggml_blck_size(types[t]);
+        assert_true(ft_pack_fits(types[t], block, 16));
+        assert_false(ft_pack_fits(types[t], block, 8));
+        assert_false(ft_pack_fits(types[t], block, 24));
+        assert_false(ft_pack_fits(types[t], block + 16, 16));
         assert_false(ft_pack_fits(types[t], 0, 16));
-        assert_false(ft_pack_fits(types[t], 32, 0));
+        assert_false(ft_pack_fits(types[t], block, 0));
     }
     assert_false(ft_pack_fits(GGML_TYPE_F16, 32, 16));
-    assert_false(ft_pack_fits(GGML_TYPE_Q4_K, 256, 16));
+    assert_false(ft_pack_fits(GGML_TYPE_Q3_K, 256, 16));
 }
 
 static void test_round_trip(void **state)
 {
     ft_rng rng;
     ft_rng_init(&rng, 3);
-    for (size_t t = 0; t < 4; t++)
+    for (size_t t = 0; t < N_TYPES; t++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-            int64_t n_in = shapes[s][0], n_out = shapes[s][1];
+            int64_t n_in = shapes[s][0] * ggml_blck_size(types[t]), n_out = shapes[s][1];
             size_t bytes = ggml_row_size(types[t], n_in) * (size_t)n_out;
             uint8_t *plain = malloc(bytes), *packed = calloc(1, bytes), *back = calloc(1, bytes);
             for (size_t i = 0; i < bytes; i++)

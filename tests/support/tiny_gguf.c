@@ -259,12 +259,13 @@ static void add_layer(writer *w, uint32_t layer)
     int64_t d = o->n_embd, q = (int64_t)o->n_head * o->head_dim;
     int64_t kv = (int64_t)o->n_head_kv * o->head_dim, ff = o->n_ff;
     double sd = 1.0 / sqrt((double)d);
+    enum ggml_type finer = o->finer == GGML_TYPE_F32 ? o->type : o->finer;
     char name[64];
 #define NAME(suffix) (snprintf(name, sizeof name, "blk.%u.%s", layer, suffix), name)
     add_vector(w, NAME("attn_norm.weight"), d, 1, 0.1);
     add_matrix(w, NAME("attn_q.weight"), o->type, d, q, sd);
     add_matrix(w, NAME("attn_k.weight"), o->type, d, kv, sd);
-    add_matrix(w, NAME("attn_v.weight"), o->mixed_qkv ? GGML_TYPE_F16 : o->type, d, kv, sd);
+    add_matrix(w, NAME("attn_v.weight"), o->mixed_qkv ? GGML_TYPE_F16 : finer, d, kv, sd);
     if (strcmp(o->arch, "qwen2") == 0) {
         add_vector(w, NAME("attn_q.bias"), q, 0, 0.3);
         add_vector(w, NAME("attn_k.bias"), kv, 0, 0.3);
@@ -278,7 +279,7 @@ static void add_layer(writer *w, uint32_t layer)
     add_vector(w, NAME("ffn_norm.weight"), d, 1, 0.1);
     add_matrix(w, NAME("ffn_gate.weight"), o->type, d, ff, sd);
     add_matrix(w, NAME("ffn_up.weight"), o->type, d, ff, sd);
-    add_matrix(w, NAME("ffn_down.weight"), o->type, ff, d, 0.7 / sqrt((double)ff));
+    add_matrix(w, NAME("ffn_down.weight"), finer, ff, d, 0.7 / sqrt((double)ff));
 #undef NAME
 }
 

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with packed K-quants by AVX-512's 8-bit dot product (VNNI): the scheme of gemm_vnni.c, the
+// arithmetic of gemm_k_plain.c. Stateless.
+#include "engine/gemm_kernel.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "base/cpu.h"
+#include "model/pack_k.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* A block of 32 weights of 16 output rows. */
+typedef struct block {
+    __m512i w[8];    /* [i]: inputs 4 i .. 4 i + 3 of the rows */
+    __m512 scale[2]; /* Q6_K: of either half */
+    __m512 min;
+} block;
+
+/* ---- loading weights ---- */
+
+/* 6-bit scales and minima, [block][row]. */
+typedef struct numbers {
+    _Alignas(64) uint8_t scale[8][16], min[8][16];
+} numbers;
+
+/* Four bits of `low` below two of `high`, both shifted into their places. */
+INLINE __m512i six_bits(__m512i low, __m512i high)
+{
+    low = _mm512_and_si512(low, _mm512_set1_epi8(15));
+    return _mm512_or_si512(low, _mm512_and_si512(high, _mm512_set1_epi8(0x30)));
+}
+
+INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
+{
+    __m512i a = _mm512_loadu_si512(from->low[0]), b = _mm512_loadu_si512(from->low[4]);
+    __m512i high = _mm512_loadu_si512(from->high[0]);
+    _mm512_store_si512(to->scale[0], six_bits(a, _mm512_slli_epi16(high, 4)));
+    _mm512_store_si512(to->scale[4], six_bits(b, high));
+    _mm512_store_si512(to->min[0], six_bits(_mm512_srli_epi16(a, 4), _mm512_slli_epi16(high, 2)));
+    _mm512_store_si512(to->min[4], six_bits(_mm512_srli_epi16(b, 4), _mm512_srli_epi16(high, 2)));
+}
+
+INLINE __m512 halves(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
+
+INLINE __m512 unsigned_bytes(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+INLINE __m512 signed_bytes(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+INLINE void load_nibbles(const uint8_t quants[4][64], __m512i w[8])
+{
+    const __m512i low = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m512i both = _mm512_loadu_si512(quants[i]);
+        w[2 * i] = _mm512_and_si512(both, low);
+        w[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    }
+}
+
+/* Adds the bits of `mask` after a shift to the left, or by a negative number to the right. */
+INLINE __m512i add_bits(__m512i w, __m512i bits, int shift, char mask)
+{
+    bits = shift >= 0 ? _mm512_slli_epi16(bits, (unsigned)shift)
+                      : _mm512_srli_epi16(bits, (unsigned)-shift);
+    return _mm512_or_si512(w, _mm512_and_si512(bits, _mm512_set1_epi8(mask)));
+}
+
+INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], __m512i w[8])
+{
+    __m512i fifth = _mm512_loadu_si512(bits);
+    load_nibbles(quants, w);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        w[i] = add_bits(w[i], fifth, 4 - i, 0x10);
+    }
+}
+
+INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], __m512i w[8])
+{
+    load_nibbles(quants, w);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        w[i] = add_bits(w[i], _mm512_loadu_si512(bits[i / 4]), 4 - i % 4 * 2, 0x30);
+    }
+}
+
+/* ---- multiplying ---- */
+
+INLINE __m512i dot4(__m512i dot, const __m512i w[4], const int8_t *q)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        int32_t four;
+        __builtin_memcpy(&four, q + 4 * i, 4);
+        dot = _mm512_dpbusd_epi32(dot, w[i], _mm512_set1_epi32(four));
+    }
+    return dot;
+}
+
+INLINE __m512 add_block(enum ggml_type type, const block *b, const ft_gemm_block *x, __m512 sum)
+{
+    __m512 value;
+    if (type == GGML_TYPE_Q6_K) {
+        __m512i first = dot4(_mm512_set1_epi32(x->start32[0]), b->w, x->q);
+        __m512i last = dot4(_mm512_set1_epi32(x->start32[1]), b->w + 4, x->q + 16);
+        value = _mm512_mul_ps(_mm512_cvtepi32_ps(first), b->scale[0]);
+        value = _mm512_fmadd_ps(b->scale[1], _mm512_cvtepi32_ps(last), value);
+    } else {
+        __m512i dot = dot4(_mm512_setzero_si512(), b->w, x->q);
+        dot = dot4(dot, b->w + 4, x->q + 16);
+        value = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), b->scale[0]);
+        value = _mm512_fmadd_ps(b->min, _mm512_cvtepi32_ps(_mm512_set1_epi32(x->start8)), value);
+    }
+    return _mm512_fmadd_ps(value, _mm512_set1_ps(x->scale), sum);
+}
+
+INLINE void multiply(enum ggml_type type, uint32_t n, const block *b, const ft_gemm_block *x,
+                     __m512 *sum)
+{
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < n; r++) {
+        sum[r] = add_block(type, b, &x[r], sum[r]);
+    }
+}
+
+/* A superblock of Q4_K or Q5_K; x: of its first block. */
+INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
+                         const ft_gemm_block *x, size_t row_blocks, __m512 *sum)
+{
+    const ft_pack_scales *scales = (const ft_pack_scales *)super;
+    const ft_pack_q4_k *q4 = (const ft_pack_q4_k *)super;
+    const ft_pack_q5_k *q5 = (const ft_pack_q5_k *)super;
+    __m512 d = halves(scales->d);
+    __m512 dmin = _mm512_mul_ps(halves(scales->dmin), _mm512_set1_ps(0.125f));
+    numbers six;
+    unpack_numbers(scales, &six);
+    for (int i = 0; i < 8; i++, x += row_blocks) {
+        block b;
+        if (type == GGML_TYPE_Q4_K)
+            load_nibbles(q4->quants[i], b.w);
+        else
+            load_q5(q5->block[i].bits, q5->block[i].quants, b.w);
+        b.scale[0] = _mm512_mul_ps(d, unsigned_bytes(six.scale[i]));
+        b.min = _mm512_mul_ps(dmin, unsigned_bytes(six.min[i]));
+        multiply(type, n, &b, x, sum);
+    }
+}
+
+INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super,
+                        const ft_gemm_block *x, size_t row_blocks, __m512 *sum)
+{
+    __m512 d = halves(ds);
+    for (int i = 0; i < 8; i++, x += row_blocks) {
+        block b;
+        load_q6(super->block[i].bits, super->block[i].quants, b.w);
+        b.scale[0] = _mm512_mul_ps(d, signed_bytes(super->scales[2 * i]));
+        b.scale[1] = _mm512_mul_ps(d, signed_bytes(super->scales[2 * i + 1]));
+        multiply(GGML_TYPE_Q6_K, n, &b, x, sum);
+    }
+}
+
+/* type and n are constants where this is inlined. */
+INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
+{
+    const size_t n_super = t->n_blocks / 8;
+    const size_t bytes = type == GGML_TYPE_Q4_K ? sizeof(ft_pack_q4_k) : sizeof(ft_pack_q5_k);
+    const ft_gemm_block *x = t->rows;
+    __m512 sum[FT_GEMM_GROUP];
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < n; r++) {
+        sum[r] = _mm512_setzero_ps();
+    }
+    for (size_t s = 0; s < n_super; s++, x += 8 * (size_t)t->row_blocks) {
+        if (type == GGML_TYPE_Q6_K) {
+            ft_pack_q6_k_place at = ft_pack_q6_k_at(s, n_super);
+            const ft_pack_q6_k *super = (const ft_pack_q6_k *)(t->weights + at.super);
+            multiply_q6(n, t->weights + at.d, super, x, t->row_blocks, sum);
+        } else {
+            multiply_q45(type, n, t->weights + s * bytes, x, t->row_blocks, sum);
+        }
+    }
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < n; r++) {
+        if (t->residual)
+            sum[r] = _mm512_add_ps(sum[r], _mm512_loadu_ps(t->residual + r * t->residual_stride));
+        _mm512_storeu_ps(t->out + r * t->out_stride, sum[r]);
+    }
+}
+
+#define TILE(type, n)                             \
+    static void type##_##n(const ft_gemm_tile *t) \
+    {                                             \
+        tile_of(GGML_TYPE_##type, n, t);          \
+    }
+#define TILES(type)                                                                         \
+    TILE(type, 1)                                                                           \
+    TILE(type, 2)                                                                           \
+    TILE(type, 3)                                                                           \
+    TILE(type, 4)                                                                           \
+    TILE(type, 5)                                                                           \
+    TILE(type, 6)                                                                           \
+    TILE(type, 7)                                                                           \
+    TILE(type, 8)                                                                           \
+    static void type##_tile(const ft_gemm_tile *t)                                          \
+    {                                                                                       \
+        static ft_gemm_tile_fn *const by_rows[] = {type##_1, type##_2, type##_3, type##_4,  \
+                                                   type##_5, type##_6, type##_7, type##_8}; \
+        by_rows[t->n_rows - 1](t);                                                          \
+    }
+TILES(Q4_K)
+TILES(Q5_K)
+TILES(Q6_K)
+
+ft_gemm_tile_fn *ft_gemm_k_vnni(enum ggml_type type)
+{
+    if (!ft_cpu_get()->vnni)
+        return NULL;
+    return type == GGML_TYPE_Q4_K   ? Q4_K_tile
+           : type == GGML_TYPE_Q5_K ? Q5_K_tile
+           : type == GGML_TYPE_Q6_K ? Q6_K_tile
+                                    : NULL;
+}
+
+#else
+
+ft_gemm_tile_fn *ft_gemm_k_vnni(enum ggml_type type)
+{
+    return NULL;
+}
+
+#endif
