@@ -10,12 +10,13 @@
 #include "engine/gemm_kernel.h"
 #include "model/pack.h"
 
-#define CLAIMS 4 /* a thread's share of the tiles is claimed in this many pieces */
+#define CLAIMS      4           /* a thread's share of the tiles is claimed in this many pieces */
+#define CHUNK_BYTES (256 << 10) /* of rows at a time: half of a small second cache */
 
 /* 8-bit rows in memory, which ggml aligns to 32 bytes and no more. Rows lie in groups of at most FT_GEMM_GROUP, of sizes that differ by at most
  * one; in a group, block by block: [group][n_in / 32][rows of the group]. */
 typedef struct rows_head {
-    atomic_uint next[FT_GEMM_READERS]; /* tile that each reader claims next */
+    atomic_uint next[FT_GEMM_READERS]; /* piece that each reader claims next */
 } rows_head;
 
 typedef struct groups {
@@ -83,14 +84,14 @@ typedef struct maker {
 static void make_row(const maker *m, uint32_t row, uint32_t n_blocks, ft_gemm_block *out,
                      size_t stride)
 {
-    const ft_gemm_kernel *kernel = ft_gemm_kernel_best();
+    const ft_gemm_rounding *rounding = ft_gemm_kernel_best()->rounding;
     const float *x = (const float *)((const char *)m->x->data + row * m->x->nb[1]);
     if (m->weight)
-        kernel->quantize_norm(x, m->weight, m->eps, n_blocks, out, stride);
+        rounding->quantize_norm(x, m->weight, m->eps, n_blocks, out, stride);
     else if (m->swiglu)
-        kernel->quantize_swiglu(x, x + (size_t)n_blocks * FT_PACK_BLOCK, n_blocks, out, stride);
+        rounding->quantize_swiglu(x, x + (size_t)n_blocks * FT_PACK_BLOCK, n_blocks, out, stride);
     else
-        kernel->quantize(x, n_blocks, out, stride);
+        rounding->quantize(x, n_blocks, out, stride);
 }
 
 static void make_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
@@ -157,25 +158,54 @@ ft_gemm_rows ft_gemm_quantize_swiglu(struct ggml_context *ctx, struct ggml_tenso
 
 /* ---- multiplying ---- */
 
-/* All rows with one tile of the weight: its 16 outputs. */
-static void multiply_tile(const struct ggml_tensor *dst, const groups *g, ft_gemm_tile_fn *multiply,
-                          uint32_t tile)
+/* A product is done in chunks of rows that stay in a core's second cache while all tiles go by (a tile
+ * stays in its first), and a chunk in pieces of tiles, which threads claim. */
+typedef struct job {
+    const struct ggml_tensor *dst;
+    ft_gemm_tile_fn *multiply;
+    groups groups;
+    uint32_t groups_per_chunk;
+    uint32_t n_tiles, tiles_per_piece, pieces; /* of a chunk */
+} job;
+
+static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
 {
-    const struct ggml_tensor *w = dst->src[0], *res = dst->src[2];
-    const uint8_t *packed = (const uint8_t *)w->data + tile * ft_pack_tile_bytes(w->type, w->ne[0]);
+    size_t group_bytes =
+        (size_t)dst->src[0]->ne[0] / FT_PACK_BLOCK * FT_GEMM_GROUP * sizeof(ft_gemm_block);
+    uint32_t n = (uint32_t)(CHUNK_BYTES / group_bytes);
+    job j = {.dst = dst,
+             .multiply = ft_gemm_tile_best(dst->src[0]->type),
+             .groups = groups_of((uint32_t)dst->ne[1]),
+             .groups_per_chunk = n ? n : 1,
+             .n_tiles = (uint32_t)(dst->ne[0] / FT_PACK_ROWS)};
+    j.tiles_per_piece = n_threads == 1 ? j.n_tiles : j.n_tiles / (CLAIMS * n_threads);
+    j.tiles_per_piece += j.tiles_per_piece == 0;
+    j.pieces = (j.n_tiles + j.tiles_per_piece - 1) / j.tiles_per_piece;
+    return j;
+}
+
+/* Groups [begin, end) with one tile of the weight: its 16 outputs. */
+static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t end)
+{
+    const struct ggml_tensor *dst = j->dst, *w = dst->src[0], *res = dst->src[2];
+    size_t tile_bytes = ft_pack_tile_bytes(w->type, w->ne[0]);
+    const uint8_t *packed = (const uint8_t *)w->data + tile * tile_bytes;
     ft_gemm_tile t = {.weights = packed,
                       .n_blocks = (uint32_t)(w->ne[0] / FT_PACK_BLOCK),
                       .out_stride = dst->nb[1] / sizeof(float),
                       .residual_stride = res ? res->nb[1] / sizeof(float) : 0};
-    for (uint32_t i = 0; i < g->n; i++) {
-        size_t row = group_begin(g, i);
-        t.n_rows = t.row_blocks = group_rows(g, i);
+    for (uint32_t i = begin; i < end; i++) {
+        size_t row = group_begin(&j->groups, i);
+        t.n_rows = t.row_blocks = group_rows(&j->groups, i);
         t.rows = blocks_of(dst->src[1]) + row * t.n_blocks;
         t.out = (float *)dst->data + row * t.out_stride + (size_t)tile * FT_PACK_ROWS;
         if (res)
             t.residual =
                 (const float *)res->data + row * t.residual_stride + (size_t)tile * FT_PACK_ROWS;
-        multiply(&t);
+        t.ahead = i == begin && end - begin > 1 ? packed + tile_bytes : NULL;
+        for (uint32_t r = 0; r < t.n_rows; r++) /* a store that misses holds up all behind it */
+            __builtin_prefetch(t.out + r * t.out_stride, 1);
+        j->multiply(&t);
     }
 }
 
@@ -183,19 +213,17 @@ static void multiply_op(struct ggml_tensor *dst, int ith, int nth, void *userdat
 {
     rows_head *head = dst->src[1]->data;
     atomic_uint *next = &head->next[(uintptr_t)userdata];
-    uint32_t n_tiles = (uint32_t)(dst->ne[0] / FT_PACK_ROWS);
-    uint32_t piece = nth == 1 ? n_tiles : n_tiles / (CLAIMS * (uint32_t)nth);
-    groups g = groups_of((uint32_t)dst->ne[1]);
-    ft_gemm_tile_fn *multiply = ft_gemm_tile_best(dst->src[0]->type);
-    (void)ith;
-    piece = piece ? piece : 1;
+    const job j = job_of(dst, (uint32_t)nth);
     for (;;) {
-        uint32_t begin = atomic_fetch_add_explicit(next, piece, memory_order_relaxed);
-        if (begin >= n_tiles)
+        uint32_t claim = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
+        uint32_t begin = claim / j.pieces * j.groups_per_chunk;
+        if (begin >= j.groups.n)
             return;
-        uint32_t end = n_tiles - begin < piece ? n_tiles : begin + piece;
-        for (uint32_t tile = begin; tile < end; tile++)
-            multiply_tile(dst, &g, multiply, tile);
+        uint32_t left = j.groups.n - begin;
+        uint32_t end = begin + (left < j.groups_per_chunk ? left : j.groups_per_chunk);
+        uint32_t tile = claim % j.pieces * j.tiles_per_piece;
+        for (uint32_t i = 0; i < j.tiles_per_piece && tile < j.n_tiles; i++, tile++)
+            multiply_tile(&j, tile, begin, end);
     }
 }
 

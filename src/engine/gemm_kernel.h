@@ -36,18 +36,30 @@ typedef struct ft_gemm_tile {
     const float *residual;     /* [n_rows, 16], stride floats apart; NULL: none */
     float *out;                /* likewise */
     size_t residual_stride, out_stride;
+    /* The next tile, to bring near meanwhile; NULL: leave that to the processor, which follows one
+     * group's walk through its tiles, but not that of several groups through each. Maybe not memory. */
+    const uint8_t *ahead;
 } ft_gemm_tile;
 
 typedef void ft_gemm_tile_fn(const ft_gemm_tile *tile);
 
-typedef struct ft_gemm_kernel {
-    const char *name;
-    /* One row to blocks, `stride` blocks apart. */
+/* One row to blocks, `stride` blocks apart. */
+typedef struct ft_gemm_rounding {
     void (*quantize)(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride);
+    /* Of x / sqrt(mean(x^2) + eps) * weight. */
     void (*quantize_norm)(const float *x, const float *weight, float eps, uint32_t n_blocks,
                           ft_gemm_block *out, size_t stride);
+    /* Of silu(gate) * up. */
     void (*quantize_swiglu)(const float *gate, const float *up, uint32_t n_blocks,
                             ft_gemm_block *out, size_t stride);
+} ft_gemm_rounding;
+
+/* Of x86's kernels; there is none in builds for other machines. */
+extern const ft_gemm_rounding ft_gemm_rounding_avx2;
+
+typedef struct ft_gemm_kernel {
+    const char *name;
+    const ft_gemm_rounding *rounding;
     /* The product with weights of a type; NULL where the kernel does not take it. */
     ft_gemm_tile_fn *(*tile)(enum ggml_type type);
 } ft_gemm_kernel;

@@ -12,18 +12,21 @@ enum { BLOCK = FT_PACK_BLOCK, ROWS = FT_PACK_ROWS };
 
 /* ---- values to 8 bits ---- */
 
+/* The scale is the largest magnitude / 127; it and the sum are rounded to half precision, as ggml has
+ * them (Q8_0, Q8_1), so that results differ from its own by order of summation alone. */
 static void quantize_block(const float *x, ft_gemm_block *out)
 {
     float max = 0;
     int32_t half[2] = {0};
     for (int i = 0; i < BLOCK; i++)
         max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
-    float inverse = max > 0 ? 127.0f / max : 0.0f;
+    out->scale = ft_f16_to_f32(ft_f16_of(max / 127.0f));
+    float inverse = out->scale > 0 ? 127.0f / max : 0.0f;
     for (int i = 0; i < BLOCK; i++) {
-        out->q[i] = (int8_t)lrintf(x[i] * inverse);
+        float q = rintf(x[i] * inverse);
+        out->q[i] = (int8_t)(q > -127.0f ? q < 127.0f ? q : 127.0f : -127.0f);
         half[i / 16] += out->q[i];
     }
-    out->scale = ft_f16_to_f32(ft_f16_of(max / 127.0f));
     out->sum = ft_f16_to_f32(ft_f16_of(max / 127.0f * (float)(half[0] + half[1])));
     out->start8 = -8 * (half[0] + half[1]);
     out->start128 = -128 * (half[0] + half[1]);
@@ -171,5 +174,6 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
     }
 }
 
-const ft_gemm_kernel ft_gemm_kernel_plain = {"plain", quantize, quantize_norm, quantize_swiglu,
-                                             tile};
+static const ft_gemm_rounding rounding = {quantize, quantize_norm, quantize_swiglu};
+
+const ft_gemm_kernel ft_gemm_kernel_plain = {"plain", &rounding, tile};

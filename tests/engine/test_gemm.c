@@ -307,7 +307,7 @@ static void check_8_bit_rows(ft_rng *rng, const ft_gemm_kernel *kernel, float si
     fill(rng, weight, WIDTH, 1.0f);
     for (int i = 0; i < WIDTH; i++)
         expected[i] = x[i];
-    kernel->quantize(x, BLOCKS, blocks, 2);
+    kernel->rounding->quantize(x, BLOCKS, blocks, 2);
     check_blocks(blocks, 2, expected);
 
     double square = 0;
@@ -315,12 +315,12 @@ static void check_8_bit_rows(ft_rng *rng, const ft_gemm_kernel *kernel, float si
         square += (double)x[i] * x[i];
     for (int i = 0; i < WIDTH; i++)
         expected[i] = x[i] / sqrt(square / WIDTH + 1e-5) * weight[i];
-    kernel->quantize_norm(x, weight, 1e-5f, BLOCKS, blocks, 2);
+    kernel->rounding->quantize_norm(x, weight, 1e-5f, BLOCKS, blocks, 2);
     check_blocks(blocks, 2, expected);
 
     for (int i = 0; i < WIDTH; i++)
         expected[i] = x[i] / (1 + exp(-(double)x[i])) * x[WIDTH + i];
-    kernel->quantize_swiglu(x, x + WIDTH, BLOCKS, blocks, 1);
+    kernel->rounding->quantize_swiglu(x, x + WIDTH, BLOCKS, blocks, 1);
     check_blocks(blocks, 1, expected);
 }
 
@@ -348,14 +348,14 @@ static void check_same_rows(ft_rng *rng, const ft_gemm_kernel *kernel)
     if (ft_rng_below(rng, 4) == 0)
         memset(x + 32, 0, 32 * sizeof *x);
     fill(rng, weight, WIDTH, 2.0f);
-    kernel->quantize(x, BLOCKS, a, 2);
-    plain->quantize(x, BLOCKS, b, 2);
+    kernel->rounding->quantize(x, BLOCKS, a, 2);
+    plain->rounding->quantize(x, BLOCKS, b, 2);
     assert_memory_equal(a, b, sizeof a);
-    kernel->quantize_norm(x, weight, 1e-6f, BLOCKS, a, 2);
-    plain->quantize_norm(x, weight, 1e-6f, BLOCKS, b, 2);
+    kernel->rounding->quantize_norm(x, weight, 1e-6f, BLOCKS, a, 2);
+    plain->rounding->quantize_norm(x, weight, 1e-6f, BLOCKS, b, 2);
     assert_memory_equal(a, b, sizeof a);
-    kernel->quantize_swiglu(x, x + WIDTH, BLOCKS, a, 2);
-    plain->quantize_swiglu(x, x + WIDTH, BLOCKS, b, 2);
+    kernel->rounding->quantize_swiglu(x, x + WIDTH, BLOCKS, a, 2);
+    plain->rounding->quantize_swiglu(x, x + WIDTH, BLOCKS, b, 2);
     assert_memory_equal(a, b, sizeof a);
 }
 
@@ -393,7 +393,7 @@ static void check_same_tile(ft_rng *rng, const ft_gemm_kernel *kernel, enum ggml
     ft_pack(type, (int64_t)n_x, 16, plain, packed);
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         fill(rng, x, n_x, 3.0f);
-        ft_gemm_kernel_plain.quantize(x, n_blocks, rows + r, TILE_ROWS);
+        ft_gemm_kernel_plain.rounding->quantize(x, n_blocks, rows + r, TILE_ROWS);
     }
     fill(rng, residual, TILE_ROWS * 17, 9.0f);
     ft_gemm_tile t = {.weights = packed,
