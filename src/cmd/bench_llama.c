@@ -1,32 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-// libllama as the other side of a benchmark, in its default configuration for the machine (repacked
-// weights, f16 cache). Used by one thread.
+// libllama as the other side of a benchmark: weights repacked where ggml can, f16 cache, a thread pool
+// that lives as long as the context (without one it would make threads at every pass). Used by one
+// thread.
 #include "cmd/bench_llama.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-ft_status ft_bench_llama_open(const ft_bench_llama_opts *opts, ft_error *err, ft_bench_llama *out)
+#include "ggml-cpu.h"
+
+/* Asked between operations; true ends the pass. */
+static bool give_up(void *ctx)
 {
-    *out = (ft_bench_llama){0};
-    out->model = llama_model_load_from_file(opts->path, llama_model_default_params());
-    if (!out->model)
-        return ft_error_set(err, FT_CORRUPT, "libllama cannot load %s", opts->path);
+    const ft_bench_llama *llama = ctx;
+    return llama->give_up_s > 0 && ft_bench_now_s() > llama->give_up_s;
+}
+
+static struct llama_context_params context_params(const ft_bench_llama_opts *opts,
+                                                  ft_bench_llama *llama)
+{
     struct llama_context_params params = llama_context_default_params();
     params.n_ctx = opts->n_ctx * opts->n_streams;
-    params.n_seq_max = opts->n_streams;
-    params.n_batch = params.n_ubatch = opts->max_batch_tok;
+    params.n_seq_max = opts->n_seq ? opts->n_seq : opts->n_streams;
+    params.n_batch = opts->max_batch_tok;
+    params.n_ubatch = opts->max_ubatch_tok ? opts->max_ubatch_tok : opts->max_batch_tok;
     params.n_threads = params.n_threads_batch =
         opts->n_threads > 0 ? opts->n_threads : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
     params.flash_attn_type =
         opts->flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    out->ctx = llama_init_from_model(out->model, params);
-    if (!out->ctx) {
-        ft_bench_llama_close(out);
-        return ft_error_set(err, FT_NOMEM, "libllama cannot make a context of %u tokens",
-                            params.n_ctx);
+    params.kv_unified = opts->unified;
+    params.abort_callback = give_up;
+    params.abort_callback_data = llama;
+    return params;
+}
+
+/* The model and the threads: borrowed or new. */
+static ft_status open_base(const ft_bench_llama_opts *opts, int n_threads, ft_error *err,
+                           ft_bench_llama *out)
+{
+    if (opts->share) {
+        out->model = opts->share->model;
+        out->pool = opts->share->pool;
+        out->borrows = true;
+        return FT_OK;
     }
-    out->batch = llama_batch_init((int32_t)opts->max_batch_tok, 0, 1);
+    struct ggml_threadpool_params threads = ggml_threadpool_params_default(n_threads);
+    out->pool = ggml_threadpool_new(&threads);
+    out->model = llama_model_load_from_file(opts->path, llama_model_default_params());
+    if (!out->model)
+        return ft_error_set(err, FT_CORRUPT, "libllama cannot load %s", opts->path);
+    return FT_OK;
+}
+
+ft_status ft_bench_llama_open(const ft_bench_llama_opts *opts, ft_error *err, ft_bench_llama *out)
+{
+    *out = (ft_bench_llama){0};
+    struct llama_context_params params = context_params(opts, out);
+    ft_status status = open_base(opts, params.n_threads, err, out);
+    if (status == FT_OK) {
+        out->ctx = llama_init_from_model(out->model, params);
+        if (!out->ctx)
+            status = ft_error_set(err, FT_NOMEM, "libllama cannot make a context of %u tokens",
+                                  params.n_ctx);
+    }
+    if (status != FT_OK) {
+        ft_bench_llama_close(out);
+        return status;
+    }
+    if (out->pool)
+        llama_attach_threadpool(out->ctx, out->pool, out->pool);
+    out->batch = llama_batch_init((int32_t)opts->max_batch_tok, 0, FT_BENCH_SEQ_MAX);
     out->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(out->model));
     return FT_OK;
 }
@@ -36,7 +79,10 @@ void ft_bench_llama_close(ft_bench_llama *llama)
     if (llama->batch.token)
         llama_batch_free(llama->batch);
     llama_free(llama->ctx);
-    llama_model_free(llama->model);
+    if (!llama->borrows) {
+        llama_model_free(llama->model);
+        ggml_threadpool_free(llama->pool);
+    }
     *llama = (ft_bench_llama){0};
 }
 
@@ -48,25 +94,46 @@ void ft_bench_llama_clear(ft_bench_llama *llama)
 void ft_bench_llama_add(ft_bench_llama *llama, int32_t token, int32_t pos, int32_t stream,
                         bool want)
 {
+    ft_bench_llama_add_shared(llama, token, pos, &stream, 1);
+    llama->batch.logits[llama->batch.n_tokens - 1] = want;
+}
+
+void ft_bench_llama_add_shared(ft_bench_llama *llama, int32_t token, int32_t pos,
+                               const int32_t *seqs, uint32_t n)
+{
     int32_t i = llama->batch.n_tokens++;
     llama->batch.token[i] = token;
     llama->batch.pos[i] = pos;
-    llama->batch.n_seq_id[i] = 1;
-    llama->batch.seq_id[i][0] = stream;
-    llama->batch.logits[i] = want;
+    llama->batch.n_seq_id[i] = (int32_t)n;
+    for (uint32_t s = 0; s < n; s++)
+        llama->batch.seq_id[i][s] = seqs[s];
+    llama->batch.logits[i] = true;
 }
 
 ft_status ft_bench_llama_run(ft_bench_llama *llama, ft_error *err)
 {
     int code = llama_decode(llama->ctx, llama->batch);
+    if (code == 2 && give_up(llama))
+        return ft_error_set(err, FT_TIMEOUT, "libllama: the pass takes too long");
     if (code != 0)
         return ft_error_set(err, FT_INTERNAL, "libllama: llama_decode returns %d", code);
     return FT_OK;
 }
 
-/* Decodes a text's tokens from pos on in stream 0, with logits of the last one. */
-static ft_status extend(ft_bench_llama *llama, const int32_t *tokens, size_t n, int32_t pos,
-                        ft_error *err)
+void ft_bench_llama_pause(ft_bench_llama *llama)
+{
+    if (llama->pool)
+        ggml_threadpool_pause(llama->pool);
+}
+
+void ft_bench_llama_resume(ft_bench_llama *llama)
+{
+    if (llama->pool)
+        ggml_threadpool_resume(llama->pool);
+}
+
+ft_status ft_bench_llama_extend(ft_bench_llama *llama, const int32_t *tokens, size_t n, int32_t pos,
+                                ft_error *err)
 {
     ft_status status = FT_OK;
     size_t most = llama_n_batch(llama->ctx);
@@ -85,7 +152,7 @@ ft_status ft_bench_llama_greedy(ft_bench_llama *llama, const ft_tokens *prompt, 
     const struct llama_vocab *vocab = llama_model_get_vocab(llama->model);
     uint32_t most = *n;
     llama_memory_clear(llama_get_memory(llama->ctx), false);
-    ft_status status = extend(llama, prompt->id, prompt->n, 0, err);
+    ft_status status = ft_bench_llama_extend(llama, prompt->id, prompt->n, 0, err);
     for (*n = 0; status == FT_OK && *n < most;) {
         int32_t token =
             ft_bench_argmax(llama_get_logits_ith(llama->ctx, -1), (uint32_t)llama->n_vocab);
@@ -93,27 +160,7 @@ ft_status ft_bench_llama_greedy(ft_bench_llama *llama, const ft_tokens *prompt, 
             break;
         out[(*n)++] = token;
         if (*n < most)
-            status = extend(llama, &token, 1, (int32_t)(prompt->n + *n - 1), err);
+            status = ft_bench_llama_extend(llama, &token, 1, (int32_t)(prompt->n + *n - 1), err);
     }
     return status;
-}
-
-int32_t ft_bench_argmax(const float *logits, uint32_t n)
-{
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < n; i++)
-        best = logits[i] > logits[best] ? i : best;
-    return (int32_t)best;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double ft_bench_median(double *values, uint32_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }

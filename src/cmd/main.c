@@ -14,6 +14,8 @@ static const ft_cmd commands[] = {
     {"run", "answer or chat with both models on this machine", ft_cmd_run},
     {"info", "what a model file holds, checked", ft_cmd_info},
     {"quantize", "write a model file in another weight type", ft_cmd_quantize},
+    {"bench verify", "verifying many sessions' trees, this engine and libllama",
+     ft_cmd_bench_verify},
     {"bench decode", "decoding speed of this engine and of libllama", ft_cmd_bench_decode},
     {"bench logits", "how far this engine's logits are from libllama's", ft_cmd_bench_logits},
     {"bench noise", "how often a draft agrees with the target, with shared and with own noise",

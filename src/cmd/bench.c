@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of the comparison commands. A comparison is interleaved (ours, theirs, ours, theirs), so
+// that what else happens on the machine meets both sides alike, and reports medians.
+#include "cmd/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+int ft_bench_threads(const ft_bench_flags *flags)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return flags->n_threads > 0 ? (int)flags->n_threads : cores > 0 ? (int)cores : 1;
+}
+
+ft_status ft_bench_list_parse(const char *flag, const char *text, uint32_t max, ft_error *err,
+                              ft_bench_list *out)
+{
+    const char *at = text;
+    for (out->n = 0; out->n < FT_BENCH_LIST_MAX;) {
+        char *end;
+        unsigned long value = strtoul(at, &end, 10);
+        if (end == at || *at == '-' || value == 0 || value > max || (*end && *end != ','))
+            break;
+        out->value[out->n++] = (uint32_t)value;
+        if (!*end)
+            return FT_OK;
+        at = end + 1;
+    }
+    return ft_error_set(err, FT_INVALID,
+                        "%s: '%s' is no list of at most %d numbers from 1 to %u, as in 1,4,16",
+                        flag, text, FT_BENCH_LIST_MAX, max);
+}
+
+double ft_bench_now_s(void)
+{
+    ft_clock clock = ft_clock_monotonic();
+    return (double)ft_clock_now_us(&clock) * 1e-6;
+}
+
+size_t ft_bench_memory_free(void)
+{
+    char line[128];
+    size_t kib = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %zu", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib * 1024;
+}
+
+int32_t ft_bench_argmax(const float *logits, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return (int32_t)best;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double ft_bench_median(double *values, uint32_t n)
+{
+    qsort(values, n, sizeof *values, by_value);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static ft_status run_turn(const ft_bench_side *sides, uint32_t n, double *seconds, ft_error *err)
+{
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < n && status == FT_OK; i++)
+        status = sides[i].round(sides[i].ctx, &seconds[i], err);
+    return status;
+}
+
+ft_status ft_bench_interleave(const ft_bench_flags *flags, const ft_bench_side *sides, uint32_t n,
+                              ft_error *err, double *median_s, uint32_t *rounds)
+{
+    double turn[FT_BENCH_SIDES_MAX], all[FT_BENCH_SIDES_MAX][FT_BENCH_ROUNDS_MAX];
+    uint32_t done = 0, most = (uint32_t)flags->rounds;
+    double begin = ft_bench_now_s();
+    ft_status status = run_turn(sides, n, turn, err);
+    double warm_s = ft_bench_now_s() - begin;
+    if (warm_s > flags->row_s)
+        most = 0;
+    for (begin = ft_bench_now_s(); status == FT_OK;) {
+        bool over = done && ft_bench_now_s() - begin > flags->row_s;
+        if (done >= most || over)
+            break;
+        status = run_turn(sides, n, turn, err);
+        for (uint32_t i = 0; i < n; i++)
+            all[i][done] = turn[i];
+        done += status == FT_OK;
+    }
+    for (uint32_t i = 0; i < n && status == FT_OK; i++)
+        median_s[i] = done ? ft_bench_median(all[i], done) : turn[i];
+    if (rounds)
+        *rounds = done ? done : 1;
+    return status;
+}
+
+static void add_matrix(const struct ggml_tensor *w, uint32_t rows, ft_bench_work *out)
+{
+    if (!w)
+        return;
+    double macs = (double)ggml_nelements(w) * rows;
+    out->bytes += (double)ggml_nbytes(w);
+    if (ggml_is_quantized(w->type))
+        out->int8_macs += macs;
+    else
+        out->f32_macs += macs;
+}
+
+void ft_bench_pass_work(const ft_model *model, const ft_bench_pass *pass, ft_bench_work *out)
+{
+    const ft_hparams *hp = ft_model_hparams(model);
+    const ft_weights *w = ft_model_weights(model);
+    *out = (ft_bench_work){0};
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        const ft_layer *l = &w->layers[i];
+        const struct ggml_tensor *const matrices[] = {l->wqkv,
+                                                      l->wqkv ? NULL : l->wq,
+                                                      l->wqkv ? NULL : l->wk,
+                                                      l->wqkv ? NULL : l->wv,
+                                                      l->wo,
+                                                      l->wgate_up,
+                                                      l->wgate_up ? NULL : l->wgate,
+                                                      l->wgate_up ? NULL : l->wup,
+                                                      l->wdown};
+        for (size_t m = 0; m < FT_COUNT(matrices); m++)
+            add_matrix(matrices[m], pass->rows, out);
+    }
+    if (pass->out_rows)
+        add_matrix(w->output, pass->out_rows, out);
+    out->bytes += (double)pass->kv_tok * (double)ft_bench_kv_tok_bytes(model);
+    out->f32_macs += 2.0 * (double)pass->row_tok * hp->n_layer * hp->n_head * hp->head_dim;
+}
+
+size_t ft_bench_kv_tok_bytes(const ft_model *model)
+{
+    const ft_hparams *hp = ft_model_hparams(model);
+    return (size_t)hp->n_layer * hp->n_head_kv * hp->head_dim * 2 * sizeof(uint16_t);
+}
+
+int ft_bench_main(const ft_bench_cmd *cmd, int argc, char **argv)
+{
+    int n_words, code = ft_cmd_parse(cmd->usage, argc, argv, &n_words);
+    if (code >= 0)
+        return code;
+    ft_error err = {0};
+    ft_model *model = NULL;
+    json_t *report = json_object();
+    ft_model_opts opts = {.path = cmd->flags->path};
+    ft_status status = FT_OK;
+    if (!report)
+        status = ft_error_set(&err, FT_NOMEM, "out of memory");
+    else if (!cmd->flags->path)
+        status = ft_error_set(&err, FT_INVALID, "%s: pass a model with -m", cmd->name);
+    else
+        status = ft_model_load(&opts, &err, &model);
+    if (status == FT_OK) {
+        json_object_set_new(report, "model", json_string(cmd->flags->path));
+        json_object_set_new(report, "threads", json_integer(ft_bench_threads(cmd->flags)));
+        status = cmd->measure(cmd->ctx, model, report, &err);
+    }
+    ft_model_destroy(model);
+    if (status == FT_OK && cmd->flags->json)
+        return ft_cmd_print_json(report);
+    json_decref(report);
+    return status == FT_OK ? 0 : ft_cmd_fail(&err);
+}

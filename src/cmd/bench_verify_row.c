@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row of bench verify: which way libllama does it fastest, then ours and that way in turns. The ways
+// are tried one after another, each for a pass or a few; what a slower way needs beyond one and a half of
+// the best is not waited for.
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/bench_verify_row.h"
+
+#define MARGIN_BYTES ((size_t)768 << 20) /* left to the rest of the machine */
+#define MAX_WAYS     8
+#define WHAT_LEN     64
+
+typedef struct trial {
+    ft_bench_way way;
+    double pass_s; /* 0: none could run */
+    char what[WHAT_LEN];
+} trial;
+
+/* What is found among some ways. */
+typedef struct search {
+    const ft_bench_row_opts *opts;
+    trial best;
+    json_t *tried;
+    char why[FT_BENCH_WHY_LEN]; /* of the last that could not run */
+} search;
+
+/* ---- which ways there are ---- */
+
+/* All sessions in one context: the ways of one server process with one cache. */
+static uint32_t list_ways(const ft_bench_job *job, ft_bench_way *ways)
+{
+    uint32_t n = 0, all = job->n_sessions;
+    ways[n++] = (ft_bench_way){.flash = true, .unified = true, .per_ctx = all};
+    ways[n++] = (ft_bench_way){.flash = false, .unified = true, .per_ctx = all};
+    if (job->chain && all > 1) {
+        ways[n++] = (ft_bench_way){.flash = true, .unified = false, .per_ctx = all};
+        ways[n++] = (ft_bench_way){.flash = false, .unified = false, .per_ctx = all};
+    }
+    return n;
+}
+
+/* Several contexts of few sessions each, one after another: nobody attends over others' cells under a
+ * mask, but little of the batch is left. */
+static uint32_t list_context_ways(const ft_bench_job *job, ft_bench_way *ways)
+{
+    uint32_t n = 0;
+    for (uint32_t per = 1; per <= 4 && per < job->n_sessions; per *= 4) {
+        ways[n++] = (ft_bench_way){.flash = true, .unified = true, .per_ctx = per};
+        ways[n++] = (ft_bench_way){.flash = false, .unified = true, .per_ctx = per};
+    }
+    return n;
+}
+
+/* ---- trying them ---- */
+
+/* The best of a few passes, of one where it takes long. */
+static ft_status time_way(ft_bench_theirs *theirs, ft_error *err, double *pass_s)
+{
+    double s;
+    ft_status status = ft_bench_theirs_round(theirs, pass_s, err);
+    for (int i = 0; i < 3 && status == FT_OK && *pass_s < 1; i++) {
+        status = ft_bench_theirs_round(theirs, &s, err);
+        if (status == FT_OK && s < *pass_s)
+            *pass_s = s;
+    }
+    return status;
+}
+
+/* A way that cannot run, or not in time, says so in `why` and is no failure. */
+static ft_status try_way(search *x, const ft_bench_way *way, ft_error *err)
+{
+    const ft_bench_row_opts *o = x->opts;
+    ft_bench_theirs *theirs = NULL;
+    ft_error local = {0};
+    double pass_s = 0, limit = o->limit_s;
+    char what[WHAT_LEN] = "";
+    if (ft_bench_theirs_bytes(o->job, way) + MARGIN_BYTES > ft_bench_memory_free()) {
+        if (!x->why[0])
+            snprintf(x->why, sizeof x->why, "no memory for libllama's caches");
+        return FT_OK;
+    }
+    if (x->best.pass_s > 0 && x->best.pass_s * 1.5 + 0.1 < limit)
+        limit = x->best.pass_s * 1.5 + 0.1;
+    ft_status status = ft_bench_theirs_create(o->job, way, o->base, &local, &theirs);
+    if (status == FT_OK) {
+        ft_bench_theirs_describe(theirs, what, sizeof what);
+        ft_bench_theirs_set_limit(theirs, limit);
+        status = time_way(theirs, &local, &pass_s);
+    }
+    ft_bench_theirs_destroy(theirs);
+    if (status == FT_TIMEOUT)
+        snprintf(x->why, sizeof x->why, "%s: a pass takes longer than %.0f s", what, limit);
+    else if (status == FT_UNSUPPORTED || status == FT_NOMEM)
+        snprintf(x->why, sizeof x->why, "%.180s", local.message);
+    else if (status != FT_OK)
+        return ft_error_set(err, status, "%s", local.message);
+    if (status != FT_OK)
+        return FT_OK;
+    json_array_append_new(x->tried, json_pack("{s:s, s:f}", "libllama", what, "tok_s",
+                                              o->job->n_sessions * o->job->tree->n / pass_s));
+    if (x->best.pass_s == 0 || pass_s < x->best.pass_s) {
+        x->best = (trial){.way = *way, .pass_s = pass_s};
+        memcpy(x->best.what, what, sizeof what);
+    }
+    return FT_OK;
+}
+
+static ft_status try_ways(search *x, const ft_bench_way *ways, uint32_t n, ft_error *err)
+{
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < n && status == FT_OK; i++)
+        status = try_way(x, &ways[i], err);
+    return status;
+}
+
+/* ---- the row ---- */
+
+static void put_rate(json_t *row, const char *name, double nodes, double pass_s)
+{
+    json_object_set_new(row, name, pass_s > 0 ? json_real(nodes / pass_s) : json_null());
+}
+
+static void put_ratio(json_t *row, const char *name, double theirs_s, double ours_s)
+{
+    json_object_set_new(row, name,
+                        theirs_s > 0 && ours_s > 0 ? json_real(theirs_s / ours_s) : json_null());
+}
+
+static void put_theirs(json_t *row, const char *prefix, const trial *best)
+{
+    json_object_set_new(row, prefix, best->pass_s > 0 ? json_string(best->what) : json_null());
+}
+
+/* Sides in turns: ours (where it is open) and libllama's ways that could run. */
+static ft_status take_turns(const ft_bench_row_opts *o, trial *best[2], json_t *row, double *ours_s,
+                            ft_error *err)
+{
+    ft_bench_theirs *theirs[2] = {0};
+    ft_bench_side sides[3];
+    double seconds[3] = {0};
+    uint32_t n = 0, rounds = 0;
+    ft_status status = FT_OK;
+    if (o->ours)
+        sides[n++] = (ft_bench_side){o->ours, ft_bench_ours_round};
+    for (int i = 0; i < 2 && status == FT_OK; i++) {
+        if (best[i]->pass_s == 0)
+            continue;
+        status = ft_bench_theirs_create(o->job, &best[i]->way, o->base, err, &theirs[i]);
+        sides[n++] = (ft_bench_side){theirs[i], ft_bench_theirs_round};
+    }
+    if (status == FT_OK && n)
+        status = ft_bench_interleave(o->flags, sides, n, err, seconds, &rounds);
+    n = 0;
+    if (o->ours)
+        *ours_s = seconds[n++];
+    for (int i = 0; i < 2; i++) {
+        if (best[i]->pass_s > 0)
+            best[i]->pass_s = seconds[n++];
+        ft_bench_theirs_destroy(theirs[i]);
+    }
+    json_object_set_new(row, "rounds", json_integer(rounds));
+    return status;
+}
+
+static void put_roofline(const ft_bench_row_opts *o, json_t *row, double ours_s)
+{
+    const ft_bench_job *job = o->job;
+    uint32_t nodes = job->n_sessions * job->tree->n;
+    uint64_t below = 0; /* ancestors and itself */
+    ft_bench_work work;
+    for (uint32_t i = 0; i < job->tree->n; i++)
+        below += job->tree->depth[i] + 1;
+    const ft_bench_pass pass = {.rows = nodes,
+                                .out_rows = nodes,
+                                .kv_tok = (uint64_t)job->n_sessions * job->n_ctx,
+                                .row_tok = (uint64_t)nodes * job->n_ctx + job->n_sessions * below};
+    ft_bench_pass_work(job->model, &pass, &work);
+    double bound_s = ft_bench_bound_s(o->machine, &work);
+    json_object_set_new(row, "roofline", ours_s > 0 ? json_real(bound_s / ours_s) : json_null());
+}
+
+ft_status ft_bench_row_run(const ft_bench_row_opts *o, json_t *row, double ours_s, ft_error *err)
+{
+    ft_bench_way ways[MAX_WAYS];
+    double nodes = (double)o->job->n_sessions * o->job->tree->n;
+    json_t *tried = json_array();
+    search one = {.opts = o, .tried = tried}, many = {.opts = o, .tried = tried};
+    trial *best[2] = {&one.best, &many.best};
+    json_object_set_new(row, "tried", tried);
+    ft_status status = FT_OK;
+    if (o->base) {
+        status = try_ways(&one, ways, list_ways(o->job, ways), err);
+        if (status == FT_OK)
+            status = try_ways(&many, ways, list_context_ways(o->job, ways), err);
+    }
+    if (status == FT_OK)
+        status = take_turns(o, best, row, &ours_s, err);
+    if (status != FT_OK)
+        return status;
+    put_rate(row, "foretoken_tok_s", nodes, ours_s);
+    put_rate(row, "libllama_tok_s", nodes, one.best.pass_s);
+    put_ratio(row, "ratio", one.best.pass_s, ours_s);
+    put_theirs(row, "libllama", &one.best);
+    put_rate(row, "contexts_tok_s", nodes, many.best.pass_s);
+    put_ratio(row, "contexts_ratio", many.best.pass_s, ours_s);
+    put_theirs(row, "contexts", &many.best);
+    if (o->base && one.best.pass_s == 0)
+        json_object_set_new(row, "why", json_string(one.why));
+    put_roofline(o, row, ours_s);
+    return FT_OK;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One row of bench verify: libllama's best way is found, then both sides take turns. */
+#ifndef FT_CMD_BENCH_VERIFY_ROW_H
+#define FT_CMD_BENCH_VERIFY_ROW_H
+
+#include "cmd/bench_machine.h"
+#include "cmd/bench_verify.h"
+
+#define FT_BENCH_WHY_LEN 200
+
+typedef struct ft_bench_row_opts {
+    const ft_bench_flags *flags;
+    const ft_bench_machine *machine;
+    const ft_bench_job *job;
+    ft_bench_ours *ours; /* NULL: was measured before (there is no memory for both sides) */
+    ft_bench_base *base; /* NULL: without libllama */
+    double limit_s;      /* of one pass of libllama */
+} ft_bench_row_opts;
+
+/* Fills row. ours_s: seconds of our pass where opts->ours is NULL, 0 if it could not be measured. */
+FT_WARN_UNUSED ft_status ft_bench_row_run(const ft_bench_row_opts *opts, json_t *row, double ours_s,
+                                          ft_error *err);
+
+#endif
