@@ -38,15 +38,16 @@ ft_packages() {
         ft_die "installing packages failed (log: $FT_CACHE/apt.log): as root run: apt-get install$missing"
 }
 
-# The compiled libraries depend on the CPU unless portable, so the cache folder's name does too.
+# The compiled libraries depend on the CPU unless portable, and on how they are configured (rpc: with
+# ggml's RPC backend), so the cache folder's name does too.
 ft_llama_key() {
     local version flags
     version=$(sed -n 's/^llama-cpp-python==\([0-9.]*\).*/\1/p' "$FT_ROOT/tools/requirements-llama.txt")
     if [ "$FT_PORTABLE" = 1 ]; then
-        echo "llama-$version-portable"
+        echo "libllama-$version-rpc-portable"
     else
         flags=$(grep -m1 -E '^(flags|Features)' /proc/cpuinfo | cksum | cut -d' ' -f1)
-        echo "llama-$version-native-$flags"
+        echo "libllama-$version-rpc-native-$flags"
     fi
 }
 
@@ -70,11 +71,12 @@ ft_llama() {
         rm -rf "$venv"
         python3 -m venv "$venv" >"$log" 2>&1 ||
             ft_die "python3 -m venv failed (log: $log): install python3-venv"
+        # --no-cache-dir: pip's own cache does not ask with which options a package was built.
         {
             ft_pip "$venv" --only-binary :all: -r "$FT_ROOT/tools/requirements-build.txt" &&
                 PATH="$venv/bin:$PATH" \
-                    CMAKE_ARGS="-DGGML_OPENMP=OFF -DGGML_NATIVE=$native -DLLAVA_BUILD=OFF" \
-                    ft_pip "$venv" --no-build-isolation --no-binary llama-cpp-python \
+                    CMAKE_ARGS="-DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_NATIVE=$native -DLLAVA_BUILD=OFF" \
+                    ft_pip "$venv" --no-cache-dir --no-build-isolation --no-binary llama-cpp-python \
                     -r "$FT_ROOT/tools/requirements-llama.txt"
         } >>"$log" 2>&1 || ft_die "building llama-cpp-python failed (log: $log): is there a network?" \
             "By hand: pip install -r tools/requirements-llama.txt, or install llama.cpp system-wide"
