@@ -18,7 +18,7 @@
 #include "model/pack.h"
 #include "model/placement.h"
 
-enum { MAX_JOINED = 3 };
+enum { MAX_JOINED = 3, PLACES = FT_PLACE_MAX + FT_DEVICES_MAX };
 
 /* A weight to make: from one tensor of the file, or from several joined along the rows. */
 typedef struct weight {
@@ -26,7 +26,7 @@ typedef struct weight {
     const char *name;          /* of the first part, borrowed from the file */
     int64_t part[MAX_JOINED];  /* [n_parts] tensors of the file */
     int n_parts;
-    size_t place; /* index into the placer's types */
+    size_t place; /* index into the model's types */
     bool in_layer;
 } weight;
 
@@ -34,8 +34,13 @@ struct ft_model {
     ft_hparams hp;
     ft_weights weights;
     ft_placer placer;
-    struct ggml_context *ctx[FT_PLACE_MAX];     /* [placer.n], NULL where nothing is placed */
-    ggml_backend_buffer_t buffer[FT_PLACE_MAX]; /* [placer.n], likewise */
+    ft_devices devices;
+    uint8_t *where; /* [n_layer + 1], as ft_devices_split has it */
+    uint8_t where_embedding;
+    size_t n_places;                         /* the placer's types, then the devices' */
+    ggml_backend_buffer_type_t type[PLACES]; /* [n_places] */
+    struct ggml_context *ctx[PLACES];        /* [n_places], NULL where nothing is placed */
+    ggml_backend_buffer_t buffer[PLACES];    /* [n_places], likewise */
     char *path, *name;
     char type_name[16];
     uint64_t n_params;
@@ -50,6 +55,7 @@ typedef struct loader {
     ft_sources src;
     weight *weights; /* [n], room for all */
     size_t n;
+    uint32_t where; /* of what is being planned: 0 for the CPU, else 1 + a device */
     void *staging;
     size_t staging_bytes;
 } loader;
@@ -70,9 +76,16 @@ static uint64_t elements_of(const loader *l, int64_t id)
     return (uint64_t)dim_of(l, id, 0) * (uint64_t)dim_of(l, id, 1);
 }
 
+static size_t place_plain(const loader *l)
+{
+    return l->where ? l->model->placer.n + l->where - 1 : ft_place_plain(&l->model->placer);
+}
+
 static size_t place_matrix(const loader *l, const int64_t *ids, int n)
 {
     int64_t rows = 0;
+    if (l->where)
+        return place_plain(l);
     for (int i = 0; i < n; i++)
         rows += dim_of(l, ids[i], 1);
     return ft_place_matrix(&l->model->placer, type_of(l, ids[0]), dim_of(l, ids[0], 0), rows);
@@ -93,7 +106,7 @@ static weight *add_weight(loader *l, struct ggml_tensor **slot, const int64_t *i
 static void add_vector(loader *l, struct ggml_tensor **slot, int64_t id)
 {
     if (id >= 0)
-        add_weight(l, slot, &id, 1, ft_place_plain(&l->model->placer));
+        add_weight(l, slot, &id, 1, place_plain(l));
 }
 
 static void add_matrix(loader *l, struct ggml_tensor **slot, int64_t id)
@@ -135,31 +148,62 @@ static void plan_layer(loader *l, ft_layer *layer, const int64_t *src)
     add_matrix(l, &layer->wdown, src[FT_PART_DOWN]);
 }
 
-/* A tied head gets a copy of its own only where that lies in a faster place. */
-static void plan_head(loader *l)
+/* A tied head gets a copy of its own only where that lies in a faster place, or elsewhere. */
+static void plan_head(loader *l, size_t embedding)
 {
     ft_weights *w = &l->model->weights;
-    size_t plain = ft_place_plain(&l->model->placer);
     int64_t id = l->src.output >= 0 ? l->src.output : l->src.tok_embd;
+    l->where = ft_model_where_head(l->model);
     size_t place = place_matrix(l, &id, 1);
-    if (l->src.output >= 0 || place != plain)
+    if (l->src.output >= 0 || place != embedding)
         add_weight(l, &w->output, &id, 1, place);
+    add_vector(l, &w->output_norm, l->src.output_norm);
+}
+
+/* One copy of the RoPE factors where any layer is, and one on the host for those who read them. */
+static void plan_layers(loader *l)
+{
+    ft_model *m = l->model;
+    struct ggml_tensor **factors[FT_DEVICES_MAX + 1] = {&m->weights.rope_freqs};
+    l->where = 0;
+    add_vector(l, &m->weights.rope_freqs, l->src.rope_freqs);
+    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
+        l->where = m->where[i];
+        if (!factors[l->where]) {
+            factors[l->where] = &m->weights.layers[i].rope_freqs;
+            add_vector(l, factors[l->where], l->src.rope_freqs);
+        }
+        plan_layer(l, &m->weights.layers[i], l->src.layers[i]);
+    }
+}
+
+/* Rows of the embedding are looked up where the first layer is, if all is on devices and that one
+ * can; else on the CPU. */
+static uint8_t choose_embedding(const loader *l)
+{
+    const ft_model *m = l->model;
+    uint8_t where = m->where[m->hp.n_layer] ? m->where[0] : 0;
+    return where && ft_device_has_rows(m->devices.dev[where - 1], type_of(l, l->src.tok_embd),
+                                       m->hp.n_embd)
+               ? where
+               : 0;
 }
 
 static ft_status plan(loader *l)
 {
     ft_model *m = l->model;
-    size_t most = 4 + (size_t)m->hp.n_layer * FT_PART_COUNT;
+    size_t most = 4 + FT_DEVICES_MAX + (size_t)m->hp.n_layer * FT_PART_COUNT;
     m->weights.layers = calloc(m->hp.n_layer, sizeof *m->weights.layers);
+    m->where = calloc(m->hp.n_layer + 1, sizeof *m->where);
     l->weights = calloc(most, sizeof *l->weights);
-    if (!m->weights.layers || !l->weights)
+    if (!m->weights.layers || !m->where || !l->weights)
         return ft_error_set(l->err, FT_NOMEM, "%s: out of memory", l->opts->path);
-    add_weight(l, &m->weights.tok_embd, &l->src.tok_embd, 1, ft_place_plain(&m->placer));
-    add_vector(l, &m->weights.output_norm, l->src.output_norm);
-    add_vector(l, &m->weights.rope_freqs, l->src.rope_freqs);
-    plan_head(l);
-    for (uint32_t i = 0; i < m->hp.n_layer; i++)
-        plan_layer(l, &m->weights.layers[i], l->src.layers[i]);
+    ft_devices_split(&m->devices, m->hp.n_layer, l->opts->n_gpu_layers, m->where);
+    m->where_embedding = l->where = choose_embedding(l);
+    size_t embedding = place_plain(l);
+    add_weight(l, &m->weights.tok_embd, &l->src.tok_embd, 1, embedding);
+    plan_head(l, embedding);
+    plan_layers(l);
     return FT_OK;
 }
 
@@ -193,10 +237,22 @@ static void use_large_pages(ggml_backend_buffer_t buffer)
 #endif
 }
 
+/* Layers of one place have one copy. */
+static void share_rope_factors(ft_model *m)
+{
+    struct ggml_tensor *at[FT_DEVICES_MAX + 1] = {m->weights.rope_freqs};
+    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
+        struct ggml_tensor **mine = &m->weights.layers[i].rope_freqs;
+        if (*mine)
+            at[m->where[i]] = *mine;
+        *mine = at[m->where[i]];
+    }
+}
+
 static ft_status allocate(loader *l)
 {
     ft_model *m = l->model;
-    for (size_t p = 0; p < m->placer.n; p++) {
+    for (size_t p = 0; p < m->n_places; p++) {
         size_t count = 0;
         for (size_t i = 0; i < l->n; i++)
             count += l->weights[i].place == p;
@@ -209,15 +265,16 @@ static ft_status allocate(loader *l)
             if (l->weights[i].place == p)
                 *l->weights[i].slot = new_tensor(l, &l->weights[i]);
         if (m->ctx[p])
-            m->buffer[p] = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[p], m->placer.type[p]);
+            m->buffer[p] = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[p], m->type[p]);
         if (!m->buffer[p])
             return ft_error_set(l->err, FT_NOMEM, "%s: out of memory for its weights (%s)",
-                                l->opts->path, ggml_backend_buft_name(m->placer.type[p]));
+                                l->opts->path, ggml_backend_buft_name(m->type[p]));
         use_large_pages(m->buffer[p]);
         ggml_backend_buffer_set_usage(m->buffer[p], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     }
     if (!m->weights.output)
         m->weights.output = m->weights.tok_embd;
+    share_rope_factors(m);
     return FT_OK;
 }
 
@@ -286,7 +343,7 @@ static ft_status describe(loader *l)
         for (int j = 0; j < w->n_parts; j++)
             by_type[type_of(l, w->part[j])] += elements_of(l, w->part[j]);
         m->n_matrices++;
-        m->n_repacked += w->place != ft_place_plain(&m->placer);
+        m->n_repacked += w->place < ft_place_plain(&m->placer);
     }
     for (size_t i = 0; i < GGML_TYPE_COUNT; i++)
         most = by_type[i] > by_type[most] ? i : most;
@@ -309,6 +366,22 @@ static unsigned placement_flags(const ft_model_opts *opts)
     return (opts->no_pack ? FT_PLACE_NO_PACK : 0u) | (opts->no_repack ? FT_PLACE_NO_REPACK : 0u);
 }
 
+/* The CPU's places as the placer orders them, then a place a device. */
+static ft_status find_places(loader *l)
+{
+    ft_model *m = l->model;
+    ft_status st = ft_placer_init(&m->placer, placement_flags(l->opts), l->err);
+    if (st != FT_OK)
+        return st;
+    if (l->opts->devices)
+        m->devices = *l->opts->devices;
+    for (size_t i = 0; i < m->placer.n; i++)
+        m->type[m->n_places++] = m->placer.type[i];
+    for (size_t i = 0; i < m->devices.n; i++)
+        m->type[m->n_places++] = ggml_backend_dev_buffer_type(m->devices.dev[i]);
+    return FT_OK;
+}
+
 /* Everything before memory is taken for weights. */
 static ft_status open_and_plan(loader *l)
 {
@@ -323,7 +396,7 @@ static ft_status open_and_plan(loader *l)
     if (st == FT_OK)
         st = ft_sources_find(&l->gguf, &l->model->hp, err, &l->src);
     if (st == FT_OK)
-        st = ft_placer_init(&l->model->placer, placement_flags(l->opts), err);
+        st = find_places(l);
     if (st == FT_OK)
         st = plan(l);
     return st == FT_OK ? describe(l) : st;
@@ -384,11 +457,12 @@ void ft_model_destroy(ft_model *model)
 {
     if (!model)
         return;
-    for (size_t i = 0; i < FT_PLACE_MAX; i++) {
+    for (size_t i = 0; i < PLACES; i++) {
         ggml_backend_buffer_free(model->buffer[i]);
         ggml_free(model->ctx[i]);
     }
     free(model->weights.layers);
+    free(model->where);
     free(model->path);
     free(model->name);
     free(model);
@@ -419,13 +493,44 @@ const char *ft_model_type_name(const ft_model *model)
     return model->type_name;
 }
 
-size_t ft_model_bytes(const ft_model *model)
+static size_t bytes_at(const ft_model *model, size_t begin, size_t end)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < model->placer.n; i++)
+    for (size_t i = begin; i < end; i++)
         if (model->buffer[i])
             bytes += ggml_backend_buffer_get_size(model->buffer[i]);
     return bytes;
+}
+
+size_t ft_model_bytes(const ft_model *model)
+{
+    return bytes_at(model, 0, model->n_places);
+}
+
+size_t ft_model_bytes_on(const ft_model *model, uint32_t where)
+{
+    size_t n = model->placer.n;
+    return where ? bytes_at(model, n + where - 1, n + where) : bytes_at(model, 0, n);
+}
+
+const ft_devices *ft_model_devices(const ft_model *model)
+{
+    return &model->devices;
+}
+
+uint32_t ft_model_where_layer(const ft_model *model, uint32_t layer)
+{
+    return model->where[layer];
+}
+
+uint32_t ft_model_where_head(const ft_model *model)
+{
+    return model->where[model->hp.n_layer];
+}
+
+uint32_t ft_model_where_embedding(const ft_model *model)
+{
+    return model->where_embedding;
 }
 
 bool ft_model_repacked(const ft_model *model)

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "ggml-backend.h"
 #include "ggml.h"
+#include "model/device.h"
 
 typedef enum ft_family { FT_FAMILY_LLAMA, FT_FAMILY_QWEN2, FT_FAMILY_QWEN3 } ft_family;
 
@@ -44,6 +45,7 @@ typedef struct ft_layer {
     struct ggml_tensor *ffn_norm;               /* [n_embd] */
     struct ggml_tensor *wgate_up, *wgate, *wup; /* [n_embd, 2 n_ff] gate rows first */
     struct ggml_tensor *wdown;                  /* [n_ff, n_embd] */
+    struct ggml_tensor *rope_freqs;             /* as in ft_weights, where the layer is */
 } ft_layer;
 
 typedef struct ft_weights {
@@ -51,7 +53,7 @@ typedef struct ft_weights {
     struct ggml_tensor *output_norm; /* [n_embd] */
     struct ggml_tensor *output;      /* [n_embd, n_vocab]; tied models: tok_embd's values, maybe a
                                         packed copy */
-    struct ggml_tensor *rope_freqs;  /* [n_rot / 2] factors, or NULL */
+    struct ggml_tensor *rope_freqs;  /* [n_rot / 2] factors in host memory, or NULL */
     ft_layer *layers;                /* [n_layer] */
 } ft_weights;
 
@@ -63,6 +65,10 @@ typedef struct ft_model_opts {
                              them, and for comparisons */
     bool no_repack;       /* plain buffer types only: neither our layout nor ggml's repacked ones */
     ft_progress progress; /* in bytes */
+    /* The last n_gpu_layers (negative: all) layers go to these devices, in plain layout; if that is
+     * more than there are, embedding and head too. NULL or empty: the CPU. */
+    const ft_devices *devices;
+    int n_gpu_layers;
 } ft_model_opts;
 
 /* Opens, checks, places. Errors: FT_IO, FT_CORRUPT (what is wrong at which tensor or key),
@@ -78,8 +84,15 @@ const char *ft_model_path(const ft_model *model);
 const char *ft_model_name(const ft_model *model);
 /* "IQ4_NL": the type of most layer weights. */
 const char *ft_model_type_name(const ft_model *model);
-/* Bytes of the weights in memory, repacked copies included. */
+/* Bytes of the weights in memory, repacked copies included: everywhere, and on the CPU (0) or on the
+ * n-th device (n + 1). */
 size_t ft_model_bytes(const ft_model *model);
+size_t ft_model_bytes_on(const ft_model *model, uint32_t where);
+/* Devices that hold weights, and where what lies: 0 for the CPU, else 1 + the number of a device. */
+const ft_devices *ft_model_devices(const ft_model *model);
+uint32_t ft_model_where_layer(const ft_model *model, uint32_t layer);
+uint32_t ft_model_where_head(const ft_model *model);
+uint32_t ft_model_where_embedding(const ft_model *model);
 /* True if every matrix of the layers is packed in our layout or in one of ggml's. */
 bool ft_model_repacked(const ft_model *model);
 uint64_t ft_model_n_params(const ft_model *model);
