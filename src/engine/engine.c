@@ -4,10 +4,8 @@
 // runs it. ggml asserts on bad input, so everything is checked before it is entered; a pass that fails
 // takes the new nodes back.
 //
-// Threads: ggml's pool of n_threads, made once, the owner being one of them. They sleep between
-// passes: waking costs microseconds, while polling takes a core from whatever runs between the passes,
-// above all another engine on this machine (draft and target in one box: 6.7 ms a round against 3.5).
-// Where other programs hold the cores a pass takes one thread (pace.h).
+// Where other programs hold the CPU's cores a pass takes one thread (pace.h); a pass on devices, whose
+// time says nothing of the cores, takes all that it was given.
 #include "engine/engine.h"
 
 #include <assert.h>
@@ -29,7 +27,6 @@
 
 #define DEFAULT_BATCH_TOK 512
 #define MAX_BATCH_TOK     65536
-#define POLL              0 /* ggml's setting for the time between passes: none */
 
 struct ft_engine {
     const ft_model *model;
@@ -40,12 +37,12 @@ struct ft_engine {
     ft_rope_opts rope;
     ft_route *route;
     ft_graph_cache *graphs;
-    ggml_backend_t backend;
-    struct ggml_threadpool *pool;
+    ft_backends backends;
     ft_clock clock; /* the machine's: it times passes, which decides threads and nothing else */
     ft_pace pace;
     int64_t give_up_us;  /* when the present pass is given up; 0: never */
     const float *logits; /* of the last pass, [batch.n_out, n_vocab] */
+    float *fetched;      /* [max_logits, n_vocab], where they come from a device; else NULL */
     uint64_t forwards, rows;
 };
 
@@ -90,61 +87,68 @@ static bool past_limit(void *ctx)
     return engine->give_up_us && ft_clock_now_us(&engine->clock) > engine->give_up_us;
 }
 
-static ft_status create_backend(ft_engine *engine, int n_threads)
+/* Our kernel on the CPU, ggml's operators on devices, unless one is asked for. */
+static ft_status create_route(ft_engine *engine)
 {
-    engine->backend = ggml_backend_cpu_init();
-    if (!engine->backend)
-        return FT_NOMEM;
-    struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
-    params.poll = POLL;
-    engine->pool = ggml_threadpool_new(&params);
-    if (!engine->pool)
-        return FT_NOMEM;
-    engine->clock = ft_clock_monotonic();
-    ft_pace_init(&engine->pace, n_threads);
-    ggml_backend_cpu_set_threadpool(engine->backend, engine->pool);
-    ggml_backend_cpu_set_abort_callback(engine->backend, past_limit, engine);
-    return FT_OK;
+    const ft_kv_store *store = &engine->store;
+    ft_route_opts opts = {engine->model, store, &engine->batch,
+                          (uint32_t)engine->backends.n_threads};
+    if (store->any_rows && store->any_tiled)
+        return ft_route_mixed_create(&opts, &engine->route);
+    return store->any_rows ? ft_route_portable_create(&opts, &engine->route)
+                           : ft_route_cpu_create(&opts, &engine->route);
 }
 
-static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts)
+static ft_status create_graphs(ft_engine *engine, ft_error *err)
+{
+    ft_graph_cache_opts graphs = {.model = engine->model,
+                                  .backends = &engine->backends,
+                                  .route = &engine->route->ops,
+                                  .max_rows = engine->batch.max_rows,
+                                  .max_out = engine->max_logits,
+                                  .nodes_per_layer = engine->route->nodes_per_layer};
+    if (ft_model_where_head(engine->model)) {
+        size_t n_vocab = ft_model_hparams(engine->model)->n_vocab;
+        engine->fetched = malloc(engine->max_logits * n_vocab * sizeof(float));
+        if (!engine->fetched)
+            return FT_NOMEM;
+    }
+    return ft_graph_cache_create(&graphs, err, &engine->graphs);
+}
+
+static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_error *err)
 {
     const ft_hparams *hp = ft_model_hparams(opts->model);
     uint32_t max_rows = opts->max_batch_tok ? opts->max_batch_tok : DEFAULT_BATCH_TOK;
     uint32_t n_blocks = (opts->kv_tok + FT_KV_BLOCK_TOK - 1) / FT_KV_BLOCK_TOK;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int n_threads = opts->n_threads > 0 ? opts->n_threads : cores > 0 ? (int)cores : 1;
-    bool portable = opts->route == FT_ATTN_PORTABLE;
     engine->max_logits =
         opts->max_logits && opts->max_logits < max_rows ? opts->max_logits : max_rows;
     engine->rope = ft_route_rope(opts->model);
-    ft_status status = create_backend(engine, n_threads);
-    if (status == FT_OK)
-        status = ft_kv_init(&engine->kv, n_blocks, ft_kv_store_move, &engine->store);
-    ft_kv_store_opts store = {.backend = engine->backend,
-                              .tiled = !portable,
-                              .n_layer = hp->n_layer,
-                              .n_head_kv = hp->n_head_kv,
-                              .head_dim = hp->head_dim,
+    engine->clock = ft_clock_monotonic();
+    ft_pace_init(&engine->pace, n_threads);
+    ft_status status = ft_backends_init(&engine->backends, opts->model, n_threads, err);
+    if (status != FT_OK)
+        return status;
+    ggml_backend_cpu_set_abort_callback(engine->backends.at[0], past_limit, engine);
+    status = ft_kv_init(&engine->kv, n_blocks, ft_kv_store_move, &engine->store);
+    ft_kv_store_opts store = {.model = engine->model,
+                              .backends = &engine->backends,
+                              .all_rows = opts->route == FT_ATTN_PORTABLE,
                               .n_blocks = n_blocks};
     if (status == FT_OK)
         status = ft_kv_store_init(&engine->store, &store);
+    if (status == FT_OK && opts->route == FT_ATTN_CPU && engine->store.any_rows)
+        return ft_error_set(err, FT_INVALID,
+                            "engine: our kernel does not run on devices: keep layers off them");
     if (status == FT_OK)
         status = ft_batch_init(&engine->batch, max_rows, hp->n_rot);
-    ft_route_opts route = {engine->model, &engine->store, &engine->batch, (uint32_t)n_threads};
     if (status == FT_OK)
-        status = portable ? ft_route_portable_create(&route, &engine->route)
-                          : ft_route_cpu_create(&route, &engine->route);
-    if (status != FT_OK)
-        return status;
-    ft_graph_cache_opts graphs = {.model = engine->model,
-                                  .backend = engine->backend,
-                                  .route = &engine->route->ops,
-                                  .max_rows = max_rows,
-                                  .max_out = engine->max_logits,
-                                  .nodes_per_layer = engine->route->nodes_per_layer,
-                                  .reuse = engine->route->reuse};
-    return ft_graph_cache_create(&graphs, &engine->graphs);
+        status = create_route(engine);
+    if (status == FT_OK)
+        status = create_graphs(engine, err);
+    return status;
 }
 
 ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine **out)
@@ -158,11 +162,13 @@ ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine 
     if (!engine)
         return ft_error_set(err, FT_NOMEM, "engine: out of memory");
     engine->model = opts->model;
-    status = create_parts(engine, opts);
+    status = create_parts(engine, opts, err);
     if (status != FT_OK) {
         ft_engine_destroy(engine);
         if (status == FT_IO)
             return ft_error_set(err, status, "engine: the system gives no random numbers");
+        if (status != FT_NOMEM)
+            return status; /* told */
         return ft_error_set(err, status,
                             "engine: no memory for a KV pool of %u tokens and its "
                             "compute buffers: pass a smaller context",
@@ -182,8 +188,8 @@ void ft_engine_destroy(ft_engine *engine)
     ft_batch_deinit(&engine->batch);
     ft_kv_store_deinit(&engine->store);
     ft_kv_deinit(&engine->kv);
-    ggml_backend_free(engine->backend);
-    ggml_threadpool_free(engine->pool);
+    ft_backends_deinit(&engine->backends);
+    free(engine->fetched);
     free(engine);
 }
 
@@ -334,13 +340,14 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, int n_threads)
     ggml_backend_tensor_set(g->tokens, batch->token, 0, batch->n_rows * sizeof(int32_t));
     if (g->out_ids)
         ggml_backend_tensor_set(g->out_ids, batch->out, 0, batch->n_out * sizeof(int32_t));
-    if (!engine->route->set_inputs(engine->route))
+    if (!engine->route->set_inputs(engine->route, g->slot))
         return FT_NOMEM;
-    int64_t limit_us = ft_pace_limit_us(&engine->pace, batch->n_rows, n_threads);
+    int64_t limit_us =
+        engine->backends.devices ? 0 : ft_pace_limit_us(&engine->pace, batch->n_rows, n_threads);
     int64_t start_us = ft_clock_now_us(&engine->clock);
     engine->give_up_us = limit_us ? start_us + limit_us : 0;
-    ggml_backend_cpu_set_n_threads(engine->backend, n_threads);
-    enum ggml_status status = ggml_backend_graph_compute(engine->backend, g->graph);
+    ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
+    enum ggml_status status = ft_graph_cache_compute(engine->graphs, g);
     ft_pace_observe(&engine->pace, batch->n_rows, n_threads,
                     ft_clock_now_us(&engine->clock) - start_us);
     switch (status) {
@@ -355,20 +362,34 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, int n_threads)
     }
 }
 
+/* Logits that lie on a device are brought to the host, all rows at once. */
+static const float *host_logits(const ft_engine *engine, const struct ggml_tensor *logits)
+{
+    if (!logits || ggml_backend_buffer_is_host(logits->buffer))
+        return logits ? logits->data : NULL;
+    ggml_backend_tensor_get(logits, engine->fetched, 0, ggml_nbytes(logits));
+    return engine->fetched;
+}
+
 static ft_status run_batch(ft_engine *engine)
 {
     const ft_batch *batch = &engine->batch;
+    ft_status moved = ft_kv_store_flush(&engine->store);
+    if (moved != FT_OK)
+        return moved;
     engine->route->begin(engine->route);
     ft_graph *g = ft_graph_cache_get(engine->graphs, batch->n_rows, batch->n_out);
     if (!g)
         return FT_NOMEM;
-    ft_status status = attempt(engine, g, ft_pace_threads(&engine->pace, batch->n_rows));
+    int n_threads = engine->backends.devices ? engine->backends.n_threads
+                                             : ft_pace_threads(&engine->pace, batch->n_rows);
+    ft_status status = attempt(engine, g, n_threads);
     if (status == FT_TIMEOUT) {
         engine->route->begin(engine->route);
         status = attempt(engine, g, 1);
     }
     if (status == FT_OK)
-        engine->logits = g->logits ? g->logits->data : NULL;
+        engine->logits = host_logits(engine, g->logits);
     return status;
 }
 
@@ -419,6 +440,25 @@ void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out)
                              .n_seqs = engine->kv.n_seqs,
                              .forwards = engine->forwards,
                              .rows = engine->rows};
+}
+
+size_t ft_engine_get_memory(const ft_engine *engine, ft_place_memory *out, size_t max)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < engine->backends.n; i++) {
+        if (!engine->backends.at[i])
+            continue;
+        if (n < max)
+            out[n] = (ft_place_memory){
+                .name = ggml_backend_name(engine->backends.at[i]),
+                .weight_bytes = ft_model_bytes_on(engine->model, i),
+                .kv_bytes = ft_kv_store_bytes_on(&engine->store, i),
+                .compute_bytes =
+                    ft_graph_cache_bytes_on(engine->graphs, i) + (i ? 0 : engine->route->bytes),
+            };
+        n++;
+    }
+    return n;
 }
 
 const ft_model *ft_engine_model(const ft_engine *engine)

@@ -36,8 +36,8 @@ typedef struct ft_engine ft_engine;
 typedef struct ft_seq ft_seq;
 
 typedef enum ft_attn_route {
-    FT_ATTN_AUTO,    /* our CPU kernel where the backend is the CPU */
-    FT_ATTN_CPU,     /* our kernel */
+    FT_ATTN_AUTO,    /* our kernel in layers on the CPU, ggml operators in those on devices */
+    FT_ATTN_CPU,     /* our kernel; no layer may be on a device */
     FT_ATTN_PORTABLE /* ggml operators alone: any backend */
 } ft_attn_route;
 
@@ -135,6 +135,14 @@ typedef struct ft_engine_stats {
 
 /* Blocks of the pool, memory, live sequences; passes and rows computed since creation. */
 void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out);
+/* What lies where: the CPU first, then the devices that hold anything of the model. */
+typedef struct ft_place_memory {
+    const char *name; /* borrowed until the engine is destroyed */
+    size_t weight_bytes, kv_bytes, compute_bytes;
+} ft_place_memory;
+/* Writes the first `max` places, returns how many there are. */
+size_t ft_engine_get_memory(const ft_engine *engine, ft_place_memory *out, size_t max);
+
 /* As in its opts (max_batch_tok with the default filled in). */
 const ft_model *ft_engine_model(const ft_engine *engine);
 uint32_t ft_engine_max_batch_tok(const ft_engine *engine);

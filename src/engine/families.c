@@ -134,6 +134,7 @@ static tensor *build_decoder(ft_build *b)
     for (uint32_t il = 0; il < b->hparams->n_layer; il++) {
         const ft_layer *l = &w->layers[il];
         bool last = il + 1 == b->hparams->n_layer;
+        ft_build_enter_layer(b, il);
         tensor *a = attention(b, il, x, !last || b->n_out > 0);
         if (last && b->n_out == 0)
             return a;
@@ -147,6 +148,7 @@ static tensor *build_decoder(ft_build *b)
             x = ggml_add(b->ctx, x, l->bo);
         x = swiglu_ffn(b, l, x);
     }
+    ft_build_enter_layer(b, b->hparams->n_layer);
     input in = rms_norm(b, x, w->output_norm, ft_is_packed(w->output));
     return matmul(b, w->output, &in);
 }

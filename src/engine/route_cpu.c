@@ -75,9 +75,10 @@ static void begin(ft_route *base)
         atomic_store_explicit(&route->layers[i].next, 0, memory_order_relaxed);
 }
 
-static bool set_inputs(ft_route *base)
+static bool set_inputs(ft_route *base, uint32_t slot)
 {
-    (void)base; /* everything is read from the batch */
+    (void)base;
+    (void)slot; /* everything is read from the batch */
     return true;
 }
 
@@ -124,12 +125,11 @@ ft_status ft_route_cpu_create(const ft_route_opts *opts, ft_route **out)
     cpu_route *route = calloc(1, sizeof *route);
     if (!route)
         return FT_NOMEM;
-    route->base = (ft_route){.ops = {attend, route},
+    route->base = (ft_route){.ops = {.attend = attend, .ctx = route},
                              .begin = begin,
                              .set_inputs = set_inputs,
                              .destroy = destroy,
-                             .nodes_per_layer = 2,
-                             .reuse = true};
+                             .nodes_per_layer = 2};
     route->batch = opts->batch;
     route->n_layer = hp->n_layer;
     route->layers = calloc(hp->n_layer, sizeof *route->layers);
@@ -141,7 +141,8 @@ ft_status ft_route_cpu_create(const ft_route_opts *opts, ft_route **out)
     }
     route->base.bytes = ft_attn_plan_bytes(route->plan);
     for (uint32_t i = 0; i < hp->n_layer; i++)
-        fill_layer(&route->layers[i], opts, i, route->plan);
+        if (ft_kv_store_is_tiled(opts->store, i))
+            fill_layer(&route->layers[i], opts, i, route->plan);
     *out = &route->base;
     return FT_OK;
 }

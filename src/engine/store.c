@@ -1,64 +1,122 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory behind the KV pool. Owned by the engine's thread. Reserved whole at creation; the system
-// hands out its pages when they are first written.
+// hands out its pages when they are first written (a device's own memory is cleared, for what padding
+// gathers must be finite).
+//
+// Invariants of the collected moves: no slot is the destination of two; each source is meant as it was
+// before any of them, so that all can be read, then all written.
 #include "engine/store.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK FT_KV_BLOCK_TOK
+#define BLOCK     FT_KV_BLOCK_TOK
+#define MOVES_MAX 4096 /* collected at most; then they are carried out early */
 
-static struct ggml_tensor *new_tensor(const ft_kv_store *store)
+/* ---- memory ---- */
+
+bool ft_kv_store_is_tiled(const ft_kv_store *store, uint32_t layer)
+{
+    return !store->all_rows && ft_model_where_layer(store->model, layer) == 0;
+}
+
+static struct ggml_tensor *new_tensor(const ft_kv_store *store, struct ggml_context *ctx,
+                                      bool tiled)
 {
     int64_t row = (int64_t)store->n_head_kv * store->head_dim;
     int64_t slots = (int64_t)store->n_blocks * BLOCK;
-    if (store->tiled)
-        return ggml_new_tensor_1d(store->ctx, GGML_TYPE_F16, row * slots);
-    return ggml_new_tensor_2d(store->ctx, GGML_TYPE_F16, row, slots);
+    if (tiled)
+        return ggml_new_tensor_1d(ctx, GGML_TYPE_F16, row * slots);
+    return ggml_new_tensor_2d(ctx, GGML_TYPE_F16, row, slots);
+}
+
+static bool make_part(ft_kv_store *store, uint32_t place)
+{
+    ft_kv_part *part = &store->part[place];
+    ggml_backend_t backend = store->backends->at[place];
+    struct ggml_init_params params = {.mem_size = ggml_tensor_overhead() * 2 * store->n_layer,
+                                      .no_alloc = true};
+    bool any = false, rows = false;
+    for (uint32_t i = 0; i < store->n_layer; i++) {
+        if (ft_model_where_layer(store->model, i) != place)
+            continue;
+        if (!part->ctx && !(part->ctx = ggml_init(params)))
+            return false;
+        bool tiled = ft_kv_store_is_tiled(store, i);
+        store->k[i] = new_tensor(store, part->ctx, tiled);
+        store->v[i] = new_tensor(store, part->ctx, tiled);
+        any = true;
+        rows = rows || !tiled;
+    }
+    if (!any)
+        return true;
+    part->buffer = ggml_backend_alloc_ctx_tensors(part->ctx, backend);
+    if (!part->buffer)
+        return false;
+    store->any_rows = store->any_rows || rows;
+    store->any_tiled = store->any_tiled || !rows;
+    if (place)
+        ggml_backend_buffer_clear(part->buffer, 0);
+    if (rows)
+        part->galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
+    return !rows || part->galloc;
 }
 
 ft_status ft_kv_store_init(ft_kv_store *store, const ft_kv_store_opts *opts)
 {
-    *store = (ft_kv_store){.tiled = opts->tiled,
-                           .n_layer = opts->n_layer,
-                           .n_head_kv = opts->n_head_kv,
-                           .head_dim = opts->head_dim,
+    const ft_hparams *hp = ft_model_hparams(opts->model);
+    *store = (ft_kv_store){.model = opts->model,
+                           .backends = opts->backends,
+                           .all_rows = opts->all_rows,
+                           .n_layer = hp->n_layer,
+                           .n_head_kv = hp->n_head_kv,
+                           .head_dim = hp->head_dim,
                            .n_blocks = opts->n_blocks};
-    struct ggml_init_params params = {.mem_size = ggml_tensor_overhead() * 2 * opts->n_layer,
-                                      .no_alloc = true};
-    store->k = calloc(opts->n_layer, sizeof(struct ggml_tensor *));
-    store->v = calloc(opts->n_layer, sizeof(struct ggml_tensor *));
-    store->row = malloc((size_t)opts->n_head_kv * opts->head_dim * sizeof(uint16_t));
-    store->ctx = ggml_init(params);
-    if (!store->k || !store->v || !store->row || !store->ctx)
-        goto fail;
-    for (uint32_t i = 0; i < opts->n_layer; i++) {
-        store->k[i] = new_tensor(store);
-        store->v[i] = new_tensor(store);
+    store->k = calloc(hp->n_layer, sizeof(struct ggml_tensor *));
+    store->v = calloc(hp->n_layer, sizeof(struct ggml_tensor *));
+    bool ok = store->k && store->v;
+    for (uint32_t place = 0; place < opts->backends->n && ok; place++)
+        ok = make_part(store, place);
+    if (ok && store->any_rows) {
+        store->moves = malloc(MOVES_MAX * sizeof *store->moves);
+        store->move_of = calloc((size_t)opts->n_blocks * BLOCK, sizeof *store->move_of);
+        ok = store->moves && store->move_of;
     }
-    store->buffer = ggml_backend_alloc_ctx_tensors(store->ctx, opts->backend);
-    if (!store->buffer)
-        goto fail;
-    return FT_OK;
-fail:
+    if (ok)
+        return FT_OK;
     ft_kv_store_deinit(store);
     return FT_NOMEM;
 }
 
 void ft_kv_store_deinit(ft_kv_store *store)
 {
-    ggml_backend_buffer_free(store->buffer);
-    ggml_free(store->ctx);
+    for (uint32_t i = 0; i < FT_PLACES_MAX; i++) {
+        ggml_gallocr_free(store->part[i].galloc);
+        ggml_backend_buffer_free(store->part[i].buffer);
+        ggml_free(store->part[i].ctx);
+    }
     free(store->k);
     free(store->v);
-    free(store->row);
+    free(store->moves);
+    free(store->move_of);
     *store = (ft_kv_store){0};
+}
+
+size_t ft_kv_store_bytes_on(const ft_kv_store *store, uint32_t place)
+{
+    ggml_backend_buffer_t buffer = store->part[place].buffer;
+    return buffer ? ggml_backend_buffer_get_size(buffer) : 0;
 }
 
 size_t ft_kv_store_bytes(const ft_kv_store *store)
 {
-    return store->buffer ? ggml_backend_buffer_get_size(store->buffer) : 0;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < FT_PLACES_MAX; i++)
+        bytes += ft_kv_store_bytes_on(store, i);
+    return bytes;
 }
+
+/* ---- moves ---- */
 
 static void move_tiled(const ft_kv_store *store, uint32_t layer, ft_kv_move m)
 {
@@ -74,22 +132,90 @@ static void move_tiled(const ft_kv_store *store, uint32_t layer, ft_kv_move m)
     }
 }
 
-static void move_row(const ft_kv_store *store, struct ggml_tensor *t, ft_kv_move m)
+/* Adds a move that comes after those that are collected. */
+static void collect(ft_kv_store *store, ft_kv_move m)
 {
-    ggml_backend_tensor_get(t, store->row, m.src * t->nb[1], t->nb[1]);
-    ggml_backend_tensor_set(t, store->row, m.dst * t->nb[1], t->nb[1]);
+    if (store->n_moves == MOVES_MAX && ft_kv_store_flush(store) != FT_OK) {
+        store->failed = true;
+        return;
+    }
+    if (store->move_of[m.src])
+        m.src = store->moves[store->move_of[m.src] - 1].src;
+    if (!store->move_of[m.dst])
+        store->move_of[m.dst] = ++store->n_moves;
+    store->moves[store->move_of[m.dst] - 1] = m;
 }
 
 void ft_kv_store_move(void *ctx, const ft_kv_move *moves, uint32_t n)
 {
-    const ft_kv_store *store = ctx;
-    for (uint32_t layer = 0; layer < store->n_layer; layer++)
-        for (uint32_t i = 0; i < n; i++) {
-            if (store->tiled) {
-                move_tiled(store, layer, moves[i]);
-            } else {
-                move_row(store, store->k[layer], moves[i]);
-                move_row(store, store->v[layer], moves[i]);
-            }
-        }
+    ft_kv_store *store = ctx;
+    for (uint32_t layer = 0; layer < store->n_layer && store->any_tiled; layer++)
+        for (uint32_t i = 0; i < n && ft_kv_store_is_tiled(store, layer); i++)
+            move_tiled(store, layer, moves[i]);
+    for (uint32_t i = 0; i < n && store->any_rows; i++)
+        collect(store, moves[i]);
+}
+
+static struct ggml_tensor *move_rows(struct ggml_context *ctx, struct ggml_tensor *pool,
+                                     struct ggml_tensor *src, struct ggml_tensor *dst)
+{
+    /* By way of F32, which holds every F16 number exactly. */
+    return ggml_set_rows(ctx, pool, ggml_get_rows(ctx, pool, src), dst);
+}
+
+/* All moves in the layers of one place, as one graph. */
+static ft_status flush_part(ft_kv_store *store, uint32_t place)
+{
+    ft_kv_part *part = &store->part[place];
+    size_t n_nodes = 4 * (size_t)store->n_layer + 8;
+    struct ggml_init_params params = {.mem_size = n_nodes * ggml_tensor_overhead() +
+                                                  ggml_graph_overhead_custom(n_nodes, false),
+                                      .no_alloc = true};
+    struct ggml_context *ctx = ggml_init(params);
+    int32_t *from = malloc(store->n_moves * sizeof *from);
+    int64_t *to = malloc(store->n_moves * sizeof *to);
+    ft_status status = FT_NOMEM;
+    if (!ctx || !from || !to)
+        goto out;
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, n_nodes, false);
+    struct ggml_tensor *src = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, store->n_moves);
+    struct ggml_tensor *dst = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, store->n_moves);
+    ggml_set_input(src);
+    ggml_set_input(dst);
+    for (uint32_t i = 0; i < store->n_layer; i++) {
+        if (ft_model_where_layer(store->model, i) != place)
+            continue;
+        ggml_build_forward_expand(graph, move_rows(ctx, store->k[i], src, dst));
+        ggml_build_forward_expand(graph, move_rows(ctx, store->v[i], src, dst));
+    }
+    if (!ggml_gallocr_alloc_graph(part->galloc, graph))
+        goto out;
+    for (uint32_t i = 0; i < store->n_moves; i++) {
+        from[i] = (int32_t)store->moves[i].src;
+        to[i] = store->moves[i].dst;
+    }
+    ggml_backend_tensor_set(src, from, 0, store->n_moves * sizeof *from);
+    ggml_backend_tensor_set(dst, to, 0, store->n_moves * sizeof *to);
+    status = ggml_backend_graph_compute(store->backends->at[place], graph) == GGML_STATUS_SUCCESS
+                 ? FT_OK
+                 : FT_INTERNAL;
+out:
+    free(from);
+    free(to);
+    ggml_free(ctx);
+    return status;
+}
+
+ft_status ft_kv_store_flush(ft_kv_store *store)
+{
+    ft_status status = store->failed ? FT_INTERNAL : FT_OK;
+    for (uint32_t i = 0; i < FT_PLACES_MAX && store->n_moves && status == FT_OK; i++)
+        if (store->part[i].galloc)
+            status = flush_part(store, i);
+    if (status != FT_OK)
+        return status;
+    for (uint32_t i = 0; i < store->n_moves; i++)
+        store->move_of[store->moves[i].dst] = 0;
+    store->n_moves = 0;
+    return FT_OK;
 }

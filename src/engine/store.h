@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory behind the KV pool: K and V of every layer, f16. Two layouts: tiled, for our CPU kernel
- * (attn.h), and rows [slot][n_head_kv * head_dim], for ggml's operators on any backend.
+ * The memory behind the KV pool: K and V of every layer, f16, where the layer's weights are. Two
+ * layouts: tiled, for our CPU kernel (attn.h), and rows [slot][n_head_kv * head_dim], for ggml's
+ * operators on any backend.
+ *
+ * Rows are not moved at once but collected, for the memory may be a device's: ft_kv_store_flush, which
+ * comes before every pass, carries them out in one small graph a backend.
  */
 #ifndef FT_ENGINE_STORE_H
 #define FT_ENGINE_STORE_H
@@ -11,31 +15,52 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "engine/backends.h"
 #include "engine/kv.h"
+#include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "ggml.h"
 
+/* K and V of the layers of one place. */
+typedef struct ft_kv_part {
+    struct ggml_context *ctx;
+    ggml_backend_buffer_t buffer;
+    ggml_gallocr_t galloc; /* of the graph that moves rows; NULL if there are none */
+} ft_kv_part;
+
 typedef struct ft_kv_store {
-    bool tiled;
+    const ft_model *model;
+    const ft_backends *backends;
+    bool all_rows;
     uint32_t n_layer, n_head_kv, head_dim, n_blocks;
     struct ggml_tensor **k,
         **v; /* [n_layer], tiled: [elements], rows: [n_head_kv * head_dim, slots] */
-    struct ggml_context *ctx;
-    ggml_backend_buffer_t buffer;
-    void *row; /* one row, for moves */
+    ft_kv_part part[FT_PLACES_MAX]; /* by place */
+    bool any_rows, any_tiled;
+    ft_kv_move *moves; /* [n_moves] of rows, to be done; no dst twice, src as before all of them */
+    uint32_t *move_of; /* [slots] 1 + the move whose dst it is, 0: none */
+    uint32_t n_moves;
+    bool failed; /* a flush that had to be done early did not work: the pool is not sound */
 } ft_kv_store;
 
 typedef struct ft_kv_store_opts {
-    ggml_backend_t backend; /* tiled: must hold host memory */
-    bool tiled;
-    uint32_t n_layer, n_head_kv, head_dim, n_blocks;
+    const ft_model *model;       /* borrowed */
+    const ft_backends *backends; /* borrowed */
+    bool all_rows;               /* rows for the layers on the CPU, too */
+    uint32_t n_blocks;
 } ft_kv_store_opts;
 
 /* FT_NOMEM; then nothing is owed. */
 FT_WARN_UNUSED ft_status ft_kv_store_init(ft_kv_store *store, const ft_kv_store_opts *opts);
 void ft_kv_store_deinit(ft_kv_store *store);
+/* Whether a layer is tiled. */
+bool ft_kv_store_is_tiled(const ft_kv_store *store, uint32_t layer);
+/* At a place, and everywhere. */
+size_t ft_kv_store_bytes_on(const ft_kv_store *store, uint32_t place);
 size_t ft_kv_store_bytes(const ft_kv_store *store);
 /* For ft_kv.move; ctx is the store. */
 void ft_kv_store_move(void *ctx, const ft_kv_move *moves, uint32_t n);
+/* Carries out what was collected; before K or V are read or written. FT_NOMEM, FT_INTERNAL. */
+FT_WARN_UNUSED ft_status ft_kv_store_flush(ft_kv_store *store);
 
 #endif
