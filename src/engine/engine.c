@@ -116,6 +116,14 @@ static ft_status create_graphs(ft_engine *engine, ft_error *err)
     return ft_graph_cache_create(&graphs, err, &engine->graphs);
 }
 
+/* Blocks of the longest context that the model was trained for and of a tree behind it: tables of that
+ * size never grow in a round. 4 bytes a block, touched as it is used. */
+static uint32_t table_blocks(const ft_hparams *hp, uint32_t n_blocks)
+{
+    uint64_t longest = ((uint64_t)hp->n_ctx_train + FT_PENDING_MAX) / FT_KV_BLOCK_TOK + 1;
+    return longest < n_blocks ? (uint32_t)longest : n_blocks;
+}
+
 static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_error *err)
 {
     const ft_hparams *hp = ft_model_hparams(opts->model);
@@ -133,6 +141,7 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
         return status;
     ggml_backend_cpu_set_abort_callback(engine->backends.at[0], past_limit, engine);
     status = ft_kv_init(&engine->kv, n_blocks, ft_kv_store_move, &engine->store);
+    engine->kv.table_blocks = table_blocks(hp, n_blocks);
     ft_kv_store_opts store = {.model = engine->model,
                               .backends = &engine->backends,
                               .all_rows = opts->route == FT_ATTN_PORTABLE,
@@ -198,12 +207,17 @@ void ft_engine_destroy(ft_engine *engine)
 ft_status ft_seq_create(ft_engine *engine, ft_error *err, ft_seq **out)
 {
     ft_seq *seq = malloc(sizeof *seq);
-    *out = seq;
+    *out = NULL;
     if (!seq)
         return ft_error_set(err, FT_NOMEM, "engine: out of memory");
     seq->engine = engine;
     seq->batch = 0;
     ft_kv_seq_init(&seq->kv, &engine->kv);
+    if (ft_kv_seq_reserve(&seq->kv, 1) != FT_OK) {
+        ft_seq_destroy(seq);
+        return ft_error_set(err, FT_NOMEM, "engine: out of memory");
+    }
+    *out = seq;
     return FT_OK;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds graphs and keeps the last few by shape. Owned by the engine's thread.
 //
-// On the CPU alone, one allocator, reserved at the largest shape, lays out all graphs in one buffer,
-// so that a cached graph's addresses stay right while others run between its uses; should the buffer
-// grow all the same, all graphs are forgotten. Graphs with and without logits have different nodes:
-// the allocator is reserved anew when the kind changes.
+// On the CPU alone, an allocator, reserved at the largest shape, lays out all graphs of a kind in one
+// buffer, so that a cached graph's addresses stay right while others run between its uses; should the
+// buffer grow all the same, all graphs are forgotten. Graphs with and without logits have different
+// nodes, hence an allocator each (reserving one anew at each change would allocate). Once every slot
+// has been used, fetching a graph allocates nothing.
 //
 // With devices ggml's scheduler splits a graph between them. It knows one graph at a time, so that only
 // the last one is kept. Each node is told where to run, which is where its layer's weights are: left
@@ -20,9 +21,8 @@ struct ft_graph_cache {
     ft_graph_cache_opts opts;
     size_t n_nodes;
     size_t mem_bytes;           /* of one graph's description */
-    ggml_gallocr_t galloc;      /* on the CPU alone */
+    ggml_gallocr_t galloc[2];   /* on the CPU alone; without, with logits */
     ggml_backend_sched_t sched; /* with devices */
-    int reserved_kind;          /* 1 with logits, 0 without, -1 none */
     uint64_t clock;
     ft_graph slots[FT_GRAPH_SLOTS];
 };
@@ -124,11 +124,11 @@ static ft_status reserve(ft_graph_cache *cache, int kind, ft_error *err)
     build(cache, &largest, cache->opts.max_rows, kind ? cache->opts.max_out : 0);
     if (cache->sched)
         status = check_ops(cache, largest.graph, err);
-    if (status == FT_OK && !(cache->sched ? ggml_backend_sched_reserve(cache->sched, largest.graph)
-                                          : ggml_gallocr_reserve(cache->galloc, largest.graph)))
+    if (status == FT_OK &&
+        !(cache->sched ? ggml_backend_sched_reserve(cache->sched, largest.graph)
+                       : ggml_gallocr_reserve(cache->galloc[kind], largest.graph)))
         status = FT_NOMEM;
     ggml_free(largest.ctx);
-    cache->reserved_kind = status == FT_OK ? kind : -1;
     return status;
 }
 
@@ -163,10 +163,11 @@ ft_status ft_graph_cache_create(const ft_graph_cache_opts *opts, ft_error *err,
         cache->n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(cache->n_nodes, false);
     if (opts->backends->devices)
         cache->sched = new_sched(cache);
-    else
-        cache->galloc =
+    for (int kind = 0; kind < 2 && !opts->backends->devices; kind++)
+        cache->galloc[kind] =
             ggml_gallocr_new(ggml_backend_get_default_buffer_type(opts->backends->at[0]));
-    ft_status status = cache->sched || cache->galloc ? reserve(cache, 0, err) : FT_NOMEM;
+    bool made = cache->sched || (cache->galloc[0] && cache->galloc[1]);
+    ft_status status = made ? reserve(cache, 0, err) : FT_NOMEM;
     if (status == FT_OK)
         status = reserve(cache, 1, err);
     if (status != FT_OK) {
@@ -184,7 +185,8 @@ void ft_graph_cache_destroy(ft_graph_cache *cache)
     ggml_backend_sched_free(cache->sched);
     for (int i = 0; i < FT_GRAPH_SLOTS; i++)
         ggml_free(cache->slots[i].ctx);
-    ggml_gallocr_free(cache->galloc);
+    for (int kind = 0; kind < 2; kind++)
+        ggml_gallocr_free(cache->galloc[kind]);
     free(cache);
 }
 
@@ -194,7 +196,9 @@ size_t ft_graph_cache_bytes_on(const ft_graph_cache *cache, uint32_t place)
         return cache->opts.backends->at[place] ? ggml_backend_sched_get_buffer_size(
                                                      cache->sched, cache->opts.backends->at[place])
                                                : 0;
-    return place ? 0 : ggml_gallocr_get_buffer_size(cache->galloc, 0);
+    return place ? 0
+                 : ggml_gallocr_get_buffer_size(cache->galloc[0], 0) +
+                       ggml_gallocr_get_buffer_size(cache->galloc[1], 0);
 }
 
 size_t ft_graph_cache_bytes(const ft_graph_cache *cache)
@@ -209,8 +213,9 @@ size_t ft_graph_cache_bytes(const ft_graph_cache *cache)
 
 static void forget_all(ft_graph_cache *cache)
 {
-    for (int i = 0; i < FT_GRAPH_SLOTS; i++)
-        cache->slots[i].n_rows = 0;
+    for (int i = 0; i < FT_GRAPH_SLOTS;
+         i++) /* the first ones come first again: their memory is warm */
+        cache->slots[i].n_rows = cache->slots[i].last_used = 0;
 }
 
 static bool fits(const ft_graph_cache *cache, const ft_graph *g, uint32_t n_rows, uint32_t n_out)
@@ -222,18 +227,15 @@ static bool fits(const ft_graph_cache *cache, const ft_graph *g, uint32_t n_rows
 
 static bool lay_out(ft_graph_cache *cache, ft_graph *g, uint32_t n_rows, uint32_t n_out)
 {
-    int kind = n_out > 0;
     if (cache->sched) {
         forget_all(cache);
         ggml_backend_sched_reset(cache->sched);
         build(cache, g, n_rows, n_out);
         return ggml_backend_sched_alloc_graph(cache->sched, g->graph);
     }
-    if (cache->reserved_kind != kind && reserve(cache, kind, NULL) != FT_OK)
-        return false;
     size_t bytes = ft_graph_cache_bytes(cache);
     build(cache, g, n_rows, n_out);
-    bool ok = ggml_gallocr_alloc_graph(cache->galloc, g->graph);
+    bool ok = ggml_gallocr_alloc_graph(cache->galloc[n_out > 0], g->graph);
     if (!ok || ft_graph_cache_bytes(cache) != bytes) {
         forget_all(cache);
         g->n_rows = n_rows;

@@ -275,6 +275,7 @@ ft_status ft_kv_seq_reserve(ft_kv_seq *seq, uint32_t n)
     if (want <= seq->cap_block)
         return FT_OK;
     uint32_t cap = want + want / 2 + 8;
+    cap = cap > seq->kv->table_blocks ? cap : seq->kv->table_blocks;
     uint32_t *block = realloc(seq->block, cap * sizeof *block);
     if (!block)
         return FT_NOMEM;

@@ -33,6 +33,7 @@ typedef struct ft_kv {
     uint32_t *ref;  /* [n_blocks], sequences that hold the block */
     ft_prefix prefix;
     uint64_t lookup_tok, hit_tok; /* asked of attach, and taken over by it */
+    uint32_t table_blocks; /* block tables begin with room for so many; set before the first one */
     uint32_t n_seqs;
     ft_kv_seq *seqs; /* all of them, for the check */
     /* Copies K and V of all layers, in order: a later move may read what an earlier one has freed,

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// No allocation in the engine's rounds: this program's own malloc and its kin stand before those of
+// the C library, for ggml's libraries too, and count. After the first passes of every kind hundreds of
+// rounds of trees, chunks, commits, truncations and attached prefixes, over growing contexts, must
+// not call them once, but for the few calls that ggml makes for itself whenever it computes a graph,
+// were it empty (0.3.36: a context of no bytes, made and freed by ggml_cpu_init); those are counted
+// first. Skipped under sanitizers, which need the names themselves, and without glibc.
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "support/tiny_gguf.h"
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#define COUNTS 1
+#else
+#define COUNTS 0
+#endif
+
+static atomic_bool armed;
+static atomic_uint count;
+static _Atomic size_t first_bytes;
+
+#if COUNTS
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t align, size_t n);
+void __libc_free(void *p);
+
+static void seen(size_t bytes)
+{
+    if (atomic_load(&armed) && atomic_fetch_add(&count, 1) == 0)
+        atomic_store(&first_bytes, bytes);
+}
+
+void *malloc(size_t n)
+{
+    seen(n);
+    return __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    seen(n * size);
+    return __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t n)
+{
+    seen(n);
+    return __libc_realloc(p, n);
+}
+
+void *memalign(size_t align, size_t n)
+{
+    seen(n);
+    return __libc_memalign(align, n);
+}
+
+void *aligned_alloc(size_t align, size_t n)
+{
+    return memalign(align, n);
+}
+
+int posix_memalign(void **out, size_t align, size_t n)
+{
+    *out = memalign(align, n);
+    return *out ? 0 : ENOMEM;
+}
+
+/* Memory that is freed was allocated in a round, or will have to be again. */
+void free(void *p)
+{
+    if (p)
+        seen(0);
+    __libc_free(p);
+}
+#endif
+
+#define N_SEQS   6
+#define MAX_ROWS 96
+#define LONGEST  300
+
+typedef struct fixture {
+    ft_model *model;
+    ft_engine *engine;
+    ft_rng rng;
+    ft_seq *seq[N_SEQS];
+    int32_t text[N_SEQS][LONGEST + MAX_ROWS];
+    int32_t tokens[N_SEQS][MAX_ROWS], parent[N_SEQS][MAX_ROWS];
+    uint64_t want[N_SEQS][2];
+} fixture;
+
+/* A segment of a sequence: a tree, all of it wanted, or a chunk of the text without logits. */
+static ft_segment segment(fixture *f, uint32_t i, uint32_t n, bool tree)
+{
+    uint32_t at = ft_seq_n_past(f->seq[i]), n_pending = ft_seq_n_pending(f->seq[i]);
+    uint32_t depth[MAX_ROWS + 1] = {0}; /* of the kept node, if any, and the new ones */
+    for (uint32_t j = 0; j < n; j++) {
+        int32_t up = (int32_t)(tree ? ft_rng_below(&f->rng, n_pending + j + 1) : n_pending + j) - 1;
+        depth[n_pending + j] = up < 0 ? 0 : depth[up] + 1;
+        f->parent[i][j] = up;
+        f->tokens[i][j] = f->text[i][at + depth[n_pending + j]];
+    }
+    f->want[i][0] = f->want[i][1] = ~0ull;
+    return (ft_segment){.seq = f->seq[i],
+                        .n = n,
+                        .tokens = f->tokens[i],
+                        .parent = tree ? f->parent[i] : NULL,
+                        .want = tree ? f->want[i] : NULL};
+}
+
+/* Commits the first pending node and what follows from it as a chain; keeps a node below, if any. */
+static void commit(ft_seq *seq, const ft_segment *s)
+{
+    uint32_t path[MAX_ROWS], n = 0, keep, n_keep = 0;
+    if (ft_seq_n_pending(seq) > s->n) { /* a kept node before it */
+        ft_seq_truncate(seq, ft_seq_n_past(seq));
+        return;
+    }
+    for (uint32_t j = 0; j < s->n; j++) {
+        bool on = s->parent ? s->parent[j] == (n > 0 ? (int32_t)path[n - 1] : -1) : true;
+        if (on && n < 5 + 90 * !s->parent)
+            path[n++] = j;
+        else if (on && n_keep == 0)
+            keep = j, n_keep = 1;
+    }
+    assert_int_equal(ft_seq_commit(seq, path, n, &keep, n_keep, NULL), FT_OK);
+}
+
+/* The text is over; another one that begins like one of the tenant's. */
+static void start_over(fixture *f, uint32_t i)
+{
+    uint32_t same = ft_rng_below(&f->rng, 200);
+    for (uint32_t j = 0; j < LONGEST + MAX_ROWS; j++)
+        f->text[i][j] = (int32_t)(j < same ? j : ft_rng_below(&f->rng, 259));
+    ft_seq_truncate(f->seq[i], 0);
+    (void)ft_seq_attach(f->seq[i], f->text[i], LONGEST);
+}
+
+static void one_round(fixture *f)
+{
+    ft_segment s[N_SEQS];
+    uint32_t n = 0, rows = 0;
+    bool prompts = ft_rng_below(&f->rng, 4) == 0;
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        if (ft_seq_n_past(f->seq[i]) + MAX_ROWS / N_SEQS > LONGEST)
+            start_over(f, i);
+        if (ft_rng_below(&f->rng, 3) == 0)
+            continue;
+        bool tree = !prompts && ft_rng_below(&f->rng, 5);
+        if (!tree)
+            ft_seq_truncate(f->seq[i], ft_seq_n_past(f->seq[i]));
+        s[n] = segment(f, i, 1 + ft_rng_below(&f->rng, MAX_ROWS / N_SEQS), tree);
+        rows += s[n++].n;
+    }
+    if (rows == 0)
+        return;
+    assert_int_equal(ft_engine_forward(f->engine, s, n, NULL), FT_OK);
+    for (uint32_t i = 0; i < n; i++)
+        commit(s[i].seq, &s[i]);
+}
+
+/* The largest pass of either kind, then as many shapes as the engine keeps graphs of. */
+static void warm_up(fixture *f)
+{
+    for (int tree = 0; tree < 2; tree++) {
+        ft_segment s = segment(f, 0, MAX_ROWS, tree);
+        assert_int_equal(ft_engine_forward(f->engine, &s, 1, NULL), FT_OK);
+        ft_seq_truncate(f->seq[0], 0);
+    }
+    for (int i = 0; i < 300; i++)
+        one_round(f);
+}
+
+/* Calls that a pass of ggml makes when there is nothing to do. */
+static uint32_t calls_of_ggml(void)
+{
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    struct ggml_context *ctx =
+        ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    struct ggml_threadpool_params params = ggml_threadpool_params_default(1);
+    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
+    ggml_backend_cpu_set_n_threads(backend, 1);
+    ggml_backend_cpu_set_threadpool(backend, pool);
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&count, 0);
+        atomic_store(&armed, i == 1);
+        assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    }
+    atomic_store(&armed, false);
+    ggml_backend_free(backend);
+    ggml_threadpool_free(pool);
+    ggml_free(ctx);
+    return atomic_exchange(&count, 0);
+}
+
+static void run_on(enum ggml_type type, int n_threads)
+{
+    uint32_t own = calls_of_ggml(), passes;
+    fixture *f = calloc(1, sizeof *f);
+    tiny_gguf_opts gguf = {.arch = "llama", .type = type, .seed = 4};
+    char *path = tiny_gguf_temp(&gguf);
+    ft_model_opts model = {.path = path};
+    assert_int_equal(ft_model_load(&model, NULL, &f->model), FT_OK);
+    ft_engine_opts opts = {.model = f->model,
+                           .kv_tok = N_SEQS * (LONGEST + 32),
+                           .max_batch_tok = MAX_ROWS,
+                           .n_threads = n_threads};
+    assert_int_equal(ft_engine_create(&opts, NULL, &f->engine), FT_OK);
+    ft_rng_init(&f->rng, 9);
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        assert_int_equal(ft_seq_create(f->engine, NULL, &f->seq[i]), FT_OK);
+        ft_seq_set_tenant(f->seq[i], 1 + i / 2);
+        start_over(f, i);
+    }
+    warm_up(f);
+    ft_engine_stats stats;
+    ft_engine_get_stats(f->engine, &stats);
+    passes = (uint32_t)stats.forwards;
+    atomic_store(&armed, true);
+    for (int i = 0; i < 400; i++)
+        one_round(f);
+    atomic_store(&armed, false);
+    ft_engine_get_stats(f->engine, &stats);
+    passes = (uint32_t)stats.forwards - passes;
+    assert_true(stats.prefix_hit_tok > 1000 && stats.prefix_evicted > 0 && passes > 300);
+    for (int i = 0; i < N_SEQS; i++)
+        ft_seq_destroy(f->seq[i]);
+    ft_engine_destroy(f->engine);
+    ft_model_destroy(f->model);
+    unlink(path);
+    free(path);
+    free(f);
+    /* On more threads a pass can be given up and done again (pace.h). */
+    uint32_t calls = atomic_exchange(&count, 0), most = (n_threads > 1 ? 2 : 1) * own * passes;
+    print_message("%u passes, %u calls, %u of them a pass by ggml itself\n", passes, calls, own);
+    if (calls < own * passes || calls > most || (own > 0 && calls % own != 0))
+        fail_msg("allocations in a round, the first call of all for %zu bytes",
+                 atomic_load(&first_bytes));
+}
+
+static void test_counter(void **state)
+{
+    void *volatile p;
+    if (!COUNTS) {
+        print_message("SKIPPED: allocations cannot be counted in this build\n");
+        skip();
+    }
+    atomic_store(&armed, true);
+    p = malloc(10);
+    free(p);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1000});
+    atomic_store(&armed, false);
+    ggml_free(ctx);
+    assert_true(atomic_exchange(&count, 0) >= 4); /* ggml's own too */
+}
+
+static void test_rounds(void **state)
+{
+    if (!COUNTS)
+        skip();
+    run_on(GGML_TYPE_Q4_0, 1);
+    run_on(GGML_TYPE_F16, 2);
+}
+
+int main(void)
+{
+    tiny_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counter),
+        cmocka_unit_test(test_rounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
