@@ -1,33 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench decode: greedy decoding by this engine and by libllama on the same file and threads, in
-// interleaved rounds. Timed is the loop of one pass and one argmax a token and stream; loading and the
-// prompt are not.
+// bench decode: greedy decoding by this engine and by libllama on the same file and threads, in turns.
+// Timed is the loop of one pass and one argmax a token and stream; loading and the prompt are not.
+// libllama is tried with separate streams and with one cache, with and without flash attention; the
+// fastest is what ours is compared to.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "cmd/bench_llama.h"
 #include "cmd/cmd.h"
 #include "engine/engine.h"
 
 #define MAX_STREAMS 256
-#define MAX_ROUNDS  100
+#define MAX_PROMPT  512
+#define TRIAL_STEPS 16 /* of a way that is tried */
 
-typedef struct args {
-    const char *path, *streams;
-    int64_t n_predict, n_prompt, n_threads, rounds;
-    bool json;
-} args;
+typedef struct way {
+    bool unified, flash;
+    const char *name;
+} way;
+
+static const way ways[] = {
+    {false, true, "streams, flash"},
+    {false, false, "streams, no flash"},
+    {true, true, "unified, flash"},
+    {true, false, "unified, no flash"},
+};
 
 typedef struct bench {
-    const args *args;
-    ft_model *model;
+    ft_bench_flags flags;
+    const char *streams;
+    int64_t n_predict, n_prompt;
+    const ft_model *model;
+    ft_bench_machine machine;
     ft_engine *engine;
     ft_seq *seq[MAX_STREAMS];
-    ft_bench_llama llama;
+    ft_bench_llama base;  /* the open model */
+    ft_bench_llama llama; /* of the row, in some way */
     uint32_t n_streams;
-    double ours[MAX_ROUNDS], theirs[MAX_ROUNDS]; /* tokens/s */
+    int64_t n_steps; /* of a round */
 } bench;
 
 /* Some token of the prompt; any will do for a measurement, but streams should differ. */
@@ -36,24 +47,13 @@ static int32_t prompt_token(const bench *b, uint32_t stream, uint32_t i)
     return (int32_t)((1000u + 37u * i + 11u * stream) % ft_model_hparams(b->model)->n_vocab);
 }
 
-static double per_second(const bench *b, int64_t begin_us)
-{
-    ft_clock clock = ft_clock_monotonic();
-    double us = (double)(ft_clock_now_us(&clock) - begin_us);
-    return (double)b->args->n_predict * b->n_streams * 1e6 / us;
-}
-
-static int64_t now_us(void)
-{
-    ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
-}
+/* ---- ours ---- */
 
 static ft_status our_prompt(bench *b, uint32_t stream, int32_t *next, ft_error *err)
 {
-    uint32_t n = (uint32_t)b->args->n_prompt, path[512];
-    int32_t tokens[512];
-    uint64_t want[512 / 64] = {0};
+    uint32_t n = (uint32_t)b->n_prompt, path[MAX_PROMPT];
+    int32_t tokens[MAX_PROMPT];
+    uint64_t want[MAX_PROMPT / 64] = {0};
     for (uint32_t i = 0; i < n; i++) {
         tokens[i] = prompt_token(b, stream, i);
         path[i] = i;
@@ -68,8 +68,9 @@ static ft_status our_prompt(bench *b, uint32_t stream, int32_t *next, ft_error *
     return ft_seq_commit(b->seq[stream], path, n, NULL, 0, err);
 }
 
-static ft_status our_round(bench *b, double *tok_s, ft_error *err)
+static ft_status our_round(void *ctx, double *seconds, ft_error *err)
 {
+    bench *b = ctx;
     int32_t token[MAX_STREAMS];
     ft_segment s[MAX_STREAMS];
     const uint64_t want = 1;
@@ -79,21 +80,47 @@ static ft_status our_round(bench *b, double *tok_s, ft_error *err)
         status = our_prompt(b, i, &token[i], err);
         s[i] = (ft_segment){.seq = b->seq[i], .n = 1, .tokens = &token[i], .want = &want};
     }
-    int64_t begin = now_us();
-    for (int64_t step = 0; step < b->args->n_predict && status == FT_OK; step++) {
+    double begin = ft_bench_now_s();
+    for (int64_t step = 0; step < b->n_steps && status == FT_OK; step++) {
         status = ft_engine_forward(b->engine, s, b->n_streams, err);
         for (uint32_t i = 0; i < b->n_streams && status == FT_OK; i++) {
             token[i] = ft_bench_argmax(ft_engine_logits(b->engine, s[i].first_row), n_vocab);
             status = ft_seq_commit(b->seq[i], &first, 1, NULL, 0, err);
         }
     }
-    *tok_s = per_second(b, begin);
+    *seconds = ft_bench_now_s() - begin;
     return status;
 }
 
-static ft_status their_round(bench *b, double *tok_s, ft_error *err)
+static ft_status open_ours(bench *b, ft_error *err)
 {
-    int32_t token[MAX_STREAMS], n_prompt = (int32_t)b->args->n_prompt;
+    uint32_t n_ctx = (uint32_t)(b->n_prompt + b->n_predict);
+    ft_engine_opts opts = {.model = b->model,
+                           .kv_tok = (n_ctx + FT_KV_BLOCK_TOK) * b->n_streams,
+                           .max_batch_tok = MAX_PROMPT,
+                           .max_logits = b->n_streams,
+                           .n_threads = ft_bench_threads(&b->flags)};
+    ft_status status = ft_engine_create(&opts, err, &b->engine);
+    for (uint32_t i = 0; i < b->n_streams && status == FT_OK; i++)
+        status = ft_seq_create(b->engine, err, &b->seq[i]);
+    return status;
+}
+
+static void close_ours(bench *b)
+{
+    for (uint32_t i = 0; i < MAX_STREAMS; i++) {
+        ft_seq_destroy(b->seq[i]);
+        b->seq[i] = NULL;
+    }
+    ft_engine_destroy(b->engine);
+    b->engine = NULL;
+}
+
+/* ---- libllama's ---- */
+
+static ft_status their_prompts(bench *b, int32_t *next, ft_error *err)
+{
+    int32_t n_prompt = (int32_t)b->n_prompt;
     ft_status status = FT_OK;
     llama_memory_clear(llama_get_memory(b->llama.ctx), false);
     for (uint32_t i = 0; i < b->n_streams && status == FT_OK; i++) {
@@ -103,153 +130,156 @@ static ft_status their_round(bench *b, double *tok_s, ft_error *err)
                                j + 1 == n_prompt);
         status = ft_bench_llama_run(&b->llama, err);
         if (status == FT_OK)
-            token[i] =
+            next[i] =
                 ft_bench_argmax(llama_get_logits_ith(b->llama.ctx, -1), (uint32_t)b->llama.n_vocab);
     }
-    int64_t begin = now_us();
-    for (int64_t step = 0; step < b->args->n_predict && status == FT_OK; step++) {
+    return status;
+}
+
+static ft_status their_round(void *ctx, double *seconds, ft_error *err)
+{
+    bench *b = ctx;
+    int32_t token[MAX_STREAMS];
+    ft_status status = their_prompts(b, token, err);
+    double begin = ft_bench_now_s();
+    for (int64_t step = 0; step < b->n_steps && status == FT_OK; step++) {
         ft_bench_llama_clear(&b->llama);
         for (uint32_t i = 0; i < b->n_streams; i++)
-            ft_bench_llama_add(&b->llama, token[i], n_prompt + (int32_t)step, (int32_t)i, true);
+            ft_bench_llama_add(&b->llama, token[i], (int32_t)(b->n_prompt + step), (int32_t)i,
+                               true);
         status = ft_bench_llama_run(&b->llama, err);
         for (uint32_t i = 0; i < b->n_streams && status == FT_OK; i++)
             token[i] = ft_bench_argmax(llama_get_logits_ith(b->llama.ctx, (int32_t)i),
                                        (uint32_t)b->llama.n_vocab);
     }
-    *tok_s = per_second(b, begin);
+    *seconds = ft_bench_now_s() - begin;
+    ft_bench_llama_pause(&b->llama);
     return status;
 }
 
-static ft_status open_sides(bench *b, ft_error *err)
+static ft_status open_theirs(bench *b, const way *w, ft_error *err)
 {
-    const args *a = b->args;
-    uint32_t n_ctx = (uint32_t)(a->n_prompt + a->n_predict);
-    uint32_t n_batch = b->n_streams > 512 ? b->n_streams : 512;
-    ft_engine_opts opts = {.model = b->model,
-                           .kv_tok = (n_ctx + 16) * b->n_streams,
-                           .max_batch_tok = n_batch,
-                           .max_logits = b->n_streams,
-                           .n_threads = (int)a->n_threads};
-    ft_bench_llama_opts llama = {.path = a->path,
-                                 .n_ctx = n_ctx + 32,
-                                 .n_streams = b->n_streams,
-                                 .max_batch_tok = n_batch,
-                                 .n_threads = (int)a->n_threads,
-                                 .flash = true};
-    ft_status status = ft_engine_create(&opts, err, &b->engine);
-    if (status == FT_OK)
-        status = ft_bench_llama_open(&llama, err, &b->llama);
-    for (uint32_t i = 0; i < b->n_streams && status == FT_OK; i++)
-        status = ft_seq_create(b->engine, err, &b->seq[i]);
-    return status;
+    ft_bench_llama_opts opts = {.share = &b->base,
+                                .n_ctx = (uint32_t)(b->n_prompt + b->n_predict),
+                                .n_streams = b->n_streams,
+                                .max_batch_tok = MAX_PROMPT,
+                                .n_threads = ft_bench_threads(&b->flags),
+                                .flash = w->flash,
+                                .unified = w->unified};
+    return ft_bench_llama_open(&opts, err, &b->llama);
 }
 
-static void close_sides(bench *b)
+/* Opens the way that is fastest over a few tokens. With one stream a unified cache is the same as
+ * streams. */
+static ft_status open_best(bench *b, const way **best, ft_error *err)
 {
-    for (uint32_t i = 0; i < MAX_STREAMS; i++) {
-        ft_seq_destroy(b->seq[i]);
-        b->seq[i] = NULL;
+    double s = 0, best_s = 0;
+    ft_status status = FT_OK;
+    b->n_steps = b->n_predict < TRIAL_STEPS ? b->n_predict : TRIAL_STEPS;
+    for (size_t i = 0; i < (b->n_streams > 1 ? FT_COUNT(ways) : 2) && status == FT_OK; i++) {
+        status = open_theirs(b, &ways[i], err);
+        for (int turn = 0; turn < 2 && status == FT_OK; turn++) {
+            status = their_round(b, &s, err);
+            if (status == FT_OK && (best_s == 0 || s < best_s)) {
+                best_s = s;
+                *best = &ways[i];
+            }
+        }
+        ft_bench_llama_close(&b->llama);
     }
-    ft_engine_destroy(b->engine);
-    b->engine = NULL;
+    b->n_steps = b->n_predict;
+    return status == FT_OK ? open_theirs(b, *best, err) : status;
+}
+
+/* ---- rows ---- */
+
+static double roofline(const bench *b, double seconds)
+{
+    ft_bench_work work;
+    uint64_t seen = (uint64_t)b->n_streams * (uint64_t)(b->n_prompt + b->n_predict / 2);
+    const ft_bench_pass pass = {
+        .rows = b->n_streams, .out_rows = b->n_streams, .kv_tok = seen, .row_tok = seen};
+    ft_bench_pass_work(b->model, &pass, &work);
+    return ft_bench_bound_s(&b->machine, &work) * (double)b->n_predict / seconds;
+}
+
+static ft_status run_row(bench *b, json_t *rows, ft_error *err)
+{
+    const ft_bench_side sides[] = {{b, our_round}, {b, their_round}};
+    const way *best = NULL;
+    double s[2];
+    uint32_t rounds;
+    ft_status status = open_ours(b, err);
+    if (status == FT_OK)
+        status = open_best(b, &best, err);
+    if (status == FT_OK)
+        status = ft_bench_interleave(&b->flags, sides, 2, err, s, &rounds);
+    close_ours(b);
     ft_bench_llama_close(&b->llama);
-}
-
-static ft_status run_row(bench *b, ft_error *err, json_t *rows)
-{
-    double warm;
-    uint32_t n = (uint32_t)b->args->rounds;
-    ft_status status = open_sides(b, err);
-    if (status == FT_OK)
-        status = our_round(b, &warm, err);
-    if (status == FT_OK)
-        status = their_round(b, &warm, err);
-    for (uint32_t i = 0; i < n && status == FT_OK; i++) {
-        status = our_round(b, &b->ours[i], err);
-        if (status == FT_OK)
-            status = their_round(b, &b->theirs[i], err);
-    }
-    close_sides(b);
     if (status != FT_OK)
         return status;
-    double ours = ft_bench_median(b->ours, n), theirs = ft_bench_median(b->theirs, n);
-    if (!b->args->json)
-        printf("%7u %16.1f %16.1f %8.3f\n", b->n_streams, ours, theirs, ours / theirs);
-    json_array_append_new(rows, json_pack("{s:i, s:f, s:f, s:f}", "streams", (int)b->n_streams,
-                                          "foretoken_tok_s", ours, "libllama_tok_s", theirs,
-                                          "ratio", ours / theirs));
+    double tokens = (double)b->n_predict * b->n_streams, bound = roofline(b, s[0]);
+    if (!b->flags.json)
+        printf("%7u %16.1f %16.1f %8.3f %9.2f  %s\n", b->n_streams, tokens / s[0], tokens / s[1],
+               s[1] / s[0], bound, best->name);
+    json_array_append_new(rows, json_pack("{s:i, s:f, s:f, s:f, s:s, s:f, s:i}", "streams",
+                                          (int)b->n_streams, "foretoken_tok_s", tokens / s[0],
+                                          "libllama_tok_s", tokens / s[1], "ratio", s[1] / s[0],
+                                          "libllama", best->name, "roofline", bound, "rounds",
+                                          (int)rounds));
     return FT_OK;
 }
 
-static ft_status run_all(bench *b, ft_error *err, json_t *rows)
+static ft_status measure(void *ctx, const ft_model *model, json_t *report, ft_error *err)
 {
-    const char *at = b->args->streams;
-    if (!b->args->json)
-        printf("%7s %16s %16s %8s\n", "streams", "foretoken tok/s", "libllama tok/s", "ratio");
-    for (;;) {
-        char *end;
-        unsigned long n = strtoul(at, &end, 10);
-        if (end == at || n == 0 || n > MAX_STREAMS || (*end && *end != ','))
-            return ft_error_set(err, FT_INVALID,
-                                "--streams: '%s' is no list of numbers from 1 to %d",
-                                b->args->streams, MAX_STREAMS);
-        b->n_streams = (uint32_t)n;
-        ft_status status = run_row(b, err, rows);
-        if (status != FT_OK || !*end)
-            return status;
-        at = end + 1;
+    bench *b = ctx;
+    json_t *rows = json_array();
+    ft_bench_list streams;
+    const ft_bench_llama_opts base = {.path = b->flags.path,
+                                      .n_ctx = 256,
+                                      .n_streams = 1,
+                                      .max_batch_tok = 1,
+                                      .n_threads = ft_bench_threads(&b->flags)};
+    b->model = model;
+    json_object_set_new(report, "rows", rows);
+    json_object_set_new(report, "n", json_integer(b->n_predict));
+    ft_status status = ft_bench_list_parse("--streams", b->streams, MAX_STREAMS, err, &streams);
+    if (status == FT_OK)
+        status = ft_bench_machine_measure(ft_bench_threads(&b->flags), err, &b->machine);
+    if (status == FT_OK)
+        status = ft_bench_llama_open(&base, err, &b->base);
+    if (status != FT_OK)
+        return status;
+    json_object_set_new(report, "machine", ft_bench_machine_json(&b->machine));
+    if (!b->flags.json)
+        printf("%7s %16s %16s %8s %9s  %s\n", "streams", "foretoken tok/s", "libllama tok/s",
+               "ratio", "roofline", "libllama");
+    for (uint32_t i = 0; i < streams.n && status == FT_OK; i++) {
+        b->n_streams = streams.value[i];
+        status = run_row(b, rows, err);
     }
+    ft_bench_llama_close(&b->base);
+    return status;
 }
 
 int ft_cmd_bench_decode(int argc, char **argv)
 {
-    args a = {.streams = "1", .n_predict = 128, .n_prompt = 64, .n_threads = 2, .rounds = 5};
+    bench b = {.flags = FT_BENCH_FLAGS_INIT, .streams = "1", .n_predict = 128, .n_prompt = 64};
     const ft_flag flags[] = {
-        {"--model", "-m", FT_FLAG_STRING, &a.path, "FILE", "model (GGUF)", 0, 0},
-        {"--n-predict", "-n", FT_FLAG_INT, &a.n_predict, "N", "tokens a stream and round", 1,
+        FT_BENCH_FLAGS(b.flags),
+        {"--n-predict", "-n", FT_FLAG_INT, &b.n_predict, "N", "tokens a stream and round", 1,
          65536},
-        {"--n-prompt", NULL, FT_FLAG_INT, &a.n_prompt, "N", "tokens of the prompt", 1, 512},
-        {"--threads", "-t", FT_FLAG_INT, &a.n_threads, "N", "threads of either side", 1, 512},
-        {"--streams", NULL, FT_FLAG_STRING, &a.streams, "LIST", "parallel streams, as in 1,16", 0,
+        {"--n-prompt", NULL, FT_FLAG_INT, &b.n_prompt, "N", "tokens of the prompt", 1, MAX_PROMPT},
+        {"--streams", NULL, FT_FLAG_STRING, &b.streams, "LIST", "parallel streams, as in 1,16", 0,
          0},
-        {"--rounds", NULL, FT_FLAG_INT, &a.rounds, "N", "timed rounds of either side", 1,
-         MAX_ROUNDS},
-        {"--json", NULL, FT_FLAG_BOOL, &a.json, NULL, "print one JSON object", 0, 0},
     };
-    const ft_cmd_usage usage = {.usage = "bench decode -m FILE [flags]",
-                                .about = "Greedy decoding by this engine and by libllama, in "
-                                         "interleaved rounds; medians and their ratio.",
-                                .flags = flags,
-                                .n_flags = FT_COUNT(flags)};
-    int n_words, code = ft_cmd_parse(&usage, argc, argv, &n_words);
-    if (code >= 0)
-        return code;
-    ft_error err = {0};
-    bench *b = calloc(1, sizeof *b);
-    json_t *rows = json_array();
-    ft_model_opts opts = {.path = a.path};
-    ft_status status = FT_OK;
-    if (!b || !rows)
-        status = ft_error_set(&err, FT_NOMEM, "out of memory");
-    else if (!a.path)
-        status = ft_error_set(&err, FT_INVALID, "bench decode: pass a model with -m");
-    else
-        status = ft_model_load(&opts, &err, &b->model);
-    if (status == FT_OK) {
-        b->args = &a;
-        status = run_all(b, &err, rows);
-        ft_model_destroy(b->model);
-    }
-    free(b);
-    if (status != FT_OK) {
-        json_decref(rows);
-        return ft_cmd_fail(&err);
-    }
-    if (!a.json) {
-        json_decref(rows);
-        return 0;
-    }
-    return ft_cmd_print_json(json_pack("{s:s, s:i, s:i, s:i, s:o}", "model", a.path, "threads",
-                                       (int)a.n_threads, "n", (int)a.n_predict, "rounds",
-                                       (int)a.rounds, "rows", rows));
+    const ft_cmd_usage usage = {
+        .usage = "bench decode -m FILE [flags]",
+        .about = "Greedy decoding by this engine and by libllama (in its fastest way) on the same "
+                 "file, threads and prompts, in turns: medians of tokens/s.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags)};
+    const ft_bench_cmd cmd = {
+        .usage = &usage, .name = "bench decode", .flags = &b.flags, .ctx = &b, .measure = measure};
+    return ft_bench_main(&cmd, argc, argv);
 }
