@@ -13,11 +13,10 @@
 
 #include "serve/server.h"
 #include "support/local_client.h"
+#include "support/target.h"
 #include "wire/client.h"
 
 #define WAIT_US 120000000 /* a hang is a failure, not a slow machine */
-
-static test_model model;
 
 typedef struct net {
     ft_server *server;
@@ -37,15 +36,12 @@ static net net_start(ft_verifier_opts verifier, const char *token)
 {
     net n = {0};
     ft_error err = {0};
-    ft_server_opts opts = {.verifier = verifier, .host = "127.0.0.1", .token = token};
-    opts.verifier.model = model.model;
-    opts.verifier.vocab = model.vocab;
-    opts.verifier.clock = ft_clock_monotonic();
-    opts.verifier.n_threads = 1;
-    if (!opts.verifier.max_context)
-        opts.verifier.max_context = 256;
-    if (!opts.verifier.session_ttl_s)
-        opts.verifier.session_ttl_s = 600;
+    if (!verifier.max_context)
+        verifier.max_context = 256;
+    if (!verifier.session_ttl_s)
+        verifier.session_ttl_s = 600;
+    const ft_server_opts opts = {
+        .verifier = test_verifier_opts(verifier), .host = "127.0.0.1", .token = token};
     if (ft_server_create(&opts, &err, &n.server) != FT_OK)
         fail_msg("%s", err.message);
     snprintf(n.address, sizeof n.address, "127.0.0.1:%d", ft_server_port(n.server));
@@ -61,10 +57,7 @@ static void net_stop(net *n)
 
 static ft_verifier_stats stats_of(net *n)
 {
-    ft_verifier_stats s;
-    ft_verifier_tick(ft_server_verifier(n->server));
-    ft_verifier_get_stats(ft_server_verifier(n->server), &s);
-    return s;
+    return test_verifier_stats(ft_server_verifier(n->server));
 }
 
 /* ---- one session over the wire ---- */
@@ -180,14 +173,14 @@ static void make_references(member *all, net *n)
         m->temperature = i % 2 ? 0.8f : 0;
         test_text_random(&m->ref, 1 + (i * 29) % 120, i);
         test_text_init(&m->text, m->ref.token, m->ref.n);
-        m->edge = test_edge_make(TEST_DRAFT_NONE, NULL, model.n_vocab, i);
+        m->edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, i);
         ft_msg_open open = local_open_msg(&m->ref, m->temperature, i, NEW_TOK);
         remote_open(&m->r, n, &open);
         while (m->ref.finish == FT_FINISH_NONE)
             if (!remote_round(&m->r, &m->edge, &m->ref))
                 fail_msg("%s", m->r.end.message);
         remote_close(&m->r, FT_CLIENT_CLOSE);
-        m->edge = test_edge_make(TEST_DRAFT_MIXED, &m->ref, model.n_vocab, i);
+        m->edge = test_edge_make(TEST_DRAFT_MIXED, &m->ref, target.n_vocab, i);
     }
 }
 
@@ -265,8 +258,8 @@ static void test_bad_input(void **state)
     net n = net_start((ft_verifier_opts){0}, NULL);
     test_text good, text;
     remote r, bad;
-    test_edge edge = test_edge_make(TEST_DRAFT_MIXED, NULL, model.n_vocab, 1);
-    test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, model.n_vocab, 1);
+    test_edge edge = test_edge_make(TEST_DRAFT_MIXED, NULL, target.n_vocab, 1);
+    test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
     (void)state;
     test_text_random(&good, 20, 1);
     ft_msg_open open = local_open_msg(&good, 0.8f, 1, 0);
@@ -338,7 +331,7 @@ static void test_resume_over_the_wire(void **state)
     net n = net_start((ft_verifier_opts){0}, NULL);
     test_text ref, text;
     remote r;
-    test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, model.n_vocab, 1);
+    test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
     (void)state;
     test_text_random(&ref, 30, 4);
     text = ref;
@@ -382,7 +375,7 @@ static void test_info(void **state)
     assert_int_equal(info.protocol, FT_PROTOCOL);
     assert_int_equal(info.limits.max_tree, 40);
     assert_int_equal(info.limits.max_context, 256);
-    assert_true(info.vocab_fingerprint == ft_vocab_fingerprint(model.vocab));
+    assert_true(info.vocab_fingerprint == ft_vocab_fingerprint(target.vocab));
     assert_true(info.kv_blocks > 0 && info.kv_blocks == info.kv_blocks_free);
     net_stop(&n);
 }
@@ -403,7 +396,7 @@ static size_t rss_bytes(void)
 static void test_1000_sessions_leave_nothing(void **state)
 {
     net n = net_start((ft_verifier_opts){0}, NULL);
-    test_edge edge = test_edge_make(TEST_DRAFT_TREE, NULL, model.n_vocab, 1);
+    test_edge edge = test_edge_make(TEST_DRAFT_TREE, NULL, target.n_vocab, 1);
     size_t at_200 = 0;
     (void)state;
     for (uint32_t i = 0; i < 1000; i++) {
@@ -433,20 +426,6 @@ static void test_1000_sessions_leave_nothing(void **state)
     net_stop(&n);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    test_model_init(&model);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_model_deinit(&model);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,5 +433,5 @@ int main(void)
         cmocka_unit_test(test_wrong_token), cmocka_unit_test(test_resume_over_the_wire),
         cmocka_unit_test(test_info),        cmocka_unit_test(test_1000_sessions_leave_nothing),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

@@ -10,8 +10,7 @@
 #include <cmocka.h>
 
 #include "support/local_client.h"
-
-static test_model model;
+#include "support/target.h"
 
 typedef struct bench {
     ft_verifier *v;
@@ -21,28 +20,18 @@ typedef struct bench {
     test_edge edge, plain; /* drafts of all kinds; none at all */
 } bench;
 
-static int64_t clock_of(void *ctx)
-{
-    return *(_Atomic int64_t *)ctx;
-}
-
 static bench *bench_create(ft_verifier_opts opts)
 {
     bench *b = calloc(1, sizeof *b);
-    ft_error err = {0};
     b->now_us = 1000000;
-    b->edge = test_edge_make(TEST_DRAFT_MIXED, NULL, model.n_vocab, 1);
-    b->plain = test_edge_make(TEST_DRAFT_NONE, NULL, model.n_vocab, 1);
-    opts.model = model.model;
-    opts.vocab = model.vocab;
-    opts.clock = (ft_clock){.now_us = clock_of, .ctx = &b->now_us};
-    opts.n_threads = 1;
+    b->edge = test_edge_make(TEST_DRAFT_MIXED, NULL, target.n_vocab, 1);
+    b->plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
+    opts.clock = test_shared_clock(&b->now_us);
     if (!opts.max_context)
         opts.max_context = 256;
     if (!opts.session_ttl_s)
         opts.session_ttl_s = 30;
-    if (ft_verifier_create(&opts, &err, &b->v) != FT_OK)
-        fail_msg("%s", err.message);
+    b->v = test_verifier_start(opts);
     test_text_random(&b->text, 20, 9);
     return b;
 }
@@ -55,10 +44,7 @@ static void bench_destroy(bench *b)
 
 static ft_verifier_stats stats_of(bench *b)
 {
-    ft_verifier_stats s;
-    ft_verifier_tick(b->v);
-    ft_verifier_get_stats(b->v, &s);
-    return s;
+    return test_verifier_stats(b->v);
 }
 
 static void open_first(bench *b)
@@ -98,7 +84,7 @@ static void test_handshake(void **state)
     o.protocol = 2;
     expect_refused(b, &o, "me", FT_PRECONDITION, "protocol 2");
     o = good;
-    o.vocab_fingerprint = ft_vocab_fingerprint(model.vocab) + 1;
+    o.vocab_fingerprint = ft_vocab_fingerprint(target.vocab) + 1;
     expect_refused(b, &o, "me", FT_PRECONDITION, "use a draft of the same family");
     o = good;
     strcpy(o.model, "another");
@@ -130,8 +116,8 @@ static void test_handshake(void **state)
     o.slo_tokens_per_s = -1;
     expect_refused(b, &o, "me", FT_INVALID, "slo");
     o = good;
-    o.vocab_fingerprint = ft_vocab_fingerprint(model.vocab);
-    strcpy(o.model, ft_model_name(model.model));
+    o.vocab_fingerprint = ft_vocab_fingerprint(target.vocab);
+    strcpy(o.model, ft_model_name(target.model));
     local_open(&b->c, b->v, &o, "me");
     local_wait_opened(&b->c);
     assert_int_equal(b->c.opened.length, 20);
@@ -531,7 +517,7 @@ static void test_destroy_tells_clients(void **state)
 
 static void test_bad_options(void **state)
 {
-    ft_verifier_opts opts = {.model = model.model, .vocab = model.vocab, .kv_tok = 64};
+    ft_verifier_opts opts = {.model = target.model, .vocab = target.vocab, .kv_tok = 64};
     ft_verifier *v = NULL;
     ft_error err = {0};
     (void)state;
@@ -543,20 +529,6 @@ static void test_bad_options(void **state)
     opts.max_tree = 64;
     opts.max_batch_tok = 64;
     assert_int_equal(ft_verifier_create(&opts, &err, &v), FT_INVALID);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    test_model_init(&model);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_model_deinit(&model);
-    return 0;
 }
 
 int main(void)
@@ -578,5 +550,5 @@ int main(void)
         cmocka_unit_test(test_destroy_tells_clients),
         cmocka_unit_test(test_bad_options),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

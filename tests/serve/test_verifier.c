@@ -10,41 +10,16 @@
 #include <cmocka.h>
 
 #include "support/local_client.h"
-
-static test_model model;
-
-static ft_verifier *start(ft_verifier_opts opts)
-{
-    ft_error err = {0};
-    ft_verifier *v = NULL;
-    opts.model = model.model;
-    opts.vocab = model.vocab;
-    opts.clock = ft_clock_monotonic();
-    opts.n_threads = 1;
-    if (!opts.max_context)
-        opts.max_context = 512;
-    if (ft_verifier_create(&opts, &err, &v) != FT_OK)
-        fail_msg("%s", err.message);
-    return v;
-}
-
-static void expect_all_free(ft_verifier *v)
-{
-    ft_verifier_stats s;
-    ft_verifier_tick(v);
-    ft_verifier_get_stats(v, &s);
-    assert_int_equal(s.sessions, 0);
-    assert_int_equal(s.kv_blocks_free, s.kv_blocks);
-}
+#include "support/target.h"
 
 /* The text without any draft, in a verifier of its own. */
 static test_text *reference(uint32_t n_prompt, float temperature, uint64_t seed, uint32_t max_tok)
 {
-    ft_verifier *v = start((ft_verifier_opts){0});
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
     test_text *text = malloc(sizeof *text);
     test_text_random(text, n_prompt, seed);
     ft_msg_open open = local_open_msg(text, temperature, seed, max_tok);
-    test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, model.n_vocab, seed);
+    test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, seed);
     local_generate(v, &open, &edge, text);
     assert_true(text->n > n_prompt);
     ft_verifier_destroy(v);
@@ -55,7 +30,7 @@ static void test_drafts_change_nothing(void **state)
 {
     static const float temperatures[] = {0, 0.8f, 1.5f};
     static const uint32_t prompts[] = {1, 17, 150};
-    ft_verifier *v = start((ft_verifier_opts){0});
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
     (void)state;
     for (size_t p = 0; p < 3; p++)
         for (size_t t = 0; t < 3; t++) {
@@ -64,7 +39,7 @@ static void test_drafts_change_nothing(void **state)
                 test_text text;
                 test_text_init(&text, ref->token, ref->n_prompt);
                 ft_msg_open open = local_open_msg(&text, temperatures[t], 10 * p + t, 60);
-                test_edge edge = test_edge_make((test_style)style, ref, model.n_vocab, p);
+                test_edge edge = test_edge_make((test_style)style, ref, target.n_vocab, p);
                 local_generate(v, &open, &edge, &text);
                 assert_true(test_text_equal(&text, ref));
                 if (style == TEST_DRAFT_PERFECT)
@@ -72,14 +47,14 @@ static void test_drafts_change_nothing(void **state)
             }
             free(ref);
         }
-    expect_all_free(v);
+    test_verifier_expect_empty(v);
     ft_verifier_destroy(v);
 }
 
 /* Every max_tokens, with chains that reach beyond it. */
 static void test_length_is_exact(void **state)
 {
-    ft_verifier *v = start((ft_verifier_opts){0});
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
     test_text *ref = reference(9, 0, 3, 12);
     (void)state;
     assert_int_equal(ref->n, 9 + 12);
@@ -88,7 +63,7 @@ static void test_length_is_exact(void **state)
         test_text text;
         test_text_init(&text, ref->token, 9);
         ft_msg_open open = local_open_msg(&text, 0, 3, most);
-        test_edge edge = test_edge_make(TEST_DRAFT_PERFECT, ref, model.n_vocab, most);
+        test_edge edge = test_edge_make(TEST_DRAFT_PERFECT, ref, target.n_vocab, most);
         local_generate(v, &open, &edge, &text);
         assert_int_equal(text.n, 9 + most);
         assert_int_equal(text.finish, FT_FINISH_LENGTH);
@@ -100,7 +75,7 @@ static void test_length_is_exact(void **state)
 
 static void test_context_is_never_exceeded(void **state)
 {
-    ft_verifier *v = start((ft_verifier_opts){.max_context = 64});
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.max_context = 64});
     test_text text;
     (void)state;
     for (int style = 0; style < TEST_DRAFT_STYLES; style++) {
@@ -108,7 +83,7 @@ static void test_context_is_never_exceeded(void **state)
         for (uint64_t seed = 0; seed < 8; seed++) { /* some end by themselves before */
             test_text_random(&text, 63 - 10 * (uint32_t)style, seed);
             ft_msg_open open = local_open_msg(&text, 0, 5, style == 1 ? 1000 : 0);
-            test_edge edge = test_edge_make((test_style)style, NULL, model.n_vocab, seed);
+            test_edge edge = test_edge_make((test_style)style, NULL, target.n_vocab, seed);
             local_generate(v, &open, &edge, &text);
             assert_true(text.n <= 64);
             assert_true(text.n == 64 || text.finish == FT_FINISH_STOP);
@@ -116,28 +91,28 @@ static void test_context_is_never_exceeded(void **state)
         }
         assert_true(full > 0);
     }
-    expect_all_free(v);
+    test_verifier_expect_empty(v);
     ft_verifier_destroy(v);
 }
 
 /* At a high temperature the end-of-generation tokens come up by chance. */
 static void test_stop_token_ends_the_text(void **state)
 {
-    ft_verifier *v = start((ft_verifier_opts){0});
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
     uint32_t stops = 0, in_path = 0;
     (void)state;
     for (uint64_t seed = 0; seed < 12; seed++) {
         test_text *ref = reference(5, 3, seed, 300), text;
         for (uint32_t i = ref->n_prompt; i + 1 < ref->n; i++)
-            assert_false(ft_vocab_is_eog(model.vocab, ref->token[i]));
+            assert_false(ft_vocab_is_eog(target.vocab, ref->token[i]));
         if (ref->finish == FT_FINISH_STOP) {
-            assert_true(ft_vocab_is_eog(model.vocab, ref->token[ref->n - 1]));
+            assert_true(ft_vocab_is_eog(target.vocab, ref->token[ref->n - 1]));
             stops++;
         }
         test_text_init(&text, ref->token, 5);
         ft_msg_open open = local_open_msg(&text, 3, seed, 300);
         local_client c;
-        test_edge edge = test_edge_make(TEST_DRAFT_PERFECT, ref, model.n_vocab, seed);
+        test_edge edge = test_edge_make(TEST_DRAFT_PERFECT, ref, target.n_vocab, seed);
         local_open(&c, v, &open, "me");
         while (text.finish == FT_FINISH_NONE)
             assert_true(local_round(&c, &edge, &text));
@@ -177,7 +152,7 @@ static many *many_create(uint32_t n, uint32_t prompt_most, uint32_t max_tok)
                 reference(1 + (i * 37) % prompt_most, all[i].temperature, all[i].seed, max_tok);
         } while (all[i].ref->finish != FT_FINISH_LENGTH);
         test_text_init(&all[i].text, all[i].ref->token, all[i].ref->n_prompt);
-        all[i].edge = test_edge_make(TEST_DRAFT_MIXED, all[i].ref, model.n_vocab, i);
+        all[i].edge = test_edge_make(TEST_DRAFT_MIXED, all[i].ref, target.n_vocab, i);
     }
     return all;
 }
@@ -225,12 +200,12 @@ static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
 static void test_company_changes_nothing(void **state)
 {
     ft_verifier_stats s;
-    ft_verifier *v = start((ft_verifier_opts){.prefill_budget_us = 500});
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.prefill_budget_us = 500});
     (void)state;
     many_run(many_create(MANY, 200, 40), MANY, v, 40);
     ft_verifier_get_stats(v, &s);
     assert_true(s.forwards < s.rounds); /* they did share passes */
-    expect_all_free(v);
+    test_verifier_expect_empty(v);
     ft_verifier_destroy(v);
 }
 
@@ -238,22 +213,23 @@ static void test_company_changes_nothing(void **state)
 static void test_pressure_changes_nothing(void **state)
 {
     ft_verifier_stats s;
-    ft_verifier *v = start((ft_verifier_opts){.max_context = 160, .kv_tok = 3 * 160});
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.max_context = 160, .kv_tok = 3 * 160});
     (void)state;
     many_run(many_create(6, 100, 60), 6, v, 60);
     ft_verifier_get_stats(v, &s);
     assert_true(s.kv_released > 0);
-    expect_all_free(v);
+    test_verifier_expect_empty(v);
     ft_verifier_destroy(v);
 }
 
 /* The smallest pool that takes the context at all. */
 static void test_pool_of_one(void **state)
 {
-    ft_verifier *v = start((ft_verifier_opts){.max_context = 160, .kv_tok = 160 + 64 + 33});
+    ft_verifier *v =
+        test_verifier_start((ft_verifier_opts){.max_context = 160, .kv_tok = 160 + 64 + 33});
     (void)state;
     many_run(many_create(3, 100, 50), 3, v, 50);
-    expect_all_free(v);
+    test_verifier_expect_empty(v);
     ft_verifier_destroy(v);
 }
 
@@ -291,7 +267,7 @@ static void storm_break(many *m, ft_verifier *v, bool late)
 
 static void test_storm(void **state)
 {
-    ft_verifier *v = start((ft_verifier_opts){
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){
         .max_context = 160, .kv_tok = 4 * 160, .session_ttl_s = 3600, .max_batch_tok = 96});
     many *all = many_create(STORM, 60, 40);
     uint32_t open = STORM;
@@ -318,13 +294,13 @@ static void test_storm(void **state)
         open -= m->text.finish != FT_FINISH_NONE;
     }
     many_end(all, STORM);
-    expect_all_free(v);
+    test_verifier_expect_empty(v);
     ft_verifier_destroy(v);
 }
 
 static void test_logprobs(void **state)
 {
-    ft_verifier *v = start((ft_verifier_opts){0});
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
     test_text *ref = reference(9, 0, 3, 20), text[2];
     float got[2][20];
     (void)state;
@@ -332,7 +308,7 @@ static void test_logprobs(void **state)
         local_client c;
         uint32_t n = 0;
         test_edge edge =
-            test_edge_make(run ? TEST_DRAFT_TREE : TEST_DRAFT_NONE, ref, model.n_vocab, 1);
+            test_edge_make(run ? TEST_DRAFT_TREE : TEST_DRAFT_NONE, ref, target.n_vocab, 1);
         test_text_init(&text[run], ref->token, 9);
         ft_msg_open open = local_open_msg(&text[run], 0, 3, 20);
         open.logprobs = true;
@@ -358,20 +334,6 @@ static void test_logprobs(void **state)
     ft_verifier_destroy(v);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    test_model_init(&model);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_model_deinit(&model);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,5 +347,5 @@ int main(void)
         cmocka_unit_test(test_storm),
         cmocka_unit_test(test_logprobs),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

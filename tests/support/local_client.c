@@ -9,39 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/log.h"
-#include "llama.h"
-#include "support/tiny_gguf.h"
-
 #define WAIT_S 120 /* a hang is a failure, not a slow machine */
-
-static void drop_log(enum ggml_log_level level, const char *text, void *ctx) {}
-
-void test_model_init(test_model *m)
-{
-    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q4_0, .embd_as_type = true, .seed = 7};
-    char *path = tiny_gguf_temp(&opts);
-    const ft_model_opts load = {.path = path};
-    ft_error err = {0};
-    llama_log_set(drop_log, NULL);
-    ft_log_set_level(FT_LOG_WARN);
-    if (ft_model_load(&load, &err, &m->model) != FT_OK ||
-        ft_vocab_load(path, &err, &m->vocab) != FT_OK)
-        fail_msg("%s", err.message);
-    m->n_vocab = (uint32_t)ft_vocab_size(m->vocab);
-    unlink(path);
-    free(path);
-}
-
-void test_model_deinit(test_model *m)
-{
-    ft_vocab_destroy(m->vocab);
-    ft_model_destroy(m->model);
-}
 
 /* ---- callbacks ---- */
 

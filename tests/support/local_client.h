@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A client of a verifier in the same process, for tests: callbacks into fields, waits with a limit
- * that ends the test program. Also the small model that such tests share. */
+ * that ends the test program. */
 #ifndef FT_TEST_LOCAL_CLIENT_H
 #define FT_TEST_LOCAL_CLIENT_H
 
@@ -9,15 +9,6 @@
 
 #include "serve/verifier.h"
 #include "support/rounds.h"
-
-/* A small model with weights whose kernels are batch-invariant. */
-typedef struct test_model {
-    ft_model *model;
-    ft_vocab *vocab;
-    uint32_t n_vocab;
-} test_model;
-void test_model_init(test_model *m);
-void test_model_deinit(test_model *m);
 
 typedef struct local_client {
     ft_verifier *verifier;

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The small target model that tests of the server share, and verifiers of it. */
+#ifndef FT_TEST_TARGET_H
+#define FT_TEST_TARGET_H
+
+#include <stdatomic.h>
+
+#include "serve/verifier.h"
+
+typedef struct test_target {
+    ft_model *model; /* of weights whose kernels are batch-invariant */
+    ft_vocab *vocab;
+    uint32_t n_vocab;
+} test_target;
+
+/* The one model of a test program: from setup to teardown, which are cmocka's of a group. */
+extern test_target target;
+int test_target_setup(void **state);
+int test_target_teardown(void **state);
+
+/* opts with model, vocabulary, and where they are 0 the machine's clock, one thread and a context of
+ * 512 filled in. */
+ft_verifier_opts test_verifier_opts(ft_verifier_opts opts);
+/* Of these; a failure ends the test. */
+ft_verifier *test_verifier_start(ft_verifier_opts opts);
+/* After a tick. */
+ft_verifier_stats test_verifier_stats(ft_verifier *v);
+/* No session is left, and all KV is free. */
+void test_verifier_expect_empty(ft_verifier *v);
+
+/* A clock whose time is the work that a verifier did: so many us a pass, a row and a tick of the
+ * clock's own, whatever the machine is doing. Without a verifier it stands still. */
+typedef struct test_work_clock {
+    _Atomic(ft_verifier *) verifier;
+    int64_t pass_us, row_us;
+} test_work_clock;
+ft_clock test_work_clock_of(test_work_clock *clock);
+
+/* A clock that stands where `now_us` is; another thread may read it at any time. */
+ft_clock test_shared_clock(_Atomic int64_t *now_us);
+
+#endif
