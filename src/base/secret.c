@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constant-time comparison, hexadecimal, FNV-1a. Pure functions.
+// Constant-time comparison, hexadecimal, SipHash, FNV-1a. Pure functions.
 #include "base/secret.h"
 
 #include <string.h>
@@ -36,6 +36,57 @@ void ft_hex(const void *data, size_t n, char *out)
         out[2 * i + 1] = digits[p[i] & 15];
     }
     out[2 * n] = 0;
+}
+
+/* Little-endian, up to eight bytes. */
+static uint64_t load(const unsigned char *p, size_t n)
+{
+    uint64_t word = 0;
+    for (size_t i = 0; i < n; i++)
+        word |= (uint64_t)p[i] << (8 * i);
+    return word;
+}
+
+static uint64_t rotated(uint64_t x, int by)
+{
+    return x << by | x >> (64 - by);
+}
+
+static void sip_rounds(uint64_t v[4], int n)
+{
+    while (n-- > 0) {
+        v[0] += v[1];
+        v[2] += v[3];
+        v[1] = rotated(v[1], 13) ^ v[0];
+        v[3] = rotated(v[3], 16) ^ v[2];
+        v[0] = rotated(v[0], 32);
+        v[2] += v[1];
+        v[0] += v[3];
+        v[1] = rotated(v[1], 17) ^ v[2];
+        v[3] = rotated(v[3], 21) ^ v[0];
+        v[2] = rotated(v[2], 32);
+    }
+}
+
+static void sip_word(uint64_t v[4], uint64_t word)
+{
+    v[3] ^= word;
+    sip_rounds(v, 2);
+    v[0] ^= word;
+}
+
+uint64_t ft_siphash(const uint8_t key[16], const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    uint64_t k0 = load(key, 8), k1 = load(key + 8, 8);
+    uint64_t v[4] = {k0 ^ 0x736f6d6570736575ull, k1 ^ 0x646f72616e646f6dull,
+                     k0 ^ 0x6c7967656e657261ull, k1 ^ 0x7465646279746573ull};
+    for (size_t i = 0; i + 8 <= n; i += 8)
+        sip_word(v, load(p + i, 8));
+    sip_word(v, load(p + n / 8 * 8, n % 8) | (uint64_t)n << 56);
+    v[2] ^= 0xff;
+    sip_rounds(v, 4);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 uint64_t ft_fnv64(uint64_t hash, const void *data, size_t n)

@@ -24,8 +24,8 @@
 #include "spec/verify.h"
 
 /* Prompt tokens still missing in KV that ride in one segment with the tree behind them at most, so
- * that a short prompt and its first round take one pass; with a tree they stay below the pending
- * nodes an engine allows. */
+ * that a short prompt and its first round take one pass where no other session has to wait for it;
+ * with a tree they stay below the pending nodes an engine allows. */
 #define FT_LEAD_MAX (FT_PENDING_MAX - FT_TREE_MAX - 1)
 
 /* Open texts may need this many times the pool: they rarely all need it at once, and one that gave
@@ -140,6 +140,7 @@ typedef struct batch {
     uint32_t *path;       /* [max_rows] */
     size_t n_segments, n_rows, n_want;
     ft_pass pass; /* its shape */
+    bool alone;   /* one session has work, and no other is about to */
 } batch;
 
 struct ft_verifier {

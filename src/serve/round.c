@@ -52,12 +52,12 @@ void ft_round_deinit(batch *b)
 /* ---- what waits ---- */
 
 /* Rows of the session's verification if it can run now, 0 if its KV must be filled first: a long lead
- * is prompt work, which has to yield to others' verifications where there are others. */
+ * is prompt work, which is cut into chunks where others may have to wait for it. */
 static uint32_t verify_rows(const ft_sess *s)
 {
     const ft_verifier *v = s->verifier;
     uint32_t lead = ft_sess_missing(s), rows = lead + 1 + s->tree.n;
-    uint32_t most = v->batch.n_needs == 1 ? FT_LEAD_MAX : FT_KV_BLOCK_TOK;
+    uint32_t most = v->batch.alone ? FT_LEAD_MAX : FT_KV_BLOCK_TOK;
     return s->pending && lead <= most && rows <= v->opts.max_batch_tok ? rows : 0;
 }
 
@@ -257,13 +257,9 @@ static void finish_prefill(ft_sess *s, const ft_segment *g)
 
 /* ---- the round ---- */
 
-/* Whether prompts must leave time to others: a verification waits, or a session that has its KV may
- * send its draft any time. */
-static bool others_active(const ft_verifier *v, int64_t now_us)
+/* Whether a session that has no work now may send its draft any time. */
+static bool draft_expected(const ft_verifier *v, int64_t now_us)
 {
-    for (size_t i = 0; i < v->batch.n_work; i++)
-        if (v->batch.work[i].kind == FT_WORK_VERIFY)
-            return true;
     for (const ft_sess *s = v->sessions; s; s = s->next)
         if (ft_sess_state(s) == SESS_IDLE && now_us - s->used_at_us < FT_ACTIVE_US)
             return true;
@@ -278,11 +274,15 @@ static void compose(ft_verifier *v, int64_t now_us)
                               .cost = &v->cost,
                               .kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs),
                               .kv_block_tok = FT_KV_BLOCK_TOK};
+    bool others = draft_expected(v, now_us);
+    b->alone = !others && b->n_needs == 1;
     for (size_t i = 0; i < b->n_needs; i++)
         if (!b->needs[i].out)
             add_work(v, b->needs[i].session);
+    for (size_t i = 0; i < b->n_work; i++)
+        others |= b->work[i].kind == FT_WORK_VERIFY;
     /* A round meets two passes at most: one that runs when it arrives, and its own. */
-    if (others_active(v, now_us))
+    if (others)
         limits.prefill_us = (v->opts.prefill_budget_us + 1) / 2;
     size_t n = v->policy->pick(b->work, b->n_work, &limits, now_us, b->picks);
     b->n_segments = b->n_rows = b->n_want = 0;

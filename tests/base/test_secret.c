@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparison of credentials says equal for equal ones only (its timing is a property of the code,
-// not of this test), hexadecimal, and FNV-1a against published values.
+// not of this test), hexadecimal, SipHash and FNV-1a against published values.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,13 +65,25 @@ static void test_fnv(void **state)
     assert_true(ft_fnv64(hash, "bar", 3) == 0x85944171f73967e8ull);
 }
 
+/* Of the paper's appendix A, and the reference's table of test vectors. */
+static void test_siphash(void **state)
+{
+    uint8_t key[16], data[16];
+    for (uint8_t i = 0; i < 16; i++)
+        key[i] = data[i] = i;
+    assert_true(ft_siphash(key, data, 0) == 0x726fdb47dd0e0e31ull);
+    assert_true(ft_siphash(key, data, 1) == 0x74f839c593dc67fdull);
+    assert_true(ft_siphash(key, data, 8) == 0x93f5f5799a932462ull);
+    assert_true(ft_siphash(key, data, 15) == 0xa129ca6149be45e5ull);
+    key[0] = 1;
+    assert_true(ft_siphash(key, data, 15) != 0xa129ca6149be45e5ull);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal),
-        cmocka_unit_test(test_equal_str),
-        cmocka_unit_test(test_hex),
-        cmocka_unit_test(test_fnv),
+        cmocka_unit_test(test_equal), cmocka_unit_test(test_equal_str), cmocka_unit_test(test_hex),
+        cmocka_unit_test(test_fnv),   cmocka_unit_test(test_siphash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
