@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/workers.h"
 #include "engine/engine.h"
 #include "sched/sched.h"
 #include "serve/verifier.h"
@@ -75,7 +76,7 @@ struct ft_vsession {
 
 /* State of a session, from its fields (ft_sess_state):
  *
- *   ENDED     finish is set; KV is free
+ *   ENDED     finish is set; it holds no KV
  *   DETACHED  no handle; no work
  *   WAITING   a draft is pending; KV may still miss tokens (prompt, or it gave way)
  *   PREFILL   wants its KV filled although no draft is there yet
@@ -99,9 +100,10 @@ struct ft_sess {
     char *credential;
     ft_vsession *handle; /* NULL: detached */
     ft_seq *seq;
-    int32_t *text; /* [len], room for cap */
-    uint32_t len, cap, n_prompt;
-    uint32_t max_len; /* of the text, by max_tokens and context */
+    int32_t *text; /* [max_len]; pages that no token has reached cost nothing */
+    uint32_t len, n_prompt;
+    uint32_t max_len;    /* of the text, by max_tokens and context */
+    bool prefix_counted; /* in the statistics of the prefix cache, since its KV was empty */
     ft_sampling sampling;
     uint32_t n_top; /* top_logprobs */
     bool want_kv;   /* fill the KV even without a draft */
@@ -121,8 +123,8 @@ struct ft_sess {
 /* One pass in the making; allocated once. */
 typedef struct need {
     ft_sess *session;
-    uint32_t blocks; /* to finish what it waits for */
-    bool out;        /* not in this pass */
+    uint32_t rows; /* of its verification, the missing text's not counted; 0: none waits */
+    bool out;      /* not in this pass */
 } need;
 
 typedef struct batch {
@@ -138,7 +140,8 @@ typedef struct batch {
     int32_t *parent;      /* [max_rows] */
     uint64_t *want;       /* [max_rows] words, at least one a segment */
     uint32_t *path;       /* [max_rows] */
-    size_t n_segments, n_rows, n_want;
+    size_t *judged;       /* [max_rows] segments that are verifications */
+    size_t n_segments, n_rows, n_want, n_judged;
     ft_pass pass; /* its shape */
     bool alone;   /* one session has work, and no other is about to */
 } batch;
@@ -150,9 +153,11 @@ struct ft_verifier {
     uint64_t fingerprint;
     uint32_t n_vocab;
     ft_engine *engine;
-    ft_sampler *sampler;
-    ft_verified verified; /* scratch */
-    ft_sess *sessions;    /* oldest first */
+    ft_workers *workers;
+    ft_sampler **samplers; /* [workers] */
+    ft_verified *verified; /* [workers] scratch */
+    uint8_t tenant_key[16];
+    ft_sess *sessions; /* oldest first */
     ft_sess *sessions_tail;
     uint64_t next_serial;
     batch batch;
@@ -201,12 +206,18 @@ void ft_sess_check(const ft_sess *s);
 
 /* ---- kv_room.c ---- */
 
+/* Whose prefix cache a session with this credential shares, never 0; 0 without a cache. */
+uint64_t ft_kv_tenant(const ft_verifier *v, const char *credential);
+/* Takes what the prefix cache has of the text, where the session holds no KV. */
+void ft_kv_attach(ft_sess *s);
+
 /* Blocks that a text of n_tok tokens with the largest tree needs. */
 uint32_t ft_kv_blocks_for(const ft_verifier *v, uint32_t n_tok);
 /* FT_EXHAUSTED: the open texts and one more of n_tok tokens would want too much of the pool. */
 FT_WARN_UNUSED ft_status ft_kv_admit(const ft_verifier *v, uint32_t n_tok, ft_error *err);
-/* Marks out of the pass (need.out) what does not fit; makes others give way so that the oldest need,
- * needs[0], always fits. needs: in order of service. Returns the free blocks. */
+/* Attaches what comes back to work, marks out of the pass (need.out) what does not fit; makes others
+ * give way so that the oldest need, needs[0], always fits. needs: in order of service. Returns the
+ * free blocks. */
 uint32_t ft_kv_make_room(ft_verifier *v, need *needs, size_t n);
 
 /* ---- round.c ---- */

@@ -2,10 +2,23 @@
 // Who gives way when KV blocks are short. A session that gives way loses its KV only: its text stays,
 // and its next round computes the KV again, with the same result. Owned by the engine thread.
 //
-// Who gives way, in this order: detached sessions (longest gone first), idle ones (least recently
-// used first), and, for the oldest work alone, waiting ones (youngest first). The oldest work
-// therefore always runs: one session fits in an empty pool (ft_verifier_create sees to it).
+// Blocks are taken in this order:
+//   1. free ones, and cached ones that no session holds, least recently used first (the engine does
+//      that by itself and counts both as free);
+//   2. of detached sessions, longest gone first;
+//   3. of idle sessions, least recently used first;
+//   4. for the oldest work alone, of others that wait, youngest first.
+// What a session gives up stays cached until somebody takes it, so that short pressure costs little.
+// The oldest work always runs, because one session fits in an empty pool (ft_verifier_create sees to
+// it), and it stays the oldest until it is done, so that nobody can take its KV before: sessions end,
+// whatever their number, and nobody waits for ever. A session that does not fit holds nothing that it
+// was given for this pass.
+//
+// A text is not let in that would make the open ones need FT_KV_OVERCOMMIT times the pool.
+#include <string.h>
+
 #include "base/log.h"
+#include "base/secret.h"
 #include "serve/internal.h"
 
 static uint32_t blocks_free(const ft_verifier *v)
@@ -36,12 +49,31 @@ ft_status ft_kv_admit(const ft_verifier *v, uint32_t n_tok, ft_error *err)
     return FT_OK;
 }
 
+/* ---- the prefix cache ---- */
+
+uint64_t ft_kv_tenant(const ft_verifier *v, const char *credential)
+{
+    if (v->opts.no_prefix_cache)
+        return 0;
+    uint64_t tenant = ft_siphash(v->tenant_key, credential, strlen(credential));
+    return tenant ? tenant : 1;
+}
+
+void ft_kv_attach(ft_sess *s)
+{
+    if (ft_seq_n_past(s->seq) == 0)
+        (void)ft_seq_attach(s->seq, s->text, s->len);
+}
+
+/* ---- giving way ---- */
+
 static void release(ft_verifier *v, ft_sess *s)
 {
     FT_LOGD("serve", "session=%llu gives way tokens=%u", (unsigned long long)s->serial,
             ft_seq_n_past(s->seq));
     ft_seq_truncate(s->seq, 0);
     s->want_kv = false;
+    s->prefix_counted = false;
     v->stats.kv_released++;
 }
 
@@ -77,19 +109,34 @@ static bool release_youngest(ft_verifier *v, need *needs, size_t n)
     return false;
 }
 
+/* Whether a need has its blocks beside those that are promised. Blocks that it attaches are no longer
+ * free, but it would have needed as many. */
+static bool fits(const ft_verifier *v, const need *n, uint32_t promised, uint32_t *blocks)
+{
+    ft_sess *s = n->session;
+    ft_kv_attach(s);
+    uint32_t missing = ft_sess_missing(s) + n->rows;
+    *blocks = ft_seq_blocks_needed(s->seq, missing);
+    return (uint64_t)promised + *blocks <= blocks_free(v);
+}
+
 uint32_t ft_kv_make_room(ft_verifier *v, need *needs, size_t n)
 {
     uint32_t promised = 0;
     for (size_t i = 0; i < n; i++) {
-        ft_sess *victim;
-        while (!needs[i].out && (uint64_t)promised + needs[i].blocks > blocks_free(v)) {
+        ft_sess *victim, *s = needs[i].session;
+        bool empty = ft_seq_n_past(s->seq) == 0;
+        uint32_t blocks = 0;
+        while (!needs[i].out && !fits(v, &needs[i], promised, &blocks)) {
             if ((victim = next_workless(v)) != NULL)
                 release(v, victim);
             else if (i > 0 || !release_youngest(v, needs, n))
                 needs[i].out = true;
         }
         if (!needs[i].out)
-            promised += needs[i].blocks;
+            promised += blocks;
+        else if (empty)
+            ft_seq_truncate(s->seq, 0);
     }
     return blocks_free(v);
 }

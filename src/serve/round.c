@@ -6,6 +6,10 @@
 // token, the root, and the tree's nodes; `lead` counts what stands before the root, 0 in the steady
 // state. Logits are asked for the root and the nodes only. Nothing here allocates between rounds.
 //
+// Trees are judged on all of the verifier's threads, each session by one: a task reads logits, and
+// writes what is its session's own. Everything that is shared, and callbacks, come after that on the
+// engine thread, in the batch's order.
+//
 // Does not decide who runs (sched) nor who gives way (kv_room.c).
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +32,9 @@ ft_status ft_round_init(ft_verifier *v, ft_error *err)
     b->parent = calloc(rows, sizeof *b->parent);
     b->want = calloc(rows, sizeof *b->want);
     b->path = calloc(rows, sizeof *b->path);
+    b->judged = calloc(rows, sizeof *b->judged);
     if (!b->needs || !b->work || !b->picks || !b->of || !b->segments || !b->seg_of || !b->kinds ||
-        !b->tokens || !b->parent || !b->want || !b->path)
+        !b->tokens || !b->parent || !b->want || !b->path || !b->judged)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory for batches");
     return FT_OK;
 }
@@ -47,6 +52,7 @@ void ft_round_deinit(batch *b)
     free(b->parent);
     free(b->want);
     free(b->path);
+    free(b->judged);
 }
 
 /* ---- what waits ---- */
@@ -77,8 +83,7 @@ static void gather(ft_verifier *v)
         sess_state state = ft_sess_state(s);
         if (state != SESS_WAITING && state != SESS_PREFILL)
             continue;
-        uint32_t rows = ft_sess_missing(s) + (s->pending ? 1 + s->tree.n : 0);
-        b->needs[b->n_needs++] = (need){.session = s, .blocks = ft_seq_blocks_needed(s->seq, rows)};
+        b->needs[b->n_needs++] = (need){.session = s, .rows = s->pending ? 1 + s->tree.n : 0};
     }
     qsort(b->needs, b->n_needs, sizeof *b->needs, by_arrival);
 }
@@ -100,13 +105,39 @@ static void add_work(ft_verifier *v, ft_sess *s)
 
 /* ---- the batch ---- */
 
+static uint32_t size_class(uint32_t rows)
+{
+    uint32_t size = 0;
+    while (size < FT_VERIFIER_SIZES - 1 && rows > 1u << size)
+        size++;
+    return size;
+}
+
+static void count_segment(ft_sess *s, ft_work_kind kind, uint32_t n)
+{
+    ft_verifier_stats *stats = &s->verifier->stats;
+    if (kind == FT_WORK_PREFILL) {
+        stats->prefill_chunks++;
+        stats->prefill_rows += n;
+        stats->chunks_by_rows[size_class(n)]++;
+    }
+    if (!s->prefix_counted && !s->verifier->opts.no_prefix_cache) {
+        stats->prefix_lookup_tok += s->len - 1;
+        stats->prefix_hit_tok += ft_seq_n_past(s->seq);
+    }
+    s->prefix_counted = true;
+}
+
 static void add_segment(batch *b, ft_sess *s, ft_work_kind kind, uint32_t n)
 {
+    count_segment(s, kind, n);
     ft_segment *g = &b->segments[b->n_segments];
     int32_t *tokens = b->tokens + b->n_rows, *parent = b->parent + b->n_rows;
     uint64_t *want = b->want + b->n_want;
     uint32_t n_text = kind == FT_WORK_VERIFY ? n - s->tree.n : n; /* root included */
     b->seg_of[b->n_segments] = s;
+    if (kind == FT_WORK_VERIFY)
+        b->judged[b->n_judged++] = b->n_segments;
     b->kinds[b->n_segments++] = kind;
     b->n_rows += n;
     b->pass =
@@ -168,14 +199,12 @@ static bool append(ft_sess *s, int32_t token)
     return s->finish != FT_FINISH_NONE;
 }
 
-/* Walks the tree, lets the text grow until it ends, and records the verdict. */
-static void judge(ft_sess *s, row_source *rows)
+/* Walks the tree, lets the text grow until it ends, and records the verdict. Any worker. */
+static void judge(ft_sess *s, row_source *rows, ft_sampler *sampler, ft_verified *found)
 {
-    ft_verifier *v = s->verifier;
-    ft_verified *found = &v->verified;
     ft_msg_verdict *out = &s->last;
     int32_t from = -1; /* the node whose logits drew the token */
-    ft_verify_exact(&s->tree, (ft_rows){row_of, rows}, v->sampler, &s->sampling, s->len, found);
+    ft_verify_exact(&s->tree, (ft_rows){row_of, rows}, sampler, &s->sampling, s->len, found);
     memset(out, 0, sizeof *out);
     out->round = s->round;
     out->next = -1;
@@ -196,47 +225,54 @@ static void judge(ft_sess *s, row_source *rows)
     }
     out->length = s->len;
     out->finish = s->finish;
-    v->stats.rounds++;
-    v->stats.drafted += s->tree.n;
-    v->stats.accepted += out->n_path;
-    v->stats.tokens += out->n_path + (out->next >= 0);
 }
 
-/* Keeps the KV of what has become text; all of it goes when the text has ended. */
+static void judge_one(void *ctx, size_t i, int worker)
+{
+    ft_verifier *v = ctx;
+    size_t at = v->batch.judged[i];
+    row_source rows = {.engine = v->engine, .root_row = v->batch.segments[at].first_row};
+    judge(v->batch.seg_of[at], &rows, v->samplers[worker], &v->verified[worker]);
+}
+
+/* Keeps the KV of what has become text. Where the text has ended it lets go of all, which leaves it in
+ * the prefix cache for whoever goes on with it. */
 static ft_status commit(ft_sess *s, uint32_t n_text, const ft_msg_verdict *verdict, ft_error *err)
 {
     uint32_t *path = s->verifier->batch.path;
     uint32_t n = 0;
-    if (s->finish != FT_FINISH_NONE) {
-        ft_seq_truncate(s->seq, 0);
-        return FT_OK;
-    }
     while (n < n_text) {
         path[n] = n;
         n++;
     }
     for (uint32_t i = 0; verdict && i < verdict->n_path; i++)
         path[n++] = n_text + verdict->path[i];
-    return ft_seq_commit(s->seq, path, n, NULL, 0, err);
+    ft_status status = ft_seq_commit(s->seq, path, n, NULL, 0, err);
+    if (status == FT_OK && s->finish != FT_FINISH_NONE)
+        ft_seq_truncate(s->seq, 0);
+    return status;
 }
 
-static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us)
+static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us, int64_t now_us)
 {
-    ft_verifier *v = s->verifier;
-    row_source rows = {.engine = v->engine, .root_row = g->first_row};
+    ft_verifier_stats *stats = &s->verifier->stats;
     ft_error err = {0};
-    judge(s, &rows);
     ft_status status = commit(s, g->n - s->tree.n, &s->last, &err);
     if (status != FT_OK) {
         ft_sess_end(s, FT_INTERNAL, err.message);
         return;
     }
-    int64_t now_us = ft_clock_now_us(&v->opts.clock);
     s->last.queue_us = (uint32_t)(started_us - s->draft_at_us);
     s->last.verify_us = (uint32_t)(now_us - started_us);
     s->pending = false;
     s->want_kv = false;
     s->used_at_us = now_us;
+    stats->rounds++;
+    stats->drafted += s->tree.n;
+    stats->accepted += s->last.n_path;
+    stats->tokens += s->last.n_path + (s->last.next >= 0);
+    stats->queue_us += s->last.queue_us;
+    stats->verify_us += s->last.verify_us;
     ft_sess_check(s);
     ft_handle_verdict(s->handle, &s->last);
 }
@@ -285,7 +321,7 @@ static void compose(ft_verifier *v, int64_t now_us)
     if (others)
         limits.prefill_us = (v->opts.prefill_budget_us + 1) / 2;
     size_t n = v->policy->pick(b->work, b->n_work, &limits, now_us, b->picks);
-    b->n_segments = b->n_rows = b->n_want = 0;
+    b->n_segments = b->n_rows = b->n_want = b->n_judged = 0;
     b->pass = (ft_pass){0};
     for (size_t i = 0; i < n; i++)
         add_segment(b, b->of[b->picks[i].index], b->work[b->picks[i].index].kind,
@@ -301,6 +337,41 @@ static void give_up(ft_verifier *v, const ft_error *err)
         ft_sess_end(b->seg_of[i], FT_INTERNAL, err->message);
     for (size_t i = 0; b->n_segments == 0 && i < b->n_needs; i++)
         ft_sess_end(b->needs[i].session, FT_INTERNAL, err->message);
+}
+
+/* After a forward pass that began at started_us: statistics, and what it teaches about passes. */
+static void count_pass(ft_verifier *v, int64_t started_us)
+{
+    const batch *b = &v->batch;
+    ft_verifier_stats *stats = &v->stats;
+    int64_t expected_us = ft_cost_predict(&v->cost, &b->pass);
+    stats->forwards++;
+    stats->rows += b->n_rows;
+    stats->passes_by_rows[size_class((uint32_t)b->n_rows)]++;
+    ft_verifier_publish(v);
+    int64_t us = ft_clock_now_us(&v->opts.clock) - started_us;
+    stats->forward_us += (uint64_t)us;
+    if (expected_us > 0) {
+        stats->predicted_us += (uint64_t)expected_us;
+        stats->predict_miss_us += (uint64_t)llabs(us - expected_us);
+    }
+    ft_cost_observe(&v->cost, &b->pass, us);
+}
+
+/* Verdicts and progress of what the pass computed. */
+static void finish(ft_verifier *v, int64_t started_us)
+{
+    batch *b = &v->batch;
+    int64_t from_us = ft_clock_now_us(&v->opts.clock);
+    ft_workers_run(v->workers, b->n_judged, judge_one, v);
+    int64_t now_us = ft_clock_now_us(&v->opts.clock);
+    v->stats.judge_us += (uint64_t)(now_us - from_us);
+    for (size_t i = 0; i < b->n_segments; i++) {
+        if (b->kinds[i] == FT_WORK_VERIFY)
+            finish_verify(b->seg_of[i], &b->segments[i], started_us, now_us);
+        else
+            finish_prefill(b->seg_of[i], &b->segments[i]);
+    }
 }
 
 bool ft_round_run(ft_verifier *v)
@@ -319,15 +390,7 @@ bool ft_round_run(ft_verifier *v)
         give_up(v, &err);
         return true;
     }
-    v->stats.forwards++;
-    v->stats.rows += b->n_rows;
-    ft_verifier_publish(v);
-    ft_cost_observe(&v->cost, &b->pass, ft_clock_now_us(&v->opts.clock) - started_us);
-    for (size_t i = 0; i < b->n_segments; i++) {
-        if (b->kinds[i] == FT_WORK_VERIFY)
-            finish_verify(b->seg_of[i], &b->segments[i], started_us);
-        else
-            finish_prefill(b->seg_of[i], &b->segments[i]);
-    }
+    count_pass(v, started_us);
+    finish(v, started_us);
     return true;
 }

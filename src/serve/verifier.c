@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/rng.h"
 #include "serve/internal.h"
 
 /* ---- answers; engine thread ---- */
@@ -25,6 +26,8 @@ void ft_verifier_publish(ft_verifier *v)
     ft_engine_get_stats(v->engine, &es);
     v->stats.kv_blocks = es.blocks;
     v->stats.kv_blocks_free = es.blocks_free;
+    v->stats.kv_blocks_cached = es.blocks_cached;
+    v->stats.prefix_evicted = es.prefix_evicted;
     pthread_mutex_lock(&v->lock);
     v->published = v->stats;
     pthread_mutex_unlock(&v->lock);
@@ -388,6 +391,31 @@ static ft_status start(ft_verifier *v, ft_error *err)
     return FT_OK;
 }
 
+/* A sampler for each thread that judges. */
+static ft_status create_judges(ft_verifier *v, ft_error *err)
+{
+    ft_status status = ft_workers_create(v->opts.n_threads, err, &v->workers);
+    if (status != FT_OK)
+        return status;
+    size_t n = (size_t)ft_workers_count(v->workers);
+    v->samplers = calloc(n, sizeof *v->samplers);
+    v->verified = calloc(n, sizeof *v->verified);
+    if (!v->samplers || !v->verified)
+        return ft_error_set(err, FT_NOMEM, "serve: out of memory");
+    for (size_t i = 0; status == FT_OK && i < n; i++)
+        status = ft_sampler_create(v->n_vocab, err, &v->samplers[i]);
+    return status;
+}
+
+static void destroy_judges(ft_verifier *v)
+{
+    for (int i = 0; v->samplers && i < ft_workers_count(v->workers); i++)
+        ft_sampler_destroy(v->samplers[i]);
+    free(v->samplers);
+    free(v->verified);
+    ft_workers_destroy(v->workers);
+}
+
 ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_verifier **out)
 {
     ft_verifier *v = calloc(1, sizeof *v);
@@ -408,9 +436,13 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
                                         .n_threads = opts->n_threads,
                                         .route = opts->portable_attention ? FT_ATTN_PORTABLE
                                                                           : FT_ATTN_AUTO};
+    if ((status = ft_random_bytes(v->tenant_key, sizeof v->tenant_key)) != FT_OK) {
+        ft_error_set(err, status, "serve: the kernel has no random bytes");
+        goto out;
+    }
     if ((status = ft_engine_create(&engine_opts, err, &v->engine)) != FT_OK ||
-        (status = ft_sampler_create(v->n_vocab, err, &v->sampler)) != FT_OK ||
-        (status = ft_round_init(v, err)) != FT_OK || (status = start(v, err)) != FT_OK)
+        (status = create_judges(v, err)) != FT_OK || (status = ft_round_init(v, err)) != FT_OK ||
+        (status = start(v, err)) != FT_OK)
         goto out;
     *out = v;
     return FT_OK;
@@ -441,7 +473,7 @@ void ft_verifier_destroy(ft_verifier *verifier)
         pthread_mutex_destroy(&v->lock);
     }
     ft_round_deinit(&v->batch);
-    ft_sampler_destroy(v->sampler);
+    destroy_judges(v);
     ft_engine_destroy(v->engine);
     free(v);
 }

@@ -45,6 +45,7 @@ typedef struct ft_verifier_opts {
     uint32_t session_ttl_s; /* how long detached sessions are kept */
     int n_threads;
     bool portable_attention;
+    bool no_prefix_cache; /* sessions never take over what others of their credential computed */
 } ft_verifier_opts;
 
 /* Where a session's answers go. `opened` and `verdict` are borrowed during the call. */
@@ -88,10 +89,25 @@ void ft_verifier_tick(ft_verifier *verifier);
 /* What Info answers. Any thread. */
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out);
 
+#define FT_VERIFIER_SIZES 13 /* classes of sizes: at most 1, 2, 4, ... 2048 rows, and more */
+
+/* Counts since creation, sums of microseconds, and what is now. */
 typedef struct ft_verifier_stats {
-    uint64_t sessions_opened, sessions_gone, rounds, forwards, rows, tokens, accepted, drafted;
+    uint64_t sessions_opened, sessions_gone, sessions_refused, rounds, forwards, rows, tokens;
+    uint64_t accepted, drafted;
     uint64_t kv_released; /* times that a session's KV gave way to another's */
-    uint32_t sessions, sessions_detached, kv_blocks, kv_blocks_free;
+    uint64_t prefill_rows, prefill_chunks;
+    uint64_t passes_by_rows[FT_VERIFIER_SIZES], chunks_by_rows[FT_VERIFIER_SIZES];
+    /* Tokens of texts whose KV was empty when their turn came, those of them that the prefix cache had,
+     * and cached blocks that gave way. */
+    uint64_t prefix_lookup_tok, prefix_hit_tok, prefix_evicted;
+    uint64_t queue_us, verify_us;  /* of all rounds */
+    uint64_t forward_us, judge_us; /* of all passes */
+    uint64_t predicted_us,
+        predict_miss_us; /* of all passes: what they were expected to take, and by
+                                               how much that was wrong, either way */
+    uint32_t sessions, sessions_detached;
+    uint32_t kv_blocks, kv_blocks_free, kv_blocks_cached; /* cached ones are among the free */
 } ft_verifier_stats;
 /* As of the last pass, callback or tick, or later. */
 void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out);

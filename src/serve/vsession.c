@@ -32,7 +32,7 @@ uint32_t ft_sess_missing(const ft_sess *s)
 void ft_sess_check(const ft_sess *s)
 {
 #ifdef FT_DEBUG_CHECKS
-    assert(s->len >= 1 && s->len <= s->max_len && s->len <= s->cap);
+    assert(s->len >= 1 && s->len <= s->max_len);
     assert(ft_seq_n_pending(s->seq) == 0);
     assert(ft_seq_n_past(s->seq) <= s->len - 1);
     assert(!s->handle || s->handle->session == s);
@@ -193,12 +193,15 @@ static ft_status create(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
         (status = ft_random_bytes(&s->id, sizeof s->id)) != FT_OK ||
         (status = ft_random_bytes(&s->secret, sizeof s->secret)) != FT_OK)
         goto out;
-    s->text = h->prompt;
-    h->prompt = NULL;
-    s->len = s->cap = s->n_prompt = o->n_prompt;
+    s->len = s->n_prompt = o->n_prompt;
     s->max_len = v->opts.max_context;
     if (o->max_tokens > 0 && o->max_tokens < s->max_len - s->len)
         s->max_len = s->len + o->max_tokens;
+    status = FT_NOMEM;
+    if (!(s->text = realloc(h->prompt, s->max_len * sizeof *s->text)))
+        goto out;
+    h->prompt = NULL;
+    ft_seq_set_tenant(s->seq, ft_kv_tenant(v, s->credential));
     s->n_top = o->logprobs ? o->top_logprobs : 0;
     s->want_kv = true;
     s->waits_at_us = s->used_at_us = now_us;
@@ -213,6 +216,8 @@ out:
 static void attach(ft_sess *s, ft_vsession *h)
 {
     ft_verifier *v = s->verifier;
+    if (s->finish == FT_FINISH_NONE)
+        ft_kv_attach(s);
     ft_msg_opened opened = {.session = s->id,
                             .secret = s->secret,
                             .cached_tokens = ft_seq_n_past(s->seq),
@@ -300,6 +305,7 @@ void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us)
     handle->prompt = NULL;
     if (status != FT_OK) {
         FT_LOGI("serve", "open refused status=%s", ft_status_name(status));
+        v->stats.sessions_refused += status == FT_EXHAUSTED;
         ft_handle_gone(handle, status, err.message, status == FT_EXHAUSTED ? FT_RETRY_AFTER_MS : 0);
     }
 }
@@ -329,21 +335,6 @@ static ft_status check_round(const ft_sess *s, const ft_msg_draft *d, bool flood
     return FT_OK;
 }
 
-/* Room for the tree's tokens and one more, so that the verdict need not allocate. */
-static ft_status reserve_text(ft_sess *s, uint32_t n, ft_error *err)
-{
-    uint32_t cap = s->cap;
-    if (s->len + n + 1 <= cap)
-        return FT_OK;
-    cap = 2 * cap > s->len + n + 64 ? 2 * cap : s->len + n + 64;
-    int32_t *text = realloc(s->text, cap * sizeof *text);
-    if (!text)
-        return ft_error_set(err, FT_NOMEM, "serve: out of memory for the text");
-    s->text = text;
-    s->cap = cap;
-    return FT_OK;
-}
-
 static ft_status accept_draft(ft_sess *s, const ft_msg_draft *d, bool flooded, ft_error *err)
 {
     ft_status status = check_round(s, d, flooded, err);
@@ -352,9 +343,7 @@ static ft_status accept_draft(ft_sess *s, const ft_msg_draft *d, bool flooded, f
     ft_tree_clear(&s->tree);
     for (uint32_t i = 0; i < d->n; i++)
         ft_tree_add(&s->tree, d->parent[i], d->token[i], 0);
-    if ((status = ft_tree_check(&s->tree, s->verifier->n_vocab, err)) == FT_OK)
-        status = reserve_text(s, d->n, err);
-    return status;
+    return ft_tree_check(&s->tree, s->verifier->n_vocab, err);
 }
 
 void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t at_us)

@@ -157,15 +157,20 @@ static many *many_create(uint32_t n, uint32_t prompt_most, uint32_t max_tok)
     return all;
 }
 
+static void many_free(many *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        free(all[i].ref);
+    free(all);
+}
+
 /* Ends all sessions; all texts must be what they would have been alone. */
 static void many_end(many *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         assert_true(test_text_equal(&all[i].text, all[i].ref));
         local_close(&all[i].client);
-        free(all[i].ref);
     }
-    free(all);
 }
 
 /* All in step: every session drafts, then all verdicts are awaited, until all texts have ended. */
@@ -197,16 +202,26 @@ static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
     many_end(all, n);
 }
 
+/* Nor do the threads that judge, nor where prompts are cut. */
 static void test_company_changes_nothing(void **state)
 {
     ft_verifier_stats s;
-    ft_verifier *v = test_verifier_start((ft_verifier_opts){.prefill_budget_us = 500});
+    many *all = many_create(MANY, 200, 40);
     (void)state;
-    many_run(many_create(MANY, 200, 40), MANY, v, 40);
-    ft_verifier_get_stats(v, &s);
-    assert_true(s.forwards < s.rounds); /* they did share passes */
-    test_verifier_expect_empty(v);
-    ft_verifier_destroy(v);
+    for (int n_threads = 1; n_threads <= 4; n_threads++) {
+        ft_verifier *v = test_verifier_start(
+            (ft_verifier_opts){.prefill_budget_us = 500, .n_threads = n_threads});
+        for (uint32_t i = 0; i < MANY; i++) {
+            test_text_init(&all[i].text, all[i].ref->token, all[i].ref->n_prompt);
+            all[i].n_verdicts = 0;
+        }
+        many_run(all, MANY, v, 40);
+        ft_verifier_get_stats(v, &s);
+        assert_true(s.forwards < s.rounds); /* they did share passes */
+        test_verifier_expect_empty(v);
+        ft_verifier_destroy(v);
+    }
+    many_free(all, MANY);
 }
 
 /* The pool holds about three of six: KV gives way (kv_room.c) and is computed again. */
@@ -215,11 +230,39 @@ static void test_pressure_changes_nothing(void **state)
     ft_verifier_stats s;
     ft_verifier *v = test_verifier_start((ft_verifier_opts){.max_context = 160, .kv_tok = 3 * 160});
     (void)state;
-    many_run(many_create(6, 100, 60), 6, v, 60);
+    many *all = many_create(6, 100, 60);
+    many_run(all, 6, v, 60);
+    many_free(all, 6);
     ft_verifier_get_stats(v, &s);
     assert_true(s.kv_released > 0);
     test_verifier_expect_empty(v);
     ft_verifier_destroy(v);
+}
+
+/* Twenty sessions in a pool for two, on several threads: nobody waits for ever, nothing is lost. */
+static void test_heavy_pressure_changes_nothing(void **state)
+{
+    ft_verifier_stats s;
+    many *all = many_create(20, 40, 60);
+    (void)state;
+    for (int no_cache = 0; no_cache < 2; no_cache++) {
+        ft_verifier *v = test_verifier_start((ft_verifier_opts){.max_context = 160,
+                                                                .max_tree = 8,
+                                                                .kv_tok = 2 * (160 + 9 + 32),
+                                                                .n_threads = 3,
+                                                                .no_prefix_cache = no_cache});
+        for (uint32_t i = 0; i < 20; i++) {
+            test_text_init(&all[i].text, all[i].ref->token, all[i].ref->n_prompt);
+            all[i].edge.max_tree = 8;
+            all[i].n_verdicts = 0;
+        }
+        many_run(all, 20, v, 60);
+        ft_verifier_get_stats(v, &s);
+        assert_true(s.kv_released > 20);
+        test_verifier_expect_empty(v);
+        ft_verifier_destroy(v);
+    }
+    many_free(all, 20);
 }
 
 /* The smallest pool that takes the context at all. */
@@ -228,7 +271,9 @@ static void test_pool_of_one(void **state)
     ft_verifier *v =
         test_verifier_start((ft_verifier_opts){.max_context = 160, .kv_tok = 160 + 64 + 33});
     (void)state;
-    many_run(many_create(3, 100, 50), 3, v, 50);
+    many *all = many_create(3, 100, 50);
+    many_run(all, 3, v, 50);
+    many_free(all, 3);
     test_verifier_expect_empty(v);
     ft_verifier_destroy(v);
 }
@@ -294,6 +339,7 @@ static void test_storm(void **state)
         open -= m->text.finish != FT_FINISH_NONE;
     }
     many_end(all, STORM);
+    many_free(all, STORM);
     test_verifier_expect_empty(v);
     ft_verifier_destroy(v);
 }
@@ -343,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_stop_token_ends_the_text),
         cmocka_unit_test(test_company_changes_nothing),
         cmocka_unit_test(test_pressure_changes_nothing),
+        cmocka_unit_test(test_heavy_pressure_changes_nothing),
         cmocka_unit_test(test_pool_of_one),
         cmocka_unit_test(test_storm),
         cmocka_unit_test(test_logprobs),
