@@ -12,9 +12,11 @@
 
 typedef struct serve_flags {
     const char *model, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
-    const char *policy, *port_file;
+    const char *policy, *port_file, *metrics;
+    char metrics_host[256];
+    int metrics_port;
     int64_t port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
-    bool insecure, portable, verbose;
+    bool insecure, portable, no_prefix_cache, verbose;
     char *token_text; /* of token_file */
 } serve_flags;
 
@@ -30,6 +32,12 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
         return ft_error_set(err, FT_INVALID, "serve: --tls-client-ca needs --tls-cert, --tls-key");
     if (!ft_sched_find(f->policy))
         return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there is fcfs", f->policy);
+    if (f->metrics) {
+        ft_status status = ft_cmd_parse_endpoint(f->metrics, "serve: --metrics", err,
+                                                 f->metrics_host, &f->metrics_port);
+        if (status != FT_OK)
+            return status;
+    }
     if (f->token_file) {
         ft_status status = ft_cmd_read_secret(f->token_file, err, &f->token_text);
         if (status != FT_OK)
@@ -78,7 +86,10 @@ static ft_status serve(const serve_flags *f, const ft_model *model, const ft_voc
                                               .max_sessions = (uint32_t)f->max_sessions,
                                               .session_ttl_s = (uint32_t)f->ttl_s,
                                               .n_threads = (int)f->threads,
-                                              .portable_attention = f->portable},
+                                              .portable_attention = f->portable,
+                                              .no_prefix_cache = f->no_prefix_cache},
+                                 .metrics_host = f->metrics ? f->metrics_host : NULL,
+                                 .metrics_port = f->metrics_port,
                                  .host = f->host,
                                  .port = (int)f->port,
                                  .token = f->token,
@@ -89,6 +100,9 @@ static ft_status serve(const serve_flags *f, const ft_model *model, const ft_voc
     if (status != FT_OK)
         return status;
     log_ready(f, server, model, ft_server_verifier(server));
+    if (f->metrics)
+        FT_LOGI("serve", "metrics host=%s port=%d path=/metrics", f->metrics_host,
+                ft_server_metrics_port(server));
     if (f->port_file)
         status = ft_cmd_write_port(f->port_file, ft_server_port(server), err);
     if (status == FT_OK) {
@@ -162,6 +176,10 @@ int ft_cmd_serve(int argc, char **argv)
          "serve other machines without asking who they are", 0, 0},
         {"--portable", NULL, FT_FLAG_BOOL, &f.portable, NULL,
          "attention by ggml's operators instead of our CPU kernel", 0, 0},
+        {"--no-prefix-cache", NULL, FT_FLAG_BOOL, &f.no_prefix_cache, NULL,
+         "sessions of one credential do not share what they computed", 0, 0},
+        {"--metrics", NULL, FT_FLAG_STRING, &f.metrics, "HOST:PORT",
+         "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)", 0, 0},
         {"--verbose", "-v", FT_FLAG_BOOL, &f.verbose, NULL, "log details", 0, 0},
     };
     ft_error err = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Secrets from files, port files, loopback names. No state.
+// Secrets from files, port files, addresses, loopback names. No state.
 #include "cmd/endpoint.h"
 
 #include <errno.h>
@@ -45,4 +45,30 @@ bool ft_cmd_is_loopback(const char *host)
 {
     return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
            strcmp(host, "[::1]") == 0 || strncmp(host, "127.", 4) == 0;
+}
+
+ft_status ft_cmd_parse_endpoint(const char *text, const char *what, ft_error *err, char host[256],
+                                int *port)
+{
+    const char *colon = strrchr(text, ':');
+    const char *number = colon ? colon + 1 : text;
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    bool bracketed = n >= 2 && text[0] == '[' && text[n - 1] == ']';
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(number, &end, 10);
+    if (*number < '0' || *number > '9' || *end || errno || value > 65535 || n >= 256 ||
+        (colon && n == 0) || (!bracketed && memchr(text, ':', n)))
+        return ft_error_set(err, FT_INVALID,
+                            "%s: '%.100s' is no HOST:PORT: write, for example, 127.0.0.1:9411 or "
+                            "[::1]:9411",
+                            what, text);
+    if (n == 0)
+        snprintf(host, 256, "127.0.0.1");
+    else if (bracketed)
+        snprintf(host, 256, "%.*s", (int)n - 2, text + 1);
+    else
+        snprintf(host, 256, "%.*s", (int)n, text);
+    *port = (int)value;
+    return FT_OK;
 }

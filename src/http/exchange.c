@@ -121,6 +121,11 @@ static enum MHD_Result answer_health(ft_http_exchange *x)
     return reply_fail(x);
 }
 
+static bool has_model(const ft_http *http)
+{
+    return http->backend.generate != NULL;
+}
+
 static bool has_metrics(const ft_http *http)
 {
     return http->backend.metrics != NULL;
@@ -214,10 +219,10 @@ static enum MHD_Result answer_completion(ft_http_exchange *x)
 }
 
 static const route routes[] = {
-    {.path = "/v1/models", .answer = answer_models},
-    {.path = "/v1/models/", .prefix = true, .answer = answer_model},
-    {.path = "/v1/chat/completions", .post = true, .answer = answer_chat},
-    {.path = "/v1/completions", .post = true, .answer = answer_completion},
+    {.path = "/v1/models", .there = has_model, .answer = answer_models},
+    {.path = "/v1/models/", .prefix = true, .there = has_model, .answer = answer_model},
+    {.path = "/v1/chat/completions", .post = true, .there = has_model, .answer = answer_chat},
+    {.path = "/v1/completions", .post = true, .there = has_model, .answer = answer_completion},
     {.path = "/health", .open = true, .answer = answer_health},
     {.path = "/metrics", .there = has_metrics, .answer = answer_metrics},
 };

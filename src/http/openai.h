@@ -76,9 +76,11 @@ typedef struct ft_http_result {
     int64_t ttft_us, total_us;
 } ft_http_result;
 
+/* Without `generate` the server has the pages /health and, with `metrics`, /metrics only. */
 typedef struct ft_http_backend {
     void *ctx;
-    const char *model_id; /* what /v1/models lists and requests must name (or leave out) */
+    /* With generate: what /v1/models lists and requests must name (or leave out). */
+    const char *model_id;
     ft_status (*generate)(void *ctx, const ft_http_request *request, const ft_http_sink *sink,
                           ft_error *err, ft_http_result *result);
     /* FT_OK: healthy; else what /health reports with 503. */

@@ -162,8 +162,10 @@ static int port_of(int fd)
 
 static ft_status check_opts(const ft_http_opts *opts, ft_error *err)
 {
-    if (!opts->backend.generate || !opts->backend.model_id)
-        return ft_error_set(err, FT_INVALID, "http: the backend has no generate or no model_id");
+    if (!opts->backend.generate != !opts->backend.model_id)
+        return ft_error_set(err, FT_INVALID, "http: generate and model_id go together");
+    if (!opts->backend.generate && !opts->backend.metrics)
+        return ft_error_set(err, FT_INVALID, "http: the backend has neither generate nor metrics");
     if (opts->port < 0 || opts->port > 65535)
         return ft_error_set(err, FT_INVALID, "http: port %d is not within 0 to 65535", opts->port);
     if (!opts->tls_cert != !opts->tls_key)
@@ -230,8 +232,9 @@ static ft_status init(ft_http *http, const ft_http_opts *opts, ft_error *err)
     http->request_timeout_s = opts->request_timeout_s ? opts->request_timeout_s : 60;
     http->stall_timeout_s = opts->stall_timeout_s ? opts->stall_timeout_s : 60;
     http->started_s = (int64_t)time(NULL);
-    http->model_id = strdup(opts->backend.model_id);
-    if (!http->model_id)
+    if (opts->backend.model_id)
+        http->model_id = strdup(opts->backend.model_id);
+    if (opts->backend.model_id && !http->model_id)
         return ft_error_set(err, FT_NOMEM, "http: out of memory");
     http->backend.model_id = http->model_id;
     int fd = open_socket(host, opts->port, err);

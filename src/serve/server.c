@@ -17,10 +17,15 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "http/openai.h"
+#include "serve/metrics.h"
+
+#define METRICS_CONNECTIONS 16 /* scrapers and a person or two */
 
 struct ft_server {
     ft_verifier *verifier;
     ft_wire_server *wire;
+    ft_http *metrics; /* NULL: none asked for */
     pthread_mutex_t lock;
     pthread_cond_t empty;
     uint32_t n_connections; /* guarded by lock */
@@ -151,6 +156,23 @@ static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_er
     return ft_wire_server_create(&wire, err, &server->wire);
 }
 
+/* One page for all: it says nothing of any one session. Connection threads. */
+static ft_status metrics_page(void *ctx, ft_buf *out)
+{
+    ft_verifier_stats stats;
+    ft_verifier_get_stats(((const ft_server *)ctx)->verifier, &stats);
+    return ft_metrics_append(&stats, out);
+}
+
+static ft_status start_metrics(ft_server *server, const ft_server_opts *opts, ft_error *err)
+{
+    const ft_http_opts http = {.host = opts->metrics_host,
+                               .port = opts->metrics_port,
+                               .max_connections = METRICS_CONNECTIONS,
+                               .backend = {.ctx = server, .metrics = metrics_page}};
+    return opts->metrics_host ? ft_http_create(&http, err, &server->metrics) : FT_OK;
+}
+
 ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server **out)
 {
     pthread_condattr_t attr;
@@ -166,6 +188,8 @@ ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server 
     ft_status status = ft_verifier_create(&opts->verifier, err, &server->verifier);
     if (status == FT_OK)
         status = start_wire(server, opts, err);
+    if (status == FT_OK)
+        status = start_metrics(server, opts, err);
     if (status != FT_OK) {
         ft_server_destroy(server, 0);
         return status;
@@ -177,6 +201,11 @@ ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server 
 int ft_server_port(const ft_server *server)
 {
     return ft_wire_server_port(server->wire);
+}
+
+int ft_server_metrics_port(const ft_server *server)
+{
+    return server->metrics ? ft_http_port(server->metrics) : 0;
 }
 
 ft_verifier *ft_server_verifier(ft_server *server)
@@ -208,9 +237,10 @@ static void log_stats(ft_verifier *verifier)
     ft_verifier_get_stats(verifier, &s);
     FT_LOGI("serve",
             "stats sessions=%" PRIu64 " rounds=%" PRIu64 " tokens=%" PRIu64 " drafted=%" PRIu64
-            " accepted=%" PRIu64 " forwards=%" PRIu64 " rows=%" PRIu64 " kv_released=%" PRIu64,
+            " accepted=%" PRIu64 " forwards=%" PRIu64 " rows=%" PRIu64 " kv_released=%" PRIu64
+            " prefix_hit_tok=%" PRIu64 " prefix_lookup_tok=%" PRIu64,
             s.sessions_opened, s.rounds, s.tokens, s.drafted, s.accepted, s.forwards, s.rows,
-            s.kv_released);
+            s.kv_released, s.prefix_hit_tok, s.prefix_lookup_tok);
 }
 
 void ft_server_destroy(ft_server *server, int64_t grace_us)
@@ -225,6 +255,8 @@ void ft_server_destroy(ft_server *server, int64_t grace_us)
     ft_wire_server_destroy(server->wire);
     if (server->wire)
         log_stats(server->verifier);
+    if (server->metrics)
+        ft_http_destroy(server->metrics);
     ft_verifier_destroy(server->verifier);
     pthread_cond_destroy(&server->empty);
     pthread_mutex_destroy(&server->lock);

@@ -14,14 +14,18 @@ typedef struct ft_server_opts {
     int port;
     const char *token;
     const char *tls_cert, *tls_key, *tls_client_ca;
+    const char *metrics_host; /* an HTTP server there has /metrics and /health; NULL: none */
+    int metrics_port;
 } ft_server_opts;
 
-/* Listens and serves at once. Strings are not kept. Errors of ft_verifier_create and of
- * ft_wire_server_create. */
+/* Listens and serves at once. Strings are not kept. Errors of ft_verifier_create,
+ * ft_wire_server_create and ft_http_create. */
 FT_WARN_UNUSED ft_status ft_server_create(const ft_server_opts *opts, ft_error *err,
                                           ft_server **out);
-/* The port in use; the verifier behind (borrowed; for statistics). */
+/* The ports in use; the verifier behind (borrowed; for statistics). */
 int ft_server_port(const ft_server *server);
+/* 0: there is none. */
+int ft_server_metrics_port(const ft_server *server);
 ft_verifier *ft_server_verifier(ft_server *server);
 /* Refuses new sessions, lets present ones finish for at most grace_us, then ends them. NULL is
  * legal. */

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// From statistics to Prometheus' text format. Names carry their units; sums and counts rather than
+// means, so that who reads them chooses the window. No state. Says nothing about any one session.
+#include "serve/metrics.h"
+
+#include <inttypes.h>
+
+static void head(ft_buf *out, const char *name, const char *kind, const char *help)
+{
+    ft_buf_printf(out, "# HELP foretoken_%s %s\n# TYPE foretoken_%s %s\n", name, help, name, kind);
+}
+
+typedef struct row {
+    const char *name, *help;
+    uint64_t value;
+} row;
+
+static void counts(ft_buf *out, const char *kind, const row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        head(out, rows[i].name, kind, rows[i].help);
+        ft_buf_printf(out, "foretoken_%s %" PRIu64 "\n", rows[i].name, rows[i].value);
+    }
+}
+
+/* Values in microseconds. */
+static void seconds(ft_buf *out, const row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        head(out, rows[i].name, "counter", rows[i].help);
+        ft_buf_printf(out, "foretoken_%s %" PRIu64 ".%06u\n", rows[i].name, rows[i].value / 1000000,
+                      (unsigned)(rows[i].value % 1000000));
+    }
+}
+
+static void histogram(ft_buf *out, const row *sum, const uint64_t *classes)
+{
+    uint64_t n = 0;
+    head(out, sum->name, "histogram", sum->help);
+    for (uint32_t i = 0; i + 1 < FT_VERIFIER_SIZES; i++) {
+        n += classes[i];
+        ft_buf_printf(out, "foretoken_%s_bucket{le=\"%u\"} %" PRIu64 "\n", sum->name, 1u << i, n);
+    }
+    n += classes[FT_VERIFIER_SIZES - 1];
+    ft_buf_printf(out,
+                  "foretoken_%s_bucket{le=\"+Inf\"} %" PRIu64 "\nforetoken_%s_sum %" PRIu64
+                  "\nforetoken_%s_count %" PRIu64 "\n",
+                  sum->name, n, sum->name, sum->value, sum->name, n);
+}
+
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+
+ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
+{
+    const row gauges[] = {
+        {"sessions", "Sessions, detached ones included.", s->sessions},
+        {"sessions_detached", "Sessions that have lost their stream.", s->sessions_detached},
+        {"kv_blocks", "Blocks of 16 tokens in the KV pool.", s->kv_blocks},
+        {"kv_free_blocks", "Blocks that no session holds.", s->kv_blocks_free},
+        {"kv_cached_blocks", "Of the free blocks those that hold cached text.",
+         s->kv_blocks_cached},
+    };
+    const row counters[] = {
+        {"sessions_opened_total", "Sessions opened.", s->sessions_opened},
+        {"sessions_ended_total", "Sessions gone.", s->sessions_gone},
+        {"sessions_refused_total", "Opens refused for lack of room.", s->sessions_refused},
+        {"rounds_total", "Verification rounds.", s->rounds},
+        {"tokens_total", "Tokens of text.", s->tokens},
+        {"drafted_tokens_total", "Tokens in drafts.", s->drafted},
+        {"accepted_tokens_total", "Drafted tokens that became text.", s->accepted},
+        {"kv_released_total", "Times that a session's KV gave way to another's.", s->kv_released},
+        {"prefix_lookup_tokens_total", "Tokens looked up in the prefix cache.",
+         s->prefix_lookup_tok},
+        {"prefix_hit_tokens_total", "Tokens found in the prefix cache.", s->prefix_hit_tok},
+        {"prefix_evicted_blocks_total", "Cached blocks that gave way.", s->prefix_evicted},
+    };
+    const row times[] = {
+        {"pass_seconds_total", "Time in forward passes.", s->forward_us},
+        {"pass_predicted_seconds_total", "Time that passes were expected to take.",
+         s->predicted_us},
+        {"pass_prediction_error_seconds_total",
+         "Sum over passes of the difference between expected and measured time.",
+         s->predict_miss_us},
+        {"judge_seconds_total", "Time in drawing tokens and walking trees.", s->judge_us},
+        {"round_queue_seconds_total",
+         "Sum over rounds of the time from a draft's arrival to its pass.", s->queue_us},
+        {"round_verify_seconds_total", "Sum over rounds of the time from the pass to the verdict.",
+         s->verify_us},
+    };
+    counts(out, "gauge", gauges, COUNT(gauges));
+    counts(out, "counter", counters, COUNT(counters));
+    seconds(out, times, COUNT(times));
+    histogram(out, &(row){"pass_rows", "Rows of a forward pass.", s->rows}, s->passes_by_rows);
+    histogram(out, &(row){"prefill_chunk_rows", "Rows of a prompt's chunk.", s->prefill_rows},
+              s->chunks_by_rows);
+    return out->failed ? FT_NOMEM : FT_OK;
+}

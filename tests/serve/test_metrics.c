@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// The metrics page over a real socket: well-formed, equal to the statistics, for those alone who name
+// this server, and the only page besides /health.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/metrics.h"
+#include "serve/server.h"
+#include "support/http_client.h"
+#include "support/local_client.h"
+#include "support/target.h"
+
+static ft_server *server;
+static int port;
+
+static int setup(void **state)
+{
+    ft_error err = {0};
+    test_target_setup(state);
+    const ft_server_opts opts = {.verifier = test_verifier_opts((ft_verifier_opts){0}),
+                                 .host = "127.0.0.1",
+                                 .metrics_host = "127.0.0.1"};
+    if (ft_server_create(&opts, &err, &server) != FT_OK)
+        fail_msg("%s", err.message);
+    port = ft_server_metrics_port(server);
+    return port == 0;
+}
+
+static int teardown(void **state)
+{
+    ft_server_destroy(server, 0);
+    return test_target_teardown(state);
+}
+
+/* Two texts, the second of which begins as the first. */
+static void generate(void)
+{
+    test_edge edge = test_edge_make(TEST_DRAFT_TREE, NULL, target.n_vocab, 1);
+    for (int i = 0; i < 2; i++) {
+        test_text text;
+        test_text_random(&text, 100, 1);
+        ft_msg_open open = local_open_msg(&text, 0.5f, 1, 20);
+        local_generate(ft_server_verifier(server), &open, &edge, &text);
+    }
+}
+
+static double value_of(const char *page, const char *name)
+{
+    char line[128];
+    snprintf(line, sizeof line, "\n%s ", name);
+    const char *at = strstr(page, line);
+    if (!at)
+        fail_msg("no '%s'", name);
+    return strtod(at + strlen(line), NULL);
+}
+
+static void test_page_equals_statistics(void **state)
+{
+    http_response r = {0};
+    char type[100];
+    (void)state;
+    generate();
+    ft_verifier_stats s = test_verifier_stats(ft_server_verifier(server));
+    assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
+    assert_true(http_response_header(&r, "Content-Type", type, sizeof type));
+    assert_string_equal(type, "text/plain; version=0.0.4; charset=utf-8");
+    const char *page = ft_buf_str(&r.body);
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"foretoken_sessions", 0},
+               {"foretoken_sessions_opened_total", 2},
+               {"foretoken_rounds_total", (double)s.rounds},
+               {"foretoken_tokens_total", (double)s.tokens},
+               {"foretoken_drafted_tokens_total", (double)s.drafted},
+               {"foretoken_accepted_tokens_total", (double)s.accepted},
+               {"foretoken_kv_blocks", s.kv_blocks},
+               {"foretoken_kv_free_blocks", s.kv_blocks},
+               {"foretoken_kv_cached_blocks", s.kv_blocks_cached},
+               {"foretoken_prefix_lookup_tokens_total", 198},
+               {"foretoken_prefix_hit_tokens_total", 96},
+               {"foretoken_pass_rows_sum", (double)s.rows},
+               {"foretoken_pass_rows_count", (double)s.forwards},
+               {"foretoken_pass_rows_bucket{le=\"+Inf\"}", (double)s.forwards},
+               {"foretoken_prefill_chunk_rows_sum", (double)s.prefill_rows},
+               {"foretoken_prefill_chunk_rows_count", (double)s.prefill_chunks},
+               {"foretoken_pass_seconds_total", (double)s.forward_us / 1e6},
+               {"foretoken_judge_seconds_total", (double)s.judge_us / 1e6},
+               {"foretoken_pass_predicted_seconds_total", (double)s.predicted_us / 1e6},
+               {"foretoken_pass_prediction_error_seconds_total", (double)s.predict_miss_us / 1e6},
+               {"foretoken_round_queue_seconds_total", (double)s.queue_us / 1e6},
+               {"foretoken_round_verify_seconds_total", (double)s.verify_us / 1e6}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (value_of(page, all[i].name) != all[i].value)
+            fail_msg("%s is %g", all[i].name, value_of(page, all[i].name));
+    assert_true(s.rounds > 0 && s.kv_blocks_cached > 0 && s.forward_us > 0 && s.predicted_us > 0);
+    http_response_deinit(&r);
+}
+
+/* Each sample stands behind the HELP and TYPE of its own family; histograms rise. */
+static void test_page_is_well_formed(void **state)
+{
+    ft_verifier_stats s = {.rows = 700, .passes_by_rows = {1, 0, 2, [12] = 3}, .queue_us = 1000007};
+    ft_buf page = {0};
+    char family[100] = "", name[100], kind[20];
+    uint64_t last = 0;
+    uint32_t samples = 0;
+    (void)state;
+    assert_int_equal(ft_metrics_append(&s, &page), FT_OK);
+    assert_int_equal(page.data[page.len - 1], '\n');
+    for (char *line = strtok(page.data, "\n"); line; line = strtok(NULL, "\n")) {
+        double value;
+        if (sscanf(line, "# HELP %99s %19s", name, kind) == 2) {
+            strcpy(family, name);
+            last = 0;
+        } else if (sscanf(line, "# TYPE %99s %19s", name, kind) == 2) {
+            assert_string_equal(name, family);
+            bool total = strlen(name) > 6 && strcmp(name + strlen(name) - 6, "_total") == 0;
+            assert_int_equal(total, strcmp(kind, "counter") == 0);
+        } else {
+            assert_int_equal(sscanf(line, "%99s %lf", name, &value), 2);
+            assert_int_equal(strncmp(name, family, strlen(family)), 0);
+            assert_int_equal(strncmp(name, "foretoken_", 10), 0);
+            if (strstr(name, "_bucket")) {
+                assert_true((uint64_t)value >= last);
+                last = (uint64_t)value;
+            }
+            if (strcmp(name, "foretoken_pass_rows_bucket{le=\"2048\"}") == 0)
+                assert_true(value == 3);
+            if (strcmp(name, "foretoken_pass_rows_count") == 0)
+                assert_true(value == 6 && last == 6);
+            if (strcmp(name, "foretoken_round_queue_seconds_total") == 0)
+                assert_non_null(strstr(line, " 1.000007"));
+            samples++;
+        }
+    }
+    assert_true(samples > 40);
+    ft_buf_deinit(&page);
+}
+
+static void test_nothing_else_is_there(void **state)
+{
+    http_response r = {0};
+    (void)state;
+    assert_int_equal(http_ask(port, "GET", "/health", "", NULL, &r), 200);
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(port, "GET", "/v1/models", "", NULL, &r), 404);
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(port, "POST", "/v1/completions", "", "{\"prompt\":\"x\"}", &r), 404);
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(port, "POST", "/metrics", "", "{}", &r), 405);
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(port, "GET", "/metrics", "Origin: http://evil.example\r\n", NULL, &r),
+                     403);
+    http_response_deinit(&r);
+}
+
+static void test_host_must_be_ours(void **state)
+{
+    static const char request[] = "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    http_response r = {0};
+    http_client c;
+    (void)state;
+    assert_true(http_client_open(&c, port));
+    assert_true(http_client_puts(&c, request));
+    assert_true(http_client_response(&c, false, &r));
+    assert_int_equal(r.status, 403);
+    http_response_deinit(&r);
+    http_client_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_page_equals_statistics),
+        cmocka_unit_test(test_page_is_well_formed),
+        cmocka_unit_test(test_nothing_else_is_there),
+        cmocka_unit_test(test_host_must_be_ours),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
