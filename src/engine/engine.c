@@ -453,7 +453,8 @@ void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out)
                                  ft_graph_cache_bytes(engine->graphs) + engine->route->bytes,
                              .n_seqs = engine->kv.n_seqs,
                              .forwards = engine->forwards,
-                             .rows = engine->rows};
+                             .rows = engine->rows,
+                             .graphs = ft_graph_cache_built(engine->graphs)};
 }
 
 size_t ft_engine_get_memory(const ft_engine *engine, ft_place_memory *out, size_t max)

@@ -131,6 +131,7 @@ typedef struct ft_engine_stats {
     size_t kv_bytes, compute_bytes;
     uint32_t n_seqs;
     uint64_t forwards, rows;
+    uint64_t graphs; /* built; the other passes found theirs */
 } ft_engine_stats;
 
 /* Blocks of the pool, memory, live sequences; passes and rows computed since creation. */

@@ -23,7 +23,7 @@ struct ft_graph_cache {
     size_t mem_bytes;           /* of one graph's description */
     ggml_gallocr_t galloc[2];   /* on the CPU alone; without, with logits */
     ggml_backend_sched_t sched; /* with devices */
-    uint64_t clock;
+    uint64_t clock, n_built;
     ft_graph slots[FT_GRAPH_SLOTS];
 };
 
@@ -209,6 +209,11 @@ size_t ft_graph_cache_bytes(const ft_graph_cache *cache)
     return bytes;
 }
 
+uint64_t ft_graph_cache_built(const ft_graph_cache *cache)
+{
+    return cache->n_built;
+}
+
 /* ---- fetching ---- */
 
 static void forget_all(ft_graph_cache *cache)
@@ -258,6 +263,7 @@ ft_graph *ft_graph_cache_get(ft_graph_cache *cache, uint32_t n_rows, uint32_t n_
     if (!oldest->ctx && !(oldest->ctx = new_context(cache)))
         return NULL;
     bool ok = lay_out(cache, oldest, n_rows, n_out);
+    cache->n_built++;
     oldest->last_used = ++cache->clock;
     if (!ok)
         oldest->n_rows = 0;

@@ -87,6 +87,8 @@ void ft_graph_cache_destroy(ft_graph_cache *cache);
 ft_graph *ft_graph_cache_get(ft_graph_cache *cache, uint32_t n_rows, uint32_t n_out);
 /* Runs what was got last. */
 enum ggml_status ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph);
+/* Graphs that were built for passes since creation. */
+uint64_t ft_graph_cache_built(const ft_graph_cache *cache);
 /* Compute memory at a place, and everywhere. */
 size_t ft_graph_cache_bytes_on(const ft_graph_cache *cache, uint32_t place);
 size_t ft_graph_cache_bytes(const ft_graph_cache *cache);
