@@ -13,8 +13,9 @@
 #define CLAIMS      4           /* a thread's share of the tiles is claimed in this many pieces */
 #define CHUNK_BYTES (256 << 10) /* of rows at a time: half of a small second cache */
 
-/* 8-bit rows in memory, which ggml aligns to 32 bytes and no more. Rows lie in groups of at most FT_GEMM_GROUP, of sizes that differ by at most
- * one; in a group, block by block: [group][n_in / 32][rows of the group]. */
+/* 8-bit rows in memory, which ggml aligns to 32 bytes and no more. Rows lie in groups of at most
+ * FT_GEMM_GROUP, of sizes that differ by at most one; in a group, block by block: [group][n_in / 32]
+ * [rows of the group]. */
 typedef struct rows_head {
     atomic_uint next[FT_GEMM_READERS]; /* piece that each reader claims next */
 } rows_head;
@@ -42,34 +43,6 @@ static uint32_t group_rows(const groups *g, uint32_t i)
 static ft_gemm_block *blocks_of(const struct ggml_tensor *rows)
 {
     return (ft_gemm_block *)((rows_head *)rows->data + 1);
-}
-
-/* ---- kernels ---- */
-
-size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS])
-{
-    const ft_gemm_kernel *const all[] = {ft_gemm_kernel_vnni(), &ft_gemm_kernel_plain};
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i])
-            out[n++] = all[i];
-    return n;
-}
-
-const ft_gemm_kernel *ft_gemm_kernel_best(void)
-{
-    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
-    ft_gemm_kernels(all);
-    return all[0];
-}
-
-ft_gemm_tile_fn *ft_gemm_tile_best(enum ggml_type type)
-{
-    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
-    ft_gemm_tile_fn *tile = NULL;
-    for (size_t i = 0, n = ft_gemm_kernels(all); i < n && !tile; i++)
-        tile = all[i]->tile(type);
-    return tile;
 }
 
 /* ---- making 8-bit rows ---- */

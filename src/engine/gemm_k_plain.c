@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/f16.h"
 #include "engine/gemm_kernel.h"
 #include "model/pack.h"
 #include "model/pack_k.h"
@@ -30,8 +31,8 @@ static void read_scales(const ft_pack_scales *from, size_t b, size_t row, weight
 {
     unsigned low = from->low[b][row], high = from->high[b % 4][row] >> (b < 4 ? 0 : 4);
     unsigned scale = (low & 15) | (high & 3) << 4, min = low >> 4 | (high >> 2 & 3) << 4;
-    out->scale[0] = ggml_fp16_to_fp32(from->d[row]) * (float)scale;
-    out->min = ggml_fp16_to_fp32(from->dmin[row]) * 0.125f * (float)min;
+    out->scale[0] = ft_f16_to_f32(from->d[row]) * (float)scale;
+    out->min = ft_f16_to_f32(from->dmin[row]) * 0.125f * (float)min;
 }
 
 static void read_q4_k(const ft_pack_q4_k *from, size_t b, size_t row, weights *out)
@@ -52,7 +53,7 @@ static void read_q5_k(const ft_pack_q5_k *from, size_t b, size_t row, weights *o
 static void read_q6_k(const ft_pack_q6_k *from, uint16_t d, size_t b, size_t row, weights *out)
 {
     for (size_t h = 0; h < 2; h++)
-        out->scale[h] = ggml_fp16_to_fp32(d) * (float)from->scales[2 * b + h][row];
+        out->scale[h] = ft_f16_to_f32(d) * (float)from->scales[2 * b + h][row];
     for (int k = 0; k < 32; k++)
         out->q[k] = nibble(from->block[b].quants, row, k) |
                     (from->block[b].bits[k / 16][4 * row + (size_t)(k % 4)] >> k % 16 / 4 * 2 & 3)

@@ -54,8 +54,8 @@ typedef struct ft_gemm_rounding {
                             ft_gemm_block *out, size_t stride);
 } ft_gemm_rounding;
 
-/* Of x86's kernels; there is none in builds for other machines. */
-extern const ft_gemm_rounding ft_gemm_rounding_avx2;
+/* Of x86's and of AArch64's kernels; defined in builds for those alone. */
+extern const ft_gemm_rounding ft_gemm_rounding_avx2, ft_gemm_rounding_neon;
 
 typedef struct ft_gemm_kernel {
     const char *name;
@@ -68,6 +68,9 @@ typedef struct ft_gemm_kernel {
 extern const ft_gemm_kernel ft_gemm_kernel_plain;
 /* NULL where the build or the machine has none. */
 const ft_gemm_kernel *ft_gemm_kernel_vnni(void);
+const ft_gemm_kernel *ft_gemm_kernel_avx2(void);
+const ft_gemm_kernel *ft_gemm_kernel_dotprod(void);
+const ft_gemm_kernel *ft_gemm_kernel_neon(void);
 
 /* Those that this machine can run, fastest first, the plain one last; their number. */
 #define FT_GEMM_KERNELS 5

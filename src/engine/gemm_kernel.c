@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernels of products with packed weights this machine can run. Stateless.
+#include "engine/gemm_kernel.h"
+
+size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS])
+{
+    const ft_gemm_kernel *const all[] = {ft_gemm_kernel_vnni(), ft_gemm_kernel_avx2(),
+                                         ft_gemm_kernel_dotprod(), ft_gemm_kernel_neon(),
+                                         &ft_gemm_kernel_plain};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i])
+            out[n++] = all[i];
+    return n;
+}
+
+const ft_gemm_kernel *ft_gemm_kernel_best(void)
+{
+    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
+    ft_gemm_kernels(all);
+    return all[0];
+}
+
+ft_gemm_tile_fn *ft_gemm_tile_best(enum ggml_type type)
+{
+    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
+    ft_gemm_tile_fn *tile = NULL;
+    for (size_t i = 0, n = ft_gemm_kernels(all); i < n && !tile; i++)
+        tile = all[i]->tile(type);
+    return tile;
+}

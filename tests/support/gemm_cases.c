@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/gemm_cases.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/pack.h"
+
+enum { BLOCKS = 19, WIDTH = 32 * BLOCKS, TILE_ROWS = FT_GEMM_GROUP + 3 };
+
+const enum ggml_type gemm_cases_types[GEMM_CASES_TYPES] = {
+    GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_IQ4_NL,
+    GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
+
+static void fill(ft_rng *rng, float *x, size_t n, float size)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = size * ((float)ft_rng_below(rng, 20001) / 10000.0f - 1.0f);
+}
+
+bool gemm_case_rows(ft_rng *rng, const ft_gemm_kernel *kernel)
+{
+    const ft_gemm_rounding *a = kernel->rounding, *b = ft_gemm_kernel_plain.rounding;
+    ft_gemm_block ours[3][2 * BLOCKS], plain[3][2 * BLOCKS];
+    float x[2 * WIDTH], weight[WIDTH];
+    uint32_t n = 1 + ft_rng_below(rng, BLOCKS);
+    memset(ours, 0, sizeof ours);
+    memset(plain, 0, sizeof plain);
+    fill(rng, x, 2 * WIDTH, ldexpf(1.0f, (int)ft_rng_below(rng, 40) - 30));
+    if (ft_rng_below(rng, 4) == 0)
+        memset(x, 0, 32 * sizeof *x);
+    fill(rng, weight, WIDTH, 2.0f);
+    a->quantize(x, n, ours[0], 2);
+    b->quantize(x, n, plain[0], 2);
+    a->quantize_norm(x, weight, 1e-6f, n, ours[1], 2);
+    b->quantize_norm(x, weight, 1e-6f, n, plain[1], 2);
+    a->quantize_swiglu(x, x + WIDTH, n, ours[2], 2);
+    b->quantize_swiglu(x, x + WIDTH, n, plain[2], 2);
+    return memcmp(ours, plain, sizeof ours) == 0;
+}
+
+/* Every quant there can be; scales, which are a block's first or last halves, without infinities. */
+static void fill_tile(ft_rng *rng, uint8_t *plain, size_t bytes, size_t block_bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        plain[i] = (uint8_t)ft_rng_below(rng, 256);
+    for (size_t i = 0; i < bytes; i += block_bytes)
+        for (size_t h = 1; h < 4; h += 2) {
+            plain[i + h] &= 0xbf;
+            plain[i + block_bytes - h] &= 0xbf;
+        }
+}
+
+bool gemm_case_tile(ft_rng *rng, const ft_gemm_kernel *kernel, enum ggml_type type,
+                    uint32_t n_blocks, uint32_t n_rows)
+{
+    n_blocks *= (uint32_t)ggml_blck_size(type) / 32;
+    size_t bytes = ft_pack_tile_bytes(type, 32 * n_blocks), n_x = (size_t)n_blocks * 32;
+    uint8_t *plain = malloc(bytes), *packed = malloc(bytes);
+    float *x = malloc(n_x * sizeof *x), residual[TILE_ROWS * 17];
+    float ours[TILE_ROWS * 19] = {0}, expected[TILE_ROWS * 19] = {0};
+    ft_gemm_block *rows = malloc((size_t)TILE_ROWS * n_blocks * sizeof *rows);
+    fill_tile(rng, plain, bytes, ggml_type_size(type));
+    ft_pack(type, (int64_t)n_x, 16, plain, packed);
+    for (uint32_t r = 0; r < TILE_ROWS; r++) {
+        fill(rng, x, n_x, 3.0f);
+        ft_gemm_kernel_plain.rounding->quantize(x, n_blocks, rows + r, TILE_ROWS);
+    }
+    fill(rng, residual, TILE_ROWS * 17, 9.0f);
+    ft_gemm_tile t = {.weights = packed,
+                      .n_blocks = n_blocks,
+                      .n_rows = n_rows,
+                      .row_blocks = TILE_ROWS,
+                      .rows = rows,
+                      .residual = n_rows % 2 ? residual : NULL,
+                      .residual_stride = 17,
+                      .out = ours,
+                      .out_stride = 19,
+                      .ahead = n_rows % 3 ? packed : NULL};
+    kernel->tile(type)(&t);
+    t.out = expected;
+    ft_gemm_kernel_plain.tile(type)(&t);
+    free(plain);
+    free(packed);
+    free(x);
+    free(rows);
+    return memcmp(ours, expected, sizeof ours) == 0;
+}
+
+static bool tiles_equal(ft_rng *rng, const ft_gemm_kernel *kernel, enum ggml_type type)
+{
+    uint32_t most = ggml_blck_size(type) > 32 ? 4 : 9;
+    for (uint32_t n_blocks = 1; n_blocks <= most; n_blocks++)
+        for (uint32_t n_rows = 1; n_rows <= FT_GEMM_GROUP; n_rows++)
+            if (!gemm_case_tile(rng, kernel, type, n_blocks, n_rows))
+                return false;
+    return true;
+}
+
+const char *gemm_cases_run(uint64_t seed)
+{
+    const ft_gemm_kernel *kernels[FT_GEMM_KERNELS];
+    size_t n = ft_gemm_kernels(kernels);
+    ft_rng rng;
+    ft_rng_init(&rng, seed);
+    for (size_t k = 0; k + 1 < n; k++) { /* the last is the plain one */
+        for (int round = 0; round < 1000; round++)
+            if (!gemm_case_rows(&rng, kernels[k]))
+                return kernels[k]->name;
+        for (int t = 0; t < GEMM_CASES_TYPES; t++)
+            if (kernels[k]->tile(gemm_cases_types[t]) &&
+                !tiles_equal(&rng, kernels[k], gemm_cases_types[t]))
+                return kernels[k]->name;
+    }
+    return NULL;
+}
