@@ -97,46 +97,77 @@ INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], __m5
 
 /* ---- multiplying ---- */
 
-INLINE __m512i dot4(__m512i dot, const __m512i w[4], const int8_t *q)
+/* Rows whose products with a block are interleaved, as in gemm_vnni.c. */
+#define INTERLEAVED 4
+
+/* dot[r] += four vectors of weights times the 16 values of row r from `first` on. */
+INLINE void dot_rows(uint32_t n, const __m512i w[4], const ft_gemm_block *x, int first,
+                     __m512i *dot)
 {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
-        int32_t four;
-        __builtin_memcpy(&four, q + 4 * i, 4);
-        dot = _mm512_dpbusd_epi32(dot, w[i], _mm512_set1_epi32(four));
+#pragma GCC unroll 4
+        for (uint32_t r = 0; r < n; r++) {
+            int32_t four;
+            __builtin_memcpy(&four, x[r].q + first + 4 * i, 4);
+            dot[r] = _mm512_dpbusd_epi32(dot[r], w[i], _mm512_set1_epi32(four));
+        }
     }
-    return dot;
 }
 
-INLINE __m512 add_block(enum ggml_type type, const block *b, const ft_gemm_block *x, __m512 sum)
+INLINE void multiply_rows(enum ggml_type type, uint32_t n, const block *b, const ft_gemm_block *x,
+                          __m512 *sum)
 {
-    __m512 value;
-    if (type == GGML_TYPE_Q6_K) {
-        __m512i first = dot4(_mm512_set1_epi32(x->start32[0]), b->w, x->q);
-        __m512i last = dot4(_mm512_set1_epi32(x->start32[1]), b->w + 4, x->q + 16);
-        value = _mm512_mul_ps(_mm512_cvtepi32_ps(first), b->scale[0]);
-        value = _mm512_fmadd_ps(b->scale[1], _mm512_cvtepi32_ps(last), value);
-    } else {
-        __m512i dot = dot4(_mm512_setzero_si512(), b->w, x->q);
-        dot = dot4(dot, b->w + 4, x->q + 16);
-        value = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), b->scale[0]);
-        value = _mm512_fmadd_ps(b->min, _mm512_cvtepi32_ps(_mm512_set1_epi32(x->start8)), value);
+    const bool halved = type == GGML_TYPE_Q6_K;
+    __m512i dot[INTERLEAVED];
+    __m512 value[INTERLEAVED];
+#pragma GCC unroll 4
+    for (uint32_t r = 0; r < n; r++)
+        dot[r] = halved ? _mm512_set1_epi32(x[r].start32[0]) : _mm512_setzero_si512();
+    dot_rows(n, b->w, x, 0, dot);
+    if (halved) {
+#pragma GCC unroll 4
+        for (uint32_t r = 0; r < n; r++) {
+            value[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r]), b->scale[0]);
+            dot[r] = _mm512_set1_epi32(x[r].start32[1]);
+        }
     }
-    return _mm512_fmadd_ps(value, _mm512_set1_ps(x->scale), sum);
+    dot_rows(n, b->w + 4, x, 16, dot);
+#pragma GCC unroll 4
+    for (uint32_t r = 0; r < n; r++) {
+        if (halved) {
+            value[r] = _mm512_fmadd_ps(b->scale[1], _mm512_cvtepi32_ps(dot[r]), value[r]);
+        } else {
+            __m512 start = _mm512_cvtepi32_ps(_mm512_set1_epi32(x[r].start8));
+            value[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r]), b->scale[0]);
+            value[r] = _mm512_fmadd_ps(b->min, start, value[r]);
+        }
+        sum[r] = _mm512_fmadd_ps(value[r], _mm512_set1_ps(x[r].scale), sum[r]);
+    }
 }
 
 INLINE void multiply(enum ggml_type type, uint32_t n, const block *b, const ft_gemm_block *x,
                      __m512 *sum)
 {
-#pragma GCC unroll 8
-    for (uint32_t r = 0; r < n; r++) {
-        sum[r] = add_block(type, b, &x[r], sum[r]);
-    }
+    uint32_t r = 0;
+#pragma GCC unroll 2
+    for (; r + INTERLEAVED <= n; r += INTERLEAVED)
+        multiply_rows(type, INTERLEAVED, b, x + r, sum + r);
+    if (n % INTERLEAVED)
+        multiply_rows(type, n % INTERLEAVED, b, x + r, sum + r);
+}
+
+/* An eighth of a superblock of the next tile, while this one's block i is multiplied. */
+INLINE void bring_near(const uint8_t *ahead, size_t bytes, size_t i)
+{
+    for (size_t at = i * bytes / 8; ahead && at < (i + 1) * bytes / 8; at += 64)
+        _mm_prefetch(ahead + at, _MM_HINT_T1);
 }
 
 /* A superblock of Q4_K or Q5_K; x: of its first block. */
 INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
-                         const ft_gemm_block *x, size_t row_blocks, __m512 *sum)
+                         const uint8_t *ahead, const ft_gemm_block *x, size_t row_blocks,
+                         __m512 *sum)
 {
     const ft_pack_scales *scales = (const ft_pack_scales *)super;
     const ft_pack_q4_k *q4 = (const ft_pack_q4_k *)super;
@@ -145,8 +176,9 @@ INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
     __m512 dmin = _mm512_mul_ps(halves(scales->dmin), _mm512_set1_ps(0.125f));
     numbers six;
     unpack_numbers(scales, &six);
-    for (int i = 0; i < 8; i++, x += row_blocks) {
+    for (size_t i = 0; i < 8; i++, x += row_blocks) {
         block b;
+        bring_near(ahead, type == GGML_TYPE_Q4_K ? sizeof *q4 : sizeof *q5, i);
         if (type == GGML_TYPE_Q4_K)
             load_nibbles(q4->quants[i], b.w);
         else
@@ -158,11 +190,13 @@ INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
 }
 
 INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super,
-                        const ft_gemm_block *x, size_t row_blocks, __m512 *sum)
+                        const uint8_t *ahead, const ft_gemm_block *x, size_t row_blocks,
+                        __m512 *sum)
 {
     __m512 d = halves(ds);
-    for (int i = 0; i < 8; i++, x += row_blocks) {
+    for (size_t i = 0; i < 8; i++, x += row_blocks) {
         block b;
+        bring_near(ahead, sizeof *super, i);
         load_q6(super->block[i].bits, super->block[i].quants, b.w);
         b.scale[0] = _mm512_mul_ps(d, signed_bytes(super->scales[2 * i]));
         b.scale[1] = _mm512_mul_ps(d, signed_bytes(super->scales[2 * i + 1]));
@@ -185,9 +219,11 @@ INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
         if (type == GGML_TYPE_Q6_K) {
             ft_pack_q6_k_place at = ft_pack_q6_k_at(s, n_super);
             const ft_pack_q6_k *super = (const ft_pack_q6_k *)(t->weights + at.super);
-            multiply_q6(n, t->weights + at.d, super, x, t->row_blocks, sum);
+            const uint8_t *ahead = t->ahead ? t->ahead + at.super : NULL;
+            multiply_q6(n, t->weights + at.d, super, ahead, x, t->row_blocks, sum);
         } else {
-            multiply_q45(type, n, t->weights + s * bytes, x, t->row_blocks, sum);
+            const uint8_t *ahead = t->ahead ? t->ahead + s * bytes : NULL;
+            multiply_q45(type, n, t->weights + s * bytes, ahead, x, t->row_blocks, sum);
         }
     }
 #pragma GCC unroll 8

@@ -91,13 +91,29 @@ static void quantize_swiglu(const float *gate, const float *up, uint32_t n_block
 static const int8_t iq4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                   1,    13,   25,  38,  53,  69,  89,  113};
 
+static bool has_fifth(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
+}
+
+static bool has_min(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
+}
+
 /* Input i of an output of a block. */
 static int weight_of(enum ggml_type type, const uint8_t *quants, int output, int i)
 {
     if (type == GGML_TYPE_Q8_0)
         return quants[i / 4 * 64 + 4 * output + i % 4] - 128;
+    int fifth = has_fifth(type) ? quants[4 * output + i % 4] >> (i / 4) & 1 : 0;
+    quants += has_fifth(type) ? 64 : 0;
     int q = quants[i / 8 * 64 + 4 * output + i % 4] >> (i / 4 % 2 * 4) & 15;
-    return type == GGML_TYPE_Q4_1 ? q : type == GGML_TYPE_Q4_0 ? q - 8 : iq4_nl[q];
+    q += 16 * fifth;
+    return has_min(type)            ? q
+           : type == GGML_TYPE_Q4_0 ? q - 8
+           : type == GGML_TYPE_Q5_0 ? q - 16
+                                    : iq4_nl[q];
 }
 
 static float half_at(const uint8_t *p)
@@ -121,7 +137,7 @@ static float sum_row(enum ggml_type type, const ft_gemm_tile *t, uint32_t row, i
         for (int i = 0; i < BLOCK; i++)
             dot += weight_of(type, quants, output, i) * x->q[i];
         sum = fmaf((float)dot, half_at(scales + 2 * output) * x->scale, sum);
-        if (type == GGML_TYPE_Q4_1)
+        if (has_min(type))
             sum = fmaf(half_at(scales + 2 * (ROWS + output)), x->sum, sum);
     }
     return sum;
@@ -153,6 +169,16 @@ static void multiply_q4_1(const ft_gemm_tile *t)
     multiply(GGML_TYPE_Q4_1, t);
 }
 
+static void multiply_q5_0(const ft_gemm_tile *t)
+{
+    multiply(GGML_TYPE_Q5_0, t);
+}
+
+static void multiply_q5_1(const ft_gemm_tile *t)
+{
+    multiply(GGML_TYPE_Q5_1, t);
+}
+
 static void multiply_iq4_nl(const ft_gemm_tile *t)
 {
     multiply(GGML_TYPE_IQ4_NL, t);
@@ -167,6 +193,10 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
         return multiply_q4_0;
     case GGML_TYPE_Q4_1:
         return multiply_q4_1;
+    case GGML_TYPE_Q5_0:
+        return multiply_q5_0;
+    case GGML_TYPE_Q5_1:
+        return multiply_q5_1;
     case GGML_TYPE_IQ4_NL:
         return multiply_iq4_nl;
     default:

@@ -22,6 +22,24 @@ enum { INTERLEAVED = 4 };
 static const uint8_t iq4_nl[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                    129, 141, 153, 166, 181, 197, 217, 241};
 
+INLINE bool has_fifth(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
+}
+
+INLINE bool has_min(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
+}
+
+/* Bit i of `fifths` on top of the 4 of w. */
+INLINE __m512i with_fifth(__m512i w, __m512i fifths, int i)
+{
+    __m512i bit = i < 4 ? _mm512_slli_epi16(fifths, (unsigned)(4 - i))
+                        : _mm512_srli_epi16(fifths, (unsigned)(i - 4));
+    return _mm512_or_si512(w, _mm512_and_si512(bit, _mm512_set1_epi8(16)));
+}
+
 /* The 8 vectors of a block of weights: vector i has inputs 4 i .. 4 i + 3 of 16 rows. */
 INLINE void load_weights(enum ggml_type type, const uint8_t *quants, __m512i w[8])
 {
@@ -34,6 +52,8 @@ INLINE void load_weights(enum ggml_type type, const uint8_t *quants, __m512i w[8
     }
     const __m512i low = _mm512_set1_epi8(15);
     const __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)iq4_nl));
+    __m512i fifths = _mm512_loadu_si512(quants);
+    quants += has_fifth(type) ? 64 : 0;
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         __m512i both = _mm512_loadu_si512(quants + 64 * i);
@@ -43,12 +63,22 @@ INLINE void load_weights(enum ggml_type type, const uint8_t *quants, __m512i w[8
             w[2 * i] = _mm512_shuffle_epi8(table, w[2 * i]);
             w[2 * i + 1] = _mm512_shuffle_epi8(table, w[2 * i + 1]);
         }
+        if (has_fifth(type)) {
+            w[2 * i] = with_fifth(w[2 * i], fifths, 2 * i);
+            w[2 * i + 1] = with_fifth(w[2 * i + 1], fifths, 2 * i + 1);
+        }
     }
 }
 
-INLINE int32_t dot_start(enum ggml_type type, const ft_gemm_block *x)
+INLINE __m512i dot_start(enum ggml_type type, const ft_gemm_block *x)
 {
-    return type == GGML_TYPE_Q4_0 ? x->start8 : type == GGML_TYPE_Q4_1 ? 0 : x->start128;
+    if (has_min(type))
+        return _mm512_setzero_si512();
+    if (type == GGML_TYPE_Q4_0)
+        return _mm512_set1_epi32(x->start8);
+    if (type == GGML_TYPE_Q5_0)
+        return _mm512_slli_epi32(_mm512_set1_epi32(x->start8), 1);
+    return _mm512_set1_epi32(x->start128);
 }
 
 /* n rows' products with a block of weights are interleaved: one alone waits for itself, a dot product
@@ -59,7 +89,7 @@ INLINE void multiply_rows(enum ggml_type type, uint32_t n, const __m512i w[8], _
     __m512i dot[INTERLEAVED];
 #pragma GCC unroll 4
     for (uint32_t r = 0; r < n; r++)
-        dot[r] = _mm512_set1_epi32(dot_start(type, &x[r]));
+        dot[r] = dot_start(type, &x[r]);
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
 #pragma GCC unroll 4
@@ -73,7 +103,7 @@ INLINE void multiply_rows(enum ggml_type type, uint32_t n, const __m512i w[8], _
     for (uint32_t r = 0; r < n; r++) {
         __m512 by = _mm512_mul_ps(scale, _mm512_set1_ps(x[r].scale));
         sum[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), by, sum[r]);
-        if (type == GGML_TYPE_Q4_1)
+        if (has_min(type))
             sum[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(x[r].sum), sum[r]);
     }
 }
@@ -85,7 +115,7 @@ INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scale
     __m512i w[8];
     load_weights(type, quants, w);
     __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales)), min = scale;
-    if (type == GGML_TYPE_Q4_1)
+    if (has_min(type))
         min = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(scales + 32)));
     uint32_t r = 0;
 #pragma GCC unroll 2
@@ -98,7 +128,8 @@ INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scale
 /* type and n are constants where this is inlined. */
 INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
-    const size_t s = type == GGML_TYPE_Q4_1 ? 64 : 32, q = type == GGML_TYPE_Q8_0 ? 512 : 256;
+    const size_t s = has_min(type) ? 64 : 32;
+    const size_t q = type == GGML_TYPE_Q8_0 ? 512 : has_fifth(type) ? 320 : 256;
     const uint8_t *w = t->weights;
     const ft_gemm_block *x = t->rows;
     __m512 sum[FT_GEMM_GROUP];
@@ -146,6 +177,8 @@ INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 TILES(Q8_0)
 TILES(Q4_0)
 TILES(Q4_1)
+TILES(Q5_0)
+TILES(Q5_1)
 TILES(IQ4_NL)
 
 static ft_gemm_tile_fn *tile(enum ggml_type type)
@@ -157,6 +190,10 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
         return Q4_0_tile;
     case GGML_TYPE_Q4_1:
         return Q4_1_tile;
+    case GGML_TYPE_Q5_0:
+        return Q5_0_tile;
+    case GGML_TYPE_Q5_1:
+        return Q5_1_tile;
     case GGML_TYPE_IQ4_NL:
         return IQ4_NL_tile;
     default:

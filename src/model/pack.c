@@ -11,15 +11,20 @@
 
 enum { ROWS = FT_PACK_ROWS, BLOCK = FT_PACK_BLOCK, VECTOR = 64 };
 
-/* Where a plain block has what: halves (scale, then minimum) first, then quants. */
+/* Where a plain block has what: halves (scale, then minimum) first, then fifth bits, then quants. */
 static size_t n_halves(enum ggml_type type)
 {
-    return type == GGML_TYPE_Q4_1 ? 2 : 1;
+    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1 ? 2 : 1;
+}
+
+static bool has_fifth(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
 }
 
 static size_t n_quants(enum ggml_type type)
 {
-    return type == GGML_TYPE_Q8_0 ? BLOCK : BLOCK / 2;
+    return type == GGML_TYPE_Q8_0 ? BLOCK : BLOCK / 2 + (has_fifth(type) ? BLOCK / 8 : 0);
 }
 
 static size_t block_bytes(enum ggml_type type)
@@ -82,6 +87,46 @@ static void get_quants4(const uint8_t *quants, uint8_t *plain)
     }
 }
 
+/* Plain, bit k is value k's; packed, bit i of byte j is value 4 i + j's. */
+static void put_fifth(const uint8_t *plain, uint8_t *bits)
+{
+    uint32_t in = load4(plain), out = 0;
+    for (int i = 0; i < BLOCK / 4; i++) /* four bits to a byte each */
+        out |= ((in >> 4 * i & 15) * 0x00204081u & 0x01010101u) << i;
+    memcpy(bits, &out, 4);
+}
+
+static void get_fifth(const uint8_t *bits, uint8_t *plain)
+{
+    memset(plain, 0, BLOCK / 8);
+    for (int k = 0; k < BLOCK; k++)
+        plain[k / 8] |= (uint8_t)((bits[k % 4] >> k / 4 & 1) << k % 8);
+}
+
+static void put_quants(enum ggml_type type, const uint8_t *plain, uint8_t *quants)
+{
+    if (type == GGML_TYPE_Q8_0) {
+        put_quants8(plain, quants);
+    } else if (has_fifth(type)) {
+        put_fifth(plain, quants);
+        put_quants4(plain + BLOCK / 8, quants + VECTOR);
+    } else {
+        put_quants4(plain, quants);
+    }
+}
+
+static void get_quants(enum ggml_type type, const uint8_t *quants, uint8_t *plain)
+{
+    if (type == GGML_TYPE_Q8_0) {
+        get_quants8(quants, plain);
+    } else if (has_fifth(type)) {
+        get_fifth(quants, plain);
+        get_quants4(quants + VECTOR, plain + BLOCK / 8);
+    } else {
+        get_quants4(quants, plain);
+    }
+}
+
 /* Where block b of a row starts in the tile: its scale and its quants. */
 typedef struct place {
     size_t scale, quants;
@@ -103,10 +148,7 @@ static void pack(enum ggml_type type, int64_t n_in, const uint8_t *plain, uint8_
             place to = place_of(type, n_blocks, b, row);
             for (size_t h = 0; h < halves; h++)
                 memcpy(tile + to.scale + h * 2 * ROWS, plain + 2 * h, 2);
-            if (type == GGML_TYPE_Q8_0)
-                put_quants8(plain + 2 * halves, tile + to.quants);
-            else
-                put_quants4(plain + 2 * halves, tile + to.quants);
+            put_quants(type, plain + 2 * halves, tile + to.quants);
         }
 }
 
@@ -118,10 +160,7 @@ static void unpack(enum ggml_type type, int64_t n_in, const uint8_t *tile, uint8
             place from = place_of(type, n_blocks, b, row);
             for (size_t h = 0; h < halves; h++)
                 memcpy(plain + 2 * h, tile + from.scale + h * 2 * ROWS, 2);
-            if (type == GGML_TYPE_Q8_0)
-                get_quants8(tile + from.quants, plain + 2 * halves);
-            else
-                get_quants4(tile + from.quants, plain + 2 * halves);
+            get_quants(type, tile + from.quants, plain + 2 * halves);
         }
 }
 
@@ -134,6 +173,8 @@ static const ft_pack_layout *layout_of(enum ggml_type type)
     case GGML_TYPE_Q8_0:
     case GGML_TYPE_Q4_0:
     case GGML_TYPE_Q4_1:
+    case GGML_TYPE_Q5_0:
+    case GGML_TYPE_Q5_1:
     case GGML_TYPE_IQ4_NL:
         return &layout;
     default:

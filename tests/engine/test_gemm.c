@@ -21,11 +21,11 @@
 #include "model/pack.h"
 #include "support/gemm_cases.h"
 
-static const enum ggml_type types[] = {GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
-                                       GGML_TYPE_IQ4_NL, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,
-                                       GGML_TYPE_Q6_K};
-#define N_TYPES     7
-#define N_LIKE_GGML 4 /* the first: ggml rounds what they are multiplied with in the same way */
+static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
+                                       GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL,
+                                       GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
+#define N_TYPES     9
+#define N_LIKE_GGML 6 /* the first: ggml rounds what they are multiplied with in the same way */
 
 typedef struct matrix {
     enum ggml_type type;
@@ -128,8 +128,9 @@ static void check_product(const matrix *m, const product *p, const float *y)
                 sum += m->values[o * m->n_in + i] * x[i];
                 size += fabs(m->values[o * m->n_in + i] * x[i]);
             }
-            /* Q4_1's minima are multiplied with a sum that is kept in half precision. */
-            double tolerance = m->type == GGML_TYPE_Q4_1 ? 1e-3 : 2e-6;
+            /* Minima are multiplied with a sum that is kept in half precision. */
+            bool has_min = m->type == GGML_TYPE_Q4_1 || m->type == GGML_TYPE_Q5_1;
+            double tolerance = has_min ? 1e-3 : 2e-6;
             if (!(fabs(y[row * m->n_out + o] - sum) <= tolerance * size + 1e-6))
                 fail_msg("%s %lldx%lld row %lld output %lld: %g, not %g", ggml_type_name(m->type),
                          (long long)m->n_out, (long long)m->n_in, (long long)row, (long long)o,

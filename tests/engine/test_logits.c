@@ -106,9 +106,10 @@ static void check_file(const char *label, const tiny_gguf_opts *opts, double lim
 
 static void test_types(void **state)
 {
-    static const enum ggml_type types[] = {
-        GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
-        GGML_TYPE_Q4_1, GGML_TYPE_IQ4_NL, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
+    static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16,
+                                           GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
+                                           GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL,
+                                           GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
     static const char *const families[] = {"llama", "qwen2", "qwen3"};
     for (size_t f = 0; f < 3; f++)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) {

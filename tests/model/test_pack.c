@@ -11,9 +11,9 @@
 #include "base/rng.h"
 #include "model/pack.h"
 
-static const enum ggml_type types[] = {GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
-                                       GGML_TYPE_IQ4_NL, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,
-                                       GGML_TYPE_Q6_K};
+static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
+                                       GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL,
+                                       GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
 #define N_TYPES (sizeof types / sizeof *types)
 static const int64_t shapes[][2] = {{1, 16}, {3, 16}, {2, 48}, {18, 160}}; /* blocks of inputs */
 
