@@ -5,11 +5,14 @@
  * tests call the same code without a model.
  *
  * Order of summation. A row at position P attends to positions 0..P in tiles of 64 positions that
- * begin at multiples of 64: scores, their maximum, exponentials, the tile's sums; then the tile is
- * folded into the row's total. Within a tile sums run in order of position. Nothing else enters: not
- * where a token's slot is, not its siblings, not the other rows, not how work was split over threads.
- * So a row's result is a function of its own tokens alone, bit for bit. The same code on the same
- * primitives gives the same bits for every instruction set (attn_tile.h).
+ * begin at multiples of 64: scores, their maximum, powers relative to the largest score so far, and
+ * sums, which run on from tile to tile. Every 256 positions (a span) the sums begin anew, and are
+ * folded into the row's total: so spans can be computed apart. Within a span sums run in order of
+ * position. Nothing else enters: not where a token's slot is, not its siblings, not the other rows,
+ * not how work was split over threads. So a row's result is a function of its own tokens alone, bit
+ * for bit. With f16 and q8_0 it is also the same for every instruction set: each primitive of
+ * attn_tile.h is exact or rounds once. With bf16, AVX-512's dot product flushes what is below the
+ * smallest normal float; else it rounds as two fused multiply-adds, which is what the others do.
  */
 #ifndef FT_ENGINE_ATTN_H
 #define FT_ENGINE_ATTN_H
@@ -22,10 +25,9 @@
 #include "base/status.h"
 #include "engine/kv.h"
 
-#define FT_ATTN_TILE 64 /* positions; a multiple of the block */
-#define FT_ATTN_NQ   24 /* query vectors that one unit of work holds: rows x grouped heads */
-
-typedef uint16_t ft_f16; /* bits of an IEEE half */
+#define FT_ATTN_TILE 64  /* positions; a multiple of the block */
+#define FT_ATTN_SPAN 256 /* positions; a multiple of the tile */
+#define FT_ATTN_NQ   24  /* query vectors that one unit of work holds: rows x grouped heads */
 
 /* One segment's rows in the batch. */
 typedef struct ft_attn_seg {
@@ -52,11 +54,10 @@ typedef struct ft_attn_geometry {
 
 /* One layer. Biases are added before norm and RoPE; NULL: none. */
 typedef struct ft_attn_layer {
-    ft_f16 *k;                           /* [block][n_head_kv][head_dim][16] */
-    ft_f16 *v;                           /* [block][n_head_kv][16][head_dim] */
+    void *k, *v;                         /* [block][n_head_kv], pages as in attn_layout.h */
     const float *bq, *bk, *bv;           /* [heads * head_dim] */
     const float *q_norm, *k_norm;        /* [head_dim] */
-    const struct ft_attn_kernel *kernel; /* NULL: the best */
+    const struct ft_attn_kernel *kernel; /* its type is that of k and v */
 } ft_attn_layer;
 
 /* Rows as the projections gave them; strides in floats. */
@@ -66,13 +67,16 @@ typedef struct ft_attn_rows {
 } ft_attn_rows;
 
 typedef struct ft_attn_kernel ft_attn_kernel;
-/* The plain C one: the oracle of the others. */
-extern const ft_attn_kernel ft_attn_kernel_plain;
-/* NULL where the build has none. */
-const ft_attn_kernel *ft_attn_kernel_avx2(void);
-const ft_attn_kernel *ft_attn_kernel_avx512(void);
-/* The fastest of this build for heads of that size. */
-const ft_attn_kernel *ft_attn_kernel_best(uint32_t head_dim);
+/* The plain C ones: what the others are held against. */
+const ft_attn_kernel *ft_attn_kernel_plain(ft_kv_type type);
+/* NULL where the build or this processor has none, or none of its own for that type. */
+const ft_attn_kernel *ft_attn_kernel_avx2(ft_kv_type type);
+const ft_attn_kernel *ft_attn_kernel_avx512(ft_kv_type type);
+const ft_attn_kernel *ft_attn_kernel_bf16(ft_kv_type type); /* dot products of bfloat16 */
+const ft_attn_kernel *ft_attn_kernel_vnni(ft_kv_type type); /* dot products of bytes */
+const ft_attn_kernel *ft_attn_kernel_neon(ft_kv_type type);
+/* The fastest that this processor can run for heads of that size. NULL: the type cannot hold them. */
+const ft_attn_kernel *ft_attn_kernel_best(ft_kv_type type, uint32_t head_dim);
 const char *ft_attn_kernel_name(const ft_attn_kernel *kernel);
 
 /* Scratch and work plan of one engine. */
@@ -82,7 +86,8 @@ FT_WARN_UNUSED ft_status ft_attn_plan_create(const ft_attn_geometry *geometry, u
 void ft_attn_plan_destroy(ft_attn_plan *plan);
 /* Bytes of its scratch. */
 size_t ft_attn_plan_bytes(const ft_attn_plan *plan);
-/* Splits the batch into units of work; before the passes over its layers. Borrows batch. */
+/* Splits the batch into units of work, the largest first, and single large ones into spans; before the
+ * passes over its layers. Borrows batch. */
 void ft_attn_plan_batch(ft_attn_plan *plan, const ft_attn_batch *batch);
 
 /* RoPE table: factors [n_rot / 2] or NULL. */

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's inner loops on AVX2 with FMA and F16C. Stateless.
+#include "base/cpu.h"
 #include "engine/attn_kernel.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#if defined(__x86_64__)
+#include "engine/f16.h"
+
 #include <immintrin.h>
 
 typedef struct x16 {
     __m256 lo, hi;
 } x16;
-#define TILE_REGS              4 /* 8 of the 16 registers hold sums, the others K or V and a factor */
-#define KERNEL_NAME            "avx2"
+#define TILE_REGS              6 /* 12 of the 16 registers hold sums, the others K or V and a factor */
 #define PREFETCH(p)            _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #define EACH(expr_lo, expr_hi) ((x16){expr_lo, expr_hi})
 
@@ -95,16 +97,60 @@ static inline float x16_hmax(x16 a)
     m = _mm_max_ss(m, _mm_movehdup_ps(m));
     return _mm_cvtss_f32(m);
 }
-
-#include "engine/attn_tile.h"
-
-const ft_attn_kernel *ft_attn_kernel_avx2(void)
+static inline x16 x16_load_i8(const int8_t *p)
 {
-    return &kernel;
+    return EACH(
+        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p))),
+        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))));
 }
-#else
-const ft_attn_kernel *ft_attn_kernel_avx2(void)
+static inline __m256i ints_8(const void *p, unsigned which)
 {
+    return _mm256_loadu_si256((const __m256i *)p + which);
+}
+static inline __m256 byte_8(__m256i fours, int left)
+{
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(fours, left), 24));
+}
+static inline __attribute__((always_inline)) x16 x16_byte(const void *p, const unsigned j)
+{
+    int left = 24 - 8 * (int)j;
+    return EACH(byte_8(ints_8(p, 0), left), byte_8(ints_8(p, 1), left));
+}
+static inline x16 x16_pair_lo(const void *p)
+{
+    return EACH(_mm256_castsi256_ps(_mm256_slli_epi32(ints_8(p, 0), 16)),
+                _mm256_castsi256_ps(_mm256_slli_epi32(ints_8(p, 1), 16)));
+}
+static inline x16 x16_pair_hi(const void *p)
+{
+    const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
+    return EACH(_mm256_castsi256_ps(_mm256_and_si256(ints_8(p, 0), upper)),
+                _mm256_castsi256_ps(_mm256_and_si256(ints_8(p, 1), upper)));
+}
+static inline __m256 round_bf16_8(__m256 a)
+{
+    __m256i bits = _mm256_castps_si256(a);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    bits = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    return _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_set1_epi32((int)0xffff0000)));
+}
+static inline x16 x16_round_bf16(x16 a)
+{
+    return EACH(round_bf16_8(a.lo), round_bf16_8(a.hi));
+}
+
+#define KERNEL_NAME "avx2"
+#define KERNEL_GET  ft_attn_kernel_avx2
+#define KERNEL_CPU  (ft_cpu_get()->avx2)
+#define KERNEL_F16  1
+#define KERNEL_BF16 1
+#define KERNEL_Q8   1
+#define KERNEL_DOT  0
+#include "engine/attn_tile.h"
+#else
+const ft_attn_kernel *ft_attn_kernel_avx2(ft_kv_type type)
+{
+    (void)type;
     return NULL;
 }
 #endif

@@ -1,86 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's inner loops on AVX-512. Stateless.
+#include "base/cpu.h"
 #include "engine/attn_kernel.h"
 
-#if defined(__AVX512F__) && defined(__AVX512DQ__)
-#include <immintrin.h>
+#if defined(__x86_64__)
+#include "engine/attn_avx512.h"
 
-typedef __m512 x16;
-#define TILE_REGS   24
 #define KERNEL_NAME "avx512"
-#define PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
-
-static inline x16 x16_zero(void)
-{
-    return _mm512_setzero_ps();
-}
-static inline x16 x16_set1(float a)
-{
-    return _mm512_set1_ps(a);
-}
-static inline x16 x16_load(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
-static inline void x16_store(float *p, x16 a)
-{
-    _mm512_storeu_ps(p, a);
-}
-static inline x16 x16_load_f16(const ft_f16 *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
-static inline x16 x16_fma(x16 a, x16 b, x16 c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-static inline x16 x16_mul(x16 a, x16 b)
-{
-    return _mm512_mul_ps(a, b);
-}
-static inline x16 x16_add(x16 a, x16 b)
-{
-    return _mm512_add_ps(a, b);
-}
-static inline x16 x16_sub(x16 a, x16 b)
-{
-    return _mm512_sub_ps(a, b);
-}
-static inline x16 x16_max(x16 a, x16 b)
-{
-    return _mm512_max_ps(a, b);
-}
-static inline x16 x16_round(x16 a)
-{
-    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-static inline x16 x16_pow2(x16 n)
-{
-    __m512i e = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
-}
-static inline x16 x16_zero_below(x16 a, x16 b, x16 c)
-{
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), c);
-}
-static inline x16 x16_keep(x16 a, uint32_t n, x16 other)
-{
-    return _mm512_mask_mov_ps(other, (__mmask16)((1u << n) - 1), a);
-}
-static inline float x16_hmax(x16 a)
-{
-    return _mm512_reduce_max_ps(a);
-}
-
+#define KERNEL_GET  ft_attn_kernel_avx512
+#define KERNEL_CPU  (ft_cpu_get()->avx512)
+#define KERNEL_F16  1
+#define KERNEL_BF16 1
+#define KERNEL_Q8   1
+#define KERNEL_DOT  0
 #include "engine/attn_tile.h"
-
-const ft_attn_kernel *ft_attn_kernel_avx512(void)
-{
-    return &kernel;
-}
 #else
-const ft_attn_kernel *ft_attn_kernel_avx512(void)
+const ft_attn_kernel *ft_attn_kernel_avx512(ft_kv_type type)
 {
+    (void)type;
     return NULL;
 }
 #endif

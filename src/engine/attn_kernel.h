@@ -1,57 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an instruction set brings to attention: four inner loops over one tile. attn_tile.h writes
- * them once on top of 16-lane primitives; attn_plain.c, attn_avx2.c, attn_avx512.c supply those.
+ * What an instruction set brings to attention for one type of K and V: inner loops over one tile, and
+ * the making of queries, K and V. attn_tile.h writes them once on top of 16-lane primitives, which
+ * attn_avx2.c, attn_avx512.c, attn_bf16.c, attn_vnni.c and attn_neon.c supply; attn_plain.c has its
+ * own.
  */
 #ifndef FT_ENGINE_ATTN_KERNEL_H
 #define FT_ENGINE_ATTN_KERNEL_H
 
 #include "engine/attn.h"
+#include "engine/attn_layout.h"
+
+#define FT_ATTN_TILE_BLOCKS (FT_ATTN_TILE / FT_KV_BLOCK_TOK)
+
+/* A head of Q or K as the projection gave it, and what is done to it. NULL: nothing. */
+typedef struct ft_attn_head {
+    const ft_attn_geometry *geo;
+    const float *x;    /* [head_dim] */
+    const float *bias; /* [head_dim] */
+    const float *norm; /* [head_dim] */
+    const float *rope; /* [n_rot / 2, 2] */
+    float scale;       /* applied last */
+} ft_attn_head;
 
 /* Scores of queries against blocks of K. */
 typedef struct ft_attn_scores {
-    const float *q;         /* [dim, nq] */
-    uint32_t nq, dim;       /* nq <= FT_ATTN_NQ */
-    const ft_f16 *const *k; /* [n_block] blocks [dim][16] */
-    uint32_t n_block;
-    const ft_f16 *const *ahead; /* [n_block] memory of the same size to bring near; may be NULL */
-    float *s;                   /* out: s[i * s_stride + 16 b + lane] */
+    const void *q;            /* as the kernel's set_query left them */
+    uint32_t nq, dim;         /* nq <= FT_ATTN_NQ */
+    const void *const *k;     /* [n_block] pages */
+    uint32_t n_block;         /* <= FT_ATTN_TILE_BLOCKS */
+    const void *const *ahead; /* [n_block] pages to bring near, or NULL */
+    float *s;                 /* out: s[i * s_stride + 16 b + lane] */
     uint32_t s_stride;
 } ft_attn_scores;
 
+/* What queries have of the tiles of a span: maximum, sums of powers by lane, weighted sums of V. */
+typedef struct ft_attn_sums {
+    float *max; /* [nq] */
+    float *sum; /* [nq, 16] */
+    float *acc; /* [nq, dim] */
+} ft_attn_sums;
+
+/* Scores of one tile to weights: powers of two relative to the largest score so far. */
+typedef struct ft_attn_weights {
+    float *s; /* in and out: [nq, FT_ATTN_TILE] */
+    uint32_t nq, dim;
+    const uint32_t *n; /* [nq] positions of the tile that the query sees; 0: it is left alone */
+    bool fresh;        /* the span's first tile: sums hold nothing yet, and acc is not touched */
+    ft_attn_sums sums; /* max and sum are brought up to date, acc is scaled to the new maximum */
+} ft_attn_weights;
+
 /* Weighted sums of rows of V. */
 typedef struct ft_attn_values {
-    const float *p; /* [nq, FT_ATTN_TILE] */
+    const float *p; /* [nq, FT_ATTN_TILE] as weights left them */
     uint32_t nq, dim;
-    const ft_f16 *const *v;     /* [FT_ATTN_TILE] rows [dim] */
-    const ft_f16 *const *ahead; /* [FT_ATTN_TILE] as in ft_attn_scores, or NULL: none */
-    uint32_t begin, end;        /* lanes of the tile */
-    bool fresh;                 /* acc starts at zero */
-    float *acc;                 /* out: [nq, dim] */
+    const void *const *v;     /* [FT_ATTN_TILE_BLOCKS] pages */
+    const void *const *ahead; /* [FT_ATTN_TILE_BLOCKS] pages to bring near, or NULL: none */
+    uint32_t begin, end;      /* lanes of the tile; begin is even */
+    bool fresh;               /* acc starts at zero */
+    float *acc;               /* [nq, dim] */
 } ft_attn_values;
-
-/* What a query has of its tiles: maximum, sums of powers by lane, weighted sums of V. */
-typedef struct ft_attn_sums {
-    float *max; /* [1] */
-    float *sum; /* [16] */
-    float *acc; /* [dim] */
-} ft_attn_sums;
 
 struct ft_attn_kernel {
     const char *name;
+    ft_kv_type type;
     uint32_t dim_multiple; /* head sizes it can take */
 
+    /* out[head_dim] = RoPE(norm(x + bias)) * scale. */
+    void (*prepare)(const ft_attn_head *head, float *out);
+    /* A prepared head becomes query i of nq. A query takes at most dim + dim / 16 floats. */
+    void (*set_query)(const float *head, uint32_t dim, void *q, uint32_t nq, uint32_t i);
+    /* A token's K (prepared) and V, into a lane of a page. */
+    void (*write_k)(const float *head, uint32_t dim, void *page, uint32_t lane);
+    void (*write_v)(const float *head, uint32_t dim, void *page, uint32_t lane);
+
     void (*scores)(const ft_attn_scores *args);
-
-    /* s [FT_ATTN_TILE] to powers of two relative to their maximum over the first n > 0; the maximum;
-     * and the sum by lanes [16]. Entries from n on are not read. */
-    void (*softmax)(float *s, uint32_t n, float *max, float *sum);
-
+    void (*weights)(const ft_attn_weights *args);
     /* acc[i * dim ..] += sum over lanes [begin, end) of p[i * FT_ATTN_TILE + lane] v[lane]. */
     void (*values)(const ft_attn_values *args);
-
-    /* Folds a tile into the total of the tiles before it. */
-    void (*fold)(const ft_attn_sums *total, const ft_attn_sums *tile, uint32_t dim);
+    /* Folds query i of a span into the total of the spans before it. */
+    void (*fold)(const ft_attn_sums *total, const ft_attn_sums *span, uint32_t i, uint32_t dim);
 };
 
 #endif

@@ -2,21 +2,32 @@
  *
  * The inner loops of attention, written once over vectors of 16 floats. A file that includes this
  * defines before it:
- *   x16 and  x16_zero, x16_set1, x16_load, x16_store, x16_load_f16, x16_fma (a * b + c, one
- *   rounding), x16_mul, x16_add, x16_sub, x16_max, x16_round (to nearest even), x16_pow2 (2^n of
- *   whole n in [-126, 0]), x16_zero_below (0 where a < b, else c), x16_keep (lanes >= n become v),
- *   x16_hmax, PREFETCH
+ *   x16 and  x16_zero, x16_set1, x16_load, x16_store, x16_load_f16, x16_load_i8 (16 bytes to floats),
+ *   x16_byte (byte j of 16 groups of four, to floats), x16_pair_lo and x16_pair_hi (of 16 pairs of
+ *   bf16), x16_round_bf16, x16_fma (a * b + c, one rounding), x16_mul, x16_add, x16_sub, x16_max,
+ *   x16_round (to nearest even), x16_pow2 (2^n of whole n in [-126, 0]), x16_zero_below (0 where
+ *   a < b, else c), x16_keep (lanes >= n become v), x16_hmax, PREFETCH
  *   TILE_REGS: vectors of 16 that accumulators may take
- *   KERNEL_SYMBOL, KERNEL_NAME
+ *   KERNEL_NAME, KERNEL_GET, and which types to make: KERNEL_F16, KERNEL_BF16, KERNEL_Q8 (0 or 1)
+ *   KERNEL_DOT: 1 where bf16 and q8_0 have dot products: dot2(acc, pairs of bf16, pair) and
+ *   dot4(acc, unsigned bytes, signed bytes)
  * Every primitive is exact or rounds once, so all instruction sets give the same bits.
  * (lint: template header)
  */
+#include "engine/attn_head.h"
 #include "engine/attn_kernel.h"
 
 #include <math.h>
 
+#if !KERNEL_DOT
+#define dot4_start(excess) ((void)(excess), x16_zero())
+#define dot4_end(sum)      (sum)
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 24")
+#define UNROLL _Pragma("GCC unroll 32")
+#define TOK    FT_KV_BLOCK_TOK
+#define TILE   FT_ATTN_TILE
 
 /* 2^x for x <= 0: 2^n (n whole) times a polynomial in the rest, |r| <= 0.5; relative error below
  * 2e-7 (Taylor in r ln 2 to the sixth power). Below -126 it is 0. */
@@ -36,70 +47,131 @@ INLINE x16 exp2_neg(x16 x)
     return x16_zero_below(x, floor_x, x16_mul(p, x16_pow2(n)));
 }
 
+/* ---- scores ---- */
+
+/* K of one step (f16: a dimension; bf16: two) of a block, times the queries' */
+INLINE void scores_step(x16 *acc, const char *k, const float *q, uint32_t nq, const unsigned NQ,
+                        const unsigned NB, const unsigned b, const int TYPE)
+{
+    if (TYPE == FT_KV_F16) {
+        x16 kd = x16_load_f16((const ft_f16 *)k);
+        UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB + b] =
+            x16_fma(kd, x16_set1(q[i]), acc[i * NB + b]);
+        return;
+    }
+#if KERNEL_DOT && KERNEL_BF16
+    x16_pairs kd = x16_load_pairs(k);
+    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB + b] =
+        dot2(acc[i * NB + b], kd, (const uint32_t *)q + i);
+    (void)nq;
+#else
+    x16 lo = x16_pair_lo(k), hi = x16_pair_hi(k);
+    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB + b] =
+        x16_fma(hi, x16_set1(q[nq + i]), acc[i * NB + b]);
+    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB + b] =
+        x16_fma(lo, x16_set1(q[i]), acc[i * NB + b]);
+#endif
+}
+
 /* NQ queries from i0 on x NB blocks from b0 on, all accumulators in registers. What is needed of
  * the arguments is read once: the stores may be to anywhere. */
 INLINE void scores_part(const ft_attn_scores *args, uint32_t i0, uint32_t b0, const unsigned NQ,
-                        const unsigned NB)
+                        const unsigned NB, const int TYPE)
 {
-    static const ft_f16 *const nothing[4];
-    const uint32_t q_stride = args->nq, dim = args->dim, s_stride = args->s_stride;
-    const float *q = args->q + i0;
-    const ft_f16 *const *k = args->k + b0;
-    const ft_f16 *const *ahead = i0 == 0 ? args->ahead + b0 : nothing; /* once is enough */
-    float *s = args->s + (size_t)i0 * s_stride + (size_t)b0 * 16;
+    static const void *const nothing[4];
+    const uint32_t nq = args->nq, dim = args->dim, s_stride = args->s_stride;
+    const unsigned step = TYPE == FT_KV_BF16 ? 2 : 1, q_step = KERNEL_DOT ? 1 : step;
+    const float *q = (const float *)args->q + i0;
+    const char *const *k = (const char *const *)args->k + b0;
+    const char *const *ahead =
+        (const char *const *)(i0 == 0 ? args->ahead + b0 : nothing); /* once is enough */
+    float *s = args->s + (size_t)i0 * s_stride + (size_t)b0 * TOK;
     x16 acc[TILE_REGS];
     UNROLL for (unsigned i = 0; i < NQ * NB; i++) acc[i] = x16_zero();
-    for (uint32_t d = 0; d < dim; d++) {
-        x16 kd[4];
+    for (uint32_t d = 0; d < dim; d += step, q += (size_t)q_step * nq)
         UNROLL for (unsigned b = 0; b < NB; b++)
         {
-            kd[b] = x16_load_f16(k[b] + (size_t)d * 16);
             if ((d & 1) == 0 && ahead[b])
-                PREFETCH(ahead[b] + (size_t)d * 16);
+                PREFETCH(ahead[b] + (size_t)d * TOK * 2);
+            scores_step(acc, k[b] + (size_t)d * TOK * 2, q, nq, NQ, NB, b, TYPE);
         }
-        UNROLL for (unsigned i = 0; i < NQ; i++)
+    UNROLL for (unsigned i = 0; i < NQ; i++) UNROLL for (unsigned b = 0; b < NB; b++)
+        x16_store(s + (size_t)i * s_stride + (size_t)b * TOK, acc[i * NB + b]);
+}
+
+#if KERNEL_Q8
+/* Four dimensions of a block's bytes times the queries'. */
+INLINE void scores_step_q8(x16 *acc, const char *k, const float *q, uint32_t nq, const unsigned NQ,
+                           const unsigned NB)
+{
+#if KERNEL_DOT
+    x16_bytes kd = x16_load_bytes(k);
+    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB] = dot4(acc[i * NB], kd, q + i);
+    (void)nq;
+#else
+    UNROLL for (unsigned j = 0; j < 4; j++)
+    {
+        x16 kd = x16_byte(k, j);
+        UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB] =
+            x16_fma(kd, x16_set1(q[j * (size_t)nq + i]), acc[i * NB]);
+    }
+#endif
+}
+
+/* Sums of 32 products of bytes are whole numbers below 2^24: exact as floats and as integers. */
+INLINE void scores_part_q8(const ft_attn_scores *args, uint32_t i0, uint32_t b0, const unsigned NQ,
+                           const unsigned NB)
+{
+    static const void *const nothing[4];
+    const uint32_t nq = args->nq, dim = args->dim, s_stride = args->s_stride;
+    const char *const *k = (const char *const *)args->k + b0;
+    const char *const *ahead = (const char *const *)(i0 == 0 ? args->ahead + b0 : nothing);
+    const size_t values = ft_attn_scale_bytes(dim), q_step = KERNEL_DOT ? nq : (size_t)4 * nq;
+    const float *q = (const float *)args->q + i0, *q_scale = q + dim / 4 * q_step;
+    float *s = args->s + (size_t)i0 * s_stride + (size_t)b0 * TOK;
+    for (uint32_t g = 0; g < dim / FT_Q8_GROUP; g++, q_scale += nq) {
+        const int32_t *excess = (const int32_t *)q_scale + (size_t)(dim / FT_Q8_GROUP) * nq;
+        x16 acc[TILE_REGS];
+        UNROLL for (unsigned i = 0; i < NQ * NB; i++) acc[i] = dot4_start(excess[i / NB]);
+        for (uint32_t d = 0; d < FT_Q8_GROUP; d += 4, q += q_step) {
+            size_t at = values + (size_t)(g * FT_Q8_GROUP + d) * TOK;
+            UNROLL for (unsigned b = 0; b < NB; b++)
+            {
+                if (ahead[b])
+                    PREFETCH(ahead[b] + at);
+                scores_step_q8(acc + b, k[b] + at, q, nq, NQ, NB);
+            }
+        }
+        UNROLL for (unsigned i = 0; i < NQ * NB; i++)
         {
-            x16 qi = x16_set1(q[(size_t)d * q_stride + i]);
-            UNROLL for (unsigned b = 0; b < NB; b++) acc[i * NB + b] =
-                x16_fma(kd[b], qi, acc[i * NB + b]);
+            float *to = s + (size_t)(i / NB) * s_stride + (size_t)(i % NB) * TOK;
+            x16 scale = x16_load_f16((const ft_f16 *)k[i % NB] + (size_t)g * TOK);
+            scale = x16_mul(scale, x16_set1(q_scale[i / NB]));
+            x16 before = g ? x16_load(to) : x16_zero();
+            x16_store(to, x16_fma(dot4_end(acc[i]), scale, before));
         }
     }
-    UNROLL for (unsigned i = 0; i < NQ; i++) UNROLL for (unsigned b = 0; b < NB; b++)
-        x16_store(s + (size_t)i * s_stride + (size_t)b * 16, acc[i * NB + b]);
 }
+#endif
 
 /* Query counts, with the blocks at a time that fit the registers; the most queries first, down to
  * one. */
 #if TILE_REGS >= 24
-#define SCORES_MANY(X)   X(24, 1) X(16, 1) X(12, 2) X(11, 2) X(10, 2) X(9, 2) X(8, 2) X(7, 2)
-#define SCORES_FEW(X)    X(6, 4) X(5, 4) X(4, 4) X(3, 4) X(2, 4) X(1, 4)
-#define SCORES_SHAPES(X) SCORES_MANY(X) SCORES_FEW(X)
+#define SCORES_MANY(X, T)   X(T, 24, 1) X(T, 16, 1) X(T, 12, 2) X(T, 11, 2) X(T, 10, 2) X(T, 9, 2)
+#define SCORES_FEW(X, T)    X(T, 8, 2) X(T, 7, 2) X(T, 6, 4) X(T, 5, 4) X(T, 4, 4) X(T, 3, 4)
+#define SCORES_SHAPES(X, T) SCORES_MANY(X, T) SCORES_FEW(X, T) X(T, 2, 4) X(T, 1, 4)
 #else
-#define SCORES_SHAPES(X) X(4, 1) X(3, 1) X(2, 2) X(1, 4)
+#define SCORES_SHAPES(X, T) X(T, 6, 1) X(T, 5, 1) X(T, 4, 1) X(T, 3, 2) X(T, 2, 2) X(T, 1, 4)
 #endif
 
-#define SCORES_FUNCTIONS(NQ, NB)                                                       \
-    static void scores_one_##NQ(const ft_attn_scores *args, uint32_t i0, uint32_t b0)  \
-    {                                                                                  \
-        scores_part(args, i0, b0, NQ, 1);                                              \
-    }                                                                                  \
-    static void scores_many_##NQ(const ft_attn_scores *args, uint32_t i0, uint32_t b0) \
-    {                                                                                  \
-        scores_part(args, i0, b0, NQ, NB);                                             \
-    }
-SCORES_SHAPES(SCORES_FUNCTIONS)
-
 typedef void scores_fn(const ft_attn_scores *args, uint32_t i0, uint32_t b0);
-
-#define SCORES_ENTRY(NQ, NB) {NQ, NB, scores_one_##NQ, scores_many_##NQ},
-static const struct scores_entry {
+typedef struct scores_entry {
     uint32_t nq, nb;
     scores_fn *one, *many;
-} scores_table[] = {SCORES_SHAPES(SCORES_ENTRY)};
+} scores_entry;
 
-static void scores(const ft_attn_scores *args)
+INLINE void scores_any(const ft_attn_scores *args, const scores_entry *e)
 {
-    const struct scores_entry *e = scores_table;
     for (uint32_t i = 0; i < args->nq; i += e->nq) {
         while (e->nq > args->nq - i)
             e++;
@@ -111,54 +183,156 @@ static void scores(const ft_attn_scores *args)
     }
 }
 
-static void softmax(float *s, uint32_t n, float *max, float *sum)
+#define part_f16(a, i, b, NQ, NB)  scores_part(a, i, b, NQ, NB, FT_KV_F16)
+#define part_bf16(a, i, b, NQ, NB) scores_part(a, i, b, NQ, NB, FT_KV_BF16)
+#define part_q8(a, i, b, NQ, NB)   scores_part_q8(a, i, b, NQ, NB)
+#define SCORES_FUNCTIONS(T, NQ, NB)                                                          \
+    static void scores_one_##T##_##NQ(const ft_attn_scores *args, uint32_t i0, uint32_t b0)  \
+    {                                                                                        \
+        part_##T(args, i0, b0, NQ, 1);                                                       \
+    }                                                                                        \
+    static void scores_many_##T##_##NQ(const ft_attn_scores *args, uint32_t i0, uint32_t b0) \
+    {                                                                                        \
+        part_##T(args, i0, b0, NQ, NB);                                                      \
+    }
+#define SCORES_ENTRY(T, NQ, NB) {NQ, NB, scores_one_##T##_##NQ, scores_many_##T##_##NQ},
+#define DEFINE_SCORES(T)                                                             \
+    SCORES_SHAPES(SCORES_FUNCTIONS, T)                                               \
+    static const scores_entry scores_table_##T[] = {SCORES_SHAPES(SCORES_ENTRY, T)}; \
+    static void scores_##T(const ft_attn_scores *args)                               \
+    {                                                                                \
+        scores_any(args, scores_table_##T);                                          \
+    }
+
+/* ---- weights ---- */
+
+/* With dot products the weights are pairs of bf16, else floats; for bf16 rounded to it. */
+INLINE x16 weights_store(float *s, unsigned vec, x16 p, const int TYPE)
+{
+#if KERNEL_DOT && KERNEL_BF16
+    (void)TYPE;
+    return x16_store_bf16((ft_bf16 *)s + (size_t)vec * 16, p);
+#else
+    if (TYPE == FT_KV_BF16)
+        p = x16_round_bf16(p);
+    x16_store(s + (size_t)vec * 16, p);
+    return p;
+#endif
+}
+
+/* One query; n_vec and full are constants for whole tiles. */
+INLINE void weights_one(const ft_attn_weights *args, uint32_t i, const uint32_t n_vec,
+                        const bool FULL, const int TYPE)
 {
     const x16 none = x16_set1(-INFINITY);
-    x16 v[FT_ATTN_TILE / 16], top = none, total = x16_zero();
-    uint32_t n_vec = (n + 15) / 16;
-    for (uint32_t i = 0; i < n_vec; i++) {
-        v[i] = x16_load(s + (size_t)i * 16);
-        if (n < (i + 1) * 16)
-            v[i] = x16_keep(v[i], n - i * 16, none);
-        top = x16_max(top, v[i]);
+    const uint32_t n = args->n[i], dim = args->dim;
+    float *s = args->s + (size_t)i * TILE, *max = args->sums.max + i;
+    float *sum = args->sums.sum + (size_t)i * 16, *acc = args->sums.acc + (size_t)i * dim;
+    x16 v[TILE / 16] = {none, none, none, none}, top = none, total = x16_zero();
+    UNROLL for (uint32_t j = 0; j < n_vec; j++)
+    {
+        v[j] = x16_load(s + (size_t)j * 16);
+        if (!FULL && n < (j + 1) * 16)
+            v[j] = x16_keep(v[j], n - j * 16, none);
+        top = x16_max(top, v[j]);
     }
-    *max = x16_hmax(top);
+    float tile_max = x16_hmax(top);
+    if (args->fresh) {
+        *max = tile_max;
+    } else {
+        total = x16_load(sum);
+        if (tile_max > *max) { /* rare after a span's first tiles; a factor of 1 changes nothing */
+            x16 factor = exp2_neg(x16_set1(*max - tile_max));
+            total = x16_mul(total, factor);
+            for (uint32_t d = 0; d < dim; d += 16)
+                x16_store(acc + d, x16_mul(x16_load(acc + d), factor));
+            *max = tile_max;
+        }
+    }
     x16 m = x16_set1(*max);
-    for (uint32_t i = 0; i < n_vec; i++) {
-        x16 p = exp2_neg(x16_sub(v[i], m));
-        if (n < (i + 1) * 16)
-            p = x16_keep(p, n - i * 16, x16_zero());
-        total = x16_add(total, p);
-        x16_store(s + (size_t)i * 16, p);
+    UNROLL for (uint32_t j = 0; j < n_vec; j++)
+    {
+        x16 p = exp2_neg(x16_sub(v[j], m));
+        if (!FULL && n < (j + 1) * 16)
+            p = x16_keep(p, n - j * 16, x16_zero());
+        total = x16_add(total, weights_store(s, j, p, TYPE));
     }
     x16_store(sum, total);
 }
 
+INLINE void weights_any(const ft_attn_weights *args, const int TYPE)
+{
+    for (uint32_t i = 0; i < args->nq; i++) {
+        if (args->n[i] == TILE)
+            weights_one(args, i, TILE / 16, true, TYPE);
+        else if (args->n[i])
+            weights_one(args, i, (args->n[i] + 15) / 16, false, TYPE);
+    }
+}
+
+/* ---- values ---- */
+
+/* V of one step (f16, q8_0: a token; bf16: two) times the queries' weights. */
+INLINE void values_step(x16 *a, const char *v, const float *p, const unsigned NQ, const unsigned ND,
+                        const int TYPE, const bool ODD)
+{
+    UNROLL for (unsigned j = 0; j < ND; j++)
+    {
+#if KERNEL_DOT && KERNEL_BF16
+        x16_pairs vl = x16_load_pairs(v + (size_t)j * 64);
+        if (ODD)
+            vl = x16_first_of_pairs(vl);
+        UNROLL for (unsigned i = 0; i < NQ; i++) a[i * ND + j] =
+            dot2(a[i * ND + j], vl, (const uint32_t *)(p + (size_t)i * TILE));
+#else
+        if (TYPE == FT_KV_BF16) {
+            x16 lo = x16_pair_lo(v + (size_t)j * 64), hi = x16_pair_hi(v + (size_t)j * 64);
+            UNROLL for (unsigned i = 0; i < NQ && !ODD; i++) a[i * ND + j] =
+                x16_fma(hi, x16_set1(p[(size_t)i * TILE + 1]), a[i * ND + j]);
+            UNROLL for (unsigned i = 0; i < NQ; i++) a[i * ND + j] =
+                x16_fma(lo, x16_set1(p[(size_t)i * TILE]), a[i * ND + j]);
+            continue;
+        }
+        x16 vl = TYPE == FT_KV_F16 ? x16_load_f16((const ft_f16 *)v + (size_t)j * 16)
+                                   : x16_load_i8((const int8_t *)v + (size_t)j * 16);
+        UNROLL for (unsigned i = 0; i < NQ; i++) a[i * ND + j] =
+            x16_fma(vl, x16_set1(p[(size_t)i * TILE]), a[i * ND + j]);
+#endif
+    }
+}
+
 /* NQ queries from i0 on x 16 ND dimensions from d on, all accumulators in registers. */
 INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, const unsigned NQ,
-                        const unsigned ND)
+                        const unsigned ND, const int TYPE)
 {
+    static const void *const nothing[FT_ATTN_TILE_BLOCKS];
     const uint32_t dim = args->dim, end = args->end;
-    const float *p = args->p + (size_t)i0 * FT_ATTN_TILE;
-    const ft_f16 *const *v = args->v, *const *ahead = i0 == 0 ? args->ahead : NULL;
+    const unsigned step = TYPE == FT_KV_BF16 ? 2 : 1;
+    const size_t unit = TYPE == FT_KV_Q8_0 ? 1 : 2; /* bytes of a value */
+    const size_t first = TYPE == FT_KV_Q8_0 ? ft_attn_scale_bytes(dim) : 0;
+    const char *const *ahead =
+        (const char *const *)(i0 == 0 && args->ahead ? args->ahead : nothing);
+    const float *p = args->p + (size_t)i0 * TILE;
     float *acc = args->acc + (size_t)i0 * dim + d;
     const bool fresh = args->fresh;
     x16 a[TILE_REGS];
     UNROLL for (unsigned i = 0; i < NQ * ND; i++) a[i] =
         fresh ? x16_zero() : x16_load(acc + (size_t)(i / ND) * dim + (size_t)(i % ND) * 16);
-    for (uint32_t lane = args->begin; lane < end; lane++) {
-        x16 vl[4];
-        UNROLL for (unsigned j = 0; j < ND; j++) vl[j] = x16_load_f16(v[lane] + d + (size_t)j * 16);
-        if (ahead) {
-            PREFETCH(ahead[lane] + d);
-            if (ND > 2)
-                PREFETCH(ahead[lane] + d + 32);
+    for (uint32_t lane = args->begin; lane < end;) {
+        const char *page = (const char *)args->v[lane / TOK] + first, *near = ahead[lane / TOK];
+        uint32_t stop = lane / TOK * TOK + TOK < end ? lane / TOK * TOK + TOK : end;
+        for (; lane + step <= stop; lane += step) {
+            size_t at = (lane % TOK * (size_t)dim + d * step) * unit;
+            const float *pl = KERNEL_DOT && KERNEL_BF16 ? p + lane / 2 : p + lane;
+            if (near)
+                UNROLL for (unsigned j = 0; j < ND * 16 * step * unit; j += 64)
+                    PREFETCH(near + at + j);
+            values_step(a, page + at, pl, NQ, ND, TYPE, false);
         }
-        UNROLL for (unsigned i = 0; i < NQ; i++)
-        {
-            x16 pi = x16_set1(p[(size_t)i * FT_ATTN_TILE + lane]);
-            UNROLL for (unsigned j = 0; j < ND; j++) a[i * ND + j] =
-                x16_fma(vl[j], pi, a[i * ND + j]);
+        if (TYPE == FT_KV_BF16 && lane < stop) {
+            values_step(a, page + (lane % TOK * (size_t)dim + d * 2) * 2,
+                        KERNEL_DOT && KERNEL_BF16 ? p + lane / 2 : p + lane, NQ, ND, TYPE, true);
+            lane++;
         }
     }
     UNROLL for (unsigned i = 0; i < NQ * ND; i++)
@@ -166,63 +340,179 @@ INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, con
 }
 
 /* Query counts, with the dimensions at a time (in 16s) that fit the registers; the most queries
- * first, down to one. */
+ * first, down to one. q8_0 takes 32 at most, which share a scale. */
 #if TILE_REGS >= 24
-#define VALUES_SHAPES(X) X(12, 2) X(8, 2) X(6, 4) X(5, 4) X(4, 4) X(3, 4) X(2, 4) X(1, 4)
+#define VALUES_MANY(X, T)   X(T, 12, 2) X(T, 8, 2)
+#define VALUES_FEW(X, T)    X(T, 6, 4) X(T, 5, 4) X(T, 4, 4) X(T, 3, 4) X(T, 2, 4) X(T, 1, 4)
+#define VALUES_SHAPES(X, T) VALUES_MANY(X, T) VALUES_FEW(X, T)
+#define VALUES_NARROW(X, T) VALUES_MANY(X, T) X(T, 4, 2) X(T, 3, 2) X(T, 2, 2) X(T, 1, 2)
 #else
-#define VALUES_SHAPES(X) X(4, 1) X(3, 1) X(2, 2) X(1, 4)
+#define VALUES_SHAPES(X, T) X(T, 6, 1) X(T, 4, 1) X(T, 3, 2) X(T, 2, 2) X(T, 1, 4)
+#define VALUES_NARROW(X, T) X(T, 6, 1) X(T, 4, 1) X(T, 3, 2) X(T, 2, 2) X(T, 1, 2)
 #endif
 
-#define VALUES_FUNCTIONS(NQ, ND)                                                      \
-    static void values_one_##NQ(const ft_attn_values *args, uint32_t i0, uint32_t d)  \
-    {                                                                                 \
-        values_part(args, i0, d, NQ, 1);                                              \
-    }                                                                                 \
-    static void values_many_##NQ(const ft_attn_values *args, uint32_t i0, uint32_t d) \
-    {                                                                                 \
-        values_part(args, i0, d, NQ, ND);                                             \
-    }
-VALUES_SHAPES(VALUES_FUNCTIONS)
-
 typedef void values_fn(const ft_attn_values *args, uint32_t i0, uint32_t d);
-
-#define VALUES_ENTRY(NQ, ND) {NQ, ND, values_one_##NQ, values_many_##NQ},
-static const struct values_entry {
+typedef struct values_entry {
     uint32_t nq, nd;
     values_fn *one, *many;
-} values_table[] = {VALUES_SHAPES(VALUES_ENTRY)};
+} values_entry;
 
-static void values(const ft_attn_values *args)
+/* Dimensions [d, end). */
+INLINE void values_any(const ft_attn_values *args, const values_entry *e, uint32_t d0, uint32_t end)
 {
-    const struct values_entry *e = values_table;
     for (uint32_t i = 0; i < args->nq; i += e->nq) {
         while (e->nq > args->nq - i)
             e++;
-        uint32_t d = 0;
-        for (; d + e->nd * 16 <= args->dim; d += e->nd * 16)
+        uint32_t d = d0;
+        for (; d + e->nd * 16 <= end; d += e->nd * 16)
             e->many(args, i, d);
-        for (; d < args->dim; d += 16)
+        for (; d < end; d += 16)
             e->one(args, i, d);
     }
 }
 
-static void fold(const ft_attn_sums *total, const ft_attn_sums *tile, uint32_t dim)
+/* q8_0: weights times scales first, then groups of dimensions apart. */
+INLINE void values_scaled(const ft_attn_values *args, const values_entry *table)
 {
-    float *sum = total->sum, *acc = total->acc;
-    const float *tile_acc = tile->acc;
-    float top = *tile->max > *total->max ? *tile->max : *total->max;
-    x16 old = exp2_neg(x16_set1(*total->max - top)), new = exp2_neg(x16_set1(*tile->max - top));
-    *total->max = top;
-    x16_store(sum, x16_fma(x16_load(tile->sum), new, x16_mul(x16_load(sum), old)));
-    for (uint32_t d = 0; d < dim; d += 16)
-        x16_store(acc + d, x16_fma(x16_load(tile_acc + d), new, x16_mul(x16_load(acc + d), old)));
+    float p[FT_ATTN_NQ * TILE];
+    ft_attn_values part = *args;
+    part.p = p;
+    for (uint32_t g = 0; g < args->dim / FT_Q8_GROUP; g++) {
+        for (uint32_t lane = args->begin / 16 * 16; lane < args->end; lane += 16) {
+            const ft_f16 *scales = (const ft_f16 *)args->v[lane / TOK] + (size_t)g * TOK;
+            x16 scale = x16_load_f16(scales);
+            for (uint32_t i = 0; i < args->nq; i++)
+                x16_store(p + (size_t)i * TILE + lane,
+                          x16_mul(x16_load(args->p + (size_t)i * TILE + lane), scale));
+        }
+        values_any(&part, table, g * FT_Q8_GROUP, (g + 1) * FT_Q8_GROUP);
+    }
 }
 
-static const ft_attn_kernel kernel = {
-    .name = KERNEL_NAME,
-    .dim_multiple = 16,
-    .scores = scores,
-    .softmax = softmax,
-    .values = values,
-    .fold = fold,
-};
+#define VALUES_FUNCTIONS(T, NQ, ND)                                                         \
+    static void values_one_##T##_##NQ(const ft_attn_values *args, uint32_t i0, uint32_t d)  \
+    {                                                                                       \
+        values_part(args, i0, d, NQ, 1, values_type_##T);                                   \
+    }                                                                                       \
+    static void values_many_##T##_##NQ(const ft_attn_values *args, uint32_t i0, uint32_t d) \
+    {                                                                                       \
+        values_part(args, i0, d, NQ, ND, values_type_##T);                                  \
+    }
+#define VALUES_ENTRY(T, NQ, ND) {NQ, ND, values_one_##T##_##NQ, values_many_##T##_##NQ},
+enum { values_type_f16 = FT_KV_F16, values_type_bf16 = FT_KV_BF16, values_type_q8 = FT_KV_Q8_0 };
+#define DEFINE_VALUES(T, SHAPES) \
+    SHAPES(VALUES_FUNCTIONS, T)  \
+    static const values_entry values_table_##T[] = {SHAPES(VALUES_ENTRY, T)};
+
+/* ---- spans ---- */
+
+static void fold(const ft_attn_sums *total, const ft_attn_sums *span, uint32_t i, uint32_t dim)
+{
+    float *sum = total->sum + (size_t)i * 16, *acc = total->acc + (size_t)i * dim;
+    const float *span_sum = span->sum + (size_t)i * 16, *span_acc = span->acc + (size_t)i * dim;
+    float a = total->max[i], b = span->max[i], top = b > a ? b : a;
+    x16 old = exp2_neg(x16_set1(a - top)), new = exp2_neg(x16_set1(b - top));
+    total->max[i] = top;
+    x16_store(sum, x16_fma(x16_load(span_sum), new, x16_mul(x16_load(sum), old)));
+    for (uint32_t d = 0; d < dim; d += 16)
+        x16_store(acc + d, x16_fma(x16_load(span_acc + d), new, x16_mul(x16_load(acc + d), old)));
+}
+
+/* ---- kernels ---- */
+
+static void prepare(const ft_attn_head *head, float *out)
+{
+    head_prepare(head, out);
+}
+
+#define QUERY_FUNCTION(T, HOW)                                                               \
+    static void query_##T(const float *head, uint32_t dim, void *q, uint32_t nq, uint32_t i) \
+    {                                                                                        \
+        HOW(head, dim, q, nq, i);                                                            \
+    }                                                                                        \
+    static void k_##T(const float *head, uint32_t dim, void *page, uint32_t lane)            \
+    {                                                                                        \
+        head_k_##T(head, dim, page, lane);                                                   \
+    }                                                                                        \
+    static void v_##T(const float *head, uint32_t dim, void *page, uint32_t lane)            \
+    {                                                                                        \
+        head_v_##T(head, dim, page, lane);                                                   \
+    }                                                                                        \
+    static void weights_##T(const ft_attn_weights *args)                                     \
+    {                                                                                        \
+        weights_any(args, values_type_##T);                                                  \
+    }
+#define KERNEL(T, MULTIPLE)                                                                 \
+    {                                                                                       \
+        .name = KERNEL_NAME, .type = (ft_kv_type)values_type_##T, .dim_multiple = MULTIPLE, \
+        .prepare = prepare, .set_query = query_##T, .write_k = k_##T, .write_v = v_##T,     \
+        .scores = scores_##T, .weights = weights_##T, .values = values_##T, .fold = fold    \
+    }
+
+#if KERNEL_F16
+DEFINE_SCORES(f16)
+DEFINE_VALUES(f16, VALUES_SHAPES)
+QUERY_FUNCTION(f16, head_query_f16)
+static void values_f16(const ft_attn_values *args)
+{
+    values_any(args, values_table_f16, 0, args->dim);
+}
+static const ft_attn_kernel kernel_f16 = KERNEL(f16, 16);
+#endif
+
+#if KERNEL_BF16
+DEFINE_SCORES(bf16)
+DEFINE_VALUES(bf16, VALUES_SHAPES)
+#if KERNEL_DOT
+QUERY_FUNCTION(bf16, head_query_bf16_pairs)
+#else
+QUERY_FUNCTION(bf16, head_query_bf16)
+#endif
+static void values_bf16(const ft_attn_values *args)
+{
+    values_any(args, values_table_bf16, 0, args->dim);
+}
+static const ft_attn_kernel kernel_bf16 = KERNEL(bf16, 16);
+#endif
+
+#if KERNEL_Q8
+DEFINE_SCORES(q8)
+DEFINE_VALUES(q8, VALUES_NARROW)
+#if KERNEL_DOT
+QUERY_FUNCTION(q8, head_query_q8_dot)
+#else
+QUERY_FUNCTION(q8, head_query_q8)
+#endif
+static void values_q8(const ft_attn_values *args)
+{
+    values_scaled(args, values_table_q8);
+}
+static const ft_attn_kernel kernel_q8 = KERNEL(q8, FT_Q8_GROUP);
+#endif
+
+const ft_attn_kernel *KERNEL_GET(ft_kv_type type)
+{
+    if (!KERNEL_CPU)
+        return NULL;
+    switch (type) {
+    case FT_KV_F16:
+#if KERNEL_F16
+        return &kernel_f16;
+#else
+        return NULL;
+#endif
+    case FT_KV_BF16:
+#if KERNEL_BF16
+        return &kernel_bf16;
+#else
+        return NULL;
+#endif
+    case FT_KV_Q8_0:
+#if KERNEL_Q8
+        return &kernel_q8;
+#else
+        return NULL;
+#endif
+    }
+    return NULL;
+}

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/attn_layout.h"
 #include "engine/batch.h"
 #include "engine/graph.h"
 #include "engine/kv.h"
@@ -77,6 +78,13 @@ static ft_status check_opts(const ft_engine_opts *opts, ft_error *err)
     if (opts->max_batch_tok > MAX_BATCH_TOK)
         return ft_error_set(err, FT_INVALID, "engine: batch of %u tokens; at most %u",
                             opts->max_batch_tok, MAX_BATCH_TOK);
+    uint32_t dim = ft_model_hparams(opts->model)->head_dim;
+    if (dim % ft_attn_type_multiple(opts->kv_type) != 0)
+        return ft_error_set(
+            err, FT_INVALID,
+            "engine: this KV cache type needs heads of a multiple of %u dimensions, "
+            "and this model's have %u: use f16",
+            ft_attn_type_multiple(opts->kv_type), dim);
     return FT_OK;
 }
 
@@ -145,9 +153,13 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
     ft_kv_store_opts store = {.model = engine->model,
                               .backends = &engine->backends,
                               .all_rows = opts->route == FT_ATTN_PORTABLE,
+                              .kv_type = opts->kv_type,
                               .n_blocks = n_blocks};
     if (status == FT_OK)
         status = ft_kv_store_init(&engine->store, &store);
+    if (status == FT_OK && !ft_kv_store_type_works(&engine->store))
+        return ft_error_set(err, FT_INVALID,
+                            "engine: a device cannot keep this KV cache type: use f16");
     if (status == FT_OK && opts->route == FT_ATTN_CPU && engine->store.any_rows)
         return ft_error_set(err, FT_INVALID,
                             "engine: our kernel does not run on devices: keep layers off them");

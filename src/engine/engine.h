@@ -55,6 +55,7 @@ typedef struct ft_engine_opts {
     uint32_t max_logits;    /* rows with logits of one forward at most; 0: max_batch_tok */
     int n_threads;          /* 0: all cores */
     ft_attn_route route;
+    ft_kv_type kv_type;
 } ft_engine_opts;
 
 /* Allocates the pool and compute buffers for the largest batch: forward never runs out of memory

@@ -107,7 +107,7 @@ static void fill_layer(layer_op *op, const ft_route_opts *opts, uint32_t il, ft_
         .bv = data_of(l->bv),
         .q_norm = data_of(l->q_norm),
         .k_norm = data_of(l->k_norm),
-        .kernel = ft_attn_kernel_best(ft_model_hparams(opts->model)->head_dim),
+        .kernel = ft_attn_kernel_best(opts->store->type, ft_model_hparams(opts->model)->head_dim),
     };
     atomic_init(&op->next, 0);
 }

@@ -467,7 +467,7 @@ static bool gathers_bits(const ft_kv_store *store)
         return false;
     tensor *rows = ggml_get_rows(ctx, ggml_new_tensor_2d(ctx, GGML_TYPE_I32, width, CTX_STEP),
                                  ggml_new_tensor_1d(ctx, GGML_TYPE_I32, CTX_STEP));
-    bool can = (store->n_head_kv * store->head_dim) % 2 == 0;
+    bool can = store->type == FT_KV_F16 && (store->n_head_kv * store->head_dim) % 2 == 0;
     for (uint32_t i = 0; i < store->n_layer && can; i++)
         if (!ft_kv_store_is_tiled(store, i)) {
             uint32_t place = ft_model_where_layer(store->model, i);

@@ -10,8 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/attn_layout.h"
+
 #define BLOCK     FT_KV_BLOCK_TOK
 #define MOVES_MAX 4096 /* collected at most; then they are carried out early */
+
+static const enum ggml_type ggml_type_of[] = {
+    [FT_KV_F16] = GGML_TYPE_F16, [FT_KV_BF16] = GGML_TYPE_BF16, [FT_KV_Q8_0] = GGML_TYPE_Q8_0};
 
 /* ---- memory ---- */
 
@@ -23,11 +28,13 @@ bool ft_kv_store_is_tiled(const ft_kv_store *store, uint32_t layer)
 static struct ggml_tensor *new_tensor(const ft_kv_store *store, struct ggml_context *ctx,
                                       bool tiled)
 {
-    int64_t row = (int64_t)store->n_head_kv * store->head_dim;
-    int64_t slots = (int64_t)store->n_blocks * BLOCK;
+    size_t page = ft_attn_page_bytes(store->type, store->head_dim);
     if (tiled)
-        return ggml_new_tensor_1d(ctx, GGML_TYPE_F16, row * slots);
-    return ggml_new_tensor_2d(ctx, GGML_TYPE_F16, row, slots);
+        return ggml_new_tensor_1d(ctx, GGML_TYPE_I8,
+                                  (int64_t)(page * store->n_head_kv * store->n_blocks));
+    return ggml_new_tensor_2d(ctx, ggml_type_of[store->type],
+                              (int64_t)store->n_head_kv * store->head_dim,
+                              (int64_t)store->n_blocks * BLOCK);
 }
 
 static bool make_part(ft_kv_store *store, uint32_t place)
@@ -68,6 +75,7 @@ ft_status ft_kv_store_init(ft_kv_store *store, const ft_kv_store_opts *opts)
     *store = (ft_kv_store){.model = opts->model,
                            .backends = opts->backends,
                            .all_rows = opts->all_rows,
+                           .type = opts->kv_type,
                            .n_layer = hp->n_layer,
                            .n_head_kv = hp->n_head_kv,
                            .head_dim = hp->head_dim,
@@ -102,6 +110,27 @@ void ft_kv_store_deinit(ft_kv_store *store)
     *store = (ft_kv_store){0};
 }
 
+bool ft_kv_store_type_works(const ft_kv_store *store)
+{
+    struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
+    struct ggml_context *ctx = ggml_init(params);
+    if (!ctx)
+        return false;
+    int64_t width = (int64_t)store->n_head_kv * store->head_dim;
+    struct ggml_tensor *pool = ggml_new_tensor_2d(ctx, ggml_type_of[store->type], width, BLOCK);
+    struct ggml_tensor *read = ggml_get_rows(ctx, pool, ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1));
+    struct ggml_tensor *write =
+        ggml_set_rows(ctx, pool, read, ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1));
+    bool works = true;
+    for (uint32_t i = 0; i < store->n_layer && works; i++) {
+        ggml_backend_t backend = store->backends->at[ft_model_where_layer(store->model, i)];
+        works = ft_kv_store_is_tiled(store, i) || (ggml_backend_supports_op(backend, read) &&
+                                                   ggml_backend_supports_op(backend, write));
+    }
+    ggml_free(ctx);
+    return works;
+}
+
 size_t ft_kv_store_bytes_on(const ft_kv_store *store, uint32_t place)
 {
     ggml_backend_buffer_t buffer = store->part[place].buffer;
@@ -120,15 +149,16 @@ size_t ft_kv_store_bytes(const ft_kv_store *store)
 
 static void move_tiled(const ft_kv_store *store, uint32_t layer, ft_kv_move m)
 {
-    uint32_t dim = store->head_dim, src = m.src % BLOCK, dst = m.dst % BLOCK;
-    size_t page = (size_t)dim * BLOCK;
+    size_t page = ft_attn_page_bytes(store->type, store->head_dim);
+    struct ggml_tensor *const both[] = {store->k[layer], store->v[layer]};
     for (uint32_t h = 0; h < store->n_head_kv; h++) {
         size_t from = ((size_t)(m.src / BLOCK) * store->n_head_kv + h) * page;
         size_t to = ((size_t)(m.dst / BLOCK) * store->n_head_kv + h) * page;
-        uint16_t *k = store->k[layer]->data, *v = store->v[layer]->data;
-        for (uint32_t d = 0; d < dim; d++)
-            k[to + (size_t)d * BLOCK + dst] = k[from + (size_t)d * BLOCK + src];
-        memcpy(v + to + (size_t)dst * dim, v + from + (size_t)src * dim, dim * sizeof *v);
+        for (int value = 0; value < 2; value++) {
+            char *data = both[value]->data;
+            ft_attn_token_copy(store->type, store->head_dim, value == 1, data + to, m.dst % BLOCK,
+                               data + from, m.src % BLOCK);
+        }
     }
 }
 
@@ -159,7 +189,8 @@ void ft_kv_store_move(void *ctx, const ft_kv_move *moves, uint32_t n)
 static struct ggml_tensor *move_rows(struct ggml_context *ctx, struct ggml_tensor *pool,
                                      struct ggml_tensor *src, struct ggml_tensor *dst)
 {
-    /* By way of F32, which holds every F16 number exactly. */
+    /* By way of F32, which holds every F16 and BF16 number exactly, and of which Q8_0 makes the same
+     * bytes again: the largest of a group stays 127 times its scale. */
     return ggml_set_rows(ctx, pool, ggml_get_rows(ctx, pool, src), dst);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory behind the KV pool: K and V of every layer, f16, where the layer's weights are. Two
- * layouts: tiled, for our CPU kernel (attn.h), and rows [slot][n_head_kv * head_dim], for ggml's
- * operators on any backend.
+ * The memory behind the KV pool: K and V of every layer, where the layer's weights are. Two layouts:
+ * tiled, for our CPU kernel (attn_layout.h), and rows [slot][n_head_kv * head_dim], for ggml's
+ * operators on any backend. Either takes exactly the bytes of its type.
  *
  * Rows are not moved at once but collected, for the memory may be a device's: ft_kv_store_flush, which
  * comes before every pass, carries them out in one small graph a backend.
@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "engine/backends.h"
+#include "engine/engine.h"
 #include "engine/kv.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -32,9 +33,9 @@ typedef struct ft_kv_store {
     const ft_model *model;
     const ft_backends *backends;
     bool all_rows;
+    ft_kv_type type;
     uint32_t n_layer, n_head_kv, head_dim, n_blocks;
-    struct ggml_tensor **k,
-        **v; /* [n_layer], tiled: [elements], rows: [n_head_kv * head_dim, slots] */
+    struct ggml_tensor **k, **v; /* [n_layer], tiled: bytes, rows: [n_head_kv * head_dim, slots] */
     ft_kv_part part[FT_PLACES_MAX]; /* by place */
     bool any_rows, any_tiled;
     ft_kv_move *moves; /* [n_moves] of rows, to be done; no dst twice, src as before all of them */
@@ -47,6 +48,7 @@ typedef struct ft_kv_store_opts {
     const ft_model *model;       /* borrowed */
     const ft_backends *backends; /* borrowed */
     bool all_rows;               /* rows for the layers on the CPU, too */
+    ft_kv_type kv_type;
     uint32_t n_blocks;
 } ft_kv_store_opts;
 
@@ -55,6 +57,8 @@ FT_WARN_UNUSED ft_status ft_kv_store_init(ft_kv_store *store, const ft_kv_store_
 void ft_kv_store_deinit(ft_kv_store *store);
 /* Whether a layer is tiled. */
 bool ft_kv_store_is_tiled(const ft_kv_store *store, uint32_t layer);
+/* Whether the backends that hold rows can write and read rows of that type. */
+bool ft_kv_store_type_works(const ft_kv_store *store);
 /* At a place, and everywhere. */
 size_t ft_kv_store_bytes_on(const ft_kv_store *store, uint32_t place);
 size_t ft_kv_store_bytes(const ft_kv_store *store);

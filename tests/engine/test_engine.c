@@ -22,7 +22,7 @@ typedef struct fixture {
     uint32_t n_vocab;
 } fixture;
 
-static ft_engine *new_engine(fixture *f, ft_attn_route route)
+static ft_engine *new_engine(fixture *f, ft_attn_route route, ft_kv_type kv_type)
 {
     ft_engine *engine = NULL;
     ft_engine_opts opts = {.model = f->model,
@@ -30,7 +30,8 @@ static ft_engine *new_engine(fixture *f, ft_attn_route route)
                            .max_batch_tok = 32,
                            .max_logits = 16,
                            .n_threads = 2,
-                           .route = route};
+                           .route = route,
+                           .kv_type = kv_type};
     assert_int_equal(ft_engine_create(&opts, NULL, &engine), FT_OK);
     return engine;
 }
@@ -43,8 +44,8 @@ static int set_up(void **state)
     ft_model_opts model = {.path = f->path};
     assert_int_equal(ft_model_load(&model, NULL, &f->model), FT_OK);
     f->n_vocab = ft_model_hparams(f->model)->n_vocab;
-    f->engine = new_engine(f, FT_ATTN_AUTO);
-    f->portable = new_engine(f, FT_ATTN_PORTABLE);
+    f->engine = new_engine(f, FT_ATTN_AUTO, FT_KV_F16);
+    f->portable = new_engine(f, FT_ATTN_PORTABLE, FT_KV_F16);
     *state = f;
     return 0;
 }
@@ -206,21 +207,50 @@ static void script(ft_engine *engine, uint32_t n_vocab, float *out)
     ft_seq_destroy(b);
 }
 
+/* Mean square difference of the script's logits, relative to those of `a`. */
+static double difference(fixture *f, ft_engine *a, ft_engine *b)
+{
+    size_t n = 4 * (size_t)f->n_vocab;
+    float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
+    double error = 0, power = 0;
+    script(a, f->n_vocab, x);
+    script(b, f->n_vocab, y);
+    for (size_t i = 0; i < n; i++) {
+        error += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        power += (double)x[i] * x[i];
+    }
+    free(x);
+    free(y);
+    return error / power;
+}
+
 static void test_routes_agree(void **state)
 {
     fixture *f = *state;
-    size_t n = 4 * (size_t)f->n_vocab;
-    float *cpu = malloc(n * sizeof *cpu), *portable = malloc(n * sizeof *portable);
-    script(f->engine, f->n_vocab, cpu);
-    script(f->portable, f->n_vocab, portable);
-    double error = 0, power = 0;
-    for (size_t i = 0; i < n; i++) {
-        error += ((double)cpu[i] - portable[i]) * ((double)cpu[i] - portable[i]);
-        power += (double)cpu[i] * cpu[i];
+    assert_true(difference(f, f->engine, f->portable) < 1e-8);
+}
+
+/* Our kernel also rounds queries (and, for bf16, weights) to the type's precision: relative errors of
+ * 2^-9 and of half a step in 127, whose squares add up over two layers. */
+static void test_kv_types(void **state)
+{
+    fixture *f = *state;
+    static const ft_kv_type types[] = {FT_KV_BF16, FT_KV_Q8_0};
+    const ft_hparams *hp = ft_model_hparams(f->model);
+    size_t heads = (size_t)96 * 2 * hp->n_layer * hp->n_head_kv;
+    const size_t bytes[] = {heads * hp->head_dim * 2, heads * hp->head_dim / 32 * 34};
+    for (int i = 0; i < 2; i++) {
+        ft_engine *engine = new_engine(f, FT_ATTN_AUTO, types[i]);
+        ft_engine *portable = new_engine(f, FT_ATTN_PORTABLE, types[i]);
+        double routes = difference(f, engine, portable), halves = difference(f, f->engine, engine);
+        if (!(routes < 1e-4) || !(halves < 1e-3) || !(halves > 0))
+            fail_msg("type %d: %g between routes, %g from f16", types[i], routes, halves);
+        ft_engine_stats stats;
+        ft_engine_get_stats(engine, &stats);
+        assert_int_equal(stats.kv_bytes, bytes[i]);
+        ft_engine_destroy(engine);
+        ft_engine_destroy(portable);
     }
-    assert_true(error / power < 1e-8);
-    free(cpu);
-    free(portable);
 }
 
 static void test_bad_options(void **state)
@@ -240,7 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),        cmocka_unit_test(test_exhaustion),
         cmocka_unit_test(test_truncated_share), cmocka_unit_test(test_routes_agree),
-        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_kv_types),        cmocka_unit_test(test_bad_options),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
