@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// No allocation in the engine's rounds: this program's own malloc and its kin stand before those of
-// the C library, for ggml's libraries too, and count. After the first passes of every kind hundreds of
-// rounds of trees, chunks, commits, truncations and attached prefixes, over growing contexts, must
-// not call them once, but for the few calls that ggml makes for itself whenever it computes a graph,
-// were it empty (0.3.36: a context of no bytes, made and freed by ggml_cpu_init); those are counted
-// first. Skipped under sanitizers, which need the names themselves, and without glibc.
-#include <errno.h>
+// No allocation in the engine's rounds (support/count_allocs.h). After the first passes of every kind
+// hundreds of rounds of trees, chunks, commits, truncations and attached prefixes, over growing
+// contexts, must not allocate or free once, but for the few calls that ggml makes for itself whenever
+// it computes a graph, were it empty (0.3.36: a context of no bytes, made and freed by ggml_cpu_init);
+// those are counted first.
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,76 +17,8 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
-#include "ggml-backend.h"
-#include "ggml-cpu.h"
+#include "support/count_allocs.h"
 #include "support/tiny_gguf.h"
-
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-#define COUNTS 1
-#else
-#define COUNTS 0
-#endif
-
-static atomic_bool armed;
-static atomic_uint count;
-static _Atomic size_t first_bytes;
-
-#if COUNTS
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *p, size_t n);
-void *__libc_memalign(size_t align, size_t n);
-void __libc_free(void *p);
-
-static void seen(size_t bytes)
-{
-    if (atomic_load(&armed) && atomic_fetch_add(&count, 1) == 0)
-        atomic_store(&first_bytes, bytes);
-}
-
-void *malloc(size_t n)
-{
-    seen(n);
-    return __libc_malloc(n);
-}
-
-void *calloc(size_t n, size_t size)
-{
-    seen(n * size);
-    return __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t n)
-{
-    seen(n);
-    return __libc_realloc(p, n);
-}
-
-void *memalign(size_t align, size_t n)
-{
-    seen(n);
-    return __libc_memalign(align, n);
-}
-
-void *aligned_alloc(size_t align, size_t n)
-{
-    return memalign(align, n);
-}
-
-int posix_memalign(void **out, size_t align, size_t n)
-{
-    *out = memalign(align, n);
-    return *out ? 0 : ENOMEM;
-}
-
-/* Memory that is freed was allocated in a round, or will have to be again. */
-void free(void *p)
-{
-    if (p)
-        seen(0);
-    __libc_free(p);
-}
-#endif
 
 #define N_SEQS   6
 #define MAX_ROWS 96
@@ -187,32 +116,9 @@ static void warm_up(fixture *f)
         one_round(f);
 }
 
-/* Calls that a pass of ggml makes when there is nothing to do. */
-static uint32_t calls_of_ggml(void)
-{
-    ggml_backend_t backend = ggml_backend_cpu_init();
-    struct ggml_context *ctx =
-        ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    struct ggml_threadpool_params params = ggml_threadpool_params_default(1);
-    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
-    ggml_backend_cpu_set_n_threads(backend, 1);
-    ggml_backend_cpu_set_threadpool(backend, pool);
-    for (int i = 0; i < 2; i++) {
-        atomic_store(&count, 0);
-        atomic_store(&armed, i == 1);
-        assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
-    }
-    atomic_store(&armed, false);
-    ggml_backend_free(backend);
-    ggml_threadpool_free(pool);
-    ggml_free(ctx);
-    return atomic_exchange(&count, 0);
-}
-
 static void run_on(enum ggml_type type, int n_threads)
 {
-    uint32_t own = calls_of_ggml(), passes;
+    uint32_t own = count_allocs_of_ggml(), passes;
     fixture *f = calloc(1, sizeof *f);
     tiny_gguf_opts gguf = {.arch = "llama", .type = type, .seed = 4};
     char *path = tiny_gguf_temp(&gguf);
@@ -233,10 +139,10 @@ static void run_on(enum ggml_type type, int n_threads)
     ft_engine_stats stats;
     ft_engine_get_stats(f->engine, &stats);
     passes = (uint32_t)stats.forwards;
-    atomic_store(&armed, true);
+    count_allocs(true);
     for (int i = 0; i < 400; i++)
         one_round(f);
-    atomic_store(&armed, false);
+    count_allocs(false);
     ft_engine_get_stats(f->engine, &stats);
     passes = (uint32_t)stats.forwards - passes;
     assert_true(stats.prefix_hit_tok > 1000 && stats.prefix_evicted > 0 && passes > 300);
@@ -248,32 +154,32 @@ static void run_on(enum ggml_type type, int n_threads)
     free(path);
     free(f);
     /* On more threads a pass can be given up and done again (pace.h). */
-    uint32_t calls = atomic_exchange(&count, 0), most = (n_threads > 1 ? 2 : 1) * own * passes;
+    uint32_t calls = count_allocs_taken(), most = (n_threads > 1 ? 2 : 1) * own * passes;
     print_message("%u passes, %u calls, %u of them a pass by ggml itself\n", passes, calls, own);
     if (calls < own * passes || calls > most || (own > 0 && calls % own != 0))
         fail_msg("allocations in a round, the first call of all for %zu bytes",
-                 atomic_load(&first_bytes));
+                 count_allocs_first_bytes());
 }
 
 static void test_counter(void **state)
 {
     void *volatile p;
-    if (!COUNTS) {
+    if (!COUNTS_ALLOCS) {
         print_message("SKIPPED: allocations cannot be counted in this build\n");
         skip();
     }
-    atomic_store(&armed, true);
+    count_allocs(true);
     p = malloc(10);
     free(p);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1000});
-    atomic_store(&armed, false);
+    count_allocs(false);
     ggml_free(ctx);
-    assert_true(atomic_exchange(&count, 0) >= 4); /* ggml's own too */
+    assert_true(count_allocs_taken() >= 4); /* ggml's own too */
 }
 
 static void test_rounds(void **state)
 {
-    if (!COUNTS)
+    if (!COUNTS_ALLOCS)
         skip();
     run_on(GGML_TYPE_Q4_0, 1);
     run_on(GGML_TYPE_F16, 2);

@@ -318,6 +318,35 @@ static void test_wrong_token(void **state)
     net_stop(&n);
 }
 
+/* More text than the pool should take: the refusal says when to come back, and then there is room. */
+static void test_no_room_says_when_to_retry(void **state)
+{
+    net n = net_start((ft_verifier_opts){.kv_tok = 256 + 128}, NULL);
+    remote r[16];
+    uint32_t open = 0, retry_ms = 0;
+    test_text text;
+    (void)state;
+    test_text_random(&text, 200, 1);
+    ft_msg_open msg = local_open_msg(&text, 0, 1, 0);
+    for (; open < 16 && retry_ms == 0; open++) {
+        remote_start(&r[open], n.client, &msg);
+        if (!remote_wait_opened(&r[open])) {
+            assert_int_equal(r[open].end.code, FT_EXHAUSTED);
+            retry_ms = ft_call_retry_after_ms(r[open].call);
+            assert_true(retry_ms > 0);
+            ft_call_destroy(r[open--].call);
+        }
+    }
+    assert_true(open > 1 && retry_ms > 0);
+    remote_close(&r[--open], FT_CLIENT_CLOSE);
+    remote_open(&r[open], &n, &msg);
+    do
+        remote_close(&r[open], FT_CLIENT_CLOSE);
+    while (open-- > 0);
+    assert_int_equal(stats_of(&n).sessions_refused, 1);
+    net_stop(&n);
+}
+
 /* ---- streams that break ---- */
 
 static void wait_detached(net *n, uint32_t count)
@@ -429,9 +458,13 @@ static void test_1000_sessions_leave_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_64_sessions), cmocka_unit_test(test_bad_input),
-        cmocka_unit_test(test_wrong_token), cmocka_unit_test(test_resume_over_the_wire),
-        cmocka_unit_test(test_info),        cmocka_unit_test(test_1000_sessions_leave_nothing),
+        cmocka_unit_test(test_64_sessions),
+        cmocka_unit_test(test_no_room_says_when_to_retry),
+        cmocka_unit_test(test_bad_input),
+        cmocka_unit_test(test_wrong_token),
+        cmocka_unit_test(test_resume_over_the_wire),
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_1000_sessions_leave_nothing),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// No allocation in the server's rounds, from the draft's arrival to the verdict's callback: queues,
+// batches, judging on several threads, texts that grow, prompts in chunks; but for the calls that ggml
+// makes for itself in every pass.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/count_allocs.h"
+#include "support/local_client.h"
+#include "support/target.h"
+
+#define SESSIONS 80 /* glibc's qsort would allocate for so many */
+
+typedef struct member {
+    local_client c;
+    test_text text;
+    test_edge edge;
+    uint32_t n_verdicts;
+} member;
+
+/* A round of the first n. */
+static void step(member *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        test_draft(&all[i].c.draft, &all[i].edge, &all[i].text);
+        ft_vsession_draft(all[i].c.session, &all[i].c.draft);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(local_wait_verdict(&all[i].c, ++all[i].n_verdicts));
+        assert_true(test_apply(&all[i].text, &all[i].c.draft, &all[i].c.verdict));
+    }
+}
+
+/* Opens until the text goes on for long: the model ends some by itself. */
+static void open_member(member *m, ft_verifier *v, uint64_t seed, test_text *ref)
+{
+    do {
+        test_text_random(ref, 20, seed);
+        ft_msg_open open = local_open_msg(ref, 0, 1, 200);
+        test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
+        local_generate(v, &open, &edge, ref);
+        seed += 1000;
+    } while (ref->finish != FT_FINISH_LENGTH);
+    test_text_init(&m->text, ref->token, 20);
+    m->edge = test_edge_make(TEST_DRAFT_WRONG, NULL, target.n_vocab, seed);
+    ft_msg_open open = local_open_msg(&m->text, 0, 1, 200);
+    open.logprobs = seed % 2;
+    open.top_logprobs = 3;
+    local_open(&m->c, v, &open, "me");
+    local_wait_opened(&m->c);
+}
+
+static void test_rounds(void **state)
+{
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.n_threads = 1});
+    member *all = calloc(SESSIONS, sizeof *all);
+    test_text *ref = malloc(sizeof *ref);
+    uint32_t own;
+    (void)state;
+    if (!COUNTS_ALLOCS) {
+        print_message("SKIPPED: allocations cannot be counted in this build\n");
+        skip();
+    }
+    own = count_allocs_of_ggml();
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        open_member(&all[i], v, i, ref);
+    /* Passes of more shapes than the engine keeps graphs of. */
+    for (uint32_t n = 1; n <= SESSIONS; n++)
+        step(all, n);
+    for (int i = 0; i < 40; i++)
+        step(all, SESSIONS);
+    ft_verifier_stats before = test_verifier_stats(v);
+    count_allocs(true);
+    for (int i = 0; i < 30; i++)
+        step(all, SESSIONS);
+    count_allocs(false);
+    ft_verifier_stats after = test_verifier_stats(v);
+    uint32_t passes = (uint32_t)(after.forwards - before.forwards);
+    assert_int_equal(after.rounds - before.rounds, 30 * SESSIONS);
+    uint32_t calls = count_allocs_taken();
+    if (calls != own * passes)
+        fail_msg("%u calls in %u passes, %u a pass are ggml's; the first one for %zu bytes", calls,
+                 passes, own, count_allocs_first_bytes());
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        local_close(&all[i].c);
+    ft_verifier_destroy(v);
+    free(ref);
+    free(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rounds)};
+    return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
+}
