@@ -23,17 +23,19 @@
 typedef struct fixture {
     char *path;
     ft_model *model;
-    ft_engine *engine, *cold; /* cold: for sequences that compute everything */
+    ft_engine *engine, *portable;
+    ft_engine *cold; /* for sequences that compute everything */
     uint32_t n_vocab;
+    bool exact; /* bits are compared; else only what they mean */
     int32_t text[MAX_TEXT];
     float *expected;
 } fixture;
 
-static ft_engine *new_engine(fixture *f, uint32_t kv_tok)
+static ft_engine *new_engine(fixture *f, uint32_t kv_tok, ft_attn_route route)
 {
     ft_engine *engine = NULL;
     ft_engine_opts opts = {
-        .model = f->model, .kv_tok = kv_tok, .max_batch_tok = 64, .n_threads = 1};
+        .model = f->model, .kv_tok = kv_tok, .max_batch_tok = 64, .n_threads = 1, .route = route};
     assert_int_equal(ft_engine_create(&opts, NULL, &engine), FT_OK);
     return engine;
 }
@@ -46,8 +48,10 @@ static int set_up(void **state)
     ft_model_opts model = {.path = f->path};
     assert_int_equal(ft_model_load(&model, NULL, &f->model), FT_OK);
     f->n_vocab = ft_model_hparams(f->model)->n_vocab;
-    f->engine = new_engine(f, N_BLOCKS * BLOCK);
-    f->cold = new_engine(f, 512);
+    f->engine = new_engine(f, N_BLOCKS * BLOCK, FT_ATTN_AUTO);
+    f->portable = new_engine(f, N_BLOCKS * BLOCK, FT_ATTN_PORTABLE);
+    f->cold = new_engine(f, 512, FT_ATTN_AUTO);
+    f->exact = true;
     f->expected = malloc(f->n_vocab * sizeof *f->expected);
     for (int32_t i = 0; i < MAX_TEXT; i++)
         f->text[i] = (i * 37 + i / 7) % 259;
@@ -59,6 +63,7 @@ static int tear_down(void **state)
 {
     fixture *f = *state;
     ft_engine_destroy(f->engine);
+    ft_engine_destroy(f->portable);
     ft_engine_destroy(f->cold);
     ft_model_destroy(f->model);
     unlink(f->path);
@@ -108,11 +113,45 @@ static const float *cold(fixture *f, const int32_t *text, uint32_t n)
     return f->expected;
 }
 
+/* The same as a tree: beside every token hangs a wrong one, so that what is committed moves. */
+static const float *grow_tree(ft_engine *engine, ft_seq *seq, const int32_t *text, uint32_t n)
+{
+    int32_t token[40], parent[40];
+    uint32_t path[20];
+    while (ft_seq_n_past(seq) < n) {
+        uint32_t done = ft_seq_n_past(seq), k = n - done < 20 ? n - done : 20;
+        for (uint32_t i = 0; i < k; i++) {
+            token[2 * i] = 258 - text[done + i];
+            token[2 * i + 1] = text[done + i];
+            parent[2 * i] = parent[2 * i + 1] = 2 * (int32_t)i - 1;
+            path[i] = 2 * i + 1;
+        }
+        uint64_t want = 1ull << (2 * k - 1);
+        ft_segment s = {.seq = seq, .n = 2 * k, .tokens = token, .parent = parent, .want = &want};
+        assert_int_equal(ft_engine_forward(engine, &s, 1, NULL), FT_OK);
+        assert_int_equal(ft_seq_commit(seq, path, k, NULL, 0, NULL), FT_OK);
+    }
+    return ft_engine_logits(engine, 0);
+}
+
+static void check_logits(const fixture *f, const float *got, const float *expected)
+{
+    if (f->exact) {
+        assert_memory_equal(got, expected, f->n_vocab * sizeof *got);
+        return;
+    }
+    double error = 0, power = 0;
+    for (uint32_t i = 0; i < f->n_vocab; i++) {
+        error += ((double)got[i] - expected[i]) * ((double)got[i] - expected[i]);
+        power += (double)expected[i] * expected[i];
+    }
+    assert_true(error / power < 1e-4); /* other KV gives 1 and more */
+}
+
 static void check_grow(fixture *f, ft_seq *seq, const int32_t *text, uint32_t n)
 {
     const float *expected = cold(f, text, n);
-    const float *got = grow(f->engine, seq, text, n);
-    assert_memory_equal(got, expected, f->n_vocab * sizeof *got);
+    check_logits(f, grow(f->engine, seq, text, n), expected);
 }
 
 /* Leaves the engine with nothing cached. */
@@ -243,9 +282,8 @@ static void test_pressure(void **state)
 
 /* Texts of two tenants over a small alphabet of continuations, so that they share beginnings; the pool
  * is too small for all. */
-static void test_random(void **state)
+static void random_walk(fixture *f)
 {
-    fixture *f = *state;
     ft_rng rng;
     ft_seq *seq[4];
     int32_t text[4][MAX_TEXT];
@@ -263,10 +301,13 @@ static void test_random(void **state)
         n_past = ft_seq_attach(seq[i], text[i], MAX_TEXT);
         uint32_t n = n_past + 1 + ft_rng_below(&rng, 40);
         n = n < MAX_TEXT ? n : MAX_TEXT;
-        while (ft_seq_blocks_needed(seq[i], n - n_past) > stats_of(f).blocks_free)
+        while (ft_seq_blocks_needed(seq[i], n - n_past + 20) > stats_of(f).blocks_free)
             ft_seq_truncate(seq[(i + 1 + ft_rng_below(&rng, 3)) % 4], 0);
-        if (n > n_past)
-            check_grow(f, seq[i], text[i], n);
+        if (n == n_past)
+            continue;
+        const float *expected = cold(f, text[i], n);
+        bool tree = ft_rng_below(&rng, 2);
+        check_logits(f, (tree ? grow_tree : grow)(f->engine, seq[i], text[i], n), expected);
     }
     ft_engine_stats stats = stats_of(f);
     assert_true(stats.prefix_evicted > 20 && stats.prefix_hit_tok > 1000);
@@ -275,13 +316,27 @@ static void test_random(void **state)
     flush(f);
 }
 
+static void test_random(void **state)
+{
+    random_walk(*state);
+}
+
+/* Through the other route, which carries out moves later. */
+static void test_random_portable(void **state)
+{
+    fixture *f = *state, other = *f;
+    other.engine = f->portable;
+    other.exact = false;
+    random_walk(&other);
+}
+
 int main(void)
 {
     tiny_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),     cmocka_unit_test(test_not_found),
         cmocka_unit_test(test_kept_once), cmocka_unit_test(test_pressure),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random),    cmocka_unit_test(test_random_portable),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
