@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "base/secret.h"
 #include "engine/engine.h"
 
 #define NONE  FT_PREFIX_NONE
@@ -54,51 +55,15 @@ void ft_prefix_deinit(ft_prefix *prefix)
     *prefix = (ft_prefix){0};
 }
 
-/* ---- hash ---- */
-
-static uint64_t rotate(uint64_t x, int bits)
-{
-    return x << bits | x >> (64 - bits);
-}
-
-static void sip_round(uint64_t v[4])
-{
-    v[0] += v[1];
-    v[2] += v[3];
-    v[1] = rotate(v[1], 13) ^ v[0];
-    v[3] = rotate(v[3], 16) ^ v[2];
-    v[0] = rotate(v[0], 32);
-    v[2] += v[1];
-    v[0] += v[3];
-    v[1] = rotate(v[1], 17) ^ v[2];
-    v[3] = rotate(v[3], 21) ^ v[0];
-    v[2] = rotate(v[2], 32);
-}
-
-static void sip_word(uint64_t v[4], uint64_t word)
-{
-    v[3] ^= word;
-    sip_round(v);
-    sip_round(v);
-    v[0] ^= word;
-}
-
-/* SipHash-2-4 (Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012) over words of one fixed
- * number, so that the length block is left out. */
 static uint64_t hash_of(const ft_prefix *prefix, uint64_t tenant, uint32_t parent,
                         const int32_t *tokens)
 {
-    uint64_t k0 = prefix->key[0], k1 = prefix->key[1];
-    uint64_t v[4] = {k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261,
-                     k1 ^ 0x7465646279746573};
-    sip_word(v, tenant);
-    sip_word(v, parent == NONE ? 0 : prefix->entry[parent].hash);
-    for (int i = 0; i < BLOCK; i += 2)
-        sip_word(v, (uint64_t)(uint32_t)tokens[i + 1] << 32 | (uint32_t)tokens[i]);
-    v[2] ^= 0xff;
-    for (int i = 0; i < 4; i++)
-        sip_round(v);
-    return v[0] ^ v[1] ^ v[2] ^ v[3];
+    struct {
+        uint64_t tenant, before;
+        int32_t tokens[BLOCK];
+    } text = {tenant, parent == NONE ? 0 : prefix->entry[parent].hash, {0}};
+    memcpy(text.tokens, tokens, sizeof text.tokens);
+    return ft_siphash(prefix->key, &text, sizeof text);
 }
 
 /* ---- registered blocks ---- */

@@ -33,7 +33,7 @@ typedef struct ft_prefix_entry {
 
 typedef struct ft_prefix {
     uint32_t n_blocks, n_buckets; /* n_buckets: a power of two */
-    uint64_t key[2];         /* of the hash; unpredictable, so that nobody can craft collisions */
+    uint8_t key[16];         /* of the hash; unpredictable, so that nobody can craft collisions */
     int32_t *token;          /* [n_blocks, 16], the owner writes them */
     ft_prefix_entry *entry;  /* [n_blocks] */
     uint32_t *bucket;        /* [n_buckets] */
