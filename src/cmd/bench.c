@@ -151,6 +151,16 @@ size_t ft_bench_kv_tok_bytes(const ft_model *model)
     return (size_t)hp->n_layer * hp->n_head_kv * hp->head_dim * 2 * sizeof(uint16_t);
 }
 
+/* Names of the devices that hold layers. */
+static json_t *devices_json(const ft_model *model)
+{
+    const ft_devices *devices = ft_model_devices(model);
+    json_t *names = json_array();
+    for (size_t i = 0; i < devices->n; i++)
+        json_array_append_new(names, json_string(ggml_backend_dev_name(devices->dev[i])));
+    return names;
+}
+
 int ft_bench_main(const ft_bench_cmd *cmd, int argc, char **argv)
 {
     int n_words, code = ft_cmd_parse(cmd->usage, argc, argv, &n_words);
@@ -166,9 +176,11 @@ int ft_bench_main(const ft_bench_cmd *cmd, int argc, char **argv)
     else if (!cmd->flags->path)
         status = ft_error_set(&err, FT_INVALID, "%s: pass a model with -m", cmd->name);
     else
-        status = ft_model_load(&opts, &err, &model);
+        status = ft_model_load_on(&cmd->flags->device, &opts, &err, &model);
     if (status == FT_OK) {
         json_object_set_new(report, "model", json_string(cmd->flags->path));
+        json_object_set_new(report, "n_gpu_layers", json_integer(ft_model_n_gpu_layers(model)));
+        json_object_set_new(report, "devices", devices_json(model));
         json_object_set_new(report, "threads", json_integer(ft_bench_threads(cmd->flags)));
         status = cmd->measure(cmd->ctx, model, report, &err);
     }

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "cmd/bench_machine.h"
 #include "cmd/cmd.h"
+#include "cmd/device_flags.h"
 #include "model/model.h"
 
 #define FT_BENCH_ROUNDS_MAX 100
@@ -23,11 +24,12 @@ typedef struct ft_bench_flags {
     int64_t rounds;    /* pairs of rounds at most */
     double row_s;      /* seconds after which no further pair of a row begins */
     bool json;
+    ft_device_flags device; /* of either side */
 } ft_bench_flags;
 
-#define FT_BENCH_FLAGS_INIT                                     \
-    {                                                           \
-        .n_threads = 0, .rounds = 15, .row_s = 8, .json = false \
+#define FT_BENCH_FLAGS_INIT                                                                     \
+    {                                                                                           \
+        .n_threads = 0, .rounds = 15, .row_s = 8, .json = false, .device = FT_DEVICE_FLAGS_INIT \
     }
 
 /* Rows of an ft_flag table. */
@@ -44,6 +46,7 @@ typedef struct ft_bench_flags {
         {"--row-s",  NULL, FT_FLAG_FLOAT,                                            \
          &(f).row_s, "S",  "seconds after which a row begins no further round",      \
          0.01,       3600},                                                          \
+        FT_DEVICE_FLAGS((f).device),                                                 \
     {                                                                                \
         "--json", NULL, FT_FLAG_BOOL, &(f).json, NULL, "print one JSON object", 0, 0 \
     }

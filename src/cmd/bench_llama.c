@@ -34,6 +34,18 @@ static struct llama_context_params context_params(const ft_bench_llama_opts *opt
     return params;
 }
 
+/* Loads the file with as many layers on the same devices as our side has. */
+static struct llama_model *load(const char *path, const ft_model *like)
+{
+    struct llama_model_params params = llama_model_default_params();
+    ggml_backend_dev_t devices[FT_DEVICES_MAX + 1] = {NULL}; /* NULL ends the list */
+    for (size_t i = 0; like && i < ft_model_devices(like)->n; i++)
+        devices[i] = ft_model_devices(like)->dev[i];
+    params.devices = devices;
+    params.n_gpu_layers = like ? (int32_t)ft_model_n_gpu_layers(like) : 0;
+    return llama_model_load_from_file(path, params);
+}
+
 /* The model and the threads: borrowed or new. */
 static ft_status open_base(const ft_bench_llama_opts *opts, int n_threads, ft_error *err,
                            ft_bench_llama *out)
@@ -46,7 +58,7 @@ static ft_status open_base(const ft_bench_llama_opts *opts, int n_threads, ft_er
     }
     struct ggml_threadpool_params threads = ggml_threadpool_params_default(n_threads);
     out->pool = ggml_threadpool_new(&threads);
-    out->model = llama_model_load_from_file(opts->path, llama_model_default_params());
+    out->model = load(opts->path, opts->like);
     if (!out->model)
         return ft_error_set(err, FT_CORRUPT, "libllama cannot load %s", opts->path);
     return FT_OK;

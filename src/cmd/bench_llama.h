@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "cmd/bench.h"
 #include "llama.h"
+#include "model/model.h"
 #include "model/vocab.h"
 
 typedef struct ft_bench_llama {
@@ -30,6 +31,7 @@ typedef struct ft_bench_llama_opts {
     uint32_t max_batch_tok;
     uint32_t max_ubatch_tok; /* rows that it computes at a time; 0: max_batch_tok */
     int n_threads;           /* 0: all cores */
+    const ft_model *like;    /* whose layers are on devices: on the same; NULL: on the CPU */
     bool flash;              /* flash attention */
     bool unified;            /* one cache for all streams, under a mask; else one each */
 } ft_bench_llama_opts;

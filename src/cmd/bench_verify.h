@@ -47,7 +47,7 @@ typedef struct ft_bench_way {
     uint32_t per_ctx; /* sessions a llama_context; fewer than all: the contexts run in turn */
 } ft_bench_way;
 
-/* The open model, and the state of one context of n_ctx tokens by kind of attention, which is set for
+/* The model, as open as `like` is and on the same devices, and the state of one context of n_ctx tokens by kind of attention, which is set for
  * every session of a unified cache. */
 typedef struct ft_bench_base {
     ft_bench_llama llama;
@@ -57,7 +57,7 @@ typedef struct ft_bench_base {
         size_t size;
     } state[2]; /* without and with flash */
 } ft_bench_base;
-FT_WARN_UNUSED ft_status ft_bench_base_open(const char *path, int n_threads, ft_error *err,
+FT_WARN_UNUSED ft_status ft_bench_base_open(const ft_model *like, int n_threads, ft_error *err,
                                             ft_bench_base *out);
 void ft_bench_base_close(ft_bench_base *base);
 

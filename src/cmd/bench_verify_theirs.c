@@ -38,11 +38,15 @@ struct ft_bench_theirs {
 
 /* ---- opening ---- */
 
-ft_status ft_bench_base_open(const char *path, int n_threads, ft_error *err, ft_bench_base *out)
+ft_status ft_bench_base_open(const ft_model *like, int n_threads, ft_error *err, ft_bench_base *out)
 {
     *out = (ft_bench_base){0};
-    const ft_bench_llama_opts opts = {
-        .path = path, .n_ctx = 256, .n_streams = 1, .max_batch_tok = 1, .n_threads = n_threads};
+    const ft_bench_llama_opts opts = {.path = ft_model_path(like),
+                                      .like = like,
+                                      .n_ctx = 256,
+                                      .n_streams = 1,
+                                      .max_batch_tok = 1,
+                                      .n_threads = n_threads};
     ft_status status = ft_bench_llama_open(&opts, err, &out->llama);
     if (status == FT_OK)
         ft_bench_llama_pause(&out->llama);

@@ -23,6 +23,7 @@ typedef struct ft_cmd {
 /* The subcommands, as the table in main.c lists them. argv[0] is the subcommand's name, the flags and
  * words are what follows; the return value is the exit status. */
 int ft_cmd_info(int argc, char **argv);
+int ft_cmd_rpc_server(int argc, char **argv);
 int ft_cmd_quantize(int argc, char **argv);
 int ft_cmd_serve(int argc, char **argv);
 int ft_cmd_edge(int argc, char **argv);

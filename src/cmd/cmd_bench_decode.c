@@ -236,6 +236,7 @@ static ft_status measure(void *ctx, const ft_model *model, json_t *report, ft_er
     json_t *rows = json_array();
     ft_bench_list streams;
     const ft_bench_llama_opts base = {.path = b->flags.path,
+                                      .like = model,
                                       .n_ctx = 256,
                                       .n_streams = 1,
                                       .max_batch_tok = 1,

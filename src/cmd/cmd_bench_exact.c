@@ -10,6 +10,7 @@
 
 #include "cmd/bench_llama.h"
 #include "cmd/cmd.h"
+#include "cmd/device_flags.h"
 #include "cmd/prompts.h"
 #include "edge/edge.h"
 #include "serve/server.h"
@@ -20,6 +21,7 @@ typedef struct exact_flags {
     double temp, top_p, min_p;
     int64_t top_k;
     bool libllama, json;
+    ft_device_flags device, device_draft;
 } exact_flags;
 
 /* One text and, at each of its tokens, how far the runner-up was (in logits). */
@@ -99,9 +101,9 @@ static ft_status start(exact *x, ft_error *err)
     size_t n = (size_t)f->n;
     ft_model_opts target = {.path = f->model, .progress = ft_progress_terminal("target")};
     ft_model_opts draft = {.path = f->draft, .progress = ft_progress_terminal("draft")};
-    ft_status status = ft_model_load(&target, err, &x->target);
+    ft_status status = ft_model_load_on(&f->device, &target, err, &x->target);
     if (status == FT_OK)
-        status = ft_model_load(&draft, err, &x->draft);
+        status = ft_model_load_on(&f->device_draft, &draft, err, &x->draft);
     if (status == FT_OK)
         status = ft_vocab_load(f->model, err, &x->vocab);
     if (status == FT_OK)
@@ -117,6 +119,7 @@ static ft_status start(exact *x, ft_error *err)
     if (status == FT_OK)
         status = ft_sampler_create(ft_model_hparams(x->target)->n_vocab, err, &x->sampler);
     ft_bench_llama_opts llama = {.path = f->model,
+                                 .like = x->target,
                                  .n_ctx = (uint32_t)f->ctx,
                                  .n_streams = 1,
                                  .max_batch_tok = 512,
@@ -343,7 +346,9 @@ int ft_cmd_bench_exact(int argc, char **argv)
                          .budget = 8,
                          .depth = 4,
                          .width = 2,
-                         .libllama = true}};
+                         .libllama = true,
+                         .device = FT_DEVICE_FLAGS_INIT,
+                         .device_draft = FT_DEVICE_FLAGS_INIT}};
     exact_flags *f = &x.flags;
     const ft_flag flags[] = {
         {"--model", "-m", FT_FLAG_STRING, &f->model, "FILE", "target model", 0, 0},
@@ -356,6 +361,8 @@ int ft_cmd_bench_exact(int argc, char **argv)
         {"--ctx-size", "-c", FT_FLAG_INT, &f->ctx, "N", "context; longer prompts are left out", 512,
          1048576},
         {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads; 0: all cores", 0, 1024},
+        FT_DEVICE_FLAGS(f->device),
+        FT_DRAFT_DEVICE_FLAGS(f->device_draft),
         {"--temp", NULL, FT_FLAG_FLOAT, &f->temp, "T", "temperature of the sampled texts", 0.01, 5},
         {"--top-k", NULL, FT_FLAG_INT, &f->top_k, "K", "of the sampled texts; 0: off", 0, 1e6},
         {"--top-p", NULL, FT_FLAG_FLOAT, &f->top_p, "P", "of the sampled texts; 1: off", 0.01, 1},

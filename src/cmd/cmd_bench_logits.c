@@ -11,6 +11,7 @@
 
 #include "cmd/bench_llama.h"
 #include "cmd/cmd.h"
+#include "cmd/device_flags.h"
 #include "cmd/prompts.h"
 #include "engine/engine.h"
 #include "model/vocab.h"
@@ -23,9 +24,10 @@ static char default_prompt[] =
     "and most of the roof. \"We shall need 40 planks,\" he said, and his daughter answered: for (int "
     "i = 0; i < 40; i++) carry(plank[i]); which is to say, one at a time.";
 
-enum { CPU, PORTABLE, FLASH, PLAIN, EXACT, N_SIDES };
-static const char *const side_names[N_SIDES] = {"foretoken/cpu", "foretoken/portable",
-                                                "libllama/flash", "libllama/plain", "F32"};
+enum { CPU, PORTABLE, DEVICE, FLASH, PLAIN, EXACT, N_SIDES };
+static const char *const side_names[N_SIDES] = {"foretoken/cpu",    "foretoken/portable",
+                                                "foretoken/device", "libllama/flash",
+                                                "libllama/plain",   "F32"};
 
 /* Sums over prompts. */
 typedef struct diff {
@@ -38,19 +40,20 @@ typedef struct args {
     const char *path, *exact, *prompt, *prompts;
     int64_t limit;
     bool json;
+    ft_device_flags device;
 } args;
 
 typedef struct bench {
     const args *args;
-    ft_model *model;
+    ft_model *model, *on_devices; /* the second where there are devices */
     ft_vocab *vocab;
-    ft_engine *engine[2]; /* CPU, PORTABLE */
-    ft_seq *seq[2];
+    ft_engine *engine[FLASH]; /* by side */
+    ft_seq *seq[FLASH];
     ft_bench_llama llama[N_SIDES]; /* from FLASH on */
     float *logits[N_SIDES];        /* [MAX_TOK, n_vocab] */
     uint32_t n_vocab;
     int n_rows, n_skipped; /* rows compared; prompts that are too long */
-    diff diffs[7];
+    diff diffs[2 * N_SIDES];
     int n_diffs;
 } bench;
 
@@ -58,9 +61,11 @@ typedef struct bench {
 
 static ft_status open_ours(bench *b, int side, ft_error *err)
 {
-    const ft_attn_route routes[] = {FT_ATTN_CPU, FT_ATTN_PORTABLE};
-    ft_engine_opts opts = {
-        .model = b->model, .kv_tok = MAX_TOK, .max_batch_tok = MAX_TOK, .route = routes[side]};
+    const ft_attn_route routes[FLASH] = {FT_ATTN_CPU, FT_ATTN_PORTABLE, FT_ATTN_AUTO};
+    ft_engine_opts opts = {.model = side == DEVICE ? b->on_devices : b->model,
+                           .kv_tok = MAX_TOK,
+                           .max_batch_tok = MAX_TOK,
+                           .route = routes[side]};
     ft_status status = ft_engine_create(&opts, err, &b->engine[side]);
     return status == FT_OK ? ft_seq_create(b->engine[side], err, &b->seq[side]) : status;
 }
@@ -78,25 +83,47 @@ static ft_status open_theirs(bench *b, int side, ft_error *err)
     return status;
 }
 
-static ft_status open_all(bench *b, ft_error *err)
+static ft_status load_models(bench *b, ft_error *err)
 {
+    ft_devices devices;
     ft_model_opts opts = {.path = b->args->path};
     ft_status status = ft_model_load(&opts, err, &b->model);
+    if (status == FT_OK)
+        status = ft_devices_from_flags(&b->args->device, err, &devices);
+    if (status != FT_OK || devices.n == 0)
+        return status;
+    opts.devices = &devices;
+    opts.n_gpu_layers = (int)b->args->device.n_gpu_layers;
+    return ft_model_load(&opts, err, &b->on_devices);
+}
+
+static bool takes_part(const bench *b, int side)
+{
+    return side == DEVICE ? b->on_devices != NULL : side != EXACT || b->args->exact;
+}
+
+static ft_status open_all(bench *b, ft_error *err)
+{
+    ft_status status = load_models(b, err);
     if (status == FT_OK)
         status = ft_vocab_load(b->args->path, err, &b->vocab);
     if (status != FT_OK)
         return status;
     b->n_vocab = ft_model_hparams(b->model)->n_vocab;
-    for (int side = 0; side < (b->args->exact ? N_SIDES : EXACT) && status == FT_OK; side++) {
+    for (int side = 0; side < N_SIDES && status == FT_OK; side++) {
+        if (!takes_part(b, side))
+            continue;
         b->logits[side] = malloc((size_t)MAX_TOK * b->n_vocab * sizeof(float));
         if (!b->logits[side])
             return ft_error_set(err, FT_NOMEM, "out of memory");
         status = side < FLASH ? open_ours(b, side, err) : open_theirs(b, side, err);
     }
     for (int side = CPU; side < PLAIN; side++)
-        b->diffs[b->n_diffs++] = (diff){.a = side, .b = PLAIN};
+        if (takes_part(b, side))
+            b->diffs[b->n_diffs++] = (diff){.a = side, .b = PLAIN};
     for (int side = CPU; side < EXACT && b->args->exact; side++)
-        b->diffs[b->n_diffs++] = (diff){.a = side, .b = EXACT};
+        if (takes_part(b, side))
+            b->diffs[b->n_diffs++] = (diff){.a = side, .b = EXACT};
     return status;
 }
 
@@ -112,6 +139,7 @@ static void close_all(bench *b)
         free(b->logits[side]);
     }
     ft_vocab_destroy(b->vocab);
+    ft_model_destroy(b->on_devices);
     ft_model_destroy(b->model);
 }
 
@@ -227,7 +255,7 @@ static void print_rows(const bench *b)
 
 int ft_cmd_bench_logits(int argc, char **argv)
 {
-    args a = {.prompt = default_prompt};
+    args a = {.prompt = default_prompt, .device = FT_DEVICE_FLAGS_INIT};
     const ft_flag flags[] = {
         {"--model", "-m", FT_FLAG_STRING, &a.path, "FILE", "model (GGUF)", 0, 0},
         {"--exact", NULL, FT_FLAG_STRING, &a.exact, "FILE",
@@ -238,13 +266,15 @@ int ft_cmd_bench_logits(int argc, char **argv)
          "instead: JSON lines with `turns` or `prompt`", 0, 0},
         {"--limit", NULL, FT_FLAG_INT, &a.limit, "N",
          "so many prompts, spread over the file; 0: all", 0, 1e9},
+        FT_DEVICE_FLAGS(a.device),
         {"--json", NULL, FT_FLAG_BOOL, &a.json, NULL, "print one JSON object", 0, 0},
     };
-    const ft_cmd_usage usage = {.usage = "bench logits -m FILE [flags]",
-                                .about = "Logits of prompts by both attention routes against "
-                                         "libllama's, beside libllama's own spread.",
-                                .flags = flags,
-                                .n_flags = FT_COUNT(flags)};
+    const ft_cmd_usage usage = {
+        .usage = "bench logits -m FILE [flags]",
+        .about = "Logits of prompts by both attention routes, and on devices where "
+                 "there are any, against libllama's, beside libllama's own spread.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags)};
     int n_words, code = ft_cmd_parse(&usage, argc, argv, &n_words);
     if (code >= 0)
         return code;

@@ -155,7 +155,7 @@ static ft_status measure(void *ctx, const ft_model *model, json_t *report, ft_er
     if (status == FT_OK)
         status = ft_bench_machine_measure(ft_bench_threads(&b->flags), err, &b->machine);
     if (status == FT_OK && b->with_base)
-        status = ft_bench_base_open(b->flags.path, ft_bench_threads(&b->flags), err, &b->base);
+        status = ft_bench_base_open(model, ft_bench_threads(&b->flags), err, &b->base);
     json_object_set_new(report, "machine", ft_bench_machine_json(&b->machine));
     if (status == FT_OK && !b->flags.json)
         printf("%-5s %8s %5s %5s %12s %12s %7s %9s %8s  %s\n", "shape", "sessions", "ctx", "tree",

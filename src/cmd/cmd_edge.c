@@ -7,6 +7,7 @@
 
 #include "base/progress.h"
 #include "cmd/cmd.h"
+#include "cmd/device_flags.h"
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
 #include "edge/openai_backend.h"
@@ -20,6 +21,7 @@ typedef struct edge_flags {
     bool tls, insecure;
     int64_t port, threads, draft_kv, parallel, reconnect_ms;
     ft_draft_flags spec;
+    ft_device_flags device;
     ft_flag_list allow_hosts, allow_origins;
 } edge_flags;
 
@@ -62,6 +64,7 @@ static int parse(edge_flags *f, int argc, char **argv)
         {"--reconnect-ms", NULL, FT_FLAG_INT, &f->reconnect_ms, "MS",
          "how long a lost server is tried again", 1, 1e9},
         FT_DRAFT_FLAGS(f->spec),
+        FT_DEVICE_FLAGS(f->device),
         {"--token", NULL, FT_FLAG_STRING, &f->token, "SECRET", "bearer token for the server", 0, 0},
         {"--token-file", NULL, FT_FLAG_STRING, &f->token_file, "FILE", "the same, from a file", 0,
          0},
@@ -127,7 +130,7 @@ static ft_status load(edge_app *app, ft_error *err)
     if (status == FT_OK && f->draft && !f->spec.no_speculation && f->spec.n_max > 0) {
         const ft_model_opts model = {.path = f->draft,
                                      .progress = ft_progress_terminal("loading the draft")};
-        status = ft_model_load(&model, err, &app->draft);
+        status = ft_model_load_on(&f->device, &model, err, &app->draft);
     }
     return status;
 }
@@ -201,7 +204,8 @@ int ft_cmd_edge(int argc, char **argv)
                           .port = 8411,
                           .parallel = 64,
                           .reconnect_ms = 10000,
-                          .spec = FT_DRAFT_FLAGS_INIT}};
+                          .spec = FT_DRAFT_FLAGS_INIT,
+                          .device = FT_DEVICE_FLAGS_INIT}};
     ft_error err = {0};
     int rc = parse(&app.f, argc, argv);
     if (rc >= 0)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken info: what a model file holds and how it would run here, without loading its weights.
+// foretoken info: what a model file holds and how it would run here, without loading its weights; and
+// what devices there are.
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "cmd/cmd.h"
+#include "model/device.h"
 #include "model/model.h"
 #include "model/vocab.h"
 
@@ -114,15 +116,45 @@ static void print_text(const ft_model_info *info, const vocab_info *vocab)
         printf("vocabulary   cannot be used: %s\n", vocab->why.message);
 }
 
+static int print_devices(const char *rpc, bool json)
+{
+    ft_device_info info[64];
+    ft_error err = {0};
+    if (rpc && ft_devices_add_rpc(rpc, &err) != FT_OK)
+        return ft_cmd_fail(&err);
+    size_t n = ft_devices_list(info, FT_COUNT(info));
+    json_t *list = json_array();
+    for (size_t i = 0; i < n && i < FT_COUNT(info); i++) {
+        if (!json)
+            printf("%-10s %-40s %8.0f MB free of %8.0f%s\n", info[i].name, info[i].description,
+                   (double)info[i].free_bytes / 1e6, (double)info[i].total_bytes / 1e6,
+                   info[i].gpu ? "" : "  (no layers: the CPU has its own way)");
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:b, s:I, s:I}", "name", info[i].name,
+                                        "description", info[i].description, "layers", info[i].gpu,
+                                        "free_bytes", (json_int_t)info[i].free_bytes, "total_bytes",
+                                        (json_int_t)info[i].total_bytes));
+    }
+    if (json)
+        return ft_cmd_print_json(json_pack("{s:o}", "devices", list));
+    json_decref(list);
+    return 0;
+}
+
 int ft_cmd_info(int argc, char **argv)
 {
-    bool json = false;
+    bool json = false, devices = false;
+    const char *rpc = NULL;
     int n_words = 0;
     const ft_flag flags[] = {
+        {"--devices", NULL, FT_FLAG_BOOL, &devices, NULL,
+         "instead: the devices that --device takes", 0, 0},
+        {"--rpc", NULL, FT_FLAG_STRING, &rpc, "SERVERS",
+         "with --devices: those of rpc-servers HOST:PORT,... too", 0, 0},
         {"--json", NULL, FT_FLAG_BOOL, &json, NULL, "print one JSON object", 0, 0},
     };
     const ft_cmd_usage usage = {
-        .usage = "info FILE [--json]",
+        .usage = "info FILE|--devices [--json]",
         .about = "Tells what the model file FILE (GGUF) holds and how it would run on\n"
                  "this machine. Checks the file on the way.",
         .flags = flags,
@@ -131,6 +163,8 @@ int ft_cmd_info(int argc, char **argv)
     int done = ft_cmd_parse(&usage, argc, argv, &n_words);
     if (done >= 0)
         return done;
+    if (devices && n_words == 0)
+        return print_devices(rpc, json);
     if (n_words != 1) {
         fprintf(stderr, "foretoken info: FILE is needed: --help shows the usage\n");
         return 2;

@@ -10,6 +10,7 @@
 
 #include "base/progress.h"
 #include "cmd/cmd.h"
+#include "cmd/device_flags.h"
 #include "cmd/gen_flags.h"
 #include "edge/edge.h"
 
@@ -23,6 +24,7 @@ typedef struct run_flags {
     bool raw, json, interactive;
     ft_sampling_flags sampling;
     ft_draft_flags spec;
+    ft_device_flags device, device_draft;
 } run_flags;
 
 typedef struct run_app {
@@ -63,6 +65,8 @@ static int parse(run_flags *f, int argc, char **argv)
         {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads; 0: all cores", 0, 1024},
         FT_SAMPLING_FLAGS(f->sampling),
         FT_DRAFT_FLAGS(f->spec),
+        FT_DEVICE_FLAGS(f->device),
+        FT_DRAFT_DEVICE_FLAGS(f->device_draft),
         {"--raw", NULL, FT_FLAG_BOOL, &f->raw, NULL,
          "the prompt as it is, without the model's chat template", 0, 0},
         {"--interactive", "-i", FT_FLAG_BOOL, &f->interactive, NULL,
@@ -107,10 +111,11 @@ static ft_status check_pair(const run_app *app, ft_error *err)
     return status;
 }
 
-static ft_status load_model(const char *path, const char *label, ft_error *err, ft_model **out)
+static ft_status load_model(const char *path, const char *label, const ft_device_flags *device,
+                            ft_error *err, ft_model **out)
 {
     const ft_model_opts opts = {.path = path, .progress = ft_progress_terminal(label)};
-    return ft_model_load(&opts, err, out);
+    return ft_model_load_on(device, &opts, err, out);
 }
 
 static ft_status load(run_app *app, ft_error *err)
@@ -120,9 +125,9 @@ static ft_status load(run_app *app, ft_error *err)
     if (status == FT_OK && f->draft)
         status = check_pair(app, err);
     if (status == FT_OK)
-        status = load_model(f->target, "loading the target", err, &app->target);
+        status = load_model(f->target, "loading the target", &f->device, err, &app->target);
     if (status == FT_OK && f->draft && !f->spec.no_speculation && f->spec.n_max > 0)
-        status = load_model(f->draft, "loading the draft", err, &app->draft);
+        status = load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft);
     return status;
 }
 
@@ -401,7 +406,9 @@ int ft_cmd_run(int argc, char **argv)
     run_app app = {.f = {.n = -1,
                          .ctx = DEFAULT_CTX,
                          .sampling = FT_SAMPLING_FLAGS_INIT,
-                         .spec = FT_DRAFT_FLAGS_INIT}};
+                         .spec = FT_DRAFT_FLAGS_INIT,
+                         .device = FT_DEVICE_FLAGS_INIT,
+                         .device_draft = FT_DEVICE_FLAGS_INIT}};
     run_talk talk = {0};
     ft_error err = {0};
     int rc = parse(&app.f, argc, argv);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "cmd/device_flags.h"
 #include "cmd/endpoint.h"
 #include "serve/server.h"
 
@@ -17,6 +18,7 @@ typedef struct serve_flags {
     int metrics_port;
     int64_t port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
     bool insecure, portable, no_prefix_cache, verbose;
+    ft_device_flags device;
     char *token_text; /* of token_file */
 } serve_flags;
 
@@ -119,7 +121,7 @@ static int run(const serve_flags *f)
     ft_vocab *vocab = NULL;
     ft_error err = {0};
     const ft_model_opts opts = {.path = f->model, .progress = ft_progress_terminal("loading")};
-    ft_status status = ft_model_load(&opts, &err, &model);
+    ft_status status = ft_model_load_on(&f->device, &opts, &err, &model);
     if (status == FT_OK)
         status = ft_vocab_load(f->model, &err, &vocab);
     if (status == FT_OK && !ft_cmd_stopped())
@@ -142,7 +144,8 @@ int ft_cmd_serve(int argc, char **argv)
                      .prefill_ms = 50,
                      .max_tree = 64,
                      .max_sessions = 1024,
-                     .ttl_s = 60};
+                     .ttl_s = 60,
+                     .device = FT_DEVICE_FLAGS_INIT};
     const ft_flag flags[] = {
         {"--model", "-m", FT_FLAG_STRING, &f.model, "FILE", "target model (GGUF)", 0, 0},
         {"--host", NULL, FT_FLAG_STRING, &f.host, "HOST", "address to listen on", 0, 0},
@@ -174,6 +177,7 @@ int ft_cmd_serve(int argc, char **argv)
          "only edges with a certificate of this CA (PEM)", 0, 0},
         {"--insecure", NULL, FT_FLAG_BOOL, &f.insecure, NULL,
          "serve other machines without asking who they are", 0, 0},
+        FT_DEVICE_FLAGS(f.device),
         {"--portable", NULL, FT_FLAG_BOOL, &f.portable, NULL,
          "attention by ggml's operators instead of our CPU kernel", 0, 0},
         {"--no-prefix-cache", NULL, FT_FLAG_BOOL, &f.no_prefix_cache, NULL,

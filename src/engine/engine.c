@@ -172,6 +172,16 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
     return status;
 }
 
+static void log_memory(const ft_engine *engine)
+{
+    ft_place_memory at[FT_PLACES_MAX];
+    size_t n = ft_engine_get_memory(engine, at, FT_PLACES_MAX);
+    for (size_t i = 0; i < n && n > 1; i++)
+        FT_LOGI("engine", "place=%s weights_mb=%.0f kv_mb=%.0f compute_mb=%.0f", at[i].name,
+                (double)at[i].weight_bytes / 1e6, (double)at[i].kv_bytes / 1e6,
+                (double)at[i].compute_bytes / 1e6);
+}
+
 ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine **out)
 {
     *out = NULL;
@@ -195,6 +205,7 @@ ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine 
                             "compute buffers: pass a smaller context",
                             opts->kv_tok);
     }
+    log_memory(engine);
     *out = engine;
     return FT_OK;
 }

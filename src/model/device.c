@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices by name, and the layers' way to them. State is ggml's registry alone. It allocates nothing
-// on a device and computes nothing; servers of other machines are rpc.c's.
+// on a device and computes nothing; servers of other machines are remote.c's.
 #include "model/device.h"
 
 #include <stdio.h>
@@ -61,7 +61,8 @@ static ft_status unknown(const char *name, int length, ft_error *err)
         if (is_gpu(ggml_backend_dev_get(i)))
             at += (size_t)snprintf(known + at, sizeof known - at, ", %s",
                                    ggml_backend_dev_name(ggml_backend_dev_get(i)));
-    return ft_error_set(err, FT_INVALID, "no device '%.*s': there is %s", length, name, known);
+    return ft_error_set(err, FT_INVALID, "no device '%.*s': pass one or several of %s", length,
+                        name, known);
 }
 
 static ft_status find_one(const char *name, int length, ft_error *err, ft_devices *out)

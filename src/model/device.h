@@ -48,11 +48,11 @@ bool ft_device_has_rows(ggml_backend_dev_t dev, enum ggml_type type, int64_t wid
  * goes away later ends the process: ggml does so.) */
 FT_WARN_UNUSED ft_status ft_devices_add_rpc(const char *endpoints, ft_error *err);
 
-/* Lends this machine's devices (names as in ft_devices_find, but NULL and "CPU" mean the CPU) to one
+/* Lends this machine's devices (names as in ft_devices_find; the CPU where that finds none) to one
  * client at a time at HOST:PORT; n_threads of the CPU, 0: all cores. There is no authentication, and
  * who can connect can read and write this process's memory: for trusted networks alone. Returns only
  * when it cannot serve: FT_UNSUPPORTED, FT_INVALID, FT_IO. */
-FT_WARN_UNUSED ft_status ft_rpc_serve(const char *endpoint, const char *names, int n_threads,
-                                      ft_error *err);
+FT_WARN_UNUSED ft_status ft_devices_lend(const char *endpoint, const char *names, int n_threads,
+                                         ft_error *err);
 
 #endif

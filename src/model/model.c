@@ -518,6 +518,14 @@ const ft_devices *ft_model_devices(const ft_model *model)
     return &model->devices;
 }
 
+uint32_t ft_model_n_gpu_layers(const ft_model *model)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i <= model->hp.n_layer; i++)
+        n += model->where[i] != 0;
+    return n;
+}
+
 uint32_t ft_model_where_layer(const ft_model *model, uint32_t layer)
 {
     return model->where[layer];

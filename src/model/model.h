@@ -90,6 +90,8 @@ size_t ft_model_bytes(const ft_model *model);
 size_t ft_model_bytes_on(const ft_model *model, uint32_t where);
 /* Devices that hold weights, and where what lies: 0 for the CPU, else 1 + the number of a device. */
 const ft_devices *ft_model_devices(const ft_model *model);
+/* Layers on devices; with the head one more than there are layers. */
+uint32_t ft_model_n_gpu_layers(const ft_model *model);
 uint32_t ft_model_where_layer(const ft_model *model, uint32_t layer);
 uint32_t ft_model_where_head(const ft_model *model);
 uint32_t ft_model_where_embedding(const ft_model *model);

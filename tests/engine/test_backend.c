@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers on devices (device, rpc, backends, route_mixed, route_portable, store): RPC servers on
+// Layers on devices (device, remote, backends, route_mixed, route_portable, store): RPC servers on
 // loopback stand for GPUs. All layers, some, and layers on two devices must give the CPU's logits over
 // random texts, trees, commits, truncations and forks, and the same greedy tokens; memory is where it
 // is said to be; a graph serves as long as shapes stay.
@@ -409,14 +409,14 @@ static void test_refusals(void **state)
     ft_error err = {0};
     if (!endpoints) {
         assert_int_equal(ft_devices_add_rpc("127.0.0.1:1", &err), FT_UNSUPPORTED);
-        assert_int_equal(ft_rpc_serve("127.0.0.1:1", NULL, 1, &err), FT_UNSUPPORTED);
+        assert_int_equal(ft_devices_lend("127.0.0.1:1", NULL, 1, &err), FT_UNSUPPORTED);
         return;
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(ft_devices_add_rpc(bad[i], &err), FT_INVALID);
     assert_int_equal(ft_devices_add_rpc("127.0.0.1:1", &err), FT_UNAVAILABLE);
-    assert_int_equal(ft_rpc_serve("127.0.0.1", NULL, 1, &err), FT_INVALID);
-    assert_int_equal(ft_rpc_serve("127.0.0.1:1", "none", 1, &err), FT_INVALID);
+    assert_int_equal(ft_devices_lend("127.0.0.1", NULL, 1, &err), FT_INVALID);
+    assert_int_equal(ft_devices_lend("127.0.0.1:1", "Abacus7", 1, &err), FT_INVALID);
 }
 
 /* Our kernel where layers are on a device is a contradiction. */

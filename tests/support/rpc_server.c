@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Servers in child processes, which die with this one. State is theirs and their endpoints, for one
+// thread.
 #include "support/rpc_server.h"
 
 #include <arpa/inet.h>
@@ -55,7 +57,7 @@ static void serve(const char *endpoint)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!freopen("/dev/null", "w", stdout))
         _exit(1);
-    if (ft_rpc_serve(endpoint, "CPU", 1, &err) != FT_OK)
+    if (ft_devices_lend(endpoint, "CPU", 1, &err) != FT_OK)
         fprintf(stderr, "%s\n", err.message);
     _exit(1);
 }

@@ -130,16 +130,15 @@ ft_status ft_devices_add_rpc(const char *endpoints, ft_error *err)
     }
 }
 
-ft_status ft_rpc_serve(const char *endpoint, const char *names, int n_threads, ft_error *err)
+ft_status ft_devices_lend(const char *endpoint, const char *names, int n_threads, ft_error *err)
 {
     char host[ENDPOINT_MAX];
     const char *port;
-    ft_devices devices = {0};
+    ft_devices devices;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    bool on_cpu = !names || strcasecmp(names, "cpu") == 0;
     ft_status status = parse(endpoint, strlen(endpoint), host, err, &port);
     if (status == FT_OK)
-        status = ft_devices_find(on_cpu ? "none" : names, err, &devices);
+        status = ft_devices_find(names, err, &devices);
     if (status != FT_OK)
         return status;
     void *found = entry_point("ggml_backend_rpc_start_server");
@@ -147,10 +146,10 @@ ft_status ft_rpc_serve(const char *endpoint, const char *names, int n_threads, f
     memcpy(&start_server, &found, sizeof start_server);
     if (!found)
         return no_rpc(err);
-    if (on_cpu)
+    if (devices.n == 0)
         devices.dev[devices.n++] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (devices.n == 0 || !devices.dev[0])
-        return ft_error_set(err, FT_INVALID, "rpc: no device to lend");
+    if (!devices.dev[0])
+        return ft_error_set(err, FT_UNSUPPORTED, "rpc: there is no device to lend");
     start_server(endpoint, NULL,
                  n_threads > 0 ? (size_t)n_threads : (size_t)(cores > 0 ? cores : 1), devices.n,
                  devices.dev);
