@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with packed weights by AVX2's byte products, which add two neighbours in 16 bits and
 // saturate. Numbers of 4 bits leave room there for a whole block: 8 x 2 x 15 x 127 = 30480. Signed
-// bytes leave it for one pair (2 x 128 x 127), if the sign of the weight is moved to the value. So no
-// sum ever saturates, and all are exact. A tile is done for up to 4 rows at a time. Stateless.
+// bytes leave it for one pair (2 x 128 x 127), if the sign of the weight is moved to the value; those of
+// 5 bits are summed in 32 as well. So no sum ever saturates, and all are exact. A tile is done for up to 4 rows at a time. Stateless.
 #include "engine/gemm_kernel.h"
 
 #if defined(__x86_64__)
@@ -26,6 +26,23 @@ INLINE bool is_signed(enum ggml_type type)
     return type == GGML_TYPE_Q8_0 || type == GGML_TYPE_IQ4_NL;
 }
 
+INLINE bool has_fifth(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
+}
+
+INLINE bool has_min(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
+}
+
+/* Bit i of `fifths` on top of the 4 of w. */
+INLINE __m256i with_fifth(__m256i w, __m256i fifths, int i)
+{
+    __m256i bit = _mm256_slli_epi16(_mm256_srli_epi16(fifths, i), 4);
+    return _mm256_or_si256(w, _mm256_and_si256(bit, _mm256_set1_epi8(16)));
+}
+
 /* Inputs 8 i .. 8 i + 7 of 8 rows: w[0] has the first four of each. */
 INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, __m256i w[2])
 {
@@ -38,6 +55,8 @@ INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, __m2
         return;
     }
     const __m256i low = _mm256_set1_epi8(15);
+    __m256i fifths = _mm256_loadu_si256((const __m256i *)quants);
+    quants += has_fifth(type) ? 64 : 0;
     __m256i both = _mm256_loadu_si256((const __m256i *)(quants + 64 * i));
     w[0] = _mm256_and_si256(both, low);
     w[1] = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
@@ -48,23 +67,35 @@ INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, __m2
         w[0] = _mm256_shuffle_epi8(table, w[0]);
         w[1] = _mm256_shuffle_epi8(table, w[1]);
     }
+    if (has_fifth(type)) {
+        w[0] = with_fifth(w[0], fifths, 2 * i);
+        w[1] = with_fifth(w[1], fifths, 2 * i + 1);
+    }
 }
 
-/* Four products a row on top: sums of two in 16 bits, or of signed numbers all four in 32. */
+INLINE bool in_16_bits(enum ggml_type type)
+{
+    return !is_signed(type) && !has_fifth(type);
+}
+
+/* Four products a row on top: sums of two in 16 bits, or of larger numbers all four in 32. */
 INLINE __m256i add_products(enum ggml_type type, __m256i sum, __m256i w, __m256i x)
 {
-    if (!is_signed(type))
-        return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
-    __m256i two = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    __m256i two = is_signed(type) ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                                  : _mm256_maddubs_epi16(w, x);
+    if (in_16_bits(type))
+        return _mm256_add_epi16(sum, two);
     return _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi16(1)));
 }
 
 INLINE __m256 finish_dot(enum ggml_type type, __m256i dot, const ft_gemm_block *x)
 {
-    if (!is_signed(type))
+    if (in_16_bits(type))
         dot = _mm256_madd_epi16(dot, _mm256_set1_epi16(1));
     if (type == GGML_TYPE_Q4_0)
         dot = _mm256_add_epi32(dot, _mm256_set1_epi32(x->start8));
+    if (type == GGML_TYPE_Q5_0)
+        dot = _mm256_add_epi32(dot, _mm256_set1_epi32(2 * x->start8));
     return _mm256_cvtepi32_ps(dot);
 }
 
@@ -75,7 +106,7 @@ INLINE void load_numbers(enum ggml_type type, const uint8_t *scales, half_tile h
         const __m128i *at = (const __m128i *)(scales + 16 * h);
         half[h].scale = _mm256_cvtph_ps(_mm_loadu_si128(at));
         half[h].min =
-            type == GGML_TYPE_Q4_1 ? _mm256_cvtph_ps(_mm_loadu_si128(at + 2)) : _mm256_setzero_ps();
+            has_min(type) ? _mm256_cvtph_ps(_mm_loadu_si128(at + 2)) : _mm256_setzero_ps();
     }
 }
 
@@ -111,7 +142,7 @@ INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scale
         for (int h = 0; h < 2; h++) {
             __m256 by = _mm256_mul_ps(half[h].scale, _mm256_set1_ps(x[r].scale));
             sum[r][h] = _mm256_fmadd_ps(finish_dot(type, dot[r][h], &x[r]), by, sum[r][h]);
-            if (type == GGML_TYPE_Q4_1)
+            if (has_min(type))
                 sum[r][h] = _mm256_fmadd_ps(half[h].min, _mm256_set1_ps(x[r].sum), sum[r][h]);
         }
     }
@@ -120,7 +151,8 @@ INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scale
 /* type and n are constants where this is inlined; rows [first, first + n). */
 INLINE void multiply_rows(enum ggml_type type, uint32_t first, uint32_t n, const ft_gemm_tile *t)
 {
-    const size_t s = type == GGML_TYPE_Q4_1 ? 64 : 32, q = type == GGML_TYPE_Q8_0 ? 512 : 256;
+    const size_t s = has_min(type) ? 64 : 32;
+    const size_t q = type == GGML_TYPE_Q8_0 ? 512 : has_fifth(type) ? 320 : 256;
     const uint8_t *w = t->weights;
     const ft_gemm_block *x = t->rows + first;
     __m256 sum[ROWS_AT_ONCE][2];
@@ -174,6 +206,16 @@ static void q4_1_tile(const ft_gemm_tile *t)
     tile_of(GGML_TYPE_Q4_1, t);
 }
 
+static void q5_0_tile(const ft_gemm_tile *t)
+{
+    tile_of(GGML_TYPE_Q5_0, t);
+}
+
+static void q5_1_tile(const ft_gemm_tile *t)
+{
+    tile_of(GGML_TYPE_Q5_1, t);
+}
+
 static void iq4_nl_tile(const ft_gemm_tile *t)
 {
     tile_of(GGML_TYPE_IQ4_NL, t);
@@ -188,6 +230,10 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
         return q4_0_tile;
     case GGML_TYPE_Q4_1:
         return q4_1_tile;
+    case GGML_TYPE_Q5_0:
+        return q5_0_tile;
+    case GGML_TYPE_Q5_1:
+        return q5_1_tile;
     case GGML_TYPE_IQ4_NL:
         return iq4_nl_tile;
     default:

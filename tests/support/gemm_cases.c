@@ -10,8 +10,8 @@
 enum { BLOCKS = 19, WIDTH = 32 * BLOCKS, TILE_ROWS = FT_GEMM_GROUP + 3 };
 
 const enum ggml_type gemm_cases_types[GEMM_CASES_TYPES] = {
-    GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_IQ4_NL,
-    GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
+    GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
+    GGML_TYPE_IQ4_NL, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
 
 static void fill(ft_rng *rng, float *x, size_t n, float size)
 {

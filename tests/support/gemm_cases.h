@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "engine/gemm_kernel.h"
 
-#define GEMM_CASES_TYPES 7
+#define GEMM_CASES_TYPES 9
 /* Every type that can be packed. */
 extern const enum ggml_type gemm_cases_types[GEMM_CASES_TYPES];
 
