@@ -18,6 +18,8 @@ static const ft_cmd commands[] = {
     {"bench verify", "verifying many sessions' trees, this engine and libllama",
      ft_cmd_bench_verify},
     {"bench decode", "decoding speed of this engine and of libllama", ft_cmd_bench_decode},
+    {"bench kernels", "products and attention by themselves, ours and ggml's",
+     ft_cmd_bench_kernels},
     {"bench logits", "how far this engine's logits are from libllama's", ft_cmd_bench_logits},
     {"bench noise", "how often a draft agrees with the target, with shared and with own noise",
      ft_cmd_bench_noise},
