@@ -11,9 +11,9 @@
 #include "base/cpu.h"
 #include "cmd/bench.h"
 
-#define RUNS       8
-#define READ_BYTES ((size_t)256 << 20) /* past every cache */
-#define ROUNDS     (1u << 20)          /* of a multiply kernel: some 10 ms */
+#define RUNS       32                  /* short ones: on a busy machine some are left alone */
+#define READ_BYTES ((size_t)128 << 20) /* past most caches */
+#define ROUNDS     (1u << 18)          /* of a multiply kernel: some 2 ms */
 
 typedef struct probe {
     pthread_mutex_t gate; /* held until all threads are there */

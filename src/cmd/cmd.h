@@ -32,6 +32,7 @@ int ft_cmd_bench_exact(int argc, char **argv);
 int ft_cmd_bench_decode(int argc, char **argv);
 int ft_cmd_bench_verify(int argc, char **argv);
 int ft_cmd_bench_kernels(int argc, char **argv);
+int ft_cmd_bench_prefill(int argc, char **argv);
 int ft_cmd_bench_logits(int argc, char **argv);
 int ft_cmd_bench_noise(int argc, char **argv);
 

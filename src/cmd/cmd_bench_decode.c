@@ -177,8 +177,9 @@ static ft_status open_best(bench *b, const way **best, ft_error *err)
     ft_status status = FT_OK;
     b->n_steps = b->n_predict < TRIAL_STEPS ? b->n_predict : TRIAL_STEPS;
     for (size_t i = 0; i < (b->n_streams > 1 ? FT_COUNT(ways) : 2) && status == FT_OK; i++) {
+        s = 0;
         status = open_theirs(b, &ways[i], err);
-        for (int turn = 0; turn < 2 && status == FT_OK; turn++) {
+        for (int turn = 0; turn < (s > 1 ? 1 : 2) && status == FT_OK; turn++) {
             status = their_round(b, &s, err);
             if (status == FT_OK && (best_s == 0 || s < best_s)) {
                 best_s = s;
