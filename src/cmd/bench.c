@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "engine/attn_layout.h"
 
 int ft_bench_threads(const ft_bench_flags *flags)
 {
@@ -141,14 +142,27 @@ void ft_bench_pass_work(const ft_model *model, const ft_bench_pass *pass, ft_ben
     }
     if (pass->out_rows)
         add_matrix(w->output, pass->out_rows, out);
-    out->bytes += (double)pass->kv_tok * (double)ft_bench_kv_tok_bytes(model);
+    out->bytes += (double)pass->kv_tok * (double)ft_bench_kv_tok_bytes(model, pass->kv);
     out->f32_macs += 2.0 * (double)pass->row_tok * hp->n_layer * hp->n_head * hp->head_dim;
 }
 
-size_t ft_bench_kv_tok_bytes(const ft_model *model)
+size_t ft_bench_kv_tok_bytes(const ft_model *model, ft_kv_type type)
 {
     const ft_hparams *hp = ft_model_hparams(model);
-    return (size_t)hp->n_layer * hp->n_head_kv * hp->head_dim * 2 * sizeof(uint16_t);
+    return (size_t)hp->n_layer * hp->n_head_kv * 2 * ft_attn_token_bytes(type, hp->head_dim);
+}
+
+static ft_status read_kv_type(ft_bench_flags *flags, ft_error *err)
+{
+    static const char *const names[] = {
+        [FT_KV_F16] = "f16", [FT_KV_BF16] = "bf16", [FT_KV_Q8_0] = "q8_0"};
+    for (size_t i = 0; i < FT_COUNT(names); i++)
+        if (strcmp(flags->kv_name, names[i]) == 0) {
+            flags->kv = (ft_kv_type)i;
+            return FT_OK;
+        }
+    return ft_error_set(err, FT_INVALID, "--kv-type: '%s' is not f16, bf16 or q8_0",
+                        flags->kv_name);
 }
 
 /* Names of the devices that hold layers. */
@@ -176,12 +190,15 @@ int ft_bench_main(const ft_bench_cmd *cmd, int argc, char **argv)
     else if (!cmd->flags->path)
         status = ft_error_set(&err, FT_INVALID, "%s: pass a model with -m", cmd->name);
     else
+        status = read_kv_type(cmd->flags, &err);
+    if (status == FT_OK)
         status = ft_model_load_on(&cmd->flags->device, &opts, &err, &model);
     if (status == FT_OK) {
         json_object_set_new(report, "model", json_string(cmd->flags->path));
         json_object_set_new(report, "n_gpu_layers", json_integer(ft_model_n_gpu_layers(model)));
         json_object_set_new(report, "devices", devices_json(model));
         json_object_set_new(report, "threads", json_integer(ft_bench_threads(cmd->flags)));
+        json_object_set_new(report, "kv_type", json_string(cmd->flags->kv_name));
         status = cmd->measure(cmd->ctx, model, report, &err);
     }
     ft_model_destroy(model);

@@ -12,6 +12,7 @@
 #include "cmd/bench_machine.h"
 #include "cmd/cmd.h"
 #include "cmd/device_flags.h"
+#include "engine/engine.h"
 #include "model/model.h"
 
 #define FT_BENCH_ROUNDS_MAX 100
@@ -19,17 +20,19 @@
 
 /* Flags of every comparison. */
 typedef struct ft_bench_flags {
-    const char *path;  /* -m */
-    int64_t n_threads; /* of either side; 0: all cores */
-    int64_t rounds;    /* pairs of rounds at most */
-    double row_s;      /* seconds after which no further pair of a row begins */
+    const char *path;    /* -m */
+    int64_t n_threads;   /* of either side; 0: all cores */
+    int64_t rounds;      /* pairs of rounds at most */
+    double row_s;        /* seconds after which no further pair of a row begins */
+    const char *kv_name; /* --kv-type */
+    ft_kv_type kv;       /* what it says, once the command runs */
     bool json;
     ft_device_flags device; /* of either side */
 } ft_bench_flags;
 
-#define FT_BENCH_FLAGS_INIT                                                                     \
-    {                                                                                           \
-        .n_threads = 0, .rounds = 15, .row_s = 8, .json = false, .device = FT_DEVICE_FLAGS_INIT \
+#define FT_BENCH_FLAGS_INIT                                                                        \
+    {                                                                                              \
+        .n_threads = 0, .rounds = 15, .row_s = 8, .kv_name = "f16", .device = FT_DEVICE_FLAGS_INIT \
     }
 
 /* Rows of an ft_flag table. */
@@ -43,6 +46,14 @@ typedef struct ft_bench_flags {
          FT_FLAG_INT, &(f).rounds,                                                   \
          "N",         "timed rounds of either side in a row at most",                \
          1,           FT_BENCH_ROUNDS_MAX},                                          \
+        {"--kv-type",                                                                \
+         NULL,                                                                       \
+         FT_FLAG_STRING,                                                             \
+         &(f).kv_name,                                                               \
+         "TYPE",                                                                     \
+         "how ours keeps K and V: f16, bf16 or q8_0",                                \
+         0,                                                                          \
+         0},                                                                         \
         {"--row-s",  NULL, FT_FLAG_FLOAT,                                            \
          &(f).row_s, "S",  "seconds after which a row begins no further round",      \
          0.01,       3600},                                                          \
@@ -94,10 +105,11 @@ typedef struct ft_bench_pass {
     uint32_t rows, out_rows; /* computed; of them with logits */
     uint64_t kv_tok;         /* tokens whose K and V are read, over all sequences */
     uint64_t row_tok;        /* tokens attended to, summed over rows */
+    ft_kv_type kv;
 } ft_bench_pass;
 void ft_bench_pass_work(const ft_model *model, const ft_bench_pass *pass, ft_bench_work *out);
-/* Bytes of K and V of a token in f16. */
-size_t ft_bench_kv_tok_bytes(const ft_model *model);
+/* Bytes of K and V of a token. */
+size_t ft_bench_kv_tok_bytes(const ft_model *model, ft_kv_type type);
 
 /* A command: what it measures goes into `report` (an object with "model" and "threads" in it), and,
  * without --json, as a table to standard output. */

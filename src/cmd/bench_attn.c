@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "engine/attn_layout.h"
 #include "engine/batch.h"
 
 #define CHUNK 256 /* tokens committed at a time */
@@ -20,6 +21,8 @@ typedef struct layer_op {
 struct ft_bench_attn {
     const ft_hparams *hp;
     uint32_t n_ctx, n_rows;
+    const ft_attn_kernel *kernel;
+    size_t token_bytes; /* of K, or of V, of one head */
     ft_bench_graph ours, ggml;
     ft_kv kv;
     ft_kv_seq seq;
@@ -105,14 +108,15 @@ static ft_status add_ours(ft_bench_attn *a, ft_error *err)
     const ft_hparams *hp = a->hp;
     ft_bench_graph *g = &a->ours;
     int64_t width = (int64_t)hp->n_head * hp->head_dim;
-    int64_t pool = (int64_t)a->kv.n_blocks * FT_KV_BLOCK_TOK * hp->n_head_kv * hp->head_dim;
+    int64_t pool =
+        (int64_t)a->kv.n_blocks * FT_KV_BLOCK_TOK * hp->n_head_kv * (int64_t)a->token_bytes;
     struct ggml_tensor *q = ggml_new_tensor_2d(g->inputs, GGML_TYPE_F32, width, a->n_rows);
     a->layers = calloc(hp->n_layer, sizeof *a->layers);
     if (!a->layers)
         return FT_NOMEM;
     for (uint32_t i = 0; i < hp->n_layer; i++) {
-        struct ggml_tensor *args[] = {q, ggml_new_tensor_1d(g->inputs, GGML_TYPE_F16, pool),
-                                      ggml_new_tensor_1d(g->inputs, GGML_TYPE_F16, pool)};
+        struct ggml_tensor *args[] = {q, ggml_new_tensor_1d(g->inputs, GGML_TYPE_I8, pool),
+                                      ggml_new_tensor_1d(g->inputs, GGML_TYPE_I8, pool)};
         ft_bench_graph_add(g, ggml_custom_4d(g->ctx, GGML_TYPE_F32, width, a->n_rows, 1, 1, args, 3,
                                              run_op, GGML_N_TASKS_MAX, &a->layers[i]));
     }
@@ -120,9 +124,8 @@ static ft_status add_ours(ft_bench_attn *a, ft_error *err)
     for (uint32_t i = 0; i < hp->n_layer && status == FT_OK; i++) {
         struct ggml_tensor *result = ggml_graph_node(g->graph, (int)i);
         a->layers[i].plan = a->plan;
-        a->layers[i].layer = (ft_attn_layer){.k = result->src[1]->data,
-                                             .v = result->src[2]->data,
-                                             .kernel = ft_attn_kernel_best(hp->head_dim)};
+        a->layers[i].layer = (ft_attn_layer){
+            .k = result->src[1]->data, .v = result->src[2]->data, .kernel = a->kernel};
     }
     g->before = begin;
     g->before_ctx = a;
@@ -166,31 +169,36 @@ static ft_status add_ggml(ft_bench_attn *a, ft_error *err)
 
 /* ---- both ---- */
 
-ft_status ft_bench_attn_create(const ft_model *model, const ft_bench_cpu *cpu, int n_threads,
-                               uint32_t n_ctx, uint32_t n_rows, ft_error *err, ft_bench_attn **out)
+ft_status ft_bench_attn_create(const ft_bench_attn_opts *opts, ft_error *err, ft_bench_attn **out)
 {
     ft_bench_attn *a = calloc(1, sizeof *a);
     *out = NULL;
     if (!a)
         return ft_error_set(err, FT_NOMEM, "out of memory");
-    a->hp = ft_model_hparams(model);
-    a->n_ctx = n_ctx;
-    a->n_rows = n_rows;
+    a->hp = ft_model_hparams(opts->model);
+    a->n_ctx = opts->n_ctx;
+    a->n_rows = opts->n_rows;
+    a->kernel = ft_attn_kernel_best(opts->kv_type, a->hp->head_dim);
+    a->token_bytes = ft_attn_token_bytes(opts->kv_type, a->hp->head_dim);
+    if (!a->kernel) {
+        free(a);
+        return ft_error_set(err, FT_UNSUPPORTED, "that KV type cannot hold the model's heads");
+    }
     size_t n_nodes = (size_t)a->hp->n_layer * 4 + 8;
-    ft_status status = ft_bench_graph_open(cpu, n_nodes, err, &a->ours);
+    ft_status status = ft_bench_graph_open(opts->cpu, n_nodes, err, &a->ours);
     if (status == FT_OK)
-        status = ft_bench_graph_open(cpu, n_nodes, err, &a->ggml);
+        status = ft_bench_graph_open(opts->cpu, n_nodes, err, &a->ggml);
     if (status == FT_OK)
         status = fill_seq(a, err);
     if (status == FT_OK)
-        status = plan(a, n_threads, a->hp->rope_base);
+        status = plan(a, opts->n_threads, a->hp->rope_base);
     if (status == FT_OK)
         status = add_ours(a, err);
     if (status == FT_OK)
         status = add_ggml(a, err);
     if (status != FT_OK) {
         ft_bench_attn_destroy(a);
-        return ft_error_set(err, status, "no memory for attention over %u tokens", n_ctx);
+        return ft_error_set(err, status, "no memory for attention over %u tokens", opts->n_ctx);
     }
     *out = a;
     return FT_OK;

@@ -50,6 +50,9 @@ static void fill_tensor(struct ggml_tensor *t)
     if (t->type == GGML_TYPE_F16)
         for (size_t i = 0; i < n; i++)
             ((ggml_fp16_t *)t->data)[i] = (ggml_fp16_t)(0x2800 + (i * 2654435761u >> 20 & 1023));
+    if (t->type == GGML_TYPE_I8) /* small positive numbers as f16, as bf16 and as scaled bytes */
+        for (size_t i = 0; i < n; i++)
+            ((uint8_t *)t->data)[i] = i % 2 ? 0x28 : (uint8_t)(i * 2654435761u >> 20);
 }
 
 ft_status ft_bench_graph_fill(ft_bench_graph *g, ft_error *err)
@@ -66,6 +69,7 @@ ft_status ft_bench_graph_fill(ft_bench_graph *g, ft_error *err)
 void ft_bench_graph_add(ft_bench_graph *g, struct ggml_tensor *result)
 {
     ggml_build_forward_expand(g->graph, result);
+    g->n_ops++;
 }
 
 ft_status ft_bench_graph_ready(ft_bench_graph *g, ft_error *err)

@@ -21,6 +21,7 @@ typedef struct ft_bench_graph {
     const ft_bench_cpu *cpu;
     struct ggml_context *inputs, *ctx; /* descriptions; their data lie in buffers */
     struct ggml_cgraph *graph;
+    uint32_t n_ops; /* added */
     ggml_backend_buffer_t input_buffer, buffer;
     void (*before)(void *ctx); /* called before every run, outside the timing; NULL: nothing */
     void *before_ctx;

@@ -18,6 +18,7 @@ typedef struct ft_bench_job {
     uint32_t n_sessions, n_ctx; /* committed tokens a session */
     const ft_bench_tree *tree;
     bool chain;
+    ft_kv_type kv; /* of ours; libllama's is f16 */
     int n_threads;
 } ft_bench_job;
 

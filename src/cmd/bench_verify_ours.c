@@ -68,7 +68,8 @@ ft_status ft_bench_ours_create(const ft_bench_job *job, uint32_t max_tree, ft_er
     ft_engine_opts opts = {.model = job->model,
                            .kv_tok = n * (job->n_ctx + max_tree + 2 * FT_KV_BLOCK_TOK),
                            .max_batch_tok = (uint32_t)pass_tok,
-                           .n_threads = job->n_threads};
+                           .n_threads = job->n_threads,
+                           .kv_type = job->kv};
     ft_bench_ours *o = calloc(1, sizeof *o);
     ft_status status = FT_OK;
     *out = NULL;

@@ -174,7 +174,8 @@ static void put_roofline(const ft_bench_row_opts *o, json_t *row, double ours_s)
     const ft_bench_pass pass = {.rows = nodes,
                                 .out_rows = nodes,
                                 .kv_tok = (uint64_t)job->n_sessions * job->n_ctx,
-                                .row_tok = (uint64_t)nodes * job->n_ctx + job->n_sessions * below};
+                                .row_tok = (uint64_t)nodes * job->n_ctx + job->n_sessions * below,
+                                .kv = job->kv};
     ft_bench_pass_work(job->model, &pass, &work);
     double bound_s = ft_bench_bound_s(o->machine, &work);
     json_object_set_new(row, "roofline", ours_s > 0 ? json_real(bound_s / ours_s) : json_null());

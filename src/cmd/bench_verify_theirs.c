@@ -279,7 +279,7 @@ size_t ft_bench_theirs_bytes(const ft_bench_job *job, const ft_bench_way *way)
     size_t logits = (rows + ubatch) * hp->n_vocab * sizeof(float);
     if (scores > SCORES_MAX && !way->flash)
         return SIZE_MAX;
-    return job->n_sessions * (room + 256) * ft_bench_kv_tok_bytes(job->model) +
+    return job->n_sessions * (room + 256) * ft_bench_kv_tok_bytes(job->model, FT_KV_F16) +
            groups * (scores + logits + ((size_t)16 << 20));
 }
 

@@ -99,7 +99,8 @@ static ft_status open_ours(bench *b, ft_error *err)
                            .kv_tok = (n_ctx + FT_KV_BLOCK_TOK) * b->n_streams,
                            .max_batch_tok = MAX_PROMPT,
                            .max_logits = b->n_streams,
-                           .n_threads = ft_bench_threads(&b->flags)};
+                           .n_threads = ft_bench_threads(&b->flags),
+                           .kv_type = b->flags.kv};
     ft_status status = ft_engine_create(&opts, err, &b->engine);
     for (uint32_t i = 0; i < b->n_streams && status == FT_OK; i++)
         status = ft_seq_create(b->engine, err, &b->seq[i]);
@@ -198,8 +199,11 @@ static double roofline(const bench *b, double seconds)
 {
     ft_bench_work work;
     uint64_t seen = (uint64_t)b->n_streams * (uint64_t)(b->n_prompt + b->n_predict / 2);
-    const ft_bench_pass pass = {
-        .rows = b->n_streams, .out_rows = b->n_streams, .kv_tok = seen, .row_tok = seen};
+    const ft_bench_pass pass = {.rows = b->n_streams,
+                                .out_rows = b->n_streams,
+                                .kv_tok = seen,
+                                .row_tok = seen,
+                                .kv = b->flags.kv};
     ft_bench_pass_work(b->model, &pass, &work);
     return ft_bench_bound_s(&b->machine, &work) * (double)b->n_predict / seconds;
 }

@@ -39,7 +39,7 @@ static struct ggml_tensor *matrix(const ft_model *model, role r, uint32_t layer)
 
 /* The product with the role's matrix in every layer whose matrix is of the first one's type. */
 static ft_status make_products(const bench *b, const ft_model *model, role r, uint32_t n_rows,
-                               ft_error *err, ft_bench_graph *g, uint32_t *n)
+                               ft_error *err, ft_bench_graph *g)
 {
     uint32_t n_layer = ft_model_hparams(model)->n_layer;
     const struct ggml_tensor *first = matrix(model, r, 0);
@@ -48,12 +48,10 @@ static ft_status make_products(const bench *b, const ft_model *model, role r, ui
         return status;
     struct ggml_tensor *x = ggml_new_tensor_2d(g->inputs, GGML_TYPE_F32, first->ne[0], n_rows);
     status = ft_bench_graph_fill(g, err);
-    *n = 0;
     for (uint32_t i = 0; i < n_layer && status == FT_OK; i++) {
         struct ggml_tensor *w = matrix(model, r, i);
         if (!w || w->type != first->type)
             continue;
-        ++*n;
         if (ft_is_packed(w)) {
             ft_gemm_rows rows = ft_gemm_quantize(g->ctx, x);
             ft_bench_graph_add(g, ft_gemm(g->ctx, w, &rows, NULL));
@@ -76,7 +74,7 @@ static void matrix_work(const struct ggml_tensor *w, uint32_t n_rows, ft_bench_w
 /* ---- rows ---- */
 
 /* Takes turns; adds what was measured (of one of n operators) to row. */
-static ft_status compare(bench *b, ft_bench_graph *ours, ft_bench_graph *ggml, uint32_t n,
+static ft_status compare(bench *b, ft_bench_graph *ours, ft_bench_graph *ggml,
                          const ft_bench_work *work, json_t *row, ft_error *err)
 {
     const ft_bench_side sides[] = {{ours, ft_bench_graph_round}, {ggml, ft_bench_graph_round}};
@@ -84,7 +82,7 @@ static ft_status compare(bench *b, ft_bench_graph *ours, ft_bench_graph *ggml, u
     ft_status status = ft_bench_interleave(&b->flags, sides, 2, err, s, NULL);
     if (status != FT_OK)
         return status;
-    double ours_us = s[0] * 1e6 / n, ggml_us = s[1] * 1e6 / n;
+    double ours_us = s[0] * 1e6 / ours->n_ops, ggml_us = s[1] * 1e6 / ggml->n_ops;
     double bound_us = ft_bench_bound_s(&b->machine, work) * 1e6;
     json_object_set_new(row, "foretoken_us", json_real(ours_us));
     json_object_set_new(row, "ggml_us", json_real(ggml_us));
@@ -102,7 +100,6 @@ static ft_status run_matrix(bench *b, role r, uint32_t n_rows, ft_error *err)
     const struct ggml_tensor *w = matrix(b->model, r, 0);
     ft_bench_graph ours = {0}, ggml = {0};
     ft_bench_work work;
-    uint32_t n = 0;
     json_t *row = json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:b}", "op", "matmul", "weight",
                             role_names[r], "type", ggml_type_name(w->type), "n_in", (int)w->ne[0],
                             "n_out", (int)w->ne[1], "rows", (int)n_rows, "packed", ft_is_packed(w));
@@ -111,11 +108,11 @@ static ft_status run_matrix(bench *b, role r, uint32_t n_rows, ft_error *err)
         printf("matmul    %-8s %-7s %5d x %-6d %5u ", role_names[r], ggml_type_name(w->type),
                (int)w->ne[0], (int)w->ne[1], n_rows);
     matrix_work(w, n_rows, &work);
-    ft_status status = make_products(b, b->model, r, n_rows, err, &ours, &n);
+    ft_status status = make_products(b, b->model, r, n_rows, err, &ours);
     if (status == FT_OK)
-        status = make_products(b, b->ggml_model, r, n_rows, err, &ggml, &n);
+        status = make_products(b, b->ggml_model, r, n_rows, err, &ggml);
     if (status == FT_OK)
-        status = compare(b, &ours, &ggml, n, &work, row, err);
+        status = compare(b, &ours, &ggml, &work, row, err);
     ft_bench_graph_close(&ours);
     ft_bench_graph_close(&ggml);
     return status;
@@ -125,20 +122,24 @@ static ft_status run_attention(bench *b, uint32_t n_ctx, uint32_t n_rows, ft_err
 {
     const ft_hparams *hp = ft_model_hparams(b->model);
     double seen = (double)n_rows * n_ctx + (double)n_rows * (n_rows + 1) / 2;
-    const ft_bench_work work = {.bytes = (double)n_ctx * (double)ft_bench_kv_tok_bytes(b->model) /
-                                         hp->n_layer,
-                                .f32_macs = 2 * seen * hp->n_head * hp->head_dim};
+    const ft_bench_work work = {
+        .bytes = (double)n_ctx * (double)ft_bench_kv_tok_bytes(b->model, b->flags.kv) / hp->n_layer,
+        .f32_macs = 2 * seen * hp->n_head * hp->head_dim};
+    const ft_bench_attn_opts opts = {.model = b->model,
+                                     .cpu = &b->cpu,
+                                     .n_threads = ft_bench_threads(&b->flags),
+                                     .kv_type = b->flags.kv,
+                                     .n_ctx = n_ctx,
+                                     .n_rows = n_rows};
     ft_bench_attn *attn = NULL;
     json_t *row =
         json_pack("{s:s, s:i, s:i}", "op", "attention", "ctx", (int)n_ctx, "rows", (int)n_rows);
     json_array_append_new(b->rows, row);
     if (!b->flags.json)
         printf("attention          over %6u tokens    %5u ", n_ctx, n_rows);
-    ft_status status = ft_bench_attn_create(b->model, &b->cpu, ft_bench_threads(&b->flags), n_ctx,
-                                            n_rows, err, &attn);
+    ft_status status = ft_bench_attn_create(&opts, err, &attn);
     if (status == FT_OK)
-        status = compare(b, ft_bench_attn_ours(attn), ft_bench_attn_ggml(attn), hp->n_layer, &work,
-                         row, err);
+        status = compare(b, ft_bench_attn_ours(attn), ft_bench_attn_ggml(attn), &work, row, err);
     ft_bench_attn_destroy(attn);
     return status;
 }
@@ -165,6 +166,9 @@ static ft_status measure(void *ctx, const ft_model *model, json_t *report, ft_er
     b->model = model;
     b->rows = json_array();
     json_object_set_new(report, "rows", b->rows);
+    if (ft_model_n_gpu_layers(model) > 0)
+        return ft_error_set(err, FT_INVALID,
+                            "bench kernels measures the CPU's kernels: pass --device none");
     ft_status status = ft_bench_list_parse("--rows", b->rows_list, MAX_ROWS, err, &b->n_rows);
     if (status == FT_OK)
         status = ft_bench_list_parse("--ctx", b->ctx_list, MAX_CTX, err, &b->n_ctx);

@@ -112,7 +112,8 @@ static ft_status open_ours(bench *b, ft_error *err)
                                  .kv_tok = b->n,
                                  .max_batch_tok = b->n < CHUNK ? b->n : CHUNK,
                                  .max_logits = 1,
-                                 .n_threads = ft_bench_threads(&b->flags)};
+                                 .n_threads = ft_bench_threads(&b->flags),
+                                 .kv_type = b->flags.kv};
     ft_status status = ft_engine_create(&opts, err, &b->engine);
     return status == FT_OK ? ft_seq_create(b->engine, err, &b->seq) : status;
 }
@@ -125,7 +126,8 @@ static double roofline(const bench *b, double seconds)
         const ft_bench_pass p = {.rows = n,
                                  .out_rows = at + n == b->n,
                                  .kv_tok = at,
-                                 .row_tok = (uint64_t)n * at + (uint64_t)n * (n + 1) / 2};
+                                 .row_tok = (uint64_t)n * at + (uint64_t)n * (n + 1) / 2,
+                                 .kv = b->flags.kv};
         ft_bench_pass_work(b->model, &p, &pass);
         sum.bytes += pass.bytes;
         sum.int8_macs += pass.int8_macs;
@@ -180,6 +182,7 @@ static ft_status run_row(bench *b, ft_error *err)
 static ft_status run_rows(bench *b, const ft_bench_list *lengths, ft_error *err)
 {
     const ft_bench_llama_opts base = {.path = b->flags.path,
+                                      .like = b->model,
                                       .n_ctx = 256,
                                       .n_streams = 1,
                                       .max_batch_tok = 1,

@@ -112,7 +112,7 @@ static ft_status run_row(bench *b, const ft_bench_job *job, uint32_t max_tree, f
     json_object_set_new(row, "interleaved", json_boolean(both));
     json_object_set_new(row, "kv_bytes_per_tok", json_real(kv_bytes));
     json_object_set_new(row, "kv_ratio",
-                        json_real(kv_bytes / (double)ft_bench_kv_tok_bytes(job->model)));
+                        json_real(kv_bytes / (double)ft_bench_kv_tok_bytes(job->model, job->kv)));
     if (!b->flags.json)
         print_row(row);
     return FT_OK;
@@ -137,6 +137,7 @@ static ft_status run_point(bench *b, uint32_t n_sessions, uint32_t n_ctx, ft_err
                                       .n_ctx = n_ctx,
                                       .tree = tree,
                                       .chain = chain,
+                                      .kv = b->flags.kv,
                                       .n_threads = ft_bench_threads(&b->flags)};
             status = run_row(b, &job, max_tree, &ours, err);
         }
