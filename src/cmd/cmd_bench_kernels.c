@@ -53,7 +53,7 @@ static ft_status make_products(const bench *b, const ft_model *model, role r, ui
         if (!w || w->type != first->type)
             continue;
         if (ft_is_packed(w)) {
-            ft_gemm_rows rows = ft_gemm_quantize(g->ctx, x);
+            ft_gemm_rows rows = ft_gemm_make(g->ctx, ft_gemm_rows_type(w->type), x);
             ft_bench_graph_add(g, ft_gemm(g->ctx, w, &rows, NULL));
         } else {
             ft_bench_graph_add(g, ggml_mul_mat(g->ctx, w, x));

@@ -11,7 +11,7 @@ typedef struct ggml_tensor tensor;
 
 /* True if ggml's product with these weights may round a row differently when other rows are in the
  * batch: its tiled kernels for K-quants and plain IQ4_NL take over at 8 and at 2 rows. (Float types
- * differ too; there speed matters more, and files that promise equal text are 4-bit ones.) */
+ * differ too, but only those of odd shapes are not packed, and one row at a time would cost them most.) */
 static bool depends_on_batch(const tensor *w)
 {
     switch (w->type) {
@@ -41,8 +41,8 @@ static tensor *plain_matmul(ft_build *b, tensor *w, tensor *x)
     return ggml_reshape_2d(b->ctx, y, y->ne[0], y->ne[2]);
 }
 
-/* Rows that weights are multiplied with, as floats or in 8 bits: at least one, the second made when
- * the first packed weight reads them. */
+/* Rows that weights are multiplied with: plain, or of the type that packed weights take, or both; the
+ * second made when the first packed weight of such a type reads them. */
 typedef struct input {
     tensor *x;
     ft_gemm_rows rows;
@@ -52,8 +52,9 @@ typedef struct input {
 static tensor *matmul_add(ft_build *b, tensor *w, input *in, tensor *residual)
 {
     if (ft_is_packed(w)) {
-        if (!in->rows.data)
-            in->rows = ft_gemm_quantize(b->ctx, in->x);
+        enum ggml_type type = ft_gemm_rows_type(w->type);
+        if (!in->rows.data || in->rows.data->type != type)
+            in->rows = ft_gemm_make(b->ctx, type, in->x);
         return ft_gemm(b->ctx, w, &in->rows, residual);
     }
     tensor *y = plain_matmul(b, w, in->x);
@@ -65,22 +66,29 @@ static tensor *matmul(ft_build *b, tensor *w, input *in)
     return matmul_add(b, w, in, NULL);
 }
 
-/* packed: only packed weights will read it. */
-static input rms_norm(ft_build *b, tensor *x, tensor *weight, bool packed)
+#define PLAIN GGML_TYPE_COUNT /* as a type of rows */
+
+/* type: the one that all who will read it take. */
+static input rms_norm(ft_build *b, tensor *x, tensor *weight, enum ggml_type type)
 {
-    if (packed)
-        return (input){.rows = ft_gemm_quantize_norm(b->ctx, x, weight, &b->hparams->rms_eps)};
+    if (type != PLAIN)
+        return (input){.rows = ft_gemm_make_norm(b->ctx, type, x, weight, &b->hparams->rms_eps)};
     return (input){.x = ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->hparams->rms_eps), weight)};
 }
 
-static bool all_packed(tensor *joined, tensor *const *parts, size_t n)
+static enum ggml_type rows_type(const tensor *w)
 {
-    if (joined)
-        return ft_is_packed(joined);
-    for (size_t i = 0; i < n; i++)
-        if (!ft_is_packed(parts[i]))
-            return false;
-    return true;
+    return ft_is_packed(w) ? ft_gemm_rows_type(w->type) : PLAIN;
+}
+
+/* Where parts differ, each can have its own rows made from plain ones. */
+static enum ggml_type common_rows_type(tensor *joined, tensor *const *parts, size_t n)
+{
+    enum ggml_type type = rows_type(joined ? joined : parts[0]);
+    for (size_t i = 1; i < n && !joined; i++)
+        if (rows_type(parts[i]) != type)
+            return PLAIN;
+    return type;
 }
 
 static tensor *rows_of(ft_build *b, tensor *x, size_t first, size_t n)
@@ -95,7 +103,7 @@ static tensor *attention(ft_build *b, uint32_t il, tensor *x, bool output)
     size_t n_q = (size_t)b->hparams->n_head * b->hparams->head_dim;
     size_t n_kv = (size_t)b->hparams->n_head_kv * b->hparams->head_dim;
     tensor *const parts[] = {l->wq, l->wk, l->wv};
-    input in = rms_norm(b, x, l->attn_norm, all_packed(l->wqkv, parts, 3));
+    input in = rms_norm(b, x, l->attn_norm, common_rows_type(l->wqkv, parts, 3));
     tensor *q, *k, *v;
     if (l->wqkv) {
         tensor *qkv = matmul(b, l->wqkv, &in);
@@ -114,12 +122,12 @@ static tensor *attention(ft_build *b, uint32_t il, tensor *x, bool output)
 static tensor *swiglu_ffn(ft_build *b, const ft_layer *l, tensor *x)
 {
     tensor *const parts[] = {l->wgate, l->wup};
-    input in = rms_norm(b, x, l->ffn_norm, all_packed(l->wgate_up, parts, 2)), h = {0};
+    input in = rms_norm(b, x, l->ffn_norm, common_rows_type(l->wgate_up, parts, 2)), h = {0};
     if (!l->wgate_up) {
         tensor *gate = matmul(b, l->wgate, &in);
         h.x = ggml_swiglu_split(b->ctx, gate, matmul(b, l->wup, &in));
     } else if (ft_is_packed(l->wdown)) {
-        h.rows = ft_gemm_quantize_swiglu(b->ctx, matmul(b, l->wgate_up, &in));
+        h.rows = ft_gemm_make_swiglu(b->ctx, rows_type(l->wdown), matmul(b, l->wgate_up, &in));
     } else {
         h.x = ggml_swiglu(b->ctx, matmul(b, l->wgate_up, &in));
     }
@@ -149,7 +157,7 @@ static tensor *build_decoder(ft_build *b)
         x = swiglu_ffn(b, l, x);
     }
     ft_build_enter_layer(b, b->hparams->n_layer);
-    input in = rms_norm(b, x, w->output_norm, ft_is_packed(w->output));
+    input in = rms_norm(b, x, w->output_norm, rows_type(w->output));
     return matmul(b, w->output, &in);
 }
 

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with packed weights as custom operators. Threads of ggml's pool enter an operator together
-// and claim work from a counter that lies in front of the 8-bit rows; the operator that makes the rows
+// and claim work from a counter that lies in front of the rows; the operator that makes the rows
 // sets it back, and ggml's barrier between operators orders the two. Stateless otherwise.
 #include "engine/gemm.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 
+#include "engine/gemm_f.h"
 #include "engine/gemm_kernel.h"
 #include "model/pack.h"
 
 #define CLAIMS      4           /* a thread's share of the tiles is claimed in this many pieces */
 #define CHUNK_BYTES (256 << 10) /* of rows at a time: half of a small second cache */
+#define RANGE_UNITS 16          /* of float rows: a cache line of any row count */
 
-/* 8-bit rows in memory, which ggml aligns to 32 bytes and no more. Rows lie in groups of at most
- * FT_GEMM_GROUP, of sizes that differ by at most one; in a group, block by block: [group][n_in / 32]
- * [rows of the group]. */
+/* Rows in memory, which ggml aligns to 32 bytes and no more. They are multiplied in groups of at most
+ * FT_GEMM_GROUP, of sizes that differ by at most one. 8-bit rows lie in these groups, block by block:
+ * [group][n_in / 32][rows of the group]; float rows unit by unit (gemm_f.h). */
 typedef struct rows_head {
     atomic_uint next[FT_GEMM_READERS]; /* piece that each reader claims next */
 } rows_head;
@@ -45,7 +47,32 @@ static ft_gemm_block *blocks_of(const struct ggml_tensor *rows)
     return (ft_gemm_block *)((rows_head *)rows->data + 1);
 }
 
-/* ---- making 8-bit rows ---- */
+static size_t row_bytes(enum ggml_type type, int64_t n_in)
+{
+    return type == GGML_TYPE_I8 ? (size_t)n_in / FT_PACK_BLOCK * sizeof(ft_gemm_block)
+                                : ft_gemm_f_units(type, (uint32_t)n_in) * sizeof(uint32_t);
+}
+
+/* Of float rows: where the units of a group start. */
+static uint32_t *units_of(const struct ggml_tensor *rows, size_t n_units, uint32_t row)
+{
+    return (uint32_t *)((rows_head *)rows->data + 1) + row * n_units;
+}
+
+/* ---- making rows ---- */
+
+enum ggml_type ft_gemm_rows_type(enum ggml_type weights)
+{
+    switch (weights) {
+    case GGML_TYPE_BF16:
+        return GGML_TYPE_BF16;
+    case GGML_TYPE_F16:
+    case GGML_TYPE_F32:
+        return GGML_TYPE_F32;
+    default:
+        return GGML_TYPE_I8;
+    }
+}
 
 typedef struct maker {
     const struct ggml_tensor *x;
@@ -67,14 +94,32 @@ static void make_row(const maker *m, uint32_t row, uint32_t n_blocks, ft_gemm_bl
         rounding->quantize(x, n_blocks, out, stride);
 }
 
-static void make_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
+/* Each thread writes a range of every row: rows of a group share cache lines. */
+static void make_float_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
+{
+    uint32_t n_in = (uint32_t)(m->x->ne[0] / (m->swiglu ? 2 : 1));
+    uint32_t n_units = (uint32_t)ft_gemm_f_units(dst->type, n_in);
+    uint32_t lines = n_units / RANGE_UNITS + 1, n = (uint32_t)nth, i = (uint32_t)ith;
+    ft_gemm_f_range range = {lines * i / n * RANGE_UNITS, lines * (i + 1) / n * RANGE_UNITS};
+    range.end = range.end < n_units ? range.end : n_units;
+    groups g = groups_of((uint32_t)m->x->ne[1]);
+    for (uint32_t k = 0; k < g.n && range.begin < range.end; k++) {
+        uint32_t first = group_begin(&g, k), n_rows = group_rows(&g, k);
+        for (uint32_t r = 0; r < n_rows; r++) {
+            const float *x = (const float *)((const char *)m->x->data + (first + r) * m->x->nb[1]);
+            ft_gemm_f_row row = {.x = x, .weight = m->weight, .up = m->swiglu ? x + n_in : NULL};
+            if (m->weight)
+                row.factor = ft_gemm_f_rms_factor(x, n_in, m->eps);
+            ft_gemm_f_put(dst->type, &row, range, units_of(dst, n_units, first) + r, n_rows);
+        }
+    }
+}
+
+static void make_8_bit_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
 {
     uint32_t n_blocks = (uint32_t)(m->x->ne[0] / (m->swiglu ? 2 : 1) / FT_PACK_BLOCK);
     uint32_t n_rows = (uint32_t)m->x->ne[1], row = 0;
     groups g = groups_of(n_rows);
-    if (ith == 0)
-        for (int i = 0; i < FT_GEMM_READERS; i++)
-            atomic_store_explicit(&((rows_head *)dst->data)->next[i], 0, memory_order_relaxed);
     for (uint32_t i = 0; i < g.n; i++) {
         ft_gemm_block *out = blocks_of(dst) + (size_t)group_begin(&g, i) * n_blocks;
         for (uint32_t r = 0; r < group_rows(&g, i); r++, row++)
@@ -83,50 +128,72 @@ static void make_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
     }
 }
 
-static void quantize_op(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+static void make_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
+{
+    if (ith == 0)
+        for (int i = 0; i < FT_GEMM_READERS; i++)
+            atomic_store_explicit(&((rows_head *)dst->data)->next[i], 0, memory_order_relaxed);
+    if (dst->type == GGML_TYPE_I8)
+        make_8_bit_rows(dst, ith, nth, m);
+    else
+        make_float_rows(dst, ith, nth, m);
+}
+
+static void make_op(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     make_rows(dst, ith, nth, &(maker){.x = dst->src[0]});
 }
 
-static void quantize_norm_op(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+static void make_norm_op(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     maker m = {.x = dst->src[0], .weight = dst->src[1]->data, .eps = *(const float *)userdata};
     make_rows(dst, ith, nth, &m);
 }
 
-static void quantize_swiglu_op(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+static void make_swiglu_op(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     make_rows(dst, ith, nth, &(maker){.x = dst->src[0], .swiglu = true});
 }
 
+/* Rows to make: of a type, by an operator. */
+typedef struct making {
+    enum ggml_type type;
+    int64_t n_in;
+    ggml_custom_op_t op;
+    void *userdata;
+} making;
+
 static ft_gemm_rows add_rows(struct ggml_context *ctx, struct ggml_tensor **args, int n_args,
-                             int64_t n_in, ggml_custom_op_t op, void *userdata)
+                             const making *m)
 {
     int64_t n_rows = args[0]->ne[1];
-    int64_t bytes = (int64_t)sizeof(rows_head) +
-                    n_rows * (n_in / FT_PACK_BLOCK) * (int64_t)sizeof(ft_gemm_block);
-    assert(n_in % FT_PACK_BLOCK == 0 && args[0]->nb[0] == sizeof(float));
-    return (ft_gemm_rows){.data = ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, 1, 1, 1, args, n_args,
-                                                 op, GGML_N_TASKS_MAX, userdata),
-                          .n_in = (uint32_t)n_in,
+    size_t bytes = sizeof(rows_head) + (size_t)n_rows * row_bytes(m->type, m->n_in);
+    int64_t n = (int64_t)((bytes - 1) / ggml_type_size(m->type) + 1);
+    assert(m->n_in % (m->type == GGML_TYPE_I8 ? FT_PACK_BLOCK : 2) == 0 ||
+           m->type == GGML_TYPE_F32);
+    assert(args[0]->nb[0] == sizeof(float));
+    return (ft_gemm_rows){.data = ggml_custom_4d(ctx, m->type, n, 1, 1, 1, args, n_args, m->op,
+                                                 GGML_N_TASKS_MAX, m->userdata),
+                          .n_in = (uint32_t)m->n_in,
                           .n_rows = (uint32_t)n_rows};
 }
 
-ft_gemm_rows ft_gemm_quantize(struct ggml_context *ctx, struct ggml_tensor *x)
+ft_gemm_rows ft_gemm_make(struct ggml_context *ctx, enum ggml_type type, struct ggml_tensor *x)
 {
-    return add_rows(ctx, &x, 1, x->ne[0], quantize_op, NULL);
+    return add_rows(ctx, &x, 1, &(making){type, x->ne[0], make_op, NULL});
 }
 
-ft_gemm_rows ft_gemm_quantize_norm(struct ggml_context *ctx, struct ggml_tensor *x,
-                                   struct ggml_tensor *weight, const float *eps)
+ft_gemm_rows ft_gemm_make_norm(struct ggml_context *ctx, enum ggml_type type, struct ggml_tensor *x,
+                               struct ggml_tensor *weight, const float *eps)
 {
     struct ggml_tensor *args[] = {x, weight};
-    return add_rows(ctx, args, 2, x->ne[0], quantize_norm_op, (void *)eps);
+    return add_rows(ctx, args, 2, &(making){type, x->ne[0], make_norm_op, (void *)eps});
 }
 
-ft_gemm_rows ft_gemm_quantize_swiglu(struct ggml_context *ctx, struct ggml_tensor *gate_up)
+ft_gemm_rows ft_gemm_make_swiglu(struct ggml_context *ctx, enum ggml_type type,
+                                 struct ggml_tensor *gate_up)
 {
-    return add_rows(ctx, &gate_up, 1, gate_up->ne[0] / 2, quantize_swiglu_op, NULL);
+    return add_rows(ctx, &gate_up, 1, &(making){type, gate_up->ne[0] / 2, make_swiglu_op, NULL});
 }
 
 /* ---- multiplying ---- */
@@ -143,8 +210,7 @@ typedef struct job {
 
 static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
 {
-    size_t group_bytes =
-        (size_t)dst->src[0]->ne[0] / FT_PACK_BLOCK * FT_GEMM_GROUP * sizeof(ft_gemm_block);
+    size_t group_bytes = FT_GEMM_GROUP * row_bytes(dst->src[1]->type, dst->src[0]->ne[0]);
     uint32_t n = (uint32_t)(CHUNK_BYTES / group_bytes);
     job j = {.dst = dst,
              .multiply = ft_gemm_tile_best(dst->src[0]->type),
@@ -163,14 +229,19 @@ static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t 
     const struct ggml_tensor *dst = j->dst, *w = dst->src[0], *res = dst->src[2];
     size_t tile_bytes = ft_pack_tile_bytes(w->type, w->ne[0]);
     const uint8_t *packed = (const uint8_t *)w->data + tile * tile_bytes;
+    size_t n_units = ft_gemm_f_units(dst->src[1]->type, (uint32_t)w->ne[0]);
     ft_gemm_tile t = {.weights = packed,
+                      .n_in = (uint32_t)w->ne[0],
                       .n_blocks = (uint32_t)(w->ne[0] / FT_PACK_BLOCK),
                       .out_stride = dst->nb[1] / sizeof(float),
                       .residual_stride = res ? res->nb[1] / sizeof(float) : 0};
     for (uint32_t i = begin; i < end; i++) {
         size_t row = group_begin(&j->groups, i);
         t.n_rows = t.row_blocks = group_rows(&j->groups, i);
-        t.rows = blocks_of(dst->src[1]) + row * t.n_blocks;
+        if (dst->src[1]->type == GGML_TYPE_I8)
+            t.rows = blocks_of(dst->src[1]) + row * t.n_blocks;
+        else
+            t.units = units_of(dst->src[1], n_units, (uint32_t)row);
         t.out = (float *)dst->data + row * t.out_stride + (size_t)tile * FT_PACK_ROWS;
         if (res)
             t.residual =
@@ -205,6 +276,7 @@ struct ggml_tensor *ft_gemm(struct ggml_context *ctx, struct ggml_tensor *weight
 {
     struct ggml_tensor *args[] = {weight, rows->data, residual};
     assert(ft_is_packed(weight) && weight->ne[0] == rows->n_in);
+    assert(rows->data->type == ft_gemm_rows_type(weight->type));
     assert(rows->n_readers < FT_GEMM_READERS);
     return ggml_custom_4d(ctx, GGML_TYPE_F32, weight->ne[1], rows->n_rows, 1, 1, args,
                           residual ? 3 : 2, multiply_op, GGML_N_TASKS_MAX,

@@ -236,6 +236,10 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
         return q5_1_tile;
     case GGML_TYPE_IQ4_NL:
         return iq4_nl_tile;
+    case GGML_TYPE_F32:
+    case GGML_TYPE_F16:
+    case GGML_TYPE_BF16:
+        return ft_gemm_f_avx2(type);
     default:
         return ft_gemm_k_avx2(type);
     }

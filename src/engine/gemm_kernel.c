@@ -4,7 +4,8 @@
 
 size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS])
 {
-    const ft_gemm_kernel *const all[] = {ft_gemm_kernel_vnni(), ft_gemm_kernel_avx2(),
+    const ft_gemm_kernel *const all[] = {ft_gemm_kernel_vnni(),    ft_gemm_kernel_bf16(),
+                                         ft_gemm_kernel_avx512(),  ft_gemm_kernel_avx2(),
                                          ft_gemm_kernel_dotprod(), ft_gemm_kernel_neon(),
                                          &ft_gemm_kernel_plain};
     size_t n = 0;

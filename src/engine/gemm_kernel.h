@@ -29,10 +29,12 @@ typedef struct ft_gemm_block {
 /* One tile of 16 outputs for a group of rows. */
 typedef struct ft_gemm_tile {
     const uint8_t *weights;    /* the packed tile */
+    uint32_t n_in;             /* inputs */
     uint32_t n_blocks;         /* of 32 inputs */
     uint32_t n_rows;           /* 1 <= n_rows <= FT_GEMM_GROUP */
     uint32_t row_blocks;       /* >= n_rows: a row's next block is this many blocks on */
-    const ft_gemm_block *rows; /* [n_blocks, row_blocks] */
+    const ft_gemm_block *rows; /* [n_blocks, row_blocks]; NULL for float weights */
+    const uint32_t *units;     /* for those: [units of a row, row_blocks] (gemm_f.h) */
     const float *residual;     /* [n_rows, 16], stride floats apart; NULL: none */
     float *out;                /* likewise */
     size_t residual_stride, out_stride;
@@ -68,12 +70,14 @@ typedef struct ft_gemm_kernel {
 extern const ft_gemm_kernel ft_gemm_kernel_plain;
 /* NULL where the build or the machine has none. */
 const ft_gemm_kernel *ft_gemm_kernel_vnni(void);
+const ft_gemm_kernel *ft_gemm_kernel_bf16(void);   /* BF16 weights only */
+const ft_gemm_kernel *ft_gemm_kernel_avx512(void); /* float weights only */
 const ft_gemm_kernel *ft_gemm_kernel_avx2(void);
 const ft_gemm_kernel *ft_gemm_kernel_dotprod(void);
 const ft_gemm_kernel *ft_gemm_kernel_neon(void);
 
 /* Those that this machine can run, fastest first, the plain one last; their number. */
-#define FT_GEMM_KERNELS 5
+#define FT_GEMM_KERNELS 7
 size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS]);
 
 /* The fastest that makes rows; and the fastest product for weights of a type that can be packed. */
@@ -87,5 +91,11 @@ ft_gemm_tile_fn *ft_gemm_k_plain(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_vnni(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_avx2(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_dotprod(enum ggml_type type);
+
+/* ---- products for float weights, likewise ---- */
+
+ft_gemm_tile_fn *ft_gemm_f_plain(enum ggml_type type);
+ft_gemm_tile_fn *ft_gemm_f_avx2(enum ggml_type type);
+ft_gemm_tile_fn *ft_gemm_f_neon(enum ggml_type type);
 
 #endif

@@ -127,9 +127,15 @@ static void quantize_swiglu(const float *gate, const float *up, uint32_t n_block
 
 const ft_gemm_rounding ft_gemm_rounding_neon = {quantize, quantize_norm, quantize_swiglu};
 
+static ft_gemm_tile_fn *tile(enum ggml_type type)
+{
+    ft_gemm_tile_fn *fn = tile_32(type);
+    return fn ? fn : ft_gemm_f_neon(type);
+}
+
 const ft_gemm_kernel *ft_gemm_kernel_neon(void)
 {
-    static const ft_gemm_kernel kernel = {"neon", &ft_gemm_rounding_neon, tile_32};
+    static const ft_gemm_kernel kernel = {"neon", &ft_gemm_rounding_neon, tile};
     return ft_cpu_get()->neon ? &kernel : NULL;
 }
 

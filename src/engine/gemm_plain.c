@@ -199,6 +199,10 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
         return multiply_q5_1;
     case GGML_TYPE_IQ4_NL:
         return multiply_iq4_nl;
+    case GGML_TYPE_F32:
+    case GGML_TYPE_F16:
+    case GGML_TYPE_BF16:
+        return ft_gemm_f_plain(type);
     default:
         return ft_gemm_k_plain(type);
     }

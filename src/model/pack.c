@@ -177,6 +177,10 @@ static const ft_pack_layout *layout_of(enum ggml_type type)
     case GGML_TYPE_Q5_1:
     case GGML_TYPE_IQ4_NL:
         return &layout;
+    case GGML_TYPE_F32:
+    case GGML_TYPE_F16:
+    case GGML_TYPE_BF16:
+        return ft_pack_f_layout(type);
     default:
         return ft_pack_k_layout(type);
     }
@@ -184,8 +188,8 @@ static const ft_pack_layout *layout_of(enum ggml_type type)
 
 bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out)
 {
-    return layout_of(type) && n_in > 0 && n_out > 0 && n_in % ggml_blck_size(type) == 0 &&
-           n_out % ROWS == 0;
+    int64_t block = type == GGML_TYPE_BF16 ? 2 : ggml_blck_size(type);
+    return layout_of(type) && n_in > 0 && n_out > 0 && n_in % block == 0 && n_out % ROWS == 0;
 }
 
 bool ft_pack_pays(void)

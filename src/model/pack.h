@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our own layout of 4-, 5- and 8-bit matrices, for the engine's matrix multiplication (engine/gemm.h): as
- * many bytes as the plain layout, but in tiles of 16 output rows, so that one 64-byte load brings 4
- * values (8-bit) or 8 (4-bit) of each of the 16 rows.
+ * Our own layout of matrices, for the engine's matrix multiplication (engine/gemm.h): as many bytes as
+ * the plain layout, but in tiles of 16 output rows, so that one 64-byte load brings 4 values (8-bit), 8
+ * (4-bit), 1 (F32) or 2 (BF16) of each of the 16 rows.
  *
- * A tile is its blocks of 32 inputs in pairs (the last alone if their number is odd), each pair being
+ * A tile of floats is [n_in][16], BF16 in pairs: [n_in / 2][16][2]. A tile of blocks of 32 is its blocks
+ * in pairs (the last alone if their number is odd), each pair being
  *   scales  [2][16]     f16; Q4_1, Q5_1: [2][2][16], a block's scales, then its minima
  *   quants  [2][8][64]  8-bit: byte [v][4 row + j] is value 4 v + j of the row, plus 128
  *           [2][4][64]  4-bit: the low nibble of [v][4 row + j] is value 8 v + j, the high one value
@@ -28,8 +29,8 @@
 #define FT_PACK_ROWS  16 /* output rows of a tile */
 #define FT_PACK_BLOCK 32 /* inputs that share a scale */
 
-/* Whether there is a packed layout for the type (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL; those of
- * pack_k.c) and shape. */
+/* Whether there is a packed layout for the type (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL; F32, F16, BF16;
+ * those of pack_k.c) and shape. */
 bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out);
 /* Whether products with packed weights are known to beat ggml's own on this machine without measuring:
  * where the processor has AVX-512 with its 8-bit dot product. */

@@ -18,5 +18,6 @@ typedef struct ft_pack_layout {
 
 /* NULL for types that have none. */
 const ft_pack_layout *ft_pack_k_layout(enum ggml_type type); /* pack_k.c: K-quants */
+const ft_pack_layout *ft_pack_f_layout(enum ggml_type type); /* pack_f.c: floats */
 
 #endif

@@ -256,10 +256,11 @@ static void run_on(const char *path, uint64_t seed, uint32_t n_prompt, uint32_t 
 
 static void test_tiny(void **state)
 {
-    static const enum ggml_type types[] = {GGML_TYPE_Q4_0, GGML_TYPE_IQ4_NL};
+    static const enum ggml_type types[] = {GGML_TYPE_Q4_0, GGML_TYPE_IQ4_NL, GGML_TYPE_BF16,
+                                           GGML_TYPE_F16, GGML_TYPE_F32};
     static const char *const families[] = {"llama", "qwen2", "qwen3"};
-    for (size_t t = 0; t < 2; t++)
-        for (size_t i = 0; i < 3; i++) {
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t i = t < 2 ? 0 : t - 2; i < (t < 2 ? 3 : t - 1); i++) {
             tiny_gguf_opts opts = {.arch = families[i],
                                    .type = types[t],
                                    .seed = 20 + i,

@@ -87,7 +87,7 @@ static void run(const product *p, float *y)
     struct ggml_tensor *out;
     if (p->packed) {
         ft_pack_mark(w);
-        ft_gemm_rows rows = ft_gemm_quantize(ctx, x);
+        ft_gemm_rows rows = ft_gemm_make(ctx, GGML_TYPE_I8, x);
         out = ft_gemm(ctx, w, &rows, p->residual ? r : NULL);
     } else {
         out = ggml_mul_mat(ctx, w, x);

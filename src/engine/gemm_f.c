@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows that products with packed float weights read. They are made by the same plain code on every machine, written so that the compiler's vectors fit it: what they cost is
+// small beside any product that reads them. Stateless.
+#include "engine/gemm_f.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LANES = 32 };
+
+size_t ft_gemm_f_units(enum ggml_type form, uint32_t n_in)
+{
+    return form == GGML_TYPE_BF16 ? n_in / 2 : n_in;
+}
+
+/* The order of summation is that of the 8-bit rows' norm. */
+float ft_gemm_f_rms_factor(const float *x, uint32_t n_in, float eps)
+{
+    float square[LANES] = {0};
+    uint32_t i = 0;
+    for (; i + LANES <= n_in; i += LANES)
+        for (uint32_t j = 0; j < LANES; j++)
+            square[j] = fmaf(x[i + j], x[i + j], square[j]);
+    for (uint32_t j = 0; i < n_in; i++, j++)
+        square[j] = fmaf(x[i], x[i], square[j]);
+    for (int n = LANES / 2; n > 0; n /= 2)
+        for (int j = 0; j < n; j++)
+            square[j] += square[j + n];
+    return 1.0f / sqrtf(square[0] / (float)n_in + eps);
+}
+
+/* As exp_bounded in gemm_plain.c, 2^n made by its exponent bits. */
+static inline float exp_bounded(float x)
+{
+    x = x > -87.0f ? x : -87.0f;
+    x = x < 87.0f ? x : 87.0f;
+    float n = rintf(x * 0x1.715476p+0f);
+    float r = fmaf(-n, 0x1.62e400p-1f, x), y = 1.0f / 720, power;
+    r = fmaf(-n, 0x1.7f7d1cp-20f, r);
+    y = fmaf(y, r, 1.0f / 120);
+    y = fmaf(y, r, 1.0f / 24);
+    y = fmaf(y, r, 1.0f / 6);
+    y = fmaf(y, r, 0.5f);
+    y = fmaf(y, r, 1.0f);
+    y = fmaf(y, r, 1.0f);
+    int32_t bits = ((int32_t)n + 127) * (1 << 23);
+    memcpy(&power, &bits, 4);
+    return y * power;
+}
+
+/* Values [begin, begin + n) of a row, n <= LANES. */
+static void values_of(const ft_gemm_f_row *row, uint32_t begin, uint32_t n, float *y)
+{
+    const float *x = row->x + begin;
+    if (row->weight)
+        for (uint32_t i = 0; i < n; i++)
+            y[i] = x[i] * row->factor * row->weight[begin + i];
+    else if (row->up)
+        for (uint32_t i = 0; i < n; i++)
+            y[i] = x[i] / (1.0f + exp_bounded(0.0f - x[i])) * row->up[begin + i];
+    else
+        memcpy(y, x, n * sizeof *y);
+}
+
+/* To nearest even; what is not a number stays so. */
+static inline uint32_t bf16_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, nan = bits >> 16 | 64;
+    return (bits & 0x7fffffff) > 0x7f800000 ? nan : rounded;
+}
+
+void ft_gemm_f_put(enum ggml_type form, const ft_gemm_f_row *row, ft_gemm_f_range range,
+                   uint32_t *out, size_t stride)
+{
+    const uint32_t values = form == GGML_TYPE_BF16 ? 2 : 1;
+    float y[LANES];
+    uint32_t unit[LANES];
+    for (uint32_t begin = range.begin; begin < range.end; begin += LANES / values) {
+        uint32_t left = range.end - begin, n = left < LANES / values ? left : LANES / values;
+        values_of(row, begin * values, n * values, y);
+        if (form == GGML_TYPE_BF16)
+            for (uint32_t i = 0; i < n; i++)
+                unit[i] = bf16_of(y[2 * i]) | bf16_of(y[2 * i + 1]) << 16;
+        else
+            memcpy(unit, y, n * sizeof *unit);
+        for (uint32_t i = 0; i < n; i++)
+            out[(begin + i) * stride] = unit[i];
+    }
+}
