@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row results are a function of the row's own tokens, bit for bit, with packed weights:
-// random batches of chunks and trees of several sequences, with commits, kept subtrees, forks and
+// Row results are a function of the row's own tokens, bit for bit, with packed weights: random batches of chunks and trees of several sequences, with commits, kept subtrees, forks and
 // truncations between them, against the same tokens computed one at a time. FT_TEST_MODEL names a
 // further file to run on (skipped if unset).
 #include <setjmp.h>
@@ -260,7 +259,9 @@ static void test_tiny(void **state)
                                            GGML_TYPE_F16, GGML_TYPE_F32};
     static const char *const families[] = {"llama", "qwen2", "qwen3"};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
-        for (size_t i = t < 2 ? 0 : t - 2; i < (t < 2 ? 3 : t - 1); i++) {
+        for (size_t i = 0; i < 3; i++) {
+            if (t >= 2 && i != t - 2)
+                continue; /* one family a float type will do */
             tiny_gguf_opts opts = {.arch = families[i],
                                    .type = types[t],
                                    .seed = 20 + i,
