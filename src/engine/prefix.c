@@ -176,7 +176,7 @@ static bool block_holds(const ft_prefix *prefix, uint32_t block)
 {
     const ft_prefix_entry *e = &prefix->entry[block];
     const int32_t *tokens = prefix->token + (size_t)block * BLOCK;
-    HOLDS(ft_prefix_find(prefix, e->tenant, e->parent, tokens) == block);
+    HOLDS(find_hashed(prefix, e->hash, e->tenant, e->parent, tokens) == block);
     if (e->parent == NONE)
         return true;
     HOLDS(e->parent < prefix->n_blocks && e->parent != block);

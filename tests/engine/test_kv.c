@@ -433,11 +433,40 @@ static void test_refusals(void **state)
     ft_kv_deinit(&kv);
 }
 
+/* An equal hash is not enough to find a block: what it stands for is compared. */
+static void test_collision(void **state)
+{
+    ft_prefix prefix;
+    const int32_t tokens[BLOCK] = {1, 2, 3};
+    const uint32_t none = FT_PREFIX_NONE;
+    assert_int_equal(ft_prefix_init(&prefix, 4), FT_OK);
+    memcpy(prefix.token + 2 * BLOCK, tokens, sizeof tokens);
+    assert_int_equal(ft_prefix_settle(&prefix, 2, 5, none), 2);
+    assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), 2);
+    assert_int_equal(ft_prefix_find(&prefix, 6, none, tokens), none);
+    assert_int_equal(ft_prefix_find(&prefix, 5, 2, tokens), none);
+    /* Another text that happens to have this block's hash: by its tokens, parent, tenant. */
+    prefix.token[2 * BLOCK + 15] = 9;
+    assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), none);
+    prefix.token[2 * BLOCK + 15] = 0;
+    prefix.entry[2].parent = 1;
+    assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), none);
+    prefix.entry[2].parent = none;
+    prefix.entry[2].tenant = 6;
+    assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), none);
+    prefix.entry[2].tenant = 5;
+    assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), 2);
+    ft_prefix_remove(&prefix, 2);
+    assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), none);
+    ft_prefix_deinit(&prefix);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_collision),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
