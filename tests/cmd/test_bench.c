@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The comparison commands (cmd_bench_verify, cmd_bench_decode, cmd_bench_prefill, cmd_bench_kernels), run
+// as programs on a tiny model: they end well, and their JSON has the rows that were asked for, with
+// figures that belong together. How large the figures are is not looked at.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "support/tiny_gguf.h"
+
+static int set_up(void **state)
+{
+    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q4_0, .seed = 3};
+    *state = tiny_gguf_temp(&opts);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    unlink(*state);
+    free(*state);
+    return 0;
+}
+
+/* The program's standard output as JSON; *status is its exit status. NULL: no JSON. */
+static json_t *run(const char *model, const char *args, int *status)
+{
+    char command[1024];
+    const char *binary = getenv("FT_BINARY");
+    assert_non_null(binary);
+    snprintf(command, sizeof command,
+             "FORETOKEN_LOG=error '%s' bench %s -m '%s' -t 1 --rounds 2 --row-s 0.01 --json "
+             "2>/dev/null",
+             binary, args, model);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    json_t *json = json_loadf(out, JSON_DISABLE_EOF_CHECK, NULL);
+    *status = pclose(out);
+    return json;
+}
+
+static json_t *must_run(const char *model, const char *args)
+{
+    int status;
+    json_t *json = run(model, args, &status);
+    assert_int_equal(status, 0);
+    assert_non_null(json);
+    assert_string_equal(json_string_value(json_object_get(json, "model")), model);
+    assert_int_equal(json_integer_value(json_object_get(json, "threads")), 1);
+    return json;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value))
+        fail_msg("%s is no number", key);
+    return json_number_value(value);
+}
+
+static void check_ratio(const json_t *row, const char *ours, const char *theirs)
+{
+    double a = number(row, ours), b = number(row, theirs), ratio = number(row, "ratio");
+    assert_true(a > 0 && b > 0 && number(row, "roofline") > 0);
+    assert_true(fabs(ratio - a / b) < 1e-3 * ratio);
+}
+
+static void test_verify(void **state)
+{
+    json_t *json = must_run(*state, "verify --sessions 1,3 --ctx 48 --tree 8,32");
+    const json_t *rows = json_object_get(json, "rows"), *row;
+    size_t i, n_tree = 0;
+    assert_int_equal(json_array_size(rows), 8);
+    json_array_foreach(rows, i, row)
+    {
+        bool tree = strcmp(json_string_value(json_object_get(row, "shape")), "tree") == 0;
+        n_tree += tree;
+        check_ratio(row, "foretoken_tok_s", "libllama_tok_s");
+        assert_true(json_is_string(json_object_get(row, "libllama")));
+        assert_true(json_is_true(json_object_get(row, "interleaved")));
+        /* 48 tokens are three whole blocks */
+        assert_true(fabs(number(row, "kv_ratio") - 1) < 1e-6);
+        if (tree && number(row, "tree") == 8) {
+            assert_int_equal(number(row, "depth"), 4);
+            assert_int_equal(number(row, "leaves"), 4);
+        } else if (!tree) {
+            assert_int_equal(number(row, "depth"), number(row, "tree"));
+            assert_int_equal(number(row, "leaves"), 1);
+        }
+        if (number(row, "sessions") > 1)
+            assert_true(number(row, "contexts_ratio") > 0);
+    }
+    assert_int_equal(n_tree, 4);
+    json_decref(json);
+}
+
+/* 100 sessions of 4 leaves are more than libllama's ids: they are lent. 256 leave none to lend. */
+static void test_verify_many(void **state)
+{
+    json_t *json = must_run(*state, "verify --sessions 100,256 --ctx 16 --tree 8 --shape tree");
+    const json_t *lent = json_array_get(json_object_get(json, "rows"), 0);
+    const json_t *none = json_array_get(json_object_get(json, "rows"), 1);
+    check_ratio(lent, "foretoken_tok_s", "libllama_tok_s");
+    assert_non_null(strstr(json_string_value(json_object_get(lent, "libllama")), "2 batches"));
+    assert_true(number(none, "foretoken_tok_s") > 0);
+    assert_true(json_is_null(json_object_get(none, "libllama_tok_s")));
+    assert_true(json_is_null(json_object_get(none, "ratio")));
+    assert_non_null(strstr(json_string_value(json_object_get(none, "why")), "256"));
+    json_decref(json);
+}
+
+static void test_decode(void **state)
+{
+    json_t *json = must_run(*state, "decode --streams 1,5 -n 4 --n-prompt 8");
+    const json_t *rows = json_object_get(json, "rows"), *row;
+    size_t i;
+    assert_int_equal(json_array_size(rows), 2);
+    json_array_foreach(rows, i, row)
+    {
+        assert_int_equal(number(row, "streams"), i ? 5 : 1);
+        check_ratio(row, "foretoken_tok_s", "libllama_tok_s");
+    }
+    json_decref(json);
+}
+
+static void test_prefill(void **state)
+{
+    json_t *json =
+        must_run(*state, "prefill --lengths 24,600 --prefix 100 --sessions 2 --prompt 200");
+    const json_t *rows = json_object_get(json, "rows"), *row;
+    size_t i;
+    assert_int_equal(json_array_size(rows), 2);
+    json_array_foreach(rows, i, row) check_ratio(row, "foretoken_tok_s", "libllama_tok_s");
+    const json_t *back = json_object_get(json, "returning");
+    assert_true(number(back, "cached_tokens") >= 96); /* the whole blocks of its first 100 tokens */
+    assert_true(number(back, "prompt_tokens") > number(back, "cached_tokens"));
+    const json_t *arrival = json_object_get(json, "arrival");
+    assert_int_equal(number(arrival, "sessions"), 2);
+    const json_t *before = json_object_get(arrival, "before");
+    assert_true(number(before, "n") >= 2 * 40);
+    assert_true(number(before, "p50_ms") > 0 &&
+                number(before, "p99_ms") >= number(before, "p50_ms"));
+    json_decref(json);
+}
+
+static void test_kernels(void **state)
+{
+    json_t *json = must_run(*state, "kernels --rows 1,8 --ctx 40 --kv-type bf16");
+    const json_t *rows = json_object_get(json, "rows"), *row;
+    size_t i, n_attention = 0;
+    json_array_foreach(rows, i, row)
+    {
+        check_ratio(row, "ggml_us", "foretoken_us");
+        n_attention += strcmp(json_string_value(json_object_get(row, "op")), "attention") == 0;
+    }
+    /* qkv, o, gate_up, down, head and attention, each with two row counts */
+    assert_int_equal(json_array_size(rows), 12);
+    assert_int_equal(n_attention, 2);
+    json_decref(json);
+}
+
+static void test_refusals(void **state)
+{
+    static const char *const args[] = {"verify --tree 8,,32",  "verify --sessions 0",
+                                       "verify --shape bush",  "verify --vs nobody",
+                                       "verify --kv-type f64", "decode --streams 1,257"};
+    for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
+        int status;
+        json_t *json = run(*state, args[i], &status);
+        assert_int_not_equal(status, 0);
+        assert_null(json);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_verify),  cmocka_unit_test(test_verify_many),
+        cmocka_unit_test(test_decode),  cmocka_unit_test(test_prefill),
+        cmocka_unit_test(test_kernels), cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
