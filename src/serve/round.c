@@ -302,15 +302,17 @@ static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us, i
     ft_handle_verdict(s->handle, &s->last);
 }
 
-static void finish_prefill(ft_sess *s, const ft_segment *g)
+static void finish_prefill(ft_sess *s, const ft_segment *g, int64_t now_us)
 {
     ft_error err = {0};
     if (commit(s, g->n, NULL, &err) != FT_OK) {
         ft_sess_end(s, FT_INTERNAL, err.message);
         return;
     }
-    if (ft_sess_missing(s) == 0)
+    if (ft_sess_missing(s) == 0) {
         s->want_kv = s->pending;
+        s->used_at_us = now_us; /* its first draft may come any time */
+    }
     FT_LOGD("serve", "session=%llu prefill done_tok=%u left_tok=%u", (unsigned long long)s->serial,
             ft_seq_n_past(s->seq), ft_sess_missing(s));
     ft_sess_check(s);
@@ -395,7 +397,7 @@ static void finish(ft_verifier *v, int64_t started_us)
         if (b->kinds[i] == FT_WORK_VERIFY)
             finish_verify(b->seg_of[i], &b->segments[i], started_us, now_us);
         else
-            finish_prefill(b->seg_of[i], &b->segments[i]);
+            finish_prefill(b->seg_of[i], &b->segments[i], now_us);
     }
 }
 
