@@ -65,11 +65,12 @@ static void *helper_main(void *arg)
     return NULL;
 }
 
-ft_status ft_workers_create(int n_threads, ft_error *err, ft_workers **out)
+ft_status ft_workers_create(int n_threads, int most, ft_error *err, ft_workers **out)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int n = n_threads > 0 ? n_threads : cores > 0 ? (int)cores : 1;
     ft_workers *w = calloc(1, sizeof *w);
+    n = n < most ? n : most;
     *out = NULL;
     if (!w)
         return ft_error_set(err, FT_NOMEM, "workers: out of memory");

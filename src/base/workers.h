@@ -12,8 +12,10 @@
 
 typedef struct ft_workers ft_workers;
 
-/* n_threads of them, the caller being one; 0: as many as cores. FT_NOMEM. */
-FT_WARN_UNUSED ft_status ft_workers_create(int n_threads, ft_error *err, ft_workers **out);
+/* n_threads of them, the caller being one; 0: as many as cores; never more than `most` (> 0).
+ * FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_workers_create(int n_threads, int most, ft_error *err,
+                                           ft_workers **out);
 /* No run may be under way. NULL is legal. */
 void ft_workers_destroy(ft_workers *workers);
 

@@ -18,6 +18,10 @@
 #include "base/rng.h"
 #include "serve/internal.h"
 
+/* Threads that judge at most. Each has a sampler, of 32 bytes a token of the vocabulary, and 576 draws
+ * of a vocabulary of 49,152 take 15 to 50 ms of one thread: many more would only cost memory. */
+#define JUDGES_MAX 16
+
 /* ---- answers; engine thread ---- */
 
 void ft_verifier_publish(ft_verifier *v)
@@ -394,7 +398,7 @@ static ft_status start(ft_verifier *v, ft_error *err)
 /* A sampler for each thread that judges. */
 static ft_status create_judges(ft_verifier *v, ft_error *err)
 {
-    ft_status status = ft_workers_create(v->opts.n_threads, err, &v->workers);
+    ft_status status = ft_workers_create(v->opts.n_threads, JUDGES_MAX, err, &v->workers);
     if (status != FT_OK)
         return status;
     size_t n = (size_t)ft_workers_count(v->workers);

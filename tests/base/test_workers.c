@@ -42,7 +42,7 @@ static void test_every_task_once(void **state)
         ft_error err = {0};
         job *j = calloc(1, sizeof *j);
         j->n_workers = n_workers;
-        assert_int_equal(ft_workers_create(n_workers, &err, &w), FT_OK);
+        assert_int_equal(ft_workers_create(n_workers, 8, &err, &w), FT_OK);
         assert_int_equal(ft_workers_count(w), n_workers);
         for (int run = 1; run <= 500; run++) {
             size_t n = (size_t)run % TASKS;
@@ -76,7 +76,7 @@ static void test_threads_take_part(void **state)
     ft_workers *w;
     ft_error err = {0};
     (void)state;
-    assert_int_equal(ft_workers_create(2, &err, &w), FT_OK);
+    assert_int_equal(ft_workers_create(2, 2, &err, &w), FT_OK);
     arrived = 0;
     ft_workers_run(w, 2, meet, NULL);
     assert_int_equal(arrived, 2);
@@ -88,9 +88,12 @@ static void test_all_cores(void **state)
     ft_workers *w;
     ft_error err = {0};
     (void)state;
-    assert_int_equal(ft_workers_create(0, &err, &w), FT_OK);
+    assert_int_equal(ft_workers_create(0, 1000, &err, &w), FT_OK);
     assert_true(ft_workers_count(w) >= 1);
     ft_workers_destroy(w); /* without a run */
+    assert_int_equal(ft_workers_create(5, 3, &err, &w), FT_OK);
+    assert_int_equal(ft_workers_count(w), 3);
+    ft_workers_destroy(w);
     ft_workers_destroy(NULL);
 }
 
