@@ -14,6 +14,7 @@
 #include "cmd/device_flags.h"
 #include "cmd/prompts.h"
 #include "engine/engine.h"
+#include "engine/gemm_choice.h"
 #include "model/vocab.h"
 
 #define MAX_TOK 512
@@ -86,7 +87,7 @@ static ft_status open_theirs(bench *b, int side, ft_error *err)
 static ft_status load_models(bench *b, ft_error *err)
 {
     ft_devices devices;
-    ft_model_opts opts = {.path = b->args->path};
+    ft_model_opts opts = {.path = b->args->path, .choose = ft_gemm_choose};
     ft_status status = ft_model_load(&opts, err, &b->model);
     if (status == FT_OK)
         status = ft_devices_from_flags(&b->args->device, err, &devices);

@@ -11,6 +11,7 @@
 #include "cmd/cmd.h"
 #include "cmd/prompts.h"
 #include "engine/engine.h"
+#include "engine/gemm_choice.h"
 #include "model/vocab.h"
 #include "spec/sampling.h"
 
@@ -52,7 +53,8 @@ static void reader_deinit(reader *r)
 static ft_status reader_init(reader *r, const char *path, uint32_t kv_tok, int n_threads,
                              ft_error *err)
 {
-    ft_model_opts mo = {.path = path, .progress = ft_progress_terminal("loading")};
+    ft_model_opts mo = {
+        .path = path, .choose = ft_gemm_choose, .progress = ft_progress_terminal("loading")};
     ft_status status = ft_model_load(&mo, err, &r->model);
     if (status != FT_OK)
         return status;

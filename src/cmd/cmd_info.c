@@ -5,9 +5,12 @@
 #include <stdio.h>
 
 #include "cmd/cmd.h"
+#include "engine/gemm_choice.h"
 #include "model/device.h"
 #include "model/model.h"
 #include "model/vocab.h"
+
+enum { MAX_CHOICES = 16 /* of one file: its types times its classes of widths */ };
 
 /* What is told of a vocabulary; one that cannot be used leaves its reason. */
 typedef struct vocab_info {
@@ -62,6 +65,40 @@ static json_t *hparams_json(const ft_hparams *hp)
     return o;
 }
 
+static json_t *memory_json(const ft_model_memory *memory)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)memory->bytes, "packed_bytes",
+                     (json_int_t)memory->packed_bytes, "repacked_bytes",
+                     (json_int_t)memory->repacked_bytes, "copied_bytes",
+                     (json_int_t)memory->copied_bytes);
+}
+
+static json_t *times_json(const float *us)
+{
+    json_t *times = json_array();
+    for (int i = 0; i < FT_GEMM_CHOICE_ROWS; i++)
+        json_array_append_new(times, json_real((double)us[i]));
+    return times;
+}
+
+/* What was measured to choose kernels for this file's weights. */
+static json_t *kernels_json(void)
+{
+    ft_gemm_choice c[MAX_CHOICES];
+    size_t n = ft_gemm_choices(c, MAX_CHOICES);
+    json_t *kernels = json_array();
+    for (size_t i = 0; i < n && i < MAX_CHOICES; i++)
+        json_array_append_new(
+            kernels,
+            json_pack("{s:s, s:i, s:b, s:s, s:s, s:[i,i,i,i], s:o, s:o}", "type",
+                      ggml_type_name(c[i].type), "width", (int)c[i].n_in, "packed", c[i].packed,
+                      "kernel", c[i].kernel, "ggml", c[i].rival, "rows",
+                      (int)ft_gemm_choice_rows[0], (int)ft_gemm_choice_rows[1],
+                      (int)ft_gemm_choice_rows[2], (int)ft_gemm_choice_rows[3], "kernel_us",
+                      times_json(c[i].ours_us), "ggml_us", times_json(c[i].ggml_us)));
+    return kernels;
+}
+
 static int print_json(const char *path, const ft_model_info *info, const vocab_info *vocab)
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o}",
@@ -83,7 +120,23 @@ static int print_json(const char *path, const ft_model_info *info, const vocab_i
         return 1;
     }
     json_object_set_new(o, "vocabulary", v);
+    json_object_set_new(o, "memory", memory_json(&info->memory));
+    json_object_set_new(o, "kernels", kernels_json());
     return ft_cmd_print_json(o);
+}
+
+static void print_kernels(void)
+{
+    ft_gemm_choice c[MAX_CHOICES];
+    size_t n = ft_gemm_choices(c, MAX_CHOICES);
+    for (size_t i = 0; i < n && i < MAX_CHOICES; i++) {
+        printf("product      %-6s width %5u: %s; ggml's time over ours", ggml_type_name(c[i].type),
+               c[i].n_in, c[i].packed ? c[i].kernel : "ggml's");
+        for (int r = 0; r < FT_GEMM_CHOICE_ROWS; r++)
+            printf("%s %.1f at %u", r ? "," : "", (double)(c[i].ggml_us[r] / c[i].ours_us[r]),
+                   ft_gemm_choice_rows[r]);
+        printf(" rows\n");
+    }
 }
 
 static void print_text(const ft_model_info *info, const vocab_info *vocab)
@@ -109,6 +162,12 @@ static void print_text(const ft_model_info *info, const vocab_info *vocab)
            2 * info->n_repacked > info->n_matrices
                ? ""
                : " (many tokens a pass are cheaper in q4_0, iq4_nl or bf16)");
+    printf(
+        "memory       %.1f MB of weights, %.1f MB packed, %.1f MB in ggml's packed types, %.1f MB "
+        "copies\n",
+        (double)info->memory.bytes / 1e6, (double)info->memory.packed_bytes / 1e6,
+        (double)info->memory.repacked_bytes / 1e6, (double)info->memory.copied_bytes / 1e6);
+    print_kernels();
     if (vocab->usable)
         printf("vocabulary   %d tokens, fingerprint %s\nchat         %s\n", vocab->size,
                vocab->fingerprint, vocab->chat ? "has a template" : "no template");
@@ -171,7 +230,8 @@ int ft_cmd_info(int argc, char **argv)
     }
     ft_error err = {0};
     ft_model_info info;
-    if (ft_model_inspect(argv[1], &err, &info) != FT_OK)
+    ft_model_opts opts = {.path = argv[1], .choose = ft_gemm_choose};
+    if (ft_model_inspect(&opts, &err, &info) != FT_OK)
         return ft_cmd_fail(&err);
     vocab_info vocab = inspect_vocab(argv[1]);
     if (json)

@@ -60,13 +60,16 @@ static void log_ready(const serve_flags *f, const ft_server *server, const ft_mo
                       ft_verifier *verifier)
 {
     ft_msg_info info;
+    ft_model_memory memory = ft_model_get_memory(model);
     ft_verifier_info(verifier, &info);
     FT_LOGI("serve",
-            "listening %s:%d model=\"%s\" type=%s repacked=%d context=%u kv_blocks=%u max_tree=%u "
+            "listening %s:%d model=\"%s\" type=%s repacked=%d weight_mb=%.1f packed_mb=%.1f "
+            "copied_mb=%.1f context=%u kv_blocks=%u max_tree=%u "
             "auth=%s tls=%s",
             f->host, ft_server_port(server), info.model, ft_model_type_name(model),
-            ft_model_repacked(model), info.limits.max_context, info.kv_blocks, info.limits.max_tree,
-            f->token ? "token" : "none",
+            ft_model_repacked(model), (double)memory.bytes / 1e6, (double)memory.packed_bytes / 1e6,
+            (double)memory.copied_bytes / 1e6, info.limits.max_context, info.kv_blocks,
+            info.limits.max_tree, f->token ? "token" : "none",
             !f->tls_cert       ? "none"
             : f->tls_client_ca ? "mutual"
                                : "server");

@@ -4,42 +4,9 @@
 // Stateless.
 #include "engine/graph.h"
 #include "engine/gemm.h"
-#include "ggml-backend.h"
 #include "model/pack.h"
 
 typedef struct ggml_tensor tensor;
-
-/* True if ggml's product with these weights may round a row differently when other rows are in the
- * batch: its tiled kernels for K-quants and plain IQ4_NL take over at 8 and at 2 rows. (Float types
- * differ too, but only those of odd shapes are not packed, and one row at a time would cost them most.) */
-static bool depends_on_batch(const tensor *w)
-{
-    switch (w->type) {
-    case GGML_TYPE_F32:
-    case GGML_TYPE_F16:
-    case GGML_TYPE_BF16:
-    case GGML_TYPE_Q8_0:
-    case GGML_TYPE_Q4_0:
-    case GGML_TYPE_Q4_1:
-    case GGML_TYPE_Q5_0:
-    case GGML_TYPE_Q5_1:
-    case GGML_TYPE_MXFP4:
-        return false;
-    default: /* repacked ones are not the host's to read, and do not depend on it */
-        return ggml_backend_buft_is_host(ggml_backend_buffer_get_type(w->buffer));
-    }
-}
-
-/* ggml's w x for all rows. Rows laid out as matrices of one row each go through its one-row kernel,
- * which gives every row the bits it gets alone. */
-static tensor *plain_matmul(ft_build *b, tensor *w, tensor *x)
-{
-    if (!depends_on_batch(w))
-        return ggml_mul_mat(b->ctx, w, x);
-    tensor *rows = ggml_reshape_3d(b->ctx, x, x->ne[0], 1, x->ne[1]);
-    tensor *y = ggml_mul_mat(b->ctx, w, rows);
-    return ggml_reshape_2d(b->ctx, y, y->ne[0], y->ne[2]);
-}
 
 /* Rows that weights are multiplied with: plain, or of the type that packed weights take, or both; the
  * second made when the first packed weight of such a type reads them. */
@@ -57,7 +24,7 @@ static tensor *matmul_add(ft_build *b, tensor *w, input *in, tensor *residual)
             in->rows = ft_gemm_make(b->ctx, type, in->x);
         return ft_gemm(b->ctx, w, &in->rows, residual);
     }
-    tensor *y = plain_matmul(b, w, in->x);
+    tensor *y = ft_gemm_ggml(b->ctx, w, in->x);
     return residual ? ggml_add(b->ctx, residual, y) : y;
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/gemm_f.h"
 #include "engine/gemm_kernel.h"
+#include "ggml-backend.h"
 #include "model/pack.h"
 
 #define CLAIMS      4           /* a thread's share of the tiles is claimed in this many pieces */
@@ -84,7 +85,7 @@ typedef struct maker {
 static void make_row(const maker *m, uint32_t row, uint32_t n_blocks, ft_gemm_block *out,
                      size_t stride)
 {
-    const ft_gemm_rounding *rounding = ft_gemm_kernel_best()->rounding;
+    const ft_gemm_rounding *rounding = ft_gemm_kernel_best(GGML_TYPE_Q8_0)->rounding;
     const float *x = (const float *)((const char *)m->x->data + row * m->x->nb[1]);
     if (m->weight)
         rounding->quantize_norm(x, m->weight, m->eps, n_blocks, out, stride);
@@ -212,8 +213,9 @@ static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
 {
     size_t group_bytes = FT_GEMM_GROUP * row_bytes(dst->src[1]->type, dst->src[0]->ne[0]);
     uint32_t n = (uint32_t)(CHUNK_BYTES / group_bytes);
+    enum ggml_type type = dst->src[0]->type;
     job j = {.dst = dst,
-             .multiply = ft_gemm_tile_best(dst->src[0]->type),
+             .multiply = ft_gemm_kernel_best(type)->tile(type),
              .groups = groups_of((uint32_t)dst->ne[1]),
              .groups_per_chunk = n ? n : 1,
              .n_tiles = (uint32_t)(dst->ne[0] / FT_PACK_ROWS)};
@@ -281,4 +283,38 @@ struct ggml_tensor *ft_gemm(struct ggml_context *ctx, struct ggml_tensor *weight
     return ggml_custom_4d(ctx, GGML_TYPE_F32, weight->ne[1], rows->n_rows, 1, 1, args,
                           residual ? 3 : 2, multiply_op, GGML_N_TASKS_MAX,
                           (void *)(uintptr_t)rows->n_readers++);
+}
+
+/* ---- ggml's own product ---- */
+
+/* True if ggml's product with these weights may round a row differently when other rows are in the
+ * batch: its tiled kernels for K-quants and plain IQ4_NL take over at 8 and at 2 rows. (Float types
+ * differ too, but only those of odd shapes are not packed, and one row at a time would cost them
+ * most.) */
+static bool depends_on_batch(const struct ggml_tensor *w)
+{
+    switch (w->type) {
+    case GGML_TYPE_F32:
+    case GGML_TYPE_F16:
+    case GGML_TYPE_BF16:
+    case GGML_TYPE_Q8_0:
+    case GGML_TYPE_Q4_0:
+    case GGML_TYPE_Q4_1:
+    case GGML_TYPE_Q5_0:
+    case GGML_TYPE_Q5_1:
+    case GGML_TYPE_MXFP4:
+        return false;
+    default: /* repacked ones are not the host's to read, and do not depend on it */
+        return ggml_backend_buft_is_host(ggml_backend_buffer_get_type(w->buffer));
+    }
+}
+
+struct ggml_tensor *ft_gemm_ggml(struct ggml_context *ctx, struct ggml_tensor *weight,
+                                 struct ggml_tensor *x)
+{
+    if (!depends_on_batch(weight))
+        return ggml_mul_mat(ctx, weight, x);
+    struct ggml_tensor *rows = ggml_reshape_3d(ctx, x, x->ne[0], 1, x->ne[1]);
+    struct ggml_tensor *y = ggml_mul_mat(ctx, weight, rows);
+    return ggml_reshape_2d(ctx, y, y->ne[0], y->ne[2]);
 }

@@ -42,4 +42,10 @@ ft_gemm_rows ft_gemm_make_swiglu(struct ggml_context *ctx, enum ggml_type type,
 struct ggml_tensor *ft_gemm(struct ggml_context *ctx, struct ggml_tensor *weight,
                             ft_gemm_rows *rows, struct ggml_tensor *residual);
 
+/* ggml's own product of a weight that is not packed with rows x: F32 [n_in, n_rows]. Where its kernel
+ * would round a row differently among others, rows are laid out as matrices of one row each, which go
+ * through its one-row kernel. */
+struct ggml_tensor *ft_gemm_ggml(struct ggml_context *ctx, struct ggml_tensor *weight,
+                                 struct ggml_tensor *x);
+
 #endif

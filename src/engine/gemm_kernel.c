@@ -15,18 +15,11 @@ size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS])
     return n;
 }
 
-const ft_gemm_kernel *ft_gemm_kernel_best(void)
+const ft_gemm_kernel *ft_gemm_kernel_best(enum ggml_type type)
 {
     const ft_gemm_kernel *all[FT_GEMM_KERNELS];
-    ft_gemm_kernels(all);
-    return all[0];
-}
-
-ft_gemm_tile_fn *ft_gemm_tile_best(enum ggml_type type)
-{
-    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
-    ft_gemm_tile_fn *tile = NULL;
-    for (size_t i = 0, n = ft_gemm_kernels(all); i < n && !tile; i++)
-        tile = all[i]->tile(type);
-    return tile;
+    size_t n = ft_gemm_kernels(all), i = 0;
+    while (i + 1 < n && !all[i]->tile(type))
+        i++;
+    return all[i];
 }

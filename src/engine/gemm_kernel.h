@@ -80,13 +80,11 @@ const ft_gemm_kernel *ft_gemm_kernel_neon(void);
 #define FT_GEMM_KERNELS 7
 size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS]);
 
-/* The fastest that makes rows; and the fastest product for weights of a type that can be packed. */
-const ft_gemm_kernel *ft_gemm_kernel_best(void);
-ft_gemm_tile_fn *ft_gemm_tile_best(enum ggml_type type);
+/* The fastest that multiplies with weights of a type that can be packed. Any makes rows for it. */
+const ft_gemm_kernel *ft_gemm_kernel_best(enum ggml_type type);
 
-/* ---- products for K-quants, in files of their own: NULL for other types, and
- * where the build or the machine has none ---- */
-
+/* Products for K-quants, in files of their own: NULL for other types, and where the build or the
+ * machine has none. */
 ft_gemm_tile_fn *ft_gemm_k_plain(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_vnni(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_avx2(enum ggml_type type);

@@ -81,10 +81,16 @@ INLINE __m512i dot_start(enum ggml_type type, const ft_gemm_block *x)
     return _mm512_set1_epi32(x->start128);
 }
 
+/* A block of 32 inputs of 16 output rows. */
+typedef struct block {
+    __m512i w[8]; /* [i]: inputs 4 i .. 4 i + 3 of the rows */
+    __m512 scale, min;
+} block;
+
 /* n rows' products with a block of weights are interleaved: one alone waits for itself, a dot product
  * being ready after four more could have begun. */
-INLINE void multiply_rows(enum ggml_type type, uint32_t n, const __m512i w[8], __m512 scale,
-                          __m512 min, const ft_gemm_block *x, __m512 *sum)
+INLINE void multiply_rows(enum ggml_type type, uint32_t n, const block *b, const ft_gemm_block *x,
+                          __m512 *sum)
 {
     __m512i dot[INTERLEAVED];
 #pragma GCC unroll 4
@@ -96,15 +102,15 @@ INLINE void multiply_rows(enum ggml_type type, uint32_t n, const __m512i w[8], _
         for (uint32_t r = 0; r < n; r++) {
             int32_t four;
             memcpy(&four, x[r].q + 4 * i, 4);
-            dot[r] = _mm512_dpbusd_epi32(dot[r], w[i], _mm512_set1_epi32(four));
+            dot[r] = _mm512_dpbusd_epi32(dot[r], b->w[i], _mm512_set1_epi32(four));
         }
     }
 #pragma GCC unroll 4
     for (uint32_t r = 0; r < n; r++) {
-        __m512 by = _mm512_mul_ps(scale, _mm512_set1_ps(x[r].scale));
+        __m512 by = _mm512_mul_ps(b->scale, _mm512_set1_ps(x[r].scale));
         sum[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), by, sum[r]);
         if (has_min(type))
-            sum[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(x[r].sum), sum[r]);
+            sum[r] = _mm512_fmadd_ps(b->min, _mm512_set1_ps(x[r].sum), sum[r]);
     }
 }
 
@@ -112,17 +118,17 @@ INLINE void multiply_rows(enum ggml_type type, uint32_t n, const __m512i w[8], _
 INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scales,
                            const uint8_t *quants, const ft_gemm_block *x, __m512 *sum)
 {
-    __m512i w[8];
-    load_weights(type, quants, w);
-    __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales)), min = scale;
+    block b;
+    load_weights(type, quants, b.w);
+    b.scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales));
     if (has_min(type))
-        min = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(scales + 32)));
+        b.min = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(scales + 32)));
     uint32_t r = 0;
 #pragma GCC unroll 2
     for (; r + INTERLEAVED <= n; r += INTERLEAVED)
-        multiply_rows(type, INTERLEAVED, w, scale, min, x + r, sum + r);
+        multiply_rows(type, INTERLEAVED, &b, x + r, sum + r);
     if (n % INTERLEAVED)
-        multiply_rows(type, n % INTERLEAVED, w, scale, min, x + r, sum + r);
+        multiply_rows(type, n % INTERLEAVED, &b, x + r, sum + r);
 }
 
 /* type and n are constants where this is inlined. */

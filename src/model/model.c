@@ -45,6 +45,7 @@ struct ft_model {
     char type_name[16];
     uint64_t n_params;
     uint32_t n_matrices, n_repacked; /* of the layers, joined ones counted once */
+    ft_model_memory memory;
 };
 
 typedef struct loader {
@@ -329,6 +330,21 @@ static ft_status read_weights(loader *l)
     return FT_OK;
 }
 
+static void count_memory(loader *l, const weight *w)
+{
+    ft_model *m = l->model;
+    uint64_t bytes = 0;
+    for (int i = 0; i < w->n_parts; i++)
+        bytes += gguf_get_tensor_size(l->gguf.ctx, w->part[i]);
+    m->memory.bytes += bytes;
+    if (ft_place_is_packed(&m->placer, w->place))
+        m->memory.packed_bytes += bytes;
+    else if (w->place < ft_place_plain(&m->placer))
+        m->memory.repacked_bytes += bytes;
+    if (w->slot == &m->weights.output && w->part[0] == l->src.tok_embd)
+        m->memory.copied_bytes += bytes;
+}
+
 /* Name, main type, counts: what the getters answer. */
 static ft_status describe(loader *l)
 {
@@ -338,6 +354,7 @@ static ft_status describe(loader *l)
     const char *name = NULL;
     for (size_t i = 0; i < l->n; i++) {
         const weight *w = &l->weights[i];
+        count_memory(l, w);
         if (!w->in_layer)
             continue;
         for (int j = 0; j < w->n_parts; j++)
@@ -370,7 +387,7 @@ static unsigned placement_flags(const ft_model_opts *opts)
 static ft_status find_places(loader *l)
 {
     ft_model *m = l->model;
-    ft_status st = ft_placer_init(&m->placer, placement_flags(l->opts), l->err);
+    ft_status st = ft_placer_init(&m->placer, placement_flags(l->opts), l->opts->choose, l->err);
     if (st != FT_OK)
         return st;
     if (l->opts->devices)
@@ -427,10 +444,9 @@ ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out
     return st;
 }
 
-ft_status ft_model_inspect(const char *path, ft_error *err, ft_model_info *out)
+ft_status ft_model_inspect(const ft_model_opts *opts, ft_error *err, ft_model_info *out)
 {
-    ft_model_opts opts = {.path = path};
-    loader l = {.opts = &opts, .err = err, .gguf = {.fd = -1}};
+    loader l = {.opts = opts, .err = err, .gguf = {.fd = -1}};
     ft_status st = open_and_plan(&l);
     if (st == FT_OK) {
         const struct gguf_context *g = l.gguf.ctx;
@@ -439,6 +455,7 @@ ft_status ft_model_inspect(const char *path, ft_error *err, ft_model_info *out)
                                .file_bytes = l.gguf.file_size,
                                .n_matrices = l.model->n_matrices,
                                .n_repacked = l.model->n_repacked,
+                               .memory = l.model->memory,
                                .tied = l.src.output < 0,
                                .rope_factors = l.src.rope_freqs >= 0};
         snprintf(out->name, sizeof out->name, "%s", l.model->name);
@@ -539,6 +556,11 @@ uint32_t ft_model_where_head(const ft_model *model)
 uint32_t ft_model_where_embedding(const ft_model *model)
 {
     return model->where_embedding;
+}
+
+ft_model_memory ft_model_get_memory(const ft_model *model)
+{
+    return model->memory;
 }
 
 bool ft_model_repacked(const ft_model *model)

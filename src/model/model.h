@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "ggml-backend.h"
 #include "ggml.h"
+#include "model/pack.h"
 #include "model/device.h"
 
 typedef enum ft_family { FT_FAMILY_LLAMA, FT_FAMILY_QWEN2, FT_FAMILY_QWEN3 } ft_family;
@@ -61,10 +62,12 @@ typedef struct ft_model ft_model;
 
 typedef struct ft_model_opts {
     const char *path;
-    bool no_pack;         /* no weights in our own layout: for programs that run ggml operators on
+    bool no_pack;   /* no weights in our own layout: for programs that run ggml operators on
                              them, and for comparisons */
-    bool no_repack;       /* plain buffer types only: neither our layout nor ggml's repacked ones */
-    ft_progress progress; /* in bytes */
+    bool no_repack; /* plain buffer types only: neither our layout nor ggml's repacked ones */
+    ft_pack_choice *choose; /* which weights to pack in our own layout: ft_gemm_choose
+                               (engine/gemm_choice.h) measures; NULL: all, where ft_pack_pays */
+    ft_progress progress;   /* in bytes */
     /* The last n_gpu_layers (negative: all) layers go to these devices, in plain layout; if that is
      * more than there are, embedding and head too. NULL or empty: the CPU. */
     const ft_devices *devices;
@@ -95,6 +98,12 @@ uint32_t ft_model_n_gpu_layers(const ft_model *model);
 uint32_t ft_model_where_layer(const ft_model *model, uint32_t layer);
 uint32_t ft_model_where_head(const ft_model *model);
 uint32_t ft_model_where_embedding(const ft_model *model);
+/* Of the weights' bytes: all, those in our own layout, those in one of ggml's repacked ones, and those
+ * that exist twice for it (a tied head beside the embedding). */
+typedef struct ft_model_memory {
+    uint64_t bytes, packed_bytes, repacked_bytes, copied_bytes;
+} ft_model_memory;
+ft_model_memory ft_model_get_memory(const ft_model *model);
 /* True if every matrix of the layers is packed in our layout or in one of ggml's. */
 bool ft_model_repacked(const ft_model *model);
 uint64_t ft_model_n_params(const ft_model *model);
@@ -108,15 +117,17 @@ typedef struct ft_model_info {
     /* Of the layers' matrices as they would be loaded here (joined ones counted once), how many get
      * packed in our layout or in one of ggml's. */
     uint32_t n_matrices, n_repacked;
-    bool tied;         /* the head shares the embedding's values */
-    bool rope_factors; /* Llama 3's rope_freqs */
+    ft_model_memory memory; /* as it would be loaded here */
+    bool tied;              /* the head shares the embedding's values */
+    bool rope_factors;      /* Llama 3's rope_freqs */
     struct {
         uint64_t n_tensors, bytes;
     } types[GGML_TYPE_COUNT]; /* by ggml_type */
 } ft_model_info;
 
 /* As much of ft_model_load as needs no weights, with its errors. */
-FT_WARN_UNUSED ft_status ft_model_inspect(const char *path, ft_error *err, ft_model_info *out);
+FT_WARN_UNUSED ft_status ft_model_inspect(const ft_model_opts *opts, ft_error *err,
+                                          ft_model_info *out);
 
 /* "llama": a family's name in files. */
 const char *ft_family_name(ft_family family);

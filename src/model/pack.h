@@ -24,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ggml-backend.h"
 #include "ggml.h"
 
 #define FT_PACK_ROWS  16 /* output rows of a tile */
@@ -32,6 +33,10 @@
 /* Whether there is a packed layout for the type (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL; F32, F16, BF16;
  * those of pack_k.c) and shape. */
 bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out);
+/* Says whether rows are multiplied with such a matrix faster in its packed layout than in `rival`, the
+ * best of ggml's buffer types for it. Any thread. */
+typedef bool ft_pack_choice(enum ggml_type type, int64_t n_in, int64_t n_out,
+                            ggml_backend_buffer_type_t rival);
 /* Whether products with packed weights are known to beat ggml's own on this machine without measuring:
  * where the processor has AVX-512 with its 8-bit dot product. */
 bool ft_pack_pays(void);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights in our own layout come first, where this build's engine has a kernel for them. Else it asks
+// Weights in our own layout come first, where the engine says that they are faster. Else it asks
 // the CPU backend which of its buffer types can multiply with a weight: its extra ("repacked") types
 // before plain ones, since batches run 2 to 3 times faster with them. Stateless but for ggml's own
 // registry; any thread. GPU devices and streaming will be further answers of these functions.
@@ -7,13 +7,14 @@
 
 #include "model/pack.h"
 
-ft_status ft_placer_init(ft_placer *placer, unsigned flags, ft_error *err)
+ft_status ft_placer_init(ft_placer *placer, unsigned flags, ft_pack_choice *choose, ft_error *err)
 {
-    *placer = (ft_placer){.dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)};
+    *placer = (ft_placer){.dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU),
+                          .choose = choose};
     if (!placer->dev)
         return ft_error_set(err, FT_INTERNAL, "ggml was built without its CPU backend");
     ggml_backend_dev_get_extra_bufts_t get_extra = NULL;
-    placer->pack = flags == 0 && ft_pack_pays();
+    placer->pack = flags == 0 && (choose || ft_pack_pays());
     if (placer->pack)
         placer->type[placer->n++] = ggml_backend_dev_buffer_type(placer->dev);
     if (!(flags & FT_PLACE_NO_REPACK))
@@ -39,15 +40,13 @@ static bool can_multiply(const ft_placer *placer, struct ggml_tensor *w,
     return can;
 }
 
-size_t ft_place_matrix(const ft_placer *placer, enum ggml_type type, int64_t n_in, int64_t n_out)
+/* ggml's best place for a matrix. */
+static size_t place_by_ggml(const ft_placer *placer, enum ggml_type type, int64_t n_in,
+                            int64_t n_out)
 {
     struct ggml_init_params params = {.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true};
-    struct ggml_context *ctx = placer->n > 1 ? ggml_init(params) : NULL;
     size_t at = placer->pack ? 1 : 0;
-    if (placer->pack && ft_pack_fits(type, n_in, n_out)) {
-        ggml_free(ctx);
-        return 0;
-    }
+    struct ggml_context *ctx = at + 1 < placer->n ? ggml_init(params) : NULL;
     if (!ctx)
         return ft_place_plain(placer);
     struct ggml_tensor *w = ggml_new_tensor_2d(ctx, type, n_in, n_out);
@@ -57,6 +56,14 @@ size_t ft_place_matrix(const ft_placer *placer, enum ggml_type type, int64_t n_i
         at++;
     ggml_free(ctx);
     return at;
+}
+
+size_t ft_place_matrix(const ft_placer *placer, enum ggml_type type, int64_t n_in, int64_t n_out)
+{
+    size_t rival = place_by_ggml(placer, type, n_in, n_out);
+    bool pack = placer->pack && ft_pack_fits(type, n_in, n_out) &&
+                (!placer->choose || placer->choose(type, n_in, n_out, placer->type[rival]));
+    return pack ? 0 : rival;
 }
 
 bool ft_place_is_packed(const ft_placer *placer, size_t place)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "support/attn_cases.h"
+#include "support/gemm_cases.h"
 
 static int report(const char *name, uint64_t seed, const char *bad)
 {
@@ -25,6 +26,8 @@ static int attention(void)
 int main(void)
 {
     int failed = attention();
+    for (uint64_t seed = 1; seed <= 2; seed++)
+        failed += report("products with packed weights", seed, gemm_cases_run(seed));
     if (!failed)
         puts("kernels: passed");
     return failed ? 1 : 0;

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/cpu.h"
 #include "base/rng.h"
 #include "engine/gemm.h"
 #include "engine/gemm_kernel.h"
@@ -340,6 +341,44 @@ static void test_8_bit_rows(void **state)
     }
 }
 
+/* A kernel is there if and only if the processor has what its file is compiled for; the plain one takes
+ * every type; the best for a type is the first that takes it. */
+static void test_kernels_that_there_are(void **state)
+{
+    const ft_cpu *cpu = ft_cpu_get();
+    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
+    const ft_gemm_kernel *const own[FT_GEMM_KERNELS] = {
+        ft_gemm_kernel_vnni(), ft_gemm_kernel_bf16(),    ft_gemm_kernel_avx512(),
+        ft_gemm_kernel_avx2(), ft_gemm_kernel_dotprod(), ft_gemm_kernel_neon(),
+        &ft_gemm_kernel_plain};
+    const bool has[FT_GEMM_KERNELS] = {cpu->vnni,    cpu->bf16, cpu->avx512, cpu->avx2,
+                                       cpu->dotprod, cpu->neon, true};
+    size_t n = ft_gemm_kernels(all), at = 0;
+    for (size_t i = 0; i < FT_GEMM_KERNELS; i++) {
+        assert_int_equal(own[i] != NULL, has[i]);
+        if (own[i])
+            assert_ptr_equal(all[at++], own[i]);
+    }
+    assert_int_equal(at, n);
+    for (int t = 0; t < GEMM_CASES_TYPES; t++) {
+        enum ggml_type type = gemm_cases_types[t];
+        size_t first = 0;
+        while (first < n && !all[first]->tile(type))
+            first++;
+        assert_non_null(ft_gemm_kernel_plain.tile(type)); /* gemm_plain.c, gemm_k_plain.c */
+        assert_ptr_equal(ft_gemm_kernel_best(type), all[first]);
+    }
+    assert_int_equal(ft_gemm_k_vnni(GGML_TYPE_Q4_K) != NULL, cpu->vnni);
+    assert_int_equal(ft_gemm_k_avx2(GGML_TYPE_Q6_K) != NULL, cpu->avx2);
+    assert_int_equal(ft_gemm_k_dotprod(GGML_TYPE_Q5_K) != NULL, cpu->dotprod);
+    assert_ptr_equal(ft_gemm_kernel_plain.tile(GGML_TYPE_Q6_K), ft_gemm_k_plain(GGML_TYPE_Q6_K));
+    assert_null(ft_gemm_kernel_plain.tile(GGML_TYPE_I32));
+#if defined(__x86_64__)
+    if (cpu->avx2) /* gemm_rows_avx2.c */
+        assert_ptr_equal(all[0]->rounding, &ft_gemm_rounding_avx2);
+#endif
+}
+
 static void test_kernels_are_equal(void **state)
 {
     const char *differs = gemm_cases_run(9);
@@ -352,7 +391,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),           cmocka_unit_test(test_like_ggml),
         cmocka_unit_test(test_no_worse_than_ggml), cmocka_unit_test(test_rows_are_independent),
-        cmocka_unit_test(test_8_bit_rows),         cmocka_unit_test(test_kernels_are_equal),
+        cmocka_unit_test(test_8_bit_rows),         cmocka_unit_test(test_kernels_that_there_are),
+        cmocka_unit_test(test_kernels_are_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

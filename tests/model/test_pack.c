@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed layout: which shapes it takes, its size, where values are, and the way back.
+// The packed layouts (pack.c, pack_k.c): which shapes it takes, its size, where values are, and the way back.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Kernels of products with packed weights against the plain one, bit for bit.
 #include "support/gemm_cases.h"
 
 #include <math.h>
