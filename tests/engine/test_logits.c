@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits against libllama on the same file, for each family and weight type and by both attention
-// routes. F32: NMSE below 1e-6. Quantized types: from one of libllama's two ways (flash and plain
-// attention) no further than these are from each other, or 1e-6, whichever is more; and from the same
-// weights in F32 no further than TRUTH of the distance of libllama's worse way. Of K-quants only the
-// last: what they are multiplied with is rounded in other blocks than libllama's.
+// Logits against libllama on the same file, for each family and weight type, by both attention routes
+// and on a device. F32: NMSE below 1e-6. Quantized types: from one of libllama's two ways (flash and
+// plain attention) no further than these are from each other, or 1e-6, whichever is more; and from the
+// same weights in F32 no further than TRUTH of the distance of libllama's worse way. Of K-quants only
+// the last: what they are multiplied with is rounded in other blocks than libllama's.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,23 +18,36 @@
 #include "engine/engine.h"
 #include "model/quantize.h"
 #include "support/oracle.h"
+#include "support/rpc_server.h"
 #include "support/tiny_gguf.h"
 
 #define N     40
 #define TRUTH 1.25 /* 40 rows of a tiny model: the distances themselves scatter by a tenth */
 
-static float *our_logits(const char *path, const int32_t *tokens, ft_attn_route route,
+/* Ways to compute them. */
+static const struct way {
+    const char *name, *device; /* an RPC server on loopback stands for a GPU */
+    ft_attn_route route;
+} ways[] = {{"cpu", "none", FT_ATTN_CPU},
+            {"portable", "none", FT_ATTN_PORTABLE},
+            {"device", "RPC0", FT_ATTN_AUTO}};
+static size_t n_ways = 3; /* without the device where this ggml has no RPC */
+
+static float *our_logits(const char *path, const int32_t *tokens, const struct way *way,
                          uint32_t n_vocab)
 {
     ft_error err = {0};
     ft_model *model = NULL;
     ft_engine *engine = NULL;
     ft_seq *seq = NULL;
-    ft_model_opts opts = {.path = path};
+    ft_devices devices;
+    if (ft_devices_find(way->device, &err, &devices) != FT_OK)
+        fail_msg("%s", err.message);
+    ft_model_opts opts = {.path = path, .devices = &devices, .n_gpu_layers = -1};
     if (ft_model_load(&opts, &err, &model) != FT_OK)
         fail_msg("%s", err.message);
     ft_engine_opts engine_opts = {
-        .model = model, .kv_tok = 128, .max_batch_tok = 64, .n_threads = 2, .route = route};
+        .model = model, .kv_tok = 128, .max_batch_tok = 64, .n_threads = 2, .route = way->route};
     if (ft_engine_create(&engine_opts, &err, &engine) != FT_OK)
         fail_msg("%s", err.message);
     assert_int_equal(ft_seq_create(engine, &err, &seq), FT_OK);
@@ -84,15 +97,15 @@ static void check_file(const char *label, const tiny_gguf_opts *opts, double lim
     error = error > floor ? error : floor;
     if (limit == 0)
         limit = spread > floor ? spread : floor;
-    for (int route = FT_ATTN_CPU; route <= FT_ATTN_PORTABLE; route++) {
-        float *ours = our_logits(path, tokens, (ft_attn_route)route, n_vocab);
+    for (const struct way *way = ways; way < ways + n_ways; way++) {
+        float *ours = our_logits(path, tokens, way, n_vocab);
         double nmse = oracle_nmse(ours, plain, n), nmse_flash = oracle_nmse(ours, flash, n);
         if (nmse_flash < nmse)
             nmse = nmse_flash;
         double nmse_exact = oracle_nmse(ours, exact, n);
-        print_message("%-22s route %d nmse %.2e (libllama's spread %.2e, limit %.2e), from F32 "
+        print_message("%-22s %-8s nmse %.2e (libllama's spread %.2e, limit %.2e), from F32 "
                       "%.2e (limit %.2e)\n",
-                      label, route, nmse, spread, limit, nmse_exact, error);
+                      label, way->name, nmse, spread, limit, nmse_exact, error);
         assert_true(nmse < limit);
         assert_true(nmse_exact < error || error == 0);
         free(ours);
@@ -139,7 +152,13 @@ static void test_variants(void **state)
 
 int main(void)
 {
+    ft_error err = {0};
     tiny_quiet();
+    const char *endpoints = rpc_servers_start();
+    if (!endpoints)
+        n_ways = 2;
+    else if (ft_devices_add_rpc(endpoints, &err) != FT_OK)
+        return fprintf(stderr, "%s\n", err.message), 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_variants),
