@@ -488,7 +488,7 @@ size_t ft_engine_get_memory(const ft_engine *engine, ft_place_memory *out, size_
             continue;
         if (n < max)
             out[n] = (ft_place_memory){
-                .name = ggml_backend_name(engine->backends.at[i]),
+                .name = ggml_backend_dev_name(ggml_backend_get_device(engine->backends.at[i])),
                 .weight_bytes = ft_model_bytes_on(engine->model, i),
                 .kv_bytes = ft_kv_store_bytes_on(&engine->store, i),
                 .compute_bytes =

@@ -139,7 +139,7 @@ typedef struct ft_engine_stats {
 void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out);
 /* What lies where: the CPU first, then the devices that hold anything of the model. */
 typedef struct ft_place_memory {
-    const char *name; /* borrowed until the engine is destroyed */
+    const char *name; /* "CPU", "CUDA0"; borrowed from ggml */
     size_t weight_bytes, kv_bytes, compute_bytes;
 } ft_place_memory;
 /* Writes the first `max` places, returns how many there are. */

@@ -106,7 +106,8 @@ static ft_status check_ops(ft_graph_cache *cache, struct ggml_cgraph *graph, ft_
             return ft_error_set(err, FT_UNSUPPORTED,
                                 "engine: device %s has no %s of %s for this model (head size %u): "
                                 "keep its layers off it with --device or -ngl",
-                                ggml_backend_name(backend), ggml_op_desc(t),
+                                ggml_backend_dev_name(ggml_backend_get_device(backend)),
+                                ggml_op_desc(t),
                                 ggml_type_name(t->src[0] ? t->src[0]->type : t->type),
                                 ft_model_hparams(cache->opts.model)->head_dim);
     }

@@ -341,6 +341,8 @@ static void test_memory(void **state)
                                                                               : 0));
         if (i == 1 || i == 4)
             assert_int_equal(at[0].weight_bytes, 0);
+        if (i == 4)
+            assert_string_equal(at[2].name, "RPC1");
     }
     for (int i = 0; i < SIDES; i++)
         close_side(&sides[i]);

@@ -17,6 +17,16 @@
 #include "ggml-backend.h"
 #include "model/device.h"
 
+/* What ggml's RPC backend knows of servers and their devices it never frees, and forgets at exit before
+ * the leaks are counted. */
+#ifdef __SANITIZE_ADDRESS__
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libggml-rpc\nleak:ggml_backend_rpc_add_server\nleak:ggml_backend_device*\n";
+}
+#endif
+
 #define READY_MS 20000 /* then something is wrong */
 #define STEP_MS  5
 
