@@ -46,6 +46,7 @@ typedef struct ft_bench_way {
     bool flash;
     bool unified; /* one cache under a mask, trees by tokens of several sequences; else streams */
     uint32_t per_ctx; /* sessions a llama_context; fewer than all: the contexts run in turn */
+    bool one_thread;  /* of those it could have: faster where other programs hold the cores */
 } ft_bench_way;
 
 /* The model, as open as `like` is and on the same devices, and the state of one context of n_ctx tokens by kind of attention, which is set for
@@ -72,6 +73,8 @@ FT_WARN_UNUSED ft_status ft_bench_theirs_create(const ft_bench_job *job, const f
 void ft_bench_theirs_destroy(ft_bench_theirs *theirs);
 /* FT_TIMEOUT: it ran longer than the limit (0: none); the caches are not what they were then. */
 FT_WARN_UNUSED ft_status ft_bench_theirs_round(void *theirs, double *seconds, ft_error *err);
+/* One thread from now on. */
+void ft_bench_theirs_use_one_thread(ft_bench_theirs *theirs);
 void ft_bench_theirs_set_limit(ft_bench_theirs *theirs, double limit_s);
 /* "unified, flash, 4 batches". */
 void ft_bench_theirs_describe(const ft_bench_theirs *theirs, char *out, size_t size);

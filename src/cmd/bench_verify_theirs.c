@@ -235,6 +235,8 @@ ft_status ft_bench_theirs_create(const ft_bench_job *job, const ft_bench_way *wa
         ft_bench_theirs_destroy(t);
         return status;
     }
+    if (way->one_thread)
+        ft_bench_theirs_use_one_thread(t);
     *out = t;
     return FT_OK;
 }
@@ -251,6 +253,13 @@ void ft_bench_theirs_destroy(ft_bench_theirs *t)
     free(t);
 }
 
+void ft_bench_theirs_use_one_thread(ft_bench_theirs *t)
+{
+    t->way.one_thread = true;
+    for (uint32_t i = 0; i < t->n_groups; i++)
+        llama_set_n_threads(t->groups[i].llama.ctx, 1, 1);
+}
+
 void ft_bench_theirs_set_limit(ft_bench_theirs *t, double limit_s)
 {
     t->limit_s = limit_s;
@@ -260,6 +269,8 @@ void ft_bench_theirs_describe(const ft_bench_theirs *t, char *out, size_t size)
 {
     int n = snprintf(out, size, "%s, %s", t->way.unified ? "unified" : "streams",
                      t->way.flash ? "flash" : "no flash");
+    if (t->way.one_thread)
+        n += snprintf(out + n, size - (size_t)n, ", 1 thread");
     if (t->n_groups > 1)
         n += snprintf(out + n, size - (size_t)n, ", %u contexts", t->n_groups);
     if (t->n_batches > t->n_groups)

@@ -19,6 +19,7 @@ typedef struct bench {
     int64_t n_prefix, n_sessions, n_long, budget_ms;
     const ft_model *model;
     ft_bench_machine machine;
+    bool one_thread; /* libllama's fastest way takes one of them, as ours may */
     ft_engine *engine;
     ft_seq *seq;
     ft_bench_llama base, llama;
@@ -87,23 +88,33 @@ static ft_status open_theirs(bench *b, way w, ft_error *err)
 /* Opens the fastest way; batches longer than the prompt are all one way. */
 static ft_status open_best(bench *b, way *best, ft_error *err)
 {
-    double s = 0, best_s = 0;
+    double s, best_s = 0;
+    int n_threads = ft_bench_threads(&b->flags);
     ft_status status = FT_OK;
     for (size_t i = 0; i < FT_COUNT(ways) && status == FT_OK; i++) {
         if (ways[i].ubatch > 128 && ways[i].ubatch / 4 >= b->n)
             continue;
-        s = 0;
         status = open_theirs(b, ways[i], err);
-        for (int turn = 0; turn < (s > 1 ? 1 : 2) && status == FT_OK; turn++) {
+        for (int turn = 0; turn < 4 && status == FT_OK; turn++) {
+            bool one_thread = turn % 2;
+            if ((one_thread && n_threads == 1) || (turn > 1 && best_s > 1))
+                continue;
+            llama_set_n_threads(b->llama.ctx, one_thread ? 1 : n_threads,
+                                one_thread ? 1 : n_threads);
             status = their_round(b, &s, err);
             if (status == FT_OK && (best_s == 0 || s < best_s)) {
                 best_s = s;
+                b->one_thread = one_thread;
                 *best = ways[i];
             }
         }
         ft_bench_llama_close(&b->llama);
     }
-    return status == FT_OK ? open_theirs(b, *best, err) : status;
+    if (status == FT_OK)
+        status = open_theirs(b, *best, err);
+    if (status == FT_OK && b->one_thread)
+        llama_set_n_threads(b->llama.ctx, 1, 1);
+    return status;
 }
 
 static ft_status open_ours(bench *b, ft_error *err)
@@ -140,7 +151,8 @@ static ft_status put_row(bench *b, way best, const double *s, uint32_t rounds)
 {
     char name[64];
     uint32_t ubatch = best.ubatch < b->n ? best.ubatch : b->n;
-    snprintf(name, sizeof name, "%s, ubatch %u", best.flash ? "flash" : "no flash", ubatch);
+    snprintf(name, sizeof name, "%s, ubatch %u%s", best.flash ? "flash" : "no flash", ubatch,
+             b->one_thread ? ", 1 thread" : "");
     double bound = roofline(b, s[0]);
     if (!b->flags.json)
         printf("%7u %16.1f %16.1f %8.3f %9.2f  %s\n", b->n, b->n / s[0], b->n / s[1], s[1] / s[0],
