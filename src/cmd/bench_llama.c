@@ -125,6 +125,7 @@ void ft_bench_llama_add_shared(ft_bench_llama *llama, int32_t token, int32_t pos
 ft_status ft_bench_llama_run(ft_bench_llama *llama, ft_error *err)
 {
     int code = llama_decode(llama->ctx, llama->batch);
+    llama_synchronize(llama->ctx); /* on a device it only began */
     if (code == 2 && give_up(llama))
         return ft_error_set(err, FT_TIMEOUT, "libllama: the pass takes too long");
     if (code != 0)
