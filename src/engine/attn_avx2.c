@@ -70,14 +70,17 @@ static inline __m256 pow2_8(__m256 n)
     __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
 }
-static inline x16 x16_pow2(x16 n)
+static inline x16 x16_from(x16 x, x16 lowest)
 {
-    return EACH(pow2_8(n.lo), pow2_8(n.hi));
+    return x16_max(x, lowest);
 }
-static inline x16 x16_zero_below(x16 a, x16 b, x16 c)
+static inline __m256 scale_8(__m256 x, __m256 lowest, __m256 p, __m256 n)
 {
-    return EACH(_mm256_and_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_NLT_UQ), c.lo),
-                _mm256_and_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_NLT_UQ), c.hi));
+    return _mm256_and_ps(_mm256_cmp_ps(x, lowest, _CMP_NLT_UQ), _mm256_mul_ps(p, pow2_8(n)));
+}
+static inline x16 x16_scale(x16 x, x16 lowest, x16 p, x16 n)
+{
+    return EACH(scale_8(x.lo, lowest.lo, p.lo, n.lo), scale_8(x.hi, lowest.hi, p.hi, n.hi));
 }
 static inline __m256 keep_8(__m256 a, int n, __m256 other)
 {

@@ -54,14 +54,14 @@ static inline x16 x16_round(x16 a)
 {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-static inline x16 x16_pow2(x16 n)
+static inline x16 x16_from(x16 x, x16 lowest)
 {
-    __m512i e = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
+    (void)lowest;
+    return x;
 }
-static inline x16 x16_zero_below(x16 a, x16 b, x16 c)
+static inline x16 x16_scale(x16 x, x16 lowest, x16 p, x16 n)
 {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), c);
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, lowest, _CMP_NLT_UQ), p, n);
 }
 static inline x16 x16_keep(x16 a, uint32_t n, x16 other)
 {

@@ -89,14 +89,14 @@ static size_t page_of(const ft_attn_plan *plan, const unit *u, uint32_t block)
     return ((size_t)u->seg->seq->block[block] * plan->geo.n_head_kv + u->head_kv) * u->page_bytes;
 }
 
-static const void *k_page(const ft_attn_plan *plan, const unit *u, uint32_t block)
+static void *k_page(const ft_attn_plan *plan, const unit *u, uint32_t block)
 {
-    return (const char *)u->layer->k + page_of(plan, u, block);
+    return (char *)u->layer->k + page_of(plan, u, block);
 }
 
-static const void *v_page(const ft_attn_plan *plan, const unit *u, uint32_t block)
+static void *v_page(const ft_attn_plan *plan, const unit *u, uint32_t block)
 {
-    return (const char *)u->layer->v + page_of(plan, u, block);
+    return (char *)u->layer->v + page_of(plan, u, block);
 }
 
 /* Index in the sequence (committed, then pending) of what row r sees at a position. */
@@ -130,6 +130,18 @@ static void unit_init(const ft_attn_plan *plan, const ft_attn_layer *layer, cons
     u->tail0 = u->linear ? UINT32_MAX : u->n_past / BLOCK * BLOCK;
     for (uint32_t i = 0; i < u->nq; i++)
         u->n_seen[i] = plan->batch->row_pos[u->row0 + i / u->n_heads] + 1;
+}
+
+/* K of a span's first tile comes while the queries are made; that of the others while the values of
+ * the tile before are summed. */
+static void bring_near(const ft_attn_plan *plan, const unit *u, uint32_t span)
+{
+    uint32_t pos = span * FT_ATTN_SPAN, end = pos + FT_ATTN_TILE;
+    for (; pos < end && pos < u->n_pos && pos < u->tail0; pos += BLOCK) {
+        const char *k = k_page(plan, u, pos / BLOCK);
+        for (size_t i = 0; i < u->page_bytes; i += 64)
+            __builtin_prefetch(k + i);
+    }
 }
 
 static void load_queries(const ft_attn_plan *plan, const unit *u, const ft_attn_rows *rows,
@@ -206,17 +218,22 @@ static void tile_scores(const ft_attn_plan *plan, const unit *u, ft_attn_scratch
     }
 }
 
-/* V of what row r sees in lanes [begin, end) of a tile: read where it is, or copied. */
-static void row_pages(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *sc, uint32_t r,
-                      uint32_t pos0, const uint32_t lanes[2], const void **v)
+/* Lanes [begin, end) of the tile at pos0, as row `row` of a unit sees them. */
+typedef struct row_lanes {
+    uint32_t row, pos0, begin, end;
+} row_lanes;
+
+/* Their V: read where it is, or copied. */
+static void row_pages(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *sc,
+                      const row_lanes *lanes, const void **v)
 {
-    for (uint32_t b = lanes[0] / BLOCK; b * BLOCK < lanes[1]; b++)
-        v[b] = u->linear ? v_page(plan, u, pos0 / BLOCK + b) : sc->page + b * u->page_bytes;
-    for (uint32_t i = lanes[0]; !u->linear && i < lanes[1]; i++) {
-        uint32_t from = index_at(u, sc, r, pos0 + i);
-        ft_attn_token_copy(u->kernel->type, plan->geo.head_dim, true,
-                           sc->page + i / BLOCK * u->page_bytes, i % BLOCK,
-                           v_page(plan, u, from / BLOCK), from % BLOCK);
+    for (uint32_t b = lanes->begin / BLOCK; b * BLOCK < lanes->end; b++)
+        v[b] = u->linear ? v_page(plan, u, lanes->pos0 / BLOCK + b) : sc->page + b * u->page_bytes;
+    for (uint32_t i = lanes->begin; !u->linear && i < lanes->end; i++) {
+        uint32_t at = index_at(u, sc, lanes->row, lanes->pos0 + i);
+        ft_attn_token to = {sc->page + i / BLOCK * u->page_bytes, i % BLOCK};
+        ft_attn_token from = {v_page(plan, u, at / BLOCK), at % BLOCK};
+        ft_attn_token_copy(u->kernel->type, plan->geo.head_dim, true, to, from);
     }
 }
 
@@ -230,16 +247,16 @@ static void tile_values(const ft_attn_plan *plan, const unit *u, ft_attn_scratch
     uint32_t n_shared = shared > pos0 ? shared - pos0 : 0;
     if (pos0 + n_shared < end)
         n_shared &= ~1u; /* what follows begins at a whole pair */
-    bool more = next + FT_ATTN_TILE <= u->n_pos && next + FT_ATTN_TILE <= u->tail0;
+    uint32_t direct = u->n_pos < u->tail0 ? u->n_pos : u->tail0;
     for (uint32_t b = 0; b * BLOCK < n_shared; b++) {
         v[b] = v_page(plan, u, pos0 / BLOCK + b);
-        ahead[b] = more ? k_page(plan, u, next / BLOCK + b) : NULL;
+        ahead[b] = next + b * BLOCK < direct ? k_page(plan, u, next / BLOCK + b) : NULL;
     }
     ft_attn_values args = {.p = sc->s,
                            .nq = u->nq,
                            .dim = dim,
                            .v = v,
-                           .ahead = more ? ahead : NULL,
+                           .ahead = ahead,
                            .end = n_shared,
                            .fresh = fresh,
                            .acc = acc};
@@ -255,7 +272,7 @@ static void tile_values(const ft_attn_plan *plan, const unit *u, ft_attn_scratch
         if (n_pos <= pos0 + n_shared)
             continue;
         args.end = (n_pos < next ? n_pos : next) - pos0;
-        row_pages(plan, u, sc, r, pos0, (const uint32_t[]){n_shared, args.end}, v);
+        row_pages(plan, u, sc, &(row_lanes){r, pos0, n_shared, args.end}, v);
         args.p = sc->s + (size_t)first * FT_ATTN_TILE;
         args.acc = acc + (size_t)first * dim;
         u->kernel->values(&args);
@@ -360,6 +377,7 @@ void ft_attn_run(ft_attn_plan *plan, const ft_attn_layer *layer, const ft_attn_r
         uint32_t last = (item->span0 + item->n_spans) * FT_ATTN_SPAN;
         unit u;
         unit_init(plan, layer, &plan->chunks[item->chunk], part, &u);
+        bring_near(plan, &u, item->span0);
         load_queries(plan, &u, rows, sc);
         if (!u.linear && last > u.tail0)
             prepare_tail(plan, &u, sc);

@@ -85,20 +85,26 @@ static inline void ft_attn_units_copy(char *to, const char *from, const ft_attn_
         memcpy(to + dst->offset + i * dst->stride, from + src->offset + i * src->stride, unit);
 }
 
-/* Copies a token from a lane of one page to a lane of another or the same one. */
-static inline void ft_attn_token_copy(ft_kv_type type, uint32_t dim, bool value, void *to_page,
-                                      uint32_t to_lane, const void *from_page, uint32_t from_lane)
+/* A token's place in a page. */
+typedef struct ft_attn_token {
+    void *page;
+    uint32_t lane;
+} ft_attn_token;
+
+/* Copies a token of V, or of K, to another place or the same one. */
+static inline void ft_attn_token_copy(ft_kv_type type, uint32_t dim, bool value, ft_attn_token to,
+                                      ft_attn_token from)
 {
     ft_attn_units dst[2], src[2];
-    unsigned n = ft_attn_token_units(type, dim, value, to_lane, dst);
-    ft_attn_token_units(type, dim, value, from_lane, src);
+    unsigned n = ft_attn_token_units(type, dim, value, to.lane, dst);
+    ft_attn_token_units(type, dim, value, from.lane, src);
     for (unsigned i = 0; i < n; i++) {
         if (dst[i].unit == 2)
-            ft_attn_units_copy(to_page, from_page, &dst[i], &src[i], 2);
+            ft_attn_units_copy(to.page, from.page, &dst[i], &src[i], 2);
         else if (dst[i].unit == 4)
-            ft_attn_units_copy(to_page, from_page, &dst[i], &src[i], 4);
+            ft_attn_units_copy(to.page, from.page, &dst[i], &src[i], 4);
         else
-            ft_attn_units_copy(to_page, from_page, &dst[i], &src[i], dst[i].unit);
+            ft_attn_units_copy(to.page, from.page, &dst[i], &src[i], dst[i].unit);
     }
 }
 

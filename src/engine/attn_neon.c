@@ -68,17 +68,20 @@ static inline x16 x16_round(x16 a)
     EACH a.v[e] = vrndnq_f32(a.v[e]);
     return a;
 }
-static inline x16 x16_pow2(x16 n)
+static inline x16 x16_from(x16 x, x16 lowest)
 {
-    EACH n.v[e] =
-        vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n.v[e]), vdupq_n_s32(127)), 23));
-    return n;
+    return x16_max(x, lowest);
 }
-static inline x16 x16_zero_below(x16 a, x16 b, x16 c)
+static inline x16 x16_scale(x16 x, x16 lowest, x16 p, x16 n)
 {
-    EACH c.v[e] =
-        vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(c.v[e]), vcltq_f32(a.v[e], b.v[e])));
-    return c;
+    EACH
+    {
+        int32x4_t exponent = vaddq_s32(vcvtq_s32_f32(n.v[e]), vdupq_n_s32(127));
+        float32x4_t pow2 = vreinterpretq_f32_s32(vshlq_n_s32(exponent, 23));
+        uint32x4_t bits = vreinterpretq_u32_f32(vmulq_f32(p.v[e], pow2));
+        p.v[e] = vreinterpretq_f32_u32(vbicq_u32(bits, vcltq_f32(x.v[e], lowest.v[e])));
+    }
+    return p;
 }
 static inline x16 x16_keep(x16 a, uint32_t n, x16 other)
 {

@@ -71,17 +71,12 @@ static void scores(const ft_attn_scores *a, ft_kv_type type)
 /* As exp2_neg of attn_tile.h, the same bits. */
 static float exp2_neg(float x)
 {
-    static const float c[] = {1.54035304e-4f,
-                              1.33335581e-3f,
-                              9.61812911e-3f,
-                              5.55041087e-2f,
-                              2.40226507e-1f,
-                              6.93147181e-1f,
-                              1.0f};
+    static const float c[] = {1.32647e-3f,   9.67151e-3f,   5.550734e-2f,
+                              2.4022242e-1f, 6.9314698e-1f, 1.0f};
     if (x < -126.0f)
         return 0;
     float n = rintf(x), r = x - n, p = c[0];
-    for (int i = 1; i < 7; i++)
+    for (int i = 1; i < 6; i++)
         p = fmaf(p, r, c[i]);
     return p * ft_f32_of_bits((uint32_t)((int32_t)n + 127) << 23);
 }

@@ -5,8 +5,9 @@
  *   x16 and  x16_zero, x16_set1, x16_load, x16_store, x16_load_f16, x16_load_i8 (16 bytes to floats),
  *   x16_byte (byte j of 16 groups of four, to floats), x16_pair_lo and x16_pair_hi (of 16 pairs of
  *   bf16), x16_round_bf16, x16_fma (a * b + c, one rounding), x16_mul, x16_add, x16_sub, x16_max,
- *   x16_round (to nearest even), x16_pow2 (2^n of whole n in [-126, 0]), x16_zero_below (0 where
- *   a < b, else c), x16_keep (lanes >= n become v), x16_hmax, PREFETCH
+ *   x16_round (to nearest even), x16_from (x, or b where x < b; x itself will do where x16_scale
+ *   takes any n), x16_scale (p 2^n, or 0 where x < b), x16_keep (lanes >= n become v), x16_hmax,
+ *   PREFETCH
  *   TILE_REGS: vectors of 16 that accumulators may take
  *   KERNEL_NAME, KERNEL_GET, and which types to make: KERNEL_F16, KERNEL_BF16, KERNEL_Q8 (0 or 1)
  *   KERNEL_DOT: 1 where bf16 and q8_0 have dot products: dot2(acc, pairs of bf16, pair) and
@@ -29,47 +30,47 @@
 #define TOK    FT_KV_BLOCK_TOK
 #define TILE   FT_ATTN_TILE
 
-/* 2^x for x <= 0: 2^n (n whole) times a polynomial in the rest, |r| <= 0.5; relative error below
- * 2e-7 (Taylor in r ln 2 to the sixth power). Below -126 it is 0. */
+/* 2^x for x <= 0: 2^n (n whole) times a polynomial in the rest, |r| <= 0.5, of the least largest
+ * relative error that one of the fifth degree with exp2(0) = 1 can have, 1e-7. Below -126 it is 0. */
 INLINE x16 exp2_neg(x16 x)
 {
-    const x16 floor_x = x16_set1(-126.0f);
-    x16 c = x16_max(x, floor_x);
+    const x16 lowest = x16_set1(-126.0f);
+    x16 c = x16_from(x, lowest);
     x16 n = x16_round(c);
     x16 r = x16_sub(c, n);
-    x16 p = x16_set1(1.54035304e-4f);
-    p = x16_fma(p, r, x16_set1(1.33335581e-3f));
-    p = x16_fma(p, r, x16_set1(9.61812911e-3f));
-    p = x16_fma(p, r, x16_set1(5.55041087e-2f));
-    p = x16_fma(p, r, x16_set1(2.40226507e-1f));
-    p = x16_fma(p, r, x16_set1(6.93147181e-1f));
+    x16 p = x16_set1(1.32647e-3f);
+    p = x16_fma(p, r, x16_set1(9.67151e-3f));
+    p = x16_fma(p, r, x16_set1(5.550734e-2f));
+    p = x16_fma(p, r, x16_set1(2.4022242e-1f));
+    p = x16_fma(p, r, x16_set1(6.9314698e-1f));
     p = x16_fma(p, r, x16_set1(1.0f));
-    return x16_zero_below(x, floor_x, x16_mul(p, x16_pow2(n)));
+    return x16_scale(x, lowest, p, n);
 }
 
 /* ---- scores ---- */
 
-/* K of one step (f16: a dimension; bf16: two) of a block, times the queries' */
-INLINE void scores_step(x16 *acc, const char *k, const float *q, uint32_t nq, const unsigned NQ,
-                        const unsigned NB, const unsigned b, const int TYPE)
+/* K of one block times the queries': a dimension of f16, */
+INLINE void scores_step_f16(x16 *acc, const char *k, const float *q, const unsigned NQ,
+                            const unsigned NB)
 {
-    if (TYPE == FT_KV_F16) {
-        x16 kd = x16_load_f16((const ft_f16 *)k);
-        UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB + b] =
-            x16_fma(kd, x16_set1(q[i]), acc[i * NB + b]);
-        return;
-    }
+    x16 kd = x16_load_f16((const ft_f16 *)k);
+    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB] = x16_fma(kd, x16_set1(q[i]), acc[i * NB]);
+}
+
+/* two of bf16. */
+INLINE void scores_step_bf16(x16 *acc, const char *k, const float *q, uint32_t nq,
+                             const unsigned NQ, const unsigned NB)
+{
 #if KERNEL_DOT && KERNEL_BF16
     x16_pairs kd = x16_load_pairs(k);
-    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB + b] =
-        dot2(acc[i * NB + b], kd, (const uint32_t *)q + i);
+    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB] =
+        dot2(acc[i * NB], kd, (const uint32_t *)q + i);
     (void)nq;
 #else
     x16 lo = x16_pair_lo(k), hi = x16_pair_hi(k);
-    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB + b] =
-        x16_fma(hi, x16_set1(q[nq + i]), acc[i * NB + b]);
-    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB + b] =
-        x16_fma(lo, x16_set1(q[i]), acc[i * NB + b]);
+    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB] =
+        x16_fma(hi, x16_set1(q[nq + i]), acc[i * NB]);
+    UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB] = x16_fma(lo, x16_set1(q[i]), acc[i * NB]);
 #endif
 }
 
@@ -93,7 +94,11 @@ INLINE void scores_part(const ft_attn_scores *args, uint32_t i0, uint32_t b0, co
         {
             if ((d & 1) == 0 && ahead[b])
                 PREFETCH(ahead[b] + (size_t)d * TOK * 2);
-            scores_step(acc, k[b] + (size_t)d * TOK * 2, q, nq, NQ, NB, b, TYPE);
+            const char *kd = k[b] + (size_t)d * TOK * 2;
+            if (TYPE == FT_KV_F16)
+                scores_step_f16(acc + b, kd, q, NQ, NB);
+            else
+                scores_step_bf16(acc + b, kd, q, nq, NQ, NB);
         }
     UNROLL for (unsigned i = 0; i < NQ; i++) UNROLL for (unsigned b = 0; b < NB; b++)
         x16_store(s + (size_t)i * s_stride + (size_t)b * TOK, acc[i * NB + b]);
@@ -220,23 +225,29 @@ INLINE x16 weights_store(float *s, unsigned vec, x16 p, const int TYPE)
 #endif
 }
 
-/* One query; n_vec and full are constants for whole tiles. */
-INLINE void weights_one(const ft_attn_weights *args, uint32_t i, const uint32_t n_vec,
-                        const bool FULL, const int TYPE)
+/* Vector j of query i's scores, -infinity where it sees nothing. */
+INLINE x16 weights_load(const ft_attn_weights *args, uint32_t i, uint32_t j)
 {
     const x16 none = x16_set1(-INFINITY);
-    const uint32_t n = args->n[i], dim = args->dim;
+    uint32_t n = args->n[i], before = j * 16;
+    x16 v = x16_load(args->s + (size_t)i * TILE + before);
+    return n >= before + 16 ? v : n > before ? x16_keep(v, n - before, none) : none;
+}
+
+INLINE float weights_max(const ft_attn_weights *args, uint32_t i)
+{
+    x16 v[TILE / 16];
+    UNROLL for (uint32_t j = 0; j < TILE / 16; j++) v[j] = weights_load(args, i, j);
+    return x16_hmax(x16_max(x16_max(v[0], v[1]), x16_max(v[2], v[3])));
+}
+
+INLINE void weights_one(const ft_attn_weights *args, uint32_t i, float tile_max, const bool WHOLE,
+                        const int TYPE)
+{
+    const uint32_t n = args->n[i], dim = args->dim, n_vec = WHOLE ? TILE / 16 : (n + 15) / 16;
     float *s = args->s + (size_t)i * TILE, *max = args->sums.max + i;
     float *sum = args->sums.sum + (size_t)i * 16, *acc = args->sums.acc + (size_t)i * dim;
-    x16 v[TILE / 16] = {none, none, none, none}, top = none, total = x16_zero();
-    UNROLL for (uint32_t j = 0; j < n_vec; j++)
-    {
-        v[j] = x16_load(s + (size_t)j * 16);
-        if (!FULL && n < (j + 1) * 16)
-            v[j] = x16_keep(v[j], n - j * 16, none);
-        top = x16_max(top, v[j]);
-    }
-    float tile_max = x16_hmax(top);
+    x16 total = x16_zero();
     if (args->fresh) {
         *max = tile_max;
     } else {
@@ -252,53 +263,53 @@ INLINE void weights_one(const ft_attn_weights *args, uint32_t i, const uint32_t 
     x16 m = x16_set1(*max);
     UNROLL for (uint32_t j = 0; j < n_vec; j++)
     {
-        x16 p = exp2_neg(x16_sub(v[j], m));
-        if (!FULL && n < (j + 1) * 16)
+        x16 p = exp2_neg(x16_sub(x16_load(s + (size_t)j * 16), m));
+        if (!WHOLE && n < (j + 1) * 16)
             p = x16_keep(p, n - j * 16, x16_zero());
         total = x16_add(total, weights_store(s, j, p, TYPE));
     }
     x16_store(sum, total);
 }
 
+/* All maxima first: each is a chain of steps that wait for one another, and so many of them at once
+ * wait together. */
 INLINE void weights_any(const ft_attn_weights *args, const int TYPE)
 {
+    float max[FT_ATTN_NQ];
+    for (uint32_t i = 0; i < args->nq; i++)
+        max[i] = weights_max(args, i);
     for (uint32_t i = 0; i < args->nq; i++) {
         if (args->n[i] == TILE)
-            weights_one(args, i, TILE / 16, true, TYPE);
+            weights_one(args, i, max[i], true, TYPE);
         else if (args->n[i])
-            weights_one(args, i, (args->n[i] + 15) / 16, false, TYPE);
+            weights_one(args, i, max[i], false, TYPE);
     }
 }
 
 /* ---- values ---- */
 
-/* V of one step (f16, q8_0: a token; bf16: two) times the queries' weights. */
-INLINE void values_step(x16 *a, const char *v, const float *p, const unsigned NQ, const unsigned ND,
-                        const int TYPE, const bool ODD)
+/* Sixteen dimensions of V times the queries' weights: of a token of f16 or q8_0, */
+INLINE void values_step(x16 *a, x16 v, const float *p, const unsigned NQ, const unsigned ND)
 {
-    UNROLL for (unsigned j = 0; j < ND; j++)
-    {
+    UNROLL for (unsigned i = 0; i < NQ; i++) a[i * ND] =
+        x16_fma(v, x16_set1(p[(size_t)i * TILE]), a[i * ND]);
+}
+
+/* of two tokens of bf16, of which the second may not be there. */
+INLINE void values_step_bf16(x16 *a, const char *v, const float *p, const unsigned NQ,
+                             const unsigned ND, const bool ODD)
+{
 #if KERNEL_DOT && KERNEL_BF16
-        x16_pairs vl = x16_load_pairs(v + (size_t)j * 64);
-        if (ODD)
-            vl = x16_first_of_pairs(vl);
-        UNROLL for (unsigned i = 0; i < NQ; i++) a[i * ND + j] =
-            dot2(a[i * ND + j], vl, (const uint32_t *)(p + (size_t)i * TILE));
+    x16_pairs both = x16_load_pairs(v);
+    if (ODD)
+        both = x16_first_of_pairs(both);
+    UNROLL for (unsigned i = 0; i < NQ; i++) a[i * ND] =
+        dot2(a[i * ND], both, (const uint32_t *)(p + (size_t)i * TILE));
 #else
-        if (TYPE == FT_KV_BF16) {
-            x16 lo = x16_pair_lo(v + (size_t)j * 64), hi = x16_pair_hi(v + (size_t)j * 64);
-            UNROLL for (unsigned i = 0; i < NQ && !ODD; i++) a[i * ND + j] =
-                x16_fma(hi, x16_set1(p[(size_t)i * TILE + 1]), a[i * ND + j]);
-            UNROLL for (unsigned i = 0; i < NQ; i++) a[i * ND + j] =
-                x16_fma(lo, x16_set1(p[(size_t)i * TILE]), a[i * ND + j]);
-            continue;
-        }
-        x16 vl = TYPE == FT_KV_F16 ? x16_load_f16((const ft_f16 *)v + (size_t)j * 16)
-                                   : x16_load_i8((const int8_t *)v + (size_t)j * 16);
-        UNROLL for (unsigned i = 0; i < NQ; i++) a[i * ND + j] =
-            x16_fma(vl, x16_set1(p[(size_t)i * TILE]), a[i * ND + j]);
+    if (!ODD)
+        values_step(a, x16_pair_hi(v), p + 1, NQ, ND);
+    values_step(a, x16_pair_lo(v), p, NQ, ND);
 #endif
-    }
 }
 
 /* NQ queries from i0 on x 16 ND dimensions from d on, all accumulators in registers. */
@@ -323,15 +334,26 @@ INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, con
         uint32_t stop = lane / TOK * TOK + TOK < end ? lane / TOK * TOK + TOK : end;
         for (; lane + step <= stop; lane += step) {
             size_t at = (lane % TOK * (size_t)dim + d * step) * unit;
-            const float *pl = KERNEL_DOT && KERNEL_BF16 ? p + lane / 2 : p + lane;
+            const float *pl = p + (KERNEL_DOT && KERNEL_BF16 ? lane / 2 : lane);
             if (near)
                 UNROLL for (unsigned j = 0; j < ND * 16 * step * unit; j += 64)
                     PREFETCH(near + at + j);
-            values_step(a, page + at, pl, NQ, ND, TYPE, false);
+            UNROLL for (unsigned j = 0; j < ND; j++)
+            {
+                const char *v = page + at + j * 16 * step * unit;
+                if (TYPE == FT_KV_F16)
+                    values_step(a + j, x16_load_f16((const ft_f16 *)v), pl, NQ, ND);
+                else if (TYPE == FT_KV_Q8_0)
+                    values_step(a + j, x16_load_i8((const int8_t *)v), pl, NQ, ND);
+                else
+                    values_step_bf16(a + j, v, pl, NQ, ND, false);
+            }
         }
         if (TYPE == FT_KV_BF16 && lane < stop) {
-            values_step(a, page + (lane % TOK * (size_t)dim + d * 2) * 2,
-                        KERNEL_DOT && KERNEL_BF16 ? p + lane / 2 : p + lane, NQ, ND, TYPE, true);
+            const char *v = page + (lane % TOK * (size_t)dim + d * 2) * 2;
+            const float *pl = p + (KERNEL_DOT && KERNEL_BF16 ? lane / 2 : lane);
+            UNROLL for (unsigned j = 0; j < ND; j++)
+                values_step_bf16(a + j, v + (size_t)j * 64, pl, NQ, ND, true);
             lane++;
         }
     }
@@ -342,7 +364,7 @@ INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, con
 /* Query counts, with the dimensions at a time (in 16s) that fit the registers; the most queries
  * first, down to one. q8_0 takes 32 at most, which share a scale. */
 #if TILE_REGS >= 24
-#define VALUES_MANY(X, T)   X(T, 12, 2) X(T, 8, 2)
+#define VALUES_MANY(X, T)   X(T, 24, 1) X(T, 12, 2) X(T, 8, 2)
 #define VALUES_FEW(X, T)    X(T, 6, 4) X(T, 5, 4) X(T, 4, 4) X(T, 3, 4) X(T, 2, 4) X(T, 1, 4)
 #define VALUES_SHAPES(X, T) VALUES_MANY(X, T) VALUES_FEW(X, T)
 #define VALUES_NARROW(X, T) VALUES_MANY(X, T) X(T, 4, 2) X(T, 3, 2) X(T, 2, 2) X(T, 1, 2)

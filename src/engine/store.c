@@ -7,8 +7,10 @@
 // before any of them, so that all can be read, then all written.
 #include "engine/store.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "engine/attn_layout.h"
 
@@ -35,6 +37,18 @@ static struct ggml_tensor *new_tensor(const ft_kv_store *store, struct ggml_cont
     return ggml_new_tensor_2d(ctx, ggml_type_of[store->type],
                               (int64_t)store->n_head_kv * store->head_dim,
                               (int64_t)store->n_blocks * BLOCK);
+}
+
+/* Blocks of a session lie all over the pool: with pages of 4 KB every one costs a walk of the page
+ * table. Huge pages took 6 % off 8 rows and 10 % off single rows at 512 positions. */
+static void ask_for_huge_pages(ggml_backend_buffer_t buffer)
+{
+    const uintptr_t huge = 2u << 20;
+    uintptr_t begin = (uintptr_t)ggml_backend_buffer_get_base(buffer);
+    uintptr_t end = (begin + ggml_backend_buffer_get_size(buffer)) / huge * huge;
+    begin = (begin + huge - 1) / huge * huge;
+    if (begin < end)
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a wish */
 }
 
 static bool make_part(ft_kv_store *store, uint32_t place)
@@ -64,6 +78,8 @@ static bool make_part(ft_kv_store *store, uint32_t place)
     store->any_tiled = store->any_tiled || !rows;
     if (place)
         ggml_backend_buffer_clear(part->buffer, 0);
+    else
+        ask_for_huge_pages(part->buffer);
     if (rows)
         part->galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
     return !rows || part->galloc;
@@ -156,8 +172,9 @@ static void move_tiled(const ft_kv_store *store, uint32_t layer, ft_kv_move m)
         size_t to = ((size_t)(m.dst / BLOCK) * store->n_head_kv + h) * page;
         for (int value = 0; value < 2; value++) {
             char *data = both[value]->data;
-            ft_attn_token_copy(store->type, store->head_dim, value == 1, data + to, m.dst % BLOCK,
-                               data + from, m.src % BLOCK);
+            ft_attn_token_copy(store->type, store->head_dim, value == 1,
+                               (ft_attn_token){data + to, m.dst % BLOCK},
+                               (ft_attn_token){data + from, m.src % BLOCK});
         }
     }
 }

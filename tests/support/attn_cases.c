@@ -453,17 +453,19 @@ const char *attn_case_writing(uint64_t seed)
             others[k]->write_k(head, dim, page + 2 * bytes, lane);
             others[k]->write_v(head, dim, page + 3 * bytes, lane);
             for (uint32_t v = 0; v < 2; v++)
-                ft_attn_token_copy(type, dim, v == 1, page + (4 + v) * bytes, 15 - lane,
-                                   page + v * bytes, lane);
+                ft_attn_token_copy(type, dim, v == 1,
+                                   (ft_attn_token){page + (4 + v) * bytes, 15 - lane},
+                                   (ft_attn_token){page + v * bytes, lane});
         }
         if (memcmp(page, page + 2 * bytes, 2 * bytes) != 0)
             bad = wrong("%s, type %d writes otherwise than plain C", others[k]->name, type);
         for (uint32_t lane = 0; lane < 8; lane++) /* turned round twice */
             for (uint32_t v = 0; v < 2; v++) {
-                char *p = page + (4 + v) * bytes, *spare = page + 2 * bytes;
-                ft_attn_token_copy(type, dim, v == 1, spare, 0, p, lane);
-                ft_attn_token_copy(type, dim, v == 1, p, lane, p, 15 - lane);
-                ft_attn_token_copy(type, dim, v == 1, p, 15 - lane, spare, 0);
+                char *p = page + (4 + v) * bytes;
+                ft_attn_token spare = {page + 2 * bytes, 0}, a = {p, lane}, b = {p, 15 - lane};
+                ft_attn_token_copy(type, dim, v == 1, spare, a);
+                ft_attn_token_copy(type, dim, v == 1, a, b);
+                ft_attn_token_copy(type, dim, v == 1, b, spare);
             }
         if (!bad && memcmp(page, page + 4 * bytes, 2 * bytes) != 0)
             bad = wrong("type %d: tokens copied back differ", type);
