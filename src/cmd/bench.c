@@ -152,19 +152,6 @@ size_t ft_bench_kv_tok_bytes(const ft_model *model, ft_kv_type type)
     return (size_t)hp->n_layer * hp->n_head_kv * 2 * ft_attn_token_bytes(type, hp->head_dim);
 }
 
-static ft_status read_kv_type(ft_bench_flags *flags, ft_error *err)
-{
-    static const char *const names[] = {
-        [FT_KV_F16] = "f16", [FT_KV_BF16] = "bf16", [FT_KV_Q8_0] = "q8_0"};
-    for (size_t i = 0; i < FT_COUNT(names); i++)
-        if (strcmp(flags->kv_name, names[i]) == 0) {
-            flags->kv = (ft_kv_type)i;
-            return FT_OK;
-        }
-    return ft_error_set(err, FT_INVALID, "--kv-type: '%s' is not f16, bf16 or q8_0",
-                        flags->kv_name);
-}
-
 /* Names of the devices that hold layers. */
 static json_t *devices_json(const ft_model *model)
 {
@@ -190,7 +177,7 @@ int ft_bench_main(const ft_bench_cmd *cmd, int argc, char **argv)
     else if (!cmd->flags->path)
         status = ft_error_set(&err, FT_INVALID, "%s: pass a model with -m", cmd->name);
     else
-        status = read_kv_type(cmd->flags, &err);
+        status = ft_cmd_kv_type(cmd->flags->kv_name, &err, &cmd->flags->kv);
     if (status == FT_OK)
         status = ft_model_load_on(&cmd->flags->device, &opts, &err, &model);
     if (status == FT_OK) {

@@ -24,7 +24,7 @@ typedef struct ft_bench_flags {
     int64_t n_threads;   /* of either side; 0: all cores */
     int64_t rounds;      /* pairs of rounds at most */
     double row_s;        /* seconds after which no further pair of a row begins */
-    const char *kv_name; /* --kv-type */
+    const char *kv_name; /* --cache-type */
     ft_kv_type kv;       /* what it says, once the command runs */
     bool json;
     ft_device_flags device; /* of either side */
@@ -46,7 +46,7 @@ typedef struct ft_bench_flags {
          FT_FLAG_INT, &(f).rounds,                                                   \
          "N",         "timed rounds of either side in a row at most",                \
          1,           FT_BENCH_ROUNDS_MAX},                                          \
-        {"--kv-type",                                                                \
+        {"--cache-type",                                                             \
          NULL,                                                                       \
          FT_FLAG_STRING,                                                             \
          &(f).kv_name,                                                               \

@@ -13,6 +13,7 @@
 
 #include "base/flags.h"
 #include "base/status.h"
+#include "engine/engine.h"
 
 typedef struct ft_cmd {
     const char *name;    /* "serve", "bench exact" */
@@ -69,5 +70,8 @@ void ft_cmd_wait_stopped(void);
 
 /* libllama and ggml log through our log, at debug level except for errors. Called once by main. */
 void ft_cmd_quiet_libraries(void);
+
+/* "f16", "bf16" or "q8_0", as --cache-type has it. FT_INVALID. */
+FT_WARN_UNUSED ft_status ft_cmd_kv_type(const char *name, ft_error *err, ft_kv_type *out);
 
 #endif

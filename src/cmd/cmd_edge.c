@@ -13,7 +13,7 @@
 #include "edge/openai_backend.h"
 
 typedef struct edge_flags {
-    const char *server, *draft, *vocab;
+    const char *server, *draft, *vocab, *cache_type;
     const char *host, *alias, *port_file;
     const char *token, *token_file, *api_key, *api_key_file;
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
@@ -59,6 +59,8 @@ static int parse(edge_flags *f, int argc, char **argv)
          1024},
         {"--parallel", "-np", FT_FLAG_INT, &f->parallel, "N", "generations at once at most", 1,
          4096},
+        {"--cache-type", NULL, FT_FLAG_STRING, &f->cache_type, "TYPE",
+         "how K and V of the draft are kept: f16, bf16 or q8_0", 0, 0},
         {"--draft-kv", NULL, FT_FLAG_INT, &f->draft_kv, "N",
          "tokens that the draft's cache holds; 0: four full texts", 0, 1e9},
         {"--reconnect-ms", NULL, FT_FLAG_INT, &f->reconnect_ms, "MS",
@@ -138,6 +140,10 @@ static ft_status load(edge_app *app, ft_error *err)
 static ft_status connect_server(edge_app *app, ft_error *err)
 {
     const edge_flags *f = &app->f;
+    ft_kv_type kv_type;
+    ft_status status = ft_cmd_kv_type(f->cache_type, err, &kv_type);
+    if (status != FT_OK)
+        return status;
     const ft_wire_client_opts wire = {.address = f->server,
                                       .token = app->token ? app->token : f->token,
                                       .tls = f->tls,
@@ -145,7 +151,7 @@ static ft_status connect_server(edge_app *app, ft_error *err)
                                       .tls_cert = f->tls_cert,
                                       .tls_key = f->tls_key,
                                       .tls_name = f->tls_name};
-    ft_status status = ft_wire_client_create(&wire, err, &app->client);
+    status = ft_wire_client_create(&wire, err, &app->client);
     if (status != FT_OK)
         return status;
     const ft_edge_opts edge = {.vocab = app->vocab,
@@ -153,6 +159,7 @@ static ft_status connect_server(edge_app *app, ft_error *err)
                                .source = ft_link_source_wire(app->client),
                                .draft = ft_draft_from_flags(&f->spec),
                                .clock = ft_clock_monotonic(),
+                               .draft_kv_type = kv_type,
                                .draft_kv_tok = (uint32_t)f->draft_kv,
                                .max_generations = (uint32_t)f->parallel,
                                .n_threads = (int)f->threads,
@@ -201,6 +208,7 @@ static void close_all(edge_app *app)
 int ft_cmd_edge(int argc, char **argv)
 {
     edge_app app = {.f = {.host = "127.0.0.1",
+                          .cache_type = "f16",
                           .port = 8411,
                           .parallel = 64,
                           .reconnect_ms = 10000,

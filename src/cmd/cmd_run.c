@@ -19,7 +19,7 @@
 #define PROGRESS_MIN_TOK 512  /* shorter prompts show no progress line */
 
 typedef struct run_flags {
-    const char *target, *draft, *prompt, *system;
+    const char *target, *draft, *prompt, *system, *cache_type;
     int64_t n, ctx, threads;
     bool raw, json, interactive;
     ft_sampling_flags sampling;
@@ -62,6 +62,8 @@ static int parse(run_flags *f, int argc, char **argv)
          1e9},
         {"--ctx-size", "-c", FT_FLAG_INT, &f->ctx, "N",
          "tokens of prompt and answer; 0: what the model was trained on", 0, 1e9},
+        {"--cache-type", NULL, FT_FLAG_STRING, &f->cache_type, "TYPE",
+         "how K and V of the target are kept: f16, bf16 or q8_0", 0, 0},
         {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads; 0: all cores", 0, 1024},
         FT_SAMPLING_FLAGS(f->sampling),
         FT_DRAFT_FLAGS(f->spec),
@@ -138,15 +140,20 @@ static ft_status start(run_app *app, ft_error *err)
     uint32_t ctx = f->ctx ? (uint32_t)f->ctx : trained;
     if (ctx > trained)
         ctx = trained;
+    ft_kv_type kv_type;
+    ft_status status = ft_cmd_kv_type(f->cache_type, err, &kv_type);
+    if (status != FT_OK)
+        return status;
     const ft_verifier_opts verifier = {.model = app->target,
                                        .vocab = app->vocab,
                                        .clock = ft_clock_monotonic(),
                                        .max_context = ctx,
+                                       .kv_type = kv_type,
                                        .kv_tok = ctx + ROOM_TOK,
                                        .max_tree = FT_TREE_MAX,
                                        .max_sessions = 4,
                                        .n_threads = (int)f->threads};
-    ft_status status = ft_verifier_create(&verifier, err, &app->verifier);
+    status = ft_verifier_create(&verifier, err, &app->verifier);
     if (status != FT_OK)
         return status;
     const ft_edge_opts edge = {.vocab = app->vocab,
@@ -404,6 +411,7 @@ static void block_signals(int how)
 int ft_cmd_run(int argc, char **argv)
 {
     run_app app = {.f = {.n = -1,
+                         .cache_type = "f16",
                          .ctx = DEFAULT_CTX,
                          .sampling = FT_SAMPLING_FLAGS_INIT,
                          .spec = FT_DRAFT_FLAGS_INIT,

@@ -13,7 +13,7 @@
 
 typedef struct serve_flags {
     const char *model, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
-    const char *policy, *port_file, *metrics;
+    const char *policy, *port_file, *metrics, *cache_type;
     char metrics_host[256];
     int metrics_port;
     int64_t port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
@@ -79,11 +79,16 @@ static ft_status serve(const serve_flags *f, const ft_model *model, const ft_voc
                        ft_error *err)
 {
     ft_server *server = NULL;
+    ft_kv_type kv_type;
+    ft_status status = ft_cmd_kv_type(f->cache_type, err, &kv_type);
+    if (status != FT_OK)
+        return status;
     const ft_server_opts opts = {.verifier = {.model = model,
                                               .vocab = vocab,
                                               .policy = ft_sched_find(f->policy),
                                               .clock = ft_clock_monotonic(),
                                               .max_context = (uint32_t)f->ctx,
+                                              .kv_type = kv_type,
                                               .kv_tok = (uint32_t)f->kv_tok,
                                               .max_batch_tok = (uint32_t)f->batch,
                                               .prefill_budget_us = (uint32_t)f->prefill_ms * 1000,
@@ -101,7 +106,7 @@ static ft_status serve(const serve_flags *f, const ft_model *model, const ft_voc
                                  .tls_cert = f->tls_cert,
                                  .tls_key = f->tls_key,
                                  .tls_client_ca = f->tls_client_ca};
-    ft_status status = ft_server_create(&opts, err, &server);
+    status = ft_server_create(&opts, err, &server);
     if (status != FT_OK)
         return status;
     log_ready(f, server, model, ft_server_verifier(server));
@@ -142,6 +147,7 @@ int ft_cmd_serve(int argc, char **argv)
     serve_flags f = {.host = "127.0.0.1",
                      .port = 7411,
                      .policy = "fcfs",
+                     .cache_type = "f16",
                      .ctx = 4096,
                      .batch = 512,
                      .prefill_ms = 50,
@@ -159,6 +165,8 @@ int ft_cmd_serve(int argc, char **argv)
          "tokens of a text at most (0: the model's training context)", 0, 1 << 24},
         {"--kv-tokens", NULL, FT_FLAG_INT, &f.kv_tok, "N",
          "tokens of all texts in the KV pool (0: 16 times --ctx-size)", 0, 1 << 28},
+        {"--cache-type", NULL, FT_FLAG_STRING, &f.cache_type, "TYPE",
+         "how K and V are kept: f16, bf16 or q8_0", 0, 0},
         {"--threads", "-t", FT_FLAG_INT, &f.threads, "N", "threads (0: all cores)", 0, 1024},
         {"--batch-size", "-b", FT_FLAG_INT, &f.batch, "N", "rows of one forward pass at most", 2,
          1 << 16},

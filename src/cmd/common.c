@@ -118,3 +118,15 @@ void ft_cmd_quiet_libraries(void)
     llama_log_set(library_log, NULL);
     ggml_log_set(library_log, NULL);
 }
+
+ft_status ft_cmd_kv_type(const char *name, ft_error *err, ft_kv_type *out)
+{
+    static const char *const names[] = {
+        [FT_KV_F16] = "f16", [FT_KV_BF16] = "bf16", [FT_KV_Q8_0] = "q8_0"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (ft_kv_type)i;
+            return FT_OK;
+        }
+    return ft_error_set(err, FT_INVALID, "--cache-type: '%s' is not f16, bf16 or q8_0", name);
+}

@@ -62,6 +62,7 @@ static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *
         kv_tok = DRAFT_CONTEXTS * edge->info.limits.max_context;
     const ft_engine_opts engine = {.model = opts->draft_model,
                                    .kv_tok = kv_tok,
+                                   .kv_type = opts->draft_kv_type,
                                    .max_batch_tok = DRAFT_BATCH_TOK,
                                    .n_threads = opts->n_threads};
     edge->draft_ctx = hp->n_ctx_train;

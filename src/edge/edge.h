@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "engine/engine.h"
 #include "edge/link.h"
 #include "model/model.h"
 #include "model/vocab.h"
@@ -28,6 +29,7 @@ typedef struct ft_edge_opts {
     ft_link_source source;
     ft_draft_params draft;
     ft_clock clock;
+    ft_kv_type draft_kv_type;
     uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
     uint32_t max_generations; /* at once; 0: 64 */
     int n_threads;            /* of the draft engine */

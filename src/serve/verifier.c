@@ -435,6 +435,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
     v->n_vocab = (uint32_t)ft_vocab_size(opts->vocab);
     ft_cost_init(&v->cost);
     const ft_engine_opts engine_opts = {.model = opts->model,
+                                        .kv_type = opts->kv_type,
                                         .kv_tok = v->opts.kv_tok,
                                         .max_batch_tok = v->opts.max_batch_tok,
                                         .n_threads = opts->n_threads,

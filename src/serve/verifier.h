@@ -20,6 +20,7 @@
 #define FT_SERVE_VERIFIER_H
 
 #include "base/clock.h"
+#include "engine/engine.h"
 #include "model/model.h"
 #include "model/vocab.h"
 #include "sched/sched.h"
@@ -33,8 +34,9 @@ typedef struct ft_verifier_opts {
     const ft_vocab *vocab;         /* borrowed */
     const ft_sched_policy *policy; /* NULL: fcfs */
     ft_clock clock;
-    uint32_t max_context;   /* tokens of a text at most; 0: the model's training context, to which
+    uint32_t max_context; /* tokens of a text at most; 0: the model's training context, to which
                                and to what the pool holds for one session it is lowered */
+    ft_kv_type kv_type;
     uint32_t kv_tok;        /* pool size in tokens; 0: 16 times max_context */
     uint32_t max_batch_tok; /* 0: 512 */
     /* Prompts delay nobody's round by more than this, as far as one pass of the model allows; 0:

@@ -153,7 +153,7 @@ static void test_prefill(void **state)
 
 static void test_kernels(void **state)
 {
-    json_t *json = must_run(*state, "kernels --rows 1,8 --ctx 40 --kv-type bf16");
+    json_t *json = must_run(*state, "kernels --rows 1,8 --ctx 40 --cache-type bf16");
     const json_t *rows = json_object_get(json, "rows"), *row;
     size_t i, n_attention = 0;
     json_array_foreach(rows, i, row)
@@ -171,7 +171,7 @@ static void test_refusals(void **state)
 {
     static const char *const args[] = {"verify --tree 8,,32",  "verify --sessions 0",
                                        "verify --shape bush",  "verify --vs nobody",
-                                       "verify --kv-type f64", "decode --streams 1,257"};
+                                       "verify --cache-type f64", "decode --streams 1,257"};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         int status;
         json_t *json = run(*state, args[i], &status);
