@@ -126,6 +126,15 @@ static bool measure_rows(ft_gemm_choice *c, int i, ggml_backend_t cpu,
 
 /* ---- choices ---- */
 
+/* ggml's products with floats round a row differently among others, which no speed makes up for; the
+ * plain kernel's slowness would. */
+static bool only_ours(const ft_gemm_choice *c)
+{
+    bool is_float =
+        c->type == GGML_TYPE_F32 || c->type == GGML_TYPE_F16 || c->type == GGML_TYPE_BF16;
+    return is_float && ft_gemm_kernel_best(c->type) != &ft_gemm_kernel_plain;
+}
+
 /* One that cannot be measured for want of memory is decided without. */
 static void measure(ft_gemm_choice *c, ggml_backend_buffer_type_t rival)
 {
@@ -140,6 +149,7 @@ static void measure(ft_gemm_choice *c, ggml_backend_buffer_type_t rival)
     }
     ggml_backend_free(cpu);
     c->packed = ok ? log_ratio / FT_GEMM_CHOICE_ROWS >= log(TIE) : ft_pack_pays();
+    c->packed = c->packed || only_ours(c);
     FT_LOGI("engine",
             "weights type=%s width=%u kernel=\"%s\" rows=1,4,16,64 us=%.0f,%.0f,%.0f,%.0f "
             "ggml=%s ggml_us=%.0f,%.0f,%.0f,%.0f packed=%d",

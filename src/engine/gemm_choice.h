@@ -13,7 +13,8 @@ extern const uint32_t ft_gemm_choice_rows[FT_GEMM_CHOICE_ROWS];
 
 /* For ft_model_opts. Packed, unless ggml takes a tenth less time in the geometric mean over the row
  * counts: near a tie the answer must not change from run to run, for results would in their last
- * bits. One answer for all row counts of a weight, as a row's result must not depend on the batch. */
+ * bits. One answer for all row counts of a weight, as a row's result must not depend on the batch; for
+ * the same reason floats are packed wherever there is more than the plain kernel. */
 bool ft_gemm_choose(enum ggml_type type, int64_t n_in, int64_t n_out,
                     ggml_backend_buffer_type_t rival);
 

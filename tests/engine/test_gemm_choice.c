@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "engine/gemm_choice.h"
+#include "engine/gemm_kernel.h"
 #include "ggml-cpu.h"
 #include "model/model.h"
 #include "support/tiny_gguf.h"
@@ -44,6 +45,14 @@ static void test_measured_once(void **state)
     ft_gemm_choose(GGML_TYPE_Q4_1, 320, 64, host());
     assert_int_equal(ft_gemm_choices(c, MAX), before + 3);
     assert_int_equal(ft_gemm_choices(c, 1), before + 3); /* no more than one is written */
+}
+
+/* However fast ggml's are: they depend on the batch. */
+static void test_floats_are_packed(void **state)
+{
+    bool fast = ft_gemm_kernel_best(GGML_TYPE_BF16) != &ft_gemm_kernel_plain;
+    bool packed = ft_gemm_choose(GGML_TYPE_BF16, 256, 64, host());
+    assert_true(packed || !fast);
 }
 
 static bool never(enum ggml_type type, int64_t n_in, int64_t n_out,
@@ -123,6 +132,7 @@ int main(void)
     tiny_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_measured_once),
+        cmocka_unit_test(test_floats_are_packed),
         cmocka_unit_test(test_obeyed),
         cmocka_unit_test(test_copies_are_counted),
     };
