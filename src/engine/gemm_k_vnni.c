@@ -164,11 +164,12 @@ INLINE void bring_near(const uint8_t *ahead, size_t bytes, size_t i)
         _mm_prefetch(ahead + at, _MM_HINT_T1);
 }
 
-/* A superblock of Q4_K or Q5_K; x: of its first block. */
-INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
-                         const uint8_t *ahead, const ft_gemm_block *x, size_t row_blocks,
-                         __m512 *sum)
+/* Superblock s of Q4_K or Q5_K; x: of its first block. */
+INLINE void multiply_q45(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, size_t s,
+                         const ft_gemm_block *x, __m512 *sum)
 {
+    const size_t bytes = type == GGML_TYPE_Q4_K ? sizeof(ft_pack_q4_k) : sizeof(ft_pack_q5_k);
+    const uint8_t *super = t->weights + s * bytes;
     const ft_pack_scales *scales = (const ft_pack_scales *)super;
     const ft_pack_q4_k *q4 = (const ft_pack_q4_k *)super;
     const ft_pack_q5_k *q5 = (const ft_pack_q5_k *)super;
@@ -176,9 +177,9 @@ INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
     __m512 dmin = _mm512_mul_ps(halves(scales->dmin), _mm512_set1_ps(0.125f));
     numbers six;
     unpack_numbers(scales, &six);
-    for (size_t i = 0; i < 8; i++, x += row_blocks) {
+    for (size_t i = 0; i < 8; i++, x += t->row_blocks) {
         block b;
-        bring_near(ahead, type == GGML_TYPE_Q4_K ? sizeof *q4 : sizeof *q5, i);
+        bring_near(t->ahead ? t->ahead + s * bytes : NULL, bytes, i);
         if (type == GGML_TYPE_Q4_K)
             load_nibbles(q4->quants[i], b.w);
         else
@@ -189,14 +190,15 @@ INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
     }
 }
 
-INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super,
-                        const uint8_t *ahead, const ft_gemm_block *x, size_t row_blocks,
+INLINE void multiply_q6(uint32_t n, const ft_gemm_tile *t, size_t s, const ft_gemm_block *x,
                         __m512 *sum)
 {
-    __m512 d = halves(ds);
-    for (size_t i = 0; i < 8; i++, x += row_blocks) {
+    ft_pack_q6_k_place at = ft_pack_q6_k_at(s, t->n_blocks / 8);
+    const ft_pack_q6_k *super = (const ft_pack_q6_k *)(t->weights + at.super);
+    __m512 d = halves(t->weights + at.d);
+    for (size_t i = 0; i < 8; i++, x += t->row_blocks) {
         block b;
-        bring_near(ahead, sizeof *super, i);
+        bring_near(t->ahead ? t->ahead + at.super : NULL, sizeof *super, i);
         load_q6(super->block[i].bits, super->block[i].quants, b.w);
         b.scale[0] = _mm512_mul_ps(d, signed_bytes(super->scales[2 * i]));
         b.scale[1] = _mm512_mul_ps(d, signed_bytes(super->scales[2 * i + 1]));
@@ -207,24 +209,17 @@ INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super
 /* type and n are constants where this is inlined. */
 INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
-    const size_t n_super = t->n_blocks / 8;
-    const size_t bytes = type == GGML_TYPE_Q4_K ? sizeof(ft_pack_q4_k) : sizeof(ft_pack_q5_k);
     const ft_gemm_block *x = t->rows;
     __m512 sum[FT_GEMM_GROUP];
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < n; r++) {
         sum[r] = _mm512_setzero_ps();
     }
-    for (size_t s = 0; s < n_super; s++, x += 8 * (size_t)t->row_blocks) {
-        if (type == GGML_TYPE_Q6_K) {
-            ft_pack_q6_k_place at = ft_pack_q6_k_at(s, n_super);
-            const ft_pack_q6_k *super = (const ft_pack_q6_k *)(t->weights + at.super);
-            const uint8_t *ahead = t->ahead ? t->ahead + at.super : NULL;
-            multiply_q6(n, t->weights + at.d, super, ahead, x, t->row_blocks, sum);
-        } else {
-            const uint8_t *ahead = t->ahead ? t->ahead + s * bytes : NULL;
-            multiply_q45(type, n, t->weights + s * bytes, ahead, x, t->row_blocks, sum);
-        }
+    for (size_t s = 0; s < t->n_blocks / 8; s++, x += 8 * (size_t)t->row_blocks) {
+        if (type == GGML_TYPE_Q6_K)
+            multiply_q6(n, t, s, x, sum);
+        else
+            multiply_q45(type, n, t, s, x, sum);
     }
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < n; r++) {

@@ -89,6 +89,7 @@ ft_gemm_tile_fn *ft_gemm_k_plain(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_vnni(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_avx2(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_dotprod(enum ggml_type type);
+ft_gemm_tile_fn *ft_gemm_k_neon(enum ggml_type type);
 
 /* ---- products for float weights, likewise ---- */
 

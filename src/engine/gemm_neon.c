@@ -7,16 +7,7 @@
 #include <arm_neon.h>
 
 #include "base/cpu.h"
-
-static inline int32x4_t dot_four(int32x4_t sum, int8x16_t w, int8x16_t x)
-{
-    int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
-    int32x4_t high = vpaddlq_s16(vmull_high_s8(w, x));
-    return vaddq_s32(sum, vpaddq_s32(low, high));
-}
-
-#define dot_lane(sum, w, x, lane) \
-    dot_four(sum, w, vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(x), lane)))
+#include "engine/gemm_dot_neon.h"
 #include "engine/gemm_neon.h"
 
 /* ---- values to 8 bits ---- */
@@ -130,6 +121,7 @@ const ft_gemm_rounding ft_gemm_rounding_neon = {quantize, quantize_norm, quantiz
 static ft_gemm_tile_fn *tile(enum ggml_type type)
 {
     ft_gemm_tile_fn *fn = tile_32(type);
+    fn = fn ? fn : ft_gemm_k_neon(type);
     return fn ? fn : ft_gemm_f_neon(type);
 }
 

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dot_lane (gemm_neon.h) on any AArch64 machine, by widening byte products: 127 x 128 fits 16 bits,
+ * pairs are added in 32.
+ */
+#ifndef FT_ENGINE_GEMM_DOT_NEON_H
+#define FT_ENGINE_GEMM_DOT_NEON_H
+
+#include <arm_neon.h>
+
+static inline int32x4_t dot_four(int32x4_t sum, int8x16_t w, int8x16_t x)
+{
+    int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
+    int32x4_t high = vpaddlq_s16(vmull_high_s8(w, x));
+    return vaddq_s32(sum, vpaddq_s32(low, high));
+}
+
+#define dot_lane(sum, w, x, lane) \
+    dot_four(sum, w, vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(x), lane)))
+
+#endif
