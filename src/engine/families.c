@@ -105,7 +105,8 @@ static tensor *swiglu_ffn(ft_build *b, const ft_layer *l, tensor *x)
 static tensor *build_decoder(ft_build *b)
 {
     const ft_weights *w = b->weights;
-    tensor *x = ggml_get_rows(b->ctx, w->tok_embd, b->tokens);
+    tensor *x = ft_is_packed(w->tok_embd) ? ft_gemm_get_rows(b->ctx, w->tok_embd, b->tokens)
+                                          : ggml_get_rows(b->ctx, w->tok_embd, b->tokens);
     for (uint32_t il = 0; il < b->hparams->n_layer; il++) {
         const ft_layer *l = &w->layers[il];
         bool last = il + 1 == b->hparams->n_layer;

@@ -318,3 +318,24 @@ struct ggml_tensor *ft_gemm_ggml(struct ggml_context *ctx, struct ggml_tensor *w
     struct ggml_tensor *y = ggml_mul_mat(ctx, weight, rows);
     return ggml_reshape_2d(ctx, y, y->ne[0], y->ne[2]);
 }
+
+/* ---- looking up ---- */
+
+static void get_rows_op(struct ggml_tensor *dst, int ith, int nth, void *userdata)
+{
+    const struct ggml_tensor *w = dst->src[0];
+    const int32_t *ids = dst->src[1]->data;
+    (void)userdata;
+    for (int64_t i = ith; i < dst->ne[1]; i += nth)
+        ft_pack_get_row(w->type, w->ne[0], w->data, (size_t)ids[i],
+                        (float *)((char *)dst->data + (size_t)i * dst->nb[1]));
+}
+
+struct ggml_tensor *ft_gemm_get_rows(struct ggml_context *ctx, struct ggml_tensor *weight,
+                                     struct ggml_tensor *ids)
+{
+    struct ggml_tensor *args[] = {weight, ids};
+    assert(ft_is_packed(weight) && ft_pack_has_rows(weight->type));
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, weight->ne[0], ids->ne[0], 1, 1, args, 2, get_rows_op,
+                          GGML_N_TASKS_MAX, NULL);
+}

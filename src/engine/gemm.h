@@ -48,4 +48,9 @@ struct ggml_tensor *ft_gemm(struct ggml_context *ctx, struct ggml_tensor *weight
 struct ggml_tensor *ft_gemm_ggml(struct ggml_context *ctx, struct ggml_tensor *weight,
                                  struct ggml_tensor *x);
 
+/* Rows of a packed weight that has them (ft_pack_has_rows), by their numbers: ids I32 [n_rows], each
+ * below n_out. F32 [n_in, n_rows]. */
+struct ggml_tensor *ft_gemm_get_rows(struct ggml_context *ctx, struct ggml_tensor *weight,
+                                     struct ggml_tensor *ids);
+
 #endif

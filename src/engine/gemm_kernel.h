@@ -93,6 +93,7 @@ ft_gemm_tile_fn *ft_gemm_k_neon(enum ggml_type type);
 
 /* ---- products for float weights, likewise ---- */
 
+/* Each for machines that its name says. */
 ft_gemm_tile_fn *ft_gemm_f_plain(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_f_avx2(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_f_neon(enum ggml_type type);

@@ -3,7 +3,8 @@
 // (placement.c), allocates one ggml context and buffer a buffer type, then reads the file into them.
 // Invariants: a weight of a repacked buffer type is written once, whole (its set_tensor requires
 // that), one of our own layout is marked as packed; the token embedding lies in plain memory, for
-// ggml_get_rows on a repacked tensor gives garbage. A loaded model is immutable. It does not compute anything.
+// ggml_get_rows on a repacked tensor gives garbage, or in our layout where that has rows to look up. A
+// loaded model is immutable. It does not compute anything.
 #include "model/model.h"
 
 #include <ctype.h>
@@ -190,6 +191,16 @@ static uint8_t choose_embedding(const loader *l)
                : 0;
 }
 
+/* Plain, but where a tied head is packed in a way that rows can be looked up in: so that it is there
+ * once. */
+static size_t place_embedding(const loader *l)
+{
+    bool one = l->src.output < 0 && ft_model_where_head(l->model) == 0 && l->where == 0 &&
+               ft_pack_has_rows(type_of(l, l->src.tok_embd));
+    size_t place = place_matrix(l, &l->src.tok_embd, 1);
+    return one && ft_place_is_packed(&l->model->placer, place) ? place : place_plain(l);
+}
+
 static ft_status plan(loader *l)
 {
     ft_model *m = l->model;
@@ -201,7 +212,7 @@ static ft_status plan(loader *l)
         return ft_error_set(l->err, FT_NOMEM, "%s: out of memory", l->opts->path);
     ft_devices_split(&m->devices, m->hp.n_layer, l->opts->n_gpu_layers, m->where);
     m->where_embedding = l->where = choose_embedding(l);
-    size_t embedding = place_plain(l);
+    size_t embedding = place_embedding(l);
     add_weight(l, &m->weights.tok_embd, &l->src.tok_embd, 1, embedding);
     plan_head(l, embedding);
     plan_layers(l);

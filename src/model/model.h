@@ -50,7 +50,8 @@ typedef struct ft_layer {
 } ft_layer;
 
 typedef struct ft_weights {
-    struct ggml_tensor *tok_embd;    /* [n_embd, n_vocab], plain layout, for ggml_get_rows */
+    struct ggml_tensor *tok_embd; /* [n_embd, n_vocab]; plain layout, or that of a tied head where
+                                        ft_pack_has_rows */
     struct ggml_tensor *output_norm; /* [n_embd] */
     struct ggml_tensor *output;      /* [n_embd, n_vocab]; tied models: tok_embd's values, maybe a
                                         packed copy */

@@ -52,6 +52,10 @@ size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in);
 void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed);
 void ft_unpack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *packed, void *plain);
 
+/* Whether single rows can be read out of the packed layout (float types), and row `row` as F32. */
+bool ft_pack_has_rows(enum ggml_type type);
+void ft_pack_get_row(enum ggml_type type, int64_t n_in, const void *packed, size_t row, float *out);
+
 /* Says, or asks, that a tensor's data are packed. */
 void ft_pack_mark(struct ggml_tensor *weight);
 bool ft_is_packed(const struct ggml_tensor *weight);

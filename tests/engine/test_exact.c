@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row results are a function of the row's own tokens, bit for bit, with packed weights: random batches of chunks and trees of several sequences, with commits, kept subtrees, forks and
-// truncations between them, against the same tokens computed one at a time. FT_TEST_MODEL names a
-// further file to run on (skipped if unset).
+// Row results are a function of the row's own tokens, bit for bit, with packed weights: random
+// batches of chunks and trees of several sequences, with commits, kept subtrees, forks and truncations
+// between them, against the same tokens computed one at a time. FT_TEST_MODEL names a further file to
+// run on (skipped if unset).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed layouts (pack.c, pack_k.c): which shapes it takes, its size, where values are, and the way back.
+// The packed layouts (pack.c, pack_k.c, pack_f.c): which shapes they take, their size, where values are,
+// and the way back.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,6 +110,33 @@ static void test_positions_of_floats(void **state)
     assert_true(packed32[16 * IN + 7 * 16 + IN_TILE] == 5);
 }
 
+static void test_rows_of_floats(void **state)
+{
+    enum { IN = 134, OUT = 48 };
+    static const enum ggml_type floats[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16};
+    ft_rng rng;
+    ft_rng_init(&rng, 4);
+    assert_false(ft_pack_has_rows(GGML_TYPE_Q8_0));
+    for (size_t t = 0; t < 3; t++) {
+        float values[OUT][IN], row[IN];
+        char plain[sizeof values], packed[sizeof values];
+        for (size_t i = 0; i < OUT * (size_t)IN; i++)
+            values[0][i] = (float)ft_rng_below(&rng, 255) - 127; /* every type has them */
+        if (floats[t] == GGML_TYPE_F32)
+            memcpy(plain, values, sizeof values);
+        else if (floats[t] == GGML_TYPE_F16)
+            ggml_fp32_to_fp16_row(values[0], (ggml_fp16_t *)plain, OUT * IN);
+        else
+            ggml_fp32_to_bf16_row(values[0], (ggml_bf16_t *)plain, OUT * IN);
+        assert_true(ft_pack_has_rows(floats[t]));
+        ft_pack(floats[t], IN, OUT, plain, packed);
+        for (size_t r = 0; r < OUT; r++) {
+            ft_pack_get_row(floats[t], IN, packed, r, row);
+            assert_memory_equal(row, values[r], sizeof row);
+        }
+    }
+}
+
 static void test_mark(void **state)
 {
     struct ggml_tensor t = {0};
@@ -120,9 +148,9 @@ static void test_mark(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fits),      cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_positions), cmocka_unit_test(test_positions_of_floats),
-        cmocka_unit_test(test_mark),
+        cmocka_unit_test(test_fits),           cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_positions),      cmocka_unit_test(test_positions_of_floats),
+        cmocka_unit_test(test_rows_of_floats), cmocka_unit_test(test_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
