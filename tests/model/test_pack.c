@@ -120,8 +120,8 @@ static void test_rows_of_floats(void **state)
     for (size_t t = 0; t < 3; t++) {
         float values[OUT][IN], row[IN];
         char plain[sizeof values], packed[sizeof values];
-        for (size_t i = 0; i < OUT * (size_t)IN; i++)
-            values[0][i] = (float)ft_rng_below(&rng, 255) - 127; /* every type has them */
+        for (size_t i = 0; i < OUT * (size_t)IN; i++) /* numbers that every type has */
+            values[i / IN][i % IN] = (float)ft_rng_below(&rng, 255) - 127;
         if (floats[t] == GGML_TYPE_F32)
             memcpy(plain, values, sizeof values);
         else if (floats[t] == GGML_TYPE_F16)
