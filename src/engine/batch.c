@@ -33,6 +33,7 @@ void ft_batch_deinit(ft_batch *batch)
 void ft_batch_clear(ft_batch *batch)
 {
     batch->n_rows = batch->n_segs = batch->n_out = 0;
+    batch->n_seen = 0;
     batch->attn = (ft_attn_batch){
         .segs = batch->segs, .row_slot = batch->slot, .row_pos = batch->pos, .rope = batch->rope};
 }
@@ -60,6 +61,7 @@ void ft_batch_add(ft_batch *batch, ft_segment *segment, const ft_kv_seq *seq,
         uint32_t row = batch->n_rows++;
         batch->token[row] = segment->tokens[i];
         batch->pos[row] = seq->n_past + ft_kv_seq_depth(seq, first + i);
+        batch->n_seen += batch->pos[row] + 1;
         batch->slot[row] = ft_kv_seq_slot(seq, seq->n_past + first + i);
         if (wanted(segment->want, i))
             batch->out[batch->n_out++] = (int32_t)row;

@@ -13,6 +13,7 @@
 typedef struct ft_batch {
     uint32_t max_rows, n_rot;
     uint32_t n_rows, n_segs, n_out;
+    uint64_t n_seen;    /* sum over rows of the tokens that they attend to */
     int32_t *token;     /* [max_rows] */
     uint32_t *pos;      /* [max_rows] */
     uint32_t *slot;     /* [max_rows] */

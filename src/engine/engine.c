@@ -369,6 +369,19 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
     return FT_OK;
 }
 
+/* Multiplications of the batch: matrices of the layers, the head, attention. */
+static ft_pace_size size_of(const ft_engine *engine)
+{
+    const ft_hparams *hp = ft_model_hparams(engine->model);
+    const ft_batch *batch = &engine->batch;
+    double n_embd = hp->n_embd, n_q = (double)hp->n_head * hp->head_dim;
+    double n_kv = (double)hp->n_head_kv * hp->head_dim;
+    double row = hp->n_layer * n_embd * (2 * n_q + 2 * n_kv + 3.0 * hp->n_ff);
+    return (ft_pace_size){.n_rows = batch->n_rows,
+                          .work = batch->n_rows * row + batch->n_out * n_embd * hp->n_vocab +
+                                  (double)batch->n_seen * 2 * hp->n_layer * n_q};
+}
+
 /* One attempt on n_threads threads; FT_TIMEOUT: given up, nothing of it counts. Inputs are written
  * each time, for a pass recycles their memory. */
 static ft_status attempt(ft_engine *engine, ft_graph *g, int n_threads)
@@ -379,14 +392,14 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, int n_threads)
         ggml_backend_tensor_set(g->out_ids, batch->out, 0, batch->n_out * sizeof(int32_t));
     if (!engine->route->set_inputs(engine->route, g->slot))
         return FT_NOMEM;
+    const ft_pace_size size = size_of(engine);
     int64_t limit_us =
-        engine->backends.devices ? 0 : ft_pace_limit_us(&engine->pace, batch->n_rows, n_threads);
+        engine->backends.devices ? 0 : ft_pace_limit_us(&engine->pace, &size, n_threads);
     int64_t start_us = ft_clock_now_us(&engine->clock);
     engine->give_up_us = limit_us ? start_us + limit_us : 0;
     ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
     enum ggml_status status = ft_graph_cache_compute(engine->graphs, g);
-    ft_pace_observe(&engine->pace, batch->n_rows, n_threads,
-                    ft_clock_now_us(&engine->clock) - start_us);
+    ft_pace_observe(&engine->pace, &size, n_threads, ft_clock_now_us(&engine->clock) - start_us);
     switch (status) {
     case GGML_STATUS_SUCCESS:
         return FT_OK;
@@ -418,8 +431,9 @@ static ft_status run_batch(ft_engine *engine)
     ft_graph *g = ft_graph_cache_get(engine->graphs, batch->n_rows, batch->n_out);
     if (!g)
         return FT_NOMEM;
+    const ft_pace_size size = size_of(engine);
     int n_threads = engine->backends.devices ? engine->backends.n_threads
-                                             : ft_pace_threads(&engine->pace, batch->n_rows);
+                                             : ft_pace_threads(&engine->pace, &size);
     ft_status status = attempt(engine, g, n_threads);
     if (status == FT_TIMEOUT) {
         engine->route->begin(engine->route);
