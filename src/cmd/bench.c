@@ -89,7 +89,12 @@ ft_status ft_bench_interleave(const ft_bench_flags *flags, const ft_bench_side *
     double turn[FT_BENCH_SIDES_MAX], all[FT_BENCH_SIDES_MAX][FT_BENCH_ROUNDS_MAX];
     uint32_t done = 0, most = (uint32_t)flags->rounds;
     double begin = ft_bench_now_s();
-    ft_status status = run_turn(sides, n, turn, err);
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < n && status == FT_OK; i++)
+        if (sides[i].ours)
+            status = sides[i].round(sides[i].ctx, &turn[i], err);
+    if (status == FT_OK)
+        status = run_turn(sides, n, turn, err);
     double warm_s = ft_bench_now_s() - begin;
     if (warm_s > flags->row_s)
         most = 0;

@@ -87,6 +87,8 @@ double ft_bench_median(double *values, uint32_t n);
 typedef struct ft_bench_side {
     void *ctx;
     FT_WARN_UNUSED ft_status (*round)(void *ctx, double *seconds, ft_error *err);
+    bool ours; /* our engine takes one thread for its first pass of a size (engine/pace.h) and needs
+                  one round more to warm up */
 } ft_bench_side;
 
 #define FT_BENCH_SIDES_MAX 4

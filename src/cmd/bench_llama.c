@@ -28,6 +28,7 @@ static struct llama_context_params context_params(const ft_bench_llama_opts *opt
         opts->n_threads > 0 ? opts->n_threads : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
     params.flash_attn_type =
         opts->flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.type_k = params.type_v = opts->bf16 ? GGML_TYPE_BF16 : GGML_TYPE_F16;
     params.kv_unified = opts->unified;
     params.abort_callback = give_up;
     params.abort_callback_data = llama;

@@ -33,6 +33,7 @@ typedef struct ft_bench_llama_opts {
     int n_threads;           /* 0: all cores */
     const ft_model *like;    /* whose layers are on devices: on the same; NULL: on the CPU */
     bool flash;              /* flash attention */
+    bool bf16;               /* keep K and V as bf16, not f16 */
     bool unified;            /* one cache for all streams, under a mask; else one each */
 } ft_bench_llama_opts;
 

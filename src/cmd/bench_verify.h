@@ -44,6 +44,7 @@ double ft_bench_ours_kv_bytes_per_tok(const ft_bench_ours *ours);
 /* One way to let libllama do a row. */
 typedef struct ft_bench_way {
     bool flash;
+    bool bf16;    /* keeps K and V as bf16; else f16 */
     bool unified; /* one cache under a mask, trees by tokens of several sequences; else streams */
     uint32_t per_ctx; /* sessions a llama_context; fewer than all: the contexts run in turn */
     bool one_thread;  /* of those it could have: faster where other programs hold the cores */
@@ -57,7 +58,7 @@ typedef struct ft_bench_base {
         uint32_t n_ctx; /* 0: none yet */
         uint8_t *data;
         size_t size;
-    } state[2]; /* without and with flash */
+    } state[4]; /* without and with flash; then both again as bf16 */
 } ft_bench_base;
 FT_WARN_UNUSED ft_status ft_bench_base_open(const ft_model *like, int n_threads, ft_error *err,
                                             ft_bench_base *out);

@@ -27,7 +27,8 @@ typedef struct search {
 
 /* ---- which ways there are ---- */
 
-/* All sessions in one context: the ways of one server process with one cache. */
+/* All sessions in one context: the ways of one server process with one cache. Where ours keeps K and V
+ * as bf16, libllama may too. */
 static uint32_t list_ways(const ft_bench_job *job, ft_bench_way *ways)
 {
     uint32_t n = 0, all = job->n_sessions;
@@ -36,6 +37,10 @@ static uint32_t list_ways(const ft_bench_job *job, ft_bench_way *ways)
     if (job->chain && all > 1) {
         ways[n++] = (ft_bench_way){.flash = true, .unified = false, .per_ctx = all};
         ways[n++] = (ft_bench_way){.flash = false, .unified = false, .per_ctx = all};
+    }
+    for (uint32_t i = 0, plain = n; job->kv == FT_KV_BF16 && i < plain; i++) {
+        ways[n] = ways[i];
+        ways[n++].bf16 = true;
     }
     return n;
 }
@@ -165,12 +170,12 @@ static ft_status take_turns(const ft_bench_row_opts *o, trial *best[2], json_t *
     uint32_t n = 0, rounds = 0;
     ft_status status = FT_OK;
     if (o->ours)
-        sides[n++] = (ft_bench_side){o->ours, ft_bench_ours_round};
+        sides[n++] = (ft_bench_side){o->ours, ft_bench_ours_round, true};
     for (int i = 0; i < 2 && status == FT_OK; i++) {
         if (best[i]->pass_s == 0)
             continue;
         status = ft_bench_theirs_create(o->job, &best[i]->way, o->base, err, &theirs[i]);
-        sides[n++] = (ft_bench_side){theirs[i], ft_bench_theirs_round};
+        sides[n++] = (ft_bench_side){theirs[i], ft_bench_theirs_round, false};
     }
     if (status == FT_OK && n)
         status = ft_bench_interleave(o->flags, sides, n, err, seconds, &rounds);

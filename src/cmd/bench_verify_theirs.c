@@ -56,8 +56,8 @@ ft_status ft_bench_base_open(const ft_model *like, int n_threads, ft_error *err,
 void ft_bench_base_close(ft_bench_base *base)
 {
     ft_bench_llama_close(&base->llama);
-    free(base->state[0].data);
-    free(base->state[1].data);
+    for (size_t i = 0; i < sizeof base->state / sizeof *base->state; i++)
+        free(base->state[i].data);
     *base = (ft_bench_base){0};
 }
 
@@ -119,6 +119,7 @@ static ft_bench_llama_opts llama_opts(const ft_bench_theirs *t, uint32_t n_sessi
         .max_ubatch_tok = batch < UBATCH_TOK ? batch : UBATCH_TOK,
         .n_threads = t->job.n_threads,
         .flash = t->way.flash,
+        .bf16 = t->way.bf16,
         .unified = t->way.unified,
     };
 }
@@ -135,31 +136,37 @@ static ft_status read_text(const ft_bench_job *job, ft_bench_llama *llama, ft_er
     return status;
 }
 
+static int state_of(const ft_bench_way *way)
+{
+    return (int)way->flash + 2 * (int)way->bf16;
+}
+
 static ft_status make_state(const ft_bench_theirs *t, ft_bench_base *base, ft_error *err)
 {
     uint32_t n = t->job.n_ctx;
-    bool flash = t->way.flash;
+    int kind = state_of(&t->way);
     ft_bench_llama one = {0};
     const ft_bench_llama_opts opts = {.share = &base->llama,
                                       .n_ctx = n,
                                       .n_streams = 1,
                                       .max_batch_tok = n < UBATCH_TOK ? n : UBATCH_TOK,
                                       .n_threads = t->job.n_threads,
-                                      .flash = flash};
-    if (base->state[flash].n_ctx == n)
+                                      .flash = t->way.flash,
+                                      .bf16 = t->way.bf16};
+    if (base->state[kind].n_ctx == n)
         return FT_OK;
-    base->state[flash].n_ctx = 0;
-    free(base->state[flash].data);
-    base->state[flash].data = NULL;
+    base->state[kind].n_ctx = 0;
+    free(base->state[kind].data);
+    base->state[kind].data = NULL;
     ft_status status = ft_bench_llama_open(&opts, err, &one);
     if (status == FT_OK)
         status = read_text(&t->job, &one, err);
     if (status == FT_OK) {
         size_t size = llama_state_seq_get_size(one.ctx, 0);
-        uint8_t *data = base->state[flash].data = malloc(size);
-        base->state[flash].size = size;
+        uint8_t *data = base->state[kind].data = malloc(size);
+        base->state[kind].size = size;
         if (data && llama_state_seq_get_data(one.ctx, data, size, 0) == size)
-            base->state[flash].n_ctx = n;
+            base->state[kind].n_ctx = n;
         else
             status = ft_error_set(err, FT_NOMEM, "libllama: no state of %u tokens", n);
     }
@@ -178,8 +185,8 @@ static ft_status fill_streams(ft_bench_theirs *t, group *g, ft_error *err)
 
 static ft_status fill_group(ft_bench_theirs *t, group *g, const ft_bench_base *base, ft_error *err)
 {
-    const uint8_t *state = base->state[t->way.flash].data;
-    size_t size = base->state[t->way.flash].size;
+    const uint8_t *state = base->state[state_of(&t->way)].data;
+    size_t size = base->state[state_of(&t->way)].size;
     if (!t->way.unified)
         return fill_streams(t, g, err);
     llama_memory_t memory = llama_get_memory(g->llama.ctx);
@@ -269,6 +276,8 @@ void ft_bench_theirs_describe(const ft_bench_theirs *t, char *out, size_t size)
 {
     int n = snprintf(out, size, "%s, %s", t->way.unified ? "unified" : "streams",
                      t->way.flash ? "flash" : "no flash");
+    if (t->way.bf16)
+        n += snprintf(out + n, size - (size_t)n, ", bf16");
     if (t->way.one_thread)
         n += snprintf(out + n, size - (size_t)n, ", 1 thread");
     if (t->n_groups > 1)

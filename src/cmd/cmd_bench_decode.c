@@ -221,7 +221,7 @@ static double roofline(const bench *b, double seconds)
 
 static ft_status run_row(bench *b, json_t *rows, ft_error *err)
 {
-    const ft_bench_side sides[] = {{b, our_round}, {b, their_round}};
+    const ft_bench_side sides[] = {{b, our_round, true}, {b, their_round, false}};
     const way *best = NULL;
     double s[2];
     uint32_t rounds;

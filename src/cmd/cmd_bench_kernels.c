@@ -77,7 +77,8 @@ static void matrix_work(const struct ggml_tensor *w, uint32_t n_rows, ft_bench_w
 static ft_status compare(bench *b, ft_bench_graph *ours, ft_bench_graph *ggml,
                          const ft_bench_work *work, json_t *row, ft_error *err)
 {
-    const ft_bench_side sides[] = {{ours, ft_bench_graph_round}, {ggml, ft_bench_graph_round}};
+    const ft_bench_side sides[] = {{ours, ft_bench_graph_round, false},
+                                   {ggml, ft_bench_graph_round, false}};
     double s[2];
     ft_status status = ft_bench_interleave(&b->flags, sides, 2, err, s, NULL);
     if (status != FT_OK)

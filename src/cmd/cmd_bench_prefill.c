@@ -168,7 +168,7 @@ static ft_status put_row(bench *b, way best, const double *s, uint32_t rounds)
 
 static ft_status run_row(bench *b, ft_error *err)
 {
-    const ft_bench_side sides[] = {{b, our_round}, {b, their_round}};
+    const ft_bench_side sides[] = {{b, our_round, true}, {b, their_round, false}};
     double s[2];
     uint32_t rounds;
     way best = ways[0];

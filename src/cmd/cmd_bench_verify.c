@@ -94,7 +94,7 @@ static ft_status run_row(bench *b, const ft_bench_job *job, uint32_t max_tree, f
     ft_bench_ours_set_job(*ours, job);
     bool both = fits_both(b, job);
     if (!both) {
-        const ft_bench_side side = {*ours, ft_bench_ours_round};
+        const ft_bench_side side = {*ours, ft_bench_ours_round, true};
         status = ft_bench_interleave(&b->flags, &side, 1, err, &ours_s, NULL);
         ft_bench_ours_destroy(*ours);
         *ours = NULL;
