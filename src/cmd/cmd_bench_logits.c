@@ -38,7 +38,7 @@ typedef struct diff {
 } diff;
 
 typedef struct args {
-    const char *path, *exact, *prompt, *prompts;
+    const char *path, *exact, *prompt, *prompts, *cache_type;
     int64_t limit;
     bool json;
     ft_device_flags device;
@@ -67,7 +67,9 @@ static ft_status open_ours(bench *b, int side, ft_error *err)
                            .kv_tok = MAX_TOK,
                            .max_batch_tok = MAX_TOK,
                            .route = routes[side]};
-    ft_status status = ft_engine_create(&opts, err, &b->engine[side]);
+    ft_status status = ft_cmd_kv_type(b->args->cache_type, err, &opts.kv_type);
+    if (status == FT_OK)
+        status = ft_engine_create(&opts, err, &b->engine[side]);
     return status == FT_OK ? ft_seq_create(b->engine[side], err, &b->seq[side]) : status;
 }
 
@@ -256,7 +258,7 @@ static void print_rows(const bench *b)
 
 int ft_cmd_bench_logits(int argc, char **argv)
 {
-    args a = {.prompt = default_prompt, .device = FT_DEVICE_FLAGS_INIT};
+    args a = {.cache_type = "f16", .prompt = default_prompt, .device = FT_DEVICE_FLAGS_INIT};
     const ft_flag flags[] = {
         {"--model", "-m", FT_FLAG_STRING, &a.path, "FILE", "model (GGUF)", 0, 0},
         {"--exact", NULL, FT_FLAG_STRING, &a.exact, "FILE",
@@ -268,6 +270,8 @@ int ft_cmd_bench_logits(int argc, char **argv)
         {"--limit", NULL, FT_FLAG_INT, &a.limit, "N",
          "so many prompts, spread over the file; 0: all", 0, 1e9},
         FT_DEVICE_FLAGS(a.device),
+        {"--cache-type", NULL, FT_FLAG_STRING, &a.cache_type, "TYPE",
+         "how ours keeps K and V: f16, bf16 or q8_0", 0, 0},
         {"--json", NULL, FT_FLAG_BOOL, &a.json, NULL, "print one JSON object", 0, 0},
     };
     const ft_cmd_usage usage = {

@@ -145,7 +145,9 @@ static void check_logits(const fixture *f, const float *got, const float *expect
         error += ((double)got[i] - expected[i]) * ((double)got[i] - expected[i]);
         power += (double)expected[i] * expected[i];
     }
-    assert_true(error / power < 1e-4); /* other KV gives 1 and more */
+    /* Rounding of 8-bit rows carries the routes' last bits as far as 3e-4 (test_logits: libllama's two
+     * ways differ as much); other KV gives 1 and more. */
+    assert_true(error / power < 5e-3);
 }
 
 static void check_grow(fixture *f, ft_seq *seq, const int32_t *text, uint32_t n)
