@@ -57,16 +57,15 @@ static void open_member(member *m, ft_verifier *v, uint64_t seed, test_text *ref
 
 static void test_rounds(void **state)
 {
-    ft_verifier *v = test_verifier_start((ft_verifier_opts){.n_threads = 1});
-    member *all = calloc(SESSIONS, sizeof *all);
-    test_text *ref = malloc(sizeof *ref);
-    uint32_t own;
     (void)state;
     if (!COUNTS_ALLOCS) {
         print_message("SKIPPED: allocations cannot be counted in this build\n");
         skip();
     }
-    own = count_allocs_of_ggml();
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.n_threads = 1});
+    member *all = calloc(SESSIONS, sizeof *all);
+    test_text *ref = malloc(sizeof *ref);
+    uint32_t own = count_allocs_of_ggml();
     for (uint32_t i = 0; i < SESSIONS; i++)
         open_member(&all[i], v, i, ref);
     /* Passes of more shapes than the engine keeps graphs of. */

@@ -217,7 +217,7 @@ static void test_company_changes_nothing(void **state)
         }
         many_run(all, MANY, v, 40);
         ft_verifier_get_stats(v, &s);
-        assert_true(s.forwards < s.rounds); /* they did share passes */
+        assert_true(s.forwards < s.rounds + s.prefill_chunks); /* they did share passes */
         test_verifier_expect_empty(v);
         ft_verifier_destroy(v);
     }
