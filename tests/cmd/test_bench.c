@@ -169,8 +169,8 @@ static void test_kernels(void **state)
 
 static void test_refusals(void **state)
 {
-    static const char *const args[] = {"verify --tree 8,,32",  "verify --sessions 0",
-                                       "verify --shape bush",  "verify --vs nobody",
+    static const char *const args[] = {"verify --tree 8,,32",     "verify --sessions 0",
+                                       "verify --shape bush",     "verify --vs nobody",
                                        "verify --cache-type f64", "decode --streams 1,257"};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         int status;
