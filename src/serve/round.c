@@ -344,9 +344,10 @@ static void compose(ft_verifier *v, int64_t now_us)
             add_work(v, b->needs[i].session);
     for (size_t i = 0; i < b->n_work; i++)
         others |= b->work[i].kind == FT_WORK_VERIFY;
-    /* A round meets two passes at most: one that runs when it arrives, and its own. */
+    /* A round meets two passes at most: one that runs when it arrives, and its own. A tenth of the
+     * budget is left to what the estimate does not know: the machine's other work. */
     if (others)
-        limits.prefill_us = (v->opts.prefill_budget_us + 1) / 2;
+        limits.prefill_us = v->opts.prefill_budget_us * 9 / 20 + 1;
     size_t n = v->policy->pick(b->work, b->n_work, &limits, now_us, b->picks);
     b->n_segments = b->n_rows = b->n_want = b->n_judged = 0;
     b->pass = (ft_pass){0};

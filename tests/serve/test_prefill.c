@@ -142,8 +142,8 @@ static void test_long_prompt_keeps_to_the_budget(void **state)
     uint64_t passes;
     (void)state;
     assert_true(delay_of(BUDGET_US, &passes) <= BUDGET_US);
-    /* 5 ms a pass are 30 rows at least; and it had to share passes at all */
-    assert_in_range(passes, PROMPT / 50, PROMPT / 25);
+    /* 4.5 ms a pass are 25 rows or so; and it had to share passes at all */
+    assert_in_range(passes, PROMPT / 50, PROMPT / 20);
     assert_true(delay_of(1000000, &passes) > 2 * BUDGET_US); /* without it: full batches */
     assert_true(passes < 40);
 }
@@ -172,7 +172,7 @@ static void test_lone_prompt_has_the_server(void **state)
 static void test_idle_sessions_count_for_a_while(void **state)
 {
     (void)state;
-    assert_in_range(passes_beside(1, ROW_US), PROMPT / 50, PROMPT / 25);
+    assert_in_range(passes_beside(1, ROW_US), PROMPT / 50, PROMPT / 20);
     assert_in_range(passes_beside(1, 100 * ROW_US), 50, 300);
 }
 
