@@ -35,7 +35,8 @@ void ft_text_stream_init(ft_text_stream *ts, const char *const *stops, size_t n_
 void ft_text_stream_deinit(ft_text_stream *ts);
 
 /* Adds a token's bytes and appends to out what may be shown now: valid UTF-8, nothing of the
- * stop string that is complete first (of several, the longest) or what follows it. After ts->stopped nothing more comes out. FT_NOMEM. */
+ * stop string that is complete first (of several, the longest) or what follows it. After ts->stopped
+ * nothing more comes out. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_text_stream_push(ft_text_stream *ts, const char *data, size_t n,
                                              ft_buf *out);
 

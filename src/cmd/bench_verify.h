@@ -50,8 +50,8 @@ typedef struct ft_bench_way {
     bool one_thread;  /* of those it could have: faster where other programs hold the cores */
 } ft_bench_way;
 
-/* The model, as open as `like` is and on the same devices, and the state of one context of n_ctx tokens by kind of attention, which is set for
- * every session of a unified cache. */
+/* The model, as open as `like` is and on the same devices, and the state of one context of n_ctx tokens
+ * by kind of attention, which is set for every session of a unified cache. */
 typedef struct ft_bench_base {
     ft_bench_llama llama;
     struct {

@@ -77,7 +77,6 @@ const ft_attn_kernel *ft_attn_kernel_vnni(ft_kv_type type); /* dot products of b
 const ft_attn_kernel *ft_attn_kernel_neon(ft_kv_type type);
 /* The fastest that this processor can run for heads of that size. NULL: the type cannot hold them. */
 const ft_attn_kernel *ft_attn_kernel_best(ft_kv_type type, uint32_t head_dim);
-const char *ft_attn_kernel_name(const ft_attn_kernel *kernel);
 
 /* Scratch and work plan of one engine. */
 typedef struct ft_attn_plan ft_attn_plan;

@@ -134,11 +134,6 @@ const ft_attn_kernel *ft_attn_kernel_best(ft_kv_type type, uint32_t head_dim)
     return NULL;
 }
 
-const char *ft_attn_kernel_name(const ft_attn_kernel *kernel)
-{
-    return kernel->name;
-}
-
 /* ---- the batch ---- */
 
 static uint32_t spans_of(const ft_attn_chunk *c)

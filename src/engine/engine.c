@@ -384,7 +384,7 @@ static ft_pace_size size_of(const ft_engine *engine)
 
 /* One attempt on n_threads threads; FT_TIMEOUT: given up, nothing of it counts. Inputs are written
  * each time, for a pass recycles their memory. */
-static ft_status attempt(ft_engine *engine, ft_graph *g, int n_threads)
+static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *size, int n_threads)
 {
     const ft_batch *batch = &engine->batch;
     ggml_backend_tensor_set(g->tokens, batch->token, 0, batch->n_rows * sizeof(int32_t));
@@ -392,14 +392,13 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, int n_threads)
         ggml_backend_tensor_set(g->out_ids, batch->out, 0, batch->n_out * sizeof(int32_t));
     if (!engine->route->set_inputs(engine->route, g->slot))
         return FT_NOMEM;
-    const ft_pace_size size = size_of(engine);
     int64_t limit_us =
-        engine->backends.devices ? 0 : ft_pace_limit_us(&engine->pace, &size, n_threads);
+        engine->backends.devices ? 0 : ft_pace_limit_us(&engine->pace, size, n_threads);
     int64_t start_us = ft_clock_now_us(&engine->clock);
     engine->give_up_us = limit_us ? start_us + limit_us : 0;
     ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
     enum ggml_status status = ft_graph_cache_compute(engine->graphs, g);
-    ft_pace_observe(&engine->pace, &size, n_threads, ft_clock_now_us(&engine->clock) - start_us);
+    ft_pace_observe(&engine->pace, size, n_threads, ft_clock_now_us(&engine->clock) - start_us);
     switch (status) {
     case GGML_STATUS_SUCCESS:
         return FT_OK;
@@ -434,10 +433,10 @@ static ft_status run_batch(ft_engine *engine)
     const ft_pace_size size = size_of(engine);
     int n_threads = engine->backends.devices ? engine->backends.n_threads
                                              : ft_pace_threads(&engine->pace, &size);
-    ft_status status = attempt(engine, g, n_threads);
+    ft_status status = attempt(engine, g, &size, n_threads);
     if (status == FT_TIMEOUT) {
         engine->route->begin(engine->route);
-        status = attempt(engine, g, 1);
+        status = attempt(engine, g, &size, 1);
     }
     if (status == FT_OK)
         engine->logits = host_logits(engine, g->logits);

@@ -3,7 +3,7 @@
 // saturate. Numbers of 4 bits leave room there for a whole block: 8 x 2 x 15 x 127 = 30480. Signed
 // bytes leave it for one pair (2 x 128 x 127), if the sign of the weight is moved to the value; those of
 // 5 bits are summed in 32 as well. So no sum ever saturates, and all are exact. A tile is done for up to 4 rows at a time. Stateless.
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -12,8 +12,6 @@
 #include "base/cpu.h"
 #include "model/pack.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum { ROWS_AT_ONCE = 4 };
 
 /* Numbers of 8 output rows. */
@@ -21,30 +19,20 @@ typedef struct half_tile {
     __m256 scale, min;
 } half_tile;
 
-INLINE bool is_signed(enum ggml_type type)
+FT_GEMM_INLINE bool is_signed(enum ggml_type type)
 {
     return type == GGML_TYPE_Q8_0 || type == GGML_TYPE_IQ4_NL;
 }
 
-INLINE bool has_fifth(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
-}
-
-INLINE bool has_min(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
-}
-
 /* Bit i of `fifths` on top of the 4 of w. */
-INLINE __m256i with_fifth(__m256i w, __m256i fifths, int i)
+FT_GEMM_INLINE __m256i with_fifth(__m256i w, __m256i fifths, int i)
 {
     __m256i bit = _mm256_slli_epi16(_mm256_srli_epi16(fifths, i), 4);
     return _mm256_or_si256(w, _mm256_and_si256(bit, _mm256_set1_epi8(16)));
 }
 
 /* Inputs 8 i .. 8 i + 7 of 8 rows: w[0] has the first four of each. */
-INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, __m256i w[2])
+FT_GEMM_INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, __m256i w[2])
 {
     if (type == GGML_TYPE_Q8_0) {
         const __m256i offset = _mm256_set1_epi8(-128);
@@ -56,7 +44,7 @@ INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, __m2
     }
     const __m256i low = _mm256_set1_epi8(15);
     __m256i fifths = _mm256_loadu_si256((const __m256i *)quants);
-    quants += has_fifth(type) ? 64 : 0;
+    quants += ft_pack_has_fifth(type) ? 64 : 0;
     __m256i both = _mm256_loadu_si256((const __m256i *)(quants + 64 * i));
     w[0] = _mm256_and_si256(both, low);
     w[1] = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
@@ -67,19 +55,19 @@ INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, __m2
         w[0] = _mm256_shuffle_epi8(table, w[0]);
         w[1] = _mm256_shuffle_epi8(table, w[1]);
     }
-    if (has_fifth(type)) {
+    if (ft_pack_has_fifth(type)) {
         w[0] = with_fifth(w[0], fifths, 2 * i);
         w[1] = with_fifth(w[1], fifths, 2 * i + 1);
     }
 }
 
-INLINE bool in_16_bits(enum ggml_type type)
+FT_GEMM_INLINE bool in_16_bits(enum ggml_type type)
 {
-    return !is_signed(type) && !has_fifth(type);
+    return !is_signed(type) && !ft_pack_has_fifth(type);
 }
 
 /* Four products a row on top: sums of two in 16 bits, or of larger numbers all four in 32. */
-INLINE __m256i add_products(enum ggml_type type, __m256i sum, __m256i w, __m256i x)
+FT_GEMM_INLINE __m256i add_products(enum ggml_type type, __m256i sum, __m256i w, __m256i x)
 {
     __m256i two = is_signed(type) ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
                                   : _mm256_maddubs_epi16(w, x);
@@ -88,7 +76,7 @@ INLINE __m256i add_products(enum ggml_type type, __m256i sum, __m256i w, __m256i
     return _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi16(1)));
 }
 
-INLINE __m256 finish_dot(enum ggml_type type, __m256i dot, const ft_gemm_block *x)
+FT_GEMM_INLINE __m256 finish_dot(enum ggml_type type, __m256i dot, const ft_gemm_block *x)
 {
     if (in_16_bits(type))
         dot = _mm256_madd_epi16(dot, _mm256_set1_epi16(1));
@@ -99,20 +87,20 @@ INLINE __m256 finish_dot(enum ggml_type type, __m256i dot, const ft_gemm_block *
     return _mm256_cvtepi32_ps(dot);
 }
 
-INLINE void load_numbers(enum ggml_type type, const uint8_t *scales, half_tile half[2])
+FT_GEMM_INLINE void load_numbers(enum ggml_type type, const uint8_t *scales, half_tile half[2])
 {
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
         const __m128i *at = (const __m128i *)(scales + 16 * h);
         half[h].scale = _mm256_cvtph_ps(_mm_loadu_si128(at));
         half[h].min =
-            has_min(type) ? _mm256_cvtph_ps(_mm_loadu_si128(at + 2)) : _mm256_setzero_ps();
+            ft_pack_has_min(type) ? _mm256_cvtph_ps(_mm_loadu_si128(at + 2)) : _mm256_setzero_ps();
     }
 }
 
 /* One block of weights times n rows of values. */
-INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scales,
-                           const uint8_t *quants, const ft_gemm_block *x, __m256 sum[][2])
+FT_GEMM_INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scales,
+                                   const uint8_t *quants, const ft_gemm_block *x, __m256 sum[][2])
 {
     __m256i dot[ROWS_AT_ONCE][2];
     half_tile half[2];
@@ -142,17 +130,17 @@ INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scale
         for (int h = 0; h < 2; h++) {
             __m256 by = _mm256_mul_ps(half[h].scale, _mm256_set1_ps(x[r].scale));
             sum[r][h] = _mm256_fmadd_ps(finish_dot(type, dot[r][h], &x[r]), by, sum[r][h]);
-            if (has_min(type))
+            if (ft_pack_has_min(type))
                 sum[r][h] = _mm256_fmadd_ps(half[h].min, _mm256_set1_ps(x[r].sum), sum[r][h]);
         }
     }
 }
 
 /* type and n are constants where this is inlined; rows [first, first + n). */
-INLINE void multiply_rows(enum ggml_type type, uint32_t first, uint32_t n, const ft_gemm_tile *t)
+FT_GEMM_INLINE void multiply_rows(enum ggml_type type, uint32_t first, uint32_t n,
+                                  const ft_gemm_tile *t)
 {
-    const size_t s = has_min(type) ? 64 : 32;
-    const size_t q = type == GGML_TYPE_Q8_0 ? 512 : has_fifth(type) ? 320 : 256;
+    const size_t s = ft_pack_scale_bytes(type), q = ft_pack_quant_bytes(type);
     const uint8_t *w = t->weights;
     const ft_gemm_block *x = t->rows + first;
     __m256 sum[ROWS_AT_ONCE][2];
@@ -178,64 +166,13 @@ INLINE void multiply_rows(enum ggml_type type, uint32_t first, uint32_t n, const
     }
 }
 
-INLINE void tile_of(enum ggml_type type, const ft_gemm_tile *t)
-{
-    uint32_t row = 0;
-    for (; row + 4 <= t->n_rows; row += 4)
-        multiply_rows(type, row, 4, t);
-    if (t->n_rows - row == 3)
-        multiply_rows(type, row, 3, t);
-    else if (t->n_rows - row == 2)
-        multiply_rows(type, row, 2, t);
-    else if (t->n_rows - row == 1)
-        multiply_rows(type, row, 1, t);
-}
-
-static void q8_0_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q8_0, t);
-}
-
-static void q4_0_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q4_0, t);
-}
-
-static void q4_1_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q4_1, t);
-}
-
-static void q5_0_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q5_0, t);
-}
-
-static void q5_1_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q5_1, t);
-}
-
-static void iq4_nl_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_IQ4_NL, t);
-}
+FT_GEMM_TILE_BY_FOURS
+FT_GEMM_BLOCK_TYPES(FT_GEMM_FUNCTION)
 
 static ft_gemm_tile_fn *tile(enum ggml_type type)
 {
     switch (type) {
-    case GGML_TYPE_Q8_0:
-        return q8_0_tile;
-    case GGML_TYPE_Q4_0:
-        return q4_0_tile;
-    case GGML_TYPE_Q4_1:
-        return q4_1_tile;
-    case GGML_TYPE_Q5_0:
-        return q5_0_tile;
-    case GGML_TYPE_Q5_1:
-        return q5_1_tile;
-    case GGML_TYPE_IQ4_NL:
-        return iq4_nl_tile;
+        FT_GEMM_BLOCK_TYPES(FT_GEMM_CASE)
     case GGML_TYPE_F32:
     case GGML_TYPE_F16:
     case GGML_TYPE_BF16:

@@ -29,25 +29,6 @@ float ft_gemm_f_rms_factor(const float *x, uint32_t n_in, float eps)
     return 1.0f / sqrtf(square[0] / (float)n_in + eps);
 }
 
-/* As exp_bounded in gemm_plain.c, 2^n made by its exponent bits. */
-static inline float exp_bounded(float x)
-{
-    x = x > -87.0f ? x : -87.0f;
-    x = x < 87.0f ? x : 87.0f;
-    float n = rintf(x * 0x1.715476p+0f);
-    float r = fmaf(-n, 0x1.62e400p-1f, x), y = 1.0f / 720, power;
-    r = fmaf(-n, 0x1.7f7d1cp-20f, r);
-    y = fmaf(y, r, 1.0f / 120);
-    y = fmaf(y, r, 1.0f / 24);
-    y = fmaf(y, r, 1.0f / 6);
-    y = fmaf(y, r, 0.5f);
-    y = fmaf(y, r, 1.0f);
-    y = fmaf(y, r, 1.0f);
-    int32_t bits = ((int32_t)n + 127) * (1 << 23);
-    memcpy(&power, &bits, 4);
-    return y * power;
-}
-
 /* Values [begin, begin + n) of a row, n <= LANES. */
 static void values_of(const ft_gemm_f_row *row, uint32_t begin, uint32_t n, float *y)
 {
@@ -57,7 +38,7 @@ static void values_of(const ft_gemm_f_row *row, uint32_t begin, uint32_t n, floa
             y[i] = x[i] * row->factor * row->weight[begin + i];
     else if (row->up)
         for (uint32_t i = 0; i < n; i++)
-            y[i] = x[i] / (1.0f + exp_bounded(0.0f - x[i])) * row->up[begin + i];
+            y[i] = x[i] / (1.0f + ft_gemm_f_exp(0.0f - x[i])) * row->up[begin + i];
     else
         memcpy(y, x, n * sizeof *y);
 }

@@ -9,8 +9,10 @@
 #ifndef FT_ENGINE_GEMM_F_H
 #define FT_ENGINE_GEMM_F_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "ggml.h"
 
@@ -25,7 +27,28 @@ typedef struct ft_gemm_f_row {
     const float *up; /* or, unless NULL, silu(x) * up */
 } ft_gemm_f_row;
 
-/* 1 / sqrt(mean(x^2) + eps) */
+/* e^x to within 2 units in the last place: 2^n e^r, |r| <= ln 2 / 2, e^r by its series to r^6 / 720.
+ * x is held where 2^n and the result are normal numbers; farther out 1 + e^x is 1 or beyond need. All
+ * kernels compute it in these steps. */
+static inline float ft_gemm_f_exp(float x)
+{
+    x = x > -87.0f ? x : -87.0f;
+    x = x < 87.0f ? x : 87.0f;
+    float n = rintf(x * 0x1.715476p+0f);
+    float r = fmaf(-n, 0x1.62e400p-1f, x), y = 1.0f / 720, power;
+    r = fmaf(-n, 0x1.7f7d1cp-20f, r);
+    y = fmaf(y, r, 1.0f / 120);
+    y = fmaf(y, r, 1.0f / 24);
+    y = fmaf(y, r, 1.0f / 6);
+    y = fmaf(y, r, 0.5f);
+    y = fmaf(y, r, 1.0f);
+    y = fmaf(y, r, 1.0f);
+    int32_t bits = ((int32_t)n + 127) * (1 << 23); /* 2^n by its exponent */
+    memcpy(&power, &bits, sizeof power);
+    return y * power;
+}
+
+/* 1 / sqrt(mean(x^2) + eps), summed in one order for all that read rows. */
 float ft_gemm_f_rms_factor(const float *x, uint32_t n_in, float eps);
 
 typedef struct ft_gemm_f_range {

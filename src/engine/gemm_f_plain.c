@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/f16.h"
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 #include "model/pack.h"
 
 enum { ROWS = FT_PACK_ROWS };
@@ -45,7 +45,7 @@ static float step(enum ggml_type type, const uint8_t *w, size_t at, const uint8_
     return fmaf(bf16_at(w + 4 * at), bf16_at(x), sum);
 }
 
-static void multiply(enum ggml_type type, const ft_gemm_tile *t)
+static void tile_of(enum ggml_type type, const ft_gemm_tile *t)
 {
     size_t n_steps = t->n_in / (type == GGML_TYPE_BF16 ? 2 : 1);
     for (uint32_t r = 0; r < t->n_rows; r++)
@@ -62,25 +62,13 @@ static void multiply(enum ggml_type type, const ft_gemm_tile *t)
         }
 }
 
-static void multiply_f32(const ft_gemm_tile *t)
-{
-    multiply(GGML_TYPE_F32, t);
-}
-
-static void multiply_f16(const ft_gemm_tile *t)
-{
-    multiply(GGML_TYPE_F16, t);
-}
-
-static void multiply_bf16(const ft_gemm_tile *t)
-{
-    multiply(GGML_TYPE_BF16, t);
-}
+FT_GEMM_FLOAT_TYPES(FT_GEMM_FUNCTION)
 
 ft_gemm_tile_fn *ft_gemm_f_plain(enum ggml_type type)
 {
-    return type == GGML_TYPE_F32    ? multiply_f32
-           : type == GGML_TYPE_F16  ? multiply_f16
-           : type == GGML_TYPE_BF16 ? multiply_bf16
-                                    : NULL;
+    switch (type) {
+        FT_GEMM_FLOAT_TYPES(FT_GEMM_CASE)
+    default:
+        return NULL;
+    }
 }

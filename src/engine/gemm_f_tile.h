@@ -18,14 +18,14 @@
  */
 #include <string.h>
 
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 #include "model/pack.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
 /* Weights of one step, from memory that is read front to back, and their products with n rows. */
-INLINE const char *step(enum ggml_type type, uint32_t n, const char *w, const char *x, x16 *sum)
+FT_GEMM_INLINE const char *step(enum ggml_type type, uint32_t n, const char *w, const char *x,
+                                x16 *sum)
 {
     if (type == GGML_TYPE_BF16) {
         pair16 w16 = pair16_load(w);
@@ -41,7 +41,7 @@ INLINE const char *step(enum ggml_type type, uint32_t n, const char *w, const ch
 }
 
 /* Rows [first, first + n). type and n are constants where this is inlined. */
-INLINE void rows_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, uint32_t first)
+FT_GEMM_INLINE void rows_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, uint32_t first)
 {
     const char *w = (const char *)t->weights, *x = (const char *)(t->units + first);
     const size_t n_steps = t->n_in / (type == GGML_TYPE_BF16 ? 2 : 1), stride = 4 * t->row_blocks;
@@ -62,7 +62,7 @@ INLINE void rows_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, uint
     }
 }
 
-INLINE void tile_of(enum ggml_type type, const ft_gemm_tile *t)
+FT_GEMM_INLINE void tile_of(enum ggml_type type, const ft_gemm_tile *t)
 {
     uint32_t first = 0;
     for (; t->n_rows - first > AT_ONCE; first += AT_ONCE)
@@ -86,28 +86,18 @@ INLINE void tile_of(enum ggml_type type, const ft_gemm_tile *t)
     }
 }
 
-#ifndef BF16_ALONE
-static void multiply_f32(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_F32, t);
-}
-
-static void multiply_f16(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_F16, t);
-}
+#ifdef BF16_ALONE
+#define KERNEL_TYPES(F) F(BF16)
+#else
+#define KERNEL_TYPES FT_GEMM_FLOAT_TYPES
 #endif
-
-static void multiply_bf16(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_BF16, t);
-}
+KERNEL_TYPES(FT_GEMM_FUNCTION)
 
 KERNEL_SCOPE ft_gemm_tile_fn *KERNEL_SYMBOL(enum ggml_type type)
 {
-#ifndef BF16_ALONE
-    if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16)
-        return type == GGML_TYPE_F32 ? multiply_f32 : multiply_f16;
-#endif
-    return type == GGML_TYPE_BF16 ? multiply_bf16 : NULL;
+    switch (type) {
+        KERNEL_TYPES(FT_GEMM_CASE)
+    default:
+        return NULL;
+    }
 }

@@ -5,15 +5,13 @@
 // Pairs of 8-bit products are added in 16 bits. With |q| <= 127 a pair of Q4_K's is at most 3810, of
 // Q5_K's 7874 and of Q6_K's 16002 in magnitude: 8, 4 and 2 pairs are summed before they are widened,
 // and nothing saturates.
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
 #include "base/cpu.h"
 #include "model/pack_k.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* A block of 32 weights of 8 output rows. */
 typedef struct block {
@@ -29,19 +27,19 @@ typedef struct numbers {
     _Alignas(32) uint8_t scale[8][16], min[8][16];
 } numbers;
 
-INLINE __m256i load(const void *p)
+FT_GEMM_INLINE __m256i load(const void *p)
 {
     return _mm256_loadu_si256(p);
 }
 
 /* Four bits of `low` below two of `high`, both shifted into their places. */
-INLINE __m256i six_bits(__m256i low, __m256i high)
+FT_GEMM_INLINE __m256i six_bits(__m256i low, __m256i high)
 {
     low = _mm256_and_si256(low, _mm256_set1_epi8(15));
     return _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
 }
 
-INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
+FT_GEMM_INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
 {
     for (int i = 0; i < 4; i += 2) {
         __m256i a = load(from->low[i]), b = load(from->low[4 + i]), high = load(from->high[i]);
@@ -54,23 +52,23 @@ INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
     }
 }
 
-INLINE __m256 halves(const void *p)
+FT_GEMM_INLINE __m256 halves(const void *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128(p));
 }
 
-INLINE __m256 unsigned_bytes(const uint8_t *p)
+FT_GEMM_INLINE __m256 unsigned_bytes(const uint8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
-INLINE __m256 signed_bytes(const int8_t *p)
+FT_GEMM_INLINE __m256 signed_bytes(const int8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
 /* Of rows 8 half .. 8 half + 7, as everywhere below. */
-INLINE void load_nibbles(const uint8_t quants[4][64], int half, __m256i w[8])
+FT_GEMM_INLINE void load_nibbles(const uint8_t quants[4][64], int half, __m256i w[8])
 {
     const __m256i low = _mm256_set1_epi8(15);
 #pragma GCC unroll 4
@@ -82,13 +80,14 @@ INLINE void load_nibbles(const uint8_t quants[4][64], int half, __m256i w[8])
 }
 
 /* Adds the bits of `mask` after a shift to the left, or by a negative number to the right. */
-INLINE __m256i add_bits(__m256i w, __m256i bits, int shift, char mask)
+FT_GEMM_INLINE __m256i add_bits(__m256i w, __m256i bits, int shift, char mask)
 {
     bits = shift >= 0 ? _mm256_slli_epi16(bits, shift) : _mm256_srli_epi16(bits, -shift);
     return _mm256_or_si256(w, _mm256_and_si256(bits, _mm256_set1_epi8(mask)));
 }
 
-INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], int half, __m256i w[8])
+FT_GEMM_INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], int half,
+                            __m256i w[8])
 {
     __m256i fifth = load(bits + 32 * half);
     load_nibbles(quants, half, w);
@@ -98,7 +97,8 @@ INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], int hal
     }
 }
 
-INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], int half, __m256i w[8])
+FT_GEMM_INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], int half,
+                            __m256i w[8])
 {
     load_nibbles(quants, half, w);
 #pragma GCC unroll 8
@@ -110,7 +110,7 @@ INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], int 
 /* ---- multiplying ---- */
 
 /* Products of n vectors summed in pairs, 16 bits. */
-INLINE __m256i pairs(int n, const __m256i *w, const int8_t *q)
+FT_GEMM_INLINE __m256i pairs(int n, const __m256i *w, const int8_t *q)
 {
     __m256i sum = _mm256_setzero_si256();
 #pragma GCC unroll 8
@@ -123,19 +123,19 @@ INLINE __m256i pairs(int n, const __m256i *w, const int8_t *q)
     return sum;
 }
 
-INLINE __m256i widen(__m256i sum16)
+FT_GEMM_INLINE __m256i widen(__m256i sum16)
 {
     return _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
 }
 
 /* Of 16 values of Q6_K, from a start. */
-INLINE __m256 half_dot(const __m256i *w, const int8_t *q, int32_t start)
+FT_GEMM_INLINE __m256 half_dot(const __m256i *w, const int8_t *q, int32_t start)
 {
     __m256i dot = _mm256_add_epi32(widen(pairs(2, w, q)), widen(pairs(2, w + 2, q + 8)));
     return _mm256_cvtepi32_ps(_mm256_add_epi32(dot, _mm256_set1_epi32(start)));
 }
 
-INLINE __m256 full_dot(enum ggml_type type, const __m256i *w, const int8_t *q)
+FT_GEMM_INLINE __m256 full_dot(enum ggml_type type, const __m256i *w, const int8_t *q)
 {
     if (type == GGML_TYPE_Q4_K)
         return _mm256_cvtepi32_ps(widen(pairs(8, w, q)));
@@ -143,7 +143,8 @@ INLINE __m256 full_dot(enum ggml_type type, const __m256i *w, const int8_t *q)
         _mm256_add_epi32(widen(pairs(4, w, q)), widen(pairs(4, w + 4, q + 16))));
 }
 
-INLINE __m256 add_block(enum ggml_type type, const block *b, const ft_gemm_block *x, __m256 sum)
+FT_GEMM_INLINE __m256 add_block(enum ggml_type type, const block *b, const ft_gemm_block *x,
+                                __m256 sum)
 {
     __m256 value;
     if (type == GGML_TYPE_Q6_K) {
@@ -156,8 +157,8 @@ INLINE __m256 add_block(enum ggml_type type, const block *b, const ft_gemm_block
     return _mm256_fmadd_ps(value, _mm256_set1_ps(x->scale), sum);
 }
 
-INLINE void multiply(enum ggml_type type, uint32_t n, const block *b, const ft_gemm_block *x,
-                     __m256 *sum)
+FT_GEMM_INLINE void multiply(enum ggml_type type, uint32_t n, const block *b,
+                             const ft_gemm_block *x, __m256 *sum)
 {
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < n; r++) {
@@ -166,8 +167,9 @@ INLINE void multiply(enum ggml_type type, uint32_t n, const block *b, const ft_g
 }
 
 /* A superblock of Q4_K or Q5_K; x: of its first block. */
-INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
-                         const ft_gemm_block *x, size_t row_blocks, __m256 sum[2][FT_GEMM_GROUP])
+FT_GEMM_INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
+                                 const ft_gemm_block *x, size_t row_blocks,
+                                 __m256 sum[2][FT_GEMM_GROUP])
 {
     const ft_pack_scales *scales = (const ft_pack_scales *)super;
     const ft_pack_q4_k *q4 = (const ft_pack_q4_k *)super;
@@ -190,8 +192,9 @@ INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
         }
 }
 
-INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super,
-                        const ft_gemm_block *x, size_t row_blocks, __m256 sum[2][FT_GEMM_GROUP])
+FT_GEMM_INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super,
+                                const ft_gemm_block *x, size_t row_blocks,
+                                __m256 sum[2][FT_GEMM_GROUP])
 {
     for (int i = 0; i < 8; i++, x += row_blocks)
 #pragma GCC unroll 2
@@ -205,7 +208,7 @@ INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super
         }
 }
 
-INLINE void store(const ft_gemm_tile *t, uint32_t r, int half, __m256 sum)
+FT_GEMM_INLINE void store(const ft_gemm_tile *t, uint32_t r, int half, __m256 sum)
 {
     size_t at = 8 * (size_t)half;
     if (t->residual)
@@ -214,7 +217,7 @@ INLINE void store(const ft_gemm_tile *t, uint32_t r, int half, __m256 sum)
 }
 
 /* type and n are constants where this is inlined. */
-INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
+FT_GEMM_INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
     const size_t n_super = t->n_blocks / 8;
     const size_t bytes = type == GGML_TYPE_Q4_K ? sizeof(ft_pack_q4_k) : sizeof(ft_pack_q5_k);
@@ -240,38 +243,17 @@ INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
     }
 }
 
-#define TILE(type, n)                             \
-    static void type##_##n(const ft_gemm_tile *t) \
-    {                                             \
-        tile_of(GGML_TYPE_##type, n, t);          \
-    }
-#define TILES(type)                                                                         \
-    TILE(type, 1)                                                                           \
-    TILE(type, 2)                                                                           \
-    TILE(type, 3)                                                                           \
-    TILE(type, 4)                                                                           \
-    TILE(type, 5)                                                                           \
-    TILE(type, 6)                                                                           \
-    TILE(type, 7)                                                                           \
-    TILE(type, 8)                                                                           \
-    static void type##_tile(const ft_gemm_tile *t)                                          \
-    {                                                                                       \
-        static ft_gemm_tile_fn *const by_rows[] = {type##_1, type##_2, type##_3, type##_4,  \
-                                                   type##_5, type##_6, type##_7, type##_8}; \
-        by_rows[t->n_rows - 1](t);                                                          \
-    }
-TILES(Q4_K)
-TILES(Q5_K)
-TILES(Q6_K)
+FT_GEMM_K_TYPES(FT_GEMM_FUNCTION_BY_ROWS)
 
 ft_gemm_tile_fn *ft_gemm_k_avx2(enum ggml_type type)
 {
     if (!ft_cpu_get()->avx2)
         return NULL;
-    return type == GGML_TYPE_Q4_K   ? Q4_K_tile
-           : type == GGML_TYPE_Q5_K ? Q5_K_tile
-           : type == GGML_TYPE_Q6_K ? Q6_K_tile
-                                    : NULL;
+    switch (type) {
+        FT_GEMM_K_TYPES(FT_GEMM_CASE)
+    default:
+        return NULL;
+    }
 }
 
 #else

@@ -9,10 +9,8 @@
 
 #include <arm_neon.h>
 
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 #include "model/pack_k.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* A block of 32 weights of 4 output rows. */
 typedef struct block {
@@ -29,13 +27,13 @@ typedef struct numbers {
 } numbers;
 
 /* Two bits of `high` from `shift` on, as bits 4 and 5. */
-INLINE uint8x16_t two_bits(uint8x16_t high, int shift)
+FT_GEMM_INLINE uint8x16_t two_bits(uint8x16_t high, int shift)
 {
     high = vshlq_u8(high, vdupq_n_s8((int8_t)(4 - shift)));
     return vandq_u8(high, vdupq_n_u8(0x30));
 }
 
-INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
+FT_GEMM_INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
 {
     const uint8x16_t low = vdupq_n_u8(15);
     for (int i = 0; i < 4; i++) {
@@ -48,21 +46,21 @@ INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
     }
 }
 
-INLINE float32x4_t halves(const void *p)
+FT_GEMM_INLINE float32x4_t halves(const void *p)
 {
     uint16x4_t bits;
     __builtin_memcpy(&bits, p, sizeof bits);
     return vcvt_f32_f16(vreinterpret_f16_u16(bits));
 }
 
-INLINE float32x4_t unsigned_bytes(const uint8_t *p)
+FT_GEMM_INLINE float32x4_t unsigned_bytes(const uint8_t *p)
 {
     uint32_t four;
     __builtin_memcpy(&four, p, 4);
     return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four)))));
 }
 
-INLINE float32x4_t signed_bytes(const int8_t *p)
+FT_GEMM_INLINE float32x4_t signed_bytes(const int8_t *p)
 {
     uint32_t four;
     __builtin_memcpy(&four, p, 4);
@@ -70,7 +68,7 @@ INLINE float32x4_t signed_bytes(const int8_t *p)
 }
 
 /* Of rows 4 quarter .. 4 quarter + 3, as everywhere below. */
-INLINE void load_nibbles(const uint8_t quants[4][64], int quarter, int8x16_t w[8])
+FT_GEMM_INLINE void load_nibbles(const uint8_t quants[4][64], int quarter, int8x16_t w[8])
 {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
@@ -81,14 +79,14 @@ INLINE void load_nibbles(const uint8_t quants[4][64], int quarter, int8x16_t w[8
 }
 
 /* Adds the bits of `mask` after a shift to the left, or by a negative number to the right. */
-INLINE int8x16_t add_bits(int8x16_t w, uint8x16_t bits, int shift, uint8_t mask)
+FT_GEMM_INLINE int8x16_t add_bits(int8x16_t w, uint8x16_t bits, int shift, uint8_t mask)
 {
     bits = vandq_u8(vshlq_u8(bits, vdupq_n_s8((int8_t)shift)), vdupq_n_u8(mask));
     return vorrq_s8(w, vreinterpretq_s8_u8(bits));
 }
 
-INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], int quarter,
-                    int8x16_t w[8])
+FT_GEMM_INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], int quarter,
+                            int8x16_t w[8])
 {
     uint8x16_t fifth = vld1q_u8(bits + 16 * quarter);
     load_nibbles(quants, quarter, w);
@@ -98,8 +96,8 @@ INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], int qua
     }
 }
 
-INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], int quarter,
-                    int8x16_t w[8])
+FT_GEMM_INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], int quarter,
+                            int8x16_t w[8])
 {
     load_nibbles(quants, quarter, w);
 #pragma GCC unroll 8
@@ -110,7 +108,7 @@ INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], int 
 
 /* ---- multiplying ---- */
 
-INLINE int32x4_t dot4(int32x4_t dot, const int8x16_t w[4], const int8_t *q)
+FT_GEMM_INLINE int32x4_t dot4(int32x4_t dot, const int8x16_t w[4], const int8_t *q)
 {
     int8x16_t x = vld1q_s8(q);
     dot = dot_lane(dot, w[0], x, 0);
@@ -119,8 +117,8 @@ INLINE int32x4_t dot4(int32x4_t dot, const int8x16_t w[4], const int8_t *q)
     return dot_lane(dot, w[3], x, 3);
 }
 
-INLINE float32x4_t add_block(enum ggml_type type, const block *b, const ft_gemm_block *x,
-                             float32x4_t sum)
+FT_GEMM_INLINE float32x4_t add_block(enum ggml_type type, const block *b, const ft_gemm_block *x,
+                                     float32x4_t sum)
 {
     float32x4_t value;
     if (type == GGML_TYPE_Q6_K) {
@@ -136,8 +134,8 @@ INLINE float32x4_t add_block(enum ggml_type type, const block *b, const ft_gemm_
     return vfmaq_f32(sum, value, vdupq_n_f32(x->scale));
 }
 
-INLINE void multiply(enum ggml_type type, uint32_t n, const block *b, const ft_gemm_block *x,
-                     float32x4_t *sum)
+FT_GEMM_INLINE void multiply(enum ggml_type type, uint32_t n, const block *b,
+                             const ft_gemm_block *x, float32x4_t *sum)
 {
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < n; r++) {
@@ -146,9 +144,9 @@ INLINE void multiply(enum ggml_type type, uint32_t n, const block *b, const ft_g
 }
 
 /* A superblock of Q4_K or Q5_K; x: of its first block. */
-INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
-                         const ft_gemm_block *x, size_t row_blocks,
-                         float32x4_t sum[4][FT_GEMM_GROUP])
+FT_GEMM_INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
+                                 const ft_gemm_block *x, size_t row_blocks,
+                                 float32x4_t sum[4][FT_GEMM_GROUP])
 {
     const ft_pack_scales *scales = (const ft_pack_scales *)super;
     const ft_pack_q4_k *q4 = (const ft_pack_q4_k *)super;
@@ -170,9 +168,9 @@ INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
         }
 }
 
-INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super,
-                        const ft_gemm_block *x, size_t row_blocks,
-                        float32x4_t sum[4][FT_GEMM_GROUP])
+FT_GEMM_INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super,
+                                const ft_gemm_block *x, size_t row_blocks,
+                                float32x4_t sum[4][FT_GEMM_GROUP])
 {
     for (int i = 0; i < 8; i++, x += row_blocks)
         for (int quarter = 0; quarter < 4; quarter++) {
@@ -185,7 +183,7 @@ INLINE void multiply_q6(uint32_t n, const uint8_t *ds, const ft_pack_q6_k *super
         }
 }
 
-INLINE void store(const ft_gemm_tile *t, uint32_t r, size_t at, float32x4_t sum)
+FT_GEMM_INLINE void store(const ft_gemm_tile *t, uint32_t r, size_t at, float32x4_t sum)
 {
     if (t->residual)
         sum = vaddq_f32(sum, vld1q_f32(t->residual + r * t->residual_stride + at));
@@ -193,7 +191,7 @@ INLINE void store(const ft_gemm_tile *t, uint32_t r, size_t at, float32x4_t sum)
 }
 
 /* type and n are constants where this is inlined. */
-INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
+FT_GEMM_INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
     const size_t n_super = t->n_blocks / 8;
     const size_t bytes = type == GGML_TYPE_Q4_K ? sizeof(ft_pack_q4_k) : sizeof(ft_pack_q5_k);
@@ -215,37 +213,16 @@ INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
             store(t, r, 4 * quarter, sum[quarter][r]);
 }
 
-#define TILE(type, n)                             \
-    static void type##_##n(const ft_gemm_tile *t) \
-    {                                             \
-        tile_of(GGML_TYPE_##type, n, t);          \
-    }
-#define TILES(type)                                                                         \
-    TILE(type, 1)                                                                           \
-    TILE(type, 2)                                                                           \
-    TILE(type, 3)                                                                           \
-    TILE(type, 4)                                                                           \
-    TILE(type, 5)                                                                           \
-    TILE(type, 6)                                                                           \
-    TILE(type, 7)                                                                           \
-    TILE(type, 8)                                                                           \
-    static void type##_tile(const ft_gemm_tile *t)                                          \
-    {                                                                                       \
-        static ft_gemm_tile_fn *const by_rows[] = {type##_1, type##_2, type##_3, type##_4,  \
-                                                   type##_5, type##_6, type##_7, type##_8}; \
-        by_rows[t->n_rows - 1](t);                                                          \
-    }
-TILES(Q4_K)
-TILES(Q5_K)
-TILES(Q6_K)
+FT_GEMM_K_TYPES(FT_GEMM_FUNCTION_BY_ROWS)
 
 /* NULL for other types. */
 static ft_gemm_tile_fn *tile_k(enum ggml_type type)
 {
-    return type == GGML_TYPE_Q4_K   ? Q4_K_tile
-           : type == GGML_TYPE_Q5_K ? Q5_K_tile
-           : type == GGML_TYPE_Q6_K ? Q6_K_tile
-                                    : NULL;
+    switch (type) {
+        FT_GEMM_K_TYPES(FT_GEMM_CASE)
+    default:
+        return NULL;
+    }
 }
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/f16.h"
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 #include "model/pack.h"
 #include "model/pack_k.h"
 
@@ -115,25 +115,13 @@ static void tile_of(enum ggml_type type, const ft_gemm_tile *t)
     }
 }
 
-static void q4_k(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q4_K, t);
-}
-
-static void q5_k(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q5_K, t);
-}
-
-static void q6_k(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q6_K, t);
-}
+FT_GEMM_K_TYPES(FT_GEMM_FUNCTION)
 
 ft_gemm_tile_fn *ft_gemm_k_plain(enum ggml_type type)
 {
-    return type == GGML_TYPE_Q4_K   ? q4_k
-           : type == GGML_TYPE_Q5_K ? q5_k
-           : type == GGML_TYPE_Q6_K ? q6_k
-                                    : NULL;
+    switch (type) {
+        FT_GEMM_K_TYPES(FT_GEMM_CASE)
+    default:
+        return NULL;
+    }
 }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with packed K-quants by AVX-512's 8-bit dot product (VNNI): the scheme of gemm_vnni.c, the
 // arithmetic of gemm_k_plain.c. Stateless.
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
 #include "base/cpu.h"
 #include "model/pack_k.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* A block of 32 weights of 16 output rows. */
 typedef struct block {
@@ -26,13 +24,13 @@ typedef struct numbers {
 } numbers;
 
 /* Four bits of `low` below two of `high`, both shifted into their places. */
-INLINE __m512i six_bits(__m512i low, __m512i high)
+FT_GEMM_INLINE __m512i six_bits(__m512i low, __m512i high)
 {
     low = _mm512_and_si512(low, _mm512_set1_epi8(15));
     return _mm512_or_si512(low, _mm512_and_si512(high, _mm512_set1_epi8(0x30)));
 }
 
-INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
+FT_GEMM_INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
 {
     __m512i a = _mm512_loadu_si512(from->low[0]), b = _mm512_loadu_si512(from->low[4]);
     __m512i high = _mm512_loadu_si512(from->high[0]);
@@ -42,22 +40,22 @@ INLINE void unpack_numbers(const ft_pack_scales *from, numbers *to)
     _mm512_store_si512(to->min[4], six_bits(_mm512_srli_epi16(b, 4), _mm512_srli_epi16(high, 2)));
 }
 
-INLINE __m512 halves(const void *p)
+FT_GEMM_INLINE __m512 halves(const void *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256(p));
 }
 
-INLINE __m512 unsigned_bytes(const uint8_t *p)
+FT_GEMM_INLINE __m512 unsigned_bytes(const uint8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
-INLINE __m512 signed_bytes(const int8_t *p)
+FT_GEMM_INLINE __m512 signed_bytes(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
-INLINE void load_nibbles(const uint8_t quants[4][64], __m512i w[8])
+FT_GEMM_INLINE void load_nibbles(const uint8_t quants[4][64], __m512i w[8])
 {
     const __m512i low = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
@@ -69,14 +67,14 @@ INLINE void load_nibbles(const uint8_t quants[4][64], __m512i w[8])
 }
 
 /* Adds the bits of `mask` after a shift to the left, or by a negative number to the right. */
-INLINE __m512i add_bits(__m512i w, __m512i bits, int shift, char mask)
+FT_GEMM_INLINE __m512i add_bits(__m512i w, __m512i bits, int shift, char mask)
 {
     bits = shift >= 0 ? _mm512_slli_epi16(bits, (unsigned)shift)
                       : _mm512_srli_epi16(bits, (unsigned)-shift);
     return _mm512_or_si512(w, _mm512_and_si512(bits, _mm512_set1_epi8(mask)));
 }
 
-INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], __m512i w[8])
+FT_GEMM_INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], __m512i w[8])
 {
     __m512i fifth = _mm512_loadu_si512(bits);
     load_nibbles(quants, w);
@@ -86,7 +84,7 @@ INLINE void load_q5(const uint8_t bits[64], const uint8_t quants[4][64], __m512i
     }
 }
 
-INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], __m512i w[8])
+FT_GEMM_INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], __m512i w[8])
 {
     load_nibbles(quants, w);
 #pragma GCC unroll 8
@@ -101,8 +99,8 @@ INLINE void load_q6(const uint8_t bits[2][64], const uint8_t quants[4][64], __m5
 #define INTERLEAVED 4
 
 /* dot[r] += four vectors of weights times the 16 values of row r from `first` on. */
-INLINE void dot_rows(uint32_t n, const __m512i w[4], const ft_gemm_block *x, int first,
-                     __m512i *dot)
+FT_GEMM_INLINE void dot_rows(uint32_t n, const __m512i w[4], const ft_gemm_block *x, int first,
+                             __m512i *dot)
 {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
@@ -115,8 +113,8 @@ INLINE void dot_rows(uint32_t n, const __m512i w[4], const ft_gemm_block *x, int
     }
 }
 
-INLINE void multiply_rows(enum ggml_type type, uint32_t n, const block *b, const ft_gemm_block *x,
-                          __m512 *sum)
+FT_GEMM_INLINE void multiply_rows(enum ggml_type type, uint32_t n, const block *b,
+                                  const ft_gemm_block *x, __m512 *sum)
 {
     const bool halved = type == GGML_TYPE_Q6_K;
     __m512i dot[INTERLEAVED];
@@ -146,8 +144,8 @@ INLINE void multiply_rows(enum ggml_type type, uint32_t n, const block *b, const
     }
 }
 
-INLINE void multiply(enum ggml_type type, uint32_t n, const block *b, const ft_gemm_block *x,
-                     __m512 *sum)
+FT_GEMM_INLINE void multiply(enum ggml_type type, uint32_t n, const block *b,
+                             const ft_gemm_block *x, __m512 *sum)
 {
     uint32_t r = 0;
 #pragma GCC unroll 2
@@ -158,15 +156,15 @@ INLINE void multiply(enum ggml_type type, uint32_t n, const block *b, const ft_g
 }
 
 /* An eighth of a superblock of the next tile, while this one's block i is multiplied. */
-INLINE void bring_near(const uint8_t *ahead, size_t bytes, size_t i)
+FT_GEMM_INLINE void bring_near(const uint8_t *ahead, size_t bytes, size_t i)
 {
     for (size_t at = i * bytes / 8; ahead && at < (i + 1) * bytes / 8; at += 64)
         _mm_prefetch(ahead + at, _MM_HINT_T1);
 }
 
 /* Superblock s of Q4_K or Q5_K; x: of its first block. */
-INLINE void multiply_q45(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, size_t s,
-                         const ft_gemm_block *x, __m512 *sum)
+FT_GEMM_INLINE void multiply_q45(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, size_t s,
+                                 const ft_gemm_block *x, __m512 *sum)
 {
     const size_t bytes = type == GGML_TYPE_Q4_K ? sizeof(ft_pack_q4_k) : sizeof(ft_pack_q5_k);
     const uint8_t *super = t->weights + s * bytes;
@@ -190,8 +188,8 @@ INLINE void multiply_q45(enum ggml_type type, uint32_t n, const ft_gemm_tile *t,
     }
 }
 
-INLINE void multiply_q6(uint32_t n, const ft_gemm_tile *t, size_t s, const ft_gemm_block *x,
-                        __m512 *sum)
+FT_GEMM_INLINE void multiply_q6(uint32_t n, const ft_gemm_tile *t, size_t s, const ft_gemm_block *x,
+                                __m512 *sum)
 {
     ft_pack_q6_k_place at = ft_pack_q6_k_at(s, t->n_blocks / 8);
     const ft_pack_q6_k *super = (const ft_pack_q6_k *)(t->weights + at.super);
@@ -207,7 +205,7 @@ INLINE void multiply_q6(uint32_t n, const ft_gemm_tile *t, size_t s, const ft_ge
 }
 
 /* type and n are constants where this is inlined. */
-INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
+FT_GEMM_INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
     const ft_gemm_block *x = t->rows;
     __m512 sum[FT_GEMM_GROUP];
@@ -229,38 +227,17 @@ INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
     }
 }
 
-#define TILE(type, n)                             \
-    static void type##_##n(const ft_gemm_tile *t) \
-    {                                             \
-        tile_of(GGML_TYPE_##type, n, t);          \
-    }
-#define TILES(type)                                                                         \
-    TILE(type, 1)                                                                           \
-    TILE(type, 2)                                                                           \
-    TILE(type, 3)                                                                           \
-    TILE(type, 4)                                                                           \
-    TILE(type, 5)                                                                           \
-    TILE(type, 6)                                                                           \
-    TILE(type, 7)                                                                           \
-    TILE(type, 8)                                                                           \
-    static void type##_tile(const ft_gemm_tile *t)                                          \
-    {                                                                                       \
-        static ft_gemm_tile_fn *const by_rows[] = {type##_1, type##_2, type##_3, type##_4,  \
-                                                   type##_5, type##_6, type##_7, type##_8}; \
-        by_rows[t->n_rows - 1](t);                                                          \
-    }
-TILES(Q4_K)
-TILES(Q5_K)
-TILES(Q6_K)
+FT_GEMM_K_TYPES(FT_GEMM_FUNCTION_BY_ROWS)
 
 ft_gemm_tile_fn *ft_gemm_k_vnni(enum ggml_type type)
 {
     if (!ft_cpu_get()->vnni)
         return NULL;
-    return type == GGML_TYPE_Q4_K   ? Q4_K_tile
-           : type == GGML_TYPE_Q5_K ? Q5_K_tile
-           : type == GGML_TYPE_Q6_K ? Q6_K_tile
-                                    : NULL;
+    switch (type) {
+        FT_GEMM_K_TYPES(FT_GEMM_CASE)
+    default:
+        return NULL;
+    }
 }
 
 #else

@@ -16,12 +16,12 @@ typedef struct values {
     float32x4_t v[8];
 } values;
 
-INLINE float to_half(float x)
+FT_GEMM_INLINE float to_half(float x)
 {
     return (float)(__fp16)x;
 }
 
-INLINE void quantize_block(const values *x, ft_gemm_block *out)
+FT_GEMM_INLINE void quantize_block(const values *x, ft_gemm_block *out)
 {
     float32x4_t m = vabsq_f32(x->v[0]);
     int32x4_t half[2] = {vdupq_n_s32(0), vdupq_n_s32(0)}, q[8];
@@ -84,7 +84,7 @@ static void quantize_norm(const float *x, const float *weight, float eps, uint32
 }
 
 /* As exp_bounded in gemm_plain.c. */
-INLINE float32x4_t exp4(float32x4_t x)
+FT_GEMM_INLINE float32x4_t exp4(float32x4_t x)
 {
     x = vminnmq_f32(vmaxnmq_f32(x, vdupq_n_f32(-87.0f)), vdupq_n_f32(87.0f));
     float32x4_t n = vrndnq_f32(vmulq_n_f32(x, 0x1.715476p+0f));

@@ -10,37 +10,25 @@
 
 #include <arm_neon.h>
 
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 #include "model/pack.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { ROWS_AT_ONCE = 4, QUARTERS = 4 };
 
-INLINE float32x4_t halves(const uint8_t *p)
+FT_GEMM_INLINE float32x4_t halves(const uint8_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
 }
 
-INLINE bool has_fifth(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
-}
-
-INLINE bool has_min(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
-}
-
 /* Bit i of `fifths` on top of the 4 of w. */
-INLINE uint8x16_t with_fifth(uint8x16_t w, uint8x16_t fifths, int i)
+FT_GEMM_INLINE uint8x16_t with_fifth(uint8x16_t w, uint8x16_t fifths, int i)
 {
     uint8x16_t bit = vshlq_u8(fifths, vdupq_n_s8((int8_t)(4 - i)));
     return vorrq_u8(w, vandq_u8(bit, vdupq_n_u8(16)));
 }
 
 /* Inputs 8 i .. 8 i + 7 of 4 output rows as signed numbers: w[0] has the first four of each. */
-INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, int8x16_t w[2])
+FT_GEMM_INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, int8x16_t w[2])
 {
     static const int8_t iq4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
@@ -51,12 +39,12 @@ INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, int8
         return;
     }
     uint8x16_t fifths = vld1q_u8(quants);
-    quants += has_fifth(type) ? 64 : 0;
+    quants += ft_pack_has_fifth(type) ? 64 : 0;
     uint8x16_t both = vld1q_u8(quants + 64 * i);
     uint8x16_t q[2] = {vandq_u8(both, vdupq_n_u8(15)), vshrq_n_u8(both, 4)};
     const int8_t offset = type == GGML_TYPE_Q4_0 ? 8 : type == GGML_TYPE_Q5_0 ? 16 : 0;
     for (int j = 0; j < 2; j++) {
-        if (has_fifth(type))
+        if (ft_pack_has_fifth(type))
             q[j] = with_fifth(q[j], fifths, 2 * i + j);
         w[j] = type == GGML_TYPE_IQ4_NL ? vqtbl1q_s8(vld1q_s8(iq4_nl), q[j])
                                         : vsubq_s8(vreinterpretq_s8_u8(q[j]), vdupq_n_s8(offset));
@@ -69,8 +57,8 @@ typedef struct sums {
 } sums;
 
 /* A quarter of a block of weights, 4 output rows, times n rows of values. */
-INLINE void multiply_quarter(enum ggml_type type, uint32_t n, const uint8_t *quants,
-                             const ft_gemm_block *x, int32x4_t *dot)
+FT_GEMM_INLINE void multiply_quarter(enum ggml_type type, uint32_t n, const uint8_t *quants,
+                                     const ft_gemm_block *x, int32x4_t *dot)
 {
 #pragma GCC unroll 4
     for (uint32_t r = 0; r < n; r++)
@@ -93,29 +81,29 @@ INLINE void multiply_quarter(enum ggml_type type, uint32_t n, const uint8_t *qua
     }
 }
 
-INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scales,
-                           const uint8_t *quants, const ft_gemm_block *x, sums *sum)
+FT_GEMM_INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scales,
+                                   const uint8_t *quants, const ft_gemm_block *x, sums *sum)
 {
     for (int k = 0; k < QUARTERS; k++) {
         int32x4_t dot[ROWS_AT_ONCE];
         float32x4_t scale = halves(scales + 8 * k);
-        float32x4_t min = has_min(type) ? halves(scales + 32 + 8 * k) : scale;
+        float32x4_t min = ft_pack_has_min(type) ? halves(scales + 32 + 8 * k) : scale;
         multiply_quarter(type, n, quants + 16 * k, x, dot);
 #pragma GCC unroll 4
         for (uint32_t r = 0; r < n; r++) {
             float32x4_t by = vmulq_n_f32(scale, x[r].scale), *to = &sum[r].quarter[k];
             *to = vfmaq_f32(*to, vcvtq_f32_s32(dot[r]), by);
-            if (has_min(type))
+            if (ft_pack_has_min(type))
                 *to = vfmaq_n_f32(*to, min, x[r].sum);
         }
     }
 }
 
 /* type and n are constants where this is inlined; rows [first, first + n). */
-INLINE void multiply_rows(enum ggml_type type, uint32_t first, uint32_t n, const ft_gemm_tile *t)
+FT_GEMM_INLINE void multiply_rows(enum ggml_type type, uint32_t first, uint32_t n,
+                                  const ft_gemm_tile *t)
 {
-    const size_t s = has_min(type) ? 64 : 32;
-    const size_t q = type == GGML_TYPE_Q8_0 ? 512 : has_fifth(type) ? 320 : 256;
+    const size_t s = ft_pack_scale_bytes(type), q = ft_pack_quant_bytes(type);
     const uint8_t *w = t->weights;
     const ft_gemm_block *x = t->rows + first;
     sums sum[ROWS_AT_ONCE] = {0};
@@ -135,64 +123,13 @@ INLINE void multiply_rows(enum ggml_type type, uint32_t first, uint32_t n, const
         }
 }
 
-INLINE void tile_of(enum ggml_type type, const ft_gemm_tile *t)
-{
-    uint32_t row = 0;
-    for (; row + 4 <= t->n_rows; row += 4)
-        multiply_rows(type, row, 4, t);
-    if (t->n_rows - row == 3)
-        multiply_rows(type, row, 3, t);
-    else if (t->n_rows - row == 2)
-        multiply_rows(type, row, 2, t);
-    else if (t->n_rows - row == 1)
-        multiply_rows(type, row, 1, t);
-}
-
-static void q8_0_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q8_0, t);
-}
-
-static void q4_0_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q4_0, t);
-}
-
-static void q4_1_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q4_1, t);
-}
-
-static void q5_0_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q5_0, t);
-}
-
-static void q5_1_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_Q5_1, t);
-}
-
-static void iq4_nl_tile(const ft_gemm_tile *t)
-{
-    tile_of(GGML_TYPE_IQ4_NL, t);
-}
+FT_GEMM_TILE_BY_FOURS
+FT_GEMM_BLOCK_TYPES(FT_GEMM_FUNCTION)
 
 static ft_gemm_tile_fn *tile_32(enum ggml_type type)
 {
     switch (type) {
-    case GGML_TYPE_Q8_0:
-        return q8_0_tile;
-    case GGML_TYPE_Q4_0:
-        return q4_0_tile;
-    case GGML_TYPE_Q4_1:
-        return q4_1_tile;
-    case GGML_TYPE_Q5_0:
-        return q5_0_tile;
-    case GGML_TYPE_Q5_1:
-        return q5_1_tile;
-    case GGML_TYPE_IQ4_NL:
-        return iq4_nl_tile;
+        FT_GEMM_BLOCK_TYPES(FT_GEMM_CASE)
     default:
         return NULL;
     }

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "engine/f16.h"
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_f.h"
+#include "engine/gemm_tiles.h"
 #include "model/pack.h"
 
 enum { BLOCK = FT_PACK_BLOCK, ROWS = FT_PACK_ROWS };
@@ -43,36 +44,12 @@ static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size
 static void quantize_norm(const float *x, const float *weight, float eps, uint32_t n_blocks,
                           ft_gemm_block *out, size_t stride)
 {
-    float square[BLOCK] = {0}, y[BLOCK];
-    for (uint32_t i = 0; i < n_blocks * BLOCK; i++)
-        square[i % BLOCK] = fmaf(x[i], x[i], square[i % BLOCK]);
-    for (int n = BLOCK / 2; n > 0; n /= 2)
-        for (int i = 0; i < n; i++)
-            square[i] += square[i + n];
-    float factor = 1.0f / sqrtf(square[0] / (float)(n_blocks * BLOCK) + eps);
+    float factor = ft_gemm_f_rms_factor(x, n_blocks * BLOCK, eps), y[BLOCK];
     for (uint32_t b = 0; b < n_blocks; b++, x += BLOCK, weight += BLOCK) {
         for (int i = 0; i < BLOCK; i++)
             y[i] = x[i] * factor * weight[i];
         quantize_block(y, out + b * stride);
     }
-}
-
-/* e^x to within 2 units in the last place: 2^n e^r, |r| <= ln 2 / 2, e^r by its series to r^6 / 720.
- * x is held where 2^n and the result are normal numbers; farther out 1 + e^x is 1 or beyond need. */
-static float exp_bounded(float x)
-{
-    x = x > -87.0f ? x : -87.0f;
-    x = x < 87.0f ? x : 87.0f;
-    float n = rintf(x * 0x1.715476p+0f);
-    float r = fmaf(-n, 0x1.62e400p-1f, x), y = 1.0f / 720;
-    r = fmaf(-n, 0x1.7f7d1cp-20f, r);
-    y = fmaf(y, r, 1.0f / 120);
-    y = fmaf(y, r, 1.0f / 24);
-    y = fmaf(y, r, 1.0f / 6);
-    y = fmaf(y, r, 0.5f);
-    y = fmaf(y, r, 1.0f);
-    y = fmaf(y, r, 1.0f);
-    return ldexpf(y, (int)n);
 }
 
 static void quantize_swiglu(const float *gate, const float *up, uint32_t n_blocks,
@@ -81,7 +58,7 @@ static void quantize_swiglu(const float *gate, const float *up, uint32_t n_block
     float y[BLOCK];
     for (uint32_t b = 0; b < n_blocks; b++, gate += BLOCK, up += BLOCK) {
         for (int i = 0; i < BLOCK; i++)
-            y[i] = gate[i] / (1.0f + exp_bounded(0.0f - gate[i])) * up[i];
+            y[i] = gate[i] / (1.0f + ft_gemm_f_exp(0.0f - gate[i])) * up[i];
         quantize_block(y, out + b * stride);
     }
 }
@@ -91,26 +68,16 @@ static void quantize_swiglu(const float *gate, const float *up, uint32_t n_block
 static const int8_t iq4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                   1,    13,   25,  38,  53,  69,  89,  113};
 
-static bool has_fifth(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
-}
-
-static bool has_min(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
-}
-
 /* Input i of an output of a block. */
 static int weight_of(enum ggml_type type, const uint8_t *quants, int output, int i)
 {
     if (type == GGML_TYPE_Q8_0)
         return quants[i / 4 * 64 + 4 * output + i % 4] - 128;
-    int fifth = has_fifth(type) ? quants[4 * output + i % 4] >> (i / 4) & 1 : 0;
-    quants += has_fifth(type) ? 64 : 0;
+    int fifth = ft_pack_has_fifth(type) ? quants[4 * output + i % 4] >> (i / 4) & 1 : 0;
+    quants += ft_pack_has_fifth(type) ? 64 : 0;
     int q = quants[i / 8 * 64 + 4 * output + i % 4] >> (i / 4 % 2 * 4) & 15;
     q += 16 * fifth;
-    return has_min(type)            ? q
+    return ft_pack_has_min(type)    ? q
            : type == GGML_TYPE_Q4_0 ? q - 8
            : type == GGML_TYPE_Q5_0 ? q - 16
                                     : iq4_nl[q];
@@ -137,13 +104,13 @@ static float sum_row(enum ggml_type type, const ft_gemm_tile *t, uint32_t row, i
         for (int i = 0; i < BLOCK; i++)
             dot += weight_of(type, quants, output, i) * x->q[i];
         sum = fmaf((float)dot, half_at(scales + 2 * output) * x->scale, sum);
-        if (has_min(type))
+        if (ft_pack_has_min(type))
             sum = fmaf(half_at(scales + 2 * (ROWS + output)), x->sum, sum);
     }
     return sum;
 }
 
-static void multiply(enum ggml_type type, const ft_gemm_tile *t)
+static void tile_of(enum ggml_type type, const ft_gemm_tile *t)
 {
     for (uint32_t r = 0; r < t->n_rows; r++)
         for (int o = 0; o < ROWS; o++) {
@@ -154,51 +121,12 @@ static void multiply(enum ggml_type type, const ft_gemm_tile *t)
         }
 }
 
-static void multiply_q8_0(const ft_gemm_tile *t)
-{
-    multiply(GGML_TYPE_Q8_0, t);
-}
-
-static void multiply_q4_0(const ft_gemm_tile *t)
-{
-    multiply(GGML_TYPE_Q4_0, t);
-}
-
-static void multiply_q4_1(const ft_gemm_tile *t)
-{
-    multiply(GGML_TYPE_Q4_1, t);
-}
-
-static void multiply_q5_0(const ft_gemm_tile *t)
-{
-    multiply(GGML_TYPE_Q5_0, t);
-}
-
-static void multiply_q5_1(const ft_gemm_tile *t)
-{
-    multiply(GGML_TYPE_Q5_1, t);
-}
-
-static void multiply_iq4_nl(const ft_gemm_tile *t)
-{
-    multiply(GGML_TYPE_IQ4_NL, t);
-}
+FT_GEMM_BLOCK_TYPES(FT_GEMM_FUNCTION)
 
 static ft_gemm_tile_fn *tile(enum ggml_type type)
 {
     switch (type) {
-    case GGML_TYPE_Q8_0:
-        return multiply_q8_0;
-    case GGML_TYPE_Q4_0:
-        return multiply_q4_0;
-    case GGML_TYPE_Q4_1:
-        return multiply_q4_1;
-    case GGML_TYPE_Q5_0:
-        return multiply_q5_0;
-    case GGML_TYPE_Q5_1:
-        return multiply_q5_1;
-    case GGML_TYPE_IQ4_NL:
-        return multiply_iq4_nl;
+        FT_GEMM_BLOCK_TYPES(FT_GEMM_CASE)
     case GGML_TYPE_F32:
     case GGML_TYPE_F16:
     case GGML_TYPE_BF16:

@@ -2,28 +2,26 @@
 // Values to 8-bit rows by AVX2, for all x86 kernels: eight blocks at a time, so that the long way of a
 // block from its largest magnitude over a division to its sums is gone by eight at once (alone, blocks
 // wait for each other in the scheduler: 48 cycles a block against 14). Stateless.
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum { BATCH = 8 };
 
-INLINE __m256 abs8(__m256 x)
+FT_GEMM_INLINE __m256 abs8(__m256 x)
 {
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
 }
 
-INLINE __m256 to_half(__m256 x)
+FT_GEMM_INLINE __m256 to_half(__m256 x)
 {
     return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
 
 /* Lane i is the largest of m[i]. */
-INLINE __m256 max_of_each(const __m256 m[BATCH])
+FT_GEMM_INLINE __m256 max_of_each(const __m256 m[BATCH])
 {
     __m256 pair[4], four[2];
     for (int i = 0; i < 4; i++)
@@ -38,20 +36,20 @@ INLINE __m256 max_of_each(const __m256 m[BATCH])
                          _mm256_permute2f128_ps(four[0], four[1], 0x31));
 }
 
-INLINE __m256 magnitudes(const float *x)
+FT_GEMM_INLINE __m256 magnitudes(const float *x)
 {
     __m256 a = _mm256_max_ps(abs8(_mm256_loadu_ps(x)), abs8(_mm256_loadu_ps(x + 8)));
     __m256 b = _mm256_max_ps(abs8(_mm256_loadu_ps(x + 16)), abs8(_mm256_loadu_ps(x + 24)));
     return _mm256_max_ps(a, b);
 }
 
-INLINE __m256i rounded(const float *x, __m256 inverse)
+FT_GEMM_INLINE __m256i rounded(const float *x, __m256 inverse)
 {
     return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inverse));
 }
 
 /* The 32 values of a block; returns sums of four neighbours. */
-INLINE __m256i put_quants(const float *x, __m256 inverse, ft_gemm_block *out)
+FT_GEMM_INLINE __m256i put_quants(const float *x, __m256 inverse, ft_gemm_block *out)
 {
     __m256i a = _mm256_packs_epi32(rounded(x, inverse), rounded(x + 8, inverse));
     __m256i b = _mm256_packs_epi32(rounded(x + 16, inverse), rounded(x + 24, inverse));
@@ -63,8 +61,8 @@ INLINE __m256i put_quants(const float *x, __m256 inverse, ft_gemm_block *out)
 }
 
 /* The numbers of a block beside its values, lane i of each being block i's. */
-INLINE void put_numbers(__m256 exact_scale, __m256 scale, const __m256i sums[BATCH], uint32_t n,
-                        ft_gemm_block *out, size_t stride)
+FT_GEMM_INLINE void put_numbers(__m256 exact_scale, __m256 scale, const __m256i sums[BATCH],
+                                uint32_t n, ft_gemm_block *out, size_t stride)
 {
     __m256i low =
         _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
@@ -91,7 +89,7 @@ INLINE void put_numbers(__m256 exact_scale, __m256 scale, const __m256i sums[BAT
 }
 
 /* n blocks of a batch; values behind them are read as zero. */
-INLINE void quantize_some(const float *x, uint32_t n, ft_gemm_block *out, size_t stride)
+FT_GEMM_INLINE void quantize_some(const float *x, uint32_t n, ft_gemm_block *out, size_t stride)
 {
     __m256 m[BATCH];
     __m256i sums[BATCH];
@@ -108,7 +106,7 @@ INLINE void quantize_some(const float *x, uint32_t n, ft_gemm_block *out, size_t
     put_numbers(exact, scale, sums, n, out, stride);
 }
 
-INLINE void quantize_batch(const float *x, uint32_t n, ft_gemm_block *out, size_t stride)
+FT_GEMM_INLINE void quantize_batch(const float *x, uint32_t n, ft_gemm_block *out, size_t stride)
 {
     if (n == BATCH)
         quantize_some(x, BATCH, out, stride);
@@ -128,7 +126,7 @@ static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size
 }
 
 /* In the order that all kernels have: halves, quarters, ... */
-INLINE float sum_halves(const __m256 x[4])
+FT_GEMM_INLINE float sum_halves(const __m256 x[4])
 {
     __m256 x8 = _mm256_add_ps(_mm256_add_ps(x[0], x[2]), _mm256_add_ps(x[1], x[3]));
     __m128 x4 = _mm_add_ps(_mm256_castps256_ps128(x8), _mm256_extractf128_ps(x8, 1));
@@ -160,7 +158,7 @@ static void quantize_norm(const float *x, const float *weight, float eps, uint32
 }
 
 /* As exp_bounded in gemm_plain.c. */
-INLINE __m256 exp8(__m256 x)
+FT_GEMM_INLINE __m256 exp8(__m256 x)
 {
     x = _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(-87.0f)), _mm256_set1_ps(87.0f));
     __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p+0f)),

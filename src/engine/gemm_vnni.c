@@ -6,15 +6,14 @@
 // With one row the memory is the limit. Weights are read strictly from front to back, which the processor's
 // own prefetcher follows best: prefetch instructions at any distance made it slower (26 to 30 GB/s
 // without, 20 to 27 with).
-#include "engine/gemm_kernel.h"
+#include "engine/gemm_tiles.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #include <string.h>
 
 #include "base/cpu.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "model/pack.h"
 
 enum { INTERLEAVED = 4 };
 
@@ -22,18 +21,8 @@ enum { INTERLEAVED = 4 };
 static const uint8_t iq4_nl[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                    129, 141, 153, 166, 181, 197, 217, 241};
 
-INLINE bool has_fifth(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
-}
-
-INLINE bool has_min(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
-}
-
 /* Bit i of `fifths` on top of the 4 of w. */
-INLINE __m512i with_fifth(__m512i w, __m512i fifths, int i)
+FT_GEMM_INLINE __m512i with_fifth(__m512i w, __m512i fifths, int i)
 {
     __m512i bit = i < 4 ? _mm512_slli_epi16(fifths, (unsigned)(4 - i))
                         : _mm512_srli_epi16(fifths, (unsigned)(i - 4));
@@ -41,7 +30,7 @@ INLINE __m512i with_fifth(__m512i w, __m512i fifths, int i)
 }
 
 /* The 8 vectors of a block of weights: vector i has inputs 4 i .. 4 i + 3 of 16 rows. */
-INLINE void load_weights(enum ggml_type type, const uint8_t *quants, __m512i w[8])
+FT_GEMM_INLINE void load_weights(enum ggml_type type, const uint8_t *quants, __m512i w[8])
 {
     if (type == GGML_TYPE_Q8_0) {
 #pragma GCC unroll 8
@@ -53,7 +42,7 @@ INLINE void load_weights(enum ggml_type type, const uint8_t *quants, __m512i w[8
     const __m512i low = _mm512_set1_epi8(15);
     const __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)iq4_nl));
     __m512i fifths = _mm512_loadu_si512(quants);
-    quants += has_fifth(type) ? 64 : 0;
+    quants += ft_pack_has_fifth(type) ? 64 : 0;
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         __m512i both = _mm512_loadu_si512(quants + 64 * i);
@@ -63,16 +52,16 @@ INLINE void load_weights(enum ggml_type type, const uint8_t *quants, __m512i w[8
             w[2 * i] = _mm512_shuffle_epi8(table, w[2 * i]);
             w[2 * i + 1] = _mm512_shuffle_epi8(table, w[2 * i + 1]);
         }
-        if (has_fifth(type)) {
+        if (ft_pack_has_fifth(type)) {
             w[2 * i] = with_fifth(w[2 * i], fifths, 2 * i);
             w[2 * i + 1] = with_fifth(w[2 * i + 1], fifths, 2 * i + 1);
         }
     }
 }
 
-INLINE __m512i dot_start(enum ggml_type type, const ft_gemm_block *x)
+FT_GEMM_INLINE __m512i dot_start(enum ggml_type type, const ft_gemm_block *x)
 {
-    if (has_min(type))
+    if (ft_pack_has_min(type))
         return _mm512_setzero_si512();
     if (type == GGML_TYPE_Q4_0)
         return _mm512_set1_epi32(x->start8);
@@ -89,8 +78,8 @@ typedef struct block {
 
 /* n rows' products with a block of weights are interleaved: one alone waits for itself, a dot product
  * being ready after four more could have begun. */
-INLINE void multiply_rows(enum ggml_type type, uint32_t n, const block *b, const ft_gemm_block *x,
-                          __m512 *sum)
+FT_GEMM_INLINE void multiply_rows(enum ggml_type type, uint32_t n, const block *b,
+                                  const ft_gemm_block *x, __m512 *sum)
 {
     __m512i dot[INTERLEAVED];
 #pragma GCC unroll 4
@@ -109,19 +98,19 @@ INLINE void multiply_rows(enum ggml_type type, uint32_t n, const block *b, const
     for (uint32_t r = 0; r < n; r++) {
         __m512 by = _mm512_mul_ps(b->scale, _mm512_set1_ps(x[r].scale));
         sum[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), by, sum[r]);
-        if (has_min(type))
+        if (ft_pack_has_min(type))
             sum[r] = _mm512_fmadd_ps(b->min, _mm512_set1_ps(x[r].sum), sum[r]);
     }
 }
 
 /* One block of weights times n rows of values. */
-INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scales,
-                           const uint8_t *quants, const ft_gemm_block *x, __m512 *sum)
+FT_GEMM_INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scales,
+                                   const uint8_t *quants, const ft_gemm_block *x, __m512 *sum)
 {
     block b;
     load_weights(type, quants, b.w);
     b.scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales));
-    if (has_min(type))
+    if (ft_pack_has_min(type))
         b.min = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(scales + 32)));
     uint32_t r = 0;
 #pragma GCC unroll 2
@@ -132,10 +121,9 @@ INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_t *scale
 }
 
 /* type and n are constants where this is inlined. */
-INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
+FT_GEMM_INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
-    const size_t s = has_min(type) ? 64 : 32;
-    const size_t q = type == GGML_TYPE_Q8_0 ? 512 : has_fifth(type) ? 320 : 256;
+    const size_t s = ft_pack_scale_bytes(type), q = ft_pack_quant_bytes(type);
     const uint8_t *w = t->weights;
     const ft_gemm_block *x = t->rows;
     __m512 sum[FT_GEMM_GROUP];
@@ -160,48 +148,12 @@ INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
     }
 }
 
-#define TILE(type, n)                             \
-    static void type##_##n(const ft_gemm_tile *t) \
-    {                                             \
-        tile_of(GGML_TYPE_##type, n, t);          \
-    }
-#define TILES(type)                                                                         \
-    TILE(type, 1)                                                                           \
-    TILE(type, 2)                                                                           \
-    TILE(type, 3)                                                                           \
-    TILE(type, 4)                                                                           \
-    TILE(type, 5)                                                                           \
-    TILE(type, 6)                                                                           \
-    TILE(type, 7)                                                                           \
-    TILE(type, 8)                                                                           \
-    static void type##_tile(const ft_gemm_tile *t)                                          \
-    {                                                                                       \
-        static ft_gemm_tile_fn *const by_rows[] = {type##_1, type##_2, type##_3, type##_4,  \
-                                                   type##_5, type##_6, type##_7, type##_8}; \
-        by_rows[t->n_rows - 1](t);                                                          \
-    }
-TILES(Q8_0)
-TILES(Q4_0)
-TILES(Q4_1)
-TILES(Q5_0)
-TILES(Q5_1)
-TILES(IQ4_NL)
+FT_GEMM_BLOCK_TYPES(FT_GEMM_FUNCTION_BY_ROWS)
 
 static ft_gemm_tile_fn *tile(enum ggml_type type)
 {
     switch (type) {
-    case GGML_TYPE_Q8_0:
-        return Q8_0_tile;
-    case GGML_TYPE_Q4_0:
-        return Q4_0_tile;
-    case GGML_TYPE_Q4_1:
-        return Q4_1_tile;
-    case GGML_TYPE_Q5_0:
-        return Q5_0_tile;
-    case GGML_TYPE_Q5_1:
-        return Q5_1_tile;
-    case GGML_TYPE_IQ4_NL:
-        return IQ4_NL_tile;
+        FT_GEMM_BLOCK_TYPES(FT_GEMM_CASE)
     default:
         return ft_gemm_k_vnni(type);
     }

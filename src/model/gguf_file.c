@@ -126,11 +126,6 @@ void ft_gguf_close(ft_gguf *gguf)
     *gguf = (ft_gguf){.fd = -1};
 }
 
-bool ft_gguf_has(const ft_gguf *gguf, const char *key)
-{
-    return gguf_find_key(gguf->ctx, key) >= 0;
-}
-
 /* The key's id, -1 and FT_OK for a missing one that is not required. */
 static ft_status find(const ft_gguf *gguf, const char *key, bool required, ft_error *err,
                       int64_t *id)

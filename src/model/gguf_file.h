@@ -31,8 +31,6 @@ void ft_gguf_close(ft_gguf *gguf);
 FT_WARN_UNUSED ft_status ft_gguf_scan(const void *data, size_t n_data, uint64_t file_size,
                                       ft_error *err, bool *short_data);
 
-/* Whether the key is there, with a value of any type. */
-bool ft_gguf_has(const ft_gguf *gguf, const char *key);
 /* Scalars of any integer type within [0, UINT32_MAX]. A missing key leaves *out alone: FT_OK if not
  * required, else FT_CORRUPT. A wrong type is FT_CORRUPT and names the key. */
 FT_WARN_UNUSED ft_status ft_gguf_u32(const ft_gguf *gguf, const char *key, bool required,

@@ -14,32 +14,12 @@ enum { ROWS = FT_PACK_ROWS, BLOCK = FT_PACK_BLOCK, VECTOR = 64 };
 /* Where a plain block has what: halves (scale, then minimum) first, then fifth bits, then quants. */
 static size_t n_halves(enum ggml_type type)
 {
-    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1 ? 2 : 1;
-}
-
-static bool has_fifth(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
-}
-
-static size_t n_quants(enum ggml_type type)
-{
-    return type == GGML_TYPE_Q8_0 ? BLOCK : BLOCK / 2 + (has_fifth(type) ? BLOCK / 8 : 0);
+    return ft_pack_has_min(type) ? 2 : 1;
 }
 
 static size_t block_bytes(enum ggml_type type)
 {
-    return 2 * n_halves(type) + n_quants(type);
-}
-
-size_t ft_pack_scale_bytes(enum ggml_type type)
-{
-    return 2 * n_halves(type) * ROWS;
-}
-
-size_t ft_pack_quant_bytes(enum ggml_type type)
-{
-    return n_quants(type) * ROWS;
+    return (ft_pack_scale_bytes(type) + ft_pack_quant_bytes(type)) / ROWS;
 }
 
 static uint32_t load4(const uint8_t *p)
@@ -107,7 +87,7 @@ static void put_quants(enum ggml_type type, const uint8_t *plain, uint8_t *quant
 {
     if (type == GGML_TYPE_Q8_0) {
         put_quants8(plain, quants);
-    } else if (has_fifth(type)) {
+    } else if (ft_pack_has_fifth(type)) {
         put_fifth(plain, quants);
         put_quants4(plain + BLOCK / 8, quants + VECTOR);
     } else {
@@ -119,7 +99,7 @@ static void get_quants(enum ggml_type type, const uint8_t *quants, uint8_t *plai
 {
     if (type == GGML_TYPE_Q8_0) {
         get_quants8(quants, plain);
-    } else if (has_fifth(type)) {
+    } else if (ft_pack_has_fifth(type)) {
         get_fifth(quants, plain);
         get_quants4(quants + VECTOR, plain + BLOCK / 8);
     } else {

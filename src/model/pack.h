@@ -41,10 +41,27 @@ typedef bool ft_pack_choice(enum ggml_type type, int64_t n_in, int64_t n_out,
  * where the processor has AVX-512 with its 8-bit dot product. */
 bool ft_pack_pays(void);
 
-/* Of a block of a tile of a type with blocks of 32: bytes of its scales (and minima), and of its
- * quants. */
-size_t ft_pack_scale_bytes(enum ggml_type type);
-size_t ft_pack_quant_bytes(enum ggml_type type);
+/* Of types with blocks of 32: whether a block has a minimum beside its scale, and whether fifth bits. */
+static inline bool ft_pack_has_min(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
+}
+static inline bool ft_pack_has_fifth(enum ggml_type type)
+{
+    return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
+}
+
+/* Of a block of a tile of those: bytes of its scales (and minima), and of its quants. Here, so that
+ * kernels see constants. */
+static inline size_t ft_pack_scale_bytes(enum ggml_type type)
+{
+    return (ft_pack_has_min(type) ? 2 : 1) * sizeof(uint16_t) * FT_PACK_ROWS;
+}
+static inline size_t ft_pack_quant_bytes(enum ggml_type type)
+{
+    size_t bits = type == GGML_TYPE_Q8_0 ? 8 : ft_pack_has_fifth(type) ? 5 : 4;
+    return bits * FT_PACK_BLOCK / 8 * FT_PACK_ROWS;
+}
 /* Of a whole tile, any type: as many as its 16 plain rows have. */
 size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in);
 

@@ -7,6 +7,7 @@
 // any.
 #include <stdbool.h>
 
+#include "base/sort.h"
 #include "sched/sched.h"
 
 /* Room that is left while the batch is filled in. */
@@ -20,42 +21,24 @@ typedef struct room {
     bool prompt_runs;
 } room;
 
-static bool before(const ft_work *work, uint32_t a, uint32_t b)
+static bool before(const void *ctx, const void *a, const void *b)
 {
-    const ft_work *x = &work[a], *y = &work[b];
+    const ft_work *work = ctx;
+    uint32_t i = ((const ft_pick *)a)->index, j = ((const ft_pick *)b)->index;
+    const ft_work *x = &work[i], *y = &work[j];
     if (x->kind != y->kind)
         return x->kind == FT_WORK_VERIFY;
     if (x->arrival_us != y->arrival_us)
         return x->arrival_us < y->arrival_us;
-    return a < b;
+    return i < j;
 }
 
-static void sift_down(const ft_work *work, ft_pick *heap, size_t n, size_t i)
-{
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(work, heap[child].index, heap[child + 1].index))
-            child++;
-        if (!before(work, heap[i].index, heap[child].index))
-            return;
-        ft_pick held = heap[i];
-        heap[i] = heap[child];
-        heap[child] = held;
-    }
-}
-
-/* Heap sort of all work into picks: in place, and n log n whatever order the caller keeps. */
+/* All work into picks, whatever order the caller keeps. */
 static void sort(const ft_work *work, size_t n, ft_pick *picks)
 {
     for (size_t i = 0; i < n; i++)
         picks[i] = (ft_pick){.index = (uint32_t)i};
-    for (size_t i = n / 2; i-- > 0;)
-        sift_down(work, picks, n, i);
-    for (size_t end = n; end > 1;) {
-        ft_pick held = picks[0];
-        picks[0] = picks[--end];
-        picks[end] = held;
-        sift_down(work, picks, end, 0);
-    }
+    ft_sort(picks, n, sizeof *picks, before, work);
 }
 
 static bool take_blocks(room *r, uint32_t blocks, uint32_t free_at_start)

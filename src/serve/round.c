@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/sort.h"
 #include "serve/internal.h"
 
 ft_status ft_round_init(ft_verifier *v, ft_error *err)
@@ -67,37 +68,13 @@ static uint32_t verify_rows(const ft_sess *s)
     return s->pending && lead <= most && rows <= v->opts.max_batch_tok ? rows : 0;
 }
 
-static bool before(const need *a, const need *b)
+/* Who has waited longer. */
+static bool before(const void *ctx, const void *a, const void *b)
 {
-    const ft_sess *x = a->session, *y = b->session;
+    const ft_sess *x = ((const need *)a)->session, *y = ((const need *)b)->session;
+    (void)ctx;
     return x->waits_at_us != y->waits_at_us ? x->waits_at_us < y->waits_at_us
                                             : x->serial < y->serial;
-}
-
-static void sift_down(need *needs, size_t n, size_t i)
-{
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(&needs[child], &needs[child + 1]))
-            child++;
-        if (!before(&needs[i], &needs[child]))
-            return;
-        need held = needs[i];
-        needs[i] = needs[child];
-        needs[child] = held;
-    }
-}
-
-/* Oldest first, in place: the C library's qsort allocates. */
-static void sort(need *needs, size_t n)
-{
-    for (size_t i = n / 2; i-- > 0;)
-        sift_down(needs, n, i);
-    for (size_t end = n; end > 1;) {
-        need held = needs[0];
-        needs[0] = needs[--end];
-        needs[end] = held;
-        sift_down(needs, end, 0);
-    }
 }
 
 static void gather(ft_verifier *v)
@@ -110,7 +87,7 @@ static void gather(ft_verifier *v)
             continue;
         b->needs[b->n_needs++] = (need){.session = s, .rows = s->pending ? 1 + s->tree.n : 0};
     }
-    sort(b->needs, b->n_needs);
+    ft_sort(b->needs, b->n_needs, sizeof *b->needs, before, NULL);
 }
 
 static void add_work(ft_verifier *v, ft_sess *s)
