@@ -12,7 +12,7 @@ typedef struct heap {
     const void *ctx;
 } heap;
 
-static bool before(const heap *h, size_t a, size_t b)
+static bool stands_before(const heap *h, size_t a, size_t b)
 {
     return h->before(h->ctx, h->array + a * h->size, h->array + b * h->size);
 }
@@ -29,9 +29,9 @@ static void swap(const heap *h, size_t a, size_t b)
 static void sift_down(const heap *h, size_t n, size_t i)
 {
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(h, child, child + 1))
+        if (child + 1 < n && stands_before(h, child, child + 1))
             child++;
-        if (!before(h, i, child))
+        if (!stands_before(h, i, child))
             return;
         swap(h, i, child);
     }
