@@ -178,3 +178,45 @@ ft_status ft_bench_llama_greedy(ft_bench_llama *llama, const ft_tokens *prompt, 
     }
     return status;
 }
+
+/* The times of one way that is open; *best_s: the least of all ways, 0: none yet. */
+static ft_status try_way(const ft_bench_llama_trial *t, ft_error *err, double *best_s, bool *better,
+                         bool *one_thread)
+{
+    ft_status status = FT_OK;
+    double s = 0;
+    for (int turn = 0; turn < 4 && status == FT_OK; turn++) {
+        bool one = turn % 2;
+        if ((one && t->n_threads == 1) || (turn > 1 && *best_s > 1))
+            continue;
+        llama_set_n_threads(t->llama->ctx, one ? 1 : t->n_threads, one ? 1 : t->n_threads);
+        status = t->round(t->ctx, &s, err);
+        if (status == FT_OK && (*best_s == 0 || s < *best_s)) {
+            *best_s = s;
+            *better = true;
+            *one_thread = one;
+        }
+    }
+    return status;
+}
+
+ft_status ft_bench_llama_open_best(const ft_bench_llama_trial *t, ft_error *err, size_t *best,
+                                   bool *one_thread)
+{
+    double best_s = 0;
+    ft_status status = FT_OK;
+    for (size_t i = 0; i < t->n_ways && status == FT_OK; i++) {
+        bool better = false;
+        status = t->open(t->ctx, i, err);
+        if (status == FT_OK)
+            status = try_way(t, err, &best_s, &better, one_thread);
+        if (better)
+            *best = i;
+        ft_bench_llama_close(t->llama);
+    }
+    if (status == FT_OK)
+        status = t->open(t->ctx, *best, err);
+    if (status == FT_OK && *one_thread)
+        llama_set_n_threads(t->llama->ctx, 1, 1);
+    return status;
+}

@@ -55,6 +55,19 @@ FT_WARN_UNUSED ft_status ft_bench_llama_run(ft_bench_llama *llama, ft_error *err
 void ft_bench_llama_pause(ft_bench_llama *llama);
 void ft_bench_llama_resume(ft_bench_llama *llama);
 
+/* Opens libllama in the fastest of n ways, each of which is tried twice on all threads and twice on one,
+ * which is faster where other programs hold the cores: *best and *one_thread say which it was. */
+typedef struct ft_bench_llama_trial {
+    void *ctx;
+    ft_bench_llama *llama;
+    size_t n_ways;
+    int n_threads; /* all */
+    ft_status (*open)(void *ctx, size_t way, ft_error *err);
+    ft_status (*round)(void *ctx, double *seconds, ft_error *err);
+} ft_bench_llama_trial;
+FT_WARN_UNUSED ft_status ft_bench_llama_open_best(const ft_bench_llama_trial *trial, ft_error *err,
+                                                  size_t *best, bool *one_thread);
+
 /* Reads tokens into stream 0 from position pos on, with logits of the last one. FT_INTERNAL. */
 FT_WARN_UNUSED ft_status ft_bench_llama_extend(ft_bench_llama *llama, const int32_t *tokens,
                                                size_t n, int32_t pos, ft_error *err);

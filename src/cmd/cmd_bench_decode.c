@@ -159,15 +159,16 @@ static ft_status their_round(void *ctx, double *seconds, ft_error *err)
     return status;
 }
 
-static ft_status open_theirs(bench *b, const way *w, ft_error *err)
+static ft_status open_theirs(void *ctx, size_t i, ft_error *err)
 {
+    bench *b = ctx;
     ft_bench_llama_opts opts = {.share = &b->base,
                                 .n_ctx = (uint32_t)(b->n_prompt + b->n_predict),
                                 .n_streams = b->n_streams,
                                 .max_batch_tok = MAX_PROMPT,
                                 .n_threads = ft_bench_threads(&b->flags),
-                                .flash = w->flash,
-                                .unified = w->unified};
+                                .flash = ways[i].flash,
+                                .unified = ways[i].unified};
     return ft_bench_llama_open(&opts, err, &b->llama);
 }
 
@@ -175,32 +176,17 @@ static ft_status open_theirs(bench *b, const way *w, ft_error *err)
  * streams. */
 static ft_status open_best(bench *b, const way **best, ft_error *err)
 {
-    double s, best_s = 0;
-    int n_threads = ft_bench_threads(&b->flags);
-    ft_status status = FT_OK;
+    const ft_bench_llama_trial trial = {.ctx = b,
+                                        .llama = &b->llama,
+                                        .n_ways = b->n_streams > 1 ? FT_COUNT(ways) : 2,
+                                        .n_threads = ft_bench_threads(&b->flags),
+                                        .open = open_theirs,
+                                        .round = their_round};
+    size_t i = 0;
     b->n_steps = b->n_predict < TRIAL_STEPS ? b->n_predict : TRIAL_STEPS;
-    for (size_t i = 0; i < (b->n_streams > 1 ? FT_COUNT(ways) : 2) && status == FT_OK; i++) {
-        status = open_theirs(b, &ways[i], err);
-        for (int turn = 0; turn < 4 && status == FT_OK; turn++) {
-            bool one_thread = turn % 2;
-            if ((one_thread && n_threads == 1) || (turn > 1 && best_s > 1))
-                continue;
-            llama_set_n_threads(b->llama.ctx, one_thread ? 1 : n_threads,
-                                one_thread ? 1 : n_threads);
-            status = their_round(b, &s, err);
-            if (status == FT_OK && (best_s == 0 || s < best_s)) {
-                best_s = s;
-                b->one_thread = one_thread;
-                *best = &ways[i];
-            }
-        }
-        ft_bench_llama_close(&b->llama);
-    }
+    ft_status status = ft_bench_llama_open_best(&trial, err, &i, &b->one_thread);
     b->n_steps = b->n_predict;
-    if (status == FT_OK)
-        status = open_theirs(b, *best, err);
-    if (status == FT_OK && b->one_thread)
-        llama_set_n_threads(b->llama.ctx, 1, 1);
+    *best = &ways[i];
     return status;
 }
 

@@ -69,51 +69,37 @@ typedef struct way {
     bool flash;
 } way;
 
-static const way ways[] = {{128, true},  {512, true},  {2048, true},
-                           {128, false}, {512, false}, {2048, false}};
+static const way ways[] = {{128, true},  {128, false}, {512, true},
+                           {512, false}, {2048, true}, {2048, false}};
 
-static ft_status open_theirs(bench *b, way w, ft_error *err)
+static ft_status open_theirs(void *ctx, size_t i, ft_error *err)
 {
-    uint32_t ubatch = w.ubatch < b->n ? w.ubatch : b->n;
+    bench *b = ctx;
+    uint32_t ubatch = ways[i].ubatch < b->n ? ways[i].ubatch : b->n;
     const ft_bench_llama_opts opts = {.share = &b->base,
                                       .n_ctx = b->n,
                                       .n_streams = 1,
                                       .max_batch_tok = b->n < 2048 ? b->n : 2048,
                                       .max_ubatch_tok = ubatch,
                                       .n_threads = ft_bench_threads(&b->flags),
-                                      .flash = w.flash};
+                                      .flash = ways[i].flash};
     return ft_bench_llama_open(&opts, err, &b->llama);
 }
 
 /* Opens the fastest way; batches longer than the prompt are all one way. */
 static ft_status open_best(bench *b, way *best, ft_error *err)
 {
-    double s, best_s = 0;
-    int n_threads = ft_bench_threads(&b->flags);
-    ft_status status = FT_OK;
-    for (size_t i = 0; i < FT_COUNT(ways) && status == FT_OK; i++) {
-        if (ways[i].ubatch > 128 && ways[i].ubatch / 4 >= b->n)
-            continue;
-        status = open_theirs(b, ways[i], err);
-        for (int turn = 0; turn < 4 && status == FT_OK; turn++) {
-            bool one_thread = turn % 2;
-            if ((one_thread && n_threads == 1) || (turn > 1 && best_s > 1))
-                continue;
-            llama_set_n_threads(b->llama.ctx, one_thread ? 1 : n_threads,
-                                one_thread ? 1 : n_threads);
-            status = their_round(b, &s, err);
-            if (status == FT_OK && (best_s == 0 || s < best_s)) {
-                best_s = s;
-                b->one_thread = one_thread;
-                *best = ways[i];
-            }
-        }
-        ft_bench_llama_close(&b->llama);
-    }
-    if (status == FT_OK)
-        status = open_theirs(b, *best, err);
-    if (status == FT_OK && b->one_thread)
-        llama_set_n_threads(b->llama.ctx, 1, 1);
+    ft_bench_llama_trial trial = {.ctx = b,
+                                  .llama = &b->llama,
+                                  .n_ways = 2,
+                                  .n_threads = ft_bench_threads(&b->flags),
+                                  .open = open_theirs,
+                                  .round = their_round};
+    size_t i = 0;
+    while (trial.n_ways < FT_COUNT(ways) && ways[trial.n_ways].ubatch / 4 < b->n)
+        trial.n_ways++;
+    ft_status status = ft_bench_llama_open_best(&trial, err, &i, &b->one_thread);
+    *best = ways[i];
     return status;
 }
 
