@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with packed weights: against sums in double precision over the same 8-bit values, against
 // ggml's own product, with every row alone against the row in any batch (bit for bit), for any number
-// of threads; the three ways of making 8-bit rows; and every kernel that the machine can run against
-// the plain one, bit for bit.
+// of threads; the three ways of making 8-bit rows; and every kernel that the machine can run (of
+// gemm_vnni, gemm_avx2, gemm_dotprod, gemm_neon) against gemm_plain, bit for bit.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,19 +21,13 @@
 #include "ggml-cpu.h"
 #include "model/pack.h"
 #include "support/gemm_cases.h"
+#include "support/gemm_product.h"
 
 static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
                                        GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL,
                                        GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
 #define N_TYPES     9
 #define N_LIKE_GGML 6 /* the first: ggml rounds what they are multiplied with in the same way */
-
-typedef struct matrix {
-    enum ggml_type type;
-    int64_t n_in, n_out;
-    void *plain, *packed;
-    float *values; /* [n_out, n_in], what the quants stand for */
-} matrix;
 
 static void fill(ft_rng *rng, float *x, size_t n, float size)
 {
@@ -42,67 +36,16 @@ static void fill(ft_rng *rng, float *x, size_t n, float size)
 }
 
 /* n_in grows to whole blocks of the type. */
-static matrix matrix_of(ft_rng *rng, enum ggml_type type, int64_t n_in, int64_t n_out)
+static gemm_matrix matrix_of(ft_rng *rng, enum ggml_type type, int64_t n_in, int64_t n_out)
 {
     n_in = (n_in + ggml_blck_size(type) - 1) / ggml_blck_size(type) * ggml_blck_size(type);
-    size_t n = (size_t)(n_in * n_out), bytes = ggml_row_size(type, n_in) * (size_t)n_out;
-    matrix m = {type, n_in, n_out, malloc(bytes), NULL, malloc(n * sizeof(float))};
-    m.packed = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    size_t n = (size_t)(n_in * n_out);
+    gemm_matrix m = gemm_matrix_alloc(type, n_in, n_out);
     fill(rng, m.values, n, 2.0f);
     ggml_quantize_chunk(type, m.values, m.plain, 0, n_out, n_in, NULL);
     ggml_get_type_traits(type)->to_float(m.plain, m.values, (int64_t)n);
     ft_pack(type, n_in, n_out, m.plain, m.packed);
     return m;
-}
-
-static void matrix_free(matrix *m)
-{
-    free(m->plain);
-    free(m->packed);
-    free(m->values);
-}
-
-/* y = m x (+ residual) on `threads` threads, by our product or by ggml's. */
-typedef struct product {
-    const matrix *m;
-    bool packed;
-    int64_t n_rows;
-    const float *x, *residual;
-    int threads;
-} product;
-
-static void run(const product *p, float *y)
-{
-    struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
-    struct ggml_context *in = ggml_init(params), *ctx = ggml_init(params);
-    struct ggml_tensor *w = ggml_new_tensor_2d(in, p->m->type, p->m->n_in, p->m->n_out);
-    struct ggml_tensor *x = ggml_new_tensor_2d(in, GGML_TYPE_F32, p->m->n_in, p->n_rows);
-    struct ggml_tensor *r = ggml_new_tensor_2d(in, GGML_TYPE_F32, p->m->n_out, p->n_rows);
-    ggml_backend_t cpu = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(cpu, p->threads);
-    ggml_backend_buffer_t inputs = ggml_backend_alloc_ctx_tensors(in, cpu);
-    memcpy(w->data, p->packed ? p->m->packed : p->m->plain, ggml_nbytes(w));
-    memcpy(x->data, p->x, ggml_nbytes(x));
-    if (p->residual)
-        memcpy(r->data, p->residual, ggml_nbytes(r));
-    struct ggml_tensor *out;
-    if (p->packed) {
-        ft_pack_mark(w);
-        ft_gemm_rows rows = ft_gemm_make(ctx, GGML_TYPE_I8, x);
-        out = ft_gemm(ctx, w, &rows, p->residual ? r : NULL);
-    } else {
-        out = ggml_mul_mat(ctx, w, x);
-    }
-    struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    ggml_build_forward_expand(graph, out);
-    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, cpu);
-    assert_int_equal(ggml_backend_graph_compute(cpu, graph), GGML_STATUS_SUCCESS);
-    memcpy(y, out->data, ggml_nbytes(out));
-    ggml_backend_buffer_free(buffer);
-    ggml_backend_buffer_free(inputs);
-    ggml_backend_free(cpu);
-    ggml_free(ctx);
-    ggml_free(in);
 }
 
 /* x as 8-bit values stand for it. */
@@ -118,7 +61,7 @@ static void round_to_8_bits(const float *x, int64_t n, double *out)
     }
 }
 
-static void check_product(const matrix *m, const product *p, const float *y)
+static void check_product(const gemm_matrix *m, const gemm_product *p, const float *y)
 {
     double *x = malloc((size_t)m->n_in * sizeof *x);
     for (int64_t row = 0; row < p->n_rows; row++) {
@@ -152,7 +95,7 @@ static void test_products(void **state)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             if (shapes[s][0] < ggml_blck_size(types[t]))
                 continue;
-            matrix m = matrix_of(&rng, types[t], shapes[s][0], shapes[s][1]);
+            gemm_matrix m = matrix_of(&rng, types[t], shapes[s][0], shapes[s][1]);
             size_t n_x = (size_t)m.n_in * 40, n_y = (size_t)m.n_out * 40;
             float *x = malloc(n_x * sizeof *x), *y = malloc(n_y * sizeof *y);
             float *residual = malloc(n_y * sizeof *residual);
@@ -160,18 +103,18 @@ static void test_products(void **state)
             fill(&rng, residual, n_y, 50.0f);
             memset(x, 0, 32 * sizeof *x); /* a block without a largest value */
             for (int64_t n = 1; n <= 40; n += n < 10 ? 1 : 10) {
-                product p = {
+                gemm_product p = {
                     .m = &m, .packed = true, .n_rows = n, .x = x, .threads = n % 4 == 3 ? 3 : 1};
-                run(&p, y);
+                gemm_product_run(&p, y);
                 check_product(&m, &p, y);
                 p.residual = residual;
-                run(&p, y);
+                gemm_product_run(&p, y);
                 check_product(&m, &p, y);
             }
             free(x);
             free(y);
             free(residual);
-            matrix_free(&m);
+            gemm_matrix_free(&m);
         }
 }
 
@@ -181,16 +124,16 @@ static void test_like_ggml(void **state)
     ft_rng rng;
     ft_rng_init(&rng, 6);
     for (int t = 0; t < N_LIKE_GGML; t++) {
-        matrix m = matrix_of(&rng, types[t], 576, 160);
+        gemm_matrix m = matrix_of(&rng, types[t], 576, 160);
         float *x = malloc(576 * 70 * sizeof *x);
         float *y = malloc(160 * 70 * sizeof *y), *theirs = malloc(160 * 70 * sizeof *theirs);
         fill(&rng, x, 576 * 70, 1.0f);
         for (int64_t n = 1; n <= 70; n++) {
-            product p = {
+            gemm_product p = {
                 .m = &m, .packed = true, .n_rows = n, .x = x, .threads = 1 + (n % 16 == 0)};
-            run(&p, y);
+            gemm_product_run(&p, y);
             p.packed = false;
-            run(&p, theirs);
+            gemm_product_run(&p, theirs);
             double error = 0, size = 0;
             for (int64_t i = 0; i < 160 * n; i++) {
                 error += pow(y[i] - theirs[i], 2);
@@ -204,12 +147,12 @@ static void test_like_ggml(void **state)
         free(x);
         free(y);
         free(theirs);
-        matrix_free(&m);
+        gemm_matrix_free(&m);
     }
 }
 
 /* Squared error of y against m x. */
-static double error_of(const matrix *m, const float *x, int64_t n_rows, const float *y)
+static double error_of(const gemm_matrix *m, const float *x, int64_t n_rows, const float *y)
 {
     double error = 0;
     for (int64_t row = 0; row < n_rows; row++)
@@ -233,19 +176,19 @@ static void test_no_worse_than_ggml(void **state)
     float *y = malloc(sizeof(float) * ROWS * OUT), *theirs = malloc(sizeof(float) * ROWS * OUT);
     for (int t = N_LIKE_GGML; t < N_TYPES; t++)
         for (int mean = 0; mean < 3; mean++) {
-            matrix m = matrix_of(&rng, types[t], IN, OUT);
+            gemm_matrix m = matrix_of(&rng, types[t], IN, OUT);
             for (int i = 0; i < ROWS * IN; i++)
                 x[i] = (float)(mean + ft_rng_normal(&rng));
-            product p = {.m = &m, .packed = true, .n_rows = ROWS, .x = x, .threads = 2};
-            run(&p, y);
+            gemm_product p = {.m = &m, .packed = true, .n_rows = ROWS, .x = x, .threads = 2};
+            gemm_product_run(&p, y);
             p.packed = false;
-            run(&p, theirs);
+            gemm_product_run(&p, theirs);
             double ours = error_of(&m, x, ROWS, y), ggml = error_of(&m, x, ROWS, theirs);
             assert_true(ggml > 0);
             if (ours > ggml)
                 fail_msg("%s, mean %d: squared error %g, ggml's %g", ggml_type_name(types[t]), mean,
                          ours, ggml);
-            matrix_free(&m);
+            gemm_matrix_free(&m);
         }
     free(x);
     free(y);
@@ -261,22 +204,23 @@ static void test_rows_are_independent(void **state)
     float *batch = malloc(sizeof(float) * ROWS * OUT);
     fill(&rng, x, ROWS * IN, 2.0f);
     for (int t = 0; t < N_TYPES; t++) {
-        matrix m = matrix_of(&rng, types[t], IN, OUT);
+        gemm_matrix m = matrix_of(&rng, types[t], IN, OUT);
         for (int64_t row = 0; row < ROWS; row++) {
-            product p = {.m = &m, .packed = true, .n_rows = 1, .x = x + row * IN, .threads = 1};
-            run(&p, alone + row * OUT);
+            gemm_product p = {
+                .m = &m, .packed = true, .n_rows = 1, .x = x + row * IN, .threads = 1};
+            gemm_product_run(&p, alone + row * OUT);
         }
         for (int64_t n = 1; n <= ROWS; n++) {
             int64_t first = (int64_t)ft_rng_below(&rng, (uint32_t)(ROWS - n + 1));
-            product p = {.m = &m,
-                         .packed = true,
-                         .n_rows = n,
-                         .x = x + first * IN,
-                         .threads = n % 10 == 0 ? 4 : 1};
-            run(&p, batch);
+            gemm_product p = {.m = &m,
+                              .packed = true,
+                              .n_rows = n,
+                              .x = x + first * IN,
+                              .threads = n % 10 == 0 ? 4 : 1};
+            gemm_product_run(&p, batch);
             assert_memory_equal(batch, alone + first * OUT, sizeof(float) * OUT * (size_t)n);
         }
-        matrix_free(&m);
+        gemm_matrix_free(&m);
     }
     free(x);
     free(alone);

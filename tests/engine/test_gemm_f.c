@@ -21,6 +21,7 @@
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "model/pack.h"
+#include "support/gemm_product.h"
 
 static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16};
 #define N_TYPES  3
@@ -31,13 +32,6 @@ static void fill(ft_rng *rng, float *x, size_t n, float size)
     for (size_t i = 0; i < n; i++)
         x[i] = size * (float)ft_rng_normal(rng);
 }
-
-typedef struct matrix {
-    enum ggml_type type;
-    int64_t n_in, n_out;
-    void *plain, *packed;
-    float *values; /* [n_out, n_in], as the type holds them */
-} matrix;
 
 static void round_to(enum ggml_type type, const float *x, int64_t n, void *out)
 {
@@ -59,10 +53,10 @@ static void widen(enum ggml_type type, const void *x, int64_t n, float *out)
         ggml_bf16_to_fp32_row(x, out, n);
 }
 
-static matrix matrix_of(ft_rng *rng, enum ggml_type type, int64_t n_in, int64_t n_out)
+static gemm_matrix matrix_of(ft_rng *rng, enum ggml_type type, int64_t n_in, int64_t n_out)
 {
-    size_t n = (size_t)(n_in * n_out), bytes = ggml_row_size(type, n_in) * (size_t)n_out;
-    matrix m = {type, n_in, n_out, malloc(bytes), malloc(bytes), malloc(n * sizeof(float))};
+    size_t n = (size_t)(n_in * n_out);
+    gemm_matrix m = gemm_matrix_alloc(type, n_in, n_out);
     fill(rng, m.values, n, 0.5f);
     round_to(type, m.values, (int64_t)n, m.plain);
     widen(type, m.plain, (int64_t)n, m.values);
@@ -71,61 +65,12 @@ static matrix matrix_of(ft_rng *rng, enum ggml_type type, int64_t n_in, int64_t 
     return m;
 }
 
-static void matrix_free(matrix *m)
-{
-    free(m->plain);
-    free(m->packed);
-    free(m->values);
-}
-
 /* ---- whole products, as operators of a graph ---- */
-
-typedef struct product {
-    const matrix *m;
-    bool packed;
-    int64_t n_rows;
-    const float *x, *residual;
-    int threads;
-} product;
-
-static void run(const product *p, float *y)
-{
-    struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
-    struct ggml_context *in = ggml_init(params), *ctx = ggml_init(params);
-    struct ggml_tensor *w = ggml_new_tensor_2d(in, p->m->type, p->m->n_in, p->m->n_out);
-    struct ggml_tensor *x = ggml_new_tensor_2d(in, GGML_TYPE_F32, p->m->n_in, p->n_rows);
-    struct ggml_tensor *r = ggml_new_tensor_2d(in, GGML_TYPE_F32, p->m->n_out, p->n_rows);
-    ggml_backend_t cpu = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(cpu, p->threads);
-    ggml_backend_buffer_t inputs = ggml_backend_alloc_ctx_tensors(in, cpu);
-    memcpy(w->data, p->packed ? p->m->packed : p->m->plain, ggml_nbytes(w));
-    memcpy(x->data, p->x, ggml_nbytes(x));
-    if (p->residual)
-        memcpy(r->data, p->residual, ggml_nbytes(r));
-    struct ggml_tensor *out;
-    if (p->packed) {
-        ft_pack_mark(w);
-        ft_gemm_rows rows = ft_gemm_make(ctx, ft_gemm_rows_type(w->type), x);
-        out = ft_gemm(ctx, w, &rows, p->residual ? r : NULL);
-    } else {
-        out = ggml_mul_mat(ctx, w, x);
-    }
-    struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    ggml_build_forward_expand(graph, out);
-    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, cpu);
-    assert_int_equal(ggml_backend_graph_compute(cpu, graph), GGML_STATUS_SUCCESS);
-    memcpy(y, out->data, ggml_nbytes(out));
-    ggml_backend_buffer_free(buffer);
-    ggml_backend_buffer_free(inputs);
-    ggml_backend_free(cpu);
-    ggml_free(ctx);
-    ggml_free(in);
-}
 
 /* A sum of n products, each added with one rounding, is off by at most n u sum |products| / (1 - n u), u
  * = 2^-24: no product passes more than n additions, that of the two parts included. The residual adds
  * one more. */
-static void check_product(const matrix *m, const product *p, const float *y)
+static void check_product(const gemm_matrix *m, const gemm_product *p, const float *y)
 {
     size_t n_in = (size_t)m->n_in;
     float *x = malloc(n_in * sizeof *x);
@@ -163,25 +108,25 @@ static void test_products(void **state)
     for (int t = 0; t < N_TYPES; t++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             int64_t odd = types[t] != GGML_TYPE_BF16 && s % 2; /* those take any number of inputs */
-            matrix m = matrix_of(&rng, types[t], shapes[s][0] + odd, shapes[s][1]);
+            gemm_matrix m = matrix_of(&rng, types[t], shapes[s][0] + odd, shapes[s][1]);
             size_t n_x = (size_t)m.n_in * MAX_ROWS, n_y = (size_t)m.n_out * MAX_ROWS;
             float *x = malloc(n_x * sizeof *x), *y = malloc(n_y * sizeof *y);
             float *residual = malloc(n_y * sizeof *residual);
             fill(&rng, x, n_x, 3.0f);
             fill(&rng, residual, n_y, 50.0f);
             for (int64_t n = 1; n <= MAX_ROWS; n += n < 10 ? 1 : 6) {
-                product p = {
+                gemm_product p = {
                     .m = &m, .packed = true, .n_rows = n, .x = x, .threads = 1 + (int)n % 3};
-                run(&p, y);
+                gemm_product_run(&p, y);
                 check_product(&m, &p, y);
                 p.residual = residual;
-                run(&p, y);
+                gemm_product_run(&p, y);
                 check_product(&m, &p, y);
             }
             free(x);
             free(y);
             free(residual);
-            matrix_free(&m);
+            gemm_matrix_free(&m);
         }
 }
 
@@ -196,13 +141,13 @@ static void test_like_ggml(void **state)
     float *y = malloc(sizeof(float) * OUT * MAX_ROWS);
     float *theirs = malloc(sizeof(float) * OUT * MAX_ROWS);
     for (int t = 0; t < N_TYPES; t++) {
-        matrix m = matrix_of(&rng, types[t], IN, OUT);
+        gemm_matrix m = matrix_of(&rng, types[t], IN, OUT);
         fill(&rng, x, IN * MAX_ROWS, 1.0f);
         for (int64_t n = 1; n <= MAX_ROWS; n++) {
-            product p = {.m = &m, .packed = true, .n_rows = n, .x = x, .threads = 2};
-            run(&p, y);
+            gemm_product p = {.m = &m, .packed = true, .n_rows = n, .x = x, .threads = 2};
+            gemm_product_run(&p, y);
             p.packed = false;
-            run(&p, theirs);
+            gemm_product_run(&p, theirs);
             double error = 0, size = 0, most = types[t] == GGML_TYPE_F16 ? 1e-6 : 1e-12;
             for (int64_t i = 0; i < OUT * n; i++) {
                 error += pow((double)y[i] - theirs[i], 2);
@@ -213,7 +158,7 @@ static void test_like_ggml(void **state)
                 fail_msg("%s, %lld rows: nmse %g", ggml_type_name(types[t]), (long long)n,
                          error / size);
         }
-        matrix_free(&m);
+        gemm_matrix_free(&m);
     }
     free(x);
     free(y);
@@ -230,22 +175,23 @@ static void test_rows_are_independent(void **state)
     float *batch = malloc(sizeof(float) * MAX_ROWS * OUT);
     fill(&rng, x, MAX_ROWS * IN, 2.0f);
     for (int t = 0; t < N_TYPES; t++) {
-        matrix m = matrix_of(&rng, types[t], IN, OUT);
+        gemm_matrix m = matrix_of(&rng, types[t], IN, OUT);
         for (int64_t row = 0; row < MAX_ROWS; row++) {
-            product p = {.m = &m, .packed = true, .n_rows = 1, .x = x + row * IN, .threads = 1};
-            run(&p, alone + row * OUT);
+            gemm_product p = {
+                .m = &m, .packed = true, .n_rows = 1, .x = x + row * IN, .threads = 1};
+            gemm_product_run(&p, alone + row * OUT);
         }
         for (int64_t n = 1; n <= MAX_ROWS; n++) {
             int64_t first = (int64_t)ft_rng_below(&rng, (uint32_t)(MAX_ROWS - n + 1));
-            product p = {.m = &m,
-                         .packed = true,
-                         .n_rows = n,
-                         .x = x + first * IN,
-                         .threads = 1 + (int)n % 4};
-            run(&p, batch);
+            gemm_product p = {.m = &m,
+                              .packed = true,
+                              .n_rows = n,
+                              .x = x + first * IN,
+                              .threads = 1 + (int)n % 4};
+            gemm_product_run(&p, batch);
             assert_memory_equal(batch, alone + first * OUT, sizeof(float) * OUT * (size_t)n);
         }
-        matrix_free(&m);
+        gemm_matrix_free(&m);
     }
     free(x);
     free(alone);
@@ -259,7 +205,7 @@ enum { TILE_ROWS = FT_GEMM_GROUP };
 static void check_same_tile(ft_rng *rng, enum ggml_type type, ft_gemm_tile_fn *multiply,
                             uint32_t n_in, uint32_t n_rows)
 {
-    matrix m = matrix_of(rng, type, n_in, 16);
+    gemm_matrix m = matrix_of(rng, type, n_in, 16);
     enum ggml_type form = ft_gemm_rows_type(type);
     uint32_t n_units = (uint32_t)ft_gemm_f_units(form, n_in);
     float *x = malloc(n_in * sizeof *x), residual[TILE_ROWS * 17];
@@ -286,7 +232,7 @@ static void check_same_tile(ft_rng *rng, enum ggml_type type, ft_gemm_tile_fn *m
     assert_memory_equal(a, b, sizeof a);
     free(x);
     free(units);
-    matrix_free(&m);
+    gemm_matrix_free(&m);
 }
 
 static void test_same_tiles(void **state)
