@@ -58,8 +58,8 @@ static void apply(ft_bench_client *c, const ft_msg_verdict *v)
 {
     for (uint32_t i = 0; i < v->n_path && c->n < c->cap; i++)
         c->text[c->n++] = c->draft.token[v->path[i]];
-    if (v->next >= 0 && c->n < c->cap)
-        c->text[c->n++] = v->next;
+    for (uint32_t i = 0; i < v->n_next && c->n < c->cap; i++)
+        c->text[c->n++] = v->next[i];
     c->finished = v->finish != FT_FINISH_NONE;
 }
 

@@ -146,7 +146,7 @@ void ft_gen_draft_advance(ft_gen *gen, const ft_msg_verdict *verdict)
         return;
     ft_edge_engine_lock(gen->edge);
     ft_status status = ft_drafter_advance(gen->drafter, verdict->path, verdict->n_path,
-                                          &verdict->next, verdict->next >= 0, &err);
+                                          verdict->next, verdict->n_next, &err);
     ft_edge_engine_unlock(gen->edge);
     if (status != FT_OK)
         give_up(gen, &err);

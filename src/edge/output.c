@@ -15,15 +15,16 @@ ft_status ft_gen_verdict_check(const ft_gen *gen, const ft_msg_verdict *v, ft_er
 {
     const ft_msg_draft *draft = &gen->out.draft;
     int32_t parent = -1;
-    uint32_t n = v->n_path + (v->next >= 0);
+    uint32_t n = v->n_path + v->n_next;
     for (uint32_t i = 0; i < v->n_path; i++) {
         if (v->path[i] >= draft->n || draft->parent[v->path[i]] != parent)
             return bad(v, "follows no path of the draft", err);
         parent = (int32_t)v->path[i];
     }
-    if (v->next >= ft_vocab_size(gen->edge->vocab))
-        return bad(v, "names a token outside the vocabulary", err);
-    if (n == 0 || (v->next < 0 && v->finish == FT_FINISH_NONE))
+    for (uint32_t i = 0; i < v->n_next; i++)
+        if (v->next[i] >= ft_vocab_size(gen->edge->vocab))
+            return bad(v, "names a token outside the vocabulary", err);
+    if (n == 0 || (v->n_next == 0 && v->finish == FT_FINISH_NONE))
         return bad(v, "brings the text no further", err);
     if (v->length != gen->text.n + n)
         return bad(v, "counts another length of the text", err);
@@ -65,12 +66,12 @@ static bool show(ft_gen *gen, size_t n_tokens)
 
 ft_status ft_gen_output(ft_gen *gen, const ft_msg_verdict *v, ft_error *err, ft_finish *finish)
 {
-    uint32_t n = v->n_path + (v->next >= 0), n_shown = 0;
+    uint32_t n = v->n_path + v->n_next, n_shown = 0;
     ft_status status = FT_OK;
     *finish = FT_FINISH_NONE;
     ft_buf_clear(&gen->shown);
     for (uint32_t i = 0; i < n && *finish == FT_FINISH_NONE && status == FT_OK; i++) {
-        int32_t token = i < v->n_path ? gen->out.draft.token[v->path[i]] : v->next;
+        int32_t token = i < v->n_path ? gen->out.draft.token[v->path[i]] : v->next[i - v->n_path];
         uint32_t before = gen->generated;
         status = add_token(gen, token, finish);
         if (gen->generated == before)

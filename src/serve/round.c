@@ -209,7 +209,6 @@ static void judge(ft_sess *s, row_source *rows, ft_sampler *sampler, ft_verified
     ft_verify_exact(&s->tree, (ft_rows){row_of, rows}, sampler, &s->sampling, s->len, found);
     memset(out, 0, sizeof *out);
     out->round = s->round;
-    out->next = -1;
     out->logprobs = s->logprobs;
     s->last_base = s->base;
     for (uint32_t i = 0; i <= found->n_path && s->finish == FT_FINISH_NONE; i++) {
@@ -221,7 +220,7 @@ static void judge(ft_sess *s, row_source *rows, ft_sampler *sampler, ft_verified
             out->path[out->n_path++] = found->path[i];
             from = (int32_t)found->path[i];
         } else {
-            out->next = token;
+            out->next[out->n_next++] = token;
         }
         (void)append(s, token);
     }
@@ -272,7 +271,7 @@ static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us, i
     stats->rounds++;
     stats->drafted += s->tree.n;
     stats->accepted += s->last.n_path;
-    stats->tokens += s->last.n_path + (s->last.next >= 0);
+    stats->tokens += s->last.n_path + s->last.n_next;
     stats->queue_us += s->last.queue_us;
     stats->verify_us += s->last.verify_us;
     ft_sess_check(s);

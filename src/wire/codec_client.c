@@ -152,7 +152,13 @@ static ft_status decode_draft(const draft_pb *pb, const ft_wire_limits *limits, 
                             limits->max_context);
     if (pb->lattice.len)
         return ft_error_set(err, FT_INVALID, "Draft.lattice: not used by rule exact");
+    if (pb->run > FT_WIRE_RUN_MAX)
+        return ft_error_set(err, FT_INVALID, "Draft.run: %u tokens, at most %d", pb->run,
+                            FT_WIRE_RUN_MAX);
+    if (pb->run && pb->n_tokens)
+        return ft_error_set(err, FT_INVALID, "Draft: either tokens or a run, not both");
     out->round = pb->round;
+    out->run = pb->run;
     out->base = pb->text_len;
     out->draft_us = pb->draft_us;
     out->rtt_us = pb->rtt_us;
@@ -267,6 +273,9 @@ static ft_status encode_draft(const ft_msg_draft *draft, ft_error *err, uint8_t 
     if (draft->n > FT_WIRE_TREE_MAX)
         return ft_error_set(err, FT_TOO_LARGE, "Draft: %u nodes, at most %d", draft->n,
                             FT_WIRE_TREE_MAX);
+    if (draft->run > FT_WIRE_RUN_MAX || (draft->run && draft->n))
+        return ft_error_set(err, FT_INVALID, "Draft: a run of %u tokens beside %u nodes",
+                            draft->run, draft->n);
     for (uint32_t i = 0; i < draft->n; i++) {
         if (draft->parent[i] < -1 || draft->parent[i] >= (int32_t)i)
             return ft_error_set(err, FT_INVALID, "Draft: parent %d of node %u", draft->parent[i],
@@ -276,6 +285,7 @@ static ft_status encode_draft(const ft_msg_draft *draft, ft_error *err, uint8_t 
     }
     draft_pb pb = FORETOKEN__V1__DRAFT__INIT;
     pb.round = draft->round;
+    pb.run = draft->run;
     pb.text_len = draft->base;
     pb.n_tokens = draft->n;
     pb.tokens = (uint32_t *)draft->token;

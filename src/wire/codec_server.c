@@ -86,21 +86,31 @@ static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_er
             return ft_error_set(err, FT_INVALID, "Verdict.path[%zu]: node %u", i, pb->path[i]);
         out->path[i] = pb->path[i];
     }
-    if (pb->n_next > 1 || (pb->n_next && pb->next[0] > INT32_MAX))
-        return ft_error_set(err, FT_INVALID, "Verdict.next: %zu tokens", pb->n_next);
+    if (pb->n_next > FT_WIRE_NEXT_MAX - pb->n_path)
+        return ft_error_set(err, FT_INVALID, "Verdict.next: %zu tokens behind %zu nodes",
+                            pb->n_next, pb->n_path);
+    for (size_t i = 0; i < pb->n_next; i++) {
+        if (pb->next[i] > INT32_MAX)
+            return ft_error_set(err, FT_INVALID, "Verdict.next[%zu]: token %u", i, pb->next[i]);
+        out->next[i] = (int32_t)pb->next[i];
+    }
     if (pb->n_logprobs && pb->n_logprobs != pb->n_path + pb->n_next)
         return ft_error_set(err, FT_INVALID, "Verdict.logprobs: %zu for %zu tokens", pb->n_logprobs,
                             pb->n_path + pb->n_next);
     if ((int)pb->finish < FT_FINISH_NONE || (int)pb->finish > FT_FINISH_LENGTH)
         return ft_error_set(err, FT_INVALID, "Verdict.finish: %d is not known", (int)pb->finish);
+    if (pb->more && pb->finish)
+        return ft_error_set(err, FT_INVALID, "Verdict.more: behind the end of the text");
     out->round = pb->round;
     out->n_path = (uint32_t)pb->n_path;
-    out->next = pb->n_next ? (int32_t)pb->next[0] : -1;
+    out->n_next = (uint32_t)pb->n_next;
+    out->more = pb->more;
     out->length = pb->length;
     out->queue_us = pb->queue_us;
     out->verify_us = pb->verify_us;
     out->finish = (ft_finish)pb->finish;
     out->hint_max_tree = pb->hints ? pb->hints->max_tree : 0;
+    out->hint_token_us = pb->hints ? pb->hints->token_us : 0;
     return FT_OK;
 }
 
@@ -239,9 +249,10 @@ static bool logprob_tree_init(logprob_tree *tree, const ft_msg_verdict *verdict)
 
 static ft_status check_verdict(const ft_msg_verdict *verdict, ft_error *err)
 {
-    uint32_t n_tokens = verdict->n_path + (verdict->next >= 0);
-    if (verdict->n_path > FT_WIRE_PATH_MAX)
-        return ft_error_set(err, FT_INVALID, "Verdict: path of %u nodes", verdict->n_path);
+    uint32_t n_tokens = verdict->n_path + verdict->n_next;
+    if (verdict->n_path > FT_WIRE_PATH_MAX || verdict->n_next > FT_WIRE_NEXT_MAX - verdict->n_path)
+        return ft_error_set(err, FT_INVALID, "Verdict: path of %u nodes, %u tokens behind it",
+                            verdict->n_path, verdict->n_next);
     if (verdict->n_logprobs && verdict->n_logprobs != n_tokens)
         return ft_error_set(err, FT_INVALID, "Verdict: %u logprobs for %u tokens",
                             verdict->n_logprobs, n_tokens);
@@ -259,20 +270,21 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     ft_status status = check_verdict(verdict, err);
     if (status != FT_OK)
         return status;
-    uint32_t next = (uint32_t)verdict->next;
     Foretoken__V1__Hints hints = FORETOKEN__V1__HINTS__INIT;
     hints.max_tree = verdict->hint_max_tree;
+    hints.token_us = verdict->hint_token_us;
     verdict_pb pb = FORETOKEN__V1__VERDICT__INIT;
     pb.round = verdict->round;
     pb.n_path = verdict->n_path;
     pb.path = (uint32_t *)verdict->path;
-    pb.n_next = verdict->next >= 0;
-    pb.next = &next;
+    pb.n_next = verdict->n_next;
+    pb.next = (uint32_t *)verdict->next;
+    pb.more = verdict->more;
     pb.length = verdict->length;
     pb.queue_us = verdict->queue_us;
     pb.verify_us = verdict->verify_us;
     pb.finish = (Foretoken__V1__Finish)verdict->finish;
-    pb.hints = verdict->hint_max_tree ? &hints : NULL;
+    pb.hints = verdict->hint_max_tree || verdict->hint_token_us ? &hints : NULL;
     logprob_tree tree = {0};
     if (verdict->n_logprobs) {
         if (!logprob_tree_init(&tree, verdict)) {

@@ -18,6 +18,8 @@
 #define FT_WIRE_TREE_MAX  256 /* nodes of a Draft; equals spec's FT_TREE_MAX */
 #define FT_WIRE_TOP_MAX   20  /* top_logprobs at most, as OpenAI has it */
 #define FT_WIRE_PATH_MAX  FT_WIRE_TREE_MAX
+#define FT_WIRE_NEXT_MAX  (FT_WIRE_TREE_MAX + 1) /* tokens of one Verdict, path and next together */
+#define FT_WIRE_RUN_MAX   1024                   /* tokens of one run */
 /* The largest ServerMessage that a decoder takes; the largest legal Verdict is about 70 KB. */
 #define FT_SERVER_MSG_MAX_BYTES (128 * 1024)
 
@@ -50,7 +52,8 @@ typedef struct ft_msg_open {
 
 typedef struct ft_msg_draft {
     uint32_t round, base;
-    uint32_t n; /* nodes; 0: the server draws one token by itself */
+    uint32_t n;   /* nodes; 0: the server decodes by itself */
+    uint32_t run; /* without nodes: by so many tokens, 0 as 1; with nodes: 0 */
     int32_t token[FT_WIRE_TREE_MAX];
     int32_t parent[FT_WIRE_TREE_MAX]; /* -1: the text's end; else < own index */
     uint32_t draft_us, rtt_us;
@@ -82,13 +85,16 @@ typedef struct ft_msg_verdict {
     uint32_t round;
     uint32_t n_path;
     uint32_t path[FT_WIRE_PATH_MAX]; /* rising node numbers, each below FT_WIRE_TREE_MAX */
-    int32_t next;                    /* -1: none, the text finished inside the path */
+    uint32_t n_next;                 /* 0: the text finished inside the path */
+    int32_t next[FT_WIRE_NEXT_MAX];  /* tokens behind the path */
+    bool more;                       /* of a run: another verdict of this round follows */
     uint32_t length;
-    uint32_t n_logprobs;        /* 0, or n_path + (next >= 0) */
+    uint32_t n_logprobs;        /* 0, or n_path + n_next */
     ft_token_logprob *logprobs; /* [n_logprobs]; decoded: inside the message's own memory */
     uint32_t queue_us, verify_us;
     ft_finish finish;
-    uint32_t hint_max_tree;
+    uint32_t hint_max_tree; /* 0: none */
+    uint32_t hint_token_us; /* what a token of a run would take this session now; 0: not known */
 } ft_msg_verdict;
 
 typedef struct ft_msg_info {

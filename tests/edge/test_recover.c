@@ -123,7 +123,8 @@ static void verify(fake *f, const ft_msg_draft *draft)
     f->length++;
     f->generated++;
     f->last_round = draft->round;
-    f->recorded = (ft_msg_verdict){.round = draft->round, .next = f->last, .length = f->length};
+    f->recorded = (ft_msg_verdict){
+        .round = draft->round, .n_next = 1, .next = {f->last}, .length = f->length};
     if (end)
         f->recorded.finish = FT_FINISH_STOP;
     else if (f->max_tokens && f->generated == f->max_tokens)
@@ -157,7 +158,7 @@ static void answer(fake_link *l, const ft_msg_draft *draft, fault now)
     else if (now == LONG)
         v->length++;
     else if (now == FOREIGN)
-        v->next = 1 << 20;
+        v->next[0] = 1 << 20;
     else if (now == OFF_PATH)
         v->n_path = 1, v->path[0] = 3;
 }

@@ -27,6 +27,7 @@ static void check_open(const ft_msg_open *open)
 static void check_draft(const ft_msg_draft *draft)
 {
     require(draft->round > 0 && draft->n <= limits.max_tree);
+    require(draft->run <= FT_WIRE_RUN_MAX && (draft->run == 0 || draft->n == 0));
     for (uint32_t i = 0; i < draft->n; i++) {
         require((uint32_t)draft->token[i] < limits.n_vocab);
         require(draft->parent[i] >= -1 && draft->parent[i] < (int32_t)i);

@@ -14,12 +14,15 @@ static void require(int condition)
 
 static void check_verdict(const ft_msg_verdict *verdict)
 {
-    require(verdict->n_path <= FT_WIRE_PATH_MAX && verdict->next >= -1);
+    require(verdict->n_path <= FT_WIRE_PATH_MAX);
+    require(verdict->n_path + verdict->n_next <= FT_WIRE_NEXT_MAX);
+    require(!verdict->more || verdict->finish == FT_FINISH_NONE);
+    for (uint32_t i = 0; i < verdict->n_next; i++)
+        require(verdict->next[i] >= 0);
     for (uint32_t i = 0; i < verdict->n_path; i++)
         require(verdict->path[i] < FT_WIRE_TREE_MAX &&
                 (i == 0 || verdict->path[i] > verdict->path[i - 1]));
-    require(verdict->n_logprobs == 0 ||
-            verdict->n_logprobs == verdict->n_path + (verdict->next >= 0));
+    require(verdict->n_logprobs == 0 || verdict->n_logprobs == verdict->n_path + verdict->n_next);
     for (uint32_t i = 0; i < verdict->n_logprobs; i++) {
         require(isfinite(verdict->logprobs[i].logprob));
         require(verdict->logprobs[i].n_top <= FT_WIRE_TOP_MAX);
@@ -45,7 +48,8 @@ static void check_stream(const uint8_t *data, size_t n)
         require(memcmp(&msg->opened, &again->opened, sizeof msg->opened) == 0);
     else
         require(msg->verdict.n_path == again->verdict.n_path &&
-                msg->verdict.next == again->verdict.next);
+                msg->verdict.n_next == again->verdict.n_next &&
+                memcmp(msg->verdict.next, again->verdict.next, sizeof msg->verdict.next) == 0);
     free(wire);
     ft_server_msg_free(again);
     ft_server_msg_free(msg);

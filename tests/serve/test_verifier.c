@@ -116,7 +116,7 @@ static void test_stop_token_ends_the_text(void **state)
         local_open(&c, v, &open, "me");
         while (text.finish == FT_FINISH_NONE)
             assert_true(local_round(&c, &edge, &text));
-        in_path += text.finish == FT_FINISH_STOP && c.verdict.next < 0;
+        in_path += text.finish == FT_FINISH_STOP && c.verdict.n_next == 0;
         assert_true(test_text_equal(&text, ref));
         local_close(&c);
         free(ref);

@@ -92,12 +92,12 @@ bool test_apply(test_text *text, const ft_msg_draft *draft, const ft_msg_verdict
         text->token[text->n++] = draft->token[node];
         parent = (int32_t)node;
     }
-    if (verdict->next >= 0 && text->n < TEST_TEXT_MAX)
-        text->token[text->n++] = verdict->next;
+    for (uint32_t i = 0; i < verdict->n_next && text->n < TEST_TEXT_MAX; i++)
+        text->token[text->n++] = verdict->next[i];
     text->rounds++;
     text->accepted += verdict->n_path;
     text->finish = verdict->finish;
-    return text->n == verdict->length && (verdict->next >= 0 || verdict->finish);
+    return text->n == verdict->length && (verdict->n_next || verdict->finish);
 }
 
 bool test_text_equal(const test_text *a, const test_text *b)

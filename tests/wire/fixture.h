@@ -70,7 +70,6 @@ static void echo_flood(ft_stream *stream)
 {
     static ft_token_logprob logprobs[FT_WIRE_PATH_MAX];
     ft_server_msg reply = {.kind = FT_SERVER_VERDICT};
-    reply.verdict.next = -1;
     reply.verdict.n_path = reply.verdict.n_logprobs = FT_WIRE_PATH_MAX;
     reply.verdict.logprobs = logprobs;
     for (uint32_t i = 0; i < FT_WIRE_PATH_MAX; i++) {
@@ -100,7 +99,8 @@ static void echo_draft(echo *e, ft_stream *stream, const ft_msg_draft *draft)
     reply.verdict.n_path = draft->n;
     for (uint32_t i = 0; i < draft->n; i++)
         reply.verdict.path[i] = i;
-    reply.verdict.next = 7;
+    reply.verdict.n_next = 1;
+    reply.verdict.next[0] = 7;
     reply.verdict.length = draft->base + draft->n;
     ft_stream_send(stream, &reply);
     if (draft->rtt_us == FINISH)

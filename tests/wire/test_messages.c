@@ -105,6 +105,7 @@ static void random_draft(ft_rng *rng, ft_msg_draft *draft, uint32_t n)
         draft->token[i] = (int32_t)ft_rng_below(rng, limits.n_vocab);
         draft->parent[i] = (int32_t)(chain ? i : ft_rng_below(rng, i + 1)) - 1;
     }
+    draft->run = n ? 0 : ft_rng_below(rng, FT_WIRE_RUN_MAX + 1);
     draft->draft_us = ft_rng_below(rng, 1000000);
     draft->rtt_us = ft_rng_below(rng, 1000000);
 }
@@ -200,15 +201,21 @@ static void random_verdict(ft_rng *rng, ft_msg_verdict *verdict, ft_token_logpro
         verdict->path[verdict->n_path++] = node;
         node += 1 + ft_rng_below(rng, 2);
     }
-    verdict->next = ft_rng_below(rng, 4) ? (int32_t)ft_rng_below(rng, limits.n_vocab) : -1;
+    verdict->n_next = ft_rng_below(rng, 4) ? ft_rng_below(rng, 4) : 0;
+    if (ft_rng_below(rng, 10) == 0)
+        verdict->n_next = FT_WIRE_NEXT_MAX - verdict->n_path;
+    for (uint32_t i = 0; i < verdict->n_next; i++)
+        verdict->next[i] = (int32_t)ft_rng_below(rng, limits.n_vocab);
     verdict->length = ft_rng_below(rng, 5000);
     verdict->queue_us = ft_rng_below(rng, 5000);
     verdict->verify_us = ft_rng_below(rng, 5000);
     verdict->finish = (ft_finish)ft_rng_below(rng, 3);
     verdict->hint_max_tree = ft_rng_below(rng, 3);
+    verdict->hint_token_us = ft_rng_below(rng, 2) ? ft_rng_below(rng, 100000) : 0;
+    verdict->more = !verdict->finish && ft_rng_below(rng, 2);
     if (!ft_rng_below(rng, 2))
         return;
-    verdict->n_logprobs = verdict->n_path + (verdict->next >= 0);
+    verdict->n_logprobs = verdict->n_path + verdict->n_next;
     verdict->logprobs = verdict->n_logprobs ? logprobs : NULL;
     for (uint32_t i = 0; i < verdict->n_logprobs; i++) {
         logprobs[i].logprob = -(float)ft_rng_unit(rng);
@@ -258,7 +265,8 @@ static void test_largest_verdict(void **state)
     static ft_token_logprob logprobs[FT_WIRE_PATH_MAX + 1];
     ft_server_msg in = {.kind = FT_SERVER_VERDICT}, *out = NULL;
     in.verdict.n_path = FT_WIRE_PATH_MAX;
-    in.verdict.next = INT32_MAX;
+    in.verdict.n_next = 1;
+    in.verdict.next[0] = INT32_MAX;
     in.verdict.n_logprobs = FT_WIRE_PATH_MAX + 1;
     in.verdict.logprobs = logprobs;
     for (uint32_t i = 0; i < FT_WIRE_PATH_MAX; i++)
@@ -551,9 +559,14 @@ static void test_refuses_bad_verdicts(void **state)
     refuse_server(pack_verdict(&verdict), FT_INVALID, "Verdict.path[1]: node 0");
     path[1] = 256;
     refuse_server(pack_verdict(&verdict), FT_INVALID, "Verdict.path[1]: node 256");
+    path[1] = 1;
+    verdict.next = path;
+    verdict.n_next = 256;
+    refuse_server(pack_verdict(&verdict), FT_INVALID, "Verdict.next: 256 tokens behind 2 nodes");
     verdict.n_path = 0;
-    verdict.n_next = 2;
-    refuse_server(pack_verdict(&verdict), FT_INVALID, "Verdict.next");
+    verdict.n_next = 258;
+    refuse_server(pack_verdict(&verdict), FT_INVALID, "Verdict.next: 258 tokens");
+    verdict.next = next;
     verdict.n_next = 0;
     verdict.n_logprobs = 1;
     refuse_server(pack_verdict(&verdict), FT_INVALID, "1 for 0 tokens");
@@ -561,8 +574,13 @@ static void test_refuses_bad_verdicts(void **state)
     entry.logprob = NAN;
     refuse_server(pack_verdict(&verdict), FT_INVALID, "not a number");
     verdict.n_logprobs = 0;
-    next[0] = 0x80000000u;
-    refuse_server(pack_verdict(&verdict), FT_INVALID, "Verdict.next");
+    verdict.n_next = 2;
+    next[1] = 0x80000000u;
+    refuse_server(pack_verdict(&verdict), FT_INVALID, "Verdict.next[1]");
+    verdict.n_next = 1;
+    verdict.more = true;
+    verdict.finish = FORETOKEN__V1__FINISH__FINISH_STOP;
+    refuse_server(pack_verdict(&verdict), FT_INVALID, "Verdict.more");
     verdict.n_next = 0;
     verdict.finish = (Foretoken__V1__Finish)9;
     refuse_server(pack_verdict(&verdict), FT_INVALID, "Verdict.finish: 9");
@@ -579,9 +597,17 @@ static void test_encoders_refuse_our_bugs(void **state)
     assert_int_equal(ft_client_msg_encode(&draft, &err, &wire.data, &wire.n), FT_INVALID);
     draft.draft.n = FT_WIRE_TREE_MAX + 1;
     assert_int_equal(ft_client_msg_encode(&draft, &err, &wire.data, &wire.n), FT_TOO_LARGE);
+    draft.draft.n = 1;
+    draft.draft.run = 2;
+    assert_int_equal(ft_client_msg_encode(&draft, &err, &wire.data, &wire.n), FT_INVALID);
+    draft.draft.n = 0;
+    draft.draft.run = FT_WIRE_RUN_MAX + 1;
+    assert_int_equal(ft_client_msg_encode(&draft, &err, &wire.data, &wire.n), FT_INVALID);
     ft_server_msg verdict = {.kind = FT_SERVER_VERDICT};
-    verdict.verdict.next = -1;
     verdict.verdict.n_logprobs = 1;
+    assert_int_equal(ft_server_msg_encode(&verdict, &err, &wire.data, &wire.n), FT_INVALID);
+    verdict.verdict.n_logprobs = 0;
+    verdict.verdict.n_next = FT_WIRE_NEXT_MAX + 1;
     assert_int_equal(ft_server_msg_encode(&verdict, &err, &wire.data, &wire.n), FT_INVALID);
     assert_null(wire.data);
 }

@@ -155,7 +155,8 @@ static void *send_many(void *arg)
 {
     for (uint32_t i = 0; i < 500; i++) {
         ft_server_msg msg = {.kind = FT_SERVER_VERDICT};
-        msg.verdict.next = 1;
+        msg.verdict.n_next = 1;
+        msg.verdict.next[0] = 1;
         msg.verdict.round = 5;
         msg.verdict.length = 50;
         ft_stream_send(arg, &msg);
