@@ -6,34 +6,32 @@
 #include <string.h>
 
 #include "base/progress.h"
+#include "cmd/api.h"
 #include "cmd/cmd.h"
 #include "cmd/device_flags.h"
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
-#include "edge/openai_backend.h"
 
 typedef struct edge_flags {
     const char *server, *draft, *vocab, *cache_type;
-    const char *host, *alias, *port_file;
-    const char *token, *token_file, *api_key, *api_key_file;
+    const char *host, *port_file;
+    const char *token, *token_file;
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
-    const char *https_cert, *https_key;
     bool tls, insecure;
     int64_t port, threads, draft_kv, parallel, reconnect_ms;
     ft_draft_flags spec;
     ft_device_flags device;
-    ft_flag_list allow_hosts, allow_origins;
+    ft_api_flags api;
 } edge_flags;
 
 typedef struct edge_app {
     edge_flags f;
-    char *token, *api_key; /* from files */
+    char *token; /* from a file */
     ft_vocab *vocab;
     ft_model *draft;
     ft_wire_client *client;
     ft_edge *edge;
-    ft_openai *openai;
-    ft_http *http;
+    ft_api *api;
 } edge_app;
 
 static const char about[] =
@@ -53,8 +51,6 @@ static int parse(edge_flags *f, int argc, char **argv)
         {"--port", NULL, FT_FLAG_INT, &f->port, "N", "port of the API; 0: any free one", 0, 65535},
         {"--port-file", NULL, FT_FLAG_STRING, &f->port_file, "FILE",
          "write the port into this file once it listens", 0, 0},
-        {"--alias", "-a", FT_FLAG_STRING, &f->alias, "NAME",
-         "model name of the API; default: the server's", 0, 0},
         {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads of the draft; 0: all cores", 0,
          1024},
         {"--parallel", "-np", FT_FLAG_INT, &f->parallel, "N", "generations at once at most", 1,
@@ -78,17 +74,7 @@ static int parse(edge_flags *f, int argc, char **argv)
         {"--tls-key", NULL, FT_FLAG_STRING, &f->tls_key, "FILE", "its key", 0, 0},
         {"--tls-name", NULL, FT_FLAG_STRING, &f->tls_name, "NAME",
          "name in the server's certificate, if not the host's", 0, 0},
-        {"--api-key", NULL, FT_FLAG_STRING, &f->api_key, "SECRET", "key that apps must present", 0,
-         0},
-        {"--api-key-file", NULL, FT_FLAG_STRING, &f->api_key_file, "FILE", "the same, from a file",
-         0, 0},
-        {"--allow-host", NULL, FT_FLAG_LIST, &f->allow_hosts, "HOST:PORT",
-         "a Host header to accept besides loopback's (repeatable)", 0, 0},
-        {"--allow-origin", NULL, FT_FLAG_LIST, &f->allow_origins, "URL",
-         "a web page's origin to accept (repeatable)", 0, 0},
-        {"--https-cert", NULL, FT_FLAG_STRING, &f->https_cert, "FILE",
-         "certificate (PEM) of the API: https", 0, 0},
-        {"--https-key", NULL, FT_FLAG_STRING, &f->https_key, "FILE", "its key", 0, 0},
+        FT_API_FLAGS(f->api),
         {"--insecure", NULL, FT_FLAG_BOOL, &f->insecure, NULL,
          "allow a --host that others reach without an API key", 0, 0},
     };
@@ -108,15 +94,9 @@ static ft_status check(const edge_flags *f, ft_error *err)
         return ft_error_set(err, FT_INVALID,
                             "edge: pass a draft model with -md, or with -m a file of the server's "
                             "vocabulary, and not both");
-    if ((f->token && f->token_file) || (f->api_key && f->api_key_file))
-        return ft_error_set(err, FT_INVALID, "edge: a secret comes by flag or by file, not both");
-    if (!f->https_cert != !f->https_key)
-        return ft_error_set(err, FT_INVALID, "edge: --https-cert and --https-key go together");
-    if (!f->api_key && !f->api_key_file && !f->insecure && !ft_cmd_is_loopback(f->host))
-        return ft_error_set(err, FT_INVALID,
-                            "edge: --host %s lets others in: pass --api-key-file, or --insecure",
-                            f->host);
-    return FT_OK;
+    if (f->token && f->token_file)
+        return ft_error_set(err, FT_INVALID, "edge: pass --token or --token-file, not both");
+    return ft_api_flags_check(&f->api, "edge", "--host", f->host, f->insecure, err);
 }
 
 static ft_status load(edge_app *app, ft_error *err)
@@ -125,8 +105,6 @@ static ft_status load(edge_app *app, ft_error *err)
     ft_status status = FT_OK;
     if (f->token_file)
         status = ft_cmd_read_secret(f->token_file, err, &app->token);
-    if (status == FT_OK && f->api_key_file)
-        status = ft_cmd_read_secret(f->api_key_file, err, &app->api_key);
     if (status == FT_OK)
         status = ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
     if (status == FT_OK && f->draft && !f->spec.no_speculation && f->spec.n_max > 0) {
@@ -170,39 +148,26 @@ static ft_status connect_server(edge_app *app, ft_error *err)
 static ft_status listen_http(edge_app *app, ft_error *err)
 {
     const edge_flags *f = &app->f;
-    const ft_openai_opts openai = {.edge = app->edge,
-                                   .vocab = app->vocab,
-                                   .model_id = f->alias,
-                                   .no_speculation = f->spec.no_speculation};
-    ft_status status = ft_openai_create(&openai, err, &app->openai);
-    if (status != FT_OK)
-        return status;
-    const ft_http_opts http = {.host = f->host,
-                               .port = (int)f->port,
-                               .api_key = app->api_key ? app->api_key : f->api_key,
-                               .allow_hosts = f->allow_hosts.item,
-                               .n_allow_hosts = f->allow_hosts.n,
-                               .allow_origins = f->allow_origins.item,
-                               .n_allow_origins = f->allow_origins.n,
-                               .tls_cert = f->https_cert,
-                               .tls_key = f->https_key,
-                               .backend = ft_openai_backend(app->openai)};
-    status = ft_http_create(&http, err, &app->http);
+    const ft_api_opts api = {.flags = &f->api,
+                             .host = f->host,
+                             .port = (int)f->port,
+                             .edge = app->edge,
+                             .vocab = app->vocab,
+                             .no_speculation = f->spec.no_speculation};
+    ft_status status = ft_api_create(&api, err, &app->api);
     if (status == FT_OK && f->port_file)
-        status = ft_cmd_write_port(f->port_file, ft_http_port(app->http), err);
+        status = ft_cmd_write_port(f->port_file, ft_api_port(app->api), err);
     return status;
 }
 
 static void close_all(edge_app *app)
 {
-    ft_http_destroy(app->http);
-    ft_openai_destroy(app->openai);
+    ft_api_destroy(app->api);
     ft_edge_destroy(app->edge);
     ft_wire_client_destroy(app->client);
     ft_model_destroy(app->draft);
     ft_vocab_destroy(app->vocab);
     free(app->token);
-    free(app->api_key);
 }
 
 int ft_cmd_edge(int argc, char **argv)
@@ -230,7 +195,7 @@ int ft_cmd_edge(int argc, char **argv)
         status = listen_http(&app, &err);
     if (status == FT_OK) {
         printf("foretoken edge: http%s://%s:%d/v1 for %s on %s, drafting %s\n",
-               app.f.https_cert ? "s" : "", app.f.host, ft_http_port(app.http),
+               app.f.api.https_cert ? "s" : "", app.f.host, ft_api_port(app.api),
                ft_edge_server_info(app.edge)->model, app.f.server,
                app.draft ? ft_model_name(app.draft) : "off");
         fflush(stdout);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // foretoken serve: the verification server as a process. Flags in, a ready line out, statistics at
-// the end.
+// the end. With --http-port also an edge in the same process, which does not draft, with the OpenAI API
+// over it: its link calls the verifier directly, so it ends before the server does.
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "cmd/api.h"
 #include "cmd/cmd.h"
 #include "cmd/device_flags.h"
 #include "cmd/endpoint.h"
@@ -13,14 +15,38 @@
 
 typedef struct serve_flags {
     const char *model, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
-    const char *policy, *port_file, *metrics, *cache_type;
-    char metrics_host[256];
-    int metrics_port;
+    const char *policy, *port_file, *metrics, *cache_type, *http, *http_port_file;
+    char metrics_host[256], http_host[256];
+    int metrics_port, http_port;
     int64_t port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
     bool insecure, portable, no_prefix_cache, verbose;
     ft_device_flags device;
+    ft_api_flags api;
     char *token_text; /* of token_file */
 } serve_flags;
+
+typedef struct serve_app {
+    ft_model *model;
+    ft_vocab *vocab;
+    ft_server *server;
+    ft_edge *edge; /* of the API */
+    ft_api *api;
+} serve_app;
+
+static ft_status check_http(serve_flags *f, ft_error *err)
+{
+    if (!f->http)
+        return ft_api_flags_given(&f->api) || f->http_port_file
+                   ? ft_error_set(err, FT_INVALID,
+                                  "serve: there are flags of the OpenAI API but no --http-port")
+                   : FT_OK;
+    ft_status status =
+        ft_cmd_parse_endpoint(f->http, "serve: --http-port", err, f->http_host, &f->http_port);
+    if (status == FT_OK)
+        status =
+            ft_api_flags_check(&f->api, "serve", "--http-port", f->http_host, f->insecure, err);
+    return status;
+}
 
 static ft_status check_flags(serve_flags *f, ft_error *err)
 {
@@ -40,8 +66,11 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
         if (status != FT_OK)
             return status;
     }
+    ft_status status = check_http(f, err);
+    if (status != FT_OK)
+        return status;
     if (f->token_file) {
-        ft_status status = ft_cmd_read_secret(f->token_file, err, &f->token_text);
+        status = ft_cmd_read_secret(f->token_file, err, &f->token_text);
         if (status != FT_OK)
             return status;
         f->token = f->token_text;
@@ -75,16 +104,14 @@ static void log_ready(const serve_flags *f, const ft_server *server, const ft_mo
                                : "server");
 }
 
-static ft_status serve(const serve_flags *f, const ft_model *model, const ft_vocab *vocab,
-                       ft_error *err)
+static ft_status start_server(serve_app *app, const serve_flags *f, ft_error *err)
 {
-    ft_server *server = NULL;
     ft_kv_type kv_type;
     ft_status status = ft_cmd_kv_type(f->cache_type, err, &kv_type);
     if (status != FT_OK)
         return status;
-    const ft_server_opts opts = {.verifier = {.model = model,
-                                              .vocab = vocab,
+    const ft_server_opts opts = {.verifier = {.model = app->model,
+                                              .vocab = app->vocab,
                                               .policy = ft_sched_find(f->policy),
                                               .clock = ft_clock_monotonic(),
                                               .max_context = (uint32_t)f->ctx,
@@ -106,36 +133,80 @@ static ft_status serve(const serve_flags *f, const ft_model *model, const ft_voc
                                  .tls_cert = f->tls_cert,
                                  .tls_key = f->tls_key,
                                  .tls_client_ca = f->tls_client_ca};
-    status = ft_server_create(&opts, err, &server);
+    return ft_server_create(&opts, err, &app->server);
+}
+
+static ft_status start_api(serve_app *app, const serve_flags *f, ft_error *err)
+{
+    const ft_edge_opts edge = {.vocab = app->vocab,
+                               .source = ft_link_source_local(ft_server_verifier(app->server)),
+                               .clock = ft_clock_monotonic(),
+                               .max_generations = (uint32_t)f->max_sessions};
+    ft_status status = ft_edge_create(&edge, err, &app->edge);
     if (status != FT_OK)
         return status;
-    log_ready(f, server, model, ft_server_verifier(server));
-    if (f->metrics)
+    const ft_api_opts api = {.flags = &f->api,
+                             .host = f->http_host,
+                             .port = f->http_port,
+                             .max_connections = (uint32_t)f->max_sessions,
+                             .edge = app->edge,
+                             .vocab = app->vocab};
+    return ft_api_create(&api, err, &app->api);
+}
+
+static ft_status start_all(serve_app *app, const serve_flags *f, ft_error *err)
+{
+    ft_status status = start_server(app, f, err);
+    if (status == FT_OK)
+        log_ready(f, app->server, app->model, ft_server_verifier(app->server));
+    if (status == FT_OK && f->metrics)
         FT_LOGI("serve", "metrics host=%s port=%d path=/metrics", f->metrics_host,
-                ft_server_metrics_port(server));
-    if (f->port_file)
-        status = ft_cmd_write_port(f->port_file, ft_server_port(server), err);
-    if (status == FT_OK) {
-        ft_cmd_wait_stopped();
-        FT_LOGI("serve", "draining grace_s=%d", GRACE_US / 1000000);
-    }
-    ft_server_destroy(server, status == FT_OK ? GRACE_US : 0);
+                ft_server_metrics_port(app->server));
+    if (status == FT_OK && f->http)
+        status = start_api(app, f, err);
+    if (status == FT_OK && f->http)
+        FT_LOGI("serve", "api url=http%s://%s:%d/v1 key=%s", f->api.https_cert ? "s" : "",
+                f->http_host, ft_api_port(app->api),
+                f->api.api_key || f->api.api_key_file ? "asked" : "none");
+    if (status == FT_OK && f->port_file)
+        status = ft_cmd_write_port(f->port_file, ft_server_port(app->server), err);
+    if (status == FT_OK && f->http_port_file)
+        status = ft_cmd_write_port(f->http_port_file, ft_api_port(app->api), err);
     return status;
+}
+
+/* Both doors close at once, and what is inside has the same time to finish. */
+static void stop_all(serve_app *app, int64_t grace_us)
+{
+    const ft_clock clock = ft_clock_monotonic();
+    int64_t until_us = ft_clock_now_us(&clock) + grace_us;
+    if (app->server)
+        ft_server_drain(app->server);
+    ft_api_drain(app->api, grace_us);
+    ft_api_destroy(app->api);
+    ft_edge_destroy(app->edge);
+    int64_t left_us = until_us - ft_clock_now_us(&clock);
+    ft_server_destroy(app->server, left_us > 0 ? left_us : 0);
 }
 
 static int run(const serve_flags *f)
 {
-    ft_model *model = NULL;
-    ft_vocab *vocab = NULL;
+    serve_app app = {0};
     ft_error err = {0};
     const ft_model_opts opts = {.path = f->model, .progress = ft_progress_terminal("loading")};
-    ft_status status = ft_model_load_on(&f->device, &opts, &err, &model);
+    ft_status status = ft_model_load_on(&f->device, &opts, &err, &app.model);
     if (status == FT_OK)
-        status = ft_vocab_load(f->model, &err, &vocab);
-    if (status == FT_OK && !ft_cmd_stopped())
-        status = serve(f, model, vocab, &err);
-    ft_vocab_destroy(vocab);
-    ft_model_destroy(model);
+        status = ft_vocab_load(f->model, &err, &app.vocab);
+    if (status == FT_OK && !ft_cmd_stopped()) {
+        status = start_all(&app, f, &err);
+        if (status == FT_OK) {
+            ft_cmd_wait_stopped();
+            FT_LOGI("serve", "draining grace_s=%d", GRACE_US / 1000000);
+        }
+        stop_all(&app, status == FT_OK ? GRACE_US : 0);
+    }
+    ft_vocab_destroy(app.vocab);
+    ft_model_destroy(app.model);
     if (status != FT_OK)
         return ft_cmd_fail(&err);
     FT_LOGI("serve", "stopped");
@@ -193,6 +264,11 @@ int ft_cmd_serve(int argc, char **argv)
          "attention by ggml's operators instead of our CPU kernel", 0, 0},
         {"--no-prefix-cache", NULL, FT_FLAG_BOOL, &f.no_prefix_cache, NULL,
          "sessions of one credential do not share what they computed", 0, 0},
+        {"--http-port", NULL, FT_FLAG_STRING, &f.http, "[HOST:]PORT",
+         "the OpenAI API there, for clients without an edge (PORT alone: on 127.0.0.1)", 0, 0},
+        {"--http-port-file", NULL, FT_FLAG_STRING, &f.http_port_file, "FILE",
+         "write the API's port there once it listens", 0, 0},
+        FT_API_FLAGS(f.api),
         {"--metrics", NULL, FT_FLAG_STRING, &f.metrics, "HOST:PORT",
          "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)", 0, 0},
         {"--verbose", "-v", FT_FLAG_BOOL, &f.verbose, NULL, "log details", 0, 0},

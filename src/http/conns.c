@@ -8,11 +8,11 @@
 #include <sys/socket.h>
 #include <time.h>
 
-/* Sleeps until clock time until_us, or a change. */
-static void sleep_until(ft_http_conns *conns, int64_t until_us)
+/* Sleeps until clock time until_us, or the condition is signalled. */
+static void sleep_until(ft_http_conns *conns, pthread_cond_t *condition, int64_t until_us)
 {
     if (until_us == INT64_MAX) {
-        pthread_cond_wait(&conns->changed, &conns->lock);
+        pthread_cond_wait(condition, &conns->lock);
         return;
     }
     struct timespec at;
@@ -23,7 +23,7 @@ static void sleep_until(ft_http_conns *conns, int64_t until_us)
     int64_t nsec = at.tv_nsec + left_us % 1000000 * 1000;
     at.tv_sec += (time_t)(left_us / 1000000 + nsec / 1000000000);
     at.tv_nsec = (long)(nsec % 1000000000);
-    pthread_cond_timedwait(&conns->changed, &conns->lock, &at);
+    pthread_cond_timedwait(condition, &conns->lock, &at);
 }
 
 static void *watch(void *arg)
@@ -41,7 +41,7 @@ static void *watch(void *arg)
             if (c->deadline_us < conns->wake_us)
                 conns->wake_us = c->deadline_us;
         }
-        sleep_until(conns, conns->wake_us);
+        sleep_until(conns, &conns->changed, conns->wake_us);
     }
     pthread_mutex_unlock(&conns->lock);
     return NULL;
@@ -55,9 +55,11 @@ ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&conns->changed, &attr);
+    pthread_cond_init(&conns->quiet, &attr);
     pthread_condattr_destroy(&attr);
     if (pthread_create(&conns->thread, NULL, watch, conns) == 0)
         return FT_OK;
+    pthread_cond_destroy(&conns->quiet);
     pthread_cond_destroy(&conns->changed);
     pthread_mutex_destroy(&conns->lock);
     return FT_NOMEM;
@@ -70,6 +72,7 @@ void ft_http_conns_deinit(ft_http_conns *conns)
     pthread_cond_signal(&conns->changed);
     pthread_mutex_unlock(&conns->lock);
     pthread_join(conns->thread, NULL);
+    pthread_cond_destroy(&conns->quiet);
     pthread_cond_destroy(&conns->changed);
     pthread_mutex_destroy(&conns->lock);
 }
@@ -132,6 +135,41 @@ bool ft_http_conns_attach(ft_http_conns *conns, ft_http_conn *conn, ft_http_gene
         ft_http_generation_cancel(g);
     pthread_mutex_unlock(&conns->lock);
     return !stopping;
+}
+
+bool ft_http_conns_enter(ft_http_conns *conns)
+{
+    pthread_mutex_lock(&conns->lock);
+    bool open = !conns->draining;
+    conns->n_answers += open;
+    pthread_mutex_unlock(&conns->lock);
+    return open;
+}
+
+void ft_http_conns_leave(ft_http_conns *conns)
+{
+    pthread_mutex_lock(&conns->lock);
+    if (--conns->n_answers == 0)
+        pthread_cond_broadcast(&conns->quiet);
+    pthread_mutex_unlock(&conns->lock);
+}
+
+void ft_http_conns_drain(ft_http_conns *conns, int64_t timeout_us)
+{
+    int64_t until_us = ft_clock_now_us(&conns->clock) + timeout_us;
+    pthread_mutex_lock(&conns->lock);
+    conns->draining = true;
+    while (conns->n_answers > 0 && ft_clock_now_us(&conns->clock) < until_us)
+        sleep_until(conns, &conns->quiet, until_us);
+    pthread_mutex_unlock(&conns->lock);
+}
+
+bool ft_http_conns_draining(ft_http_conns *conns)
+{
+    pthread_mutex_lock(&conns->lock);
+    bool draining = conns->draining;
+    pthread_mutex_unlock(&conns->lock);
+    return draining;
 }
 
 void ft_http_conns_cancel_all(ft_http_conns *conns)

@@ -3,8 +3,8 @@
  * The open connections, and the thread that ends those that are past their deadline: clients that send
  * slowly, idle, or do not read. Internal to the room.
  *
- * Lock: ft_http_conns.lock guards the list and each connection's deadline and generation. It is a
- * leaf but for ft_http_generation's own lock, which may be taken under it.
+ * Lock: ft_http_conns.lock guards the list, each connection's deadline and generation, and the count
+ * of answers. It is a leaf but for ft_http_generation's own lock, which may be taken under it.
  */
 #ifndef FT_HTTP_CONNS_H
 #define FT_HTTP_CONNS_H
@@ -29,11 +29,13 @@ typedef struct ft_http_conns {
     ft_clock clock;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* an earlier deadline, or stop */
+    pthread_cond_t quiet;   /* no answer is under way */
     pthread_t thread;
     ft_http_conn *first;
     uint32_t n, max;
     int64_t wake_us; /* when the thread looks next */
-    bool stop;
+    bool stop, draining;
+    uint32_t n_answers; /* generations that were let in and whose answers are not over */
 } ft_http_conns;
 
 /* Not to be moved. FT_NOMEM. */
@@ -48,6 +50,12 @@ void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn);
 void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s);
 /* Notes the generation that runs for conn (NULL: none any more). False: stopping, it is cancelled. */
 bool ft_http_conns_attach(ft_http_conns *conns, ft_http_conn *conn, ft_http_generation *g);
+/* Lets one more generation in, which _leave ends. False: draining. */
+bool ft_http_conns_enter(ft_http_conns *conns);
+void ft_http_conns_leave(ft_http_conns *conns);
+/* From now on lets none in; waits until none is under way, timeout_us at most. */
+void ft_http_conns_drain(ft_http_conns *conns, int64_t timeout_us);
+bool ft_http_conns_draining(ft_http_conns *conns);
 /* Cancels all generations, those to come too. */
 void ft_http_conns_cancel_all(ft_http_conns *conns);
 

@@ -34,6 +34,7 @@ struct ft_http_exchange {
     bool has_body, chunked;
     bool preflight;
     bool authorized; /* no key is asked, or it was given */
+    bool entered;    /* counts among the answers that a drain waits for */
     ft_buf body;
     uint64_t body_bytes;
     ft_http_generation *generation;
@@ -112,6 +113,8 @@ static enum MHD_Result answer_health(ft_http_exchange *x)
     const ft_http_backend *b = &x->http->backend;
     ft_error err = {0};
     ft_status status = b->health ? b->health(b->ctx, &err) : FT_OK;
+    if (status == FT_OK && ft_http_conns_draining(&x->http->conns))
+        status = ft_error_set(&err, FT_UNAVAILABLE, "http: going down");
     if (status == FT_OK)
         return reply_json(x, json_pack("{s:s}", "status", "ok"));
     /* strangers learn that it is down, not why */
@@ -192,6 +195,12 @@ static ft_status start(ft_http_exchange *x, bool chat, bool *stream)
 static enum MHD_Result complete(ft_http_exchange *x, bool chat)
 {
     bool stream = false;
+    x->entered = ft_http_conns_enter(&x->http->conns);
+    if (!x->entered) {
+        ft_http_fail_set(&x->fail, 503, "unavailable", NULL,
+                         "This server is going down: try another, or again later.");
+        return reply_fail(x);
+    }
     if (start(x, chat, &stream) != FT_OK)
         return reply_fail(x);
     ft_http_conns_attach(&x->http->conns, x->conn, x->generation);
@@ -402,6 +411,8 @@ void ft_http_exchange_destroy(ft_http_exchange *x)
         return;
     ft_http_conns_attach(&x->http->conns, x->conn, NULL);
     ft_http_generation_destroy(x->generation);
+    if (x->entered)
+        ft_http_conns_leave(&x->http->conns);
     ft_http_conns_limit(&x->http->conns, x->conn, x->http->request_timeout_s);
     ft_buf_deinit(&x->body);
     free(x);

@@ -120,6 +120,9 @@ typedef struct ft_http ft_http;
 FT_WARN_UNUSED ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out);
 /* The port it listens on. */
 int ft_http_port(const ft_http *http);
+/* Refuses new generations (503; /health says so too) and waits for those that run and for their
+ * clients to have read them, timeout_us at most. */
+void ft_http_drain(ft_http *http, int64_t timeout_us);
 /* Cancels running generations, waits for them, frees. */
 void ft_http_destroy(ft_http *http);
 

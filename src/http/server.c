@@ -276,6 +276,11 @@ int ft_http_port(const ft_http *http)
     return http->port;
 }
 
+void ft_http_drain(ft_http *http, int64_t timeout_us)
+{
+    ft_http_conns_drain(&http->conns, timeout_us);
+}
+
 void ft_http_destroy(ft_http *http)
 {
     if (!http)

@@ -213,6 +213,11 @@ ft_verifier *ft_server_verifier(ft_server *server)
     return server->verifier;
 }
 
+void ft_server_drain(ft_server *server)
+{
+    ft_wire_server_drain(server->wire);
+}
+
 static void wait_empty(ft_server *server, int64_t grace_us)
 {
     struct timespec at;

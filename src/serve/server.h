@@ -27,7 +27,9 @@ int ft_server_port(const ft_server *server);
 /* 0: there is none. */
 int ft_server_metrics_port(const ft_server *server);
 ft_verifier *ft_server_verifier(ft_server *server);
-/* Refuses new sessions, lets present ones finish for at most grace_us, then ends them. NULL is
+/* Refuses new sessions over the wire from now on, which health checks are told. */
+void ft_server_drain(ft_server *server);
+/* Drains, lets present ones finish for at most grace_us, then ends them. NULL is
  * legal. */
 void ft_server_destroy(ft_server *server, int64_t grace_us);
 

@@ -233,16 +233,56 @@ static void test_destroy(void **state)
     ft_http_destroy(NULL);
 }
 
+static void *drain(void *arg)
+{
+    ft_http_drain(http, 120000000);
+    return NULL;
+}
+
+/* A server that is to end lets the answers that are under way finish, and no new one begin. */
+static void test_drain(void **state)
+{
+    http_client c;
+    http_response r;
+    pthread_t thread;
+    int status = 200;
+    begin(&c, "{\"prompt\":\"once\",\"stream\":true}");
+    assert_true(http_client_read_until(&c, "tick"));
+    assert_int_equal(http_ask(port, "GET", "/health", "", NULL, &r), 200);
+    http_response_deinit(&r);
+    assert_int_equal(pthread_create(&thread, NULL, drain, NULL), 0);
+    while (status == 200) { /* until the thread has come so far */
+        status = http_ask(port, "GET", "/health", "", NULL, &r);
+        http_response_deinit(&r);
+    }
+    assert_int_equal(status, 503);
+    assert_int_equal(http_ask(port, "POST", TEXT, "", "{\"prompt\":\"hello\"}", &r), 503);
+    assert_non_null(strstr(r.body.data, "going down"));
+    http_response_deinit(&r);
+    assert_int_equal(http_backend_count(&backend, &backend.started), 1);
+    assert_int_equal(http_backend_count(&backend, &backend.ended), 0);
+    ft_http_drain(http, 0); /* has no time to wait */
+    http_client_close(&c);
+    pthread_join(thread, NULL);
+    assert_int_equal(http_backend_count(&backend, &backend.ended), 1);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_hangup_in_prefill),     TEST(test_hangup_in_stream),
-        TEST(test_hangup_with_more_sent), TEST(test_half_close),
-        TEST(test_slow_reader),           TEST(test_slow_sender),
-        TEST(test_long_generation),       TEST(test_many),
-        TEST(test_connection_limit),      TEST(test_destroy),
+        TEST(test_hangup_in_prefill),
+        TEST(test_hangup_in_stream),
+        TEST(test_hangup_with_more_sent),
+        TEST(test_half_close),
+        TEST(test_slow_reader),
+        TEST(test_slow_sender),
+        TEST(test_long_generation),
+        TEST(test_many),
+        TEST(test_connection_limit),
+        TEST(test_drain),
+        TEST(test_destroy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken serve --http-port`, run as a program on a tiny model: the server's own OpenAI API says what
+// an edge's says, keeps the same guards, and ends in order.
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#include <jansson.h>
+
+#include "support/http_client.h"
+#include "support/tiny_gguf.h"
+
+#define TEXT "/v1/completions"
+
+/* A program that runs. What it says goes to `out`: standard output and error. */
+typedef struct process {
+    pid_t pid;
+    FILE *out;
+} process;
+
+static char *model;
+
+static int set_up(void **state)
+{
+    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q4_0, .seed = 3};
+    signal(SIGPIPE, SIG_IGN);
+    model = tiny_gguf_temp(&opts);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    unlink(model);
+    free(model);
+    return 0;
+}
+
+static process start(const char *const *args)
+{
+    const char *argv[32] = {getenv("FT_BINARY")};
+    int fd[2];
+    assert_non_null(argv[0]);
+    assert_int_equal(pipe2(fd, O_CLOEXEC), 0);
+    for (size_t i = 0; args[i]; i++)
+        argv[i + 1] = args[i];
+    process p = {.pid = fork()};
+    assert_true(p.pid >= 0);
+    if (p.pid == 0) {
+        dup2(fd[1], 1);
+        dup2(fd[1], 2);
+        setenv("FORETOKEN_LOG", "info", 1);
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    close(fd[1]);
+    p.out = fdopen(fd[0], "r");
+    assert_non_null(p.out);
+    return p;
+}
+
+/* Reads what it says until a line has `mark`, and returns the number behind the last colon that
+ * follows: a port. -1: it ended without saying so. */
+static int wait_port(process *p, const char *mark)
+{
+    char line[1024];
+    while (fgets(line, sizeof line, p->out)) {
+        const char *at = strstr(line, mark);
+        if (at && (at = strstr(at, "127.0.0.1:")))
+            return atoi(at + strlen("127.0.0.1:"));
+    }
+    return -1;
+}
+
+/* The exit status; 128 and more: a signal. */
+static int wait_end(process *p)
+{
+    char line[1024];
+    int status;
+    while (fgets(line, sizeof line, p->out)) {
+    }
+    fclose(p->out);
+    assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int stop(process *p)
+{
+    kill(p->pid, SIGTERM);
+    return wait_end(p);
+}
+
+static char *text_of(const http_response *r)
+{
+    json_t *json = json_loads(r->body.data, 0, NULL);
+    const json_t *choice = json_array_get(json_object_get(json, "choices"), 0);
+    const char *text = json_string_value(json_object_get(choice, "text"));
+    assert_non_null(text);
+    char *copy = strdup(text);
+    json_decref(json);
+    return copy;
+}
+
+/* What the API at `port` says at this temperature. The caller frees. */
+static char *complete(int port, double temperature)
+{
+    char body[200];
+    http_response r;
+    snprintf(body, sizeof body,
+             "{\"prompt\":\"once upon a time\",\"max_tokens\":24,\"seed\":9,\"temperature\":%.1f}",
+             temperature);
+    assert_int_equal(http_ask(port, "POST", TEXT, "", body, &r), 200);
+    char *text = text_of(&r);
+    http_response_deinit(&r);
+    return text;
+}
+
+static void test_same_text_as_an_edge(void **state)
+{
+    char address[32];
+    http_response r;
+    process server = start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
+                                            "--http-port", "0", "--alias", "tiny", NULL});
+    snprintf(address, sizeof address, "127.0.0.1:%d", wait_port(&server, "listening"));
+    int own = wait_port(&server, "api url=");
+    process edge =
+        start((const char *[]){"edge", "--server", address, "-m", model, "--port", "0", NULL});
+    int edges = wait_port(&edge, "foretoken edge");
+    assert_true(own > 0 && edges > 0);
+    for (int i = 0; i < 2; i++) {
+        char *a = complete(own, i * 0.8), *b = complete(edges, i * 0.8);
+        assert_string_equal(a, b);
+        free(a);
+        free(b);
+    }
+    assert_int_equal(http_ask(own, "GET", "/v1/models", "", NULL, &r), 200);
+    assert_non_null(strstr(r.body.data, "\"tiny\""));
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(own, "GET", "/health", "", NULL, &r), 200);
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(own, "GET", "/metrics", "", NULL, &r), 200);
+    assert_non_null(strstr(r.body.data, "foretoken_edge_generations_total 2"));
+    http_response_deinit(&r);
+    assert_int_equal(stop(&edge), 0);
+    assert_int_equal(stop(&server), 0);
+}
+
+static void expect(int port, int status, const char *headers)
+{
+    http_response r;
+    assert_int_equal(
+        http_ask(port, "POST", TEXT, headers, "{\"prompt\":\"a\",\"max_tokens\":1}", &r), status);
+    http_response_deinit(&r);
+}
+
+#define KEY "Authorization: Bearer sesame\r\n"
+
+static void test_guards(void **state)
+{
+    process server = start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
+                                            "--http-port", "0", "--api-key", "sesame",
+                                            "--allow-origin", "http://good.example", NULL});
+    int port = wait_port(&server, "api url=");
+    assert_true(port > 0);
+    expect(port, 200, KEY);
+    expect(port, 401, "");
+    expect(port, 401, "Authorization: Bearer other\r\n");
+    expect(port, 415, KEY "Content-Type: text/plain\r\n");
+    expect(port, 403, KEY "Origin: http://evil.example\r\n");
+    expect(port, 200, KEY "Origin: http://good.example\r\n");
+    assert_int_equal(stop(&server), 0);
+}
+
+/* A text that runs when the signal comes is told to its end. */
+static void test_drain(void **state)
+{
+    http_client c;
+    http_response r;
+    process server = start(
+        (const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", "--http-port", "0", NULL});
+    int port = wait_port(&server, "api url=");
+    assert_true(port > 0 && http_client_open(&c, port));
+    assert_true(http_client_request(&c, "POST", TEXT, "",
+                                    "{\"prompt\":\"abc\",\"max_tokens\":150,\"stream\":true,"
+                                    "\"temperature\":2,\"seed\":5}"));
+    assert_true(http_client_read_until(&c, "data:"));
+    kill(server.pid, SIGTERM);
+    assert_true(http_client_response(&c, false, &r));
+    assert_non_null(strstr(r.body.data, "finish_reason\":\""));
+    assert_non_null(strstr(r.body.data, "[DONE]"));
+    http_response_deinit(&r);
+    http_client_close(&c);
+    assert_int_equal(wait_end(&server), 0);
+}
+
+static int run(const char *const *args)
+{
+    process p = start(args);
+    return wait_end(&p);
+}
+
+static void test_flags(void **state)
+{
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--api-key", "k", NULL}), 2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--http-port", "no", NULL}), 2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--http-port", "0.0.0.0:0", NULL}),
+                     2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--port", "0", "--http-port", "0",
+                                          "--https-cert", model, "--https-key", model, NULL}),
+                     1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_text_as_an_edge),
+        cmocka_unit_test(test_guards),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_flags),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
