@@ -213,6 +213,67 @@ static int run(const serve_flags *f)
     return 0;
 }
 
+static int parse(serve_flags *f, int argc, char **argv)
+{
+    const ft_flag flags[] = {
+        {"--model", "-m", FT_FLAG_STRING, &f->model, "FILE", "target model (GGUF)", 0, 0},
+        {"--host", NULL, FT_FLAG_STRING, &f->host, "HOST", "address to listen on", 0, 0},
+        {"--port", NULL, FT_FLAG_INT, &f->port, "N", "port, 0: any free one", 0, 65535},
+        {"--port-file", NULL, FT_FLAG_STRING, &f->port_file, "FILE",
+         "write the port there once it listens", 0, 0},
+        {"--ctx-size", "-c", FT_FLAG_INT, &f->ctx, "N",
+         "tokens of a text at most (0: the model's training context)", 0, 1 << 24},
+        {"--kv-tokens", NULL, FT_FLAG_INT, &f->kv_tok, "N",
+         "tokens of all texts in the KV pool (0: 16 times --ctx-size)", 0, 1 << 28},
+        {"--cache-type", NULL, FT_FLAG_STRING, &f->cache_type, "TYPE",
+         "how K and V are kept: f16, bf16 or q8_0", 0, 0},
+        {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads (0: all cores)", 0, 1024},
+        {"--batch-size", "-b", FT_FLAG_INT, &f->batch, "N", "rows of one forward pass at most", 2,
+         1 << 16},
+        {"--prefill-budget-ms", NULL, FT_FLAG_INT, &f->prefill_ms, "MS",
+         "long prompts delay nobody's round by more than this", 1, 60000},
+        {"--max-tree", NULL, FT_FLAG_INT, &f->max_tree, "N", "nodes of one draft at most", 1,
+         FT_WIRE_TREE_MAX},
+        {"--max-sessions", NULL, FT_FLAG_INT, &f->max_sessions, "N", "sessions at once", 1,
+         1 << 16},
+        {"--session-ttl", NULL, FT_FLAG_INT, &f->ttl_s, "S",
+         "seconds that a session without a stream is kept", 0, 86400},
+        {"--policy", NULL, FT_FLAG_STRING, &f->policy, "NAME", "order of service: fcfs", 0, 0},
+        {"--token", NULL, FT_FLAG_STRING, &f->token, "T",
+         "bearer token that edges must present (others on this machine can see it)", 0, 0},
+        {"--token-file", NULL, FT_FLAG_STRING, &f->token_file, "FILE",
+         "the same from the first line of a file", 0, 0},
+        {"--tls-cert", NULL, FT_FLAG_STRING, &f->tls_cert, "FILE", "certificate (PEM)", 0, 0},
+        {"--tls-key", NULL, FT_FLAG_STRING, &f->tls_key, "FILE", "its key (PEM)", 0, 0},
+        {"--tls-client-ca", NULL, FT_FLAG_STRING, &f->tls_client_ca, "FILE",
+         "only edges with a certificate of this CA (PEM)", 0, 0},
+        {"--insecure", NULL, FT_FLAG_BOOL, &f->insecure, NULL,
+         "serve other machines without asking who they are", 0, 0},
+        FT_DEVICE_FLAGS(f->device),
+        {"--portable", NULL, FT_FLAG_BOOL, &f->portable, NULL,
+         "attention by ggml's operators instead of our CPU kernel", 0, 0},
+        {"--no-prefix-cache", NULL, FT_FLAG_BOOL, &f->no_prefix_cache, NULL,
+         "sessions of one credential do not share what they computed", 0, 0},
+        {"--http-port", NULL, FT_FLAG_STRING, &f->http, "[HOST:]PORT",
+         "the OpenAI API there, for clients without an edge (PORT alone: on 127.0.0.1)", 0, 0},
+        {"--http-port-file", NULL, FT_FLAG_STRING, &f->http_port_file, "FILE",
+         "write the API's port there once it listens", 0, 0},
+        FT_API_FLAGS(f->api),
+        {"--metrics", NULL, FT_FLAG_STRING, &f->metrics, "HOST:PORT",
+         "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)", 0, 0},
+        {"--verbose", "-v", FT_FLAG_BOOL, &f->verbose, NULL, "log details", 0, 0},
+    };
+    int n_words = 0;
+    const ft_cmd_usage usage = {
+        .usage = "serve -m FILE [flags]",
+        .about =
+            "Serves the target model: edges draft, this process verifies (gRPC, see proto/). Logs go to\n"
+            "standard error. SIGINT or SIGTERM drains: running texts get a few seconds to finish.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags)};
+    return ft_cmd_parse(&usage, argc, argv, &n_words);
+}
+
 int ft_cmd_serve(int argc, char **argv)
 {
     serve_flags f = {.host = "127.0.0.1",
@@ -226,63 +287,8 @@ int ft_cmd_serve(int argc, char **argv)
                      .max_sessions = 1024,
                      .ttl_s = 60,
                      .device = FT_DEVICE_FLAGS_INIT};
-    const ft_flag flags[] = {
-        {"--model", "-m", FT_FLAG_STRING, &f.model, "FILE", "target model (GGUF)", 0, 0},
-        {"--host", NULL, FT_FLAG_STRING, &f.host, "HOST", "address to listen on", 0, 0},
-        {"--port", NULL, FT_FLAG_INT, &f.port, "N", "port, 0: any free one", 0, 65535},
-        {"--port-file", NULL, FT_FLAG_STRING, &f.port_file, "FILE",
-         "write the port there once it listens", 0, 0},
-        {"--ctx-size", "-c", FT_FLAG_INT, &f.ctx, "N",
-         "tokens of a text at most (0: the model's training context)", 0, 1 << 24},
-        {"--kv-tokens", NULL, FT_FLAG_INT, &f.kv_tok, "N",
-         "tokens of all texts in the KV pool (0: 16 times --ctx-size)", 0, 1 << 28},
-        {"--cache-type", NULL, FT_FLAG_STRING, &f.cache_type, "TYPE",
-         "how K and V are kept: f16, bf16 or q8_0", 0, 0},
-        {"--threads", "-t", FT_FLAG_INT, &f.threads, "N", "threads (0: all cores)", 0, 1024},
-        {"--batch-size", "-b", FT_FLAG_INT, &f.batch, "N", "rows of one forward pass at most", 2,
-         1 << 16},
-        {"--prefill-budget-ms", NULL, FT_FLAG_INT, &f.prefill_ms, "MS",
-         "long prompts delay nobody's round by more than this", 1, 60000},
-        {"--max-tree", NULL, FT_FLAG_INT, &f.max_tree, "N", "nodes of one draft at most", 1,
-         FT_WIRE_TREE_MAX},
-        {"--max-sessions", NULL, FT_FLAG_INT, &f.max_sessions, "N", "sessions at once", 1, 1 << 16},
-        {"--session-ttl", NULL, FT_FLAG_INT, &f.ttl_s, "S",
-         "seconds that a session without a stream is kept", 0, 86400},
-        {"--policy", NULL, FT_FLAG_STRING, &f.policy, "NAME", "order of service: fcfs", 0, 0},
-        {"--token", NULL, FT_FLAG_STRING, &f.token, "T",
-         "bearer token that edges must present (others on this machine can see it)", 0, 0},
-        {"--token-file", NULL, FT_FLAG_STRING, &f.token_file, "FILE",
-         "the same from the first line of a file", 0, 0},
-        {"--tls-cert", NULL, FT_FLAG_STRING, &f.tls_cert, "FILE", "certificate (PEM)", 0, 0},
-        {"--tls-key", NULL, FT_FLAG_STRING, &f.tls_key, "FILE", "its key (PEM)", 0, 0},
-        {"--tls-client-ca", NULL, FT_FLAG_STRING, &f.tls_client_ca, "FILE",
-         "only edges with a certificate of this CA (PEM)", 0, 0},
-        {"--insecure", NULL, FT_FLAG_BOOL, &f.insecure, NULL,
-         "serve other machines without asking who they are", 0, 0},
-        FT_DEVICE_FLAGS(f.device),
-        {"--portable", NULL, FT_FLAG_BOOL, &f.portable, NULL,
-         "attention by ggml's operators instead of our CPU kernel", 0, 0},
-        {"--no-prefix-cache", NULL, FT_FLAG_BOOL, &f.no_prefix_cache, NULL,
-         "sessions of one credential do not share what they computed", 0, 0},
-        {"--http-port", NULL, FT_FLAG_STRING, &f.http, "[HOST:]PORT",
-         "the OpenAI API there, for clients without an edge (PORT alone: on 127.0.0.1)", 0, 0},
-        {"--http-port-file", NULL, FT_FLAG_STRING, &f.http_port_file, "FILE",
-         "write the API's port there once it listens", 0, 0},
-        FT_API_FLAGS(f.api),
-        {"--metrics", NULL, FT_FLAG_STRING, &f.metrics, "HOST:PORT",
-         "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)", 0, 0},
-        {"--verbose", "-v", FT_FLAG_BOOL, &f.verbose, NULL, "log details", 0, 0},
-    };
     ft_error err = {0};
-    int n_words = 0;
-    const ft_cmd_usage usage = {
-        .usage = "serve -m FILE [flags]",
-        .about =
-            "Serves the target model: edges draft, this process verifies (gRPC, see proto/). Logs go to\n"
-            "standard error. SIGINT or SIGTERM drains: running texts get a few seconds to finish.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags)};
-    int done = ft_cmd_parse(&usage, argc, argv, &n_words);
+    int done = parse(&f, argc, argv);
     if (done >= 0)
         return done;
     if (f.verbose)
