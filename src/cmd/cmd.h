@@ -26,6 +26,7 @@ typedef struct ft_cmd {
 int ft_cmd_info(int argc, char **argv);
 int ft_cmd_rpc_server(int argc, char **argv);
 int ft_cmd_quantize(int argc, char **argv);
+int ft_cmd_model_inflate(int argc, char **argv);
 int ft_cmd_serve(int argc, char **argv);
 int ft_cmd_edge(int argc, char **argv);
 int ft_cmd_run(int argc, char **argv);

@@ -15,6 +15,7 @@ static const ft_cmd commands[] = {
     {"rpc-server", "lend this machine's devices to a foretoken elsewhere", ft_cmd_rpc_server},
     {"info", "what a model file holds, checked; what devices there are", ft_cmd_info},
     {"quantize", "write a model file in another weight type", ft_cmd_quantize},
+    {"model inflate", "write a model file with layers added that only cost", ft_cmd_model_inflate},
     {"bench verify", "verifying many sessions' trees, this engine and libllama",
      ft_cmd_bench_verify},
     {"bench decode", "decoding speed of this engine and of libllama", ft_cmd_bench_decode},

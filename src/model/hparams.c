@@ -9,13 +9,7 @@
 
 /* Upper limits: several times what any published model of these families has. They keep products of
  * dimensions far from overflow. */
-enum {
-    MAX_LAYERS = 512, /* libllama's own limit */
-    MAX_WIDTH = 1 << 20,
-    MAX_HEADS = 4096,
-    MAX_HEAD_DIM = 1024,
-    MAX_VOCAB = 1 << 24
-};
+enum { MAX_WIDTH = 1 << 20, MAX_HEADS = 4096, MAX_HEAD_DIM = 1024, MAX_VOCAB = 1 << 24 };
 
 static const struct family {
     const char *arch;
@@ -238,7 +232,7 @@ ft_status ft_hparams_read(const ft_gguf *gguf, ft_error *err, ft_hparams *out)
     hp.family = r.family->family;
     hp.rope_type = r.family->rope_type;
     refuse_neutral(&r); /* first: such files may lack the keys below */
-    read_u32(&r, "block_count", true, MAX_LAYERS, &hp.n_layer);
+    read_u32(&r, "block_count", true, FT_MAX_LAYERS, &hp.n_layer);
     read_u32(&r, "context_length", true, INT32_MAX, &hp.n_ctx_train);
     read_u32(&r, "embedding_length", true, MAX_WIDTH, &hp.n_embd);
     read_u32(&r, "feed_forward_length", true, MAX_WIDTH, &hp.n_ff);

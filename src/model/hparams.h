@@ -9,6 +9,8 @@
 #include "model/gguf_file.h"
 #include "model/model.h"
 
+enum { FT_MAX_LAYERS = 512 /* libllama's own limit */ };
+
 /* Reads and checks all hyperparameters. FT_UNSUPPORTED where the file asks for what the engine does
  * not compute, FT_CORRUPT (the key named) where values make no sense. */
 FT_WARN_UNUSED ft_status ft_hparams_read(const ft_gguf *gguf, ft_error *err, ft_hparams *out);

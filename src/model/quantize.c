@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requantizing through libllama. The input is checked first, hyperparameters and tensors included,
-// since libllama asserts on some of them; so only families that the engine computes pass. The output is written under a temporary
-// name beside its own and renamed when whole, so that an interrupted run leaves no half file under
-// the name that others open. Stateless; one call uses n_threads threads of libllama's.
+// since libllama asserts on some of them; so only families that the engine computes pass. Stateless;
+// one call uses n_threads threads of libllama's.
 #include "model/quantize.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/buf.h"
 #include "llama.h"
 #include "model/hparams.h"
+#include "model/new_file.h"
 
 /* Types that need no importance matrix. */
 static const struct kind {
@@ -48,54 +43,23 @@ static ft_status find_kind(const char *type, ft_error *err, enum llama_ftype *ou
     return ft_error_set(err, FT_INVALID, "unknown weight type '%.40s': one of %s", type, known);
 }
 
-/* Writing over the input would destroy it before it is read. */
-static ft_status check_paths(const char *in, const char *out, ft_error *err)
-{
-    struct stat a, b;
-    if (stat(in, &a) == 0 && stat(out, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-        return ft_error_set(err, FT_INVALID, "%s: input and output are the same file", in);
-    return FT_OK;
-}
-
-/* An empty new file beside out, whose name goes to *temp. */
-static ft_status make_temp(const char *out, ft_error *err, ft_buf *temp)
-{
-    ft_status st = ft_buf_printf(temp, "%s.XXXXXX", out);
-    if (st != FT_OK)
-        return ft_error_set(err, FT_NOMEM, "%s: out of memory", out);
-    int fd = mkstemp(temp->data);
-    if (fd < 0) {
-        ft_error_set(err, FT_IO, "%s: cannot write beside it: %s", out, strerror(errno));
-        ft_buf_clear(temp);
-        return FT_IO;
-    }
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(fd, 0666 & ~mask); /* mkstemp makes it private */
-    close(fd);
-    return FT_OK;
-}
-
 static ft_status run(const char *in, const char *out, enum llama_ftype ftype, int n_threads,
                      ft_error *err)
 {
     struct llama_model_quantize_params params = llama_model_quantize_default_params();
-    ft_buf temp = {0};
+    ft_new_file file;
     params.ftype = ftype;
     params.nthread = n_threads > 0 ? n_threads : 0;
     params.allow_requantize = true;
-    ft_status st = make_temp(out, err, &temp);
-    if (st == FT_OK && llama_model_quantize(in, temp.data, &params) != 0)
+    ft_status st = ft_new_file_create(in, out, err, &file);
+    if (st != FT_OK)
+        return st;
+    if (llama_model_quantize(in, file.temp.data, &params) != 0)
         st = ft_error_set(err, FT_IO,
                           "%s: libllama could not write %s: is there room on the disk? "
                           "FORETOKEN_LOG=debug shows its own words",
                           in, out);
-    if (st == FT_OK && rename(temp.data, out) != 0)
-        st = ft_error_set(err, FT_IO, "%s: %s", out, strerror(errno));
-    if (st != FT_OK && temp.len > 0)
-        unlink(temp.data);
-    ft_buf_deinit(&temp);
-    return st;
+    return ft_new_file_finish(&file, st, err);
 }
 
 ft_status ft_model_quantize(const char *in, const char *out, const char *type, int n_threads,
@@ -115,7 +79,5 @@ ft_status ft_model_quantize(const char *in, const char *out, const char *type, i
         st = ft_sources_find(&gguf, &hp, err, &sources);
     ft_sources_deinit(&sources);
     ft_gguf_close(&gguf);
-    if (st == FT_OK)
-        st = check_paths(in, out, err);
     return st == FT_OK ? run(in, out, ftype, n_threads, err) : st;
 }

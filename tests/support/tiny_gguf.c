@@ -276,6 +276,8 @@ static void add_layer(writer *w, uint32_t layer)
         add_vector(w, NAME("attn_k_norm.weight"), o->head_dim, 1, 0.1);
     }
     add_matrix(w, NAME("attn_output.weight"), o->type, q, d, 0.7 / sqrt((double)q));
+    if (o->output_bias)
+        add_vector(w, NAME("attn_output.bias"), d, 0, 0.3);
     add_vector(w, NAME("ffn_norm.weight"), d, 1, 0.1);
     add_matrix(w, NAME("ffn_gate.weight"), o->type, d, ff, sd);
     add_matrix(w, NAME("ffn_up.weight"), o->type, d, ff, sd);

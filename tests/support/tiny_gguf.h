@@ -30,6 +30,7 @@ typedef struct tiny_gguf_opts {
                                is F32, F16 or BF16 and Q8_0 for quantized types */
     bool tied;             /* no output.weight */
     bool rope_freqs;       /* with rope_freqs.weight */
+    bool output_bias;      /* with attn_output.bias */
     enum ggml_type finer;  /* of attn_v and ffn_down, as Q4_K_M files have them; F32: as type */
     bool mixed_qkv;        /* attn_v in F16: Q, K and V cannot be concatenated */
     float rope_linear;     /* linear RoPE scaling factor, 0: none */

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that appear when they are whole. A handle belongs to one thread. Does not sync: a power cut
+// right after the renaming may leave a short file, which the reader's checks then refuse.
+#include "model/new_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+ft_status ft_new_file_create(const char *in, const char *out, ft_error *err, ft_new_file *file)
+{
+    struct stat a, b;
+    *file = (ft_new_file){.out = out, .fd = -1};
+    if (stat(in, &a) == 0 && stat(out, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        return ft_error_set(err, FT_INVALID, "%s: input and output are the same file", in);
+    if (ft_buf_printf(&file->temp, "%s.XXXXXX", out) != FT_OK)
+        return ft_error_set(err, FT_NOMEM, "%s: out of memory", out);
+    file->fd = mkstemp(file->temp.data);
+    if (file->fd < 0) {
+        ft_error_set(err, FT_IO, "%s: cannot write beside it: %s", out, strerror(errno));
+        ft_buf_deinit(&file->temp);
+        return FT_IO;
+    }
+    mode_t mask = umask(0);
+    umask(mask);
+    fchmod(file->fd, 0666 & ~mask); /* mkstemp makes it private */
+    return FT_OK;
+}
+
+ft_status ft_new_file_write(ft_new_file *file, const void *data, size_t n, ft_error *err)
+{
+    const char *at = data;
+    while (n > 0) {
+        ssize_t written = write(file->fd, at, n);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
+        at += written;
+        n -= (size_t)written;
+    }
+    return FT_OK;
+}
+
+ft_status ft_new_file_finish(ft_new_file *file, ft_status st, ft_error *err)
+{
+    if (close(file->fd) != 0 && st == FT_OK) /* where some file systems say that the disk is full */
+        st = ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
+    if (st == FT_OK && rename(file->temp.data, file->out) != 0)
+        st = ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
+    if (st != FT_OK)
+        unlink(file->temp.data);
+    ft_buf_deinit(&file->temp);
+    *file = (ft_new_file){.fd = -1};
+    return st;
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files with layers added by model/inflate.h: this engine's logits and greedy text are those of the old
+// file bit for bit, by both attention routes, for prompts, single tokens and trees.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "model/inflate.h"
+#include "support/tiny_gguf.h"
+
+#define N_PROMPT 20
+#define N_TEXT   12
+#define N_TREE   5
+
+typedef struct one {
+    ft_model *model;
+    ft_engine *engine;
+    ft_seq *seq;
+} one;
+
+static void open_one(one *o, const char *path, ft_attn_route route)
+{
+    ft_error err = {0};
+    ft_model_opts opts = {.path = path}; /* all weights packed that can be: nothing is measured */
+    if (ft_model_load(&opts, &err, &o->model) != FT_OK)
+        fail_msg("%s", err.message);
+    ft_engine_opts engine = {
+        .model = o->model, .kv_tok = 128, .max_batch_tok = 32, .n_threads = 2, .route = route};
+    assert_int_equal(ft_engine_create(&engine, NULL, &o->engine), FT_OK);
+    assert_int_equal(ft_seq_create(o->engine, NULL, &o->seq), FT_OK);
+}
+
+static void close_one(one *o)
+{
+    ft_seq_destroy(o->seq);
+    ft_engine_destroy(o->engine);
+    ft_model_destroy(o->model);
+}
+
+/* Both compute the segment; the likeliest token of the last row that both agree on to the bit. The
+ * first n_commit nodes stay. */
+static int32_t step(one o[2], ft_segment segment, uint32_t n_commit, uint32_t n_vocab)
+{
+    static const uint32_t path[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
+                                    10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+    const uint64_t all = ~0ull;
+    const float *row[2] = {NULL, NULL};
+    int32_t best = 0;
+    segment.want = &all;
+    for (int i = 0; i < 2; i++) {
+        segment.seq = o[i].seq;
+        assert_int_equal(ft_engine_forward(o[i].engine, &segment, 1, NULL), FT_OK);
+        assert_int_equal(segment.first_row, 0);
+    }
+    for (uint32_t r = 0; r < segment.n; r++) {
+        row[0] = ft_engine_logits(o[0].engine, r);
+        row[1] = ft_engine_logits(o[1].engine, r);
+        for (uint32_t j = 0; j < n_vocab; j++)
+            if (row[0][j] != row[1][j])
+                fail_msg("row %u of %u, token %u: %.9g, was %.9g", r, segment.n, j,
+                         (double)row[1][j], (double)row[0][j]);
+    }
+    for (uint32_t j = 1; row[0] && j < n_vocab; j++)
+        if (row[0][j] > row[0][best])
+            best = (int32_t)j;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ft_seq_commit(o[i].seq, path, n_commit, NULL, 0, NULL), FT_OK);
+    return best;
+}
+
+static void compare(const char *in, const char *out, ft_attn_route route)
+{
+    static const int32_t tree[N_TREE] = {7, 8, 9, 10, 11}, parent[N_TREE] = {-1, 0, 0, 1, -1};
+    int32_t prompt[N_PROMPT];
+    one o[2];
+    ft_rng rng;
+    ft_rng_init(&rng, 3);
+    for (int i = 0; i < N_PROMPT; i++)
+        prompt[i] = (int32_t)ft_rng_below(&rng, 259);
+    open_one(&o[0], in, route);
+    open_one(&o[1], out, route);
+    uint32_t n_vocab = ft_model_hparams(o[0].model)->n_vocab;
+    ft_segment s = {.n = N_PROMPT, .tokens = prompt};
+    int32_t next = step(o, s, N_PROMPT, n_vocab);
+    for (int i = 0; i < N_TEXT; i++) {
+        s = (ft_segment){.n = 1, .tokens = &next};
+        next = step(o, s, 1, n_vocab);
+    }
+    s = (ft_segment){.n = N_TREE, .tokens = tree, .parent = parent};
+    step(o, s, 2, n_vocab);
+    close_one(&o[0]);
+    close_one(&o[1]);
+}
+
+static void test_same(void **state)
+{
+    static const char *const families[] = {"llama", "qwen2", "qwen3"};
+    static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16,
+                                           GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,   GGML_TYPE_Q4_1,
+                                           GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL, GGML_TYPE_Q4_K,
+                                           GGML_TYPE_Q6_K, GGML_TYPE_IQ3_S};
+    (void)state;
+    for (size_t f = 0; f < 3; f++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            ft_error err = {0};
+            tiny_gguf_opts opts = {.arch = families[f],
+                                   .type = types[t],
+                                   .output_bias = f == 0,
+                                   .rope_freqs = f == 0,
+                                   .seed = 40 + f};
+            char *in = tiny_gguf_temp(&opts), *out = tiny_temp_path();
+            ft_inflate_opts inflate = {.in = in, .out = out, .n_layer = 5};
+            if (ft_model_inflate(&inflate, &err, NULL) != FT_OK)
+                fail_msg("%s", err.message);
+            compare(in, out, FT_ATTN_CPU);
+            compare(in, out, FT_ATTN_PORTABLE);
+            unlink(in);
+            unlink(out);
+            free(in);
+            free(out);
+        }
+}
+
+int main(void)
+{
+    tiny_quiet();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
