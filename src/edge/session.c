@@ -172,12 +172,14 @@ static ft_status send_draft(ft_gen *gen, ft_error *err)
     return gen->link->vt->send(gen->link, &gen->out, err);
 }
 
-/* The resumed session must be where the outstanding round hangs on, or have answered it already. */
+/* The resumed session must be where the outstanding round hangs on, or have answered it already; of a
+ * run of several tokens the server keeps only the end. */
 static bool session_fits(const ft_gen *gen, const ft_msg_opened *opened)
 {
     if (opened->last_round + 1 == gen->round)
         return opened->length == gen->text.n;
-    return opened->last_round == gen->round && opened->length > gen->text.n;
+    return gen->out.draft.run <= 1 && opened->last_round == gen->round &&
+           opened->length > gen->text.n;
 }
 
 static ft_status take_opened(ft_gen *gen, const ft_msg_opened *opened, ft_error *err)

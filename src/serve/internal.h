@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the files of the verifier share: verifier.c (thread, events, callbacks), vsession.c (session
- * states), kv_room.c (who gives way when blocks are short) and round.c (batches and verdicts).
+ * states), drafts.c (what edges ask for: rounds and runs), kv_room.c (who gives way when blocks are
+ * short) and round.c (batches and verdicts).
  * Nothing outside src/serve includes this.
  *
  * Two lives: a *handle* (ft_vsession) is a client's stream, a *session* (ft_sess) is the text and its
@@ -56,7 +57,7 @@ typedef struct draft_slot {
     ft_msg_draft draft;
 } draft_slot;
 
-#define FT_DRAFT_SLOTS 2 /* the one being handled and one more; a client waits for its verdict */
+#define FT_DRAFT_SLOTS 2 /* the next one and one ahead of it; a client waits for verdicts */
 
 typedef struct ft_sess ft_sess;
 
@@ -78,12 +79,17 @@ struct ft_vsession {
  *
  *   ENDED     finish is set; it holds no KV
  *   DETACHED  no handle; no work
- *   WAITING   a draft is pending; KV may still miss tokens (prompt, or it gave way)
+ *   WAITING   a draft is pending, or a run goes on; KV may still miss tokens (prompt, or it gave way)
  *   PREFILL   wants its KV filled although no draft is there yet
  *   IDLE      otherwise; its KV may give way
  *
  * Invariants (ft_sess_check): 1 <= len <= max_len; outside a forward the sequence has no pending nodes
- * and n_past <= len - 1, since the text's last token is computed as the root of the next tree. */
+ * and n_past <= len - 1, since the text's last token is computed as the root of the next tree.
+ *
+ * A *run* is a round without a tree: passes of one session, each with a verdict of that round, until
+ * the text is run_end long or ends. Between two of them it is WAITING with base = len, and its place
+ * in the order of service is new each time, so that runs and rounds take turns. One draft that fits
+ * its end may wait behind it (`ahead`). */
 typedef enum sess_state {
     SESS_ENDED,
     SESS_DETACHED,
@@ -109,15 +115,22 @@ struct ft_sess {
     bool want_kv;   /* fill the KV even without a draft */
     bool pending;   /* `tree` waits for its verdict */
     ft_tree tree;
-    uint32_t round, base; /* of the pending draft */
-    int64_t draft_at_us;  /* arrival of the pending draft */
-    int64_t waits_at_us;  /* since when it waits for the engine: order of service */
-    int64_t used_at_us;   /* last verdict or arrival */
+    uint32_t round, base; /* of the pending draft; in a run the base moves along with the text */
+    uint32_t draft_base;  /* where the round's draft hung */
+    uint32_t run_end; /* of the text at the end of this or the last round's run; 0: had a tree */
+    struct {
+        bool kept;
+        uint32_t run;
+    } ahead;             /* the draft behind this run */
+    int64_t draft_at_us; /* since when the pending draft or the run's next pass could have run */
+    int64_t waits_at_us; /* since when it waits for the engine: order of service */
+    int64_t used_at_us;  /* last verdict or arrival */
     int64_t detached_at_us;
     ft_finish finish;
     ft_msg_verdict last; /* of round last.round, 0: none; logprobs: own memory if asked for */
     ft_token_logprob *logprobs; /* [max_tree + 1], or NULL: not asked for */
-    uint32_t last_base;
+    uint32_t last_base;         /* where that round's draft hung */
+    bool last_whole;            /* `last` is all of that round, not a run's last part */
 };
 
 /* One pass in the making; allocated once. */
@@ -163,6 +176,7 @@ struct ft_verifier {
     batch batch;
     ft_cost cost; /* of passes on this machine */
     ft_verifier_stats stats;
+    int64_t began_us; /* the engine thread, its waits not counted */
 
     pthread_t thread;
     bool thread_started, lock_ready;
@@ -191,7 +205,6 @@ void ft_handle_gone(ft_vsession *handle, ft_status code, const char *message,
 
 /* What the events ask for, each with its time; refusals and endings reach the handle. */
 void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us);
-void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t at_us);
 void ft_sess_detach(ft_sess *s, int64_t now_us);
 /* Frees the session; its handle, if any, hears the code. */
 void ft_sess_end(ft_sess *s, ft_status code, const char *message);
@@ -203,6 +216,19 @@ sess_state ft_sess_state(const ft_sess *s);
 uint32_t ft_sess_missing(const ft_sess *s);
 /* Asserts the invariants in debug builds. */
 void ft_sess_check(const ft_sess *s);
+
+/* ---- drafts.c ---- */
+
+/* A draft came: begins a round, is answered from the record, is kept behind a run, or ends the session
+ * with what was wrong. flooded: more came than may be under way. */
+void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t at_us);
+/* `last` is all of this round, whose draft hung there. */
+bool ft_sess_recorded(const ft_sess *s, uint32_t round, uint32_t base);
+/* A pass has answered the pending draft: the run goes on, the draft behind it is taken over, or the
+ * session has no work. */
+void ft_sess_answered(ft_sess *s, int64_t now_us);
+/* No draft is pending or kept any more. */
+void ft_sess_withdraw(ft_sess *s);
 
 /* ---- kv_room.c ---- */
 

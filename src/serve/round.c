@@ -210,7 +210,7 @@ static void judge(ft_sess *s, row_source *rows, ft_sampler *sampler, ft_verified
     memset(out, 0, sizeof *out);
     out->round = s->round;
     out->logprobs = s->logprobs;
-    s->last_base = s->base;
+    s->last_base = s->draft_base;
     for (uint32_t i = 0; i <= found->n_path && s->finish == FT_FINISH_NONE; i++) {
         bool in_path = i < found->n_path;
         int32_t token = in_path ? s->tree.token[found->path[i]] : found->next;
@@ -226,6 +226,8 @@ static void judge(ft_sess *s, row_source *rows, ft_sampler *sampler, ft_verified
     }
     out->length = s->len;
     out->finish = s->finish;
+    out->more = s->finish == FT_FINISH_NONE && s->len < s->run_end;
+    s->last_whole = s->base == s->draft_base && !out->more;
 }
 
 static void judge_one(void *ctx, size_t i, int worker)
@@ -254,10 +256,25 @@ static ft_status commit(ft_sess *s, uint32_t n_text, const ft_msg_verdict *verdi
     return status;
 }
 
+/* What a pass would take with one row of this session's instead of its segment, which it still holds. */
+static uint32_t run_token_us(const ft_sess *s, const ft_segment *g)
+{
+    const ft_verifier *v = s->verifier;
+    uint32_t n_past = ft_seq_n_past(s->seq);
+    const ft_pass mine = ft_pass_plus((ft_pass){0}, n_past, g->n, 1 + s->tree.n);
+    const ft_pass others = {.rows = v->batch.pass.rows - mine.rows,
+                            .out = v->batch.pass.out - mine.out,
+                            .ctx = v->batch.pass.ctx - mine.ctx};
+    const ft_pass next = ft_pass_plus(others, s->len - 1, 1, 1);
+    int64_t us = ft_cost_predict(&v->cost, &next);
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
 static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us, int64_t now_us)
 {
     ft_verifier_stats *stats = &s->verifier->stats;
     ft_error err = {0};
+    s->last.hint_token_us = run_token_us(s, g);
     ft_status status = commit(s, g->n - s->tree.n, &s->last, &err);
     if (status != FT_OK) {
         ft_sess_end(s, FT_INTERNAL, err.message);
@@ -265,15 +282,15 @@ static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us, i
     }
     s->last.queue_us = (uint32_t)(started_us - s->draft_at_us);
     s->last.verify_us = (uint32_t)(now_us - started_us);
-    s->pending = false;
-    s->want_kv = false;
     s->used_at_us = now_us;
     stats->rounds++;
     stats->drafted += s->tree.n;
     stats->accepted += s->last.n_path;
     stats->tokens += s->last.n_path + s->last.n_next;
+    stats->run_tokens += s->run_end ? s->last.n_path + s->last.n_next : 0;
     stats->queue_us += s->last.queue_us;
     stats->verify_us += s->last.verify_us;
+    ft_sess_answered(s, now_us);
     ft_sess_check(s);
     ft_handle_verdict(s->handle, &s->last);
 }

@@ -283,12 +283,33 @@ static void wait_for_events(ft_verifier *v, int64_t timeout_us)
     }
 }
 
+/* Whether some client has a text that is not finished. */
+static bool has_open_text(const ft_verifier *v)
+{
+    for (const ft_sess *s = v->sessions; s; s = s->next)
+        if (s->handle && s->finish == FT_FINISH_NONE)
+            return true;
+    return false;
+}
+
+/* Waits for events, and counts the time by whether anybody could have used it. */
+static void rest(ft_verifier *v, int64_t timeout_us)
+{
+    bool open = has_open_text(v);
+    int64_t from_us = ft_clock_now_us(&v->opts.clock);
+    pthread_mutex_lock(&v->lock);
+    wait_for_events(v, timeout_us);
+    pthread_mutex_unlock(&v->lock);
+    int64_t us = ft_clock_now_us(&v->opts.clock) - from_us;
+    v->began_us += us;
+    if (open)
+        v->stats.idle_us += (uint64_t)us;
+}
+
 /* Handles all that is queued. False: the verifier stops. */
-static bool handle_events(ft_verifier *v, bool wait, int64_t timeout_us)
+static bool handle_events(ft_verifier *v)
 {
     pthread_mutex_lock(&v->lock);
-    if (wait)
-        wait_for_events(v, timeout_us);
     bool stop = v->stop;
     uint64_t ticks = v->ticks;
     event *ev = v->queue;
@@ -316,9 +337,17 @@ static void *engine_main(void *arg)
     ft_verifier *v = arg;
     bool idle = true;
     int64_t expiry_us = -1;
-    while (handle_events(v, idle, expiry_us)) {
+    v->began_us = ft_clock_now_us(&v->opts.clock);
+    for (;;) {
+        if (idle)
+            rest(v, expiry_us);
+        if (!handle_events(v))
+            break;
         idle = !ft_round_run(v);
-        expiry_us = ft_sessions_expire(v, ft_clock_now_us(&v->opts.clock));
+        int64_t now_us = ft_clock_now_us(&v->opts.clock);
+        expiry_us = ft_sessions_expire(v, now_us);
+        v->stats.rest_us =
+            (uint64_t)(now_us - v->began_us) - v->stats.forward_us - v->stats.judge_us;
         if (idle)
             ft_verifier_publish(v);
     }

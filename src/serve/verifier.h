@@ -13,6 +13,8 @@
  *
  *            open            draft             verdict
  *   (none) -------> PREFILL -------> WAITING -----------> IDLE --draft--> WAITING ...
+ *                                    |     ^
+ *                                    \-----/ a run: a verdict, more of it follow
  *      any state --detach--> DETACHED --open(resume)--> where it was   --ttl--> gone
  *      any state --close / failure--> gone
  */
@@ -73,7 +75,9 @@ void ft_verifier_destroy(ft_verifier *verifier);
  * there; a handle that is NULL (out of memory) has no callbacks. */
 ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
                               const char *credential, const ft_vclient *client);
-/* Copies. One draft may be under way a session; a repeated last round gets its verdict again. */
+/* Copies. One draft may be under way a session, and behind a run one without nodes that hangs on the
+ * run's end; a repeated last round gets its verdict again, unless it was a run of several passes.
+ * Anything else ends the session with a message that says what was wrong. */
 void ft_vsession_draft(ft_vsession *session, const ft_msg_draft *draft);
 /* The edge is done or cancels: work and memory are free as soon as a forward under way is over, whose
  * result is dropped; on_gone follows. */
@@ -95,7 +99,10 @@ void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out);
 
 /* Counts since creation, sums of microseconds, and what is now. */
 typedef struct ft_verifier_stats {
-    uint64_t sessions_opened, sessions_gone, sessions_refused, rounds, forwards, rows, tokens;
+    uint64_t sessions_opened, sessions_gone, sessions_refused;
+    uint64_t rounds; /* verdicts; a run has one a pass */
+    uint64_t forwards, rows, tokens;
+    uint64_t run_tokens; /* of them those that the server made without an edge's tree */
     uint64_t accepted, drafted;
     uint64_t kv_released; /* times that a session's KV gave way to another's */
     uint64_t prefill_rows, prefill_chunks;
@@ -105,6 +112,9 @@ typedef struct ft_verifier_stats {
     uint64_t prefix_lookup_tok, prefix_hit_tok, prefix_evicted;
     uint64_t queue_us, verify_us;  /* of all rounds */
     uint64_t forward_us, judge_us; /* of all passes */
+    /* Time that the engine thread waited although some session had a stream and an unfinished text,
+     * and what it spent on neither that, passes nor verdicts: events, callbacks, making batches. */
+    uint64_t idle_us, rest_us;
     uint64_t predicted_us,
         predict_miss_us; /* of all passes: what they were expected to take, and by
                                                how much that was wrong, either way */

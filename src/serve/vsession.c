@@ -37,7 +37,10 @@ void ft_sess_check(const ft_sess *s)
     assert(ft_seq_n_past(s->seq) <= s->len - 1);
     assert(!s->handle || s->handle->session == s);
     assert(!s->pending || (s->handle && s->finish == FT_FINISH_NONE));
-    assert(!s->pending || (s->base == s->len && s->round == s->last.round + 1));
+    assert(!s->pending || (s->base == s->len && s->round == s->last.round + !s->last.more));
+    assert(!s->pending || s->tree.n == 0 || s->run_end == 0);
+    assert(!s->pending || s->run_end == 0 || s->len < s->run_end);
+    assert(!s->ahead.kept || (s->pending && s->run_end > 0));
     assert(s->finish == FT_FINISH_NONE || ft_seq_n_past(s->seq) == 0);
     assert(s->last.round == 0 || s->last.length == s->len);
 #else
@@ -253,7 +256,7 @@ static ft_status resume(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
     if (!s)
         return ft_error_set(err, FT_NOT_FOUND,
                             "serve: session unknown: open again with the text so far");
-    if (h->open.base != s->len && (s->last.round == 0 || h->open.base != s->last_base))
+    if (h->open.base != s->len && !ft_sess_recorded(s, s->last.round, h->open.base))
         return ft_error_set(err, FT_PRECONDITION,
                             "serve: the session has %u tokens, not %u: open again with the text "
                             "so far",
@@ -264,7 +267,7 @@ static ft_status resume(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
         ft_vsession *old = s->handle;
         old->session = NULL;
         s->handle = NULL;
-        s->pending = false;
+        ft_sess_withdraw(s);
         ft_handle_gone(old, FT_ABORTED, "serve: the session was resumed on another stream", 0);
     } else {
         v->stats.sessions_detached--;
@@ -310,66 +313,6 @@ void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us)
     }
 }
 
-/* ---- drafts ---- */
-
-static ft_status check_round(const ft_sess *s, const ft_msg_draft *d, bool flooded, ft_error *err)
-{
-    if (flooded || s->pending)
-        return ft_error_set(err, FT_INVALID,
-                            "serve: a draft is under way: wait for its verdict before the next");
-    if (d->round != s->last.round + 1)
-        return ft_error_set(err, FT_INVALID, "serve: round %u is not the next one (%u)", d->round,
-                            s->last.round + 1);
-    if (s->finish != FT_FINISH_NONE)
-        return ft_error_set(err, FT_PRECONDITION, "serve: the text has ended: close the session");
-    if (d->base != s->len)
-        return ft_error_set(err, FT_PRECONDITION,
-                            "serve: round %u hangs on %u tokens, the text has %u", d->round,
-                            d->base, s->len);
-    if (d->n > s->verifier->opts.max_tree)
-        return ft_error_set(err, FT_INVALID, "serve: a tree of %u nodes, %u are allowed", d->n,
-                            s->verifier->opts.max_tree);
-    for (uint32_t i = 0; i < d->n; i++)
-        if (d->parent[i] < -1 || d->parent[i] >= (int32_t)i)
-            return ft_error_set(err, FT_INVALID, "serve: parent of node %u is not before it", i);
-    return FT_OK;
-}
-
-static ft_status accept_draft(ft_sess *s, const ft_msg_draft *d, bool flooded, ft_error *err)
-{
-    ft_status status = check_round(s, d, flooded, err);
-    if (status != FT_OK)
-        return status;
-    ft_tree_clear(&s->tree);
-    for (uint32_t i = 0; i < d->n; i++)
-        ft_tree_add(&s->tree, d->parent[i], d->token[i], 0);
-    return ft_tree_check(&s->tree, s->verifier->n_vocab, err);
-}
-
-void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t at_us)
-{
-    ft_error err = {0};
-    s->used_at_us = at_us;
-    if (!flooded && !s->pending && s->last.round > 0 && draft->round == s->last.round &&
-        draft->base == s->last_base) {
-        ft_handle_verdict(s->handle, &s->last);
-        return;
-    }
-    ft_status status = accept_draft(s, draft, flooded, &err);
-    if (status != FT_OK) {
-        ft_sess_end(s, status, err.message);
-        return;
-    }
-    if (ft_sess_state(s) != SESS_PREFILL)
-        s->waits_at_us = at_us;
-    s->pending = true;
-    s->want_kv = true;
-    s->round = draft->round;
-    s->base = draft->base;
-    s->draft_at_us = at_us;
-    ft_sess_check(s);
-}
-
 /* ---- detached sessions ---- */
 
 void ft_sess_detach(ft_sess *s, int64_t now_us)
@@ -377,7 +320,7 @@ void ft_sess_detach(ft_sess *s, int64_t now_us)
     FT_LOGI("serve", "session=%llu detached length=%u", (unsigned long long)s->serial, s->len);
     s->handle->session = NULL;
     s->handle = NULL;
-    s->pending = false;
+    ft_sess_withdraw(s);
     s->want_kv = false;
     s->detached_at_us = now_us;
     s->verifier->stats.sessions_detached++;

@@ -204,6 +204,19 @@ static void huge_tree(ft_msg_draft *d)
     }
 }
 
+static void run_and_tree(ft_msg_draft *d)
+{
+    d->n = 1;
+    d->token[0] = 7;
+    d->parent[0] = -1;
+    d->run = 2;
+}
+
+static void huge_run(ft_msg_draft *d)
+{
+    d->run = FT_WIRE_RUN_MAX + 1;
+}
+
 static void test_bad_drafts(void **state)
 {
     static const bad_draft all[] = {
@@ -218,6 +231,8 @@ static void test_bad_drafts(void **state)
         {negative_id, FT_INVALID, "-1"},
         {twins, FT_INVALID, "equal siblings"},
         {huge_tree, FT_INVALID, "65 nodes"},
+        {run_and_tree, FT_INVALID, "a run of 2 tokens with a tree of 1"},
+        {huge_run, FT_INVALID, "a run of 1025 tokens"},
     };
     bench *b = bench_create((ft_verifier_opts){0});
     (void)state;
@@ -293,7 +308,7 @@ static void test_ended_text_takes_no_round(void **state)
     ft_vsession_draft(b->c.session, &b->c.draft);
     assert_true(local_wait_verdict(&b->c, 2)); /* the last verdict is still there */
     b->c.draft.round++;
-    b->c.draft.base = b->text.n;
+    b->c.draft.base = b->text.n - 1;
     ft_vsession_draft(b->c.session, &b->c.draft);
     assert_int_equal(local_wait_gone(&b->c), FT_PRECONDITION);
     local_detach(&b->c);

@@ -26,6 +26,22 @@ static void on_opened(void *ctx, const ft_msg_opened *opened)
     pthread_mutex_unlock(&c->lock);
 }
 
+/* Under the lock. */
+static void hear(local_client *c, const ft_msg_verdict *v)
+{
+    local_part *part = &c->parts[c->n_verdicts % LOCAL_HEARD_MAX];
+    *part = (local_part){.round = v->round,
+                         .n_next = v->n_next,
+                         .length = v->length,
+                         .token_us = v->hint_token_us,
+                         .logprob = v->n_logprobs ? v->logprobs[v->n_logprobs - 1].logprob : 0,
+                         .more = v->more};
+    for (uint32_t i = 0; i < v->n_next && c->n_heard < LOCAL_HEARD_MAX; i++)
+        c->heard[c->n_heard++] = v->next[i];
+    c->n_verdicts++;
+    c->n_over += !v->more;
+}
+
 static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
 {
     local_client *c = ctx;
@@ -34,9 +50,11 @@ static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
     if (verdict->n_logprobs)
         memcpy(c->logprobs, verdict->logprobs, verdict->n_logprobs * sizeof c->logprobs[0]);
     c->verdict.logprobs = c->logprobs;
-    c->n_verdicts++;
+    hear(c, verdict);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
+    if (c->on_part)
+        c->on_part(c, verdict);
 }
 
 static void on_gone(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms)
@@ -111,6 +129,15 @@ bool local_wait_verdict(local_client *c, uint32_t n)
     pthread_mutex_lock(&c->lock);
     wait_count(c, &c->n_verdicts, n);
     bool got = c->n_verdicts >= n;
+    pthread_mutex_unlock(&c->lock);
+    return got;
+}
+
+bool local_wait_over(local_client *c, uint32_t n)
+{
+    pthread_mutex_lock(&c->lock);
+    wait_count(c, &c->n_over, n);
+    bool got = c->n_over >= n;
     pthread_mutex_unlock(&c->lock);
     return got;
 }

@@ -10,6 +10,15 @@
 #include "serve/verifier.h"
 #include "support/rounds.h"
 
+#define LOCAL_HEARD_MAX 512 /* tokens and verdicts that are kept */
+
+/* A verdict as it was heard, without its path. */
+typedef struct local_part {
+    uint32_t round, n_next, length, token_us;
+    float logprob; /* of the last token; 0 without */
+    bool more;
+} local_part;
+
 typedef struct local_client {
     ft_verifier *verifier;
     ft_vsession *session;
@@ -17,13 +26,19 @@ typedef struct local_client {
     pthread_cond_t changed;
     /* guarded by lock */
     uint32_t n_opened, n_verdicts, n_gone;
+    uint32_t n_over; /* rounds that are over: verdicts behind which no more follow */
+    local_part parts[LOCAL_HEARD_MAX];
+    int32_t heard[LOCAL_HEARD_MAX]; /* all tokens that verdicts held in `next` */
+    uint32_t n_heard;
     ft_msg_opened opened;
     ft_msg_verdict verdict;
     ft_token_logprob logprobs[FT_WIRE_PATH_MAX + 1];
     ft_status gone;
     char message[400];
     uint32_t retry_after_ms;
-    /* the test's own */
+    /* the test's own; on_part is called on the engine thread with each verdict, under no lock */
+    void (*on_part)(struct local_client *c, const ft_msg_verdict *verdict);
+    void *user;
     ft_msg_draft draft;
 } local_client;
 
@@ -36,6 +51,8 @@ ft_msg_open local_resume_msg(const local_client *c, uint32_t base);
 void local_wait_opened(local_client *c);
 /* Waits until n verdicts in all have come. False: the session is gone instead. */
 bool local_wait_verdict(local_client *c, uint32_t n);
+/* The same for n rounds that are over. */
+bool local_wait_over(local_client *c, uint32_t n);
 ft_status local_wait_gone(local_client *c);
 /* Detaches; the struct can be used for another open. */
 void local_detach(local_client *c);
