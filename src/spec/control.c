@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: Apache-2.0
+// When and how much to speculate, from what things take and how much is accepted.
+//
+// Compared is time per token: of a tree (draft + network + queue + verification over the tokens that it
+// brings) and of a run, where the server decodes by itself and the network is paid once. What a
+// verification of n nodes takes is a line through the session's own rounds; it holds what others put
+// into the same passes. What a tree brings follows from the probability that a level is missed, learnt
+// from every tree that was sent or drafted as a shadow.
+//
+// Estimates may be wrong, so a second, measured account stands above them: loss_us, what rounds have
+// cost over the same tokens in runs. Above a limit there are only runs, until time has forgiven it, at
+// LOSS_SHARE of the time: so speculation costs no more than that over plain decoding, whatever the
+// estimates say.
+//
+// Pure; the caller owns the state. A choice costs some microseconds.
+#include "spec/control.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LOSS_SHARE   0.02 /* of the time may be lost with trees that don't pay... */
+#define SHADOW_SHARE 0.02 /* ...and spent on drafts that are not sent */
+#define ENTER        1.1  /* times better than a run a tree must look to begin with trees */
+#define STICK        0.97 /* of the present tree's time a token another must need at most */
+#define SMOOTH       0.3  /* of a new sample in times: half the way in two rounds */
+#define SMOOTH_RTT   0.2
+#define NOISE        0.15 /* of a measured time, relative */
+#define SLOPE_DOUBT  0.05 /* what is not known of a line's slope at first, a unit of x, over y... */
+#define SLOPE_DRIFT  0.002 /* ...and what it may change a measurement */
+#define SLOPE_PRIOR  0.04  /* of the bare verification a node costs, unless measured */
+#define FADE         0.99  /* of counts of misses, an observation: about 100 count */
+#define FADE_RECENT  0.92  /* about 12 */
+#define CHANGED      3. /* standard deviations by which the recent ones must differ to replace all */
+#define FADE_SHAPE   0.99 /* how widths and levels differ changes slowly */
+#define MISS_PRIOR   0.4
+#define WIDTH_GAIN \
+    0.85 /* misses with twice the nodes a level, over those with once, unless measured */
+#define PRIOR_COUNT  3. /* expected misses that a prior weighs */
+#define TEXT_COUNT   6. /* that are left of others' texts */
+#define BUSY_ON      0.3 /* share of rounds that waited for others, above which they keep it busy... */
+#define BUSY_OFF     0.05 /* ...until it is below that */
+#define QUEUED       0.2  /* of a verification: a shorter wait is no pass of others */
+#define TRIAL_EVERY  20   /* rounds until a neighbouring tree is tried... */
+#define TRIAL_WORST  1.25 /* ...if it looks no worse than that */
+#define RUN_EVERY    256  /* rounds until a run is measured again */
+#define RUN_FIRST    48   /* if none was yet */
+#define PROBE_FIRST  16   /* runs until a round is tried against the estimates; doubles */
+#define PROBE_LAST   1024
+#define SHADOW_DEPTH 4
+#define WIDTH_LIMIT  8
+
+static double clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- lines ---- */
+
+static double line_at(const ft_control_line *l, double x)
+{
+    return fmax(l->y + l->slope * (x - l->x), 0);
+}
+
+/* A filter for level and slope: the slope learns only from measurements apart from where the line
+ * stands, and keeps still otherwise. The line is never negative right of `zero`. */
+static void line_add(ft_control_line *l, double x, double y, double first_slope, double zero)
+{
+    if (l->n++ == 0) {
+        *l = (ft_control_line){x, y, first_slope, SLOPE_DOUBT * SLOPE_DOUBT, 1};
+        return;
+    }
+    double scale = fmax(l->y, 1), dx = x - l->x, at = line_at(l, x);
+    double off = fmin(y - at, 3 * scale); /* the machine may have been elsewhere */
+    double gain = l->doubt * dx / (l->doubt * dx * dx + NOISE * NOISE);
+    double follow = fmax(SMOOTH, 1. / l->n);
+    l->slope += gain * off;
+    l->doubt =
+        clamp(l->doubt * (1 - gain * dx) + SLOPE_DRIFT * SLOPE_DRIFT, 0, SLOPE_DOUBT * SLOPE_DOUBT);
+    l->y += l->slope * follow * dx + follow * (off - gain * off * dx);
+    l->x += follow * dx;
+    l->y = fmax(l->y, 1);
+    l->slope = clamp(l->slope, 0, l->y / fmax(l->x - zero, 1));
+}
+
+static void smooth(double *mean, double sample, double share)
+{
+    *mean += (*mean > 0 ? share : 1) * (sample - *mean);
+}
+
+/* ---- acceptance ---- */
+
+static double ratio(const ft_control_ratio *r, double prior)
+{
+    return (r->came + PRIOR_COUNT * prior) / (r->expected + PRIOR_COUNT);
+}
+
+static double miss_rate(const ft_control *c)
+{
+    return clamp(c->miss.came / c->miss.expected, 0.01, 1);
+}
+
+/* What the counts say. */
+typedef struct odds {
+    double miss;
+    double width[FT_CONTROL_WIDTHS]; /* a class misses no more often than a narrower one */
+    double level[FT_CONTROL_LEVELS]; /* one of which little is known is like the one before */
+} odds;
+
+static odds odds_of(const ft_control *c)
+{
+    odds o = {.miss = miss_rate(c)};
+    double before = 1;
+    for (int i = 0; i < FT_CONTROL_LEVELS; i++)
+        before = o.level[i] = ratio(&c->level[i], before);
+    o.width[0] = ratio(&c->width[0], 1);
+    for (int i = 1; i < FT_CONTROL_WIDTHS; i++)
+        o.width[i] = fmin(ratio(&c->width[i], WIDTH_GAIN * o.width[i - 1]), o.width[i - 1]);
+    return o;
+}
+
+/* A tree's place among the classes of width: *class, and the share of the next one. */
+static double width_place(uint32_t nodes, uint32_t depth, uint32_t *class)
+{
+    double place = clamp(log2((double)nodes / depth), 0, FT_CONTROL_WIDTHS - 1);
+    *class = min_u32((uint32_t)place, FT_CONTROL_WIDTHS - 2);
+    return place - *class;
+}
+
+static double width_factor(const odds *o, uint32_t nodes, uint32_t depth)
+{
+    uint32_t class;
+    double next = width_place(nodes, depth, &class);
+    return o->width[class] * (1 - next) + o->width[class + 1] * next;
+}
+
+static void count(ft_control_ratio *r, double missed, double expected, double fade)
+{
+    r->came = r->came * fade + missed;
+    r->expected = r->expected * fade + expected;
+}
+
+/* A change of the text's kind must not wait until old counts have faded. */
+static void notice_change(ft_control *c)
+{
+    double miss = miss_rate(c), off = c->recent.came - miss * c->recent.expected;
+    double variance = fmax(miss * (1 - miss), 0.05) / (1 - FADE_RECENT * FADE_RECENT);
+    if (off * off > CHANGED * CHANGED * variance)
+        c->miss = c->recent;
+}
+
+/* Of a tree of `depth` levels the text followed n_path nodes. */
+static void saw_path(ft_control *c, uint32_t nodes, uint32_t depth, uint32_t n_path)
+{
+    uint32_t class;
+    double next = width_place(nodes, depth, &class);
+    for (uint32_t i = 0; i <= n_path && i < depth; i++) {
+        odds o = odds_of(c);
+        uint32_t at = min_u32(i, FT_CONTROL_LEVELS - 1);
+        double missed = i == n_path, width = width_factor(&o, nodes, depth);
+        double alone = o.miss * o.level[at]; /* expected of a single node */
+        count(&c->miss, missed, width * o.level[at], FADE);
+        count(&c->recent, missed, width * o.level[at], FADE_RECENT);
+        count(&c->level[at], missed, o.miss * width, FADE_SHAPE);
+        for (uint32_t j = 0; j < 2; j++) {
+            double part = j ? next : 1 - next, over = o.width[class + j] / width;
+            if (part > 0)
+                count(&c->width[class + j], part * missed * over, part * alone,
+                      1 - part * (1 - FADE_SHAPE));
+        }
+        notice_change(c);
+    }
+}
+
+/* ---- what things take ---- */
+
+/* The server's load now, in us a token of a run would take: its word, or a bare verification. */
+static double reference_us(const ft_control *c)
+{
+    if (c->hint_us > 0)
+        return c->hint_us;
+    return c->verify.n ? line_at(&c->verify, 0) + c->queue_us : 0;
+}
+
+double ft_control_token_us(const ft_control *c)
+{
+    double now_us = reference_us(c);
+    if (c->run_us <= 0)
+        return now_us;
+    if (c->run_ref_us <= 0 || now_us <= 0 || c->run_ref_hint != (c->hint_us > 0))
+        return c->run_us;
+    return c->run_us * clamp(now_us / c->run_ref_us, 0.2, 5);
+}
+
+double ft_control_forward_us(const ft_control *c)
+{
+    return c->draft.n ? c->draft.slope : 0;
+}
+
+/* How much longer than at the last verdict the server takes, as runs tell. */
+static double slower(const ft_control *c)
+{
+    if (!c->running || c->round_ref_us <= 0)
+        return 1;
+    return clamp(ft_control_token_us(c) / c->round_ref_us, 0.1, 10);
+}
+
+/* Time from one verdict to the next. */
+static double cycle_us(const ft_control *c, uint32_t budget, uint32_t depth)
+{
+    return line_at(&c->draft, depth * c->forwards) + c->rtt_us +
+           slower(c) * (c->queue_us + line_at(&c->verify, budget));
+}
+
+static double tokens_of(const odds *o, uint32_t budget, uint32_t depth)
+{
+    double tokens = 1, path = 1, miss = o->miss * width_factor(o, budget, depth);
+    for (uint32_t i = 0; i < depth; i++) {
+        path *= 1 - clamp(miss * o->level[min_u32(i, FT_CONTROL_LEVELS - 1)], 0.005, 1);
+        tokens += path;
+    }
+    return tokens;
+}
+
+double ft_control_tokens(const ft_control *c, uint32_t budget, uint32_t depth)
+{
+    odds o = odds_of(c);
+    return depth && budget ? tokens_of(&o, budget, min_u32(depth, budget)) : 1;
+}
+
+/* ---- trees ---- */
+
+typedef struct tree {
+    uint32_t budget, depth;
+    double token_us;
+} tree;
+
+/* What candidates are judged by. */
+typedef struct frame {
+    uint32_t least, nodes, depth; /* nodes at least, at most, and levels at most */
+    uint32_t fixed_depth;         /* 0: the depth is free */
+    odds odds;
+} frame;
+
+static uint32_t max_width(const ft_control *c)
+{
+    return c->opts.max_width ? c->opts.max_width : WIDTH_LIMIT;
+}
+
+static bool makes_tree(const ft_control *c, const frame *f, uint32_t budget, uint32_t depth)
+{
+    return depth > 0 && depth <= f->depth && depth <= budget && budget <= f->nodes &&
+           budget >= f->least && budget <= (uint64_t)max_width(c) * depth;
+}
+
+static tree judged(const ft_control *c, const frame *f, uint32_t budget, uint32_t depth)
+{
+    double tokens = tokens_of(&f->odds, budget, depth);
+    return (tree){budget, depth, cycle_us(c, budget, depth) / tokens};
+}
+
+uint32_t ft_control_pipeline_depth(double verify_us, double rtt_us, double forward_us, uint32_t max)
+{
+    if (forward_us <= 0)
+        return max ? max : 1;
+    return (uint32_t)clamp(round((verify_us - rtt_us) / forward_us), 1, max ? max : 1);
+}
+
+/* SpecEdge 4.3, for the present budget; a depth that is still near enough stays. */
+static uint32_t pipeline_depth(const ft_control *c, uint32_t max)
+{
+    double verify_us = line_at(&c->verify, c->budget), forward_us = ft_control_forward_us(c);
+    if (c->depth > 0 && c->depth <= max && forward_us > 0 &&
+        fabs((verify_us - c->rtt_us) / forward_us - c->depth) < 0.65)
+        return c->depth;
+    return ft_control_pipeline_depth(verify_us, c->rtt_us, forward_us, max);
+}
+
+/* The tree with the least time a token. */
+static tree best_tree(const ft_control *c, const frame *f)
+{
+    tree best = {1, 1, INFINITY};
+    for (uint32_t budget = f->least; budget <= f->nodes;
+         budget = budget < f->nodes ? min_u32(2 * budget, f->nodes) : budget + 1)
+        for (uint32_t d = 1; d <= f->depth && d <= budget; d++) {
+            uint32_t depth = f->fixed_depth ? min_u32(f->fixed_depth, budget) : d;
+            if (makes_tree(c, f, budget, depth)) {
+                tree t = judged(c, f, budget, depth);
+                best = t.token_us < best.token_us ? t : best;
+            }
+            if (f->fixed_depth)
+                break;
+        }
+    return best;
+}
+
+/* The present tree, unless another is clearly better. */
+static tree next_tree(const ft_control *c, const frame *f)
+{
+    tree best = best_tree(c, f);
+    if (!makes_tree(c, f, c->budget, c->depth) || (f->fixed_depth && f->fixed_depth != c->depth))
+        return best;
+    tree now = judged(c, f, c->budget, c->depth);
+    return best.token_us < STICK * now.token_us ? best : now;
+}
+
+/* A neighbour of the present tree, now and then: what is never tried is never learnt. */
+static tree with_trials(ft_control *c, const frame *f, tree now)
+{
+    if (c->rounds % TRIAL_EVERY != TRIAL_EVERY - 1)
+        return now;
+    uint32_t way = c->trials++ % 4, budget = now.budget, depth = now.depth;
+    if (way % 2 == 0)
+        budget = way == 0 ? 2 * budget : budget / 2;
+    else if (!f->fixed_depth)
+        depth = way == 1 ? depth + 1 : depth - 1;
+    depth = min_u32(depth, budget);
+    if (!makes_tree(c, f, budget, depth))
+        return now;
+    tree other = judged(c, f, budget, depth);
+    return other.token_us < TRIAL_WORST * now.token_us ? other : now;
+}
+
+/* ---- trees or runs ---- */
+
+static double loss_limit_us(const ft_control *c)
+{
+    return 2 * cycle_us(c, c->budget, c->depth) + 8 * ft_control_token_us(c);
+}
+
+static ft_control_choice tree_choice(ft_control *c, tree t)
+{
+    c->since_run++;
+    return (ft_control_choice){.speculate = true, .budget = t.budget, .depth = t.depth};
+}
+
+static ft_control_choice run_choice(ft_control *c)
+{
+    double token_us = ft_control_token_us(c);
+    double run = token_us > 0 ? ceil(2 * c->rtt_us / token_us) : 0;
+    c->since_run = 0;
+    return (ft_control_choice){.run = (uint32_t)clamp(run, FT_CONTROL_RUN_MIN, FT_CONTROL_RUN_MAX)};
+}
+
+static void change(ft_control *c, bool running)
+{
+    if (c->running == running)
+        return;
+    c->running = running;
+    c->rounds = 0;
+    c->probe_in = c->probe_step = PROBE_FIRST;
+    if (running)
+        c->loss_us += c->rtt_us; /* until the first run's first token */
+}
+
+/* Adds a shadow where time allows one, and some acceptance would make trees pay. */
+static ft_control_choice with_shadow(const ft_control *c, const frame *f, ft_control_choice choice)
+{
+    frame all = *f;
+    all.odds.miss = 0.02;
+    if (c->shadow_us > 0 || best_tree(c, &all).token_us * ENTER >= ft_control_token_us(c))
+        return choice;
+    uint32_t width = c->depth ? c->budget / c->depth : 1;
+    choice.shadow = true;
+    choice.depth = min_u32(min_u32(SHADOW_DEPTH, f->depth), f->nodes);
+    choice.budget = min_u32(choice.depth * (width ? width : 1), f->nodes);
+    return choice;
+}
+
+/* Whether nodes that cost nothing would make trees pay: then one round tells. */
+static bool probe_due(ft_control *c, const frame *f)
+{
+    ft_control flat = *c;
+    if (c->probe_in > 0) {
+        c->probe_in--;
+        return false;
+    }
+    flat.verify.y = fmin(line_at(&c->verify, 0), line_at(&c->verify, c->budget));
+    flat.verify.slope = 0;
+    if (best_tree(&flat, f).token_us * ENTER >= ft_control_token_us(c) ||
+        2 * c->loss_us > loss_limit_us(c))
+        return false;
+    c->probe_step = min_u32(2 * c->probe_step, PROBE_LAST);
+    c->probe_in = c->probe_step;
+    return true;
+}
+
+static ft_control_choice while_running(ft_control *c, const frame *f, tree best)
+{
+    double token_us = ft_control_token_us(c);
+    c->rounds++;
+    if (c->rounds > 2 && best.token_us * ENTER < token_us && 2 * c->loss_us <= loss_limit_us(c)) {
+        change(c, false);
+        return tree_choice(c, best);
+    }
+    if (probe_due(c, f))
+        return tree_choice(c, best);
+    return with_shadow(c, f, run_choice(c));
+}
+
+static ft_control_choice while_speculating(ft_control *c, const frame *f, tree best)
+{
+    double token_us = ft_control_token_us(c);
+    if (token_us > 0 && (best.token_us > token_us || c->loss_us > loss_limit_us(c))) {
+        change(c, true);
+        return with_shadow(c, f, run_choice(c));
+    }
+    if (token_us < 2 * best.token_us && c->since_run >= (c->run_us > 0 ? RUN_EVERY : RUN_FIRST))
+        return run_choice(c);
+    best = with_trials(c, f, best);
+    c->rounds++;
+    return tree_choice(c, best);
+}
+
+static frame frame_of(const ft_control *c, const ft_control_room *room)
+{
+    frame f = {.nodes = min_u32(c->opts.max_budget, room->nodes),
+               .depth = min_u32(c->opts.max_depth, room->depth),
+               .odds = odds_of(c)};
+    f.depth = min_u32(f.depth, f.nodes);
+    f.least = min_u32(c->opts.min_budget ? c->opts.min_budget : 1, max_width(c) * f.depth);
+    f.least = min_u32(f.least, f.nodes);
+    return f;
+}
+
+ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
+{
+    frame f = frame_of(c, room);
+    if (f.depth == 0) {
+        change(c, true);
+        return run_choice(c);
+    }
+    if (c->verify.n == 0 || c->draft.n == 0) { /* one round tells most */
+        tree first = {.depth = min_u32(SHADOW_DEPTH, f.depth)};
+        first.budget = min_u32(min_u32(2, max_width(c)) * first.depth, f.nodes);
+        first.budget = f.least > first.budget ? f.least : first.budget;
+        c->budget = first.budget;
+        c->depth = first.depth;
+        c->running = false;
+        return tree_choice(c, first);
+    }
+    if (c->opts.depth_rule == FT_DEPTH_PIPELINE || (c->opts.depth_rule == FT_DEPTH_AUTO && c->busy))
+        f.fixed_depth = pipeline_depth(c, f.depth);
+    tree best = next_tree(c, &f);
+    c->budget = best.budget;
+    c->depth = best.depth;
+    if (c->opts.no_runs) {
+        best = with_trials(c, &f, best);
+        c->rounds++;
+        return tree_choice(c, best);
+    }
+    return c->running ? while_running(c, &f, best) : while_speculating(c, &f, best);
+}
+
+/* ---- what was seen ---- */
+
+void ft_control_init(ft_control *c, const ft_control_opts *opts)
+{
+    *c = (ft_control){.opts = *opts,
+                      .forwards = 1,
+                      .miss = {MISS_PRIOR * PRIOR_COUNT, PRIOR_COUNT},
+                      .probe_in = PROBE_FIRST,
+                      .probe_step = PROBE_FIRST};
+}
+
+void ft_control_new_text(ft_control *c)
+{
+    double keep = fmin(TEXT_COUNT / c->miss.expected, 1);
+    c->miss.came *= keep;
+    c->miss.expected *= keep;
+    c->recent = (ft_control_ratio){0};
+}
+
+void ft_control_saw_draft(ft_control *c, uint32_t levels, uint32_t forwards, int64_t us)
+{
+    if (levels == 0 || us <= 0)
+        return;
+    c->forwards += SMOOTH_RTT * (fmin((double)forwards / levels, 2) - c->forwards);
+    if (forwards > 0)
+        line_add(&c->draft, forwards, (double)us, (double)us / forwards, 0);
+}
+
+static void forgive(ft_control *c, double us)
+{
+    double limit = loss_limit_us(c);
+    c->loss_us = clamp(c->loss_us - LOSS_SHARE * us, -limit, 2 * limit);
+    c->shadow_us = fmax(c->shadow_us - SHADOW_SHARE * us, 0);
+}
+
+static void saw_verify(ft_control *c, const ft_control_round *r)
+{
+    double y = fmax((double)r->verify_us, 1), change = slower(c);
+    c->verify.y *= change;
+    c->verify.slope *= change;
+    c->queue_us *= change;
+    line_add(&c->verify, r->nodes, y, SLOPE_PRIOR * y / (1 + SLOPE_PRIOR * r->nodes), -1);
+    c->round_ref_us = 0;
+    c->queue_us += SMOOTH * ((double)r->queue_us - c->queue_us);
+    c->queued += SMOOTH_RTT * ((double)((double)r->queue_us > QUEUED * y) - c->queued);
+    c->busy = c->queued > (c->busy ? BUSY_OFF : BUSY_ON);
+}
+
+void ft_control_saw_round(ft_control *c, const ft_control_round *r)
+{
+    double us = (double)(r->draft_us + r->wait_us);
+    saw_verify(c, r);
+    ft_control_saw_rtt(c, r->rtt_us);
+    if (r->hint_token_us)
+        smooth(&c->hint_us, r->hint_token_us, SMOOTH);
+    if (r->nodes > 0 && r->depth > 0)
+        saw_path(c, r->nodes, r->depth, r->n_path);
+    c->loss_us += us - (r->n_path + 1) * ft_control_token_us(c);
+    forgive(c, us);
+}
+
+void ft_control_saw_run(ft_control *c, uint32_t tokens, int64_t us, uint32_t hint_token_us)
+{
+    if (hint_token_us)
+        smooth(&c->hint_us, hint_token_us, SMOOTH);
+    if (tokens == 0 || us <= 0)
+        return;
+    double sample = (double)us / tokens;
+    if (c->run_us > 0) {
+        double before = ft_control_token_us(c);
+        c->run_us = before + SMOOTH * (fmin(sample, 4 * before) - before);
+    } else {
+        c->run_us = sample;
+    }
+    c->run_ref_us = reference_us(c);
+    c->run_ref_hint = c->hint_us > 0;
+    if (c->round_ref_us <= 0)
+        c->round_ref_us = c->run_us;
+    forgive(c, (double)us);
+}
+
+void ft_control_saw_shadow(ft_control *c, uint32_t nodes, uint32_t depth, uint32_t n_path,
+                           int64_t us)
+{
+    c->shadow_us += (double)us;
+    if (nodes > 0 && depth > 0)
+        saw_path(c, nodes, depth, n_path);
+}
+
+void ft_control_saw_rtt(ft_control *c, int64_t us)
+{
+    if (us >= 0)
+        smooth(&c->rtt_us, (double)us, SMOOTH_RTT);
+}
