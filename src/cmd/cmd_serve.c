@@ -3,6 +3,7 @@
 // the end. With --http-port also an edge in the same process, which does not draft, with the OpenAI API
 // over it: its link calls the verifier directly, so it ends before the server does.
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "cmd/api.h"
@@ -15,11 +16,12 @@
 
 typedef struct serve_flags {
     const char *model, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
-    const char *policy, *port_file, *metrics, *cache_type, *http, *http_port_file;
+    const char *policy, *port_file, *metrics, *cache_type, *costs_path, *http, *http_port_file;
     char metrics_host[256], http_host[256];
     int metrics_port, http_port;
     int64_t port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
     bool insecure, portable, no_prefix_cache, verbose;
+    ft_costs costs; /* of costs_path */
     ft_device_flags device;
     ft_api_flags api;
     char *token_text; /* of token_file */
@@ -67,6 +69,8 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
             return status;
     }
     ft_status status = check_http(f, err);
+    if (status == FT_OK && f->costs_path)
+        status = ft_costs_load(f->costs_path, err, &f->costs);
     if (status != FT_OK)
         return status;
     if (f->token_file) {
@@ -104,15 +108,28 @@ static void log_ready(const serve_flags *f, const ft_server *server, const ft_mo
                                : "server");
 }
 
+/* Another model's costs would be worse than none. */
+static ft_status check_costs(const serve_flags *f, const ft_model *model, ft_error *err)
+{
+    const char *name = ft_model_name(model);
+    if (!f->costs.model[0] || strncmp(f->costs.model, name, sizeof f->costs.model - 1) == 0)
+        return FT_OK;
+    return ft_error_set(err, FT_PRECONDITION, "serve: %s is about \"%s\", the model is \"%s\"",
+                        f->costs_path, f->costs.model, name);
+}
+
 static ft_status start_server(serve_app *app, const serve_flags *f, ft_error *err)
 {
     ft_kv_type kv_type;
     ft_status status = ft_cmd_kv_type(f->cache_type, err, &kv_type);
+    if (status == FT_OK && f->costs_path)
+        status = check_costs(f, app->model, err);
     if (status != FT_OK)
         return status;
     const ft_server_opts opts = {.verifier = {.model = app->model,
                                               .vocab = app->vocab,
                                               .policy = ft_sched_find(f->policy),
+                                              .costs = f->costs_path ? &f->costs : NULL,
                                               .clock = ft_clock_monotonic(),
                                               .max_context = (uint32_t)f->ctx,
                                               .kv_type = kv_type,
@@ -230,6 +247,8 @@ static int parse(serve_flags *f, int argc, char **argv)
         {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads (0: all cores)", 0, 1024},
         {"--batch-size", "-b", FT_FLAG_INT, &f->batch, "N", "rows of one forward pass at most", 2,
          1 << 16},
+        {"--costs", NULL, FT_FLAG_STRING, &f->costs_path, "FILE",
+         "what passes of this model cost here, from foretoken fit verify-time", 0, 0},
         {"--prefill-budget-ms", NULL, FT_FLAG_INT, &f->prefill_ms, "MS",
          "long prompts delay nobody's round by more than this", 1, 60000},
         {"--max-tree", NULL, FT_FLAG_INT, &f->max_tree, "N", "nodes of one draft at most", 1,

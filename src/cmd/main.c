@@ -16,6 +16,8 @@ static const ft_cmd commands[] = {
     {"info", "what a model file holds, checked; what devices there are", ft_cmd_info},
     {"quantize", "write a model file in another weight type", ft_cmd_quantize},
     {"model inflate", "write a model file with layers added that only cost", ft_cmd_model_inflate},
+    {"fit verify-time", "what passes of a model cost on this machine, for serve --costs",
+     ft_cmd_fit_verify_time},
     {"bench verify", "verifying many sessions' trees, this engine and libllama",
      ft_cmd_bench_verify},
     {"bench decode", "decoding speed of this engine and of libllama", ft_cmd_bench_decode},
@@ -36,7 +38,7 @@ static void usage(FILE *out)
             "foretoken " FT_VERSION ": speculative decoding across an edge device and a server\n\n"
             "usage: foretoken COMMAND [flags]     (foretoken COMMAND --help for its flags)\n\n");
     for (size_t i = 0; i < FT_COUNT(commands); i++)
-        fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-16s %s\n", commands[i].name, commands[i].summary);
     fprintf(out, "\nFORETOKEN_LOG=debug|info|warn|error sets what is logged to standard error.\n");
 }
 

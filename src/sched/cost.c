@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The estimator behind chunked prefill: time = a + b rows + c rows with logits + d tokens attended to,
-// fitted again after every pass to the recent passes of every size. Kept by size, because a server in
+// The estimator behind chunked prefill: time = a + b rows + c rows with logits + d tokens attended to
+// + e tokens of KV read, fitted again after every pass to the recent passes of every size. Kept by size, because a server in
 // its steady state runs passes of one shape only, from which nothing can be learnt about others; old
 // ones fade. Errors count relative to the pass, factors are never negative, and passes far off the fit
 // (the machine was busy elsewhere) weigh little: Huber's weights, a few rounds.
@@ -20,13 +20,18 @@
 
 /* Where few passes are known they leave room between the factors: prefer to blame rows, which
  * overrates larger passes. Relative to the data's own weight. */
-static const double ridge[FT_COST_FACTORS] = {1e-3, 1e-5, 1e-4, 1e-4};
+static const double ridge[FT_COST_FACTORS] = {1e-3, 1e-5, 1e-4, 1e-4, 1e-3};
+
+#define F(name, text) [FT_COST_##name] = text,
+const char *const ft_cost_factor_name[FT_COST_FACTORS] = {FT_COST_FACTORS_LIST(F)};
+#undef F
 
 ft_pass ft_pass_plus(ft_pass pass, uint32_t n_past, uint32_t n, uint32_t n_out)
 {
     pass.rows += n;
     pass.out += n_out;
     pass.ctx += (uint64_t)n * n_past + (uint64_t)n * (n + 1ull) / 2;
+    pass.cached += n > 0 ? n_past : 0;
     return pass;
 }
 
@@ -36,12 +41,22 @@ void ft_cost_init(ft_cost *cost)
     cost->error = 1;
 }
 
-static void factors_of(const ft_pass *pass, double x[FT_COST_FACTORS])
+void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], uint32_t most_rows,
+                   double error)
 {
-    x[0] = pass->rows > 0;
-    x[1] = pass->rows;
-    x[2] = pass->out;
-    x[3] = (double)pass->ctx;
+    memcpy(cost->prior, us, sizeof cost->prior);
+    memcpy(cost->us, us, sizeof cost->us);
+    cost->most_rows = most_rows;
+    cost->error = fmin(error, 1);
+}
+
+void ft_pass_factors(const ft_pass *pass, double out[FT_COST_FACTORS])
+{
+    out[FT_COST_PASS] = pass->rows > 0;
+    out[FT_COST_ROW] = pass->rows;
+    out[FT_COST_LOGITS_ROW] = pass->out;
+    out[FT_COST_INTERACTION] = (double)pass->ctx;
+    out[FT_COST_CACHED_TOK] = (double)pass->cached;
 }
 
 static double dot(const double *a, const double *b)
@@ -62,7 +77,7 @@ static void add(normal *m, const ft_cost *cost, const ft_cost_seen *seen, bool f
 {
     double x[FT_COST_FACTORS], guess = seen->us;
     double age = (double)(cost->n_seen - seen->at), weight = fmax(exp2(-age / HALF_LIFE), FADED);
-    factors_of(&seen->pass, x);
+    ft_pass_factors(&seen->pass, x);
     if (fitted) {
         guess = fmax(dot(cost->us, x), 1);
         double off = fabs(guess - seen->us) / guess;
@@ -113,6 +128,7 @@ static void fit(ft_cost *cost, bool fitted)
                     add(&m, cost, &cost->seen[kind][size][i], fitted);
     for (int i = 0; i < FT_COST_FACTORS; i++) {
         use[i] = m.a[i][i] > 0;
+        m.b[i] += ridge[i] * m.a[i][i] * cost->prior[i]; /* what data leave open stays as it was */
         m.a[i][i] *= 1 + ridge[i];
     }
     do {
@@ -124,6 +140,9 @@ static void fit(ft_cost *cost, bool fitted)
         if (worst >= 0)
             use[worst] = false;
     } while (worst >= 0);
+    for (int i = 0; i < FT_COST_FACTORS; i++)
+        if (m.a[i][i] == 0)
+            cost->us[i] = cost->prior[i];
 }
 
 /* ---- */
@@ -142,7 +161,7 @@ void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us)
 {
     if (pass->rows == 0 || us <= 0)
         return;
-    if (cost->n_seen > 0) {
+    if (ft_cost_predict(cost, pass) > 0) {
         double error = fabs((double)ft_cost_predict(cost, pass) - (double)us) / (double)us;
         cost->error += ERROR_RATE * (fmin(error, 1) - cost->error);
     }
@@ -161,14 +180,14 @@ void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us)
 int64_t ft_cost_predict(const ft_cost *cost, const ft_pass *pass)
 {
     double x[FT_COST_FACTORS];
-    factors_of(pass, x);
+    ft_pass_factors(pass, x);
     return (int64_t)dot(cost->us, x);
 }
 
 uint32_t ft_cost_rows(const ft_cost *cost, const ft_pass *pass, uint32_t n_past, uint32_t most,
                       int64_t budget_us)
 {
-    uint32_t trusted = cost->n_seen ? 2 * cost->most_rows : FT_COST_FIRST_ROWS;
+    uint32_t trusted = cost->most_rows ? 2 * cost->most_rows : FT_COST_FIRST_ROWS;
     uint32_t low = 0, high = most < trusted ? most : trusted;
     double before_us = (double)ft_cost_predict(cost, pass);
     while (low < high) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a forward pass costs, learnt from the passes that were run: microseconds as a function of its
- * rows, of those with logits, and of its attention work. Pure: observations in, predictions out; no
- * clock. The server asks two questions: how long will this batch take, and how many rows of a prompt
- * may join it for so much time.
+ * rows, of those with logits, of its attention work and of the KV that it reads (WISP eq. (19), to
+ * which we add the rows with logits, whose output head is a large part of a small model). Pure:
+ * observations in, predictions out; no clock. The server asks two questions: how long will this batch
+ * take, and how many rows of a prompt may join it for so much time.
  */
 #ifndef FT_SCHED_COST_H
 #define FT_SCHED_COST_H
@@ -13,17 +14,32 @@
 /* The shape of a pass. All-zero: no pass at all, which costs nothing. */
 typedef struct ft_pass {
     uint32_t rows;
-    uint32_t out; /* of them with logits */
-    uint64_t ctx; /* attention work: sum over rows of the tokens that a row attends to */
+    uint32_t out;    /* of them with logits */
+    uint64_t ctx;    /* attention work: sum over rows of the tokens that a row attends to */
+    uint64_t cached; /* sum over sequences of the tokens in KV, which are read once for all rows */
 } ft_pass;
 
 /* `pass` with n more rows behind n_past tokens of a sequence, n_out of them with logits. Of a tree this
  * counts the work of a chain, which is no less. */
 ft_pass ft_pass_plus(ft_pass pass, uint32_t n_past, uint32_t n, uint32_t n_out);
 
-#define FT_COST_SIZES   17 /* classes of pass sizes: 1, 2-3, 4-7, ... rows */
-#define FT_COST_KEPT    6  /* recent passes of each class, prompts' and others' apart */
-#define FT_COST_FACTORS 4  /* a pass, a row, a row with logits, a token attended to */
+#define FT_COST_SIZES 17 /* classes of pass sizes: 1, 2-3, 4-7, ... rows */
+#define FT_COST_KEPT  6  /* recent passes of each class, prompts' and others' apart */
+
+/* What a pass is made of, and how a file of costs calls it. */
+#define FT_COST_FACTORS_LIST(F)                                       \
+    F(PASS, "pass")               /* the fixed cost of any pass */    \
+    F(ROW, "row")                 /* of all linear work of a token */ \
+    F(LOGITS_ROW, "logits_row")   /* the output head, on top of it */ \
+    F(INTERACTION, "interaction") /* a row attends to a token */      \
+    F(CACHED_TOK, "cached_tok")   /* a token of KV is read */
+typedef enum ft_cost_factor {
+#define F(name, text) FT_COST_##name,
+    FT_COST_FACTORS_LIST(F)
+#undef F
+        FT_COST_FACTORS
+} ft_cost_factor;
+extern const char *const ft_cost_factor_name[FT_COST_FACTORS];
 
 typedef struct ft_cost_seen {
     ft_pass pass;
@@ -34,13 +50,22 @@ typedef struct ft_cost_seen {
 typedef struct ft_cost {
     ft_cost_seen seen[2][FT_COST_SIZES][FT_COST_KEPT];
     uint64_t n_seen;
-    uint32_t most_rows;         /* of a pass seen */
-    double us[FT_COST_FACTORS]; /* what one of each costs, >= 0 */
-    double error;               /* recent mean of |predicted - measured| / measured, at most 1 */
+    uint32_t most_rows;            /* of a pass seen */
+    double us[FT_COST_FACTORS];    /* what one of each costs, >= 0 */
+    double prior[FT_COST_FACTORS]; /* what they cost for all one knew before; 0: nothing */
+    double error;                  /* recent mean of |predicted - measured| / measured, at most 1 */
 } ft_cost;
 
 /* Nothing is known. */
 void ft_cost_init(ft_cost *cost);
+
+/* What profiling this model on this machine found (sched/cost_file.h): taken until passes of its own say
+ * otherwise. us[] >= 0, passes of up to most_rows rows, off by `error` of their time on average. */
+void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], uint32_t most_rows,
+                   double error);
+
+/* The numbers of a pass in the order of the factors. */
+void ft_pass_factors(const ft_pass *pass, double out[FT_COST_FACTORS]);
 
 /* A pass took `us`; ignored unless both are positive. */
 void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us);

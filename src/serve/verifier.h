@@ -25,6 +25,7 @@
 #include "engine/engine.h"
 #include "model/model.h"
 #include "model/vocab.h"
+#include "sched/cost_file.h"
 #include "sched/sched.h"
 #include "wire/messages.h"
 
@@ -44,6 +45,7 @@ typedef struct ft_verifier_opts {
     /* Prompts delay nobody's round by more than this, as far as one pass of the model allows; 0:
      * 50,000. */
     uint32_t prefill_budget_us;
+    const ft_costs *costs;  /* of passes, to start from; borrowed in create; NULL: it learns them */
     uint32_t max_tree;      /* 0: 64 */
     uint32_t max_sessions;  /* 0: 1024 */
     uint32_t session_ttl_s; /* how long detached sessions are kept */

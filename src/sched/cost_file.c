@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of costs. What a file says is checked in full: it may have been edited by hand. Stateless.
+#include "sched/cost_file.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FILE_MAX 65536 /* bytes; a written one has about 2,000 */
+#define US_MAX   1e9   /* of one of anything */
+#define ROWS_MAX (1u << 20)
+
+json_t *ft_costs_json(const ft_costs *costs)
+{
+    json_t *us = json_object();
+    for (int i = 0; i < FT_COST_FACTORS && us; i++)
+        json_object_set_new(us, ft_cost_factor_name[i], json_real(costs->us[i]));
+    return json_pack("{s:s, s:s, s:i, s:f, s:o}", "kind", FT_COST_FILE_KIND, "model", costs->model,
+                     "most_rows", (int)costs->most_rows, "error", costs->error, "us", us);
+}
+
+static ft_status bad(ft_error *err, const char *field, const char *what)
+{
+    return ft_error_set(err, FT_INVALID, "costs: '%s' is missing or no %s", field, what);
+}
+
+static bool number(const json_t *object, const char *name, double max, double *out)
+{
+    const json_t *value = json_object_get(object, name);
+    *out = json_number_value(value);
+    return json_is_number(value) && isfinite(*out) && *out >= 0 && *out <= max;
+}
+
+ft_status ft_costs_parse(const json_t *root, ft_error *err, ft_costs *out)
+{
+    const char *kind = json_string_value(json_object_get(root, "kind"));
+    const char *model = json_string_value(json_object_get(root, "model"));
+    const json_t *us = json_object_get(root, "us");
+    double rows = 0;
+    *out = (ft_costs){0};
+    if (!kind || strcmp(kind, FT_COST_FILE_KIND) != 0)
+        return bad(err, "kind",
+                   "\"" FT_COST_FILE_KIND "\": write one by foretoken fit verify-time");
+    if (!model || strlen(model) >= sizeof out->model)
+        return bad(err, "model", "name of a model");
+    if (!number(root, "most_rows", ROWS_MAX, &rows) || rows < 1)
+        return bad(err, "most_rows", "number of rows");
+    if (!number(root, "error", 1, &out->error))
+        return bad(err, "error", "share of 1");
+    for (int i = 0; i < FT_COST_FACTORS; i++)
+        if (!number(us, ft_cost_factor_name[i], US_MAX, &out->us[i]))
+            return bad(err, ft_cost_factor_name[i], "number of microseconds in 'us'");
+    memcpy(out->model, model, strlen(model) + 1);
+    out->most_rows = (uint32_t)rows;
+    return FT_OK;
+}
+
+ft_status ft_costs_read(const char *text, size_t n, ft_error *err, ft_costs *out)
+{
+    json_error_t at;
+    *out = (ft_costs){0};
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
+    if (!root)
+        return ft_error_set(err, FT_INVALID, "costs: line %d: %s", at.line, at.text);
+    ft_status status = ft_costs_parse(root, err, out);
+    json_decref(root);
+    return status;
+}
+
+ft_status ft_costs_load(const char *path, ft_error *err, ft_costs *out)
+{
+    char text[FILE_MAX];
+    FILE *file = fopen(path, "rb");
+    *out = (ft_costs){0};
+    if (!file)
+        return ft_error_set(err, FT_IO, "costs: %s cannot be read", path);
+    size_t n = fread(text, 1, sizeof text, file);
+    bool failed = ferror(file);
+    (void)fclose(file);
+    if (failed)
+        return ft_error_set(err, FT_IO, "costs: %s cannot be read", path);
+    if (n == sizeof text)
+        return ft_error_set(err, FT_TOO_LARGE, "costs: %s has %d bytes or more: no file of ours",
+                            path, FILE_MAX);
+    ft_status status = ft_costs_read(text, n, err, out);
+    if (status != FT_OK && err) {
+        const ft_error why = *err;
+        return ft_error_set(err, status, "%s: %s", path, why.message);
+    }
+    return status;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Costs of passes as a small JSON file: `foretoken fit verify-time` writes what it found about a model on
+ * a machine, `serve --costs` starts from it. A file says for people what was measured and how well it
+ * fits; of that the reader takes what ft_costs has.
+ */
+#ifndef FT_SCHED_COST_FILE_H
+#define FT_SCHED_COST_FILE_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+#include "sched/cost.h"
+
+#define FT_COST_FILE_KIND "foretoken verify-time"
+
+typedef struct ft_costs {
+    char model[128]; /* its name, as Info has it; "": any */
+    double us[FT_COST_FACTORS];
+    uint32_t most_rows; /* of a pass that was measured */
+    double error;       /* mean relative error on passes that were not fitted */
+} ft_costs;
+
+/* {"kind", "model", "most_rows", "error", "us": {factor: number}}; the caller adds what people want to
+ * know and owns it. NULL: out of memory. */
+json_t *ft_costs_json(const ft_costs *costs);
+
+/* FT_INVALID says which field is missing, of another type or out of range. */
+FT_WARN_UNUSED ft_status ft_costs_parse(const json_t *root, ft_error *err, ft_costs *out);
+/* A whole file's text. */
+FT_WARN_UNUSED ft_status ft_costs_read(const char *text, size_t n, ft_error *err, ft_costs *out);
+/* FT_IO, FT_TOO_LARGE, or as parse. */
+FT_WARN_UNUSED ft_status ft_costs_load(const char *path, ft_error *err, ft_costs *out);
+
+#endif
