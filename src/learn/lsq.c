@@ -213,11 +213,12 @@ static void shuffle(size_t *v, size_t n, ft_rng *rng)
     }
 }
 
-/* R2 on part `fold` of the order, fitted on the others; rest is scratch. */
-static ft_status one_fold(solver *s, const size_t *order, size_t *rest, size_t fold, size_t folds,
-                          ft_error *err, double *r2)
+/* R2 on part `fold` of order[n], fitted on the others; behind the order there is room for another. */
+static ft_status one_fold(solver *s, size_t *order, size_t fold, size_t folds, ft_error *err,
+                          double *r2)
 {
     size_t n = s->data->n, begin = n * fold / folds, end = n * (fold + 1) / folds;
+    size_t *rest = order + n;
     double coef[FT_LSQ_MAX_COEF];
     ft_lsq_quality quality;
     memcpy(rest, order, begin * sizeof *rest);
@@ -247,7 +248,7 @@ ft_status ft_lsq_cross_validate(const ft_lsq_data *data, size_t folds, ft_rng *r
     else
         shuffle(order, data->n, rng);
     for (size_t fold = 0; fold < folds && status == FT_OK; fold++) {
-        status = one_fold(&s, order, order + data->n, fold, folds, err, &r2);
+        status = one_fold(&s, order, fold, folds, err, &r2);
         sum += r2;
         squares += r2 * r2;
     }
