@@ -4,6 +4,9 @@
 // runs it. ggml asserts on bad input, so everything is checked before it is entered; a pass that fails
 // takes the new nodes back.
 //
+// On the CPU a pass ends with the rows that the output head takes, which stay where its graph left
+// them; the head is a graph of its own, for all of them at once or for those that are asked for.
+//
 // Where other programs hold the CPU's cores a pass takes one thread (pace.h); a pass on devices, whose
 // time says nothing of the cores, takes all that it was given.
 #include "engine/engine.h"
@@ -40,11 +43,15 @@ struct ft_engine {
     ft_graph_cache *graphs;
     ft_backends backends;
     ft_clock clock; /* the machine's: it times passes, which decides threads and nothing else */
-    ft_pace pace;
+    ft_pace pace, head_pace;
     int64_t give_up_us;  /* when the present pass is given up; 0: never */
-    const float *logits; /* of the last pass, [batch.n_out, n_vocab] */
+    const float *kept;   /* rows of the last pass, [batch.n_out, n_embd]; NULL with devices */
+    const float *logits; /* of some of them, [any, n_vocab]; with devices of all */
     float *fetched;      /* [max_logits, n_vocab], where they come from a device; else NULL */
-    uint64_t forwards, rows;
+    uint32_t *asked;     /* [n_asked] the rows that have logits, in the order of `logits` */
+    uint32_t *at;        /* [max_logits] of each row, its place in `asked` and one; 0: none */
+    uint32_t n_asked;
+    uint64_t forwards, rows, heads, head_rows;
 };
 
 struct ft_seq {
@@ -115,6 +122,10 @@ static ft_status create_graphs(ft_engine *engine, ft_error *err)
                                   .max_rows = engine->batch.max_rows,
                                   .max_out = engine->max_logits,
                                   .nodes_per_layer = engine->route->nodes_per_layer};
+    engine->asked = calloc(engine->max_logits, sizeof *engine->asked);
+    engine->at = calloc(engine->max_logits, sizeof *engine->at);
+    if (!engine->asked || !engine->at)
+        return FT_NOMEM;
     if (ft_model_where_head(engine->model)) {
         size_t n_vocab = ft_model_hparams(engine->model)->n_vocab;
         engine->fetched = malloc(engine->max_logits * n_vocab * sizeof(float));
@@ -144,6 +155,7 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
     engine->rope = ft_route_rope(opts->model);
     engine->clock = ft_clock_monotonic();
     ft_pace_init(&engine->pace, n_threads);
+    ft_pace_init(&engine->head_pace, n_threads);
     ft_status status = ft_backends_init(&engine->backends, opts->model, n_threads, err);
     if (status != FT_OK)
         return status;
@@ -222,6 +234,8 @@ void ft_engine_destroy(ft_engine *engine)
     ft_kv_deinit(&engine->kv);
     ft_backends_deinit(&engine->backends);
     free(engine->fetched);
+    free(engine->asked);
+    free(engine->at);
     free(engine);
 }
 
@@ -369,7 +383,8 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
     return FT_OK;
 }
 
-/* Multiplications of the batch: matrices of the layers, the head, attention. */
+/* Multiplications of the batch: matrices of the layers, attention. (A head behind them on a device does
+ * not count: no one chooses threads there.) */
 static ft_pace_size size_of(const ft_engine *engine)
 {
     const ft_hparams *hp = ft_model_hparams(engine->model);
@@ -378,8 +393,22 @@ static ft_pace_size size_of(const ft_engine *engine)
     double n_kv = (double)hp->n_head_kv * hp->head_dim;
     double row = hp->n_layer * n_embd * (2 * n_q + 2 * n_kv + 3.0 * hp->n_ff);
     return (ft_pace_size){.n_rows = batch->n_rows,
-                          .work = batch->n_rows * row + batch->n_out * n_embd * hp->n_vocab +
-                                  (double)batch->n_seen * 2 * hp->n_layer * n_q};
+                          .work =
+                              batch->n_rows * row + (double)batch->n_seen * 2 * hp->n_layer * n_q};
+}
+
+static ft_status status_of(enum ggml_status status)
+{
+    switch (status) {
+    case GGML_STATUS_SUCCESS:
+        return FT_OK;
+    case GGML_STATUS_ABORTED:
+        return FT_TIMEOUT;
+    case GGML_STATUS_ALLOC_FAILED:
+        return FT_NOMEM;
+    default:
+        return FT_INTERNAL;
+    }
 }
 
 /* One attempt on n_threads threads; FT_TIMEOUT: given up, nothing of it counts. Inputs are written
@@ -399,25 +428,38 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *siz
     ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
     enum ggml_status status = ft_graph_cache_compute(engine->graphs, g);
     ft_pace_observe(&engine->pace, size, n_threads, ft_clock_now_us(&engine->clock) - start_us);
-    switch (status) {
-    case GGML_STATUS_SUCCESS:
-        return FT_OK;
-    case GGML_STATUS_ABORTED:
-        return FT_TIMEOUT;
-    case GGML_STATUS_ALLOC_FAILED:
-        return FT_NOMEM;
-    default:
-        return FT_INTERNAL;
-    }
+    return status_of(status);
 }
 
-/* Logits that lie on a device are brought to the host, all rows at once. */
-static const float *host_logits(const ft_engine *engine, const struct ggml_tensor *logits)
+/* Which rows `logits` holds from now on. rows == NULL: the first n. */
+static void set_asked(ft_engine *engine, const uint32_t *rows, uint32_t n)
 {
-    if (!logits || ggml_backend_buffer_is_host(logits->buffer))
-        return logits ? logits->data : NULL;
-    ggml_backend_tensor_get(logits, engine->fetched, 0, ggml_nbytes(logits));
-    return engine->fetched;
+    for (uint32_t i = 0; i < engine->n_asked; i++)
+        engine->at[engine->asked[i]] = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        engine->asked[i] = rows ? rows[i] : i;
+        engine->at[engine->asked[i]] = i + 1;
+    }
+    engine->n_asked = n;
+}
+
+/* What a pass leaves: with devices logits, which are brought to the host if they lie on one, all rows
+ * at once; else rows for the head. */
+static void take_result(ft_engine *engine, const struct ggml_tensor *result)
+{
+    set_asked(engine, NULL, engine->backends.devices ? engine->batch.n_out : 0);
+    engine->kept = engine->logits = NULL;
+    if (!result)
+        return;
+    if (!engine->backends.devices) {
+        engine->kept = result->data;
+    } else if (ggml_backend_buffer_is_host(result->buffer)) {
+        engine->logits = result->data;
+    } else {
+        ggml_backend_tensor_get(result, engine->fetched, 0, ggml_nbytes(result));
+        engine->logits = engine->fetched;
+    }
+    engine->head_rows += engine->n_asked;
 }
 
 static ft_status run_batch(ft_engine *engine)
@@ -439,11 +481,45 @@ static ft_status run_batch(ft_engine *engine)
         status = attempt(engine, g, &size, 1);
     }
     if (status == FT_OK)
-        engine->logits = host_logits(engine, g->logits);
+        take_result(engine, g->result);
     return status;
 }
 
-ft_status ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n, ft_error *err)
+/* Reading the head's weights once takes about as long as multiplying so many rows with them. */
+#define HEAD_READ_ROWS 8
+
+/* The head of n of the kept rows. Not given up half-way: nearly all of it is one operator, whose work is
+ * claimed bit by bit. */
+static ft_status run_head(ft_engine *engine, const uint32_t *rows, uint32_t n)
+{
+    const ft_hparams *hp = ft_model_hparams(engine->model);
+    const ft_pace_size size = {.n_rows = n,
+                               .work = (HEAD_READ_ROWS + (double)n) * hp->n_embd * hp->n_vocab};
+    ft_graph *g = ft_graph_cache_get_head(engine->graphs, n);
+    if (!g)
+        return FT_NOMEM;
+    set_asked(engine, rows, n);
+    for (uint32_t i = 0; i < n; i++)
+        ggml_backend_tensor_set(g->rows, engine->kept + (size_t)engine->asked[i] * hp->n_embd,
+                                i * g->rows->nb[1], g->rows->nb[1]);
+    int n_threads = ft_pace_threads(&engine->head_pace, &size);
+    int64_t start_us = ft_clock_now_us(&engine->clock);
+    engine->give_up_us = 0;
+    ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
+    ft_status status = status_of(ft_graph_cache_compute(engine->graphs, g));
+    ft_pace_observe(&engine->head_pace, &size, n_threads,
+                    ft_clock_now_us(&engine->clock) - start_us);
+    if (status != FT_OK)
+        set_asked(engine, NULL, 0);
+    engine->logits = g->result->data;
+    engine->heads++;
+    engine->head_rows += engine->n_asked;
+    return status;
+}
+
+/* A pass; `head`: with the logits of all wanted rows. */
+static ft_status forward(ft_engine *engine, ft_segment *segments, size_t n, bool head,
+                         ft_error *err)
 {
     ft_status status = check_segments(engine, segments, n, err);
     if (status != FT_OK)
@@ -456,8 +532,11 @@ ft_status ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n, f
         ft_batch_add(&engine->batch, &segments[i], seq, &engine->rope);
     }
     status = run_batch(engine);
+    if (status == FT_OK && head && engine->kept)
+        status = run_head(engine, NULL, engine->batch.n_out);
     if (status != FT_OK) {
         engine->batch.n_out = 0;
+        set_asked(engine, NULL, 0);
         for (size_t i = 0; i < n; i++)
             ft_kv_seq_retract(&segments[i].seq->kv, segments[i].n);
         return ft_error_set(err, status, "engine: the forward pass failed: %s",
@@ -468,10 +547,44 @@ ft_status ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n, f
     return FT_OK;
 }
 
+ft_status ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n, ft_error *err)
+{
+    return forward(engine, segments, n, true, err);
+}
+
+ft_status ft_engine_forward_rows(ft_engine *engine, ft_segment *segments, size_t n, ft_error *err)
+{
+    return forward(engine, segments, n, false, err);
+}
+
+ft_status ft_engine_head(ft_engine *engine, const uint32_t *rows, size_t n, ft_error *err)
+{
+    if (n > engine->max_logits)
+        return ft_error_set(err, FT_INVALID,
+                            "engine: logits of %zu rows wanted; at most %u at a time", n,
+                            engine->max_logits);
+    for (size_t i = 0; i < n; i++)
+        if (rows[i] >= engine->batch.n_out)
+            return ft_error_set(err, FT_INVALID,
+                                "engine: no row %u: the last pass has kept %u for their logits",
+                                rows[i], engine->batch.n_out);
+    if (!engine->kept)
+        return FT_OK; /* all were computed with the pass */
+    if (n == 0)
+        set_asked(engine, NULL, 0);
+    ft_status status = n ? run_head(engine, rows, (uint32_t)n) : FT_OK;
+    return status == FT_OK ? FT_OK
+                           : ft_error_set(err, status, "engine: the output head failed: %s",
+                                          ft_status_text(status));
+}
+
 const float *ft_engine_logits(const ft_engine *engine, uint32_t row)
 {
     assert(row < engine->batch.n_out);
-    return engine->logits + (size_t)row * ft_model_hparams(engine->model)->n_vocab;
+    if (engine->at[row] == 0)
+        return NULL;
+    size_t n_vocab = ft_model_hparams(engine->model)->n_vocab;
+    return engine->logits + (engine->at[row] - 1) * n_vocab;
 }
 
 /* ---- what it is and has ---- */
@@ -490,6 +603,8 @@ void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out)
                              .n_seqs = engine->kv.n_seqs,
                              .forwards = engine->forwards,
                              .rows = engine->rows,
+                             .heads = engine->heads,
+                             .head_rows = engine->head_rows,
                              .graphs = ft_graph_cache_built(engine->graphs)};
 }
 

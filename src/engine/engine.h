@@ -118,8 +118,20 @@ FT_WARN_UNUSED ft_status ft_engine_forward(ft_engine *engine, ft_segment *segmen
                                            ft_error *err);
 
 /* Logits [n_vocab] of a wanted node of the last forward; rows are numbered in the order of segments
- * and nodes. Borrowed until the next forward. */
+ * and nodes. Borrowed until the next forward or ft_engine_head. NULL: left for later, and not among
+ * the rows of the last ft_engine_head. */
 const float *ft_engine_logits(const ft_engine *engine, uint32_t row);
+
+/* Logits on demand: as ft_engine_forward, but for the output head, a large part of a small model. The
+ * wanted nodes' last hidden rows are kept, and ft_engine_head computes the logits of those that turn out
+ * to matter, any of them, as often as one likes until the next forward: the same bits. Where anything of
+ * the model is on a device the pass computes them all at once, and ft_engine_head has nothing to do. */
+FT_WARN_UNUSED ft_status ft_engine_forward_rows(ft_engine *engine, ft_segment *segments, size_t n,
+                                                ft_error *err);
+/* Replaces what logits there are by those of rows[0..n), numbers as in ft_engine_logits. FT_INVALID (no
+ * such row), FT_NOMEM and FT_INTERNAL leave the last forward's nodes and kept rows as they were. */
+FT_WARN_UNUSED ft_status ft_engine_head(ft_engine *engine, const uint32_t *rows, size_t n,
+                                        ft_error *err);
 
 /* Blocks that `n` more tokens would need now. */
 uint32_t ft_seq_blocks_needed(const ft_seq *seq, uint32_t n);
@@ -132,7 +144,8 @@ typedef struct ft_engine_stats {
     size_t kv_bytes, compute_bytes;
     uint32_t n_seqs;
     uint64_t forwards, rows;
-    uint64_t graphs; /* built; the other passes found theirs */
+    uint64_t heads, head_rows; /* runs of the output head by itself; rows with logits */
+    uint64_t graphs;           /* built; the other passes found theirs */
 } ft_engine_stats;
 
 /* Blocks of the pool, memory, live sequences; passes and rows computed since creation. */

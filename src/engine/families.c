@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model families as graphs. A new family is one entry in the table and its build function (llama,
+// Model families as graphs. A new family is one entry in the table and its build functions (llama,
 // qwen2 and qwen3 differ only in biases, in norms of Q and K and in the kind of RoPE, which are data).
 // Stateless.
 #include "engine/graph.h"
@@ -124,18 +124,34 @@ static tensor *build_decoder(ft_build *b)
             x = ggml_add(b->ctx, x, l->bo);
         x = swiglu_ffn(b, l, x);
     }
-    ft_build_enter_layer(b, b->hparams->n_layer);
+    return x;
+}
+
+static tensor *norm_and_project(ft_build *b, tensor *x)
+{
+    const ft_weights *w = b->weights;
     input in = rms_norm(b, x, w->output_norm, rows_type(w->output));
     return matmul(b, w->output, &in);
 }
 
-static tensor *(*const families[])(ft_build *) = {
-    [FT_FAMILY_LLAMA] = build_decoder,
-    [FT_FAMILY_QWEN2] = build_decoder,
-    [FT_FAMILY_QWEN3] = build_decoder,
+typedef struct family {
+    tensor *(*layers)(ft_build *);
+    tensor *(*head)(ft_build *, tensor *rows);
+} family;
+
+static const family families[] = {
+    [FT_FAMILY_LLAMA] = {build_decoder, norm_and_project},
+    [FT_FAMILY_QWEN2] = {build_decoder, norm_and_project},
+    [FT_FAMILY_QWEN3] = {build_decoder, norm_and_project},
 };
 
 tensor *ft_family_build(ft_build *build)
 {
-    return families[build->hparams->family](build);
+    return families[build->hparams->family].layers(build);
+}
+
+tensor *ft_family_build_head(ft_build *build, tensor *rows)
+{
+    ft_build_enter_layer(build, build->hparams->n_layer);
+    return families[build->hparams->family].head(build, rows);
 }

@@ -3,12 +3,13 @@
 //
 // On the CPU alone, an allocator, reserved at the largest shape, lays out all graphs of a kind in one
 // buffer, so that a cached graph's addresses stay right while others run between its uses; should the
-// buffer grow all the same, all graphs are forgotten. Graphs with and without logits have different
-// nodes, hence an allocator each (reserving one anew at each change would allocate). Once every slot
-// has been used, fetching a graph allocates nothing.
+// buffer grow all the same, all graphs are forgotten. Graphs that keep rows, those that do not, and the
+// head's have different nodes, hence an allocator each (reserving one anew at each change would
+// allocate); so the head runs while the rows that a pass has kept stay where they are. Once every
+// slot has been used, fetching a graph allocates nothing.
 //
 // With devices ggml's scheduler splits a graph between them. It knows one graph at a time, so that only
-// the last one is kept. Each node is told where to run, which is where its layer's weights are: left
+// the last one is kept, and the head is part of it. Each node is told where to run, which is where its layer's weights are: left
 // to itself the scheduler would ask the devices, and ggml's RPC devices say yes to anything.
 #include "engine/graph.h"
 
@@ -17,19 +18,26 @@
 
 #include "ggml-alloc.h"
 
+#define HEAD_NODES 16 /* inputs, weights and views included */
+
+typedef enum graph_kind { KIND_WRITES, KIND_ROWS, KIND_HEAD, N_KINDS } graph_kind;
+
 struct ft_graph_cache {
     ft_graph_cache_opts opts;
     size_t n_nodes;
-    size_t mem_bytes;           /* of one graph's description */
-    ggml_gallocr_t galloc[2];   /* on the CPU alone; without, with logits */
-    ggml_backend_sched_t sched; /* with devices */
+    ggml_gallocr_t galloc[N_KINDS]; /* on the CPU alone */
+    ggml_backend_sched_t sched;     /* with devices */
     uint64_t clock, n_built;
     ft_graph slots[FT_GRAPH_SLOTS];
+    ft_graph heads[FT_GRAPH_HEADS];
 };
 
-static struct ggml_context *new_context(const ft_graph_cache *cache)
+/* For a graph's description. */
+static struct ggml_context *new_context(const ft_graph_cache *cache, graph_kind kind)
 {
-    return ggml_init((struct ggml_init_params){.mem_size = cache->mem_bytes, .no_alloc = true});
+    size_t n = kind == KIND_HEAD ? HEAD_NODES : cache->n_nodes;
+    size_t bytes = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false);
+    return ggml_init((struct ggml_init_params){.mem_size = bytes, .no_alloc = true});
 }
 
 /* ---- building ---- */
@@ -54,21 +62,39 @@ void ft_build_enter_layer(ft_build *b, uint32_t il)
                                         : ft_model_where_head(b->model);
 }
 
-static void build(ft_graph_cache *cache, ft_graph *g, uint32_t n_rows, uint32_t n_out)
+static ft_build begin_build(const ft_graph_cache *cache, ft_graph *g, size_t n_nodes)
 {
     ggml_reset(g->ctx);
-    ft_build b = {.ctx = g->ctx,
-                  .hparams = ft_model_hparams(cache->opts.model),
-                  .weights = ft_model_weights(cache->opts.model),
-                  .route = cache->opts.route,
-                  .slot = g->slot,
-                  .n_rows = n_rows,
-                  .n_out = n_out,
-                  .model = cache->opts.model,
-                  .backends = cache->opts.backends,
-                  .sched = cache->sched,
-                  .place = ft_model_where_embedding(cache->opts.model)};
-    b.graph = ggml_new_graph_custom(g->ctx, cache->n_nodes, false);
+    return (ft_build){.ctx = g->ctx,
+                      .graph = ggml_new_graph_custom(g->ctx, n_nodes, false),
+                      .hparams = ft_model_hparams(cache->opts.model),
+                      .weights = ft_model_weights(cache->opts.model),
+                      .route = cache->opts.route,
+                      .slot = g->slot,
+                      .model = cache->opts.model,
+                      .backends = cache->opts.backends,
+                      .sched = cache->sched,
+                      .place = ft_model_where_embedding(cache->opts.model)};
+}
+
+static void end_build(ft_build *b, ft_graph *g, struct ggml_tensor *result)
+{
+    place_added(b);
+    ggml_set_output(result);
+    ggml_build_forward_expand(b->graph, result);
+    g->graph = b->graph;
+    g->tokens = b->tokens;
+    g->out_ids = b->out_ids;
+    g->result = b->n_out ? result : NULL;
+    g->n_rows = b->n_rows;
+    g->n_out = b->n_out;
+}
+
+static void build_layers(ft_graph_cache *cache, ft_graph *g, uint32_t n_rows, uint32_t n_out)
+{
+    ft_build b = begin_build(cache, g, cache->n_nodes);
+    b.n_rows = n_rows;
+    b.n_out = n_out;
     b.tokens = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, n_rows);
     ggml_set_input(b.tokens);
     if (n_out) {
@@ -76,15 +102,29 @@ static void build(ft_graph_cache *cache, ft_graph *g, uint32_t n_rows, uint32_t 
         ggml_set_input(b.out_ids);
     }
     struct ggml_tensor *result = ft_family_build(&b);
-    place_added(&b);
-    ggml_set_output(result);
-    ggml_build_forward_expand(b.graph, result);
-    g->graph = b.graph;
-    g->tokens = b.tokens;
-    g->out_ids = b.out_ids;
-    g->logits = n_out ? result : NULL;
-    g->n_rows = n_rows;
-    g->n_out = n_out;
+    if (n_out && cache->sched)
+        result = ft_family_build_head(&b, result);
+    g->rows = NULL;
+    end_build(&b, g, result);
+}
+
+static void build_head(ft_graph_cache *cache, ft_graph *g, uint32_t n)
+{
+    ft_build b = begin_build(cache, g, HEAD_NODES);
+    b.n_rows = b.n_out = n;
+    g->rows = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, b.hparams->n_embd, n);
+    ggml_set_input(g->rows);
+    end_build(&b, g, ft_family_build_head(&b, g->rows));
+}
+
+/* A head of n_out rows, or a pass of n_rows. */
+static void build(ft_graph_cache *cache, graph_kind kind, ft_graph *g, uint32_t n_rows,
+                  uint32_t n_out)
+{
+    if (kind == KIND_HEAD)
+        build_head(cache, g, n_out);
+    else
+        build_layers(cache, g, n_rows, n_out);
 }
 
 /* ---- reserving ---- */
@@ -114,15 +154,16 @@ static ft_status check_ops(ft_graph_cache *cache, struct ggml_cgraph *graph, ft_
     return FT_OK;
 }
 
-static ft_status reserve(ft_graph_cache *cache, int kind, ft_error *err)
+static ft_status reserve(ft_graph_cache *cache, graph_kind kind, ft_error *err)
 {
-    ft_graph largest = {.ctx = new_context(cache), .slot = FT_GRAPH_LARGEST};
+    ft_graph largest = {.ctx = new_context(cache, kind), .slot = FT_GRAPH_LARGEST};
     ft_status status = FT_OK;
     if (!largest.ctx)
         return FT_NOMEM;
     if (cache->sched)
         ggml_backend_sched_reset(cache->sched);
-    build(cache, &largest, cache->opts.max_rows, kind ? cache->opts.max_out : 0);
+    build(cache, kind, &largest, cache->opts.max_rows,
+          kind == KIND_WRITES ? 0 : cache->opts.max_out);
     if (cache->sched)
         status = check_ops(cache, largest.graph, err);
     if (status == FT_OK &&
@@ -160,17 +201,16 @@ ft_status ft_graph_cache_create(const ft_graph_cache_opts *opts, ft_error *err,
     /* Norms, projections, FFN and residuals of a layer take under 40 nodes, views and weights
      * included; the rest of the model under 64. */
     cache->n_nodes = (size_t)n_layer * (40 + opts->nodes_per_layer) + 64;
-    cache->mem_bytes =
-        cache->n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(cache->n_nodes, false);
+    int n_kinds = opts->backends->devices ? KIND_HEAD : N_KINDS;
+    bool made = true;
     if (opts->backends->devices)
-        cache->sched = new_sched(cache);
-    for (int kind = 0; kind < 2 && !opts->backends->devices; kind++)
-        cache->galloc[kind] =
-            ggml_gallocr_new(ggml_backend_get_default_buffer_type(opts->backends->at[0]));
-    bool made = cache->sched || (cache->galloc[0] && cache->galloc[1]);
-    ft_status status = made ? reserve(cache, 0, err) : FT_NOMEM;
-    if (status == FT_OK)
-        status = reserve(cache, 1, err);
+        made = (cache->sched = new_sched(cache)) != NULL;
+    for (int i = 0; i < n_kinds && !cache->sched && made; i++)
+        made = (cache->galloc[i] = ggml_gallocr_new(
+                    ggml_backend_get_default_buffer_type(opts->backends->at[0]))) != NULL;
+    ft_status status = made ? FT_OK : FT_NOMEM;
+    for (int i = 0; i < n_kinds && status == FT_OK; i++)
+        status = reserve(cache, (graph_kind)i, err);
     if (status != FT_OK) {
         ft_graph_cache_destroy(cache);
         return status;
@@ -186,8 +226,10 @@ void ft_graph_cache_destroy(ft_graph_cache *cache)
     ggml_backend_sched_free(cache->sched);
     for (int i = 0; i < FT_GRAPH_SLOTS; i++)
         ggml_free(cache->slots[i].ctx);
-    for (int kind = 0; kind < 2; kind++)
-        ggml_gallocr_free(cache->galloc[kind]);
+    for (int i = 0; i < FT_GRAPH_HEADS; i++)
+        ggml_free(cache->heads[i].ctx);
+    for (int i = 0; i < N_KINDS; i++)
+        ggml_gallocr_free(cache->galloc[i]);
     free(cache);
 }
 
@@ -197,9 +239,10 @@ size_t ft_graph_cache_bytes_on(const ft_graph_cache *cache, uint32_t place)
         return cache->opts.backends->at[place] ? ggml_backend_sched_get_buffer_size(
                                                      cache->sched, cache->opts.backends->at[place])
                                                : 0;
-    return place ? 0
-                 : ggml_gallocr_get_buffer_size(cache->galloc[0], 0) +
-                       ggml_gallocr_get_buffer_size(cache->galloc[1], 0);
+    size_t bytes = 0;
+    for (int i = 0; i < N_KINDS && place == 0; i++)
+        bytes += ggml_gallocr_get_buffer_size(cache->galloc[i], 0);
+    return bytes;
 }
 
 size_t ft_graph_cache_bytes(const ft_graph_cache *cache)
@@ -219,29 +262,32 @@ uint64_t ft_graph_cache_built(const ft_graph_cache *cache)
 
 static void forget_all(ft_graph_cache *cache)
 {
-    for (int i = 0; i < FT_GRAPH_SLOTS;
-         i++) /* the first ones come first again: their memory is warm */
+    /* the first ones come first again: their memory is warm */
+    for (int i = 0; i < FT_GRAPH_SLOTS; i++)
         cache->slots[i].n_rows = cache->slots[i].last_used = 0;
+    for (int i = 0; i < FT_GRAPH_HEADS; i++)
+        cache->heads[i].n_rows = cache->heads[i].last_used = 0;
 }
 
 static bool fits(const ft_graph_cache *cache, const ft_graph *g, uint32_t n_rows, uint32_t n_out)
 {
     const ft_attn_route_ops *route = cache->opts.route;
     return g->n_rows == n_rows && g->n_out == n_out &&
-           (!route->fits || route->fits(route->ctx, g->slot));
+           (g->rows || !route->fits || route->fits(route->ctx, g->slot));
 }
 
-static bool lay_out(ft_graph_cache *cache, ft_graph *g, uint32_t n_rows, uint32_t n_out)
+static bool lay_out(ft_graph_cache *cache, graph_kind kind, ft_graph *g, uint32_t n_rows,
+                    uint32_t n_out)
 {
     if (cache->sched) {
         forget_all(cache);
         ggml_backend_sched_reset(cache->sched);
-        build(cache, g, n_rows, n_out);
+        build(cache, kind, g, n_rows, n_out);
         return ggml_backend_sched_alloc_graph(cache->sched, g->graph);
     }
     size_t bytes = ft_graph_cache_bytes(cache);
-    build(cache, g, n_rows, n_out);
-    bool ok = ggml_gallocr_alloc_graph(cache->galloc[n_out > 0], g->graph);
+    build(cache, kind, g, n_rows, n_out);
+    bool ok = ggml_gallocr_alloc_graph(cache->galloc[kind], g->graph);
     if (!ok || ft_graph_cache_bytes(cache) != bytes) {
         forget_all(cache);
         g->n_rows = n_rows;
@@ -249,11 +295,13 @@ static bool lay_out(ft_graph_cache *cache, ft_graph *g, uint32_t n_rows, uint32_
     return ok;
 }
 
-ft_graph *ft_graph_cache_get(ft_graph_cache *cache, uint32_t n_rows, uint32_t n_out)
+/* The graph of a shape, from the slots of its kind. */
+static ft_graph *get(ft_graph_cache *cache, graph_kind kind, uint32_t n_rows, uint32_t n_out)
 {
-    ft_graph *oldest = &cache->slots[0];
-    for (int i = 0; i < FT_GRAPH_SLOTS; i++) {
-        ft_graph *g = &cache->slots[i];
+    ft_graph *slots = kind == KIND_HEAD ? cache->heads : cache->slots, *oldest = slots;
+    int n = kind == KIND_HEAD ? FT_GRAPH_HEADS : FT_GRAPH_SLOTS;
+    for (int i = 0; i < n; i++) {
+        ft_graph *g = &slots[i];
         if (fits(cache, g, n_rows, n_out)) {
             g->last_used = ++cache->clock;
             return g;
@@ -261,14 +309,25 @@ ft_graph *ft_graph_cache_get(ft_graph_cache *cache, uint32_t n_rows, uint32_t n_
         oldest = g->last_used < oldest->last_used ? g : oldest;
     }
     oldest->n_rows = 0;
-    if (!oldest->ctx && !(oldest->ctx = new_context(cache)))
+    if (!oldest->ctx && !(oldest->ctx = new_context(cache, kind)))
         return NULL;
-    bool ok = lay_out(cache, oldest, n_rows, n_out);
+    bool ok = lay_out(cache, kind, oldest, n_rows, n_out);
     cache->n_built++;
     oldest->last_used = ++cache->clock;
     if (!ok)
         oldest->n_rows = 0;
     return ok ? oldest : NULL;
+}
+
+ft_graph *ft_graph_cache_get(ft_graph_cache *cache, uint32_t n_rows, uint32_t n_out)
+{
+    return get(cache, n_out ? KIND_ROWS : KIND_WRITES, n_rows, n_out);
+}
+
+ft_graph *ft_graph_cache_get_head(ft_graph_cache *cache, uint32_t n)
+{
+    assert(!cache->sched);
+    return get(cache, KIND_HEAD, n, n);
 }
 
 enum ggml_status ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The forward pass as a ggml graph: what the families build (families.c), through which route
- * attention goes (attn_route.h), and a cache of built graphs by shape.
+ * The forward pass as ggml graphs: what the families build (families.c), through which route
+ * attention goes (route.h), and a cache of built graphs by shape. On the CPU the output head is a
+ * graph of its own, so that it can be run for some rows after the others are known not to matter.
  */
 #ifndef FT_ENGINE_GRAPH_H
 #define FT_ENGINE_GRAPH_H
@@ -18,6 +19,8 @@
  * all shapes of one session's trees should be there; it matters less for more rows. */
 #define FT_GRAPH_SLOTS   64
 #define FT_GRAPH_LARGEST FT_GRAPH_SLOTS
+/* Of the output head, by number of rows: three operators, built in a few us. */
+#define FT_GRAPH_HEADS 16
 
 typedef struct ft_build ft_build;
 
@@ -54,15 +57,21 @@ struct ft_build {
 /* What is added from now on runs where layer il's weights are (il = n_layer: the head's). */
 void ft_build_enter_layer(ft_build *build, uint32_t il);
 
-/* Adds the model to the graph. Returns the logits [n_vocab, n_out]; with n_out 0 only K and V are
- * written, and the result is the last write. */
+/* Adds the layers to the graph. Returns the rows that want logits, as the output head takes them,
+ * [n_embd, n_out]; with n_out 0 only K and V are written, and the result is the last write. */
 struct ggml_tensor *ft_family_build(ft_build *build);
+/* Adds the head: of such rows, F32 [n_embd, n], the logits [n_vocab, n]. */
+struct ggml_tensor *ft_family_build_head(ft_build *build, struct ggml_tensor *rows);
 
 /* A built and allocated graph. */
 typedef struct ft_graph {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
-    struct ggml_tensor *tokens, *out_ids, *logits; /* out_ids, logits: NULL if n_out is 0 */
+    struct ggml_tensor *tokens, *out_ids; /* out_ids: NULL if n_out is 0 */
+    struct ggml_tensor *rows;             /* of a graph of the head: what it is of; else NULL */
+    /* NULL if n_out is 0. The head's, and with devices any graph's: logits; else the rows that want
+     * them. They stay until a graph of the same kind runs. */
+    struct ggml_tensor *result;
     uint32_t n_rows, n_out;
     uint32_t slot;
     uint64_t last_used;
@@ -85,6 +94,8 @@ FT_WARN_UNUSED ft_status ft_graph_cache_create(const ft_graph_cache_opts *opts, 
 void ft_graph_cache_destroy(ft_graph_cache *cache);
 /* The graph for a shape, ready for its inputs; NULL if memory ran out. Borrowed until the next call. */
 ft_graph *ft_graph_cache_get(ft_graph_cache *cache, uint32_t n_rows, uint32_t n_out);
+/* The head's for n rows, likewise; not with devices, where the head is part of the graph. */
+ft_graph *ft_graph_cache_get_head(ft_graph_cache *cache, uint32_t n);
 /* Runs what was got last. */
 enum ggml_status ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph);
 /* Graphs that were built for passes since creation. */

@@ -70,6 +70,8 @@ ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
          s->run_tokens},
         {"drafted_tokens_total", "Tokens in drafts.", s->drafted},
         {"accepted_tokens_total", "Drafted tokens that became text.", s->accepted},
+        {"head_runs_total", "Runs of the output head.", s->heads},
+        {"head_rows_total", "Rows whose logits were computed.", s->head_rows},
         {"kv_released_total", "Times that a session's KV gave way to another's.", s->kv_released},
         {"prefix_lookup_tokens_total", "Tokens looked up in the prefix cache.",
          s->prefix_lookup_tok},

@@ -32,6 +32,8 @@ void ft_verifier_publish(ft_verifier *v)
     v->stats.kv_blocks_free = es.blocks_free;
     v->stats.kv_blocks_cached = es.blocks_cached;
     v->stats.prefix_evicted = es.prefix_evicted;
+    v->stats.heads = es.heads;
+    v->stats.head_rows = es.head_rows;
     pthread_mutex_lock(&v->lock);
     v->published = v->stats;
     pthread_mutex_unlock(&v->lock);

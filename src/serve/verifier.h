@@ -106,7 +106,8 @@ typedef struct ft_verifier_stats {
     uint64_t forwards, rows, tokens;
     uint64_t run_tokens; /* of them those that the server made without an edge's tree */
     uint64_t accepted, drafted;
-    uint64_t kv_released; /* times that a session's KV gave way to another's */
+    uint64_t kv_released;      /* times that a session's KV gave way to another's */
+    uint64_t heads, head_rows; /* runs of the output head; rows whose logits were computed */
     uint64_t prefill_rows, prefill_chunks;
     uint64_t passes_by_rows[FT_VERIFIER_SIZES], chunks_by_rows[FT_VERIFIER_SIZES];
     /* Tokens of texts whose KV was empty when their turn came, those of them that the prefix cache had,
