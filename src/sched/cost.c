@@ -35,6 +35,15 @@ ft_pass ft_pass_plus(ft_pass pass, uint32_t n_past, uint32_t n, uint32_t n_out)
     return pass;
 }
 
+ft_pass ft_pass_minus(ft_pass pass, ft_pass part)
+{
+    pass.rows -= part.rows;
+    pass.out -= part.out;
+    pass.ctx -= part.ctx;
+    pass.cached -= part.cached;
+    return pass;
+}
+
 void ft_cost_init(ft_cost *cost)
 {
     memset(cost, 0, sizeof *cost);

@@ -22,6 +22,8 @@ typedef struct ft_pass {
 /* `pass` with n more rows behind n_past tokens of a sequence, n_out of them with logits. Of a tree this
  * counts the work of a chain, which is no less. */
 ft_pass ft_pass_plus(ft_pass pass, uint32_t n_past, uint32_t n, uint32_t n_out);
+/* `pass` without a part of it. */
+ft_pass ft_pass_minus(ft_pass pass, ft_pass part);
 
 #define FT_COST_SIZES 17 /* classes of pass sizes: 1, 2-3, 4-7, ... rows */
 #define FT_COST_KEPT  6  /* recent passes of each class, prompts' and others' apart */

@@ -262,10 +262,7 @@ static uint32_t run_token_us(const ft_sess *s, const ft_segment *g)
     const ft_verifier *v = s->verifier;
     uint32_t n_past = ft_seq_n_past(s->seq);
     const ft_pass mine = ft_pass_plus((ft_pass){0}, n_past, g->n, 1 + s->tree.n);
-    const ft_pass others = {.rows = v->batch.pass.rows - mine.rows,
-                            .out = v->batch.pass.out - mine.out,
-                            .ctx = v->batch.pass.ctx - mine.ctx};
-    const ft_pass next = ft_pass_plus(others, s->len - 1, 1, 1);
+    const ft_pass next = ft_pass_plus(ft_pass_minus(v->batch.pass, mine), s->len - 1, 1, 1);
     int64_t us = ft_cost_predict(&v->cost, &next);
     return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }
