@@ -636,3 +636,8 @@ uint32_t ft_engine_max_batch_tok(const ft_engine *engine)
 {
     return engine->batch.max_rows;
 }
+
+uint32_t ft_engine_max_logits(const ft_engine *engine)
+{
+    return engine->max_logits;
+}

@@ -158,8 +158,9 @@ typedef struct ft_place_memory {
 /* Writes the first `max` places, returns how many there are. */
 size_t ft_engine_get_memory(const ft_engine *engine, ft_place_memory *out, size_t max);
 
-/* As in its opts (max_batch_tok with the default filled in). */
+/* As in its opts (the two limits with their defaults filled in). */
 const ft_model *ft_engine_model(const ft_engine *engine);
 uint32_t ft_engine_max_batch_tok(const ft_engine *engine);
+uint32_t ft_engine_max_logits(const ft_engine *engine);
 
 #endif

@@ -1,42 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drafters: from the text so far to a token tree, with a draft model. One drafter = one sequence of
- * the draft engine; the engine's owner thread calls it. The draft's KV holds the text except its last
- * token, plus the nodes of the present tree as pending nodes, so that after a verdict the surviving
- * branch is kept and only new nodes are computed.
+ * Drafters: from the text so far to a token tree. Which tokens may follow is a source's to say
+ * (draft_source.h): the draft model's, a recording's. One drafter = one source; its thread rule is the
+ * source's. The source holds the text except its last token, plus the nodes of the present tree as
+ * pending nodes, so that after a verdict the surviving branch is kept and only new nodes are computed.
  *
- *   create -> reset(prompt) -> draft -> [verdict] advance(path, next) -> draft -> ...
+ *   create -> reset(prompt) -> draft -> ahead ... ahead -> [verdict] advance(path, next) -> draft -> ...
  */
 #ifndef FT_SPEC_DRAFTER_H
 #define FT_SPEC_DRAFTER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/progress.h"
 #include "engine/engine.h"
+#include "spec/draft_source.h"
+#include "spec/growth.h"
 #include "spec/sampling.h"
 #include "spec/tree.h"
 
-typedef struct ft_draft_params {
-    uint32_t budget; /* nodes a tree at most, <= FT_TREE_MAX; 0: never draft */
-    uint32_t depth;  /* draft forwards a round at most: the depth of the tree */
-    uint32_t width;  /* leaves expanded in one forward; 1 with branch 1: a chain */
-    uint32_t branch; /* children considered a node */
-    float min_logp;  /* a node whose cumulative log-probability is below this is not drafted */
-} ft_draft_params;
-
-/* Chain of n; tree of SpecExec style (best-first by cumulative log-probability). */
-ft_draft_params ft_draft_params_chain(uint32_t n);
-ft_draft_params ft_draft_params_tree(uint32_t budget, uint32_t depth, uint32_t width);
-
 typedef struct ft_drafter ft_drafter;
 
-/* A drafter with an empty text, which draws as `s` says (copied). The engine is borrowed and outlives
+/* A drafter with an empty text over `source`, which must be empty too and is taken, also on failure.
+ * FT_NOMEM leaves *out NULL. */
+FT_WARN_UNUSED ft_status ft_drafter_create_from(ft_draft_source *source, ft_error *err,
+                                                ft_drafter **out);
+/* The same over a draft model; it draws as `s` says (copied). The engine is borrowed and outlives
  * it. FT_INVALID (sampling), FT_NOMEM leave *out NULL. */
 FT_WARN_UNUSED ft_status ft_drafter_create(ft_engine *engine, const ft_sampling *s, ft_error *err,
                                            ft_drafter **out);
-/* Frees its sequence too. NULL is legal. */
+/* Frees its source too. NULL is legal. */
 void ft_drafter_destroy(ft_drafter *drafter);
 
 /* Makes `text` [n], n > 0, the text; keeps the KV of a common prefix. Computes nothing yet. */
@@ -54,6 +49,27 @@ FT_WARN_UNUSED ft_status ft_drafter_prefill(ft_drafter *drafter, uint32_t max_to
 FT_WARN_UNUSED ft_status ft_drafter_draft(ft_drafter *drafter, const ft_draft_params *params,
                                           ft_error *err, ft_tree *tree);
 
+/* The same for n different drafters whose sources share a group: a level of all trees is one forward
+ * (FT_DRAFT_BATCH drafters at a time), and each tree is the one that its drafter would draft alone.
+ * params [n], trees [n]. A full KV pool ends one drafter's growth, not the others'. No allocation but
+ * of the sources' own. Where it fails, all trees are empty. */
+FT_WARN_UNUSED ft_status ft_drafters_draft(ft_drafter *const *drafters, size_t n,
+                                           const ft_draft_params *params, ft_error *err,
+                                           ft_tree *const *trees);
+
+/* Proactive drafting (SpecEdge 4.2), while the verdict on the last drafted tree is awaited: one
+ * forward that grows the pool below the *head* alone, the tree's leaf of the highest cumulative
+ * log-probability. The first call computes the head; its children are the first tokens drafted
+ * ahead. The tree itself stays as it was handed out.
+ *
+ * params->budget: nodes that are wanted below the head (SpecEdge: as many as the tree's); width,
+ * branch and min_logp as in a draft, counted from the head. With params->depth and width the call
+ * leaves room in the pool for the draft to come, and some of a KV pool that others share. *more: a
+ * further call would compute something; false where the head's best nodes are computed, or pool, KV or
+ * context are full. */
+FT_WARN_UNUSED ft_status ft_drafter_ahead(ft_drafter *drafter, const ft_draft_params *params,
+                                          ft_error *err, bool *more);
+
 /* The verdict on the last drafted tree: the text grows by the accepted nodes path[n_path] and by
  * next[n_next] (the target's own tokens). What was drafted below the text's new end is kept.
  * FT_INVALID: path is no walk from a root of the last tree; nothing changes. */
@@ -61,10 +77,23 @@ FT_WARN_UNUSED ft_status ft_drafter_advance(ft_drafter *drafter, const uint32_t 
                                             uint32_t n_path, const int32_t *next, uint32_t n_next,
                                             ft_error *err);
 
+/* The expected gain of drafting ahead, SpecEdge eq. (1), is
+ *
+ *     P_align * P_match|align * (T_draft / H_expan - 1)      tokens a round
+ *
+ * with H_expan = 1 head, P_align = aligned / heads, P_match|align = matched / aligned and T_draft =
+ * ahead_nodes / heads: the head among them gives the first token drafted ahead, which the target's own
+ * token must match, hence the - 1. */
 typedef struct ft_drafter_stats {
-    uint64_t forwards, rows; /* of the draft model */
+    uint64_t forwards, rows; /* of the source, those ahead among them */
     uint64_t nodes;          /* handed out in trees */
     uint64_t reused_nodes;   /* computed nodes that outlived a verdict */
+    uint64_t ahead_forwards; /* by ft_drafter_ahead */
+    uint64_t ahead_nodes;    /* computed by them, heads included */
+    uint64_t ahead_kept; /* of these, those that a verdict took into the text or left in the pool */
+    uint64_t heads;      /* verdicts on rounds whose head was computed */
+    uint64_t aligned;    /* of these, those whose accepted path ended in the head */
+    uint64_t matched;    /* of these, those whose next token was a child of the head */
 } ft_drafter_stats;
 /* Sums since creation. */
 void ft_drafter_get_stats(const ft_drafter *drafter, ft_drafter_stats *out);

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// The draft model as a source: requests become segments of the engine's passes, logits become ranked
+// children. Invariants: n_past and n_pending are the sequence's; a text request leaves nothing pending.
+//
+// Requests are packed into as few passes as the engine's limits allow. Where the KV pool cannot hold
+// all, the two halves are tried apart, down to single requests: who finds room is computed, the rest
+// is told FT_EXHAUSTED. The engine's owner thread calls everything; after creation nothing allocates
+// but the engine's block tables.
+#include "spec/draft_engine.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static_assert(FT_DRAFT_PENDING <= FT_PENDING_MAX, "pending nodes of a source are a sequence's");
+
+/* The constants of estimate(): those under which the target's own tokens are likeliest, on the demo
+ * pair at temperature 1 over Spec-Bench prompts, as `foretoken bench noise` fits and prints them for
+ * any pair. They only order the draft: text never depends on them. */
+static const float sharpness = 0.84f;
+static const float tail = 33.0f;
+
+typedef struct engine_source {
+    ft_draft_source base;
+    ft_engine *engine;
+    ft_seq *seq;
+    ft_sampler *sampler, *own; /* own: NULL where it is borrowed */
+    ft_sampling sampling;
+    uint32_t *count; /* [max_text] 0, 1, 2, ...: the path of a chain */
+} engine_source;
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Scores to log-chances that the target chooses each candidate.
+ *
+ * The target will take the token with the largest log p + G, and G is known here: only p is not. The
+ * draft's score log q + G misses the target's by log p - log q. If those errors were Gumbel noise of
+ * scale 1 / sharpness, then the chance that candidate i ends first would be exactly the softmax of
+ * sharpness * score, i.e. proportional to (q exp(G))^sharpness. q alone would be wrong: a likely
+ * token with unlucky noise will not be drawn. The many candidates behind the ranked ones count as
+ * `tail` times the last of these: little where the scores fall steeply, most where they are flat. At
+ * temperature 0 there is no noise, the target takes its most probable token, and log q serves. */
+static void estimate(float temperature, ft_candidate *c, size_t n)
+{
+    float sum = 0;
+    if (temperature == 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        sum += expf(sharpness * (c[i].score - c[0].score));
+    if (n == FT_DRAFT_RANKED)
+        sum += tail * expf(sharpness * (c[n - 1].score - c[0].score));
+    float log_sum = logf(sum);
+    for (size_t i = n; i-- > 0;)
+        c[i].logp = sharpness * (c[i].score - c[0].score) - log_sum;
+}
+
+/* The children of a token, given its logits and their position in the text. */
+static void rank(const engine_source *s, const float *logits, uint32_t position,
+                 ft_draft_children *out)
+{
+    ft_candidate c[FT_DRAFT_RANKED];
+    size_t n = ft_sampler_rank(s->sampler, &s->sampling, logits, position, c, FT_DRAFT_RANKED);
+    estimate(s->sampling.temperature, c, n);
+    out->n = (uint32_t)n;
+    for (size_t i = 0; i < n; i++)
+        out->at[i] = (ft_draft_child){.token = c[i].token,
+                                      /* rounding may leave it just above 0 */
+                                      .logp = c[i].logp < 0 ? c[i].logp : 0};
+}
+
+static bool is_text(const ft_draft_request *r)
+{
+    return !r->parents;
+}
+
+static uint32_t n_wanted(const ft_draft_request *r)
+{
+    return is_text(r) ? r->children != NULL : r->n;
+}
+
+static ft_segment segment_of(const ft_draft_request *r, uint64_t *want)
+{
+    engine_source *s = (engine_source *)r->source;
+    assert(r->n > 0 && r->n <= (is_text(r) ? r->source->max_text : r->source->max_leaves));
+    assert(!is_text(r) || r->source->n_pending == 0);
+    if (is_text(r)) {
+        memset(want, 0, (r->n + 63) / 64 * sizeof *want);
+        want[(r->n - 1) / 64] = UINT64_C(1) << ((r->n - 1) % 64);
+    } else {
+        *want = UINT64_MAX >> (64 - r->n);
+    }
+    return (ft_segment){.seq = s->seq,
+                        .n = r->n,
+                        .tokens = r->tokens,
+                        .parent = r->parents,
+                        .want = r->children ? want : NULL};
+}
+
+/* Takes over what a pass computed for a request. */
+static ft_status take(ft_draft_request *r, uint32_t first_row, ft_error *err)
+{
+    engine_source *s = (engine_source *)r->source;
+    uint32_t n_rows = n_wanted(r), n_past = r->source->n_past;
+    for (uint32_t i = 0; i < n_rows; i++)
+        rank(s, ft_engine_logits(s->engine, first_row + i),
+             is_text(r) ? n_past + r->n : n_past + r->depths[i] + 1, &r->children[i]);
+    r->status = FT_OK;
+    if (!is_text(r)) {
+        r->source->n_pending += r->n;
+        return FT_OK;
+    }
+    r->source->n_past += r->n;
+    return ft_seq_commit(s->seq, s->count, r->n, NULL, 0, err);
+}
+
+/* Words for the bitmaps of a pass: one a request of leaves, as many as it takes for one of text. */
+#define WANT_WORDS (FT_DRAFT_BATCH + FT_DRAFT_FEED / 64)
+
+/* One pass over requests that keep the engine's limits; smaller ones where the KV pool is short. */
+static ft_status pass(ft_draft_request *requests, size_t n, ft_error *err)
+{
+    ft_engine *engine = ((engine_source *)requests->source)->engine;
+    ft_segment segments[FT_DRAFT_BATCH];
+    uint64_t want[WANT_WORDS], *at = want;
+    for (size_t i = 0; i < n; i++) {
+        segments[i] = segment_of(&requests[i], at);
+        at += (requests[i].n + 63) / 64;
+    }
+    ft_status status = ft_engine_forward(engine, segments, n, err);
+    if (status == FT_EXHAUSTED && n == 1) {
+        requests->status = FT_EXHAUSTED;
+        return FT_OK;
+    }
+    if (status == FT_EXHAUSTED) {
+        status = pass(requests, n / 2, err);
+        return status == FT_OK ? pass(requests + n / 2, n - n / 2, err) : status;
+    }
+    for (size_t i = 0; status == FT_OK && i < n; i++)
+        status = take(&requests[i], segments[i].first_row, err);
+    return status;
+}
+
+static ft_status forward(ft_draft_request *requests, size_t n, ft_error *err)
+{
+    ft_engine *engine = ((engine_source *)requests->source)->engine;
+    const uint32_t max_rows = ft_engine_max_batch_tok(engine);
+    const uint32_t max_out = ft_engine_max_logits(engine);
+    ft_status status = FT_OK;
+    assert(n > 0 && n <= FT_DRAFT_BATCH);
+    for (size_t i = 0; i < n; i++)
+        requests[i].status = FT_INTERNAL; /* of those that an error keeps from being computed */
+    for (size_t first = 0, end; status == FT_OK && first < n; first = end) {
+        uint32_t rows = requests[first].n, out = n_wanted(&requests[first]);
+        uint32_t words = (requests[first].n + 63) / 64;
+        for (end = first + 1; end < n; end++) {
+            const ft_draft_request *r = &requests[end];
+            rows += r->n;
+            out += n_wanted(r);
+            words += (r->n + 63) / 64;
+            if (rows > max_rows || out > max_out || words > WANT_WORDS)
+                break;
+        }
+        status = pass(requests + first, end - first, err);
+    }
+    return status;
+}
+
+static ft_status commit(ft_draft_source *source, const uint32_t *path, uint32_t n_path,
+                        const uint32_t *keep, uint32_t n_keep, ft_error *err)
+{
+    engine_source *s = (engine_source *)source;
+    ft_status status = ft_seq_commit(s->seq, path, n_path, keep, n_keep, err);
+    source->n_past = ft_seq_n_past(s->seq);
+    source->n_pending = ft_seq_n_pending(s->seq);
+    return status;
+}
+
+static void truncate_to(ft_draft_source *source, uint32_t n_past)
+{
+    engine_source *s = (engine_source *)source;
+    ft_seq_truncate(s->seq, n_past);
+    source->n_past = n_past;
+    source->n_pending = 0;
+}
+
+static uint32_t room_tok(const ft_draft_source *source)
+{
+    const engine_source *s = (const engine_source *)source;
+    ft_engine_stats stats;
+    ft_engine_get_stats(s->engine, &stats);
+    /* One block less: a few more tokens of a sequence may lie in one block more. */
+    return stats.blocks_free > 0 ? (stats.blocks_free - 1) * FT_KV_BLOCK_TOK : 0;
+}
+
+static void destroy(ft_draft_source *source)
+{
+    engine_source *s = (engine_source *)source;
+    if (s->seq)
+        ft_seq_destroy(s->seq);
+    ft_sampler_destroy(s->own);
+    free(s->count);
+    free(s);
+}
+
+static const ft_draft_source_ops ops = {.destroy = destroy,
+                                        .forward = forward,
+                                        .commit = commit,
+                                        .truncate = truncate_to,
+                                        .room_tok = room_tok};
+
+static ft_status create_parts(engine_source *s, uint32_t n_vocab, ft_error *err)
+{
+    ft_status status = FT_OK;
+    s->count = calloc(s->base.max_text, sizeof *s->count);
+    if (!s->count)
+        return ft_error_set(err, FT_NOMEM, "drafter: out of memory");
+    for (uint32_t i = 0; i < s->base.max_text; i++)
+        s->count[i] = i;
+    if (!s->sampler) {
+        status = ft_sampler_create(n_vocab, err, &s->own);
+        s->sampler = s->own;
+    }
+    return status == FT_OK ? ft_seq_create(s->engine, err, &s->seq) : status;
+}
+
+ft_status ft_draft_engine_source(ft_engine *engine, ft_sampler *sampler, const ft_sampling *s,
+                                 ft_error *err, ft_draft_source **out)
+{
+    const ft_hparams *hp = ft_model_hparams(ft_engine_model(engine));
+    const uint32_t max_rows = ft_engine_max_batch_tok(engine);
+    ft_engine_stats stats;
+    *out = NULL;
+    ft_status status = ft_sampling_check(s, err);
+    if (status != FT_OK)
+        return status;
+    engine_source *source = calloc(1, sizeof *source);
+    if (!source)
+        return ft_error_set(err, FT_NOMEM, "drafter: out of memory");
+    ft_engine_get_stats(engine, &stats);
+    source->base = (ft_draft_source){
+        .ops = &ops,
+        .group = engine,
+        .n_ctx = hp->n_ctx_train,
+        .max_text = least(max_rows, FT_DRAFT_FEED),
+        /* leaves all need logits */
+        .max_leaves = least(least(max_rows, ft_engine_max_logits(engine)), FT_DRAFT_LEAVES),
+        .total_tok = stats.blocks * FT_KV_BLOCK_TOK};
+    source->engine = engine;
+    source->sampler = sampler;
+    source->sampling = *s;
+    status = create_parts(source, hp->n_vocab, err);
+    if (status != FT_OK) {
+        destroy(&source->base);
+        return status;
+    }
+    *out = &source->base;
+    return FT_OK;
+}

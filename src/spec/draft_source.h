@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a drafter's candidates come from. A source holds one text: its committed tokens, n_past of
+ * them, and behind them *pending* nodes, numbered from 0 in the order in which they were computed,
+ * as a sequence of the engine does (engine.h). It says of a token in its place which tokens may
+ * follow, best first. There are three:
+ *
+ *   draft_engine.h  the draft model (ft_draft_engine_source);
+ *   recording.h     a table of what a draft model once said, with or without that model behind it;
+ *   paced.h         another source, made to take a slower device's time.
+ *
+ * Owned by one thread at a time. Sources that share an engine are its owner thread's, all of them.
+ */
+#ifndef FT_SPEC_DRAFT_SOURCE_H
+#define FT_SPEC_DRAFT_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "spec/sampling.h"
+
+#define FT_DRAFT_RANKED  16   /* children a source gives of a node at most */
+#define FT_DRAFT_LEAVES  64   /* nodes of one request at most */
+#define FT_DRAFT_FEED    2048 /* text tokens of one request at most */
+#define FT_DRAFT_PENDING 512  /* pending nodes of a source at most */
+#define FT_DRAFT_BATCH   256  /* requests of one forward at most */
+
+/* A token that may follow, and the log of the chance that the target chooses it there, <= 0. */
+typedef struct ft_draft_child {
+    int32_t token;
+    float logp;
+} ft_draft_child;
+
+typedef struct ft_draft_children {
+    uint32_t n; /* in falling order of logp */
+    ft_draft_child at[FT_DRAFT_RANKED];
+} ft_draft_children;
+
+typedef struct ft_draft_source ft_draft_source;
+
+/* One source's share of a forward. */
+typedef struct ft_draft_request {
+    ft_draft_source *source;
+    uint32_t n;            /* tokens, 0 < n <= max_text or max_leaves of the source */
+    const int32_t *tokens; /* [n] */
+    /* NULL: the text's next tokens, which are committed at once; no node may be pending. Else [n]:
+     * leaves that become pending; parents are pending numbers, -1 for the text's last token. */
+    const int32_t *parents;
+    const uint16_t *depths; /* [n] of leaves: 0 where the parent is -1, else the parent's + 1 */
+    /* out: [n] of leaves; [1] of text: behind its last token; NULL (text only): not wanted */
+    ft_draft_children *children;
+    ft_status
+        status; /* out: FT_OK, or FT_EXHAUSTED: no room for this one, nothing of it happened */
+} ft_draft_request;
+
+typedef struct ft_draft_source_ops {
+    void (*destroy)(ft_draft_source *source);
+    /* One forward over n requests, 1 to FT_DRAFT_BATCH, of different sources of one group. Each says
+     * in `status` what became of it; anything but FT_OK and FT_EXHAUSTED is the whole call's. */
+    ft_status (*forward)(ft_draft_request *requests, size_t n, ft_error *err);
+    /* As ft_seq_commit. */
+    ft_status (*commit)(ft_draft_source *source, const uint32_t *path, uint32_t n_path,
+                        const uint32_t *keep, uint32_t n_keep, ft_error *err);
+    /* As ft_seq_truncate. */
+    void (*truncate)(ft_draft_source *source, uint32_t n_past);
+    /* How many more tokens could be computed now; UINT32_MAX: no limit. Memory that others share may go
+     * to them first. */
+    uint32_t (*room_tok)(const ft_draft_source *source);
+} ft_draft_source_ops;
+
+/* What every kind begins with; filled in by its create, then read by the drafter. The kind keeps
+ * n_past and n_pending up to date. */
+struct ft_draft_source {
+    const ft_draft_source_ops *ops;
+    const void *group;             /* sources of one group can share a forward */
+    uint32_t n_ctx;                /* tokens of text that can be read */
+    uint32_t max_text, max_leaves; /* of one request; at most FT_DRAFT_FEED, FT_DRAFT_LEAVES */
+    uint32_t total_tok;            /* what room_tok is when nothing is held */
+    uint32_t n_past, n_pending;
+};
+
+/* NULL is legal. */
+static inline void ft_draft_source_destroy(ft_draft_source *source)
+{
+    if (source)
+        source->ops->destroy(source);
+}
+
+/* Makes sources for drafters that draw as `s` says; the caller destroys them. Which threads may use
+ * them at once is the factory's to say; with an engine behind it, one. */
+typedef struct ft_draft_source_factory {
+    void *ctx;
+    ft_status (*create)(void *ctx, const ft_sampling *s, ft_error *err, ft_draft_source **out);
+    uint32_t n_ctx; /* of its sources */
+} ft_draft_source_factory;
+
+#endif

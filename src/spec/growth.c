@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// The growth of a draft tree: SpecExec's best-first growth, as SpecEdge 4.2 and appendix C use it, and
+// the growth below one leaf while a verdict is awaited. Invariants (ft_growth_check runs them in debug
+// builds):
+//   1. parents stand before children, and a node with children is computed;
+//   2. cum never rises from parent to child, so the best nodes by (cum, pool order) are a tree;
+//   3. pending number k belongs to owner[k], whose `pending` is k;
+//   4. the head, if there is one, is a leaf of the emitted tree.
+// Plain data of one owner. Nothing here allocates, computes logits or knows the text.
+#include "spec/growth.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+ft_draft_params ft_draft_params_chain(uint32_t n)
+{
+    return (ft_draft_params){
+        .budget = n, .depth = n, .width = 1, .branch = 1, .min_logp = -INFINITY};
+}
+
+ft_draft_params ft_draft_params_tree(uint32_t budget, uint32_t depth, uint32_t width)
+{
+    /* Eight children: on the demo pair the ninth is the target's token in fewer than one position of
+     * a hundred. */
+    return (ft_draft_params){
+        .budget = budget, .depth = depth, .width = width, .branch = 8, .min_logp = -INFINITY};
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+uint32_t ft_draft_params_leaves(const ft_draft_params *params)
+{
+    return least(least(params->depth, FT_DRAFT_PENDING) * least(params->width, FT_DRAFT_LEAVES),
+                 FT_DRAFT_PENDING);
+}
+
+void ft_growth_check(const ft_growth *g)
+{
+#ifdef FT_DEBUG_CHECKS
+    for (uint32_t i = 0; i < g->n; i++) {
+        const ft_growth_node *node = &g->node[i];
+        assert(node->parent < (int32_t)i);
+        assert(node->parent < 0 || g->node[node->parent].cum >= node->cum);
+        assert(node->parent < 0 || g->node[node->parent].pending >= 0);
+        assert(node->depth == (node->parent < 0 ? 0 : g->node[node->parent].depth + 1));
+        assert(node->pending < 0 || g->owner[node->pending] == i);
+        assert(!node->ahead || node->pending >= 0);
+    }
+    for (uint32_t k = 0; k < g->n_pending; k++)
+        assert(g->owner[k] < g->n && g->node[g->owner[k]].pending == (int16_t)k);
+    bool emitted = g->head < 0;
+    for (uint32_t i = 0; i < g->n_emitted; i++) {
+        emitted |= g->emitted[i] == g->head;
+        assert(g->head < 0 || g->node[g->emitted[i]].parent != g->head);
+    }
+    assert(emitted);
+#else
+    (void)g;
+#endif
+}
+
+void ft_growth_clear(ft_growth *g)
+{
+    g->n = g->n_pending = g->n_emitted = 0;
+    g->head = -1;
+}
+
+void ft_growth_add(ft_growth *g, int32_t parent, const ft_draft_children *children, uint32_t branch)
+{
+    uint32_t depth = parent < 0 ? 0 : g->node[parent].depth + 1u;
+    float cum = parent < 0 ? 0 : g->node[parent].cum;
+    for (uint32_t i = 0; i < children->n && i < branch && g->n < FT_GROWTH_MAX; i++)
+        g->node[g->n++] = (ft_growth_node){.token = children->at[i].token,
+                                           .parent = parent,
+                                           .logp = children->at[i].logp,
+                                           .cum = cum + children->at[i].logp,
+                                           .depth = (uint16_t)depth,
+                                           .pending = -1};
+}
+
+/* The best nodes by (cum, pool order), at most `budget` <= FT_TREE_MAX of them, none below min_cum;
+ * `among`: those for which it is true, NULL: all. */
+static uint32_t best_nodes(const ft_growth *g, uint32_t budget, float min_cum, const bool *among,
+                           uint16_t *best)
+{
+    uint32_t n = 0;
+    if (budget == 0)
+        return 0;
+    for (uint32_t i = 0; i < g->n; i++) {
+        float cum = g->node[i].cum;
+        if (!(cum >= min_cum) || (n == budget && cum <= g->node[best[n - 1]].cum))
+            continue;
+        if (among && !among[i])
+            continue;
+        uint32_t at = n < budget ? n++ : budget - 1;
+        for (; at > 0 && g->node[best[at - 1]].cum < cum; at--)
+            best[at] = best[at - 1];
+        best[at] = (uint16_t)i;
+    }
+    return n;
+}
+
+/* Those of the best nodes to compute next, at most `most` of them. */
+static uint32_t leaves_of(const ft_growth *g, const uint16_t *best, uint32_t n_best,
+                          uint32_t budget, uint32_t max_depth, uint32_t most, uint16_t *chosen)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_best && n < most; i++) {
+        const ft_growth_node *node = &g->node[best[i]];
+        if (n_best == budget && node->cum <= g->node[best[n_best - 1]].cum)
+            break;
+        if (node->pending < 0 && node->depth < max_depth)
+            chosen[n++] = best[i];
+    }
+    return n;
+}
+
+/* Leaves of one forward at most, with so many pool nodes and pending numbers held back. */
+static uint32_t most_leaves(const ft_growth *g, const ft_draft_params *params,
+                            const ft_growth_limits *limits, uint32_t pool_held,
+                            uint32_t pending_held)
+{
+    uint32_t branch = least(params->branch, FT_DRAFT_RANKED);
+    uint32_t most = least(least(params->width, limits->leaves), FT_DRAFT_LEAVES);
+    uint32_t pool = g->n + pool_held, pending = g->n_pending + pending_held;
+    if (branch == 0 || pool > FT_GROWTH_MAX || pending > FT_DRAFT_PENDING)
+        return 0;
+    return least(most, least(FT_DRAFT_PENDING - pending, (FT_GROWTH_MAX - pool) / branch));
+}
+
+uint32_t ft_growth_choose(const ft_growth *g, const ft_draft_params *params,
+                          const ft_growth_limits *limits, uint16_t *chosen)
+{
+    uint16_t best[FT_TREE_MAX];
+    uint32_t budget = least(params->budget, FT_TREE_MAX);
+    uint32_t n_best = best_nodes(g, budget, params->min_logp, NULL, best);
+    return leaves_of(g, best, n_best, budget, limits->depth, most_leaves(g, params, limits, 0, 0),
+                     chosen);
+}
+
+/* The emitted tree's leaf of the highest cum, the first of equals; -1: nothing is emitted. */
+static int32_t choose_head(const ft_growth *g)
+{
+    bool inner[FT_GROWTH_MAX] = {false};
+    int32_t head = -1;
+    for (uint32_t i = 0; i < g->n_emitted; i++)
+        if (g->node[g->emitted[i]].parent >= 0)
+            inner[g->node[g->emitted[i]].parent] = true;
+    for (uint32_t i = 0; i < g->n_emitted; i++) {
+        uint16_t at = g->emitted[i];
+        if (!inner[at] && (head < 0 || g->node[at].cum > g->node[head].cum))
+            head = at;
+    }
+    return head;
+}
+
+uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
+                                const ft_growth_limits *limits, uint16_t *chosen)
+{
+    uint16_t best[FT_TREE_MAX];
+    bool below[FT_GROWTH_MAX] = {false};
+    uint32_t budget = least(params->budget, FT_TREE_MAX);
+    /* Half of the room is the most that is held back: a draft that wants more takes what there is. */
+    uint32_t leaves = ft_draft_params_leaves(params);
+    uint32_t most =
+        most_leaves(g, params, limits,
+                    least(leaves * least(params->branch, FT_DRAFT_RANKED), FT_GROWTH_MAX / 2),
+                    least(leaves, FT_DRAFT_PENDING / 2));
+    if (budget == 0 || most == 0)
+        return 0;
+    if (g->head < 0)
+        g->head = choose_head(g);
+    if (g->head < 0)
+        return 0;
+    const ft_growth_node *head = &g->node[g->head];
+    if (head->pending < 0) {
+        *chosen = (uint16_t)g->head;
+        return head->depth < limits->depth;
+    }
+    for (uint32_t i = (uint32_t)g->head + 1; i < g->n; i++) {
+        int32_t parent = g->node[i].parent;
+        below[i] = parent >= 0 && (parent == g->head || below[parent]);
+    }
+    uint32_t n_best = best_nodes(g, budget, params->min_logp + head->cum, below, best);
+    return leaves_of(g, best, n_best, budget, limits->depth, most, chosen);
+}
+
+void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool ahead)
+{
+    assert(g->n_pending + n <= FT_DRAFT_PENDING);
+    for (uint32_t i = 0; i < n; i++) {
+        g->node[chosen[i]].pending = (int16_t)g->n_pending;
+        g->node[chosen[i]].ahead = ahead;
+        g->owner[g->n_pending++] = chosen[i];
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return (int)*(const uint16_t *)a - (int)*(const uint16_t *)b;
+}
+
+void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree)
+{
+    int16_t number[FT_GROWTH_MAX]; /* in the tree, for nodes that are in it */
+    uint32_t budget = least(params->budget, FT_TREE_MAX);
+    ft_tree_clear(tree);
+    g->head = -1;
+    g->n_emitted = best_nodes(g, budget, params->min_logp, NULL, g->emitted);
+    qsort(g->emitted, g->n_emitted, sizeof *g->emitted, by_number);
+    for (uint32_t i = 0; i < g->n_emitted; i++) {
+        const ft_growth_node *node = &g->node[g->emitted[i]];
+        int32_t parent = node->parent < 0 ? -1 : number[node->parent];
+        number[g->emitted[i]] = (int16_t)ft_tree_add(tree, parent, node->token, node->logp);
+    }
+}
+
+static int32_t find_child(const ft_growth *g, int32_t parent, int32_t token)
+{
+    for (uint32_t i = (uint32_t)(parent + 1); i < g->n; i++)
+        if (g->node[i].parent == parent && g->node[i].token == token)
+            return (int32_t)i;
+    return -1;
+}
+
+int ft_growth_walk(const ft_growth *g, const uint32_t *path, uint32_t n_path, const int32_t *next,
+                   uint32_t n_next, uint16_t *nodes)
+{
+    int32_t at = -1;
+    int n = 0;
+    for (uint32_t i = 0; i < n_path; i++) {
+        if (path[i] >= g->n_emitted || g->node[g->emitted[path[i]]].parent != at)
+            return -1;
+        at = nodes[n++] = g->emitted[path[i]];
+    }
+    for (uint32_t i = 0; i < n_next && (at = find_child(g, at, next[i])) >= 0; i++)
+        nodes[n++] = (uint16_t)at;
+    return n;
+}
+
+uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
+{
+    int16_t moved[FT_GROWTH_MAX]; /* new number, -1: gone */
+    uint32_t n = 0, n_keep = 0, up = g->node[root].depth + 1u;
+    for (uint32_t i = 0; i < g->n; i++) {
+        ft_growth_node node = g->node[i];
+        bool child = node.parent == root;
+        moved[i] = -1;
+        if (!child && (node.parent < 0 || moved[node.parent] < 0))
+            continue;
+        node.parent = child ? -1 : moved[node.parent];
+        node.cum = node.logp + (child ? 0 : g->node[node.parent].cum);
+        node.depth = (uint16_t)(node.depth - up);
+        moved[i] = (int16_t)n;
+        g->node[n++] = node;
+    }
+    for (uint32_t k = 0; k < g->n_pending; k++) {
+        int16_t at = moved[g->owner[k]];
+        if (at < 0)
+            continue;
+        g->node[at].pending = (int16_t)n_keep;
+        g->owner[n_keep] = (uint16_t)at;
+        keep[n_keep++] = k;
+    }
+    g->n = n;
+    g->n_pending = n_keep;
+    g->n_emitted = 0;
+    g->head = -1;
+    return n_keep;
+}

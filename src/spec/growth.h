@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a draft tree grows: a pool of candidate nodes as plain data, and pure functions on it. A node
+ * is a token proposed behind its parent. It is *computed* once a draft model has read it: then it has
+ * a pending number, and its children are in the pool. Leaves of the pool are not computed; most never
+ * will be. Knows no engine and no text: a drafter, a server and a simulator grow trees with it alike.
+ */
+#ifndef FT_SPEC_GROWTH_H
+#define FT_SPEC_GROWTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "spec/draft_source.h"
+#include "spec/tree.h"
+
+#define FT_GROWTH_MAX 2048 /* nodes of a pool */
+
+typedef struct ft_draft_params {
+    uint32_t budget; /* nodes a tree at most, <= FT_TREE_MAX; 0: never draft */
+    uint32_t depth;  /* draft forwards a round at most: the depth of the tree */
+    uint32_t width;  /* leaves expanded in one forward; 1 with branch 1: a chain */
+    uint32_t branch; /* children considered a node */
+    float min_logp;  /* a node whose cumulative log-probability is below this is not drafted */
+} ft_draft_params;
+
+/* Chain of n; tree of SpecExec style (best-first by cumulative log-probability). */
+ft_draft_params ft_draft_params_chain(uint32_t n);
+ft_draft_params ft_draft_params_tree(uint32_t budget, uint32_t depth, uint32_t width);
+
+/* Leaves that a draft computes at most, as far as pending numbers reach. */
+uint32_t ft_draft_params_leaves(const ft_draft_params *params);
+
+typedef struct ft_growth_node {
+    int32_t token, parent; /* parent in the pool, -1: the text's last token */
+    float logp, cum;       /* the chance of acceptance: given the parent's, and along the path */
+    uint16_t depth;        /* 0 for roots */
+    int16_t pending;       /* its number, -1: not computed */
+    bool ahead;            /* computed below the head; the owner may take the mark away */
+} ft_growth_node;
+
+/* A pool; zeroed it is empty. Parents stand before children, and cum never rises from parent to child,
+ * so that the best nodes by (cum, pool order) always form a tree. */
+typedef struct ft_growth {
+    uint32_t n, n_pending, n_emitted;
+    int32_t head; /* the leaf below which is drafted ahead; -1: none yet */
+    ft_growth_node node[FT_GROWTH_MAX];
+    uint16_t owner[FT_DRAFT_PENDING]; /* the node of each pending number */
+    uint16_t emitted[FT_TREE_MAX];    /* the node of each node of the last tree */
+} ft_growth;
+
+/* What bounds a forward besides the parameters. */
+typedef struct ft_growth_limits {
+    uint32_t leaves; /* in one forward at most */
+    uint32_t depth;  /* nodes of this depth and deeper lie behind the context's end */
+} ft_growth_limits;
+
+void ft_growth_clear(ft_growth *g);
+
+/* The children of a computed node (-1: of the text's last token), the first `branch` of them, as far
+ * as the pool has room. */
+void ft_growth_add(ft_growth *g, int32_t parent, const ft_draft_children *children,
+                   uint32_t branch);
+
+/* The leaves to compute next, best first; returns how many. Only those among the best `budget` nodes
+ * can have children in the tree, as a child is never better than its parent; and where the tree is
+ * full, only those better than its worst node. chosen has room for FT_DRAFT_LEAVES. */
+uint32_t ft_growth_choose(const ft_growth *g, const ft_draft_params *params,
+                          const ft_growth_limits *limits, uint16_t *chosen);
+
+/* The same below the head alone: the head itself while it is not computed, then best-first among its
+ * descendants, of which the best params->budget are wanted; min_logp counts from the head. Leaves
+ * room, in pool and pending numbers, for the next draft: params->depth forwards of params->width
+ * leaves with params->branch children each. The first call after an emit chooses the head: SpecEdge
+ * 4.2's, the emitted tree's leaf of the highest cum (the first of equals). */
+uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
+                                const ft_growth_limits *limits, uint16_t *chosen);
+
+/* chosen[n] were computed, with the next pending numbers. */
+void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool ahead);
+
+/* Hands out the best params->budget nodes as a tree, none below min_logp, in pool order. What
+ * SpecEdge's appendix C keeps when it prunes to the tree budget. Forgets the head. */
+void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree);
+
+/* A verdict as a walk in the pool: the emitted nodes path[n_path], then next[n_next] as far as the
+ * pool holds them. nodes[] (room for FT_GROWTH_MAX) gets it. Returns its length; -1: path is no walk
+ * from a root of the last tree. */
+int ft_growth_walk(const ft_growth *g, const uint32_t *path, uint32_t n_path, const int32_t *next,
+                   uint32_t n_next, uint16_t *nodes);
+
+/* Makes the descendants of `root` the pool, with the text's end moved to `root`; nothing is emitted
+ * any more. keep[] (room for FT_DRAFT_PENDING) gets the old pending numbers of those that are
+ * computed, ascending; returns how many. */
+uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep);
+
+/* Asserts the invariants, in debug builds. */
+void ft_growth_check(const ft_growth *g);
+
+#endif
