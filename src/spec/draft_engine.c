@@ -130,7 +130,8 @@ static ft_status pass(ft_draft_request *requests, size_t n, ft_error *err)
         segments[i] = segment_of(&requests[i], at);
         at += (requests[i].n + 63) / 64;
     }
-    ft_status status = ft_engine_forward(engine, segments, n, err);
+    ft_error detail = {0};
+    ft_status status = ft_engine_forward(engine, segments, n, &detail);
     if (status == FT_EXHAUSTED && n == 1) {
         requests->status = FT_EXHAUSTED;
         return FT_OK;
@@ -139,6 +140,8 @@ static ft_status pass(ft_draft_request *requests, size_t n, ft_error *err)
         status = pass(requests, n / 2, err);
         return status == FT_OK ? pass(requests + n / 2, n - n / 2, err) : status;
     }
+    if (status != FT_OK)
+        return ft_error_set(err, status, "%s", detail.message);
     for (size_t i = 0; status == FT_OK && i < n; i++)
         status = take(&requests[i], segments[i].first_row, err);
     return status;

@@ -105,32 +105,36 @@ static uint32_t best_nodes(const ft_growth *g, uint32_t budget, float min_cum, c
     return n;
 }
 
-/* Those of the best nodes to compute next, at most `most` of them. */
+/* Those of the best nodes to compute next, at most limits->leaves of them. */
 static uint32_t leaves_of(const ft_growth *g, const uint16_t *best, uint32_t n_best,
-                          uint32_t budget, uint32_t max_depth, uint32_t most, uint16_t *chosen)
+                          uint32_t budget, const ft_growth_limits *limits, uint16_t *chosen)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < n_best && n < most; i++) {
+    for (uint32_t i = 0; i < n_best && n < limits->leaves; i++) {
         const ft_growth_node *node = &g->node[best[i]];
         if (n_best == budget && node->cum <= g->node[best[n_best - 1]].cum)
             break;
-        if (node->pending < 0 && node->depth < max_depth)
+        if (node->pending < 0 && node->depth < limits->depth)
             chosen[n++] = best[i];
     }
     return n;
 }
 
-/* Leaves of one forward at most, with so many pool nodes and pending numbers held back. */
-static uint32_t most_leaves(const ft_growth *g, const ft_draft_params *params,
-                            const ft_growth_limits *limits, uint32_t pool_held,
-                            uint32_t pending_held)
+/* The limits, with fewer leaves where pool nodes or pending numbers get short; so many of both are held
+ * back. */
+static ft_growth_limits with_room(const ft_growth *g, const ft_draft_params *params,
+                                  const ft_growth_limits *limits, uint32_t pool_held,
+                                  uint32_t pending_held)
 {
     uint32_t branch = least(params->branch, FT_DRAFT_RANKED);
-    uint32_t most = least(least(params->width, limits->leaves), FT_DRAFT_LEAVES);
     uint32_t pool = g->n + pool_held, pending = g->n_pending + pending_held;
+    ft_growth_limits out = {.depth = limits->depth};
     if (branch == 0 || pool > FT_GROWTH_MAX || pending > FT_DRAFT_PENDING)
-        return 0;
-    return least(most, least(FT_DRAFT_PENDING - pending, (FT_GROWTH_MAX - pool) / branch));
+        return out;
+    out.leaves = least(least(params->width, limits->leaves), FT_DRAFT_LEAVES);
+    out.leaves =
+        least(out.leaves, least(FT_DRAFT_PENDING - pending, (FT_GROWTH_MAX - pool) / branch));
+    return out;
 }
 
 uint32_t ft_growth_choose(const ft_growth *g, const ft_draft_params *params,
@@ -139,8 +143,8 @@ uint32_t ft_growth_choose(const ft_growth *g, const ft_draft_params *params,
     uint16_t best[FT_TREE_MAX];
     uint32_t budget = least(params->budget, FT_TREE_MAX);
     uint32_t n_best = best_nodes(g, budget, params->min_logp, NULL, best);
-    return leaves_of(g, best, n_best, budget, limits->depth, most_leaves(g, params, limits, 0, 0),
-                     chosen);
+    ft_growth_limits room = with_room(g, params, limits, 0, 0);
+    return leaves_of(g, best, n_best, budget, &room, chosen);
 }
 
 /* The emitted tree's leaf of the highest cum, the first of equals; -1: nothing is emitted. */
@@ -167,11 +171,10 @@ uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
     uint32_t budget = least(params->budget, FT_TREE_MAX);
     /* Half of the room is the most that is held back: a draft that wants more takes what there is. */
     uint32_t leaves = ft_draft_params_leaves(params);
-    uint32_t most =
-        most_leaves(g, params, limits,
-                    least(leaves * least(params->branch, FT_DRAFT_RANKED), FT_GROWTH_MAX / 2),
-                    least(leaves, FT_DRAFT_PENDING / 2));
-    if (budget == 0 || most == 0)
+    uint32_t nodes = leaves * least(params->branch, FT_DRAFT_RANKED);
+    ft_growth_limits room = with_room(g, params, limits, least(nodes, FT_GROWTH_MAX / 2),
+                                      least(leaves, FT_DRAFT_PENDING / 2));
+    if (budget == 0 || room.leaves == 0)
         return 0;
     if (g->head < 0)
         g->head = choose_head(g);
@@ -187,7 +190,7 @@ uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
         below[i] = parent >= 0 && (parent == g->head || below[parent]);
     }
     uint32_t n_best = best_nodes(g, budget, params->min_logp + head->cum, below, best);
-    return leaves_of(g, best, n_best, budget, limits->depth, most, chosen);
+    return leaves_of(g, best, n_best, budget, &room, chosen);
 }
 
 void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool ahead)

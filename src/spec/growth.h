@@ -39,7 +39,7 @@ typedef struct ft_growth_node {
     bool ahead;            /* computed below the head; the owner may take the mark away */
 } ft_growth_node;
 
-/* A pool; zeroed it is empty. Parents stand before children, and cum never rises from parent to child,
+/* A pool; begins with ft_growth_clear. Parents stand before children, and cum never rises from parent to child,
  * so that the best nodes by (cum, pool order) always form a tree. */
 typedef struct ft_growth {
     uint32_t n, n_pending, n_emitted;
@@ -55,6 +55,7 @@ typedef struct ft_growth_limits {
     uint32_t depth;  /* nodes of this depth and deeper lie behind the context's end */
 } ft_growth_limits;
 
+/* Makes it empty. */
 void ft_growth_clear(ft_growth *g);
 
 /* The children of a computed node (-1: of the text's last token), the first `branch` of them, as far

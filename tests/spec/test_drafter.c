@@ -7,16 +7,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "engine/engine.h"
 #include "spec/drafter.h"
 #include "spec/verify.h"
-#include "support/tiny_gguf.h"
+#include "support/drafts.h"
 
 enum { TEXT_MAX = 400, PROMPT = 30, ANSWER = 40 };
 
@@ -26,34 +24,6 @@ static void must(ft_status status)
 {
     if (status != FT_OK)
         fail_msg("%s: %s", ft_status_name(status), err.message);
-}
-
-static ft_model *tiny(enum ggml_type type, uint64_t seed, uint32_t n_ctx)
-{
-    tiny_gguf_opts opts = {.type = type, .seed = seed, .n_ctx_train = n_ctx};
-    char *path = tiny_gguf_temp(&opts);
-    ft_model_opts mo = {.path = path};
-    ft_model *model = NULL;
-    must(ft_model_load(&mo, &err, &model));
-    unlink(path);
-    free(path);
-    return model;
-}
-
-static ft_engine *engine_of(const ft_model *model, uint32_t kv_tok, uint32_t max_batch)
-{
-    ft_engine_opts eo = {
-        .model = model, .kv_tok = kv_tok, .max_batch_tok = max_batch, .n_threads = 1};
-    ft_engine *engine = NULL;
-    must(ft_engine_create(&eo, &err, &engine));
-    return engine;
-}
-
-static uint32_t make_prompt(int32_t *text, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        text[i] = (int32_t)(3 + i * 37 % 250);
-    return n;
 }
 
 /* ---- the target, verifying and plain ---- */
@@ -67,7 +37,7 @@ typedef struct target {
 
 static void target_init(target *t, const ft_model *model)
 {
-    t->engine = engine_of(model, 1024, 128);
+    t->engine = test_draft_engine(model, 1024, 128);
     must(ft_seq_create(t->engine, &err, &t->seq));
     must(ft_sampler_create(ft_model_hparams(model)->n_vocab, &err, &t->sampler));
 }
@@ -125,7 +95,7 @@ static uint32_t plain_text(const ft_model *model, const ft_sampling *s, int32_t 
     target t = {0};
     ft_tree none;
     ft_verified v;
-    uint32_t n = make_prompt(text, PROMPT);
+    uint32_t n = test_draft_prompt(text, PROMPT, 0);
     ft_tree_clear(&none);
     target_init(&t, model);
     target_prefill(&t, text, n - 1);
@@ -142,9 +112,9 @@ static uint32_t spec_text(const ft_model *model, const ft_model *draft, const ft
                           const ft_draft_params *params, int32_t *text, uint32_t *rounds)
 {
     target t = {0};
-    ft_engine *engine = engine_of(draft, 1024, 16);
+    ft_engine *engine = test_draft_engine(draft, 1024, 16);
     ft_drafter *drafter = NULL;
-    uint32_t n = make_prompt(text, PROMPT);
+    uint32_t n = test_draft_prompt(text, PROMPT, 0);
     target_init(&t, model);
     target_prefill(&t, text, n - 1);
     must(ft_drafter_create(engine, s, &err, &drafter));
@@ -171,9 +141,10 @@ static void check_type(enum ggml_type type)
 {
     const ft_draft_params ways[] = {ft_draft_params_chain(4), ft_draft_params_tree(16, 4, 4),
                                     ft_draft_params_tree(60, 6, 8), ft_draft_params_chain(0)};
-    ft_model *model = tiny(type, 1, 2048);
-    ft_model *drafts[3] = {tiny(type, 1, 2048), tiny(GGML_TYPE_F32, 1, 2048),
-                           tiny(GGML_TYPE_F32, 2, 2048)};
+    ft_model *model = test_draft_model(type, 1, 2048);
+    ft_model *drafts[3] = {test_draft_model(type, 1, 2048),
+                           test_draft_model(GGML_TYPE_F32, 1, 2048),
+                           test_draft_model(GGML_TYPE_F32, 2, 2048)};
     for (int hot = 0; hot < 2; hot++) {
         ft_sampling s = {.temperature = hot ? 0.8f : 0, .top_p = 1, .seed = 5};
         int32_t plain[TEXT_MAX], text[TEXT_MAX];
@@ -218,10 +189,10 @@ static void fixture_init(fixture *f, float temperature, uint32_t n_ctx, uint32_t
 {
     memset(f, 0, sizeof *f);
     f->sampling = (ft_sampling){.temperature = temperature, .top_p = 1, .seed = 77};
-    f->model = tiny(GGML_TYPE_Q4_0, 3, n_ctx);
-    f->engine = engine_of(f->model, kv_tok, 16);
+    f->model = test_draft_model(GGML_TYPE_Q4_0, 3, n_ctx);
+    f->engine = test_draft_engine(f->model, kv_tok, 16);
     must(ft_drafter_create(f->engine, &f->sampling, &err, &f->drafter));
-    make_prompt(f->text, PROMPT);
+    test_draft_prompt(f->text, PROMPT, 0);
     must(ft_drafter_reset(f->drafter, f->text, PROMPT, &err));
 }
 
@@ -230,13 +201,6 @@ static void fixture_deinit(fixture *f)
     ft_drafter_destroy(f->drafter);
     ft_engine_destroy(f->engine);
     ft_model_destroy(f->model);
-}
-
-static void assert_trees_equal(const ft_tree *a, const ft_tree *b)
-{
-    assert_int_equal(a->n, b->n);
-    assert_memory_equal(a->token, b->token, a->n * sizeof *a->token);
-    assert_memory_equal(a->parent, b->parent, a->n * sizeof *a->parent);
 }
 
 static void test_tree_keeps_its_limits(void **state)
@@ -328,7 +292,7 @@ static void test_branch_survives(void **state)
         must(ft_drafter_create(f.engine, &f.sampling, &err, &other));
         must(ft_drafter_reset(other, f.text, PROMPT + kept, &err));
         must(ft_drafter_draft(other, &chain, &err, &fresh));
-        assert_trees_equal(&again, &fresh);
+        test_trees_equal(&again, &fresh);
         ft_drafter_destroy(other);
         fixture_deinit(&f);
     }
@@ -365,7 +329,7 @@ static void test_walk_of_verdicts(void **state)
         must(ft_drafter_draft(f.drafter, &chain, &err, &a));
         assert_int_equal(a.n, 1);
         /* The best child at the root by score is the same; a deeper pool may not outrank it. */
-        assert_trees_equal(&a, &b);
+        test_trees_equal(&a, &b);
     }
     ft_drafter_stats stats;
     ft_drafter_get_stats(f.drafter, &stats);
@@ -386,7 +350,7 @@ static void test_reset_keeps_common_prefix(void **state)
     must(ft_drafter_reset(f.drafter, f.text, PROMPT, &err));
     must(ft_drafter_draft(f.drafter, &p, &err, &b));
     ft_drafter_get_stats(f.drafter, &after);
-    assert_trees_equal(&a, &b);
+    test_trees_equal(&a, &b);
     assert_true(after.rows - before.rows <= 1 + 2 * 3); /* the last token, then leaves */
     f.text[20] = 200;
     must(ft_drafter_reset(f.drafter, f.text, PROMPT, &err));
@@ -419,7 +383,7 @@ static void test_prefill_in_steps(void **state)
     must(ft_drafter_prefill(f.drafter, 100, &err, &left));
     assert_int_equal(left, 0);
     must(ft_drafter_draft(f.drafter, &p, &err, &b));
-    assert_trees_equal(&a, &b);
+    test_trees_equal(&a, &b);
     must(ft_drafter_prefill(f.drafter, 100, &err, &left));
     assert_int_equal(left, 0);
     fixture_deinit(&f);
@@ -456,7 +420,7 @@ static void test_pool_is_full(void **state)
     fixture_init(&f, 0.8f, 2048, 48);
     must(ft_drafter_draft(f.drafter, &p, &err, &tree)); /* 30 tokens and 18 nodes fit */
     assert_in_range(tree.n, 1, 64);
-    make_prompt(f.text, 100);
+    test_draft_prompt(f.text, 100, 0);
     must(ft_drafter_reset(f.drafter, f.text, 100, &err));
     must(ft_drafter_prefill(f.drafter, 1000, &err, &left));
     assert_int_equal(left, 0);
