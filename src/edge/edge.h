@@ -81,7 +81,7 @@ typedef struct ft_gen_stats {
     uint32_t rounds, drafted, accepted, reconnects;
     int64_t ttft_us, total_us; /* from the call */
     int64_t draft_us, wait_us;
-    uint64_t bytes_sent, bytes_received;
+    uint64_t bytes_sent, bytes_received; /* as ft_call_bytes counts them */
 } ft_gen_stats;
 
 /* Blocks until the text ends, the sink stops it (FT_OK, finish STOP) or it fails. *stats is filled in

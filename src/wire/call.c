@@ -177,7 +177,7 @@ static void on_received(void *owner, bool ok)
         call->eof = true;
     } else {
         size_t n = grpc_byte_buffer_length(buffer);
-        call->received_bytes += n;
+        call->received_bytes += ft_rpc_wire_bytes(n);
         if (!push(&call->inbox, buffer, n)) {
             call->eof = true;
             grpc_call_cancel_with_status(call->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
@@ -289,7 +289,7 @@ ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last, 
     } else if (!push(&call->outbox, buffer, n)) {
         status = ft_error_set(err, FT_NOMEM, "no memory for a message");
     } else {
-        call->sent_bytes += n;
+        call->sent_bytes += ft_rpc_wire_bytes(n);
         call->closing = last;
         pump_send(call);
     }

@@ -48,7 +48,9 @@ FT_WARN_UNUSED ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_erro
 uint32_t ft_call_retry_after_ms(const ft_call *call);
 /* Any thread: makes a waiting ft_call_recv return FT_CANCELLED and cuts the stream. */
 void ft_call_cancel(ft_call *call);
-/* Payload bytes so far, both ways (protobuf messages, without HTTP/2 framing). */
+/* Bytes of messages so far, both ways: protobuf, gRPC's 5 bytes before each, and HTTP/2's 9 before each
+ * DATA frame of at most 16 KiB. What a client cannot know or attribute is not in it: headers, pings and
+ * window updates, TLS, TCP and IP. */
 void ft_call_bytes(const ft_call *call, uint64_t *sent, uint64_t *received);
 /* Cuts the stream if it is still up; after Close or Cancel it first waits, a second at most, for
  * the server to have read them. NULL is legal. */

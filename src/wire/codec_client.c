@@ -8,6 +8,7 @@
 
 #include "foretoken.pb-c.h"
 #include "wire/codec.h"
+#include "wire/tree_bits.h"
 
 /* Room for every field of an Open but its prompt, however it was encoded. */
 #define FIXED_MAX_BYTES (64 * 1024)
@@ -26,16 +27,15 @@ size_t ft_client_msg_max_bytes(const ft_wire_limits *limits)
     return FIXED_MAX_BYTES + (size_t)TOKEN_MAX_BYTES * limits->max_context;
 }
 
-static ft_status check_ids(const uint32_t *ids, size_t n, uint32_t n_vocab, const char *field,
-                           ft_error *err)
+static ft_status check_id(uint32_t id, uint32_t n_vocab, const char *field, size_t i, ft_error *err)
 {
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] >= n_vocab)
-            return ft_error_set(err, FT_INVALID,
-                                "%s[%zu]: token %u, but the served vocabulary has %u tokens: use a "
-                                "model of the same family",
-                                field, i, ids[i], n_vocab);
-    return FT_OK;
+    if (id < n_vocab)
+        return FT_OK;
+    return ft_error_set(
+        err, FT_INVALID,
+        "%s[%zu]: token %u, but the served vocabulary has %u tokens: use a model of "
+        "the same family",
+        field, i, id, n_vocab);
 }
 
 static ft_status decode_sampling(const Foretoken__V1__Sampling *pb, ft_msg_sampling *out,
@@ -84,7 +84,10 @@ static ft_status check_prompt(const open_pb *pb, const ft_wire_limits *limits, f
         return ft_error_set(err, FT_TOO_LARGE,
                             "Open.prompt: %zu tokens, the server's context holds %u: shorten it",
                             pb->n_prompt, limits->max_context);
-    return check_ids(pb->prompt, pb->n_prompt, limits->n_vocab, "Open.prompt", err);
+    ft_status status = FT_OK;
+    for (size_t i = 0; i < pb->n_prompt && status == FT_OK; i++)
+        status = check_id(pb->prompt[i], limits->n_vocab, "Open.prompt", i, err);
+    return status;
 }
 
 /* Everything of an Open but the prompt's ids. */
@@ -120,26 +123,16 @@ static ft_status decode_tree(const draft_pb *pb, const ft_wire_limits *limits, f
                              ft_error *err)
 {
     uint32_t max_tree = limits->max_tree < FT_WIRE_TREE_MAX ? limits->max_tree : FT_WIRE_TREE_MAX;
-    if (pb->n_tokens > max_tree)
-        return ft_error_set(err, FT_TOO_LARGE, "Draft.tokens: %zu nodes, at most %u", pb->n_tokens,
-                            max_tree);
-    if (pb->n_parents && pb->n_parents != pb->n_tokens)
-        return ft_error_set(err, FT_INVALID, "Draft.parents: %zu for %zu tokens", pb->n_parents,
-                            pb->n_tokens);
-    ft_status status = check_ids(pb->tokens, pb->n_tokens, limits->n_vocab, "Draft.tokens", err);
-    if (status != FT_OK)
-        return status;
-    out->n = (uint32_t)pb->n_tokens;
-    for (uint32_t i = 0; i < out->n; i++) {
-        uint32_t parent = pb->n_parents ? pb->parents[i] : i;
-        if (parent > i)
-            return ft_error_set(err, FT_INVALID,
-                                "Draft.parents[%u]: %u points forward: parents come first", i,
-                                parent);
-        out->token[i] = (int32_t)pb->tokens[i];
-        out->parent[i] = (int32_t)parent - 1;
-    }
-    return FT_OK;
+    if (pb->nodes > max_tree)
+        return ft_error_set(err, FT_TOO_LARGE, "Draft.nodes: %u, at most %u", pb->nodes, max_tree);
+    if (pb->nodes && (pb->token_bits < 1 || pb->token_bits > FT_TREE_BITS_TOKEN_MAX))
+        return ft_error_set(err, FT_INVALID, "Draft.token_bits: %u, 1 to %d", pb->token_bits,
+                            FT_TREE_BITS_TOKEN_MAX);
+    out->n = pb->nodes;
+    ft_status status = ft_tree_bits_read(pb->tree.data, pb->tree.len, pb->token_bits, out, err);
+    for (uint32_t i = 0; i < out->n && status == FT_OK; i++)
+        status = check_id((uint32_t)out->token[i], limits->n_vocab, "Draft.tree", i, err);
+    return status;
 }
 
 static ft_status decode_draft(const draft_pb *pb, const ft_wire_limits *limits, ft_msg_draft *out,
@@ -155,8 +148,8 @@ static ft_status decode_draft(const draft_pb *pb, const ft_wire_limits *limits, 
     if (pb->run > FT_WIRE_RUN_MAX)
         return ft_error_set(err, FT_INVALID, "Draft.run: %u tokens, at most %d", pb->run,
                             FT_WIRE_RUN_MAX);
-    if (pb->run && pb->n_tokens)
-        return ft_error_set(err, FT_INVALID, "Draft: either tokens or a run, not both");
+    if (pb->run && pb->nodes)
+        return ft_error_set(err, FT_INVALID, "Draft: either nodes or a run, not both");
     out->round = pb->round;
     out->run = pb->run;
     out->base = pb->text_len;
@@ -268,29 +261,24 @@ static ft_status encode_open(const ft_msg_open *open, ft_error *err, uint8_t **d
 
 static ft_status encode_draft(const ft_msg_draft *draft, ft_error *err, uint8_t **data, size_t *n)
 {
-    uint32_t parents[FT_WIRE_TREE_MAX];
-    bool chain = true;
+    uint8_t tree[FT_TREE_BITS_MAX_BYTES];
     if (draft->n > FT_WIRE_TREE_MAX)
         return ft_error_set(err, FT_TOO_LARGE, "Draft: %u nodes, at most %d", draft->n,
                             FT_WIRE_TREE_MAX);
     if (draft->run > FT_WIRE_RUN_MAX || (draft->run && draft->n))
         return ft_error_set(err, FT_INVALID, "Draft: a run of %u tokens beside %u nodes",
                             draft->run, draft->n);
-    for (uint32_t i = 0; i < draft->n; i++) {
-        if (draft->parent[i] < -1 || draft->parent[i] >= (int32_t)i)
-            return ft_error_set(err, FT_INVALID, "Draft: parent %d of node %u", draft->parent[i],
-                                i);
-        parents[i] = (uint32_t)(draft->parent[i] + 1);
-        chain = chain && parents[i] == i;
-    }
+    for (uint32_t i = 0; i < draft->n; i++)
+        if (draft->parent[i] < -1 || draft->parent[i] >= (int32_t)i || draft->token[i] < 0)
+            return ft_error_set(err, FT_INVALID, "Draft: node %u is token %d below %d", i,
+                                draft->token[i], draft->parent[i]);
     draft_pb pb = FORETOKEN__V1__DRAFT__INIT;
     pb.round = draft->round;
     pb.run = draft->run;
     pb.text_len = draft->base;
-    pb.n_tokens = draft->n;
-    pb.tokens = (uint32_t *)draft->token;
-    pb.n_parents = chain ? 0 : draft->n;
-    pb.parents = parents;
+    pb.nodes = draft->n;
+    pb.tree.data = tree;
+    pb.tree.len = ft_tree_bits_write(draft, tree, &pb.token_bits);
     pb.draft_us = draft->draft_us;
     pb.rtt_us = draft->rtt_us;
     client_pb message = FORETOKEN__V1__CLIENT_MESSAGE__INIT;

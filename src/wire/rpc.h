@@ -59,4 +59,13 @@ void ft_rpc_printable(grpc_slice text, char *out, size_t size);
 /* A channel argument. key is borrowed. */
 grpc_arg ft_rpc_int(const char *key, int value);
 
+/* What a message of n bytes takes in a stream: gRPC's prefix, and the headers of the DATA frames that
+ * hold it, of 16 KiB at most, as HTTP/2 has it unless the peers agree otherwise. */
+static inline uint64_t ft_rpc_wire_bytes(size_t n)
+{
+    enum { PREFIX = 5, FRAME_HEADER = 9, FRAME_MAX = 16 * 1024 };
+    uint64_t data = n + PREFIX;
+    return data + (data + FRAME_MAX - 1) / FRAME_MAX * FRAME_HEADER;
+}
+
 #endif
