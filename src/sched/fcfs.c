@@ -14,6 +14,7 @@
 typedef struct room {
     uint32_t rows; /* for either kind */
     uint32_t kept; /* of them not for verifications, but the first */
+    uint32_t verifications;
     uint32_t blocks;
     bool blocks_closed;
     ft_pass pass;     /* what is in the batch */
@@ -96,7 +97,11 @@ static uint32_t grant_prefill(const ft_work *w, room *r, const ft_sched_limits *
 static uint32_t grant_verify(const ft_work *w, room *r, const ft_sched_limits *limits, bool first)
 {
     uint64_t rows = w->n_tok + (uint64_t)(first ? 0 : r->kept);
-    return rows <= r->rows && take_blocks(r, w->kv_blocks, limits->kv_blocks_free) ? w->n_tok : 0;
+    if (r->verifications == 0 || rows > r->rows ||
+        !take_blocks(r, w->kv_blocks, limits->kv_blocks_free))
+        return 0;
+    r->verifications--;
+    return w->n_tok;
 }
 
 /* Rows that verifications leave to the prompts that wait. */
@@ -124,7 +129,10 @@ static uint32_t kept_rows(const ft_work *work, size_t n, const ft_sched_limits *
 static size_t pick(const ft_work *work, size_t n, const ft_sched_limits *limits, int64_t now_us,
                    ft_pick *picks)
 {
-    room r = {.rows = limits->max_rows, .blocks = limits->kv_blocks_free, .until_us = -1};
+    room r = {.rows = limits->max_rows,
+              .verifications = limits->max_verify ? limits->max_verify : UINT32_MAX,
+              .blocks = limits->kv_blocks_free,
+              .until_us = -1};
     size_t out = 0;
     (void)now_us; /* who came first does not depend on it */
     r.kept = kept_rows(work, n, limits);

@@ -22,6 +22,7 @@ void ft_sess_withdraw(ft_sess *s)
 {
     s->pending = false;
     s->ahead.kept = false;
+    s->verdict_at_us = 0; /* the time without a stream is no thinking */
     s->last.more = false; /* a run that was under way is over */
 }
 
@@ -119,6 +120,7 @@ void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t 
         ft_sess_end(s, status, err.message);
         return;
     }
+    ft_sess_thought(s, at_us);
     if (ft_sess_state(s) != SESS_PREFILL)
         s->waits_at_us = at_us;
     s->pending = true;

@@ -2,7 +2,7 @@
  *
  * What the files of the verifier share: verifier.c (thread, events, callbacks), vsession.c (session
  * states), drafts.c (what edges ask for: rounds and runs), kv_room.c (who gives way when blocks are
- * short) and round.c (batches and verdicts).
+ * short), groups.c (how many verifications a pass holds) and round.c (batches and verdicts).
  * Nothing outside src/serve includes this.
  *
  * Two lives: a *handle* (ft_vsession) is a client's stream, a *session* (ft_sess) is the text and its
@@ -121,10 +121,12 @@ struct ft_sess {
     struct {
         bool kept;
         uint32_t run;
-    } ahead;             /* the draft behind this run */
-    int64_t draft_at_us; /* since when the pending draft or the run's next pass could have run */
-    int64_t waits_at_us; /* since when it waits for the engine: order of service */
-    int64_t used_at_us;  /* last verdict or arrival */
+    } ahead;               /* the draft behind this run */
+    int64_t draft_at_us;   /* since when the pending draft or the run's next pass could have run */
+    int64_t waits_at_us;   /* since when it waits for the engine: order of service */
+    int64_t used_at_us;    /* last verdict or arrival */
+    int64_t verdict_at_us; /* of the last verdict that no draft has followed yet; 0: none */
+    double think_us;       /* smoothed: from a verdict to the next draft; 0: not known */
     int64_t detached_at_us;
     ft_finish finish;
     ft_msg_verdict last; /* of round last.round, 0: none; logprobs: own memory if asked for */
@@ -229,6 +231,13 @@ bool ft_sess_recorded(const ft_sess *s, uint32_t round, uint32_t base);
 void ft_sess_answered(ft_sess *s, int64_t now_us);
 /* No draft is pending or kept any more. */
 void ft_sess_withdraw(ft_sess *s);
+
+/* ---- groups.c ---- */
+
+/* A draft came: how long its edge took since the last verdict. */
+void ft_sess_thought(ft_sess *s, int64_t at_us);
+/* Verifications that the pass in the making should hold at most; 0: any number. */
+uint32_t ft_round_cap(ft_verifier *v, int64_t now_us);
 
 /* ---- kv_room.c ---- */
 

@@ -55,6 +55,7 @@ ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
     const row gauges[] = {
         {"sessions", "Sessions, detached ones included.", s->sessions},
         {"sessions_detached", "Sessions that have lost their stream.", s->sessions_detached},
+        {"verify_groups", "Groups of sessions that take turns in passes.", s->groups},
         {"kv_blocks", "Blocks of 16 tokens in the KV pool.", s->kv_blocks},
         {"kv_free_blocks", "Blocks that no session holds.", s->kv_blocks_free},
         {"kv_cached_blocks", "Of the free blocks those that hold cached text.",
@@ -66,6 +67,9 @@ ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
         {"sessions_refused_total", "Opens refused for lack of room.", s->sessions_refused},
         {"rounds_total", "Verdicts.", s->rounds},
         {"tokens_total", "Tokens of text.", s->tokens},
+        {"passes_capped_total",
+         "Passes that left verifications to the next one, so that two groups take turns.",
+         s->passes_capped},
         {"run_tokens_total", "Tokens of text that the server made without an edge's draft.",
          s->run_tokens},
         {"drafted_tokens_total", "Tokens in drafts.", s->drafted},

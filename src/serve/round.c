@@ -279,7 +279,7 @@ static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us, i
     }
     s->last.queue_us = (uint32_t)(started_us - s->draft_at_us);
     s->last.verify_us = (uint32_t)(now_us - started_us);
-    s->used_at_us = now_us;
+    s->used_at_us = s->verdict_at_us = now_us;
     stats->rounds++;
     stats->drafted += s->tree.n;
     stats->accepted += s->last.n_path;
@@ -332,6 +332,7 @@ static void compose(ft_verifier *v, int64_t now_us)
     for (size_t i = 0; i < b->n_needs; i++)
         if (!b->needs[i].out)
             add_work(v, b->needs[i].session);
+    limits.max_verify = ft_round_cap(v, now_us);
     for (size_t i = 0; i < b->n_work; i++)
         others |= b->work[i].kind == FT_WORK_VERIFY;
     /* A round meets two passes at most: one that runs when it arrives, and its own. A tenth of the

@@ -119,8 +119,10 @@ typedef struct ft_verifier_stats {
      * and what it spent on neither that, passes nor verdicts: events, callbacks, making batches. */
     uint64_t idle_us, rest_us;
     uint64_t predicted_us,
-        predict_miss_us; /* of all passes: what they were expected to take, and by
+        predict_miss_us;    /* of all passes: what they were expected to take, and by
                                                how much that was wrong, either way */
+    uint64_t passes_capped; /* passes that left verifications to the next, for the sake of groups */
+    uint32_t groups;        /* of sessions that take turns in passes, 1 or 2; 0: no pass yet */
     uint32_t sessions, sessions_detached;
     uint32_t kv_blocks, kv_blocks_free, kv_blocks_cached; /* cached ones are among the free */
 } ft_verifier_stats;
