@@ -93,8 +93,59 @@ static void test_rounds(void **state)
     free(all);
 }
 
+/* A run of n tokens in each session, asked for at once. */
+static void run_all(member *all, uint32_t n_sessions, uint32_t n)
+{
+    for (uint32_t i = 0; i < n_sessions; i++) {
+        member *m = &all[i];
+        m->c.draft = (ft_msg_draft){.round = ++m->text.rounds, .base = m->text.n, .run = n};
+        m->text.n += n;
+        ft_vsession_draft(m->c.session, &m->c.draft);
+    }
+    for (uint32_t i = 0; i < n_sessions; i++)
+        assert_true(local_wait_over(&all[i].c, all[i].text.rounds));
+}
+
+/* The same for runs, which go on by themselves from pass to pass. */
+static void test_runs(void **state)
+{
+    enum { FEW = 8, RUN = 60 };
+    (void)state;
+    if (!COUNTS_ALLOCS) {
+        print_message("SKIPPED: allocations cannot be counted in this build\n");
+        skip();
+    }
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.n_threads = 1});
+    member *all = calloc(FEW, sizeof *all);
+    test_text *ref = malloc(sizeof *ref);
+    uint32_t own = count_allocs_of_ggml();
+    for (uint32_t i = 0; i < FEW; i++)
+        open_member(&all[i], v, i, ref);
+    /* Sessions that enter and leave runs make passes of all shapes there will be. */
+    for (uint32_t n = 1; n <= FEW; n++)
+        run_all(all, n, 1);
+    run_all(all, FEW, RUN);
+    ft_verifier_stats before = test_verifier_stats(v);
+    count_allocs(true);
+    run_all(all, FEW, RUN);
+    count_allocs(false);
+    ft_verifier_stats after = test_verifier_stats(v);
+    uint32_t computed = (uint32_t)(after.forwards + after.heads - before.forwards - before.heads);
+    assert_int_equal(after.run_tokens - before.run_tokens, FEW * RUN);
+    uint32_t calls = count_allocs_taken();
+    if (calls != own * computed)
+        fail_msg(
+            "%u calls in %u passes and heads, %u of each are ggml's; the first one for %zu bytes",
+            calls, computed, own, count_allocs_first_bytes());
+    for (uint32_t i = 0; i < FEW; i++)
+        local_close(&all[i].c);
+    ft_verifier_destroy(v);
+    free(ref);
+    free(all);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rounds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rounds), cmocka_unit_test(test_runs)};
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }
