@@ -12,13 +12,24 @@
 #include "support/local_client.h"
 #include "support/target.h"
 
+/* An open message whose filters depend on the seed. */
+static ft_msg_open open_msg(const test_text *text, float temperature, uint64_t seed,
+                            uint32_t max_tok)
+{
+    ft_msg_open open = local_open_msg(text, temperature, seed, max_tok);
+    open.sampling.top_k = seed % 2 ? 40 : 0;
+    open.sampling.top_p = seed % 3 == 1 ? 0.9f : 1;
+    open.sampling.min_p = seed % 5 == 2 ? 0.01f : 0;
+    return open;
+}
+
 /* The text without any draft, in a verifier of its own. */
 static test_text *reference(uint32_t n_prompt, float temperature, uint64_t seed, uint32_t max_tok)
 {
     ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
     test_text *text = malloc(sizeof *text);
     test_text_random(text, n_prompt, seed);
-    ft_msg_open open = local_open_msg(text, temperature, seed, max_tok);
+    ft_msg_open open = open_msg(text, temperature, seed, max_tok);
     test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, seed);
     local_generate(v, &open, &edge, text);
     assert_true(text->n > n_prompt);
@@ -38,7 +49,7 @@ static void test_drafts_change_nothing(void **state)
             for (int style = 0; style < TEST_DRAFT_STYLES; style++) {
                 test_text text;
                 test_text_init(&text, ref->token, ref->n_prompt);
-                ft_msg_open open = local_open_msg(&text, temperatures[t], 10 * p + t, 60);
+                ft_msg_open open = open_msg(&text, temperatures[t], 10 * p + t, 60);
                 test_edge edge = test_edge_make((test_style)style, ref, target.n_vocab, p);
                 local_generate(v, &open, &edge, &text);
                 assert_true(test_text_equal(&text, ref));
@@ -62,7 +73,7 @@ static void test_length_is_exact(void **state)
     for (uint32_t most = 1; most <= 12; most++) {
         test_text text;
         test_text_init(&text, ref->token, 9);
-        ft_msg_open open = local_open_msg(&text, 0, 3, most);
+        ft_msg_open open = open_msg(&text, 0, 3, most);
         test_edge edge = test_edge_make(TEST_DRAFT_PERFECT, ref, target.n_vocab, most);
         local_generate(v, &open, &edge, &text);
         assert_int_equal(text.n, 9 + most);
@@ -82,7 +93,7 @@ static void test_context_is_never_exceeded(void **state)
         uint32_t full = 0;
         for (uint64_t seed = 0; seed < 8; seed++) { /* some end by themselves before */
             test_text_random(&text, 63 - 10 * (uint32_t)style, seed);
-            ft_msg_open open = local_open_msg(&text, 0, 5, style == 1 ? 1000 : 0);
+            ft_msg_open open = open_msg(&text, 0, 5, style == 1 ? 1000 : 0);
             test_edge edge = test_edge_make((test_style)style, NULL, target.n_vocab, seed);
             local_generate(v, &open, &edge, &text);
             assert_true(text.n <= 64);
@@ -110,7 +121,7 @@ static void test_stop_token_ends_the_text(void **state)
             stops++;
         }
         test_text_init(&text, ref->token, 5);
-        ft_msg_open open = local_open_msg(&text, 3, seed, 300);
+        ft_msg_open open = open_msg(&text, 3, seed, 300);
         local_client c;
         test_edge edge = test_edge_make(TEST_DRAFT_PERFECT, ref, target.n_vocab, seed);
         local_open(&c, v, &open, "me");
@@ -178,7 +189,7 @@ static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
 {
     uint32_t open = n;
     for (uint32_t i = 0; i < n; i++) {
-        ft_msg_open o = local_open_msg(&all[i].text, all[i].temperature, all[i].seed, max_tok);
+        ft_msg_open o = open_msg(&all[i].text, all[i].temperature, all[i].seed, max_tok);
         local_open(&all[i].client, v, &o, "me");
     }
     while (open > 0) {
@@ -202,7 +213,8 @@ static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
     many_end(all, n);
 }
 
-/* Nor do the threads that judge, nor where prompts are cut. */
+/* Texts of different lengths, trees of all shapes and all kinds of sampling share passes, and each is
+ * what it would be alone. Nor do the threads that judge matter, nor where prompts are cut. */
 static void test_company_changes_nothing(void **state)
 {
     ft_verifier_stats s;
@@ -285,7 +297,7 @@ static void test_pool_of_one(void **state)
 static void storm_open(many *m, ft_verifier *v)
 {
     uint32_t left = 40 - (m->text.n - m->text.n_prompt);
-    ft_msg_open o = local_open_msg(&m->text, m->temperature, m->seed, left);
+    ft_msg_open o = open_msg(&m->text, m->temperature, m->seed, left);
     local_open(&m->client, v, &o, "me");
     local_wait_opened(&m->client);
     m->text.rounds = 0;
@@ -356,7 +368,7 @@ static void test_logprobs(void **state)
         test_edge edge =
             test_edge_make(run ? TEST_DRAFT_TREE : TEST_DRAFT_NONE, ref, target.n_vocab, 1);
         test_text_init(&text[run], ref->token, 9);
-        ft_msg_open open = local_open_msg(&text[run], 0, 3, 20);
+        ft_msg_open open = open_msg(&text[run], 0, 3, 20);
         open.logprobs = true;
         open.top_logprobs = 5;
         local_open(&c, v, &open, "me");

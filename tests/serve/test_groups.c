@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that think between a verdict and their next draft, on a clock whose time is the verifier's
+// work and, while that has none, the edges' thinking. Where passes cost by the row two groups form;
+// where they cost the same at any size all sessions stay together.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "support/local_client.h"
+#include "support/target.h"
+
+#define SESSIONS 8
+#define PASSES   48
+#define SETTLED  12 /* passes after which groups have formed */
+
+typedef struct world world;
+
+typedef struct thinker {
+    world *world;
+    local_client c;
+    test_text text;
+    test_edge edge;
+    int64_t due_us; /* its next draft; 0: sent, or nothing more to send */
+} thinker;
+
+struct world {
+    test_work_clock work;
+    _Atomic int64_t thought_us; /* time that passed without work */
+    ft_clock clock;
+    ft_verifier *v;
+    int64_t think_us;
+    thinker all[SESSIONS];
+    pthread_mutex_t lock; /* guards what follows, and the thinkers */
+    pthread_cond_t changed;
+    uint32_t outstanding; /* drafts */
+    uint32_t ended;       /* texts: else there would be fewer sessions */
+    uint64_t forwards;    /* as of the last verdict */
+    uint32_t sizes[PASSES], n_passes;
+};
+
+static int64_t world_us(void *ctx)
+{
+    world *w = ctx;
+    ft_clock work = test_work_clock_of(&w->work);
+    return work.now_us(work.ctx) + atomic_load(&w->thought_us);
+}
+
+/* Sends what is due. Under the lock. */
+static void send_due(world *w)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        thinker *t = &w->all[i];
+        if (t->due_us == 0 || t->due_us > world_us(w))
+            continue;
+        t->due_us = 0;
+        w->outstanding++;
+        test_draft(&t->c.draft, &t->edge, &t->text);
+        ft_vsession_draft(t->c.session, &t->c.draft);
+    }
+}
+
+static void on_part(local_client *c, const ft_msg_verdict *verdict)
+{
+    thinker *t = c->user;
+    world *w = t->world;
+    ft_verifier_stats s;
+    ft_verifier_get_stats(w->v, &s);
+    pthread_mutex_lock(&w->lock);
+    w->n_passes += s.forwards != w->forwards;
+    w->forwards = s.forwards;
+    if (w->n_passes <= PASSES)
+        w->sizes[w->n_passes - 1]++;
+    assert_true(test_apply(&t->text, &c->draft, verdict));
+    w->ended += t->text.finish != FT_FINISH_NONE;
+    if (t->text.finish == FT_FINISH_NONE && w->n_passes < PASSES)
+        t->due_us = world_us(w) + w->think_us;
+    send_due(w);
+    w->outstanding--;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Lets time pass until somebody has thought enough. False: nobody thinks. */
+static bool think(world *w)
+{
+    int64_t next_us = INT64_MAX;
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (w->all[i].due_us > 0 && w->all[i].due_us < next_us)
+            next_us = w->all[i].due_us;
+    if (next_us == INT64_MAX)
+        return false;
+    atomic_fetch_add(&w->thought_us, next_us - world_us(w));
+    send_due(w);
+    return true;
+}
+
+static void live(world *w)
+{
+    bool alive = true;
+    pthread_mutex_lock(&w->lock);
+    while (alive) {
+        while (w->outstanding > 0)
+            pthread_cond_wait(&w->changed, &w->lock);
+        alive = think(w);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Prompts whose texts do not end during the test. */
+static test_text prompt[SESSIONS];
+
+static int setup(void **state)
+{
+    (void)test_target_setup(state);
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
+    test_text *text = malloc(sizeof *text);
+    uint64_t seed = 0;
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        do {
+            test_text_random(text, 10, ++seed);
+            prompt[i] = *text;
+            ft_msg_open open = local_open_msg(text, 0, 0, 2 * PASSES);
+            test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 0);
+            local_generate(v, &open, &edge, text);
+        } while (text->finish != FT_FINISH_LENGTH);
+    free(text);
+    ft_verifier_destroy(v);
+    return 0;
+}
+
+static ft_verifier_stats run(world *w, int64_t pass_us, int64_t row_us, int64_t think_us)
+{
+    w->work = (test_work_clock){.pass_us = pass_us, .row_us = row_us};
+    w->think_us = think_us;
+    w->clock = (ft_clock){.now_us = world_us, .ctx = w};
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    w->v = test_verifier_start((ft_verifier_opts){.clock = w->clock, .max_context = 1000});
+    w->work.verifier = w->v;
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        thinker *t = &w->all[i];
+        t->world = w;
+        t->text = prompt[i];
+        t->edge = test_edge_make(TEST_DRAFT_WRONG, NULL, target.n_vocab, i);
+        ft_msg_open open = local_open_msg(&t->text, 0, 0, 0);
+        local_open(&t->c, w->v, &open, "me");
+        local_wait_opened(&t->c);
+        t->c.on_part = on_part;
+        t->c.user = t;
+        t->due_us = 1;
+    }
+    live(w);
+    ft_verifier_stats s = test_verifier_stats(w->v);
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        local_close(&w->all[i].c);
+    test_verifier_expect_empty(w->v);
+    ft_verifier_destroy(w->v);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    return s;
+}
+
+static uint32_t largest(const world *w, double *mean)
+{
+    uint32_t most = 0, sum = 0;
+    assert_int_equal(w->ended, 0);
+    assert_true(w->n_passes >= PASSES);
+    for (uint32_t i = SETTLED; i < PASSES; i++) {
+        most = w->sizes[i] > most ? w->sizes[i] : most;
+        sum += w->sizes[i];
+    }
+    *mean = (double)sum / (PASSES - SETTLED);
+    return most;
+}
+
+static void test_two_groups_form(void **state)
+{
+    world *w = calloc(1, sizeof *w);
+    double mean;
+    (void)state;
+    ft_verifier_stats s = run(w, 100, 100, 1500);
+    assert_int_equal(largest(w, &mean), SESSIONS / 2);
+    assert_true(mean > SESSIONS / 2 - 0.5);
+    assert_int_equal(s.groups, 2);
+    assert_true(s.passes_capped > 0);
+    free(w);
+}
+
+static void test_one_group_stays(void **state)
+{
+    world *w = calloc(1, sizeof *w);
+    double mean;
+    (void)state;
+    ft_verifier_stats s = run(w, 20000, 1, 1500);
+    assert_true(largest(w, &mean) > SESSIONS / 2);
+    assert_int_equal(s.groups, 1);
+    assert_int_equal(s.passes_capped, 0);
+    free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_groups_form),
+        cmocka_unit_test(test_one_group_stays),
+    };
+    return cmocka_run_group_tests(tests, setup, test_target_teardown);
+}
