@@ -406,8 +406,8 @@ static void tree_part(local_client *c, const ft_msg_verdict *verdict)
 static void test_fairness(void **state)
 {
     enum { NODES = 7 };
-    ft_verifier *v = test_verifier_start(
-        (ft_verifier_opts){.max_tree = NODES, .max_batch_tok = NODES + 1, .max_context = 4000});
+    ft_verifier *v =
+        test_verifier_start((ft_verifier_opts){.max_tree = NODES, .max_batch_tok = NODES + 1});
     reference *ref = malloc(sizeof *ref);
     crowd *all = calloc(1, sizeof *all);
     (void)state;
