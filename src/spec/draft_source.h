@@ -45,7 +45,8 @@ typedef struct ft_draft_request {
     uint32_t n;            /* tokens, 0 < n <= max_text or max_leaves of the source */
     const int32_t *tokens; /* [n] */
     /* NULL: the text's next tokens, which are committed at once; no node may be pending. Else [n]:
-     * leaves that become pending; parents are pending numbers, -1 for the text's last token. */
+     * leaves that become pending; parents are pending numbers (new ones count on from n_pending), less
+     * than the leaf's own, or -1: the text's last token. */
     const int32_t *parents;
     const uint16_t *depths; /* [n] of leaves: 0 where the parent is -1, else the parent's + 1 */
     /* out: [n] of leaves; [1] of text: behind its last token; NULL (text only): not wanted */
