@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// netlab: runs a server and its edges over an emulated network. Flags in, the lab run, statistics out.
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/flags.h"
+#include "net/lab.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+typedef struct settings {
+    double rtt_ms, jitter_ms, rate_mbit, up_mbit, queue_ms, loss, wait_s;
+    int64_t seed, n_edges, wait_port;
+    const char *server, *json;
+    ft_flag_list edges;
+    bool quiet;
+} settings;
+
+static void print_help(const ft_flag *flags, size_t n)
+{
+    printf(
+        "usage: netlab [flags] --server CMD --edge CMD [--edge CMD ...]\n\n"
+        "Runs the server and each edge in a network namespace of its own. Each edge has a link of its\n"
+        "own to the server, with the delay, rate and loss that are asked for, and reaches nothing else.\n"
+        "The server is 10.77.0.1, edges are 10.77.0.2, 10.77.0.3, ... Commands are for /bin/sh and find\n"
+        "  NETLAB_SERVER   the server's address       NETLAB_EDGE     0: the server, edges from 1\n"
+        "  NETLAB_ADDRESS  their own                  NETLAB_EDGES    how many edges there are\n"
+        "  NETLAB_RTT_MS   as asked for\n"
+        "in their environment; variables that name a proxy are taken out of it. When all edges have\n"
+        "ended, the server gets a SIGTERM. Exit status: that of the first edge that failed; that of a\n"
+        "server which failed before; 128 + signal; 2 bad usage; 125 netlab itself failed, 77 because it\n"
+        "lacks root or the TUN driver. Linux only.\n\n");
+    ft_flags_help(stdout, flags, n);
+}
+
+static ft_status check(settings *s, int n_words, ft_error *err)
+{
+    if (n_words > 0)
+        return ft_error_set(err, FT_INVALID, "commands are given with --server and --edge, quoted");
+    if (!s->server || s->edges.n == 0)
+        return ft_error_set(err, FT_INVALID, "--server and --edge are needed");
+    if (s->n_edges == 0)
+        s->n_edges = (int64_t)s->edges.n;
+    if ((size_t)s->n_edges < s->edges.n)
+        return ft_error_set(err, FT_INVALID, "--edges %d, but %zu commands for edges",
+                            (int)s->n_edges, s->edges.n);
+    return FT_OK;
+}
+
+/* Exit status, or -1 to go on. */
+static int parse(settings *s, int argc, char **argv)
+{
+    ft_error err = {0};
+    int n_words = 0;
+    const ft_flag flags[] = {
+        {"--server", NULL, FT_FLAG_STRING, &s->server, "CMD", "the server's command", 0, 0},
+        {"--edge", NULL, FT_FLAG_LIST, &s->edges, "CMD", "an edge's command", 0, 0},
+        {"--edges", NULL, FT_FLAG_INT, &s->n_edges, "N",
+         "edges; the commands are given out in turns; 0: as many as --edge", 0, FT_LAB_MAX_EDGES},
+        {"--rtt-ms", NULL, FT_FLAG_FLOAT, &s->rtt_ms, "MS",
+         "round trip at least; half of it each way", 0, 60000},
+        {"--jitter-ms", NULL, FT_FLAG_FLOAT, &s->jitter_ms, "MS",
+         "up to so much more each way, evenly; packets stay in order", 0, 60000},
+        {"--rate-mbit", NULL, FT_FLAG_FLOAT, &s->rate_mbit, "R",
+         "Mbit/s of a link, each way; 0: no limit", 0, 100000},
+        {"--up-mbit", NULL, FT_FLAG_FLOAT, &s->up_mbit, "R",
+         "Mbit/s from edge to server; 0: --rate-mbit", 0, 100000},
+        {"--queue-ms", NULL, FT_FLAG_FLOAT, &s->queue_ms, "MS",
+         "with a rate: packets that would wait longer are dropped", 0, 60000},
+        {"--loss", NULL, FT_FLAG_FLOAT, &s->loss, "P",
+         "share of packets lost, each way, each by itself: 0 to 1", 0, 1},
+        {"--seed", NULL, FT_FLAG_INT, &s->seed, "S", "of loss and jitter", 0, 9e15},
+        {"--wait-port", NULL, FT_FLAG_INT, &s->wait_port, "PORT",
+         "edges start when the server listens there; 0: at once", 0, 65535},
+        {"--wait-s", NULL, FT_FLAG_FLOAT, &s->wait_s, "S", "for that at most", 0, 86400},
+        {"--json", NULL, FT_FLAG_STRING, &s->json, "FILE",
+         "statistics as one JSON object, instead of text on standard error", 0, 0},
+        {"--quiet", NULL, FT_FLAG_BOOL, &s->quiet, NULL, "no statistics as text", 0, 0},
+    };
+    if (ft_flags_want_help(argc, argv)) {
+        print_help(flags, COUNT(flags));
+        return 0;
+    }
+    ft_status st = ft_flags_parse(flags, COUNT(flags), argc, argv, &err, &n_words);
+    if (st == FT_OK)
+        st = check(s, n_words, &err);
+    if (st == FT_OK)
+        return -1;
+    fprintf(stderr, "netlab: %s (--help shows the usage)\n", err.message);
+    return 2;
+}
+
+static double mean_ms(const ft_pipe_stats *p, double sum_ns)
+{
+    return p->delivered ? sum_ns / (double)p->delivered / 1e6 : 0;
+}
+
+static void print_direction(const ft_lab_report *r, size_t i, bool up)
+{
+    const ft_pipe_stats *p = up ? &r->edge[i].up : &r->edge[i].down;
+    fprintf(
+        stderr,
+        "netlab: edge %zu %-4s %8llu packets %10.1f kB, %llu lost, %llu dropped, %.3f ms on the "
+        "way, late by %.3f ms (at most %.3f)\n",
+        i + 1, up ? "up" : "down", (unsigned long long)p->packets, (double)p->bytes / 1e3,
+        (unsigned long long)p->lost, (unsigned long long)p->dropped, mean_ms(p, p->delay_ns),
+        mean_ms(p, (double)p->late_ns), (double)p->late_max_ns / 1e6);
+}
+
+static void print_text(const ft_lab_report *r)
+{
+    for (size_t i = 0; i < r->n_edges; i++) {
+        print_direction(r, i, true);
+        print_direction(r, i, false);
+    }
+    fprintf(stderr, "netlab: %.1f s, %.3f s of processor time for the relay%s\n", r->seconds,
+            r->relay_cpu_s, r->realtime ? "" : " (without real-time priority)");
+}
+
+static json_t *direction_json(const ft_pipe_stats *p)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "packets", (json_int_t)p->packets,
+                     "bytes", (json_int_t)p->bytes, "lost", (json_int_t)p->lost, "dropped",
+                     (json_int_t)p->dropped, "delivered", (json_int_t)p->delivered, "delay_ms",
+                     mean_ms(p, p->delay_ns), "late_ms", mean_ms(p, (double)p->late_ns),
+                     "late_max_ms", (double)p->late_max_ns / 1e6);
+}
+
+static int write_json(const settings *s, const ft_lab_report *r)
+{
+    json_t *links = json_array();
+    for (size_t i = 0; i < r->n_edges; i++)
+        json_array_append_new(links,
+                              json_pack("{s:i, s:s, s:i, s:o, s:o}", "edge", (int)i + 1, "address",
+                                        r->edge[i].address, "exit", r->edge[i].exit_code, "up",
+                                        direction_json(&r->edge[i].up), "down",
+                                        direction_json(&r->edge[i].down)));
+    json_t *o = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:i, s:I, s:I, s:b, s:f, s:f, s:o}",
+                          "rtt_ms", s->rtt_ms, "jitter_ms", s->jitter_ms, "rate_mbit", s->rate_mbit,
+                          "up_mbit", s->up_mbit > 0 ? s->up_mbit : s->rate_mbit, "queue_ms",
+                          s->queue_ms, "loss", s->loss, "seed", (json_int_t)s->seed, "server_exit",
+                          r->server_exit_code, "strays", (json_int_t)r->strays, "refused",
+                          (json_int_t)r->refused, "realtime", (int)r->realtime, "seconds",
+                          r->seconds, "relay_cpu_s", r->relay_cpu_s, "links", links);
+    int failed = !o || json_dump_file(o, s->json, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0;
+    json_decref(o);
+    if (failed)
+        fprintf(stderr, "netlab: %s: cannot be written\n", s->json);
+    return failed;
+}
+
+static ft_pipe_opts direction(const settings *s, double mbit)
+{
+    return (ft_pipe_opts){.delay_ns = (int64_t)(s->rtt_ms * 1e6 / 2),
+                          .jitter_ns = (int64_t)(s->jitter_ms * 1e6),
+                          .bits_per_s = mbit * 1e6,
+                          .queue_ns = (int64_t)(s->queue_ms * 1e6),
+                          .loss = s->loss};
+}
+
+int main(int argc, char **argv)
+{
+    static ft_lab_report report;
+    settings s = {.queue_ms = 100, .wait_s = 120, .seed = 1};
+    ft_error err = {0};
+    int code = parse(&s, argc, argv);
+    if (code >= 0)
+        return code;
+    ft_lab_opts opts = {.server = s.server,
+                        .edges = s.edges.item,
+                        .n_edge_commands = s.edges.n,
+                        .n_edges = (size_t)s.n_edges,
+                        .up = direction(&s, s.up_mbit > 0 ? s.up_mbit : s.rate_mbit),
+                        .down = direction(&s, s.rate_mbit),
+                        .seed = (uint64_t)s.seed,
+                        .rtt_ms = s.rtt_ms,
+                        .wait_port = (uint16_t)s.wait_port,
+                        .wait_ns = (int64_t)(s.wait_s * 1e9)};
+    ft_status st = ft_lab_run(&opts, &err, &report, &code);
+    if (st != FT_OK) {
+        fprintf(stderr, "netlab: %s\n", err.message);
+        code = st == FT_FORBIDDEN ? 77 : FT_LAB_FAILED;
+    }
+    if (st != FT_FORBIDDEN && s.json && write_json(&s, &report) != 0)
+        return FT_LAB_FAILED;
+    if (st != FT_FORBIDDEN && !s.json && !s.quiet)
+        print_text(&report);
+    return code;
+}
