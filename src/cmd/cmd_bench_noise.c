@@ -13,10 +13,11 @@
 #include "engine/engine.h"
 #include "engine/gemm_choice.h"
 #include "model/vocab.h"
+#include "spec/draft_source.h"
 #include "spec/sampling.h"
 
-#define RANKED 16  /* as the drafter normalizes over (spec/drafter.c) */
-#define CHUNK  256 /* tokens of one forward */
+#define RANKED FT_DRAFT_RANKED /* as the drafter normalizes over (spec/draft_engine.c) */
+#define CHUNK  256             /* tokens of one forward */
 #define FIRST  4
 
 /* One model with a sequence that grows token by token. */
@@ -201,7 +202,7 @@ static ft_status all_answers(job *j, const ft_prompts *prompts, tally *t, ft_err
 }
 
 /* What the drafter takes for the chance of each ranked candidate, and of none of them
- * (spec/drafter.c, estimate()), evaluated at the target's tokens. */
+ * (spec/draft_engine.c, estimate()), evaluated at the target's tokens. */
 static double log_likelihood(const tally *t, double sharpness, double tail)
 {
     double sum = 0;

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Growth of draft trees without any model: candidates come from a hash of the path. A tree that grew to
+// its end is compared with the best nodes of the whole tree of candidates, found by brute force.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/secret.h"
+#include "spec/growth.h"
+#include "support/drafts.h"
+
+static ft_growth g;
+
+/* A made-up model: children of a node are a function of its path alone. */
+static void children_of(uint64_t path, ft_draft_children *out)
+{
+    ft_rng rng;
+    float left = 1;
+    ft_rng_init(&rng, path);
+    out->n = 1 + ft_rng_below(&rng, FT_DRAFT_RANKED);
+    for (uint32_t i = 0; i < out->n; i++) {
+        float p = left * (0.3f + 0.5f * (float)ft_rng_unit(&rng));
+        out->at[i] = (ft_draft_child){.token = (int32_t)(i * 1000 + ft_rng_below(&rng, 1000)),
+                                      .logp = logf(p)};
+        left -= p;
+    }
+}
+
+static uint64_t path_of(uint64_t text, int32_t at)
+{
+    if (at < 0)
+        return text;
+    return ft_fnv64(path_of(text, g.node[at].parent), &g.node[at].token, sizeof(int32_t));
+}
+
+static void begin(uint64_t text, uint32_t branch)
+{
+    ft_draft_children c;
+    ft_growth_clear(&g);
+    children_of(text, &c);
+    ft_growth_add(&g, -1, &c, branch);
+}
+
+static void compute(uint64_t text, const uint16_t *chosen, uint32_t n, uint32_t branch, bool ahead)
+{
+    ft_draft_children c;
+    ft_growth_computed(&g, chosen, n, ahead);
+    for (uint32_t i = 0; i < n; i++) {
+        children_of(path_of(text, chosen[i]), &c);
+        ft_growth_add(&g, chosen[i], &c, branch);
+    }
+    ft_growth_check(&g);
+}
+
+static const ft_growth_limits no_limits = {.leaves = FT_DRAFT_LEAVES, .depth = UINT32_MAX};
+
+static uint32_t grow(uint64_t text, const ft_draft_params *p, uint32_t forwards)
+{
+    uint16_t chosen[FT_DRAFT_LEAVES];
+    uint32_t n, done = 0;
+    for (; done < forwards && (n = ft_growth_choose(&g, p, &no_limits, chosen)) > 0; done++)
+        compute(text, chosen, n, p->branch, false);
+    return done;
+}
+
+/* Adds to `found` the cum of every node at or below one whose cum is at least `worst`. */
+static void all_nodes(uint64_t path, float cum, float worst, uint32_t branch, uint32_t *better)
+{
+    ft_draft_children c;
+    children_of(path, &c);
+    for (uint32_t i = 0; i < c.n && i < branch; i++) {
+        float below = cum + c.at[i].logp;
+        if (below <= worst)
+            continue;
+        (*better)++;
+        all_nodes(ft_fnv64(path, &c.at[i].token, sizeof(int32_t)), below, worst, branch, better);
+    }
+}
+
+/* Whatever the width, growth ends with the best nodes there are. */
+static void test_grows_to_the_best(void **state)
+{
+    for (uint64_t text = 0; text < 40; text++) {
+        ft_tree first, tree;
+        for (uint32_t width = 1; width <= 64; width *= 4) {
+            ft_draft_params p = ft_draft_params_tree(1 + (uint32_t)text, 0, width);
+            p.branch = 1 + (uint32_t)text % 8;
+            begin(text, p.branch);
+            uint32_t forwards = grow(text, &p, 1000);
+            ft_growth_emit(&g, &p, &tree);
+            assert_true(forwards < 200);
+            assert_int_equal(tree.n, p.budget);
+            if (width == 1)
+                first = tree;
+            else
+                test_trees_same(&first, &tree);
+            float worst = 0;
+            uint32_t better = 0;
+            for (uint32_t i = 0; i < tree.n; i++)
+                worst = fminf(worst, tree.cum_logp[i]);
+            all_nodes(text, 0, worst, p.branch, &better);
+            assert_int_equal(better, tree.n - 1); /* all but the worst itself */
+        }
+    }
+}
+
+/* Random rounds of growth, growth ahead and verdicts keep the invariants; what is below the text's new
+ * end stays, with its numbers. */
+static void test_rounds_keep_the_invariants(void **state)
+{
+    ft_rng rng;
+    ft_rng_init(&rng, 5);
+    uint64_t text = 77, kept = 0;
+    begin(text, 6);
+    for (uint32_t round = 0; round < 300; round++) {
+        ft_draft_params p =
+            ft_draft_params_tree(1 + ft_rng_below(&rng, 60), 4, 1 + ft_rng_below(&rng, 12));
+        ft_tree tree;
+        uint16_t chosen[FT_DRAFT_LEAVES], nodes[FT_GROWTH_MAX];
+        uint32_t path[FT_TREE_MAX], keep[FT_DRAFT_PENDING], n;
+        p.branch = 6;
+        grow(text, &p, ft_rng_below(&rng, 5));
+        ft_growth_emit(&g, &p, &tree);
+        for (uint32_t calls = ft_rng_below(&rng, 10); calls > 0; calls--) {
+            n = ft_growth_choose_ahead(&g, &p, &no_limits, chosen);
+            compute(text, chosen, n, p.branch, true);
+            for (uint32_t i = 0; i < n; i++) { /* the head, or below it */
+                int32_t at = chosen[i];
+                while (at >= 0 && at != g.head)
+                    at = g.node[at].parent;
+                assert_int_equal(at, g.head);
+            }
+        }
+        uint32_t n_path = test_tree_path(&tree, ft_rng_below(&rng, tree.n), path);
+        int walk = ft_growth_walk(&g, path, n_path, NULL, 0, nodes);
+        assert_int_equal(walk, n_path);
+        for (uint32_t i = 0; i < n_path; i++)
+            assert_int_equal(g.node[nodes[i]].token, tree.token[path[i]]);
+        int32_t end = nodes[n_path - 1];
+        text = path_of(text, end);
+        if (g.node[end].pending < 0) {
+            begin(text, p.branch);
+            continue;
+        }
+        uint32_t before = g.n_pending, n_keep = ft_growth_reroot(&g, end, keep);
+        kept += n_keep;
+        ft_growth_check(&g);
+        assert_true(n_keep == g.n_pending && n_keep < before);
+        for (uint32_t i = 0; i < n_keep; i++)
+            assert_true(keep[i] < before && (i == 0 || keep[i] > keep[i - 1]));
+        for (uint32_t i = 0; i < g.n; i++) { /* still what the model says of the new text */
+            ft_draft_children c;
+            bool found = false;
+            children_of(path_of(text, g.node[i].parent), &c);
+            for (uint32_t k = 0; k < c.n; k++)
+                found |= c.at[k].token == g.node[i].token && c.at[k].logp == g.node[i].logp;
+            assert_true(found);
+        }
+    }
+    assert_true(kept > 300);
+}
+
+/* However much is wanted, growth ahead leaves pool and pending numbers for the draft to come. */
+static void test_ahead_leaves_room(void **state)
+{
+    const ft_draft_params wants[] = {{FT_TREE_MAX, 7, 8, 8, -INFINITY},
+                                     {FT_TREE_MAX, 30, 16, 16, -INFINITY},
+                                     {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY}};
+    for (uint64_t text = 0; text < 12; text++) {
+        const ft_draft_params *p = &wants[text % 3];
+        uint32_t leaves = ft_draft_params_leaves(p), n;
+        uint32_t nodes = leaves * (p->branch < FT_DRAFT_RANKED ? p->branch : FT_DRAFT_RANKED);
+        ft_tree tree;
+        uint16_t chosen[FT_DRAFT_LEAVES];
+        ft_draft_params few = ft_draft_params_tree(8, 0, 2);
+        begin(text, few.branch);
+        grow(text, &few, 3);
+        ft_growth_emit(&g, &few, &tree);
+        while ((n = ft_growth_choose_ahead(&g, p, &no_limits, chosen)) > 0)
+            compute(text, chosen, n, p->branch, true);
+        uint32_t pool = nodes < FT_GROWTH_MAX / 2 ? nodes : FT_GROWTH_MAX / 2;
+        uint32_t pending = leaves < FT_DRAFT_PENDING / 2 ? leaves : FT_DRAFT_PENDING / 2;
+        assert_true(g.n + pool <= FT_GROWTH_MAX);
+        assert_true(g.n_pending + pending <= FT_DRAFT_PENDING);
+        assert_true(g.n_pending > 20);
+    }
+}
+
+static void test_walks(void **state)
+{
+    ft_draft_params p = ft_draft_params_tree(20, 0, 4);
+    ft_tree tree;
+    uint16_t nodes[FT_GROWTH_MAX];
+    begin(3, p.branch);
+    grow(3, &p, 100);
+    ft_growth_emit(&g, &p, &tree);
+    const uint32_t twice[] = {0, 0}, far[] = {20};
+    assert_int_equal(ft_growth_walk(&g, twice, 2, NULL, 0, nodes), -1);
+    assert_int_equal(ft_growth_walk(&g, far, 1, NULL, 0, nodes), -1);
+    assert_int_equal(ft_growth_walk(&g, NULL, 0, NULL, 0, nodes), 0);
+    /* A path that comes as the target's own tokens leads to the same nodes, and ends outside the pool. */
+    uint32_t path[FT_TREE_MAX], n = test_tree_path(&tree, tree.n - 1, path);
+    int32_t next[FT_TREE_MAX + 1];
+    for (uint32_t i = 0; i < n; i++)
+        next[i] = tree.token[path[i]];
+    next[n] = -5;
+    assert_int_equal(ft_growth_walk(&g, NULL, 0, next, n + 1, nodes), n);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(nodes[i], g.emitted[path[i]]);
+    assert_int_equal(ft_growth_walk(&g, path, 1, next + 1, n, nodes), n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grows_to_the_best),
+        cmocka_unit_test(test_rounds_keep_the_invariants),
+        cmocka_unit_test(test_ahead_leaves_room),
+        cmocka_unit_test(test_walks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
