@@ -10,26 +10,28 @@
 #include "cmd/cmd.h"
 #include "cmd/device_flags.h"
 #include "cmd/endpoint.h"
+#include "cmd/gen_flags.h"
 #include "serve/server.h"
 
 #define GRACE_US 5000000 /* sessions get this long to finish after a signal */
 
 typedef struct serve_flags {
-    const char *model, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
+    const char *model, *draft, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
     const char *policy, *port_file, *metrics, *cache_type, *costs_path, *http, *http_port_file;
     char metrics_host[256], http_host[256];
     int metrics_port, http_port;
-    int64_t port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
-    bool insecure, portable, no_prefix_cache, verbose;
+    int64_t draft_kv, port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
+    bool insecure, portable, no_prefix_cache, draft_always, verbose;
     ft_costs costs; /* of costs_path */
-    ft_device_flags device;
+    ft_draft_flags spec;
+    ft_device_flags device, device_draft;
     ft_api_flags api;
     char *token_text; /* of token_file */
 } serve_flags;
 
 typedef struct serve_app {
-    ft_model *model;
-    ft_vocab *vocab;
+    ft_model *model, *draft; /* draft: NULL without */
+    ft_vocab *vocab, *draft_vocab;
     ft_server *server;
     ft_edge *edge; /* of the API */
     ft_api *api;
@@ -141,7 +143,12 @@ static ft_status start_server(serve_app *app, const serve_flags *f, ft_error *er
                                               .session_ttl_s = (uint32_t)f->ttl_s,
                                               .n_threads = (int)f->threads,
                                               .portable_attention = f->portable,
-                                              .no_prefix_cache = f->no_prefix_cache},
+                                              .no_prefix_cache = f->no_prefix_cache,
+                                              .draft_model = app->draft,
+                                              .draft_vocab = app->draft_vocab,
+                                              .draft = ft_draft_from_flags(&f->spec),
+                                              .draft_kv_tok = (uint32_t)f->draft_kv,
+                                              .draft_always = f->draft_always},
                                  .metrics_host = f->metrics ? f->metrics_host : NULL,
                                  .metrics_port = f->metrics_port,
                                  .host = f->host,
@@ -206,14 +213,25 @@ static void stop_all(serve_app *app, int64_t grace_us)
     ft_server_destroy(app->server, left_us > 0 ? left_us : 0);
 }
 
+static ft_status load(serve_app *app, const serve_flags *f, ft_error *err)
+{
+    const ft_model_opts target = {.path = f->model, .progress = ft_progress_terminal("loading")};
+    const ft_model_opts draft = {.path = f->draft,
+                                 .progress = ft_progress_terminal("loading the draft")};
+    ft_status status = ft_model_load_on(&f->device, &target, err, &app->model);
+    if (status == FT_OK)
+        status = ft_vocab_load(f->model, err, &app->vocab);
+    if (status != FT_OK || !f->draft || ft_draft_from_flags(&f->spec).budget == 0)
+        return status;
+    status = ft_vocab_load(f->draft, err, &app->draft_vocab);
+    return status == FT_OK ? ft_model_load_on(&f->device_draft, &draft, err, &app->draft) : status;
+}
+
 static int run(const serve_flags *f)
 {
     serve_app app = {0};
     ft_error err = {0};
-    const ft_model_opts opts = {.path = f->model, .progress = ft_progress_terminal("loading")};
-    ft_status status = ft_model_load_on(&f->device, &opts, &err, &app.model);
-    if (status == FT_OK)
-        status = ft_vocab_load(f->model, &err, &app.vocab);
+    ft_status status = load(&app, f, &err);
     if (status == FT_OK && !ft_cmd_stopped()) {
         status = start_all(&app, f, &err);
         if (status == FT_OK) {
@@ -222,6 +240,8 @@ static int run(const serve_flags *f)
         }
         stop_all(&app, status == FT_OK ? GRACE_US : 0);
     }
+    ft_vocab_destroy(app.draft_vocab);
+    ft_model_destroy(app.draft);
     ft_vocab_destroy(app.vocab);
     ft_model_destroy(app.model);
     if (status != FT_OK)
@@ -269,6 +289,14 @@ static int parse(serve_flags *f, int argc, char **argv)
         {"--insecure", NULL, FT_FLAG_BOOL, &f->insecure, NULL,
          "serve other machines without asking who they are", 0, 0},
         FT_DEVICE_FLAGS(f->device),
+        {"--model-draft", "-md", FT_FLAG_STRING, &f->draft, "FILE",
+         "draft model (GGUF): the server drafts for clients that do not", 0, 0},
+        FT_DRAFT_FLAGS(f->spec),
+        {"--draft-kv", NULL, FT_FLAG_INT, &f->draft_kv, "N",
+         "tokens of all texts in the draft's KV pool (0: as the target's)", 0, 1 << 28},
+        {"--draft-always", NULL, FT_FLAG_BOOL, &f->draft_always, NULL,
+         "draft also where measurements say that it does not pay", 0, 0},
+        FT_DRAFT_DEVICE_FLAGS(f->device_draft),
         {"--portable", NULL, FT_FLAG_BOOL, &f->portable, NULL,
          "attention by ggml's operators instead of our CPU kernel", 0, 0},
         {"--no-prefix-cache", NULL, FT_FLAG_BOOL, &f->no_prefix_cache, NULL,
@@ -305,7 +333,10 @@ int ft_cmd_serve(int argc, char **argv)
                      .max_tree = 64,
                      .max_sessions = 1024,
                      .ttl_s = 60,
-                     .device = FT_DEVICE_FLAGS_INIT};
+                     /* SpecEdge 5's trees: 32 nodes, 7 levels */
+                     .spec = {.n_max = 32, .depth = 7, .width = 8},
+                     .device = FT_DEVICE_FLAGS_INIT,
+                     .device_draft = FT_DEVICE_FLAGS_INIT};
     ft_error err = {0};
     int done = parse(&f, argc, argv);
     if (done >= 0)

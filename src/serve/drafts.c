@@ -21,6 +21,7 @@ bool ft_sess_recorded(const ft_sess *s, uint32_t round, uint32_t base)
 void ft_sess_withdraw(ft_sess *s)
 {
     s->pending = false;
+    ft_tree_clear(&s->tree);
     s->ahead.kept = false;
     s->verdict_at_us = 0; /* the time without a stream is no thinking */
     s->last.more = false; /* a run that was under way is over */

@@ -2,7 +2,8 @@
  *
  * What the files of the verifier share: verifier.c (thread, events, callbacks), vsession.c (session
  * states), drafts.c (what edges ask for: rounds and runs), kv_room.c (who gives way when blocks are
- * short), groups.c (how many verifications a pass holds) and round.c (batches and verdicts).
+ * short), groups.c (how many verifications a pass holds), own_draft.c (the server's own drafts for
+ * runs) and round.c (batches and verdicts).
  * Nothing outside src/serve includes this.
  *
  * Two lives: a *handle* (ft_vsession) is a client's stream, a *session* (ft_sess) is the text and its
@@ -60,6 +61,8 @@ typedef struct draft_slot {
 #define FT_DRAFT_SLOTS 2 /* the next one and one ahead of it; a client waits for verdicts */
 
 typedef struct ft_sess ft_sess;
+typedef struct ft_own ft_own;
+typedef struct ft_own_sess ft_own_sess;
 
 struct ft_vsession {
     ft_verifier *verifier;
@@ -86,10 +89,10 @@ struct ft_vsession {
  * Invariants (ft_sess_check): 1 <= len <= max_len; outside a forward the sequence has no pending nodes
  * and n_past <= len - 1, since the text's last token is computed as the root of the next tree.
  *
- * A *run* is a round without a tree: passes of one session, each with a verdict of that round, until
+ * A *run* is a round without an edge's tree: passes of one session, each with a verdict of that round, until
  * the text is run_end long or ends. Between two of them it is WAITING with base = len, and its place
  * in the order of service is new each time, so that runs and rounds take turns. One draft that fits
- * its end may wait behind it (`ahead`). */
+ * its end may wait behind it (`ahead`). A run's `tree` is empty or the server's own (own_draft.c). */
 typedef enum sess_state {
     SESS_ENDED,
     SESS_DETACHED,
@@ -132,6 +135,7 @@ struct ft_sess {
     ft_msg_verdict last; /* of round last.round, 0: none; logprobs: own memory if asked for */
     ft_token_logprob *logprobs; /* [max_tree + 1], or NULL: not asked for */
     uint32_t last_base;         /* where that round's draft hung */
+    ft_own_sess *own;           /* NULL: the server drafts nothing for it */
     bool last_whole;            /* `last` is all of that round, not a run's last part */
 };
 
@@ -177,6 +181,7 @@ struct ft_verifier {
     uint64_t next_serial;
     batch batch;
     ft_cost cost; /* of passes on this machine */
+    ft_own *own;  /* NULL: no draft model */
     ft_verifier_stats stats;
     int64_t began_us; /* the engine thread, its waits not counted */
 
@@ -254,6 +259,25 @@ FT_WARN_UNUSED ft_status ft_kv_admit(const ft_verifier *v, uint32_t n_tok, ft_er
  * give way so that the oldest need, needs[0], always fits. needs: in order of service. Returns the
  * free blocks. */
 uint32_t ft_kv_make_room(ft_verifier *v, need *needs, size_t n);
+
+/* ---- own_draft.c ---- */
+
+/* Draft engine and all else for the draft model in v->opts. FT_PRECONDITION: its vocabulary is not the
+ * target's; FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_own_create(const ft_verifier *v, ft_error *err, ft_own **out);
+/* All sessions must be gone. NULL is legal. */
+void ft_own_destroy(ft_own *own);
+/* Drafts trees for the runs in the batch's needs, where that pays, and corrects their rows. Before that
+ * it reads texts with the draft model, which delays the pass by read_budget_us at most, as far as one
+ * block of tokens allows (0: no limit). Returns the time that the reading took. */
+int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us);
+/* `last` is the verdict on a run's pass, in nodes of `tree`: the drafter follows, and the verdict
+ * becomes one of tokens alone. Of sessions without an own tree it changes nothing. */
+void ft_own_verdict(ft_sess *s);
+/* Frees what the session has of it. */
+void ft_own_drop(ft_sess *s);
+/* What a token of a run takes with drafts; 0: not known, or they don't pay. */
+uint32_t ft_own_token_us(const ft_verifier *v);
 
 /* ---- round.c ---- */
 

@@ -271,7 +271,9 @@ static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us, i
 {
     ft_verifier_stats *stats = &s->verifier->stats;
     ft_error err = {0};
-    s->last.hint_token_us = run_token_us(s, g);
+    s->last.hint_token_us = ft_own_token_us(s->verifier);
+    if (s->last.hint_token_us == 0)
+        s->last.hint_token_us = run_token_us(s, g);
     ft_status status = commit(s, g->n - s->tree.n, &s->last, &err);
     if (status != FT_OK) {
         ft_sess_end(s, FT_INTERNAL, err.message);
@@ -281,12 +283,13 @@ static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us, i
     s->last.verify_us = (uint32_t)(now_us - started_us);
     s->used_at_us = s->verdict_at_us = now_us;
     stats->rounds++;
-    stats->drafted += s->tree.n;
-    stats->accepted += s->last.n_path;
+    stats->drafted += s->run_end ? 0 : s->tree.n;
+    stats->accepted += s->run_end ? 0 : s->last.n_path;
     stats->tokens += s->last.n_path + s->last.n_next;
     stats->run_tokens += s->run_end ? s->last.n_path + s->last.n_next : 0;
     stats->queue_us += s->last.queue_us;
     stats->verify_us += s->last.verify_us;
+    ft_own_verdict(s);
     ft_sess_answered(s, now_us);
     ft_sess_check(s);
     ft_handle_verdict(s->handle, &s->last);
@@ -319,26 +322,31 @@ static bool draft_expected(const ft_verifier *v, int64_t now_us)
     return false;
 }
 
-/* Fills the batch with what the policy picks from the work that fits. */
-static void compose(ft_verifier *v, int64_t now_us)
+/* A round meets two passes at most: one that runs when it arrives, and its own. A tenth of the budget
+ * is left to what the estimate does not know: the machine's other work. */
+static int64_t prompt_us(const ft_verifier *v)
+{
+    return v->opts.prefill_budget_us * 9 / 20 + 1;
+}
+
+/* Fills the batch with what the policy picks from the work that fits. read_us: what the draft model's
+ * reading has taken of the time for prompts. */
+static void compose(ft_verifier *v, int64_t now_us, int64_t read_us)
 {
     batch *b = &v->batch;
     ft_sched_limits limits = {.max_rows = v->opts.max_batch_tok,
                               .cost = &v->cost,
                               .kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs),
                               .kv_block_tok = FT_KV_BLOCK_TOK};
-    bool others = draft_expected(v, now_us);
-    b->alone = !others && b->n_needs == 1;
+    bool others = !b->alone && draft_expected(v, now_us);
     for (size_t i = 0; i < b->n_needs; i++)
         if (!b->needs[i].out)
             add_work(v, b->needs[i].session);
     limits.max_verify = ft_round_cap(v, now_us);
     for (size_t i = 0; i < b->n_work; i++)
         others |= b->work[i].kind == FT_WORK_VERIFY;
-    /* A round meets two passes at most: one that runs when it arrives, and its own. A tenth of the
-     * budget is left to what the estimate does not know: the machine's other work. */
     if (others)
-        limits.prefill_us = v->opts.prefill_budget_us * 9 / 20 + 1;
+        limits.prefill_us = prompt_us(v) > read_us ? prompt_us(v) - read_us : 1;
     size_t n = v->policy->pick(b->work, b->n_work, &limits, now_us, b->picks);
     b->n_segments = b->n_rows = b->n_want = b->n_judged = 0;
     b->pass = (ft_pass){0};
@@ -400,8 +408,10 @@ bool ft_round_run(ft_verifier *v)
     gather(v);
     if (b->n_needs == 0)
         return false;
+    b->alone = b->n_needs == 1 && !draft_expected(v, ft_clock_now_us(&v->opts.clock));
+    int64_t read_us = ft_own_before_pass(v, b->alone ? 0 : prompt_us(v));
     int64_t started_us = ft_clock_now_us(&v->opts.clock);
-    compose(v, started_us);
+    compose(v, started_us, read_us);
     ft_status status = b->n_segments
                            ? ft_engine_forward(v->engine, b->segments, b->n_segments, &err)
                            : ft_error_set(&err, FT_INTERNAL, "serve: nothing fits the engine");

@@ -348,8 +348,8 @@ static void *engine_main(void *arg)
         idle = !ft_round_run(v);
         int64_t now_us = ft_clock_now_us(&v->opts.clock);
         expiry_us = ft_sessions_expire(v, now_us);
-        v->stats.rest_us =
-            (uint64_t)(now_us - v->began_us) - v->stats.forward_us - v->stats.judge_us;
+        v->stats.rest_us = (uint64_t)(now_us - v->began_us) - v->stats.forward_us -
+                           v->stats.judge_us - v->stats.own_us;
         if (idle)
             ft_verifier_publish(v);
     }
@@ -479,6 +479,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
         goto out;
     }
     if ((status = ft_engine_create(&engine_opts, err, &v->engine)) != FT_OK ||
+        (opts->draft_model && (status = ft_own_create(v, err, &v->own)) != FT_OK) ||
         (status = create_judges(v, err)) != FT_OK || (status = ft_round_init(v, err)) != FT_OK ||
         (status = start(v, err)) != FT_OK)
         goto out;
@@ -512,6 +513,7 @@ void ft_verifier_destroy(ft_verifier *verifier)
     }
     ft_round_deinit(&v->batch);
     destroy_judges(v);
+    ft_own_destroy(v->own);
     ft_engine_destroy(v->engine);
     free(v);
 }

@@ -27,6 +27,7 @@
 #include "model/vocab.h"
 #include "sched/cost_file.h"
 #include "sched/sched.h"
+#include "spec/drafter.h"
 #include "wire/messages.h"
 
 typedef struct ft_verifier ft_verifier;
@@ -52,6 +53,12 @@ typedef struct ft_verifier_opts {
     int n_threads;
     bool portable_attention;
     bool no_prefix_cache; /* sessions never take over what others of their credential computed */
+    /* With a draft model the server drafts for sessions in runs, where that pays. */
+    const ft_model *draft_model; /* borrowed; NULL: none */
+    const ft_vocab *draft_vocab; /* borrowed; of the draft model's file, to compare */
+    ft_draft_params draft;       /* of a tree; its budget is lowered to max_tree */
+    uint32_t draft_kv_tok;       /* the draft's pool in tokens; 0: as the target's */
+    bool draft_always;           /* also where it does not pay, for measurements */
 } ft_verifier_opts;
 
 /* Where a session's answers go. `opened` and `verdict` are borrowed during the call. */
@@ -64,7 +71,8 @@ typedef struct ft_vclient {
 } ft_vclient;
 
 /* Makes engine and KV pool, starts the thread. FT_INVALID: limits that contradict each other;
- * FT_PRECONDITION: model and vocabulary are of different files; FT_NOMEM. */
+ * FT_PRECONDITION: model and vocabulary are of different files, the draft's
+ * vocabulary is not the target's; FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err,
                                             ft_verifier **out);
 /* Ends all sessions (on_gone UNAVAILABLE), stops the thread, frees, handles too. No other call may be
@@ -104,8 +112,10 @@ typedef struct ft_verifier_stats {
     uint64_t sessions_opened, sessions_gone, sessions_refused;
     uint64_t rounds; /* verdicts; a run has one a pass */
     uint64_t forwards, rows, tokens;
-    uint64_t run_tokens; /* of them those that the server made without an edge's tree */
-    uint64_t accepted, drafted;
+    uint64_t run_tokens;        /* of them those that the server made without an edge's tree */
+    uint64_t accepted, drafted; /* of edges' trees */
+    /* Of the server's own: time for drafting, the draft model's passes and their rows, nodes. */
+    uint64_t own_us, own_forwards, own_rows, own_drafted, own_accepted;
     uint64_t kv_released;      /* times that a session's KV gave way to another's */
     uint64_t heads, head_rows; /* runs of the output head; rows whose logits were computed */
     uint64_t prefill_rows, prefill_chunks;

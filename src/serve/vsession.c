@@ -38,7 +38,7 @@ void ft_sess_check(const ft_sess *s)
     assert(!s->handle || s->handle->session == s);
     assert(!s->pending || (s->handle && s->finish == FT_FINISH_NONE));
     assert(!s->pending || (s->base == s->len && s->round == s->last.round + !s->last.more));
-    assert(!s->pending || s->tree.n == 0 || s->run_end == 0);
+    assert(!s->pending || s->tree.n == 0 || s->run_end == 0 || s->verifier->own);
     assert(!s->pending || s->run_end == 0 || s->len < s->run_end);
     assert(!s->ahead.kept || (s->pending && s->run_end > 0));
     assert(s->finish == FT_FINISH_NONE || ft_seq_n_past(s->seq) == 0);
@@ -128,6 +128,7 @@ void ft_sess_free(ft_sess *s)
 {
     if (!s)
         return;
+    ft_own_drop(s);
     ft_seq_destroy(s->seq);
     free(s->text);
     free(s->credential);
@@ -321,6 +322,7 @@ void ft_sess_detach(ft_sess *s, int64_t now_us)
     s->handle->session = NULL;
     s->handle = NULL;
     ft_sess_withdraw(s);
+    ft_own_drop(s);
     s->want_kv = false;
     s->detached_at_us = now_us;
     s->verifier->stats.sessions_detached++;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drafting pays where a tree's tokens cost less than as many plain passes:
+//
+//     T_draft + T_tree < tokens * T_plain
+//
+// the bound of SpecEdge 5 read the other way round. Tokens a tree and T_draft are known only while the
+// server drafts, T_plain only while it does not; so what loses by the estimates is tried now and then.
+// No state but the caller's.
+#include "sched/own_draft.h"
+
+/* Before that many measurements an estimate decides nothing: the first ones have cold caches and
+ * graphs to build. */
+#define TRUSTED_DRAFTS   3
+#define TRUSTED_VERDICTS 8
+
+/* Of smoothing. Times follow the machine's load, the last 10 or so count. Tokens of a tree scatter as
+ * widely as their mean: 100 are needed to tell 10 % of a difference from chance. */
+#define DRAFT_RATE   0.1
+#define VERDICT_RATE 0.01
+
+/* To change what is done takes a gain of this much, so that two ways that are alike don't alternate. */
+#define GAIN 0.03
+
+/* Choices until a draft is tried against the estimates; each one that fails doubles the wait. A probe
+ * costs a few plain passes, so that at the last wait it is less than 1 % of the time. */
+#define WAIT_FIRST 16
+#define WAIT_MOST  1024
+
+/* While drafting pays, one pass of so many is plain, so that the cost model has seen such passes: 0.4 %
+ * of the passes for at most all of what drafting gains. */
+#define PLAIN_EVERY 256
+
+static uint32_t class_of(uint32_t sessions)
+{
+    uint32_t c = 0;
+    while (sessions > 1 && c < FT_OWN_CLASSES - 1) {
+        sessions /= 2;
+        c++;
+    }
+    return c;
+}
+
+/* The mean of the first ones, then follows at `rate`. */
+static double smooth(double old, double value, uint32_t n_before, double rate)
+{
+    double share = 1.0 / (n_before + 1.0);
+    return old + (share > rate ? share : rate) * (value - old);
+}
+
+/* What a token takes with drafts and without. False: not known. */
+static bool token_times(const ft_own_draft *own, const ft_own_load *load, double *drafted,
+                        double *plain)
+{
+    uint32_t c = class_of(load->sessions);
+    if (own->n_verdicts < TRUSTED_VERDICTS || own->n_drafts[c] < TRUSTED_DRAFTS ||
+        load->plain_us <= 0 || load->tree_us <= 0)
+        return false;
+    *drafted = (own->draft_us[c] + (double)load->tree_us) / own->tokens;
+    *plain = (double)load->plain_us;
+    return true;
+}
+
+bool ft_own_draft_choose(ft_own_draft *own, const ft_own_load *load)
+{
+    double drafted, plain;
+    own->token_us = load->plain_us > 0 ? (double)load->plain_us : 0;
+    if (!token_times(own, load, &drafted, &plain))
+        return true;
+    bool before = own->on;
+    own->on = drafted * (before ? 1 - GAIN : 1 + GAIN) < plain;
+    own->token_us = own->on ? drafted : plain;
+    own->since = own->on == before ? own->since + 1 : 0;
+    if (own->on) {
+        own->probing = false;
+        own->wait = WAIT_FIRST;
+        if (own->since < PLAIN_EVERY)
+            return true;
+        own->since = 0;
+        return false;
+    }
+    if (own->wait == 0)
+        own->wait = WAIT_FIRST;
+    if (!own->probing && own->since >= own->wait) {
+        own->probing = true; /* until it has come to a draft: texts may have to be read first */
+        own->since = 0;
+        own->wait = own->wait * 2 < WAIT_MOST ? own->wait * 2 : WAIT_MOST;
+    }
+    return own->probing;
+}
+
+void ft_own_draft_saw_draft(ft_own_draft *own, uint32_t sessions, int64_t us)
+{
+    uint32_t c = class_of(sessions);
+    own->draft_us[c] = smooth(own->draft_us[c], (double)us, own->n_drafts[c]++, DRAFT_RATE);
+    own->probing = false;
+}
+
+void ft_own_draft_saw_verdict(ft_own_draft *own, uint32_t tokens)
+{
+    own->tokens = smooth(own->tokens, tokens, own->n_verdicts++, VERDICT_RATE);
+}

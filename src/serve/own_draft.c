@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server's own drafting (SpecEdge 5's server-only baseline, and what clients without a device model
+// get): sessions in a run have a tree drafted for them before each pass, all of them together, one draft
+// forward a level. The pass then verifies it as it does edges' trees. Owned by the engine thread, the
+// draft engine too. Text never depends on anything here.
+//
+//            in a run, room in the pool          read, and drafting pays
+//   no drafter ------------------> reads the text ----------------------> a tree before each pass
+//       ^  detached, gone, idle for long, gave way |  decoded plainly meanwhile    |
+//       \------------------------------------------+-------------------------------/
+//
+// Invariants: the draft pool's blocks are reserved before they are used, `reserved` is the sum of the
+// sessions' and at most the pool; a drafter's text is the first n_text tokens of its session's; a run's
+// session has nodes in its tree exactly while one of ours waits for its verdict, and number[] says
+// which nodes of the drafter's own tree they are.
+//
+// When the pool is short, drafters of sessions without work give way, least recently used first; then
+// those who came late are decoded plainly.
+//
+// Steady rounds allocate nothing; a drafter is made when its session's first run begins. Whether to
+// draft at all is sched/own_draft.c's to say.
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "sched/own_draft.h"
+#include "serve/internal.h"
+#include "spec/draft_engine.h"
+#include "spec/drafter.h"
+
+/* Rows of one draft forward, of all sessions; above, a level takes several. Rows with logits cost
+ * memory (4 bytes a token of the vocabulary), and 256 are 8 leaves of 32 sessions. */
+#define DRAFT_ROWS   512
+#define DRAFT_LOGITS 256
+
+/* Tokens of a prompt that are read at least where one is to be read at all. */
+#define READ_MIN FT_KV_BLOCK_TOK
+
+/* What a session has of it. */
+struct ft_own_sess {
+    ft_drafter *drafter;
+    uint32_t n_text;   /* tokens of the session's text that the drafter knows */
+    uint32_t n_unread; /* of them, those that the draft model must still read */
+    uint32_t blocks;   /* reserved */
+    uint16_t number[FT_TREE_MAX];
+};
+
+struct ft_own {
+    ft_engine *engine;
+    ft_sampler *sampler; /* workspace of all drafters */
+    ft_draft_params params;
+    bool always;
+    uint32_t n_ctx;
+    uint32_t pool_blocks, reserved;
+    ft_own_draft rate;
+    double read_us;    /* of a prompt's token, smoothed; 0: not known */
+    int64_t spent_us;  /* on reading before this pass */
+    uint32_t sessions; /* that might be drafted for in this pass */
+    uint32_t turn;     /* where the next pass begins, where not all fit */
+    /* Of one pass, [max_sessions]: whom is drafted for. */
+    ft_sess **of;
+    need **needs;
+    ft_drafter **drafters;
+    ft_draft_params *each;
+    ft_tree **trees;
+    size_t n;
+};
+
+/* ---- life ---- */
+
+static ft_status check_models(const ft_verifier *v, ft_error *err)
+{
+    const ft_hparams *hp = ft_model_hparams(v->opts.draft_model);
+    const ft_vocab *vocab = v->opts.draft_vocab;
+    if (hp->n_vocab == v->n_vocab && ft_vocab_fingerprint(vocab) == v->fingerprint)
+        return FT_OK;
+    return ft_error_set(err, FT_PRECONDITION,
+                        "serve: the draft's vocabulary (%u tokens, %016llx) is not the target's "
+                        "(%u, %016llx): pass a draft of the same family with -md",
+                        hp->n_vocab, (unsigned long long)ft_vocab_fingerprint(vocab), v->n_vocab,
+                        (unsigned long long)v->fingerprint);
+}
+
+static ft_status create_parts(ft_own *own, const ft_verifier *v, ft_error *err)
+{
+    size_t n = v->opts.max_sessions;
+    const ft_engine_opts engine = {
+        .model = v->opts.draft_model,
+        .kv_type = v->opts.kv_type,
+        .kv_tok = v->opts.draft_kv_tok ? v->opts.draft_kv_tok : v->opts.kv_tok,
+        .max_batch_tok = DRAFT_ROWS,
+        .max_logits = DRAFT_LOGITS,
+        .n_threads = v->opts.n_threads,
+        .route = v->opts.portable_attention ? FT_ATTN_PORTABLE : FT_ATTN_AUTO};
+    own->of = calloc(n, sizeof *own->of);
+    own->needs = calloc(n, sizeof *own->needs);
+    own->drafters = calloc(n, sizeof *own->drafters);
+    own->each = calloc(n, sizeof *own->each);
+    own->trees = calloc(n, sizeof *own->trees);
+    if (!own->of || !own->needs || !own->drafters || !own->each || !own->trees)
+        return ft_error_set(err, FT_NOMEM, "serve: out of memory");
+    ft_status status = ft_sampler_create(v->n_vocab, err, &own->sampler);
+    return status == FT_OK ? ft_engine_create(&engine, err, &own->engine) : status;
+}
+
+ft_status ft_own_create(const ft_verifier *v, ft_error *err, ft_own **out)
+{
+    ft_engine_stats stats;
+    *out = NULL;
+    ft_status status = check_models(v, err);
+    if (status != FT_OK)
+        return status;
+    ft_own *own = calloc(1, sizeof *own);
+    if (!own)
+        return ft_error_set(err, FT_NOMEM, "serve: out of memory");
+    status = create_parts(own, v, err);
+    if (status != FT_OK) {
+        ft_own_destroy(own);
+        return status;
+    }
+    ft_engine_get_stats(own->engine, &stats);
+    own->pool_blocks = stats.blocks;
+    own->n_ctx = ft_model_hparams(v->opts.draft_model)->n_ctx_train;
+    own->params = v->opts.draft;
+    own->always = v->opts.draft_always;
+    if (own->params.budget > v->opts.max_tree)
+        own->params.budget = v->opts.max_tree;
+    *out = own;
+    return FT_OK;
+}
+
+void ft_own_destroy(ft_own *own)
+{
+    if (!own)
+        return;
+    if (own->engine)
+        ft_engine_destroy(own->engine);
+    ft_sampler_destroy(own->sampler);
+    free(own->of);
+    free(own->needs);
+    free(own->drafters);
+    free(own->each);
+    free(own->trees);
+    free(own);
+}
+
+void ft_own_drop(ft_sess *s)
+{
+    if (!s->own)
+        return;
+    s->verifier->own->reserved -= s->own->blocks;
+    ft_drafter_destroy(s->own->drafter);
+    free(s->own);
+    s->own = NULL;
+}
+
+/* A draft engine that fails loses us nothing but speed. */
+static void give_up(ft_sess *s, const ft_error *err)
+{
+    FT_LOGW("serve", "session=%llu drafter dropped reason=\"%s\"", (unsigned long long)s->serial,
+            err->message);
+    ft_own_drop(s);
+}
+
+/* ---- room ---- */
+
+/* Blocks for the text, a tree, and what outlives a verdict of the one before. */
+static uint32_t blocks_for(const ft_own *own, uint32_t n_tok)
+{
+    uint64_t nodes = (uint64_t)own->params.depth * own->params.width + own->params.budget;
+    uint64_t blocks = (n_tok + nodes) / FT_KV_BLOCK_TOK + 2;
+    return blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
+}
+
+/* The longest unused drafter of a session that has no work. */
+static ft_sess *next_workless(const ft_verifier *v)
+{
+    ft_sess *best = NULL;
+    for (ft_sess *s = v->sessions; s; s = s->next)
+        if (s->own && ft_sess_state(s) != SESS_WAITING &&
+            (!best || s->used_at_us < best->used_at_us))
+            best = s;
+    return best;
+}
+
+/* Reserves what the session's text needs now. False: there is no room. */
+static bool reserve(ft_sess *s)
+{
+    ft_verifier *v = s->verifier;
+    ft_own *own = v->own;
+    uint32_t blocks = blocks_for(own, s->len);
+    while (blocks > own->pool_blocks - own->reserved + s->own->blocks) {
+        ft_sess *victim = next_workless(v);
+        if (!victim)
+            return false;
+        ft_own_drop(victim);
+    }
+    own->reserved += blocks - s->own->blocks;
+    s->own->blocks = blocks;
+    return true;
+}
+
+static ft_status start(ft_sess *s, ft_error *err)
+{
+    ft_own *own = s->verifier->own;
+    ft_draft_source *source = NULL;
+    s->own = calloc(1, sizeof *s->own);
+    if (!s->own)
+        return ft_error_set(err, FT_NOMEM, "serve: out of memory for a drafter");
+    ft_status status =
+        ft_draft_engine_source(own->engine, own->sampler, &s->sampling, err, &source);
+    return status == FT_OK ? ft_drafter_create_from(source, err, &s->own->drafter) : status;
+}
+
+/* ---- following the text ---- */
+
+/* The drafter learns what its session's text has become since. */
+static ft_status catch_up(ft_sess *s, ft_error *err)
+{
+    ft_own_sess *o = s->own;
+    uint32_t n_new = s->len - o->n_text;
+    if (n_new == 0)
+        return FT_OK;
+    ft_status status =
+        o->n_text == 0 ? ft_drafter_reset(o->drafter, s->text, s->len, err)
+                       : ft_drafter_advance(o->drafter, NULL, 0, s->text + o->n_text, n_new, err);
+    o->n_text = s->len;
+    o->n_unread += n_new;
+    return status;
+}
+
+/* Makes the session one that can be drafted for, as far as that takes no reading. False: it cannot. */
+static bool ready(ft_sess *s)
+{
+    const ft_own *own = s->verifier->own;
+    ft_error err = {0};
+    ft_status status = FT_OK;
+    if (s->len >= own->n_ctx) { /* the draft model knows no such text */
+        ft_own_drop(s);
+        return false;
+    }
+    if (!s->own)
+        status = start(s, &err);
+    if (status == FT_OK && !reserve(s)) {
+        ft_own_drop(s);
+        return false;
+    }
+    if (status == FT_OK)
+        status = catch_up(s, &err);
+    if (status != FT_OK)
+        give_up(s, &err);
+    return status == FT_OK;
+}
+
+/* Reads what the draft model has not, *allowed tokens at most. True: all is read. A few tokens are
+ * left to the draft itself, whose first forward reads them with the others'. */
+static bool read_text(ft_sess *s, uint32_t *allowed)
+{
+    ft_own *own = s->verifier->own;
+    ft_own_sess *o = s->own;
+    const ft_clock *clock = &s->verifier->opts.clock;
+    ft_error err = {0};
+    if (o->n_unread <= READ_MIN)
+        return true;
+    if (*allowed == 0)
+        return false;
+    uint32_t left = 0, before = o->n_unread;
+    int64_t from_us = ft_clock_now_us(clock);
+    if (ft_drafter_prefill(o->drafter, *allowed, &err, &left) != FT_OK) {
+        give_up(s, &err);
+        return false;
+    }
+    uint32_t n = before > left ? before - left : 0;
+    int64_t took_us = ft_clock_now_us(clock) - from_us;
+    double us = (double)took_us;
+    own->spent_us += took_us;
+    if (n >= READ_MIN)
+        own->read_us = own->read_us > 0 ? own->read_us + (us / n - own->read_us) / 4 : us / n;
+    *allowed -= n < *allowed ? n : *allowed;
+    o->n_unread = left;
+    return left == 0;
+}
+
+/* Tokens of prompts that may be read before this pass. */
+static uint32_t may_read(const ft_own *own, int64_t budget_us)
+{
+    if (budget_us == 0)
+        return DRAFT_ROWS;
+    double n = own->read_us > 0 ? (double)budget_us / own->read_us : 0;
+    return n < READ_MIN ? READ_MIN : n < DRAFT_ROWS ? (uint32_t)n : DRAFT_ROWS;
+}
+
+/* ---- drafting ---- */
+
+/* Tokens that the run may still bring. */
+static uint32_t run_left(const ft_sess *s)
+{
+    uint32_t end = s->run_end < s->max_len ? s->run_end : s->max_len;
+    return end - s->len;
+}
+
+static bool in_run(const ft_sess *s)
+{
+    return s->pending && s->run_end > 0 && s->tree.n == 0 && run_left(s) > 1;
+}
+
+/* The pass as it would be with a tree of so many nodes for each of them, prompts left out. */
+static ft_pass shape(const ft_verifier *v, uint32_t nodes, uint32_t *n_runs)
+{
+    const batch *b = &v->batch;
+    ft_pass pass = {0};
+    *n_runs = 0;
+    for (size_t i = 0; i < b->n_needs; i++) {
+        const ft_sess *s = b->needs[i].session;
+        bool ours = in_run(s);
+        uint32_t rows = b->needs[i].rows + (ours ? nodes : 0);
+        if (rows == 0 || pass.rows + rows > v->opts.max_batch_tok)
+            continue;
+        pass = ft_pass_plus(pass, s->len - 1, rows, rows);
+        *n_runs += ours;
+    }
+    return pass;
+}
+
+static bool pays(ft_verifier *v)
+{
+    ft_own *own = v->own;
+    ft_own_load load = {0};
+    uint32_t n_plain;
+    ft_pass tree = shape(v, own->params.budget, &load.sessions);
+    ft_pass plain = shape(v, 0, &n_plain);
+    if (load.sessions == 0)
+        return false;
+    load.tree_us = ft_cost_predict(&v->cost, &tree);
+    load.plain_us = ft_cost_predict(&v->cost, &plain);
+    own->sessions = load.sessions;
+    bool draft = ft_own_draft_choose(&own->rate, &load);
+    return draft || own->always;
+}
+
+/* Chooses whom to draft for, as many as the pass has rows for; the others' turn comes first in the
+ * next. Reads prompts as far as `allowed`. */
+static void choose(ft_verifier *v, uint32_t allowed)
+{
+    ft_own *own = v->own;
+    batch *b = &v->batch;
+    uint32_t rows = 0;
+    size_t begin = b->n_needs ? own->turn % b->n_needs : 0;
+    own->n = 0;
+    for (size_t i = 0; i < b->n_needs; i++)
+        rows += b->needs[i].rows;
+    for (size_t i = 0; i < b->n_needs; i++) {
+        size_t at = (begin + i) % b->n_needs;
+        ft_sess *s = b->needs[at].session;
+        if (!in_run(s) || !ready(s) || !read_text(s, &allowed))
+            continue;
+        if (ft_sess_missing(s) > FT_KV_BLOCK_TOK) /* no pass can verify it yet */
+            continue;
+        if (rows + own->params.budget > v->opts.max_batch_tok) {
+            own->turn = (uint32_t)at;
+            return;
+        }
+        rows += own->params.budget;
+        own->needs[own->n] = &b->needs[at];
+        own->of[own->n] = s;
+        own->drafters[own->n] = s->own->drafter;
+        own->trees[own->n] = &s->tree;
+        own->each[own->n] = own->params;
+        if (own->each[own->n].depth > run_left(s) - 1)
+            own->each[own->n].depth = run_left(s) - 1;
+        own->n++;
+    }
+}
+
+/* A path of d nodes brings d + 1 tokens, and a run ends where it was asked to: nodes that lie deeper go.
+ * What outlived the last verdict may reach deeper than the draft was asked for. */
+static void prune(ft_sess *s)
+{
+    ft_tree *t = &s->tree;
+    uint16_t *number = s->own->number;
+    int16_t moved[FT_TREE_MAX];
+    uint32_t most = run_left(s) - 1, n = 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        moved[i] = -1;
+        if (t->depth[i] >= most)
+            continue;
+        moved[i] = (int16_t)n;
+        number[n] = (uint16_t)i;
+        t->token[n] = t->token[i];
+        t->parent[n] = t->parent[i] < 0 ? -1 : moved[t->parent[i]];
+        t->logp[n] = t->logp[i];
+        t->cum_logp[n] = t->cum_logp[i];
+        t->depth[n] = t->depth[i];
+        n++;
+    }
+    t->n = n;
+}
+
+static void draft(ft_verifier *v)
+{
+    ft_own *own = v->own;
+    ft_error err = {0};
+    int64_t from_us = ft_clock_now_us(&v->opts.clock);
+    ft_status status = ft_drafters_draft(own->drafters, own->n, own->each, &err, own->trees);
+    for (size_t i = 0; i < own->n; i++) {
+        ft_sess *s = own->of[i];
+        if (status != FT_OK) {
+            ft_tree_clear(&s->tree);
+            give_up(s, &err);
+            continue;
+        }
+        s->own->n_unread = 0;
+        prune(s);
+        own->needs[i]->rows = 1 + s->tree.n;
+    }
+    if (status == FT_OK)
+        ft_own_draft_saw_draft(&own->rate, own->sessions,
+                               ft_clock_now_us(&v->opts.clock) - from_us);
+}
+
+/* Drafters of sessions that have ended, or have had no work for so long, go. */
+static void drop_idle(ft_verifier *v, int64_t now_us)
+{
+    for (ft_sess *s = v->sessions; s; s = s->next) {
+        sess_state state = ft_sess_state(s);
+        if (s->own && (state == SESS_ENDED ||
+                       (state != SESS_WAITING && now_us - s->used_at_us > FT_ACTIVE_US)))
+            ft_own_drop(s);
+    }
+}
+
+static bool has_prompt(const batch *b)
+{
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (ft_sess_missing(b->needs[i].session) > FT_KV_BLOCK_TOK)
+            return true;
+    return false;
+}
+
+int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
+{
+    ft_own *own = v->own;
+    ft_engine_stats stats;
+    if (!own)
+        return 0;
+    int64_t from_us = ft_clock_now_us(&v->opts.clock);
+    drop_idle(v, from_us);
+    own->spent_us = 0;
+    if (!pays(v))
+        return 0;
+    /* The target's reading comes first: without it there is no text at all. */
+    if (has_prompt(&v->batch))
+        read_budget_us = (read_budget_us + 3) / 4;
+    choose(v, may_read(own, read_budget_us));
+    if (own->n > 0)
+        draft(v);
+    ft_engine_get_stats(own->engine, &stats);
+    v->stats.own_forwards = stats.forwards;
+    v->stats.own_rows = stats.rows;
+    v->stats.own_us += (uint64_t)(ft_clock_now_us(&v->opts.clock) - from_us);
+    return own->spent_us;
+}
+
+/* ---- verdicts ---- */
+
+void ft_own_verdict(ft_sess *s)
+{
+    ft_verifier *v = s->verifier;
+    ft_msg_verdict *out = &s->last;
+    uint32_t path[FT_TREE_MAX];
+    ft_error err = {0};
+    if (s->run_end == 0 || s->tree.n == 0)
+        return;
+    ft_own_draft_saw_verdict(&v->own->rate, out->n_path + out->n_next);
+    v->stats.own_drafted += s->tree.n;
+    v->stats.own_accepted += out->n_path;
+    for (uint32_t i = 0; s->own && i < out->n_path; i++)
+        path[i] = s->own->number[out->path[i]];
+    if (s->own && ft_drafter_advance(s->own->drafter, path, out->n_path, out->next, out->n_next,
+                                     &err) != FT_OK)
+        give_up(s, &err);
+    else if (s->own)
+        s->own->n_text = s->len;
+    /* The client has no tree: all are tokens to it. */
+    memmove(out->next + out->n_path, out->next, out->n_next * sizeof *out->next);
+    for (uint32_t i = 0; i < out->n_path; i++)
+        out->next[i] = s->tree.token[out->path[i]];
+    out->n_next += out->n_path;
+    out->n_path = 0;
+    ft_tree_clear(&s->tree);
+}
+
+uint32_t ft_own_token_us(const ft_verifier *v)
+{
+    double us = v->own && v->own->rate.on ? v->own->rate.token_us : 0;
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a server drafts by itself: at first, to find out; then where it pays by the measured times; now
+// and then against the estimates, more and more rarely; again when it pays again.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sched/own_draft.h"
+
+/* A machine on which n sessions' drafts take draft_us, and a tree brings `tokens`. */
+typedef struct machine {
+    ft_own_load load;
+    int64_t draft_us;
+    uint32_t tokens;
+} machine;
+
+/* One pass. True: with drafts. */
+static bool pass(ft_own_draft *own, const machine *m)
+{
+    if (!ft_own_draft_choose(own, &m->load))
+        return false;
+    ft_own_draft_saw_draft(own, m->load.sessions, m->draft_us);
+    for (uint32_t i = 0; i < m->load.sessions; i++)
+        ft_own_draft_saw_verdict(own, m->tokens);
+    return true;
+}
+
+static uint32_t passes(ft_own_draft *own, const machine *m, uint32_t n)
+{
+    uint32_t drafted = 0;
+    for (uint32_t i = 0; i < n; i++)
+        drafted += pass(own, m);
+    return drafted;
+}
+
+/* (20 + 30) / 3 a token against 25. */
+static const machine gains = {{4, 25000, 30000}, 20000, 3};
+/* (20 + 60) / 3 against 25. */
+static const machine loses = {{4, 25000, 60000}, 20000, 3};
+
+static void test_where_it_pays(void **state)
+{
+    ft_own_draft own = {0};
+    uint32_t drafted = passes(&own, &gains, 2000);
+    assert_in_range(drafted, 1985, 1999); /* and a plain pass now and then */
+    assert_true(own.on);
+    assert_in_range(own.token_us, 16000, 17000);
+}
+
+static void test_where_it_loses(void **state)
+{
+    ft_own_draft own = {0};
+    assert_int_equal(passes(&own, &loses, 3), 3); /* to find out */
+    passes(&own, &loses, 10);
+    uint32_t first = passes(&own, &loses, 1000), then = passes(&own, &loses, 4000);
+    assert_in_range(first, 2, 8);
+    assert_in_range(then, 3, 5);
+    assert_false(own.on);
+    assert_in_range(own.token_us, 25000, 25000);
+}
+
+/* Another load, another answer; what was learnt of tokens serves both. */
+static void test_loads(void **state)
+{
+    ft_own_draft own = {0};
+    const machine many = {{32, 25000, 90000}, 100000, 3};
+    passes(&own, &gains, 100);
+    passes(&own, &many, 100);
+    assert_in_range(passes(&own, &many, 100), 0, 4);
+    passes(&own, &gains, 10);
+    assert_in_range(passes(&own, &gains, 100), 98, 100);
+}
+
+/* Drafts become better, or worse: found out, at the latest by a probe. */
+static void test_change(void **state)
+{
+    ft_own_draft own = {0};
+    machine now = gains;
+    passes(&own, &now, 200);
+    now.tokens = 1;
+    passes(&own, &now, 200);
+    assert_in_range(passes(&own, &now, 200), 0, 6);
+    now.draft_us = 1000;
+    now.load.tree_us = 26000;
+    now.tokens = 4;
+    passes(&own, &now, 2000);
+    assert_true(passes(&own, &now, 200) > 190);
+}
+
+/* A probe goes on until a draft was made: texts may have to be read first. */
+static void test_probe_waits(void **state)
+{
+    ft_own_draft own = {0};
+    passes(&own, &loses, 30);
+    while (!ft_own_draft_choose(&own, &loses.load)) {
+    }
+    for (int i = 0; i < 20; i++)
+        assert_true(ft_own_draft_choose(&own, &loses.load));
+    ft_own_draft_saw_draft(&own, loses.load.sessions, loses.draft_us);
+    assert_false(ft_own_draft_choose(&own, &loses.load));
+}
+
+/* Nothing is decided on what is not known. */
+static void test_unknown(void **state)
+{
+    ft_own_draft own = {0};
+    machine m = loses;
+    m.load.plain_us = 0;
+    assert_int_equal(passes(&own, &m, 100), 100);
+    assert_true(own.token_us == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_where_it_pays), cmocka_unit_test(test_where_it_loses),
+        cmocka_unit_test(test_loads),         cmocka_unit_test(test_change),
+        cmocka_unit_test(test_probe_waits),   cmocka_unit_test(test_unknown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
