@@ -2,24 +2,50 @@
 // The draft model's side of one generation. Drafting only makes a text cheaper: whatever goes wrong
 // here ends drafting, for now or for good, and never the generation.
 //
-//   start -> ON --context full, error--> OFF
-//             | pool full                          every engine call is one turn at the engine
-//             v
-//           LATER --retry, room again--> ON
+//   start -> ON <----------- all read -----------+
+//             | \--context full, error--> OFF    |       every engine call is one turn at the engine
+//             | pool full                        |
+//             v                                  |
+//           LATER --after a while, room--> READING (in pieces, while verdicts are waited for)
+//
+// In runs the drafter is told of the text only when that is of use: when so much is new that reading
+// it at once is cheap, when a shadow is wanted, or before a tree. `known` is what it was told.
+//
+// What is done while a verdict is waited for (ft_gen_draft_idle) is one draft forward a call, and takes
+// a turn at the engine only where nobody else wants one, except for reading, which makes drafting
+// possible in the first place.
 //
 // Owned by the generation's thread; the drafter's sequence belongs to the engine, so it is created,
 // used and destroyed under the engine lock only.
 #include "base/log.h"
 #include "edge/edge_internal.h"
+#include "spec/draft_engine.h"
 
 #define PREFILL_CHUNK    128 /* tokens a turn: some 10 ms, so that others and a cancel get their say */
-#define RETRY_ROUNDS     16 /* rounds until the first new try; doubles each time */
+#define FOLLOW_TOK       32 /* new text of a run that is read at once: hardly dearer than a few tokens */
+#define RETRY_ROUNDS     16 /* verdicts until the first new try; doubles each time */
 #define RETRY_ROUNDS_TOP 256
 #define ROOM_TOK         64 /* free tokens in the pool besides the text's, for trees to come */
+
+/* What the drafter did, into the generation's sums: it is going. */
+static void count(ft_gen *gen)
+{
+    ft_drafter_stats d;
+    ft_gen_stats *s = gen->stats;
+    ft_drafter_get_stats(gen->drafter, &d);
+    s->forwards += d.forwards;
+    s->ahead_forwards += d.ahead_forwards;
+    s->heads += d.heads;
+    s->aligned += d.aligned;
+    s->matched += d.matched;
+    s->ahead_nodes += d.ahead_nodes;
+    s->ahead_kept += d.ahead_kept;
+}
 
 void ft_gen_draft_stop(ft_gen *gen)
 {
     if (gen->drafter) {
+        count(gen);
         ft_edge_engine_lock(gen->edge);
         ft_drafter_destroy(gen->drafter);
         ft_edge_engine_unlock(gen->edge);
@@ -27,6 +53,8 @@ void ft_gen_draft_stop(ft_gen *gen)
     gen->drafter = NULL;
     gen->drafting = FT_DRAFTING_OFF;
     gen->tree.n = 0;
+    gen->shadow.wanted = false;
+    gen->shadow.tree.n = 0;
 }
 
 /* What a failed drafter call means: a full pool is tried again later, the rest is given up. */
@@ -38,34 +66,71 @@ static void give_up(ft_gen *gen, const ft_error *err)
         gen->retry_step = gen->retry_step ? gen->retry_step * 2 : RETRY_ROUNDS;
         if (gen->retry_step > RETRY_ROUNDS_TOP)
             gen->retry_step = RETRY_ROUNDS_TOP;
-        gen->retry_round = gen->stats->rounds + gen->retry_step;
+        gen->retry_in = gen->retry_step;
     } else {
         FT_LOGW("edge", "drafting stopped, decoding goes on without: %s", err->message);
     }
 }
 
-static bool has_room(ft_edge *edge, size_t n_tok)
+static ft_status make_source(ft_gen *gen, ft_error *err, ft_draft_source **out)
 {
-    ft_engine_stats stats;
-    ft_edge_engine_lock(edge);
-    ft_engine_get_stats(edge->engine, &stats);
-    ft_edge_engine_unlock(edge);
-    return (uint64_t)stats.blocks_free * FT_KV_BLOCK_TOK >= n_tok + ROOM_TOK;
+    const ft_edge *edge = gen->edge;
+    const ft_sampling *sampling = &gen->request->sampling;
+    if (edge->engine)
+        return ft_draft_engine_source(edge->engine, NULL, sampling, err, out);
+    return edge->drafts.create(edge->drafts.ctx, sampling, err, out);
+}
+
+/* A drafter that has the text to read. Under the engine lock. */
+static ft_status make_drafter(ft_gen *gen, ft_error *err)
+{
+    ft_draft_source *source = NULL;
+    ft_status status = make_source(gen, err, &source);
+    if (status != FT_OK)
+        return status;
+    if (source->ops->room_tok(source) < gen->text.n + ROOM_TOK) {
+        ft_draft_source_destroy(source);
+        return ft_error_set(err, FT_EXHAUSTED, "edge: the draft's pool is full");
+    }
+    status = ft_drafter_create_from(source, err, &gen->drafter);
+    if (status == FT_OK)
+        status = ft_drafter_reset(gen->drafter, gen->text.id, (uint32_t)gen->text.n, err);
+    gen->known = (uint32_t)gen->text.n;
+    return status;
 }
 
 static ft_status begin(ft_gen *gen, ft_error *err)
 {
-    ft_status status;
     ft_edge_engine_lock(gen->edge);
-    status = ft_drafter_create(gen->edge->engine, &gen->request->sampling, err, &gen->drafter);
-    if (status == FT_OK)
-        status = ft_drafter_reset(gen->drafter, gen->text.id, (uint32_t)gen->text.n, err);
+    ft_status status = make_drafter(gen, err);
     ft_edge_engine_unlock(gen->edge);
     return status;
 }
 
+/* Tells the drafter what the text has become. Under the engine lock. */
+static ft_status tell(ft_gen *gen, ft_error *err)
+{
+    const uint32_t n = (uint32_t)gen->text.n - gen->known;
+    if (n == 0)
+        return FT_OK;
+    ft_status status = ft_drafter_advance(gen->drafter, NULL, 0, gen->text.id + gen->known, n, err);
+    if (status == FT_OK)
+        gen->known = (uint32_t)gen->text.n;
+    return status;
+}
+
+/* A piece of the text, in a turn that was taken. */
+static ft_status read_piece(ft_gen *gen, ft_error *err, uint32_t *left)
+{
+    ft_status status = tell(gen, err);
+    *left = 0;
+    if (status == FT_OK)
+        status = ft_drafter_prefill(gen->drafter, PREFILL_CHUNK, err, left);
+    return status;
+}
+
 /* FT_CANCELLED: by the sink. */
-static ft_status prefill(ft_gen *gen, ft_error *err)
+static ft_status read_all(ft_gen *gen, ft_error *err)
 {
     const uint64_t total = gen->text.n;
     uint32_t left = 1;
@@ -73,14 +138,25 @@ static ft_status prefill(ft_gen *gen, ft_error *err)
         if (ft_gen_cancelled(gen))
             return FT_CANCELLED;
         ft_edge_engine_lock(gen->edge);
-        ft_status status = ft_drafter_prefill(gen->drafter, PREFILL_CHUNK, err, &left);
+        ft_status status = read_piece(gen, err, &left);
         ft_edge_engine_unlock(gen->edge);
         if (status != FT_OK)
             return status;
-        if (gen->stats->rounds == 0) /* the last token's report is the first verdict's */
+        if (!gen->answered) /* the last token's report is the first verdict's */
             ft_progress_report(&gen->request->progress, left < total ? total - left - 1 : 0, total);
     }
     return FT_OK;
+}
+
+/* Where drafting stands after an attempt to begin or read. */
+static void settle(ft_gen *gen, ft_status status, const ft_error *err, ft_drafting good)
+{
+    if (status == FT_OK)
+        gen->drafting = good;
+    else if (status == FT_CANCELLED)
+        ft_gen_draft_stop(gen);
+    else
+        give_up(gen, err);
 }
 
 void ft_gen_draft_start(ft_gen *gen)
@@ -88,66 +164,147 @@ void ft_gen_draft_start(ft_gen *gen)
     ft_edge *edge = gen->edge;
     ft_error err = {0};
     gen->drafting = FT_DRAFTING_OFF;
-    if (!edge->engine || gen->request->no_speculation || gen->text.n + 1 >= edge->draft_ctx)
+    if (gen->request->no_speculation || gen->text.n + 1 >= edge->draft_ctx)
         return;
-    if (!has_room(edge, gen->text.n)) {
-        err.code = FT_EXHAUSTED;
-        give_up(gen, &err);
-        return;
-    }
     ft_status status = begin(gen, &err);
     if (status == FT_OK)
-        status = prefill(gen, &err);
-    if (status == FT_OK)
-        gen->drafting = FT_DRAFTING_ON;
-    else if (status == FT_CANCELLED)
-        ft_gen_draft_stop(gen);
-    else
-        give_up(gen, &err);
+        status = read_all(gen, &err);
+    settle(gen, status, &err, FT_DRAFTING_ON);
 }
 
-void ft_gen_draft_retry(ft_gen *gen)
+bool ft_gen_draft_ready(ft_gen *gen)
 {
-    if (gen->drafting == FT_DRAFTING_LATER && gen->stats->rounds >= gen->retry_round)
-        ft_gen_draft_start(gen);
-}
-
-void ft_gen_draft(ft_gen *gen, uint32_t max_nodes, uint32_t max_depth)
-{
-    ft_edge *edge = gen->edge;
-    ft_draft_params params = edge->draft;
-    ft_error err = {0};
-    ft_tree_clear(&gen->tree);
-    if (gen->drafting != FT_DRAFTING_ON)
-        return;
-    if (gen->text.n + 1 >= edge->draft_ctx) {
+    if (gen->drafting != FT_DRAFTING_OFF && gen->text.n + 1 >= gen->edge->draft_ctx)
         ft_gen_draft_stop(gen); /* its memory serves others */
+    return gen->drafting == FT_DRAFTING_ON;
+}
+
+static uint32_t forwards(const ft_gen *gen)
+{
+    ft_drafter_stats d;
+    ft_drafter_get_stats(gen->drafter, &d);
+    return (uint32_t)d.forwards;
+}
+
+void ft_gen_draft(ft_gen *gen, const ft_draft_params *params)
+{
+    ft_error err = {0};
+    if (gen->drafting != FT_DRAFTING_ON || params->budget == 0 || params->depth == 0)
+        return;
+    ft_status status = gen->known < gen->text.n ? read_all(gen, &err) : FT_OK;
+    if (status != FT_OK) {
+        settle(gen, status, &err, FT_DRAFTING_ON);
         return;
     }
-    if (params.budget > max_nodes)
-        params.budget = max_nodes;
-    if (params.depth > max_depth)
-        params.depth = max_depth;
-    if (params.budget == 0 || params.depth == 0)
-        return;
-    ft_edge_engine_lock(edge);
-    ft_status status = ft_drafter_draft(gen->drafter, &params, &err, &gen->tree);
-    ft_edge_engine_unlock(edge);
+    const uint32_t before = forwards(gen);
+    const int64_t began = ft_clock_now_us(&gen->edge->clock);
+    gen->params = *params;
+    gen->ahead_done = false;
+    ft_edge_engine_lock(gen->edge);
+    status = ft_drafter_draft(gen->drafter, params, &err, &gen->tree);
+    ft_edge_engine_unlock(gen->edge);
     if (status == FT_OK && gen->tree.n == 0) /* only a full pool keeps a drafter from one node */
         err.code = FT_EXHAUSTED;
     if (err.code != FT_OK)
         give_up(gen, &err);
+    else
+        ft_gen_steer_sent(gen, forwards(gen) - before, ft_clock_now_us(&gen->edge->clock) - began);
 }
 
 void ft_gen_draft_advance(ft_gen *gen, const ft_msg_verdict *verdict)
 {
     ft_error err = {0};
-    if (gen->drafting != FT_DRAFTING_ON)
+    if (gen->retry_in > 0)
+        gen->retry_in--;
+    if (gen->tree.n == 0) /* a run, or the drafter is another one than drafted this tree */
         return;
     ft_edge_engine_lock(gen->edge);
     ft_status status = ft_drafter_advance(gen->drafter, verdict->path, verdict->n_path,
                                           verdict->next, verdict->n_next, &err);
     ft_edge_engine_unlock(gen->edge);
+    gen->known = (uint32_t)gen->text.n;
+    ft_tree_clear(&gen->tree);
     if (status != FT_OK)
         give_up(gen, &err);
+}
+
+/* ---- while a verdict is waited for ---- */
+
+/* A first try of LATER, or the next piece of READING. */
+static ft_idle idle_reading(ft_gen *gen)
+{
+    ft_error err = {0};
+    ft_status status = FT_OK;
+    uint32_t left = 1;
+    if (gen->drafting == FT_DRAFTING_LATER) {
+        if (gen->retry_in > 0 || gen->text.n + 1 >= gen->edge->draft_ctx)
+            return FT_IDLE_DONE;
+        status = begin(gen, &err);
+    } else {
+        ft_edge_engine_lock(gen->edge);
+        status = read_piece(gen, &err, &left);
+        ft_edge_engine_unlock(gen->edge);
+    }
+    settle(gen, status, &err, left > 0 ? FT_DRAFTING_READING : FT_DRAFTING_ON);
+    return gen->drafting == FT_DRAFTING_READING ? FT_IDLE_MORE : FT_IDLE_DONE;
+}
+
+static ft_idle idle_ahead(ft_gen *gen)
+{
+    ft_error err = {0};
+    bool more = false;
+    if (!gen->edge->proactive || gen->ahead_done)
+        return FT_IDLE_DONE;
+    if (!ft_edge_engine_try(gen->edge))
+        return FT_IDLE_TURN;
+    ft_status status = ft_drafter_ahead(gen->drafter, &gen->params, &err, &more);
+    ft_edge_engine_unlock(gen->edge);
+    if (status != FT_OK)
+        give_up(gen, &err);
+    gen->ahead_done = !more;
+    return more && status == FT_OK ? FT_IDLE_MORE : FT_IDLE_DONE;
+}
+
+/* The shadow, in a turn that was taken. */
+static ft_status draft_shadow(ft_gen *gen, ft_error *err)
+{
+    const uint32_t before = forwards(gen);
+    const int64_t began = ft_clock_now_us(&gen->edge->clock);
+    ft_status status = ft_drafter_draft(gen->drafter, &gen->shadow.params, err, &gen->shadow.tree);
+    gen->shadow.wanted = false;
+    if (status == FT_OK && gen->shadow.tree.n > 0)
+        ft_gen_steer_shadow(gen, forwards(gen) - before,
+                            ft_clock_now_us(&gen->edge->clock) - began);
+    return status;
+}
+
+static ft_idle idle_run(ft_gen *gen)
+{
+    const bool wanted = gen->shadow.wanted;
+    ft_error err = {0};
+    uint32_t left = 0;
+    if (!ft_gen_draft_ready(gen))
+        return FT_IDLE_DONE;
+    if (!wanted && (!gen->edge->proactive || gen->text.n - gen->known < FOLLOW_TOK))
+        return FT_IDLE_DONE;
+    if (!ft_edge_engine_try(gen->edge))
+        return FT_IDLE_TURN;
+    ft_status status = FT_OK;
+    if (wanted && gen->known == gen->text.n)
+        status = draft_shadow(gen, &err);
+    else
+        status = read_piece(gen, &err, &left);
+    ft_edge_engine_unlock(gen->edge);
+    if (status != FT_OK)
+        give_up(gen, &err);
+    return status == FT_OK && (left > 0 || gen->shadow.wanted) ? FT_IDLE_MORE : FT_IDLE_DONE;
+}
+
+ft_idle ft_gen_draft_idle(ft_gen *gen)
+{
+    if (gen->drafting == FT_DRAFTING_LATER || gen->drafting == FT_DRAFTING_READING)
+        return idle_reading(gen);
+    if (gen->drafting != FT_DRAFTING_ON)
+        return FT_IDLE_DONE;
+    return gen->tree.n > 0 ? idle_ahead(gen) : idle_run(gen);
 }

@@ -16,6 +16,8 @@
 
 void ft_edge_engine_lock(ft_edge *edge)
 {
+    if (!edge->engine)
+        return;
     pthread_mutex_lock(&edge->mutex);
     uint64_t ticket = edge->next_ticket++;
     while (ticket != edge->serving)
@@ -23,8 +25,22 @@ void ft_edge_engine_lock(ft_edge *edge)
     pthread_mutex_unlock(&edge->mutex);
 }
 
+bool ft_edge_engine_try(ft_edge *edge)
+{
+    if (!edge->engine)
+        return true;
+    pthread_mutex_lock(&edge->mutex);
+    bool idle = edge->next_ticket == edge->serving;
+    if (idle)
+        edge->next_ticket++;
+    pthread_mutex_unlock(&edge->mutex);
+    return idle;
+}
+
 void ft_edge_engine_unlock(ft_edge *edge)
 {
+    if (!edge->engine)
+        return;
     pthread_mutex_lock(&edge->mutex);
     edge->serving++;
     pthread_cond_broadcast(&edge->turn);
@@ -69,6 +85,22 @@ static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *
     return ft_engine_create(&engine, err, &edge->engine);
 }
 
+static ft_status make_drafting(ft_edge *edge, const ft_edge_opts *opts, ft_error *err)
+{
+    ft_status status = FT_OK;
+    if (edge->draft.budget > 0 && opts->draft_model) {
+        status = make_engine(edge, opts, err);
+    } else if (edge->draft.budget > 0 && opts->drafts.create) {
+        edge->drafts = opts->drafts;
+        edge->draft_ctx = opts->drafts.n_ctx;
+    }
+    const ft_control_opts control = {.max_budget = edge->draft_ctx ? edge->draft.budget : 0,
+                                     .max_depth = edge->draft.depth,
+                                     .depth_rule = opts->depth_rule};
+    ft_control_init(&edge->control, &control);
+    return status;
+}
+
 ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
 {
     ft_edge *edge = calloc(1, sizeof *edge);
@@ -81,6 +113,8 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     edge->fingerprint = ft_vocab_fingerprint(opts->vocab);
     edge->source = opts->source;
     edge->draft = opts->draft;
+    edge->automatic = opts->automatic;
+    edge->proactive = opts->proactive;
     edge->clock = opts->clock;
     edge->max_generations = opts->max_generations ? opts->max_generations : DEFAULT_MAX_AT_ONCE;
     edge->reconnect_us =
@@ -88,8 +122,8 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     ft_status status = edge->source.info(edge->source.ctx, err, &edge->info);
     if (status == FT_OK)
         status = check_vocab(edge, err);
-    if (status == FT_OK && opts->draft_model && edge->draft.budget > 0)
-        status = make_engine(edge, opts, err);
+    if (status == FT_OK)
+        status = make_drafting(edge, opts, err);
     if (status != FT_OK) {
         ft_edge_destroy(edge);
         return status;

@@ -18,16 +18,28 @@
 #include "edge/link.h"
 #include "model/model.h"
 #include "model/vocab.h"
+#include "spec/control.h"
 #include "spec/drafter.h"
 #include "spec/sampling.h"
 
 typedef struct ft_edge ft_edge;
 
 typedef struct ft_edge_opts {
-    const ft_vocab *vocab;       /* borrowed */
-    const ft_model *draft_model; /* borrowed; NULL: never draft (plain remote decoding) */
+    const ft_vocab *vocab; /* borrowed */
+    const ft_model
+        *draft_model; /* borrowed; NULL: never draft (plain remote decoding), but for... */
+    /* Drafts from elsewhere than a model of the edge's own: create not NULL and no draft_model. Each
+     * generation makes a source and uses it on its thread, several at the same time. */
+    ft_draft_source_factory drafts;
     ft_link_source source;
     ft_draft_params draft;
+    /* Whether to draft, how many nodes and how deep is decided by what is measured (spec/control.h);
+     * budget and depth of `draft` are upper limits then. */
+    bool automatic;
+    ft_depth_rule depth_rule; /* of automatic */
+    /* Drafts ahead while a verdict is waited for, and follows runs: for a draft model that does not
+     * take its time from the target. */
+    bool proactive;
     ft_clock clock;
     ft_kv_type draft_kv_type;
     uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
@@ -78,11 +90,25 @@ typedef struct ft_gen_request {
 typedef struct ft_gen_stats {
     ft_finish finish; /* STOP also for a stop string */
     uint32_t tokens;  /* generated, an end-of-generation token not counted */
-    uint32_t rounds, drafted, accepted, reconnects;
-    int64_t ttft_us, total_us; /* from the call */
-    int64_t draft_us, wait_us;
+    uint32_t rounds;  /* drafts that were verified */
+    uint32_t drafted, accepted, reconnects;
+    uint32_t runs, run_tokens;           /* of tokens that the server made by itself */
+    uint64_t depth_sum;                  /* of the drafts' levels */
+    int64_t ttft_us, total_us;           /* from the call */
+    int64_t draft_us, wait_us;           /* wait: for verdicts, drafting ahead included */
     uint64_t bytes_sent, bytes_received; /* as ft_call_bytes counts them */
+    /* Of the draft model; `ahead` is proactive drafting (SpecEdge 4.2): */
+    uint64_t forwards, ahead_forwards;
+    uint64_t heads;   /* trees whose head was drafted from ahead of the verdict */
+    uint64_t aligned; /* of them: the accepted path ended in the head */
+    uint64_t matched; /* of these: and the server's own token was drafted below it */
+    uint64_t ahead_nodes, ahead_kept; /* computed below heads; of them, those that were used on */
 } ft_gen_stats;
+
+/* SpecEdge eq. (1), P_align * P_match|align * (T_draft / H_expan - 1) with one head, H_expan = 1, and
+ * T_draft the mean of nodes drafted ahead a head: expected tokens a round that need no drafting any
+ * more. 0 where nothing was drafted ahead. */
+double ft_gen_ahead_gain(const ft_gen_stats *stats);
 
 /* Blocks until the text ends, the sink stops it (FT_OK, finish STOP) or it fails. *stats is filled in
  * any case. Any number of threads may call it at once, up to max_generations (FT_EXHAUSTED). */

@@ -55,24 +55,41 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Drafts the next round into gen->out. No deeper than tokens can still come: a path of d nodes
- * yields d + 1 tokens. */
+/* Tokens that may still come, at least one: whether there is none is the server's to say. */
+static uint32_t tokens_left(const ft_gen *gen)
+{
+    uint32_t n = FT_WIRE_RUN_MAX, context = gen->limits.max_context;
+    if (gen->request->max_tokens)
+        n = min_u32(n, gen->request->max_tokens - gen->generated);
+    if (context)
+        n = min_u32(n, context > gen->text.n ? context - (uint32_t)gen->text.n : 1);
+    return n;
+}
+
+/* The run that was chosen goes with a draft that only tells how a tree would have done. */
+static void want_shadow(ft_gen *gen, const ft_control_choice *choice, const ft_draft_params *params)
+{
+    if (choice->shadow && gen->shadow.tree.n == 0) {
+        gen->shadow.wanted = true;
+        gen->shadow.params = *params;
+    }
+}
+
+/* The next round into gen->out: a tree, or a run where it is not to be a tree or none can be had. */
 static void prepare(ft_gen *gen)
 {
     ft_msg_draft *draft = &gen->out.draft;
-    uint32_t depth = FT_TREE_MAX, nodes = FT_TREE_MAX;
+    ft_draft_params params;
     int64_t began = ft_clock_now_us(&gen->edge->clock);
-    if (gen->request->max_tokens)
-        depth = min_u32(depth, gen->request->max_tokens - gen->generated - 1);
-    if (gen->limits.max_context)
-        depth = min_u32(depth, gen->limits.max_context > gen->text.n
-                                   ? gen->limits.max_context - (uint32_t)gen->text.n - 1
-                                   : 0);
-    if (gen->limits.max_tree)
-        nodes = min_u32(nodes, gen->limits.max_tree);
-    if (gen->hint_max_tree)
-        nodes = min_u32(nodes, gen->hint_max_tree);
-    ft_gen_draft(gen, nodes, depth);
+    ft_control_choice choice = ft_gen_steer(gen, tokens_left(gen), &params);
+    ft_tree_clear(&gen->tree);
+    if (choice.speculate)
+        ft_gen_draft(gen, &params);
+    if (gen->tree.n == 0 && choice.speculate) { /* now drafting is not ready any more */
+        gen->has_choice = false;
+        choice = ft_gen_steer(gen, tokens_left(gen), &params);
+    }
+    gen->has_choice = false;
     int64_t took = ft_clock_now_us(&gen->edge->clock) - began;
     gen->stats->draft_us += took;
     gen->out.kind = FT_CLIENT_DRAFT;
@@ -80,37 +97,81 @@ static void prepare(ft_gen *gen)
     draft->n = gen->tree.n;
     memcpy(draft->token, gen->tree.token, gen->tree.n * sizeof *draft->token);
     memcpy(draft->parent, gen->tree.parent, gen->tree.n * sizeof *draft->parent);
+    draft->run = gen->run_left = draft->n > 0 ? 0 : choice.run;
     draft->draft_us = (uint32_t)took;
     gen->draft_sent = false;
+    if (draft->n == 0)
+        want_shadow(gen, &choice, &params);
+}
+
+/* When half of a run has come and it is to go on, the next is asked for, so that the server need not
+ * wait for the network. */
+static void go_on(ft_gen *gen)
+{
+    const uint32_t left = tokens_left(gen);
+    ft_draft_params params;
+    if (gen->ahead_run > 0 || gen->run_left > gen->out.draft.run / 2 || left <= gen->run_left)
+        return;
+    ft_control_choice choice = ft_gen_steer(gen, left - gen->run_left, &params);
+    if (choice.speculate)
+        return;
+    gen->has_choice = false;
+    ft_gen_run_ahead(gen, choice.run);
+    want_shadow(gen, &choice, &params);
 }
 
 static void first_token(ft_gen *gen)
 {
-    if (gen->stats->rounds != 1)
+    if (gen->answered)
         return;
+    gen->answered = true;
     gen->stats->ttft_us = ft_clock_now_us(&gen->edge->clock) - gen->start_us;
     ft_progress_report(&gen->request->progress, gen->request->n_prompt, gen->request->n_prompt);
 }
 
-static ft_status one_round(ft_gen *gen, ft_error *err, ft_finish *finish)
+static void count(ft_gen *gen, const ft_msg_verdict *v)
+{
+    ft_gen_stats *s = gen->stats;
+    gen->hint_max_tree = v->hint_max_tree;
+    if (gen->run_left > 0) {
+        s->runs += !v->more;
+        s->run_tokens += v->n_next;
+        return;
+    }
+    s->rounds++;
+    s->drafted += gen->out.draft.n;
+    s->accepted += v->n_path;
+}
+
+static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err, ft_finish *finish)
+{
+    count(gen, v);
+    first_token(gen);
+    ft_status status = ft_gen_output(gen, v, err, finish);
+    if (status != FT_OK || *finish != FT_FINISH_NONE)
+        return status;
+    ft_gen_draft_advance(gen, v);
+    ft_gen_steer_saw(gen, v);
+    if (v->more) {
+        gen->run_left -= v->n_next;
+        go_on(gen);
+    } else {
+        ft_gen_round_over(gen);
+    }
+    return FT_OK;
+}
+
+/* One verdict: a whole round, or a part of a run. */
+static ft_status one_step(ft_gen *gen, ft_error *err, ft_finish *finish)
 {
     ft_server_msg *msg = NULL;
-    prepare(gen);
+    if (gen->run_left == 0)
+        prepare(gen);
     ft_status status = ft_gen_exchange(gen, err, &msg);
     if (status == FT_OK)
         status = ft_gen_verdict_check(gen, &msg->verdict, err);
-    if (status == FT_OK) {
-        const ft_msg_verdict *v = &msg->verdict;
-        gen->stats->rounds++;
-        gen->stats->drafted += gen->out.draft.n;
-        gen->stats->accepted += v->n_path;
-        gen->hint_max_tree = v->hint_max_tree;
-        gen->round++;
-        first_token(gen);
-        status = ft_gen_output(gen, v, err, finish);
-        if (status == FT_OK && *finish == FT_FINISH_NONE)
-            ft_gen_draft_advance(gen, v);
-    }
+    if (status == FT_OK)
+        status = take_over(gen, &msg->verdict, err, finish);
     ft_server_msg_free(msg);
     return status;
 }
@@ -118,17 +179,19 @@ static ft_status one_round(ft_gen *gen, ft_error *err, ft_finish *finish)
 static ft_status run(ft_gen *gen, ft_error *err)
 {
     ft_finish finish = FT_FINISH_NONE;
+    ft_gen_steer_begin(gen);
     /* Where the verifier cannot be reached now, the first exchange tries again and reports. */
     ft_status status = ft_gen_connect(gen, err);
     if (status == FT_OK || gen->link == NULL)
         ft_gen_draft_start(gen);
     do
         status = gen->cancelled ? ft_error_set(err, FT_CANCELLED, "edge: cancelled")
-                                : one_round(gen, err, &finish);
+                                : one_step(gen, err, &finish);
     while (status == FT_OK && finish == FT_FINISH_NONE);
-    if (gen->stats->rounds == 0) /* ends the line of a prompt that nobody read to its end */
+    if (!gen->answered) /* ends the line of a prompt that nobody read to its end */
         ft_progress_report(&gen->request->progress, gen->request->n_prompt, gen->request->n_prompt);
     gen->stats->finish = finish;
+    ft_gen_steer_end(gen);
     ft_gen_draft_stop(gen);
     ft_gen_disconnect(gen, status == FT_OK ? FT_CLIENT_CLOSE : FT_CLIENT_CANCEL);
     gen->stats->bytes_sent = gen->old_sent;
@@ -174,6 +237,16 @@ static ft_status generate(ft_edge *edge, const ft_gen_request *request, const ft
     stats->total_us = ft_clock_now_us(&edge->clock) - gen->start_us;
     gen_free(gen);
     return status;
+}
+
+double ft_gen_ahead_gain(const ft_gen_stats *stats)
+{
+    if (stats->heads == 0 || stats->aligned == 0)
+        return 0;
+    double heads = (double)stats->heads, aligned = (double)stats->aligned;
+    double p_align = aligned / heads, p_match = (double)stats->matched / aligned;
+    double per_head = (double)stats->ahead_nodes / heads; /* below 1: ordinary drafts had the heads */
+    return per_head > 1 ? p_align * p_match * (per_head - 1) : 0;
 }
 
 ft_status ft_edge_generate(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,

@@ -178,7 +178,7 @@ static void count_one(ft_openai *o, ft_status status, size_t n_prompt, const ft_
     c->reconnects += s->reconnects;
     c->bytes_sent += s->bytes_sent;
     c->bytes_received += s->bytes_received;
-    if (s->rounds > 0) {
+    if (s->ttft_us > 0) {
         c->ttft_count++;
         c->ttft_s += (double)s->ttft_us / 1e6;
     }

@@ -11,21 +11,36 @@ static ft_status bad(const ft_msg_verdict *v, const char *what, ft_error *err)
                         what);
 }
 
+/* What a Draft of nodes and what a run may be answered with. */
+static ft_status check_extent(const ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
+{
+    const bool ends = v->finish != FT_FINISH_NONE;
+    if (v->n_path + v->n_next == 0 || (v->n_next == 0 && !ends))
+        return bad(v, "brings the text no further", err);
+    if (gen->run_left == 0 && (v->n_next > 1 || v->more))
+        return bad(v, "brings more than the draft's path and one token", err);
+    if (gen->run_left > 0 && v->n_next > gen->run_left)
+        return bad(v, "brings more tokens than the run has", err);
+    if (gen->run_left > 0 && v->more != (v->n_next < gen->run_left && !ends))
+        return bad(v, "ends a run too early or too late", err);
+    return FT_OK;
+}
+
 ft_status ft_gen_verdict_check(const ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
 {
     const ft_msg_draft *draft = &gen->out.draft;
+    const uint32_t n = v->n_path + v->n_next;
     int32_t parent = -1;
-    uint32_t n = v->n_path + v->n_next;
     for (uint32_t i = 0; i < v->n_path; i++) {
         if (v->path[i] >= draft->n || draft->parent[v->path[i]] != parent)
             return bad(v, "follows no path of the draft", err);
         parent = (int32_t)v->path[i];
     }
     for (uint32_t i = 0; i < v->n_next; i++)
-        if (v->next[i] >= ft_vocab_size(gen->edge->vocab))
+        if (v->next[i] < 0 || v->next[i] >= ft_vocab_size(gen->edge->vocab))
             return bad(v, "names a token outside the vocabulary", err);
-    if (n == 0 || (v->n_next == 0 && v->finish == FT_FINISH_NONE))
-        return bad(v, "brings the text no further", err);
+    if (check_extent(gen, v, err) != FT_OK)
+        return FT_CORRUPT;
     if (v->length != gen->text.n + n)
         return bad(v, "counts another length of the text", err);
     if (gen->request->logprobs && v->n_logprobs != n)

@@ -10,7 +10,14 @@
 // Draft still hangs on the text's end, and may be sent again to the same session (same round) or to
 // a new one (round 1). Rule `exact` gives the same tokens both ways.
 //
-// Owned by the generation's thread. Does not look into verdicts (output.c) and never drafts.
+// A run brings many verdicts, and while it goes on the next one may have been asked for already
+// (gen->ahead_run). The server repeats only rounds of one verdict, so where the stream of a run broke
+// there is no resume: the text so far is opened anew, and what was left of the run is asked for again.
+//
+// While it waits it gives the time to drafting.c, one draft forward at a time, and looks for the
+// verdict in between.
+//
+// Owned by the generation's thread. Does not look into verdicts (output.c).
 #include <string.h>
 #include <time.h>
 
@@ -18,6 +25,7 @@
 #include "edge/edge_internal.h"
 
 #define POLL_US        40000 /* how often the sink is asked while waiting */
+#define TURN_US        1000  /* how often a turn at the draft engine is tried while waiting */
 #define BACKOFF_US     20000 /* first pause after a loss; doubles */
 #define BACKOFF_TOP_US 1000000
 #define RTT_WEIGHT     0.2 /* of a new sample in the smoothed round-trip time */
@@ -126,6 +134,17 @@ static bool pause_us(ft_gen *gen, int64_t us)
     return !ft_gen_cancelled(gen);
 }
 
+/* What is left of a broken run is a new session's first round. */
+static void break_run(ft_gen *gen)
+{
+    ft_msg_draft *draft = &gen->out.draft;
+    gen->has_session = gen->resuming = false;
+    gen->ahead_run = gen->run_tokens = 0;
+    gen->run_us = 0;
+    draft->base = (uint32_t)gen->text.n;
+    draft->run = gen->run_left;
+}
+
 /* After a failure: FT_OK when it is time to connect again. err holds what happened and, if that is
  * final, is what the caller reports. */
 static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
@@ -136,6 +155,8 @@ static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
     drop_link(gen);
     if (ft_gen_cancelled(gen))
         return cancelled(err);
+    if (gen->out.draft.run > 1)
+        break_run(gen);
     if (resume_refused) {
         gen->has_session = gen->resuming = false;
         FT_LOGI("edge", "session not resumed, opening anew length=%zu: %s", gen->text.n,
@@ -168,8 +189,38 @@ static ft_status send_draft(ft_gen *gen, ft_error *err)
     gen->out.draft.round = gen->round;
     gen->out.draft.rtt_us = (uint32_t)gen->rtt_us;
     gen->draft_sent = true;
-    gen->sent_us = now_us(gen);
+    gen->sent_us = gen->looked_us = now_us(gen);
     return gen->link->vt->send(gen->link, &gen->out, err);
+}
+
+void ft_gen_run_ahead(ft_gen *gen, uint32_t run)
+{
+    ft_client_msg *msg = &gen->next;
+    ft_error err = {0};
+    msg->kind = FT_CLIENT_DRAFT;
+    msg->draft.round = gen->round + 1;
+    msg->draft.base = (uint32_t)gen->text.n + gen->run_left;
+    msg->draft.n = 0;
+    msg->draft.run = run;
+    msg->draft.draft_us = 0;
+    msg->draft.rtt_us = (uint32_t)gen->rtt_us;
+    gen->ahead_run = run;
+    if (gen->link->vt->send(gen->link, msg, &err) != FT_OK)
+        FT_LOGD("edge", "the next run could not be asked for: %s", err.message);
+}
+
+void ft_gen_round_over(ft_gen *gen)
+{
+    gen->round++;
+    gen->run_left = gen->ahead_run;
+    if (gen->ahead_run > 0) {
+        ft_msg_draft *draft = &gen->out.draft;
+        draft->base = (uint32_t)gen->text.n;
+        draft->n = 0;
+        draft->run = gen->ahead_run;
+        gen->sent_us = 0; /* long ago: no round trip to be seen */
+    }
+    gen->ahead_run = 0;
 }
 
 /* The resumed session must be where the outstanding round hangs on, or have answered it already; of a
@@ -203,40 +254,61 @@ static ft_status take_opened(ft_gen *gen, const ft_msg_opened *opened, ft_error 
     return send_draft(gen, err);
 }
 
+/* A verdict that came while the draft model worked was there somewhere between the last look and this
+ * one. Of a run only the first verdict says something about the network, and of one that was asked
+ * for ahead none does; so does the first of a stream, which holds the server's prefill. */
 static void take_times(ft_gen *gen, const ft_msg_verdict *verdict)
 {
-    int64_t wait = now_us(gen) - gen->sent_us;
-    int64_t rtt = wait - verdict->queue_us - verdict->verify_us;
-    gen->stats->wait_us += wait;
-    if (!gen->stream_new) { /* else it holds the server's prefill */
-        double sample = rtt > 0 ? (double)rtt : 0;
-        gen->rtt_us =
-            gen->rtt_us > 0 ? (1 - RTT_WEIGHT) * gen->rtt_us + RTT_WEIGHT * sample : sample;
+    int64_t at = now_us(gen);
+    if (gen->busy_look)
+        at -= (at - gen->looked_us) / 2;
+    gen->round_us = gen->sent_us > 0 && !gen->stream_new ? at - gen->sent_us : 0;
+    gen->rtt_sample_us = -1;
+    if (gen->round_us > 0) {
+        int64_t rtt = gen->round_us - verdict->queue_us - verdict->verify_us;
+        gen->rtt_sample_us = rtt > 0 ? rtt : 0;
+        gen->rtt_us = gen->rtt_us > 0
+                          ? (1 - RTT_WEIGHT) * gen->rtt_us + RTT_WEIGHT * (double)gen->rtt_sample_us
+                          : (double)gen->rtt_sample_us;
     }
+    gen->sent_us = 0;
     gen->stream_new = false;
     gen->down_us = 0;
     gen->backoff_us = 0;
 }
 
-/* Waits on this stream for the outstanding round's verdict. */
+/* Does something useful, one draft forward long at most; how long the link may be waited for then. */
+static int64_t use_time(ft_gen *gen)
+{
+    ft_idle idle = ft_gen_draft_idle(gen);
+    gen->busy_look = idle == FT_IDLE_MORE;
+    return idle == FT_IDLE_MORE ? 0 : idle == FT_IDLE_TURN ? TURN_US : POLL_US;
+}
+
+/* Waits on this stream for a verdict of the outstanding round. */
 static ft_status wait_verdict(ft_gen *gen, ft_error *err, ft_server_msg **out)
 {
     const int64_t began = now_us(gen);
+    int64_t timeout = 0;
+    gen->busy_look = false;
     for (;;) {
         ft_server_msg *msg = NULL;
         if (ft_gen_cancelled(gen))
             return cancelled(err);
-        ft_status status = gen->link->vt->recv(gen->link, POLL_US, err, &msg);
+        ft_status status = gen->link->vt->recv(gen->link, timeout, err, &msg);
         if (status == FT_TIMEOUT) {
+            gen->looked_us = now_us(gen);
             /* A resume costs the server nothing: who does not answer it is not there. */
-            if (gen->resuming && now_us(gen) - began > gen->edge->reconnect_us)
+            if (gen->resuming && gen->looked_us - began > gen->edge->reconnect_us)
                 return ft_error_set(err, FT_UNAVAILABLE, "edge: no answer to a resume");
+            timeout = use_time(gen);
             continue;
         }
         if (status != FT_OK)
             return status;
         if (msg->kind == FT_SERVER_VERDICT && msg->verdict.round == gen->round) {
             take_times(gen, &msg->verdict);
+            gen->stats->wait_us += now_us(gen) - began;
             *out = msg;
             return FT_OK;
         }
@@ -260,10 +332,8 @@ ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out)
             status = ft_gen_connect(gen, err);
         if (status == FT_OK && !gen->resuming && !gen->draft_sent)
             status = send_draft(gen, err);
-        if (status == FT_OK) {
-            ft_gen_draft_retry(gen);
+        if (status == FT_OK)
             status = wait_verdict(gen, err, out);
-        }
         if (status == FT_OK)
             return FT_OK;
         if (gen->cancelled)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edge and verifier with tiny models, in process and over loopback: the text depends on prompt and
 // seed alone, whatever is drafted and whatever happens to server and stream; a cancelled generation
-// leaves nothing behind. Exercises edge/drafting.c with good, bad and short drafts and crowded pools,
+// leaves nothing behind. Exercises edge/steer.c by its choices, edge/drafting.c with good, bad and short drafts and crowded pools,
 // and both links, edge/link_local.c and edge/link_wire.c.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +20,7 @@
 
 #define N_TOKENS    48
 #define MAX_CONTEXT 512
+#define LONG_TEXT   300 /* no run holds it */
 
 typedef struct models {
     ft_vocab *vocab, *other_vocab;
@@ -155,7 +156,28 @@ static void free_run(run *r)
     ft_buf_deinit(&r->text);
 }
 
-static ft_edge *make_edge(ft_link_source source, const ft_model *draft, ft_draft_params params,
+/* How much is drafted, by whose choice, and whether while a verdict is awaited. */
+typedef struct mode {
+    ft_draft_params params;
+    bool automatic, proactive;
+} mode;
+
+enum { N_MODES = 6 };
+
+static mode mode_at(size_t i)
+{
+    const mode modes[N_MODES] = {
+        {.params = ft_draft_params_chain(4)},
+        {.params = ft_draft_params_tree(16, 4, 4)},
+        {.params = ft_draft_params_chain(4), .proactive = true},
+        {.params = ft_draft_params_tree(32, 5, 8), .proactive = true},
+        {.params = ft_draft_params_tree(32, 8, 8), .automatic = true},
+        {.params = ft_draft_params_tree(32, 8, 8), .automatic = true, .proactive = true},
+    };
+    return modes[i];
+}
+
+static ft_edge *make_mode(ft_link_source source, const ft_model *draft, mode how,
                           uint32_t draft_kv_tok)
 {
     ft_error err = {0};
@@ -163,13 +185,21 @@ static ft_edge *make_edge(ft_link_source source, const ft_model *draft, ft_draft
     const ft_edge_opts opts = {.vocab = m.vocab,
                                .draft_model = draft,
                                .source = source,
-                               .draft = params,
+                               .draft = how.params,
+                               .automatic = how.automatic,
+                               .proactive = how.proactive,
                                .clock = ft_clock_monotonic(),
                                .draft_kv_tok = draft_kv_tok,
                                .n_threads = 1};
     if (ft_edge_create(&opts, &err, &edge) != FT_OK)
         fail_msg("%s", err.message);
     return edge;
+}
+
+static ft_edge *make_edge(ft_link_source source, const ft_model *draft, ft_draft_params params,
+                          uint32_t draft_kv_tok)
+{
+    return make_mode(source, draft, (mode){.params = params}, draft_kv_tok);
 }
 
 static ft_verifier *make_verifier(void)
@@ -233,35 +263,91 @@ static void wait_nothing_left(ft_verifier *v)
     check_nothing_left(v);
 }
 
+/* A session whose stream broke in a run is not taken up again: it stays for its time to live. */
+static void wait_none_attached(ft_verifier *v)
+{
+    ft_verifier_stats s;
+    do {
+        ft_verifier_tick(v);
+        ft_verifier_get_stats(v, &s);
+    } while (s.sessions > s.sessions_detached);
+}
+
 /* ---- in process ---- */
+
+/* Sums of the draft model's work that hold whatever was drafted. */
+static void check_sums(const ft_gen_stats *s, bool proactive)
+{
+    assert_true(s->accepted <= s->drafted);
+    assert_true(s->depth_sum <= s->drafted && s->depth_sum >= s->rounds);
+    assert_true(s->ahead_forwards <= s->forwards);
+    assert_true(s->ahead_nodes >= s->ahead_forwards);
+    assert_true(s->heads <= s->rounds);
+    assert_true(s->aligned <= s->heads && s->matched <= s->aligned);
+    assert_true(s->ahead_kept <= s->ahead_nodes);
+    if (!proactive)
+        assert_int_equal(s->ahead_forwards, 0);
+    double gain = ft_gen_ahead_gain(s);
+    assert_true(s->matched ? gain >= 0 : gain == 0);
+}
 
 static void test_same_text(void **state)
 {
     const ft_model *drafts[] = {m.same, m.bad, m.short_ctx};
-    const ft_draft_params params[] = {ft_draft_params_chain(4), ft_draft_params_tree(16, 4, 4)};
     ft_verifier *v = make_verifier();
     for (int warm_it = 0; warm_it < 2; warm_it++) {
         run plain = {.sampling = warm(warm_it ? 0.8f : 0), .max_tokens = N_TOKENS};
         plain_text(v, &plain);
         for (size_t d = 0; d < 3; d++) {
-            for (size_t p = 0; p < 2; p++) {
+            for (size_t i = 0; i < N_MODES; i++) {
                 run r = {.sampling = plain.sampling, .max_tokens = N_TOKENS};
-                ft_edge *edge = make_edge(ft_link_source_local(v), drafts[d], params[p], 0);
+                mode how = mode_at(i);
+                ft_edge *edge = make_mode(ft_link_source_local(v), drafts[d], how, 0);
                 generate(edge, &r);
                 check_same(&r, &plain);
-                if (d == 0) { /* the target itself drafts: all of it is right */
-                    assert_true(r.stats.accepted > 0);
-                    assert_true(r.stats.rounds <= plain.stats.rounds / 3);
-                } else if (d == 1) {
-                    assert_true(r.stats.drafted > 0);
-                } else { /* its context is shorter than the prompt */
+                check_sums(&r.stats, how.proactive);
+                if (d == 2) { /* its context is shorter than the prompt */
                     assert_int_equal(r.stats.drafted, 0);
+                } else if (!how.automatic) {
+                    assert_true(r.stats.drafted > 0);
+                }
+                if (d == 0 && !how.automatic) { /* the target itself drafts: all of it is right */
+                    assert_true(r.stats.accepted > 0);
+                    assert_true(r.stats.rounds <= plain.n / 3);
                 }
                 free_run(&r);
                 ft_edge_destroy(edge);
             }
         }
         free_run(&plain);
+    }
+    check_nothing_left(v);
+    ft_verifier_destroy(v);
+}
+
+/* Speculation stops and comes back by itself: whatever the controller makes of its measurements, many
+ * texts one after another are the plain ones. */
+static void test_automatic_over_texts(void **state)
+{
+    ft_verifier *v = make_verifier();
+    for (int proactive = 0; proactive < 2; proactive++) {
+        mode how = {ft_draft_params_tree(32, 8, 8), true, proactive};
+        ft_edge *edge = make_mode(ft_link_source_local(v), m.bad, how, 0);
+        uint32_t runs = 0;
+        for (uint64_t seed = 1; seed <= 6; seed++) {
+            run plain = {.sampling = warm(0.8f), .max_tokens = 200};
+            plain.sampling.seed = seed;
+            run r = plain;
+            plain_text(v, &plain);
+            generate(edge, &r);
+            check_same(&r, &plain);
+            check_sums(&r.stats, proactive);
+            runs += r.stats.runs;
+            free_run(&r);
+            free_run(&plain);
+        }
+        assert_true(runs > 0); /* so bad a draft never pays */
+        ft_edge_destroy(edge);
     }
     check_nothing_left(v);
     ft_verifier_destroy(v);
@@ -292,7 +378,8 @@ static void test_no_speculation(void **state)
     generate(edge, &r);
     assert_int_equal(r.status, FT_OK);
     assert_int_equal(r.stats.drafted, 0);
-    assert_true(r.stats.rounds >= r.stats.tokens);
+    assert_int_equal(r.stats.rounds, 0);
+    assert_true(r.stats.run_tokens >= r.stats.tokens);
     free_run(&r);
     ft_edge_destroy(edge);
     ft_verifier_destroy(v);
@@ -303,17 +390,19 @@ static void test_max_tokens(void **state)
     ft_verifier *v = make_verifier();
     run plain = {.max_tokens = N_TOKENS, .sampling = warm(0.8f)};
     plain_text(v, &plain);
-    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 0);
-    for (uint32_t n = 1; n <= 7 && n < plain.n; n++) {
-        run r = {.max_tokens = n, .sampling = plain.sampling};
-        generate(edge, &r);
-        assert_int_equal(r.status, FT_OK);
-        assert_int_equal(r.n, n);
-        assert_int_equal(r.stats.finish, FT_FINISH_LENGTH);
-        assert_memory_equal(r.ids, plain.ids, n * sizeof r.ids[0]);
-        free_run(&r);
+    for (size_t i = 0; i < N_MODES; i++) {
+        ft_edge *edge = make_mode(ft_link_source_local(v), m.same, mode_at(i), 0);
+        for (uint32_t n = 1; n <= 20 && n < plain.n; n++) {
+            run r = {.max_tokens = n, .sampling = plain.sampling, .no_speculation = n > 10};
+            generate(edge, &r);
+            assert_int_equal(r.status, FT_OK);
+            assert_int_equal(r.n, n);
+            assert_int_equal(r.stats.finish, FT_FINISH_LENGTH);
+            assert_memory_equal(r.ids, plain.ids, n * sizeof r.ids[0]);
+            free_run(&r);
+        }
+        ft_edge_destroy(edge);
     }
-    ft_edge_destroy(edge);
     free_run(&plain);
     check_nothing_left(v);
     ft_verifier_destroy(v);
@@ -322,14 +411,18 @@ static void test_max_tokens(void **state)
 static void test_until_context_is_full(void **state)
 {
     ft_verifier *v = make_verifier();
-    run r = {.n_prompt = MAX_CONTEXT - 20, .sampling = warm(0.8f)};
-    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(8), 0);
-    generate(edge, &r);
-    assert_int_equal(r.status, FT_OK);
-    if (r.stats.finish == FT_FINISH_LENGTH)
-        assert_in_range(r.n, 19, 20);
-    free_run(&r);
-    ft_edge_destroy(edge);
+    for (size_t i = 0; i < 2 * N_MODES; i++) {
+        run r = {
+            .n_prompt = MAX_CONTEXT - 20, .sampling = warm(0.8f), .no_speculation = i >= N_MODES};
+        ft_edge *edge = make_mode(ft_link_source_local(v), m.same, mode_at(i % N_MODES), 0);
+        generate(edge, &r);
+        assert_int_equal(r.status, FT_OK);
+        if (r.stats.finish == FT_FINISH_LENGTH)
+            assert_in_range(r.n, 19, 20);
+        free_run(&r);
+        ft_edge_destroy(edge);
+    }
+    check_nothing_left(v);
     ft_verifier_destroy(v);
 }
 
@@ -348,17 +441,23 @@ static void test_stop_string(void **state)
         b++;
     char *stop = strndup(text + a, b - a);
     const char *stops[] = {stop};
-    run r = {.max_tokens = N_TOKENS, .sampling = plain.sampling, .stops = stops, .n_stops = 1};
-    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 0);
-    generate(edge, &r);
-    assert_int_equal(r.status, FT_OK);
-    assert_int_equal(r.stats.finish, FT_FINISH_STOP);
-    assert_int_equal(r.text.len, (size_t)(strstr(text, stop) - text));
-    assert_memory_equal(ft_buf_str(&r.text), text, r.text.len);
+    for (size_t i = 0; i < 2 * N_MODES; i++) {
+        run r = {.max_tokens = N_TOKENS,
+                 .sampling = plain.sampling,
+                 .stops = stops,
+                 .n_stops = 1,
+                 .no_speculation = i >= N_MODES};
+        ft_edge *edge = make_mode(ft_link_source_local(v), m.same, mode_at(i % N_MODES), 0);
+        generate(edge, &r);
+        assert_int_equal(r.status, FT_OK);
+        assert_int_equal(r.stats.finish, FT_FINISH_STOP);
+        assert_int_equal(r.text.len, (size_t)(strstr(text, stop) - text));
+        assert_memory_equal(ft_buf_str(&r.text), text, r.text.len);
+        free_run(&r);
+        ft_edge_destroy(edge);
+    }
     free(stop);
-    free_run(&r);
     free_run(&plain);
-    ft_edge_destroy(edge);
     check_nothing_left(v);
     ft_verifier_destroy(v);
 }
@@ -367,18 +466,20 @@ static void test_logprobs(void **state)
 {
     ft_verifier *v = make_verifier();
     run plain = {.max_tokens = 16, .sampling = warm(0.8f), .logprobs = true};
-    run r = plain;
     plain_text(v, &plain);
-    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 0);
-    generate(edge, &r);
-    check_same(&r, &plain);
-    for (uint32_t i = 0; i < r.n; i++) {
-        assert_true(r.logprob[i] <= 0);
-        assert_float_equal(r.logprob[i], plain.logprob[i], 1e-3);
+    for (size_t i = 0; i < N_MODES; i++) {
+        run r = {.max_tokens = 16, .sampling = plain.sampling, .logprobs = true};
+        ft_edge *edge = make_mode(ft_link_source_local(v), m.same, mode_at(i), 0);
+        generate(edge, &r);
+        check_same(&r, &plain);
+        for (uint32_t k = 0; k < r.n; k++) {
+            assert_true(r.logprob[k] <= 0);
+            assert_float_equal(r.logprob[k], plain.logprob[k], 1e-3);
+        }
+        free_run(&r);
+        ft_edge_destroy(edge);
     }
-    free_run(&r);
     free_run(&plain);
-    ft_edge_destroy(edge);
     ft_verifier_destroy(v);
 }
 
@@ -423,7 +524,7 @@ static void *work(void *ctx)
 }
 
 /* A draft pool for one text and a half: the others decode plainly until there is room. */
-static void test_many_share_one_draft(void **state)
+static void many_share_one_draft(mode how, uint32_t draft_kv_tok)
 {
     enum { N = 6 };
     job jobs[N] = {0};
@@ -431,7 +532,7 @@ static void test_many_share_one_draft(void **state)
     run plain = {.max_tokens = N_TOKENS, .sampling = warm(0.8f)};
     uint32_t drafted = 0;
     plain_text(v, &plain);
-    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 208);
+    ft_edge *edge = make_mode(ft_link_source_local(v), m.same, how, draft_kv_tok);
     for (int i = 0; i < N; i++) {
         jobs[i].edge = edge;
         jobs[i].r = (run){.max_tokens = N_TOKENS, .sampling = plain.sampling};
@@ -440,14 +541,23 @@ static void test_many_share_one_draft(void **state)
     for (int i = 0; i < N; i++) {
         pthread_join(jobs[i].thread, NULL);
         check_same(&jobs[i].r, &plain);
+        check_sums(&jobs[i].r.stats, how.proactive);
         drafted += jobs[i].r.stats.drafted;
         free_run(&jobs[i].r);
     }
-    assert_true(drafted > 0);
+    assert_true(drafted > 0 || how.automatic);
     free_run(&plain);
     ft_edge_destroy(edge);
     check_nothing_left(v);
     ft_verifier_destroy(v);
+}
+
+static void test_many_share_one_draft(void **state)
+{
+    for (size_t i = 0; i < N_MODES; i++) {
+        many_share_one_draft(mode_at(i), 208);
+        many_share_one_draft(mode_at(i), 0);
+    }
 }
 
 static void test_other_vocabulary(void **state)
@@ -531,17 +641,19 @@ static bool cut_at_ten(void *ctx, uint32_t so_far)
     return true;
 }
 
-static void over_wire(bool (*on_tokens)(void *ctx, uint32_t so_far), float temperature)
+static void over_wire(bool (*on_tokens)(void *ctx, uint32_t so_far), float temperature,
+                      const ft_model *draft, mode how)
 {
     place p = {.server = start_server(0)};
     p.port = ft_server_port(p.server);
-    run plain = {.max_tokens = N_TOKENS, .sampling = warm(temperature)};
+    run plain = {.max_tokens = LONG_TEXT, .sampling = warm(temperature)};
     plain_text(ft_server_verifier(p.server), &plain);
     ft_wire_client *client = make_client(p.port, "sesame");
     p.inner = ft_link_source_wire(client);
     const ft_link_source source = {.ctx = &p, .open = remember_open, .info = pass_info};
-    ft_edge *edge = make_edge(source, m.bad, ft_draft_params_tree(8, 3, 2), 0);
-    run r = {.max_tokens = N_TOKENS, .sampling = plain.sampling, .on_tokens = on_tokens, .ctx = &p};
+    ft_edge *edge = make_mode(source, draft, how, 0);
+    run r = {
+        .max_tokens = LONG_TEXT, .sampling = plain.sampling, .on_tokens = on_tokens, .ctx = &p};
     generate(edge, &r);
     check_same(&r, &plain);
     assert_true(r.stats.bytes_sent > 0);
@@ -554,25 +666,37 @@ static void over_wire(bool (*on_tokens)(void *ctx, uint32_t so_far), float tempe
     free_run(&r);
     ft_edge_destroy(edge);
     ft_wire_client_destroy(client);
-    wait_nothing_left(ft_server_verifier(p.server));
+    if (on_tokens)
+        wait_none_attached(ft_server_verifier(p.server));
+    else
+        wait_nothing_left(ft_server_verifier(p.server));
     ft_server_destroy(p.server, 0);
+}
+
+/* In all modes and with runs alone. */
+static void in_all_modes(bool (*on_tokens)(void *ctx, uint32_t so_far), float temperature)
+{
+    for (size_t i = 1; i < N_MODES; i++)
+        over_wire(on_tokens, temperature, m.bad, mode_at(i));
+    over_wire(on_tokens, temperature, NULL, mode_at(0));
 }
 
 static void test_wire(void **state)
 {
-    over_wire(NULL, 0);
-    over_wire(NULL, 0.8f);
+    in_all_modes(NULL, 0);
+    in_all_modes(NULL, 0.8f);
 }
 
 static void test_server_restart(void **state)
 {
-    over_wire(restart_at_ten, 0);
-    over_wire(restart_at_ten, 0.8f);
+    in_all_modes(restart_at_ten, 0.8f);
+    over_wire(restart_at_ten, 0, m.bad, mode_at(3));
 }
 
 static void test_cut_stream(void **state)
 {
-    over_wire(cut_at_ten, 0.8f);
+    in_all_modes(cut_at_ten, 0.8f);
+    over_wire(cut_at_ten, 0.8f, m.same, mode_at(3));
 }
 
 static void test_wrong_token(void **state)
@@ -592,6 +716,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_text),
+        cmocka_unit_test(test_automatic_over_texts),
         cmocka_unit_test(test_draft_context_fills_up),
         cmocka_unit_test(test_no_speculation),
         cmocka_unit_test(test_max_tokens),

@@ -2,6 +2,7 @@
 // Generations against a verifier made of a few lines, whose text is a pure function of position and
 // last token, and which fails on demand: cut streams before and after a verdict, restarts, full
 // servers, stale and lying verdicts. Whatever happens, the text is the same or the error is clear.
+// Once with trees, from a draft source that guesses two tokens of three, once with runs.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,6 +28,9 @@ typedef enum fault {
     AHEAD,        /* a verdict for a round to come */
     LONG,         /* a verdict with a wrong length */
     FOREIGN,      /* next is no token */
+    EARLY,        /* a run that says it is over before it is */
+    ENDLESS,      /* a run that says it goes on when it is over */
+    SURPLUS,      /* more tokens than were asked for */
     OFF_PATH,     /* accepts a node that was not drafted */
     SILENT        /* never answers */
 } fault;
@@ -34,17 +38,19 @@ typedef enum fault {
 typedef struct fake {
     uint64_t fingerprint;
     uint32_t end_at; /* length of the text at which EOS comes; 0: never */
-    /* faults: at the n-th draft that is sent (from 1), over all streams */
+    /* faults: at the n-th verdict that is made (from 1), over all streams */
     uint32_t fault_at;
     fault fault;
-    bool again; /* from then on at every draft */
-    uint32_t drafts;
+    bool again; /* from then on at every verdict */
+    uint32_t verdicts;
+    uint32_t runs_ahead;   /* runs that were asked for before the one before was read to its end */
     uint32_t refuse_opens; /* that many opens are refused ... */
     ft_status refuse_code; /* ... with this */
     uint32_t retry_after_ms;
     /* the one session */
     bool alive;
     uint32_t length, last_round, max_tokens, generated;
+    bool ended, whole; /* the text; the recorded verdict is all of its round */
     int32_t last;
     ft_msg_verdict recorded;
     uint32_t opens, resumes, closes, cancels;
@@ -54,7 +60,7 @@ typedef struct fake {
 typedef struct fake_link {
     ft_link link;
     fake *f;
-    ft_server_msg *queue[8];
+    ft_server_msg *queue[256];
     size_t n, at;
     ft_status over; /* FT_OK: alive */
     bool silent;
@@ -72,7 +78,7 @@ static ft_server_msg *push(fake_link *l, ft_server_kind kind)
     msg->kind = kind;
     if (l->at == l->n)
         l->at = l->n = 0;
-    assert_true(l->n < 8);
+    assert_true(l->n < 256);
     l->queue[l->n++] = msg;
     return msg;
 }
@@ -101,6 +107,7 @@ static void open_session(fake_link *l, const ft_msg_open *open)
         f->length = open->n_prompt;
         f->last = open->prompt[open->n_prompt - 1];
         f->last_round = f->generated = 0;
+        f->ended = false;
         f->max_tokens = open->max_tokens;
     }
     ft_msg_opened *opened = &push(l, FT_SERVER_OPENED)->opened;
@@ -112,30 +119,50 @@ static void open_session(fake_link *l, const ft_msg_open *open)
     strcpy(opened->model, "fake");
 }
 
-static void verify(fake *f, const ft_msg_draft *draft)
+/* One more token; false: the text has ended with it. */
+static bool grow(fake *f)
 {
-    if (draft->round == f->last_round)
-        return; /* recorded */
-    assert_int_equal(draft->round, f->last_round + 1);
-    assert_int_equal(draft->base, f->length);
-    bool end = f->end_at && f->length + 1 >= f->end_at;
-    f->last = end ? EOS : target(f->length, f->last);
+    bool eos = f->end_at && f->length + 1 >= f->end_at;
+    f->last = eos ? EOS : target(f->length, f->last);
     f->length++;
     f->generated++;
-    f->last_round = draft->round;
-    f->recorded = (ft_msg_verdict){
-        .round = draft->round, .n_next = 1, .next = {f->last}, .length = f->length};
-    if (end)
+    f->recorded.length = f->length;
+    if (eos)
         f->recorded.finish = FT_FINISH_STOP;
     else if (f->max_tokens && f->generated == f->max_tokens)
         f->recorded.finish = FT_FINISH_LENGTH;
+    f->ended = f->recorded.finish != FT_FINISH_NONE;
+    return !f->ended;
 }
 
-static void answer(fake_link *l, const ft_msg_draft *draft, fault now)
+/* Makes the next verdict of the round: all of a tree's, one token of a run. */
+static void verify(fake *f, const ft_msg_draft *draft, uint32_t run_left)
+{
+    int32_t at = -1;
+    ft_msg_verdict *v = &f->recorded;
+    *v = (ft_msg_verdict){.round = draft->round};
+    f->last_round = draft->round;
+    f->whole = true;
+    bool on = grow(f);
+    for (uint32_t i = 0; i < draft->n; i++)
+        if (draft->parent[i] == at && draft->token[i] == f->last && on) {
+            v->path[v->n_path++] = (uint32_t)(at = (int32_t)i);
+            on = grow(f);
+        } else if (draft->parent[i] == at && draft->token[i] == f->last) {
+            v->path[v->n_path++] = i;
+            return; /* ended inside the path */
+        }
+    v->next[v->n_next++] = f->last;
+    v->more = run_left > 1 && on;
+    f->whole = !v->more && run_left == (draft->run ? draft->run : 1);
+}
+
+/* false: the stream says nothing more. */
+static bool answer(fake_link *l, const ft_msg_draft *draft, uint32_t run_left, fault now)
 {
     fake *f = l->f;
     if (now != CUT && now != RESTART && now != SILENT)
-        verify(f, draft);
+        verify(f, draft, run_left);
     if (now == RESTART)
         f->alive = false;
     if (now == CUT || now == CUT_ANSWERED || now == RESTART)
@@ -145,7 +172,7 @@ static void answer(fake_link *l, const ft_msg_draft *draft, fault now)
     else if (now == SILENT)
         l->silent = true;
     if (l->over != FT_OK || l->silent)
-        return;
+        return false;
     if (now == STALE) {
         ft_msg_verdict *old = &push(l, FT_SERVER_VERDICT)->verdict;
         *old = f->recorded;
@@ -160,7 +187,39 @@ static void answer(fake_link *l, const ft_msg_draft *draft, fault now)
     else if (now == FOREIGN)
         v->next[0] = 1 << 20;
     else if (now == OFF_PATH)
-        v->n_path = 1, v->path[0] = 3;
+        v->n_path = 1, v->path[0] = 7;
+    else if (now == EARLY)
+        v->more = false;
+    else if (now == ENDLESS)
+        v->more = true;
+    else if (now == SURPLUS)
+        v->n_next += draft->n + draft->run + 1, v->length += draft->n + draft->run + 1;
+    return true;
+}
+
+static void take_draft(fake_link *l, const ft_msg_draft *draft)
+{
+    fake *f = l->f;
+    uint32_t run = draft->run ? draft->run : 1;
+    assert_true(draft->n == 0 || draft->run == 0);
+    if (f->ended && draft->n == 0 && draft->round == f->last_round + 1)
+        return; /* sent ahead of the end */
+    if (f->last_round > 0 && draft->round == f->last_round && f->whole) {
+        push(l, FT_SERVER_VERDICT)->verdict = f->recorded;
+        return;
+    }
+    assert_int_equal(draft->round, f->last_round + 1);
+    assert_int_equal(draft->base, f->length);
+    if (l->at < l->n && l->queue[l->n - 1]->kind == FT_SERVER_VERDICT) {
+        assert_int_equal(draft->n, 0);
+        f->runs_ahead++;
+    }
+    for (uint32_t left = draft->n ? 1 : run; left > 0; left--) {
+        f->verdicts++;
+        bool hit = f->verdicts == f->fault_at || (f->again && f->verdicts > f->fault_at);
+        if (!answer(l, draft, left, hit ? f->fault : NONE) || f->ended)
+            return;
+    }
 }
 
 static ft_status fake_send(ft_link *link, const ft_client_msg *msg, ft_error *err)
@@ -172,9 +231,7 @@ static ft_status fake_send(ft_link *link, const ft_client_msg *msg, ft_error *er
     if (msg->kind == FT_CLIENT_OPEN) {
         open_session(l, &msg->open);
     } else if (msg->kind == FT_CLIENT_DRAFT) {
-        f->drafts++;
-        bool hit = f->drafts == f->fault_at || (f->again && f->drafts > f->fault_at);
-        answer(l, &msg->draft, hit ? f->fault : NONE);
+        take_draft(l, &msg->draft);
     } else {
         f->closes += msg->kind == FT_CLIENT_CLOSE;
         f->cancels += msg->kind == FT_CLIENT_CANCEL;
@@ -243,6 +300,81 @@ static ft_status fake_info(void *ctx, ft_error *err, ft_msg_info *out)
     return f->refuse_code == FT_IO ? ft_error_set(err, FT_IO, "no info") : FT_OK;
 }
 
+/* ---- drafts: the text's own tokens, but for every third, and besides each a wrong one ---- */
+
+static void candidates(uint32_t length, int32_t last, ft_draft_children *out)
+{
+    int32_t right = target(length, last);
+    out->n = 0;
+    if (length % 3)
+        out->at[out->n++] = (ft_draft_child){.token = right, .logp = -0.1f};
+    out->at[out->n++] = (ft_draft_child){.token = FIRST_BYTE + 'A', .logp = -3};
+}
+
+static ft_status source_forward(ft_draft_request *requests, size_t n, ft_error *err)
+{
+    for (size_t r = 0; r < n; r++) {
+        ft_draft_request *q = &requests[r];
+        ft_draft_source *s = q->source;
+        q->status = FT_OK;
+        if (q->parents) {
+            for (uint32_t i = 0; i < q->n; i++)
+                candidates(s->n_past + q->depths[i] + 1, q->tokens[i], &q->children[i]);
+            s->n_pending += q->n;
+        } else {
+            s->n_past += q->n;
+            if (q->children)
+                candidates(s->n_past, q->tokens[q->n - 1], q->children);
+        }
+    }
+    return FT_OK;
+}
+
+static ft_status source_commit(ft_draft_source *s, const uint32_t *path, uint32_t n_path,
+                               const uint32_t *keep, uint32_t n_keep, ft_error *err)
+{
+    s->n_past += n_path;
+    s->n_pending = n_keep;
+    return FT_OK;
+}
+
+static void source_truncate(ft_draft_source *s, uint32_t n_past)
+{
+    s->n_past = n_past;
+    s->n_pending = 0;
+}
+
+static uint32_t source_room(const ft_draft_source *s)
+{
+    return 4096 - s->n_past - s->n_pending;
+}
+
+static void source_destroy(ft_draft_source *s)
+{
+    free(s);
+}
+
+static const ft_draft_source_ops source_ops = {.destroy = source_destroy,
+                                               .forward = source_forward,
+                                               .commit = source_commit,
+                                               .truncate = source_truncate,
+                                               .room_tok = source_room};
+
+static ft_status make_source(void *ctx, const ft_sampling *sampling, ft_error *err,
+                             ft_draft_source **out)
+{
+    ft_draft_source *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    *s = (ft_draft_source){.ops = &source_ops,
+                           .group = ctx,
+                           .n_ctx = 256,
+                           .max_text = 64,
+                           .max_leaves = 64,
+                           .total_tok = 4096};
+    *out = s;
+    return FT_OK;
+}
+
 /* ---- fixture ---- */
 
 static ft_vocab *vocab;
@@ -266,6 +398,7 @@ static int teardown(void **state)
 
 typedef struct run {
     fake f;
+    bool drafts; /* speculate every round; else runs */
     uint32_t reconnect_ms, max_tokens;
     const char *const *stops;
     size_t n_stops;
@@ -305,6 +438,9 @@ static void go(run *r)
     const ft_edge_opts opts = {
         .vocab = vocab,
         .source = {.ctx = &r->f, .open = fake_open, .info = fake_info},
+        .drafts = {.ctx = r, .create = r->drafts ? make_source : NULL, .n_ctx = 256},
+        .draft = ft_draft_params_tree(6, 3, 2),
+        .proactive = true,
         .clock = ft_clock_monotonic(),
         .reconnect_ms = r->reconnect_ms,
     };
@@ -346,12 +482,15 @@ static void check_text(const run *r, uint32_t n, ft_finish finish)
 
 /* ---- tests ---- */
 
-static void test_plain(void **state)
+static void test_runs(void **state)
 {
-    run r = {.max_tokens = 20};
+    run r = {.max_tokens = 60};
     go(&r);
-    check_text(&r, 20, FT_FINISH_LENGTH);
-    assert_int_equal(r.stats.rounds, 20);
+    check_text(&r, 60, FT_FINISH_LENGTH);
+    assert_int_equal(r.stats.rounds, 0);
+    assert_int_equal(r.stats.run_tokens, 60);
+    assert_in_range(r.stats.runs, 2, 20);
+    assert_int_equal(r.f.runs_ahead, r.stats.runs - 1);
     assert_int_equal(r.stats.reconnects, 0);
     assert_int_equal(r.f.closes, 1);
     assert_int_equal(r.stats.bytes_sent, 10);
@@ -359,12 +498,25 @@ static void test_plain(void **state)
     assert_true(r.stats.ttft_us <= r.stats.total_us);
 }
 
+static void test_trees(void **state)
+{
+    run r = {.max_tokens = 60, .drafts = true};
+    go(&r);
+    check_text(&r, 60, FT_FINISH_LENGTH);
+    assert_in_range(r.stats.rounds, 20, 40);
+    assert_true(r.stats.run_tokens <= 1); /* nothing is drafted for the last token */
+    assert_int_equal(r.stats.accepted + r.stats.rounds + r.stats.run_tokens, 60);
+    assert_true(r.stats.depth_sum >= r.stats.rounds);
+    assert_true(r.stats.forwards > 0);
+}
+
 static void test_end_token_is_no_text(void **state)
 {
-    run r = {.max_tokens = 20, .f.end_at = 2 + 6};
-    go(&r);
-    check_text(&r, 5, FT_FINISH_STOP);
-    assert_int_equal(r.stats.rounds, 6);
+    for (int drafts = 0; drafts < 2; drafts++) {
+        run r = {.max_tokens = 20, .f.end_at = 2 + 6, .drafts = drafts};
+        go(&r);
+        check_text(&r, 5, FT_FINISH_STOP);
+    }
 }
 
 static void test_stop_string(void **state)
@@ -391,38 +543,46 @@ static void test_sink_stops(void **state)
     assert_int_equal(r.f.closes, 1);
 }
 
-static void resume_after(fault kind, uint32_t resumes, uint32_t opens)
+/* Each third verdict in turn is hit. A broken run of several tokens is opened anew. */
+static void resume_after(bool drafts, fault kind, uint32_t resumes, uint32_t opens)
 {
-    for (uint32_t at = 1; at <= 12; at += 11) {
-        run r = {.max_tokens = 12, .f.fault = kind, .f.fault_at = at};
+    run plain = {.max_tokens = 24, .drafts = drafts};
+    go(&plain);
+    const uint32_t most = drafts ? plain.stats.rounds : 24;
+    for (uint32_t at = 1; at < most; at += 3) {
+        run r = {.max_tokens = 24, .f.fault = kind, .f.fault_at = at, .drafts = drafts};
         go(&r);
-        check_text(&r, 12, FT_FINISH_LENGTH);
+        check_text(&r, 24, FT_FINISH_LENGTH);
         assert_int_equal(r.f.resumes, resumes);
         assert_int_equal(r.f.opens, opens);
         assert_int_equal(r.stats.reconnects, resumes + opens - 1);
-        assert_int_equal(r.stats.rounds, 12);
+        assert_int_equal(r.stats.accepted + r.stats.rounds + r.stats.run_tokens, 24);
         assert_int_equal(r.stats.bytes_sent, 10 * (resumes + opens));
     }
 }
 
-static void test_cut_stream_resumes(void **state)
+static void test_cut_stream(void **state)
 {
-    resume_after(CUT, 1, 1);
+    resume_after(true, CUT, 1, 1);
+    resume_after(false, CUT, 0, 2);
 }
 
-static void test_lost_verdict_is_repeated(void **state)
+static void test_lost_verdict(void **state)
 {
-    resume_after(CUT_ANSWERED, 1, 1);
+    resume_after(true, CUT_ANSWERED, 1, 1);
+    resume_after(false, CUT_ANSWERED, 0, 2);
 }
 
-static void test_cancelled_link_resumes(void **state)
+static void test_cancelled_link(void **state)
 {
-    resume_after(CANCEL, 1, 1);
+    resume_after(true, CANCEL, 1, 1);
+    resume_after(false, CANCEL, 0, 2);
 }
 
 static void test_restarted_server_goes_on(void **state)
 {
-    resume_after(RESTART, 1, 2);
+    resume_after(true, RESTART, 1, 2);
+    resume_after(false, RESTART, 0, 2);
 }
 
 static void test_reopen_names_the_model(void **state)
@@ -492,12 +652,18 @@ static void test_stale_verdict_is_skipped(void **state)
 
 static void test_lying_server(void **state)
 {
-    static const fault lies[] = {AHEAD, LONG, FOREIGN, OFF_PATH};
-    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
-        run r = {.max_tokens = 5, .f.fault = lies[i], .f.fault_at = 3};
-        go(&r);
-        assert_int_equal(r.status, FT_CORRUPT);
-        assert_non_null(strstr(r.err.message, "round"));
+    static const fault lies[] = {AHEAD, LONG, FOREIGN, OFF_PATH, SURPLUS, ENDLESS, EARLY};
+    for (int drafts = 0; drafts < 2; drafts++) {
+        for (size_t i = 0; i < sizeof lies / sizeof lies[0] - (size_t)drafts; i++) {
+            uint32_t at = lies[i] == ENDLESS && !drafts ? 5 : 3; /* the run's last verdict */
+            run r = {.max_tokens = drafts ? 12 : 5,
+                     .drafts = drafts,
+                     .f.fault = lies[i],
+                     .f.fault_at = at};
+            go(&r);
+            assert_int_equal(r.status, FT_CORRUPT);
+            assert_non_null(strstr(r.err.message, "round"));
+        }
     }
 }
 
@@ -580,13 +746,14 @@ static void test_handshake(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_trees),
         cmocka_unit_test(test_end_token_is_no_text),
         cmocka_unit_test(test_stop_string),
         cmocka_unit_test(test_sink_stops),
-        cmocka_unit_test(test_cut_stream_resumes),
-        cmocka_unit_test(test_lost_verdict_is_repeated),
-        cmocka_unit_test(test_cancelled_link_resumes),
+        cmocka_unit_test(test_cut_stream),
+        cmocka_unit_test(test_lost_verdict),
+        cmocka_unit_test(test_cancelled_link),
         cmocka_unit_test(test_restarted_server_goes_on),
         cmocka_unit_test(test_reopen_names_the_model),
         cmocka_unit_test(test_every_round_cut),
