@@ -5,7 +5,8 @@ reach nothing else, exit codes, nothing left behind; and foretoken over such a l
 
     netlab_check.py NETLAB FORETOKEN
 
-Run by ctest. Without root or the TUN driver it says SKIPPED and exits with 77. Times are compared with
+Run by ctest. Where netlab may not make namespaces (mostly: without root) or finds no TUN driver it says
+SKIPPED and exits with 77. Times are compared with
 lower bounds only, which the link itself guarantees. With a word as first argument it is one of the
 commands that run in the namespaces.
 """
@@ -221,6 +222,14 @@ class Netlab(unittest.TestCase):
         self.assertEqual(sorted(line.strip() for line in out.splitlines()),
                          [f"10.77.0.1 10.77.0.{i + 1} {i} 3 8" for i in (1, 2, 3)])
         self.assertEqual(len(report["links"]), 3)
+
+    def test_input(self):
+        """One edge has netlab's standard input, several have none."""
+        for edges, expected in ("1", "to you\n"), ("2", ""):
+            result = subprocess.run([NETLAB, "--quiet", "--server", "sleep 100", "--edge", "sh",
+                                     "--edges", edges], input="echo to you", text=True,
+                                    stdout=subprocess.PIPE, timeout=LIMIT_S)
+            self.assertEqual((result.returncode, result.stdout), (0, expected))
 
     def end_early(self, sig):
         """All commands hold netlab's standard output: it ends when the last of them has."""

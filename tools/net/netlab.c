@@ -31,7 +31,8 @@ static void print_help(const ft_flag *flags, size_t n)
         "in their environment; variables that name a proxy are taken out of it. When all edges have\n"
         "ended, the server gets a SIGTERM. Exit status: that of the first edge that failed; that of a\n"
         "server which failed before; 128 + signal; 2 bad usage; 125 netlab itself failed, 77 because it\n"
-        "lacks root or the TUN driver. Linux only.\n\n");
+        "may not make namespaces (it needs root, or a system that lets users make them) or finds no TUN\n"
+        "driver. Linux only.\n\n");
     ft_flags_help(stdout, flags, n);
 }
 

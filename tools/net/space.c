@@ -4,8 +4,10 @@
 // then runs the command as its own child. When the command ends it ends, with the command's exit
 // status, and the kernel kills whatever else runs there.
 //
+// Root makes these two namespaces alone; others need a user namespace that owns them.
+//
 // The child never returns to its caller. It touches nothing outside the new namespaces: no mount, no
-// file but /dev/net/tun and the command's standard input.
+// file but /dev/net/tun, its own user map and the command's standard input.
 #include "net/space.h"
 
 #include <arpa/inet.h>
@@ -28,7 +30,11 @@
 
 #define DEVICE "netlab0"
 
-enum { CONTROL = 3 /* the child's end of the socket pair */ };
+enum {
+    CONTROL = 3, /* the child's end of the socket pair */
+    DEVICE_QUEUE =
+        10000 /* packets that the device holds until they are read: no drop goes uncounted */
+};
 
 /* What the child says when the namespace is up: the descriptor comes with it if step is 0. */
 typedef struct report {
@@ -64,6 +70,8 @@ static int give_address(int sock, struct in_addr address)
     fill_address(&ifr, mask);
     if (ioctl(sock, SIOCSIFNETMASK, &ifr) != 0)
         return -1;
+    ifr.ifr_qlen = DEVICE_QUEUE;
+    (void)ioctl(sock, SIOCSIFTXQLEN, &ifr); /* for the machine's root only; else it stays at 500 */
     return bring_up(sock, DEVICE);
 }
 
@@ -147,6 +155,26 @@ static pid_t run_command(const ft_space_opts *opts, const sigset_t *none)
     _exit(127);
 }
 
+static void write_line(const char *path, const char *line)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : write(fd, line, strlen(line));
+    (void)n; /* without the map set_up fails, and says so */
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Without root: a user namespace in which the caller is who it was, and owns the network. */
+static void map_user(uid_t uid, gid_t gid)
+{
+    char line[64];
+    write_line("/proc/self/setgroups", "deny");
+    snprintf(line, sizeof line, "%u %u 1", (unsigned)uid, (unsigned)uid);
+    write_line("/proc/self/uid_map", line);
+    snprintf(line, sizeof line, "%u %u 1", (unsigned)gid, (unsigned)gid);
+    write_line("/proc/self/gid_map", line);
+}
+
 static int exit_code(int status)
 {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -194,7 +222,7 @@ static ft_status explain(ft_error *err, const char *what, int error)
         error == ENOENT || error == ENODEV || error == ENXIO || error == EINVAL || error == ENOSYS;
     return ft_error_set(
         err, denied || absent ? FT_FORBIDDEN : FT_IO, "%s: %s%s", what, strerror(error),
-        denied   ? ": netlab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
+        denied   ? ": netlab needs root, or a system that lets users make namespaces"
         : absent ? ": netlab needs a kernel with namespaces and TUN, and /dev/net/tun"
                  : "");
 }
@@ -207,8 +235,13 @@ ft_status ft_space_create(const ft_space_opts *opts, ft_error *err, ft_space *ou
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         return explain(err, "making a socket pair", errno);
     /* Without a stack and shared memory it is a fork. */
-    long pid = syscall(SYS_clone, CLONE_NEWNET | CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    int flags = CLONE_NEWNET | CLONE_NEWPID | (uid ? CLONE_NEWUSER : 0);
+    long pid = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
+        if (uid)
+            map_user(uid, gid);
         dup2(pair[1], CONTROL);
         syscall(SYS_close_range, CONTROL + 1, ~0u, 0); /* other spaces' ends among them */
         live(opts, CONTROL);
