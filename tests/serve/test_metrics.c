@@ -3,6 +3,7 @@
 // this server, and the only page besides /health.
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -182,11 +183,51 @@ static void test_host_must_be_ours(void **state)
     http_client_close(&c);
 }
 
+/* A clock that a look at it moves on. */
+static int64_t next_us(void *ctx)
+{
+    return atomic_fetch_add((_Atomic int64_t *)ctx, 1);
+}
+
+/* The engine is idle while it waits and some client's text goes on; not without such a client. */
+static void test_idle_time(void **state)
+{
+    _Atomic int64_t now_us = 1;
+    ft_verifier *v =
+        test_verifier_start((ft_verifier_opts){.clock = {next_us, &now_us}, .session_ttl_s = 60});
+    test_text text;
+    local_client c;
+    test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
+    (void)state;
+    assert_int_equal(test_verifier_stats(v).idle_us, 0);
+    assert_int_equal(test_verifier_stats(v).idle_us, 0);
+    test_text_random(&text, 20, 3);
+    ft_msg_open open = local_open_msg(&text, 0, 1, 2);
+    local_open(&c, v, &open, "me");
+    assert_true(local_round(&c, &edge, &text));
+    assert_int_equal(text.finish, FT_FINISH_NONE);
+    (void)test_verifier_stats(v);
+    uint64_t idle_us = test_verifier_stats(v).idle_us;
+    assert_true(idle_us > 0);
+    while (text.finish == FT_FINISH_NONE)
+        assert_true(local_round(&c, &edge, &text));
+    (void)test_verifier_stats(v); /* a wait that began with the text open is over now */
+    idle_us = test_verifier_stats(v).idle_us;
+    (void)test_verifier_stats(v);
+    ft_verifier_stats s = test_verifier_stats(v);
+    assert_int_equal(s.idle_us, idle_us);
+    assert_true(s.rest_us > 0);
+    assert_true(s.idle_us + s.rest_us + s.forward_us + s.judge_us < (uint64_t)now_us);
+    local_close(&c);
+    ft_verifier_destroy(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_page_equals_statistics),
         cmocka_unit_test(test_page_is_well_formed),
+        cmocka_unit_test(test_idle_time),
         cmocka_unit_test(test_nothing_else_is_there),
         cmocka_unit_test(test_host_must_be_ours),
     };

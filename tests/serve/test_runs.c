@@ -366,6 +366,40 @@ static void test_takeover(void **state)
     free(second);
 }
 
+/* A pool too small for all: runs give way in their middle, and go on. */
+static void test_pressure(void **state)
+{
+    enum { SESSIONS = 6, GENERATED = 110 };
+    ft_verifier *wide = test_verifier_start((ft_verifier_opts){0});
+    ft_verifier *v = test_verifier_start(
+        (ft_verifier_opts){.max_context = 160, .kv_tok = 3 * 160, .no_prefix_cache = true});
+    reference *ref = calloc(SESSIONS, sizeof *ref);
+    local_client *c = calloc(SESSIONS, sizeof *c);
+    uint64_t seed = 800;
+    (void)state;
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        do
+            reference_make(&ref[i], wide, seed++, GENERATED);
+        while (ref[i].text.n < PROMPT_TOK + GENERATED);
+    }
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        local_open(&c[i], v, &ref[i].open, "me");
+        ask(&c[i], 1, PROMPT_TOK, GENERATED);
+    }
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        assert_true(local_wait_over(&c[i], 1));
+        expect_heard(&c[i], &ref[i]);
+        assert_int_equal(c[i].n_heard, GENERATED);
+        local_close(&c[i]);
+    }
+    assert_true(test_verifier_stats(v).kv_released > 0);
+    test_verifier_expect_empty(v);
+    ft_verifier_destroy(v);
+    ft_verifier_destroy(wide);
+    free(ref);
+    free(c);
+}
+
 /* ---- fairness ---- */
 
 #define TREES 3
@@ -451,7 +485,8 @@ int main(void)
         cmocka_unit_test(test_same_text),    cmocka_unit_test(test_drafts_ahead),
         cmocka_unit_test(test_end_in_a_run), cmocka_unit_test(test_wrong_drafts),
         cmocka_unit_test(test_close),        cmocka_unit_test(test_detach_and_resume),
-        cmocka_unit_test(test_takeover),     cmocka_unit_test(test_fairness),
+        cmocka_unit_test(test_takeover),     cmocka_unit_test(test_pressure),
+        cmocka_unit_test(test_fairness),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

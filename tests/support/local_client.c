@@ -166,10 +166,28 @@ void local_close(local_client *c)
     local_detach(c);
 }
 
+/* All of a run, as it was heard. */
+static bool finish_run(local_client *c, test_text *text, uint32_t n_over)
+{
+    uint32_t from = c->n_heard;
+    ft_vsession_draft(c->session, &c->draft);
+    if (!local_wait_over(c, n_over))
+        return false;
+    for (uint32_t i = from; i < c->n_heard && text->n < TEST_TEXT_MAX; i++)
+        text->token[text->n++] = c->heard[i];
+    text->rounds++;
+    text->finish = c->verdict.finish;
+    assert_int_equal(text->n, c->verdict.length);
+    assert_true(text->finish || text->n == c->draft.base + c->draft.run);
+    return true;
+}
+
 bool local_round(local_client *c, test_edge *edge, test_text *text)
 {
     uint32_t n = c->n_verdicts + 1;
     test_draft(&c->draft, edge, text);
+    if (c->draft.run > 0)
+        return finish_run(c, text, c->n_over + 1);
     ft_vsession_draft(c->session, &c->draft);
     if (!local_wait_verdict(c, n))
         return false;

@@ -76,6 +76,8 @@ void test_draft(ft_msg_draft *draft, test_edge *edge, const test_text *text)
         for (uint32_t i = 0; i < chain; i++)
             add_node(draft, (int32_t)i - 1,
                      style == TEST_DRAFT_PERFECT ? said(edge, text->n + i) : any_token(edge));
+    if (style == TEST_DRAFT_RUN)
+        draft->run = 2 + ft_rng_below(&edge->rng, 12);
     if (style == TEST_DRAFT_TREE)
         draft_tree(draft, edge, text);
 }

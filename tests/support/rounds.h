@@ -15,6 +15,7 @@ typedef enum test_style {
     TEST_DRAFT_WRONG,   /* a chain of random tokens */
     TEST_DRAFT_TREE,    /* a random tree with what the target will say scattered in it */
     TEST_DRAFT_MIXED,   /* one of the above each round */
+    TEST_DRAFT_RUN,     /* no nodes, and several tokens */
     TEST_DRAFT_STYLES
 } test_style;
 
