@@ -19,14 +19,15 @@ typedef struct edge_flags {
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
     bool tls, insecure;
     int64_t port, threads, draft_kv, parallel, reconnect_ms;
-    ft_draft_flags spec;
+    ft_edge_draft_flags spec;
     ft_device_flags device;
     ft_api_flags api;
 } edge_flags;
 
 typedef struct edge_app {
     edge_flags f;
-    char *token; /* from a file */
+    ft_edge_opts how; /* how it drafts */
+    char *token;      /* from a file */
     ft_vocab *vocab;
     ft_model *draft;
     ft_wire_client *client;
@@ -61,7 +62,7 @@ static int parse(edge_flags *f, int argc, char **argv)
          "tokens that the draft's cache holds; 0: four full texts", 0, 1e9},
         {"--reconnect-ms", NULL, FT_FLAG_INT, &f->reconnect_ms, "MS",
          "how long a lost server is tried again", 1, 1e9},
-        FT_DRAFT_FLAGS(f->spec),
+        FT_EDGE_DRAFT_FLAGS(f->spec),
         FT_DEVICE_FLAGS(f->device),
         {"--token", NULL, FT_FLAG_STRING, &f->token, "SECRET", "bearer token for the server", 0, 0},
         {"--token-file", NULL, FT_FLAG_STRING, &f->token_file, "FILE", "the same, from a file", 0,
@@ -107,7 +108,7 @@ static ft_status load(edge_app *app, ft_error *err)
         status = ft_cmd_read_secret(f->token_file, err, &app->token);
     if (status == FT_OK)
         status = ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
-    if (status == FT_OK && f->draft && !f->spec.no_speculation && f->spec.n_max > 0) {
+    if (status == FT_OK && f->draft && app->how.draft.budget > 0) {
         const ft_model_opts model = {.path = f->draft,
                                      .progress = ft_progress_terminal("loading the draft")};
         status = ft_model_load_on(&f->device, &model, err, &app->draft);
@@ -132,16 +133,16 @@ static ft_status connect_server(edge_app *app, ft_error *err)
     status = ft_wire_client_create(&wire, err, &app->client);
     if (status != FT_OK)
         return status;
-    const ft_edge_opts edge = {.vocab = app->vocab,
-                               .draft_model = app->draft,
-                               .source = ft_link_source_wire(app->client),
-                               .draft = ft_draft_from_flags(&f->spec),
-                               .clock = ft_clock_monotonic(),
-                               .draft_kv_type = kv_type,
-                               .draft_kv_tok = (uint32_t)f->draft_kv,
-                               .max_generations = (uint32_t)f->parallel,
-                               .n_threads = (int)f->threads,
-                               .reconnect_ms = (uint32_t)f->reconnect_ms};
+    ft_edge_opts edge = app->how;
+    edge.vocab = app->vocab;
+    edge.draft_model = app->draft;
+    edge.source = ft_link_source_wire(app->client);
+    edge.clock = ft_clock_monotonic();
+    edge.draft_kv_type = kv_type;
+    edge.draft_kv_tok = (uint32_t)f->draft_kv;
+    edge.max_generations = (uint32_t)f->parallel;
+    edge.n_threads = (int)f->threads;
+    edge.reconnect_ms = (uint32_t)f->reconnect_ms;
     return ft_edge_create(&edge, err, &app->edge);
 }
 
@@ -177,13 +178,15 @@ int ft_cmd_edge(int argc, char **argv)
                           .port = 8411,
                           .parallel = 64,
                           .reconnect_ms = 10000,
-                          .spec = FT_DRAFT_FLAGS_INIT,
+                          .spec = FT_EDGE_DRAFT_FLAGS_INIT,
                           .device = FT_DEVICE_FLAGS_INIT}};
     ft_error err = {0};
+    app.f.spec.proactive = true; /* an edge waits for a server elsewhere */
     int rc = parse(&app.f, argc, argv);
     if (rc >= 0)
         return rc;
-    if (check(&app.f, &err) != FT_OK) {
+    if (check(&app.f, &err) != FT_OK ||
+        ft_edge_draft_from_flags(&app.f.spec, &err, &app.how) != FT_OK) {
         ft_cmd_fail(&err);
         return 2;
     }

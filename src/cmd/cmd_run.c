@@ -23,12 +23,13 @@ typedef struct run_flags {
     int64_t n, ctx, threads;
     bool raw, json, interactive;
     ft_sampling_flags sampling;
-    ft_draft_flags spec;
+    ft_edge_draft_flags spec;
     ft_device_flags device, device_draft;
 } run_flags;
 
 typedef struct run_app {
     run_flags f;
+    ft_edge_opts how; /* how it drafts */
     ft_sampling sampling;
     ft_model *target, *draft;
     ft_vocab *vocab;
@@ -66,7 +67,7 @@ static int parse(run_flags *f, int argc, char **argv)
          "how K and V of the target are kept: f16, bf16 or q8_0", 0, 0},
         {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads; 0: all cores", 0, 1024},
         FT_SAMPLING_FLAGS(f->sampling),
-        FT_DRAFT_FLAGS(f->spec),
+        FT_EDGE_DRAFT_FLAGS(f->spec),
         FT_DEVICE_FLAGS(f->device),
         FT_DRAFT_DEVICE_FLAGS(f->device_draft),
         {"--raw", NULL, FT_FLAG_BOOL, &f->raw, NULL,
@@ -128,7 +129,7 @@ static ft_status load(run_app *app, ft_error *err)
         status = check_pair(app, err);
     if (status == FT_OK)
         status = load_model(f->target, "loading the target", &f->device, err, &app->target);
-    if (status == FT_OK && f->draft && !f->spec.no_speculation && f->spec.n_max > 0)
+    if (status == FT_OK && f->draft && app->how.draft.budget > 0)
         status = load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft);
     return status;
 }
@@ -156,14 +157,14 @@ static ft_status start(run_app *app, ft_error *err)
     status = ft_verifier_create(&verifier, err, &app->verifier);
     if (status != FT_OK)
         return status;
-    const ft_edge_opts edge = {.vocab = app->vocab,
-                               .draft_model = app->draft,
-                               .source = ft_link_source_local(app->verifier),
-                               .draft = ft_draft_from_flags(&f->spec),
-                               .clock = ft_clock_monotonic(),
-                               .draft_kv_tok = ctx + ROOM_TOK,
-                               .max_generations = 1,
-                               .n_threads = (int)f->threads};
+    ft_edge_opts edge = app->how;
+    edge.vocab = app->vocab;
+    edge.draft_model = app->draft;
+    edge.source = ft_link_source_local(app->verifier);
+    edge.clock = ft_clock_monotonic();
+    edge.draft_kv_tok = ctx + ROOM_TOK;
+    edge.max_generations = 1;
+    edge.n_threads = (int)f->threads;
     return ft_edge_create(&edge, err, &app->edge);
 }
 
@@ -200,9 +201,9 @@ static double per_second(const ft_gen_stats *s)
     return s->tokens > 1 && us > 0 ? (s->tokens - 1) * 1e6 / (double)us : 0;
 }
 
-static double ratio(uint32_t a, uint32_t b)
+static double ratio(uint64_t a, uint64_t b)
 {
-    return b ? (double)a / b : 0;
+    return b ? (double)a / (double)b : 0;
 }
 
 static ft_status generate(run_app *app, const ft_tokens *prompt, run_talk *talk, ft_error *err,
@@ -219,14 +220,48 @@ static ft_status generate(run_app *app, const ft_tokens *prompt, run_talk *talk,
     return ft_edge_generate(app->edge, &request, &sink, err, stats);
 }
 
+/* Tokens a round that had a draft. */
+static double per_round(const ft_gen_stats *s)
+{
+    return s->tokens > s->run_tokens ? ratio(s->tokens - s->run_tokens, s->rounds) : 0;
+}
+
 static void print_stats(const run_app *app, const ft_gen_stats *s)
 {
     fprintf(stderr, "\n[%u tokens, %.1f tokens/s, first after %.0f ms", s->tokens, per_second(s),
             (double)s->ttft_us / 1e3);
     if (s->drafted)
-        fprintf(stderr, ", %.2f tokens a round, %.0f %% of %u drafted accepted",
-                ratio(s->tokens, s->rounds), 100 * ratio(s->accepted, s->drafted), s->drafted);
+        fprintf(stderr, ", %u rounds with drafts: %.2f tokens each, %.0f %% of %u drafted accepted",
+                s->rounds, per_round(s), 100 * ratio(s->accepted, s->drafted), s->drafted);
     fprintf(stderr, ", seed %llu]\n", (unsigned long long)app->sampling.seed);
+}
+
+static void set_int(json_t *o, const char *name, uint64_t value)
+{
+    json_object_set_new(o, name, json_integer((json_int_t)value));
+}
+
+/* What the draft model did; `ahead` is proactive drafting, `gain` SpecEdge eq. (1). */
+static void set_drafting(json_t *o, const ft_gen_stats *s)
+{
+    set_int(o, "rounds", s->rounds);
+    set_int(o, "drafted", s->drafted);
+    set_int(o, "accepted", s->accepted);
+    set_int(o, "runs", s->runs);
+    set_int(o, "run_tokens", s->run_tokens);
+    set_int(o, "forwards", s->forwards);
+    json_object_set_new(o, "tokens_per_round", json_real(per_round(s)));
+    json_object_set_new(o, "acceptance", json_real(ratio(s->accepted, s->drafted)));
+    json_object_set_new(o, "mean_depth", json_real(ratio(s->depth_sum, s->rounds)));
+    json_t *ahead = json_object();
+    set_int(ahead, "forwards", s->ahead_forwards);
+    set_int(ahead, "nodes", s->ahead_nodes);
+    set_int(ahead, "kept", s->ahead_kept);
+    set_int(ahead, "heads", s->heads);
+    json_object_set_new(ahead, "p_align", json_real(ratio(s->aligned, s->heads)));
+    json_object_set_new(ahead, "p_match", json_real(ratio(s->matched, s->aligned)));
+    json_object_set_new(ahead, "gain", json_real(ft_gen_ahead_gain(s)));
+    json_object_set_new(o, "ahead", ahead);
 }
 
 static int print_json(const run_app *app, const run_talk *talk, size_t n_prompt,
@@ -234,18 +269,14 @@ static int print_json(const run_app *app, const run_talk *talk, size_t n_prompt,
 {
     json_t *o = json_object();
     json_object_set_new(o, "text", json_stringn(ft_buf_str(&talk->answer), talk->answer.len));
-    json_object_set_new(o, "prompt_tokens", json_integer((json_int_t)n_prompt));
-    json_object_set_new(o, "tokens", json_integer(s->tokens));
-    json_object_set_new(o, "rounds", json_integer(s->rounds));
-    json_object_set_new(o, "drafted", json_integer(s->drafted));
-    json_object_set_new(o, "accepted", json_integer(s->accepted));
-    json_object_set_new(o, "tokens_per_round", json_real(ratio(s->tokens, s->rounds)));
-    json_object_set_new(o, "acceptance", json_real(ratio(s->accepted, s->drafted)));
+    set_int(o, "prompt_tokens", n_prompt);
+    set_int(o, "tokens", s->tokens);
+    set_drafting(o, s);
     json_object_set_new(o, "ttft_ms", json_real((double)s->ttft_us / 1e3));
     json_object_set_new(o, "draft_ms", json_real((double)s->draft_us / 1e3));
     json_object_set_new(o, "wait_ms", json_real((double)s->wait_us / 1e3));
     json_object_set_new(o, "tokens_per_s", json_real(per_second(s)));
-    json_object_set_new(o, "seed", json_integer((json_int_t)app->sampling.seed));
+    set_int(o, "seed", app->sampling.seed);
     json_object_set_new(o, "finish",
                         json_string(s->finish == FT_FINISH_LENGTH ? "length" : "stop"));
     return ft_cmd_print_json(o);
@@ -414,7 +445,7 @@ int ft_cmd_run(int argc, char **argv)
                          .cache_type = "f16",
                          .ctx = DEFAULT_CTX,
                          .sampling = FT_SAMPLING_FLAGS_INIT,
-                         .spec = FT_DRAFT_FLAGS_INIT,
+                         .spec = FT_EDGE_DRAFT_FLAGS_INIT,
                          .device = FT_DEVICE_FLAGS_INIT,
                          .device_draft = FT_DEVICE_FLAGS_INIT}};
     run_talk talk = {0};
@@ -423,6 +454,7 @@ int ft_cmd_run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     if (check(&app.f, &err) != FT_OK ||
+        ft_edge_draft_from_flags(&app.f.spec, &err, &app.how) != FT_OK ||
         ft_sampling_from_flags(&app.f.sampling, &err, &app.sampling) != FT_OK) {
         ft_cmd_fail(&err);
         return 2;

@@ -2,7 +2,14 @@
 // From shared flags to the structs that the rooms take. No state.
 #include "cmd/gen_flags.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/rng.h"
+
+#define AUTO_BUDGET 32 /* nodes: SpecEdge's budget (section 5) */
+#define AUTO_DEPTH  16 /* levels that the controller tells apart */
+#define TREE_DEPTH  7  /* of a tree whose depth nobody says: SpecEdge's at a round trip of 15 ms */
 
 ft_status ft_sampling_from_flags(ft_sampling_flags *flags, ft_error *err, ft_sampling *out)
 {
@@ -30,4 +37,86 @@ ft_draft_params ft_draft_from_flags(const ft_draft_flags *flags)
     if (chain.depth > depth)
         chain.depth = depth;
     return chain;
+}
+
+/* ---- how an edge drafts ---- */
+
+/* A number from 1 to FT_TREE_MAX up to `end`; 0: it is none. */
+static uint32_t number(const char *text, const char *end)
+{
+    char *stop = NULL;
+    if (*text < '0' || *text > '9')
+        return 0;
+    unsigned long n = strtoul(text, &stop, 10);
+    return stop == end && n <= FT_TREE_MAX ? (uint32_t)n : 0;
+}
+
+/* "tree:BUDGET[:DEPTH]"; budget 0: it is not that. */
+static ft_draft_params parse_tree(const char *text, uint32_t width)
+{
+    const char *budget = text + strlen("tree:"), *end = text + strlen(text);
+    const char *colon = strchr(budget, ':');
+    uint32_t n = number(budget, colon ? colon : end);
+    uint32_t depth = colon ? number(colon + 1, end) : TREE_DEPTH;
+    return ft_draft_params_tree(depth ? n : 0, depth < n ? depth : n, width);
+}
+
+static ft_status parse_draft(const ft_edge_draft_flags *f, ft_error *err, ft_edge_opts *out)
+{
+    const char *how = f->draft;
+    out->automatic = strcmp(how, "auto") == 0;
+    if (out->automatic)
+        out->draft = ft_draft_params_tree(AUTO_BUDGET, AUTO_DEPTH, (uint32_t)f->width);
+    else if (strncmp(how, "tree:", 5) == 0)
+        out->draft = parse_tree(how, (uint32_t)f->width);
+    else
+        out->draft = ft_draft_params_chain(number(how, how + strlen(how)));
+    if (out->draft.budget > 0)
+        return FT_OK;
+    return ft_error_set(err, FT_INVALID,
+                        "--draft %s: pass auto, a number of tokens or tree:BUDGET[:DEPTH], numbers "
+                        "from 1 to %d (none: --no-speculation)",
+                        how, FT_TREE_MAX);
+}
+
+static ft_status parse_depth(const ft_edge_draft_flags *f, ft_error *err, ft_edge_opts *out)
+{
+    const char *how = f->depth;
+    uint32_t n = number(how, how + strlen(how));
+    if (n > 0) {
+        out->draft.depth = n < out->draft.depth || out->automatic ? n : out->draft.depth;
+        return FT_OK;
+    }
+    if (strcmp(how, "pipeline") == 0)
+        out->depth_rule = FT_DEPTH_PIPELINE;
+    else if (strcmp(how, "latency") == 0)
+        out->depth_rule = FT_DEPTH_LATENCY;
+    else if (strcmp(how, "auto") == 0)
+        out->depth_rule = FT_DEPTH_AUTO;
+    else
+        return ft_error_set(err, FT_INVALID,
+                            "--depth %s: pass auto, pipeline, latency or a number from 1 to %d",
+                            how, FT_TREE_MAX);
+    if (!out->automatic && out->depth_rule != FT_DEPTH_AUTO)
+        return ft_error_set(err, FT_INVALID,
+                            "--depth %s decides anew each round: it goes with --draft auto", how);
+    return FT_OK;
+}
+
+ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,
+                                   ft_edge_opts *out)
+{
+    ft_status status = parse_draft(flags, err, out);
+    if (status == FT_OK)
+        status = parse_depth(flags, err, out);
+    if (status != FT_OK)
+        return status;
+    if (flags->n_max > 0 && (out->automatic || flags->n_max < out->draft.budget))
+        out->draft.budget = (uint32_t)flags->n_max;
+    if (flags->n_max == 0 || flags->no_speculation)
+        out->draft.budget = 0;
+    if (out->draft.depth > out->draft.budget)
+        out->draft.depth = out->draft.budget;
+    out->proactive = flags->proactive;
+    return FT_OK;
 }

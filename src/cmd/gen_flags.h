@@ -4,6 +4,7 @@
 #define FT_CMD_GEN_FLAGS_H
 
 #include "base/flags.h"
+#include "edge/edge.h"
 #include "spec/drafter.h"
 #include "spec/sampling.h"
 
@@ -84,5 +85,67 @@ typedef struct ft_draft_flags {
     }
 
 ft_draft_params ft_draft_from_flags(const ft_draft_flags *flags);
+
+/* How an edge drafts: by the controller (spec/control.h) unless a fixed draft is asked for. */
+typedef struct ft_edge_draft_flags {
+    const char *draft, *depth;
+    int64_t n_max, width;
+    bool proactive, no_speculation;
+} ft_edge_draft_flags;
+
+#define FT_EDGE_DRAFT_FLAGS_INIT                                  \
+    {                                                             \
+        .draft = "auto", .depth = "auto", .n_max = -1, .width = 8 \
+    }
+
+#define FT_EDGE_DRAFT_FLAGS(d)                                                                 \
+    {"--draft",                                                                                \
+     NULL,                                                                                     \
+     FT_FLAG_STRING,                                                                           \
+     &(d).draft,                                                                               \
+     "HOW",                                                                                    \
+     "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes",            \
+     0,                                                                                        \
+     0},                                                                                       \
+        {"--depth",                                                                            \
+         NULL,                                                                                 \
+         FT_FLAG_STRING,                                                                       \
+         &(d).depth,                                                                           \
+         "HOW",                                                                                \
+         "levels: auto; pipeline: fill a verification's time; latency; N: at most N",          \
+         0,                                                                                    \
+         0},                                                                                   \
+        {"--draft-width",                                                                      \
+         NULL,                                                                                 \
+         FT_FLAG_INT,                                                                          \
+         &(d).width,                                                                           \
+         "N",                                                                                  \
+         "leaves of a draft tree that one pass continues",                                     \
+         1,                                                                                    \
+         64},                                                                                  \
+        {"--spec-draft-n-max",                                                                 \
+         NULL,                                                                                 \
+         FT_FLAG_INT,                                                                          \
+         &(d).n_max,                                                                           \
+         "N",                                                                                  \
+         "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32",        \
+         -1,                                                                                   \
+         FT_TREE_MAX},                                                                         \
+        {"--proactive",                                                                        \
+         NULL,                                                                                 \
+         FT_FLAG_BOOL,                                                                         \
+         &(d).proactive,                                                                       \
+         NULL,                                                                                 \
+         "draft ahead while the target checks",                                                \
+         0,                                                                                    \
+         0},                                                                                   \
+    {                                                                                          \
+        "--no-speculation", NULL, FT_FLAG_BOOL, &(d).no_speculation, NULL, "never draft", 0, 0 \
+    }
+
+/* Fills draft, automatic, depth_rule and proactive of *out; a budget of 0 where nothing is to be
+ * drafted. FT_INVALID says which flag is wrong. */
+FT_WARN_UNUSED ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,
+                                                  ft_edge_opts *out);
 
 #endif

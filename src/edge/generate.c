@@ -245,7 +245,8 @@ double ft_gen_ahead_gain(const ft_gen_stats *stats)
         return 0;
     double heads = (double)stats->heads, aligned = (double)stats->aligned;
     double p_align = aligned / heads, p_match = (double)stats->matched / aligned;
-    double per_head = (double)stats->ahead_nodes / heads; /* below 1: ordinary drafts had the heads */
+    double per_head =
+        (double)stats->ahead_nodes / heads; /* below 1: ordinary drafts had the heads */
     return per_head > 1 ? p_align * p_match * (per_head - 1) : 0;
 }
 

@@ -11,11 +11,11 @@
 #include "base/rng.h"
 
 typedef struct counters {
-    uint64_t generations, failed, cancelled;
-    uint64_t prompt_tokens, tokens, rounds, drafted, accepted, reconnects;
-    uint64_t bytes_sent, bytes_received;
+    uint64_t generations, failed, cancelled, prompt_tokens;
+    uint64_t tokens, rounds, drafted, accepted, runs, run_tokens, reconnects;
+    ft_gen_stats sums; /* of its fields of 64 bits, but for times */
     uint64_t ttft_count;
-    double ttft_s, total_s;
+    double ttft_s, total_s, draft_s, wait_s;
 } counters;
 
 struct ft_openai {
@@ -162,6 +162,20 @@ static ft_status check_lengths(const ft_openai *o, const ft_http_request *q, siz
 
 /* ---- backend functions ---- */
 
+static void add_sums(ft_gen_stats *sums, const ft_gen_stats *s)
+{
+    sums->depth_sum += s->depth_sum;
+    sums->bytes_sent += s->bytes_sent;
+    sums->bytes_received += s->bytes_received;
+    sums->forwards += s->forwards;
+    sums->ahead_forwards += s->ahead_forwards;
+    sums->heads += s->heads;
+    sums->aligned += s->aligned;
+    sums->matched += s->matched;
+    sums->ahead_nodes += s->ahead_nodes;
+    sums->ahead_kept += s->ahead_kept;
+}
+
 static void count_one(ft_openai *o, ft_status status, size_t n_prompt, const ft_gen_stats *s)
 {
     counters *c = &o->count;
@@ -175,14 +189,17 @@ static void count_one(ft_openai *o, ft_status status, size_t n_prompt, const ft_
     c->rounds += s->rounds;
     c->drafted += s->drafted;
     c->accepted += s->accepted;
+    c->runs += s->runs;
+    c->run_tokens += s->run_tokens;
     c->reconnects += s->reconnects;
-    c->bytes_sent += s->bytes_sent;
-    c->bytes_received += s->bytes_received;
+    add_sums(&c->sums, s);
     if (s->ttft_us > 0) {
         c->ttft_count++;
         c->ttft_s += (double)s->ttft_us / 1e6;
     }
     c->total_s += (double)s->total_us / 1e6;
+    c->draft_s += (double)s->draft_us / 1e6;
+    c->wait_s += (double)s->wait_us / 1e6;
     pthread_mutex_unlock(&o->mutex);
 }
 
@@ -233,6 +250,8 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
                                .rounds = s.rounds,
                                .drafted = s.drafted,
                                .accepted = s.accepted,
+                               .runs = s.runs,
+                               .run_tokens = s.run_tokens,
                                .bytes_sent = s.bytes_sent,
                                .bytes_received = s.bytes_received,
                                .ttft_us = s.ttft_us,
@@ -246,11 +265,75 @@ static ft_status backend_health(void *ctx, ft_error *err)
     return ft_edge_health(((ft_openai *)ctx)->edge, err);
 }
 
-static void metric(ft_buf *out, const char *name, const char *kind, const char *help, double value)
+typedef struct metric {
+    const char *name, *kind, *help;
+    double value;
+} metric;
+
+static void put_metrics(ft_buf *out, const metric *rows, size_t n)
 {
-    ft_buf_printf(out, "# HELP foretoken_edge_%s %s\n# TYPE foretoken_edge_%s %s\n", name, help,
-                  name, kind);
-    ft_buf_printf(out, "foretoken_edge_%s %.17g\n", name, value);
+    for (const metric *m = rows; m < rows + n; m++) {
+        ft_buf_printf(out, "# HELP foretoken_edge_%s %s\n# TYPE foretoken_edge_%s %s\n", m->name,
+                      m->help, m->name, m->kind);
+        ft_buf_printf(out, "foretoken_edge_%s %.17g\n", m->name, m->value);
+    }
+}
+
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+
+static void put_generations(ft_buf *out, const counters *c, uint32_t running)
+{
+    const metric rows[] = {
+        {"running", "gauge", "Generations running now.", running},
+        {"generations_total", "counter", "Generations that ended.", (double)c->generations},
+        {"failed_total", "counter", "Generations that failed.", (double)c->failed},
+        {"cancelled_total", "counter", "Generations that were cancelled.", (double)c->cancelled},
+        {"prompt_tokens_total", "counter", "Prompt tokens.", (double)c->prompt_tokens},
+        {"tokens_total", "counter", "Generated tokens.", (double)c->tokens},
+        {"rounds_total", "counter", "Drafts that were verified.", (double)c->rounds},
+        {"drafted_total", "counter", "Drafted tokens sent.", (double)c->drafted},
+        {"accepted_total", "counter", "Drafted tokens accepted.", (double)c->accepted},
+        {"runs_total", "counter", "Runs of tokens that the server made by itself.",
+         (double)c->runs},
+        {"run_tokens_total", "counter", "Their tokens.", (double)c->run_tokens},
+        {"reconnects_total", "counter", "Streams opened again.", (double)c->reconnects},
+        {"sent_bytes_total", "counter", "Bytes to the server.", (double)c->sums.bytes_sent},
+        {"received_bytes_total", "counter", "Bytes from the server.",
+         (double)c->sums.bytes_received},
+        {"generation_seconds_total", "counter", "Time spent in generations.", c->total_s},
+        {"draft_seconds_total", "counter", "Of it time spent drafting, before drafts were sent.",
+         c->draft_s},
+        {"wait_seconds_total", "counter",
+         "Of it time spent waiting for verdicts, drafting ahead included.", c->wait_s},
+    };
+    put_metrics(out, rows, COUNT(rows));
+}
+
+/* Proactive drafting's terms are SpecEdge eq. (1)'s, over the edge's life. */
+static void put_drafting(ft_buf *out, const ft_gen_stats *s)
+{
+    const metric rows[] = {
+        {"draft_levels_total", "counter", "Sum over drafts of their levels.", (double)s->depth_sum},
+        {"draft_forwards_total", "counter", "Passes of the draft model.", (double)s->forwards},
+        {"ahead_forwards_total", "counter", "Of them those ahead of a verdict.",
+         (double)s->ahead_forwards},
+        {"ahead_nodes_total", "counter", "Tokens computed by them.", (double)s->ahead_nodes},
+        {"ahead_kept_total", "counter", "Of these tokens those that outlived the verdict.",
+         (double)s->ahead_kept},
+        {"ahead_heads_total", "counter", "Verdicts on drafts whose likeliest leaf was continued.",
+         (double)s->heads},
+        {"ahead_aligned_total", "counter", "Of them those whose accepted path ended in that leaf.",
+         (double)s->aligned},
+        {"ahead_matched_total", "counter",
+         "Of these those whose further token was drafted below it.", (double)s->matched},
+        {"ahead_align_ratio", "gauge", "P_align: aligned of heads.",
+         s->heads ? (double)s->aligned / (double)s->heads : 0},
+        {"ahead_match_ratio", "gauge", "P_match|align: matched of aligned.",
+         s->aligned ? (double)s->matched / (double)s->aligned : 0},
+        {"ahead_gain_tokens", "gauge", "Expected gain of drafting ahead, tokens a round.",
+         ft_gen_ahead_gain(s)},
+    };
+    put_metrics(out, rows, COUNT(rows));
 }
 
 static ft_status backend_metrics(void *ctx, ft_buf *out)
@@ -260,27 +343,8 @@ static ft_status backend_metrics(void *ctx, ft_buf *out)
     const counters c = o->count;
     const uint32_t running = o->running;
     pthread_mutex_unlock(&o->mutex);
-    const struct {
-        const char *name, *kind, *help;
-        double value;
-    } rows[] = {
-        {"running", "gauge", "Generations running now.", running},
-        {"generations_total", "counter", "Generations that ended.", (double)c.generations},
-        {"failed_total", "counter", "Generations that failed.", (double)c.failed},
-        {"cancelled_total", "counter", "Generations that were cancelled.", (double)c.cancelled},
-        {"prompt_tokens_total", "counter", "Prompt tokens.", (double)c.prompt_tokens},
-        {"tokens_total", "counter", "Generated tokens.", (double)c.tokens},
-        {"rounds_total", "counter", "Verification rounds.", (double)c.rounds},
-        {"drafted_total", "counter", "Drafted tokens sent.", (double)c.drafted},
-        {"accepted_total", "counter", "Drafted tokens accepted.", (double)c.accepted},
-        {"reconnects_total", "counter", "Streams opened again.", (double)c.reconnects},
-        {"sent_bytes_total", "counter", "Payload bytes to the server.", (double)c.bytes_sent},
-        {"received_bytes_total", "counter", "Payload bytes from the server.",
-         (double)c.bytes_received},
-        {"generation_seconds_total", "counter", "Time spent in generations.", c.total_s},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        metric(out, rows[i].name, rows[i].kind, rows[i].help, rows[i].value);
+    put_generations(out, &c, running);
+    put_drafting(out, &c.sums);
     ft_buf_puts(out, "# HELP foretoken_edge_ttft_seconds Time to the first token.\n"
                      "# TYPE foretoken_edge_ttft_seconds summary\n");
     ft_buf_printf(out, "foretoken_edge_ttft_seconds_sum %.17g\n", c.ttft_s);

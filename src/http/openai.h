@@ -71,7 +71,8 @@ typedef struct ft_http_result {
     bool length; /* finish_reason "length", else "stop" */
     uint32_t prompt_tokens, completion_tokens;
     /* Extension, reported as usage.foretoken: */
-    uint32_t rounds, drafted, accepted;
+    uint32_t rounds, drafted, accepted; /* rounds with a draft, their tokens */
+    uint32_t runs, run_tokens;          /* that the server made by itself */
     uint64_t bytes_sent, bytes_received;
     int64_t ttft_us, total_us;
 } ft_http_result;

@@ -119,6 +119,8 @@ static void check_usage(json_t *usage, json_int_t prompt, json_int_t completion)
     assert_int_equal(int_at(usage, "foretoken/rounds"), 3);
     assert_int_equal(int_at(usage, "foretoken/drafted"), 7);
     assert_int_equal(int_at(usage, "foretoken/accepted"), 5);
+    assert_int_equal(int_at(usage, "foretoken/runs"), 2);
+    assert_int_equal(int_at(usage, "foretoken/run_tokens"), 9);
     assert_int_equal(int_at(usage, "foretoken/bytes_sent"), 11);
     assert_int_equal(int_at(usage, "foretoken/bytes_received"), 13);
     assert_true(json_real_value(at(usage, "foretoken/ttft_ms")) == 1.5);

@@ -146,6 +146,8 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_http_sin
                                .rounds = 3,
                                .drafted = 7,
                                .accepted = 5,
+                               .runs = 2,
+                               .run_tokens = 9,
                                .bytes_sent = 11,
                                .bytes_received = 13,
                                .ttft_us = 1500,
