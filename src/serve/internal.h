@@ -3,7 +3,7 @@
  * What the files of the verifier share: verifier.c (thread, events, callbacks), vsession.c (session
  * states), drafts.c (what edges ask for: rounds and runs), kv_room.c (who gives way when blocks are
  * short), groups.c (how many verifications a pass holds), own_draft.c (the server's own drafts for
- * runs) and round.c (batches and verdicts).
+ * runs), round.c (batches and verdicts) and judge.c (walks down the trees of a pass).
  * Nothing outside src/serve includes this.
  *
  * Two lives: a *handle* (ft_vsession) is a client's stream, a *session* (ft_sess) is the text and its
@@ -18,13 +18,12 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "base/workers.h"
 #include "engine/engine.h"
 #include "sched/sched.h"
+#include "serve/judge.h"
 #include "serve/verifier.h"
 #include "spec/sampling.h"
 #include "spec/tree.h"
-#include "spec/verify.h"
 
 /* Prompt tokens still missing in KV that ride in one segment with the tree behind them at most, so
  * that a short prompt and its first round take one pass where no other session has to wait for it;
@@ -159,8 +158,7 @@ typedef struct batch {
     int32_t *parent;      /* [max_rows] */
     uint64_t *want;       /* [max_rows] words, at least one a segment */
     uint32_t *path;       /* [max_rows] */
-    size_t *judged;       /* [max_rows] segments that are verifications */
-    size_t n_segments, n_rows, n_want, n_judged;
+    size_t n_segments, n_rows, n_want;
     ft_pass pass; /* its shape */
     bool alone;   /* one session has work, and no other is about to */
 } batch;
@@ -172,9 +170,7 @@ struct ft_verifier {
     uint64_t fingerprint;
     uint32_t n_vocab;
     ft_engine *engine;
-    ft_workers *workers;
-    ft_sampler **samplers; /* [workers] */
-    ft_verified *verified; /* [workers] scratch */
+    ft_judge *judge;
     uint8_t tenant_key[16];
     ft_sess *sessions; /* oldest first */
     ft_sess *sessions_tail;
@@ -281,10 +277,10 @@ uint32_t ft_own_token_us(const ft_verifier *v);
 
 /* ---- round.c ---- */
 
-/* The batch's arrays, by the limits in v->opts. FT_NOMEM. */
+/* The batch's arrays and the judge, by the limits in v->opts; the engine is there. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_round_init(ft_verifier *v, ft_error *err);
 /* All-zero is legal. */
-void ft_round_deinit(batch *b);
+void ft_round_deinit(ft_verifier *v);
 /* One forward pass over what waits, and its verdicts. False: nothing waits. */
 bool ft_round_run(ft_verifier *v);
 

@@ -88,6 +88,7 @@ ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
     };
     const row times[] = {
         {"pass_seconds_total", "Time in forward passes.", s->forward_us},
+        {"head_seconds_total", "Time in runs of the output head.", s->head_us},
         {"pass_predicted_seconds_total", "Time that passes were expected to take.",
          s->predicted_us},
         {"pass_prediction_error_seconds_total",

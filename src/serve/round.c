@@ -4,11 +4,12 @@
 //
 // A session's segment is the text's tokens that KV lacks, then (for a verification) the text's last
 // token, the root, and the tree's nodes; `lead` counts what stands before the root, 0 in the steady
-// state. Logits are asked for the root and the nodes only. Nothing here allocates between rounds.
+// state. Root and nodes may get logits, by need, as the walks go (judge.h). Nothing here allocates
+// between rounds.
 //
-// Trees are judged on all of the verifier's threads, each session by one: a task reads logits, and
-// writes what is its session's own. Everything that is shared, and callbacks, come after that on the
-// engine thread, in the batch's order.
+// Walks run on all of the judge's threads, each session's on one, which writes its session's
+// log-probabilities and nothing else. Everything that is shared, and callbacks, come after that on
+// the engine thread, in the batch's order.
 //
 // Does not decide who runs (sched) nor who gives way (kv_room.c).
 #include <stdlib.h>
@@ -17,6 +18,8 @@
 #include "base/log.h"
 #include "base/sort.h"
 #include "serve/internal.h"
+
+static void drew(ft_walk *walk, uint32_t i, const float *logits, int32_t token);
 
 ft_status ft_round_init(ft_verifier *v, ft_error *err)
 {
@@ -33,15 +36,21 @@ ft_status ft_round_init(ft_verifier *v, ft_error *err)
     b->parent = calloc(rows, sizeof *b->parent);
     b->want = calloc(rows, sizeof *b->want);
     b->path = calloc(rows, sizeof *b->path);
-    b->judged = calloc(rows, sizeof *b->judged);
     if (!b->needs || !b->work || !b->picks || !b->of || !b->segments || !b->seg_of || !b->kinds ||
-        !b->tokens || !b->parent || !b->want || !b->path || !b->judged)
+        !b->tokens || !b->parent || !b->want || !b->path)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory for batches");
-    return FT_OK;
+    const ft_judge_opts judge = {.engine = v->engine,
+                                 .clock = v->opts.clock,
+                                 .max_rows = v->opts.max_batch_tok,
+                                 .n_threads = v->opts.n_threads,
+                                 .drew = drew};
+    return ft_judge_create(&judge, err, &v->judge);
 }
 
-void ft_round_deinit(batch *b)
+void ft_round_deinit(ft_verifier *v)
 {
+    batch *b = &v->batch;
+    ft_judge_destroy(v->judge);
     free(b->needs);
     free(b->work);
     free(b->picks);
@@ -53,7 +62,6 @@ void ft_round_deinit(batch *b)
     free(b->parent);
     free(b->want);
     free(b->path);
-    free(b->judged);
 }
 
 /* ---- what waits ---- */
@@ -100,7 +108,7 @@ static void add_work(ft_verifier *v, ft_sess *s)
                    .kind = rows ? FT_WORK_VERIFY : FT_WORK_PREFILL,
                    .arrival_us = s->waits_at_us,
                    .n_tok = rows ? rows : ft_sess_missing(s),
-                   .n_out = rows ? 1 + s->tree.n : 0,
+                   .n_out = rows ? ft_judge_expect(v->judge, s->tree.n) : 0,
                    .n_past = ft_seq_n_past(s->seq)};
     w->kv_blocks = ft_seq_blocks_needed(s->seq, w->n_tok);
 }
@@ -138,12 +146,11 @@ static void add_segment(batch *b, ft_sess *s, ft_work_kind kind, uint32_t n)
     uint64_t *want = b->want + b->n_want;
     uint32_t n_text = kind == FT_WORK_VERIFY ? n - s->tree.n : n; /* root included */
     b->seg_of[b->n_segments] = s;
-    if (kind == FT_WORK_VERIFY)
-        b->judged[b->n_judged++] = b->n_segments;
     b->kinds[b->n_segments++] = kind;
     b->n_rows += n;
     b->pass =
-        ft_pass_plus(b->pass, ft_seq_n_past(s->seq), n, kind == FT_WORK_VERIFY ? 1 + s->tree.n : 0);
+        ft_pass_plus(b->pass, ft_seq_n_past(s->seq), n,
+                     kind == FT_WORK_VERIFY ? ft_judge_expect(s->verifier->judge, s->tree.n) : 0);
     *g = (ft_segment){.seq = s->seq, .n = n, .tokens = tokens};
     memcpy(tokens, s->text + ft_seq_n_past(s->seq), n_text * sizeof *tokens);
     if (kind == FT_WORK_PREFILL)
@@ -162,17 +169,6 @@ static void add_segment(batch *b, ft_sess *s, ft_work_kind kind, uint32_t n)
 }
 
 /* ---- verdicts ---- */
-
-typedef struct row_source {
-    const ft_engine *engine;
-    uint32_t root_row;
-} row_source;
-
-static const float *row_of(void *ctx, int32_t node)
-{
-    const row_source *r = ctx;
-    return ft_engine_logits(r->engine, r->root_row + (uint32_t)(node + 1));
-}
 
 static void take_logprob(const ft_sess *s, const float *logits, int32_t token,
                          ft_token_logprob *out)
@@ -201,12 +197,18 @@ static bool append(ft_sess *s, int32_t token)
     return s->finish != FT_FINISH_NONE;
 }
 
-/* Walks the tree, lets the text grow until it ends, and records the verdict. Any worker. */
-static void judge(ft_sess *s, row_source *rows, ft_sampler *sampler, ft_verified *found)
+/* A token that the walk of a session drew. Any worker. */
+static void drew(ft_walk *walk, uint32_t i, const float *logits, int32_t token)
+{
+    const ft_sess *s = walk->user;
+    if (s->logprobs)
+        take_logprob(s, logits, token, &s->logprobs[i]);
+}
+
+/* Lets the text grow by what the walk found until it ends, and records the verdict. */
+static void conclude(ft_sess *s, const ft_verified *found)
 {
     ft_msg_verdict *out = &s->last;
-    int32_t from = -1; /* the node whose logits drew the token */
-    ft_verify_exact(&s->tree, (ft_rows){row_of, rows}, sampler, &s->sampling, s->len, found);
     memset(out, 0, sizeof *out);
     out->round = s->round;
     out->logprobs = s->logprobs;
@@ -214,14 +216,11 @@ static void judge(ft_sess *s, row_source *rows, ft_sampler *sampler, ft_verified
     for (uint32_t i = 0; i <= found->n_path && s->finish == FT_FINISH_NONE; i++) {
         bool in_path = i < found->n_path;
         int32_t token = in_path ? s->tree.token[found->path[i]] : found->next;
-        if (s->logprobs)
-            take_logprob(s, row_of(rows, from), token, &s->logprobs[out->n_logprobs++]);
-        if (in_path) {
+        out->n_logprobs += s->logprobs != NULL;
+        if (in_path)
             out->path[out->n_path++] = found->path[i];
-            from = (int32_t)found->path[i];
-        } else {
+        else
             out->next[out->n_next++] = token;
-        }
         (void)append(s, token);
     }
     out->length = s->len;
@@ -230,12 +229,23 @@ static void judge(ft_sess *s, row_source *rows, ft_sampler *sampler, ft_verified
     s->last_whole = s->base == s->draft_base && !out->more;
 }
 
-static void judge_one(void *ctx, size_t i, int worker)
+/* Walks all trees of the pass. */
+static ft_status judge(ft_verifier *v, ft_error *err)
 {
-    ft_verifier *v = ctx;
-    size_t at = v->batch.judged[i];
-    row_source rows = {.engine = v->engine, .root_row = v->batch.segments[at].first_row};
-    judge(v->batch.seg_of[at], &rows, v->samplers[worker], &v->verified[worker]);
+    const batch *b = &v->batch;
+    ft_judge_clear(v->judge);
+    for (size_t i = 0; i < b->n_segments; i++) {
+        if (b->kinds[i] != FT_WORK_VERIFY)
+            continue;
+        ft_sess *s = b->seg_of[i];
+        ft_walk *w = ft_judge_add(v->judge);
+        w->tree = &s->tree;
+        w->sampling = &s->sampling;
+        w->position = s->len;
+        w->root_row = b->segments[i].first_row;
+        w->user = s;
+    }
+    return ft_judge_run(v->judge, err);
 }
 
 /* Keeps the KV of what has become text. Where the text has ended it lets go of all, which leaves it in
@@ -257,23 +267,25 @@ static ft_status commit(ft_sess *s, uint32_t n_text, const ft_msg_verdict *verdi
 }
 
 /* What a pass would take with one row of this session's instead of its segment, which it still holds. */
-static uint32_t run_token_us(const ft_sess *s, const ft_segment *g)
+static uint32_t run_token_us(const ft_sess *s, const ft_segment *g, const ft_walk *w)
 {
     const ft_verifier *v = s->verifier;
     uint32_t n_past = ft_seq_n_past(s->seq);
-    const ft_pass mine = ft_pass_plus((ft_pass){0}, n_past, g->n, 1 + s->tree.n);
+    const ft_pass mine = ft_pass_plus((ft_pass){0}, n_past, g->n, w->n_rows);
     const ft_pass next = ft_pass_plus(ft_pass_minus(v->batch.pass, mine), s->len - 1, 1, 1);
     int64_t us = ft_cost_predict(&v->cost, &next);
     return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }
 
-static void finish_verify(ft_sess *s, const ft_segment *g, int64_t started_us, int64_t now_us)
+static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int64_t started_us,
+                          int64_t now_us)
 {
     ft_verifier_stats *stats = &s->verifier->stats;
     ft_error err = {0};
+    conclude(s, &w->found);
     s->last.hint_token_us = ft_own_token_us(s->verifier);
     if (s->last.hint_token_us == 0)
-        s->last.hint_token_us = run_token_us(s, g);
+        s->last.hint_token_us = run_token_us(s, g, w);
     ft_status status = commit(s, g->n - s->tree.n, &s->last, &err);
     if (status != FT_OK) {
         ft_sess_end(s, FT_INTERNAL, err.message);
@@ -348,7 +360,7 @@ static void compose(ft_verifier *v, int64_t now_us, int64_t read_us)
     if (others)
         limits.prefill_us = prompt_us(v) > read_us ? prompt_us(v) - read_us : 1;
     size_t n = v->policy->pick(b->work, b->n_work, &limits, now_us, b->picks);
-    b->n_segments = b->n_rows = b->n_want = b->n_judged = 0;
+    b->n_segments = b->n_rows = b->n_want = 0;
     b->pass = (ft_pass){0};
     for (size_t i = 0; i < n; i++)
         add_segment(b, b->of[b->picks[i].index], b->work[b->picks[i].index].kind,
@@ -366,36 +378,48 @@ static void give_up(ft_verifier *v, const ft_error *err)
         ft_sess_end(b->needs[i].session, FT_INTERNAL, err->message);
 }
 
-/* After a forward pass that began at started_us: statistics, and what it teaches about passes. */
-static void count_pass(ft_verifier *v, int64_t started_us)
+/* After a forward pass that began at started_us. Returns what it took, without the head. */
+static int64_t count_pass(ft_verifier *v, int64_t started_us)
 {
     const batch *b = &v->batch;
     ft_verifier_stats *stats = &v->stats;
-    int64_t expected_us = ft_cost_predict(&v->cost, &b->pass);
     stats->forwards++;
     stats->rows += b->n_rows;
     stats->passes_by_rows[size_class((uint32_t)b->n_rows)]++;
     ft_verifier_publish(v);
     int64_t us = ft_clock_now_us(&v->opts.clock) - started_us;
     stats->forward_us += (uint64_t)us;
+    return us;
+}
+
+/* After its trees were walked, which took all in all walk_us: statistics, and what the pass and the runs
+ * of the head behind it teach about passes. */
+static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
+{
+    ft_pass *pass = &v->batch.pass;
+    ft_verifier_stats *stats = &v->stats;
+    ft_judge_stats judged;
+    ft_judge_get_stats(v->judge, &judged);
+    int64_t us = pass_us + judged.head_us, expected_us = ft_cost_predict(&v->cost, pass);
+    stats->head_us += (uint64_t)judged.head_us;
+    stats->judge_us += (uint64_t)(walk_us - judged.head_us);
     if (expected_us > 0) {
         stats->predicted_us += (uint64_t)expected_us;
         stats->predict_miss_us += (uint64_t)llabs(us - expected_us);
     }
-    ft_cost_observe(&v->cost, &b->pass, us);
+    pass->out = judged.rows;
+    ft_cost_observe(&v->cost, pass, us);
 }
 
 /* Verdicts and progress of what the pass computed. */
-static void finish(ft_verifier *v, int64_t started_us)
+static void finish(ft_verifier *v, int64_t started_us, int64_t now_us)
 {
-    batch *b = &v->batch;
-    int64_t from_us = ft_clock_now_us(&v->opts.clock);
-    ft_workers_run(v->workers, b->n_judged, judge_one, v);
-    int64_t now_us = ft_clock_now_us(&v->opts.clock);
-    v->stats.judge_us += (uint64_t)(now_us - from_us);
+    const batch *b = &v->batch;
+    size_t n_walks;
+    const ft_walk *walk = ft_judge_walks(v->judge, &n_walks);
     for (size_t i = 0; i < b->n_segments; i++) {
         if (b->kinds[i] == FT_WORK_VERIFY)
-            finish_verify(b->seg_of[i], &b->segments[i], started_us, now_us);
+            finish_verify(b->seg_of[i], &b->segments[i], walk++, started_us, now_us);
         else
             finish_prefill(b->seg_of[i], &b->segments[i], now_us);
     }
@@ -413,13 +437,19 @@ bool ft_round_run(ft_verifier *v)
     int64_t started_us = ft_clock_now_us(&v->opts.clock);
     compose(v, started_us, read_us);
     ft_status status = b->n_segments
-                           ? ft_engine_forward(v->engine, b->segments, b->n_segments, &err)
+                           ? ft_engine_forward_rows(v->engine, b->segments, b->n_segments, &err)
                            : ft_error_set(&err, FT_INTERNAL, "serve: nothing fits the engine");
     if (status != FT_OK) {
         give_up(v, &err);
         return true;
     }
-    count_pass(v, started_us);
-    finish(v, started_us);
+    int64_t pass_us = count_pass(v, started_us), from_us = ft_clock_now_us(&v->opts.clock);
+    if (judge(v, &err) != FT_OK) {
+        give_up(v, &err);
+        return true;
+    }
+    int64_t now_us = ft_clock_now_us(&v->opts.clock);
+    count_walks(v, pass_us, now_us - from_us);
+    finish(v, started_us, now_us);
     return true;
 }

@@ -18,10 +18,6 @@
 #include "base/rng.h"
 #include "serve/internal.h"
 
-/* Threads that judge at most. Each has a sampler, of 32 bytes a token of the vocabulary, and 576 draws
- * of a vocabulary of 49,152 take 15 to 50 ms of one thread: many more would only cost memory. */
-#define JUDGES_MAX 16
-
 /* ---- answers; engine thread ---- */
 
 void ft_verifier_publish(ft_verifier *v)
@@ -426,31 +422,6 @@ static ft_status start(ft_verifier *v, ft_error *err)
     return FT_OK;
 }
 
-/* A sampler for each thread that judges. */
-static ft_status create_judges(ft_verifier *v, ft_error *err)
-{
-    ft_status status = ft_workers_create(v->opts.n_threads, JUDGES_MAX, err, &v->workers);
-    if (status != FT_OK)
-        return status;
-    size_t n = (size_t)ft_workers_count(v->workers);
-    v->samplers = calloc(n, sizeof *v->samplers);
-    v->verified = calloc(n, sizeof *v->verified);
-    if (!v->samplers || !v->verified)
-        return ft_error_set(err, FT_NOMEM, "serve: out of memory");
-    for (size_t i = 0; status == FT_OK && i < n; i++)
-        status = ft_sampler_create(v->n_vocab, err, &v->samplers[i]);
-    return status;
-}
-
-static void destroy_judges(ft_verifier *v)
-{
-    for (int i = 0; v->samplers && i < ft_workers_count(v->workers); i++)
-        ft_sampler_destroy(v->samplers[i]);
-    free(v->samplers);
-    free(v->verified);
-    ft_workers_destroy(v->workers);
-}
-
 ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_verifier **out)
 {
     ft_verifier *v = calloc(1, sizeof *v);
@@ -480,8 +451,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
     }
     if ((status = ft_engine_create(&engine_opts, err, &v->engine)) != FT_OK ||
         (opts->draft_model && (status = ft_own_create(v, err, &v->own)) != FT_OK) ||
-        (status = create_judges(v, err)) != FT_OK || (status = ft_round_init(v, err)) != FT_OK ||
-        (status = start(v, err)) != FT_OK)
+        (status = ft_round_init(v, err)) != FT_OK || (status = start(v, err)) != FT_OK)
         goto out;
     *out = v;
     return FT_OK;
@@ -511,8 +481,7 @@ void ft_verifier_destroy(ft_verifier *verifier)
         pthread_cond_destroy(&v->wake);
         pthread_mutex_destroy(&v->lock);
     }
-    ft_round_deinit(&v->batch);
-    destroy_judges(v);
+    ft_round_deinit(v);
     ft_own_destroy(v->own);
     ft_engine_destroy(v->engine);
     free(v);

@@ -123,8 +123,8 @@ typedef struct ft_verifier_stats {
     /* Tokens of texts whose KV was empty when their turn came, those of them that the prefix cache had,
      * and cached blocks that gave way. */
     uint64_t prefix_lookup_tok, prefix_hit_tok, prefix_evicted;
-    uint64_t queue_us, verify_us;  /* of all rounds */
-    uint64_t forward_us, judge_us; /* of all passes */
+    uint64_t queue_us, verify_us;           /* of all rounds */
+    uint64_t forward_us, head_us, judge_us; /* of all passes */
     /* Time that the engine thread waited although some session had a stream and an unfinished text,
      * and what it spent on neither that, passes nor verdicts: events, callbacks, making batches. */
     uint64_t idle_us, rest_us;

@@ -4,16 +4,18 @@
 // plain decoding with the same logits, sampling and positions. No state; the sampler's owner calls.
 #include "spec/verify.h"
 
-void ft_verify_exact(const ft_tree *tree, ft_rows rows, ft_sampler *sampler, const ft_sampling *s,
-                     uint32_t position, ft_verified *out)
+bool ft_verify_exact(const ft_tree *tree, ft_rows rows, ft_sampler *sampler, const ft_sampling *s,
+                     uint32_t position, ft_verified *found)
 {
-    int32_t node = -1;
-    out->n_path = 0;
     for (;;) {
-        out->next = ft_sampler_draw(sampler, s, rows.of(rows.ctx, node), position + out->n_path);
-        node = ft_tree_find_child(tree, node, out->next);
+        int32_t node = found->n_path ? (int32_t)found->path[found->n_path - 1] : -1;
+        const float *logits = rows.of(rows.ctx, node);
+        if (!logits)
+            return false;
+        found->next = ft_sampler_draw(sampler, s, logits, position + found->n_path);
+        node = ft_tree_find_child(tree, node, found->next);
         if (node < 0)
-            return;
-        out->path[out->n_path++] = (uint32_t)node;
+            return true;
+        found->path[found->n_path++] = (uint32_t)node;
     }
 }

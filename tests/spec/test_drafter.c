@@ -84,7 +84,8 @@ static void target_round(target *t, const ft_sampling *s, const int32_t *text, u
         .seq = t->seq, .n = tree->n + 1, .tokens = tokens, .parent = parents, .want = want};
     must(ft_engine_forward(t->engine, &seg, 1, &err));
     t->first_row = seg.first_row;
-    ft_verify_exact(tree, (ft_rows){row_of, t}, t->sampler, s, n, v);
+    *v = (ft_verified){0};
+    assert_true(ft_verify_exact(tree, (ft_rows){row_of, t}, t->sampler, s, n, v));
     for (uint32_t i = 0; i < v->n_path; i++)
         path[i + 1] = v->path[i] + 1;
     must(ft_seq_commit(t->seq, path, v->n_path + 1, NULL, 0, &err));

@@ -81,6 +81,13 @@ static const float *row_of(void *ctx, int32_t node)
     return node < 0 ? w.target : w.target_after[tree->token[node] & 7];
 }
 
+static void walk(const ft_tree *tree, const ft_sampling *s, ft_verified *v)
+{
+    *v = (ft_verified){0};
+    const ft_rows rows = {row_of, (void *)tree};
+    assert_true(ft_verify_exact(tree, rows, w.sampler, s, POSITION, v));
+}
+
 typedef enum draft_kind { GOOD, BAD, ADVERSARIAL } draft_kind;
 
 /* good: the target with errors; bad: an unrelated distribution (which still knows the noise);
@@ -134,7 +141,7 @@ static void check_kind(draft_kind kind, double least_accepted, double most_accep
         s.seed = seed;
         make_tree(kind, &s, &tree);
         assert_int_equal(ft_tree_check(&tree, VOCAB, NULL), FT_OK);
-        ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
+        walk(&tree, &s, &v);
         int32_t one = v.n_path > 0 ? tree.token[v.path[0]] : v.next;
         int32_t plain = ft_sampler_draw(w.sampler, &s, w.target, POSITION);
         assert_int_equal(one, plain);
@@ -189,7 +196,7 @@ static void test_the_check_can_fail(void **state)
         ft_verified v;
         s.seed = seed;
         make_tree(BAD, &s, &tree);
-        ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
+        walk(&tree, &s, &v);
         if (v.n_path > 0) {
             first[tree.token[v.path[0]]]++;
             n++;
@@ -205,20 +212,57 @@ static void test_walk(void **state)
     ft_verified v;
     ft_sampling s = ft_sampling_default();
     ft_tree_clear(&tree);
-    ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
+    walk(&tree, &s, &v);
     assert_int_equal(v.n_path, 0);
     int32_t one = v.next;
     uint32_t a = ft_tree_add(&tree, -1, one, 0);
     ft_tree_add(&tree, -1, (one + 1) % VOCAB, 0);
-    ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
+    walk(&tree, &s, &v);
     assert_int_equal(v.n_path, 1);
     int32_t two = v.next;
     ft_tree_add(&tree, 1, two, 0); /* the right token under the wrong parent */
     uint32_t b = ft_tree_add(&tree, (int32_t)a, two, 0);
-    ft_verify_exact(&tree, (ft_rows){row_of, &tree}, w.sampler, &s, POSITION, &v);
+    walk(&tree, &s, &v);
     assert_int_equal(v.n_path, 2);
     assert_int_equal(v.path[0], a);
     assert_int_equal(v.path[1], b);
+}
+
+/* Logits of some rows only. */
+typedef struct some_rows {
+    const ft_tree *tree;
+    int32_t upto; /* nodes from here on have none */
+} some_rows;
+
+static const float *some_row_of(void *ctx, int32_t node)
+{
+    const some_rows *some = ctx;
+    return node < some->upto ? row_of((void *)some->tree, node) : NULL;
+}
+
+/* In steps, as rows come in, a walk finds what it finds at once. */
+static void test_walk_in_steps(void **state)
+{
+    ft_sampling s = {.temperature = 1, .top_p = 1};
+    uint32_t waited = 0;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        ft_tree tree;
+        ft_verified whole, v = {0};
+        s.seed = seed;
+        make_tree(GOOD, &s, &tree);
+        walk(&tree, &s, &whole);
+        some_rows some = {&tree, -1};
+        const ft_rows rows = {some_row_of, &some};
+        for (; !ft_verify_exact(&tree, rows, w.sampler, &s, POSITION, &v); some.upto++) {
+            int32_t at = v.n_path ? (int32_t)v.path[v.n_path - 1] : -1;
+            assert_true(at >= some.upto); /* else it had the row */
+            waited++;
+        }
+        assert_int_equal(v.n_path, whole.n_path);
+        assert_memory_equal(v.path, whole.path, v.n_path * sizeof *v.path);
+        assert_int_equal(v.next, whole.next);
+    }
+    assert_true(waited > 200);
 }
 
 int main(void)
@@ -229,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_adversarial_draft),
         cmocka_unit_test(test_the_check_can_fail),
         cmocka_unit_test(test_walk),
+        cmocka_unit_test(test_walk_in_steps),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
