@@ -5,8 +5,9 @@
 // buffer, so that a cached graph's addresses stay right while others run between its uses; should the
 // buffer grow all the same, all graphs are forgotten. Graphs that keep rows, those that do not, and the
 // head's have different nodes, hence an allocator each (reserving one anew at each change would
-// allocate); so the head runs while the rows that a pass has kept stay where they are. Once every
-// slot has been used, fetching a graph allocates nothing.
+// allocate); so the head runs while the rows that a pass has kept stay where they are. Descriptions of
+// graphs have their memory from the start (address space, until they are used): fetching a graph
+// allocates nothing.
 //
 // With devices ggml's scheduler splits a graph between them. It knows one graph at a time, so that only
 // the last one is kept, and the head is part of it. Each node is told where to run, which is where its layer's weights are: left
@@ -187,6 +188,16 @@ static ggml_backend_sched_t new_sched(const ft_graph_cache *cache)
     return ggml_backend_sched_new(list, NULL, n, cache->n_nodes, false, false);
 }
 
+static bool make_contexts(ft_graph_cache *cache)
+{
+    bool made = true;
+    for (int i = 0; i < FT_GRAPH_SLOTS; i++)
+        made = (cache->slots[i].ctx = new_context(cache, KIND_ROWS)) != NULL && made;
+    for (int i = 0; i < FT_GRAPH_HEADS; i++)
+        made = (cache->heads[i].ctx = new_context(cache, KIND_HEAD)) != NULL && made;
+    return made;
+}
+
 ft_status ft_graph_cache_create(const ft_graph_cache_opts *opts, ft_error *err,
                                 ft_graph_cache **out)
 {
@@ -211,6 +222,8 @@ ft_status ft_graph_cache_create(const ft_graph_cache_opts *opts, ft_error *err,
     ft_status status = made ? FT_OK : FT_NOMEM;
     for (int i = 0; i < n_kinds && status == FT_OK; i++)
         status = reserve(cache, (graph_kind)i, err);
+    if (status == FT_OK && !cache->sched && !make_contexts(cache))
+        status = FT_NOMEM;
     if (status != FT_OK) {
         ft_graph_cache_destroy(cache);
         return status;
