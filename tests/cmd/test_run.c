@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken run` on tiny models: however it is told to draft (gen_flags.c) the text is the target's own,
+// the statistics show that the flag was heard, and flags that say nothing are refused.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "support/tiny_gguf.h"
+
+static char *target, *draft;
+
+static int set_up(void **state)
+{
+    target = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1});
+    draft = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1});
+    return target && draft ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    unlink(target);
+    unlink(draft);
+    free(target);
+    free(draft);
+    return 0;
+}
+
+/* The program's standard output as JSON; *status is its exit status. NULL: no JSON. */
+static json_t *run(const char *args, int *status)
+{
+    char command[1024];
+    const char *binary = getenv("FT_BINARY");
+    assert_non_null(binary);
+    snprintf(command, sizeof command,
+             "FORETOKEN_LOG=error '%s' run -m '%s' -md '%s' -p 'hello there' --raw -n 40 -t 1 "
+             "--seed 5 --json %s 2>/dev/null",
+             binary, target, draft, args);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    json_t *json = json_loadf(out, 0, NULL);
+    *status = pclose(out) >> 8;
+    return json;
+}
+
+static double number(const json_t *o, const char *name)
+{
+    const json_t *v = json_object_get(o, name);
+    assert_true(json_is_number(v));
+    return json_number_value(v);
+}
+
+static void test_every_way_to_draft(void **state)
+{
+    static const struct {
+        const char *args;
+        double depth, nodes;     /* a round at most */
+        bool drafts, speculates; /* may, must */
+    } ways[] = {
+        {"--no-speculation", 0, 0, false, false},
+        {"--spec-draft-n-max 0", 0, 0, false, false},
+        {"--draft auto", 16, 32, true, false},
+        {"", 16, 32, true, false},
+        {"--depth 1", 1, 32, true, false},
+        {"--depth pipeline --proactive", 16, 32, true, false},
+        {"--depth latency --spec-draft-n-max 5", 5, 5, true, false},
+        {"--draft 3", 3, 3, true, true},
+        {"--draft 3 --depth 2", 2, 3, true, true},
+        {"--draft tree:9", 7, 9, true, true},
+        {"--draft tree:9:2 --draft-width 2", 2, 9, true, true},
+        {"--draft tree:32:4 --proactive", 4, 32, true, true},
+        {"--draft tree:32 --spec-draft-n-max 6", 6, 6, true, true},
+    };
+    char *text = NULL;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        int status = -1;
+        json_t *o = run(ways[i].args, &status);
+        assert_int_equal(status, 0);
+        assert_non_null(o);
+        const char *mine = json_string_value(json_object_get(o, "text"));
+        assert_non_null(mine);
+        if (text)
+            assert_string_equal(mine, text);
+        else
+            text = strdup(mine);
+        double rounds = number(o, "rounds");
+        assert_true(ways[i].drafts || rounds == 0);
+        assert_true(!ways[i].speculates || rounds > 0);
+        assert_true(number(o, "drafted") <= ways[i].nodes * rounds);
+        assert_true(number(o, "mean_depth") <= ways[i].depth);
+        assert_true(rounds > 0 || number(o, "run_tokens") >= number(o, "tokens"));
+        json_t *ahead = json_object_get(o, "ahead");
+        if (!strstr(ways[i].args, "--proactive"))
+            assert_true(number(ahead, "forwards") == 0);
+        assert_true(number(ahead, "p_align") >= 0 && number(ahead, "p_align") <= 1);
+        assert_true(number(ahead, "gain") >= 0);
+        json_decref(o);
+    }
+    free(text);
+}
+
+static void test_what_says_nothing(void **state)
+{
+    static const char *const args[] = {"--draft 0",
+                                       "--draft 257",
+                                       "--draft x",
+                                       "--draft tree:",
+                                       "--draft tree:0",
+                                       "--draft tree:8:0",
+                                       "--draft tree:8:2x",
+                                       "--draft ''",
+                                       "--depth 0",
+                                       "--depth deep",
+                                       "--draft 4 --depth pipeline"};
+    for (size_t i = 0; i < sizeof args / sizeof args[0]; i++) {
+        int status = -1;
+        json_t *o = run(args[i], &status);
+        assert_null(o);
+        assert_int_equal(status, 2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_way_to_draft),
+        cmocka_unit_test(test_what_says_nothing),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
