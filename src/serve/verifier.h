@@ -126,7 +126,8 @@ typedef struct ft_verifier_stats {
     uint64_t queue_us, verify_us;           /* of all rounds */
     uint64_t forward_us, head_us, judge_us; /* of all passes */
     /* Time that the engine thread waited although some session had a stream and an unfinished text,
-     * and what it spent on neither that, passes nor verdicts: events, callbacks, making batches. */
+     * and what it spent on neither that, passes, verdicts nor its own drafts: events, callbacks, making
+     * batches. */
     uint64_t idle_us, rest_us;
     uint64_t predicted_us,
         predict_miss_us;    /* of all passes: what they were expected to take, and by
