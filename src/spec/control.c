@@ -31,21 +31,27 @@
 #define FADE         0.99  /* of counts of misses, an observation: about 100 count */
 #define FADE_RECENT  0.92  /* about 12 */
 #define CHANGED      3. /* standard deviations by which the recent ones must differ to replace all */
-#define FADE_SHAPE   0.99 /* how widths and levels differ changes slowly */
+#define FADE_SHAPE   0.995 /* how widths and levels differ changes slowly */
 #define MISS_PRIOR   0.4
 #define WIDTH_GAIN \
     0.85 /* misses with twice the nodes a level, over those with once, unless measured */
-#define PRIOR_COUNT  3. /* expected misses that a prior weighs */
+#define PRIOR_COUNT  3. /* expected misses that the prior of all weighs... */
+#define SHAPE_COUNT  8. /* ...and those of levels and widths */
 #define TEXT_COUNT   6. /* that are left of others' texts */
 #define BUSY_ON      0.3 /* share of rounds that waited for others, above which they keep it busy... */
 #define BUSY_OFF     0.05 /* ...until it is below that */
 #define QUEUED       0.2  /* of a verification: a shorter wait is no pass of others */
 #define TRIAL_EVERY  20   /* rounds until a neighbouring tree is tried... */
 #define TRIAL_WORST  1.25 /* ...if it looks no worse than that */
-#define RUN_EVERY    256  /* rounds until a run is measured again */
-#define RUN_FIRST    48   /* if none was yet */
-#define PROBE_FIRST  16   /* runs until a round is tried against the estimates; doubles */
+#define RUN_EVERY    256  /* rounds until a run is measured again... */
+#define RUN_OFTEN    64   /* ...where trees are less than RUN_NEAR times better... */
+#define RUN_SOON     16   /* ...where none was yet, or the server's load has changed since... */
+#define RUN_NEAR     1.4
+#define RUN_FAR      3. /* ...and where trees are better by that, never */
+#define CHANGED_LOAD 1.4
+#define PROBE_FIRST  16 /* runs until a round is tried against the estimates; doubles */
 #define PROBE_LAST   1024
+#define SURPRISE     0.8 /* of the time expected: then the next is tried at once */
 #define SHADOW_DEPTH 4
 #define WIDTH_LIMIT  8
 
@@ -96,7 +102,7 @@ static void smooth(double *mean, double sample, double share)
 
 static double ratio(const ft_control_ratio *r, double prior)
 {
-    return (r->came + PRIOR_COUNT * prior) / (r->expected + PRIOR_COUNT);
+    return (r->came + SHAPE_COUNT * prior) / (r->expected + SHAPE_COUNT);
 }
 
 static double miss_rate(const ft_control *c)
@@ -114,10 +120,10 @@ typedef struct odds {
 static odds odds_of(const ft_control *c)
 {
     odds o = {.miss = miss_rate(c)};
-    double before = 1;
-    for (int i = 0; i < FT_CONTROL_LEVELS; i++)
-        before = o.level[i] = ratio(&c->level[i], before);
+    o.level[0] = ratio(&c->level[0], 1);
     o.width[0] = ratio(&c->width[0], 1);
+    for (int i = 1; i < FT_CONTROL_LEVELS; i++)
+        o.level[i] = ratio(&c->level[i], o.level[i - 1]);
     for (int i = 1; i < FT_CONTROL_WIDTHS; i++)
         o.width[i] = fmin(ratio(&c->width[i], WIDTH_GAIN * o.width[i - 1]), o.width[i - 1]);
     return o;
@@ -188,12 +194,18 @@ static double reference_us(const ft_control *c)
 
 double ft_control_token_us(const ft_control *c)
 {
-    double now_us = reference_us(c);
     if (c->run_us <= 0)
-        return now_us;
-    if (c->run_ref_us <= 0 || now_us <= 0 || c->run_ref_hint != (c->hint_us > 0))
-        return c->run_us;
-    return c->run_us * clamp(now_us / c->run_ref_us, 0.2, 5);
+        return reference_us(c);
+    if (c->run_hint_us <= 0 || c->hint_us <= 0)
+        return c->run_us; /* measured again from time to time */
+    return c->run_us * clamp(c->hint_us / c->run_hint_us, 0.2, 5);
+}
+
+/* Whether verifications take another time now than when a run was measured last. */
+static bool load_changed(const ft_control *c)
+{
+    double then_us = line_at(&c->run_verify, c->verify.x), now_us = c->verify.y;
+    return c->hint_us <= 0 && (now_us > CHANGED_LOAD * then_us || then_us > CHANGED_LOAD * now_us);
 }
 
 double ft_control_forward_us(const ft_control *c)
@@ -316,8 +328,10 @@ static tree with_trials(ft_control *c, const frame *f, tree now)
     uint32_t way = c->trials++ % 4, budget = now.budget, depth = now.depth;
     if (way % 2 == 0)
         budget = way == 0 ? 2 * budget : budget / 2;
-    else if (!f->fixed_depth)
+    else if (!f->fixed_depth) {
         depth = way == 1 ? depth + 1 : depth - 1;
+        budget = budget * depth / now.depth; /* as wide */
+    }
     depth = min_u32(depth, budget);
     if (!makes_tree(c, f, budget, depth))
         return now;
@@ -358,31 +372,43 @@ static void change(ft_control *c, bool running)
 }
 
 /* Adds a shadow where time allows one, and some acceptance would make trees pay. */
-static ft_control_choice with_shadow(const ft_control *c, const frame *f, ft_control_choice choice)
+static ft_control_choice with_shadow(ft_control *c, const frame *f, ft_control_choice choice)
 {
     frame all = *f;
     all.odds.miss = 0.02;
     if (c->shadow_us > 0 || best_tree(c, &all).token_us * ENTER >= ft_control_token_us(c))
         return choice;
-    uint32_t width = c->depth ? c->budget / c->depth : 1;
+    /* Wide ones and such as would be sent in turn: nodes that are not sent cost little. */
+    uint32_t width = c->trials++ % 2 ? max_width(c) : c->budget / c->depth;
     choice.shadow = true;
     choice.depth = min_u32(min_u32(SHADOW_DEPTH, f->depth), f->nodes);
     choice.budget = min_u32(choice.depth * (width ? width : 1), f->nodes);
     return choice;
 }
 
-/* Whether nodes that cost nothing would make trees pay: then one round tells. */
-static bool probe_due(ft_control *c, const frame *f)
+/* The best tree, if a verification without nodes takes what a token of a run does, and nodes cost
+ * nothing, or (sloped) what then follows from the rounds seen. False: even then it would not pay. */
+static bool pays_if(const ft_control *c, const frame *f, bool sloped, tree *out)
 {
-    ft_control flat = *c;
+    ft_control guess = *c;
+    ft_control_line *v = &guess.verify;
+    double token_us = ft_control_token_us(c), bare_us = fmin(token_us / slower(c), line_at(v, 0));
+    v->slope = sloped ? fmax(v->y - bare_us, 0) / fmax(v->x, 1) : 0;
+    v->x = 0;
+    v->y = bare_us;
+    *out = best_tree(&guess, f);
+    return out->token_us * ENTER < token_us;
+}
+
+/* Whether a round shall tell if the estimates are wrong, and with which tree. */
+static bool probe_due(ft_control *c, const frame *f, tree *probe)
+{
     if (c->probe_in > 0) {
         c->probe_in--;
         return false;
     }
-    flat.verify.y = fmin(line_at(&c->verify, 0), line_at(&c->verify, c->budget));
-    flat.verify.slope = 0;
-    if (best_tree(&flat, f).token_us * ENTER >= ft_control_token_us(c) ||
-        2 * c->loss_us > loss_limit_us(c))
+    c->probe_sloped = !c->probe_sloped;
+    if (2 * c->loss_us > loss_limit_us(c) || !pays_if(c, f, c->probe_sloped, probe))
         return false;
     c->probe_step = min_u32(2 * c->probe_step, PROBE_LAST);
     c->probe_in = c->probe_step;
@@ -392,14 +418,24 @@ static bool probe_due(ft_control *c, const frame *f)
 static ft_control_choice while_running(ft_control *c, const frame *f, tree best)
 {
     double token_us = ft_control_token_us(c);
+    tree probe;
     c->rounds++;
     if (c->rounds > 2 && best.token_us * ENTER < token_us && 2 * c->loss_us <= loss_limit_us(c)) {
         change(c, false);
         return tree_choice(c, best);
     }
-    if (probe_due(c, f))
-        return tree_choice(c, best);
+    if (probe_due(c, f, &probe))
+        return tree_choice(c, probe);
     return with_shadow(c, f, run_choice(c));
+}
+
+/* Whether a run shall be measured again, where trees are so many times better. */
+static bool run_due(const ft_control *c, double better)
+{
+    if (better > RUN_FAR)
+        return false;
+    return c->since_run >= (better > RUN_NEAR ? RUN_EVERY : RUN_OFTEN) ||
+           (c->since_run >= RUN_SOON && (c->run_us <= 0 || load_changed(c)));
 }
 
 static ft_control_choice while_speculating(ft_control *c, const frame *f, tree best)
@@ -409,7 +445,7 @@ static ft_control_choice while_speculating(ft_control *c, const frame *f, tree b
         change(c, true);
         return with_shadow(c, f, run_choice(c));
     }
-    if (token_us < 2 * best.token_us && c->since_run >= (c->run_us > 0 ? RUN_EVERY : RUN_FIRST))
+    if (run_due(c, token_us / best.token_us))
         return run_choice(c);
     best = with_trials(c, f, best);
     c->rounds++;
@@ -425,6 +461,13 @@ static frame frame_of(const ft_control *c, const ft_control_room *room)
     f.least = min_u32(c->opts.min_budget ? c->opts.min_budget : 1, max_width(c) * f.depth);
     f.least = min_u32(f.least, f.nodes);
     return f;
+}
+
+static void fix_depth(frame *f, uint32_t depth, uint32_t width)
+{
+    f->fixed_depth = depth;
+    f->nodes = min_u32(f->nodes, width * depth);
+    f->least = min_u32(f->least, f->nodes);
 }
 
 ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
@@ -444,7 +487,7 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
         return tree_choice(c, first);
     }
     if (c->opts.depth_rule == FT_DEPTH_PIPELINE || (c->opts.depth_rule == FT_DEPTH_AUTO && c->busy))
-        f.fixed_depth = pipeline_depth(c, f.depth);
+        fix_depth(&f, pipeline_depth(c, f.depth), max_width(c));
     tree best = next_tree(c, &f);
     c->budget = best.budget;
     c->depth = best.depth;
@@ -480,8 +523,12 @@ void ft_control_saw_draft(ft_control *c, uint32_t levels, uint32_t forwards, int
     if (levels == 0 || us <= 0)
         return;
     c->forwards += SMOOTH_RTT * (fmin((double)forwards / levels, 2) - c->forwards);
-    if (forwards > 0)
-        line_add(&c->draft, forwards, (double)us, (double)us / forwards, 0);
+    if (forwards == 0)
+        return;
+    bool apart = fabs(forwards - c->draft.x) >= 1;
+    line_add(&c->draft, forwards, (double)us, (double)us / forwards, 0);
+    if (!apart) /* tells nothing of the slope: then rather all is forwards' than nothing */
+        c->draft.slope += SMOOTH_RTT * (c->draft.y / fmax(c->draft.x, 1) - c->draft.slope);
 }
 
 static void forgive(ft_control *c, double us)
@@ -496,6 +543,8 @@ static void saw_verify(ft_control *c, const ft_control_round *r)
     double y = fmax((double)r->verify_us, 1), change = slower(c);
     c->verify.y *= change;
     c->verify.slope *= change;
+    if (c->running && y < SURPRISE * line_at(&c->verify, r->nodes))
+        c->probe_in = 0;
     c->queue_us *= change;
     line_add(&c->verify, r->nodes, y, SLOPE_PRIOR * y / (1 + SLOPE_PRIOR * r->nodes), -1);
     c->round_ref_us = 0;
@@ -530,8 +579,9 @@ void ft_control_saw_run(ft_control *c, uint32_t tokens, int64_t us, uint32_t hin
     } else {
         c->run_us = sample;
     }
-    c->run_ref_us = reference_us(c);
-    c->run_ref_hint = c->hint_us > 0;
+    c->verify.doubt = fmin(c->verify.doubt + SLOPE_DRIFT * SLOPE_DRIFT, SLOPE_DOUBT * SLOPE_DOUBT);
+    c->run_hint_us = c->hint_us;
+    c->run_verify = c->verify;
     if (c->round_ref_us <= 0)
         c->round_ref_us = c->run_us;
     forgive(c, (double)us);

@@ -56,11 +56,11 @@ typedef struct ft_control {
     double rtt_us, queue_us;
     double queued; /* share of rounds that waited for others */
     bool busy;
-    double hint_us;      /* the server's word on a token of a run */
-    double run_us;       /* a token of a run, as measured... */
-    double run_ref_us;   /* ...and what the server's load was then (reference_us()) */
-    bool run_ref_hint;   /* by its word */
-    double round_ref_us; /* run_us just after the last verification; 0: no run since */
+    double hint_us;             /* the server's word on a token of a run */
+    double run_us;              /* a token of a run, as measured... */
+    double run_hint_us;         /* ...and what the server said then... */
+    ft_control_line run_verify; /* ...and verifications took */
+    double round_ref_us;        /* run_us just after the last verification; 0: no run since */
     /* P(a level is missed | the one before was not) = miss * width * level */
     ft_control_ratio recent; /* misses lately, to find out when they change */
     ft_control_ratio miss, width[FT_CONTROL_WIDTHS], level[FT_CONTROL_LEVELS];
@@ -70,6 +70,7 @@ typedef struct ft_control {
     uint32_t rounds;               /* in this mode */
     uint32_t trials;               /* of neighbouring trees, so far */
     uint32_t since_run;            /* rounds since a run was measured */
+    bool probe_sloped;             /* what the last of these took for possible */
     uint32_t probe_in, probe_step; /* runs until a tree is tried against the estimates */
     double
         loss_us; /* what speculating has cost over runs, forgiven with time: never above a limit */
