@@ -473,10 +473,9 @@ static void fix_depth(frame *f, uint32_t depth, uint32_t width)
 ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
 {
     frame f = frame_of(c, room);
-    if (f.depth == 0) {
-        change(c, true);
+    if (f.depth ==
+        0) /* a text's last token, or no room for the draft now: says nothing of what pays */
         return run_choice(c);
-    }
     if (c->verify.n == 0 || c->draft.n == 0) { /* one round tells most */
         tree first = {.depth = min_u32(SHADOW_DEPTH, f.depth)};
         first.budget = min_u32(min_u32(2, max_width(c)) * first.depth, f.nodes);

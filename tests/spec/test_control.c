@@ -457,6 +457,26 @@ static void test_room(void **state)
     }
 }
 
+/* The end of a text, where nothing can be drafted, does not end speculation in the next. */
+static void test_ends_of_texts(void **state)
+{
+    world w = base;
+    life l;
+    (void)state;
+    w.accept = 0.9;
+    life_init(&l, 6, FT_DEPTH_LATENCY);
+    live(&l, &w, 200);
+    for (int text = 0; text < 20; text++) {
+        uint32_t rounds = l.rounds;
+        ft_control_new_text(&l.control);
+        live(&l, &w, 10);
+        assert_true(l.rounds >= rounds + 9); /* one may measure a run */
+        l.room.depth = 0;
+        assert_false(step(&l, &w).speculate);
+        l.room.depth = MAX_DEPTH;
+    }
+}
+
 /* A run lasts two round trips, within bounds. */
 static void test_length_of_runs(void **state)
 {
@@ -514,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_depth_follows),
         cmocka_unit_test(test_depth_while_busy),
         cmocka_unit_test(test_room),
+        cmocka_unit_test(test_ends_of_texts),
         cmocka_unit_test(test_length_of_runs),
         cmocka_unit_test(test_nonsense),
     };
