@@ -17,7 +17,8 @@
 
 typedef struct serve_flags {
     const char *model, *draft, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
-    const char *policy, *port_file, *metrics, *cache_type, *costs_path, *http, *http_port_file;
+    const char *policy, *port_file, *metrics, *metrics_port_file, *cache_type, *costs_path, *http,
+        *http_port_file;
     char metrics_host[256], http_host[256];
     int metrics_port, http_port;
     int64_t draft_kv, port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
@@ -64,6 +65,8 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
         return ft_error_set(err, FT_INVALID, "serve: --tls-client-ca needs --tls-cert, --tls-key");
     if (!ft_sched_find(f->policy))
         return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there is fcfs", f->policy);
+    if (f->metrics_port_file && !f->metrics)
+        return ft_error_set(err, FT_INVALID, "serve: --metrics-port-file needs --metrics");
     if (f->metrics) {
         ft_status status = ft_cmd_parse_endpoint(f->metrics, "serve: --metrics", err,
                                                  f->metrics_host, &f->metrics_port);
@@ -194,6 +197,8 @@ static ft_status start_all(serve_app *app, const serve_flags *f, ft_error *err)
                 f->api.api_key || f->api.api_key_file ? "asked" : "none");
     if (status == FT_OK && f->port_file)
         status = ft_cmd_write_port(f->port_file, ft_server_port(app->server), err);
+    if (status == FT_OK && f->metrics_port_file)
+        status = ft_cmd_write_port(f->metrics_port_file, ft_server_metrics_port(app->server), err);
     if (status == FT_OK && f->http_port_file)
         status = ft_cmd_write_port(f->http_port_file, ft_api_port(app->api), err);
     return status;
@@ -308,6 +313,8 @@ static int parse(serve_flags *f, int argc, char **argv)
         FT_API_FLAGS(f->api),
         {"--metrics", NULL, FT_FLAG_STRING, &f->metrics, "HOST:PORT",
          "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)", 0, 0},
+        {"--metrics-port-file", NULL, FT_FLAG_STRING, &f->metrics_port_file, "FILE",
+         "write the port of the metrics page there", 0, 0},
         {"--verbose", "-v", FT_FLAG_BOOL, &f->verbose, NULL, "log details", 0, 0},
     };
     int n_words = 0;

@@ -23,6 +23,8 @@ static const ft_cmd commands[] = {
     {"bench decode", "decoding speed of this engine and of libllama", ft_cmd_bench_decode},
     {"bench prefill", "what prompts cost: read, come back, arrive amid other sessions",
      ft_cmd_bench_prefill},
+    {"bench serving", "a server that decodes, drafts, or verifies what edges draft",
+     ft_cmd_bench_serving},
     {"bench kernels", "products and attention by themselves, ours and ggml's",
      ft_cmd_bench_kernels},
     {"bench logits", "how far this engine's logits are from libllama's", ft_cmd_bench_logits},

@@ -36,7 +36,8 @@ typedef struct ft_edge_opts {
     /* Whether to draft, how many nodes and how deep is decided by what is measured (spec/control.h);
      * budget and depth of `draft` are upper limits then. */
     bool automatic;
-    ft_depth_rule depth_rule; /* of automatic */
+    ft_depth_rule depth_rule; /* of automatic; PIPELINE also without: trees of `draft.budget` nodes,
+                                 and this depth, `draft.depth` at most */
     /* Drafts ahead while a verdict is waited for, and follows runs: for a draft model that does not
      * take its time from the target. */
     bool proactive;

@@ -51,10 +51,14 @@ ft_control_choice ft_gen_steer(ft_gen *gen, uint32_t most, ft_draft_params *para
 {
     const ft_control_room now = room(gen, most);
     ft_control_choice choice = gen->choice;
-    if (!gen->edge->automatic && now.nodes > 0)
-        choice = (ft_control_choice){.speculate = true, .budget = now.nodes, .depth = now.depth};
-    else if (!gen->has_choice)
+    if (!gen->edge->automatic && now.nodes > 0) {
+        uint32_t depth = now.depth;
+        if (gen->control.opts.depth_rule == FT_DEPTH_PIPELINE)
+            depth = ft_control_depth_at(&gen->control, now.nodes, depth);
+        choice = (ft_control_choice){.speculate = true, .budget = now.nodes, .depth = depth};
+    } else if (!gen->has_choice) {
         choice = ft_control_choose(&gen->control, &now);
+    }
     gen->choice = choice;
     gen->has_choice = true;
     choice.budget = min_u32(choice.budget, now.nodes);

@@ -292,6 +292,13 @@ static uint32_t pipeline_depth(const ft_control *c, uint32_t max)
     return ft_control_pipeline_depth(verify_us, c->rtt_us, forward_us, max);
 }
 
+uint32_t ft_control_depth_at(ft_control *c, uint32_t budget, uint32_t max)
+{
+    c->budget = budget;
+    c->depth = c->verify.n > 0 && c->draft.n > 0 ? pipeline_depth(c, max) : max;
+    return c->depth;
+}
+
 /* The tree with the least time a token. */
 static tree best_tree(const ft_control *c, const frame *f)
 {
@@ -357,6 +364,9 @@ static ft_control_choice run_choice(ft_control *c)
     double token_us = ft_control_token_us(c);
     double run = token_us > 0 ? ceil(2 * c->rtt_us / token_us) : 0;
     c->since_run = 0;
+    if (c->opts.max_budget == 0) /* nothing else will ever be chosen, and a run's end costs a server
+                                    that drafts by itself what its last tree held beyond */
+        run = FT_CONTROL_RUN_MAX;
     return (ft_control_choice){.run = (uint32_t)clamp(run, FT_CONTROL_RUN_MIN, FT_CONTROL_RUN_MAX)};
 }
 

@@ -107,6 +107,10 @@ void ft_control_new_text(ft_control *control);
 uint32_t ft_control_pipeline_depth(double verify_us, double rtt_us, double forward_us,
                                    uint32_t max);
 
+/* The depth by that rule and by what was measured, for who drafts trees of `budget` nodes whatever
+ * they cost: max while a time is not known. */
+uint32_t ft_control_depth_at(ft_control *control, uint32_t budget, uint32_t max);
+
 /* Decides. Counts what it decided: call it once a step. */
 ft_control_choice ft_control_choose(ft_control *control, const ft_control_room *room);
 

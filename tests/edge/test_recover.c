@@ -470,7 +470,7 @@ static void expected(char *text, uint32_t n)
 
 static void check_text(const run *r, uint32_t n, ft_finish finish)
 {
-    char text[64];
+    char text[256];
     expected(text, n);
     if (r->status != FT_OK)
         fail_msg("%s", r->err.message);
@@ -484,11 +484,11 @@ static void check_text(const run *r, uint32_t n, ft_finish finish)
 
 static void test_runs(void **state)
 {
-    run r = {.max_tokens = 60};
+    run r = {.max_tokens = 150};
     go(&r);
-    check_text(&r, 60, FT_FINISH_LENGTH);
+    check_text(&r, 150, FT_FINISH_LENGTH);
     assert_int_equal(r.stats.rounds, 0);
-    assert_int_equal(r.stats.run_tokens, 60);
+    assert_int_equal(r.stats.run_tokens, 150);
     assert_in_range(r.stats.runs, 2, 20);
     assert_int_equal(r.f.runs_ahead, r.stats.runs - 1);
     assert_int_equal(r.stats.reconnects, 0);

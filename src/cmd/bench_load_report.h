@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From what was measured to figures: one cell a mode and round-trip time, the comparisons between them, as
+ * JSON and as a table beside SpecEdge's own figures. Owned by one thread. */
+#ifndef FT_CMD_BENCH_LOAD_REPORT_H
+#define FT_CMD_BENCH_LOAD_REPORT_H
+
+#include <jansson.h>
+
+#include "cmd/bench.h"
+#include "cmd/bench_load_drive.h"
+
+typedef enum ft_load_mode {
+    FT_LOAD_PLAIN,
+    FT_LOAD_SERVER_SPEC,
+    FT_LOAD_EDGE,
+    FT_LOAD_PROACTIVE,
+    FT_LOAD_PIPELINE,
+    FT_LOAD_MODES
+} ft_load_mode;
+
+/* "edge+proactive". */
+const char *ft_load_mode_name(ft_load_mode mode);
+
+#define FT_LOAD_RTTS_MAX 16
+
+/* A mode at one round-trip time. */
+typedef struct ft_load_cell {
+    ft_load_sample sum;                /* of all rounds */
+    double per_s[FT_BENCH_ROUNDS_MAX]; /* tokens a second of the server's core, a round each */
+    double itl_ms[FT_BENCH_ROUNDS_MAX];
+    uint32_t n; /* rounds */
+} ft_load_cell;
+
+typedef struct ft_load_report {
+    const ft_load_set *set;
+    bool mode[FT_LOAD_MODES];
+    uint32_t rtt_us[FT_LOAD_RTTS_MAX], n_rtt;
+    int driver_cores;
+    uint32_t depth;    /* of server-side drafts: forwards a tree */
+    double ratio;      /* asked for: T_forward / T_verify; 0: none */
+    double forward_ms; /* of a device's draft model */
+    double verify_ms;  /* of the batch that it was derived from; 0: it was not */
+    ft_load_cell cell[FT_LOAD_MODES][FT_LOAD_RTTS_MAX];
+} ft_load_report;
+
+/* Frees the cells' lists. */
+void ft_load_report_deinit(ft_load_report *report);
+/* Takes what a round of a cell brought; *sample is empty then. */
+void ft_load_report_add(ft_load_report *report, ft_load_mode mode, uint32_t rtt,
+                        ft_load_sample *sample);
+/* Adds "modes" and the comparisons to the object. Sorts the cells' values. */
+void ft_load_report_json(ft_load_report *report, json_t *out);
+/* The same figures, from that object, for a person. */
+void ft_load_report_print(const ft_load_report *report, const json_t *figures);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A verification server of our own to measure: this program as a child process, `foretoken serve`, on a
+ * core of its own, and what its metrics page counts. Owned by one thread. */
+#ifndef FT_CMD_BENCH_LOAD_SERVER_H
+#define FT_CMD_BENCH_LOAD_SERVER_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/status.h"
+
+typedef struct ft_load_server_opts {
+    const char *model, *draft;     /* draft: drafts on the server too; NULL: it does not */
+    uint32_t depth, budget, width; /* of its drafts, which it makes whether or not they pay */
+    uint32_t ctx, kv_tok, max_sessions;
+    uint32_t threads;
+    int core; /* the server runs there and nowhere else; < 0: anywhere */
+} ft_load_server_opts;
+
+typedef struct ft_load_server {
+    pid_t pid; /* 0: none */
+    char dir[32];
+    char address[32]; /* of gRPC */
+    int metrics_port;
+} ft_load_server;
+
+/* Starts it and waits until it listens. FT_UNAVAILABLE says what the server said. *out owes a stop. */
+FT_WARN_UNUSED ft_status ft_load_server_start(const ft_load_server_opts *opts, ft_error *err,
+                                              ft_load_server *out);
+/* Ends it and waits until it is gone. An all-zero server is legal. */
+void ft_load_server_stop(ft_load_server *server);
+
+/* Sums since the server's start. */
+typedef struct ft_load_counters {
+    double at_s;                             /* when they were read, of the monotonic clock */
+    double pass_s, judge_s, draft_s, rest_s; /* what its engine did... */
+    double idle_s;            /* ...and how long it waited though there was an unfinished text */
+    double queue_s, verify_s; /* of all rounds */
+    double forwards, rows, rounds, tokens, drafted, accepted;
+    double draft_forwards, own_drafted, own_accepted; /* of its own draft model */
+    double cpu_s;                                     /* of the process, user and system */
+} ft_load_counters;
+FT_WARN_UNUSED ft_status ft_load_server_count(const ft_load_server *server, ft_error *err,
+                                              ft_load_counters *out);
+/* b - a, field by field; and sums. */
+ft_load_counters ft_load_counters_since(const ft_load_counters *a, const ft_load_counters *b);
+void ft_load_counters_add(ft_load_counters *sum, const ft_load_counters *more);
+
+/* Keeps this process off the core and returns how many it may still use; 0: there is no other, and nothing
+ * was changed. core < 0: the last core that it may use is taken, and *chosen says which. */
+int ft_load_leave_core(int core, int *chosen);
+
+#endif

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prompts for the serving comparison: read, put into the model's chat format, as tokens. Long ones are
+// left out, not cut: half a question is another task.
+#include "cmd/bench_load_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t category_of(ft_load_set *set, const char *name)
+{
+    uint32_t i = 0;
+    if (!name[0] || set->n_categories == FT_LOAD_CATEGORIES - 1)
+        name = "other";
+    while (i < set->n_categories && strcmp(set->category[i], name) != 0)
+        i++;
+    if (i == set->n_categories) {
+        strncpy(set->category[i], name, sizeof set->category[i] - 1);
+        set->n_categories++;
+    }
+    return i;
+}
+
+void ft_load_set_deinit(ft_load_set *set)
+{
+    for (uint32_t i = 0; i < set->n; i++) {
+        ft_tokens_deinit(&set->prompts[i].tokens);
+        ft_tokens_deinit(&set->prompts[i].text);
+    }
+    free(set->prompts);
+    *set = (ft_load_set){0};
+}
+
+/* Appends the prompt if it is short enough. */
+static ft_status take(ft_load_set *set, const ft_load_set_opts *o, const ft_prompt *prompt,
+                      ft_error *err)
+{
+    const ft_chat_message message = {"user", prompt->text};
+    ft_load_prompt *p = &set->prompts[set->n];
+    ft_status status = ft_vocab_chat(o->vocab, &message, 1, err, &p->tokens);
+    if (status != FT_OK)
+        return status;
+    if (p->tokens.n > o->longest) {
+        ft_tokens_deinit(&p->tokens);
+        *p = (ft_load_prompt){0};
+        set->skipped++;
+        return FT_OK;
+    }
+    p->category = category_of(set, prompt->category);
+    set->n++;
+    return FT_OK;
+}
+
+/* Keeps `most` prompts, evenly spread, and counts what they are. */
+static void thin(ft_load_set *set, uint32_t most)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < set->n; i++) {
+        ft_load_prompt *p = &set->prompts[i];
+        if (n < most && i >= (uint64_t)n * set->n / most) {
+            ft_load_prompt kept = *p;
+            *p = (ft_load_prompt){0};
+            set->prompts[n++] = kept;
+        } else {
+            ft_tokens_deinit(&p->tokens);
+        }
+    }
+    set->n = n;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t length = (uint32_t)set->prompts[i].tokens.n;
+        set->longest = length > set->longest ? length : set->longest;
+        set->total += length;
+    }
+}
+
+ft_status ft_load_set_read(const ft_load_set_opts *o, ft_error *err, ft_load_set *out)
+{
+    ft_prompts prompts = {0};
+    *out = (ft_load_set){0};
+    ft_status status = ft_prompts_load(o->path, 0, err, &prompts);
+    if (status != FT_OK)
+        return status;
+    out->prompts = calloc(prompts.n, sizeof *out->prompts);
+    if (!out->prompts)
+        status = ft_error_set(err, FT_NOMEM, "out of memory for prompts");
+    for (size_t i = 0; i < prompts.n && status == FT_OK; i++)
+        status = take(out, o, &prompts.items[i], err);
+    ft_prompts_deinit(&prompts);
+    if (status == FT_OK) {
+        uint32_t most = o->limit && o->limit < out->n ? o->limit : out->n;
+        thin(out, most - most % o->multiple);
+        if (out->n == 0)
+            status = ft_error_set(err, FT_INVALID,
+                                  "%s: fewer than %u prompts of at most %u tokens: pass more of "
+                                  "them, or a smaller --batch",
+                                  o->path, o->multiple, o->longest);
+    }
+    if (status != FT_OK)
+        ft_load_set_deinit(out);
+    return status;
+}
+
+void ft_load_values_add(ft_load_values *values, double v)
+{
+    if (values->n == values->cap) {
+        size_t cap = values->cap ? 2 * values->cap : 64;
+        double *grown = realloc(values->v, cap * sizeof *grown);
+        if (!grown) {
+            values->failed = true;
+            return;
+        }
+        values->v = grown;
+        values->cap = cap;
+    }
+    values->v[values->n++] = v;
+}
+
+void ft_load_values_join(ft_load_values *values, const ft_load_values *more)
+{
+    for (size_t i = 0; i < more->n; i++)
+        ft_load_values_add(values, more->v[i]);
+    values->failed = values->failed || more->failed;
+}
+
+void ft_load_values_deinit(ft_load_values *values)
+{
+    free(values->v);
+    *values = (ft_load_values){0};
+}
+
+double ft_load_values_mean(const ft_load_values *values)
+{
+    double sum = 0;
+    for (size_t i = 0; i < values->n; i++)
+        sum += values->v[i];
+    return values->n ? sum / (double)values->n : 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double ft_load_values_quantile(ft_load_values *values, double q)
+{
+    if (values->n == 0)
+        return 0;
+    qsort(values->v, values->n, sizeof *values->v, by_value);
+    size_t at = (size_t)(q * (double)values->n);
+    return values->v[at < values->n ? at : values->n - 1];
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken bench serving`: what a server does with its core when it decodes, drafts and verifies, or only
+// verifies what edges draft (SpecEdge, section 5). One run: all modes at all round-trip times take turns.
+// Servers are children of this process (bench_load_server.c), edges are threads of it
+// (bench_load_drive.c). The main thread does the rest.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "cmd/bench.h"
+#include "cmd/bench_load_report.h"
+#include "cmd/cmd.h"
+
+#define CONTEXT_MARGIN 64 /* beyond prompt, text and tree */
+
+typedef struct serving_flags {
+    const char *model, *draft, *prompts, *modes, *rtts, *ratio;
+    int64_t limit, longest, n, batch, depth, budget, width, rounds, seed, top_k;
+    double temp, top_p, min_p, draft_ms;
+    bool json;
+} serving_flags;
+
+typedef struct serving {
+    serving_flags f;
+    ft_vocab *vocab;
+    ft_model *draft;
+    ft_load_drafts drafts;
+    ft_load_set set;
+    ft_sampling sampling;
+    ft_load_server plain, spec; /* spec: drafts too; runs where the mode is asked for */
+    int core;
+    ft_load_report report;
+} serving;
+
+/* ---- what is asked for ---- */
+
+static ft_status parse_modes(serving *x, ft_error *err)
+{
+    const char *at = x->f.modes;
+    while (*at) {
+        size_t n = strcspn(at, ","), m = 0;
+        while (m < FT_LOAD_MODES && (strlen(ft_load_mode_name((ft_load_mode)m)) != n ||
+                                     strncmp(at, ft_load_mode_name((ft_load_mode)m), n) != 0))
+            m++;
+        if (m == FT_LOAD_MODES)
+            return ft_error_set(err, FT_INVALID,
+                                "--modes: '%.*s' is none of plain, server-spec, edge, "
+                                "edge+proactive, edge+pipeline",
+                                (int)n, at);
+        x->report.mode[m] = true;
+        at += n + (at[n] == ',');
+    }
+    return FT_OK;
+}
+
+static ft_status parse_rtts(serving *x, ft_error *err)
+{
+    ft_load_report *r = &x->report;
+    for (const char *at = x->f.rtts; *at;) {
+        char *end;
+        double ms = strtod(at, &end);
+        if (end == at || (*end && *end != ',') || !(ms >= 0 && ms <= 10000) ||
+            r->n_rtt == FT_LOAD_RTTS_MAX)
+            return ft_error_set(err, FT_INVALID,
+                                "--rtt: '%s': write up to %d times in ms, as in 0,15,40", x->f.rtts,
+                                FT_LOAD_RTTS_MAX);
+        r->rtt_us[r->n_rtt++] = (uint32_t)(ms * 1e3);
+        at = end + (*end == ',');
+    }
+    return r->n_rtt ? FT_OK : ft_error_set(err, FT_INVALID, "--rtt: no times in it");
+}
+
+static ft_status parse_ratio(serving *x, ft_error *err)
+{
+    double draft = 0, verify = 0;
+    if (x->f.draft_ms > 0)
+        return FT_OK;
+    if (sscanf(x->f.ratio, "%lf:%lf", &draft, &verify) != 2 || !(draft > 0) || !(verify > 0))
+        return ft_error_set(err, FT_INVALID, "--ratio: '%s': write DRAFT:VERIFY, as in 11:94",
+                            x->f.ratio);
+    x->report.ratio = draft / verify;
+    return FT_OK;
+}
+
+static ft_status check(serving *x, ft_error *err)
+{
+    const serving_flags *f = &x->f;
+    if (!f->model || !f->draft || !f->prompts)
+        return ft_error_set(err, FT_INVALID, "bench serving needs -m, -md and --prompts");
+    x->sampling = (ft_sampling){.temperature = (float)f->temp,
+                                .top_k = (int32_t)f->top_k,
+                                .top_p = (float)f->top_p,
+                                .min_p = (float)f->min_p,
+                                .seed = (uint64_t)f->seed};
+    ft_status status = ft_sampling_check(&x->sampling, err);
+    if (status == FT_OK)
+        status = parse_modes(x, err);
+    if (status == FT_OK)
+        status = parse_rtts(x, err);
+    return status == FT_OK ? parse_ratio(x, err) : status;
+}
+
+/* ---- what is needed ---- */
+
+static ft_status load(serving *x, ft_error *err)
+{
+    const serving_flags *f = &x->f;
+    const ft_model_opts draft = {.path = f->draft, .progress = ft_progress_terminal("draft")};
+    ft_status status = ft_vocab_load(f->model, err, &x->vocab);
+    if (status != FT_OK)
+        return status;
+    const ft_load_set_opts set = {.path = f->prompts,
+                                  .vocab = x->vocab,
+                                  .limit = (uint32_t)f->limit,
+                                  .longest = (uint32_t)f->longest,
+                                  .multiple = 2 * (uint32_t)f->batch};
+    status = ft_load_set_read(&set, err, &x->set);
+    x->report.set = &x->set;
+    if (status == FT_OK)
+        status = ft_model_load(&draft, err, &x->draft);
+    if (status != FT_OK)
+        return status;
+    uint32_t text = x->set.longest + (uint32_t)f->n + 4 * FT_TREE_MAX;
+    const ft_load_drafts_opts drafts = {.model = x->draft,
+                                        .kv_tok = (2 * (uint32_t)f->batch + 1) * text,
+                                        .branch = ft_draft_params_tree(1, 1, 1).branch,
+                                        .n_threads = 1};
+    return ft_load_drafts_init(&x->drafts, &drafts, err);
+}
+
+static ft_status start_server(serving *x, bool drafts, ft_error *err, ft_load_server *out)
+{
+    const serving_flags *f = &x->f;
+    uint32_t text = (uint32_t)f->n + (uint32_t)f->budget + CONTEXT_MARGIN;
+    uint64_t kv = x->set.total + (uint64_t)x->set.n * text + 2 * (uint64_t)f->batch * text;
+    const ft_load_server_opts opts = {.model = f->model,
+                                      .draft = drafts ? f->draft : NULL,
+                                      .depth = (uint32_t)f->depth,
+                                      .budget = (uint32_t)f->budget,
+                                      .width = (uint32_t)f->width,
+                                      .ctx = x->set.longest + text,
+                                      .kv_tok = (uint32_t)(kv < 1u << 26 ? kv : 1u << 26),
+                                      .max_sessions = 8 * (uint32_t)f->batch + 8,
+                                      .threads = 1,
+                                      .core = x->core};
+    return ft_load_server_start(&opts, err, out);
+}
+
+static ft_load_drive_opts drive_opts(serving *x, ft_load_mode mode)
+{
+    const serving_flags *f = &x->f;
+    bool drafts = mode >= FT_LOAD_EDGE;
+    uint32_t batch = (uint32_t)f->batch;
+    ft_draft_params params =
+        ft_draft_params_tree((uint32_t)f->budget, (uint32_t)f->depth, (uint32_t)f->width);
+    return (ft_load_drive_opts){
+        .server = mode == FT_LOAD_SERVER_SPEC ? &x->spec : &x->plain,
+        .set = &x->set,
+        .vocab = x->vocab,
+        .sampling = x->sampling,
+        .n_tokens = (uint32_t)f->n,
+        .n_slots = mode == FT_LOAD_PIPELINE ? 2 * batch : batch,
+        .edge = {.draft = drafts ? params : (ft_draft_params){0},
+                 .depth_rule = mode == FT_LOAD_PIPELINE ? FT_DEPTH_PIPELINE : FT_DEPTH_LATENCY,
+                 .proactive = mode >= FT_LOAD_PROACTIVE},
+        .drafts = drafts ? &x->drafts : NULL,
+        .forward_us = (int64_t)(f->draft_ms * 1e3)};
+}
+
+/* ---- the run ---- */
+
+/* The texts, by the server alone; also fills its prefix cache. */
+static ft_status learn(serving *x, ft_error *err)
+{
+    ft_load_sample sample;
+    ft_load_drive_opts o = drive_opts(x, FT_LOAD_PLAIN);
+    o.n_slots = 2 * (uint32_t)x->f.batch;
+    o.learn = true;
+    o.progress = ft_progress_terminal("texts");
+    ft_status status = ft_load_drive(&o, err, &sample);
+    ft_load_sample_deinit(&sample);
+    return status;
+}
+
+static ft_status try_mode(serving *x, ft_load_mode mode, uint32_t rtt_us, ft_error *err,
+                          double *verify_ms)
+{
+    ft_load_sample sample;
+    ft_load_drive_opts o = drive_opts(x, mode);
+    o.rtt_us = rtt_us;
+    o.progress = ft_progress_terminal("drafts");
+    ft_status status = ft_load_drive(&o, err, &sample);
+    *verify_ms = ft_load_values_quantile(&sample.verify_ms, 0.5);
+    ft_load_sample_deinit(&sample);
+    return status;
+}
+
+/* Records what the draft model says of these texts, as far as the modes will ask, and measures how long
+ * the server verifies a batch of trees: T_verify of --ratio. */
+static ft_status record(serving *x, ft_error *err)
+{
+    const double draft_ms = x->f.draft_ms;
+    double verify_ms;
+    x->f.draft_ms = 0;
+    ft_status status = try_mode(x, FT_LOAD_EDGE, 0, err, &verify_ms);
+    if (status == FT_OK && x->report.ratio > 0)
+        status = try_mode(x, FT_LOAD_EDGE, 0, err, &verify_ms);
+    x->f.draft_ms = x->report.ratio > 0 ? x->report.ratio * verify_ms : draft_ms;
+    x->report.verify_ms = x->report.ratio > 0 ? verify_ms : 0;
+    x->report.forward_ms = x->f.draft_ms;
+    uint32_t longest = 0; /* more time to draft ahead */
+    for (uint32_t i = 0; i < x->report.n_rtt; i++)
+        longest = x->report.rtt_us[i] > longest ? x->report.rtt_us[i] : longest;
+    bool ahead = x->report.mode[FT_LOAD_PROACTIVE] || x->report.mode[FT_LOAD_PIPELINE];
+    if (status == FT_OK && ahead)
+        status = try_mode(x, FT_LOAD_PROACTIVE, longest, err, &verify_ms);
+    return status;
+}
+
+static ft_status prepare(serving *x, ft_error *err)
+{
+    int cores = ft_load_leave_core(-1, &x->core);
+    x->report.driver_cores = cores ? cores : 1;
+    if (!cores)
+        x->core = -1;
+    ft_status status = start_server(x, false, err, &x->plain);
+    if (status == FT_OK && x->report.mode[FT_LOAD_SERVER_SPEC])
+        status = start_server(x, true, err, &x->spec);
+    if (status == FT_OK)
+        status = learn(x, err);
+    return status == FT_OK ? record(x, err) : status;
+}
+
+static ft_status run_cell(serving *x, ft_load_mode mode, uint32_t rtt, ft_error *err)
+{
+    ft_load_sample sample;
+    ft_load_drive_opts o = drive_opts(x, mode);
+    o.rtt_us = x->report.rtt_us[rtt];
+    ft_status status = ft_load_drive(&o, err, &sample);
+    if (status == FT_OK)
+        ft_load_report_add(&x->report, mode, rtt, &sample);
+    ft_load_sample_deinit(&sample);
+    return status;
+}
+
+/* Modes take turns at each round-trip time, in the other order every other round. */
+static ft_status run_round(serving *x, uint32_t round, ft_error *err)
+{
+    const ft_progress progress = ft_progress_terminal("modes");
+    uint32_t n = FT_LOAD_MODES * x->report.n_rtt;
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < n && status == FT_OK; i++) {
+        uint32_t m = i % FT_LOAD_MODES, mode = round % 2 ? FT_LOAD_MODES - 1 - m : m;
+        ft_progress_report(&progress, n * round + i, n * (uint64_t)x->f.rounds);
+        if (x->report.mode[mode])
+            status = run_cell(x, (ft_load_mode)mode, i / FT_LOAD_MODES, err);
+    }
+    return status;
+}
+
+static json_t *to_json(serving *x)
+{
+    const serving_flags *f = &x->f;
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s}", "command", "bench serving", "model", f->model,
+                            "draft_model", f->draft, "prompts", f->prompts);
+    const struct {
+        const char *key;
+        int64_t value;
+    } counts[] = {{"n_prompts", x->set.n},
+                  {"skipped_too_long", x->set.skipped},
+                  {"n", f->n},
+                  {"batch", f->batch},
+                  {"depth", f->depth},
+                  {"budget", f->budget},
+                  {"rounds", f->rounds},
+                  {"seed", f->seed},
+                  {"server_core", x->core},
+                  {"driver_cores", x->report.driver_cores}};
+    for (size_t i = 0; i < FT_COUNT(counts); i++)
+        json_object_set_new(out, counts[i].key, json_integer(counts[i].value));
+    json_object_set_new(out, "temperature", json_real(f->temp));
+    json_object_set_new(out, "interleaved", json_true());
+    ft_load_report_json(&x->report, out);
+    return out;
+}
+
+static void print_text(serving *x, const json_t *figures)
+{
+    const serving_flags *f = &x->f;
+    printf("%s, drafts by %s: %u prompts of at most %lld tokens, %lld tokens each, temperature %g, "
+           "batch %lld, %lld round(s)\n",
+           f->model, f->draft, x->set.n, (long long)f->longest, (long long)f->n, f->temp,
+           (long long)f->batch, (long long)f->rounds);
+    if (x->core < 0)
+        printf("there is no second core: server and edges share one, and these are no figures of "
+               "a server\n");
+    else
+        printf("server: core %d, one thread; edges: %d other core(s)\n\n", x->core,
+               x->report.driver_cores);
+    ft_load_report_print(&x->report, figures);
+}
+
+static ft_status measure(serving *x, ft_error *err)
+{
+    ft_status status = load(x, err);
+    if (status == FT_OK)
+        status = prepare(x, err);
+    for (int64_t i = 0; i < x->f.rounds && status == FT_OK; i++)
+        status = run_round(x, (uint32_t)i, err);
+    return status;
+}
+
+static void stop(serving *x)
+{
+    ft_load_server_stop(&x->plain);
+    ft_load_server_stop(&x->spec);
+    ft_load_report_deinit(&x->report);
+    ft_load_set_deinit(&x->set);
+    ft_load_drafts_deinit(&x->drafts);
+    ft_model_destroy(x->draft);
+    ft_vocab_destroy(x->vocab);
+    free(x);
+}
+
+static int parse(serving_flags *f, int argc, char **argv)
+{
+    const ft_flag flags[] = {
+        {"--model", "-m", FT_FLAG_STRING, &f->model, "FILE", "target model", 0, 0},
+        {"--model-draft", "-md", FT_FLAG_STRING, &f->draft, "FILE", "draft model", 0, 0},
+        {"--prompts", NULL, FT_FLAG_STRING, &f->prompts, "FILE",
+         "JSON lines with `turns` or `prompt`, and `category`", 0, 0},
+        {"--limit", NULL, FT_FLAG_INT, &f->limit, "N",
+         "so many prompts, spread over the file; 0: all", 0, 1e6},
+        {"--max-prompt", NULL, FT_FLAG_INT, &f->longest, "N", "prompts of more tokens are left out",
+         8, 1 << 20},
+        {"--predict", "-n", FT_FLAG_INT, &f->n, "N", "tokens a text", 2, 65536},
+        {"--modes", NULL, FT_FLAG_STRING, &f->modes, "LIST", "what to compare", 0, 0},
+        {"--rtt", NULL, FT_FLAG_STRING, &f->rtts, "LIST", "round-trip times of the link in ms", 0,
+         0},
+        {"--batch", NULL, FT_FLAG_INT, &f->batch, "B",
+         "sessions at once; edge+pipeline has twice as many", 1, FT_LOAD_SLOTS_MAX / 2},
+        {"--draft-depth", NULL, FT_FLAG_INT, &f->depth, "N",
+         "draft forwards a tree (edge+pipeline: at most)", 1, 64},
+        {"--spec-draft-n-max", NULL, FT_FLAG_INT, &f->budget, "N", "nodes a tree", 1, 64},
+        {"--draft-width", NULL, FT_FLAG_INT, &f->width, "N", "leaves that one forward continues", 1,
+         64},
+        {"--ratio", NULL, FT_FLAG_STRING, &f->ratio, "D:V",
+         "a device's draft forward takes D/V of what the server takes to verify a batch", 0, 0},
+        {"--draft-ms", NULL, FT_FLAG_FLOAT, &f->draft_ms, "MS",
+         "a device's draft forward takes so long, instead of --ratio", 0, 10000},
+        {"--rounds", NULL, FT_FLAG_INT, &f->rounds, "R", "times that everything is measured", 1,
+         FT_BENCH_ROUNDS_MAX},
+        {"--temp", NULL, FT_FLAG_FLOAT, &f->temp, "T", "temperature; 0: greedy", 0, 100},
+        {"--top-k", NULL, FT_FLAG_INT, &f->top_k, "K", "the K likeliest only; 0: all", 0, 1e6},
+        {"--top-p", NULL, FT_FLAG_FLOAT, &f->top_p, "P", "1: off", 0.01, 1},
+        {"--min-p", NULL, FT_FLAG_FLOAT, &f->min_p, "P", "0: off", 0, 1},
+        {"--seed", "-s", FT_FLAG_INT, &f->seed, "N", "of the draws", 0, 1e18},
+        {"--json", NULL, FT_FLAG_BOOL, &f->json, NULL, "one JSON object", 0, 0},
+    };
+    const ft_cmd_usage usage = {
+        .usage = "bench serving -m TARGET -md DRAFT --prompts FILE [flags]",
+        .about =
+            "Serves the same prompts in several ways and compares what the server's core does "
+            "with its time:\n"
+            "plain (the server decodes), server-spec (it drafts, too), edge (devices draft and "
+            "wait), edge+proactive\n"
+            "(they draft ahead), edge+pipeline (twice as many sessions take turns). Links are "
+            "delayed, and devices take\n"
+            "the time they are said to take; the server's work is real, on a core of its own.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags)};
+    int words;
+    return ft_cmd_parse(&usage, argc, argv, &words);
+}
+
+int ft_cmd_bench_serving(int argc, char **argv)
+{
+    ft_error err = {0};
+    serving *x =
+        calloc(1, sizeof *x); /* every cell and round of the report: too much for a stack */
+    if (!x)
+        return ft_error_set(&err, FT_NOMEM, "out of memory"), ft_cmd_fail(&err);
+    x->f = (serving_flags){.modes = "plain,server-spec,edge,edge+proactive,edge+pipeline",
+                           .rtts = "0,15,40,50",
+                           .ratio = "11:94",
+                           .limit = 6,
+                           .longest = 256,
+                           .n = 64,
+                           .batch = 1,
+                           .depth = 7,
+                           .budget = 32,
+                           .width = 4,
+                           .rounds = 3,
+                           .top_p = 1};
+    int code = parse(&x->f, argc, argv);
+    if (code >= 0) {
+        free(x);
+        return code;
+    }
+    if (check(x, &err) != FT_OK) {
+        ft_cmd_fail(&err);
+        free(x);
+        return 2;
+    }
+    ft_cmd_catch_signals();
+    prctl(PR_SET_TIMERSLACK, 1); /* of links and devices, whose threads inherit it: 50 us else */
+    if (measure(x, &err) == FT_OK) {
+        json_t *figures = to_json(x);
+        if (x->f.json) {
+            code = ft_cmd_print_json(figures);
+        } else {
+            print_text(x, figures);
+            json_decref(figures);
+            code = 0;
+        }
+    } else {
+        code = ft_cmd_fail(&err);
+    }
+    stop(x);
+    return code;
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken bench serving` as a program, on tiny models: all modes over a link without and with delay. It
+// says the same text in every mode, its JSON has what readers of its figures ask for, and drafts are small
+// on the wire. How large rates and times are is not looked at.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#include <jansson.h>
+
+#include "support/tiny_gguf.h"
+
+static const char *const modes[] = {"plain", "server-spec", "edge", "edge+proactive",
+                                    "edge+pipeline"};
+static const char *const rtts[] = {"0", "1"};
+static char *target, *draft, *prompts;
+
+static int set_up(void **state)
+{
+    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q8_0, .seed = 3};
+    const tiny_gguf_opts rounded = {.type = GGML_TYPE_Q4_0, .seed = 3};
+    target = tiny_gguf_temp(&opts);
+    draft = tiny_gguf_temp(&rounded); /* the same weights, rounded: it agrees now and then */
+    prompts = tiny_temp_path();
+    FILE *out = fopen(prompts, "w");
+    assert_non_null(out);
+    fputs("{\"turns\": [\"alpha beta\"], \"category\": \"letters\"}\n"
+          "{\"turns\": [\"12 + 30\"], \"category\": \"math\"}\n",
+          out);
+    assert_int_equal(fclose(out), 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char *const paths[] = {target, draft, prompts};
+    for (size_t i = 0; i < 3; i++) {
+        unlink(paths[i]);
+        free(paths[i]);
+    }
+    return 0;
+}
+
+static json_t *run(const char *args, int *status)
+{
+    char command[2048];
+    const char *binary = getenv("FT_BINARY");
+    assert_non_null(binary);
+    snprintf(command, sizeof command,
+             "FORETOKEN_LOG=error '%s' bench serving -m '%s' -md '%s' --prompts '%s' --json %s "
+             "2>/dev/null",
+             binary, target, draft, prompts, args);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    json_t *json = json_loadf(out, JSON_DISABLE_EOF_CHECK, NULL);
+    *status = pclose(out);
+    return json;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value))
+        fail_msg("%s is no number", key);
+    return json_number_value(value);
+}
+
+/* Of two prompts in two rounds. */
+static void check_cell(const json_t *cell, bool drafts)
+{
+    static const char *const keys[] = {
+        "tokens_per_core_s",        "tokens_per_busy_s", "idle_share", "driver_cpu_share",
+        "downlink_bytes_per_token", "acceptance",        "p_align",    "p_match_align"};
+    assert_non_null(cell);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        (void)number(cell, keys[i]);
+    assert_true(number(cell, "texts") == 4 && number(cell, "tokens") > 2);
+    assert_true(number(cell, "tokens_per_verify") >= 1);
+    assert_true(number(cell, "uplink_bytes_per_token") > 0);
+    const json_t *itl = json_object_get(cell, "itl_ms"), *ttft = json_object_get(cell, "ttft_ms");
+    assert_true(number(itl, "p50") <= number(itl, "p99") && number(itl, "mean") >= 0);
+    assert_true(number(ttft, "p50") > 0 && number(ttft, "p50") <= number(ttft, "p99"));
+    assert_true(json_is_true(json_object_get(cell, "identical")));
+    const json_t *categories = json_object_get(cell, "categories");
+    assert_int_equal(json_object_size(categories), 2);
+    assert_true(number(json_object_get(categories, "math"), "texts") == 2);
+    if (drafts) {
+        assert_true(number(cell, "nodes_per_tree") > 1);
+        assert_true(number(cell, "uplink_bytes_per_round") <= 150);
+    }
+}
+
+static void test_all_modes(void **state)
+{
+    static const char *const comparisons[] = {"server_throughput_ratio",
+                                              "bound",
+                                              "within_bound",
+                                              "itl_ratio",
+                                              "proactive_tokens_per_verify_gain",
+                                              "proactive_itl_gain"};
+    int status;
+    json_t *json = run("-n 12 --rtt 0,1 --draft-ms 0.5 --rounds 2 --draft-depth 3", &status);
+    assert_int_equal(status, 0);
+    assert_non_null(json);
+    const json_t *by_mode = json_object_get(json, "modes");
+    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++)
+        for (size_t r = 0; r < 2; r++)
+            check_cell(json_object_get(json_object_get(by_mode, modes[m]), rtts[r]), m >= 2);
+    for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
+        for (size_t r = 0; r < 2; r++)
+            (void)number(json_object_get(json, comparisons[i]), rtts[r]);
+    assert_true(json_is_true(json_object_get(json, "identical")));
+    assert_true(number(json, "uplink_bytes_per_round") <= 150);
+    assert_true(number(json, "forward_ms") == 0.5);
+    json_decref(json);
+}
+
+/* Sampled texts are the same in all modes too, and a link without delay takes the same way. */
+static void test_sampled(void **state)
+{
+    int status;
+    json_t *json = run("-n 8 --rtt 0 --modes plain,edge --temp 1 --ratio 1:20 --rounds 1", &status);
+    assert_int_equal(status, 0);
+    assert_true(json_is_true(json_object_get(json, "identical")));
+    assert_int_equal(json_object_size(json_object_get(json, "modes")), 2);
+    assert_int_equal(json_object_size(json_object_get(json, "bound")), 0);
+    double forward = number(json, "forward_ms"), verify = number(json, "verify_ms");
+    assert_true(verify > 0 && forward > 0 && forward < verify);
+    json_decref(json);
+}
+
+static void test_refusals(void **state)
+{
+    static const char *const args[] = {"--modes plain,fast", "--rtt 0,x", "--rtt ''",
+                                       "--ratio 11",         "--batch 2", "--max-prompt 8"};
+    for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
+        int status;
+        json_t *json = run(args[i], &status);
+        if (status == 0)
+            fail_msg("accepted: %s", args[i]);
+        assert_null(json);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_modes),
+        cmocka_unit_test(test_sampled),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
