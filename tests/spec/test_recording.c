@@ -259,6 +259,115 @@ static void test_model_is_full(void **state)
     ft_model_destroy(roomy.model);
 }
 
+/* ---- one text, drafted for in many ways ---- */
+
+enum { TRUTH = 90 };
+
+/* A text that the draft model finds likely in most places. */
+static void make_truth(const fixture *f, const ft_sampling *s, int32_t *text)
+{
+    ft_drafter *d;
+    ft_tree tree;
+    uint32_t n = test_draft_prompt(text, PROMPT, 1);
+    ft_draft_params roots = ft_draft_params_tree(4, 1, 1);
+    must(ft_drafter_create(f->engine, s, &err, &d));
+    must(ft_drafter_reset(d, text, n, &err));
+    while (n < TRUTH) {
+        must(ft_drafter_draft(d, &roots, &err, &tree));
+        text[n] = tree.token[n % 5 ? 0 : n % 4];
+        must(ft_drafter_advance(d, NULL, 0, &text[n], 1, &err));
+        n++;
+    }
+    ft_drafter_destroy(d);
+}
+
+/* Verdicts follow the text, which half-way goes back a little; what is drafted is the seed's to say. */
+static outcome follow(ft_draft_source *source, const int32_t *text, uint64_t seed)
+{
+    ft_drafter *d;
+    ft_rng rng;
+    outcome out = {0};
+    uint32_t n = PROMPT;
+    bool back = false;
+    ft_rng_init(&rng, seed);
+    must(ft_drafter_create_from(source, &err, &d));
+    must(ft_drafter_reset(d, text, n, &err));
+    while (n < TRUTH - 1) {
+        ft_tree tree;
+        uint32_t path[FT_TREE_MAX], n_path = 0;
+        int32_t at = -1;
+        bool more = true;
+        ft_draft_params params = ft_draft_params_tree(
+            1 + ft_rng_below(&rng, 40), 1 + ft_rng_below(&rng, 6), 1 + ft_rng_below(&rng, 8));
+        must(ft_drafter_draft(d, &params, &err, &tree));
+        out.nodes += tree.n;
+        out.trees = ft_fnv64(out.trees, tree.token, tree.n * sizeof *tree.token);
+        out.trees = ft_fnv64(out.trees, tree.cum_logp, tree.n * sizeof *tree.cum_logp);
+        for (uint32_t calls = ft_rng_below(&rng, 4); more && calls > 0; calls--)
+            must(ft_drafter_ahead(d, &params, &err, &more));
+        /* often not as far as the tree would allow, so that much of it lives on */
+        uint32_t most = 1 + ft_rng_below(&rng, 3);
+        while (n_path < most && n + n_path < TRUTH - 2 &&
+               (at = ft_tree_find_child(&tree, at, text[n + n_path])) >= 0)
+            path[n_path++] = (uint32_t)at;
+        uint32_t n_next = n_path < most;
+        must(ft_drafter_advance(d, path, n_path, text + n + n_path, n_next, &err));
+        n += n_path + n_next;
+        if (!back && n > TRUTH / 2) {
+            back = true;
+            n -= 9;
+            must(ft_drafter_reset(d, text, n, &err));
+        }
+    }
+    ft_drafter_get_stats(d, &out.stats);
+    ft_drafter_destroy(d);
+    return out;
+}
+
+/* Any mixture of what is known and what is not, in any order, gives what the engine gives. */
+static void test_known_and_unknown_mixed(void **state)
+{
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        fixture f;
+        ft_sampling s = {.temperature = seed % 2 ? 0.8f : 0, .top_p = 1, .seed = seed};
+        ft_draft_source *source;
+        int32_t text[TRUTH];
+        uint64_t hits = 0;
+        fixture_init(&f, 2048, 2048, 0);
+        make_truth(&f, &s, text);
+        for (uint64_t way = 0; way < 4; way++) {
+            must(ft_draft_engine_source(f.engine, NULL, &s, &err, &source));
+            outcome told = follow(source, text, seed * 10 + way);
+            must(ft_recording_source(f.recording, &s, &err, &source));
+            outcome out = follow(source, text, seed * 10 + way);
+            assert_same(&told, &out);
+            assert_true(way == 0 || stats_of(&f).hits > hits);
+            hits = stats_of(&f).hits;
+        }
+        fixture_deinit(&f);
+    }
+}
+
+/* A recording that is being filled has the model compute what a drafter over the engine would have it
+ * compute, and no row more. */
+static void test_filling_costs_no_more(void **state)
+{
+    fixture f;
+    fixture_init(&f, 2048, 2048, 0);
+    for (uint32_t which = 0; which < 6; which++) {
+        story s = tale(which);
+        ft_engine_stats a, b, c;
+        ft_engine_get_stats(f.engine, &a);
+        by_engine(&f, &s);
+        ft_engine_get_stats(f.engine, &b);
+        by_recording(&f, &s);
+        ft_engine_get_stats(f.engine, &c);
+        assert_true(c.rows - b.rows <= b.rows - a.rows);
+        assert_true(c.forwards > b.forwards);
+    }
+    fixture_deinit(&f);
+}
+
 /* ---- threads ---- */
 
 typedef struct job {
@@ -349,6 +458,8 @@ int main(void)
         cmocka_unit_test(test_missing_nodes_are_computed),
         cmocka_unit_test(test_nothing_is_known),
         cmocka_unit_test(test_model_is_full),
+        cmocka_unit_test(test_known_and_unknown_mixed),
+        cmocka_unit_test(test_filling_costs_no_more),
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_table),
     };
