@@ -33,7 +33,7 @@ static void open_one(one *o, const char *path, ft_attn_route route)
     if (ft_model_load(&opts, &err, &o->model) != FT_OK)
         fail_msg("%s", err.message);
     ft_engine_opts engine = {
-        .model = o->model, .kv_tok = 128, .max_batch_tok = 32, .n_threads = 2, .route = route};
+        .model = o->model, .kv_tok = 128, .max_batch_tok = 32, .n_threads = 1, .route = route};
     assert_int_equal(ft_engine_create(&engine, NULL, &o->engine), FT_OK);
     assert_int_equal(ft_seq_create(o->engine, NULL, &o->seq), FT_OK);
 }

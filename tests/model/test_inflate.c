@@ -78,12 +78,13 @@ static void test_types(void **state)
     (void)state;
     int n = 0;
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        tiny_gguf_opts opts = {.arch = "llama", .type = (enum ggml_type)t, .seed = 30};
+        tiny_gguf_opts opts = {
+            .arch = "llama", .type = (enum ggml_type)t, .n_layer = 1, .n_ff = 256, .seed = 30};
         bool plain = t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
         if (!ggml_type_name(t) || ggml_blck_size(t) == 0 || (!plain && !ggml_is_quantized(t)) ||
             t == GGML_TYPE_Q8_1 || t == GGML_TYPE_Q8_K)
             continue;
-        check_logits(&opts, 5, true);
+        check_logits(&opts, 3, true);
         n++;
     }
     assert_true(n >= 20);

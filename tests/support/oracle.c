@@ -19,7 +19,7 @@ static struct llama_context *open_context(struct llama_model *model, uint32_t n,
     struct llama_context_params params = llama_context_default_params();
     params.n_ctx = n + 64;
     params.n_batch = params.n_ubatch = n;
-    params.n_threads = params.n_threads_batch = 2;
+    params.n_threads = params.n_threads_batch = 1; /* more wait for each other on busy machines */
     params.flash_attn_type = flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     return llama_init_from_model(model, params);
 }
