@@ -300,7 +300,7 @@ static int parse(serve_flags *f, int argc, char **argv)
         {"--draft-kv", NULL, FT_FLAG_INT, &f->draft_kv, "N",
          "tokens of all texts in the draft's KV pool (0: as the target's)", 0, 1 << 28},
         {"--draft-always", NULL, FT_FLAG_BOOL, &f->draft_always, NULL,
-         "draft also where measurements say that it does not pay", 0, 0},
+         "draft trees of full size always, also where they do not pay", 0, 0},
         FT_DRAFT_DEVICE_FLAGS(f->device_draft),
         {"--portable", NULL, FT_FLAG_BOOL, &f->portable, NULL,
          "attention by ggml's operators instead of our CPU kernel", 0, 0},

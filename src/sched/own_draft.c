@@ -5,8 +5,13 @@
 //
 // the bound of SpecEdge 5 read the other way round. Tokens a tree and T_draft are known only while the
 // server drafts, T_plain only while it does not; so what loses by the estimates is tried now and then.
-// No state but the caller's.
+//
+// Of what was drafted, a node is worth its row where it raises tokens per time: the best of all sessions'
+// nodes by their chances, so that the rows go where they bring most. A level of the draft is worth its
+// forward by the same measure. No state but the caller's.
 #include "sched/own_draft.h"
+
+#include <math.h>
 
 /* Before that many measurements an estimate decides nothing: the first ones have cold caches and
  * graphs to build. */
@@ -95,7 +100,86 @@ void ft_own_draft_saw_draft(ft_own_draft *own, uint32_t sessions, int64_t us)
     own->probing = false;
 }
 
-void ft_own_draft_saw_verdict(ft_own_draft *own, uint32_t tokens)
+void ft_own_draft_saw_verdict(ft_own_draft *own, uint32_t tokens, double expected)
 {
     own->tokens = smooth(own->tokens, tokens, own->n_verdicts++, VERDICT_RATE);
+    own->came += tokens - 1.0 - VERDICT_RATE * own->came;
+    own->expected += expected - VERDICT_RATE * own->expected;
+}
+
+/* ---- how much ---- */
+
+/* Nodes asked for beyond those that were kept lately, so that better times are seen. */
+#define SPARE_NODES 2
+#define SPARE_RATIO 2
+
+/* A level more or less takes a gain of that much. */
+#define LEVEL_GAIN 0.1
+
+/* Nodes that are believed accepted and rejected before any was seen: how far the drafter's chances are
+ * believed. */
+#define PRIOR_NODES 8
+
+void ft_own_draft_size(const ft_own_draft *own, uint32_t *budget, uint32_t *depth)
+{
+    double nodes = SPARE_RATIO * own->nodes + SPARE_NODES;
+    if (own->depth == 0)
+        return;
+    if (nodes < *budget)
+        *budget = (uint32_t)ceil(nodes);
+    if (own->depth < *depth)
+        *depth = own->depth;
+}
+
+static double time_us(const ft_own_pass *pass, uint32_t n)
+{
+    ft_pass with = ft_pass_sum(pass->without,
+                               (ft_pass){.rows = n, .out = n, .ctx = (uint64_t)n * pass->n_past});
+    return (double)(pass->draft_us + ft_cost_predict(pass->cost, &with));
+}
+
+/* The last level goes if its nodes bring fewer tokens in its time than all do; one more is drafted if
+ * it brings more, falling off as the last one did from the one before. */
+static void choose_depth(ft_own_draft *own, const ft_own_pass *pass, double rate, double row_us)
+{
+    uint32_t last = own->depth - 1;
+    double n = pass->sessions;
+    double level_us = (double)pass->draft_us / own->depth;
+    double gain = n * own->level[last], fall = 1;
+    if (last > 0 && own->level[last - 1] > 0)
+        fall = fmin(own->level[last] / own->level[last - 1], 1);
+    if (last > 0 && gain < rate * (level_us + n * row_us) * (1 - LEVEL_GAIN))
+        own->depth--;
+    else if (own->depth < pass->depth_most && own->depth < FT_OWN_LEVELS &&
+             gain * fall > rate * (level_us + n * row_us) * (1 + LEVEL_GAIN))
+        own->level[own->depth++] = own->level[last] * fall;
+}
+
+uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t n,
+                           const ft_own_pass *pass)
+{
+    double trust = (own->came + PRIOR_NODES) / (own->expected + PRIOR_NODES);
+    double tokens = pass->sessions, best_rate = 0, level[FT_OWN_LEVELS] = {0};
+    uint32_t keep = n;
+    if (own->n_verdicts < TRUSTED_VERDICTS || time_us(pass, 0) <= (double)pass->draft_us)
+        return n; /* too little is known */
+    for (uint32_t i = 0; i <= n; i++) {
+        double rate = tokens / time_us(pass, i);
+        if (rate > best_rate) {
+            best_rate = rate;
+            keep = i;
+        }
+        tokens += i < n ? trust * (double)nodes[i].p : 0;
+    }
+    bool first = own->depth == 0;
+    if (first)
+        own->depth = pass->depth_most < FT_OWN_LEVELS ? pass->depth_most : FT_OWN_LEVELS;
+    for (uint32_t i = 0; i < keep; i++)
+        if (nodes[i].level < FT_OWN_LEVELS)
+            level[nodes[i].level] += trust * (double)nodes[i].p / pass->sessions;
+    for (uint32_t l = 0; l < own->depth; l++)
+        own->level[l] += (first ? 1 : DRAFT_RATE) * (level[l] - own->level[l]);
+    own->nodes += (first ? 1 : DRAFT_RATE) * ((double)keep / pass->sessions - own->nodes);
+    choose_depth(own, pass, best_rate, time_us(pass, 1) - time_us(pass, 0));
+    return keep;
 }

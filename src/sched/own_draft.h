@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whether a server that has a draft model of its own should draft for the runs of its next pass, or
- * decode them a token a pass. Pure: what was measured comes in, a decision comes out; no clock. State
- * is plain data, zeroed to begin with.
+ * decode them a token a pass; how much; and which of the drafted nodes are worth a row of the target's
+ * pass. Pure: what was measured comes in, a decision comes out; no clock. State is plain data, zeroed to
+ * begin with.
  *
- *   choose -> drafting: saw_draft, and saw_verdict for each tree -> choose ...
+ *   choose -> drafting: saw_draft, keep, then saw_verdict for each tree -> choose ...
  *          -> not -> choose ...
  */
 #ifndef FT_SCHED_OWN_DRAFT_H
@@ -13,7 +14,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sched/cost.h"
+
 #define FT_OWN_CLASSES 12 /* of how many sessions are drafted for: 1, 2-3, 4-7, ... */
+#define FT_OWN_LEVELS  32 /* of a tree that are told apart */
 
 /* What the next pass would be. The cost model's times; 0: not known. */
 typedef struct ft_own_load {
@@ -31,13 +35,40 @@ typedef struct ft_own_draft {
     uint32_t wait;   /* choices between probes */
     uint32_t since;  /* choices since it last went against the estimates */
     double token_us; /* of a run, as of the last choice; 0: not known */
+    /* How much. 0: nothing was kept yet. */
+    double nodes;                /* kept of a session's tree, smoothed */
+    uint32_t depth;              /* levels that are drafted */
+    double level[FT_OWN_LEVELS]; /* tokens expected of a session's nodes kept there, smoothed */
+    double came, expected;       /* accepted nodes, and the sum of their chances; old ones fade */
 } ft_own_draft;
 
+/* A drafted node. */
+typedef struct ft_own_node {
+    float p;        /* the chance that it is accepted, as the drafter believes */
+    uint16_t level; /* 0: roots */
+} ft_own_node;
+
+/* The pass that nodes may join. */
+typedef struct ft_own_pass {
+    uint32_t sessions;   /* whose nodes they are */
+    ft_pass without;     /* its shape without any of the nodes */
+    uint32_t n_past;     /* of a session, about */
+    int64_t draft_us;    /* what drafting took */
+    uint32_t depth_most; /* levels that may be drafted */
+    const ft_cost *cost; /* borrowed */
+} ft_own_pass;
+
+/* What to ask of the drafter, of what it may do at most. */
+void ft_own_draft_size(const ft_own_draft *own, uint32_t *budget, uint32_t *depth);
+/* How many of the nodes, of all sessions and best first, to keep: those that bring most tokens a time,
+ * T_draft + T_pass over all of them. Learns from that how many levels to draft next time. */
+uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t n,
+                           const ft_own_pass *pass);
 /* Whether to draft. Counts: call it once a pass. */
 bool ft_own_draft_choose(ft_own_draft *own, const ft_own_load *load);
 /* Drafting for so many sessions took `us`. */
 void ft_own_draft_saw_draft(ft_own_draft *own, uint32_t sessions, int64_t us);
-/* A tree brought so many tokens, the target's own included. */
-void ft_own_draft_saw_verdict(ft_own_draft *own, uint32_t tokens);
+/* A tree whose nodes' chances summed to `expected` brought so many tokens, the target's own included. */
+void ft_own_draft_saw_verdict(ft_own_draft *own, uint32_t tokens, double expected);
 
 #endif

@@ -18,12 +18,14 @@
 // those who came late are decoded plainly.
 //
 // Steady rounds allocate nothing; a drafter is made when its session's first run begins. Whether to
-// draft at all is sched/own_draft.c's to say.
-#include <assert.h>
+// draft at all, how much, and which of all sessions' nodes are worth their rows is sched/own_draft.c's
+// to say.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/sort.h"
 #include "sched/own_draft.h"
 #include "serve/internal.h"
 #include "spec/draft_engine.h"
@@ -43,6 +45,7 @@ struct ft_own_sess {
     uint32_t n_text;   /* tokens of the session's text that the drafter knows */
     uint32_t n_unread; /* of them, those that the draft model must still read */
     uint32_t blocks;   /* reserved */
+    double expected;   /* nodes of the present tree to be accepted, as the drafter believes */
     uint16_t number[FT_TREE_MAX];
 };
 
@@ -65,6 +68,8 @@ struct ft_own {
     ft_draft_params *each;
     ft_tree **trees;
     size_t n;
+    ft_pass plain;      /* the pass without their trees, prompts left out */
+    ft_own_node *nodes; /* [max_batch_tok] of all trees */
 };
 
 /* ---- life ---- */
@@ -98,7 +103,8 @@ static ft_status create_parts(ft_own *own, const ft_verifier *v, ft_error *err)
     own->drafters = calloc(n, sizeof *own->drafters);
     own->each = calloc(n, sizeof *own->each);
     own->trees = calloc(n, sizeof *own->trees);
-    if (!own->of || !own->needs || !own->drafters || !own->each || !own->trees)
+    own->nodes = calloc(v->opts.max_batch_tok, sizeof *own->nodes);
+    if (!own->nodes || !own->of || !own->needs || !own->drafters || !own->each || !own->trees)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
     ft_status status = ft_sampler_create(v->n_vocab, err, &own->sampler);
     return status == FT_OK ? ft_engine_create(&engine, err, &own->engine) : status;
@@ -142,6 +148,7 @@ void ft_own_destroy(ft_own *own)
     free(own->drafters);
     free(own->each);
     free(own->trees);
+    free(own->nodes);
     free(own);
 }
 
@@ -328,12 +335,15 @@ static bool pays(ft_verifier *v)
     ft_own *own = v->own;
     ft_own_load load = {0};
     uint32_t n_plain;
-    ft_pass tree = shape(v, own->params.budget, &load.sessions);
-    ft_pass plain = shape(v, 0, &n_plain);
+    uint32_t nodes = own->params.budget;
+    if (!own->always && own->rate.depth > 0 && own->rate.nodes < nodes)
+        nodes = (uint32_t)(own->rate.nodes + 0.5);
+    ft_pass tree = shape(v, nodes, &load.sessions);
+    own->plain = shape(v, 0, &n_plain);
     if (load.sessions == 0)
         return false;
     load.tree_us = ft_cost_predict(&v->cost, &tree);
-    load.plain_us = ft_cost_predict(&v->cost, &plain);
+    load.plain_us = ft_cost_predict(&v->cost, &own->plain);
     own->sessions = load.sessions;
     bool draft = ft_own_draft_choose(&own->rate, &load);
     return draft || own->always;
@@ -346,6 +356,9 @@ static void choose(ft_verifier *v, uint32_t allowed)
     ft_own *own = v->own;
     batch *b = &v->batch;
     uint32_t rows = 0;
+    ft_draft_params params = own->params;
+    if (!own->always)
+        ft_own_draft_size(&own->rate, &params.budget, &params.depth);
     size_t begin = b->n_needs ? own->turn % b->n_needs : 0;
     own->n = 0;
     for (size_t i = 0; i < b->n_needs; i++)
@@ -357,36 +370,36 @@ static void choose(ft_verifier *v, uint32_t allowed)
             continue;
         if (ft_sess_missing(s) > FT_KV_BLOCK_TOK) /* no pass can verify it yet */
             continue;
-        if (rows + own->params.budget > v->opts.max_batch_tok) {
+        if (rows + params.budget > v->opts.max_batch_tok) {
             own->turn = (uint32_t)at;
             return;
         }
-        rows += own->params.budget;
+        rows += params.budget;
         own->needs[own->n] = &b->needs[at];
         own->of[own->n] = s;
         own->drafters[own->n] = s->own->drafter;
         own->trees[own->n] = &s->tree;
-        own->each[own->n] = own->params;
-        if (own->each[own->n].depth > run_left(s) - 1)
+        own->each[own->n] = params;
+        if (params.depth > run_left(s) - 1)
             own->each[own->n].depth = run_left(s) - 1;
         own->n++;
     }
 }
 
-/* A path of d nodes brings d + 1 tokens, and a run ends where it was asked to: nodes that lie deeper go.
- * What outlived the last verdict may reach deeper than the draft was asked for. */
-static void prune(ft_sess *s)
+/* Drops the nodes of `depth` and deeper and those less likely than min_logp. A child is never likelier
+ * than its parent, so that what is left is a tree. */
+static void prune(ft_sess *s, uint32_t depth, float min_logp)
 {
     ft_tree *t = &s->tree;
     uint16_t *number = s->own->number;
     int16_t moved[FT_TREE_MAX];
-    uint32_t most = run_left(s) - 1, n = 0;
+    uint32_t n = 0;
     for (uint32_t i = 0; i < t->n; i++) {
         moved[i] = -1;
-        if (t->depth[i] >= most)
+        if (t->depth[i] >= depth || t->cum_logp[i] < min_logp)
             continue;
         moved[i] = (int16_t)n;
-        number[n] = (uint16_t)i;
+        number[n] = number[i];
         t->token[n] = t->token[i];
         t->parent[n] = t->parent[i] < 0 ? -1 : moved[t->parent[i]];
         t->logp[n] = t->logp[i];
@@ -397,26 +410,73 @@ static void prune(ft_sess *s)
     t->n = n;
 }
 
+static bool likelier(const void *ctx, const void *a, const void *b)
+{
+    (void)ctx;
+    return ((const ft_own_node *)a)->p > ((const ft_own_node *)b)->p;
+}
+
+/* The least log-chance of a node that is worth its row. */
+static float worth(ft_verifier *v, int64_t draft_us)
+{
+    ft_own *own = v->own;
+    uint32_t n = 0;
+    for (size_t i = 0; i < own->n; i++)
+        for (uint32_t k = 0; k < own->trees[i]->n; k++)
+            own->nodes[n++] = (ft_own_node){.p = expf(own->trees[i]->cum_logp[k]),
+                                            .level = own->trees[i]->depth[k]};
+    ft_sort(own->nodes, n, sizeof *own->nodes, likelier, NULL);
+    const ft_own_pass pass = {.sessions = (uint32_t)own->n,
+                              .without = own->plain,
+                              .n_past = own->of[0]->len,
+                              .draft_us = draft_us,
+                              .depth_most = own->params.depth,
+                              .cost = &v->cost};
+    uint32_t keep = ft_own_draft_keep(&own->rate, own->nodes, n, &pass);
+    if (keep == n)
+        return -INFINITY;
+    return keep > 0 ? logf(own->nodes[keep - 1].p) : INFINITY;
+}
+
+/* The tree is as it will be verified. */
+static void finish_tree(ft_verifier *v, ft_sess *s, need *n)
+{
+    s->own->n_unread = 0;
+    s->own->expected = 0;
+    for (uint32_t i = 0; i < s->tree.n; i++)
+        s->own->expected += (double)expf(s->tree.cum_logp[i]);
+    n->rows = 1 + s->tree.n;
+    if (s->tree.n == 0)
+        ft_own_draft_saw_verdict(&v->own->rate, 1, 0);
+}
+
 static void draft(ft_verifier *v)
 {
     ft_own *own = v->own;
     ft_error err = {0};
     int64_t from_us = ft_clock_now_us(&v->opts.clock);
     ft_status status = ft_drafters_draft(own->drafters, own->n, own->each, &err, own->trees);
-    for (size_t i = 0; i < own->n; i++) {
-        ft_sess *s = own->of[i];
-        if (status != FT_OK) {
-            ft_tree_clear(&s->tree);
-            give_up(s, &err);
-            continue;
+    int64_t us = ft_clock_now_us(&v->opts.clock) - from_us;
+    if (status != FT_OK) {
+        for (size_t i = 0; i < own->n; i++) {
+            ft_tree_clear(own->trees[i]);
+            give_up(own->of[i], &err);
         }
-        s->own->n_unread = 0;
-        prune(s);
-        own->needs[i]->rows = 1 + s->tree.n;
+        return;
     }
-    if (status == FT_OK)
-        ft_own_draft_saw_draft(&own->rate, own->sessions,
-                               ft_clock_now_us(&v->opts.clock) - from_us);
+    ft_own_draft_saw_draft(&own->rate, own->sessions, us);
+    /* A path of d nodes brings d + 1 tokens, and a run ends where it was asked to. What outlived the
+     * last verdict may reach deeper than the draft was asked for. */
+    for (size_t i = 0; i < own->n; i++) {
+        for (uint32_t k = 0; k < own->trees[i]->n; k++)
+            own->of[i]->own->number[k] = (uint16_t)k;
+        prune(own->of[i], run_left(own->of[i]) - 1, -INFINITY);
+    }
+    float least = own->always ? -INFINITY : worth(v, us);
+    for (size_t i = 0; i < own->n; i++) {
+        prune(own->of[i], FT_TREE_MAX, least);
+        finish_tree(v, own->of[i], own->needs[i]);
+    }
 }
 
 /* Drafters of sessions that have ended, or have had no work for so long, go. */
@@ -472,7 +532,8 @@ void ft_own_verdict(ft_sess *s)
     ft_error err = {0};
     if (s->run_end == 0 || s->tree.n == 0)
         return;
-    ft_own_draft_saw_verdict(&v->own->rate, out->n_path + out->n_next);
+    ft_own_draft_saw_verdict(&v->own->rate, out->n_path + out->n_next,
+                             s->own ? s->own->expected : 0);
     v->stats.own_drafted += s->tree.n;
     v->stats.own_accepted += out->n_path;
     for (uint32_t i = 0; s->own && i < out->n_path; i++)

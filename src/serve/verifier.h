@@ -58,7 +58,7 @@ typedef struct ft_verifier_opts {
     const ft_vocab *draft_vocab; /* borrowed; of the draft model's file, to compare */
     ft_draft_params draft;       /* of a tree; its budget is lowered to max_tree */
     uint32_t draft_kv_tok;       /* the draft's pool in tokens; 0: as the target's */
-    bool draft_always;           /* also where it does not pay, for measurements */
+    bool draft_always; /* trees of full size, also where they do not pay: for measurements */
 } ft_verifier_opts;
 
 /* Where a session's answers go. `opened` and `verdict` are borrowed during the call. */

@@ -69,17 +69,22 @@ static process start(const char *const *args)
     return p;
 }
 
-/* Reads what it says until a line has `mark`, and returns the number behind the last colon that
- * follows: a port. -1: it ended without saying so. */
-static int wait_port(process *p, const char *mark)
+/* Reads what it says until a line has `mark`, and returns the number behind `before` that follows: a
+ * port. -1: it ended without saying so. */
+static int wait_number(process *p, const char *mark, const char *before)
 {
     char line[1024];
     while (fgets(line, sizeof line, p->out)) {
         const char *at = strstr(line, mark);
-        if (at && (at = strstr(at, "127.0.0.1:")))
-            return atoi(at + strlen("127.0.0.1:"));
+        if (at && (at = strstr(at, before)))
+            return atoi(at + strlen(before));
     }
     return -1;
+}
+
+static int wait_port(process *p, const char *mark)
+{
+    return wait_number(p, mark, "127.0.0.1:");
 }
 
 /* The exit status; 128 and more: a signal. */
@@ -155,6 +160,43 @@ static void test_same_text_as_an_edge(void **state)
     assert_int_equal(stop(&server), 0);
 }
 
+/* The value of a metric that is there. */
+static long metric(int port, const char *name)
+{
+    http_response r;
+    char line[100];
+    assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
+    snprintf(line, sizeof line, "\nforetoken_%s ", name);
+    const char *at = strstr(r.body.data, line);
+    assert_non_null(at);
+    long value = atol(at + strlen(line));
+    http_response_deinit(&r);
+    return value;
+}
+
+/* The server drafts for clients that cannot: the same text, in fewer passes. */
+static void test_own_drafts(void **state)
+{
+    char *text[2];
+    long passes[2];
+    for (int i = 0; i < 2; i++) {
+        process server = start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
+                                                "-c", "512", "--metrics", "0", "--http-port", "0",
+                                                i ? "-md" : NULL, model, "--draft-always", NULL});
+        int metrics = wait_number(&server, "metrics host=", "port=");
+        int port = wait_port(&server, "api url=");
+        assert_true(metrics > 0 && port > 0);
+        text[i] = complete(port, 0.8);
+        passes[i] = metric(metrics, "pass_rows_count");
+        assert_int_equal(metric(metrics, "own_accepted_tokens_total") > 0, i);
+        assert_int_equal(stop(&server), 0);
+    }
+    assert_string_equal(text[0], text[1]);
+    assert_true(passes[1] < passes[0]);
+    free(text[0]);
+    free(text[1]);
+}
+
 static void expect(int port, int status, const char *headers)
 {
     http_response r;
@@ -224,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_text_as_an_edge),
+        cmocka_unit_test(test_own_drafts),
         cmocka_unit_test(test_guards),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_flags),

@@ -24,7 +24,7 @@ static bool pass(ft_own_draft *own, const machine *m)
         return false;
     ft_own_draft_saw_draft(own, m->load.sessions, m->draft_us);
     for (uint32_t i = 0; i < m->load.sessions; i++)
-        ft_own_draft_saw_verdict(own, m->tokens);
+        ft_own_draft_saw_verdict(own, m->tokens, m->tokens - 1);
     return true;
 }
 
@@ -113,12 +113,95 @@ static void test_unknown(void **state)
     assert_true(own.token_us == 0);
 }
 
+/* ---- how much ---- */
+
+/* A pass of `pass_us` and `row_us` a row, as the cost model comes to see it. */
+static void teach(ft_cost *cost, int64_t pass_us, int64_t row_us)
+{
+    ft_cost_init(cost);
+    for (uint32_t rows = 1; rows <= 64; rows *= 2)
+        for (int i = 0; i < 4; i++)
+            ft_cost_observe(cost, &(ft_pass){.rows = rows, .out = rows, .ctx = 100 * rows},
+                            pass_us + row_us * rows);
+}
+
+/* Drafts whose chances have proved right. */
+static ft_own_draft known(void)
+{
+    ft_own_draft own = {0};
+    for (int i = 0; i < 200; i++)
+        ft_own_draft_saw_verdict(&own, 3, 2);
+    return own;
+}
+
+static const ft_own_node chain[] = {{0.9f, 0}, {0.8f, 1}, {0.5f, 2}, {0.1f, 3}, {0.05f, 4}};
+
+/* Tokens by 2 + 10 + (1 + k) ms: 1/13, 1.9/14, 2.7/15, 3.2/16, 3.3/17, 3.35/18. */
+static void test_keep(void **state)
+{
+    ft_cost cost;
+    ft_own_draft own = known(), none = {0};
+    ft_own_pass pass = {.sessions = 1,
+                        .without = {.rows = 1, .out = 1, .ctx = 100},
+                        .n_past = 100,
+                        .draft_us = 2000,
+                        .depth_most = 5,
+                        .cost = &cost};
+    ft_cost_init(&cost);
+    assert_int_equal(ft_own_draft_keep(&own, chain, 5, &pass), 5); /* nothing is known of passes */
+    teach(&cost, 10000, 1000);
+    assert_int_equal(ft_own_draft_keep(&own, chain, 5, &pass), 3);
+    assert_int_equal(ft_own_draft_keep(&none, chain, 5, &pass), 5); /* nor of drafts */
+    teach(&cost, 10000, 1);
+    assert_int_equal(ft_own_draft_keep(&own, chain, 5, &pass), 5);
+    teach(&cost, 10, 10000);
+    assert_in_range(ft_own_draft_keep(&own, chain, 5, &pass), 0, 2);
+    /* a drafter that believes too much is not believed */
+    for (int i = 0; i < 2000; i++)
+        ft_own_draft_saw_verdict(&own, 1, 2);
+    teach(&cost, 10000, 1000);
+    assert_int_equal(ft_own_draft_keep(&own, chain, 5, &pass), 0);
+}
+
+/* Levels that bring less than their time are not drafted any more; they come back when they do. */
+static void test_depth(void **state)
+{
+    static const ft_own_node deep[] = {{0.95f, 0}, {0.9f, 1}, {0.85f, 2}, {0.8f, 3}, {0.75f, 4}};
+    ft_cost cost;
+    ft_own_draft own = known();
+    uint32_t budget = 32, depth = 7;
+    ft_own_pass pass = {.sessions = 1,
+                        .without = {.rows = 1, .out = 1, .ctx = 100},
+                        .n_past = 100,
+                        .draft_us = 10000,
+                        .depth_most = 5,
+                        .cost = &cost};
+    teach(&cost, 10000, 1000);
+    ft_own_draft_size(&own, &budget, &depth);
+    assert_int_equal(budget, 32);
+    assert_int_equal(depth, 7);
+    for (int i = 0; i < 100; i++) {
+        pass.draft_us = own.depth ? 2000 * own.depth : 10000;
+        uint32_t n = own.depth && own.depth < 5 ? own.depth : 5;
+        ft_own_draft_keep(&own, chain, n, &pass);
+    }
+    ft_own_draft_size(&own, &budget, &depth);
+    assert_in_range(depth, 2, 3);
+    assert_in_range(budget, 4, 10);
+    for (int i = 0; i < 100; i++) {
+        pass.draft_us = 2000 * own.depth;
+        ft_own_draft_keep(&own, deep, own.depth, &pass);
+    }
+    assert_int_equal(own.depth, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_it_pays), cmocka_unit_test(test_where_it_loses),
         cmocka_unit_test(test_loads),         cmocka_unit_test(test_change),
         cmocka_unit_test(test_probe_waits),   cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_keep),          cmocka_unit_test(test_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

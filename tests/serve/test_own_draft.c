@@ -219,6 +219,37 @@ static void test_short_context(void **state)
     free(all);
 }
 
+/* Where rows cost nothing beside passes, trees pay and stay; where a pass costs what its rows do, they
+ * are given up. The clock counts the target's work alone. */
+static void test_pays_or_not(void **state)
+{
+    member *all = members(SESSIONS, 0);
+    for (int dear = 0; dear < 2; dear++) {
+        test_work_clock work = {.pass_us = dear ? 10 : 20000, .row_us = dear ? 5000 : 1};
+        ft_verifier_opts opts = with_draft(poor);
+        if (!dear)
+            opts.draft_model = target.model;
+        opts.draft_always = false;
+        opts.clock = test_work_clock_of(&work);
+        ft_verifier *v = test_verifier_start(opts);
+        atomic_store(&work.verifier, v);
+        for (int i = 0; i < 3; i++)
+            run_all(all, SESSIONS, v, 0);
+        ft_verifier_stats before = test_verifier_stats(v);
+        run_all(all, SESSIONS, v, 0);
+        ft_verifier_stats after = test_verifier_stats(v);
+        uint64_t drafted = after.own_drafted - before.own_drafted;
+        uint64_t tokens = after.run_tokens - before.run_tokens;
+        if (dear)
+            assert_true(drafted < tokens / 8);
+        else
+            assert_true(drafted > tokens / 2);
+        atomic_store(&work.verifier, NULL);
+        ft_verifier_destroy(v);
+    }
+    free(all);
+}
+
 /* ---- lost streams ---- */
 
 static void detach_now(local_client *c, const ft_msg_verdict *verdict)
@@ -339,7 +370,7 @@ int main(void)
         cmocka_unit_test(test_same_texts),      cmocka_unit_test(test_more_than_a_pass),
         cmocka_unit_test(test_small_pool),      cmocka_unit_test(test_short_context),
         cmocka_unit_test(test_detach_in_a_run), cmocka_unit_test(test_other_vocabulary),
-        cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_no_allocation),   cmocka_unit_test(test_pays_or_not),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
