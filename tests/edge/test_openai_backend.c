@@ -260,7 +260,7 @@ static void test_health_and_metrics(void **state)
                        c.result.run_tokens, 0);
     assert_true(metric(z, "draft_forwards_total") > metric(a, "draft_forwards_total"));
     assert_true(metric(z, "draft_levels_total") > metric(a, "draft_levels_total"));
-    assert_true(metric(z, "wait_seconds_total") > metric(a, "wait_seconds_total"));
+    assert_true(metric(z, "wait_seconds_total") >= metric(a, "wait_seconds_total"));
     assert_in_range(metric(z, "ahead_aligned_total"), metric(z, "ahead_matched_total"),
                     metric(z, "ahead_heads_total"));
     assert_float_equal(metric(z, "ttft_seconds_count") - metric(a, "ttft_seconds_count"), 1, 0);
