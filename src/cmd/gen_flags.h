@@ -98,49 +98,49 @@ typedef struct ft_edge_draft_flags {
         .draft = "auto", .depth = "auto", .n_max = -1, .width = 8 \
     }
 
-#define FT_EDGE_DRAFT_FLAGS(d)                                                                 \
-    {"--draft",                                                                                \
-     NULL,                                                                                     \
-     FT_FLAG_STRING,                                                                           \
-     &(d).draft,                                                                               \
-     "HOW",                                                                                    \
-     "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes",            \
-     0,                                                                                        \
-     0},                                                                                       \
-        {"--depth",                                                                            \
-         NULL,                                                                                 \
-         FT_FLAG_STRING,                                                                       \
-         &(d).depth,                                                                           \
-         "HOW",                                                                                \
-         "levels: auto; pipeline: fill a verification's time; latency; N: at most N",          \
-         0,                                                                                    \
-         0},                                                                                   \
-        {"--draft-width",                                                                      \
-         NULL,                                                                                 \
-         FT_FLAG_INT,                                                                          \
-         &(d).width,                                                                           \
-         "N",                                                                                  \
-         "leaves of a draft tree that one pass continues",                                     \
-         1,                                                                                    \
-         64},                                                                                  \
-        {"--spec-draft-n-max",                                                                 \
-         NULL,                                                                                 \
-         FT_FLAG_INT,                                                                          \
-         &(d).n_max,                                                                           \
-         "N",                                                                                  \
-         "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32",        \
-         -1,                                                                                   \
-         FT_TREE_MAX},                                                                         \
-        {"--proactive",                                                                        \
-         NULL,                                                                                 \
-         FT_FLAG_BOOL,                                                                         \
-         &(d).proactive,                                                                       \
-         NULL,                                                                                 \
-         "draft ahead while the target checks",                                                \
-         0,                                                                                    \
-         0},                                                                                   \
-    {                                                                                          \
-        "--no-speculation", NULL, FT_FLAG_BOOL, &(d).no_speculation, NULL, "never draft", 0, 0 \
+#define FT_EDGE_DRAFT_FLAGS(d)                                                                      \
+    {"--draft",                                                                                     \
+     NULL,                                                                                          \
+     FT_FLAG_STRING,                                                                                \
+     &(d).draft,                                                                                    \
+     "HOW",                                                                                         \
+     "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes",                 \
+     0,                                                                                             \
+     0},                                                                                            \
+        {"--depth",                                                                                 \
+         NULL,                                                                                      \
+         FT_FLAG_STRING,                                                                            \
+         &(d).depth,                                                                                \
+         "HOW",                                                                                     \
+         "draft passes a round: auto; pipeline: fill a verification's time; latency; N: at most N", \
+         0,                                                                                         \
+         0},                                                                                        \
+        {"--draft-width",                                                                           \
+         NULL,                                                                                      \
+         FT_FLAG_INT,                                                                               \
+         &(d).width,                                                                                \
+         "N",                                                                                       \
+         "leaves of a draft tree that one pass continues",                                          \
+         1,                                                                                         \
+         64},                                                                                       \
+        {"--spec-draft-n-max",                                                                      \
+         NULL,                                                                                      \
+         FT_FLAG_INT,                                                                               \
+         &(d).n_max,                                                                                \
+         "N",                                                                                       \
+         "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32",             \
+         -1,                                                                                        \
+         FT_TREE_MAX},                                                                              \
+        {"--proactive",                                                                             \
+         NULL,                                                                                      \
+         FT_FLAG_BOOL,                                                                              \
+         &(d).proactive,                                                                            \
+         NULL,                                                                                      \
+         "draft ahead while the target checks",                                                     \
+         0,                                                                                         \
+         0},                                                                                        \
+    {                                                                                               \
+        "--no-speculation", NULL, FT_FLAG_BOOL, &(d).no_speculation, NULL, "never draft", 0, 0      \
     }
 
 /* Fills draft, automatic, depth_rule and proactive of *out; a budget of 0 where nothing is to be

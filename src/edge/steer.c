@@ -87,7 +87,8 @@ void ft_gen_steer_sent(ft_gen *gen, uint32_t forwards, int64_t took_us)
     gen->levels = levels(&gen->tree);
     gen->drafted_us = took_us;
     gen->stats->depth_sum += gen->levels;
-    ft_control_saw_draft(&gen->control, gen->levels, forwards, took_us);
+    if (gen->answered) /* a text's first draft finds caches cold */
+        ft_control_saw_draft(&gen->control, gen->levels, forwards, took_us);
 }
 
 void ft_gen_steer_shadow(ft_gen *gen, uint32_t forwards, int64_t took_us)

@@ -60,7 +60,7 @@ static void test_every_way_to_draft(void **state)
 {
     static const struct {
         const char *args;
-        double depth, nodes;     /* a round at most */
+        double passes, nodes;    /* a round at most */
         bool drafts, speculates; /* may, must */
     } ways[] = {
         {"--no-speculation", 0, 0, false, false},
@@ -93,11 +93,14 @@ static void test_every_way_to_draft(void **state)
         assert_true(ways[i].drafts || rounds == 0);
         assert_true(!ways[i].speculates || rounds > 0);
         assert_true(number(o, "drafted") <= ways[i].nodes * rounds);
-        assert_true(number(o, "mean_depth") <= ways[i].depth);
+        assert_true(number(o, "mean_depth") <= ways[i].nodes);
         assert_true(rounds > 0 || number(o, "run_tokens") >= number(o, "tokens"));
         json_t *ahead = json_object_get(o, "ahead");
         if (!strstr(ways[i].args, "--proactive"))
             assert_true(number(ahead, "forwards") == 0);
+        if (ways[i].speculates) /* and the prompt, and what the last run of one token brought */
+            assert_true(number(o, "forwards") - number(ahead, "forwards") <=
+                        ways[i].passes * rounds + 3);
         assert_true(number(ahead, "p_align") >= 0 && number(ahead, "p_align") <= 1);
         assert_true(number(ahead, "gain") >= 0);
         json_decref(o);
