@@ -222,9 +222,28 @@ static void test_idle_time(void **state)
     ft_verifier_destroy(v);
 }
 
+/* Of a server that drafts, each line its own figure. */
+static void test_own_drafts(void **state)
+{
+    const ft_verifier_stats s = {
+        .own_us = 1500000, .own_forwards = 2, .own_rows = 3, .own_drafted = 4, .own_accepted = 5};
+    ft_buf page = {0};
+    (void)state;
+    assert_int_equal(ft_metrics_append(&s, &page), FT_OK);
+    const char *text = ft_buf_str(&page);
+    assert_true(value_of(text, "foretoken_own_draft_seconds_total") == 1.5);
+    assert_true(value_of(text, "foretoken_own_draft_passes_total") == 2);
+    assert_true(value_of(text, "foretoken_own_draft_rows_total") == 3);
+    assert_true(value_of(text, "foretoken_own_drafted_tokens_total") == 4);
+    assert_true(value_of(text, "foretoken_own_accepted_tokens_total") == 5);
+    assert_true(value_of(text, "foretoken_drafted_tokens_total") == 0);
+    ft_buf_deinit(&page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_own_drafts),
         cmocka_unit_test(test_page_equals_statistics),
         cmocka_unit_test(test_page_is_well_formed),
         cmocka_unit_test(test_idle_time),
