@@ -10,11 +10,14 @@ typedef struct heap {
     size_t size;
     ft_sort_before *before;
     const void *ctx;
+    bool first_on_top; /* else the last in order is */
 } heap;
 
-static bool stands_before(const heap *h, size_t a, size_t b)
+/* Whether b belongs above a. */
+static bool is_below(const heap *h, size_t a, size_t b)
 {
-    return h->before(h->ctx, h->array + a * h->size, h->array + b * h->size);
+    const char *x = h->array + a * h->size, *y = h->array + b * h->size;
+    return h->first_on_top ? h->before(h->ctx, y, x) : h->before(h->ctx, x, y);
 }
 
 static void swap(const heap *h, size_t a, size_t b)
@@ -25,26 +28,46 @@ static void swap(const heap *h, size_t a, size_t b)
     memcpy(y, held, h->size);
 }
 
-/* The last in order is on top. */
 static void sift_down(const heap *h, size_t n, size_t i)
 {
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && stands_before(h, child, child + 1))
+        if (child + 1 < n && is_below(h, child, child + 1))
             child++;
-        if (!stands_before(h, i, child))
+        if (!is_below(h, i, child))
             return;
         swap(h, i, child);
     }
 }
 
+static void make(const heap *h, size_t n)
+{
+    assert(h->size <= FT_SORT_SIZE_MAX);
+    for (size_t i = n / 2; i-- > 0;)
+        sift_down(h, n, i);
+}
+
+static void pop(const heap *h, size_t n)
+{
+    swap(h, 0, n - 1);
+    sift_down(h, n - 1, 0);
+}
+
 void ft_sort(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx)
 {
-    const heap h = {array, size, before, ctx};
-    assert(size <= FT_SORT_SIZE_MAX);
-    for (size_t i = n / 2; i-- > 0;)
-        sift_down(&h, n, i);
-    for (size_t end = n; end > 1;) {
-        swap(&h, 0, --end);
-        sift_down(&h, end, 0);
-    }
+    const heap h = {array, size, before, ctx, false};
+    make(&h, n);
+    for (size_t end = n; end > 1; end--)
+        pop(&h, end);
+}
+
+void ft_heap_make(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx)
+{
+    const heap h = {array, size, before, ctx, true};
+    make(&h, n);
+}
+
+void ft_heap_pop(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx)
+{
+    const heap h = {array, size, before, ctx, true};
+    pop(&h, n);
 }

@@ -16,4 +16,9 @@ typedef bool ft_sort_before(const void *ctx, const void *a, const void *b);
  * equal elements should keep an order, `before` says which. */
 void ft_sort(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx);
 
+/* The first few of many, without sorting the rest: make orders n elements as a heap (some n steps),
+ * each pop then moves the first of n to array[n - 1] and leaves a heap of n - 1 (log n steps). */
+void ft_heap_make(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx);
+void ft_heap_pop(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx);
+
 #endif

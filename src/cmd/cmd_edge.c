@@ -19,6 +19,7 @@ typedef struct edge_flags {
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
     bool tls, insecure;
     int64_t port, threads, draft_kv, parallel, reconnect_ms;
+    double slo;
     ft_edge_draft_flags spec;
     ft_device_flags device;
     ft_api_flags api;
@@ -62,6 +63,8 @@ static int parse(edge_flags *f, int argc, char **argv)
          "tokens that the draft's cache holds; 0: four full texts", 0, 1e9},
         {"--reconnect-ms", NULL, FT_FLAG_INT, &f->reconnect_ms, "MS",
          "how long a lost server is tried again", 1, 1e9},
+        {"--slo", NULL, FT_FLAG_FLOAT, &f->slo, "SPEED",
+         "tokens/s that the server is asked to promise; 0: as fast as it comes", 0, 1e6},
         FT_EDGE_DRAFT_FLAGS(f->spec),
         FT_DEVICE_FLAGS(f->device),
         {"--token", NULL, FT_FLAG_STRING, &f->token, "SECRET", "bearer token for the server", 0, 0},
@@ -143,6 +146,7 @@ static ft_status connect_server(edge_app *app, ft_error *err)
     edge.max_generations = (uint32_t)f->parallel;
     edge.n_threads = (int)f->threads;
     edge.reconnect_ms = (uint32_t)f->reconnect_ms;
+    edge.slo_tokens_per_s = (float)f->slo;
     return ft_edge_create(&edge, err, &app->edge);
 }
 

@@ -17,12 +17,15 @@
 
 typedef struct serve_flags {
     const char *model, *draft, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
-    const char *policy, *port_file, *metrics, *metrics_port_file, *cache_type, *costs_path, *http,
-        *http_port_file;
+    const char *policy, *port_file, *metrics, *metrics_port_file, *cache_type, *costs_path, *slo,
+        *http, *http_port_file;
     char metrics_host[256], http_host[256];
     int metrics_port, http_port;
     int64_t draft_kv, port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
     bool insecure, portable, no_prefix_cache, draft_always, verbose;
+    double guard_ms;
+    float slo_tokens_per_s[FT_SLO_CLASSES]; /* what slo says */
+    uint32_t n_slo;
     ft_costs costs; /* of costs_path */
     ft_draft_flags spec;
     ft_device_flags device, device_draft;
@@ -53,6 +56,27 @@ static ft_status check_http(serve_flags *f, ft_error *err)
     return status;
 }
 
+/* "2,4,6,8" or "none". */
+static ft_status parse_slo(serve_flags *f, ft_error *err)
+{
+    const char *at = f->slo;
+    if (strcmp(at, "none") == 0)
+        return FT_OK;
+    while (f->n_slo < FT_SLO_CLASSES) {
+        char *end;
+        float speed = strtof(at, &end);
+        if (end == at || !(speed > 0 && speed <= 1e6f) || (*end && *end != ','))
+            break;
+        f->slo_tokens_per_s[f->n_slo++] = speed;
+        if (!*end)
+            return FT_OK;
+        at = end + 1;
+    }
+    return ft_error_set(err, FT_INVALID,
+                        "serve: --slo: '%s' is no list of at most %d token speeds, as in 2,4,6,8",
+                        f->slo, FT_SLO_CLASSES);
+}
+
 static ft_status check_flags(serve_flags *f, ft_error *err)
 {
     if (!f->model)
@@ -64,7 +88,8 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
     if (f->tls_client_ca && !f->tls_cert)
         return ft_error_set(err, FT_INVALID, "serve: --tls-client-ca needs --tls-cert, --tls-key");
     if (!ft_sched_find(f->policy))
-        return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there is fcfs", f->policy);
+        return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there are fcfs, edf and wisp",
+                            f->policy);
     if (f->metrics_port_file && !f->metrics)
         return ft_error_set(err, FT_INVALID, "serve: --metrics-port-file needs --metrics");
     if (f->metrics) {
@@ -74,6 +99,8 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
             return status;
     }
     ft_status status = check_http(f, err);
+    if (status == FT_OK)
+        status = parse_slo(f, err);
     if (status == FT_OK && f->costs_path)
         status = ft_costs_load(f->costs_path, err, &f->costs);
     if (status != FT_OK)
@@ -131,35 +158,38 @@ static ft_status start_server(serve_app *app, const serve_flags *f, ft_error *er
         status = check_costs(f, app->model, err);
     if (status != FT_OK)
         return status;
-    const ft_server_opts opts = {.verifier = {.model = app->model,
-                                              .vocab = app->vocab,
-                                              .policy = ft_sched_find(f->policy),
-                                              .costs = f->costs_path ? &f->costs : NULL,
-                                              .clock = ft_clock_monotonic(),
-                                              .max_context = (uint32_t)f->ctx,
-                                              .kv_type = kv_type,
-                                              .kv_tok = (uint32_t)f->kv_tok,
-                                              .max_batch_tok = (uint32_t)f->batch,
-                                              .prefill_budget_us = (uint32_t)f->prefill_ms * 1000,
-                                              .max_tree = (uint32_t)f->max_tree,
-                                              .max_sessions = (uint32_t)f->max_sessions,
-                                              .session_ttl_s = (uint32_t)f->ttl_s,
-                                              .n_threads = (int)f->threads,
-                                              .portable_attention = f->portable,
-                                              .no_prefix_cache = f->no_prefix_cache,
-                                              .draft_model = app->draft,
-                                              .draft_vocab = app->draft_vocab,
-                                              .draft = ft_draft_from_flags(&f->spec),
-                                              .draft_kv_tok = (uint32_t)f->draft_kv,
-                                              .draft_always = f->draft_always},
-                                 .metrics_host = f->metrics ? f->metrics_host : NULL,
-                                 .metrics_port = f->metrics_port,
-                                 .host = f->host,
-                                 .port = (int)f->port,
-                                 .token = f->token,
-                                 .tls_cert = f->tls_cert,
-                                 .tls_key = f->tls_key,
-                                 .tls_client_ca = f->tls_client_ca};
+    ft_server_opts opts = {.verifier = {.model = app->model,
+                                        .vocab = app->vocab,
+                                        .policy = ft_sched_find(f->policy),
+                                        .n_slo = f->n_slo,
+                                        .guard_us = (uint32_t)(f->guard_ms * 1000),
+                                        .costs = f->costs_path ? &f->costs : NULL,
+                                        .clock = ft_clock_monotonic(),
+                                        .max_context = (uint32_t)f->ctx,
+                                        .kv_type = kv_type,
+                                        .kv_tok = (uint32_t)f->kv_tok,
+                                        .max_batch_tok = (uint32_t)f->batch,
+                                        .prefill_budget_us = (uint32_t)f->prefill_ms * 1000,
+                                        .max_tree = (uint32_t)f->max_tree,
+                                        .max_sessions = (uint32_t)f->max_sessions,
+                                        .session_ttl_s = (uint32_t)f->ttl_s,
+                                        .n_threads = (int)f->threads,
+                                        .portable_attention = f->portable,
+                                        .no_prefix_cache = f->no_prefix_cache,
+                                        .draft_model = app->draft,
+                                        .draft_vocab = app->draft_vocab,
+                                        .draft = ft_draft_from_flags(&f->spec),
+                                        .draft_kv_tok = (uint32_t)f->draft_kv,
+                                        .draft_always = f->draft_always},
+                           .metrics_host = f->metrics ? f->metrics_host : NULL,
+                           .metrics_port = f->metrics_port,
+                           .host = f->host,
+                           .port = (int)f->port,
+                           .token = f->token,
+                           .tls_cert = f->tls_cert,
+                           .tls_key = f->tls_key,
+                           .tls_client_ca = f->tls_client_ca};
+    memcpy(opts.verifier.slo_tokens_per_s, f->slo_tokens_per_s, sizeof f->slo_tokens_per_s);
     return ft_server_create(&opts, err, &app->server);
 }
 
@@ -282,7 +312,12 @@ static int parse(serve_flags *f, int argc, char **argv)
          1 << 16},
         {"--session-ttl", NULL, FT_FLAG_INT, &f->ttl_s, "S",
          "seconds that a session without a stream is kept", 0, 86400},
-        {"--policy", NULL, FT_FLAG_STRING, &f->policy, "NAME", "order of service: fcfs", 0, 0},
+        {"--policy", NULL, FT_FLAG_STRING, &f->policy, "NAME",
+         "who is verified next: fcfs (who came first), edf (whose deadline is first), wisp", 0, 0},
+        {"--slo", NULL, FT_FLAG_STRING, &f->slo, "SPEEDS",
+         "tokens/s that edges may be promised, as classes; none: nothing is promised", 0, 0},
+        {"--guard-ms", NULL, FT_FLAG_FLOAT, &f->guard_ms, "MS",
+         "time by which wisp keeps promises early", 0, 10000},
         {"--token", NULL, FT_FLAG_STRING, &f->token, "T",
          "bearer token that edges must present (others on this machine can see it)", 0, 0},
         {"--token-file", NULL, FT_FLAG_STRING, &f->token_file, "FILE",
@@ -333,6 +368,8 @@ int ft_cmd_serve(int argc, char **argv)
     serve_flags f = {.host = "127.0.0.1",
                      .port = 7411,
                      .policy = "fcfs",
+                     .slo = "2,4,6,8",
+                     .guard_ms = 5,
                      .cache_type = "f16",
                      .ctx = 4096,
                      .batch = 512,

@@ -117,6 +117,7 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     edge->proactive = opts->proactive;
     edge->clock = opts->clock;
     edge->max_generations = opts->max_generations ? opts->max_generations : DEFAULT_MAX_AT_ONCE;
+    edge->slo_tokens_per_s = opts->slo_tokens_per_s;
     edge->reconnect_us =
         1000 * (int64_t)(opts->reconnect_ms ? opts->reconnect_ms : DEFAULT_RECONNECT);
     ft_status status = edge->source.info(edge->source.ctx, err, &edge->info);

@@ -47,6 +47,7 @@ typedef struct ft_edge_opts {
     uint32_t max_generations; /* at once; 0: 64 */
     int n_threads;            /* of the draft engine */
     uint32_t reconnect_ms;    /* how long a lost verifier is tried again; 0: 10,000 */
+    float slo_tokens_per_s;   /* the token speed that the server is asked to promise; 0: none */
 } ft_edge_opts;
 
 /* Asks the verifier for Info: FT_PRECONDITION with both fingerprints where the vocabulary is

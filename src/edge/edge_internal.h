@@ -28,6 +28,7 @@ struct ft_edge {
     bool automatic, proactive;
     ft_clock clock;
     int64_t reconnect_us;
+    float slo_tokens_per_s;
     uint32_t max_generations;
     uint32_t draft_ctx;             /* tokens of text that drafts can be made of; 0: no drafting */
     ft_engine *engine;              /* of the draft model, or NULL; belongs to the turn's holder */

@@ -59,6 +59,7 @@ static void fill_open(const ft_gen *gen, ft_msg_open *open)
                                        .min_p = s->min_p,
                                        .top_k = (uint32_t)s->top_k,
                                        .seed = s->seed},
+                          .slo_tokens_per_s = gen->edge->slo_tokens_per_s,
                           .logprobs = gen->request->logprobs,
                           .top_logprobs = gen->request->top_logprobs};
     memcpy(open->model, gen->model, sizeof open->model); /* a text is finished by who began it */

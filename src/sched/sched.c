@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static const ft_sched_policy *const policies[] = {&ft_sched_fcfs};
+static const ft_sched_policy *const policies[] = {&ft_sched_fcfs, &ft_sched_edf, &ft_sched_wisp};
 
 const ft_sched_policy *ft_sched_find(const char *name)
 {

@@ -24,7 +24,15 @@ typedef struct ft_work {
     uint32_t n_out;     /* of them with logits */
     uint32_t n_past;    /* tokens already in KV */
     uint32_t kv_blocks; /* free blocks that all its rows need */
+    /* For policies that know deadlines: */
+    int64_t deadline_us; /* when its verdict is due (WISP eq. (12)); 0: whenever it suits */
+    float gain_tok;      /* text that a verification is expected to bring (WISP eq. (5)), > 0 */
+    float share;         /* of the server's recent service that its tenant had, 0 to 1 */
 } ft_work;
+
+/* Work without a deadline is treated as if it were due so long after its arrival: later than what has
+ * a promise, and still some day. */
+#define FT_SCHED_PATIENCE_US 2000000
 
 typedef struct ft_sched_limits {
     uint32_t max_rows;   /* of one forward */
@@ -36,6 +44,7 @@ typedef struct ft_sched_limits {
     const ft_cost *cost; /* borrowed; not NULL unless prefill_us is 0 */
     uint32_t kv_blocks_free;
     uint32_t kv_block_tok; /* tokens a block, > 0 */
+    int64_t guard_us;      /* time by which deadlines are kept early (WISP's delta, eq. (17)) */
 } ft_sched_limits;
 
 typedef struct ft_pick {
@@ -59,6 +68,17 @@ typedef struct ft_sched_policy {
  * A part of the rows (a quarter, or what prefill_us buys) is kept for waiting prompts beside all
  * verifications but the first, so that neither starves the other. */
 extern const ft_sched_policy ft_sched_fcfs;
+
+/* Earliest deadline first, in as large batches as there is room for; prompts as fcfs has them. */
+extern const ft_sched_policy ft_sched_edf;
+
+/* WISP 4.3, Algorithm 1: verifications that must start now, by earliest deadline, then the others by
+ * what they bring for their time, as long as all that are in the batch get their verdicts in time;
+ * prompts in chunks in what time is left. Where the listing is silent or would hurt: what cannot be in
+ * time any more runs behind what must start now, unless it would make that late, in order of waiting,
+ * tenants that had less first; the one that has waited longest beyond twice its time goes before
+ * everything. So nothing waits for ever, and nothing late holds others up. Needs limits->cost. */
+extern const ft_sched_policy ft_sched_wisp;
 
 /* Blocks that the first n_tok rows of a work need. */
 uint32_t ft_work_blocks(const ft_work *work, uint32_t n_tok, uint32_t kv_block_tok);

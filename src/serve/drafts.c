@@ -130,6 +130,7 @@ void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t 
     s->base = s->draft_base = draft->base;
     s->run_end = draft->n == 0 ? run_end(draft->base, draft->run) : 0;
     s->draft_at_us = at_us;
+    ft_slo_due(s, draft->draft_us, draft->rtt_us, at_us);
     ft_sess_check(s);
 }
 
@@ -146,6 +147,7 @@ void ft_sess_answered(ft_sess *s, int64_t now_us)
         return;
     s->base = s->len;
     s->draft_at_us = s->waits_at_us = now_us;
+    ft_slo_due(s, 0, 0, now_us);
     if (!next)
         return;
     s->round++;

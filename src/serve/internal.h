@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the files of the verifier share: verifier.c (thread, events, callbacks), vsession.c (session
- * states), drafts.c (what edges ask for: rounds and runs), kv_room.c (who gives way when blocks are
- * short), groups.c (how many verifications a pass holds), own_draft.c (the server's own drafts for
- * runs), round.c (batches and verdicts) and judge.c (walks down the trees of a pass).
+ * states), drafts.c (what edges ask for: rounds and runs), slo.c (what they were promised), kv_room.c
+ * (who gives way when blocks are short), groups.c (how many verifications a pass holds), own_draft.c
+ * (the server's own drafts for runs), round.c (batches and verdicts) and judge.c (walks down the trees
+ * of a pass).
  * Nothing outside src/serve includes this.
  *
  * Two lives: a *handle* (ft_vsession) is a client's stream, a *session* (ft_sess) is the text and its
@@ -62,6 +63,7 @@ typedef struct draft_slot {
 typedef struct ft_sess ft_sess;
 typedef struct ft_own ft_own;
 typedef struct ft_own_sess ft_own_sess;
+typedef struct ft_tenant ft_tenant; /* a credential with open sessions */
 
 struct ft_vsession {
     ft_verifier *verifier;
@@ -130,6 +132,14 @@ struct ft_sess {
     int64_t verdict_at_us; /* of the last verdict that no draft has followed yet; 0: none */
     double think_us;       /* smoothed: from a verdict to the next draft; 0: not known */
     int64_t detached_at_us;
+    ft_tenant *tenant;
+    struct {
+        uint32_t class;     /* FT_SLO_NONE: no promise */
+        double gain_tok[2]; /* what a round with a tree, and a pass of a run, brought lately */
+        int64_t due_us;     /* of the pending draft's verdict; 0: no promise */
+        int64_t first_us;   /* of the first verdict, 0: there was none */
+        uint32_t first_len; /* and the text's length behind it */
+    } slo;
     ft_finish finish;
     ft_msg_verdict last; /* of round last.round, 0: none; logprobs: own memory if asked for */
     ft_token_logprob *logprobs; /* [max_tree + 1], or NULL: not asked for */
@@ -180,6 +190,8 @@ struct ft_verifier {
     ft_own *own;  /* NULL: no draft model */
     ft_verifier_stats stats;
     int64_t began_us; /* the engine thread, its waits not counted */
+    ft_tenant *tenants;
+    double served_rows; /* rows computed lately, for all tenants */
 
     pthread_t thread;
     bool thread_started, lock_ready;
@@ -239,6 +251,24 @@ void ft_sess_withdraw(ft_sess *s);
 void ft_sess_thought(ft_sess *s, int64_t at_us);
 /* Verifications that the pass in the making should hold at most; 0: any number. */
 uint32_t ft_round_cap(ft_verifier *v, int64_t now_us);
+
+/* ---- slo.c ---- */
+
+/* FT_INVALID: faster than what is promised to anybody; FT_EXHAUSTED: than can be promised now. */
+FT_WARN_UNUSED ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err);
+/* Puts an admitted session into its class. */
+void ft_slo_init(ft_sess *s, float tokens_per_s);
+/* Makes it one of its credential's, until it leaves. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_slo_join(ft_sess *s, ft_error *err);
+void ft_slo_leave(ft_sess *s);
+/* A draft came, or a run's next pass is due: when its verdict is. */
+void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us);
+/* What the policy has to know of it. */
+void ft_slo_describe(const ft_sess *s, ft_work *work);
+/* `last` is out. */
+void ft_slo_answered(ft_sess *s, int64_t now_us);
+/* A pass was computed. */
+void ft_slo_served(ft_verifier *v);
 
 /* ---- kv_room.c ---- */
 

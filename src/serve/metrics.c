@@ -4,6 +4,7 @@
 #include "serve/metrics.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 
 static void head(ft_buf *out, const char *name, const char *kind, const char *help)
 {
@@ -46,6 +47,32 @@ static void histogram(ft_buf *out, const row *sum, const uint64_t *classes)
                   "foretoken_%s_bucket{le=\"+Inf\"} %" PRIu64 "\nforetoken_%s_sum %" PRIu64
                   "\nforetoken_%s_count %" PRIu64 "\n",
                   sum->name, n, sum->name, sum->value, sum->name, n);
+}
+
+/* One metric with a value a class. `offset`: of the value in ft_slo_count. */
+static void by_class(ft_buf *out, const ft_verifier_stats *s, const char *name, const char *help,
+                     size_t offset)
+{
+    head(out, name, "counter", help);
+    for (uint32_t i = 0; i < s->n_slo; i++) {
+        const uint64_t *value = (const uint64_t *)((const char *)&s->slo[i] + offset);
+        ft_buf_printf(out, "foretoken_%s{tokens_per_s=\"%g\"} %" PRIu64 "\n", name,
+                      (double)s->slo_tokens_per_s[i], *value);
+    }
+}
+
+static void promises(ft_buf *out, const ft_verifier_stats *s)
+{
+    if (s->n_slo == 0)
+        return;
+    by_class(out, s, "slo_rounds_total", "Verdicts on texts with a promised token speed.",
+             offsetof(ft_slo_count, rounds));
+    by_class(out, s, "slo_rounds_met_total", "Of those the ones within their time budget.",
+             offsetof(ft_slo_count, rounds_met));
+    by_class(out, s, "slo_texts_total", "Finished texts with a promised token speed.",
+             offsetof(ft_slo_count, texts));
+    by_class(out, s, "slo_texts_met_total", "Of those the ones that were as fast as promised.",
+             offsetof(ft_slo_count, texts_met));
 }
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
@@ -108,6 +135,7 @@ ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
     counts(out, "gauge", gauges, COUNT(gauges));
     counts(out, "counter", counters, COUNT(counters));
     seconds(out, times, COUNT(times));
+    promises(out, s);
     histogram(out, &(row){"pass_rows", "Rows of a forward pass.", s->rows}, s->passes_by_rows);
     histogram(out, &(row){"prefill_chunk_rows", "Rows of a prompt's chunk.", s->prefill_rows},
               s->chunks_by_rows);

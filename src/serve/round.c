@@ -111,6 +111,7 @@ static void add_work(ft_verifier *v, ft_sess *s)
                    .n_out = rows ? ft_judge_expect(v->judge, s->tree.n) : 0,
                    .n_past = ft_seq_n_past(s->seq)};
     w->kv_blocks = ft_seq_blocks_needed(s->seq, w->n_tok);
+    ft_slo_describe(s, w);
 }
 
 /* ---- the batch ---- */
@@ -302,6 +303,7 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
     stats->queue_us += s->last.queue_us;
     stats->verify_us += s->last.verify_us;
     ft_own_verdict(s);
+    ft_slo_answered(s, now_us);
     ft_sess_answered(s, now_us);
     ft_sess_check(s);
     ft_handle_verdict(s->handle, &s->last);
@@ -349,7 +351,8 @@ static void compose(ft_verifier *v, int64_t now_us, int64_t read_us)
     ft_sched_limits limits = {.max_rows = v->opts.max_batch_tok,
                               .cost = &v->cost,
                               .kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs),
-                              .kv_block_tok = FT_KV_BLOCK_TOK};
+                              .kv_block_tok = FT_KV_BLOCK_TOK,
+                              .guard_us = v->opts.guard_us};
     bool others = !b->alone && draft_expected(v, now_us);
     for (size_t i = 0; i < b->n_needs; i++)
         if (!b->needs[i].out)
@@ -383,6 +386,7 @@ static int64_t count_pass(ft_verifier *v, int64_t started_us)
 {
     const batch *b = &v->batch;
     ft_verifier_stats *stats = &v->stats;
+    ft_slo_served(v);
     stats->forwards++;
     stats->rows += b->n_rows;
     stats->passes_by_rows[size_class((uint32_t)b->n_rows)]++;

@@ -10,6 +10,7 @@
 // event; handling it frees the handle.
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -367,6 +368,13 @@ static ft_status fill_opts(ft_verifier *v, const ft_verifier_opts *opts, ft_erro
     const ft_hparams *hp = ft_model_hparams(opts->model);
     ft_verifier_opts *o = &v->opts;
     *o = *opts;
+    if (o->n_slo > FT_SLO_CLASSES)
+        return ft_error_set(err, FT_INVALID, "serve: %u classes of token speed, at most %d",
+                            o->n_slo, FT_SLO_CLASSES);
+    for (uint32_t i = 0; i < o->n_slo; i++)
+        if (!isfinite(o->slo_tokens_per_s[i]) || o->slo_tokens_per_s[i] <= 0)
+            return ft_error_set(err, FT_INVALID, "serve: %g is no token speed",
+                                (double)o->slo_tokens_per_s[i]);
     o->max_tree = or_default(o->max_tree, 64);
     o->max_context = or_default(o->max_context, hp->n_ctx_train);
     if (o->max_context > hp->n_ctx_train) {
@@ -435,6 +443,8 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
     v->model_name = ft_model_name(opts->model);
     v->fingerprint = ft_vocab_fingerprint(opts->vocab);
     v->n_vocab = (uint32_t)ft_vocab_size(opts->vocab);
+    memcpy(v->stats.slo_tokens_per_s, opts->slo_tokens_per_s, sizeof v->stats.slo_tokens_per_s);
+    v->stats.n_slo = opts->n_slo;
     ft_cost_init(&v->cost);
     if (opts->costs)
         ft_cost_prime(&v->cost, opts->costs->us, opts->costs->most_rows, opts->costs->error);

@@ -33,6 +33,9 @@
 typedef struct ft_verifier ft_verifier;
 typedef struct ft_vsession ft_vsession;
 
+#define FT_SLO_CLASSES 8
+#define FT_SLO_NONE    FT_SLO_CLASSES /* no promise */
+
 typedef struct ft_verifier_opts {
     const ft_model *model;         /* borrowed */
     const ft_vocab *vocab;         /* borrowed */
@@ -46,7 +49,12 @@ typedef struct ft_verifier_opts {
     /* Prompts delay nobody's round by more than this, as far as one pass of the model allows; 0:
      * 50,000. */
     uint32_t prefill_budget_us;
-    const ft_costs *costs;  /* of passes, to start from; borrowed in create; NULL: it learns them */
+    const ft_costs *costs; /* of passes, to start from; borrowed in create; NULL: it learns them */
+    /* Token speeds that may be promised, by class (Open.slo_tokens_per_s); none: nothing is promised. */
+    float slo_tokens_per_s[FT_SLO_CLASSES];
+    uint32_t n_slo;
+    uint32_t
+        guard_us; /* by which promises are kept early: what estimates may be off (WISP eq. (17)) */
     uint32_t max_tree;      /* 0: 64 */
     uint32_t max_sessions;  /* 0: 1024 */
     uint32_t session_ttl_s; /* how long detached sessions are kept */
@@ -107,6 +115,12 @@ void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out);
 
 #define FT_VERIFIER_SIZES 13 /* classes of sizes: at most 1, 2, 4, ... 2048 rows, and more */
 
+/* Of a class: verdicts and finished texts, and those that were as fast as promised. A verdict is if it
+ * is out within its budget (WISP eq. (6)), a text by its tokens behind the first verdict. */
+typedef struct ft_slo_count {
+    uint64_t rounds, rounds_met, texts, texts_met;
+} ft_slo_count;
+
 /* Counts since creation, sums of microseconds, and what is now. */
 typedef struct ft_verifier_stats {
     uint64_t sessions_opened, sessions_gone, sessions_refused;
@@ -134,6 +148,9 @@ typedef struct ft_verifier_stats {
                                                how much that was wrong, either way */
     uint64_t passes_capped; /* passes that left verifications to the next, for the sake of groups */
     uint32_t groups;        /* of sessions that take turns in passes, 1 or 2; 0: no pass yet */
+    ft_slo_count slo[FT_SLO_CLASSES];
+    float slo_tokens_per_s[FT_SLO_CLASSES]; /* of the n_slo classes */
+    uint32_t n_slo;
     uint32_t sessions, sessions_detached;
     uint32_t kv_blocks, kv_blocks_free, kv_blocks_cached; /* cached ones are among the free */
 } ft_verifier_stats;

@@ -129,6 +129,7 @@ void ft_sess_free(ft_sess *s)
     if (!s)
         return;
     ft_own_drop(s);
+    ft_slo_leave(s);
     ft_seq_destroy(s->seq);
     free(s->text);
     free(s->credential);
@@ -160,7 +161,7 @@ void ft_sess_end(ft_sess *s, ft_status code, const char *message)
 }
 
 /* Room for one more session, at the cost of the one that is detached longest. */
-static ft_status admit(ft_verifier *v, uint32_t n_prompt, ft_error *err)
+static ft_status admit(ft_verifier *v, const ft_msg_open *o, ft_error *err)
 {
     ft_sess *oldest = NULL;
     if (v->stats.sessions >= v->opts.max_sessions) {
@@ -172,7 +173,9 @@ static ft_status admit(ft_verifier *v, uint32_t n_prompt, ft_error *err)
                                 "serve: all %u sessions are taken: try again later",
                                 v->opts.max_sessions);
     }
-    ft_status status = ft_kv_admit(v, n_prompt, err);
+    ft_status status = ft_kv_admit(v, o->n_prompt, err);
+    if (status == FT_OK)
+        status = ft_slo_admit(v, o->slo_tokens_per_s, err);
     if (status == FT_OK && oldest)
         ft_sess_end(oldest, FT_ABORTED, "");
     return status;
@@ -193,7 +196,9 @@ static ft_status create(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
         s->logprobs = calloc(v->opts.max_tree + 1, sizeof *s->logprobs);
     if (!s->credential || (o->logprobs && !s->logprobs))
         goto out;
-    if ((status = ft_seq_create(v->engine, err, &s->seq)) != FT_OK ||
+    ft_slo_init(s, o->slo_tokens_per_s);
+    if ((status = ft_slo_join(s, err)) != FT_OK ||
+        (status = ft_seq_create(v->engine, err, &s->seq)) != FT_OK ||
         (status = ft_random_bytes(&s->id, sizeof s->id)) != FT_OK ||
         (status = ft_random_bytes(&s->secret, sizeof s->secret)) != FT_OK)
         goto out;
@@ -285,7 +290,7 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     ft_sess *s = NULL;
     ft_status status = check_open(v, &h->open, h->prompt, err, &sampling);
     if (status == FT_OK)
-        status = admit(v, h->open.n_prompt, err);
+        status = admit(v, &h->open, err);
     if (status == FT_OK)
         status = create(v, h, now_us, err, &s);
     if (status != FT_OK)

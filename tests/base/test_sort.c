@@ -38,7 +38,7 @@ static int ascending(const void *a, const void *b)
 static void test_like_the_library(void **state)
 {
     const int up = 1, down = -1;
-    item got[100], expected[100];
+    item got[100], expected[100], popped[100];
     ft_rng rng;
     (void)state;
     ft_rng_init(&rng, 5);
@@ -52,7 +52,13 @@ static void test_like_the_library(void **state)
             qsort(expected, n, sizeof *expected, ascending);
             ft_sort(got, n, sizeof *got, before, &up);
             assert_memory_equal(got, expected, n * sizeof *got);
+            ft_heap_make(got, n, sizeof *got, before, &down);
+            for (uint32_t left = n; left > 0; left--) {
+                ft_heap_pop(got, left, sizeof *got, before, &down);
+                popped[n - left] = got[left - 1];
+            }
             ft_sort(got, n, sizeof *got, before, &down);
+            assert_memory_equal(got, popped, n * sizeof *got);
             for (uint32_t i = 0; i + 1 < n; i++)
                 assert_true(before(&down, &got[i], &got[i + 1]));
         }

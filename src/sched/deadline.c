@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies that know deadlines: edf, and WISP's. Pure; the picks array serves as the only workspace:
+// verifications first, as a heap of which only those are taken out that the batch has room for, their
+// place in the order in n_tok until they are granted rows; prompts behind them, by arrival.
+#include <string.h>
+
+#include "base/sort.h"
+#include "sched/room.h"
+
+/* A place in the order: the rank in the upper two bits, what orders a rank below. Smaller is first. */
+#define KEY_MAX ((1u << 30) - 1)
+typedef enum rank { RANK_OVERDUE, RANK_CRITICAL, RANK_LATE, RANK_OTHER } rank;
+
+static uint32_t place(rank r, int64_t key)
+{
+    key = key < 0 ? 0 : key > KEY_MAX ? KEY_MAX : key;
+    return (uint32_t)r << 30 | (uint32_t)key;
+}
+
+static rank rank_of(uint32_t place)
+{
+    return (rank)(place >> 30);
+}
+
+/* A number that falls as x >= 0 rises: a float's bits are in the order of floats. */
+static int64_t falling(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (int64_t)KEY_MAX - (bits >> 2);
+}
+
+static int64_t deadline_of(const ft_work *w)
+{
+    return w->deadline_us ? w->deadline_us : w->arrival_us + FT_SCHED_PATIENCE_US;
+}
+
+static bool in_order(const void *ctx, const void *a, const void *b)
+{
+    const ft_pick *x = a, *y = b;
+    (void)ctx;
+    return x->n_tok != y->n_tok ? x->n_tok < y->n_tok : x->index < y->index;
+}
+
+static bool by_arrival(const void *ctx, const void *a, const void *b)
+{
+    const ft_work *work = ctx;
+    const ft_pick *x = a, *y = b;
+    int64_t at_x = work[x->index].arrival_us, at_y = work[y->index].arrival_us;
+    return at_x != at_y ? at_x < at_y : x->index < y->index;
+}
+
+/* Verifications to the front, prompts behind them by arrival. Returns how many verifications. */
+static size_t part(const ft_work *work, size_t n, ft_pick *picks)
+{
+    size_t n_verify = 0, end = n;
+    for (size_t i = 0; i < n; i++)
+        if (work[i].kind == FT_WORK_VERIFY)
+            picks[n_verify++] = (ft_pick){.index = (uint32_t)i};
+        else
+            picks[--end] = (ft_pick){.index = (uint32_t)i};
+    ft_sort(picks + n_verify, n - n_verify, sizeof *picks, by_arrival, work);
+    return n_verify;
+}
+
+/* ---- WISP ---- */
+
+static ft_pass with(ft_pass pass, const ft_work *w)
+{
+    return ft_pass_plus(pass, w->n_past, w->n_tok, w->n_out);
+}
+
+/* Algorithm 1, lines 7 to 14: everything's place, but for the one that is overdue. */
+static uint32_t place_of(const ft_work *w, const ft_sched_limits *limits, int64_t now_us)
+{
+    const ft_pass alone = with((ft_pass){0}, w);
+    int64_t own_us = ft_cost_predict(limits->cost, &alone);
+    int64_t left_us = deadline_of(w) - now_us;
+    if (own_us > left_us) {
+        double waited_us = (double)(now_us - w->arrival_us);
+        return place(RANK_LATE, KEY_MAX - (int64_t)(waited_us * (1 - w->share)));
+    }
+    if (left_us - own_us <= limits->guard_us) /* eq. (17): now >= LST */
+        return place(RANK_CRITICAL, left_us);
+    /* Eq. (16); the pass has its fixed cost whoever joins it. */
+    double cost_us = (double)own_us - limits->cost->us[FT_COST_PASS];
+    double density = w->gain_tok * (1 - w->share) / (cost_us > 1 ? cost_us : 1);
+    return place(RANK_OTHER, falling((float)density));
+}
+
+/* The pick whose time has been over for longest, of those that have waited more than twice it. */
+static ft_pick *overdue(const ft_work *work, ft_pick *picks, size_t n, int64_t now_us)
+{
+    ft_pick *found = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const ft_work *w = &work[picks[i].index];
+        int64_t deadline_us = deadline_of(w), given_us = deadline_us - w->arrival_us;
+        if (rank_of(picks[i].n_tok) != RANK_LATE ||
+            now_us - deadline_us <= (given_us > 0 ? given_us : 0))
+            continue;
+        if (!found || w->arrival_us < work[found->index].arrival_us)
+            found = &picks[i];
+    }
+    return found;
+}
+
+/* Takes verifications in order while all promises in the batch can be kept (lines 15 to 33, with
+ * FEASIBLEADD). The taken ones stand at the end of picks[n], last first, with their rows, 0: left out.
+ * Returns how many stand there. */
+static size_t take(const ft_work *work, ft_pick *picks, size_t n, const ft_sched_limits *limits,
+                   int64_t now_us, ft_room *room)
+{
+    size_t left = n;
+    while (left > 0 && room->rows > 0 && room->verifications > 0) {
+        const ft_work *w = &work[picks[0].index];
+        rank r = rank_of(picks[0].n_tok);
+        bool promised = r == RANK_CRITICAL || r == RANK_OTHER;
+        int64_t latest_us = promised ? deadline_of(w) - now_us : INT64_MAX;
+        latest_us = latest_us < room->latest_us ? latest_us : room->latest_us;
+        const ft_pass pass = with(room->pass, w);
+        bool fits = room->pass.rows == 0 || ft_cost_predict(limits->cost, &pass) <= latest_us;
+        if (!fits && promised)
+            break;
+        ft_heap_pop(picks, left--, sizeof *picks, in_order, NULL);
+        picks[left].n_tok = fits ? ft_room_grant(room, w, limits) : 0;
+        if (picks[left].n_tok > 0)
+            room->latest_us = latest_us;
+    }
+    return n - left;
+}
+
+/* Brings the taken ones to the front in their order; returns how many. */
+static size_t gather(ft_pick *picks, size_t n, size_t n_taken)
+{
+    ft_pick *taken = picks + n - n_taken;
+    size_t out = 0;
+    for (size_t i = 0; i < n_taken / 2; i++) {
+        ft_pick held = taken[i];
+        taken[i] = taken[n_taken - 1 - i];
+        taken[n_taken - 1 - i] = held;
+    }
+    for (size_t i = 0; i < n_taken; i++)
+        if (taken[i].n_tok > 0)
+            picks[out++] = taken[i];
+    return out;
+}
+
+/* Prompts picks[n] in what is left; those that run move to `to`, at or before picks. Returns how many. */
+static size_t take_prompts(const ft_work *work, const ft_pick *picks, size_t n,
+                           const ft_sched_limits *limits, ft_room *room, ft_pick *to)
+{
+    size_t out = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t granted = ft_room_grant(room, &work[picks[i].index], limits);
+        if (granted > 0)
+            to[out++] = (ft_pick){.index = picks[i].index, .n_tok = granted};
+    }
+    return out;
+}
+
+static size_t pick_wisp(const ft_work *work, size_t n, const ft_sched_limits *limits,
+                        int64_t now_us, ft_pick *picks)
+{
+    ft_room room = ft_room_of(work, n, limits);
+    size_t n_verify = part(work, n, picks);
+    for (size_t i = 0; i < n_verify; i++)
+        picks[i].n_tok = place_of(&work[picks[i].index], limits, now_us);
+    ft_pick *first = overdue(work, picks, n_verify, now_us);
+    if (first)
+        first->n_tok = place(RANK_OVERDUE, 0);
+    ft_heap_make(picks, n_verify, sizeof *picks, in_order, NULL);
+    size_t n_taken = take(work, picks, n_verify, limits, now_us, &room);
+    size_t out = gather(picks, n_verify, n_taken);
+    return out + take_prompts(work, picks + n_verify, n - n_verify, limits, &room, picks + out);
+}
+
+const ft_sched_policy ft_sched_wisp = {.name = "wisp", .pick = pick_wisp};
+
+/* ---- earliest deadline first ---- */
+
+static size_t pick_edf(const ft_work *work, size_t n, const ft_sched_limits *limits, int64_t now_us,
+                       ft_pick *picks)
+{
+    ft_room room = ft_room_of(work, n, limits);
+    size_t n_verify = part(work, n, picks), out = 0, left = n_verify;
+    for (size_t i = 0; i < n_verify; i++) /* what is late is first: KEY_MAX / 2 us are 9 minutes */
+        picks[i].n_tok =
+            place(RANK_CRITICAL, deadline_of(&work[picks[i].index]) - now_us + KEY_MAX / 2);
+    ft_heap_make(picks, n_verify, sizeof *picks, in_order, NULL);
+    while (left > 0 && room.rows > 0 && room.verifications > 0) {
+        ft_heap_pop(picks, left--, sizeof *picks, in_order, NULL);
+        picks[left].n_tok = ft_room_grant(&room, &work[picks[left].index], limits);
+    }
+    out = gather(picks, n_verify, n_verify - left);
+    return out + take_prompts(work, picks + n_verify, n - n_verify, limits, &room, picks + out);
+}
+
+const ft_sched_policy ft_sched_edf = {.name = "edf", .pick = pick_edf};

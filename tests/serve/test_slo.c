@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Promised token speeds: who may ask for which, when no more can be promised, what counts as kept, and
+// that no policy changes a text.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/metrics.h"
+#include "support/local_client.h"
+#include "support/target.h"
+
+#define PROMPT_TOK 20
+#define LENGTH     40
+#define SESSIONS   8
+
+static ft_verifier_opts with_classes(ft_verifier_opts opts)
+{
+    opts.slo_tokens_per_s[0] = 2;
+    opts.slo_tokens_per_s[1] = 8;
+    opts.n_slo = 2;
+    return opts;
+}
+
+static ft_msg_open open_at(const test_text *text, float tokens_per_s)
+{
+    ft_msg_open open = local_open_msg(text, 0.8f, 5, LENGTH);
+    open.slo_tokens_per_s = tokens_per_s;
+    return open;
+}
+
+static void test_speeds(void **state)
+{
+    static const struct {
+        float asked;
+        ft_status status;
+    } cases[] = {{0, FT_OK}, {1, FT_OK}, {2, FT_OK}, {5, FT_OK}, {8, FT_OK}, {8.1f, FT_INVALID}};
+    ft_verifier *v = test_verifier_start(with_classes((ft_verifier_opts){0}));
+    local_client *c = malloc(sizeof *c);
+    test_text *text = malloc(sizeof *text);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        test_text_random(text, PROMPT_TOK, i);
+        const ft_msg_open open = open_at(text, cases[i].asked);
+        local_open(c, v, &open, "me");
+        if (cases[i].status == FT_OK) {
+            local_wait_opened(c);
+            local_close(c);
+        } else {
+            assert_int_equal(local_wait_gone(c), cases[i].status);
+            assert_non_null(strstr(c->message, "8 are the most"));
+            local_detach(c);
+        }
+    }
+    ft_verifier_destroy(v);
+    free(text);
+    free(c);
+}
+
+/* A machine that takes 10 ms a row, as a file of costs says: 16 rows for two tokens, so that 8
+ * tokens/s are 64 % of its time. Whoever wants no promise is let in. */
+static void test_no_more_than_it_can(void **state)
+{
+    const ft_costs costs = {.us = {[FT_COST_ROW] = 10000}, .most_rows = 64, .error = 0.05};
+    _Atomic int64_t now_us = 1000000; /* stands still: nothing is learnt from passes */
+    ft_verifier *v = test_verifier_start(
+        with_classes((ft_verifier_opts){.costs = &costs, .clock = test_shared_clock(&now_us)}));
+    local_client *first = malloc(sizeof *first), *second = malloc(sizeof *second);
+    test_text *text = malloc(sizeof *text);
+    (void)state;
+    test_text_random(text, PROMPT_TOK, 1);
+    const ft_msg_open fast = open_at(text, 8), slow = open_at(text, 1), any = open_at(text, 0);
+    local_open(first, v, &fast, "me");
+    local_wait_opened(first);
+    local_open(second, v, &fast, "you");
+    assert_int_equal(local_wait_gone(second), FT_EXHAUSTED);
+    assert_true(second->retry_after_ms > 0);
+    local_detach(second);
+    local_open(second, v, &any, "you");
+    local_wait_opened(second);
+    local_close(second);
+    local_open(second, v, &slow, "you"); /* 16 % */
+    local_wait_opened(second);
+    local_close(second);
+    local_close(first);
+    local_open(second, v, &fast, "you");
+    local_wait_opened(second);
+    local_close(second);
+    ft_verifier_destroy(v);
+    free(text);
+    free(second);
+    free(first);
+}
+
+/* On a clock that stands still every verdict is in time, unless drafting alone took too long. */
+static void test_attainment(void **state)
+{
+    _Atomic int64_t now_us = 1000000;
+    ft_verifier *v =
+        test_verifier_start(with_classes((ft_verifier_opts){.clock = test_shared_clock(&now_us)}));
+    local_client *c = malloc(sizeof *c);
+    test_text *text = malloc(sizeof *text);
+    test_edge edge = test_edge_make(TEST_DRAFT_WRONG, NULL, target.n_vocab, 3);
+    uint32_t rounds = 0, late = 0;
+    (void)state;
+    test_text_random(text, PROMPT_TOK, 7);
+    const ft_msg_open open = open_at(text, 8);
+    local_open(c, v, &open, "me");
+    for (; text->finish == FT_FINISH_NONE; rounds++) {
+        test_draft(&c->draft, &edge, text);
+        c->draft.draft_us = rounds % 2 ? 10000000 : 1000; /* 10 s for a round of 8 tokens/s */
+        late += rounds % 2;
+        now_us += 1000;
+        ft_vsession_draft(c->session, &c->draft);
+        assert_true(local_wait_verdict(c, rounds + 1));
+        now_us += 5; /* the budget that is over is a microsecond */
+        assert_true(test_apply(text, &c->draft, &c->verdict));
+    }
+    ft_verifier_stats s = test_verifier_stats(v);
+    assert_int_equal(s.slo[1].rounds, rounds);
+    assert_int_equal(s.slo[0].rounds, 0);
+    assert_int_equal(s.slo[1].texts, 1);
+    assert_int_equal(s.slo[1].texts_met, 1); /* 40 tokens within as many milliseconds */
+    assert_true(s.slo[1].rounds_met >= rounds - late);
+    ft_buf page = {0};
+    assert_int_equal(ft_metrics_append(&s, &page), FT_OK);
+    assert_non_null(strstr(page.data, "foretoken_slo_texts_met_total{tokens_per_s=\"8\"} 1\n"));
+    assert_non_null(strstr(page.data, "foretoken_slo_texts_met_total{tokens_per_s=\"2\"} 0\n"));
+    ft_buf_deinit(&page);
+    local_close(c);
+    ft_verifier_destroy(v);
+    free(text);
+    free(c);
+}
+
+/* All sessions at once, of two credentials and all speeds, with trees, chains and nothing. */
+static void run_all(const ft_sched_policy *policy, test_text *texts)
+{
+    ft_verifier *v = test_verifier_start(
+        with_classes((ft_verifier_opts){.policy = policy, .max_batch_tok = 96, .guard_us = 2000}));
+    local_client *c = calloc(SESSIONS, sizeof *c);
+    test_edge edges[SESSIONS];
+    bool open = true;
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        test_text_random(&texts[i], PROMPT_TOK + 30 * i, i);
+        edges[i] = test_edge_make(TEST_DRAFT_MIXED, NULL, target.n_vocab, i);
+        const ft_msg_open msg = open_at(&texts[i], (float)(i % 3 * 4));
+        local_open(&c[i], v, &msg, i % 2 ? "me" : "you");
+    }
+    for (uint32_t round = 1; open; round++) {
+        open = false;
+        for (uint32_t i = 0; i < SESSIONS; i++) {
+            if (texts[i].finish != FT_FINISH_NONE)
+                continue;
+            test_draft(&c[i].draft, &edges[i], &texts[i]);
+            ft_vsession_draft(c[i].session, &c[i].draft);
+        }
+        for (uint32_t i = 0; i < SESSIONS; i++) {
+            if (texts[i].finish != FT_FINISH_NONE)
+                continue;
+            assert_true(local_wait_verdict(&c[i], round));
+            assert_true(test_apply(&texts[i], &c[i].draft, &c[i].verdict));
+            open |= texts[i].finish == FT_FINISH_NONE;
+        }
+    }
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        local_close(&c[i]);
+    test_verifier_expect_empty(v);
+    ft_verifier_destroy(v);
+    free(c);
+}
+
+static void test_policies_change_no_text(void **state)
+{
+    static const char *const others[] = {"edf", "wisp"};
+    test_text *expected = calloc(SESSIONS, sizeof *expected);
+    test_text *texts = calloc(SESSIONS, sizeof *texts);
+    (void)state;
+    run_all(&ft_sched_fcfs, expected);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_non_null(ft_sched_find(others[i]));
+        run_all(ft_sched_find(others[i]), texts);
+        for (uint32_t j = 0; j < SESSIONS; j++)
+            assert_true(test_text_equal(&texts[j], &expected[j]));
+    }
+    free(texts);
+    free(expected);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_speeds),
+        cmocka_unit_test(test_no_more_than_it_can),
+        cmocka_unit_test(test_attainment),
+        cmocka_unit_test(test_policies_change_no_text),
+    };
+    return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
+}
