@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The two sides of bench verify. A round verifies one tree (or chain) a session, each behind a context
- * of its own: one pass of the target over all of them with the logits of every node, and then what
- * brings the caches back to the bare contexts. Owned by one thread. */
+ * of its own: one pass of the target over all of them, roots (the texts' last tokens) included, then in
+ * ours the walks of the verification rule, which ask for logits as they go, and then what brings the
+ * caches back to the bare contexts. Owned by one thread. */
 #ifndef FT_CMD_BENCH_VERIFY_H
 #define FT_CMD_BENCH_VERIFY_H
 
@@ -10,7 +11,7 @@
 #include "cmd/bench_tree.h"
 #include "engine/engine.h"
 
-#define FT_BENCH_PASS_TOK 2048 /* nodes of one pass at most: their logits are held at once */
+#define FT_BENCH_PASS_TOK 2048 /* rows of one pass at most: their logits are held at once */
 
 /* What a row asks of either side. */
 typedef struct ft_bench_job {
@@ -18,9 +19,13 @@ typedef struct ft_bench_job {
     uint32_t n_sessions, n_ctx; /* committed tokens a session */
     const ft_bench_tree *tree;
     bool chain;
-    ft_kv_type kv; /* of ours; libllama's is f16 */
+    bool all_logits; /* ours computes all, and walks no tree */
+    ft_kv_type kv;   /* of ours; libllama's is f16 */
     int n_threads;
 } ft_bench_job;
+
+/* Rows that a session has in a pass: its root and the nodes. */
+uint32_t ft_bench_rows(const ft_bench_job *job);
 
 /* Token i of a text; any does for a measurement. */
 int32_t ft_bench_token(const ft_bench_job *job, uint32_t session, uint32_t i);
@@ -33,9 +38,19 @@ typedef struct ft_bench_ours ft_bench_ours;
 FT_WARN_UNUSED ft_status ft_bench_ours_create(const ft_bench_job *job, uint32_t max_tree,
                                               ft_error *err, ft_bench_ours **out);
 void ft_bench_ours_destroy(ft_bench_ours *ours);
-/* For ft_bench_side: a round of ours->job, which may be another tree than at creation. */
-void ft_bench_ours_set_job(ft_bench_ours *ours, const ft_bench_job *job);
+/* What follows is about another job than at creation; only its tree differs. Plants the target's own
+ * greedy text in the trees, each session's as deep as the tree's p let expect of such a share of walks
+ * (docs/BENCHMARKS.md), and lets the walks learn what logits cost. */
+FT_WARN_UNUSED ft_status ft_bench_ours_set_job(ft_bench_ours *ours, const ft_bench_job *job,
+                                               ft_error *err);
+/* For ft_bench_side. */
 FT_WARN_UNUSED ft_status ft_bench_ours_round(void *ours, double *seconds, ft_error *err);
+/* What the walks of the last round did. All-zero where there were none. */
+typedef struct ft_bench_walked {
+    double accepted;           /* nodes a session, on average */
+    uint32_t heads, head_rows; /* runs of the output head, and rows whose logits were computed */
+} ft_bench_walked;
+void ft_bench_ours_walked(const ft_bench_ours *ours, ft_bench_walked *out);
 /* Bytes of the blocks that the contexts hold, per token. */
 double ft_bench_ours_kv_bytes_per_tok(const ft_bench_ours *ours);
 

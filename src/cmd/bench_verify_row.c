@@ -180,8 +180,10 @@ static ft_status take_turns(const ft_bench_row_opts *o, trial *best[2], json_t *
     if (status == FT_OK && n)
         status = ft_bench_interleave(o->flags, sides, n, err, seconds, &rounds);
     n = 0;
-    if (o->ours)
+    if (o->ours) {
         *ours_s = seconds[n++];
+        ft_bench_ours_walked(o->ours, o->walked);
+    }
     for (int i = 0; i < 2; i++) {
         if (best[i]->pass_s > 0)
             best[i]->pass_s = seconds[n++];
@@ -194,19 +196,33 @@ static ft_status take_turns(const ft_bench_row_opts *o, trial *best[2], json_t *
 static void put_roofline(const ft_bench_row_opts *o, json_t *row, double ours_s)
 {
     const ft_bench_job *job = o->job;
-    uint32_t nodes = job->n_sessions * job->tree->n;
-    uint64_t below = 0; /* ancestors and itself */
+    uint32_t rows = job->n_sessions * ft_bench_rows(job);
+    uint64_t below = 1; /* of the root: itself; of nodes: the root, ancestors and themselves */
     ft_bench_work work;
     for (uint32_t i = 0; i < job->tree->n; i++)
-        below += job->tree->depth[i] + 1;
-    const ft_bench_pass pass = {.rows = nodes,
-                                .out_rows = nodes,
+        below += job->tree->depth[i] + 2;
+    const ft_bench_pass pass = {.rows = rows,
+                                .out_rows = job->all_logits ? rows : o->walked->head_rows,
                                 .kv_tok = (uint64_t)job->n_sessions * job->n_ctx,
-                                .row_tok = (uint64_t)nodes * job->n_ctx + job->n_sessions * below,
+                                .row_tok = (uint64_t)rows * job->n_ctx + job->n_sessions * below,
                                 .kv = job->kv};
     ft_bench_pass_work(job->model, &pass, &work);
+    if (o->walked->heads > 1) /* further runs read the head again */
+        work.bytes +=
+            (o->walked->heads - 1.0) * (double)ggml_nbytes(ft_model_weights(job->model)->output);
     double bound_s = ft_bench_bound_s(o->machine, &work);
     json_object_set_new(row, "roofline", ours_s > 0 ? json_real(bound_s / ours_s) : json_null());
+}
+
+static void put_walked(const ft_bench_row_opts *o, json_t *row)
+{
+    const ft_bench_walked *w = o->walked;
+    json_object_set_new(row, "logits", json_string(o->job->all_logits ? "all" : "walk"));
+    json_object_set_new(row, "accepted", o->job->all_logits ? json_null() : json_real(w->accepted));
+    json_object_set_new(row, "head_runs", json_integer(o->job->all_logits ? 1 : w->heads));
+    json_object_set_new(row, "head_rows",
+                        json_integer(o->job->all_logits ? o->job->n_sessions * ft_bench_rows(o->job)
+                                                        : w->head_rows));
 }
 
 ft_status ft_bench_row_run(const ft_bench_row_opts *o, json_t *row, double ours_s, ft_error *err)
@@ -236,6 +252,7 @@ ft_status ft_bench_row_run(const ft_bench_row_opts *o, json_t *row, double ours_
     put_theirs(row, "contexts", &many.best);
     if (o->base && one.best.pass_s == 0)
         json_object_set_new(row, "why", json_string(one.why));
+    put_walked(o, row);
     put_roofline(o, row, ours_s);
     return FT_OK;
 }

@@ -12,9 +12,10 @@ typedef struct ft_bench_row_opts {
     const ft_bench_flags *flags;
     const ft_bench_machine *machine;
     const ft_bench_job *job;
-    ft_bench_ours *ours; /* NULL: was measured before (there is no memory for both sides) */
-    ft_bench_base *base; /* NULL: without libllama */
-    double limit_s;      /* of one pass of libllama */
+    ft_bench_ours *ours;     /* NULL: was measured before (there is no memory for both sides) */
+    ft_bench_walked *walked; /* of our last round; filled in unless `ours` is NULL */
+    ft_bench_base *base;     /* NULL: without libllama */
+    double limit_s;          /* of one pass of libllama */
 } ft_bench_row_opts;
 
 /* Fills row. ours_s: seconds of our pass where opts->ours is NULL, 0 if it could not be measured. */

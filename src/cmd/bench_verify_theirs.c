@@ -79,7 +79,7 @@ static ft_status list_leaves(ft_bench_theirs *t, ft_error *err)
 
 static ft_status plan_ids(ft_bench_theirs *t, ft_error *err)
 {
-    uint32_t n = t->way.per_ctx, most = FT_BENCH_PASS_TOK / t->job.tree->n;
+    uint32_t n = t->way.per_ctx, most = FT_BENCH_PASS_TOK / ft_bench_rows(&t->job);
     if (n > FT_BENCH_SEQ_MAX)
         return ft_error_set(err, FT_UNSUPPORTED, "libllama knows at most %d sequences",
                             FT_BENCH_SEQ_MAX);
@@ -107,8 +107,8 @@ static int32_t seq_id(const ft_bench_theirs *t, uint32_t i, uint32_t at, int32_t
 static ft_bench_llama_opts llama_opts(const ft_bench_theirs *t, uint32_t n_sessions,
                                       const ft_bench_llama *base)
 {
-    uint32_t batch = t->at_once * t->job.tree->n, ids = n_sessions * t->n_ids;
-    uint32_t room = t->job.n_ctx + t->job.tree->n;
+    uint32_t batch = t->at_once * ft_bench_rows(&t->job), ids = n_sessions * t->n_ids;
+    uint32_t room = t->job.n_ctx + ft_bench_rows(&t->job);
     uint32_t fill = t->way.unified ? batch : UBATCH_TOK; /* streams read their first text here */
     return (ft_bench_llama_opts){
         .share = base,
@@ -289,7 +289,8 @@ void ft_bench_theirs_describe(const ft_bench_theirs *t, char *out, size_t size)
 size_t ft_bench_theirs_bytes(const ft_bench_job *job, const ft_bench_way *way)
 {
     const ft_hparams *hp = ft_model_hparams(job->model);
-    size_t rows = (size_t)way->per_ctx * job->tree->n, room = job->n_ctx + job->tree->n;
+    size_t rows = (size_t)way->per_ctx * ft_bench_rows(job);
+    size_t room = job->n_ctx + ft_bench_rows(job);
     size_t ubatch = rows < UBATCH_TOK ? rows : UBATCH_TOK;
     size_t seen =
         way->unified ? (size_t)way->per_ctx * room : room; /* cells a row is scored with */
@@ -309,12 +310,17 @@ static void add_session(ft_bench_theirs *t, group *g, uint32_t i, uint32_t at)
 {
     const ft_bench_tree *tree = t->job.tree;
     int32_t seqs[FT_BENCH_SEQ_MAX];
+    uint32_t at_pos = t->job.n_ctx, session = g->first + i;
+    for (uint32_t k = 0; k < t->n_ids; k++) /* the root belongs to all */
+        seqs[k] = seq_id(t, i, at, (int32_t)k);
+    ft_bench_llama_add_shared(&g->llama, ft_bench_token(&t->job, session, at_pos), (int32_t)at_pos,
+                              seqs, t->n_ids);
+    at_pos++;
     for (uint32_t j = 0; j < tree->n; j++) {
         for (uint32_t k = 0; k < t->n_seqs[j]; k++)
             seqs[k] = seq_id(t, i, at, t->seqs[j * t->n_ids + k]);
-        ft_bench_llama_add_shared(&g->llama,
-                                  ft_bench_token(&t->job, g->first + i, t->job.n_ctx + j),
-                                  (int32_t)(t->job.n_ctx + tree->depth[j]), seqs, t->n_seqs[j]);
+        ft_bench_llama_add_shared(&g->llama, ft_bench_token(&t->job, session, at_pos + j),
+                                  (int32_t)(at_pos + tree->depth[j]), seqs, t->n_seqs[j]);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
 
 #define SMOOTH 0.25 /* of times */
 #define ALIKE \
@@ -75,7 +76,7 @@ double ft_heads_us(const ft_heads *heads, double rows)
         y0 = y;
     }
     if (x0 == 0 || x0 < SPREAD * first_x)
-        return 0;
+        return 0; /* known sizes are too much alike */
     return us > 0 ? us : y0 + (y0 - first_y) * (rows - x0) / (x0 - first_x);
 }
 
@@ -165,12 +166,23 @@ static double cost_of(const ft_heads *heads, const ft_heads_plan *plan, uint32_t
     return us;
 }
 
+/* Whether runs of far more rows are known than this one would have as the smallest. */
+static bool large_known(const ft_heads *heads, uint32_t rows)
+{
+    for (uint32_t i = 0; i < FT_HEADS_SIZES; i++)
+        if (heads->seen[i].us > 0 && heads->seen[i].rows >= SPREAD * rows)
+            return true;
+    return false;
+}
+
 float ft_heads_least(const ft_heads_plan *plan, const ft_heads *heads)
 {
     float least = LEAST_EVER;
     double best = 0;
-    if (plan->n_walks == 0 || ft_heads_us(heads, 1) == 0)
+    if (plan->n_walks == 0)
         return LEAST_EVER;
+    if (ft_heads_us(heads, 1) == 0) /* learn: a large run first, then a small one */
+        return large_known(heads, plan->n_walks) ? 1 : LEAST_EVER;
     for (uint32_t j = 0; j <= FT_HEADS_LEVELS; j++) {
         double us = cost_of(heads, plan, j);
         if (j == 0 || us <= best) {

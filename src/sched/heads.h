@@ -52,7 +52,7 @@ void ft_heads_add(ft_heads_plan *plan, const ft_heads *heads, const int32_t *par
                   int32_t at, float *reach);
 
 /* The likelihood from which on rows should be in this run, > 0. While times are not known that is the
- * least of all: everything at once. */
+ * least of all, everything at once, until a run was large; then 1, for the other side. */
 float ft_heads_least(const ft_heads_plan *plan, const ft_heads *heads);
 
 #endif

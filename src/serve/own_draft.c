@@ -324,7 +324,7 @@ static ft_pass shape(const ft_verifier *v, uint32_t nodes, uint32_t *n_runs)
         uint32_t rows = b->needs[i].rows + (ours ? nodes : 0);
         if (rows == 0 || pass.rows + rows > v->opts.max_batch_tok)
             continue;
-        pass = ft_pass_plus(pass, s->len - 1, rows, rows);
+        pass = ft_pass_plus(pass, s->len - 1, rows, ft_judge_expect(v->judge, rows - 1));
         *n_runs += ours;
     }
     return pass;

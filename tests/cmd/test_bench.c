@@ -73,6 +73,22 @@ static void check_ratio(const json_t *row, const char *ours, const char *theirs)
     assert_true(fabs(ratio - a / b) < 1e-3 * ratio);
 }
 
+/* Walks accept what was planted, and logits are computed for the rows that they look at or for more. A
+ * chain's node k is accepted with 0.6^k: of one session's walks the one in the middle takes one node;
+ * of three those at 1/6, 1/2 and 5/6 take 0, 1 and 3. */
+static void check_walk(const json_t *row)
+{
+    double accepted = number(row, "accepted"), rows = number(row, "head_rows");
+    double sessions = number(row, "sessions"), tree = number(row, "tree");
+    assert_string_equal(json_string_value(json_object_get(row, "logits")), "walk");
+    assert_true(rows + 1e-6 > sessions * (accepted + 1) && rows <= sessions * (tree + 1));
+    assert_true(number(row, "head_runs") >= 1 && number(row, "head_runs") <= tree + 1);
+    if (strcmp(json_string_value(json_object_get(row, "shape")), "chain") == 0)
+        assert_true(fabs(accepted - (sessions == 1 ? 1 : 4.0 / 3)) < 1e-6);
+    else
+        assert_true(accepted >= 1 && accepted < number(row, "depth"));
+}
+
 static void test_verify(void **state)
 {
     json_t *json = must_run(*state, "verify --sessions 1,3 --ctx 48 --tree 8,32");
@@ -84,6 +100,7 @@ static void test_verify(void **state)
         bool tree = strcmp(json_string_value(json_object_get(row, "shape")), "tree") == 0;
         n_tree += tree;
         check_ratio(row, "foretoken_tok_s", "libllama_tok_s");
+        check_walk(row);
         assert_true(json_is_string(json_object_get(row, "libllama")));
         assert_true(json_is_true(json_object_get(row, "interleaved")));
         /* 48 tokens are three whole blocks */
@@ -99,6 +116,23 @@ static void test_verify(void **state)
             assert_true(number(row, "contexts_ratio") > 0);
     }
     assert_int_equal(n_tree, 4);
+    json_decref(json);
+}
+
+static void test_verify_all_logits(void **state)
+{
+    json_t *json = must_run(*state, "verify --sessions 2 --ctx 16 --tree 8 --logits all");
+    const json_t *rows = json_object_get(json, "rows"), *row;
+    size_t i;
+    assert_int_equal(json_array_size(rows), 2);
+    json_array_foreach(rows, i, row)
+    {
+        assert_string_equal(json_string_value(json_object_get(row, "logits")), "all");
+        assert_true(json_is_null(json_object_get(row, "accepted")));
+        assert_int_equal(number(row, "head_rows"), 2 * 9);
+        assert_int_equal(number(row, "head_runs"), 1);
+        check_ratio(row, "foretoken_tok_s", "libllama_tok_s");
+    }
     json_decref(json);
 }
 
@@ -169,9 +203,10 @@ static void test_kernels(void **state)
 
 static void test_refusals(void **state)
 {
-    static const char *const args[] = {"verify --tree 8,,32",     "verify --sessions 0",
-                                       "verify --shape bush",     "verify --vs nobody",
-                                       "verify --cache-type f64", "decode --streams 1,257"};
+    static const char *const args[] = {"verify --tree 8,,32",   "verify --sessions 0",
+                                       "verify --shape bush",   "verify --logits some",
+                                       "verify --vs nobody",    "verify --cache-type f64",
+                                       "decode --streams 1,257"};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         int status;
         json_t *json = run(*state, args[i], &status);
@@ -183,9 +218,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify),  cmocka_unit_test(test_verify_many),
-        cmocka_unit_test(test_decode),  cmocka_unit_test(test_prefill),
-        cmocka_unit_test(test_kernels), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_verify_all_logits), cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_verify_many),       cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_prefill),           cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

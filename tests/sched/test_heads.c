@@ -56,6 +56,7 @@ static void test_nothing_known(void **state)
     ft_heads_observe(&h, 10, 1000);
     ft_heads_observe(&h, 12, 1000);
     assert_int_equal(rows_for(&h, bush, N, 3), 3 * (N + 1)); /* sizes too close to tell */
+    assert_int_equal(rows_for(&h, bush, N, 1), 1);           /* what it takes is not known yet */
 }
 
 static void test_extremes(void **state)
