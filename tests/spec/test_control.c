@@ -477,13 +477,15 @@ static void test_ends_of_texts(void **state)
     }
 }
 
-/* A run lasts two round trips, within bounds. */
+/* A run lasts two round trips, within bounds, where trees may come back; else as long as it may. */
 static void test_length_of_runs(void **state)
 {
-    const ft_control_opts opts = {.max_budget = 0};
-    const ft_control_room room = {32, 8};
+    const ft_control_opts never = {.max_budget = 0}, opts = {.max_budget = 32, .max_depth = 8};
+    const ft_control_room room = {0, 0};
     ft_control c;
     (void)state;
+    ft_control_init(&c, &never);
+    assert_int_equal(ft_control_choose(&c, &room).run, FT_CONTROL_RUN_MAX);
     ft_control_init(&c, &opts);
     assert_int_equal(ft_control_choose(&c, &room).run, FT_CONTROL_RUN_MIN);
     ft_control_saw_rtt(&c, 100000);
