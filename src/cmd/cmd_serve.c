@@ -87,6 +87,10 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
         return ft_error_set(err, FT_INVALID, "serve: --tls-cert and --tls-key go together");
     if (f->tls_client_ca && !f->tls_cert)
         return ft_error_set(err, FT_INVALID, "serve: --tls-client-ca needs --tls-cert, --tls-key");
+    if (!f->draft && (f->draft_always || f->draft_kv > 0))
+        return ft_error_set(
+            err, FT_INVALID,
+            "serve: --draft-always and --draft-kv are about a draft model: pass -md");
     if (!ft_sched_find(f->policy))
         return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there are fcfs, edf and wisp",
                             f->policy);

@@ -3,7 +3,8 @@
 //
 //     T_draft + T_tree < tokens * T_plain
 //
-// the bound of SpecEdge 5 read the other way round. Tokens a tree and T_draft are known only while the
+// and where the pass also serves sessions that are not drafted for, whom drafting delays, where all tokens
+// of the pass together come faster: the bound of SpecEdge 5 read the other way round. Tokens a tree and T_draft are known only while the
 // server drafts, T_plain only while it does not; so what loses by the estimates is tried now and then.
 //
 // Of what was drafted, a node is worth its row where it raises tokens per time: the best of all sessions'
@@ -52,7 +53,7 @@ static double smooth(double old, double value, uint32_t n_before, double rate)
     return old + (share > rate ? share : rate) * (value - old);
 }
 
-/* What a token takes with drafts and without. False: not known. */
+/* What a token of the pass takes with drafts and without. False: not known. */
 static bool token_times(const ft_own_draft *own, const ft_own_load *load, double *drafted,
                         double *plain)
 {
@@ -60,8 +61,9 @@ static bool token_times(const ft_own_draft *own, const ft_own_load *load, double
     if (own->n_verdicts < TRUSTED_VERDICTS || own->n_drafts[c] < TRUSTED_DRAFTS ||
         load->plain_us <= 0 || load->tree_us <= 0)
         return false;
-    *drafted = (own->draft_us[c] + (double)load->tree_us) / own->tokens;
-    *plain = (double)load->plain_us;
+    *drafted =
+        (own->draft_us[c] + (double)load->tree_us) / (load->others + load->sessions * own->tokens);
+    *plain = (double)load->plain_us / (load->others + load->sessions);
     return true;
 }
 
@@ -73,7 +75,8 @@ bool ft_own_draft_choose(ft_own_draft *own, const ft_own_load *load)
         return true;
     bool before = own->on;
     own->on = drafted * (before ? 1 - GAIN : 1 + GAIN) < plain;
-    own->token_us = own->on ? drafted : plain;
+    if (own->on)
+        own->token_us = drafted * (load->others + load->sessions * own->tokens) / own->tokens;
     own->since = own->on == before ? own->since + 1 : 0;
     if (own->on) {
         own->probing = false;
@@ -159,7 +162,7 @@ uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t
                            const ft_own_pass *pass)
 {
     double trust = (own->came + PRIOR_NODES) / (own->expected + PRIOR_NODES);
-    double tokens = pass->sessions, best_rate = 0, level[FT_OWN_LEVELS] = {0};
+    double tokens = pass->others + pass->sessions, best_rate = 0, level[FT_OWN_LEVELS] = {0};
     uint32_t keep = n;
     if (own->n_verdicts < TRUSTED_VERDICTS || time_us(pass, 0) <= (double)pass->draft_us)
         return n; /* too little is known */

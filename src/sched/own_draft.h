@@ -22,6 +22,7 @@
 /* What the next pass would be. The cost model's times; 0: not known. */
 typedef struct ft_own_load {
     uint32_t sessions; /* to draft for, > 0 */
+    double others;     /* tokens that the pass brings other sessions in any case */
     int64_t plain_us;  /* of the pass with one row of each of them */
     int64_t tree_us;   /* of the pass with a tree of each of them */
 } ft_own_load;
@@ -51,6 +52,7 @@ typedef struct ft_own_node {
 /* The pass that nodes may join. */
 typedef struct ft_own_pass {
     uint32_t sessions;   /* whose nodes they are */
+    double others;       /* tokens that it brings other sessions in any case */
     ft_pass without;     /* its shape without any of the nodes */
     uint32_t n_past;     /* of a session, about */
     int64_t draft_us;    /* what drafting took */

@@ -60,6 +60,8 @@ struct ft_own {
     double read_us;    /* of a prompt's token, smoothed; 0: not known */
     int64_t spent_us;  /* on reading before this pass */
     uint32_t sessions; /* that might be drafted for in this pass */
+    double others;     /* tokens that the pass brings others */
+    bool broken;       /* the draft engine has failed, which loses us nothing but speed */
     uint32_t turn;     /* where the next pass begins, where not all fit */
     /* Of one pass, [max_sessions]: whom is drafted for. */
     ft_sess **of;
@@ -313,11 +315,11 @@ static bool in_run(const ft_sess *s)
 }
 
 /* The pass as it would be with a tree of so many nodes for each of them, prompts left out. */
-static ft_pass shape(const ft_verifier *v, uint32_t nodes, uint32_t *n_runs)
+static ft_pass shape(const ft_verifier *v, uint32_t nodes, uint32_t *n_runs, uint32_t *n_others)
 {
     const batch *b = &v->batch;
     ft_pass pass = {0};
-    *n_runs = 0;
+    *n_runs = *n_others = 0;
     for (size_t i = 0; i < b->n_needs; i++) {
         const ft_sess *s = b->needs[i].session;
         bool ours = in_run(s);
@@ -326,25 +328,35 @@ static ft_pass shape(const ft_verifier *v, uint32_t nodes, uint32_t *n_runs)
             continue;
         pass = ft_pass_plus(pass, s->len - 1, rows, ft_judge_expect(v->judge, rows - 1));
         *n_runs += ours;
+        *n_others += !ours;
     }
     return pass;
+}
+
+/* Tokens that a verdict on an edge's tree brings, so far. */
+static double edge_tokens(const ft_verifier *v)
+{
+    const ft_verifier_stats *s = &v->stats;
+    uint64_t runs = s->run_tokens - s->own_accepted; /* their verdicts */
+    return s->rounds > runs ? 1 + (double)s->accepted / (double)(s->rounds - runs) : 1;
 }
 
 static bool pays(ft_verifier *v)
 {
     ft_own *own = v->own;
     ft_own_load load = {0};
-    uint32_t n_plain;
+    uint32_t n_plain, n_others;
     uint32_t nodes = own->params.budget;
     if (!own->always && own->rate.depth > 0 && own->rate.nodes < nodes)
         nodes = (uint32_t)(own->rate.nodes + 0.5);
-    ft_pass tree = shape(v, nodes, &load.sessions);
-    own->plain = shape(v, 0, &n_plain);
+    ft_pass tree = shape(v, nodes, &load.sessions, &n_others);
+    own->plain = shape(v, 0, &n_plain, &n_others);
     if (load.sessions == 0)
         return false;
     load.tree_us = ft_cost_predict(&v->cost, &tree);
     load.plain_us = ft_cost_predict(&v->cost, &own->plain);
     own->sessions = load.sessions;
+    own->others = load.others = n_others * edge_tokens(v);
     bool draft = ft_own_draft_choose(&own->rate, &load);
     return draft || own->always;
 }
@@ -427,6 +439,7 @@ static float worth(ft_verifier *v, int64_t draft_us)
                                             .level = own->trees[i]->depth[k]};
     ft_sort(own->nodes, n, sizeof *own->nodes, likelier, NULL);
     const ft_own_pass pass = {.sessions = (uint32_t)own->n,
+                              .others = own->others,
                               .without = own->plain,
                               .n_past = own->of[0]->len,
                               .draft_us = draft_us,
@@ -458,10 +471,10 @@ static void draft(ft_verifier *v)
     ft_status status = ft_drafters_draft(own->drafters, own->n, own->each, &err, own->trees);
     int64_t us = ft_clock_now_us(&v->opts.clock) - from_us;
     if (status != FT_OK) {
-        for (size_t i = 0; i < own->n; i++) {
-            ft_tree_clear(own->trees[i]);
-            give_up(own->of[i], &err);
-        }
+        FT_LOGE("serve", "own drafting is off: %s", err.message);
+        own->broken = true;
+        for (size_t i = 0; i < own->n; i++)
+            ft_own_drop(own->of[i]);
         return;
     }
     ft_own_draft_saw_draft(&own->rate, own->sessions, us);
@@ -502,7 +515,7 @@ int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
 {
     ft_own *own = v->own;
     ft_engine_stats stats;
-    if (!own)
+    if (!own || own->broken)
         return 0;
     int64_t from_us = ft_clock_now_us(&v->opts.clock);
     drop_idle(v, from_us);

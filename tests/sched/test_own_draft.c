@@ -37,9 +37,9 @@ static uint32_t passes(ft_own_draft *own, const machine *m, uint32_t n)
 }
 
 /* (20 + 30) / 3 a token against 25. */
-static const machine gains = {{4, 25000, 30000}, 20000, 3};
+static const machine gains = {{.sessions = 4, .plain_us = 25000, .tree_us = 30000}, 20000, 3};
 /* (20 + 60) / 3 against 25. */
-static const machine loses = {{4, 25000, 60000}, 20000, 3};
+static const machine loses = {{.sessions = 4, .plain_us = 25000, .tree_us = 60000}, 20000, 3};
 
 static void test_where_it_pays(void **state)
 {
@@ -66,12 +66,24 @@ static void test_where_it_loses(void **state)
 static void test_loads(void **state)
 {
     ft_own_draft own = {0};
-    const machine many = {{32, 25000, 90000}, 100000, 3};
+    const machine many = {{.sessions = 32, .plain_us = 25000, .tree_us = 90000}, 100000, 3};
     passes(&own, &gains, 100);
     passes(&own, &many, 100);
     assert_in_range(passes(&own, &many, 100), 0, 4);
     passes(&own, &gains, 10);
     assert_in_range(passes(&own, &gains, 100), 98, 100);
+}
+
+/* What drafting delays counts: others' tokens in the same pass. */
+static void test_others(void **state)
+{
+    ft_own_draft own = {0};
+    machine crowd = {{.sessions = 1, .plain_us = 100000, .tree_us = 105000}, 20000, 3};
+    passes(&own, &crowd, 20);
+    assert_true(own.on); /* 125 ms for 3 tokens, 100 for 1 */
+    crowd.load.others = 100;
+    passes(&own, &crowd, 20);
+    assert_false(own.on); /* 125 for 103, 100 for 101 */
 }
 
 /* Drafts become better, or worse: found out, at the latest by a probe. */
@@ -201,7 +213,8 @@ int main(void)
         cmocka_unit_test(test_where_it_pays), cmocka_unit_test(test_where_it_loses),
         cmocka_unit_test(test_loads),         cmocka_unit_test(test_change),
         cmocka_unit_test(test_probe_waits),   cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_keep),          cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_others),        cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
