@@ -211,6 +211,33 @@ void ft_gen_draft(ft_gen *gen, const ft_draft_params *params)
         ft_gen_steer_sent(gen, forwards(gen) - before, ft_clock_now_us(&gen->edge->clock) - began);
 }
 
+/* The shadow, in a turn that was taken. */
+static ft_status draft_shadow(ft_gen *gen, ft_error *err)
+{
+    const uint32_t before = forwards(gen);
+    const int64_t began = ft_clock_now_us(&gen->edge->clock);
+    ft_status status = ft_drafter_draft(gen->drafter, &gen->shadow.params, err, &gen->shadow.tree);
+    gen->shadow.wanted = false;
+    if (status == FT_OK && gen->shadow.tree.n > 0)
+        ft_gen_steer_shadow(gen, forwards(gen) - before,
+                            ft_clock_now_us(&gen->edge->clock) - began);
+    return status;
+}
+
+void ft_gen_draft_shadow(ft_gen *gen)
+{
+    ft_error err = {0};
+    if (!ft_gen_draft_ready(gen))
+        return;
+    ft_status status = gen->known < gen->text.n ? read_all(gen, &err) : FT_OK;
+    if (status == FT_OK) {
+        ft_edge_engine_lock(gen->edge);
+        status = draft_shadow(gen, &err);
+        ft_edge_engine_unlock(gen->edge);
+    }
+    settle(gen, status, &err, FT_DRAFTING_ON);
+}
+
 void ft_gen_draft_advance(ft_gen *gen, const ft_msg_verdict *verdict)
 {
     ft_error err = {0};
@@ -265,27 +292,14 @@ static ft_idle idle_ahead(ft_gen *gen)
     return more && status == FT_OK ? FT_IDLE_MORE : FT_IDLE_DONE;
 }
 
-/* The shadow, in a turn that was taken. */
-static ft_status draft_shadow(ft_gen *gen, ft_error *err)
-{
-    const uint32_t before = forwards(gen);
-    const int64_t began = ft_clock_now_us(&gen->edge->clock);
-    ft_status status = ft_drafter_draft(gen->drafter, &gen->shadow.params, err, &gen->shadow.tree);
-    gen->shadow.wanted = false;
-    if (status == FT_OK && gen->shadow.tree.n > 0)
-        ft_gen_steer_shadow(gen, forwards(gen) - before,
-                            ft_clock_now_us(&gen->edge->clock) - began);
-    return status;
-}
-
 static ft_idle idle_run(ft_gen *gen)
 {
     const bool wanted = gen->shadow.wanted;
     ft_error err = {0};
     uint32_t left = 0;
-    if (!ft_gen_draft_ready(gen))
+    if (!gen->edge->proactive || !ft_gen_draft_ready(gen))
         return FT_IDLE_DONE;
-    if (!wanted && (!gen->edge->proactive || gen->text.n - gen->known < FOLLOW_TOK))
+    if (!wanted && gen->text.n - gen->known < FOLLOW_TOK)
         return FT_IDLE_DONE;
     if (!ft_edge_engine_try(gen->edge))
         return FT_IDLE_TURN;

@@ -38,8 +38,8 @@ typedef struct ft_edge_opts {
     bool automatic;
     ft_depth_rule depth_rule; /* of automatic; PIPELINE also without: trees of `draft.budget` nodes,
                                  and this depth, `draft.depth` at most */
-    /* Drafts ahead while a verdict is waited for, and follows runs: for a draft model that does not
-     * take its time from the target. */
+    /* Drafts while a verdict is waited for: ahead of it, and in runs what the controller wants to know.
+     * For a draft model that does not take its time from the target. */
     bool proactive;
     ft_clock clock;
     ft_kv_type draft_kv_type;

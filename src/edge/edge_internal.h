@@ -163,6 +163,8 @@ void ft_gen_draft_start(ft_gen *gen);
 bool ft_gen_draft_ready(ft_gen *gen);
 /* Drafts gen->tree; n = 0 where it cannot. */
 void ft_gen_draft(ft_gen *gen, const ft_draft_params *params);
+/* Drafts the shadow at once. */
+void ft_gen_draft_shadow(ft_gen *gen);
 /* The text has grown by the verdict's path and next. */
 void ft_gen_draft_advance(ft_gen *gen, const ft_msg_verdict *verdict);
 /* While the verifier works: one draft forward at most of drafting ahead of a tree's verdict, or of

@@ -66,13 +66,16 @@ static uint32_t tokens_left(const ft_gen *gen)
     return n;
 }
 
-/* The run that was chosen goes with a draft that only tells how a tree would have done. */
+/* The run that was chosen goes with a draft that only tells how a tree would have done: made while the
+ * run goes on, or, where that would take its time from the target, before. */
 static void want_shadow(ft_gen *gen, const ft_control_choice *choice, const ft_draft_params *params)
 {
-    if (choice->shadow && gen->shadow.tree.n == 0) {
-        gen->shadow.wanted = true;
-        gen->shadow.params = *params;
-    }
+    if (!choice->shadow || gen->shadow.tree.n > 0)
+        return;
+    gen->shadow.wanted = true;
+    gen->shadow.params = *params;
+    if (!gen->edge->proactive)
+        ft_gen_draft_shadow(gen);
 }
 
 /* The next round into gen->out: a tree, or a run where it is not to be a tree or none can be had. */
@@ -90,6 +93,8 @@ static void prepare(ft_gen *gen)
         choice = ft_gen_steer(gen, tokens_left(gen), &params);
     }
     gen->has_choice = false;
+    if (gen->tree.n == 0)
+        want_shadow(gen, &choice, &params);
     int64_t took = ft_clock_now_us(&gen->edge->clock) - began;
     gen->stats->draft_us += took;
     gen->out.kind = FT_CLIENT_DRAFT;
@@ -100,8 +105,6 @@ static void prepare(ft_gen *gen)
     draft->run = gen->run_left = draft->n > 0 ? 0 : choice.run;
     draft->draft_us = (uint32_t)took;
     gen->draft_sent = false;
-    if (draft->n == 0)
-        want_shadow(gen, &choice, &params);
 }
 
 /* When half of a run has come and it is to go on, the next is asked for, so that the server need not
@@ -113,8 +116,8 @@ static void go_on(ft_gen *gen)
     if (gen->ahead_run > 0 || gen->run_left > gen->out.draft.run / 2 || left <= gen->run_left)
         return;
     ft_control_choice choice = ft_gen_steer(gen, left - gen->run_left, &params);
-    if (choice.speculate)
-        return;
+    if (choice.speculate || (choice.shadow && !gen->edge->proactive))
+        return; /* prepare() acts on it */
     gen->has_choice = false;
     ft_gen_run_ahead(gen, choice.run);
     want_shadow(gen, &choice, &params);
