@@ -24,6 +24,9 @@
 #define DRAFT_RATE   0.1
 #define VERDICT_RATE 0.01
 
+/* A pass that took so many times longer or shorter than expected was another program's doing. */
+#define OFF_MOST 3
+
 /* To change what is done takes a gain of this much, so that two ways that are alike don't alternate. */
 #define GAIN 0.03
 
@@ -53,6 +56,12 @@ static double smooth(double old, double value, uint32_t n_before, double rate)
     return old + (share > rate ? share : rate) * (value - old);
 }
 
+/* A prediction of a pass of that kind as such passes have proved to be. */
+static double corrected(const ft_own_draft *own, uint32_t c, bool trees, int64_t us)
+{
+    return (double)us * (own->n_passes[trees][c] > 0 ? own->off[trees][c] : 1);
+}
+
 /* What a token of the pass takes with drafts and without. False: not known. */
 static bool token_times(const ft_own_draft *own, const ft_own_load *load, double *drafted,
                         double *plain)
@@ -61,9 +70,9 @@ static bool token_times(const ft_own_draft *own, const ft_own_load *load, double
     if (own->n_verdicts < TRUSTED_VERDICTS || own->n_drafts[c] < TRUSTED_DRAFTS ||
         load->plain_us <= 0 || load->tree_us <= 0)
         return false;
-    *drafted =
-        (own->draft_us[c] + (double)load->tree_us) / (load->others + load->sessions * own->tokens);
-    *plain = (double)load->plain_us / (load->others + load->sessions);
+    *drafted = (own->draft_us[c] + corrected(own, c, true, load->tree_us)) /
+               (load->others + load->sessions * own->tokens);
+    *plain = corrected(own, c, false, load->plain_us) / (load->others + load->sessions);
     return true;
 }
 
@@ -94,6 +103,16 @@ bool ft_own_draft_choose(ft_own_draft *own, const ft_own_load *load)
         own->wait = own->wait * 2 < WAIT_MOST ? own->wait * 2 : WAIT_MOST;
     }
     return own->probing;
+}
+
+void ft_own_draft_saw_pass(ft_own_draft *own, uint32_t sessions, bool trees, int64_t expected_us,
+                           int64_t us)
+{
+    uint32_t c = class_of(sessions);
+    if (expected_us <= 0 || us <= 0)
+        return;
+    double off = fmin(fmax((double)us / (double)expected_us, 1.0 / OFF_MOST), OFF_MOST);
+    own->off[trees][c] = smooth(own->off[trees][c], off, own->n_passes[trees][c]++, DRAFT_RATE);
 }
 
 void ft_own_draft_saw_draft(ft_own_draft *own, uint32_t sessions, int64_t us)
@@ -134,11 +153,13 @@ void ft_own_draft_size(const ft_own_draft *own, uint32_t *budget, uint32_t *dept
         *depth = own->depth;
 }
 
-static double time_us(const ft_own_pass *pass, uint32_t n)
+static double time_us(const ft_own_draft *own, const ft_own_pass *pass, uint32_t n)
 {
-    ft_pass with = ft_pass_sum(pass->without,
-                               (ft_pass){.rows = n, .out = n, .ctx = (uint64_t)n * pass->n_past});
-    return (double)(pass->draft_us + ft_cost_predict(pass->cost, &with));
+    const ft_pass nodes = {
+        .rows = n, .out = (uint32_t)(n * pass->out + 0.5), .ctx = (uint64_t)n * pass->n_past};
+    ft_pass with = ft_pass_sum(pass->without, nodes);
+    return (double)pass->draft_us +
+           corrected(own, class_of(pass->sessions), n > 0, ft_cost_predict(pass->cost, &with));
 }
 
 /* The last level goes if its nodes bring fewer tokens in its time than all do; one more is drafted if
@@ -164,10 +185,10 @@ uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t
     double trust = (own->came + PRIOR_NODES) / (own->expected + PRIOR_NODES);
     double tokens = pass->others + pass->sessions, best_rate = 0, level[FT_OWN_LEVELS] = {0};
     uint32_t keep = n;
-    if (own->n_verdicts < TRUSTED_VERDICTS || time_us(pass, 0) <= (double)pass->draft_us)
+    if (own->n_verdicts < TRUSTED_VERDICTS || time_us(own, pass, 0) <= (double)pass->draft_us)
         return n; /* too little is known */
     for (uint32_t i = 0; i <= n; i++) {
-        double rate = tokens / time_us(pass, i);
+        double rate = tokens / time_us(own, pass, i);
         if (rate > best_rate) {
             best_rate = rate;
             keep = i;
@@ -183,6 +204,6 @@ uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t
     for (uint32_t l = 0; l < own->depth; l++)
         own->level[l] += (first ? 1 : DRAFT_RATE) * (level[l] - own->level[l]);
     own->nodes += (first ? 1 : DRAFT_RATE) * ((double)keep / pass->sessions - own->nodes);
-    choose_depth(own, pass, best_rate, time_us(pass, 1) - time_us(pass, 0));
+    choose_depth(own, pass, best_rate, (time_us(own, pass, 9) - time_us(own, pass, 1)) / 8);
     return keep;
 }

@@ -31,6 +31,10 @@ typedef struct ft_own_draft {
     double tokens;                   /* of a verdict on a tree of ours, smoothed */
     double draft_us[FT_OWN_CLASSES]; /* of drafting for so many sessions, smoothed */
     uint32_t n_verdicts, n_drafts[FT_OWN_CLASSES];
+    /* What such passes took over what the cost model said, smoothed: without trees, and with. It is
+     * straight, and one row may be dearer or cheaper than its line. */
+    double off[2][FT_OWN_CLASSES];
+    uint32_t n_passes[2][FT_OWN_CLASSES];
     bool on;         /* what pays by the estimates, as of the last choice */
     bool probing;    /* a draft against the estimates is under way */
     uint32_t wait;   /* choices between probes */
@@ -55,6 +59,7 @@ typedef struct ft_own_pass {
     double others;       /* tokens that it brings other sessions in any case */
     ft_pass without;     /* its shape without any of the nodes */
     uint32_t n_past;     /* of a session, about */
+    double out;          /* rows with logits a node, about */
     int64_t draft_us;    /* what drafting took */
     uint32_t depth_most; /* levels that may be drafted */
     const ft_cost *cost; /* borrowed */
@@ -68,6 +73,9 @@ uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t
                            const ft_own_pass *pass);
 /* Whether to draft. Counts: call it once a pass. */
 bool ft_own_draft_choose(ft_own_draft *own, const ft_own_load *load);
+/* A pass with so many sessions in runs, with trees of ours or without, took `us`. */
+void ft_own_draft_saw_pass(ft_own_draft *own, uint32_t sessions, bool trees, int64_t expected_us,
+                           int64_t us);
 /* Drafting for so many sessions took `us`. */
 void ft_own_draft_saw_draft(ft_own_draft *own, uint32_t sessions, int64_t us);
 /* A tree whose nodes' chances summed to `expected` brought so many tokens, the target's own included. */

@@ -297,6 +297,8 @@ void ft_own_destroy(ft_own *own);
  * it reads texts with the draft model, which delays the pass by read_budget_us at most, as far as one
  * block of tokens allows (0: no limit). Returns the time that the reading took. */
 int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us);
+/* The pass has run, its trees are walked. */
+void ft_own_after_pass(ft_verifier *v, int64_t expected_us, int64_t us);
 /* `last` is the verdict on a run's pass, in nodes of `tree`: the drafter follows, and the verdict
  * becomes one of tokens alone. Of sessions without an own tree it changes nothing. */
 void ft_own_verdict(ft_sess *s);

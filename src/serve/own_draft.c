@@ -442,6 +442,9 @@ static float worth(ft_verifier *v, int64_t draft_us)
                               .others = own->others,
                               .without = own->plain,
                               .n_past = own->of[0]->len,
+                              .out = (double)(ft_judge_expect(v->judge, own->params.budget) -
+                                              ft_judge_expect(v->judge, 0)) /
+                                     own->params.budget,
                               .draft_us = draft_us,
                               .depth_most = own->params.depth,
                               .cost = &v->cost};
@@ -533,6 +536,19 @@ int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
     v->stats.own_rows = stats.rows;
     v->stats.own_us += (uint64_t)(ft_clock_now_us(&v->opts.clock) - from_us);
     return own->spent_us;
+}
+
+void ft_own_after_pass(ft_verifier *v, int64_t expected_us, int64_t us)
+{
+    const batch *b = &v->batch;
+    uint32_t n_runs = 0, n_trees = 0;
+    for (size_t i = 0; v->own && i < b->n_segments; i++) {
+        const ft_sess *s = b->seg_of[i];
+        n_runs += b->kinds[i] == FT_WORK_VERIFY && s->run_end > 0;
+        n_trees += b->kinds[i] == FT_WORK_VERIFY && s->run_end > 0 && s->tree.n > 0;
+    }
+    if (n_runs > 0)
+        ft_own_draft_saw_pass(&v->own->rate, n_runs, n_trees > 0, expected_us, us);
 }
 
 /* ---- verdicts ---- */

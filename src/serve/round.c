@@ -411,6 +411,7 @@ static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
         stats->predicted_us += (uint64_t)expected_us;
         stats->predict_miss_us += (uint64_t)llabs(us - expected_us);
     }
+    ft_own_after_pass(v, expected_us, us);
     pass->out = judged.rows;
     ft_cost_observe(&v->cost, pass, us);
 }

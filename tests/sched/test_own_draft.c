@@ -86,6 +86,23 @@ static void test_others(void **state)
     assert_false(own.on); /* 125 for 103, 100 for 101 */
 }
 
+/* Passes of one kind prove dearer than the cost model says. */
+static void test_wrong_predictions(void **state)
+{
+    ft_own_draft own = {0};
+    passes(&own, &gains, 20);
+    assert_true(own.on);
+    for (int i = 0; i < 20; i++)
+        ft_own_draft_saw_pass(&own, gains.load.sessions, true, 30000, 60000);
+    passes(&own, &gains, 10);
+    assert_false(own.on); /* (20 + 60) / 3 against 25 */
+    for (int i = 0; i < 40; i++)
+        ft_own_draft_saw_pass(&own, gains.load.sessions, false, 25000, 50000);
+    passes(&own, &gains, 10);
+    assert_true(own.on);
+    assert_in_range(own.token_us, 25000, 27000);
+}
+
 /* Drafts become better, or worse: found out, at the latest by a probe. */
 static void test_change(void **state)
 {
@@ -156,6 +173,7 @@ static void test_keep(void **state)
     ft_own_pass pass = {.sessions = 1,
                         .without = {.rows = 1, .out = 1, .ctx = 100},
                         .n_past = 100,
+                        .out = 1,
                         .draft_us = 2000,
                         .depth_most = 5,
                         .cost = &cost};
@@ -185,6 +203,7 @@ static void test_depth(void **state)
     ft_own_pass pass = {.sessions = 1,
                         .without = {.rows = 1, .out = 1, .ctx = 100},
                         .n_past = 100,
+                        .out = 1,
                         .draft_us = 10000,
                         .depth_most = 5,
                         .cost = &cost};
@@ -213,8 +232,8 @@ int main(void)
         cmocka_unit_test(test_where_it_pays), cmocka_unit_test(test_where_it_loses),
         cmocka_unit_test(test_loads),         cmocka_unit_test(test_change),
         cmocka_unit_test(test_probe_waits),   cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_others),        cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_others),        cmocka_unit_test(test_wrong_predictions),
+        cmocka_unit_test(test_keep),          cmocka_unit_test(test_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
