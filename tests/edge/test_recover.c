@@ -398,7 +398,8 @@ static int teardown(void **state)
 
 typedef struct run {
     fake f;
-    bool drafts; /* speculate every round; else runs */
+    bool drafts;    /* speculate every round; else runs */
+    bool automatic; /* whichever the controller wants */
     uint32_t reconnect_ms, max_tokens;
     const char *const *stops;
     size_t n_stops;
@@ -440,6 +441,7 @@ static void go(run *r)
         .source = {.ctx = &r->f, .open = fake_open, .info = fake_info},
         .drafts = {.ctx = r, .create = r->drafts ? make_source : NULL, .n_ctx = 256},
         .draft = ft_draft_params_tree(6, 3, 2),
+        .automatic = r->automatic,
         .proactive = true,
         .clock = ft_clock_monotonic(),
         .reconnect_ms = r->reconnect_ms,
@@ -583,6 +585,25 @@ static void test_restarted_server_goes_on(void **state)
 {
     resume_after(true, RESTART, 1, 2);
     resume_after(false, RESTART, 0, 2);
+}
+
+/* The controller's own mixture of trees, runs and shadows. */
+static void test_automatic_with_losses(void **state)
+{
+    static const fault losses[] = {NONE, CUT, CUT_ANSWERED, RESTART, CANCEL};
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        for (uint32_t at = 1; at < 12; at += 2) {
+            run r = {.max_tokens = 60,
+                     .drafts = true,
+                     .automatic = true,
+                     .f.fault = losses[i],
+                     .f.fault_at = at};
+            go(&r);
+            check_text(&r, 60, FT_FINISH_LENGTH);
+            assert_int_equal(r.stats.reconnects, r.f.resumes + r.f.opens - 1);
+            assert_int_equal(r.stats.accepted + r.stats.rounds + r.stats.run_tokens, 60);
+        }
+    }
 }
 
 static void test_reopen_names_the_model(void **state)
@@ -755,6 +776,7 @@ int main(void)
         cmocka_unit_test(test_lost_verdict),
         cmocka_unit_test(test_cancelled_link),
         cmocka_unit_test(test_restarted_server_goes_on),
+        cmocka_unit_test(test_automatic_with_losses),
         cmocka_unit_test(test_reopen_names_the_model),
         cmocka_unit_test(test_every_round_cut),
         cmocka_unit_test(test_gives_up),
