@@ -46,6 +46,9 @@ void ft_gen_draft_stop(ft_gen *gen)
 {
     if (gen->drafter) {
         count(gen);
+        pthread_mutex_lock(&gen->edge->mutex);
+        gen->edge->calibration = ft_drafter_calibration(gen->drafter);
+        pthread_mutex_unlock(&gen->edge->mutex);
         ft_edge_engine_lock(gen->edge);
         ft_drafter_destroy(gen->drafter);
         ft_edge_engine_unlock(gen->edge);
@@ -93,6 +96,12 @@ static ft_status make_drafter(ft_gen *gen, ft_error *err)
         return ft_error_set(err, FT_EXHAUSTED, "edge: the draft's pool is full");
     }
     status = ft_drafter_create_from(source, err, &gen->drafter);
+    if (status == FT_OK) {
+        pthread_mutex_lock(&gen->edge->mutex);
+        const ft_calibration known = gen->edge->calibration;
+        pthread_mutex_unlock(&gen->edge->mutex);
+        ft_drafter_calibrate(gen->drafter, &known);
+    }
     if (status == FT_OK)
         status = ft_drafter_reset(gen->drafter, gen->text.id, (uint32_t)gen->text.n, err);
     gen->known = (uint32_t)gen->text.n;

@@ -37,6 +37,7 @@ struct ft_edge {
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t turn;
+    ft_calibration calibration;    /* as the last generation left it */
     uint64_t next_ticket, serving; /* turns at the engine, first come first served */
     uint32_t running;
     ft_control control; /* as the last generation left it */

@@ -54,6 +54,7 @@ struct ft_own {
     ft_sampler *sampler; /* workspace of all drafters */
     ft_draft_params params;
     bool always;
+    ft_calibration calibration; /* as the last drafter left it */
     uint32_t n_ctx;
     uint32_t pool_blocks, reserved;
     ft_own_draft rate;
@@ -159,6 +160,8 @@ void ft_own_drop(ft_sess *s)
     if (!s->own)
         return;
     s->verifier->own->reserved -= s->own->blocks;
+    if (s->own->drafter)
+        s->verifier->own->calibration = ft_drafter_calibration(s->own->drafter);
     ft_drafter_destroy(s->own->drafter);
     free(s->own);
     s->own = NULL;
@@ -219,7 +222,11 @@ static ft_status start(ft_sess *s, ft_error *err)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory for a drafter");
     ft_status status =
         ft_draft_engine_source(own->engine, own->sampler, &s->sampling, err, &source);
-    return status == FT_OK ? ft_drafter_create_from(source, err, &s->own->drafter) : status;
+    if (status == FT_OK)
+        status = ft_drafter_create_from(source, err, &s->own->drafter);
+    if (status == FT_OK)
+        ft_drafter_calibrate(s->own->drafter, &own->calibration);
+    return status;
 }
 
 /* ---- following the text ---- */

@@ -21,6 +21,7 @@ struct ft_drafter {
     uint32_t n_text, cap_text;
     bool rooted;
     ft_growth growth;
+    ft_calibration calibration; /* sharpness 0: not asked for */
     ft_drafter_stats stats;
     /* of the draft under way */
     uint32_t level; /* forwards done, those of text together one */
@@ -163,6 +164,7 @@ static void take(ft_drafter *d, const ft_draft_request *r, uint32_t branch, bool
 {
     d->stats.forwards++;
     d->stats.rows += r->n;
+    d->growth.calibration = d->calibration;
     if (!r->parents) {
         if (r->children) {
             d->rooted = true;
@@ -339,6 +341,33 @@ static void count_alignment(ft_drafter *d, const uint16_t *nodes, uint32_t n, ui
     d->stats.matched += aligned && n > n_path;
 }
 
+/* What came behind each node of the walk that was computed, as far as the verdict goes. */
+static void learn(ft_drafter *d, const uint16_t *nodes, uint32_t n_path, const int32_t *next,
+                  uint32_t n_next)
+{
+    const ft_growth *g = &d->growth;
+    if (d->calibration.sharpness <= 0 || !d->rooted)
+        return;
+    for (uint32_t i = 0; i < n_path + (n_next > 0); i++) {
+        int32_t parent = i > 0 ? nodes[i - 1] : -1;
+        if (parent >= 0 && g->node[parent].pending < 0)
+            break;
+        ft_growth_saw(g, parent, i < n_path ? g->node[nodes[i]].token : next[0], &d->calibration);
+    }
+}
+
+void ft_drafter_calibrate(ft_drafter *drafter, const ft_calibration *from)
+{
+    drafter->calibration = *from;
+    if (drafter->calibration.sharpness <= 0)
+        drafter->calibration = (ft_calibration){.sharpness = 1};
+}
+
+ft_calibration ft_drafter_calibration(const ft_drafter *drafter)
+{
+    return drafter->calibration;
+}
+
 /* Counts the node if it was computed ahead and outlived a verdict, once. */
 static void count_kept(ft_drafter *d, ft_growth_node *node)
 {
@@ -362,6 +391,7 @@ ft_status ft_drafter_advance(ft_drafter *drafter, const uint32_t *path, uint32_t
     if (status != FT_OK || n_path + n_next == 0)
         return status;
     count_alignment(d, nodes, (uint32_t)n, n_path);
+    learn(d, nodes, n_path, next, n_next);
     for (; n_kv < (uint32_t)n && g->node[nodes[n_kv]].pending >= 0; n_kv++) {
         kv[n_kv] = (uint32_t)g->node[nodes[n_kv]].pending;
         count_kept(d, &g->node[nodes[n_kv]]);

@@ -77,6 +77,12 @@ FT_WARN_UNUSED ft_status ft_drafter_advance(ft_drafter *drafter, const uint32_t 
                                             uint32_t n_path, const int32_t *next, uint32_t n_next,
                                             ft_error *err);
 
+/* From now on the drafter learns from verdicts how far its source's chances can be trusted, beginning with
+ * what another has learned (copied; all-zero: nothing). */
+void ft_drafter_calibrate(ft_drafter *drafter, const ft_calibration *from);
+/* What it has learned; all-zero: it does not. */
+ft_calibration ft_drafter_calibration(const ft_drafter *drafter);
+
 /* The expected gain of drafting ahead, SpecEdge eq. (1), is
  *
  *     P_align * P_match|align * (T_draft / H_expan - 1)      tokens a round

@@ -31,9 +31,19 @@ ft_draft_params ft_draft_params_tree(uint32_t budget, uint32_t depth, uint32_t w
 /* Leaves that a draft computes at most, as far as pending numbers reach. */
 uint32_t ft_draft_params_leaves(const ft_draft_params *params);
 
+/* How far a source's chances are to be trusted, learned from verdicts: a child's chance is the source's
+ * to the power of `sharpness`, what the source leaves for all others the same times exp(rest), and all of
+ * it is made to sum to 1. A source that is right more often than it says gets narrow, deep trees. It only
+ * orders drafts: text never depends on it. Sharpness 0: as the source says. */
+typedef struct ft_calibration {
+    float sharpness, rest;
+    float weight, rest_weight; /* of what was seen; 0: nothing */
+} ft_calibration;
+
 typedef struct ft_growth_node {
     int32_t token, parent; /* parent in the pool, -1: the text's last token */
     float logp, cum;       /* the chance of acceptance: given the parent's, and along the path */
+    float said;            /* the source's word on logp */
     uint16_t depth;        /* 0 for roots */
     int16_t pending;       /* its number, -1: not computed */
     bool ahead;            /* computed below the head; the owner may take the mark away */
@@ -43,7 +53,8 @@ typedef struct ft_growth_node {
  * so that the best nodes by (cum, pool order) always form a tree. */
 typedef struct ft_growth {
     uint32_t n, n_pending, n_emitted;
-    int32_t head; /* the leaf below which is drafted ahead; -1: none yet */
+    int32_t head;               /* the leaf below which is drafted ahead; -1: none yet */
+    ft_calibration calibration; /* of nodes to come; a clear sets it to all-zero */
     ft_growth_node node[FT_GROWTH_MAX];
     uint16_t owner[FT_DRAFT_PENDING]; /* the node of each pending number */
     uint16_t emitted[FT_TREE_MAX];    /* the node of each node of the last tree */
@@ -62,6 +73,9 @@ void ft_growth_clear(ft_growth *g);
  * as the pool has room. */
 void ft_growth_add(ft_growth *g, int32_t parent, const ft_draft_children *children,
                    uint32_t branch);
+
+/* Learns that behind `parent`, which is computed (-1: the text's last token), came `token`. */
+void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibration *calibration);
 
 /* The leaves to compute next, best first; returns how many. Only those among the best `budget` nodes
  * can have children in the tree, as a child is never better than its parent; and where the tree is

@@ -217,13 +217,60 @@ static void test_walks(void **state)
     assert_int_equal(ft_growth_walk(&g, path, 1, next + 1, n, nodes), n);
 }
 
+/* A token by the source's chances to the power of `power`; one that is no child stands for the rest. */
+static int32_t draw(const ft_draft_children *c, double power, ft_rng *rng)
+{
+    double p[FT_DRAFT_RANKED + 1], rest = 1, sum = 0;
+    for (uint32_t i = 0; i < c->n; i++) {
+        rest -= exp((double)c->at[i].logp);
+        sum += p[i] = exp(power * (double)c->at[i].logp);
+    }
+    sum += pow(fmax(rest, 1e-3), power);
+    double at = ft_rng_unit(rng) * sum;
+    for (uint32_t i = 0; i < c->n; i++)
+        if ((at -= p[i]) < 0)
+            return c->at[i].token;
+    return -1;
+}
+
+/* What is learned of a source is how much surer it could have been; drafts believe it from then on. */
+static void test_calibration(void **state)
+{
+    static const double powers[] = {0.7, 1, 2};
+    for (size_t k = 0; k < sizeof powers / sizeof *powers; k++) {
+        ft_calibration learned = {.sharpness = 1};
+        ft_draft_children c;
+        ft_rng rng;
+        ft_rng_init(&rng, 7);
+        for (uint64_t text = 0; text < 3000; text++) {
+            begin(text, FT_DRAFT_RANKED);
+            children_of(text, &c);
+            ft_growth_saw(&g, -1, draw(&c, powers[k], &rng), &learned);
+        }
+        if (fabs((double)learned.sharpness - powers[k]) > 0.25 * powers[k])
+            fail_msg("%g, learned %g", powers[k], (double)learned.sharpness);
+        assert_true(fabs((double)learned.rest) < 0.6);
+        begin(1, FT_DRAFT_RANKED);
+        float said = g.node[0].logp;
+        ft_growth_clear(&g);
+        g.calibration = learned;
+        children_of(1, &c);
+        ft_growth_add(&g, -1, &c, FT_DRAFT_RANKED);
+        double sum = 0;
+        for (uint32_t i = 0; i < g.n; i++)
+            sum += exp((double)g.node[i].logp);
+        assert_true(sum <= 1 + 1e-5 && g.node[0].said == said);
+        assert_true(powers[k] < 1.5 || g.node[0].logp > said);
+        assert_true(powers[k] > 0.8 || g.node[0].logp < said);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grows_to_the_best),
-        cmocka_unit_test(test_rounds_keep_the_invariants),
-        cmocka_unit_test(test_ahead_leaves_room),
-        cmocka_unit_test(test_walks),
+        cmocka_unit_test(test_grows_to_the_best), cmocka_unit_test(test_rounds_keep_the_invariants),
+        cmocka_unit_test(test_ahead_leaves_room), cmocka_unit_test(test_walks),
+        cmocka_unit_test(test_calibration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
