@@ -27,6 +27,7 @@ void ft_load_report_add(ft_load_report *report, ft_load_mode mode, uint32_t rtt,
     ft_load_cell *cell = &report->cell[mode][rtt];
     cell->per_s[cell->n] =
         sample->window_s > 0 ? (double)sample->window_tokens / sample->window_s : 0;
+    cell->forward_ms[cell->n] = report->forward_ms;
     cell->itl_ms[cell->n++] = ft_load_values_mean(&sample->itl_ms);
     ft_load_sample_join(&cell->sum, sample);
     ft_load_sample_deinit(sample);
@@ -118,6 +119,7 @@ static json_t *cell_json(const ft_load_report *r, ft_load_cell *c)
     put(out, "pass_ms", 1e3 * over(s->server.pass_s, s->server.forwards));
     put(out, "own_acceptance", over(s->server.own_accepted, s->server.own_drafted));
     put(out, "draft_ms_per_round", 1e3 * over(s->server.draft_s, s->server.rounds));
+    put(out, "forward_ms", t.drafted ? median_of(c->forward_ms, c->n) : 0);
     put(out, "driver_cpu_share", over(s->driver_cpu_s, s->server.at_s * r->driver_cores));
     put(out, "device_late_share", over((double)s->device_late, (double)s->device_forwards));
     json_object_set_new(out, "replay_misses", json_integer((json_int_t)s->misses));

@@ -29,7 +29,8 @@ typedef struct ft_load_cell {
     ft_load_sample sum;                /* of all rounds */
     double per_s[FT_BENCH_ROUNDS_MAX]; /* tokens a second of the server's core, a round each */
     double itl_ms[FT_BENCH_ROUNDS_MAX];
-    uint32_t n; /* rounds */
+    double forward_ms[FT_BENCH_ROUNDS_MAX]; /* the device's time */
+    uint32_t n;                             /* rounds */
 } ft_load_cell;
 
 typedef struct ft_load_report {
