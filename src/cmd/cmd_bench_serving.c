@@ -12,7 +12,9 @@
 #include "cmd/bench_load_report.h"
 #include "cmd/cmd.h"
 
-#define CONTEXT_MARGIN 64 /* beyond prompt, text and tree */
+#define RECORDINGS_MAX 4    /* of a mode */
+#define MISSED_MOST    0.01 /* nodes a forward that a recording may lack */
+#define CONTEXT_MARGIN 64   /* beyond prompt, text and tree */
 
 typedef struct serving_flags {
     const char *model, *draft, *prompts, *modes, *rtts, *ratio;
@@ -32,6 +34,13 @@ typedef struct serving {
     int core;
     ft_load_report report;
 } serving;
+
+/* A run that does not count. */
+typedef struct trial {
+    bool wide; /* in: larger trees than will be asked for */
+    double verify_ms;
+    double missed; /* nodes that the recording lacked, a draft forward */
+} trial;
 
 /* ---- what is asked for ---- */
 
@@ -121,7 +130,7 @@ static ft_status load(serving *x, ft_error *err)
         status = ft_model_load(&draft, err, &x->draft);
     if (status != FT_OK)
         return status;
-    uint32_t text = x->set.longest + (uint32_t)f->n + 4 * FT_TREE_MAX;
+    uint32_t text = x->set.longest + (uint32_t)f->n + 8 * FT_TREE_MAX;
     const ft_load_drafts_opts drafts = {.model = x->draft,
                                         .kv_tok = (2 * (uint32_t)f->batch + 1) * text,
                                         .branch = ft_draft_params_tree(1, 1, 1).branch,
@@ -183,15 +192,20 @@ static ft_status learn(serving *x, ft_error *err)
     return status;
 }
 
-static ft_status try_mode(serving *x, ft_load_mode mode, uint32_t rtt_us, ft_error *err,
-                          double *verify_ms)
+static ft_status try_mode(serving *x, ft_load_mode mode, uint32_t rtt_us, trial *out, ft_error *err)
 {
     ft_load_sample sample;
     ft_load_drive_opts o = drive_opts(x, mode);
     o.rtt_us = rtt_us;
     o.progress = ft_progress_terminal("drafts");
+    if (out->wide) { /* the best of more nodes hold most of what is the best by any calibration */
+        o.edge.draft.budget = o.edge.draft.budget > 32 ? 64 : 2 * o.edge.draft.budget;
+        o.edge.draft.width *= 2;
+        o.edge.draft.depth += 2;
+    }
     ft_status status = ft_load_drive(&o, err, &sample);
-    *verify_ms = ft_load_values_quantile(&sample.verify_ms, 0.5);
+    out->verify_ms = ft_load_values_quantile(&sample.verify_ms, 0.5);
+    out->missed = (double)sample.misses / (double)(sample.device_forwards + 1);
     ft_load_sample_deinit(&sample);
     return status;
 }
@@ -207,26 +221,36 @@ static void set_forward(serving *x, double verify_ms)
     x->report.forward_ms = x->f.draft_ms;
 }
 
+/* Until hardly anything is missing. */
+static ft_status record_mode(serving *x, ft_load_mode mode, uint32_t rtt_us, ft_error *err)
+{
+    trial t = {.missed = 1};
+    ft_status status = FT_OK;
+    if (!x->report.mode[mode])
+        return FT_OK;
+    for (int i = 0; i < RECORDINGS_MAX && t.missed > MISSED_MOST && status == FT_OK; i++)
+        status = try_mode(x, mode, rtt_us, &t, err);
+    return status;
+}
+
 /* Records what the draft model says of these texts, as far as the modes will ask, and measures how long
  * the server verifies a batch of trees: T_verify of --ratio. */
 static ft_status record(serving *x, ft_error *err)
 {
     const double draft_ms = x->f.draft_ms;
-    double verify_ms;
-    x->f.draft_ms = 0;
-    ft_status status = try_mode(x, FT_LOAD_EDGE, 0, err, &verify_ms);
-    if (status == FT_OK && x->report.ratio > 0)
-        status = try_mode(x, FT_LOAD_EDGE, 0, err, &verify_ms);
-    x->f.draft_ms = draft_ms;
-    set_forward(x, verify_ms);
+    trial wide = {.wide = true}, plain = {.wide = false};
     uint32_t longest = 0; /* more time to draft ahead */
     for (uint32_t i = 0; i < x->report.n_rtt; i++)
         longest = x->report.rtt_us[i] > longest ? x->report.rtt_us[i] : longest;
+    x->f.draft_ms = 0;
     bool ahead = x->report.mode[FT_LOAD_PROACTIVE] || x->report.mode[FT_LOAD_PIPELINE];
-    if (status == FT_OK && ahead)
-        status = try_mode(x, FT_LOAD_PROACTIVE, longest, err, &verify_ms);
-    if (status == FT_OK && x->report.mode[FT_LOAD_PIPELINE])
-        status = try_mode(x, FT_LOAD_PIPELINE, longest, err, &verify_ms);
+    ft_status status = try_mode(x, ahead ? FT_LOAD_PROACTIVE : FT_LOAD_EDGE, longest, &wide, err);
+    if (status == FT_OK)
+        status = try_mode(x, FT_LOAD_EDGE, 0, &plain, err);
+    x->f.draft_ms = draft_ms;
+    set_forward(x, plain.verify_ms);
+    for (int mode = FT_LOAD_EDGE; mode < FT_LOAD_MODES && status == FT_OK; mode++)
+        status = record_mode(x, (ft_load_mode)mode, longest, err);
     return status;
 }
 
