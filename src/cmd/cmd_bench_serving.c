@@ -256,10 +256,6 @@ static ft_status record(serving *x, ft_error *err)
 
 static ft_status prepare(serving *x, ft_error *err)
 {
-    int cores = ft_load_leave_core(-1, &x->core);
-    x->report.driver_cores = cores ? cores : 1;
-    if (!cores)
-        x->core = -1;
     ft_status status = start_server(x, false, err, &x->plain);
     if (status == FT_OK && x->report.mode[FT_LOAD_SERVER_SPEC])
         status = start_server(x, true, err, &x->spec);
@@ -342,6 +338,10 @@ static void print_text(serving *x, const json_t *figures)
 
 static ft_status measure(serving *x, ft_error *err)
 {
+    int cores = ft_load_leave_core(-1, &x->core); /* first: threads inherit where they may run */
+    x->report.driver_cores = cores ? cores : 1;
+    if (!cores)
+        x->core = -1;
     ft_status status = load(x, err);
     if (status == FT_OK)
         status = prepare(x, err);
