@@ -169,8 +169,9 @@ typedef struct batch {
     uint64_t *want;       /* [max_rows] words, at least one a segment */
     uint32_t *path;       /* [max_rows] */
     size_t n_segments, n_rows, n_want;
-    ft_pass pass; /* its shape */
-    bool alone;   /* one session has work, and no other is about to */
+    ft_pass pass;    /* its shape */
+    ft_pass prompts; /* of it the prompts' part */
+    bool alone;      /* one session has work, and no other is about to */
 } batch;
 
 struct ft_verifier {
@@ -187,7 +188,8 @@ struct ft_verifier {
     uint64_t next_serial;
     batch batch;
     ft_cost cost; /* of passes on this machine */
-    ft_own *own;  /* NULL: no draft model */
+    ft_spikes spikes;
+    ft_own *own; /* NULL: no draft model */
     ft_verifier_stats stats;
     int64_t began_us; /* the engine thread, its waits not counted */
     ft_tenant *tenants;

@@ -75,6 +75,15 @@ static void promises(ft_buf *out, const ft_verifier_stats *s)
              offsetof(ft_slo_count, texts_met));
 }
 
+static void spikes(ft_buf *out, const ft_verifier_stats *s)
+{
+    static const char name[] = "pass_spikes_total";
+    head(out, name, "counter", "Passes that took 1.5 times the mean of those before, by cause.");
+    for (int i = FT_SPIKE_COLD_START; i < FT_SPIKE_CAUSES; i++)
+        ft_buf_printf(out, "foretoken_%s{cause=\"%s\"} %" PRIu64 "\n", name, ft_spike_name[i],
+                      s->spikes[i]);
+}
+
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
 ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
@@ -135,6 +144,7 @@ ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
     counts(out, "gauge", gauges, COUNT(gauges));
     counts(out, "counter", counters, COUNT(counters));
     seconds(out, times, COUNT(times));
+    spikes(out, s);
     promises(out, s);
     histogram(out, &(row){"pass_rows", "Rows of a forward pass.", s->rows}, s->passes_by_rows);
     histogram(out, &(row){"prefill_chunk_rows", "Rows of a prompt's chunk.", s->prefill_rows},

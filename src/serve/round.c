@@ -152,6 +152,8 @@ static void add_segment(batch *b, ft_sess *s, ft_work_kind kind, uint32_t n)
     b->pass =
         ft_pass_plus(b->pass, ft_seq_n_past(s->seq), n,
                      kind == FT_WORK_VERIFY ? ft_judge_expect(s->verifier->judge, s->tree.n) : 0);
+    if (kind == FT_WORK_PREFILL)
+        b->prompts = ft_pass_plus(b->prompts, ft_seq_n_past(s->seq), n, 0);
     *g = (ft_segment){.seq = s->seq, .n = n, .tokens = tokens};
     memcpy(tokens, s->text + ft_seq_n_past(s->seq), n_text * sizeof *tokens);
     if (kind == FT_WORK_PREFILL)
@@ -364,7 +366,7 @@ static void compose(ft_verifier *v, int64_t now_us, int64_t read_us)
         limits.prefill_us = prompt_us(v) > read_us ? prompt_us(v) - read_us : 1;
     size_t n = v->policy->pick(b->work, b->n_work, &limits, now_us, b->picks);
     b->n_segments = b->n_rows = b->n_want = 0;
-    b->pass = (ft_pass){0};
+    b->pass = b->prompts = (ft_pass){0};
     for (size_t i = 0; i < n; i++)
         add_segment(b, b->of[b->picks[i].index], b->work[b->picks[i].index].kind,
                     b->picks[i].n_tok);
@@ -413,6 +415,7 @@ static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
     }
     ft_own_after_pass(v, expected_us, us);
     pass->out = judged.rows;
+    stats->spikes[ft_spike_observe(&v->spikes, &v->cost, pass, &v->batch.prompts, us)]++;
     ft_cost_observe(&v->cost, pass, us);
 }
 

@@ -27,6 +27,7 @@
 #include "model/vocab.h"
 #include "sched/cost_file.h"
 #include "sched/sched.h"
+#include "sched/spike.h"
 #include "spec/drafter.h"
 #include "wire/messages.h"
 
@@ -144,8 +145,9 @@ typedef struct ft_verifier_stats {
      * batches. */
     uint64_t idle_us, rest_us;
     uint64_t predicted_us,
-        predict_miss_us;    /* of all passes: what they were expected to take, and by
+        predict_miss_us;              /* of all passes: what they were expected to take, and by
                                                how much that was wrong, either way */
+    uint64_t spikes[FT_SPIKE_CAUSES]; /* passes by what made them much longer than others before */
     uint64_t passes_capped; /* passes that left verifications to the next, for the sake of groups */
     uint32_t groups;        /* of sessions that take turns in passes, 1 or 2; 0: no pass yet */
     ft_slo_count slo[FT_SLO_CLASSES];

@@ -97,6 +97,8 @@ static void test_page_equals_statistics(void **state)
                {"foretoken_run_tokens_total", (double)s.run_tokens},
                {"foretoken_verify_groups", s.groups},
                {"foretoken_passes_capped_total", (double)s.passes_capped},
+               {"foretoken_pass_spikes_total{cause=\"cold_start\"}",
+                (double)s.spikes[FT_SPIKE_COLD_START]},
                {"foretoken_engine_idle_seconds_total", (double)s.idle_us / 1e6},
                {"foretoken_pass_predicted_seconds_total", (double)s.predicted_us / 1e6},
                {"foretoken_pass_prediction_error_seconds_total", (double)s.predict_miss_us / 1e6},

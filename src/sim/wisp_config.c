@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading what a simulation assumes. A field that is missing, of another type, out of range or unknown is
+// an error with its name: a constant that was misspelt must not silently be another. Stateless.
+#include "sim/wisp_config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FILE_MAX     65536 /* bytes */
+#define SPEED_MAX    1000. /* tokens/s of a class */
+#define WHY_LEAST    4     /* characters of a reason */
+#define CAPACITY_MAX 1e9
+
+#define X(id, text, least, most) [FT_SIM_##id] = text,
+const char *const ft_sim_const_name[FT_SIM_CONSTS] = {FT_SIM_CONST_LIST(X)};
+#undef X
+#define X(id, text) [FT_SIM_MODE_##id] = text,
+const char *const ft_sim_mode_name[FT_SIM_MODES] = {FT_SIM_MODE_LIST(X)};
+#undef X
+
+static const struct {
+    double least, most;
+} range[FT_SIM_CONSTS] = {
+#define X(id, text, lo, hi) [FT_SIM_##id] = {lo, hi},
+    FT_SIM_CONST_LIST(X)
+#undef X
+};
+
+static bool is_whole(ft_sim_const which)
+{
+    return which == FT_SIM_DRAFT_MOST || which == FT_SIM_DRAFT_FIXED || which == FT_SIM_MAX_ROWS ||
+           which == FT_SIM_MAX_SESSIONS || which == FT_SIM_KV_BLOCKS || which == FT_SIM_SEEDS;
+}
+
+double ft_sim_const_scaled(ft_sim_const which, double value, double factor)
+{
+    double out = value * factor;
+    if (range[which].most == 1 && factor > 1)
+        out = 1 - (1 - value) / factor;
+    if (is_whole(which))
+        out = round(out);
+    return fmin(fmax(out, range[which].least), range[which].most);
+}
+
+static bool number(const json_t *value, double least, double most, double *out)
+{
+    *out = json_number_value(value);
+    return json_is_number(value) && isfinite(*out) && *out >= least && *out <= most;
+}
+
+/* {"value": 50, "why": "...", "open": true} */
+static ft_status read_const(const json_t *constants, ft_sim_const which, ft_error *err,
+                            ft_sim_config *out)
+{
+    const char *name = ft_sim_const_name[which];
+    const json_t *field = json_object_get(constants, name), *open = json_object_get(field, "open");
+    const char *why = json_string_value(json_object_get(field, "why"));
+    double *value = &out->k[which];
+    if (!number(json_object_get(field, "value"), range[which].least, range[which].most, value) ||
+        (is_whole(which) && *value != floor(*value)))
+        return ft_error_set(err, FT_INVALID,
+                            "constants.%s: 'value' is missing or no %snumber from %g to %g", name,
+                            is_whole(which) ? "whole " : "", range[which].least, range[which].most);
+    if (!why || strlen(why) < WHY_LEAST)
+        return ft_error_set(err, FT_INVALID, "constants.%s: say in 'why' where it comes from",
+                            name);
+    if (open && !json_is_boolean(open))
+        return ft_error_set(err, FT_INVALID, "constants.%s: 'open' is neither true nor false",
+                            name);
+    out->open[which] = json_is_true(open);
+    return FT_OK;
+}
+
+static bool is_known(const char *name)
+{
+    for (int i = 0; i < FT_SIM_CONSTS; i++)
+        if (strcmp(name, ft_sim_const_name[i]) == 0)
+            return true;
+    return false;
+}
+
+static ft_status read_constants(json_t *root, ft_error *err, ft_sim_config *out)
+{
+    json_t *constants = json_object_get(root, "constants"), *value;
+    const char *name;
+    if (!json_is_object(constants))
+        return ft_error_set(err, FT_INVALID, "'constants' is missing or no object");
+    json_object_foreach(constants, name, value) if (!is_known(name)) return ft_error_set(
+        err, FT_INVALID, "constants.%.60s: there is no such constant", name);
+    for (int i = 0; i < FT_SIM_CONSTS; i++) {
+        ft_status status = read_const(constants, (ft_sim_const)i, err, out);
+        if (status != FT_OK)
+            return status;
+    }
+    return FT_OK;
+}
+
+static ft_status read_classes(const json_t *root, ft_error *err, ft_sim_config *out)
+{
+    const json_t *classes = json_object_get(root, "classes_tokens_per_s");
+    out->n_classes = json_array_size(classes);
+    bool good = out->n_classes >= 1 && out->n_classes <= FT_SIM_CLASSES;
+    for (size_t i = 0; i < out->n_classes && good; i++) {
+        good = number(json_array_get(classes, i), 0.01, SPEED_MAX, &out->tokens_per_s[i]);
+        good = good && (i == 0 || out->tokens_per_s[i] > out->tokens_per_s[i - 1]);
+    }
+    return good
+               ? FT_OK
+               : ft_error_set(err, FT_INVALID,
+                              "'classes_tokens_per_s' is missing or not 1 to %d rising speeds from "
+                              "0.01 to %g",
+                              FT_SIM_CLASSES, SPEED_MAX);
+}
+
+/* What the paper reports, if anything. */
+static ft_status read_paper(const json_t *root, ft_error *err, ft_sim_config *out)
+{
+    const json_t *paper = json_object_get(root, "paper");
+    if (!paper)
+        return FT_OK;
+    for (int mode = 0; mode < FT_SIM_MODES; mode++) {
+        const char *name = ft_sim_mode_name[mode];
+        const json_t *row = json_object_get(json_object_get(paper, "capacity"), name);
+        const json_t *goodput = json_object_get(json_object_get(paper, "goodput"), name);
+        bool good = !row || json_array_size(row) == out->n_classes;
+        for (size_t i = 0; i < out->n_classes && row && good; i++)
+            good = number(json_array_get(row, i), 1, CAPACITY_MAX, &out->paper_capacity[mode][i]);
+        if (!good)
+            return ft_error_set(err, FT_INVALID,
+                                "paper.capacity.%s: not a number of devices for each class", name);
+        if (goodput && !number(goodput, 1e-3, CAPACITY_MAX, &out->paper_goodput[mode]))
+            return ft_error_set(err, FT_INVALID, "paper.goodput.%s: no number of tokens/s", name);
+    }
+    return FT_OK;
+}
+
+static ft_status parse(json_t *root, ft_error *err, ft_sim_config *out)
+{
+    const char *kind = json_string_value(json_object_get(root, "kind"));
+    if (!kind || strcmp(kind, FT_SIM_CONFIG_KIND) != 0)
+        return ft_error_set(err, FT_INVALID, "'kind' is missing or not \"" FT_SIM_CONFIG_KIND "\"");
+    const json_t *costs = json_object_get(root, "costs");
+    ft_status status = ft_costs_parse(costs, err, &out->costs);
+    out->open_pass = json_is_true(json_object_get(costs, "open_pass"));
+    if (status == FT_OK && out->costs.us[FT_COST_PASS] + out->costs.us[FT_COST_ROW] < 1)
+        status = ft_error_set(err, FT_INVALID, "costs: a pass of one row takes no time");
+    if (status == FT_OK)
+        status = read_classes(root, err, out);
+    if (status == FT_OK)
+        status = read_constants(root, err, out);
+    return status == FT_OK ? read_paper(root, err, out) : status;
+}
+
+ft_status ft_sim_config_read(const char *text, size_t n, ft_error *err, ft_sim_config *out)
+{
+    json_error_t at;
+    *out = (ft_sim_config){0};
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
+    if (!root)
+        return ft_error_set(err, FT_INVALID, "line %d: %s", at.line, at.text);
+    ft_status status = parse(root, err, out);
+    json_decref(root);
+    return status;
+}
+
+ft_status ft_sim_config_load(const char *path, ft_error *err, ft_sim_config *out)
+{
+    char text[FILE_MAX];
+    FILE *file = fopen(path, "rb");
+    *out = (ft_sim_config){0};
+    size_t n = file ? fread(text, 1, sizeof text, file) : 0;
+    bool failed = !file || ferror(file);
+    if (file)
+        (void)fclose(file);
+    if (failed)
+        return ft_error_set(err, FT_IO, "simulate: %s cannot be read", path);
+    if (n == sizeof text)
+        return ft_error_set(err, FT_TOO_LARGE, "simulate: %s has %d bytes or more", path, FILE_MAX);
+    ft_error why = {0};
+    ft_status status = ft_sim_config_read(text, n, &why, out);
+    return status == FT_OK ? FT_OK
+                           : ft_error_set(err, status, "simulate: %s: %s", path, why.message);
+}

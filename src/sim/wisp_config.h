@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a simulation of WISP's setting assumes (docs/SIMULATOR.md): costs of passes as
+ * `foretoken fit verify-time` writes them, and a table of constants, each with its reason in the file.
+ * Plain data; files come from people and are checked in full.
+ */
+#ifndef FT_SIM_WISP_CONFIG_H
+#define FT_SIM_WISP_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+#include "sched/cost_file.h"
+#include "sched/sched.h"
+
+#define FT_SIM_CONFIG_KIND "foretoken simulate wisp"
+#define FT_SIM_CLASSES     8
+
+/* X(NAME, "name in the file", least, most). A share has most = 1; everything is >= 0. */
+#define FT_SIM_CONST_LIST(X)                                                                  \
+    X(DRAFT_PER_S, "draft_tokens_per_s", 0.1, 1e5) /* of a device */                          \
+    X(PREDICTOR_US, "predictor_us", 0, 1e6)        /* a drafted token, rejection predictor */ \
+    X(ACCEPT, "accept", 0.001, 1)                  /* of tokens behind accepted ones */       \
+    X(PREDICTOR_KEEPS, "predictor_keeps", 0, 1)    /* of tokens that would be accepted */     \
+    X(PREDICTOR_MISSES, "predictor_misses", 0, 1)  /* of those that would be rejected */      \
+    X(DRAFT_MOST, "draft_most", 1, 256)            /* tokens, where a predictor stops */      \
+    X(DRAFT_FIXED, "draft_fixed", 1, 256)          /* tokens, where none does: SLED's K */    \
+    X(RTT_MS, "rtt_ms", 0, 1e4)                    /* there and back */                       \
+    X(JITTER_MS, "jitter_ms", 0, 1e4)              /* at most, each way, evenly spread */     \
+    X(PROMPT_TOK, "prompt_tokens", 2, 1e5)         /* mean */                                 \
+    X(RESPONSE_TOK, "response_tokens", 2, 1e5)     /* mean */                                 \
+    X(TEXT_SPREAD, "text_spread", 0, 1)            /* lengths: mean (1 -+ that), even */      \
+    X(MAX_ROWS, "max_rows", 1, 1 << 20)            /* of a pass */                            \
+    X(MAX_SESSIONS, "max_sessions", 1, 1e5)        /* verified in a pass */                   \
+    X(KV_BLOCKS, "kv_blocks", 16, 1e7)             /* of 16 tokens */                         \
+    X(PREFILL_MS, "prefill_ms", 0, 1e4)            /* prompts may add to a pass */            \
+    X(GUARD_MS, "guard_ms", 0, 1e4)                /* eq. (17)'s delta */                     \
+    X(EPSILON, "epsilon", 0.0001, 1)               /* of texts may be too slow, eq. (20) */   \
+    X(RAMP_TEXTS, "ramp_texts", 0.01, 100)         /* devices begin within so many texts */   \
+    X(MEASURE_TEXTS, "measure_texts", 0.1, 100)    /* and are watched for so many */          \
+    X(SEEDS, "seeds", 1, 100)                      /* runs of each number of devices */
+typedef enum ft_sim_const {
+#define X(name, text, least, most) FT_SIM_##name,
+    FT_SIM_CONST_LIST(X)
+#undef X
+        FT_SIM_CONSTS
+} ft_sim_const;
+extern const char *const ft_sim_const_name[FT_SIM_CONSTS];
+
+/* Who serves how. */
+#define FT_SIM_MODE_LIST(X)                                                                   \
+    X(WISP, "wisp")               /* drafts, predictor, deadlines, KV kept between rounds */  \
+    X(FCFS, "fcfs")               /* SLED: drafts of fixed length, first come, KV not kept */ \
+    X(CENTRALIZED, "centralized") /* the server decodes: a row a session a pass */
+typedef enum ft_sim_mode {
+#define X(name, text) FT_SIM_MODE_##name,
+    FT_SIM_MODE_LIST(X)
+#undef X
+        FT_SIM_MODES
+} ft_sim_mode;
+extern const char *const ft_sim_mode_name[FT_SIM_MODES];
+
+typedef struct ft_sim_config {
+    ft_costs costs; /* error: the passes' mean distance from them */
+    size_t n_classes;
+    double tokens_per_s[FT_SIM_CLASSES];
+    double k[FT_SIM_CONSTS];
+    bool open[FT_SIM_CONSTS];      /* the paper does not say: --sensitivity tries others */
+    bool open_pass;                /* neither what any pass costs */
+    const ft_sched_policy *policy; /* of mode wisp; NULL: ft_sched_wisp. No file says it */
+    double paper_capacity[FT_SIM_MODES][FT_SIM_CLASSES], paper_goodput[FT_SIM_MODES]; /* 0: none */
+} ft_sim_config;
+
+/* From the text of a file. FT_INVALID names the field and its range. */
+FT_WARN_UNUSED ft_status ft_sim_config_read(const char *text, size_t n, ft_error *err,
+                                            ft_sim_config *out);
+/* FT_IO, FT_TOO_LARGE, or as above with the path. */
+FT_WARN_UNUSED ft_status ft_sim_config_load(const char *path, ft_error *err, ft_sim_config *out);
+
+/* Half (factor 0.5) or double (2) of a constant, within its range; a share moves towards 0 or 1: p / 2
+ * or 1 - (1 - p) / 2. Whole numbers stay whole. */
+double ft_sim_const_scaled(ft_sim_const which, double value, double factor);
+
+#endif

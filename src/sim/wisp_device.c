@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices: their texts, their drafts, and whether their promises were kept. Every device draws from a
+// sequence of its own, so that what one does shifts nobody else's draws.
+#include <math.h>
+
+#include "sim/wisp_internal.h"
+
+int64_t ft_sim_delay_us(sim *s, device *d)
+{
+    double ms = s->k[FT_SIM_RTT_MS] / 2 + s->k[FT_SIM_JITTER_MS] * ft_rng_unit(&d->rng);
+    return (int64_t)(ms * 1000);
+}
+
+bool ft_sim_counted(const sim *s)
+{
+    return s->now_us >= s->opts->from_us;
+}
+
+static uint32_t length(const sim *s, device *d, double mean)
+{
+    double around = 1 + s->k[FT_SIM_TEXT_SPREAD] * (2 * ft_rng_unit(&d->rng) - 1);
+    double n = round(mean * around);
+    return n > 2 ? (uint32_t)n : 2;
+}
+
+/* Tokens one after another until the predictor stops (4.1; the token at which it does is drafted and
+ * not sent, eq. (25)) or there are enough; the accepted ones are those before the first that the
+ * target would reject. */
+void ft_sim_device_draft(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    uint32_t most = (uint32_t)s->k[s->how.predicts ? FT_SIM_DRAFT_MOST : FT_SIM_DRAFT_FIXED];
+    double token_us = 1e6 / s->k[FT_SIM_DRAFT_PER_S];
+    uint32_t drafted = 0;
+    bool all = true;
+    token_us += s->how.predicts ? s->k[FT_SIM_PREDICTOR_US] : 0;
+    d->n_draft = d->n_accept = 0;
+    while (d->n_draft < most) {
+        bool good = ft_rng_unit(&d->rng) < s->k[FT_SIM_ACCEPT];
+        double keep = s->k[good ? FT_SIM_PREDICTOR_KEEPS : FT_SIM_PREDICTOR_MISSES];
+        drafted++;
+        if (s->how.predicts && ft_rng_unit(&d->rng) >= keep)
+            break;
+        all = all && good;
+        d->n_accept += all;
+        d->n_draft++;
+    }
+    d->draft_us = (int64_t)(drafted * token_us);
+    ft_sim_queue_put(&s->queue, s->now_us + d->draft_us + ft_sim_delay_us(s, d), EVENT_DRAFT, who);
+}
+
+void ft_sim_device_begin(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    d->begun_us = s->now_us;
+    d->prompt = length(s, d, s->k[FT_SIM_PROMPT_TOK]);
+    d->response = length(s, d, s->k[FT_SIM_RESPONSE_TOK]);
+    d->done = 0;
+    d->running = true;
+    if (s->how.keeps_kv)
+        ft_sim_queue_put(&s->queue, s->now_us + ft_sim_delay_us(s, d), EVENT_OPEN, who);
+    if (s->how.drafts)
+        ft_sim_device_draft(s, who);
+}
+
+void ft_sim_device_end(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    double s_taken = (double)(s->now_us - d->begun_us) / 1e6;
+    d->running = false;
+    if (ft_sim_counted(s)) {
+        s->out->texts[d->class]++;
+        s->out->slow[d->class] += d->response < d->speed * s_taken; /* eq. (20) */
+    }
+    ft_sim_device_begin(s, who);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside src/sim: the devices' side and the server's side of one simulation. */
+#ifndef FT_SIM_WISP_INTERNAL_H
+#define FT_SIM_WISP_INTERNAL_H
+
+#include "base/rng.h"
+#include "sched/sched.h"
+#include "sim/queue.h"
+#include "sim/wisp.h"
+
+#define FT_SIM_BLOCK_TOK 16u
+
+typedef enum event_kind {
+    EVENT_BEGIN, /* a device's user asks for a text */
+    EVENT_OPEN,  /* a prompt has arrived at the server */
+    EVENT_DRAFT, /* a draft has */
+    EVENT_VERDICT,
+    EVENT_END, /* the last token has arrived at the device */
+    EVENT_PASS /* the pass is over */
+} event_kind;
+
+/* What one mode of serving is. */
+typedef struct serving {
+    const ft_sched_policy *policy;
+    bool drafts, predicts, keeps_kv;
+} serving;
+
+typedef struct device {
+    ft_rng rng;
+    uint32_t class;
+    double speed; /* promised tokens/s */
+    /* its text */
+    int64_t begun_us;
+    uint32_t prompt, response, done; /* tokens; prompt + done are committed */
+    bool running;
+    /* its round */
+    uint32_t n_draft, n_accept;
+    int64_t draft_us;
+    /* at the server */
+    bool open, here, in_pass; /* here: something to verify has arrived */
+    uint32_t n_kv, blocks;    /* tokens in KV; blocks held */
+    uint32_t ready;           /* 1 + place in sim.ready; 0: nothing to do */
+    int64_t open_us, arrival_us, due_us, used_us;
+    double gain_tok;
+} device;
+
+typedef struct sim {
+    const ft_sim_opts *opts;
+    const ft_sim_config *config;
+    const double *k;
+    serving how;
+    ft_sim_result *out;
+    ft_sim_queue queue;
+    int64_t now_us;
+    device *devices; /* [n_devices] */
+    /* the server */
+    ft_cost cost;
+    ft_sched_limits limits;
+    ft_spikes spikes;
+    ft_rng noise;
+    uint32_t *ready;   /* [n_ready of n_devices] who has work */
+    uint32_t *of;      /* [n_devices] whose a work is */
+    ft_work *work;     /* [n_devices] */
+    ft_pick *picks;    /* [n_devices] of the pass that runs */
+    uint32_t *pick_of; /* [n_devices] whose a pick is */
+    size_t n_ready, n_picks;
+    ft_pass pass, prompts;
+    int64_t pass_us;
+    bool busy;
+} sim;
+
+/* ---- devices (wisp_device.c) ---- */
+void ft_sim_device_begin(sim *s, uint32_t who);
+void ft_sim_device_draft(sim *s, uint32_t who);
+void ft_sim_device_end(sim *s, uint32_t who);
+/* One way's delay. */
+int64_t ft_sim_delay_us(sim *s, device *d);
+bool ft_sim_counted(const sim *s);
+
+/* ---- server (wisp_server.c) ---- */
+void ft_sim_server_open(sim *s, uint32_t who);
+void ft_sim_server_draft(sim *s, uint32_t who);
+void ft_sim_server_pass_over(sim *s);
+/* Starts a pass if there is none and somebody has work. */
+void ft_sim_server_run(sim *s);
+
+#endif

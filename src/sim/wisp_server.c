@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server: what waits, who runs in the next pass, what a pass takes and brings. It does what
+// src/serve does with the same policies, costs and deadlines; where it is simpler docs/SIMULATOR.md
+// says so. A session is in `ready` exactly while it has work and is in no pass.
+#include <math.h>
+
+#include "sim/wisp_internal.h"
+
+#define GAIN_WEIGHT 0.2 /* of a new round, as serve/slo.c has it */
+
+static uint32_t committed(const device *d)
+{
+    return d->prompt + d->done;
+}
+
+static uint32_t blocks_for(uint32_t n_tok)
+{
+    return (n_tok + FT_SIM_BLOCK_TOK - 1) / FT_SIM_BLOCK_TOK;
+}
+
+/* All but the last committed token are in KV before a round is verified. */
+static bool wants_prefill(const sim *s, const device *d)
+{
+    return s->how.keeps_kv && d->n_kv + 1 < committed(d);
+}
+
+static bool has_work(const sim *s, const device *d)
+{
+    /* A prompt is read at once; KV that was taken back is computed again when its round comes. */
+    return !d->in_pass &&
+           (d->here ? d->open || !s->how.keeps_kv : d->open && d->done == 0 && wants_prefill(s, d));
+}
+
+static void update(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    bool wanted = has_work(s, d);
+    if (wanted && !d->ready) {
+        s->ready[s->n_ready++] = who;
+        d->ready = (uint32_t)s->n_ready;
+    } else if (!wanted && d->ready) {
+        uint32_t last = s->ready[--s->n_ready];
+        s->ready[d->ready - 1] = last;
+        s->devices[last].ready = d->ready;
+        d->ready = 0;
+    }
+}
+
+static void hold(sim *s, device *d, uint32_t blocks)
+{
+    s->limits.kv_blocks_free += d->blocks;
+    s->limits.kv_blocks_free -= blocks;
+    d->blocks = blocks;
+    if (s->limits.kv_blocks_free < s->out->kv_blocks_least)
+        s->out->kv_blocks_least = s->limits.kv_blocks_free;
+}
+
+/* ---- what arrives ---- */
+
+void ft_sim_server_open(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    d->open = true;
+    d->open_us = d->used_us = s->now_us;
+    if (!s->how.drafts) {
+        d->here = true;
+        d->n_draft = d->n_accept = 0;
+        d->arrival_us = s->now_us;
+    }
+    update(s, who);
+}
+
+/* Eq. (6) and (12), with what rounds brought lately for eq. (5), as serve/slo.c has it. */
+void ft_sim_server_draft(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    double rtt_us = 1000 * (s->k[FT_SIM_RTT_MS] + s->k[FT_SIM_JITTER_MS]);
+    double budget_us = d->gain_tok / d->speed * 1e6 - (double)d->draft_us - rtt_us;
+    d->here = true;
+    d->arrival_us = d->used_us = s->now_us;
+    d->due_us = s->now_us + (budget_us > 1 ? (int64_t)budget_us : 1);
+    update(s, who);
+}
+
+/* ---- a pass begins ---- */
+
+static ft_work work_of(const sim *s, const device *d)
+{
+    ft_work w = {.n_past = d->n_kv, .gain_tok = (float)d->gain_tok};
+    if (wants_prefill(s, d)) {
+        w.kind = FT_WORK_PREFILL;
+        w.arrival_us = d->done == 0 ? d->open_us : d->arrival_us;
+        w.n_tok = committed(d) - 1 - d->n_kv;
+    } else {
+        w.kind = FT_WORK_VERIFY;
+        w.arrival_us = d->arrival_us;
+        w.deadline_us = d->due_us;
+        w.n_tok = committed(d) - d->n_kv + d->n_draft;
+        w.n_out = 1 + d->n_draft;
+    }
+    w.kv_blocks = blocks_for(w.n_past + w.n_tok) - d->blocks;
+    return w;
+}
+
+/* Who gives way: of those without work the one not heard of for longest, else of those with work, but
+ * `except`, the one whose text came last. As serve/kv_room.c. */
+static device *victim(sim *s, const device *except)
+{
+    device *idle = NULL, *waiting = NULL;
+    for (uint32_t i = 0; i < s->opts->n_devices; i++) {
+        device *d = &s->devices[i];
+        if (d->blocks == 0 || d == except)
+            continue;
+        if (!d->ready && (!idle || d->used_us < idle->used_us))
+            idle = d;
+        if (d->ready && (!waiting || d->open_us > waiting->open_us))
+            waiting = d;
+    }
+    return idle ? idle : waiting;
+}
+
+/* The oldest work can run. No pass is running. */
+static void make_room(sim *s)
+{
+    device *oldest = NULL;
+    ft_work need = {0};
+    for (size_t i = 0; i < s->n_ready; i++) {
+        device *d = &s->devices[s->ready[i]];
+        const ft_work w = work_of(s, d);
+        if (!oldest || w.arrival_us < need.arrival_us) {
+            oldest = d;
+            need = w;
+        }
+    }
+    while (oldest && need.kv_blocks > s->limits.kv_blocks_free) {
+        device *d = victim(s, oldest);
+        if (!d)
+            return;
+        hold(s, d, 0);
+        d->n_kv = 0;
+        s->out->kv_released++;
+        update(s, (uint32_t)(d - s->devices));
+    }
+}
+
+static void add(sim *s, device *d, const ft_work *w, uint32_t n_tok)
+{
+    bool prompt = w->kind == FT_WORK_PREFILL;
+    s->pass = ft_pass_plus(s->pass, w->n_past, n_tok, prompt ? 0 : w->n_out);
+    /* A text that is new, or whose KV is computed again, is a cold start. */
+    if (prompt || d->n_kv == 0)
+        s->prompts = ft_pass_plus(s->prompts, w->n_past, n_tok, prompt ? 0 : w->n_out);
+    hold(s, d, blocks_for(w->n_past + n_tok));
+}
+
+static void count(sim *s, ft_spike_cause *cause)
+{
+    *cause = ft_spike_observe(&s->spikes, &s->cost, &s->pass, &s->prompts, s->pass_us);
+    if (!ft_sim_counted(s))
+        return;
+    s->out->spike[*cause]++;
+    s->out->passes++;
+    s->out->rows += s->pass.rows;
+    s->out->busy_us += (uint64_t)s->pass_us;
+}
+
+void ft_sim_server_run(sim *s)
+{
+    if (s->busy || s->n_ready == 0)
+        return;
+    make_room(s);
+    for (size_t i = 0; i < s->n_ready; i++) {
+        s->of[i] = s->ready[i];
+        s->work[i] = work_of(s, &s->devices[s->of[i]]);
+    }
+    s->n_picks = s->how.policy->pick(s->work, s->n_ready, &s->limits, s->now_us, s->picks);
+    s->pass = s->prompts = (ft_pass){0};
+    for (size_t i = 0; i < s->n_picks; i++) {
+        uint32_t who = s->of[s->picks[i].index];
+        s->pick_of[i] = who;
+        add(s, &s->devices[who], &s->work[s->picks[i].index], s->picks[i].n_tok);
+        s->devices[who].in_pass = true;
+        update(s, who);
+    }
+    if (s->n_picks == 0)
+        return;
+    /* A mean distance of `error` is a standard deviation of sqrt(pi / 2) times that. */
+    double off = 1 + s->config->costs.error * 1.2533 * ft_rng_normal(&s->noise);
+    double us = (double)ft_cost_predict(&s->cost, &s->pass) * fmax(off, 0.25);
+    s->pass_us = us > 1 ? (int64_t)us : 1;
+    if (s->pass.rows > s->out->most_rows)
+        s->out->most_rows = s->pass.rows;
+    s->busy = true;
+    ft_sim_queue_put(&s->queue, s->now_us + s->pass_us, EVENT_PASS, 0);
+}
+
+/* ---- a pass is over ---- */
+
+/* Text of a round, which becomes the device's. */
+static uint32_t commit(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    uint32_t left = d->response - d->done, tokens = 1 + d->n_accept;
+    tokens = tokens < left ? tokens : left;
+    d->done += tokens;
+    d->gain_tok += GAIN_WEIGHT * (tokens - d->gain_tok);
+    s->out->tokens_all += tokens;
+    if (s->opts->tokens)
+        s->opts->tokens[who] += tokens;
+    return tokens;
+}
+
+static void verdict(sim *s, uint32_t who, ft_spike_cause cause)
+{
+    device *d = &s->devices[who];
+    uint32_t tokens = commit(s, who);
+    bool ended = d->done == d->response;
+    d->n_kv = s->how.keeps_kv && !ended ? committed(d) - 1 : 0;
+    hold(s, d, blocks_for(d->n_kv));
+    d->here = !s->how.drafts && !ended;
+    d->open = d->open && !ended;
+    d->used_us = d->arrival_us = s->now_us;
+    if (ft_sim_counted(s)) {
+        s->out->tokens += tokens;
+        s->out->rounds++;
+        s->out->drafted += d->n_draft;
+        s->out->accepted += d->n_accept;
+        if (s->how.drafts && s->now_us > d->due_us)
+            (*(cause == FT_SPIKE_NONE ? &s->out->late_wait : &s->out->late_compute))++;
+    }
+    if (ended)
+        ft_sim_queue_put(&s->queue, s->now_us + ft_sim_delay_us(s, d), EVENT_END, who);
+    else if (s->how.drafts)
+        ft_sim_queue_put(&s->queue, s->now_us + ft_sim_delay_us(s, d), EVENT_VERDICT, who);
+}
+
+void ft_sim_server_pass_over(sim *s)
+{
+    ft_spike_cause cause;
+    count(s, &cause);
+    s->busy = false;
+    for (size_t i = 0; i < s->n_picks; i++) {
+        uint32_t who = s->pick_of[i];
+        device *d = &s->devices[who];
+        d->in_pass = false;
+        if (wants_prefill(s, d))
+            d->n_kv += s->picks[i].n_tok;
+        else
+            verdict(s, who, cause);
+        update(s, who);
+    }
+}

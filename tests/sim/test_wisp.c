@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Simulations: cases small enough to work out by hand, and what must hold of any.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/wisp_search.h"
+
+/* A pass takes 10 ms and 1 ms a row; drafting a token 10 ms; no delays, no chance but the seed's. */
+static ft_sim_config exact(void)
+{
+    ft_sim_config c = {.n_classes = 2, .tokens_per_s = {50, 60}};
+    c.costs.us[FT_COST_PASS] = 10000;
+    c.costs.us[FT_COST_ROW] = 1000;
+    c.k[FT_SIM_DRAFT_PER_S] = 100;
+    c.k[FT_SIM_ACCEPT] = c.k[FT_SIM_PREDICTOR_KEEPS] = 1;
+    c.k[FT_SIM_DRAFT_MOST] = c.k[FT_SIM_DRAFT_FIXED] = 2;
+    c.k[FT_SIM_PROMPT_TOK] = 4;
+    c.k[FT_SIM_RESPONSE_TOK] = 6;
+    c.k[FT_SIM_MAX_ROWS] = 100;
+    c.k[FT_SIM_MAX_SESSIONS] = 100;
+    c.k[FT_SIM_KV_BLOCKS] = 100;
+    c.k[FT_SIM_PREFILL_MS] = 1000;
+    c.k[FT_SIM_EPSILON] = 0.05;
+    c.k[FT_SIM_SEEDS] = c.k[FT_SIM_RAMP_TEXTS] = 1;
+    c.k[FT_SIM_MEASURE_TEXTS] = 5;
+    return c;
+}
+
+static ft_sim_result run(const ft_sim_config *c, ft_sim_mode mode, uint32_t class, uint32_t n,
+                         int64_t until_us)
+{
+    ft_sim_result r;
+    ft_error err = {0};
+    const ft_sim_opts opts = {
+        .config = c, .mode = mode, .class = class, .n_devices = n, .seed = 5, .until_us = until_us};
+    if (ft_sim_wisp_run(&opts, &err, &r) != FT_OK)
+        fail_msg("%s", err.message);
+    return r;
+}
+
+/* Two prompts of 3 rows (the 4th token's is the first round's): 16 ms; six rounds of 2 rows: 72 ms. */
+static void test_centralized_by_hand(void **state)
+{
+    const ft_sim_config c = exact();
+    ft_sim_result r = run(&c, FT_SIM_MODE_CENTRALIZED, FT_SIM_MIXED, 2, 88000);
+    (void)state;
+    assert_int_equal(r.tokens, 10); /* the last pass ends at 88 ms */
+    r = run(&c, FT_SIM_MODE_CENTRALIZED, FT_SIM_MIXED, 2, 88001);
+    assert_int_equal(r.tokens, 12);
+    assert_int_equal(r.passes, 7);
+    assert_int_equal(r.rows, 18);
+    assert_int_equal(r.busy_us, 88000);
+    /* 6 tokens in 88 ms are 68 tokens/s: as promised to both */
+    assert_true(r.texts[0] == 1 && r.slow[0] == 0 && r.texts[1] == 1 && r.slow[1] == 0);
+}
+
+/* Drafts take 20 ms. A round holds all of the text: 2 * 6 rows, 22 ms, then 2 * 9, 28 ms: 90 ms for 6
+ * tokens, 66.7 a second. */
+static void test_fcfs_by_hand(void **state)
+{
+    ft_sim_config c = exact();
+    c.tokens_per_s[1] = 67;
+    const ft_sim_result r = run(&c, FT_SIM_MODE_FCFS, FT_SIM_MIXED, 2, 90001);
+    (void)state;
+    assert_int_equal(r.tokens, 12);
+    assert_int_equal(r.passes, 2);
+    assert_int_equal(r.rows, 12 + 18);
+    assert_int_equal(r.busy_us, 50000);
+    assert_int_equal(r.drafted, 8);
+    assert_int_equal(r.accepted, 8);
+    assert_true(r.texts[0] == 1 && r.slow[0] == 0 && r.texts[1] == 1 && r.slow[1] == 1);
+}
+
+/* Prompts are read while the first drafts are made; rounds have 3 rows each: from 20 to 36 ms, and after
+ * another draft from 56 to 72. */
+static void test_wisp_by_hand(void **state)
+{
+    const ft_sim_config c = exact();
+    const ft_sim_result r = run(&c, FT_SIM_MODE_WISP, 0, 2, 72001);
+    (void)state;
+    assert_int_equal(r.tokens, 12);
+    assert_int_equal(r.passes, 3);
+    assert_int_equal(r.rows, 6 + 6 + 6);
+    assert_int_equal(r.late_compute + r.late_wait, 0);
+    assert_true(r.texts[0] == 2 && r.slow[0] == 0);
+}
+
+/* A promise of 60 tokens/s leaves a first round (2 tokens expected, 20 ms of drafting) 13.3 ms: time for
+ * one alone (13 ms), not for two (16 ms), which first come first served would take. */
+static void test_policy_keeps_deadlines(void **state)
+{
+    ft_sim_config c = exact();
+    const ft_sim_result r = run(&c, FT_SIM_MODE_WISP, 1, 2, 33500);
+    (void)state;
+    assert_int_equal(r.tokens, 3);
+    assert_int_equal(r.late_compute + r.late_wait, 0);
+}
+
+static ft_sim_config paper(void)
+{
+    char path[1024];
+    ft_error err = {0};
+    ft_sim_config c;
+    snprintf(path, sizeof path, "%s/sim/wisp-paper-32b.json", getenv("FT_SOURCE_DIR"));
+    if (ft_sim_config_load(path, &err, &c) != FT_OK)
+        fail_msg("%s", err.message);
+    return c;
+}
+
+static void test_deterministic_and_conserving(void **state)
+{
+    enum { N = 60 };
+    const ft_sim_config c = paper();
+    (void)state;
+    for (int mode = 0; mode < FT_SIM_MODES; mode++) {
+        uint64_t tokens[N], sum = 0;
+        ft_sim_result a, b;
+        ft_sim_opts opts = {.config = &c,
+                            .mode = (ft_sim_mode)mode,
+                            .class = FT_SIM_MIXED,
+                            .n_devices = N,
+                            .seed = 3,
+                            .ramp_us = 1000000,
+                            .from_us = 5000000,
+                            .until_us = 60000000,
+                            .tokens = tokens};
+        assert_int_equal(ft_sim_wisp_run(&opts, NULL, &a), FT_OK);
+        for (int i = 0; i < N; i++)
+            sum += tokens[i];
+        assert_int_equal(sum, a.tokens_all);
+        assert_true(a.tokens > 0 && a.tokens < a.tokens_all);
+        assert_true(a.busy_us <= 56000000 && a.accepted <= a.drafted);
+        assert_true(a.most_rows <= 3300 && a.kv_blocks_least <= 18000);
+        assert_int_equal(ft_sim_wisp_run(&opts, NULL, &b), FT_OK);
+        assert_memory_equal(&a, &b, sizeof a);
+        opts.seed = 4;
+        assert_int_equal(ft_sim_wisp_run(&opts, NULL, &b), FT_OK);
+        assert_memory_not_equal(&a, &b, sizeof a);
+    }
+}
+
+/* A pool of two texts for twelve: KV gives way, everybody's text goes on. */
+static void test_small_pool(void **state)
+{
+    ft_sim_config c = paper();
+    uint64_t tokens[12];
+    ft_sim_result r;
+    (void)state;
+    c.k[FT_SIM_KV_BLOCKS] = 260;
+    for (int mode = 0; mode < FT_SIM_MODES; mode++) {
+        const ft_sim_opts opts = {.config = &c,
+                                  .mode = (ft_sim_mode)mode,
+                                  .n_devices = 12,
+                                  .until_us = 600000000,
+                                  .tokens = tokens};
+        assert_int_equal(ft_sim_wisp_run(&opts, NULL, &r), FT_OK);
+        assert_true(r.kv_blocks_least < 260 && r.texts[0] > 0);
+        assert_true(mode == FT_SIM_MODE_FCFS || r.kv_released > 0);
+        for (int i = 0; i < 12; i++)
+            assert_true(tokens[i] > 0);
+    }
+}
+
+static void test_refused(void **state)
+{
+    ft_sim_config c = exact();
+    ft_sim_result r;
+    ft_error err = {0};
+    ft_sim_opts opts = {.config = &c, .n_devices = 1, .until_us = 1};
+    (void)state;
+    assert_int_equal(ft_sim_wisp_run(&opts, &err, &r), FT_OK);
+    opts.n_devices = 0;
+    assert_int_equal(ft_sim_wisp_run(&opts, &err, &r), FT_INVALID);
+    opts.n_devices = 1;
+    c.k[FT_SIM_KV_BLOCKS] = 1;
+    assert_int_equal(ft_sim_wisp_run(&opts, &err, &r), FT_INVALID);
+    assert_non_null(strstr(err.message, "kv_blocks"));
+    c.k[FT_SIM_KV_BLOCKS] = 100;
+    c.costs.us[FT_COST_ROW] = 1e8;
+    assert_int_equal(ft_sim_wisp_run(&opts, &err, &r), FT_INVALID);
+}
+
+/* What is found is held, and one more is not; sharing work holds more than decoding for all, and both
+ * more than reading every text again for every round. */
+static void test_capacity(void **state)
+{
+    ft_sim_config c = paper();
+    ft_sim_capacity found[FT_SIM_MODES];
+    (void)state;
+    c.k[FT_SIM_SEEDS] = 1;
+    for (int mode = 0; mode < FT_SIM_MODES; mode++) {
+        const ft_sim_search search = {
+            .config = &c, .mode = (ft_sim_mode)mode, .class = 3, .seed = 1, .guess = 8};
+        ft_sim_result r;
+        ft_sim_opts opts = {.config = &c, .mode = (ft_sim_mode)mode, .class = 3, .seed = 1};
+        assert_int_equal(ft_sim_wisp_capacity(&search, NULL, &found[mode]), FT_OK);
+        assert_true(found[mode].n > 0 && found[mode].slow < c.k[FT_SIM_EPSILON]);
+        opts.n_devices = found[mode].n + 1;
+        ft_sim_wisp_times(&opts);
+        assert_int_equal(ft_sim_wisp_run(&opts, NULL, &r), FT_OK);
+        assert_true((double)r.slow[3] >= c.k[FT_SIM_EPSILON] * (double)r.texts[3]);
+    }
+    assert_true(found[FT_SIM_MODE_WISP].n > found[FT_SIM_MODE_CENTRALIZED].n);
+    assert_true(found[FT_SIM_MODE_CENTRALIZED].n > found[FT_SIM_MODE_FCFS].n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_centralized_by_hand),
+        cmocka_unit_test(test_fcfs_by_hand),
+        cmocka_unit_test(test_wisp_by_hand),
+        cmocka_unit_test(test_policy_keeps_deadlines),
+        cmocka_unit_test(test_deterministic_and_conserving),
+        cmocka_unit_test(test_small_pool),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_capacity),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
