@@ -113,11 +113,13 @@ def measure(edge_port, plain_port, args):
     text, usage, _, _ = runs[0]
     extra = usage["foretoken"]
     tokens = usage["completion_tokens"]
+    drafted_for = tokens - extra["run_tokens"]  # the rest the server made by itself
     return {
         "text": text,
         "tokens": tokens,
         "rounds": extra["rounds"],
-        "tokens_per_round": round(tokens / max(extra["rounds"], 1), 3),
+        "tokens_per_round": round(drafted_for / max(extra["rounds"], 1), 3),
+        "run_tokens": extra["run_tokens"],
         "acceptance": round(extra["accepted"] / max(extra["drafted"], 1), 3),
         "ttft_ms": round(1000 * statistics.median(r[2] for r in runs), 2),
         "tokens_per_s": round(statistics.median(per_second(*r[1:]) for r in runs), 1),
@@ -130,8 +132,9 @@ def measure(edge_port, plain_port, args):
 def print_table(result):
     rows = [
         ("tokens", f"{result['tokens']}"),
-        ("rounds", f"{result['rounds']}"),
-        ("tokens per round", f"{result['tokens_per_round']:.2f}"),
+        ("rounds with a draft", f"{result['rounds']}"),
+        ("tokens per such round", f"{result['tokens_per_round']:.2f}"),
+        ("tokens without a draft", f"{result['run_tokens']}"),
         ("draft acceptance", f"{result['acceptance']:.2f}"),
         ("time to first token", f"{result['ttft_ms']:.0f} ms"),
         ("tokens/s", f"{result['tokens_per_s']:.0f}"),

@@ -11,13 +11,14 @@
 #include "cmd/bench.h"
 #include "cmd/bench_load_report.h"
 #include "cmd/cmd.h"
+#include "cmd/gen_flags.h"
 
 #define RECORDINGS_MAX 4    /* of a mode */
 #define MISSED_MOST    0.01 /* nodes a forward that a recording may lack */
 #define CONTEXT_MARGIN 64   /* beyond prompt, text and tree */
 
 typedef struct serving_flags {
-    const char *model, *draft, *prompts, *modes, *rtts, *ratio;
+    const char *model, *draft, *prompts, *modes, *rtts, *ratio, *ahead;
     int64_t limit, longest, n, batch, depth, budget, width, rounds, seed, top_k;
     double temp, top_p, min_p, draft_ms;
     bool json;
@@ -30,6 +31,7 @@ typedef struct serving {
     ft_load_drafts drafts;
     ft_load_set set;
     ft_sampling sampling;
+    ft_ahead ahead;
     ft_load_server plain, spec; /* spec: drafts too; runs where the mode is asked for */
     int core;
     ft_load_report report;
@@ -104,6 +106,8 @@ static ft_status check(serving *x, ft_error *err)
                                 .seed = (uint64_t)f->seed};
     ft_status status = ft_sampling_check(&x->sampling, err);
     if (status == FT_OK)
+        status = ft_cmd_ahead(f->ahead, err, &x->ahead);
+    if (status == FT_OK)
         status = parse_modes(x, err);
     if (status == FT_OK)
         status = parse_rtts(x, err);
@@ -163,6 +167,7 @@ static ft_load_drive_opts drive_opts(serving *x, ft_load_mode mode)
     uint32_t batch = (uint32_t)f->batch;
     ft_draft_params params =
         ft_draft_params_tree((uint32_t)f->budget, (uint32_t)f->depth, (uint32_t)f->width);
+    params.ahead = x->ahead;
     return (ft_load_drive_opts){
         .server = mode == FT_LOAD_SERVER_SPEC ? &x->spec : &x->plain,
         .set = &x->set,
@@ -382,6 +387,8 @@ static int parse(serving_flags *f, int argc, char **argv)
         {"--draft-depth", NULL, FT_FLAG_INT, &f->depth, "N",
          "draft forwards a tree (edge+pipeline: at most)", 1, 64},
         {"--spec-draft-n-max", NULL, FT_FLAG_INT, &f->budget, "N", "nodes a tree", 1, 64},
+        {"--ahead", NULL, FT_FLAG_STRING, &f->ahead, "WHERE",
+         "drafting ahead: where the text likeliest goes on, or below the best leaf (head)", 0, 0},
         {"--draft-width", NULL, FT_FLAG_INT, &f->width, "N", "leaves that one forward continues", 1,
          64},
         {"--ratio", NULL, FT_FLAG_STRING, &f->ratio, "D:V",
@@ -429,6 +436,7 @@ int ft_cmd_bench_serving(int argc, char **argv)
                            .batch = 1,
                            .depth = 7,
                            .budget = 32,
+                           .ahead = "likeliest",
                            .width = 4,
                            .rounds = 3,
                            .top_p = 1};

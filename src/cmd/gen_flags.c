@@ -103,12 +103,22 @@ static ft_status parse_depth(const ft_edge_draft_flags *f, ft_error *err, ft_edg
     return FT_OK;
 }
 
+ft_status ft_cmd_ahead(const char *name, ft_error *err, ft_ahead *out)
+{
+    *out = strcmp(name, "head") == 0 ? FT_AHEAD_HEAD : FT_AHEAD_LIKELIEST;
+    if (*out == FT_AHEAD_HEAD || strcmp(name, "likeliest") == 0)
+        return FT_OK;
+    return ft_error_set(err, FT_INVALID, "--ahead %s: pass likeliest or head", name);
+}
+
 ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,
                                    ft_edge_opts *out)
 {
     ft_status status = parse_draft(flags, err, out);
     if (status == FT_OK)
         status = parse_depth(flags, err, out);
+    if (status == FT_OK)
+        status = ft_cmd_ahead(flags->ahead, err, &out->draft.ahead);
     if (status != FT_OK)
         return status;
     if (flags->n_max > 0 && (out->automatic || flags->n_max < out->draft.budget))

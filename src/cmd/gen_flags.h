@@ -88,14 +88,14 @@ ft_draft_params ft_draft_from_flags(const ft_draft_flags *flags);
 
 /* How an edge drafts: by the controller (spec/control.h) unless a fixed draft is asked for. */
 typedef struct ft_edge_draft_flags {
-    const char *draft, *depth;
+    const char *draft, *depth, *ahead;
     int64_t n_max, width;
     bool proactive, no_speculation;
 } ft_edge_draft_flags;
 
-#define FT_EDGE_DRAFT_FLAGS_INIT                                  \
-    {                                                             \
-        .draft = "auto", .depth = "auto", .n_max = -1, .width = 8 \
+#define FT_EDGE_DRAFT_FLAGS_INIT                                                        \
+    {                                                                                   \
+        .draft = "auto", .depth = "auto", .ahead = "likeliest", .n_max = -1, .width = 8 \
     }
 
 #define FT_EDGE_DRAFT_FLAGS(d)                                                                      \
@@ -131,6 +131,14 @@ typedef struct ft_edge_draft_flags {
          "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32",             \
          -1,                                                                                        \
          FT_TREE_MAX},                                                                              \
+        {"--ahead",                                                                                 \
+         NULL,                                                                                      \
+         FT_FLAG_STRING,                                                                            \
+         &(d).ahead,                                                                                \
+         "WHERE",                                                                                   \
+         "drafting ahead: where the text likeliest goes on, or below the tree's best leaf (head)",  \
+         0,                                                                                         \
+         0},                                                                                        \
         {"--proactive",                                                                             \
          NULL,                                                                                      \
          FT_FLAG_BOOL,                                                                              \
@@ -142,6 +150,9 @@ typedef struct ft_edge_draft_flags {
     {                                                                                               \
         "--no-speculation", NULL, FT_FLAG_BOOL, &(d).no_speculation, NULL, "never draft", 0, 0      \
     }
+
+/* "likeliest" or "head", as --ahead has it. FT_INVALID. */
+FT_WARN_UNUSED ft_status ft_cmd_ahead(const char *name, ft_error *err, ft_ahead *out);
 
 /* Fills draft, automatic, depth_rule and proactive of *out; a budget of 0 where nothing is to be
  * drafted. FT_INVALID says which flag is wrong. */

@@ -58,12 +58,12 @@ FT_WARN_UNUSED ft_status ft_drafters_draft(ft_drafter *const *drafters, size_t n
                                            ft_tree *const *trees);
 
 /* Proactive drafting (SpecEdge 4.2), while the verdict on the last drafted tree is awaited: one
- * forward that grows the pool below the *head* alone, the tree's leaf of the highest cumulative
- * log-probability. The first call computes the head; its children are the first tokens drafted
- * ahead. The tree itself stays as it was handed out.
+ * forward that grows the pool where params->ahead says. The first call computes the *head*, the tree's
+ * leaf of the highest cumulative log-probability; its children are the first tokens drafted ahead. The
+ * tree itself stays as it was handed out.
  *
- * params->budget: nodes that are wanted below the head (SpecEdge: as many as the tree's); width,
- * branch and min_logp as in a draft, counted from the head. With params->depth and width the call
+ * Below the head alone, params->budget is how many nodes are wanted there (SpecEdge: as many as the
+ * tree's), and min_logp counts from the head; width and branch are as in a draft. With params->depth and width the call
  * leaves room in the pool for the draft to come, and some of a KV pool that others share. *more: a
  * further call would compute something; false where the head's best nodes are computed, or pool, KV or
  * context are full. */

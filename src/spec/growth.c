@@ -248,6 +248,11 @@ uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
     if (g->head < 0)
         return 0;
     const ft_growth_node *head = &g->node[g->head];
+    if (params->ahead == FT_AHEAD_LIKELIEST) {
+        float least_cum = fmaxf(params->min_logp, -logf(FT_AHEAD_ODDS));
+        uint32_t n = best_nodes(g, FT_TREE_MAX, least_cum, NULL, best);
+        return leaves_of(g, best, n, FT_TREE_MAX, &room, chosen);
+    }
     if (head->pending < 0) {
         *chosen = (uint16_t)g->head;
         return head->depth < limits->depth;

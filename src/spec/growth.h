@@ -16,13 +16,23 @@
 
 #define FT_GROWTH_MAX 2048 /* nodes of a pool */
 
+/* Where to grow while a verdict is awaited. */
+typedef enum ft_ahead {
+    FT_AHEAD_LIKELIEST, /* where the text most probably goes on: the head first, and what else one forward
+                           has room for */
+    FT_AHEAD_HEAD       /* below the head alone: SpecEdge 4.2 */
+} ft_ahead;
+
 typedef struct ft_draft_params {
     uint32_t budget; /* nodes a tree at most, <= FT_TREE_MAX; 0: never draft */
     uint32_t depth;  /* draft forwards a round at most: the depth of the tree */
     uint32_t width;  /* leaves expanded in one forward; 1 with branch 1: a chain */
     uint32_t branch; /* children considered a node */
     float min_logp;  /* a node whose cumulative log-probability is below this is not drafted */
+    ft_ahead ahead;
 } ft_draft_params;
+
+#define FT_AHEAD_ODDS 200
 
 /* Chain of n; tree of SpecExec style (best-first by cumulative log-probability). */
 ft_draft_params ft_draft_params_chain(uint32_t n);
@@ -83,9 +93,12 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
 uint32_t ft_growth_choose(const ft_growth *g, const ft_draft_params *params,
                           const ft_growth_limits *limits, uint16_t *chosen);
 
-/* The same below the head alone: the head itself while it is not computed, then best-first among its
- * descendants, of which the best params->budget are wanted; min_logp counts from the head. Leaves
- * room, in pool and pending numbers, for the next draft: params->depth forwards of params->width
+/* The same while a verdict is awaited. FT_AHEAD_HEAD: below the head alone: the head itself while it is
+ * not computed, then best-first among its descendants, of which the best params->budget are wanted;
+ * min_logp counts from the head. FT_AHEAD_LIKELIEST: the best nodes anywhere, as a node's cum says how
+ * probably the text goes through it; the head, the best of all that can be computed, is the first, and
+ * nodes that one text in FT_AHEAD_ODDS needs are the last. A forward costs a device about the same for
+ * one leaf and for several, so this brings more than the head alone. Leaves room, in pool and pending numbers, for the next draft: params->depth forwards of params->width
  * leaves with params->branch children each. The first call after an emit chooses the head: SpecEdge
  * 4.2's, the emitted tree's leaf of the highest cum (the first of equals). */
 uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,

@@ -111,6 +111,19 @@ static void test_grows_to_the_best(void **state)
     }
 }
 
+/* No node that could be computed and was left out is more probable than chosen[i]. */
+static void check_likeliest(const uint16_t *chosen, uint32_t n, uint32_t i)
+{
+    assert_true(g.node[chosen[i]].pending < 0);
+    assert_true(g.node[chosen[i]].cum >= -logf(FT_AHEAD_ODDS));
+    for (uint32_t k = 0; k < g.n; k++) {
+        bool taken = g.node[k].pending >= 0;
+        for (uint32_t j = 0; j < n; j++)
+            taken |= chosen[j] == k;
+        assert_true(taken || g.node[k].cum <= g.node[chosen[i]].cum);
+    }
+}
+
 /* Random rounds of growth, growth ahead and verdicts keep the invariants; what is below the text's new
  * end stays, with its numbers. */
 static void test_rounds_keep_the_invariants(void **state)
@@ -129,9 +142,16 @@ static void test_rounds_keep_the_invariants(void **state)
         grow(text, &p, ft_rng_below(&rng, 5));
         ft_growth_emit(&g, &p, &tree);
         for (uint32_t calls = ft_rng_below(&rng, 10); calls > 0; calls--) {
+            p.ahead = round % 2 ? FT_AHEAD_HEAD : FT_AHEAD_LIKELIEST;
+            bool first = g.head < 0;
             n = ft_growth_choose_ahead(&g, &p, &no_limits, chosen);
+            for (uint32_t i = 0; i < n && p.ahead == FT_AHEAD_LIKELIEST; i++)
+                check_likeliest(chosen, n, i);
+            if (p.ahead == FT_AHEAD_LIKELIEST && n > 0 && first && g.node[g.head].pending < 0)
+                assert_int_equal(chosen[0], g.head);
             compute(text, chosen, n, p.branch, true);
-            for (uint32_t i = 0; i < n; i++) { /* the head, or below it */
+            for (uint32_t i = 0; i < n && p.ahead == FT_AHEAD_HEAD;
+                 i++) { /* the head, or below it */
                 int32_t at = chosen[i];
                 while (at >= 0 && at != g.head)
                     at = g.node[at].parent;
@@ -170,9 +190,10 @@ static void test_rounds_keep_the_invariants(void **state)
 /* However much is wanted, growth ahead leaves pool and pending numbers for the draft to come. */
 static void test_ahead_leaves_room(void **state)
 {
-    const ft_draft_params wants[] = {{FT_TREE_MAX, 7, 8, 8, -INFINITY},
-                                     {FT_TREE_MAX, 30, 16, 16, -INFINITY},
-                                     {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY}};
+    const ft_draft_params wants[] = {
+        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_AHEAD_HEAD},
+        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_AHEAD_HEAD},
+        {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY, FT_AHEAD_HEAD}};
     for (uint64_t text = 0; text < 12; text++) {
         const ft_draft_params *p = &wants[text % 3];
         uint32_t leaves = ft_draft_params_leaves(p), n;
