@@ -36,7 +36,7 @@
     X(KV_BLOCKS, "kv_blocks", 16, 1e7)             /* of 16 tokens */                         \
     X(PREFILL_MS, "prefill_ms", 0, 1e4)            /* prompts may add to a pass */            \
     X(GUARD_MS, "guard_ms", 0, 1e4)                /* eq. (17)'s delta */                     \
-    X(EPSILON, "epsilon", 0.0001, 1)               /* of texts may be too slow, eq. (20) */   \
+    X(EPSILON, "epsilon", 0.0001, 0.5)             /* of texts may be too slow, eq. (20) */   \
     X(RAMP_TEXTS, "ramp_texts", 0.01, 100)         /* devices begin within so many texts */   \
     X(MEASURE_TEXTS, "measure_texts", 0.1, 100)    /* and are watched for so many */          \
     X(SEEDS, "seeds", 1, 100)                      /* runs of each number of devices */

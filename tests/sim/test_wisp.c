@@ -93,14 +93,23 @@ static void test_wisp_by_hand(void **state)
 }
 
 /* A promise of 60 tokens/s leaves a first round (2 tokens expected, 20 ms of drafting) 13.3 ms: time for
- * one alone (13 ms), not for two (16 ms), which first come first served would take. */
+ * one alone (13 ms), not for two (16 ms), which first come first served takes. The other has time to
+ * wait. */
 static void test_policy_keeps_deadlines(void **state)
 {
     ft_sim_config c = exact();
-    const ft_sim_result r = run(&c, FT_SIM_MODE_WISP, 1, 2, 33500);
     (void)state;
+    c.tokens_per_s[0] = 30;
+    c.k[FT_SIM_GUARD_MS] = 1;
+    ft_sim_result r = run(&c, FT_SIM_MODE_WISP, FT_SIM_MIXED, 2, 33500);
     assert_int_equal(r.tokens, 3);
+    r = run(&c, FT_SIM_MODE_WISP, FT_SIM_MIXED, 2, 46500);
+    assert_int_equal(r.tokens, 6);
     assert_int_equal(r.late_compute + r.late_wait, 0);
+    c.policy = &ft_sched_fcfs;
+    r = run(&c, FT_SIM_MODE_WISP, FT_SIM_MIXED, 2, 46500);
+    assert_int_equal(r.tokens, 6);
+    assert_int_equal(r.late_compute + r.late_wait, 1);
 }
 
 static ft_sim_config paper(void)
