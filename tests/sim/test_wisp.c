@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulations (wisp.c, and its two sides wisp_device.c and wisp_server.c): cases small enough to work out by hand, and what must hold of any.
+// Simulations (wisp.c, and its two sides wisp_device.c and wisp_server.c): cases small enough to work
+// out by hand, and what must hold of any.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
