@@ -18,7 +18,7 @@
 #define CONTEXT_MARGIN 64   /* beyond prompt, text and tree */
 
 typedef struct serving_flags {
-    const char *model, *draft, *prompts, *modes, *rtts, *ratio, *ahead;
+    const char *model, *draft, *server_draft, *prompts, *modes, *rtts, *ratio, *ahead;
     int64_t limit, longest, n, batch, depth, budget, width, rounds, seed, top_k;
     double temp, top_p, min_p, draft_ms;
     bool json;
@@ -148,7 +148,9 @@ static ft_status start_server(serving *x, bool drafts, ft_error *err, ft_load_se
     uint32_t text = (uint32_t)f->n + (uint32_t)f->budget + CONTEXT_MARGIN;
     uint64_t kv = x->set.total + (uint64_t)x->set.n * text + 2 * (uint64_t)f->batch * text;
     const ft_load_server_opts opts = {.model = f->model,
-                                      .draft = drafts ? f->draft : NULL,
+                                      .draft = !drafts           ? NULL
+                                               : f->server_draft ? f->server_draft
+                                                                 : f->draft,
                                       .depth = (uint32_t)f->depth,
                                       .budget = (uint32_t)f->budget,
                                       .width = (uint32_t)f->width,
@@ -372,6 +374,9 @@ static int parse(serving_flags *f, int argc, char **argv)
     const ft_flag flags[] = {
         {"--model", "-m", FT_FLAG_STRING, &f->model, "FILE", "target model", 0, 0},
         {"--model-draft", "-md", FT_FLAG_STRING, &f->draft, "FILE", "draft model", 0, 0},
+        {"--server-draft", NULL, FT_FLAG_STRING, &f->server_draft, "FILE",
+         "the draft that server-spec runs, where its cost is to be another: -md inflated (-md)", 0,
+         0},
         {"--prompts", NULL, FT_FLAG_STRING, &f->prompts, "FILE",
          "JSON lines with `turns` or `prompt`, and `category`", 0, 0},
         {"--limit", NULL, FT_FLAG_INT, &f->limit, "N",

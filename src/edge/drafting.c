@@ -285,12 +285,25 @@ static ft_idle idle_reading(ft_gen *gen)
     return gen->drafting == FT_DRAFTING_READING ? FT_IDLE_MORE : FT_IDLE_DONE;
 }
 
+/* A forward begun now would keep the verdict waiting, unless that comes much later than others did. */
+static bool verdict_is_near(ft_gen *gen)
+{
+    double forward_us = ft_control_forward_us(&gen->control);
+    double left_us = (double)(gen->sent_us - ft_clock_now_us(&gen->edge->clock)) + gen->wait_us;
+    if (gen->wait_us == 0 || gen->sent_us == 0 || left_us >= forward_us || left_us < -forward_us)
+        return false;
+    gen->near_us = (int64_t)(left_us + forward_us) + 1;
+    return true;
+}
+
 static ft_idle idle_ahead(ft_gen *gen)
 {
     ft_error err = {0};
     bool more = false;
     if (!gen->edge->proactive || gen->ahead_done)
         return FT_IDLE_DONE;
+    if (verdict_is_near(gen))
+        return FT_IDLE_NEAR;
     if (!ft_edge_engine_try(gen->edge))
         return FT_IDLE_TURN;
     ft_status status = ft_drafter_ahead(gen->drafter, &gen->params, &err, &more);

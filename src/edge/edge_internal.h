@@ -64,7 +64,8 @@ typedef enum ft_drafting {
 typedef enum ft_idle {
     FT_IDLE_DONE, /* nothing */
     FT_IDLE_MORE, /* something was done, ask again */
-    FT_IDLE_TURN  /* something, but others use the engine */
+    FT_IDLE_TURN, /* something, but others use the engine */
+    FT_IDLE_NEAR  /* something, but for near_us a verdict is likelier than it is useful */
 } ft_idle;
 
 /* A tree that is compared with what a run brings. */
@@ -111,6 +112,8 @@ typedef struct ft_gen {
     int64_t round_us;   /* from sending to the last verdict; 0: not known */
     double rtt_us;      /* smoothed; 0: not known yet */
     int64_t rtt_sample_us; /* of the last verdict; < 0: none */
+    double wait_us;        /* smoothed: a tree's verdict takes; 0: not known yet */
+    int64_t near_us;       /* with FT_IDLE_NEAR */
     int64_t down_us;       /* without a stream since the last verdict, past losses */
     int64_t down_since;    /* of the present loss; valid while is_down */
     bool is_down;

@@ -29,6 +29,7 @@
 #define BACKOFF_US     20000 /* first pause after a loss; doubles */
 #define BACKOFF_TOP_US 1000000
 #define RTT_WEIGHT     0.2 /* of a new sample in the smoothed round-trip time */
+#define WAIT_WEIGHT    0.3 /* and in the time that a verdict takes */
 
 bool ft_gen_cancelled(ft_gen *gen)
 {
@@ -265,6 +266,10 @@ static void take_times(ft_gen *gen, const ft_msg_verdict *verdict)
         at -= (at - gen->looked_us) / 2;
     gen->round_us = gen->sent_us > 0 && !gen->stream_new ? at - gen->sent_us : 0;
     gen->rtt_sample_us = -1;
+    if (gen->round_us > 0 && gen->out.draft.n > 0)
+        gen->wait_us = gen->wait_us > 0
+                           ? (1 - WAIT_WEIGHT) * gen->wait_us + WAIT_WEIGHT * (double)gen->round_us
+                           : (double)gen->round_us;
     if (gen->round_us > 0) {
         int64_t rtt = gen->round_us - verdict->queue_us - verdict->verify_us;
         gen->rtt_sample_us = rtt > 0 ? rtt : 0;
@@ -283,7 +288,10 @@ static int64_t use_time(ft_gen *gen)
 {
     ft_idle idle = ft_gen_draft_idle(gen);
     gen->busy_look = idle == FT_IDLE_MORE;
-    return idle == FT_IDLE_MORE ? 0 : idle == FT_IDLE_TURN ? TURN_US : POLL_US;
+    return idle == FT_IDLE_MORE                             ? 0
+           : idle == FT_IDLE_TURN                           ? TURN_US
+           : idle == FT_IDLE_NEAR && gen->near_us < POLL_US ? gen->near_us
+                                                            : POLL_US;
 }
 
 /* Waits on this stream for a verdict of the outstanding round. */

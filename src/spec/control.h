@@ -103,7 +103,8 @@ void ft_control_init(ft_control *control, const ft_control_opts *opts);
 /* A new text: what things cost is kept, acceptance counts for little. */
 void ft_control_new_text(ft_control *control);
 
-/* Depth by SpecEdge 4.3, round((verify - rtt) / forward) within [1, max]. */
+/* Depth by SpecEdge 4.3, the most forwards that with the network take no longer than a verification,
+ * within [1, max]. */
 uint32_t ft_control_pipeline_depth(double verify_us, double rtt_us, double forward_us,
                                    uint32_t max);
 
