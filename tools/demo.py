@@ -175,7 +175,9 @@ def main():
     try:
         server = start("server", ["serve", "-m", args.target])
         address = f"127.0.0.1:{server}"
-        edge = start("edge", ["edge", "--server", address, "-md", args.draft])
+        # Chains of two, no device's own time to draft ahead in: draft and target share these cores.
+        edge = start("edge", ["edge", "--server", address, "-md", args.draft, "--draft", "2",
+                              "--no-proactive"])
         plain = start("edge-plain",
                       ["edge", "--server", address, "-md", args.draft, "--no-speculation"])
         if not args.json:
