@@ -158,6 +158,17 @@ static size_t take_prompts(const ft_work *work, const ft_pick *picks, size_t n,
     return out;
 }
 
+/* Whether a verification could be in time alone now, and no more once the batch is over. */
+static bool will_break(const ft_work *w, const ft_cost *cost, int64_t now_us, int64_t over_us)
+{
+    const ft_pass alone = with((ft_pass){0}, w);
+    int64_t start_us = deadline_of(w) - ft_cost_predict(cost, &alone);
+    return now_us <= start_us && over_us > start_us;
+}
+
+static size_t pick_edf(const ft_work *work, size_t n, const ft_sched_limits *limits, int64_t now_us,
+                       ft_pick *picks);
+
 static size_t pick_wisp(const ft_work *work, size_t n, const ft_sched_limits *limits,
                         int64_t now_us, ft_pick *picks)
 {
@@ -170,6 +181,13 @@ static size_t pick_wisp(const ft_work *work, size_t n, const ft_sched_limits *li
         first->n_tok = place(RANK_OVERDUE, 0);
     ft_heap_make(picks, n_verify, sizeof *picks, in_order, NULL);
     size_t n_taken = take(work, picks, n_verify, limits, now_us, &room);
+    /* Where more was promised than can be kept, small batches would keep a few promises now and, each
+     * with a pass's fixed cost, break more later. */
+    int64_t over_us = now_us + ft_cost_predict(limits->cost, &room.pass);
+    for (size_t i = 0; i < n_verify; i++)
+        if (!(i >= n_verify - n_taken && picks[i].n_tok > 0) &&
+            will_break(&work[picks[i].index], limits->cost, now_us, over_us))
+            return pick_edf(work, n, limits, now_us, picks);
     size_t out = gather(picks, n_verify, n_taken);
     return out + take_prompts(work, picks + n_verify, n - n_verify, limits, &room, picks + out);
 }
