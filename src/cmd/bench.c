@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/num.h"
 #include "engine/attn_layout.h"
 
 int ft_bench_threads(const ft_bench_flags *flags)
@@ -53,6 +54,28 @@ size_t ft_bench_memory_free(void)
     if (f)
         fclose(f);
     return kib * 1024;
+}
+
+ft_status ft_bench_read(ft_engine *engine, ft_seq *seq, const int32_t *tokens, uint32_t n,
+                        bool want, ft_error *err)
+{
+    const uint32_t most = ft_min_u32(FT_BENCH_READ_TOK, ft_engine_max_batch_tok(engine));
+    uint32_t path[FT_BENCH_READ_TOK];
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < most; i++)
+        path[i] = i;
+    for (uint32_t at = 0; at < n && status == FT_OK;) {
+        uint32_t chunk = ft_min_u32(n - at, most);
+        uint64_t last[FT_BENCH_READ_TOK / 64] = {0};
+        if (want && at + chunk == n)
+            last[(chunk - 1) / 64] = UINT64_C(1) << (chunk - 1) % 64;
+        ft_segment s = {.seq = seq, .n = chunk, .tokens = tokens + at, .want = last};
+        status = ft_engine_forward(engine, &s, 1, err);
+        if (status == FT_OK)
+            status = ft_seq_commit(seq, path, chunk, NULL, 0, err);
+        at += chunk;
+    }
+    return status;
 }
 
 int32_t ft_bench_argmax(const float *logits, uint32_t n)

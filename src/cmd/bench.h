@@ -78,6 +78,11 @@ FT_WARN_UNUSED ft_status ft_bench_list_parse(const char *flag, const char *text,
 double ft_bench_now_s(void);
 /* Memory that programs could still take, in bytes; 0 where the system does not say. */
 size_t ft_bench_memory_free(void);
+#define FT_BENCH_READ_TOK 512 /* tokens of a chunk at most */
+/* Computes tokens[n] behind a sequence and keeps them, in chunks; with `want` the last one's logits are
+ * row 0 then. Errors are the engine's. */
+FT_WARN_UNUSED ft_status ft_bench_read(ft_engine *engine, ft_seq *seq, const int32_t *tokens,
+                                       uint32_t n, bool want, ft_error *err);
 /* Index of the largest of n logits. */
 int32_t ft_bench_argmax(const float *logits, uint32_t n);
 /* Median of n > 0 values; sorts in place. */

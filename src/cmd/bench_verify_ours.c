@@ -42,22 +42,16 @@ int32_t ft_bench_token(const ft_bench_job *job, uint32_t session, uint32_t i)
 
 static ft_status fill_first(ft_bench_ours *o, ft_error *err)
 {
-    uint32_t n_ctx = o->job.n_ctx, path[256];
-    int32_t tokens[256];
-    ft_status status = ft_seq_create(o->engine, err, &o->seq[0]);
+    uint32_t n = o->job.n_ctx;
+    int32_t *tokens = malloc(n * sizeof *tokens);
+    ft_status status = tokens ? ft_seq_create(o->engine, err, &o->seq[0])
+                              : ft_error_set(err, FT_NOMEM, "out of memory");
     o->n_seq = status == FT_OK;
-    for (uint32_t i = 0; i < 256; i++)
-        path[i] = i;
-    for (uint32_t at = 0; at < n_ctx && status == FT_OK;) {
-        uint32_t n = n_ctx - at < 256 ? n_ctx - at : 256;
-        ft_segment s = {.seq = o->seq[0], .n = n, .tokens = tokens};
-        for (uint32_t i = 0; i < n; i++)
-            tokens[i] = ft_bench_token(&o->job, 0, at + i);
-        status = ft_engine_forward(o->engine, &s, 1, err);
-        if (status == FT_OK)
-            status = ft_seq_commit(o->seq[0], path, n, NULL, 0, err);
-        at += n;
-    }
+    for (uint32_t i = 0; tokens && i < n; i++)
+        tokens[i] = ft_bench_token(&o->job, 0, i);
+    if (status == FT_OK)
+        status = ft_bench_read(o->engine, o->seq[0], tokens, n, false, err);
+    free(tokens);
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/bench.h"
 #include "cmd/bench_llama.h"
 #include "cmd/cmd.h"
 #include "cmd/device_flags.h"
@@ -161,38 +162,13 @@ static float top_gap(exact *x, const ft_sampling *s, const float *logits, uint32
     return (best[0].score - best[1].score) * (s->temperature > 0 ? s->temperature : 1);
 }
 
-/* Computes tokens behind the sequence and keeps them; logits of the last one where asked. */
-static ft_status extend(exact *x, const int32_t *tokens, uint32_t n, bool want, ft_error *err)
-{
-    uint32_t most = ft_engine_max_batch_tok(x->engine);
-    uint32_t *path = malloc(most * sizeof *path);
-    if (!path)
-        return ft_error_set(err, FT_NOMEM, "no memory for a chunk of the prompt");
-    for (uint32_t i = 0; i < most; i++)
-        path[i] = i;
-    ft_status status = FT_OK;
-    for (uint32_t at = 0; at < n && status == FT_OK;) {
-        uint32_t chunk = n - at < most ? n - at : most;
-        uint64_t bits[64] = {0}; /* max_batch_tok is at most 4096 here: the default, 512 */
-        if (want && at + chunk == n)
-            bits[(chunk - 1) / 64] = 1ull << ((chunk - 1) % 64);
-        ft_segment segment = {.seq = x->seq, .n = chunk, .tokens = tokens + at, .want = bits};
-        status = ft_engine_forward(x->engine, &segment, 1, err);
-        if (status == FT_OK)
-            status = ft_seq_commit(x->seq, path, chunk, NULL, 0, err);
-        at += chunk;
-    }
-    free(path);
-    return status;
-}
-
 /* The target alone: one token a pass, no server, no draft. */
 static ft_status run_plain(exact *x, const ft_tokens *prompt, const ft_sampling *s, ft_error *err)
 {
     uint32_t n_prompt = (uint32_t)prompt->n, n = (uint32_t)x->flags.n;
     ft_seq_truncate(x->seq, 0);
     x->plain.n = 0;
-    ft_status status = extend(x, prompt->id, n_prompt, true, err);
+    ft_status status = ft_bench_read(x->engine, x->seq, prompt->id, n_prompt, true, err);
     while (status == FT_OK && x->plain.n < n) {
         const float *logits = ft_engine_logits(x->engine, 0);
         uint32_t position = n_prompt + x->plain.n;
@@ -202,7 +178,7 @@ static ft_status run_plain(exact *x, const ft_tokens *prompt, const ft_sampling 
         x->plain.gap[x->plain.n] = top_gap(x, s, logits, position);
         x->plain.token[x->plain.n++] = token;
         if (x->plain.n < n)
-            status = extend(x, &token, 1, true, err);
+            status = ft_bench_read(x->engine, x->seq, &token, 1, true, err);
     }
     return status;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cmd/bench.h"
 #include "cmd/cmd.h"
 #include "cmd/prompts.h"
 #include "engine/engine.h"
@@ -79,23 +80,9 @@ static ft_status reader_init(reader *r, const char *path, uint32_t kv_tok, int n
 static ft_status feed(reader *r, const int32_t *tokens, uint32_t n, ft_error *err,
                       const float **logits)
 {
-    ft_status status = FT_OK;
-    uint32_t path[CHUNK];
-    for (uint32_t i = 0; i < CHUNK; i++)
-        path[i] = i;
-    while (status == FT_OK && n > 0) {
-        uint32_t chunk = n < CHUNK ? n : CHUNK;
-        uint64_t want[CHUNK / 64] = {0};
-        want[(chunk - 1) / 64] = UINT64_C(1) << ((chunk - 1) % 64);
-        ft_segment seg = {.seq = r->seq, .n = chunk, .tokens = tokens, .want = want};
-        status = ft_engine_forward(r->engine, &seg, 1, err);
-        tokens += chunk;
-        n -= chunk;
-        if (status != FT_OK)
-            break;
-        *logits = ft_engine_logits(r->engine, seg.first_row);
-        status = ft_seq_commit(r->seq, path, chunk, NULL, 0, err);
-    }
+    ft_status status = ft_bench_read(r->engine, r->seq, tokens, n, true, err);
+    if (status == FT_OK)
+        *logits = ft_engine_logits(r->engine, 0);
     return status;
 }
 

@@ -11,7 +11,6 @@
 #include "engine/engine.h"
 
 #define MAX_LENGTH 65536
-#define CHUNK      512 /* rows of one of our passes */
 
 typedef struct bench {
     ft_bench_flags flags;
@@ -33,22 +32,9 @@ typedef struct bench {
 static ft_status our_round(void *ctx, double *seconds, ft_error *err)
 {
     bench *b = ctx;
-    uint32_t path[CHUNK];
-    ft_status status = FT_OK;
-    for (uint32_t i = 0; i < CHUNK; i++)
-        path[i] = i;
     ft_seq_truncate(b->seq, 0);
     double begin = ft_bench_now_s();
-    for (uint32_t at = 0; at < b->n && status == FT_OK; at += CHUNK) {
-        uint32_t n = b->n - at < CHUNK ? b->n - at : CHUNK;
-        uint64_t want[CHUNK / 64] = {0};
-        if (at + n == b->n)
-            want[(n - 1) / 64] = 1ull << (n - 1) % 64;
-        ft_segment s = {.seq = b->seq, .n = n, .tokens = b->tokens + at, .want = want};
-        status = ft_engine_forward(b->engine, &s, 1, err);
-        if (status == FT_OK)
-            status = ft_seq_commit(b->seq, path, n, NULL, 0, err);
-    }
+    ft_status status = ft_bench_read(b->engine, b->seq, b->tokens, b->n, true, err);
     *seconds = ft_bench_now_s() - begin;
     return status;
 }
@@ -107,7 +93,8 @@ static ft_status open_ours(bench *b, ft_error *err)
 {
     const ft_engine_opts opts = {.model = b->model,
                                  .kv_tok = b->n,
-                                 .max_batch_tok = b->n < CHUNK ? b->n : CHUNK,
+                                 .max_batch_tok =
+                                     b->n < FT_BENCH_READ_TOK ? b->n : FT_BENCH_READ_TOK,
                                  .max_logits = 1,
                                  .n_threads = ft_bench_threads(&b->flags),
                                  .kv_type = b->flags.kv};
@@ -118,8 +105,8 @@ static ft_status open_ours(bench *b, ft_error *err)
 static double roofline(const bench *b, double seconds)
 {
     ft_bench_work pass, sum = {0};
-    for (uint32_t at = 0; at < b->n; at += CHUNK) {
-        uint32_t n = b->n - at < CHUNK ? b->n - at : CHUNK;
+    for (uint32_t at = 0; at < b->n; at += FT_BENCH_READ_TOK) {
+        uint32_t n = b->n - at < FT_BENCH_READ_TOK ? b->n - at : FT_BENCH_READ_TOK;
         const ft_bench_pass p = {.rows = n,
                                  .out_rows = at + n == b->n,
                                  .kv_tok = at,

@@ -15,6 +15,7 @@
 #include "cmd/cmd.h"
 #include "cmd/device_flags.h"
 #include "cmd/fit_profile.h"
+#include "cmd/plot.h"
 #include "learn/lsq.h"
 #include "sched/cost_file.h"
 
@@ -228,39 +229,27 @@ static void print_report(const fit *f)
            f->cv_sd);
 }
 
-/* Predicted over measured milliseconds, by gnuplot; the file's ending says which kind. */
+/* Predicted over measured milliseconds. */
 static ft_status plot(const fit *f, ft_error *err)
 {
-    const char *dot = strrchr(f->plot, '.');
-    const char *terminal = dot && strcmp(dot, ".svg") == 0   ? "svg size 720,640"
-                           : dot && strcmp(dot, ".png") == 0 ? "png size 720,640"
-                           : dot && strcmp(dot, ".txt") == 0 ? "dumb 110,40"
-                                                             : NULL;
-    if (!terminal || strchr(f->plot, '\'') || strchr(f->plot, '\n'))
-        return ft_error_set(err, FT_INVALID,
-                            "fit verify-time: --plot takes a FILE.svg, .png, .txt");
-    FILE *gnuplot = popen("gnuplot", "w");
-    if (!gnuplot)
-        return ft_error_set(err, FT_UNAVAILABLE, "fit verify-time: gnuplot cannot be run");
-    fprintf(gnuplot,
-            "set terminal %s\nset output '%s'\nset key left top\nset logscale xy\n"
-            "set xlabel 'measured ms'\nset ylabel 'predicted ms'\n"
-            "plot x notitle with lines, '-' title 'fitted', '-' title 'unseen'\n",
-            terminal, f->plot);
+    ft_plot p = {.command = "fit verify-time", .path = f->plot, .width = 720, .height = 640};
+    ft_status status = ft_plot_open(&p, err);
+    if (status != FT_OK)
+        return status;
+    fprintf(p.gnuplot, "set key left top\nset logscale xy\n"
+                       "set xlabel 'measured ms'\nset ylabel 'predicted ms'\n"
+                       "plot x notitle with lines, '-' title 'fitted', '-' title 'unseen'\n");
     for (int part = 0; part < 2; part++) {
         const samples *s = &f->data[part];
         for (size_t i = 0; i < s->n; i++) {
             double us = 0;
             for (int j = 0; j < FT_COST_FACTORS; j++)
                 us += s->x[i * FT_COST_FACTORS + (size_t)j] * f->us[j];
-            fprintf(gnuplot, "%g %g\n", s->y[i] / 1e3, us / 1e3);
+            fprintf(p.gnuplot, "%g %g\n", s->y[i] / 1e3, us / 1e3);
         }
-        fprintf(gnuplot, "e\n");
+        fprintf(p.gnuplot, "e\n");
     }
-    if (pclose(gnuplot) != 0)
-        return ft_error_set(err, FT_UNAVAILABLE,
-                            "fit verify-time: gnuplot failed (is it installed?): no %s", f->plot);
-    return FT_OK;
+    return ft_plot_close(&p, err);
 }
 
 static ft_status write_file(const fit *f, const json_t *report, ft_error *err)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "cmd/plot.h"
 #include "sim/wisp_search.h"
 
 #define MIXED FT_SIM_CLASSES /* the place of mixed classes among a mode's capacities */
@@ -249,39 +250,30 @@ static void print_sensitivity(const json_t *rows)
     }
 }
 
-/* Devices held over the promised speed, ours and the paper's, by gnuplot. */
+/* Devices held over the promised speed, ours and the paper's. */
 static ft_status plot(const simulate *f, ft_error *err)
 {
     const ft_sim_config *c = &f->config;
-    const char *dot = strrchr(f->plot, '.');
-    const char *terminal = dot && strcmp(dot, ".svg") == 0   ? "svg size 720,480"
-                           : dot && strcmp(dot, ".png") == 0 ? "png size 720,480"
-                           : dot && strcmp(dot, ".txt") == 0 ? "dumb 110,40"
-                                                             : NULL;
-    if (!terminal || strchr(f->plot, '\'') || strchr(f->plot, '\n'))
-        return ft_error_set(err, FT_INVALID, "simulate: --plot takes a FILE.svg, .png, .txt");
-    FILE *gnuplot = popen("gnuplot", "w");
-    if (!gnuplot)
-        return ft_error_set(err, FT_UNAVAILABLE, "simulate: gnuplot cannot be run");
-    fprintf(gnuplot,
-            "set terminal %s\nset output '%s'\nset key right top\n"
-            "set xlabel 'promised tokens/s'\nset ylabel 'devices held'\nset yrange [0:*]\nplot ",
-            terminal, f->plot);
+    ft_plot p = {.command = "simulate", .path = f->plot, .width = 720, .height = 480};
+    ft_status status = ft_plot_open(&p, err);
+    if (status != FT_OK)
+        return status;
+    fprintf(p.gnuplot,
+            "set key right top\nset xlabel 'promised tokens/s'\nset ylabel 'devices held'\n"
+            "set yrange [0:*]\nplot ");
     for (int mode = 0; mode < FT_SIM_MODES; mode++)
-        fprintf(gnuplot, "%s'-' title '%s' with linespoints, '-' title '%s, the paper' with points",
+        fprintf(p.gnuplot,
+                "%s'-' title '%s' with linespoints, '-' title '%s, the paper' with points",
                 mode ? ", " : "", ft_sim_mode_name[mode], ft_sim_mode_name[mode]);
-    fprintf(gnuplot, "\n");
+    fprintf(p.gnuplot, "\n");
     for (int mode = 0; mode < FT_SIM_MODES; mode++)
         for (int paper = 0; paper < 2; paper++) {
             for (size_t i = 0; i < c->n_classes; i++)
-                fprintf(gnuplot, "%g %g\n", c->tokens_per_s[i],
+                fprintf(p.gnuplot, "%g %g\n", c->tokens_per_s[i],
                         paper ? c->paper_capacity[mode][i] : f->found[mode][i].n);
-            fprintf(gnuplot, "e\n");
+            fprintf(p.gnuplot, "e\n");
         }
-    if (pclose(gnuplot) != 0)
-        return ft_error_set(err, FT_UNAVAILABLE,
-                            "simulate: gnuplot failed (is it installed?): no %s", f->plot);
-    return FT_OK;
+    return ft_plot_close(&p, err);
 }
 
 /* ---- the command ---- */

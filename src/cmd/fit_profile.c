@@ -9,10 +9,10 @@
 
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "cmd/bench.h"
 
 #define TREE_ROWS 33 /* the root and 32 nodes: SpecEdge's budget */
-#define CHUNK     256
 #define WARM_RUNS 2
 
 typedef struct part {
@@ -39,28 +39,17 @@ static uint32_t between(ft_rng *rng, uint32_t low, uint32_t high)
     return low + ft_rng_below(rng, high - low + 1);
 }
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 static ft_status compute_text(ft_profile *p, ft_error *err)
 {
-    uint32_t path[CHUNK], n_vocab = ft_model_hparams(p->opts.model)->n_vocab;
-    int32_t tokens[CHUNK];
-    ft_status status = ft_seq_create(p->engine, err, &p->text);
-    for (uint32_t at = 0; at < p->opts.max_ctx && status == FT_OK;) {
-        uint32_t n = min_u32(min_u32(CHUNK, p->opts.max_rows), p->opts.max_ctx - at);
-        ft_segment s = {.seq = p->text, .n = n, .tokens = tokens};
-        for (uint32_t i = 0; i < n; i++) {
-            path[i] = i;
-            tokens[i] = (int32_t)((1000u + 37u * (at + i)) % n_vocab);
-        }
-        status = ft_engine_forward(p->engine, &s, 1, err);
-        if (status == FT_OK)
-            status = ft_seq_commit(p->text, path, n, NULL, 0, err);
-        at += n;
-    }
+    uint32_t n = p->opts.max_ctx, n_vocab = ft_model_hparams(p->opts.model)->n_vocab;
+    int32_t *tokens = malloc(n * sizeof *tokens);
+    ft_status status = tokens ? ft_seq_create(p->engine, err, &p->text)
+                              : ft_error_set(err, FT_NOMEM, "out of memory");
+    for (uint32_t i = 0; tokens && i < n; i++)
+        tokens[i] = (int32_t)((1000u + 37u * i) % n_vocab);
+    if (status == FT_OK)
+        status = ft_bench_read(p->engine, p->text, tokens, n, false, err);
+    free(tokens);
     return status;
 }
 
@@ -131,7 +120,7 @@ void ft_profile_destroy(ft_profile *p)
 
 static void add_part(ft_profile *p, uint32_t rows, uint32_t cached, bool verify)
 {
-    rows = min_u32(rows, p->opts.max_rows - p->n_rows);
+    rows = ft_min_u32(rows, p->opts.max_rows - p->n_rows);
     if (rows == 0 || p->n_parts == p->opts.max_seqs)
         return;
     p->parts[p->n_parts++] = (part){.rows = rows, .cached = cached, .verify = verify};
@@ -149,7 +138,7 @@ static void add_chunks(ft_profile *p, ft_rng *rng)
 static void add_verifications(ft_profile *p, ft_rng *rng)
 {
     uint32_t n = between(rng, 1, p->opts.max_seqs), rows = between(rng, 1, TREE_ROWS);
-    uint32_t least = min_u32(16, p->opts.max_ctx);
+    uint32_t least = ft_min_u32(16, p->opts.max_ctx);
     for (uint32_t i = 0; i < n; i++)
         add_part(p, between(rng, 1, rows), between(rng, least, p->opts.max_ctx), true);
 }

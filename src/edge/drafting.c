@@ -95,7 +95,7 @@ static ft_status make_drafter(ft_gen *gen, ft_error *err)
         ft_draft_source_destroy(source);
         return ft_error_set(err, FT_EXHAUSTED, "edge: the draft's pool is full");
     }
-    status = ft_drafter_create_from(source, err, &gen->drafter);
+    status = ft_drafter_create(source, err, &gen->drafter);
     if (status == FT_OK) {
         pthread_mutex_lock(&gen->edge->mutex);
         const ft_calibration known = gen->edge->calibration;

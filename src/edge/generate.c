@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "edge/edge_internal.h"
 
 static ft_status check_request(const ft_edge *edge, const ft_gen_request *r, ft_error *err)
@@ -50,19 +51,14 @@ static void leave(ft_edge *edge)
     pthread_mutex_unlock(&edge->mutex);
 }
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Tokens that may still come, at least one: whether there is none is the server's to say. */
 static uint32_t tokens_left(const ft_gen *gen)
 {
     uint32_t n = FT_WIRE_RUN_MAX, context = gen->limits.max_context;
     if (gen->request->max_tokens)
-        n = min_u32(n, gen->request->max_tokens - gen->generated);
+        n = ft_min_u32(n, gen->request->max_tokens - gen->generated);
     if (context)
-        n = min_u32(n, context > gen->text.n ? context - (uint32_t)gen->text.n : 1);
+        n = ft_min_u32(n, context > gen->text.n ? context - (uint32_t)gen->text.n : 1);
     return n;
 }
 

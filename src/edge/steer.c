@@ -9,12 +9,8 @@
 // its end; several at once each leave what they learnt, the last stays. A choice is made once a round
 // and kept until it is acted on: in a run it is made when half of the run has come, because a run that
 // goes on is asked for while there is still time for the way. Owned by the generation's thread.
+#include "base/num.h"
 #include "edge/edge_internal.h"
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 void ft_gen_steer_begin(ft_gen *gen)
 {
@@ -37,13 +33,13 @@ void ft_gen_steer_end(ft_gen *gen)
 static ft_control_room room(ft_gen *gen, uint32_t most)
 {
     const ft_draft_params *limit = &gen->edge->draft;
-    ft_control_room room = {.nodes = limit->budget, .depth = min_u32(limit->depth, most - 1)};
+    ft_control_room room = {.nodes = limit->budget, .depth = ft_min_u32(limit->depth, most - 1)};
     if (!ft_gen_draft_ready(gen) || room.depth == 0)
         return (ft_control_room){0};
     if (gen->limits.max_tree)
-        room.nodes = min_u32(room.nodes, gen->limits.max_tree);
+        room.nodes = ft_min_u32(room.nodes, gen->limits.max_tree);
     if (gen->hint_max_tree)
-        room.nodes = min_u32(room.nodes, gen->hint_max_tree);
+        room.nodes = ft_min_u32(room.nodes, gen->hint_max_tree);
     return room;
 }
 
@@ -61,14 +57,14 @@ ft_control_choice ft_gen_steer(ft_gen *gen, uint32_t most, ft_draft_params *para
     }
     gen->choice = choice;
     gen->has_choice = true;
-    choice.budget = min_u32(choice.budget, now.nodes);
-    choice.depth = min_u32(choice.depth, now.depth);
-    choice.run = min_u32(choice.run ? choice.run : 1, most);
+    choice.budget = ft_min_u32(choice.budget, now.nodes);
+    choice.depth = ft_min_u32(choice.depth, now.depth);
+    choice.run = ft_min_u32(choice.run ? choice.run : 1, most);
     choice.shadow = choice.shadow && choice.budget > 0 && choice.depth > 0;
     *params = gen->edge->draft;
     params->budget = choice.budget;
     params->depth = choice.depth;
-    params->width = min_u32(params->width, choice.budget);
+    params->width = ft_min_u32(params->width, choice.budget);
     return choice;
 }
 

@@ -4,11 +4,11 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
-#define FILE_MAX 65536 /* bytes; a written one has about 2,000 */
-#define US_MAX   1e9   /* of one of anything */
+#include "base/json_file.h"
+
+#define US_MAX   1e9 /* of one of anything */
 #define ROWS_MAX (1u << 20)
 
 json_t *ft_costs_json(const ft_costs *costs)
@@ -58,35 +58,26 @@ ft_status ft_costs_parse(const json_t *root, ft_error *err, ft_costs *out)
 
 ft_status ft_costs_read(const char *text, size_t n, ft_error *err, ft_costs *out)
 {
-    json_error_t at;
+    json_t *root;
+    ft_error why = {0};
     *out = (ft_costs){0};
-    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
-    if (!root)
-        return ft_error_set(err, FT_INVALID, "costs: line %d: %s", at.line, at.text);
-    ft_status status = ft_costs_parse(root, err, out);
+    ft_status status = ft_json_parse(text, n, &why, &root);
+    if (status != FT_OK)
+        return ft_error_set(err, status, "costs: %s", why.message);
+    status = ft_costs_parse(root, err, out);
     json_decref(root);
     return status;
 }
 
 ft_status ft_costs_load(const char *path, ft_error *err, ft_costs *out)
 {
-    char text[FILE_MAX];
-    FILE *file = fopen(path, "rb");
+    json_t *root;
+    ft_error why = {0};
     *out = (ft_costs){0};
-    if (!file)
-        return ft_error_set(err, FT_IO, "costs: %s cannot be read", path);
-    size_t n = fread(text, 1, sizeof text, file);
-    bool failed = ferror(file);
-    (void)fclose(file);
-    if (failed)
-        return ft_error_set(err, FT_IO, "costs: %s cannot be read", path);
-    if (n == sizeof text)
-        return ft_error_set(err, FT_TOO_LARGE, "costs: %s has %d bytes or more: no file of ours",
-                            path, FILE_MAX);
-    ft_status status = ft_costs_read(text, n, err, out);
-    if (status != FT_OK && err) {
-        const ft_error why = *err;
-        return ft_error_set(err, status, "%s: %s", path, why.message);
-    }
-    return status;
+    ft_status status = ft_json_load(path, &why, &root);
+    if (status != FT_OK)
+        return ft_error_set(err, status, "costs: %s", why.message);
+    status = ft_costs_parse(root, &why, out);
+    json_decref(root);
+    return status == FT_OK ? FT_OK : ft_error_set(err, status, "%s: %s", path, why.message);
 }

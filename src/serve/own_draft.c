@@ -223,7 +223,7 @@ static ft_status start(ft_sess *s, ft_error *err)
     ft_status status =
         ft_draft_engine_source(own->engine, own->sampler, &s->sampling, err, &source);
     if (status == FT_OK)
-        status = ft_drafter_create_from(source, err, &s->own->drafter);
+        status = ft_drafter_create(source, err, &s->own->drafter);
     if (status == FT_OK)
         ft_drafter_calibrate(s->own->drafter, &own->calibration);
     return status;

@@ -4,10 +4,10 @@
 #include "sim/wisp_config.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#define FILE_MAX     65536 /* bytes */
+#include "base/json_file.h"
+
 #define SPEED_MAX    1000. /* tokens/s of a class */
 #define WHY_LEAST    4     /* characters of a reason */
 #define CAPACITY_MAX 1e9
@@ -154,31 +154,26 @@ static ft_status parse(json_t *root, ft_error *err, ft_sim_config *out)
 
 ft_status ft_sim_config_read(const char *text, size_t n, ft_error *err, ft_sim_config *out)
 {
-    json_error_t at;
+    json_t *root;
     *out = (ft_sim_config){0};
-    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
-    if (!root)
-        return ft_error_set(err, FT_INVALID, "line %d: %s", at.line, at.text);
-    ft_status status = parse(root, err, out);
+    ft_status status = ft_json_parse(text, n, err, &root);
+    if (status != FT_OK)
+        return status;
+    status = parse(root, err, out);
     json_decref(root);
     return status;
 }
 
 ft_status ft_sim_config_load(const char *path, ft_error *err, ft_sim_config *out)
 {
-    char text[FILE_MAX];
-    FILE *file = fopen(path, "rb");
-    *out = (ft_sim_config){0};
-    size_t n = file ? fread(text, 1, sizeof text, file) : 0;
-    bool failed = !file || ferror(file);
-    if (file)
-        (void)fclose(file);
-    if (failed)
-        return ft_error_set(err, FT_IO, "simulate: %s cannot be read", path);
-    if (n == sizeof text)
-        return ft_error_set(err, FT_TOO_LARGE, "simulate: %s has %d bytes or more", path, FILE_MAX);
+    json_t *root;
     ft_error why = {0};
-    ft_status status = ft_sim_config_read(text, n, &why, out);
+    *out = (ft_sim_config){0};
+    ft_status status = ft_json_load(path, &why, &root);
+    if (status != FT_OK)
+        return ft_error_set(err, status, "simulate: %s", why.message);
+    status = parse(root, &why, out);
+    json_decref(root);
     return status == FT_OK ? FT_OK
                            : ft_error_set(err, status, "simulate: %s: %s", path, why.message);
 }

@@ -18,6 +18,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/num.h"
+
 #define LOSS_SHARE   0.02 /* of the time may be lost with trees that don't pay... */
 #define SHADOW_SHARE 0.02 /* ...and spent on drafts that are not sent */
 #define ENTER        1.1  /* times better than a run a tree must look to begin with trees */
@@ -61,11 +63,6 @@
 static double clamp(double x, double low, double high)
 {
     return x < low ? low : x > high ? high : x;
-}
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* ---- lines ---- */
@@ -136,7 +133,7 @@ static odds odds_of(const ft_control *c)
 static double width_place(uint32_t nodes, uint32_t depth, uint32_t *class)
 {
     double place = clamp(log2((double)nodes / depth), 0, FT_CONTROL_WIDTHS - 1);
-    *class = min_u32((uint32_t)place, FT_CONTROL_WIDTHS - 2);
+    *class = ft_min_u32((uint32_t)place, FT_CONTROL_WIDTHS - 2);
     return place - *class;
 }
 
@@ -169,7 +166,7 @@ static void saw_path(ft_control *c, uint32_t nodes, uint32_t depth, uint32_t n_p
     double next = width_place(nodes, depth, &class);
     for (uint32_t i = 0; i <= n_path && i < depth; i++) {
         odds o = odds_of(c);
-        uint32_t at = min_u32(i, FT_CONTROL_LEVELS - 1);
+        uint32_t at = ft_min_u32(i, FT_CONTROL_LEVELS - 1);
         double missed = i == n_path, width = width_factor(&o, nodes, depth);
         double alone = o.miss * o.level[at]; /* expected of a single node */
         count(&c->miss, missed, width * o.level[at], FADE);
@@ -235,16 +232,10 @@ static double tokens_of(const odds *o, uint32_t budget, uint32_t depth)
 {
     double tokens = 1, path = 1, miss = o->miss * width_factor(o, budget, depth);
     for (uint32_t i = 0; i < depth; i++) {
-        path *= 1 - clamp(miss * o->level[min_u32(i, FT_CONTROL_LEVELS - 1)], 0.005, 1);
+        path *= 1 - clamp(miss * o->level[ft_min_u32(i, FT_CONTROL_LEVELS - 1)], 0.005, 1);
         tokens += path;
     }
     return tokens;
-}
-
-double ft_control_tokens(const ft_control *c, uint32_t budget, uint32_t depth)
-{
-    odds o = odds_of(c);
-    return depth && budget ? tokens_of(&o, budget, min_u32(depth, budget)) : 1;
 }
 
 /* ---- trees ---- */
@@ -309,9 +300,9 @@ static tree best_tree(const ft_control *c, const frame *f)
 {
     tree best = {1, 1, INFINITY};
     for (uint32_t budget = f->least; budget <= f->nodes;
-         budget = budget < f->nodes ? min_u32(2 * budget, f->nodes) : budget + 1)
+         budget = budget < f->nodes ? ft_min_u32(2 * budget, f->nodes) : budget + 1)
         for (uint32_t d = 1; d <= f->depth && d <= budget; d++) {
-            uint32_t depth = f->fixed_depth ? min_u32(f->fixed_depth, budget) : d;
+            uint32_t depth = f->fixed_depth ? ft_min_u32(f->fixed_depth, budget) : d;
             if (makes_tree(c, f, budget, depth)) {
                 tree t = judged(c, f, budget, depth);
                 best = t.token_us < best.token_us ? t : best;
@@ -344,7 +335,7 @@ static tree with_trials(ft_control *c, const frame *f, tree now)
         depth = way == 1 ? depth + 1 : depth - 1;
         budget = budget * depth / now.depth; /* as wide */
     }
-    depth = min_u32(depth, budget);
+    depth = ft_min_u32(depth, budget);
     if (!makes_tree(c, f, budget, depth))
         return now;
     tree other = judged(c, f, budget, depth);
@@ -396,8 +387,8 @@ static ft_control_choice with_shadow(ft_control *c, const frame *f, ft_control_c
     /* Wide ones and such as would be sent in turn: nodes that are not sent cost little. */
     uint32_t width = c->trials++ % 2 ? max_width(c) : c->budget / c->depth;
     choice.shadow = true;
-    choice.depth = min_u32(min_u32(SHADOW_DEPTH, f->depth), f->nodes);
-    choice.budget = min_u32(choice.depth * (width ? width : 1), f->nodes);
+    choice.depth = ft_min_u32(ft_min_u32(SHADOW_DEPTH, f->depth), f->nodes);
+    choice.budget = ft_min_u32(choice.depth * (width ? width : 1), f->nodes);
     return choice;
 }
 
@@ -425,7 +416,7 @@ static bool probe_due(ft_control *c, const frame *f, tree *probe)
     c->probe_sloped = !c->probe_sloped;
     if (2 * c->loss_us > loss_limit_us(c) || !pays_if(c, f, c->probe_sloped, probe))
         return false;
-    c->probe_step = min_u32(2 * c->probe_step, PROBE_LAST);
+    c->probe_step = ft_min_u32(2 * c->probe_step, PROBE_LAST);
     c->probe_in = c->probe_step;
     return true;
 }
@@ -469,20 +460,20 @@ static ft_control_choice while_speculating(ft_control *c, const frame *f, tree b
 
 static frame frame_of(const ft_control *c, const ft_control_room *room)
 {
-    frame f = {.nodes = min_u32(c->opts.max_budget, room->nodes),
-               .depth = min_u32(c->opts.max_depth, room->depth),
+    frame f = {.nodes = ft_min_u32(c->opts.max_budget, room->nodes),
+               .depth = ft_min_u32(c->opts.max_depth, room->depth),
                .odds = odds_of(c)};
-    f.depth = min_u32(f.depth, f.nodes);
-    f.least = min_u32(c->opts.min_budget ? c->opts.min_budget : 1, max_width(c) * f.depth);
-    f.least = min_u32(f.least, f.nodes);
+    f.depth = ft_min_u32(f.depth, f.nodes);
+    f.least = ft_min_u32(c->opts.min_budget ? c->opts.min_budget : 1, max_width(c) * f.depth);
+    f.least = ft_min_u32(f.least, f.nodes);
     return f;
 }
 
 static void fix_depth(frame *f, uint32_t depth, uint32_t width)
 {
     f->fixed_depth = depth;
-    f->nodes = min_u32(f->nodes, width * depth);
-    f->least = min_u32(f->least, f->nodes);
+    f->nodes = ft_min_u32(f->nodes, width * depth);
+    f->least = ft_min_u32(f->least, f->nodes);
 }
 
 ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
@@ -492,8 +483,8 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
         0) /* a text's last token, or no room for the draft now: says nothing of what pays */
         return run_choice(c);
     if (c->verify.n == 0 || c->draft.n == 0) { /* one round tells most */
-        tree first = {.depth = min_u32(SHADOW_DEPTH, f.depth)};
-        first.budget = min_u32(min_u32(2, max_width(c)) * first.depth, f.nodes);
+        tree first = {.depth = ft_min_u32(SHADOW_DEPTH, f.depth)};
+        first.budget = ft_min_u32(ft_min_u32(2, max_width(c)) * first.depth, f.nodes);
         first.budget = f.least > first.budget ? f.least : first.budget;
         c->budget = first.budget;
         c->depth = first.depth;

@@ -132,7 +132,5 @@ void ft_control_saw_rtt(ft_control *control, int64_t us);
 /* What it believes, for statistics. */
 double ft_control_token_us(const ft_control *control);   /* a token of a run; 0: not known */
 double ft_control_forward_us(const ft_control *control); /* a draft forward; 0: not known */
-/* Tokens that a tree brings, the target's own included. */
-double ft_control_tokens(const ft_control *control, uint32_t budget, uint32_t depth);
 
 #endif

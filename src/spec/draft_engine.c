@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
+
 static_assert(FT_DRAFT_PENDING <= FT_PENDING_MAX, "pending nodes of a source are a sequence's");
 
 /* The constants of estimate(): those under which the target's own tokens are likeliest, on the demo
@@ -29,11 +31,6 @@ typedef struct engine_source {
     ft_sampling sampling;
     uint32_t *count; /* [max_text] 0, 1, 2, ...: the path of a chain */
 } engine_source;
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Scores to log-chances that the target chooses each candidate.
  *
@@ -244,14 +241,15 @@ ft_status ft_draft_engine_source(ft_engine *engine, ft_sampler *sampler, const f
     if (!source)
         return ft_error_set(err, FT_NOMEM, "drafter: out of memory");
     ft_engine_get_stats(engine, &stats);
-    source->base = (ft_draft_source){
-        .ops = &ops,
-        .group = engine,
-        .n_ctx = hp->n_ctx_train,
-        .max_text = least(max_rows, FT_DRAFT_FEED),
-        /* leaves all need logits */
-        .max_leaves = least(least(max_rows, ft_engine_max_logits(engine)), FT_DRAFT_LEAVES),
-        .total_tok = stats.blocks * FT_KV_BLOCK_TOK};
+    source->base =
+        (ft_draft_source){.ops = &ops,
+                          .group = engine,
+                          .n_ctx = hp->n_ctx_train,
+                          .max_text = ft_min_u32(max_rows, FT_DRAFT_FEED),
+                          /* leaves all need logits */
+                          .max_leaves = ft_min_u32(
+                              ft_min_u32(max_rows, ft_engine_max_logits(engine)), FT_DRAFT_LEAVES),
+                          .total_tok = stats.blocks * FT_KV_BLOCK_TOK};
     source->engine = engine;
     source->sampler = sampler;
     source->sampling = *s;

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "spec/draft_engine.h"
-
 struct ft_drafter {
     ft_draft_source *source;
     int32_t *text;
@@ -44,7 +42,7 @@ static void check(const ft_drafter *d)
 #endif
 }
 
-ft_status ft_drafter_create_from(ft_draft_source *source, ft_error *err, ft_drafter **out)
+ft_status ft_drafter_create(ft_draft_source *source, ft_error *err, ft_drafter **out)
 {
     ft_drafter *d = calloc(1, sizeof *d);
     *out = d;
@@ -56,15 +54,6 @@ ft_status ft_drafter_create_from(ft_draft_source *source, ft_error *err, ft_draf
     d->source = source;
     ft_growth_clear(&d->growth);
     return FT_OK;
-}
-
-ft_status ft_drafter_create(ft_engine *engine, const ft_sampling *s, ft_error *err,
-                            ft_drafter **out)
-{
-    ft_draft_source *source;
-    ft_status status = ft_draft_engine_source(engine, NULL, s, err, &source);
-    *out = NULL;
-    return status == FT_OK ? ft_drafter_create_from(source, err, out) : status;
 }
 
 void ft_drafter_destroy(ft_drafter *drafter)

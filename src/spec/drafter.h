@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 #include "base/progress.h"
-#include "engine/engine.h"
 #include "spec/draft_source.h"
 #include "spec/growth.h"
 #include "spec/sampling.h"
@@ -25,11 +24,7 @@ typedef struct ft_drafter ft_drafter;
 
 /* A drafter with an empty text over `source`, which must be empty too and is taken, also on failure.
  * FT_NOMEM leaves *out NULL. */
-FT_WARN_UNUSED ft_status ft_drafter_create_from(ft_draft_source *source, ft_error *err,
-                                                ft_drafter **out);
-/* The same over a draft model; it draws as `s` says (copied). The engine is borrowed and outlives
- * it. FT_INVALID (sampling), FT_NOMEM leave *out NULL. */
-FT_WARN_UNUSED ft_status ft_drafter_create(ft_engine *engine, const ft_sampling *s, ft_error *err,
+FT_WARN_UNUSED ft_status ft_drafter_create(ft_draft_source *source, ft_error *err,
                                            ft_drafter **out);
 /* Frees its source too. NULL is legal. */
 void ft_drafter_destroy(ft_drafter *drafter);

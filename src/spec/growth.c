@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
+
 /* Of the calibration. A few hundred tokens are remembered; before anything is known the source's word
  * counts as about five; the fits of `foretoken bench noise` over pairs lie between 0.9 and 2.3. */
 #define WEIGHT_FADE   0.997f
@@ -37,15 +39,11 @@ ft_draft_params ft_draft_params_tree(uint32_t budget, uint32_t depth, uint32_t w
         .budget = budget, .depth = depth, .width = width, .branch = 8, .min_logp = -INFINITY};
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 uint32_t ft_draft_params_leaves(const ft_draft_params *params)
 {
-    return least(least(params->depth, FT_DRAFT_PENDING) * least(params->width, FT_DRAFT_LEAVES),
-                 FT_DRAFT_PENDING);
+    return ft_min_u32(ft_min_u32(params->depth, FT_DRAFT_PENDING) *
+                          ft_min_u32(params->width, FT_DRAFT_LEAVES),
+                      FT_DRAFT_PENDING);
 }
 
 void ft_growth_check(const ft_growth *g)
@@ -101,7 +99,7 @@ static float calibrated_sum(const float *said, uint32_t n, float s, float rest)
 void ft_growth_add(ft_growth *g, int32_t parent, const ft_draft_children *children, uint32_t branch)
 {
     uint32_t depth = parent < 0 ? 0 : g->node[parent].depth + 1u;
-    uint32_t n = least(least(children->n, branch), FT_DRAFT_RANKED);
+    uint32_t n = ft_min_u32(ft_min_u32(children->n, branch), FT_DRAFT_RANKED);
     float cum = parent < 0 ? 0 : g->node[parent].cum;
     float said[FT_DRAFT_RANKED], scale = 1, log_sum = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -144,7 +142,7 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
     /* The likelihood's slopes over its curvatures, as far as these were met with. */
     c->weight = WEIGHT_FADE * c->weight + fmaxf(square - mean * mean, 0);
     c->rest_weight = WEIGHT_FADE * c->rest_weight + p * (1 - p);
-    s += (said[least(came, n)] - mean) / (c->weight + WEIGHT_PRIOR);
+    s += (said[ft_min_u32(came, n)] - mean) / (c->weight + WEIGHT_PRIOR);
     float rest = c->rest + ((came > n) - p) / (c->rest_weight + WEIGHT_PRIOR);
     c->sharpness = fminf(fmaxf(s, SHARPNESS_MIN), SHARPNESS_MAX);
     c->rest = fminf(fmaxf(rest, -REST_MOST), REST_MOST);
@@ -193,14 +191,14 @@ static ft_growth_limits with_room(const ft_growth *g, const ft_draft_params *par
                                   const ft_growth_limits *limits, uint32_t pool_held,
                                   uint32_t pending_held)
 {
-    uint32_t branch = least(params->branch, FT_DRAFT_RANKED);
+    uint32_t branch = ft_min_u32(params->branch, FT_DRAFT_RANKED);
     uint32_t pool = g->n + pool_held, pending = g->n_pending + pending_held;
     ft_growth_limits out = {.depth = limits->depth};
     if (branch == 0 || pool > FT_GROWTH_MAX || pending > FT_DRAFT_PENDING)
         return out;
-    out.leaves = least(least(params->width, limits->leaves), FT_DRAFT_LEAVES);
-    out.leaves =
-        least(out.leaves, least(FT_DRAFT_PENDING - pending, (FT_GROWTH_MAX - pool) / branch));
+    out.leaves = ft_min_u32(ft_min_u32(params->width, limits->leaves), FT_DRAFT_LEAVES);
+    out.leaves = ft_min_u32(
+        out.leaves, ft_min_u32(FT_DRAFT_PENDING - pending, (FT_GROWTH_MAX - pool) / branch));
     return out;
 }
 
@@ -208,7 +206,7 @@ uint32_t ft_growth_choose(const ft_growth *g, const ft_draft_params *params,
                           const ft_growth_limits *limits, uint16_t *chosen)
 {
     uint16_t best[FT_TREE_MAX];
-    uint32_t budget = least(params->budget, FT_TREE_MAX);
+    uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     uint32_t n_best = best_nodes(g, budget, params->min_logp, NULL, best);
     ft_growth_limits room = with_room(g, params, limits, 0, 0);
     return leaves_of(g, best, n_best, budget, &room, chosen);
@@ -235,12 +233,12 @@ uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
 {
     uint16_t best[FT_TREE_MAX];
     bool below[FT_GROWTH_MAX] = {false};
-    uint32_t budget = least(params->budget, FT_TREE_MAX);
+    uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     /* Half of the room is the most that is held back: a draft that wants more takes what there is. */
     uint32_t leaves = ft_draft_params_leaves(params);
-    uint32_t nodes = leaves * least(params->branch, FT_DRAFT_RANKED);
-    ft_growth_limits room = with_room(g, params, limits, least(nodes, FT_GROWTH_MAX / 2),
-                                      least(leaves, FT_DRAFT_PENDING / 2));
+    uint32_t nodes = leaves * ft_min_u32(params->branch, FT_DRAFT_RANKED);
+    ft_growth_limits room = with_room(g, params, limits, ft_min_u32(nodes, FT_GROWTH_MAX / 2),
+                                      ft_min_u32(leaves, FT_DRAFT_PENDING / 2));
     if (budget == 0 || room.leaves == 0)
         return 0;
     if (g->head < 0)
@@ -283,7 +281,7 @@ static int by_number(const void *a, const void *b)
 void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree)
 {
     int16_t number[FT_GROWTH_MAX]; /* in the tree, for nodes that are in it */
-    uint32_t budget = least(params->budget, FT_TREE_MAX);
+    uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     ft_tree_clear(tree);
     g->head = -1;
     g->n_emitted = best_nodes(g, budget, params->min_logp, NULL, g->emitted);

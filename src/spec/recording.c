@@ -455,14 +455,3 @@ ft_status ft_recording_source(ft_recording *recording, const ft_sampling *s, ft_
     *out = &source->base;
     return FT_OK;
 }
-
-static ft_status create(void *ctx, const ft_sampling *s, ft_error *err, ft_draft_source **out)
-{
-    return ft_recording_source(ctx, s, err, out);
-}
-
-ft_draft_source_factory ft_recording_factory(ft_recording *recording)
-{
-    return (ft_draft_source_factory){
-        .ctx = recording, .create = create, .n_ctx = recording->limits.n_ctx};
-}

@@ -45,8 +45,6 @@ void ft_recording_drop_model(ft_recording *recording);
  * is missing for the first time. Any thread. FT_INVALID (sampling), FT_NOMEM leave *out NULL. */
 FT_WARN_UNUSED ft_status ft_recording_source(ft_recording *recording, const ft_sampling *s,
                                              ft_error *err, ft_draft_source **out);
-/* ft_recording_source as a factory; any thread. Borrows the recording. */
-ft_draft_source_factory ft_recording_factory(ft_recording *recording);
 
 typedef struct ft_recording_stats {
     uint64_t nodes; /* in the table */

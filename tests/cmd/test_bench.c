@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "support/program.h"
 #include "support/tiny_gguf.h"
 
 static int set_up(void **state)
@@ -30,21 +31,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The program's standard output as JSON; *status is its exit status. NULL: no JSON. */
 static json_t *run(const char *model, const char *args, int *status)
 {
-    char command[1024];
-    const char *binary = getenv("FT_BINARY");
-    assert_non_null(binary);
-    snprintf(command, sizeof command,
-             "FORETOKEN_LOG=error '%s' bench %s -m '%s' -t 1 --rounds 2 --row-s 0.01 --json "
-             "2>/dev/null",
-             binary, args, model);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    json_t *json = json_loadf(out, JSON_DISABLE_EOF_CHECK, NULL);
-    *status = pclose(out);
-    return json;
+    return program_json(status, "bench %s -m '%s' -t 1 --rounds 2 --row-s 0.01 --json", args,
+                        model);
 }
 
 static json_t *must_run(const char *model, const char *args)
@@ -58,18 +48,11 @@ static json_t *must_run(const char *model, const char *args)
     return json;
 }
 
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value))
-        fail_msg("%s is no number", key);
-    return json_number_value(value);
-}
-
 static void check_ratio(const json_t *row, const char *ours, const char *theirs)
 {
-    double a = number(row, ours), b = number(row, theirs), ratio = number(row, "ratio");
-    assert_true(a > 0 && b > 0 && number(row, "roofline") > 0);
+    double a = program_number(row, ours), b = program_number(row, theirs),
+           ratio = program_number(row, "ratio");
+    assert_true(a > 0 && b > 0 && program_number(row, "roofline") > 0);
     assert_true(fabs(ratio - a / b) < 1e-3 * ratio);
 }
 
@@ -78,15 +61,16 @@ static void check_ratio(const json_t *row, const char *ours, const char *theirs)
  * of three those at 1/6, 1/2 and 5/6 take 0, 1 and 3. */
 static void check_walk(const json_t *row)
 {
-    double accepted = number(row, "accepted"), rows = number(row, "head_rows");
-    double sessions = number(row, "sessions"), tree = number(row, "tree");
+    double accepted = program_number(row, "accepted"), rows = program_number(row, "head_rows");
+    double sessions = program_number(row, "sessions"), tree = program_number(row, "tree");
     assert_string_equal(json_string_value(json_object_get(row, "logits")), "walk");
     assert_true(rows + 1e-6 > sessions * (accepted + 1) && rows <= sessions * (tree + 1));
-    assert_true(number(row, "head_runs") >= 1 && number(row, "head_runs") <= tree + 1);
+    assert_true(program_number(row, "head_runs") >= 1 &&
+                program_number(row, "head_runs") <= tree + 1);
     if (strcmp(json_string_value(json_object_get(row, "shape")), "chain") == 0)
         assert_true(fabs(accepted - (sessions == 1 ? 1 : 4.0 / 3)) < 1e-6);
     else
-        assert_true(accepted >= 1 && accepted < number(row, "depth"));
+        assert_true(accepted >= 1 && accepted < program_number(row, "depth"));
 }
 
 static void test_verify(void **state)
@@ -104,16 +88,16 @@ static void test_verify(void **state)
         assert_true(json_is_string(json_object_get(row, "libllama")));
         assert_true(json_is_true(json_object_get(row, "interleaved")));
         /* 48 tokens are three whole blocks */
-        assert_true(fabs(number(row, "kv_ratio") - 1) < 1e-6);
-        if (tree && number(row, "tree") == 8) {
-            assert_int_equal(number(row, "depth"), 4);
-            assert_int_equal(number(row, "leaves"), 4);
+        assert_true(fabs(program_number(row, "kv_ratio") - 1) < 1e-6);
+        if (tree && program_number(row, "tree") == 8) {
+            assert_int_equal(program_number(row, "depth"), 4);
+            assert_int_equal(program_number(row, "leaves"), 4);
         } else if (!tree) {
-            assert_int_equal(number(row, "depth"), number(row, "tree"));
-            assert_int_equal(number(row, "leaves"), 1);
+            assert_int_equal(program_number(row, "depth"), program_number(row, "tree"));
+            assert_int_equal(program_number(row, "leaves"), 1);
         }
-        if (number(row, "sessions") > 1)
-            assert_true(number(row, "contexts_ratio") > 0);
+        if (program_number(row, "sessions") > 1)
+            assert_true(program_number(row, "contexts_ratio") > 0);
     }
     assert_int_equal(n_tree, 4);
     json_decref(json);
@@ -129,8 +113,8 @@ static void test_verify_all_logits(void **state)
     {
         assert_string_equal(json_string_value(json_object_get(row, "logits")), "all");
         assert_true(json_is_null(json_object_get(row, "accepted")));
-        assert_int_equal(number(row, "head_rows"), 2 * 9);
-        assert_int_equal(number(row, "head_runs"), 1);
+        assert_int_equal(program_number(row, "head_rows"), 2 * 9);
+        assert_int_equal(program_number(row, "head_runs"), 1);
         check_ratio(row, "foretoken_tok_s", "libllama_tok_s");
     }
     json_decref(json);
@@ -144,7 +128,7 @@ static void test_verify_many(void **state)
     const json_t *none = json_array_get(json_object_get(json, "rows"), 1);
     check_ratio(lent, "foretoken_tok_s", "libllama_tok_s");
     assert_non_null(strstr(json_string_value(json_object_get(lent, "libllama")), "2 batches"));
-    assert_true(number(none, "foretoken_tok_s") > 0);
+    assert_true(program_number(none, "foretoken_tok_s") > 0);
     assert_true(json_is_null(json_object_get(none, "libllama_tok_s")));
     assert_true(json_is_null(json_object_get(none, "ratio")));
     assert_non_null(strstr(json_string_value(json_object_get(none, "why")), "256"));
@@ -159,7 +143,7 @@ static void test_decode(void **state)
     assert_int_equal(json_array_size(rows), 2);
     json_array_foreach(rows, i, row)
     {
-        assert_int_equal(number(row, "streams"), i ? 5 : 1);
+        assert_int_equal(program_number(row, "streams"), i ? 5 : 1);
         check_ratio(row, "foretoken_tok_s", "libllama_tok_s");
     }
     json_decref(json);
@@ -174,14 +158,15 @@ static void test_prefill(void **state)
     assert_int_equal(json_array_size(rows), 2);
     json_array_foreach(rows, i, row) check_ratio(row, "foretoken_tok_s", "libllama_tok_s");
     const json_t *back = json_object_get(json, "returning");
-    assert_true(number(back, "cached_tokens") >= 96); /* the whole blocks of its first 100 tokens */
-    assert_true(number(back, "prompt_tokens") > number(back, "cached_tokens"));
+    assert_true(program_number(back, "cached_tokens") >=
+                96); /* the whole blocks of its first 100 tokens */
+    assert_true(program_number(back, "prompt_tokens") > program_number(back, "cached_tokens"));
     const json_t *arrival = json_object_get(json, "arrival");
-    assert_int_equal(number(arrival, "sessions"), 2);
+    assert_int_equal(program_number(arrival, "sessions"), 2);
     const json_t *before = json_object_get(arrival, "before");
-    assert_true(number(before, "n") >= 2 * 40);
-    assert_true(number(before, "p50_ms") > 0 &&
-                number(before, "p99_ms") >= number(before, "p50_ms"));
+    assert_true(program_number(before, "n") >= 2 * 40);
+    assert_true(program_number(before, "p50_ms") > 0 &&
+                program_number(before, "p99_ms") >= program_number(before, "p50_ms"));
     json_decref(json);
 }
 

@@ -15,6 +15,7 @@
 
 #include <jansson.h>
 
+#include "support/program.h"
 #include "support/tiny_gguf.h"
 
 static const char *const modes[] = {"plain", "server-spec", "edge", "edge+proactive",
@@ -50,26 +51,8 @@ static int tear_down(void **state)
 
 static json_t *run(const char *args, int *status)
 {
-    char command[2048];
-    const char *binary = getenv("FT_BINARY");
-    assert_non_null(binary);
-    snprintf(command, sizeof command,
-             "FORETOKEN_LOG=error '%s' bench serving -m '%s' -md '%s' --prompts '%s' --json %s "
-             "2>/dev/null",
-             binary, target, draft, prompts, args);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    json_t *json = json_loadf(out, JSON_DISABLE_EOF_CHECK, NULL);
-    *status = pclose(out);
-    return json;
-}
-
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value))
-        fail_msg("%s is no number", key);
-    return json_number_value(value);
+    return program_json(status, "bench serving -m '%s' -md '%s' --prompts '%s' --json %s", target,
+                        draft, prompts, args);
 }
 
 /* Of two prompts in two rounds. */
@@ -80,20 +63,22 @@ static void check_cell(const json_t *cell, bool drafts)
         "downlink_bytes_per_token", "acceptance",        "p_align",    "p_match_align"};
     assert_non_null(cell);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        (void)number(cell, keys[i]);
-    assert_true(number(cell, "texts") == 4 && number(cell, "tokens") > 2);
-    assert_true(number(cell, "tokens_per_verify") >= 1);
-    assert_true(number(cell, "uplink_bytes_per_token") > 0);
+        (void)program_number(cell, keys[i]);
+    assert_true(program_number(cell, "texts") == 4 && program_number(cell, "tokens") > 2);
+    assert_true(program_number(cell, "tokens_per_verify") >= 1);
+    assert_true(program_number(cell, "uplink_bytes_per_token") > 0);
     const json_t *itl = json_object_get(cell, "itl_ms"), *ttft = json_object_get(cell, "ttft_ms");
-    assert_true(number(itl, "p50") <= number(itl, "p99") && number(itl, "mean") >= 0);
-    assert_true(number(ttft, "p50") > 0 && number(ttft, "p50") <= number(ttft, "p99"));
+    assert_true(program_number(itl, "p50") <= program_number(itl, "p99") &&
+                program_number(itl, "mean") >= 0);
+    assert_true(program_number(ttft, "p50") > 0 &&
+                program_number(ttft, "p50") <= program_number(ttft, "p99"));
     assert_true(json_is_true(json_object_get(cell, "identical")));
     const json_t *categories = json_object_get(cell, "categories");
     assert_int_equal(json_object_size(categories), 2);
-    assert_true(number(json_object_get(categories, "math"), "texts") == 2);
+    assert_true(program_number(json_object_get(categories, "math"), "texts") == 2);
     if (drafts) {
-        assert_true(number(cell, "nodes_per_tree") > 1);
-        assert_true(number(cell, "uplink_bytes_per_round") <= 150);
+        assert_true(program_number(cell, "nodes_per_tree") > 1);
+        assert_true(program_number(cell, "uplink_bytes_per_round") <= 150);
     }
 }
 
@@ -115,10 +100,10 @@ static void test_all_modes(void **state)
             check_cell(json_object_get(json_object_get(by_mode, modes[m]), rtts[r]), m >= 2);
     for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
         for (size_t r = 0; r < 2; r++)
-            (void)number(json_object_get(json, comparisons[i]), rtts[r]);
+            (void)program_number(json_object_get(json, comparisons[i]), rtts[r]);
     assert_true(json_is_true(json_object_get(json, "identical")));
-    assert_true(number(json, "uplink_bytes_per_round") <= 150);
-    assert_true(number(json, "forward_ms") == 0.5);
+    assert_true(program_number(json, "uplink_bytes_per_round") <= 150);
+    assert_true(program_number(json, "forward_ms") == 0.5);
     json_decref(json);
 }
 
@@ -131,7 +116,7 @@ static void test_sampled(void **state)
     assert_true(json_is_true(json_object_get(json, "identical")));
     assert_int_equal(json_object_size(json_object_get(json, "modes")), 2);
     assert_int_equal(json_object_size(json_object_get(json, "bound")), 0);
-    double forward = number(json, "forward_ms"), verify = number(json, "verify_ms");
+    double forward = program_number(json, "forward_ms"), verify = program_number(json, "verify_ms");
     assert_true(verify > 0 && forward > 0 && forward < verify);
     json_decref(json);
 }

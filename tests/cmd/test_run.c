@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "support/program.h"
 #include "support/tiny_gguf.h"
 
 static char *target, *draft;
@@ -32,28 +33,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The program's standard output as JSON; *status is its exit status. NULL: no JSON. */
 static json_t *run(const char *args, int *status)
 {
-    char command[1024];
-    const char *binary = getenv("FT_BINARY");
-    assert_non_null(binary);
-    snprintf(command, sizeof command,
-             "FORETOKEN_LOG=error '%s' run -m '%s' -md '%s' -p 'hello there' --raw -n 40 -t 1 "
-             "--seed 5 --json %s 2>/dev/null",
-             binary, target, draft, args);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    json_t *json = json_loadf(out, 0, NULL);
-    *status = pclose(out) >> 8;
-    return json;
-}
-
-static double number(const json_t *o, const char *name)
-{
-    const json_t *v = json_object_get(o, name);
-    assert_true(json_is_number(v));
-    return json_number_value(v);
+    return program_json(status,
+                        "run -m '%s' -md '%s' -p 'hello there' --raw -n 40 -t 1 --seed 5 --json %s",
+                        target, draft, args);
 }
 
 static void test_every_way_to_draft(void **state)
@@ -89,20 +73,20 @@ static void test_every_way_to_draft(void **state)
             assert_string_equal(mine, text);
         else
             text = strdup(mine);
-        double rounds = number(o, "rounds");
+        double rounds = program_number(o, "rounds");
         assert_true(ways[i].drafts || rounds == 0);
         assert_true(!ways[i].speculates || rounds > 0);
-        assert_true(number(o, "drafted") <= ways[i].nodes * rounds);
-        assert_true(number(o, "mean_depth") <= ways[i].nodes);
-        assert_true(rounds > 0 || number(o, "run_tokens") >= number(o, "tokens"));
+        assert_true(program_number(o, "drafted") <= ways[i].nodes * rounds);
+        assert_true(program_number(o, "mean_depth") <= ways[i].nodes);
+        assert_true(rounds > 0 || program_number(o, "run_tokens") >= program_number(o, "tokens"));
         json_t *ahead = json_object_get(o, "ahead");
         if (!strstr(ways[i].args, "--proactive"))
-            assert_true(number(ahead, "forwards") == 0);
+            assert_true(program_number(ahead, "forwards") == 0);
         if (ways[i].speculates) /* and the prompt, and what the last run of one token brought */
-            assert_true(number(o, "forwards") - number(ahead, "forwards") <=
+            assert_true(program_number(o, "forwards") - program_number(ahead, "forwards") <=
                         ways[i].passes * rounds + 3);
-        assert_true(number(ahead, "p_align") >= 0 && number(ahead, "p_align") <= 1);
-        assert_true(number(ahead, "gain") >= 0);
+        assert_true(program_number(ahead, "p_align") >= 0 && program_number(ahead, "p_align") <= 1);
+        assert_true(program_number(ahead, "gain") >= 0);
         json_decref(o);
     }
     free(text);

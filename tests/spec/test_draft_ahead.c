@@ -42,8 +42,8 @@ static void fixture_init(fixture *f, uint64_t seed, float temperature, uint32_t 
     f->sampling = (ft_sampling){.temperature = temperature, .top_p = 1, .seed = seed};
     f->model = test_draft_model(GGML_TYPE_Q4_0, seed, n_ctx);
     f->engine = test_draft_engine(f->model, kv_tok, 64);
-    must(ft_drafter_create(f->engine, &f->sampling, &err, &f->drafter));
-    must(ft_drafter_create(f->engine, &f->sampling, &err, &f->fresh));
+    must(test_drafter_create(f->engine, &f->sampling, &err, &f->drafter));
+    must(test_drafter_create(f->engine, &f->sampling, &err, &f->fresh));
     f->n = test_draft_prompt(f->text, PROMPT, 0);
     must(ft_drafter_reset(f->drafter, f->text, f->n, &err));
 }

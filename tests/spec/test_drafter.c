@@ -118,7 +118,7 @@ static uint32_t spec_text(const ft_model *model, const ft_model *draft, const ft
     uint32_t n = test_draft_prompt(text, PROMPT, 0);
     target_init(&t, model);
     target_prefill(&t, text, n - 1);
-    must(ft_drafter_create(engine, s, &err, &drafter));
+    must(test_drafter_create(engine, s, &err, &drafter));
     must(ft_drafter_reset(drafter, text, n, &err));
     for (*rounds = 0; n < PROMPT + ANSWER; (*rounds)++) {
         ft_tree tree;
@@ -192,7 +192,7 @@ static void fixture_init(fixture *f, float temperature, uint32_t n_ctx, uint32_t
     f->sampling = (ft_sampling){.temperature = temperature, .top_p = 1, .seed = 77};
     f->model = test_draft_model(GGML_TYPE_Q4_0, 3, n_ctx);
     f->engine = test_draft_engine(f->model, kv_tok, 16);
-    must(ft_drafter_create(f->engine, &f->sampling, &err, &f->drafter));
+    must(test_drafter_create(f->engine, &f->sampling, &err, &f->drafter));
     test_draft_prompt(f->text, PROMPT, 0);
     must(ft_drafter_reset(f->drafter, f->text, PROMPT, &err));
 }
@@ -290,7 +290,7 @@ static void test_branch_survives(void **state)
         assert_int_equal(after.forwards - before.forwards, kept);
         memcpy(f.text + PROMPT, tree.token, kept * sizeof *f.text);
         ft_drafter *other = NULL;
-        must(ft_drafter_create(f.engine, &f.sampling, &err, &other));
+        must(test_drafter_create(f.engine, &f.sampling, &err, &other));
         must(ft_drafter_reset(other, f.text, PROMPT + kept, &err));
         must(ft_drafter_draft(other, &chain, &err, &fresh));
         test_trees_equal(&again, &fresh);
@@ -307,7 +307,7 @@ static void test_walk_of_verdicts(void **state)
     uint32_t n = PROMPT;
     const ft_draft_params wide = ft_draft_params_tree(24, 4, 4), chain = ft_draft_params_chain(1);
     fixture_init(&f, 1, 2048, 2048);
-    must(ft_drafter_create(f.engine, &f.sampling, &err, &other));
+    must(test_drafter_create(f.engine, &f.sampling, &err, &other));
     for (uint32_t round = 0; round < 40; round++) {
         ft_tree tree, a, b;
         uint32_t path[FT_TREE_MAX], n_path = 0;
@@ -453,7 +453,7 @@ static void test_foreign_verdicts(void **state)
     ft_drafter *none = NULL;
     ft_sampling bad = ft_sampling_default();
     bad.temperature = -1;
-    assert_int_equal(ft_drafter_create(f.engine, &bad, &err, &none), FT_INVALID);
+    assert_int_equal(test_drafter_create(f.engine, &bad, &err, &none), FT_INVALID);
     assert_null(none);
     ft_drafter_destroy(NULL);
     fixture_deinit(&f);

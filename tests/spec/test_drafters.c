@@ -49,7 +49,7 @@ static void crowd_init(crowd *c, uint32_t kv_tok, uint32_t max_batch, bool share
         ft_sampling s = {.temperature = 0.3f * (float)(i % 4), .top_p = 1, .seed = i};
         ft_draft_source *source;
         must(ft_draft_engine_source(c->engine, c->sampler, &s, &err, &source));
-        must(ft_drafter_create_from(source, &err, &c->drafter[i]));
+        must(ft_drafter_create(source, &err, &c->drafter[i]));
         c->n[i] = test_draft_prompt(c->text[i], 5 + 12 * i, i);
         must(ft_drafter_reset(c->drafter[i], c->text[i], c->n[i], &err));
         c->params[i] = ft_draft_params_tree(8 + 4 * i, 3 + i % 3, 2 + i);
@@ -120,7 +120,7 @@ static void test_full_pool_stops_one(void **state)
     ft_drafter *hog;
     int32_t text[600];
     must(ft_draft_engine_source(c.engine, c.sampler, &s, &err, &source));
-    must(ft_drafter_create_from(source, &err, &hog));
+    must(ft_drafter_create(source, &err, &hog));
     uint32_t left;
     must(ft_drafter_reset(hog, text, test_draft_prompt(text, 200, 9), &err));
     must(ft_drafter_prefill(hog, UINT32_MAX, &err, &left));

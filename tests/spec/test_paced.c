@@ -57,10 +57,10 @@ static void rounds(int64_t busy_us)
     ft_draft_source *source;
     int32_t text[PROMPT];
     uint32_t n = test_draft_prompt(text, PROMPT, 0);
-    must(ft_drafter_create(engine, &s, &err, &plain));
+    must(test_drafter_create(engine, &s, &err, &plain));
     must(ft_draft_engine_source(engine, NULL, &s, &err, &source));
     must(ft_draft_source_paced(source, &device, &err, &source));
-    must(ft_drafter_create_from(source, &err, &slow));
+    must(ft_drafter_create(source, &err, &slow));
     must(ft_drafter_reset(plain, text, n, &err));
     must(ft_drafter_reset(slow, text, n, &err));
     for (uint32_t round = 0; round < 6; round++) {
@@ -124,7 +124,7 @@ static void test_shared_forward(void **state)
         ft_draft_source *source;
         must(ft_draft_engine_source(engine, NULL, &s, &err, &source));
         must(ft_draft_source_paced(source, &device, &err, &source));
-        must(ft_drafter_create_from(source, &err, &d[i]));
+        must(ft_drafter_create(source, &err, &d[i]));
         must(ft_drafter_reset(d[i], text, test_draft_prompt(text, 10, i), &err));
     }
     must(ft_drafters_draft(d, 2, params, &err, trees));

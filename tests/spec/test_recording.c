@@ -112,7 +112,7 @@ static ft_status tell(ft_draft_source *source, const story *s, ft_error *e, outc
     ft_rng rng;
     int32_t text[PROMPT];
     ft_drafter *d;
-    ft_status status = ft_drafter_create_from(source, e, &d);
+    ft_status status = ft_drafter_create(source, e, &d);
     memset(out, 0, sizeof *out);
     ft_rng_init(&rng, s->which);
     if (status == FT_OK)
@@ -136,10 +136,9 @@ static outcome by_engine(const fixture *f, const story *s)
 
 static outcome by_recording(const fixture *f, const story *s)
 {
-    ft_draft_source_factory factory = ft_recording_factory(f->recording);
     ft_draft_source *source;
     outcome out;
-    must(factory.create(factory.ctx, &s->sampling, &err, &source));
+    must(ft_recording_source(f->recording, &s->sampling, &err, &source));
     must(tell(source, s, &err, &out));
     return out;
 }
@@ -238,7 +237,7 @@ static void test_model_is_full(void **state)
     ft_drafter *hog;
     int32_t text[PROMPT];
     fixture_init(&f, 2048, 96, 0);
-    must(ft_drafter_create(f.engine, &s.sampling, &err, &hog));
+    must(test_drafter_create(f.engine, &s.sampling, &err, &hog));
     must(ft_drafter_reset(hog, text, test_draft_prompt(text, PROMPT, 3), &err));
     ft_tree tree;
     ft_draft_params wide = ft_draft_params_tree(60, 3, 20);
@@ -270,7 +269,7 @@ static void make_truth(const fixture *f, const ft_sampling *s, int32_t *text)
     ft_tree tree;
     uint32_t n = test_draft_prompt(text, PROMPT, 1);
     ft_draft_params roots = ft_draft_params_tree(4, 1, 1);
-    must(ft_drafter_create(f->engine, s, &err, &d));
+    must(test_drafter_create(f->engine, s, &err, &d));
     must(ft_drafter_reset(d, text, n, &err));
     while (n < TRUTH) {
         must(ft_drafter_draft(d, &roots, &err, &tree));
@@ -290,7 +289,7 @@ static outcome follow(ft_draft_source *source, const int32_t *text, uint64_t see
     uint32_t n = PROMPT;
     bool back = false;
     ft_rng_init(&rng, seed);
-    must(ft_drafter_create_from(source, &err, &d));
+    must(ft_drafter_create(source, &err, &d));
     must(ft_drafter_reset(d, text, n, &err));
     while (n < TRUTH - 1) {
         ft_tree tree;
@@ -372,7 +371,7 @@ static void test_filling_costs_no_more(void **state)
 
 typedef struct job {
     pthread_t thread;
-    ft_draft_source_factory factory;
+    ft_recording *recording;
     uint32_t first, stories;
     outcome *out; /* [stories] */
     ft_status status;
@@ -386,7 +385,7 @@ static void *work(void *arg)
         ft_draft_source *source;
         uint32_t which = (j->first + i) % j->stories;
         story s = tale(which);
-        j->status = j->factory.create(j->factory.ctx, &s.sampling, &j->err, &source);
+        j->status = ft_recording_source(j->recording, &s.sampling, &j->err, &source);
         if (j->status == FT_OK)
             j->status = tell(source, &s, &j->err, &j->out[which]);
     }
@@ -405,10 +404,7 @@ static void test_many_threads(void **state)
         told[which] = by_engine(&f, &s);
     }
     for (uint32_t i = 0; i < JOBS; i++) { /* all tell all stories, each begins elsewhere */
-        jobs[i] = (job){.factory = ft_recording_factory(f.recording),
-                        .first = i,
-                        .stories = STORIES,
-                        .out = out[i]};
+        jobs[i] = (job){.recording = f.recording, .first = i, .stories = STORIES, .out = out[i]};
         assert_int_equal(pthread_create(&jobs[i].thread, NULL, work, &jobs[i]), 0);
     }
     for (uint32_t i = 0; i < JOBS; i++) {

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "spec/draft_engine.h"
 #include "support/drafts.h"
 
 static void must(ft_status status, const ft_error *err)
@@ -38,6 +39,15 @@ ft_engine *test_draft_engine(const ft_model *model, uint32_t kv_tok, uint32_t ma
     ft_error err = {0};
     must(ft_engine_create(&eo, &err, &engine), &err);
     return engine;
+}
+
+ft_status test_drafter_create(ft_engine *engine, const ft_sampling *s, ft_error *err,
+                              ft_drafter **out)
+{
+    ft_draft_source *source;
+    ft_status status = ft_draft_engine_source(engine, NULL, s, err, &source);
+    *out = NULL;
+    return status == FT_OK ? ft_drafter_create(source, err, out) : status;
 }
 
 uint32_t test_draft_prompt(int32_t *text, uint32_t n, uint32_t which)

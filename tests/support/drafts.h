@@ -5,6 +5,7 @@
 #define FT_TEST_DRAFTS_H
 
 #include "engine/engine.h"
+#include "spec/drafter.h"
 #include "spec/tree.h"
 #include "support/tiny_gguf.h"
 
@@ -12,6 +13,9 @@
 ft_model *test_draft_model(enum ggml_type type, uint64_t seed, uint32_t n_ctx);
 /* One thread. */
 ft_engine *test_draft_engine(const ft_model *model, uint32_t kv_tok, uint32_t max_batch_tok);
+/* A drafter over a sequence of the engine. Errors are handed on. */
+ft_status test_drafter_create(ft_engine *engine, const ft_sampling *s, ft_error *err,
+                              ft_drafter **out);
 /* text[n]; `which` tells one text from another. Returns n. */
 uint32_t test_draft_prompt(int32_t *text, uint32_t n, uint32_t which);
 /* Tokens, parents and chances, to the bit. */
