@@ -15,5 +15,8 @@
 FT_WARN_UNUSED ft_status ft_json_parse(const char *text, size_t n, ft_error *err, json_t **out);
 /* A file's. FT_IO, FT_TOO_LARGE (FT_JSON_FILE_MAX bytes or more), or as parse; messages name the path. */
 FT_WARN_UNUSED ft_status ft_json_load(const char *path, ft_error *err, json_t **out);
+/* The same for files of less than `most` bytes. Also FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_json_load_most(const char *path, size_t most, ft_error *err,
+                                           json_t **out);
 
 #endif

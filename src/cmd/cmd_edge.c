@@ -28,7 +28,8 @@ typedef struct edge_flags {
 typedef struct edge_app {
     edge_flags f;
     ft_edge_opts how; /* how it drafts */
-    char *token;      /* from a file */
+    ft_predictor predictor;
+    char *token; /* from a file */
     ft_vocab *vocab;
     ft_model *draft;
     ft_wire_client *client;
@@ -171,6 +172,7 @@ static void close_all(edge_app *app)
     ft_edge_destroy(app->edge);
     ft_wire_client_destroy(app->client);
     ft_model_destroy(app->draft);
+    ft_predictor_deinit(&app->predictor);
     ft_vocab_destroy(app->vocab);
     free(app->token);
 }
@@ -195,7 +197,10 @@ int ft_cmd_edge(int argc, char **argv)
         return 2;
     }
     ft_cmd_catch_signals();
-    ft_status status = load(&app, &err);
+    ft_status status =
+        ft_cmd_predictor(app.f.spec.predictor, &err, &app.predictor, &app.how.draft);
+    if (status == FT_OK)
+        status = load(&app, &err);
     if (status == FT_OK)
         status = connect_server(&app, &err);
     if (status == FT_OK)

@@ -30,6 +30,7 @@ typedef struct run_flags {
 typedef struct run_app {
     run_flags f;
     ft_edge_opts how; /* how it drafts */
+    ft_predictor predictor;
     ft_sampling sampling;
     ft_model *target, *draft;
     ft_vocab *vocab;
@@ -173,6 +174,7 @@ static void close_all(run_app *app)
     ft_edge_destroy(app->edge);
     ft_verifier_destroy(app->verifier);
     ft_model_destroy(app->draft);
+    ft_predictor_deinit(&app->predictor);
     ft_model_destroy(app->target);
     ft_vocab_destroy(app->vocab);
 }
@@ -459,7 +461,10 @@ int ft_cmd_run(int argc, char **argv)
         ft_cmd_fail(&err);
         return 2;
     }
-    ft_status status = load(&app, &err);
+    ft_status status =
+        ft_cmd_predictor(app.f.spec.predictor, &err, &app.predictor, &app.how.draft);
+    if (status == FT_OK)
+        status = load(&app, &err);
     ft_cmd_catch_signals();
     block_signals(SIG_BLOCK);
     if (status == FT_OK)

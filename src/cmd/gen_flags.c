@@ -111,6 +111,19 @@ ft_status ft_cmd_ahead(const char *name, ft_error *err, ft_ahead *out)
     return ft_error_set(err, FT_INVALID, "--ahead %s: pass likeliest or head", name);
 }
 
+ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
+                           ft_draft_params *out)
+{
+    *store = (ft_predictor){0};
+    out->predictor = NULL;
+    if (strcmp(name, "none") == 0)
+        return FT_OK;
+    ft_status status = ft_predictor_load(name, err, store);
+    if (status == FT_OK)
+        out->predictor = store;
+    return status;
+}
+
 ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,
                                    ft_edge_opts *out)
 {

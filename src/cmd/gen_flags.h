@@ -88,71 +88,85 @@ ft_draft_params ft_draft_from_flags(const ft_draft_flags *flags);
 
 /* How an edge drafts: by the controller (spec/control.h) unless a fixed draft is asked for. */
 typedef struct ft_edge_draft_flags {
-    const char *draft, *depth, *ahead;
+    const char *draft, *depth, *ahead, *predictor;
     int64_t n_max, width;
     bool proactive, no_speculation;
 } ft_edge_draft_flags;
 
-#define FT_EDGE_DRAFT_FLAGS_INIT                                                        \
-    {                                                                                   \
-        .draft = "auto", .depth = "auto", .ahead = "likeliest", .n_max = -1, .width = 8 \
+#define FT_EDGE_DRAFT_FLAGS_INIT                                                                  \
+    {                                                                                             \
+        .draft = "auto", .depth = "auto", .ahead = "likeliest", .predictor = "none", .n_max = -1, \
+        .width = 8                                                                                \
     }
 
-#define FT_EDGE_DRAFT_FLAGS(d)                                                                      \
-    {"--draft",                                                                                     \
-     NULL,                                                                                          \
-     FT_FLAG_STRING,                                                                                \
-     &(d).draft,                                                                                    \
-     "HOW",                                                                                         \
-     "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes",                 \
-     0,                                                                                             \
-     0},                                                                                            \
-        {"--depth",                                                                                 \
-         NULL,                                                                                      \
-         FT_FLAG_STRING,                                                                            \
-         &(d).depth,                                                                                \
-         "HOW",                                                                                     \
-         "draft passes a round: auto; pipeline: fill a verification's time; latency; N: at most N", \
-         0,                                                                                         \
-         0},                                                                                        \
-        {"--draft-width",                                                                           \
-         NULL,                                                                                      \
-         FT_FLAG_INT,                                                                               \
-         &(d).width,                                                                                \
-         "N",                                                                                       \
-         "leaves of a draft tree that one pass continues",                                          \
-         1,                                                                                         \
-         64},                                                                                       \
-        {"--spec-draft-n-max",                                                                      \
-         NULL,                                                                                      \
-         FT_FLAG_INT,                                                                               \
-         &(d).n_max,                                                                                \
-         "N",                                                                                       \
-         "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32",             \
-         -1,                                                                                        \
-         FT_TREE_MAX},                                                                              \
-        {"--ahead",                                                                                 \
-         NULL,                                                                                      \
-         FT_FLAG_STRING,                                                                            \
-         &(d).ahead,                                                                                \
-         "WHERE",                                                                                   \
-         "drafting ahead: where the text likeliest goes on, or below the tree's best leaf (head)",  \
-         0,                                                                                         \
-         0},                                                                                        \
-        {"--proactive",                                                                             \
-         NULL,                                                                                      \
-         FT_FLAG_BOOL,                                                                              \
-         &(d).proactive,                                                                            \
-         NULL,                                                                                      \
-         "draft ahead while the target checks",                                                     \
-         0,                                                                                         \
-         0},                                                                                        \
-    {                                                                                               \
-        "--no-speculation", NULL, FT_FLAG_BOOL, &(d).no_speculation, NULL, "never draft", 0, 0      \
+#define FT_EDGE_DRAFT_FLAGS(d)                                                                         \
+    {"--draft",                                                                                        \
+     NULL,                                                                                             \
+     FT_FLAG_STRING,                                                                                   \
+     &(d).draft,                                                                                       \
+     "HOW",                                                                                            \
+     "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes",                    \
+     0,                                                                                                \
+     0},                                                                                               \
+        {"--depth",                                                                                    \
+         NULL,                                                                                         \
+         FT_FLAG_STRING,                                                                               \
+         &(d).depth,                                                                                   \
+         "HOW",                                                                                        \
+         "draft passes a round: auto; pipeline: fill a verification's time; latency; N: at most N",    \
+         0,                                                                                            \
+         0},                                                                                           \
+        {"--draft-width",                                                                              \
+         NULL,                                                                                         \
+         FT_FLAG_INT,                                                                                  \
+         &(d).width,                                                                                   \
+         "N",                                                                                          \
+         "leaves of a draft tree that one pass continues",                                             \
+         1,                                                                                            \
+         64},                                                                                          \
+        {"--spec-draft-n-max",                                                                         \
+         NULL,                                                                                         \
+         FT_FLAG_INT,                                                                                  \
+         &(d).n_max,                                                                                   \
+         "N",                                                                                          \
+         "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32",                \
+         -1,                                                                                           \
+         FT_TREE_MAX},                                                                                 \
+        {"--ahead",                                                                                    \
+         NULL,                                                                                         \
+         FT_FLAG_STRING,                                                                               \
+         &(d).ahead,                                                                                   \
+         "WHERE",                                                                                      \
+         "drafting ahead: where the text likeliest goes on, or below the tree's best leaf (head)",     \
+         0,                                                                                            \
+         0},                                                                                           \
+        {"--predictor",                                                                                \
+         NULL,                                                                                         \
+         FT_FLAG_STRING,                                                                               \
+         &(d).predictor,                                                                               \
+         "FILE",                                                                                       \
+         "ends a draft where this predictor (train predictor) expects a rejection; none: it does not", \
+         0,                                                                                            \
+         0},                                                                                           \
+        {"--proactive",                                                                                \
+         NULL,                                                                                         \
+         FT_FLAG_BOOL,                                                                                 \
+         &(d).proactive,                                                                               \
+         NULL,                                                                                         \
+         "draft ahead while the target checks",                                                        \
+         0,                                                                                            \
+         0},                                                                                           \
+    {                                                                                                  \
+        "--no-speculation", NULL, FT_FLAG_BOOL, &(d).no_speculation, NULL, "never draft", 0, 0         \
     }
 
 /* "likeliest" or "head", as --ahead has it. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_cmd_ahead(const char *name, ft_error *err, ft_ahead *out);
+
+/* Loads what --predictor names into *store, unless that is none, and has *out use it; *store owes a deinit.
+ * Errors as ft_predictor_load. */
+FT_WARN_UNUSED ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
+                                          ft_draft_params *out);
 
 /* Fills draft, automatic, depth_rule and proactive of *out; a budget of 0 where nothing is to be
  * drafted. FT_INVALID says which flag is wrong. */

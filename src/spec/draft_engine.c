@@ -63,6 +63,7 @@ static void rank(const engine_source *s, const float *logits, uint32_t position,
     size_t n = ft_sampler_rank(s->sampler, &s->sampling, logits, position, c, FT_DRAFT_RANKED);
     estimate(s->sampling.temperature, c, n);
     out->n = (uint32_t)n;
+    out->shape = ft_sampler_shape(s->sampler);
     for (size_t i = 0; i < n; i++)
         out->at[i] = (ft_draft_child){.token = c[i].token,
                                       /* rounding may leave it just above 0 */

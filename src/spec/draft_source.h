@@ -33,7 +33,8 @@ typedef struct ft_draft_child {
 } ft_draft_child;
 
 typedef struct ft_draft_children {
-    uint32_t n; /* in falling order of logp */
+    uint32_t n;     /* in falling order of logp */
+    ft_shape shape; /* of the distribution that they are of; all-zero: not known */
     ft_draft_child at[FT_DRAFT_RANKED];
 } ft_draft_children;
 

@@ -280,6 +280,12 @@ ft_status ft_drafter_draft(ft_drafter *drafter, const ft_draft_params *params, f
     return ft_drafters_draft(&drafter, 1, params, err, &tree);
 }
 
+void ft_drafter_features(const ft_drafter *drafter, uint32_t node, float feature[FT_FEATURES])
+{
+    assert(node < drafter->growth.n_emitted);
+    ft_growth_features(&drafter->growth, drafter->growth.emitted[node], feature);
+}
+
 /* How many leaves can be computed ahead so that the KV pool keeps room for the draft to come, and an
  * eighth of itself: what is computed ahead must not take from others what they need now. */
 static bool has_room_ahead(const ft_drafter *d, uint32_t n, const ft_draft_params *params)

@@ -52,6 +52,9 @@ FT_WARN_UNUSED ft_status ft_drafters_draft(ft_drafter *const *drafters, size_t n
                                            const ft_draft_params *params, ft_error *err,
                                            ft_tree *const *trees);
 
+/* What the source said of a node of the last drafted tree (learn/features.h), until its verdict is told. */
+void ft_drafter_features(const ft_drafter *drafter, uint32_t node, float feature[FT_FEATURES]);
+
 /* Proactive drafting (SpecEdge 4.2), while the verdict on the last drafted tree is awaited: one
  * forward that grows the pool where params->ahead says. The first call computes the *head*, the tree's
  * leaf of the highest cumulative log-probability; its children are the first tokens drafted ahead. The

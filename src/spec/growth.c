@@ -96,12 +96,31 @@ static float calibrated_sum(const float *said, uint32_t n, float s, float rest)
     return logf(sum);
 }
 
+/* Where what the source said behind a computed node (-1: the text's last token) is kept. */
+static ft_shape *shape_behind(ft_growth *g, int32_t parent)
+{
+    return parent < 0 ? &g->root_shape : &g->shape[g->node[parent].pending];
+}
+
+void ft_growth_features(const ft_growth *g, uint32_t node, float feature[FT_FEATURES])
+{
+    const ft_growth_node *at = &g->node[node];
+    const ft_shape *shape =
+        at->parent < 0 ? &g->root_shape : &g->shape[g->node[at->parent].pending];
+    feature[FT_FEATURE_CONFIDENCE] = expf(at->said);
+    feature[FT_FEATURE_ENTROPY] = shape->entropy;
+    feature[FT_FEATURE_MARGIN] = shape->margin;
+    feature[FT_FEATURE_DEVIATION] = shape->deviation;
+    feature[FT_FEATURE_POSITION] = (float)at->depth;
+}
+
 void ft_growth_add(ft_growth *g, int32_t parent, const ft_draft_children *children, uint32_t branch)
 {
     uint32_t depth = parent < 0 ? 0 : g->node[parent].depth + 1u;
     uint32_t n = ft_min_u32(ft_min_u32(children->n, branch), FT_DRAFT_RANKED);
     float cum = parent < 0 ? 0 : g->node[parent].cum;
     float said[FT_DRAFT_RANKED], scale = 1, log_sum = 0;
+    *shape_behind(g, parent) = children->shape;
     for (uint32_t i = 0; i < n; i++)
         said[i] = children->at[i].logp;
     if (g->calibration.sharpness > 0) {
@@ -148,19 +167,42 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
     c->rest = fminf(fmaxf(rest, -REST_MOST), REST_MOST);
 }
 
-/* The best nodes by (cum, pool order), at most `budget` <= FT_TREE_MAX of them, none below min_cum;
- * `among`: those for which it is true, NULL: all. */
-static uint32_t best_nodes(const ft_growth *g, uint32_t budget, float min_cum, const bool *among,
-                           uint16_t *best)
+/* Whether the predictor lets a node be sent: it and all above it. Node 0 is the best first token. */
+static bool is_in(ft_growth *g, uint32_t at, const ft_predictor *predictor)
+{
+    ft_growth_node *node = &g->node[at];
+    float feature[FT_FEATURES];
+    if (node->judged == FT_JUDGED_NOT) {
+        bool in = node->parent < 0 || is_in(g, (uint32_t)node->parent, predictor);
+        if (in && at > 0) {
+            ft_growth_features(g, at, feature);
+            in = ft_predictor_accepts(predictor, feature);
+        }
+        node->judged = in ? FT_JUDGED_IN : FT_JUDGED_OUT;
+    }
+    return node->judged == FT_JUDGED_IN;
+}
+
+/* Which nodes best_nodes looks at. */
+typedef struct filter {
+    float min_cum;
+    const bool *among;             /* those for which it is true; NULL: all */
+    const ft_predictor *predictor; /* those that it lets in; NULL: all */
+} filter;
+
+/* The best nodes by (cum, pool order), at most `budget` <= FT_TREE_MAX of them. */
+static uint32_t best_nodes(ft_growth *g, uint32_t budget, const filter *which, uint16_t *best)
 {
     uint32_t n = 0;
     if (budget == 0)
         return 0;
     for (uint32_t i = 0; i < g->n; i++) {
         float cum = g->node[i].cum;
-        if (!(cum >= min_cum) || (n == budget && cum <= g->node[best[n - 1]].cum))
+        if (!(cum >= which->min_cum) || (n == budget && cum <= g->node[best[n - 1]].cum))
             continue;
-        if (among && !among[i])
+        if (which->among && !which->among[i])
+            continue;
+        if (which->predictor && !is_in(g, i, which->predictor))
             continue;
         uint32_t at = n < budget ? n++ : budget - 1;
         for (; at > 0 && g->node[best[at - 1]].cum < cum; at--)
@@ -202,12 +244,18 @@ static ft_growth_limits with_room(const ft_growth *g, const ft_draft_params *par
     return out;
 }
 
-uint32_t ft_growth_choose(const ft_growth *g, const ft_draft_params *params,
+static filter filter_of(const ft_draft_params *params)
+{
+    return (filter){.min_cum = params->min_logp, .predictor = params->predictor};
+}
+
+uint32_t ft_growth_choose(ft_growth *g, const ft_draft_params *params,
                           const ft_growth_limits *limits, uint16_t *chosen)
 {
     uint16_t best[FT_TREE_MAX];
     uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
-    uint32_t n_best = best_nodes(g, budget, params->min_logp, NULL, best);
+    const filter which = filter_of(params);
+    uint32_t n_best = best_nodes(g, budget, &which, best);
     ft_growth_limits room = with_room(g, params, limits, 0, 0);
     return leaves_of(g, best, n_best, budget, &room, chosen);
 }
@@ -247,8 +295,8 @@ uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
         return 0;
     const ft_growth_node *head = &g->node[g->head];
     if (params->ahead == FT_AHEAD_LIKELIEST) {
-        float least_cum = fmaxf(params->min_logp, -logf(FT_AHEAD_ODDS));
-        uint32_t n = best_nodes(g, FT_TREE_MAX, least_cum, NULL, best);
+        const filter likely = {.min_cum = fmaxf(params->min_logp, -logf(FT_AHEAD_ODDS))};
+        uint32_t n = best_nodes(g, FT_TREE_MAX, &likely, best);
         return leaves_of(g, best, n, FT_TREE_MAX, &room, chosen);
     }
     if (head->pending < 0) {
@@ -259,7 +307,8 @@ uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
         int32_t parent = g->node[i].parent;
         below[i] = parent >= 0 && (parent == g->head || below[parent]);
     }
-    uint32_t n_best = best_nodes(g, budget, params->min_logp + head->cum, below, best);
+    const filter which = {.min_cum = params->min_logp + head->cum, .among = below};
+    uint32_t n_best = best_nodes(g, budget, &which, best);
     return leaves_of(g, best, n_best, budget, &room, chosen);
 }
 
@@ -284,7 +333,8 @@ void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree)
     uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     ft_tree_clear(tree);
     g->head = -1;
-    g->n_emitted = best_nodes(g, budget, params->min_logp, NULL, g->emitted);
+    const filter which = filter_of(params);
+    g->n_emitted = best_nodes(g, budget, &which, g->emitted);
     qsort(g->emitted, g->n_emitted, sizeof *g->emitted, by_number);
     for (uint32_t i = 0; i < g->n_emitted; i++) {
         const ft_growth_node *node = &g->node[g->emitted[i]];
@@ -320,6 +370,7 @@ uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
 {
     int16_t moved[FT_GROWTH_MAX]; /* new number, -1: gone */
     uint32_t n = 0, n_keep = 0, up = g->node[root].depth + 1u;
+    g->root_shape = *shape_behind(g, root);
     for (uint32_t i = 0; i < g->n; i++) {
         ft_growth_node node = g->node[i];
         bool child = node.parent == root;
@@ -329,6 +380,7 @@ uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
         node.parent = child ? -1 : moved[node.parent];
         node.cum = node.logp + (child ? 0 : g->node[node.parent].cum);
         node.depth = (uint16_t)(node.depth - up);
+        node.judged = FT_JUDGED_NOT; /* it has another position now */
         moved[i] = (int16_t)n;
         g->node[n++] = node;
     }
@@ -336,6 +388,7 @@ uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
         int16_t at = moved[g->owner[k]];
         if (at < 0)
             continue;
+        g->shape[n_keep] = g->shape[k]; /* n_keep <= k */
         g->node[at].pending = (int16_t)n_keep;
         g->owner[n_keep] = (uint16_t)at;
         keep[n_keep++] = k;

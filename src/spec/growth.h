@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "learn/predictor.h"
 #include "spec/draft_source.h"
 #include "spec/tree.h"
 
@@ -30,6 +31,10 @@ typedef struct ft_draft_params {
     uint32_t branch; /* children considered a node */
     float min_logp;  /* a node whose cumulative log-probability is below this is not drafted */
     ft_ahead ahead;
+    /* Ends branches: a node that it predicts to be rejected is neither in the tree nor computed for it (WISP
+     * 4.1, eq. (25) for each branch), except the best first token. Borrowed; NULL: none. Pools know one
+     * predictor at a time. */
+    const ft_predictor *predictor;
 } ft_draft_params;
 
 #define FT_AHEAD_ODDS 200
@@ -50,6 +55,8 @@ typedef struct ft_calibration {
     float weight, rest_weight; /* of what was seen; 0: nothing */
 } ft_calibration;
 
+typedef enum ft_judged { FT_JUDGED_NOT, FT_JUDGED_IN, FT_JUDGED_OUT } ft_judged;
+
 typedef struct ft_growth_node {
     int32_t token, parent; /* parent in the pool, -1: the text's last token */
     float logp, cum;       /* the chance of acceptance: given the parent's, and along the path */
@@ -57,6 +64,7 @@ typedef struct ft_growth_node {
     uint16_t depth;        /* 0 for roots */
     int16_t pending;       /* its number, -1: not computed */
     bool ahead;            /* computed below the head; the owner may take the mark away */
+    uint8_t judged;        /* by the predictor, where it was asked: an ft_judged */
 } ft_growth_node;
 
 /* A pool; begins with ft_growth_clear. Parents stand before children, and cum never rises from parent to child,
@@ -66,6 +74,8 @@ typedef struct ft_growth {
     int32_t head;               /* the leaf below which is drafted ahead; -1: none yet */
     ft_calibration calibration; /* of nodes to come; a clear sets it to all-zero */
     ft_growth_node node[FT_GROWTH_MAX];
+    ft_shape root_shape;              /* what the source said behind the text's last token */
+    ft_shape shape[FT_DRAFT_PENDING]; /* and behind each pending node */
     uint16_t owner[FT_DRAFT_PENDING]; /* the node of each pending number */
     uint16_t emitted[FT_TREE_MAX];    /* the node of each node of the last tree */
 } ft_growth;
@@ -84,20 +94,26 @@ void ft_growth_clear(ft_growth *g);
 void ft_growth_add(ft_growth *g, int32_t parent, const ft_draft_children *children,
                    uint32_t branch);
 
+/* What the source's logits said of a node of the pool, in the order of learn/features.h. The confidence is
+ * the source's own word, not as calibrated: what it says to one text it says to all. */
+void ft_growth_features(const ft_growth *g, uint32_t node, float feature[FT_FEATURES]);
+
 /* Learns that behind `parent`, which is computed (-1: the text's last token), came `token`. */
 void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibration *calibration);
 
 /* The leaves to compute next, best first; returns how many. Only those among the best `budget` nodes
  * can have children in the tree, as a child is never better than its parent; and where the tree is
- * full, only those better than its worst node. chosen has room for FT_DRAFT_LEAVES. */
-uint32_t ft_growth_choose(const ft_growth *g, const ft_draft_params *params,
+ * full, only those better than its worst node; and none that the predictor rules out. chosen has room for
+ * FT_DRAFT_LEAVES. */
+uint32_t ft_growth_choose(ft_growth *g, const ft_draft_params *params,
                           const ft_growth_limits *limits, uint16_t *chosen);
 
 /* The same while a verdict is awaited. FT_AHEAD_HEAD: below the head alone: the head itself while it is
  * not computed, then best-first among its descendants, of which the best params->budget are wanted;
  * min_logp counts from the head. FT_AHEAD_LIKELIEST: the best nodes anywhere, as a node's cum says how
  * probably the text goes through it; the head, the best of all that can be computed, is the first, and
- * nodes that one text in FT_AHEAD_ODDS needs are the last. A forward costs a device about the same for
+ * nodes that one text in FT_AHEAD_ODDS needs are the last. The predictor is not asked: what is ahead of a
+ * verdict costs nobody's time. A forward costs a device about the same for
  * one leaf and for several, so this brings more than the head alone. Leaves room, in pool and pending numbers, for the next draft: params->depth forwards of params->width
  * leaves with params->branch children each. The first call after an emit chooses the head: SpecEdge
  * 4.2's, the emitted tree's leaf of the highest cum (the first of equals). */

@@ -123,7 +123,7 @@ static uint32_t look_up(ft_recording *r, const uint64_t *hash, uint32_t n,
     for (uint32_t i = 0; i < n; i++) {
         if (ft_recording_table_find(&r->table, hash[i], &children[i]))
             continue;
-        children[i].n = 0;
+        children[i] = (ft_draft_children){0};
         missing[n_missing++] = i;
     }
     pthread_rwlock_unlock(&r->table_lock);

@@ -11,8 +11,8 @@
  * texts of any number of prompts and samplings, of one draft model. 64 bits of hash: of a million nodes
  * two are confused with probability 3e-8, and a draft never decides what text comes out.
  *
- * Memory: 8 bytes a child, and 16 bytes a slot of a table that is a half to full in use at most three
- * quarters: with 8 children a node some 100 bytes.
+ * Memory: 8 bytes a child, and 32 bytes a slot of a table of which three eighths to three quarters are
+ * in use: with 8 children a node some 120 bytes.
  *
  * Threads: a recording is shared by any number of threads. A source is one thread's at a time. Locks,
  * in this order: the model's (a source's model is used under it alone), then the table's.

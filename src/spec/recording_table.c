@@ -38,6 +38,7 @@ bool ft_recording_table_find(const ft_recording_table *t, uint64_t hash, ft_draf
     if (slot->n == 0)
         return false;
     out->n = slot->n;
+    out->shape = slot->shape;
     memcpy(out->at, t->children + slot->first, slot->n * sizeof *out->at);
     return true;
 }
@@ -85,7 +86,8 @@ bool ft_recording_table_add(ft_recording_table *t, uint64_t hash, const ft_draft
     ft_recording_slot *slot = slot_of(t->slots, t->n_slots, hash);
     if (slot->n > 0)
         return true;
-    *slot = (ft_recording_slot){.hash = hash, .first = (uint32_t)t->n_children, .n = n};
+    *slot = (ft_recording_slot){
+        .hash = hash, .first = (uint32_t)t->n_children, .n = n, .shape = children->shape};
     memcpy(t->children + t->n_children, children->at, n * sizeof *children->at);
     t->n_children += n;
     t->n++;

@@ -14,6 +14,7 @@
 typedef struct ft_recording_slot {
     uint64_t hash;
     uint32_t first, n; /* of the children; n = 0: the slot is empty */
+    ft_shape shape;
 } ft_recording_slot;
 
 typedef struct ft_recording_table {

@@ -18,9 +18,11 @@
 #endif
 
 #include "spec/noise.h"
+#include "spec/shape.h"
 
-#define CHUNK 64 /* tokens looked at together by loops that vectorize */
-#define SLACK 16 /* entries behind candidate arrays that a vector store may touch */
+#define CHUNK 64     /* tokens looked at together by loops that vectorize */
+#define FAR   -88.0f /* weights of scaled logits down here are 0 */
+#define SLACK 16     /* entries behind candidate arrays that a vector store may touch */
 
 struct ft_sampler {
     uint32_t n_vocab;
@@ -31,6 +33,7 @@ struct ft_sampler {
     float *weight; /* [n_vocab + CHUNK] exp(scaled); dense: by token, 0 for non-candidates */
     float max, per_t, least; /* token t is scaled to (logits[t] - max) * per_t, at least `least` */
     bool dense;
+    ft_shape shape;      /* of the last ft_sampler_rank */
     uint64_t *key;       /* [n_vocab] for selection */
     ft_candidate *cands; /* [n_vocab] for ft_sampler_candidates */
 };
@@ -303,18 +306,29 @@ static void filter(ft_sampler *sp, const ft_sampling *s, const float *logits, fl
         sp->weight[i] = ft_noise_exp(sp->scaled[i]);
 }
 
-/* Sums in eight lanes: one running sum would wait for itself. */
-static double sum_floats(const float *x, size_t n)
+/* The mass of the candidates that filter() left. */
+static ft_mass mass_of(const ft_sampler *sp, const float *logits)
 {
-    double lane[8] = {0};
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (size_t j = 0; j < 8; j++)
-            lane[j] += (double)x[i + j];
-    for (; i < n; i++)
-        lane[0] += (double)x[i];
-    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
-           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+    const size_t n = sp->dense ? sp->n_vocab : sp->n;
+    ft_mass mass = {0};
+    float scaled[256];
+    for (size_t first = 0; first < n; first += 256) {
+        const size_t part = n - first < 256 ? n - first : 256;
+        for (size_t i = 0; sp->dense && i < part; i++) { /* of weight 0 anything that is finite */
+            float x = (logits[first + i] - sp->max) * sp->per_t;
+            scaled[i] = x > FAR && x <= 0 ? x : FAR;
+        }
+        ft_mass_add(&mass, sp->weight + first, sp->dense ? scaled : sp->scaled + first, part);
+    }
+    return mass;
+}
+
+/* `second`: the weight of the second likeliest token, the likeliest's being 1. */
+static ft_shape shape_of(const ft_logit_scan *scan, const ft_mass *mass, float second)
+{
+    return (ft_shape){.entropy = ft_mass_entropy(mass),
+                      .margin = (float)((1 - (double)second) / mass->sum),
+                      .deviation = scan->deviation};
 }
 
 /* The best few candidates so far, in falling order of score. */
@@ -431,25 +445,31 @@ int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *
     return first.token;
 }
 
-/* Sum of exp(logit - max) over the finite logits. */
-static double sum_exp(const float *logits, uint32_t n_vocab, float max)
+/* The mass exp(logit - max) of the finite logits. */
+static ft_mass mass_exp(const float *logits, uint32_t n_vocab, float max)
 {
-    double sum = 0;
-    float part[256];
+    ft_mass mass = {0};
+    float scaled[256], weight[256];
     for (uint32_t first = 0; first < n_vocab; first += 256) {
         uint32_t n = n_vocab - first < 256 ? n_vocab - first : 256;
-        for (uint32_t i = 0; i < n; i++) /* x <= max is false for NaN and +inf */
-            part[i] = ft_noise_exp(logits[first + i] <= max ? logits[first + i] - max : -INFINITY);
-        sum += sum_floats(part, n);
+        for (uint32_t i = 0; i < n; i++) { /* x > FAR is false for NaN, x <= 0 for +inf */
+            float x = logits[first + i] - max;
+            scaled[i] = x > FAR && x <= 0 ? x : FAR;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            weight[i] = ft_noise_exp(scaled[i]);
+        ft_mass_add(&mass, weight, scaled, n);
     }
-    return sum;
+    return mass;
 }
 
-static size_t rank_greedy(const float *logits, uint32_t n_vocab, float max, ft_candidate *out,
-                          size_t most)
+static size_t rank_greedy(ft_sampler *sp, const float *logits, const ft_logit_scan *scan,
+                          ft_candidate *out, size_t most)
 {
+    const uint32_t n_vocab = sp->n_vocab;
+    const ft_mass mass = mass_exp(logits, n_vocab, scan->max);
+    const float log_sum = (float)log(mass.sum);
     best_list best = {.at = out, .most = most};
-    float log_sum = (float)log(sum_exp(logits, n_vocab, max));
     for (uint32_t first = 0; first < n_vocab; first += CHUNK) {
         uint32_t end = n_vocab - first < CHUNK ? n_vocab : first + CHUNK;
         if (best.n == most && max_logit(logits + first, end - first) <= out[most - 1].score)
@@ -461,31 +481,40 @@ static size_t rank_greedy(const float *logits, uint32_t n_vocab, float max, ft_c
         }
     }
     for (size_t i = 0; i < best.n; i++)
-        out[i].logp = out[i].score = out[i].score - max - log_sum;
+        out[i].logp = out[i].score = out[i].score - scan->max - log_sum;
+    sp->shape = shape_of(scan, &mass, expf(scan->second - scan->max));
     return best.n;
 }
 
 size_t ft_sampler_rank(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                        uint32_t position, ft_candidate *out, size_t most)
 {
-    float max;
     if (most == 0)
         return 0;
-    if (!find_max(logits, sampler->n_vocab, &max)) {
+    const ft_logit_scan scan = ft_logits_scan(logits, sampler->n_vocab);
+    if (!(scan.max > -INFINITY)) {
+        sampler->shape = (ft_shape){0};
         out[0] = (ft_candidate){.token = 0};
         return 1;
     }
     if (s->temperature == 0)
-        return rank_greedy(logits, sampler->n_vocab, max, out, most);
-    filter(sampler, s, logits, max, true);
-    size_t n = race(sampler, s, logits, position, out, most);
-    float log_sum =
-        (float)log(sum_floats(sampler->weight, sampler->dense ? sampler->n_vocab : sampler->n));
+        return rank_greedy(sampler, logits, &scan, out, most);
+    filter(sampler, s, logits, scan.max, true);
+    const size_t n = race(sampler, s, logits, position, out, most);
+    const ft_mass mass = mass_of(sampler, logits);
+    const float log_sum = (float)log(mass.sum);
     for (size_t i = 0; i < n; i++) {
         out[i].logp -= log_sum;
         out[i].score -= log_sum;
     }
+    float second = (scan.second - scan.max) * sampler->per_t;
+    sampler->shape = shape_of(&scan, &mass, sampler->dense || sampler->n > 1 ? expf(second) : 0);
     return n;
+}
+
+ft_shape ft_sampler_shape(const ft_sampler *sampler)
+{
+    return sampler->shape;
 }
 
 size_t ft_sampler_candidates(ft_sampler *sampler, const ft_sampling *s, const float *logits,
@@ -501,7 +530,7 @@ size_t ft_sampler_candidates(ft_sampler *sampler, const ft_sampling *s, const fl
         return 1;
     }
     filter(sampler, s, logits, max, false);
-    float log_sum = (float)log(sum_floats(sampler->weight, sampler->n));
+    float log_sum = (float)log(mass_of(sampler, logits).sum);
     for (size_t i = 0; i < sampler->n; i++) {
         float logp = sampler->scaled[i] - log_sum;
         sampler->cands[i] = (ft_candidate){sampler->id[i], logp, logp};
@@ -515,7 +544,7 @@ float ft_logprob(const float *logits, uint32_t n_vocab, int32_t token)
     if (token < 0 || (uint32_t)token >= n_vocab || !isfinite(logits[token]) ||
         !find_max(logits, n_vocab, &max))
         return -INFINITY;
-    return logits[token] - max - (float)log(sum_exp(logits, n_vocab, max));
+    return logits[token] - max - (float)log(mass_exp(logits, n_vocab, max).sum);
 }
 
 size_t ft_top_logprobs(const float *logits, uint32_t n_vocab, int32_t *tokens, float *logprobs,
@@ -525,7 +554,7 @@ size_t ft_top_logprobs(const float *logits, uint32_t n_vocab, int32_t *tokens, f
     size_t n = 0;
     if (most == 0 || !find_max(logits, n_vocab, &max))
         return 0;
-    float log_sum = (float)log(sum_exp(logits, n_vocab, max));
+    float log_sum = (float)log(mass_exp(logits, n_vocab, max).sum);
     for (uint32_t t = 0; t < n_vocab; t++) {
         if (!isfinite(logits[t]))
             continue;

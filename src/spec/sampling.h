@@ -67,6 +67,15 @@ int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *
 size_t ft_sampler_rank(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                        uint32_t position, ft_candidate *out, size_t most);
 
+/* What a distribution looks like: what tells whether a token drawn from it will do (learn/features.h). */
+typedef struct ft_shape {
+    float entropy;   /* of the distribution that is drawn from, filters included; nats */
+    float margin;    /* there, probability of the likeliest token less that of the second */
+    float deviation; /* standard deviation of the finite logits */
+} ft_shape;
+/* Of the last ft_sampler_rank, which has seen most of it anyway. Temperature 0: of softmax(logits). */
+ft_shape ft_sampler_shape(const ft_sampler *sampler);
+
 /* All candidates with their normalized log-probabilities (for tests and rule `ratio`), unordered;
  * score is the logp. At temperature 0 that is one token with log-probability 0. *out is borrowed
  * until the next call on the sampler. */

@@ -31,6 +31,7 @@ static void children_of(uint64_t path, ft_draft_children *out)
                                       .logp = logf(p)};
         left -= p;
     }
+    out->shape = (ft_shape){.entropy = (float)(path % 97), .margin = 0.25f, .deviation = 2};
 }
 
 static uint64_t path_of(uint64_t text, int32_t at)
@@ -182,6 +183,10 @@ static void test_rounds_keep_the_invariants(void **state)
             for (uint32_t k = 0; k < c.n; k++)
                 found |= c.at[k].token == g.node[i].token && c.at[k].logp == g.node[i].logp;
             assert_true(found);
+            float feature[FT_FEATURES];
+            ft_growth_features(&g, i, feature);
+            assert_true(feature[FT_FEATURE_ENTROPY] == c.shape.entropy);
+            assert_true(feature[FT_FEATURE_POSITION] == (float)g.node[i].depth);
         }
     }
     assert_true(kept > 300);
@@ -191,9 +196,9 @@ static void test_rounds_keep_the_invariants(void **state)
 static void test_ahead_leaves_room(void **state)
 {
     const ft_draft_params wants[] = {
-        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_AHEAD_HEAD},
-        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_AHEAD_HEAD},
-        {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY, FT_AHEAD_HEAD}};
+        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_AHEAD_HEAD, NULL},
+        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_AHEAD_HEAD, NULL},
+        {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY, FT_AHEAD_HEAD, NULL}};
     for (uint64_t text = 0; text < 12; text++) {
         const ft_draft_params *p = &wants[text % 3];
         uint32_t leaves = ft_draft_params_leaves(p), n;

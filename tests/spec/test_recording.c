@@ -83,6 +83,19 @@ typedef struct outcome {
     ft_drafter_stats stats;
 } outcome;
 
+/* What predictors are told of a tree is replayed to the bit, and is about its nodes. */
+static void hash_features(const ft_drafter *d, const ft_tree *tree, outcome *out)
+{
+    for (uint32_t i = 0; i < tree->n; i++) {
+        float f[FT_FEATURES];
+        ft_drafter_features(d, i, f);
+        assert_true(f[FT_FEATURE_POSITION] == (float)tree->depth[i]);
+        assert_true(f[FT_FEATURE_CONFIDENCE] > 0 && f[FT_FEATURE_CONFIDENCE] <= 1);
+        assert_true(f[FT_FEATURE_ENTROPY] > 0 && f[FT_FEATURE_DEVIATION] > 0);
+        out->trees = ft_fnv64(out->trees, f, sizeof f);
+    }
+}
+
 static ft_status one_round(ft_drafter *d, const story *s, ft_rng *rng, ft_error *e, outcome *out)
 {
     ft_tree tree;
@@ -96,6 +109,7 @@ static ft_status one_round(ft_drafter *d, const story *s, ft_rng *rng, ft_error 
     out->trees = ft_fnv64(out->trees, tree.token, tree.n * sizeof *tree.token);
     out->trees = ft_fnv64(out->trees, tree.parent, tree.n * sizeof *tree.parent);
     out->trees = ft_fnv64(out->trees, tree.cum_logp, tree.n * sizeof *tree.cum_logp);
+    hash_features(d, &tree, out);
     for (bool more = true; status == FT_OK && more && calls > 0; calls--)
         status = ft_drafter_ahead(d, &params, e, &more);
     if (tree.n > 0 && how > 0)
@@ -184,7 +198,7 @@ static void test_replay_is_the_same(void **state)
     }
     ft_recording_stats end = stats_of(&f);
     assert_int_equal(end.lost, 0);
-    assert_true(end.bytes >= end.nodes * (16 + 16 * 8));
+    assert_true(end.bytes >= end.nodes * (32 + 16 * 8));
     fixture_deinit(&f);
 }
 
@@ -427,6 +441,7 @@ static void test_table(void **state)
     assert_false(ft_recording_table_find(&t, 1, &found));
     for (uint32_t i = 0; i < n; i++) {
         c.n = 1 + i % 16;
+        c.shape = (ft_shape){.entropy = (float)i, .margin = 0.5f, .deviation = 3};
         for (uint32_t k = 0; k < 16; k++)
             c.at[k] = (ft_draft_child){.token = (int32_t)(i + k), .logp = -(float)k};
         /* neighbours, and hashes that share their low bits; 0 is one like any other */
@@ -439,11 +454,12 @@ static void test_table(void **state)
     for (uint32_t i = 0; i < n; i++) {
         assert_true(ft_recording_table_find(&t, i % 2 ? i : (uint64_t)i << 40, &found));
         assert_int_equal(found.n, 1 + i % 16 < 12 ? 1 + i % 16 : 12);
+        assert_true(found.shape.entropy == (float)i && found.shape.deviation == 3);
         for (uint32_t k = 0; k < found.n; k++)
             assert_int_equal(found.at[k].token, i + k);
     }
     assert_false(ft_recording_table_find(&t, 2, &found));
-    assert_true(ft_recording_table_bytes(&t) < n * 140);
+    assert_true(ft_recording_table_bytes(&t) < n * 180);
     ft_recording_table_deinit(&t);
 }
 

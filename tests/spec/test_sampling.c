@@ -367,6 +367,61 @@ static void test_rank_leads_with_the_draw(void **state)
     ft_sampler_destroy(sp);
 }
 
+/* Standard deviation of the finite logits. */
+static double deviation(const float *logits, uint32_t n)
+{
+    double sum = 0, squares = 0, count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (isfinite(logits[i])) {
+            sum += logits[i];
+            squares += (double)logits[i] * logits[i];
+            count++;
+        }
+    return sqrt(squares / count - sum / count * (sum / count));
+}
+
+/* What a rank says of a distribution is what its candidates say. */
+static void test_shape(void **state)
+{
+    enum { N = 2003, MOST = 12 };
+    static float logits[N];
+    ft_candidate out[MOST];
+    ft_rng rng;
+    ft_rng_init(&rng, 10);
+    ft_sampler *sp;
+    assert_int_equal(ft_sampler_create(N, NULL, &sp), FT_OK);
+    for (uint32_t i = 0; i < 60; i++) {
+        fill(&rng, logits, N, 0.5 + 0.1 * i, false);
+        logits[i] = i % 4 ? logits[i] : (float[]){NAN, INFINITY, -INFINITY}[i / 4 % 3];
+        /* at temperature 0 it is that of softmax(logits) */
+        ft_sampling s = {.temperature = 1, .top_p = i % 6 == 5 ? 0.8f : 1, .seed = i};
+        s.top_k = i % 6 == 4 ? 20 : 0;
+        const ft_candidate *all;
+        double entropy = 0, first = -1, second = 0;
+        size_t n = ft_sampler_candidates(sp, &s, logits, &all);
+        for (size_t k = 0; k < n; k++) {
+            double p = exp(all[k].logp);
+            entropy -= p * all[k].logp;
+            second = p > first ? fmax(first, 0) : fmax(second, p);
+            first = fmax(first, p);
+        }
+        s.temperature = i % 2 ? 0 : 1;
+        if (i % 6 >= 4)
+            s.temperature = 1;
+        ft_sampler_rank(sp, &s, logits, i, out, MOST);
+        const ft_shape shape = ft_sampler_shape(sp);
+        assert_true(fabs(shape.entropy - entropy) < 1e-3);
+        assert_true(fabs(shape.margin - (first - second)) < 1e-4);
+        assert_true(fabs(shape.deviation - deviation(logits, N)) < 1e-3);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        logits[i] = NAN;
+    const ft_sampling greedy = ft_sampling_default();
+    ft_sampler_rank(sp, &greedy, logits, 0, out, MOST);
+    assert_true(ft_sampler_shape(sp).deviation == 0 && ft_sampler_shape(sp).entropy == 0);
+    ft_sampler_destroy(sp);
+}
+
 static void test_draws_fit_p(void **state)
 {
     enum { N = 300, DRAWS = 20000 };
@@ -429,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_ties_go_to_low_ids),
         cmocka_unit_test(test_what_is_not_finite_is_out),
         cmocka_unit_test(test_rank_leads_with_the_draw),
+        cmocka_unit_test(test_shape),
         cmocka_unit_test(test_draws_fit_p),
         cmocka_unit_test(test_logprobs),
     };
