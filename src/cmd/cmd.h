@@ -32,6 +32,7 @@ int ft_cmd_simulate_wisp(int argc, char **argv);
 int ft_cmd_serve(int argc, char **argv);
 int ft_cmd_edge(int argc, char **argv);
 int ft_cmd_run(int argc, char **argv);
+int ft_cmd_trace(int argc, char **argv);
 int ft_cmd_bench_exact(int argc, char **argv);
 int ft_cmd_bench_decode(int argc, char **argv);
 int ft_cmd_bench_verify(int argc, char **argv);

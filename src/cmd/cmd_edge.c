@@ -21,6 +21,7 @@ typedef struct edge_flags {
     int64_t port, threads, draft_kv, parallel, reconnect_ms;
     double slo;
     ft_edge_draft_flags spec;
+    ft_trace_flags trace;
     ft_device_flags device;
     ft_api_flags api;
 } edge_flags;
@@ -32,6 +33,7 @@ typedef struct edge_app {
     char *token; /* from a file */
     ft_vocab *vocab;
     ft_model *draft;
+    ft_trace *trace;
     ft_wire_client *client;
     ft_edge *edge;
     ft_api *api;
@@ -67,6 +69,7 @@ static int parse(edge_flags *f, int argc, char **argv)
         {"--slo", NULL, FT_FLAG_FLOAT, &f->slo, "SPEED",
          "tokens/s that the server is asked to promise; 0: as fast as it comes", 0, 1e6},
         FT_EDGE_DRAFT_FLAGS(f->spec),
+        FT_TRACE_FLAGS(f->trace),
         FT_DEVICE_FLAGS(f->device),
         {"--token", NULL, FT_FLAG_STRING, &f->token, "SECRET", "bearer token for the server", 0, 0},
         {"--token-file", NULL, FT_FLAG_STRING, &f->token_file, "FILE", "the same, from a file", 0,
@@ -148,6 +151,7 @@ static ft_status connect_server(edge_app *app, ft_error *err)
     edge.n_threads = (int)f->threads;
     edge.reconnect_ms = (uint32_t)f->reconnect_ms;
     edge.slo_tokens_per_s = (float)f->slo;
+    edge.trace = app->trace;
     return ft_edge_create(&edge, err, &app->edge);
 }
 
@@ -171,6 +175,7 @@ static void close_all(edge_app *app)
     ft_api_destroy(app->api);
     ft_edge_destroy(app->edge);
     ft_wire_client_destroy(app->client);
+    ft_trace_close(app->trace);
     ft_model_destroy(app->draft);
     ft_predictor_deinit(&app->predictor);
     ft_vocab_destroy(app->vocab);
@@ -185,6 +190,7 @@ int ft_cmd_edge(int argc, char **argv)
                           .parallel = 64,
                           .reconnect_ms = 10000,
                           .spec = FT_EDGE_DRAFT_FLAGS_INIT,
+                          .trace = FT_TRACE_FLAGS_INIT,
                           .device = FT_DEVICE_FLAGS_INIT}};
     ft_error err = {0};
     app.f.spec.proactive = true; /* an edge waits for a server elsewhere */
@@ -197,8 +203,9 @@ int ft_cmd_edge(int argc, char **argv)
         return 2;
     }
     ft_cmd_catch_signals();
-    ft_status status =
-        ft_cmd_predictor(app.f.spec.predictor, &err, &app.predictor, &app.how.draft);
+    ft_status status = ft_cmd_predictor(app.f.spec.predictor, &err, &app.predictor, &app.how.draft);
+    if (status == FT_OK)
+        status = ft_trace_from_flags(&app.f.trace, &err, &app.trace);
     if (status == FT_OK)
         status = load(&app, &err);
     if (status == FT_OK)

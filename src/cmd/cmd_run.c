@@ -24,6 +24,7 @@ typedef struct run_flags {
     bool raw, json, interactive;
     ft_sampling_flags sampling;
     ft_edge_draft_flags spec;
+    ft_trace_flags trace;
     ft_device_flags device, device_draft;
 } run_flags;
 
@@ -36,7 +37,7 @@ typedef struct run_app {
     ft_vocab *vocab;
     ft_verifier *verifier;
     ft_edge *edge;
-
+    ft_trace *trace; /* NULL: nothing is recorded */
 } run_app;
 
 /* The conversation, and the answer under way. */
@@ -69,6 +70,7 @@ static int parse(run_flags *f, int argc, char **argv)
         {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads; 0: all cores", 0, 1024},
         FT_SAMPLING_FLAGS(f->sampling),
         FT_EDGE_DRAFT_FLAGS(f->spec),
+        FT_TRACE_FLAGS(f->trace),
         FT_DEVICE_FLAGS(f->device),
         FT_DRAFT_DEVICE_FLAGS(f->device_draft),
         {"--raw", NULL, FT_FLAG_BOOL, &f->raw, NULL,
@@ -166,6 +168,7 @@ static ft_status start(run_app *app, ft_error *err)
     edge.draft_kv_tok = ctx + ROOM_TOK;
     edge.max_generations = 1;
     edge.n_threads = (int)f->threads;
+    edge.trace = app->trace;
     return ft_edge_create(&edge, err, &app->edge);
 }
 
@@ -173,6 +176,7 @@ static void close_all(run_app *app)
 {
     ft_edge_destroy(app->edge);
     ft_verifier_destroy(app->verifier);
+    ft_trace_close(app->trace);
     ft_model_destroy(app->draft);
     ft_predictor_deinit(&app->predictor);
     ft_model_destroy(app->target);
@@ -266,6 +270,17 @@ static void set_drafting(json_t *o, const ft_gen_stats *s)
     json_object_set_new(o, "ahead", ahead);
 }
 
+/* What became of this answer's drafts in the trace store; it is written by then. */
+static void set_trace(json_t *o, ft_trace *trace)
+{
+    ft_trace_flush(trace);
+    const ft_trace_stats s = ft_trace_get_stats(trace);
+    json_t *trace_stats = json_object();
+    set_int(trace_stats, "rounds", s.rounds);
+    set_int(trace_stats, "dropped", s.dropped);
+    json_object_set_new(o, "trace", trace_stats);
+}
+
 static int print_json(const run_app *app, const run_talk *talk, size_t n_prompt,
                       const ft_gen_stats *s)
 {
@@ -274,6 +289,8 @@ static int print_json(const run_app *app, const run_talk *talk, size_t n_prompt,
     set_int(o, "prompt_tokens", n_prompt);
     set_int(o, "tokens", s->tokens);
     set_drafting(o, s);
+    if (app->trace)
+        set_trace(o, app->trace);
     json_object_set_new(o, "ttft_ms", json_real((double)s->ttft_us / 1e3));
     json_object_set_new(o, "draft_ms", json_real((double)s->draft_us / 1e3));
     json_object_set_new(o, "wait_ms", json_real((double)s->wait_us / 1e3));
@@ -448,6 +465,7 @@ int ft_cmd_run(int argc, char **argv)
                          .ctx = DEFAULT_CTX,
                          .sampling = FT_SAMPLING_FLAGS_INIT,
                          .spec = FT_EDGE_DRAFT_FLAGS_INIT,
+                         .trace = FT_TRACE_FLAGS_INIT,
                          .device = FT_DEVICE_FLAGS_INIT,
                          .device_draft = FT_DEVICE_FLAGS_INIT}};
     run_talk talk = {0};
@@ -461,8 +479,9 @@ int ft_cmd_run(int argc, char **argv)
         ft_cmd_fail(&err);
         return 2;
     }
-    ft_status status =
-        ft_cmd_predictor(app.f.spec.predictor, &err, &app.predictor, &app.how.draft);
+    ft_status status = ft_cmd_predictor(app.f.spec.predictor, &err, &app.predictor, &app.how.draft);
+    if (status == FT_OK)
+        status = ft_trace_from_flags(&app.f.trace, &err, &app.trace);
     if (status == FT_OK)
         status = load(&app, &err);
     ft_cmd_catch_signals();

@@ -143,3 +143,10 @@ ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *e
     out->proactive = flags->proactive;
     return FT_OK;
 }
+
+ft_status ft_trace_from_flags(const ft_trace_flags *flags, ft_error *err, ft_trace **out)
+{
+    const ft_trace_opts opts = {.path = flags->path, .max_bytes = (uint64_t)flags->mb << 20};
+    *out = NULL;
+    return flags->path ? ft_trace_open(&opts, err, out) : FT_OK;
+}

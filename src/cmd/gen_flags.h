@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Flags that several commands share: sampling, and how much to draft. */
+ * Flags that several commands share: sampling, how much to draft, and whether to record it. */
 #ifndef FT_CMD_GEN_FLAGS_H
 #define FT_CMD_GEN_FLAGS_H
 
@@ -172,5 +172,34 @@ FT_WARN_UNUSED ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_pr
  * drafted. FT_INVALID says which flag is wrong. */
 FT_WARN_UNUSED ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,
                                                   ft_edge_opts *out);
+
+/* Whether an edge records its drafts (learn/trace.h). */
+typedef struct ft_trace_flags {
+    const char *path; /* NULL: no */
+    int64_t mb;
+} ft_trace_flags;
+
+#define FT_TRACE_FLAGS_INIT                \
+    {                                      \
+        .mb = FT_TRACE_DEFAULT_BYTES >> 20 \
+    }
+
+#define FT_TRACE_FLAGS(t)                                                              \
+    {"--trace",                                                                        \
+     NULL,                                                                             \
+     FT_FLAG_STRING,                                                                   \
+     &(t).path,                                                                        \
+     "FILE",                                                                           \
+     "record drafts and verdicts (token ids and numbers, SQLite) for train predictor", \
+     0,                                                                                \
+     0},                                                                               \
+    {                                                                                  \
+        "--trace-mb", NULL, FT_FLAG_INT, &(t).mb, "N",                                 \
+            "size of that file at most; the oldest rounds make room", 1, 1 << 20       \
+    }
+
+/* *out is NULL where nothing is to be recorded; errors as ft_trace_open. */
+FT_WARN_UNUSED ft_status ft_trace_from_flags(const ft_trace_flags *flags, ft_error *err,
+                                             ft_trace **out);
 
 #endif

@@ -18,6 +18,7 @@ static const ft_cmd commands[] = {
     {"model inflate", "write a model file with layers added that only cost", ft_cmd_model_inflate},
     {"fit verify-time", "what passes of a model cost on this machine, for serve --costs",
      ft_cmd_fit_verify_time},
+    {"trace", "what a trace file holds: texts, drafts, acceptance by depth", ft_cmd_trace},
     {"simulate wisp", "how many devices a server would hold, by policy and promised speed",
      ft_cmd_simulate_wisp},
     {"bench verify", "verifying many sessions' trees, this engine and libllama",

@@ -218,6 +218,7 @@ void ft_gen_draft(ft_gen *gen, const ft_draft_params *params)
         give_up(gen, &err);
     else
         ft_gen_steer_sent(gen, forwards(gen) - before, ft_clock_now_us(&gen->edge->clock) - began);
+    ft_gen_record_draft(gen);
 }
 
 /* The shadow, in a turn that was taken. */

@@ -82,6 +82,7 @@ static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *
                                    .max_batch_tok = DRAFT_BATCH_TOK,
                                    .n_threads = opts->n_threads};
     edge->draft_ctx = hp->n_ctx_train;
+    edge->draft_fingerprint = ft_record_model(ft_model_name(opts->draft_model));
     return ft_engine_create(&engine, err, &edge->engine);
 }
 
@@ -118,6 +119,7 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     edge->clock = opts->clock;
     edge->max_generations = opts->max_generations ? opts->max_generations : DEFAULT_MAX_AT_ONCE;
     edge->slo_tokens_per_s = opts->slo_tokens_per_s;
+    edge->trace = opts->trace;
     edge->reconnect_us =
         1000 * (int64_t)(opts->reconnect_ms ? opts->reconnect_ms : DEFAULT_RECONNECT);
     ft_status status = edge->source.info(edge->source.ctx, err, &edge->info);
@@ -146,6 +148,11 @@ void ft_edge_destroy(ft_edge *edge)
 const ft_msg_info *ft_edge_server_info(const ft_edge *edge)
 {
     return &edge->info;
+}
+
+ft_trace *ft_edge_trace(const ft_edge *edge)
+{
+    return edge->trace;
 }
 
 ft_status ft_edge_health(ft_edge *edge, ft_error *err)

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "edge/link.h"
+#include "learn/trace.h"
 #include "model/model.h"
 #include "model/vocab.h"
 #include "spec/control.h"
@@ -48,6 +49,7 @@ typedef struct ft_edge_opts {
     int n_threads;            /* of the draft engine */
     uint32_t reconnect_ms;    /* how long a lost verifier is tried again; 0: 10,000 */
     float slo_tokens_per_s;   /* the token speed that the server is asked to promise; 0: none */
+    ft_trace *trace;          /* borrowed; where drafts and verdicts are kept; NULL: nowhere */
 } ft_edge_opts;
 
 /* Asks the verifier for Info: FT_PRECONDITION with both fingerprints where the vocabulary is
@@ -57,6 +59,8 @@ FT_WARN_UNUSED ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err,
 void ft_edge_destroy(ft_edge *edge);
 /* What Info said at creation. */
 const ft_msg_info *ft_edge_server_info(const ft_edge *edge);
+/* The trace store it was given, or NULL. */
+ft_trace *ft_edge_trace(const ft_edge *edge);
 /* FT_OK if the verifier answers; asked again at most every two seconds. Any thread. */
 FT_WARN_UNUSED ft_status ft_edge_health(ft_edge *edge, ft_error *err);
 

@@ -7,6 +7,7 @@
  *   session.c   one exchange with the verifier, over as many streams as it takes
  *   drafting.c  the draft model's side of a generation, under the engine lock
  *   output.c    from a verdict's tokens to text
+ *   record.c    drafts and verdicts into the trace store
  *
  * Locks: `mutex` guards the edge's counters and the engine queue; the engine itself belongs to
  * whoever's turn it is (ft_edge_engine_lock). Nothing else is locked while waiting for a turn.
@@ -29,6 +30,8 @@ struct ft_edge {
     ft_clock clock;
     int64_t reconnect_us;
     float slo_tokens_per_s;
+    ft_trace *trace;            /* NULL: nothing is recorded */
+    uint64_t draft_fingerprint; /* 0: not known */
     uint32_t max_generations;
     uint32_t draft_ctx;             /* tokens of text that drafts can be made of; 0: no drafting */
     ft_engine *engine;              /* of the draft model, or NULL; belongs to the turn's holder */
@@ -139,6 +142,10 @@ typedef struct ft_gen {
     int64_t run_us;     /* when the verdict came from which the run's tokens count; 0: none yet */
     uint32_t run_tokens;
 
+    /* record.c */
+    ft_trace_session recorded;
+    ft_trace_node *record; /* [FT_TREE_MAX] of the outstanding draft; NULL: not recorded */
+
     /* output.c */
     ft_text_stream stream;
     ft_buf piece, shown;
@@ -187,6 +194,16 @@ void ft_gen_steer_sent(ft_gen *gen, uint32_t forwards, int64_t took_us);
 void ft_gen_steer_shadow(ft_gen *gen, uint32_t forwards, int64_t took_us);
 /* A verdict on the outstanding round was taken over. */
 void ft_gen_steer_saw(ft_gen *gen, const ft_msg_verdict *verdict);
+
+/* How a model is named in the trace store. */
+uint64_t ft_record_model(const char *name);
+/* Around a generation. */
+void ft_gen_record_begin(ft_gen *gen);
+void ft_gen_record_end(ft_gen *gen);
+/* gen->tree was drafted, and its drafter is still where it was then. */
+void ft_gen_record_draft(ft_gen *gen);
+/* A checked verdict on the outstanding round, which is counted already. */
+void ft_gen_record_verdict(ft_gen *gen, const ft_msg_verdict *verdict);
 
 /* FT_CORRUPT: the verdict does not answer the outstanding Draft. */
 ft_status ft_gen_verdict_check(const ft_gen *gen, const ft_msg_verdict *verdict, ft_error *err);

@@ -145,6 +145,7 @@ static void count(ft_gen *gen, const ft_msg_verdict *v)
 static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err, ft_finish *finish)
 {
     count(gen, v);
+    ft_gen_record_verdict(gen, v);
     first_token(gen);
     ft_status status = ft_gen_output(gen, v, err, finish);
     if (status != FT_OK || *finish != FT_FINISH_NONE)
@@ -179,6 +180,7 @@ static ft_status run(ft_gen *gen, ft_error *err)
 {
     ft_finish finish = FT_FINISH_NONE;
     ft_gen_steer_begin(gen);
+    ft_gen_record_begin(gen);
     /* Where the verifier cannot be reached now, the first exchange tries again and reports. */
     ft_status status = ft_gen_connect(gen, err);
     if (status == FT_OK || gen->link == NULL)
@@ -191,6 +193,7 @@ static ft_status run(ft_gen *gen, ft_error *err)
         ft_progress_report(&gen->request->progress, gen->request->n_prompt, gen->request->n_prompt);
     gen->stats->finish = finish;
     ft_gen_steer_end(gen);
+    ft_gen_record_end(gen);
     ft_gen_draft_stop(gen);
     ft_gen_disconnect(gen, status == FT_OK ? FT_CLIENT_CLOSE : FT_CLIENT_CANCEL);
     gen->stats->bytes_sent = gen->old_sent;

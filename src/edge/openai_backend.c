@@ -336,6 +336,15 @@ static void put_drafting(ft_buf *out, const ft_gen_stats *s)
     put_metrics(out, rows, COUNT(rows));
 }
 
+static void put_trace(ft_buf *out, const ft_trace_stats *s)
+{
+    const metric rows[] = {
+        {"trace_rounds_total", "counter", "Drafts written to the trace store.", (double)s->rounds},
+        {"trace_dropped_total", "counter", "Drafts that could not be written.", (double)s->dropped},
+    };
+    put_metrics(out, rows, COUNT(rows));
+}
+
 static ft_status backend_metrics(void *ctx, ft_buf *out)
 {
     ft_openai *o = ctx;
@@ -345,6 +354,10 @@ static ft_status backend_metrics(void *ctx, ft_buf *out)
     pthread_mutex_unlock(&o->mutex);
     put_generations(out, &c, running);
     put_drafting(out, &c.sums);
+    if (ft_edge_trace(o->edge)) {
+        const ft_trace_stats trace = ft_trace_get_stats(ft_edge_trace(o->edge));
+        put_trace(out, &trace);
+    }
     ft_buf_puts(out, "# HELP foretoken_edge_ttft_seconds Time to the first token.\n"
                      "# TYPE foretoken_edge_ttft_seconds summary\n");
     ft_buf_printf(out, "foretoken_edge_ttft_seconds_sum %.17g\n", c.ttft_s);

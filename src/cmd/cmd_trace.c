@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// foretoken trace: what a trace file holds, checked. Main thread only; others may write to the file.
+#include <stdio.h>
+#include <time.h>
+
+#include "cmd/cmd.h"
+#include "learn/trace.h"
+
+static double share(uint64_t a, uint64_t b)
+{
+    return b ? (double)a / (double)b : 0;
+}
+
+/* UTC, as "2026-01-31 23:59:59". */
+static const char *time_text(int64_t us, char out[32])
+{
+    const time_t s = (time_t)(us / 1000000);
+    struct tm tm;
+    if (!gmtime_r(&s, &tm) || strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm) == 0)
+        snprintf(out, 32, "%lld s", (long long)(us / 1000000));
+    return out;
+}
+
+static int print_json(const ft_trace_summary *s)
+{
+    json_t *depths = json_array();
+    for (uint32_t i = 0; i < s->n_depths; i++)
+        json_array_append_new(depths, json_pack("{s:i, s:I, s:I, s:I, s:f}", "depth", (int)i,
+                                                "nodes", (json_int_t)s->depth[i].nodes, "judged",
+                                                (json_int_t)s->depth[i].judged, "accepted",
+                                                (json_int_t)s->depth[i].accepted, "acceptance",
+                                                share(s->depth[i].accepted, s->depth[i].judged)));
+    return ft_cmd_print_json(json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o}", "bytes",
+        (json_int_t)s->bytes, "sessions", (json_int_t)s->sessions, "model_pairs",
+        (json_int_t)s->pairs, "rounds", (json_int_t)s->rounds, "nodes", (json_int_t)s->nodes,
+        "judged", (json_int_t)s->judged, "accepted", (json_int_t)s->accepted, "samples",
+        (json_int_t)s->samples, "accepted_per_round", share(s->accepted, s->rounds), "first_s",
+        (double)s->first_us / 1e6, "last_s", (double)s->last_us / 1e6, "by_depth", depths));
+}
+
+static int print_text(const ft_trace_summary *s)
+{
+    char first[32], last[32];
+    printf("%.1f MB: %llu texts", (double)s->bytes / 1e6, (unsigned long long)s->sessions);
+    if (s->sessions)
+        printf(" of %llu pair%s of models, begun %s to %s UTC", (unsigned long long)s->pairs,
+               s->pairs == 1 ? "" : "s", time_text(s->first_us, first),
+               time_text(s->last_us, last));
+    printf("\n%llu drafts of %llu nodes, %.2f nodes of each accepted\n",
+           (unsigned long long)s->rounds, (unsigned long long)s->nodes,
+           share(s->accepted, s->rounds));
+    printf("%llu nodes judged, %.1f %% of them accepted; %llu with features, to train from\n",
+           (unsigned long long)s->judged, 100 * share(s->accepted, s->judged),
+           (unsigned long long)s->samples);
+    if (s->n_depths)
+        printf("\n%6s %10s %10s %10s %11s\n", "depth", "nodes", "judged", "accepted", "acceptance");
+    for (uint32_t i = 0; i < s->n_depths; i++)
+        printf("%6u %10llu %10llu %10llu %11.3f\n", i, (unsigned long long)s->depth[i].nodes,
+               (unsigned long long)s->depth[i].judged, (unsigned long long)s->depth[i].accepted,
+               share(s->depth[i].accepted, s->depth[i].judged));
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+int ft_cmd_trace(int argc, char **argv)
+{
+    bool json = false;
+    const ft_flag flags[] = {
+        {"--json", NULL, FT_FLAG_BOOL, &json, NULL, "one JSON object instead of the text", 0, 0},
+    };
+    const ft_cmd_usage usage = {
+        .usage = "trace FILE [flags]",
+        .about =
+            "Says what a file holds that edge --trace or run --trace has written, and whether it is\n"
+            "whole: texts, drafts, and how many of their nodes at each depth were accepted. Of the\n"
+            "nodes that the target judged: in a chain those up to the first rejected one, in a tree\n"
+            "all whose parent was accepted.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags),
+        .max_words = 1};
+    ft_error err = {0};
+    ft_trace_summary summary;
+    int n_words, done = ft_cmd_parse(&usage, argc, argv, &n_words);
+    if (done >= 0)
+        return done;
+    if (n_words == 0) {
+        ft_error_set(&err, FT_INVALID, "trace: which file?");
+        ft_cmd_fail(&err);
+        return 2;
+    }
+    if (ft_trace_summarize(argv[1], &err, &summary) != FT_OK)
+        return ft_cmd_fail(&err);
+    return json ? print_json(&summary) : print_text(&summary);
+}

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trace store's writing side. Rounds are copied into a buffer of fixed size; a thread takes the
+// buffer when it is half full or a second old, gives the callers the other one, and writes what it holds
+// in one transaction. So callers copy some kilobytes under a lock that nobody holds longer than that.
+//
+//   ft_trace_add -> `filling` --swap--> `writing` --one transaction--> file
+//        | full: dropped                    | fails: rolled back, dropped
+//
+// The transaction that would make the file too large deletes the oldest rounds first. A round's node
+// rows, its row and its session's are in one transaction, so that the file never holds a part of one.
+//
+// Threads: `mutex` guards `filling` and the counters; connection, statements and `writing` are the
+// writing thread's from open to close. Does not read traces (trace_read.c).
+#include "learn/trace.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "learn/trace_db.h"
+
+#define DEFAULT_MEMORY (1 << 20)
+#define BATCH_S        1  /* how long a round waits to be written at most */
+#define DELETE_SHARE   16 /* of the rounds there are, that are deleted at a time */
+/* What is added takes so much more room in the file than in memory, and so many pages that are not full. */
+#define GROWTH      2
+#define SPARE_PAGES 8
+
+/* A round in a buffer, its nodes behind it. */
+typedef struct entry {
+    ft_trace_session session;
+    ft_trace_round round;
+} entry;
+_Static_assert(sizeof(entry) % _Alignof(entry) == 0 && sizeof(ft_trace_node) % 4 == 0, "aligned");
+
+typedef struct buffer {
+    unsigned char *data;
+    size_t n;
+    uint64_t rounds;
+} buffer;
+
+typedef enum statement {
+    BEGIN,
+    COMMIT,
+    ADD_SESSION,
+    ADD_ROUND,
+    ADD_NODE,
+    FIRST_ROUND,
+    LAST_ROUND,
+    DELETE_NODES,
+    DELETE_ROUNDS,
+    DELETE_SESSIONS,
+    STATEMENTS
+} statement;
+
+static const char *const statement_sql[STATEMENTS] = {
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+    [ADD_SESSION] = "INSERT OR IGNORE INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [ADD_ROUND] = "INSERT INTO round VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [ADD_NODE] = "INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [FIRST_ROUND] = "SELECT min(id) FROM round",
+    [LAST_ROUND] = "SELECT max(id) FROM round",
+    [DELETE_NODES] = "DELETE FROM node WHERE round < ?",
+    [DELETE_ROUNDS] = "DELETE FROM round WHERE id < ?",
+    [DELETE_SESSIONS] = "DELETE FROM session WHERE NOT EXISTS "
+                        "(SELECT 1 FROM round WHERE round.session = session.id)",
+};
+
+struct ft_trace {
+    size_t capacity; /* of each buffer */
+    int64_t pages;   /* of the file at most */
+
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;  /* the writing thread: there is something, or enough, or it must hurry */
+    pthread_cond_t empty; /* whoever flushes: all is written */
+    /* guarded by mutex */
+    buffer filling;
+    bool stop, hurry; /* hurry: somebody waits for `empty` */
+    bool busy;        /* writing */
+    ft_trace_stats stats;
+
+    /* the writing thread's */
+    pthread_t thread;
+    buffer writing;
+    sqlite3 *db;
+    sqlite3_stmt *stmt[STATEMENTS];
+    bool failed; /* and said so */
+};
+
+/* ---- outcomes ---- */
+
+void ft_trace_label(ft_trace_node *node, uint32_t n, const uint32_t *path, uint32_t n_path,
+                    bool ended)
+{
+    for (uint32_t i = 0; i < n; i++)
+        node[i].outcome = FT_TRACE_UNJUDGED;
+    for (uint32_t i = 0; i < n_path; i++)
+        node[path[i]].outcome = FT_TRACE_ACCEPTED;
+    const int64_t end = !ended ? -2 : n_path > 0 ? (int64_t)path[n_path - 1] : -1;
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t parent = node[i].parent;
+        bool asked = parent < 0 || node[parent].outcome == FT_TRACE_ACCEPTED;
+        if (asked && parent != end && node[i].outcome != FT_TRACE_ACCEPTED)
+            node[i].outcome = FT_TRACE_REJECTED;
+    }
+}
+
+/* ---- the file; on the writing thread ---- */
+
+/* Runs a statement whose values are bound; *value, where it is not NULL, gets a row's first column. */
+static int step(ft_trace *t, statement which, int64_t *value)
+{
+    sqlite3_stmt *stmt = t->stmt[which];
+    int rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW && value)
+        *value = sqlite3_column_int64(stmt, 0);
+    int reset = sqlite3_reset(stmt);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : reset;
+}
+
+static int step_below(ft_trace *t, statement which, int64_t round)
+{
+    sqlite3_bind_int64(t->stmt[which], 1, round);
+    return step(t, which, NULL);
+}
+
+/* Times that are not known are NULL. */
+static void bind_time(sqlite3_stmt *stmt, int at, int64_t us)
+{
+    if (us < 0)
+        sqlite3_bind_null(stmt, at);
+    else
+        sqlite3_bind_int64(stmt, at, us);
+}
+
+static int add_session(ft_trace *t, const ft_trace_session *s)
+{
+    sqlite3_stmt *stmt = t->stmt[ADD_SESSION];
+    sqlite3_bind_int64(stmt, 1, s->id);
+    sqlite3_bind_int64(stmt, 2, s->start_us);
+    sqlite3_bind_int64(stmt, 3, (int64_t)s->draft);
+    sqlite3_bind_int64(stmt, 4, (int64_t)s->target);
+    sqlite3_bind_int64(stmt, 5, (int64_t)s->vocab);
+    sqlite3_bind_double(stmt, 6, s->temperature);
+    sqlite3_bind_int64(stmt, 7, s->top_k);
+    sqlite3_bind_double(stmt, 8, s->top_p);
+    sqlite3_bind_double(stmt, 9, s->min_p);
+    sqlite3_bind_int64(stmt, 10, s->rule);
+    return step(t, ADD_SESSION, NULL);
+}
+
+static int add_node(ft_trace *t, int64_t round, uint32_t index, const ft_trace_node *node)
+{
+    sqlite3_stmt *stmt = t->stmt[ADD_NODE];
+    bool finite = node->has_features;
+    for (int f = 0; f < FT_FEATURES; f++)
+        finite = finite && isfinite(node->feature[f]);
+    sqlite3_bind_int64(stmt, 1, round);
+    sqlite3_bind_int64(stmt, 2, index);
+    sqlite3_bind_int(stmt, 3, node->parent);
+    sqlite3_bind_int(stmt, 4, node->token);
+    sqlite3_bind_int(stmt, 5, node->depth);
+    if (node->outcome == FT_TRACE_UNJUDGED)
+        sqlite3_bind_null(stmt, 6);
+    else
+        sqlite3_bind_int(stmt, 6, node->outcome);
+    for (int f = 0; f < FT_FEATURES; f++)
+        if (finite)
+            sqlite3_bind_double(stmt, 7 + f, (double)node->feature[f]);
+        else
+            sqlite3_bind_null(stmt, 7 + f);
+    return step(t, ADD_NODE, NULL);
+}
+
+static int add_round(ft_trace *t, const entry *e, const ft_trace_node *node)
+{
+    const ft_trace_round *r = &e->round;
+    sqlite3_stmt *stmt = t->stmt[ADD_ROUND];
+    int rc = add_session(t, &e->session);
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_bind_int64(stmt, 1, e->session.id);
+    sqlite3_bind_int64(stmt, 2, r->number);
+    sqlite3_bind_int64(stmt, 3, r->length);
+    sqlite3_bind_int64(stmt, 4, r->depth);
+    sqlite3_bind_int64(stmt, 5, r->n);
+    sqlite3_bind_int64(stmt, 6, r->accepted);
+    bind_time(stmt, 7, r->next);
+    bind_time(stmt, 8, r->draft_us);
+    bind_time(stmt, 9, r->rtt_us);
+    bind_time(stmt, 10, r->queue_us);
+    bind_time(stmt, 11, r->verify_us);
+    rc = step(t, ADD_ROUND, NULL);
+    const int64_t id = sqlite3_last_insert_rowid(t->db);
+    for (uint32_t i = 0; i < r->n && rc == SQLITE_OK; i++)
+        rc = add_node(t, id, i, &node[i]);
+    return rc;
+}
+
+/* Pages that hold something. */
+static int used_pages(ft_trace *t, int64_t *used)
+{
+    int64_t all = 0, free_pages = 0;
+    int rc = ft_trace_db_number(t->db, "PRAGMA page_count", &all);
+    if (rc == SQLITE_OK)
+        rc = ft_trace_db_number(t->db, "PRAGMA freelist_count", &free_pages);
+    *used = all - free_pages;
+    return rc;
+}
+
+static int delete_oldest(ft_trace *t, bool *none_left)
+{
+    int64_t first = 0, last = 0;
+    int rc = step(t, FIRST_ROUND, &first);
+    if (rc == SQLITE_OK)
+        rc = step(t, LAST_ROUND, &last);
+    const int64_t below = first + (last - first) / DELETE_SHARE + 1;
+    *none_left = below > last;
+    if (rc == SQLITE_OK)
+        rc = step_below(t, DELETE_NODES, below);
+    if (rc == SQLITE_OK)
+        rc = step_below(t, DELETE_ROUNDS, below);
+    if (rc == SQLITE_OK)
+        rc = step(t, DELETE_SESSIONS, NULL);
+    return rc;
+}
+
+/* Deletes the oldest rounds until `bytes` more fit. */
+static int make_room(ft_trace *t, size_t bytes)
+{
+    const int64_t need = (int64_t)(GROWTH * bytes / 4096) + SPARE_PAGES;
+    int64_t used = 0;
+    bool none_left = false;
+    int rc = used_pages(t, &used);
+    while (rc == SQLITE_OK && !none_left && used + need > t->pages) {
+        rc = delete_oldest(t, &none_left);
+        if (rc == SQLITE_OK)
+            rc = used_pages(t, &used);
+    }
+    return rc;
+}
+
+static int write_all(ft_trace *t, const buffer *b)
+{
+    int rc = step(t, BEGIN, NULL);
+    if (rc == SQLITE_OK)
+        rc = make_room(t, b->n);
+    for (size_t at = 0; at < b->n && rc == SQLITE_OK;) {
+        const entry *e = (const entry *)(const void *)(b->data + at);
+        rc = add_round(t, e, (const ft_trace_node *)(const void *)(e + 1));
+        at += sizeof *e + e->round.n * sizeof(ft_trace_node);
+    }
+    return rc == SQLITE_OK ? step(t, COMMIT, NULL) : rc;
+}
+
+/* Whether the buffer's rounds are in the file now. The first failure is told; more would be the same. */
+static bool write_buffer(ft_trace *t, const buffer *b)
+{
+    ft_error err = {0};
+    if (write_all(t, b) == SQLITE_OK)
+        return true;
+    ft_trace_db_fail(t->db, &err);
+    if (!t->failed)
+        FT_LOGW("learn", "rounds are not recorded: %s", err.message);
+    t->failed = true;
+    if (!sqlite3_get_autocommit(t->db) && ft_trace_db_run(t->db, "ROLLBACK") != SQLITE_OK)
+        FT_LOGD("learn", "no rollback: %s", sqlite3_errmsg(t->db));
+    return false;
+}
+
+/* ---- the writing thread ---- */
+
+static void wait_until(ft_trace *t, const struct timespec *until)
+{
+    int timeout = 0;
+    while (!t->stop && !t->hurry && t->filling.n < t->capacity / 2 && timeout == 0)
+        timeout = pthread_cond_timedwait(&t->wake, &t->mutex, until);
+}
+
+/* Waits for a batch and takes it. False: there is none, and there will be none. Under the mutex. */
+static bool take_batch(ft_trace *t)
+{
+    struct timespec until;
+    while (!t->stop && t->filling.n == 0)
+        pthread_cond_wait(&t->wake, &t->mutex);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += BATCH_S;
+    wait_until(t, &until);
+    const buffer empty = {.data = t->writing.data};
+    t->writing = t->filling;
+    t->filling = empty;
+    t->busy = t->writing.n > 0;
+    return t->busy;
+}
+
+static void *writer_main(void *arg)
+{
+    ft_trace *t = arg;
+    pthread_mutex_lock(&t->mutex);
+    while (take_batch(t)) {
+        pthread_mutex_unlock(&t->mutex);
+        bool written = write_buffer(t, &t->writing);
+        pthread_mutex_lock(&t->mutex);
+        *(written ? &t->stats.rounds : &t->stats.dropped) += t->writing.rounds;
+        t->busy = false;
+        if (t->filling.n == 0) {
+            t->hurry = false;
+            pthread_cond_broadcast(&t->empty);
+        }
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return NULL;
+}
+
+/* Signals are the program's other threads'. */
+static ft_status start_writer(ft_trace *t, ft_error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&t->thread, NULL, writer_main, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? ft_error_set(err, FT_EXHAUSTED, "trace: no thread to be had") : FT_OK;
+}
+
+/* ---- for everybody ---- */
+
+/* A file that is larger than it may be, because it was made so, is made smaller once. */
+static int shrink(ft_trace *t)
+{
+    int64_t pages = 0;
+    int rc = ft_trace_db_number(t->db, "PRAGMA page_count", &pages);
+    if (rc != SQLITE_OK || pages <= t->pages)
+        return rc;
+    rc = step(t, BEGIN, NULL);
+    if (rc == SQLITE_OK)
+        rc = make_room(t, 0);
+    if (rc == SQLITE_OK)
+        rc = step(t, COMMIT, NULL);
+    if (rc == SQLITE_OK)
+        rc = ft_trace_db_run(t->db, "PRAGMA incremental_vacuum");
+    return rc;
+}
+
+static ft_status open_store(ft_trace *t, const ft_trace_opts *opts, ft_error *err)
+{
+    const uint64_t bytes = opts->max_bytes ? opts->max_bytes : FT_TRACE_DEFAULT_BYTES;
+    ft_status status = ft_trace_db_write(opts->path, bytes, err, &t->db, &t->pages);
+    for (int i = 0; i < STATEMENTS && status == FT_OK; i++)
+        if (sqlite3_prepare_v3(t->db, statement_sql[i], -1, SQLITE_PREPARE_PERSISTENT, &t->stmt[i],
+                               NULL) != SQLITE_OK)
+            status = ft_trace_db_fail(t->db, err);
+    if (status == FT_OK && shrink(t) != SQLITE_OK)
+        status = ft_trace_db_fail(t->db, err);
+    return status;
+}
+
+static void free_trace(ft_trace *t)
+{
+    for (int i = 0; i < STATEMENTS; i++)
+        sqlite3_finalize(t->stmt[i]);
+    ft_trace_db_close(t->db);
+    pthread_cond_destroy(&t->wake);
+    pthread_cond_destroy(&t->empty);
+    pthread_mutex_destroy(&t->mutex);
+    free(t->filling.data);
+    free(t->writing.data);
+    free(t);
+}
+
+ft_status ft_trace_open(const ft_trace_opts *opts, ft_error *err, ft_trace **out)
+{
+    ft_trace *t = calloc(1, sizeof *t);
+    pthread_condattr_t attr;
+    *out = NULL;
+    if (!t)
+        return ft_error_set(err, FT_NOMEM, "trace: out of memory");
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_cond_init(&t->wake, &attr);
+    pthread_cond_init(&t->empty, NULL);
+    pthread_condattr_destroy(&attr);
+    t->capacity = (opts->memory_bytes ? opts->memory_bytes : DEFAULT_MEMORY) / 2;
+    t->filling.data = malloc(t->capacity);
+    t->writing.data = malloc(t->capacity);
+    ft_status status = t->filling.data && t->writing.data
+                           ? open_store(t, opts, err)
+                           : ft_error_set(err, FT_NOMEM, "trace: out of memory");
+    if (status == FT_OK)
+        status = start_writer(t, err);
+    if (status != FT_OK)
+        free_trace(t);
+    else
+        *out = t;
+    return status;
+}
+
+void ft_trace_close(ft_trace *trace)
+{
+    if (!trace)
+        return;
+    pthread_mutex_lock(&trace->mutex);
+    trace->stop = true;
+    pthread_cond_signal(&trace->wake);
+    pthread_mutex_unlock(&trace->mutex);
+    pthread_join(trace->thread, NULL);
+    const ft_trace_stats *s = &trace->stats;
+    ft_log(s->dropped ? FT_LOG_WARN : FT_LOG_INFO, "learn", "trace rounds=%llu dropped=%llu",
+           (unsigned long long)s->rounds, (unsigned long long)s->dropped);
+    free_trace(trace);
+}
+
+ft_status ft_trace_begin(ft_trace_session *session, ft_error *err)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    session->start_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return ft_random_bytes(&session->id, sizeof session->id) == FT_OK
+               ? FT_OK
+               : ft_error_set(err, FT_IO, "trace: the kernel has no random bytes");
+}
+
+void ft_trace_add(ft_trace *trace, const ft_trace_session *session, const ft_trace_round *round)
+{
+    const size_t n = round->n < FT_TRACE_NODES ? round->n : FT_TRACE_NODES;
+    const size_t nodes = n * sizeof *round->node, bytes = sizeof(entry) + nodes;
+    entry e = {.session = *session, .round = *round};
+    e.round.n = (uint32_t)n;
+    e.round.node = NULL;
+    pthread_mutex_lock(&trace->mutex);
+    buffer *b = &trace->filling;
+    if (b->n + bytes > trace->capacity) {
+        trace->stats.dropped++;
+    } else {
+        const size_t before = b->n;
+        memcpy(b->data + before, &e, sizeof e);
+        memcpy(b->data + before + sizeof e, round->node, nodes);
+        b->n += bytes;
+        b->rounds++;
+        /* once to begin the second, once when it need not be waited for */
+        if (before == 0 || (before < trace->capacity / 2 && b->n >= trace->capacity / 2))
+            pthread_cond_signal(&trace->wake);
+    }
+    pthread_mutex_unlock(&trace->mutex);
+}
+
+void ft_trace_flush(ft_trace *trace)
+{
+    pthread_mutex_lock(&trace->mutex);
+    while (trace->busy || trace->filling.n > 0) {
+        trace->hurry = true;
+        pthread_cond_signal(&trace->wake);
+        pthread_cond_wait(&trace->empty, &trace->mutex);
+    }
+    pthread_mutex_unlock(&trace->mutex);
+}
+
+ft_trace_stats ft_trace_get_stats(ft_trace *trace)
+{
+    pthread_mutex_lock(&trace->mutex);
+    const ft_trace_stats stats = trace->stats;
+    pthread_mutex_unlock(&trace->mutex);
+    return stats;
+}

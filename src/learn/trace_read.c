@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trace store's reading side. A file may have been damaged or made by somebody else, so values are
+// checked as they come: SQLite finds broken pages, not pages with other numbers in them. Stateless; any
+// thread.
+#include <math.h>
+#include <sqlite3.h>
+#include <string.h>
+
+#include "learn/trace.h"
+#include "learn/trace_db.h"
+
+static ft_status strange(sqlite3 *db, const char *what, int64_t round, ft_error *err)
+{
+    return ft_error_set(err, FT_CORRUPT, "trace: %.200s is damaged: %s of round %lld",
+                        sqlite3_db_filename(db, "main"), what, (long long)round);
+}
+
+/* ---- samples ---- */
+
+/* CROSS JOIN keeps SQLite to this order of the loops: nodes as they lie in the file. */
+static const char samples_sql[] =
+    "SELECT session.id, round.id, session.draft, session.target, idx, parent, node.depth, "
+    "outcome, confidence, entropy, margin, deviation, position "
+    "FROM node CROSS JOIN round ON round.id = node.round "
+    "CROSS JOIN session ON session.id = round.session "
+    "WHERE outcome IS NOT NULL AND confidence IS NOT NULL ORDER BY node.round, node.idx";
+#define FIRST_FEATURE 8
+
+static bool take_sample(sqlite3_stmt *row, ft_trace_sample *out)
+{
+    const int64_t index = sqlite3_column_int64(row, 4), parent = sqlite3_column_int64(row, 5);
+    const int64_t depth = sqlite3_column_int64(row, 6), outcome = sqlite3_column_int64(row, 7);
+    bool good = index >= 0 && index < FT_TRACE_NODES && parent >= -1 && parent < index &&
+                depth >= 0 && depth <= index && outcome >= 0 && outcome <= 1;
+    *out = (ft_trace_sample){.session = sqlite3_column_int64(row, 0),
+                             .round = sqlite3_column_int64(row, 1),
+                             .draft = (uint64_t)sqlite3_column_int64(row, 2),
+                             .target = (uint64_t)sqlite3_column_int64(row, 3),
+                             .index = (uint32_t)index,
+                             .parent = (int32_t)parent,
+                             .depth = (uint16_t)depth,
+                             .accepted = outcome == 1};
+    for (int f = 0; f < FT_FEATURES; f++) {
+        const int type = sqlite3_column_type(row, FIRST_FEATURE + f);
+        out->feature[f] = (float)sqlite3_column_double(row, FIRST_FEATURE + f);
+        good =
+            good && (type == SQLITE_FLOAT || type == SQLITE_INTEGER) && isfinite(out->feature[f]);
+    }
+    return good;
+}
+
+static ft_status each_sample(sqlite3 *db, ft_trace_each_fn each, void *ctx, ft_error *err)
+{
+    sqlite3_stmt *row = NULL;
+    ft_status status = FT_OK;
+    bool more = true;
+    int rc = sqlite3_prepare_v2(db, samples_sql, -1, &row, NULL);
+    if (rc == SQLITE_OK)
+        rc = SQLITE_ROW;
+    while (status == FT_OK && more && rc == SQLITE_ROW && (rc = sqlite3_step(row)) == SQLITE_ROW) {
+        ft_trace_sample sample;
+        if (take_sample(row, &sample))
+            more = each(ctx, &sample);
+        else
+            status = strange(db, "a node", sample.round, err);
+    }
+    if (status == FT_OK && rc != SQLITE_ROW && rc != SQLITE_DONE)
+        status = ft_trace_db_fail(db, err);
+    sqlite3_finalize(row);
+    return status;
+}
+
+ft_status ft_trace_each_node(const char *path, ft_trace_each_fn each, void *ctx, ft_error *err)
+{
+    sqlite3 *db = NULL;
+    ft_status status = ft_trace_db_read(path, err, &db);
+    if (status == FT_OK)
+        status = each_sample(db, each, ctx, err);
+    ft_trace_db_close(db);
+    return status;
+}
+
+/* ---- the summary ---- */
+
+/* SQLite's own check of the file's structure, ours of what belongs together. */
+static ft_status check_whole(sqlite3 *db, ft_error *err)
+{
+    sqlite3_stmt *row = NULL;
+    int64_t torn = 0;
+    int rc = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &row, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(row);
+    const char *said = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(row, 0) : NULL;
+    ft_status status = FT_OK;
+    if (rc != SQLITE_ROW)
+        status = ft_trace_db_fail(db, err);
+    else if (!said || strcmp(said, "ok") != 0)
+        status = ft_error_set(err, FT_CORRUPT, "trace: %.150s is damaged: %.100s",
+                              sqlite3_db_filename(db, "main"), said ? said : "");
+    sqlite3_finalize(row);
+    if (status != FT_OK)
+        return status;
+    /* rounds that are not whole */
+    rc = ft_trace_db_number(db,
+                            "SELECT id FROM round WHERE drafted <> (SELECT count(*) FROM node "
+                            "WHERE node.round = round.id) OR NOT EXISTS (SELECT 1 FROM session "
+                            "WHERE session.id = round.session) LIMIT 1",
+                            &torn);
+    if (rc != SQLITE_OK)
+        return ft_trace_db_fail(db, err);
+    return torn == 0 ? FT_OK : strange(db, "parts", torn, err);
+}
+
+static ft_status count(sqlite3 *db, ft_error *err, ft_trace_summary *out)
+{
+    int64_t page_bytes = 0, pages = 0, sessions = 0, rounds = 0, pairs = 0, samples = 0;
+    const struct {
+        const char *sql;
+        int64_t *to;
+    } numbers[] = {
+        {"PRAGMA page_size", &page_bytes},
+        {"PRAGMA page_count", &pages},
+        {"SELECT count(*) FROM session", &sessions},
+        {"SELECT count(*) FROM round", &rounds},
+        {"SELECT count(*) FROM (SELECT DISTINCT draft, target FROM session)", &pairs},
+        {"SELECT min(start_us) FROM session", &out->first_us},
+        {"SELECT max(start_us) FROM session", &out->last_us},
+        {"SELECT count(*) FROM node WHERE outcome IS NOT NULL AND confidence IS NOT NULL",
+         &samples},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (ft_trace_db_number(db, numbers[i].sql, numbers[i].to) != SQLITE_OK)
+            return ft_trace_db_fail(db, err);
+    out->bytes = (uint64_t)(page_bytes * pages);
+    out->sessions = (uint64_t)sessions;
+    out->rounds = (uint64_t)rounds;
+    out->pairs = (uint64_t)pairs;
+    out->samples = (uint64_t)samples;
+    return FT_OK;
+}
+
+static ft_status count_depths(sqlite3 *db, ft_error *err, ft_trace_summary *out)
+{
+    sqlite3_stmt *row = NULL;
+    int rc = sqlite3_prepare_v2(db,
+                                "SELECT depth, count(*), count(outcome), "
+                                "count(*) FILTER (WHERE outcome = 1) FROM node GROUP BY depth "
+                                "ORDER BY depth",
+                                -1, &row, NULL);
+    ft_status status = FT_OK;
+    while (rc == SQLITE_OK && (rc = sqlite3_step(row)) == SQLITE_ROW) {
+        const int64_t depth = sqlite3_column_int64(row, 0);
+        rc = SQLITE_OK;
+        if (depth < 0 || depth >= FT_TRACE_NODES) {
+            status =
+                ft_error_set(err, FT_CORRUPT, "trace: %.200s is damaged: a node's depth is %lld",
+                             sqlite3_db_filename(db, "main"), (long long)depth);
+            rc = SQLITE_DONE;
+            break;
+        }
+        out->n_depths = (uint32_t)depth + 1;
+        out->depth[depth].nodes = (uint64_t)sqlite3_column_int64(row, 1);
+        out->depth[depth].judged = (uint64_t)sqlite3_column_int64(row, 2);
+        out->depth[depth].accepted = (uint64_t)sqlite3_column_int64(row, 3);
+        out->nodes += out->depth[depth].nodes;
+        out->judged += out->depth[depth].judged;
+        out->accepted += out->depth[depth].accepted;
+    }
+    if (rc != SQLITE_DONE)
+        status = ft_trace_db_fail(db, err);
+    sqlite3_finalize(row);
+    return status;
+}
+
+ft_status ft_trace_summarize(const char *path, ft_error *err, ft_trace_summary *out)
+{
+    sqlite3 *db = NULL;
+    *out = (ft_trace_summary){0};
+    ft_status status = ft_trace_db_read(path, err, &db);
+    /* one transaction, so that all numbers are of one moment while others write */
+    if (status == FT_OK && ft_trace_db_run(db, "BEGIN") != SQLITE_OK)
+        status = ft_trace_db_fail(db, err);
+    if (status == FT_OK)
+        status = check_whole(db, err);
+    if (status == FT_OK)
+        status = count(db, err, out);
+    if (status == FT_OK)
+        status = count_depths(db, err, out);
+    ft_trace_db_close(db);
+    return status;
+}
