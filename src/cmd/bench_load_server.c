@@ -23,7 +23,7 @@
 #define START_S   300 /* to load a model */
 #define STOP_S    10
 #define POLL_NS   2000000
-#define ARGS_MAX  40
+#define ARGS_MAX  48
 #define NUMBER_SZ 24
 
 static const char *const files[] = {"port", "metrics", "log"};
@@ -97,6 +97,14 @@ static ft_status spawn(const ft_load_server_opts *o, ft_load_server *s, ft_error
     add_number(&a, "--kv-tokens", o->kv_tok);
     add_number(&a, "--max-sessions", o->max_sessions);
     add_number(&a, "--threads", o->threads);
+    if (o->policy)
+        add(&a, "--policy", o->policy);
+    if (o->slo)
+        add(&a, "--slo", o->slo);
+    if (o->costs)
+        add(&a, "--costs", o->costs);
+    if (o->no_prefix_cache)
+        add(&a, "--no-prefix-cache", NULL);
     int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (log < 0)
         return ft_error_set(err, FT_IO, "%s: %s", log_path, strerror(errno));

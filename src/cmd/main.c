@@ -28,6 +28,8 @@ static const ft_cmd commands[] = {
      ft_cmd_bench_prefill},
     {"bench serving", "a server that decodes, drafts, or verifies what edges draft",
      ft_cmd_bench_serving},
+    {"bench capacity", "how many devices a server holds at promised speeds, by policy",
+     ft_cmd_bench_capacity},
     {"bench kernels", "products and attention by themselves, ours and ggml's",
      ft_cmd_bench_kernels},
     {"bench logits", "how far this engine's logits are from libllama's", ft_cmd_bench_logits},

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From probes to figures: what each policy holds of each class, how wisp compares, as JSON, as a table
+ * and as a plot. Owned by one thread. */
+#ifndef FT_CMD_BENCH_CAPACITY_REPORT_H
+#define FT_CMD_BENCH_CAPACITY_REPORT_H
+
+#include <jansson.h>
+
+#include "cmd/bench_load_crowd.h"
+
+/* Ways to serve. */
+typedef enum ft_capacity_way {
+    FT_CAPACITY_WISP,
+    FT_CAPACITY_EDF,
+    FT_CAPACITY_FCFS,
+    FT_CAPACITY_SLED,
+    FT_CAPACITY_CENTRALIZED,
+    FT_CAPACITY_WAYS
+} ft_capacity_way;
+
+extern const char *const ft_capacity_way_name[FT_CAPACITY_WAYS];
+
+#define FT_CAPACITY_MIXED FT_SLO_CLASSES /* the place of mixed classes among a way's figures */
+
+/* One number of devices that was tried. */
+typedef struct ft_capacity_probe {
+    uint32_t n;
+    double slow; /* share of the texts that were slower than promised; of the worst class */
+    double goodput, busy, driver; /* tokens/s; shares of the time: of the server's core, of ours */
+    double rows_a_pass, pass_ms, tokens_a_verdict, acceptance, late; /* late: share of forwards */
+    uint64_t texts, slow_texts, refused, misses, mismatches; /* of the worst class: the first two */
+    double seconds;
+} ft_capacity_probe;
+
+typedef struct ft_capacity_found {
+    bool known;
+    ft_capacity_probe at; /* n: the capacity; the rest is of a probe of so many */
+} ft_capacity_found;
+
+typedef struct ft_capacity_report {
+    bool way[FT_CAPACITY_WAYS];
+    const ft_crowd_class *classes; /* [n_classes] */
+    uint32_t n_classes;
+    bool mixed;
+    int driver_cores;
+    ft_capacity_found found[FT_CAPACITY_WAYS][FT_SLO_CLASSES + 1];
+    json_t *probes; /* array */
+} ft_capacity_report;
+
+/* From what a crowd did. */
+ft_capacity_probe ft_capacity_probe_of(const ft_capacity_report *report, uint32_t n,
+                                       const ft_crowd_result *result);
+/* "8" or "mixed". */
+void ft_capacity_class_name(const ft_capacity_report *report, uint32_t class, char name[16]);
+/* Keeps it for "probes". */
+void ft_capacity_report_add(ft_capacity_report *report, ft_capacity_way way, uint32_t class,
+                            const ft_capacity_probe *probe);
+/* The driver was the bottleneck: what was measured is the least that the server holds. */
+bool ft_capacity_probe_is_bound(const ft_capacity_probe *probe);
+/* Adds "capacity", "ratio", "goodput", "lower_bound", "probes" to the object. */
+void ft_capacity_report_json(const ft_capacity_report *report, json_t *out);
+/* The same figures for a person. */
+void ft_capacity_report_print(const ft_capacity_report *report);
+/* Devices held over promised speed. FT_INVALID: the path's ending; FT_UNAVAILABLE: no gnuplot. */
+FT_WARN_UNUSED ft_status ft_capacity_report_plot(const ft_capacity_report *report, const char *path,
+                                                 ft_error *err);
+
+#endif

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken bench capacity` as a program, on tiny models and two devices at most: every way to serve writes
+// the target's text, a speed that nobody can promise is held by nobody, its JSON has what readers of its
+// figures ask for. How many devices are held is not looked at: who else is on the machine decides that.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#include <jansson.h>
+
+#include "support/program.h"
+#include "support/tiny_gguf.h"
+
+static const char *const policies[] = {"wisp", "edf", "fcfs", "sled", "centralized"};
+#define N_POLICIES (sizeof policies / sizeof *policies)
+static char *target, *draft, *prompts;
+
+static int set_up(void **state)
+{
+    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q8_0, .seed = 3};
+    const tiny_gguf_opts rounded = {.type = GGML_TYPE_Q4_0, .seed = 3};
+    target = tiny_gguf_temp(&opts);
+    draft = tiny_gguf_temp(&rounded); /* the same weights, rounded: it agrees now and then */
+    prompts = tiny_temp_path();
+    FILE *out = fopen(prompts, "w");
+    assert_non_null(out);
+    fputs("{\"turns\": [\"alpha beta\"], \"category\": \"letters\"}\n"
+          "{\"turns\": [\"12 + 30\"], \"category\": \"math\"}\n"
+          "{\"prompt\": \"gamma\"}\n",
+          out);
+    assert_int_equal(fclose(out), 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char *const paths[] = {target, draft, prompts};
+    for (size_t i = 0; i < 3; i++) {
+        unlink(paths[i]);
+        free(paths[i]);
+    }
+    return 0;
+}
+
+static json_t *run(const char *args, int *status)
+{
+    return program_json(status, "bench capacity -m '%s' -md '%s' --prompts '%s' --json %s", target,
+                        draft, prompts, args);
+}
+
+static void check_probe(const json_t *probe, double most)
+{
+    static const char *const keys[] = {"tokens_per_s", "server_busy_share", "driver_cpu_share",
+                                       "rows_a_pass",  "tokens_a_verify",   "acceptance",
+                                       "seconds",      "replay_misses",     "refused"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        (void)program_number(probe, keys[i]);
+    double n = program_number(probe, "devices"), texts = program_number(probe, "texts"),
+           slow = program_number(probe, "slow"), rate = program_number(probe, "violation_rate");
+    assert_true(n >= 1 && n <= most && slow <= texts && rate >= 0 && rate <= 1);
+    if (texts > 0)
+        assert_float_equal(rate, slow / texts, 1e-9);
+    assert_true(program_number(probe, "mismatches") == 0);
+}
+
+static void test_all_policies(void **state)
+{
+    int status;
+    json_t *json = run("--slo 40 --probe-s 0.2 -n 8 --devices-most 2 --rtt 2 --draft-ms 0.2 "
+                       "--draft 3 --draft-fixed 2 --mixed",
+                       &status);
+    assert_int_equal(status, 0);
+    assert_non_null(json);
+    const json_t *capacity = json_object_get(json, "capacity"),
+                 *goodput = json_object_get(json, "goodput"),
+                 *ratio = json_object_get(json, "ratio"),
+                 *bound = json_object_get(json, "lower_bound"),
+                 *probes = json_object_get(json, "probes");
+    for (size_t i = 0; i < N_POLICIES; i++) {
+        static const char *const classes[] = {"40", "mixed"};
+        for (size_t k = 0; k < 2; k++) {
+            const json_t *of = json_object_get(capacity, policies[i]);
+            double n = program_number(of, classes[k]);
+            double speed = program_number(json_object_get(goodput, policies[i]), classes[k]);
+            assert_true(n >= 0 && n <= 2 && (n == 0 || speed > 0));
+            assert_true(
+                json_is_boolean(json_object_get(json_object_get(bound, policies[i]), classes[k])));
+        }
+        assert_int_equal(json_object_size(json_object_get(ratio, policies[i])), i ? 2 : 0);
+    }
+    assert_true(json_array_size(probes) >= 2 * N_POLICIES);
+    for (size_t i = 0; i < json_array_size(probes); i++)
+        check_probe(json_array_get(probes, i), 2);
+    json_decref(json);
+}
+
+/* Nobody holds it, whoever asks for a promise is told so or is late, and the search ends. */
+static void test_too_fast(void **state)
+{
+    int status;
+    json_t *json = run("--slo 1000000 --policies wisp,centralized --probe-s 0.3 -n 8 "
+                       "--devices-most 2 --temp 1 --draft auto",
+                       &status);
+    assert_int_equal(status, 0);
+    const json_t *capacity = json_object_get(json, "capacity");
+    assert_true(program_number(json_object_get(capacity, "wisp"), "1e+06") == 0);
+    assert_true(program_number(json_object_get(capacity, "centralized"), "1e+06") == 0);
+    assert_true(json_is_null(
+        json_object_get(json_object_get(json_object_get(json, "ratio"), "centralized"), "1e+06")));
+    json_decref(json);
+}
+
+static void test_refusals(void **state)
+{
+    static const char *const args[] = {
+        "--policies wisp,fast", "--policies ''", "--slo 2,x",        "--slo ''",
+        "--draft -3",           "--epsilon 2",   "--devices-most 0", "--temp -1"};
+    for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
+        int status;
+        json_t *json = run(args[i], &status);
+        if (status != 2)
+            fail_msg("accepted: %s", args[i]);
+        assert_null(json);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_policies),
+        cmocka_unit_test(test_too_fast),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
