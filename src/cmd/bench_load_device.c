@@ -7,8 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "cmd/cmd.h"
 #include "spec/draft_engine.h"
 #include "spec/tree.h"
+
+#define RECORD_TIMES 2 /* nodes recorded behind each token, over a tree's */
 
 static ft_status engine_source(void *ctx, const ft_sampling *s, ft_error *err,
                                ft_draft_source **out)
@@ -37,6 +40,52 @@ void ft_load_drafts_deinit(ft_load_drafts *drafts)
     ft_recording_destroy(drafts->recording);
     ft_engine_destroy(drafts->engine);
     *drafts = (ft_load_drafts){0};
+}
+
+/* Everything behind the text's end that is among the likeliest: level by level, as wide as it goes. */
+static ft_status record_end(ft_drafter *drafter, const ft_draft_params *params, ft_error *err)
+{
+    ft_tree tree;
+    ft_draft_params all = *params;
+    all.budget =
+        params->budget < FT_TREE_MAX / RECORD_TIMES ? RECORD_TIMES * params->budget : FT_TREE_MAX;
+    all.width = FT_DRAFT_LEAVES;
+    all.depth = FT_TREE_MAX;
+    return ft_drafter_draft(drafter, &all, err, &tree);
+}
+
+static ft_status record_text(ft_load_drafts *drafts, const ft_load_drafts_text *t,
+                             const ft_calibration *calibration, ft_error *err)
+{
+    ft_draft_source *source = NULL;
+    ft_drafter *drafter = NULL;
+    ft_status status = ft_recording_source(drafts->recording, &t->sampling, err, &source);
+    if (status == FT_OK)
+        status = ft_drafter_create(source, err, &drafter);
+    if (status == FT_OK)
+        status = ft_drafter_reset(drafter, t->prompt->id, (uint32_t)t->prompt->n, err);
+    for (size_t i = 0; i < t->text->n && status == FT_OK; i++) {
+        ft_drafter_calibrate(drafter,
+                             calibration); /* it learns: this is the one that is asked for */
+        status = record_end(drafter, &t->params, err);
+        if (status == FT_OK)
+            status = ft_drafter_advance(drafter, NULL, 0, &t->text->id[i], 1, err);
+    }
+    ft_drafter_destroy(drafter);
+    return status;
+}
+
+ft_status ft_load_drafts_record(ft_load_drafts *drafts, const ft_load_drafts_text *text,
+                                ft_error *err)
+{
+    /* What a device comes to trust its draft model by, about: the fits of `bench noise`. */
+    static const float sharpness[] = {1, 1.8f};
+    ft_status status = FT_OK;
+    for (size_t i = 0; i < FT_COUNT(sharpness) && status == FT_OK; i++) {
+        const ft_calibration calibration = {.sharpness = sharpness[i]};
+        status = record_text(drafts, text, &calibration, err);
+    }
+    return status;
 }
 
 static void sleep_us(void *ctx, int64_t us)

@@ -8,6 +8,8 @@
 
 #include "engine/engine.h"
 #include "model/model.h"
+#include "model/vocab.h"
+#include "spec/drafter.h"
 #include "spec/paced.h"
 #include "spec/recording.h"
 
@@ -30,6 +32,19 @@ FT_WARN_UNUSED ft_status ft_load_drafts_init(ft_load_drafts *out, const ft_load_
                                              ft_error *err);
 /* All devices must be gone. All-zero is legal. */
 void ft_load_drafts_deinit(ft_load_drafts *drafts);
+
+/* A text of the target's: what devices will draft for. */
+typedef struct ft_load_drafts_text {
+    const ft_tokens *prompt, *text; /* borrowed; text: what follows */
+    ft_sampling sampling;
+    ft_draft_params params; /* of the drafts to come */
+} ft_load_drafts_text;
+
+/* Records what can be asked for, wherever in the text a round begins and however deep or far ahead it
+ * drafts: the likeliest nodes behind each of its tokens, many times as many as a tree has. Nodes that only
+ * an unusual calibration prefers are still missing then. No device may draft meanwhile. */
+FT_WARN_UNUSED ft_status ft_load_drafts_record(ft_load_drafts *drafts,
+                                               const ft_load_drafts_text *text, ft_error *err);
 
 /* One device; its sources are one thread's at a time. */
 typedef struct ft_load_device {

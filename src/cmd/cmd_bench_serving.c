@@ -39,7 +39,6 @@ typedef struct serving {
 
 /* A run that does not count. */
 typedef struct trial {
-    bool wide; /* in: larger trees than will be asked for */
     double verify_ms;
     double missed; /* nodes that the recording lacked, a draft forward */
 } trial;
@@ -205,11 +204,6 @@ static ft_status try_mode(serving *x, ft_load_mode mode, uint32_t rtt_us, trial 
     ft_load_drive_opts o = drive_opts(x, mode);
     o.rtt_us = rtt_us;
     o.progress = ft_progress_terminal("drafts");
-    if (out->wide) { /* the best of more nodes hold most of what is the best by any calibration */
-        o.edge.draft.budget = o.edge.draft.budget > 32 ? 64 : 2 * o.edge.draft.budget;
-        o.edge.draft.width *= 2;
-        o.edge.draft.depth += 2;
-    }
     ft_status status = ft_load_drive(&o, err, &sample);
     out->verify_ms = ft_load_values_quantile(&sample.verify_ms, 0.5);
     out->missed = (double)sample.misses / (double)(sample.device_forwards + 1);
@@ -240,18 +234,37 @@ static ft_status record_mode(serving *x, ft_load_mode mode, uint32_t rtt_us, ft_
     return status;
 }
 
-/* Records what the draft model says of these texts, as far as the modes will ask, and measures how long
- * the server verifies a batch of trees: T_verify of --ratio. */
+/* What the draft model says of these texts, wherever drafts may begin. */
+static ft_status record_texts(serving *x, ft_error *err)
+{
+    const ft_progress progress = ft_progress_terminal("drafts");
+    const ft_load_drive_opts o = drive_opts(x, FT_LOAD_PIPELINE);
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < x->set.n && status == FT_OK; i++) {
+        const ft_load_drafts_text text = {.prompt = &x->set.prompts[i].tokens,
+                                          .text = &x->set.prompts[i].text,
+                                          .sampling = x->sampling,
+                                          .params = o.edge.draft};
+        ft_progress_report(&progress, i, x->set.n);
+        status = ft_load_drafts_record(&x->drafts, &text, err);
+        if (status == FT_OK && ft_cmd_stopped())
+            status = ft_error_set(err, FT_CANCELLED, "stopped");
+    }
+    ft_progress_report(&progress, x->set.n, x->set.n);
+    return status;
+}
+
+/* Records drafts as far as the modes will ask, and measures how long the server verifies a batch of trees:
+ * T_verify of --ratio. */
 static ft_status record(serving *x, ft_error *err)
 {
     const double draft_ms = x->f.draft_ms;
-    trial wide = {.wide = true}, plain = {.wide = false};
+    trial plain = {0};
     uint32_t longest = 0; /* more time to draft ahead */
     for (uint32_t i = 0; i < x->report.n_rtt; i++)
         longest = x->report.rtt_us[i] > longest ? x->report.rtt_us[i] : longest;
+    ft_status status = record_texts(x, err);
     x->f.draft_ms = 0;
-    bool ahead = x->report.mode[FT_LOAD_PROACTIVE] || x->report.mode[FT_LOAD_PIPELINE];
-    ft_status status = try_mode(x, ahead ? FT_LOAD_PROACTIVE : FT_LOAD_EDGE, longest, &wide, err);
     if (status == FT_OK)
         status = try_mode(x, FT_LOAD_EDGE, 0, &plain, err);
     x->f.draft_ms = draft_ms;

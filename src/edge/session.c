@@ -192,6 +192,7 @@ static ft_status send_draft(ft_gen *gen, ft_error *err)
     gen->out.draft.rtt_us = (uint32_t)gen->rtt_us;
     gen->draft_sent = true;
     gen->sent_us = gen->looked_us = now_us(gen);
+    gen->think_us = gen->mark_us > 0 ? gen->sent_us - gen->mark_us : 0;
     return gen->link->vt->send(gen->link, &gen->out, err);
 }
 
@@ -266,6 +267,7 @@ static void take_times(ft_gen *gen, const ft_msg_verdict *verdict)
         at -= (at - gen->looked_us) / 2;
     gen->round_us = gen->sent_us > 0 && !gen->stream_new ? at - gen->sent_us : 0;
     gen->rtt_sample_us = -1;
+    gen->mark_us = gen->round_us > 0 ? gen->sent_us + verdict->queue_us + verdict->verify_us : 0;
     if (gen->round_us > 0 && gen->out.draft.n > 0)
         gen->wait_us = gen->wait_us > 0
                            ? (1 - WAIT_WEIGHT) * gen->wait_us + WAIT_WEIGHT * (double)gen->round_us

@@ -36,6 +36,8 @@ static ft_control_room room(ft_gen *gen, uint32_t most)
     ft_control_room room = {.nodes = limit->budget, .depth = ft_min_u32(limit->depth, most - 1)};
     if (!ft_gen_draft_ready(gen) || room.depth == 0)
         return (ft_control_room){0};
+    if (gen->mark_us > 0)
+        room.spent_us = ft_clock_now_us(&gen->edge->clock) - gen->mark_us;
     if (gen->limits.max_tree)
         room.nodes = ft_min_u32(room.nodes, gen->limits.max_tree);
     if (gen->hint_max_tree)
@@ -50,7 +52,7 @@ ft_control_choice ft_gen_steer(ft_gen *gen, uint32_t most, ft_draft_params *para
     if (!gen->edge->automatic && now.nodes > 0) {
         uint32_t depth = now.depth;
         if (gen->control.opts.depth_rule == FT_DEPTH_PIPELINE)
-            depth = ft_control_depth_at(&gen->control, now.nodes, depth);
+            depth = ft_control_depth_at(&gen->control, now.nodes, depth, now.spent_us);
         choice = (ft_control_choice){.speculate = true, .budget = now.nodes, .depth = depth};
     } else if (!gen->has_choice) {
         choice = ft_control_choose(&gen->control, &now);
@@ -109,6 +111,7 @@ static void saw_tree(ft_gen *gen, const ft_msg_verdict *v)
                                     .queue_us = v->queue_us,
                                     .verify_us = v->verify_us,
                                     .rtt_us = gen->rtt_sample_us,
+                                    .think_us = gen->think_us,
                                     .hint_token_us = v->hint_token_us};
     ft_control_saw_round(&gen->control, &round);
 }

@@ -121,7 +121,7 @@ void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t 
         ft_sess_end(s, status, err.message);
         return;
     }
-    ft_sess_thought(s, at_us);
+    ft_sess_thought(s, draft, at_us);
     if (ft_sess_state(s) != SESS_PREFILL)
         s->waits_at_us = at_us;
     s->pending = true;

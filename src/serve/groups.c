@@ -8,10 +8,13 @@
 #define THINK_WEIGHT 0.3 /* of a new sample in a session's think time */
 #define THINK_LATE   4   /* times its think time, after which a draft is not awaited any more */
 
-void ft_sess_thought(ft_sess *s, int64_t at_us)
+/* Of its first draft the edge's word is all there is: so two that begin together take turns at once. */
+void ft_sess_thought(ft_sess *s, const ft_msg_draft *draft, int64_t at_us)
 {
-    int64_t us = at_us - s->verdict_at_us;
-    if (s->verdict_at_us > 0 && us >= 0 && us < FT_ACTIVE_US)
+    int64_t us = at_us - s->verdict_at_us, said_us = (int64_t)draft->draft_us + draft->rtt_us;
+    if (s->verdict_at_us == 0 && s->think_us == 0 && draft->n > 0 && said_us < FT_ACTIVE_US)
+        s->think_us = (double)said_us;
+    else if (s->verdict_at_us > 0 && us >= 0 && us < FT_ACTIVE_US)
         s->think_us += (s->think_us > 0 ? THINK_WEIGHT : 1) * ((double)us - s->think_us);
     s->verdict_at_us = 0;
 }

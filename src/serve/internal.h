@@ -250,7 +250,7 @@ void ft_sess_withdraw(ft_sess *s);
 /* ---- groups.c ---- */
 
 /* A draft came: how long its edge took since the last verdict. */
-void ft_sess_thought(ft_sess *s, int64_t at_us);
+void ft_sess_thought(ft_sess *s, const ft_msg_draft *draft, int64_t at_us);
 /* Verifications that the pass in the making should hold at most; 0: any number. */
 uint32_t ft_round_cap(ft_verifier *v, int64_t now_us);
 

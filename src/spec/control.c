@@ -42,7 +42,8 @@
 #define TEXT_COUNT   6. /* that are left of others' texts */
 #define BUSY_ON      0.3 /* share of rounds that waited for others, above which they keep it busy... */
 #define BUSY_OFF     0.05 /* ...until it is below that */
-#define QUEUED       0.2  /* of a verification: a shorter wait is no pass of others */
+#define QUEUED       0.2  /* of a verification: a shorter wait is no pass of others... */
+#define QUEUED_TURN  0.01 /* ...but where drafts are sent to come just in time */
 #define TRIAL_EVERY  20   /* rounds until a neighbouring tree is tried... */
 #define TRIAL_WORST  1.25 /* ...if it looks no worse than that */
 #define RUN_EVERY    256  /* rounds until a run is measured again... */
@@ -277,10 +278,14 @@ uint32_t ft_control_pipeline_depth(double verify_us, double rtt_us, double forwa
     return (uint32_t)clamp(floor(depth), 1, max ? max : 1);
 }
 
-/* SpecEdge 4.3, for the present budget; a depth that is still near enough stays. */
-static uint32_t pipeline_depth(const ft_control *c, uint32_t max)
+/* SpecEdge 4.3, for the present budget; a depth that is still near enough stays. Where it is known for how
+ * long the server is busy with others: what can be drafted until then, of which spent_us is over. */
+static uint32_t pipeline_depth(const ft_control *c, uint32_t max, int64_t spent_us)
 {
     double verify_us = line_at(&c->verify, c->budget), forward_us = ft_control_forward_us(c);
+    double until_us = ft_turn_until_us(&c->turn);
+    if (until_us > 0 && spent_us > 0 && forward_us > 0)
+        return (uint32_t)clamp(floor((until_us - (double)spent_us) / forward_us), 1, max ? max : 1);
     double spare = forward_us > 0 ? (PIPELINE_SLACK * verify_us - c->rtt_us) / forward_us - c->depth
                                   : INFINITY;
     if (c->depth > 0 && c->depth <= max && spare > -0.35 && spare < 1.15)
@@ -288,10 +293,10 @@ static uint32_t pipeline_depth(const ft_control *c, uint32_t max)
     return ft_control_pipeline_depth(verify_us, c->rtt_us, forward_us, max);
 }
 
-uint32_t ft_control_depth_at(ft_control *c, uint32_t budget, uint32_t max)
+uint32_t ft_control_depth_at(ft_control *c, uint32_t budget, uint32_t max, int64_t spent_us)
 {
     c->budget = budget;
-    c->depth = c->verify.n > 0 && c->draft.n > 0 ? pipeline_depth(c, max) : max;
+    c->depth = c->verify.n > 0 && c->draft.n > 0 ? pipeline_depth(c, max, spent_us) : max;
     return c->depth;
 }
 
@@ -492,7 +497,7 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
         return tree_choice(c, first);
     }
     if (c->opts.depth_rule == FT_DEPTH_PIPELINE || (c->opts.depth_rule == FT_DEPTH_AUTO && c->busy))
-        fix_depth(&f, pipeline_depth(c, f.depth), max_width(c));
+        fix_depth(&f, pipeline_depth(c, f.depth, room->spent_us), max_width(c));
     tree best = next_tree(c, &f);
     c->budget = best.budget;
     c->depth = best.depth;
@@ -554,7 +559,8 @@ static void saw_verify(ft_control *c, const ft_control_round *r)
     line_add(&c->verify, r->nodes, y, SLOPE_PRIOR * y / (1 + SLOPE_PRIOR * r->nodes), -1);
     c->round_ref_us = 0;
     c->queue_us += SMOOTH * ((double)r->queue_us - c->queue_us);
-    c->queued += SMOOTH_RTT * ((double)((double)r->queue_us > QUEUED * y) - c->queued);
+    c->queued += SMOOTH_RTT *
+                 ((double)((double)r->queue_us > (c->busy ? QUEUED_TURN : QUEUED) * y) - c->queued);
     c->busy = c->queued > (c->busy ? BUSY_OFF : BUSY_ON);
 }
 
@@ -563,6 +569,8 @@ void ft_control_saw_round(ft_control *c, const ft_control_round *r)
     double us = (double)(r->draft_us + r->wait_us);
     saw_verify(c, r);
     ft_control_saw_rtt(c, r->rtt_us);
+    if (r->think_us > 0)
+        ft_turn_saw(&c->turn, r->think_us, r->queue_us, r->verify_us);
     if (r->hint_token_us)
         smooth(&c->hint_us, r->hint_token_us, SMOOTH);
     if (r->nodes > 0 && r->depth > 0)

@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "spec/turn.h"
+
 #define FT_CONTROL_RUN_MIN 8 /* tokens of a run */
 #define FT_CONTROL_RUN_MAX 64
 #define FT_CONTROL_LEVELS  16 /* of a tree that are told apart; deeper ones are like the last */
@@ -22,8 +24,9 @@
 /* How deep to draft. */
 typedef enum ft_depth_rule {
     FT_DEPTH_AUTO,     /* PIPELINE while others keep the server busy, else LATENCY */
-    FT_DEPTH_PIPELINE, /* SpecEdge 4.3: drafting and the network take as long as a verification */
-    FT_DEPTH_LATENCY   /* most tokens per time for this session */
+    FT_DEPTH_PIPELINE, /* SpecEdge 4.3: drafting and the network take as long as a verification, or, as
+                          soon as it is known, as the server is busy with others (spec/turn.h) */
+    FT_DEPTH_LATENCY /* most tokens per time for this session */
 } ft_depth_rule;
 
 typedef struct ft_control_opts {
@@ -56,6 +59,7 @@ typedef struct ft_control {
     double rtt_us, queue_us;
     double queued; /* share of rounds that waited for others */
     bool busy;
+    ft_turn turn;               /* until when others keep it so */
     double hint_us;             /* the server's word on a token of a run */
     double run_us;              /* a token of a run, as measured... */
     double run_hint_us;         /* ...and what the server said then... */
@@ -79,8 +83,9 @@ typedef struct ft_control {
 
 /* What the rest of the text and the server allow now. */
 typedef struct ft_control_room {
-    uint32_t nodes; /* a tree at most (server's limits and its hint); 0: no drafting now */
-    uint32_t depth; /* levels at most; 0: no drafting now */
+    uint32_t nodes;   /* a tree at most (server's limits and its hint); 0: no drafting now */
+    uint32_t depth;   /* levels at most; 0: no drafting now */
+    int64_t spent_us; /* since the mark of the last verdict (spec/turn.h); 0: not known */
 } ft_control_room;
 
 typedef struct ft_control_choice {
@@ -95,6 +100,7 @@ typedef struct ft_control_round {
     uint32_t n_path;       /* nodes accepted */
     int64_t draft_us, wait_us, queue_us, verify_us;
     int64_t rtt_us;         /* a sample, < 0: none */
+    int64_t think_us;       /* from the mark of the verdict before to sending; 0: not known */
     uint32_t hint_token_us; /* 0: the server does not say */
 } ft_control_round;
 
@@ -108,9 +114,9 @@ void ft_control_new_text(ft_control *control);
 uint32_t ft_control_pipeline_depth(double verify_us, double rtt_us, double forward_us,
                                    uint32_t max);
 
-/* The depth by that rule and by what was measured, for who drafts trees of `budget` nodes whatever
- * they cost: max while a time is not known. */
-uint32_t ft_control_depth_at(ft_control *control, uint32_t budget, uint32_t max);
+/* The depth by FT_DEPTH_PIPELINE and by what was measured, for who drafts trees of `budget` nodes whatever
+ * they cost: max while a time is not known. spent_us: as in ft_control_room. */
+uint32_t ft_control_depth_at(ft_control *control, uint32_t budget, uint32_t max, int64_t spent_us);
 
 /* Decides. Counts what it decided: call it once a step. */
 ft_control_choice ft_control_choose(ft_control *control, const ft_control_room *room);

@@ -481,7 +481,7 @@ static void test_ends_of_texts(void **state)
 static void test_length_of_runs(void **state)
 {
     const ft_control_opts never = {.max_budget = 0}, opts = {.max_budget = 32, .max_depth = 8};
-    const ft_control_room room = {0, 0};
+    const ft_control_room room = {.nodes = 0, .depth = 0};
     ft_control c;
     (void)state;
     ft_control_init(&c, &never);
@@ -499,7 +499,7 @@ static void test_length_of_runs(void **state)
 /* Numbers that make no sense leave it able to decide. */
 static void test_nonsense(void **state)
 {
-    const ft_control_room room = {32, 8};
+    const ft_control_room room = {.nodes = 32, .depth = 8};
     ft_rng rng;
     life l;
     (void)state;

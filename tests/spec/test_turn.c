@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that share an engine, each in a pass of its own, first come first served: how long the engine
+// waits, and how long drafts do, where each session drafts until its turn comes.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/num.h"
+#include "base/rng.h"
+#include "spec/turn.h"
+
+#define VERIFY_US  94000
+#define FORWARD_US 11000
+#define RTT_US     15000
+#define SESSIONS   2
+
+typedef struct session {
+    ft_turn turn;
+    int64_t arrives_us, sent_us, mark_us; /* mark 0: not known */
+    uint32_t depth;
+} session;
+
+typedef struct engine {
+    session session[SESSIONS];
+    uint32_t n; /* sessions that take part */
+    ft_rng rng;
+    double jitter; /* of verifications and the network */
+    int64_t free_us, idle_us, queue_us;
+    uint32_t passes;
+} engine;
+
+static int64_t noisy(engine *e, int64_t us)
+{
+    return (int64_t)((double)us * (1 + e->jitter * (2 * ft_rng_unit(&e->rng) - 1)));
+}
+
+/* After a verdict that reached the edge at `at`. At most 7 forwards, which take up all of a verification. */
+static void draft(engine *e, session *s, int64_t at)
+{
+    double until_us = ft_turn_until_us(&s->turn);
+    s->depth = 7;
+    if (until_us > 0 && s->mark_us > 0)
+        s->depth =
+            (uint32_t)fmin(fmax(floor((until_us - (double)(at - s->mark_us)) / FORWARD_US), 1), 7);
+    s->sent_us = at + (int64_t)s->depth * FORWARD_US;
+    s->arrives_us = s->sent_us + noisy(e, RTT_US / 2);
+}
+
+/* The next pass. */
+static void pass(engine *e)
+{
+    session *s = &e->session[0];
+    for (uint32_t i = 1; i < e->n; i++)
+        s = e->session[i].arrives_us < s->arrives_us ? &e->session[i] : s;
+    int64_t begins_us = s->arrives_us > e->free_us ? s->arrives_us : e->free_us;
+    int64_t queue_us = begins_us - s->arrives_us, verify_us = noisy(e, VERIFY_US);
+    e->idle_us += begins_us - e->free_us;
+    e->queue_us += queue_us;
+    e->passes++;
+    e->free_us = begins_us + verify_us;
+    if (s->mark_us > 0)
+        ft_turn_saw(&s->turn, s->sent_us - s->mark_us, queue_us, verify_us);
+    s->mark_us = s->sent_us + queue_us + verify_us;
+    draft(e, s, e->free_us + noisy(e, RTT_US / 2));
+}
+
+static void engine_init(engine *e, double jitter)
+{
+    *e = (engine){.n = SESSIONS, .jitter = jitter};
+    ft_rng_init(&e->rng, 5);
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        draft(e, &e->session[i], (int64_t)i * 1000);
+}
+
+static void passes(engine *e, uint32_t n)
+{
+    e->idle_us = e->queue_us = e->passes = 0;
+    while (e->passes < n)
+        pass(e);
+}
+
+/* Seven forwards and the network take a little less than a verification where nothing is ever late, and
+ * the engine waits whenever something is. */
+static void test_engine_does_not_wait(void **state)
+{
+    static const double jitters[] = {0, 0.02, 0.05};
+    (void)state;
+    for (size_t i = 0; i < sizeof jitters / sizeof *jitters; i++) {
+        engine e;
+        engine_init(&e, jitters[i]);
+        passes(&e, 40);
+        passes(&e, 1000);
+        assert_in_range(e.idle_us, 0, VERIFY_US * 1000 / 100);
+        /* ...and not because all stopped drafting long before */
+        assert_in_range(e.queue_us / 1000, 1, 2 * FORWARD_US);
+    }
+}
+
+/* Who is left alone is not kept from drafting, and finds back into turns when others come again. */
+static void test_others_leave_and_come(void **state)
+{
+    engine e;
+    (void)state;
+    engine_init(&e, 0.02);
+    passes(&e, 100);
+    assert_true(ft_turn_until_us(&e.session[0].turn) > 0);
+    e.n = 1;
+    passes(&e, 20);
+    assert_true(ft_turn_until_us(&e.session[0].turn) == 0);
+    assert_int_equal(e.session[0].depth, 7);
+    e.n = 2;
+    e.session[1].arrives_us = e.free_us;
+    passes(&e, 60);
+    passes(&e, 300);
+    assert_in_range(e.idle_us, 0, VERIFY_US * 300 / 50);
+}
+
+/* Nothing is learnt where nothing was measured. */
+static void test_nonsense(void **state)
+{
+    ft_turn turn = {0};
+    (void)state;
+    ft_turn_saw(&turn, -1, 5000, 90000);
+    ft_turn_saw(&turn, 80000, -1, 90000);
+    ft_turn_saw(&turn, 80000, 5000, 0);
+    ft_turn_saw(&turn, 80000, 100, 90000);
+    assert_true(ft_turn_until_us(&turn) == 0);
+    ft_turn_saw(&turn, 80000, 5000, 90000);
+    assert_in_range((int64_t)ft_turn_until_us(&turn), 80000, 85000);
+    for (int i = 0; i < 100; i++) {
+        ft_turn_saw(&turn, INT64_MAX / 4, i % 3 * INT32_MAX, 1 + i);
+        assert_true(isfinite(ft_turn_until_us(&turn)) && ft_turn_until_us(&turn) >= 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_engine_does_not_wait),
+        cmocka_unit_test(test_others_leave_and_come),
+        cmocka_unit_test(test_nonsense),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
