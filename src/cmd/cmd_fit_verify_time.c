@@ -3,10 +3,11 @@
 // appendix C): profiles batches, fits by least squares, says how sure one may be, writes the file that
 // `serve --costs` starts from.
 //
-// Departs from the paper: rows with logits are a feature of their own (a small model's output head is
-// a large part of its work), interactions are those that a causal pass has and not L_total x L_new,
-// and squared errors are relative to the time of the pass, so that short ones count as long ones do.
-// A feature whose coefficient would be negative is left out: no work makes a pass shorter.
+// Departs from the paper: rows with logits, and whether there are any, are features of their own (the
+// output head is a large part of a small model's work, and its weights are read once), interactions are
+// those that a causal pass has and not L_total x L_new, and squared errors are relative to the time of
+// the pass, so that short ones count as long ones do. The shortest of a batch's runs, which are far
+// apart in time, is its time: what other programs add is not the pass's own. A feature whose coefficient would be negative is left out: no work makes a pass shorter.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +23,14 @@
 #define FOLDS      5
 #define BOOTSTRAPS 1000
 #define LEVEL      0.95
+#define NOISE_MOST 0.15 /* of runs above the shortest of their batch; quiet machines have 0.03 */
 
 typedef struct samples {
     size_t n;
-    double *x; /* [n, FT_COST_FACTORS] */
-    double *y; /* [n] microseconds */
-    ft_regime *regime;
+    ft_profile_batch *batches;
+    double *runs; /* [n, runs] microseconds */
+    double *x;    /* [n, FT_COST_FACTORS] */
+    double *y;    /* [n] microseconds */
 } samples;
 
 typedef struct fit {
@@ -45,6 +48,7 @@ typedef struct fit {
     double us[FT_COST_FACTORS], low[FT_COST_FACTORS], high[FT_COST_FACTORS];
     ft_lsq_quality quality[2], regime[FT_REGIMES];
     double cv_mean, cv_sd;
+    double noise; /* by how much a run is longer than the shortest of its batch, on average */
 } fit;
 
 enum { TRAIN, TEST };
@@ -53,35 +57,76 @@ enum { TRAIN, TEST };
 
 static void samples_deinit(samples *s)
 {
+    for (size_t i = 0; i < s->n; i++)
+        ft_profile_batch_deinit(&s->batches[i]);
+    free(s->batches);
+    free(s->runs);
     free(s->x);
     free(s->y);
-    free(s->regime);
 }
 
-static ft_status profile(fit *f, int part, ft_error *err)
+static ft_status draw(fit *f, int part, ft_error *err)
 {
     samples *s = &f->data[part];
     size_t n = (size_t)(part == TRAIN ? f->train : f->test);
     ft_status status = FT_OK;
     ft_rng rng;
     ft_rng_init(&rng, (uint64_t)f->seed * 2 + (uint64_t)part);
+    s->batches = calloc(n, sizeof *s->batches);
+    s->runs = calloc(n * (size_t)f->runs, sizeof *s->runs);
     s->x = calloc(n * FT_COST_FACTORS, sizeof *s->x);
     s->y = calloc(n, sizeof *s->y);
-    s->regime = calloc(n, sizeof *s->regime);
-    if (!s->x || !s->y || !s->regime)
+    if (!s->batches || !s->runs || !s->x || !s->y)
         return ft_error_set(err, FT_NOMEM, "out of memory");
     for (; s->n < n && status == FT_OK; s->n++) {
-        ft_pass pass;
-        s->regime[s->n] = (ft_regime)(s->n % FT_REGIMES);
-        status = ft_profile_batch(f->profile, s->regime[s->n], &rng, err, &pass, &s->y[s->n]);
-        ft_pass_factors(&pass, s->x + s->n * FT_COST_FACTORS);
-        f->most_rows = pass.rows > f->most_rows ? pass.rows : f->most_rows;
-        if (!f->json && status == FT_OK)
-            fprintf(stderr, "\r%s %zu of %zu batches ", part == TRAIN ? "profiling" : "checking",
-                    s->n + 1, n);
+        ft_profile_batch *b = &s->batches[s->n];
+        status = ft_profile_draw(f->profile, (ft_regime)(s->n % FT_REGIMES), &rng, err, b);
+        ft_pass_factors(&b->pass, s->x + s->n * FT_COST_FACTORS);
+        f->most_rows = b->pass.rows > f->most_rows ? b->pass.rows : f->most_rows;
     }
+    return status;
+}
+
+/* A round times every batch once: what disturbs the machine for seconds meets one run of a batch, not
+ * all of them as it would if they followed one another. */
+static ft_status time_round(fit *f, int64_t round, ft_rng *rng, ft_error *err)
+{
+    ft_status status = FT_OK;
+    for (int part = 0; part < 2; part++)
+        for (size_t i = 0; i < f->data[part].n && status == FT_OK; i++) {
+            samples *s = &f->data[part];
+            double *us = &s->runs[i * (size_t)f->runs + (size_t)round];
+            status = ft_profile_time(f->profile, &s->batches[i], rng, err, us);
+            s->y[i] = round == 0 || *us < s->y[i] ? *us : s->y[i];
+            if (!f->json)
+                fprintf(stderr, "\rround %d of %d, %s batch %zu of %zu    ", (int)round + 1,
+                        (int)f->runs, part == TRAIN ? "fitted" : "unseen", i + 1, s->n);
+        }
+    return status;
+}
+
+static void measure_noise(fit *f)
+{
+    double sum = 0, n = 0;
+    for (int part = 0; part < 2; part++)
+        for (size_t i = 0; i < f->data[part].n * (size_t)f->runs; i++, n++)
+            sum += f->data[part].runs[i] / f->data[part].y[i / (size_t)f->runs] - 1;
+    f->noise = sum / n;
+}
+
+static ft_status profile(fit *f, ft_error *err)
+{
+    ft_status status = FT_OK;
+    ft_rng rng;
+    ft_rng_init(&rng, (uint64_t)f->seed * 2);
+    for (int part = 0; part < 2 && status == FT_OK; part++)
+        status = draw(f, part, err);
+    for (int64_t round = 0; round < f->runs && status == FT_OK; round++)
+        status = time_round(f, round, &rng, err);
     if (!f->json)
         fprintf(stderr, "\n");
+    if (status == FT_OK)
+        measure_noise(f);
     return status;
 }
 
@@ -130,7 +175,7 @@ static void measure(const fit *f, const double *coef, int part, int regime, view
     double *y = v->weight; /* no longer needed */
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
-        if (regime >= 0 && s->regime[i] != (ft_regime)regime)
+        if (regime >= 0 && s->batches[i].regime != (ft_regime)regime)
             continue;
         memmove(v->x + n * f->n_used, v->x + i * f->n_used, f->n_used * sizeof *v->x);
         y[n++] = s->y[i];
@@ -182,6 +227,29 @@ static json_t *quality_json(const ft_lsq_quality *q)
                      q->mae / 1e3, "mape", q->mape, "max_error_ms", q->max_error / 1e3);
 }
 
+static double predicted_us(const fit *f, const samples *s, size_t i)
+{
+    double us = 0;
+    for (int j = 0; j < FT_COST_FACTORS; j++)
+        us += s->x[i * FT_COST_FACTORS + (size_t)j] * f->us[j];
+    return us;
+}
+
+static json_t *batch_json(const fit *f, int part, size_t i)
+{
+    const samples *s = &f->data[part];
+    const ft_profile_batch *b = &s->batches[i];
+    json_t *runs = json_array();
+    for (size_t r = 0; r < (size_t)f->runs; r++)
+        json_array_append_new(runs, json_real(s->runs[i * (size_t)f->runs + r] / 1e3));
+    return json_pack("{s:s, s:b, s:i, s:i, s:i, s:I, s:I, s:o, s:f, s:f}", "regime",
+                     ft_regime_name[b->regime], "fitted", part == TRAIN, "sequences",
+                     (int)b->n_parts, "rows", (int)b->pass.rows, "logits_rows", (int)b->pass.out,
+                     "interactions", (json_int_t)b->pass.ctx, "cached_tok",
+                     (json_int_t)b->pass.cached, "runs_ms", runs, "ms", s->y[i] / 1e3,
+                     "predicted_ms", predicted_us(f, s, i) / 1e3);
+}
+
 static json_t *report_of(const fit *f)
 {
     ft_costs costs = {.most_rows = f->most_rows, .error = f->quality[TEST].mape};
@@ -189,6 +257,7 @@ static json_t *report_of(const fit *f)
     costs.error = costs.error < 1 ? costs.error : 1;
     snprintf(costs.model, sizeof costs.model, "%s", ft_model_name(f->model));
     json_t *report = ft_costs_json(&costs), *interval = json_object(), *regime = json_object();
+    json_t *batches = json_array();
     for (int i = 0; i < FT_COST_FACTORS; i++)
         json_object_set_new(interval, ft_cost_factor_name[i],
                             json_pack("[f, f]", f->low[i], f->high[i]));
@@ -203,6 +272,11 @@ static json_t *report_of(const fit *f)
         json_pack("{s:i, s:f, s:f}", "parts", FOLDS, "mean_r2", f->cv_mean, "sd_r2", f->cv_sd));
     json_object_set_new(report, "r2", json_real(f->quality[TEST].r2));
     json_object_set_new(report, "mape", json_real(f->quality[TEST].mape));
+    for (int part = 0; part < 2; part++)
+        for (size_t i = 0; i < f->data[part].n; i++)
+            json_array_append_new(batches, batch_json(f, part, i));
+    json_object_set_new(report, "noise", json_real(f->noise));
+    json_object_set_new(report, "batches", batches);
     json_object_set_new(report, "file", json_string(f->path));
     json_object_set_new(report, "threads", json_integer(f->threads));
     json_object_set_new(report, "kv_type", json_string(f->kv_name));
@@ -227,6 +301,9 @@ static void print_report(const fit *f)
     }
     printf("\n%d-fold cross-validation: R2 %.4f, standard deviation %.4f\n", FOLDS, f->cv_mean,
            f->cv_sd);
+    printf("a run took %.1f %% longer than the shortest of its batch, on average%s\n",
+           100 * f->noise,
+           f->noise > NOISE_MOST ? ": other programs use this machine, measure again" : "");
 }
 
 /* Predicted over measured milliseconds. */
@@ -242,10 +319,7 @@ static ft_status plot(const fit *f, ft_error *err)
     for (int part = 0; part < 2; part++) {
         const samples *s = &f->data[part];
         for (size_t i = 0; i < s->n; i++) {
-            double us = 0;
-            for (int j = 0; j < FT_COST_FACTORS; j++)
-                us += s->x[i * FT_COST_FACTORS + (size_t)j] * f->us[j];
-            fprintf(p.gnuplot, "%g %g\n", s->y[i] / 1e3, us / 1e3);
+            fprintf(p.gnuplot, "%g %g\n", s->y[i] / 1e3, predicted_us(f, s, i) / 1e3);
         }
         fprintf(p.gnuplot, "e\n");
     }
@@ -269,8 +343,7 @@ static ft_status run(fit *f, ft_error *err)
     ft_profile_opts opts = {.n_threads = (int)f->threads,
                             .max_rows = (uint32_t)f->rows,
                             .max_ctx = (uint32_t)f->ctx,
-                            .max_seqs = (uint32_t)f->seqs,
-                            .runs = (uint32_t)f->runs};
+                            .max_seqs = (uint32_t)f->seqs};
     if (!f->path)
         return ft_error_set(err, FT_INVALID, "fit verify-time: which model? pass it with -m");
     ft_status status = ft_cmd_kv_type(f->kv_name, err, &opts.kv_type);
@@ -283,8 +356,8 @@ static ft_status run(fit *f, ft_error *err)
                               ft_model_hparams(model)->n_ctx_train);
     if (status == FT_OK)
         status = ft_profile_create(&opts, err, &f->profile);
-    for (int part = 0; part < 2 && status == FT_OK; part++)
-        status = profile(f, part, err);
+    if (status == FT_OK)
+        status = profile(f, err);
     ft_profile_destroy(f->profile);
     if (status == FT_OK)
         status = fit_all(f, err);
@@ -312,7 +385,7 @@ int ft_cmd_fit_verify_time(int argc, char **argv)
              .seqs = 32,
              .train = 123,
              .test = 50,
-             .runs = 3,
+             .runs = 4,
              .seed = 1,
              .device = FT_DEVICE_FLAGS_INIT};
     const ft_flag flags[] = {
@@ -327,7 +400,8 @@ int ft_cmd_fit_verify_time(int argc, char **argv)
         {"--sessions", NULL, FT_FLAG_INT, &f.seqs, "N", "most sequences of a batch", 1, 1024},
         {"--batches", NULL, FT_FLAG_INT, &f.train, "N", "batches to fit", 30, 100000},
         {"--unseen", NULL, FT_FLAG_INT, &f.test, "N", "batches to check the fit on", 15, 100000},
-        {"--runs", NULL, FT_FLAG_INT, &f.runs, "N", "timed passes of a batch", 1, 100},
+        {"--runs", NULL, FT_FLAG_INT, &f.runs, "N",
+         "rounds over all batches; the shortest run counts", 1, 100},
         {"--seed", NULL, FT_FLAG_INT, &f.seed, "N", "of the batches' shapes", 0, 1e9},
         {"--json", NULL, FT_FLAG_BOOL, &f.json, NULL, "print one JSON object", 0, 0},
         FT_DEVICE_FLAGS(f.device),

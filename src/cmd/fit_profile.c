@@ -1,35 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches for `fit verify-time`. One text is computed once; the contexts of a batch are copies of its
-// beginning, since values do not change the work. Tokens of the rows are drawn anew for every batch.
+// Batches for `fit verify-time`. One text is computed once and copied for as many contexts as a batch may
+// have, since values do not change the work; a batch's sequences share the beginnings of those.
 //
 //   compute  1 to 4 prompts' chunks, hundreds of rows, mostly without context
 //   memory   1 to max_seqs verifications of 1 to 33 rows, all with logits, behind long contexts
 //   mixed    some of those beside one prompt's chunk
 #include "cmd/fit_profile.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/num.h"
 #include "cmd/bench.h"
 
-#define TREE_ROWS 33 /* the root and 32 nodes: SpecEdge's budget */
 #define WARM_RUNS 2
-
-typedef struct part {
-    uint32_t rows, cached;
-    bool verify; /* all rows with logits; else none, as in the chunks of a prompt */
-} part;
+#define REPEAT_US \
+    30e3 /* short passes are repeated for so long: what disturbs them is as long as they are */
+#define TREE_ROWS 33 /* the root and 32 nodes: SpecEdge's budget */
 
 struct ft_profile {
     ft_profile_opts opts;
     ft_engine *engine;
-    ft_seq *text;
-    ft_seq **seq; /* [max_seqs] */
-    part *parts;  /* [max_seqs] */
+    ft_seq **context; /* [max_seqs] of max_ctx tokens, each with memory of its own */
+    ft_seq **seq;     /* [max_seqs], of the present batch */
     ft_segment *segments;
     int32_t *tokens; /* [max_rows] */
     uint64_t *want;  /* [max_rows / 64 + 1], all ones */
-    uint32_t n_parts, n_rows;
 };
 
 const char *const ft_regime_name[FT_REGIMES] = {"compute", "memory", "mixed"};
@@ -39,17 +35,168 @@ static uint32_t between(ft_rng *rng, uint32_t low, uint32_t high)
     return low + ft_rng_below(rng, high - low + 1);
 }
 
-static ft_status compute_text(ft_profile *p, ft_error *err)
+/* 1 to most, each doubling as likely as the next: a pass of few rows is as frequent as one of many. */
+static uint32_t some(ft_rng *rng, uint32_t most)
+{
+    return (uint32_t)exp2(ft_rng_unit(rng) * log2((double)most + 1));
+}
+
+/* ---- shapes ---- */
+
+static void add_part(const ft_profile *p, ft_profile_batch *b, const ft_profile_part *part)
+{
+    uint32_t rows = ft_min_u32(part->rows, p->opts.max_rows - b->pass.rows);
+    if (rows == 0 || b->n_parts == p->opts.max_seqs)
+        return;
+    b->parts[b->n_parts++] =
+        (ft_profile_part){.rows = rows, .cached = part->cached, .verify = part->verify};
+    b->pass = ft_pass_plus(b->pass, part->cached, rows, part->verify ? rows : 0);
+}
+
+static void add_chunks(const ft_profile *p, ft_rng *rng, ft_profile_batch *b)
+{
+    uint32_t n = between(rng, 1, 4), rows = between(rng, p->opts.max_rows / 8, p->opts.max_rows);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t cached = ft_rng_below(rng, 3) ? 0 : ft_rng_below(rng, p->opts.max_ctx + 1);
+        add_part(p, b, &(ft_profile_part){rows / n, cached, false});
+    }
+}
+
+static void add_verifications(const ft_profile *p, ft_rng *rng, ft_profile_batch *b)
+{
+    uint32_t n = some(rng, p->opts.max_seqs), rows = some(rng, TREE_ROWS);
+    uint32_t least = ft_min_u32(16, p->opts.max_ctx);
+    for (uint32_t i = 0; i < n; i++)
+        add_part(
+            p, b,
+            &(ft_profile_part){between(rng, 1, rows), between(rng, least, p->opts.max_ctx), true});
+}
+
+ft_status ft_profile_draw(const ft_profile *p, ft_regime regime, ft_rng *rng, ft_error *err,
+                          ft_profile_batch *out)
+{
+    *out =
+        (ft_profile_batch){.regime = regime, .parts = calloc(p->opts.max_seqs, sizeof *out->parts)};
+    if (!out->parts)
+        return ft_error_set(err, FT_NOMEM, "out of memory");
+    if (regime == FT_REGIME_COMPUTE)
+        add_chunks(p, rng, out);
+    else
+        add_verifications(p, rng, out);
+    if (regime == FT_REGIME_MIXED) {
+        uint32_t rows = between(rng, 16, p->opts.max_rows);
+        uint32_t cached = ft_rng_below(rng, p->opts.max_ctx + 1);
+        add_part(p, out, &(ft_profile_part){rows, cached, false});
+    }
+    return FT_OK;
+}
+
+void ft_profile_batch_deinit(ft_profile_batch *batch)
+{
+    free(batch->parts);
+    *batch = (ft_profile_batch){0};
+}
+
+/* ---- one pass ---- */
+
+static void drop(ft_seq **seq, uint32_t n)
+{
+    for (uint32_t i = 0; seq && i < n; i++) {
+        ft_seq_destroy(seq[i]);
+        seq[i] = NULL;
+    }
+}
+
+/* The first n tokens of a context, its last block a copy: a pass writes into it. */
+static ft_status begin_of(const ft_seq *context, uint32_t n, ft_error *err, ft_seq **out)
+{
+    ft_seq *shared = NULL;
+    ft_status status = ft_seq_fork(context, err, &shared);
+    if (status != FT_OK)
+        return status;
+    ft_seq_truncate(shared, n);
+    status = ft_seq_fork(shared, err, out);
+    ft_seq_destroy(shared);
+    return status;
+}
+
+/* Sequences and segments of a batch, and a pass of one row: with it the engine makes the copies that
+ * were asked for, which are not part of the batch's time. */
+static ft_status prepare(ft_profile *p, const ft_profile_batch *b, ft_rng *rng, ft_error *err)
+{
+    ft_segment one = {.n = 1, .tokens = p->tokens};
+    ft_status status = FT_OK;
+    uint32_t at = 0, n_vocab = ft_model_hparams(p->opts.model)->n_vocab;
+    for (uint32_t i = 0; i < b->pass.rows; i++)
+        p->tokens[i] = (int32_t)ft_rng_below(rng, n_vocab);
+    for (uint32_t i = 0; i < b->n_parts && status == FT_OK; i++) {
+        const ft_profile_part *it = &b->parts[i];
+        status = begin_of(p->context[i], it->cached, err, &p->seq[i]);
+        p->segments[i] = (ft_segment){.seq = p->seq[i],
+                                      .n = it->rows,
+                                      .tokens = p->tokens + at,
+                                      .want = it->verify ? p->want : NULL};
+        at += it->rows;
+    }
+    one.seq = p->seq[0];
+    if (status == FT_OK)
+        status = ft_engine_forward(p->engine, &one, 1, err);
+    if (status == FT_OK)
+        ft_seq_truncate(one.seq, b->parts[0].cached);
+    return status;
+}
+
+ft_status ft_profile_time(ft_profile *p, const ft_profile_batch *b, ft_rng *rng, ft_error *err,
+                          double *us)
+{
+    double spent_us = 0;
+    ft_status status = prepare(p, b, rng, err);
+    *us = INFINITY;
+    while (status == FT_OK && spent_us < REPEAT_US) {
+        double begin = ft_bench_now_s();
+        status = ft_engine_forward(p->engine, p->segments, b->n_parts, err);
+        double once_us = (ft_bench_now_s() - begin) * 1e6;
+        spent_us += once_us;
+        *us = fmin(*us, once_us);
+        for (uint32_t i = 0; i < b->n_parts; i++)
+            ft_seq_truncate(p->seq[i], b->parts[i].cached);
+    }
+    drop(p->seq, b->n_parts);
+    return status;
+}
+
+/* ---- creation ---- */
+
+static ft_status compute_contexts(ft_profile *p, ft_error *err)
 {
     uint32_t n = p->opts.max_ctx, n_vocab = ft_model_hparams(p->opts.model)->n_vocab;
     int32_t *tokens = malloc(n * sizeof *tokens);
-    ft_status status = tokens ? ft_seq_create(p->engine, err, &p->text)
+    ft_status status = tokens ? ft_seq_create(p->engine, err, &p->context[0])
                               : ft_error_set(err, FT_NOMEM, "out of memory");
     for (uint32_t i = 0; tokens && i < n; i++)
         tokens[i] = (int32_t)((1000u + 37u * i) % n_vocab);
     if (status == FT_OK)
-        status = ft_bench_read(p->engine, p->text, tokens, n, false, err);
+        status = ft_bench_read(p->engine, p->context[0], tokens, n, false, err);
+    for (uint32_t i = 1; i < p->opts.max_seqs && status == FT_OK; i++)
+        status = ft_seq_dup(p->context[0], err, &p->context[i]);
     free(tokens);
+    return status;
+}
+
+/* The engine runs the first pass of a size on one thread, to compare (engine/pace.h). */
+static ft_status warm_up(ft_profile *p, ft_error *err)
+{
+    ft_status status = FT_OK;
+    ft_rng rng;
+    ft_rng_init(&rng, 0);
+    for (uint32_t rows = 1; rows < 2 * p->opts.max_rows && status == FT_OK; rows *= 2) {
+        ft_profile_part part = {.rows = ft_min_u32(rows, p->opts.max_rows), .verify = true};
+        const ft_profile_batch b = {
+            .parts = &part, .n_parts = 1, .pass = ft_pass_plus((ft_pass){0}, 0, part.rows, 0)};
+        double us;
+        for (int i = 0; i < WARM_RUNS && status == FT_OK; i++)
+            status = ft_profile_time(p, &b, &rng, err, &us);
+    }
     return status;
 }
 
@@ -57,8 +204,7 @@ ft_status ft_profile_create(const ft_profile_opts *opts, ft_error *err, ft_profi
 {
     uint32_t seqs = opts->max_seqs, rows = opts->max_rows;
     const ft_engine_opts engine = {.model = opts->model,
-                                   .kv_tok = (seqs + 1) * (opts->max_ctx + 2 * FT_KV_BLOCK_TOK) +
-                                             rows + seqs * FT_KV_BLOCK_TOK,
+                                   .kv_tok = seqs * (opts->max_ctx + 4 * FT_KV_BLOCK_TOK) + rows,
                                    .max_batch_tok = rows,
                                    .n_threads = opts->n_threads,
                                    .kv_type = opts->kv_type};
@@ -68,19 +214,21 @@ ft_status ft_profile_create(const ft_profile_opts *opts, ft_error *err, ft_profi
     if (!p)
         return ft_error_set(err, FT_NOMEM, "out of memory");
     p->opts = *opts;
+    p->context = calloc(seqs, sizeof *p->context);
     p->seq = calloc(seqs, sizeof *p->seq);
-    p->parts = calloc(seqs, sizeof *p->parts);
     p->segments = calloc(seqs, sizeof *p->segments);
     p->tokens = calloc(rows, sizeof *p->tokens);
     p->want = calloc(rows / 64 + 1, sizeof *p->want);
-    if (!p->seq || !p->parts || !p->segments || !p->tokens || !p->want)
+    if (!p->context || !p->seq || !p->segments || !p->tokens || !p->want)
         status = ft_error_set(err, FT_NOMEM, "out of memory");
     for (uint32_t i = 0; status == FT_OK && i <= rows / 64; i++)
         p->want[i] = UINT64_MAX;
     if (status == FT_OK)
         status = ft_engine_create(&engine, err, &p->engine);
     if (status == FT_OK)
-        status = compute_text(p, err);
+        status = compute_contexts(p, err);
+    if (status == FT_OK)
+        status = warm_up(p, err);
     if (status != FT_OK) {
         ft_profile_destroy(p);
         return status;
@@ -89,129 +237,17 @@ ft_status ft_profile_create(const ft_profile_opts *opts, ft_error *err, ft_profi
     return FT_OK;
 }
 
-static void drop_contexts(ft_profile *p)
-{
-    for (uint32_t i = 0; i < p->n_parts; i++) {
-        if (p->seq[i])
-            ft_seq_destroy(p->seq[i]);
-        p->seq[i] = NULL;
-    }
-    p->n_parts = p->n_rows = 0;
-}
-
 void ft_profile_destroy(ft_profile *p)
 {
     if (!p)
         return;
-    if (p->seq)
-        drop_contexts(p);
-    if (p->text)
-        ft_seq_destroy(p->text);
+    drop(p->seq, p->opts.max_seqs);
+    drop(p->context, p->opts.max_seqs);
     ft_engine_destroy(p->engine);
+    free(p->context);
     free(p->seq);
-    free(p->parts);
     free(p->segments);
     free(p->tokens);
     free(p->want);
     free(p);
-}
-
-/* ---- shapes ---- */
-
-static void add_part(ft_profile *p, uint32_t rows, uint32_t cached, bool verify)
-{
-    rows = ft_min_u32(rows, p->opts.max_rows - p->n_rows);
-    if (rows == 0 || p->n_parts == p->opts.max_seqs)
-        return;
-    p->parts[p->n_parts++] = (part){.rows = rows, .cached = cached, .verify = verify};
-    p->n_rows += rows;
-}
-
-static void add_chunks(ft_profile *p, ft_rng *rng)
-{
-    uint32_t n = between(rng, 1, 4), rows = between(rng, p->opts.max_rows / 8, p->opts.max_rows);
-    for (uint32_t i = 0; i < n; i++)
-        add_part(p, rows / n, ft_rng_below(rng, 3) ? 0 : ft_rng_below(rng, p->opts.max_ctx + 1),
-                 false);
-}
-
-static void add_verifications(ft_profile *p, ft_rng *rng)
-{
-    uint32_t n = between(rng, 1, p->opts.max_seqs), rows = between(rng, 1, TREE_ROWS);
-    uint32_t least = ft_min_u32(16, p->opts.max_ctx);
-    for (uint32_t i = 0; i < n; i++)
-        add_part(p, between(rng, 1, rows), between(rng, least, p->opts.max_ctx), true);
-}
-
-static void draw(ft_profile *p, ft_regime regime, ft_rng *rng)
-{
-    if (regime != FT_REGIME_COMPUTE)
-        add_verifications(p, rng);
-    if (regime == FT_REGIME_COMPUTE)
-        add_chunks(p, rng);
-    if (regime == FT_REGIME_MIXED)
-        add_part(p, between(rng, 16, p->opts.max_rows), ft_rng_below(rng, p->opts.max_ctx + 1),
-                 false);
-}
-
-/* ---- one batch ---- */
-
-static ft_status make_contexts(ft_profile *p, ft_error *err)
-{
-    ft_status status = FT_OK;
-    for (uint32_t i = 0; i < p->n_parts && status == FT_OK; i++) {
-        ft_seq *shared = NULL;
-        status = ft_seq_fork(p->text, err, &shared);
-        if (status != FT_OK)
-            break;
-        ft_seq_truncate(shared, p->parts[i].cached);
-        status = ft_seq_dup(shared, err, &p->seq[i]);
-        ft_seq_destroy(shared);
-    }
-    return status;
-}
-
-static ft_status run(ft_profile *p, ft_error *err, double *us)
-{
-    ft_status status = FT_OK;
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < p->n_parts; i++) {
-        const part *it = &p->parts[i];
-        p->segments[i] = (ft_segment){.seq = p->seq[i],
-                                      .n = it->rows,
-                                      .tokens = p->tokens + at,
-                                      .want = it->verify ? p->want : NULL};
-        at += it->rows;
-    }
-    double begin = ft_bench_now_s();
-    status = ft_engine_forward(p->engine, p->segments, p->n_parts, err);
-    *us = (ft_bench_now_s() - begin) * 1e6;
-    for (uint32_t i = 0; i < p->n_parts; i++)
-        ft_seq_truncate(p->seq[i], p->parts[i].cached);
-    return status;
-}
-
-ft_status ft_profile_batch(ft_profile *p, ft_regime regime, ft_rng *rng, ft_error *err,
-                           ft_pass *pass, double *us)
-{
-    double once = 0;
-    uint32_t n_vocab = ft_model_hparams(p->opts.model)->n_vocab;
-    draw(p, regime, rng);
-    for (uint32_t i = 0; i < p->n_rows; i++)
-        p->tokens[i] = (int32_t)ft_rng_below(rng, n_vocab);
-    *pass = (ft_pass){0};
-    for (uint32_t i = 0; i < p->n_parts; i++) {
-        const part *it = &p->parts[i];
-        *pass = ft_pass_plus(*pass, it->cached, it->rows, it->verify ? it->rows : 0);
-    }
-    ft_status status = make_contexts(p, err);
-    for (uint32_t i = 0; i < WARM_RUNS && status == FT_OK; i++)
-        status = run(p, err, &once);
-    *us = 0;
-    for (uint32_t i = 0; i < p->opts.runs && status == FT_OK; i++) {
-        status = run(p, err, &once);
-        *us = *us == 0 || once < *us ? once : *us;
-    }
-    drop_contexts(p);
-    return status;
 }

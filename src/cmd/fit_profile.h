@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Profiling forward passes of all the shapes that a verification server meets (WISP appendix C): long
- * prompts, small trees behind long contexts, both in one batch. */
+ * prompts, small trees behind long contexts, both in one batch. A batch is drawn once and timed as often as
+ * one likes, at times far apart. */
 #ifndef FT_CMD_FIT_PROFILE_H
 #define FT_CMD_FIT_PROFILE_H
 
@@ -14,12 +15,11 @@ typedef struct ft_profile_opts {
     ft_kv_type kv_type;
     int n_threads;
     uint32_t max_rows, max_ctx, max_seqs; /* of a batch; of a sequence; sequences of a batch */
-    uint32_t runs;                        /* timed passes of a batch; the fastest counts */
 } ft_profile_opts;
 
 typedef struct ft_profile ft_profile;
 
-/* An engine and one computed text of max_ctx tokens. FT_NOMEM, FT_INVALID. */
+/* An engine and max_seqs computed texts of max_ctx tokens. FT_NOMEM, FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_profile_create(const ft_profile_opts *opts, ft_error *err,
                                            ft_profile **out);
 void ft_profile_destroy(ft_profile *profile);
@@ -28,10 +28,26 @@ typedef enum ft_regime { FT_REGIME_COMPUTE, FT_REGIME_MEMORY, FT_REGIME_MIXED } 
 #define FT_REGIMES 3
 extern const char *const ft_regime_name[FT_REGIMES];
 
-/* Draws a batch of the regime and times it: its shape and the microseconds of a pass, undisturbed by
- * other programs as far as one of its runs was. Each sequence's
- * context is memory of its own. */
-FT_WARN_UNUSED ft_status ft_profile_batch(ft_profile *profile, ft_regime regime, ft_rng *rng,
-                                          ft_error *err, ft_pass *pass, double *us);
+typedef struct ft_profile_part {
+    uint32_t rows, cached;
+    bool verify; /* all rows with logits; else none, as in the chunks of a prompt */
+} ft_profile_part;
+
+typedef struct ft_profile_batch {
+    ft_regime regime;
+    ft_profile_part *parts; /* [n_parts], one a sequence */
+    uint32_t n_parts;
+    ft_pass pass; /* all of it */
+} ft_profile_batch;
+
+/* Draws a batch of the regime. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_profile_draw(const ft_profile *profile, ft_regime regime, ft_rng *rng,
+                                         ft_error *err, ft_profile_batch *out);
+void ft_profile_batch_deinit(ft_profile_batch *batch);
+
+/* The microseconds of a pass of the batch, the least of a few if it is short; its tokens are drawn anew. What it
+ * takes to bring about the contexts is left out. */
+FT_WARN_UNUSED ft_status ft_profile_time(ft_profile *profile, const ft_profile_batch *batch,
+                                         ft_rng *rng, ft_error *err, double *us);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The estimator behind chunked prefill: time = a + b rows + c rows with logits + d tokens attended to
-// + e tokens of KV read, fitted again after every pass to the recent passes of every size. Kept by size, because a server in
-// its steady state runs passes of one shape only, from which nothing can be learnt about others; old
+// + e tokens of KV read + f if there are logits, fitted again after every pass to the recent passes of
+// every size. Kept by size, because a server in its steady state runs passes of one shape only, from which nothing can be learnt about others; old
 // ones fade. Errors count relative to the pass, factors are never negative, and passes far off the fit
 // (the machine was busy elsewhere) weigh little: Huber's weights, a few rounds.
 //
@@ -20,7 +20,9 @@
 
 /* Where few passes are known they leave room between the factors: prefer to blame rows, which
  * overrates larger passes. Relative to the data's own weight. */
-static const double ridge[FT_COST_FACTORS] = {1e-3, 1e-5, 1e-4, 1e-4, 1e-3};
+static const double ridge[FT_COST_FACTORS] = {
+    [FT_COST_PASS] = 1e-3,        [FT_COST_ROW] = 1e-5,        [FT_COST_LOGITS_ROW] = 1e-4,
+    [FT_COST_INTERACTION] = 1e-4, [FT_COST_CACHED_TOK] = 1e-3, [FT_COST_HEAD] = 1e-3};
 
 #define F(name, text) [FT_COST_##name] = text,
 const char *const ft_cost_factor_name[FT_COST_FACTORS] = {FT_COST_FACTORS_LIST(F)};
@@ -84,6 +86,7 @@ void ft_pass_factors(const ft_pass *pass, double out[FT_COST_FACTORS])
     out[FT_COST_LOGITS_ROW] = pass->out;
     out[FT_COST_INTERACTION] = (double)pass->ctx;
     out[FT_COST_CACHED_TOK] = (double)pass->cached;
+    out[FT_COST_HEAD] = pass->out > 0;
 }
 
 static double dot(const double *a, const double *b)
@@ -209,6 +212,14 @@ int64_t ft_cost_predict(const ft_cost *cost, const ft_pass *pass)
     double x[FT_COST_FACTORS];
     ft_pass_factors(pass, x);
     return (int64_t)dot(cost->us, x);
+}
+
+double ft_cost_added_us(const ft_cost *cost, const ft_pass *part)
+{
+    double x[FT_COST_FACTORS];
+    ft_pass_factors(part, x);
+    x[FT_COST_PASS] = x[FT_COST_HEAD] = 0;
+    return dot(cost->us, x);
 }
 
 uint32_t ft_cost_rows(const ft_cost *cost, const ft_pass *pass, uint32_t n_past, uint32_t most,

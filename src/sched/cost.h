@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a forward pass costs, learnt from the passes that were run: microseconds as a function of its
- * rows, of those with logits, of its attention work and of the KV that it reads (WISP eq. (19), to
- * which we add the rows with logits, whose output head is a large part of a small model). Pure:
- * observations in, predictions out; no clock. The server asks two questions: how long will this batch
- * take, and how many rows of a prompt may join it for so much time.
+ * rows, of its attention work and of the KV that it reads (WISP eq. (19)), and of the rows with logits
+ * and whether there are any: the output head is a large part of a small model, and its weights are read
+ * once. Pure: observations in, predictions out; no clock. The server asks two questions: how long will
+ * this batch take, and how many rows of a prompt may join it for so much time.
  */
 #ifndef FT_SCHED_COST_H
 #define FT_SCHED_COST_H
@@ -32,13 +32,15 @@ ft_pass ft_pass_share(ft_pass pass, uint32_t n, uint32_t of);
 #define FT_COST_SIZES 17 /* classes of pass sizes: 1, 2-3, 4-7, ... rows */
 #define FT_COST_KEPT  6  /* recent passes of each class, prompts' and others' apart */
 
-/* What a pass is made of, and how a file of costs calls it. */
+/* What a pass is made of, and how a file of costs calls it. Pass and head are paid once, whoever is in
+ * the pass; the others add up over its parts. */
 #define FT_COST_FACTORS_LIST(F)                                       \
     F(PASS, "pass")               /* the fixed cost of any pass */    \
     F(ROW, "row")                 /* of all linear work of a token */ \
     F(LOGITS_ROW, "logits_row")   /* the output head, on top of it */ \
     F(INTERACTION, "interaction") /* a row attends to a token */      \
-    F(CACHED_TOK, "cached_tok")   /* a token of KV is read */
+    F(CACHED_TOK, "cached_tok")   /* a token of KV is read */         \
+    F(HEAD, "head") /* the fixed cost of logits for any row: the head's weights are read */
 typedef enum ft_cost_factor {
 #define F(name, text) FT_COST_##name,
     FT_COST_FACTORS_LIST(F)
@@ -72,6 +74,9 @@ void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], uint32_t mos
 
 /* The numbers of a pass in the order of the factors. */
 void ft_pass_factors(const ft_pass *pass, double out[FT_COST_FACTORS]);
+
+/* Microseconds that a part makes a pass longer which has the fixed costs already. */
+double ft_cost_added_us(const ft_cost *cost, const ft_pass *part);
 
 /* A pass took `us`; ignored unless both are positive. */
 void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us);

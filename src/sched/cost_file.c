@@ -50,7 +50,10 @@ ft_status ft_costs_parse(const json_t *root, ft_error *err, ft_costs *out)
         return bad(err, "error", "share of 1");
     for (int i = 0; i < FT_COST_FACTORS; i++)
         if (!number(us, ft_cost_factor_name[i], US_MAX, &out->us[i]))
-            return bad(err, ft_cost_factor_name[i], "number of microseconds in 'us'");
+            return bad(
+                err, ft_cost_factor_name[i],
+                "number of microseconds in 'us': if an older foretoken wrote the file, write it "
+                "again by fit verify-time");
     memcpy(out->model, model, strlen(model) + 1);
     out->most_rows = (uint32_t)rows;
     return FT_OK;

@@ -82,8 +82,8 @@ static uint32_t place_of(const ft_work *w, const ft_sched_limits *limits, int64_
     }
     if (left_us - own_us <= limits->guard_us) /* eq. (17): now >= LST */
         return place(RANK_CRITICAL, left_us);
-    /* Eq. (16); the pass has its fixed cost whoever joins it. */
-    double cost_us = (double)own_us - limits->cost->us[FT_COST_PASS];
+    /* Eq. (16); the pass has its fixed costs whoever joins it. */
+    double cost_us = ft_cost_added_us(limits->cost, &alone);
     double density = w->gain_tok * (1 - w->share) / (cost_us > 1 ? cost_us : 1);
     return place(RANK_OTHER, falling((float)density));
 }

@@ -20,7 +20,7 @@ static ft_spike_seen parts_of(const ft_cost *cost, const ft_pass *pass, const ft
     ft_pass_factors(prompts, x);
     ft_pass_factors(&verify, y);
     for (int i = 0; i < FT_COST_FACTORS; i++)
-        if (i != FT_COST_PASS) { /* every pass has that */
+        if (i != FT_COST_PASS && i != FT_COST_HEAD) { /* whoever is in it */
             bool context = i == FT_COST_INTERACTION || i == FT_COST_CACHED_TOK;
             seen.part[FT_SPIKE_COLD_START] += cost->us[i] * x[i];
             seen.part[context ? FT_SPIKE_LONG_CONTEXT : FT_SPIKE_LARGE_BATCH] += cost->us[i] * y[i];

@@ -106,8 +106,8 @@ static double load_of(const ft_verifier *v, float tokens_per_s, const ft_sess *s
 {
     uint32_t rows = s && s->tree.n ? 1 + s->tree.n : LOAD_ROWS;
     const ft_pass round = ft_pass_plus((ft_pass){0}, s ? s->len : LOAD_CONTEXT, rows, rows);
-    double us = (double)ft_cost_predict(&v->cost, &round) - v->cost.us[FT_COST_PASS];
-    return (double)tokens_per_s / (s ? gain_of(s) : GAIN_FIRST) * fmax(us, 0) / 1e6;
+    double us = ft_cost_added_us(&v->cost, &round);
+    return (double)tokens_per_s / (s ? gain_of(s) : GAIN_FIRST) * us / 1e6;
 }
 
 ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err)

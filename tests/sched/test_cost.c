@@ -13,14 +13,16 @@
 #include "base/rng.h"
 #include "sched/cost.h"
 
-/* What a machine takes: microseconds a pass, a row, a row with logits, a token attended to. */
+/* What a machine takes: microseconds a pass, a row, a row with logits, a token attended to, logits at
+ * all. */
 typedef struct machine {
-    double pass, row, out, ctx;
+    double pass, row, out, ctx, head;
 } machine;
 
 static double time_of(const machine *m, const ft_pass *p)
 {
-    return m->pass + m->row * p->rows + m->out * p->out + m->ctx * (double)p->ctx;
+    return m->pass + m->row * p->rows + m->out * p->out + m->ctx * (double)p->ctx +
+           m->head * (p->out > 0);
 }
 
 static ft_pass random_pass(ft_rng *rng)
@@ -52,8 +54,11 @@ static double worst(const ft_cost *cost, const machine *m, ft_rng *rng)
     return most;
 }
 
-static const machine machines[] = {
-    {3000, 300, 100, 0.05}, {100, 1000, 0, 0.5}, {20000, 10, 50, 0}, {0, 40, 400, 0.01}};
+static const machine machines[] = {{3000, 300, 100, 0.05, 0},
+                                   {100, 1000, 0, 0.5, 0},
+                                   {20000, 10, 50, 0, 0},
+                                   {0, 40, 400, 0.01, 0},
+                                   {600, 350, 50, 0.35, 1500}};
 
 static void test_finds_the_machine(void **state)
 {
@@ -73,7 +78,7 @@ static void test_finds_the_machine(void **state)
 /* Another program takes half the machine: the old passes must not hold it up for long. */
 static void test_follows_a_change(void **state)
 {
-    const machine slow = {6000, 600, 200, 0.1};
+    const machine slow = {6000, 600, 200, 0.1, 0};
     ft_cost cost;
     ft_rng rng;
     (void)state;
@@ -134,7 +139,7 @@ static void test_rows_fit_the_budget(void **state)
     for (int i = 0; i < 300; i++) {
         ft_cost cost;
         ft_cost_init(&cost);
-        run(&cost, &machines[i % 4], &rng, (int)ft_rng_below(&rng, 60), i % 3 == 0);
+        run(&cost, &machines[i % 5], &rng, (int)ft_rng_below(&rng, 60), i % 3 == 0);
         for (int j = 0; j < 20; j++) {
             ft_pass beside = ft_rng_below(&rng, 3) ? random_pass(&rng) : (ft_pass){0};
             uint32_t n_past = ft_rng_below(&rng, 4000), most = 1 + ft_rng_below(&rng, 512);
@@ -151,12 +156,60 @@ static void test_rows_fit_the_budget(void **state)
     }
 }
 
+/* What a machine's parts cost together, apart, and beside others: fixed costs are paid once. */
+static void test_fixed_costs_are_paid_once(void **state)
+{
+    const double us[FT_COST_FACTORS] = {[FT_COST_PASS] = 600,
+                                        [FT_COST_ROW] = 350,
+                                        [FT_COST_HEAD] = 1500,
+                                        [FT_COST_LOGITS_ROW] = 50,
+                                        [FT_COST_CACHED_TOK] = 1};
+    const ft_pass none = {0}, prompt = ft_pass_plus(none, 0, 10, 0);
+    const ft_pass verify = ft_pass_plus(none, 100, 2, 2), both = ft_pass_sum(prompt, verify);
+    ft_cost cost;
+    (void)state;
+    ft_cost_init(&cost);
+    ft_cost_prime(&cost, us, 512, 0);
+    assert_int_equal(ft_cost_predict(&cost, &none), 0);
+    assert_int_equal(ft_cost_predict(&cost, &prompt), 600 + 3500);
+    assert_int_equal(ft_cost_predict(&cost, &verify), 600 + 1500 + 700 + 100 + 100);
+    assert_int_equal(ft_cost_predict(&cost, &both), 600 + 1500 + 4200 + 100 + 100);
+    assert_true(fabs(ft_cost_added_us(&cost, &verify) - 900) < 1e-6);
+    assert_true(fabs(ft_cost_added_us(&cost, &prompt) - 3500) < 1e-6);
+}
+
+/* Whatever was observed, no factor is negative: a pass that grows in anything takes no less. */
+static void test_never_falls(void **state)
+{
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 8);
+    for (int i = 0; i < 200; i++) {
+        ft_cost cost;
+        ft_cost_init(&cost);
+        for (int n = (int)ft_rng_below(&rng, 40); n > 0; n--) {
+            const ft_pass p = random_pass(&rng);
+            ft_cost_observe(&cost, &p, 1 + ft_rng_below(&rng, 1000000)); /* nothing fits */
+        }
+        for (int j = 0; j < 50; j++) {
+            const ft_pass p = random_pass(&rng), more = ft_pass_sum(p, random_pass(&rng));
+            assert_true(ft_cost_predict(&cost, &more) >= ft_cost_predict(&cost, &p));
+        }
+        for (int k = 0; k < FT_COST_FACTORS; k++)
+            assert_true(cost.us[k] >= 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_the_machine),           cmocka_unit_test(test_follows_a_change),
-        cmocka_unit_test(test_steady_state_keeps_the_rest), cmocka_unit_test(test_careful_at_first),
+        cmocka_unit_test(test_finds_the_machine),
+        cmocka_unit_test(test_follows_a_change),
+        cmocka_unit_test(test_steady_state_keeps_the_rest),
+        cmocka_unit_test(test_careful_at_first),
         cmocka_unit_test(test_rows_fit_the_budget),
+        cmocka_unit_test(test_fixed_costs_are_paid_once),
+        cmocka_unit_test(test_never_falls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

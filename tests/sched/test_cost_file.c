@@ -14,7 +14,7 @@
 #include "sched/cost_file.h"
 
 static const ft_costs costs = {
-    .model = "a model", .us = {3000, 300, 100, 0.05, 1}, .most_rows = 512, .error = 0.04};
+    .model = "a model", .us = {3000, 300, 100, 0.05, 1, 1500}, .most_rows = 512, .error = 0.04};
 
 static void test_round_trip(void **state)
 {
@@ -59,6 +59,12 @@ static void test_defects(void **state)
             json_decref(root);
         }
     }
+    /* What an older program wrote has no head: it is told what to do. */
+    json_t *old = ft_costs_json(&costs);
+    json_object_del(json_object_get(old, "us"), "head");
+    assert_int_equal(ft_costs_parse(old, &err, &out), FT_INVALID);
+    assert_non_null(strstr(err.message, "fit verify-time"));
+    json_decref(old);
     assert_int_equal(ft_costs_read("[", 1, &err, &out), FT_INVALID);
     assert_int_equal(ft_costs_read("[]", 2, &err, &out), FT_INVALID);
     assert_int_equal(ft_costs_load("/nowhere/at/all", &err, &out), FT_IO);
