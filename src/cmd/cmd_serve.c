@@ -11,6 +11,7 @@
 #include "cmd/device_flags.h"
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
+#include "cmd/policy_flags.h"
 #include "serve/server.h"
 
 #define GRACE_US 5000000 /* sessions get this long to finish after a signal */
@@ -24,6 +25,7 @@ typedef struct serve_flags {
     int64_t draft_kv, port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
     bool insecure, portable, no_prefix_cache, draft_always, verbose;
     double guard_ms;
+    ft_static_flags of_static;
     float slo_tokens_per_s[FT_SLO_CLASSES]; /* what slo says */
     uint32_t n_slo;
     ft_costs costs; /* of costs_path */
@@ -92,7 +94,7 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
             err, FT_INVALID,
             "serve: --draft-always and --draft-kv are about a draft model: pass -md");
     if (!ft_sched_find(f->policy))
-        return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there are fcfs, edf and wisp",
+        return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there are " FT_SCHED_NAMES,
                             f->policy);
     if (f->metrics_port_file && !f->metrics)
         return ft_error_set(err, FT_INVALID, "serve: --metrics-port-file needs --metrics");
@@ -167,6 +169,8 @@ static ft_status start_server(serve_app *app, const serve_flags *f, ft_error *er
                                         .policy = ft_sched_find(f->policy),
                                         .n_slo = f->n_slo,
                                         .guard_us = (uint32_t)(f->guard_ms * 1000),
+                                        .static_batch = (uint32_t)f->of_static.batch,
+                                        .static_wait_us = (uint32_t)(f->of_static.wait_ms * 1000),
                                         .costs = f->costs_path ? &f->costs : NULL,
                                         .clock = ft_clock_monotonic(),
                                         .max_context = (uint32_t)f->ctx,
@@ -317,7 +321,8 @@ static int parse(serve_flags *f, int argc, char **argv)
         {"--session-ttl", NULL, FT_FLAG_INT, &f->ttl_s, "S",
          "seconds that a session without a stream is kept", 0, 86400},
         {"--policy", NULL, FT_FLAG_STRING, &f->policy, "NAME",
-         "who is verified next: fcfs (who came first), edf (whose deadline is first), wisp", 0, 0},
+         "who is verified next: " FT_SCHED_NAMES " (docs/ARCHITECTURE.md)", 0, 0},
+        FT_STATIC_FLAGS(f->of_static),
         {"--slo", NULL, FT_FLAG_STRING, &f->slo, "SPEEDS",
          "tokens/s that edges may be promised, as classes; none: nothing is promised", 0, 0},
         {"--guard-ms", NULL, FT_FLAG_FLOAT, &f->guard_ms, "MS",
@@ -374,6 +379,7 @@ int ft_cmd_serve(int argc, char **argv)
                      .policy = "fcfs",
                      .slo = "2,4,6,8",
                      .guard_ms = 5,
+                     .of_static = FT_STATIC_FLAGS_INIT,
                      .cache_type = "f16",
                      .ctx = 4096,
                      .batch = 512,

@@ -8,6 +8,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/plot.h"
+#include "cmd/policy_flags.h"
 #include "sim/wisp_search.h"
 
 #define MIXED FT_SIM_CLASSES /* the place of mixed classes among a mode's capacities */
@@ -16,6 +17,7 @@ typedef struct simulate {
     const char *config_path, *costs_path, *plot, *mode, *policy;
     int64_t seed, devices;
     double seconds;
+    ft_static_flags of_static;
     bool json, sensitivity;
     ft_sim_config config;
     ft_sim_capacity found[FT_SIM_MODES][FT_SIM_CLASSES + 1];
@@ -333,14 +335,22 @@ static ft_status run(simulate *f, ft_error *err)
     if (status != FT_OK)
         return status;
     f->config.policy = ft_sched_find(f->policy);
-    if (!f->config.policy)
-        return ft_error_set(err, FT_INVALID, "simulate: --policy is wisp, edf or fcfs");
+    if (!f->config.policy || f->config.policy->no_drafts)
+        return ft_error_set(err, FT_INVALID,
+                            "simulate: --policy is wisp, edf, fcfs or static (centralized serving "
+                            "is a mode of its own)");
+    f->config.static_batch = (uint32_t)f->of_static.batch;
+    f->config.static_wait_us = (int64_t)(f->of_static.wait_ms * 1000);
     return f->devices > 0 ? run_once(f, err) : search_and_report(f, err);
 }
 
 int ft_cmd_simulate_wisp(int argc, char **argv)
 {
-    simulate f = {.seed = 1, .seconds = 600, .mode = "wisp", .policy = "wisp"};
+    simulate f = {.seed = 1,
+                  .seconds = 600,
+                  .mode = "wisp",
+                  .policy = "wisp",
+                  .of_static = FT_STATIC_FLAGS_INIT};
     const ft_flag flags[] = {
         {"--config", NULL, FT_FLAG_STRING, &f.config_path, "FILE", "setting (JSON)", 0, 0},
         {"--costs", NULL, FT_FLAG_STRING, &f.costs_path, "FILE",
@@ -349,7 +359,8 @@ int ft_cmd_simulate_wisp(int argc, char **argv)
         {"--plot", NULL, FT_FLAG_STRING, &f.plot, "FILE",
          "devices held over speed, by gnuplot: .svg, .png or .txt", 0, 0},
         {"--policy", NULL, FT_FLAG_STRING, &f.policy, "NAME",
-         "of mode wisp: wisp, edf or fcfs, to see what the policy alone changes", 0, 0},
+         "of mode wisp: wisp, edf, fcfs or static, to see what the policy alone changes", 0, 0},
+        FT_STATIC_FLAGS(f.of_static),
         {"--sensitivity", NULL, FT_FLAG_BOOL, &f.sensitivity, NULL,
          "also halve and double each constant that the paper leaves open", 0, 0},
         {"--devices", NULL, FT_FLAG_INT, &f.devices, "N",

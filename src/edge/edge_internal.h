@@ -104,6 +104,7 @@ typedef struct ft_gen {
     char model[128]; /* as Opened said; "" before */
     ft_msg_limits limits;
     uint32_t hint_max_tree;
+    bool hint_no_trees;
     uint32_t round;
     ft_client_msg out;  /* the outstanding Draft */
     uint32_t run_left;  /* it asks for a run, and so many tokens have not come; 0: it has nodes */

@@ -132,6 +132,7 @@ static void count(ft_gen *gen, const ft_msg_verdict *v)
 {
     ft_gen_stats *s = gen->stats;
     gen->hint_max_tree = v->hint_max_tree;
+    gen->hint_no_trees = v->hint_no_trees;
     if (gen->run_left > 0) {
         s->runs += !v->more;
         s->run_tokens += v->n_next;

@@ -34,7 +34,7 @@ static ft_control_room room(ft_gen *gen, uint32_t most)
 {
     const ft_draft_params *limit = &gen->edge->draft;
     ft_control_room room = {.nodes = limit->budget, .depth = ft_min_u32(limit->depth, most - 1)};
-    if (!ft_gen_draft_ready(gen) || room.depth == 0)
+    if (!ft_gen_draft_ready(gen) || room.depth == 0 || gen->hint_no_trees)
         return (ft_control_room){0};
     if (gen->mark_us > 0)
         room.spent_us = ft_clock_now_us(&gen->edge->clock) - gen->mark_us;
@@ -101,7 +101,8 @@ void ft_gen_steer_shadow(ft_gen *gen, uint32_t forwards, int64_t took_us)
 static void saw_tree(ft_gen *gen, const ft_msg_verdict *v)
 {
     const ft_msg_draft *draft = &gen->out.draft;
-    if (gen->round_us == 0) /* a repeated round, or one that waited for the server's prefill */
+    /* a repeated round, or one that waited for the server's prefill, or one that nobody looked at */
+    if (gen->round_us == 0 || v->hint_no_trees)
         return;
     const ft_control_round round = {.nodes = draft->n,
                                     .depth = gen->levels,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// First come, first served. Pure; the picks array serves as the only workspace.
+// First come, first served, and the two baselines that differ from it in when passes start and in what
+// they verify. Pure; the picks array serves as the only workspace.
 #include "base/sort.h"
 #include "sched/room.h"
 
@@ -39,3 +40,23 @@ static size_t pick(const ft_work *work, size_t n, const ft_sched_limits *limits,
 }
 
 const ft_sched_policy ft_sched_fcfs = {.name = "fcfs", .pick = pick};
+
+const ft_sched_policy ft_sched_centralized = {
+    .name = "centralized", .pick = pick, .no_drafts = true};
+
+static size_t pick_static(const ft_work *work, size_t n, const ft_sched_limits *limits,
+                          int64_t now_us, ft_pick *picks)
+{
+    ft_sched_limits of_batch = *limits;
+    if (limits->max_verify == 0 || limits->max_verify > limits->static_batch)
+        of_batch.max_verify = limits->static_batch;
+    return pick(work, n, &of_batch, now_us, picks);
+}
+
+static int64_t start_static(size_t n, int64_t oldest_us, const ft_sched_limits *limits)
+{
+    return n >= limits->static_batch ? oldest_us : oldest_us + limits->static_wait_us;
+}
+
+const ft_sched_policy ft_sched_static = {
+    .name = "static", .pick = pick_static, .start_us = start_static};

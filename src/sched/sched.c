@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static const ft_sched_policy *const policies[] = {&ft_sched_fcfs, &ft_sched_edf, &ft_sched_wisp};
+static const ft_sched_policy *const policies[] = {&ft_sched_fcfs, &ft_sched_edf, &ft_sched_wisp,
+                                                  &ft_sched_static, &ft_sched_centralized};
 
 const ft_sched_policy *ft_sched_find(const char *name)
 {

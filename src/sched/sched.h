@@ -6,6 +6,7 @@
 #ifndef FT_SCHED_SCHED_H
 #define FT_SCHED_SCHED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,9 @@ typedef struct ft_sched_limits {
     uint32_t kv_blocks_free;
     uint32_t kv_block_tok; /* tokens a block, > 0 */
     int64_t guard_us;      /* time by which deadlines are kept early (WISP's delta, eq. (17)) */
+    /* Of policy static: verifications of a pass, > 0, and how long the first waits for the others. */
+    uint32_t static_batch;
+    int64_t static_wait_us;
 } ft_sched_limits;
 
 typedef struct ft_pick {
@@ -61,6 +65,11 @@ typedef size_t (*ft_sched_pick)(const ft_work *work, size_t n, const ft_sched_li
 typedef struct ft_sched_policy {
     const char *name;
     ft_sched_pick pick;
+    /* From when on verifications may run, n > 0 of which wait, the first since oldest_us. Until then who
+     * calls leaves them out of what pick sees, and comes again then or with the next one; prompts run
+     * meanwhile. NULL: at once, always. */
+    int64_t (*start_us)(size_t n, int64_t oldest_us, const ft_sched_limits *limits);
+    bool no_drafts; /* edges' trees are not verified: the target decodes by itself */
 } ft_sched_policy;
 
 /* First come, first served: verifications in order of arrival, then prompt chunks in order of
@@ -68,6 +77,14 @@ typedef struct ft_sched_policy {
  * A part of the rows (a quarter, or what prefill_us buys) is kept for waiting prompts beside all
  * verifications but the first, so that neither starves the other. */
 extern const ft_sched_policy ft_sched_fcfs;
+
+/* Static batching (SLED's server): a pass verifies static_batch, first come, first served; one with fewer
+ * runs only when the first of them has waited static_wait_us. */
+extern const ft_sched_policy ft_sched_static;
+
+/* Centralized serving: continuous batching of the target's own decoding, a token a session a pass,
+ * first come, first served. */
+extern const ft_sched_policy ft_sched_centralized;
 
 /* Earliest deadline first, in as large batches as there is room for; prompts as fcfs has them. */
 extern const ft_sched_policy ft_sched_edf;
@@ -87,5 +104,6 @@ uint32_t ft_work_blocks(const ft_work *work, uint32_t n_tok, uint32_t kv_block_t
 
 /* NULL if there is none of that name. */
 const ft_sched_policy *ft_sched_find(const char *name);
+#define FT_SCHED_NAMES "fcfs, edf, wisp, static and centralized"
 
 #endif

@@ -121,6 +121,8 @@ void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t 
         ft_sess_end(s, status, err.message);
         return;
     }
+    if (s->verifier->policy->no_drafts)
+        ft_tree_clear(&s->tree); /* as if it had asked for a run of one token */
     ft_sess_thought(s, draft, at_us);
     if (ft_sess_state(s) != SESS_PREFILL)
         s->waits_at_us = at_us;
@@ -128,7 +130,7 @@ void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t 
     s->want_kv = true;
     s->round = draft->round;
     s->base = s->draft_base = draft->base;
-    s->run_end = draft->n == 0 ? run_end(draft->base, draft->run) : 0;
+    s->run_end = s->tree.n == 0 ? run_end(draft->base, draft->run) : 0;
     s->draft_at_us = at_us;
     ft_slo_due(s, draft->draft_us, draft->rtt_us, at_us);
     ft_sess_check(s);

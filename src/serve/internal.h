@@ -315,7 +315,8 @@ uint32_t ft_own_token_us(const ft_verifier *v);
 FT_WARN_UNUSED ft_status ft_round_init(ft_verifier *v, ft_error *err);
 /* All-zero is legal. */
 void ft_round_deinit(ft_verifier *v);
-/* One forward pass over what waits, and its verdicts. False: nothing waits. */
-bool ft_round_run(ft_verifier *v);
+/* One forward pass over what waits, and its verdicts. False: nothing waits, or only verifications that
+ * the policy does not start before *look_us from now (< 0: there are none). */
+bool ft_round_run(ft_verifier *v, int64_t *look_us);
 
 #endif

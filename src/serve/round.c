@@ -98,6 +98,42 @@ static void gather(ft_verifier *v)
     ft_sort(b->needs, b->n_needs, sizeof *b->needs, before, NULL);
 }
 
+static ft_sched_limits limits_of(const ft_verifier *v)
+{
+    return (ft_sched_limits){.max_rows = v->opts.max_batch_tok,
+                             .cost = &v->cost,
+                             .kv_block_tok = FT_KV_BLOCK_TOK,
+                             .guard_us = v->opts.guard_us,
+                             .static_batch = v->opts.static_batch,
+                             .static_wait_us = v->opts.static_wait_us};
+}
+
+/* Takes verifications out that the policy does not start yet. Returns the us until it does, < 0: none is
+ * held back. */
+static int64_t hold(ft_verifier *v)
+{
+    batch *b = &v->batch;
+    const ft_sched_limits limits = limits_of(v);
+    int64_t now_us = ft_clock_now_us(&v->opts.clock), oldest_us = now_us;
+    size_t n = 0;
+    b->alone = false; /* prompts and their first rounds stay apart */
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (verify_rows(b->needs[i].session)) {
+            int64_t at_us = b->needs[i].session->waits_at_us;
+            oldest_us = at_us < oldest_us ? at_us : oldest_us;
+            n++;
+        }
+    int64_t left_us = n ? v->policy->start_us(n, oldest_us, &limits) - now_us : 0;
+    if (left_us <= 0)
+        return -1;
+    size_t kept = 0;
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (!verify_rows(b->needs[i].session))
+            b->needs[kept++] = b->needs[i];
+    b->n_needs = kept;
+    return left_us;
+}
+
 static void add_work(ft_verifier *v, ft_sess *s)
 {
     batch *b = &v->batch;
@@ -286,6 +322,7 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
     ft_verifier_stats *stats = &s->verifier->stats;
     ft_error err = {0};
     conclude(s, &w->found);
+    s->last.hint_no_trees = s->verifier->policy->no_drafts;
     s->last.hint_token_us = ft_own_token_us(s->verifier);
     if (s->last.hint_token_us == 0)
         s->last.hint_token_us = run_token_us(s, g, w);
@@ -350,11 +387,8 @@ static int64_t prompt_us(const ft_verifier *v)
 static void compose(ft_verifier *v, int64_t now_us, int64_t read_us)
 {
     batch *b = &v->batch;
-    ft_sched_limits limits = {.max_rows = v->opts.max_batch_tok,
-                              .cost = &v->cost,
-                              .kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs),
-                              .kv_block_tok = FT_KV_BLOCK_TOK,
-                              .guard_us = v->opts.guard_us};
+    ft_sched_limits limits = limits_of(v);
+    limits.kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs);
     bool others = !b->alone && draft_expected(v, now_us);
     for (size_t i = 0; i < b->n_needs; i++)
         if (!b->needs[i].out)
@@ -433,14 +467,16 @@ static void finish(ft_verifier *v, int64_t started_us, int64_t now_us)
     }
 }
 
-bool ft_round_run(ft_verifier *v)
+bool ft_round_run(ft_verifier *v, int64_t *look_us)
 {
     batch *b = &v->batch;
     ft_error err = {0};
     gather(v);
+    *look_us = v->policy->start_us ? hold(v) : -1;
     if (b->n_needs == 0)
         return false;
-    b->alone = b->n_needs == 1 && !draft_expected(v, ft_clock_now_us(&v->opts.clock));
+    b->alone = b->n_needs == 1 && !v->policy->start_us &&
+               !draft_expected(v, ft_clock_now_us(&v->opts.clock));
     int64_t read_us = ft_own_before_pass(v, b->alone ? 0 : prompt_us(v));
     int64_t started_us = ft_clock_now_us(&v->opts.clock);
     compose(v, started_us, read_us);

@@ -3,7 +3,8 @@
 // nothing of rounds (round.c) and little of sessions (vsession.c).
 //
 //   any thread: open/draft/close/detach --queue, lock--> engine thread: handle events, expire, one
-//   round, again; with nothing to do it waits on `wake`, until the next session expires at most.
+//   round, again; with nothing to do it waits on `wake`, until the next session expires or the policy
+//   starts a pass at most.
 //
 // Events live in their handle: OPEN, CLOSE and DETACH once, drafts in two slots; a client that sends
 // more drafts than that without waiting for verdicts loses its session. DETACH is a handle's last
@@ -331,20 +332,27 @@ static bool handle_events(ft_verifier *v)
     return !stop;
 }
 
+/* Of two waits, < 0: none. */
+static int64_t sooner(int64_t a_us, int64_t b_us)
+{
+    return a_us < 0 || (b_us >= 0 && b_us < a_us) ? b_us : a_us;
+}
+
 static void *engine_main(void *arg)
 {
     ft_verifier *v = arg;
     bool idle = true;
-    int64_t expiry_us = -1;
+    int64_t wait_us = -1;
     v->began_us = ft_clock_now_us(&v->opts.clock);
     for (;;) {
         if (idle)
-            rest(v, expiry_us);
+            rest(v, wait_us);
         if (!handle_events(v))
             break;
-        idle = !ft_round_run(v);
+        int64_t look_us;
+        idle = !ft_round_run(v, &look_us);
         int64_t now_us = ft_clock_now_us(&v->opts.clock);
-        expiry_us = ft_sessions_expire(v, now_us);
+        wait_us = sooner(ft_sessions_expire(v, now_us), look_us);
         v->stats.rest_us = (uint64_t)(now_us - v->began_us) - v->stats.forward_us -
                            v->stats.judge_us - v->stats.own_us;
         if (idle)
@@ -385,6 +393,8 @@ static ft_status fill_opts(ft_verifier *v, const ft_verifier_opts *opts, ft_erro
     o->max_batch_tok = or_default(o->max_batch_tok, 512);
     o->prefill_budget_us = or_default(o->prefill_budget_us, 50000);
     o->max_sessions = or_default(o->max_sessions, 1024);
+    o->static_batch = or_default(o->static_batch, 8);
+    o->static_wait_us = or_default(o->static_wait_us, 100000);
     if (o->kv_tok == 0)
         o->kv_tok = o->max_context > UINT32_MAX / 16 ? UINT32_MAX : 16 * o->max_context;
     if (!o->clock.now_us)

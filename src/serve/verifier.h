@@ -54,6 +54,7 @@ typedef struct ft_verifier_opts {
     /* Token speeds that may be promised, by class (Open.slo_tokens_per_s); none: nothing is promised. */
     float slo_tokens_per_s[FT_SLO_CLASSES];
     uint32_t n_slo;
+    uint32_t static_batch, static_wait_us; /* of policy static; 0: 8 verifications, 100,000 */
     uint32_t
         guard_us; /* by which promises are kept early: what estimates may be off (WISP eq. (17)) */
     uint32_t max_tree;      /* 0: 64 */

@@ -67,7 +67,9 @@ static void set_up_server(sim *s)
                                   .cost = &s->cost,
                                   .kv_blocks_free = (uint32_t)k[FT_SIM_KV_BLOCKS],
                                   .kv_block_tok = FT_SIM_BLOCK_TOK,
-                                  .guard_us = (int64_t)(k[FT_SIM_GUARD_MS] * 1000)};
+                                  .guard_us = (int64_t)(k[FT_SIM_GUARD_MS] * 1000),
+                                  .static_batch = s->config->static_batch,
+                                  .static_wait_us = s->config->static_wait_us};
     s->out->kv_blocks_least = s->limits.kv_blocks_free;
     ft_rng_init(&s->noise, s->opts->seed << 32);
 }
@@ -107,6 +109,8 @@ static void take(sim *s, const ft_sim_event *e)
         break;
     case EVENT_PASS:
         ft_sim_server_pass_over(s);
+        break;
+    case EVENT_LOOK: /* the server looks behind every event */
         break;
     }
 }
@@ -158,8 +162,9 @@ ft_status ft_sim_wisp_run(const ft_sim_opts *opts, ft_error *err, ft_sim_result 
     s.work = calloc(n, sizeof *s.work);
     s.picks = calloc(n, sizeof *s.picks);
     s.pick_of = calloc(n, sizeof *s.pick_of);
-    /* A device has at most its prompt, its draft or verdict, and its end on the way. */
-    status = ft_sim_queue_init(&s.queue, 4 * n + 1, err);
+    /* A device has at most its prompt, its draft or verdict, and its end on the way; the server the end
+     * of a pass and a look. */
+    status = ft_sim_queue_init(&s.queue, 4 * n + 2, err);
     if (status == FT_OK && (!s.devices || !s.ready || !s.of || !s.work || !s.picks || !s.pick_of))
         status = ft_error_set(err, FT_NOMEM, "simulate: out of memory");
     if (status == FT_OK) {

@@ -66,9 +66,12 @@ typedef struct ft_sim_config {
     size_t n_classes;
     double tokens_per_s[FT_SIM_CLASSES];
     double k[FT_SIM_CONSTS];
-    bool open[FT_SIM_CONSTS];      /* the paper does not say: --sensitivity tries others */
-    bool open_pass;                /* neither what any pass costs */
-    const ft_sched_policy *policy; /* of mode wisp; NULL: ft_sched_wisp. No file says it */
+    bool open[FT_SIM_CONSTS]; /* the paper does not say: --sensitivity tries others */
+    bool open_pass;           /* neither what any pass costs */
+    /* No file says these: */
+    const ft_sched_policy *policy; /* of mode wisp; NULL: ft_sched_wisp */
+    uint32_t static_batch;         /* of policy static, as in ft_sched_limits */
+    int64_t static_wait_us;
     double paper_capacity[FT_SIM_MODES][FT_SIM_CLASSES], paper_goodput[FT_SIM_MODES]; /* 0: none */
 } ft_sim_config;
 

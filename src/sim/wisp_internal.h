@@ -16,8 +16,9 @@ typedef enum event_kind {
     EVENT_OPEN,  /* a prompt has arrived at the server */
     EVENT_DRAFT, /* a draft has */
     EVENT_VERDICT,
-    EVENT_END, /* the last token has arrived at the device */
-    EVENT_PASS /* the pass is over */
+    EVENT_END,  /* the last token has arrived at the device */
+    EVENT_PASS, /* the pass is over */
+    EVENT_LOOK  /* the policy may start one */
 } event_kind;
 
 /* What one mode of serving is. */
@@ -68,6 +69,7 @@ typedef struct sim {
     ft_pass pass, prompts;
     int64_t pass_us;
     bool busy;
+    int64_t look_us; /* of the last EVENT_LOOK */
 } sim;
 
 /* ---- devices (wisp_device.c) ---- */

@@ -164,6 +164,33 @@ static void count(sim *s, ft_spike_cause *cause)
     s->out->busy_us += (uint64_t)s->pass_us;
 }
 
+/* Takes verifications out of work[n] that the policy does not start yet. Returns what is left. */
+static size_t hold_back(sim *s, size_t n)
+{
+    int64_t oldest_us = INT64_MAX;
+    size_t waiting = 0, left = 0;
+    for (size_t i = 0; i < n; i++)
+        if (s->work[i].kind == FT_WORK_VERIFY) {
+            waiting++;
+            oldest_us = s->work[i].arrival_us < oldest_us ? s->work[i].arrival_us : oldest_us;
+        }
+    if (waiting == 0)
+        return n;
+    int64_t start_us = s->how.policy->start_us(waiting, oldest_us, &s->limits);
+    if (start_us <= s->now_us)
+        return n;
+    if (s->look_us <= s->now_us) { /* else an earlier look is on its way */
+        s->look_us = start_us;
+        ft_sim_queue_put(&s->queue, start_us, EVENT_LOOK, 0);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (s->work[i].kind != FT_WORK_VERIFY) {
+            s->of[left] = s->of[i];
+            s->work[left++] = s->work[i];
+        }
+    return left;
+}
+
 void ft_sim_server_run(sim *s)
 {
     if (s->busy || s->n_ready == 0)
@@ -173,7 +200,10 @@ void ft_sim_server_run(sim *s)
         s->of[i] = s->ready[i];
         s->work[i] = work_of(s, &s->devices[s->of[i]]);
     }
-    s->n_picks = s->how.policy->pick(s->work, s->n_ready, &s->limits, s->now_us, s->picks);
+    size_t n = s->how.policy->start_us ? hold_back(s, s->n_ready) : s->n_ready;
+    if (n == 0)
+        return;
+    s->n_picks = s->how.policy->pick(s->work, n, &s->limits, s->now_us, s->picks);
     s->pass = s->prompts = (ft_pass){0};
     for (size_t i = 0; i < s->n_picks; i++) {
         uint32_t who = s->of[s->picks[i].index];

@@ -110,6 +110,7 @@ static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_er
     out->verify_us = pb->verify_us;
     out->finish = (ft_finish)pb->finish;
     out->hint_max_tree = pb->hints ? pb->hints->max_tree : 0;
+    out->hint_no_trees = pb->hints && pb->hints->no_trees;
     out->hint_token_us = pb->hints ? pb->hints->token_us : 0;
     return FT_OK;
 }
@@ -273,6 +274,7 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     Foretoken__V1__Hints hints = FORETOKEN__V1__HINTS__INIT;
     hints.max_tree = verdict->hint_max_tree;
     hints.token_us = verdict->hint_token_us;
+    hints.no_trees = verdict->hint_no_trees;
     verdict_pb pb = FORETOKEN__V1__VERDICT__INIT;
     pb.round = verdict->round;
     pb.n_path = verdict->n_path;
@@ -284,7 +286,8 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     pb.queue_us = verdict->queue_us;
     pb.verify_us = verdict->verify_us;
     pb.finish = (Foretoken__V1__Finish)verdict->finish;
-    pb.hints = verdict->hint_max_tree || verdict->hint_token_us ? &hints : NULL;
+    bool hint = verdict->hint_max_tree || verdict->hint_token_us || verdict->hint_no_trees;
+    pb.hints = hint ? &hints : NULL;
     logprob_tree tree = {0};
     if (verdict->n_logprobs) {
         if (!logprob_tree_init(&tree, verdict)) {

@@ -94,6 +94,7 @@ typedef struct ft_msg_verdict {
     uint32_t queue_us, verify_us;
     ft_finish finish;
     uint32_t hint_max_tree; /* 0: none */
+    bool hint_no_trees;     /* trees are not verified: ask for runs */
     uint32_t hint_token_us; /* what a token of a run would take this session now; 0: not known */
 } ft_msg_verdict;
 

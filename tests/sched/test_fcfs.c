@@ -239,9 +239,33 @@ static void test_blocks_go_to_the_oldest(void **state)
     assert_int_equal(picks[1].index, 3); /* takes none */
 }
 
+/* A batch as soon as it is full, or when its first has waited: of the oldest, never more. */
+static void test_static(void **state)
+{
+    const ft_sched_limits l = {.max_rows = 100,
+                               .kv_blocks_free = 9,
+                               .kv_block_tok = BLOCK_TOK,
+                               .static_batch = 2,
+                               .static_wait_us = 500};
+    ft_work w[4];
+    ft_pick picks[4];
+    (void)state;
+    assert_int_equal(ft_sched_static.start_us(1, 1000, &l), 1500);
+    assert_true(ft_sched_static.start_us(2, 1000, &l) <= 1000);
+    assert_true(ft_sched_static.start_us(3, 1000, &l) <= 1000);
+    for (uint32_t i = 0; i < 4; i++)
+        w[i] = (ft_work){.kind = FT_WORK_VERIFY, .arrival_us = 9 - i, .n_tok = 5};
+    assert_int_equal(ft_sched_static.pick(w, 4, &l, 2000, picks), 2);
+    assert_int_equal(picks[0].index, 3);
+    assert_int_equal(picks[1].index, 2);
+    assert_null(ft_sched_fcfs.start_us);
+}
+
 static void test_find(void **state)
 {
     (void)state;
+    assert_ptr_equal(ft_sched_find("static"), &ft_sched_static);
+    assert_ptr_equal(ft_sched_find("centralized"), &ft_sched_centralized);
     assert_ptr_equal(ft_sched_find("fcfs"), &ft_sched_fcfs);
     assert_null(ft_sched_find("lottery"));
 }
@@ -253,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_nobody_starves),
         cmocka_unit_test(test_prefill_beside_verifications),
         cmocka_unit_test(test_blocks_go_to_the_oldest),
+        cmocka_unit_test(test_static),
         cmocka_unit_test(test_find),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

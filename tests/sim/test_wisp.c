@@ -113,6 +113,23 @@ static void test_policy_keeps_deadlines(void **state)
     assert_int_equal(r.late_compute + r.late_wait, 1);
 }
 
+/* Three would be a batch; two wait 5 ms: from 25 to 41 ms, and from 66 to 82. */
+static void test_static_by_hand(void **state)
+{
+    ft_sim_config c = exact();
+    (void)state;
+    c.policy = &ft_sched_static;
+    c.static_batch = 3;
+    c.static_wait_us = 5000;
+    assert_int_equal(run(&c, FT_SIM_MODE_WISP, 0, 2, 40900).tokens, 0);
+    assert_int_equal(run(&c, FT_SIM_MODE_WISP, 0, 2, 41001).tokens, 6);
+    assert_int_equal(run(&c, FT_SIM_MODE_WISP, 0, 2, 81900).tokens, 6);
+    assert_int_equal(run(&c, FT_SIM_MODE_WISP, 0, 2, 82001).tokens, 12);
+    c.static_batch = 1; /* one after another: from 20 to 33 ms and from 33 to 46 */
+    assert_int_equal(run(&c, FT_SIM_MODE_WISP, 0, 2, 33001).tokens, 3);
+    assert_int_equal(run(&c, FT_SIM_MODE_WISP, 0, 2, 46001).tokens, 6);
+}
+
 static ft_sim_config paper(void)
 {
     char path[1024];
@@ -228,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_fcfs_by_hand),
         cmocka_unit_test(test_wisp_by_hand),
         cmocka_unit_test(test_policy_keeps_deadlines),
+        cmocka_unit_test(test_static_by_hand),
         cmocka_unit_test(test_deterministic_and_conserving),
         cmocka_unit_test(test_small_pool),
         cmocka_unit_test(test_refused),
