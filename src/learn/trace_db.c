@@ -21,13 +21,14 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "learn/features.h"
 
-#define BUSY_MS       5000 /* others' transactions take milliseconds */
-#define OPEN_TRIES    100  /* while two processes make one file at once, */
-#define OPEN_PAUSE_MS 10   /* where SQLite does not wait by itself */
-#define LOG_PAGES     1000 /* SQLite's own default; less where the file is small */
-#define LOG_SHARE     8    /* of the file, that the log may take */
+#define OPEN_MS   1000 /* others' transactions take milliseconds; at the start somebody waits, */
+#define WRITE_MS  5000 /* later only the store's own thread */
+#define PAUSE_MS  10   /* between looks where SQLite does not wait by itself */
+#define LOG_PAGES 1000 /* SQLite's own default; less where the file is small */
+#define LOG_SHARE 8    /* of the file, that the log may take */
 
 /* Node rows lie in order of (round, idx), so that the oldest ones are whole pages. */
 static const char *const schema[] = {
@@ -171,7 +172,7 @@ static ft_status open_db(const char *name, int flags, ft_error *err, sqlite3 **o
     int rc = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX, NULL);
     *out = NULL;
     if (rc == SQLITE_OK) {
-        sqlite3_busy_timeout(db, BUSY_MS);
+        sqlite3_busy_timeout(db, OPEN_MS);
         sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
         sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
         rc = pragma(db, "cell_size_check", 1);
@@ -318,11 +319,14 @@ static ft_status settle(sqlite3 *db, uint64_t max_bytes, ft_error *err, int64_t 
     return rc == SQLITE_OK ? FT_OK : ft_trace_db_fail(db, err);
 }
 
+/* Two processes that make one file at once get in each other's way for a moment. */
 static ft_status try_write(sqlite3 *db, ft_error *err)
 {
+    const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
+    const ft_clock clock = ft_clock_monotonic();
+    const int64_t until = ft_clock_now_us(&clock) + OPEN_MS * 1000;
     int rc = create_tables(db);
-    for (int i = 0; rc == SQLITE_BUSY && i < OPEN_TRIES; i++) {
-        const struct timespec pause = {.tv_nsec = OPEN_PAUSE_MS * 1000000};
+    while (rc == SQLITE_BUSY && ft_clock_now_us(&clock) < until) {
         nanosleep(&pause, NULL);
         rc = sqlite3_get_autocommit(db) ? SQLITE_OK : ft_trace_db_run(db, "ROLLBACK");
         rc = rc == SQLITE_OK ? create_tables(db) : rc;
@@ -343,6 +347,8 @@ ft_status ft_trace_db_write(const char *path, uint64_t max_bytes, ft_error *err,
         status = try_write(*out, err);
     if (status == FT_OK)
         status = settle(*out, max_bytes, err, pages);
+    if (status == FT_OK)
+        sqlite3_busy_timeout(*out, WRITE_MS);
     if (status != FT_OK) {
         sqlite3_close(*out);
         *out = NULL;

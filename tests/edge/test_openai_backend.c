@@ -23,6 +23,8 @@ typedef struct bench {
     ft_edge *edge;
     ft_openai *openai;
     ft_http_backend backend;
+    char *trace_path;
+    ft_trace *trace;
 } bench;
 
 static bench b;
@@ -49,12 +51,15 @@ static int setup(void **state)
                                        .kv_tok = 1024,
                                        .n_threads = 1};
     must(ft_verifier_create(&verifier, &err, &b.verifier), &err);
+    b.trace_path = tiny_temp_path();
+    must(ft_trace_open(&(ft_trace_opts){.path = b.trace_path}, &err, &b.trace), &err);
     const ft_edge_opts edge = {.vocab = b.vocab,
                                .draft_model = b.model,
                                .source = ft_link_source_local(b.verifier),
                                .draft = ft_draft_params_chain(3),
                                .clock = ft_clock_monotonic(),
-                               .n_threads = 1};
+                               .n_threads = 1,
+                               .trace = b.trace};
     must(ft_edge_create(&edge, &err, &b.edge), &err);
     const ft_openai_opts openai = {.edge = b.edge, .vocab = b.vocab, .model_id = "tiny"};
     must(ft_openai_create(&openai, &err, &b.openai), &err);
@@ -66,6 +71,9 @@ static int teardown(void **state)
 {
     ft_openai_destroy(b.openai);
     ft_edge_destroy(b.edge);
+    ft_trace_close(b.trace);
+    unlink(b.trace_path);
+    free(b.trace_path);
     ft_verifier_destroy(b.verifier);
     ft_model_destroy(b.model);
     ft_vocab_destroy(b.vocab);
@@ -250,6 +258,7 @@ static void test_health_and_metrics(void **state)
     must(b.backend.metrics(b.backend.ctx, &before), &err);
     go(&c);
     must(c.status, &c.err);
+    ft_trace_flush(b.trace);
     must(b.backend.metrics(b.backend.ctx, &after), &err);
     const char *a = ft_buf_str(&before), *z = ft_buf_str(&after);
     assert_float_equal(metric(z, "generations_total") - metric(a, "generations_total"), 1, 0);
@@ -265,6 +274,8 @@ static void test_health_and_metrics(void **state)
                     metric(z, "ahead_heads_total"));
     assert_float_equal(metric(z, "ttft_seconds_count") - metric(a, "ttft_seconds_count"), 1, 0);
     assert_float_equal(metric(z, "running"), 0, 0);
+    assert_float_equal(metric(z, "trace_rounds_total"), metric(z, "rounds_total"), 0);
+    assert_float_equal(metric(z, "trace_dropped_total"), 0, 0);
     free_call(&c);
     ft_buf_deinit(&before);
     ft_buf_deinit(&after);

@@ -397,6 +397,22 @@ static void test_shared(void **state)
 
 /* ---- files that cannot be ---- */
 
+static void expect_refused(ft_status to_write, ft_status to_read);
+
+/* Somebody keeps the file for himself. */
+static void test_locked(void **state)
+{
+    sqlite3 *db = NULL;
+    write_some(-1);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(ft_trace_db_run(db, "PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; "
+                                         "DELETE FROM node; DELETE FROM round"),
+                     SQLITE_OK);
+    expect_refused(FT_UNAVAILABLE, FT_UNAVAILABLE);
+    sqlite3_close(db);
+    assert_true(must_summarize().rounds == SHARED_ROUNDS);
+}
+
 static void expect_refused(ft_status to_write, ft_status to_read)
 {
     ft_trace *t = NULL;
@@ -576,6 +592,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_drops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_locked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_a_store, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_read_only, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_full_disk, set_up, tear_down),
