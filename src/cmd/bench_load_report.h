@@ -14,6 +14,7 @@ typedef enum ft_load_mode {
     FT_LOAD_PLAIN,
     FT_LOAD_SERVER_SPEC,
     FT_LOAD_EDGE,
+    FT_LOAD_PREDICTOR, /* edge, whose drafts end where a predictor says */
     FT_LOAD_PROACTIVE,
     FT_LOAD_PIPELINE,
     FT_LOAD_MODES

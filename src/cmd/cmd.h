@@ -28,6 +28,7 @@ int ft_cmd_rpc_server(int argc, char **argv);
 int ft_cmd_quantize(int argc, char **argv);
 int ft_cmd_model_inflate(int argc, char **argv);
 int ft_cmd_fit_verify_time(int argc, char **argv);
+int ft_cmd_train_predictor(int argc, char **argv);
 int ft_cmd_simulate_wisp(int argc, char **argv);
 int ft_cmd_serve(int argc, char **argv);
 int ft_cmd_edge(int argc, char **argv);

@@ -18,10 +18,10 @@
 #define CONTEXT_MARGIN 64   /* beyond prompt, text and tree */
 
 typedef struct serving_flags {
-    const char *model, *draft, *server_draft, *prompts, *modes, *rtts, *ratio, *ahead;
+    const char *model, *draft, *server_draft, *prompts, *modes, *rtts, *ratio, *ahead, *predictor;
     int64_t limit, longest, n, batch, depth, budget, width, rounds, seed, top_k;
     double temp, top_p, min_p, draft_ms;
-    bool json;
+    bool chain, json;
 } serving_flags;
 
 typedef struct serving {
@@ -32,6 +32,8 @@ typedef struct serving {
     ft_load_set set;
     ft_sampling sampling;
     ft_ahead ahead;
+    ft_predictor predictor;
+    ft_draft_params judged;     /* only its predictor: of edge+predictor */
     ft_load_server plain, spec; /* spec: drafts too; runs where the mode is asked for */
     int core;
     ft_load_report report;
@@ -56,7 +58,7 @@ static ft_status parse_modes(serving *x, ft_error *err)
         if (m == FT_LOAD_MODES)
             return ft_error_set(err, FT_INVALID,
                                 "--modes: '%.*s' is none of plain, server-spec, edge, "
-                                "edge+proactive, edge+pipeline",
+                                "edge+predictor, edge+proactive, edge+pipeline",
                                 (int)n, at);
         x->report.mode[m] = true;
         at += n + (at[n] == ',');
@@ -108,6 +110,10 @@ static ft_status check(serving *x, ft_error *err)
         status = ft_cmd_ahead(f->ahead, err, &x->ahead);
     if (status == FT_OK)
         status = parse_modes(x, err);
+    if (status == FT_OK)
+        status = ft_cmd_predictor(f->predictor, err, &x->predictor, &x->judged);
+    if (status == FT_OK && x->report.mode[FT_LOAD_PREDICTOR] && !x->judged.predictor)
+        status = ft_error_set(err, FT_INVALID, "bench serving: edge+predictor needs --predictor");
     if (status == FT_OK)
         status = parse_rtts(x, err);
     return status == FT_OK ? parse_ratio(x, err) : status;
@@ -168,7 +174,10 @@ static ft_load_drive_opts drive_opts(serving *x, ft_load_mode mode)
     uint32_t batch = (uint32_t)f->batch;
     ft_draft_params params =
         ft_draft_params_tree((uint32_t)f->budget, (uint32_t)f->depth, (uint32_t)f->width);
+    if (f->chain)
+        params = ft_draft_params_chain((uint32_t)f->depth);
     params.ahead = x->ahead;
+    params.predictor = mode == FT_LOAD_PREDICTOR ? x->judged.predictor : NULL;
     return (ft_load_drive_opts){
         .server = mode == FT_LOAD_SERVER_SPEC ? &x->spec : &x->plain,
         .set = &x->set,
@@ -378,6 +387,7 @@ static void stop(serving *x)
     ft_load_set_deinit(&x->set);
     ft_load_drafts_deinit(&x->drafts);
     ft_model_destroy(x->draft);
+    ft_predictor_deinit(&x->predictor);
     ft_vocab_destroy(x->vocab);
     free(x);
 }
@@ -409,6 +419,10 @@ static int parse(serving_flags *f, int argc, char **argv)
          "drafting ahead: where the text likeliest goes on, or below the best leaf (head)", 0, 0},
         {"--draft-width", NULL, FT_FLAG_INT, &f->width, "N", "leaves that one forward continues", 1,
          64},
+        {"--chain", NULL, FT_FLAG_BOOL, &f->chain, NULL,
+         "edges draft chains of --draft-depth tokens instead of trees", 0, 0},
+        {"--predictor", NULL, FT_FLAG_STRING, &f->predictor, "FILE",
+         "of edge+predictor: a file of train predictor; none", 0, 0},
         {"--ratio", NULL, FT_FLAG_STRING, &f->ratio, "D:V",
          "a device's draft forward takes D/V of what the server takes to verify a batch", 0, 0},
         {"--draft-ms", NULL, FT_FLAG_FLOAT, &f->draft_ms, "MS",
@@ -428,10 +442,12 @@ static int parse(serving_flags *f, int argc, char **argv)
             "Serves the same prompts in several ways and compares what the server's core does "
             "with its time:\n"
             "plain (the server decodes), server-spec (it drafts, too), edge (devices draft and "
-            "wait), edge+proactive\n"
-            "(they draft ahead), edge+pipeline (twice as many sessions take turns). Links are "
-            "delayed, and devices take\n"
-            "the time they are said to take; the server's work is real, on a core of its own.",
+            "wait), edge+predictor\n"
+            "(their drafts end at the first predicted rejection), edge+proactive (they draft "
+            "ahead), edge+pipeline\n"
+            "(twice as many sessions take turns). Links are delayed, and devices take the time they "
+            "are said to take; the\n"
+            "server's work is real, on a core of its own.",
         .flags = flags,
         .n_flags = FT_COUNT(flags)};
     int words;
@@ -455,6 +471,7 @@ int ft_cmd_bench_serving(int argc, char **argv)
                            .depth = 7,
                            .budget = 32,
                            .ahead = "likeliest",
+                           .predictor = "none",
                            .width = 4,
                            .rounds = 3,
                            .top_p = 1};

@@ -19,6 +19,8 @@ static const ft_cmd commands[] = {
     {"fit verify-time", "what passes of a model cost on this machine, for serve --costs",
      ft_cmd_fit_verify_time},
     {"trace", "what a trace file holds: texts, drafts, acceptance by depth", ft_cmd_trace},
+    {"train predictor", "what ends drafts at rejections, from traces, for edge --predictor",
+     ft_cmd_train_predictor},
     {"simulate wisp", "how many devices a server would hold, by policy and promised speed",
      ft_cmd_simulate_wisp},
     {"bench verify", "verifying many sessions' trees, this engine and libllama",

@@ -327,7 +327,7 @@ static ft_mass mass_of(const ft_sampler *sp, const float *logits)
 static ft_shape shape_of(const ft_logit_scan *scan, const ft_mass *mass, float second)
 {
     return (ft_shape){.entropy = ft_mass_entropy(mass),
-                      .margin = (float)((1 - (double)second) / mass->sum),
+                      .margin = (float)((1 - (double)second) / ft_mass_sum(mass)),
                       .deviation = scan->deviation};
 }
 
@@ -468,7 +468,7 @@ static size_t rank_greedy(ft_sampler *sp, const float *logits, const ft_logit_sc
 {
     const uint32_t n_vocab = sp->n_vocab;
     const ft_mass mass = mass_exp(logits, n_vocab, scan->max);
-    const float log_sum = (float)log(mass.sum);
+    const float log_sum = (float)log(ft_mass_sum(&mass));
     best_list best = {.at = out, .most = most};
     for (uint32_t first = 0; first < n_vocab; first += CHUNK) {
         uint32_t end = n_vocab - first < CHUNK ? n_vocab : first + CHUNK;
@@ -502,7 +502,7 @@ size_t ft_sampler_rank(ft_sampler *sampler, const ft_sampling *s, const float *l
     filter(sampler, s, logits, scan.max, true);
     const size_t n = race(sampler, s, logits, position, out, most);
     const ft_mass mass = mass_of(sampler, logits);
-    const float log_sum = (float)log(mass.sum);
+    const float log_sum = (float)log(ft_mass_sum(&mass));
     for (size_t i = 0; i < n; i++) {
         out[i].logp -= log_sum;
         out[i].score -= log_sum;
@@ -530,7 +530,8 @@ size_t ft_sampler_candidates(ft_sampler *sampler, const ft_sampling *s, const fl
         return 1;
     }
     filter(sampler, s, logits, max, false);
-    float log_sum = (float)log(mass_of(sampler, logits).sum);
+    const ft_mass mass = mass_of(sampler, logits);
+    float log_sum = (float)log(ft_mass_sum(&mass));
     for (size_t i = 0; i < sampler->n; i++) {
         float logp = sampler->scaled[i] - log_sum;
         sampler->cands[i] = (ft_candidate){sampler->id[i], logp, logp};
@@ -544,7 +545,8 @@ float ft_logprob(const float *logits, uint32_t n_vocab, int32_t token)
     if (token < 0 || (uint32_t)token >= n_vocab || !isfinite(logits[token]) ||
         !find_max(logits, n_vocab, &max))
         return -INFINITY;
-    return logits[token] - max - (float)log(mass_exp(logits, n_vocab, max).sum);
+    const ft_mass mass = mass_exp(logits, n_vocab, max);
+    return logits[token] - max - (float)log(ft_mass_sum(&mass));
 }
 
 size_t ft_top_logprobs(const float *logits, uint32_t n_vocab, int32_t *tokens, float *logprobs,
@@ -554,7 +556,8 @@ size_t ft_top_logprobs(const float *logits, uint32_t n_vocab, int32_t *tokens, f
     size_t n = 0;
     if (most == 0 || !find_max(logits, n_vocab, &max))
         return 0;
-    float log_sum = (float)log(mass_exp(logits, n_vocab, max).sum);
+    const ft_mass mass = mass_exp(logits, n_vocab, max);
+    float log_sum = (float)log(ft_mass_sum(&mass));
     for (uint32_t t = 0; t < n_vocab; t++) {
         if (!isfinite(logits[t]))
             continue;

@@ -1,81 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans of a row of logits. Loops run in 16 lanes, because neither a maximum nor a sum over one float
-// variable vectorizes; lanes are joined in double precision. Nothing here decides a draw except the
+// Scans of a row of logits. Loops run in lanes, because neither a maximum nor a sum over one float variable
+// vectorizes; the lanes are joined in double precision at the end. Nothing here decides a draw except the
 // largest logit, which is exact. No state, no allocation.
 #include "spec/shape.h"
 
-#include <float.h>
 #include <math.h>
 
-#define LANES 16
+#define LANES FT_SHAPE_LANES
 
 typedef struct lanes {
-    float max[LANES], second[LANES], sum[LANES], squares[LANES], count[LANES];
+    float max[LANES], second[LANES], sum[LANES], squares[LANES];
 } lanes;
 
-static inline void look(lanes *l, int j, float logit)
+/* LANES logits. One that is not finite makes a sum that is not. */
+static inline void look(lanes *l, const float *logits)
 {
-    const float magnitude = fabsf(logit);
-    const float one = magnitude <= FLT_MAX ? 1.0f : 0.0f; /* NaN compares false */
-    const float x = magnitude <= FLT_MAX ? logit : -INFINITY;
-    const float finite = magnitude <= FLT_MAX ? logit : 0.0f;
-    const float less = x < l->max[j] ? x : l->max[j];
-    l->second[j] = less > l->second[j] ? less : l->second[j];
-    l->max[j] = x > l->max[j] ? x : l->max[j];
-    l->sum[j] += finite;
-    l->squares[j] += finite * finite;
-    l->count[j] += one;
+    for (int j = 0; j < LANES; j++) {
+        const float x = logits[j];
+        const float less = x < l->max[j] ? x : l->max[j];
+        l->second[j] = less > l->second[j] ? less : l->second[j];
+        l->max[j] = x > l->max[j] ? x : l->max[j];
+        l->sum[j] += x;
+        l->squares[j] += x * x;
+    }
+}
+
+static void add(ft_logit_scan *s, float x)
+{
+    s->second = fmaxf(s->second, fminf(x, s->max));
+    s->max = fmaxf(s->max, x);
+}
+
+static float deviation(double sum, double squares, double n)
+{
+    return n > 0 ? (float)sqrt(fmax(squares / n - (sum / n) * (sum / n), 0)) : 0;
+}
+
+/* The same one by one, leaving out what is not finite. */
+static ft_logit_scan scan_finite(const float *logits, uint32_t n)
+{
+    ft_logit_scan s = {.max = -INFINITY, .second = -INFINITY};
+    double sum = 0, squares = 0, count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const double x = (double)logits[i];
+        if (!isfinite(x))
+            continue;
+        add(&s, logits[i]);
+        sum += x;
+        squares += x * x;
+        count++;
+    }
+    s.deviation = deviation(sum, squares, count);
+    return s;
 }
 
 ft_logit_scan ft_logits_scan(const float *logits, uint32_t n)
 {
-    lanes l = {.count = {0}};
+    lanes l = {.sum = {0}};
+    ft_logit_scan s = {.max = -INFINITY, .second = -INFINITY};
+    double sum = 0, squares = 0;
     uint32_t i = 0;
     for (int j = 0; j < LANES; j++)
         l.max[j] = l.second[j] = -INFINITY;
     for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            look(&l, j, logits[i + (uint32_t)j]);
-    for (; i < n; i++)
-        look(&l, 0, logits[i]);
-    ft_logit_scan s = {.max = -INFINITY, .second = -INFINITY};
-    double sum = 0, squares = 0, count = 0;
+        look(&l, logits + i);
+    for (; i < n; i++) {
+        add(&s, logits[i]);
+        sum += (double)logits[i];
+        squares += (double)logits[i] * (double)logits[i];
+    }
     for (int j = 0; j < LANES; j++) {
-        const float lower = l.max[j] < s.max ? l.max[j] : s.max;
-        s.second = fmaxf(s.second, fmaxf(lower, l.second[j]));
-        s.max = l.max[j] > s.max ? l.max[j] : s.max;
+        add(&s, l.max[j]);
+        s.second = fmaxf(s.second, l.second[j]);
         sum += (double)l.sum[j];
         squares += (double)l.squares[j];
-        count += (double)l.count[j];
     }
-    if (count > 0)
-        s.deviation = (float)sqrt(fmax(squares / count - (sum / count) * (sum / count), 0));
+    if (!isfinite(sum) || !isfinite(squares))
+        return scan_finite(logits, n);
+    s.deviation = deviation(sum, squares, n);
     return s;
 }
 
-void ft_mass_add(ft_mass *mass, const float *w, const float *log_w, size_t n)
+void ft_mass_add(ft_mass *restrict mass, const float *restrict w, const float *restrict log_w,
+                 size_t n)
 {
-    float sum[LANES] = {0}, dot[LANES] = {0};
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++) {
-            sum[j] += w[i + j];
-            dot[j] += w[i + j] * log_w[i + j];
+        for (int j = 0; j < LANES; j++) {
+            mass->sum[j] += w[i + (size_t)j];
+            mass->dot[j] += w[i + (size_t)j] * log_w[i + (size_t)j];
         }
     for (; i < n; i++) {
-        sum[0] += w[i];
-        dot[0] += w[i] * log_w[i];
+        mass->sum[0] += w[i];
+        mass->dot[0] += w[i] * log_w[i];
     }
-    for (int j = 0; j < LANES; j++) {
-        mass->sum += (double)sum[j];
-        mass->dot += (double)dot[j];
-    }
+}
+
+double ft_mass_sum(const ft_mass *mass)
+{
+    double sum = 0;
+    for (int j = 0; j < LANES; j++)
+        sum += (double)mass->sum[j];
+    return sum;
 }
 
 float ft_mass_entropy(const ft_mass *mass)
 {
-    if (!(mass->sum > 0))
-        return 0;
-    const double entropy = log(mass->sum) - mass->dot / mass->sum;
+    const double sum = ft_mass_sum(mass);
+    double dot = 0;
+    for (int j = 0; j < LANES; j++)
+        dot += (double)mass->dot[j];
+    const double entropy = sum > 0 ? log(sum) - dot / sum : 0;
     return entropy > 0 ? (float)entropy : 0;
 }

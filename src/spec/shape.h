@@ -15,16 +15,23 @@ typedef struct ft_logit_scan {
     float deviation;   /* standard deviation; 0 where there are none */
 } ft_logit_scan;
 
+/* Of logits[n], in one pass where all are finite. */
 ft_logit_scan ft_logits_scan(const float *logits, uint32_t n);
 
-/* Sums of weights and of weights times logarithms, from which mass and entropy follow. */
+/* As many as make a loop over them vectorize and not wait for itself. */
+#define FT_SHAPE_LANES 32
+
+/* Sums of weights and of weights times their logarithms, from which mass and entropy follow, in lanes. All-zero
+ * to begin with. */
 typedef struct ft_mass {
-    double sum, dot;
+    float sum[FT_SHAPE_LANES], dot[FT_SHAPE_LANES];
 } ft_mass;
 
-/* Adds w[n] and w[n] * log_w[n], n <= 256; log_w[i] must be finite. */
+/* Adds w[n] and w[n] * log_w[n]; log_w[i] must be finite. */
 void ft_mass_add(ft_mass *mass, const float *w, const float *log_w, size_t n);
 
+/* The mass of all weights. */
+double ft_mass_sum(const ft_mass *mass);
 /* In nats; the weights need not sum to 1. */
 float ft_mass_entropy(const ft_mass *mass);
 

@@ -325,6 +325,43 @@ static void test_same_text(void **state)
     ft_verifier_destroy(v);
 }
 
+/* Drafts that a predictor ends, early or at once: the text does not know. */
+static void test_same_text_with_a_predictor(void **state)
+{
+    const ft_mlp_shape shape = {1, {FT_FEATURES, 1}};
+    ft_predictor p = {.scale = {1, 1, 1, 1, 1}};
+    ft_error err = {0};
+    uint32_t shorter = 0;
+    ft_verifier *v = make_verifier();
+    assert_int_equal(ft_mlp_init(&shape, &err, &p.mlp), FT_OK);
+    p.mlp.weight[0][FT_FEATURE_CONFIDENCE] = 1;
+    for (int warm_it = 0; warm_it < 2; warm_it++) {
+        run plain = {.sampling = warm(warm_it ? 0.8f : 0), .max_tokens = N_TOKENS};
+        plain_text(v, &plain);
+        for (size_t i = 0; i < 2 * N_MODES; i++) {
+            run r = {.sampling = plain.sampling, .max_tokens = N_TOKENS};
+            mode how = mode_at(i / 2);
+            how.params.predictor = &p;
+            p.least = i % 2 ? 2 : 0.02f; /* 2: no probability is */
+            ft_edge *edge = make_mode(ft_link_source_local(v), m.same, how, 0);
+            generate(edge, &r);
+            check_same(&r, &plain);
+            check_sums(&r.stats, how.proactive);
+            if (i % 2 && !how.automatic) /* the best first token is all that is left */
+                assert_int_equal(r.stats.drafted, r.stats.rounds);
+            if (!how.automatic)
+                shorter += r.stats.drafted < how.params.budget * r.stats.rounds;
+            free_run(&r);
+            ft_edge_destroy(edge);
+        }
+        free_run(&plain);
+    }
+    assert_true(shorter >= 8);
+    ft_predictor_deinit(&p);
+    check_nothing_left(v);
+    ft_verifier_destroy(v);
+}
+
 /* Speculation stops and comes back by itself: whatever the controller makes of its measurements, many
  * texts one after another are the plain ones. */
 static void test_automatic_over_texts(void **state)
@@ -716,6 +753,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_text),
+        cmocka_unit_test(test_same_text_with_a_predictor),
         cmocka_unit_test(test_automatic_over_texts),
         cmocka_unit_test(test_draft_context_fills_up),
         cmocka_unit_test(test_no_speculation),

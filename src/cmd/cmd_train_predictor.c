@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+// foretoken train predictor: the rejection predictor of WISP 4.1 from traces. Two sizes are trained on the
+// same texts and compared on texts that neither has seen; the threshold comes from a third part. Main
+// thread only.
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/bench.h"
+#include "cmd/cmd.h"
+#include "cmd/plot.h"
+#include "cmd/train_set.h"
+#include "learn/binary.h"
+#include "learn/mlp_train.h"
+#include "learn/predictor.h"
+#include "spec/draft_engine.h"
+
+#define SIZES        2
+#define EARNED       0.005 /* of balanced accuracy that the larger size must bring to be kept */
+#define TIMED_CALLS  4000
+#define TIMED_DRAFTS 200
+
+/* One size: what was trained and how good it is. */
+typedef struct candidate {
+    ft_mlp_shape shape;
+    ft_predictor predictor;
+    ft_mlp_training how;
+    ft_binary_quality validated, tested;
+    double warm_us,
+        cold_us; /* a call: one after the other; after a draft forward (0: not measured) */
+} candidate;
+
+typedef struct training {
+    const char *trace, *test, *out, *hidden, *small, *draft, *plot;
+    int64_t epochs, batch, seed, threads;
+    double rate, max_fpr;
+    bool json;
+    ft_train_set part[FT_TRAIN_PARTS];
+    uint64_t draft_id, target_id;
+    candidate size[SIZES];
+    uint32_t n_sizes, kept;
+    double forward_us; /* of the draft model; 0: not measured */
+} training;
+
+/* ---- what is asked for ---- */
+
+/* "512,128,64": an input a feature before it, one output behind it. */
+static ft_status parse_shape(const char *flag, const char *list, ft_error *err, ft_mlp_shape *out)
+{
+    *out = (ft_mlp_shape){.n_layers = 1, .width = {FT_FEATURES}};
+    for (const char *at = list; *at;) {
+        char *end;
+        const unsigned long n = strtoul(at, &end, 10);
+        if (end == at || (*end && *end != ',') || n < 1 || n > FT_MLP_WIDTH ||
+            out->n_layers == FT_MLP_LAYERS)
+            return ft_error_set(err, FT_INVALID,
+                                "%s %s: pass widths from 1 to %d, as in 512,128,64", flag, list,
+                                FT_MLP_WIDTH);
+        out->width[out->n_layers++] = (uint32_t)n;
+        at = end + (*end == ',');
+    }
+    out->width[out->n_layers] = 1;
+    return FT_OK;
+}
+
+static ft_status check(training *t, ft_error *err)
+{
+    if (!t->trace || !t->out)
+        return ft_error_set(err, FT_INVALID,
+                            "train predictor: pass --trace FILE (edge --trace writes one) and -o");
+    t->n_sizes = strcmp(t->small, "none") == 0 ? 1 : 2;
+    ft_status status = parse_shape("--hidden", t->hidden, err, &t->size[0].shape);
+    if (status == FT_OK && t->n_sizes == 2)
+        status = parse_shape("--small", t->small, err, &t->size[1].shape);
+    return status;
+}
+
+/* ---- data ---- */
+
+static ft_status read_parts(training *t, ft_error *err)
+{
+    const ft_train_split split = {
+        .validate = 15, .test = t->test ? 0 : 15, .seed = (uint64_t)t->seed};
+    ft_train_set all, unseen = {0};
+    ft_status status = ft_train_set_read(t->trace, err, &all);
+    for (int p = 0; p < FT_TRAIN_PARTS && status == FT_OK; p++)
+        status = ft_train_set_part(&all, &split, (ft_train_part)p, err, &t->part[p]);
+    t->draft_id = all.draft;
+    t->target_id = all.target;
+    ft_train_set_deinit(&all);
+    if (status == FT_OK && t->test) {
+        status = ft_train_set_read(t->test, err, &unseen);
+        ft_train_set_deinit(&t->part[FT_TRAIN_TEST]);
+        t->part[FT_TRAIN_TEST] = unseen;
+    }
+    for (int p = 0; p < FT_TRAIN_PARTS && status == FT_OK; p++)
+        if (t->part[p].n < 100)
+            status = ft_error_set(err, FT_INVALID,
+                                  "train predictor: %zu samples to train on, %zu to validate and "
+                                  "%zu to test with are too few: record more texts",
+                                  t->part[FT_TRAIN_FIT].n, t->part[FT_TRAIN_VALIDATE].n,
+                                  t->part[FT_TRAIN_TEST].n);
+    return status;
+}
+
+/* Mean 0 and deviation 1 over what is trained on. */
+static void normalise(const ft_train_set *s, ft_predictor *p)
+{
+    for (int f = 0; f < FT_FEATURES; f++) {
+        double sum = 0, squares = 0;
+        for (size_t i = 0; i < s->n; i++) {
+            const double x = (double)s->x[i * FT_FEATURES + (size_t)f];
+            sum += x;
+            squares += x * x;
+        }
+        const double mean = sum / (double)s->n;
+        const double deviation = sqrt(fmax(squares / (double)s->n - mean * mean, 0));
+        p->mean[f] = (float)mean;
+        p->scale[f] = (float)(1 / fmax(deviation, 1e-6));
+    }
+}
+
+static float *inputs_of(const ft_train_set *s, const ft_predictor *p)
+{
+    float *x = malloc(s->n * FT_FEATURES * sizeof *x);
+    for (size_t i = 0; x && i < s->n * FT_FEATURES; i++)
+        x[i] = (s->x[i] - p->mean[i % FT_FEATURES]) * p->scale[i % FT_FEATURES];
+    return x;
+}
+
+/* ---- one size ---- */
+
+static ft_status fit(const training *t, candidate *c, ft_error *err)
+{
+    const ft_train_set *train = &t->part[FT_TRAIN_FIT], *validate = &t->part[FT_TRAIN_VALIDATE];
+    const ft_mlp_train_opts opts = {.batch = (uint32_t)t->batch,
+                                    .max_epochs = (uint32_t)t->epochs,
+                                    .rate = (float)t->rate,
+                                    .seed = (uint64_t)t->seed,
+                                    .n_threads = (int)t->threads,
+                                    .progress = ft_progress_terminal("training")};
+    ft_predictor *p = &c->predictor;
+    normalise(train, p);
+    p->draft = t->draft_id;
+    p->target = t->target_id;
+    ft_status status = ft_mlp_init(&c->shape, err, &p->mlp);
+    if (status != FT_OK)
+        return status;
+    float *x = inputs_of(train, p), *checked = inputs_of(validate, p);
+    if (x && checked) {
+        const ft_mlp_data fit_on = {x, train->y, train->n};
+        const ft_mlp_data check_on = {checked, validate->y, validate->n};
+        status = ft_mlp_train(&opts, &fit_on, &check_on, err, &p->mlp, &c->how);
+    } else {
+        status = ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", train->n);
+    }
+    free(x);
+    free(checked);
+    return status;
+}
+
+/* Chooses the threshold where max_fpr >= 0, and measures. */
+static ft_status measure(candidate *c, const ft_train_set *s, double max_fpr, ft_error *err,
+                         ft_binary_quality *out)
+{
+    float *odds = malloc(s->n * sizeof *odds);
+    if (!odds)
+        return ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", s->n);
+    for (size_t i = 0; i < s->n; i++)
+        odds[i] = ft_predictor_odds(&c->predictor, s->x + i * FT_FEATURES);
+    const ft_binary_data data = {odds, s->y, s->n};
+    ft_status status = FT_OK;
+    if (max_fpr >= 0)
+        status = ft_binary_threshold(&data, max_fpr, err, &c->predictor.least);
+    if (status == FT_OK)
+        status = ft_binary_measure(&data, c->predictor.least, err, out);
+    free(odds);
+    return status;
+}
+
+static ft_status train_size(training *t, candidate *c, ft_error *err)
+{
+    ft_status status = fit(t, c, err);
+    if (status == FT_OK)
+        status = measure(c, &t->part[FT_TRAIN_VALIDATE], t->max_fpr, err, &c->validated);
+    return status == FT_OK ? measure(c, &t->part[FT_TRAIN_TEST], -1, err, &c->tested) : status;
+}
+
+/* The larger one has to earn its cost. */
+static void choose(training *t)
+{
+    const candidate *c = t->size;
+    t->kept = t->n_sizes == 2 && c[0].validated.balanced < c[1].validated.balanced + EARNED;
+}
+
+/* ---- what a call costs ---- */
+
+static volatile float sink; /* keeps calls whose result nobody wants */
+
+static void time_warm(const training *t, candidate *c)
+{
+    const ft_train_set *s = &t->part[FT_TRAIN_TEST];
+    double begin = ft_bench_now_s();
+    for (size_t i = 0; i < TIMED_CALLS; i++)
+        sink = ft_predictor_odds(&c->predictor, s->x + i % s->n * FT_FEATURES);
+    c->warm_us = 1e6 * (ft_bench_now_s() - begin) / TIMED_CALLS;
+}
+
+/* Forwards of one token, each followed by a call of every size, whose weights the forward has driven out of
+ * the caches as it does in drafting. */
+static ft_status time_forwards(training *t, ft_draft_source *source, ft_error *err)
+{
+    const ft_train_set *s = &t->part[FT_TRAIN_TEST];
+    double forward[TIMED_DRAFTS], call[SIZES][TIMED_DRAFTS];
+    ft_draft_children children;
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < TIMED_DRAFTS && status == FT_OK; i++) {
+        const int32_t token = 100 + (int32_t)i;
+        ft_draft_request r = {.source = source, .n = 1, .tokens = &token, .children = &children};
+        double begin = ft_bench_now_s();
+        status = source->ops->forward(&r, 1, err);
+        forward[i] = 1e6 * (ft_bench_now_s() - begin);
+        for (uint32_t k = 0; k < t->n_sizes; k++) {
+            begin = ft_bench_now_s();
+            sink = ft_predictor_odds(&t->size[k].predictor, s->x + i % s->n * FT_FEATURES);
+            call[k][i] = 1e6 * (ft_bench_now_s() - begin);
+        }
+    }
+    t->forward_us = ft_bench_median(forward, TIMED_DRAFTS);
+    for (uint32_t k = 0; k < t->n_sizes; k++)
+        t->size[k].cold_us = ft_bench_median(call[k], TIMED_DRAFTS);
+    return status;
+}
+
+static ft_status time_draft(training *t, ft_error *err)
+{
+    const ft_model_opts opts = {.path = t->draft};
+    const ft_sampling greedy = ft_sampling_default();
+    ft_model *model = NULL;
+    ft_engine *engine = NULL;
+    ft_draft_source *source = NULL;
+    ft_status status = ft_model_load(&opts, err, &model);
+    if (status == FT_OK) {
+        const ft_engine_opts eo = {.model = model,
+                                   .kv_tok = 2 * TIMED_DRAFTS,
+                                   .max_batch_tok = 16,
+                                   .n_threads = (int)t->threads};
+        status = ft_engine_create(&eo, err, &engine);
+    }
+    if (status == FT_OK)
+        status = ft_draft_engine_source(engine, NULL, &greedy, err, &source);
+    if (status == FT_OK)
+        status = time_forwards(t, source, err);
+    ft_draft_source_destroy(source);
+    if (engine)
+        ft_engine_destroy(engine);
+    ft_model_destroy(model);
+    return status;
+}
+
+/* ---- the report ---- */
+
+static json_t *quality_json(const ft_binary_quality *q)
+{
+    json_t *bins = json_array();
+    for (int b = 0; b < FT_BINARY_BINS; b++)
+        json_array_append_new(bins, json_pack("{s:I, s:f, s:f}", "n", (json_int_t)q->bin[b].n,
+                                              "predicted", q->bin[b].predicted, "observed",
+                                              q->bin[b].observed));
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:[I,I,I,I], s:o}", "fpr", q->fpr,
+                     "specificity", q->specificity, "recall", q->recall, "balanced_accuracy",
+                     q->balanced, "accuracy", q->accuracy, "auc", q->auc, "ece", q->ece,
+                     "tp_fp_tn_fn", (json_int_t)q->tp, (json_int_t)q->fp, (json_int_t)q->tn,
+                     (json_int_t)q->fn, "reliability", bins);
+}
+
+static json_t *size_json(const training *t, const candidate *c)
+{
+    json_t *hidden = json_array();
+    for (uint32_t i = 1; i < c->shape.n_layers; i++)
+        json_array_append_new(hidden, json_integer(c->shape.width[i]));
+    json_t *out = json_pack("{s:o, s:I, s:i, s:f, s:f, s:f, s:o, s:o, s:f}", "hidden", hidden,
+                            "parameters", (json_int_t)ft_mlp_n_params(&c->shape), "epochs",
+                            (int)c->how.best, "train_loss", c->how.train_loss, "validation_loss",
+                            c->how.loss, "threshold", 1 / (1 + exp(-(double)c->predictor.least)),
+                            "validated", quality_json(&c->validated), "tested",
+                            quality_json(&c->tested), "call_us", c->warm_us);
+    if (t->forward_us > 0) {
+        json_object_set_new(out, "call_after_forward_us", json_real(c->cold_us));
+        json_object_set_new(out, "share_of_forward", json_real(c->cold_us / t->forward_us));
+    }
+    return out;
+}
+
+static json_t *part_json(const ft_train_set *s)
+{
+    size_t ones = 0;
+    for (size_t i = 0; i < s->n; i++)
+        ones += s->y[i];
+    return json_pack("{s:I, s:I, s:f}", "texts", (json_int_t)ft_train_set_texts(s), "samples",
+                     (json_int_t)s->n, "accepted", (double)ones / (double)s->n);
+}
+
+static json_t *report_of(const training *t)
+{
+    json_t *sizes = json_array();
+    for (uint32_t k = 0; k < t->n_sizes; k++)
+        json_array_append_new(sizes, size_json(t, &t->size[k]));
+    json_t *out = json_pack("{s:s, s:o, s:o, s:o, s:f, s:o, s:i}", "command", "train predictor",
+                            "train", part_json(&t->part[FT_TRAIN_FIT]), "validation",
+                            part_json(&t->part[FT_TRAIN_VALIDATE]), "test",
+                            part_json(&t->part[FT_TRAIN_TEST]), "max_fpr", t->max_fpr, "sizes",
+                            sizes, "kept", (int)t->kept);
+    if (t->forward_us > 0)
+        json_object_set_new(out, "draft_forward_us", json_real(t->forward_us));
+    return out;
+}
+
+static void print_shape(const ft_mlp_shape *shape)
+{
+    char name[FT_MLP_LAYERS * 6] = "";
+    size_t n = 0;
+    for (uint32_t i = 1; i < shape->n_layers && n < sizeof name; i++)
+        n += (size_t)snprintf(name + n, sizeof name - n, "%s%u", i > 1 ? "-" : "", shape->width[i]);
+    printf("%-14s", n ? name : "linear");
+}
+
+static void print_report(const training *t)
+{
+    printf("%zu samples to train on, %zu to validate with, %zu of unseen texts, %.1f %% of which "
+           "are accepted\n\n",
+           t->part[FT_TRAIN_FIT].n, t->part[FT_TRAIN_VALIDATE].n, t->part[FT_TRAIN_TEST].n,
+           100 * (double)(t->size[0].tested.tp + t->size[0].tested.fn) /
+               (double)t->part[FT_TRAIN_TEST].n);
+    printf("%-14s %7s %7s %8s %8s %7s %7s %9s %12s\n", "hidden layers", "FPR", "recall", "balanced",
+           "AUC", "ECE", "epochs", "call us", "of a forward");
+    for (uint32_t k = 0; k < t->n_sizes; k++) {
+        const candidate *c = &t->size[k];
+        print_shape(&c->shape);
+        printf(" %7.3f %7.3f %8.3f %8.3f %7.3f %7u %9.2f", c->tested.fpr, c->tested.recall,
+               c->tested.balanced, c->tested.auc, c->tested.ece, c->how.best,
+               t->forward_us > 0 ? c->cold_us : c->warm_us);
+        if (t->forward_us > 0)
+            printf(" %10.2f %%", 100 * c->cold_us / t->forward_us);
+        printf("%s\n", t->n_sizes > 1 && k == t->kept ? "   kept" : "");
+    }
+    printf("%-14s %7.3f %7.3f %8.3f %8.3f   WISP table 4\n", "paper", 0.425, 0.801, 0.688, 0.773);
+}
+
+/* The reliability diagram of what was kept. */
+static ft_status plot(const training *t, ft_error *err)
+{
+    ft_plot p = {.command = "train predictor", .path = t->plot, .width = 640, .height = 600};
+    ft_status status = ft_plot_open(&p, err);
+    if (status != FT_OK)
+        return status;
+    fprintf(p.gnuplot, "set key left top\nset xrange [0:1]\nset yrange [0:1]\n"
+                       "set xlabel 'predicted chance of acceptance'\n"
+                       "set ylabel 'accepted, unseen texts'\n"
+                       "plot x title 'calibrated' with lines dashtype 2");
+    for (uint32_t k = 0; k < t->n_sizes; k++)
+        fprintf(p.gnuplot, ", '-' title '%zu parameters%s' with linespoints",
+                ft_mlp_n_params(&t->size[k].shape), k == t->kept ? ", kept" : "");
+    fprintf(p.gnuplot, "\n");
+    for (uint32_t k = 0; k < t->n_sizes; k++) {
+        for (int b = 0; b < FT_BINARY_BINS; b++)
+            if (t->size[k].tested.bin[b].n > 0)
+                fprintf(p.gnuplot, "%g %g\n", t->size[k].tested.bin[b].predicted,
+                        t->size[k].tested.bin[b].observed);
+        fprintf(p.gnuplot, "e\n");
+    }
+    return ft_plot_close(&p, err);
+}
+
+static ft_status write_file(const training *t, ft_error *err)
+{
+    json_t *file = ft_predictor_json(&t->size[t->kept].predictor);
+    const int failed =
+        file ? json_dump_file(file, t->out, JSON_REAL_PRECISION(9) | JSON_COMPACT) : -1;
+    json_decref(file);
+    if (failed == 0)
+        return FT_OK;
+    return ft_error_set(err, FT_IO, "train predictor: %s cannot be written: %s", t->out,
+                        strerror(errno));
+}
+
+/* ---- the command ---- */
+
+static ft_status run(training *t, ft_error *err)
+{
+    ft_status status = check(t, err);
+    if (status == FT_OK)
+        status = read_parts(t, err);
+    for (uint32_t k = 0; k < t->n_sizes && status == FT_OK; k++)
+        status = train_size(t, &t->size[k], err);
+    if (status != FT_OK)
+        return status;
+    choose(t);
+    for (uint32_t k = 0; k < t->n_sizes; k++)
+        time_warm(t, &t->size[k]);
+    if (t->draft)
+        status = time_draft(t, err);
+    if (status == FT_OK)
+        status = write_file(t, err);
+    if (status == FT_OK && t->plot)
+        status = plot(t, err);
+    if (status == FT_OK && t->json)
+        ft_cmd_print_json(report_of(t));
+    else if (status == FT_OK)
+        print_report(t);
+    return status;
+}
+
+int ft_cmd_train_predictor(int argc, char **argv)
+{
+    training t = {.hidden = "512,128,64",
+                  .small = "32,16",
+                  .epochs = 60,
+                  .batch = 128,
+                  .seed = 1,
+                  .threads = 1,
+                  .rate = 1e-3,
+                  .max_fpr = 0.4};
+    const ft_flag flags[] = {
+        {"--trace", NULL, FT_FLAG_STRING, &t.trace, "FILE", "what edge --trace recorded", 0, 0},
+        {"--test", NULL, FT_FLAG_STRING, &t.test, "FILE",
+         "a trace of other prompts, to test with; else 15 % of the texts", 0, 0},
+        {"--out", "-o", FT_FLAG_STRING, &t.out, "FILE", "the predictor, for edge --predictor", 0,
+         0},
+        {"--hidden", NULL, FT_FLAG_STRING, &t.hidden, "LIST", "widths of the hidden layers", 0, 0},
+        {"--small", NULL, FT_FLAG_STRING, &t.small, "LIST",
+         "a smaller size, kept unless the larger one earns its cost; none", 0, 0},
+        {"--max-fpr", NULL, FT_FLAG_FLOAT, &t.max_fpr, "P",
+         "share of rejected tokens that may be let through, on validation texts", 0, 1},
+        {"--epochs", NULL, FT_FLAG_INT, &t.epochs, "N", "at most", 1, 10000},
+        {"--batch", NULL, FT_FLAG_INT, &t.batch, "N", "samples of a step", 1, 65536},
+        {"--rate", NULL, FT_FLAG_FLOAT, &t.rate, "R", "of learning", 1e-7, 1},
+        {"--seed", "-s", FT_FLAG_INT, &t.seed, "N", "of weights, order and division of the texts",
+         0, 1e9},
+        {"--threads", "-t", FT_FLAG_INT, &t.threads, "N", "threads", 1, 512},
+        {"--model-draft", "-md", FT_FLAG_STRING, &t.draft, "FILE",
+         "a draft model, to compare a call with its forward", 0, 0},
+        {"--plot", NULL, FT_FLAG_STRING, &t.plot, "FILE",
+         "reliability diagram, by gnuplot: .svg, .png or .txt", 0, 0},
+        {"--json", NULL, FT_FLAG_BOOL, &t.json, NULL, "print one JSON object", 0, 0},
+    };
+    const ft_cmd_usage usage = {
+        .usage = "train predictor --trace FILE -o FILE [flags]",
+        .about =
+            "Trains what tells from a draft's logits whether the target will reject a token, and\n"
+            "ends drafts there (WISP 4.1): a perceptron, in two sizes side by side. Texts are divided\n"
+            "into those that are trained on, those that choose epoch and threshold (the highest\n"
+            "balanced accuracy within --max-fpr) and those that it is tested on.",
+        .flags = flags,
+        .n_flags = FT_COUNT(flags)};
+    ft_error err = {0};
+    int n_words, done = ft_cmd_parse(&usage, argc, argv, &n_words);
+    if (done >= 0)
+        return done;
+    ft_status status = run(&t, &err);
+    for (int p = 0; p < FT_TRAIN_PARTS; p++)
+        ft_train_set_deinit(&t.part[p]);
+    for (int k = 0; k < SIZES; k++)
+        ft_predictor_deinit(&t.size[k].predictor);
+    return status == FT_OK ? 0 : ft_cmd_fail(&err);
+}

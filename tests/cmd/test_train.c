@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken train predictor` on a trace that is made up, whose tokens are accepted with chances that follow
+// from their features: what it reports is near what can be known, and `run` drafts with its file without
+// another text.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "base/rng.h"
+#include "learn/predictor.h"
+#include "learn/trace.h"
+#include "support/program.h"
+#include "support/tiny_gguf.h"
+
+enum { TEXTS = 60, ROUNDS = 12, CHAIN = 5 };
+
+static char *trace, *out;
+static ft_error err;
+
+static void must(ft_status status)
+{
+    if (status != FT_OK)
+        fail_msg("%s: %s", ft_status_name(status), err.message);
+}
+
+/* Accepted with the chance that its confidence says, but for where entropy is high. */
+static void add_round(ft_trace *store, const ft_trace_session *session, uint32_t number,
+                      ft_rng *rng)
+{
+    ft_trace_node node[CHAIN];
+    uint32_t path[CHAIN], n_path = 0;
+    bool going = true;
+    for (uint32_t i = 0; i < CHAIN; i++) {
+        const float confidence = (float)ft_rng_unit(rng), entropy = 6 * (float)ft_rng_unit(rng);
+        node[i] = (ft_trace_node){.token = 5, .parent = (int32_t)i - 1, .depth = (uint16_t)i};
+        node[i].has_features = true;
+        node[i].feature[FT_FEATURE_CONFIDENCE] = confidence;
+        node[i].feature[FT_FEATURE_ENTROPY] = entropy;
+        node[i].feature[FT_FEATURE_DEVIATION] = 2;
+        node[i].feature[FT_FEATURE_POSITION] = (float)i;
+        const double chance = 1 / (1 + exp(-10 * ((double)confidence - 0.5)));
+        going = going && ft_rng_unit(rng) < (entropy > 3 ? 1 - chance : chance);
+        if (going)
+            path[n_path++] = i;
+    }
+    ft_trace_label(node, CHAIN, path, n_path, false);
+    const ft_trace_round round = {.number = number,
+                                  .length = 10 + number,
+                                  .depth = CHAIN,
+                                  .accepted = n_path,
+                                  .next = 7,
+                                  .n = CHAIN,
+                                  .node = node};
+    ft_trace_add(store, session, &round);
+}
+
+static int set_up(void **state)
+{
+    ft_trace *store;
+    ft_rng rng;
+    trace = tiny_temp_path();
+    out = tiny_temp_path();
+    unlink(trace);
+    const ft_trace_opts opts = {.path = trace, .memory_bytes = 8 << 20};
+    must(ft_trace_open(&opts, &err, &store));
+    ft_rng_init(&rng, 9);
+    for (uint32_t t = 0; t < TEXTS; t++) {
+        ft_trace_session session = {.draft = 0xabc, .target = 0xdef};
+        must(ft_trace_begin(&session, &err));
+        for (uint32_t r = 1; r <= ROUNDS; r++)
+            add_round(store, &session, r, &rng);
+    }
+    ft_trace_close(store);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    unlink(trace);
+    unlink(out);
+    free(trace);
+    free(out);
+    return 0;
+}
+
+static void test_trains(void **state)
+{
+    int status = -1;
+    /* texts are divided at random: all of them are tested on, too, for figures that do not vary */
+    json_t *o = program_json(&status,
+                             "train predictor --trace '%s' --test '%s' -o '%s' --hidden 24,12 "
+                             "--small 2 --epochs 80 --batch 32 --rate 0.01 --json",
+                             trace, trace, out);
+    assert_int_equal(status, 0);
+    assert_non_null(o);
+    const json_t *sizes = json_object_get(o, "sizes");
+    assert_int_equal(json_array_size(sizes), 2);
+    assert_int_equal(json_integer_value(json_object_get(o, "kept")), 0);
+    const json_t *tested = json_object_get(json_array_get(sizes, 0), "tested");
+    assert_true(program_number(tested, "balanced_accuracy") > 0.75);
+    assert_true(program_number(tested, "auc") > 0.8);
+    assert_true(program_number(tested, "fpr") < 0.4);
+    assert_true(fabs(program_number(tested, "fpr") + program_number(tested, "specificity") - 1) <
+                1e-9);
+    assert_true(program_number(json_object_get(o, "test"), "texts") == TEXTS);
+    json_decref(o);
+    ft_predictor p;
+    must(ft_predictor_load(out, &err, &p));
+    assert_true(p.draft == 0xabc && p.target == 0xdef);
+    const float good[] = {0.95f, 1, 0, 2, 0}, bad[] = {0.05f, 1, 0, 2, 0};
+    assert_true(ft_predictor_accepts(&p, good) && !ft_predictor_accepts(&p, bad));
+    ft_predictor_deinit(&p);
+}
+
+static void test_run_drafts_with_it(void **state)
+{
+    char *target = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1});
+    char *draft =
+        tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1, .n_layer = 1});
+    const char *const how[] = {"none", out};
+    json_t *o[2];
+    for (int i = 0; i < 2; i++) {
+        int status = -1;
+        o[i] = program_json(&status,
+                            "run -m '%s' -md '%s' -p 'hello there' --raw -n 40 -t 1 --seed 5 "
+                            "--draft 4 --json --predictor '%s'",
+                            target, draft, how[i]);
+        assert_int_equal(status, 0);
+        assert_non_null(o[i]);
+    }
+    assert_string_equal(json_string_value(json_object_get(o[0], "text")),
+                        json_string_value(json_object_get(o[1], "text")));
+    assert_true(program_number(o[1], "drafted") / program_number(o[1], "rounds") <
+                program_number(o[0], "drafted") / program_number(o[0], "rounds"));
+    json_decref(o[0]);
+    json_decref(o[1]);
+    unlink(target);
+    unlink(draft);
+    free(target);
+    free(draft);
+}
+
+static void test_what_is_refused(void **state)
+{
+    char *empty = tiny_temp_path();
+    int status = -1;
+    unlink(empty);
+    json_t *o = program_json(&status, "train predictor --trace '%s' -o '%s' --json", empty, out);
+    assert_null(o);
+    assert_int_equal(status, 1);
+    o = program_json(&status, "train predictor --trace '%s' -o '%s' --hidden 12,x --json", trace,
+                     out);
+    assert_null(o);
+    assert_int_equal(status, 1);
+    o = program_json(&status, "run -m /dev/null -p x --predictor '%s' --json", trace);
+    assert_null(o);
+    assert_int_equal(status, 1);
+    unlink(empty);
+    free(empty);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trains),
+        cmocka_unit_test(test_run_drafts_with_it),
+        cmocka_unit_test(test_what_is_refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
