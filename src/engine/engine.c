@@ -8,7 +8,8 @@
 // them; the head is a graph of its own, for all of them at once or for those that are asked for.
 //
 // Where other programs hold the CPU's cores a pass takes one thread (pace.h); a pass on devices, whose
-// time says nothing of the cores, takes all that it was given.
+// time says nothing of the cores, takes all that it was given. A warmed engine has measured both before
+// its first pass.
 #include "engine/engine.h"
 
 #include <assert.h>
@@ -44,6 +45,9 @@ struct ft_engine {
     ft_backends backends;
     ft_clock clock; /* the machine's: it times passes, which decides threads and nothing else */
     ft_pace pace, head_pace;
+    int warm_threads;    /* of a pass that only warms it; 0: pace says */
+    bool warm_cold;      /* whose time says nothing */
+    int64_t warm_end_us; /* when it is given up */
     int64_t give_up_us;  /* when the present pass is given up; 0: never */
     const float *kept;   /* rows of the last pass, [batch.n_out, n_embd]; NULL with devices */
     const float *logits; /* of some of them, [any, n_vocab]; with devices of all */
@@ -383,6 +387,9 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
     return FT_OK;
 }
 
+/* Reading weights once takes about as long as multiplying so many rows with them. */
+#define READ_ROWS 8
+
 /* Multiplications of the batch: matrices of the layers, attention. (A head behind them on a device does
  * not count: no one chooses threads there.) */
 static ft_pace_size size_of(const ft_engine *engine)
@@ -393,8 +400,8 @@ static ft_pace_size size_of(const ft_engine *engine)
     double n_kv = (double)hp->n_head_kv * hp->head_dim;
     double row = hp->n_layer * n_embd * (2 * n_q + 2 * n_kv + 3.0 * hp->n_ff);
     return (ft_pace_size){.n_rows = batch->n_rows,
-                          .work =
-                              batch->n_rows * row + (double)batch->n_seen * 2 * hp->n_layer * n_q};
+                          .work = (READ_ROWS + (double)batch->n_rows) * row +
+                                  (double)batch->n_seen * 2 * hp->n_layer * n_q};
 }
 
 static ft_status status_of(enum ggml_status status)
@@ -411,6 +418,23 @@ static ft_status status_of(enum ggml_status status)
     }
 }
 
+/* Threads of the pass to come, and what it has taken on them. */
+static int threads_of(const ft_engine *engine, const ft_pace *pace, const ft_pace_size *size)
+{
+    if (engine->warm_threads)
+        return engine->warm_threads;
+    return engine->backends.devices ? engine->backends.n_threads : ft_pace_threads(pace, size);
+}
+
+static void saw_pass(const ft_engine *engine, ft_pace *pace, const ft_pace_size *size,
+                     int n_threads, int64_t us)
+{
+    if (!engine->warm_threads)
+        ft_pace_observe(pace, size, n_threads, us);
+    else if (!engine->warm_cold)
+        ft_pace_prime(pace, size, n_threads, us);
+}
+
 /* One attempt on n_threads threads; FT_TIMEOUT: given up, nothing of it counts. Inputs are written
  * each time, for a pass recycles their memory. */
 static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *size, int n_threads)
@@ -424,10 +448,12 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *siz
     int64_t limit_us =
         engine->backends.devices ? 0 : ft_pace_limit_us(&engine->pace, size, n_threads);
     int64_t start_us = ft_clock_now_us(&engine->clock);
-    engine->give_up_us = limit_us ? start_us + limit_us : 0;
+    engine->give_up_us = engine->warm_threads ? engine->warm_end_us
+                         : limit_us           ? start_us + limit_us
+                                              : 0;
     ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
     enum ggml_status status = ft_graph_cache_compute(engine->graphs, g);
-    ft_pace_observe(&engine->pace, size, n_threads, ft_clock_now_us(&engine->clock) - start_us);
+    saw_pass(engine, &engine->pace, size, n_threads, ft_clock_now_us(&engine->clock) - start_us);
     return status_of(status);
 }
 
@@ -473,10 +499,8 @@ static ft_status run_batch(ft_engine *engine)
     if (!g)
         return FT_NOMEM;
     const ft_pace_size size = size_of(engine);
-    int n_threads = engine->backends.devices ? engine->backends.n_threads
-                                             : ft_pace_threads(&engine->pace, &size);
-    ft_status status = attempt(engine, g, &size, n_threads);
-    if (status == FT_TIMEOUT) {
+    ft_status status = attempt(engine, g, &size, threads_of(engine, &engine->pace, &size));
+    if (status == FT_TIMEOUT && !engine->warm_threads) {
         engine->route->begin(engine->route);
         status = attempt(engine, g, &size, 1);
     }
@@ -485,16 +509,13 @@ static ft_status run_batch(ft_engine *engine)
     return status;
 }
 
-/* Reading the head's weights once takes about as long as multiplying so many rows with them. */
-#define HEAD_READ_ROWS 8
-
 /* The head of n of the kept rows. Not given up half-way: nearly all of it is one operator, whose work is
  * claimed bit by bit. */
 static ft_status run_head(ft_engine *engine, const uint32_t *rows, uint32_t n)
 {
     const ft_hparams *hp = ft_model_hparams(engine->model);
     const ft_pace_size size = {.n_rows = n,
-                               .work = (HEAD_READ_ROWS + (double)n) * hp->n_embd * hp->n_vocab};
+                               .work = (READ_ROWS + (double)n) * hp->n_embd * hp->n_vocab};
     ft_graph *g = ft_graph_cache_get_head(engine->graphs, n);
     if (!g)
         return FT_NOMEM;
@@ -502,13 +523,13 @@ static ft_status run_head(ft_engine *engine, const uint32_t *rows, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         ggml_backend_tensor_set(g->rows, engine->kept + (size_t)engine->asked[i] * hp->n_embd,
                                 i * g->rows->nb[1], g->rows->nb[1]);
-    int n_threads = ft_pace_threads(&engine->head_pace, &size);
+    int n_threads = threads_of(engine, &engine->head_pace, &size);
     int64_t start_us = ft_clock_now_us(&engine->clock);
     engine->give_up_us = 0;
     ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
     ft_status status = status_of(ft_graph_cache_compute(engine->graphs, g));
-    ft_pace_observe(&engine->head_pace, &size, n_threads,
-                    ft_clock_now_us(&engine->clock) - start_us);
+    saw_pass(engine, &engine->head_pace, &size, n_threads,
+             ft_clock_now_us(&engine->clock) - start_us);
     if (status != FT_OK)
         set_asked(engine, NULL, 0);
     engine->logits = g->result->data;
@@ -585,6 +606,73 @@ const float *ft_engine_logits(const ft_engine *engine, uint32_t row)
         return NULL;
     size_t n_vocab = ft_model_hparams(engine->model)->n_vocab;
     return engine->logits + (engine->at[row] - 1) * n_vocab;
+}
+
+/* ---- warming ---- */
+
+#define WARM_ROWS 64 /* rows of the largest pass; sizes between are guessed from their neighbours */
+
+static ft_status warm_pass(ft_engine *engine, ft_seq *seq, uint32_t n, int n_threads, ft_error *err)
+{
+    const uint32_t n_vocab = ft_model_hparams(engine->model)->n_vocab;
+    const uint64_t want = n <= engine->max_logits ? UINT64_MAX >> (64 - n) : 1;
+    int32_t tokens[WARM_ROWS];
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)((i + 1) * (n_vocab / (WARM_ROWS + 1)));
+    ft_segment segment = {.seq = seq, .n = n, .tokens = tokens, .want = &want};
+    engine->warm_threads = n_threads;
+    ft_status status = ft_engine_forward(engine, &segment, 1, err);
+    engine->warm_threads = 0;
+    ft_seq_truncate(seq, 0);
+    return status;
+}
+
+/* On all threads and alone, until half of the time is over. The very first pass reads the weights. */
+static ft_status warm_passes(ft_engine *engine, ft_seq *seq, int64_t until_us, ft_error *err)
+{
+    const uint32_t room = ft_kv_available(&engine->kv) * FT_KV_BLOCK_TOK;
+    const int both[] = {engine->backends.n_threads, 1};
+    const size_t n_both = both[0] > 1 && !engine->backends.devices ? 2 : 1;
+    engine->warm_cold = true;
+    ft_status status = warm_pass(engine, seq, 1, both[0], err);
+    engine->warm_cold = false;
+    for (uint32_t n = 1; n <= WARM_ROWS && n <= engine->batch.max_rows && n <= room; n *= 4)
+        for (size_t i = 0; i < n_both && status == FT_OK; i++) {
+            if (ft_clock_now_us(&engine->clock) >= until_us)
+                return FT_OK;
+            status = warm_pass(engine, seq, n, both[i], err);
+        }
+    return status;
+}
+
+ft_status ft_engine_warm(ft_engine *engine, int64_t budget_us, ft_error *err)
+{
+    const uint64_t forwards = engine->forwards, rows = engine->rows, heads = engine->heads,
+                   head_rows = engine->head_rows;
+    const int64_t began_us = ft_clock_now_us(&engine->clock);
+    const int64_t budget = budget_us ? budget_us : FT_WARM_US;
+    ft_seq *seq = NULL;
+    ft_error failure = {0};
+    ft_status status = ft_seq_create(engine, err, &seq);
+    if (status != FT_OK)
+        return status;
+    engine->warm_end_us = began_us + budget;
+    status = warm_passes(engine, seq, began_us + budget / 2, &failure);
+    ft_seq_destroy(seq);
+    engine->batch.n_out = 0;
+    set_asked(engine, NULL, 0);
+    engine->forwards = forwards;
+    engine->rows = rows;
+    engine->heads = heads;
+    engine->head_rows = head_rows;
+    if (status != FT_OK && status != FT_TIMEOUT) {
+        if (err)
+            *err = failure;
+        return status;
+    }
+    FT_LOGI("engine", "warm ms=%.0f%s", (double)(ft_clock_now_us(&engine->clock) - began_us) / 1e3,
+            status == FT_TIMEOUT ? " given_up=1" : "");
+    return FT_OK;
 }
 
 /* ---- what it is and has ---- */

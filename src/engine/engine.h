@@ -62,6 +62,12 @@ typedef struct ft_engine_opts {
  * later. FT_NOMEM, FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err,
                                           ft_engine **out);
+/* Before anybody waits: a few passes of growing size, which touch weights, build graphs and measure what
+ * one thread and all of them take. Begins none after half of budget_us, 0: of FT_WARM_US, and gives up at
+ * its end what it has begun. Logs what it took; passes and rows are not counted as computed. For an
+ * engine without sequences. FT_NOMEM, FT_INTERNAL: as the passes to come would fail. */
+#define FT_WARM_US 600000
+FT_WARN_UNUSED ft_status ft_engine_warm(ft_engine *engine, int64_t budget_us, ft_error *err);
 /* All sequences must have been destroyed. */
 void ft_engine_destroy(ft_engine *engine);
 

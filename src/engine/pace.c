@@ -3,10 +3,24 @@
 // at the machine's load: only the time of our own passes says what that load does to them.
 #include "engine/pace.h"
 
-#define BACKOFF_MIN 4   /* passes alone after all threads were slower */
-#define BACKOFF_MAX 512 /* a few seconds of decoding: how late a quiet machine is noticed */
-#define FAR         4   /* times slower than alone: no second look needed */
-#define SMOOTH      0.25
+#include <math.h>
+
+#define FAR        4.   /* times slower than alone: given up */
+#define FAR_TRIAL  2.   /* a trial is given up sooner: it was expected to be slow */
+#define LATE       2.   /* passes that a choice may lose before the other is taken... */
+#define PROBATION  1.   /* ...and what one that was taken after a single good trial has lost already */
+#define FASTER     0.95 /* of the choice's time a trial must take to be taken */
+#define REST       4    /* passes at least between trials: the choice's own times must be recent */
+#define COST_LEAST 0.1  /* of a trial, whatever is expected */
+#define GUESS      1.5  /* times slower than other sizes' passes say may be a pass alone */
+/* Shares of the time for trials, what they may spend at first, and what they save up at most. All threads
+ * stay slow only while others' load lasts, and such load comes and goes; one thread is rarely faster
+ * without all of them getting late. */
+#define SHARE_ALL   0.02
+#define SHARE_ALONE 0.005
+#define FIRST_ALL   3.
+#define MAX_ALL     4.
+#define MAX_ALONE   2.
 
 static uint32_t class_of(uint32_t n_rows)
 {
@@ -20,51 +34,155 @@ void ft_pace_init(ft_pace *pace, int n_threads)
 {
     *pace = (ft_pace){.n_threads = n_threads};
     for (int i = 0; i < FT_PACE_CLASSES; i++)
-        pace->by_size[i].backoff = BACKOFF_MIN;
+        pace->by_size[i].credit_all = FIRST_ALL;
+}
+
+/* ---- what passes take ---- */
+
+static void add(ft_pace_seen *seen, double us)
+{
+    seen->us[seen->next] = us;
+    seen->next = (seen->next + 1) % FT_PACE_KEPT;
+    seen->n += seen->n < FT_PACE_KEPT;
+}
+
+/* Of an even number the lower of the middle two: noise only ever adds. 0: none seen. */
+static double median(const ft_pace_seen *seen)
+{
+    double sorted[FT_PACE_KEPT] = {0};
+    for (uint32_t i = 0; i < seen->n; i++) {
+        uint32_t j = i;
+        for (; j > 0 && sorted[j - 1] > seen->us[i]; j--)
+            sorted[j] = sorted[j - 1];
+        sorted[j] = seen->us[i];
+    }
+    return seen->n ? sorted[(seen->n - 1) / 2] : 0;
+}
+
+/* What a class would take alone, from the nearest smaller and larger ones; 0: none is known. */
+static double guess_alone(const ft_pace *pace, uint32_t class)
+{
+    double below = 0, above = 0, at;
+    uint32_t i, j;
+    for (i = class; i > 0 && below == 0; i--)
+        below = median(&pace->by_size[i - 1].alone);
+    for (j = class + 1; j < FT_PACE_CLASSES && above == 0; j++)
+        above = median(&pace->by_size[j].alone);
+    if (below == 0 || above == 0)
+        return fmax(below, above);
+    at = (double)(class - i) / (j - 1 - i); /* i and j - 1 are where they were found */
+    return below * pow(above / below, at);
+}
+
+static double alone_us(const ft_pace *pace, uint32_t class)
+{
+    double us = median(&pace->by_size[class].alone);
+    return us > 0 ? us : GUESS * guess_alone(pace, class);
+}
+
+/* ---- the choice ---- */
+
+/* What a trial of the other choice would lose, in passes of the present one. */
+static double trial_cost(const ft_pace *pace, uint32_t class)
+{
+    const ft_pace_class *c = &pace->by_size[class];
+    double all = median(&c->all), alone = alone_us(pace, class);
+    double cost = c->goes_alone ? fmin(all / alone - 1, FAR_TRIAL) : alone / all - 1;
+    return fmax(cost, COST_LEAST);
+}
+
+static bool tries(const ft_pace *pace, uint32_t class)
+{
+    const ft_pace_class *c = &pace->by_size[class];
+    double credit = c->goes_alone ? c->credit_all : c->credit_alone;
+    return c->since >= REST && credit >= trial_cost(pace, class);
 }
 
 int ft_pace_threads(const ft_pace *pace, const ft_pace_size *size)
 {
-    const ft_pace_class *c = &pace->by_size[class_of(size->n_rows)];
-    /* The first pass of a size goes alone, to have something to compare with. */
-    return c->alone_left > 0 || c->alone_us == 0 ? 1 : pace->n_threads;
+    uint32_t class = class_of(size->n_rows);
+    bool alone = pace->by_size[class].goes_alone;
+    if (pace->n_threads == 1 || alone_us(pace, class) == 0) /* to have something to compare with */
+        return 1;
+    return alone != tries(pace, class) ? 1 : pace->n_threads;
 }
 
 int64_t ft_pace_limit_us(const ft_pace *pace, const ft_pace_size *size, int n_threads)
 {
-    double alone_us = pace->by_size[class_of(size->n_rows)].alone_us * size->work;
-    return n_threads == 1 ? 0 : (int64_t)(FAR * alone_us) + 1;
+    uint32_t class = class_of(size->n_rows);
+    double alone = alone_us(pace, class) * size->work;
+    if (n_threads == 1 || alone == 0)
+        return 0;
+    return (int64_t)((pace->by_size[class].goes_alone ? FAR_TRIAL : FAR) * alone) + 1;
 }
 
-static void observe_all(ft_pace_class *c, double us)
+static void choose(ft_pace_class *c, bool alone, double late)
 {
-    if (us <= c->alone_us) {
-        c->slow = 0;
-        c->backoff = BACKOFF_MIN;
+    c->goes_alone = alone;
+    c->late = late;
+    c->since = 0;
+}
+
+static void charge(ft_pace_class *c, bool alone, double cost)
+{
+    double *credit = alone ? &c->credit_alone : &c->credit_all;
+    *credit = fmax(*credit - cost, -MAX_ALL);
+}
+
+/* A pass by the present choice took `us` a unit of work. Only all threads can get late: what they took
+ * before one thread was chosen says nothing of now, and they are tried soon enough. */
+static void saw_choice(ft_pace_class *c, double us, double alone)
+{
+    c->since++;
+    c->credit_all = fmin(c->credit_all + SHARE_ALL, MAX_ALL);
+    c->credit_alone = fmin(c->credit_alone + SHARE_ALONE, MAX_ALONE);
+    if (c->goes_alone)
+        return;
+    c->late = fmax(c->late + fmin(us / alone - 1, FAR), 0);
+    if (c->late <= LATE)
+        return;
+    charge(c, false, c->late);
+    choose(c, true, 0);
+}
+
+static void saw_trial(ft_pace_class *c, double us, double usual_us)
+{
+    double cost = us / usual_us - 1;
+    c->since = 0;
+    if (cost < FASTER - 1) {
+        choose(c, !c->goes_alone, PROBATION);
         return;
     }
-    if (++c->slow < 2 && us < FAR * c->alone_us)
-        return;
-    c->slow = 0;
-    c->alone_left = c->backoff;
-    c->backoff = c->backoff < BACKOFF_MAX / 2 ? c->backoff * 2 : BACKOFF_MAX;
+    if (c->goes_alone && us >= FAR_TRIAL * usual_us)
+        cost += 1; /* done again */
+    charge(c, !c->goes_alone, cost);
 }
 
-static void observe_alone(ft_pace_class *c, double us)
+static double work_us(const ft_pace_size *size, int64_t us)
 {
-    c->alone_us = c->alone_us == 0 ? us : c->alone_us + SMOOTH * (us - c->alone_us);
-    if (c->alone_left > 0)
-        c->alone_left--;
+    return (us > 1 ? (double)us : 1.0) / size->work;
 }
 
 void ft_pace_observe(ft_pace *pace, const ft_pace_size *size, int n_threads, int64_t us)
 {
-    ft_pace_class *c = &pace->by_size[class_of(size->n_rows)];
-    double time = (us > 1 ? (double)us : 1.0) / size->work; /* of a unit of work */
+    uint32_t class = class_of(size->n_rows);
+    ft_pace_class *c = &pace->by_size[class];
+    double took = work_us(size, us), all = median(&c->all), alone = alone_us(pace, class);
+    bool first = alone == 0;
     if (pace->n_threads == 1)
         return;
-    if (n_threads == 1)
-        observe_alone(c, time);
+    add(n_threads == 1 ? &c->alone : &c->all, took);
+    if (first)
+        return;
+    if ((n_threads == 1) == c->goes_alone)
+        saw_choice(c, took, alone);
     else
-        observe_all(c, time);
+        saw_trial(c, took, c->goes_alone ? alone : all);
+}
+
+void ft_pace_prime(ft_pace *pace, const ft_pace_size *size, int n_threads, int64_t us)
+{
+    ft_pace_class *c = &pace->by_size[class_of(size->n_rows)];
+    if (pace->n_threads > 1)
+        add(n_threads == 1 ? &c->alone : &c->all, work_us(size, us));
 }

@@ -110,7 +110,9 @@ static ft_status create_parts(ft_own *own, const ft_verifier *v, ft_error *err)
     if (!own->nodes || !own->of || !own->needs || !own->drafters || !own->each || !own->trees)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
     ft_status status = ft_sampler_create(v->n_vocab, err, &own->sampler);
-    return status == FT_OK ? ft_engine_create(&engine, err, &own->engine) : status;
+    if (status == FT_OK)
+        status = ft_engine_create(&engine, err, &own->engine);
+    return status == FT_OK ? ft_engine_warm(own->engine, 0, err) : status;
 }
 
 ft_status ft_own_create(const ft_verifier *v, ft_error *err, ft_own **out)

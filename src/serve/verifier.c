@@ -470,6 +470,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
         goto out;
     }
     if ((status = ft_engine_create(&engine_opts, err, &v->engine)) != FT_OK ||
+        (status = ft_engine_warm(v->engine, 0, err)) != FT_OK ||
         (opts->draft_model && (status = ft_own_create(v, err, &v->own)) != FT_OK) ||
         (status = ft_round_init(v, err)) != FT_OK || (status = start(v, err)) != FT_OK)
         goto out;
