@@ -610,7 +610,7 @@ const float *ft_engine_logits(const ft_engine *engine, uint32_t row)
 
 /* ---- warming ---- */
 
-#define WARM_ROWS 64 /* rows of the largest pass; sizes between are guessed from their neighbours */
+#define WARM_ROWS 64 /* of the largest pass, 4^(FT_WARM_PASSES - 1); sizes between are guessed */
 
 static ft_status warm_pass(ft_engine *engine, ft_seq *seq, uint32_t n, int n_threads, ft_error *err)
 {
@@ -627,37 +627,58 @@ static ft_status warm_pass(ft_engine *engine, ft_seq *seq, uint32_t n, int n_thr
     return status;
 }
 
-/* On all threads and alone, until half of the time is over. The very first pass reads the weights. */
-static ft_status warm_passes(ft_engine *engine, ft_seq *seq, int64_t until_us, ft_error *err)
+/* A size on all threads and alone. */
+static ft_status warm_size(ft_engine *engine, ft_seq *seq, uint32_t n, ft_error *err, ft_warm *out)
 {
-    const uint32_t room = ft_kv_available(&engine->kv) * FT_KV_BLOCK_TOK;
     const int both[] = {engine->backends.n_threads, 1};
     const size_t n_both = both[0] > 1 && !engine->backends.devices ? 2 : 1;
+    int64_t least_us = INT64_MAX;
+    for (size_t i = 0; i < n_both; i++) {
+        int64_t began_us = ft_clock_now_us(&engine->clock);
+        ft_status status = warm_pass(engine, seq, n, both[i], err);
+        int64_t us = ft_clock_now_us(&engine->clock) - began_us;
+        if (status != FT_OK)
+            return status;
+        least_us = us < least_us ? us : least_us;
+    }
+    out->rows[out->n] = n;
+    out->us[out->n++] = least_us;
+    return FT_OK;
+}
+
+/* The very first pass reads the weights, and measures nothing else. */
+static ft_status warm_sizes(ft_engine *engine, ft_seq *seq, int64_t most_us, ft_error *err,
+                            ft_warm *out)
+{
+    const uint32_t room = ft_kv_available(&engine->kv) * FT_KV_BLOCK_TOK;
     engine->warm_cold = true;
-    ft_status status = warm_pass(engine, seq, 1, both[0], err);
+    ft_status status = warm_pass(engine, seq, 1, engine->backends.n_threads, err);
     engine->warm_cold = false;
-    for (uint32_t n = 1; n <= WARM_ROWS && n <= engine->batch.max_rows && n <= room; n *= 4)
-        for (size_t i = 0; i < n_both && status == FT_OK; i++) {
-            if (ft_clock_now_us(&engine->clock) >= until_us)
-                return FT_OK;
-            status = warm_pass(engine, seq, n, both[i], err);
-        }
+    const int64_t until_us = ft_clock_now_us(&engine->clock) + most_us;
+    for (uint32_t i = 0; i < FT_WARM_PASSES && status == FT_OK; i++) {
+        const uint32_t n = 1u << 2 * i;
+        if (n > engine->batch.max_rows || n > room || ft_clock_now_us(&engine->clock) >= until_us)
+            break;
+        status = warm_size(engine, seq, n, err, out);
+    }
     return status;
 }
 
-ft_status ft_engine_warm(ft_engine *engine, int64_t budget_us, ft_error *err)
+ft_status ft_engine_warm(ft_engine *engine, int64_t most_us, ft_error *err, ft_warm *out)
 {
     const uint64_t forwards = engine->forwards, rows = engine->rows, heads = engine->heads,
                    head_rows = engine->head_rows;
     const int64_t began_us = ft_clock_now_us(&engine->clock);
-    const int64_t budget = budget_us ? budget_us : FT_WARM_US;
+    const int64_t most = most_us ? most_us : FT_WARM_US;
     ft_seq *seq = NULL;
+    ft_warm unread = {0}, *warm = out ? out : &unread;
     ft_error failure = {0};
+    *warm = (ft_warm){0};
     ft_status status = ft_seq_create(engine, err, &seq);
     if (status != FT_OK)
         return status;
-    engine->warm_end_us = began_us + budget;
-    status = warm_passes(engine, seq, began_us + budget / 2, &failure);
+    engine->warm_end_us = began_us + FT_WARM_LIMIT * most;
+    status = warm_sizes(engine, seq, most, &failure, warm);
     ft_seq_destroy(seq);
     engine->batch.n_out = 0;
     set_asked(engine, NULL, 0);
@@ -670,8 +691,9 @@ ft_status ft_engine_warm(ft_engine *engine, int64_t budget_us, ft_error *err)
             *err = failure;
         return status;
     }
-    FT_LOGI("engine", "warm ms=%.0f%s", (double)(ft_clock_now_us(&engine->clock) - began_us) / 1e3,
-            status == FT_TIMEOUT ? " given_up=1" : "");
+    FT_LOGI("engine", "warm ms=%.0f rows=%u%s",
+            (double)(ft_clock_now_us(&engine->clock) - began_us) / 1e3,
+            warm->n ? warm->rows[warm->n - 1] : 0, status == FT_TIMEOUT ? " given_up=1" : "");
     return FT_OK;
 }
 

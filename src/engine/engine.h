@@ -62,12 +62,23 @@ typedef struct ft_engine_opts {
  * later. FT_NOMEM, FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err,
                                           ft_engine **out);
-/* Before anybody waits: a few passes of growing size, which touch weights, build graphs and measure what
- * one thread and all of them take. Begins none after half of budget_us, 0: of FT_WARM_US, and gives up at
- * its end what it has begun. Logs what it took; passes and rows are not counted as computed. For an
- * engine without sequences. FT_NOMEM, FT_INTERNAL: as the passes to come would fail. */
-#define FT_WARM_US 600000
-FT_WARN_UNUSED ft_status ft_engine_warm(ft_engine *engine, int64_t budget_us, ft_error *err);
+#define FT_WARM_PASSES 4
+/* What the passes of a warm-up took, with logits of all rows where the engine has so many, on one thread or on all: the faster. */
+typedef struct ft_warm {
+    uint32_t n;
+    uint32_t rows[FT_WARM_PASSES]; /* of an empty sequence, ascending */
+    int64_t us[FT_WARM_PASSES];
+} ft_warm;
+/* Before anybody waits: a pass that touches the weights, and a few of growing size, which build graphs
+ * and measure what one thread and all of them take. Those begin for most_us at most, and what is still
+ * under way after FT_WARM_LIMIT times that is given up, so that a model that is read from a slow disk
+ * does not keep one from starting. most_us 0: FT_WARM_US. Logs what it took; passes and rows are not
+ * counted as computed. For an engine without sequences; out may be NULL. FT_NOMEM, FT_INTERNAL: as the
+ * passes to come would fail. */
+#define FT_WARM_US    250000
+#define FT_WARM_LIMIT 8
+FT_WARN_UNUSED ft_status ft_engine_warm(ft_engine *engine, int64_t most_us, ft_error *err,
+                                        ft_warm *out);
 /* All sequences must have been destroyed. */
 void ft_engine_destroy(ft_engine *engine);
 

@@ -5,10 +5,10 @@
 
 #include <math.h>
 
-#define FAR        4.   /* times slower than alone: given up */
-#define FAR_TRIAL  2.   /* a trial is given up sooner: it was expected to be slow */
-#define LATE       2.   /* passes that a choice may lose before the other is taken... */
-#define PROBATION  1.   /* ...and what one that was taken after a single good trial has lost already */
+#define FAR        4. /* times slower than alone: given up */
+#define FAR_TRIAL  2. /* a trial is given up sooner: it was expected to be slow */
+#define LATE       2. /* passes that a choice may lose before the other is taken... */
+#define PROBATION  1. /* ...and what one that was taken after a single good trial has lost already */
 #define FASTER     0.95 /* of the choice's time a trial must take to be taken */
 #define REST       4    /* passes at least between trials: the choice's own times must be recent */
 #define COST_LEAST 0.1  /* of a trial, whatever is expected */

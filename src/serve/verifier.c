@@ -440,6 +440,18 @@ static ft_status start(ft_verifier *v, ft_error *err)
     return FT_OK;
 }
 
+/* Before the first session: what passes cost is known, and the first of them is no slower than others. */
+static ft_status warm(ft_verifier *v, ft_error *err)
+{
+    ft_warm passes;
+    ft_status status = ft_engine_warm(v->engine, 0, err, &passes);
+    for (uint32_t i = 0; status == FT_OK && !v->opts.costs && i < passes.n; i++) {
+        const ft_pass pass = ft_pass_plus((ft_pass){0}, 0, passes.rows[i], passes.rows[i]);
+        ft_cost_observe(&v->cost, &pass, passes.us[i]);
+    }
+    return status;
+}
+
 ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_verifier **out)
 {
     ft_verifier *v = calloc(1, sizeof *v);
@@ -470,7 +482,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
         goto out;
     }
     if ((status = ft_engine_create(&engine_opts, err, &v->engine)) != FT_OK ||
-        (status = ft_engine_warm(v->engine, 0, err)) != FT_OK ||
+        (status = warm(v, err)) != FT_OK ||
         (opts->draft_model && (status = ft_own_create(v, err, &v->own)) != FT_OK) ||
         (status = ft_round_init(v, err)) != FT_OK || (status = start(v, err)) != FT_OK)
         goto out;

@@ -16,10 +16,11 @@
 /* What passes of a unit of work take. */
 typedef struct machine {
     double alone_us, all_us;
-    double noise;             /* of every time, relative */
-    double spikes, spike;     /* share of passes that take so many times as long, on any threads */
-    double stalls, stalled;   /* the same on all threads only */
-    double others, others_us; /* so many passes of a hundred, running, others have a core: all_us then */
+    double noise;           /* of every time, relative */
+    double spikes, spike;   /* share of passes that take so many times as long, on any threads */
+    double stalls, stalled; /* the same on all threads only */
+    double others,
+        others_us; /* so many passes of a hundred, running, others have a core: all_us then */
 } machine;
 
 typedef struct life {
@@ -202,7 +203,8 @@ static void test_one_spike_is_forgiven(void **state)
     ft_pace_observe(&l.pace, &one, 2, 15000);
     ft_pace_observe(&l.pace, &one, 2, 15000);
     assert_int_equal(ft_pace_threads(&l.pace, &one), 1);
-    assert_int_equal(ft_pace_threads(&l.pace, &many), 2); /* other sizes are judged for themselves */
+    assert_int_equal(ft_pace_threads(&l.pace, &many),
+                     2); /* other sizes are judged for themselves */
 }
 
 /* Over the better choice of each moment, whatever the noise: a few per cent. */
@@ -236,9 +238,9 @@ static void test_costs_little(void **state)
                 all.us += 4 * pass_us(&all, &m, true, busy);
             }
             if (l.us > 1.06 * fmin(alone.us, all.us))
-                fail_msg("machine %zu, seed %d: %.3f of the better one, %d of %d alone, %d given up",
-                         i, (int)seed, l.us / fmin(alone.us, all.us), l.alone, l.passes,
-                         l.given_up);
+                fail_msg(
+                    "machine %zu, seed %d: %.3f of the better one, %d of %d alone, %d given up", i,
+                    (int)seed, l.us / fmin(alone.us, all.us), l.alone, l.passes, l.given_up);
         }
 }
 
