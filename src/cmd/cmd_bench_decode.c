@@ -104,7 +104,7 @@ static ft_status open_ours(bench *b, ft_error *err)
                            .kv_type = b->flags.kv};
     ft_status status = ft_engine_create(&opts, err, &b->engine);
     if (status == FT_OK)
-        status = ft_engine_warm(b->engine, 0, err, NULL);
+        status = ft_engine_warm(b->engine, NULL, err, NULL);
     for (uint32_t i = 0; i < b->n_streams && status == FT_OK; i++)
         status = ft_seq_create(b->engine, err, &b->seq[i]);
     return status;

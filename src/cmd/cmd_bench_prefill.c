@@ -100,7 +100,7 @@ static ft_status open_ours(bench *b, ft_error *err)
                                  .kv_type = b->flags.kv};
     ft_status status = ft_engine_create(&opts, err, &b->engine);
     if (status == FT_OK)
-        status = ft_engine_warm(b->engine, 0, err, NULL);
+        status = ft_engine_warm(b->engine, NULL, err, NULL);
     return status == FT_OK ? ft_seq_create(b->engine, err, &b->seq) : status;
 }
 

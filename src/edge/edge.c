@@ -84,7 +84,7 @@ static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *
     edge->draft_ctx = hp->n_ctx_train;
     edge->draft_fingerprint = ft_record_model(ft_model_name(opts->draft_model));
     ft_status status = ft_engine_create(&engine, err, &edge->engine);
-    return status == FT_OK ? ft_engine_warm(edge->engine, 0, err, NULL) : status;
+    return status == FT_OK ? ft_engine_warm(edge->engine, NULL, err, NULL) : status;
 }
 
 static ft_status make_drafting(ft_edge *edge, const ft_edge_opts *opts, ft_error *err)

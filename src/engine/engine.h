@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "model/model.h"
 
@@ -70,14 +71,14 @@ typedef struct ft_warm {
     int64_t us[FT_WARM_PASSES];
 } ft_warm;
 /* Before anybody waits: a pass that touches the weights, and a few of growing size, which build graphs
- * and measure what one thread and all of them take. Those begin for most_us at most, and what is still
- * under way after FT_WARM_LIMIT times that is given up, so that a model that is read from a slow disk
- * does not keep one from starting. most_us 0: FT_WARM_US. Logs what it took; passes and rows are not
- * counted as computed. For an engine without sequences; out may be NULL. FT_NOMEM, FT_INTERNAL: as the
- * passes to come would fail. */
-#define FT_WARM_US    250000
-#define FT_WARM_LIMIT 8
-FT_WARN_UNUSED ft_status ft_engine_warm(ft_engine *engine, int64_t most_us, ft_error *err,
+ * and measure what one thread and all of them take. Those begin for FT_WARM_US at most, and what is still
+ * under way after FT_WARM_LIMIT_US is given up, so that a model that is read from a slow disk does not
+ * keep one from starting. Logs what it took; passes and rows are not counted as computed. For an engine
+ * without sequences. out may be NULL; its times are by `clock`, NULL: the machine's. FT_NOMEM,
+ * FT_INTERNAL: as the passes to come would fail. */
+#define FT_WARM_US       250000
+#define FT_WARM_LIMIT_US 2000000
+FT_WARN_UNUSED ft_status ft_engine_warm(ft_engine *engine, const ft_clock *clock, ft_error *err,
                                         ft_warm *out);
 /* All sequences must have been destroyed. */
 void ft_engine_destroy(ft_engine *engine);

@@ -112,7 +112,7 @@ static ft_status create_parts(ft_own *own, const ft_verifier *v, ft_error *err)
     ft_status status = ft_sampler_create(v->n_vocab, err, &own->sampler);
     if (status == FT_OK)
         status = ft_engine_create(&engine, err, &own->engine);
-    return status == FT_OK ? ft_engine_warm(own->engine, 0, err, NULL) : status;
+    return status == FT_OK ? ft_engine_warm(own->engine, NULL, err, NULL) : status;
 }
 
 ft_status ft_own_create(const ft_verifier *v, ft_error *err, ft_own **out)

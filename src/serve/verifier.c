@@ -444,7 +444,7 @@ static ft_status start(ft_verifier *v, ft_error *err)
 static ft_status warm(ft_verifier *v, ft_error *err)
 {
     ft_warm passes;
-    ft_status status = ft_engine_warm(v->engine, 0, err, &passes);
+    ft_status status = ft_engine_warm(v->engine, &v->opts.clock, err, &passes);
     for (uint32_t i = 0; status == FT_OK && !v->opts.costs && i < passes.n; i++) {
         const ft_pass pass = ft_pass_plus((ft_pass){0}, 0, passes.rows[i], passes.rows[i]);
         ft_cost_observe(&v->cost, &pass, passes.us[i]);

@@ -253,6 +253,36 @@ static void test_kv_types(void **state)
     }
 }
 
+/* A warmed engine has measured passes, of as many rows as it can hold, and is otherwise as it was. */
+static void test_warm(void **state)
+{
+    fixture *f = *state;
+    const int32_t tokens[] = {5, 6, 7};
+    const uint64_t want = 4;
+    ft_engine_stats before, after;
+    ft_warm warm;
+    ft_seq *seq = NULL;
+    ft_engine_get_stats(f->engine, &before);
+    assert_int_equal(ft_engine_warm(f->engine, NULL, NULL, &warm), FT_OK);
+    assert_int_equal(ft_engine_warm(f->portable, NULL, NULL, NULL), FT_OK);
+    ft_engine_get_stats(f->engine, &after);
+    assert_in_range(warm.n, 1, 3);
+    for (uint32_t i = 0; i < warm.n; i++) {
+        assert_int_equal(warm.rows[i], 1u << 2 * i);
+        assert_true(warm.us[i] >= 0);
+    }
+    assert_int_equal(after.blocks_free, before.blocks_free);
+    assert_int_equal(after.n_seqs, before.n_seqs);
+    assert_true(after.forwards == before.forwards && after.rows == before.rows);
+    assert_true(after.heads == before.heads && after.head_rows == before.head_rows);
+    assert_true(after.graphs > before.graphs);
+    assert_int_equal(ft_seq_create(f->engine, NULL, &seq), FT_OK);
+    ft_segment s = {.seq = seq, .n = 3, .tokens = tokens, .want = &want};
+    assert_int_equal(ft_engine_forward(f->engine, &s, 1, NULL), FT_OK);
+    assert_non_null(ft_engine_logits(f->engine, 0));
+    ft_seq_destroy(seq);
+}
+
 static void test_bad_options(void **state)
 {
     fixture *f = *state;
@@ -268,9 +298,13 @@ int main(void)
 {
     tiny_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_exhaustion),
-        cmocka_unit_test(test_truncated_share), cmocka_unit_test(test_routes_agree),
-        cmocka_unit_test(test_kv_types),        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_exhaustion),
+        cmocka_unit_test(test_truncated_share),
+        cmocka_unit_test(test_routes_agree),
+        cmocka_unit_test(test_kv_types),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_warm),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
