@@ -16,7 +16,7 @@ typedef struct ft_load_server_opts {
     uint32_t depth, budget, width; /* of its drafts, which it makes whether or not they pay */
     uint32_t ctx, kv_tok, max_sessions;
     uint32_t threads;
-    const char *policy, *slo, *costs; /* as serve's flags; NULL: its defaults */
+    const char *policy, *slo, *costs, *cache_type; /* as serve's flags; NULL: its defaults */
     bool no_prefix_cache;
     int core; /* the server runs there and nowhere else; < 0: anywhere */
 } ft_load_server_opts;

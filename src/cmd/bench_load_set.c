@@ -39,7 +39,7 @@ static ft_status take(ft_load_set *set, const ft_load_set_opts *o, const ft_prom
     ft_status status = ft_vocab_chat(o->vocab, &message, 1, err, &p->tokens);
     if (status != FT_OK)
         return status;
-    if (p->tokens.n > o->longest) {
+    if (p->tokens.n > o->longest || p->tokens.n < o->shortest) {
         ft_tokens_deinit(&p->tokens);
         *p = (ft_load_prompt){0};
         set->skipped++;
@@ -90,9 +90,9 @@ ft_status ft_load_set_read(const ft_load_set_opts *o, ft_error *err, ft_load_set
         thin(out, most - most % o->multiple);
         if (out->n == 0)
             status = ft_error_set(err, FT_INVALID,
-                                  "%s: fewer than %u prompts of at most %u tokens: pass more of "
+                                  "%s: fewer than %u prompts of %u to %u tokens: pass more of "
                                   "them, or a smaller --batch",
-                                  o->path, o->multiple, o->longest);
+                                  o->path, o->multiple, o->shortest, o->longest);
     }
     if (status != FT_OK)
         ft_load_set_deinit(out);

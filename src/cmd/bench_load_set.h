@@ -29,7 +29,8 @@ typedef struct ft_load_set_opts {
     const char *path;
     const ft_vocab *vocab;
     uint32_t limit;    /* prompts, spread over the file; 0: all */
-    uint32_t longest;  /* longer prompts are left out */
+    uint32_t longest;  /* longer prompts are left out... */
+    uint32_t shortest; /* ...and shorter ones */
     uint32_t multiple; /* prompts come in so many */
 } ft_load_set_opts;
 

@@ -25,8 +25,8 @@
 #define DRAFT_TEXTS    64   /* that the draft model's memory holds at once */
 
 typedef struct capacity_flags {
-    const char *model, *draft, *prompts, *slo, *policies, *costs, *plot;
-    int64_t limit, longest, n, most, fixed, seed;
+    const char *model, *draft, *prompts, *slo, *policies, *costs, *cache_type, *plot;
+    int64_t limit, longest, shortest, n, most, fixed, seed;
     ft_edge_draft_flags how; /* of wisp's and edf's devices */
     double rtt_ms, draft_ms, epsilon, precision, probe_s, temp;
     bool mixed, json;
@@ -36,6 +36,7 @@ typedef struct capacity {
     capacity_flags f;
     ft_sampling sampling;
     ft_edge_opts edge; /* what f.how says */
+    ft_predictor predictor;
     ft_vocab *vocab;
     ft_model *draft;
     ft_load_set set;
@@ -118,6 +119,8 @@ static ft_status check(capacity *x, ft_error *err)
     if (status == FT_OK)
         status = ft_edge_draft_from_flags(&f->how, err, &x->edge);
     if (status == FT_OK)
+        status = ft_cmd_predictor(f->how.predictor, err, &x->predictor, &x->edge.draft);
+    if (status == FT_OK)
         status = parse_policies(x, err);
     return status == FT_OK ? parse_classes(x, err) : status;
 }
@@ -143,6 +146,7 @@ static ft_status load(capacity *x, ft_error *err)
                                   .vocab = x->vocab,
                                   .limit = (uint32_t)f->limit,
                                   .longest = (uint32_t)f->longest,
+                                  .shortest = (uint32_t)f->shortest,
                                   .multiple = 1};
     status = ft_load_set_read(&set, err, &x->set);
     if (status == FT_OK)
@@ -171,6 +175,7 @@ static ft_status start_server(capacity *x, int w, ft_error *err)
                                       .policy = ways[w].policy,
                                       .slo = f->slo,
                                       .costs = f->costs,
+                                      .cache_type = f->cache_type,
                                       .no_prefix_cache = ways[w].anew,
                                       .core = x->core};
     return ft_load_server_start(&opts, err, &x->server[w]);
@@ -193,7 +198,7 @@ static ft_crowd_opts crowd_opts(capacity *x, int w)
                            .forward_us = (int64_t)(f->draft_ms * 1e3)};
 }
 
-/* The texts, their drafts, and a first idea of how fast the server is. */
+/* The texts and their drafts; then, with prompts in the prefix cache, an idea of how fast the server is. */
 static ft_status learn(capacity *x, int w, ft_error *err)
 {
     const ft_crowd_class longest = {1, text_tokens(x)};
@@ -203,11 +208,14 @@ static ft_status learn(capacity *x, int w, ft_error *err)
     o.n_classes = 1;
     o.n_devices = LEARNERS;
     ft_status status = ft_crowd_learn(&o, err, &r);
+    if (status == FT_OK && !ways[w].anew)
+        status = ft_crowd_learn(&o, err, &r);
     double busy_s = r.server.pass_s + r.server.judge_s + r.server.rest_s;
     x->tokens_per_busy_s[w] = busy_s > 0 ? (double)r.tokens / busy_s : 0;
     if (status == FT_OK)
-        fprintf(stderr, "%s: %u texts in %.1f s, %.0f tokens/s of the server's work\n",
-                ft_capacity_way_name[w], x->set.n, r.seconds, x->tokens_per_busy_s[w]);
+        fprintf(stderr, "%5.0f s  %-11s %u texts, %.0f tokens/s of the server's work\n",
+                ft_bench_now_s() - x->began_s, ft_capacity_way_name[w], x->set.n,
+                x->tokens_per_busy_s[w]);
     return status;
 }
 
@@ -352,6 +360,8 @@ static json_t *to_json(const capacity *x)
     json_t *out = json_pack("{s:s, s:s, s:s, s:s}", "command", "bench capacity", "model", f->model,
                             "draft_model", f->draft, "prompts", f->prompts);
     json_object_set_new(out, "draft", json_string(f->how.draft));
+    json_object_set_new(out, "predictor", json_string(f->how.predictor));
+    json_object_set_new(out, "cache_type", json_string(f->cache_type));
     json_t *lengths = json_array();
     const struct {
         const char *key;
@@ -405,6 +415,7 @@ static void stop(capacity *x)
     ft_load_drafts_deinit(&x->drafts);
     ft_model_destroy(x->draft);
     ft_vocab_destroy(x->vocab);
+    ft_predictor_deinit(&x->predictor);
     free(x);
 }
 
@@ -430,6 +441,8 @@ static int parse(capacity_flags *f, int argc, char **argv)
          "so many prompts, spread over the file; 0: all", 0, 1e6},
         {"--max-prompt", NULL, FT_FLAG_INT, &f->longest, "N", "prompts of more tokens are left out",
          8, 1 << 20},
+        {"--min-prompt", NULL, FT_FLAG_INT, &f->shortest, "N",
+         "prompts of fewer tokens are left out", 0, 1 << 20},
         {"--predict", "-n", FT_FLAG_INT, &f->n, "N",
          "tokens a text at most; fewer where that takes more than half of --probe-s as promised",
          TEXT_LEAST, 65536},
@@ -452,6 +465,10 @@ static int parse(capacity_flags *f, int argc, char **argv)
          "of wisp and edf: auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]", 0, 0},
         {"--draft-fixed", NULL, FT_FLAG_INT, &f->fixed, "N",
          "and of fcfs and sled, as SLED's devices draft", 1, 64},
+        {"--predictor", NULL, FT_FLAG_STRING, &f->how.predictor, "FILE",
+         "of wisp and edf: ends a draft where it expects a rejection; none: it does not", 0, 0},
+        {"--cache-type", NULL, FT_FLAG_STRING, &f->cache_type, "TYPE",
+         "how the servers keep K and V: f16, bf16 or q8_0", 0, 0},
         {"--costs", NULL, FT_FLAG_STRING, &f->costs, "FILE",
          "what passes cost, for the servers, from foretoken fit verify-time", 0, 0},
         {"--temp", NULL, FT_FLAG_FLOAT, &f->temp, "T", "temperature; 0: greedy", 0, 100},
@@ -487,6 +504,7 @@ int ft_cmd_bench_capacity(int argc, char **argv)
                             .n = 64,
                             .most = 128,
                             .how = FT_EDGE_DRAFT_FLAGS_INIT,
+                            .cache_type = "f16",
                             .fixed = 4,
                             .rtt_ms = 20,
                             .draft_ms = 5,

@@ -194,6 +194,10 @@ struct ft_verifier {
     int64_t began_us; /* the engine thread, its waits not counted */
     ft_tenant *tenants;
     double served_rows; /* rows computed lately, for all tenants */
+    struct {
+        double rows, gain_tok; /* of promised texts' rounds lately; 0: there was none */
+        double tree_gain_tok;  /* of those with trees */
+    } usual;
 
     pthread_t thread;
     bool thread_started, lock_ready;

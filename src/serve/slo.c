@@ -16,6 +16,7 @@
 
 #define GAIN_FIRST   2.0  /* tokens of a round with a tree of which nothing is known */
 #define GAIN_WEIGHT  0.2  /* of a new round */
+#define USUAL_WEIGHT 0.02 /* of a new round in what all sessions' rounds are like */
 #define SERVED_FADE  0.99 /* a pass: some hundred passes count */
 #define LOAD_MOST    0.9  /* of the engine's time may be promised */
 #define LOAD_ROWS    16   /* of a session's rounds, before the first */
@@ -101,13 +102,21 @@ static float fastest(const ft_verifier_opts *o)
     return most;
 }
 
-/* Share of the engine's time that a promise takes: its rounds a second, times what one adds to a pass. */
+static double or_else(double known, double first)
+{
+    return known > 0 ? known : first;
+}
+
+/* Share of the engine's time that a promise takes: its rounds a second, times what one adds to a pass. Of a
+ * session without a round yet they are as rounds usually are here. */
 static double load_of(const ft_verifier *v, float tokens_per_s, const ft_sess *s)
 {
-    uint32_t rows = s && s->tree.n ? 1 + s->tree.n : LOAD_ROWS;
+    const bool known = s && s->last.round > 0;
+    double gain = known ? gain_of(s) : or_else(v->usual.gain_tok, GAIN_FIRST);
+    double own = known ? 1 + s->tree.n : or_else(v->usual.rows, LOAD_ROWS);
+    uint32_t rows = (uint32_t)ceil(own);
     const ft_pass round = ft_pass_plus((ft_pass){0}, s ? s->len : LOAD_CONTEXT, rows, rows);
-    double us = ft_cost_added_us(&v->cost, &round);
-    return (double)tokens_per_s / (s ? gain_of(s) : GAIN_FIRST) * us / 1e6;
+    return (double)tokens_per_s / gain * ft_cost_added_us(&v->cost, &round) / 1e6;
 }
 
 ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err)
@@ -120,11 +129,13 @@ ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err)
         return ft_error_set(err, FT_INVALID,
                             "serve: %g tokens/s were asked for, %g are the most that is promised",
                             (double)tokens_per_s, (double)fastest(o));
-    double load = load_of(v, o->slo_tokens_per_s[class], NULL);
+    double load = 0;
     for (const ft_sess *s = v->sessions; s; s = s->next)
         if (s->slo.class != FT_SLO_NONE && s->handle && s->finish == FT_FINISH_NONE)
             load += load_of(v, o->slo_tokens_per_s[s->slo.class], s);
-    if (load > LOAD_MOST)
+    if (load == 0) /* where estimates are wrong, somebody's rounds must put them right */
+        return FT_OK;
+    if (load + load_of(v, o->slo_tokens_per_s[class], NULL) > LOAD_MOST)
         return ft_error_set(err, FT_EXHAUSTED,
                             "serve: %g tokens/s cannot be promised beside what is: try again "
                             "later, or slower",
@@ -135,7 +146,7 @@ ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err)
 void ft_slo_init(ft_sess *s, float tokens_per_s)
 {
     s->slo.class = class_of(&s->verifier->opts, tokens_per_s);
-    s->slo.gain_tok[0] = GAIN_FIRST;
+    s->slo.gain_tok[0] = or_else(s->verifier->usual.tree_gain_tok, GAIN_FIRST);
     s->slo.gain_tok[1] = 1;
 }
 
@@ -172,6 +183,11 @@ static bool text_met(const ft_sess *s, int64_t now_us)
     return tokens * 1e6 >= (double)speed_of(s) * us;
 }
 
+static void average(double *mean, double value)
+{
+    *mean = *mean > 0 ? *mean + USUAL_WEIGHT * (value - *mean) : value;
+}
+
 void ft_slo_answered(ft_sess *s, int64_t now_us)
 {
     ft_slo_count *count = &s->verifier->stats.slo[s->slo.class];
@@ -180,6 +196,10 @@ void ft_slo_answered(ft_sess *s, int64_t now_us)
     *gain_tok += GAIN_WEIGHT * (fmax(tokens, 1) - *gain_tok);
     if (s->slo.class == FT_SLO_NONE)
         return;
+    average(&s->verifier->usual.rows, 1 + s->tree.n);
+    average(&s->verifier->usual.gain_tok, tokens);
+    if (s->run_end == 0)
+        average(&s->verifier->usual.tree_gain_tok, tokens);
     count->rounds++;
     count->rounds_met += now_us <= s->slo.due_us;
     if (s->slo.first_us == 0) {
