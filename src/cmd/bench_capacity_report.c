@@ -10,8 +10,8 @@
 #define DRIVER_BUSY 0.8 /* share of our cores from which on edges wait for each other */
 #define DRIVER_LATE 0.1 /* share of draft forwards that took longer than the device's time */
 
-const char *const ft_capacity_way_name[FT_CAPACITY_WAYS] = {"wisp", "edf", "fcfs", "sled",
-                                                            "centralized"};
+const char *const ft_capacity_way_name[FT_CAPACITY_WAYS] = {"wisp", "edf",    "fcfs",
+                                                            "sled", "static", "centralized"};
 
 static double share(double a, double b)
 {

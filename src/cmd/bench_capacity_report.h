@@ -15,6 +15,7 @@ typedef enum ft_capacity_way {
     FT_CAPACITY_EDF,
     FT_CAPACITY_FCFS,
     FT_CAPACITY_SLED,
+    FT_CAPACITY_STATIC,
     FT_CAPACITY_CENTRALIZED,
     FT_CAPACITY_WAYS
 } ft_capacity_way;

@@ -62,7 +62,8 @@ static const way ways[FT_CAPACITY_WAYS] = {
     [FT_CAPACITY_EDF] = {"edf", .drafts = true, .ask = true},
     [FT_CAPACITY_FCFS] = {"fcfs", .drafts = true, .fixed = true, .ask = true},
     [FT_CAPACITY_SLED] = {"fcfs", .drafts = true, .fixed = true, .anew = true},
-    [FT_CAPACITY_CENTRALIZED] = {"fcfs"},
+    [FT_CAPACITY_STATIC] = {"static", .drafts = true, .fixed = true},
+    [FT_CAPACITY_CENTRALIZED] = {"centralized"},
 };
 
 /* ---- flags ---- */
@@ -77,8 +78,8 @@ static ft_status parse_policies(capacity *x, ft_error *err)
             i++;
         if (i == FT_CAPACITY_WAYS)
             return ft_error_set(err, FT_INVALID,
-                                "--policies: no '%.*s': there are wisp, edf, fcfs, sled and "
-                                "centralized",
+                                "--policies: no '%.*s': there are wisp, edf, fcfs, sled, "
+                                "static and centralized",
                                 (int)n, at);
         x->report.way[i] = true;
         at += n + (at[n] == ',');
@@ -464,7 +465,7 @@ static int parse(capacity_flags *f, int argc, char **argv)
         {"--draft", NULL, FT_FLAG_STRING, &f->how.draft, "HOW",
          "of wisp and edf: auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]", 0, 0},
         {"--draft-fixed", NULL, FT_FLAG_INT, &f->fixed, "N",
-         "and of fcfs and sled, as SLED's devices draft", 1, 64},
+         "and of fcfs, sled and static, as SLED's devices draft", 1, 64},
         {"--predictor", NULL, FT_FLAG_STRING, &f->how.predictor, "FILE",
          "of wisp and edf: ends a draft where it expects a rejection; none: it does not", 0, 0},
         {"--cache-type", NULL, FT_FLAG_STRING, &f->cache_type, "TYPE",
@@ -484,7 +485,8 @@ static int parse(capacity_flags *f, int argc, char **argv)
             "more than --epsilon of the texts are slower than promised. Devices are real edges whose\n"
             "drafts are recorded and take the time they are said to take, over delayed links.\n"
             "wisp, edf, fcfs: devices draft, by that policy. sled: fcfs, and every round computes the\n"
-            "whole text again. centralized: the server decodes by itself.",
+            "whole text again. static: batches that are full or have waited. centralized: the server\n"
+            "decodes by itself.",
         .flags = flags,
         .n_flags = FT_COUNT(flags)};
     int words;
@@ -497,7 +499,7 @@ int ft_cmd_bench_capacity(int argc, char **argv)
     capacity *x = calloc(1, sizeof *x); /* a figure for everything: too much for a stack */
     if (!x)
         return ft_error_set(&err, FT_NOMEM, "out of memory"), ft_cmd_fail(&err);
-    x->f = (capacity_flags){.policies = "wisp,edf,fcfs,sled,centralized",
+    x->f = (capacity_flags){.policies = "wisp,edf,fcfs,sled,static,centralized",
                             .slo = "2,4,6,8",
                             .limit = 24,
                             .longest = 256,

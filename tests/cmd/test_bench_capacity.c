@@ -18,7 +18,7 @@
 #include "support/program.h"
 #include "support/tiny_gguf.h"
 
-static const char *const policies[] = {"wisp", "edf", "fcfs", "sled", "centralized"};
+static const char *const policies[] = {"wisp", "edf", "fcfs", "sled", "static", "centralized"};
 #define N_POLICIES (sizeof policies / sizeof *policies)
 static char *target, *draft, *prompts;
 
