@@ -157,12 +157,14 @@ static double verify_tokens(const ft_load_cell *c)
 }
 
 /* SpecEdge 4.1: who only verifies has the time of drafting for verifying, and if the trees differ, what
- * they bring counts. The times are server-spec's own. */
+ * they bring counts. The times are server-spec's own. All is of the windows, as what it bounds. */
 static double bound_of(const ft_load_cell *pipeline, const ft_load_cell *spec)
 {
     double draft = spec->sum.server.draft_s;
     double verify = spec->sum.server.pass_s + spec->sum.server.judge_s;
-    return over(draft + verify, verify) * over(verify_tokens(pipeline), verify_tokens(spec));
+    const ft_load_counters *p = &pipeline->sum.server, *s = &spec->sum.server;
+    return over(draft + verify, verify) *
+           over(over(p->tokens, p->rounds), over(s->tokens, s->rounds));
 }
 
 static void compare_servers(ft_load_report *r, json_t *out)

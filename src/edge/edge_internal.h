@@ -112,7 +112,6 @@ typedef struct ft_gen {
     ft_client_msg next; /* scratch for that */
     int64_t sent_us;    /* 0: says nothing about a round trip */
     int64_t mark_us;    /* of the last verdict (spec/turn.h); 0: not known */
-    int64_t think_us;   /* from there until the outstanding Draft was sent; 0: not known */
     int64_t looked_us;  /* last look at the link that found nothing */
     bool busy_look;     /* the draft model has worked since */
     int64_t round_us;   /* from sending to the last verdict; 0: not known */

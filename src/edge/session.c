@@ -192,7 +192,6 @@ static ft_status send_draft(ft_gen *gen, ft_error *err)
     gen->out.draft.rtt_us = (uint32_t)gen->rtt_us;
     gen->draft_sent = true;
     gen->sent_us = gen->looked_us = now_us(gen);
-    gen->think_us = gen->mark_us > 0 ? gen->sent_us - gen->mark_us : 0;
     return gen->link->vt->send(gen->link, &gen->out, err);
 }
 

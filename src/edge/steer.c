@@ -112,7 +112,7 @@ static void saw_tree(ft_gen *gen, const ft_msg_verdict *v)
                                     .queue_us = v->queue_us,
                                     .verify_us = v->verify_us,
                                     .rtt_us = gen->rtt_sample_us,
-                                    .think_us = gen->think_us,
+                                    .others_us = v->others_us,
                                     .hint_token_us = v->hint_token_us};
     ft_control_saw_round(&gen->control, &round);
 }

@@ -19,6 +19,22 @@ void ft_sess_thought(ft_sess *s, const ft_msg_draft *draft, int64_t at_us)
     s->verdict_at_us = 0;
 }
 
+void ft_sessions_rest(ft_verifier *v, int64_t now_us)
+{
+    for (ft_sess *s = v->sessions; s; s = s->next)
+        if (s->free_us == 0)
+            s->free_us = now_us;
+}
+
+uint32_t ft_sess_others_us(ft_sess *s, int64_t started_us, int64_t now_us)
+{
+    int64_t us = (s->free_us ? s->free_us : started_us) - s->answered_us;
+    bool known = s->answered_us > 0 && us >= 0 && us <= UINT32_MAX;
+    s->answered_us = now_us;
+    s->free_us = 0;
+    return known ? (uint32_t)us : 0;
+}
+
 /* More of its tokens can follow without a word from the edge. */
 static bool is_steady(const ft_sess *s)
 {

@@ -130,7 +130,9 @@ struct ft_sess {
     int64_t waits_at_us;   /* since when it waits for the engine: order of service */
     int64_t used_at_us;    /* last verdict or arrival */
     int64_t verdict_at_us; /* of the last verdict that no draft has followed yet; 0: none */
-    double think_us;       /* smoothed: from a verdict to the next draft; 0: not known */
+    int64_t answered_us;   /* last verdict; 0: none */
+    int64_t free_us; /* the engine had nothing to do since then for the first time; 0: it had */
+    double think_us; /* smoothed: from a verdict to the next draft; 0: not known */
     int64_t detached_at_us;
     ft_tenant *tenant;
     struct {
@@ -252,6 +254,12 @@ void ft_sess_answered(ft_sess *s, int64_t now_us);
 void ft_sess_withdraw(ft_sess *s);
 
 /* ---- groups.c ---- */
+
+/* The engine has nothing to do. */
+void ft_sessions_rest(ft_verifier *v, int64_t now_us);
+/* A pass that began at started_us answers the session: for how long others kept the engine from it behind
+ * the verdict before; 0: there was none. Counts anew from now on. */
+uint32_t ft_sess_others_us(ft_sess *s, int64_t started_us, int64_t now_us);
 
 /* A draft came: how long its edge took since the last verdict. */
 void ft_sess_thought(ft_sess *s, const ft_msg_draft *draft, int64_t at_us);

@@ -333,6 +333,7 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
     }
     s->last.queue_us = (uint32_t)(started_us - s->draft_at_us);
     s->last.verify_us = (uint32_t)(now_us - started_us);
+    s->last.others_us = ft_sess_others_us(s, started_us, now_us);
     s->used_at_us = s->verdict_at_us = now_us;
     stats->rounds++;
     stats->drafted += s->run_end ? 0 : s->tree.n;

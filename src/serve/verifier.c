@@ -297,6 +297,7 @@ static void rest(ft_verifier *v, int64_t timeout_us)
 {
     bool open = has_open_text(v);
     int64_t from_us = ft_clock_now_us(&v->opts.clock);
+    ft_sessions_rest(v, from_us);
     pthread_mutex_lock(&v->lock);
     wait_for_events(v, timeout_us);
     pthread_mutex_unlock(&v->lock);

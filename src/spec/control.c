@@ -42,8 +42,7 @@
 #define TEXT_COUNT   6. /* that are left of others' texts */
 #define BUSY_ON      0.3 /* share of rounds that waited for others, above which they keep it busy... */
 #define BUSY_OFF     0.05 /* ...until it is below that */
-#define QUEUED       0.2  /* of a verification: a shorter wait is no pass of others... */
-#define QUEUED_TURN  0.01 /* ...but where drafts are sent to come just in time */
+#define QUEUED       0.2  /* of a verification: a shorter wait is no pass of others */
 #define TRIAL_EVERY  20   /* rounds until a neighbouring tree is tried... */
 #define TRIAL_WORST  1.25 /* ...if it looks no worse than that */
 #define RUN_EVERY    256  /* rounds until a run is measured again... */
@@ -551,6 +550,8 @@ static void forgive(ft_control *c, double us)
 static void saw_verify(ft_control *c, const ft_control_round *r)
 {
     double y = fmax((double)r->verify_us, 1), change = slower(c);
+    /* Drafts that come just in time don't wait, however busy others keep the server. */
+    int64_t waited_us = c->busy && r->others_us > r->queue_us ? r->others_us : r->queue_us;
     c->verify.y *= change;
     c->verify.slope *= change;
     if (c->running && y < SURPRISE * line_at(&c->verify, r->nodes))
@@ -559,8 +560,7 @@ static void saw_verify(ft_control *c, const ft_control_round *r)
     line_add(&c->verify, r->nodes, y, SLOPE_PRIOR * y / (1 + SLOPE_PRIOR * r->nodes), -1);
     c->round_ref_us = 0;
     c->queue_us += SMOOTH * ((double)r->queue_us - c->queue_us);
-    c->queued += SMOOTH_RTT *
-                 ((double)((double)r->queue_us > (c->busy ? QUEUED_TURN : QUEUED) * y) - c->queued);
+    c->queued += SMOOTH_RTT * ((double)((double)waited_us > QUEUED * y) - c->queued);
     c->busy = c->queued > (c->busy ? BUSY_OFF : BUSY_ON);
 }
 
@@ -569,8 +569,8 @@ void ft_control_saw_round(ft_control *c, const ft_control_round *r)
     double us = (double)(r->draft_us + r->wait_us);
     saw_verify(c, r);
     ft_control_saw_rtt(c, r->rtt_us);
-    if (r->think_us > 0)
-        ft_turn_saw(&c->turn, r->think_us, r->queue_us, r->verify_us);
+    if (r->others_us > 0)
+        ft_turn_saw(&c->turn, r->others_us, r->verify_us);
     if (r->hint_token_us)
         smooth(&c->hint_us, r->hint_token_us, SMOOTH);
     if (r->nodes > 0 && r->depth > 0)

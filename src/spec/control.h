@@ -100,7 +100,7 @@ typedef struct ft_control_round {
     uint32_t n_path;       /* nodes accepted */
     int64_t draft_us, wait_us, queue_us, verify_us;
     int64_t rtt_us;         /* a sample, < 0: none */
-    int64_t think_us;       /* from the mark of the verdict before to sending; 0: not known */
+    int64_t others_us;      /* kept the server busy behind the verdict before; 0: not known */
     uint32_t hint_token_us; /* 0: the server does not say */
 } ft_control_round;
 

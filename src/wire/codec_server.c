@@ -108,6 +108,7 @@ static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_er
     out->length = pb->length;
     out->queue_us = pb->queue_us;
     out->verify_us = pb->verify_us;
+    out->others_us = pb->others_us;
     out->finish = (ft_finish)pb->finish;
     out->hint_max_tree = pb->hints ? pb->hints->max_tree : 0;
     out->hint_no_trees = pb->hints && pb->hints->no_trees;
@@ -285,6 +286,7 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     pb.length = verdict->length;
     pb.queue_us = verdict->queue_us;
     pb.verify_us = verdict->verify_us;
+    pb.others_us = verdict->others_us;
     pb.finish = (Foretoken__V1__Finish)verdict->finish;
     bool hint = verdict->hint_max_tree || verdict->hint_token_us || verdict->hint_no_trees;
     pb.hints = hint ? &hints : NULL;

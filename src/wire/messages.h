@@ -92,6 +92,7 @@ typedef struct ft_msg_verdict {
     uint32_t n_logprobs;        /* 0, or n_path + n_next */
     ft_token_logprob *logprobs; /* [n_logprobs]; decoded: inside the message's own memory */
     uint32_t queue_us, verify_us;
+    uint32_t others_us; /* others kept the engine busy behind the verdict before; 0: not known */
     ft_finish finish;
     uint32_t hint_max_tree; /* 0: none */
     bool hint_no_trees;     /* trees are not verified: ask for runs */

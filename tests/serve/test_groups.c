@@ -39,6 +39,8 @@ struct world {
     uint32_t ended;       /* texts: else there would be fewer sessions */
     uint64_t forwards;    /* as of the last verdict */
     uint32_t sizes[PASSES], n_passes;
+    int64_t others_us;   /* as verdicts say, once groups have formed... */
+    uint32_t n_verdicts; /* ...of which there were so many */
 };
 
 static int64_t world_us(void *ctx)
@@ -73,6 +75,10 @@ static void on_part(local_client *c, const ft_msg_verdict *verdict)
     w->forwards = s.forwards;
     if (w->n_passes <= PASSES)
         w->sizes[w->n_passes - 1]++;
+    if (w->n_passes > SETTLED) {
+        w->others_us += verdict->others_us;
+        w->n_verdicts++;
+    }
     assert_true(test_apply(&t->text, &c->draft, verdict));
     w->ended += t->text.finish != FT_FINISH_NONE;
     if (t->text.finish == FT_FINISH_NONE && w->n_passes < PASSES)
@@ -186,6 +192,8 @@ static void test_two_groups_form(void **state)
     assert_true(mean > SESSIONS / 2 - 0.5);
     assert_int_equal(s.groups, 2);
     assert_true(s.passes_capped > 0);
+    /* Behind a group's verdicts the engine works for the other one. */
+    assert_true(w->others_us / w->n_verdicts > w->think_us);
     free(w);
 }
 

@@ -209,6 +209,7 @@ static void random_verdict(ft_rng *rng, ft_msg_verdict *verdict, ft_token_logpro
     verdict->length = ft_rng_below(rng, 5000);
     verdict->queue_us = ft_rng_below(rng, 5000);
     verdict->verify_us = ft_rng_below(rng, 5000);
+    verdict->others_us = ft_rng_below(rng, 3);
     verdict->finish = (ft_finish)ft_rng_below(rng, 3);
     verdict->hint_max_tree = ft_rng_below(rng, 3);
     verdict->hint_no_trees = ft_rng_below(rng, 2);
