@@ -74,7 +74,7 @@ static void check_batches(const json_t *json)
         double least = INFINITY, ms = program_number(batch, "ms");
         for (size_t k = 0; k < json_array_size(runs); k++)
             least = fmin(least, json_number_value(json_array_get(runs, k)));
-        assert_int_equal(json_array_size(runs), RUNS);
+        assert_in_range(json_array_size(runs), RUNS, 2 * RUNS);
         assert_true(ms > 0 && fabs(ms / least - 1) < 1e-6);
         assert_true(fabs(program_number(batch, "predicted_ms") * 1e3 - cost_of(json, batch)) <
                     1e-6 * cost_of(json, batch) + 1e-6);
