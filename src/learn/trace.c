@@ -37,7 +37,7 @@ typedef struct entry {
     ft_trace_session session;
     ft_trace_round round;
 } entry;
-_Static_assert(sizeof(entry) % _Alignof(entry) == 0 && sizeof(ft_trace_node) % 4 == 0, "aligned");
+_Static_assert(sizeof(ft_trace_node) % _Alignof(entry) == 0, "entries lie behind nodes");
 
 typedef struct buffer {
     unsigned char *data;
@@ -78,12 +78,12 @@ struct ft_trace {
     int64_t pages;   /* of the file at most */
 
     pthread_mutex_t mutex;
-    pthread_cond_t wake;  /* the writing thread: there is something, or enough, or it must hurry */
-    pthread_cond_t empty; /* whoever flushes: all is written */
+    pthread_cond_t wake; /* the writing thread: there is something, or enough, or it must hurry */
+    pthread_cond_t over; /* whoever flushes: a batch is done */
     /* guarded by mutex */
     buffer filling;
-    bool stop, hurry; /* hurry: somebody waits for `empty` */
-    bool busy;        /* writing */
+    bool stop, hurry;     /* hurry: somebody waits for a batch */
+    uint64_t taken, done; /* batches */
     ft_trace_stats stats;
 
     /* the writing thread's */
@@ -296,8 +296,9 @@ static bool take_batch(ft_trace *t)
     const buffer empty = {.data = t->writing.data};
     t->writing = t->filling;
     t->filling = empty;
-    t->busy = t->writing.n > 0;
-    return t->busy;
+    t->hurry = false;
+    t->taken += t->writing.n > 0;
+    return t->writing.n > 0;
 }
 
 static void *writer_main(void *arg)
@@ -309,11 +310,8 @@ static void *writer_main(void *arg)
         bool written = write_buffer(t, &t->writing);
         pthread_mutex_lock(&t->mutex);
         *(written ? &t->stats.rounds : &t->stats.dropped) += t->writing.rounds;
-        t->busy = false;
-        if (t->filling.n == 0) {
-            t->hurry = false;
-            pthread_cond_broadcast(&t->empty);
-        }
+        t->done++;
+        pthread_cond_broadcast(&t->over);
     }
     pthread_mutex_unlock(&t->mutex);
     return NULL;
@@ -368,7 +366,7 @@ static void free_trace(ft_trace *t)
         sqlite3_finalize(t->stmt[i]);
     ft_trace_db_close(t->db);
     pthread_cond_destroy(&t->wake);
-    pthread_cond_destroy(&t->empty);
+    pthread_cond_destroy(&t->over);
     pthread_mutex_destroy(&t->mutex);
     free(t->filling.data);
     free(t->writing.data);
@@ -386,7 +384,7 @@ ft_status ft_trace_open(const ft_trace_opts *opts, ft_error *err, ft_trace **out
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->wake, &attr);
-    pthread_cond_init(&t->empty, NULL);
+    pthread_cond_init(&t->over, NULL);
     pthread_condattr_destroy(&attr);
     t->capacity = (opts->memory_bytes ? opts->memory_bytes : DEFAULT_MEMORY) / 2;
     t->filling.data = malloc(t->capacity);
@@ -455,10 +453,11 @@ void ft_trace_add(ft_trace *trace, const ft_trace_session *session, const ft_tra
 void ft_trace_flush(ft_trace *trace)
 {
     pthread_mutex_lock(&trace->mutex);
-    while (trace->busy || trace->filling.n > 0) {
+    const uint64_t last = trace->taken + (trace->filling.n > 0);
+    while (trace->done < last) {
         trace->hurry = true;
         pthread_cond_signal(&trace->wake);
-        pthread_cond_wait(&trace->empty, &trace->mutex);
+        pthread_cond_wait(&trace->over, &trace->mutex);
     }
     pthread_mutex_unlock(&trace->mutex);
 }
