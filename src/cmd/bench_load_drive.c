@@ -173,6 +173,7 @@ static ft_status count_text(stage *st, slot *s, ft_error *err)
     s->tally.matched = s->stats.matched;
     s->tally.ahead_nodes = s->stats.ahead_nodes;
     s->tally.forwards = s->stats.forwards;
+    s->tally.ahead_forwards = s->stats.ahead_forwards;
     s->tally.depths = s->stats.depth_sum;
     s->tally.runs = s->stats.runs;
     s->tally.run_tokens = s->stats.run_tokens;

@@ -87,6 +87,7 @@ static json_t *tally_json(const ft_load_tally *t)
     put(out, "ahead_gain", ahead > 1 ? align * match * (ahead - 1) : 0);
     put(out, "depth", over((double)t->depths, (double)t->trees));
     put(out, "forwards_per_tree", over((double)t->forwards, (double)t->trees));
+    put(out, "ahead_forwards_per_tree", over((double)t->ahead_forwards, (double)t->trees));
     put(out, "run_token_share", over((double)t->run_tokens, (double)t->tokens));
     return out;
 }

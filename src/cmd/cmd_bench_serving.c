@@ -18,7 +18,8 @@
 #define CONTEXT_MARGIN 64   /* beyond prompt, text and tree */
 
 typedef struct serving_flags {
-    const char *model, *draft, *server_draft, *prompts, *modes, *rtts, *ratio, *ahead, *predictor;
+    const char *model, *draft, *server_draft, *prompts, *modes, *rtts, *ratio, *ahead, *rule,
+        *predictor;
     int64_t limit, longest, n, batch, depth, budget, width, rounds, seed, top_k;
     double temp, top_p, min_p, draft_ms;
     bool chain, json;
@@ -34,6 +35,7 @@ typedef struct serving {
     ft_ahead ahead;
     ft_predictor predictor;
     ft_draft_params judged;     /* only its predictor: of edge+predictor */
+    ft_depth_rule rule;         /* of edges that fill no pipeline */
     ft_load_server plain, spec; /* spec: drafts too; runs where the mode is asked for */
     int core;
     ft_load_report report;
@@ -83,6 +85,15 @@ static ft_status parse_rtts(serving *x, ft_error *err)
     return r->n_rtt ? FT_OK : ft_error_set(err, FT_INVALID, "--rtt: no times in it");
 }
 
+static ft_status parse_rule(serving *x, ft_error *err)
+{
+    bool fixed = strcmp(x->f.rule, "fixed") == 0;
+    x->rule = fixed ? FT_DEPTH_AUTO : FT_DEPTH_LATENCY;
+    if (fixed || strcmp(x->f.rule, "latency") == 0)
+        return FT_OK;
+    return ft_error_set(err, FT_INVALID, "--depth %s: pass latency or fixed", x->f.rule);
+}
+
 static ft_status parse_ratio(serving *x, ft_error *err)
 {
     double draft = 0, verify = 0;
@@ -108,6 +119,8 @@ static ft_status check(serving *x, ft_error *err)
     ft_status status = ft_sampling_check(&x->sampling, err);
     if (status == FT_OK)
         status = ft_cmd_ahead(f->ahead, err, &x->ahead);
+    if (status == FT_OK)
+        status = parse_rule(x, err);
     if (status == FT_OK)
         status = parse_modes(x, err);
     if (status == FT_OK)
@@ -186,7 +199,7 @@ static ft_load_drive_opts drive_opts(serving *x, ft_load_mode mode)
         .n_tokens = (uint32_t)f->n,
         .n_slots = mode == FT_LOAD_PIPELINE ? 2 * batch : batch,
         .edge = {.draft = drafts ? params : (ft_draft_params){0},
-                 .depth_rule = mode == FT_LOAD_PIPELINE ? FT_DEPTH_PIPELINE : FT_DEPTH_LATENCY,
+                 .depth_rule = mode == FT_LOAD_PIPELINE ? FT_DEPTH_PIPELINE : x->rule,
                  .proactive = mode >= FT_LOAD_PROACTIVE},
         .drafts = drafts ? &x->drafts : NULL,
         .forward_us = (int64_t)(f->draft_ms * 1e3)};
@@ -343,6 +356,7 @@ static json_t *to_json(serving *x)
                   {"driver_cores", x->report.driver_cores}};
     for (size_t i = 0; i < FT_COUNT(counts); i++)
         json_object_set_new(out, counts[i].key, json_integer(counts[i].value));
+    json_object_set_new(out, "depth_rule", json_string(f->rule));
     json_object_set_new(out, "temperature", json_real(f->temp));
     json_object_set_new(out, "interleaved", json_true());
     ft_load_report_json(&x->report, out);
@@ -413,7 +427,11 @@ static int parse(serving_flags *f, int argc, char **argv)
         {"--batch", NULL, FT_FLAG_INT, &f->batch, "B",
          "sessions at once; edge+pipeline has twice as many", 1, FT_LOAD_SLOTS_MAX / 2},
         {"--draft-depth", NULL, FT_FLAG_INT, &f->depth, "N",
-         "draft forwards a tree (edge+pipeline: at most)", 1, 64},
+         "draft forwards a tree (of edges: at most)", 1, 64},
+        {"--depth", NULL, FT_FLAG_STRING, &f->rule, "HOW",
+         "edge, edge+proactive: latency: draft until one more forward would bring less than its "
+         "time costs; fixed: --draft-depth forwards",
+         0, 0},
         {"--spec-draft-n-max", NULL, FT_FLAG_INT, &f->budget, "N", "nodes a tree", 1, 64},
         {"--ahead", NULL, FT_FLAG_STRING, &f->ahead, "WHERE",
          "drafting ahead: where the text likeliest goes on, or below the best leaf (head)", 0, 0},
@@ -472,6 +490,7 @@ int ft_cmd_bench_serving(int argc, char **argv)
                            .budget = 32,
                            .ahead = "likeliest",
                            .predictor = "none",
+                           .rule = "latency",
                            .width = 4,
                            .rounds = 3,
                            .top_p = 1};

@@ -97,7 +97,7 @@ static ft_status parse_depth(const ft_edge_draft_flags *f, ft_error *err, ft_edg
         return ft_error_set(err, FT_INVALID,
                             "--depth %s: pass auto, pipeline, latency or a number from 1 to %d",
                             how, FT_TREE_MAX);
-    if (!out->automatic && out->depth_rule != FT_DEPTH_AUTO)
+    if (!out->automatic && out->depth_rule == FT_DEPTH_PIPELINE)
         return ft_error_set(err, FT_INVALID,
                             "--depth %s decides anew each round: it goes with --draft auto", how);
     return FT_OK;

@@ -37,8 +37,11 @@ typedef struct ft_edge_opts {
     /* Whether to draft, how many nodes and how deep is decided by what is measured (spec/control.h);
      * budget and depth of `draft` are upper limits then. */
     bool automatic;
-    ft_depth_rule depth_rule; /* of automatic; PIPELINE also without: trees of `draft.budget` nodes,
-                                 and this depth, `draft.depth` at most */
+    /* Of automatic. Without, trees have `draft.budget` nodes, and AUTO stands for `draft.depth` forwards
+     * each, the others for as many at most. LATENCY, and AUTO of automatic while others do not keep the
+     * server busy, also end a draft before its depth where a further forward would bring less than its
+     * time is worth (spec/stop.h). */
+    ft_depth_rule depth_rule;
     /* Drafts while a verdict is waited for: ahead of it, and in runs what the controller wants to know.
      * For a draft model that does not take its time from the target. */
     bool proactive;

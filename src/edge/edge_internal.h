@@ -41,6 +41,7 @@ struct ft_edge {
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t turn;
     ft_calibration calibration;    /* as the last generation left it */
+    ft_stop stop;                  /* the same */
     uint64_t next_ticket, serving; /* turns at the engine, first come first served */
     uint32_t running;
     ft_control control; /* as the last generation left it */
@@ -137,10 +138,13 @@ typedef struct ft_gen {
 
     /* steer.c */
     ft_control control;
+    ft_stop stop; /* when a draft is deep enough, where the rule of its depth asks that */
     ft_control_choice choice; /* of the outstanding round, or of the one to come (has_choice) */
     bool has_choice;
     uint32_t levels;    /* of the outstanding tree */
     int64_t drafted_us; /* what it took */
+    uint32_t forwards;  /* of the draft model that it took */
+    double expected;    /* tokens that it should bring */
     int64_t run_us;     /* when the verdict came from which the run's tokens count; 0: none yet */
     uint32_t run_tokens;
 

@@ -9,6 +9,8 @@
 // its end; several at once each leave what they learnt, the last stays. A choice is made once a round
 // and kept until it is acted on: in a run it is made when half of the run has come, because a run that
 // goes on is asked for while there is still time for the way. Owned by the generation's thread.
+#include <math.h>
+
 #include "base/num.h"
 #include "edge/edge_internal.h"
 
@@ -17,6 +19,8 @@ void ft_gen_steer_begin(ft_gen *gen)
     ft_edge *edge = gen->edge;
     pthread_mutex_lock(&edge->mutex);
     gen->control = edge->control;
+    gen->stop = edge->stop;
+    gen->stop.ahead = edge->proactive;
     pthread_mutex_unlock(&edge->mutex);
     ft_control_new_text(&gen->control);
 }
@@ -26,6 +30,7 @@ void ft_gen_steer_end(ft_gen *gen)
     ft_edge *edge = gen->edge;
     pthread_mutex_lock(&edge->mutex);
     edge->control = gen->control;
+    edge->stop = gen->stop;
     pthread_mutex_unlock(&edge->mutex);
 }
 
@@ -43,6 +48,15 @@ static ft_control_room room(ft_gen *gen, uint32_t most)
     if (gen->hint_max_tree)
         room.nodes = ft_min_u32(room.nodes, gen->hint_max_tree);
     return room;
+}
+
+/* Whether fewer forwards than the depth do where they bring more tokens a time: not while the depth is
+ * one that keeps a busy server's verifications filled, and not where it was asked for. */
+static bool stops(const ft_gen *gen)
+{
+    ft_depth_rule rule = gen->control.opts.depth_rule;
+    return rule == FT_DEPTH_LATENCY ||
+           (rule == FT_DEPTH_AUTO && gen->edge->automatic && !gen->control.busy);
 }
 
 ft_control_choice ft_gen_steer(ft_gen *gen, uint32_t most, ft_draft_params *params)
@@ -67,6 +81,8 @@ ft_control_choice ft_gen_steer(ft_gen *gen, uint32_t most, ft_draft_params *para
     params->budget = choice.budget;
     params->depth = choice.depth;
     params->width = ft_min_u32(params->width, choice.budget);
+    params->stop = stops(gen) ? &gen->stop : NULL;
+    gen->stop.free_us = fmax(ft_turn_until_us(&gen->control.turn) - (double)now.spent_us, 0);
     return choice;
 }
 
@@ -80,10 +96,21 @@ static uint32_t levels(const ft_tree *tree)
     return most;
 }
 
+/* Tokens that the tree should bring, the target's own included. */
+static double expected(const ft_tree *tree)
+{
+    double tokens = 1;
+    for (uint32_t i = 0; i < tree->n; i++)
+        tokens += (double)expf(tree->cum_logp[i]);
+    return tokens;
+}
+
 void ft_gen_steer_sent(ft_gen *gen, uint32_t forwards, int64_t took_us)
 {
     gen->levels = levels(&gen->tree);
     gen->drafted_us = took_us;
+    gen->forwards = forwards;
+    gen->expected = expected(&gen->tree);
     gen->stats->depth_sum += gen->levels;
     if (gen->answered) /* a text's first draft finds caches cold */
         ft_control_saw_draft(&gen->control, gen->levels, forwards, took_us);
@@ -115,6 +142,12 @@ static void saw_tree(ft_gen *gen, const ft_msg_verdict *v)
                                     .others_us = v->others_us,
                                     .hint_token_us = v->hint_token_us};
     ft_control_saw_round(&gen->control, &round);
+    const ft_stop_round ended = {.forwards = gen->forwards,
+                                 .draft_us = gen->drafted_us,
+                                 .wait_us = gen->round_us,
+                                 .expected = gen->expected,
+                                 .tokens = v->n_path + v->n_next};
+    ft_stop_saw_round(&gen->stop, &ended);
 }
 
 /* The text has come to a leaf of the shadow, or left it. */

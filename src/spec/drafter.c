@@ -10,6 +10,7 @@
 #include "spec/drafter.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +23,9 @@ struct ft_drafter {
     ft_calibration calibration; /* sharpness 0: not asked for */
     ft_drafter_stats stats;
     /* of the draft under way */
-    uint32_t level; /* forwards done, those of text together one */
-    bool ended;     /* no more forwards */
+    uint32_t level;    /* forwards done, those of text together one */
+    bool ended;        /* no more forwards */
+    ft_stop_view view; /* before the forward under way; chance 0: nobody decides on it */
     uint16_t chosen[FT_DRAFT_LEAVES];
     int32_t tokens[FT_DRAFT_LEAVES], parents[FT_DRAFT_LEAVES];
     uint16_t depths[FT_DRAFT_LEAVES];
@@ -200,9 +202,22 @@ static void begin(ft_drafter *d, const ft_draft_params *params)
                d->n_text > d->source->n_ctx;
 }
 
+/* Whether what the tree has is enough: the n chosen leaves would not be worth their forward. */
+static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
+{
+    d->view = (ft_stop_view){.forwards = d->level};
+    if (!params->stop)
+        return false;
+    d->view.tokens = ft_growth_tokens(&d->growth, params);
+    for (uint32_t i = 0; i < n; i++)
+        d->view.chance += (double)expf(d->growth.node[d->chosen[i]].cum);
+    return ft_stop_enough(params->stop, &d->view);
+}
+
 /* What the draft needs of the next forward; false: nothing. */
 static bool next_request(ft_drafter *d, const ft_draft_params *params, ft_draft_request *r)
 {
+    d->view.chance = 0;
     if (d->ended || d->level >= params->depth)
         return false;
     if (!d->rooted) {
@@ -213,9 +228,10 @@ static bool next_request(ft_drafter *d, const ft_draft_params *params, ft_draft_
     }
     ft_growth_limits limits = limits_of(d);
     uint32_t n = ft_growth_choose(&d->growth, params, &limits, d->chosen);
-    if (n > 0)
-        *r = leaves_request(d, n);
-    return n > 0;
+    if (n == 0 || enough(d, params, n))
+        return false;
+    *r = leaves_request(d, n);
+    return true;
 }
 
 /* One forward for all that need one; false: none does. */
@@ -237,6 +253,9 @@ static bool grow(ft_drafter *const *drafters, size_t n, const ft_draft_params *p
         d->ended |= requests[i].status != FT_OK;
         if (requests[i].status == FT_OK)
             take(d, &requests[i], params[of[i]].branch, false);
+        if (requests[i].status == FT_OK && params[of[i]].stop && d->view.chance > 0)
+            ft_stop_saw_forward(params[of[i]].stop, &d->view,
+                                ft_growth_tokens(&d->growth, &params[of[i]]));
         d->level += d->rooted;
         check(d);
     }

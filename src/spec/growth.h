@@ -13,6 +13,7 @@
 
 #include "learn/predictor.h"
 #include "spec/draft_source.h"
+#include "spec/stop.h"
 #include "spec/tree.h"
 
 #define FT_GROWTH_MAX 2048 /* nodes of a pool */
@@ -35,6 +36,7 @@ typedef struct ft_draft_params {
      * 4.1, eq. (25) for each branch), except the best first token. Borrowed; NULL: none. Pools know one
      * predictor at a time. */
     const ft_predictor *predictor;
+    ft_stop *stop; /* says when fewer forwards than `depth` are enough, and learns; NULL: nobody */
 } ft_draft_params;
 
 #define FT_AHEAD_ODDS 200
@@ -122,6 +124,10 @@ uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
 
 /* chosen[n] were computed, with the next pending numbers. */
 void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool ahead);
+
+/* Tokens that the tree which an emit would hand out now should bring: its nodes' chances, and the
+ * target's own token. */
+double ft_growth_tokens(ft_growth *g, const ft_draft_params *params);
 
 /* Hands out the best params->budget nodes as a tree, none below min_logp, in pool order. What
  * SpecEdge's appendix C keeps when it prunes to the tree budget. Forgets the head. */

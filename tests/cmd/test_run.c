@@ -59,6 +59,7 @@ static void test_every_way_to_draft(void **state)
         {"--draft tree:9", 7, 9, true, true},
         {"--draft tree:9:2 --draft-width 2", 2, 9, true, true},
         {"--draft tree:32:4 --proactive", 4, 32, true, true},
+        {"--draft tree:32:4 --depth latency --proactive", 4, 32, true, true},
         {"--draft tree:32 --spec-draft-n-max 6", 6, 6, true, true},
     };
     char *text = NULL;

@@ -459,6 +459,48 @@ static void test_foreign_verdicts(void **state)
     fixture_deinit(&f);
 }
 
+static uint64_t forwards_of(const ft_drafter *d)
+{
+    ft_drafter_stats stats;
+    ft_drafter_get_stats(d, &stats);
+    return stats.forwards;
+}
+
+/* A stop that knows nothing changes nothing, one to which time is dear asks for what the text needs and
+ * no more, and both learn what forwards bring. */
+static void test_stops(void **state)
+{
+    fixture f;
+    ft_tree full, same, least;
+    ft_draft_params params = ft_draft_params_tree(12, 5, 3);
+    ft_stop stop = {0};
+    int32_t text[TEXT_MAX];
+    uint32_t n = test_draft_prompt(text, PROMPT, 0);
+    (void)state;
+    fixture_init(&f, 0.7f, 256, 256);
+    must(ft_drafter_reset(f.drafter, text, n, &err));
+    must(ft_drafter_draft(f.drafter, &params, &err, &full));
+    uint64_t before = forwards_of(f.drafter);
+    params.stop = &stop;
+    must(ft_drafter_reset(f.drafter, text, n, &err));
+    must(ft_drafter_draft(f.drafter, &params, &err, &same));
+    assert_int_equal(forwards_of(f.drafter) - before, params.depth);
+    assert_int_equal(same.n, full.n);
+    assert_memory_equal(same.token, full.token, full.n * sizeof *full.token);
+    for (uint32_t i = 1; i < params.depth; i++) {
+        assert_true(stop.yield[i].expected > 0);
+        assert_true(stop.yield[i].came >= 0);
+    }
+    stop.forward_us = 1e6;
+    stop.rest_us = 1;
+    before = forwards_of(f.drafter);
+    must(ft_drafter_reset(f.drafter, text, n, &err));
+    must(ft_drafter_draft(f.drafter, &params, &err, &least));
+    assert_int_equal(forwards_of(f.drafter) - before, 1);
+    assert_true(least.n > 0 && least.n <= params.branch);
+    fixture_deinit(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_context_ends),
         cmocka_unit_test(test_pool_is_full),
         cmocka_unit_test(test_foreign_verdicts),
+        cmocka_unit_test(test_stops),
     };
     tiny_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
