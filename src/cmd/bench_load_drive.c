@@ -154,6 +154,7 @@ static void count_window(stage *st, const slot *s)
         if (a->at_us <= st->start_us || a->at_us > st->end_us)
             continue;
         st->sample->window_tokens += a->n;
+        st->sample->window_verdicts++;
         if (i == 0 || s->arrivals[i - 1].at_us < st->start_us)
             continue;
         double ms = (double)(a->at_us - s->arrivals[i - 1].at_us) / 1e3 / a->n;
@@ -379,6 +380,7 @@ void ft_load_sample_join(ft_load_sample *sum, const ft_load_sample *more)
 {
     sum->window_s += more->window_s;
     sum->window_tokens += more->window_tokens;
+    sum->window_verdicts += more->window_verdicts;
     ft_load_counters_add(&sum->server, &more->server);
     sum->driver_cpu_s += more->driver_cpu_s;
     ft_load_values_join(&sum->itl_ms, &more->itl_ms);

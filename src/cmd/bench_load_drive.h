@@ -31,10 +31,11 @@ typedef struct ft_load_tally {
 typedef struct ft_load_sample {
     double window_s;
     uint64_t window_tokens;
-    ft_load_counters server; /* over the windows */
-    double driver_cpu_s;     /* this process's, over the same time */
-    ft_load_values itl_ms;   /* a token each, in windows */
-    ft_load_values ttft_ms;  /* a text each */
+    uint64_t window_verdicts; /* that brought them */
+    ft_load_counters server;  /* over the windows */
+    double driver_cpu_s;      /* this process's, over the same time */
+    ft_load_values itl_ms;    /* a token each, in windows */
+    ft_load_values ttft_ms;   /* a text each */
     ft_load_values verify_ms;
     uint64_t device_forwards,
         device_late; /* of them those that took longer than the device's time */

@@ -163,9 +163,10 @@ static double bound_of(const ft_load_cell *pipeline, const ft_load_cell *spec)
 {
     double draft = spec->sum.server.draft_s;
     double verify = spec->sum.server.pass_s + spec->sum.server.judge_s;
-    const ft_load_counters *p = &pipeline->sum.server, *s = &spec->sum.server;
+    const ft_load_sample *p = &pipeline->sum, *s = &spec->sum;
     return over(draft + verify, verify) *
-           over(over(p->tokens, p->rounds), over(s->tokens, s->rounds));
+           over(over((double)p->window_tokens, (double)p->window_verdicts),
+                over((double)s->window_tokens, (double)s->window_verdicts));
 }
 
 static void compare_servers(ft_load_report *r, json_t *out)
