@@ -4,6 +4,8 @@
 #ifndef FT_CMD_POLICY_FLAGS_H
 #define FT_CMD_POLICY_FLAGS_H
 
+#include <stdint.h>
+
 #include "base/flags.h"
 
 /* What policy static waits for. */

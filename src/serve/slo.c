@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/secret.h"
+#include "sched/promise.h"
 #include "serve/internal.h"
 
 #define GAIN_FIRST   2.0  /* tokens of a round with a tree of which nothing is known */
@@ -157,15 +158,18 @@ static float speed_of(const ft_sess *s)
     return s->slo.class == FT_SLO_NONE ? 0 : s->verifier->opts.slo_tokens_per_s[s->slo.class];
 }
 
-/* Eq. (6) and (12). */
 void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us)
 {
-    double gain = gain_of(s), speed = (double)speed_of(s);
-    s->slo.due_us = 0;
-    if (speed == 0)
+    const ft_promise promise = {.tokens_per_s = (double)speed_of(s),
+                                .since_us = s->slo.first_us,
+                                .had_tok = (double)s->len - s->slo.first_len};
+    const ft_promise_round round = {
+        .gain_tok = gain_of(s), .away_us = (int64_t)draft_us + rtt_us, .at_us = at_us};
+    s->slo.due_us = s->slo.budget_us = 0;
+    if (promise.tokens_per_s == 0)
         return;
-    double budget_us = gain / speed * 1e6 - draft_us - rtt_us;
-    s->slo.due_us = at_us + (budget_us > 1 ? (int64_t)budget_us : 1);
+    s->slo.due_us = ft_promise_due(&promise, &round);
+    s->slo.budget_us = ft_promise_budget(&promise, &round);
 }
 
 void ft_slo_describe(const ft_sess *s, ft_work *work)
@@ -201,7 +205,7 @@ void ft_slo_answered(ft_sess *s, int64_t now_us)
     if (s->run_end == 0)
         average(&s->verifier->usual.tree_gain_tok, tokens);
     count->rounds++;
-    count->rounds_met += now_us <= s->slo.due_us;
+    count->rounds_met += now_us <= s->slo.budget_us;
     if (s->slo.first_us == 0) {
         s->slo.first_us = now_us;
         s->slo.first_len = s->len;

@@ -42,7 +42,8 @@ typedef struct device {
     bool open, here, in_pass; /* here: something to verify has arrived */
     uint32_t n_kv, blocks;    /* tokens in KV; blocks held */
     uint32_t ready;           /* 1 + place in sim.ready; 0: nothing to do */
-    int64_t open_us, arrival_us, due_us, used_us;
+    int64_t open_us, arrival_us, used_us;
+    int64_t due_us, budget_us; /* its verdict, for its text's sake and by its round alone */
     double gain_tok;
 } device;
 

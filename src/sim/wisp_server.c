@@ -4,6 +4,7 @@
 // says so. A session is in `ready` exactly while it has work and is in no pass.
 #include <math.h>
 
+#include "sched/promise.h"
 #include "sim/wisp_internal.h"
 
 #define GAIN_WEIGHT 0.2 /* of a new round, as serve/slo.c has it */
@@ -70,15 +71,20 @@ void ft_sim_server_open(sim *s, uint32_t who)
     update(s, who);
 }
 
-/* Eq. (6) and (12), with what rounds brought lately for eq. (5), as serve/slo.c has it. */
+/* With what rounds brought lately for eq. (5), as serve/slo.c has it; but what is judged here is a text
+ * from its request on, at its device (eq. (20)). */
 void ft_sim_server_draft(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
     double rtt_us = 1000 * (s->k[FT_SIM_RTT_MS] + s->k[FT_SIM_JITTER_MS]);
-    double budget_us = d->gain_tok / d->speed * 1e6 - (double)d->draft_us - rtt_us;
+    const ft_promise promise = {
+        .tokens_per_s = d->speed, .since_us = d->open_us - (int64_t)rtt_us, .had_tok = d->done};
+    const ft_promise_round round = {
+        .gain_tok = d->gain_tok, .away_us = d->draft_us + (int64_t)rtt_us, .at_us = s->now_us};
     d->here = true;
     d->arrival_us = d->used_us = s->now_us;
-    d->due_us = s->now_us + (budget_us > 1 ? (int64_t)budget_us : 1);
+    d->due_us = ft_promise_due(&promise, &round);
+    d->budget_us = ft_promise_budget(&promise, &round);
     update(s, who);
 }
 
@@ -255,7 +261,7 @@ static void verdict(sim *s, uint32_t who, ft_spike_cause cause)
         s->out->rounds++;
         s->out->drafted += d->n_draft;
         s->out->accepted += d->n_accept;
-        if (s->how.drafts && s->now_us > d->due_us)
+        if (s->how.drafts && s->now_us > d->budget_us)
             (*(cause == FT_SPIKE_NONE ? &s->out->late_wait : &s->out->late_compute))++;
     }
     if (ended)

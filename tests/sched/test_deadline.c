@@ -159,6 +159,26 @@ static void check_order(const ft_work *w, const ft_sched_limits *l, const ft_pic
     }
 }
 
+/* The batch of a server that was promised too much: edf's as far as it goes, and what of that is left out
+ * has time for five such passes. */
+static bool is_crowded(const ft_work *w, const ft_sched_limits *l, const ft_pick *picks, size_t n,
+                       const ft_pick *edf, size_t n_edf)
+{
+    ft_pass pass = {0};
+    size_t same = 0;
+    for (; same < n && w[picks[same].index].kind == FT_WORK_VERIFY; same++) {
+        const ft_work *p = &w[picks[same].index];
+        if (same >= n_edf || picks[same].index != edf[same].index)
+            return false;
+        pass = ft_pass_plus(pass, p->n_past, p->n_tok, p->n_out);
+    }
+    int64_t us = ft_cost_predict(l->cost, &pass);
+    for (size_t i = same; i < n_edf && w[edf[i].index].kind == FT_WORK_VERIFY; i++)
+        if (same == 0 || deadline_of(&w[edf[i].index]) - NOW <= 5 * us)
+            return false;
+    return true;
+}
+
 static void test_random_queues(void **state)
 {
     const ft_cost cost = known_cost();
@@ -182,7 +202,7 @@ static void test_random_queues(void **state)
         size_t n_picks = ft_sched_wisp.pick(work, n, &limits, NOW, picks);
         ft_pass pass = check_picks(work, n, &limits, picks, n_picks);
         size_t n_edf = ft_sched_edf.pick(work, n, &limits, NOW, edf);
-        if (n_picks == n_edf && memcmp(picks, edf, n_edf * sizeof *edf) == 0) {
+        if (is_crowded(work, &limits, picks, n_picks, edf, n_edf)) {
             as_edf++;
             crowded += !keeps_promises(work, &limits, picks, n_picks, pass);
         } else {

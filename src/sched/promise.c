@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deadlines. Eq. (6) gives every round the same budget whatever its text has had so far, but a promise is
+// kept or broken by a whole text's speed (eq. (20)): a text that was lucky runs ahead of its promise and
+// still gets early deadlines, one that was not never catches up. So a round is due when its text is.
+// Eq. (6) summed over a text's rounds is just that: each begins with the verdict before it, and drafting
+// and network are in the time that goes by.
+//
+// Pure, no state.
+#include "sched/promise.h"
+
+/* What a round brings is chance, but for one token. A text is kept some rounds ahead of its promise, so
+ * that a few poor rounds at its end do not break it. */
+#define SURE_TOK 1.0
+#define AHEAD    8.0 /* rounds of the expected gain */
+/* A text that is further ahead may be made to wait, for so many rounds' time more than eq. (6) says: less
+ * than it is ahead, so that who reads along at the promised speed does not notice. */
+#define CREDIT 3.0
+
+static double round_us(const ft_promise *p, const ft_promise_round *round)
+{
+    return round->gain_tok / p->tokens_per_s * 1e6;
+}
+
+static int64_t behind(const ft_promise_round *round, double due_us)
+{
+    return due_us > (double)round->at_us + 1 ? (int64_t)due_us : round->at_us + 1;
+}
+
+int64_t ft_promise_budget(const ft_promise *promise, const ft_promise_round *round)
+{
+    double us = (double)(round->at_us - round->away_us) + round_us(promise, round);
+    return behind(round, us);
+}
+
+int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
+{
+    double one_us = round_us(promise, round);
+    double latest_us = (double)(round->at_us - round->away_us) + (1 + CREDIT) * one_us;
+    if (promise->since_us == 0)
+        return ft_promise_budget(promise, round);
+    /* What is owed and late is due at once, and no earlier than that: a text that was promised too much
+     * must not take the server from those that can be kept. */
+    double owed_us = (double)promise->since_us +
+                     (promise->had_tok + SURE_TOK) / promise->tokens_per_s * 1e6 - AHEAD * one_us;
+    return behind(round, owed_us < latest_us ? owed_us : latest_us);
+}

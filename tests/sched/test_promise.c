@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deadlines by what a text is owed: cases by hand, bounds over random ones, and that a text whose
+// verdicts all come when they are due is as fast as promised whatever its rounds bring.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "sched/promise.h"
+
+#define S 1000000 /* us */
+
+/* 4 tokens/s; rounds of 2 tokens, half a second each, 0.1 s of which is the edge's. */
+static void test_by_hand(void **state)
+{
+    ft_promise p = {.tokens_per_s = 4};
+    const ft_promise_round r = {.gain_tok = 2, .away_us = S / 10, .at_us = 100 * S};
+    (void)state;
+    assert_int_equal(ft_promise_budget(&p, &r), 100 * S + 4 * S / 10);
+    assert_int_equal(ft_promise_due(&p, &r), ft_promise_budget(&p, &r)); /* nothing is owed yet */
+    p.since_us = 90 * S; /* 40 tokens by now; 8 rounds are 16 */
+    p.had_tok = 40 + 16;
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + S / 4); /* for the one that is sure */
+    p.had_tok += 2;
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + 3 * S / 4);
+    p.had_tok += 1000; /* far ahead: waits three rounds more, no longer */
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + 4 * S / 10 + 3 * S / 2);
+    p.had_tok = 40; /* not far enough ahead: at once */
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
+    p.had_tok = 0; /* lost: at once, too, and no earlier */
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
+}
+
+static void test_bounds(void **state)
+{
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 1);
+    for (int i = 0; i < 10000; i++) {
+        const ft_promise p = {.tokens_per_s = 0.1 + 20 * ft_rng_unit(&rng),
+                              .since_us = ft_rng_below(&rng, 1000) * (int64_t)S,
+                              .had_tok = ft_rng_below(&rng, 1u << ft_rng_below(&rng, 14))};
+        const ft_promise_round r = {.gain_tok = 1 + 5 * ft_rng_unit(&rng),
+                                    .away_us = ft_rng_below(&rng, 10 * S),
+                                    .at_us = p.since_us + ft_rng_below(&rng, 1000u * S)};
+        int64_t due = ft_promise_due(&p, &r), budget = ft_promise_budget(&p, &r);
+        int64_t round_us = (int64_t)(r.gain_tok / p.tokens_per_s * S);
+        assert_true(due > r.at_us && budget > r.at_us);
+        assert_true(due <= budget + 3 * round_us + 4);
+        const ft_promise more = {p.tokens_per_s, p.since_us, p.had_tok + 3};
+        assert_true(ft_promise_due(&more, &r) >= due); /* who had more may wait longer */
+    }
+}
+
+/* Rounds of 1 to 6 tokens with no luck in common; every verdict comes when it is due. */
+static void test_keeps_promises(void **state)
+{
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 2);
+    for (int text = 0; text < 200; text++) {
+        ft_promise p = {.tokens_per_s = 6, .since_us = S};
+        ft_promise_round r = {.gain_tok = 3.5, .away_us = S / 10, .at_us = S + S / 10};
+        int64_t verdict_us = 0;
+        for (int round = 0; round < 100; round++) {
+            verdict_us = ft_promise_due(&p, &r);
+            p.had_tok += 1 + ft_rng_below(&rng, 6);
+            r.at_us = verdict_us + r.away_us;
+        }
+        double s = (double)(verdict_us - p.since_us) / S;
+        assert_true(p.had_tok >= 6 * s);
+        assert_true(p.had_tok < 6 * s + 80); /* and it does not run ahead for ever */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_keeps_promises),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
