@@ -84,7 +84,11 @@ static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *
     edge->draft_ctx = hp->n_ctx_train;
     edge->draft_fingerprint = ft_record_model(ft_model_name(opts->draft_model));
     ft_status status = ft_engine_create(&engine, err, &edge->engine);
-    return status == FT_OK ? ft_engine_warm(edge->engine, NULL, err, NULL) : status;
+    ft_warm warm = {0};
+    if (status == FT_OK)
+        status = ft_engine_warm(edge->engine, &edge->clock, err, &warm);
+    edge->forward_us = warm.n ? warm.us[0] : 0;
+    return status;
 }
 
 static ft_status make_drafting(ft_edge *edge, const ft_edge_opts *opts, ft_error *err)
@@ -100,6 +104,7 @@ static ft_status make_drafting(ft_edge *edge, const ft_edge_opts *opts, ft_error
                                      .max_depth = edge->draft.depth,
                                      .depth_rule = opts->depth_rule};
     ft_control_init(&edge->control, &control);
+    ft_control_expect_draft(&edge->control, edge->forward_us);
     return status;
 }
 

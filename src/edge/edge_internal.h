@@ -34,6 +34,7 @@ struct ft_edge {
     uint64_t draft_fingerprint; /* 0: not known */
     uint32_t max_generations;
     uint32_t draft_ctx;             /* tokens of text that drafts can be made of; 0: no drafting */
+    int64_t forward_us;             /* of the draft, as warmed; 0: not known */
     ft_engine *engine;              /* of the draft model, or NULL; belongs to the turn's holder */
     ft_draft_source_factory drafts; /* without an engine; create NULL: no drafting */
     ft_msg_info info;               /* as of creation */

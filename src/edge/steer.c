@@ -14,6 +14,8 @@
 #include "base/num.h"
 #include "edge/edge_internal.h"
 
+#define FIRST_RUN_TOK 2 /* of the very first run, timed, that tell what a token takes */
+
 void ft_gen_steer_begin(ft_gen *gen)
 {
     ft_edge *edge = gen->edge;
@@ -112,7 +114,7 @@ void ft_gen_steer_sent(ft_gen *gen, uint32_t forwards, int64_t took_us)
     gen->forwards = forwards;
     gen->expected = expected(&gen->tree);
     gen->stats->depth_sum += gen->levels;
-    if (gen->answered) /* a text's first draft finds caches cold */
+    if (gen->stats->rounds > 0) /* a text's first draft finds caches cold */
         ft_control_saw_draft(&gen->control, gen->levels, forwards, took_us);
 }
 
@@ -185,11 +187,13 @@ static void saw_run(ft_gen *gen, const ft_msg_verdict *v)
     } else {
         gen->run_tokens += v->n_next;
     }
-    if (v->more)
+    /* What comes next is chosen when half of a run has come: the very first must tell by then. */
+    bool first = gen->control.run_us <= 0 && gen->run_tokens >= FIRST_RUN_TOK;
+    if (v->more && !first)
         return;
     if (gen->run_tokens > 0)
         ft_control_saw_run(&gen->control, gen->run_tokens, now - gen->run_us, v->hint_token_us);
-    gen->run_us = gen->ahead_run > 0 ? now : 0;
+    gen->run_us = v->more || gen->ahead_run > 0 ? now : 0;
     gen->run_tokens = 0;
 }
 

@@ -12,6 +12,11 @@
 // LOSS_SHARE of the time: so speculation costs no more than that over plain decoding, whatever the
 // estimates say.
 //
+// A young session knows nothing, and must neither lose much nor be put off by one bad tree. It begins with
+// a short run, which costs nothing over plain decoding and tells the network and what a token takes. A
+// tree is tried only if one that is accepted to its end could pay by that and by what the draft model was
+// warmed to take. The first tree's times, where they are far off, are those of cold caches.
+//
 // Pure; the caller owns the state. A choice costs some microseconds.
 #include "spec/control.h"
 
@@ -55,6 +60,10 @@
 #define PROBE_LAST   1024
 #define SURPRISE     0.8 /* of the time expected: then the next is tried at once */
 #define SHADOW_DEPTH 4
+#define FIRST_DEPTH \
+    2 /* of the first tree of all, a chain: it pays soonest, and costs least if not */
+#define FIRST_RUNS 3 /* runs that the first one counts for, before trees may begin */
+#define COLD       2. /* times longer than expected: says more of caches than of trees, the first time */
 /* Drafts may come so much of a verification late: SpecEdge's 94.2 ms leave room for 5 forwards of 11 ms
  * beside 40 ms of network. Rounding to the nearest depth would let the engine wait half a forward. */
 #define PIPELINE_SLACK 1.02
@@ -480,21 +489,44 @@ static void fix_depth(frame *f, uint32_t depth, uint32_t width)
     f->least = ft_min_u32(f->least, f->nodes);
 }
 
+/* Before the first tree: whether one could pay, if all of it were accepted and a verification without
+ * nodes took what a token of a run does. False until a run was measured, which costs nothing. */
+static bool hopeful(const ft_control *c, const frame *f)
+{
+    frame all = *f;
+    tree best;
+    all.odds.miss = 0.02;
+    return c->run_us > 0 && pays_if(c, &all, false, &best);
+}
+
+static ft_control_choice first_run(ft_control *c)
+{
+    ft_control_choice choice = run_choice(c);
+    c->running = true;
+    c->rounds = FIRST_RUNS;
+    if (c->run_us <= 0)
+        choice.run = ft_min_u32(choice.run, FT_CONTROL_RUN_FIRST);
+    return choice;
+}
+
+static ft_control_choice first_tree(ft_control *c, const frame *f)
+{
+    c->depth = ft_min_u32(FIRST_DEPTH, f->depth);
+    c->budget = f->least > c->depth ? f->least : c->depth;
+    c->running = false;
+    return tree_choice(c, (tree){.budget = c->budget, .depth = c->depth});
+}
+
 ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
 {
     frame f = frame_of(c, room);
     if (f.depth ==
         0) /* a text's last token, or no room for the draft now: says nothing of what pays */
         return run_choice(c);
-    if (c->verify.n == 0 || c->draft.n == 0) { /* one round tells most */
-        tree first = {.depth = ft_min_u32(SHADOW_DEPTH, f.depth)};
-        first.budget = ft_min_u32(ft_min_u32(2, max_width(c)) * first.depth, f.nodes);
-        first.budget = f.least > first.budget ? f.least : first.budget;
-        c->budget = first.budget;
-        c->depth = first.depth;
-        c->running = false;
-        return tree_choice(c, first);
-    }
+    if (c->verify.n == 0 && !c->opts.no_runs && !hopeful(c, &f))
+        return first_run(c);
+    if (c->draft.n == 0 || c->verify.n == 0)
+        return first_tree(c, &f);
     if (c->opts.depth_rule == FT_DEPTH_PIPELINE || (c->opts.depth_rule == FT_DEPTH_AUTO && c->busy))
         fix_depth(&f, pipeline_depth(c, f.depth, room->spent_us), max_width(c));
     tree best = next_tree(c, &f);
@@ -527,12 +559,19 @@ void ft_control_new_text(ft_control *c)
     c->recent = (ft_control_ratio){0};
 }
 
+void ft_control_expect_draft(ft_control *c, int64_t forward_us)
+{
+    if (c->draft.n == 0 && forward_us > 0)
+        line_add(&c->draft, 1, (double)forward_us, (double)forward_us, 0);
+}
+
 void ft_control_saw_draft(ft_control *c, uint32_t levels, uint32_t forwards, int64_t us)
 {
     if (levels == 0 || us <= 0)
         return;
     c->forwards += SMOOTH_RTT * (fmin((double)forwards / levels, 2) - c->forwards);
-    if (forwards == 0)
+    if (forwards == 0 ||
+        (!c->warm && c->draft.n > 0 && (double)us > COLD * line_at(&c->draft, forwards)))
         return;
     bool apart = fabs(forwards - c->draft.x) >= 1;
     line_add(&c->draft, forwards, (double)us, (double)us / forwards, 0);
@@ -557,6 +596,8 @@ static void saw_verify(ft_control *c, const ft_control_round *r)
     if (c->running && y < SURPRISE * line_at(&c->verify, r->nodes))
         c->probe_in = 0;
     c->queue_us *= change;
+    if (c->verify.n == 0 && c->run_us > 0) /* as a pass without nodes takes */
+        line_add(&c->verify, 0, c->run_us, SLOPE_PRIOR * c->run_us, -1);
     line_add(&c->verify, r->nodes, y, SLOPE_PRIOR * y / (1 + SLOPE_PRIOR * r->nodes), -1);
     c->round_ref_us = 0;
     c->queue_us += SMOOTH * ((double)r->queue_us - c->queue_us);
@@ -564,10 +605,22 @@ static void saw_verify(ft_control *c, const ft_control_round *r)
     c->busy = c->queued > (c->busy ? BUSY_OFF : BUSY_ON);
 }
 
+/* The first tree of all, and far slower than a verification without nodes, which a run has shown, lets one
+ * expect: neither estimates nor account shall hold it against the others. */
+static bool is_cold(const ft_control *c, const ft_control_round *r)
+{
+    double draft_us = line_at(&c->draft, r->depth), verify_us = line_at(&c->verify, r->nodes);
+    return !c->warm && r->nodes > 0 && c->run_us > 0 && c->verify.n == 0 &&
+           (double)(r->draft_us + r->verify_us) > COLD * (draft_us + verify_us);
+}
+
 void ft_control_saw_round(ft_control *c, const ft_control_round *r)
 {
     double us = (double)(r->draft_us + r->wait_us);
-    saw_verify(c, r);
+    bool cold = is_cold(c, r);
+    c->warm = true;
+    if (!cold)
+        saw_verify(c, r);
     ft_control_saw_rtt(c, r->rtt_us);
     if (r->others_us > 0)
         ft_turn_saw(&c->turn, r->others_us, r->verify_us);
@@ -575,7 +628,8 @@ void ft_control_saw_round(ft_control *c, const ft_control_round *r)
         smooth(&c->hint_us, r->hint_token_us, SMOOTH);
     if (r->nodes > 0 && r->depth > 0)
         saw_path(c, r->nodes, r->depth, r->n_path);
-    c->loss_us += us - (r->n_path + 1) * ft_control_token_us(c);
+    if (!cold)
+        c->loss_us += us - (r->n_path + 1) * ft_control_token_us(c);
     forgive(c, us);
 }
 
@@ -593,6 +647,8 @@ void ft_control_saw_run(ft_control *c, uint32_t tokens, int64_t us, uint32_t hin
         c->run_us = sample;
     }
     c->verify.doubt = fmin(c->verify.doubt + SLOPE_DRIFT * SLOPE_DRIFT, SLOPE_DOUBT * SLOPE_DOUBT);
+    if (c->verify.n == 0)
+        c->verify = (ft_control_line){.y = c->run_us, .slope = SLOPE_PRIOR * c->run_us};
     c->run_hint_us = c->hint_us;
     c->run_verify = c->verify;
     if (c->round_ref_us <= 0)

@@ -16,10 +16,11 @@
 
 #include "spec/turn.h"
 
-#define FT_CONTROL_RUN_MIN 8 /* tokens of a run */
-#define FT_CONTROL_RUN_MAX 64
-#define FT_CONTROL_LEVELS  16 /* of a tree that are told apart; deeper ones are like the last */
-#define FT_CONTROL_WIDTHS  6  /* classes of nodes a level: 1, 2, 4, ... */
+#define FT_CONTROL_RUN_FIRST 6 /* tokens of the very first run, */
+#define FT_CONTROL_RUN_MIN   8 /* of others */
+#define FT_CONTROL_RUN_MAX   64
+#define FT_CONTROL_LEVELS    16 /* of a tree that are told apart; deeper ones are like the last */
+#define FT_CONTROL_WIDTHS    6  /* classes of nodes a level: 1, 2, 4, ... */
 
 /* How deep to draft. */
 typedef enum ft_depth_rule {
@@ -68,6 +69,7 @@ typedef struct ft_control {
     /* P(a level is missed | the one before was not) = miss * width * level */
     ft_control_ratio recent; /* misses lately, to find out when they change */
     ft_control_ratio miss, width[FT_CONTROL_WIDTHS], level[FT_CONTROL_LEVELS];
+    bool warm; /* a tree's verdict came */
     /* The present mode. */
     bool running;                  /* runs */
     uint32_t budget, depth;        /* of the last trees that were not trials */
@@ -121,6 +123,8 @@ uint32_t ft_control_depth_at(ft_control *control, uint32_t budget, uint32_t max,
 /* Decides. Counts what it decided: call it once a step. */
 ft_control_choice ft_control_choose(ft_control *control, const ft_control_room *room);
 
+/* What a draft forward takes, for all one knows before the first. */
+void ft_control_expect_draft(ft_control *control, int64_t forward_us);
 /* A draft of `levels` levels took `forwards` forwards (fewer where old nodes served again) and `us`.
  * Shadows too. Ignored where nothing was drafted. */
 void ft_control_saw_draft(ft_control *control, uint32_t levels, uint32_t forwards, int64_t us);
