@@ -2,16 +2,10 @@
 // Policies that know deadlines: edf, and WISP's. Pure; the picks array serves as the only workspace:
 // verifications first, as a heap of which only those are taken out that the batch has room for, their
 // place in the order in n_tok until they are granted rows; prompts behind them, by arrival.
-#include <math.h>
 #include <string.h>
 
 #include "base/sort.h"
 #include "sched/room.h"
-
-/* Where more was promised than can be kept, a verification with time for so many passes waits: whoever is
- * behind gets shorter passes. With fewer, passes are so small that their fixed cost counts
- * (docs/SIMULATOR.md). */
-#define CAN_WAIT 5.0
 
 /* A place in the order: the rank in the upper two bits, what orders a rank below. Smaller is first. */
 #define KEY_MAX ((1u << 30) - 1)
@@ -164,17 +158,6 @@ static size_t take_prompts(const ft_work *work, const ft_pick *picks, size_t n,
     return out;
 }
 
-/* Whether a verification could be in time alone now, and no more once the batch is over. */
-static bool will_break(const ft_work *w, const ft_cost *cost, int64_t now_us, int64_t over_us)
-{
-    const ft_pass alone = with((ft_pass){0}, w);
-    int64_t start_us = deadline_of(w) - ft_cost_predict(cost, &alone);
-    return now_us <= start_us && over_us > start_us;
-}
-
-static size_t by_deadline(const ft_work *work, size_t n, const ft_sched_limits *limits,
-                          int64_t now_us, double passes, ft_pick *picks);
-
 static size_t pick_wisp(const ft_work *work, size_t n, const ft_sched_limits *limits,
                         int64_t now_us, ft_pick *picks)
 {
@@ -187,13 +170,6 @@ static size_t pick_wisp(const ft_work *work, size_t n, const ft_sched_limits *li
         first->n_tok = place(RANK_OVERDUE, 0);
     ft_heap_make(picks, n_verify, sizeof *picks, in_order, NULL);
     size_t n_taken = take(work, picks, n_verify, limits, now_us, &room);
-    /* Where more was promised than can be kept, batches bounded by their earliest deadline would keep
-     * a few promises now and, each with a pass's fixed cost, break more later. */
-    int64_t over_us = now_us + ft_cost_predict(limits->cost, &room.pass);
-    for (size_t i = 0; i < n_verify; i++)
-        if (!(i >= n_verify - n_taken && picks[i].n_tok > 0) &&
-            will_break(&work[picks[i].index], limits->cost, now_us, over_us))
-            return by_deadline(work, n, limits, now_us, CAN_WAIT, picks);
     size_t out = gather(picks, n_verify, n_taken);
     return out + take_prompts(work, picks + n_verify, n - n_verify, limits, &room, picks + out);
 }
@@ -202,9 +178,8 @@ const ft_sched_policy ft_sched_wisp = {.name = "wisp", .pick = pick_wisp};
 
 /* ---- earliest deadline first ---- */
 
-/* But for what has time for so many passes like the one that it would be in. */
-static size_t by_deadline(const ft_work *work, size_t n, const ft_sched_limits *limits,
-                          int64_t now_us, double passes, ft_pick *picks)
+static size_t pick_edf(const ft_work *work, size_t n, const ft_sched_limits *limits, int64_t now_us,
+                       ft_pick *picks)
 {
     ft_room room = ft_room_of(work, n, limits);
     size_t n_verify = part(work, n, picks), out = 0, left = n_verify;
@@ -213,21 +188,11 @@ static size_t by_deadline(const ft_work *work, size_t n, const ft_sched_limits *
             place(RANK_CRITICAL, deadline_of(&work[picks[i].index]) - now_us + KEY_MAX / 2);
     ft_heap_make(picks, n_verify, sizeof *picks, in_order, NULL);
     while (left > 0 && room.rows > 0 && room.verifications > 0) {
-        double left_us = (double)(deadline_of(&work[picks[0].index]) - now_us);
-        if (room.pass.rows > 0 && passes < INFINITY &&
-            left_us > passes * (double)ft_cost_predict(limits->cost, &room.pass))
-            break;
         ft_heap_pop(picks, left--, sizeof *picks, in_order, NULL);
         picks[left].n_tok = ft_room_grant(&room, &work[picks[left].index], limits);
     }
     out = gather(picks, n_verify, n_verify - left);
     return out + take_prompts(work, picks + n_verify, n - n_verify, limits, &room, picks + out);
-}
-
-static size_t pick_edf(const ft_work *work, size_t n, const ft_sched_limits *limits, int64_t now_us,
-                       ft_pick *picks)
-{
-    return by_deadline(work, n, limits, now_us, INFINITY, picks);
 }
 
 const ft_sched_policy ft_sched_edf = {.name = "edf", .pick = pick_edf};

@@ -94,10 +94,7 @@ extern const ft_sched_policy ft_sched_edf;
  * prompts in chunks in what time is left. Where the listing is silent or would hurt: what cannot be in
  * time any more runs behind what must start now, unless it would make that late, in order of waiting,
  * tenants that had less first; the one that has waited longest beyond twice its time goes before
- * everything. So nothing waits for ever, and nothing late holds others up. Where some promise of a
- * verification that waits will be broken whichever way, the batch goes by deadline, as edf's, up to the
- * first that has time for five passes like that: the listing's batch, kept small for its earliest
- * deadline, would break more promises in the passes that follow. Needs limits->cost. */
+ * everything. So nothing waits for ever, and nothing late holds others up. Needs limits->cost. */
 extern const ft_sched_policy ft_sched_wisp;
 
 /* Blocks that the first n_tok rows of a work need. */
