@@ -108,16 +108,16 @@ static double or_else(double known, double first)
     return known > 0 ? known : first;
 }
 
-/* Share of the engine's time that a promise takes: its rounds a second, times what one adds to a pass. Of a
- * session without a round yet they are as rounds usually are here. */
+/* Share of the engine's time that a promise takes: its rounds a second, times what one adds to a pass. Rounds
+ * as the session had them lately, trees and runs alike; without any yet, as rounds usually are here. */
 static double load_of(const ft_verifier *v, float tokens_per_s, const ft_sess *s)
 {
-    const bool known = s && s->last.round > 0;
-    double gain = known ? gain_of(s) : or_else(v->usual.gain_tok, GAIN_FIRST);
-    double own = known ? 1 + s->tree.n : or_else(v->usual.rows, LOAD_ROWS);
-    uint32_t rows = (uint32_t)ceil(own);
+    const bool known = s && s->slo.rows > 0;
+    double gain = known ? s->slo.tok : or_else(v->usual.gain_tok, GAIN_FIRST);
+    double mean = known ? s->slo.rows : or_else(v->usual.rows, LOAD_ROWS);
+    uint32_t rows = (uint32_t)ceil(mean);
     const ft_pass round = ft_pass_plus((ft_pass){0}, s ? s->len : LOAD_CONTEXT, rows, rows);
-    return (double)tokens_per_s / gain * ft_cost_added_us(&v->cost, &round) / 1e6;
+    return (double)tokens_per_s / gain * ft_cost_added_us(&v->cost, &round) * (mean / rows) / 1e6;
 }
 
 ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err)
@@ -187,9 +187,10 @@ static bool text_met(const ft_sess *s, int64_t now_us)
     return tokens * 1e6 >= (double)speed_of(s) * us;
 }
 
-static void average(double *mean, double value)
+/* value > 0 */
+static void average(double *mean, double value, double weight)
 {
-    *mean = *mean > 0 ? *mean + USUAL_WEIGHT * (value - *mean) : value;
+    *mean = *mean > 0 ? *mean + weight * (value - *mean) : value;
 }
 
 void ft_slo_answered(ft_sess *s, int64_t now_us)
@@ -200,10 +201,12 @@ void ft_slo_answered(ft_sess *s, int64_t now_us)
     *gain_tok += GAIN_WEIGHT * (fmax(tokens, 1) - *gain_tok);
     if (s->slo.class == FT_SLO_NONE)
         return;
-    average(&s->verifier->usual.rows, 1 + s->tree.n);
-    average(&s->verifier->usual.gain_tok, tokens);
+    average(&s->slo.rows, 1 + s->tree.n, GAIN_WEIGHT);
+    average(&s->slo.tok, fmax(tokens, 1), GAIN_WEIGHT);
+    average(&s->verifier->usual.rows, 1 + s->tree.n, USUAL_WEIGHT);
+    average(&s->verifier->usual.gain_tok, fmax(tokens, 1), USUAL_WEIGHT);
     if (s->run_end == 0)
-        average(&s->verifier->usual.tree_gain_tok, tokens);
+        average(&s->verifier->usual.tree_gain_tok, fmax(tokens, 1), USUAL_WEIGHT);
     count->rounds++;
     count->rounds_met += now_us <= s->slo.budget_us;
     if (s->slo.first_us == 0) {

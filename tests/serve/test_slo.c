@@ -95,6 +95,33 @@ static void test_no_more_than_it_can(void **state)
     free(first);
 }
 
+/* The same machine, after a run: a row for a token, so that 8 tokens/s are 8 % of its time. */
+static void test_promises_go_by_what_rounds_are(void **state)
+{
+    const ft_costs costs = {.us = {[FT_COST_ROW] = 10000}, .most_rows = 64, .error = 0.05};
+    _Atomic int64_t now_us = 1000000;
+    ft_verifier *v = test_verifier_start(
+        with_classes((ft_verifier_opts){.costs = &costs, .clock = test_shared_clock(&now_us)}));
+    local_client *first = malloc(sizeof *first), *second = malloc(sizeof *second);
+    test_text *text = malloc(sizeof *text);
+    (void)state;
+    test_text_random(text, PROMPT_TOK, 1);
+    const ft_msg_open fast = open_at(text, 8);
+    const ft_msg_draft run = {.round = 1, .base = PROMPT_TOK, .run = LENGTH - 1};
+    local_open(first, v, &fast, "me");
+    local_wait_opened(first);
+    ft_vsession_draft(first->session, &run);
+    local_wait_over(first, 1);
+    local_open(second, v, &fast, "you");
+    local_wait_opened(second);
+    local_close(second);
+    local_close(first);
+    ft_verifier_destroy(v);
+    free(text);
+    free(second);
+    free(first);
+}
+
 /* On a clock that stands still every verdict is in time, unless drafting alone took too long. */
 static void test_attainment(void **state)
 {
@@ -195,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_speeds),
         cmocka_unit_test(test_no_more_than_it_can),
+        cmocka_unit_test(test_promises_go_by_what_rounds_are),
         cmocka_unit_test(test_attainment),
         cmocka_unit_test(test_policies_change_no_text),
     };
