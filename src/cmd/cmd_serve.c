@@ -17,7 +17,8 @@
 #define GRACE_US 5000000 /* sessions get this long to finish after a signal */
 
 typedef struct serve_flags {
-    const char *model, *draft, *host, *token, *token_file, *tls_cert, *tls_key, *tls_client_ca;
+    const char *model, *draft, *host, *token, *token_file, *keys_path, *tls_cert, *tls_key,
+        *tls_client_ca;
     const char *policy, *port_file, *metrics, *metrics_port_file, *cache_type, *costs_path, *slo,
         *http, *http_port_file;
     char metrics_host[256], http_host[256];
@@ -33,6 +34,7 @@ typedef struct serve_flags {
     ft_device_flags device, device_draft;
     ft_api_flags api;
     char *token_text; /* of token_file */
+    ft_keys *keys;    /* of keys_path */
 } serve_flags;
 
 typedef struct serve_app {
@@ -79,12 +81,27 @@ static ft_status parse_slo(serve_flags *f, ft_error *err)
                         f->slo, FT_SLO_CLASSES);
 }
 
+static ft_status read_credentials(serve_flags *f, ft_error *err)
+{
+    ft_status status = FT_OK;
+    if (!!f->token + !!f->token_file + !!f->keys_path > 1)
+        return ft_error_set(err, FT_INVALID,
+                            "serve: pass one of --token, --token-file and --keys, not several");
+    if (f->keys_path)
+        status = ft_keys_load(f->keys_path, err, &f->keys);
+    if (f->token_file) {
+        status = ft_cmd_read_secret(f->token_file, err, &f->token_text);
+        f->token = f->token_text;
+    }
+    if (status == FT_OK && f->token && !f->token[0])
+        return ft_error_set(err, FT_INVALID, "serve: the token is empty");
+    return status;
+}
+
 static ft_status check_flags(serve_flags *f, ft_error *err)
 {
     if (!f->model)
         return ft_error_set(err, FT_INVALID, "serve: which model? pass the target's file with -m");
-    if (f->token && f->token_file)
-        return ft_error_set(err, FT_INVALID, "serve: pass --token or --token-file, not both");
     if (!f->tls_cert != !f->tls_key)
         return ft_error_set(err, FT_INVALID, "serve: --tls-cert and --tls-key go together");
     if (f->tls_client_ca && !f->tls_cert)
@@ -109,20 +126,15 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
         status = parse_slo(f, err);
     if (status == FT_OK && f->costs_path)
         status = ft_costs_load(f->costs_path, err, &f->costs);
+    if (status == FT_OK)
+        status = read_credentials(f, err);
     if (status != FT_OK)
         return status;
-    if (f->token_file) {
-        status = ft_cmd_read_secret(f->token_file, err, &f->token_text);
-        if (status != FT_OK)
-            return status;
-        f->token = f->token_text;
-    }
-    if (f->token && !f->token[0])
-        return ft_error_set(err, FT_INVALID, "serve: the token is empty");
-    if (!ft_cmd_is_loopback(f->host) && !f->token && !f->tls_client_ca && !f->insecure)
+    if (!ft_cmd_is_loopback(f->host) && !f->token && !f->keys && !f->tls_client_ca && !f->insecure)
         return ft_error_set(err, FT_INVALID,
                             "serve: %s is reachable for others, so ask who they are: pass --token, "
-                            "--token-file or --tls-client-ca (or --insecure to serve anybody)",
+                            "--token-file, --keys or --tls-client-ca (or --insecure to serve "
+                            "anybody)",
                             f->host);
     return FT_OK;
 }
@@ -140,7 +152,10 @@ static void log_ready(const serve_flags *f, const ft_server *server, const ft_mo
             f->host, ft_server_port(server), info.model, ft_model_type_name(model),
             ft_model_repacked(model), (double)memory.bytes / 1e6, (double)memory.packed_bytes / 1e6,
             (double)memory.copied_bytes / 1e6, info.limits.max_context, info.kv_blocks,
-            info.limits.max_tree, f->token ? "token" : "none",
+            info.limits.max_tree,
+            f->keys    ? "keys"
+            : f->token ? "token"
+                       : "none",
             !f->tls_cert       ? "none"
             : f->tls_client_ca ? "mutual"
                                : "server");
@@ -168,6 +183,7 @@ static ft_status start_server(serve_app *app, const serve_flags *f, ft_error *er
                                         .vocab = app->vocab,
                                         .policy = ft_sched_find(f->policy),
                                         .n_slo = f->n_slo,
+                                        .keys = f->keys,
                                         .guard_us = (uint32_t)(f->guard_ms * 1000),
                                         .static_batch = (uint32_t)f->of_static.batch,
                                         .static_wait_us = (uint32_t)(f->of_static.wait_ms * 1000),
@@ -331,6 +347,8 @@ static int parse(serve_flags *f, int argc, char **argv)
          "bearer token that edges must present (others on this machine can see it)", 0, 0},
         {"--token-file", NULL, FT_FLAG_STRING, &f->token_file, "FILE",
          "the same from the first line of a file", 0, 0},
+        {"--keys", NULL, FT_FLAG_STRING, &f->keys_path, "FILE",
+         "or tokens of several tenants, and what each may have (docs/ARCHITECTURE.md)", 0, 0},
         {"--tls-cert", NULL, FT_FLAG_STRING, &f->tls_cert, "FILE", "certificate (PEM)", 0, 0},
         {"--tls-key", NULL, FT_FLAG_STRING, &f->tls_key, "FILE", "its key (PEM)", 0, 0},
         {"--tls-client-ca", NULL, FT_FLAG_STRING, &f->tls_client_ca, "FILE",
@@ -404,6 +422,7 @@ int ft_cmd_serve(int argc, char **argv)
         (void)ft_cmd_fail(&err);
         done = 2;
     }
+    ft_keys_destroy(f.keys);
     free(f.token_text);
     return done;
 }

@@ -101,7 +101,7 @@ static ft_status send_open(local_link *l, const ft_msg_open *open, ft_error *err
     if (l->opened)
         return ft_error_set(err, FT_INVALID, "edge: a link opens one session only");
     l->opened = true;
-    l->session = ft_verifier_open(l->verifier, open, "local", &client);
+    l->session = ft_verifier_open(l->verifier, open, "local", NULL, &client);
     return l->session ? FT_OK : ft_error_set(err, FT_NOMEM, "edge: the verifier is out of memory");
 }
 

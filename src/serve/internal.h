@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the files of the verifier share: verifier.c (thread, events, callbacks), vsession.c (session
- * states), drafts.c (what edges ask for: rounds and runs), slo.c (what they were promised), kv_room.c
+ * states), drafts.c (what edges ask for: rounds and runs), slo.c (what they were promised), keys.c (what a key may have), kv_room.c
  * (who gives way when blocks are short), groups.c (how many verifications a pass holds), own_draft.c
  * (the server's own drafts for runs), round.c (batches and verdicts) and judge.c (walks down the trees
  * of a pass).
@@ -69,6 +69,7 @@ struct ft_vsession {
     ft_verifier *verifier;
     ft_vclient client;
     char *credential;
+    const ft_key *key; /* NULL: nobody's */
     ft_msg_open open;
     int32_t *prompt; /* [open.n_prompt], taken by the session */
     event open_ev, close_ev, detach_ev;
@@ -108,6 +109,7 @@ struct ft_sess {
     uint64_t serial; /* names it in logs */
     ft_session_id id, secret;
     char *credential;
+    const ft_key *key;   /* NULL: nobody's */
     ft_vsession *handle; /* NULL: detached */
     ft_seq *seq;
     int32_t *text; /* [max_len]; pages that no token has reached cost nothing */
@@ -197,7 +199,8 @@ struct ft_verifier {
     ft_verifier_stats stats;
     int64_t began_us; /* the engine thread, its waits not counted */
     ft_tenant *tenants;
-    double served_rows; /* rows computed lately, for all tenants */
+    double served_rows;       /* rows computed lately, for all tenants */
+    ft_key_count *key_counts; /* [opts.keys->n], guarded by lock */
     struct {
         double rows, gain_tok; /* of promised texts' rounds lately; 0: there was none */
         double tree_gain_tok;  /* of those with trees */
@@ -267,6 +270,19 @@ uint32_t ft_sess_others_us(ft_sess *s, int64_t started_us, int64_t now_us);
 void ft_sess_thought(ft_sess *s, const ft_msg_draft *draft, int64_t at_us);
 /* Verifications that the pass in the making should hold at most; 0: any number. */
 uint32_t ft_round_cap(ft_verifier *v, int64_t now_us);
+
+/* ---- keys.c ---- */
+
+/* FT_FORBIDDEN: faster than what the key may ask for. */
+FT_WARN_UNUSED ft_status ft_keys_check_speed(const ft_key *key, float tokens_per_s, ft_error *err);
+/* Whether it has as many sessions, detached ones included, as it may. */
+bool ft_keys_full(const ft_verifier *v, const ft_key *key);
+/* Room for counts of v->opts.keys. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_keys_count_init(ft_verifier *v, ft_error *err);
+/* A session is there; is gone; none was made. Not under the lock; nothing without a key. */
+void ft_keys_count_opened(const ft_sess *s);
+void ft_keys_count_gone(const ft_sess *s);
+void ft_keys_count_refused(ft_verifier *v, const ft_key *key, ft_status why);
 
 /* ---- slo.c ---- */
 

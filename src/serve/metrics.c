@@ -151,3 +151,37 @@ ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
               s->chunks_by_rows);
     return out->failed ? FT_NOMEM : FT_OK;
 }
+
+/* One metric with a value a key; `status` NULL: it has no such label. */
+static void key_sample(ft_buf *out, const char *name, const char *key, const char *status,
+                       uint64_t value)
+{
+    ft_buf_printf(out, "foretoken_%s{key=\"%s\"", name, key);
+    if (status)
+        ft_buf_printf(out, ",status=\"%s\"", status);
+    ft_buf_printf(out, "} %" PRIu64 "\n", value);
+}
+
+ft_status ft_metrics_append_keys(ft_verifier *verifier, ft_buf *out)
+{
+    static const char sessions[] = "key_sessions", opened[] = "key_sessions_opened_total",
+                      refused[] = "key_opens_refused_total";
+    const ft_keys *keys = ft_verifier_keys(verifier);
+    if (!keys)
+        return FT_OK;
+    head(out, sessions, "gauge", "Sessions of a key, detached ones included.");
+    for (size_t i = 0; i < keys->n; i++)
+        key_sample(out, sessions, keys->key[i].name, NULL,
+                   ft_verifier_key_count(verifier, i).sessions);
+    head(out, opened, "counter", "Sessions that a key opened.");
+    for (size_t i = 0; i < keys->n; i++)
+        key_sample(out, opened, keys->key[i].name, NULL, ft_verifier_key_count(verifier, i).opened);
+    head(out, refused, "counter",
+         "Opens of a key refused for what it may not have, or for lack of room.");
+    for (size_t i = 0; i < keys->n; i++) {
+        const ft_key_count count = ft_verifier_key_count(verifier, i);
+        key_sample(out, refused, keys->key[i].name, "forbidden", count.forbidden);
+        key_sample(out, refused, keys->key[i].name, "exhausted", count.exhausted);
+    }
+    return out->failed ? FT_NOMEM : FT_OK;
+}

@@ -8,5 +8,7 @@
 
 /* Appends the page in Prometheus' text format. FT_NOMEM. */
 ft_status ft_metrics_append(const ft_verifier_stats *stats, ft_buf *out);
+/* What the page says by key; nothing without keys. FT_NOMEM. */
+ft_status ft_metrics_append_keys(ft_verifier *verifier, ft_buf *out);
 
 #endif

@@ -77,8 +77,8 @@ static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open
     ft_stream_ref(stream);
     if (c) {
         c->stream = stream;
-        c->session =
-            ft_verifier_open(server->verifier, open, ft_stream_credential(stream), &client);
+        c->session = ft_verifier_open(server->verifier, open, ft_stream_credential(stream),
+                                      ft_stream_key(stream), &client);
     }
     if (!c || !c->session) {
         free(c);
@@ -145,6 +145,7 @@ static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_er
         .host = opts->host,
         .port = opts->port,
         .token = opts->token,
+        .keys = opts->verifier.keys,
         .tls_cert = opts->tls_cert,
         .tls_key = opts->tls_key,
         .tls_client_ca = opts->tls_client_ca,
@@ -159,9 +160,11 @@ static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_er
 /* One page for all: it says nothing of any one session. Connection threads. */
 static ft_status metrics_page(void *ctx, ft_buf *out)
 {
+    ft_verifier *verifier = ((const ft_server *)ctx)->verifier;
     ft_verifier_stats stats;
-    ft_verifier_get_stats(((const ft_server *)ctx)->verifier, &stats);
-    return ft_metrics_append(&stats, out);
+    ft_verifier_get_stats(verifier, &stats);
+    ft_status status = ft_metrics_append(&stats, out);
+    return status == FT_OK ? ft_metrics_append_keys(verifier, out) : status;
 }
 
 static ft_status start_metrics(ft_server *server, const ft_server_opts *opts, ft_error *err)

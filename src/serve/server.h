@@ -12,7 +12,7 @@ typedef struct ft_server_opts {
     ft_verifier_opts verifier;
     const char *host;
     int port;
-    const char *token;
+    const char *token; /* or verifier.keys */
     const char *tls_cert, *tls_key, *tls_client_ca;
     const char *metrics_host; /* an HTTP server there has /metrics and /health; NULL: none */
     int metrics_port;

@@ -109,13 +109,14 @@ static void handle_free(ft_vsession *h)
 }
 
 static ft_vsession *handle_create(ft_verifier *v, const ft_msg_open *open, const char *credential,
-                                  const ft_vclient *client)
+                                  const ft_key *key, const ft_vclient *client)
 {
     ft_vsession *h = calloc(1, sizeof *h);
     if (!h)
         return NULL;
     h->verifier = v;
     h->client = *client;
+    h->key = key;
     h->open = *open;
     h->open.prompt = NULL;
     h->credential = strdup(credential ? credential : "");
@@ -132,9 +133,9 @@ static ft_vsession *handle_create(ft_verifier *v, const ft_msg_open *open, const
 }
 
 ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
-                              const char *credential, const ft_vclient *client)
+                              const char *credential, const ft_key *key, const ft_vclient *client)
 {
-    ft_vsession *h = handle_create(verifier, open, credential, client);
+    ft_vsession *h = handle_create(verifier, open, credential, key, client);
     if (!h)
         return NULL;
     pthread_mutex_lock(&verifier->lock);
@@ -468,6 +469,8 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
     v->n_vocab = (uint32_t)ft_vocab_size(opts->vocab);
     memcpy(v->stats.slo_tokens_per_s, opts->slo_tokens_per_s, sizeof v->stats.slo_tokens_per_s);
     v->stats.n_slo = opts->n_slo;
+    if ((status = ft_keys_count_init(v, err)) != FT_OK)
+        goto out;
     ft_cost_init(&v->cost);
     if (opts->costs)
         ft_cost_prime(&v->cost, opts->costs->us, opts->costs->most_rows, opts->costs->error);
@@ -518,5 +521,6 @@ void ft_verifier_destroy(ft_verifier *verifier)
     ft_round_deinit(v);
     ft_own_destroy(v->own);
     ft_engine_destroy(v->engine);
+    free(v->key_counts);
     free(v);
 }

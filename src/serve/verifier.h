@@ -29,6 +29,7 @@
 #include "sched/sched.h"
 #include "sched/spike.h"
 #include "spec/drafter.h"
+#include "wire/keys.h"
 #include "wire/messages.h"
 
 typedef struct ft_verifier ft_verifier;
@@ -54,6 +55,8 @@ typedef struct ft_verifier_opts {
     /* Token speeds that may be promised, by class (Open.slo_tokens_per_s); none: nothing is promised. */
     float slo_tokens_per_s[FT_SLO_CLASSES];
     uint32_t n_slo;
+    const ft_keys
+        *keys; /* whose sessions have limits; borrowed while the verifier lives; NULL: none */
     uint32_t static_batch, static_wait_us; /* of policy static; 0: 8 verifications, 100,000 */
     uint32_t
         guard_us; /* by which promises are kept early: what estimates may be off (WISP eq. (17)) */
@@ -89,12 +92,13 @@ FT_WARN_UNUSED ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_err
  * under way or follow. NULL is legal. */
 void ft_verifier_destroy(ft_verifier *verifier);
 
-/* Opens or resumes. credential: whose session it is; a resume must present an equal one; copied. The
- * handle is the caller's until ft_vsession_detach, which is called exactly once for each, also after
+/* Opens or resumes. credential: whose session it is; a resume must present an equal one; copied. key:
+ * the one of opts.keys that it came with, whose limits a new session must keep (FT_FORBIDDEN: too fast
+ * a promise, FT_EXHAUSTED: too many sessions); NULL: nobody's, only the server's limits hold. The handle is the caller's until ft_vsession_detach, which is called exactly once for each, also after
  * close and on_gone. Failures (wrong vocabulary, too long, full) come through on_gone, and only
  * there; a handle that is NULL (out of memory) has no callbacks. */
 ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
-                              const char *credential, const ft_vclient *client);
+                              const char *credential, const ft_key *key, const ft_vclient *client);
 /* Copies. One draft may be under way a session, and behind a run one without nodes that hangs on the
  * run's end; a repeated last round gets its verdict again, unless it was a run of several passes.
  * Anything else ends the session with a message that says what was wrong. */
@@ -159,5 +163,14 @@ typedef struct ft_verifier_stats {
 } ft_verifier_stats;
 /* As of the last pass, callback or tick, or later. */
 void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out);
+
+/* Of a key: opens since creation, by what became of them, and sessions now, detached ones included. */
+typedef struct ft_key_count {
+    uint64_t opened, forbidden, exhausted;
+    uint32_t sessions;
+} ft_key_count;
+/* opts.keys, NULL: none; and its key i's. Any thread. */
+const ft_keys *ft_verifier_keys(const ft_verifier *verifier);
+ft_key_count ft_verifier_key_count(ft_verifier *verifier, size_t i);
 
 #endif

@@ -142,6 +142,7 @@ static void unlink_session(ft_sess *s)
     ft_verifier *v = s->verifier;
     *(s->prev ? &s->prev->next : &v->sessions) = s->next;
     *(s->next ? &s->next->prev : &v->sessions_tail) = s->prev;
+    ft_keys_count_gone(s);
     v->stats.sessions--;
     v->stats.sessions_detached -= !s->handle;
     v->stats.sessions_gone++;
@@ -160,20 +161,37 @@ void ft_sess_end(ft_sess *s, ft_status code, const char *message)
     }
 }
 
-/* Room for one more session, at the cost of the one that is detached longest. */
-static ft_status admit(ft_verifier *v, const ft_msg_open *o, ft_error *err)
+/* Room for one more session, at the cost of the one that is detached longest: of all, or, where the key
+ * has all that it may have, of the key's. */
+static ft_status find_room(const ft_verifier *v, const ft_key *key, ft_error *err,
+                           ft_sess **gives_way)
+{
+    const bool key_full = key && ft_keys_full(v, key);
+    *gives_way = NULL;
+    if (!key_full && v->stats.sessions < v->opts.max_sessions)
+        return FT_OK;
+    for (ft_sess *s = v->sessions; s; s = s->next)
+        if (!s->handle && (!key_full || s->key == key) &&
+            (!*gives_way || s->detached_at_us < (*gives_way)->detached_at_us))
+            *gives_way = s;
+    if (*gives_way)
+        return FT_OK;
+    if (key_full)
+        return ft_error_set(err, FT_EXHAUSTED,
+                            "serve: all %u sessions of key '%s' are taken: try again later",
+                            key->sessions, key->name);
+    return ft_error_set(err, FT_EXHAUSTED, "serve: all %u sessions are taken: try again later",
+                        v->opts.max_sessions);
+}
+
+static ft_status admit(ft_verifier *v, const ft_msg_open *o, const ft_key *key, ft_error *err)
 {
     ft_sess *oldest = NULL;
-    if (v->stats.sessions >= v->opts.max_sessions) {
-        for (ft_sess *s = v->sessions; s; s = s->next)
-            if (!s->handle && (!oldest || s->detached_at_us < oldest->detached_at_us))
-                oldest = s;
-        if (!oldest)
-            return ft_error_set(err, FT_EXHAUSTED,
-                                "serve: all %u sessions are taken: try again later",
-                                v->opts.max_sessions);
-    }
-    ft_status status = ft_kv_admit(v, o->n_prompt, err);
+    ft_status status = key ? ft_keys_check_speed(key, o->slo_tokens_per_s, err) : FT_OK;
+    if (status == FT_OK)
+        status = find_room(v, key, err, &oldest);
+    if (status == FT_OK)
+        status = ft_kv_admit(v, o->n_prompt, err);
     if (status == FT_OK)
         status = ft_slo_admit(v, o->slo_tokens_per_s, err);
     if (status == FT_OK && oldest)
@@ -191,6 +209,7 @@ static ft_status create(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
     if (!s)
         goto out;
     s->verifier = v;
+    s->key = h->key;
     s->credential = strdup(h->credential);
     if (o->logprobs)
         s->logprobs = calloc(v->opts.max_tree + 1, sizeof *s->logprobs);
@@ -290,15 +309,17 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     ft_sess *s = NULL;
     ft_status status = check_open(v, &h->open, h->prompt, err, &sampling);
     if (status == FT_OK)
-        status = admit(v, &h->open, err);
+        status = admit(v, &h->open, h->key, err);
     if (status == FT_OK)
         status = create(v, h, now_us, err, &s);
     if (status != FT_OK)
         return status;
     s->sampling = sampling;
     link_session(v, s);
-    FT_LOGI("serve", "session=%llu opened prompt_tok=%u max_tok=%u", (unsigned long long)s->serial,
-            s->n_prompt, s->max_len - s->n_prompt);
+    ft_keys_count_opened(s);
+    FT_LOGI("serve", "session=%llu opened prompt_tok=%u max_tok=%u key=%s",
+            (unsigned long long)s->serial, s->n_prompt, s->max_len - s->n_prompt,
+            s->key ? s->key->name : "none");
     attach(s, h);
     return FT_OK;
 }
@@ -313,7 +334,9 @@ void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us)
     free(handle->prompt);
     handle->prompt = NULL;
     if (status != FT_OK) {
-        FT_LOGI("serve", "open refused status=%s", ft_status_name(status));
+        FT_LOGI("serve", "open refused status=%s key=%s", ft_status_name(status),
+                handle->key ? handle->key->name : "none");
+        ft_keys_count_refused(v, handle->key, status);
         v->stats.sessions_refused += status == FT_EXHAUSTED;
         ft_handle_gone(handle, status, err.message, status == FT_EXHAUSTED ? FT_RETRY_AFTER_MS : 0);
     }

@@ -28,6 +28,13 @@ static char *bearer_token(const grpc_metadata_array *metadata)
     return NULL;
 }
 
+static ft_status unknown(bool missing, ft_error *err)
+{
+    return ft_error_set(err, FT_UNAUTHENTICATED,
+                        missing ? "this server asks for a bearer token, and none was sent"
+                                : "wrong bearer token");
+}
+
 ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token, ft_error *err)
 {
     if (!token)
@@ -36,10 +43,17 @@ ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token, 
     bool equal = ft_secret_equal_str(token, given);
     bool missing = !given;
     free(given);
-    if (missing)
-        return ft_error_set(err, FT_UNAUTHENTICATED,
-                            "this server asks for a bearer token, and none was sent");
-    return equal ? FT_OK : ft_error_set(err, FT_UNAUTHENTICATED, "wrong bearer token");
+    return equal ? FT_OK : unknown(missing, err);
+}
+
+ft_status ft_auth_find(const grpc_metadata_array *metadata, const ft_keys *keys, ft_error *err,
+                       const ft_key **out)
+{
+    char *given = bearer_token(metadata);
+    bool missing = !given;
+    *out = ft_keys_find(keys, given);
+    free(given);
+    return *out ? FT_OK : unknown(missing, err);
 }
 
 static void add_certificate(grpc_call *call, ft_buf *out)

@@ -111,7 +111,8 @@ static ft_status check_call(ft_wire_server *server, ft_stream *stream,
         return ft_error_set(err, FT_UNSUPPORTED, "unknown method");
     if (stream->method == FT_METHOD_HEALTH_CHECK || stream->method == FT_METHOD_HEALTH_WATCH)
         return FT_OK;
-    return ft_auth_check(metadata, server->token, err);
+    return server->opts.keys ? ft_auth_find(metadata, server->opts.keys, err, &stream->key)
+                             : ft_auth_check(metadata, server->token, err);
 }
 
 static void on_request(void *owner, bool ok)
@@ -311,6 +312,8 @@ static ft_status check_opts(const ft_wire_server_opts *opts, ft_error *err)
         return ft_error_set(err, FT_INVALID, "no host to listen on");
     if (opts->port < 0 || opts->port > 65535)
         return ft_error_set(err, FT_INVALID, "port %d: must be within [0, 65535]", opts->port);
+    if (opts->token && opts->keys)
+        return ft_error_set(err, FT_INVALID, "one bearer token for all, or keys, not both");
     if (opts->token && !*opts->token)
         return ft_error_set(err, FT_INVALID, "the bearer token is empty");
     return FT_OK;

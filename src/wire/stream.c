@@ -44,6 +44,11 @@ const char *ft_stream_credential(const ft_stream *stream)
     return stream->credential;
 }
 
+const ft_key *ft_stream_key(const ft_stream *stream)
+{
+    return stream->key;
+}
+
 static void outgoing_destroy(ft_outgoing *out)
 {
     if (out)

@@ -89,7 +89,7 @@ void local_open(local_client *c, ft_verifier *v, const ft_msg_open *open, const 
     c->verifier = v;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
-    c->session = ft_verifier_open(v, open, credential, &client);
+    c->session = ft_verifier_open(v, open, credential, NULL, &client);
     assert_non_null(c->session);
 }
 
