@@ -387,8 +387,10 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
     return FT_OK;
 }
 
-/* Reading weights once takes about as long as multiplying so many rows with them. */
+/* Reading weights once takes about as long as multiplying so many rows with them... */
 #define READ_ROWS 8
+/* ...and a multiplication of attention, in floats, as long as two with rounded weights. */
+#define SEEN_COST 2
 
 /* Multiplications of the batch: matrices of the layers, attention. (A head behind them on a device does
  * not count: no one chooses threads there.) */
@@ -401,7 +403,7 @@ static ft_pace_size size_of(const ft_engine *engine)
     double row = hp->n_layer * n_embd * (2 * n_q + 2 * n_kv + 3.0 * hp->n_ff);
     return (ft_pace_size){.n_rows = batch->n_rows,
                           .work = (READ_ROWS + (double)batch->n_rows) * row +
-                                  (double)batch->n_seen * 2 * hp->n_layer * n_q};
+                                  (double)batch->n_seen * SEEN_COST * 2 * hp->n_layer * n_q};
 }
 
 static ft_status status_of(enum ggml_status status)

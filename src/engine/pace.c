@@ -12,7 +12,7 @@
 #define FASTER     0.95 /* of the choice's time a trial must take to be taken */
 #define REST       4    /* passes at least between trials: the choice's own times must be recent */
 #define COST_LEAST 0.1  /* of a trial, whatever is expected */
-#define GUESS      1.5  /* times slower than other sizes' passes say may be a pass alone */
+#define GUESS      1.5 /* times slower than other sizes' or primed passes say may be a pass alone */
 /* Shares of the time for trials, what they may spend at first, and what they save up at most. All threads
  * stay slow only while others' load lasts, and such load comes and goes; one thread is rarely faster
  * without all of them getting late. */
@@ -39,8 +39,11 @@ void ft_pace_init(ft_pace *pace, int n_threads)
 
 /* ---- what passes take ---- */
 
-static void add(ft_pace_seen *seen, double us)
+static void add(ft_pace_seen *seen, double us, bool primed)
 {
+    if (seen->primed && !primed)
+        seen->n = seen->next = 0;
+    seen->primed = primed;
     seen->us[seen->next] = us;
     seen->next = (seen->next + 1) % FT_PACE_KEPT;
     seen->n += seen->n < FT_PACE_KEPT;
@@ -76,8 +79,11 @@ static double guess_alone(const ft_pace *pace, uint32_t class)
 
 static double alone_us(const ft_pace *pace, uint32_t class)
 {
-    double us = median(&pace->by_size[class].alone);
-    return us > 0 ? us : GUESS * guess_alone(pace, class);
+    const ft_pace_seen *alone = &pace->by_size[class].alone;
+    double us = median(alone);
+    if (us > 0)
+        return alone->primed ? GUESS * us : us;
+    return GUESS * guess_alone(pace, class);
 }
 
 /* ---- the choice ---- */
@@ -171,7 +177,7 @@ void ft_pace_observe(ft_pace *pace, const ft_pace_size *size, int n_threads, int
     bool first = alone == 0;
     if (pace->n_threads == 1)
         return;
-    add(n_threads == 1 ? &c->alone : &c->all, took);
+    add(n_threads == 1 ? &c->alone : &c->all, took, false);
     if (first)
         return;
     if ((n_threads == 1) == c->goes_alone)
@@ -184,5 +190,5 @@ void ft_pace_prime(ft_pace *pace, const ft_pace_size *size, int n_threads, int64
 {
     ft_pace_class *c = &pace->by_size[class_of(size->n_rows)];
     if (pace->n_threads > 1)
-        add(n_threads == 1 ? &c->alone : &c->all, work_us(size, us));
+        add(n_threads == 1 ? &c->alone : &c->all, work_us(size, us), true);
 }

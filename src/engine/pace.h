@@ -36,6 +36,8 @@ typedef struct ft_pace_size {
 typedef struct ft_pace_seen {
     double us[FT_PACE_KEPT];
     uint32_t n, next;
+    bool
+        primed; /* made to be timed, all of them: passes to come may differ; the first one replaces them */
 } ft_pace_seen;
 
 typedef struct ft_pace_class {
