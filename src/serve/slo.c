@@ -146,6 +146,8 @@ ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err)
 
 void ft_slo_init(ft_sess *s, float tokens_per_s)
 {
+    s->slo.rows = s->verifier->usual.rows;
+    s->slo.tok = s->verifier->usual.gain_tok;
     s->slo.class = class_of(&s->verifier->opts, tokens_per_s);
     s->slo.gain_tok[0] = or_else(s->verifier->usual.tree_gain_tok, GAIN_FIRST);
     s->slo.gain_tok[1] = 1;
