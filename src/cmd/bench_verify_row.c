@@ -160,7 +160,26 @@ static void put_theirs(json_t *row, const char *prefix, const trial *best)
     json_object_set_new(row, prefix, best->pass_s > 0 ? json_string(best->what) : json_null());
 }
 
-/* Sides in turns: ours (where it is open) and libllama's ways that could run. */
+/* libllama's ways one after the other: where ours had to go for the memory, two of them have none either. */
+static ft_status take_each(const ft_bench_row_opts *o, trial *best[2], json_t *row, ft_error *err)
+{
+    uint32_t rounds = 0;
+    ft_status status = FT_OK;
+    for (int i = 0; i < 2 && status == FT_OK; i++) {
+        ft_bench_theirs *theirs = NULL;
+        if (best[i]->pass_s == 0)
+            continue;
+        status = ft_bench_theirs_create(o->job, &best[i]->way, o->base, err, &theirs);
+        const ft_bench_side side = {theirs, ft_bench_theirs_round, false};
+        if (status == FT_OK)
+            status = ft_bench_interleave(o->flags, &side, 1, err, &best[i]->pass_s, &rounds);
+        ft_bench_theirs_destroy(theirs);
+    }
+    json_object_set_new(row, "rounds", json_integer(rounds));
+    return status;
+}
+
+/* Sides in turns: ours and libllama's ways that could run. */
 static ft_status take_turns(const ft_bench_row_opts *o, trial *best[2], json_t *row, double *ours_s,
                             ft_error *err)
 {
@@ -169,21 +188,18 @@ static ft_status take_turns(const ft_bench_row_opts *o, trial *best[2], json_t *
     double seconds[3] = {0};
     uint32_t n = 0, rounds = 0;
     ft_status status = FT_OK;
-    if (o->ours)
-        sides[n++] = (ft_bench_side){o->ours, ft_bench_ours_round, true};
+    sides[n++] = (ft_bench_side){o->ours, ft_bench_ours_round, true};
     for (int i = 0; i < 2 && status == FT_OK; i++) {
         if (best[i]->pass_s == 0)
             continue;
         status = ft_bench_theirs_create(o->job, &best[i]->way, o->base, err, &theirs[i]);
         sides[n++] = (ft_bench_side){theirs[i], ft_bench_theirs_round, false};
     }
-    if (status == FT_OK && n)
+    if (status == FT_OK)
         status = ft_bench_interleave(o->flags, sides, n, err, seconds, &rounds);
     n = 0;
-    if (o->ours) {
-        *ours_s = seconds[n++];
-        ft_bench_ours_walked(o->ours, o->walked);
-    }
+    *ours_s = seconds[n++];
+    ft_bench_ours_walked(o->ours, o->walked);
     for (int i = 0; i < 2; i++) {
         if (best[i]->pass_s > 0)
             best[i]->pass_s = seconds[n++];
@@ -240,7 +256,7 @@ ft_status ft_bench_row_run(const ft_bench_row_opts *o, json_t *row, double ours_
             status = try_ways(&many, ways, list_context_ways(o->job, ways), err);
     }
     if (status == FT_OK)
-        status = take_turns(o, best, row, &ours_s, err);
+        status = o->ours ? take_turns(o, best, row, &ours_s, err) : take_each(o, best, row, err);
     if (status != FT_OK)
         return status;
     put_rate(row, "foretoken_tok_s", nodes, ours_s);
