@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -37,10 +38,24 @@ ft_status ft_bench_list_parse(const char *flag, const char *text, uint32_t max, 
                         flag, text, FT_BENCH_LIST_MAX, max);
 }
 
+int64_t ft_bench_now_us(void)
+{
+    const ft_clock clock = ft_clock_monotonic();
+    return ft_clock_now_us(&clock);
+}
+
 double ft_bench_now_s(void)
 {
-    ft_clock clock = ft_clock_monotonic();
-    return (double)ft_clock_now_us(&clock) * 1e-6;
+    return (double)ft_bench_now_us() * 1e-6;
+}
+
+double ft_bench_cpu_s(void)
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u) != 0)
+        return 0;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
 size_t ft_bench_memory_free(void)

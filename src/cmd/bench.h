@@ -74,8 +74,11 @@ typedef struct ft_bench_list {
 FT_WARN_UNUSED ft_status ft_bench_list_parse(const char *flag, const char *text, uint32_t max,
                                              ft_error *err, ft_bench_list *out);
 
-/* Seconds of a monotonic clock. */
+/* A monotonic clock. */
+int64_t ft_bench_now_us(void);
 double ft_bench_now_s(void);
+/* Processor time of this process so far. */
+double ft_bench_cpu_s(void);
 /* Memory that programs could still take, in bytes; 0 where the system does not say. */
 size_t ft_bench_memory_free(void);
 #define FT_BENCH_READ_TOK 512 /* tokens of a chunk at most */

@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include "cmd/bench.h"
@@ -60,21 +59,6 @@ typedef struct device {
     uint32_t drafted, accepted;
 } device;
 
-static int64_t now_us(void)
-{
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
-}
-
-static double cpu_s(void)
-{
-    struct rusage u;
-    if (getrusage(RUSAGE_SELF, &u) != 0)
-        return 0;
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
-
 /* ---- one text ---- */
 
 static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
@@ -94,7 +78,7 @@ static bool on_text(void *ctx, const char *piece, size_t n_piece, const ft_gen_t
     for (size_t i = 0; i < n_tokens; i++)
         if (ft_tokens_append(&d->said, &tokens[i].id, 1) != FT_OK)
             return false;
-    t->last_us = now_us();
+    t->last_us = ft_bench_now_us();
     if (t->arrivals++ == 0)
         t->first_us = t->last_us;
     else
@@ -174,7 +158,7 @@ static void account(device *d, ft_status status, ft_error *err)
     } else if (compare(c, d, err) != FT_OK) {
         fail(c, err);
     } else if (c->from_us > 0 && t->asked_us >= c->from_us &&
-               judge(t, d->class, c->end_us ? c->end_us : now_us(), &slow)) {
+               judge(t, d->class, c->end_us ? c->end_us : ft_bench_now_us(), &slow)) {
         uint32_t class = (uint32_t)(d->class - c->opts->classes);
         c->result->texts[class]++;
         c->result->slow[class] += slow;
@@ -195,7 +179,7 @@ static void write_text(device *d)
                                     .sampling = c->opts->sampling,
                                     .max_tokens = d->class->n_tokens};
     const ft_gen_sink sink = {.ctx = d, .on_text = on_text, .cancelled = is_over};
-    d->text = (text){.asked_us = now_us()};
+    d->text = (text){.asked_us = ft_bench_now_us()};
     d->said.n = 0;
     ft_status status = ft_edge_generate(d->edge, &request, &sink, &err, &stats);
     d->drafted += stats.drafted;
@@ -210,7 +194,7 @@ static bool sleep_until(crowd *c, int64_t until_us)
 {
     const struct timespec t = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
     pthread_mutex_lock(&c->lock);
-    while (!c->stop && !c->failed && now_us() < until_us)
+    while (!c->stop && !c->failed && ft_bench_now_us() < until_us)
         pthread_cond_timedwait(&c->changed, &c->lock, &t);
     bool go_on = !c->stop && !c->failed;
     pthread_mutex_unlock(&c->lock);
@@ -241,7 +225,7 @@ static void *live(void *arg)
         write_text(d);
         /* Who is refused asks again when a text would have been written. */
         double pause_s = d->text.refused ? d->class->n_tokens / (double)d->class->tokens_per_s : 0;
-        go_on = sleep_until(c, now_us() + (int64_t)(pause_s * 1e6));
+        go_on = sleep_until(c, ft_bench_now_us() + (int64_t)(pause_s * 1e6));
     }
     return NULL;
 }
@@ -293,7 +277,7 @@ static bool watch(crowd *c, int64_t until_us, ft_error *err)
 {
     bool go_on = true;
     pthread_mutex_lock(&c->lock);
-    for (int64_t now = now_us(); go_on && now < until_us; now = now_us()) {
+    for (int64_t now = ft_bench_now_us(); go_on && now < until_us; now = ft_bench_now_us()) {
         int64_t look_us = until_us - now < LOOK_US ? until_us : now + LOOK_US;
         const struct timespec t = {.tv_sec = look_us / 1000000,
                                    .tv_nsec = look_us % 1000000 * 1000};
@@ -316,19 +300,19 @@ static ft_status measure(crowd *c, int64_t begun_us, ft_error *err)
     if (!watch(c, from_us, err))
         return FT_OK;
     ft_status status = ft_load_server_count(o->server, err, &a);
-    double cpu = cpu_s();
+    double cpu = ft_bench_cpu_s();
     pthread_mutex_lock(&c->lock);
-    c->from_us = now_us();
+    c->from_us = ft_bench_now_us();
     pthread_mutex_unlock(&c->lock);
     if (status == FT_OK)
         watch(c, from_us + (int64_t)(o->measure_s * 1e6), err);
     pthread_mutex_lock(&c->lock);
     c->stop = true;
-    c->end_us = now_us();
+    c->end_us = ft_bench_now_us();
     c->result->seconds = (double)(c->end_us - c->from_us) / 1e6;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
-    c->result->driver_cpu_s = cpu_s() - cpu;
+    c->result->driver_cpu_s = ft_bench_cpu_s() - cpu;
     if (status == FT_OK)
         status = ft_load_server_count(o->server, err, &b);
     if (status == FT_OK)
@@ -350,7 +334,7 @@ static uint32_t start(crowd *c, device *devices, int64_t begun_us)
 
 static ft_status run_devices(crowd *c, device *devices, ft_error *err)
 {
-    int64_t begun_us = now_us();
+    int64_t begun_us = ft_bench_now_us();
     ft_status status = FT_OK;
     uint32_t running = start(c, devices, begun_us);
     if (running < c->opts->n_devices)
@@ -364,7 +348,7 @@ static ft_status run_devices(crowd *c, device *devices, ft_error *err)
     for (uint32_t i = 0; i < running; i++)
         pthread_join(devices[i].thread, NULL);
     if (c->learning)
-        c->result->seconds = (double)(now_us() - begun_us) / 1e6;
+        c->result->seconds = (double)(ft_bench_now_us() - begun_us) / 1e6;
     if (status == FT_OK && c->failed) {
         *err = c->err;
         status = c->err.code;

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "cmd/bench.h"
 
@@ -129,15 +128,6 @@ static void *generate(void *arg)
 
 /* ---- a wave ---- */
 
-static double cpu_s(void)
-{
-    struct rusage u;
-    if (getrusage(RUSAGE_SELF, &u) != 0)
-        return 0;
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
-
 static void add_tally(ft_load_tally *sum, const ft_load_tally *more)
 {
     uint64_t *to = (uint64_t *)sum;
@@ -220,10 +210,10 @@ static ft_status watch(stage *st, ft_error *err, bool *counted)
     *counted = false;
     if (!wait_open(st))
         return FT_OK; /* a text ended before another had begun: no window */
-    double cpu = cpu_s();
+    double cpu = ft_bench_cpu_s();
     ft_status status = ft_load_server_count(server, err, &a);
     wait_closed(st);
-    double used = cpu_s() - cpu;
+    double used = ft_bench_cpu_s() - cpu;
     if (status == FT_OK)
         status = ft_load_server_count(server, err, &b);
     if (status != FT_OK || st->end_us <= st->start_us)

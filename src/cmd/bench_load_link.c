@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "cmd/bench.h"
 
 #define LINGER_US 1000000 /* for a server to end the stream after Close */
 
@@ -39,12 +39,6 @@ typedef struct slow_link {
     queue up, down;
     pthread_t receiver;
 } slow_link;
-
-static int64_t now_us(void)
-{
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
-}
 
 /* ---- queues ---- */
 
@@ -114,7 +108,7 @@ static packet *take(queue *q, int64_t until_us)
     packet *p = NULL;
     pthread_mutex_lock(&q->lock);
     for (;;) {
-        int64_t now = now_us(), due = q->head ? q->head->due_us : -1;
+        int64_t now = ft_bench_now_us(), due = q->head ? q->head->due_us : -1;
         if (q->head && due <= now)
             break;
         if ((until_us >= 0 && now >= until_us) || (!q->head && q->closed))
@@ -178,7 +172,7 @@ static void *receive(void *arg)
         }
         status = s->inner->vt->recv(s->inner, -1, &p->end, &p->down);
         p->end.code = status;
-        p->due_us = now_us() + s->delay_us;
+        p->due_us = ft_bench_now_us() + s->delay_us;
         put(&s->down, p);
     }
     queue_close(&s->down);
@@ -197,7 +191,7 @@ static void forget(ft_load_path *path)
 static bool receiver_done(slow_link *s, int64_t until_us)
 {
     pthread_mutex_lock(&s->down.lock);
-    while (!s->down.closed && now_us() < until_us)
+    while (!s->down.closed && ft_bench_now_us() < until_us)
         wait_until(&s->down, until_us);
     bool done = s->down.closed;
     pthread_mutex_unlock(&s->down.lock);
@@ -214,7 +208,7 @@ static void *transmit(void *arg)
         said_all = pass_up(s, p->up, NULL) == FT_OK && said_all;
         packet_free(p);
     }
-    if (!said_all || !receiver_done(s, now_us() + LINGER_US))
+    if (!said_all || !receiver_done(s, ft_bench_now_us() + LINGER_US))
         s->inner->vt->cancel(s->inner);
     pthread_join(s->receiver, NULL);
     s->inner->vt->destroy(s->inner);
@@ -249,7 +243,7 @@ static ft_status slow_send(ft_link *link, const ft_client_msg *msg, ft_error *er
             prompt[i] = msg->open.prompt[i];
         p->up->open.prompt = prompt;
     }
-    p->due_us = now_us() + s->delay_us;
+    p->due_us = ft_bench_now_us() + s->delay_us;
     put(&s->up, p);
     return FT_OK;
 }
@@ -262,7 +256,7 @@ static ft_status slow_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_
     if (!s->threads) {
         status = s->inner->vt->recv(s->inner, timeout_us, err, out);
     } else {
-        packet *p = take(&s->down, timeout_us < 0 ? -1 : now_us() + timeout_us);
+        packet *p = take(&s->down, timeout_us < 0 ? -1 : ft_bench_now_us() + timeout_us);
         if (!p)
             return ft_error_set(err, FT_TIMEOUT, "no message yet");
         if (!p->down) {
