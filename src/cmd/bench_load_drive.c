@@ -136,8 +136,8 @@ static void add_tally(ft_load_tally *sum, const ft_load_tally *more)
         to[i] += from[i];
 }
 
-/* What came within the window. */
-static void count_window(stage *st, const slot *s)
+/* What came within the window; *tally: of the text's category. */
+static void count_window(stage *st, const slot *s, ft_load_tally *tally)
 {
     for (uint32_t i = 0; i < s->n_arrivals; i++) {
         const arrival *a = &s->arrivals[i];
@@ -145,11 +145,14 @@ static void count_window(stage *st, const slot *s)
             continue;
         st->sample->window_tokens += a->n;
         st->sample->window_verdicts++;
+        tally->window_tokens += a->n;
         if (i == 0 || s->arrivals[i - 1].at_us < st->start_us)
             continue;
         double ms = (double)(a->at_us - s->arrivals[i - 1].at_us) / 1e3 / a->n;
         for (uint32_t k = 0; k < a->n; k++)
             ft_load_values_add(&st->sample->itl_ms, ms);
+        tally->window_itl_us += (uint64_t)(a->at_us - s->arrivals[i - 1].at_us);
+        tally->window_itl_tokens += a->n;
     }
 }
 
@@ -182,6 +185,20 @@ static ft_status count_text(stage *st, slot *s, ft_error *err)
     return s->text.n == 0 || ft_tokens_append(known, s->text.id, s->text.n) == FT_OK
                ? FT_OK
                : ft_error_set(err, FT_NOMEM, "out of memory for texts");
+}
+
+/* The window's figures. */
+static void count_windows(stage *st, const slot *slots)
+{
+    const uint32_t n = st->opts->n_slots, category = slots[0].prompt->category;
+    ft_load_tally of = {.window_us = (uint64_t)(st->end_us - st->start_us)};
+    bool one = true;
+    for (uint32_t i = 0; i < n; i++) {
+        one = one && slots[i].prompt->category == category;
+        count_window(st, &slots[i], &of);
+    }
+    if (one)
+        add_tally(&st->sample->tally[category], &of);
 }
 
 /* Waits until as many have begun as there are, or one has ended. */
@@ -263,11 +280,10 @@ static ft_status wave(stage *st, slot *slots, ft_load_prompt *prompts, ft_error 
         *err = st->err;
         status = st->err.code;
     }
-    for (uint32_t i = 0; i < n && status == FT_OK; i++) {
-        if (counted)
-            count_window(st, &slots[i]);
+    if (counted && status == FT_OK)
+        count_windows(st, slots);
+    for (uint32_t i = 0; i < n && status == FT_OK; i++)
         status = count_text(st, &slots[i], err);
-    }
     return status;
 }
 

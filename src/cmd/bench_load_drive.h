@@ -26,6 +26,9 @@ typedef struct ft_load_tally {
     uint64_t heads, aligned, matched, ahead_nodes;
     uint64_t forwards, ahead_forwards, depths; /* of the draft model; levels of trees, summed */
     uint64_t runs, run_tokens;
+    /* Of the windows of waves whose texts are of one category: their length, the tokens in them, and the
+     * sum over tokens of the time since the one before. */
+    uint64_t window_us, window_tokens, window_itl_us, window_itl_tokens;
 } ft_load_tally;
 
 typedef struct ft_load_sample {

@@ -92,12 +92,29 @@ static json_t *tally_json(const ft_load_tally *t)
     return out;
 }
 
+static double category_per_s(const ft_load_tally *t)
+{
+    return 1e6 * over((double)t->window_tokens, (double)t->window_us);
+}
+
+static double category_itl_ms(const ft_load_tally *t)
+{
+    return over((double)t->window_itl_us, (double)t->window_itl_tokens) / 1e3;
+}
+
 static json_t *categories_json(const ft_load_report *r, const ft_load_sample *s)
 {
     json_t *out = json_object();
-    for (uint32_t i = 0; i < r->set->n_categories; i++)
-        if (s->tally[i].texts)
-            json_object_set_new(out, r->set->category[i], tally_json(&s->tally[i]));
+    for (uint32_t i = 0; i < r->set->n_categories; i++) {
+        const ft_load_tally *t = &s->tally[i];
+        json_t *category = t->texts ? tally_json(t) : NULL;
+        if (category && t->window_us) {
+            put(category, "tokens_per_core_s", category_per_s(t));
+            put(category, "itl_ms", category_itl_ms(t));
+        }
+        if (category)
+            json_object_set_new(out, r->set->category[i], category);
+    }
     return out;
 }
 
@@ -172,7 +189,6 @@ static double bound_of(const ft_load_cell *pipeline, const ft_load_cell *spec)
 static void compare_servers(ft_load_report *r, json_t *out)
 {
     json_t *ratio = json_object(), *bound = json_object(), *within = json_object();
-    json_t *itl = json_object();
     char name[24];
     for (uint32_t i = 0; i < r->n_rtt && r->mode[FT_LOAD_SERVER_SPEC]; i++) {
         const ft_load_cell *spec = &r->cell[FT_LOAD_SERVER_SPEC][i];
@@ -185,12 +201,27 @@ static void compare_servers(ft_load_report *r, json_t *out)
         put(ratio, name, x);
         put(bound, name, b);
         put(within, name, over(x, b));
-        put(itl, name, median_ratio(pipe->itl_ms, spec->itl_ms, pipe->n));
     }
     json_object_set_new(out, "server_throughput_ratio", ratio);
     json_object_set_new(out, "bound", bound);
     json_object_set_new(out, "within_bound", within);
-    json_object_set_new(out, "itl_ratio", itl);
+}
+
+/* What users wait for a token, over server-spec's. */
+static void compare_itl(ft_load_report *r, json_t *out)
+{
+    json_t *by_mode = json_object();
+    char name[24];
+    for (uint32_t m = FT_LOAD_EDGE; m < FT_LOAD_MODES && r->mode[FT_LOAD_SERVER_SPEC]; m++) {
+        json_t *itl = r->mode[m] ? json_object() : NULL;
+        for (uint32_t i = 0; i < r->n_rtt && itl; i++)
+            put(itl, rtt_name(r, i, name),
+                median_ratio(r->cell[m][i].itl_ms, r->cell[FT_LOAD_SERVER_SPEC][i].itl_ms,
+                             r->cell[m][i].n));
+        if (itl)
+            json_object_set_new(by_mode, ft_load_mode_name((ft_load_mode)m), itl);
+    }
+    json_object_set_new(out, "itl_ratio", by_mode);
 }
 
 /* What a draft forward costs the server itself, beside its verification, and by how much dearer the
@@ -250,6 +281,44 @@ static void compare_predictor(ft_load_report *r, json_t *out)
     json_object_set_new(out, "predictor_goodput_gain", goodput);
 }
 
+/* The same comparisons within one category: of the sums of all rounds. */
+static json_t *compare_category(const ft_load_report *r, uint32_t rtt, uint32_t category)
+{
+    const ft_load_tally *t[FT_LOAD_MODES], *spec;
+    json_t *out = json_object(), *itl = json_object();
+    for (uint32_t m = 0; m < FT_LOAD_MODES; m++)
+        t[m] = &r->cell[m][rtt].sum.tally[category];
+    spec = t[FT_LOAD_SERVER_SPEC];
+    if (spec->window_us && t[FT_LOAD_PIPELINE]->window_us)
+        put(out, "server_throughput_ratio",
+            over(category_per_s(t[FT_LOAD_PIPELINE]), category_per_s(spec)));
+    for (uint32_t m = FT_LOAD_EDGE; m < FT_LOAD_MODES; m++)
+        if (spec->window_us && t[m]->window_us)
+            put(itl, ft_load_mode_name((ft_load_mode)m),
+                over(category_itl_ms(t[m]), category_itl_ms(spec)));
+    json_object_set_new(out, "itl_ratio", itl);
+    const ft_load_tally *with = t[FT_LOAD_PROACTIVE], *without = t[FT_LOAD_EDGE];
+    if (with->window_us && without->window_us) {
+        put(out, "proactive_tokens_per_verify_gain",
+            over(tokens_per_verify(with), tokens_per_verify(without)) - 1);
+        put(out, "proactive_itl_gain", over(category_itl_ms(with), category_itl_ms(without)) - 1);
+    }
+    return out;
+}
+
+static void compare_categories(const ft_load_report *r, json_t *out)
+{
+    json_t *categories = json_object();
+    char name[24];
+    for (uint32_t c = 0; c < r->set->n_categories; c++) {
+        json_t *by_rtt = json_object();
+        for (uint32_t i = 0; i < r->n_rtt; i++)
+            json_object_set_new(by_rtt, rtt_name(r, i, name), compare_category(r, i, c));
+        json_object_set_new(categories, r->set->category[c], by_rtt);
+    }
+    json_object_set_new(out, "categories", categories);
+}
+
 void ft_load_report_json(ft_load_report *r, json_t *out)
 {
     json_t *modes = json_object();
@@ -275,9 +344,11 @@ void ft_load_report_json(ft_load_report *r, json_t *out)
     put(out, "forward_ms", r->forward_ms);
     put(out, "verify_ms", r->verify_ms);
     compare_servers(r, out);
+    compare_itl(r, out);
     compare_proactive(r, out);
     compare_predictor(r, out);
     compare_costs(r, out);
+    compare_categories(r, out);
 }
 
 /* ---- for a person ---- */
@@ -326,6 +397,39 @@ static void print_row(const json_t *figures, const char *key, const char *what, 
     printf("   (%s)\n", paper);
 }
 
+static void print_itl(const json_t *figures)
+{
+    json_t *by_rtt;
+    const char *mode;
+    char what[64];
+    const json_t *by_mode = json_object_get(figures, "itl_ratio");
+    json_object_foreach((json_t *)by_mode, mode, by_rtt)
+    {
+        snprintf(what, sizeof what, "ITL, %s / server-spec", mode);
+        print_row(by_mode, mode, what, "SpecEdge: 0.89 on average, 0.86 at 15 ms", 1);
+    }
+}
+
+/* What categories differ in, if every wave is of one. */
+static void print_category_ratios(const json_t *figures)
+{
+    const json_t *by_rtt, *c;
+    const char *category, *rtt;
+    printf("\n%-16s %5s %18s %21s %21s %22s\n", "category", "RTT", "server throughput",
+           "ITL proactive / spec", "ahead: tok/verify, %", "ahead: ITL, %");
+    json_object_foreach((json_t *)json_object_get(figures, "categories"), category, by_rtt)
+    {
+        json_object_foreach((json_t *)by_rtt, rtt, c)
+        {
+            printf("%-16s %5s %18.2f %21.2f %21.1f %22.1f\n", category, rtt,
+                   number(c, "server_throughput_ratio", NULL),
+                   number(c, "itl_ratio", "edge+proactive"),
+                   100 * number(c, "proactive_tokens_per_verify_gain", NULL),
+                   100 * number(c, "proactive_itl_gain", NULL));
+        }
+    }
+}
+
 static void print_categories(const ft_load_report *r, const json_t *figures)
 {
     const json_t *by_rtt, *c;
@@ -354,8 +458,7 @@ void ft_load_report_print(const ft_load_report *r, const json_t *figures)
               "SpecEdge: 2.22 on average", 1);
     print_row(figures, "bound", "  the bound of this run's own times", "-", 1);
     print_row(figures, "within_bound", "  reached of it", "-", 1);
-    print_row(figures, "itl_ratio", "ITL, edge+pipeline / server-spec",
-              "SpecEdge: 0.89 on average, 0.86 at 15 ms", 1);
+    print_itl(figures);
     print_row(figures, "proactive_tokens_per_verify_gain",
               "drafting ahead: tokens a verification, %", "SpecEdge: +13.2", 100);
     print_row(figures, "proactive_itl_gain", "drafting ahead: ITL, %", "SpecEdge: -11", 100);
@@ -364,6 +467,8 @@ void ft_load_report_print(const ft_load_report *r, const json_t *figures)
     print_row(figures, "predictor_goodput_gain", "predictor: tokens a second, %",
               "WISP: +20 to +30", 100);
     print_categories(r, figures);
+    if (r->by_category)
+        print_category_ratios(figures);
     if (json_object_get(figures, "server_ratio"))
         printf("\na draft forward on the server's core: %.2f ms, a verification %.2f ms, 1 : %.2f "
                "(SpecEdge: 11 : 94, 1 : 8.56)\n",

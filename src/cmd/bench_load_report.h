@@ -39,6 +39,7 @@ typedef struct ft_load_report {
     bool mode[FT_LOAD_MODES];
     uint32_t rtt_us[FT_LOAD_RTTS_MAX], n_rtt;
     int driver_cores;
+    bool by_category;  /* every wave is of one */
     uint32_t depth;    /* of server-side drafts: forwards a tree */
     double ratio;      /* asked for: T_forward / T_verify; 0: none */
     double forward_ms; /* of a device's draft model */

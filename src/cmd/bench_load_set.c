@@ -46,26 +46,63 @@ static ft_status take(ft_load_set *set, const ft_load_set_opts *o, const ft_prom
         return FT_OK;
     }
     p->category = category_of(set, prompt->category);
-    set->n++;
+    p->number = set->n++;
     return FT_OK;
 }
 
-/* Keeps `most` prompts, evenly spread, and counts what they are. */
-static void thin(ft_load_set *set, uint32_t most)
+/* Of the n prompts at `from`, `most` <= n, evenly spread, to the end of those kept; the others' tokens are
+ * freed. *n_kept <= from. */
+static void keep(ft_load_set *set, uint32_t from, uint32_t n, uint32_t most, uint32_t *n_kept)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < set->n; i++) {
-        ft_load_prompt *p = &set->prompts[i];
-        if (n < most && i >= (uint64_t)n * set->n / most) {
-            ft_load_prompt kept = *p;
-            *p = (ft_load_prompt){0};
-            set->prompts[n++] = kept;
+    for (uint32_t i = 0, k = 0; i < n; i++) {
+        ft_load_prompt p = set->prompts[from + i];
+        set->prompts[from + i] = (ft_load_prompt){0};
+        if (k < most && i >= (uint64_t)k * n / most) {
+            set->prompts[(*n_kept)++] = p;
+            k++;
         } else {
-            ft_tokens_deinit(&p->tokens);
+            ft_tokens_deinit(&p.tokens);
         }
     }
+}
+
+static int by_category(const void *a, const void *b)
+{
+    const ft_load_prompt *x = a, *y = b;
+    if (x->category != y->category)
+        return x->category < y->category ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* So many of each category, in multiples, one category behind the other. */
+static void thin_each(ft_load_set *set, const ft_load_set_opts *o)
+{
+    uint32_t n = 0, end;
+    qsort(set->prompts, set->n, sizeof *set->prompts, by_category);
+    for (uint32_t at = 0; at < set->n; at = end) {
+        for (end = at; end < set->n && set->prompts[end].category == set->prompts[at].category;)
+            end++;
+        uint32_t most = end - at < o->each ? end - at : o->each;
+        keep(set, at, end - at, most - most % o->multiple, &n);
+    }
     set->n = n;
-    for (uint32_t i = 0; i < n; i++) {
+}
+
+/* Keeps what is asked for. */
+static void thin(ft_load_set *set, const ft_load_set_opts *o)
+{
+    uint32_t n = 0, most = o->limit && o->limit < set->n ? o->limit : set->n;
+    if (o->each) {
+        thin_each(set, o);
+    } else {
+        keep(set, 0, set->n, most - most % o->multiple, &n);
+        set->n = n;
+    }
+}
+
+static void count(ft_load_set *set)
+{
+    for (uint32_t i = 0; i < set->n; i++) {
         uint32_t length = (uint32_t)set->prompts[i].tokens.n;
         set->longest = length > set->longest ? length : set->longest;
         set->total += length;
@@ -86,8 +123,8 @@ ft_status ft_load_set_read(const ft_load_set_opts *o, ft_error *err, ft_load_set
         status = take(out, o, &prompts.items[i], err);
     ft_prompts_deinit(&prompts);
     if (status == FT_OK) {
-        uint32_t most = o->limit && o->limit < out->n ? o->limit : out->n;
-        thin(out, most - most % o->multiple);
+        thin(out, o);
+        count(out);
         if (out->n == 0)
             status = ft_error_set(err, FT_INVALID,
                                   "%s: fewer than %u prompts of %u to %u tokens: pass more of "

@@ -12,6 +12,7 @@
 
 typedef struct ft_load_prompt {
     uint32_t category; /* number */
+    uint32_t number;   /* in the file, of those that are not left out */
     ft_tokens tokens;
     ft_tokens text; /* that follows; empty until it is known */
 } ft_load_prompt;
@@ -29,6 +30,7 @@ typedef struct ft_load_set_opts {
     const char *path;
     const ft_vocab *vocab;
     uint32_t limit;    /* prompts, spread over the file; 0: all */
+    uint32_t each;     /* not 0: so many of every category instead, as far as it has them */
     uint32_t longest;  /* longer prompts are left out... */
     uint32_t shortest; /* ...and shorter ones */
     uint32_t multiple; /* prompts come in so many */

@@ -20,7 +20,7 @@
 typedef struct serving_flags {
     const char *model, *draft, *server_draft, *prompts, *modes, *rtts, *ratio, *ahead, *rule,
         *predictor;
-    int64_t limit, longest, n, batch, depth, budget, width, rounds, seed, top_k;
+    int64_t limit, each, longest, n, batch, depth, budget, width, rounds, seed, top_k;
     double temp, top_p, min_p, draft_ms;
     bool chain, json;
 } serving_flags;
@@ -144,10 +144,12 @@ static ft_status load(serving *x, ft_error *err)
     const ft_load_set_opts set = {.path = f->prompts,
                                   .vocab = x->vocab,
                                   .limit = (uint32_t)f->limit,
+                                  .each = (uint32_t)f->each,
                                   .longest = (uint32_t)f->longest,
                                   .multiple = 2 * (uint32_t)f->batch};
     status = ft_load_set_read(&set, err, &x->set);
     x->report.set = &x->set;
+    x->report.by_category = f->each > 0;
     if (status == FT_OK)
         status = ft_model_load(&draft, err, &x->draft);
     if (status != FT_OK)
@@ -418,6 +420,10 @@ static int parse(serving_flags *f, int argc, char **argv)
          "JSON lines with `turns` or `prompt`, and `category`", 0, 0},
         {"--limit", NULL, FT_FLAG_INT, &f->limit, "N",
          "so many prompts, spread over the file; 0: all", 0, 1e6},
+        {"--per-category", NULL, FT_FLAG_INT, &f->each, "N",
+         "instead of --limit: so many prompts of each category, whose ratios are then told apart; "
+         "0: --limit",
+         0, 1e6},
         {"--max-prompt", NULL, FT_FLAG_INT, &f->longest, "N", "prompts of more tokens are left out",
          8, 1 << 20},
         {"--predict", "-n", FT_FLAG_INT, &f->n, "N", "tokens a text", 2, 65536},

@@ -84,10 +84,7 @@ static void check_cell(const json_t *cell, bool drafts)
 
 static void test_all_modes(void **state)
 {
-    static const char *const comparisons[] = {"server_throughput_ratio",
-                                              "bound",
-                                              "within_bound",
-                                              "itl_ratio",
+    static const char *const comparisons[] = {"server_throughput_ratio", "bound", "within_bound",
                                               "proactive_tokens_per_verify_gain",
                                               "proactive_itl_gain"};
     int status;
@@ -101,6 +98,8 @@ static void test_all_modes(void **state)
     for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
         for (size_t r = 0; r < 2; r++)
             (void)program_number(json_object_get(json, comparisons[i]), rtts[r]);
+    for (size_t r = 0; r < 2; r++)
+        (void)program_number(json_object_get(json_object_get(json, "itl_ratio"), "edge"), rtts[r]);
     assert_true(json_is_true(json_object_get(json, "identical")));
     assert_true(program_number(json, "uplink_bytes_per_round") <= 150);
     assert_true(program_number(json, "forward_ms") == 0.5);
@@ -121,6 +120,38 @@ static void test_sampled(void **state)
     json_decref(json);
 }
 
+/* Two prompts of each category, one category behind the other, and one with a single prompt is left out. */
+static void test_by_category(void **state)
+{
+    char *const all = prompts;
+    int status;
+    prompts = tiny_temp_path();
+    FILE *out = fopen(prompts, "w");
+    assert_non_null(out);
+    for (int i = 0; i < 6; i++)
+        fprintf(out, "{\"turns\": [\"%d + 3\"], \"category\": \"%s\"}\n", i,
+                i % 2 ? "odd" : "even");
+    fputs("{\"turns\": [\"alpha\"], \"category\": \"alone\"}\n", out);
+    assert_int_equal(fclose(out), 0);
+    json_t *json = run("-n 12 --rtt 1 --draft-ms 0.5 --rounds 1 --per-category 2", &status);
+    assert_int_equal(status, 0);
+    assert_true(program_number(json, "n_prompts") == 4);
+    const json_t *plain = json_object_get(json_object_get(json, "modes"), "plain");
+    const json_t *cell = json_object_get(json_object_get(plain, "1"), "categories");
+    assert_int_equal(json_object_size(cell), 2);
+    assert_true(program_number(json_object_get(cell, "even"), "texts") == 2);
+    assert_true(program_number(json_object_get(cell, "odd"), "texts") == 2);
+    const json_t *odd = json_object_get(json_object_get(json, "categories"), "odd");
+    odd = json_object_get(odd, "1");
+    assert_true(program_number(odd, "server_throughput_ratio") > 0);
+    assert_true(program_number(odd, "proactive_itl_gain") > -1);
+    assert_true(program_number(json_object_get(odd, "itl_ratio"), "edge+pipeline") > 0);
+    json_decref(json);
+    unlink(prompts);
+    free(prompts);
+    prompts = all;
+}
+
 static void test_refusals(void **state)
 {
     static const char *const args[] = {"--modes plain,fast", "--rtt 0,x", "--rtt ''",
@@ -139,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_modes),
         cmocka_unit_test(test_sampled),
+        cmocka_unit_test(test_by_category),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
