@@ -20,11 +20,12 @@
 #include "base/buf.h"
 #include "cmd/bench.h"
 
-#define START_S   300 /* to load a model */
-#define STOP_S    10
-#define POLL_NS   2000000
-#define ARGS_MAX  48
-#define NUMBER_SZ 24
+#define START_S     300 /* to load a model */
+#define STOP_S      10
+#define POLL_NS     2000000
+#define ARGS_MAX    48
+#define NUMBER_SZ   24
+#define KV_TOK_MOST (1u << 26)
 
 static const char *const files[] = {"port", "metrics", "log"};
 
@@ -188,6 +189,15 @@ static ft_status wait_ready(ft_load_server *s, ft_error *err)
         snprintf(s->address, sizeof s->address, "127.0.0.1:%d", port);
     }
     return FT_OK;
+}
+
+void ft_load_server_fit(ft_load_server_opts *opts, const ft_load_set *set, uint32_t text,
+                        uint32_t n_sessions)
+{
+    uint64_t kv =
+        set->total + (uint64_t)set->n * text + (uint64_t)n_sessions * (set->longest + text);
+    opts->ctx = set->longest + text;
+    opts->kv_tok = (uint32_t)(kv < KV_TOK_MOST ? kv : KV_TOK_MOST);
 }
 
 ft_status ft_load_server_start(const ft_load_server_opts *opts, ft_error *err, ft_load_server *out)

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/status.h"
+#include "cmd/bench_load_set.h"
 
 typedef struct ft_load_server_opts {
     const char *model, *draft;     /* draft: drafts on the server too; NULL: it does not */
@@ -27,6 +28,11 @@ typedef struct ft_load_server {
     char address[32]; /* of gRPC */
     int metrics_port;
 } ft_load_server;
+
+/* Sets ctx and kv_tok so that all texts of the set stay, each of up to `text` tokens behind its prompt, beside
+ * n_sessions more that are being written. */
+void ft_load_server_fit(ft_load_server_opts *opts, const ft_load_set *set, uint32_t text,
+                        uint32_t n_sessions);
 
 /* Starts it and waits until it listens. FT_UNAVAILABLE says what the server said. *out owes a stop. */
 FT_WARN_UNUSED ft_status ft_load_server_start(const ft_load_server_opts *opts, ft_error *err,

@@ -12,6 +12,7 @@
 #include "cmd/bench.h"
 #include "cmd/bench_capacity_report.h"
 #include "cmd/gen_flags.h"
+#include "cmd/lists.h"
 #include "sim/capacity_search.h"
 #include "sched/sched.h"
 
@@ -68,44 +69,18 @@ static const way ways[FT_CAPACITY_WAYS] = {
 
 /* ---- flags ---- */
 
-static ft_status parse_policies(capacity *x, ft_error *err)
-{
-    const char *at = x->f.policies;
-    while (*at) {
-        size_t n = strcspn(at, ","), i = 0;
-        while (i < FT_CAPACITY_WAYS && (strlen(ft_capacity_way_name[i]) != n ||
-                                        strncmp(ft_capacity_way_name[i], at, n) != 0))
-            i++;
-        if (i == FT_CAPACITY_WAYS)
-            return ft_error_set(err, FT_INVALID,
-                                "--policies: no '%.*s': there are wisp, edf, fcfs, sled, "
-                                "static and centralized",
-                                (int)n, at);
-        x->report.way[i] = true;
-        at += n + (at[n] == ',');
-    }
-    return x->f.policies[0] ? FT_OK : ft_error_set(err, FT_INVALID, "--policies: none is named");
-}
-
 /* Texts take half of a probe at the promised speed, where that is not too long or too short. */
 static ft_status parse_classes(capacity *x, ft_error *err)
 {
-    const char *at = x->f.slo;
+    float speeds[FT_SLO_CLASSES];
     ft_capacity_report *r = &x->report;
+    ft_status status = ft_list_speeds("--slo", x->f.slo, err, speeds, &r->n_classes);
     r->classes = x->classes;
-    while (*at) {
-        char *end;
-        float speed = strtof(at, &end);
-        if (end == at || (*end && *end != ',') || !(speed > 0 && speed <= 1e6f) ||
-            r->n_classes == FT_SLO_CLASSES)
-            return ft_error_set(err, FT_INVALID,
-                                "--slo: '%s' is no list of at most %d token speeds, as in 2,4,6,8",
-                                x->f.slo, FT_SLO_CLASSES);
-        double tokens = fmin(fmax(speed * x->f.probe_s / 2, TEXT_LEAST), (double)x->f.n);
-        x->classes[r->n_classes++] = (ft_crowd_class){speed, (uint32_t)tokens};
-        at = end + (*end == ',');
+    for (uint32_t i = 0; i < r->n_classes && status == FT_OK; i++) {
+        double tokens = fmin(fmax(speeds[i] * x->f.probe_s / 2, TEXT_LEAST), (double)x->f.n);
+        x->classes[i] = (ft_crowd_class){speeds[i], (uint32_t)tokens};
     }
-    return r->n_classes ? FT_OK : ft_error_set(err, FT_INVALID, "--slo: no speeds in it");
+    return status;
 }
 
 static ft_status check(capacity *x, ft_error *err)
@@ -122,7 +97,8 @@ static ft_status check(capacity *x, ft_error *err)
     if (status == FT_OK)
         status = ft_cmd_predictor(f->how.predictor, err, &x->predictor, &x->edge.draft);
     if (status == FT_OK)
-        status = parse_policies(x, err);
+        status = ft_list_names("--policies", f->policies, ft_capacity_way_name, FT_CAPACITY_WAYS,
+                               err, x->report.way);
     return status == FT_OK ? parse_classes(x, err) : status;
 }
 
@@ -165,20 +141,17 @@ static ft_status load(capacity *x, ft_error *err)
 static ft_status start_server(capacity *x, int w, ft_error *err)
 {
     const capacity_flags *f = &x->f;
+    ft_load_server_opts opts = {.model = f->model,
+                                .max_sessions = 4 * (uint32_t)f->most + 8,
+                                .threads = 1,
+                                .policy = ways[w].policy,
+                                .slo = f->slo,
+                                .costs = f->costs,
+                                .cache_type = f->cache_type,
+                                .no_prefix_cache = ways[w].anew,
+                                .core = x->core};
     uint32_t text = text_tokens(x) + x->edge.draft.budget + CONTEXT_MARGIN;
-    uint64_t kv =
-        x->set.total + (uint64_t)x->set.n * text + (uint64_t)f->most * (x->set.longest + text);
-    const ft_load_server_opts opts = {.model = f->model,
-                                      .ctx = x->set.longest + text,
-                                      .kv_tok = (uint32_t)(kv < 1u << 26 ? kv : 1u << 26),
-                                      .max_sessions = 4 * (uint32_t)f->most + 8,
-                                      .threads = 1,
-                                      .policy = ways[w].policy,
-                                      .slo = f->slo,
-                                      .costs = f->costs,
-                                      .cache_type = f->cache_type,
-                                      .no_prefix_cache = ways[w].anew,
-                                      .core = x->core};
+    ft_load_server_fit(&opts, &x->set, text, (uint32_t)f->most);
     return ft_load_server_start(&opts, err, &x->server[w]);
 }
 

@@ -12,6 +12,7 @@
 #include "cmd/bench_load_report.h"
 #include "cmd/cmd.h"
 #include "cmd/gen_flags.h"
+#include "cmd/lists.h"
 
 #define RECORDINGS_MAX 4    /* of a mode */
 #define MISSED_MOST    0.01 /* nodes a forward that a recording may lack */
@@ -51,38 +52,25 @@ typedef struct trial {
 
 static ft_status parse_modes(serving *x, ft_error *err)
 {
-    const char *at = x->f.modes;
-    while (*at) {
-        size_t n = strcspn(at, ","), m = 0;
-        while (m < FT_LOAD_MODES && (strlen(ft_load_mode_name((ft_load_mode)m)) != n ||
-                                     strncmp(at, ft_load_mode_name((ft_load_mode)m), n) != 0))
-            m++;
-        if (m == FT_LOAD_MODES)
-            return ft_error_set(err, FT_INVALID,
-                                "--modes: '%.*s' is none of plain, server-spec, edge, "
-                                "edge+predictor, edge+proactive, edge+pipeline",
-                                (int)n, at);
-        x->report.mode[m] = true;
-        at += n + (at[n] == ',');
-    }
-    return FT_OK;
+    const char *names[FT_LOAD_MODES];
+    for (int m = 0; m < FT_LOAD_MODES; m++)
+        names[m] = ft_load_mode_name((ft_load_mode)m);
+    return ft_list_names("--modes", x->f.modes, names, FT_LOAD_MODES, err, x->report.mode);
 }
 
 static ft_status parse_rtts(serving *x, ft_error *err)
 {
+    const ft_list_rule rule = {.flag = "--rtt",
+                               .what = "times in ms",
+                               .like = "0,15,40",
+                               .most = 10000,
+                               .n_max = FT_LOAD_RTTS_MAX};
     ft_load_report *r = &x->report;
-    for (const char *at = x->f.rtts; *at;) {
-        char *end;
-        double ms = strtod(at, &end);
-        if (end == at || (*end && *end != ',') || !(ms >= 0 && ms <= 10000) ||
-            r->n_rtt == FT_LOAD_RTTS_MAX)
-            return ft_error_set(err, FT_INVALID,
-                                "--rtt: '%s': write up to %d times in ms, as in 0,15,40", x->f.rtts,
-                                FT_LOAD_RTTS_MAX);
-        r->rtt_us[r->n_rtt++] = (uint32_t)(ms * 1e3);
-        at = end + (*end == ',');
-    }
-    return r->n_rtt ? FT_OK : ft_error_set(err, FT_INVALID, "--rtt: no times in it");
+    double ms[FT_LOAD_RTTS_MAX];
+    ft_status status = ft_list_numbers(&rule, x->f.rtts, err, ms, &r->n_rtt);
+    for (uint32_t i = 0; i < r->n_rtt && status == FT_OK; i++)
+        r->rtt_us[i] = (uint32_t)(ms[i] * 1e3);
+    return status;
 }
 
 static ft_status parse_rule(serving *x, ft_error *err)
@@ -165,20 +153,18 @@ static ft_status load(serving *x, ft_error *err)
 static ft_status start_server(serving *x, bool drafts, ft_error *err, ft_load_server *out)
 {
     const serving_flags *f = &x->f;
+    ft_load_server_opts opts = {.model = f->model,
+                                .draft = !drafts           ? NULL
+                                         : f->server_draft ? f->server_draft
+                                                           : f->draft,
+                                .depth = (uint32_t)f->depth,
+                                .budget = (uint32_t)f->budget,
+                                .width = (uint32_t)f->width,
+                                .max_sessions = 8 * (uint32_t)f->batch + 8,
+                                .threads = 1,
+                                .core = x->core};
     uint32_t text = (uint32_t)f->n + (uint32_t)f->budget + CONTEXT_MARGIN;
-    uint64_t kv = x->set.total + (uint64_t)x->set.n * text + 2 * (uint64_t)f->batch * text;
-    const ft_load_server_opts opts = {.model = f->model,
-                                      .draft = !drafts           ? NULL
-                                               : f->server_draft ? f->server_draft
-                                                                 : f->draft,
-                                      .depth = (uint32_t)f->depth,
-                                      .budget = (uint32_t)f->budget,
-                                      .width = (uint32_t)f->width,
-                                      .ctx = x->set.longest + text,
-                                      .kv_tok = (uint32_t)(kv < 1u << 26 ? kv : 1u << 26),
-                                      .max_sessions = 8 * (uint32_t)f->batch + 8,
-                                      .threads = 1,
-                                      .core = x->core};
+    ft_load_server_fit(&opts, &x->set, text, 2 * (uint32_t)f->batch);
     return ft_load_server_start(&opts, err, out);
 }
 

@@ -11,6 +11,7 @@
 #include "cmd/device_flags.h"
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
+#include "cmd/lists.h"
 #include "cmd/policy_flags.h"
 #include "serve/server.h"
 
@@ -60,25 +61,11 @@ static ft_status check_http(serve_flags *f, ft_error *err)
     return status;
 }
 
-/* "2,4,6,8" or "none". */
 static ft_status parse_slo(serve_flags *f, ft_error *err)
 {
-    const char *at = f->slo;
-    if (strcmp(at, "none") == 0)
+    if (strcmp(f->slo, "none") == 0)
         return FT_OK;
-    while (f->n_slo < FT_SLO_CLASSES) {
-        char *end;
-        float speed = strtof(at, &end);
-        if (end == at || !(speed > 0 && speed <= 1e6f) || (*end && *end != ','))
-            break;
-        f->slo_tokens_per_s[f->n_slo++] = speed;
-        if (!*end)
-            return FT_OK;
-        at = end + 1;
-    }
-    return ft_error_set(err, FT_INVALID,
-                        "serve: --slo: '%s' is no list of at most %d token speeds, as in 2,4,6,8",
-                        f->slo, FT_SLO_CLASSES);
+    return ft_list_speeds("serve: --slo", f->slo, err, f->slo_tokens_per_s, &f->n_slo);
 }
 
 static ft_status read_credentials(serve_flags *f, ft_error *err)

@@ -6,9 +6,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 // clang-format off
 #include <cmocka.h>
 // clang-format on
@@ -16,43 +13,29 @@
 #include <jansson.h>
 
 #include "support/program.h"
-#include "support/tiny_gguf.h"
+#include "support/tiny_pair.h"
 
 static const char *const policies[] = {"wisp", "edf", "fcfs", "sled", "static", "centralized"};
 #define N_POLICIES (sizeof policies / sizeof *policies)
-static char *target, *draft, *prompts;
+static tiny_pair pair;
 
 static int set_up(void **state)
 {
-    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q8_0, .seed = 3};
-    const tiny_gguf_opts rounded = {.type = GGML_TYPE_Q4_0, .seed = 3};
-    target = tiny_gguf_temp(&opts);
-    draft = tiny_gguf_temp(&rounded); /* the same weights, rounded: it agrees now and then */
-    prompts = tiny_temp_path();
-    FILE *out = fopen(prompts, "w");
-    assert_non_null(out);
-    fputs("{\"turns\": [\"alpha beta\"], \"category\": \"letters\"}\n"
-          "{\"turns\": [\"12 + 30\"], \"category\": \"math\"}\n"
-          "{\"prompt\": \"gamma\"}\n",
-          out);
-    assert_int_equal(fclose(out), 0);
+    pair = tiny_pair_make("{\"turns\": [\"alpha beta\"], \"category\": \"letters\"}\n"
+                          "{\"turns\": [\"12 + 30\"], \"category\": \"math\"}\n"
+                          "{\"prompt\": \"gamma\"}\n");
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    char *const paths[] = {target, draft, prompts};
-    for (size_t i = 0; i < 3; i++) {
-        unlink(paths[i]);
-        free(paths[i]);
-    }
+    tiny_pair_remove(&pair);
     return 0;
 }
 
 static json_t *run(const char *args, int *status)
 {
-    return program_json(status, "bench capacity -m '%s' -md '%s' --prompts '%s' --json %s", target,
-                        draft, prompts, args);
+    return tiny_pair_bench(&pair, "bench capacity", args, status);
 }
 
 static void check_probe(const json_t *probe, double most)
@@ -119,9 +102,19 @@ static void test_too_fast(void **state)
 
 static void test_refusals(void **state)
 {
-    static const char *const args[] = {
-        "--policies wisp,fast", "--policies ''", "--slo 2,x",        "--slo ''",
-        "--draft -3",           "--epsilon 2",   "--devices-most 0", "--temp -1"};
+    static const char *const args[] = {"--policies wisp,fast",
+                                       "--policies wisp,",
+                                       "--slo 2,,4",
+                                       "--slo 0x2",
+                                       "--slo inf",
+                                       "--slo 0",
+                                       "--policies ''",
+                                       "--slo 2,x",
+                                       "--slo ''",
+                                       "--draft -3",
+                                       "--epsilon 2",
+                                       "--devices-most 0",
+                                       "--temp -1"};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         int status;
         json_t *json = run(args[i], &status);

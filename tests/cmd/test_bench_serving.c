@@ -4,11 +4,8 @@
 // on the wire. How large rates and times are is not looked at.
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 // clang-format off
 #include <cmocka.h>
 // clang-format on
@@ -16,43 +13,29 @@
 #include <jansson.h>
 
 #include "support/program.h"
-#include "support/tiny_gguf.h"
+#include "support/tiny_pair.h"
 
 static const char *const modes[] = {"plain", "server-spec", "edge", "edge+proactive",
                                     "edge+pipeline"};
 static const char *const rtts[] = {"0", "1"};
-static char *target, *draft, *prompts;
+static tiny_pair pair;
 
 static int set_up(void **state)
 {
-    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q8_0, .seed = 3};
-    const tiny_gguf_opts rounded = {.type = GGML_TYPE_Q4_0, .seed = 3};
-    target = tiny_gguf_temp(&opts);
-    draft = tiny_gguf_temp(&rounded); /* the same weights, rounded: it agrees now and then */
-    prompts = tiny_temp_path();
-    FILE *out = fopen(prompts, "w");
-    assert_non_null(out);
-    fputs("{\"turns\": [\"alpha beta\"], \"category\": \"letters\"}\n"
-          "{\"turns\": [\"12 + 30\"], \"category\": \"math\"}\n",
-          out);
-    assert_int_equal(fclose(out), 0);
+    pair = tiny_pair_make("{\"turns\": [\"alpha beta\"], \"category\": \"letters\"}\n"
+                          "{\"turns\": [\"12 + 30\"], \"category\": \"math\"}\n");
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    char *const paths[] = {target, draft, prompts};
-    for (size_t i = 0; i < 3; i++) {
-        unlink(paths[i]);
-        free(paths[i]);
-    }
+    tiny_pair_remove(&pair);
     return 0;
 }
 
 static json_t *run(const char *args, int *status)
 {
-    return program_json(status, "bench serving -m '%s' -md '%s' --prompts '%s' --json %s", target,
-                        draft, prompts, args);
+    return tiny_pair_bench(&pair, "bench serving", args, status);
 }
 
 /* Of two prompts in two rounds. */
@@ -123,17 +106,16 @@ static void test_sampled(void **state)
 /* Two prompts of each category, one category behind the other, and one with a single prompt is left out. */
 static void test_by_category(void **state)
 {
-    char *const all = prompts;
     int status;
-    prompts = tiny_temp_path();
-    FILE *out = fopen(prompts, "w");
-    assert_non_null(out);
-    for (int i = 0; i < 6; i++)
-        fprintf(out, "{\"turns\": [\"%d + 3\"], \"category\": \"%s\"}\n", i,
-                i % 2 ? "odd" : "even");
-    fputs("{\"turns\": [\"alpha\"], \"category\": \"alone\"}\n", out);
-    assert_int_equal(fclose(out), 0);
-    json_t *json = run("-n 12 --rtt 1 --draft-ms 0.5 --rounds 1 --per-category 2", &status);
+    tiny_pair six = tiny_pair_make("{\"turns\": [\"0 + 3\"], \"category\": \"even\"}\n"
+                                   "{\"turns\": [\"1 + 3\"], \"category\": \"odd\"}\n"
+                                   "{\"turns\": [\"2 + 3\"], \"category\": \"even\"}\n"
+                                   "{\"turns\": [\"3 + 3\"], \"category\": \"odd\"}\n"
+                                   "{\"turns\": [\"4 + 3\"], \"category\": \"even\"}\n"
+                                   "{\"turns\": [\"5 + 3\"], \"category\": \"odd\"}\n"
+                                   "{\"turns\": [\"alpha\"], \"category\": \"alone\"}\n");
+    json_t *json = tiny_pair_bench(
+        &six, "bench serving", "-n 12 --rtt 1 --draft-ms 0.5 --rounds 1 --per-category 2", &status);
     assert_int_equal(status, 0);
     assert_true(program_number(json, "n_prompts") == 4);
     const json_t *plain = json_object_get(json_object_get(json, "modes"), "plain");
@@ -147,15 +129,14 @@ static void test_by_category(void **state)
     assert_true(program_number(odd, "proactive_itl_gain") > -1);
     assert_true(program_number(json_object_get(odd, "itl_ratio"), "edge+pipeline") > 0);
     json_decref(json);
-    unlink(prompts);
-    free(prompts);
-    prompts = all;
+    tiny_pair_remove(&six);
 }
 
 static void test_refusals(void **state)
 {
-    static const char *const args[] = {"--modes plain,fast", "--rtt 0,x", "--rtt ''",
-                                       "--ratio 11",         "--batch 2", "--max-prompt 8"};
+    static const char *const args[] = {
+        "--modes plain,fast", "--modes plain,", "--modes ''", "--rtt 1,",  "--rtt -1",
+        "--rtt 0,x",          "--rtt ''",       "--ratio 11", "--batch 2", "--max-prompt 8"};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         int status;
         json_t *json = run(args[i], &status);

@@ -256,6 +256,7 @@ static void test_flags(void **state)
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--api-key", "k", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--http-port", "no", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--draft-always", NULL}), 2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--slo", "2,4,", NULL}), 2);
     assert_int_equal(
         run((const char *[]){"serve", "-m", model, "--keys", "/dev/null", "--token", "t", NULL}),
         2);
