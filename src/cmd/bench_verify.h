@@ -11,7 +11,8 @@
 #include "cmd/bench_tree.h"
 #include "engine/engine.h"
 
-#define FT_BENCH_PASS_TOK 2048 /* rows of one pass at most: their logits are held at once */
+#define FT_BENCH_PASS_TOK   2048 /* rows of one pass at most: their logits are held at once */
+#define FT_BENCH_UBATCH_TOK 512  /* of them libllama computes so many at a time */
 
 /* What a row asks of either side. */
 typedef struct ft_bench_job {
@@ -94,7 +95,8 @@ void ft_bench_theirs_use_one_thread(ft_bench_theirs *theirs);
 void ft_bench_theirs_set_limit(ft_bench_theirs *theirs, double limit_s);
 /* "unified, flash, 4 batches". */
 void ft_bench_theirs_describe(const ft_bench_theirs *theirs, char *out, size_t size);
-/* Bytes that its caches and the largest intermediate results take, about. */
-size_t ft_bench_theirs_bytes(const ft_bench_job *job, const ft_bench_way *way);
+/* The same before it is open, when nobody has counted its batches. */
+void ft_bench_way_describe(const ft_bench_job *job, const ft_bench_way *way, char *out,
+                           size_t size);
 
 #endif

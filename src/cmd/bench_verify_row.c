@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row of bench verify: which way libllama does it fastest, then ours and that way in turns. The ways
 // are tried one after another, each for a pass or a few; what a slower way needs beyond one and a half of
-// the best is not waited for.
+// the best is not waited for. Nothing is opened that memory has no room for (bench_verify_memory.h).
+#include "cmd/bench_verify_row.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/bench_verify_row.h"
+#include "cmd/bench_verify_memory.h"
 
-#define MARGIN_BYTES ((size_t)768 << 20) /* left to the rest of the machine */
-#define MAX_WAYS     8
-#define WHAT_LEN     64
+/* Scores of plain attention are held whole; more than this is out of proportion. */
+#define SCORES_MAX ((size_t)2 << 30)
+#define MAX_WAYS   8
+#define WHAT_LEN   64
 
 typedef struct trial {
     ft_bench_way way;
@@ -92,39 +95,75 @@ static ft_status time_way(ft_bench_theirs *theirs, int n_threads, ft_error *err,
     return FT_OK;
 }
 
+/* Whether a way has room now beside what is open; else why not. */
+static bool has_room(const ft_bench_row_opts *o, const ft_bench_way *way, char *why, size_t size)
+{
+    const ft_bench_need need = ft_bench_theirs_need(o->job, way);
+    const ft_bench_room room = ft_bench_room_now(o->limit_bytes);
+    size_t scores = ft_bench_theirs_score_bytes(o->job, way);
+    char text[WHAT_LEN];
+    if (!way->flash && scores > SCORES_MAX) {
+        snprintf(why, size, "scores alone take %.2f GB, more than %.2f", (double)scores / 1e9,
+                 (double)SCORES_MAX / 1e9);
+        return false;
+    }
+    if (ft_bench_fits(&room, need))
+        return true;
+    ft_bench_need_describe(&room, need, text, sizeof text);
+    snprintf(why, size, "no memory for libllama: %s", text);
+    return false;
+}
+
+/* Opens a way and times it: `used` and `what` become what it came to. */
+static ft_status time_anew(const search *x, double limit, ft_error *err, ft_bench_way *used,
+                           char *what, double *pass_s)
+{
+    const ft_bench_row_opts *o = x->opts;
+    ft_bench_theirs *theirs = NULL;
+    ft_status status = ft_bench_theirs_create(o->job, used, o->base, err, &theirs);
+    if (status == FT_OK) {
+        ft_bench_theirs_describe(theirs, what, WHAT_LEN);
+        ft_bench_theirs_set_limit(theirs, limit);
+        status = time_way(theirs, o->job->n_threads, err, &used->one_thread, pass_s);
+        if (used->one_thread)
+            ft_bench_theirs_describe(theirs, what, WHAT_LEN);
+    }
+    ft_bench_theirs_destroy(theirs);
+    return status;
+}
+
+static void say_why(search *x, const char *what, const char *why)
+{
+    json_array_append_new(x->tried, json_pack("{s:s, s:s}", "libllama", what, "why", why));
+    snprintf(x->why, sizeof x->why, "%s: %s", what, why);
+}
+
 /* A way that cannot run, or not in time, says so in `why` and is no failure. */
 static ft_status try_way(search *x, const ft_bench_way *way, ft_error *err)
 {
     const ft_bench_row_opts *o = x->opts;
-    ft_bench_theirs *theirs = NULL;
     ft_error local = {0};
     ft_bench_way used = *way;
     double pass_s = 0, limit = o->limit_s;
-    char what[WHAT_LEN] = "";
-    if (ft_bench_theirs_bytes(o->job, way) + MARGIN_BYTES > ft_bench_memory_free()) {
-        if (!x->why[0])
-            snprintf(x->why, sizeof x->why, "no memory for libllama's caches");
+    char what[WHAT_LEN], why[FT_BENCH_WHY_LEN - WHAT_LEN - 2];
+    ft_bench_way_describe(o->job, way, what, sizeof what);
+    if (!has_room(o, way, why, sizeof why)) {
+        say_why(x, what, why);
         return FT_OK;
     }
     if (x->best.pass_s > 0 && x->best.pass_s * 1.5 + 0.1 < limit)
         limit = x->best.pass_s * 1.5 + 0.1;
-    ft_status status = ft_bench_theirs_create(o->job, way, o->base, &local, &theirs);
-    if (status == FT_OK) {
-        ft_bench_theirs_describe(theirs, what, sizeof what);
-        ft_bench_theirs_set_limit(theirs, limit);
-        status = time_way(theirs, o->job->n_threads, &local, &used.one_thread, &pass_s);
-        if (used.one_thread)
-            ft_bench_theirs_describe(theirs, what, sizeof what);
-    }
-    ft_bench_theirs_destroy(theirs);
+    ft_status status = time_anew(x, limit, &local, &used, what, &pass_s);
     if (status == FT_TIMEOUT)
-        snprintf(x->why, sizeof x->why, "%s: a pass takes longer than %.0f s", what, limit);
+        snprintf(why, sizeof why, "a pass takes longer than %.1f s", limit);
     else if (status == FT_UNSUPPORTED || status == FT_NOMEM)
-        snprintf(x->why, sizeof x->why, "%.180s", local.message);
+        snprintf(why, sizeof why, "%.120s", local.message);
     else if (status != FT_OK)
         return ft_error_set(err, status, "%s", local.message);
-    if (status != FT_OK)
+    if (status != FT_OK) {
+        say_why(x, what, why);
         return FT_OK;
+    }
     json_array_append_new(x->tried, json_pack("{s:s, s:f}", "libllama", what, "tok_s",
                                               o->job->n_sessions * o->job->tree->n / pass_s));
     if (x->best.pass_s == 0 || pass_s < x->best.pass_s) {
@@ -160,51 +199,63 @@ static void put_theirs(json_t *row, const char *prefix, const trial *best)
     json_object_set_new(row, prefix, best->pass_s > 0 ? json_string(best->what) : json_null());
 }
 
-/* libllama's ways one after the other: where ours had to go for the memory, two of them have none either. */
-static ft_status take_each(const ft_bench_row_opts *o, trial *best[2], json_t *row, ft_error *err)
-{
-    uint32_t rounds = 0;
-    ft_status status = FT_OK;
-    for (int i = 0; i < 2 && status == FT_OK; i++) {
-        ft_bench_theirs *theirs = NULL;
-        if (best[i]->pass_s == 0)
-            continue;
-        status = ft_bench_theirs_create(o->job, &best[i]->way, o->base, err, &theirs);
-        const ft_bench_side side = {theirs, ft_bench_theirs_round, false};
-        if (status == FT_OK)
-            status = ft_bench_interleave(o->flags, &side, 1, err, &best[i]->pass_s, &rounds);
-        ft_bench_theirs_destroy(theirs);
-    }
-    json_object_set_new(row, "rounds", json_integer(rounds));
-    return status;
-}
-
-/* Sides in turns: ours and libllama's ways that could run. */
-static ft_status take_turns(const ft_bench_row_opts *o, trial *best[2], json_t *row, double *ours_s,
-                            ft_error *err)
+/* Some of libllama's two best ways in turns, ours among them if it is open: its time goes to *ours_s, a way's
+ * to its trial. A way that finds no memory any more keeps the time that it was chosen for. */
+static ft_status take_turns(const ft_bench_row_opts *o, trial *const *ways, uint32_t n_ways,
+                            double *ours_s, uint32_t *rounds, ft_error *err)
 {
     ft_bench_theirs *theirs[2] = {0};
     ft_bench_side sides[3];
     double seconds[3] = {0};
-    uint32_t n = 0, rounds = 0;
+    uint32_t n = 0, n_ours;
     ft_status status = FT_OK;
-    sides[n++] = (ft_bench_side){o->ours, ft_bench_ours_round, true};
-    for (int i = 0; i < 2 && status == FT_OK; i++) {
-        if (best[i]->pass_s == 0)
-            continue;
-        status = ft_bench_theirs_create(o->job, &best[i]->way, o->base, err, &theirs[i]);
-        sides[n++] = (ft_bench_side){theirs[i], ft_bench_theirs_round, false};
+    if (o->ours)
+        sides[n++] = (ft_bench_side){o->ours, ft_bench_ours_round, true};
+    n_ours = n;
+    for (uint32_t i = 0; i < n_ways && status == FT_OK; i++) {
+        status = ft_bench_theirs_create(o->job, &ways[i]->way, o->base, err, &theirs[i]);
+        if (status == FT_OK)
+            sides[n++] = (ft_bench_side){theirs[i], ft_bench_theirs_round, false};
+        else if (status == FT_NOMEM)
+            status = FT_OK;
     }
-    if (status == FT_OK)
-        status = ft_bench_interleave(o->flags, sides, n, err, seconds, &rounds);
-    n = 0;
-    *ours_s = seconds[n++];
-    ft_bench_ours_walked(o->ours, o->walked);
-    for (int i = 0; i < 2; i++) {
-        if (best[i]->pass_s > 0)
-            best[i]->pass_s = seconds[n++];
+    if (status == FT_OK && n)
+        status = ft_bench_interleave(o->flags, sides, n, err, seconds, rounds);
+    for (uint32_t i = 0, at = n_ours; i < n_ways; i++) {
+        if (theirs[i])
+            ways[i]->pass_s = seconds[at++];
         ft_bench_theirs_destroy(theirs[i]);
     }
+    if (o->ours) {
+        *ours_s = seconds[0];
+        ft_bench_ours_walked(o->ours, o->walked);
+    }
+    return status;
+}
+
+/* All sides in turns; where memory holds only one way of libllama's at a time, one after the other. A side's
+ * `ours` is our time beside it, the time that was measured before where ours is closed. */
+static ft_status take_all_turns(const ft_bench_row_opts *o, trial *best[2], json_t *row,
+                                double ours_s[2], ft_error *err)
+{
+    trial *ways[2];
+    uint32_t n = 0, rounds = 0;
+    ft_bench_need need = {0};
+    for (int i = 0; i < 2; i++)
+        if (best[i]->pass_s > 0) {
+            need = ft_bench_need_sum(need, ft_bench_theirs_need(o->job, &best[i]->way));
+            ways[n++] = best[i];
+        }
+    const ft_bench_room room = ft_bench_room_now(o->limit_bytes);
+    if (n < 2 || (o->ours && ft_bench_fits(&room, need))) {
+        ft_status status = take_turns(o, ways, n, &ours_s[0], &rounds, err);
+        ours_s[1] = ours_s[0];
+        json_object_set_new(row, "rounds", json_integer(rounds));
+        return status;
+    }
+    ft_status status = take_turns(o, &ways[1], 1, &ours_s[1], &rounds, err);
+    if (status == FT_OK)
+        status = take_turns(o, &ways[0], 1, &ours_s[0], &rounds, err);
     json_object_set_new(row, "rounds", json_integer(rounds));
     return status;
 }
@@ -230,9 +281,11 @@ static void put_roofline(const ft_bench_row_opts *o, json_t *row, double ours_s)
     json_object_set_new(row, "roofline", ours_s > 0 ? json_real(bound_s / ours_s) : json_null());
 }
 
-static void put_walked(const ft_bench_row_opts *o, json_t *row)
+static void put_walked(const ft_bench_row_opts *o, json_t *row, double ours_s)
 {
     const ft_bench_walked *w = o->walked;
+    if (ours_s == 0)
+        return;
     json_object_set_new(row, "logits", json_string(o->job->all_logits ? "all" : "walk"));
     json_object_set_new(row, "accepted", o->job->all_logits ? json_null() : json_real(w->accepted));
     json_object_set_new(row, "head_runs", json_integer(o->job->all_logits ? 1 : w->heads));
@@ -241,10 +294,27 @@ static void put_walked(const ft_bench_row_opts *o, json_t *row)
                                                         : w->head_rows));
 }
 
+static void put_figures(const ft_bench_row_opts *o, json_t *row, const search *one,
+                        const search *many, const double ours_s[2])
+{
+    double nodes = (double)o->job->n_sessions * o->job->tree->n;
+    put_rate(row, "foretoken_tok_s", nodes, ours_s[0]);
+    put_rate(row, "libllama_tok_s", nodes, one->best.pass_s);
+    put_ratio(row, "ratio", one->best.pass_s, ours_s[0]);
+    put_theirs(row, "libllama", &one->best);
+    put_rate(row, "contexts_tok_s", nodes, many->best.pass_s);
+    put_ratio(row, "contexts_ratio", many->best.pass_s, ours_s[1]);
+    put_theirs(row, "contexts", &many->best);
+    if (o->base && one->best.pass_s == 0)
+        json_object_set_new(row, "why", json_string(one->why));
+    put_walked(o, row, ours_s[0]);
+    put_roofline(o, row, ours_s[0]);
+}
+
 ft_status ft_bench_row_run(const ft_bench_row_opts *o, json_t *row, double ours_s, ft_error *err)
 {
     ft_bench_way ways[MAX_WAYS];
-    double nodes = (double)o->job->n_sessions * o->job->tree->n;
+    double ours[2] = {ours_s, ours_s};
     json_t *tried = json_array();
     search one = {.opts = o, .tried = tried}, many = {.opts = o, .tried = tried};
     trial *best[2] = {&one.best, &many.best};
@@ -256,19 +326,8 @@ ft_status ft_bench_row_run(const ft_bench_row_opts *o, json_t *row, double ours_
             status = try_ways(&many, ways, list_context_ways(o->job, ways), err);
     }
     if (status == FT_OK)
-        status = o->ours ? take_turns(o, best, row, &ours_s, err) : take_each(o, best, row, err);
-    if (status != FT_OK)
-        return status;
-    put_rate(row, "foretoken_tok_s", nodes, ours_s);
-    put_rate(row, "libllama_tok_s", nodes, one.best.pass_s);
-    put_ratio(row, "ratio", one.best.pass_s, ours_s);
-    put_theirs(row, "libllama", &one.best);
-    put_rate(row, "contexts_tok_s", nodes, many.best.pass_s);
-    put_ratio(row, "contexts_ratio", many.best.pass_s, ours_s);
-    put_theirs(row, "contexts", &many.best);
-    if (o->base && one.best.pass_s == 0)
-        json_object_set_new(row, "why", json_string(one.why));
-    put_walked(o, row);
-    put_roofline(o, row, ours_s);
-    return FT_OK;
+        status = take_all_turns(o, best, row, ours, err);
+    if (status == FT_OK)
+        put_figures(o, row, &one, &many, ours);
+    return status;
 }

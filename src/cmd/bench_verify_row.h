@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One row of bench verify: libllama's best way is found, then both sides take turns. */
+ * One row of bench verify: libllama's best way is found, then both sides take turns. What has no room in
+ * memory is not opened but said so, in words. */
 #ifndef FT_CMD_BENCH_VERIFY_ROW_H
 #define FT_CMD_BENCH_VERIFY_ROW_H
 
@@ -12,10 +13,11 @@ typedef struct ft_bench_row_opts {
     const ft_bench_flags *flags;
     const ft_bench_machine *machine;
     const ft_bench_job *job;
-    ft_bench_ours *ours;     /* NULL: was measured before (there is no memory for both sides) */
+    ft_bench_ours *ours;     /* NULL: was measured before, or refused, for want of memory */
     ft_bench_walked *walked; /* of our last round; filled in unless `ours` is NULL */
     ft_bench_base *base;     /* NULL: without libllama */
     double limit_s;          /* of one pass of libllama */
+    size_t limit_bytes;      /* that the whole command may take; 0: what the machine has */
 } ft_bench_row_opts;
 
 /* Fills row. ours_s: seconds of our pass where opts->ours is NULL, 0 if it could not be measured. */

@@ -13,9 +13,7 @@
 
 #include "cmd/bench_verify.h"
 
-#define UBATCH_TOK 512 /* rows that libllama computes at a time */
-/* Scores of plain attention are held whole; more than this is out of proportion. */
-#define SCORES_MAX ((size_t)2 << 30)
+#define UBATCH_TOK FT_BENCH_UBATCH_TOK
 
 typedef struct group {
     ft_bench_llama llama;
@@ -272,36 +270,25 @@ void ft_bench_theirs_set_limit(ft_bench_theirs *t, double limit_s)
     t->limit_s = limit_s;
 }
 
-void ft_bench_theirs_describe(const ft_bench_theirs *t, char *out, size_t size)
+void ft_bench_way_describe(const ft_bench_job *job, const ft_bench_way *way, char *out, size_t size)
 {
-    int n = snprintf(out, size, "%s, %s", t->way.unified ? "unified" : "streams",
-                     t->way.flash ? "flash" : "no flash");
-    if (t->way.bf16)
+    uint32_t n_groups = (job->n_sessions + way->per_ctx - 1) / way->per_ctx;
+    int n = snprintf(out, size, "%s, %s", way->unified ? "unified" : "streams",
+                     way->flash ? "flash" : "no flash");
+    if (way->bf16)
         n += snprintf(out + n, size - (size_t)n, ", bf16");
-    if (t->way.one_thread)
+    if (way->one_thread)
         n += snprintf(out + n, size - (size_t)n, ", 1 thread");
-    if (t->n_groups > 1)
-        n += snprintf(out + n, size - (size_t)n, ", %u contexts", t->n_groups);
-    if (t->n_batches > t->n_groups)
-        snprintf(out + n, size - (size_t)n, ", %u batches", t->n_batches);
+    if (n_groups > 1)
+        snprintf(out + n, size - (size_t)n, ", %u contexts", n_groups);
 }
 
-size_t ft_bench_theirs_bytes(const ft_bench_job *job, const ft_bench_way *way)
+void ft_bench_theirs_describe(const ft_bench_theirs *t, char *out, size_t size)
 {
-    const ft_hparams *hp = ft_model_hparams(job->model);
-    size_t rows = (size_t)way->per_ctx * ft_bench_rows(job);
-    size_t room = job->n_ctx + ft_bench_rows(job);
-    size_t ubatch = rows < UBATCH_TOK ? rows : UBATCH_TOK;
-    size_t seen =
-        way->unified ? (size_t)way->per_ctx * room : room; /* cells a row is scored with */
-    size_t scores = ubatch * seen * sizeof(float) * (way->flash ? 2 : 1 + 2 * hp->n_head);
-    size_t groups = (job->n_sessions + way->per_ctx - 1) / way->per_ctx;
-    rows = rows < FT_BENCH_PASS_TOK ? rows : FT_BENCH_PASS_TOK;
-    size_t logits = (rows + ubatch) * hp->n_vocab * sizeof(float);
-    if (scores > SCORES_MAX && !way->flash)
-        return SIZE_MAX;
-    return job->n_sessions * (room + 256) * ft_bench_kv_tok_bytes(job->model, FT_KV_F16) +
-           groups * (scores + logits + ((size_t)16 << 20));
+    ft_bench_way_describe(&t->job, &t->way, out, size);
+    size_t n = strlen(out);
+    if (t->n_batches > t->n_groups)
+        snprintf(out + n, size - n, ", %u batches", t->n_batches);
 }
 
 /* ---- a round ---- */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/bench_verify_memory.h"
 #include "cmd/bench_verify_row.h"
 
 #define MAX_SESSIONS 1024
@@ -13,7 +14,7 @@
 typedef struct bench {
     ft_bench_flags flags;
     const char *sessions, *ctx, *tree, *shape, *vs, *logits;
-    double limit_s;
+    double limit_s, memory_gb;
     ft_bench_list n_sessions, n_ctx, n_tree;
     bool shape_tree, shape_chain, all_logits;
     const ft_model *model;
@@ -59,22 +60,74 @@ static void print_row(const json_t *row)
 {
     const char *way = json_string_value(json_object_get(row, "libllama"));
     const char *why = json_string_value(json_object_get(row, "why"));
-    printf("%-5s %8.0f %5.0f %5.0f %12.1f %12.1f %7.2f %9.2f %8.2f  %s\n",
+    const char *our_why = json_string_value(json_object_get(row, "foretoken_why"));
+    printf("%-5s %8.0f %5.0f %5.0f %12.1f %12.1f %7.2f %9.2f %8.2f  %s%s%s\n",
            json_string_value(json_object_get(row, "shape")), number(row, "sessions"),
            number(row, "ctx"), number(row, "tree"), number(row, "foretoken_tok_s"),
            number(row, "libllama_tok_s"), number(row, "ratio"), number(row, "contexts_ratio"),
            number(row, "roofline"),
            way   ? way
            : why ? why
-                 : "");
+                 : "",
+           our_why ? "; " : "", our_why ? our_why : "");
     fflush(stdout);
+}
+
+static size_t limit_bytes(const bench *b)
+{
+    return (size_t)(b->memory_gb * 1e9);
 }
 
 /* Whether libllama's cheapest way fits beside what is open. */
 static bool fits_both(const bench *b, const ft_bench_job *job)
 {
     const ft_bench_way way = {.flash = true, .unified = true, .per_ctx = job->n_sessions};
-    return !b->with_base || ft_bench_theirs_bytes(job, &way) < ft_bench_memory_free();
+    const ft_bench_room room = ft_bench_room_now(limit_bytes(b));
+    return !b->with_base || ft_bench_fits(&room, ft_bench_theirs_need(job, &way));
+}
+
+static ft_status refuse(json_t *row, const char *why)
+{
+    json_object_set_new(row, "foretoken_why", json_string(why));
+    return FT_OK;
+}
+
+/* Ours for a job, unless it is open already. *ours stays NULL where memory has no room for it: the row
+ * says so. */
+static ft_status open_ours(const bench *b, const ft_bench_job *job, uint32_t max_tree, json_t *row,
+                           ft_bench_ours **ours, ft_error *err)
+{
+    const ft_bench_room room = ft_bench_room_now(limit_bytes(b));
+    const ft_bench_need need = ft_bench_ours_need(job, max_tree);
+    char why[FT_BENCH_WHY_LEN], text[96];
+    ft_error local = {0};
+    if (!*ours && !ft_bench_fits(&room, need)) {
+        ft_bench_need_describe(&room, need, text, sizeof text);
+        snprintf(why, sizeof why, "no memory for foretoken: %s", text);
+        return refuse(row, why);
+    }
+    ft_status status = *ours ? FT_OK : ft_bench_ours_create(job, max_tree, &local, ours);
+    if (status == FT_NOMEM)
+        return refuse(row, local.message);
+    if (status != FT_OK)
+        return ft_error_set(err, status, "%s", local.message);
+    double kv_bytes = ft_bench_ours_kv_bytes_per_tok(*ours);
+    json_object_set_new(row, "kv_bytes_per_tok", json_real(kv_bytes));
+    json_object_set_new(row, "kv_ratio",
+                        json_real(kv_bytes / (double)ft_bench_kv_tok_bytes(job->model, job->kv)));
+    return ft_bench_ours_set_job(*ours, job, err);
+}
+
+/* Ours by itself; then its memory is free. */
+static ft_status run_alone(const bench *b, ft_bench_ours **ours, ft_bench_walked *walked,
+                           double *seconds, ft_error *err)
+{
+    const ft_bench_side side = {*ours, ft_bench_ours_round, true};
+    ft_status status = ft_bench_interleave(&b->flags, &side, 1, err, seconds, NULL);
+    ft_bench_ours_walked(*ours, walked);
+    ft_bench_ours_destroy(*ours);
+    *ours = NULL;
+    return status;
 }
 
 /* *ours may be NULL before and after: a row that has no memory for both sides measures ours, frees it
@@ -84,42 +137,28 @@ static ft_status run_row(bench *b, const ft_bench_job *job, uint32_t max_tree, f
 {
     double ours_s = 0;
     ft_bench_walked walked = {0};
-    ft_status status = FT_OK;
     json_t *row = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "shape",
                             job->chain ? "chain" : "tree", "sessions", (int)job->n_sessions, "ctx",
                             (int)job->n_ctx, "tree", (int)job->tree->n, "depth",
                             (int)job->tree->n_depth, "leaves", (int)job->tree->n_leaves);
     json_array_append_new(b->rows, row);
-    if (!*ours)
-        status = ft_bench_ours_create(job, max_tree, err, ours);
-    if (status != FT_OK)
-        return status;
-    double kv_bytes = ft_bench_ours_kv_bytes_per_tok(*ours);
-    status = ft_bench_ours_set_job(*ours, job, err);
-    bool both = fits_both(b, job);
-    if (!both) {
-        const ft_bench_side side = {*ours, ft_bench_ours_round, true};
-        if (status == FT_OK)
-            status = ft_bench_interleave(&b->flags, &side, 1, err, &ours_s, NULL);
-        ft_bench_ours_walked(*ours, &walked);
-        ft_bench_ours_destroy(*ours);
-        *ours = NULL;
-    }
+    ft_status status = open_ours(b, job, max_tree, row, ours, err);
+    bool both = *ours && fits_both(b, job);
+    if (status == FT_OK && *ours && !both)
+        status = run_alone(b, ours, &walked, &ours_s, err);
     const ft_bench_row_opts opts = {.flags = &b->flags,
                                     .machine = &b->machine,
                                     .job = job,
                                     .ours = *ours,
                                     .walked = &walked,
                                     .base = b->with_base ? &b->base : NULL,
-                                    .limit_s = b->limit_s};
+                                    .limit_s = b->limit_s,
+                                    .limit_bytes = limit_bytes(b)};
     if (status == FT_OK)
         status = ft_bench_row_run(&opts, row, ours_s, err);
     if (status != FT_OK)
         return status;
     json_object_set_new(row, "interleaved", json_boolean(both));
-    json_object_set_new(row, "kv_bytes_per_tok", json_real(kv_bytes));
-    json_object_set_new(row, "kv_ratio",
-                        json_real(kv_bytes / (double)ft_bench_kv_tok_bytes(job->model, job->kv)));
     if (!b->flags.json)
         print_row(row);
     return FT_OK;
@@ -197,6 +236,8 @@ int ft_cmd_bench_verify(int argc, char **argv)
          "ours: walk (those that the verification rule looks at) or all", 0, 0},
         {"--limit-s", NULL, FT_FLAG_FLOAT, &b.limit_s, "S",
          "a pass of libllama that takes longer is given up", 0.01, 86400},
+        {"--memory-gb", NULL, FT_FLAG_FLOAT, &b.memory_gb, "GB",
+         "memory that this program may take; 0: what the machine has free", 0, 1e6},
     };
     const ft_cmd_usage usage = {
         .usage = "bench verify -m FILE [flags]",

@@ -135,6 +135,29 @@ static void test_verify_many(void **state)
     json_decref(json);
 }
 
+/* What has no room is not opened, and said so; the command ends well all the same. */
+static void test_verify_no_memory(void **state)
+{
+    json_t *json = must_run(*state, "verify --sessions 2,3 --ctx 16 --tree 8 --shape chain "
+                                    "--memory-gb 0.000001");
+    const json_t *rows = json_object_get(json, "rows"), *row, *way;
+    size_t i, j;
+    assert_int_equal(json_array_size(rows), 2);
+    json_array_foreach(rows, i, row)
+    {
+        const char *ours = json_string_value(json_object_get(row, "foretoken_why"));
+        const json_t *tried = json_object_get(row, "tried");
+        assert_true(ours && strstr(ours, "GB needed, 0.00 GB free"));
+        assert_non_null(strstr(json_string_value(json_object_get(row, "why")), "GB needed"));
+        assert_true(json_is_null(json_object_get(row, "foretoken_tok_s")));
+        assert_true(json_is_null(json_object_get(row, "libllama_tok_s")));
+        assert_true(json_array_size(tried) >= 6);
+        json_array_foreach(tried, j, way)
+            assert_non_null(strstr(json_string_value(json_object_get(way, "why")), "GB needed"));
+    }
+    json_decref(json);
+}
+
 static void test_decode(void **state)
 {
     json_t *json = must_run(*state, "decode --streams 1,5 -n 4 --n-prompt 8");
@@ -203,9 +226,13 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify_all_logits), cmocka_unit_test(test_verify),
-        cmocka_unit_test(test_verify_many),       cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_prefill),           cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_verify_all_logits),
+        cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_verify_many),
+        cmocka_unit_test(test_verify_no_memory),
+        cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_prefill),
+        cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
