@@ -3,6 +3,7 @@
 // destroys; everything between is the HTTP server's threads'. Does not make the edge behind it.
 #include "cmd/api.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cmd/endpoint.h"
@@ -35,6 +36,15 @@ ft_status ft_api_flags_check(const ft_api_flags *flags, const char *who, const c
     return FT_OK;
 }
 
+static bool whose(void *ctx, const char *token, char name[FT_HTTP_NAME_SIZE])
+{
+    ft_key key;
+    bool known = ft_keyring_find(ctx, token, &key);
+    if (known)
+        snprintf(name, FT_HTTP_NAME_SIZE, "%s", key.name);
+    return known;
+}
+
 static ft_status start(ft_api *api, const ft_api_opts *opts, ft_error *err)
 {
     const ft_api_flags *f = opts->flags;
@@ -52,6 +62,7 @@ static ft_status start(ft_api *api, const ft_api_opts *opts, ft_error *err)
     const ft_http_opts http = {.host = opts->host,
                                .port = opts->port,
                                .api_key = api->key ? api->key : f->api_key,
+                               .whose = {.ctx = opts->keys, .find = opts->keys ? whose : NULL},
                                .allow_hosts = f->allow_hosts.item,
                                .n_allow_hosts = f->allow_hosts.n,
                                .allow_origins = f->allow_origins.item,

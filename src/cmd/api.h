@@ -74,6 +74,8 @@ typedef struct ft_api_opts {
     ft_edge *edge;            /* borrowed */
     const ft_vocab *vocab;    /* borrowed */
     bool no_speculation;      /* of this edge's own drafting */
+    ft_keyring
+        *keys; /* whose tokens are the API's keys, instead of a flag's; borrowed; NULL: none */
 } ft_api_opts;
 
 /* Listens and serves at once. FT_IO, FT_INVALID: the key's file, the address, TLS. */

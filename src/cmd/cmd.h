@@ -74,6 +74,10 @@ void ft_cmd_clear_stopped(void);
 bool ft_cmd_wait_input(int fd);
 /* Blocks until a signal. */
 void ft_cmd_wait_stopped(void);
+/* From now on SIGHUP does not end the process but is waited for by the next call, which blocks until one comes
+ * (true) or the process is to stop (false). */
+void ft_cmd_catch_hangup(void);
+bool ft_cmd_wait_hangup(void);
 
 /* libllama and ggml log through our log, at debug level except for errors. Called once by main. */
 void ft_cmd_quiet_libraries(void);

@@ -35,7 +35,7 @@ typedef struct serve_flags {
     ft_device_flags device, device_draft;
     ft_api_flags api;
     char *token_text; /* of token_file */
-    ft_keys *keys;    /* of keys_path */
+    ft_keyring *keys; /* of keys_path */
 } serve_flags;
 
 typedef struct serve_app {
@@ -56,8 +56,8 @@ static ft_status check_http(serve_flags *f, ft_error *err)
     ft_status status =
         ft_cmd_parse_endpoint(f->http, "serve: --http-port", err, f->http_host, &f->http_port);
     if (status == FT_OK)
-        status =
-            ft_api_flags_check(&f->api, "serve", "--http-port", f->http_host, f->insecure, err);
+        status = ft_api_flags_check(&f->api, "serve", "--http-port", f->http_host,
+                                    f->insecure || f->keys_path, err);
     return status;
 }
 
@@ -74,8 +74,16 @@ static ft_status read_credentials(serve_flags *f, ft_error *err)
     if (!!f->token + !!f->token_file + !!f->keys_path > 1)
         return ft_error_set(err, FT_INVALID,
                             "serve: pass one of --token, --token-file and --keys, not several");
-    if (f->keys_path)
-        status = ft_keys_load(f->keys_path, err, &f->keys);
+    if (f->keys_path && (f->api.api_key || f->api.api_key_file))
+        return ft_error_set(err, FT_INVALID,
+                            "serve: with --keys their tokens are the API's keys: leave out "
+                            "--api-key and --api-key-file");
+    if (f->keys_path) {
+        ft_keys *keys;
+        status = ft_keys_load(f->keys_path, err, &keys);
+        if (status == FT_OK)
+            status = ft_keyring_create(keys, err, &f->keys);
+    }
     if (f->token_file) {
         status = ft_cmd_read_secret(f->token_file, err, &f->token_text);
         f->token = f->token_text;
@@ -218,7 +226,8 @@ static ft_status start_api(serve_app *app, const serve_flags *f, ft_error *err)
                              .port = f->http_port,
                              .max_connections = (uint32_t)f->max_sessions,
                              .edge = app->edge,
-                             .vocab = app->vocab};
+                             .vocab = app->vocab,
+                             .keys = f->keys};
     return ft_api_create(&api, err, &app->api);
 }
 
@@ -235,7 +244,9 @@ static ft_status start_all(serve_app *app, const serve_flags *f, ft_error *err)
     if (status == FT_OK && f->http)
         FT_LOGI("serve", "api url=http%s://%s:%d/v1 key=%s", f->api.https_cert ? "s" : "",
                 f->http_host, ft_api_port(app->api),
-                f->api.api_key || f->api.api_key_file ? "asked" : "none");
+                f->keys                                 ? "keys"
+                : f->api.api_key || f->api.api_key_file ? "asked"
+                                                        : "none");
     if (status == FT_OK && f->port_file)
         status = ft_cmd_write_port(f->port_file, ft_server_port(app->server), err);
     if (status == FT_OK && f->metrics_port_file)
@@ -273,6 +284,26 @@ static ft_status load(serve_app *app, const serve_flags *f, ft_error *err)
     return status == FT_OK ? ft_model_load_on(&f->device_draft, &draft, err, &app->draft) : status;
 }
 
+/* What the file says now holds from now on; one that is wrong changes nothing. */
+static void reload_keys(const serve_flags *f)
+{
+    ft_keys *keys;
+    ft_error err = {0};
+    if (ft_keys_load(f->keys_path, &err, &keys) != FT_OK) {
+        FT_LOGE("serve", "keys not reloaded, those before hold: %s", err.message);
+        return;
+    }
+    FT_LOGI("serve", "keys reloaded n=%zu", keys->n);
+    ft_keyring_replace(f->keys, keys);
+}
+
+static void wait_stopped(const serve_flags *f)
+{
+    while (f->keys && ft_cmd_wait_hangup())
+        reload_keys(f);
+    ft_cmd_wait_stopped();
+}
+
 static int run(const serve_flags *f)
 {
     serve_app app = {0};
@@ -281,7 +312,7 @@ static int run(const serve_flags *f)
     if (status == FT_OK && !ft_cmd_stopped()) {
         status = start_all(&app, f, &err);
         if (status == FT_OK) {
-            ft_cmd_wait_stopped();
+            wait_stopped(f);
             FT_LOGI("serve", "draining grace_s=%d", GRACE_US / 1000000);
         }
         stop_all(&app, status == FT_OK ? GRACE_US : 0);
@@ -335,7 +366,7 @@ static int parse(serve_flags *f, int argc, char **argv)
         {"--token-file", NULL, FT_FLAG_STRING, &f->token_file, "FILE",
          "the same from the first line of a file", 0, 0},
         {"--keys", NULL, FT_FLAG_STRING, &f->keys_path, "FILE",
-         "or tokens of several tenants, and what each may have (docs/ARCHITECTURE.md)", 0, 0},
+         "or the tokens of several tenants; SIGHUP reads it again (docs/ARCHITECTURE.md)", 0, 0},
         {"--tls-cert", NULL, FT_FLAG_STRING, &f->tls_cert, "FILE", "certificate (PEM)", 0, 0},
         {"--tls-key", NULL, FT_FLAG_STRING, &f->tls_key, "FILE", "its key (PEM)", 0, 0},
         {"--tls-client-ca", NULL, FT_FLAG_STRING, &f->tls_client_ca, "FILE",
@@ -403,13 +434,15 @@ int ft_cmd_serve(int argc, char **argv)
     if (f.verbose)
         ft_log_set_level(FT_LOG_DEBUG);
     ft_cmd_catch_signals();
+    if (f.keys_path)
+        ft_cmd_catch_hangup();
     if (check_flags(&f, &err) == FT_OK) {
         done = run(&f);
     } else {
         (void)ft_cmd_fail(&err);
         done = 2;
     }
-    ft_keys_destroy(f.keys);
+    ft_keyring_destroy(f.keys);
     free(f.token_text);
     return done;
 }

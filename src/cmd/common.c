@@ -4,6 +4,7 @@
 #include "cmd/cmd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include "llama.h"
 
 static volatile sig_atomic_t stopped;
-static int stop_pipe[2] = {-1, -1};
+static int stop_pipe[2] = {-1, -1}, hangup_pipe[2] = {-1, -1};
 
 int ft_cmd_parse(const ft_cmd_usage *usage, int argc, char **argv, int *n_words)
 {
@@ -67,6 +68,33 @@ void ft_cmd_catch_signals(void)
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     signal(SIGPIPE, SIG_IGN);
+}
+
+static void on_hangup(int sig)
+{
+    (void)sig;
+    ssize_t n = write(hangup_pipe[1], "x", 1);
+    (void)n; /* a full pipe wakes as well */
+}
+
+void ft_cmd_catch_hangup(void)
+{
+    struct sigaction sa = {.sa_handler = on_hangup};
+    if (hangup_pipe[0] < 0 && pipe2(hangup_pipe, O_NONBLOCK | O_CLOEXEC) != 0)
+        return;
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGHUP, &sa, NULL);
+}
+
+bool ft_cmd_wait_hangup(void)
+{
+    char bytes[64];
+    struct pollfd fds[] = {{.fd = stop_pipe[0], .events = POLLIN},
+                           {.fd = hangup_pipe[0], .events = POLLIN}};
+    while (!stopped && (poll(fds, 2, -1) >= 0 || errno == EINTR))
+        if (read(hangup_pipe[0], bytes, sizeof bytes) > 0)
+            return !stopped;
+    return false;
 }
 
 bool ft_cmd_stopped(void)

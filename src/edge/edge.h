@@ -92,7 +92,10 @@ typedef struct ft_gen_request {
     size_t n_stops;
     bool logprobs;
     uint32_t top_logprobs;
-    bool no_speculation;  /* never draft in this generation */
+    bool no_speculation;    /* never draft in this generation */
+    float slo_tokens_per_s; /* the token speed to be promised; 0: the edge's own */
+    const char *
+        tenant; /* of a server in this process: the name of the key that it is for; NULL: nobody's */
     ft_progress progress; /* of prefill, in tokens */
 } ft_gen_request;
 
@@ -112,6 +115,7 @@ typedef struct ft_gen_stats {
     uint64_t aligned; /* of them: the accepted path ended in the head */
     uint64_t matched; /* of these: and the server's own token was drafted below it */
     uint64_t ahead_nodes, ahead_kept; /* computed below heads; of them, those that were used on */
+    uint32_t retry_after_ms; /* with an error: what the server said of trying again; 0: nothing */
 } ft_gen_stats;
 
 /* SpecEdge eq. (1), P_align * P_match|align * (T_draft / H_expan - 1) with one head, H_expan = 1, and

@@ -20,6 +20,9 @@ typedef struct ft_link_vtable {
     void (*bytes)(ft_link *link, uint64_t *sent, uint64_t *received);
     void (*cancel)(ft_link *link);
     void (*destroy)(ft_link *link);
+    /* Before Open: whose session it is, by a key's name (wire/keys.h), copied. NULL: the link has one
+     * credential of its own, for all. */
+    void (*be)(ft_link *link, const char *tenant);
 } ft_link_vtable;
 
 struct ft_link {

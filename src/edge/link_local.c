@@ -9,6 +9,7 @@
 // Locks: `lock` guards the fields below it. No verifier call is made under it (detach waits for
 // callbacks, which take it).
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,8 +24,9 @@ typedef struct item {
 typedef struct local_link {
     ft_link link;
     ft_verifier *verifier;
-    ft_vsession *session; /* NULL before Open */
-    bool opened, closed;  /* was sent */
+    ft_vsession *session;          /* NULL before Open */
+    bool opened, closed;           /* was sent */
+    char tenant[FT_KEY_NAME_SIZE]; /* "": nobody's */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool gone, cancelled;
@@ -101,8 +103,24 @@ static ft_status send_open(local_link *l, const ft_msg_open *open, ft_error *err
     if (l->opened)
         return ft_error_set(err, FT_INVALID, "edge: a link opens one session only");
     l->opened = true;
-    l->session = ft_verifier_open(l->verifier, open, "local", NULL, &client);
+    if (l->tenant[0]) {
+        ft_key key;
+        char credential[FT_KEY_CREDENTIAL_SIZE];
+        if (!ft_keyring_named(ft_verifier_keys(l->verifier), l->tenant, &key))
+            return ft_error_set(err, FT_UNAUTHENTICATED, "edge: there is no key '%s' any more",
+                                l->tenant);
+        ft_key_credential(&key, credential);
+        l->session = ft_verifier_open(l->verifier, open, credential, &key, &client);
+    } else {
+        l->session = ft_verifier_open(l->verifier, open, "local", NULL, &client);
+    }
     return l->session ? FT_OK : ft_error_set(err, FT_NOMEM, "edge: the verifier is out of memory");
+}
+
+static void local_be(ft_link *link, const char *tenant)
+{
+    local_link *l = (local_link *)link;
+    snprintf(l->tenant, sizeof l->tenant, "%s", tenant);
 }
 
 /* After the session's end a call does nothing; errors show in recv, as on the wire. */
@@ -213,6 +231,7 @@ static const ft_link_vtable local_vtable = {
     .bytes = local_bytes,
     .cancel = local_cancel,
     .destroy = local_destroy,
+    .be = local_be,
 };
 
 static ft_status local_open(void *ctx, ft_error *err, ft_link **out)

@@ -220,7 +220,9 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const ft_tokens *pr
                               .n_stops = q->n_stops,
                               .logprobs = q->logprobs,
                               .top_logprobs = q->top_logprobs,
-                              .no_speculation = o->no_speculation};
+                              .no_speculation = o->no_speculation,
+                              .slo_tokens_per_s = q->slo_tokens_per_s,
+                              .tenant = q->tenant};
     if (!q->has_seed && ft_random_bytes(&request.sampling.seed, sizeof request.sampling.seed))
         return ft_error_set(err, FT_IO, "edge: the kernel has no random bytes for a seed");
     pthread_mutex_lock(&o->mutex);
@@ -255,7 +257,8 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
                                .bytes_sent = s.bytes_sent,
                                .bytes_received = s.bytes_received,
                                .ttft_us = s.ttft_us,
-                               .total_us = s.total_us};
+                               .total_us = s.total_us,
+                               .retry_after_ms = s.retry_after_ms};
     ft_tokens_deinit(&prompt);
     return status;
 }

@@ -60,7 +60,9 @@ static void fill_open(const ft_gen *gen, ft_msg_open *open)
                                        .min_p = s->min_p,
                                        .top_k = (uint32_t)s->top_k,
                                        .seed = s->seed},
-                          .slo_tokens_per_s = gen->edge->slo_tokens_per_s,
+                          .slo_tokens_per_s = gen->request->slo_tokens_per_s > 0
+                                                  ? gen->request->slo_tokens_per_s
+                                                  : gen->edge->slo_tokens_per_s,
                           .logprobs = gen->request->logprobs,
                           .top_logprobs = gen->request->top_logprobs};
     memcpy(open->model, gen->model, sizeof open->model); /* a text is finished by who began it */
@@ -83,6 +85,8 @@ ft_status ft_gen_connect(ft_gen *gen, ft_error *err)
     ft_status status = gen->edge->source.open(gen->edge->source.ctx, err, &gen->link);
     if (status != FT_OK)
         return status;
+    if (gen->request->tenant && gen->link->vt->be)
+        gen->link->vt->be(gen->link, gen->request->tenant);
     gen->stats->reconnects += gen->n_streams++ > 0;
     fill_open(gen, &msg.open);
     gen->resuming = msg.open.resume;
@@ -154,6 +158,7 @@ static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
     int64_t pause = gen->backoff_us ? gen->backoff_us : BACKOFF_US;
     bool resume_refused = gen->resuming && !is_passing(code);
     int64_t retry_us = gen->link ? 1000 * (int64_t)gen->link->vt->retry_after_ms(gen->link) : 0;
+    gen->stats->retry_after_ms = (uint32_t)(retry_us / 1000);
     drop_link(gen);
     if (ft_gen_cancelled(gen))
         return cancelled(err);

@@ -33,8 +33,9 @@ struct ft_http_exchange {
     const char *allow;      /* methods, where the path is known */
     bool has_body, chunked;
     bool preflight;
-    bool authorized; /* no key is asked, or it was given */
-    bool entered;    /* counts among the answers that a drain waits for */
+    bool authorized;                /* no key is asked, or it was given */
+    char tenant[FT_HTTP_NAME_SIZE]; /* whose key */
+    bool entered;                   /* counts among the answers that a drain waits for */
     ft_buf body;
     uint64_t body_bytes;
     ft_http_generation *generation;
@@ -184,6 +185,8 @@ static ft_status start(ft_http_exchange *x, bool chat, bool *stream)
         return status;
     }
     *stream = parsed->stream;
+    memcpy(parsed->tenant, x->tenant, sizeof parsed->tenant);
+    parsed->request.tenant = parsed->tenant[0] ? parsed->tenant : NULL;
     status = ft_http_generation_create(&x->http->backend, parsed, &x->generation);
     if (status != FT_OK)
         ft_http_fail_from(&x->fail, status, NULL);
@@ -327,7 +330,7 @@ static ft_status find_route(ft_http_exchange *x, const char *path)
 
 static ft_status check_key(ft_http_exchange *x)
 {
-    x->authorized = ft_http_guard_key(&x->http->guard, header(x, "Authorization"));
+    x->authorized = ft_http_guard_key(&x->http->guard, header(x, "Authorization"), x->tenant);
     if (x->authorized || (x->route && x->route->open))
         return FT_OK;
     return refuse(x, 401, "invalid_api_key",

@@ -44,9 +44,13 @@ void ft_http_fail_from(ft_http_fail *fail, ft_status status, const ft_error *err
         http = 400;
         code = "unsupported_parameter";
         break;
-    case FT_UNAUTHENTICATED: /* not this client's credential, but ours at the server behind us */
+    case FT_UNAUTHENTICATED: /* in the end a server's word on whose credential reached it, this client's */
+        code = "not_authenticated"; /* or, behind an edge, the edge's */
+        break;
     case FT_FORBIDDEN:
-    case FT_PRECONDITION:
+        code = "permission_denied";
+        break;
+    case FT_PRECONDITION: /* edge and server do not fit each other */
         http = 502;
         code = "upstream_refused";
         break;

@@ -6,6 +6,8 @@
 #ifndef FT_HTTP_FAIL_H
 #define FT_HTTP_FAIL_H
 
+#include <stdint.h>
+
 #include "base/buf.h"
 #include "base/status.h"
 
@@ -14,6 +16,7 @@ typedef struct ft_http_fail {
     const char *code; /* a literal, or NULL */
     char param[64];   /* the field that is wrong, "" if none */
     char message[384];
+    uint32_t retry_after_s; /* with 429 and 503; 0: a second */
 } ft_http_fail;
 
 /* Returns FT_INVALID, so that parsers can say `return ft_http_fail_set(...)`. param: NULL for none. */

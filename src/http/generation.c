@@ -93,8 +93,10 @@ static void *work(void *arg)
         if (status != FT_OK)
             ft_error_set(&err, status, "out of memory while the answer was written");
     }
-    if (status != FT_OK)
+    if (status != FT_OK) {
         ft_http_fail_from(&fail, status, &err);
+        fail.retry_after_s = result.retry_after_ms / 1000 + (result.retry_after_ms % 1000 > 0);
+    }
     /* `written` changes in this thread alone, so it may be read without the lock here */
     if (status != FT_OK && g->written)
         status = ft_http_answer_fail(&g->answer, &fail, &g->scratch);

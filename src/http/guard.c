@@ -31,16 +31,18 @@ bool ft_http_guard_origin(const ft_http_guard *guard, const char *origin)
     return in_list(guard->origins, guard->n_origins, origin);
 }
 
-bool ft_http_guard_key(const ft_http_guard *guard, const char *header)
+bool ft_http_guard_key(const ft_http_guard *guard, const char *header, char name[FT_HTTP_NAME_SIZE])
 {
-    if (!guard->api_key)
+    name[0] = 0;
+    if (!guard->api_key && !guard->whose.find)
         return true;
     if (!header || strncasecmp(header, "Bearer ", 7) != 0)
         return false;
     header += 7;
     while (*header == ' ')
         header++;
-    return ft_secret_equal_str(guard->api_key, header);
+    return guard->whose.find ? guard->whose.find(guard->whose.ctx, header, name)
+                             : ft_secret_equal_str(guard->api_key, header);
 }
 
 bool ft_http_is_json_type(const char *content_type)
@@ -177,8 +179,10 @@ ft_status ft_http_guard_init(ft_http_guard *guard, const ft_http_opts *opts, int
                              ft_error *err)
 {
     bool tls = opts->tls_cert != NULL;
-    *guard = (ft_http_guard){0};
+    *guard = (ft_http_guard){.whose = opts->whose};
     ft_status status = FT_OK;
+    if (opts->api_key && opts->whose.find)
+        return ft_error_set(err, FT_INVALID, "http: one API key, or several with names, not both");
     if (opts->api_key && opts->api_key[0] == 0)
         return ft_error_set(err, FT_INVALID, "http: the API key is empty");
     if (opts->api_key && !(guard->api_key = strdup(opts->api_key)))

@@ -18,6 +18,7 @@ typedef struct ft_http_guard {
     char **origins; /* what Origin may be: "http://localhost:8080", lower case */
     size_t n_origins;
     char *api_key; /* NULL: none asked */
+    ft_http_whose whose;
 } ft_http_guard;
 
 /* The allowlists for a server that listens on `port`. FT_INVALID for "*", "null", names with a path
@@ -29,8 +30,10 @@ void ft_http_guard_deinit(ft_http_guard *guard);
 /* Exact, but for letter case. NULL is never allowed. */
 bool ft_http_guard_host(const ft_http_guard *guard, const char *host);
 bool ft_http_guard_origin(const ft_http_guard *guard, const char *origin);
-/* header: the value of Authorization, or NULL. Time depends on its length alone. */
-bool ft_http_guard_key(const ft_http_guard *guard, const char *header);
+/* header: the value of Authorization, or NULL. Whose key it is goes to `name`, "" where keys have no names.
+ * Time depends on the header's length alone. */
+bool ft_http_guard_key(const ft_http_guard *guard, const char *header,
+                       char name[FT_HTTP_NAME_SIZE]);
 
 /* "application/json", with at most a charset parameter that says UTF-8. */
 bool ft_http_is_json_type(const char *content_type);

@@ -21,6 +21,8 @@
 #include "base/buf.h"
 #include "base/status.h"
 
+#define FT_HTTP_NAME_SIZE 64
+
 typedef struct ft_http_message {
     const char *role, *content;
 } ft_http_message;
@@ -42,6 +44,9 @@ typedef struct ft_http_request {
     size_t n_stops;
     bool logprobs;
     uint32_t top_logprobs;
+    float
+        slo_tokens_per_s; /* extension: the token speed that is to be promised; 0: as the backend has it */
+    const char *tenant; /* whose key it came with (ft_http_whose); NULL: keys have no names */
 } ft_http_request;
 
 #define FT_HTTP_TOP_MAX 20
@@ -75,6 +80,7 @@ typedef struct ft_http_result {
     uint32_t runs, run_tokens;          /* that the server made by itself */
     uint64_t bytes_sent, bytes_received;
     int64_t ttft_us, total_us;
+    uint32_t retry_after_ms; /* with an error: when to try again; 0: not known */
 } ft_http_result;
 
 /* Without `generate` the server has the pages /health and, with `metrics`, /metrics only. */
@@ -90,10 +96,18 @@ typedef struct ft_http_backend {
     ft_status (*metrics)(void *ctx, ft_buf *out);
 } ft_http_backend;
 
+/* Whose an API key is, where several have one. */
+typedef struct ft_http_whose {
+    void *ctx;
+    /* Any thread. false: nobody's. */
+    bool (*find)(void *ctx, const char *key, char name[FT_HTTP_NAME_SIZE]);
+} ft_http_whose;
+
 typedef struct ft_http_opts {
     const char *host;    /* "127.0.0.1" by default */
     int port;            /* 0: any free one */
     const char *api_key; /* NULL: none asked */
+    ft_http_whose whose; /* or one of these; find NULL: none */
     /* Extra names allowed in Host ("edge.local:8080"; without a port also with ours) and in Origin
      * ("http://localhost:3000"). The loopback names and `host`, unless it is a wildcard, with our
      * port are always allowed in Host, and an Origin equal to them. All strings of these options

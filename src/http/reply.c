@@ -4,6 +4,7 @@
 // there is no wildcard. No state.
 #include "http/reply.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,8 +78,10 @@ enum MHD_Result ft_http_reply_fail(struct MHD_Connection *connection, const ft_h
     bool ok = common_headers(response, &own);
     if (fail->http == 401)
         ok = ok && MHD_add_response_header(response, "WWW-Authenticate", "Bearer") == MHD_YES;
+    char seconds[16];
+    snprintf(seconds, sizeof seconds, "%u", fail->retry_after_s > 0 ? fail->retry_after_s : 1);
     if (fail->http == 429 || fail->http == 503)
-        ok = ok && MHD_add_response_header(response, "Retry-After", "1") == MHD_YES;
+        ok = ok && MHD_add_response_header(response, "Retry-After", seconds) == MHD_YES;
     return queue(connection, own.status, response, ok);
 }
 

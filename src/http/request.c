@@ -185,6 +185,7 @@ static ft_status read_sampling(reader *r, ft_http_request *q)
     if ((status = read_float(r, "temperature", 0, 2, &q->temperature)) != FT_OK ||
         (status = read_float(r, "top_p", 0, 1, &q->top_p)) != FT_OK ||
         (status = read_float(r, "min_p", 0, 1, &q->min_p)) != FT_OK ||
+        (status = read_float(r, "slo_tokens_per_s", 0, 1e6, &q->slo_tokens_per_s)) != FT_OK ||
         /* -1 is how llama.cpp's and vLLM's users switch it off */
         (status = read_int(r, "top_k", -1, INT32_MAX, NULL, &top_k)) != FT_OK ||
         (status = read_int(r, "seed", INT64_MIN, INT64_MAX, &q->has_seed, &seed)) != FT_OK)

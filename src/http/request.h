@@ -26,6 +26,7 @@ typedef struct ft_http_parsed {
     char **joined;             /* [n_messages]: contents that came in parts, else NULL */
     int32_t *tokens;
     const char *stops[FT_HTTP_STOPS_MAX];
+    char tenant[FT_HTTP_NAME_SIZE]; /* "" or what request.tenant is: not the body's to say */
 } ft_http_parsed;
 
 /* Parses body[0..n) as a request for /v1/chat/completions (chat) or /v1/completions. On failure *fail

@@ -69,7 +69,7 @@ struct ft_vsession {
     ft_verifier *verifier;
     ft_vclient client;
     char *credential;
-    const ft_key *key; /* NULL: nobody's */
+    ft_key key; /* as it was then, or nobody's */
     ft_msg_open open;
     int32_t *prompt; /* [open.n_prompt], taken by the session */
     event open_ev, close_ev, detach_ev;
@@ -109,7 +109,7 @@ struct ft_sess {
     uint64_t serial; /* names it in logs */
     ft_session_id id, secret;
     char *credential;
-    const ft_key *key;   /* NULL: nobody's */
+    ft_key key;          /* as it was when the session was opened, or nobody's */
     ft_vsession *handle; /* NULL: detached */
     ft_seq *seq;
     int32_t *text; /* [max_len]; pages that no token has reached cost nothing */
@@ -200,7 +200,8 @@ struct ft_verifier {
     int64_t began_us; /* the engine thread, its waits not counted */
     ft_tenant *tenants;
     double served_rows;       /* rows computed lately, for all tenants */
-    ft_key_count *key_counts; /* [opts.keys->n], guarded by lock */
+    ft_key_count *key_counts; /* [n_key_counts] of names that were seen, guarded by lock */
+    size_t n_key_counts;      /* guarded by lock */
     struct {
         double rows, gain_tok; /* of promised texts' rounds lately; 0: there was none */
         double tree_gain_tok;  /* of those with trees */
@@ -273,12 +274,11 @@ uint32_t ft_round_cap(ft_verifier *v, int64_t now_us);
 
 /* ---- keys.c ---- */
 
-/* FT_FORBIDDEN: faster than what the key may ask for. */
-FT_WARN_UNUSED ft_status ft_keys_check_speed(const ft_key *key, float tokens_per_s, ft_error *err);
+/* FT_FORBIDDEN: the class that is as fast as what was asked for is faster than what the key may have. */
+FT_WARN_UNUSED ft_status ft_keys_check_speed(const ft_verifier *v, const ft_key *key,
+                                             float tokens_per_s, ft_error *err);
 /* Whether it has as many sessions, detached ones included, as it may. */
 bool ft_keys_full(const ft_verifier *v, const ft_key *key);
-/* Room for counts of v->opts.keys. FT_NOMEM. */
-FT_WARN_UNUSED ft_status ft_keys_count_init(ft_verifier *v, ft_error *err);
 /* A session is there; is gone; none was made. Not under the lock; nothing without a key. */
 void ft_keys_count_opened(const ft_sess *s);
 void ft_keys_count_gone(const ft_sess *s);
@@ -288,6 +288,8 @@ void ft_keys_count_refused(ft_verifier *v, const ft_key *key, ft_status why);
 
 /* FT_INVALID: faster than what is promised to anybody; FT_EXHAUSTED: than can be promised now. */
 FT_WARN_UNUSED ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err);
+/* The speed of the class that serves one that asks for so much: the slowest that is as fast; 0: none is. */
+float ft_slo_speed(const ft_verifier *v, float tokens_per_s);
 /* Puts an admitted session into its class. */
 void ft_slo_init(ft_sess *s, float tokens_per_s);
 /* Makes it one of its credential's, until it leaves. FT_NOMEM. */

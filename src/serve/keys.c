@@ -1,85 +1,152 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a key may have (wire/keys.h): how fast a promise, how many sessions; and what became of its
-// opens. Asked once, when a session is opened. Owned by the engine thread; the counts are read by others
+// opens, by name, so that they go on where the file of keys is read again. Asked once, when a session is
+// opened. Owned by the engine thread; the counts are read by others
 // too, under the verifier's lock. Does not know tokens: who shows which key is the wire's matter.
 #include <stdlib.h>
+#include <string.h>
 
 #include "serve/internal.h"
 
-ft_status ft_keys_check_speed(const ft_key *key, float tokens_per_s, ft_error *err)
+/* What is promised is a class, which may be faster than what was asked for. */
+ft_status ft_keys_check_speed(const ft_verifier *v, const ft_key *key, float tokens_per_s,
+                              ft_error *err)
 {
-    if (tokens_per_s <= key->slo_tokens_per_s)
+    float class = ft_slo_speed(v, tokens_per_s);
+    float promised = class > 0 ? class : tokens_per_s; /* without a class it is refused to all */
+    if (promised <= key->slo_tokens_per_s)
         return FT_OK;
     if (key->slo_tokens_per_s == 0)
         return ft_error_set(err, FT_FORBIDDEN,
                             "serve: key '%s' may be promised no token speed: ask for none",
                             key->name);
     return ft_error_set(err, FT_FORBIDDEN,
-                        "serve: key '%s' may be promised %g tokens/s at most, %g were asked for",
-                        key->name, (double)key->slo_tokens_per_s, (double)tokens_per_s);
+                        "serve: key '%s' may be promised %g tokens/s at most, and who asks for %g "
+                        "is promised %g",
+                        key->name, (double)key->slo_tokens_per_s, (double)tokens_per_s,
+                        (double)promised);
 }
 
 bool ft_keys_full(const ft_verifier *v, const ft_key *key)
 {
     uint32_t n = 0;
     for (const ft_sess *s = v->sessions; s && key->sessions > 0; s = s->next)
-        n += s->key == key;
+        n += strcmp(s->key.name, key->name) == 0;
     return key->sessions > 0 && n >= key->sessions;
 }
 
-/* ---- counts ---- */
+/* ---- counts; the lock is held ---- */
 
-ft_status ft_keys_count_init(ft_verifier *v, ft_error *err)
+static const ft_key_count *count_of(const ft_verifier *v, const char *name)
 {
-    if (!v->opts.keys)
-        return FT_OK;
-    v->key_counts = calloc(v->opts.keys->n, sizeof *v->key_counts);
-    return v->key_counts ? FT_OK : ft_error_set(err, FT_NOMEM, "serve: out of memory");
+    for (size_t i = 0; i < v->n_key_counts; i++)
+        if (strcmp(v->key_counts[i].name, name) == 0)
+            return &v->key_counts[i];
+    return NULL;
 }
 
-/* The count of a key under the lock, which the caller gives back. */
-static ft_key_count *lock_count(ft_verifier *v, const ft_key *key)
+/* The same, made where there is none; NULL: no memory, it is not counted. */
+static ft_key_count *make_count(ft_verifier *v, const ft_key *key)
 {
-    pthread_mutex_lock(&v->lock);
-    return &v->key_counts[key - v->opts.keys->key];
+    const ft_key_count *found = count_of(v, key->name);
+    if (found)
+        return &v->key_counts[found - v->key_counts];
+    ft_key_count *more = realloc(v->key_counts, (v->n_key_counts + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    v->key_counts = more;
+    more += v->n_key_counts++;
+    *more = (ft_key_count){0};
+    memcpy(more->name, key->name, sizeof more->name);
+    return more;
 }
+
+/* ---- what happens to sessions ---- */
 
 void ft_keys_count_opened(const ft_sess *s)
 {
-    if (!s->key)
+    if (!s->key.name[0])
         return;
-    ft_key_count *count = lock_count(s->verifier, s->key);
-    count->opened++;
-    count->sessions++;
+    pthread_mutex_lock(&s->verifier->lock);
+    ft_key_count *count = make_count(s->verifier, &s->key);
+    if (count) {
+        count->opened++;
+        count->sessions++;
+    }
     pthread_mutex_unlock(&s->verifier->lock);
 }
 
 void ft_keys_count_gone(const ft_sess *s)
 {
-    if (!s->key)
+    if (!s->key.name[0])
         return;
-    lock_count(s->verifier, s->key)->sessions--;
+    pthread_mutex_lock(&s->verifier->lock);
+    ft_key_count *count = make_count(s->verifier, &s->key);
+    if (count && count->sessions > 0)
+        count->sessions--;
     pthread_mutex_unlock(&s->verifier->lock);
 }
 
 void ft_keys_count_refused(ft_verifier *v, const ft_key *key, ft_status why)
 {
-    if (!key)
+    if (!key->name[0])
         return;
-    ft_key_count *count = lock_count(v, key);
-    count->forbidden += why == FT_FORBIDDEN;
-    count->exhausted += why == FT_EXHAUSTED;
+    pthread_mutex_lock(&v->lock);
+    ft_key_count *count = make_count(v, key);
+    if (count) {
+        count->forbidden += why == FT_FORBIDDEN;
+        count->exhausted += why == FT_EXHAUSTED;
+    }
     pthread_mutex_unlock(&v->lock);
 }
 
-const ft_keys *ft_verifier_keys(const ft_verifier *verifier)
+/* ---- for others ---- */
+
+ft_keyring *ft_verifier_keys(const ft_verifier *verifier)
 {
     return verifier->opts.keys;
 }
 
-ft_key_count ft_verifier_key_count(ft_verifier *verifier, size_t i)
+ft_key_count ft_verifier_key_count(ft_verifier *verifier, const char *name)
 {
-    ft_key_count count = *lock_count(verifier, &verifier->opts.keys->key[i]);
+    pthread_mutex_lock(&verifier->lock);
+    const ft_key_count *found = count_of(verifier, name);
+    ft_key_count count = found ? *found : (ft_key_count){0};
     pthread_mutex_unlock(&verifier->lock);
     return count;
+}
+
+static bool is_among(const ft_key *keys, size_t n, const char *name)
+{
+    size_t i = 0;
+    while (i < n && strcmp(keys[i].name, name) != 0)
+        i++;
+    return i < n;
+}
+
+ft_status ft_verifier_list_keys(ft_verifier *verifier, ft_key_count **out, size_t *n)
+{
+    ft_key *key;
+    size_t n_key;
+    *out = NULL;
+    if (ft_keyring_list(verifier->opts.keys, &key, &n_key) != FT_OK)
+        return FT_NOMEM;
+    pthread_mutex_lock(&verifier->lock);
+    ft_key_count *list = calloc(n_key + verifier->n_key_counts, sizeof *list);
+    *n = 0;
+    for (size_t i = 0; list && i < n_key; i++) {
+        const ft_key_count *known = count_of(verifier, key[i].name);
+        if (known)
+            list[*n] = *known;
+        memcpy(list[(*n)++].name, key[i].name, sizeof key[i].name);
+    }
+    for (size_t i = 0; list && i < verifier->n_key_counts; i++) {
+        const ft_key_count *count = &verifier->key_counts[i];
+        if (count->sessions > 0 && !is_among(key, n_key, count->name))
+            list[(*n)++] = *count;
+    }
+    pthread_mutex_unlock(&verifier->lock);
+    free(key);
+    *out = list;
+    return list ? FT_OK : FT_NOMEM;
 }

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 static void head(ft_buf *out, const char *name, const char *kind, const char *help)
 {
@@ -166,22 +167,24 @@ ft_status ft_metrics_append_keys(ft_verifier *verifier, ft_buf *out)
 {
     static const char sessions[] = "key_sessions", opened[] = "key_sessions_opened_total",
                       refused[] = "key_opens_refused_total";
-    const ft_keys *keys = ft_verifier_keys(verifier);
-    if (!keys)
+    ft_key_count *key;
+    size_t n;
+    if (!ft_verifier_keys(verifier))
         return FT_OK;
+    if (ft_verifier_list_keys(verifier, &key, &n) != FT_OK)
+        return FT_NOMEM;
     head(out, sessions, "gauge", "Sessions of a key, detached ones included.");
-    for (size_t i = 0; i < keys->n; i++)
-        key_sample(out, sessions, keys->key[i].name, NULL,
-                   ft_verifier_key_count(verifier, i).sessions);
+    for (size_t i = 0; i < n; i++)
+        key_sample(out, sessions, key[i].name, NULL, key[i].sessions);
     head(out, opened, "counter", "Sessions that a key opened.");
-    for (size_t i = 0; i < keys->n; i++)
-        key_sample(out, opened, keys->key[i].name, NULL, ft_verifier_key_count(verifier, i).opened);
+    for (size_t i = 0; i < n; i++)
+        key_sample(out, opened, key[i].name, NULL, key[i].opened);
     head(out, refused, "counter",
          "Opens of a key refused for what it may not have, or for lack of room.");
-    for (size_t i = 0; i < keys->n; i++) {
-        const ft_key_count count = ft_verifier_key_count(verifier, i);
-        key_sample(out, refused, keys->key[i].name, "forbidden", count.forbidden);
-        key_sample(out, refused, keys->key[i].name, "exhausted", count.exhausted);
+    for (size_t i = 0; i < n; i++) {
+        key_sample(out, refused, key[i].name, "forbidden", key[i].forbidden);
+        key_sample(out, refused, key[i].name, "exhausted", key[i].exhausted);
     }
+    free(key);
     return out->failed ? FT_NOMEM : FT_OK;
 }

@@ -95,6 +95,12 @@ static uint32_t class_of(const ft_verifier_opts *o, float tokens_per_s)
     return found;
 }
 
+float ft_slo_speed(const ft_verifier *v, float tokens_per_s)
+{
+    uint32_t class = class_of(&v->opts, tokens_per_s);
+    return class == FT_SLO_NONE ? 0 : v->opts.slo_tokens_per_s[class];
+}
+
 static float fastest(const ft_verifier_opts *o)
 {
     float most = 0;

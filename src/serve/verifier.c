@@ -116,7 +116,8 @@ static ft_vsession *handle_create(ft_verifier *v, const ft_msg_open *open, const
         return NULL;
     h->verifier = v;
     h->client = *client;
-    h->key = key;
+    if (key)
+        h->key = *key;
     h->open = *open;
     h->open.prompt = NULL;
     h->credential = strdup(credential ? credential : "");
@@ -469,8 +470,6 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
     v->n_vocab = (uint32_t)ft_vocab_size(opts->vocab);
     memcpy(v->stats.slo_tokens_per_s, opts->slo_tokens_per_s, sizeof v->stats.slo_tokens_per_s);
     v->stats.n_slo = opts->n_slo;
-    if ((status = ft_keys_count_init(v, err)) != FT_OK)
-        goto out;
     ft_cost_init(&v->cost);
     if (opts->costs)
         ft_cost_prime(&v->cost, opts->costs->us, opts->costs->most_rows, opts->costs->error);

@@ -29,7 +29,7 @@
 #include "sched/sched.h"
 #include "sched/spike.h"
 #include "spec/drafter.h"
-#include "wire/keys.h"
+#include "wire/keyring.h"
 #include "wire/messages.h"
 
 typedef struct ft_verifier ft_verifier;
@@ -55,7 +55,7 @@ typedef struct ft_verifier_opts {
     /* Token speeds that may be promised, by class (Open.slo_tokens_per_s); none: nothing is promised. */
     float slo_tokens_per_s[FT_SLO_CLASSES];
     uint32_t n_slo;
-    const ft_keys
+    ft_keyring
         *keys; /* whose sessions have limits; borrowed while the verifier lives; NULL: none */
     uint32_t static_batch, static_wait_us; /* of policy static; 0: 8 verifications, 100,000 */
     uint32_t
@@ -93,8 +93,8 @@ FT_WARN_UNUSED ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_err
 void ft_verifier_destroy(ft_verifier *verifier);
 
 /* Opens or resumes. credential: whose session it is; a resume must present an equal one; copied. key:
- * the one of opts.keys that it came with, whose limits a new session must keep (FT_FORBIDDEN: too fast
- * a promise, FT_EXHAUSTED: too many sessions); NULL: nobody's, only the server's limits hold. The handle is the caller's until ft_vsession_detach, which is called exactly once for each, also after
+ * the one of opts.keys that it came with, copied, whose limits a new session must keep (FT_FORBIDDEN: too
+ * fast a promise, FT_EXHAUSTED: too many sessions); NULL: nobody's, only the server's limits hold. The handle is the caller's until ft_vsession_detach, which is called exactly once for each, also after
  * close and on_gone. Failures (wrong vocabulary, too long, full) come through on_gone, and only
  * there; a handle that is NULL (out of memory) has no callbacks. */
 ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
@@ -166,11 +166,17 @@ void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out);
 
 /* Of a key: opens since creation, by what became of them, and sessions now, detached ones included. */
 typedef struct ft_key_count {
+    char name[FT_KEY_NAME_SIZE];
     uint64_t opened, forbidden, exhausted;
     uint32_t sessions;
 } ft_key_count;
-/* opts.keys, NULL: none; and its key i's. Any thread. */
-const ft_keys *ft_verifier_keys(const ft_verifier *verifier);
-ft_key_count ft_verifier_key_count(ft_verifier *verifier, size_t i);
+/* opts.keys; NULL: none. */
+ft_keyring *ft_verifier_keys(const ft_verifier *verifier);
+/* The counts of a name. Any thread. */
+ft_key_count ft_verifier_key_count(ft_verifier *verifier, const char *name);
+/* Those of all keys that hold now and, behind them, of others that still have sessions, into *out, which the
+ * caller frees. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_verifier_list_keys(ft_verifier *verifier, ft_key_count **out,
+                                               size_t *n);
 
 #endif

@@ -166,12 +166,12 @@ void ft_sess_end(ft_sess *s, ft_status code, const char *message)
 static ft_status find_room(const ft_verifier *v, const ft_key *key, ft_error *err,
                            ft_sess **gives_way)
 {
-    const bool key_full = key && ft_keys_full(v, key);
+    const bool key_full = ft_keys_full(v, key);
     *gives_way = NULL;
     if (!key_full && v->stats.sessions < v->opts.max_sessions)
         return FT_OK;
     for (ft_sess *s = v->sessions; s; s = s->next)
-        if (!s->handle && (!key_full || s->key == key) &&
+        if (!s->handle && (!key_full || strcmp(s->key.name, key->name) == 0) &&
             (!*gives_way || s->detached_at_us < (*gives_way)->detached_at_us))
             *gives_way = s;
     if (*gives_way)
@@ -187,7 +187,7 @@ static ft_status find_room(const ft_verifier *v, const ft_key *key, ft_error *er
 static ft_status admit(ft_verifier *v, const ft_msg_open *o, const ft_key *key, ft_error *err)
 {
     ft_sess *oldest = NULL;
-    ft_status status = key ? ft_keys_check_speed(key, o->slo_tokens_per_s, err) : FT_OK;
+    ft_status status = key->name[0] ? ft_keys_check_speed(v, key, o->slo_tokens_per_s, err) : FT_OK;
     if (status == FT_OK)
         status = find_room(v, key, err, &oldest);
     if (status == FT_OK)
@@ -309,7 +309,7 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     ft_sess *s = NULL;
     ft_status status = check_open(v, &h->open, h->prompt, err, &sampling);
     if (status == FT_OK)
-        status = admit(v, &h->open, h->key, err);
+        status = admit(v, &h->open, &h->key, err);
     if (status == FT_OK)
         status = create(v, h, now_us, err, &s);
     if (status != FT_OK)
@@ -319,7 +319,7 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     ft_keys_count_opened(s);
     FT_LOGI("serve", "session=%llu opened prompt_tok=%u max_tok=%u key=%s",
             (unsigned long long)s->serial, s->n_prompt, s->max_len - s->n_prompt,
-            s->key ? s->key->name : "none");
+            s->key.name[0] ? s->key.name : "none");
     attach(s, h);
     return FT_OK;
 }
@@ -335,8 +335,8 @@ void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us)
     handle->prompt = NULL;
     if (status != FT_OK) {
         FT_LOGI("serve", "open refused status=%s key=%s", ft_status_name(status),
-                handle->key ? handle->key->name : "none");
-        ft_keys_count_refused(v, handle->key, status);
+                handle->key.name[0] ? handle->key.name : "none");
+        ft_keys_count_refused(v, &handle->key, status);
         v->stats.sessions_refused += status == FT_EXHAUSTED;
         ft_handle_gone(handle, status, err.message, status == FT_EXHAUSTED ? FT_RETRY_AFTER_MS : 0);
     }

@@ -46,14 +46,13 @@ ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token, 
     return equal ? FT_OK : unknown(missing, err);
 }
 
-ft_status ft_auth_find(const grpc_metadata_array *metadata, const ft_keys *keys, ft_error *err,
-                       const ft_key **out)
+ft_status ft_auth_find(const grpc_metadata_array *metadata, ft_keyring *keys, ft_error *err,
+                       ft_key *out)
 {
     char *given = bearer_token(metadata);
-    bool missing = !given;
-    *out = ft_keys_find(keys, given);
+    bool missing = !given, known = ft_keyring_find(keys, given, out);
     free(given);
-    return *out ? FT_OK : unknown(missing, err);
+    return known ? FT_OK : unknown(missing, err);
 }
 
 static void add_certificate(grpc_call *call, ft_buf *out)

@@ -8,16 +8,16 @@
 #include <grpc/grpc.h>
 
 #include "base/status.h"
-#include "wire/keys.h"
+#include "wire/keyring.h"
 
 /* FT_UNAUTHENTICATED unless the metadata hold "authorization: Bearer TOKEN"; compared in constant
  * time. token NULL: everyone may. */
 FT_WARN_UNUSED ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token,
                                        ft_error *err);
 
-/* The same where several may: *out is the key whose token it is, borrowed. */
-FT_WARN_UNUSED ft_status ft_auth_find(const grpc_metadata_array *metadata, const ft_keys *keys,
-                                      ft_error *err, const ft_key **out);
+/* The same where several may: *out is the key whose token it is. */
+FT_WARN_UNUSED ft_status ft_auth_find(const grpc_metadata_array *metadata, ft_keyring *keys,
+                                      ft_error *err, ft_key *out);
 
 /* A string, equal for equal credentials, that the caller frees: the identity in the client's
  * certificate if it showed one, and a salted hash of its bearer token if it sent one; "anonymous"

@@ -5,6 +5,7 @@
 #include "wire/keys.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -64,8 +65,9 @@ static ft_status read_limits(const json_t *entry, size_t i, ft_error *err, ft_ke
     return FT_OK;
 }
 
-static ft_status read_entry(json_t *entry, size_t i, ft_error *err, ft_key *out)
+static ft_status read_entry(json_t *entry, size_t i, ft_error *err, ft_keys *keys)
 {
+    ft_key *out = &keys->key[i];
     static const char *const names[] = {"token", "name", "slo_tokens_per_s", "sessions"};
     const char *name = json_string_value(json_object_get(entry, "name"));
     const char *token = json_string_value(json_object_get(entry, "token"));
@@ -79,8 +81,8 @@ static ft_status read_entry(json_t *entry, size_t i, ft_error *err, ft_key *out)
     if (status != FT_OK)
         return status;
     memcpy(out->name, name, strlen(name) + 1);
-    out->token = strdup(token);
-    return out->token ? FT_OK : ft_error_set(err, FT_NOMEM, "keys: out of memory");
+    keys->token[i] = strdup(token);
+    return keys->token[i] ? FT_OK : ft_error_set(err, FT_NOMEM, "keys: out of memory");
 }
 
 /* Against the entries before it. */
@@ -89,7 +91,7 @@ static ft_status check_unique(const ft_keys *keys, size_t i, ft_error *err)
     for (size_t j = 0; j < i; j++) {
         if (strcmp(keys->key[j].name, keys->key[i].name) == 0)
             return bad(err, i, "an entry before it has this name");
-        if (ft_secret_equal_str(keys->key[j].token, keys->key[i].token))
+        if (ft_secret_equal_str(keys->token[j], keys->token[i]))
             return bad(err, i, "an entry before it has this token");
     }
     return FT_OK;
@@ -105,13 +107,17 @@ static ft_status parse(json_t *root, ft_error *err, ft_keys **out)
         return ft_error_set(err, FT_INVALID,
                             "keys: not {\"keys\": [...]} with 1 to %d entries and nothing else",
                             FT_KEYS_MAX);
-    ft_keys *keys = calloc(1, sizeof *keys + n * sizeof keys->key[0]);
-    if (!keys)
-        return ft_error_set(err, FT_NOMEM, "keys: out of memory");
+    ft_keys *keys = calloc(1, sizeof *keys);
     ft_status status = FT_OK;
+    if (keys) {
+        keys->key = calloc(n, sizeof *keys->key);
+        keys->token = calloc(n, sizeof *keys->token);
+    }
+    if (!keys || !keys->key || !keys->token)
+        status = ft_error_set(err, FT_NOMEM, "keys: out of memory");
     for (size_t i = 0; i < n && status == FT_OK; i++) {
         keys->n = i + 1;
-        status = read_entry(json_array_get(list, i), i, err, &keys->key[i]);
+        status = read_entry(json_array_get(list, i), i, err, keys);
         if (status == FT_OK)
             status = check_unique(keys, i, err);
     }
@@ -165,8 +171,12 @@ ft_status ft_keys_load(const char *path, ft_error *err, ft_keys **out)
 
 void ft_keys_destroy(ft_keys *keys)
 {
-    for (size_t i = 0; keys && i < keys->n; i++)
-        free(keys->key[i].token);
+    if (!keys)
+        return;
+    for (size_t i = 0; i < keys->n; i++)
+        free(keys->token[i]);
+    free(keys->token);
+    free(keys->key);
     free(keys);
 }
 
@@ -174,6 +184,11 @@ const ft_key *ft_keys_find(const ft_keys *keys, const char *token)
 {
     const ft_key *found = NULL;
     for (size_t i = 0; i < keys->n; i++)
-        found = ft_secret_equal_str(keys->key[i].token, token) ? &keys->key[i] : found;
+        found = ft_secret_equal_str(keys->token[i], token) ? &keys->key[i] : found;
     return found;
+}
+
+void ft_key_credential(const ft_key *key, char out[FT_KEY_CREDENTIAL_SIZE])
+{
+    snprintf(out, FT_KEY_CREDENTIAL_SIZE, "key:%s", key->name);
 }

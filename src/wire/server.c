@@ -104,6 +104,19 @@ static ft_status admit(ft_wire_server *server, ft_stream *stream, ft_error *err)
     return status;
 }
 
+/* Who shows a key's token is that key, whatever else it shows. */
+static ft_status check_key(ft_stream *stream, const grpc_metadata_array *metadata, ft_error *err)
+{
+    char name[FT_KEY_CREDENTIAL_SIZE];
+    ft_status status = ft_auth_find(metadata, stream->server->opts.keys, err, &stream->key);
+    if (status != FT_OK)
+        return status;
+    ft_key_credential(&stream->key, name);
+    free(stream->credential);
+    stream->credential = strdup(name);
+    return stream->credential ? FT_OK : ft_error_set(err, FT_NOMEM, "no memory for a call");
+}
+
 static ft_status check_call(ft_wire_server *server, ft_stream *stream,
                             const grpc_metadata_array *metadata, ft_error *err)
 {
@@ -111,7 +124,7 @@ static ft_status check_call(ft_wire_server *server, ft_stream *stream,
         return ft_error_set(err, FT_UNSUPPORTED, "unknown method");
     if (stream->method == FT_METHOD_HEALTH_CHECK || stream->method == FT_METHOD_HEALTH_WATCH)
         return FT_OK;
-    return server->opts.keys ? ft_auth_find(metadata, server->opts.keys, err, &stream->key)
+    return server->opts.keys ? check_key(stream, metadata, err)
                              : ft_auth_check(metadata, server->token, err);
 }
 

@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "wire/keys.h"
+#include "wire/keyring.h"
 #include "wire/messages.h"
 
 typedef struct ft_wire_server ft_wire_server;
@@ -33,9 +33,9 @@ typedef struct ft_wire_handler {
 
 typedef struct ft_wire_server_opts {
     const char *host;
-    int port;            /* 0: any free one, see ft_wire_server_port */
-    const char *token;   /* bearer token that clients must present; NULL: none asked */
-    const ft_keys *keys; /* or one of these; borrowed while the server lives; NULL: none */
+    int port;          /* 0: any free one, see ft_wire_server_port */
+    const char *token; /* bearer token that clients must present; NULL: none asked */
+    ft_keyring *keys;  /* or one of these; borrowed while the server lives; NULL: none */
     const char *tls_cert, *tls_key; /* PEM files; both or neither */
     const char *tls_client_ca;      /* PEM: ask clients for certificates of this CA (mutual TLS) */
     uint32_t max_streams;           /* concurrent; one more is refused with RESOURCE_EXHAUSTED;
@@ -64,8 +64,8 @@ void ft_stream_finish(ft_stream *stream, ft_status code, const char *message,
 void ft_stream_set_user(ft_stream *stream, void *user);
 void *ft_stream_user(const ft_stream *stream);
 /* A string that is equal for equal credentials: what a session is bound to. The names in the
- * client's certificate and a salted hash of its token, whichever it showed, else "anonymous".
- * Borrowed; equal only within one server's life. */
+ * client's certificate and a salted hash of its token, whichever it showed, else "anonymous"; of a
+ * server with keys, ft_key_credential. Borrowed; equal only within one server's life. */
 const char *ft_stream_credential(const ft_stream *stream);
 /* Whose token it showed, where the server has keys; NULL otherwise. */
 const ft_key *ft_stream_key(const ft_stream *stream);

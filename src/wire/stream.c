@@ -46,7 +46,7 @@ const char *ft_stream_credential(const ft_stream *stream)
 
 const ft_key *ft_stream_key(const ft_stream *stream)
 {
-    return stream->key;
+    return stream->key.name[0] ? &stream->key : NULL;
 }
 
 static void outgoing_destroy(ft_outgoing *out)

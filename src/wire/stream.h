@@ -40,7 +40,7 @@ struct ft_stream {
     ft_wire_server *server; /* gone once the stream is gone */
     ft_method method;
     char *credential;
-    const ft_key *key; /* NULL: the server has none */
+    ft_key key; /* nobody's where the server has none */
     atomic_int refs;
     void *user; /* the handler's */
 

@@ -223,6 +223,67 @@ static void test_guards(void **state)
     assert_int_equal(stop(&server), 0);
 }
 
+static void write_keys(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int ask_as(int port, const char *token, const char *more)
+{
+    http_response r;
+    char header[100], body[200];
+    snprintf(header, sizeof header, "Authorization: Bearer %s\r\n", token);
+    snprintf(body, sizeof body, "{\"prompt\":\"a\",\"max_tokens\":1%s}", more);
+    int status = http_ask(port, "POST", TEXT, header, body, &r);
+    http_response_deinit(&r);
+    return status;
+}
+
+/* A tenant is the same over the API: its token, its promises, its count. SIGHUP reads the file again. */
+static void test_keys(void **state)
+{
+    char *path = tiny_temp_path(), address[32];
+    write_keys(path, "{\"keys\": [{\"token\": \"token-of-team-a!\", \"name\": \"team-a\", "
+                     "\"slo_tokens_per_s\": 4}]}");
+    process server =
+        start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", "--http-port", "0",
+                               "--metrics", "0", "--keys", path, "--slo", "2,4,8", NULL});
+    snprintf(address, sizeof address, "127.0.0.1:%d", wait_port(&server, "listening"));
+    int metrics = wait_number(&server, "metrics host=", "port=");
+    int port = wait_port(&server, "api url=");
+    process edge = start((const char *[]){"edge", "--server", address, "-m", model, "--port", "0",
+                                          "--token", "token-of-team-a!", NULL});
+    int edges = wait_port(&edge, "foretoken edge");
+    assert_true(metrics > 0 && port > 0 && edges > 0);
+    assert_int_equal(ask_as(edges, "any", ",\"slo_tokens_per_s\":5"), 403);
+    expect(port, 401, "");
+    assert_int_equal(ask_as(port, "token-of-nobody-", ""), 401);
+    assert_int_equal(ask_as(port, "token-of-team-a!", ""), 200);
+    assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":3"), 200);
+    assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":5"), 403);
+    assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":9"), 403);
+    assert_int_equal(metric(metrics, "key_sessions_opened_total{key=\"team-a\"}"), 2);
+    assert_int_equal(
+        metric(metrics, "key_opens_refused_total{key=\"team-a\",status=\"forbidden\"}"), 3);
+    write_keys(path, "{\"keys\": []}");
+    kill(server.pid, SIGHUP);
+    assert_true(wait_number(&server, "keys not reloaded", "1 to ") > 0);
+    assert_int_equal(ask_as(port, "token-of-team-a!", ""), 200);
+    write_keys(path, "{\"keys\": [{\"token\": \"token-of-team-b!\", \"name\": \"team-b\"}]}");
+    kill(server.pid, SIGHUP);
+    assert_int_equal(wait_number(&server, "keys reloaded", "n="), 1);
+    assert_int_equal(ask_as(port, "token-of-team-a!", ""), 401);
+    assert_int_equal(ask_as(edges, "any", ""), 401);
+    assert_int_equal(stop(&edge), 0);
+    assert_int_equal(ask_as(port, "token-of-team-b!", ",\"slo_tokens_per_s\":8"), 200);
+    assert_int_equal(stop(&server), 0);
+    unlink(path);
+    free(path);
+}
+
 /* A text that runs when the signal comes is told to its end. */
 static void test_drain(void **state)
 {
@@ -262,6 +323,9 @@ static void test_flags(void **state)
         2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--keys", "/no-such-file", NULL}),
                      2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--keys", "/dev/null",
+                                          "--http-port", "0", "--api-key", "k", NULL}),
+                     2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--http-port", "0.0.0.0:0", NULL}),
                      2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--port", "0", "--http-port", "0",
@@ -275,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_same_text_as_an_edge),
         cmocka_unit_test(test_own_drafts),
         cmocka_unit_test(test_guards),
+        cmocka_unit_test(test_keys),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_flags),
     };

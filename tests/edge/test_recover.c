@@ -279,8 +279,12 @@ static void fake_destroy(ft_link *link)
     free(l);
 }
 
-static const ft_link_vtable fake_vtable = {fake_send,  fake_recv,   fake_retry,
-                                           fake_bytes, fake_cancel, fake_destroy};
+static const ft_link_vtable fake_vtable = {.send = fake_send,
+                                           .recv = fake_recv,
+                                           .retry_after_ms = fake_retry,
+                                           .bytes = fake_bytes,
+                                           .cancel = fake_cancel,
+                                           .destroy = fake_destroy};
 
 static ft_status fake_open(void *ctx, ft_error *err, ft_link **out)
 {
@@ -654,6 +658,7 @@ static void test_full_server_in_the_end(void **state)
     go(&r);
     assert_int_equal(r.status, FT_EXHAUSTED);
     assert_non_null(strstr(r.err.message, "fake: resource exhausted"));
+    assert_true(r.stats.retry_after_ms > 0);
 }
 
 static void test_refusal_is_final(void **state)

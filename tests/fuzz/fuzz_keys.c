@@ -25,8 +25,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t i = 0; i < keys->n; i++) {
         const ft_key *key = &keys->key[i];
         require(key->name[0] && key->slo_tokens_per_s >= 0 && key->sessions <= 1 << 16);
-        require(strlen(key->token) >= FT_KEY_TOKEN_MIN && strlen(key->token) <= FT_KEY_TOKEN_MAX);
-        require(ft_keys_find(keys, key->token) == key);
+        size_t length = strlen(keys->token[i]);
+        require(length >= FT_KEY_TOKEN_MIN && length <= FT_KEY_TOKEN_MAX);
+        require(ft_keys_find(keys, keys->token[i]) == key);
         for (size_t j = 0; j < i; j++)
             require(strcmp(keys->key[j].name, key->name) != 0);
     }

@@ -327,6 +327,50 @@ static void test_chunked_too_large(void **state)
     http_client_close(&c);
 }
 
+static bool whose(void *ctx, const char *key, char name[FT_HTTP_NAME_SIZE])
+{
+    assert_ptr_equal(ctx, &backend);
+    bool known = strcmp(key, "sesame-a") == 0 || strcmp(key, "sesame-b") == 0;
+    if (known)
+        snprintf(name, FT_HTTP_NAME_SIZE, "team-%c", key[7]);
+    return known;
+}
+
+/* Several keys: a generation is told whose came with it, by the header, never by the body. */
+static void test_named_keys(void **state)
+{
+    static const struct {
+        const char *header;
+        int status;
+        const char *text;
+    } cases[] = {{"Authorization: Bearer sesame-a\r\n", 200, "team-a 4.5"},
+                 {"Authorization: Bearer sesame-b\r\n", 200, "team-b 4.5"},
+                 {"Authorization: Bearer sesame\r\n", 401, "invalid_api_key"},
+                 {"", 401, "invalid_api_key"}};
+    static const char body[] =
+        "{\"prompt\":\"whose\",\"slo_tokens_per_s\":4.5,\"tenant\":\"team-c\"}";
+    ft_error err = {0};
+    ft_http *named = NULL;
+    ft_http_opts opts = {.backend = http_backend_of(&backend),
+                         .whose = {.ctx = &backend, .find = whose}};
+    assert_int_equal(ft_http_create(&opts, &err, &named), FT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        http_response r;
+        assert_int_equal(http_ask(ft_http_port(named), "POST", TEXT, cases[i].header, body, &r),
+                         cases[i].status);
+        if (!strstr(r.body.data, cases[i].text))
+            fail_msg("no %s in %s", cases[i].text, r.body.data);
+        http_response_deinit(&r);
+    }
+    http_response r;
+    assert_int_equal(http_ask(port, "POST", TEXT, "Authorization: Bearer sesame\r\n",
+                              "{\"prompt\":\"whose\"}", &r),
+                     200);
+    assert_non_null(strstr(r.body.data, "nobody's 0"));
+    http_response_deinit(&r);
+    ft_http_destroy(named);
+}
+
 static void test_garbage(void **state)
 {
     static const char *const garbage[] = {"\r\n\r\n\r\n",
@@ -377,6 +421,7 @@ static void test_options(void **state)
         create_fails((ft_http_opts){.allow_origins = &origins[i], .n_allow_origins = 1}, FT_INVALID,
                      "allowed origin");
     create_fails((ft_http_opts){.api_key = ""}, FT_INVALID, "key");
+    create_fails((ft_http_opts){.api_key = "k", .whose.find = whose}, FT_INVALID, "not both");
     create_fails((ft_http_opts){.port = 70000}, FT_INVALID, "port");
     create_fails((ft_http_opts){.port = port}, FT_IO, "in use");
     create_fails((ft_http_opts){.host = "no such host"}, FT_IO, "no such host");
@@ -403,7 +448,8 @@ static void test_default_port(void **state)
     assert_true(ft_http_guard_origin(&g, "http://localhost"));
     assert_false(ft_http_guard_origin(&g, "https://localhost"));
     assert_true(ft_http_guard_host(&g, "[fe80::1]:80"));
-    assert_true(ft_http_guard_key(&g, NULL));
+    char name[FT_HTTP_NAME_SIZE];
+    assert_true(ft_http_guard_key(&g, NULL, name));
     ft_http_guard_deinit(&g);
     opts = (ft_http_opts){.tls_cert = "c", .tls_key = "k", .host = "0.0.0.0"};
     assert_int_equal(ft_http_guard_init(&g, &opts, 443, &err), FT_OK);
@@ -417,17 +463,12 @@ static void test_default_port(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host),
-        cmocka_unit_test(test_absolute_uri),
-        cmocka_unit_test(test_origin),
-        cmocka_unit_test(test_preflight),
-        cmocka_unit_test(test_content_type),
-        cmocka_unit_test(test_key),
-        cmocka_unit_test(test_safe_headers),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_chunked_too_large),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_host),         cmocka_unit_test(test_absolute_uri),
+        cmocka_unit_test(test_origin),       cmocka_unit_test(test_preflight),
+        cmocka_unit_test(test_content_type), cmocka_unit_test(test_key),
+        cmocka_unit_test(test_named_keys),   cmocka_unit_test(test_safe_headers),
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_chunked_too_large),
+        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_options),
         cmocka_unit_test(test_default_port),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

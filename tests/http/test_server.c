@@ -351,12 +351,35 @@ static void test_backend_errors(void **state)
                 "invalid_request_error", "context_length_exceeded");
     check_error(ask(429, "POST", TEXT, "{\"prompt\":\"overload\"}"), "rate_limit_error",
                 "rate_limit_exceeded");
+    check_error(ask(401, "POST", TEXT, "{\"prompt\":\"stranger\"}"), "invalid_request_error",
+                "not_authenticated");
+    check_error(ask(403, "POST", TEXT, "{\"prompt\":\"forbid\",\"stream\":true}"),
+                "invalid_request_error", "permission_denied");
+    check_error(ask(502, "POST", TEXT, "{\"prompt\":\"misfit\"}"), "server_error",
+                "upstream_refused");
+    check_error(ask(503, "POST", TEXT, "{\"prompt\":\"away\"}"), "server_error", "unavailable");
     check_error(ask(500, "POST", TEXT, "{\"prompt\":\"break\"}"), "server_error", NULL);
     json_t *e = ask_stream(TEXT, "{\"prompt\":\"break\",\"stream\":true}");
     assert_int_equal(json_array_size(e), 2);
     assert_string_equal(str_at(e, "0/choices/0/text"), "half ");
     assert_string_equal(str_at(e, "1/error/message"), "it broke");
     json_decref(e);
+}
+
+/* When to try again is what the backend says, in whole seconds; else a second. */
+static void test_retry_after(void **state)
+{
+    static const struct {
+        const char *body, *seconds;
+    } cases[] = {{"{\"prompt\":\"overload\"}", "3"}, {"{\"prompt\":\"away\"}", "1"}};
+    for (size_t i = 0; i < 2; i++) {
+        http_response r;
+        char seconds[16];
+        assert_true(http_ask(port, "POST", TEXT, "", cases[i].body, &r) >= 429);
+        assert_true(http_response_header(&r, "Retry-After", seconds, sizeof seconds));
+        assert_string_equal(seconds, cases[i].seconds);
+        http_response_deinit(&r);
+    }
 }
 
 static void test_keep_alive_and_head(void **state)
@@ -432,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_stream_logprobs),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_backend_errors),
+        cmocka_unit_test(test_retry_after),
         cmocka_unit_test(test_keep_alive_and_head),
         cmocka_unit_test(test_chunked_body_and_http10),
     };

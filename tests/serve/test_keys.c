@@ -27,7 +27,7 @@ static const char file[] =
     "{\"token\": \"" TOKEN_C "\", \"name\": \"c\", \"slo_tokens_per_s\": 0}]}";
 
 typedef struct net {
-    ft_keys *keys;
+    ft_keyring *keys;
     ft_server *server;
     ft_wire_client *a, *b, *c;
 } net;
@@ -48,13 +48,15 @@ static net net_start(void)
 {
     net n = {0};
     ft_error err = {0};
-    if (ft_keys_read(file, strlen(file), &err, &n.keys) != FT_OK)
+    ft_keys *keys;
+    if (ft_keys_read(file, strlen(file), &err, &keys) != FT_OK ||
+        ft_keyring_create(keys, &err, &n.keys) != FT_OK)
         fail_msg("%s", err.message);
     const ft_verifier_opts verifier = {.max_context = 256,
                                        .session_ttl_s = 600,
                                        .keys = n.keys,
-                                       .slo_tokens_per_s = {2, 8},
-                                       .n_slo = 2};
+                                       .slo_tokens_per_s = {2, 4, 8},
+                                       .n_slo = 3};
     const ft_server_opts opts = {.verifier = test_verifier_opts(verifier), .host = "127.0.0.1"};
     if (ft_server_create(&opts, &err, &n.server) != FT_OK)
         fail_msg("%s", err.message);
@@ -70,7 +72,7 @@ static void net_stop(net *n)
     ft_wire_client_destroy(n->b);
     ft_wire_client_destroy(n->c);
     ft_server_destroy(n->server, 0);
-    ft_keys_destroy(n->keys);
+    ft_keyring_destroy(n->keys);
 }
 
 static ft_msg_open open_at(float tokens_per_s)
@@ -139,7 +141,7 @@ static void close_call(ft_call *call)
     ft_call_destroy(call);
 }
 
-static ft_key_count count_of(const net *n, size_t key)
+static ft_key_count count_of(const net *n, const char *key)
 {
     return ft_verifier_key_count(ft_server_verifier(n->server), key);
 }
@@ -157,7 +159,7 @@ static void test_who(void **state)
     assert_int_equal(ft_wire_client_info(wrong, WAIT_US, &err, &info), FT_UNAUTHENTICATED);
     assert_int_equal(ft_wire_client_info(n.c, WAIT_US, &err, &info), FT_OK);
     close_call(expect_open(n.c, 0, NULL));
-    assert_int_equal(count_of(&n, 2).opened, 1);
+    assert_int_equal(count_of(&n, "c").opened, 1);
     ft_wire_client_destroy(wrong);
     ft_wire_client_destroy(none);
     net_stop(&n);
@@ -168,16 +170,19 @@ static void test_speed(void **state)
     net n = net_start();
     const ft_msg_open fast = open_at(4.5f), slow = open_at(0.5f), too_fast = open_at(9);
     (void)state;
-    expect_refused(n.a, &fast, FT_FORBIDDEN, "'a' may be promised 4 tokens/s at most");
+    /* what counts is the class that one gets: 8 for 4.5 */
+    expect_refused(n.a, &fast, FT_FORBIDDEN,
+                   "'a' may be promised 4 tokens/s at most, and who asks for 4.5 is promised 8");
     expect_refused(n.c, &slow, FT_FORBIDDEN, "'c' may be promised no token speed");
     close_call(expect_open(n.a, 4, NULL));
+    close_call(expect_open(n.a, 2.5f, NULL));
     close_call(expect_open(n.a, 0, NULL));
     close_call(expect_open(n.c, 0, NULL));
     close_call(expect_open(n.b, 8, NULL));
     expect_refused(n.b, &too_fast, FT_INVALID, "8 are the most");
-    assert_int_equal(count_of(&n, 0).forbidden, 1);
-    assert_int_equal(count_of(&n, 1).forbidden, 0);
-    assert_int_equal(count_of(&n, 2).forbidden, 1);
+    assert_int_equal(count_of(&n, "a").forbidden, 1);
+    assert_int_equal(count_of(&n, "b").forbidden, 0);
+    assert_int_equal(count_of(&n, "c").forbidden, 1);
     net_stop(&n);
 }
 
@@ -192,17 +197,17 @@ static void test_sessions(void **state)
     expect_refused(n.a, &open, FT_EXHAUSTED, "all 2 sessions of key 'a' are taken");
     for (int i = 0; i < 3; i++)
         b[i] = expect_open(n.b, 0, NULL);
-    assert_int_equal(count_of(&n, 0).sessions, 2);
-    assert_int_equal(count_of(&n, 0).exhausted, 1);
-    assert_int_equal(count_of(&n, 1).sessions, 3);
+    assert_int_equal(count_of(&n, "a").sessions, 2);
+    assert_int_equal(count_of(&n, "a").exhausted, 1);
+    assert_int_equal(count_of(&n, "b").sessions, 3);
     close_call(a[1]);
     a[1] = expect_open(n.a, 0, NULL);
     close_call(a[0]);
     close_call(a[1]);
     for (int i = 0; i < 3; i++)
         close_call(b[i]);
-    assert_int_equal(count_of(&n, 0).sessions, 0);
-    assert_int_equal(count_of(&n, 0).opened, 3);
+    assert_int_equal(count_of(&n, "a").sessions, 0);
+    assert_int_equal(count_of(&n, "a").opened, 3);
     net_stop(&n);
 }
 
@@ -220,9 +225,9 @@ static void test_lost_sessions(void **state)
         /* the cuts have to reach the server */
     }
     ft_call *first = expect_open(n.a, 0, NULL);
-    assert_int_equal(count_of(&n, 0).sessions, 2);
+    assert_int_equal(count_of(&n, "a").sessions, 2);
     ft_call *second = expect_open(n.a, 0, NULL);
-    assert_int_equal(count_of(&n, 0).sessions, 2);
+    assert_int_equal(count_of(&n, "a").sessions, 2);
     const ft_msg_open again_a = {.protocol = FT_PROTOCOL,
                                  .resume = true,
                                  .session = lost_a.session,
@@ -240,6 +245,55 @@ static void test_lost_sessions(void **state)
     close_call(back);
     close_call(first);
     close_call(second);
+    net_stop(&n);
+}
+
+/* Key a gets another token and one session less, b goes, d comes: open sessions go on, a's is resumed by the
+ * new token, and counts go on. */
+static void test_reload(void **state)
+{
+    static const char later[] =
+        "{\"keys\": [{\"token\": \"new-token-of-team-a\", \"name\": \"a\", \"sessions\": 1}, "
+        "{\"token\": \"token-of-team-d!\", \"name\": \"d\"}]}";
+    net n = net_start();
+    ft_keys *keys = NULL;
+    ft_error err = {0};
+    ft_msg_opened a, d;
+    uint32_t retry_after_ms = 0;
+    ft_buf page = {0};
+    const ft_msg_open open = open_at(0);
+    (void)state;
+    ft_call *first = expect_open(n.a, 0, &a), *of_b = expect_open(n.b, 0, NULL);
+    assert_int_equal(ft_keys_read(later, strlen(later), &err, &keys), FT_OK);
+    ft_keyring_replace(n.keys, keys);
+    ft_wire_client *new_a = dial(&n, "new-token-of-team-a"), *new_d = dial(&n, "token-of-team-d!");
+    expect_refused(n.a, &open, FT_UNAUTHENTICATED, "wrong bearer token");
+    expect_refused(n.b, &open, FT_UNAUTHENTICATED, "wrong bearer token");
+    expect_refused(new_a, &open, FT_EXHAUSTED, "all 1 sessions of key 'a' are taken");
+    close_call(expect_open(new_d, 8, &d));
+    assert_int_equal(ft_metrics_append_keys(ft_server_verifier(n.server), &page), FT_OK);
+    static const char *const lines[] = {"\nforetoken_key_sessions{key=\"a\"} 1\n",
+                                        "\nforetoken_key_sessions{key=\"b\"} 1\n",
+                                        "\nforetoken_key_sessions_opened_total{key=\"d\"} 1\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (!strstr(page.data, lines[i]))
+            fail_msg("no %s in %s", lines[i], page.data);
+    assert_null(strstr(page.data, "key=\"c\""));
+    ft_buf_deinit(&page);
+    const ft_msg_open again = {.protocol = FT_PROTOCOL,
+                               .resume = true,
+                               .session = a.session,
+                               .secret = a.secret,
+                               .base = a.length};
+    ft_call *back = try_open(new_a, &again, &a, &err, &retry_after_ms);
+    assert_non_null(back);
+    close_call(back);
+    close_call(of_b);
+    ft_call_destroy(first);
+    assert_int_equal(count_of(&n, "a").opened, 1);
+    assert_int_equal(count_of(&n, "b").sessions, 0);
+    ft_wire_client_destroy(new_a);
+    ft_wire_client_destroy(new_d);
     net_stop(&n);
 }
 
@@ -287,9 +341,13 @@ static void test_one_or_the_other(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who),      cmocka_unit_test(test_speed),
-        cmocka_unit_test(test_sessions), cmocka_unit_test(test_lost_sessions),
-        cmocka_unit_test(test_metrics),  cmocka_unit_test(test_one_or_the_other),
+        cmocka_unit_test(test_who),
+        cmocka_unit_test(test_speed),
+        cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_lost_sessions),
+        cmocka_unit_test(test_reload),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_one_or_the_other),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

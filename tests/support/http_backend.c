@@ -98,6 +98,14 @@ static ft_status tick(http_backend *b, const ft_http_request *q, const ft_http_s
     return FT_OK;
 }
 
+static const struct {
+    const char *word;
+    ft_status status;
+} refusals[] = {{"stranger", FT_UNAUTHENTICATED},
+                {"forbid", FT_FORBIDDEN},
+                {"misfit", FT_PRECONDITION},
+                {"away", FT_UNAVAILABLE}};
+
 static ft_status answer(http_backend *b, const ft_http_request *q, const ft_http_sink *sink,
                         const char *prompt, ft_error *err, ft_http_result *result)
 {
@@ -116,8 +124,19 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_http
     }
     if (strncmp(prompt, "refuse", 6) == 0)
         return ft_error_set(err, FT_TOO_LARGE, "the prompt is longer than the context");
-    if (strncmp(prompt, "overload", 8) == 0)
+    if (strncmp(prompt, "overload", 8) == 0) {
+        result->retry_after_ms = 2500;
         return ft_error_set(err, FT_EXHAUSTED, "too many sessions");
+    }
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        if (strcmp(prompt, refusals[i].word) == 0)
+            return ft_error_set(err, refusals[i].status, "serve: %s", refusals[i].word);
+    if (strncmp(prompt, "whose", 5) == 0) {
+        char text[FT_HTTP_NAME_SIZE + 32];
+        snprintf(text, sizeof text, "%s %g", q->tenant ? q->tenant : "nobody's",
+                 (double)q->slo_tokens_per_s);
+        return echo(q, sink, text, result);
+    }
     if (strncmp(prompt, "break", 5) == 0) {
         say(q, sink, "half ", 5, "half ", 5);
         return ft_error_set(err, FT_INTERNAL, "it broke");

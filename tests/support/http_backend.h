@@ -8,7 +8,12 @@
  *   flood      "tick " 20,000 times
  *   once       "tick ", then nothing until cancelled
  *   refuse     FT_TOO_LARGE
- *   overload   FT_EXHAUSTED
+ *   overload   FT_EXHAUSTED, try again after 2.5 s
+ *   stranger   FT_UNAUTHENTICATED
+ *   forbid     FT_FORBIDDEN
+ *   misfit     FT_PRECONDITION
+ *   away       FT_UNAVAILABLE
+ *   whose      whose key it came with ("nobody's": no name), and the token speed that was asked for
  *   break      "half ", then FT_INTERNAL
  *   pieces     the character U+2026 in two tokens
  *   tokens     how many token ids came as the prompt

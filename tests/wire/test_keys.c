@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of keys: what is taken, what is refused, that nobody else can read the file, that no message
-// shows a secret, and that a token finds its own key alone.
+// shows a secret, and that a token finds its own key alone, and that a ring's keys are replaced as a whole.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "wire/keys.h"
+#include "wire/keyring.h"
 
 #define SECRET "Secret-Secret-16"
 #define ENTRY  "\"token\": \"" SECRET "\", \"name\": \"a\""
@@ -89,6 +89,41 @@ static void test_refused(void **state)
     }
 }
 
+/* What was found stays what it was when others hold. */
+static void test_ring(void **state)
+{
+    static const char later[] =
+        "{\"keys\": [{\"token\": \"Secret-Secret-17\", \"name\": \"a\", \"sessions\": 3}]}";
+    ft_keyring *ring = NULL;
+    ft_keys *keys = NULL;
+    ft_key a = {0}, b = {0}, other, *list;
+    ft_error err = {0};
+    size_t n;
+    (void)state;
+    assert_int_equal(ft_keys_read(two, strlen(two), &err, &keys), FT_OK);
+    assert_int_equal(ft_keyring_create(keys, &err, &ring), FT_OK);
+    assert_true(ft_keyring_find(ring, SECRET, &a));
+    assert_true(ft_keyring_named(ring, "team-2", &b));
+    assert_false(ft_keyring_find(ring, NULL, &other));
+    assert_false(ft_keyring_find(ring, "team-2", &other));
+    assert_false(ft_keyring_named(ring, SECRET, &other));
+    assert_int_equal(ft_keys_read(later, strlen(later), &err, &keys), FT_OK);
+    ft_keyring_replace(ring, keys);
+    assert_string_equal(a.name, "a");
+    assert_int_equal(a.sessions, 16);
+    assert_string_equal(b.name, "team-2");
+    assert_false(ft_keyring_find(ring, SECRET, &other));
+    assert_false(ft_keyring_named(ring, "team-2", &other));
+    assert_true(ft_keyring_find(ring, "Secret-Secret-17", &other));
+    assert_int_equal(other.sessions, 3);
+    assert_int_equal(ft_keyring_list(ring, &list, &n), FT_OK);
+    assert_int_equal(n, 1);
+    assert_string_equal(list[0].name, "a");
+    free(list);
+    ft_keyring_destroy(ring);
+    ft_keyring_destroy(NULL);
+}
+
 static void write_file(const char *path, const char *text, mode_t mode)
 {
     FILE *file = fopen(path, "w");
@@ -132,6 +167,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_taken),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_ring),
         cmocka_unit_test(test_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
