@@ -128,6 +128,8 @@ static ft_status load(capacity *x, ft_error *err)
     status = ft_load_set_read(&set, err, &x->set);
     if (status == FT_OK)
         status = ft_model_load(&draft, err, &x->draft);
+    if (status == FT_OK)
+        status = ft_cmd_check_predictor(&x->edge.draft, x->draft, err);
     if (status != FT_OK)
         return status;
     const ft_load_drafts_opts drafts = {

@@ -140,6 +140,8 @@ static ft_status load(serving *x, ft_error *err)
     x->report.by_category = f->each > 0;
     if (status == FT_OK)
         status = ft_model_load(&draft, err, &x->draft);
+    if (status == FT_OK)
+        status = ft_cmd_check_predictor(&x->judged, x->draft, err);
     if (status != FT_OK)
         return status;
     uint32_t text = x->set.longest + (uint32_t)f->n + 8 * FT_TREE_MAX;

@@ -101,14 +101,15 @@ static json_t *kernels_json(void)
 
 static int print_json(const char *path, const ft_model_info *info, const vocab_info *vocab)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o}",
-                          "file", path, "family", ft_family_name(info->hp.family), "name",
-                          info->name, "file_bytes", (json_int_t)info->file_bytes, "type",
-                          info->type_name, "parameters", (json_int_t)info->n_params, "matrices",
-                          (int)info->n_matrices, "repacked_matrices", (int)info->n_repacked,
-                          "tied_head", info->tied, "rope_factors", info->rope_factors,
-                          "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp),
-                          "hparams", hparams_json(&info->hp), "weights", types_json(info));
+    json_t *o = json_pack(
+        "{s:s, s:o, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o}", "file", path,
+        "fingerprint", json_sprintf("%016" PRIx64, info->fingerprint), "family",
+        ft_family_name(info->hp.family), "name", info->name, "file_bytes",
+        (json_int_t)info->file_bytes, "type", info->type_name, "parameters",
+        (json_int_t)info->n_params, "matrices", (int)info->n_matrices, "repacked_matrices",
+        (int)info->n_repacked, "tied_head", info->tied, "rope_factors", info->rope_factors,
+        "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp), "hparams",
+        hparams_json(&info->hp), "weights", types_json(info));
     json_t *v = vocab->usable ? json_pack("{s:i, s:s, s:i, s:b}", "size", (int)vocab->size,
                                           "fingerprint", vocab->fingerprint, "bos", (int)vocab->bos,
                                           "chat_template", vocab->chat)
@@ -144,6 +145,7 @@ static void print_text(const ft_model_info *info, const vocab_info *vocab)
     const ft_hparams *hp = &info->hp;
     printf("name         %s\n", info->name);
     printf("family       %s\n", ft_family_name(hp->family));
+    printf("fingerprint  %016" PRIx64 "\n", info->fingerprint);
     printf("parameters   %.1f M in %.1f MB, mostly %s\n", (double)info->n_params / 1e6,
            (double)info->file_bytes / 1e6, info->type_name);
     printf("layers       %u of width %u, feed-forward %u\n", hp->n_layer, hp->n_embd, hp->n_ff);

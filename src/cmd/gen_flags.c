@@ -124,6 +124,14 @@ ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
     return status;
 }
 
+ft_status ft_cmd_check_predictor(const ft_draft_params *params, const ft_model *draft,
+                                 ft_error *err)
+{
+    return params->predictor
+               ? ft_predictor_check_draft(params->predictor, ft_model_fingerprint(draft), err)
+               : FT_OK;
+}
+
 ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,
                                    ft_edge_opts *out)
 {

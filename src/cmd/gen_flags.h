@@ -168,6 +168,10 @@ FT_WARN_UNUSED ft_status ft_cmd_ahead(const char *name, ft_error *err, ft_ahead 
 FT_WARN_UNUSED ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
                                           ft_draft_params *out);
 
+/* Of edges that are given drafts by others: ft_predictor_check_draft, where there is one. */
+FT_WARN_UNUSED ft_status ft_cmd_check_predictor(const ft_draft_params *params,
+                                                const ft_model *draft, ft_error *err);
+
 /* Fills draft, automatic, depth_rule and proactive of *out; a budget of 0 where nothing is to be
  * drafted. FT_INVALID says which flag is wrong. */
 FT_WARN_UNUSED ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,

@@ -65,6 +65,17 @@ static ft_status check_vocab(const ft_edge *edge, ft_error *err)
                         info->model, (unsigned long long)info->vocab_fingerprint);
 }
 
+/* The text never depends on a predictor, but another draft's makes drafts worse and nobody would know why. Targets
+ * of one name differ in how they are quantized, which hardly matters to it; another name is worth a word. */
+static ft_status check_predictor(const ft_edge *edge, ft_error *err)
+{
+    const ft_predictor *p = edge->draft.predictor;
+    if (p && p->target && p->target != ft_record_target(edge->info.model))
+        FT_LOGW("edge", "the predictor was trained for another target than \"%s\"",
+                edge->info.model);
+    return p ? ft_predictor_check_draft(p, edge->draft_fingerprint, err) : FT_OK;
+}
+
 static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *err)
 {
     const ft_hparams *hp = ft_model_hparams(opts->draft_model);
@@ -82,8 +93,10 @@ static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *
                                    .max_batch_tok = DRAFT_BATCH_TOK,
                                    .n_threads = opts->n_threads};
     edge->draft_ctx = hp->n_ctx_train;
-    edge->draft_fingerprint = ft_record_model(ft_model_name(opts->draft_model));
-    ft_status status = ft_engine_create(&engine, err, &edge->engine);
+    edge->draft_fingerprint = ft_model_fingerprint(opts->draft_model);
+    ft_status status = check_predictor(edge, err);
+    if (status == FT_OK)
+        status = ft_engine_create(&engine, err, &edge->engine);
     ft_warm warm = {0};
     if (status == FT_OK)
         status = ft_engine_warm(edge->engine, &edge->clock, err, &warm);

@@ -202,8 +202,8 @@ void ft_gen_steer_shadow(ft_gen *gen, uint32_t forwards, int64_t took_us);
 /* A verdict on the outstanding round was taken over. */
 void ft_gen_steer_saw(ft_gen *gen, const ft_msg_verdict *verdict);
 
-/* How a model is named in the trace store. */
-uint64_t ft_record_model(const char *name);
+/* How a target is named in the trace store: by a hash of its name, which is all that an edge learns of it. */
+uint64_t ft_record_target(const char *name);
 /* Around a generation. */
 void ft_gen_record_begin(ft_gen *gen);
 void ft_gen_record_end(ft_gen *gen);

@@ -13,7 +13,7 @@
 
 _Static_assert(FT_TRACE_NODES >= FT_TREE_MAX, "a draft is a round");
 
-uint64_t ft_record_model(const char *name)
+uint64_t ft_record_target(const char *name)
 {
     return ft_fnv64(FT_FNV64_INIT, name, strlen(name));
 }
@@ -26,7 +26,7 @@ void ft_gen_record_begin(ft_gen *gen)
     if (!edge->trace || edge->draft_ctx == 0)
         return;
     gen->recorded = (ft_trace_session){.draft = edge->draft_fingerprint,
-                                       .target = ft_record_model(edge->info.model),
+                                       .target = ft_record_target(edge->info.model),
                                        .vocab = edge->fingerprint,
                                        .temperature = s->temperature,
                                        .top_p = s->top_p,

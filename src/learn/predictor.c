@@ -40,6 +40,18 @@ bool ft_predictor_accepts(const ft_predictor *predictor, const float feature[FT_
     return ft_predictor_odds(predictor, feature) >= predictor->least;
 }
 
+ft_status ft_predictor_check_draft(const ft_predictor *predictor, uint64_t draft, ft_error *err)
+{
+    if (predictor->draft == 0 || predictor->draft == draft)
+        return FT_OK;
+    return ft_error_set(err, FT_PRECONDITION,
+                        "predictor: it was trained for the draft model %016" PRIx64
+                        ", not for this one (%016" PRIx64
+                        "; foretoken info shows it): train one from traces of this draft, or leave "
+                        "--predictor out",
+                        predictor->draft, draft);
+}
+
 /* ---- writing ---- */
 
 static json_t *numbers_json(const float *x, size_t n)

@@ -25,12 +25,19 @@ extern const char *const ft_feature_name[FT_FEATURES];
 typedef struct ft_predictor {
     ft_mlp mlp;                                  /* FT_FEATURES inputs, one output: log-odds */
     float mean[FT_FEATURES], scale[FT_FEATURES]; /* input: (feature - mean) * scale */
-    float least;            /* log-odds: a token is predicted to be accepted from here on */
-    uint64_t draft, target; /* fingerprints of the models it was trained on; 0: not known */
+    float least; /* log-odds: a token is predicted to be accepted from here on */
+    /* What it was trained on, 0: not known, or several: the draft's fingerprint (model/model.h), a hash of the
+     * target's name. */
+    uint64_t draft, target;
 } ft_predictor;
 
 /* All-zero is legal. */
 void ft_predictor_deinit(ft_predictor *predictor);
+
+/* FT_PRECONDITION: it was trained for the drafts of another model than the one of this fingerprint. What it knows is
+ * how that model errs. */
+FT_WARN_UNUSED ft_status ft_predictor_check_draft(const ft_predictor *predictor, uint64_t draft,
+                                                  ft_error *err);
 
 /* The log-odds that the token is accepted, given that those before it were. A feature that is no number
  * counts as the mean. No allocation. */

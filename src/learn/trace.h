@@ -24,9 +24,10 @@
 
 /* One text's generation. */
 typedef struct ft_trace_session {
-    int64_t id;                    /* random; ft_trace_begin's */
-    int64_t start_us;              /* since 1970; ft_trace_begin's */
-    uint64_t draft, target, vocab; /* fingerprints; 0: not known */
+    int64_t id;       /* random; ft_trace_begin's */
+    int64_t start_us; /* since 1970; ft_trace_begin's */
+    /* Fingerprints of the draft model and the vocabulary, a hash of the target's name; 0: not known. */
+    uint64_t draft, target, vocab;
     float temperature, top_p, min_p;
     uint32_t top_k, rule; /* rule: as the wire numbers them */
 } ft_trace_session;
@@ -102,7 +103,7 @@ ft_trace_stats ft_trace_get_stats(ft_trace *trace);
 typedef struct ft_trace_sample {
     int64_t session;        /* samples of one text have one session */
     int64_t round;          /* rising; samples of one round follow each other */
-    uint64_t draft, target; /* fingerprints */
+    uint64_t draft, target; /* as the session's */
     uint32_t index;         /* of the node in its round */
     int32_t parent;
     uint16_t depth;

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "model/fingerprint.h"
 #include "model/gguf_file.h"
 #include "model/hparams.h"
 #include "model/pack.h"
@@ -44,7 +45,7 @@ struct ft_model {
     ggml_backend_buffer_t buffer[PLACES];    /* [n_places], likewise */
     char *path, *name;
     char type_name[16];
-    uint64_t n_params;
+    uint64_t fingerprint, n_params;
     uint32_t n_matrices, n_repacked; /* of the layers, joined ones counted once */
     ft_model_memory memory;
 };
@@ -386,7 +387,7 @@ static ft_status describe(loader *l)
     m->name = strdup(name && *name ? name : slash ? slash + 1 : l->opts->path);
     if (st == FT_OK && (!m->path || !m->name))
         st = ft_error_set(l->err, FT_NOMEM, "%s: out of memory", l->opts->path);
-    return st;
+    return st == FT_OK ? ft_fingerprint_read(&l->gguf, &m->hp, l->err, &m->fingerprint) : st;
 }
 
 static unsigned placement_flags(const ft_model_opts *opts)
@@ -462,6 +463,7 @@ ft_status ft_model_inspect(const ft_model_opts *opts, ft_error *err, ft_model_in
     if (st == FT_OK) {
         const struct gguf_context *g = l.gguf.ctx;
         *out = (ft_model_info){.hp = l.model->hp,
+                               .fingerprint = l.model->fingerprint,
                                .n_params = l.model->n_params,
                                .file_bytes = l.gguf.file_size,
                                .n_matrices = l.model->n_matrices,
@@ -514,6 +516,11 @@ const char *ft_model_path(const ft_model *model)
 const char *ft_model_name(const ft_model *model)
 {
     return model->name;
+}
+
+uint64_t ft_model_fingerprint(const ft_model *model)
+{
+    return model->fingerprint;
 }
 
 const char *ft_model_type_name(const ft_model *model)

@@ -86,6 +86,9 @@ const ft_weights *ft_model_weights(const ft_model *model);
 const char *ft_model_path(const ft_model *model);
 /* general.name, or the file's base name. */
 const char *ft_model_name(const ft_model *model);
+/* Equal for equal content, whatever file and model are called: of hyperparameters, vocabulary, the tensors' names,
+ * types and sizes and a part of their values. Another quantization is another. Never 0. */
+uint64_t ft_model_fingerprint(const ft_model *model);
 /* "IQ4_NL": the type of most layer weights. */
 const char *ft_model_type_name(const ft_model *model);
 /* Bytes of the weights in memory, repacked copies included: everywhere, and on the CPU (0) or on the
@@ -113,7 +116,8 @@ uint64_t ft_model_n_params(const ft_model *model);
 typedef struct ft_model_info {
     ft_hparams hp;
     char name[128];
-    char type_name[16]; /* as ft_model_type_name */
+    char type_name[16];   /* as ft_model_type_name */
+    uint64_t fingerprint; /* ft_model_fingerprint */
     uint64_t n_params, file_bytes;
     /* Of the layers' matrices as they would be loaded here (joined ones counted once), how many get
      * packed in our layout or in one of ggml's. */

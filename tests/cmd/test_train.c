@@ -121,6 +121,16 @@ static void test_trains(void **state)
     ft_predictor_deinit(&p);
 }
 
+/* The file for another draft. */
+static void bind_to(const char *fingerprint)
+{
+    json_t *o = json_load_file(out, 0, NULL);
+    assert_non_null(o);
+    json_object_set_new(o, "draft", json_string(fingerprint));
+    assert_int_equal(json_dump_file(o, out, 0), 0);
+    json_decref(o);
+}
+
 static void test_run_drafts_with_it(void **state)
 {
     char *target = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1});
@@ -128,6 +138,15 @@ static void test_run_drafts_with_it(void **state)
         tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1, .n_layer = 1});
     const char *const how[] = {"none", out};
     json_t *o[2];
+    int refused = -1;
+    /* the trace's draft is no file's */
+    json_t *no = program_json(&refused, "run -m '%s' -md '%s' -p x --json --predictor '%s'", target,
+                              draft, out);
+    assert_int_equal(refused, 1);
+    assert_null(no);
+    json_t *info = program_json(&refused, "info '%s' --json", draft);
+    bind_to(json_string_value(json_object_get(info, "fingerprint")));
+    json_decref(info);
     for (int i = 0; i < 2; i++) {
         int status = -1;
         o[i] = program_json(&status,
@@ -168,11 +187,31 @@ static void test_what_is_refused(void **state)
     free(empty);
 }
 
+/* What models/ ships belongs together. */
+static void test_shipped_pair(void **state)
+{
+    const char *dir = getenv("FT_SOURCE_DIR");
+    char path[1024];
+    int status = -1;
+    ft_predictor p;
+    assert_non_null(dir);
+    snprintf(path, sizeof path, "%s/models/smollm2-draft-17m-predictor.json", dir);
+    must(ft_predictor_load(path, &err, &p));
+    json_t *info =
+        program_json(&status, "info '%s/models/smollm2-draft-17m-q8_0.gguf' --json", dir);
+    const char *fingerprint = json_string_value(json_object_get(info, "fingerprint"));
+    assert_non_null(fingerprint);
+    assert_true(p.draft == strtoull(fingerprint, NULL, 16));
+    json_decref(info);
+    ft_predictor_deinit(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trains),
         cmocka_unit_test(test_run_drafts_with_it),
+        cmocka_unit_test(test_shipped_pair),
         cmocka_unit_test(test_what_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -66,6 +66,18 @@ static void test_file_comes_back(void **state)
     assert_int_equal(ft_predictor_load(path, &err, &read), FT_IO);
 }
 
+/* It is for its own draft, or nobody knows for which. */
+static void test_another_draft(void **state)
+{
+    ft_predictor p = {.draft = 7};
+    assert_int_equal(ft_predictor_check_draft(&p, 7, &err), FT_OK);
+    assert_int_equal(ft_predictor_check_draft(&p, 8, &err), FT_PRECONDITION);
+    assert_non_null(strstr(err.message, "0000000000000007"));
+    assert_non_null(strstr(err.message, "0000000000000008"));
+    p.draft = 0;
+    assert_int_equal(ft_predictor_check_draft(&p, 8, &err), FT_OK);
+}
+
 static void test_no_number_is_the_mean(void **state)
 {
     const float odd[] = {NAN, INFINITY, -INFINITY};
@@ -129,6 +141,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_file_comes_back),
+        cmocka_unit_test(test_another_draft),
         cmocka_unit_test(test_no_number_is_the_mean),
         cmocka_unit_test(test_what_is_wrong_is_named),
     };

@@ -214,6 +214,43 @@ static void test_mixed_types(void **state)
     ft_model_destroy(model);
 }
 
+static uint64_t fingerprint(const tiny_gguf_opts *opts, bool no_repack)
+{
+    char *path = tiny_gguf_temp(opts);
+    const ft_model_opts how = {.path = path, .no_pack = no_repack, .no_repack = no_repack};
+    ft_model_info info;
+    ft_model *model = NULL;
+    ft_error err = {0};
+    assert_int_equal(ft_model_load(&how, &err, &model), FT_OK);
+    uint64_t of_model = ft_model_fingerprint(model);
+    assert_int_equal(ft_model_inspect(&how, &err, &info), FT_OK);
+    assert_true(info.fingerprint == of_model && of_model != 0);
+    ft_model_destroy(model);
+    unlink(path);
+    free(path);
+    return of_model;
+}
+
+/* It is the content's: not the path's, not how weights are placed; one other value, token or type shows. */
+static void test_fingerprint(void **state)
+{
+    const tiny_gguf_opts base = {.type = GGML_TYPE_Q8_0, .seed = 3};
+    const tiny_gguf_opts others[] = {
+        {.type = GGML_TYPE_Q8_0, .seed = 4},
+        {.type = GGML_TYPE_Q4_0, .seed = 3},
+        {.type = GGML_TYPE_Q8_0, .seed = 3, .n_layer = 3},
+        {.type = GGML_TYPE_Q8_0, .seed = 3, .n_ctx_train = 1024},
+        {.type = GGML_TYPE_Q8_0, .seed = 3, .rope_linear = 2},
+        {.type = GGML_TYPE_Q8_0, .seed = 3, .last_token = "zzz"},
+        {.type = GGML_TYPE_Q8_0, .seed = 3, .arch = "qwen3"},
+    };
+    uint64_t first = fingerprint(&base, false);
+    assert_true(first == fingerprint(&base, true));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (fingerprint(&others[i], false) == first)
+            fail_msg("file %zu has the same fingerprint", i);
+}
+
 static void test_linear_rope(void **state)
 {
     (void)state;
@@ -285,7 +322,8 @@ int main(void)
         cmocka_unit_test(test_families_and_types), cmocka_unit_test(test_values),
         cmocka_unit_test(test_repacked),           cmocka_unit_test(test_packed),
         cmocka_unit_test(test_mixed_types),        cmocka_unit_test(test_libllama_takes_them),
-        cmocka_unit_test(test_linear_rope),        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_fingerprint),        cmocka_unit_test(test_linear_rope),
+        cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

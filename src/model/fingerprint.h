@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What tells one model's file from another's without reading all of it. For the model room only. */
+#ifndef FT_MODEL_FINGERPRINT_H
+#define FT_MODEL_FINGERPRINT_H
+
+#include "model/gguf_file.h"
+#include "model/model.h"
+
+/* See ft_model_fingerprint. FT_IO. */
+FT_WARN_UNUSED ft_status ft_fingerprint_read(const ft_gguf *gguf, const ft_hparams *hp,
+                                             ft_error *err, uint64_t *out);
+
+#endif
