@@ -38,6 +38,7 @@ ft_capacity_probe ft_capacity_probe_of(const ft_capacity_report *report, uint32_
     p.rows_a_pass = share(s->rows, s->forwards);
     p.pass_ms = 1e3 * share(s->pass_s, s->forwards);
     p.tokens_a_verdict = share(s->tokens, s->rounds);
+    p.runs = share(s->run_tokens, s->tokens);
     p.acceptance = share((double)r->accepted, (double)r->drafted);
     p.late = share((double)r->device_late, (double)r->device_forwards);
     p.refused = r->refused;
@@ -72,6 +73,7 @@ void ft_capacity_report_add(ft_capacity_report *report, ft_capacity_way way, uin
                    {"rows_a_pass", p->rows_a_pass},
                    {"pass_ms", p->pass_ms},
                    {"tokens_a_verify", p->tokens_a_verdict},
+                   {"run_share", p->runs},
                    {"acceptance", p->acceptance},
                    {"device_late_share", p->late},
                    {"seconds", p->seconds}};

@@ -30,6 +30,7 @@ typedef struct ft_capacity_probe {
     double slow; /* share of the texts that were slower than promised; of the worst class */
     double goodput, busy, driver; /* tokens/s; shares of the time: of the server's core, of ours */
     double rows_a_pass, pass_ms, tokens_a_verdict, acceptance, late; /* late: share of forwards */
+    double runs; /* share of the tokens that the server decoded by itself */
     uint64_t texts, slow_texts, refused, misses, mismatches; /* of the worst class: the first two */
     double seconds;
 } ft_capacity_probe;

@@ -305,6 +305,7 @@ ft_status ft_load_server_count(const ft_load_server *s, ft_error *err, ft_load_c
         {"foretoken_pass_rows_sum", offsetof(ft_load_counters, rows)},
         {"foretoken_rounds_total", offsetof(ft_load_counters, rounds)},
         {"foretoken_tokens_total", offsetof(ft_load_counters, tokens)},
+        {"foretoken_run_tokens_total", offsetof(ft_load_counters, run_tokens)},
         {"foretoken_drafted_tokens_total", offsetof(ft_load_counters, drafted)},
         {"foretoken_accepted_tokens_total", offsetof(ft_load_counters, accepted)},
         {"foretoken_own_drafted_tokens_total", offsetof(ft_load_counters, own_drafted)},

@@ -46,7 +46,7 @@ typedef struct ft_load_counters {
     double pass_s, judge_s, draft_s, rest_s; /* what its engine did... */
     double idle_s;            /* ...and how long it waited though there was an unfinished text */
     double queue_s, verify_s; /* of all rounds */
-    double forwards, rows, rounds, tokens, drafted, accepted;
+    double forwards, rows, rounds, tokens, run_tokens, drafted, accepted;
     double draft_forwards, own_drafted, own_accepted; /* of its own draft model */
     double cpu_s;                                     /* of the process, user and system */
 } ft_load_counters;

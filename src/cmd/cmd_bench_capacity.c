@@ -253,11 +253,11 @@ static void say(const capacity *x, int w, uint32_t class, const ft_capacity_prob
     fprintf(
         stderr,
         "%5.0f s  %-11s %6s tokens/s: %3u devices: %llu of %llu texts slow%s, %.1f tokens/s, "
-        "server %.0f %% busy, %.1f rows in %.1f ms, %.2f tokens a verdict, edges' side %.0f %%\n",
+        "server %.0f %% busy, %.1f rows in %.1f ms, %.2f tokens a verdict, %.0f %% in runs, edges' side %.0f %%\n",
         ft_bench_now_s() - x->began_s, ft_capacity_way_name[w], name, p->n,
         (unsigned long long)p->slow_texts, (unsigned long long)p->texts,
         p->refused ? " (some refused)" : "", p->goodput, 100 * p->busy, p->rows_a_pass, p->pass_ms,
-        p->tokens_a_verdict, 100 * p->driver);
+        p->tokens_a_verdict, 100 * p->runs, 100 * p->driver);
 }
 
 /* One turn of one search. */

@@ -199,6 +199,7 @@ static void saw_run(ft_gen *gen, const ft_msg_verdict *v)
 
 void ft_gen_steer_saw(ft_gen *gen, const ft_msg_verdict *v)
 {
+    ft_control_saw_price(&gen->control, v->hint_row_price / 1e3);
     if (gen->run_left > 0)
         saw_run(gen, v);
     else

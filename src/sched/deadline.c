@@ -105,12 +105,13 @@ static ft_pick *overdue(const ft_work *work, ft_pick *picks, size_t n, int64_t n
 }
 
 /* Takes verifications in order while all promises in the batch can be kept (lines 15 to 33, with
- * FEASIBLEADD). The taken ones stand at the end of picks[n], last first, with their rows, 0: left out.
+ * FEASIBLEADD). What can wait does not make a pass so long that late texts in it get later still. The taken ones stand at the end of picks[n], last first, with their rows, 0: left out.
  * Returns how many stand there. */
 static size_t take(const ft_work *work, ft_pick *picks, size_t n, const ft_sched_limits *limits,
                    int64_t now_us, ft_room *room)
 {
     size_t left = n;
+    int64_t even_us = INT64_MAX;
     while (left > 0 && room->rows > 0 && room->verifications > 0) {
         const ft_work *w = &work[picks[0].index];
         rank r = rank_of(picks[0].n_tok);
@@ -118,13 +119,17 @@ static size_t take(const ft_work *work, ft_pick *picks, size_t n, const ft_sched
         int64_t latest_us = promised ? deadline_of(w) - now_us : INT64_MAX;
         latest_us = latest_us < room->latest_us ? latest_us : room->latest_us;
         const ft_pass pass = with(room->pass, w);
-        bool fits = room->pass.rows == 0 || ft_cost_predict(limits->cost, &pass) <= latest_us;
+        int64_t us = ft_cost_predict(limits->cost, &pass);
+        bool fits = room->pass.rows == 0 || (us <= latest_us && (r != RANK_OTHER || us <= even_us));
         if (!fits && promised)
             break;
         ft_heap_pop(picks, left--, sizeof *picks, in_order, NULL);
         picks[left].n_tok = fits ? ft_room_grant(room, w, limits) : 0;
-        if (picks[left].n_tok > 0)
-            room->latest_us = latest_us;
+        if (picks[left].n_tok == 0)
+            continue;
+        room->latest_us = latest_us;
+        if (r == RANK_LATE && w->even_us > w->arrival_us && w->even_us - w->arrival_us < even_us)
+            even_us = w->even_us - w->arrival_us;
     }
     return n - left;
 }
@@ -174,7 +179,7 @@ static size_t pick_wisp(const ft_work *work, size_t n, const ft_sched_limits *li
     return out + take_prompts(work, picks + n_verify, n - n_verify, limits, &room, picks + out);
 }
 
-const ft_sched_policy ft_sched_wisp = {.name = "wisp", .pick = pick_wisp};
+const ft_sched_policy ft_sched_wisp = {.name = "wisp", .pick = pick_wisp, .prices = true};
 
 /* ---- earliest deadline first ---- */
 

@@ -27,6 +27,7 @@ typedef struct ft_work {
     uint32_t kv_blocks; /* free blocks that all its rows need */
     /* For policies that know deadlines: */
     int64_t deadline_us; /* when its verdict is due (WISP eq. (12)); 0: whenever it suits */
+    int64_t even_us; /* with verdicts by then a text keeps its speed (ft_promise_budget); 0: not known */
     float gain_tok;      /* text that a verification is expected to bring (WISP eq. (5)), > 0 */
     float share;         /* of the server's recent service that its tenant had, 0 to 1 */
 } ft_work;
@@ -69,6 +70,7 @@ typedef struct ft_sched_policy {
      * calls leaves them out of what pick sees, and comes again then or with the next one; prompts run
      * meanwhile. NULL: at once, always. */
     int64_t (*start_us)(size_t n, int64_t oldest_us, const ft_sched_limits *limits);
+    bool prices;    /* edges hear what rows cost others (sched/price.h), and draft less by it */
     bool no_drafts; /* edges' trees are not verified: the target decodes by itself */
 } ft_sched_policy;
 

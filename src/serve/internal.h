@@ -195,6 +195,7 @@ struct ft_verifier {
     batch batch;
     ft_cost cost; /* of passes on this machine */
     ft_spikes spikes;
+    double row_price; /* sched/price.h, of recent passes */
     ft_own *own; /* NULL: no draft model */
     ft_verifier_stats stats;
     int64_t began_us; /* the engine thread, its waits not counted */

@@ -17,7 +17,10 @@
 
 #include "base/log.h"
 #include "base/sort.h"
+#include "sched/price.h"
 #include "serve/internal.h"
+
+#define PRICE_WEIGHT 0.3 /* of a pass in the price of a row */
 
 static void drew(ft_walk *walk, uint32_t i, const float *logits, int32_t token);
 
@@ -323,6 +326,8 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
     ft_error err = {0};
     conclude(s, &w->found);
     s->last.hint_no_trees = s->verifier->policy->no_drafts;
+    if (s->verifier->policy->prices)
+        s->last.hint_row_price = (uint32_t)(1000 * s->verifier->row_price + 0.5);
     s->last.hint_token_us = ft_own_token_us(s->verifier);
     if (s->last.hint_token_us == 0)
         s->last.hint_token_us = run_token_us(s, g, w);
@@ -383,6 +388,22 @@ static int64_t prompt_us(const ft_verifier *v)
     return v->opts.prefill_budget_us * 9 / 20 + 1;
 }
 
+/* Of all that waits, whether or not it is picked. */
+static void price(ft_verifier *v)
+{
+    const batch *b = &v->batch;
+    ft_pass plain = {0};
+    uint32_t n = 0;
+    for (size_t i = 0; i < b->n_work; i++) {
+        if (b->work[i].kind != FT_WORK_VERIFY)
+            continue;
+        plain = ft_pass_plus(plain, b->of[i]->len - 1, 1, 1);
+        n++;
+    }
+    if (n > 0)
+        v->row_price += PRICE_WEIGHT * (ft_price_row(&v->cost, &plain, n) - v->row_price);
+}
+
 /* Fills the batch with what the policy picks from the work that fits. read_us: what the draft model's
  * reading has taken of the time for prompts. */
 static void compose(ft_verifier *v, int64_t now_us, int64_t read_us)
@@ -395,6 +416,7 @@ static void compose(ft_verifier *v, int64_t now_us, int64_t read_us)
         if (!b->needs[i].out)
             add_work(v, b->needs[i].session);
     limits.max_verify = ft_round_cap(v, now_us);
+    price(v);
     for (size_t i = 0; i < b->n_work; i++)
         others |= b->work[i].kind == FT_WORK_VERIFY;
     if (others)

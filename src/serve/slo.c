@@ -184,6 +184,7 @@ void ft_slo_describe(const ft_sess *s, ft_work *work)
 {
     double served = s->verifier->served_rows;
     work->deadline_us = s->slo.due_us;
+    work->even_us = s->slo.budget_us;
     work->gain_tok = (float)gain_of(s);
     work->share = served > 0 ? (float)fmin(s->tenant->rows / served, 1) : 0;
 }

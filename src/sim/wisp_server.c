@@ -101,6 +101,7 @@ static ft_work work_of(const sim *s, const device *d)
         w.kind = FT_WORK_VERIFY;
         w.arrival_us = d->arrival_us;
         w.deadline_us = d->due_us;
+        w.even_us = d->budget_us;
         w.n_tok = committed(d) - d->n_kv + d->n_draft;
         w.n_out = 1 + d->n_draft;
     }

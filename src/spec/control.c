@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When and how much to speculate, from what things take and how much is accepted.
 //
-// Compared is time per token: of a tree (draft + network + queue + verification over the tokens that it
+// Compared is time per token, where a token counts less by what its rows cost others (worth()): of a tree (draft + network + queue + verification over the tokens that it
 // brings) and of a run, where the server decodes by itself and the network is paid once. What a
 // verification of n nodes takes is a line through the session's own rounds; it holds what others put
 // into the same passes. What a tree brings follows from the probability that a level is missed, learnt
@@ -25,6 +25,7 @@
 
 #include "base/num.h"
 
+#define PRICE_MOST   0.99 /* a row of one's own is always worth it */
 #define LOSS_SHARE   0.02 /* of the time may be lost with trees that don't pay... */
 #define SHADOW_SHARE 0.02 /* ...and spent on drafts that are not sent */
 #define ENTER        1.1  /* times better than a run a tree must look to begin with trees */
@@ -272,10 +273,16 @@ static bool makes_tree(const ft_control *c, const frame *f, uint32_t budget, uin
            budget >= f->least && budget <= (uint64_t)max_width(c) * depth;
 }
 
+/* Tokens of a tree less what its rows cost others, in tokens of runs, each of which has a row too. */
+static double worth(const ft_control *c, double tokens, uint32_t budget)
+{
+    return (tokens - c->price * (1 + budget)) / (1 - c->price);
+}
+
 static tree judged(const ft_control *c, const frame *f, uint32_t budget, uint32_t depth)
 {
-    double tokens = tokens_of(&f->odds, budget, depth);
-    return (tree){budget, depth, cycle_us(c, budget, depth) / tokens};
+    double tokens = worth(c, tokens_of(&f->odds, budget, depth), budget);
+    return (tree){budget, depth, tokens > 0 ? cycle_us(c, budget, depth) / tokens : INFINITY};
 }
 
 uint32_t ft_control_pipeline_depth(double verify_us, double rtt_us, double forward_us, uint32_t max)
@@ -489,13 +496,14 @@ static void fix_depth(frame *f, uint32_t depth, uint32_t width)
     f->least = ft_min_u32(f->least, f->nodes);
 }
 
-/* Before the first tree: whether one could pay, if all of it were accepted and a verification without
- * nodes took what a token of a run does. False until a run was measured, which costs nothing. */
+/* Before the first tree: whether one could pay, if all of it were accepted (where others pay for it: as much
+ * as usually is) and a verification without nodes took what a token of a run does. False until a run was measured, which costs nothing. */
 static bool hopeful(const ft_control *c, const frame *f)
 {
     frame all = *f;
     tree best;
-    all.odds.miss = 0.02;
+    if (c->price == 0)
+        all.odds.miss = 0.02;
     return c->run_us > 0 && pays_if(c, &all, false, &best);
 }
 
@@ -662,6 +670,11 @@ void ft_control_saw_shadow(ft_control *c, uint32_t nodes, uint32_t depth, uint32
     c->shadow_us += (double)us;
     if (nodes > 0 && depth > 0)
         saw_path(c, nodes, depth, n_path);
+}
+
+void ft_control_saw_price(ft_control *c, double price)
+{
+    c->price = clamp(price, 0, PRICE_MOST);
 }
 
 void ft_control_saw_rtt(ft_control *c, int64_t us)

@@ -62,6 +62,7 @@ typedef struct ft_control {
     bool busy;
     ft_turn turn;               /* until when others keep it so */
     double hint_us;             /* the server's word on a token of a run */
+    double price;               /* of a row, in others' tokens, as the server says */
     double run_us;              /* a token of a run, as measured... */
     double run_hint_us;         /* ...and what the server said then... */
     ft_control_line run_verify; /* ...and verifications took */
@@ -136,6 +137,8 @@ void ft_control_saw_run(ft_control *control, uint32_t tokens, int64_t us, uint32
 /* Of a tree that was not sent the text that came followed a path of n_path nodes; drafting took us. */
 void ft_control_saw_shadow(ft_control *control, uint32_t nodes, uint32_t depth, uint32_t n_path,
                            int64_t us);
+/* What a row of the server's passes costs others, in tokens, [0, 1] (sched/price.h): as each verdict says. */
+void ft_control_saw_price(ft_control *control, double price);
 /* A round-trip time measured elsewhere. */
 void ft_control_saw_rtt(ft_control *control, int64_t us);
 

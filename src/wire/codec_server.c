@@ -112,6 +112,7 @@ static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_er
     out->finish = (ft_finish)pb->finish;
     out->hint_max_tree = pb->hints ? pb->hints->max_tree : 0;
     out->hint_no_trees = pb->hints && pb->hints->no_trees;
+    out->hint_row_price = pb->hints ? pb->hints->row_price : 0;
     out->hint_token_us = pb->hints ? pb->hints->token_us : 0;
     return FT_OK;
 }
@@ -276,6 +277,7 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     hints.max_tree = verdict->hint_max_tree;
     hints.token_us = verdict->hint_token_us;
     hints.no_trees = verdict->hint_no_trees;
+    hints.row_price = verdict->hint_row_price;
     verdict_pb pb = FORETOKEN__V1__VERDICT__INIT;
     pb.round = verdict->round;
     pb.n_path = verdict->n_path;
@@ -288,7 +290,8 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     pb.verify_us = verdict->verify_us;
     pb.others_us = verdict->others_us;
     pb.finish = (Foretoken__V1__Finish)verdict->finish;
-    bool hint = verdict->hint_max_tree || verdict->hint_token_us || verdict->hint_no_trees;
+    bool hint = verdict->hint_max_tree || verdict->hint_token_us || verdict->hint_no_trees ||
+                verdict->hint_row_price;
     pb.hints = hint ? &hints : NULL;
     logprob_tree tree = {0};
     if (verdict->n_logprobs) {

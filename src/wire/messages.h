@@ -94,9 +94,10 @@ typedef struct ft_msg_verdict {
     uint32_t queue_us, verify_us;
     uint32_t others_us; /* others kept the engine busy behind the verdict before; 0: not known */
     ft_finish finish;
-    uint32_t hint_max_tree; /* 0: none */
-    bool hint_no_trees;     /* trees are not verified: ask for runs */
-    uint32_t hint_token_us; /* what a token of a run would take this session now; 0: not known */
+    uint32_t hint_max_tree;  /* 0: none */
+    bool hint_no_trees;      /* trees are not verified: ask for runs */
+    uint32_t hint_row_price; /* of a node, in thousandths of a token of others'; 0: none */
+    uint32_t hint_token_us;  /* what a token of a run would take this session now; 0: not known */
 } ft_msg_verdict;
 
 typedef struct ft_msg_info {

@@ -221,7 +221,12 @@ static void test_by_hand(void **state)
     assert_int_equal(ft_sched_wisp.pick(work, 5, &limits, NOW, picks), 5);
     assert_int_equal(picks[0].index, 4); /* late: before what can wait */
     assert_int_equal(picks[1].index, 1); /* brings most for its time */
-    work[1].share = 0.9f;                /* but its tenant has had most of the server */
+    work[4].even_us = NOW + 1000; /* came 3 ms ago, so it keeps its speed in passes of 4 ms */
+    assert_int_equal(ft_sched_wisp.pick(work, 5, &limits, NOW, picks), 2);
+    assert_int_equal(picks[0].index, 4);
+    assert_int_equal(picks[1].index, 1);
+    work[4].even_us = 0;
+    work[1].share = 0.9f; /* but its tenant has had most of the server */
     assert_int_equal(ft_sched_wisp.pick(work, 5, &limits, NOW, picks), 5);
     assert_int_equal(picks[4].index, 1);
 }

@@ -23,8 +23,8 @@ static void test_by_hand(void **state)
     assert_int_equal(ft_promise_due(&p, &r), ft_promise_budget(&p, &r)); /* nothing is owed yet */
     p.since_us = 90 * S; /* 40 tokens by now; 8 rounds are 16 */
     p.had_tok = 40 + 16;
-    assert_int_equal(ft_promise_due(&p, &r), 100 * S + S / 4); /* for the one that is sure */
-    p.had_tok += 2;
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1); /* less than a round ahead: at once */
+    p.had_tok += 2;                                        /* and one is sure */
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 3 * S / 4);
     p.had_tok += 1000; /* far ahead: waits three rounds more, no longer */
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 4 * S / 10 + 3 * S / 2);
@@ -32,6 +32,20 @@ static void test_by_hand(void **state)
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
     p.had_tok = 0; /* lost: at once, too, and no earlier */
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
+}
+
+/* All that a run's pass brings is sure: two tokens ahead are enough. */
+static void test_runs_by_hand(void **state)
+{
+    const ft_promise_round r = {.gain_tok = 1, .at_us = 100 * S};
+    ft_promise p = {.tokens_per_s = 4, .since_us = 90 * S, .had_tok = 40};
+    (void)state;
+    assert_int_equal(ft_promise_budget(&p, &r), 100 * S + S / 4);
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
+    p.had_tok = 42;
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + S / 4);
+    p.had_tok = 44;
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + 3 * S / 4);
 }
 
 static void test_bounds(void **state)
@@ -80,6 +94,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_runs_by_hand),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_keeps_promises),
     };

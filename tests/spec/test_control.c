@@ -454,6 +454,36 @@ static void test_reaction(void **state)
     assert_true(sum_off < 20 * 20 && sum_on < 20 * 60);
 }
 
+/* What rows cost others decides where drafting pays for oneself: dear ones end it, at once for who is young,
+ * and it comes back with the load gone. */
+static void test_price(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        world w = base;
+        life l, fresh;
+        w.hints = seed % 2;
+        w.rtt_us = seed & 2 ? 30000 : 10000;
+        w.accept = 0.7;
+        life_init(&l, seed, FT_DEPTH_LATENCY);
+        assert_true(steps_until(&l, &w, true) < 60);
+        ft_control_saw_price(&l.control, 0.05); /* wide trees are too dear, others pay */
+        live(&l, &w, 200);
+        assert_true(steps_until(&l, &w, true) < 60);
+        ft_control_saw_price(&l.control, 0.85);
+        assert_true(steps_until(&l, &w, false) < 3);
+        uint32_t rounds = l.rounds;
+        live(&l, &w, 1000);
+        assert_int_equal(l.rounds, rounds);
+        ft_control_saw_price(&l.control, 0);
+        assert_true(steps_until(&l, &w, true) < 60);
+        life_init(&fresh, seed, FT_DEPTH_AUTO);
+        ft_control_saw_price(&fresh.control, 0.85);
+        live(&fresh, &w, 1000);
+        assert_int_equal(fresh.rounds, 0);
+    }
+}
+
 /* The paper's machine, as the network gets slower: the depth follows and does not flap. */
 static void test_depth_follows(void **state)
 {
@@ -607,6 +637,7 @@ int main(void)
         cmocka_unit_test(test_young),
         cmocka_unit_test(test_changing_worlds),
         cmocka_unit_test(test_reaction),
+        cmocka_unit_test(test_price),
         cmocka_unit_test(test_depth_follows),
         cmocka_unit_test(test_depth_while_busy),
         cmocka_unit_test(test_room),

@@ -213,6 +213,7 @@ static void random_verdict(ft_rng *rng, ft_msg_verdict *verdict, ft_token_logpro
     verdict->finish = (ft_finish)ft_rng_below(rng, 3);
     verdict->hint_max_tree = ft_rng_below(rng, 3);
     verdict->hint_no_trees = ft_rng_below(rng, 2);
+    verdict->hint_row_price = ft_rng_below(rng, 2) ? ft_rng_below(rng, 1001) : 0;
     verdict->hint_token_us = ft_rng_below(rng, 2) ? ft_rng_below(rng, 100000) : 0;
     verdict->more = !verdict->finish && ft_rng_below(rng, 2);
     if (!ft_rng_below(rng, 2))

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a row costs others: cases by hand, and what it says of nodes in a pass.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sched/price.h"
+
+static ft_cost known(double pass_us, double row_us)
+{
+    const double us[FT_COST_FACTORS] = {[FT_COST_PASS] = pass_us, [FT_COST_ROW] = row_us};
+    ft_cost cost;
+    ft_cost_init(&cost);
+    ft_cost_prime(&cost, us, 512, 0.05);
+    return cost;
+}
+
+static double price(const ft_cost *cost, uint32_t n)
+{
+    ft_pass plain = {0};
+    for (uint32_t i = 0; i < n; i++)
+        plain = ft_pass_plus(plain, 100, 1, 1);
+    return ft_price_row(cost, &plain, n);
+}
+
+static void test_by_hand(void **state)
+{
+    const ft_cost cost = known(6000, 1000);
+    ft_cost unknown;
+    (void)state;
+    ft_cost_init(&unknown);
+    assert_true(price(&unknown, 5) == 0);
+    assert_true(price(&cost, 0) == 0);
+    assert_true(price(&cost, 1) == 0); /* nobody else waits for it */
+    assert_float_equal(price(&cost, 2), 1. / 8, 1e-3);
+    assert_float_equal(price(&cost, 4), 3. / 10, 1e-3);
+    assert_float_equal(price(&cost, 24), 23. / 30, 1e-3);
+}
+
+/* Dearer the more texts there are and the less of a pass is its own, and never a token. */
+static void test_grows(void **state)
+{
+    (void)state;
+    for (double pass_us = 100; pass_us < 1e6; pass_us *= 10) {
+        const ft_cost cost = known(pass_us, 1000), heavy = known(2 * pass_us, 1000);
+        for (uint32_t n = 1; n < 300; n += 7) {
+            assert_true(price(&cost, n) < 1 && price(&cost, n) < price(&cost, n + 1));
+            assert_true(price(&heavy, n + 1) < price(&cost, n + 1));
+        }
+    }
+}
+
+/* All texts together get on faster by a node a text that is accepted with a chance of p where p is above
+ * the price, slower where it is below. */
+static void test_tells_what_pays(void **state)
+{
+    const ft_cost cost = known(6000, 1000);
+    (void)state;
+    for (uint32_t n = 2; n < 100; n++)
+        for (double p = 0.05; p < 1; p += 0.05) {
+            double one =
+                price(&cost, n) * n / (n - 1.); /* all n have one: each delays itself, too */
+            double plain = n / (6000. + 1000 * n), drafted = n * (1 + p) / (6000. + 2000 * n);
+            if (p > one + 0.01)
+                assert_true(drafted > plain);
+            if (p < one - 0.01)
+                assert_true(drafted < plain);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_grows),
+        cmocka_unit_test(test_tells_what_pays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
