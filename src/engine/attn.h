@@ -27,7 +27,9 @@
 
 #define FT_ATTN_TILE 64  /* positions; a multiple of the block */
 #define FT_ATTN_SPAN 256 /* positions; a multiple of the tile */
-#define FT_ATTN_NQ   24  /* query vectors that one unit of work holds: rows x grouped heads */
+/* Query vectors that one unit of work holds: rows x grouped heads. As many sums as AVX-512's registers hold
+ * beside one of K or V: a root and 8 nodes of groups of three heads are 27. */
+#define FT_ATTN_NQ 30
 
 /* One segment's rows in the batch. */
 typedef struct ft_attn_seg {

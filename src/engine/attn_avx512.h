@@ -7,7 +7,7 @@
 #include <immintrin.h>
 
 typedef __m512 x16;
-#define TILE_REGS   24
+#define TILE_REGS   30
 #define PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
 
 static inline x16 x16_zero(void)

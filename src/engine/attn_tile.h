@@ -161,8 +161,10 @@ INLINE void scores_part_q8(const ft_attn_scores *args, uint32_t i0, uint32_t b0,
 
 /* Query counts, with the blocks at a time that fit the registers; the most queries first, down to
  * one. */
-#if TILE_REGS >= 24
-#define SCORES_MANY(X, T)   X(T, 24, 1) X(T, 16, 1) X(T, 12, 2) X(T, 11, 2) X(T, 10, 2) X(T, 9, 2)
+#if TILE_REGS >= 30
+#define SCORES_MOST(X, T) X(T, 30, 1) X(T, 28, 1) X(T, 27, 1) X(T, 24, 1)
+#define SCORES_MANY(X, T) \
+    SCORES_MOST(X, T) X(T, 16, 1) X(T, 12, 2) X(T, 11, 2) X(T, 10, 2) X(T, 9, 2)
 #define SCORES_FEW(X, T)    X(T, 8, 2) X(T, 7, 2) X(T, 6, 4) X(T, 5, 4) X(T, 4, 4) X(T, 3, 4)
 #define SCORES_SHAPES(X, T) SCORES_MANY(X, T) SCORES_FEW(X, T) X(T, 2, 4) X(T, 1, 4)
 #else
@@ -363,8 +365,9 @@ INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, con
 
 /* Query counts, with the dimensions at a time (in 16s) that fit the registers; the most queries
  * first, down to one. q8_0 takes 32 at most, which share a scale. */
-#if TILE_REGS >= 24
-#define VALUES_MANY(X, T)   X(T, 24, 1) X(T, 12, 2) X(T, 8, 2)
+#if TILE_REGS >= 30
+#define VALUES_MOST(X, T)   X(T, 30, 1) X(T, 28, 1) X(T, 27, 1) X(T, 24, 1)
+#define VALUES_MANY(X, T)   VALUES_MOST(X, T) X(T, 12, 2) X(T, 8, 2)
 #define VALUES_FEW(X, T)    X(T, 6, 4) X(T, 5, 4) X(T, 4, 4) X(T, 3, 4) X(T, 2, 4) X(T, 1, 4)
 #define VALUES_SHAPES(X, T) VALUES_MANY(X, T) VALUES_FEW(X, T)
 #define VALUES_NARROW(X, T) VALUES_MANY(X, T) X(T, 4, 2) X(T, 3, 2) X(T, 2, 2) X(T, 1, 2)
