@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefix cache's index: hash buckets, and a list of idle blocks by age. Owned by the engine's
-// thread; no allocation after init; every operation but the check takes constant time (a bucket
-// holds one block on average).
+// The prefix cache's index: hash buckets, and lists of idle blocks by age, of all tenants and of each. Owned by
+// the engine's thread; no allocation after init; every operation but the check takes constant time (a bucket
+// holds one block on average), but that settle and evict look through the tenants, of whom there are few.
 //
 // Invariants (ft_prefix_check tests them):
 //  1. A registered block is in the bucket of its hash, and is the only one with its tenant, parent and
 //     tokens. Its parent, if any, is registered under the same tenant and counts it as a child. So a
-//     parent's number says what the whole text before a block is.
+//     parent's number says what the whole text before a block is. Its tenant's place counts it.
 //  2. An idle block is registered. Its children are idle, and all older than it: who holds a block
-//     holds its parent, and lets go of it later. So the oldest idle block has no children, and
-//     eviction takes a text from its end.
+//     holds its parent, and lets go of it later. So the oldest idle block, of all or of a tenant,
+//     has no children, and eviction takes a text from its end.
 //
 // Age is counted from when the last sequence let go, not from when tokens were last used. A session
 // that gives way under pressure thus outlives what was cached before it; but it only has to where
@@ -35,8 +35,9 @@ ft_status ft_prefix_init(ft_prefix *prefix, uint32_t n_blocks)
     prefix->token = calloc((size_t)n_blocks * BLOCK, sizeof *prefix->token);
     prefix->entry = calloc(n_blocks, sizeof *prefix->entry);
     prefix->bucket = malloc(prefix->n_buckets * sizeof *prefix->bucket);
+    prefix->tenant = calloc(n_blocks, sizeof *prefix->tenant);
     ft_status status = ft_random_bytes(prefix->key, sizeof prefix->key);
-    if (!prefix->token || !prefix->entry || !prefix->bucket)
+    if (!prefix->token || !prefix->entry || !prefix->bucket || !prefix->tenant)
         status = FT_NOMEM;
     if (status != FT_OK) {
         ft_prefix_deinit(prefix);
@@ -52,6 +53,7 @@ void ft_prefix_deinit(ft_prefix *prefix)
     free(prefix->token);
     free(prefix->entry);
     free(prefix->bucket);
+    free(prefix->tenant);
     *prefix = (ft_prefix){0};
 }
 
@@ -64,6 +66,24 @@ static uint64_t hash_of(const ft_prefix *prefix, uint64_t tenant, uint32_t paren
     } text = {tenant, parent == NONE ? 0 : prefix->entry[parent].hash, {0}};
     memcpy(text.tokens, tokens, sizeof text.tokens);
     return ft_siphash(prefix->key, &text, sizeof text);
+}
+
+/* ---- tenants ---- */
+
+/* A tenant's place, taken where it has none. One is free: each has a registered block. */
+static uint32_t place_of(ft_prefix *prefix, uint64_t id)
+{
+    uint32_t unused = prefix->n_tenants;
+    for (uint32_t i = 0; i < prefix->n_tenants; i++) {
+        if (prefix->tenant[i].id == id)
+            return i;
+        if (prefix->tenant[i].id == 0)
+            unused = i;
+    }
+    assert(unused < prefix->n_blocks);
+    prefix->n_tenants += unused == prefix->n_tenants;
+    prefix->tenant[unused] = (ft_prefix_tenant){.id = id, .oldest = NONE, .newest = NONE};
+    return unused;
 }
 
 /* ---- registered blocks ---- */
@@ -100,8 +120,12 @@ uint32_t ft_prefix_settle(ft_prefix *prefix, uint32_t block, uint64_t tenant, ui
         return known;
     assert(tenant != 0 && !ft_prefix_has(prefix, block));
     uint32_t *bucket = bucket_of(prefix, hash);
-    prefix->entry[block] =
-        (ft_prefix_entry){.hash = hash, .tenant = tenant, .parent = parent, .next = *bucket};
+    prefix->entry[block] = (ft_prefix_entry){.hash = hash,
+                                             .tenant = tenant,
+                                             .parent = parent,
+                                             .next = *bucket,
+                                             .owner = place_of(prefix, tenant)};
+    prefix->tenant[prefix->entry[block].owner].n++;
     *bucket = block;
     if (parent != NONE)
         prefix->entry[parent].n_children++;
@@ -118,6 +142,8 @@ void ft_prefix_remove(ft_prefix *prefix, uint32_t block)
     *at = e->next;
     if (e->parent != NONE)
         prefix->entry[e->parent].n_children--;
+    if (--prefix->tenant[e->owner].n == 0)
+        prefix->tenant[e->owner].id = 0;
     e->tenant = 0;
 }
 
@@ -136,6 +162,12 @@ void ft_prefix_idle(ft_prefix *prefix, uint32_t block)
         prefix->oldest = block;
     prefix->newest = block;
     prefix->n_idle++;
+    e->idle_at = prefix->idled++;
+    ft_prefix_tenant *t = &prefix->tenant[e->owner];
+    e->own_older = t->newest;
+    e->own_newer = NONE;
+    *(t->newest != NONE ? &prefix->entry[t->newest].own_newer : &t->oldest) = block;
+    t->newest = block;
 }
 
 void ft_prefix_wake(ft_prefix *prefix, uint32_t block)
@@ -152,12 +184,34 @@ void ft_prefix_wake(ft_prefix *prefix, uint32_t block)
     else
         prefix->newest = e->older;
     prefix->n_idle--;
+    ft_prefix_tenant *t = &prefix->tenant[e->owner];
+    *(e->own_older != NONE ? &prefix->entry[e->own_older].own_newer : &t->oldest) = e->own_newer;
+    *(e->own_newer != NONE ? &prefix->entry[e->own_newer].own_older : &t->newest) = e->own_older;
+}
+
+/* Of two tenants with idle blocks the one that should lose one. */
+static bool owes_more(const ft_prefix *prefix, const ft_prefix_tenant *a, const ft_prefix_tenant *b)
+{
+    return a->n != b->n ? a->n > b->n
+                        : prefix->entry[a->oldest].idle_at < prefix->entry[b->oldest].idle_at;
+}
+
+static uint32_t to_evict(const ft_prefix *prefix)
+{
+    const ft_prefix_tenant *most = NULL;
+    const uint64_t age = prefix->idled - prefix->entry[prefix->oldest].idle_at;
+    if (age > (uint64_t)FT_PREFIX_STALE_TURNS * prefix->n_blocks)
+        return prefix->oldest;
+    for (const ft_prefix_tenant *t = prefix->tenant; t < prefix->tenant + prefix->n_tenants; t++)
+        if (t->id && t->oldest != NONE && (!most || owes_more(prefix, t, most)))
+            most = t;
+    return most->oldest;
 }
 
 uint32_t ft_prefix_evict(ft_prefix *prefix)
 {
-    uint32_t block = prefix->oldest;
-    assert(block != NONE);
+    assert(prefix->oldest != NONE);
+    uint32_t block = to_evict(prefix);
     ft_prefix_wake(prefix, block);
     ft_prefix_remove(prefix, block);
     prefix->evicted++;
@@ -184,9 +238,34 @@ static bool block_holds(const ft_prefix *prefix, uint32_t block)
     return e->idle || !prefix->entry[e->parent].idle;
 }
 
+/* Counts and lists of tenants; scratch counts blocks by place. */
+static bool tenants_hold(const ft_prefix *prefix, uint32_t *scratch)
+{
+    uint32_t n_idle = 0;
+    memset(scratch, 0, prefix->n_blocks * sizeof *scratch);
+    for (uint32_t b = 0; b < prefix->n_blocks; b++)
+        if (prefix->entry[b].tenant)
+            scratch[prefix->entry[b].owner]++;
+    for (uint32_t i = 0; i < prefix->n_tenants; i++) {
+        const ft_prefix_tenant *t = &prefix->tenant[i];
+        HOLDS(t->id ? t->n == scratch[i] && t->n > 0 : scratch[i] == 0);
+        uint32_t before = NONE;
+        for (uint32_t b = t->id ? t->oldest : NONE; b != NONE;
+             before = b, b = prefix->entry[b].own_newer) {
+            const ft_prefix_entry *e = &prefix->entry[b];
+            HOLDS(n_idle++ < prefix->n_idle && e->idle && e->owner == i && e->tenant == t->id);
+            HOLDS(e->own_older == before);
+            HOLDS(before == NONE || prefix->entry[before].idle_at < e->idle_at);
+        }
+        HOLDS(!t->id || before == t->newest);
+    }
+    return n_idle == prefix->n_idle;
+}
+
 bool ft_prefix_check(const ft_prefix *prefix, uint32_t *scratch)
 {
     uint32_t n_idle = 0, before = NONE;
+    HOLDS(tenants_hold(prefix, scratch));
     memset(scratch, 0, prefix->n_blocks * sizeof *scratch);
     for (uint32_t b = prefix->oldest; b != NONE; before = b, b = prefix->entry[b].newer) {
         const ft_prefix_entry *e = &prefix->entry[b];

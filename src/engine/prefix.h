@@ -3,7 +3,9 @@
  * Which block of the KV pool holds which 16 tokens of whose text: the index behind the prefix cache.
  * A block is *registered* once it is full of committed tokens of a tenant's sequence; then it is found
  * again by tenant, the registered block before it, and its tokens. A registered block that no
- * sequence holds is *idle*: it stays findable until the pool needs it, the one longest idle first.
+ * sequence holds is *idle*: it stays findable until the pool needs it. Then the tenant that has most registered
+ * blocks, held ones included, loses the one longest idle of its own: who fills the pool with new texts forgets
+ * its own old ones, not others'. Only what nobody took up for very long goes first, whosever it is.
  * Knows neither sequences nor tensors; kv.c decides when. Owned by the engine's thread.
  *
  *              settle                    idle
@@ -20,6 +22,9 @@
 #include "base/status.h"
 
 #define FT_PREFIX_NONE UINT32_MAX /* no block */
+/* A tenant that stays away keeps its share until blocks, of whomever, have become idle so many times as there
+ * are blocks. */
+#define FT_PREFIX_STALE_TURNS 8
 
 typedef struct ft_prefix_entry {
     uint64_t hash;       /* of tenant, chain and tokens; only of a registered block, as the rest */
@@ -27,9 +32,18 @@ typedef struct ft_prefix_entry {
     uint32_t parent;     /* the block before it in every text that holds it, or none */
     uint32_t next;       /* in its bucket */
     uint32_t n_children; /* registered blocks whose parent it is */
-    uint32_t older, newer; /* among the idle ones */
+    uint32_t owner;      /* among tenants, by number */
+    uint32_t older, newer;         /* among the idle ones */
+    uint32_t own_older, own_newer; /* among those of its tenant */
+    uint64_t idle_at;              /* of an idle one: how many became idle before it */
     bool idle;
 } ft_prefix_entry;
+
+typedef struct ft_prefix_tenant {
+    uint64_t id;             /* 0: a free place */
+    uint32_t n;              /* registered blocks, at least 1 */
+    uint32_t oldest, newest; /* of its idle ones; none: it has none */
+} ft_prefix_tenant;
 
 typedef struct ft_prefix {
     uint32_t n_blocks, n_buckets; /* n_buckets: a power of two */
@@ -39,7 +53,9 @@ typedef struct ft_prefix {
     uint32_t *bucket;        /* [n_buckets] */
     uint32_t oldest, newest; /* ends of the list of idle blocks */
     uint32_t n_idle;
-    uint64_t evicted; /* so far */
+    ft_prefix_tenant *tenant; /* [n_tenants], room for n_blocks */
+    uint32_t n_tenants;       /* places that were ever taken */
+    uint64_t idled, evicted;  /* so far */
 } ft_prefix;
 
 /* FT_NOMEM, FT_IO (the system has no random numbers); then nothing is owed. */
@@ -65,7 +81,7 @@ void ft_prefix_remove(ft_prefix *prefix, uint32_t block);
 void ft_prefix_idle(ft_prefix *prefix, uint32_t block);
 /* A sequence takes an idle block up again, and with it all blocks before it. */
 void ft_prefix_wake(ft_prefix *prefix, uint32_t block);
-/* Forgets the block longest idle and returns it; there is one. */
+/* Forgets an idle block and returns it; there is one. */
 uint32_t ft_prefix_evict(ft_prefix *prefix);
 
 /* True if the invariants stated in prefix.c hold. scratch: [n_blocks]. */

@@ -35,6 +35,7 @@ typedef struct cached {
     int32_t token[BLOCK];
     uint32_t block; /* where it must be */
     uint64_t since; /* when the last sequence let go; 0: held */
+    uint64_t turn;  /* how many of tenants' blocks it let go of had been, before */
 } cached;
 
 typedef struct shadow {
@@ -51,7 +52,7 @@ typedef struct fixture {
     ft_kv kv;
     uint32_t slots[N_BLOCKS * BLOCK];
     ft_rng rng;
-    uint64_t now, evicted, copied, forgotten, merged;
+    uint64_t now, turn, evicted, copied, forgotten, merged;
     cached cached[N_BLOCKS];
     shadow s[N_SEQS];
 } fixture;
@@ -98,17 +99,38 @@ static uint32_t model_idle(const fixture *f)
     return n;
 }
 
+static uint32_t model_has(const fixture *f, uint64_t tenant)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < N_BLOCKS; i++)
+        n += f->cached[i].alive && f->cached[i].tenant == tenant;
+    return n;
+}
+
+/* The block longest idle of the tenant that has most, or of all, where that is long. */
+static int model_oldest(const fixture *f, bool fair)
+{
+    int oldest = -1;
+    for (int i = 0; i < N_BLOCKS; i++) {
+        const cached *c = &f->cached[i], *o = oldest < 0 ? c : &f->cached[oldest];
+        if (!c->alive || c->since == 0)
+            continue;
+        uint32_t n = fair ? model_has(f, c->tenant) : 0, most = fair ? model_has(f, o->tenant) : 0;
+        if (oldest < 0 || n > most || (n == most && c->since < o->since))
+            oldest = i;
+    }
+    assert_true(oldest >= 0);
+    return oldest;
+}
+
 /* A block is about to be taken. */
 static void model_take(fixture *f)
 {
-    int oldest = -1;
     if (model_free(f) > 0)
         return;
-    for (int i = 0; i < N_BLOCKS; i++)
-        if (f->cached[i].alive && f->cached[i].since > 0 &&
-            (oldest < 0 || f->cached[i].since < f->cached[oldest].since))
-            oldest = i;
-    assert_true(oldest >= 0);
+    int oldest = model_oldest(f, false);
+    if (f->turn - f->cached[oldest].turn <= FT_PREFIX_STALE_TURNS * N_BLOCKS)
+        oldest = model_oldest(f, true);
     assert_int_equal(children(f, oldest), 0);
     f->cached[oldest].alive = false;
     f->evicted++;
@@ -122,6 +144,8 @@ static void model_drop(fixture *f, shadow *s, uint32_t n_entry)
             continue;
         f->cached[entry].since = ++f->now;
         f->cached[entry].alive = f->cached[entry].tenant != 0;
+        f->cached[entry].turn = f->turn;
+        f->turn += f->cached[entry].alive;
     }
 }
 
@@ -433,6 +457,57 @@ static void test_refusals(void **state)
     ft_kv_deinit(&kv);
 }
 
+/* A text of one block, let go of at once. */
+static void add_text(ft_kv *kv, uint64_t tenant, int32_t first)
+{
+    ft_kv_seq seq;
+    int32_t token[BLOCK] = {first};
+    uint32_t path[BLOCK];
+    for (uint32_t i = 0; i < BLOCK; i++)
+        path[i] = i;
+    ft_kv_seq_init(&seq, kv);
+    ft_kv_seq_set_tenant(&seq, tenant);
+    assert_int_equal(ft_kv_seq_reserve(&seq, BLOCK), FT_OK);
+    ft_kv_seq_extend(&seq, NULL, BLOCK);
+    ft_kv_seq_set_tokens(&seq, token, BLOCK);
+    assert_int_equal(ft_kv_seq_commit(&seq, path, BLOCK, NULL, 0, NULL), FT_OK);
+    ft_kv_seq_deinit(&seq);
+}
+
+static bool has_text(const ft_kv *kv, uint64_t tenant, int32_t first)
+{
+    const int32_t token[BLOCK] = {first};
+    return ft_prefix_find(&kv->prefix, tenant, FT_PREFIX_NONE, token) != FT_PREFIX_NONE;
+}
+
+/* Who brings ever new texts forgets its own: others' stay, until nobody has asked for them for long. */
+static void test_fair(void **state)
+{
+    enum { POOL = 8 };
+    ft_kv kv;
+    assert_int_equal(ft_kv_init(&kv, POOL, NULL, NULL), FT_OK);
+    add_text(&kv, 1, 1);
+    add_text(&kv, 1, 2);
+    add_text(&kv, 2, 3);
+    for (int32_t i = 0; i < FT_PREFIX_STALE_TURNS * POOL - 4; i++) {
+        add_text(&kv, 3, 100 + i);
+        assert_true(has_text(&kv, 1, 1) && has_text(&kv, 1, 2) && has_text(&kv, 2, 3));
+        assert_true(has_text(&kv, 3, 100 + i));
+        assert_true(i < POOL || !has_text(&kv, 3, 100 + i - POOL));
+    }
+    for (int32_t i = 0; i < 8; i++)
+        add_text(&kv, 3, 1000 + i);
+    assert_false(has_text(&kv, 1, 1) || has_text(&kv, 1, 2) || has_text(&kv, 2, 3));
+    for (int32_t i = 0; i < POOL; i++) /* of equals, the oldest of all goes */
+        add_text(&kv, 10 + (uint64_t)i, 7);
+    for (int32_t i = 0; i < POOL; i++)
+        assert_true(has_text(&kv, 10 + (uint64_t)i, 7));
+    add_text(&kv, 20, 7);
+    assert_false(has_text(&kv, 10, 7));
+    assert_true(has_text(&kv, 11, 7) && has_text(&kv, 20, 7));
+    ft_kv_deinit(&kv);
+}
+
 /* An equal hash is not enough to find a block: what it stands for is compared. */
 static void test_collision(void **state)
 {
@@ -467,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_collision),
+        cmocka_unit_test(test_fair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
