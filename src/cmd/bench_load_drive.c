@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cmd/bench.h"
+#include "wire/early.h"
 
 /* Tokens that reached the user at one time. */
 typedef struct arrival {
@@ -40,6 +41,7 @@ typedef struct slot {
     arrival *arrivals; /* [n_tokens + 1] */
     uint32_t n_arrivals;
     uint32_t round, nodes; /* of the last draft */
+    ft_msg_draft early;    /* the last early one */
     ft_load_tally tally;
     ft_load_values verify_ms;
     ft_gen_stats stats;
@@ -50,6 +52,10 @@ typedef struct slot {
 static void on_draft(void *ctx, const ft_msg_draft *draft)
 {
     slot *s = ctx;
+    if (draft->n_under > 0) {
+        s->early = *draft;
+        return;
+    }
     s->round = draft->round;
     s->nodes = draft->n;
 }
@@ -65,6 +71,12 @@ static void on_verdict(void *ctx, const ft_msg_verdict *v)
         s->tally.drafted += s->nodes;
         s->tally.accepted += v->n_path;
         s->tally.tree_tokens += tokens;
+    }
+    if (v->early_taken && v->n_path > 0 && s->early.n > 0) {
+        ft_msg_draft next;
+        ft_early_behind(&s->early, v->path[v->n_path - 1], v->next[0], &next);
+        s->round = v->round + 1;
+        s->nodes = next.n;
     }
     ft_load_values_add(&s->verify_ms, v->verify_us / 1e3);
 }
@@ -166,6 +178,8 @@ static ft_status count_text(stage *st, slot *s, ft_error *err)
     s->tally.aligned = s->stats.aligned;
     s->tally.matched = s->stats.matched;
     s->tally.ahead_nodes = s->stats.ahead_nodes;
+    s->tally.early_sent = s->stats.early_sent;
+    s->tally.early_taken = s->stats.early_taken;
     s->tally.forwards = s->stats.forwards;
     s->tally.ahead_forwards = s->stats.ahead_forwards;
     s->tally.depths = s->stats.depth_sum;

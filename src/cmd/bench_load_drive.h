@@ -24,6 +24,7 @@ typedef struct ft_load_tally {
     /* Of proactive drafting: trees whose head was drafted from, of them aligned, of these matched, and
      * nodes computed below heads (edge/edge.h). */
     uint64_t heads, aligned, matched, ahead_nodes;
+    uint64_t early_sent, early_taken; /* drafts before their verdict, and those that fitted it */
     uint64_t forwards, ahead_forwards, depths; /* of the draft model; levels of trees, summed */
     uint64_t runs, run_tokens;
     /* Of the windows of waves whose texts are of one category: their length, the tokens in them, and the

@@ -136,7 +136,7 @@ static ft_status pass_up(slow_link *s, const ft_client_msg *msg, ft_error *err)
     s->inner->vt->bytes(s->inner, &after, &received);
     if (msg->kind == FT_CLIENT_DRAFT && status == FT_OK) {
         pthread_mutex_lock(&s->path->lock);
-        s->path->traffic.drafts++;
+        s->path->traffic.drafts += msg->draft.n_under == 0;
         s->path->traffic.draft_bytes += after - before;
         pthread_mutex_unlock(&s->path->lock);
     }
@@ -155,6 +155,7 @@ static void count_down(slow_link *s, const ft_server_msg *msg)
     free(bytes);
     pthread_mutex_lock(&s->path->lock);
     s->path->traffic.verdicts++;
+    s->path->traffic.drafts += msg->verdict.early_taken;
     s->path->traffic.verdict_bytes += n;
     pthread_mutex_unlock(&s->path->lock);
 }

@@ -11,7 +11,9 @@
 #include "edge/link.h"
 
 typedef struct ft_load_traffic {
-    uint64_t drafts, draft_bytes; /* sent; Open, Close and the like not counted */
+    /* Sent, Open, Close and the like not counted; an early draft counts where it was taken, its bytes do
+     * always. */
+    uint64_t drafts, draft_bytes;
     uint64_t verdicts, verdict_bytes;
 } ft_load_traffic;
 

@@ -10,7 +10,8 @@
 const char *ft_load_mode_name(ft_load_mode mode)
 {
     static const char *const names[] = {"plain",          "server-spec",    "edge",
-                                        "edge+predictor", "edge+proactive", "edge+pipeline"};
+                                        "edge+predictor", "edge+proactive", "edge+early",
+                                        "edge+pipeline"};
     return names[mode];
 }
 
@@ -88,6 +89,8 @@ static json_t *tally_json(const ft_load_tally *t)
     put(out, "depth", over((double)t->depths, (double)t->trees));
     put(out, "forwards_per_tree", over((double)t->forwards, (double)t->trees));
     put(out, "ahead_forwards_per_tree", over((double)t->ahead_forwards, (double)t->trees));
+    put(out, "early_sent_per_tree", over((double)t->early_sent, (double)t->trees));
+    put(out, "early_taken_per_tree", over((double)t->early_taken, (double)t->trees));
     put(out, "run_token_share", over((double)t->run_tokens, (double)t->tokens));
     return out;
 }

@@ -15,7 +15,8 @@ typedef enum ft_load_mode {
     FT_LOAD_SERVER_SPEC,
     FT_LOAD_EDGE,
     FT_LOAD_PREDICTOR, /* edge, whose drafts end where a predictor says */
-    FT_LOAD_PROACTIVE,
+    FT_LOAD_PROACTIVE, /* as SpecEdge 4.2 has it */
+    FT_LOAD_EARLY,     /* and sends drafts before the verdicts that they depend on */
     FT_LOAD_PIPELINE,
     FT_LOAD_MODES
 } ft_load_mode;

@@ -190,7 +190,8 @@ static ft_load_drive_opts drive_opts(serving *x, ft_load_mode mode)
         .n_slots = mode == FT_LOAD_PIPELINE ? 2 * batch : batch,
         .edge = {.draft = drafts ? params : (ft_draft_params){0},
                  .depth_rule = mode == FT_LOAD_PIPELINE ? FT_DEPTH_PIPELINE : x->rule,
-                 .proactive = mode >= FT_LOAD_PROACTIVE},
+                 .proactive = mode >= FT_LOAD_PROACTIVE,
+                 .early = mode >= FT_LOAD_EARLY},
         .drafts = drafts ? &x->drafts : NULL,
         .forward_us = (int64_t)(f->draft_ms * 1e3)};
 }
@@ -456,7 +457,8 @@ static int parse(serving_flags *f, int argc, char **argv)
             "plain (the server decodes), server-spec (it drafts, too), edge (devices draft and "
             "wait), edge+predictor\n"
             "(their drafts end at the first predicted rejection), edge+proactive (they draft "
-            "ahead), edge+pipeline\n"
+            "ahead), edge+early (and send\n"
+            "some of that before the verdict), edge+pipeline "
             "(twice as many sessions take turns). Links are delayed, and devices take the time they "
             "are said to take; the\n"
             "server's work is real, on a core of its own.",
@@ -473,21 +475,22 @@ int ft_cmd_bench_serving(int argc, char **argv)
         calloc(1, sizeof *x); /* every cell and round of the report: too much for a stack */
     if (!x)
         return ft_error_set(&err, FT_NOMEM, "out of memory"), ft_cmd_fail(&err);
-    x->f = (serving_flags){.modes = "plain,server-spec,edge,edge+proactive,edge+pipeline",
-                           .rtts = "0,15,40,50",
-                           .ratio = "11:94",
-                           .limit = 6,
-                           .longest = 256,
-                           .n = 64,
-                           .batch = 1,
-                           .depth = 7,
-                           .budget = 32,
-                           .ahead = "likeliest",
-                           .predictor = "none",
-                           .rule = "latency",
-                           .width = 4,
-                           .rounds = 3,
-                           .top_p = 1};
+    x->f =
+        (serving_flags){.modes = "plain,server-spec,edge,edge+proactive,edge+early,edge+pipeline",
+                        .rtts = "0,15,40,50",
+                        .ratio = "11:94",
+                        .limit = 6,
+                        .longest = 256,
+                        .n = 64,
+                        .batch = 1,
+                        .depth = 7,
+                        .budget = 32,
+                        .ahead = "likeliest",
+                        .predictor = "none",
+                        .rule = "latency",
+                        .width = 4,
+                        .rounds = 3,
+                        .top_p = 1};
     int code = parse(&x->f, argc, argv);
     if (code >= 0) {
         free(x);

@@ -267,6 +267,8 @@ static void set_drafting(json_t *o, const ft_gen_stats *s)
     json_object_set_new(ahead, "p_align", json_real(ratio(s->aligned, s->heads)));
     json_object_set_new(ahead, "p_match", json_real(ratio(s->matched, s->aligned)));
     json_object_set_new(ahead, "gain", json_real(ft_gen_ahead_gain(s)));
+    set_int(ahead, "early_sent", s->early_sent);
+    set_int(ahead, "early_taken", s->early_taken);
     json_object_set_new(o, "ahead", ahead);
 }
 

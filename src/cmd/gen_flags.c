@@ -148,7 +148,7 @@ ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *e
         out->draft.budget = 0;
     if (out->draft.depth > out->draft.budget)
         out->draft.depth = out->draft.budget;
-    out->proactive = flags->proactive;
+    out->proactive = out->early = flags->proactive;
     return FT_OK;
 }
 

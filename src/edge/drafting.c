@@ -265,6 +265,21 @@ void ft_gen_draft_advance(ft_gen *gen, const ft_msg_verdict *verdict)
         give_up(gen, &err);
 }
 
+void ft_gen_draft_early(ft_gen *gen)
+{
+    ft_tree_clear(&gen->tree);
+    gen->ahead_done = false;
+    if (gen->drafting == FT_DRAFTING_ON)
+        ft_drafter_early_take(gen->drafter, &gen->tree);
+    if (gen->tree.n == gen->out.draft.n) {
+        ft_gen_steer_sent(gen, 0, 0);
+        ft_gen_record_draft(gen);
+    } else { /* the drafter is another one, or gone: the round says nothing of its drafts */
+        ft_tree_clear(&gen->tree);
+        gen->sent_us = 0;
+    }
+}
+
 /* ---- while a verdict is waited for ---- */
 
 /* A first try of LATER, or the next piece of READING. */
@@ -303,6 +318,7 @@ static ft_idle idle_ahead(ft_gen *gen)
     bool more = false;
     if (!gen->edge->proactive || gen->ahead_done)
         return FT_IDLE_DONE;
+    ft_gen_early_look(gen);
     if (verdict_is_near(gen))
         return FT_IDLE_NEAR;
     if (!ft_edge_engine_try(gen->edge))
@@ -312,6 +328,8 @@ static ft_idle idle_ahead(ft_gen *gen)
     if (status != FT_OK)
         give_up(gen, &err);
     gen->ahead_done = !more;
+    if (gen->ahead_done && status == FT_OK)
+        ft_gen_early_look(gen);
     return more && status == FT_OK ? FT_IDLE_MORE : FT_IDLE_DONE;
 }
 

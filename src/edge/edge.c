@@ -135,6 +135,7 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     edge->draft = opts->draft;
     edge->automatic = opts->automatic;
     edge->proactive = opts->proactive;
+    edge->early = opts->proactive && opts->early;
     edge->clock = opts->clock;
     edge->max_generations = opts->max_generations ? opts->max_generations : DEFAULT_MAX_AT_ONCE;
     edge->slo_tokens_per_s = opts->slo_tokens_per_s;

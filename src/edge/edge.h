@@ -45,6 +45,9 @@ typedef struct ft_edge_opts {
     /* Drafts while a verdict is waited for: ahead of it, and in runs what the controller wants to know.
      * For a draft model that does not take its time from the target. */
     bool proactive;
+    /* With proactive: sends a part of what was drafted ahead before the verdict on the tree that is out, where
+     * the server understands that: it goes on with that part at once if it fits the verdict. */
+    bool early;
     ft_clock clock;
     ft_kv_type draft_kv_type;
     uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
@@ -115,6 +118,7 @@ typedef struct ft_gen_stats {
     uint64_t aligned; /* of them: the accepted path ended in the head */
     uint64_t matched; /* of these: and the server's own token was drafted below it */
     uint64_t ahead_nodes, ahead_kept; /* computed below heads; of them, those that were used on */
+    uint32_t early_sent, early_taken; /* early drafts; rounds that began with a part of one */
     uint32_t retry_after_ms; /* with an error: what the server said of trying again; 0: nothing */
 } ft_gen_stats;
 

@@ -6,6 +6,7 @@
  *   steer.c     which of the two comes next: what was measured, through spec/control.h
  *   session.c   one exchange with the verifier, over as many streams as it takes
  *   drafting.c  the draft model's side of a generation, under the engine lock
+ *   early.c     drafts that are sent before the verdict that they depend on
  *   output.c    from a verdict's tokens to text
  *   record.c    drafts and verdicts into the trace store
  *
@@ -26,7 +27,7 @@ struct ft_edge {
     uint64_t fingerprint;
     ft_link_source source;
     ft_draft_params draft;
-    bool automatic, proactive;
+    bool automatic, proactive, early;
     ft_clock clock;
     int64_t reconnect_us;
     float slo_tokens_per_s;
@@ -83,6 +84,18 @@ typedef struct ft_shadow {
     int64_t took_us;
 } ft_shadow;
 
+/* The early draft of the outstanding round, and what decides on the next. */
+typedef struct ft_gen_early {
+    ft_client_msg msg; /* draft.n = 0: none went out over this stream */
+    bool settled;      /* it went out, or none will */
+    bool begun; /* the outstanding round began with a part of one: its draft need not be made */
+    int64_t
+        since_us; /* then, if it went out that way: when the verdict came; 0: an ordinary draft */
+    double draft_us,
+        tokens; /* smoothed: an ordinary draft takes, and its nodes should bring; 0: not known */
+    double lead_us; /* to be early by */
+} ft_gen_early;
+
 /* One generation; lives on its thread. */
 typedef struct ft_gen {
     ft_edge *edge;
@@ -137,6 +150,8 @@ typedef struct ft_gen {
     ft_shadow shadow;
     uint32_t retry_in, retry_step;
 
+    ft_gen_early early;
+
     /* steer.c */
     ft_control control;
     ft_stop stop; /* when a draft is deep enough, where the rule of its depth asks that */
@@ -185,10 +200,23 @@ void ft_gen_draft(ft_gen *gen, const ft_draft_params *params);
 void ft_gen_draft_shadow(ft_gen *gen);
 /* The text has grown by the verdict's path and next. */
 void ft_gen_draft_advance(ft_gen *gen, const ft_msg_verdict *verdict);
+/* The outstanding draft is a part of the early one: gen->tree is, too, as far as the drafter still knows. */
+void ft_gen_draft_early(ft_gen *gen);
 /* While the verifier works: one draft forward at most of drafting ahead of a tree's verdict, or of
  * following a run, shadow included. */
 ft_idle ft_gen_draft_idle(ft_gen *gen);
 void ft_gen_draft_stop(ft_gen *gen);
+
+/* An ordinary draft goes out, or a stream is gone: nothing is out early. */
+void ft_gen_early_reset(ft_gen *gen);
+/* Between draft forwards ahead of a verdict: sends the early draft when it is time to, if it is worth it. */
+void ft_gen_early_look(ft_gen *gen);
+/* Whether the early draft that is out holds something behind the verdict. */
+bool ft_gen_early_fits(const ft_gen *gen, const ft_msg_verdict *verdict);
+/* A checked verdict on a tree, before anything of the round changes. */
+void ft_gen_early_saw(ft_gen *gen, const ft_msg_verdict *verdict);
+/* The verdict took it, and everything else is past that verdict: what it has behind it is outstanding now. */
+void ft_gen_early_take(ft_gen *gen, const ft_msg_verdict *verdict);
 
 /* Before the first round, and after the last. */
 void ft_gen_steer_begin(ft_gen *gen);

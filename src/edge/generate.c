@@ -151,6 +151,7 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err, 
     ft_status status = ft_gen_output(gen, v, err, finish);
     if (status != FT_OK || *finish != FT_FINISH_NONE)
         return status;
+    ft_gen_early_saw(gen, v);
     ft_gen_draft_advance(gen, v);
     ft_gen_steer_saw(gen, v);
     if (v->more) {
@@ -159,6 +160,8 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err, 
     } else {
         ft_gen_round_over(gen);
     }
+    if (v->early_taken)
+        ft_gen_early_take(gen, v);
     return FT_OK;
 }
 
@@ -166,7 +169,7 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err, 
 static ft_status one_step(ft_gen *gen, ft_error *err, ft_finish *finish)
 {
     ft_server_msg *msg = NULL;
-    if (gen->run_left == 0)
+    if (gen->run_left == 0 && !gen->early.begun)
         prepare(gen);
     ft_status status = ft_gen_exchange(gen, err, &msg);
     if (status == FT_OK)

@@ -174,6 +174,8 @@ static void add_sums(ft_gen_stats *sums, const ft_gen_stats *s)
     sums->matched += s->matched;
     sums->ahead_nodes += s->ahead_nodes;
     sums->ahead_kept += s->ahead_kept;
+    sums->early_sent += s->early_sent;
+    sums->early_taken += s->early_taken;
 }
 
 static void count_one(ft_openai *o, ft_status status, size_t n_prompt, const ft_gen_stats *s)
@@ -333,6 +335,10 @@ static void put_drafting(ft_buf *out, const ft_gen_stats *s)
          s->heads ? (double)s->aligned / (double)s->heads : 0},
         {"ahead_match_ratio", "gauge", "P_match|align: matched of aligned.",
          s->aligned ? (double)s->matched / (double)s->aligned : 0},
+        {"early_sent_total", "counter", "Drafts sent before the verdict that they depend on.",
+         (double)s->early_sent},
+        {"early_taken_total", "counter", "Of them those that fitted the verdict.",
+         (double)s->early_taken},
         {"ahead_gain_tokens", "gauge", "Expected gain of drafting ahead, tokens a round.",
          ft_gen_ahead_gain(s)},
     };

@@ -41,6 +41,8 @@ ft_status ft_gen_verdict_check(const ft_gen *gen, const ft_msg_verdict *v, ft_er
             return bad(v, "names a token outside the vocabulary", err);
     if (check_extent(gen, v, err) != FT_OK)
         return FT_CORRUPT;
+    if (v->early_taken && !ft_gen_early_fits(gen, v))
+        return bad(v, "goes on with a draft that was not sent", err);
     if (v->length != gen->text.n + n)
         return bad(v, "counts another length of the text", err);
     if (gen->request->logprobs && v->n_logprobs != n)

@@ -91,6 +91,7 @@ ft_status ft_gen_connect(ft_gen *gen, ft_error *err)
     fill_open(gen, &msg.open);
     gen->resuming = msg.open.resume;
     gen->draft_sent = false;
+    ft_gen_early_reset(gen);
     gen->stream_new = true;
     if (!gen->has_session)
         gen->round = 1;
@@ -197,6 +198,7 @@ static ft_status send_draft(ft_gen *gen, ft_error *err)
     gen->out.draft.rtt_us = (uint32_t)gen->rtt_us;
     gen->draft_sent = true;
     gen->sent_us = gen->looked_us = now_us(gen);
+    ft_gen_early_reset(gen);
     return gen->link->vt->send(gen->link, &gen->out, err);
 }
 
@@ -219,6 +221,7 @@ void ft_gen_run_ahead(ft_gen *gen, uint32_t run)
 void ft_gen_round_over(ft_gen *gen)
 {
     gen->round++;
+    gen->early.begun = false;
     gen->run_left = gen->ahead_run;
     if (gen->ahead_run > 0) {
         ft_msg_draft *draft = &gen->out.draft;
@@ -261,7 +264,9 @@ static ft_status take_opened(ft_gen *gen, const ft_msg_opened *opened, ft_error 
     return send_draft(gen, err);
 }
 
-/* A verdict that came while the draft model worked was there somewhere between the last look and this
+/* A round that began with an early draft took from one verdict to the next, and says nothing of the network.
+ *
+ * A verdict that came while the draft model worked was there somewhere between the last look and this
  * one. Of a run only the first verdict says something about the network, and of one that was asked
  * for ahead none does; so does the first of a stream, which holds the server's prefill. */
 static void take_times(ft_gen *gen, const ft_msg_verdict *verdict)
@@ -269,14 +274,16 @@ static void take_times(ft_gen *gen, const ft_msg_verdict *verdict)
     int64_t at = now_us(gen);
     if (gen->busy_look)
         at -= (at - gen->looked_us) / 2;
-    gen->round_us = gen->sent_us > 0 && !gen->stream_new ? at - gen->sent_us : 0;
+    const int64_t wait_us = gen->sent_us > 0 && !gen->stream_new ? at - gen->sent_us : 0;
+    const bool early = gen->early.since_us > 0;
+    gen->round_us = wait_us > 0 && early ? at - gen->early.since_us : wait_us;
     gen->rtt_sample_us = -1;
-    gen->mark_us = gen->round_us > 0 ? gen->sent_us + verdict->queue_us + verdict->verify_us : 0;
-    if (gen->round_us > 0 && gen->out.draft.n > 0)
+    gen->mark_us = wait_us > 0 ? gen->sent_us + verdict->queue_us + verdict->verify_us : 0;
+    if (wait_us > 0 && gen->out.draft.n > 0)
         gen->wait_us = gen->wait_us > 0
-                           ? (1 - WAIT_WEIGHT) * gen->wait_us + WAIT_WEIGHT * (double)gen->round_us
-                           : (double)gen->round_us;
-    if (gen->round_us > 0) {
+                           ? (1 - WAIT_WEIGHT) * gen->wait_us + WAIT_WEIGHT * (double)wait_us
+                           : (double)wait_us;
+    if (wait_us > 0 && !early) {
         int64_t rtt = gen->round_us - verdict->queue_us - verdict->verify_us;
         gen->rtt_sample_us = rtt > 0 ? rtt : 0;
         gen->rtt_us = gen->rtt_us > 0

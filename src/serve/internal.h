@@ -55,10 +55,13 @@ typedef struct event {
 typedef struct draft_slot {
     event ev;
     bool used; /* guarded by lock */
+    bool seen; /* engine thread: handled before its event's turn */
     ft_msg_draft draft;
 } draft_slot;
 
-#define FT_DRAFT_SLOTS 2 /* the next one and one ahead of it; a client waits for verdicts */
+/* The next one and one ahead of it, each perhaps beside an early one whose event is not yet over; a client
+ * waits for verdicts. */
+#define FT_DRAFT_SLOTS 4
 
 typedef struct ft_sess ft_sess;
 typedef struct ft_own ft_own;
@@ -94,7 +97,10 @@ struct ft_vsession {
  * A *run* is a round without an edge's tree: passes of one session, each with a verdict of that round, until
  * the text is run_end long or ends. Between two of them it is WAITING with base = len, and its place
  * in the order of service is new each time, so that runs and rounds take turns. One draft that fits
- * its end may wait behind it (`ahead`). A run's `tree` is empty or the server's own (own_draft.c). */
+ * its end may wait behind it (`ahead`). A run's `tree` is empty or the server's own (own_draft.c).
+ *
+ * An *early* draft extends the tree whose verdict is awaited; it waits in `early` while the round is
+ * pending and no longer: the verdict takes its part behind itself for the next round, or drops it. */
 typedef enum sess_state {
     SESS_ENDED,
     SESS_DETACHED,
@@ -128,6 +134,9 @@ struct ft_sess {
         bool kept;
         uint32_t run;
     } ahead;               /* the draft behind this run */
+    uint32_t n_drafted;    /* nodes that the round's draft had */
+    ft_msg_draft early;    /* n = 0: none */
+    uint32_t early_round;  /* that the last early draft was for; 0: none came */
     int64_t draft_at_us;   /* since when the pending draft or the run's next pass could have run */
     int64_t waits_at_us;   /* since when it waits for the engine: order of service */
     int64_t used_at_us;    /* last verdict or arrival */
@@ -227,6 +236,9 @@ void ft_verifier_publish(ft_verifier *v);
 /* Tell the client, unless it has closed or detached. Messages are borrowed by the call. */
 void ft_handle_opened(ft_vsession *handle, const ft_msg_opened *opened);
 void ft_handle_verdict(ft_vsession *handle, const ft_msg_verdict *verdict);
+/* An early draft that came while the pass ran is in time for its verdict: handles it before its turn.
+ * False: it ended the session. */
+bool ft_sess_look(ft_sess *s);
 /* The last callback of a handle; its session must have been parted from it. */
 void ft_handle_gone(ft_vsession *handle, ft_status code, const char *message,
                     uint32_t retry_after_ms);

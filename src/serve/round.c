@@ -324,6 +324,8 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
 {
     ft_verifier_stats *stats = &s->verifier->stats;
     ft_error err = {0};
+    if (!ft_sess_look(s))
+        return;
     conclude(s, &w->found);
     s->last.hint_no_trees = s->verifier->policy->no_drafts;
     if (s->verifier->policy->prices)

@@ -6,7 +6,7 @@
 //   round, again; with nothing to do it waits on `wake`, until the next session expires or the policy
 //   starts a pass at most.
 //
-// Events live in their handle: OPEN, CLOSE and DETACH once, drafts in two slots; a client that sends
+// Events live in their handle: OPEN, CLOSE and DETACH once, drafts in a few slots; a client that sends
 // more drafts than that without waiting for verdicts loses its session. DETACH is a handle's last
 // event; handling it frees the handle.
 #include <assert.h>
@@ -160,6 +160,7 @@ void ft_vsession_draft(ft_vsession *session, const ft_msg_draft *draft)
             slot = &session->drafts[i];
     if (slot) {
         slot->used = true;
+        slot->seen = false;
         slot->draft = *draft;
         slot->ev.at_us = now_us;
         queue_event(&slot->ev, session, EVENT_DRAFT);
@@ -221,7 +222,8 @@ void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out)
                          .limits = {.max_tree = verifier->opts.max_tree,
                                     .max_context = verifier->opts.max_context,
                                     .session_ttl_s = verifier->opts.session_ttl_s,
-                                    .max_top_logprobs = FT_WIRE_TOP_MAX},
+                                    .max_top_logprobs = FT_WIRE_TOP_MAX,
+                                    .early_drafts = true},
                          .sessions = stats.sessions,
                          .kv_blocks = stats.kv_blocks,
                          .kv_blocks_free = stats.kv_blocks_free};
@@ -244,7 +246,7 @@ static void handle_event(ft_verifier *v, const event *ev, int64_t now_us)
         pthread_mutex_lock(&v->lock);
         flooded = h->flooded;
         pthread_mutex_unlock(&v->lock);
-        if (h->session)
+        if (h->session && !slot->seen)
             ft_sess_draft(h->session, &slot->draft, flooded, slot->ev.at_us);
         pthread_mutex_lock(&v->lock);
         slot->used = false;
@@ -264,6 +266,26 @@ static void handle_event(ft_verifier *v, const event *ev, int64_t now_us)
         pthread_mutex_unlock(&v->lock);
         handle_free(h);
     }
+}
+
+bool ft_sess_look(ft_sess *s)
+{
+    ft_vsession *h = s->handle;
+    ft_verifier *v = h->verifier;
+    for (int i = 0; i < FT_DRAFT_SLOTS; i++) {
+        draft_slot *slot = &h->drafts[i];
+        pthread_mutex_lock(&v->lock);
+        bool early = slot->used && !slot->seen && slot->draft.n_under > 0;
+        bool flooded = h->flooded;
+        pthread_mutex_unlock(&v->lock);
+        if (!early)
+            continue;
+        slot->seen = true;
+        ft_sess_draft(s, &slot->draft, flooded, slot->ev.at_us);
+        if (h->session != s)
+            return false;
+    }
+    return true;
 }
 
 /* Waits, under the lock, until there is something to do, at most timeout_us (< 0: no limit). */

@@ -99,8 +99,8 @@ void ft_verifier_destroy(ft_verifier *verifier);
  * there; a handle that is NULL (out of memory) has no callbacks. */
 ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
                               const char *credential, const ft_key *key, const ft_vclient *client);
-/* Copies. One draft may be under way a session, and behind a run one without nodes that hangs on the
- * run's end; a repeated last round gets its verdict again, unless it was a run of several passes.
+/* Copies. One draft may be under way a session, behind a run one without nodes that hangs on the
+ * run's end, and behind a tree one early one; a repeated last round gets its verdict again, unless it was a run of several passes.
  * Anything else ends the session with a message that says what was wrong. */
 void ft_vsession_draft(ft_vsession *session, const ft_msg_draft *draft);
 /* The edge is done or cancels: work and memory are free as soon as a forward under way is over, whose
@@ -134,6 +134,9 @@ typedef struct ft_verifier_stats {
     uint64_t forwards, rows, tokens;
     uint64_t run_tokens;        /* of them those that the server made without an edge's tree */
     uint64_t accepted, drafted; /* of edges' trees */
+    /* Early drafts: of which the verdict took the next round's tree, which held nothing behind it, and which
+     * came when it was out. */
+    uint64_t early_taken, early_missed, early_late;
     /* Of the server's own: time for drafting, the draft model's passes and their rows, nodes. */
     uint64_t own_us, own_forwards, own_rows, own_drafted, own_accepted;
     uint64_t kv_released;      /* times that a session's KV gave way to another's */

@@ -41,6 +41,7 @@ void ft_sess_check(const ft_sess *s)
     assert(!s->pending || s->tree.n == 0 || s->run_end == 0 || s->verifier->own);
     assert(!s->pending || s->run_end == 0 || s->len < s->run_end);
     assert(!s->ahead.kept || (s->pending && s->run_end > 0));
+    assert(s->early.n == 0 || (s->pending && s->n_drafted > 0));
     assert(s->finish == FT_FINISH_NONE || ft_seq_n_past(s->seq) == 0);
     assert(s->last.round == 0 || s->last.length == s->len);
 #else
@@ -254,7 +255,8 @@ static void attach(ft_sess *s, ft_vsession *h)
                             .limits = {.max_tree = v->opts.max_tree,
                                        .max_context = v->opts.max_context,
                                        .session_ttl_s = v->opts.session_ttl_s,
-                                       .max_top_logprobs = FT_WIRE_TOP_MAX}};
+                                       .max_top_logprobs = FT_WIRE_TOP_MAX,
+                                       .early_drafts = true}};
     strncpy(opened.model, v->model_name, sizeof opened.model - 1);
     s->handle = h;
     h->session = s;

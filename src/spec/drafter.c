@@ -341,6 +341,21 @@ ft_status ft_drafter_ahead(ft_drafter *drafter, const ft_draft_params *params, f
     return FT_OK;
 }
 
+double ft_drafter_early(ft_drafter *drafter, const ft_growth_early *early, ft_tree *tree,
+                        uint8_t under[FT_TREE_MAX])
+{
+    double gain = ft_growth_early_emit(&drafter->growth, early, tree, under);
+    check(drafter);
+    return gain;
+}
+
+void ft_drafter_early_take(ft_drafter *drafter, ft_tree *tree)
+{
+    ft_growth_early_take(&drafter->growth, tree);
+    drafter->stats.nodes += tree->n;
+    check(drafter);
+}
+
 /* ---- verdicts ---- */
 
 /* SpecEdge 4.2's two events, given the verdict as the walk nodes[n]. */

@@ -6,6 +6,7 @@
  * pending nodes, so that after a verdict the surviving branch is kept and only new nodes are computed.
  *
  *   create -> reset(prompt) -> draft -> ahead ... ahead -> [verdict] advance(path, next) -> draft -> ...
+ *                                        \-> early -> ahead ... -> advance -> early_take -> ahead ...
  */
 #ifndef FT_SPEC_DRAFTER_H
 #define FT_SPEC_DRAFTER_H
@@ -67,6 +68,14 @@ void ft_drafter_features(const ft_drafter *drafter, uint32_t node, float feature
  * context are full. */
 FT_WARN_UNUSED ft_status ft_drafter_ahead(ft_drafter *drafter, const ft_draft_params *params,
                                           ft_error *err, bool *more);
+
+/* What of the pool extends the last drafted tree, to be sent before its verdict (ft_growth_early_emit). */
+double ft_drafter_early(ft_drafter *drafter, const ft_growth_early *early, ft_tree *tree,
+                        uint8_t under[FT_TREE_MAX]);
+
+/* After the advance by a verdict that took the early nodes behind itself for the next round: *tree is these
+ * and the last drafted tree, n = 0 where the verdict left none. */
+void ft_drafter_early_take(ft_drafter *drafter, ft_tree *tree);
 
 /* The verdict on the last drafted tree: the text grows by the accepted nodes path[n_path] and by
  * next[n_next] (the target's own tokens). What was drafted below the text's new end is kept.

@@ -73,7 +73,7 @@ void ft_growth_check(const ft_growth *g)
 
 void ft_growth_clear(ft_growth *g)
 {
-    g->n = g->n_pending = g->n_emitted = 0;
+    g->n = g->n_pending = g->n_emitted = g->n_early = 0;
     g->head = -1;
     g->calibration = (ft_calibration){0};
 }
@@ -339,21 +339,118 @@ static int by_number(const void *a, const void *b)
     return (int)*(const uint16_t *)a - (int)*(const uint16_t *)b;
 }
 
+/* nodes[n] of the pool, in its order, as a tree; one whose parent is not among them has none there. */
+static void tree_of(const ft_growth *g, const uint16_t *nodes, uint32_t n, ft_tree *tree)
+{
+    int16_t number[FT_GROWTH_MAX]; /* in the tree, -1: not in it */
+    memset(number, -1, g->n * sizeof *number);
+    ft_tree_clear(tree);
+    for (uint32_t i = 0; i < n; i++) {
+        const ft_growth_node *node = &g->node[nodes[i]];
+        int32_t parent = node->parent < 0 ? -1 : number[node->parent];
+        number[nodes[i]] = (int16_t)ft_tree_add(tree, parent, node->token, node->logp);
+    }
+}
+
 void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree)
 {
-    int16_t number[FT_GROWTH_MAX]; /* in the tree, for nodes that are in it */
     uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
-    ft_tree_clear(tree);
     g->head = -1;
+    g->n_early = 0;
     const filter which = filter_of(params);
     g->n_emitted = best_nodes(g, budget, &which, g->emitted);
     qsort(g->emitted, g->n_emitted, sizeof *g->emitted, by_number);
-    for (uint32_t i = 0; i < g->n_emitted; i++) {
-        const ft_growth_node *node = &g->node[g->emitted[i]];
-        int32_t parent = node->parent < 0 ? -1 : number[node->parent];
-        number[g->emitted[i]] = (int16_t)ft_tree_add(tree, parent, node->token, node->logp);
+    tree_of(g, g->emitted, g->n_emitted, tree);
+}
+
+/* ---- early nodes ---- */
+
+/* What surrounds the emitted tree. */
+typedef struct fringe {
+    int16_t number[FT_GROWTH_MAX]; /* in the emitted tree, -1: not in it */
+    int16_t top[FT_GROWTH_MAX];    /* the top that a node is or hangs below, -1: none */
+    bool among[FT_GROWTH_MAX];     /* tops that are computed, and what hangs below them */
+    float below[FT_GROWTH_MAX]; /* of tops: the tokens that the chosen nodes below should bring */
+} fringe;
+
+static void find_fringe(const ft_growth *g, fringe *f)
+{
+    for (uint32_t i = 0; i < g->n; i++)
+        f->number[i] = -1;
+    for (uint32_t i = 0; i < g->n_emitted; i++)
+        f->number[g->emitted[i]] = (int16_t)i;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const int32_t parent = g->node[i].parent;
+        f->top[i] = -1;
+        if (f->number[i] < 0 && parent >= 0)
+            f->top[i] = f->number[parent] >= 0 ? (int16_t)i : f->top[parent];
+        f->among[i] = f->top[i] >= 0 && g->node[f->top[i]].pending >= 0;
+        f->below[i] = 0;
     }
 }
+
+/* Leaves among[] only what is below tops that are worth their place. Returns what these are worth. */
+static double keep_worthy(const ft_growth *g, const ft_growth_early *early, fringe *f,
+                          const uint16_t *best, uint32_t n)
+{
+    double gain = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (f->top[best[i]] != best[i])
+            f->below[f->top[best[i]]] += expf(g->node[best[i]].cum - g->node[f->top[best[i]]].cum);
+    for (uint32_t i = 0; i < g->n; i++) {
+        const int16_t top = f->top[i];
+        if (!f->among[i])
+            continue;
+        const double worth = early->spare_tok + (double)f->below[top];
+        f->among[i] = f->below[top] > 0 && worth > 0;
+        if (f->among[i] && top == (int32_t)i)
+            gain += (double)expf(g->node[i].cum) * worth;
+    }
+    return gain;
+}
+
+/* Tops without a node below them are no use. */
+static uint32_t drop_bare(const fringe *f, uint16_t *nodes, uint32_t n)
+{
+    bool used[FT_GROWTH_MAX] = {false};
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        used[f->top[nodes[i]]] |= f->top[nodes[i]] != nodes[i];
+    for (uint32_t i = 0; i < n; i++)
+        if (used[f->top[nodes[i]]])
+            nodes[kept++] = nodes[i];
+    return kept;
+}
+
+double ft_growth_early_emit(ft_growth *g, const ft_growth_early *early, ft_tree *tree,
+                            uint8_t under[FT_TREE_MAX])
+{
+    fringe f;
+    uint32_t budget = ft_min_u32(early->budget, FT_TREE_MAX), n_top = 0;
+    const filter which = {.min_cum = -INFINITY, .among = f.among};
+    find_fringe(g, &f);
+    g->n_early = best_nodes(g, budget, &which, g->early);
+    double gain = keep_worthy(g, early, &f, g->early, g->n_early);
+    g->n_early = best_nodes(g, budget, &which, g->early);
+    g->n_early = drop_bare(&f, g->early, g->n_early);
+    qsort(g->early, g->n_early, sizeof *g->early, by_number);
+    for (uint32_t i = 0; i < g->n_early; i++)
+        if (f.top[g->early[i]] == g->early[i])
+            under[n_top++] = (uint8_t)f.number[g->node[g->early[i]].parent];
+    tree_of(g, g->early, g->n_early, tree);
+    return g->n_early > 0 ? gain : 0;
+}
+
+void ft_growth_early_take(ft_growth *g, ft_tree *tree)
+{
+    memcpy(g->emitted, g->early, g->n_early * sizeof *g->early);
+    g->n_emitted = g->n_early;
+    g->n_early = 0;
+    g->head = -1;
+    tree_of(g, g->emitted, g->n_emitted, tree);
+}
+
+/* ---- verdicts ---- */
 
 static int32_t find_child(const ft_growth *g, int32_t parent, int32_t token)
 {
@@ -405,9 +502,14 @@ uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
         g->owner[n_keep] = (uint16_t)at;
         keep[n_keep++] = k;
     }
+    uint32_t n_early = 0;
+    for (uint32_t i = 0; i < g->n_early; i++)
+        if (moved[g->early[i]] >= 0)
+            g->early[n_early++] = (uint16_t)moved[g->early[i]];
     g->n = n;
     g->n_pending = n_keep;
     g->n_emitted = 0;
+    g->n_early = n_early;
     g->head = -1;
     return n_keep;
 }

@@ -72,7 +72,7 @@ typedef struct ft_growth_node {
 /* A pool; begins with ft_growth_clear. Parents stand before children, and cum never rises from parent to child,
  * so that the best nodes by (cum, pool order) always form a tree. */
 typedef struct ft_growth {
-    uint32_t n, n_pending, n_emitted;
+    uint32_t n, n_pending, n_emitted, n_early;
     int32_t head;               /* the leaf below which is drafted ahead; -1: none yet */
     ft_calibration calibration; /* of nodes to come; a clear sets it to all-zero */
     ft_growth_node node[FT_GROWTH_MAX];
@@ -80,6 +80,7 @@ typedef struct ft_growth {
     ft_shape shape[FT_DRAFT_PENDING]; /* and behind each pending node */
     uint16_t owner[FT_DRAFT_PENDING]; /* the node of each pending number */
     uint16_t emitted[FT_TREE_MAX];    /* the node of each node of the last tree */
+    uint16_t early[FT_TREE_MAX];      /* of an early draft, as far as a verdict has left it */
 } ft_growth;
 
 /* What bounds a forward besides the parameters. */
@@ -133,6 +134,27 @@ double ft_growth_tokens(ft_growth *g, const ft_draft_params *params);
  * SpecEdge's appendix C keeps when it prunes to the tree budget. Forgets the head. */
 void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree);
 
+/* What may be sent before the verdict on the emitted tree: nodes that extend it. The verdict that says a
+ * *top*, one whose parent is in the tree, behind that parent makes what hangs below the top the next
+ * tree. */
+typedef struct ft_growth_early {
+    uint32_t budget; /* nodes at most, <= FT_TREE_MAX */
+    double
+        spare_tok; /* tokens that a tree may bring less than one drafted after the verdict and still be worth
+                         it for coming sooner, less what that one should bring: a top is sent where this and
+                         what hangs below it are more than 0 together */
+} ft_growth_early;
+
+/* Fills tree (node i with parent -1 is a top) and under[] (of each top in order: the emitted tree's node that
+ * it is a child of), in pool order. Returns what sending them should gain, in tokens: of each top its chance
+ * times what it is worth; 0, and no nodes, where none is worth it. The pool remembers them until the next
+ * emit. */
+double ft_growth_early_emit(ft_growth *g, const ft_growth_early *early, ft_tree *tree,
+                            uint8_t under[FT_TREE_MAX]);
+
+/* After the reroot at a top of the early nodes: those below it become the emitted tree. */
+void ft_growth_early_take(ft_growth *g, ft_tree *tree);
+
 /* A verdict as a walk in the pool: the emitted nodes path[n_path], then next[n_next] as far as the
  * pool holds them. nodes[] (room for FT_GROWTH_MAX) gets it. Returns its length; -1: path is no walk
  * from a root of the last tree. */
@@ -141,7 +163,7 @@ int ft_growth_walk(const ft_growth *g, const uint32_t *path, uint32_t n_path, co
 
 /* Makes the descendants of `root` the pool, with the text's end moved to `root`; nothing is emitted
  * any more. keep[] (room for FT_DRAFT_PENDING) gets the old pending numbers of those that are
- * computed, ascending; returns how many. */
+ * computed, ascending; returns how many. Of the early nodes those below `root` are remembered. */
 uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep);
 
 /* Asserts the invariants, in debug builds. */

@@ -45,6 +45,11 @@ static double share(const ft_stop *s, uint32_t forwards)
     return s->ahead ? pow(SHARE_AHEAD, forwards) : 1;
 }
 
+double ft_stop_rate(const ft_stop *s)
+{
+    return s->tokens > ROUNDS_MIN ? s->tokens / s->us : 0;
+}
+
 bool ft_stop_enough(const ft_stop *s, const ft_stop_view *v)
 {
     if (s->forward_us <= 0 || s->rest_us <= 0)
@@ -53,7 +58,9 @@ bool ft_stop_enough(const ft_stop *s, const ft_stop_view *v)
     double cost_us = fmin(s->forward_us, spent_us + s->forward_us - s->free_us);
     if (cost_us <= 0)
         return false;
-    double rate = s->tokens > ROUNDS_MIN ? s->tokens / s->us : v->tokens / (spent_us + s->rest_us);
+    double rate = ft_stop_rate(s);
+    if (rate == 0)
+        rate = v->tokens / (spent_us + s->rest_us);
     double gain = trust(s) * yield_of(s, v->forwards) * v->chance;
     return gain * share(s, v->forwards) < rate * cost_us;
 }

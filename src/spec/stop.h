@@ -47,6 +47,8 @@ typedef struct ft_stop_view {
                           compute */
 } ft_stop_view;
 
+/* Tokens a microsecond that rounds bring lately; 0: not known. */
+double ft_stop_rate(const ft_stop *stop);
 /* Whether sending is better than a further forward. */
 bool ft_stop_enough(const ft_stop *stop, const ft_stop_view *view);
 /* After the forward that was in view the tree should bring so many tokens. */

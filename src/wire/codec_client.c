@@ -8,6 +8,7 @@
 
 #include "foretoken.pb-c.h"
 #include "wire/codec.h"
+#include "wire/early.h"
 #include "wire/tree_bits.h"
 
 /* Room for every field of an Open but its prompt, however it was encoded. */
@@ -135,6 +136,20 @@ static ft_status decode_tree(const draft_pb *pb, const ft_wire_limits *limits, f
     return status;
 }
 
+static ft_status decode_under(const draft_pb *pb, ft_msg_draft *out, ft_error *err)
+{
+    if (pb->n_under > out->n)
+        return ft_error_set(err, FT_INVALID, "Draft.under: %zu entries for %u nodes", pb->n_under,
+                            out->n);
+    for (size_t i = 0; i < pb->n_under; i++) {
+        if (pb->under[i] >= FT_WIRE_TREE_MAX)
+            return ft_error_set(err, FT_INVALID, "Draft.under[%zu]: node %u", i, pb->under[i]);
+        out->under[i] = (uint8_t)pb->under[i];
+    }
+    out->n_under = (uint32_t)pb->n_under;
+    return ft_early_check(out, FT_WIRE_TREE_MAX, err);
+}
+
 static ft_status decode_draft(const draft_pb *pb, const ft_wire_limits *limits, ft_msg_draft *out,
                               ft_error *err)
 {
@@ -155,7 +170,8 @@ static ft_status decode_draft(const draft_pb *pb, const ft_wire_limits *limits, 
     out->base = pb->text_len;
     out->draft_us = pb->draft_us;
     out->rtt_us = pb->rtt_us;
-    return decode_tree(pb, limits, out, err);
+    ft_status status = decode_tree(pb, limits, out, err);
+    return status == FT_OK && pb->n_under ? decode_under(pb, out, err) : status;
 }
 
 static ft_status decode_kind(const client_pb *pb, const ft_wire_limits *limits, ft_client_msg *out,
@@ -262,6 +278,7 @@ static ft_status encode_open(const ft_msg_open *open, ft_error *err, uint8_t **d
 static ft_status encode_draft(const ft_msg_draft *draft, ft_error *err, uint8_t **data, size_t *n)
 {
     uint8_t tree[FT_TREE_BITS_MAX_BYTES];
+    uint32_t under[FT_WIRE_TREE_MAX];
     if (draft->n > FT_WIRE_TREE_MAX)
         return ft_error_set(err, FT_TOO_LARGE, "Draft: %u nodes, at most %d", draft->n,
                             FT_WIRE_TREE_MAX);
@@ -272,7 +289,14 @@ static ft_status encode_draft(const ft_msg_draft *draft, ft_error *err, uint8_t 
         if (draft->parent[i] < -1 || draft->parent[i] >= (int32_t)i || draft->token[i] < 0)
             return ft_error_set(err, FT_INVALID, "Draft: node %u is token %d below %d", i,
                                 draft->token[i], draft->parent[i]);
+    ft_status status = draft->n_under ? ft_early_check(draft, FT_WIRE_TREE_MAX, err) : FT_OK;
+    if (status != FT_OK)
+        return status;
+    for (uint32_t i = 0; i < draft->n_under; i++)
+        under[i] = draft->under[i];
     draft_pb pb = FORETOKEN__V1__DRAFT__INIT;
+    pb.n_under = draft->n_under;
+    pb.under = under;
     pb.round = draft->round;
     pb.run = draft->run;
     pb.text_len = draft->base;

@@ -28,6 +28,7 @@ static void decode_limits(const Foretoken__V1__Limits *pb, ft_msg_limits *out)
     out->max_context = pb->max_context;
     out->session_ttl_s = pb->session_ttl_s;
     out->max_top_logprobs = pb->max_top_logprobs;
+    out->early_drafts = pb->early_drafts;
 }
 
 static Foretoken__V1__Limits encode_limits(const ft_msg_limits *limits)
@@ -37,6 +38,7 @@ static Foretoken__V1__Limits encode_limits(const ft_msg_limits *limits)
     pb.max_context = limits->max_context;
     pb.session_ttl_s = limits->session_ttl_s;
     pb.max_top_logprobs = limits->max_top_logprobs;
+    pb.early_drafts = limits->early_drafts;
     return pb;
 }
 
@@ -101,6 +103,8 @@ static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_er
         return ft_error_set(err, FT_INVALID, "Verdict.finish: %d is not known", (int)pb->finish);
     if (pb->more && pb->finish)
         return ft_error_set(err, FT_INVALID, "Verdict.more: behind the end of the text");
+    if (pb->early_taken && (pb->more || pb->finish))
+        return ft_error_set(err, FT_INVALID, "Verdict.early_taken: where no round can follow");
     out->round = pb->round;
     out->n_path = (uint32_t)pb->n_path;
     out->n_next = (uint32_t)pb->n_next;
@@ -110,6 +114,7 @@ static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_er
     out->verify_us = pb->verify_us;
     out->others_us = pb->others_us;
     out->finish = (ft_finish)pb->finish;
+    out->early_taken = pb->early_taken;
     out->hint_max_tree = pb->hints ? pb->hints->max_tree : 0;
     out->hint_no_trees = pb->hints && pb->hints->no_trees;
     out->hint_row_price = pb->hints ? pb->hints->row_price : 0;
@@ -290,6 +295,7 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     pb.verify_us = verdict->verify_us;
     pb.others_us = verdict->others_us;
     pb.finish = (Foretoken__V1__Finish)verdict->finish;
+    pb.early_taken = verdict->early_taken;
     bool hint = verdict->hint_max_tree || verdict->hint_token_us || verdict->hint_no_trees ||
                 verdict->hint_row_price;
     pb.hints = hint ? &hints : NULL;

@@ -57,10 +57,16 @@ typedef struct ft_msg_draft {
     int32_t token[FT_WIRE_TREE_MAX];
     int32_t parent[FT_WIRE_TREE_MAX]; /* -1: the text's end; else < own index */
     uint32_t draft_us, rtt_us;
+    /* 0: an ordinary draft. Else it is an *early* one, sent before the verdict on the round before: it
+     * extends that round's tree, `base` is that round's, there are nodes, and the i-th of those with
+     * parent -1 is a child of that tree's node under[i]. */
+    uint32_t n_under;
+    uint8_t under[FT_WIRE_TREE_MAX];
 } ft_msg_draft;
 
 typedef struct ft_msg_limits {
     uint32_t max_tree, max_context, session_ttl_s, max_top_logprobs;
+    bool early_drafts; /* are understood */
 } ft_msg_limits;
 
 typedef struct ft_msg_opened {
@@ -94,6 +100,7 @@ typedef struct ft_msg_verdict {
     uint32_t queue_us, verify_us;
     uint32_t others_us; /* others kept the engine busy behind the verdict before; 0: not known */
     ft_finish finish;
+    bool early_taken; /* the next round is under way: what the early draft has behind this verdict */
     uint32_t hint_max_tree;  /* 0: none */
     bool hint_no_trees;      /* trees are not verified: ask for runs */
     uint32_t hint_row_price; /* of a node, in thousandths of a token of others'; 0: none */
