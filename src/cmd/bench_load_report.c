@@ -261,6 +261,23 @@ static void compare_proactive(ft_load_report *r, json_t *out)
     json_object_set_new(out, "proactive_itl_gain", itl);
 }
 
+/* The ITL of edges that send early over the server's that drafts by itself, and over the same edges that
+ * do not. */
+static void compare_early(ft_load_report *r, json_t *out)
+{
+    static const ft_load_mode others[] = {FT_LOAD_SERVER_SPEC, FT_LOAD_PROACTIVE};
+    json_t *ratio[2] = {json_object(), json_object()};
+    char name[24];
+    for (size_t k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < r->n_rtt && r->mode[FT_LOAD_EARLY] && r->mode[others[k]]; i++) {
+            const ft_load_cell *early = &r->cell[FT_LOAD_EARLY][i];
+            put(ratio[k], rtt_name(r, i, name),
+                median_ratio(early->itl_ms, r->cell[others[k]][i].itl_ms, early->n) - (double)k);
+        }
+    json_object_set_new(out, "early_itl_ratio", ratio[0]);
+    json_object_set_new(out, "early_itl_gain", ratio[1]);
+}
+
 /* WISP tables 5 and 6: acceptance of what is sent, and goodput, with the predictor over without. */
 static void compare_predictor(ft_load_report *r, json_t *out)
 {
@@ -349,6 +366,7 @@ void ft_load_report_json(ft_load_report *r, json_t *out)
     compare_servers(r, out);
     compare_itl(r, out);
     compare_proactive(r, out);
+    compare_early(r, out);
     compare_predictor(r, out);
     compare_costs(r, out);
     compare_categories(r, out);
@@ -465,6 +483,8 @@ void ft_load_report_print(const ft_load_report *r, const json_t *figures)
     print_row(figures, "proactive_tokens_per_verify_gain",
               "drafting ahead: tokens a verification, %", "SpecEdge: +13.2", 100);
     print_row(figures, "proactive_itl_gain", "drafting ahead: ITL, %", "SpecEdge: -11", 100);
+    print_row(figures, "early_itl_ratio", "ITL, edge+early / server-spec", "-", 1);
+    print_row(figures, "early_itl_gain", "sending early: ITL, %", "-", 100);
     print_row(figures, "predictor_acceptance_gain", "predictor: acceptance of what is sent, %",
               "WISP: +34 to +54", 100);
     print_row(figures, "predictor_goodput_gain", "predictor: tokens a second, %",

@@ -15,7 +15,7 @@
 #include "support/program.h"
 #include "support/tiny_pair.h"
 
-static const char *const modes[] = {"plain", "server-spec", "edge", "edge+proactive",
+static const char *const modes[] = {"plain", "server-spec", "edge", "edge+proactive", "edge+early",
                                     "edge+pipeline"};
 static const char *const rtts[] = {"0", "1"};
 static tiny_pair pair;
@@ -69,7 +69,9 @@ static void test_all_modes(void **state)
 {
     static const char *const comparisons[] = {"server_throughput_ratio", "bound", "within_bound",
                                               "proactive_tokens_per_verify_gain",
-                                              "proactive_itl_gain"};
+                                              "proactive_itl_gain",
+                                              "early_itl_ratio",
+                                              "early_itl_gain"};
     int status;
     json_t *json = run("-n 12 --rtt 0,1 --draft-ms 0.5 --rounds 2 --draft-depth 3", &status);
     assert_int_equal(status, 0);

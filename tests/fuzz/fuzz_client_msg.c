@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/early.h"
 #include "wire/messages.h"
 
 static const ft_wire_limits limits = {.n_vocab = 3000, .max_context = 256, .max_tree = 32};
@@ -24,6 +25,27 @@ static void check_open(const ft_msg_open *open)
     require(memchr(open->model, 0, sizeof open->model) != NULL);
 }
 
+/* Whatever a verdict says, what is cut out is a tree. */
+static void check_early(const ft_msg_draft *early)
+{
+    ft_msg_draft out;
+    ft_error err;
+    require(early->n > 0 && early->n_under <= early->n);
+    for (uint32_t i = 0, top = 0; i < early->n; i++) {
+        if (early->parent[i] >= 0)
+            continue;
+        out = (ft_msg_draft){0};
+        ft_early_behind(early, early->under[top++], early->token[i], &out);
+        require(out.n < early->n);
+        for (uint32_t k = 0; k < out.n; k++)
+            require(out.parent[k] >= -1 && out.parent[k] < (int32_t)k);
+    }
+    out = (ft_msg_draft){0};
+    if (ft_early_check(early, 40, &err) == FT_OK)
+        for (uint32_t i = 0; i < early->n_under; i++)
+            require(early->under[i] < 40);
+}
+
 static void check_draft(const ft_msg_draft *draft)
 {
     require(draft->round > 0 && draft->n <= limits.max_tree);
@@ -32,6 +54,8 @@ static void check_draft(const ft_msg_draft *draft)
         require((uint32_t)draft->token[i] < limits.n_vocab);
         require(draft->parent[i] >= -1 && draft->parent[i] < (int32_t)i);
     }
+    if (draft->n_under > 0)
+        check_early(draft);
 }
 
 static void check_same(const ft_client_msg *a, const ft_client_msg *b)

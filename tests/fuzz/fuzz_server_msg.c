@@ -17,6 +17,7 @@ static void check_verdict(const ft_msg_verdict *verdict)
     require(verdict->n_path <= FT_WIRE_PATH_MAX);
     require(verdict->n_path + verdict->n_next <= FT_WIRE_NEXT_MAX);
     require(!verdict->more || verdict->finish == FT_FINISH_NONE);
+    require(!verdict->early_taken || (verdict->finish == FT_FINISH_NONE && !verdict->more));
     for (uint32_t i = 0; i < verdict->n_next; i++)
         require(verdict->next[i] >= 0);
     for (uint32_t i = 0; i < verdict->n_path; i++)

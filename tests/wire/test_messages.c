@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "foretoken.pb-c.h"
+#include "wire/early.h"
 #include "wire/messages.h"
 
 #define ROUNDS 300
@@ -127,6 +128,62 @@ static void test_draft_round_trip(void **state)
     }
 }
 
+/* The first `n_under` nodes are the ones with no parent in it, and differ in token. */
+static void random_early(ft_rng *rng, ft_msg_draft *draft)
+{
+    random_draft(rng, draft, 2 + ft_rng_below(rng, limits.max_tree - 1));
+    draft->n_under = 1 + ft_rng_below(rng, draft->n);
+    for (uint32_t i = 0; i < draft->n; i++) {
+        draft->token[i] = (int32_t)(100 * i + ft_rng_below(rng, 100));
+        draft->parent[i] = i < draft->n_under ? -1 : (int32_t)ft_rng_below(rng, i);
+    }
+    for (uint32_t i = 0; i < draft->n_under; i++)
+        draft->under[i] = (uint8_t)ft_rng_below(rng, FT_WIRE_TREE_MAX);
+}
+
+static void test_early_round_trip(void **state)
+{
+    ft_rng rng;
+    ft_rng_init(&rng, 8);
+    for (int round = 0; round < ROUNDS; round++) {
+        ft_client_msg in = {.kind = FT_CLIENT_DRAFT}, *out = NULL;
+        ft_error err = {0};
+        random_early(&rng, &in.draft);
+        bytes wire = encode_client(&in);
+        assert_int_equal(ft_client_msg_decode(wire.data, wire.n, &limits, &err, &out), FT_OK);
+        assert_memory_equal(&out->draft, &in.draft, sizeof in.draft);
+        ft_client_msg_free(out);
+        free(wire.data);
+    }
+}
+
+/* Two tops of one token under different nodes; below one of them a chain, below the other two siblings. */
+static void test_early_behind(void **state)
+{
+    const ft_msg_draft early = {.n = 7,
+                                .token = {5, 5, 6, 7, 8, 9, 5},
+                                .parent = {-1, -1, 0, 2, 1, 1, 3},
+                                .n_under = 2,
+                                .under = {3, 4}};
+    ft_msg_draft out = {.round = 9};
+    ft_error err = {0};
+    assert_int_equal(ft_early_check(&early, 5, &err), FT_OK);
+    assert_int_equal(ft_early_check(&early, 4, &err), FT_INVALID);
+    ft_early_behind(&early, 3, 5, &out);
+    assert_int_equal(out.n, 3);
+    assert_memory_equal(out.token, ((int32_t[]){6, 7, 5}), 3 * sizeof *out.token);
+    assert_memory_equal(out.parent, ((int32_t[]){-1, 0, 1}), 3 * sizeof *out.parent);
+    assert_int_equal(out.round, 9);
+    ft_early_behind(&early, 4, 5, &out);
+    assert_int_equal(out.n, 2);
+    assert_memory_equal(out.token, ((int32_t[]){8, 9}), 2 * sizeof *out.token);
+    assert_memory_equal(out.parent, ((int32_t[]){-1, -1}), 2 * sizeof *out.parent);
+    ft_early_behind(&early, 3, 6, &out);
+    assert_int_equal(out.n, 0);
+    ft_early_behind(&early, 2, 5, &out);
+    assert_int_equal(out.n, 0);
+}
+
 static void random_open(ft_rng *rng, ft_msg_open *open, int32_t *prompt)
 {
     memset(open, 0, sizeof *open);
@@ -216,6 +273,7 @@ static void random_verdict(ft_rng *rng, ft_msg_verdict *verdict, ft_token_logpro
     verdict->hint_row_price = ft_rng_below(rng, 2) ? ft_rng_below(rng, 1001) : 0;
     verdict->hint_token_us = ft_rng_below(rng, 2) ? ft_rng_below(rng, 100000) : 0;
     verdict->more = !verdict->finish && ft_rng_below(rng, 2);
+    verdict->early_taken = !verdict->finish && !verdict->more && ft_rng_below(rng, 2);
     if (!ft_rng_below(rng, 2))
         return;
     verdict->n_logprobs = verdict->n_path + verdict->n_next;
@@ -305,7 +363,7 @@ static void test_opened_and_info_round_trip(void **state)
     in.opened.cached_tokens = 16;
     in.opened.length = 40;
     in.opened.last_round = 3;
-    in.opened.limits = (ft_msg_limits){64, 2048, 60, 20};
+    in.opened.limits = (ft_msg_limits){64, 2048, 60, 20, true};
     strcpy(in.opened.model, "modèle");
     bytes wire = {0};
     ft_error err = {0};
@@ -321,7 +379,7 @@ static void test_opened_and_info_round_trip(void **state)
     strcpy(info.version, "0.1.0");
     strcpy(info.model, "m");
     info.vocab_fingerprint = 0xfedcba9876543210ull;
-    info.limits = (ft_msg_limits){1, 2, 3, 4};
+    info.limits = (ft_msg_limits){1, 2, 3, 4, true};
     info.sessions = 5;
     info.kv_blocks = 6;
     info.kv_blocks_free = 7;
@@ -370,6 +428,24 @@ static void test_refuses_bad_drafts(void **state)
     draft = good;
     draft.lattice = (ProtobufCBinaryData){1, (uint8_t *)"x"};
     refuse_client(pack_draft(&draft), FT_INVALID, "Draft.lattice");
+
+    uint32_t under[3] = {0, FT_WIRE_TREE_MAX, 0};
+    uint8_t two[5] = {10, 0, 24, 0, 0}; /* tokens 5 and 6 without a parent; 16 bits each */
+    draft = good;
+    draft.nodes = 2;
+    draft.token_bits = 16;
+    draft.tree = (ProtobufCBinaryData){5, two};
+    draft.under = under;
+    draft.n_under = 3;
+    refuse_client(pack_draft(&draft), FT_INVALID, "Draft.under: 3 entries for 2 nodes");
+    draft.n_under = 2;
+    refuse_client(pack_draft(&draft), FT_INVALID, "Draft.under[1]: node 256");
+    draft.n_under = 1;
+    refuse_client(pack_draft(&draft), FT_INVALID, "but 2 of 2 nodes have no parent");
+    draft.nodes = 0;
+    draft.tree.len = 0;
+    draft.run = 2;
+    refuse_client(pack_draft(&draft), FT_INVALID, "Draft.under: 1 entries for 0 nodes");
 
     ft_client_msg foreign = {.kind = FT_CLIENT_DRAFT};
     foreign.draft.round = 1;
@@ -612,6 +688,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_draft_round_trip),
+        cmocka_unit_test(test_early_round_trip),
+        cmocka_unit_test(test_early_behind),
         cmocka_unit_test(test_open_round_trip),
         cmocka_unit_test(test_plain_kinds_round_trip),
         cmocka_unit_test(test_server_round_trip),
