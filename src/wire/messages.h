@@ -100,7 +100,8 @@ typedef struct ft_msg_verdict {
     uint32_t queue_us, verify_us;
     uint32_t others_us; /* others kept the engine busy behind the verdict before; 0: not known */
     ft_finish finish;
-    bool early_taken; /* the next round is under way: what the early draft has behind this verdict */
+    bool
+        early_taken; /* the next round is under way: what the early draft has behind this verdict */
     uint32_t hint_max_tree;  /* 0: none */
     bool hint_no_trees;      /* trees are not verified: ask for runs */
     uint32_t hint_row_price; /* of a node, in thousandths of a token of others'; 0: none */
