@@ -2,13 +2,15 @@
 // Policies that know deadlines: edf, and WISP's. Pure; the picks array serves as the only workspace:
 // verifications first, as a heap of which only those are taken out that the batch has room for, their
 // place in the order in n_tok until they are granted rows; prompts behind them, by arrival.
+#include <math.h>
 #include <string.h>
 
 #include "base/sort.h"
 #include "sched/room.h"
 
 /* A place in the order: the rank in the upper two bits, what orders a rank below. Smaller is first. */
-#define KEY_MAX ((1u << 30) - 1)
+#define KEY_MAX     ((1u << 30) - 1)
+#define KEY_STEP_US 8 /* of a key that is a time which may be long */
 typedef enum rank { RANK_OVERDUE, RANK_CRITICAL, RANK_LATE, RANK_OTHER } rank;
 
 static uint32_t place(rank r, int64_t key)
@@ -65,9 +67,34 @@ static size_t part(const ft_work *work, size_t n, ft_pick *picks)
 
 /* ---- WISP ---- */
 
+/* A round meets two passes, the one that runs when it arrives and its own; a quarter of its time is left
+ * for its edge and the network. */
+#define ROUND_SHARE 0.375
+/* A pass is worth filling in any case until its fixed costs are so small a part of it. */
+#define FIXED_TIMES 4.0
+/* A text that is so many rounds behind its promise will not keep it any more. */
+#define LOST 8.0
+
 static ft_pass with(ft_pass pass, const ft_work *w)
 {
     return ft_pass_plus(pass, w->n_past, w->n_tok, w->n_out);
+}
+
+/* What is paid once for a pass, whoever is in it. */
+static double fixed_us(const ft_cost *cost)
+{
+    return cost->us[FT_COST_PASS] + cost->us[FT_COST_HEAD];
+}
+
+/* The order among those that are late. Texts that were promised too much would be owed most for ever: they
+ * come last, by waiting, lest they take the server from those whose promises can be kept. */
+static uint32_t place_late(const ft_work *w, int64_t now_us)
+{
+    double ahead_us = (double)((w->deadline_us ? w->owed_us : deadline_of(w)) - now_us);
+    double served_us = (double)w->share * FT_SCHED_PATIENCE_US;
+    if (w->tokens_per_s > 0 && -ahead_us * (double)(w->tokens_per_s / w->gain_tok) > LOST * 1e6)
+        return place(RANK_LATE, KEY_MAX - (now_us - w->arrival_us) / KEY_STEP_US);
+    return place(RANK_LATE, KEY_MAX / 2 + (int64_t)(ahead_us + served_us) / KEY_STEP_US);
 }
 
 /* Algorithm 1, lines 7 to 14: everything's place, but for the one that is overdue. */
@@ -76,15 +103,14 @@ static uint32_t place_of(const ft_work *w, const ft_sched_limits *limits, int64_
     const ft_pass alone = with((ft_pass){0}, w);
     int64_t own_us = ft_cost_predict(limits->cost, &alone);
     int64_t left_us = deadline_of(w) - now_us;
-    if (own_us > left_us) {
-        double waited_us = (double)(now_us - w->arrival_us);
-        return place(RANK_LATE, KEY_MAX - (int64_t)(waited_us * (1 - w->share)));
-    }
+    if (own_us > left_us)
+        return place_late(w, now_us);
     if (left_us - own_us <= limits->guard_us) /* eq. (17): now >= LST */
         return place(RANK_CRITICAL, left_us);
-    /* Eq. (16); the pass has its fixed costs whoever joins it. */
-    double cost_us = ft_cost_added_us(limits->cost, &alone);
-    double density = w->gain_tok * (1 - w->share) / (cost_us > 1 ? cost_us : 1);
+    /* Eq. (16), over the time that is left: what is due much later loses nothing by waiting. The pass has
+     * its fixed costs whoever joins it. */
+    double cost_us = (double)own_us - fixed_us(limits->cost);
+    double density = w->gain_tok * (1 - w->share) / (cost_us > 1 ? cost_us : 1) / (double)left_us;
     return place(RANK_OTHER, falling((float)density));
 }
 
@@ -104,32 +130,69 @@ static ft_pick *overdue(const ft_work *work, ft_pick *picks, size_t n, int64_t n
     return found;
 }
 
+/* What the verifications in a batch say about its length. */
+typedef struct pace {
+    double fixed_us;          /* what any pass costs */
+    double gain_tok, fastest; /* of those whose edges draft: the sum, and the highest promise */
+    uint32_t n;
+    int64_t even_us; /* so long those that are late keep their speed */
+} pace;
+
+static pace pace_of_none(const ft_cost *cost)
+{
+    return (pace){.fixed_us = fixed_us(cost), .even_us = INT64_MAX};
+}
+
+static pace pace_with(pace p, const ft_work *w, rank r)
+{
+    if (w->edge_drafts && w->tokens_per_s > 0) {
+        p.gain_tok += (double)w->gain_tok;
+        p.fastest = fmax(p.fastest, (double)w->tokens_per_s);
+        p.n++;
+    }
+    if (r == RANK_LATE && w->even_us > w->arrival_us && w->even_us - w->arrival_us < p.even_us)
+        p.even_us = w->even_us - w->arrival_us;
+    return p;
+}
+
+/* Whether a pass of that length is one for them, seen from who joins last. In a longer one all move in
+ * step, no text faster than the next, and who had bad luck never catches up; who is ahead can wait. */
+static bool in_pace(const pace *p, rank r, int64_t us)
+{
+    double round_us = p->n > 0 ? p->gain_tok / p->n / p->fastest * 1e6 : INFINITY;
+    if (r < RANK_LATE)
+        return true;
+    if (r == RANK_OTHER && us > p->even_us)
+        return false;
+    return (double)us <= fmax(ROUND_SHARE * round_us, FIXED_TIMES * p->fixed_us);
+}
+
 /* Takes verifications in order while all promises in the batch can be kept (lines 15 to 33, with
- * FEASIBLEADD). What can wait does not make a pass so long that late texts in it get later still. The taken ones stand at the end of picks[n], last first, with their rows, 0: left out.
- * Returns how many stand there. */
+ * FEASIBLEADD), and what need not start now while the pass is not too long for those in it. The taken
+ * ones stand at the end of picks[n], last first, with their rows, 0: left out. Returns how many. */
 static size_t take(const ft_work *work, ft_pick *picks, size_t n, const ft_sched_limits *limits,
                    int64_t now_us, ft_room *room)
 {
     size_t left = n;
-    int64_t even_us = INT64_MAX;
+    pace taken = pace_of_none(limits->cost);
     while (left > 0 && room->rows > 0 && room->verifications > 0) {
         const ft_work *w = &work[picks[0].index];
         rank r = rank_of(picks[0].n_tok);
-        bool promised = r == RANK_CRITICAL || r == RANK_OTHER;
+        bool promised = r == RANK_CRITICAL || r == RANK_OTHER, first = room->pass.rows == 0;
         int64_t latest_us = promised ? deadline_of(w) - now_us : INT64_MAX;
         latest_us = latest_us < room->latest_us ? latest_us : room->latest_us;
         const ft_pass pass = with(room->pass, w);
+        const pace all = pace_with(taken, w, r);
         int64_t us = ft_cost_predict(limits->cost, &pass);
-        bool fits = room->pass.rows == 0 || (us <= latest_us && (r != RANK_OTHER || us <= even_us));
-        if (!fits && promised)
+        bool fits = first || us <= latest_us;
+        if ((!fits && promised) || (!first && !in_pace(&all, r, us)))
             break;
         ft_heap_pop(picks, left--, sizeof *picks, in_order, NULL);
         picks[left].n_tok = fits ? ft_room_grant(room, w, limits) : 0;
-        if (picks[left].n_tok == 0)
-            continue;
-        room->latest_us = latest_us;
-        if (r == RANK_LATE && w->even_us > w->arrival_us && w->even_us - w->arrival_us < even_us)
-            even_us = w->even_us - w->arrival_us;
+        if (picks[left].n_tok > 0) {
+            room->latest_us = latest_us;
+            taken = all;
+        }
     }
     return n - left;
 }

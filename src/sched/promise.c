@@ -14,12 +14,12 @@
  * that a few poor rounds at its end do not break it: where all that a round brings is sure (runs), only by
  * what passes differ in. */
 #define SURE_TOK   1.0
-#define AHEAD      8.0  /* rounds of the expected gain */
+#define AHEAD      12.0 /* rounds of the expected gain */
 #define AHEAD_SURE 2.0  /* tokens, if a round brings one for certain... */
 #define AHEAD_MORE 16.0 /* ...and for each that is chance, until it is AHEAD rounds */
 /* A text that is further ahead may be made to wait, for so many rounds' time more than eq. (6) says: less
  * than it is ahead, so that who reads along at the promised speed does not notice. */
-#define CREDIT 3.0
+#define CREDIT 6.0
 
 static double round_us(const ft_promise *p, const ft_promise_round *round)
 {
@@ -44,20 +44,26 @@ int64_t ft_promise_budget(const ft_promise *promise, const ft_promise_round *rou
     return behind(round, us);
 }
 
+int64_t ft_promise_owed(const ft_promise *promise, const ft_promise_round *round)
+{
+    if (promise->since_us == 0)
+        return ft_promise_budget(promise, round);
+    double us = (promise->had_tok + SURE_TOK) / promise->tokens_per_s * 1e6;
+    return promise->since_us + (int64_t)us;
+}
+
 int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
 {
     double one_us = round_us(promise, round);
     double latest_us = (double)(round->at_us - round->away_us) + (1 + CREDIT) * one_us;
+    double due_us = (double)ft_promise_owed(promise, round) - ahead_us(promise, round);
     int64_t budget_us = ft_promise_budget(promise, round);
     if (promise->since_us == 0)
         return budget_us;
     /* What is owed and late is due at once, and no earlier than that: a text that was promised too much
      * must not take the server from those that can be kept. So is what would be due before a round's time
      * is over: it is kept ahead by so much that no pass need be short for its sake. */
-    double owed_us = (double)promise->since_us +
-                     (promise->had_tok + SURE_TOK) / promise->tokens_per_s * 1e6 -
-                     ahead_us(promise, round);
-    if (owed_us < (double)budget_us)
+    if (due_us < (double)budget_us)
         return round->at_us + 1;
-    return behind(round, owed_us < latest_us ? owed_us : latest_us);
+    return behind(round, due_us < latest_us ? due_us : latest_us);
 }

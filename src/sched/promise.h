@@ -25,8 +25,11 @@ typedef struct ft_promise_round {
 /* By the round alone: WISP eq. (6) and (12). Behind at_us. */
 int64_t ft_promise_budget(const ft_promise *promise, const ft_promise_round *round);
 
-/* By what the text is owed: when the text, with what the round brings for certain, must be there, and
- * some rounds earlier. Never before at_us, nor much behind the budget. */
+/* When the text, with what the round brings for certain, must be there: may be before at_us. */
+int64_t ft_promise_owed(const ft_promise *promise, const ft_promise_round *round);
+
+/* By what the text is owed, and some rounds earlier: at once where that is before the budget, never much
+ * behind it. */
 int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round);
 
 #endif

@@ -27,9 +27,13 @@ typedef struct ft_work {
     uint32_t kv_blocks; /* free blocks that all its rows need */
     /* For policies that know deadlines: */
     int64_t deadline_us; /* when its verdict is due (WISP eq. (12)); 0: whenever it suits */
-    int64_t even_us; /* with verdicts by then a text keeps its speed (ft_promise_budget); 0: not known */
-    float gain_tok;      /* text that a verification is expected to bring (WISP eq. (5)), > 0 */
-    float share;         /* of the server's recent service that its tenant had, 0 to 1 */
+    int64_t
+        even_us; /* with verdicts by then a text keeps its speed (ft_promise_budget); 0: not known */
+    int64_t owed_us; /* when its text is owed more, at the latest; may be over. With a deadline */
+    float tokens_per_s; /* that its text was promised; 0: none */
+    bool edge_drafts;   /* between its rounds, each of which so meets two passes; else one */
+    float gain_tok;     /* text that a verification is expected to bring (WISP eq. (5)), > 0 */
+    float share;        /* of the server's recent service that its tenant had, 0 to 1 */
 } ft_work;
 
 /* Work without a deadline is treated as if it were due so long after its arrival: later than what has
@@ -92,11 +96,13 @@ extern const ft_sched_policy ft_sched_centralized;
 extern const ft_sched_policy ft_sched_edf;
 
 /* WISP 4.3, Algorithm 1: verifications that must start now, by earliest deadline, then the others by
- * what they bring for their time, as long as all that are in the batch get their verdicts in time;
- * prompts in chunks in what time is left. Where the listing is silent or would hurt: what cannot be in
- * time any more runs behind what must start now, unless it would make that late, in order of waiting,
- * tenants that had less first; the one that has waited longest beyond twice its time goes before
- * everything. So nothing waits for ever, and nothing late holds others up. Needs limits->cost. */
+ * what they bring for their time and how soon they are due, as long as all that are in the batch get
+ * their verdicts in time; prompts in chunks in what time is left. Where the listing is silent or would
+ * hurt: what cannot be in time any more runs behind what must start now, unless it would make that
+ * late, who is owed most first, tenants that had less sooner; texts whose promise is lost come last; the
+ * one that has waited longest beyond twice its time goes before everything. So nothing waits for ever,
+ * and nothing late holds others up. What need not start now only makes a pass so long as lets the
+ * promised speeds be kept at all. Needs limits->cost. */
 extern const ft_sched_policy ft_sched_wisp;
 
 /* Blocks that the first n_tok rows of a work need. */

@@ -151,6 +151,7 @@ struct ft_sess {
         double gain_tok[2]; /* what a round with a tree, and a pass of a run, brought lately */
         double rows, tok;  /* of either, lately: computed, and what they brought; 0: none was yet */
         int64_t due_us;    /* of the pending draft's verdict, for its text's sake; 0: no promise */
+        int64_t owed_us;   /* when its text is owed more */
         int64_t budget_us; /* and by its round alone (WISP eq. (6)) */
         int64_t first_us;  /* of the first verdict, 0: there was none */
         uint32_t first_len; /* and the text's length behind it */

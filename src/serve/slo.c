@@ -173,10 +173,11 @@ void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us)
                                 .had_tok = (double)s->len - s->slo.first_len};
     const ft_promise_round round = {
         .gain_tok = gain_of(s), .away_us = (int64_t)draft_us + rtt_us, .at_us = at_us};
-    s->slo.due_us = s->slo.budget_us = 0;
+    s->slo.due_us = s->slo.owed_us = s->slo.budget_us = 0;
     if (promise.tokens_per_s == 0)
         return;
     s->slo.due_us = ft_promise_due(&promise, &round);
+    s->slo.owed_us = ft_promise_owed(&promise, &round);
     s->slo.budget_us = ft_promise_budget(&promise, &round);
 }
 
@@ -185,6 +186,9 @@ void ft_slo_describe(const ft_sess *s, ft_work *work)
     double served = s->verifier->served_rows;
     work->deadline_us = s->slo.due_us;
     work->even_us = s->slo.budget_us;
+    work->owed_us = s->slo.owed_us;
+    work->tokens_per_s = speed_of(s);
+    work->edge_drafts = s->run_end == 0;
     work->gain_tok = (float)gain_of(s);
     work->share = served > 0 ? (float)fmin(s->tenant->rows / served, 1) : 0;
 }

@@ -44,6 +44,7 @@ typedef struct device {
     uint32_t ready;           /* 1 + place in sim.ready; 0: nothing to do */
     int64_t open_us, arrival_us, used_us;
     int64_t due_us, budget_us; /* its verdict, for its text's sake and by its round alone */
+    int64_t owed_us;           /* and when its text is owed more */
     double gain_tok;
 } device;
 

@@ -84,6 +84,7 @@ void ft_sim_server_draft(sim *s, uint32_t who)
     d->here = true;
     d->arrival_us = d->used_us = s->now_us;
     d->due_us = ft_promise_due(&promise, &round);
+    d->owed_us = ft_promise_owed(&promise, &round);
     d->budget_us = ft_promise_budget(&promise, &round);
     update(s, who);
 }
@@ -102,6 +103,9 @@ static ft_work work_of(const sim *s, const device *d)
         w.arrival_us = d->arrival_us;
         w.deadline_us = d->due_us;
         w.even_us = d->budget_us;
+        w.owed_us = d->owed_us;
+        w.tokens_per_s = (float)d->speed;
+        w.edge_drafts = s->how.drafts;
         w.n_tok = committed(d) - d->n_kv + d->n_draft;
         w.n_out = 1 + d->n_draft;
     }

@@ -42,6 +42,11 @@ static ft_work random_work(ft_rng *rng, uint64_t id)
     w.arrival_us = NOW - ft_rng_below(rng, 1u << (8 + ft_rng_below(rng, 12)));
     if (ft_rng_below(rng, 8))
         w.deadline_us = w.arrival_us + ft_rng_below(rng, 1u << (8 + ft_rng_below(rng, 13)));
+    if (w.deadline_us) {
+        w.owed_us = w.deadline_us + ft_rng_below(rng, 1u << 18);
+        w.tokens_per_s = (float)(1 + ft_rng_below(rng, 20));
+        w.edge_drafts = ft_rng_below(rng, 2);
+    }
     w.gain_tok = 1 + (float)ft_rng_below(rng, 50) / 10;
     w.share = (float)ft_rng_below(rng, 100) / 100;
     return w;
@@ -150,8 +155,9 @@ static void check_order(const ft_work *w, const ft_sched_limits *l, const ft_pic
             last_us = deadline_of(p);
         }
         if (now == 2) {
-            float density =
-                p->gain_tok * (1 - p->share) / (float)((double)own_us(p, l->cost) - factors[0]);
+            double cost_us = (double)own_us(p, l->cost) - factors[0];
+            double left_us = (double)(deadline_of(p) - NOW);
+            float density = (float)(p->gain_tok * (1 - p->share) / cost_us / left_us);
             assert_true(density <= last_density * 1.001f);
             last_density = density;
         }
@@ -231,6 +237,81 @@ static void test_by_hand(void **state)
     assert_int_equal(picks[4].index, 1);
 }
 
+static ft_work tree_of_ten(int64_t deadline_us, int64_t owed_us, float tokens_per_s)
+{
+    return (ft_work){.kind = FT_WORK_VERIFY,
+                     .arrival_us = NOW - 5000,
+                     .deadline_us = deadline_us,
+                     .owed_us = owed_us,
+                     .tokens_per_s = tokens_per_s,
+                     .edge_drafts = true,
+                     .gain_tok = 2,
+                     .n_tok = 10,
+                     .n_out = 10};
+}
+
+/* Late ones run in the order in which their texts are owed more; one whose promise is lost is last, a
+ * tenant that had much of the server later. */
+static void test_late_by_hand(void **state)
+{
+    const ft_cost cost = known_cost();
+    const ft_sched_limits limits = {
+        .max_rows = 512, .cost = &cost, .kv_blocks_free = 100, .kv_block_tok = BLOCK_TOK};
+    ft_work work[4];
+    ft_pick picks[4];
+    (void)state;
+    /* Rounds of 2 tokens at 4 tokens/s: half a second each. */
+    work[0] = tree_of_ten(NOW - 1000, NOW + 300000, 4);
+    work[1] = tree_of_ten(NOW - 1000, NOW - 5000000, 4);
+    work[2] = tree_of_ten(NOW - 1000, NOW - 3000000, 4);
+    work[3] = tree_of_ten(NOW - 1000, NOW + 100000, 4);
+    assert_int_equal(ft_sched_wisp.pick(work, 4, &limits, NOW, picks), 4);
+    assert_int_equal(picks[0].index, 2);
+    assert_int_equal(picks[1].index, 3);
+    assert_int_equal(picks[2].index, 0);
+    assert_int_equal(picks[3].index, 1); /* ten rounds behind */
+    work[3].share = 0.5f;                /* sees to its other sessions first */
+    assert_int_equal(ft_sched_wisp.pick(work, 4, &limits, NOW, picks), 4);
+    assert_int_equal(picks[1].index, 0);
+    assert_int_equal(picks[2].index, 3);
+}
+
+/* Works of 1.2 ms in passes with a fixed cost of 1 ms. */
+static void test_pace(void **state)
+{
+    enum { WORKS = 40 };
+    const ft_cost cost = known_cost();
+    const ft_sched_limits limits = {
+        .max_rows = 512, .cost = &cost, .kv_blocks_free = 100, .kv_block_tok = BLOCK_TOK};
+    ft_work work[WORKS];
+    ft_pick picks[WORKS];
+    (void)state;
+    /* Rounds of 2 tokens at 40 tokens/s are 50 ms: two passes and a quarter for the edge. */
+    for (int i = 0; i < WORKS; i++)
+        work[i] = tree_of_ten(NOW + 10000000, NOW + 20000000, i == 39 ? 40 : 20);
+    work[39].deadline_us = NOW + 9000000;
+    assert_int_equal(ft_sched_wisp.pick(work, WORKS, &limits, NOW, picks), 14);
+    assert_int_equal(picks[0].index, 39);
+    work[39].tokens_per_s = 20; /* half as fast: twice as long */
+    assert_int_equal(ft_sched_wisp.pick(work, WORKS, &limits, NOW, picks), 30);
+    for (int i = 0; i < WORKS; i++) /* rounds of 2 ms: as long as pays for the fixed cost */
+        work[i].tokens_per_s = 1000;
+    assert_int_equal(ft_sched_wisp.pick(work, WORKS, &limits, NOW, picks), 2);
+    for (int i = 0; i < WORKS; i++) /* runs: no edge is away, every pass is theirs */
+        work[i].edge_drafts = false;
+    assert_int_equal(ft_sched_wisp.pick(work, WORKS, &limits, NOW, picks), WORKS);
+    for (int i = 0; i < WORKS; i++) { /* they can wait no longer */
+        work[i].edge_drafts = true;
+        work[i].deadline_us = NOW + 50000;
+    }
+    const ft_sched_limits anxious = {.max_rows = 512,
+                                     .cost = &cost,
+                                     .kv_blocks_free = 100,
+                                     .kv_block_tok = BLOCK_TOK,
+                                     .guard_us = 50000};
+    assert_int_equal(ft_sched_wisp.pick(work, WORKS, &anxious, NOW, picks), WORKS);
+}
+
 /* A server of twice the load that it can take, half of it with promises that it cannot keep and some
  * without any: everybody is served within a bounded time. */
 static void test_nobody_waits_for_ever(void **state)
@@ -282,8 +363,8 @@ static void test_nobody_waits_for_ever(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_queues),
-        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_random_queues),         cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_late_by_hand),          cmocka_unit_test(test_pace),
         cmocka_unit_test(test_nobody_waits_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

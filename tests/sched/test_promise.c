@@ -21,17 +21,20 @@ static void test_by_hand(void **state)
     (void)state;
     assert_int_equal(ft_promise_budget(&p, &r), 100 * S + 4 * S / 10);
     assert_int_equal(ft_promise_due(&p, &r), ft_promise_budget(&p, &r)); /* nothing is owed yet */
-    p.since_us = 90 * S; /* 40 tokens by now; 8 rounds are 16 */
-    p.had_tok = 40 + 16;
+    assert_int_equal(ft_promise_owed(&p, &r), ft_promise_budget(&p, &r));
+    p.since_us = 90 * S; /* 40 tokens by now; 18 are ahead enough */
+    p.had_tok = 40 + 18;
+    assert_int_equal(ft_promise_owed(&p, &r), 104 * S + 3 * S / 4);
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1); /* less than a round ahead: at once */
     p.had_tok += 2;                                        /* and one is sure */
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 3 * S / 4);
-    p.had_tok += 1000; /* far ahead: waits three rounds more, no longer */
-    assert_int_equal(ft_promise_due(&p, &r), 100 * S + 4 * S / 10 + 3 * S / 2);
+    p.had_tok += 1000; /* far ahead: waits six rounds more, no longer */
+    assert_int_equal(ft_promise_due(&p, &r), 100 * S + 4 * S / 10 + 3 * S);
     p.had_tok = 40; /* not far enough ahead: at once */
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
     p.had_tok = 0; /* lost: at once, too, and no earlier */
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
+    assert_int_equal(ft_promise_owed(&p, &r), 90 * S + S / 4);
 }
 
 /* All that a run's pass brings is sure: two tokens ahead are enough. */
@@ -63,7 +66,8 @@ static void test_bounds(void **state)
         int64_t due = ft_promise_due(&p, &r), budget = ft_promise_budget(&p, &r);
         int64_t round_us = (int64_t)(r.gain_tok / p.tokens_per_s * S);
         assert_true(due > r.at_us && budget > r.at_us);
-        assert_true(due <= budget + 3 * round_us + 4);
+        assert_true(due <= budget + 6 * round_us + 7);
+        assert_true(due == r.at_us + 1 || due >= budget);
         const ft_promise more = {p.tokens_per_s, p.since_us, p.had_tok + 3};
         assert_true(ft_promise_due(&more, &r) >= due); /* who had more may wait longer */
     }
