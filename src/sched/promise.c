@@ -16,7 +16,7 @@
 #define SURE_TOK   1.0
 #define AHEAD      12.0 /* rounds of the expected gain */
 #define AHEAD_SURE 2.0  /* tokens, if a round brings one for certain... */
-#define AHEAD_MORE 16.0 /* ...and for each that is chance, until it is AHEAD rounds */
+#define AHEAD_MORE 24.0 /* ...and for each that is chance, until it is AHEAD rounds */
 /* A text that is further ahead may be made to wait, for so many rounds' time more than eq. (6) says: less
  * than it is ahead, so that who reads along at the promised speed does not notice. */
 #define CREDIT 6.0

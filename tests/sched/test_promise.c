@@ -22,9 +22,9 @@ static void test_by_hand(void **state)
     assert_int_equal(ft_promise_budget(&p, &r), 100 * S + 4 * S / 10);
     assert_int_equal(ft_promise_due(&p, &r), ft_promise_budget(&p, &r)); /* nothing is owed yet */
     assert_int_equal(ft_promise_owed(&p, &r), ft_promise_budget(&p, &r));
-    p.since_us = 90 * S; /* 40 tokens by now; 18 are ahead enough */
-    p.had_tok = 40 + 18;
-    assert_int_equal(ft_promise_owed(&p, &r), 104 * S + 3 * S / 4);
+    p.since_us = 90 * S; /* 40 tokens by now; 12 rounds are 24 */
+    p.had_tok = 40 + 24;
+    assert_int_equal(ft_promise_owed(&p, &r), 106 * S + S / 4);
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1); /* less than a round ahead: at once */
     p.had_tok += 2;                                        /* and one is sure */
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 3 * S / 4);
