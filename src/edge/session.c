@@ -11,8 +11,9 @@
 // a new one (round 1). Rule `exact` gives the same tokens both ways.
 //
 // A run brings many verdicts, and while it goes on the next one may have been asked for already
-// (gen->ahead_run). The server repeats only rounds of one verdict, so where the stream of a run broke
-// there is no resume: the text so far is opened anew, and what was left of the run is asked for again.
+// (gen->ahead_run). The server repeats only rounds of one verdict, so where the stream of a run broke it is
+// resumed only if the server's text is no longer than ours, and what was left of the run is asked for in
+// the next round; else the refused resume ends the old session, and the text so far is opened anew.
 //
 // While it waits it gives the time to drafting.c, one draft forward at a time, and looks for the
 // verdict in between.
@@ -141,11 +142,10 @@ static bool pause_us(ft_gen *gen, int64_t us)
     return !ft_gen_cancelled(gen);
 }
 
-/* What is left of a broken run is a new session's first round. */
+/* What is left of a broken run is the session's next round, or a new one's first. */
 static void break_run(ft_gen *gen)
 {
     ft_msg_draft *draft = &gen->out.draft;
-    gen->has_session = gen->resuming = false;
     gen->ahead_run = gen->run_tokens = 0;
     gen->run_us = 0;
     draft->base = (uint32_t)gen->text.n;
@@ -256,10 +256,14 @@ static ft_status take_opened(ft_gen *gen, const ft_msg_opened *opened, ft_error 
         memcpy(gen->model, opened->model, sizeof gen->model);
         return FT_OK;
     }
-    if (!session_fits(gen, opened))
+    if (gen->run_left > 0 && opened->last_round == gen->round && opened->length == gen->text.n)
+        gen->round++; /* nothing of the run is missing: it ended there */
+    if (!session_fits(gen, opened)) {
+        ft_gen_disconnect(gen, FT_CLIENT_CLOSE); /* the text is opened anew */
         return ft_error_set(err, FT_PRECONDITION,
                             "edge: the server's session is at round %u, not %u", opened->last_round,
                             gen->round);
+    }
     gen->resuming = false;
     return send_draft(gen, err);
 }

@@ -277,6 +277,17 @@ static ft_sess *find(ft_verifier *v, const ft_msg_open *o, const char *credentia
     return NULL;
 }
 
+/* Its edge is at another length than it could ever go on from, and opens the text anew: nobody needs it any
+ * more, nor what it goes on computing for a stream that the edge has given up. */
+static ft_status give_up(ft_sess *s, uint32_t base, ft_error *err)
+{
+    ft_error_set(err, FT_PRECONDITION,
+                 "serve: the session had %u tokens, not %u: open again with the text so far",
+                 s->len, base);
+    ft_sess_end(s, FT_ABORTED, "serve: the session's edge opens its text anew");
+    return FT_PRECONDITION;
+}
+
 static ft_status resume(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error *err)
 {
     ft_sess *s = find(v, &h->open, h->credential);
@@ -284,10 +295,7 @@ static ft_status resume(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
         return ft_error_set(err, FT_NOT_FOUND,
                             "serve: session unknown: open again with the text so far");
     if (h->open.base != s->len && !ft_sess_recorded(s, s->last.round, h->open.base))
-        return ft_error_set(err, FT_PRECONDITION,
-                            "serve: the session has %u tokens, not %u: open again with the text "
-                            "so far",
-                            s->len, h->open.base);
+        return give_up(s, h->open.base, err);
     FT_LOGI("serve", "session=%llu resumed length=%u takeover=%d", (unsigned long long)s->serial,
             s->len, s->handle != NULL);
     if (s->handle) {

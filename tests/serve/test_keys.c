@@ -141,8 +141,10 @@ static void close_call(ft_call *call)
     ft_call_destroy(call);
 }
 
+/* Of all that reached the server by now: a stream may end before its session has. */
 static ft_key_count count_of(const net *n, const char *key)
 {
+    ft_verifier_tick(ft_server_verifier(n->server));
     return ft_verifier_key_count(ft_server_verifier(n->server), key);
 }
 

@@ -293,17 +293,23 @@ static void test_detach_and_resume(void **state)
     local_client *c = malloc(sizeof *c);
     (void)state;
     reference_find(ref, v, 500, FT_FINISH_LENGTH);
-    ft_msg_open resume = lose(c, v, ref);
-    /* an edge that has not heard all of it opens anew */
+    ft_msg_open resume;
+    /* an edge that has not heard all of it opens anew, and the session is at its end */
     for (uint32_t missed = 1; missed <= AT_PART; missed++) {
+        resume = lose(c, v, ref);
+        assert_int_equal(test_verifier_stats(v).sessions, 1);
         resume.base = PROMPT_TOK + AT_PART - missed;
         local_open(c, v, &resume, "me");
         assert_int_equal(local_wait_gone(c), FT_PRECONDITION);
         assert_non_null(strstr(c->message, "open again with the text"));
         local_detach(c);
+        test_verifier_expect_empty(v);
+        local_open(c, v, &resume, "me");
+        assert_int_equal(local_wait_gone(c), FT_NOT_FOUND);
+        local_detach(c);
     }
     /* one that has sees where the server is, and may go on there */
-    resume.base = PROMPT_TOK + AT_PART;
+    resume = lose(c, v, ref);
     local_open(c, v, &resume, "me");
     local_wait_opened(c);
     assert_int_equal(c->opened.length, PROMPT_TOK + AT_PART);

@@ -334,10 +334,9 @@ static void test_resume(void **state)
     expect_refused(b, &wrong, "me", FT_NOT_FOUND, "session unknown");
     expect_refused(b, &resume, "you", FT_NOT_FOUND, "session unknown");
     expect_refused(b, &resume, "", FT_NOT_FOUND, "session unknown");
-    wrong = resume;
     wrong.base += 1;
-    expect_refused(b, &wrong, "me", FT_PRECONDITION, "open again with the text so far");
-    assert_int_equal(stats_of(b).sessions_detached, 1); /* none of them took it */
+    expect_refused(b, &wrong, "me", FT_NOT_FOUND, "session unknown");
+    assert_int_equal(stats_of(b).sessions_detached, 1); /* none of them took it, or ended it */
 
     local_open(&b->c, b->v, &resume, "me");
     local_wait_opened(&b->c);
@@ -349,6 +348,29 @@ static void test_resume(void **state)
     local_close(&b->c);
     expect_refused(b, &resume, "me", FT_NOT_FOUND, "session unknown"); /* closed is closed */
     bench_destroy(b);
+}
+
+/* Whose edge is at another length will be opened anew: the session ends, also under a stream that it still has. */
+static void test_resume_elsewhere(void **state)
+{
+    (void)state;
+    for (int attached = 0; attached < 2; attached++) {
+        bench *b = bench_create((ft_verifier_opts){0});
+        open_first(b);
+        assert_true(go_round(b));
+        ft_msg_open resume = local_resume_msg(&b->c, b->text.n + 1);
+        if (!attached)
+            local_detach(&b->c);
+        expect_refused(b, &resume, "me", FT_PRECONDITION, "open again with the text so far");
+        assert_int_equal(stats_of(b).sessions, 0);
+        if (attached) {
+            assert_int_equal(local_wait_gone(&b->c), FT_ABORTED);
+            local_detach(&b->c);
+        }
+        resume.base--;
+        expect_refused(b, &resume, "me", FT_NOT_FOUND, "session unknown");
+        bench_destroy(b);
+    }
 }
 
 /* The verdict was made, but its stream was lost: the edge is one round behind. */
@@ -555,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_repeated_round),
         cmocka_unit_test(test_ended_text_takes_no_round),
         cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_resume_elsewhere),
         cmocka_unit_test(test_resume_behind),
         cmocka_unit_test(test_takeover),
         cmocka_unit_test(test_ttl),
