@@ -77,6 +77,7 @@ void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], uint32_t mos
     memcpy(cost->us, us, sizeof cost->us);
     cost->most_rows = most_rows;
     cost->error = fmin(error, 1);
+    cost->bias = 0;
 }
 
 void ft_pass_factors(const ft_pass *pass, double out[FT_COST_FACTORS])
@@ -192,8 +193,9 @@ void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us)
     if (pass->rows == 0 || us <= 0)
         return;
     if (ft_cost_predict(cost, pass) > 0) {
-        double error = fabs((double)ft_cost_predict(cost, pass) - (double)us) / (double)us;
-        cost->error += ERROR_RATE * (fmin(error, 1) - cost->error);
+        double off = ((double)ft_cost_predict(cost, pass) - (double)us) / (double)us;
+        cost->error += ERROR_RATE * (fmin(fabs(off), 1) - cost->error);
+        cost->bias += ERROR_RATE * (fmin(off, 1) - cost->bias);
     }
     ft_cost_seen *ring = cost->seen[2 * pass->out < pass->rows][size_class(pass->rows)], *oldest;
     oldest = ring;

@@ -62,6 +62,7 @@ typedef struct ft_cost {
     double us[FT_COST_FACTORS];    /* what one of each costs, >= 0 */
     double prior[FT_COST_FACTORS]; /* what they cost for all one knew before; 0: nothing */
     double error;                  /* recent mean of |predicted - measured| / measured, at most 1 */
+    double bias; /* the same without the bars: > 0 where it promises too much time */
 } ft_cost;
 
 /* Nothing is known. */

@@ -85,6 +85,12 @@ static void spikes(ft_buf *out, const ft_verifier_stats *s)
                       s->spikes[i]);
 }
 
+static void ratio(ft_buf *out, const char *name, const char *help, double value)
+{
+    head(out, name, "gauge", help);
+    ft_buf_printf(out, "foretoken_%s %.6f\n", name, value);
+}
+
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
 ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
@@ -150,6 +156,11 @@ ft_status ft_metrics_append(const ft_verifier_stats *s, ft_buf *out)
     counts(out, "gauge", gauges, COUNT(gauges));
     counts(out, "counter", counters, COUNT(counters));
     seconds(out, times, COUNT(times));
+    ratio(out, "pass_prediction_error_ratio",
+          "Recent mean of the difference between expected and measured time, over measured time.",
+          s->cost_error);
+    ratio(out, "pass_prediction_bias_ratio",
+          "The same with its sign: above 0 where passes are faster than expected.", s->cost_bias);
     spikes(out, s);
     promises(out, s);
     histogram(out, &(row){"pass_rows", "Rows of a forward pass.", s->rows}, s->passes_by_rows);

@@ -476,6 +476,8 @@ static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
     pass->out = judged.rows;
     stats->spikes[ft_spike_observe(&v->spikes, &v->cost, pass, &v->batch.prompts, us)]++;
     ft_cost_observe(&v->cost, pass, us);
+    stats->cost_error = v->cost.error;
+    stats->cost_bias = v->cost.bias;
 }
 
 /* Verdicts and progress of what the pass computed. */

@@ -155,6 +155,7 @@ typedef struct ft_verifier_stats {
     uint64_t predicted_us,
         predict_miss_us;              /* of all passes: what they were expected to take, and by
                                                how much that was wrong, either way */
+    double cost_error, cost_bias;     /* recent, over what passes took (ft_cost); 0: no pass yet */
     uint64_t spikes[FT_SPIKE_CAUSES]; /* passes by what made them much longer than others before */
     uint64_t passes_capped; /* passes that left verifications to the next, for the sake of groups */
     uint32_t groups;        /* of sessions that take turns in passes, 1 or 2; 0: no pass yet */

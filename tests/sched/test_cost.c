@@ -179,6 +179,29 @@ static void test_fixed_costs_are_paid_once(void **state)
 }
 
 /* Whatever was observed, no factor is negative: a pass that grows in anything takes no less. */
+/* Passes a quarter dearer than believed, then as believed, seen by a model that may not learn from them. */
+static void test_error_and_bias(void **state)
+{
+    const double us[FT_COST_FACTORS] = {[FT_COST_ROW] = 100};
+    const ft_pass pass = {.rows = 8};
+    ft_cost cost;
+    (void)state;
+    ft_cost_init(&cost);
+    for (int i = 0; i < 100; i++) {
+        double error = cost.error, bias = cost.bias;
+        ft_cost_prime(&cost, us, 512, error);
+        assert_true(cost.bias == 0); /* what was off before says nothing of these costs */
+        cost.bias = bias;
+        ft_cost_observe(&cost, &pass, 1000);
+    }
+    assert_float_equal(cost.error, 0.2, 0.001);
+    assert_float_equal(cost.bias, -0.2, 0.001);
+    ft_cost_prime(&cost, us, 512, cost.error);
+    ft_cost_observe(&cost, &pass, 640);
+    assert_float_equal(cost.error, 0.2 + 0.1 * (0.25 - 0.2), 0.001);
+    assert_float_equal(cost.bias, 0.025, 0.001);
+}
+
 static void test_never_falls(void **state)
 {
     ft_rng rng;
@@ -209,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_careful_at_first),
         cmocka_unit_test(test_rows_fit_the_budget),
         cmocka_unit_test(test_fixed_costs_are_paid_once),
+        cmocka_unit_test(test_error_and_bias),
         cmocka_unit_test(test_never_falls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

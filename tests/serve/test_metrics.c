@@ -107,6 +107,11 @@ static void test_page_equals_statistics(void **state)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (value_of(page, all[i].name) != all[i].value)
             fail_msg("%s is %g", all[i].name, value_of(page, all[i].name));
+    const double error = value_of(page, "foretoken_pass_prediction_error_ratio"),
+                 bias = value_of(page, "foretoken_pass_prediction_bias_ratio");
+    assert_float_equal(error, s.cost_error, 1e-6);
+    assert_float_equal(bias, s.cost_bias, 1e-6);
+    assert_true(error > 0 && error <= 1 && bias >= -1 && bias <= 1);
     /* the engine thread goes on looking for work */
     assert_true(value_of(page, "foretoken_engine_rest_seconds_total") >= (double)s.rest_us / 1e6);
     assert_true(s.rounds > 0 && s.kv_blocks_cached > 0 && s.forward_us > 0 && s.predicted_us > 0);
