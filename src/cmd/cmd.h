@@ -42,6 +42,7 @@ int ft_cmd_bench_prefill(int argc, char **argv);
 int ft_cmd_bench_logits(int argc, char **argv);
 int ft_cmd_bench_serving(int argc, char **argv);
 int ft_cmd_bench_capacity(int argc, char **argv);
+int ft_cmd_bench_schedule(int argc, char **argv);
 int ft_cmd_bench_noise(int argc, char **argv);
 
 #define FT_COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -32,6 +32,7 @@ static const ft_cmd commands[] = {
      ft_cmd_bench_serving},
     {"bench capacity", "how many devices a server holds at promised speeds, by policy",
      ft_cmd_bench_capacity},
+    {"bench schedule", "what choosing the next pass takes, by policy", ft_cmd_bench_schedule},
     {"bench kernels", "products and attention by themselves, ours and ggml's",
      ft_cmd_bench_kernels},
     {"bench logits", "how far this engine's logits are from libllama's", ft_cmd_bench_logits},

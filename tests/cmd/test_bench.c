@@ -209,6 +209,26 @@ static void test_kernels(void **state)
     json_decref(json);
 }
 
+/* All choose something of each queue, wisp less: what must start now cuts its passes short. */
+static void test_schedule(void **state)
+{
+    int status;
+    (void)state;
+    json_t *json = program_json(&status, "bench schedule --pending 300 --queues 20 --json");
+    assert_int_equal(status, 0);
+    const json_t *policies = json_object_get(json, "policies");
+    const char *names[] = {"wisp", "edf", "fcfs"};
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *row = json_object_get(policies, names[i]);
+        assert_true(program_number(row, "mean_us") > 0);
+        assert_true(program_number(row, "worst_us") >= program_number(row, "median_us"));
+        assert_true(program_number(row, "picked") >= 1 && program_number(row, "picked") <= 300);
+    }
+    assert_true(program_number(json_object_get(policies, "edf"), "picked") >
+                program_number(json_object_get(policies, "wisp"), "picked"));
+    json_decref(json);
+}
+
 static void test_refusals(void **state)
 {
     static const char *const args[] = {"verify --tree 8,,32",   "verify --sessions 0",
@@ -233,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_decode),
         cmocka_unit_test(test_prefill),
         cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_schedule),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -234,7 +234,8 @@ static void test_capacity(void **state)
         assert_int_equal(ft_sim_wisp_run(&opts, NULL, &r), FT_OK);
         assert_true((double)r.slow[3] >= c.k[FT_SIM_EPSILON] * (double)r.texts[3]);
     }
-    assert_true(found[FT_SIM_MODE_WISP].n > found[FT_SIM_MODE_CENTRALIZED].n);
+    /* The paper's ratio at 8 tokens/s: 86 devices over 41. */
+    assert_true(41 * found[FT_SIM_MODE_WISP].n >= 86 * found[FT_SIM_MODE_CENTRALIZED].n);
     assert_true(found[FT_SIM_MODE_CENTRALIZED].n > found[FT_SIM_MODE_FCFS].n);
 }
 
