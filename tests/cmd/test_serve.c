@@ -234,9 +234,11 @@ static void write_keys(const char *path, const char *text)
 static int ask_as(int port, const char *token, const char *more)
 {
     http_response r;
-    char header[100], body[200];
+    char header[100], body[300];
     snprintf(header, sizeof header, "Authorization: Bearer %s\r\n", token);
-    snprintf(body, sizeof body, "{\"prompt\":\"a\",\"max_tokens\":1%s}", more);
+    snprintf(body, sizeof body,
+             "{\"prompt\":\"of more than one block: it can be found again\",\"max_tokens\":1%s}",
+             more);
     int status = http_ask(port, "POST", TEXT, header, body, &r);
     http_response_deinit(&r);
     return status;
@@ -261,11 +263,14 @@ static void test_keys(void **state)
     assert_int_equal(ask_as(edges, "any", ",\"slo_tokens_per_s\":5"), 403);
     expect(port, 401, "");
     assert_int_equal(ask_as(port, "token-of-nobody-", ""), 401);
+    assert_int_equal(ask_as(edges, "any", ""), 200);
+    assert_int_equal(metric(metrics, "prefix_hit_tokens_total"), 0);
     assert_int_equal(ask_as(port, "token-of-team-a!", ""), 200);
+    assert_true(metric(metrics, "prefix_hit_tokens_total") > 0);
     assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":3"), 200);
     assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":5"), 403);
     assert_int_equal(ask_as(port, "token-of-team-a!", ",\"slo_tokens_per_s\":9"), 403);
-    assert_int_equal(metric(metrics, "key_sessions_opened_total{key=\"team-a\"}"), 2);
+    assert_int_equal(metric(metrics, "key_sessions_opened_total{key=\"team-a\"}"), 3);
     assert_int_equal(
         metric(metrics, "key_opens_refused_total{key=\"team-a\",status=\"forbidden\"}"), 3);
     write_keys(path, "{\"keys\": []}");
