@@ -13,6 +13,11 @@
 #include "base/num.h"
 #include "engine/attn_layout.h"
 
+/* Of the slowest side's time, what a faster one's rounds of a turn may take together: a median of few short
+ * rounds is of few moments of a noisy machine, where the other side's is of all the time between. */
+#define REPEATS_MAX   8
+#define REPEATS_SHARE 0.25
+
 int ft_bench_threads(const ft_bench_flags *flags)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -113,40 +118,65 @@ double ft_bench_median(double *values, uint32_t n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-static ft_status run_turn(const ft_bench_side *sides, uint32_t n, double *seconds, ft_error *err)
+/* Times of rounds, by side. */
+typedef struct turns {
+    double s[FT_BENCH_SIDES_MAX][FT_BENCH_ROUNDS_MAX * REPEATS_MAX];
+    uint32_t n[FT_BENCH_SIDES_MAX];
+} turns;
+
+static ft_status run_turn(const ft_bench_side *sides, uint32_t n, const uint32_t *repeats,
+                          turns *out, ft_error *err)
 {
     ft_status status = FT_OK;
-    for (uint32_t i = 0; i < n && status == FT_OK; i++)
-        status = sides[i].round(sides[i].ctx, &seconds[i], err);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < repeats[i] && status == FT_OK; k++) {
+            status = sides[i].round(sides[i].ctx, &out->s[i][out->n[i]], err);
+            out->n[i] += status == FT_OK;
+        }
     return status;
+}
+
+/* How many rounds each side, of which one took so long, has in a turn. */
+static void count_repeats(const double *seconds, uint32_t n, uint32_t *repeats)
+{
+    double longest = 0;
+    for (uint32_t i = 0; i < n; i++)
+        longest = seconds[i] > longest ? seconds[i] : longest;
+    for (uint32_t i = 0; i < n; i++) {
+        double fit = seconds[i] > 0 ? REPEATS_SHARE * longest / seconds[i] : 1;
+        repeats[i] = fit < 1 ? 1 : fit > REPEATS_MAX ? REPEATS_MAX : (uint32_t)fit;
+    }
 }
 
 ft_status ft_bench_interleave(const ft_bench_flags *flags, const ft_bench_side *sides, uint32_t n,
                               ft_error *err, double *median_s, uint32_t *rounds)
 {
-    double turn[FT_BENCH_SIDES_MAX], all[FT_BENCH_SIDES_MAX][FT_BENCH_ROUNDS_MAX];
+    turns t = {0};
     uint32_t done = 0, most = (uint32_t)flags->rounds;
-    double begin = ft_bench_now_s();
+    uint32_t repeats[FT_BENCH_SIDES_MAX] = {1, 1, 1, 1};
+    double begin = ft_bench_now_s(), warm[FT_BENCH_SIDES_MAX];
     ft_status status = FT_OK;
     for (uint32_t i = 0; i < n && status == FT_OK; i++)
         if (sides[i].ours)
-            status = sides[i].round(sides[i].ctx, &turn[i], err);
+            status = sides[i].round(sides[i].ctx, &warm[i], err);
     if (status == FT_OK)
-        status = run_turn(sides, n, turn, err);
-    double warm_s = ft_bench_now_s() - begin;
-    if (warm_s > flags->row_s)
+        status = run_turn(sides, n, repeats, &t, err);
+    if (status != FT_OK)
+        return status;
+    for (uint32_t i = 0; i < n; i++)
+        warm[i] = t.s[i][0];
+    count_repeats(warm, n, repeats);
+    if (ft_bench_now_s() - begin <= flags->row_s)
+        memset(t.n, 0, sizeof t.n); /* else the warm-up is the one turn */
+    else
         most = 0;
-    for (begin = ft_bench_now_s(); status == FT_OK;) {
-        bool over = done && ft_bench_now_s() - begin > flags->row_s;
-        if (done >= most || over)
+    for (begin = ft_bench_now_s(); status == FT_OK && done < most; done++) {
+        if (done && ft_bench_now_s() - begin > flags->row_s)
             break;
-        status = run_turn(sides, n, turn, err);
-        for (uint32_t i = 0; i < n; i++)
-            all[i][done] = turn[i];
-        done += status == FT_OK;
+        status = run_turn(sides, n, repeats, &t, err);
     }
     for (uint32_t i = 0; i < n && status == FT_OK; i++)
-        median_s[i] = done ? ft_bench_median(all[i], done) : turn[i];
+        median_s[i] = ft_bench_median(t.s[i], t.n[i]);
     if (rounds)
         *rounds = done ? done : 1;
     return status;

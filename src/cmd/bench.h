@@ -101,7 +101,8 @@ typedef struct ft_bench_side {
 
 #define FT_BENCH_SIDES_MAX 4
 
-/* A round of each side to warm up, then turns (first, second, ..., first, second, ...) until
+/* A round of each side to warm up, then turns (first, second, ..., first, second, ...), in which a much faster
+ * side has several rounds one after another, until
  * flags->rounds of them are done, or flags->row_s is over and there is one at least. Where a warm-up
  * alone takes longer than row_s the warm-up is the one turn. Medians of a round go to median_s[n],
  * how many turns to *rounds (NULL is legal). The first failure ends it. */
