@@ -8,9 +8,9 @@
 // them; the head is a graph of its own, for all of them at once or for those that are asked for.
 //
 // Where other programs hold the CPU's cores a pass takes one thread (pace.h); a pass on devices, whose
-// time says nothing of the cores, takes all that it was given. A warmed engine has measured both before
-// its first pass.
-#include "engine/engine.h"
+// time says nothing of the cores, takes all that it was given. A warmed engine (warm.c) has measured both
+// before its first pass.
+#include "engine/engine_internal.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -18,45 +18,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "engine/attn_layout.h"
-#include "engine/batch.h"
-#include "engine/graph.h"
-#include "engine/kv.h"
-#include "engine/pace.h"
-#include "engine/route.h"
-#include "engine/store.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 
 #define DEFAULT_BATCH_TOK 512
 #define MAX_BATCH_TOK     65536
-
-struct ft_engine {
-    const ft_model *model;
-    uint32_t max_logits;
-    ft_kv kv;
-    ft_kv_store store;
-    ft_batch batch;
-    ft_rope_opts rope;
-    ft_route *route;
-    ft_graph_cache *graphs;
-    ft_backends backends;
-    ft_clock clock; /* the machine's: it times passes, which decides threads and nothing else */
-    ft_pace pace, head_pace;
-    int warm_threads;    /* of a pass that only warms it; 0: pace says */
-    bool warm_cold;      /* whose time says nothing */
-    int64_t warm_end_us; /* when it is given up */
-    int64_t give_up_us;  /* when the present pass is given up; 0: never */
-    const float *kept;   /* rows of the last pass, [batch.n_out, n_embd]; NULL with devices */
-    const float *logits; /* of some of them, [any, n_vocab]; with devices of all */
-    float *fetched;      /* [max_logits, n_vocab], where they come from a device; else NULL */
-    uint32_t *asked;     /* [n_asked] the rows that have logits, in the order of `logits` */
-    uint32_t *at;        /* [max_logits] of each row, its place in `asked` and one; 0: none */
-    uint32_t n_asked;
-    uint64_t forwards, rows, heads, head_rows;
-};
 
 struct ft_seq {
     ft_kv_seq kv;
@@ -471,6 +439,12 @@ static void set_asked(ft_engine *engine, const uint32_t *rows, uint32_t n)
     engine->n_asked = n;
 }
 
+void ft_engine_forget(ft_engine *engine)
+{
+    engine->batch.n_out = 0;
+    set_asked(engine, NULL, 0);
+}
+
 /* What a pass leaves: with devices logits, which are brought to the host if they lie on one, all rows
  * at once; else rows for the head. */
 static void take_result(ft_engine *engine, const struct ggml_tensor *result)
@@ -558,8 +532,7 @@ static ft_status forward(ft_engine *engine, ft_segment *segments, size_t n, bool
     if (status == FT_OK && head && engine->kept)
         status = run_head(engine, NULL, engine->batch.n_out);
     if (status != FT_OK) {
-        engine->batch.n_out = 0;
-        set_asked(engine, NULL, 0);
+        ft_engine_forget(engine);
         for (size_t i = 0; i < n; i++)
             ft_kv_seq_retract(&segments[i].seq->kv, segments[i].n);
         return ft_error_set(err, status, "engine: the forward pass failed: %s",
@@ -608,99 +581,6 @@ const float *ft_engine_logits(const ft_engine *engine, uint32_t row)
         return NULL;
     size_t n_vocab = ft_model_hparams(engine->model)->n_vocab;
     return engine->logits + (engine->at[row] - 1) * n_vocab;
-}
-
-/* ---- warming ---- */
-
-#define WARM_ROWS 64 /* of the largest pass, 4^(FT_WARM_PASSES - 1); sizes between are guessed */
-
-static ft_status warm_pass(ft_engine *engine, ft_seq *seq, uint32_t n, int n_threads, ft_error *err)
-{
-    const uint32_t n_vocab = ft_model_hparams(engine->model)->n_vocab;
-    const uint64_t want = n <= engine->max_logits ? UINT64_MAX >> (64 - n) : 1;
-    int32_t tokens[WARM_ROWS];
-    for (uint32_t i = 0; i < n; i++)
-        tokens[i] = (int32_t)((i + 1) * (n_vocab / (WARM_ROWS + 1)));
-    ft_segment segment = {.seq = seq, .n = n, .tokens = tokens, .want = &want};
-    engine->warm_threads = n_threads;
-    ft_status status = ft_engine_forward(engine, &segment, 1, err);
-    engine->warm_threads = 0;
-    ft_seq_truncate(seq, 0);
-    return status;
-}
-
-typedef struct warming {
-    ft_seq *seq;
-    const ft_clock *clock;
-    ft_warm *out;
-} warming;
-
-/* A size on all threads and alone. */
-static ft_status warm_size(ft_engine *engine, const warming *w, uint32_t n, ft_error *err)
-{
-    const int both[] = {engine->backends.n_threads, 1};
-    const size_t n_both = both[0] > 1 && !engine->backends.devices ? 2 : 1;
-    int64_t least_us = INT64_MAX;
-    for (size_t i = 0; i < n_both; i++) {
-        int64_t began_us = ft_clock_now_us(w->clock);
-        ft_status status = warm_pass(engine, w->seq, n, both[i], err);
-        int64_t us = ft_clock_now_us(w->clock) - began_us;
-        if (status != FT_OK)
-            return status;
-        least_us = us < least_us ? us : least_us;
-    }
-    w->out->rows[w->out->n] = n;
-    w->out->us[w->out->n++] = least_us;
-    return FT_OK;
-}
-
-/* The very first pass reads the weights, and measures nothing else. */
-static ft_status warm_sizes(ft_engine *engine, const warming *w, ft_error *err)
-{
-    const uint32_t room = ft_kv_available(&engine->kv) * FT_KV_BLOCK_TOK;
-    engine->warm_cold = true;
-    ft_status status = warm_pass(engine, w->seq, 1, engine->backends.n_threads, err);
-    engine->warm_cold = false;
-    const int64_t until_us = ft_clock_now_us(&engine->clock) + FT_WARM_US;
-    for (uint32_t i = 0; i < FT_WARM_PASSES && status == FT_OK; i++) {
-        const uint32_t n = 1u << 2 * i;
-        if (n > engine->batch.max_rows || n > room || ft_clock_now_us(&engine->clock) >= until_us)
-            break;
-        status = warm_size(engine, w, n, err);
-    }
-    return status;
-}
-
-ft_status ft_engine_warm(ft_engine *engine, const ft_clock *clock, ft_error *err, ft_warm *out)
-{
-    const uint64_t forwards = engine->forwards, rows = engine->rows, heads = engine->heads,
-                   head_rows = engine->head_rows;
-    const int64_t began_us = ft_clock_now_us(&engine->clock);
-    ft_warm unread;
-    ft_error failure = {0};
-    warming w = {.clock = clock ? clock : &engine->clock, .out = out ? out : &unread};
-    *w.out = (ft_warm){0};
-    ft_status status = ft_seq_create(engine, err, &w.seq);
-    if (status != FT_OK)
-        return status;
-    engine->warm_end_us = began_us + FT_WARM_LIMIT_US;
-    status = warm_sizes(engine, &w, &failure);
-    ft_seq_destroy(w.seq);
-    engine->batch.n_out = 0;
-    set_asked(engine, NULL, 0);
-    engine->forwards = forwards;
-    engine->rows = rows;
-    engine->heads = heads;
-    engine->head_rows = head_rows;
-    if (status != FT_OK && status != FT_TIMEOUT) {
-        if (err)
-            *err = failure;
-        return status;
-    }
-    FT_LOGI("engine", "warm ms=%.0f rows=%u%s",
-            (double)(ft_clock_now_us(&engine->clock) - began_us) / 1e3,
-            w.out->n ? w.out->rows[w.out->n - 1] : 0, status == FT_TIMEOUT ? " given_up=1" : "");
-    return FT_OK;
 }
 
 /* ---- what it is and has ---- */

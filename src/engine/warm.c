@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes before anybody waits: one that touches the weights, and a few of growing size, on all threads and
+// on one, whose times are the first that pace.h knows. They run on a sequence of their own in an engine
+// without others, and leave nothing behind but those times and the graphs that they needed. Owned by
+// the engine's thread. What passes of real batches take is not guessed from them: those replace them.
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+#define WARM_ROWS 64 /* of the largest pass, 4^(FT_WARM_PASSES - 1); sizes between are guessed */
+
+static ft_status warm_pass(ft_engine *engine, ft_seq *seq, uint32_t n, int n_threads, ft_error *err)
+{
+    const uint32_t n_vocab = ft_model_hparams(engine->model)->n_vocab;
+    const uint64_t want = n <= engine->max_logits ? UINT64_MAX >> (64 - n) : 1;
+    int32_t tokens[WARM_ROWS];
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)((i + 1) * (n_vocab / (WARM_ROWS + 1)));
+    ft_segment segment = {.seq = seq, .n = n, .tokens = tokens, .want = &want};
+    engine->warm_threads = n_threads;
+    ft_status status = ft_engine_forward(engine, &segment, 1, err);
+    engine->warm_threads = 0;
+    ft_seq_truncate(seq, 0);
+    return status;
+}
+
+typedef struct warming {
+    ft_seq *seq;
+    const ft_clock *clock;
+    ft_warm *out;
+} warming;
+
+/* A size on all threads and alone. */
+static ft_status warm_size(ft_engine *engine, const warming *w, uint32_t n, ft_error *err)
+{
+    const int both[] = {engine->backends.n_threads, 1};
+    const size_t n_both = both[0] > 1 && !engine->backends.devices ? 2 : 1;
+    int64_t least_us = INT64_MAX;
+    for (size_t i = 0; i < n_both; i++) {
+        int64_t began_us = ft_clock_now_us(w->clock);
+        ft_status status = warm_pass(engine, w->seq, n, both[i], err);
+        int64_t us = ft_clock_now_us(w->clock) - began_us;
+        if (status != FT_OK)
+            return status;
+        least_us = us < least_us ? us : least_us;
+    }
+    w->out->rows[w->out->n] = n;
+    w->out->us[w->out->n++] = least_us;
+    return FT_OK;
+}
+
+/* The very first pass reads the weights, and measures nothing else. */
+static ft_status warm_sizes(ft_engine *engine, const warming *w, ft_error *err)
+{
+    const uint32_t room = ft_kv_available(&engine->kv) * FT_KV_BLOCK_TOK;
+    engine->warm_cold = true;
+    ft_status status = warm_pass(engine, w->seq, 1, engine->backends.n_threads, err);
+    engine->warm_cold = false;
+    const int64_t until_us = ft_clock_now_us(&engine->clock) + FT_WARM_US;
+    for (uint32_t i = 0; i < FT_WARM_PASSES && status == FT_OK; i++) {
+        const uint32_t n = 1u << 2 * i;
+        if (n > engine->batch.max_rows || n > room || ft_clock_now_us(&engine->clock) >= until_us)
+            break;
+        status = warm_size(engine, w, n, err);
+    }
+    return status;
+}
+
+ft_status ft_engine_warm(ft_engine *engine, const ft_clock *clock, ft_error *err, ft_warm *out)
+{
+    const uint64_t forwards = engine->forwards, rows = engine->rows, heads = engine->heads,
+                   head_rows = engine->head_rows;
+    const int64_t began_us = ft_clock_now_us(&engine->clock);
+    ft_warm unread;
+    ft_error failure = {0};
+    warming w = {.clock = clock ? clock : &engine->clock, .out = out ? out : &unread};
+    *w.out = (ft_warm){0};
+    ft_status status = ft_seq_create(engine, err, &w.seq);
+    if (status != FT_OK)
+        return status;
+    engine->warm_end_us = began_us + FT_WARM_LIMIT_US;
+    status = warm_sizes(engine, &w, &failure);
+    ft_seq_destroy(w.seq);
+    ft_engine_forget(engine);
+    engine->forwards = forwards;
+    engine->rows = rows;
+    engine->heads = heads;
+    engine->head_rows = head_rows;
+    if (status != FT_OK && status != FT_TIMEOUT) {
+        if (err)
+            *err = failure;
+        return status;
+    }
+    FT_LOGI("engine", "warm ms=%.0f rows=%u%s",
+            (double)(ft_clock_now_us(&engine->clock) - began_us) / 1e3,
+            w.out->n ? w.out->rows[w.out->n - 1] : 0, status == FT_TIMEOUT ? " given_up=1" : "");
+    return FT_OK;
+}
