@@ -103,7 +103,8 @@ typedef struct column {
 static uint32_t columns_of(const ft_capacity_report *report, column columns[FT_SLO_CLASSES + 1])
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < report->n_classes + report->mixed; i++, n++) {
+    for (uint32_t i = report->mixed_only ? report->n_classes : 0;
+         i < report->n_classes + report->mixed; i++, n++) {
         columns[n].class = i < report->n_classes ? i : FT_CAPACITY_MIXED;
         ft_capacity_class_name(report, columns[n].class, columns[n].name);
     }

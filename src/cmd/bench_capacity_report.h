@@ -44,7 +44,7 @@ typedef struct ft_capacity_report {
     bool way[FT_CAPACITY_WAYS];
     const ft_crowd_class *classes; /* [n_classes] */
     uint32_t n_classes;
-    bool mixed;
+    bool mixed, mixed_only; /* all classes together, too; that alone */
     int driver_cores;
     ft_capacity_found found[FT_CAPACITY_WAYS][FT_SLO_CLASSES + 1];
     json_t *probes; /* array */

@@ -30,7 +30,7 @@ typedef struct capacity_flags {
     int64_t limit, longest, shortest, n, most, fixed, seed;
     ft_edge_draft_flags how; /* of wisp's and edf's devices */
     double rtt_ms, draft_ms, epsilon, precision, probe_s, temp;
-    bool mixed, json;
+    bool mixed, mixed_only, json;
 } capacity_flags;
 
 typedef struct capacity {
@@ -90,7 +90,11 @@ static ft_status check(capacity *x, ft_error *err)
         return ft_error_set(err, FT_INVALID, "bench capacity needs -m, -md and --prompts");
     x->sampling =
         (ft_sampling){.temperature = (float)f->temp, .top_p = 1, .seed = (uint64_t)f->seed};
-    x->report.mixed = f->mixed;
+    if (f->mixed_only && f->plot)
+        return ft_error_set(err, FT_INVALID,
+                            "--plot draws devices over speed: not with --mixed-only");
+    x->report.mixed = f->mixed || f->mixed_only;
+    x->report.mixed_only = f->mixed_only;
     ft_status status = ft_sampling_check(&x->sampling, err);
     if (status == FT_OK)
         status = ft_edge_draft_from_flags(&f->how, err, &x->edge);
@@ -321,7 +325,7 @@ static ft_status measure(capacity *x, ft_error *err)
     ft_status status = load(x, err);
     if (status == FT_OK)
         status = prepare(x, err);
-    for (uint32_t i = 0; i < x->report.n_classes && status == FT_OK; i++)
+    for (uint32_t i = 0; !x->report.mixed_only && i < x->report.n_classes && status == FT_OK; i++)
         status = search_class(x, i, err);
     if (status == FT_OK && x->report.mixed)
         status = search_class(x, FT_CAPACITY_MIXED, err);
@@ -426,6 +430,8 @@ static int parse(capacity_flags *f, int argc, char **argv)
          0},
         {"--mixed", NULL, FT_FLAG_BOOL, &f->mixed, NULL, "also devices of all classes together", 0,
          0},
+        {"--mixed-only", NULL, FT_FLAG_BOOL, &f->mixed_only, NULL,
+         "only devices of all classes together", 0, 0},
         {"--policies", NULL, FT_FLAG_STRING, &f->policies, "LIST", "what to compare", 0, 0},
         {"--epsilon", NULL, FT_FLAG_FLOAT, &f->epsilon, "P",
          "share of texts that may be slower than promised", 0, 0.5},

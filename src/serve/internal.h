@@ -206,7 +206,7 @@ struct ft_verifier {
     ft_cost cost; /* of passes on this machine */
     ft_spikes spikes;
     double row_price; /* sched/price.h, of recent passes */
-    ft_own *own; /* NULL: no draft model */
+    ft_own *own;      /* NULL: no draft model */
     ft_verifier_stats stats;
     int64_t began_us; /* the engine thread, its waits not counted */
     ft_tenant *tenants;
@@ -216,6 +216,7 @@ struct ft_verifier {
     struct {
         double rows, gain_tok; /* of promised texts' rounds lately; 0: there was none */
         double tree_gain_tok;  /* of those with trees */
+        double behind;         /* share of them that the server was too slow for (slo.c) */
     } usual;
 
     pthread_t thread;

@@ -19,9 +19,16 @@
 #define GAIN_WEIGHT  0.2  /* of a new round */
 #define USUAL_WEIGHT 0.02 /* of a new round in what all sessions' rounds are like */
 #define SERVED_FADE  0.99 /* a pass: some hundred passes count */
-#define LOAD_MOST    0.9  /* of the engine's time may be promised */
-#define LOAD_ROWS    16   /* of a session's rounds, before the first */
-#define LOAD_CONTEXT 512  /* and their context */
+#define LOAD_MOST    0.9  /* of the engine's time may be promised... */
+#define LOAD_TRIED   1.5 /* ...and so much, by estimates that may be wrong, while nobody is behind */
+/* Rounds that the server kept for too long, of texts that lack so many tokens of their promise: these are
+ * behind for its sake, not for their edges'. Shares of rounds, and the weight of a new one. */
+#define BEHIND_TOK    2
+#define BEHIND_ANY    0.01
+#define BEHIND_MOST   0.25 /* more would be missed by everyone */
+#define BEHIND_WEIGHT 0.05
+#define LOAD_ROWS     16  /* of a session's rounds, before the first */
+#define LOAD_CONTEXT  512 /* and their context */
 
 struct ft_tenant {
     ft_tenant *next;
@@ -142,7 +149,9 @@ ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err)
             load += load_of(v, o->slo_tokens_per_s[s->slo.class], s);
     if (load == 0) /* where estimates are wrong, somebody's rounds must put them right */
         return FT_OK;
-    if (load + load_of(v, o->slo_tokens_per_s[class], NULL) > LOAD_MOST)
+    load += load_of(v, o->slo_tokens_per_s[class], NULL);
+    if (load > (v->usual.behind > BEHIND_ANY ? LOAD_MOST : LOAD_TRIED) ||
+        v->usual.behind > BEHIND_MOST)
         return ft_error_set(err, FT_EXHAUSTED,
                             "serve: %g tokens/s cannot be promised beside what is: try again "
                             "later, or slower",
@@ -200,6 +209,14 @@ static bool text_met(const ft_sess *s, int64_t now_us)
     return tokens * 1e6 >= (double)speed_of(s) * us;
 }
 
+static bool is_behind(const ft_sess *s, int64_t now_us)
+{
+    double owed_tok = (double)speed_of(s) * (double)(now_us - s->slo.first_us) / 1e6;
+    return s->slo.first_us > 0 && now_us > s->slo.budget_us &&
+           s->slo.budget_us > s->draft_at_us + 1 && /* else its edge had all the time */
+           (double)(s->len - s->slo.first_len) + BEHIND_TOK < owed_tok;
+}
+
 /* value > 0 */
 static void average(double *mean, double value, double weight)
 {
@@ -220,6 +237,7 @@ void ft_slo_answered(ft_sess *s, int64_t now_us)
     average(&s->verifier->usual.gain_tok, fmax(tokens, 1), USUAL_WEIGHT);
     if (s->run_end == 0)
         average(&s->verifier->usual.tree_gain_tok, fmax(tokens, 1), USUAL_WEIGHT);
+    s->verifier->usual.behind += BEHIND_WEIGHT * (is_behind(s, now_us) - s->verifier->usual.behind);
     count->rounds++;
     count->rounds_met += now_us <= s->slo.budget_us;
     if (s->slo.first_us == 0) {
