@@ -49,7 +49,8 @@ static bool may_send(const ft_gen *gen)
 {
     const ft_gen_early *e = &gen->early;
     return gen->edge->early && gen->limits.early_drafts && gen->draft_sent && !e->settled &&
-           !gen->control.running && e->draft_us > 0 && gen->sent_us > 0 && gen->wait_us > 0;
+           !gen->control.running && e->draft_us > 0 && gen->sent_us > 0 && gen->wait_us > 0 &&
+           ft_control_answer_us(&gen->control, 1) > 0;
 }
 
 static uint32_t budget(const ft_gen *gen)
@@ -88,7 +89,9 @@ void ft_gen_early_look(ft_gen *gen)
     uint8_t under[FT_TREE_MAX];
     if (!may_send(gen))
         return;
-    const double saved = saved_us(gen), verify_us = gen->wait_us - gen->rtt_us;
+    /* A part of an early draft is a small tree, whose verdict is given sooner than most. */
+    const double saved = saved_us(gen),
+                 verify_us = ft_control_answer_us(&gen->control, gen->out.draft.n);
     const double now_us = (double)ft_clock_now_us(&gen->edge->clock);
     const double left_us = (double)gen->sent_us + verify_us - now_us; /* until it would be late */
     const double lead_us = MARGIN * verify_us + gen->early.lead_us;

@@ -223,6 +223,11 @@ double ft_control_forward_us(const ft_control *c)
     return c->draft.n ? c->draft.slope : 0;
 }
 
+double ft_control_answer_us(const ft_control *c, uint32_t nodes)
+{
+    return c->verify.n ? c->queue_us + line_at(&c->verify, nodes) : 0;
+}
+
 /* How much longer than at the last verdict the server takes, as runs tell. */
 static double slower(const ft_control *c)
 {

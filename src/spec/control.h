@@ -145,5 +145,7 @@ void ft_control_saw_rtt(ft_control *control, int64_t us);
 /* What it believes, for statistics. */
 double ft_control_token_us(const ft_control *control);   /* a token of a run; 0: not known */
 double ft_control_forward_us(const ft_control *control); /* a draft forward; 0: not known */
+/* From a draft's arrival to its verdict, with a tree of so many nodes; 0: not known. */
+double ft_control_answer_us(const ft_control *control, uint32_t nodes);
 
 #endif
