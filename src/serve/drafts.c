@@ -123,20 +123,21 @@ static ft_status check_early(const ft_sess *s, const ft_msg_draft *d, bool flood
 {
     const uint32_t round = s->pending ? s->round : s->last.round;
     const uint32_t base = s->pending ? s->draft_base : s->last_base;
+    const uint32_t n_nodes = s->pending ? s->n_drafted : s->last_drafted;
     if (flooded || d->round == s->early_round)
         return ft_error_set(err, FT_INVALID,
                             "serve: an early draft for round %u came before: one a round",
                             d->round);
-    if (round == 0 || d->round != round + 1 || d->base != base || s->n_drafted == 0)
+    if (round == 0 || d->round != round + 1 || d->base != base || n_nodes == 0)
         return ft_error_set(err, FT_INVALID,
                             "serve: an early draft for round %u behind %u tokens extends no tree: "
                             "round %u hangs on %u tokens and has %u nodes",
-                            d->round, d->base, round, base, s->n_drafted);
+                            d->round, d->base, round, base, n_nodes);
     for (uint32_t i = 0; i < d->n; i++)
         if (d->token[i] < 0 || (uint32_t)d->token[i] >= s->verifier->n_vocab)
             return ft_error_set(err, FT_INVALID, "serve: node %u is no token of the vocabulary", i);
     ft_status status = check_tree(s, d, err);
-    return status == FT_OK ? ft_early_check(d, s->n_drafted, err) : status;
+    return status == FT_OK ? ft_early_check(d, n_nodes, err) : status;
 }
 
 static ft_status keep_early(ft_sess *s, const ft_msg_draft *d, bool flooded, ft_error *err)
@@ -209,6 +210,7 @@ void ft_sess_answered(ft_sess *s, int64_t now_us)
         FT_LOGD("serve", "session=%llu draft dropped round=%u reason=\"the text ended before\"",
                 (unsigned long long)s->serial, s->round + 1);
     s->ahead.kept = s->ahead.kept && s->last.more;
+    s->last_drafted = s->n_drafted;
     s->last.early_taken = take_early(s);
     s->pending = s->last.more || s->last.early_taken || (next && s->finish == FT_FINISH_NONE);
     s->want_kv = s->pending;

@@ -134,7 +134,8 @@ struct ft_sess {
         bool kept;
         uint32_t run;
     } ahead;               /* the draft behind this run */
-    uint32_t n_drafted;    /* nodes that the round's draft had */
+    uint32_t n_drafted;    /* nodes that the round's draft had... */
+    uint32_t last_drafted; /* ...and that of the last answered round */
     ft_msg_draft early;    /* n = 0: none */
     uint32_t early_round;  /* that the last early draft was for; 0: none came */
     int64_t draft_at_us;   /* since when the pending draft or the run's next pass could have run */
