@@ -383,12 +383,13 @@ static void test_lost_stream(void **state)
         f->c.user = &f->s;
         f->c.on_part = on_part;
         if (!heard) {
-            const ft_msg_draft again = chain(&f->ref, 2, B2, 3);
+            const step again = round2(f, 2); /* its early draft is late, of the tree of round 2 */
             memset(f->s.steps, 0, sizeof f->s.steps);
-            ft_vsession_draft(f->c.session, &again);
+            post(&f->c, &again);
             wait_verdicts(&f->c, 1);
             assert_false(f->c.verdict.early_taken);
             assert_int_equal(f->c.verdict.length, B3);
+            assert_int_equal(test_verifier_stats(f->v).early_late, 1);
         }
         /* what the early draft had behind it, as an ordinary one; early ones may follow it */
         const step third = {.draft = chain(&f->ref, 3, B3, 2)};
