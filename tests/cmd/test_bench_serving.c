@@ -15,8 +15,8 @@
 #include "support/program.h"
 #include "support/tiny_pair.h"
 
-static const char *const modes[] = {"plain", "server-spec", "edge", "edge+proactive", "edge+early",
-                                    "edge+pipeline"};
+static const char *const modes[] = {"plain",          "server-spec", "edge",
+                                    "edge+proactive", "edge+early",  "edge+pipeline"};
 static const char *const rtts[] = {"0", "1"};
 static tiny_pair pair;
 
@@ -67,7 +67,9 @@ static void check_cell(const json_t *cell, bool drafts)
 
 static void test_all_modes(void **state)
 {
-    static const char *const comparisons[] = {"server_throughput_ratio", "bound", "within_bound",
+    static const char *const comparisons[] = {"server_throughput_ratio",
+                                              "bound",
+                                              "within_bound",
                                               "proactive_tokens_per_verify_gain",
                                               "proactive_itl_gain",
                                               "early_itl_ratio",
