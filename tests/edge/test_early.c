@@ -8,13 +8,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "edge/edge.h"
 #include "serve/verifier.h"
-#include "support/tiny_gguf.h"
+#include "support/tiny_model.h"
 
 enum {
     N_TOKENS = 80,
@@ -35,28 +34,14 @@ typedef struct models {
 
 static models m;
 
-static ft_model *load(const tiny_gguf_opts *opts, ft_vocab **vocab)
-{
-    ft_error err = {0};
-    ft_model *model = NULL;
-    char *path = tiny_gguf_temp(opts);
-    if (vocab && ft_vocab_load(path, &err, vocab) != FT_OK)
-        fail_msg("%s", err.message);
-    if (ft_model_load(&(ft_model_opts){.path = path}, &err, &model) != FT_OK)
-        fail_msg("%s", err.message);
-    unlink(path);
-    free(path);
-    return model;
-}
-
 static int setup(void **state)
 {
     const tiny_gguf_opts target = {.type = GGML_TYPE_Q4_0, .seed = 1};
     const tiny_gguf_opts bad = {.type = GGML_TYPE_Q4_0, .seed = 2, .n_layer = 1};
     (void)state;
     tiny_quiet();
-    m.target = load(&target, &m.vocab);
-    m.bad = load(&bad, NULL);
+    m.target = tiny_model(&target, &m.vocab);
+    m.bad = tiny_model(&bad, NULL);
     return 0;
 }
 

@@ -9,14 +9,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/text.h"
 #include "edge/edge.h"
 #include "serve/server.h"
-#include "support/tiny_gguf.h"
+#include "support/tiny_model.h"
 
 #define N_TOKENS    48
 #define MAX_CONTEXT 512
@@ -31,20 +30,6 @@ typedef struct models {
 
 static models m;
 
-static ft_model *load(const tiny_gguf_opts *opts, ft_vocab **vocab)
-{
-    ft_error err = {0};
-    ft_model *model = NULL;
-    char *path = tiny_gguf_temp(opts);
-    if (vocab && ft_vocab_load(path, &err, vocab) != FT_OK)
-        fail_msg("%s", err.message);
-    if (ft_model_load(&(ft_model_opts){.path = path}, &err, &model) != FT_OK)
-        fail_msg("%s", err.message);
-    unlink(path);
-    free(path);
-    return model;
-}
-
 static int setup(void **state)
 {
     tiny_gguf_opts target = {.type = GGML_TYPE_Q4_0, .seed = 1};
@@ -54,11 +39,11 @@ static int setup(void **state)
     tiny_quiet();
     brief.n_ctx_train = 24;
     other.last_token = "elsewhere";
-    m.target = load(&target, &m.vocab);
-    m.same = load(&target, NULL);
-    m.bad = load(&bad, NULL);
-    m.short_ctx = load(&brief, NULL);
-    ft_model_destroy(load(&other, &m.other_vocab));
+    m.target = tiny_model(&target, &m.vocab);
+    m.same = tiny_model(&target, NULL);
+    m.bad = tiny_model(&bad, NULL);
+    m.short_ctx = tiny_model(&brief, NULL);
+    ft_model_destroy(tiny_model(&other, &m.other_vocab));
     return 0;
 }
 

@@ -14,7 +14,7 @@
 #include "support/count_allocs.h"
 #include "support/local_client.h"
 #include "support/target.h"
-#include "support/tiny_gguf.h"
+#include "support/tiny_model.h"
 
 #define PROMPT_TOK 40
 #define TEXT_TOK   90 /* generated at most */
@@ -24,23 +24,12 @@
 /* Draft models: the target itself, one that knows little of it, one with a short context. */
 static ft_model *poor, *brief;
 
-static ft_model *load(const tiny_gguf_opts *opts)
-{
-    ft_error err = {0};
-    ft_model *model = NULL;
-    char *path = tiny_gguf_temp(opts);
-    if (ft_model_load(&(ft_model_opts){.path = path}, &err, &model) != FT_OK)
-        fail_msg("%s", err.message);
-    unlink(path);
-    free(path);
-    return model;
-}
-
 static int setup(void **state)
 {
     int rc = test_target_setup(state);
-    poor = load(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .n_layer = 1, .seed = 8});
-    brief = load(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .n_ctx_train = 96, .seed = 8});
+    poor = tiny_model(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .n_layer = 1, .seed = 8}, NULL);
+    brief =
+        tiny_model(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .n_ctx_train = 96, .seed = 8}, NULL);
     return rc;
 }
 
