@@ -53,16 +53,6 @@ static bool may_send(const ft_gen *gen)
            ft_control_answer_us(&gen->control, 1) > 0;
 }
 
-static uint32_t budget(const ft_gen *gen)
-{
-    uint32_t n = (uint32_t)(SHARE_NODES * gen->params.budget);
-    if (gen->limits.max_tree)
-        n = ft_min_u32(n, gen->limits.max_tree);
-    if (gen->hint_max_tree)
-        n = ft_min_u32(n, gen->hint_max_tree);
-    return n;
-}
-
 static void send(ft_gen *gen, const ft_tree *tree, const uint8_t *under)
 {
     ft_client_msg *msg = &gen->early.msg;
@@ -100,8 +90,9 @@ void ft_gen_early_look(ft_gen *gen)
     gen->early.settled = true;
     if (left_us < 0 || saved <= 0)
         return;
-    const ft_growth_early how = {.budget = budget(gen),
-                                 .spare_tok = ft_stop_rate(&gen->stop) * saved - gen->early.tokens};
+    const ft_growth_early how = {
+        .budget = ft_gen_steer_nodes(gen, (uint32_t)(SHARE_NODES * gen->params.budget)),
+        .spare_tok = ft_stop_rate(&gen->stop) * saved - gen->early.tokens};
     if (ft_drafter_early(gen->drafter, &how, &tree, under) >= GAIN_MIN)
         send(gen, &tree, under);
 }
@@ -122,19 +113,14 @@ bool ft_gen_early_fits(const ft_gen *gen, const ft_msg_verdict *verdict)
     return behind(gen, verdict, &next);
 }
 
-static void smooth(double *mean, double sample)
-{
-    *mean += (*mean > 0 ? SMOOTH : 1) * (sample - *mean);
-}
-
 void ft_gen_early_saw(ft_gen *gen, const ft_msg_verdict *v)
 {
     ft_gen_early *e = &gen->early;
     if (gen->run_left > 0 || !gen->edge->early)
         return;
     if (!e->begun) {
-        smooth(&e->draft_us, (double)gen->drafted_us);
-        smooth(&e->tokens, gen->expected - 1);
+        ft_smooth(&e->draft_us, (double)gen->drafted_us, SMOOTH);
+        ft_smooth(&e->tokens, gen->expected - 1, SMOOTH);
     }
     if (v->early_taken)
         e->lead_us *= LEAD_FADE;

@@ -221,6 +221,8 @@ void ft_gen_early_take(ft_gen *gen, const ft_msg_verdict *verdict);
 /* Before the first round, and after the last. */
 void ft_gen_steer_begin(ft_gen *gen);
 void ft_gen_steer_end(ft_gen *gen);
+/* So many nodes of a draft, as far as the server takes them. */
+uint32_t ft_gen_steer_nodes(const ft_gen *gen, uint32_t nodes);
 /* What the next round is to be; the text can grow by `most` tokens. Fills *params where it speculates
  * or wants a shadow. */
 ft_control_choice ft_gen_steer(ft_gen *gen, uint32_t most, ft_draft_params *params);

@@ -36,6 +36,13 @@ void ft_gen_steer_end(ft_gen *gen)
     pthread_mutex_unlock(&edge->mutex);
 }
 
+uint32_t ft_gen_steer_nodes(const ft_gen *gen, uint32_t nodes)
+{
+    if (gen->limits.max_tree)
+        nodes = ft_min_u32(nodes, gen->limits.max_tree);
+    return gen->hint_max_tree ? ft_min_u32(nodes, gen->hint_max_tree) : nodes;
+}
+
 /* No deeper than tokens can still come: a path of d nodes yields d + 1 tokens. */
 static ft_control_room room(ft_gen *gen, uint32_t most)
 {
@@ -45,10 +52,7 @@ static ft_control_room room(ft_gen *gen, uint32_t most)
         return (ft_control_room){0};
     if (gen->mark_us > 0)
         room.spent_us = ft_clock_now_us(&gen->edge->clock) - gen->mark_us;
-    if (gen->limits.max_tree)
-        room.nodes = ft_min_u32(room.nodes, gen->limits.max_tree);
-    if (gen->hint_max_tree)
-        room.nodes = ft_min_u32(room.nodes, gen->hint_max_tree);
+    room.nodes = ft_gen_steer_nodes(gen, room.nodes);
     return room;
 }
 

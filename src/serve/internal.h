@@ -236,6 +236,8 @@ struct ft_verifier {
 
 /* Makes the present statistics those that others see. */
 void ft_verifier_publish(ft_verifier *v);
+/* What clients are told that it takes. */
+ft_msg_limits ft_verifier_limits(const ft_verifier *v);
 /* Tell the client, unless it has closed or detached. Messages are borrowed by the call. */
 void ft_handle_opened(ft_vsession *handle, const ft_msg_opened *opened);
 void ft_handle_verdict(ft_vsession *handle, const ft_msg_verdict *verdict);

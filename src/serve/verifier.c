@@ -212,6 +212,15 @@ void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out)
     pthread_mutex_unlock(&verifier->lock);
 }
 
+ft_msg_limits ft_verifier_limits(const ft_verifier *v)
+{
+    return (ft_msg_limits){.max_tree = v->opts.max_tree,
+                           .max_context = v->opts.max_context,
+                           .session_ttl_s = v->opts.session_ttl_s,
+                           .max_top_logprobs = FT_WIRE_TOP_MAX,
+                           .early_drafts = true};
+}
+
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out)
 {
     ft_verifier_stats stats;
@@ -219,11 +228,7 @@ void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out)
     *out = (ft_msg_info){.protocol = FT_PROTOCOL,
                          .version = FT_VERSION,
                          .vocab_fingerprint = verifier->fingerprint,
-                         .limits = {.max_tree = verifier->opts.max_tree,
-                                    .max_context = verifier->opts.max_context,
-                                    .session_ttl_s = verifier->opts.session_ttl_s,
-                                    .max_top_logprobs = FT_WIRE_TOP_MAX,
-                                    .early_drafts = true},
+                         .limits = ft_verifier_limits(verifier),
                          .sessions = stats.sessions,
                          .kv_blocks = stats.kv_blocks,
                          .kv_blocks_free = stats.kv_blocks_free};

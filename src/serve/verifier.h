@@ -100,7 +100,8 @@ void ft_verifier_destroy(ft_verifier *verifier);
 ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
                               const char *credential, const ft_key *key, const ft_vclient *client);
 /* Copies. One draft may be under way a session, behind a run one without nodes that hangs on the
- * run's end, and behind a tree one early one; a repeated last round gets its verdict again, unless it was a run of several passes.
+ * run's end, and behind a tree one early one; a repeated last round gets its verdict again, unless it was a
+ * run of several passes.
  * Anything else ends the session with a message that says what was wrong. */
 void ft_vsession_draft(ft_vsession *session, const ft_msg_draft *draft);
 /* The edge is done or cancels: work and memory are free as soon as a forward under way is over, whose

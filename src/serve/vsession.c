@@ -252,11 +252,7 @@ static void attach(ft_sess *s, ft_vsession *h)
                             .cached_tokens = ft_seq_n_past(s->seq),
                             .length = s->len,
                             .last_round = s->last.round,
-                            .limits = {.max_tree = v->opts.max_tree,
-                                       .max_context = v->opts.max_context,
-                                       .session_ttl_s = v->opts.session_ttl_s,
-                                       .max_top_logprobs = FT_WIRE_TOP_MAX,
-                                       .early_drafts = true}};
+                            .limits = ft_verifier_limits(v)};
     strncpy(opened.model, v->model_name, sizeof opened.model - 1);
     s->handle = h;
     h->session = s;

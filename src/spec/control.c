@@ -103,11 +103,6 @@ static void line_add(ft_control_line *l, double x, double y, double first_slope,
     l->slope = clamp(l->slope, 0, l->y / fmax(l->x - zero, 1));
 }
 
-static void smooth(double *mean, double sample, double share)
-{
-    *mean += (*mean > 0 ? share : 1) * (sample - *mean);
-}
-
 /* ---- acceptance ---- */
 
 static double ratio(const ft_control_ratio *r, double prior)
@@ -502,7 +497,8 @@ static void fix_depth(frame *f, uint32_t depth, uint32_t width)
 }
 
 /* Before the first tree: whether one could pay, if all of it were accepted (where others pay for it: as much
- * as usually is) and a verification without nodes took what a token of a run does. False until a run was measured, which costs nothing. */
+ * as usually is) and a verification without nodes took what a token of a run does. False until a run was
+ * measured, which costs nothing. */
 static bool hopeful(const ft_control *c, const frame *f)
 {
     frame all = *f;
@@ -638,7 +634,7 @@ void ft_control_saw_round(ft_control *c, const ft_control_round *r)
     if (r->others_us > 0)
         ft_turn_saw(&c->turn, r->others_us, r->verify_us);
     if (r->hint_token_us)
-        smooth(&c->hint_us, r->hint_token_us, SMOOTH);
+        ft_smooth(&c->hint_us, r->hint_token_us, SMOOTH);
     if (r->nodes > 0 && r->depth > 0)
         saw_path(c, r->nodes, r->depth, r->n_path);
     if (!cold)
@@ -649,7 +645,7 @@ void ft_control_saw_round(ft_control *c, const ft_control_round *r)
 void ft_control_saw_run(ft_control *c, uint32_t tokens, int64_t us, uint32_t hint_token_us)
 {
     if (hint_token_us)
-        smooth(&c->hint_us, hint_token_us, SMOOTH);
+        ft_smooth(&c->hint_us, hint_token_us, SMOOTH);
     if (tokens == 0 || us <= 0)
         return;
     double sample = (double)us / tokens;
@@ -685,5 +681,5 @@ void ft_control_saw_price(ft_control *c, double price)
 void ft_control_saw_rtt(ft_control *c, int64_t us)
 {
     if (us >= 0)
-        smooth(&c->rtt_us, (double)us, SMOOTH_RTT);
+        ft_smooth(&c->rtt_us, (double)us, SMOOTH_RTT);
 }

@@ -71,19 +71,14 @@ void ft_stop_saw_forward(ft_stop *s, const ft_stop_view *before, double tokens)
           before->chance, FADE_FORWARD);
 }
 
-static void smooth(double *mean, double sample)
-{
-    *mean += (*mean > 0 ? SMOOTH : 1) * (sample - *mean);
-}
-
 void ft_stop_saw_round(ft_stop *s, const ft_stop_round *r)
 {
     double us = (double)(r->draft_us + r->wait_us);
     if (us <= 0)
         return;
     if (r->forwards > 0)
-        smooth(&s->forward_us, (double)r->draft_us / r->forwards);
-    smooth(&s->rest_us, (double)r->wait_us);
+        ft_smooth(&s->forward_us, (double)r->draft_us / r->forwards, SMOOTH);
+    ft_smooth(&s->rest_us, (double)r->wait_us, SMOOTH);
     s->tokens = s->tokens * FADE_ROUND + r->tokens;
     s->us = s->us * FADE_ROUND + us;
     count(&s->trust, r->tokens - 1., r->expected - 1, FADE_TRUST);

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "base/num.h"
+
 #define WEIGHT     0.3 /* of a new time */
 #define OTHERS     0.2 /* of a verification: shorter work is no pass of others */
 #define ALONE_MOST 2   /* rounds: one may come of two sessions that have changed places */
@@ -23,7 +25,7 @@ void ft_turn_saw(ft_turn *turn, int64_t others_us, int64_t verify_us)
     turn->alone = 0;
     if (turn->busy_us > 0)
         turn->off_us += WEIGHT * (fabs(us - turn->busy_us) - turn->off_us);
-    turn->busy_us += (turn->busy_us > 0 ? WEIGHT : 1) * (us - turn->busy_us);
+    ft_smooth(&turn->busy_us, us, WEIGHT);
 }
 
 double ft_turn_until_us(const ft_turn *turn)
