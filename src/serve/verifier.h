@@ -94,7 +94,8 @@ void ft_verifier_destroy(ft_verifier *verifier);
 
 /* Opens or resumes. credential: whose session it is; a resume must present an equal one; copied. key:
  * the one of opts.keys that it came with, copied, whose limits a new session must keep (FT_FORBIDDEN: too
- * fast a promise, FT_EXHAUSTED: too many sessions); NULL: nobody's, only the server's limits hold. The handle is the caller's until ft_vsession_detach, which is called exactly once for each, also after
+ * fast a promise, FT_EXHAUSTED: too many sessions); NULL: nobody's, only the server's limits hold. The
+ * handle is the caller's until ft_vsession_detach, which is called exactly once for each, also after
  * close and on_gone. Failures (wrong vocabulary, too long, full) come through on_gone, and only
  * there; a handle that is NULL (out of memory) has no callbacks. */
 ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // When and how much to speculate, from what things take and how much is accepted.
 //
-// Compared is time per token, where a token counts less by what its rows cost others (worth()): of a tree (draft + network + queue + verification over the tokens that it
-// brings) and of a run, where the server decodes by itself and the network is paid once. What a
+// Compared is time per token, where a token counts less by what its rows cost others (worth()): of a
+// tree (draft + network + queue + verification over the tokens that it brings) and of a run, where the server decodes by itself and the network is paid once. What a
 // verification of n nodes takes is a line through the session's own rounds; it holds what others put
 // into the same passes. What a tree brings follows from the probability that a level is missed, learnt
 // from every tree that was sent or drafted as a shadow.

@@ -16,7 +16,7 @@
 #include "spec/drafter.h"
 #include "support/drafts.h"
 
-enum { TEXT_MAX = 600, PROMPT = 20 };
+enum { PROMPT = TEST_DRAFTING_PROMPT };
 
 static ft_error err;
 
@@ -26,34 +26,13 @@ static void must(ft_status status)
         fail_msg("%s: %s", ft_status_name(status), err.message);
 }
 
-typedef struct fixture {
-    ft_model *model;
-    ft_engine *engine;
-    ft_drafter *drafter, *fresh; /* fresh: told every text anew, without any past */
-    ft_sampling sampling;
-    uint32_t n;
-    int32_t text[TEXT_MAX];
-} fixture;
+typedef test_drafting fixture;
 
 static void fixture_init(fixture *f, uint64_t seed, float temperature, uint32_t n_ctx,
                          uint32_t kv_tok)
 {
-    memset(f, 0, sizeof *f);
-    f->sampling = (ft_sampling){.temperature = temperature, .top_p = 1, .seed = seed};
-    f->model = test_draft_model(GGML_TYPE_Q4_0, seed, n_ctx);
-    f->engine = test_draft_engine(f->model, kv_tok, 64);
-    must(test_drafter_create(f->engine, &f->sampling, &err, &f->drafter));
-    must(test_drafter_create(f->engine, &f->sampling, &err, &f->fresh));
-    f->n = test_draft_prompt(f->text, PROMPT, 0);
-    must(ft_drafter_reset(f->drafter, f->text, f->n, &err));
-}
-
-static void fixture_deinit(fixture *f)
-{
-    ft_drafter_destroy(f->drafter);
-    ft_drafter_destroy(f->fresh);
-    ft_engine_destroy(f->engine);
-    ft_model_destroy(f->model);
+    test_drafting_init(f, &(ft_sampling){.temperature = temperature, .top_p = 1, .seed = seed},
+                       n_ctx, kv_tok);
 }
 
 static ft_drafter_stats stats_of(const ft_drafter *d)
@@ -159,7 +138,7 @@ static void test_match_saves_forwards(void **state)
         test_trees_same(&again, &fresh);
         assert_true(stats_of(f.drafter).forwards - before <
                     stats_of(f.fresh).forwards - before_fresh);
-        fixture_deinit(&f);
+        test_drafting_deinit(&f);
     }
 }
 
@@ -194,7 +173,7 @@ static void test_other_children_and_runs(void **state)
         must(ft_drafter_draft(f.drafter, &draft, &err, &again));
         draft_fresh(&f, &draft, &fresh);
         test_trees_same(&again, &fresh);
-        fixture_deinit(&f);
+        test_drafting_deinit(&f);
     }
 }
 
@@ -236,8 +215,8 @@ static void test_tree_that_is_out_is_untouched(void **state)
         test_trees_equal(&tree, &other);
         assert_int_equal(stats_of(f.drafter).forwards - a.forwards,
                          stats_of(g.drafter).forwards - b.forwards);
-        fixture_deinit(&f);
-        fixture_deinit(&g);
+        test_drafting_deinit(&f);
+        test_drafting_deinit(&g);
     }
 }
 
@@ -276,7 +255,7 @@ static void test_random_sequences(void **state)
         assert_true(s.heads > 0 && s.aligned > 0 && s.matched > 0);
         assert_true(s.ahead_kept > 0 && s.ahead_kept <= s.ahead_nodes);
         assert_true(s.matched <= s.aligned && s.aligned <= s.heads);
-        fixture_deinit(&f);
+        test_drafting_deinit(&f);
     }
 }
 
@@ -306,7 +285,7 @@ static void test_next_draft_has_room(void **state)
         sum_fresh += expf(fresh.cum_logp[i]);
     }
     assert_true(sum >= sum_fresh);
-    fixture_deinit(&f);
+    test_drafting_deinit(&f);
 }
 
 /* A KV pool that is short ends drafting ahead while there is still room for the next draft. */
@@ -332,7 +311,7 @@ static void test_kv_is_short(void **state)
             draft_fresh(&f, &params, &fresh);
             test_trees_equal(&tree, &fresh);
         }
-        fixture_deinit(&f);
+        test_drafting_deinit(&f);
     }
     assert_int_equal(computed[0], 0);
     assert_true(computed[1] > 0 && computed[2] >= computed[1]);
@@ -358,7 +337,7 @@ static void test_context_ends(void **state)
         must(ft_drafter_reset(f.drafter, f.text, f.n, &err));
         must(ft_drafter_ahead(f.drafter, &chain, &err, &more));
         assert_false(more);
-        fixture_deinit(&f);
+        test_drafting_deinit(&f);
     }
 }
 

@@ -16,8 +16,6 @@
 #include "spec/drafter.h"
 #include "support/drafts.h"
 
-enum { TEXT_MAX = 600, PROMPT = 20 };
-
 static ft_error err;
 
 static void must(ft_status status)
@@ -26,33 +24,13 @@ static void must(ft_status status)
         fail_msg("%s: %s", ft_status_name(status), err.message);
 }
 
-typedef struct fixture {
-    ft_model *model;
-    ft_engine *engine;
-    ft_drafter *drafter, *fresh; /* fresh: told every text anew */
-    ft_sampling sampling;
-    uint32_t n;
-    int32_t text[TEXT_MAX];
-} fixture;
+typedef test_drafting fixture;
 
 static void fixture_init(fixture *f, uint64_t seed)
 {
-    memset(f, 0, sizeof *f);
-    f->sampling = (ft_sampling){.temperature = seed % 2 ? 0.8f : 0, .top_p = 1, .seed = seed};
-    f->model = test_draft_model(GGML_TYPE_Q4_0, seed, 2048);
-    f->engine = test_draft_engine(f->model, 2048, 64);
-    must(test_drafter_create(f->engine, &f->sampling, &err, &f->drafter));
-    must(test_drafter_create(f->engine, &f->sampling, &err, &f->fresh));
-    f->n = test_draft_prompt(f->text, PROMPT, 0);
-    must(ft_drafter_reset(f->drafter, f->text, f->n, &err));
-}
-
-static void fixture_deinit(fixture *f)
-{
-    ft_drafter_destroy(f->drafter);
-    ft_drafter_destroy(f->fresh);
-    ft_engine_destroy(f->engine);
-    ft_model_destroy(f->model);
+    test_drafting_init(f,
+                       &(ft_sampling){.temperature = seed % 2 ? 0.8f : 0, .top_p = 1, .seed = seed},
+                       2048, 2048);
 }
 
 static void draft_fresh(fixture *f, const ft_draft_params *params, ft_tree *tree)
@@ -177,7 +155,7 @@ static void test_is_the_next_tree(void **state)
                 must(ft_drafter_draft(f.drafter, &none, &err, &again));
                 test_trees_equal(&taken, &again);
             }
-            fixture_deinit(&f);
+            test_drafting_deinit(&f);
         }
     assert_int_equal(tops, 18);
 }
@@ -208,7 +186,7 @@ static void test_worth(void **state)
     advance(&f, &tree, 0, 7);
     ft_drafter_early_take(f.drafter, &taken);
     assert_int_equal(taken.n, 0);
-    fixture_deinit(&f);
+    test_drafting_deinit(&f);
 }
 
 /* Rounds of both kinds in any order; every draft that grows to its end is what a drafter without a past
@@ -251,7 +229,7 @@ static void test_random_rounds(void **state)
                 advance(&f, &tree, ft_rng_below(&rng, tree.n), 9);
             }
         }
-        fixture_deinit(&f);
+        test_drafting_deinit(&f);
     }
     assert_true(n_taken > 20);
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -84,4 +85,26 @@ uint32_t test_tree_path(const ft_tree *tree, uint32_t node, uint32_t *path)
     for (uint32_t i = n; i-- > 0; at = tree->parent[at])
         path[i] = (uint32_t)at;
     return n;
+}
+
+void test_drafting_init(test_drafting *d, const ft_sampling *sampling, uint32_t n_ctx,
+                        uint32_t kv_tok)
+{
+    ft_error err = {0};
+    memset(d, 0, sizeof *d);
+    d->sampling = *sampling;
+    d->model = test_draft_model(GGML_TYPE_Q4_0, sampling->seed, n_ctx);
+    d->engine = test_draft_engine(d->model, kv_tok, 64);
+    must(test_drafter_create(d->engine, &d->sampling, &err, &d->drafter), &err);
+    must(test_drafter_create(d->engine, &d->sampling, &err, &d->fresh), &err);
+    d->n = test_draft_prompt(d->text, TEST_DRAFTING_PROMPT, 0);
+    must(ft_drafter_reset(d->drafter, d->text, d->n, &err), &err);
+}
+
+void test_drafting_deinit(test_drafting *d)
+{
+    ft_drafter_destroy(d->drafter);
+    ft_drafter_destroy(d->fresh);
+    ft_engine_destroy(d->engine);
+    ft_model_destroy(d->model);
 }
