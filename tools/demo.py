@@ -147,12 +147,21 @@ def print_table(result):
         print(f"  {name:<30} {value:>8}")
 
 
+def next_steps(edge, server, kept):
+    """What to do after the demo, with the addresses of what still runs."""
+    app = (f"Point any OpenAI client at http://127.0.0.1:{edge}/v1 (the server is on {server})."
+           if kept else "./demo --keep leaves it running: then any OpenAI client can use it.")
+    return (f"Next:  {app}\n"
+            "       Your own model: build/foretoken serve -m YOUR.gguf, and build/foretoken edge\n"
+            "       next to your apps. README.md has both commands in full, docs/ is the manual.")
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./demo")
     parser.add_argument("--binary", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--target", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--draft", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--prompt", default="Why is the sky blue? Explain it to a child.",
+    parser.add_argument("--prompt", default="Give me five tips for sleeping well.",
                         help="what to ask")
     parser.add_argument("-n", type=int, default=128, help="tokens at most (128)")
     parser.add_argument("--rounds", type=int, default=3, help="turns that figures are medians of (3)")
@@ -175,9 +184,12 @@ def main():
     try:
         server = start("server", ["serve", "-m", args.target])
         address = f"127.0.0.1:{server}"
-        # Chains of two, no device's own time to draft ahead in: draft and target share these cores.
-        edge = start("edge", ["edge", "--server", address, "-md", args.draft, "--draft", "2",
-                              "--no-proactive"])
+        # Draft and target share these cores. So one token is drafted at a time (a pass of the
+        # target takes 1.2 times as long for two tokens as for one, 1.5 times for three), none
+        # while a verdict is awaited, and by one thread: two would wait for each other whenever
+        # other programs have a core.
+        edge = start("edge", ["edge", "--server", address, "-md", args.draft, "--draft", "1",
+                              "--no-proactive", "-t", "1"])
         plain = start("edge-plain",
                       ["edge", "--server", address, "-md", args.draft, "--no-speculation"])
         if not args.json:
@@ -187,14 +199,15 @@ def main():
             print(json.dumps(result))
         else:
             print_table(result)
+        if not result["identical"]:
+            fail("the texts with and without speculation differ")
         if args.keep:
             processes[2].stop()
             kept = True
-            print(f"\nrunning: http://127.0.0.1:{edge}/v1 (OpenAI API), server on {address}\n"
-                  f"logs: {folder}\nstop: kill {processes[1].process.pid} "
-                  f"{processes[0].process.pid}", file=sys.stderr)
-        if not result["identical"]:
-            fail("the texts with and without speculation differ")
+        print("\n" + next_steps(edge, address, kept), file=sys.stderr if args.json else sys.stdout)
+        if kept:
+            print(f"Stop:  kill {processes[1].process.pid} {processes[0].process.pid}    "
+                  f"Logs: {folder}", file=sys.stderr)
     finally:
         if not kept:
             for process in reversed(processes):

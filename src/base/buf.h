@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A growable byte buffer, always NUL-terminated behind its length once anything was written, so
- * that it serves as a string builder. Owned by one thread. A failed append leaves it as it was and
- * sets `failed`, so that a series of appends needs one check at its end.
+ * A growable byte buffer. Once something was written, a NUL byte follows the contents, so it can be
+ * used to build strings. Owned by one thread. A failed append leaves the contents unchanged and
+ * sets `failed`, so a series of appends needs only one check at its end.
  */
 #ifndef FT_BASE_BUF_H
 #define FT_BASE_BUF_H
@@ -21,9 +21,9 @@ typedef struct ft_buf {
 
 /* All-zero is a valid empty buffer. */
 void ft_buf_deinit(ft_buf *buf);
-/* Length 0, memory kept. */
+/* Sets the length to 0; keeps the memory. */
 void ft_buf_clear(ft_buf *buf);
-/* Room for n more bytes. FT_NOMEM. */
+/* Reserves room for n more bytes. FT_NOMEM. */
 ft_status ft_buf_reserve(ft_buf *buf, size_t n);
 ft_status ft_buf_append(ft_buf *buf, const void *data, size_t n);
 ft_status ft_buf_puts(ft_buf *buf, const char *text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Time is passed in: modules that need `now` take an ft_clock, so that tests step it by hand.
+ * Time is an argument: modules that need `now` take an ft_clock, so that tests can set the time.
  * Monotonic microseconds from an arbitrary origin.
  */
 #ifndef FT_BASE_CLOCK_H
@@ -16,7 +16,7 @@ typedef struct ft_clock {
 /* The machine's monotonic clock; thread-safe. */
 ft_clock ft_clock_monotonic(void);
 
-/* A clock that stands still until *now_us is changed by its owner (borrowed). */
+/* A clock that returns *now_us, which its owner changes (borrowed). */
 ft_clock ft_clock_manual(int64_t *now_us);
 
 static inline int64_t ft_clock_now_us(const ft_clock *clock)

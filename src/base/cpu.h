@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What this machine's processor can do, asked at run time. A file named *_avx2.c, *_avx512.c,
- * *_vnni.c, *_bf16.c, *_neon.c or *_dotprod.c is compiled for that instruction set whatever the rest
- * of the build is compiled for (CMakeLists.txt), and entered only where the matching field is true.
+ * The instruction sets of this machine's processor, detected at run time. A file named *_avx2.c,
+ * *_avx512.c, *_vnni.c, *_bf16.c, *_neon.c or *_dotprod.c is compiled for that instruction set,
+ * whatever the rest of the build is compiled for (CMakeLists.txt). Its code runs only if the
+ * matching field is true.
  */
 #ifndef FT_BASE_CPU_H
 #define FT_BASE_CPU_H
@@ -18,7 +19,7 @@ typedef struct ft_cpu {
     bool dotprod; /* AArch64's 8-bit dot product; with neon */
 } ft_cpu;
 
-/* The same at every call, for the life of the program; borrowed. Any thread. */
+/* The same at every call; borrowed for the life of the program. Any thread. */
 const ft_cpu *ft_cpu_get(void);
 
 #endif

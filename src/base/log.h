@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Structured log lines on standard error: time, level, room, then a message of key=value pairs.
- * Lines never hold prompt or answer text. Any thread may log; a line is one write.
+ * Lines never contain prompt or answer text. Any thread may log; a line is one write.
  */
 #ifndef FT_BASE_LOG_H
 #define FT_BASE_LOG_H
@@ -13,7 +13,7 @@ typedef enum ft_log_level { FT_LOG_DEBUG, FT_LOG_INFO, FT_LOG_WARN, FT_LOG_ERROR
 /* Lines below the level are dropped; FT_LOG_INFO at start. */
 void ft_log_set_level(ft_log_level level);
 
-/* room: the folder under src/ that speaks ("serve"). fmt: "session=%s opened prompt_tok=%u". */
+/* room: the folder under src/ that logs ("serve"). fmt: "session=%s opened prompt_tok=%u". */
 void ft_log(ft_log_level level, const char *room, const char *fmt, ...) FT_PRINTF(3, 4);
 
 #define FT_LOGD(room, ...) ft_log(FT_LOG_DEBUG, room, __VA_ARGS__)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A progress line on standard error, only where that is a terminal. The callback form is what model
- * loading and prefill take; owned by the calling thread.
+ * A progress line on standard error, shown only on a terminal. Model loading and prefill take it as
+ * a callback; owned by the calling thread.
  */
 #ifndef FT_BASE_PROGRESS_H
 #define FT_BASE_PROGRESS_H
 
 #include <stdint.h>
 
-/* done of total, in the unit of whoever calls. done == total ends the line. */
+/* done of total, in the caller's unit. done == total ends the line. */
 typedef struct ft_progress {
     void (*report)(void *ctx, uint64_t done, uint64_t total); /* NULL: silent */
     void *ctx;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small helpers for credentials: comparison in constant time, hexadecimal, a keyed hash, and a 64-bit
- * FNV-1a hash for fingerprints (not for secrets).
+ * Small helpers for credentials: comparison in constant time, hexadecimal, a keyed hash, and a
+ * 64-bit FNV-1a hash for fingerprints (not for secrets).
  */
 #ifndef FT_BASE_SECRET_H
 #define FT_BASE_SECRET_H
@@ -10,17 +10,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Time depends on n alone. */
+/* Compares n bytes; the time depends only on n. */
 bool ft_secret_equal(const void *a, const void *b, size_t n);
 
-/* For strings: time depends on the length of `given` alone. NULL equals nothing. */
+/* Compares strings; the time depends only on the length of `given`. NULL equals nothing. */
 bool ft_secret_equal_str(const char *expected, const char *given);
 
-/* Lower-case hexadecimal of n bytes into out[2 * n + 1]. */
+/* Writes n bytes as lower-case hexadecimal to out[2 * n + 1]. */
 void ft_hex(const void *data, size_t n, char *out);
 
-/* SipHash-2-4 (Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012) of n bytes: who does not
- * know the key can neither foresee it nor find two inputs that collide. */
+/* SipHash-2-4 (Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012) of n bytes. Without
+ * the key nobody can predict it or find two inputs that collide. */
 uint64_t ft_siphash(const uint8_t key[16], const void *data, size_t n);
 
 #define FT_FNV64_INIT 0xcbf29ce484222325ull

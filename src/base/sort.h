@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sorting in place without allocating: the C library's qsort takes memory for long arrays. */
+ * Sorts in place without allocating (the C library's qsort allocates for long arrays). */
 #ifndef FT_BASE_SORT_H
 #define FT_BASE_SORT_H
 
@@ -9,15 +9,16 @@
 
 #define FT_SORT_SIZE_MAX 64 /* bytes of an element */
 
-/* Whether element a stands before b. */
+/* Whether element a comes before element b. */
 typedef bool ft_sort_before(const void *ctx, const void *a, const void *b);
 
-/* n elements of `size` bytes each; n log n steps whatever order they are in. Not stable: where
- * equal elements should keep an order, `before` says which. */
+/* Sorts n elements of `size` bytes each, in n log n steps for any input. Not stable: if equal
+ * elements must keep an order, `before` decides it. */
 void ft_sort(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx);
 
-/* The first few of many, without sorting the rest: make orders n elements as a heap (some n steps),
- * each pop then moves the first of n to array[n - 1] and leaves a heap of n - 1 (log n steps). */
+/* Finds the first few of many elements without sorting the rest. make orders n elements as a heap
+ * (about n steps). Each pop moves the first of n elements to array[n - 1] and leaves a heap of n -
+ * 1 (log n steps). */
 void ft_heap_make(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx);
 void ft_heap_pop(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx);
 

@@ -25,8 +25,8 @@ static const status_row *row_of(ft_status code)
     return (unsigned)code < FT_STATUS_COUNT ? &rows[code] : &rows[FT_INTERNAL];
 }
 
-/* Makes text one line of valid UTF-8 in place: what it quotes may come from outside, and it may have
- * been cut inside a character. */
+/* Makes text one line of valid UTF-8 in place: what it quotes may come from outside, and it may
+ * have been cut inside a character. */
 static void make_line(char *text)
 {
     size_t n = ft_utf8_complete(text, strlen(text));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Status codes and error details of the whole project. One X-macro gives each code its name, its
- * gRPC code and its HTTP code. A fallible function returns an ft_status, and writes what a person
- * needs to know into the caller's ft_error (which may be NULL).
+ * gRPC code and its HTTP code. A function that can fail returns an ft_status, and writes a message
+ * for people into the caller's ft_error (which may be NULL).
  */
 #ifndef FT_BASE_STATUS_H
 #define FT_BASE_STATUS_H
@@ -50,13 +50,14 @@ typedef struct ft_error {
 ft_status ft_error_set(ft_error *err, ft_status code, const char *fmt, ...) FT_PRINTF(3, 4);
 ft_status ft_error_setv(ft_error *err, ft_status code, const char *fmt, va_list args);
 
-/* "invalid argument"; the enum's own name ("INVALID"); gRPC and HTTP numbers. Total functions. */
+/* Texts ("invalid argument"), names ("INVALID"), gRPC and HTTP codes. Defined for every value. */
 const char *ft_status_text(ft_status code);
 const char *ft_status_name(ft_status code);
 int ft_status_grpc(ft_status code);
 int ft_status_http(ft_status code);
 
-/* The status for a gRPC code: the first in the map that has it, FT_INTERNAL for unknown ones. */
+/* The status for a gRPC code: the first in the list with that code; FT_INTERNAL for an unknown
+ * code. */
 ft_status ft_status_from_grpc(int grpc_code);
 
 #endif

@@ -37,9 +37,9 @@ static bool trail_ok(unsigned char lead, size_t k, unsigned char c)
     return c >= lo && c <= hi;
 }
 
-/* Length of the valid character at p[0..n), n > 0, or 0. *bad: how many bytes are to be replaced by
- * one U+FFFD then, the longest beginning of a character that they are (Unicode 3.9, "maximal
- * subpart"), so the text does not depend on where the bytes were split. *cut: it may yet be valid. */
+/* Length of the valid character at p[0..n), n > 0, or 0. *bad: how many bytes one U+FFFD then
+ * replaces: the longest beginning of a character (Unicode 3.9, "maximal subpart"), so that the text
+ * does not depend on where the bytes were split. *cut: more bytes can still make it valid. */
 static size_t char_len(const char *p, size_t n, size_t *bad, bool *cut)
 {
     const unsigned char *u = (const unsigned char *)p;
@@ -110,8 +110,8 @@ void ft_text_stream_deinit(ft_text_stream *ts)
     ft_buf_deinit(&ts->held);
 }
 
-/* Where the stop string begins that is complete first (of several, the longest), or held.len. By
- * their ends, not their beginnings: so the text does not depend on how it was split into tokens. */
+/* Returns where the first complete stop string begins, or held.len. First means the earliest end
+ * (then the longest), so that the text does not depend on how it was split into tokens. */
 static size_t find_stop(const ft_text_stream *ts)
 {
     size_t begin = ts->held.len, end = SIZE_MAX;
@@ -127,7 +127,7 @@ static size_t find_stop(const ft_text_stream *ts)
     return begin;
 }
 
-/* Where the earliest suffix of held begins that is a beginning of a stop string, or held.len. */
+/* Returns where the earliest suffix of held begins that can become a stop string, or held.len. */
 static size_t find_stop_prefix(const ft_text_stream *ts)
 {
     size_t len = ts->held.len, best = len;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From token pieces to text a person may see: holds back bytes that are an unfinished UTF-8
- * character or may be the beginning of a stop string, and finds the first stop string. Owned by one
+ * Turns token pieces into text that a person may see. It holds back bytes of an unfinished UTF-8
+ * character and bytes that may begin a stop string, and finds the first stop string. Owned by one
  * thread.
  */
 #ifndef FT_BASE_TEXT_H
@@ -14,7 +14,7 @@
 #include "base/status.h"
 
 /* Length of the longest prefix of data that does not end inside a character. An invalid byte counts
- * as finished. */
+ * as a finished character. */
 size_t ft_utf8_complete(const char *data, size_t n);
 
 /* True if the bytes are valid UTF-8 (no overlongs, no surrogates, at most U+10FFFF). */
@@ -30,17 +30,17 @@ typedef struct ft_text_stream {
     bool stopped; /* a stop string was found */
 } ft_text_stream;
 
-/* The stop strings are borrowed until deinit. An initialised stream owes a deinit. */
+/* The stop strings are borrowed until deinit. Every initialised stream needs a deinit. */
 void ft_text_stream_init(ft_text_stream *ts, const char *const *stops, size_t n_stops);
 void ft_text_stream_deinit(ft_text_stream *ts);
 
-/* Adds a token's bytes and appends to out what may be shown now: valid UTF-8, nothing of the
- * stop string that is complete first (of several, the longest) or what follows it. After ts->stopped
- * nothing more comes out. FT_NOMEM. */
+/* Adds a token's bytes, and appends to out the text that may be shown now: valid UTF-8, without the
+ * stop string and anything behind it. If several stop strings are complete, the earliest to
+ * complete counts, of these the longest. After ts->stopped nothing is appended. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_text_stream_push(ft_text_stream *ts, const char *data, size_t n,
                                              ft_buf *out);
 
-/* The end of the tokens: appends what was held back (an unfinished character becomes U+FFFD). */
+/* Ends the text: appends what was held back (an unfinished character becomes U+FFFD). */
 FT_WARN_UNUSED ft_status ft_text_stream_finish(ft_text_stream *ts, ft_buf *out);
 
 #endif

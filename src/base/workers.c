@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fork-join pool. A run is a number (`run`) that wakes the threads; they and the caller claim indices
-// from one counter until it is used up. The caller returns when no thread is inside the run; one that
-// wakes too late finds the run closed and sleeps on, so that a run is never longer than the caller
-// alone would need because of a thread that the kernel did not get to.
+// A fork-join pool. A run has a number (`run`); opening it wakes the threads. They and the caller
+// claim indices from one counter until none is left. The caller returns when no thread is inside
+// the run. A thread that wakes too late finds the run closed and sleeps again. So a run never takes
+// longer than on the caller alone because the kernel did not schedule a thread.
 //
-// Invariant: a thread reads the run's fields only between entering (n_inside + 1, under the lock and
-// while the run is open) and leaving; the caller changes them only while n_inside is 0.
+// Invariant: a thread reads the run's fields only between entering (n_inside + 1, under the lock
+// and while the run is open) and leaving; the caller changes them only while n_inside is 0.
 #include "base/workers.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the API's flags to a listening server: key, OpenAI backend, HTTP. The main thread creates and
-// destroys; everything between is the HTTP server's threads'. Does not make the edge behind it.
+// From the API's flags to a listening server: key, OpenAI backend, HTTP. The main thread creates
+// and destroys; everything between is the HTTP server's threads'. Does not make the edge behind it.
 #include "cmd/api.h"
 
 #include <stdio.h>
@@ -14,6 +14,21 @@ struct ft_api {
     ft_openai *openai;
     ft_http *http;
 };
+
+static const ft_flag api_rows[] = {
+    {"--alias", "-a", FT_FLAG(ft_api_flags, alias), "NAME",
+     "model name of the API; default: the server's"},
+    {"--api-key", NULL, FT_FLAG(ft_api_flags, api_key), "SECRET", "key that apps must present"},
+    {"--api-key-file", NULL, FT_FLAG(ft_api_flags, api_key_file), "FILE", "the same, from a file"},
+    {"--allow-host", NULL, FT_FLAG(ft_api_flags, allow_hosts), "HOST:PORT",
+     "a Host header to accept besides loopback's (repeatable)"},
+    {"--allow-origin", NULL, FT_FLAG(ft_api_flags, allow_origins), "URL",
+     "a web page's origin to accept (repeatable)"},
+    {"--https-cert", NULL, FT_FLAG(ft_api_flags, https_cert), "FILE",
+     "certificate (PEM) of the API: https"},
+    {"--https-key", NULL, FT_FLAG(ft_api_flags, https_key), "FILE", "its key"},
+};
+const ft_flag_group ft_flags_api = FT_FLAG_ROWS(api_rows);
 
 bool ft_api_flags_given(const ft_api_flags *flags)
 {
@@ -91,6 +106,16 @@ ft_status ft_api_create(const ft_api_opts *opts, ft_error *err, ft_api **out)
 int ft_api_port(const ft_api *api)
 {
     return ft_http_port(api->http);
+}
+
+void ft_api_set_absent(ft_api *api, const char *why)
+{
+    ft_openai_set_absent(api->openai, why);
+}
+
+void ft_api_set_edge(ft_api *api, ft_edge *edge)
+{
+    ft_openai_set_edge(api->openai, edge);
 }
 
 void ft_api_drain(ft_api *api, int64_t timeout_us)

@@ -12,57 +12,51 @@
 #include <stddef.h>
 
 #include "base/flags.h"
+#include "base/num.h"
 #include "base/status.h"
 #include "engine/engine.h"
 
-typedef struct ft_cmd {
+typedef struct ft_command {
     const char *name;    /* "serve", "bench exact" */
     const char *summary; /* one line */
-    int (*run)(int argc, char **argv);
-} ft_cmd;
-
-/* The subcommands, as the table in main.c lists them. argv[0] is the subcommand's name, the flags and
- * words are what follows; the return value is the exit status. */
-int ft_cmd_info(int argc, char **argv);
-int ft_cmd_rpc_server(int argc, char **argv);
-int ft_cmd_quantize(int argc, char **argv);
-int ft_cmd_model_inflate(int argc, char **argv);
-int ft_cmd_fit_verify_time(int argc, char **argv);
-int ft_cmd_train_predictor(int argc, char **argv);
-int ft_cmd_simulate_wisp(int argc, char **argv);
-int ft_cmd_serve(int argc, char **argv);
-int ft_cmd_edge(int argc, char **argv);
-int ft_cmd_run(int argc, char **argv);
-int ft_cmd_trace(int argc, char **argv);
-int ft_cmd_bench_exact(int argc, char **argv);
-int ft_cmd_bench_decode(int argc, char **argv);
-int ft_cmd_bench_verify(int argc, char **argv);
-int ft_cmd_bench_kernels(int argc, char **argv);
-int ft_cmd_bench_prefill(int argc, char **argv);
-int ft_cmd_bench_logits(int argc, char **argv);
-int ft_cmd_bench_serving(int argc, char **argv);
-int ft_cmd_bench_capacity(int argc, char **argv);
-int ft_cmd_bench_schedule(int argc, char **argv);
-int ft_cmd_bench_noise(int argc, char **argv);
-
-#define FT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-typedef struct ft_cmd_usage {
-    const char *usage;    /* "info FILE [flags]" */
-    const char *about;    /* a paragraph for --help */
-    const ft_flag *flags; /* [n_flags] */
-    size_t n_flags;
+    const char *usage;   /* what follows the name, "FILE [flags]" */
+    const char *about;   /* a paragraph for --help */
+    ft_flag_group flags;
+    const void *defaults; /* the options before flags are read; a struct of `size` bytes */
+    size_t size;
     int max_words; /* more words than these are an error */
-} ft_cmd_usage;
+    bool service;  /* runs until it is stopped: logs from info on, other commands from warn on */
+    /* options: a copy of `defaults` with what the flags say. Returns the exit status. */
+    int (*run)(void *options, int n_words, char **words);
+} ft_command;
 
-/* Handles --help and parsing. Returns -1 to go on, else the exit status. Words are then
- * argv[1..*n_words]. */
-int ft_cmd_parse(const ft_cmd_usage *usage, int argc, char **argv, int *n_words);
+/* The fields of a command that say what its options are: its table, and a constant struct. */
+#define FT_CMD_OPTIONS(rows, init) \
+    .flags = FT_FLAG_ROWS(rows), .defaults = &(init), .size = sizeof(init)
+
+/* What the table in main.c lists. */
+extern const ft_command ft_cmd_serve, ft_cmd_edge, ft_cmd_run, ft_cmd_rpc_server, ft_cmd_info,
+    ft_cmd_quantize, ft_cmd_model_inflate, ft_cmd_fit_verify_time, ft_cmd_trace,
+    ft_cmd_train_predictor, ft_cmd_simulate_wisp, ft_cmd_bench_verify, ft_cmd_bench_decode,
+    ft_cmd_bench_prefill, ft_cmd_bench_serving, ft_cmd_bench_capacity, ft_cmd_bench_schedule,
+    ft_cmd_bench_sessions, ft_cmd_bench_kernels, ft_cmd_bench_logits, ft_cmd_bench_noise,
+    ft_cmd_bench_ablate, ft_cmd_bench_exact;
+
+/* Prints what --help of a command prints. */
+void ft_cmd_help(const ft_command *command);
+
+/* Reads the flags and runs the command; argv[1..argc) is what follows its name. Returns the exit
+ * status. */
+int ft_cmd_main(const ft_command *command, int argc, char **argv);
+
+/* Size of a file, -1: there is none. */
+json_int_t ft_cmd_file_bytes(const char *path);
 
 /* "foretoken: message" on standard error; returns 1. */
 int ft_cmd_fail(const ft_error *err);
 
-/* One line of JSON on standard output; takes the reference. Returns 0, or 1 if it cannot be written. */
+/* One line of JSON on standard output; takes the reference. Returns 0, or 1 if it cannot be
+ * written. */
 int ft_cmd_print_json(json_t *object);
 
 /* SIGINT and SIGTERM set a flag that ft_cmd_stopped() reads and interrupt blocking waits; a second
@@ -73,10 +67,10 @@ bool ft_cmd_stopped(void);
 void ft_cmd_clear_stopped(void);
 /* Blocks until fd can be read (true) or a signal came (false). */
 bool ft_cmd_wait_input(int fd);
-/* Blocks until a signal. */
-void ft_cmd_wait_stopped(void);
-/* From now on SIGHUP does not end the process but is waited for by the next call, which blocks until one comes
- * (true) or the process is to stop (false). */
+/* Blocks until a signal (true) or so long (false); timeout_ms < 0: until a signal. */
+bool ft_cmd_wait_stopped(int timeout_ms);
+/* From now on SIGHUP does not end the process but is waited for by the next call, which blocks
+ * until one comes (true) or the process is to stop (false). */
 void ft_cmd_catch_hangup(void);
 bool ft_cmd_wait_hangup(void);
 

@@ -1,310 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken bench exact`: is the text really the target's? For each prompt, greedy and sampled, the
-// text by speculation over the real wire (gRPC on loopback, server and edge in this process) against
-// the text by the target alone in this engine, and the greedy one against libllama on the same file.
-// One thread runs everything here; the server has its own.
-#include <math.h>
+// `foretoken bench exact`: flags and the summary of bench/exact.h.
+#include "bench/exact.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "cmd/bench.h"
-#include "cmd/bench_llama.h"
 #include "cmd/cmd.h"
-#include "cmd/device_flags.h"
-#include "cmd/prompts.h"
-#include "edge/edge.h"
-#include "serve/server.h"
+#include "cmd/gen_flags.h"
+#include "spec/tree.h"
 
-typedef struct exact_flags {
-    const char *model, *draft, *prompts;
-    int64_t n, limit, threads, seed, ctx, budget, depth, width;
-    double temp, top_p, min_p;
-    int64_t top_k;
-    bool libllama, json;
-    ft_device_flags device, device_draft;
-} exact_flags;
+typedef struct options {
+    ft_bench_exact_opts o;
+    bool json;
+} options;
 
-/* One text and, at each of its tokens, how far the runner-up was (in logits). */
-typedef struct text {
-    int32_t *token; /* [n flag] */
-    float *gap;     /* [n flag] */
-    uint32_t n;
-} text;
-
-typedef struct exact {
-    exact_flags flags;
-    ft_model *target, *draft;
-    ft_vocab *vocab;
-    ft_server *server;
-    ft_wire_client *client;
-    ft_edge *edge;
-    ft_engine *engine; /* the target alone */
-    ft_seq *seq;
-    ft_sampler *sampler;
-    ft_bench_llama libllama; /* open if the flag says so */
-    text spec, plain, llama;
-    uint64_t tokens, rounds, drafted, accepted, spec_tokens;
-    uint32_t prompts, skipped, mismatches_plain, mismatches_libllama;
-    json_t *mismatches;
-} exact;
-
-static ft_status text_init(text *t, size_t n)
+static void print_text(const json_t *report, double temp)
 {
-    t->token = calloc(n, sizeof *t->token);
-    t->gap = calloc(n, sizeof *t->gap);
-    return t->token && t->gap ? FT_OK : FT_NOMEM;
-}
-
-static void text_deinit(text *t)
-{
-    free(t->token);
-    free(t->gap);
-}
-
-static ft_status start_wire(exact *x, ft_error *err)
-{
-    ft_server_opts server = {
-        .verifier = {.model = x->target,
-                     .vocab = x->vocab,
-                     .clock = ft_clock_monotonic(),
-                     .max_context = (uint32_t)x->flags.ctx,
-                     .kv_tok = (uint32_t)x->flags.ctx * 2,
-                     .session_ttl_s = 10,
-                     .n_threads = (int)x->flags.threads},
-        .host = "127.0.0.1",
-    };
-    ft_status status = ft_server_create(&server, err, &x->server);
-    if (status != FT_OK)
-        return status;
-    char address[32];
-    snprintf(address, sizeof address, "127.0.0.1:%d", ft_server_port(x->server));
-    ft_wire_client_opts client = {.address = address};
-    status = ft_wire_client_create(&client, err, &x->client);
-    if (status != FT_OK)
-        return status;
-    const exact_flags *f = &x->flags;
-    ft_edge_opts edge = {
-        .vocab = x->vocab,
-        .draft_model = x->draft,
-        .source = ft_link_source_wire(x->client),
-        .draft = ft_draft_params_tree((uint32_t)f->budget, (uint32_t)f->depth, (uint32_t)f->width),
-        .clock = ft_clock_monotonic(),
-        .draft_kv_tok = (uint32_t)f->ctx * 2,
-        .n_threads = (int)f->threads,
-    };
-    return ft_edge_create(&edge, err, &x->edge);
-}
-
-static ft_status start(exact *x, ft_error *err)
-{
-    const exact_flags *f = &x->flags;
-    size_t n = (size_t)f->n;
-    ft_model_opts target = {.path = f->model, .progress = ft_progress_terminal("target")};
-    ft_model_opts draft = {.path = f->draft, .progress = ft_progress_terminal("draft")};
-    ft_status status = ft_model_load_on(&f->device, &target, err, &x->target);
-    if (status == FT_OK)
-        status = ft_model_load_on(&f->device_draft, &draft, err, &x->draft);
-    if (status == FT_OK)
-        status = ft_vocab_load(f->model, err, &x->vocab);
-    if (status == FT_OK)
-        status = start_wire(x, err);
-    ft_engine_opts engine = {.model = x->target,
-                             .kv_tok = (uint32_t)f->ctx + FT_KV_BLOCK_TOK,
-                             .max_logits = 1,
-                             .n_threads = (int)f->threads};
-    if (status == FT_OK)
-        status = ft_engine_create(&engine, err, &x->engine);
-    if (status == FT_OK)
-        status = ft_seq_create(x->engine, err, &x->seq);
-    if (status == FT_OK)
-        status = ft_sampler_create(ft_model_hparams(x->target)->n_vocab, err, &x->sampler);
-    ft_bench_llama_opts llama = {.path = f->model,
-                                 .like = x->target,
-                                 .n_ctx = (uint32_t)f->ctx,
-                                 .n_streams = 1,
-                                 .max_batch_tok = 512,
-                                 .n_threads = (int)f->threads,
-                                 .flash = true};
-    if (status == FT_OK && f->libllama)
-        status = ft_bench_llama_open(&llama, err, &x->libllama);
-    if (status == FT_OK && (text_init(&x->spec, n) != FT_OK || text_init(&x->plain, n) != FT_OK ||
-                            text_init(&x->llama, n) != FT_OK))
-        status = ft_error_set(err, FT_NOMEM, "no memory for the texts");
-    x->mismatches = json_array();
-    return status;
-}
-
-static void stop(exact *x)
-{
-    text_deinit(&x->spec);
-    text_deinit(&x->plain);
-    text_deinit(&x->llama);
-    ft_bench_llama_close(&x->libllama);
-    ft_sampler_destroy(x->sampler);
-    ft_seq_destroy(x->seq);
-    ft_engine_destroy(x->engine);
-    ft_edge_destroy(x->edge);
-    ft_wire_client_destroy(x->client);
-    ft_server_destroy(x->server, 0);
-    ft_vocab_destroy(x->vocab);
-    ft_model_destroy(x->draft);
-    ft_model_destroy(x->target);
-    json_decref(x->mismatches);
-}
-
-/* Difference of the two largest scores, in logits. */
-static float top_gap(exact *x, const ft_sampling *s, const float *logits, uint32_t position)
-{
-    ft_candidate best[2];
-    if (ft_sampler_rank(x->sampler, s, logits, position, best, 2) < 2)
-        return INFINITY;
-    return (best[0].score - best[1].score) * (s->temperature > 0 ? s->temperature : 1);
-}
-
-/* The target alone: one token a pass, no server, no draft. */
-static ft_status run_plain(exact *x, const ft_tokens *prompt, const ft_sampling *s, ft_error *err)
-{
-    uint32_t n_prompt = (uint32_t)prompt->n, n = (uint32_t)x->flags.n;
-    ft_seq_truncate(x->seq, 0);
-    x->plain.n = 0;
-    ft_status status = ft_bench_read(x->engine, x->seq, prompt->id, n_prompt, true, err);
-    while (status == FT_OK && x->plain.n < n) {
-        const float *logits = ft_engine_logits(x->engine, 0);
-        uint32_t position = n_prompt + x->plain.n;
-        int32_t token = ft_sampler_draw(x->sampler, s, logits, position);
-        if (ft_vocab_is_eog(x->vocab, token))
-            break;
-        x->plain.gap[x->plain.n] = top_gap(x, s, logits, position);
-        x->plain.token[x->plain.n++] = token;
-        if (x->plain.n < n)
-            status = ft_bench_read(x->engine, x->seq, &token, 1, true, err);
-    }
-    return status;
-}
-
-static bool collect(void *ctx, const char *piece, size_t n_piece, const ft_gen_token *tokens,
-                    size_t n_tokens)
-{
-    exact *x = ctx;
-    for (size_t i = 0; i < n_tokens && x->spec.n < (uint32_t)x->flags.n; i++)
-        x->spec.token[x->spec.n++] = tokens[i].id;
-    return !ft_cmd_stopped();
-}
-
-static bool interrupted(void *ctx)
-{
-    return ft_cmd_stopped();
-}
-
-static ft_status run_spec(exact *x, const ft_tokens *prompt, const ft_sampling *s, ft_error *err)
-{
-    ft_gen_request request = {.prompt = prompt->id,
-                              .n_prompt = (uint32_t)prompt->n,
-                              .sampling = *s,
-                              .max_tokens = (uint32_t)x->flags.n};
-    ft_gen_sink sink = {.ctx = x, .on_text = collect, .cancelled = interrupted};
-    ft_gen_stats stats;
-    x->spec.n = 0;
-    ft_status status = ft_edge_generate(x->edge, &request, &sink, err, &stats);
-    x->rounds += stats.rounds;
-    x->drafted += stats.drafted;
-    x->accepted += stats.accepted;
-    x->spec_tokens += stats.tokens;
-    return status;
-}
-
-/* Counts and records where other leaves the plain text. */
-static void compare(exact *x, const text *other, const char *against, double temperature,
-                    const ft_prompt *prompt, uint32_t *count)
-{
-    const text *plain = &x->plain;
-    uint32_t n = plain->n < other->n ? plain->n : other->n, at = 0;
-    while (at < n && plain->token[at] == other->token[at])
-        at++;
-    if (at == n && plain->n == other->n)
-        return;
-    ++*count;
-    float gap = at < plain->n ? plain->gap[at] : NAN;
-    json_t *gap_json = isfinite(gap) ? json_real(gap) : json_null();
-    json_array_append_new(x->mismatches,
-                          json_pack("{s:s, s:I, s:f, s:i, s:o}", "against", against, "prompt",
-                                    (json_int_t)prompt->question_id, "temperature", temperature,
-                                    "at", (int)at, "gap", gap_json));
-}
-
-static ft_status run_prompt(exact *x, const ft_prompt *prompt, ft_error *err)
-{
-    const exact_flags *f = &x->flags;
-    ft_chat_message message = {"user", prompt->text};
-    ft_tokens tokens = {0};
-    ft_status status = ft_vocab_chat(x->vocab, &message, 1, err, &tokens);
-    if (status == FT_OK && tokens.n + (size_t)f->n + FT_TREE_MAX > (size_t)f->ctx) {
-        x->skipped++;
-        goto out;
-    }
-    for (int sampled = 0; sampled < 2 && status == FT_OK; sampled++) {
-        ft_sampling s = ft_sampling_default();
-        s.seed = (uint64_t)f->seed;
-        if (sampled) {
-            s.temperature = (float)f->temp;
-            s.top_k = (int32_t)f->top_k;
-            s.top_p = (float)f->top_p;
-            s.min_p = (float)f->min_p;
-        }
-        status = run_plain(x, &tokens, &s, err);
-        if (status == FT_OK)
-            status = run_spec(x, &tokens, &s, err);
-        if (status != FT_OK)
-            break;
-        x->tokens += x->plain.n;
-        compare(x, &x->spec, "plain", s.temperature, prompt, &x->mismatches_plain);
-        if (sampled || !f->libllama)
-            continue;
-        x->llama.n = (uint32_t)f->n;
-        status = ft_bench_llama_greedy(&x->libllama, &tokens, err, x->llama.token, &x->llama.n);
-        if (status == FT_OK)
-            compare(x, &x->llama, "libllama", 0, prompt, &x->mismatches_libllama);
-    }
-    x->prompts += status == FT_OK;
-out:
-    ft_tokens_deinit(&tokens);
-    return status;
-}
-
-static json_t *to_json(exact *x)
-{
-    const exact_flags *f = &x->flags;
-    json_t *out = json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:i, s:o}", "command", "bench exact", "model",
-        ft_model_name(x->target), "type", ft_model_type_name(x->target), "prompts", (int)x->prompts,
-        "tokens", (json_int_t)x->tokens, "mismatches_plain", (int)x->mismatches_plain,
-        "mismatches_libllama", f->libllama ? json_integer(x->mismatches_libllama) : json_null());
-    json_object_set(out, "mismatches", x->mismatches);
-    json_object_set_new(out, "skipped_too_long", json_integer(x->skipped));
-    json_object_set_new(out, "n", json_integer(f->n));
-    json_object_set_new(out, "temperature", json_real(f->temp));
-    json_object_set_new(out, "seed", json_integer(f->seed));
-    double rounds = x->rounds ? (double)x->rounds : 1,
-           drafted = x->drafted ? (double)x->drafted : 1;
-    json_object_set_new(out, "tokens_per_round", json_real((double)x->spec_tokens / rounds));
-    json_object_set_new(out, "acceptance", json_real((double)x->accepted / drafted));
-    return out;
-}
-
-static void print_text(exact *x)
-{
-    printf("%s (%s): %u prompts, greedy and temperature %g, %llu tokens\n",
-           ft_model_name(x->target), ft_model_type_name(x->target), x->prompts, x->flags.temp,
-           (unsigned long long)x->tokens);
-    printf("speculation over the wire against the target alone: %u mismatches\n",
-           x->mismatches_plain);
-    if (x->flags.libllama)
-        printf("greedy, the target alone against libllama:          %u mismatches\n",
-               x->mismatches_libllama);
+    const json_t *other = json_object_get(report, "mismatches_libllama"), *m;
     size_t i;
-    json_t *m;
-    json_array_foreach(x->mismatches, i, m)
+    printf("%s (%s): %lld prompts, greedy and temperature %g, %lld tokens\n",
+           json_string_value(json_object_get(report, "model")),
+           json_string_value(json_object_get(report, "type")),
+           json_integer_value(json_object_get(report, "prompts")), temp,
+           json_integer_value(json_object_get(report, "tokens")));
+    printf("speculation over the wire against the target alone: %lld mismatches\n",
+           json_integer_value(json_object_get(report, "mismatches_plain")));
+    if (json_is_integer(other))
+        printf("greedy, the target alone against libllama:          %lld mismatches\n",
+               json_integer_value(other));
+    json_array_foreach(json_object_get(report, "mismatches"), i, m)
     {
         char *line = json_dumps(m, JSON_COMPACT | JSON_REAL_PRECISION(5));
         printf("  %s\n", line);
@@ -312,76 +36,69 @@ static void print_text(exact *x)
     }
 }
 
-int ft_cmd_bench_exact(int argc, char **argv)
+static const ft_flag rows[] = {
+    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model"},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model"},
+    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`"},
+    {"--limit", NULL, FT_FLAG(options, o.limit), "N",
+     "so many prompts, spread over the file; 0: all", 0, 1e9},
+    {"--predict", "-n", FT_FLAG(options, o.n), "N", "tokens a text at most", 1, 65536},
+    {"--ctx-size", "-c", FT_FLAG(options, o.ctx), "N", "context; longer prompts are left out", 512,
+     1048576},
+    {"--threads", "-t", FT_FLAG(options, o.threads), "N", "threads; 0: all cores", 0, 1024},
+    FT_FLAG_INCLUDE(options, o.device, ft_flags_device),
+    FT_FLAG_INCLUDE(options, o.device_draft, ft_flags_draft_device),
+    {"--temp", NULL, FT_FLAG(options, o.temp), "T", "temperature of the sampled texts", 0.01, 5},
+    {"--top-k", NULL, FT_FLAG(options, o.top_k), "K", "of the sampled texts; 0: off", 0, 1e6},
+    {"--top-p", NULL, FT_FLAG(options, o.top_p), "P", "of the sampled texts; 1: off", 0.01, 1},
+    {"--min-p", NULL, FT_FLAG(options, o.min_p), "P", "of the sampled texts; 0: off", 0, 1},
+    {"--seed", "-s", FT_FLAG(options, o.seed), "N", "seed of the sampled texts", 0, 1e18},
+    {"--spec-draft-n-max", NULL, FT_FLAG(options, o.budget), "N", "drafted nodes a round", 0,
+     FT_TREE_MAX},
+    {"--draft-depth", NULL, FT_FLAG(options, o.depth), "N", "depth of the draft tree", 1, 64},
+    {"--draft-width", NULL, FT_FLAG(options, o.width), "N", "leaves expanded at once", 1, 64},
+    {"--libllama", NULL, FT_FLAG(options, o.libllama), NULL, "compare with libllama too"},
+    {"--json", NULL, FT_FLAG(options, json), NULL, "one JSON object"},
+};
+
+static const options defaults = {.o = {.n = 128,
+                                       .seed = 1,
+                                       .ctx = 4096,
+                                       .temp = 0.8,
+                                       .top_p = 1,
+                                       .budget = 8,
+                                       .depth = 4,
+                                       .width = 2,
+                                       .libllama = true,
+                                       .device = FT_DEVICE_OPTS_INIT,
+                                       .device_draft = FT_DEVICE_OPTS_INIT,
+                                       .stop = ft_cmd_stopped}};
+
+static int run(void *selected, int n_words, char **words)
 {
-    exact x = {.flags = {.n = 128,
-                         .seed = 1,
-                         .ctx = 4096,
-                         .temp = 0.8,
-                         .top_p = 1,
-                         .budget = 8,
-                         .depth = 4,
-                         .width = 2,
-                         .libllama = true,
-                         .device = FT_DEVICE_FLAGS_INIT,
-                         .device_draft = FT_DEVICE_FLAGS_INIT}};
-    exact_flags *f = &x.flags;
-    const ft_flag flags[] = {
-        {"--model", "-m", FT_FLAG_STRING, &f->model, "FILE", "target model", 0, 0},
-        {"--model-draft", "-md", FT_FLAG_STRING, &f->draft, "FILE", "draft model", 0, 0},
-        {"--prompts", NULL, FT_FLAG_STRING, &f->prompts, "FILE",
-         "JSON lines with `turns` or `prompt`", 0, 0},
-        {"--limit", NULL, FT_FLAG_INT, &f->limit, "N",
-         "so many prompts, spread over the file; 0: all", 0, 1e9},
-        {"--predict", "-n", FT_FLAG_INT, &f->n, "N", "tokens a text at most", 1, 65536},
-        {"--ctx-size", "-c", FT_FLAG_INT, &f->ctx, "N", "context; longer prompts are left out", 512,
-         1048576},
-        {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads; 0: all cores", 0, 1024},
-        FT_DEVICE_FLAGS(f->device),
-        FT_DRAFT_DEVICE_FLAGS(f->device_draft),
-        {"--temp", NULL, FT_FLAG_FLOAT, &f->temp, "T", "temperature of the sampled texts", 0.01, 5},
-        {"--top-k", NULL, FT_FLAG_INT, &f->top_k, "K", "of the sampled texts; 0: off", 0, 1e6},
-        {"--top-p", NULL, FT_FLAG_FLOAT, &f->top_p, "P", "of the sampled texts; 1: off", 0.01, 1},
-        {"--min-p", NULL, FT_FLAG_FLOAT, &f->min_p, "P", "of the sampled texts; 0: off", 0, 1},
-        {"--seed", "-s", FT_FLAG_INT, &f->seed, "N", "seed of the sampled texts", 0, 1e18},
-        {"--spec-draft-n-max", NULL, FT_FLAG_INT, &f->budget, "N", "drafted nodes a round", 0,
-         FT_TREE_MAX},
-        {"--draft-depth", NULL, FT_FLAG_INT, &f->depth, "N", "depth of the draft tree", 1, 64},
-        {"--draft-width", NULL, FT_FLAG_INT, &f->width, "N", "leaves expanded at once", 1, 64},
-        {"--libllama", NULL, FT_FLAG_BOOL, &f->libllama, NULL, "compare with libllama too", 0, 0},
-        {"--json", NULL, FT_FLAG_BOOL, &f->json, NULL, "one JSON object", 0, 0},
-    };
+    options *x = selected;
     ft_error err = {0};
-    const ft_cmd_usage usage = {
-        .usage = "bench exact -m TARGET -md DRAFT --prompts FILE [flags]",
-        .about = "Compares texts by speculation over the real wire with texts by "
-                 "the target alone and by libllama.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags)};
-    int words, code = ft_cmd_parse(&usage, argc, argv, &words);
-    if (code >= 0)
-        return code;
-    if (!f->model || !f->draft || !f->prompts) {
+    if (!x->o.model || !x->o.draft || !x->o.prompts) {
         ft_error_set(&err, FT_INVALID, "bench exact needs -m, -md and --prompts");
         return ft_cmd_fail(&err), 2;
     }
     ft_cmd_catch_signals();
-    ft_prompts prompts = {0};
-    ft_status status = ft_prompts_load(f->prompts, (size_t)f->limit, &err, &prompts);
-    if (status == FT_OK)
-        status = start(&x, &err);
-    size_t n = prompts.n;
-    ft_progress progress = ft_progress_terminal("prompts");
-    for (size_t i = 0; i < n && status == FT_OK && !ft_cmd_stopped(); i++) {
-        ft_progress_report(&progress, i, n);
-        status = run_prompt(&x, &prompts.items[i], &err);
-    }
-    ft_progress_report(&progress, n, n);
-    if (status == FT_OK)
-        code = f->json ? ft_cmd_print_json(to_json(&x)) : (print_text(&x), 0);
-    else
-        code = ft_cmd_fail(&err);
-    stop(&x);
-    ft_prompts_deinit(&prompts);
-    return code;
+    json_t *report;
+    x->o.progress = ft_progress_terminal("prompts");
+    if (ft_bench_exact(&x->o, &err, &report) != FT_OK)
+        return ft_cmd_fail(&err);
+    if (x->json)
+        return ft_cmd_print_json(report);
+    print_text(report, x->o.temp);
+    json_decref(report);
+    return 0;
 }
+
+const ft_command ft_cmd_bench_exact = {
+    .name = "bench exact",
+    .summary = "is the text the target's: over the wire, alone, by libllama",
+    .usage = "-m TARGET -md DRAFT --prompts FILE [flags]",
+    .about = "Compares texts by speculation over the real wire with texts by the target alone and "
+             "by libllama.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .run = run};

@@ -1,300 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench logits: this engine's logits against libllama's on the same file and prompts, beside
-// libllama's own spread between its flash and its plain attention. Quantized files differ by the
-// noise of rounding activations; the spread says how large that is. The spread is not the whole of
-// that noise, for libllama's two ways share every rounding but attention's: with --exact, the same
-// weights in F32, each side's distance from unrounded arithmetic says which is nearer the truth.
-#include <math.h>
+// `foretoken bench logits`: flags and the table of bench/logits.h.
+#include "bench/logits.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cmd/bench_llama.h"
 #include "cmd/cmd.h"
-#include "cmd/device_flags.h"
-#include "cmd/prompts.h"
-#include "engine/engine.h"
-#include "engine/gemm_choice.h"
-#include "model/vocab.h"
-
-#define MAX_TOK 512
+#include "cmd/gen_flags.h"
 
 /* Any text would do; this one is ordinary English with a number and some code. */
-static char default_prompt[] =
+static const char default_prompt[] =
     "The lighthouse keeper wrote in his log that the storm of 1887 had taken the boat, the garden "
-    "and most of the roof. \"We shall need 40 planks,\" he said, and his daughter answered: for (int "
-    "i = 0; i < 40; i++) carry(plank[i]); which is to say, one at a time.";
+    "and most of the roof. \"We shall need 40 planks,\" he said, and his daughter answered: for "
+    "(int i = 0; i < 40; i++) carry(plank[i]); which is to say, one at a time.";
 
-enum { CPU, PORTABLE, DEVICE, FLASH, PLAIN, EXACT, N_SIDES };
-static const char *const side_names[N_SIDES] = {"foretoken/cpu",    "foretoken/portable",
-                                                "foretoken/device", "libllama/flash",
-                                                "libllama/plain",   "F32"};
-
-/* Sums over prompts. */
-typedef struct diff {
-    int a, b; /* sides; b is the reference */
-    double max, error, power;
-    int argmax_differs; /* rows */
-} diff;
-
-typedef struct args {
-    const char *path, *exact, *prompt, *prompts, *cache_type;
-    int64_t limit;
+typedef struct options {
+    ft_bench_logits_opts o;
+    const char *kv_name;
     bool json;
-    ft_device_flags device;
-} args;
+} options;
 
-typedef struct bench {
-    const args *args;
-    ft_model *model, *on_devices; /* the second where there are devices */
-    ft_vocab *vocab;
-    ft_engine *engine[FLASH]; /* by side */
-    ft_seq *seq[FLASH];
-    ft_bench_llama llama[N_SIDES]; /* from FLASH on */
-    float *logits[N_SIDES];        /* [MAX_TOK, n_vocab] */
-    uint32_t n_vocab;
-    int n_rows, n_skipped; /* rows compared; prompts that are too long */
-    diff diffs[2 * N_SIDES];
-    int n_diffs;
-} bench;
-
-/* ---- the sides ---- */
-
-static ft_status open_ours(bench *b, int side, ft_error *err)
+static void print_rows(const json_t *report)
 {
-    const ft_attn_route routes[FLASH] = {FT_ATTN_CPU, FT_ATTN_PORTABLE, FT_ATTN_AUTO};
-    ft_engine_opts opts = {.model = side == DEVICE ? b->on_devices : b->model,
-                           .kv_tok = MAX_TOK,
-                           .max_batch_tok = MAX_TOK,
-                           .route = routes[side]};
-    ft_status status = ft_cmd_kv_type(b->args->cache_type, err, &opts.kv_type);
-    if (status == FT_OK)
-        status = ft_engine_create(&opts, err, &b->engine[side]);
-    return status == FT_OK ? ft_seq_create(b->engine[side], err, &b->seq[side]) : status;
-}
-
-static ft_status open_theirs(bench *b, int side, ft_error *err)
-{
-    ft_bench_llama_opts opts = {.path = side == EXACT ? b->args->exact : b->args->path,
-                                .n_ctx = MAX_TOK,
-                                .n_streams = 1,
-                                .max_batch_tok = MAX_TOK,
-                                .flash = side == FLASH};
-    ft_status status = ft_bench_llama_open(&opts, err, &b->llama[side]);
-    if (status == FT_OK && (uint32_t)b->llama[side].n_vocab != b->n_vocab)
-        status = ft_error_set(err, FT_INVALID, "bench logits: %s is another model", opts.path);
-    return status;
-}
-
-static ft_status load_models(bench *b, ft_error *err)
-{
-    ft_devices devices;
-    ft_model_opts opts = {.path = b->args->path, .choose = ft_gemm_choose};
-    ft_status status = ft_model_load(&opts, err, &b->model);
-    if (status == FT_OK)
-        status = ft_devices_from_flags(&b->args->device, err, &devices);
-    if (status != FT_OK || devices.n == 0)
-        return status;
-    opts.devices = &devices;
-    opts.n_gpu_layers = (int)b->args->device.n_gpu_layers;
-    return ft_model_load(&opts, err, &b->on_devices);
-}
-
-static bool takes_part(const bench *b, int side)
-{
-    return side == DEVICE ? b->on_devices != NULL : side != EXACT || b->args->exact;
-}
-
-static ft_status open_all(bench *b, ft_error *err)
-{
-    ft_status status = load_models(b, err);
-    if (status == FT_OK)
-        status = ft_vocab_load(b->args->path, err, &b->vocab);
-    if (status != FT_OK)
-        return status;
-    b->n_vocab = ft_model_hparams(b->model)->n_vocab;
-    for (int side = 0; side < N_SIDES && status == FT_OK; side++) {
-        if (!takes_part(b, side))
-            continue;
-        b->logits[side] = malloc((size_t)MAX_TOK * b->n_vocab * sizeof(float));
-        if (!b->logits[side])
-            return ft_error_set(err, FT_NOMEM, "out of memory");
-        status = side < FLASH ? open_ours(b, side, err) : open_theirs(b, side, err);
-    }
-    for (int side = CPU; side < PLAIN; side++)
-        if (takes_part(b, side))
-            b->diffs[b->n_diffs++] = (diff){.a = side, .b = PLAIN};
-    for (int side = CPU; side < EXACT && b->args->exact; side++)
-        if (takes_part(b, side))
-            b->diffs[b->n_diffs++] = (diff){.a = side, .b = EXACT};
-    return status;
-}
-
-static void close_all(bench *b)
-{
-    for (int side = 0; side < N_SIDES; side++) {
-        if (side < FLASH) {
-            ft_seq_destroy(b->seq[side]);
-            ft_engine_destroy(b->engine[side]);
-        } else {
-            ft_bench_llama_close(&b->llama[side]);
-        }
-        free(b->logits[side]);
-    }
-    ft_vocab_destroy(b->vocab);
-    ft_model_destroy(b->on_devices);
-    ft_model_destroy(b->model);
-}
-
-static ft_status our_logits(bench *b, int side, const ft_tokens *tokens, ft_error *err)
-{
-    uint64_t want[MAX_TOK / 64];
-    memset(want, 0xff, sizeof want);
-    ft_segment s = {
-        .seq = b->seq[side], .n = (uint32_t)tokens->n, .tokens = tokens->id, .want = want};
-    ft_seq_truncate(s.seq, 0);
-    ft_status status = ft_engine_forward(b->engine[side], &s, 1, err);
-    for (uint32_t i = 0; i < s.n && status == FT_OK; i++)
-        memcpy(b->logits[side] + (size_t)i * b->n_vocab,
-               ft_engine_logits(b->engine[side], s.first_row + i), b->n_vocab * sizeof(float));
-    return status;
-}
-
-static ft_status their_logits(bench *b, int side, const ft_tokens *tokens, ft_error *err)
-{
-    ft_bench_llama *llama = &b->llama[side];
-    llama_memory_clear(llama_get_memory(llama->ctx), false);
-    ft_bench_llama_clear(llama);
-    for (size_t i = 0; i < tokens->n; i++)
-        ft_bench_llama_add(llama, tokens->id[i], (int32_t)i, 0, true);
-    ft_status status = ft_bench_llama_run(llama, err);
-    if (status == FT_OK)
-        memcpy(b->logits[side], llama_get_logits(llama->ctx),
-               tokens->n * b->n_vocab * sizeof(float));
-    return status;
-}
-
-/* ---- comparing ---- */
-
-static void compare(const bench *b, uint32_t n, diff *d)
-{
-    const float *x = b->logits[d->a], *y = b->logits[d->b];
-    for (size_t i = 0; i < (size_t)n * b->n_vocab; i++) {
-        double e = (double)x[i] - y[i];
-        d->max = fabs(e) > d->max ? fabs(e) : d->max;
-        d->error += e * e;
-        d->power += (double)y[i] * y[i];
-    }
-    for (size_t r = 0; r < n; r++)
-        d->argmax_differs += ft_bench_argmax(x + r * b->n_vocab, b->n_vocab) !=
-                             ft_bench_argmax(y + r * b->n_vocab, b->n_vocab);
-}
-
-static ft_status run_prompt(bench *b, const char *text, size_t n_text, ft_error *err)
-{
-    ft_tokens tokens = {0};
-    ft_status status = ft_vocab_tokenize(b->vocab, text, n_text, FT_TOKENIZE_BOS, err, &tokens);
-    if (status == FT_OK && (tokens.n == 0 || tokens.n > MAX_TOK)) {
-        b->n_skipped++;
-        goto out;
-    }
-    for (int side = 0; side < N_SIDES && status == FT_OK; side++)
-        if (b->logits[side])
-            status = side < FLASH ? our_logits(b, side, &tokens, err)
-                                  : their_logits(b, side, &tokens, err);
-    if (status != FT_OK)
-        goto out;
-    b->n_rows += (int)tokens.n;
-    for (int i = 0; i < b->n_diffs; i++)
-        compare(b, (uint32_t)tokens.n, &b->diffs[i]);
-out:
-    ft_tokens_deinit(&tokens);
-    return status;
-}
-
-static ft_status run_all(bench *b, ft_error *err)
-{
-    const args *a = b->args;
-    ft_prompts prompts = {0};
-    ft_status status = open_all(b, err);
-    if (status == FT_OK && !a->prompts)
-        status = run_prompt(b, a->prompt, strlen(a->prompt), err);
-    else if (status == FT_OK)
-        status = ft_prompts_load(a->prompts, (size_t)a->limit, err, &prompts);
-    for (size_t i = 0; i < prompts.n && status == FT_OK; i++)
-        status = run_prompt(b, prompts.items[i].text, strlen(prompts.items[i].text), err);
-    ft_prompts_deinit(&prompts);
-    if (status == FT_OK && b->n_rows == 0)
-        status =
-            ft_error_set(err, FT_INVALID, "bench logits: no prompt of 1 to %d tokens", MAX_TOK);
-    return status;
-}
-
-/* ---- the command ---- */
-
-static json_t *rows_json(const bench *b)
-{
-    json_t *rows = json_array();
-    for (int i = 0; i < b->n_diffs; i++) {
-        const diff *d = &b->diffs[i];
-        char pair[64];
-        snprintf(pair, sizeof pair, "%s - %s", side_names[d->a], side_names[d->b]);
-        json_array_append_new(rows, json_pack("{s:s, s:f, s:f, s:i}", "pair", pair, "max_error",
-                                              d->max, "nmse", d->error / d->power, "argmax_differs",
-                                              d->argmax_differs));
-    }
-    return rows;
-}
-
-static void print_rows(const bench *b)
-{
-    printf("%d rows\n%-38s %11s %11s %s\n", b->n_rows, "pair", "max error", "NMSE", "other argmax");
-    for (int i = 0; i < b->n_diffs; i++) {
-        const diff *d = &b->diffs[i];
-        printf("%-18s - %-17s %11.4g %11.3g %d\n", side_names[d->a], side_names[d->b], d->max,
-               d->error / d->power, d->argmax_differs);
+    const json_t *row;
+    size_t i;
+    printf("%lld rows\n%-38s %11s %11s %s\n",
+           json_integer_value(json_object_get(report, "rows_compared")), "pair", "max error",
+           "NMSE", "other argmax");
+    json_array_foreach(json_object_get(report, "rows"), i, row)
+    {
+        const char *pair = json_string_value(json_object_get(row, "pair"));
+        const char *dash = strstr(pair, " - ");
+        printf("%-18.*s - %-17s %11.4g %11.3g %lld\n", (int)(dash - pair), pair, dash + 3,
+               json_number_value(json_object_get(row, "max_error")),
+               json_number_value(json_object_get(row, "nmse")),
+               json_integer_value(json_object_get(row, "argmax_differs")));
     }
 }
 
-int ft_cmd_bench_logits(int argc, char **argv)
+static const ft_flag rows[] = {
+    {"--model", "-m", FT_FLAG(options, o.path), "FILE", "model (GGUF)"},
+    {"--exact", NULL, FT_FLAG(options, o.exact), "FILE",
+     "the same weights in F32 (foretoken quantize FILE OUT f32): how far is each side from it"},
+    {"--prompt", "-p", FT_FLAG(options, o.prompt), "TEXT", "what to compare on"},
+    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE",
+     "instead: JSON lines with `turns` or `prompt`"},
+    {"--limit", NULL, FT_FLAG(options, o.limit), "N",
+     "so many prompts, spread over the file; 0: all", 0, 1e9},
+    FT_FLAG_INCLUDE(options, o.device, ft_flags_device),
+    {"--cache-type", NULL, FT_FLAG(options, kv_name), "TYPE",
+     "how ours keeps K and V: f16, bf16 or q8_0"},
+    {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
+};
+
+static const options defaults = {.kv_name = "f16",
+                                 .o = {.prompt = default_prompt, .device = FT_DEVICE_OPTS_INIT}};
+
+static int run(void *selected, int n_words, char **words)
 {
-    args a = {.cache_type = "f16", .prompt = default_prompt, .device = FT_DEVICE_FLAGS_INIT};
-    const ft_flag flags[] = {
-        {"--model", "-m", FT_FLAG_STRING, &a.path, "FILE", "model (GGUF)", 0, 0},
-        {"--exact", NULL, FT_FLAG_STRING, &a.exact, "FILE",
-         "the same weights in F32 (foretoken quantize FILE OUT f32): how far is each side from it",
-         0, 0},
-        {"--prompt", "-p", FT_FLAG_STRING, &a.prompt, "TEXT", "what to compare on", 0, 0},
-        {"--prompts", NULL, FT_FLAG_STRING, &a.prompts, "FILE",
-         "instead: JSON lines with `turns` or `prompt`", 0, 0},
-        {"--limit", NULL, FT_FLAG_INT, &a.limit, "N",
-         "so many prompts, spread over the file; 0: all", 0, 1e9},
-        FT_DEVICE_FLAGS(a.device),
-        {"--cache-type", NULL, FT_FLAG_STRING, &a.cache_type, "TYPE",
-         "how ours keeps K and V: f16, bf16 or q8_0", 0, 0},
-        {"--json", NULL, FT_FLAG_BOOL, &a.json, NULL, "print one JSON object", 0, 0},
-    };
-    const ft_cmd_usage usage = {
-        .usage = "bench logits -m FILE [flags]",
-        .about = "Logits of prompts by both attention routes, and on devices where "
-                 "there are any, against libllama's, beside libllama's own spread.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags)};
-    int n_words, code = ft_cmd_parse(&usage, argc, argv, &n_words);
-    if (code >= 0)
-        return code;
+    options *x = selected;
     ft_error err = {0};
-    bench b = {.args = &a};
-    ft_status status = a.path
-                           ? run_all(&b, &err)
+    json_t *report = NULL;
+    ft_status status = x->o.path
+                           ? ft_cmd_kv_type(x->kv_name, &err, &x->o.kv)
                            : ft_error_set(&err, FT_INVALID, "bench logits: pass a model with -m");
-    close_all(&b);
+    if (status == FT_OK)
+        status = ft_bench_logits(&x->o, &err, &report);
     if (status != FT_OK)
         return ft_cmd_fail(&err);
-    if (a.json)
-        return ft_cmd_print_json(json_pack("{s:s, s:i, s:i, s:o}", "model", a.path, "rows_compared",
-                                           b.n_rows, "skipped_too_long", b.n_skipped, "rows",
-                                           rows_json(&b)));
-    print_rows(&b);
+    if (x->json)
+        return ft_cmd_print_json(report);
+    print_rows(report);
+    json_decref(report);
     return 0;
 }
+
+const ft_command ft_cmd_bench_logits = {
+    .name = "bench logits",
+    .summary = "how far this engine's logits are from libllama's",
+    .usage = "-m FILE [flags]",
+    .about = "Logits of prompts by both attention routes, and on devices where there are any, "
+             "against libllama's, beside libllama's own spread.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .run = run};

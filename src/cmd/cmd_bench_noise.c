@@ -1,365 +1,99 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken bench noise: how often a draft's choice is the target's token when both draw with the same
-// noise, and when each draws with its own. The target writes each answer by plain decoding with rule
-// `exact`; the draft reads the same tokens (teacher forcing) and is asked at each position. One thread.
-#include <math.h>
+// `foretoken bench noise`: flags and the summary of bench/noise.h.
+#include "bench/noise.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
-#include "cmd/bench.h"
 #include "cmd/cmd.h"
-#include "cmd/prompts.h"
-#include "engine/engine.h"
-#include "engine/gemm_choice.h"
-#include "model/vocab.h"
-#include "spec/draft_source.h"
-#include "spec/sampling.h"
 
-#define RANKED FT_DRAFT_RANKED /* as the drafter normalizes over (spec/draft_engine.c) */
-#define CHUNK  256             /* tokens of one forward */
-#define FIRST  4
-
-/* One model with a sequence that grows token by token. */
-typedef struct reader {
-    ft_model *model;
-    ft_engine *engine;
-    ft_seq *seq;
-    ft_sampler *sampler;
-    uint32_t n_vocab, n_ctx;
-} reader;
-
-typedef struct place { /* what the fit needs of one position */
-    float score[RANKED];
-    int n, rank; /* rank of the target's token, n: not among them */
-} place;
-
-typedef struct tally {
-    size_t prompts, skipped, tokens, cap;
-    place *places; /* [cap] */
-    size_t shared_first, shared_four, own_first, own_four, probable_four;
-    double overlap; /* sum of sum min(p, q) */
-    double draw_us;
-} tally;
-
-static void reader_deinit(reader *r)
-{
-    ft_sampler_destroy(r->sampler);
-    if (r->seq)
-        ft_seq_destroy(r->seq);
-    ft_engine_destroy(r->engine);
-    ft_model_destroy(r->model);
-}
-
-static ft_status reader_init(reader *r, const char *path, uint32_t kv_tok, int n_threads,
-                             ft_error *err)
-{
-    ft_model_opts mo = {
-        .path = path, .choose = ft_gemm_choose, .progress = ft_progress_terminal("loading")};
-    ft_status status = ft_model_load(&mo, err, &r->model);
-    if (status != FT_OK)
-        return status;
-    const ft_hparams *hp = ft_model_hparams(r->model);
-    r->n_vocab = hp->n_vocab;
-    r->n_ctx = hp->n_ctx_train < kv_tok ? hp->n_ctx_train : kv_tok;
-    ft_engine_opts eo = {.model = r->model,
-                         .kv_tok = kv_tok,
-                         .max_batch_tok = CHUNK,
-                         .max_logits = 1,
-                         .n_threads = n_threads};
-    status = ft_engine_create(&eo, err, &r->engine);
-    if (status == FT_OK)
-        status = ft_seq_create(r->engine, err, &r->seq);
-    if (status == FT_OK)
-        status = ft_sampler_create(hp->n_vocab, err, &r->sampler);
-    return status;
-}
-
-/* Feeds and commits tokens; *logits are those behind the last one. */
-static ft_status feed(reader *r, const int32_t *tokens, uint32_t n, ft_error *err,
-                      const float **logits)
-{
-    ft_status status = ft_bench_read(r->engine, r->seq, tokens, n, true, err);
-    if (status == FT_OK)
-        *logits = ft_engine_logits(r->engine, 0);
-    return status;
-}
-
-static int rank_of(const ft_candidate *c, size_t n, int32_t token)
-{
-    for (size_t i = 0; i < n; i++)
-        if (c[i].token == token)
-            return (int)i;
-    return (int)n;
-}
-
-/* Sum over tokens of min(p, q): the best that any coupling of the two draws can reach. */
-static double overlap(reader *target, const float *p_logits, reader *draft, const float *q_logits,
-                      const ft_sampling *s, float *dense)
-{
-    const ft_candidate *c;
-    double sum = 0;
-    memset(dense, 0, target->n_vocab * sizeof *dense);
-    size_t n = ft_sampler_candidates(target->sampler, s, p_logits, &c);
-    for (size_t i = 0; i < n; i++)
-        dense[c[i].token] = expf(c[i].logp);
-    n = ft_sampler_candidates(draft->sampler, s, q_logits, &c);
-    for (size_t i = 0; i < n; i++)
-        sum += fminf(dense[c[i].token], expf(c[i].logp));
-    return sum;
-}
-
-/* Asks the draft at one position, given the target's token there. */
-static void ask(tally *t, reader *draft, const ft_sampling *s, const float *logits,
-                uint32_t position, int32_t token)
-{
-    ft_candidate c[RANKED];
-    ft_sampling other = *s;
-    ft_sampling greedy = ft_sampling_default();
-    place *here = &t->places[t->tokens++];
-    size_t n = ft_sampler_rank(draft->sampler, s, logits, position, c, RANKED);
-    here->n = (int)n;
-    here->rank = rank_of(c, n, token);
-    for (size_t i = 0; i < n; i++)
-        here->score[i] = c[i].score - c[0].score;
-    t->shared_first += n > 0 && here->rank == 0;
-    t->shared_four += here->rank < FIRST && here->rank < here->n;
-    other.seed = ~s->seed;
-    n = ft_sampler_rank(draft->sampler, &other, logits, position, c, FIRST);
-    t->own_first += rank_of(c, n, token) == 0;
-    t->own_four += (size_t)rank_of(c, n, token) < n;
-    n = ft_sampler_rank(draft->sampler, &greedy, logits, position, c, FIRST);
-    t->probable_four += (size_t)rank_of(c, n, token) < n;
-}
-
-typedef struct job {
-    reader target, draft;
-    const ft_vocab *vocab;
-    ft_sampling sampling, writing; /* of the draws compared; of the text they are made on */
-    uint32_t n_predict;
-    float *dense; /* [n_vocab] */
-    ft_clock clock;
-} job;
-
-/* One answer of the target, token by token, the draft beside it. */
-static ft_status answer(job *j, const int32_t *prompt, uint32_t n, tally *t, ft_error *err)
-{
-    const float *p = NULL, *q = NULL;
-    ft_seq_truncate(j->target.seq, 0);
-    ft_seq_truncate(j->draft.seq, 0);
-    ft_status status = feed(&j->target, prompt, n, err, &p);
-    if (status == FT_OK)
-        status = feed(&j->draft, prompt, n, err, &q);
-    for (uint32_t i = 0; status == FT_OK && i < j->n_predict && !ft_cmd_stopped(); i++) {
-        int64_t before_us = ft_clock_now_us(&j->clock);
-        int32_t token = ft_sampler_draw(j->target.sampler, &j->sampling, p, n + i);
-        t->draw_us += (double)(ft_clock_now_us(&j->clock) - before_us);
-        ask(t, &j->draft, &j->sampling, q, n + i, token);
-        t->overlap += overlap(&j->target, p, &j->draft, q, &j->sampling, j->dense);
-        if (j->writing.temperature != j->sampling.temperature)
-            token = ft_sampler_draw(j->target.sampler, &j->writing, p, n + i);
-        if (ft_vocab_is_eog(j->vocab, token))
-            break;
-        status = feed(&j->target, &token, 1, err, &p);
-        if (status == FT_OK)
-            status = feed(&j->draft, &token, 1, err, &q);
-    }
-    t->prompts++;
-    return status;
-}
-
-static ft_status all_answers(job *j, const ft_prompts *prompts, tally *t, ft_error *err)
-{
-    ft_progress progress = ft_progress_terminal("prompts");
-    uint32_t n_ctx = j->target.n_ctx < j->draft.n_ctx ? j->target.n_ctx : j->draft.n_ctx;
-    ft_status status = FT_OK;
-    for (size_t i = 0; status == FT_OK && i < prompts->n && !ft_cmd_stopped(); i++) {
-        ft_tokens tokens = {0};
-        ft_chat_message message = {.role = "user", .content = prompts->items[i].text};
-        status = ft_vocab_chat(j->vocab, &message, 1, err, &tokens);
-        if (status == FT_OK && tokens.n + j->n_predict > n_ctx)
-            t->skipped++;
-        else if (status == FT_OK)
-            status = answer(j, tokens.id, (uint32_t)tokens.n, t, err);
-        ft_tokens_deinit(&tokens);
-        ft_progress_report(&progress, i + 1, prompts->n);
-    }
-    return status;
-}
-
-/* What the drafter takes for the chance of each ranked candidate, and of none of them
- * (spec/draft_engine.c, estimate()), evaluated at the target's tokens. */
-static double log_likelihood(const tally *t, double sharpness, double tail)
-{
-    double sum = 0;
-    for (size_t i = 0; i < t->tokens; i++) {
-        const place *here = &t->places[i];
-        double norm = 0, rest;
-        for (int k = 0; k < here->n; k++)
-            norm += exp(sharpness * (double)here->score[k]);
-        rest = here->n == RANKED ? tail * exp(sharpness * (double)here->score[RANKED - 1]) : 0;
-        norm += rest;
-        if (here->rank < here->n)
-            sum += sharpness * (double)here->score[here->rank] - log(norm);
-        else
-            sum += log(fmax(rest / norm, 1e-6)); /* no candidate of the draft at all */
-    }
-    return sum;
-}
-
-static void fit(const tally *t, double *sharpness, double *tail)
-{
-    double best = -INFINITY;
-    for (double s = 0.2; s < 2; s += 0.04)
-        for (double c = 0.5; c < 2000; c *= 1.15) {
-            double value = log_likelihood(t, s, c);
-            if (value > best) {
-                best = value;
-                *sharpness = s;
-                *tail = c;
-            }
-        }
-}
-
-static int report(const tally *t, const job *j, bool json)
-{
-    double n = t->tokens > 0 ? (double)t->tokens : 1;
-    size_t ranked = 0;
-    for (size_t i = 0; i < t->tokens; i++)
-        ranked += t->places[i].rank < t->places[i].n;
-    double sharpness = 0, tail = 0;
-    fit(t, &sharpness, &tail);
-    if (json)
-        return ft_cmd_print_json(json_pack(
-            "{s:I, s:I, s:I, s:f, s:f, s:{s:f, s:f}, s:{s:f, s:f}, s:{s:f}, s:f, s:f, s:f, s:f, s:f}",
-            "prompts", (json_int_t)t->prompts, "skipped", (json_int_t)t->skipped, "tokens",
-            (json_int_t)t->tokens, "temperature", (double)j->sampling.temperature,
-            "text_temperature", (double)j->writing.temperature, "shared", "first",
-            (double)t->shared_first / n, "first_four", (double)t->shared_four / n, "independent",
-            "first", (double)t->own_first / n, "first_four", (double)t->own_four / n,
-            "most_probable", "first_four", (double)t->probable_four / n, "overlap", t->overlap / n,
-            "ranked", (double)ranked / n, "sharpness", sharpness, "tail", tail, "draw_us",
-            t->draw_us / n));
-    printf(
-        "%zu prompts (%zu too long), %zu tokens, temperature %g on text of %g\n"
-        "  the target's token is the draft's       first   among its first four\n"
-        "    with shared noise                     %.3f   %.3f\n"
-        "    with noise of its own                 %.3f   %.3f\n"
-        "    by probability alone                          %.3f\n"
-        "    best of any coupling (overlap)        %.3f\n"
-        "  among the %d ranked %.3f; sharpness %.2f, tail %.1f; a draw of the target took %.0f us\n",
-        t->prompts, t->skipped, t->tokens, (double)j->sampling.temperature,
-        (double)j->writing.temperature, (double)t->shared_first / n, (double)t->shared_four / n,
-        (double)t->own_first / n, (double)t->own_four / n, (double)t->probable_four / n,
-        t->overlap / n, RANKED, (double)ranked / n, sharpness, tail, t->draw_us / n);
-    return 0;
-}
-
-typedef struct settings {
-    const char *target, *draft, *prompts;
-    int64_t n_predict, max_prompts, n_ctx, n_threads, top_k, seed;
-    double temp, text_temp, top_p, min_p;
+typedef struct options {
+    ft_bench_noise_opts o;
     bool json;
-} settings;
+} options;
 
-static ft_status run(const settings *set, job *j, ft_error *err, tally *t)
+/* A number of the report, or of an object in it; inner: NULL or the object's name. */
+static double number(const json_t *report, const char *inner, const char *key)
 {
-    ft_vocab *vocab = NULL;
-    ft_prompts prompts = {0};
-    j->clock = ft_clock_monotonic();
-    j->n_predict = (uint32_t)set->n_predict;
-    j->sampling = (ft_sampling){.temperature = (float)set->temp,
-                                .top_k = (int32_t)set->top_k,
-                                .top_p = (float)set->top_p,
-                                .min_p = (float)set->min_p,
-                                .seed = (uint64_t)set->seed};
-    j->writing = j->sampling;
-    if (set->text_temp >= 0)
-        j->writing.temperature = (float)set->text_temp;
-    ft_status status = ft_sampling_check(&j->sampling, err);
-    if (status == FT_OK)
-        status = ft_sampling_check(&j->writing, err);
-    if (status == FT_OK)
-        status = ft_prompts_load(set->prompts, (size_t)set->max_prompts, err, &prompts);
-    if (status == FT_OK)
-        status = ft_vocab_load(set->target, err, &vocab);
-    j->vocab = vocab;
-    uint32_t kv_tok = (uint32_t)set->n_ctx;
-    if (status == FT_OK)
-        status = reader_init(&j->target, set->target, kv_tok, (int)set->n_threads, err);
-    if (status == FT_OK)
-        status = reader_init(&j->draft, set->draft, kv_tok, (int)set->n_threads, err);
-    if (status == FT_OK && j->target.n_vocab != j->draft.n_vocab)
-        status = ft_error_set(err, FT_INVALID,
-                              "draft vocabulary (%u) is not the target's (%u): pass a draft of the "
-                              "same family with -md",
-                              j->draft.n_vocab, j->target.n_vocab);
-    if (status == FT_OK) {
-        t->cap = prompts.n * j->n_predict;
-        t->places = calloc(t->cap, sizeof *t->places);
-        j->dense = calloc(j->target.n_vocab, sizeof *j->dense);
-        if (!t->places || !j->dense)
-            status = ft_error_set(err, FT_NOMEM, "bench noise: out of memory");
-    }
-    if (status == FT_OK)
-        status = all_answers(j, &prompts, t, err);
-    ft_prompts_deinit(&prompts);
-    ft_vocab_destroy(vocab);
-    return status;
+    return json_number_value(json_object_get(inner ? json_object_get(report, inner) : report, key));
 }
 
-int ft_cmd_bench_noise(int argc, char **argv)
+static void print_text(const json_t *r)
 {
-    settings set = {
-        .n_predict = 64, .max_prompts = 40, .n_ctx = 2048, .temp = 1, .text_temp = -1, .top_p = 1};
-    int n_words = 0;
-    const ft_flag flags[] = {
-        {"--model", "-m", FT_FLAG_STRING, &set.target, "FILE", "target model", 0, 0},
-        {"--model-draft", "-md", FT_FLAG_STRING, &set.draft, "FILE", "draft model", 0, 0},
-        {"--prompts", NULL, FT_FLAG_STRING, &set.prompts, "FILE", "JSON Lines with turns or prompt",
-         0, 0},
-        {"--n-predict", "-n", FT_FLAG_INT, &set.n_predict, "N", "tokens a prompt at most", 1, 1e5},
-        {"--max-prompts", NULL, FT_FLAG_INT, &set.max_prompts, "N",
-         "prompts, evenly spread over the file (0: all)", 0, 1e6},
-        {"--ctx-size", "-c", FT_FLAG_INT, &set.n_ctx, "N",
-         "tokens; prompts that do not fit are left out", 16, 1e6},
-        {"--threads", "-t", FT_FLAG_INT, &set.n_threads, "N", "threads (0: all cores)", 0, 1024},
-        {"--temp", NULL, FT_FLAG_FLOAT, &set.temp, "T", "temperature (0: greedy)", 0, 100},
-        {"--text-temp", NULL, FT_FLAG_FLOAT, &set.text_temp, "T",
-         "temperature at which the target writes the text it draws on (-1: that of the draws)", -1,
-         100},
-        {"--top-k", NULL, FT_FLAG_INT, &set.top_k, "N", "most probable tokens kept (0: all)", 0,
-         1e9},
-        {"--top-p", NULL, FT_FLAG_FLOAT, &set.top_p, "P", "probability mass kept", 0, 1},
-        {"--min-p", NULL, FT_FLAG_FLOAT, &set.min_p, "P",
-         "least probability, relative to the largest", 0, 1},
-        {"--seed", "-s", FT_FLAG_INT, &set.seed, "N", "seed of the noise", 0, 9e15},
-        {"--json", NULL, FT_FLAG_BOOL, &set.json, NULL, "print one JSON object", 0, 0},
-    };
-    const ft_cmd_usage usage = {
-        .usage = "bench noise -m TARGET -md DRAFT --prompts FILE [flags]",
-        .about =
-            "Measures how often the draft's choice is the token that the target draws, on the target's\n"
-            "own answers: with the noise that both share under rule `exact`, and with independent noise.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags)};
-    int done = ft_cmd_parse(&usage, argc, argv, &n_words);
-    if (done >= 0)
-        return done;
-    if (!set.target || !set.draft || !set.prompts) {
+    printf("%.0f prompts (%.0f too long), %.0f tokens, temperature %g on text of %g\n"
+           "  the target's token is the draft's       first   among its first four\n"
+           "    with shared noise                     %.3f   %.3f\n"
+           "    with noise of its own                 %.3f   %.3f\n"
+           "    by probability alone                          %.3f\n"
+           "    best of any coupling (overlap)        %.3f\n",
+           number(r, NULL, "prompts"), number(r, NULL, "skipped"), number(r, NULL, "tokens"),
+           number(r, NULL, "temperature"), number(r, NULL, "text_temperature"),
+           number(r, "shared", "first"), number(r, "shared", "first_four"),
+           number(r, "independent", "first"), number(r, "independent", "first_four"),
+           number(r, "most_probable", "first_four"), number(r, NULL, "overlap"));
+    printf("  among the %d ranked %.3f; sharpness %.2f, tail %.1f; "
+           "a draw of the target took %.0f us\n",
+           FT_BENCH_NOISE_RANKED, number(r, NULL, "ranked"), number(r, NULL, "sharpness"),
+           number(r, NULL, "tail"), number(r, NULL, "draw_us"));
+}
+
+static const ft_flag rows[] = {
+    {"--model", "-m", FT_FLAG(options, o.target), "FILE", "target model"},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model"},
+    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON Lines with turns or prompt"},
+    {"--n-predict", "-n", FT_FLAG(options, o.n_predict), "N", "tokens a prompt at most", 1, 1e5},
+    {"--max-prompts", NULL, FT_FLAG(options, o.max_prompts), "N",
+     "prompts, evenly spread over the file (0: all)", 0, 1e6},
+    {"--ctx-size", "-c", FT_FLAG(options, o.n_ctx), "N",
+     "tokens; prompts that do not fit are left out", 16, 1e6},
+    {"--threads", "-t", FT_FLAG(options, o.n_threads), "N", "threads (0: all cores)", 0, 1024},
+    {"--temp", NULL, FT_FLAG(options, o.temp), "T", "temperature (0: greedy)", 0, 100},
+    {"--text-temp", NULL, FT_FLAG(options, o.text_temp), "T",
+     "temperature at which the target writes the text it draws on (-1: that of the draws)", -1,
+     100},
+    {"--top-k", NULL, FT_FLAG(options, o.top_k), "N", "most probable tokens kept (0: all)", 0, 1e9},
+    {"--top-p", NULL, FT_FLAG(options, o.top_p), "P", "probability mass kept", 0, 1},
+    {"--min-p", NULL, FT_FLAG(options, o.min_p), "P", "least probability, relative to the largest",
+     0, 1},
+    {"--seed", "-s", FT_FLAG(options, o.seed), "N", "seed of the noise", 0, 9e15},
+    {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
+};
+
+static const options defaults = {.o = {.n_predict = 64,
+                                       .max_prompts = 40,
+                                       .n_ctx = 2048,
+                                       .temp = 1,
+                                       .text_temp = -1,
+                                       .top_p = 1,
+                                       .stop = ft_cmd_stopped}};
+
+static int run(void *selected, int n_words, char **words)
+{
+    options *x = selected;
+    if (!x->o.target || !x->o.draft || !x->o.prompts) {
         fprintf(stderr, "foretoken bench noise: -m, -md and --prompts are needed\n");
         return 2;
     }
     ft_cmd_catch_signals();
     ft_error err = {0};
-    tally t = {0};
-    job j = {0};
-    ft_status status = run(&set, &j, &err, &t);
-    int rc = status == FT_OK ? report(&t, &j, set.json) : ft_cmd_fail(&err);
-    reader_deinit(&j.draft);
-    reader_deinit(&j.target);
-    free(j.dense);
-    free(t.places);
-    return rc;
+    json_t *report;
+    x->o.loading = ft_progress_terminal("loading");
+    x->o.progress = ft_progress_terminal("prompts");
+    if (ft_bench_noise(&x->o, &err, &report) != FT_OK)
+        return ft_cmd_fail(&err);
+    if (x->json)
+        return ft_cmd_print_json(report);
+    print_text(report);
+    json_decref(report);
+    return 0;
 }
+
+const ft_command ft_cmd_bench_noise = {
+    .name = "bench noise",
+    .summary = "how often a draft agrees with the target, with shared and with own noise",
+    .usage = "-m TARGET -md DRAFT --prompts FILE [flags]",
+    .about = "Measures how often the draft's choice is the token that the target draws, on the "
+             "target's\n"
+             "own answers: with the noise that both share under rule `exact`, and with "
+             "independent noise.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .run = run};

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken fit verify-time: what a pass of this model costs on this machine (WISP 4.4, eq. (19), and
-// appendix C): profiles batches, fits by least squares, says how sure one may be, writes the file that
-// `serve --costs` starts from.
+// foretoken fit verify-time: what a pass of this model costs on this machine (WISP 4.4, eq. (19),
+// and appendix C): profiles batches, fits by least squares, says how sure one may be, writes the
+// file that `serve --costs` starts from.
 //
-// Departs from the paper: rows with logits, and whether there are any, are features of their own (the
-// output head is a large part of a small model's work, and its weights are read once), interactions are
-// those that a causal pass has and not L_total x L_new, and squared errors are relative to the time of
-// the pass, so that short ones count as long ones do. The shortest of a batch's runs, which are far
-// apart in time, is its time: what other programs add is not the pass's own. A feature whose coefficient
-// would be negative is left out: no work makes a pass shorter.
+// Departs from the paper: rows with logits, and whether there are any, are features of their own
+// (the output head is a large part of a small model's work, and its weights are read once),
+// interactions are those that a causal pass has and not L_total x L_new, and squared errors are
+// relative to the time of the pass, so that short ones count as long ones do. The shortest of a
+// batch's runs, which are far apart in time, is its time: what other programs add is not the pass's
+// own. A feature whose coefficient would be negative is left out: no work makes a pass shorter.
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plot.h"
 #include "cmd/cmd.h"
-#include "cmd/device_flags.h"
+#include "cmd/gen_flags.h"
 #include "cmd/fit_profile.h"
-#include "cmd/plot.h"
 #include "learn/lsq.h"
 #include "sched/cost_file.h"
 
@@ -43,7 +43,7 @@ typedef struct fit {
     const char *path, *kv_name, *out, *plot;
     int64_t threads, ctx, rows, seqs, train, test, runs, seed;
     bool json;
-    ft_device_flags device;
+    ft_device_opts device;
     const ft_model *model;
     ft_profile *profile;
     samples data[2]; /* fitted; never seen */
@@ -113,9 +113,10 @@ static ft_status time_batch(fit *f, samples *s, size_t i, ft_rng *rng, ft_error 
     return status;
 }
 
-/* A round times every batch once, in an order of its own: what disturbs the machine for seconds meets one
- * run of a batch, not all of them as it would if they followed one another, and fitted batches as often
- * as unseen ones. Later rounds only time those again whose two shortest runs differ. */
+/* A round times every batch once, in an order of its own: what disturbs the machine for seconds
+ * meets one run of a batch, not all of them as it would if they followed one another, and fitted
+ * batches as often as unseen ones. Later rounds only time those again whose two shortest runs
+ * differ. */
 static ft_status time_round(fit *f, size_t round, size_t *order, ft_rng *rng, ft_error *err)
 {
     ft_status status = FT_OK;
@@ -168,7 +169,8 @@ static ft_status profile(fit *f, ft_error *err)
 
 /* ---- fitting ---- */
 
-/* The used columns of the samples; weight: as if errors were relative. Borrowed until the next call. */
+/* The used columns of the samples; weight: as if errors were relative. Borrowed until the next
+ * call. */
 typedef struct view {
     double *x, *weight;
 } view;
@@ -372,7 +374,7 @@ static ft_status write_file(const fit *f, const json_t *report, ft_error *err)
 
 /* ---- the command ---- */
 
-static ft_status run(fit *f, ft_error *err)
+static ft_status fit_and_report(fit *f, ft_error *err)
 {
     ft_model *model = NULL;
     const ft_model_opts model_opts = {.path = f->path};
@@ -413,50 +415,54 @@ static ft_status run(fit *f, ft_error *err)
     return status;
 }
 
-int ft_cmd_fit_verify_time(int argc, char **argv)
+static const ft_flag rows[] = {
+    {"--model", "-m", FT_FLAG(fit, path), "FILE", "model (GGUF)"},
+    {"--threads", "-t", FT_FLAG(fit, threads), "N", "threads; 0: all cores", 0, 512},
+    {"--cache-type", NULL, FT_FLAG(fit, kv_name), "TYPE", "f16, bf16 or q8_0"},
+    {"--out", "-o", FT_FLAG(fit, out), "FILE", "write what serve --costs reads"},
+    {"--plot", NULL, FT_FLAG(fit, plot), "FILE",
+     "predicted over measured, by gnuplot: .svg, .png or .txt"},
+    {"--ctx", NULL, FT_FLAG(fit, ctx), "N", "longest context", 16, 1 << 20},
+    {"--rows", NULL, FT_FLAG(fit, rows), "N", "most rows of a batch", 64, 8192},
+    {"--sessions", NULL, FT_FLAG(fit, seqs), "N", "most sequences of a batch", 1, 1024},
+    {"--batches", NULL, FT_FLAG(fit, train), "N", "batches to fit", 30, 100000},
+    {"--unseen", NULL, FT_FLAG(fit, test), "N", "batches to check the fit on", 15, 100000},
+    {"--runs", NULL, FT_FLAG(fit, runs), "N",
+     "rounds over all batches; up to as many more where runs differ", 1, 100},
+    {"--seed", NULL, FT_FLAG(fit, seed), "N", "of the batches' shapes", 0, 1e9},
+    {"--json", NULL, FT_FLAG(fit, json), NULL, "print one JSON object"},
+    FT_FLAG_INCLUDE(fit, device, ft_flags_device),
+};
+
+static const fit defaults = {.kv_name = "f16",
+                             .ctx = 2048,
+                             .rows = 512,
+                             .seqs = 32,
+                             .train = 123,
+                             .test = 50,
+                             .runs = 3,
+                             .seed = 1,
+                             .device = FT_DEVICE_OPTS_INIT};
+
+static int run(void *options, int n_words, char **words)
 {
-    fit f = {.kv_name = "f16",
-             .ctx = 2048,
-             .rows = 512,
-             .seqs = 32,
-             .train = 123,
-             .test = 50,
-             .runs = 3,
-             .seed = 1,
-             .device = FT_DEVICE_FLAGS_INIT};
-    const ft_flag flags[] = {
-        {"--model", "-m", FT_FLAG_STRING, &f.path, "FILE", "model (GGUF)", 0, 0},
-        {"--threads", "-t", FT_FLAG_INT, &f.threads, "N", "threads; 0: all cores", 0, 512},
-        {"--cache-type", NULL, FT_FLAG_STRING, &f.kv_name, "TYPE", "f16, bf16 or q8_0", 0, 0},
-        {"--out", "-o", FT_FLAG_STRING, &f.out, "FILE", "write what serve --costs reads", 0, 0},
-        {"--plot", NULL, FT_FLAG_STRING, &f.plot, "FILE",
-         "predicted over measured, by gnuplot: .svg, .png or .txt", 0, 0},
-        {"--ctx", NULL, FT_FLAG_INT, &f.ctx, "N", "longest context", 16, 1 << 20},
-        {"--rows", NULL, FT_FLAG_INT, &f.rows, "N", "most rows of a batch", 64, 8192},
-        {"--sessions", NULL, FT_FLAG_INT, &f.seqs, "N", "most sequences of a batch", 1, 1024},
-        {"--batches", NULL, FT_FLAG_INT, &f.train, "N", "batches to fit", 30, 100000},
-        {"--unseen", NULL, FT_FLAG_INT, &f.test, "N", "batches to check the fit on", 15, 100000},
-        {"--runs", NULL, FT_FLAG_INT, &f.runs, "N",
-         "rounds over all batches; up to as many more where runs differ", 1, 100},
-        {"--seed", NULL, FT_FLAG_INT, &f.seed, "N", "of the batches' shapes", 0, 1e9},
-        {"--json", NULL, FT_FLAG_BOOL, &f.json, NULL, "print one JSON object", 0, 0},
-        FT_DEVICE_FLAGS(f.device),
-    };
-    const ft_cmd_usage usage = {
-        .usage = "fit verify-time -m FILE [flags]",
-        .about =
-            "Measures what forward passes of a model cost on this machine (prompts, trees behind\n"
-            "long contexts, both together), fits fixed, per-row, per-interaction and per-cached-\n"
-            "token costs, and says how well they predict batches that were not fitted. serve\n"
-            "--costs FILE starts from the result instead of learning from its first users.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags)};
+    fit *f = options;
     ft_error err = {0};
-    int n_words, done = ft_cmd_parse(&usage, argc, argv, &n_words);
-    if (done >= 0)
-        return done;
-    ft_status status = run(&f, &err);
-    samples_deinit(&f.data[TRAIN]);
-    samples_deinit(&f.data[TEST]);
+    ft_status status = fit_and_report(f, &err);
+    samples_deinit(&f->data[TRAIN]);
+    samples_deinit(&f->data[TEST]);
     return status == FT_OK ? 0 : ft_cmd_fail(&err);
 }
+
+const ft_command ft_cmd_fit_verify_time = {
+    .name = "fit verify-time",
+    .summary = "what passes of a model cost on this machine, for serve --costs",
+    .usage = "-m FILE [flags]",
+    .about = "Measures what forward passes of a model cost on this machine (prompts, trees "
+             "behind\n"
+             "long contexts, both together), fits fixed, per-row, per-interaction and "
+             "per-cached-\n"
+             "token costs, and says how well they predict batches that were not fitted. serve\n"
+             "--costs FILE starts from the result instead of learning from its first users.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .run = run};

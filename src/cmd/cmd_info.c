@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken info: what a model file holds and how it would run here, without loading its weights; and
-// what devices there are.
+// foretoken info: what a model file holds and how it would run here, without loading its weights;
+// and what devices there are.
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "cmd/cmd.h"
-#include "engine/gemm_choice.h"
+#include "engine/gemm_kernel.h"
+#include "engine/products.h"
 #include "model/device.h"
 #include "model/model.h"
 #include "model/vocab.h"
-
-enum { MAX_CHOICES = 16 /* of one file: its types times its classes of widths */ };
 
 /* What is told of a vocabulary; one that cannot be used leaves its reason. */
 typedef struct vocab_info {
@@ -73,30 +72,11 @@ static json_t *memory_json(const ft_model_memory *memory)
                      (json_int_t)memory->copied_bytes);
 }
 
-static json_t *times_json(const float *us)
+static json_t *products_json(const ft_model_info *info)
 {
-    json_t *times = json_array();
-    for (int i = 0; i < FT_GEMM_CHOICE_ROWS; i++)
-        json_array_append_new(times, json_real((double)us[i]));
-    return times;
-}
-
-/* What was measured to choose kernels for this file's weights. */
-static json_t *kernels_json(void)
-{
-    ft_gemm_choice c[MAX_CHOICES];
-    size_t n = ft_gemm_choices(c, MAX_CHOICES);
-    json_t *kernels = json_array();
-    for (size_t i = 0; i < n && i < MAX_CHOICES; i++)
-        json_array_append_new(
-            kernels,
-            json_pack("{s:s, s:i, s:b, s:s, s:s, s:[i,i,i,i], s:o, s:o}", "type",
-                      ggml_type_name(c[i].type), "width", (int)c[i].n_in, "packed", c[i].packed,
-                      "kernel", c[i].kernel, "ggml", c[i].rival, "rows",
-                      (int)ft_gemm_choice_rows[0], (int)ft_gemm_choice_rows[1],
-                      (int)ft_gemm_choice_rows[2], (int)ft_gemm_choice_rows[3], "kernel_us",
-                      times_json(c[i].ours_us), "ggml_us", times_json(c[i].ggml_us)));
-    return kernels;
+    char text[FT_PRODUCTS_TEXT];
+    ft_products_text(&info->memory.products, text);
+    return json_string(text);
 }
 
 static int print_json(const char *path, const ft_model_info *info, const vocab_info *vocab)
@@ -122,22 +102,19 @@ static int print_json(const char *path, const ft_model_info *info, const vocab_i
     }
     json_object_set_new(o, "vocabulary", v);
     json_object_set_new(o, "memory", memory_json(&info->memory));
-    json_object_set_new(o, "kernels", kernels_json());
+    json_object_set_new(o, "kernels", products_json(info));
     return ft_cmd_print_json(o);
 }
 
-static void print_kernels(void)
+/* Of each packed type the kernel that this processor runs. */
+static void print_kernels(const ft_model_info *info)
 {
-    ft_gemm_choice c[MAX_CHOICES];
-    size_t n = ft_gemm_choices(c, MAX_CHOICES);
-    for (size_t i = 0; i < n && i < MAX_CHOICES; i++) {
-        printf("product      %-6s width %5u: %s; ggml's time over ours", ggml_type_name(c[i].type),
-               c[i].n_in, c[i].packed ? c[i].kernel : "ggml's");
-        for (int r = 0; r < FT_GEMM_CHOICE_ROWS; r++)
-            printf("%s %.1f at %u", r ? "," : "", (double)(c[i].ggml_us[r] / c[i].ours_us[r]),
-                   ft_gemm_choice_rows[r]);
-        printf(" rows\n");
-    }
+    char text[FT_PRODUCTS_TEXT];
+    ft_products_text(&info->memory.products, text);
+    printf("kernels      %s\n", text);
+    for (int t = 0; t < GGML_TYPE_COUNT; t++)
+        if (info->memory.products.packed >> t & 1)
+            printf("packed       %-8s by %s\n", ggml_type_name(t), ft_gemm_kernel_best(t)->name);
 }
 
 static void print_text(const ft_model_info *info, const vocab_info *vocab)
@@ -169,7 +146,7 @@ static void print_text(const ft_model_info *info, const vocab_info *vocab)
         "copies\n",
         (double)info->memory.bytes / 1e6, (double)info->memory.packed_bytes / 1e6,
         (double)info->memory.repacked_bytes / 1e6, (double)info->memory.copied_bytes / 1e6);
-    print_kernels();
+    print_kernels(info);
     if (vocab->usable)
         printf("vocabulary   %d tokens, fingerprint %s\nchat         %s\n", vocab->size,
                vocab->fingerprint, vocab->chat ? "has a template" : "no template");
@@ -202,42 +179,48 @@ static int print_devices(const char *rpc, bool json)
     return 0;
 }
 
-int ft_cmd_info(int argc, char **argv)
+typedef struct options {
+    bool json, devices;
+    const char *rpc;
+} options;
+
+static const ft_flag rows[] = {
+    {"--devices", NULL, FT_FLAG(options, devices), NULL,
+     "instead: the devices that --device takes"},
+    {"--rpc", NULL, FT_FLAG(options, rpc), "SERVERS",
+     "with --devices: those of rpc-servers HOST:PORT,... too"},
+    {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
+};
+
+static const options defaults = {0};
+
+static int run(void *selected, int n_words, char **words)
 {
-    bool json = false, devices = false;
-    const char *rpc = NULL;
-    int n_words = 0;
-    const ft_flag flags[] = {
-        {"--devices", NULL, FT_FLAG_BOOL, &devices, NULL,
-         "instead: the devices that --device takes", 0, 0},
-        {"--rpc", NULL, FT_FLAG_STRING, &rpc, "SERVERS",
-         "with --devices: those of rpc-servers HOST:PORT,... too", 0, 0},
-        {"--json", NULL, FT_FLAG_BOOL, &json, NULL, "print one JSON object", 0, 0},
-    };
-    const ft_cmd_usage usage = {
-        .usage = "info FILE|--devices [--json]",
-        .about = "Tells what the model file FILE (GGUF) holds and how it would run on\n"
-                 "this machine. Checks the file on the way.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags),
-        .max_words = 1};
-    int done = ft_cmd_parse(&usage, argc, argv, &n_words);
-    if (done >= 0)
-        return done;
-    if (devices && n_words == 0)
-        return print_devices(rpc, json);
+    const options *x = selected;
+    if (x->devices && n_words == 0)
+        return print_devices(x->rpc, x->json);
     if (n_words != 1) {
         fprintf(stderr, "foretoken info: FILE is needed: --help shows the usage\n");
         return 2;
     }
     ft_error err = {0};
     ft_model_info info;
-    ft_model_opts opts = {.path = argv[1], .choose = ft_gemm_choose};
+    ft_model_opts opts = {.path = words[0], .choose = ft_products_choose};
     if (ft_model_inspect(&opts, &err, &info) != FT_OK)
         return ft_cmd_fail(&err);
-    vocab_info vocab = inspect_vocab(argv[1]);
-    if (json)
-        return print_json(argv[1], &info, &vocab);
+    vocab_info vocab = inspect_vocab(words[0]);
+    if (x->json)
+        return print_json(words[0], &info, &vocab);
     print_text(&info, &vocab);
     return 0;
 }
+
+const ft_command ft_cmd_info = {
+    .name = "info",
+    .summary = "what a model file holds, checked; what devices there are",
+    .usage = "FILE|--devices [--json]",
+    .about = "Tells what the model file FILE (GGUF) holds and how it would run on\n"
+             "this machine. Checks the file on the way.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .max_words = 1,
+    .run = run};

@@ -8,12 +8,6 @@
 #include "cmd/endpoint.h"
 #include "model/device.h"
 
-static const char about[] =
-    "Lends this machine's devices to one foretoken or llama.cpp at a time (--rpc HOST:PORT there), so\n"
-    "that a target can be spread over machines. The protocol is ggml's own: no encryption, no\n"
-    "authentication, and whoever can connect can take this process over. So it listens on loopback\n"
-    "unless told otherwise; reach it from elsewhere by an SSH tunnel or a network of your own.";
-
 static void warn_if_open(const char *endpoint)
 {
     char host[256];
@@ -26,27 +20,43 @@ static void warn_if_open(const char *endpoint)
                 host);
 }
 
-int ft_cmd_rpc_server(int argc, char **argv)
+typedef struct options {
+    const char *endpoint, *names;
+    int64_t n_threads;
+} options;
+
+static const ft_flag rows[] = {
+    {"--listen", NULL, FT_FLAG(options, endpoint), "HOST:PORT", "where to listen"},
+    {"--device", "-dev", FT_FLAG(options, names), "NAMES",
+     "what to lend, as in CUDA0,CUDA1 (all GPUs, else the CPU)"},
+    {"--threads", "-t", FT_FLAG(options, n_threads), "N", "threads of the CPU; 0: all cores", 0,
+     1024},
+};
+
+static const options defaults = {.endpoint = "127.0.0.1:50052"};
+
+static int run(void *selected, int n_words, char **words)
 {
-    const char *endpoint = "127.0.0.1:50052", *names = NULL;
-    int64_t n_threads = 0;
-    const ft_flag flags[] = {
-        {"--listen", NULL, FT_FLAG_STRING, &endpoint, "HOST:PORT", "where to listen", 0, 0},
-        {"--device", "-dev", FT_FLAG_STRING, &names, "NAMES",
-         "what to lend, as in CUDA0,CUDA1 (all GPUs, else the CPU)", 0, 0},
-        {"--threads", "-t", FT_FLAG_INT, &n_threads, "N", "threads of the CPU; 0: all cores", 0,
-         1024},
-    };
-    const ft_cmd_usage usage = {.usage = "rpc-server [--listen HOST:PORT] [flags]",
-                                .about = about,
-                                .flags = flags,
-                                .n_flags = FT_COUNT(flags)};
-    int n_words, code = ft_cmd_parse(&usage, argc, argv, &n_words);
-    if (code >= 0)
-        return code;
+    const options *x = selected;
     ft_error err = {0};
-    warn_if_open(endpoint);
-    if (ft_devices_lend(endpoint, names, (int)n_threads, &err) == FT_OK)
+    warn_if_open(x->endpoint);
+    if (ft_devices_lend(x->endpoint, x->names, (int)x->n_threads, &err) == FT_OK)
         return 0;
     return ft_cmd_fail(&err);
 }
+
+const ft_command ft_cmd_rpc_server = {
+    .name = "rpc-server",
+    .summary = "lend this machine's devices to a foretoken elsewhere",
+    .usage = "[--listen HOST:PORT] [flags]",
+    .about = "Lends this machine's devices to one foretoken or llama.cpp at a time (--rpc "
+             "HOST:PORT there), so\n"
+             "that a target can be spread over machines. The protocol is ggml's own: no "
+             "encryption, no\n"
+             "authentication, and whoever can connect can take this process over. So it listens "
+             "on loopback\n"
+             "unless told otherwise; reach it from elsewhere by an SSH tunnel or a network of "
+             "your own.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .service = true,
+    .run = run};

@@ -10,9 +10,9 @@
 
 #include "base/progress.h"
 #include "cmd/cmd.h"
-#include "cmd/device_flags.h"
 #include "cmd/gen_flags.h"
 #include "edge/edge.h"
+#include "local/link.h"
 
 #define DEFAULT_CTX      4096
 #define ROOM_TOK         1024 /* pool beyond the text: trees */
@@ -25,7 +25,7 @@ typedef struct run_flags {
     ft_sampling_flags sampling;
     ft_edge_draft_flags spec;
     ft_trace_flags trace;
-    ft_device_flags device, device_draft;
+    ft_device_opts device, device_draft;
 } run_flags;
 
 typedef struct run_app {
@@ -47,45 +47,6 @@ typedef struct run_talk {
     ft_buf answer;
     bool quiet;
 } run_talk;
-
-static const char about[] =
-    "Answers a prompt, or chats, with target and draft model on this machine. The text is the\n"
-    "target's own; the draft only makes it faster. Without -p: a chat; /exit or Ctrl-D ends it,\n"
-    "/clear begins anew, Ctrl-C stops an answer.";
-
-static int parse(run_flags *f, int argc, char **argv)
-{
-    const ft_flag flags[] = {
-        {"--model", "-m", FT_FLAG_STRING, &f->target, "FILE", "target model (GGUF)", 0, 0},
-        {"--model-draft", "-md", FT_FLAG_STRING, &f->draft, "FILE", "draft model (GGUF)", 0, 0},
-        {"--prompt", "-p", FT_FLAG_STRING, &f->prompt, "TEXT", "what to answer", 0, 0},
-        {"--system-prompt", "-sys", FT_FLAG_STRING, &f->system, "TEXT",
-         "system message of the chat", 0, 0},
-        {"--predict", "-n", FT_FLAG_INT, &f->n, "N", "tokens at most; -1: until the text ends", -1,
-         1e9},
-        {"--ctx-size", "-c", FT_FLAG_INT, &f->ctx, "N",
-         "tokens of prompt and answer; 0: what the model was trained on", 0, 1e9},
-        {"--cache-type", NULL, FT_FLAG_STRING, &f->cache_type, "TYPE",
-         "how K and V of the target are kept: f16, bf16 or q8_0", 0, 0},
-        {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads; 0: all cores", 0, 1024},
-        FT_SAMPLING_FLAGS(f->sampling),
-        FT_EDGE_DRAFT_FLAGS(f->spec),
-        FT_TRACE_FLAGS(f->trace),
-        FT_DEVICE_FLAGS(f->device),
-        FT_DRAFT_DEVICE_FLAGS(f->device_draft),
-        {"--raw", NULL, FT_FLAG_BOOL, &f->raw, NULL,
-         "the prompt as it is, without the model's chat template", 0, 0},
-        {"--interactive", "-i", FT_FLAG_BOOL, &f->interactive, NULL,
-         "go on chatting after -p's answer", 0, 0},
-        {"--json", NULL, FT_FLAG_BOOL, &f->json, NULL, "one JSON object instead of the text", 0, 0},
-    };
-    int words;
-    const ft_cmd_usage usage = {.usage = "run -m TARGET.gguf [-md DRAFT.gguf] [-p PROMPT] [flags]",
-                                .about = about,
-                                .flags = flags,
-                                .n_flags = FT_COUNT(flags)};
-    return ft_cmd_parse(&usage, argc, argv, &words);
-}
 
 static ft_status check(const run_flags *f, ft_error *err)
 {
@@ -117,13 +78,6 @@ static ft_status check_pair(const run_app *app, ft_error *err)
     return status;
 }
 
-static ft_status load_model(const char *path, const char *label, const ft_device_flags *device,
-                            ft_error *err, ft_model **out)
-{
-    const ft_model_opts opts = {.path = path, .progress = ft_progress_terminal(label)};
-    return ft_model_load_on(device, &opts, err, out);
-}
-
 static ft_status load(run_app *app, ft_error *err)
 {
     const run_flags *f = &app->f;
@@ -131,9 +85,10 @@ static ft_status load(run_app *app, ft_error *err)
     if (status == FT_OK && f->draft)
         status = check_pair(app, err);
     if (status == FT_OK)
-        status = load_model(f->target, "loading the target", &f->device, err, &app->target);
+        status = ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target);
     if (status == FT_OK && f->draft && app->how.draft.budget > 0)
-        status = load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft);
+        status =
+            ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft);
     return status;
 }
 
@@ -163,7 +118,7 @@ static ft_status start(run_app *app, ft_error *err)
     ft_edge_opts edge = app->how;
     edge.vocab = app->vocab;
     edge.draft_model = app->draft;
-    edge.source = ft_link_source_local(app->verifier);
+    edge.source = ft_local_link_source(app->verifier);
     edge.clock = ft_clock_monotonic();
     edge.draft_kv_tok = ctx + ROOM_TOK;
     edge.max_generations = 1;
@@ -260,13 +215,13 @@ static void set_drafting(json_t *o, const ft_gen_stats *s)
     json_object_set_new(o, "acceptance", json_real(ratio(s->accepted, s->drafted)));
     json_object_set_new(o, "mean_depth", json_real(ratio(s->depth_sum, s->rounds)));
     json_t *ahead = json_object();
-    set_int(ahead, "forwards", s->ahead_forwards);
-    set_int(ahead, "nodes", s->ahead_nodes);
-    set_int(ahead, "kept", s->ahead_kept);
-    set_int(ahead, "heads", s->heads);
-    json_object_set_new(ahead, "p_align", json_real(ratio(s->aligned, s->heads)));
+    set_int(ahead, "forwards", s->proactive_forwards);
+    set_int(ahead, "nodes", s->proactive_nodes);
+    set_int(ahead, "kept", s->proactive_kept);
+    set_int(ahead, "heads", s->leaves);
+    json_object_set_new(ahead, "p_align", json_real(ratio(s->aligned, s->leaves)));
     json_object_set_new(ahead, "p_match", json_real(ratio(s->matched, s->aligned)));
-    json_object_set_new(ahead, "gain", json_real(ft_gen_ahead_gain(s)));
+    json_object_set_new(ahead, "gain", json_real(ft_gen_proactive_gain(s)));
     set_int(ahead, "early_sent", s->early_sent);
     set_int(ahead, "early_taken", s->early_taken);
     json_object_set_new(o, "ahead", ahead);
@@ -460,21 +415,45 @@ static void block_signals(int how)
     pthread_sigmask(how, &set, NULL);
 }
 
-int ft_cmd_run(int argc, char **argv)
+static const ft_flag rows[] = {
+    {"--model", "-m", FT_FLAG(run_flags, target), "FILE", "target model (GGUF)"},
+    {"--model-draft", "-md", FT_FLAG(run_flags, draft), "FILE", "draft model (GGUF)"},
+    {"--prompt", "-p", FT_FLAG(run_flags, prompt), "TEXT", "what to answer"},
+    {"--system-prompt", "-sys", FT_FLAG(run_flags, system), "TEXT", "system message of the chat"},
+    {"--predict", "-n", FT_FLAG(run_flags, n), "N", "tokens at most; -1: until the text ends", -1,
+     1e9},
+    {"--ctx-size", "-c", FT_FLAG(run_flags, ctx), "N",
+     "tokens of prompt and answer; 0: what the model was trained on", 0, 1e9},
+    {"--cache-type", NULL, FT_FLAG(run_flags, cache_type), "TYPE",
+     "how K and V of the target are kept: f16, bf16 or q8_0"},
+    {"--threads", "-t", FT_FLAG(run_flags, threads), "N", "threads; 0: all cores", 0, 1024},
+    FT_FLAG_INCLUDE(run_flags, sampling, ft_flags_sampling),
+    FT_FLAG_INCLUDE(run_flags, spec, ft_flags_edge_draft),
+    FT_FLAG_INCLUDE(run_flags, trace, ft_flags_trace),
+    FT_FLAG_INCLUDE(run_flags, device, ft_flags_device),
+    FT_FLAG_INCLUDE(run_flags, device_draft, ft_flags_draft_device),
+    {"--raw", NULL, FT_FLAG(run_flags, raw), NULL,
+     "the prompt as it is, without the model's chat template"},
+    {"--interactive", "-i", FT_FLAG(run_flags, interactive), NULL,
+     "go on chatting after -p's answer"},
+    {"--json", NULL, FT_FLAG(run_flags, json), NULL, "one JSON object instead of the text"},
+};
+
+static const run_flags defaults = {.n = -1,
+                                   .cache_type = "f16",
+                                   .ctx = DEFAULT_CTX,
+                                   .sampling = FT_SAMPLING_FLAGS_INIT,
+                                   .spec = FT_EDGE_DRAFT_FLAGS_INIT(false),
+                                   .trace = FT_TRACE_FLAGS_INIT,
+                                   .device = FT_DEVICE_OPTS_INIT,
+                                   .device_draft = FT_DEVICE_OPTS_INIT};
+
+static int run(void *options, int n_words, char **words)
 {
-    run_app app = {.f = {.n = -1,
-                         .cache_type = "f16",
-                         .ctx = DEFAULT_CTX,
-                         .sampling = FT_SAMPLING_FLAGS_INIT,
-                         .spec = FT_EDGE_DRAFT_FLAGS_INIT,
-                         .trace = FT_TRACE_FLAGS_INIT,
-                         .device = FT_DEVICE_FLAGS_INIT,
-                         .device_draft = FT_DEVICE_FLAGS_INIT}};
+    run_app app = {.f = *(const run_flags *)options};
     run_talk talk = {0};
     ft_error err = {0};
-    int rc = parse(&app.f, argc, argv);
-    if (rc >= 0)
-        return rc;
+    int rc;
     if (check(&app.f, &err) != FT_OK ||
         ft_edge_draft_from_flags(&app.f.spec, &err, &app.how) != FT_OK ||
         ft_sampling_from_flags(&app.f.sampling, &err, &app.sampling) != FT_OK) {
@@ -503,3 +482,15 @@ int ft_cmd_run(int argc, char **argv)
     close_all(&app);
     return rc;
 }
+
+const ft_command ft_cmd_run = {
+    .name = "run",
+    .summary = "answer or chat with both models on this machine",
+    .usage = "-m TARGET.gguf [-md DRAFT.gguf] [-p PROMPT] [flags]",
+    .about = "Answers a prompt, or chats, with target and draft model on this machine. The text "
+             "is the\n"
+             "target's own; the draft only makes it faster. Without -p: a chat; /exit or Ctrl-D "
+             "ends it,\n"
+             "/clear begins anew, Ctrl-C stops an answer.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .run = run};

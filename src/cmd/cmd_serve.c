@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // foretoken serve: the verification server as a process. Flags in, a ready line out, statistics at
-// the end. With --http-port also an edge in the same process, which does not draft, with the OpenAI API
-// over it: its link calls the verifier directly, so it ends before the server does.
+// the end. With --http-port also an edge in the same process, which does not draft, with the OpenAI
+// API over it: its link calls the verifier directly, so it ends before the server does.
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
-#include "cmd/device_flags.h"
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
 #include "cmd/lists.h"
-#include "cmd/policy_flags.h"
+#include "local/link.h"
 #include "serve/server.h"
 
 #define GRACE_US 5000000 /* sessions get this long to finish after a signal */
@@ -32,7 +31,7 @@ typedef struct serve_flags {
     uint32_t n_slo;
     ft_costs costs; /* of costs_path */
     ft_draft_flags spec;
-    ft_device_flags device, device_draft;
+    ft_device_opts device, device_draft;
     ft_api_flags api;
     char *token_text; /* of token_file */
     ft_keyring *keys; /* of keys_path */
@@ -215,7 +214,7 @@ static ft_status start_server(serve_app *app, const serve_flags *f, ft_error *er
 static ft_status start_api(serve_app *app, const serve_flags *f, ft_error *err)
 {
     const ft_edge_opts edge = {.vocab = app->vocab,
-                               .source = ft_link_source_local(ft_server_verifier(app->server)),
+                               .source = ft_local_link_source(ft_server_verifier(app->server)),
                                .clock = ft_clock_monotonic(),
                                .max_generations = (uint32_t)f->max_sessions};
     ft_status status = ft_edge_create(&edge, err, &app->edge);
@@ -272,16 +271,16 @@ static void stop_all(serve_app *app, int64_t grace_us)
 
 static ft_status load(serve_app *app, const serve_flags *f, ft_error *err)
 {
-    const ft_model_opts target = {.path = f->model, .progress = ft_progress_terminal("loading")};
-    const ft_model_opts draft = {.path = f->draft,
-                                 .progress = ft_progress_terminal("loading the draft")};
-    ft_status status = ft_model_load_on(&f->device, &target, err, &app->model);
+    ft_status status = ft_cmd_load_model(f->model, "loading", &f->device, err, &app->model);
     if (status == FT_OK)
         status = ft_vocab_load(f->model, err, &app->vocab);
     if (status != FT_OK || !f->draft || ft_draft_from_flags(&f->spec).budget == 0)
         return status;
     status = ft_vocab_load(f->draft, err, &app->draft_vocab);
-    return status == FT_OK ? ft_model_load_on(&f->device_draft, &draft, err, &app->draft) : status;
+    if (status == FT_OK)
+        status =
+            ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft);
+    return status;
 }
 
 /* What the file says now holds from now on; one that is wrong changes nothing. */
@@ -301,10 +300,10 @@ static void wait_stopped(const serve_flags *f)
 {
     while (f->keys && ft_cmd_wait_hangup())
         reload_keys(f);
-    ft_cmd_wait_stopped();
+    ft_cmd_wait_stopped(-1);
 }
 
-static int run(const serve_flags *f)
+static int serve(const serve_flags *f)
 {
     serve_app app = {0};
     ft_error err = {0};
@@ -327,122 +326,119 @@ static int run(const serve_flags *f)
     return 0;
 }
 
-static int parse(serve_flags *f, int argc, char **argv)
-{
-    const ft_flag flags[] = {
-        {"--model", "-m", FT_FLAG_STRING, &f->model, "FILE", "target model (GGUF)", 0, 0},
-        {"--host", NULL, FT_FLAG_STRING, &f->host, "HOST", "address to listen on", 0, 0},
-        {"--port", NULL, FT_FLAG_INT, &f->port, "N", "port, 0: any free one", 0, 65535},
-        {"--port-file", NULL, FT_FLAG_STRING, &f->port_file, "FILE",
-         "write the port there once it listens", 0, 0},
-        {"--ctx-size", "-c", FT_FLAG_INT, &f->ctx, "N",
-         "tokens of a text at most (0: the model's training context)", 0, 1 << 24},
-        {"--kv-tokens", NULL, FT_FLAG_INT, &f->kv_tok, "N",
-         "tokens of all texts in the KV pool (0: 16 times --ctx-size)", 0, 1 << 28},
-        {"--cache-type", NULL, FT_FLAG_STRING, &f->cache_type, "TYPE",
-         "how K and V are kept: f16, bf16 or q8_0", 0, 0},
-        {"--threads", "-t", FT_FLAG_INT, &f->threads, "N", "threads (0: all cores)", 0, 1024},
-        {"--batch-size", "-b", FT_FLAG_INT, &f->batch, "N", "rows of one forward pass at most", 2,
-         1 << 16},
-        {"--costs", NULL, FT_FLAG_STRING, &f->costs_path, "FILE",
-         "what passes of this model cost here, from foretoken fit verify-time", 0, 0},
-        {"--prefill-budget-ms", NULL, FT_FLAG_INT, &f->prefill_ms, "MS",
-         "long prompts delay nobody's round by more than this", 1, 60000},
-        {"--max-tree", NULL, FT_FLAG_INT, &f->max_tree, "N", "nodes of one draft at most", 1,
-         FT_WIRE_TREE_MAX},
-        {"--max-sessions", NULL, FT_FLAG_INT, &f->max_sessions, "N", "sessions at once", 1,
-         1 << 16},
-        {"--session-ttl", NULL, FT_FLAG_INT, &f->ttl_s, "S",
-         "seconds that a session without a stream is kept", 0, 86400},
-        {"--policy", NULL, FT_FLAG_STRING, &f->policy, "NAME",
-         "who is verified next: " FT_SCHED_NAMES " (docs/ARCHITECTURE.md)", 0, 0},
-        FT_STATIC_FLAGS(f->of_static),
-        {"--slo", NULL, FT_FLAG_STRING, &f->slo, "SPEEDS",
-         "tokens/s that edges may be promised, as classes; none: nothing is promised", 0, 0},
-        {"--guard-ms", NULL, FT_FLAG_FLOAT, &f->guard_ms, "MS",
-         "time by which wisp keeps promises early", 0, 10000},
-        {"--token", NULL, FT_FLAG_STRING, &f->token, "T",
-         "bearer token that edges must present (others on this machine can see it)", 0, 0},
-        {"--token-file", NULL, FT_FLAG_STRING, &f->token_file, "FILE",
-         "the same from the first line of a file", 0, 0},
-        {"--keys", NULL, FT_FLAG_STRING, &f->keys_path, "FILE",
-         "or the tokens of several tenants; SIGHUP reads it again (docs/ARCHITECTURE.md)", 0, 0},
-        {"--tls-cert", NULL, FT_FLAG_STRING, &f->tls_cert, "FILE", "certificate (PEM)", 0, 0},
-        {"--tls-key", NULL, FT_FLAG_STRING, &f->tls_key, "FILE", "its key (PEM)", 0, 0},
-        {"--tls-client-ca", NULL, FT_FLAG_STRING, &f->tls_client_ca, "FILE",
-         "only edges with a certificate of this CA (PEM)", 0, 0},
-        {"--insecure", NULL, FT_FLAG_BOOL, &f->insecure, NULL,
-         "serve other machines without asking who they are", 0, 0},
-        FT_DEVICE_FLAGS(f->device),
-        {"--model-draft", "-md", FT_FLAG_STRING, &f->draft, "FILE",
-         "draft model (GGUF): the server drafts for clients that do not", 0, 0},
-        FT_DRAFT_FLAGS(f->spec),
-        {"--draft-kv", NULL, FT_FLAG_INT, &f->draft_kv, "N",
-         "tokens of all texts in the draft's KV pool (0: as the target's)", 0, 1 << 28},
-        {"--draft-always", NULL, FT_FLAG_BOOL, &f->draft_always, NULL,
-         "draft trees of full size always, also where they do not pay", 0, 0},
-        FT_DRAFT_DEVICE_FLAGS(f->device_draft),
-        {"--portable", NULL, FT_FLAG_BOOL, &f->portable, NULL,
-         "attention by ggml's operators instead of our CPU kernel", 0, 0},
-        {"--no-prefix-cache", NULL, FT_FLAG_BOOL, &f->no_prefix_cache, NULL,
-         "sessions of one credential do not share what they computed", 0, 0},
-        {"--http-port", NULL, FT_FLAG_STRING, &f->http, "[HOST:]PORT",
-         "the OpenAI API there, for clients without an edge (PORT alone: on 127.0.0.1)", 0, 0},
-        {"--http-port-file", NULL, FT_FLAG_STRING, &f->http_port_file, "FILE",
-         "write the API's port there once it listens", 0, 0},
-        FT_API_FLAGS(f->api),
-        {"--metrics", NULL, FT_FLAG_STRING, &f->metrics, "HOST:PORT",
-         "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)", 0, 0},
-        {"--metrics-port-file", NULL, FT_FLAG_STRING, &f->metrics_port_file, "FILE",
-         "write the port of the metrics page there", 0, 0},
-        {"--verbose", "-v", FT_FLAG_BOOL, &f->verbose, NULL, "log details", 0, 0},
-    };
-    int n_words = 0;
-    const ft_cmd_usage usage = {
-        .usage = "serve -m FILE [flags]",
-        .about =
-            "Serves the target model: edges draft, this process verifies (gRPC, see proto/). Logs go to\n"
-            "standard error. SIGINT or SIGTERM drains: running texts get a few seconds to finish.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags)};
-    return ft_cmd_parse(&usage, argc, argv, &n_words);
-}
+static const ft_flag rows[] = {
+    {"--model", "-m", FT_FLAG(serve_flags, model), "FILE", "target model (GGUF)"},
+    {"--host", NULL, FT_FLAG(serve_flags, host), "HOST", "address to listen on"},
+    {"--port", NULL, FT_FLAG(serve_flags, port), "N", "port, 0: any free one", 0, 65535},
+    {"--port-file", NULL, FT_FLAG(serve_flags, port_file), "FILE",
+     "write the port there once it listens"},
+    {"--ctx-size", "-c", FT_FLAG(serve_flags, ctx), "N",
+     "tokens of a text at most (0: the model's training context)", 0, 1 << 24},
+    {"--kv-tokens", NULL, FT_FLAG(serve_flags, kv_tok), "N",
+     "tokens of all texts in the KV pool (0: 16 times --ctx-size)", 0, 1 << 28},
+    {"--cache-type", NULL, FT_FLAG(serve_flags, cache_type), "TYPE",
+     "how K and V are kept: f16, bf16 or q8_0"},
+    {"--threads", "-t", FT_FLAG(serve_flags, threads), "N", "threads (0: all cores)", 0, 1024},
+    {"--batch-size", "-b", FT_FLAG(serve_flags, batch), "N", "rows of one forward pass at most", 2,
+     1 << 16},
+    {"--costs", NULL, FT_FLAG(serve_flags, costs_path), "FILE",
+     "what passes of this model cost here, from foretoken fit verify-time"},
+    {"--prefill-budget-ms", NULL, FT_FLAG(serve_flags, prefill_ms), "MS",
+     "long prompts delay nobody's round by more than this", 1, 60000},
+    {"--max-tree", NULL, FT_FLAG(serve_flags, max_tree), "N", "nodes of one draft at most", 1,
+     FT_WIRE_TREE_MAX},
+    {"--max-sessions", NULL, FT_FLAG(serve_flags, max_sessions), "N", "sessions at once", 1,
+     1 << 16},
+    {"--session-ttl", NULL, FT_FLAG(serve_flags, ttl_s), "S",
+     "seconds that a session without a stream is kept", 0, 86400},
+    {"--policy", NULL, FT_FLAG(serve_flags, policy), "NAME",
+     "who is verified next: " FT_SCHED_NAMES " (docs/OPERATIONS.md)"},
+    FT_FLAG_INCLUDE(serve_flags, of_static, ft_flags_static),
+    {"--slo", NULL, FT_FLAG(serve_flags, slo), "SPEEDS",
+     "tokens/s that edges may be promised, as classes; none: nothing is promised"},
+    {"--guard-ms", NULL, FT_FLAG(serve_flags, guard_ms), "MS",
+     "time by which wisp keeps promises early", 0, 10000},
+    {"--token", NULL, FT_FLAG(serve_flags, token), "T",
+     "bearer token that edges must present (others on this machine can see it)"},
+    {"--token-file", NULL, FT_FLAG(serve_flags, token_file), "FILE",
+     "the same from the first line of a file"},
+    {"--keys", NULL, FT_FLAG(serve_flags, keys_path), "FILE",
+     "or the tokens of several tenants; SIGHUP reads it again (docs/OPERATIONS.md)"},
+    {"--tls-cert", NULL, FT_FLAG(serve_flags, tls_cert), "FILE", "certificate (PEM)"},
+    {"--tls-key", NULL, FT_FLAG(serve_flags, tls_key), "FILE", "its key (PEM)"},
+    {"--tls-client-ca", NULL, FT_FLAG(serve_flags, tls_client_ca), "FILE",
+     "only edges with a certificate of this CA (PEM)"},
+    {"--insecure", NULL, FT_FLAG(serve_flags, insecure), NULL,
+     "serve other machines without asking who they are"},
+    FT_FLAG_INCLUDE(serve_flags, device, ft_flags_device),
+    {"--model-draft", "-md", FT_FLAG(serve_flags, draft), "FILE",
+     "draft model (GGUF): the server drafts for clients that do not"},
+    FT_FLAG_INCLUDE(serve_flags, spec, ft_flags_draft),
+    {"--draft-kv", NULL, FT_FLAG(serve_flags, draft_kv), "N",
+     "tokens of all texts in the draft's KV pool (0: as the target's)", 0, 1 << 28},
+    {"--draft-always", NULL, FT_FLAG(serve_flags, draft_always), NULL,
+     "draft trees of full size always, also where they do not pay"},
+    FT_FLAG_INCLUDE(serve_flags, device_draft, ft_flags_draft_device),
+    {"--portable", NULL, FT_FLAG(serve_flags, portable), NULL,
+     "attention by ggml's operators instead of our CPU kernel"},
+    {"--no-prefix-cache", NULL, FT_FLAG(serve_flags, no_prefix_cache), NULL,
+     "sessions of one credential do not share what they computed"},
+    {"--http-port", NULL, FT_FLAG(serve_flags, http), "[HOST:]PORT",
+     "the OpenAI API there, for clients without an edge (PORT alone: on 127.0.0.1)"},
+    {"--http-port-file", NULL, FT_FLAG(serve_flags, http_port_file), "FILE",
+     "write the API's port there once it listens"},
+    FT_FLAG_INCLUDE(serve_flags, api, ft_flags_api),
+    {"--metrics", NULL, FT_FLAG(serve_flags, metrics), "HOST:PORT",
+     "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)"},
+    {"--metrics-port-file", NULL, FT_FLAG(serve_flags, metrics_port_file), "FILE",
+     "write the port of the metrics page there"},
+    {"--verbose", "-v", FT_FLAG(serve_flags, verbose), NULL, "log details"},
+};
 
-int ft_cmd_serve(int argc, char **argv)
+static const serve_flags defaults = {.host = "127.0.0.1",
+                                     .port = 7411,
+                                     .policy = "fcfs",
+                                     .slo = "2,4,6,8",
+                                     .guard_ms = 5,
+                                     .of_static = FT_STATIC_FLAGS_INIT,
+                                     .cache_type = "f16",
+                                     .ctx = 4096,
+                                     .batch = 512,
+                                     .prefill_ms = 50,
+                                     .max_tree = 64,
+                                     .max_sessions = 1024,
+                                     .ttl_s = 60,
+                                     /* SpecEdge 5's trees: 32 nodes, 7 levels */
+                                     .spec = {.n_max = 32, .depth = 7, .width = 8},
+                                     .device = FT_DEVICE_OPTS_INIT,
+                                     .device_draft = FT_DEVICE_OPTS_INIT};
+
+static int run(void *options, int n_words, char **words)
 {
-    serve_flags f = {.host = "127.0.0.1",
-                     .port = 7411,
-                     .policy = "fcfs",
-                     .slo = "2,4,6,8",
-                     .guard_ms = 5,
-                     .of_static = FT_STATIC_FLAGS_INIT,
-                     .cache_type = "f16",
-                     .ctx = 4096,
-                     .batch = 512,
-                     .prefill_ms = 50,
-                     .max_tree = 64,
-                     .max_sessions = 1024,
-                     .ttl_s = 60,
-                     /* SpecEdge 5's trees: 32 nodes, 7 levels */
-                     .spec = {.n_max = 32, .depth = 7, .width = 8},
-                     .device = FT_DEVICE_FLAGS_INIT,
-                     .device_draft = FT_DEVICE_FLAGS_INIT};
+    serve_flags *f = options;
     ft_error err = {0};
-    int done = parse(&f, argc, argv);
-    if (done >= 0)
-        return done;
-    if (f.verbose)
+    int code = 2;
+    if (f->verbose)
         ft_log_set_level(FT_LOG_DEBUG);
     ft_cmd_catch_signals();
-    if (f.keys_path)
+    if (f->keys_path)
         ft_cmd_catch_hangup();
-    if (check_flags(&f, &err) == FT_OK) {
-        done = run(&f);
-    } else {
+    if (check_flags(f, &err) == FT_OK)
+        code = serve(f);
+    else
         (void)ft_cmd_fail(&err);
-        done = 2;
-    }
-    ft_keyring_destroy(f.keys);
-    free(f.token_text);
-    return done;
+    ft_keyring_destroy(f->keys);
+    free(f->token_text);
+    return code;
 }
+
+const ft_command ft_cmd_serve = {
+    .name = "serve",
+    .summary = "serve a target model: edges draft, this process verifies",
+    .usage = "-m FILE [flags]",
+    .about = "Serves the target model: edges draft, this process verifies (gRPC, see proto/). "
+             "Logs go to\n"
+             "standard error. SIGINT or SIGTERM drains: running texts get a few seconds to finish.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .service = true,
+    .run = run};

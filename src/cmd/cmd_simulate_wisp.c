@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken simulate wisp`: what a server holds under WISP's costs, by class and way of serving, with
-// the server's own policies on a virtual clock. Says what the paper reports beside it.
+// `foretoken simulate wisp`: what a server holds under WISP's costs, by class and way of serving,
+// with the server's own policies on a virtual clock. Says what the paper reports beside it.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plot.h"
 #include "cmd/cmd.h"
-#include "cmd/plot.h"
-#include "cmd/policy_flags.h"
+#include "cmd/gen_flags.h"
 #include "sim/wisp_search.h"
 
 #define MIXED FT_SIM_CLASSES /* the place of mixed classes among a mode's capacities */
@@ -324,7 +324,7 @@ static ft_status search_and_report(simulate *f, ft_error *err)
     return status;
 }
 
-static ft_status run(simulate *f, ft_error *err)
+static ft_status run_setting(simulate *f, ft_error *err)
 {
     if (!f->config_path)
         return ft_error_set(err, FT_INVALID,
@@ -344,46 +344,45 @@ static ft_status run(simulate *f, ft_error *err)
     return f->devices > 0 ? run_once(f, err) : search_and_report(f, err);
 }
 
-int ft_cmd_simulate_wisp(int argc, char **argv)
+static const ft_flag rows[] = {
+    {"--config", NULL, FT_FLAG(simulate, config_path), "FILE", "setting (JSON)"},
+    {"--costs", NULL, FT_FLAG(simulate, costs_path), "FILE",
+     "costs of passes, as fit verify-time writes them, instead of the setting's"},
+    {"--seed", NULL, FT_FLAG(simulate, seed), "N", "of the first run", 0, 1e9},
+    {"--plot", NULL, FT_FLAG(simulate, plot), "FILE",
+     "devices held over speed, by gnuplot: .svg, .png or .txt"},
+    {"--policy", NULL, FT_FLAG(simulate, policy), "NAME",
+     "of mode wisp: wisp, edf, fcfs or static, to see what the policy alone changes"},
+    FT_FLAG_INCLUDE(simulate, of_static, ft_flags_static),
+    {"--sensitivity", NULL, FT_FLAG(simulate, sensitivity), NULL,
+     "also halve and double each constant that the paper leaves open"},
+    {"--devices", NULL, FT_FLAG(simulate, devices), "N",
+     "no search: one run of so many devices, classes mixed, as JSON; 0: search", 0,
+     FT_SIM_DEVICES_MAX},
+    {"--seconds", NULL, FT_FLAG(simulate, seconds), "S", "of that run, simulated", 1, 1e6},
+    {"--mode", NULL, FT_FLAG(simulate, mode), "NAME",
+     "of that run: wisp, fcfs (SLED) or centralized"},
+    {"--json", NULL, FT_FLAG(simulate, json), NULL, "print one JSON object"},
+};
+
+static const simulate defaults = {
+    .seed = 1, .seconds = 600, .mode = "wisp", .policy = "wisp", .of_static = FT_STATIC_FLAGS_INIT};
+
+static int run(void *options, int n_words, char **words)
 {
-    simulate f = {.seed = 1,
-                  .seconds = 600,
-                  .mode = "wisp",
-                  .policy = "wisp",
-                  .of_static = FT_STATIC_FLAGS_INIT};
-    const ft_flag flags[] = {
-        {"--config", NULL, FT_FLAG_STRING, &f.config_path, "FILE", "setting (JSON)", 0, 0},
-        {"--costs", NULL, FT_FLAG_STRING, &f.costs_path, "FILE",
-         "costs of passes, as fit verify-time writes them, instead of the setting's", 0, 0},
-        {"--seed", NULL, FT_FLAG_INT, &f.seed, "N", "of the first run", 0, 1e9},
-        {"--plot", NULL, FT_FLAG_STRING, &f.plot, "FILE",
-         "devices held over speed, by gnuplot: .svg, .png or .txt", 0, 0},
-        {"--policy", NULL, FT_FLAG_STRING, &f.policy, "NAME",
-         "of mode wisp: wisp, edf, fcfs or static, to see what the policy alone changes", 0, 0},
-        FT_STATIC_FLAGS(f.of_static),
-        {"--sensitivity", NULL, FT_FLAG_BOOL, &f.sensitivity, NULL,
-         "also halve and double each constant that the paper leaves open", 0, 0},
-        {"--devices", NULL, FT_FLAG_INT, &f.devices, "N",
-         "no search: one run of so many devices, classes mixed, as JSON; 0: search", 0,
-         FT_SIM_DEVICES_MAX},
-        {"--seconds", NULL, FT_FLAG_FLOAT, &f.seconds, "S", "of that run, simulated", 1, 1e6},
-        {"--mode", NULL, FT_FLAG_STRING, &f.mode, "NAME",
-         "of that run: wisp, fcfs (SLED) or centralized", 0, 0},
-        {"--json", NULL, FT_FLAG_BOOL, &f.json, NULL, "print one JSON object", 0, 0},
-    };
-    const ft_cmd_usage usage = {
-        .usage = "simulate wisp --config FILE [flags]",
-        .about = "Simulates devices that draft, links, and one server that verifies, with the\n"
-                 "server's own policies on a virtual clock, and searches the largest number of\n"
-                 "devices of which no more than epsilon of the texts are slower than promised:\n"
-                 "by class and for classes mixed, for wisp, fcfs (SLED) and centralized serving.\n"
-                 "docs/SIMULATOR.md says what is modelled.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags)};
     ft_error err = {0};
-    int n_words, done = ft_cmd_parse(&usage, argc, argv, &n_words);
-    if (done >= 0)
-        return done;
     ft_cmd_catch_signals();
-    return run(&f, &err) == FT_OK ? 0 : ft_cmd_fail(&err);
+    return run_setting(options, &err) == FT_OK ? 0 : ft_cmd_fail(&err);
 }
+
+const ft_command ft_cmd_simulate_wisp = {
+    .name = "simulate wisp",
+    .summary = "how many devices a server would hold, by policy and promised speed",
+    .usage = "--config FILE [flags]",
+    .about = "Simulates devices that draft, links, and one server that verifies, with the\n"
+             "server's own policies on a virtual clock, and searches the largest number of\n"
+             "devices of which no more than epsilon of the texts are slower than promised:\n"
+             "by class and for classes mixed, for wisp, fcfs (SLED) and centralized serving.\n"
+             "docs/SIMULATOR.md says what is modelled.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .run = run};

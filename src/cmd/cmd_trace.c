@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken trace: what a trace file holds, checked. Main thread only; others may write to the file.
+// foretoken trace: what a trace file holds, checked. Main thread only; others may write to the
+// file.
 #include <stdio.h>
 #include <time.h>
 
@@ -62,33 +63,42 @@ static int print_text(const ft_trace_summary *s)
     return fflush(stdout) == 0 ? 0 : 1;
 }
 
-int ft_cmd_trace(int argc, char **argv)
+typedef struct options {
+    bool json;
+} options;
+
+static const ft_flag rows[] = {
+    {"--json", NULL, FT_FLAG(options, json), NULL, "one JSON object instead of the text"},
+};
+
+static const options defaults = {0};
+
+static int run(void *selected, int n_words, char **words)
 {
-    bool json = false;
-    const ft_flag flags[] = {
-        {"--json", NULL, FT_FLAG_BOOL, &json, NULL, "one JSON object instead of the text", 0, 0},
-    };
-    const ft_cmd_usage usage = {
-        .usage = "trace FILE [flags]",
-        .about =
-            "Says what a file holds that edge --trace or run --trace has written, and whether it is\n"
-            "whole: texts, drafts, and how many of their nodes at each depth were accepted. Of the\n"
-            "nodes that the target judged: in a chain those up to the first rejected one, in a tree\n"
-            "all whose parent was accepted.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags),
-        .max_words = 1};
+    const options *x = selected;
     ft_error err = {0};
     ft_trace_summary summary;
-    int n_words, done = ft_cmd_parse(&usage, argc, argv, &n_words);
-    if (done >= 0)
-        return done;
     if (n_words == 0) {
         ft_error_set(&err, FT_INVALID, "trace: which file?");
         ft_cmd_fail(&err);
         return 2;
     }
-    if (ft_trace_summarize(argv[1], &err, &summary) != FT_OK)
+    if (ft_trace_summarize(words[0], &err, &summary) != FT_OK)
         return ft_cmd_fail(&err);
-    return json ? print_json(&summary) : print_text(&summary);
+    return x->json ? print_json(&summary) : print_text(&summary);
 }
+
+const ft_command ft_cmd_trace = {
+    .name = "trace",
+    .summary = "what a trace file holds: texts, drafts, acceptance by depth",
+    .usage = "FILE [flags]",
+    .about = "Says what a file holds that edge --trace or run --trace has written, and whether it "
+             "is\n"
+             "whole: texts, drafts, and how many of their nodes at each depth were accepted. Of "
+             "the\n"
+             "nodes that the target judged: in a chain those up to the first rejected one, in a "
+             "tree\n"
+             "all whose parent was accepted.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .max_words = 1,
+    .run = run};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken train predictor: the rejection predictor of WISP 4.1 from traces. Two sizes are trained on the
-// same texts and compared on texts that neither has seen; the threshold comes from a third part. Main
-// thread only.
+// foretoken train predictor: the rejection predictor of WISP 4.1 from traces. Two sizes are trained
+// on the same texts and compared on texts that neither has seen; the threshold comes from a third
+// part. Main thread only.
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "cmd/bench.h"
+#include "base/plot.h"
+#include "bench/bench.h"
 #include "cmd/cmd.h"
-#include "cmd/plot.h"
 #include "cmd/train_set.h"
 #include "learn/binary.h"
 #include "learn/mlp_train.h"
@@ -217,8 +217,8 @@ static void time_warm(const training *t, candidate *c)
     c->warm_us = (now_us() - begin) / TIMED_CALLS;
 }
 
-/* Forwards of one token, each followed by a call of every size, whose weights the forward has driven out of
- * the caches as it does in drafting. */
+/* Forwards of one token, each followed by a call of every size, whose weights the forward has
+ * driven out of the caches as it does in drafting. */
 static ft_status time_forwards(training *t, ft_draft_source *source, ft_error *err)
 {
     const ft_train_set *s = &t->part[FT_TRAIN_TEST];
@@ -259,7 +259,7 @@ static ft_status time_draft(training *t, ft_error *err)
         status = ft_engine_create(&eo, err, &engine);
     }
     if (status == FT_OK)
-        status = ft_draft_engine_source(engine, NULL, &greedy, err, &source);
+        status = ft_draft_engine_source(engine, &ft_rule_exact, NULL, &greedy, err, &source);
     if (status == FT_OK)
         status = time_forwards(t, source, err);
     ft_draft_source_destroy(source);
@@ -397,7 +397,7 @@ static ft_status write_file(const training *t, ft_error *err)
 
 /* ---- the command ---- */
 
-static ft_status run(training *t, ft_error *err)
+static ft_status train_and_report(training *t, ft_error *err)
 {
     ft_status status = check(t, err);
     if (status == FT_OK)
@@ -422,56 +422,59 @@ static ft_status run(training *t, ft_error *err)
     return status;
 }
 
-int ft_cmd_train_predictor(int argc, char **argv)
+static const ft_flag rows[] = {
+    {"--trace", NULL, FT_FLAG(training, trace), "FILE", "what edge --trace recorded"},
+    {"--test", NULL, FT_FLAG(training, test), "FILE",
+     "a trace of other prompts, to test with; else 15 % of the texts"},
+    {"--out", "-o", FT_FLAG(training, out), "FILE", "the predictor, for edge --predictor"},
+    {"--hidden", NULL, FT_FLAG(training, hidden), "LIST", "widths of the hidden layers"},
+    {"--small", NULL, FT_FLAG(training, small), "LIST",
+     "a smaller size, kept unless the larger one earns its cost; none"},
+    {"--max-fpr", NULL, FT_FLAG(training, max_fpr), "P",
+     "share of rejected tokens that may be let through, on validation texts", 0, 1},
+    {"--epochs", NULL, FT_FLAG(training, epochs), "N", "at most", 1, 10000},
+    {"--batch", NULL, FT_FLAG(training, batch), "N", "samples of a step", 1, 65536},
+    {"--rate", NULL, FT_FLAG(training, rate), "R", "of learning", 1e-7, 1},
+    {"--seed", "-s", FT_FLAG(training, seed), "N", "of weights, order and division of the texts", 0,
+     1e9},
+    {"--threads", "-t", FT_FLAG(training, threads), "N", "threads", 1, 512},
+    {"--model-draft", "-md", FT_FLAG(training, draft), "FILE",
+     "a draft model, to compare a call with its forward"},
+    {"--plot", NULL, FT_FLAG(training, plot), "FILE",
+     "reliability diagram, by gnuplot: .svg, .png or .txt"},
+    {"--json", NULL, FT_FLAG(training, json), NULL, "print one JSON object"},
+};
+
+static const training defaults = {.hidden = "512,128,64",
+                                  .small = "32,16",
+                                  .epochs = 60,
+                                  .batch = 128,
+                                  .seed = 1,
+                                  .threads = 1,
+                                  .rate = 1e-3,
+                                  .max_fpr = 0.4};
+
+static int run(void *options, int n_words, char **words)
 {
-    training t = {.hidden = "512,128,64",
-                  .small = "32,16",
-                  .epochs = 60,
-                  .batch = 128,
-                  .seed = 1,
-                  .threads = 1,
-                  .rate = 1e-3,
-                  .max_fpr = 0.4};
-    const ft_flag flags[] = {
-        {"--trace", NULL, FT_FLAG_STRING, &t.trace, "FILE", "what edge --trace recorded", 0, 0},
-        {"--test", NULL, FT_FLAG_STRING, &t.test, "FILE",
-         "a trace of other prompts, to test with; else 15 % of the texts", 0, 0},
-        {"--out", "-o", FT_FLAG_STRING, &t.out, "FILE", "the predictor, for edge --predictor", 0,
-         0},
-        {"--hidden", NULL, FT_FLAG_STRING, &t.hidden, "LIST", "widths of the hidden layers", 0, 0},
-        {"--small", NULL, FT_FLAG_STRING, &t.small, "LIST",
-         "a smaller size, kept unless the larger one earns its cost; none", 0, 0},
-        {"--max-fpr", NULL, FT_FLAG_FLOAT, &t.max_fpr, "P",
-         "share of rejected tokens that may be let through, on validation texts", 0, 1},
-        {"--epochs", NULL, FT_FLAG_INT, &t.epochs, "N", "at most", 1, 10000},
-        {"--batch", NULL, FT_FLAG_INT, &t.batch, "N", "samples of a step", 1, 65536},
-        {"--rate", NULL, FT_FLAG_FLOAT, &t.rate, "R", "of learning", 1e-7, 1},
-        {"--seed", "-s", FT_FLAG_INT, &t.seed, "N", "of weights, order and division of the texts",
-         0, 1e9},
-        {"--threads", "-t", FT_FLAG_INT, &t.threads, "N", "threads", 1, 512},
-        {"--model-draft", "-md", FT_FLAG_STRING, &t.draft, "FILE",
-         "a draft model, to compare a call with its forward", 0, 0},
-        {"--plot", NULL, FT_FLAG_STRING, &t.plot, "FILE",
-         "reliability diagram, by gnuplot: .svg, .png or .txt", 0, 0},
-        {"--json", NULL, FT_FLAG_BOOL, &t.json, NULL, "print one JSON object", 0, 0},
-    };
-    const ft_cmd_usage usage = {
-        .usage = "train predictor --trace FILE -o FILE [flags]",
-        .about =
-            "Trains what tells from a draft's logits whether the target will reject a token, and\n"
-            "ends drafts there (WISP 4.1): a perceptron, in two sizes side by side. Texts are divided\n"
-            "into those that are trained on, those that choose epoch and threshold (the highest\n"
-            "balanced accuracy within --max-fpr) and those that it is tested on.",
-        .flags = flags,
-        .n_flags = FT_COUNT(flags)};
+    training *t = options;
     ft_error err = {0};
-    int n_words, done = ft_cmd_parse(&usage, argc, argv, &n_words);
-    if (done >= 0)
-        return done;
-    ft_status status = run(&t, &err);
+    ft_status status = train_and_report(t, &err);
     for (int p = 0; p < FT_TRAIN_PARTS; p++)
-        ft_train_set_deinit(&t.part[p]);
+        ft_train_set_deinit(&t->part[p]);
     for (int k = 0; k < SIZES; k++)
-        ft_predictor_deinit(&t.size[k].predictor);
+        ft_predictor_deinit(&t->size[k].predictor);
     return status == FT_OK ? 0 : ft_cmd_fail(&err);
 }
+
+const ft_command ft_cmd_train_predictor = {
+    .name = "train predictor",
+    .summary = "what ends drafts at rejections, from traces, for edge --predictor",
+    .usage = "--trace FILE -o FILE [flags]",
+    .about = "Trains what tells from a draft's logits whether the target will reject a token, "
+             "and\n"
+             "ends drafts there (WISP 4.1): a perceptron, in two sizes side by side. Texts are "
+             "divided\n"
+             "into those that are trained on, those that choose epoch and threshold (the highest\n"
+             "balanced accuracy within --max-fpr) and those that it is tested on.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .run = run};

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -18,22 +19,41 @@
 static volatile sig_atomic_t stopped;
 static int stop_pipe[2] = {-1, -1}, hangup_pipe[2] = {-1, -1};
 
-int ft_cmd_parse(const ft_cmd_usage *usage, int argc, char **argv, int *n_words)
+void ft_cmd_help(const ft_command *command)
+{
+    printf("usage: foretoken %s%s%s\n\n%s\n\n", command->name, command->usage[0] ? " " : "",
+           command->usage, command->about);
+    ft_flags_help(stdout, &command->flags, command->defaults);
+}
+
+int ft_cmd_main(const ft_command *command, int argc, char **argv)
 {
     ft_error err = {0};
+    int n_words = 0, code = 2;
     if (ft_flags_want_help(argc, argv)) {
-        printf("usage: foretoken %s\n\n%s\n\n", usage->usage, usage->about);
-        ft_flags_help(stdout, usage->flags, usage->n_flags);
+        ft_cmd_help(command);
         return 0;
     }
-    if (ft_flags_parse(usage->flags, usage->n_flags, argc, argv, &err, n_words) == FT_OK &&
-        *n_words > usage->max_words)
+    void *options = malloc(command->size + 1);
+    if (!options)
+        return ft_cmd_fail(&(ft_error){.code = FT_NOMEM});
+    memcpy(options, command->defaults, command->size);
+    if (ft_flags_parse(&command->flags, options, argc, argv, &err, &n_words) == FT_OK &&
+        n_words > command->max_words)
         ft_error_set(&err, FT_INVALID, "unexpected word '%s': --help shows the usage",
-                     argv[usage->max_words + 1]);
+                     argv[command->max_words + 1]);
     if (err.code == FT_OK)
-        return -1;
-    fprintf(stderr, "foretoken %s: %s\n", argv[0], err.message);
-    return 2;
+        code = command->run(options, n_words, argv + 1);
+    else
+        fprintf(stderr, "foretoken %s: %s\n", command->name, err.message);
+    free(options);
+    return code;
+}
+
+json_int_t ft_cmd_file_bytes(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (json_int_t)info.st_size : -1;
 }
 
 int ft_cmd_fail(const ft_error *err)
@@ -124,11 +144,13 @@ bool ft_cmd_wait_input(int fd)
     return false;
 }
 
-void ft_cmd_wait_stopped(void)
+bool ft_cmd_wait_stopped(int timeout_ms)
 {
     struct pollfd fd = {.fd = stop_pipe[0], .events = POLLIN};
-    while (!stopped && (poll(&fd, 1, -1) >= 0 || errno == EINTR)) {
-    }
+    int n = 1;
+    while (!stopped && (n > 0 || (n < 0 && errno == EINTR)))
+        n = poll(&fd, 1, timeout_ms);
+    return stopped;
 }
 
 static void library_log(enum ggml_log_level level, const char *text, void *ctx)
@@ -149,12 +171,8 @@ void ft_cmd_quiet_libraries(void)
 
 ft_status ft_cmd_kv_type(const char *name, ft_error *err, ft_kv_type *out)
 {
-    static const char *const names[] = {
-        [FT_KV_F16] = "f16", [FT_KV_BF16] = "bf16", [FT_KV_Q8_0] = "q8_0"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) {
-            *out = (ft_kv_type)i;
+    for (*out = FT_KV_F16; *out <= FT_KV_Q8_0; ++*out)
+        if (strcmp(name, ft_kv_type_name(*out)) == 0)
             return FT_OK;
-        }
     return ft_error_set(err, FT_INVALID, "--cache-type: '%s' is not f16, bf16 or q8_0", name);
 }

@@ -17,8 +17,8 @@ FT_WARN_UNUSED ft_status ft_cmd_write_port(const char *path, int port, ft_error 
 /* True for localhost, 127.*, ::1. */
 bool ft_cmd_is_loopback(const char *host);
 
-/* "HOST:PORT", "[ADDRESS]:PORT" or "PORT" (then the host is 127.0.0.1) into host[size] and *port; what
- * names the flag. FT_INVALID. */
+/* "HOST:PORT", "[ADDRESS]:PORT" or "PORT" (then the host is 127.0.0.1) into host[size] and *port;
+ * what names the flag. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_cmd_parse_endpoint(const char *text, const char *what, ft_error *err,
                                                char host[256], int *port);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches for `fit verify-time`. One text is computed once and copied for as many contexts as a batch may
-// have, since values do not change the work; a batch's sequences share the beginnings of those.
+// Batches for `fit verify-time`. One text is computed once and copied for as many contexts as a
+// batch may have, since values do not change the work; a batch's sequences share the beginnings of
+// those.
 //
 //   compute  1 to 4 prompts' chunks, hundreds of rows, mostly without context
 //   memory   1 to max_seqs verifications of 1 to 33 rows, all with logits, behind long contexts
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 
 #include "base/num.h"
-#include "cmd/bench.h"
+#include "bench/bench.h"
 
 #define WARM_RUNS 2
 #define REPEAT_US \
@@ -35,7 +36,8 @@ static uint32_t between(ft_rng *rng, uint32_t low, uint32_t high)
     return low + ft_rng_below(rng, high - low + 1);
 }
 
-/* 1 to most, each doubling as likely as the next: a pass of few rows is as frequent as one of many. */
+/* 1 to most, each doubling as likely as the next: a pass of few rows is as frequent as one of
+ * many. */
 static uint32_t some(ft_rng *rng, uint32_t most)
 {
     return (uint32_t)exp2(ft_rng_unit(rng) * log2((double)most + 1));
@@ -120,8 +122,8 @@ static ft_status begin_of(const ft_seq *context, uint32_t n, ft_error *err, ft_s
     return status;
 }
 
-/* Sequences and segments of a batch, and a pass of one row: with it the engine makes the copies that
- * were asked for, which are not part of the batch's time. */
+/* Sequences and segments of a batch, and a pass of one row: with it the engine makes the copies
+ * that were asked for, which are not part of the batch's time. */
 static ft_status prepare(ft_profile *p, const ft_profile_batch *b, ft_rng *rng, ft_error *err)
 {
     ft_segment one = {.n = 1, .tokens = p->tokens};

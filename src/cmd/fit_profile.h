@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Profiling forward passes of all the shapes that a verification server meets (WISP appendix C): long
- * prompts, small trees behind long contexts, both in one batch. A batch is drawn once and timed as often as
- * one likes, at times far apart. */
+ * Profiling forward passes of all the shapes that a verification server meets (WISP appendix C):
+ * long prompts, small trees behind long contexts, both in one batch. A batch is drawn once and
+ * timed as often as one likes, at times far apart. */
 #ifndef FT_CMD_FIT_PROFILE_H
 #define FT_CMD_FIT_PROFILE_H
 
@@ -45,8 +45,8 @@ FT_WARN_UNUSED ft_status ft_profile_draw(const ft_profile *profile, ft_regime re
                                          ft_error *err, ft_profile_batch *out);
 void ft_profile_batch_deinit(ft_profile_batch *batch);
 
-/* The microseconds of a pass of the batch, the least of a few if it is short; its tokens are drawn anew. What it
- * takes to bring about the contexts is left out. */
+/* The microseconds of a pass of the batch, the least of a few if it is short; its tokens are drawn
+ * anew. What it takes to bring about the contexts is left out. */
 FT_WARN_UNUSED ft_status ft_profile_time(ft_profile *profile, const ft_profile_batch *batch,
                                          ft_rng *rng, ft_error *err, double *us);
 

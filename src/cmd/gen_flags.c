@@ -5,11 +5,96 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/progress.h"
 #include "base/rng.h"
 
 #define AUTO_BUDGET 32 /* nodes: SpecEdge's budget (section 5) */
 #define AUTO_DEPTH  16 /* levels that the controller tells apart */
 #define TREE_DEPTH  7  /* of a tree whose depth nobody says: SpecEdge's at a round trip of 15 ms */
+
+/* ---- tables ---- */
+
+static const ft_flag sampling_rows[] = {
+    {"--temp", NULL, FT_FLAG(ft_sampling_flags, temp), "T", "temperature; 0: always the likeliest",
+     0, 100},
+    {"--top-k", NULL, FT_FLAG(ft_sampling_flags, top_k), "N", "the N likeliest tokens only; 0: all",
+     0, 1e9},
+    {"--top-p", NULL, FT_FLAG(ft_sampling_flags, top_p), "P",
+     "the likeliest tokens that make up P only; 1: all", 0, 1},
+    {"--min-p", NULL, FT_FLAG(ft_sampling_flags, min_p), "P",
+     "tokens of at least P times the likeliest's probability only; 0: all", 0, 1},
+    {"--seed", "-s", FT_FLAG(ft_sampling_flags, seed), "N", "of the draws; -1: a random one", -1,
+     9e18},
+};
+const ft_flag_group ft_flags_sampling = FT_FLAG_ROWS(sampling_rows);
+
+static const ft_flag draft_rows[] = {
+    {"--spec-draft-n-max", NULL, FT_FLAG(ft_draft_flags, n_max), "N",
+     "drafted tokens a round at most; 0: none", 0, FT_TREE_MAX},
+    {"--draft-depth", NULL, FT_FLAG(ft_draft_flags, depth), "N",
+     "draft passes a round at most; 0: as many as tokens", 0, FT_TREE_MAX},
+    {"--draft-width", NULL, FT_FLAG(ft_draft_flags, width), "N",
+     "leaves of the draft tree that one pass continues; 1: a chain", 1, FT_TREE_MAX},
+    {"--no-speculation", NULL, FT_FLAG(ft_draft_flags, no_speculation), NULL, "never draft"},
+};
+const ft_flag_group ft_flags_draft = FT_FLAG_ROWS(draft_rows);
+
+static const ft_flag edge_draft_rows[] = {
+    {"--draft", NULL, FT_FLAG(ft_edge_draft_flags, draft), "HOW",
+     "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes"},
+    {"--depth", NULL, FT_FLAG(ft_edge_draft_flags, depth), "HOW",
+     "draft passes a round: auto; pipeline: fill a verification's time; latency; N: at most N"},
+    {"--draft-width", NULL, FT_FLAG(ft_edge_draft_flags, width), "N",
+     "leaves of a draft tree that one pass continues", 1, 64},
+    {"--spec-draft-n-max", NULL, FT_FLAG(ft_edge_draft_flags, n_max), "N",
+     "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32", -1,
+     FT_TREE_MAX},
+    {"--ahead", NULL, FT_FLAG(ft_edge_draft_flags, ahead), "WHERE",
+     "drafting ahead: where the text likeliest goes on, or below the tree's best leaf (head)"},
+    {"--predictor", NULL, FT_FLAG(ft_edge_draft_flags, predictor), "FILE",
+     "ends a draft where this predictor (train predictor) expects a rejection; none: it does not"},
+    {"--proactive", NULL, FT_FLAG(ft_edge_draft_flags, proactive), NULL,
+     "draft ahead while the target checks"},
+    {"--no-speculation", NULL, FT_FLAG(ft_edge_draft_flags, no_speculation), NULL, "never draft"},
+};
+const ft_flag_group ft_flags_edge_draft = FT_FLAG_ROWS(edge_draft_rows);
+
+static const ft_flag trace_rows[] = {
+    {"--trace", NULL, FT_FLAG(ft_trace_flags, path), "FILE",
+     "record drafts and verdicts (token ids and numbers, SQLite) for train predictor"},
+    {"--trace-mb", NULL, FT_FLAG(ft_trace_flags, mb), "N",
+     "size of that file at most; the oldest rounds make room", 1, 1 << 20},
+};
+const ft_flag_group ft_flags_trace = FT_FLAG_ROWS(trace_rows);
+
+static const ft_flag device_rows[] = {
+    {"--n-gpu-layers", "-ngl", FT_FLAG(ft_device_opts, n_gpu_layers), "N",
+     "the last N layers on devices; more than there are, or -1: head too", -1, 1e6},
+    {"--device", "-dev", FT_FLAG(ft_device_opts, names), "NAMES",
+     "devices as in CUDA0,RPC1; none: the CPU (all GPUs; info --devices lists)"},
+    {"--rpc", NULL, FT_FLAG(ft_device_opts, rpc), "SERVERS",
+     "rpc-servers HOST:PORT,...: devices RPC0, ... (unencrypted: trusted networks)"},
+    {"--kernels", NULL, FT_FLAG(ft_device_opts, kernels), "WHOSE",
+     "products on the CPU: auto, packed (our own) or ggml; they differ in last bits"},
+};
+const ft_flag_group ft_flags_device = FT_FLAG_ROWS(device_rows);
+
+static const ft_flag draft_device_rows[] = {
+    {"--n-gpu-layers-draft", "-ngld", FT_FLAG(ft_device_opts, n_gpu_layers), "N",
+     "-ngl of the draft", -1, 1e6},
+    {"--device-draft", "-devd", FT_FLAG(ft_device_opts, names), "NAMES", "--device of the draft"},
+};
+const ft_flag_group ft_flags_draft_device = FT_FLAG_ROWS(draft_device_rows);
+
+static const ft_flag static_rows[] = {
+    {"--static-batch", NULL, FT_FLAG(ft_static_flags, batch), "N",
+     "of policy static: verifications of a pass", 1, 1 << 16},
+    {"--static-wait-ms", NULL, FT_FLAG(ft_static_flags, wait_ms), "MS",
+     "of policy static: how long the first waits for the others", 0.001, 60000},
+};
+const ft_flag_group ft_flags_static = FT_FLAG_ROWS(static_rows);
+
+/* ---- what they say ---- */
 
 ft_status ft_sampling_from_flags(ft_sampling_flags *flags, ft_error *err, ft_sampling *out)
 {
@@ -124,14 +209,6 @@ ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
     return status;
 }
 
-ft_status ft_cmd_check_predictor(const ft_draft_params *params, const ft_model *draft,
-                                 ft_error *err)
-{
-    return params->predictor
-               ? ft_predictor_check_draft(params->predictor, ft_model_fingerprint(draft), err)
-               : FT_OK;
-}
-
 ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,
                                    ft_edge_opts *out)
 {
@@ -150,6 +227,13 @@ ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *e
         out->draft.depth = out->draft.budget;
     out->proactive = out->early = flags->proactive;
     return FT_OK;
+}
+
+ft_status ft_cmd_load_model(const char *path, const char *label, const ft_device_opts *device,
+                            ft_error *err, ft_model **out)
+{
+    const ft_model_opts opts = {.path = path, .progress = ft_progress_terminal(label)};
+    return ft_model_load_on(device, &opts, err, out);
 }
 
 ft_status ft_trace_from_flags(const ft_trace_flags *flags, ft_error *err, ft_trace **out)

@@ -8,7 +8,8 @@
 #include "base/buf.h"
 #include "serve/verifier.h"
 
-/* A number of digits, a point and an exponent, as long as the item; no spaces, signs, hexadecimals, infinities. */
+/* A number of digits, a point and an exponent, as long as the item; no spaces, signs, hexadecimals,
+ * infinities. */
 static bool number(const char *at, size_t n, double *out)
 {
     char *end;

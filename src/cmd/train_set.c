@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples out of a trace store. Appendix B's labels are the store's: accepted tokens are 1, the first
-// rejected ones 0, and what lies behind them was never judged. No state but the caller's.
+// Samples out of a trace store. Appendix B's labels are the store's: accepted tokens are 1, the
+// first rejected ones 0, and what lies behind them was never judged. No state but the caller's.
 #include "cmd/train_set.h"
 
 #include <stdbool.h>

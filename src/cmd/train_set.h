@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a predictor is trained on: judged tokens of a trace store, and their division into parts that share no
- * text. Owned by one thread. */
+ * What a predictor is trained on: judged tokens of a trace store, and their division into parts
+ * that share no text. Owned by one thread. */
 #ifndef FT_CMD_TRAIN_SET_H
 #define FT_CMD_TRAIN_SET_H
 
@@ -34,8 +34,8 @@ typedef struct ft_train_split {
     uint64_t seed;
 } ft_train_split;
 
-/* The samples whose text belongs to a part, appended to *out in their order. Which part that is depends on
- * the text's session and the seed alone. FT_NOMEM. */
+/* The samples whose text belongs to a part, appended to *out in their order. Which part that is
+ * depends on the text's session and the seed alone. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_train_set_part(const ft_train_set *set, const ft_train_split *split,
                                            ft_train_part part, ft_error *err, ft_train_set *out);
 

@@ -1,365 +1,417 @@
 // SPDX-License-Identifier: Apache-2.0
-// The draft model's side of one generation. Drafting only makes a text cheaper: whatever goes wrong
-// here ends drafting, for now or for good, and never the generation.
+// The draft model's side of one generation. The draft engine is locked during every call. While a
+// verdict is awaited only reading waits for the lock, because nothing can be drafted before it; all
+// other work is done only if no other generation wants the engine.
 //
-//   start -> ON <----------- all read -----------+
-//             | \--context full, error--> OFF    |       every engine call is one turn at the engine
-//             | pool full                        |
-//             v                                  |
-//           LATER --after a while, room--> READING (in pieces, while verdicts are waited for)
-//
-// In runs the drafter is told of the text only when that is of use: when so much is new that reading
-// it at once is cheap, when a shadow is wanted, or before a tree. `known` is what it was told.
-//
-// What is done while a verdict is waited for (ft_gen_draft_idle) is one draft forward a call, and takes
-// a turn at the engine only where nobody else wants one, except for reading, which makes drafting
-// possible in the first place.
+// Invariants (ft_drafting_check): there is a drafter in READING and ON, and in no other state; a
+// tree is out only in ON; the drafter knows no more tokens than the text has.
 //
 // Owned by the generation's thread; the drafter's sequence belongs to the engine, so it is created,
-// used and destroyed under the engine lock only.
+// used and destroyed under the lock only. Knows nothing of the verifier.
+#include "edge/drafting.h"
+
+#include <assert.h>
+
 #include "base/log.h"
-#include "edge/edge_internal.h"
+#include "base/num.h"
+#include "edge/tuning.h"
 #include "spec/draft_engine.h"
 
-#define PREFILL_CHUNK    128 /* tokens a turn: some 10 ms, so that others and a cancel get their say */
-#define FOLLOW_TOK       32 /* new text of a run that is read at once: hardly dearer than a few tokens */
-#define RETRY_ROUNDS     16 /* verdicts until the first new try; doubles each time */
+#define PREFILL_CHUNK    128 /* tokens: some 10 ms, so that others and a cancel do not wait long */
+#define RETRY_ROUNDS     16  /* verdicts until the first new try; doubles each time */
 #define RETRY_ROUNDS_TOP 256
-#define ROOM_TOK         64 /* free tokens in the pool besides the text's, for trees to come */
+#define ROOM_TOK         64 /* free tokens that the pool must have beside the text's, for trees */
 
-/* What the drafter did, into the generation's sums: it is going. */
-static void count(ft_gen *gen)
+#define NO FT_DRAFTING_ILLEGAL
+
+static const ft_drafting_state transitions[FT_DRAFTING_N_STATES][FT_DRAFTING_N_EVENTS] = {
+    [FT_DRAFTING_OFF] = {FT_DRAFTING_READING, NO, FT_DRAFTING_LATER, FT_DRAFTING_OFF},
+    [FT_DRAFTING_READING] = {NO, FT_DRAFTING_ON, FT_DRAFTING_LATER, FT_DRAFTING_OFF},
+    [FT_DRAFTING_ON] = {NO, FT_DRAFTING_ON, FT_DRAFTING_LATER, FT_DRAFTING_OFF},
+    [FT_DRAFTING_LATER] = {FT_DRAFTING_READING, NO, FT_DRAFTING_LATER, FT_DRAFTING_OFF},
+};
+
+ft_drafting_state ft_drafting_next(ft_drafting_state state, ft_drafting_event event)
 {
-    ft_drafter_stats d;
-    ft_gen_stats *s = gen->stats;
-    ft_drafter_get_stats(gen->drafter, &d);
-    s->forwards += d.forwards;
-    s->ahead_forwards += d.ahead_forwards;
-    s->heads += d.heads;
-    s->aligned += d.aligned;
-    s->matched += d.matched;
-    s->ahead_nodes += d.ahead_nodes;
-    s->ahead_kept += d.ahead_kept;
+    return transitions[state][event];
 }
 
-void ft_gen_draft_stop(ft_gen *gen)
+void ft_drafting_check(const ft_drafting *d)
 {
-    if (gen->drafter) {
-        count(gen);
-        pthread_mutex_lock(&gen->edge->mutex);
-        gen->edge->calibration = ft_drafter_calibration(gen->drafter);
-        pthread_mutex_unlock(&gen->edge->mutex);
-        ft_edge_engine_lock(gen->edge);
-        ft_drafter_destroy(gen->drafter);
-        ft_edge_engine_unlock(gen->edge);
+    const bool on = d->state == FT_DRAFTING_ON;
+    assert((on || d->state == FT_DRAFTING_READING) == (d->drafter != NULL));
+    assert(on || d->tree.n == 0);
+    assert(on || d->shadow.state == FT_SHADOW_NONE);
+    assert(d->known <= d->how.text->n);
+    (void)on;
+}
+
+static void happened(ft_drafting *d, ft_drafting_event event)
+{
+    const ft_drafting_state next = ft_drafting_next(d->state, event);
+    assert(next != FT_DRAFTING_ILLEGAL);
+    d->state = next;
+#ifdef FT_DEBUG_CHECKS
+    ft_drafting_check(d);
+#endif
+}
+
+void ft_drafting_init(ft_drafting *d, const ft_drafting_opts *opts)
+{
+    *d = (ft_drafting){.how = *opts,
+                       .state = FT_DRAFTING_OFF,
+                       .retry_step = RETRY_ROUNDS,
+                       .calibration = opts->calibration};
+}
+
+static uint32_t text_tok(const ft_drafting *d)
+{
+    return (uint32_t)d->how.text->n;
+}
+
+static bool context_is_full(const ft_drafting *d)
+{
+    return text_tok(d) + 1 >= d->how.n_ctx;
+}
+
+/* ---- making and freeing the drafter ---- */
+
+static void add(ft_drafter_stats *sum, const ft_drafter_stats *s)
+{
+    sum->forwards += s->forwards;
+    sum->ahead_forwards += s->ahead_forwards;
+    sum->heads += s->heads;
+    sum->aligned += s->aligned;
+    sum->matched += s->matched;
+    sum->ahead_nodes += s->ahead_nodes;
+    sum->ahead_kept += s->ahead_kept;
+}
+
+static void drop_drafter(ft_drafting *d)
+{
+    ft_drafter_stats s;
+    if (d->drafter) {
+        ft_drafter_get_stats(d->drafter, &s);
+        add(&d->done, &s);
+        d->calibration = ft_drafter_calibration(d->drafter);
+        ft_engine_lock_take(d->how.lock);
+        ft_drafter_destroy(d->drafter);
+        ft_engine_lock_release(d->how.lock);
     }
-    gen->drafter = NULL;
-    gen->drafting = FT_DRAFTING_OFF;
-    gen->tree.n = 0;
-    gen->shadow.wanted = false;
-    gen->shadow.tree.n = 0;
+    d->drafter = NULL;
+    ft_tree_clear(&d->tree);
+    ft_tree_clear(&d->shadow.tree);
+    d->shadow.state = FT_SHADOW_NONE;
 }
 
-/* What a failed drafter call means: a full pool is tried again later, the rest is given up. */
-static void give_up(ft_gen *gen, const ft_error *err)
+void ft_drafting_stop(ft_drafting *d)
 {
-    ft_gen_draft_stop(gen);
+    drop_drafter(d);
+    happened(d, FT_DRAFTING_STOP);
+}
+
+/* After a failed drafter call: a full pool is tried again later; other errors end drafting. */
+static void give_up(ft_drafting *d, const ft_error *err)
+{
+    drop_drafter(d);
     if (err->code == FT_EXHAUSTED) {
-        gen->drafting = FT_DRAFTING_LATER;
-        gen->retry_step = gen->retry_step ? gen->retry_step * 2 : RETRY_ROUNDS;
-        if (gen->retry_step > RETRY_ROUNDS_TOP)
-            gen->retry_step = RETRY_ROUNDS_TOP;
-        gen->retry_in = gen->retry_step;
+        d->retry_in = d->retry_step;
+        d->retry_step = ft_min_u32(2 * d->retry_step, RETRY_ROUNDS_TOP);
+        happened(d, FT_DRAFTING_FULL);
     } else {
-        FT_LOGW("edge", "drafting stopped, decoding goes on without: %s", err->message);
+        FT_LOGW("edge", "drafting stopped, decoding goes on without drafts: %s", err->message);
+        happened(d, FT_DRAFTING_STOP);
     }
 }
 
-static ft_status make_source(ft_gen *gen, ft_error *err, ft_draft_source **out)
+void ft_drafting_set_rule(ft_drafting *d, const ft_rule *rule)
 {
-    const ft_edge *edge = gen->edge;
-    const ft_sampling *sampling = &gen->request->sampling;
-    if (edge->engine)
-        return ft_draft_engine_source(edge->engine, NULL, sampling, err, out);
-    return edge->drafts.create(edge->drafts.ctx, sampling, err, out);
+    d->how.rule = rule;
+    if (d->state == FT_DRAFTING_OFF)
+        return;
+    drop_drafter(d);
+    d->retry_in = 0;
+    happened(d, FT_DRAFTING_FULL);
 }
 
-/* A drafter that has the text to read. Under the engine lock. */
-static ft_status make_drafter(ft_gen *gen, ft_error *err)
+static ft_status make_source(const ft_drafting *d, ft_error *err, ft_draft_source **out)
+{
+    const ft_drafting_opts *how = &d->how;
+    if (how->engine)
+        return ft_draft_engine_source(how->engine, how->rule, NULL, how->sampling, err, out);
+    return how->drafts.create(how->drafts.ctx, how->rule, how->sampling, err, out);
+}
+
+/* Makes a drafter, which must read the text. The caller holds the lock. */
+static ft_status make_drafter(ft_drafting *d, ft_error *err)
 {
     ft_draft_source *source = NULL;
-    ft_status status = make_source(gen, err, &source);
+    ft_status status = make_source(d, err, &source);
     if (status != FT_OK)
         return status;
-    if (source->ops->room_tok(source) < gen->text.n + ROOM_TOK) {
+    if (source->ops->room_tok(source) < text_tok(d) + ROOM_TOK) {
         ft_draft_source_destroy(source);
-        return ft_error_set(err, FT_EXHAUSTED, "edge: the draft's pool is full");
+        return ft_error_set(err, FT_EXHAUSTED, "edge: the draft model's KV pool is full");
     }
-    status = ft_drafter_create(source, err, &gen->drafter);
-    if (status == FT_OK) {
-        pthread_mutex_lock(&gen->edge->mutex);
-        const ft_calibration known = gen->edge->calibration;
-        pthread_mutex_unlock(&gen->edge->mutex);
-        ft_drafter_calibrate(gen->drafter, &known);
-    }
+    status = ft_drafter_create(source, err, &d->drafter);
+    if (status != FT_OK)
+        return status;
+    ft_drafter_calibrate(d->drafter, &d->calibration);
+    d->known = text_tok(d);
+    return ft_drafter_reset(d->drafter, d->how.text->id, text_tok(d), err);
+}
+
+static void begin(ft_drafting *d)
+{
+    ft_error err = {0};
+    ft_engine_lock_take(d->how.lock);
+    ft_status status = make_drafter(d, &err);
+    ft_engine_lock_release(d->how.lock);
     if (status == FT_OK)
-        status = ft_drafter_reset(gen->drafter, gen->text.id, (uint32_t)gen->text.n, err);
-    gen->known = (uint32_t)gen->text.n;
-    return status;
+        happened(d, FT_DRAFTING_BEGIN);
+    else
+        give_up(d, &err);
 }
 
-static ft_status begin(ft_gen *gen, ft_error *err)
-{
-    ft_edge_engine_lock(gen->edge);
-    ft_status status = make_drafter(gen, err);
-    ft_edge_engine_unlock(gen->edge);
-    return status;
-}
+/* ---- reading ---- */
 
-/* Tells the drafter what the text has become. Under the engine lock. */
-static ft_status tell(ft_gen *gen, ft_error *err)
+/* Gives new text to the drafter, then reads a piece. The caller holds the lock. */
+static ft_status read_piece(ft_drafting *d, ft_error *err, uint32_t *left)
 {
-    const uint32_t n = (uint32_t)gen->text.n - gen->known;
-    if (n == 0)
-        return FT_OK;
-    ft_status status = ft_drafter_advance(gen->drafter, NULL, 0, gen->text.id + gen->known, n, err);
-    if (status == FT_OK)
-        gen->known = (uint32_t)gen->text.n;
-    return status;
-}
-
-/* A piece of the text, in a turn that was taken. */
-static ft_status read_piece(ft_gen *gen, ft_error *err, uint32_t *left)
-{
-    ft_status status = tell(gen, err);
+    const uint32_t n = text_tok(d) - d->known;
+    ft_status status = FT_OK;
     *left = 0;
-    if (status == FT_OK)
-        status = ft_drafter_prefill(gen->drafter, PREFILL_CHUNK, err, left);
-    return status;
+    if (n > 0)
+        status = ft_drafter_advance(d->drafter, NULL, 0, d->how.text->id + d->known, n, err);
+    if (status != FT_OK)
+        return status;
+    d->known += n;
+    return ft_drafter_prefill(d->drafter, PREFILL_CHUNK, err, left);
 }
 
-/* FT_CANCELLED: by the sink. */
-static ft_status read_all(ft_gen *gen, ft_error *err)
+/* False: drafting has ended. */
+static bool read_all(ft_drafting *d)
 {
-    const uint64_t total = gen->text.n;
+    const uint64_t total = text_tok(d);
+    ft_error err = {0};
     uint32_t left = 1;
     while (left > 0) {
-        if (ft_gen_cancelled(gen))
-            return FT_CANCELLED;
-        ft_edge_engine_lock(gen->edge);
-        ft_status status = read_piece(gen, err, &left);
-        ft_edge_engine_unlock(gen->edge);
-        if (status != FT_OK)
-            return status;
-        if (!gen->answered) /* the last token's report is the first verdict's */
-            ft_progress_report(&gen->request->progress, left < total ? total - left - 1 : 0, total);
+        if (d->how.cancelled(d->how.ctx)) {
+            ft_drafting_stop(d);
+            return false;
+        }
+        ft_engine_lock_take(d->how.lock);
+        ft_status status = read_piece(d, &err, &left);
+        ft_engine_lock_release(d->how.lock);
+        if (status != FT_OK) {
+            give_up(d, &err);
+            return false;
+        }
+        if (d->state == FT_DRAFTING_READING) /* the first verdict reports the last token */
+            ft_progress_report(d->how.progress, left < total ? total - left - 1 : 0, total);
     }
-    return FT_OK;
-}
-
-/* Where drafting stands after an attempt to begin or read. */
-static void settle(ft_gen *gen, ft_status status, const ft_error *err, ft_drafting good)
-{
-    if (status == FT_OK)
-        gen->drafting = good;
-    else if (status == FT_CANCELLED)
-        ft_gen_draft_stop(gen);
-    else
-        give_up(gen, err);
-}
-
-void ft_gen_draft_start(ft_gen *gen)
-{
-    ft_edge *edge = gen->edge;
-    ft_error err = {0};
-    gen->drafting = FT_DRAFTING_OFF;
-    if (gen->request->no_speculation || gen->text.n + 1 >= edge->draft_ctx)
-        return;
-    ft_status status = begin(gen, &err);
-    if (status == FT_OK)
-        status = read_all(gen, &err);
-    settle(gen, status, &err, FT_DRAFTING_ON);
-}
-
-bool ft_gen_draft_ready(ft_gen *gen)
-{
-    if (gen->drafting != FT_DRAFTING_OFF && gen->text.n + 1 >= gen->edge->draft_ctx)
-        ft_gen_draft_stop(gen); /* its memory serves others */
-    return gen->drafting == FT_DRAFTING_ON;
-}
-
-static uint32_t forwards(const ft_gen *gen)
-{
-    ft_drafter_stats d;
-    ft_drafter_get_stats(gen->drafter, &d);
-    return (uint32_t)d.forwards;
-}
-
-void ft_gen_draft(ft_gen *gen, const ft_draft_params *params)
-{
-    ft_error err = {0};
-    if (gen->drafting != FT_DRAFTING_ON || params->budget == 0 || params->depth == 0)
-        return;
-    ft_status status = gen->known < gen->text.n ? read_all(gen, &err) : FT_OK;
-    if (status != FT_OK) {
-        settle(gen, status, &err, FT_DRAFTING_ON);
-        return;
-    }
-    const uint32_t before = forwards(gen);
-    const int64_t began = ft_clock_now_us(&gen->edge->clock);
-    gen->params = *params;
-    gen->ahead_done = false;
-    ft_edge_engine_lock(gen->edge);
-    status = ft_drafter_draft(gen->drafter, params, &err, &gen->tree);
-    ft_edge_engine_unlock(gen->edge);
-    if (status == FT_OK && gen->tree.n == 0) /* only a full pool keeps a drafter from one node */
-        err.code = FT_EXHAUSTED;
-    if (err.code != FT_OK)
-        give_up(gen, &err);
-    else
-        ft_gen_steer_sent(gen, forwards(gen) - before, ft_clock_now_us(&gen->edge->clock) - began);
-    ft_gen_record_draft(gen);
-}
-
-/* The shadow, in a turn that was taken. */
-static ft_status draft_shadow(ft_gen *gen, ft_error *err)
-{
-    const uint32_t before = forwards(gen);
-    const int64_t began = ft_clock_now_us(&gen->edge->clock);
-    ft_status status = ft_drafter_draft(gen->drafter, &gen->shadow.params, err, &gen->shadow.tree);
-    gen->shadow.wanted = false;
-    if (status == FT_OK && gen->shadow.tree.n > 0)
-        ft_gen_steer_shadow(gen, forwards(gen) - before,
-                            ft_clock_now_us(&gen->edge->clock) - began);
-    return status;
-}
-
-void ft_gen_draft_shadow(ft_gen *gen)
-{
-    ft_error err = {0};
-    if (!ft_gen_draft_ready(gen))
-        return;
-    ft_status status = gen->known < gen->text.n ? read_all(gen, &err) : FT_OK;
-    if (status == FT_OK) {
-        ft_edge_engine_lock(gen->edge);
-        status = draft_shadow(gen, &err);
-        ft_edge_engine_unlock(gen->edge);
-    }
-    settle(gen, status, &err, FT_DRAFTING_ON);
-}
-
-void ft_gen_draft_advance(ft_gen *gen, const ft_msg_verdict *verdict)
-{
-    ft_error err = {0};
-    if (gen->retry_in > 0)
-        gen->retry_in--;
-    if (gen->tree.n == 0) /* a run, or the drafter is another one than drafted this tree */
-        return;
-    ft_edge_engine_lock(gen->edge);
-    ft_status status = ft_drafter_advance(gen->drafter, verdict->path, verdict->n_path,
-                                          verdict->next, verdict->n_next, &err);
-    ft_edge_engine_unlock(gen->edge);
-    gen->known = (uint32_t)gen->text.n;
-    ft_tree_clear(&gen->tree);
-    if (status != FT_OK)
-        give_up(gen, &err);
-}
-
-void ft_gen_draft_early(ft_gen *gen)
-{
-    ft_tree_clear(&gen->tree);
-    gen->ahead_done = false;
-    if (gen->drafting == FT_DRAFTING_ON)
-        ft_drafter_early_take(gen->drafter, &gen->tree);
-    if (gen->tree.n == gen->out.draft.n) {
-        ft_gen_steer_sent(gen, 0, 0);
-        ft_gen_record_draft(gen);
-    } else { /* the drafter is another one, or gone: the round says nothing of its drafts */
-        ft_tree_clear(&gen->tree);
-        gen->sent_us = 0;
-    }
-}
-
-/* ---- while a verdict is waited for ---- */
-
-/* A first try of LATER, or the next piece of READING. */
-static ft_idle idle_reading(ft_gen *gen)
-{
-    ft_error err = {0};
-    ft_status status = FT_OK;
-    uint32_t left = 1;
-    if (gen->drafting == FT_DRAFTING_LATER) {
-        if (gen->retry_in > 0 || gen->text.n + 1 >= gen->edge->draft_ctx)
-            return FT_IDLE_DONE;
-        status = begin(gen, &err);
-    } else {
-        ft_edge_engine_lock(gen->edge);
-        status = read_piece(gen, &err, &left);
-        ft_edge_engine_unlock(gen->edge);
-    }
-    settle(gen, status, &err, left > 0 ? FT_DRAFTING_READING : FT_DRAFTING_ON);
-    return gen->drafting == FT_DRAFTING_READING ? FT_IDLE_MORE : FT_IDLE_DONE;
-}
-
-/* A forward begun now would keep the verdict waiting, unless that comes much later than others did. */
-static bool verdict_is_near(ft_gen *gen)
-{
-    double forward_us = ft_control_forward_us(&gen->control);
-    double left_us = (double)(gen->sent_us - ft_clock_now_us(&gen->edge->clock)) + gen->wait_us;
-    if (gen->wait_us == 0 || gen->sent_us == 0 || left_us >= forward_us || left_us < -forward_us)
-        return false;
-    gen->near_us = (int64_t)(left_us + forward_us) + 1;
+    happened(d, FT_DRAFTING_READ);
     return true;
 }
 
-static ft_idle idle_ahead(ft_gen *gen)
+void ft_drafting_start(ft_drafting *d)
+{
+    if (context_is_full(d))
+        return;
+    begin(d);
+    if (d->state == FT_DRAFTING_READING)
+        (void)read_all(d);
+}
+
+bool ft_drafting_ready(ft_drafting *d)
+{
+    if (d->state != FT_DRAFTING_OFF && context_is_full(d))
+        ft_drafting_stop(d); /* frees its memory for others */
+    return d->state == FT_DRAFTING_ON;
+}
+
+/* ---- drafting ---- */
+
+/* The cost so far; the difference of two is the cost between them. */
+static ft_draft_cost spent(const ft_drafting *d)
+{
+    ft_drafter_stats s;
+    ft_drafter_get_stats(d->drafter, &s);
+    return (ft_draft_cost){.forwards = (uint32_t)s.forwards, .us = ft_clock_now_us(&d->how.clock)};
+}
+
+static ft_draft_cost since(const ft_drafting *d, ft_draft_cost before)
+{
+    const ft_draft_cost now = spent(d);
+    return (ft_draft_cost){.forwards = now.forwards - before.forwards, .us = now.us - before.us};
+}
+
+ft_draft_cost ft_drafting_draft(ft_drafting *d, const ft_draft_params *params)
+{
+    ft_error err = {0};
+    ft_draft_cost cost = {0};
+    ft_tree_clear(&d->tree);
+    if (d->state != FT_DRAFTING_ON || params->budget == 0 || params->depth == 0)
+        return cost;
+    if (d->known < text_tok(d) && !read_all(d))
+        return cost;
+    const ft_draft_cost before = spent(d);
+    d->params = *params;
+    d->exhausted = false;
+    ft_engine_lock_take(d->how.lock);
+    ft_status status = ft_drafter_draft(d->drafter, params, &err, &d->tree);
+    ft_engine_lock_release(d->how.lock);
+    cost = since(d, before);
+    if (status == FT_OK && d->tree.n == 0) /* only a full pool leaves a tree without nodes */
+        err.code = FT_EXHAUSTED;
+    if (err.code != FT_OK)
+        give_up(d, &err);
+    return cost;
+}
+
+void ft_drafting_advance(ft_drafting *d, const ft_msg_verdict *verdict)
+{
+    ft_error err = {0};
+    if (d->retry_in > 0)
+        d->retry_in--;
+    if (d->tree.n == 0) /* a run, or another drafter made this tree */
+        return;
+    ft_engine_lock_take(d->how.lock);
+    ft_status status = ft_drafter_advance(d->drafter, verdict->path, verdict->n_path, verdict->next,
+                                          verdict->n_next, &err);
+    ft_engine_lock_release(d->how.lock);
+    d->known = text_tok(d);
+    ft_tree_clear(&d->tree);
+    if (status != FT_OK)
+        give_up(d, &err);
+}
+
+void ft_drafting_take_early(ft_drafting *d, uint32_t nodes)
+{
+    ft_tree_clear(&d->tree);
+    d->exhausted = false;
+    if (d->state == FT_DRAFTING_ON)
+        ft_drafter_early_take(d->drafter, &d->tree);
+    if (d->tree.n != nodes)
+        ft_tree_clear(&d->tree);
+}
+
+/* ---- shadows ---- */
+
+void ft_drafting_want_shadow(ft_drafting *d, const ft_draft_params *params)
+{
+    if (d->state != FT_DRAFTING_ON || d->shadow.state == FT_SHADOW_OUT)
+        return;
+    d->shadow.state = FT_SHADOW_WANTED;
+    d->shadow.params = *params;
+}
+
+/* Under the lock. */
+static ft_status draft_shadow(ft_drafting *d, ft_error *err, ft_draft_cost *cost)
+{
+    ft_shadow *s = &d->shadow;
+    const ft_draft_cost before = spent(d);
+    ft_status status = ft_drafter_draft(d->drafter, &s->params, err, &s->tree);
+    s->state = FT_SHADOW_NONE;
+    if (status != FT_OK || s->tree.n == 0)
+        return status;
+    *cost = since(d, before);
+    s->state = FT_SHADOW_OUT;
+    s->at = -1;
+    s->path = 0;
+    s->took_us = cost->us;
+    return FT_OK;
+}
+
+ft_draft_cost ft_drafting_draft_shadow(ft_drafting *d)
+{
+    ft_error err = {0};
+    ft_draft_cost cost = {0};
+    if (!ft_drafting_ready(d) || (d->known < text_tok(d) && !read_all(d)))
+        return cost;
+    ft_engine_lock_take(d->how.lock);
+    ft_status status = draft_shadow(d, &err, &cost);
+    ft_engine_lock_release(d->how.lock);
+    if (status != FT_OK)
+        give_up(d, &err);
+    return cost;
+}
+
+bool ft_drafting_walk_shadow(ft_drafting *d, int32_t token, ft_shadow *over)
+{
+    ft_shadow *s = &d->shadow;
+    bool leaf = true;
+    if (s->state != FT_SHADOW_OUT)
+        return false;
+    s->at = ft_tree_find_child(&s->tree, s->at, token);
+    s->path += s->at >= 0;
+    for (uint32_t i = 0; i < s->tree.n && leaf && s->at >= 0; i++)
+        leaf = s->tree.parent[i] != s->at;
+    if (!leaf)
+        return false;
+    *over = *s;
+    ft_tree_clear(&s->tree);
+    s->state = FT_SHADOW_NONE;
+    return true;
+}
+
+/* ---- while a verdict is awaited ---- */
+
+/* A first try of LATER, or the next piece of READING. */
+ft_idle ft_drafting_idle_read(ft_drafting *d)
+{
+    ft_error err = {0};
+    uint32_t left = 0;
+    if (d->state == FT_DRAFTING_LATER) {
+        if (d->retry_in == 0 && !context_is_full(d))
+            begin(d);
+        return d->state == FT_DRAFTING_READING ? FT_IDLE_MORE : FT_IDLE_DONE;
+    }
+    ft_engine_lock_take(d->how.lock);
+    ft_status status = read_piece(d, &err, &left);
+    ft_engine_lock_release(d->how.lock);
+    if (status != FT_OK)
+        give_up(d, &err);
+    else if (left == 0)
+        happened(d, FT_DRAFTING_READ);
+    return d->state == FT_DRAFTING_READING ? FT_IDLE_MORE : FT_IDLE_DONE;
+}
+
+ft_idle ft_drafting_idle_tree(ft_drafting *d)
 {
     ft_error err = {0};
     bool more = false;
-    if (!gen->edge->proactive || gen->ahead_done)
+    if (d->exhausted)
         return FT_IDLE_DONE;
-    ft_gen_early_look(gen);
-    if (verdict_is_near(gen))
-        return FT_IDLE_NEAR;
-    if (!ft_edge_engine_try(gen->edge))
-        return FT_IDLE_TURN;
-    ft_status status = ft_drafter_ahead(gen->drafter, &gen->params, &err, &more);
-    ft_edge_engine_unlock(gen->edge);
+    if (!ft_engine_lock_try(d->how.lock))
+        return FT_IDLE_LOCKED;
+    ft_status status = ft_drafter_ahead(d->drafter, &d->params, &err, &more);
+    ft_engine_lock_release(d->how.lock);
+    d->exhausted = !more;
     if (status != FT_OK)
-        give_up(gen, &err);
-    gen->ahead_done = !more;
-    if (gen->ahead_done && status == FT_OK)
-        ft_gen_early_look(gen);
+        give_up(d, &err);
     return more && status == FT_OK ? FT_IDLE_MORE : FT_IDLE_DONE;
 }
 
-static ft_idle idle_run(ft_gen *gen)
+ft_idle ft_drafting_idle_run(ft_drafting *d, ft_draft_cost *cost)
 {
-    const bool wanted = gen->shadow.wanted;
     ft_error err = {0};
     uint32_t left = 0;
-    if (!gen->edge->proactive || !ft_gen_draft_ready(gen))
+    if (!ft_drafting_ready(d))
         return FT_IDLE_DONE;
-    if (!wanted && gen->text.n - gen->known < FOLLOW_TOK)
+    const bool wanted = d->shadow.state == FT_SHADOW_WANTED;
+    if (!wanted && text_tok(d) - d->known < ft_edge_tune->runs.follow_tok)
         return FT_IDLE_DONE;
-    if (!ft_edge_engine_try(gen->edge))
-        return FT_IDLE_TURN;
+    if (!ft_engine_lock_try(d->how.lock))
+        return FT_IDLE_LOCKED;
     ft_status status = FT_OK;
-    if (wanted && gen->known == gen->text.n)
-        status = draft_shadow(gen, &err);
+    if (wanted && d->known == text_tok(d))
+        status = draft_shadow(d, &err, cost);
     else
-        status = read_piece(gen, &err, &left);
-    ft_edge_engine_unlock(gen->edge);
+        status = read_piece(d, &err, &left);
+    ft_engine_lock_release(d->how.lock);
     if (status != FT_OK)
-        give_up(gen, &err);
-    return status == FT_OK && (left > 0 || gen->shadow.wanted) ? FT_IDLE_MORE : FT_IDLE_DONE;
-}
-
-ft_idle ft_gen_draft_idle(ft_gen *gen)
-{
-    if (gen->drafting == FT_DRAFTING_LATER || gen->drafting == FT_DRAFTING_READING)
-        return idle_reading(gen);
-    if (gen->drafting != FT_DRAFTING_ON)
-        return FT_IDLE_DONE;
-    return gen->tree.n > 0 ? idle_ahead(gen) : idle_run(gen);
+        give_up(d, &err);
+    return status == FT_OK && (left > 0 || d->shadow.state == FT_SHADOW_WANTED) ? FT_IDLE_MORE
+                                                                                : FT_IDLE_DONE;
 }

@@ -1,53 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// The edge itself: vocabulary, draft engine and the way to the verifier, shared by generations.
-// Handshake at creation, turns at the engine, health. Thread-safe under `mutex`; the engine belongs
-// to the generation whose turn it is. Generating is in generate.c.
+// The edge: vocabulary, draft engine and links to the verifier, which generations share; the
+// handshake at creation; what generations have learnt; health. Thread-safe under `mutex`; the draft
+// engine belongs to the generation that has locked it. Does not generate text (generate.c).
+#include "edge/edge.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "edge/edge_internal.h"
+#include "edge/record.h"
+#include "edge/text_rule.h"
 
 #define DRAFT_BATCH_TOK     FT_TREE_MAX /* a tree's widest level, and a prompt chunk */
 #define HEALTH_KEEP_US      2000000
 #define DEFAULT_RECONNECT   10000
 #define DEFAULT_MAX_AT_ONCE 64
-#define DRAFT_CONTEXTS      4 /* full texts that the draft's KV pool holds by default */
+#define DRAFT_CONTEXTS      4 /* full texts that the draft model's KV pool holds by default */
 
-void ft_edge_engine_lock(ft_edge *edge)
+ft_status ft_edge_enter(ft_edge *edge, ft_error *err, ft_edge_learnt *learnt)
 {
-    if (!edge->engine)
-        return;
+    ft_status status = FT_OK;
     pthread_mutex_lock(&edge->mutex);
-    uint64_t ticket = edge->next_ticket++;
-    while (ticket != edge->serving)
-        pthread_cond_wait(&edge->turn, &edge->mutex);
+    if (edge->running >= edge->max_generations)
+        status = ft_error_set(err, FT_EXHAUSTED,
+                              "edge: %u generations are running already: try again later",
+                              edge->running);
+    else
+        edge->running++;
+    *learnt = edge->learnt;
+    pthread_mutex_unlock(&edge->mutex);
+    return status;
+}
+
+void ft_edge_leave(ft_edge *edge, const ft_edge_learnt *learnt)
+{
+    pthread_mutex_lock(&edge->mutex);
+    edge->running--;
+    if (learnt)
+        edge->learnt = *learnt;
     pthread_mutex_unlock(&edge->mutex);
 }
 
-bool ft_edge_engine_try(ft_edge *edge)
-{
-    if (!edge->engine)
-        return true;
-    pthread_mutex_lock(&edge->mutex);
-    bool idle = edge->next_ticket == edge->serving;
-    if (idle)
-        edge->next_ticket++;
-    pthread_mutex_unlock(&edge->mutex);
-    return idle;
-}
-
-void ft_edge_engine_unlock(ft_edge *edge)
-{
-    if (!edge->engine)
-        return;
-    pthread_mutex_lock(&edge->mutex);
-    edge->serving++;
-    pthread_cond_broadcast(&edge->turn);
-    pthread_mutex_unlock(&edge->mutex);
-}
-
-/* The text is made of the server's tokens: one vocabulary on all sides, or nothing works. */
+/* Texts are the server's tokens, so both sides must have the same vocabulary. */
 static ft_status check_vocab(const ft_edge *edge, ft_error *err)
 {
     const ft_msg_info *info = &edge->info;
@@ -65,25 +60,28 @@ static ft_status check_vocab(const ft_edge *edge, ft_error *err)
                         info->model, (unsigned long long)info->vocab_fingerprint);
 }
 
-/* The text never depends on a predictor, but another draft's makes drafts worse and nobody would know why. Targets
- * of one name differ in how they are quantized, which hardly matters to it; another name is worth a word. */
+/* Texts never depend on a predictor. But a predictor of another draft model makes drafts worse, and
+ * the cause would be hard to find. Another target is worth a warning. Files of one target may be
+ * quantized differently; that hardly matters. */
 static ft_status check_predictor(const ft_edge *edge, ft_error *err)
 {
     const ft_predictor *p = edge->draft.predictor;
     if (p && p->target && p->target != ft_record_target(edge->info.model))
         FT_LOGW("edge", "the predictor was trained for another target than \"%s\"",
                 edge->info.model);
-    return p ? ft_predictor_check_draft(p, edge->draft_fingerprint, err) : FT_OK;
+    return p ? ft_predictor_check_draft(p, edge->drafts.fingerprint, err) : FT_OK;
 }
 
-static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *err)
+/* *forward_us: the time of a draft forward after warming up. */
+static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *err,
+                             int64_t *forward_us)
 {
     const ft_hparams *hp = ft_model_hparams(opts->draft_model);
     uint32_t kv_tok = opts->draft_kv_tok;
     if (hp->n_vocab != (uint32_t)ft_vocab_size(edge->vocab))
         return ft_error_set(err, FT_PRECONDITION,
-                            "edge: the draft model has %u tokens, the vocabulary %d: they must be "
-                            "of one file",
+                            "edge: the draft model has %u tokens, the vocabulary %d: take both "
+                            "from one file",
                             hp->n_vocab, ft_vocab_size(edge->vocab));
     if (kv_tok == 0)
         kv_tok = DRAFT_CONTEXTS * edge->info.limits.max_context;
@@ -92,32 +90,34 @@ static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *
                                    .kv_type = opts->draft_kv_type,
                                    .max_batch_tok = DRAFT_BATCH_TOK,
                                    .n_threads = opts->n_threads};
-    edge->draft_ctx = hp->n_ctx_train;
-    edge->draft_fingerprint = ft_model_fingerprint(opts->draft_model);
+    edge->drafts.n_ctx = hp->n_ctx_train;
+    edge->drafts.fingerprint = ft_model_fingerprint(opts->draft_model);
     ft_status status = check_predictor(edge, err);
     if (status == FT_OK)
-        status = ft_engine_create(&engine, err, &edge->engine);
+        status = ft_engine_create(&engine, err, &edge->drafts.engine);
     ft_warm warm = {0};
     if (status == FT_OK)
-        status = ft_engine_warm(edge->engine, &edge->clock, err, &warm);
-    edge->forward_us = warm.n ? warm.us[0] : 0;
+        status = ft_engine_warm(edge->drafts.engine, &edge->clock, err, &warm);
+    edge->drafts.lock.in_use = true;
+    *forward_us = warm.n ? warm.us[0] : 0;
     return status;
 }
 
 static ft_status make_drafting(ft_edge *edge, const ft_edge_opts *opts, ft_error *err)
 {
+    int64_t forward_us = 0;
     ft_status status = FT_OK;
     if (edge->draft.budget > 0 && opts->draft_model) {
-        status = make_engine(edge, opts, err);
+        status = make_engine(edge, opts, err, &forward_us);
     } else if (edge->draft.budget > 0 && opts->drafts.create) {
-        edge->drafts = opts->drafts;
-        edge->draft_ctx = opts->drafts.n_ctx;
+        edge->drafts.factory = opts->drafts;
+        edge->drafts.n_ctx = opts->drafts.n_ctx;
     }
-    const ft_control_opts control = {.max_budget = edge->draft_ctx ? edge->draft.budget : 0,
+    const ft_control_opts control = {.max_budget = edge->drafts.n_ctx ? edge->draft.budget : 0,
                                      .max_depth = edge->draft.depth,
                                      .depth_rule = opts->depth_rule};
-    ft_control_init(&edge->control, &control);
-    ft_control_expect_draft(&edge->control, edge->forward_us);
+    ft_control_init(&edge->learnt.control, &control);
+    ft_control_expect_draft(&edge->learnt.control, forward_us);
     return status;
 }
 
@@ -128,7 +128,7 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     if (!edge)
         return ft_error_set(err, FT_NOMEM, "edge: out of memory");
     pthread_mutex_init(&edge->mutex, NULL);
-    pthread_cond_init(&edge->turn, NULL);
+    ft_engine_lock_init(&edge->drafts.lock);
     edge->vocab = opts->vocab;
     edge->fingerprint = ft_vocab_fingerprint(opts->vocab);
     edge->source = opts->source;
@@ -145,8 +145,10 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     ft_status status = edge->source.info(edge->source.ctx, err, &edge->info);
     if (status == FT_OK)
         status = check_vocab(edge, err);
-    if (status == FT_OK)
+    if (status == FT_OK) {
+        edge->rule = ft_text_rule_offered(opts->rule, &edge->info.limits);
         status = make_drafting(edge, opts, err);
+    }
     if (status != FT_OK) {
         ft_edge_destroy(edge);
         return status;
@@ -159,8 +161,8 @@ void ft_edge_destroy(ft_edge *edge)
 {
     if (!edge)
         return;
-    ft_engine_destroy(edge->engine);
-    pthread_cond_destroy(&edge->turn);
+    ft_engine_destroy(edge->drafts.engine);
+    ft_engine_lock_deinit(&edge->drafts.lock);
     pthread_mutex_destroy(&edge->mutex);
     free(edge);
 }
@@ -181,16 +183,16 @@ ft_status ft_edge_health(ft_edge *edge, ft_error *err)
     ft_error answer = {0};
     int64_t now = ft_clock_now_us(&edge->clock);
     pthread_mutex_lock(&edge->mutex);
-    bool known = edge->asked && now - edge->asked_us < HEALTH_KEEP_US;
+    bool known = edge->health.asked && now - edge->health.asked_us < HEALTH_KEEP_US;
     if (known)
-        answer = edge->health;
+        answer = edge->health.answer;
     pthread_mutex_unlock(&edge->mutex);
     if (!known) {
         answer.code = edge->source.info(edge->source.ctx, &answer, &info);
         pthread_mutex_lock(&edge->mutex);
-        edge->asked = true;
-        edge->asked_us = ft_clock_now_us(&edge->clock);
-        edge->health = answer;
+        edge->health.asked = true;
+        edge->health.asked_us = ft_clock_now_us(&edge->clock);
+        edge->health.answer = answer;
         pthread_mutex_unlock(&edge->mutex);
     }
     if (err)

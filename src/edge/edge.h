@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The edge agent: drafts with a small model, lets a verifier check, hands out text. One ft_edge = one
- * vocabulary, one draft engine (or none) and one way to a verifier. Generations run in the thread that
- * calls ft_edge_generate; several may run at once and take turns at the draft engine (a lock: whoever
- * holds it is the engine's owner thread).
+ * The edge: drafts with a small model, lets a verifier check the drafts, returns text. An ft_edge
+ * has one vocabulary, one draft engine (or none) and one verifier. A generation runs in the thread
+ * that calls ft_edge_generate. Several may run at once; they lock the draft engine while they use
+ * it (edge/engine_lock.h).
  *
- * A lost stream is resumed; if the server does not know the session any more, it is re-opened with the
- * text so far, and rule `exact` makes the text go on unchanged.
+ * A lost stream is resumed. If the server does not know the session any more, the edge opens the
+ * text so far anew. Whether the text then gets the same tokens as without the loss depends on its
+ * rule (ft_gen_stats.same_tokens).
  */
 #ifndef FT_EDGE_EDGE_H
 #define FT_EDGE_EDGE_H
@@ -14,8 +15,9 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
-#include "engine/engine.h"
 #include "edge/link.h"
+#include "edge/sink.h"
+#include "engine/engine.h"
 #include "learn/trace.h"
 #include "model/model.h"
 #include "model/vocab.h"
@@ -26,65 +28,50 @@
 typedef struct ft_edge ft_edge;
 
 typedef struct ft_edge_opts {
-    const ft_vocab *vocab; /* borrowed */
-    const ft_model
-        *draft_model; /* borrowed; NULL: never draft (plain remote decoding), but for... */
-    /* Drafts from elsewhere than a model of the edge's own: create not NULL and no draft_model. Each
-     * generation makes a source and uses it on its thread, several at the same time. */
+    const ft_vocab *vocab;       /* borrowed */
+    const ft_model *draft_model; /* borrowed; NULL: drafts come from `drafts`, or there are none */
+    /* Used if `create` is set and there is no draft_model. Each generation makes a source and uses
+     * it on its own thread; several do so at the same time. */
     ft_draft_source_factory drafts;
     ft_link_source source;
+    const ft_rule *rule; /* borrowed; the rule of texts if the server offers it; NULL or not
+                            offered: the rule that every server offers */
     ft_draft_params draft;
-    /* Whether to draft, how many nodes and how deep is decided by what is measured (spec/control.h);
-     * budget and depth of `draft` are upper limits then. */
+    /* The controller decides from measured times whether to draft, how many nodes and how deep
+     * (spec/control.h). Budget and depth of `draft` are upper limits then. */
     bool automatic;
-    /* Of automatic. Without, trees have `draft.budget` nodes, and AUTO stands for `draft.depth` forwards
-     * each, the others for as many at most. LATENCY, and AUTO of automatic while others do not keep the
-     * server busy, also end a draft before its depth where a further forward would bring less than its
-     * time is worth (spec/stop.h). */
+    /* How deep to draft. Without `automatic` a tree has `draft.budget` nodes; AUTO means exactly
+     * `draft.depth` forwards a tree, the other rules at most so many. LATENCY also ends a draft
+     * early if one more forward would bring less than its time is worth (spec/stop.h). So does AUTO
+     * with `automatic` while other sessions do not keep the server busy. */
     ft_depth_rule depth_rule;
-    /* Drafts while a verdict is waited for: ahead of it, and in runs what the controller wants to know.
-     * For a draft model that does not take its time from the target. */
+    /* Draft while a verdict is awaited: below the outstanding tree, and shadows in runs. Use it if
+     * the draft model does not slow down the target. */
     bool proactive;
-    /* With proactive: sends a part of what was drafted ahead before the verdict on the tree that is out, where
-     * the server understands that: it goes on with that part at once if it fits the verdict. */
+    /* With `proactive`: send a part of that work before the verdict (edge/early.h), if the server
+     * supports early drafts. */
     bool early;
     ft_clock clock;
     ft_kv_type draft_kv_type;
     uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
     uint32_t max_generations; /* at once; 0: 64 */
     int n_threads;            /* of the draft engine */
-    uint32_t reconnect_ms;    /* how long a lost verifier is tried again; 0: 10,000 */
-    float slo_tokens_per_s;   /* the token speed that the server is asked to promise; 0: none */
-    ft_trace *trace;          /* borrowed; where drafts and verdicts are kept; NULL: nowhere */
+    uint32_t reconnect_ms;    /* for how long a lost verifier is tried again; 0: 10,000 */
+    float slo_tokens_per_s;   /* the token speed to ask the server for; 0: none */
+    ft_trace *trace;          /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
 } ft_edge_opts;
 
-/* Asks the verifier for Info: FT_PRECONDITION with both fingerprints where the vocabulary is
- * not the server's. */
+/* Asks the verifier for Info. FT_PRECONDITION, with both fingerprints: the vocabulary is not the
+ * server's. */
 FT_WARN_UNUSED ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out);
 /* All generations must have returned. */
 void ft_edge_destroy(ft_edge *edge);
-/* What Info said at creation. */
+/* The server's Info as of creation. */
 const ft_msg_info *ft_edge_server_info(const ft_edge *edge);
 /* The trace store it was given, or NULL. */
 ft_trace *ft_edge_trace(const ft_edge *edge);
-/* FT_OK if the verifier answers; asked again at most every two seconds. Any thread. */
+/* FT_OK if the verifier answers. It is asked at most every two seconds. Any thread. */
 FT_WARN_UNUSED ft_status ft_edge_health(ft_edge *edge, ft_error *err);
-
-typedef struct ft_gen_token {
-    int32_t id;
-    bool has_logprob;
-    ft_token_logprob logprob;
-} ft_gen_token;
-
-/* Where a generation's output goes; called in the generating thread. Return false to stop. */
-typedef struct ft_gen_sink {
-    void *ctx;
-    /* New text (complete UTF-8, may be empty) and the tokens that came with it. */
-    bool (*on_text)(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
-                    size_t n_tokens);
-    /* Asked often, in prefill and while waiting: true ends the generation (FT_CANCELLED). */
-    bool (*cancelled)(void *ctx);
-} ft_gen_sink;
 
 typedef struct ft_gen_request {
     const int32_t *prompt; /* [n_prompt], n_prompt > 0 */
@@ -96,9 +83,9 @@ typedef struct ft_gen_request {
     bool logprobs;
     uint32_t top_logprobs;
     bool no_speculation;    /* never draft in this generation */
-    float slo_tokens_per_s; /* the token speed to be promised; 0: the edge's own */
-    const char *
-        tenant; /* of a server in this process: the name of the key that it is for; NULL: nobody's */
+    float slo_tokens_per_s; /* the token speed to ask the server for; 0: the edge's */
+    /* For links within one process: the name of the session's key; NULL: no key. */
+    const char *key_name;
     ft_progress progress; /* of prefill, in tokens */
 } ft_gen_request;
 
@@ -107,28 +94,31 @@ typedef struct ft_gen_stats {
     uint32_t tokens;  /* generated, an end-of-generation token not counted */
     uint32_t rounds;  /* drafts that were verified */
     uint32_t drafted, accepted, reconnects;
-    uint32_t runs, run_tokens;           /* of tokens that the server made by itself */
-    uint64_t depth_sum;                  /* of the drafts' levels */
-    int64_t ttft_us, total_us;           /* from the call */
-    int64_t draft_us, wait_us;           /* wait: for verdicts, drafting ahead included */
+    uint32_t runs, run_tokens;           /* tokens that the server made by itself */
+    uint64_t depth_sum;                  /* sum of the drafts' levels */
+    int64_t ttft_us, total_us;           /* since the call */
+    int64_t draft_us, wait_us;           /* wait: for verdicts, with proactive drafting */
     uint64_t bytes_sent, bytes_received; /* as ft_call_bytes counts them */
-    /* Of the draft model; `ahead` is proactive drafting (SpecEdge 4.2): */
-    uint64_t forwards, ahead_forwards;
-    uint64_t heads;   /* trees whose head was drafted from ahead of the verdict */
-    uint64_t aligned; /* of them: the accepted path ended in the head */
-    uint64_t matched; /* of these: and the server's own token was drafted below it */
-    uint64_t ahead_nodes, ahead_kept; /* computed below heads; of them, those that were used on */
+    /* Proactive drafting (SpecEdge 4.2); forwards are the draft model's. */
+    uint64_t forwards, proactive_forwards; /* all; those of proactive drafting */
+    uint64_t leaves;                       /* trees with an expansion leaf (SpecEdge: head) */
+    uint64_t aligned; /* those whose accepted path ended in the expansion leaf */
+    uint64_t matched; /* and whose next token was drafted below it */
+    uint64_t proactive_nodes, proactive_kept; /* computed proactively; used later */
     uint32_t early_sent, early_taken; /* early drafts; rounds that began with a part of one */
-    uint32_t retry_after_ms; /* with an error: what the server said of trying again; 0: nothing */
+    const char *rule;                 /* of the text, at its end */
+    bool same_tokens; /* prompt, sampling and seed always give this text, even if it was opened
+                         anew; false: only its distribution is the target's */
+    uint32_t retry_after_ms; /* with an error: the server's advice; 0: none */
 } ft_gen_stats;
 
-/* SpecEdge eq. (1), P_align * P_match|align * (T_draft / H_expan - 1) with one head, H_expan = 1, and
- * T_draft the mean of nodes drafted ahead a head: expected tokens a round that need no drafting any
- * more. 0 where nothing was drafted ahead. */
-double ft_gen_ahead_gain(const ft_gen_stats *stats);
+/* SpecEdge eq. (1), P_align * P_match|align * (T_draft / H_expan - 1): the expected tokens a round
+ * that need no more drafting. H_expan is 1; T_draft is the mean of proactive nodes an expansion
+ * leaf. 0 without proactive drafting. */
+double ft_gen_proactive_gain(const ft_gen_stats *stats);
 
-/* Blocks until the text ends, the sink stops it (FT_OK, finish STOP) or it fails. *stats is filled in
- * any case. Any number of threads may call it at once, up to max_generations (FT_EXHAUSTED). */
+/* Blocks until the text ends, the sink stops it (FT_OK, finish STOP) or it fails. *stats is always
+ * filled. Up to max_generations threads may call it at once (more: FT_EXHAUSTED). */
 FT_WARN_UNUSED ft_status ft_edge_generate(ft_edge *edge, const ft_gen_request *request,
                                           const ft_gen_sink *sink, ft_error *err,
                                           ft_gen_stats *stats);

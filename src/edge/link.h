@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A link: how a generation reaches the verifier. Over the wire (edge/link_wire.c) or in process
- * (edge/link_local.c). One link = one session; owned by the generation's thread, except cancel, which
- * any thread may call.
+ * A link from a generation to the verifier: over gRPC (edge/link_wire.c) or in one process
+ * (local/link.c). A link has one session. The generation's thread owns it; any thread may call
+ * cancel.
  */
 #ifndef FT_EDGE_LINK_H
 #define FT_EDGE_LINK_H
 
-#include "serve/verifier.h"
 #include "wire/client.h"
 
 typedef struct ft_link ft_link;
 
 typedef struct ft_link_vtable {
+    /* msg is borrowed during the call. */
     ft_status (*send)(ft_link *link, const ft_client_msg *msg, ft_error *err);
     /* As ft_call_recv. */
     ft_status (*recv)(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out);
@@ -20,9 +20,9 @@ typedef struct ft_link_vtable {
     void (*bytes)(ft_link *link, uint64_t *sent, uint64_t *received);
     void (*cancel)(ft_link *link);
     void (*destroy)(ft_link *link);
-    /* Before Open: whose session it is, by a key's name (wire/keys.h), copied. NULL: the link has one
-     * credential of its own, for all. */
-    void (*be)(ft_link *link, const char *tenant);
+    /* Before Open: sets the session's key by its name (wire/keys.h), copied. NULL in the table: all
+     * sessions of such links have the same credential. */
+    void (*use_key)(ft_link *link, const char *key_name);
 } ft_link_vtable;
 
 struct ft_link {
@@ -36,8 +36,7 @@ typedef struct ft_link_source {
     ft_status (*info)(void *ctx, ft_error *err, ft_msg_info *out);
 } ft_link_source;
 
-/* client and verifier are borrowed and outlive every link. */
+/* Links over gRPC. The client is borrowed and outlives every link. */
 ft_link_source ft_link_source_wire(ft_wire_client *client);
-ft_link_source ft_link_source_local(ft_verifier *verifier);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link over gRPC: one ft_call a link, nothing added. The generation's thread owns it, except
-// cancel. Reconnecting is the generation's business (edge/session.c), not the link's.
+// A link over gRPC: it has one ft_call. The generation's thread owns it, except cancel. Does not
+// reconnect (edge/exchange.c).
 #include <stdlib.h>
 
 #include "edge/link.h"

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an OpenAI request to an edge's generation and back. Each call has its own state on its own
-// thread; the counters behind /metrics are guarded by `mutex`. Knows no HTTP.
+// Turns an OpenAI request into an edge's generation, and its result into an answer. Each call has
+// its own state on its own thread. `mutex` guards the counters of /metrics, and the edge until it
+// is set; it never changes after that. Does not know HTTP, and does not make edges.
 #include "edge/openai_backend.h"
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,17 +15,18 @@
 typedef struct counters {
     uint64_t generations, failed, cancelled, prompt_tokens;
     uint64_t tokens, rounds, drafted, accepted, runs, run_tokens, reconnects;
-    ft_gen_stats sums; /* of its fields of 64 bits, but for times */
+    ft_gen_stats sums; /* sums of its 64-bit fields, without times */
     uint64_t ttft_count;
     double ttft_s, total_s, draft_s, wait_s;
 } counters;
 
 struct ft_openai {
-    ft_edge *edge;
     const ft_vocab *vocab;
-    char *model_id;
+    char *model_id; /* NULL: the server's model name */
     bool no_speculation;
-    pthread_mutex_t mutex; /* guards count, running */
+    pthread_mutex_t mutex; /* guards what follows */
+    ft_edge *edge;         /* NULL: not set yet, for the reason in `absent` */
+    char absent[384];      /* as long as an error's message */
     counters count;
     uint32_t running;
 };
@@ -38,9 +41,20 @@ typedef struct reply {
     size_t cap;
 } reply;
 
+/* The edge, once it is set; else NULL, and the error says why. */
+static ft_edge *edge_of(ft_openai *o, ft_error *err)
+{
+    pthread_mutex_lock(&o->mutex);
+    ft_edge *edge = o->edge;
+    if (!edge)
+        ft_error_set(err, FT_UNAVAILABLE, "%s", o->absent);
+    pthread_mutex_unlock(&o->mutex);
+    return edge;
+}
+
 /* ---- tokens with their own bytes ---- */
 
-/* Appends a token's bytes and says how many; pointers wait until all are in (the buffer moves). */
+/* Appends a token's bytes and returns their number. Pointers are set later, as the buffer moves. */
 static ft_status add_piece(reply *r, int32_t token, size_t *n)
 {
     size_t before = r->bytes.len;
@@ -143,10 +157,10 @@ static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q, ft
     return ft_tokens_append(out, q->prompt_tokens, q->n_prompt_tokens);
 }
 
-static ft_status check_lengths(const ft_openai *o, const ft_http_request *q, size_t n_prompt,
+static ft_status check_lengths(const ft_edge *edge, const ft_http_request *q, size_t n_prompt,
                                ft_error *err)
 {
-    const uint32_t context = ft_edge_server_info(o->edge)->limits.max_context;
+    const uint32_t context = ft_edge_server_info(edge)->limits.max_context;
     if (n_prompt == 0)
         return ft_error_set(err, FT_INVALID, "the prompt is empty");
     if (n_prompt >= context)
@@ -168,12 +182,12 @@ static void add_sums(ft_gen_stats *sums, const ft_gen_stats *s)
     sums->bytes_sent += s->bytes_sent;
     sums->bytes_received += s->bytes_received;
     sums->forwards += s->forwards;
-    sums->ahead_forwards += s->ahead_forwards;
-    sums->heads += s->heads;
+    sums->proactive_forwards += s->proactive_forwards;
+    sums->leaves += s->leaves;
     sums->aligned += s->aligned;
     sums->matched += s->matched;
-    sums->ahead_nodes += s->ahead_nodes;
-    sums->ahead_kept += s->ahead_kept;
+    sums->proactive_nodes += s->proactive_nodes;
+    sums->proactive_kept += s->proactive_kept;
     sums->early_sent += s->early_sent;
     sums->early_taken += s->early_taken;
 }
@@ -224,9 +238,9 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const ft_tokens *pr
                               .top_logprobs = q->top_logprobs,
                               .no_speculation = o->no_speculation,
                               .slo_tokens_per_s = q->slo_tokens_per_s,
-                              .tenant = q->tenant};
+                              .key_name = q->key_name};
     if (!q->has_seed && ft_random_bytes(&request.sampling.seed, sizeof request.sampling.seed))
-        return ft_error_set(err, FT_IO, "edge: the kernel has no random bytes for a seed");
+        return ft_error_set(err, FT_IO, "edge: the operating system gave no random bytes");
     pthread_mutex_lock(&o->mutex);
     o->running++;
     pthread_mutex_unlock(&o->mutex);
@@ -243,9 +257,10 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     ft_openai *o = ctx;
     ft_tokens prompt = {0};
     ft_gen_stats s = {0};
-    ft_status status = make_prompt(o->vocab, q, err, &prompt);
+    ft_edge *edge = edge_of(o, err);
+    ft_status status = edge ? make_prompt(o->vocab, q, err, &prompt) : FT_UNAVAILABLE;
     if (status == FT_OK)
-        status = check_lengths(o, q, prompt.n, err);
+        status = check_lengths(edge, q, prompt.n, err);
     if (status == FT_OK)
         status = run(o, q, &prompt, sink, err, &s);
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
@@ -267,7 +282,18 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
 
 static ft_status backend_health(void *ctx, ft_error *err)
 {
-    return ft_edge_health(((ft_openai *)ctx)->edge, err);
+    ft_edge *edge = edge_of(ctx, err);
+    return edge ? ft_edge_health(edge, err) : FT_UNAVAILABLE;
+}
+
+static ft_status backend_model(void *ctx, ft_error *err, const char **id)
+{
+    ft_openai *o = ctx;
+    ft_edge *edge = edge_of(o, err);
+    if (!edge)
+        return FT_UNAVAILABLE;
+    *id = o->model_id ? o->model_id : ft_edge_server_info(edge)->model;
+    return FT_OK;
 }
 
 typedef struct metric {
@@ -306,41 +332,41 @@ static void put_generations(ft_buf *out, const counters *c, uint32_t running)
         {"received_bytes_total", "counter", "Bytes from the server.",
          (double)c->sums.bytes_received},
         {"generation_seconds_total", "counter", "Time spent in generations.", c->total_s},
-        {"draft_seconds_total", "counter", "Of it time spent drafting, before drafts were sent.",
+        {"draft_seconds_total", "counter", "Of it time spent drafting before drafts were sent.",
          c->draft_s},
         {"wait_seconds_total", "counter",
-         "Of it time spent waiting for verdicts, drafting ahead included.", c->wait_s},
+         "Of it time spent waiting for verdicts, proactive drafting included.", c->wait_s},
     };
     put_metrics(out, rows, COUNT(rows));
 }
 
-/* Proactive drafting's terms are SpecEdge eq. (1)'s, over the edge's life. */
+/* Proactive drafting: the terms of SpecEdge eq. (1), since the edge was created. */
 static void put_drafting(ft_buf *out, const ft_gen_stats *s)
 {
     const metric rows[] = {
         {"draft_levels_total", "counter", "Sum over drafts of their levels.", (double)s->depth_sum},
         {"draft_forwards_total", "counter", "Passes of the draft model.", (double)s->forwards},
-        {"ahead_forwards_total", "counter", "Of them those ahead of a verdict.",
-         (double)s->ahead_forwards},
-        {"ahead_nodes_total", "counter", "Tokens computed by them.", (double)s->ahead_nodes},
-        {"ahead_kept_total", "counter", "Of these tokens those that outlived the verdict.",
-         (double)s->ahead_kept},
-        {"ahead_heads_total", "counter", "Verdicts on drafts whose likeliest leaf was continued.",
-         (double)s->heads},
-        {"ahead_aligned_total", "counter", "Of them those whose accepted path ended in that leaf.",
+        {"ahead_forwards_total", "counter", "Of them those of proactive drafting.",
+         (double)s->proactive_forwards},
+        {"ahead_nodes_total", "counter", "Tokens computed by them.", (double)s->proactive_nodes},
+        {"ahead_kept_total", "counter", "Of these tokens those kept after the verdict.",
+         (double)s->proactive_kept},
+        {"ahead_heads_total", "counter", "Verdicts on drafts with an expansion leaf.",
+         (double)s->leaves},
+        {"ahead_aligned_total", "counter", "Of them those whose accepted path ended in it.",
          (double)s->aligned},
-        {"ahead_matched_total", "counter",
-         "Of these those whose further token was drafted below it.", (double)s->matched},
-        {"ahead_align_ratio", "gauge", "P_align: aligned of heads.",
-         s->heads ? (double)s->aligned / (double)s->heads : 0},
-        {"ahead_match_ratio", "gauge", "P_match|align: matched of aligned.",
+        {"ahead_matched_total", "counter", "Of these those whose next token was drafted below it.",
+         (double)s->matched},
+        {"ahead_align_ratio", "gauge", "P_align: aligned / expansion leaves.",
+         s->leaves ? (double)s->aligned / (double)s->leaves : 0},
+        {"ahead_match_ratio", "gauge", "P_match|align: matched / aligned.",
          s->aligned ? (double)s->matched / (double)s->aligned : 0},
         {"early_sent_total", "counter", "Drafts sent before the verdict that they depend on.",
          (double)s->early_sent},
         {"early_taken_total", "counter", "Of them those that fitted the verdict.",
          (double)s->early_taken},
-        {"ahead_gain_tokens", "gauge", "Expected gain of drafting ahead, tokens a round.",
-         ft_gen_ahead_gain(s)},
+        {"ahead_gain_tokens", "gauge", "Expected gain of proactive drafting, tokens a round.",
+         ft_gen_proactive_gain(s)},
     };
     put_metrics(out, rows, COUNT(rows));
 }
@@ -360,11 +386,12 @@ static ft_status backend_metrics(void *ctx, ft_buf *out)
     pthread_mutex_lock(&o->mutex);
     const counters c = o->count;
     const uint32_t running = o->running;
+    ft_edge *edge = o->edge;
     pthread_mutex_unlock(&o->mutex);
     put_generations(out, &c, running);
     put_drafting(out, &c.sums);
-    if (ft_edge_trace(o->edge)) {
-        const ft_trace_stats trace = ft_trace_get_stats(ft_edge_trace(o->edge));
+    if (edge && ft_edge_trace(edge)) {
+        const ft_trace_stats trace = ft_trace_get_stats(ft_edge_trace(edge));
         put_trace(out, &trace);
     }
     ft_buf_puts(out, "# HELP foretoken_edge_ttft_seconds Time to the first token.\n"
@@ -376,12 +403,11 @@ static ft_status backend_metrics(void *ctx, ft_buf *out)
 
 ft_status ft_openai_create(const ft_openai_opts *opts, ft_error *err, ft_openai **out)
 {
-    const char *id = opts->model_id ? opts->model_id : ft_edge_server_info(opts->edge)->model;
     ft_openai *o = calloc(1, sizeof *o);
     *out = NULL;
-    if (o)
-        o->model_id = strdup(id);
-    if (!o || !o->model_id) {
+    if (o && opts->model_id)
+        o->model_id = strdup(opts->model_id);
+    if (!o || (opts->model_id && !o->model_id)) {
         free(o);
         return ft_error_set(err, FT_NOMEM, "edge: out of memory");
     }
@@ -391,6 +417,20 @@ ft_status ft_openai_create(const ft_openai_opts *opts, ft_error *err, ft_openai 
     pthread_mutex_init(&o->mutex, NULL);
     *out = o;
     return FT_OK;
+}
+
+void ft_openai_set_absent(ft_openai *o, const char *why)
+{
+    pthread_mutex_lock(&o->mutex);
+    snprintf(o->absent, sizeof o->absent, "%s", why);
+    pthread_mutex_unlock(&o->mutex);
+}
+
+void ft_openai_set_edge(ft_openai *o, ft_edge *edge)
+{
+    pthread_mutex_lock(&o->mutex);
+    o->edge = edge;
+    pthread_mutex_unlock(&o->mutex);
 }
 
 void ft_openai_destroy(ft_openai *o)
@@ -405,7 +445,7 @@ void ft_openai_destroy(ft_openai *o)
 ft_http_backend ft_openai_backend(ft_openai *o)
 {
     return (ft_http_backend){.ctx = o,
-                             .model_id = o->model_id,
+                             .model = backend_model,
                              .generate = backend_generate,
                              .health = backend_health,
                              .metrics = backend_metrics};

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The OpenAI API's backend over an edge: template and tokenizer in front of ft_edge_generate, pieces
- * and counters behind it. Thread-safe.
+ * The backend of the OpenAI API over an edge: applies chat template and tokenizer, calls
+ * ft_edge_generate, returns pieces of text, counts. Thread-safe.
  *
- * Without max_tokens a text goes on until it ends or the context is full, also in completions (where
- * OpenAI stops at 16). A request without seed gets a random one.
+ * The backend may exist before its edge, for example while the server cannot be reached. Until
+ * then requests and health checks get FT_UNAVAILABLE and the reason.
+ *
+ * Without max_tokens a text goes on until it ends or the context is full, in completions too
+ * (where OpenAI stops at 16). A request without seed gets a random one.
  */
 #ifndef FT_EDGE_OPENAI_BACKEND_H
 #define FT_EDGE_OPENAI_BACKEND_H
@@ -15,7 +18,7 @@
 typedef struct ft_openai ft_openai;
 
 typedef struct ft_openai_opts {
-    ft_edge *edge;         /* borrowed */
+    ft_edge *edge;         /* borrowed; NULL: there is none yet */
     const ft_vocab *vocab; /* borrowed */
     const char *model_id;  /* copied; NULL: the server's model name */
     bool no_speculation;   /* never draft */
@@ -24,9 +27,13 @@ typedef struct ft_openai_opts {
 /* FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_openai_create(const ft_openai_opts *opts, ft_error *err,
                                           ft_openai **out);
+/* Before there is an edge: sets the reason, one line. */
+void ft_openai_set_absent(ft_openai *openai, const char *why);
+/* Sets the edge, once; it must outlive openai. */
+void ft_openai_set_edge(ft_openai *openai, ft_edge *edge);
 /* No generation may be running. */
 void ft_openai_destroy(ft_openai *openai);
-/* What ft_http_create takes; borrows from openai. */
+/* The backend for ft_http_create; borrows from openai. */
 ft_http_backend ft_openai_backend(ft_openai *openai);
 
 #endif

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a verdict to text: checks that it answers the Draft, appends its tokens, turns them into
-// complete characters without stop strings, hands them to the sink with their log-probabilities.
-// Owned by the generation's thread. An end-of-generation token belongs to the text that the server
-// has, not to what people see.
-#include "edge/edge_internal.h"
+// Turns verdicts into text. Invariant: the text has all tokens of the applied verdicts, up to the
+// token that ended it, inclusive. Owned by the generation's thread. Decides only the text's end.
+#include "edge/output.h"
+
+#include <stdlib.h>
+
+/* ---- checking ---- */
 
 static ft_status bad(const ft_msg_verdict *v, const char *what, ft_error *err)
 {
@@ -11,100 +13,119 @@ static ft_status bad(const ft_msg_verdict *v, const char *what, ft_error *err)
                         what);
 }
 
-/* What a Draft of nodes and what a run may be answered with. */
-static ft_status check_extent(const ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
+/* Checks the counts of a verdict on a tree, or of a run. */
+static ft_status check_extent(const ft_awaited *a, const ft_msg_verdict *v, ft_error *err)
 {
     const bool ends = v->finish != FT_FINISH_NONE;
     if (v->n_path + v->n_next == 0 || (v->n_next == 0 && !ends))
-        return bad(v, "brings the text no further", err);
-    if (gen->run_left == 0 && (v->n_next > 1 || v->more))
-        return bad(v, "brings more than the draft's path and one token", err);
-    if (gen->run_left > 0 && v->n_next > gen->run_left)
-        return bad(v, "brings more tokens than the run has", err);
-    if (gen->run_left > 0 && v->more != (v->n_next < gen->run_left && !ends))
+        return bad(v, "has no token", err);
+    if (a->run_left == 0 && (v->n_next > 1 || v->more))
+        return bad(v, "has more than a path of the draft and one token", err);
+    if (a->run_left > 0 && v->n_next > a->run_left)
+        return bad(v, "has more tokens than the run", err);
+    if (a->run_left > 0 && v->more != (v->n_next < a->run_left && !ends))
         return bad(v, "ends a run too early or too late", err);
     return FT_OK;
 }
 
-ft_status ft_gen_verdict_check(const ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
+ft_status ft_output_check(const ft_awaited *a, const ft_msg_verdict *v, ft_error *err)
 {
-    const ft_msg_draft *draft = &gen->out.draft;
     const uint32_t n = v->n_path + v->n_next;
     int32_t parent = -1;
     for (uint32_t i = 0; i < v->n_path; i++) {
-        if (v->path[i] >= draft->n || draft->parent[v->path[i]] != parent)
+        if (v->path[i] >= a->draft->n || a->draft->parent[v->path[i]] != parent)
             return bad(v, "follows no path of the draft", err);
         parent = (int32_t)v->path[i];
     }
     for (uint32_t i = 0; i < v->n_next; i++)
-        if (v->next[i] < 0 || v->next[i] >= ft_vocab_size(gen->edge->vocab))
-            return bad(v, "names a token outside the vocabulary", err);
-    if (check_extent(gen, v, err) != FT_OK)
+        if (v->next[i] < 0 || v->next[i] >= a->n_vocab)
+            return bad(v, "has a token outside the vocabulary", err);
+    if (check_extent(a, v, err) != FT_OK)
         return FT_CORRUPT;
-    if (v->early_taken && !ft_gen_early_fits(gen, v))
-        return bad(v, "goes on with a draft that was not sent", err);
-    if (v->length != gen->text.n + n)
-        return bad(v, "counts another length of the text", err);
-    if (gen->request->logprobs && v->n_logprobs != n)
+    if (v->early_taken && !a->early)
+        return bad(v, "takes an early draft that was not sent", err);
+    if (v->length != a->length + n)
+        return bad(v, "has another length of the text", err);
+    if (a->logprobs && v->n_logprobs != n)
         return bad(v, "lacks log-probabilities", err);
     return FT_OK;
 }
 
-/* One token into the stream; *finish is set where the text ends with it. */
-static ft_status add_token(ft_gen *gen, int32_t token, ft_finish *finish)
+/* ---- text ---- */
+
+ft_status ft_output_init(ft_output *o, const ft_output_opts *opts, ft_error *err)
 {
-    ft_status status = ft_tokens_append(&gen->text, &token, 1);
+    *o = (ft_output){.how = *opts};
+    o->tokens = calloc(FT_WIRE_NEXT_MAX, sizeof *o->tokens);
+    if (!o->tokens)
+        return ft_error_set(err, FT_NOMEM, "edge: out of memory");
+    ft_text_stream_init(&o->stream, opts->stops, opts->n_stops);
+    return FT_OK;
+}
+
+void ft_output_deinit(ft_output *o)
+{
+    ft_text_stream_deinit(&o->stream);
+    ft_buf_deinit(&o->piece);
+    ft_buf_deinit(&o->shown);
+    free(o->tokens);
+}
+
+/* Adds one token to the stream; sets *finish if the text ends with it. */
+static ft_status add_token(ft_output *o, int32_t token, ft_finish *finish)
+{
+    ft_status status = ft_tokens_append(o->how.text, &token, 1);
     if (status != FT_OK)
         return status;
-    if (ft_vocab_is_eog(gen->edge->vocab, token)) {
+    if (ft_vocab_is_eog(o->how.vocab, token)) {
         *finish = FT_FINISH_STOP;
         return FT_OK;
     }
-    gen->generated++;
-    gen->stats->tokens = gen->generated;
-    ft_buf_clear(&gen->piece);
-    status = ft_vocab_piece(gen->edge->vocab, token, false, &gen->piece);
+    o->generated++;
+    ft_buf_clear(&o->piece);
+    status = ft_vocab_piece(o->how.vocab, token, false, &o->piece);
     if (status == FT_OK)
-        status =
-            ft_text_stream_push(&gen->stream, ft_buf_str(&gen->piece), gen->piece.len, &gen->shown);
-    if (gen->stream.stopped)
+        status = ft_text_stream_push(&o->stream, ft_buf_str(&o->piece), o->piece.len, &o->shown);
+    if (o->stream.stopped)
         *finish = FT_FINISH_STOP;
-    else if (gen->request->max_tokens && gen->generated >= gen->request->max_tokens)
+    else if (o->how.max_tokens && o->generated >= o->how.max_tokens)
         *finish = FT_FINISH_LENGTH;
     return status;
 }
 
-static bool show(ft_gen *gen, size_t n_tokens)
+static bool show(ft_output *o, size_t n_tokens)
 {
-    const ft_gen_sink *sink = gen->sink;
-    return !sink->on_text || (gen->shown.len == 0 && n_tokens == 0) ||
-           sink->on_text(sink->ctx, ft_buf_str(&gen->shown), gen->shown.len, gen->tokens, n_tokens);
+    const ft_gen_sink *sink = o->how.sink;
+    return !sink->on_text || (o->shown.len == 0 && n_tokens == 0) ||
+           sink->on_text(sink->ctx, ft_buf_str(&o->shown), o->shown.len, o->tokens, n_tokens);
 }
 
-ft_status ft_gen_output(ft_gen *gen, const ft_msg_verdict *v, ft_error *err, ft_finish *finish)
+ft_status ft_output_add(ft_output *o, const ft_msg_draft *draft, const ft_msg_verdict *v,
+                        ft_error *err, ft_finish *finish)
 {
-    uint32_t n = v->n_path + v->n_next, n_shown = 0;
+    const uint32_t n = v->n_path + v->n_next;
+    uint32_t n_shown = 0;
     ft_status status = FT_OK;
     *finish = FT_FINISH_NONE;
-    ft_buf_clear(&gen->shown);
+    ft_buf_clear(&o->shown);
     for (uint32_t i = 0; i < n && *finish == FT_FINISH_NONE && status == FT_OK; i++) {
-        int32_t token = i < v->n_path ? gen->out.draft.token[v->path[i]] : v->next[i - v->n_path];
-        uint32_t before = gen->generated;
-        status = add_token(gen, token, finish);
-        if (gen->generated == before)
+        const int32_t token = i < v->n_path ? draft->token[v->path[i]] : v->next[i - v->n_path];
+        const uint32_t before = o->generated;
+        status = add_token(o, token, finish);
+        if (o->generated == before)
             continue;
-        gen->tokens[n_shown] = (ft_gen_token){.id = token, .has_logprob = v->n_logprobs > i};
+        o->tokens[n_shown] = (ft_gen_token){.id = token, .has_logprob = v->n_logprobs > i};
         if (v->n_logprobs > i)
-            gen->tokens[n_shown].logprob = v->logprobs[i];
+            o->tokens[n_shown].logprob = v->logprobs[i];
         n_shown++;
     }
     if (*finish == FT_FINISH_NONE)
         *finish = v->finish;
     if (status == FT_OK && *finish != FT_FINISH_NONE)
-        status = ft_text_stream_finish(&gen->stream, &gen->shown);
+        status = ft_text_stream_finish(&o->stream, &o->shown);
     if (status != FT_OK)
         return ft_error_set(err, status, "edge: out of memory for the text");
-    if (!show(gen, n_shown))
+    if (!show(o, n_shown))
         *finish = FT_FINISH_STOP;
     return FT_OK;
 }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drafts into the trace store (learn/trace.h): what a node's features were when it was drafted, and what
-// the verdict made of it. A generation is a session there; only rounds with a draft are kept, no runs.
-// Recording is nobody's concern: what goes wrong here ends it for this generation, and never delays one.
-//
-// Owned by the generation's thread; the store is everybody's.
+// Records a generation's rounds in the trace store. Invariant: `node` is set exactly while it
+// records. Owned by the generation's thread; generations share the store.
+#include "edge/record.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/secret.h"
-#include "edge/edge_internal.h"
 
 _Static_assert(FT_TRACE_NODES >= FT_TREE_MAX, "a draft is a round");
 
@@ -18,61 +16,43 @@ uint64_t ft_record_target(const char *name)
     return ft_fnv64(FT_FNV64_INIT, name, strlen(name));
 }
 
-void ft_gen_record_begin(ft_gen *gen)
+void ft_record_begin(ft_record *r, ft_trace *trace, const ft_trace_session *session)
 {
-    const ft_edge *edge = gen->edge;
-    const ft_sampling *s = &gen->request->sampling;
     ft_error err = {0};
-    if (!edge->trace || edge->draft_ctx == 0)
+    *r = (ft_record){.session = *session};
+    if (!trace)
         return;
-    gen->recorded = (ft_trace_session){.draft = edge->draft_fingerprint,
-                                       .target = ft_record_target(edge->info.model),
-                                       .vocab = edge->fingerprint,
-                                       .temperature = s->temperature,
-                                       .top_p = s->top_p,
-                                       .min_p = s->min_p,
-                                       .top_k = (uint32_t)s->top_k};
-    if (ft_trace_begin(&gen->recorded, &err) == FT_OK)
-        gen->record = calloc(FT_TREE_MAX, sizeof *gen->record);
-    if (!gen->record)
+    if (ft_trace_begin(&r->session, &err) == FT_OK)
+        r->node = calloc(FT_TREE_MAX, sizeof *r->node);
+    if (r->node)
+        r->trace = trace;
+    else
         FT_LOGW("edge", "a generation is not recorded: %s",
                 err.code == FT_OK ? "out of memory" : err.message);
 }
 
-void ft_gen_record_draft(ft_gen *gen)
+void ft_record_draft(ft_record *r, const ft_tree *tree, const ft_drafter *drafter)
 {
-    const ft_tree *tree = &gen->tree;
-    for (uint32_t i = 0; gen->record && i < tree->n; i++) {
-        gen->record[i] = (ft_trace_node){.token = tree->token[i],
-                                         .parent = tree->parent[i],
-                                         .depth = tree->depth[i],
-                                         .has_features = true};
-        ft_drafter_features(gen->drafter, i, gen->record[i].feature);
+    for (uint32_t i = 0; r->trace && i < tree->n; i++) {
+        r->node[i] = (ft_trace_node){.token = tree->token[i],
+                                     .parent = tree->parent[i],
+                                     .depth = tree->depth[i],
+                                     .has_features = true};
+        ft_drafter_features(drafter, i, r->node[i].feature);
     }
 }
 
-void ft_gen_record_verdict(ft_gen *gen, const ft_msg_verdict *v)
+void ft_record_verdict(ft_record *r, ft_trace_round *round, const uint32_t *path, bool text_ends)
 {
-    const uint32_t n = gen->out.draft.n;
-    if (!gen->record || n == 0)
+    if (!r->trace || round->n == 0)
         return;
-    ft_trace_label(gen->record, n, v->path, v->n_path, v->n_next == 0);
-    const ft_trace_round round = {.number = gen->stats->rounds,
-                                  .length = gen->out.draft.base,
-                                  .depth = gen->levels,
-                                  .accepted = v->n_path,
-                                  .next = v->n_next > 0 ? v->next[0] : -1,
-                                  .draft_us = gen->out.draft.draft_us,
-                                  .rtt_us = gen->rtt_sample_us,
-                                  .queue_us = v->queue_us,
-                                  .verify_us = v->verify_us,
-                                  .n = n,
-                                  .node = gen->record};
-    ft_trace_add(gen->edge->trace, &gen->recorded, &round);
+    ft_trace_label(r->node, round->n, path, round->accepted, text_ends);
+    round->node = r->node;
+    ft_trace_add(r->trace, &r->session, round);
 }
 
-void ft_gen_record_end(ft_gen *gen)
+void ft_record_end(ft_record *r)
 {
-    free(gen->record);
-    gen->record = NULL;
+    free(r->node);
+    *r = (ft_record){0};
 }

@@ -1,106 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the next round is to be: a tree of drafted tokens, or a run of tokens that the server makes by
-// itself. Decides nothing: it puts what was measured into spec/control.h and asks it.
-//
-// With a fixed draft (ft_edge_opts.automatic false) every round has a tree where one can be drafted at
-// all, and only the length of other rounds' runs is asked for.
-//
-// A generation takes the controller over from the edge as the last one left it and leaves it there at
-// its end; several at once each leave what they learnt, the last stays. A choice is made once a round
-// and kept until it is acted on: in a run it is made when half of the run has come, because a run that
-// goes on is asked for while there is still time for the way. Owned by the generation's thread.
+// The controller's measurements. Invariant: a round is measured once, with its verdict. A round
+// that was repeated, waited for the server's prefill, or lost its stream is not measured. Owned by
+// the generation's thread.
+#include "edge/steer.h"
+
 #include <math.h>
 
 #include "base/num.h"
-#include "edge/edge_internal.h"
+#include "edge/tuning.h"
 
-#define FIRST_RUN_TOK 2 /* of the very first run, timed, that tell what a token takes */
-
-void ft_gen_steer_begin(ft_gen *gen)
+void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *control,
+                   const ft_stop *depth)
 {
-    ft_edge *edge = gen->edge;
-    pthread_mutex_lock(&edge->mutex);
-    gen->control = edge->control;
-    gen->stop = edge->stop;
-    gen->stop.ahead = edge->proactive;
-    pthread_mutex_unlock(&edge->mutex);
-    ft_control_new_text(&gen->control);
+    *s = (ft_steer){.how = *opts, .control = *control, .depth = *depth};
+    s->depth.ahead = opts->proactive;
+    ft_control_new_text(&s->control);
 }
 
-void ft_gen_steer_end(ft_gen *gen)
+uint32_t ft_steer_nodes(const ft_steer *s, uint32_t nodes)
 {
-    ft_edge *edge = gen->edge;
-    pthread_mutex_lock(&edge->mutex);
-    edge->control = gen->control;
-    edge->stop = gen->stop;
-    pthread_mutex_unlock(&edge->mutex);
+    return s->how.max_tree ? ft_min_u32(nodes, s->how.max_tree) : nodes;
 }
 
-uint32_t ft_gen_steer_nodes(const ft_gen *gen, uint32_t nodes)
+/* Limits the depth to the tokens that may still come: a path of d nodes yields d + 1 tokens. */
+static ft_control_room room(const ft_steer *s, const ft_steer_ask *ask)
 {
-    if (gen->limits.max_tree)
-        nodes = ft_min_u32(nodes, gen->limits.max_tree);
-    return gen->hint_max_tree ? ft_min_u32(nodes, gen->hint_max_tree) : nodes;
-}
-
-/* No deeper than tokens can still come: a path of d nodes yields d + 1 tokens. */
-static ft_control_room room(ft_gen *gen, uint32_t most)
-{
-    const ft_draft_params *limit = &gen->edge->draft;
-    ft_control_room room = {.nodes = limit->budget, .depth = ft_min_u32(limit->depth, most - 1)};
-    if (!ft_gen_draft_ready(gen) || room.depth == 0 || gen->hint_no_trees)
+    const ft_draft_params *limit = &s->how.draft;
+    ft_control_room room = {.depth = ft_min_u32(limit->depth, ask->most - 1),
+                            .spent_us = ask->spent.us};
+    if (!ask->can_draft || room.depth == 0 || s->hint_no_trees)
         return (ft_control_room){0};
-    if (gen->mark_us > 0)
-        room.spent_us = ft_clock_now_us(&gen->edge->clock) - gen->mark_us;
-    room.nodes = ft_gen_steer_nodes(gen, room.nodes);
+    room.nodes = ft_steer_nodes(s, limit->budget);
     return room;
 }
 
-/* Whether fewer forwards than the depth do where they bring more tokens a time: not while the depth is
- * one that keeps a busy server's verifications filled, and not where it was asked for. */
-static bool stops(const ft_gen *gen)
+/* Whether a draft may end before its depth if that yields more tokens per time. Not while the depth
+ * keeps a busy server's verifications full, and not if the depth was asked for. */
+static bool ends_early(const ft_steer *s)
 {
-    ft_depth_rule rule = gen->control.opts.depth_rule;
+    const ft_depth_rule rule = s->control.opts.depth_rule;
     return rule == FT_DEPTH_LATENCY ||
-           (rule == FT_DEPTH_AUTO && gen->edge->automatic && !gen->control.busy);
+           (rule == FT_DEPTH_AUTO && s->how.automatic && !s->control.busy);
 }
 
-ft_control_choice ft_gen_steer(ft_gen *gen, uint32_t most, ft_draft_params *params)
+ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params)
 {
-    const ft_control_room now = room(gen, most);
-    ft_control_choice choice = gen->choice;
-    if (!gen->edge->automatic && now.nodes > 0) {
+    const ft_control_room now = room(s, ask);
+    ft_control_choice choice = s->choice;
+    if (!s->how.automatic && now.nodes > 0) {
         uint32_t depth = now.depth;
-        if (gen->control.opts.depth_rule == FT_DEPTH_PIPELINE)
-            depth = ft_control_depth_at(&gen->control, now.nodes, depth, now.spent_us);
+        if (s->control.opts.depth_rule == FT_DEPTH_PIPELINE)
+            depth = ft_control_depth_at(&s->control, now.nodes, depth, now.spent_us);
         choice = (ft_control_choice){.speculate = true, .budget = now.nodes, .depth = depth};
-    } else if (!gen->has_choice) {
-        choice = ft_control_choose(&gen->control, &now);
+    } else if (!s->chosen) {
+        choice = ft_control_choose(&s->control, &now);
     }
-    gen->choice = choice;
-    gen->has_choice = true;
+    s->choice = choice;
+    s->chosen = true;
     choice.budget = ft_min_u32(choice.budget, now.nodes);
     choice.depth = ft_min_u32(choice.depth, now.depth);
-    choice.run = ft_min_u32(choice.run ? choice.run : 1, most);
+    choice.run = ft_min_u32(choice.run ? choice.run : 1, ask->most);
     choice.shadow = choice.shadow && choice.budget > 0 && choice.depth > 0;
-    *params = gen->edge->draft;
+    *params = s->how.draft;
     params->budget = choice.budget;
     params->depth = choice.depth;
     params->width = ft_min_u32(params->width, choice.budget);
-    params->stop = stops(gen) ? &gen->stop : NULL;
-    gen->stop.free_us = fmax(ft_turn_until_us(&gen->control.turn) - (double)now.spent_us, 0);
+    params->stop = ends_early(s) ? &s->depth : NULL;
+    params->round = ask->round;
+    ft_draft_params_obey(params, &s->how.terms);
+    s->depth.free_us = fmax(ft_turn_until_us(&s->control.turn) - (double)now.spent_us, 0);
     return choice;
 }
 
-/* ---- what was seen ---- */
-
-static uint32_t levels(const ft_tree *tree)
+void ft_steer_acted(ft_steer *s)
 {
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < tree->n; i++)
-        most = tree->depth[i] + 1u > most ? tree->depth[i] + 1u : most;
-    return most;
+    s->chosen = false;
 }
+
+/* ---- learning from what was measured ---- */
 
 /* Tokens that the tree should bring, the target's own included. */
 static double expected(const ft_tree *tree)
@@ -111,101 +88,80 @@ static double expected(const ft_tree *tree)
     return tokens;
 }
 
-void ft_gen_steer_sent(ft_gen *gen, uint32_t forwards, int64_t took_us)
+void ft_steer_drafted(ft_steer *s, const ft_tree *tree, uint32_t forwards, int64_t us, bool cold)
 {
-    gen->levels = levels(&gen->tree);
-    gen->drafted_us = took_us;
-    gen->forwards = forwards;
-    gen->expected = expected(&gen->tree);
-    gen->stats->depth_sum += gen->levels;
-    if (gen->stats->rounds > 0) /* a text's first draft finds caches cold */
-        ft_control_saw_draft(&gen->control, gen->levels, forwards, took_us);
+    s->tree.levels = ft_tree_levels(tree);
+    s->tree.drafted_us = us;
+    s->tree.forwards = forwards;
+    s->tree.expected = expected(tree);
+    if (!cold)
+        ft_control_saw_draft(&s->control, s->tree.levels, forwards, us);
 }
 
-void ft_gen_steer_shadow(ft_gen *gen, uint32_t forwards, int64_t took_us)
+void ft_steer_drafted_shadow(ft_steer *s, uint32_t levels, uint32_t forwards, int64_t us)
 {
-    ft_shadow *s = &gen->shadow;
-    s->at = -1;
-    s->path = 0;
-    s->took_us = took_us;
-    ft_control_saw_draft(&gen->control, levels(&s->tree), forwards, took_us);
+    ft_control_saw_draft(&s->control, levels, forwards, us);
 }
 
-static void saw_tree(ft_gen *gen, const ft_msg_verdict *v)
+void ft_steer_heard(ft_steer *s, const ft_msg_verdict *v)
 {
-    const ft_msg_draft *draft = &gen->out.draft;
-    /* a repeated round, or one that waited for the server's prefill, or one that nobody looked at */
-    if (gen->round_us == 0 || v->hint_no_trees)
+    s->hint_no_trees = v->hint_no_trees;
+    ft_control_saw_price(&s->control, v->hint_row_price / 1e3);
+}
+
+void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
+                       const ft_steer_times *times)
+{
+    if (!times->round.known || v->hint_no_trees) /* with the hint the tree was not verified */
         return;
-    const ft_control_round round = {.nodes = draft->n,
-                                    .depth = gen->levels,
+    const ft_control_round round = {.nodes = nodes,
+                                    .depth = s->tree.levels,
                                     .n_path = v->n_path,
-                                    .draft_us = gen->drafted_us,
-                                    .wait_us = gen->round_us,
+                                    .draft_us = s->tree.drafted_us,
+                                    .wait_us = times->round.us,
                                     .queue_us = v->queue_us,
                                     .verify_us = v->verify_us,
-                                    .rtt_us = gen->rtt_sample_us,
+                                    .rtt_us = times->rtt.known ? times->rtt.us : -1,
                                     .others_us = v->others_us,
                                     .hint_token_us = v->hint_token_us};
-    ft_control_saw_round(&gen->control, &round);
-    const ft_stop_round ended = {.forwards = gen->forwards,
-                                 .draft_us = gen->drafted_us,
-                                 .wait_us = gen->round_us,
-                                 .expected = gen->expected,
+    ft_control_saw_round(&s->control, &round);
+    const ft_stop_round ended = {.forwards = s->tree.forwards,
+                                 .draft_us = s->tree.drafted_us,
+                                 .wait_us = times->round.us,
+                                 .expected = s->tree.expected,
                                  .tokens = v->n_path + v->n_next};
-    ft_stop_saw_round(&gen->stop, &ended);
+    ft_stop_saw_round(&s->depth, &ended);
 }
 
-/* The text has come to a leaf of the shadow, or left it. */
-static void shadow_over(ft_gen *gen)
+void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times *times,
+                      int64_t now_us, bool next)
 {
-    ft_shadow *s = &gen->shadow;
-    ft_control_saw_shadow(&gen->control, s->tree.n, levels(&s->tree), s->path, s->took_us);
-    ft_tree_clear(&s->tree);
-}
-
-static void walk_shadow(ft_gen *gen, int32_t token)
-{
-    ft_shadow *s = &gen->shadow;
-    bool leaf = true;
-    if (s->tree.n == 0)
-        return;
-    s->at = ft_tree_find_child(&s->tree, s->at, token);
-    s->path += s->at >= 0;
-    for (uint32_t i = 0; i < s->tree.n && leaf && s->at >= 0; i++)
-        leaf = s->tree.parent[i] != s->at;
-    if (leaf || s->at < 0)
-        shadow_over(gen);
-}
-
-static void saw_run(ft_gen *gen, const ft_msg_verdict *v)
-{
-    int64_t now = ft_clock_now_us(&gen->edge->clock);
-    for (uint32_t i = 0; i < v->n_next; i++)
-        walk_shadow(gen, v->next[i]);
-    if (gen->rtt_sample_us >= 0)
-        ft_control_saw_rtt(&gen->control, gen->rtt_sample_us);
-    if (gen->run_us == 0) { /* holds the way and the wait */
-        gen->run_us = now;
-        gen->run_tokens = 0;
+    if (times->rtt.known)
+        ft_control_saw_rtt(&s->control, times->rtt.us);
+    if (!s->run.since.known) { /* includes network and wait */
+        s->run.since = ft_known(now_us);
+        s->run.tokens = 0;
     } else {
-        gen->run_tokens += v->n_next;
+        s->run.tokens += v->n_next;
     }
-    /* What comes next is chosen when half of a run has come: the very first must tell by then. */
-    bool first = gen->control.run_us <= 0 && gen->run_tokens >= FIRST_RUN_TOK;
+    /* The next round is chosen when half of the run has come: the first run must be measured by
+     * then. */
+    const bool first = s->control.run_us <= 0 && s->run.tokens >= ft_edge_tune->runs.first_tok;
     if (v->more && !first)
         return;
-    if (gen->run_tokens > 0)
-        ft_control_saw_run(&gen->control, gen->run_tokens, now - gen->run_us, v->hint_token_us);
-    gen->run_us = v->more || gen->ahead_run > 0 ? now : 0;
-    gen->run_tokens = 0;
+    if (s->run.tokens > 0)
+        ft_control_saw_run(&s->control, s->run.tokens, now_us - s->run.since.us, v->hint_token_us);
+    s->run.since = v->more || next ? ft_known(now_us) : ft_unknown();
+    s->run.tokens = 0;
 }
 
-void ft_gen_steer_saw(ft_gen *gen, const ft_msg_verdict *v)
+void ft_steer_lost_run(ft_steer *s)
 {
-    ft_control_saw_price(&gen->control, v->hint_row_price / 1e3);
-    if (gen->run_left > 0)
-        saw_run(gen, v);
-    else
-        saw_tree(gen, v);
+    s->run.since = ft_unknown();
+    s->run.tokens = 0;
+}
+
+void ft_steer_saw_shadow(ft_steer *s, const ft_tree *shadow, uint32_t path, int64_t took_us)
+{
+    ft_control_saw_shadow(&s->control, shadow->n, ft_tree_levels(shadow), path, took_us);
 }

@@ -11,7 +11,7 @@
 typedef struct x16 {
     __m256 lo, hi;
 } x16;
-#define TILE_REGS              6 /* 12 of the 16 registers hold sums, the others K or V and a factor */
+#define TILE_REGS              6 /* 12 of the 16 registers hold sums, the others K or V */
 #define PREFETCH(p)            _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #define EACH(expr_lo, expr_hi) ((x16){expr_lo, expr_hi})
 

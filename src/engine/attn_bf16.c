@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention's inner loops over bf16 on AVX-512 with dot products of bfloat16: twice the products of an
-// ordinary multiply-add. Stateless.
+// Attention's inner loops over bf16 on AVX-512 with dot products of bfloat16: twice the products of
+// an ordinary multiply-add. Stateless.
 #include "base/cpu.h"
 #include "engine/attn_kernel.h"
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tree attention on the CPU: executes a work plan (attn_plan.c), one unit of work (some rows of a
-// segment, one KV head) tile by tile over the block table, through a kernel's inner loops. A block of
-// K or V is loaded once for all rows and grouped query heads of a unit.
+// Tree attention on the CPU. Executes a work plan (attn_plan.c). One unit of work is some rows of a
+// segment in one KV head. It goes tile by tile over the block table, through a kernel's inner
+// loops. A block of K or V is loaded once for all rows and grouped query heads of the unit.
 //
-// How a unit finds its keys. Positions below n_past, and those of a plain chain, lie in slots in order
-// of position: their blocks are read directly, for all rows of the unit at once. What a tree's row
-// sees behind n_past is scattered: scores of the whole tail are computed in order of slot, then
-// gathered by each row's ancestors into order of position; V is copied, row by row, into pages in
-// order of position. Both ways give the same bits (attn.h).
+// How a unit finds its keys. The slots of positions below n_past, and of a plain chain, are in
+// order of position: those blocks are read directly, for all rows of the unit at once. Behind
+// n_past, the slots that a tree's row sees are scattered. Scores of the whole tail are computed in
+// order of slot, and then each row gathers those of its ancestors into order of position. V is
+// copied, row by row, into pages in order of position. Both ways give the same bits (attn.h).
 //
-// A split unit's spans are kept apart in `parts`, and whoever finishes last folds them in order.
+// The spans of a split unit are kept separately in `parts`; the thread that finishes last merges
+// them in order.
 //
-// During a pass each thread writes its own scratch and the spans that it claimed. No allocation.
+// During a pass each thread writes its own scratch memory and the spans that it claimed. No
+// allocation.
 #include <math.h>
 #include <string.h>
 
@@ -38,7 +40,7 @@ typedef struct unit {
 
 void ft_rope_table(const ft_rope_opts *opts, uint32_t pos, float *out)
 {
-    /* The angle by repeated multiplication, as ggml does it, so that results stay comparable. */
+    /* The angle is multiplied repeatedly, as in ggml, so that results stay comparable. */
     float theta = (float)pos, step = powf(opts->base, -2.0f / (float)opts->n_rot);
     for (uint32_t i = 0; i < opts->n_rot / 2; i++, theta *= step) {
         float angle = opts->scale * (theta / (opts->factors ? opts->factors[i] : 1.0f));
@@ -75,7 +77,7 @@ static void write_row(const ft_attn_plan *plan, const ft_attn_layer *layer,
 void ft_attn_write(const ft_attn_plan *plan, const ft_attn_layer *layer, const ft_attn_rows *rows,
                    unsigned ith, unsigned nth)
 {
-    /* Head by head, each thread one run: rows of one block share cache lines. */
+    /* Head by head; each thread takes one range, because rows of one block share cache lines. */
     uint64_t n_rows = plan->batch->n_rows, n = n_rows * plan->geo.n_head_kv;
     for (uint64_t i = n * ith / nth; i < n * (ith + 1) / nth; i++)
         write_row(plan, layer, rows, (uint32_t)(i % n_rows), (uint32_t)(i / n_rows),
@@ -99,7 +101,7 @@ static void *v_page(const ft_attn_plan *plan, const unit *u, uint32_t block)
     return (char *)u->layer->v + page_of(plan, u, block);
 }
 
-/* Index in the sequence (committed, then pending) of what row r sees at a position. */
+/* Index in the sequence (committed, then pending) of the token that row r sees at a position. */
 static uint32_t index_at(const unit *u, const ft_attn_scratch *sc, uint32_t r, uint32_t pos)
 {
     if (u->linear || pos < u->n_past)
@@ -111,7 +113,8 @@ static void unit_init(const ft_attn_plan *plan, const ft_attn_layer *layer, cons
                       uint32_t part, unit *u)
 {
     const ft_attn_seg *seg = &plan->batch->segs[c->seg];
-    uint32_t g0 = part % plan->n_sub * plan->sub; /* a KV head and, of large groups, a part */
+    /* a KV head, or a part of its group if the group is large */
+    uint32_t g0 = part % plan->n_sub * plan->sub;
     u->layer = layer;
     u->kernel = layer->kernel;
     u->page_bytes = ft_attn_page_bytes(layer->kernel->type, plan->geo.head_dim);
@@ -132,9 +135,9 @@ static void unit_init(const ft_attn_plan *plan, const ft_attn_layer *layer, cons
         u->n_seen[i] = plan->batch->row_pos[u->row0 + i / u->n_heads] + 1;
 }
 
-/* K of a span's first tile comes while the queries are made; that of the others while the values of
- * the tile before are summed. */
-static void bring_near(const ft_attn_plan *plan, const unit *u, uint32_t span)
+/* Prefetches K of a span's first tile while the queries are made. K of the other tiles is
+ * prefetched while the values of the tile before are summed. */
+static void prefetch_next(const ft_attn_plan *plan, const unit *u, uint32_t span)
 {
     uint32_t pos = span * FT_ATTN_SPAN, end = pos + FT_ATTN_TILE;
     for (; pos < end && pos < u->n_pos && pos < u->tail0; pos += BLOCK) {
@@ -162,7 +165,8 @@ static void load_queries(const ft_attn_plan *plan, const unit *u, const ft_attn_
     }
 }
 
-/* Ancestors of each row, and scores of every block of the tail that holds one. */
+/* Finds the ancestors of each row, and computes scores of every block of the tail that holds
+ * one. */
 static void prepare_tail(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *sc)
 {
     const ft_kv_seq *seq = u->seg->seq;
@@ -184,21 +188,21 @@ static void prepare_tail(const ft_attn_plan *plan, const unit *u, ft_attn_scratc
                                                 .dim = plan->geo.head_dim,
                                                 .k = &k,
                                                 .n_block = 1,
-                                                .ahead = &nothing,
+                                                .prefetch = &nothing,
                                                 .s = sc->tail + (size_t)b * BLOCK,
                                                 .s_stride = FT_ATTN_TAIL_MAX});
         }
 }
 
-/* sc->s: scores of the positions from pos0 on, up to `end`. */
+/* Writes the scores of positions [pos0, end) to sc->s. */
 static void tile_scores(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *sc, uint32_t pos0,
                         uint32_t end)
 {
-    const void *k[TILE_BLOCKS], *ahead[TILE_BLOCKS];
+    const void *k[TILE_BLOCKS], *prefetch[TILE_BLOCKS];
     uint32_t direct = end < u->tail0 ? end : u->tail0, n = 0;
     for (uint32_t pos = pos0; pos < direct; pos += BLOCK, n++) {
         k[n] = k_page(plan, u, pos / BLOCK);
-        ahead[n] = v_page(plan, u, pos / BLOCK);
+        prefetch[n] = v_page(plan, u, pos / BLOCK);
     }
     if (n)
         u->kernel->scores(&(ft_attn_scores){.q = sc->q,
@@ -206,7 +210,7 @@ static void tile_scores(const ft_attn_plan *plan, const unit *u, ft_attn_scratch
                                             .dim = plan->geo.head_dim,
                                             .k = k,
                                             .n_block = n,
-                                            .ahead = ahead,
+                                            .prefetch = prefetch,
                                             .s = sc->s,
                                             .s_stride = FT_ATTN_TILE});
     for (uint32_t i = 0; i < u->nq && end > u->tail0; i++) {
@@ -223,7 +227,7 @@ typedef struct row_lanes {
     uint32_t row, pos0, begin, end;
 } row_lanes;
 
-/* Their V: read where it is, or copied. */
+/* The pages of their V: read in place, or copied. */
 static void row_pages(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *sc,
                       const row_lanes *lanes, const void **v)
 {
@@ -237,26 +241,26 @@ static void row_pages(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *
     }
 }
 
-/* Weighted sums of a tile's V; the positions that all rows share first, for all at once. */
+/* Adds a tile's weighted V; first the positions that all rows share, for all rows at once. */
 static void tile_values(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *sc, uint32_t pos0,
                         bool fresh, float *acc)
 {
-    const void *v[TILE_BLOCKS], *ahead[TILE_BLOCKS];
+    const void *v[TILE_BLOCKS], *prefetch[TILE_BLOCKS];
     uint32_t dim = plan->geo.head_dim, next = pos0 + FT_ATTN_TILE;
     uint32_t end = next < u->n_pos ? next : u->n_pos, shared = u->shared < end ? u->shared : end;
     uint32_t n_shared = shared > pos0 ? shared - pos0 : 0;
     if (pos0 + n_shared < end)
-        n_shared &= ~1u; /* what follows begins at a whole pair */
+        n_shared &= ~1u; /* the rest must begin at a whole pair */
     uint32_t direct = u->n_pos < u->tail0 ? u->n_pos : u->tail0;
     for (uint32_t b = 0; b * BLOCK < n_shared; b++) {
         v[b] = v_page(plan, u, pos0 / BLOCK + b);
-        ahead[b] = next + b * BLOCK < direct ? k_page(plan, u, next / BLOCK + b) : NULL;
+        prefetch[b] = next + b * BLOCK < direct ? k_page(plan, u, next / BLOCK + b) : NULL;
     }
     ft_attn_values args = {.p = sc->s,
                            .nq = u->nq,
                            .dim = dim,
                            .v = v,
-                           .ahead = ahead,
+                           .prefetch = prefetch,
                            .end = n_shared,
                            .fresh = fresh,
                            .acc = acc};
@@ -266,7 +270,7 @@ static void tile_values(const ft_attn_plan *plan, const unit *u, ft_attn_scratch
     }
     args.nq = u->n_heads;
     args.begin = n_shared;
-    args.ahead = NULL;
+    args.prefetch = NULL;
     for (uint32_t r = 0; r < u->n_rows; r++) {
         uint32_t first = r * u->n_heads, n_pos = u->n_seen[first];
         if (n_pos <= pos0 + n_shared)
@@ -279,7 +283,7 @@ static void tile_values(const ft_attn_plan *plan, const unit *u, ft_attn_scratch
     }
 }
 
-/* Sums of one span of all rows that reach it. */
+/* Computes the sums of one span, for all rows that reach it. */
 static void run_span(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *sc, uint32_t span,
                      const ft_attn_sums *sums)
 {
@@ -338,7 +342,8 @@ static void run_whole(const ft_attn_plan *plan, const unit *u, ft_attn_scratch *
     write_out(plan, u, &sc->total, out);
 }
 
-/* Some spans of a split unit; whoever finishes its last one folds them all. */
+/* Computes some spans of a split unit. The thread that finishes the unit's last span merges all of
+ * them. */
 static void run_part(ft_attn_plan *plan, const unit *u, ft_attn_scratch *sc,
                      const ft_attn_item *item, uint32_t part, float *out)
 {
@@ -371,13 +376,14 @@ void ft_attn_run(ft_attn_plan *plan, const ft_attn_layer *layer, const ft_attn_r
         uint32_t index = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
         if (index / plan->n_units >= plan->n_items)
             return;
-        /* Head by head: chunks of one segment follow one another, and find its K and V in cache. */
+        /* Head by head: chunks of one segment are consecutive, and find its K and V in the
+         * cache. */
         const ft_attn_item *item = &plan->items[index % plan->n_items];
         uint32_t part = index / plan->n_items;
         uint32_t last = (item->span0 + item->n_spans) * FT_ATTN_SPAN;
         unit u;
         unit_init(plan, layer, &plan->chunks[item->chunk], part, &u);
-        bring_near(plan, &u, item->span0);
+        prefetch_next(plan, &u, item->span0);
         load_queries(plan, &u, rows, sc);
         if (!u.linear && last > u.tail0)
             prepare_tail(plan, &u, sc);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The making of queries, K and V in plain C, for the compiler to vectorize in each kernel's file with
- * that file's instruction set. No operation here is contracted or reordered, so the bits are the same
- * everywhere.
+ * One attention head's query, K or V of a row, in plain C. Each kernel's file includes it, so that
+ * the compiler vectorizes it with that file's instruction set. No operation is contracted or
+ * reordered, so the bits are the same everywhere.
  */
 #ifndef FT_ENGINE_ATTN_HEAD_H
 #define FT_ENGINE_ATTN_HEAD_H
@@ -52,10 +52,10 @@ static inline void head_prepare(const ft_attn_head *h, float *restrict out)
         out[d] *= h->scale;
 }
 
-/* 32 floats to bytes; returns the scale. */
+/* Rounds 32 floats to bytes; returns the scale. */
 static inline float head_q8(const float *restrict x, int8_t *restrict out)
 {
-    uint32_t top = 0; /* magnitudes compare as integers do */
+    uint32_t top = 0; /* bits of positive floats compare like the floats */
     for (uint32_t d = 0; d < FT_Q8_GROUP; d++) {
         uint32_t a = ft_f32_bits(x[d]) & 0x7fffffff;
         top = a > top ? a : top;
@@ -63,7 +63,7 @@ static inline float head_q8(const float *restrict x, int8_t *restrict out)
     float max = ft_f32_of_bits(top), inverse = max > 0 ? 127.0f / max : 0;
     for (uint32_t d = 0; d < FT_Q8_GROUP; d++) {
         float v = rintf(x[d] * inverse);
-        out[d] = (int8_t)(int32_t)(v > 127 ? 127 : v > -127 ? v : -127); /* not a number: -127 */
+        out[d] = (int8_t)(int32_t)(v > 127 ? 127 : v > -127 ? v : -127); /* NaN: -127 */
     }
     return max / 127.0f;
 }
@@ -95,7 +95,8 @@ static inline void head_v_f16(const float *head, uint32_t dim, void *page, uint3
 
 /* ---- bf16 ---- */
 
-/* For kernels that widen: floats rounded to bf16, so that all kernels compute the same thing. */
+/* For kernels that widen to float: rounded to bf16 all the same, so all kernels use equal
+ * values. */
 static inline void head_query_bf16(const float *head, uint32_t dim, void *q, uint32_t nq,
                                    uint32_t i)
 {
@@ -104,7 +105,7 @@ static inline void head_query_bf16(const float *head, uint32_t dim, void *q, uin
         out[(size_t)d * nq] = ft_bf16_to_f32(ft_bf16_of(head[d]));
 }
 
-/* For dot products. */
+/* For kernels with dot products. */
 static inline void head_query_bf16_pairs(const float *head, uint32_t dim, void *q, uint32_t nq,
                                          uint32_t i)
 {
@@ -127,7 +128,8 @@ static inline void head_v_bf16(const float *head, uint32_t dim, void *page, uint
 
 /* ---- q8_0 ---- */
 
-/* For kernels that widen: whole numbers as floats [dim, nq], then scales [dim / 32, nq]. */
+/* For kernels that widen to float: whole numbers as floats [dim, nq], then scales [dim / 32,
+ * nq]. */
 static inline void head_query_q8(const float *head, uint32_t dim, void *q, uint32_t nq, uint32_t i)
 {
     float *out = (float *)q + i, *scale = (float *)q + (size_t)dim * nq + i;
@@ -139,8 +141,9 @@ static inline void head_query_q8(const float *head, uint32_t dim, void *q, uint3
     }
 }
 
-/* For dot products: bytes [dim / 4, nq, 4], scales [dim / 32, nq], and what a dot product with
- * unsigned bytes (value + 128) has too much [dim / 32, nq], negative. */
+/* For kernels with dot products: bytes [dim / 4, nq, 4], scales [dim / 32, nq], and corrections
+ * [dim / 32, nq]. The dot product takes K as unsigned bytes (value + 128); the correction, -128
+ * times the sum of the query's bytes, removes the excess. */
 static inline void head_query_q8_dot(const float *head, uint32_t dim, void *q, uint32_t nq,
                                      uint32_t i)
 {

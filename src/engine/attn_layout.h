@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How K and V of one KV head lie in one block of the pool (a *page*), by type. The same for every
- * instruction set. Sixteen tokens side by side for scores (a vector of 16 scores is summed over
- * dimensions), dimensions side by side for values; where an instruction sums two or four products at
- * once, those two or four are neighbours.
+ * The layout of K and V of one KV head in one block of the pool (a *page*), for each type. It is
+ * the same for every instruction set. K has sixteen tokens side by side: a vector of 16 scores is
+ * summed over dimensions. V has dimensions side by side. Where an instruction sums two or four
+ * products at once, those two or four values are neighbours.
  *
  *          K                                            V
  *   f16    [dim][16]                                    [16][dim]
  *   bf16   [dim / 2][16][2]                             [16 / 2][dim][2 tokens]
  *   q8_0   f16 scales [dim / 32][16], [dim / 4][16][4]  f16 scales [dim / 32][16], [16][dim]
  *
- * A page takes exactly what its 16 tokens take in that type.
+ * A page is exactly as large as its 16 tokens in that type.
  */
 #ifndef FT_ENGINE_ATTN_LAYOUT_H
 #define FT_ENGINE_ATTN_LAYOUT_H
@@ -24,13 +24,13 @@
 
 #define FT_Q8_GROUP 32 /* dimensions that share a scale */
 
-/* Head sizes that a type can hold are multiples of this. */
+/* head_dim must be a multiple of this. */
 static inline uint32_t ft_attn_type_multiple(ft_kv_type type)
 {
     return type == FT_KV_Q8_0 ? FT_Q8_GROUP : type == FT_KV_BF16 ? 2 : 1;
 }
 
-/* Bytes of K (or of V) of one token and KV head. */
+/* Bytes of one token's K (or V) in one KV head. */
 static inline size_t ft_attn_token_bytes(ft_kv_type type, uint32_t dim)
 {
     return type == FT_KV_Q8_0 ? dim + dim / FT_Q8_GROUP * sizeof(uint16_t) : dim * sizeof(uint16_t);
@@ -41,18 +41,19 @@ static inline size_t ft_attn_page_bytes(ft_kv_type type, uint32_t dim)
     return FT_KV_BLOCK_TOK * ft_attn_token_bytes(type, dim);
 }
 
-/* Scales of a q8_0 page, before its values. */
+/* Bytes of the scales of a q8_0 page; they precede its values. */
 static inline size_t ft_attn_scale_bytes(uint32_t dim)
 {
     return dim / FT_Q8_GROUP * FT_KV_BLOCK_TOK * sizeof(uint16_t);
 }
 
-/* A token's part of a page: n units of `unit` bytes, `stride` bytes apart. */
+/* A part of a token in a page: n units of `unit` bytes, `stride` bytes apart. */
 typedef struct ft_attn_units {
     size_t offset, unit, n, stride;
 } ft_attn_units;
 
-/* The parts, at most two, of the token in that lane of a page of V, or of K. Returns how many. */
+/* Writes the parts (at most two) of the token in `lane` of a page of V, or of K. Returns their
+ * number. */
 static inline unsigned ft_attn_token_units(ft_kv_type type, uint32_t dim, bool value, uint32_t lane,
                                            ft_attn_units runs[2])
 {
@@ -77,7 +78,7 @@ static inline unsigned ft_attn_token_units(ft_kv_type type, uint32_t dim, bool v
     return 1;
 }
 
-/* Copies units of one size, which is known where it is called. */
+/* Copies units of one size; the size is a constant at the call. */
 static inline void ft_attn_units_copy(char *to, const char *from, const ft_attn_units *dst,
                                       const ft_attn_units *src, size_t unit)
 {
@@ -91,7 +92,7 @@ typedef struct ft_attn_token {
     uint32_t lane;
 } ft_attn_token;
 
-/* Copies a token of V, or of K, to another place or the same one. */
+/* Copies a token's V, or K, to another place or onto itself. */
 static inline void ft_attn_token_copy(ft_kv_type type, uint32_t dim, bool value, ft_attn_token to,
                                       ft_attn_token from)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention's inner loops in plain C, for any head size: what machines without a kernel of their own
-// run, and what the tests hold the others against. Written as straight loops, not through
-// attn_tile.h, so that a mistake there shows. Stateless.
+// Attention's inner loops in plain C, for any head size. Machines without a faster kernel use it,
+// and tests compare the other kernels with it. It has plain loops instead of attn_tile.h, so that a
+// mistake there is found. Stateless.
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static float score_f16(const ft_attn_scores *a, const ft_f16 *k, uint32_t i, uin
     return sum;
 }
 
-/* Of each pair the second product first, as the dot product of bfloat16 does it. */
+/* The second product of each pair first, like the dot product of bfloat16. */
 static float score_bf16(const ft_attn_scores *a, const ft_bf16 *k, uint32_t i, uint32_t lane)
 {
     const float *q = (const float *)a->q + i;
@@ -68,7 +68,7 @@ static void scores(const ft_attn_scores *a, ft_kv_type type)
 
 /* ---- weights ---- */
 
-/* As exp2_neg of attn_tile.h, the same bits. */
+/* Like exp2_neg in attn_tile.h, with the same bits. */
 static float exp2_neg(float x)
 {
     static const float c[] = {1.32647e-3f,   9.67151e-3f,   5.550734e-2f,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a batch's attention is cut into work for threads: segments into chunks of rows whose queries fit
-// one unit, units into spans of positions where one unit would keep the others waiting. Pieces are
-// claimed the largest first, so that a long one is not begun last. What a row's result is does not
-// depend on any of it (attn.h).
+// Splits a batch's attention into work for threads: segments into chunks of rows whose queries fit
+// one unit; units into spans of positions if one unit would keep other threads waiting. Threads
+// claim the largest pieces first, so that no long piece starts last. A row's result does not depend
+// on any of this (attn.h).
 //
 // Owned by the engine's thread. Everything is allocated at creation.
 #include "engine/attn_plan.h"
@@ -15,8 +15,8 @@
 
 #define PARTS_MAX_BYTES \
     (16u << 20)            /* what does not fit is not split; 2,000 spans of 64 dimensions */
-#define PIECES_A_THREAD 8  /* a piece is at most that part of a thread's share of the work */
-#define COST_CLASSES    32 /* of equal width; within a class the order of the batch stays */
+#define PIECES_A_THREAD 8  /* a piece is at most 1 / 8 of a thread's share of the work */
+#define COST_CLASSES    32 /* of equal width; within a class pieces keep the order of the batch */
 
 /* ---- creation ---- */
 
@@ -25,7 +25,7 @@ static size_t aligned(size_t n)
     return (n + 63) / 64 * 64;
 }
 
-/* Memory handed out front to back; with no base, only counted. */
+/* Hands out memory front to back; without a base it only counts. */
 typedef struct carver {
     char *base;
     size_t used;
@@ -99,7 +99,8 @@ ft_status ft_attn_plan_create(const ft_attn_geometry *geometry, uint32_t max_row
         return FT_NOMEM;
     }
     plan_carve(plan, (char *)aligned((size_t)plan->memory));
-    for (uint32_t i = 0; i < n_threads; i++) /* lanes that no row sees are multiplied by zero */
+    /* lanes that no row sees are multiplied by zero, so they must be finite */
+    for (uint32_t i = 0; i < n_threads; i++)
         memset(plan->scratch[i].page, 0,
                FT_ATTN_TILE_BLOCKS * ft_attn_page_bytes(FT_KV_F16, geometry->head_dim));
     for (uint32_t i = 0; i < plan->max_slots; i++)
@@ -164,7 +165,7 @@ static void add_chunks(ft_attn_plan *plan, uint32_t seg_index)
     }
 }
 
-/* Cuts chunks into items of at most `limit`, as long as there are slots. */
+/* Splits chunks into items that cost at most `limit`, while there are slots. */
 static void add_items(ft_attn_plan *plan, uint64_t limit)
 {
     uint32_t n_slots = 0, n_counts = 0;
@@ -190,7 +191,7 @@ static void add_items(ft_attn_plan *plan, uint64_t limit)
     }
 }
 
-/* By classes of cost, the largest first. */
+/* Sorts the items by classes of cost, the largest first. */
 static void sort_items(ft_attn_plan *plan)
 {
     uint32_t first[COST_CLASSES + 1] = {0};
@@ -216,7 +217,7 @@ void ft_attn_plan_batch(ft_attn_plan *plan, const ft_attn_batch *batch)
         add_chunks(plan, i);
     for (uint32_t i = 0; i < plan->n_chunks; i++)
         total += cost_of(&plan->chunks[i], 0, spans_of(&plan->chunks[i]));
-    /* The limit is on one unit's piece; there are n_units of each. */
+    /* The limit is for one unit's piece; each piece exists n_units times. */
     add_items(plan, total * plan->n_units / ((uint64_t)plan->n_threads * PIECES_A_THREAD));
     sort_items(plan);
 }

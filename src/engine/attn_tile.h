@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of attention, written once over vectors of 16 floats. A file that includes this
- * defines before it:
- *   x16 and  x16_zero, x16_set1, x16_load, x16_store, x16_load_f16, x16_load_i8 (16 bytes to floats),
+ * The inner loops of attention, written once over vectors of 16 floats. Before it includes this, a
+ * file defines:
+ *
+ *   x16 and  x16_zero, x16_set1, x16_load, x16_store, x16_load_f16, x16_load_i8 (16 bytes to
+ *            floats),
  *   x16_byte (byte j of 16 groups of four, to floats), x16_pair_lo and x16_pair_hi (of 16 pairs of
  *   bf16), x16_round_bf16, x16_fma (a * b + c, one rounding), x16_mul, x16_add, x16_sub, x16_max,
- *   x16_round (to nearest even), x16_from (x, or b where x < b; x itself will do where x16_scale
+ *   x16_round (to nearest even), x16_from (x, or b where x < b; may return x unchanged if x16_scale
  *   takes any n), x16_scale (p 2^n, or 0 where x < b), x16_keep (lanes >= n become v), x16_hmax,
  *   PREFETCH
- *   TILE_REGS: vectors of 16 that accumulators may take
- *   KERNEL_NAME, KERNEL_GET, and which types to make: KERNEL_F16, KERNEL_BF16, KERNEL_Q8 (0 or 1)
- *   KERNEL_DOT: 1 where bf16 and q8_0 have dot products: dot2(acc, pairs of bf16, pair) and
+ *   TILE_REGS: number of x16 accumulators that fit the registers
+ *   KERNEL_NAME, KERNEL_GET, and the types to make: KERNEL_F16, KERNEL_BF16, KERNEL_Q8 (0 or 1)
+ *   KERNEL_DOT: 1 if bf16 and q8_0 have dot products: dot2(acc, pairs of bf16, pair) and
  *   dot4(acc, unsigned bytes, signed bytes)
  * Every primitive is exact or rounds once, so all instruction sets give the same bits.
  * (lint: template header)
@@ -30,8 +32,9 @@
 #define TOK    FT_KV_BLOCK_TOK
 #define TILE   FT_ATTN_TILE
 
-/* 2^x for x <= 0: 2^n (n whole) times a polynomial in the rest, |r| <= 0.5, of the least largest
- * relative error that one of the fifth degree with exp2(0) = 1 can have, 1e-7. Below -126 it is 0. */
+/* 2^x for x <= 0: 2^n (n a whole number) times a polynomial in the rest r, |r| <= 0.5. Of all
+ * polynomials of degree five with exp2(0) = 1 it has the smallest maximal relative error, 1e-7.
+ * Below -126 the result is 0. */
 INLINE x16 exp2_neg(x16 x)
 {
     const x16 lowest = x16_set1(-126.0f);
@@ -49,7 +52,7 @@ INLINE x16 exp2_neg(x16 x)
 
 /* ---- scores ---- */
 
-/* K of one block times the queries': a dimension of f16, */
+/* K of one block times the queries: one dimension of f16, or */
 INLINE void scores_step_f16(x16 *acc, const char *k, const float *q, const unsigned NQ,
                             const unsigned NB)
 {
@@ -57,7 +60,7 @@ INLINE void scores_step_f16(x16 *acc, const char *k, const float *q, const unsig
     UNROLL for (unsigned i = 0; i < NQ; i++) acc[i * NB] = x16_fma(kd, x16_set1(q[i]), acc[i * NB]);
 }
 
-/* two of bf16. */
+/* two dimensions of bf16. */
 INLINE void scores_step_bf16(x16 *acc, const char *k, const float *q, uint32_t nq,
                              const unsigned NQ, const unsigned NB)
 {
@@ -74,8 +77,8 @@ INLINE void scores_step_bf16(x16 *acc, const char *k, const float *q, uint32_t n
 #endif
 }
 
-/* NQ queries from i0 on x NB blocks from b0 on, all accumulators in registers. What is needed of
- * the arguments is read once: the stores may be to anywhere. */
+/* Queries [i0, i0 + NQ) x blocks [b0, b0 + NB), all accumulators in registers. The arguments are
+ * copied first, because the compiler must assume that a store can change them. */
 INLINE void scores_part(const ft_attn_scores *args, uint32_t i0, uint32_t b0, const unsigned NQ,
                         const unsigned NB, const int TYPE)
 {
@@ -84,16 +87,16 @@ INLINE void scores_part(const ft_attn_scores *args, uint32_t i0, uint32_t b0, co
     const unsigned step = TYPE == FT_KV_BF16 ? 2 : 1, q_step = KERNEL_DOT ? 1 : step;
     const float *q = (const float *)args->q + i0;
     const char *const *k = (const char *const *)args->k + b0;
-    const char *const *ahead =
-        (const char *const *)(i0 == 0 ? args->ahead + b0 : nothing); /* once is enough */
+    const char *const *prefetch =
+        (const char *const *)(i0 == 0 ? args->prefetch + b0 : nothing); /* prefetch once only */
     float *s = args->s + (size_t)i0 * s_stride + (size_t)b0 * TOK;
     x16 acc[TILE_REGS];
     UNROLL for (unsigned i = 0; i < NQ * NB; i++) acc[i] = x16_zero();
     for (uint32_t d = 0; d < dim; d += step, q += (size_t)q_step * nq)
         UNROLL for (unsigned b = 0; b < NB; b++)
         {
-            if ((d & 1) == 0 && ahead[b])
-                PREFETCH(ahead[b] + (size_t)d * TOK * 2);
+            if ((d & 1) == 0 && prefetch[b])
+                PREFETCH(prefetch[b] + (size_t)d * TOK * 2);
             const char *kd = k[b] + (size_t)d * TOK * 2;
             if (TYPE == FT_KV_F16)
                 scores_step_f16(acc + b, kd, q, NQ, NB);
@@ -105,7 +108,7 @@ INLINE void scores_part(const ft_attn_scores *args, uint32_t i0, uint32_t b0, co
 }
 
 #if KERNEL_Q8
-/* Four dimensions of a block's bytes times the queries'. */
+/* Four dimensions of a block in bytes times the queries. */
 INLINE void scores_step_q8(x16 *acc, const char *k, const float *q, uint32_t nq, const unsigned NQ,
                            const unsigned NB)
 {
@@ -123,14 +126,15 @@ INLINE void scores_step_q8(x16 *acc, const char *k, const float *q, uint32_t nq,
 #endif
 }
 
-/* Sums of 32 products of bytes are whole numbers below 2^24: exact as floats and as integers. */
+/* A sum of 32 products of bytes is a whole number below 2^24: exact as a float and as an
+ * integer. */
 INLINE void scores_part_q8(const ft_attn_scores *args, uint32_t i0, uint32_t b0, const unsigned NQ,
                            const unsigned NB)
 {
     static const void *const nothing[4];
     const uint32_t nq = args->nq, dim = args->dim, s_stride = args->s_stride;
     const char *const *k = (const char *const *)args->k + b0;
-    const char *const *ahead = (const char *const *)(i0 == 0 ? args->ahead + b0 : nothing);
+    const char *const *prefetch = (const char *const *)(i0 == 0 ? args->prefetch + b0 : nothing);
     const size_t values = ft_attn_scale_bytes(dim), q_step = KERNEL_DOT ? nq : (size_t)4 * nq;
     const float *q = (const float *)args->q + i0, *q_scale = q + dim / 4 * q_step;
     float *s = args->s + (size_t)i0 * s_stride + (size_t)b0 * TOK;
@@ -142,8 +146,8 @@ INLINE void scores_part_q8(const ft_attn_scores *args, uint32_t i0, uint32_t b0,
             size_t at = values + (size_t)(g * FT_Q8_GROUP + d) * TOK;
             UNROLL for (unsigned b = 0; b < NB; b++)
             {
-                if (ahead[b])
-                    PREFETCH(ahead[b] + at);
+                if (prefetch[b])
+                    PREFETCH(prefetch[b] + at);
                 scores_step_q8(acc + b, k[b] + at, q, nq, NQ, NB);
             }
         }
@@ -159,8 +163,8 @@ INLINE void scores_part_q8(const ft_attn_scores *args, uint32_t i0, uint32_t b0,
 }
 #endif
 
-/* Query counts, with the blocks at a time that fit the registers; the most queries first, down to
- * one. */
+/* Numbers of queries, each with the number of blocks that fit the registers at once; the most
+ * queries first, down to one. */
 #if TILE_REGS >= 30
 #define SCORES_MOST(X, T) X(T, 30, 1) X(T, 28, 1) X(T, 27, 1) X(T, 24, 1)
 #define SCORES_MANY(X, T) \
@@ -213,7 +217,8 @@ INLINE void scores_any(const ft_attn_scores *args, const scores_entry *e)
 
 /* ---- weights ---- */
 
-/* With dot products the weights are pairs of bf16, else floats; for bf16 rounded to it. */
+/* The type of the weights: pairs of bf16 with dot products, else floats. For bf16 they are rounded
+ * to it. */
 INLINE x16 weights_store(float *s, unsigned vec, x16 p, const int TYPE)
 {
 #if KERNEL_DOT && KERNEL_BF16
@@ -227,7 +232,7 @@ INLINE x16 weights_store(float *s, unsigned vec, x16 p, const int TYPE)
 #endif
 }
 
-/* Vector j of query i's scores, -infinity where it sees nothing. */
+/* Vector j of query i's scores; -infinity where the query does not see the position. */
 INLINE x16 weights_load(const ft_attn_weights *args, uint32_t i, uint32_t j)
 {
     const x16 none = x16_set1(-INFINITY);
@@ -273,8 +278,7 @@ INLINE void weights_one(const ft_attn_weights *args, uint32_t i, float tile_max,
     x16_store(sum, total);
 }
 
-/* All maxima first: each is a chain of steps that wait for one another, and so many of them at once
- * wait together. */
+/* All maxima first. Each is a chain of dependent steps, and several chains run at the same time. */
 INLINE void weights_any(const ft_attn_weights *args, const int TYPE)
 {
     float max[FT_ATTN_NQ];
@@ -290,14 +294,14 @@ INLINE void weights_any(const ft_attn_weights *args, const int TYPE)
 
 /* ---- values ---- */
 
-/* Sixteen dimensions of V times the queries' weights: of a token of f16 or q8_0, */
+/* Sixteen dimensions of V times the queries' weights: one token of f16 or q8_0, or */
 INLINE void values_step(x16 *a, x16 v, const float *p, const unsigned NQ, const unsigned ND)
 {
     UNROLL for (unsigned i = 0; i < NQ; i++) a[i * ND] =
         x16_fma(v, x16_set1(p[(size_t)i * TILE]), a[i * ND]);
 }
 
-/* of two tokens of bf16, of which the second may not be there. */
+/* two tokens of bf16, of which the second may be absent. */
 INLINE void values_step_bf16(x16 *a, const char *v, const float *p, const unsigned NQ,
                              const unsigned ND, const bool ODD)
 {
@@ -314,7 +318,7 @@ INLINE void values_step_bf16(x16 *a, const char *v, const float *p, const unsign
 #endif
 }
 
-/* NQ queries from i0 on x 16 ND dimensions from d on, all accumulators in registers. */
+/* Queries [i0, i0 + NQ) x dimensions [d, d + 16 ND), all accumulators in registers. */
 INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, const unsigned NQ,
                         const unsigned ND, const int TYPE)
 {
@@ -323,8 +327,8 @@ INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, con
     const unsigned step = TYPE == FT_KV_BF16 ? 2 : 1;
     const size_t unit = TYPE == FT_KV_Q8_0 ? 1 : 2; /* bytes of a value */
     const size_t first = TYPE == FT_KV_Q8_0 ? ft_attn_scale_bytes(dim) : 0;
-    const char *const *ahead =
-        (const char *const *)(i0 == 0 && args->ahead ? args->ahead : nothing);
+    const char *const *prefetch =
+        (const char *const *)(i0 == 0 && args->prefetch ? args->prefetch : nothing);
     const float *p = args->p + (size_t)i0 * TILE;
     float *acc = args->acc + (size_t)i0 * dim + d;
     const bool fresh = args->fresh;
@@ -332,7 +336,7 @@ INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, con
     UNROLL for (unsigned i = 0; i < NQ * ND; i++) a[i] =
         fresh ? x16_zero() : x16_load(acc + (size_t)(i / ND) * dim + (size_t)(i % ND) * 16);
     for (uint32_t lane = args->begin; lane < end;) {
-        const char *page = (const char *)args->v[lane / TOK] + first, *near = ahead[lane / TOK];
+        const char *page = (const char *)args->v[lane / TOK] + first, *near = prefetch[lane / TOK];
         uint32_t stop = lane / TOK * TOK + TOK < end ? lane / TOK * TOK + TOK : end;
         for (; lane + step <= stop; lane += step) {
             size_t at = (lane % TOK * (size_t)dim + d * step) * unit;
@@ -363,8 +367,8 @@ INLINE void values_part(const ft_attn_values *args, uint32_t i0, uint32_t d, con
         x16_store(acc + (size_t)(i / ND) * dim + (size_t)(i % ND) * 16, a[i]);
 }
 
-/* Query counts, with the dimensions at a time (in 16s) that fit the registers; the most queries
- * first, down to one. q8_0 takes 32 at most, which share a scale. */
+/* Numbers of queries, each with the number of dimensions (in 16s) that fit the registers at once;
+ * the most queries first, down to one. q8_0 takes at most 32 dimensions, which share a scale. */
 #if TILE_REGS >= 30
 #define VALUES_MOST(X, T)   X(T, 30, 1) X(T, 28, 1) X(T, 27, 1) X(T, 24, 1)
 #define VALUES_MANY(X, T)   VALUES_MOST(X, T) X(T, 12, 2) X(T, 8, 2)
@@ -396,7 +400,7 @@ INLINE void values_any(const ft_attn_values *args, const values_entry *e, uint32
     }
 }
 
-/* q8_0: weights times scales first, then groups of dimensions apart. */
+/* q8_0: first multiplies weights by scales, then treats each group of dimensions separately. */
 INLINE void values_scaled(const ft_attn_values *args, const values_entry *table)
 {
     float p[FT_ATTN_NQ * TILE];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention's inner loops over q8_0 on AVX-512 with dot products of bytes, for the scores. Stateless.
+// Attention's inner loops over q8_0 on AVX-512 with dot products of bytes, for the scores.
+// Stateless.
 #include "base/cpu.h"
 #include "engine/attn_kernel.h"
 
@@ -7,7 +8,7 @@
 #include "engine/attn_avx512.h"
 
 typedef __m512i x16_bytes;
-/* Unsigned: value + 128. What that is too much is in the sum from the start (attn_head.h). */
+/* Unsigned: value + 128. The sum starts with a correction for the 128 (attn_head.h). */
 static inline x16_bytes x16_load_bytes(const void *p)
 {
     return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8((char)0x80));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an engine computes on: the CPU with a pool of threads, and the devices that hold layers of its
- * model. A place is numbered as in the model (model.h): 0 is the CPU, n + 1 the model's n-th device.
- * Owned by the engine's thread.
+ * The backends of an engine: the CPU with a pool of threads, and the devices that hold layers of
+ * its model. A place has the same number as in the model (model.h): 0 is the CPU, n + 1 is the
+ * model's n-th device. Owned by the engine's thread.
  */
 #ifndef FT_ENGINE_BACKENDS_H
 #define FT_ENGINE_BACKENDS_H
@@ -15,18 +15,18 @@
 #define FT_PLACES_MAX (FT_DEVICES_MAX + 1)
 
 typedef struct ft_backends {
-    ggml_backend_t at[FT_PLACES_MAX]; /* [n] by place; NULL where a device holds nothing */
+    ggml_backend_t at[FT_PLACES_MAX]; /* [n] by place; NULL if a device holds nothing */
     size_t n;
     struct ggml_threadpool *pool;
     int n_threads;
-    bool devices; /* any besides the CPU */
+    bool devices; /* whether there is any backend besides the CPU */
 } ft_backends;
 
-/* Opens what the model lies on. FT_NOMEM, FT_UNAVAILABLE (a device that does not open); nothing is
- * owed then. */
+/* Opens the backends that hold a part of the model. FT_NOMEM, FT_UNAVAILABLE (a device cannot be
+ * opened): nothing needs a deinit then. */
 FT_WARN_UNUSED ft_status ft_backends_init(ft_backends *backends, const ft_model *model,
                                           int n_threads, ft_error *err);
-/* NULL-safe for one that was never initialised but zeroed. */
+/* Legal for NULL and for an all-zero struct. */
 void ft_backends_deinit(ft_backends *backends);
 
 #endif

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine: one model, one KV pool, one owner thread. A forward pass checks all segments, makes
-// their nodes pending, flattens them into rows, fetches the graph of that shape, fills its inputs and
-// runs it. ggml asserts on bad input, so everything is checked before it is entered; a pass that fails
-// takes the new nodes back.
+// their nodes pending, flattens them into rows, fetches the graph of that shape, fills its inputs
+// and runs it. ggml asserts on bad input, so everything is checked before ggml is called. A pass
+// that fails removes the new nodes again.
 //
-// On the CPU a pass ends with the rows that the output head takes, which stay where its graph left
-// them; the head is a graph of its own, for all of them at once or for those that are asked for.
+// On the CPU a pass ends with the rows that are the output head's input. They stay in the memory of
+// the pass's graph. The output head is a separate graph; it runs for all these rows at once, or for
+// those that are asked for.
 //
-// Where other programs hold the CPU's cores a pass takes one thread (pace.h); a pass on devices, whose
-// time says nothing of the cores, takes all that it was given. A warmed engine (warm.c) has measured both
-// before its first pass.
+// When other programs hold cores of the CPU, a pass uses one thread (pace.h). A pass on devices
+// always uses all threads that it was given, because its time says nothing about the cores. A
+// warmed engine (warm.c) has measured both before its first pass.
 #include "engine/engine_internal.h"
 
 #include <assert.h>
@@ -26,12 +27,6 @@
 #define DEFAULT_BATCH_TOK 512
 #define MAX_BATCH_TOK     65536
 
-struct ft_seq {
-    ft_kv_seq kv;
-    ft_engine *engine;
-    uint64_t batch; /* number of the last batch that named it */
-};
-
 /* ---- creation ---- */
 
 static void log_abort(const char *message)
@@ -39,7 +34,7 @@ static void log_abort(const char *message)
     FT_LOGE("engine", "ggml: %s", message);
 }
 
-/* ggml's abort would start a debugger to print a backtrace; ours writes one line. */
+/* ggml's abort handler would start a debugger to print a backtrace; ours writes one line. */
 static void tame_aborts(void)
 {
     static atomic_flag done = ATOMIC_FLAG_INIT;
@@ -53,16 +48,16 @@ static ft_status check_opts(const ft_engine_opts *opts, ft_error *err)
         return ft_error_set(err, FT_INVALID, "engine: no model");
     if (opts->kv_tok == 0 || opts->kv_tok > (1u << 30))
         return ft_error_set(err, FT_INVALID,
-                            "engine: KV pool of %u tokens; at least 1, at most 2^30", opts->kv_tok);
+                            "engine: a KV pool of %u tokens; 1 to 2^30 are allowed", opts->kv_tok);
     if (opts->max_batch_tok > MAX_BATCH_TOK)
-        return ft_error_set(err, FT_INVALID, "engine: batch of %u tokens; at most %u",
+        return ft_error_set(err, FT_INVALID, "engine: a batch of %u tokens; at most %u are allowed",
                             opts->max_batch_tok, MAX_BATCH_TOK);
     uint32_t dim = ft_model_hparams(opts->model)->head_dim;
     if (dim % ft_attn_type_multiple(opts->kv_type) != 0)
         return ft_error_set(
             err, FT_INVALID,
-            "engine: this KV cache type needs heads of a multiple of %u dimensions, "
-            "and this model's have %u: use f16",
+            "engine: this KV cache type needs a head size that is a multiple of %u, "
+            "and this model's is %u: use f16",
             ft_attn_type_multiple(opts->kv_type), dim);
     return FT_OK;
 }
@@ -107,14 +102,6 @@ static ft_status create_graphs(ft_engine *engine, ft_error *err)
     return ft_graph_cache_create(&graphs, err, &engine->graphs);
 }
 
-/* Blocks of the longest context that the model was trained for and of a tree behind it: tables of that
- * size never grow in a round. 4 bytes a block, touched as it is used. */
-static uint32_t table_blocks(const ft_hparams *hp, uint32_t n_blocks)
-{
-    uint64_t longest = ((uint64_t)hp->n_ctx_train + FT_PENDING_MAX) / FT_KV_BLOCK_TOK + 1;
-    return longest < n_blocks ? (uint32_t)longest : n_blocks;
-}
-
 static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_error *err)
 {
     const ft_hparams *hp = ft_model_hparams(opts->model);
@@ -133,7 +120,8 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
         return status;
     ggml_backend_cpu_set_abort_callback(engine->backends.at[0], past_limit, engine);
     status = ft_kv_init(&engine->kv, n_blocks, ft_kv_store_move, &engine->store);
-    engine->kv.table_blocks = table_blocks(hp, n_blocks);
+    if (status == FT_OK) /* of all trees of a pass, each with a root and a node at least */
+        status = ft_kv_add_shapes(&engine->kv, max_rows / 2);
     ft_kv_store_opts store = {.model = engine->model,
                               .backends = &engine->backends,
                               .all_rows = opts->route == FT_ATTN_PORTABLE,
@@ -143,10 +131,11 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
         status = ft_kv_store_init(&engine->store, &store);
     if (status == FT_OK && !ft_kv_store_type_works(&engine->store))
         return ft_error_set(err, FT_INVALID,
-                            "engine: a device cannot keep this KV cache type: use f16");
+                            "engine: a device cannot hold this KV cache type: use f16");
     if (status == FT_OK && opts->route == FT_ATTN_CPU && engine->store.any_rows)
-        return ft_error_set(err, FT_INVALID,
-                            "engine: our kernel does not run on devices: keep layers off them");
+        return ft_error_set(
+            err, FT_INVALID,
+            "engine: the CPU attention kernel does not run on devices: keep layers off them");
     if (status == FT_OK)
         status = ft_batch_init(&engine->batch, max_rows, hp->n_rot);
     if (status == FT_OK)
@@ -181,9 +170,9 @@ ft_status ft_engine_create(const ft_engine_opts *opts, ft_error *err, ft_engine 
     if (status != FT_OK) {
         ft_engine_destroy(engine);
         if (status == FT_IO)
-            return ft_error_set(err, status, "engine: the system gives no random numbers");
+            return ft_error_set(err, status, "engine: the system has no random numbers");
         if (status != FT_NOMEM)
-            return status; /* told */
+            return status; /* err is set already */
         return ft_error_set(err, status,
                             "engine: no memory for a KV pool of %u tokens and its "
                             "compute buffers: pass a smaller context",
@@ -209,97 +198,6 @@ void ft_engine_destroy(ft_engine *engine)
     free(engine->asked);
     free(engine->at);
     free(engine);
-}
-
-/* ---- sequences ---- */
-
-ft_status ft_seq_create(ft_engine *engine, ft_error *err, ft_seq **out)
-{
-    ft_seq *seq = malloc(sizeof *seq);
-    *out = NULL;
-    if (!seq)
-        return ft_error_set(err, FT_NOMEM, "engine: out of memory");
-    seq->engine = engine;
-    seq->batch = 0;
-    ft_kv_seq_init(&seq->kv, &engine->kv);
-    if (ft_kv_seq_reserve(&seq->kv, 1) != FT_OK) {
-        ft_seq_destroy(seq);
-        return ft_error_set(err, FT_NOMEM, "engine: out of memory");
-    }
-    *out = seq;
-    return FT_OK;
-}
-
-void ft_seq_destroy(ft_seq *seq)
-{
-    if (!seq)
-        return;
-    ft_kv_seq_deinit(&seq->kv);
-    free(seq);
-}
-
-/* A sequence made from another one by `copy`. */
-static ft_status seq_from(const ft_seq *seq, ft_status (*copy)(const ft_kv_seq *, ft_kv_seq *),
-                          ft_error *err, ft_seq **out)
-{
-    *out = NULL;
-    ft_seq *made = malloc(sizeof *made);
-    ft_status status = made ? copy(&seq->kv, &made->kv) : FT_NOMEM;
-    if (status != FT_OK) {
-        free(made);
-        return ft_error_set(err, status, "engine: copy of a sequence: %s",
-                            status == FT_NOMEM ? "out of memory" : "the KV pool is full");
-    }
-    made->engine = seq->engine;
-    made->batch = 0;
-    *out = made;
-    return FT_OK;
-}
-
-ft_status ft_seq_fork(const ft_seq *seq, ft_error *err, ft_seq **out)
-{
-    return seq_from(seq, ft_kv_seq_fork, err, out);
-}
-
-ft_status ft_seq_dup(const ft_seq *seq, ft_error *err, ft_seq **out)
-{
-    return seq_from(seq, ft_kv_seq_dup, err, out);
-}
-
-void ft_seq_set_tenant(ft_seq *seq, uint64_t tenant)
-{
-    ft_kv_seq_set_tenant(&seq->kv, tenant);
-}
-
-uint32_t ft_seq_attach(ft_seq *seq, const int32_t *tokens, uint32_t n)
-{
-    return ft_kv_seq_attach(&seq->kv, tokens, n);
-}
-
-uint32_t ft_seq_n_past(const ft_seq *seq)
-{
-    return seq->kv.n_past;
-}
-
-uint32_t ft_seq_n_pending(const ft_seq *seq)
-{
-    return seq->kv.n_pending;
-}
-
-uint32_t ft_seq_blocks_needed(const ft_seq *seq, uint32_t n)
-{
-    return ft_kv_seq_need(&seq->kv, n);
-}
-
-ft_status ft_seq_commit(ft_seq *seq, const uint32_t *path, uint32_t n_path, const uint32_t *keep,
-                        uint32_t n_keep, ft_error *err)
-{
-    return ft_kv_seq_commit(&seq->kv, path, n_path, keep, n_keep, err);
-}
-
-void ft_seq_truncate(ft_seq *seq, uint32_t n_past)
-{
-    ft_kv_seq_truncate(&seq->kv, n_past < seq->kv.n_past ? n_past : seq->kv.n_past);
 }
 
 /* ---- forward ---- */
@@ -341,9 +239,10 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
         blocks += ft_kv_seq_need(&segments[i].seq->kv, segments[i].n);
     }
     if (out > engine->max_logits)
-        return ft_error_set(err, FT_INVALID,
-                            "engine: logits of %llu rows wanted; at most %u at a time",
-                            (unsigned long long)out, engine->max_logits);
+        return ft_error_set(
+            err, FT_INVALID,
+            "engine: logits of %llu rows are wanted; at most %u at a time are allowed",
+            (unsigned long long)out, engine->max_logits);
     if (blocks > ft_kv_available(&engine->kv))
         return ft_error_set(err, FT_EXHAUSTED,
                             "engine: the KV pool is full: %llu blocks needed, %u "
@@ -355,13 +254,13 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
     return FT_OK;
 }
 
-/* Reading weights once takes about as long as multiplying so many rows with them... */
+/* Reading the weights once takes about as long as multiplying this many rows with them. */
 #define READ_ROWS 8
-/* ...and a multiplication of attention, in floats, as long as two with rounded weights. */
+/* A multiplication of attention, in floats, takes as long as two with rounded weights. */
 #define SEEN_COST 2
 
-/* Multiplications of the batch: matrices of the layers, attention. (A head behind them on a device does
- * not count: no one chooses threads there.) */
+/* Multiplications of the batch: matrices of the layers, and attention. (An output head on a device
+ * does not count: threads are not chosen there.) */
 static ft_pace_size size_of(const ft_engine *engine)
 {
     const ft_hparams *hp = ft_model_hparams(engine->model);
@@ -388,7 +287,7 @@ static ft_status status_of(enum ggml_status status)
     }
 }
 
-/* Threads of the pass to come, and what it has taken on them. */
+/* The number of threads of the next pass, and the time that it has taken on them. */
 static int threads_of(const ft_engine *engine, const ft_pace *pace, const ft_pace_size *size)
 {
     if (engine->warm_threads)
@@ -405,8 +304,8 @@ static void saw_pass(const ft_engine *engine, ft_pace *pace, const ft_pace_size 
         ft_pace_prime(pace, size, n_threads, us);
 }
 
-/* One attempt on n_threads threads; FT_TIMEOUT: given up, nothing of it counts. Inputs are written
- * each time, for a pass recycles their memory. */
+/* One attempt on n_threads threads. FT_TIMEOUT: given up, and it has no effect. Inputs are written
+ * each time, because a pass reuses their memory. */
 static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *size, int n_threads)
 {
     const ft_batch *batch = &engine->batch;
@@ -427,7 +326,7 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *siz
     return status_of(status);
 }
 
-/* Which rows `logits` holds from now on. rows == NULL: the first n. */
+/* Sets which rows `logits` holds from now on. rows == NULL: the first n. */
 static void set_asked(ft_engine *engine, const uint32_t *rows, uint32_t n)
 {
     for (uint32_t i = 0; i < engine->n_asked; i++)
@@ -445,8 +344,8 @@ void ft_engine_forget(ft_engine *engine)
     set_asked(engine, NULL, 0);
 }
 
-/* What a pass leaves: with devices logits, which are brought to the host if they lie on one, all rows
- * at once; else rows for the head. */
+/* Stores the result of a pass. With devices: logits of all rows, copied to the host if they are on
+ * a device. Otherwise: input rows of the output head. */
 static void take_result(ft_engine *engine, const struct ggml_tensor *result)
 {
     set_asked(engine, NULL, engine->backends.devices ? engine->batch.n_out : 0);
@@ -485,8 +384,8 @@ static ft_status run_batch(ft_engine *engine)
     return status;
 }
 
-/* The head of n of the kept rows. Not given up half-way: nearly all of it is one operator, whose work is
- * claimed bit by bit. */
+/* Runs the output head on n of the kept rows. It is never given up half-way: nearly all of it is
+ * one operator, whose work threads claim in small pieces. */
 static ft_status run_head(ft_engine *engine, const uint32_t *rows, uint32_t n)
 {
     const ft_hparams *hp = ft_model_hparams(engine->model);
@@ -506,15 +405,17 @@ static ft_status run_head(ft_engine *engine, const uint32_t *rows, uint32_t n)
     ft_status status = status_of(ft_graph_cache_compute(engine->graphs, g));
     saw_pass(engine, &engine->head_pace, &size, n_threads,
              ft_clock_now_us(&engine->clock) - start_us);
-    if (status != FT_OK)
-        set_asked(engine, NULL, 0);
     engine->logits = g->result->data;
+    if (status != FT_OK) {
+        set_asked(engine, NULL, 0);
+        return status;
+    }
     engine->heads++;
     engine->head_rows += engine->n_asked;
-    return status;
+    return FT_OK;
 }
 
-/* A pass; `head`: with the logits of all wanted rows. */
+/* A pass; `head`: also compute the logits of all wanted rows. */
 static ft_status forward(ft_engine *engine, ft_segment *segments, size_t n, bool head,
                          ft_error *err)
 {
@@ -556,16 +457,18 @@ ft_status ft_engine_forward_rows(ft_engine *engine, ft_segment *segments, size_t
 ft_status ft_engine_head(ft_engine *engine, const uint32_t *rows, size_t n, ft_error *err)
 {
     if (n > engine->max_logits)
-        return ft_error_set(err, FT_INVALID,
-                            "engine: logits of %zu rows wanted; at most %u at a time", n,
-                            engine->max_logits);
+        return ft_error_set(
+            err, FT_INVALID,
+            "engine: logits of %zu rows are wanted; at most %u at a time are allowed", n,
+            engine->max_logits);
     for (size_t i = 0; i < n; i++)
         if (rows[i] >= engine->batch.n_out)
-            return ft_error_set(err, FT_INVALID,
-                                "engine: no row %u: the last pass has kept %u for their logits",
-                                rows[i], engine->batch.n_out);
+            return ft_error_set(
+                err, FT_INVALID,
+                "engine: row %u does not exist: the last pass kept %u rows for logits", rows[i],
+                engine->batch.n_out);
     if (!engine->kept)
-        return FT_OK; /* all were computed with the pass */
+        return FT_OK; /* the pass has computed all of them */
     if (n == 0)
         set_asked(engine, NULL, 0);
     ft_status status = n ? run_head(engine, rows, (uint32_t)n) : FT_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An engine's state, for the files that make it up: engine.c, and warm.c, which runs passes to time them
- * before anybody waits. Everything is owned by the engine's thread. */
+ * The state of an engine, shared by engine.c, seq.c (sequences) and warm.c (timed passes before the
+ * first user). Everything is owned by the engine's thread. */
 #ifndef FT_ENGINE_ENGINE_INTERNAL_H
 #define FT_ENGINE_ENGINE_INTERNAL_H
 
@@ -25,22 +25,30 @@ struct ft_engine {
     ft_route *route;
     ft_graph_cache *graphs;
     ft_backends backends;
-    ft_clock clock; /* the machine's: it times passes, which decides threads and nothing else */
+    /* the machine's; it times passes, and decides only threads */
+    ft_clock clock;
     ft_pace pace, head_pace;
-    int warm_threads;    /* of a pass that only warms it; 0: pace says */
-    bool warm_cold;      /* whose time says nothing */
-    int64_t warm_end_us; /* when it is given up */
+    int warm_threads;    /* threads of a pass that only warms up; 0: pace decides */
+    bool warm_cold;      /* the time of this pass measures nothing */
+    int64_t warm_end_us; /* when the warm-up is given up */
     int64_t give_up_us;  /* when the present pass is given up; 0: never */
-    const float *kept;   /* rows of the last pass, [batch.n_out, n_embd]; NULL with devices */
-    const float *logits; /* of some of them, [any, n_vocab]; with devices of all */
-    float *fetched;      /* [max_logits, n_vocab], where they come from a device; else NULL */
-    uint32_t *asked;     /* [n_asked] the rows that have logits, in the order of `logits` */
-    uint32_t *at;        /* [max_logits] of each row, its place in `asked` and one; 0: none */
+    /* rows of the last pass, [batch.n_out, n_embd]; NULL if devices hold a part of the model */
+    const float *kept;
+    const float *logits; /* [n_asked, n_vocab]; with devices: of all wanted rows */
+    float *fetched;      /* [max_logits, n_vocab], copied from a device; else NULL */
+    uint32_t *asked;     /* [n_asked] rows that have logits, in the order of `logits` */
+    uint32_t *at;        /* [max_logits] for each row 1 + its index in `asked`; 0: none */
     uint32_t n_asked;
     uint64_t forwards, rows, heads, head_rows;
 };
 
-/* No row of the last pass has logits, or could have them, any more. */
+struct ft_seq {
+    ft_kv_seq kv;
+    ft_engine *engine;
+    uint64_t batch; /* number of the last batch that named this sequence */
+};
+
+/* No row of the last pass has logits any more, and none can be computed. */
 void ft_engine_forget(ft_engine *engine);
 
 #endif

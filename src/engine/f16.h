@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Floats to IEEE halves and to bfloat16, rounded to nearest even, and back: the same bits on every
- * machine. Kernels use the machine's instruction where the file that includes this is compiled for
- * it. */
+ * Conversion of floats to IEEE halves and to bfloat16 (rounded to nearest even) and back. The bits
+ * are the same on every machine. Where the including file is compiled for a machine instruction,
+ * that is used. */
 #ifndef FT_ENGINE_F16_H
 #define FT_ENGINE_F16_H
 
@@ -29,15 +29,15 @@ static inline float ft_f32_of_bits(uint32_t bits)
     return x;
 }
 
-/* In integer arithmetic, so that the compiler can do many at a time. */
+/* With integer arithmetic, so that the compiler can vectorize it. */
 static inline ft_f16 ft_f16_of_soft(float x)
 {
     uint32_t bits = ft_f32_bits(x), a = bits & 0x7fffffff, h;
-    if (a > 0x7f800000) /* not a number: keeps what fits of it, quiet */
+    if (a > 0x7f800000) /* NaN: keep the upper bits, make it quiet */
         h = 0x7e00 | (a >> 13 & 0x1ff);
-    else if (a >= 0x477ff000) /* from 65520 on: infinite */
+    else if (a >= 0x477ff000) /* from 65520 on: infinity */
         h = 0x7c00;
-    else if (a < 0x38800000) /* below 2^-14 the unit is 2^-24, which is that of 0.5 */
+    else if (a < 0x38800000) /* below 2^-14: multiples of 2^-24, the unit of floats at 0.5 */
         h = ft_f32_bits(ft_f32_of_bits(a) + 0.5f) - ft_f32_bits(0.5f);
     else
         h = (a + 0xfff + (a >> 13 & 1) - 0x38000000) >> 13;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model families as graphs. A new family is one entry in the table and its build functions (llama,
-// qwen2 and qwen3 differ only in biases, in norms of Q and K and in the kind of RoPE, which are data).
-// Stateless.
-#include "engine/graph.h"
+// Model families as graphs. A new family is one entry in the table and its build functions. (llama,
+// qwen2 and qwen3 differ only in data: biases, norms of Q and K, and the kind of RoPE.) Stateless.
+#include "engine/families.h"
 #include "engine/gemm.h"
 #include "model/pack.h"
 
 typedef struct ggml_tensor tensor;
 
-/* Rows that weights are multiplied with: plain, or of the type that packed weights take, or both; the
- * second made when the first packed weight of such a type reads them. */
+/* Input rows of products: plain, converted to the type that packed weights take, or both. The
+ * converted ones are made when the first packed weight of that type needs them. */
 typedef struct input {
     tensor *x;
     ft_gemm_rows rows;
@@ -35,7 +34,7 @@ static tensor *matmul(ft_build *b, tensor *w, input *in)
 
 #define PLAIN GGML_TYPE_COUNT /* as a type of rows */
 
-/* type: the one that all who will read it take. */
+/* type: the one that all readers take. */
 static input rms_norm(ft_build *b, tensor *x, tensor *weight, enum ggml_type type)
 {
     if (type != PLAIN)
@@ -48,7 +47,7 @@ static enum ggml_type rows_type(const tensor *w)
     return ft_is_packed(w) ? ft_gemm_rows_type(w->type) : PLAIN;
 }
 
-/* Where parts differ, each can have its own rows made from plain ones. */
+/* If the parts differ, each makes its own rows from plain ones. */
 static enum ggml_type common_rows_type(tensor *joined, tensor *const *parts, size_t n)
 {
     enum ggml_type type = rows_type(joined ? joined : parts[0]);
@@ -63,7 +62,7 @@ static tensor *rows_of(ft_build *b, tensor *x, size_t first, size_t n)
     return ggml_view_2d(b->ctx, x, (int64_t)n, x->ne[1], x->nb[1], first * sizeof(float));
 }
 
-/* Of norm(x), up to the output projection. */
+/* Attention of norm(x), including the output projection. */
 static tensor *attention(ft_build *b, uint32_t il, tensor *x, bool output)
 {
     const ft_layer *l = &b->weights->layers[il];
@@ -101,7 +100,8 @@ static tensor *swiglu_ffn(ft_build *b, const ft_layer *l, tensor *x)
     return matmul_add(b, l->wdown, &h, x);
 }
 
-/* Pre-norm decoder with SwiGLU. In the last layer only rows that want logits go on behind attention. */
+/* Pre-norm decoder with SwiGLU. Behind attention, the last layer computes only rows that want
+ * logits. */
 static tensor *build_decoder(ft_build *b)
 {
     const ft_weights *w = b->weights;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed weights as custom operators. Threads of ggml's pool enter an operator together
-// and claim work from a counter that lies in front of the rows; the operator that makes the rows
-// sets it back, and ggml's barrier between operators orders the two. Stateless otherwise.
+// Products with packed weights as custom operators. Threads of ggml's pool enter an operator
+// together and claim work from a counter in front of the rows. The operator that makes the rows
+// resets the counter; ggml's barrier between operators orders the two. Otherwise stateless.
 #include "engine/gemm.h"
 
 #include <assert.h>
@@ -13,14 +13,14 @@
 #include "model/pack.h"
 
 #define CLAIMS      4           /* a thread's share of the tiles is claimed in this many pieces */
-#define CHUNK_BYTES (256 << 10) /* of rows at a time: half of a small second cache */
-#define RANGE_UNITS 16          /* of float rows: a cache line of any row count */
+#define CHUNK_BYTES (256 << 10) /* bytes of rows in a chunk: half of a small L2 cache */
+#define RANGE_UNITS 16 /* of a float row, for one thread: whole cache lines for any group size */
 
-/* Rows in memory, which ggml aligns to 32 bytes and no more. They are multiplied in groups of at most
- * FT_GEMM_GROUP, of sizes that differ by at most one. 8-bit rows lie in these groups, block by block:
- * [group][n_in / 32][rows of the group]; float rows unit by unit (gemm_f.h). */
+/* Rows in memory. (ggml aligns memory to 32 bytes and no more.) They are multiplied in groups of at
+ * most FT_GEMM_GROUP; group sizes differ by at most one. 8-bit rows are stored in these groups,
+ * block by block: [group][n_in / 32][rows of the group]; float rows unit by unit (gemm_f.h). */
 typedef struct rows_head {
-    atomic_uint next[FT_GEMM_READERS]; /* piece that each reader claims next */
+    atomic_uint next[FT_GEMM_READERS]; /* the next piece for each reader */
 } rows_head;
 
 typedef struct groups {
@@ -54,7 +54,7 @@ static size_t row_bytes(enum ggml_type type, int64_t n_in)
                                 : ft_gemm_f_units(type, (uint32_t)n_in) * sizeof(uint32_t);
 }
 
-/* Of float rows: where the units of a group start. */
+/* Float rows: where the units of a group start. */
 static uint32_t *units_of(const struct ggml_tensor *rows, size_t n_units, uint32_t row)
 {
     return (uint32_t *)((rows_head *)rows->data + 1) + row * n_units;
@@ -95,7 +95,7 @@ static void make_row(const maker *m, uint32_t row, uint32_t n_blocks, ft_gemm_bl
         rounding->quantize(x, n_blocks, out, stride);
 }
 
-/* Each thread writes a range of every row: rows of a group share cache lines. */
+/* Each thread writes a range of every row, because rows of a group share cache lines. */
 static void make_float_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
 {
     uint32_t n_in = (uint32_t)(m->x->ne[0] / (m->swiglu ? 2 : 1));
@@ -156,7 +156,7 @@ static void make_swiglu_op(struct ggml_tensor *dst, int ith, int nth, void *user
     make_rows(dst, ith, nth, &(maker){.x = dst->src[0], .swiglu = true});
 }
 
-/* Rows to make: of a type, by an operator. */
+/* Adds the operator that makes rows of a type. */
 typedef struct making {
     enum ggml_type type;
     int64_t n_in;
@@ -199,8 +199,8 @@ ft_gemm_rows ft_gemm_make_swiglu(struct ggml_context *ctx, enum ggml_type type,
 
 /* ---- multiplying ---- */
 
-/* A product is done in chunks of rows that stay in a core's second cache while all tiles go by (a tile
- * stays in its first), and a chunk in pieces of tiles, which threads claim. */
+/* A product is computed in chunks of rows. A chunk stays in a core's L2 cache while all tiles are
+ * multiplied with it; a tile stays in L1. Threads claim pieces of a chunk's tiles. */
 typedef struct job {
     const struct ggml_tensor *dst;
     ft_gemm_tile_fn *multiply;
@@ -225,7 +225,7 @@ static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
     return j;
 }
 
-/* Groups [begin, end) with one tile of the weight: its 16 outputs. */
+/* Multiplies groups [begin, end) with one tile of the weight: its 16 outputs. */
 static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t end)
 {
     const struct ggml_tensor *dst = j->dst, *w = dst->src[0], *res = dst->src[2];
@@ -248,8 +248,9 @@ static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t 
         if (res)
             t.residual =
                 (const float *)res->data + row * t.residual_stride + (size_t)tile * FT_PACK_ROWS;
-        t.ahead = i == begin && end - begin > 1 ? packed + tile_bytes : NULL;
-        for (uint32_t r = 0; r < t.n_rows; r++) /* a store that misses holds up all behind it */
+        t.prefetch = i == begin && end - begin > 1 ? packed + tile_bytes : NULL;
+        /* a store that misses the cache delays all stores behind it */
+        for (uint32_t r = 0; r < t.n_rows; r++)
             __builtin_prefetch(t.out + r * t.out_stride, 1);
         j->multiply(&t);
     }
@@ -288,15 +289,15 @@ struct ggml_tensor *ft_gemm(struct ggml_context *ctx, struct ggml_tensor *weight
 /* ---- ggml's own product ---- */
 
 /* True if ggml's product with these weights may round a row differently when other rows are in the
- * batch: its tiled kernels for K-quants and plain IQ4_NL take over at 8 and at 2 rows. (Float types
- * differ too, but only those of odd shapes are not packed, and one row at a time would cost them
- * most.) */
+ * batch: its tiled kernels for floats, K-quants and plain IQ4_NL take over from some number of rows
+ * on. */
 static bool depends_on_batch(const struct ggml_tensor *w)
 {
+    ggml_backend_buffer_type_t place = ggml_backend_buffer_get_type(w->buffer);
+    ggml_backend_dev_t device = ggml_backend_buft_get_device(place);
+    if (device && ggml_backend_dev_type(device) != GGML_BACKEND_DEVICE_TYPE_CPU)
+        return false; /* it may, but a row at a time would be no use of a device */
     switch (w->type) {
-    case GGML_TYPE_F32:
-    case GGML_TYPE_F16:
-    case GGML_TYPE_BF16:
     case GGML_TYPE_Q8_0:
     case GGML_TYPE_Q4_0:
     case GGML_TYPE_Q4_1:
@@ -304,8 +305,10 @@ static bool depends_on_batch(const struct ggml_tensor *w)
     case GGML_TYPE_Q5_1:
     case GGML_TYPE_MXFP4:
         return false;
-    default: /* repacked ones are not the host's to read, and do not depend on it */
-        return ggml_backend_buft_is_host(ggml_backend_buffer_get_type(w->buffer));
+    case GGML_TYPE_IQ4_NL: /* its repacked kernels do not; those are not the host's to read */
+        return ggml_backend_buft_is_host(place);
+    default:
+        return true;
     }
 }
 

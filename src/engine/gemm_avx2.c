@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with packed weights by AVX2's byte products, which add two neighbours in 16 bits and
-// saturate. Numbers of 4 bits leave room there for a whole block: 8 x 2 x 15 x 127 = 30480. Signed
-// bytes leave it for one pair (2 x 128 x 127), if the sign of the weight is moved to the value; those of
-// 5 bits are summed in 32 as well. So no sum ever saturates, and all are exact. A tile is done for up to 4 rows at a time. Stateless.
+// saturate. 4-bit weights leave room for the sum of a whole block: 8 x 2 x 15 x 127 = 30480. Signed
+// bytes leave room for one pair (2 x 128 x 127), if the weight's sign is moved to the value. 5-bit
+// weights are summed in 32 bits, too. So no sum ever saturates, and all sums are exact. A tile is
+// multiplied with up to 4 rows at a time. Stateless.
 #include "engine/gemm_tiles.h"
 
 #if defined(__x86_64__)
@@ -24,7 +25,7 @@ FT_GEMM_INLINE bool is_signed(enum ggml_type type)
     return type == GGML_TYPE_Q8_0 || type == GGML_TYPE_IQ4_NL;
 }
 
-/* Bit i of `fifths` on top of the 4 of w. */
+/* Bit i of `fifths` above the 4 bits of w. */
 FT_GEMM_INLINE __m256i with_fifth(__m256i w, __m256i fifths, int i)
 {
     __m256i bit = _mm256_slli_epi16(_mm256_srli_epi16(fifths, i), 4);
@@ -66,7 +67,8 @@ FT_GEMM_INLINE bool in_16_bits(enum ggml_type type)
     return !is_signed(type) && !ft_pack_has_fifth(type);
 }
 
-/* Four products a row on top: sums of two in 16 bits, or of larger numbers all four in 32. */
+/* Adds four products for each row: sums of two in 16 bits, or, for larger numbers, of all four in
+ * 32. */
 FT_GEMM_INLINE __m256i add_products(enum ggml_type type, __m256i sum, __m256i w, __m256i x)
 {
     __m256i two = is_signed(type) ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
@@ -136,7 +138,7 @@ FT_GEMM_INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_
     }
 }
 
-/* type and n are constants where this is inlined; rows [first, first + n). */
+/* Rows [first, first + n). type and n are constants after inlining. */
 FT_GEMM_INLINE void multiply_rows(enum ggml_type type, uint32_t first, uint32_t n,
                                   const ft_gemm_tile *t)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dot_lane (gemm_neon.h) on any AArch64 machine, by widening byte products: 127 x 128 fits 16 bits,
- * pairs are added in 32.
+ * dot_lane (gemm_neon.h) for any AArch64 machine, with widening byte products: 127 x 128 fits 16
+ * bits, and pairs are added in 32 bits.
  */
 #ifndef FT_ENGINE_GEMM_DOT_NEON_H
 #define FT_ENGINE_GEMM_DOT_NEON_H

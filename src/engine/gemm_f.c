@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows that products with packed float weights read. They are made by the same plain code on every machine, written so that the compiler's vectors fit it: what they cost is
-// small beside any product that reads them. Stateless.
+// The rows that products with packed float weights read. They are made by the same plain code on
+// every machine, written so that the compiler's vectors fit it: what they cost is small beside any
+// product that reads them. Stateless.
 #include "engine/gemm_f.h"
 
 #include <math.h>

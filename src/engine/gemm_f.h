@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows for products with packed float weights (F32, F16, BF16: model/pack.h), for gemm.c. They are
- * multiplied as F32 with F32 and F16 weights, and rounded to bf16, as ggml does, with BF16 ones: the
- * processor's dot product takes pairs of bf16. Sums are f32, in one order for any number of rows and on
- * all machines, so results are the same bits everywhere; but for numbers below 2^-126, which that
- * dot product takes for 0.
+ * Rows for products with packed float weights (F32, F16, BF16: model/pack.h), used by gemm.c. With
+ * F32 and F16 weights, rows are multiplied as F32. With BF16 weights they are rounded to bf16, as
+ * ggml does, because the processor's dot product takes pairs of bf16. Sums are f32, in one order
+ * for any number of rows and on all machines. So results are the same bits everywhere, except for
+ * numbers below 2^-126, which that dot product takes as 0.
  */
 #ifndef FT_ENGINE_GEMM_F_H
 #define FT_ENGINE_GEMM_F_H
@@ -16,20 +16,21 @@
 
 #include "ggml.h"
 
-/* A row in memory is units of 4 bytes: a float, or a pair of bf16 (the first in the low half). Units of
- * the rows of a group alternate: [units of a row][rows of the group]. form: GGML_TYPE_F32 or _BF16. */
+/* A row in memory consists of units of 4 bytes: a float, or a pair of bf16 (the first in the low
+ * half). The units of a group's rows alternate: [units of a row][rows of the group]. form:
+ * GGML_TYPE_F32 or GGML_TYPE_BF16. */
 size_t ft_gemm_f_units(enum ggml_type form, uint32_t n_in);
 
 typedef struct ft_gemm_f_row {
-    const float *x;      /* values are x, */
+    const float *x;      /* the values are x, */
     const float *weight; /* or, unless NULL, x * factor * weight, */
     float factor;
     const float *up; /* or, unless NULL, silu(x) * up */
 } ft_gemm_f_row;
 
-/* e^x to within 2 units in the last place: 2^n e^r, |r| <= ln 2 / 2, e^r by its series to r^6 / 720.
- * x is held where 2^n and the result are normal numbers; farther out 1 + e^x is 1 or beyond need. All
- * kernels compute it in these steps. */
+/* e^x to within 2 units in the last place: 2^n e^r, |r| <= ln 2 / 2, with e^r by its series to r^6
+ * / 720. x is clamped so that 2^n and the result are normal numbers. Beyond that range silu needs
+ * no more precision. All kernels compute e^x in these steps. */
 static inline float ft_gemm_f_exp(float x)
 {
     x = x > -87.0f ? x : -87.0f;
@@ -43,19 +44,20 @@ static inline float ft_gemm_f_exp(float x)
     y = fmaf(y, r, 0.5f);
     y = fmaf(y, r, 1.0f);
     y = fmaf(y, r, 1.0f);
-    int32_t bits = ((int32_t)n + 127) * (1 << 23); /* 2^n by its exponent */
+    int32_t bits = ((int32_t)n + 127) * (1 << 23); /* 2^n, made by its exponent bits */
     memcpy(&power, &bits, sizeof power);
     return y * power;
 }
 
-/* 1 / sqrt(mean(x^2) + eps), summed in one order for all that read rows. */
+/* 1 / sqrt(mean(x^2) + eps), summed in one order for all readers of the row. */
 float ft_gemm_f_rms_factor(const float *x, uint32_t n_in, float eps);
 
 typedef struct ft_gemm_f_range {
     uint32_t begin, end;
 } ft_gemm_f_range;
 
-/* Writes a range of a row's units; out: of the whole row, `stride` units apart. */
+/* Writes a range of a row's units. out: the start of the whole row; units are `stride` units
+ * apart. */
 void ft_gemm_f_put(enum ggml_type form, const ft_gemm_f_row *row, ft_gemm_f_range range,
                    uint32_t *out, size_t stride);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed BF16 weights by AVX-512's dot product of 2 bf16 each of 16 outputs. It adds the
-// second product first, each with one rounding, as the other kernels do; but it takes numbers below
-// 2^-126 for 0. Stateless.
+// Products with packed BF16 weights by AVX-512's dot product of 2 bf16 each of 16 outputs. It adds
+// the second product first, each with one rounding, as the other kernels do; but it takes numbers
+// below 2^-126 for 0. Stateless.
 #include "engine/gemm_kernel.h"
 
 #if defined(__x86_64__)

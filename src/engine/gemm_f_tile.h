@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products with packed float weights, written once over vectors of 16 floats. A file that includes
- * this defines before it:
+ * Products with packed float weights, written once over vectors of 16 floats. Before it includes
+ * this, a file defines:
  *   x16 and  x16_zero, x16_load, x16_load_f16, x16_set1 (of a float in memory), x16_store, x16_add,
  *   x16_fma (a * b + c, one rounding)
- *   pair16, pair16_load (2 bf16 of each of 16 outputs) and pair16_dot(w, x, c): c + w's products with
- *   the 2 bf16 at x, the second product first, each added with one rounding
- *   AT_ONCE: rows whose 2 vectors of sums each stay in registers
+ *   pair16, pair16_load (2 bf16 of each of 16 outputs) and pair16_dot(w, x, c): c + w's products
+ *   with the 2 bf16 at x, the second product first, each added with one rounding
+ *   AT_ONCE: number of rows whose 2 vectors of sums fit the registers
  *   BF16_ALONE: no other weights (then of x16 only zero, load, store, add are needed)
- *   KERNEL_SYMBOL: the function to define, from a type to its product; KERNEL_SCOPE: static or nothing
+ *   KERNEL_SYMBOL: the function to define, from a type to its product; KERNEL_SCOPE: static or
+ *   nothing
  *
- * The order of a sum is the same for any number of rows and on all machines: even steps along the
- * input (values, or pairs of bf16) into one partial sum, odd steps into another, then both together.
- * Two partial sums, because one row alone would else wait for each addition to end (4 to 6 cycles),
- * longer than memory takes to bring the next weights.
+ * The order of a sum is the same for any number of rows and on all machines. Steps along the input
+ * (values, or pairs of bf16) are numbered: even steps go into one partial sum, odd steps into
+ * another, and then both are added. With only one partial sum, a single row would wait for each
+ * addition to end (4 to 6 cycles), which takes longer than loading the next weights.
  * (lint: template header)
  */
 #include <string.h>
@@ -23,7 +24,7 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* Weights of one step, from memory that is read front to back, and their products with n rows. */
+/* Reads the weights of one step (memory is read front to back) and multiplies them with n rows. */
 FT_GEMM_INLINE const char *step(enum ggml_type type, uint32_t n, const char *w, const char *x,
                                 x16 *sum)
 {
@@ -40,7 +41,7 @@ FT_GEMM_INLINE const char *step(enum ggml_type type, uint32_t n, const char *w, 
     return w;
 }
 
-/* Rows [first, first + n). type and n are constants where this is inlined. */
+/* Rows [first, first + n). type and n are constants after inlining. */
 FT_GEMM_INLINE void rows_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, uint32_t first)
 {
     const char *w = (const char *)t->weights, *x = (const char *)(t->units + first);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed K-quants by AVX2, 8 output rows to a register: the arithmetic of gemm_k_plain.c.
-// Stateless.
+// Products with packed K-quants by AVX2, 8 output rows to a register. The arithmetic is that of
+// gemm_k_plain.c. Stateless.
 //
-// Pairs of 8-bit products are added in 16 bits. With |q| <= 127 a pair of Q4_K's is at most 3810, of
-// Q5_K's 7874 and of Q6_K's 16002 in magnitude: 8, 4 and 2 pairs are summed before they are widened,
+// Pairs of 8-bit products are added in 16 bits. With |q| <= 127, a pair is at most 3810 for Q4_K,
+// 7874 for Q5_K and 16002 for Q6_K in magnitude. So 8, 4 and 2 pairs can be summed before widening,
 // and nothing saturates.
 #include "engine/gemm_tiles.h"
 
@@ -16,7 +16,7 @@
 /* A block of 32 weights of 8 output rows. */
 typedef struct block {
     __m256i w[8];    /* [i]: inputs 4 i .. 4 i + 3 of the rows */
-    __m256 scale[2]; /* Q6_K: of either half */
+    __m256 scale[2]; /* Q6_K: one for each half */
     __m256 min;
 } block;
 
@@ -32,7 +32,7 @@ FT_GEMM_INLINE __m256i load(const void *p)
     return _mm256_loadu_si256(p);
 }
 
-/* Four bits of `low` below two of `high`, both shifted into their places. */
+/* The four bits of `low` below the two bits of `high`; both are shifted into their places. */
 FT_GEMM_INLINE __m256i six_bits(__m256i low, __m256i high)
 {
     low = _mm256_and_si256(low, _mm256_set1_epi8(15));
@@ -67,7 +67,7 @@ FT_GEMM_INLINE __m256 signed_bytes(const int8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
-/* Of rows 8 half .. 8 half + 7, as everywhere below. */
+/* For rows 8 half .. 8 half + 7; so everywhere below. */
 FT_GEMM_INLINE void load_nibbles(const uint8_t quants[4][64], int half, __m256i w[8])
 {
     const __m256i low = _mm256_set1_epi8(15);
@@ -79,7 +79,7 @@ FT_GEMM_INLINE void load_nibbles(const uint8_t quants[4][64], int half, __m256i 
     }
 }
 
-/* Adds the bits of `mask` after a shift to the left, or by a negative number to the right. */
+/* Adds the bits of `mask` after a shift to the left (a negative number: to the right). */
 FT_GEMM_INLINE __m256i add_bits(__m256i w, __m256i bits, int shift, char mask)
 {
     bits = shift >= 0 ? _mm256_slli_epi16(bits, shift) : _mm256_srli_epi16(bits, -shift);
@@ -128,7 +128,7 @@ FT_GEMM_INLINE __m256i widen(__m256i sum16)
     return _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
 }
 
-/* Of 16 values of Q6_K, from a start. */
+/* Products of 16 values of Q6_K, added to a start value. */
 FT_GEMM_INLINE __m256 half_dot(const __m256i *w, const int8_t *q, int32_t start)
 {
     __m256i dot = _mm256_add_epi32(widen(pairs(2, w, q)), widen(pairs(2, w + 2, q + 8)));
@@ -166,7 +166,7 @@ FT_GEMM_INLINE void multiply(enum ggml_type type, uint32_t n, const block *b,
     }
 }
 
-/* A superblock of Q4_K or Q5_K; x: of its first block. */
+/* A superblock of Q4_K or Q5_K; x: its first block. */
 FT_GEMM_INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
                                  const ft_gemm_block *x, size_t row_blocks,
                                  __m256 sum[2][FT_GEMM_GROUP])
@@ -216,7 +216,7 @@ FT_GEMM_INLINE void store(const ft_gemm_tile *t, uint32_t r, int half, __m256 su
     _mm256_storeu_ps(t->out + r * t->out_stride + at, sum);
 }
 
-/* type and n are constants where this is inlined. */
+/* type and n are constants after inlining. */
 FT_GEMM_INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
     const size_t n_super = t->n_blocks / 8;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products with packed K-quants on AArch64, 4 output rows to a register: the arithmetic of
- * gemm_k_plain.c. Weights have at most 6 bits, so that they are signed bytes as well. Written once on
- * top of dot_lane, as gemm_neon.h.
+ * Products with packed K-quants on AArch64, 4 output rows to a register. The arithmetic is that of
+ * gemm_k_plain.c. Weights have at most 6 bits, so they fit signed bytes, too. Written once on top
+ * of dot_lane, like gemm_neon.h.
  */
 #ifndef FT_ENGINE_GEMM_K_NEON_H
 #define FT_ENGINE_GEMM_K_NEON_H
@@ -15,7 +15,7 @@
 /* A block of 32 weights of 4 output rows. */
 typedef struct block {
     int8x16_t w[8];       /* [i]: inputs 4 i .. 4 i + 3 of the rows */
-    float32x4_t scale[2]; /* Q6_K: of either half */
+    float32x4_t scale[2]; /* Q6_K: one for each half */
     float32x4_t min;
 } block;
 
@@ -26,7 +26,7 @@ typedef struct numbers {
     uint8_t scale[8][16], min[8][16];
 } numbers;
 
-/* Two bits of `high` from `shift` on, as bits 4 and 5. */
+/* Two bits of `high`, from bit `shift` on, moved to bits 4 and 5. */
 FT_GEMM_INLINE uint8x16_t two_bits(uint8x16_t high, int shift)
 {
     high = vshlq_u8(high, vdupq_n_s8((int8_t)(4 - shift)));
@@ -67,7 +67,7 @@ FT_GEMM_INLINE float32x4_t signed_bytes(const int8_t *p)
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four)))));
 }
 
-/* Of rows 4 quarter .. 4 quarter + 3, as everywhere below. */
+/* For rows 4 quarter .. 4 quarter + 3; so everywhere below. */
 FT_GEMM_INLINE void load_nibbles(const uint8_t quants[4][64], int quarter, int8x16_t w[8])
 {
 #pragma GCC unroll 4
@@ -78,7 +78,7 @@ FT_GEMM_INLINE void load_nibbles(const uint8_t quants[4][64], int quarter, int8x
     }
 }
 
-/* Adds the bits of `mask` after a shift to the left, or by a negative number to the right. */
+/* Adds the bits of `mask` after a shift to the left (a negative number: to the right). */
 FT_GEMM_INLINE int8x16_t add_bits(int8x16_t w, uint8x16_t bits, int shift, uint8_t mask)
 {
     bits = vandq_u8(vshlq_u8(bits, vdupq_n_s8((int8_t)shift)), vdupq_n_u8(mask));
@@ -143,7 +143,7 @@ FT_GEMM_INLINE void multiply(enum ggml_type type, uint32_t n, const block *b,
     }
 }
 
-/* A superblock of Q4_K or Q5_K; x: of its first block. */
+/* A superblock of Q4_K or Q5_K; x: its first block. */
 FT_GEMM_INLINE void multiply_q45(enum ggml_type type, uint32_t n, const uint8_t *super,
                                  const ft_gemm_block *x, size_t row_blocks,
                                  float32x4_t sum[4][FT_GEMM_GROUP])
@@ -190,7 +190,7 @@ FT_GEMM_INLINE void store(const ft_gemm_tile *t, uint32_t r, size_t at, float32x
     vst1q_f32(t->out + r * t->out_stride + at, sum);
 }
 
-/* type and n are constants where this is inlined. */
+/* type and n are constants after inlining. */
 FT_GEMM_INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
     const size_t n_super = t->n_blocks / 8;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed K-quants in plain C: what the kernels of instruction sets must give bit for bit.
-// Stateless; any thread.
+// Products with packed K-quants in plain C: the reference that the other kernels must equal bit for
+// bit. Stateless; any thread.
 //
-// A Q4_K or Q5_K block of 32 adds x.scale (scale dot - min sum of x.q) to its output, a Q6_K block
-// x.scale (scale0 dot0 + scale1 dot1), each dot of 16 values starting at -32 times their sum. scale and
-// min include the superblock's d and dmin. Dots are exact; the rest is f32, by fused multiply-adds in
-// the order written.
+// A Q4_K or Q5_K block of 32 adds x.scale (scale dot - min sum of x.q) to its output. A Q6_K block
+// adds x.scale (scale0 dot0 + scale1 dot1); each dot covers 16 values and starts at -32 times their
+// sum. scale and min include the superblock's d and dmin. Dots are exact; the rest is f32, by fused
+// multiply-adds in the order written.
 #include <math.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@
 #include "model/pack.h"
 #include "model/pack_k.h"
 
-/* 32 weights of an output row: integers that scale[i / 16] belongs to. min is an eighth of what it is
- * called, for there is the sum of x.q times -8 (start8). */
+/* 32 weights of an output row: integers; weight i has scale[i / 16]. min is an eighth of its real
+ * value, because x holds its sum times -8 (start8). */
 typedef struct weights {
     int q[32];
     float scale[2], min;

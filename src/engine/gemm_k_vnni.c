@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed K-quants by AVX-512's 8-bit dot product (VNNI): the scheme of gemm_vnni.c, the
-// arithmetic of gemm_k_plain.c. Stateless.
+// Products with packed K-quants by AVX-512's 8-bit dot product (VNNI): the scheme of gemm_vnni.c,
+// the arithmetic of gemm_k_plain.c. Stateless.
 #include "engine/gemm_tiles.h"
 
 #if defined(__x86_64__)
@@ -12,7 +12,7 @@
 /* A block of 32 weights of 16 output rows. */
 typedef struct block {
     __m512i w[8];    /* [i]: inputs 4 i .. 4 i + 3 of the rows */
-    __m512 scale[2]; /* Q6_K: of either half */
+    __m512 scale[2]; /* Q6_K: one for each half */
     __m512 min;
 } block;
 
@@ -23,7 +23,7 @@ typedef struct numbers {
     _Alignas(64) uint8_t scale[8][16], min[8][16];
 } numbers;
 
-/* Four bits of `low` below two of `high`, both shifted into their places. */
+/* The four bits of `low` below the two bits of `high`; both are shifted into their places. */
 FT_GEMM_INLINE __m512i six_bits(__m512i low, __m512i high)
 {
     low = _mm512_and_si512(low, _mm512_set1_epi8(15));
@@ -66,7 +66,7 @@ FT_GEMM_INLINE void load_nibbles(const uint8_t quants[4][64], __m512i w[8])
     }
 }
 
-/* Adds the bits of `mask` after a shift to the left, or by a negative number to the right. */
+/* Adds the bits of `mask` after a shift to the left (a negative number: to the right). */
 FT_GEMM_INLINE __m512i add_bits(__m512i w, __m512i bits, int shift, char mask)
 {
     bits = shift >= 0 ? _mm512_slli_epi16(bits, (unsigned)shift)
@@ -155,14 +155,15 @@ FT_GEMM_INLINE void multiply(enum ggml_type type, uint32_t n, const block *b,
         multiply_rows(type, n % INTERLEAVED, b, x + r, sum + r);
 }
 
-/* An eighth of a superblock of the next tile, while this one's block i is multiplied. */
-FT_GEMM_INLINE void bring_near(const uint8_t *ahead, size_t bytes, size_t i)
+/* Prefetches an eighth of a superblock of the next tile, while this tile's block i is
+ * multiplied. */
+FT_GEMM_INLINE void prefetch_next(const uint8_t *prefetch, size_t bytes, size_t i)
 {
-    for (size_t at = i * bytes / 8; ahead && at < (i + 1) * bytes / 8; at += 64)
-        _mm_prefetch(ahead + at, _MM_HINT_T1);
+    for (size_t at = i * bytes / 8; prefetch && at < (i + 1) * bytes / 8; at += 64)
+        _mm_prefetch(prefetch + at, _MM_HINT_T1);
 }
 
-/* Superblock s of Q4_K or Q5_K; x: of its first block. */
+/* Superblock s of Q4_K or Q5_K; x: its first block. */
 FT_GEMM_INLINE void multiply_q45(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, size_t s,
                                  const ft_gemm_block *x, __m512 *sum)
 {
@@ -177,7 +178,7 @@ FT_GEMM_INLINE void multiply_q45(enum ggml_type type, uint32_t n, const ft_gemm_
     unpack_numbers(scales, &six);
     for (size_t i = 0; i < 8; i++, x += t->row_blocks) {
         block b;
-        bring_near(t->ahead ? t->ahead + s * bytes : NULL, bytes, i);
+        prefetch_next(t->prefetch ? t->prefetch + s * bytes : NULL, bytes, i);
         if (type == GGML_TYPE_Q4_K)
             load_nibbles(q4->quants[i], b.w);
         else
@@ -196,7 +197,7 @@ FT_GEMM_INLINE void multiply_q6(uint32_t n, const ft_gemm_tile *t, size_t s, con
     __m512 d = halves(t->weights + at.d);
     for (size_t i = 0; i < 8; i++, x += t->row_blocks) {
         block b;
-        bring_near(t->ahead ? t->ahead + at.super : NULL, sizeof *super, i);
+        prefetch_next(t->prefetch ? t->prefetch + at.super : NULL, sizeof *super, i);
         load_q6(super->block[i].bits, super->block[i].quants, b.w);
         b.scale[0] = _mm512_mul_ps(d, signed_bytes(super->scales[2 * i]));
         b.scale[1] = _mm512_mul_ps(d, signed_bytes(super->scales[2 * i + 1]));
@@ -204,7 +205,7 @@ FT_GEMM_INLINE void multiply_q6(uint32_t n, const ft_gemm_tile *t, size_t s, con
     }
 }
 
-/* type and n are constants where this is inlined. */
+/* type and n are constants after inlining. */
 FT_GEMM_INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
     const ft_gemm_block *x = t->rows;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an instruction set brings to products with packed weights (model/pack.h). Which kernels there
- * are is asked at run time. All give the same bits: values are rounded in the same way, products
- * within a block are exact integers, and blocks are summed by fused multiply-adds in their order. So
- * rows that one kernel made may be read by another, and a row's result does not depend on the machine.
+ * The interface of a kernel for products with packed weights (model/pack.h), for one instruction
+ * set. The processor is asked at run time which kernels it can run. All kernels give the same bits:
+ * they round values in the same way, products within a block are exact integers, and blocks are
+ * summed by fused multiply-adds in order. So one kernel may read rows that another made, and a
+ * row's result does not depend on the machine.
  */
 #ifndef FT_ENGINE_GEMM_KERNEL_H
 #define FT_ENGINE_GEMM_KERNEL_H
@@ -14,10 +15,10 @@
 
 #include "ggml.h"
 
-#define FT_GEMM_GROUP 8 /* rows that are multiplied at a time: their sums fill the registers */
+#define FT_GEMM_GROUP 8 /* rows multiplied at a time: their sums fill the registers */
 
 /* 32 values of a row: q * scale, |q| <= 127. Where weights are stored as unsigned numbers, a dot
- * product starts at minus their offset times the sum of q. */
+ * product starts at -offset times the sum of q. */
 typedef struct ft_gemm_block {
     int8_t q[32];
     float scale;
@@ -28,47 +29,49 @@ typedef struct ft_gemm_block {
 
 /* One tile of 16 outputs for a group of rows. */
 typedef struct ft_gemm_tile {
-    const uint8_t *weights;    /* the packed tile */
-    uint32_t n_in;             /* inputs */
-    uint32_t n_blocks;         /* of 32 inputs */
-    uint32_t n_rows;           /* 1 <= n_rows <= FT_GEMM_GROUP */
-    uint32_t row_blocks;       /* >= n_rows: a row's next block is this many blocks on */
+    const uint8_t *weights; /* the packed tile */
+    uint32_t n_in;          /* inputs */
+    uint32_t n_blocks;      /* of 32 inputs */
+    uint32_t n_rows;        /* 1 <= n_rows <= FT_GEMM_GROUP */
+    /* >= n_rows: distance from a row's block to its next block, in blocks */
+    uint32_t row_blocks;
     const ft_gemm_block *rows; /* [n_blocks, row_blocks]; NULL for float weights */
-    const uint32_t *units;     /* for those: [units of a row, row_blocks] (gemm_f.h) */
-    const float *residual;     /* [n_rows, 16], stride floats apart; NULL: none */
+    const uint32_t *units;     /* for float weights: [units of a row, row_blocks] (gemm_f.h) */
+    const float *residual;     /* [n_rows, 16], rows are stride floats apart; NULL: none */
     float *out;                /* likewise */
     size_t residual_stride, out_stride;
-    /* The next tile, to bring near meanwhile; NULL: leave that to the processor, which follows one
-     * group's walk through its tiles, but not that of several groups through each. Maybe not memory. */
-    const uint8_t *ahead;
+    /* The next tile, to prefetch; may point outside allocated memory. NULL: leave it to the
+     * processor's own prefetcher. That one follows a single group of rows through its tiles, but
+     * not several groups through each tile. */
+    const uint8_t *prefetch;
 } ft_gemm_tile;
 
 typedef void ft_gemm_tile_fn(const ft_gemm_tile *tile);
 
-/* One row to blocks, `stride` blocks apart. */
+/* Converts one row to blocks, which are `stride` blocks apart. */
 typedef struct ft_gemm_rounding {
     void (*quantize)(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride);
-    /* Of x / sqrt(mean(x^2) + eps) * weight. */
+    /* Converts x / sqrt(mean(x^2) + eps) * weight. */
     void (*quantize_norm)(const float *x, const float *weight, float eps, uint32_t n_blocks,
                           ft_gemm_block *out, size_t stride);
-    /* Of silu(gate) * up. */
+    /* Converts silu(gate) * up. */
     void (*quantize_swiglu)(const float *gate, const float *up, uint32_t n_blocks,
                             ft_gemm_block *out, size_t stride);
 } ft_gemm_rounding;
 
-/* Of x86's and of AArch64's kernels; defined in builds for those alone. */
+/* Shared by x86's kernels, and by AArch64's; each is defined only in builds for its machine. */
 extern const ft_gemm_rounding ft_gemm_rounding_avx2, ft_gemm_rounding_neon;
 
 typedef struct ft_gemm_kernel {
     const char *name;
     const ft_gemm_rounding *rounding;
-    /* The product with weights of a type; NULL where the kernel does not take it. */
+    /* The product with weights of a type; NULL: this kernel has none for the type. */
     ft_gemm_tile_fn *(*tile)(enum ggml_type type);
 } ft_gemm_kernel;
 
-/* Plain C: the oracle of the others, with every type that can be packed. */
+/* Plain C: the reference for the other kernels. It takes every type that can be packed. */
 extern const ft_gemm_kernel ft_gemm_kernel_plain;
-/* NULL where the build or the machine has none. */
+/* NULL if the build or the machine lacks the instructions. */
 const ft_gemm_kernel *ft_gemm_kernel_vnni(void);
 const ft_gemm_kernel *ft_gemm_kernel_bf16(void);   /* BF16 weights only */
 const ft_gemm_kernel *ft_gemm_kernel_avx512(void); /* float weights only */
@@ -76,24 +79,24 @@ const ft_gemm_kernel *ft_gemm_kernel_avx2(void);
 const ft_gemm_kernel *ft_gemm_kernel_dotprod(void);
 const ft_gemm_kernel *ft_gemm_kernel_neon(void);
 
-/* Those that this machine can run, fastest first, the plain one last; their number. */
+/* Writes the kernels that this machine can run, the fastest first, the plain one last. Returns
+ * their number. */
 #define FT_GEMM_KERNELS 7
 size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS]);
 
-/* The fastest that multiplies with weights of a type that can be packed. Any makes rows for it. */
+/* The fastest kernel for weights of a type that can be packed. Any kernel can make the rows for
+ * it. */
 const ft_gemm_kernel *ft_gemm_kernel_best(enum ggml_type type);
 
-/* Products for K-quants, in files of their own: NULL for other types, and where the build or the
- * machine has none. */
+/* Products for K-quants, in files of their own. NULL for other types, and if the build or the
+ * machine lacks the instructions. */
 ft_gemm_tile_fn *ft_gemm_k_plain(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_vnni(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_avx2(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_dotprod(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_k_neon(enum ggml_type type);
 
-/* ---- products for float weights, likewise ---- */
-
-/* Each for machines that its name says. */
+/* Products for float weights, likewise. Each is for the machines in its name. */
 ft_gemm_tile_fn *ft_gemm_f_plain(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_f_avx2(enum ggml_type type);
 ft_gemm_tile_fn *ft_gemm_f_neon(enum ggml_type type);

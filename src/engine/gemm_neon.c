@@ -68,7 +68,7 @@ static void quantize_norm(const float *x, const float *weight, float eps, uint32
             float32x4_t v = vld1q_f32(x + 32 * b + 4 * i);
             square.v[i] = vfmaq_f32(square.v[i], v, v);
         }
-    for (int n = 4; n > 0; n /= 2) /* in the order that all kernels have: halves, quarters, ... */
+    for (int n = 4; n > 0; n /= 2) /* in the order of all kernels: halves, quarters, ... */
         for (int i = 0; i < n; i++)
             square.v[i] = vaddq_f32(square.v[i], square.v[i + n]);
     float32x2_t two = vadd_f32(vget_low_f32(square.v[0]), vget_high_f32(square.v[0]));
@@ -83,7 +83,7 @@ static void quantize_norm(const float *x, const float *weight, float eps, uint32
     }
 }
 
-/* As exp_bounded in gemm_plain.c. */
+/* Like exp_bounded in gemm_plain.c. */
 FT_GEMM_INLINE float32x4_t exp4(float32x4_t x)
 {
     x = vminnmq_f32(vmaxnmq_f32(x, vdupq_n_f32(-87.0f)), vdupq_n_f32(87.0f));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products with packed weights on AArch64, written once on top of one primitive that the including
- * file defines before: dot_lane(sum, w, x, lane) adds to each of 4 numbers the four products of w's
- * bytes with the four of x that begin at byte 4 lane. gemm_neon.c has it on any machine,
- * gemm_dotprod.c as one instruction. A tile is done for up to 4 rows at a time.
+ * Products with packed weights on AArch64, written once on top of one primitive. The including file
+ * defines it before: dot_lane(sum, w, x, lane) adds to each of 4 numbers the four products of w's
+ * bytes with the four bytes of x that begin at byte 4 lane. gemm_neon.c has a version for any
+ * machine, gemm_dotprod.c one as a single instruction. A tile is multiplied with up to 4 rows at a
+ * time.
  */
 #ifndef FT_ENGINE_GEMM_NEON_H
 #define FT_ENGINE_GEMM_NEON_H
@@ -20,14 +21,14 @@ FT_GEMM_INLINE float32x4_t halves(const uint8_t *p)
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
 }
 
-/* Bit i of `fifths` on top of the 4 of w. */
+/* Bit i of `fifths` above the 4 bits of w. */
 FT_GEMM_INLINE uint8x16_t with_fifth(uint8x16_t w, uint8x16_t fifths, int i)
 {
     uint8x16_t bit = vshlq_u8(fifths, vdupq_n_s8((int8_t)(4 - i)));
     return vorrq_u8(w, vandq_u8(bit, vdupq_n_u8(16)));
 }
 
-/* Inputs 8 i .. 8 i + 7 of 4 output rows as signed numbers: w[0] has the first four of each. */
+/* Inputs 8 i .. 8 i + 7 of 4 output rows as signed numbers: w[0] has the first four of each row. */
 FT_GEMM_INLINE void load_weights(enum ggml_type type, const uint8_t *quants, int i, int8x16_t w[2])
 {
     static const int8_t iq4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
@@ -56,7 +57,7 @@ typedef struct sums {
     float32x4_t quarter[QUARTERS];
 } sums;
 
-/* A quarter of a block of weights, 4 output rows, times n rows of values. */
+/* A quarter of a block of weights (4 output rows), times n rows of values. */
 FT_GEMM_INLINE void multiply_quarter(enum ggml_type type, uint32_t n, const uint8_t *quants,
                                      const ft_gemm_block *x, int32x4_t *dot)
 {
@@ -99,7 +100,7 @@ FT_GEMM_INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_
     }
 }
 
-/* type and n are constants where this is inlined; rows [first, first + n). */
+/* Rows [first, first + n). type and n are constants after inlining. */
 FT_GEMM_INLINE void multiply_rows(enum ggml_type type, uint32_t first, uint32_t n,
                                   const ft_gemm_tile *t)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed weights in plain C: what the other kernels must equal bit for bit, and the
-// kernel of machines that have no other. Written to be read, not for speed. Stateless.
+// Products with packed weights in plain C: the reference that the other kernels must equal bit for
+// bit, and the kernel for machines that have no other. Written to be read, not for speed.
+// Stateless.
 #include <math.h>
 #include <string.h>
 
@@ -13,8 +14,8 @@ enum { BLOCK = FT_PACK_BLOCK, ROWS = FT_PACK_ROWS };
 
 /* ---- values to 8 bits ---- */
 
-/* The scale is the largest magnitude / 127; it and the sum are rounded to half precision, as ggml has
- * them (Q8_0, Q8_1), so that results differ from its own by order of summation alone. */
+/* The scale is the largest magnitude / 127. The scale and the sum are rounded to half precision, as
+ * in ggml (Q8_0, Q8_1), so that results differ from ggml's only by the order of summation. */
 static void quantize_block(const float *x, ft_gemm_block *out)
 {
     float max = 0;

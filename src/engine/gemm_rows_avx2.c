@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values to 8-bit rows by AVX2, for all x86 kernels: eight blocks at a time, so that the long way of a
-// block from its largest magnitude over a division to its sums is gone by eight at once (alone, blocks
-// wait for each other in the scheduler: 48 cycles a block against 14). Stateless.
+// Converts values to 8-bit rows by AVX2, for all x86 kernels. Each block needs a long chain of
+// dependent steps: largest magnitude, division, sums. Eight blocks are converted at a time, so that
+// their chains overlap (14 cycles a block; one block at a time takes 48). Stateless.
 #include "engine/gemm_tiles.h"
 
 #if defined(__x86_64__)
@@ -60,7 +60,7 @@ FT_GEMM_INLINE __m256i put_quants(const float *x, __m256 inverse, ft_gemm_block 
     return _mm256_madd_epi16(two, _mm256_set1_epi16(1));
 }
 
-/* The numbers of a block beside its values, lane i of each being block i's. */
+/* The numbers that a block holds beside its values; lane i belongs to block i. */
 FT_GEMM_INLINE void put_numbers(__m256 exact_scale, __m256 scale, const __m256i sums[BATCH],
                                 uint32_t n, ft_gemm_block *out, size_t stride)
 {
@@ -88,7 +88,7 @@ FT_GEMM_INLINE void put_numbers(__m256 exact_scale, __m256 scale, const __m256i 
     }
 }
 
-/* n blocks of a batch; values behind them are read as zero. */
+/* n blocks of a batch; values behind the end are read as zero. */
 FT_GEMM_INLINE void quantize_some(const float *x, uint32_t n, ft_gemm_block *out, size_t stride)
 {
     __m256 m[BATCH];
@@ -125,7 +125,7 @@ static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size
         quantize_batch(x + 32 * b, batch_of(n_blocks - b), out + b * stride, stride);
 }
 
-/* In the order that all kernels have: halves, quarters, ... */
+/* In the order of all kernels: halves, quarters, ... */
 FT_GEMM_INLINE float sum_halves(const __m256 x[4])
 {
     __m256 x8 = _mm256_add_ps(_mm256_add_ps(x[0], x[2]), _mm256_add_ps(x[1], x[3]));
@@ -157,7 +157,7 @@ static void quantize_norm(const float *x, const float *weight, float eps, uint32
     }
 }
 
-/* As exp_bounded in gemm_plain.c. */
+/* Like exp_bounded in gemm_plain.c. */
 FT_GEMM_INLINE __m256 exp8(__m256 x)
 {
     x = _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(-87.0f)), _mm256_set1_ps(87.0f));

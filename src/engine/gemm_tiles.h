@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a file of products with packed weights (gemm_kernel.h) turns one inlined function into one for
- * every type: the lists of types stand here alone. A file defines tile_of(type, t), or tile_of(type,
- * n, t) for n rows, in which type and n are constants; expands a list with FT_GEMM_FUNCTION, or
- * FT_GEMM_FUNCTION_BY_ROWS; and answers with FT_GEMM_CASE in a switch over the type.
+ * Macros that make one function for every weight type from one inlined function; the lists of types
+ * are only here. A file with products (gemm_kernel.h) defines tile_of(type, t), or tile_of(type, n,
+ * t) for n rows, in which type and n are constants. It expands a list with FT_GEMM_FUNCTION or
+ * FT_GEMM_FUNCTION_BY_ROWS, and selects a function with FT_GEMM_CASE in a switch over the type.
  */
 #ifndef FT_ENGINE_GEMM_TILES_H
 #define FT_ENGINE_GEMM_TILES_H
@@ -47,8 +47,8 @@
     case GGML_TYPE_##type: \
         return type##_tile;
 
-/* tile_of(type, t) for registers that hold the sums of four rows, by the file's multiply_rows(type,
- * first, n, t). */
+/* tile_of(type, t) for kernels whose registers hold the sums of four rows. It uses the file's
+ * multiply_rows(type, first, n, t). */
 #define FT_GEMM_TILE_BY_FOURS                                               \
     FT_GEMM_INLINE void tile_of(enum ggml_type type, const ft_gemm_tile *t) \
     {                                                                       \

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed weights by AVX-512's 8-bit dot product (VNNI). The bytes of 16 weight rows are
-// loaded (4-bit ones taken apart) once for up to 8 rows of values, whose 16-lane sums stay in
-// registers. Every row's arithmetic is the same, in the same order, for any number of rows. Stateless.
+// Products with packed weights by AVX-512's 8-bit dot product (VNNI). The bytes of 16 weight rows
+// are loaded (4-bit ones unpacked) once for up to 8 rows of values; their 16-lane sums stay in
+// registers. Every row's arithmetic is the same, in the same order, for any number of rows.
+// Stateless.
 //
-// With one row the memory is the limit. Weights are read strictly from front to back, which the processor's
-// own prefetcher follows best: prefetch instructions at any distance made it slower (26 to 30 GB/s
-// without, 20 to 27 with).
+// With one row, memory is the limit. Weights are read strictly front to back, because the
+// processor's prefetcher follows that best: 26 to 30 GB/s, against 20 to 27 with prefetch
+// instructions at any distance.
 #include "engine/gemm_tiles.h"
 
 #if defined(__x86_64__)
@@ -21,7 +22,7 @@ enum { INTERLEAVED = 4 };
 static const uint8_t iq4_nl[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                    129, 141, 153, 166, 181, 197, 217, 241};
 
-/* Bit i of `fifths` on top of the 4 of w. */
+/* Bit i of `fifths` above the 4 bits of w. */
 FT_GEMM_INLINE __m512i with_fifth(__m512i w, __m512i fifths, int i)
 {
     __m512i bit = i < 4 ? _mm512_slli_epi16(fifths, (unsigned)(4 - i))
@@ -76,8 +77,8 @@ typedef struct block {
     __m512 scale, min;
 } block;
 
-/* n rows' products with a block of weights are interleaved: one alone waits for itself, a dot product
- * being ready after four more could have begun. */
+/* The products of n rows with a block of weights are interleaved. A single row would wait for
+ * itself: a dot product takes as long as the start of four more. */
 FT_GEMM_INLINE void multiply_rows(enum ggml_type type, uint32_t n, const block *b,
                                   const ft_gemm_block *x, __m512 *sum)
 {
@@ -120,7 +121,7 @@ FT_GEMM_INLINE void multiply_block(enum ggml_type type, uint32_t n, const uint8_
         multiply_rows(type, n % INTERLEAVED, &b, x + r, sum + r);
 }
 
-/* type and n are constants where this is inlined. */
+/* type and n are constants after inlining. */
 FT_GEMM_INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t)
 {
     const size_t s = ft_pack_scale_bytes(type), q = ft_pack_quant_bytes(type);
@@ -131,8 +132,8 @@ FT_GEMM_INLINE void tile_of(enum ggml_type type, uint32_t n, const ft_gemm_tile 
     for (uint32_t r = 0; r < n; r++)
         sum[r] = _mm512_setzero_ps();
     for (uint32_t pair = 0; pair < t->n_blocks / 2; pair++) {
-        for (size_t i = 0; t->ahead && i < 2 * (s + q); i += 64)
-            _mm_prefetch(t->ahead + (size_t)(w - t->weights) + i, _MM_HINT_T1);
+        for (size_t i = 0; t->prefetch && i < 2 * (s + q); i += 64)
+            _mm_prefetch(t->prefetch + (size_t)(w - t->weights) + i, _MM_HINT_T1);
         multiply_block(type, n, w, w + 2 * s, x, sum);
         multiply_block(type, n, w + s, w + 2 * s + q, x + t->row_blocks, sum);
         w += 2 * (s + q);

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds graphs and keeps the last few by shape. Owned by the engine's thread.
 //
-// On the CPU alone, an allocator, reserved at the largest shape, lays out all graphs of a kind in one
-// buffer, so that a cached graph's addresses stay right while others run between its uses; should the
-// buffer grow all the same, all graphs are forgotten. Graphs that keep rows, those that do not, and the
-// head's have different nodes, hence an allocator each (reserving one anew at each change would
-// allocate); so the head runs while the rows that a pass has kept stay where they are. Descriptions of
-// graphs have their memory from the start (address space, until they are used): fetching a graph
-// allocates nothing.
+// On the CPU alone, one allocator, reserved at the largest shape, lays out all graphs of a kind in
+// one buffer. So the addresses of a cached graph stay valid while others run. If the buffer should
+// grow all the same, all graphs are forgotten. There are three kinds with different nodes: graphs
+// that keep rows, graphs that do not, and the output head's. Each kind has its own allocator,
+// because reserving one anew at each change would allocate, and because kept rows must stay while
+// the output head runs. Memory for descriptions of graphs is taken at the start (address space
+// until it is used), so fetching a graph allocates nothing.
 //
-// With devices ggml's scheduler splits a graph between them. It knows one graph at a time, so that only
-// the last one is kept, and the head is part of it. Each node is told where to run, which is where its layer's weights are: left
-// to itself the scheduler would ask the devices, and ggml's RPC devices say yes to anything.
+// With devices, ggml's scheduler splits a graph between them. It knows one graph at a time, so only
+// the last one is kept, and the output head is part of it. Each node is told where to run: at the
+// place of its layer's weights. Otherwise the scheduler would ask the devices, and ggml's RPC
+// devices accept everything.
 #include "engine/graph.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
+#include "engine/families.h"
 #include "ggml-alloc.h"
 
 #define HEAD_NODES 16 /* inputs, weights and views included */
@@ -43,26 +45,6 @@ static struct ggml_context *new_context(const ft_graph_cache *cache, graph_kind 
 
 /* ---- building ---- */
 
-/* Tells the scheduler where to run what was added since the last call. Inputs are left to it: it
- * keeps them on the host and copies them to where they are read. */
-static void place_added(ft_build *b)
-{
-    struct ggml_tensor *t =
-        b->placed ? ggml_get_next_tensor(b->ctx, b->placed) : ggml_get_first_tensor(b->ctx);
-    for (; t; t = ggml_get_next_tensor(b->ctx, t)) {
-        if (b->sched && t->op != GGML_OP_NONE)
-            ggml_backend_sched_set_tensor_backend(b->sched, t, b->backends->at[b->place]);
-        b->placed = t;
-    }
-}
-
-void ft_build_enter_layer(ft_build *b, uint32_t il)
-{
-    place_added(b);
-    b->place = il < b->hparams->n_layer ? ft_model_where_layer(b->model, il)
-                                        : ft_model_where_head(b->model);
-}
-
 static ft_build begin_build(const ft_graph_cache *cache, ft_graph *g, size_t n_nodes)
 {
     ggml_reset(g->ctx);
@@ -80,7 +62,7 @@ static ft_build begin_build(const ft_graph_cache *cache, ft_graph *g, size_t n_n
 
 static void end_build(ft_build *b, ft_graph *g, struct ggml_tensor *result)
 {
-    place_added(b);
+    ft_build_place_added(b);
     ggml_set_output(result);
     ggml_build_forward_expand(b->graph, result);
     g->graph = b->graph;
@@ -118,7 +100,7 @@ static void build_head(ft_graph_cache *cache, ft_graph *g, uint32_t n)
     end_build(&b, g, ft_family_build_head(&b, g->rows));
 }
 
-/* A head of n_out rows, or a pass of n_rows. */
+/* The graph of the output head for n_out rows, or of a pass of n_rows. */
 static void build(ft_graph_cache *cache, graph_kind kind, ft_graph *g, uint32_t n_rows,
                   uint32_t n_out)
 {
@@ -130,14 +112,14 @@ static void build(ft_graph_cache *cache, graph_kind kind, ft_graph *g, uint32_t 
 
 /* ---- reserving ---- */
 
-/* Operators that only name memory run nowhere. */
+/* Operators that only name memory are not run. */
 static bool runs(const struct ggml_tensor *t)
 {
     return t->op != GGML_OP_NONE && t->op != GGML_OP_VIEW && t->op != GGML_OP_RESHAPE &&
            t->op != GGML_OP_PERMUTE && t->op != GGML_OP_TRANSPOSE;
 }
 
-/* Every device must be able to run what was placed on it. */
+/* Checks that every device can run the nodes that were placed on it. */
 static ft_status check_ops(ft_graph_cache *cache, struct ggml_cgraph *graph, ft_error *err)
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
@@ -175,7 +157,7 @@ static ft_status reserve(ft_graph_cache *cache, graph_kind kind, ft_error *err)
     return status;
 }
 
-/* The scheduler wants the CPU last, and names a backend once. */
+/* The scheduler needs the CPU last and each backend once. */
 static ggml_backend_sched_t new_sched(const ft_graph_cache *cache)
 {
     const ft_backends *b = cache->opts.backends;
@@ -275,7 +257,7 @@ uint64_t ft_graph_cache_built(const ft_graph_cache *cache)
 
 static void forget_all(ft_graph_cache *cache)
 {
-    /* the first ones come first again: their memory is warm */
+    /* start with the first slots again: their memory is warm */
     for (int i = 0; i < FT_GRAPH_SLOTS; i++)
         cache->slots[i].n_rows = cache->slots[i].last_used = 0;
     for (int i = 0; i < FT_GRAPH_HEADS; i++)
@@ -308,7 +290,7 @@ static bool lay_out(ft_graph_cache *cache, graph_kind kind, ft_graph *g, uint32_
     return ok;
 }
 
-/* The graph of a shape, from the slots of its kind. */
+/* Returns the graph of a shape, from the slots of its kind. */
 static ft_graph *get(ft_graph_cache *cache, graph_kind kind, uint32_t n_rows, uint32_t n_out)
 {
     ft_graph *slots = kind == KIND_HEAD ? cache->heads : cache->slots, *oldest = slots;

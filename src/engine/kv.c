@@ -1,26 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bookkeeping of the paged KV pool. Owned by the engine's thread; holds no tensor.
+// The bookkeeping of the paged KV pool. Owned by the engine's thread; holds no tensor.
 //
 // Invariants (ft_kv_check tests them; builds with FT_DEBUG_CHECKS run it after every change):
-//  1. ref[b] is the number of block tables that hold b. A block with ref 0 is either on the free stack
-//     or idle in the prefix cache (prefix.c), never both; others are neither.
-//  2. A sequence holds exactly ceil((n_past + n_pending) / 16) blocks, none twice.
-//  3. A block that holds a pending token has ref 1 and is not registered: nothing is ever written into
-//     a block that others read or may find. Forks share full blocks only. Truncation can leave a
-//     block partly filled that is shared or registered: before the next token is written into it
-//     (extend) it is copied, or, if it is ours alone and no text goes on behind it, forgotten.
-//  4. Node i < n_chain is the child of node i - 1 and has depth i. If n_chain < n_pending, parent and
-//     depth hold all nodes and n_pending <= FT_PENDING_MAX.
-//  5. Every full committed block of a tenant's sequence is registered under the tenant, with the block
-//     before it in the table as its parent. Blocks of a sequence that is no tenant's never are.
+//  1. ref[b] is the number of block tables that hold b. A block with ref 0 is either on the free
+//     stack or idle in the prefix cache (prefix.c), never both. Other blocks are in neither.
+//  2. A sequence holds exactly ceil((n_past + n_pending) / 16) blocks, none of them twice.
+//  3. A block that holds a pending token has ref 1 and is not registered. So nothing is ever
+//     written into a block that others read or may find. Forks share full blocks only. Truncation
+//     can leave a partly filled block that is shared or registered. Before extend writes into such
+//     a block, it copies it; or, if no other sequence holds it and no registered block follows it,
+//     unregisters it.
+//  4. Node i < n_chain is the child of node i - 1 and has depth i. If n_chain < n_pending, parent
+//     and depth hold all nodes and n_pending <= FT_PENDING_MAX.
+//  5. Every full committed block of a sequence with a cache scope is registered in that scope; its
+//     parent is the block before it in the table. Blocks of a sequence without a scope are never
+//     registered.
 //
-// A sequence:   [committed] --extend--> [committed | pending] --commit--> [committed | kept pending]
+// A sequence:
+//   [committed] --extend--> [committed | pending] --commit--> [committed | kept pending]
 //               truncate, fork: no pending nodes in the result; retract undoes the last extend.
 #include "engine/kv.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TABLE_FIRST 32 /* blocks that a table has room for at first; then it doubles */
 
 static void check(const ft_kv *kv)
 {
@@ -47,7 +52,7 @@ ft_status ft_kv_init(ft_kv *kv, uint32_t n_blocks,
         ft_kv_deinit(kv);
         return status;
     }
-    /* Low numbers on top: a lightly used pool touches little memory. */
+    /* Low numbers are taken first: a lightly used pool touches little memory. */
     for (uint32_t i = 0; i < n_blocks; i++)
         kv->free[i] = n_blocks - 1 - i;
     kv->n_blocks = kv->n_free = n_blocks;
@@ -59,6 +64,11 @@ ft_status ft_kv_init(ft_kv *kv, uint32_t n_blocks,
 void ft_kv_deinit(ft_kv *kv)
 {
     assert(kv->n_seqs == 0);
+    while (kv->shapes) {
+        ft_kv_shape *next = kv->shapes->next;
+        free(kv->shapes);
+        kv->shapes = next;
+    }
     free(kv->free);
     free(kv->ref);
     ft_prefix_deinit(&kv->prefix);
@@ -99,7 +109,40 @@ static void block_copy(ft_kv *kv, uint32_t src, uint32_t dst, uint32_t n)
     run_moves(kv, n);
 }
 
-/* From the end, as the prefix cache wants it. */
+ft_status ft_kv_add_shapes(ft_kv *kv, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        ft_kv_shape *shape = malloc(sizeof *shape);
+        if (!shape)
+            return FT_NOMEM;
+        shape->next = kv->shapes;
+        kv->shapes = shape;
+    }
+    return FT_OK;
+}
+
+static bool borrow_shape(ft_kv_seq *seq)
+{
+    ft_kv *kv = seq->kv;
+    if (seq->shape)
+        return true;
+    if (!kv->shapes && ft_kv_add_shapes(kv, 1) != FT_OK)
+        return false;
+    seq->shape = kv->shapes;
+    kv->shapes = kv->shapes->next;
+    return true;
+}
+
+static void return_shape(ft_kv_seq *seq)
+{
+    if (!seq->shape)
+        return;
+    seq->shape->next = seq->kv->shapes;
+    seq->kv->shapes = seq->shape;
+    seq->shape = NULL;
+}
+
+/* The last block first: the prefix cache wants children released before their parents. */
 static void drop_blocks(ft_kv_seq *seq, uint32_t n_keep)
 {
     while (seq->n_block > n_keep)
@@ -108,8 +151,7 @@ static void drop_blocks(ft_kv_seq *seq, uint32_t n_keep)
 
 void ft_kv_seq_init(ft_kv_seq *seq, ft_kv *kv)
 {
-    memset(seq, 0, offsetof(ft_kv_seq, parent));
-    seq->kv = kv;
+    *seq = (ft_kv_seq){.kv = kv};
     seq->next = kv->seqs;
     if (kv->seqs)
         kv->seqs->prev = seq;
@@ -121,6 +163,7 @@ void ft_kv_seq_deinit(ft_kv_seq *seq)
 {
     ft_kv *kv = seq->kv;
     drop_blocks(seq, 0);
+    return_shape(seq);
     if (seq->prev)
         seq->prev->next = seq->next;
     else
@@ -133,6 +176,20 @@ void ft_kv_seq_deinit(ft_kv_seq *seq)
     check(kv);
 }
 
+static ft_status reserve_table(ft_kv_seq *seq, uint32_t n_tok)
+{
+    uint32_t want = blocks_of(n_tok);
+    if (want <= seq->cap_block)
+        return FT_OK;
+    uint32_t cap = want > TABLE_FIRST / 2 ? 2 * want : TABLE_FIRST;
+    uint32_t *block = realloc(seq->block, cap * sizeof *block);
+    if (!block)
+        return FT_NOMEM;
+    seq->block = block;
+    seq->cap_block = cap;
+    return FT_OK;
+}
+
 ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
 {
     ft_kv *kv = src->kv;
@@ -140,7 +197,7 @@ ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
     if (rest && ft_kv_available(kv) == 0)
         return FT_EXHAUSTED;
     ft_kv_seq_init(out, kv);
-    if (ft_kv_seq_reserve(out, src->n_past) != FT_OK) {
+    if (reserve_table(out, src->n_past) != FT_OK) {
         ft_kv_seq_deinit(out);
         return FT_NOMEM;
     }
@@ -148,7 +205,7 @@ ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
         out->block[i] = src->block[i];
         kv->ref[src->block[i]]++;
     }
-    out->tenant = src->tenant;
+    out->scope = src->scope;
     out->n_block = n_full;
     out->n_past = src->n_past;
     if (rest) {
@@ -165,7 +222,7 @@ ft_status ft_kv_seq_dup(const ft_kv_seq *src, ft_kv_seq *out)
     if (ft_kv_available(kv) < blocks_of(src->n_past))
         return FT_EXHAUSTED;
     ft_kv_seq_init(out, kv);
-    if (ft_kv_seq_reserve(out, src->n_past) != FT_OK) {
+    if (reserve_table(out, src->n_past) != FT_OK) {
         ft_kv_seq_deinit(out);
         return FT_NOMEM;
     }
@@ -180,23 +237,23 @@ ft_status ft_kv_seq_dup(const ft_kv_seq *src, ft_kv_seq *out)
     return FT_OK;
 }
 
-void ft_kv_seq_set_tenant(ft_kv_seq *seq, uint64_t tenant)
+void ft_kv_seq_set_scope(ft_kv_seq *seq, uint64_t scope)
 {
     assert(seq->n_past == 0 && seq->n_pending == 0);
-    seq->tenant = tenant;
+    seq->scope = scope;
 }
 
 uint32_t ft_kv_seq_attach(ft_kv_seq *seq, const int32_t *tokens, uint32_t n)
 {
     ft_kv *kv = seq->kv;
-    if (seq->tenant == 0 || n == 0 || seq->n_past + seq->n_pending > 0)
+    if (seq->scope == 0 || n == 0 || seq->n_past + seq->n_pending > 0)
         return seq->n_past;
     uint32_t most = (n - 1) / FT_KV_BLOCK_TOK, parent = FT_PREFIX_NONE;
     kv->lookup_tok += n;
     if (ft_kv_seq_reserve(seq, n) != FT_OK)
-        return 0; /* a cache may always have nothing */
+        return 0; /* no memory: as if nothing was cached */
     while (seq->n_block < most) {
-        uint32_t block = ft_prefix_find(&kv->prefix, seq->tenant, parent,
+        uint32_t block = ft_prefix_find(&kv->prefix, seq->scope, parent,
                                         tokens + (size_t)seq->n_block * FT_KV_BLOCK_TOK);
         if (block == FT_PREFIX_NONE)
             break;
@@ -210,14 +267,14 @@ uint32_t ft_kv_seq_attach(ft_kv_seq *seq, const int32_t *tokens, uint32_t n)
     return seq->n_past;
 }
 
-/* Registers block i, which has become full. If the tenant has the same text already, that block takes
- * its place in the table: what is computed twice is kept once. */
+/* Registers block i, which has become full. If the scope has a block with the same text already,
+ * the table takes that one instead: equal text is kept once. */
 static void settle(ft_kv_seq *seq, uint32_t i)
 {
     ft_kv *kv = seq->kv;
     uint32_t ours = seq->block[i];
-    uint32_t block = ft_prefix_settle(&kv->prefix, ours, seq->tenant,
-                                      i > 0 ? seq->block[i - 1] : FT_PREFIX_NONE);
+    uint32_t block =
+        ft_prefix_settle(&kv->prefix, ours, seq->scope, i > 0 ? seq->block[i - 1] : FT_PREFIX_NONE);
     if (block == ours)
         return;
     if (kv->ref[block]++ == 0)
@@ -226,7 +283,7 @@ static void settle(ft_kv_seq *seq, uint32_t i)
     block_unref(kv, ours);
 }
 
-/* What must happen to the last block before the next token is written into it. */
+/* What must be done with the last block before the next token is written into it. */
 typedef enum tail_state { TAIL_OURS, TAIL_FORGET, TAIL_COPY } tail_state;
 
 static tail_state tail_of(const ft_kv_seq *seq)
@@ -258,7 +315,7 @@ ft_status ft_kv_seq_validate(const ft_kv_seq *seq, const int32_t *parent, uint32
         int64_t number = (int64_t)n_old + i;
         if (parent[i] < -1 || parent[i] >= number)
             return ft_error_set(err, FT_INVALID,
-                                "engine: parent %d of node %lld is no earlier node and not -1",
+                                "engine: parent %d of node %lld is neither an earlier node nor -1",
                                 parent[i], (long long)number);
         chain = chain && parent[i] == number - 1;
     }
@@ -271,17 +328,7 @@ ft_status ft_kv_seq_validate(const ft_kv_seq *seq, const int32_t *parent, uint32
 
 ft_status ft_kv_seq_reserve(ft_kv_seq *seq, uint32_t n)
 {
-    uint32_t want = blocks_of((uint64_t)seq->n_past + seq->n_pending + n);
-    if (want <= seq->cap_block)
-        return FT_OK;
-    uint32_t cap = want + want / 2 + 8;
-    cap = cap > seq->kv->table_blocks ? cap : seq->kv->table_blocks;
-    uint32_t *block = realloc(seq->block, cap * sizeof *block);
-    if (!block)
-        return FT_NOMEM;
-    seq->block = block;
-    seq->cap_block = cap;
-    return FT_OK;
+    return borrow_shape(seq) ? reserve_table(seq, seq->n_past + seq->n_pending + n) : FT_NOMEM;
 }
 
 static void take_blocks(ft_kv_seq *seq, uint32_t n)
@@ -321,8 +368,8 @@ void ft_kv_seq_extend(ft_kv_seq *seq, const int32_t *parent, uint32_t n)
             int32_t up = (int32_t)i - 1;
             if (i >= n_old && parent)
                 up = parent[i - n_old];
-            seq->parent[i] = (int16_t)up;
-            seq->depth[i] = (uint16_t)(up < 0 ? 0 : seq->depth[up] + 1);
+            seq->shape->parent[i] = (int16_t)up;
+            seq->shape->depth[i] = (uint16_t)(up < 0 ? 0 : seq->shape->depth[up] + 1);
         }
     }
     seq->n_chain = chain;
@@ -337,12 +384,14 @@ void ft_kv_seq_set_tokens(ft_kv_seq *seq, const int32_t *tokens, uint32_t n)
         seq->kv->prefix.token[ft_kv_seq_slot(seq, first + i)] = tokens[i];
 }
 
-/* Pending nodes from n on are gone; frees the blocks behind. */
+/* Removes the pending nodes from n on and frees the blocks behind them. */
 static void set_pending(ft_kv_seq *seq, uint32_t n)
 {
     seq->n_pending = n;
     if (seq->n_chain > n)
         seq->n_chain = n;
+    if (n == 0)
+        return_shape(seq);
     drop_blocks(seq, blocks_of((uint64_t)seq->n_past + n));
 }
 
@@ -390,18 +439,19 @@ static ft_status check_keep(const ft_kv_seq *seq, int64_t root, const uint32_t *
         int64_t up = known ? ft_kv_seq_parent(seq, keep[i]) : -2;
         int32_t kept = up == root ? -1 : find_kept(keep, i, up);
         if (!known || (up != root && kept < 0))
-            return ft_error_set(err, FT_INVALID,
-                                "engine: commit: kept node %u does not hang on the path or on an "
-                                "earlier kept node",
-                                keep[i]);
+            return ft_error_set(
+                err, FT_INVALID,
+                "engine: commit: the parent of kept node %u is neither the last of the "
+                "path nor an earlier kept node",
+                keep[i]);
         if (parent)
             parent[i] = (int16_t)kept;
     }
     return FT_OK;
 }
 
-/* Destinations never lie behind their sources (path and keep ascend), so that moving in order is
- * safe. In a plain chain nothing moves. */
+/* Destinations never lie behind their sources (path and keep ascend), so moves in this order are
+ * safe. A plain chain moves nothing. */
 static uint32_t list_moves(ft_kv_seq *seq, const uint32_t *path, uint32_t n_path,
                            const uint32_t *keep, uint32_t n_keep)
 {
@@ -430,14 +480,14 @@ ft_status ft_kv_seq_commit(ft_kv_seq *seq, const uint32_t *path, uint32_t n_path
     run_moves(seq->kv, list_moves(seq, path, n_path, keep, n_keep));
     uint32_t n_full = seq->n_past / FT_KV_BLOCK_TOK;
     seq->n_past += n_path;
-    for (; seq->tenant && n_full < seq->n_past / FT_KV_BLOCK_TOK; n_full++)
+    for (; seq->scope && n_full < seq->n_past / FT_KV_BLOCK_TOK; n_full++)
         settle(seq, n_full);
     seq->n_chain = n_keep;
     if (tree) {
         uint32_t chain = 0;
         for (uint32_t i = 0; i < n_keep; i++) {
-            seq->parent[i] = parent[i];
-            seq->depth[i] = (uint16_t)(parent[i] < 0 ? 0 : seq->depth[parent[i]] + 1);
+            seq->shape->parent[i] = parent[i];
+            seq->shape->depth[i] = (uint16_t)(parent[i] < 0 ? 0 : seq->shape->depth[parent[i]] + 1);
             if (chain == i && parent[i] == (int32_t)i - 1)
                 chain++;
         }
@@ -476,16 +526,16 @@ static bool seq_holds(const ft_kv_seq *seq, uint32_t *seen)
         bool full = (i + 1) * FT_KV_BLOCK_TOK <= seq->n_past;
         bool registered = ft_prefix_has(&kv->prefix, block);
         HOLDS(full || seq->n_pending == 0 || (kv->ref[block] == 1 && !registered));
-        HOLDS(!full || registered == (seq->tenant != 0));
+        HOLDS(!full || registered == (seq->scope != 0));
         const ft_prefix_entry *e = &kv->prefix.entry[block];
-        HOLDS(!registered || e->tenant == seq->tenant);
+        HOLDS(!registered || e->scope == seq->scope);
         HOLDS(!registered || e->parent == (i > 0 ? seq->block[i - 1] : FT_PREFIX_NONE));
     }
-    HOLDS(seq->n_chain == seq->n_pending || seq->n_pending <= FT_PENDING_MAX);
+    HOLDS(seq->n_chain == seq->n_pending || (seq->n_pending <= FT_PENDING_MAX && seq->shape));
     for (uint32_t i = 0; seq->n_chain < seq->n_pending && i < seq->n_pending; i++) {
-        int32_t up = seq->parent[i];
+        int32_t up = seq->shape->parent[i];
         HOLDS(up >= -1 && up < (int32_t)i);
-        HOLDS(seq->depth[i] == (up < 0 ? 0 : seq->depth[up] + 1));
+        HOLDS(seq->shape->depth[i] == (up < 0 ? 0 : seq->shape->depth[up] + 1));
         HOLDS(i >= seq->n_chain || up == (int32_t)i - 1);
     }
     return true;

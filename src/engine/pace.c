@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread or all, by what passes of that size took. Owned by the engine's thread. It does not look
-// at the machine's load: only the time of our own passes says what that load does to them.
+// Chooses one thread or all threads, from the times of passes of about the same size. Owned by the
+// engine's thread. It does not read the machine's load: only the times of our own passes show what
+// that load costs them.
 #include "engine/pace.h"
 
 #include <math.h>
 
-#define FAR        4. /* times slower than alone: given up */
-#define FAR_TRIAL  2. /* a trial is given up sooner: it was expected to be slow */
-#define LATE       2. /* passes that a choice may lose before the other is taken... */
-#define PROBATION  1. /* ...and what one that was taken after a single good trial has lost already */
-#define FASTER     0.95 /* of the choice's time a trial must take to be taken */
-#define REST       4    /* passes at least between trials: the choice's own times must be recent */
-#define COST_LEAST 0.1  /* of a trial, whatever is expected */
-#define GUESS      1.5 /* times slower than other sizes' or primed passes say may be a pass alone */
-/* Shares of the time for trials, what they may spend at first, and what they save up at most. All threads
- * stay slow only while others' load lasts, and such load comes and goes; one thread is rarely faster
- * without all of them getting late. */
+#define FAR        4.   /* times slower than alone: the pass is given up */
+#define FAR_TRIAL  2.   /* the same for a trial, which was expected to be slow */
+#define LATE       2.   /* passes that a choice may lose before the other one is taken */
+#define PROBATION  1.   /* loss with which a choice starts after a single good trial */
+#define FASTER     0.95 /* a trial wins below this share of the time of the present choice */
+#define REST       4 /* fewest passes between trials: times of the present choice must be recent */
+#define COST_LEAST 0.1 /* least cost of a trial, whatever is expected */
+#define GUESS      1.5 /* a pass alone may take so many times its estimate or its primed time */
+/* Shares of the time that trials may use, what they may use at the start, and the most they can
+ * save up. All threads stay slow only while other programs' load lasts, and such load comes and
+ * goes. It is rare that one thread is faster and all threads do not get late. */
 #define SHARE_ALL   0.02
 #define SHARE_ALONE 0.005
 #define FIRST_ALL   3.
@@ -49,7 +50,8 @@ static void add(ft_pace_seen *seen, double us, bool primed)
     seen->n += seen->n < FT_PACE_KEPT;
 }
 
-/* Of an even number the lower of the middle two: noise only ever adds. 0: none seen. */
+/* For an even number of times, the lower of the two in the middle: noise only adds time. 0: no
+ * times. */
 static double median(const ft_pace_seen *seen)
 {
     double sorted[FT_PACE_KEPT] = {0};
@@ -62,7 +64,7 @@ static double median(const ft_pace_seen *seen)
     return seen->n ? sorted[(seen->n - 1) / 2] : 0;
 }
 
-/* What a class would take alone, from the nearest smaller and larger ones; 0: none is known. */
+/* Estimates a class's time alone from the nearest smaller and larger classes; 0: none is known. */
 static double guess_alone(const ft_pace *pace, uint32_t class)
 {
     double below = 0, above = 0, at;
@@ -88,7 +90,7 @@ static double alone_us(const ft_pace *pace, uint32_t class)
 
 /* ---- the choice ---- */
 
-/* What a trial of the other choice would lose, in passes of the present one. */
+/* What a trial of the other choice would lose, in passes of the present choice. */
 static double trial_cost(const ft_pace *pace, uint32_t class)
 {
     const ft_pace_class *c = &pace->by_size[class];
@@ -108,7 +110,8 @@ int ft_pace_threads(const ft_pace *pace, const ft_pace_size *size)
 {
     uint32_t class = class_of(size->n_rows);
     bool alone = pace->by_size[class].goes_alone;
-    if (pace->n_threads == 1 || alone_us(pace, class) == 0) /* to have something to compare with */
+    /* the time alone is needed to compare */
+    if (pace->n_threads == 1 || alone_us(pace, class) == 0)
         return 1;
     return alone != tries(pace, class) ? 1 : pace->n_threads;
 }
@@ -135,8 +138,9 @@ static void charge(ft_pace_class *c, bool alone, double cost)
     *credit = fmax(*credit - cost, -MAX_ALL);
 }
 
-/* A pass by the present choice took `us` a unit of work. Only all threads can get late: what they took
- * before one thread was chosen says nothing of now, and they are tried soon enough. */
+/* A pass by the present choice took `us` for a unit of work. Only all threads can get late. Times
+ * of all threads from before one thread was chosen say nothing about now, and they are tried again
+ * soon. */
 static void saw_choice(ft_pace_class *c, double us, double alone)
 {
     c->since++;
@@ -160,7 +164,7 @@ static void saw_trial(ft_pace_class *c, double us, double usual_us)
         return;
     }
     if (c->goes_alone && us >= FAR_TRIAL * usual_us)
-        cost += 1; /* done again */
+        cost += 1; /* the pass is repeated */
     charge(c, !c->goes_alone, cost);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention through our CPU kernel: two custom operators a layer. The first adds biases, norms and
-// RoPE to K and writes K and V into the pool; the second does the same to Q as it loads it, and
-// attends. Threads of ggml's pool enter both; work is claimed from the layer's counter, which `begin`
-// sets back. Owned by the engine's thread otherwise.
+// Attention through our CPU kernel, as two custom operators for each layer. The first adds biases,
+// norms and RoPE to K and writes K and V into the pool. The second does the same to Q while it
+// loads it, and attends. Threads of ggml's pool run both, and claim work from the layer's counter,
+// which `begin` resets. Otherwise owned by the engine's thread.
 #include <stdlib.h>
 
 #include "engine/attn.h"
@@ -78,7 +78,7 @@ static void begin(ft_route *base)
 static bool set_inputs(ft_route *base, uint32_t slot)
 {
     (void)base;
-    (void)slot; /* everything is read from the batch */
+    (void)slot; /* all inputs are read from the batch */
     return true;
 }
 

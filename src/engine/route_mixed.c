@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by layer: our CPU kernel where K and V are tiled, ggml's operators where they are rows,
-// which is on devices. Owned by the engine's thread.
+// Attention by layer: our CPU kernel if K and V are tiled, ggml's operators if they are rows (on
+// devices). Owned by the engine's thread.
 #include <stdlib.h>
 
 #include "engine/route.h"

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention through ggml's operators alone, for any backend: K and V rows are written with set_rows,
-// contexts are gathered by slot with get_rows, and flash attention runs under a mask that holds the
-// tree. The host touches no tensor but through tensor_set.
+// Attention through ggml's operators alone, for any backend: set_rows writes rows of K and V,
+// get_rows gathers contexts by slot, and flash attention runs under a mask that encodes the tree.
+// The host writes tensors only through tensor_set.
 //
-// Segments of like size are *grouped*: their rows are padded to a common number R and their contexts
-// to a common length C, and one flash attention does all G of them, so that a layer takes a handful of
-// kernels however many sessions there are. Padding repeats a segment's own first row and first slot,
-// masked: nothing of another session is ever read, and at most a quarter more than a context is
-// gathered unless there are more kinds of segments than groups. Lengths grow in steps, so that the
-// shape (the list of R, C, G) stays the same over many passes; a graph serves every batch of its shape.
+// Segments of similar size are *grouped*: their rows are padded to a common number R and their
+// contexts to a common length C, and one flash attention computes all G of them. So a layer takes a
+// handful of kernels, however many sessions there are. Padding repeats a segment's own first row
+// and first slot, masked, so nothing of another session is ever read. Padding gathers at most a
+// quarter more than a context, unless there are more kinds of segments than groups. Lengths grow in
+// steps, so that the shape (the list of R, C, G) stays the same over many passes; a graph fits
+// every batch of its shape.
 //
 // Owned by the engine's thread.
 #include <math.h>
@@ -21,10 +22,10 @@ typedef struct ggml_tensor tensor;
 
 enum {
     MAX_GROUPS = 16,
-    MAX_KINDS = 8,     /* of segments; the rest of the groups are for kinds that are split */
-    CTX_STEP = 256,    /* CUDA's kernels want contexts in multiples of it */
-    MIN_GATHER = 8192, /* tokens that one group may always gather */
-    LEVELS = 4         /* of coarseness */
+    MAX_KINDS = 8,     /* kinds of segments; the other groups are for kinds that are split */
+    CTX_STEP = 256,    /* CUDA's kernels need contexts that are multiples of it */
+    MIN_GATHER = 8192, /* tokens that one group may gather in any case */
+    LEVELS = 4         /* levels of coarseness */
 };
 
 /* n segments, each padded to `rows` rows and `ctx` tokens of context. */
@@ -41,15 +42,15 @@ typedef struct shape {
 typedef struct group_inputs {
     tensor *index; /* I32 [ctx * n], slots of the contexts */
     tensor *mask;  /* F16 [ctx, rows, 1, n] */
-    tensor *rows;  /* I32 [rows * n], the batch's rows; NULL if exact */
+    tensor *rows;  /* I32 [rows * n], numbers of rows in the batch; NULL if exact */
 } group_inputs;
 
-/* What a built graph needs filled. */
+/* The inputs of a built graph. */
 typedef struct graph_inputs {
     shape shape;
     tensor *pos;    /* I32 [n_rows] */
     tensor *slots;  /* I64 [n_rows] */
-    tensor *output; /* I32 [n_rows], where the rows of the groups' results are; NULL if exact */
+    tensor *output; /* I32 [n_rows], for each row its place in the groups' results; NULL if exact */
     group_inputs group[MAX_GROUPS];
 } graph_inputs;
 
@@ -57,11 +58,11 @@ typedef struct portable_route {
     ft_route base;
     const ft_kv_store *store;
     const ft_batch *batch;
-    uint32_t first_layer; /* of those that go this way */
-    uint32_t gather_tok;  /* that one group gathers at most, unless there are too many */
-    bool bits;            /* rows of the pool are gathered as integers: F16 stays F16 */
-    shape now;            /* of the present batch */
-    uint32_t *order;      /* [max_rows], its segments by group */
+    uint32_t first_layer; /* the first layer with this route */
+    uint32_t gather_tok;  /* most tokens that one group gathers, unless there are too many groups */
+    bool bits;            /* gather rows of the pool as integers, so that F16 stays F16 */
+    shape now;            /* shape of the present batch */
+    uint32_t *order;      /* [max_rows], the batch's segments by group */
     graph_inputs graphs[FT_GRAPH_SLOTS + 1];
     void *staging; /* for one input */
     size_t staging_bytes;
@@ -115,7 +116,7 @@ static group kind_of(const portable_route *route, const ft_attn_seg *seg, int le
     return kind;
 }
 
-/* The kinds of segments that there are, at most MAX_KINDS; 0 if there are more. */
+/* Lists the kinds of segments, at most MAX_KINDS. Returns their number; 0: there are more. */
 static uint32_t list_kinds(const portable_route *route, int level, group *kinds)
 {
     uint32_t n = 0;
@@ -134,7 +135,7 @@ static uint32_t list_kinds(const portable_route *route, int level, group *kinds)
     return n;
 }
 
-/* Appends a kind's segments as one group, or as several where they would gather too much at once. */
+/* Appends a kind's segments as one group, or as several if one would gather too much at once. */
 static void add_groups(shape *s, group kind, uint64_t gather_tok)
 {
     uint32_t most = gather_tok > kind.ctx ? (uint32_t)(gather_tok / kind.ctx) : 1;
@@ -154,7 +155,7 @@ static bool is_exact(const portable_route *route)
     return true;
 }
 
-/* Before the graph of the batch is fetched: sorts its segments into groups. */
+/* Sorts the batch's segments into groups. Called before the graph of the batch is fetched. */
 static void begin(ft_route *base)
 {
     portable_route *route = (portable_route *)base;
@@ -167,7 +168,7 @@ static void begin(ft_route *base)
         n_kinds = list_kinds(route, level, kinds);
     for (uint32_t k = 0; k < n_kinds; k++)
         total += (uint64_t)kinds[k].ctx * kinds[k].n;
-    /* Then there are no more pieces than groups left, a kind's last piece not counted. */
+    /* Now there are no more pieces than groups left, not counting a kind's last piece. */
     if (gather_tok < 2 * total / (MAX_GROUPS - MAX_KINDS))
         gather_tok = 2 * total / (MAX_GROUPS - MAX_KINDS);
     memset(&route->now, 0, sizeof route->now); /* shapes are compared as bytes */
@@ -196,7 +197,7 @@ static tensor *input(ft_build *b, tensor *t)
     return t;
 }
 
-/* As much as a batch can need: all rows on the longest context, and another group beside it. */
+/* The largest need of a batch: all rows on the longest context, and another group beside it. */
 static shape largest_shape(const portable_route *route, const ft_build *b)
 {
     shape s;
@@ -226,8 +227,8 @@ static void add_inputs(portable_route *route, ft_build *b)
     }
 }
 
-/* [heads * head_dim, n_rows], maybe with gaps between rows -> [head_dim, heads, n_rows] with bias and
- * norm, and RoPE. */
+/* [heads * head_dim, n_rows], maybe with gaps between rows -> [head_dim, heads, n_rows] with bias
+ * and norm, and RoPE. */
 static tensor *heads_of(ft_build *b, tensor *x, tensor *bias, tensor *norm, tensor *pos,
                         tensor *factors)
 {
@@ -247,7 +248,7 @@ static tensor *flat(ft_build *b, tensor *heads)
     return ggml_reshape_2d(b->ctx, heads, heads->ne[0] * heads->ne[1], heads->ne[2]);
 }
 
-/* The same bytes as rows of another type. */
+/* Views the same bytes as rows of another type. */
 static tensor *as_type(ft_build *b, tensor *t, enum ggml_type type)
 {
     size_t from = ggml_type_size(t->type), to = ggml_type_size(type);
@@ -292,7 +293,7 @@ static tensor *attend_group(ft_build *b, const portable_route *route, tensor *q,
     return ggml_reshape_2d(b->ctx, out, out->ne[0] * out->ne[1], (int64_t)g.rows * g.n);
 }
 
-/* Side by side, as a balanced tree, so that no row is copied more than log2(n) times. */
+/* Concatenates as a balanced tree, so that no row is copied more than log2(n) times. */
 static tensor *join(ft_build *b, tensor **parts, uint32_t n)
 {
     if (n == 1)
@@ -318,7 +319,8 @@ static tensor *attend(ft_build *b, uint32_t il, tensor *q, tensor *k, tensor *v,
     q = flat(b, heads_of(b, q, l->bq, l->q_norm, in->pos, l->rope_freqs));
     for (uint32_t i = 0; i < in->shape.n_groups; i++) {
         parts[i] = attend_group(b, route, q, k_pool, v_pool, i);
-        ggml_build_forward_expand(b->graph, parts[i]); /* one after another: they share memory */
+        /* one after another, so that they share memory */
+        ggml_build_forward_expand(b->graph, parts[i]);
     }
     tensor *all = join(b, parts, in->shape.n_groups);
     return in->output ? ggml_get_rows(b->ctx, all, in->output) : all;
@@ -336,7 +338,7 @@ static void *staged(portable_route *route, size_t bytes)
     return route->staging;
 }
 
-/* A pass without logits that has one layer reads no context: such inputs have no memory. */
+/* A pass without logits on a model with one layer reads no context: such inputs have no memory. */
 static bool is_read(const tensor *t)
 {
     return t && t->buffer;
@@ -357,7 +359,7 @@ static bool set_index(portable_route *route, group g, const uint32_t *segs, tens
     return true;
 }
 
-/* A row of the mask: committed tokens, ancestors and the node itself. */
+/* A row of the mask: it shows committed tokens, ancestors and the node itself. */
 static void fill_mask(const ft_attn_seg *seg, uint32_t row, uint32_t n_ctx, uint16_t *out)
 {
     const uint16_t closed = ggml_fp32_to_fp16(-INFINITY), open = ggml_fp32_to_fp16(0.0f);
@@ -397,7 +399,7 @@ static bool set_rows(portable_route *route, group g, const uint32_t *segs, tenso
     return true;
 }
 
-/* Where each row of the batch stands among the padded rows of all groups. */
+/* For each row of the batch, its place among the padded rows of all groups. */
 static bool set_output(portable_route *route, tensor *output)
 {
     int32_t *out = is_read(output) ? staged(route, ggml_nbytes(output)) : NULL;
@@ -456,8 +458,8 @@ static void destroy(ft_route *base)
     free(route);
 }
 
-/* Whether every backend that gathers can gather integers. Not on the CPU: given F16, its flash
- * attention sums in F16. */
+/* Whether every backend that gathers can gather integers. False on the CPU: its flash attention
+ * sums in F16 if K and V are F16. */
 static bool gathers_bits(const ft_kv_store *store)
 {
     struct ggml_init_params params = {.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true};

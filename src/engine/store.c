@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory behind the KV pool. Owned by the engine's thread. Reserved whole at creation; the system
-// hands out its pages when they are first written (a device's own memory is cleared, for what padding
-// gathers must be finite).
+// The memory behind the KV pool. Owned by the engine's thread. It is reserved whole at creation;
+// the system provides a page when it is first written. (A device's memory is cleared, because
+// padding can gather any of it and must find finite numbers.)
 //
-// Invariants of the collected moves: no slot is the destination of two; each source is meant as it was
-// before any of them, so that all can be read, then all written.
+// Invariants of the collected moves: no slot is the destination of two moves. A source means the
+// contents before all moves, so that all can be read first and then all written.
 #include "engine/store.h"
 
 #include <stdint.h>
@@ -15,10 +15,15 @@
 #include "engine/attn_layout.h"
 
 #define BLOCK     FT_KV_BLOCK_TOK
-#define MOVES_MAX 4096 /* collected at most; then they are carried out early */
+#define MOVES_MAX 4096 /* most collected moves; then they are flushed early */
 
 static const enum ggml_type ggml_type_of[] = {
     [FT_KV_F16] = GGML_TYPE_F16, [FT_KV_BF16] = GGML_TYPE_BF16, [FT_KV_Q8_0] = GGML_TYPE_Q8_0};
+
+const char *ft_kv_type_name(ft_kv_type type)
+{
+    return ggml_type_name(ggml_type_of[type]);
+}
 
 /* ---- memory ---- */
 
@@ -39,8 +44,8 @@ static struct ggml_tensor *new_tensor(const ft_kv_store *store, struct ggml_cont
                               (int64_t)store->n_blocks * BLOCK);
 }
 
-/* Blocks of a session lie all over the pool: with pages of 4 KB every one costs a walk of the page
- * table. Huge pages took 6 % off 8 rows and 10 % off single rows at 512 positions. */
+/* A session's blocks are all over the pool. With pages of 4 KB each block costs a page-table walk.
+ * Huge pages made passes at 512 positions faster: 6 % with 8 rows, 10 % with single rows. */
 static void ask_for_huge_pages(ggml_backend_buffer_t buffer)
 {
     const uintptr_t huge = 2u << 20;
@@ -48,7 +53,7 @@ static void ask_for_huge_pages(ggml_backend_buffer_t buffer)
     uintptr_t end = (begin + ggml_backend_buffer_get_size(buffer)) / huge * huge;
     begin = (begin + huge - 1) / huge * huge;
     if (begin < end)
-        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a wish */
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a hint */
 }
 
 static bool make_part(ft_kv_store *store, uint32_t place)
@@ -179,7 +184,7 @@ static void move_tiled(const ft_kv_store *store, uint32_t layer, ft_kv_move m)
     }
 }
 
-/* Adds a move that comes after those that are collected. */
+/* Adds a move that happens after the collected ones. */
 static void collect(ft_kv_store *store, ft_kv_move m)
 {
     if (store->n_moves == MOVES_MAX && ft_kv_store_flush(store) != FT_OK) {
@@ -206,12 +211,12 @@ void ft_kv_store_move(void *ctx, const ft_kv_move *moves, uint32_t n)
 static struct ggml_tensor *move_rows(struct ggml_context *ctx, struct ggml_tensor *pool,
                                      struct ggml_tensor *src, struct ggml_tensor *dst)
 {
-    /* By way of F32, which holds every F16 and BF16 number exactly, and of which Q8_0 makes the same
-     * bytes again: the largest of a group stays 127 times its scale. */
+    /* Converts to F32 and back. F32 holds every F16 and BF16 number exactly. Q8_0 gives the same
+     * bytes again: the largest value of a group stays 127 times its scale. */
     return ggml_set_rows(ctx, pool, ggml_get_rows(ctx, pool, src), dst);
 }
 
-/* All moves in the layers of one place, as one graph. */
+/* Carries out all moves in the layers of one place, as one graph. */
 static ft_status flush_part(ft_kv_store *store, uint32_t place)
 {
     ft_kv_part *part = &store->part[place];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory behind the KV pool: K and V of every layer, where the layer's weights are. Two layouts:
- * tiled, for our CPU kernel (attn_layout.h), and rows [slot][n_head_kv * head_dim], for ggml's
- * operators on any backend. Either takes exactly the bytes of its type.
+ * The memory behind the KV pool: K and V of every layer, at the place of the layer's weights. There
+ * are two layouts: tiled, for our CPU kernel (attn_layout.h); and rows [slot][n_head_kv *
+ * head_dim], for ggml's operators on any backend. Both take exactly the bytes of the type.
  *
- * Rows are not moved at once but collected, for the memory may be a device's: ft_kv_store_flush, which
- * comes before every pass, carries them out in one small graph a backend.
+ * Moves of rows are collected first, because the memory may be on a device. ft_kv_store_flush
+ * carries them out before every pass, in one small graph for each backend.
  */
 #ifndef FT_ENGINE_STORE_H
 #define FT_ENGINE_STORE_H
@@ -22,11 +22,11 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
-/* K and V of the layers of one place. */
+/* K and V of the layers at one place. */
 typedef struct ft_kv_part {
     struct ggml_context *ctx;
     ggml_backend_buffer_t buffer;
-    ggml_gallocr_t galloc; /* of the graph that moves rows; NULL if there are none */
+    ggml_gallocr_t galloc; /* of the graph that moves rows; NULL: no layer here has rows */
 } ft_kv_part;
 
 typedef struct ft_kv_store {
@@ -35,36 +35,38 @@ typedef struct ft_kv_store {
     bool all_rows;
     ft_kv_type type;
     uint32_t n_layer, n_head_kv, head_dim, n_blocks;
-    struct ggml_tensor **k, **v; /* [n_layer], tiled: bytes, rows: [n_head_kv * head_dim, slots] */
+    struct ggml_tensor **k, **v; /* [n_layer]; tiled: bytes; rows: [n_head_kv * head_dim, slots] */
     ft_kv_part part[FT_PLACES_MAX]; /* by place */
     bool any_rows, any_tiled;
-    ft_kv_move *moves; /* [n_moves] of rows, to be done; no dst twice, src as before all of them */
-    uint32_t *move_of; /* [slots] 1 + the move whose dst it is, 0: none */
+    /* [n_moves] collected moves of rows: no dst twice, src as before all of them */
+    ft_kv_move *moves;
+    uint32_t *move_of; /* [slots] 1 + the number of the move to this slot; 0: none */
     uint32_t n_moves;
-    bool failed; /* a flush that had to be done early did not work: the pool is not sound */
+    bool failed; /* an early flush failed: the pool's contents are no longer valid */
 } ft_kv_store;
 
 typedef struct ft_kv_store_opts {
     const ft_model *model;       /* borrowed */
     const ft_backends *backends; /* borrowed */
-    bool all_rows;               /* rows for the layers on the CPU, too */
+    bool all_rows;               /* rows also for the layers on the CPU */
     ft_kv_type kv_type;
     uint32_t n_blocks;
 } ft_kv_store_opts;
 
-/* FT_NOMEM; then nothing is owed. */
+/* FT_NOMEM: nothing needs a deinit then. */
 FT_WARN_UNUSED ft_status ft_kv_store_init(ft_kv_store *store, const ft_kv_store_opts *opts);
 void ft_kv_store_deinit(ft_kv_store *store);
 /* Whether a layer is tiled. */
 bool ft_kv_store_is_tiled(const ft_kv_store *store, uint32_t layer);
-/* Whether the backends that hold rows can write and read rows of that type. */
+/* Whether the backends that hold rows can write and read rows of their type. */
 bool ft_kv_store_type_works(const ft_kv_store *store);
-/* At a place, and everywhere. */
+/* Bytes at one place; in total. */
 size_t ft_kv_store_bytes_on(const ft_kv_store *store, uint32_t place);
 size_t ft_kv_store_bytes(const ft_kv_store *store);
 /* For ft_kv.move; ctx is the store. */
 void ft_kv_store_move(void *ctx, const ft_kv_move *moves, uint32_t n);
-/* Carries out what was collected; before K or V are read or written. FT_NOMEM, FT_INTERNAL. */
+/* Carries out the collected moves. Call it before K or V are read or written. FT_NOMEM,
+ * FT_INTERNAL. */
 FT_WARN_UNUSED ft_status ft_kv_store_flush(ft_kv_store *store);
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes before anybody waits: one that touches the weights, and a few of growing size, on all threads and
-// on one, whose times are the first that pace.h knows. They run on a sequence of their own in an engine
-// without others, and leave nothing behind but those times and the graphs that they needed. Owned by
-// the engine's thread. What passes of real batches take is not guessed from them: those replace them.
+// Passes before the first user waits: one that reads all weights, and a few of growing size on all
+// threads and on one. pace.h starts with their times. They run on a sequence of their own in an
+// engine without others. They leave only those times and the graphs that they needed. Owned by the
+// engine's thread. Times of real batches are not predicted from them; real times replace them.
 #include "base/log.h"
 #include "engine/engine_internal.h"
 
-#define WARM_ROWS 64 /* of the largest pass, 4^(FT_WARM_PASSES - 1); sizes between are guessed */
+#define WARM_ROWS 64 /* of the largest pass, 4^(FT_WARM_PASSES - 1); between them: estimated */
 
 static ft_status warm_pass(ft_engine *engine, ft_seq *seq, uint32_t n, int n_threads, ft_error *err)
 {
@@ -29,7 +29,7 @@ typedef struct warming {
     ft_warm *out;
 } warming;
 
-/* A size on all threads and alone. */
+/* Measures a size on all threads and on one. */
 static ft_status warm_size(ft_engine *engine, const warming *w, uint32_t n, ft_error *err)
 {
     const int both[] = {engine->backends.n_threads, 1};
@@ -48,7 +48,7 @@ static ft_status warm_size(ft_engine *engine, const warming *w, uint32_t n, ft_e
     return FT_OK;
 }
 
-/* The very first pass reads the weights, and measures nothing else. */
+/* The first pass only reads the weights; its time is not used. */
 static ft_status warm_sizes(ft_engine *engine, const warming *w, ft_error *err)
 {
     const uint32_t room = ft_kv_available(&engine->kv) * FT_KV_BLOCK_TOK;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers in OpenAI's shapes. A streamed answer is a sequence of events: (chat) one that names the
-// role, one a piece of text, one with the finish_reason, with include_usage one that has usage and no
-// choices, then [DONE]. Extension: usage.foretoken.
+// role, one a piece of text, one with the finish_reason, with include_usage one that has usage and
+// no choices, then [DONE]. Extension: usage.foretoken.
 // A token that is no whole UTF-8 text is shown as OpenAI shows it, escaped ("\xe2\x80"), in
 // completions with "bytes:" before it.
 #include "http/answer.h"
@@ -110,7 +110,8 @@ static ft_status add_tokens(ft_http_answer *a, const ft_http_token *tokens, size
     return FT_OK;
 }
 
-/* The value of "logprobs" for the tokens gathered since the last call; null where none were asked. */
+/* The value of "logprobs" for the tokens gathered since the last call; null where none were
+ * asked. */
 static json_t *take_logprobs(ft_http_answer *a)
 {
     if (!a->parsed->request.logprobs)

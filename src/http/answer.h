@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers in OpenAI's shapes: chat completions and completions, streamed (server-sent events) or whole.
- * Internal to the room. Owned by one thread.
+ * Answers in OpenAI's shapes: chat completions and completions, streamed (server-sent events) or
+ * whole. Internal to the room. Owned by one thread.
  */
 #ifndef FT_HTTP_ANSWER_H
 #define FT_HTTP_ANSWER_H
@@ -32,7 +32,8 @@ FT_WARN_UNUSED ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_pa
                                              const char *model, int64_t now_s);
 void ft_http_answer_deinit(ft_http_answer *a);
 
-/* More text (UTF-8) and its tokens. A streamed answer appends an event to out, a whole one keeps it. */
+/* More text (UTF-8) and its tokens. A streamed answer appends an event to out, a whole one keeps
+ * it. */
 FT_WARN_UNUSED ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
                                             const ft_http_token *tokens, size_t n_tokens,
                                             ft_buf *out);

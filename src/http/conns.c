@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The open connections and their deadlines. Ending one is shutdown(2): its own thread then sees the end
-// and cleans up; the descriptor is closed only after it was removed here, so it is never another's.
-// The thread sleeps until the earliest deadline and is woken only for an earlier one.
+// The open connections and their deadlines. Ending one is shutdown(2): its own thread then sees the
+// end and cleans up; the descriptor is closed only after it was removed here, so it is never
+// another's. The thread sleeps until the earliest deadline and is woken only for an earlier one.
 #include "http/conns.h"
 
 #include <stdlib.h>

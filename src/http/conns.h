@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The open connections, and the thread that ends those that are past their deadline: clients that send
+ * The open connections, and a thread that ends those past their deadline, whose clients send too
  * slowly, idle, or do not read. Internal to the room.
  *
- * Lock: ft_http_conns.lock guards the list, each connection's deadline and generation, and the count
- * of answers. It is a leaf but for ft_http_generation's own lock, which may be taken under it.
+ * Lock: ft_http_conns.lock guards the list, each connection's deadline and generation, and the
+ * count of answers. Only ft_http_generation's lock may be taken under it.
  */
 #ifndef FT_HTTP_CONNS_H
 #define FT_HTTP_CONNS_H
@@ -20,7 +20,7 @@
 typedef struct ft_http_conn {
     struct ft_http_conn *prev, *next;
     int fd;
-    bool surplus;                   /* one more than the limit: to be told so, then closed */
+    bool surplus;                   /* above the limit: gets an error, then is closed */
     int64_t deadline_us;            /* INT64_MAX: none */
     ft_http_generation *generation; /* borrowed from its exchange, or NULL */
 } ft_http_conn;
@@ -35,7 +35,7 @@ typedef struct ft_http_conns {
     uint32_t n, max;
     int64_t wake_us; /* when the thread looks next */
     bool stop, draining;
-    uint32_t n_answers; /* generations that were let in and whose answers are not over */
+    uint32_t n_answers; /* admitted generations whose answers are not finished */
 } ft_http_conns;
 
 /* Not to be moved. FT_NOMEM. */
@@ -48,15 +48,16 @@ ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, uint32_t timeout_s
 void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn);
 /* The connection is shut down if this is not called again within timeout_s; 0: no limit. */
 void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s);
-/* Notes the generation that runs for conn (NULL: none any more). False: stopping, it is cancelled. */
+/* Notes the generation that runs for conn (NULL: none any more). False: stopping, it is
+ * cancelled. */
 bool ft_http_conns_attach(ft_http_conns *conns, ft_http_conn *conn, ft_http_generation *g);
-/* Lets one more generation in, which _leave ends. False: draining. */
+/* Admits one more generation; _leave ends it. False: draining. */
 bool ft_http_conns_enter(ft_http_conns *conns);
 void ft_http_conns_leave(ft_http_conns *conns);
-/* From now on lets none in; waits until none is under way, timeout_us at most. */
+/* Admits no more; waits for at most timeout_us until no generation is running. */
 void ft_http_conns_drain(ft_http_conns *conns, int64_t timeout_us);
 bool ft_http_conns_draining(ft_http_conns *conns);
-/* Cancels all generations, those to come too. */
+/* Cancels all generations, later ones too. */
 void ft_http_conns_cancel_all(ft_http_conns *conns);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request. A request is admitted in this order: well-formed headers, room, Host, Origin, API key, path,
-// method, content type, size; the first rule that fails names the answer. Nothing is done for a
-// request before it is admitted. A GET is answered only after it was received in full, because an
-// earlier answer would end the connection.
+// One request. A request is admitted in this order: well-formed headers, room, Host, Origin, API
+// key, path, method, content type, size; the first rule that fails names the answer. Nothing is
+// done for a request before it is admitted. A GET is answered only after it was received in full,
+// because an earlier answer would end the connection.
 #include "http/exchange.h"
 
 #include <errno.h>
@@ -33,9 +33,9 @@ struct ft_http_exchange {
     const char *allow;      /* methods, where the path is known */
     bool has_body, chunked;
     bool preflight;
-    bool authorized;                /* no key is asked, or it was given */
-    char tenant[FT_HTTP_NAME_SIZE]; /* whose key */
-    bool entered;                   /* counts among the answers that a drain waits for */
+    bool authorized;                  /* no key is asked, or it was given */
+    char key_name[FT_HTTP_NAME_SIZE]; /* whose key */
+    bool entered;                     /* counts among the answers that a drain waits for */
     ft_buf body;
     uint64_t body_bytes;
     ft_http_generation *generation;
@@ -88,24 +88,42 @@ static enum MHD_Result reply_json(ft_http_exchange *x, json_t *root)
     return reply_body(x, status, "application/json", &body);
 }
 
-static json_t *json_model(const ft_http *http)
+/* NULL: the backend cannot generate yet, and x->fail says why. */
+static const char *model_of(ft_http_exchange *x)
 {
-    return json_pack("{s:s,s:s,s:I,s:s}", "id", http->model_id, "object", "model", "created",
+    const ft_http_backend *b = &x->http->backend;
+    const char *id = NULL;
+    ft_error err = {0};
+    ft_status status = b->model(b->ctx, &err, &id);
+    if (status != FT_OK)
+        ft_http_fail_from(&x->fail, status, &err);
+    return status == FT_OK ? id : NULL;
+}
+
+static json_t *json_model(const ft_http *http, const char *id)
+{
+    return json_pack("{s:s,s:s,s:I,s:s}", "id", id, "object", "model", "created",
                      (json_int_t)http->started_s, "owned_by", "foretoken");
 }
 
 static enum MHD_Result answer_models(ft_http_exchange *x)
 {
-    return reply_json(x, json_pack("{s:s,s:[o]}", "object", "list", "data", json_model(x->http)));
+    const char *id = model_of(x);
+    if (!id)
+        return reply_fail(x);
+    return reply_json(x,
+                      json_pack("{s:s,s:[o]}", "object", "list", "data", json_model(x->http, id)));
 }
 
 static enum MHD_Result answer_model(ft_http_exchange *x)
 {
-    if (strcmp(x->tail, x->http->model_id) == 0)
-        return reply_json(x, json_model(x->http));
-    ft_http_fail_set(&x->fail, 404, "model_not_found", "model",
-                     "The model '%.64s' does not exist here: this server has '%.128s'.", x->tail,
-                     x->http->model_id);
+    const char *id = model_of(x);
+    if (id && strcmp(x->tail, id) == 0)
+        return reply_json(x, json_model(x->http, id));
+    if (id)
+        ft_http_fail_set(&x->fail, 404, "model_not_found", "model",
+                         "The model '%.64s' does not exist here: this server has '%.128s'.",
+                         x->tail, id);
     return reply_fail(x);
 }
 
@@ -172,29 +190,31 @@ static enum MHD_Result answer_whole(ft_http_exchange *x)
 
 static ft_status start(ft_http_exchange *x, bool chat, bool *stream)
 {
+    const char *id = model_of(x);
+    if (!id)
+        return FT_UNAVAILABLE;
     ft_http_parsed *parsed = calloc(1, sizeof *parsed);
     if (!parsed) {
         ft_http_fail_from(&x->fail, FT_NOMEM, NULL);
         return FT_NOMEM;
     }
-    ft_status status =
-        ft_http_parse(ft_buf_str(&x->body), x->body.len, chat, x->http->model_id, &x->fail, parsed);
+    ft_status status = ft_http_parse(ft_buf_str(&x->body), x->body.len, chat, id, &x->fail, parsed);
     ft_buf_deinit(&x->body); /* the parsed form is a copy */
     if (status != FT_OK) {
         free(parsed);
         return status;
     }
     *stream = parsed->stream;
-    memcpy(parsed->tenant, x->tenant, sizeof parsed->tenant);
-    parsed->request.tenant = parsed->tenant[0] ? parsed->tenant : NULL;
+    memcpy(parsed->key_name, x->key_name, sizeof parsed->key_name);
+    parsed->request.key_name = parsed->key_name[0] ? parsed->key_name : NULL;
     status = ft_http_generation_create(&x->http->backend, parsed, &x->generation);
     if (status != FT_OK)
         ft_http_fail_from(&x->fail, status, NULL);
     return status;
 }
 
-/* The status line waits for the first bytes, so that a request that the backend refuses gets an error
- * status even if it asked for a stream. */
+/* The status line waits for the first bytes, so that a request that the backend refuses gets an
+ * error status even if it asked for a stream. */
 static enum MHD_Result complete(ft_http_exchange *x, bool chat)
 {
     bool stream = false;
@@ -330,7 +350,7 @@ static ft_status find_route(ft_http_exchange *x, const char *path)
 
 static ft_status check_key(ft_http_exchange *x)
 {
-    x->authorized = ft_http_guard_key(&x->http->guard, header(x, "Authorization"), x->tenant);
+    x->authorized = ft_http_guard_key(&x->http->guard, header(x, "Authorization"), x->key_name);
     if (x->authorized || (x->route && x->route->open))
         return FT_OK;
     return refuse(x, 401, "invalid_api_key",

@@ -19,8 +19,7 @@
 #include "http/openai.h"
 
 struct ft_http {
-    ft_http_backend backend; /* model_id is ours */
-    char *model_id;
+    ft_http_backend backend;
     ft_http_guard guard;
     ft_http_conns conns;
     struct MHD_Daemon *daemon;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error objects in OpenAI's shape. Official clients choose their exception by the HTTP status and show
-// `message`; `type` and `code` are for programs. No state.
+// Error objects in OpenAI's shape. Official clients choose their exception by the HTTP status and
+// show `message`; `type` and `code` are for programs. No state.
 #include "http/fail.h"
 
 #include <jansson.h>
@@ -44,7 +44,7 @@ void ft_http_fail_from(ft_http_fail *fail, ft_status status, const ft_error *err
         http = 400;
         code = "unsupported_parameter";
         break;
-    case FT_UNAUTHENTICATED: /* in the end a server's word on whose credential reached it, this client's */
+    case FT_UNAUTHENTICATED:        /* the server's word on the credential of this client */
         code = "not_authenticated"; /* or, behind an edge, the edge's */
         break;
     case FT_FORBIDDEN:

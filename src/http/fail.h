@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an HTTP client is told when something is wrong: a status and OpenAI's error object. Internal to
- * the room.
+ * Errors for HTTP clients: a status and OpenAI's error object. Internal to the room.
  */
 #ifndef FT_HTTP_FAIL_H
 #define FT_HTTP_FAIL_H
@@ -19,11 +18,12 @@ typedef struct ft_http_fail {
     uint32_t retry_after_s; /* with 429 and 503; 0: a second */
 } ft_http_fail;
 
-/* Returns FT_INVALID, so that parsers can say `return ft_http_fail_set(...)`. param: NULL for none. */
+/* Returns FT_INVALID, so that parsers can say `return ft_http_fail_set(...)`. param: NULL for
+ * none. */
 ft_status ft_http_fail_set(ft_http_fail *fail, int http, const char *code, const char *param,
                            const char *fmt, ...) FT_PRINTF(5, 6);
 
-/* What a backend's error means to an HTTP client. */
+/* Turns a backend's error into an HTTP error. */
 void ft_http_fail_from(ft_http_fail *fail, ft_status status, const ft_error *err);
 
 /* Appends {"error":{"message","type","param","code"}}. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One generation. Invariants: the worker thread alone owns `answer`, `scratch` and `parsed`; `queue`,
-// `taken`, `written`, `finished` and `fail` are guarded by `lock`; `ready` is readable whenever the
-// connection's thread has something to look at. A streamed answer never holds more than
-// FT_HTTP_QUEUE_BYTES plus one event; a whole answer is queued at once, at its end.
+// One generation. Invariants: the worker thread alone owns `answer`, `scratch` and `parsed`;
+// `queue`, `taken`, `written`, `finished` and `fail` are guarded by `lock`; `ready` is readable
+// whenever the connection's thread has something to look at. A streamed answer never holds more
+// than FT_HTTP_QUEUE_BYTES plus one event; a whole answer is queued at once, at its end.
 #include "http/generation.h"
 
 #include <errno.h>
@@ -141,9 +141,10 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, ft_http_pars
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->space, NULL);
     g->ready = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    ft_status status = g->ready < 0 ? FT_IO : FT_OK;
+    const char *id = NULL;
+    ft_status status = g->ready < 0 ? FT_IO : backend->model(backend->ctx, NULL, &id);
     if (status == FT_OK)
-        status = ft_http_answer_init(&g->answer, parsed, backend->model_id, (int64_t)time(NULL));
+        status = ft_http_answer_init(&g->answer, parsed, id, (int64_t)time(NULL));
     if (status == FT_OK && pthread_create(&g->thread, NULL, work, g) != 0)
         status = FT_NOMEM;
     if (status != FT_OK) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One generation: a thread that runs the backend, and a bounded queue of response bytes between it and
- * the connection's thread. Internal to the room.
+ * One generation: a thread that runs the backend, and a bounded queue of response bytes between it
+ * and the connection's thread. Internal to the room.
  *
  *   created --start--> running --backend returns--> finished --all bytes read--> drained
  *                         |

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allowlists of Host and Origin, the API key, the content type. The lists are full strings made once,
-// so that a check is a comparison and nothing of a request is ever parsed into parts that could be
-// misread. Immutable after init: any thread.
+// Allowlists of Host and Origin, the API key, the content type. The lists are full strings made
+// once, so that a check is a comparison and nothing of a request is ever parsed into parts that
+// could be misread. Immutable after init: any thread.
 #include "http/guard.h"
 
 #include <ctype.h>

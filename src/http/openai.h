@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An OpenAI-compatible HTTP server over a backend that generates text. Parses and checks requests,
- * streams answers (SSE) or collects them, shapes errors as OpenAI does. Knows nothing of models: the
- * backend tokenizes and generates.
+ * streams answers (SSE) or collects them, shapes errors as OpenAI does. Knows nothing of models:
+ * the backend tokenizes and generates.
  *
  * Threads: one per connection (libmicrohttpd), one per running generation, one that ends slow
- * connections. `generate` is called from generation threads, `health` and `metrics` from connection
- * threads: all must be thread-safe.
+ * connections. `generate` is called from generation threads, `health`, `metrics` and `model` from
+ * connection threads: all must be thread-safe.
  *
- * A client that closes its side of the connection, even only for writing, counts as gone, as it does
- * for most proxies: its generation is cancelled.
+ * A client that closes its side of the connection, even only for writing, counts as gone, as it
+ * does for most proxies: its generation is cancelled.
  */
 #ifndef FT_HTTP_OPENAI_H
 #define FT_HTTP_OPENAI_H
@@ -44,15 +44,14 @@ typedef struct ft_http_request {
     size_t n_stops;
     bool logprobs;
     uint32_t top_logprobs;
-    float
-        slo_tokens_per_s; /* extension: the token speed that is to be promised; 0: as the backend has it */
-    const char *tenant; /* whose key it came with (ft_http_whose); NULL: keys have no names */
+    float slo_tokens_per_s; /* extension: the token speed to promise; 0: the backend's */
+    const char *key_name;   /* of the client's key (ft_http_whose); NULL: keys have no names */
 } ft_http_request;
 
 #define FT_HTTP_TOP_MAX 20
 
 typedef struct ft_http_token {
-    const char *text; /* the token's own bytes, maybe no whole character */
+    const char *text; /* the token's own bytes, perhaps part of a character */
     size_t n;
     float logprob;
     size_t n_top;
@@ -65,7 +64,8 @@ typedef struct ft_http_token {
 
 typedef struct ft_http_sink {
     void *ctx;
-    /* Complete UTF-8; tokens only where logprobs were asked. false: stop. Borrowed during the call. */
+    /* Complete UTF-8; tokens only where logprobs were asked. false: stop. Borrowed during the
+     * call. */
     bool (*on_text)(void *ctx, const char *text, size_t n, const ft_http_token *tokens,
                     size_t n_tokens);
     /* The client hung up: end as soon as possible. Any thread. */
@@ -86,8 +86,10 @@ typedef struct ft_http_result {
 /* Without `generate` the server has the pages /health and, with `metrics`, /metrics only. */
 typedef struct ft_http_backend {
     void *ctx;
-    /* With generate: what /v1/models lists and requests must name (or leave out). */
-    const char *model_id;
+    /* With generate: *id is the model that /v1/models lists and that requests name or leave out;
+     * valid as long as the backend. An error: the backend cannot generate yet, and requests get
+     * this error. */
+    ft_status (*model)(void *ctx, ft_error *err, const char **id);
     ft_status (*generate)(void *ctx, const ft_http_request *request, const ft_http_sink *sink,
                           ft_error *err, ft_http_result *result);
     /* FT_OK: healthy; else what /health reports with 503. */
@@ -96,10 +98,10 @@ typedef struct ft_http_backend {
     ft_status (*metrics)(void *ctx, ft_buf *out);
 } ft_http_backend;
 
-/* Whose an API key is, where several have one. */
+/* Finds the name of an API key, if several clients have keys of their own. */
 typedef struct ft_http_whose {
     void *ctx;
-    /* Any thread. false: nobody's. */
+    /* Any thread. False: there is no such key. */
     bool (*find)(void *ctx, const char *key, char name[FT_HTTP_NAME_SIZE]);
 } ft_http_whose;
 
@@ -107,7 +109,7 @@ typedef struct ft_http_opts {
     const char *host;    /* "127.0.0.1" by default */
     int port;            /* 0: any free one */
     const char *api_key; /* NULL: none asked */
-    ft_http_whose whose; /* or one of these; find NULL: none */
+    ft_http_whose whose; /* instead of api_key; find NULL: no such keys */
     /* Extra names allowed in Host ("edge.local:8080"; without a port also with ours) and in Origin
      * ("http://localhost:3000"). The loopback names and `host`, unless it is a wildcard, with our
      * port are always allowed in Host, and an Origin equal to them. All strings of these options
@@ -119,8 +121,8 @@ typedef struct ft_http_opts {
     const char *tls_cert, *tls_key; /* PEM files */
     uint32_t max_connections;       /* 0: 128; one more gets 503 */
     size_t max_body_bytes;          /* 0: 8 MiB */
-    /* A connection that has not sent a whole request within this time ends (so does an idle one); 0:
-     * 60 s. The body gets the same time again after the headers. */
+    /* A connection that has not sent a whole request within this time ends (so does an idle one);
+     * 0: 60 s. The body gets the same time again after the headers. */
     uint32_t request_timeout_s;
     /* A connection whose client does not read what is ready for it ends after this time; 0: 60 s. A
      * generation itself has no limit. */
@@ -130,8 +132,8 @@ typedef struct ft_http_opts {
 
 typedef struct ft_http ft_http;
 
-/* Binds, listens and serves. FT_INVALID for options that cannot be, FT_IO where the address cannot be
- * bound or a TLS file not read, FT_UNSUPPORTED where TLS is not there; err says what to do. */
+/* Binds, listens and serves. FT_INVALID for options that cannot be, FT_IO where the address cannot
+ * be bound or a TLS file not read, FT_UNSUPPORTED where TLS is not there; err says what to do. */
 FT_WARN_UNUSED ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out);
 /* The port it listens on. */
 int ft_http_port(const ft_http *http);

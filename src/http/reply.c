@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Responses. Each one says: do not guess my type, run nothing of mine, keep no copy, and (with Vary)
-// that it depends on who asked. Access is granted to exactly the origin that asked and is allowed;
-// there is no wildcard. No state.
+// Responses. Each one says: do not guess my type, run nothing of mine, keep no copy, and (with
+// Vary) that it depends on who asked. Access is granted to exactly the origin that asked and is
+// allowed; there is no wildcard. No state.
 #include "http/reply.h"
 
 #include <stdio.h>

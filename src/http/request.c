@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and checks completion requests. Every field that changes the answer is either honoured or
-// refused; fields that do not (user, metadata, store, unknown ones) are ignored, as OpenAI-compatible
-// servers do; null means absent. Pure: no state, any thread.
-// Not here: whether the prompt fits the model, and the token ids' upper bound, which only the backend
-// knows.
+// refused; fields that do not (user, metadata, store, unknown ones) are ignored, as
+// OpenAI-compatible servers do; null means absent. Pure: no state, any thread.
+// Not here: whether the prompt fits the model, and the token ids' upper bound, which only the
+// backend knows.
 #include "http/request.h"
 
 #include <stdio.h>

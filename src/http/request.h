@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the JSON body of a completion request to a checked ft_http_request. Internal to the room; the
- * fuzzer calls it too.
+ * From the JSON body of a completion request to a checked ft_http_request. Internal to the room;
+ * the fuzzer calls it too.
  */
 #ifndef FT_HTTP_REQUEST_H
 #define FT_HTTP_REQUEST_H
@@ -26,11 +26,12 @@ typedef struct ft_http_parsed {
     char **joined;             /* [n_messages]: contents that came in parts, else NULL */
     int32_t *tokens;
     const char *stops[FT_HTTP_STOPS_MAX];
-    char tenant[FT_HTTP_NAME_SIZE]; /* "" or what request.tenant is: not the body's to say */
+    char key_name[FT_HTTP_NAME_SIZE]; /* storage of request.key_name, or ""; not from the body */
 } ft_http_parsed;
 
-/* Parses body[0..n) as a request for /v1/chat/completions (chat) or /v1/completions. On failure *fail
- * says what is wrong and *out is empty. FT_INVALID (400, or 404 for another model), FT_NOMEM. */
+/* Parses body[0..n) as a request for /v1/chat/completions (chat) or /v1/completions. On failure
+ * *fail says what is wrong and *out is empty. FT_INVALID (400, or 404 for another model),
+ * FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_http_parse(const char *body, size_t n, bool chat, const char *model_id,
                                        ft_http_fail *fail, ft_http_parsed *out);
 void ft_http_parsed_deinit(ft_http_parsed *parsed);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon: listens, owns the connections, hands requests to exchanges. libmicrohttpd runs one thread
-// a connection, because only so can a connection that waits for its answer be watched for a hang-up
-// (suspended connections are not polled). libmicrohttpd's own timeouts are off: they would count the
-// time a model takes; the room's conns keep the deadlines.
+// The daemon: listens, owns the connections, hands requests to exchanges. libmicrohttpd runs one
+// thread a connection, because only so can a connection that waits for its answer be watched for a
+// hang-up (suspended connections are not polled). libmicrohttpd's own timeouts are off: they would
+// count the time a model takes; the room's conns keep the deadlines.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -162,8 +162,8 @@ static int port_of(int fd)
 
 static ft_status check_opts(const ft_http_opts *opts, ft_error *err)
 {
-    if (!opts->backend.generate != !opts->backend.model_id)
-        return ft_error_set(err, FT_INVALID, "http: generate and model_id go together");
+    if (!opts->backend.generate != !opts->backend.model)
+        return ft_error_set(err, FT_INVALID, "http: generate and model go together");
     if (!opts->backend.generate && !opts->backend.metrics)
         return ft_error_set(err, FT_INVALID, "http: the backend has neither generate nor metrics");
     if (opts->port < 0 || opts->port > 65535)
@@ -232,11 +232,6 @@ static ft_status init(ft_http *http, const ft_http_opts *opts, ft_error *err)
     http->request_timeout_s = opts->request_timeout_s ? opts->request_timeout_s : 60;
     http->stall_timeout_s = opts->stall_timeout_s ? opts->stall_timeout_s : 60;
     http->started_s = (int64_t)time(NULL);
-    if (opts->backend.model_id)
-        http->model_id = strdup(opts->backend.model_id);
-    if (opts->backend.model_id && !http->model_id)
-        return ft_error_set(err, FT_NOMEM, "http: out of memory");
-    http->backend.model_id = http->model_id;
     int fd = open_socket(host, opts->port, err);
     if (fd < 0)
         return FT_IO;
@@ -290,6 +285,5 @@ void ft_http_destroy(ft_http *http)
         MHD_stop_daemon(http->daemon); /* joins all connections, which join their generations */
     ft_http_conns_deinit(&http->conns);
     ft_http_guard_deinit(&http->guard);
-    free(http->model_id);
     free(http);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quality of predictions of two classes. Samples are walked in falling order of odds: at each distinct
-// value the counts above it are those of a threshold there. Stateless.
+// Quality of predictions of two classes. Samples are read in descending order of odds: at each
+// distinct value, the counts so far are those of a threshold at that value. Stateless.
 #include "learn/binary.h"
 
 #include <math.h>

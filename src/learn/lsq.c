@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Least squares by LAPACK's divide-and-conquer singular value decomposition. Columns are scaled to unit
-// length first: features of a forward pass differ by seven orders of magnitude, and what counts as
-// "depends on the others" must not depend on units. Stateless.
+// Least squares by LAPACK's divide-and-conquer singular value decomposition. Columns are scaled to
+// unit length first. Features of a forward pass differ by seven orders of magnitude, and whether a
+// column depends on the others must not depend on units. Stateless.
 #include "learn/lsq.h"
 
 #include <lapacke.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define RANK_TOLERANCE 1e-10 /* of the largest singular value */
-#define DRAWS_MAX      100   /* of one bootstrap round, until its columns are independent */
+#define DRAWS_MAX      100 /* most draws of a bootstrap round, until its columns are independent */
 
 static ft_status check(const ft_lsq_data *d, ft_error *err)
 {
@@ -32,7 +32,8 @@ static ft_status check(const ft_lsq_data *d, ft_error *err)
     return FT_OK;
 }
 
-/* One fit, over the samples pick[n_pick] of the data (NULL: all). Scratch is reused between fits. */
+/* One fit, over the samples pick[n_pick] of the data (NULL: all). Scratch is reused between
+ * fits. */
 typedef struct solver {
     const ft_lsq_data *data;
     double *a, *b; /* [n, k], [n] */
@@ -85,7 +86,7 @@ static ft_status solve(solver *s, const size_t *pick, size_t n, ft_error *err, d
         return ft_error_set(err, FT_NOMEM, "least squares: out of memory");
     if (info != 0 || rank < k)
         return ft_error_set(err, FT_PRECONDITION,
-                            "least squares: the samples do not tell all coefficients apart");
+                            "least squares: the samples do not determine all coefficients");
     for (size_t j = 0; j < d->k; j++)
         coef[j] = s->b[j] / length[j];
     return FT_OK;
@@ -146,7 +147,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The value below which a share of the sorted v[n] lies, between neighbours linearly. */
+/* Quantile: the value below which a share of the sorted v[n] lies, interpolated linearly. */
 static double percentile(const double *v, size_t n, double share)
 {
     double at = share * (double)(n - 1);
@@ -213,7 +214,8 @@ static void shuffle(size_t *v, size_t n, ft_rng *rng)
     }
 }
 
-/* R2 on part `fold` of order[n], fitted on the others; behind the order there is room for another. */
+/* R2 on part `fold` of order[n], fitted on the other parts. Behind the order there is space for
+ * another one. */
 static ft_status one_fold(solver *s, size_t *order, size_t fold, size_t folds, ft_error *err,
                           double *r2)
 {

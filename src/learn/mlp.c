@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference of small perceptrons. A layer's outputs are sums over its inputs, in their order, 64 outputs
-// at a time: so the loop over outputs vectorizes without another order of additions, and half of the
-// work is left out, because after ReLU about half of the inputs are 0. No state.
+// Inference of small perceptrons. A layer's outputs are sums over its inputs, in their order, 64
+// outputs at a time. So the loop over outputs vectorizes without changing the order of additions.
+// Inputs that are 0 are skipped; after ReLU that is about half of them. No state.
 #include "learn/mlp.h"
 
 #include <stdbool.h>
@@ -32,8 +32,7 @@ ft_status ft_mlp_init(const ft_mlp_shape *shape, ft_error *err, ft_mlp *out)
 {
     *out = (ft_mlp){0};
     if (!is_valid(shape))
-        return ft_error_set(err, FT_INVALID,
-                            "mlp: 1 to %d layers of 1 to %d each are what it can have",
+        return ft_error_set(err, FT_INVALID, "mlp: it can have 1 to %d layers, each 1 to %d wide",
                             FT_MLP_LAYERS, FT_MLP_WIDTH);
     /* One block, beginning at weight[0]. */
     float *at = calloc(ft_mlp_n_params(shape), sizeof *at);
@@ -71,7 +70,8 @@ static void list_inputs(const float *x, uint32_t n, inputs *out)
     }
 }
 
-/* Adds the inputs' share to n <= TOGETHER of n_out outputs; `weight` begins at the first of these. */
+/* Adds the inputs' contribution to n <= TOGETHER of n_out outputs; `weight` begins at the first of
+ * these. */
 static inline void some_outputs(const float *weight, const inputs *in, uint32_t n_out, uint32_t n,
                                 float *y)
 {

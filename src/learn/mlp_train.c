@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training by ggml-opt. Its graph has two outputs, one a class, whose difference is the log-odds: so its
-// softmax cross-entropy is the binary one, and the two columns become one when weights are taken over.
-// Invariant: after each epoch that was better than all before, `mlp` holds the weights of that epoch.
-// Order and first weights come from the seed; ggml's own shuffling is not used. One thread calls; ggml
-// has threads of its own while a step runs.
+// Training by ggml-opt. Its graph has one output for each of the two classes; their difference is
+// the log-odds. So its softmax cross-entropy is the binary one, and the two columns become one when
+// the weights are copied. Invariant: after each epoch that was better than all before, `mlp` holds
+// the weights of that epoch. Order and initial weights come from the seed; ggml's own shuffling is
+// not used. One thread calls; ggml uses threads of its own during a step.
 #include "learn/mlp_train.h"
 
 #include <ggml-alloc.h>
@@ -204,7 +204,7 @@ static void step(trainer *t, const ft_mlp_data *data, const uint32_t *which, ggm
     ggml_opt_eval(t->opt, sum);
 }
 
-/* Mean loss of the steps. What does not fill the last batch is left to other epochs. */
+/* Mean loss of the steps. Samples that do not fill the last batch are left for other epochs. */
 static double epoch(trainer *t, const ft_mlp_data *train)
 {
     double loss, uncertainty;
@@ -217,7 +217,7 @@ static double epoch(trainer *t, const ft_mlp_data *train)
     return loss;
 }
 
-/* A layer's weights and biases; of the last the difference of the classes. */
+/* Copies a layer's weights and biases; for the last layer, the difference of the classes. */
 static void get_layer(trainer *t, uint32_t i, ft_mlp *out)
 {
     const uint32_t n_in = out->shape.width[i], n_out = out->shape.width[i + 1];
@@ -293,7 +293,7 @@ ft_status ft_mlp_train(const ft_mlp_train_opts *opts, const ft_mlp_data *train,
     ft_mlp now = {0};
     *out = (ft_mlp_training){0};
     if (mlp->shape.width[mlp->shape.n_layers] != 1)
-        return ft_error_set(err, FT_INVALID, "mlp: what tells two classes apart has one output");
+        return ft_error_set(err, FT_INVALID, "mlp: a network for two classes has one output");
     if (train->n < t.opts.batch || train->n > UINT32_MAX || validation->n == 0)
         return ft_error_set(err, FT_INVALID,
                             "mlp: %zu samples to train on and %zu to validate with are too few",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The predictor and its file. What a file says is checked in full before anything is allocated from it:
-// it may come from anywhere, and a wrong number would only make drafts bad, never the text. Stateless.
+// The predictor and its file. A file may come from anywhere, so its contents are checked in full
+// before anything is allocated from them. A wrong number would only make drafts bad, never the
+// text. Stateless.
 #include "learn/predictor.h"
 
 #include <inttypes.h>
@@ -92,7 +93,7 @@ json_t *ft_predictor_json(const ft_predictor *p)
 
 static ft_status bad(ft_error *err, const char *field, const char *what)
 {
-    return ft_error_set(err, FT_INVALID, "predictor: '%s' is missing or no %s", field, what);
+    return ft_error_set(err, FT_INVALID, "predictor: '%s' is missing or is not a %s", field, what);
 }
 
 static bool number(const json_t *value, float *out)
@@ -165,7 +166,7 @@ static ft_status parse_layers(const json_t *root, ft_error *err, ft_mlp *out)
     ft_mlp_shape shape;
     if (!shape_of(json_object_get(root, "layers"), &shape))
         return bad(err, "layers", "list of layers' widths, from 5 features to 1 output");
-    /* Before memory is taken for them, weights are there in number. */
+    /* Checks the number of weights before memory is allocated for them. */
     for (uint32_t i = 0; i < shape.n_layers; i++)
         if (json_array_size(json_array_get(weights, i)) !=
             (size_t)shape.width[i] * shape.width[i + 1])

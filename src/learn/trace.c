@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace store's writing side. Rounds are copied into a buffer of fixed size; a thread takes the
-// buffer when it is half full or a second old, gives the callers the other one, and writes what it holds
-// in one transaction. So callers copy some kilobytes under a lock that nobody holds longer than that.
+// The writing side of the trace store. Rounds are copied into a buffer of fixed size. When the
+// buffer is half full or a second old, a thread takes it, gives the callers the other buffer, and
+// writes the contents in one transaction. So callers only copy some kilobytes under a lock, which
+// is never held longer than that.
 //
 //   ft_trace_add -> `filling` --swap--> `writing` --one transaction--> file
 //        | full: dropped                    | fails: rolled back, dropped
 //
-// The transaction that would make the file too large deletes the oldest rounds first. A round's node
-// rows, its row and its session's are in one transaction, so that the file never holds a part of one.
+// A transaction that would make the file too large deletes the oldest rounds first. A round's node
+// rows, its own row and its session's row are in one transaction, so the file never holds a part of
+// a round.
 //
-// Threads: `mutex` guards `filling` and the counters; connection, statements and `writing` are the
-// writing thread's from open to close. Does not read traces (trace_read.c).
+// Threads: `mutex` guards `filling` and the counters. From open to close, connection, statements
+// and `writing` belong to the writing thread. Does not read traces (trace_read.c does).
 #include "learn/trace.h"
 
 #include <math.h>
@@ -26,9 +28,10 @@
 #include "learn/trace_db.h"
 
 #define DEFAULT_MEMORY (1 << 20)
-#define BATCH_S        1  /* how long a round waits to be written at most */
-#define DELETE_SHARE   16 /* of the rounds there are, that are deleted at a time */
-/* What is added takes so much more room in the file than in memory, and so many pages that are not full. */
+#define BATCH_S        1  /* longest time that a round waits to be written */
+#define DELETE_SHARE   16 /* 1 / 16 of all rounds is deleted at a time */
+/* In the file, added rounds take GROWTH times their size in memory. Up to SPARE_PAGES pages are
+ * partly filled. */
 #define GROWTH      2
 #define SPARE_PAGES 8
 
@@ -78,8 +81,9 @@ struct ft_trace {
     int64_t pages;   /* of the file at most */
 
     pthread_mutex_t mutex;
-    pthread_cond_t wake; /* the writing thread: there is something, or enough, or it must hurry */
-    pthread_cond_t over; /* whoever flushes: a batch is done */
+    /* for the writing thread: there is something, or enough, or somebody waits */
+    pthread_cond_t wake;
+    pthread_cond_t over; /* for ft_trace_flush: a batch is done */
     /* guarded by mutex */
     buffer filling;
     bool stop, hurry;     /* hurry: somebody waits for a batch */
@@ -114,7 +118,8 @@ void ft_trace_label(ft_trace_node *node, uint32_t n, const uint32_t *path, uint3
 
 /* ---- the file; on the writing thread ---- */
 
-/* Runs a statement whose values are bound; *value, where it is not NULL, gets a row's first column. */
+/* Runs a statement whose values are bound; *value, where it is not NULL, gets a row's first
+ * column. */
 static int step(ft_trace *t, statement which, int64_t *value)
 {
     sqlite3_stmt *stmt = t->stmt[which];
@@ -260,7 +265,8 @@ static int write_all(ft_trace *t, const buffer *b)
     return rc == SQLITE_OK ? step(t, COMMIT, NULL) : rc;
 }
 
-/* Whether the buffer's rounds are in the file now. The first failure is told; more would be the same. */
+/* Writes the buffer's rounds; returns whether they are in the file. Only the first failure is
+ * logged. */
 static bool write_buffer(ft_trace *t, const buffer *b)
 {
     ft_error err = {0};
@@ -271,7 +277,7 @@ static bool write_buffer(ft_trace *t, const buffer *b)
         FT_LOGW("learn", "rounds are not recorded: %s", err.message);
     t->failed = true;
     if (!sqlite3_get_autocommit(t->db) && ft_trace_db_run(t->db, "ROLLBACK") != SQLITE_OK)
-        FT_LOGD("learn", "no rollback: %s", sqlite3_errmsg(t->db));
+        FT_LOGD("learn", "rollback failed: %s", sqlite3_errmsg(t->db));
     return false;
 }
 
@@ -284,7 +290,8 @@ static void wait_until(ft_trace *t, const struct timespec *until)
         timeout = pthread_cond_timedwait(&t->wake, &t->mutex, until);
 }
 
-/* Waits for a batch and takes it. False: there is none, and there will be none. Under the mutex. */
+/* Waits for a batch and takes it. False: there is none, and there will be none. Called under the
+ * mutex. */
 static bool take_batch(ft_trace *t)
 {
     struct timespec until;
@@ -325,12 +332,12 @@ static ft_status start_writer(ft_trace *t, ft_error *err)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&t->thread, NULL, writer_main, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? ft_error_set(err, FT_EXHAUSTED, "trace: no thread to be had") : FT_OK;
+    return failed ? ft_error_set(err, FT_EXHAUSTED, "trace: cannot start a thread") : FT_OK;
 }
 
 /* ---- for everybody ---- */
 
-/* A file that is larger than it may be, because it was made so, is made smaller once. */
+/* A file that is larger than now allowed is made smaller once. */
 static int shrink(ft_trace *t)
 {
     int64_t pages = 0;

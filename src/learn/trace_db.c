@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace store's file. A file is ours where SQLite's application_id and user_version say so and its
-// schema is, word for word, the one below: anything else is refused before it is touched, because a
-// strange schema may do anything when it is read.
+// The trace store's file. A file is a trace store if SQLite's application_id and user_version say
+// so and its schema is exactly the one below. Any other file is refused before it is touched,
+// because reading through a strange schema can do anything.
 //
-// Write-ahead log, synchronous=NORMAL: a commit waits for no disk, a killed process loses no commit, a
-// power cut the last ones at most. Freed pages are kept in the file for what comes next
-// (auto_vacuum=INCREMENTAL), and given back only where the file is larger than it may be.
+// Write-ahead log, synchronous=NORMAL: a commit does not wait for the disk, a killed process loses
+// no commit, a power failure loses at most the last ones. Freed pages stay in the file for later
+// rounds (auto_vacuum=INCREMENTAL); they are returned only if the file is larger than allowed.
 //
-// Stateless; a connection belongs to one thread at a time. What rows mean is trace.c's and
-// trace_read.c's business.
+// Stateless; a connection belongs to one thread at a time. trace.c and trace_read.c know what rows
+// mean.
 #include "learn/trace_db.h"
 
 #include <errno.h>
@@ -63,13 +63,13 @@ ft_status ft_trace_db_fail(sqlite3 *db, ft_error *err)
     switch (db ? sqlite3_errcode(db) & 0xff : SQLITE_NOMEM) {
     case SQLITE_NOTADB:
         return ft_error_set(err, FT_CORRUPT,
-                            "trace: %.200s is no trace store: pass another file name", path);
+                            "trace: %.200s is not a trace store: pass another file name", path);
     case SQLITE_CORRUPT:
         return ft_error_set(err, FT_CORRUPT, "trace: %.200s is damaged: pass another file name",
                             path);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return ft_error_set(err, FT_UNAVAILABLE, "trace: %.200s is kept locked by another process",
+        return ft_error_set(err, FT_UNAVAILABLE, "trace: %.200s is locked by another process",
                             path);
     case SQLITE_FULL:
         return ft_error_set(err, FT_EXHAUSTED, "trace: %.200s is full", path);
@@ -120,7 +120,7 @@ static ft_status check_versions(sqlite3 *db, ft_error *err)
         return ft_trace_db_fail(db, err);
     if (application != FT_TRACE_APPLICATION)
         return ft_error_set(err, FT_PRECONDITION,
-                            "trace: %.200s is a database, but no trace store: pass another file "
+                            "trace: %.200s is a database, but not a trace store: pass another file "
                             "name",
                             name_of(db));
     if (version != FT_TRACE_SCHEMA)
@@ -187,7 +187,7 @@ static ft_status open_db(const char *name, int flags, ft_error *err, sqlite3 **o
     return FT_OK;
 }
 
-/* A file that its folder lets nobody write beside: read as it lies there, without the log. */
+/* For a file in a folder without write permission: reads the file as it is, without the log. */
 static ft_status open_as_it_lies(const char *path, ft_error *err, sqlite3 **out)
 {
     ft_buf uri = {0};
@@ -235,14 +235,15 @@ ft_status ft_trace_db_read(const char *path, ft_error *err, sqlite3 **out)
 
 /* ---- opening to write ---- */
 
-/* Made by us, so that only its owner may read it; SQLite gives its log the same mode. */
+/* Creates the file, so that only its owner can read it; SQLite gives its log the same mode. */
 static ft_status create_file(const char *path, ft_error *err)
 {
     int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0)
         close(fd);
     else if (errno != EEXIST)
-        return ft_error_set(err, FT_IO, "trace: %.200s cannot be made: %s", path, strerror(errno));
+        return ft_error_set(err, FT_IO, "trace: %.200s cannot be created: %s", path,
+                            strerror(errno));
     return FT_OK;
 }
 
@@ -301,8 +302,8 @@ static ft_status settle(sqlite3 *db, uint64_t max_bytes, ft_error *err, int64_t 
     int64_t page_bytes = 0;
     if (!has_log(db))
         return ft_error_set(err, FT_IO,
-                            "trace: %.200s cannot have a write-ahead log there: pass a file in a "
-                            "folder of this machine's own",
+                            "trace: %.200s cannot have a write-ahead log in its folder: pass a "
+                            "file on a local disk",
                             name_of(db));
     int rc = ft_trace_db_number(db, "PRAGMA page_size", &page_bytes);
     page_bytes = page_bytes > 0 ? page_bytes : 4096;
@@ -319,7 +320,7 @@ static ft_status settle(sqlite3 *db, uint64_t max_bytes, ft_error *err, int64_t 
     return rc == SQLITE_OK ? FT_OK : ft_trace_db_fail(db, err);
 }
 
-/* Two processes that make one file at once get in each other's way for a moment. */
+/* Two processes that create the same file at once block each other for a moment. */
 static ft_status try_write(sqlite3 *db, ft_error *err)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
@@ -342,7 +343,7 @@ ft_status ft_trace_db_write(const char *path, uint64_t max_bytes, ft_error *err,
     if (status == FT_OK)
         status = open_db(path, SQLITE_OPEN_READWRITE, err, out);
     if (status == FT_OK && sqlite3_db_readonly(*out, "main"))
-        status = ft_error_set(err, FT_IO, "trace: %.200s may not be written", path);
+        status = ft_error_set(err, FT_IO, "trace: %.200s cannot be written", path);
     if (status == FT_OK)
         status = try_write(*out, err);
     if (status == FT_OK)

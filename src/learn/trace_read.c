@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace store's reading side. A file may have been damaged or made by somebody else, so values are
-// checked as they come: SQLite finds broken pages, not pages with other numbers in them. Stateless; any
-// thread.
+// The reading side of the trace store. A file may be damaged or made by somebody else, so values
+// are checked as they are read: SQLite detects broken pages, not wrong numbers in them. Stateless;
+// any thread.
 #include <math.h>
 #include <sqlite3.h>
 #include <string.h>

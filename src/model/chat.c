@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations to tokens. libllama renders text; the tokens must keep apart what the template wrote
-// and what people wrote, or a message could end its own turn by spelling "<|im_end|>". So the
-// conversation is rendered twice, once with placeholders for the contents, which shows where each
-// content lies; special tokens count only where they lie wholly in the template's text. Where people
-// spelled none, libllama tokenizes the whole rendering; else the text between the template's special
-// tokens is tokenized piece by piece without special tokens, which gives the same tokens otherwise.
-// Stateless; any thread.
+// Converts conversations to tokens. libllama renders text. The tokens must distinguish the
+// template's text from people's text; otherwise a message could end its own chat turn by spelling
+// "<|im_end|>". So the conversation is rendered twice. The second rendering has placeholders for
+// the contents and shows where each content is. Special tokens count only if they are wholly in the
+// template's text. If people spelled none, libllama tokenizes the whole rendering. Otherwise the
+// text between the template's special tokens is tokenized piece by piece without special tokens;
+// all other tokens are then the same. Stateless; any thread.
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 enum { MAX_MESSAGES = 4096, PLACEHOLDER_BYTES = 64, MAX_BYTES = 1 << 29 };
 
-/* Part of a rendering that people wrote. */
+/* A part of a rendering that people wrote. */
 typedef struct span {
     size_t begin, end;
 } span;
@@ -27,11 +27,11 @@ typedef struct chat {
     const ft_chat_message *messages; /* [n], as the caller gave them */
     size_t n;
     ft_error *err;
-    struct llama_chat_message *view; /* [n], what libllama is shown */
+    struct llama_chat_message *view; /* [n], messages for libllama */
     char (*placeholder)[PLACEHOLDER_BYTES];
     ft_buf text;    /* the rendering */
-    ft_buf outline; /* the rendering of placeholders */
-    span *contents; /* [n_contents], in order, apart */
+    ft_buf outline; /* the rendering with placeholders */
+    span *contents; /* [n_contents], in order, not overlapping */
     size_t n_contents;
 } chat;
 
@@ -78,7 +78,7 @@ static ft_status render(chat *c, ft_buf *out)
     int32_t n = llama_chat_apply_template(template, c->view, c->n, true, NULL, 0);
     if (n < 0)
         return ft_error_set(c->err, FT_UNSUPPORTED,
-                            "the model's chat template is none that libllama knows");
+                            "libllama does not know the model's chat template");
     if (ft_buf_reserve(out, (size_t)n + 1) != FT_OK)
         return no_memory(c);
     llama_chat_apply_template(template, c->view, c->n, true, out->data, n + 1);
@@ -87,13 +87,13 @@ static ft_status render(chat *c, ft_buf *out)
     return FT_OK;
 }
 
-/* Words that no message contains, for nobody can guess them. */
+/* Makes words that no message contains, because nobody can guess them. */
 static ft_status make_placeholders(chat *c)
 {
     uint8_t random[12];
     char stem[2 * sizeof random + 1];
     if (ft_random_bytes(random, sizeof random) != FT_OK)
-        return ft_error_set(c->err, FT_IO, "the system gives no random numbers");
+        return ft_error_set(c->err, FT_IO, "the system has no random numbers");
     ft_hex(random, sizeof random, stem);
     for (size_t i = 0; i < c->n; i++) {
         snprintf(c->placeholder[i], PLACEHOLDER_BYTES, "x%sx%zux", stem, i);
@@ -107,8 +107,8 @@ static bool has_at(const ft_buf *text, size_t at, const char *data, size_t n)
     return n <= text->len - at && memcmp(text->data + at, data, n) == 0;
 }
 
-/* The content's bytes as they lie at `at` of the rendering and before `next` (the template's text up
- * to the following content): whole, or trimmed as some templates do. */
+/* Finds the content's bytes in the rendering at `at` and before `next` (the template's text up to
+ * the following content): whole, or trimmed as some templates do. */
 static bool match_content(const chat *c, const char *content, size_t at, const char *next,
                           size_t n_next, size_t *end)
 {
@@ -139,7 +139,8 @@ static size_t next_placeholder(const chat *c, size_t first, const char *at, cons
     return c->n;
 }
 
-/* Walks outline and rendering side by side. A template may leave messages out, not reorder them. */
+/* Compares outline and rendering side by side. A template may leave messages out, but not reorder
+ * them. */
 static ft_status find_contents(chat *c)
 {
     const char *outline = ft_buf_str(&c->outline), *where = outline;
@@ -164,8 +165,8 @@ static ft_status find_contents(chat *c)
     return FT_OK;
 }
 
-/* The next special token in the rendering at or after *at, where it lies. With contents: only in the
- * template's own text; otherwise anywhere. */
+/* Returns the next special token in the rendering at or after *at, and sets *at to its place. With
+ * contents: only in the template's own text; otherwise anywhere. */
 static const ft_special *find_special(const chat *c, bool template_only, size_t *at)
 {
     size_t content = 0;
@@ -189,7 +190,7 @@ static const ft_special *find_special(const chat *c, bool template_only, size_t 
     return NULL;
 }
 
-/* Whether the rendering's special tokens are just the template's. */
+/* Whether all special tokens of the rendering are the template's. */
 static bool nobody_spelled_specials(const chat *c)
 {
     size_t a = 0, b = 0;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices by name, and the layers' way to them. State is ggml's registry alone. It allocates nothing
-// on a device and computes nothing; servers of other machines are remote.c's.
+// Finds devices by name and divides layers among them. The only state is ggml's registry. It
+// allocates and computes nothing on a device; remote.c handles servers of other machines.
 #include "model/device.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-/* A ggml whose backends are libraries of their own has none until they are looked for. One that has
- * them built in is not asked to look: it would load what lies in the current folder. */
+/* If ggml's backends are separate libraries, it has none until they are searched for. A ggml with
+ * built-in backends must not search: it would load libraries from the current folder. */
 static void load_backends(void)
 {
     if (ggml_backend_dev_count() == 0)
@@ -113,7 +113,7 @@ void ft_devices_split(const ft_devices *devices, uint32_t n_layer, int n_offload
     for (size_t i = 0; i < devices->n; i++) {
         size_t free_bytes = 0, total_bytes = 0;
         ggml_backend_dev_memory(devices->dev[i], &free_bytes, &total_bytes);
-        share[i] = free_bytes ? (double)free_bytes : 1; /* some do not tell */
+        share[i] = free_bytes ? (double)free_bytes : 1; /* some devices do not report it */
         total += share[i];
     }
     double end = share[0];

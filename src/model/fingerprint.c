@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's fingerprint: family and hyperparameters, the vocabulary's tokens, each tensor's name, type and shape, and
-// the first bytes of its values, so that a model that was trained on or quantized anew is another. Names of
-// files and models, and the order and place of tensors in the file, do not count. Not against forgers.
-// Stateless; any thread.
+// A model's fingerprint: family and hyperparameters, the vocabulary's tokens, each tensor's name,
+// type and shape, and the first bytes of its values. So a newly trained or quantized model has
+// another fingerprint. Names of files and models, and order and place of tensors in the file, do
+// not count. It is no protection against forgery. Stateless; any thread.
 #include "model/fingerprint.h"
 
 #include <string.h>
@@ -60,7 +60,8 @@ static ft_status of_tensor(const ft_gguf *gguf, int64_t id, ft_error *err, uint6
 ft_status ft_fingerprint_read(const ft_gguf *gguf, const ft_hparams *hp, ft_error *err,
                               uint64_t *out)
 {
-    uint64_t part[3] = {of_hparams(hp), of_tokens(gguf), 0}; /* of tensors: a sum has no order */
+    /* of tensors: a sum, so their order does not matter */
+    uint64_t part[3] = {of_hparams(hp), of_tokens(gguf), 0};
     ft_status status = FT_OK;
     for (int64_t i = 0; i < gguf_get_n_tensors(gguf->ctx) && status == FT_OK; i++) {
         uint64_t hash = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tells one model's file from another's without reading all of it. For the model room only. */
+ * A fingerprint that distinguishes models' files without reading them completely. For the model
+ * room only. */
 #ifndef FT_MODEL_FINGERPRINT_H
 #define FT_MODEL_FINGERPRINT_H
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks a GGUF file's metadata byte by byte before any other reader sees it: header, keys, value
-// types, lengths of strings and arrays, tensor names, dims, types and offsets, all against the size
-// of the file. Invariant: nothing is read behind n_data, nothing is allocated but two tables whose
-// entries each stand for at least 13 bytes of input. Stateless; any thread. It does not judge what
-// keys mean: hparams.c and tokenizer_check.c do.
+// types, lengths of strings and arrays, tensor names, dimensions, types and offsets, all against
+// the size of the file. Invariants: nothing is read behind n_data; only two tables are allocated,
+// and each entry stands for at least 13 bytes of input. Stateless; any thread. It does not judge
+// what keys mean: hparams.c and tokenizer_check.c do.
 #include "model/gguf_file.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ enum {
     ALIGNMENT_MAX = 1 << 20 /* real files use 32; larger ones could overflow sums of sizes */
 };
 #define ARRAY_MAX  ((uint64_t)1 << 30) /* ggml's reader allows no more elements */
-#define STRING_MAX ((uint64_t)1 << 30) /* nor longer strings */
+#define STRING_MAX ((uint64_t)1 << 30) /* the same limit for strings */
 
 typedef struct name {
     const uint8_t *text; /* borrowed from the input */
@@ -30,7 +30,7 @@ typedef struct scan {
     size_t n, pos;
     uint64_t file_size;
     ft_error *err;
-    bool short_data; /* ran out of data before the file's end */
+    bool short_data; /* the data ended before the file */
     uint64_t n_tensors, n_kv;
     uint32_t alignment;
 } scan;
@@ -98,7 +98,7 @@ static ft_status check_unique(scan *s, name *names, size_t n, const char *what)
     return FT_OK;
 }
 
-/* A name of printable text without NUL, which the libraries would end it at. */
+/* Reads a name: printable text without NUL, because the libraries would end it there. */
 static ft_status take_name(scan *s, uint64_t max, const char *what, name *out)
 {
     size_t at = s->pos;
@@ -148,7 +148,7 @@ static ft_status check_header(scan *s)
     return FT_OK;
 }
 
-/* Bytes of a scalar, 0 for what is none. */
+/* Bytes of a scalar type; 0 for other types. */
 static size_t scalar_bytes(uint32_t type)
 {
     static const uint8_t bytes[GGUF_TYPE_COUNT] = {
@@ -215,8 +215,8 @@ static ft_status check_value(scan *s, const name *key)
     return st;
 }
 
-/* Runs `each` n times with room for a name each, then checks that the names differ. The table grows
- * as entries really come, so that a false count allocates little. */
+/* Runs `each` n times, with space for one name each, then checks that the names differ. The table
+ * grows with the entries that are really read, so a false count allocates little. */
 static ft_status check_entries(scan *s, uint64_t n, const char *what,
                                ft_status (*each)(scan *s, name *out))
 {
@@ -294,7 +294,7 @@ static ft_status tensor_bytes(scan *s, const tensor_desc *t, uint64_t *out)
     if (t->ne[0] % block != 0)
         return ft_error_set(s->err, FT_CORRUPT,
                             "GGUF: tensor '%.*s': rows of %" PRId64
-                            " elements are no whole blocks of %s (%" PRId64 ")",
+                            " elements are not whole blocks of %s (%" PRId64 ")",
                             (int)t->name.n, (const char *)t->name.text, t->ne[0],
                             ggml_type_name((enum ggml_type)t->type), block);
     uint64_t blocks = (uint64_t)(t->ne[0] / block);
@@ -308,7 +308,7 @@ static ft_status tensor_bytes(scan *s, const tensor_desc *t, uint64_t *out)
 }
 
 typedef struct tensor_scan {
-    scan s; /* first: check_tensor gets a scan and knows that it is this one's */
+    scan s; /* first member: check_tensor receives a scan and casts it to this struct */
     uint64_t next_offset;
     uint64_t end; /* of the last tensor's bytes, relative to the data */
 } tensor_scan;
@@ -330,11 +330,12 @@ static ft_status check_tensor(scan *s, name *out)
         st = tensor_bytes(s, &t, &bytes);
     if (st != FT_OK)
         return st;
-    /* ggml's reader wants the tensors' bytes in order and without gaps, which also keeps them from
-     * overlapping. */
+    /* ggml's reader requires the tensors' bytes in order and without gaps. So they cannot
+     * overlap. */
     if (t.offset != ts->next_offset)
         return ft_error_set(s->err, FT_CORRUPT,
-                            "GGUF: tensor '%.*s' has offset %" PRIu64 ", but %" PRIu64 " follows",
+                            "GGUF: tensor '%.*s' has offset %" PRIu64 ", but %" PRIu64
+                            " is expected",
                             (int)t.name.n, (const char *)t.name.text, t.offset, ts->next_offset);
     ts->end = t.offset + bytes; /* both at most file_size and a little: no overflow */
     if (ts->end > s->file_size)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens GGUF files: reads the metadata into memory (not mapped: another process could change or cut
-// the file between the check and the use), checks it, hands the same bytes to ggml's reader, and
-// reads values by key without its aborts. A handle belongs to one thread. It does not read weights
-// on its own account; model.c does, through ft_gguf_read.
+// Opens GGUF files: reads the metadata into memory, checks it, passes the same bytes to ggml's
+// reader, and reads values by key without ggml's aborts. (It does not map the file: another process
+// could change or truncate it between the check and the use.) A handle belongs to one thread. It
+// does not read weights by itself; model.c does, through ft_gguf_read.
 #include "model/gguf_file.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "ggml.h"
 
 #define FIRST_READ ((size_t)4 << 20) /* a vocabulary of 50,000 tokens takes 2 MB */
-#define META_MAX   ((size_t)1 << 30) /* more than any real vocabulary takes by a factor of 50 */
+#define META_MAX   ((size_t)1 << 30) /* 50 times more than any real vocabulary takes */
 
 ft_status ft_gguf_read(const ft_gguf *gguf, uint64_t offset, void *out, size_t n, ft_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A GGUF file, checked and opened: the metadata as ggml's reader holds it, and getters that report a
- * missing key or a wrong type where ggml's abort. For the model room only.
+ * A GGUF file, checked and opened: the metadata in ggml's reader, and getters that report a missing
+ * key or a wrong type (ggml's getters abort). For the model room only.
  */
 #ifndef FT_MODEL_GGUF_FILE_H
 #define FT_MODEL_GGUF_FILE_H
@@ -16,26 +16,27 @@
 typedef struct ft_gguf {
     int fd; /* open for reading; -1 after close */
     uint64_t file_size;
-    uint64_t data_offset;     /* of the first tensor's bytes in the file */
+    uint64_t data_offset;     /* offset in the file where tensor data begins */
     struct gguf_context *ctx; /* metadata only */
     const char *path;         /* borrowed from the caller of ft_gguf_open */
 } ft_gguf;
 
-/* Reads the metadata, passes it to ft_gguf_check and only then to ggml. Split files are
- * FT_UNSUPPORTED. On failure *gguf owes nothing. path must outlive *gguf. */
+/* Reads the metadata, checks it with ft_gguf_check, and only then passes it to ggml. Split files
+ * are FT_UNSUPPORTED. On failure *gguf needs no close. path must outlive *gguf. */
 FT_WARN_UNUSED ft_status ft_gguf_open(const char *path, ft_error *err, ft_gguf *gguf);
 void ft_gguf_close(ft_gguf *gguf);
 
-/* ft_gguf_check over the metadata's first bytes. *short_data is set if the only trouble is that the
- * metadata goes on behind n_data while the file does too. */
+/* ft_gguf_check on the first bytes of the metadata. *short_data is set if the only error is that
+ * the metadata continues behind n_data and the file is longer, too. */
 FT_WARN_UNUSED ft_status ft_gguf_scan(const void *data, size_t n_data, uint64_t file_size,
                                       ft_error *err, bool *short_data);
 
-/* Scalars of any integer type within [0, UINT32_MAX]. A missing key leaves *out alone: FT_OK if not
- * required, else FT_CORRUPT. A wrong type is FT_CORRUPT and names the key. */
+/* Reads a scalar of any integer type within [0, UINT32_MAX]. A missing key leaves *out unchanged;
+ * it is FT_CORRUPT if the key is required, else FT_OK. A wrong type is FT_CORRUPT. Messages name
+ * the key. */
 FT_WARN_UNUSED ft_status ft_gguf_u32(const ft_gguf *gguf, const char *key, bool required,
                                      ft_error *err, uint32_t *out);
-/* Floats of both widths; must be finite. */
+/* Reads a float of either width; it must be finite. */
 FT_WARN_UNUSED ft_status ft_gguf_f32(const ft_gguf *gguf, const char *key, bool required,
                                      ft_error *err, float *out);
 FT_WARN_UNUSED ft_status ft_gguf_bool(const ft_gguf *gguf, const char *key, bool required,
@@ -52,7 +53,7 @@ typedef struct ft_gguf_arr {
 FT_WARN_UNUSED ft_status ft_gguf_array(const ft_gguf *gguf, const char *key, enum gguf_type type,
                                        bool required, ft_error *err, ft_gguf_arr *out);
 
-/* Where a tensor's bytes are in the file. */
+/* The offset of a tensor's bytes in the file. */
 uint64_t ft_gguf_tensor_file_offset(const ft_gguf *gguf, int64_t tensor);
 
 /* Reads exactly n bytes at offset. FT_IO. */

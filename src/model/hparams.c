@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hyperparameters from a checked GGUF file: reads each key with its range, refuses what the engine
+// Reads hyperparameters from a checked GGUF file: each key with its range. Refuses what the engine
 // would compute wrongly (other RoPE scalings, sliding windows, soft caps, experts). A new family is
 // one row in `families`. Stateless; any thread.
 #include "model/hparams.h"
@@ -22,8 +22,8 @@ static const struct family {
 };
 #define N_FAMILIES (sizeof families / sizeof families[0])
 
-/* Keys that change the forward pass in ways that the engine lacks, each with the value that leaves
- * it as it is. */
+/* Keys that change the forward pass in ways that the engine does not support, each with its neutral
+ * value. */
 static const struct neutral {
     const char *suffix;
     float value;
@@ -148,7 +148,7 @@ static void read_rope(reader *r, ft_hparams *hp)
         r->st = ft_error_set(r->err, FT_UNSUPPORTED,
                              "%s: RoPE scaling '%s': only linear scaling can be computed",
                              r->gguf->path, type);
-    /* As libllama: a factor alone means linear; rope.scale_linear is the factor's old name. */
+    /* Like libllama: a factor alone means linear; rope.scale_linear is the factor's old name. */
     read_f32(r, present(r, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear",
              false, 1e6, &factor);
     if (!type || strcmp(type, "none") != 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which families can be computed, a file's hyperparameters, and which of its tensors is what. All of
- * it checked against each other. For the model room only.
+ * The families that can be computed, a file's hyperparameters, and the role of each of its tensors;
+ * all checked against each other. For the model room only.
  */
 #ifndef FT_MODEL_HPARAMS_H
 #define FT_MODEL_HPARAMS_H
@@ -11,8 +11,8 @@
 
 enum { FT_MAX_LAYERS = 512 /* libllama's own limit */ };
 
-/* Reads and checks all hyperparameters. FT_UNSUPPORTED where the file asks for what the engine does
- * not compute, FT_CORRUPT (the key named) where values make no sense. */
+/* Reads and checks all hyperparameters. FT_UNSUPPORTED: the file asks for something that the engine
+ * does not compute. FT_CORRUPT (names the key): a value makes no sense. */
 FT_WARN_UNUSED ft_status ft_hparams_read(const ft_gguf *gguf, ft_error *err, ft_hparams *out);
 
 /* The tensors of one layer. */
@@ -35,14 +35,14 @@ enum {
     FT_PART_COUNT
 };
 
-/* Indices of the file's tensors, -1 for one that the file lacks and may lack. */
+/* Indices of the file's tensors; -1: an optional tensor that the file lacks. */
 typedef struct ft_sources {
     int64_t tok_embd, output_norm, output, rope_freqs;
     int64_t (*layers)[FT_PART_COUNT]; /* [n_layer] */
 } ft_sources;
 
 /* Finds every tensor and checks its shape and type. A tensor that the family's forward pass would
- * not use is FT_UNSUPPORTED, since leaving it out would change the results. */
+ * not use is FT_UNSUPPORTED, because leaving it out would change the results. */
 FT_WARN_UNUSED ft_status ft_sources_find(const ft_gguf *gguf, const ft_hparams *hp, ft_error *err,
                                          ft_sources *out);
 void ft_sources_deinit(ft_sources *sources);

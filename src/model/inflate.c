@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// More layers that compute like any other and add nothing: copies whose attention output and FFN down
-// projections (and the bias of the former) are zero. x + 0 = x in every floating-point format.
+// Adds layers that cost as much as any other layer and add nothing: copies whose attention output
+// and FFN down projections (and the bias of the former) are zero. x + 0 = x in every floating-point
+// format.
 //
-// Copies stand in front of the layer that they are copies of, evenly over the depth:
-// - a copy reads what its original reads, so its attention computes the very numbers that the
-//   original's does and its FFN nearly so: a hidden value that overflowed would be 0 * inf, not 0;
-// - the last layer stays the last, of which engines compute only the rows whose logits are wanted. In
+// Copies stand in front of the layer that they copy, evenly over the depth:
+// - a copy reads the same input as its original. So its attention computes exactly the same
+//   numbers, and its FFN nearly the same. (A hidden value that overflowed would give 0 * inf, not
+//   0.)
+// - the last layer stays the last. Engines compute only its rows whose logits are wanted; in
 //   batches of other sizes their kernels may round differently;
-// - files that mix weight types by depth (Q4_K_M) keep their mix, hence their cost a layer.
+// - files that mix weight types by depth (Q4_K_M) keep their mix, and so their cost for each layer.
 //
-// Stateless; one call is one thread. Tensors pass through in pieces, none is held as a whole.
+// Stateless; one call is one thread. Tensors are copied in pieces; none is in memory as a whole.
 #include "model/inflate.h"
 
 #include <inttypes.h>
@@ -42,13 +44,13 @@ typedef struct inflater {
     uint8_t *piece; /* [PIECE] */
 } inflater;
 
-/* The old layer that the new one is, or is a copy of. */
+/* The number of the old layer that a new layer is, or is a copy of. */
 static uint32_t source_of(const inflater *f, uint32_t layer)
 {
     return (uint32_t)((uint64_t)layer * f->hp.n_layer / f->opts->n_layer);
 }
 
-/* Every old layer is the last one of those that have it as their source. */
+/* Every old layer comes last among the new layers that have it as their source. */
 static bool is_copy(const inflater *f, uint32_t layer)
 {
     return layer + 1 < f->opts->n_layer && source_of(f, layer + 1) == source_of(f, layer);
@@ -59,8 +61,8 @@ static ft_status no_memory(const inflater *f)
     return ft_error_set(f->err, FT_NOMEM, "%s: out of memory", f->opts->out);
 }
 
-/* True of all types so far: a block's scale and minimum are numbers of its own, whose zero bytes are
- * zero. Of a new type it is not taken for granted. */
+/* True for all types so far: a block has its own scale and minimum, and their zero bytes are the
+ * number zero. For a new type it is not assumed. */
 static ft_status check_zero(const inflater *f, enum ggml_type type)
 {
     _Alignas(64) static const uint8_t zero[512];
@@ -132,8 +134,8 @@ static ft_status add_tensors(inflater *f)
     return st;
 }
 
-/* An array of numbers, as many as layers, under the family's own prefix: one value a layer. Of the
- * keys that the families have, only RoPE's can have that many by chance. */
+/* An array of numbers under the family's own prefix, as long as the number of layers: one value for
+ * each layer. Of the families' keys, only RoPE's can have that length by chance. */
 static bool is_per_layer(const inflater *f, int64_t id)
 {
     const char *key = gguf_get_key(f->in.ctx, id), *arch = ft_family_name(f->hp.family);
@@ -223,7 +225,7 @@ static ft_status write_meta(inflater *f, ft_new_file *file)
     return st;
 }
 
-/* With the padding behind it. */
+/* Including the padding behind it. */
 static ft_status write_tensor(inflater *f, ft_new_file *file, size_t i)
 {
     uint64_t at = ft_gguf_tensor_file_offset(&f->in, f->copies[i].from);

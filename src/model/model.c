@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads a model: plans which tensors of the file become which weights and where each goes
-// (placement.c), allocates one ggml context and buffer a buffer type, then reads the file into them.
-// Invariants: a weight of a repacked buffer type is written once, whole (its set_tensor requires
-// that), one of our own layout is marked as packed; the token embedding lies in plain memory, for
-// ggml_get_rows on a repacked tensor gives garbage, or in our layout where that has rows to look up. A
-// loaded model is immutable. It does not compute anything.
+// Loads a model: plans which tensors become which weights and where each goes, allocates a ggml
+// context and a buffer for each buffer type, then reads the file into them. Invariants: a weight of
+// a repacked buffer type is written once and whole (its set_tensor requires that). A weight in our
+// own layout is marked as packed. The token embedding is in plain memory, because ggml_get_rows on
+// a repacked tensor gives garbage, or in our layout if that has rows. A loaded model is immutable.
+// It computes nothing.
 #include "model/model.h"
 
 #include <ctype.h>
@@ -58,7 +58,8 @@ typedef struct loader {
     ft_sources src;
     weight *weights; /* [n], room for all */
     size_t n;
-    uint32_t where; /* of what is being planned: 0 for the CPU, else 1 + a device */
+    struct ggml_tensor **head; /* the slot of the matrix that logits come from */
+    uint32_t where;            /* of what is being planned: 0 for the CPU, else 1 + a device */
     void *staging;
     size_t staging_bytes;
 } loader;
@@ -73,7 +74,7 @@ static int64_t dim_of(const loader *l, int64_t id, int axis)
     return gguf_get_tensor_ne(l->gguf.ctx, id)[axis];
 }
 
-/* Every tensor that has a place in a model has at most two dimensions. */
+/* Every tensor of a model has at most two dimensions. */
 static uint64_t elements_of(const loader *l, int64_t id)
 {
     return (uint64_t)dim_of(l, id, 0) * (uint64_t)dim_of(l, id, 1);
@@ -117,8 +118,8 @@ static void add_matrix(loader *l, struct ggml_tensor **slot, int64_t id)
     add_weight(l, slot, &id, 1, place_matrix(l, &id, 1))->in_layer = true;
 }
 
-/* Joined into one weight where the parts have one type and no part would lose a faster place by it;
- * otherwise each for itself. */
+/* Joins parts into one weight if they have one type and no part would lose a faster place by it.
+ * Otherwise each part becomes a weight. */
 static void add_joined(loader *l, struct ggml_tensor **joined, struct ggml_tensor **const slots[],
                        const int64_t *ids, int n)
 {
@@ -151,19 +152,20 @@ static void plan_layer(loader *l, ft_layer *layer, const int64_t *src)
     add_matrix(l, &layer->wdown, src[FT_PART_DOWN]);
 }
 
-/* A tied head gets a copy of its own only where that lies in a faster place, or elsewhere. */
+/* A tied output head gets a copy of its own only in a faster place, or on another device. */
 static void plan_head(loader *l, size_t embedding)
 {
     ft_weights *w = &l->model->weights;
     int64_t id = l->src.output >= 0 ? l->src.output : l->src.tok_embd;
     l->where = ft_model_where_head(l->model);
     size_t place = place_matrix(l, &id, 1);
-    if (l->src.output >= 0 || place != embedding)
-        add_weight(l, &w->output, &id, 1, place);
+    l->head = l->src.output >= 0 || place != embedding ? &w->output : &w->tok_embd;
+    if (l->head == &w->output)
+        add_weight(l, l->head, &id, 1, place);
     add_vector(l, &w->output_norm, l->src.output_norm);
 }
 
-/* One copy of the RoPE factors where any layer is, and one on the host for those who read them. */
+/* One copy of the RoPE factors for each place with layers, and one on the host for its readers. */
 static void plan_layers(loader *l)
 {
     ft_model *m = l->model;
@@ -180,8 +182,8 @@ static void plan_layers(loader *l)
     }
 }
 
-/* Rows of the embedding are looked up where the first layer is, if all is on devices and that one
- * can; else on the CPU. */
+/* Rows of the embedding are looked up on the first layer's device, if all layers are on devices and
+ * that device can do it; otherwise on the CPU. */
 static uint8_t choose_embedding(const loader *l)
 {
     const ft_model *m = l->model;
@@ -192,8 +194,8 @@ static uint8_t choose_embedding(const loader *l)
                : 0;
 }
 
-/* Plain, but where a tied head is packed in a way that rows can be looked up in: so that it is there
- * once. */
+/* Plain; but if a tied output head is packed in a layout whose rows can be looked up, the embedding
+ * shares it, so that it is in memory once. */
 static size_t place_embedding(const loader *l)
 {
     bool one = l->src.output < 0 && ft_model_where_head(l->model) == 0 && l->where == 0 &&
@@ -234,8 +236,9 @@ static struct ggml_tensor *new_tensor(const loader *l, const weight *w)
     return t;
 }
 
-/* Large pages, before the memory is touched: reading all weights once a token is then a third faster
- * (26 instead of 18.5 GB/s where it was measured). A hint, and only for memory of the host. */
+/* Asks for huge pages before the memory is touched. Reading all weights for each token is then a
+ * third faster (26 instead of 18.5 GB/s on one machine). A hint, and only for memory of the
+ * host. */
 static void use_large_pages(ggml_backend_buffer_t buffer)
 {
 #ifdef MADV_HUGEPAGE
@@ -250,7 +253,7 @@ static void use_large_pages(ggml_backend_buffer_t buffer)
 #endif
 }
 
-/* Layers of one place have one copy. */
+/* Layers at one place share one copy. */
 static void share_rope_factors(ft_model *m)
 {
     struct ggml_tensor *at[FT_DEVICES_MAX + 1] = {m->weights.rope_freqs};
@@ -291,7 +294,7 @@ static ft_status allocate(loader *l)
     return FT_OK;
 }
 
-/* Memory to read a weight into: its own where that is plain, else the staging buffer. */
+/* The memory to read a weight into: its own memory if that is plain, else the staging buffer. */
 static void *read_target(loader *l, const weight *w, size_t bytes)
 {
     if (w->place == ft_place_plain(&l->model->placer))
@@ -345,16 +348,21 @@ static ft_status read_weights(loader *l)
 static void count_memory(loader *l, const weight *w)
 {
     ft_model *m = l->model;
-    uint64_t bytes = 0;
+    ft_model_memory *sum = &m->memory;
+    ft_model_products *p = &sum->products;
+    bool packed = ft_place_is_packed(&m->placer, w->place), on_cpu = w->place < m->placer.n;
+    uint64_t bytes = 0, *types = packed ? &p->packed : on_cpu ? &p->by_ggml : &p->on_devices;
     for (int i = 0; i < w->n_parts; i++)
         bytes += gguf_get_tensor_size(l->gguf.ctx, w->part[i]);
-    m->memory.bytes += bytes;
-    if (ft_place_is_packed(&m->placer, w->place))
-        m->memory.packed_bytes += bytes;
+    sum->bytes += bytes;
+    if (packed)
+        sum->packed_bytes += bytes;
     else if (w->place < ft_place_plain(&m->placer))
-        m->memory.repacked_bytes += bytes;
+        sum->repacked_bytes += bytes;
     if (w->slot == &m->weights.output && w->part[0] == l->src.tok_embd)
-        m->memory.copied_bytes += bytes;
+        sum->copied_bytes += bytes;
+    if (w->in_layer || w->slot == l->head)
+        *types |= 1ull << type_of(l, w->part[0]);
 }
 
 /* Name, main type, counts: what the getters answer. */
@@ -395,7 +403,7 @@ static unsigned placement_flags(const ft_model_opts *opts)
     return (opts->no_pack ? FT_PLACE_NO_PACK : 0u) | (opts->no_repack ? FT_PLACE_NO_REPACK : 0u);
 }
 
-/* The CPU's places as the placer orders them, then a place a device. */
+/* The CPU's places in the placer's order, then one place for each device. */
 static ft_status find_places(loader *l)
 {
     ft_model *m = l->model;
@@ -411,7 +419,7 @@ static ft_status find_places(loader *l)
     return FT_OK;
 }
 
-/* Everything before memory is taken for weights. */
+/* Everything before memory is allocated for weights. */
 static ft_status open_and_plan(loader *l)
 {
     ft_error *err = l->err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model file (GGUF) as hyperparameters and placed weights. Loading checks every count, offset and
- * type against the file's size before ggml or libllama sees it: ggml asserts on bad input, we do
- * not. A loaded model is immutable; any thread may read it.
+ * type against the file's size before ggml or libllama reads the file, because ggml asserts on bad
+ * input and we must not. A loaded model is immutable; any thread may read it.
  */
 #ifndef FT_MODEL_MODEL_H
 #define FT_MODEL_MODEL_H
@@ -18,14 +18,19 @@
 #include "model/pack.h"
 #include "model/device.h"
 
-typedef enum ft_family { FT_FAMILY_LLAMA, FT_FAMILY_QWEN2, FT_FAMILY_QWEN3 } ft_family;
+typedef enum ft_family {
+    FT_FAMILY_LLAMA,
+    FT_FAMILY_QWEN2,
+    FT_FAMILY_QWEN3,
+    FT_FAMILY_COUNT
+} ft_family;
 
 typedef struct ft_hparams {
     ft_family family;
     uint32_t n_vocab, n_layer, n_embd, n_ff;
     uint32_t n_head, n_head_kv; /* n_head a multiple of n_head_kv */
     uint32_t head_dim;          /* of K and V */
-    uint32_t n_rot;             /* dimensions that RoPE turns */
+    uint32_t n_rot;             /* dimensions that RoPE rotates */
     uint32_t n_ctx_train;
     float rms_eps;
     float rope_base;
@@ -33,10 +38,11 @@ typedef struct ft_hparams {
     int rope_type;    /* GGML_ROPE_TYPE_NORMAL or _NEOX, by family */
 } ft_hparams;
 
-/* One layer. wqkv and wgate_up are concatenations along the output rows, made at load where the
- * parts have one type; otherwise they are NULL and the parts are set. NULL where a family has no
- * such tensor. Shapes in ggml order: ne = [n_in, n_out]. Matrices may be packed: ask ft_is_packed
- * (model/pack.h), for then only the engine's own product (engine/gemm.h) may read them. */
+/* One layer. wqkv and wgate_up are concatenations along the output rows, made at load if the parts
+ * have one type; otherwise they are NULL and the parts are set. A tensor that the family does not
+ * have is NULL. Shapes are in ggml order: ne = [n_in, n_out]. Matrices may be packed (ask
+ * ft_is_packed, model/pack.h); only the engine's own product (engine/gemm.h) may read packed
+ * ones. */
 typedef struct ft_layer {
     struct ggml_tensor *attn_norm;              /* [n_embd] */
     struct ggml_tensor *wqkv, *wq, *wk, *wv;    /* [n_embd, (n_head + 2 n_head_kv) head_dim] ... */
@@ -46,12 +52,12 @@ typedef struct ft_layer {
     struct ggml_tensor *ffn_norm;               /* [n_embd] */
     struct ggml_tensor *wgate_up, *wgate, *wup; /* [n_embd, 2 n_ff] gate rows first */
     struct ggml_tensor *wdown;                  /* [n_ff, n_embd] */
-    struct ggml_tensor *rope_freqs;             /* as in ft_weights, where the layer is */
+    struct ggml_tensor *rope_freqs;             /* as in ft_weights, at the layer's place */
 } ft_layer;
 
 typedef struct ft_weights {
-    struct ggml_tensor *tok_embd; /* [n_embd, n_vocab]; plain layout, or that of a tied head where
-                                        ft_pack_has_rows */
+    /* [n_embd, n_vocab]; plain layout, or that of a tied output head if ft_pack_has_rows */
+    struct ggml_tensor *tok_embd;
     struct ggml_tensor *output_norm; /* [n_embd] */
     struct ggml_tensor *output;      /* [n_embd, n_vocab]; tied models: tok_embd's values, maybe a
                                         packed copy */
@@ -66,80 +72,90 @@ typedef struct ft_model_opts {
     bool no_pack;   /* no weights in our own layout: for programs that run ggml operators on
                              them, and for comparisons */
     bool no_repack; /* plain buffer types only: neither our layout nor ggml's repacked ones */
-    ft_pack_choice *choose; /* which weights to pack in our own layout: ft_gemm_choose
-                               (engine/gemm_choice.h) measures; NULL: all, where ft_pack_pays */
+    ft_pack_choice *choose; /* which weights to pack in our own layout: engine/products.h has the
+                               rule; NULL: all that can be */
     ft_progress progress;   /* in bytes */
-    /* The last n_gpu_layers (negative: all) layers go to these devices, in plain layout; if that is
-     * more than there are, embedding and head too. NULL or empty: the CPU. */
+    /* The last n_gpu_layers layers (negative: all) go to these devices, in plain layout. If
+     * n_gpu_layers is more than the number of layers, embedding and output head go there, too. NULL
+     * or empty: the CPU. */
     const ft_devices *devices;
     int n_gpu_layers;
 } ft_model_opts;
 
-/* Opens, checks, places. Errors: FT_IO, FT_CORRUPT (what is wrong at which tensor or key),
- * FT_UNSUPPORTED (family, type), FT_NOMEM. The caller destroys *out; NULL on failure. */
+/* Opens and checks the file and places the weights. Errors: FT_IO, FT_CORRUPT (names the tensor or
+ * key), FT_UNSUPPORTED (family, type), FT_NOMEM. The caller destroys *out; it is NULL on
+ * failure. */
 FT_WARN_UNUSED ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out);
 void ft_model_destroy(ft_model *model);
 
-/* Borrowed until the model is destroyed; ft_model_path is the path as it was passed. */
+/* Borrowed until the model is destroyed. ft_model_path is the path that was passed at load. */
 const ft_hparams *ft_model_hparams(const ft_model *model);
 const ft_weights *ft_model_weights(const ft_model *model);
 const char *ft_model_path(const ft_model *model);
 /* general.name, or the file's base name. */
 const char *ft_model_name(const ft_model *model);
-/* Equal for equal content, whatever file and model are called: of hyperparameters, vocabulary, the tensors' names,
- * types and sizes and a part of their values. Another quantization is another. Never 0. */
+/* Equal for equal content, whatever the names of file and model. It covers hyperparameters,
+ * vocabulary, names, types and sizes of tensors, and a part of their values. Another quantization
+ * has another fingerprint. Never 0. */
 uint64_t ft_model_fingerprint(const ft_model *model);
-/* "IQ4_NL": the type of most layer weights. */
+/* The type of most layer weights, such as "IQ4_NL". */
 const char *ft_model_type_name(const ft_model *model);
-/* Bytes of the weights in memory, repacked copies included: everywhere, and on the CPU (0) or on the
- * n-th device (n + 1). */
+/* Bytes of the weights in memory, repacked copies included: in total, and at one place (0: the CPU,
+ * n + 1: the n-th device). */
 size_t ft_model_bytes(const ft_model *model);
 size_t ft_model_bytes_on(const ft_model *model, uint32_t where);
-/* Devices that hold weights, and where what lies: 0 for the CPU, else 1 + the number of a device. */
+/* The devices that hold weights, and the place of each weight: 0 for the CPU, else 1 + the number
+ * of a device. */
 const ft_devices *ft_model_devices(const ft_model *model);
-/* Layers on devices; with the head one more than there are layers. */
+/* Layers on devices; with the output head one more than the number of layers. */
 uint32_t ft_model_n_gpu_layers(const ft_model *model);
 uint32_t ft_model_where_layer(const ft_model *model, uint32_t layer);
 uint32_t ft_model_where_head(const ft_model *model);
 uint32_t ft_model_where_embedding(const ft_model *model);
-/* Of the weights' bytes: all, those in our own layout, those in one of ggml's repacked ones, and those
- * that exist twice for it (a tied head beside the embedding). */
+/* What multiplies with the matrices: in each set, bit t stands for ggml type t. */
+typedef struct ft_model_products {
+    uint64_t packed, by_ggml, on_devices;
+} ft_model_products;
+/* Bytes of the weights: all of them, those in our own layout, those in one of ggml's repacked
+ * layouts, and those that exist twice because of a layout (a tied output head beside the
+ * embedding). */
 typedef struct ft_model_memory {
     uint64_t bytes, packed_bytes, repacked_bytes, copied_bytes;
+    ft_model_products products;
 } ft_model_memory;
 ft_model_memory ft_model_get_memory(const ft_model *model);
 /* True if every matrix of the layers is packed in our layout or in one of ggml's. */
 bool ft_model_repacked(const ft_model *model);
 uint64_t ft_model_n_params(const ft_model *model);
 
-/* What a file holds. */
+/* What a file contains. */
 typedef struct ft_model_info {
     ft_hparams hp;
     char name[128];
     char type_name[16];   /* as ft_model_type_name */
     uint64_t fingerprint; /* ft_model_fingerprint */
     uint64_t n_params, file_bytes;
-    /* Of the layers' matrices as they would be loaded here (joined ones counted once), how many get
-     * packed in our layout or in one of ggml's. */
+    /* The layers' matrices as they would be loaded here (joined ones count once), and how many of
+     * them get packed in our layout or in one of ggml's. */
     uint32_t n_matrices, n_repacked;
     ft_model_memory memory; /* as it would be loaded here */
-    bool tied;              /* the head shares the embedding's values */
+    bool tied;              /* the output head shares the embedding's values */
     bool rope_factors;      /* Llama 3's rope_freqs */
     struct {
         uint64_t n_tensors, bytes;
     } types[GGML_TYPE_COUNT]; /* by ggml_type */
 } ft_model_info;
 
-/* As much of ft_model_load as needs no weights, with its errors. */
+/* Does the part of ft_model_load that needs no weights, with the same errors. */
 FT_WARN_UNUSED ft_status ft_model_inspect(const ft_model_opts *opts, ft_error *err,
                                           ft_model_info *out);
 
-/* "llama": a family's name in files. */
+/* A family's name in files, such as "llama". */
 const char *ft_family_name(ft_family family);
 
-/* Checks a GGUF file in full without loading weights; what ft_model_load calls first, and what the
- * fuzzer calls. Checks header, keys, strings, arrays, tensor dims, types, offsets and sizes against
- * file_size. data: the first n_data bytes of the file (all of the metadata must lie in them). */
+/* Checks a GGUF file in full without loading weights: header, keys, strings, arrays, dimensions,
+ * types, offsets and sizes of tensors, against file_size. ft_model_load calls it first; the fuzzer
+ * calls it, too. data: the first n_data bytes of the file; they must contain all metadata. */
 FT_WARN_UNUSED ft_status ft_gguf_check(const void *data, size_t n_data, uint64_t file_size,
                                        ft_error *err);
 

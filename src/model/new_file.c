@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that appear when they are whole. A handle belongs to one thread. Does not sync: a power cut
-// right after the renaming may leave a short file, which the reader's checks then refuse.
+// Files that appear under their name when they are complete. A handle belongs to one thread. Does
+// not sync: a power failure right after the renaming can leave a short file, which the reader's
+// checks refuse.
 #include "model/new_file.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@ ft_status ft_new_file_create(const char *in, const char *out, ft_error *err, ft_
         return ft_error_set(err, FT_NOMEM, "%s: out of memory", out);
     file->fd = mkstemp(file->temp.data);
     if (file->fd < 0) {
-        ft_error_set(err, FT_IO, "%s: cannot write beside it: %s", out, strerror(errno));
+        ft_error_set(err, FT_IO, "%s: cannot create a file in its folder: %s", out,
+                     strerror(errno));
         ft_buf_deinit(&file->temp);
         return FT_IO;
     }
@@ -47,7 +49,7 @@ ft_status ft_new_file_write(ft_new_file *file, const void *data, size_t n, ft_er
 
 ft_status ft_new_file_finish(ft_new_file *file, ft_status st, ft_error *err)
 {
-    if (close(file->fd) != 0 && st == FT_OK) /* where some file systems say that the disk is full */
+    if (close(file->fd) != 0 && st == FT_OK) /* some file systems report a full disk here */
         st = ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
     if (st == FT_OK && rename(file->temp.data, file->out) != 0)
         st = ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));

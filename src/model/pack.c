@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs weights into tiles of 16 rows, and back. A bijection of bytes: nothing is rounded. Stateless;
-// any thread. It does not compute with weights (engine/gemm.c does), nor choose which are packed
-// (placement.c does).
+// Packs weights into tiles of 16 rows, and back. A bijection of bytes: nothing is rounded.
+// Stateless; any thread. It does not compute with weights (engine/gemm.c does) and does not choose
+// which are packed (placement.c does).
 #include "model/pack.h"
 
 #include <string.h>
 
-#include "base/cpu.h"
 #include "model/pack_layout.h"
 
 enum { ROWS = FT_PACK_ROWS, BLOCK = FT_PACK_BLOCK, VECTOR = 64 };
 
-/* Where a plain block has what: halves (scale, then minimum) first, then fifth bits, then quants. */
+/* The parts of a plain block: halves (scale, then minimum) first, then fifth bits, then quants. */
 static size_t n_halves(enum ggml_type type)
 {
     return ft_pack_has_min(type) ? 2 : 1;
@@ -29,8 +28,8 @@ static uint32_t load4(const uint8_t *p)
     return x;
 }
 
-/* quants: groups of 4 bytes, VECTOR apart. Packing is done four values at a time: it is part of every
- * start of a program. */
+/* quants: groups of 4 bytes, VECTOR apart. Packs four values at a time, because every start of a
+ * program packs weights. */
 static void put_quants8(const uint8_t *plain, uint8_t *quants)
 {
     for (int v = 0; v < BLOCK / 4; v++) {
@@ -67,7 +66,8 @@ static void get_quants4(const uint8_t *quants, uint8_t *plain)
     }
 }
 
-/* Plain, bit k is value k's; packed, bit i of byte j is value 4 i + j's. */
+/* In the plain layout bit k belongs to value k; in the packed one, bit i of byte j to value 4 i +
+ * j. */
 static void put_fifth(const uint8_t *plain, uint8_t *bits)
 {
     uint32_t in = load4(plain), out = 0;
@@ -107,7 +107,7 @@ static void get_quants(enum ggml_type type, const uint8_t *quants, uint8_t *plai
     }
 }
 
-/* Where block b of a row starts in the tile: its scale and its quants. */
+/* Where block b of a row starts in the tile: its scale, and its quants. */
 typedef struct place {
     size_t scale, quants;
 } place;
@@ -170,16 +170,6 @@ bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out)
 {
     int64_t block = type == GGML_TYPE_BF16 ? 2 : ggml_blck_size(type);
     return layout_of(type) && n_in > 0 && n_out > 0 && n_in % block == 0 && n_out % ROWS == 0;
-}
-
-bool ft_pack_pays(void)
-{
-    return ft_cpu_get()->vnni;
-}
-
-size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in)
-{
-    return ROWS * ggml_row_size(type, n_in);
 }
 
 void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed)

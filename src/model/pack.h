@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our own layout of matrices, for the engine's matrix multiplication (engine/gemm.h): as many bytes as
- * the plain layout, but in tiles of 16 output rows, so that one 64-byte load brings 4 values (8-bit), 8
- * (4-bit), 1 (F32) or 2 (BF16) of each of the 16 rows.
+ * Our own layout of matrices, for the engine's matrix multiplication (engine/gemm.h): as many bytes
+ * as the plain layout, but in tiles of 16 output rows, so that one 64-byte load brings 4 values
+ * (8-bit), 8 (4-bit), 1 (F32) or 2 (BF16) of each of the 16 rows.
  *
- * A tile of floats is [n_in][16], BF16 in pairs: [n_in / 2][16][2]. A tile of blocks of 32 is its blocks
- * in pairs (the last alone if their number is odd), each pair being
+ * A tile of floats is [n_in][16], BF16 in pairs: [n_in / 2][16][2]. A tile of blocks of 32 is its
+ * blocks in pairs (the last alone if their number is odd), each pair being
  *   scales  [2][16]     f16; Q4_1, Q5_1: [2][2][16], a block's scales, then its minima
  *   quants  [2][8][64]  8-bit: byte [v][4 row + j] is value 4 v + j of the row, plus 128
- *           [2][4][64]  4-bit: the low nibble of [v][4 row + j] is value 8 v + j, the high one value
- *                       8 v + 4 + j
+ *           [2][4][64]  4-bit: the low nibble of [v][4 row + j] is value 8 v + j, the high one
+ *                       value 8 v + 4 + j
  *           [2][5][64]  5-bit: bit i of [0][4 row + j] is the fifth of value 4 i + j, then as 4-bit
- * so that a product reads memory from front to back, in whole cache lines. (With all scales of a tile in
- * front, two streams that cross, it read at 12 GB/s where this one reads at 26: they kept the
- * processor's prefetcher from seeing either.)
+ * so that a product reads memory from front to back, in whole cache lines. (With all scales of a
+ * tile in front, two streams that cross, it read at 12 GB/s where this one reads at 26: they kept
+ * the processor's prefetcher from seeing either.)
  *
  * A packed weight keeps its tensor's type and shape, but no ggml operator may read it.
  */
@@ -30,18 +30,14 @@
 #define FT_PACK_ROWS  16 /* output rows of a tile */
 #define FT_PACK_BLOCK 32 /* inputs that share a scale */
 
-/* Whether there is a packed layout for the type (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL; F32, F16, BF16;
- * those of pack_k.c) and shape. */
+/* Whether there is a packed layout for the type (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL; F32, F16,
+ * BF16; those of pack_k.c) and shape. */
 bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out);
-/* Says whether rows are multiplied with such a matrix faster in its packed layout than in `rival`, the
- * best of ggml's buffer types for it. Any thread. */
-typedef bool ft_pack_choice(enum ggml_type type, int64_t n_in, int64_t n_out,
-                            ggml_backend_buffer_type_t rival);
-/* Whether products with packed weights are known to beat ggml's own on this machine without measuring:
- * where the processor has AVX-512 with its 8-bit dot product. */
-bool ft_pack_pays(void);
+/* Says whether such a matrix is to be packed. Any thread. */
+typedef bool ft_pack_choice(enum ggml_type type, int64_t n_in, int64_t n_out);
 
-/* Of types with blocks of 32: whether a block has a minimum beside its scale, and whether fifth bits. */
+/* Of types with blocks of 32: whether a block has a minimum beside its scale, and whether fifth
+ * bits. */
 static inline bool ft_pack_has_min(enum ggml_type type)
 {
     return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
@@ -63,7 +59,10 @@ static inline size_t ft_pack_quant_bytes(enum ggml_type type)
     return bits * FT_PACK_BLOCK / 8 * FT_PACK_ROWS;
 }
 /* Of a whole tile, any type: as many as its 16 plain rows have. */
-size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in);
+static inline size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in)
+{
+    return FT_PACK_ROWS * ggml_row_size(type, n_in);
+}
 
 /* Plain [n_out, n_in] to packed and back; both ft_pack_tile_bytes x n_out / 16. The shape fits. */
 void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs float weights into tiles of 16 rows, and back: a transposition of 4-byte units (F32, pairs of
-// BF16) or 2-byte ones (F16). Stateless; any thread. It does not compute with weights
+// Packs float weights into tiles of 16 rows, and back: a transposition of 4-byte units (F32, pairs
+// of BF16) or 2-byte units (F16). Stateless; any thread. It does not compute with weights
 // (engine/gemm_f_*.c do).
 //
-// A single row can be read without the others: it takes a place in every cache line of its tile, which
-// costs 16 times its bytes of memory traffic and is still nothing beside the pass that follows.
+// A single row can be read without the others. It has a part in every cache line of its tile, so
+// reading it costs 16 times its size in memory traffic; that is still nothing compared to the pass
+// that follows.
 #include <stddef.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@
 
 enum { ROWS = FT_PACK_ROWS, CHUNK = 64 };
 
-/* n units of `bytes`, a constant where this is inlined, of each row; plain [16][n], tile [n][16]. */
+/* n units of `bytes`, a constant where this is inlined, of each row; plain [16][n], tile
+ * [n][16]. */
 static inline __attribute__((always_inline)) void
 transpose(size_t bytes, size_t n, const uint8_t *from, uint8_t *to, bool pack)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The packed layout (pack.h) of K-quants: tiles of 16 output rows again, each the superblocks of 256
- * inputs in their order. A superblock is 8 blocks of 32 inputs. Byte [v][4 row + j] of its quants has
- * value 8 v + j of the row's block in the low nibble and value 8 v + 4 + j in the high one, as in
- * 4-bit types; further bits of the values lie in front of the nibbles they belong to.
+ * The packed layout (pack.h) of K-quants. A tile is again 16 output rows and holds the superblocks
+ * of 256 inputs in their order. A superblock is 8 blocks of 32 inputs. Byte [v][4 row + j] of its
+ * quants holds value 8 v + j of the row's block in the low nibble and value 8 v + 4 + j in the high
+ * nibble, as in 4-bit types. Further bits of the values are stored in front of their nibbles.
  *
- * A Q4_K or Q5_K value is d scale q - dmin min, its 6-bit scale and min being those of the block; a
- * Q6_K value is d scale (q - 32), with a scale for each 16 inputs.
+ * A Q4_K or Q5_K value is d scale q - dmin min; scale and min are 6-bit numbers of the block. A
+ * Q6_K value is d scale (q - 32), with one scale for 16 inputs.
  */
 #ifndef FT_MODEL_PACK_K_H
 #define FT_MODEL_PACK_K_H
@@ -18,7 +18,7 @@
 
 #define FT_PACK_SUPER 256 /* inputs of a superblock */
 
-/* d and dmin, f16, and the 6-bit numbers of 16 rows, [block][row] where not said otherwise. */
+/* d and dmin (f16), and the 6-bit numbers of 16 rows, [block][row] unless noted. */
 typedef struct ft_pack_scales {
     uint16_t d[16], dmin[16];
     uint8_t low[8][16]; /* lowest 4 bits of scale; << 4: of min */
@@ -40,8 +40,8 @@ typedef struct ft_pack_q5_k {
     } block[8];
 } ft_pack_q5_k;
 
-/* Its d lies apart: a tile is pairs of superblocks (the last alone if their number is odd), each pair
- * being d [2][16] and two of these, so that they fill whole cache lines. */
+/* Its d is stored separately. A tile is pairs of superblocks (the last one alone if their number is
+ * odd). A pair is d [2][16] and two of these structs, so that they fill whole cache lines. */
 typedef struct ft_pack_q6_k {
     int8_t scales[16][16]; /* [half block][row] */
     struct {
@@ -52,7 +52,7 @@ typedef struct ft_pack_q6_k {
     } block[8];
 } ft_pack_q6_k;
 
-/* Where superblock s of n has its d's and the rest in a Q6_K tile. */
+/* Where the d's and the rest of superblock s of n lie in a Q6_K tile. */
 typedef struct ft_pack_q6_k_place {
     size_t d, super;
 } ft_pack_q6_k_place;

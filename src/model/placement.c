@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights in our own layout come first, where the engine says that they are faster. Else it asks
-// the CPU backend which of its buffer types can multiply with a weight: its extra ("repacked") types
-// before plain ones, since batches run 2 to 3 times faster with them. Stateless but for ggml's own
-// registry; any thread. GPU devices and streaming will be further answers of these functions.
+// Places weights that the CPU multiplies with. Our own layout comes first, for the weights that the
+// engine chooses. For the others, the CPU backend is asked which of its buffer types can multiply
+// with a weight: first its extra ("repacked") types, because batches run 2 to 3 times faster with
+// them, then plain memory. It knows no other device: model.c decides which layers go to GPUs and
+// RPC servers (ft_devices_split), and their weights never come here. No state except ggml's own
+// registry; any thread.
 #include "model/placement.h"
 
 #include "model/pack.h"
@@ -14,7 +16,7 @@ ft_status ft_placer_init(ft_placer *placer, unsigned flags, ft_pack_choice *choo
     if (!placer->dev)
         return ft_error_set(err, FT_INTERNAL, "ggml was built without its CPU backend");
     ggml_backend_dev_get_extra_bufts_t get_extra = NULL;
-    placer->pack = flags == 0 && (choose || ft_pack_pays());
+    placer->pack = flags == 0;
     if (placer->pack)
         placer->type[placer->n++] = ggml_backend_dev_buffer_type(placer->dev);
     if (!(flags & FT_PLACE_NO_REPACK))
@@ -27,7 +29,7 @@ ft_status ft_placer_init(ft_placer *placer, unsigned flags, ft_pack_choice *choo
     return FT_OK;
 }
 
-/* Whether the device can multiply with w once w lies in the buffer type: asked with an empty buffer. */
+/* Whether the device can multiply with w in this buffer type. It is asked with an empty buffer. */
 static bool can_multiply(const ft_placer *placer, struct ggml_tensor *w,
                          struct ggml_tensor *product, ggml_backend_buffer_type_t type)
 {
@@ -40,7 +42,7 @@ static bool can_multiply(const ft_placer *placer, struct ggml_tensor *w,
     return can;
 }
 
-/* ggml's best place for a matrix. */
+/* The best of ggml's places for a matrix. */
 static size_t place_by_ggml(const ft_placer *placer, enum ggml_type type, int64_t n_in,
                             int64_t n_out)
 {
@@ -60,10 +62,9 @@ static size_t place_by_ggml(const ft_placer *placer, enum ggml_type type, int64_
 
 size_t ft_place_matrix(const ft_placer *placer, enum ggml_type type, int64_t n_in, int64_t n_out)
 {
-    size_t rival = place_by_ggml(placer, type, n_in, n_out);
     bool pack = placer->pack && ft_pack_fits(type, n_in, n_out) &&
-                (!placer->choose || placer->choose(type, n_in, n_out, placer->type[rival]));
-    return pack ? 0 : rival;
+                (!placer->choose || placer->choose(type, n_in, n_out));
+    return pack ? 0 : place_by_ggml(placer, type, n_in, n_out);
 }
 
 bool ft_place_is_packed(const ft_placer *placer, size_t place)

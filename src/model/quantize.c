@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requantizing through libllama. The input is checked first, hyperparameters and tensors included,
-// since libllama asserts on some of them; so only families that the engine computes pass. Stateless;
-// one call uses n_threads threads of libllama's.
+// Requantizes through libllama. The input is checked first, with hyperparameters and tensors,
+// because libllama asserts on some of them; so only families that the engine computes are accepted.
+// Stateless; one call uses n_threads threads of libllama.
 #include "model/quantize.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ static ft_status run(const char *in, const char *out, enum llama_ftype ftype, in
     if (llama_model_quantize(in, file.temp.data, &params) != 0)
         st = ft_error_set(err, FT_IO,
                           "%s: libllama could not write %s: is there room on the disk? "
-                          "FORETOKEN_LOG=debug shows its own words",
+                          "FORETOKEN_LOG=debug shows its messages",
                           in, out);
     return ft_new_file_finish(&file, st, err);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices of other machines, through ggml's RPC backend, whose entry points are looked up by name: a
-// ggml without it is no error until somebody wants it. ggml ends the process where a server does not
-// answer, so that is tried here first. State is ggml's registry alone.
+// Devices of other machines, through ggml's RPC backend. Its entry points are looked up by name, so
+// a ggml without it is no error until somebody wants it. ggml ends the process if a server does not
+// answer, so the connection is tried here first. The only state is ggml's registry.
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define CONNECT_MS   3000
 #define ENDPOINT_MAX 300
 
-/* ggml's, by the names under which its registry hands them out. */
+/* ggml's functions, by their names in its registry. */
 typedef ggml_backend_reg_t (*add_server_fn)(const char *endpoint);
 typedef void (*start_server_fn)(const char *endpoint, const char *cache_dir, size_t n_threads,
                                 size_t n_devices, ggml_backend_dev_t *devices);
@@ -49,7 +49,7 @@ static ft_status parse(const char *endpoint, size_t n, char host[ENDPOINT_MAX], 
             return FT_OK;
         }
     }
-    return ft_error_set(err, FT_INVALID, "rpc: '%.*s' is no HOST:PORT", (int)(n < 200 ? n : 200),
+    return ft_error_set(err, FT_INVALID, "rpc: '%.*s' is not HOST:PORT", (int)(n < 200 ? n : 200),
                         endpoint);
 }
 
@@ -62,7 +62,7 @@ static bool connects(const struct addrinfo *address)
     if (fd < 0)
         return false;
     struct pollfd wait = {.fd = fd, .events = POLLOUT};
-    (void)connect(fd, address->ai_addr, address->ai_addrlen); /* the wait says how it ended */
+    (void)connect(fd, address->ai_addr, address->ai_addrlen); /* poll reports the result */
     bool ok = poll(&wait, 1, CONNECT_MS) == 1 &&
               getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
     close(fd);
@@ -85,8 +85,8 @@ static ft_status try_endpoint(const char *endpoint, size_t n, ft_error *err)
         freeaddrinfo(found);
     return ok ? FT_OK
               : ft_error_set(err, FT_UNAVAILABLE,
-                             "rpc: nobody answers at %s:%s: start foretoken rpc-server there", host,
-                             port);
+                             "rpc: no server answers at %s:%s: start foretoken rpc-server there",
+                             host, port);
 }
 
 static bool is_registered(ggml_backend_reg_t reg)

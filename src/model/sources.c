@@ -15,7 +15,7 @@ typedef enum dim { NONE, EMBD, FF, HEADS, KV, HEAD } dim;
 static const struct part {
     const char *suffix;
     dim in, out;
-    presence need[3]; /* by ft_family */
+    presence need[FT_FAMILY_COUNT];
 } parts[FT_PART_COUNT] = {
     [FT_PART_ATTN_NORM] = {"attn_norm.weight", EMBD, NONE, {MUST, MUST, MUST}},
     [FT_PART_Q] = {"attn_q.weight", EMBD, HEADS, {MUST, MUST, MUST}},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libllama takes for granted about a tokenizer, checked beforehand: it asserts that token texts
-// differ, and its SentencePiece tokenizer throws through its C interface where a byte has no token.
-// Stateless; any thread.
+// Checks what libllama assumes about a tokenizer. libllama asserts that token texts differ, and its
+// SentencePiece tokenizer throws through its C interface if a byte has no token. Stateless; any
+// thread.
 #include "model/tokenizer_check.h"
 
 #include <stdio.h>
@@ -81,7 +81,7 @@ static ft_status check_tokens(const ft_gguf *gguf, bool need_bytes, ft_error *er
     return st;
 }
 
-/* An optional array with a value a token. */
+/* An optional array with one value for each token. */
 static ft_status check_per_token(const ft_gguf *gguf, const char *key, enum gguf_type type,
                                  size_t n_tokens, ft_error *err)
 {
@@ -104,7 +104,8 @@ ft_status ft_tokenizer_check(const ft_gguf *gguf, ft_error *err)
     bool bpe = strcmp(model, "gpt2") == 0;
     if (!bpe && strcmp(model, "llama") != 0)
         return ft_error_set(err, FT_UNSUPPORTED,
-                            "%s: tokenizer '%.40s': gpt2 and llama can be used", gguf->path, model);
+                            "%s: tokenizer '%.40s' is not supported: only gpt2 and llama",
+                            gguf->path, model);
     st = check_tokens(gguf, !bpe, err, &n_tokens);
     if (st == FT_OK)
         st = check_per_token(gguf, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, n_tokens, err);

@@ -5,9 +5,9 @@
 
 #include "model/gguf_file.h"
 
-/* Everything that libllama's loader and tokenizer assert on or throw for: kinds of tokenizer (byte
- * level BPE and SentencePiece are known), arrays and their lengths, repeated tokens, missing bytes.
- * FT_CORRUPT or FT_UNSUPPORTED. */
+/* Checks everything that libllama's loader and tokenizer would assert on or throw for: the kind of
+ * tokenizer (byte-level BPE and SentencePiece are supported), arrays and their lengths, repeated
+ * tokens, missing bytes. FT_CORRUPT or FT_UNSUPPORTED. */
 FT_WARN_UNUSED ft_status ft_tokenizer_check(const ft_gguf *gguf, ft_error *err);
 
 #endif

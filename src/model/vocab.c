@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's vocabulary through libllama, loaded alone. Invariants: the file passed our own checks
-// before libllama sees it, and every id handed to libllama is in range, since it throws C++
-// exceptions otherwise. Immutable once loaded, so any thread may call. chat.c renders conversations.
+// A model's vocabulary, loaded alone through libllama. Invariants: the file has passed our own
+// checks before libllama sees it, and every id passed to libllama is in range, because it throws
+// C++ exceptions otherwise. Immutable once loaded, so any thread may call. chat.c renders
+// conversations.
 #include "model/vocab.h"
 
 #include <limits.h>
@@ -104,7 +105,7 @@ const ft_special *ft_vocab_special_at(const ft_vocab *v, const char *text, size_
     return NULL;
 }
 
-/* The hyperparameters are checked too: the families are what libllama may be trusted with. */
+/* The hyperparameters are checked, too: libllama is trusted only with these families. */
 static ft_status check_file(const char *path, ft_error *err)
 {
     ft_gguf gguf;
@@ -194,7 +195,7 @@ bool ft_vocab_has_chat(const ft_vocab *v)
 static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, bool parse_special,
                                ft_error *err, ft_tokens *out)
 {
-    /* A guess of a token for three bytes; libllama says if it needs more. */
+    /* Guesses one token for three bytes; libllama reports if it needs more. */
     int32_t need = (int32_t)(n / 3) + 16;
     for (int tries = 0; tries < 2; tries++) {
         if (tokens_reserve(out, (size_t)need) != FT_OK)
@@ -212,8 +213,8 @@ static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, bo
     return ft_error_set(err, FT_NOMEM, "out of memory for the tokens of %zu bytes", n);
 }
 
-/* libllama's own add_special would add an end token too where a model asks for it, and asserts where
- * a model wants a BOS that it lacks. So BOS is added here. */
+/* libllama's own add_special would also add an end token if a model asks for it, and asserts if a
+ * model wants a BOS that it does not have. So BOS is added here. */
 ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, unsigned how,
                             ft_error *err, ft_tokens *out)
 {

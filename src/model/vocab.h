@@ -40,35 +40,37 @@ int32_t ft_vocab_size(const ft_vocab *vocab);
 /* Beginning-of-sequence token, or -1. */
 int32_t ft_vocab_bos(const ft_vocab *vocab);
 bool ft_vocab_is_eog(const ft_vocab *vocab, int32_t token);
-/* Equal for files whose tokens (bytes and kinds), order and end-of-generation set are equal. */
+/* Equal for files with the same tokens (bytes and kinds), the same order and the same end-of-text
+ * tokens. */
 uint64_t ft_vocab_fingerprint(const ft_vocab *vocab);
 
 typedef enum ft_tokenize_how {
-    FT_TOKENIZE_TEXT = 0,    /* the text's own tokens and nothing else */
-    FT_TOKENIZE_BOS = 1,     /* BOS first where the model wants it */
-    FT_TOKENIZE_SPECIAL = 2, /* text that spells a special token becomes it: never for user text */
+    FT_TOKENIZE_TEXT = 0, /* the text's own tokens and nothing else */
+    FT_TOKENIZE_BOS = 1,  /* BOS first where the model wants it */
+    /* text that spells a special token becomes that token: never for user text */
+    FT_TOKENIZE_SPECIAL = 2,
 } ft_tokenize_how;
 
-/* Appends text's tokens; what is no UTF-8 counts as U+FFFD. how: a sum of ft_tokenize_how. */
+/* Appends text's tokens; invalid UTF-8 counts as U+FFFD. how: a sum of ft_tokenize_how. */
 FT_WARN_UNUSED ft_status ft_vocab_tokenize(const ft_vocab *vocab, const char *text, size_t n,
                                            unsigned how, ft_error *err, ft_tokens *out);
 
-/* Appends the bytes of a token (may be part of a UTF-8 character). special: spell special tokens
- * out; otherwise they have no bytes. Out-of-range ids append nothing. */
+/* Appends the bytes of a token; they can be a part of a UTF-8 character. special: true: special
+ * tokens are spelled out; false: they have no bytes. Out-of-range ids append nothing. */
 FT_WARN_UNUSED ft_status ft_vocab_piece(const ft_vocab *vocab, int32_t token, bool special,
                                         ft_buf *out);
 
-/* Renders the conversation by the model's own template, ready for the assistant's answer, as tokens,
- * BOS first where the model wants it. Special tokens that occur in message text stay text; otherwise
- * the tokens are what tokenizing the whole rendering gives. Role "developer" means "system".
+/* Renders the conversation with the model's own template, ready for the assistant's answer, as
+ * tokens; BOS comes first if the model wants it. Special tokens spelled in message text stay text;
+ * otherwise the tokens are those of the whole rendered text. Role "developer" means "system".
  *
- * The rendering is libllama's: it knows the template by its marks and does not run its program. So
- * what a template adds on its own account is left out; SmolLM2's, for one, puts a default system
- * message ("You are a helpful AI assistant named SmolLM, ...") before a conversation that has none.
- * Whoever wants it passes it as a message.
+ * libllama renders. It recognizes the template by marks in it and does not run its program, so
+ * additions that a template makes by itself are left out. For example, SmolLM2's template puts a
+ * default system message ("You are a helpful AI assistant named SmolLM, ...") before a conversation
+ * without one. A caller who wants it passes it as a message.
  *
- * FT_INVALID: no message or a bad role; FT_UNSUPPORTED: the file has no template, or none that
- * libllama knows, or one that changes message text in other ways than trimming it. */
+ * FT_INVALID: no message, or a bad role. FT_UNSUPPORTED: the file has no template, libllama does
+ * not know it, or it changes message text in other ways than trimming. */
 FT_WARN_UNUSED ft_status ft_vocab_chat(const ft_vocab *vocab, const ft_chat_message *messages,
                                        size_t n, ft_error *err, ft_tokens *out);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A vocabulary's inside, shared by vocab.c and chat.c. */
+ * The inside of a vocabulary, shared by vocab.c and chat.c. */
 #ifndef FT_MODEL_VOCAB_IMPL_H
 #define FT_MODEL_VOCAB_IMPL_H
 
 #include "llama.h"
 #include "model/vocab.h"
 
-/* A token that text can spell but must not become: control and unknown tokens. */
+/* A token that text can spell but must not become: a control or unknown token. */
 typedef struct ft_special {
     const char *text; /* borrowed from libllama */
     size_t n;
@@ -22,10 +22,10 @@ struct ft_vocab {
     uint64_t fingerprint;
     ft_special *special; /* [n_special], longest text first */
     size_t n_special;
-    bool special_first[256]; /* bytes that special tokens begin with */
+    bool special_first[256]; /* first bytes of special tokens */
 };
 
-/* The special token that text[0..n) begins with, the longest; NULL if none. */
+/* Returns the longest special token that text[0..n) begins with; NULL: none. */
 const ft_special *ft_vocab_special_at(const ft_vocab *vocab, const char *text, size_t n);
 
 #endif

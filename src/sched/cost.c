@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The estimator behind chunked prefill: time = a + b rows + c rows with logits + d tokens attended to
-// + e tokens of KV read + f if there are logits, fitted again after every pass to the recent passes of
-// every size. Kept by size, because a server in its steady state runs passes of one shape only, from which nothing can be learnt about others; old
-// ones fade. Errors count relative to the pass, factors are never negative, and passes far off the fit
-// (the machine was busy elsewhere) weigh little: Huber's weights, a few rounds.
+// The estimator behind chunked prefill: time = a + b rows + c rows with logits + d tokens attended
+// to + e tokens of KV read + f if there are logits, fitted again after every pass to the recent
+// passes of every size. Kept by size, because a server in its steady state runs passes of one shape
+// only, from which nothing can be learnt about others; old ones fade. Errors count relative to the
+// pass, factors are never negative, and passes far off the fit (the machine was busy elsewhere)
+// weigh little: Huber's weights, a few rounds.
 //
 // Pure; the caller owns the state. Costs some microseconds a pass.
 #include "sched/cost.h"
@@ -12,17 +13,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define ROUNDS     3    /* of reweighting */
-#define HUBER      0.1  /* relative errors above it count linearly */
-#define HALF_LIFE  256. /* passes after which one counts half */
-#define FADED      0.05 /* the least that an old pass counts: there is none better of its size */
-#define ERROR_RATE 0.1  /* of the running mean of errors */
+#include "sched/tuning.h"
 
-/* Where few passes are known they leave room between the factors: prefer to blame rows, which
- * overrates larger passes. Relative to the data's own weight. */
-static const double ridge[FT_COST_FACTORS] = {
-    [FT_COST_PASS] = 1e-3,        [FT_COST_ROW] = 1e-5,        [FT_COST_LOGITS_ROW] = 1e-4,
-    [FT_COST_INTERACTION] = 1e-4, [FT_COST_CACHED_TOK] = 1e-3, [FT_COST_HEAD] = 1e-3};
+#define TUNE (ft_sched_tune->cost)
 
 #define F(name, text) [FT_COST_##name] = text,
 const char *const ft_cost_factor_name[FT_COST_FACTORS] = {FT_COST_FACTORS_LIST(F)};
@@ -107,12 +100,13 @@ typedef struct normal {
 static void add(normal *m, const ft_cost *cost, const ft_cost_seen *seen, bool fitted)
 {
     double x[FT_COST_FACTORS], guess = seen->us;
-    double age = (double)(cost->n_seen - seen->at), weight = fmax(exp2(-age / HALF_LIFE), FADED);
+    double age = (double)(cost->n_seen - seen->at),
+           weight = fmax(exp2(-age / TUNE.half_life), TUNE.faded);
     ft_pass_factors(&seen->pass, x);
     if (fitted) {
         guess = fmax(dot(cost->us, x), 1);
         double off = fabs(guess - seen->us) / guess;
-        weight *= off > HUBER ? HUBER / off : 1;
+        weight *= off > TUNE.huber ? TUNE.huber / off : 1;
     }
     weight /= guess * guess;
     for (int i = 0; i < FT_COST_FACTORS; i++) {
@@ -122,7 +116,8 @@ static void add(normal *m, const ft_cost *cost, const ft_cost_seen *seen, bool f
     }
 }
 
-/* Solves for the factors in `use` (Gauss; the ridge keeps the pivots positive), 0 for the others. */
+/* Solves for the factors in `use` (Gauss; the ridge keeps the pivots positive), 0 for the
+ * others. */
 static void solve(normal m, const bool *use, double *x)
 {
     for (int i = 0; i < FT_COST_FACTORS; i++)
@@ -149,6 +144,12 @@ static void solve(normal m, const bool *use, double *x)
 /* Least squares with no factor negative: the most negative one is left out until none is. */
 static void fit(ft_cost *cost, bool fitted)
 {
+    const double ridge[FT_COST_FACTORS] = {[FT_COST_PASS] = TUNE.ridge_pass,
+                                           [FT_COST_ROW] = TUNE.ridge_row,
+                                           [FT_COST_LOGITS_ROW] = TUNE.ridge_logits_row,
+                                           [FT_COST_INTERACTION] = TUNE.ridge_interaction,
+                                           [FT_COST_CACHED_TOK] = TUNE.ridge_cached_tok,
+                                           [FT_COST_HEAD] = TUNE.ridge_head};
     normal m = {0};
     bool use[FT_COST_FACTORS];
     int worst;
@@ -194,8 +195,8 @@ void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us)
         return;
     if (ft_cost_predict(cost, pass) > 0) {
         double off = ((double)ft_cost_predict(cost, pass) - (double)us) / (double)us;
-        cost->error += ERROR_RATE * (fmin(fabs(off), 1) - cost->error);
-        cost->bias += ERROR_RATE * (fmin(off, 1) - cost->bias);
+        cost->error += TUNE.error_rate * (fmin(fabs(off), 1) - cost->error);
+        cost->bias += TUNE.error_rate * (fmin(off, 1) - cost->bias);
     }
     ft_cost_seen *ring = cost->seen[2 * pass->out < pass->rows][size_class(pass->rows)], *oldest;
     oldest = ring;
@@ -205,7 +206,7 @@ void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us)
     *oldest = (ft_cost_seen){.pass = *pass, .us = (float)us, .at = ++cost->n_seen};
     if (pass->rows > cost->most_rows)
         cost->most_rows = pass->rows;
-    for (int round = 0; round < ROUNDS; round++)
+    for (uint32_t round = 0; round < TUNE.rounds; round++)
         fit(cost, round > 0);
 }
 
@@ -227,7 +228,7 @@ double ft_cost_added_us(const ft_cost *cost, const ft_pass *part)
 uint32_t ft_cost_rows(const ft_cost *cost, const ft_pass *pass, uint32_t n_past, uint32_t most,
                       int64_t budget_us)
 {
-    uint32_t trusted = cost->most_rows ? 2 * cost->most_rows : FT_COST_FIRST_ROWS;
+    uint32_t trusted = cost->most_rows ? TUNE.trusted * cost->most_rows : TUNE.first_rows;
     uint32_t low = 0, high = most < trusted ? most : trusted;
     double before_us = (double)ft_cost_predict(cost, pass);
     while (low < high) {

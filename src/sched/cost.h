@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a forward pass costs, learnt from the passes that were run: microseconds as a function of its
- * rows, of its attention work and of the KV that it reads (WISP eq. (19)), and of the rows with logits
- * and whether there are any: the output head is a large part of a small model, and its weights are read
- * once. Pure: observations in, predictions out; no clock. The server asks two questions: how long will
- * this batch take, and how many rows of a prompt may join it for so much time.
+ * Estimates the time of a forward pass, from the passes that were measured. The time depends on the
+ * rows, the attention work, the KV that is read (WISP eq. (19)), the rows with logits, and whether
+ * there are any: the output head is a large part of a small model, and its weights are read once.
+ * It answers two questions: how long will this batch take, and how many rows of a prompt may join
+ * it within a given time? Pure; no clock.
  */
 #ifndef FT_SCHED_COST_H
 #define FT_SCHED_COST_H
 
 #include <stdint.h>
 
-/* The shape of a pass. All-zero: no pass at all, which costs nothing. */
+/* The shape of a pass. All-zero: no pass, which costs nothing. */
 typedef struct ft_pass {
     uint32_t rows;
     uint32_t out;    /* of them with logits */
@@ -19,21 +19,21 @@ typedef struct ft_pass {
     uint64_t cached; /* sum over sequences of the tokens in KV, which are read once for all rows */
 } ft_pass;
 
-/* `pass` with n more rows behind n_past tokens of a sequence, n_out of them with logits. Of a tree this
- * counts the work of a chain, which is no less. */
+/* `pass` with n more rows after n_past tokens of a sequence, n_out of them with logits. A tree is
+ * counted as a chain, whose work is at least as large. */
 ft_pass ft_pass_plus(ft_pass pass, uint32_t n_past, uint32_t n, uint32_t n_out);
 /* `pass` without a part of it. */
 ft_pass ft_pass_minus(ft_pass pass, ft_pass part);
-/* What both hold. */
+/* The two together. */
 ft_pass ft_pass_sum(ft_pass pass, ft_pass more);
-/* n / of of a pass; of > 0. */
+/* The fraction n / of of a pass; of > 0. */
 ft_pass ft_pass_share(ft_pass pass, uint32_t n, uint32_t of);
 
 #define FT_COST_SIZES 17 /* classes of pass sizes: 1, 2-3, 4-7, ... rows */
 #define FT_COST_KEPT  6  /* recent passes of each class, prompts' and others' apart */
 
-/* What a pass is made of, and how a file of costs calls it. Pass and head are paid once, whoever is in
- * the pass; the others add up over its parts. */
+/* The parts of a pass's cost, and their names in a file of costs. Pass and head are paid once a
+ * pass; the others add up over its rows. */
 #define FT_COST_FACTORS_LIST(F)                                       \
     F(PASS, "pass")               /* the fixed cost of any pass */    \
     F(ROW, "row")                 /* of all linear work of a token */ \
@@ -62,21 +62,22 @@ typedef struct ft_cost {
     double us[FT_COST_FACTORS];    /* what one of each costs, >= 0 */
     double prior[FT_COST_FACTORS]; /* what they cost for all one knew before; 0: nothing */
     double error;                  /* recent mean of |predicted - measured| / measured, at most 1 */
-    double bias; /* the same without the bars: > 0 where it promises too much time */
+    double bias;                   /* the same with the sign: > 0 if predictions are too long */
 } ft_cost;
 
 /* Nothing is known. */
 void ft_cost_init(ft_cost *cost);
 
-/* What profiling this model on this machine found (sched/cost_file.h): taken until passes of its own say
- * otherwise. us[] >= 0, passes of up to most_rows rows, off by `error` of their time on average. */
+/* Starts from costs that were measured for this model on this machine (sched/cost_file.h); measured
+ * passes replace them over time. us[] >= 0; from passes of up to most_rows rows; `error` is their
+ * mean relative error. */
 void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], uint32_t most_rows,
                    double error);
 
 /* The numbers of a pass in the order of the factors. */
 void ft_pass_factors(const ft_pass *pass, double out[FT_COST_FACTORS]);
 
-/* Microseconds that a part makes a pass longer which has the fixed costs already. */
+/* Microseconds that a part adds to a pass, without the fixed costs. */
 double ft_cost_added_us(const ft_cost *cost, const ft_pass *part);
 
 /* A pass took `us`; ignored unless both are positive. */
@@ -85,13 +86,11 @@ void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us);
 /* Microseconds of a pass; 0 while nothing is known. Does not fall when a pass grows. */
 int64_t ft_cost_predict(const ft_cost *cost, const ft_pass *pass);
 
-/* Rows of a prompt, n_past of whose tokens are in KV, that may join `pass` for at most budget_us more
- * than it costs without them, the recent error added; at most `most`. 0: not even one may. At most
- * twice the rows of the largest pass seen (FT_COST_FIRST_ROWS before there was one), so that a wrong
- * guess is found out at small cost. */
+/* Rows of a prompt, n_past of whose tokens are in KV, that may join `pass` for at most budget_us
+ * more than it costs without them, the recent error added; at most `most`. 0: not even one may. At
+ * most twice the rows of the largest pass seen (before there was one, first_rows of
+ * sched/tuning.h), so that a wrong guess is found out at small cost. */
 uint32_t ft_cost_rows(const ft_cost *cost, const ft_pass *pass, uint32_t n_past, uint32_t most,
                       int64_t budget_us);
-
-#define FT_COST_FIRST_ROWS 16
 
 #endif

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies that know deadlines: edf, and WISP's. Pure; the picks array serves as the only workspace:
-// verifications first, as a heap of which only those are taken out that the batch has room for, their
-// place in the order in n_tok until they are granted rows; prompts behind them, by arrival.
+// Policies that know deadlines: edf, and WISP's. Pure; the picks array serves as the only
+// workspace: verifications first, as a heap of which only those are taken out that the batch has
+// room for, their place in the order in n_tok until they are granted rows; prompts behind them, by
+// arrival.
 #include <math.h>
 #include <string.h>
 
 #include "base/sort.h"
 #include "sched/room.h"
+#include "sched/tuning.h"
 
-/* A place in the order: the rank in the upper two bits, what orders a rank below. Smaller is first. */
+#define TUNE (ft_sched_tune->batch)
+
+/* A place in the order: the rank in the upper two bits, what orders a rank below. Smaller is
+ * first. */
 #define KEY_MAX     ((1u << 30) - 1)
 #define KEY_STEP_US 8 /* of a key that is a time which may be long */
 typedef enum rank { RANK_OVERDUE, RANK_CRITICAL, RANK_LATE, RANK_OTHER } rank;
@@ -34,7 +39,7 @@ static int64_t falling(float x)
 
 static int64_t deadline_of(const ft_work *w)
 {
-    return w->deadline_us ? w->deadline_us : w->arrival_us + FT_SCHED_PATIENCE_US;
+    return w->deadline_us ? w->deadline_us : w->arrival_us + TUNE.patience_us;
 }
 
 static bool in_order(const void *ctx, const void *a, const void *b)
@@ -67,14 +72,6 @@ static size_t part(const ft_work *work, size_t n, ft_pick *picks)
 
 /* ---- WISP ---- */
 
-/* A round meets two passes, the one that runs when it arrives and its own; a quarter of its time is left
- * for its edge and the network. */
-#define ROUND_SHARE 0.375
-/* A pass is worth filling in any case until its fixed costs are so small a part of it. */
-#define FIXED_TIMES 4.0
-/* A text that is so many rounds behind its promise will not keep it any more. */
-#define LOST 8.0
-
 static ft_pass with(ft_pass pass, const ft_work *w)
 {
     return ft_pass_plus(pass, w->n_past, w->n_tok, w->n_out);
@@ -86,15 +83,17 @@ static double fixed_us(const ft_cost *cost)
     return cost->us[FT_COST_PASS] + cost->us[FT_COST_HEAD];
 }
 
-/* The order among those that are late. Texts that were promised too much would be owed most for ever: they
- * come last, by waiting, lest they take the server from those whose promises can be kept. */
+/* The order among those that are late. Texts that were promised too much would be owed most for
+ * ever: they come last, by waiting, lest they take the server from those whose promises can be
+ * kept. */
 static uint32_t place_late(const ft_work *w, int64_t now_us)
 {
-    double ahead_us = (double)((w->deadline_us ? w->owed_us : deadline_of(w)) - now_us);
-    double served_us = (double)w->share * FT_SCHED_PATIENCE_US;
-    if (w->tokens_per_s > 0 && -ahead_us * (double)(w->tokens_per_s / w->gain_tok) > LOST * 1e6)
+    double slack_us = (double)((w->deadline_us ? w->owed_us : deadline_of(w)) - now_us);
+    double served_us = (double)w->share * TUNE.patience_us;
+    if (w->tokens_per_s > 0 &&
+        -slack_us * (double)(w->tokens_per_s / w->gain_tok) > TUNE.lost * 1e6)
         return place(RANK_LATE, KEY_MAX - (now_us - w->arrival_us) / KEY_STEP_US);
-    return place(RANK_LATE, KEY_MAX / 2 + (int64_t)(ahead_us + served_us) / KEY_STEP_US);
+    return place(RANK_LATE, KEY_MAX / 2 + (int64_t)(slack_us + served_us) / KEY_STEP_US);
 }
 
 /* Algorithm 1, lines 7 to 14: everything's place, but for the one that is overdue. */
@@ -107,8 +106,8 @@ static uint32_t place_of(const ft_work *w, const ft_sched_limits *limits, int64_
         return place_late(w, now_us);
     if (left_us - own_us <= limits->guard_us) /* eq. (17): now >= LST */
         return place(RANK_CRITICAL, left_us);
-    /* Eq. (16), over the time that is left: what is due much later loses nothing by waiting. The pass has
-     * its fixed costs whoever joins it. */
+    /* Eq. (16), over the time that is left: what is due much later loses nothing by waiting. The
+     * pass has its fixed costs whoever joins it. */
     double cost_us = (double)own_us - fixed_us(limits->cost);
     double density = w->gain_tok * (1 - w->share) / (cost_us > 1 ? cost_us : 1) / (double)left_us;
     return place(RANK_OTHER, falling((float)density));
@@ -155,8 +154,9 @@ static pace pace_with(pace p, const ft_work *w, rank r)
     return p;
 }
 
-/* Whether a pass of that length is one for them, seen from who joins last. In a longer one all move in
- * step, no text faster than the next, and who had bad luck never catches up; who is ahead can wait. */
+/* Whether a pass of that length is one for them, seen from who joins last. In a longer one all move
+ * in step, no text faster than the next, and who had bad luck never catches up; who is ahead can
+ * wait. */
 static bool in_pace(const pace *p, rank r, int64_t us)
 {
     double round_us = p->n > 0 ? p->gain_tok / p->n / p->fastest * 1e6 : INFINITY;
@@ -164,12 +164,13 @@ static bool in_pace(const pace *p, rank r, int64_t us)
         return true;
     if (r == RANK_OTHER && us > p->even_us)
         return false;
-    return (double)us <= fmax(ROUND_SHARE * round_us, FIXED_TIMES * p->fixed_us);
+    return (double)us <= fmax(TUNE.round_share * round_us, TUNE.fixed_times * p->fixed_us);
 }
 
 /* Takes verifications in order while all promises in the batch can be kept (lines 15 to 33, with
- * FEASIBLEADD), and what need not start now while the pass is not too long for those in it. The taken
- * ones stand at the end of picks[n], last first, with their rows, 0: left out. Returns how many. */
+ * FEASIBLEADD), and what need not start now while the pass is not too long for those in it. The
+ * taken ones stand at the end of picks[n], last first, with their rows, 0: left out. Returns how
+ * many. */
 static size_t take(const ft_work *work, ft_pick *picks, size_t n, const ft_sched_limits *limits,
                    int64_t now_us, ft_room *room)
 {
@@ -213,7 +214,8 @@ static size_t gather(ft_pick *picks, size_t n, size_t n_taken)
     return out;
 }
 
-/* Prompts picks[n] in what is left; those that run move to `to`, at or before picks. Returns how many. */
+/* Prompts picks[n] in what is left; those that run move to `to`, at or before picks. Returns how
+ * many. */
 static size_t take_prompts(const ft_work *work, const ft_pick *picks, size_t n,
                            const ft_sched_limits *limits, ft_room *room, ft_pick *to)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// First come, first served, and the two baselines that differ from it in when passes start and in what
-// they verify. Pure; the picks array serves as the only workspace.
+// First come, first served, and the two baselines that differ from it in when passes start and in
+// what they verify. Pure; the picks array serves as the only workspace.
 #include "base/sort.h"
 #include "sched/room.h"
 

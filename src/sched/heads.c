@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits by need. A choice is a number j of halvings: this run takes in what is at least 2^-j likely, and
-// each further one what is so likely seen from where the walks stand then. Expected of that are the
-// walks that leave for a further run, and its rows; j = 0 goes down level by level. Rows of a further
-// run are those down to 2^-2j, but each counts only as much as a walk is likely to be above it.
+// Logits by need. A choice is a number j of halvings: this run takes in what is at least 2^-j
+// likely, and each further one what is so likely seen from where the walks stand then. Expected of
+// that are the walks that leave for a further run, and its rows; j = 0 goes down level by level.
+// Rows of a further run are those down to 2^-2j, but each counts only as much as a walk is likely
+// to be above it.
 //
 // Pure; the caller owns the state.
 #include "sched/heads.h"
@@ -12,18 +13,27 @@
 #include <math.h>
 #include <stdbool.h>
 
-#define SMOOTH 0.25 /* of times */
-#define ALIKE \
-    0.5 /* of a change of time that other sizes are believed to share: the machine's load */
-#define JUMP       4.0 /* a time counts as at most so many times the usual one */
-#define SPREAD     4.0 /* between the least and the most rows seen, to know what rows cost */
-#define LEARN      (1.0 / 64)
-#define UNLIKELY   0.01 /* a further run less likely than that is not counted */
+#include "sched/tuning.h"
+
+#define TUNE       (ft_sched_tune->heads)
 #define LEAST_EVER FLT_MIN
 
 void ft_heads_init(ft_heads *heads)
 {
-    *heads = (ft_heads){.goes_on = {0.6, 0.2, 0.1, 0.05}};
+    *heads = (ft_heads){
+        .goes_on = {TUNE.first_child, TUNE.second_child, TUNE.third_child, TUNE.later_child},
+        .share = 1};
+}
+
+void ft_heads_saw_pass(ft_heads *heads, uint32_t n_walks, uint32_t n_nodes, uint32_t rows)
+{
+    if (n_nodes > 0)
+        heads->share += TUNE.share * ((double)(rows - n_walks) / n_nodes - heads->share);
+}
+
+uint32_t ft_heads_expect(const ft_heads *heads, uint32_t n_nodes)
+{
+    return 1 + (uint32_t)(heads->share * n_nodes + 0.5);
 }
 
 /* ---- what a run takes ---- */
@@ -49,13 +59,13 @@ void ft_heads_observe(ft_heads *heads, uint32_t rows, int64_t us)
         heads->seen[size].rows = rows;
         return;
     }
-    now = fmin(now, JUMP * old);
-    heads->seen[size].rows += SMOOTH * (rows - heads->seen[size].rows);
-    heads->seen[size].us += SMOOTH * (now - old);
+    now = fmin(now, TUNE.jump * old);
+    heads->seen[size].rows += TUNE.smooth * (rows - heads->seen[size].rows);
+    heads->seen[size].us += TUNE.smooth * (now - old);
     double change = heads->seen[size].us / old - 1;
     for (uint32_t i = 0; i < FT_HEADS_SIZES; i++)
         if (i != size)
-            heads->seen[i].us *= 1 + ALIKE * change;
+            heads->seen[i].us *= 1 + TUNE.alike * change;
 }
 
 /* Straight lines between what was seen, and on beyond it; fewer rows never take longer. */
@@ -75,7 +85,7 @@ double ft_heads_us(const ft_heads *heads, double rows)
         x0 = x;
         y0 = y;
     }
-    if (x0 == 0 || x0 < SPREAD * first_x)
+    if (x0 == 0 || x0 < TUNE.spread * first_x)
         return 0; /* known sizes are too much alike */
     return us > 0 ? us : y0 + (y0 - first_y) * (rows - x0) / (x0 - first_x);
 }
@@ -97,7 +107,7 @@ void ft_heads_learn(ft_heads *heads, const int32_t *parent, uint32_t n, const ui
             if (parent[i] != at)
                 continue;
             double *rate = &heads->goes_on[rank_class(rank++)];
-            *rate += LEARN * ((step < n_path && path[step] == i) - *rate);
+            *rate += TUNE.learn * ((step < n_path && path[step] == i) - *rate);
         }
     }
 }
@@ -146,7 +156,7 @@ void ft_heads_add(ft_heads_plan *plan, const ft_heads *heads, const int32_t *par
 static double run_us(const ft_heads *heads, uint32_t walks, double there, double rows)
 {
     double happens = 1 - pow(1 - fmin(there / walks, 1), walks);
-    if (happens < UNLIKELY)
+    if (happens < TUNE.unlikely)
         return 0;
     return happens * ft_heads_us(heads, fmax(fmax(rows, there) / happens, 1));
 }
@@ -170,7 +180,7 @@ static double cost_of(const ft_heads *heads, const ft_heads_plan *plan, uint32_t
 static bool large_known(const ft_heads *heads, uint32_t rows)
 {
     for (uint32_t i = 0; i < FT_HEADS_SIZES; i++)
-        if (heads->seen[i].us > 0 && heads->seen[i].rows >= SPREAD * rows)
+        if (heads->seen[i].us > 0 && heads->seen[i].rows >= TUNE.spread * rows)
             return true;
     return false;
 }

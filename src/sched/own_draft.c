@@ -3,41 +3,21 @@
 //
 //     T_draft + T_tree < tokens * T_plain
 //
-// and where the pass also serves sessions that are not drafted for, whom drafting delays, where all tokens
-// of the pass together come faster: the bound of SpecEdge 5 read the other way round. Tokens a tree and T_draft are known only while the
-// server drafts, T_plain only while it does not; so what loses by the estimates is tried now and then.
+// and where the pass also serves sessions that are not drafted for, whom drafting delays, where all
+// tokens of the pass together come faster: the bound of SpecEdge 5 read the other way round. Tokens
+// a tree and T_draft are known only while the server drafts, T_plain only while it does not; so
+// what loses by the estimates is tried now and then.
 //
-// Of what was drafted, a node is worth its row where it raises tokens per time: the best of all sessions'
-// nodes by their chances, so that the rows go where they bring most. A level of the draft is worth its
-// forward by the same measure. No state but the caller's.
+// Of what was drafted, a node is worth its row where it raises tokens per time: the best of all
+// sessions' nodes by their chances, so that the rows go where they bring most. A level of the draft
+// is worth its forward by the same measure. No state but the caller's.
 #include "sched/own_draft.h"
 
 #include <math.h>
 
-/* Before that many measurements an estimate decides nothing: the first ones have cold caches and
- * graphs to build. */
-#define TRUSTED_DRAFTS   3
-#define TRUSTED_VERDICTS 8
+#include "sched/tuning.h"
 
-/* Of smoothing. Times follow the machine's load, the last 10 or so count. Tokens of a tree scatter as
- * widely as their mean: 100 are needed to tell 10 % of a difference from chance. */
-#define DRAFT_RATE   0.1
-#define VERDICT_RATE 0.01
-
-/* A pass that took so many times longer or shorter than expected was another program's doing. */
-#define OFF_MOST 3
-
-/* To change what is done takes a gain of this much, so that two ways that are alike don't alternate. */
-#define GAIN 0.03
-
-/* Choices until a draft is tried against the estimates; each one that fails doubles the wait. A probe
- * costs a few plain passes, so that at the last wait it is less than 1 % of the time. */
-#define WAIT_FIRST 16
-#define WAIT_MOST  1024
-
-/* While drafting pays, one pass of so many is plain, so that the cost model has seen such passes: 0.4 %
- * of the passes for at most all of what drafting gains. */
-#define PLAIN_EVERY 256
+#define TUNE (ft_sched_tune->own)
 
 static uint32_t class_of(uint32_t sessions)
 {
@@ -67,7 +47,7 @@ static bool token_times(const ft_own_draft *own, const ft_own_load *load, double
                         double *plain)
 {
     uint32_t c = class_of(load->sessions);
-    if (own->n_verdicts < TRUSTED_VERDICTS || own->n_drafts[c] < TRUSTED_DRAFTS ||
+    if (own->n_verdicts < TUNE.trusted_verdicts || own->n_drafts[c] < TUNE.trusted_drafts ||
         load->plain_us <= 0 || load->tree_us <= 0)
         return false;
     *drafted = (own->draft_us[c] + corrected(own, c, true, load->tree_us)) /
@@ -83,24 +63,24 @@ bool ft_own_draft_choose(ft_own_draft *own, const ft_own_load *load)
     if (!token_times(own, load, &drafted, &plain))
         return true;
     bool before = own->on;
-    own->on = drafted * (before ? 1 - GAIN : 1 + GAIN) < plain;
+    own->on = drafted * (before ? 1 - TUNE.gain : 1 + TUNE.gain) < plain;
     if (own->on)
         own->token_us = drafted * (load->others + load->sessions * own->tokens) / own->tokens;
     own->since = own->on == before ? own->since + 1 : 0;
     if (own->on) {
         own->probing = false;
-        own->wait = WAIT_FIRST;
-        if (own->since < PLAIN_EVERY)
+        own->wait = TUNE.wait_first;
+        if (own->since < TUNE.plain_every)
             return true;
         own->since = 0;
         return false;
     }
     if (own->wait == 0)
-        own->wait = WAIT_FIRST;
+        own->wait = TUNE.wait_first;
     if (!own->probing && own->since >= own->wait) {
         own->probing = true; /* until it has come to a draft: texts may have to be read first */
         own->since = 0;
-        own->wait = own->wait * 2 < WAIT_MOST ? own->wait * 2 : WAIT_MOST;
+        own->wait = own->wait * 2 < TUNE.wait_most ? own->wait * 2 : TUNE.wait_most;
     }
     return own->probing;
 }
@@ -111,40 +91,30 @@ void ft_own_draft_saw_pass(ft_own_draft *own, uint32_t sessions, bool trees, int
     uint32_t c = class_of(sessions);
     if (expected_us <= 0 || us <= 0)
         return;
-    double off = fmin(fmax((double)us / (double)expected_us, 1.0 / OFF_MOST), OFF_MOST);
-    own->off[trees][c] = smooth(own->off[trees][c], off, own->n_passes[trees][c]++, DRAFT_RATE);
+    double off = fmin(fmax((double)us / (double)expected_us, 1.0 / TUNE.off_most), TUNE.off_most);
+    own->off[trees][c] =
+        smooth(own->off[trees][c], off, own->n_passes[trees][c]++, TUNE.draft_rate);
 }
 
 void ft_own_draft_saw_draft(ft_own_draft *own, uint32_t sessions, int64_t us)
 {
     uint32_t c = class_of(sessions);
-    own->draft_us[c] = smooth(own->draft_us[c], (double)us, own->n_drafts[c]++, DRAFT_RATE);
+    own->draft_us[c] = smooth(own->draft_us[c], (double)us, own->n_drafts[c]++, TUNE.draft_rate);
     own->probing = false;
 }
 
 void ft_own_draft_saw_verdict(ft_own_draft *own, uint32_t tokens, double expected)
 {
-    own->tokens = smooth(own->tokens, tokens, own->n_verdicts++, VERDICT_RATE);
-    own->came += tokens - 1.0 - VERDICT_RATE * own->came;
-    own->expected += expected - VERDICT_RATE * own->expected;
+    own->tokens = smooth(own->tokens, tokens, own->n_verdicts++, TUNE.verdict_rate);
+    own->came += tokens - 1.0 - TUNE.verdict_rate * own->came;
+    own->expected += expected - TUNE.verdict_rate * own->expected;
 }
 
 /* ---- how much ---- */
 
-/* Nodes asked for beyond those that were kept lately, so that better times are seen. */
-#define SPARE_NODES 2
-#define SPARE_RATIO 2
-
-/* A level more or less takes a gain of that much. */
-#define LEVEL_GAIN 0.1
-
-/* Nodes that are believed accepted and rejected before any was seen: how far the drafter's chances are
- * believed. */
-#define PRIOR_NODES 8
-
 void ft_own_draft_size(const ft_own_draft *own, uint32_t *budget, uint32_t *depth)
 {
-    double nodes = SPARE_RATIO * own->nodes + SPARE_NODES;
+    double nodes = TUNE.spare_ratio * own->nodes + TUNE.spare_nodes;
     if (own->depth == 0)
         return;
     if (nodes < *budget)
@@ -162,8 +132,8 @@ static double time_us(const ft_own_draft *own, const ft_own_pass *pass, uint32_t
            corrected(own, class_of(pass->sessions), n > 0, ft_cost_predict(pass->cost, &with));
 }
 
-/* The last level goes if its nodes bring fewer tokens in its time than all do; one more is drafted if
- * it brings more, falling off as the last one did from the one before. */
+/* The last level goes if its nodes bring fewer tokens in its time than all do; one more is drafted
+ * if it brings more, falling off as the last one did from the one before. */
 static void choose_depth(ft_own_draft *own, const ft_own_pass *pass, double rate, double row_us)
 {
     uint32_t last = own->depth - 1;
@@ -172,20 +142,20 @@ static void choose_depth(ft_own_draft *own, const ft_own_pass *pass, double rate
     double gain = n * own->level[last], fall = 1;
     if (last > 0 && own->level[last - 1] > 0)
         fall = fmin(own->level[last] / own->level[last - 1], 1);
-    if (last > 0 && gain < rate * (level_us + n * row_us) * (1 - LEVEL_GAIN))
+    if (last > 0 && gain < rate * (level_us + n * row_us) * (1 - TUNE.level_gain))
         own->depth--;
     else if (own->depth < pass->depth_most && own->depth < FT_OWN_LEVELS &&
-             gain * fall > rate * (level_us + n * row_us) * (1 + LEVEL_GAIN))
+             gain * fall > rate * (level_us + n * row_us) * (1 + TUNE.level_gain))
         own->level[own->depth++] = own->level[last] * fall;
 }
 
 uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t n,
                            const ft_own_pass *pass)
 {
-    double trust = (own->came + PRIOR_NODES) / (own->expected + PRIOR_NODES);
+    double trust = (own->came + TUNE.prior_nodes) / (own->expected + TUNE.prior_nodes);
     double tokens = pass->others + pass->sessions, best_rate = 0, level[FT_OWN_LEVELS] = {0};
     uint32_t keep = n;
-    if (own->n_verdicts < TRUSTED_VERDICTS || time_us(own, pass, 0) <= (double)pass->draft_us)
+    if (own->n_verdicts < TUNE.trusted_verdicts || time_us(own, pass, 0) <= (double)pass->draft_us)
         return n; /* too little is known */
     for (uint32_t i = 0; i <= n; i++) {
         double rate = tokens / time_us(own, pass, i);
@@ -202,8 +172,38 @@ uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t
         if (nodes[i].level < FT_OWN_LEVELS)
             level[nodes[i].level] += trust * (double)nodes[i].p / pass->sessions;
     for (uint32_t l = 0; l < own->depth; l++)
-        own->level[l] += (first ? 1 : DRAFT_RATE) * (level[l] - own->level[l]);
-    own->nodes += (first ? 1 : DRAFT_RATE) * ((double)keep / pass->sessions - own->nodes);
+        own->level[l] += (first ? 1 : TUNE.draft_rate) * (level[l] - own->level[l]);
+    own->nodes += (first ? 1 : TUNE.draft_rate) * ((double)keep / pass->sessions - own->nodes);
     choose_depth(own, pass, best_rate, (time_us(own, pass, 9) - time_us(own, pass, 1)) / 8);
     return keep;
+}
+
+uint32_t ft_own_draft_nodes(const ft_own_draft *own, uint32_t budget)
+{
+    return own->depth > 0 && own->nodes < budget ? (uint32_t)(own->nodes + 0.5) : budget;
+}
+
+double ft_own_draft_edge_tok(uint64_t accepted, uint64_t rounds)
+{
+    return rounds > 0 ? 1 + (double)accepted / (double)rounds : 1;
+}
+
+/* ---- reading prompts ---- */
+
+uint32_t ft_own_read_tok(const ft_own_read *read, int64_t budget_us, bool prompts, uint32_t most)
+{
+    if (budget_us == 0)
+        return most;
+    if (prompts)
+        budget_us = (budget_us + TUNE.read_part - 1) / TUNE.read_part;
+    double n = read->known ? (double)budget_us / read->tok_us : 0;
+    return n < FT_OWN_READ_MIN ? FT_OWN_READ_MIN : n < most ? (uint32_t)n : most;
+}
+
+void ft_own_read_saw(ft_own_read *read, uint32_t n, int64_t us)
+{
+    if (n < FT_OWN_READ_MIN || us <= 0)
+        return;
+    read->tok_us += (read->known ? TUNE.read_rate : 1) * ((double)us / n - read->tok_us);
+    read->known = true;
 }

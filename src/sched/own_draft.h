@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a server that has a draft model of its own should draft for the runs of its next pass, or
- * decode them a token a pass; how much; and which of the drafted nodes are worth a row of the target's
- * pass. Pure: what was measured comes in, a decision comes out; no clock. State is plain data, zeroed to
- * begin with.
+ * For a server with its own draft model: decides whether to draft for the runs of the next pass,
+ * how much, and which of the drafted nodes are worth a row of the target's pass. Pure; no clock.
+ * State is plain data, all-zero at first.
  *
  *   choose -> drafting: saw_draft, keep, then saw_verdict for each tree -> choose ...
  *          -> not -> choose ...
@@ -67,8 +66,8 @@ typedef struct ft_own_pass {
 
 /* What to ask of the drafter, of what it may do at most. */
 void ft_own_draft_size(const ft_own_draft *own, uint32_t *budget, uint32_t *depth);
-/* How many of the nodes, of all sessions and best first, to keep: those that bring most tokens a time,
- * T_draft + T_pass over all of them. Learns from that how many levels to draft next time. */
+/* How many of the nodes, of all sessions and best first, to keep: those that bring most tokens a
+ * time, T_draft + T_pass over all of them. Learns from that how many levels to draft next time. */
 uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t n,
                            const ft_own_pass *pass);
 /* Whether to draft. Counts: call it once a pass. */
@@ -78,7 +77,26 @@ void ft_own_draft_saw_pass(ft_own_draft *own, uint32_t sessions, bool trees, int
                            int64_t us);
 /* Drafting for so many sessions took `us`. */
 void ft_own_draft_saw_draft(ft_own_draft *own, uint32_t sessions, int64_t us);
-/* A tree whose nodes' chances summed to `expected` brought so many tokens, the target's own included. */
+/* A tree whose nodes' chances summed to `expected` brought so many tokens, the target's own
+ * included. */
 void ft_own_draft_saw_verdict(ft_own_draft *own, uint32_t tokens, double expected);
+
+/* Nodes that a session's tree is expected to keep, of a budget. */
+uint32_t ft_own_draft_nodes(const ft_own_draft *own, uint32_t budget);
+/* Tokens that a verdict on an edge's tree brings on average: eq. (5) over all rounds so far. */
+double ft_own_draft_edge_tok(uint64_t accepted, uint64_t rounds);
+
+/* Prompts must be read by the draft model, too, before it can draft behind them. */
+#define FT_OWN_READ_MIN 16 /* tokens, a KV block: fewer are left to the draft's first forward */
+typedef struct ft_own_read {
+    bool known;
+    double tok_us; /* mean of recent readings */
+} ft_own_read;
+
+/* Tokens to read before a pass that this may delay by budget_us (0: by any time): from
+ * FT_OWN_READ_MIN to `most`. prompts: the target has prompts to compute in that time, too. */
+uint32_t ft_own_read_tok(const ft_own_read *read, int64_t budget_us, bool prompts, uint32_t most);
+/* Reading n tokens took `us`. */
+void ft_own_read_saw(ft_own_read *read, uint32_t n, int64_t us);
 
 #endif

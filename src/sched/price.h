@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a row of a pass costs those whose row it is not. A pass that holds one more row takes longer, and so
- * do all texts in it; a text that takes part in passes with one row of its own slows others down by that
- * in any case. So the price of a row is counted in tokens: those that all other texts in the pass would
- * have been further, had it not been there. A drafted node is worth its row where it is accepted with a
- * higher chance than that. Where the pass itself is what costs, rows are nearly free; where it is the
- * rows, and many texts are in it, hardly any node is worth one, and the target decodes best by itself.
- * Pure; the server says the price in its hints, the edges' control (spec/control.h) reckons with it.
+ * The price of a row: what one more row in a pass costs the other texts. A longer pass delays every
+ * text in it. The price is counted in tokens: how many more tokens the other texts would have had
+ * in that time. A drafted node is worth its row if its chance to be accepted is higher than the
+ * price. If most of a pass's time is fixed, rows are nearly free. If it grows with its rows, and
+ * has many texts, hardly any node is worth a row, and the target should decode by itself. Pure; the
+ * server sends the price in its hints, and the edge's controller (spec/control.h) uses it.
  */
 #ifndef FT_SCHED_PRICE_H
 #define FT_SCHED_PRICE_H
 
 #include "sched/cost.h"
 
-/* In tokens, [0, 1). `plain`: the pass of n texts with one row of each. 0 for one text, and while it is not
- * known what passes cost. */
+/* In tokens, [0, 1). `plain`: the pass of n texts with one row each. 0 for one text, and while
+ * costs are not known. */
 double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n);
+
+/* Smooths the price that edges are told over passes, so that it does not jump when texts come and
+ * go. *price starts at 0; n = 0 changes nothing. */
+void ft_price_follow(double *price, const ft_cost *cost, const ft_pass *plain, uint32_t n);
+
+/* Microseconds of the pass if one row after n_past tokens replaces `part`: the time of a token of
+ * that text without drafts. */
+uint32_t ft_price_token_us(const ft_cost *cost, const ft_pass *pass, const ft_pass *part,
+                           uint32_t n_past);
 
 #endif

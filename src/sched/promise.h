@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When a round's verdict is due for its text to be as fast as was promised. Pure; the server and the
- * simulator call the same functions.
+ * When a round's verdict is due, so that its text keeps the promised speed. Pure; the server and
+ * the simulator call the same functions.
  */
 #ifndef FT_SCHED_PROMISE_H
 #define FT_SCHED_PROMISE_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#define FT_SLO_CLASSES 8              /* speeds that a server can promise */
+#define FT_SLO_NONE    FT_SLO_CLASSES /* no promise */
+
+/* The slowest of n classes that is at least as fast as `asked` tokens/s. FT_SLO_NONE: no class is,
+ * or `asked` is 0. */
+uint32_t ft_promise_class(const float speeds[], uint32_t n, float asked);
 
 typedef struct ft_promise {
     double tokens_per_s; /* > 0 */
@@ -15,21 +23,25 @@ typedef struct ft_promise {
     double had_tok; /* text since then */
 } ft_promise;
 
-/* A round of such a text: what it should bring, when it came, and for how long its edge was away before
- * (drafting and network). */
+/* A round of such a text: the tokens it should bring, when it came, and how long its edge took for
+ * it (drafting and network). */
 typedef struct ft_promise_round {
     double gain_tok; /* > 0 */
     int64_t away_us, at_us;
 } ft_promise_round;
 
-/* By the round alone: WISP eq. (6) and (12). Behind at_us. */
+/* When the verdict is due by the round alone: WISP eq. (6) and (12). After at_us. */
 int64_t ft_promise_budget(const ft_promise *promise, const ft_promise_round *round);
 
-/* When the text, with what the round brings for certain, must be there: may be before at_us. */
+/* When the promised speed requires the tokens that the round is sure to bring; may be before
+ * at_us. */
 int64_t ft_promise_owed(const ft_promise *promise, const ft_promise_round *round);
 
-/* By what the text is owed, and some rounds earlier: at once where that is before the budget, never much
- * behind it. */
+/* When the verdict is due: some rounds before ft_promise_owed, and never long after the budget. If
+ * that is before the budget, it is due at once. */
 int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round);
+
+/* Whether the text is as fast as promised at now_us: the event of WISP eq. (20). */
+bool ft_promise_kept(const ft_promise *promise, int64_t now_us);
 
 #endif

@@ -7,6 +7,8 @@
 // any. Pure.
 #include "sched/room.h"
 
+#include "sched/tuning.h"
+
 static bool take_blocks(ft_room *r, uint32_t blocks, uint32_t free_at_start)
 {
     if (blocks > 0 && (r->blocks_closed || blocks > r->blocks)) {
@@ -17,8 +19,8 @@ static bool take_blocks(ft_room *r, uint32_t blocks, uint32_t free_at_start)
     return true;
 }
 
-/* Time that prompts may add to `pass`. A pass that holds nothing else pays its fixed cost from it, so
- * that there the least is two passes of one row. */
+/* Time that prompts may add to `pass`. A pass that holds nothing else pays its fixed cost from it,
+ * so that there the least is two passes of one row. */
 static int64_t prefill_budget_us(const ft_sched_limits *limits, const ft_pass *pass,
                                  uint32_t n_past)
 {
@@ -84,7 +86,8 @@ static uint32_t kept_rows(const ft_work *work, size_t n, const ft_sched_limits *
         if (!oldest || work[i].arrival_us < oldest->arrival_us)
             oldest = &work[i];
     }
-    uint32_t kept = (limits->max_rows + 3) / 4;
+    const uint32_t part = ft_sched_tune->batch.prompt_part;
+    uint32_t kept = (limits->max_rows + part - 1) / part;
     if (oldest && limits->prefill_us > 0) {
         const ft_pass some = {.rows = 1};
         int64_t us = prefill_budget_us(limits, &some, oldest->n_past);

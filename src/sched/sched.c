@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of policies and what policies share. Pure functions, no state.
+// What policies share. Pure functions, no state.
 #include "sched/sched.h"
 
-#include <string.h>
-
-static const ft_sched_policy *const policies[] = {&ft_sched_fcfs, &ft_sched_edf, &ft_sched_wisp,
-                                                  &ft_sched_static, &ft_sched_centralized};
-
-const ft_sched_policy *ft_sched_find(const char *name)
+void ft_hold_add(ft_hold *hold, int64_t arrival_us)
 {
-    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
-        if (strcmp(policies[i]->name, name) == 0)
-            return policies[i];
-    return NULL;
+    if (hold->n++ == 0 || arrival_us < hold->oldest_us)
+        hold->oldest_us = arrival_us;
+}
+
+int64_t ft_hold_left_us(const ft_hold *hold, const ft_sched_policy *policy,
+                        const ft_sched_limits *limits, int64_t now_us)
+{
+    if (hold->n == 0 || !policy->start_us)
+        return 0;
+    int64_t left_us = policy->start_us(hold->n, hold->oldest_us, limits) - now_us;
+    return left_us > 0 ? left_us : 0;
 }
 
 /* New blocks of n_tok tokens behind n_past of them, the last block shared by nobody. */

@@ -1,55 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an edge asks for once its session is open: rounds with a tree, and runs. Checks each draft,
-// begins its round, carries a run on from pass to pass, keeps one draft behind a run and one early draft
-// beside a tree. Owned by the engine thread. Does not compute (round.c).
+// Drafts of an open session, and verdicts on them. Each draft is checked and becomes an event of
+// the session's round; the table in serve/round_state.c says what happens then. Owned by the engine
+// thread. Does not compute (pass.c) and ends no session (lifecycle.c).
 //
-//           tree: one pass                          a draft kept behind it
-//   draft ------------------> answered          run over -----------> the next run
-//       \ no tree: run                       /
-//        \------> pass -> more -> pass -> ... ---- text ended -> a draft behind it is dropped
+// Invariant: a taken draft has room reserved in the text for all of its tokens, so verdicts
+// allocate nothing.
 //
-// A draft behind a run is sent before its edge can know whether the text ends in that run, so there,
-// and there alone, a draft that finds the text ended is no error.
-//
-//   draft -------- early draft kept -----> answered -> what it has behind the verdict: the next round
-//        \-> answered -> early draft: too late, dropped
+// An edge asks for the next run before it can know whether the text ends in the run under way. Only
+// in this case a draft after the text's end is no error.
+#include "serve/drafts.h"
+
 #include "base/log.h"
-#include "serve/internal.h"
+#include "serve/answers.h"
+#include "serve/groups.h"
+#include "serve/slo.h"
 #include "wire/early.h"
 
-bool ft_sess_recorded(const ft_sess *s, uint32_t round, uint32_t base)
+/* ---- which event a draft is ---- */
+
+static uint32_t run_end(uint32_t base, uint32_t run)
 {
-    return s->last.round > 0 && round == s->last.round && base == s->last_base && s->last_whole;
+    return base + (run > 0 ? run : 1);
 }
 
-void ft_sess_withdraw(ft_sess *s)
+/* Whether the draft asks for the next run: of the run under way, or of the run that ended the
+ * text. */
+static bool asks_for_next_run(const ft_round *r, const ft_msg_draft *d)
 {
-    s->pending = false;
-    ft_tree_clear(&s->tree);
-    s->ahead.kept = false;
-    s->early.n = s->early_round = 0;
-    s->last.early_taken = false;
-    s->verdict_at_us = 0; /* the time without a stream is no thinking */
-    s->last.more = false; /* a run that was under way is over */
+    const bool run = ft_round_is_run(r) || (r->state == FT_ROUND_ENDED && r->end > r->base);
+    return run && d->n == 0 && d->run <= FT_WIRE_RUN_MAX && d->round == r->number + 1 &&
+           d->base == r->end;
 }
 
-/* Whether the draft is the one that may be sent ahead of the end of the run under way, or of the one
- * that ended last. */
-static bool fits_run_end(const ft_sess *s, const ft_msg_draft *d)
+/* flooded: no draft is answered or kept any more. */
+static ft_round_event event_of(const ft_sess *s, const ft_msg_draft *d, bool flooded)
 {
-    uint32_t round = s->pending ? s->round : s->last.round;
-    return s->run_end > 0 && d->n == 0 && d->round == round + 1 && d->base == s->run_end;
+    if (!flooded && !ft_round_waits(&s->round) &&
+        ft_sess_record_holds(&s->record, d->round, d->base))
+        return FT_ROUND_ON_REPEAT;
+    if (!flooded && asks_for_next_run(&s->round, d))
+        return FT_ROUND_ON_NEXT_RUN;
+    if (d->n_under > 0)
+        return FT_ROUND_ON_EARLY;
+    /* A policy that verifies no trees treats a tree as a run of one token. */
+    return d->n > 0 && !s->verifier->policy->no_drafts ? FT_ROUND_ON_TREE : FT_ROUND_ON_RUN;
 }
 
-static ft_status check_tree(const ft_sess *s, const ft_msg_draft *d, ft_error *err)
+/* ---- checks ---- */
+
+static ft_status check_size(const ft_sess *s, const ft_msg_draft *d, ft_error *err)
 {
     if (d->n > s->verifier->opts.max_tree)
-        return ft_error_set(err, FT_INVALID, "serve: a tree of %u nodes, %u are allowed", d->n,
+        return ft_error_set(err, FT_INVALID, "serve: a tree of %u nodes: at most %u", d->n,
                             s->verifier->opts.max_tree);
     if (d->run > FT_WIRE_RUN_MAX || (d->n > 0 && d->run > 0))
         return ft_error_set(err, FT_INVALID,
-                            "serve: a run of %u tokens with a tree of %u nodes: either, and at "
-                            "most %d tokens",
+                            "serve: a run of %u tokens with a tree of %u nodes: send only one of "
+                            "the two, a run of at most %d tokens",
                             d->run, d->n, FT_WIRE_RUN_MAX);
     for (uint32_t i = 0; i < d->n; i++)
         if (d->parent[i] < -1 || d->parent[i] >= (int32_t)i)
@@ -57,174 +64,243 @@ static ft_status check_tree(const ft_sess *s, const ft_msg_draft *d, ft_error *e
     return FT_OK;
 }
 
-static ft_status check_round(const ft_sess *s, const ft_msg_draft *d, bool flooded, ft_error *err)
+static ft_status check_nodes(const ft_sess *s, const ft_msg_draft *d, ft_error *err)
 {
-    if (flooded || s->pending)
+    ft_tree tree;
+    ft_tree_clear(&tree);
+    for (uint32_t i = 0; i < d->n; i++)
+        ft_tree_add(&tree, d->parent[i], d->token[i], 0);
+    const ft_drafted draft = {.tree = &tree,
+                              .evidence = d->evidence,
+                              .n_evidence = d->n_evidence,
+                              .sampling = &s->asked.sampling,
+                              .position = s->text.len};
+    ft_status status = ft_tree_check(&tree, s->verifier->model.n_vocab, err);
+    return status == FT_OK ? ft_sess_rule_check(&s->asked.rule, &draft, err) : status;
+}
+
+/* An ordinary draft: a tree or a run. */
+static ft_status check_draft(const ft_sess *s, const ft_msg_draft *d, ft_round_did would,
+                             bool flooded, ft_error *err)
+{
+    const ft_sess_record *last = &s->record;
+    if (flooded || would == FT_ROUND_BUSY)
         return ft_error_set(err, FT_INVALID,
                             "serve: a draft is under way: wait for its verdict before the next");
-    if (s->last.round > 0 && d->round == s->last.round && d->base == s->last_base)
+    if (last->round > 0 && d->round == last->round && d->base == last->base)
         return ft_error_set(err, FT_PRECONDITION,
-                            "serve: round %u was a run, of which only the end is kept: open again "
-                            "with the text so far",
+                            "serve: round %u was a run, and only its last verdict is kept: open "
+                            "again with the text so far",
                             d->round);
-    if (d->round != s->last.round + 1)
+    if (d->round != last->round + 1)
         return ft_error_set(err, FT_INVALID, "serve: round %u is not the next one (%u)", d->round,
-                            s->last.round + 1);
-    if (s->finish != FT_FINISH_NONE)
+                            last->round + 1);
+    if (would == FT_ROUND_OVER)
         return ft_error_set(err, FT_PRECONDITION, "serve: the text has ended: close the session");
-    if (d->base != s->len)
+    if (d->base != s->text.len)
         return ft_error_set(err, FT_PRECONDITION,
-                            "serve: round %u hangs on %u tokens, the text has %u", d->round,
-                            d->base, s->len);
-    return check_tree(s, d, err);
+                            "serve: round %u extends %u tokens, the text has %u", d->round, d->base,
+                            s->text.len);
+    ft_status status = check_size(s, d, err);
+    return status == FT_OK ? check_nodes(s, d, err) : status;
 }
 
-static void set_tree(ft_sess *s, const ft_msg_draft *d)
-{
-    ft_tree_clear(&s->tree);
-    for (uint32_t i = 0; i < d->n; i++)
-        ft_tree_add(&s->tree, d->parent[i], d->token[i], 0);
-    s->n_drafted = d->n;
-}
-
-static ft_status accept_draft(ft_sess *s, const ft_msg_draft *d, bool flooded, ft_error *err)
-{
-    ft_status status = check_round(s, d, flooded, err);
-    if (status != FT_OK)
-        return status;
-    set_tree(s, d);
-    return ft_tree_check(&s->tree, s->verifier->n_vocab, err);
-}
-
-static uint32_t run_end(uint32_t base, uint32_t run)
-{
-    return base + (run > 0 ? run : 1);
-}
-
-/* Of what may be sent before its time is known to have come. True: that is what it was. */
-static bool take_ahead(ft_sess *s, const ft_msg_draft *d)
-{
-    if (d->run > FT_WIRE_RUN_MAX || !fits_run_end(s, d))
-        return false;
-    if (s->pending && !s->ahead.kept) {
-        s->ahead.kept = true;
-        s->ahead.run = d->run;
-        return true;
-    }
-    if (s->pending || s->finish == FT_FINISH_NONE)
-        return false;
-    FT_LOGD("serve", "session=%llu draft dropped round=%u reason=\"the text ended before\"",
-            (unsigned long long)s->serial, d->round);
-    return true;
-}
-
-/* An early draft extends the tree of the round that is pending or, too late, of the last one. */
+/* An early draft extends the tree of the round under way or, too late, of the last one. */
 static ft_status check_early(const ft_sess *s, const ft_msg_draft *d, bool flooded, ft_error *err)
 {
-    const uint32_t round = s->pending ? s->round : s->last.round;
-    const uint32_t base = s->pending ? s->draft_base : s->last_base;
-    const uint32_t n_nodes = s->pending ? s->n_drafted : s->last_drafted;
-    if (flooded || d->round == s->early_round)
+    const ft_round *r = &s->round;
+    const bool waits = ft_round_waits(r);
+    const uint32_t round = waits ? r->number : s->record.round;
+    const uint32_t base = waits ? r->base : s->record.base;
+    const uint32_t n_nodes = waits ? r->n_drafted : s->record.n_drafted;
+    if (ft_sess_rule_check_early(&s->asked.rule, err) != FT_OK)
+        return FT_INVALID;
+    if (flooded || d->round == r->early_for)
         return ft_error_set(err, FT_INVALID,
-                            "serve: an early draft for round %u came before: one a round",
+                            "serve: a second early draft for round %u: only one is allowed",
                             d->round);
     if (round == 0 || d->round != round + 1 || d->base != base || n_nodes == 0)
         return ft_error_set(err, FT_INVALID,
-                            "serve: an early draft for round %u behind %u tokens extends no tree: "
-                            "round %u hangs on %u tokens and has %u nodes",
+                            "serve: the early draft for round %u, text length %u, extends no tree: "
+                            "round %u has text length %u and %u nodes",
                             d->round, d->base, round, base, n_nodes);
     for (uint32_t i = 0; i < d->n; i++)
-        if (d->token[i] < 0 || (uint32_t)d->token[i] >= s->verifier->n_vocab)
-            return ft_error_set(err, FT_INVALID, "serve: node %u is no token of the vocabulary", i);
-    ft_status status = check_tree(s, d, err);
+        if (d->token[i] < 0 || (uint32_t)d->token[i] >= s->verifier->model.n_vocab)
+            return ft_error_set(err, FT_INVALID, "serve: node %u: token not in the vocabulary", i);
+    ft_status status = check_size(s, d, err);
     return status == FT_OK ? ft_early_check(d, n_nodes, err) : status;
 }
 
-static ft_status keep_early(ft_sess *s, const ft_msg_draft *d, bool flooded, ft_error *err)
+/* Reserves room for the tokens of this draft and of the round under way, if any. */
+static ft_status reserve(ft_sess *s, const ft_msg_draft *d, ft_error *err)
 {
-    ft_status status = check_early(s, d, flooded, err);
-    if (status != FT_OK)
-        return status;
-    s->early_round = d->round;
-    if (s->pending)
-        s->early = *d;
+    const ft_round *r = &s->round;
+    uint64_t most = s->text.len;
+    if (ft_round_waits(r))
+        most = ft_round_is_run(r) ? r->end : (uint64_t)r->base + r->n_drafted + 1;
+    most += d->n > 0 ? d->n + 1 : run_end(0, d->run);
+    if (ft_sess_text_reserve(&s->text, most) == FT_OK)
+        return FT_OK;
+    return ft_error_set(err, FT_NOMEM, "serve: out of memory for a text of %llu tokens",
+                        (unsigned long long)most);
+}
+
+static ft_status check(ft_sess *s, const ft_msg_draft *d, ft_round_event event, bool flooded,
+                       ft_error *err)
+{
+    const ft_round_did would = ft_round_would(&s->round, event);
+    if (would == FT_ROUND_REPEATED)
+        return FT_OK;
+    ft_status status = FT_OK;
+    if (event == FT_ROUND_ON_EARLY)
+        status = check_early(s, d, flooded, err);
+    else if (event != FT_ROUND_ON_NEXT_RUN || would == FT_ROUND_BUSY)
+        status = check_draft(s, d, would, flooded, err);
+    return status == FT_OK ? reserve(s, d, err) : status;
+}
+
+/* ---- what an event does ---- */
+
+static void log_dropped(const ft_sess *s, uint32_t round)
+{
+    FT_LOGD("serve", "session=%llu draft dropped round=%u reason=\"the text ended before\"",
+            (unsigned long long)s->who.serial, round);
+}
+
+static void repeat(ft_sess *s)
+{
+    ft_msg_verdict *verdict = &s->verifier->verdict;
+    ft_sess_record_verdict(&s->record, &s->text, s->asked.logprobs, verdict);
+    ft_answer_verdict(s->verifier, s->handle, verdict);
+}
+
+/* Takes the message of a tree. The caller frees the message of a run, which is not needed. */
+static void begin(ft_sess *s, ft_client_msg **msg, int64_t at_us)
+{
+    ft_client_msg *draft = *msg;
+    const ft_msg_draft *d = &draft->draft;
+    const bool run = ft_round_is_run(&s->round);
+    ft_sess_thought(s, d, at_us);
+    if (!s->kv.want || ft_sess_missing(s) == 0) /* otherwise it waits for its prompt already */
+        s->times.waits_us = at_us;
+    if (!run)
+        *msg = NULL;
+    ft_round_begin(&s->round, d->round, d->base, run ? run_end(d->base, d->run) : d->base,
+                   run ? NULL : draft);
+    s->round.n_drafted = d->n;
+    s->kv.want = true;
+    s->times.draft_us = at_us;
+    ft_slo_due(s, d->draft_us, d->rtt_us, at_us);
+}
+
+/* Keeps the draft until the round under way is over. */
+static void keep(ft_sess *s, ft_client_msg **msg)
+{
+    ft_round *r = &s->round;
+    if (r->state == FT_ROUND_RUN_NEXT) {
+        r->next_run = (*msg)->draft.run;
+        return;
+    }
+    r->early_for = (*msg)->draft.round;
+    r->early = *msg;
+    *msg = NULL;
+}
+
+static void drop(ft_sess *s, const ft_msg_draft *d, ft_round_event event)
+{
+    if (event == FT_ROUND_ON_NEXT_RUN) {
+        log_dropped(s, d->round);
+        return;
+    }
+    s->round.early_for = d->round;
+    if (ft_round_waits(&s->round))
+        s->verifier->stats.early_missed++; /* its tree is not verified */
     else
         s->verifier->stats.early_late++;
-    return FT_OK;
 }
 
-/* The tree is now what the early draft has behind the verdict. False: nothing. */
-static bool take_early(ft_sess *s)
+ft_status ft_draft_take(ft_sess *s, ft_client_msg *take_draft, bool flooded, int64_t at_us,
+                        ft_error *err)
 {
-    const ft_msg_verdict *v = &s->last;
-    ft_msg_draft next = {.n = 0};
-    if (s->early.n == 0)
+    ft_client_msg *msg = take_draft;
+    const ft_round_event event = event_of(s, &msg->draft, flooded);
+    s->times.used_us = at_us;
+    ft_status status = check(s, &msg->draft, event, flooded, err);
+    if (status == FT_OK) {
+        const ft_round_did did = ft_round_step(&s->round, event);
+        if (did == FT_ROUND_BEGAN)
+            begin(s, &msg, at_us);
+        else if (did == FT_ROUND_KEPT)
+            keep(s, &msg);
+        else if (did == FT_ROUND_DROPPED)
+            drop(s, &msg->draft, event);
+        else if (did == FT_ROUND_REPEATED)
+            repeat(s);
+        ft_round_check(&s->round);
+    }
+    ft_client_msg_free(msg);
+    return status;
+}
+
+/* ---- verdicts ---- */
+
+/* Whether a part of the kept early draft is the next round's tree; cuts the draft down to it. */
+static bool cut_early(ft_round *r, const ft_msg_verdict *v)
+{
+    if (!r->early || v->finish != FT_FINISH_NONE || v->n_path == 0 || v->n_next != 1)
         return false;
-    if (s->finish == FT_FINISH_NONE && v->n_path > 0 && v->n_next == 1)
-        ft_early_behind(&s->early, v->path[v->n_path - 1], v->next[0], &next);
-    s->early.n = 0;
-    s->verifier->stats.early_taken += next.n > 0;
-    s->verifier->stats.early_missed += next.n == 0;
-    if (next.n > 0)
-        set_tree(s, &next);
-    return next.n > 0;
+    ft_msg_draft *early = &r->early->draft;
+    ft_early_behind(early, v->path[v->n_path - 1], v->next[0], early);
+    return early->n > 0;
 }
 
-void ft_sess_draft(ft_sess *s, const ft_msg_draft *draft, bool flooded, int64_t at_us)
+static ft_round_event event_of_verdict(const ft_msg_verdict *v)
 {
-    ft_error err = {0};
-    s->used_at_us = at_us;
-    if (!flooded && !s->pending && ft_sess_recorded(s, draft->round, draft->base)) {
-        ft_handle_verdict(s->handle, &s->last);
-        return;
-    }
-    if (!flooded && take_ahead(s, draft))
-        return;
-    ft_status status = draft->n_under > 0 ? keep_early(s, draft, flooded, &err)
-                                          : accept_draft(s, draft, flooded, &err);
-    if (status != FT_OK) {
-        ft_sess_end(s, status, err.message);
-        return;
-    }
-    if (draft->n_under > 0)
-        return;
-    if (s->verifier->policy->no_drafts)
-        ft_tree_clear(&s->tree); /* as if it had asked for a run of one token */
-    ft_sess_thought(s, draft, at_us);
-    if (ft_sess_state(s) != SESS_PREFILL)
-        s->waits_at_us = at_us;
-    s->pending = true;
-    s->want_kv = true;
-    s->round = draft->round;
-    s->base = s->draft_base = draft->base;
-    s->run_end = s->tree.n == 0 ? run_end(draft->base, draft->run) : 0;
-    s->draft_at_us = at_us;
-    ft_slo_due(s, draft->draft_us, draft->rtt_us, at_us);
-    ft_sess_check(s);
+    if (v->finish != FT_FINISH_NONE)
+        return FT_ROUND_ON_END;
+    if (v->more)
+        return FT_ROUND_ON_PART;
+    return v->early_taken ? FT_ROUND_ON_FIT : FT_ROUND_ON_VERDICT;
 }
 
-void ft_sess_answered(ft_sess *s, int64_t now_us)
+/* The kept draft becomes the round. */
+static void begin_kept(ft_sess *s)
 {
-    bool next = s->ahead.kept && !s->last.more;
-    if (next && s->finish != FT_FINISH_NONE)
-        FT_LOGD("serve", "session=%llu draft dropped round=%u reason=\"the text ended before\"",
-                (unsigned long long)s->serial, s->round + 1);
-    s->ahead.kept = s->ahead.kept && s->last.more;
-    s->last_drafted = s->n_drafted;
-    s->last.early_taken = take_early(s);
-    s->pending = s->last.more || s->last.early_taken || (next && s->finish == FT_FINISH_NONE);
-    s->want_kv = s->pending;
-    if (!s->pending)
+    ft_round *r = &s->round;
+    ft_client_msg *early = r->early;
+    r->early = NULL;
+    uint32_t base = s->text.len;
+    ft_round_begin(r, r->number + 1, base, early ? base : run_end(base, r->next_run), early);
+    if (early)
+        s->edge.drafting = false; /* the server does not wait for the edge */
+}
+
+void ft_draft_answered(ft_sess *s, ft_msg_verdict *verdict, int64_t now_us)
+{
+    ft_round *r = &s->round;
+    ft_verifier_stats *stats = &s->verifier->stats;
+    if (r->state == FT_ROUND_RUN_NEXT && verdict->finish != FT_FINISH_NONE)
+        log_dropped(s, r->number + 1);
+    verdict->early_taken = cut_early(r, verdict);
+    stats->early_taken += verdict->early_taken;
+    stats->early_missed += r->early && !verdict->early_taken;
+    const ft_round_did did = ft_round_step(r, event_of_verdict(verdict));
+    if (did == FT_ROUND_BEGAN)
+        begin_kept(s);
+    else if (did == FT_ROUND_CLOSED)
+        ft_round_settle(r);
+    s->kv.want = ft_round_waits(r);
+    if (!s->kv.want)
         return;
-    s->base = s->len;
-    s->draft_at_us = s->waits_at_us = now_us;
+    s->times.draft_us = s->times.waits_us = now_us;
     ft_slo_due(s, 0, 0, now_us);
-    if (s->last.more)
-        return;
-    s->round++;
-    s->draft_base = s->base;
-    s->run_end = next ? run_end(s->base, s->ahead.run) : 0;
-    s->n_drafted = next ? 0 : s->tree.n;
-    if (!next)
-        s->verdict_at_us = 0; /* nobody is waited for */
+}
+
+void ft_draft_withdraw(ft_sess *s)
+{
+    ft_round *r = &s->round;
+    (void)ft_round_step(r, FT_ROUND_ON_WITHDRAW);
+    ft_round_settle(r);
+    r->early_for = 0;
+    s->edge.drafting = false; /* time without a stream is not think time */
 }

@@ -1,99 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server knows for interleaving: who drafts between two verifications, for how long, and who
-// waits again at once (sched/groups.h decides). Owned by the engine thread.
+// Gathers what sched/groups.h needs to decide about interleaving: which sessions draft between two
+// verifications, for how long, and which wait again at once. Owned by the engine thread.
+#include "serve/groups.h"
+
 #include "sched/groups.h"
 
-#include "serve/internal.h"
-
-#define THINK_WEIGHT 0.3 /* of a new sample in a session's think time */
-#define THINK_LATE   4   /* times its think time, after which a draft is not awaited any more */
-
-/* Of its first draft the edge's word is all there is: so two that begin together take turns at once. */
+/* The first draft has no verdict before it: its think time is what the edge says. So two sessions
+ * that begin together can alternate from the start. */
 void ft_sess_thought(ft_sess *s, const ft_msg_draft *draft, int64_t at_us)
 {
-    int64_t us = at_us - s->verdict_at_us, said_us = (int64_t)draft->draft_us + draft->rtt_us;
-    if (s->verdict_at_us == 0 && s->think_us == 0 && draft->n > 0 && said_us < FT_ACTIVE_US)
-        s->think_us = (double)said_us;
-    else if (s->verdict_at_us > 0 && us >= 0 && us < FT_ACTIVE_US)
-        s->think_us += (s->think_us > 0 ? THINK_WEIGHT : 1) * ((double)us - s->think_us);
-    s->verdict_at_us = 0;
+    if (s->edge.drafting)
+        ft_think_saw(&s->edge.think, at_us - s->edge.verdict_us);
+    else if (draft->n > 0)
+        ft_think_said(&s->edge.think, (int64_t)draft->draft_us + draft->rtt_us);
+    s->edge.drafting = false;
 }
 
 void ft_sessions_rest(ft_verifier *v, int64_t now_us)
 {
-    for (ft_sess *s = v->sessions; s; s = s->next)
-        if (s->free_us == 0)
-            s->free_us = now_us;
+    for (ft_sess *s = v->sessions.first; s; s = s->next)
+        if (!s->edge.engine_rested) {
+            s->edge.engine_rested = true;
+            s->edge.rested_us = now_us;
+        }
 }
 
 uint32_t ft_sess_others_us(ft_sess *s, int64_t started_us, int64_t now_us)
 {
-    int64_t us = (s->free_us ? s->free_us : started_us) - s->answered_us;
-    bool known = s->answered_us > 0 && us >= 0 && us <= UINT32_MAX;
-    s->answered_us = now_us;
-    s->free_us = 0;
+    ft_sess_edge *e = &s->edge;
+    int64_t us = (e->engine_rested ? e->rested_us : started_us) - e->answered_us;
+    bool known = e->answered && us >= 0 && us <= UINT32_MAX;
+    e->answered = true;
+    e->answered_us = now_us;
+    e->engine_rested = false;
     return known ? (uint32_t)us : 0;
 }
 
-/* More of its tokens can follow without a word from the edge. */
+/* Whether the session has more work after this pass without a message from the edge. */
 static bool is_steady(const ft_sess *s)
 {
-    return s->run_end > s->len + 1 || s->ahead.kept;
+    return s->round.state == FT_ROUND_RUN_NEXT ||
+           (ft_round_is_run(&s->round) && s->round.end > s->text.len + 1);
 }
 
-static bool is_expected(const ft_sess *s, int64_t now_us)
-{
-    return ft_sess_state(s) == SESS_IDLE && s->think_us > 0 &&
-           now_us - s->used_at_us < FT_ACTIVE_US &&
-           (double)(now_us - s->used_at_us) < THINK_LATE * s->think_us;
-}
-
-/* What is known of the sessions that the pass is for. */
-typedef struct survey {
-    ft_groups_in in;
-    uint32_t n_waiting; /* of the thinking ones */
-    uint32_t n_known;   /* think times in the sum */
-    double think_us;
-} survey;
-
-static void think(survey *y, const ft_sess *s)
-{
-    y->in.n_thinking++;
-    y->n_known += s->think_us > 0;
-    y->think_us += s->think_us;
-}
-
-static void survey_work(survey *y, const batch *b)
+static void survey_work(ft_groups_survey *survey, const ft_sess_batch *b)
 {
     for (size_t i = 0; i < b->n_work; i++) {
         const ft_work *w = &b->work[i];
         if (w->kind != FT_WORK_VERIFY)
             continue;
         const ft_pass shape = ft_pass_plus((ft_pass){0}, w->n_past, w->n_tok, w->n_out);
-        if (is_steady(b->of[i])) {
-            y->in.n_steady++;
-            y->in.steady = ft_pass_sum(y->in.steady, shape);
-        } else {
-            think(y, b->of[i]);
-            y->in.thinking = ft_pass_sum(y->in.thinking, shape);
-        }
+        if (is_steady(b->of[i]))
+            ft_groups_steady(survey, &shape);
+        else
+            ft_groups_waits(survey, &shape, &b->of[i]->edge.think);
     }
-    y->n_waiting = y->in.n_thinking;
 }
 
 uint32_t ft_round_cap(ft_verifier *v, int64_t now_us)
 {
-    survey y = {.in.cost = &v->cost};
-    survey_work(&y, &v->batch);
-    if (y.n_waiting == 0)
+    ft_groups_survey survey = {0};
+    survey_work(&survey, &v->batch);
+    if (survey.n_waiting == 0)
         return 0;
-    for (const ft_sess *s = v->sessions; s; s = s->next)
-        if (is_expected(s, now_us))
-            think(&y, s);
-    y.in.thinking = ft_pass_share(y.in.thinking, y.in.n_thinking, y.n_waiting);
-    y.in.think_us = y.n_known ? (int64_t)(y.think_us / y.n_known) : 0;
-    uint32_t cap = ft_groups_cap(&y.in);
+    for (const ft_sess *s = v->sessions.first; s; s = s->next)
+        if (ft_sess_state_of(s) == FT_SESS_IDLE &&
+            ft_think_expects(&s->edge.think, now_us - s->times.used_us))
+            ft_groups_expects(&survey, &s->edge.think);
+    const ft_groups_in in = ft_groups_of(&survey, &v->cost);
+    uint32_t cap = ft_groups_cap(&in);
     v->stats.groups = cap ? 2 : 1;
-    v->stats.passes_capped += cap > 0 && y.n_waiting + y.in.n_steady > cap;
+    v->stats.passes_capped += cap > 0 && survey.n_waiting + survey.n_steady > cap;
     return cap;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs walks level by level: rows are chosen for all walks that are not over, the head is run for them,
-// each walk goes as far as it has logits, on a thread of the workers. Owned by the engine's thread.
+// Does walks in steps. A step chooses rows for all unfinished walks and runs the head for these
+// rows; then workers take each walk on as far as it has logits. Owned by the engine's thread.
 //
-// Invariant: a walk that is not over stands at a node whose logits the next run of the head computes, so
-// that each of its runs takes every walk on by a step at least.
+// Invariant: the next run of the head computes the logits of the node at which an unfinished walk
+// stands. So each step takes every walk on by at least one node.
 //
 // Does not know sessions, texts or verdicts.
 #include "serve/judge.h"
@@ -15,17 +15,16 @@
 #include "base/workers.h"
 #include "sched/heads.h"
 
-/* Each has a sampler, of 32 bytes a token of the vocabulary, and 576 draws of a vocabulary of 49,152
- * take 15 to 50 ms of one thread: many more would only cost memory. */
+/* Each worker has a workspace of 32 bytes a token of the vocabulary. 576 draws from a vocabulary of
+ * 49,152 take one thread 15 to 50 ms, so many more workers would only cost memory. */
 #define WORKERS_MAX 16
-#define SMOOTH      0.05 /* of the share of nodes that get logits */
 
 _Static_assert(FT_TREE_MAX <= FT_HEADS_NODES, "trees must fit");
 
 struct ft_judge {
     ft_judge_opts opts;
     ft_workers *workers;
-    ft_sampler **samplers; /* [workers] */
+    ft_rule_work **work; /* [workers] */
     ft_heads heads;
     ft_walk *walks; /* [max_rows] */
     uint32_t n_walks;
@@ -33,7 +32,6 @@ struct ft_judge {
     uint32_t n_going;
     float *reach;   /* [max_rows] of each wanted row */
     uint32_t *rows; /* [max_rows] to compute now */
-    double share;   /* of trees' nodes that get logits, recently */
     ft_judge_stats stats;
 };
 
@@ -44,7 +42,6 @@ ft_status ft_judge_create(const ft_judge_opts *opts, ft_error *err, ft_judge **o
     if (!j)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
     j->opts = *opts;
-    j->share = 1;
     ft_heads_init(&j->heads);
     j->walks = calloc(opts->max_rows, sizeof *j->walks);
     j->going = calloc(opts->max_rows, sizeof *j->going);
@@ -52,12 +49,13 @@ ft_status ft_judge_create(const ft_judge_opts *opts, ft_error *err, ft_judge **o
     j->rows = calloc(opts->max_rows, sizeof *j->rows);
     ft_status status = ft_workers_create(opts->n_threads, WORKERS_MAX, err, &j->workers);
     size_t n = status == FT_OK ? (size_t)ft_workers_count(j->workers) : 0;
-    j->samplers = calloc(n + 1, sizeof *j->samplers);
-    if (status == FT_OK && (!j->walks || !j->going || !j->reach || !j->rows || !j->samplers))
+    j->work = calloc(n + 1, sizeof *j->work);
+    if (status == FT_OK && (!j->walks || !j->going || !j->reach || !j->rows || !j->work))
         status = ft_error_set(err, FT_NOMEM, "serve: out of memory for walks");
     uint32_t n_vocab = ft_model_hparams(ft_engine_model(opts->engine))->n_vocab;
     for (size_t i = 0; i < n && status == FT_OK; i++)
-        status = ft_sampler_create(n_vocab, err, &j->samplers[i]);
+        status = ft_rule_work_create(opts->rules ? opts->rules : ft_rules_default, n_vocab, err,
+                                     &j->work[i]);
     if (status != FT_OK) {
         ft_judge_destroy(j);
         return status;
@@ -71,10 +69,10 @@ void ft_judge_destroy(ft_judge *judge)
     ft_judge *j = judge;
     if (!j)
         return;
-    for (int i = 0; j->workers && j->samplers && i < ft_workers_count(j->workers); i++)
-        ft_sampler_destroy(j->samplers[i]);
+    for (int i = 0; j->workers && j->work && i < ft_workers_count(j->workers); i++)
+        ft_rule_work_destroy(j->work[i]);
     ft_workers_destroy(j->workers);
-    free(j->samplers);
+    free(j->work);
     free(j->walks);
     free(j->going);
     free(j->reach);
@@ -108,7 +106,7 @@ void ft_judge_get_stats(const ft_judge *judge, ft_judge_stats *out)
 
 uint32_t ft_judge_expect(const ft_judge *judge, uint32_t n_nodes)
 {
-    return 1 + (uint32_t)(judge->share * n_nodes + 0.5);
+    return ft_heads_expect(&judge->heads, n_nodes);
 }
 
 /* ---- a step ---- */
@@ -125,14 +123,14 @@ static uint32_t choose_rows(ft_judge *j)
     uint32_t n = 0;
     for (uint32_t i = 0; i < j->n_going; i++) {
         const ft_walk *w = &j->walks[j->going[i]];
-        ft_heads_add(&plan, &j->heads, w->tree->parent, w->tree->n,
+        ft_heads_add(&plan, &j->heads, w->draft.tree->parent, w->draft.tree->n,
                      node_of(&w->found, w->found.n_path), j->reach + w->root_row);
     }
     float least = ft_heads_least(&plan, &j->heads);
     for (uint32_t i = 0; i < j->n_going; i++) {
         ft_walk *w = &j->walks[j->going[i]];
         uint32_t before = n;
-        for (uint32_t row = w->root_row; row <= w->root_row + w->tree->n; row++)
+        for (uint32_t row = w->root_row; row <= w->root_row + w->draft.tree->n; row++)
             if (j->reach[row] >= least)
                 j->rows[n++] = row;
         w->n_rows += n - before;
@@ -145,12 +143,14 @@ static ft_status run_head(ft_judge *j, ft_error *err)
     uint32_t n = choose_rows(j);
     int64_t from_us = ft_clock_now_us(&j->opts.clock);
     ft_status status = ft_engine_head(j->opts.engine, j->rows, n, err);
+    if (status != FT_OK)
+        return status;
     int64_t us = ft_clock_now_us(&j->opts.clock) - from_us;
     ft_heads_observe(&j->heads, n, us);
     j->stats.heads++;
     j->stats.rows += n;
     j->stats.head_us += us;
-    return status;
+    return FT_OK;
 }
 
 typedef struct source {
@@ -164,33 +164,34 @@ static const float *logits_of(void *ctx, int32_t node)
     return ft_engine_logits(s->engine, s->root_row + (uint32_t)(node + 1));
 }
 
-/* As far as there are logits. */
+/* Takes the walk on as far as it has logits. */
 static void walk_on(void *ctx, size_t i, int worker)
 {
     ft_judge *j = ctx;
     ft_walk *w = &j->walks[j->going[i]];
     source s = {j->opts.engine, w->root_row};
     uint32_t first = w->found.n_path;
-    w->over = ft_verify_exact(w->tree, (ft_rows){logits_of, &s}, j->samplers[worker], w->sampling,
-                              w->position, &w->found);
-    for (uint32_t k = first; j->opts.drew && k < w->found.n_path + w->over; k++)
+    w->over =
+        w->rule->walk(w->rule, j->work[worker], &w->draft, (ft_rows){logits_of, &s}, &w->found);
+    const uint32_t n = w->found.n_path + (w->over && !w->found.refused);
+    for (uint32_t k = first; j->opts.drew && k < n; k++)
         j->opts.drew(w, k, logits_of(&s, node_of(&w->found, k)),
-                     k < w->found.n_path ? w->tree->token[w->found.path[k]] : w->found.next);
+                     k < w->found.n_path ? w->draft.tree->token[w->found.path[k]] : w->found.next);
 }
 
 /* ---- all of it ---- */
 
-/* What the walks teach about further ones. */
+/* Learns from the walks how far others will go. */
 static void learn(ft_judge *j)
 {
     uint32_t n_nodes = 0;
     for (uint32_t i = 0; i < j->n_walks; i++) {
         const ft_walk *w = &j->walks[i];
-        ft_heads_learn(&j->heads, w->tree->parent, w->tree->n, w->found.path, w->found.n_path);
-        n_nodes += w->tree->n;
+        ft_heads_learn(&j->heads, w->draft.tree->parent, w->draft.tree->n, w->found.path,
+                       w->found.n_path);
+        n_nodes += w->draft.tree->n;
     }
-    if (n_nodes > 0)
-        j->share += SMOOTH * ((double)(j->stats.rows - j->n_walks) / n_nodes - j->share);
+    ft_heads_saw_pass(&j->heads, j->n_walks, n_nodes, j->stats.rows);
 }
 
 ft_status ft_judge_run(ft_judge *judge, ft_error *err)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks down the trees of one pass, of all its sessions together: logits by need (sched/heads.h), tokens
- * drawn by rule `exact` on several threads. Used by the server and by what measures it. Owned by the
- * engine's thread; while it runs, its workers read logits and write one walk each.
+ * Walks down the trees of all sessions in one pass, on several threads. Each walk follows the rule
+ * of its text (spec/rule.h). Logits are computed only where walks need them (sched/heads.h). The
+ * server and the benchmarks use it. Owned by the engine's thread; during ft_judge_run workers read
+ * logits and write one walk each.
  *
  *   ft_engine_forward_rows -> ft_judge_clear, ft_judge_add... -> ft_judge_run -> the walks' `found`
  */
@@ -11,28 +12,29 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "spec/verify.h"
+#include "spec/rule.h"
 
 typedef struct ft_judge ft_judge;
 
-/* One tree's. The last three are not the caller's to fill in. */
+/* The walk down one tree. The judge fills in the last three fields. */
 typedef struct ft_walk {
-    const ft_tree *tree; /* borrowed, as the sampling */
-    const ft_sampling *sampling;
-    uint32_t position; /* of the first drafted token in the text */
-    uint32_t root_row; /* the root's among the pass's wanted rows; node i's is root_row + 1 + i */
+    const ft_rule *rule; /* one of ft_judge_opts.rules */
+    ft_drafted draft;
+    uint32_t root_row; /* the root's index in the pass's wanted rows; node i has root_row + 1 + i */
     void *user;
-    uint32_t n_rows; /* whose logits were computed for it */
+    uint32_t n_rows; /* rows whose logits were computed for this walk */
     bool over;
     ft_verified found;
 } ft_walk;
 
 typedef struct ft_judge_opts {
-    ft_engine *engine; /* borrowed */
-    ft_clock clock;    /* times runs of the head, which decides what is run when and nothing else */
-    uint32_t max_rows; /* wanted in a pass, at most; also the most walks */
+    ft_engine *engine;           /* borrowed */
+    const ft_rule *const *rules; /* ends with NULL; NULL: ft_rules_default; borrowed in create */
+    ft_clock clock;    /* to time runs of the head: decides which rows a run has, not results */
+    uint32_t max_rows; /* the most wanted rows in a pass, and the most walks */
     int n_threads;     /* 0: all cores */
-    /* Each token that a walk draws, the i-th of it, from these logits. NULL: nobody is told. A worker. */
+    /* Called by a worker for the i-th token that a walk decides, with the logits of the node before
+     * it. May be NULL. */
     void (*drew)(ft_walk *walk, uint32_t i, const float *logits, int32_t token);
 } ft_judge_opts;
 
@@ -41,23 +43,23 @@ FT_WARN_UNUSED ft_status ft_judge_create(const ft_judge_opts *opts, ft_error *er
 /* NULL is legal. */
 void ft_judge_destroy(ft_judge *judge);
 
-/* No walks. */
+/* Removes all walks. */
 void ft_judge_clear(ft_judge *judge);
-/* One more, all-zero; there is room for max_rows. Borrowed until the next clear. */
+/* Adds a walk, all-zero; there is room for max_rows. Borrowed until the next clear. */
 ft_walk *ft_judge_add(ft_judge *judge);
 /* The walks, in the order in which they were added. */
 ft_walk *ft_judge_walks(ft_judge *judge, size_t *n);
-/* Walks to the end. No allocation. A failure is ft_engine_head's. */
+/* Does all walks. No allocation. Errors of ft_engine_head. */
 FT_WARN_UNUSED ft_status ft_judge_run(ft_judge *judge, ft_error *err);
 
-/* Of the last run. */
+/* Statistics of the last ft_judge_run. */
 typedef struct ft_judge_stats {
-    uint32_t heads, rows; /* runs of the head; rows whose logits were computed */
+    uint32_t heads, rows; /* runs of the head; rows whose logits they computed */
     int64_t head_us;
 } ft_judge_stats;
 void ft_judge_get_stats(const ft_judge *judge, ft_judge_stats *out);
 
-/* How many rows a tree of so many nodes will get logits for, by the recent runs. */
+/* Expects, from recent runs, for how many rows of a tree of n_nodes logits will be computed. */
 uint32_t ft_judge_expect(const ft_judge *judge, uint32_t n_nodes);
 
 #endif

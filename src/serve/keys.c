@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a key may have (wire/keys.h): how fast a promise, how many sessions; and what became of its
-// opens, by name, so that they go on where the file of keys is read again. Asked once, when a session is
-// opened. Owned by the engine thread; the counts are read by others
-// too, under the verifier's lock. Does not know tokens: who shows which key is the wire's matter.
+// The limits of keys (wire/keys.h): the fastest promise and the number of sessions; checked once,
+// when a session is opened. The counts of a key are kept by its name, so they survive when the file
+// of keys is read again. Owned by the engine thread; other threads read the counts under the
+// verifier's lock. Does not know tokens: src/wire finds a client's key.
+#include "serve/keys.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/internal.h"
+#include "serve/slo.h"
+#include "serve/state.h"
 
-/* What is promised is a class, which may be faster than what was asked for. */
+/* A promise is a class, which may be faster than the speed that was asked for. */
 ft_status ft_keys_check_speed(const ft_verifier *v, const ft_key *key, float tokens_per_s,
                               ft_error *err)
 {
     float class = ft_slo_speed(v, tokens_per_s);
-    float promised = class > 0 ? class : tokens_per_s; /* without a class it is refused to all */
+    float promised = class > 0 ? class : tokens_per_s; /* no class: ft_slo_admit refuses it */
     if (promised <= key->slo_tokens_per_s)
         return FT_OK;
     if (key->slo_tokens_per_s == 0)
         return ft_error_set(err, FT_FORBIDDEN,
-                            "serve: key '%s' may be promised no token speed: ask for none",
+                            "serve: key '%s' allows no promised token speed: ask for none",
                             key->name);
     return ft_error_set(err, FT_FORBIDDEN,
-                        "serve: key '%s' may be promised %g tokens/s at most, and who asks for %g "
-                        "is promised %g",
+                        "serve: key '%s' allows a promise of at most %g tokens/s, and the class "
+                        "for %g is %g",
                         key->name, (double)key->slo_tokens_per_s, (double)tokens_per_s,
                         (double)promised);
 }
@@ -30,8 +33,8 @@ ft_status ft_keys_check_speed(const ft_verifier *v, const ft_key *key, float tok
 bool ft_keys_full(const ft_verifier *v, const ft_key *key)
 {
     uint32_t n = 0;
-    for (const ft_sess *s = v->sessions; s && key->sessions > 0; s = s->next)
-        n += strcmp(s->key.name, key->name) == 0;
+    for (const ft_sess *s = v->sessions.first; s && key->sessions > 0; s = s->next)
+        n += strcmp(s->who.key.name, key->name) == 0;
     return key->sessions > 0 && n >= key->sessions;
 }
 
@@ -39,23 +42,23 @@ bool ft_keys_full(const ft_verifier *v, const ft_key *key)
 
 static const ft_key_count *count_of(const ft_verifier *v, const char *name)
 {
-    for (size_t i = 0; i < v->n_key_counts; i++)
-        if (strcmp(v->key_counts[i].name, name) == 0)
-            return &v->key_counts[i];
+    for (size_t i = 0; i < v->published.n_keys; i++)
+        if (strcmp(v->published.keys[i].name, name) == 0)
+            return &v->published.keys[i];
     return NULL;
 }
 
-/* The same, made where there is none; NULL: no memory, it is not counted. */
+/* The same; makes it if there is none. NULL: no memory, and nothing is counted. */
 static ft_key_count *make_count(ft_verifier *v, const ft_key *key)
 {
     const ft_key_count *found = count_of(v, key->name);
     if (found)
-        return &v->key_counts[found - v->key_counts];
-    ft_key_count *more = realloc(v->key_counts, (v->n_key_counts + 1) * sizeof *more);
+        return &v->published.keys[found - v->published.keys];
+    ft_key_count *more = realloc(v->published.keys, (v->published.n_keys + 1) * sizeof *more);
     if (!more)
         return NULL;
-    v->key_counts = more;
-    more += v->n_key_counts++;
+    v->published.keys = more;
+    more += v->published.n_keys++;
     *more = (ft_key_count){0};
     memcpy(more->name, key->name, sizeof more->name);
     return more;
@@ -65,42 +68,42 @@ static ft_key_count *make_count(ft_verifier *v, const ft_key *key)
 
 void ft_keys_count_opened(const ft_sess *s)
 {
-    if (!s->key.name[0])
+    if (!s->who.key.name[0])
         return;
-    pthread_mutex_lock(&s->verifier->lock);
-    ft_key_count *count = make_count(s->verifier, &s->key);
+    pthread_mutex_lock(&s->verifier->inbox.lock);
+    ft_key_count *count = make_count(s->verifier, &s->who.key);
     if (count) {
         count->opened++;
         count->sessions++;
     }
-    pthread_mutex_unlock(&s->verifier->lock);
+    pthread_mutex_unlock(&s->verifier->inbox.lock);
 }
 
 void ft_keys_count_gone(const ft_sess *s)
 {
-    if (!s->key.name[0])
+    if (!s->who.key.name[0])
         return;
-    pthread_mutex_lock(&s->verifier->lock);
-    ft_key_count *count = make_count(s->verifier, &s->key);
+    pthread_mutex_lock(&s->verifier->inbox.lock);
+    ft_key_count *count = make_count(s->verifier, &s->who.key);
     if (count && count->sessions > 0)
         count->sessions--;
-    pthread_mutex_unlock(&s->verifier->lock);
+    pthread_mutex_unlock(&s->verifier->inbox.lock);
 }
 
 void ft_keys_count_refused(ft_verifier *v, const ft_key *key, ft_status why)
 {
     if (!key->name[0])
         return;
-    pthread_mutex_lock(&v->lock);
+    pthread_mutex_lock(&v->inbox.lock);
     ft_key_count *count = make_count(v, key);
     if (count) {
         count->forbidden += why == FT_FORBIDDEN;
         count->exhausted += why == FT_EXHAUSTED;
     }
-    pthread_mutex_unlock(&v->lock);
+    pthread_mutex_unlock(&v->inbox.lock);
 }
 
-/* ---- for others ---- */
+/* ---- any thread ---- */
 
 ft_keyring *ft_verifier_keys(const ft_verifier *verifier)
 {
@@ -109,10 +112,10 @@ ft_keyring *ft_verifier_keys(const ft_verifier *verifier)
 
 ft_key_count ft_verifier_key_count(ft_verifier *verifier, const char *name)
 {
-    pthread_mutex_lock(&verifier->lock);
+    pthread_mutex_lock(&verifier->inbox.lock);
     const ft_key_count *found = count_of(verifier, name);
     ft_key_count count = found ? *found : (ft_key_count){0};
-    pthread_mutex_unlock(&verifier->lock);
+    pthread_mutex_unlock(&verifier->inbox.lock);
     return count;
 }
 
@@ -131,8 +134,8 @@ ft_status ft_verifier_list_keys(ft_verifier *verifier, ft_key_count **out, size_
     *out = NULL;
     if (ft_keyring_list(verifier->opts.keys, &key, &n_key) != FT_OK)
         return FT_NOMEM;
-    pthread_mutex_lock(&verifier->lock);
-    ft_key_count *list = calloc(n_key + verifier->n_key_counts, sizeof *list);
+    pthread_mutex_lock(&verifier->inbox.lock);
+    ft_key_count *list = calloc(n_key + verifier->published.n_keys, sizeof *list);
     *n = 0;
     for (size_t i = 0; list && i < n_key; i++) {
         const ft_key_count *known = count_of(verifier, key[i].name);
@@ -140,12 +143,12 @@ ft_status ft_verifier_list_keys(ft_verifier *verifier, ft_key_count **out, size_
             list[*n] = *known;
         memcpy(list[(*n)++].name, key[i].name, sizeof key[i].name);
     }
-    for (size_t i = 0; list && i < verifier->n_key_counts; i++) {
-        const ft_key_count *count = &verifier->key_counts[i];
+    for (size_t i = 0; list && i < verifier->published.n_keys; i++) {
+        const ft_key_count *count = &verifier->published.keys[i];
         if (count->sessions > 0 && !is_among(key, n_key, count->name))
             list[(*n)++] = *count;
     }
-    pthread_mutex_unlock(&verifier->lock);
+    pthread_mutex_unlock(&verifier->inbox.lock);
     free(key);
     *out = list;
     return list ? FT_OK : FT_NOMEM;

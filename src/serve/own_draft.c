@@ -1,78 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's own drafting (SpecEdge 5's server-only baseline, and what clients without a device model
-// get): sessions in a run have a tree drafted for them before each pass, all of them together, one draft
-// forward a level. The pass then verifies it as it does edges' trees. Owned by the engine thread, the
-// draft engine too. Text never depends on anything here.
+// The server's own drafting, for clients without a draft model (SpecEdge 5's server-only baseline).
+// Before each pass it drafts a tree for every session in a run, for all of them together, one draft
+// forward a level. The pass verifies these trees like those of edges. The engine thread owns it and
+// the draft engine. Texts never depend on anything here.
 //
-//            in a run, room in the pool          read, and drafting pays
+//            in a run, room in the pool          all read, drafting saves time
 //   no drafter ------------------> reads the text ----------------------> a tree before each pass
-//       ^  detached, gone, idle for long, gave way |  decoded plainly meanwhile    |
+//       ^  detached, gone, long idle, evicted      |  no tree meanwhile            |
 //       \------------------------------------------+-------------------------------/
 //
-// Invariants: the draft pool's blocks are reserved before they are used, `reserved` is the sum of the
-// sessions' and at most the pool; a drafter's text is the first n_text tokens of its session's; a run's
-// session has nodes in its tree exactly while one of ours waits for its verdict, and number[] says
-// which nodes of the drafter's own tree they are.
+// Invariants: blocks of the draft pool are reserved before they are used; `reserved` is the sum
+// over sessions and at most the pool. A drafter's text is the first n_text tokens of its session's.
+// The round of a run has nodes exactly while a tree of ours waits for its verdict. They are the
+// nodes of `tree`, and number[] maps them to nodes of the drafter's tree.
 //
-// When the pool is short, drafters of sessions without work give way, least recently used first; then
-// those who came late are decoded plainly.
+// When the pool is short, drafters of sessions without work are evicted, least recently used first.
+// Sessions that still get no room are decoded without trees.
 //
-// Steady rounds allocate nothing; a drafter is made when its session's first run begins. Whether to
-// draft at all, how much, and which of all sessions' nodes are worth their rows is sched/own_draft.c's
-// to say.
+// Steady rounds allocate nothing; a drafter is made when its session's first run begins.
+// sched/own_draft.c decides whether to draft, how much, and which nodes are worth their rows.
+#include "serve/own_draft.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/sort.h"
+#include "sched/evict.h"
 #include "sched/own_draft.h"
-#include "serve/internal.h"
 #include "spec/draft_engine.h"
 #include "spec/drafter.h"
 
-/* Rows of one draft forward, of all sessions; above, a level takes several. Rows with logits cost
- * memory (4 bytes a token of the vocabulary), and 256 are 8 leaves of 32 sessions. */
+/* The most rows of one draft forward, over all sessions; a larger level takes several forwards.
+ * Rows with logits cost memory (4 bytes a token of the vocabulary); 256 are 8 leaves of 32
+ * sessions. */
 #define DRAFT_ROWS   512
 #define DRAFT_LOGITS 256
 
-/* Tokens of a prompt that are read at least where one is to be read at all. */
-#define READ_MIN FT_KV_BLOCK_TOK
-
-/* What a session has of it. */
+/* A session's drafter and tree. */
 struct ft_own_sess {
     ft_drafter *drafter;
     uint32_t n_text;   /* tokens of the session's text that the drafter knows */
-    uint32_t n_unread; /* of them, those that the draft model must still read */
+    uint32_t n_unread; /* those of them that the draft model must still read */
     uint32_t blocks;   /* reserved */
-    double expected;   /* nodes of the present tree to be accepted, as the drafter believes */
-    uint16_t number[FT_TREE_MAX];
+    double expected;   /* accepted nodes of the tree, as the drafter expects */
+    ft_tree tree;
+    uint16_t number[FT_TREE_MAX]; /* of the tree's nodes in the drafter's tree */
 };
 
 struct ft_own {
     ft_engine *engine;
-    ft_sampler *sampler; /* workspace of all drafters */
+    ft_rule_work *work; /* shared by all drafters */
     ft_draft_params params;
     bool always;
     ft_calibration calibration; /* as the last drafter left it */
     uint32_t n_ctx;
     uint32_t pool_blocks, reserved;
     ft_own_draft rate;
-    double read_us;    /* of a prompt's token, smoothed; 0: not known */
+    ft_own_read read;  /* estimates how long reading prompts takes */
     int64_t spent_us;  /* on reading before this pass */
-    uint32_t sessions; /* that might be drafted for in this pass */
-    double others;     /* tokens that the pass brings others */
-    bool broken;       /* the draft engine has failed, which loses us nothing but speed */
-    uint32_t turn;     /* where the next pass begins, where not all fit */
-    /* Of one pass, [max_sessions]: whom is drafted for. */
+    uint32_t sessions; /* that could get a tree in this pass */
+    double others;     /* tokens that the pass brings to other sessions */
+    bool broken;       /* the draft engine has failed: no more trees; texts are not affected */
+    uint32_t first;    /* the session with which the next pass begins, as not all may fit */
+    /* The sessions that get a tree in this pass, [max_sessions]. */
     ft_sess **of;
-    need **needs;
+    ft_need **needs;
     ft_drafter **drafters;
     ft_draft_params *each;
     ft_tree **trees;
     size_t n;
-    ft_pass plain;      /* the pass without their trees, prompts left out */
-    ft_own_node *nodes; /* [max_batch_tok] of all trees */
+    ft_pass plain;      /* the shape of the pass without these trees and without prompts */
+    ft_own_node *nodes; /* [max_batch_tok] the nodes of all trees */
 };
 
 /* ---- life ---- */
@@ -81,13 +81,13 @@ static ft_status check_models(const ft_verifier *v, ft_error *err)
 {
     const ft_hparams *hp = ft_model_hparams(v->opts.draft_model);
     const ft_vocab *vocab = v->opts.draft_vocab;
-    if (hp->n_vocab == v->n_vocab && ft_vocab_fingerprint(vocab) == v->fingerprint)
+    if (hp->n_vocab == v->model.n_vocab && ft_vocab_fingerprint(vocab) == v->model.fingerprint)
         return FT_OK;
     return ft_error_set(err, FT_PRECONDITION,
                         "serve: the draft's vocabulary (%u tokens, %016llx) is not the target's "
                         "(%u, %016llx): pass a draft of the same family with -md",
-                        hp->n_vocab, (unsigned long long)ft_vocab_fingerprint(vocab), v->n_vocab,
-                        (unsigned long long)v->fingerprint);
+                        hp->n_vocab, (unsigned long long)ft_vocab_fingerprint(vocab),
+                        v->model.n_vocab, (unsigned long long)v->model.fingerprint);
 }
 
 static ft_status create_parts(ft_own *own, const ft_verifier *v, ft_error *err)
@@ -109,7 +109,7 @@ static ft_status create_parts(ft_own *own, const ft_verifier *v, ft_error *err)
     own->nodes = calloc(v->opts.max_batch_tok, sizeof *own->nodes);
     if (!own->nodes || !own->of || !own->needs || !own->drafters || !own->each || !own->trees)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
-    ft_status status = ft_sampler_create(v->n_vocab, err, &own->sampler);
+    ft_status status = ft_rule_work_create(v->opts.rules, v->model.n_vocab, err, &own->work);
     if (status == FT_OK)
         status = ft_engine_create(&engine, err, &own->engine);
     return status == FT_OK ? ft_engine_warm(own->engine, NULL, err, NULL) : status;
@@ -147,7 +147,7 @@ void ft_own_destroy(ft_own *own)
         return;
     if (own->engine)
         ft_engine_destroy(own->engine);
-    ft_sampler_destroy(own->sampler);
+    ft_rule_work_destroy(own->work);
     free(own->of);
     free(own->needs);
     free(own->drafters);
@@ -167,19 +167,20 @@ void ft_own_drop(ft_sess *s)
     ft_drafter_destroy(s->own->drafter);
     free(s->own);
     s->own = NULL;
+    if (ft_round_is_run(&s->round))
+        s->round.nodes.n = 0;
 }
 
-/* A draft engine that fails loses us nothing but speed. */
 static void give_up(ft_sess *s, const ft_error *err)
 {
-    FT_LOGW("serve", "session=%llu drafter dropped reason=\"%s\"", (unsigned long long)s->serial,
-            err->message);
+    FT_LOGW("serve", "session=%llu drafter dropped reason=\"%s\"",
+            (unsigned long long)s->who.serial, err->message);
     ft_own_drop(s);
 }
 
 /* ---- room ---- */
 
-/* Blocks for the text, a tree, and what outlives a verdict of the one before. */
+/* Blocks for the text, a tree, and the nodes kept from the tree before. */
 static uint32_t blocks_for(const ft_own *own, uint32_t n_tok)
 {
     uint64_t nodes = (uint64_t)own->params.depth * own->params.width + own->params.budget;
@@ -187,23 +188,24 @@ static uint32_t blocks_for(const ft_own *own, uint32_t n_tok)
     return blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
 }
 
-/* The longest unused drafter of a session that has no work. */
+/* The least recently used drafter of a session without work. */
 static ft_sess *next_workless(const ft_verifier *v)
 {
     ft_sess *best = NULL;
-    for (ft_sess *s = v->sessions; s; s = s->next)
-        if (s->own && ft_sess_state(s) != SESS_WAITING &&
-            (!best || s->used_at_us < best->used_at_us))
+    for (ft_sess *s = v->sessions.first; s; s = s->next)
+        if (s->own && ft_sess_state_of(s) != FT_SESS_WAITING &&
+            (!best || ft_evict_before(&(ft_holder){FT_HOLDER_IDLE, s->times.used_us},
+                                      &(ft_holder){FT_HOLDER_IDLE, best->times.used_us})))
             best = s;
     return best;
 }
 
-/* Reserves what the session's text needs now. False: there is no room. */
+/* Reserves the blocks that the session's text needs now. False: there is no room. */
 static bool reserve(ft_sess *s)
 {
     ft_verifier *v = s->verifier;
     ft_own *own = v->own;
-    uint32_t blocks = blocks_for(own, s->len);
+    uint32_t blocks = blocks_for(own, s->text.len);
     while (blocks > own->pool_blocks - own->reserved + s->own->blocks) {
         ft_sess *victim = next_workless(v);
         if (!victim)
@@ -222,8 +224,8 @@ static ft_status start(ft_sess *s, ft_error *err)
     s->own = calloc(1, sizeof *s->own);
     if (!s->own)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory for a drafter");
-    ft_status status =
-        ft_draft_engine_source(own->engine, own->sampler, &s->sampling, err, &source);
+    ft_status status = ft_draft_engine_source(own->engine, s->asked.rule.rule, own->work,
+                                              &s->asked.sampling, err, &source);
     if (status == FT_OK)
         status = ft_drafter_create(source, err, &s->own->drafter);
     if (status == FT_OK)
@@ -233,28 +235,29 @@ static ft_status start(ft_sess *s, ft_error *err)
 
 /* ---- following the text ---- */
 
-/* The drafter learns what its session's text has become since. */
+/* Gives the drafter the tokens that its session's text has gained. */
 static ft_status catch_up(ft_sess *s, ft_error *err)
 {
     ft_own_sess *o = s->own;
-    uint32_t n_new = s->len - o->n_text;
+    uint32_t n_new = s->text.len - o->n_text;
     if (n_new == 0)
         return FT_OK;
     ft_status status =
-        o->n_text == 0 ? ft_drafter_reset(o->drafter, s->text, s->len, err)
-                       : ft_drafter_advance(o->drafter, NULL, 0, s->text + o->n_text, n_new, err);
-    o->n_text = s->len;
+        o->n_text == 0
+            ? ft_drafter_reset(o->drafter, s->text.token, s->text.len, err)
+            : ft_drafter_advance(o->drafter, NULL, 0, s->text.token + o->n_text, n_new, err);
+    o->n_text = s->text.len;
     o->n_unread += n_new;
     return status;
 }
 
-/* Makes the session one that can be drafted for, as far as that takes no reading. False: it cannot. */
+/* Prepares drafting for the session, except for reading its text. False: not possible now. */
 static bool ready(ft_sess *s)
 {
     const ft_own *own = s->verifier->own;
     ft_error err = {0};
     ft_status status = FT_OK;
-    if (s->len >= own->n_ctx) { /* the draft model knows no such text */
+    if (s->text.len >= own->n_ctx) { /* too long for the draft model */
         ft_own_drop(s);
         return false;
     }
@@ -271,15 +274,15 @@ static bool ready(ft_sess *s)
     return status == FT_OK;
 }
 
-/* Reads what the draft model has not, *allowed tokens at most. True: all is read. A few tokens are
- * left to the draft itself, whose first forward reads them with the others'. */
+/* Reads at most *allowed of the unread tokens. True: all are read, except a few: the first draft
+ * forward reads them, together with those of other sessions. */
 static bool read_text(ft_sess *s, uint32_t *allowed)
 {
     ft_own *own = s->verifier->own;
     ft_own_sess *o = s->own;
     const ft_clock *clock = &s->verifier->opts.clock;
     ft_error err = {0};
-    if (o->n_unread <= READ_MIN)
+    if (o->n_unread <= FT_OWN_READ_MIN)
         return true;
     if (*allowed == 0)
         return false;
@@ -291,22 +294,11 @@ static bool read_text(ft_sess *s, uint32_t *allowed)
     }
     uint32_t n = before > left ? before - left : 0;
     int64_t took_us = ft_clock_now_us(clock) - from_us;
-    double us = (double)took_us;
     own->spent_us += took_us;
-    if (n >= READ_MIN)
-        own->read_us = own->read_us > 0 ? own->read_us + (us / n - own->read_us) / 4 : us / n;
+    ft_own_read_saw(&own->read, n, took_us);
     *allowed -= n < *allowed ? n : *allowed;
     o->n_unread = left;
     return left == 0;
-}
-
-/* Tokens of prompts that may be read before this pass. */
-static uint32_t may_read(const ft_own *own, int64_t budget_us)
-{
-    if (budget_us == 0)
-        return DRAFT_ROWS;
-    double n = own->read_us > 0 ? (double)budget_us / own->read_us : 0;
-    return n < READ_MIN ? READ_MIN : n < DRAFT_ROWS ? (uint32_t)n : DRAFT_ROWS;
 }
 
 /* ---- drafting ---- */
@@ -314,19 +306,20 @@ static uint32_t may_read(const ft_own *own, int64_t budget_us)
 /* Tokens that the run may still bring. */
 static uint32_t run_left(const ft_sess *s)
 {
-    uint32_t end = s->run_end < s->max_len ? s->run_end : s->max_len;
-    return end - s->len;
+    uint32_t end = s->round.end < s->text.max_len ? s->round.end : s->text.max_len;
+    return end - s->text.len;
 }
 
 static bool in_run(const ft_sess *s)
 {
-    return s->pending && s->run_end > 0 && s->tree.n == 0 && run_left(s) > 1;
+    return ft_round_is_run(&s->round) && s->round.nodes.n == 0 && run_left(s) > 1 &&
+           ft_sess_rule_takes_own(&s->asked.rule);
 }
 
-/* The pass as it would be with a tree of so many nodes for each of them, prompts left out. */
+/* The shape of the pass with a tree of so many nodes for each session, without prompts. */
 static ft_pass shape(const ft_verifier *v, uint32_t nodes, uint32_t *n_runs, uint32_t *n_others)
 {
-    const batch *b = &v->batch;
+    const ft_sess_batch *b = &v->batch;
     ft_pass pass = {0};
     *n_runs = *n_others = 0;
     for (size_t i = 0; i < b->n_needs; i++) {
@@ -335,19 +328,19 @@ static ft_pass shape(const ft_verifier *v, uint32_t nodes, uint32_t *n_runs, uin
         uint32_t rows = b->needs[i].rows + (ours ? nodes : 0);
         if (rows == 0 || pass.rows + rows > v->opts.max_batch_tok)
             continue;
-        pass = ft_pass_plus(pass, s->len - 1, rows, ft_judge_expect(v->judge, rows - 1));
+        pass = ft_pass_plus(pass, s->text.len - 1, rows, ft_judge_expect(v->judge, rows - 1));
         *n_runs += ours;
         *n_others += !ours;
     }
     return pass;
 }
 
-/* Tokens that a verdict on an edge's tree brings, so far. */
+/* Mean tokens of a verdict on an edge's tree so far. */
 static double edge_tokens(const ft_verifier *v)
 {
     const ft_verifier_stats *s = &v->stats;
     uint64_t runs = s->run_tokens - s->own_accepted; /* their verdicts */
-    return s->rounds > runs ? 1 + (double)s->accepted / (double)(s->rounds - runs) : 1;
+    return ft_own_draft_edge_tok(s->accepted, s->rounds > runs ? s->rounds - runs : 0);
 }
 
 static bool pays(ft_verifier *v)
@@ -356,8 +349,8 @@ static bool pays(ft_verifier *v)
     ft_own_load load = {0};
     uint32_t n_plain, n_others;
     uint32_t nodes = own->params.budget;
-    if (!own->always && own->rate.depth > 0 && own->rate.nodes < nodes)
-        nodes = (uint32_t)(own->rate.nodes + 0.5);
+    if (!own->always)
+        nodes = ft_own_draft_nodes(&own->rate, nodes);
     ft_pass tree = shape(v, nodes, &load.sessions, &n_others);
     own->plain = shape(v, 0, &n_plain, &n_others);
     if (load.sessions == 0)
@@ -370,17 +363,17 @@ static bool pays(ft_verifier *v)
     return draft || own->always;
 }
 
-/* Chooses whom to draft for, as many as the pass has rows for; the others' turn comes first in the
- * next. Reads prompts as far as `allowed`. */
+/* Chooses the sessions that get a tree, as many as the pass has rows for; the next pass begins with
+ * the others. Reads at most `allowed` tokens of prompts. */
 static void choose(ft_verifier *v, uint32_t allowed)
 {
     ft_own *own = v->own;
-    batch *b = &v->batch;
+    ft_sess_batch *b = &v->batch;
     uint32_t rows = 0;
     ft_draft_params params = own->params;
     if (!own->always)
         ft_own_draft_size(&own->rate, &params.budget, &params.depth);
-    size_t begin = b->n_needs ? own->turn % b->n_needs : 0;
+    size_t begin = b->n_needs ? own->first % b->n_needs : 0;
     own->n = 0;
     for (size_t i = 0; i < b->n_needs; i++)
         rows += b->needs[i].rows;
@@ -389,17 +382,17 @@ static void choose(ft_verifier *v, uint32_t allowed)
         ft_sess *s = b->needs[at].session;
         if (!in_run(s) || !ready(s) || !read_text(s, &allowed))
             continue;
-        if (ft_sess_missing(s) > FT_KV_BLOCK_TOK) /* no pass can verify it yet */
+        if (ft_sess_missing(s) > FT_KV_BLOCK_TOK) /* the pass cannot verify it yet */
             continue;
         if (rows + params.budget > v->opts.max_batch_tok) {
-            own->turn = (uint32_t)at;
+            own->first = (uint32_t)at;
             return;
         }
         rows += params.budget;
         own->needs[own->n] = &b->needs[at];
         own->of[own->n] = s;
         own->drafters[own->n] = s->own->drafter;
-        own->trees[own->n] = &s->tree;
+        own->trees[own->n] = &s->own->tree;
         own->each[own->n] = params;
         if (params.depth > run_left(s) - 1)
             own->each[own->n].depth = run_left(s) - 1;
@@ -407,11 +400,11 @@ static void choose(ft_verifier *v, uint32_t allowed)
     }
 }
 
-/* Drops the nodes of `depth` and deeper and those less likely than min_logp. A child is never likelier
- * than its parent, so that what is left is a tree. */
+/* Drops the nodes at `depth` or deeper, and those less likely than min_logp. A child is never
+ * likelier than its parent, so the remaining nodes are a tree. */
 static void prune(ft_sess *s, uint32_t depth, float min_logp)
 {
-    ft_tree *t = &s->tree;
+    ft_tree *t = &s->own->tree;
     uint16_t *number = s->own->number;
     int16_t moved[FT_TREE_MAX];
     uint32_t n = 0;
@@ -437,7 +430,7 @@ static bool likelier(const void *ctx, const void *a, const void *b)
     return ((const ft_own_node *)a)->p > ((const ft_own_node *)b)->p;
 }
 
-/* The least log-chance of a node that is worth its row. */
+/* The lowest log-probability of a node that is worth its row. */
 static float worth(ft_verifier *v, int64_t draft_us)
 {
     ft_own *own = v->own;
@@ -450,7 +443,7 @@ static float worth(ft_verifier *v, int64_t draft_us)
     const ft_own_pass pass = {.sessions = (uint32_t)own->n,
                               .others = own->others,
                               .without = own->plain,
-                              .n_past = own->of[0]->len,
+                              .n_past = own->of[0]->text.len,
                               .out = (double)(ft_judge_expect(v->judge, own->params.budget) -
                                               ft_judge_expect(v->judge, 0)) /
                                      own->params.budget,
@@ -463,15 +456,17 @@ static float worth(ft_verifier *v, int64_t draft_us)
     return keep > 0 ? logf(own->nodes[keep - 1].p) : INFINITY;
 }
 
-/* The tree is as it will be verified. */
-static void finish_tree(ft_verifier *v, ft_sess *s, need *n)
+/* The tree is complete: writes it into the session's round. */
+static void finish_tree(ft_verifier *v, ft_sess *s, ft_need *n)
 {
+    const ft_tree *tree = &s->own->tree;
     s->own->n_unread = 0;
     s->own->expected = 0;
-    for (uint32_t i = 0; i < s->tree.n; i++)
-        s->own->expected += (double)expf(s->tree.cum_logp[i]);
-    n->rows = 1 + s->tree.n;
-    if (s->tree.n == 0)
+    for (uint32_t i = 0; i < tree->n; i++)
+        s->own->expected += (double)expf(tree->cum_logp[i]);
+    s->round.nodes = (ft_nodes){.n = tree->n, .token = tree->token, .parent = tree->parent};
+    n->rows = 1 + tree->n;
+    if (tree->n == 0)
         ft_own_draft_saw_verdict(&v->own->rate, 1, 0);
 }
 
@@ -483,15 +478,15 @@ static void draft(ft_verifier *v)
     ft_status status = ft_drafters_draft(own->drafters, own->n, own->each, &err, own->trees);
     int64_t us = ft_clock_now_us(&v->opts.clock) - from_us;
     if (status != FT_OK) {
-        FT_LOGE("serve", "own drafting is off: %s", err.message);
+        FT_LOGE("serve", "the server drafts no more: %s", err.message);
         own->broken = true;
         for (size_t i = 0; i < own->n; i++)
             ft_own_drop(own->of[i]);
         return;
     }
     ft_own_draft_saw_draft(&own->rate, own->sessions, us);
-    /* A path of d nodes brings d + 1 tokens, and a run ends where it was asked to. What outlived the
-     * last verdict may reach deeper than the draft was asked for. */
+    /* A path of d nodes brings d + 1 tokens, and the run must not get longer than asked. Nodes kept
+     * from the tree before may be deeper than the draft was allowed. */
     for (size_t i = 0; i < own->n; i++) {
         for (uint32_t k = 0; k < own->trees[i]->n; k++)
             own->of[i]->own->number[k] = (uint16_t)k;
@@ -504,18 +499,18 @@ static void draft(ft_verifier *v)
     }
 }
 
-/* Drafters of sessions that have ended, or have had no work for so long, go. */
+/* Frees the drafters of sessions that have ended or have had no work for long. */
 static void drop_idle(ft_verifier *v, int64_t now_us)
 {
-    for (ft_sess *s = v->sessions; s; s = s->next) {
-        sess_state state = ft_sess_state(s);
-        if (s->own && (state == SESS_ENDED ||
-                       (state != SESS_WAITING && now_us - s->used_at_us > FT_ACTIVE_US)))
+    for (ft_sess *s = v->sessions.first; s; s = s->next) {
+        ft_sess_state state = ft_sess_state_of(s);
+        if (s->own && (state == FT_SESS_ENDED ||
+                       (state != FT_SESS_WAITING && !ft_think_active(now_us - s->times.used_us))))
             ft_own_drop(s);
     }
 }
 
-static bool has_prompt(const batch *b)
+static bool has_prompt(const ft_sess_batch *b)
 {
     for (size_t i = 0; i < b->n_needs; i++)
         if (ft_sess_missing(b->needs[i].session) > FT_KV_BLOCK_TOK)
@@ -534,10 +529,7 @@ int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
     own->spent_us = 0;
     if (!pays(v))
         return 0;
-    /* The target's reading comes first: without it there is no text at all. */
-    if (has_prompt(&v->batch))
-        read_budget_us = (read_budget_us + 3) / 4;
-    choose(v, may_read(own, read_budget_us));
+    choose(v, ft_own_read_tok(&own->read, read_budget_us, has_prompt(&v->batch), DRAFT_ROWS));
     if (own->n > 0)
         draft(v);
     ft_engine_get_stats(own->engine, &stats);
@@ -549,12 +541,13 @@ int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
 
 void ft_own_after_pass(ft_verifier *v, int64_t expected_us, int64_t us)
 {
-    const batch *b = &v->batch;
+    const ft_sess_batch *b = &v->batch;
     uint32_t n_runs = 0, n_trees = 0;
-    for (size_t i = 0; v->own && i < b->n_segments; i++) {
-        const ft_sess *s = b->seg_of[i];
-        n_runs += b->kinds[i] == FT_WORK_VERIFY && s->run_end > 0;
-        n_trees += b->kinds[i] == FT_WORK_VERIFY && s->run_end > 0 && s->tree.n > 0;
+    for (size_t i = 0; v->own && i < b->segments.n; i++) {
+        const ft_round *r = &b->segments.of[i]->round;
+        bool run = b->segments.kind[i] == FT_WORK_VERIFY && ft_round_is_run(r);
+        n_runs += run;
+        n_trees += run && r->nodes.n > 0;
     }
     if (n_runs > 0)
         ft_own_draft_saw_pass(&v->own->rate, n_runs, n_trees > 0, expected_us, us);
@@ -562,32 +555,28 @@ void ft_own_after_pass(ft_verifier *v, int64_t expected_us, int64_t us)
 
 /* ---- verdicts ---- */
 
-void ft_own_verdict(ft_sess *s)
+void ft_own_verdict(ft_sess *s, ft_msg_verdict *verdict)
 {
     ft_verifier *v = s->verifier;
-    ft_msg_verdict *out = &s->last;
+    const uint32_t n_path = verdict->n_path, n = n_path + verdict->n_next;
     uint32_t path[FT_TREE_MAX];
     ft_error err = {0};
-    if (s->run_end == 0 || s->tree.n == 0)
+    if (!ft_round_is_run(&s->round) || s->round.nodes.n == 0)
         return;
-    ft_own_draft_saw_verdict(&v->own->rate, out->n_path + out->n_next,
-                             s->own ? s->own->expected : 0);
-    v->stats.own_drafted += s->tree.n;
-    v->stats.own_accepted += out->n_path;
-    for (uint32_t i = 0; s->own && i < out->n_path; i++)
-        path[i] = s->own->number[out->path[i]];
-    if (s->own && ft_drafter_advance(s->own->drafter, path, out->n_path, out->next, out->n_next,
-                                     &err) != FT_OK)
+    ft_own_draft_saw_verdict(&v->own->rate, n, s->own->expected);
+    v->stats.own_drafted += s->round.nodes.n;
+    v->stats.own_accepted += n_path;
+    for (uint32_t i = 0; i < n_path; i++)
+        path[i] = s->own->number[verdict->path[i]];
+    s->round.nodes.n = 0;
+    s->own->n_text = s->text.len;
+    if (ft_drafter_advance(s->own->drafter, path, n_path, verdict->next, verdict->n_next, &err) !=
+        FT_OK)
         give_up(s, &err);
-    else if (s->own)
-        s->own->n_text = s->len;
-    /* The client has no tree: all are tokens to it. */
-    memmove(out->next + out->n_path, out->next, out->n_next * sizeof *out->next);
-    for (uint32_t i = 0; i < out->n_path; i++)
-        out->next[i] = s->tree.token[out->path[i]];
-    out->n_next += out->n_path;
-    out->n_path = 0;
-    ft_tree_clear(&s->tree);
+    /* The client does not know the tree: it gets the path as tokens. */
+    memcpy(verdict->next, s->text.token + s->text.len - n, n * sizeof *verdict->next);
+    verdict->n_next = n;
+    verdict->n_path = 0;
 }
 
 uint32_t ft_own_token_us(const ft_verifier *v)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Glue between the gRPC wire and the verifier: one connection = one stream = one handle of a session.
+// Connects the gRPC wire with the verifier. A connection here is one stream and its handle.
 //
-// Threads: on_message and on_end of a stream come in order from the wire's queue thread, which owns
-// all fields of a connection; answers come from the engine thread, which reads `stream` only. on_end
-// detaches, which waits for an answer under way, and only then frees the connection: so no answer
-// finds it gone, and no reference to the stream outlives it.
+// Threads: the wire's queue thread calls on_message and on_end of a stream in order, and owns all
+// fields of a connection. Answers come from the engine thread, which reads `stream` only. on_end
+// detaches first, which waits for a running answer, and then frees the connection. So no answer
+// uses a freed connection, and no reference to the stream outlives the stream.
 //
-// Locks: ft_server.lock guards the count of connections and is a leaf. on_end holds no lock when it
-// detaches.
+// Locks: ft_server.lock guards the count of connections; no other lock is taken under it. on_end
+// holds no lock when it detaches.
 #include "serve/server.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "http/openai.h"
 #include "serve/metrics.h"
 
-#define METRICS_CONNECTIONS 16 /* scrapers and a person or two */
+#define METRICS_CONNECTIONS 16 /* for scrapers and a few people */
 
 struct ft_server {
     ft_verifier *verifier;
@@ -90,7 +90,7 @@ static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open
     count(server, 1);
 }
 
-/* Ends session and connection; no answer comes any more. */
+/* Ends session and connection; no answer comes after that. */
 static void drop(ft_server *server, ft_stream *stream, bool close)
 {
     connection *c = ft_stream_user(stream);
@@ -105,23 +105,26 @@ static void drop(ft_server *server, ft_stream *stream, bool close)
     ft_stream_unref(stream);
 }
 
-static void on_message(void *ctx, ft_stream *stream, const ft_client_msg *msg)
+static void on_message(void *ctx, ft_stream *stream, ft_client_msg *take_msg)
 {
     ft_server *server = ctx;
+    ft_client_msg *msg = take_msg;
     connection *c = ft_stream_user(stream);
     if (msg->kind == FT_CLIENT_OPEN && !c) {
         open_session(server, stream, &msg->open);
     } else if (msg->kind == FT_CLIENT_OPEN || !c) {
         drop(server, stream, true);
         ft_stream_finish(stream, FT_INVALID,
-                         c ? "serve: this stream has opened its session already"
+                         c ? "serve: this stream has already opened a session"
                            : "serve: the first message of a stream must be Open",
                          0);
     } else if (msg->kind == FT_CLIENT_DRAFT) {
-        ft_vsession_draft(c->session, &msg->draft);
+        ft_vsession_draft(c->session, msg);
+        return;
     } else {
         ft_vsession_close(c->session); /* on_gone ends the stream */
     }
+    ft_client_msg_free(msg);
 }
 
 static void on_end(void *ctx, ft_stream *stream, bool done)
@@ -152,18 +155,19 @@ static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_er
         .max_streams = opts->verifier.max_sessions ? opts->verifier.max_sessions : 1024,
         .limits = {.n_vocab = (uint32_t)ft_vocab_size(opts->verifier.vocab),
                    .max_context = limits.limits.max_context,
-                   .max_tree = limits.limits.max_tree},
+                   .max_tree = limits.limits.max_tree,
+                   .max_evidence_bytes = limits.limits.max_evidence_bytes},
         .handler = {.ctx = server, .on_message = on_message, .on_end = on_end, .info = info}};
     return ft_wire_server_create(&wire, err, &server->wire);
 }
 
-/* One page for all: it says nothing of any one session. Connection threads. */
+/* The same page for everybody: it shows nothing about a single session. Connection threads. */
 static ft_status metrics_page(void *ctx, ft_buf *out)
 {
     ft_verifier *verifier = ((const ft_server *)ctx)->verifier;
     ft_verifier_stats stats;
     ft_verifier_get_stats(verifier, &stats);
-    ft_status status = ft_metrics_append(&stats, out);
+    ft_status status = ft_stats_append(&ft_verifier_stat_list, &stats, out);
     return status == FT_OK ? ft_metrics_append_keys(verifier, out) : status;
 }
 
@@ -247,7 +251,7 @@ static void log_stats(ft_verifier *verifier)
             "stats sessions=%" PRIu64 " rounds=%" PRIu64 " tokens=%" PRIu64 " drafted=%" PRIu64
             " accepted=%" PRIu64 " forwards=%" PRIu64 " rows=%" PRIu64 " kv_released=%" PRIu64
             " prefix_hit_tok=%" PRIu64 " prefix_lookup_tok=%" PRIu64,
-            s.sessions_opened, s.rounds, s.tokens, s.drafted, s.accepted, s.forwards, s.rows,
+            s.sessions_opened, s.rounds, s.tokens, s.drafted, s.accepted, s.passes.n, s.passes.sum,
             s.kv_released, s.prefix_hit_tok, s.prefix_lookup_tok);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The verification server: a verifier behind the gRPC wire. Owns neither model nor vocabulary. */
+ * The verification server: a verifier and its gRPC server. It borrows model and vocabulary. */
 #ifndef FT_SERVE_SERVER_H
 #define FT_SERVE_SERVER_H
 
@@ -12,25 +12,25 @@ typedef struct ft_server_opts {
     ft_verifier_opts verifier;
     const char *host;
     int port;
-    const char *token; /* or verifier.keys */
+    const char *token; /* required of clients; not with verifier.keys. NULL: none */
     const char *tls_cert, *tls_key, *tls_client_ca;
-    const char *metrics_host; /* an HTTP server there has /metrics and /health; NULL: none */
+    const char *metrics_host; /* where HTTP serves /metrics and /health; NULL: nowhere */
     int metrics_port;
 } ft_server_opts;
 
-/* Listens and serves at once. Strings are not kept. Errors of ft_verifier_create,
+/* Listens and serves at once. Strings are borrowed during the call. Errors of ft_verifier_create,
  * ft_wire_server_create and ft_http_create. */
 FT_WARN_UNUSED ft_status ft_server_create(const ft_server_opts *opts, ft_error *err,
                                           ft_server **out);
-/* The ports in use; the verifier behind (borrowed; for statistics). */
+/* The gRPC port in use. */
 int ft_server_port(const ft_server *server);
-/* 0: there is none. */
+/* The HTTP port in use; 0: there is none. */
 int ft_server_metrics_port(const ft_server *server);
+/* The verifier, borrowed; for statistics. */
 ft_verifier *ft_server_verifier(ft_server *server);
-/* Refuses new sessions over the wire from now on, which health checks are told. */
+/* From now on refuses new sessions over gRPC, and tells health checks so. */
 void ft_server_drain(ft_server *server);
-/* Drains, lets present ones finish for at most grace_us, then ends them. NULL is
- * legal. */
+/* Drains, waits at most grace_us for open sessions to finish, then ends them. NULL is legal. */
 void ft_server_destroy(ft_server *server, int64_t grace_us);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Doubling and bisection, with what a probe says about others as a guide while one end is open. Takes the
-// share of slow texts to grow with the devices. Owned by whoever has the struct; keeps nothing else.
+// Doubling and bisection, with what a probe says about others as a guide while one end is open.
+// Takes the share of slow texts to grow with the devices. Owned by whoever has the struct; keeps
+// nothing else.
 #include "sim/capacity_search.h"
 
 #include <math.h>
@@ -33,8 +34,9 @@ static bool is_near(const ft_capacity_search *s)
     return s->texts > 0 && slow > bound / NEAR && slow < bound * NEAR;
 }
 
-/* Where to go on behind `low`, of which alone something is known. Not in steps so small that they could not
- * tell; twice as many at most. A server that says it has just enough for these is near its end. */
+/* Where to go on behind `low`, of which alone something is known. Not in steps so small that they
+ * could not tell; twice as many at most. A server that says it has just enough for these is near
+ * its end. */
 static uint32_t above(const ft_capacity_search *s, uint32_t enough_for)
 {
     const double low = s->low;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The event queue. A heap by (time, order of arrival), which no two events share; owned by its user.
+// The event queue. A heap by (time, order of arrival), which no two events share; owned by its
+// user.
 #include "sim/queue.h"
 
 #include <assert.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What will happen, soonest first, on a virtual clock: a binary heap. Events of one moment come in the
- * order in which they were put in, so that the same run is the same on every machine. Owned by one
- * thread.
+ * Future events on a virtual clock, earliest first: a binary heap. Events of the same time come in
+ * the order in which they were put in, so a run is the same on every machine. Owned by one thread.
  */
 #ifndef FT_SIM_QUEUE_H
 #define FT_SIM_QUEUE_H

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// One simulation: sets it up, takes events in order, and counts at the end. All state is the call's.
+// One simulation: sets it up, takes events in order, and counts at the end. All state is the
+// call's.
 #include "sim/wisp.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sched/prompt_share.h"
 #include "sim/wisp_internal.h"
 
 #define COST_MAX_US 1e6 /* of one of anything: sums stay far below what a clock holds */
-#define GAIN_FIRST  2.0 /* tokens of a round of which nothing is known, as serve/slo.c has it */
 
 static const serving *serving_of(ft_sim_mode mode)
 {
@@ -55,6 +56,8 @@ static ft_status check(const ft_sim_opts *o, ft_error *err)
 static void set_up_server(sim *s)
 {
     const double *k = s->k;
+    const ft_prompt_share share = {.budget_us = (int64_t)(k[FT_SIM_PREFILL_MS] * 1000),
+                                   .others = true};
     double rows = k[FT_SIM_MAX_ROWS];
     if (!s->how.keeps_kv) /* its verifications hold all of a text and are not split */
         rows = fmax(rows, ceil(longest(k)));
@@ -62,8 +65,7 @@ static void set_up_server(sim *s)
     ft_cost_prime(&s->cost, s->config->costs.us, (uint32_t)rows, s->config->costs.error);
     s->limits = (ft_sched_limits){.max_rows = (uint32_t)rows,
                                   .max_verify = (uint32_t)k[FT_SIM_MAX_SESSIONS],
-                                  .prefill_us = (int64_t)(k[FT_SIM_PREFILL_MS] * 1000) * 9 / 20 +
-                                                1, /* as serve/round.c */
+                                  .prefill_us = ft_prompt_share_us(&share),
                                   .cost = &s->cost,
                                   .kv_blocks_free = (uint32_t)k[FT_SIM_KV_BLOCKS],
                                   .kv_block_tok = FT_SIM_BLOCK_TOK,
@@ -81,7 +83,7 @@ static void set_up_devices(sim *s)
         device *d = &s->devices[i];
         d->class = o->class == FT_SIM_MIXED ? i % (uint32_t)s->config->n_classes : o->class;
         d->speed = s->config->tokens_per_s[d->class];
-        d->gain_tok = s->how.drafts ? GAIN_FIRST : 1;
+        ft_gain_init(&d->gain, NULL);
         ft_rng_init(&d->rng, o->seed << 32 | (i + 1));
         int64_t at_us = (int64_t)((double)o->ramp_us * ft_rng_unit(&d->rng));
         ft_sim_queue_put(&s->queue, at_us, EVENT_BEGIN, i);
@@ -115,14 +117,13 @@ static void take(sim *s, const ft_sim_event *e)
     }
 }
 
-/* Texts that go on at the end and cannot keep their promise any more: without them the slowest would
- * not be counted. */
+/* Texts that go on at the end and cannot keep their promise any more: without them the slowest
+ * would not be counted. */
 static void count_late(sim *s)
 {
     for (uint32_t i = 0; i < s->opts->n_devices; i++) {
         const device *d = &s->devices[i];
-        double s_taken = (double)(s->opts->until_us - d->begun_us) / 1e6;
-        if (!d->running || d->response >= d->speed * s_taken)
+        if (!d->running || ft_sim_device_kept(d, s->opts->until_us))
             continue;
         s->out->texts[d->class]++;
         s->out->slow[d->class]++;
@@ -162,8 +163,8 @@ ft_status ft_sim_wisp_run(const ft_sim_opts *opts, ft_error *err, ft_sim_result 
     s.work = calloc(n, sizeof *s.work);
     s.picks = calloc(n, sizeof *s.picks);
     s.pick_of = calloc(n, sizeof *s.pick_of);
-    /* A device has at most its prompt, its draft or verdict, and its end on the way; the server the end
-     * of a pass and a look. */
+    /* A device has at most its prompt, its draft or verdict, and its end on the way; the server the
+     * end of a pass and a look. */
     status = ft_sim_queue_init(&s.queue, 4 * n + 2, err);
     if (status == FT_OK && (!s.devices || !s.ready || !s.of || !s.work || !s.picks || !s.pick_of))
         status = ft_error_set(err, FT_NOMEM, "simulate: out of memory");

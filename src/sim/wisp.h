@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * WISP's setting on a virtual clock: devices that draft and send, links that delay, one server that
- * verifies in passes. Who runs in a pass the server's own policies decide (sched/sched.h), under its own
- * limits and with its own deadlines; passes take what a cost model says, give or take its error.
- * Pure: the same config, opts and seed give the same result on every machine. Any thread.
+ * verifies in passes. The server's own policies, limits and deadlines decide what runs in a pass
+ * (sched/sched.h). A cost model gives the time of a pass, varied by the model's error. Pure: the
+ * same config, opts and seed give the same result on every machine. Any thread.
  */
 #ifndef FT_SIM_WISP_H
 #define FT_SIM_WISP_H
@@ -30,28 +30,28 @@ typedef struct ft_sim_opts {
 } ft_sim_opts;
 
 typedef struct ft_sim_result {
-    /* Texts that ended or are past saving, and those slower than their class's promise from request to
-     * last token (eq. (20)). */
+    /* Texts that ended or are past saving, and those slower than their class's promise from request
+     * to last token (eq. (20)). */
     uint64_t texts[FT_SIM_CLASSES], slow[FT_SIM_CLASSES];
     uint64_t tokens;                          /* of text, in the counted time */
     uint64_t tokens_all;                      /* and before */
     uint64_t rounds, late_compute, late_wait; /* verdicts; late ones in a spike or not (5.3) */
     uint64_t drafted, accepted;
     uint64_t passes, rows, busy_us;
-    uint64_t kv_released;            /* times that a session's KV gave way to another's */
+    uint64_t kv_released;            /* times that a session's KV was evicted for another */
     uint64_t spike[FT_SPIKE_CAUSES]; /* passes by cause */
     uint32_t kv_blocks_least;        /* free at the worst moment */
     uint32_t most_rows;              /* of a pass */
     int64_t counted_us;
 } ft_sim_result;
 
-/* FT_NOMEM; FT_INVALID where the longest text does not fit the KV pool, a draft not a pass, or where costs
- * are beyond reason. */
+/* FT_NOMEM; FT_INVALID where the longest text does not fit the KV pool, a draft not a pass, or
+ * where costs are beyond reason. */
 FT_WARN_UNUSED ft_status ft_sim_wisp_run(const ft_sim_opts *opts, ft_error *err,
                                          ft_sim_result *out);
 
-/* Sets ramp, from and until as the config has them: in texts of mean length at the promised speed, the
- * slowest class's where they are mixed. */
+/* Sets ramp, from and until as the config has them: in texts of mean length at the promised speed,
+ * the slowest class's where they are mixed. */
 void ft_sim_wisp_times(ft_sim_opts *opts);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading what a simulation assumes. A field that is missing, of another type, out of range or unknown is
-// an error with its name: a constant that was misspelt must not silently be another. Stateless.
+// Reading what a simulation assumes. A field that is missing, of another type, out of range or
+// unknown is an error with its name: a constant that was misspelt must not silently be another.
+// Stateless.
 #include "sim/wisp_config.h"
 
 #include <math.h>

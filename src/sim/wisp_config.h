@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a simulation of WISP's setting assumes (docs/SIMULATOR.md): costs of passes as
- * `foretoken fit verify-time` writes them, and a table of constants, each with its reason in the file.
- * Plain data; files come from people and are checked in full.
+ * `foretoken fit verify-time` writes them, and a table of constants, each with its reason in the
+ * file. Plain data; files come from people and are checked in full.
  */
 #ifndef FT_SIM_WISP_CONFIG_H
 #define FT_SIM_WISP_CONFIG_H
@@ -81,8 +81,8 @@ FT_WARN_UNUSED ft_status ft_sim_config_read(const char *text, size_t n, ft_error
 /* FT_IO, FT_TOO_LARGE, or as above with the path. */
 FT_WARN_UNUSED ft_status ft_sim_config_load(const char *path, ft_error *err, ft_sim_config *out);
 
-/* Half (factor 0.5) or double (2) of a constant, within its range; a share moves towards 0 or 1: p / 2
- * or 1 - (1 - p) / 2. Whole numbers stay whole. */
+/* Half (factor 0.5) or double (2) of a constant, within its range; a share moves towards 0 or 1: p
+ * / 2 or 1 - (1 - p) / 2. Whole numbers stay whole. */
 double ft_sim_const_scaled(ft_sim_const which, double value, double factor);
 
 #endif

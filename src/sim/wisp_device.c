@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices: their texts, their drafts, and whether their promises were kept. Every device draws from a
-// sequence of its own, so that what one does shifts nobody else's draws.
+// Devices: their texts, their drafts, and whether their promises were kept. Every device draws from
+// a sequence of its own, so that what one does shifts nobody else's draws.
 #include <math.h>
 
 #include "sim/wisp_internal.h"
@@ -23,9 +23,9 @@ static uint32_t length(const sim *s, device *d, double mean)
     return n > 2 ? (uint32_t)n : 2;
 }
 
-/* Tokens one after another until the predictor stops (4.1; the token at which it does is drafted and
- * not sent, eq. (25)) or there are enough; the accepted ones are those before the first that the
- * target would reject. */
+/* Tokens one after another until the predictor stops (4.1; the token at which it does is drafted
+ * and not sent, eq. (25)) or there are enough; the accepted ones are those before the first that
+ * the target would reject. */
 void ft_sim_device_draft(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
@@ -63,14 +63,20 @@ void ft_sim_device_begin(sim *s, uint32_t who)
         ft_sim_device_draft(s, who);
 }
 
+bool ft_sim_device_kept(const device *d, int64_t now_us)
+{
+    const ft_promise promise = {
+        .tokens_per_s = d->speed, .since_us = d->begun_us, .had_tok = d->response};
+    return ft_promise_kept(&promise, now_us);
+}
+
 void ft_sim_device_end(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
-    double s_taken = (double)(s->now_us - d->begun_us) / 1e6;
     d->running = false;
     if (ft_sim_counted(s)) {
         s->out->texts[d->class]++;
-        s->out->slow[d->class] += d->response < d->speed * s_taken; /* eq. (20) */
+        s->out->slow[d->class] += !ft_sim_device_kept(d, s->now_us);
     }
     ft_sim_device_begin(s, who);
 }

@@ -5,6 +5,8 @@
 #define FT_SIM_WISP_INTERNAL_H
 
 #include "base/rng.h"
+#include "sched/gain.h"
+#include "sched/promise.h"
 #include "sched/sched.h"
 #include "sim/queue.h"
 #include "sim/wisp.h"
@@ -43,9 +45,9 @@ typedef struct device {
     uint32_t n_kv, blocks;    /* tokens in KV; blocks held */
     uint32_t ready;           /* 1 + place in sim.ready; 0: nothing to do */
     int64_t open_us, arrival_us, used_us;
-    int64_t due_us, budget_us; /* its verdict, for its text's sake and by its round alone */
-    int64_t owed_us;           /* and when its text is owed more */
-    double gain_tok;
+    int64_t due_us, budget_us; /* when its verdict is due: by its text; by its round alone */
+    int64_t owed_us;           /* when the promised speed requires more text */
+    ft_gain gain;
 } device;
 
 typedef struct sim {
@@ -78,6 +80,9 @@ typedef struct sim {
 void ft_sim_device_begin(sim *s, uint32_t who);
 void ft_sim_device_draft(sim *s, uint32_t who);
 void ft_sim_device_end(sim *s, uint32_t who);
+/* Whether its text, had it ended by then, was as fast as promised from request to last token (WISP
+ * eq. (20)). */
+bool ft_sim_device_kept(const device *d, int64_t now_us);
 /* One way's delay. */
 int64_t ft_sim_delay_us(sim *s, device *d);
 bool ft_sim_counted(const sim *s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for capacity. Stateless. It takes the share of slow texts to grow with the devices, as it
-// does but for what the seeds differ in.
+// The search for capacity. Stateless. It takes the share of slow texts to grow with the devices, as
+// it does but for what the seeds differ in.
 #include "sim/wisp_search.h"
 
 static void sum(ft_sim_result *to, const ft_sim_result *r)

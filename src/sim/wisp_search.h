@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many devices a server holds (WISP eq. (20)): the largest number of which no more than epsilon of
- * the texts are slower than promised, by doubling and bisection over whole simulations. Pure but for the
- * progress callback.
+ * How many devices a server holds (WISP eq. (20)): the largest number of which no more than epsilon
+ * of the texts are slower than promised, by doubling and bisection over whole simulations. Pure but
+ * for the progress callback.
  */
 #ifndef FT_SIM_WISP_SEARCH_H
 #define FT_SIM_WISP_SEARCH_H

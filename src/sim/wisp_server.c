@@ -4,10 +4,8 @@
 // says so. A session is in `ready` exactly while it has work and is in no pass.
 #include <math.h>
 
-#include "sched/promise.h"
+#include "sched/evict.h"
 #include "sim/wisp_internal.h"
-
-#define GAIN_WEIGHT 0.2 /* of a new round, as serve/slo.c has it */
 
 static uint32_t committed(const device *d)
 {
@@ -71,16 +69,21 @@ void ft_sim_server_open(sim *s, uint32_t who)
     update(s, who);
 }
 
-/* With what rounds brought lately for eq. (5), as serve/slo.c has it; but what is judged here is a text
- * from its request on, at its device (eq. (20)). */
+static ft_gain_kind kind_of(const sim *s)
+{
+    return s->how.drafts ? FT_GAIN_TREE : FT_GAIN_RUN;
+}
+
+/* A text's speed counts from its request on, at its device (eq. (20)). */
 void ft_sim_server_draft(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
     double rtt_us = 1000 * (s->k[FT_SIM_RTT_MS] + s->k[FT_SIM_JITTER_MS]);
     const ft_promise promise = {
         .tokens_per_s = d->speed, .since_us = d->open_us - (int64_t)rtt_us, .had_tok = d->done};
-    const ft_promise_round round = {
-        .gain_tok = d->gain_tok, .away_us = d->draft_us + (int64_t)rtt_us, .at_us = s->now_us};
+    const ft_promise_round round = {.gain_tok = ft_gain_expected(&d->gain, kind_of(s)),
+                                    .away_us = d->draft_us + (int64_t)rtt_us,
+                                    .at_us = s->now_us};
     d->here = true;
     d->arrival_us = d->used_us = s->now_us;
     d->due_us = ft_promise_due(&promise, &round);
@@ -93,7 +96,7 @@ void ft_sim_server_draft(sim *s, uint32_t who)
 
 static ft_work work_of(const sim *s, const device *d)
 {
-    ft_work w = {.n_past = d->n_kv, .gain_tok = (float)d->gain_tok};
+    ft_work w = {.n_past = d->n_kv, .gain_tok = (float)ft_gain_expected(&d->gain, kind_of(s))};
     if (wants_prefill(s, d)) {
         w.kind = FT_WORK_PREFILL;
         w.arrival_us = d->done == 0 ? d->open_us : d->arrival_us;
@@ -113,21 +116,21 @@ static ft_work work_of(const sim *s, const device *d)
     return w;
 }
 
-/* Who gives way: of those without work the one not heard of for longest, else of those with work, but
- * `except`, the one whose text came last. As serve/kv_room.c. */
-static device *victim(sim *s, const device *except)
+/* The device to evict for the oldest work. NULL: only `oldest` holds KV. */
+static device *victim(sim *s, const device *oldest)
 {
-    device *idle = NULL, *waiting = NULL;
+    device *best = NULL;
+    ft_holder of_best = {0};
     for (uint32_t i = 0; i < s->opts->n_devices; i++) {
         device *d = &s->devices[i];
-        if (d->blocks == 0 || d == except)
+        const ft_holder holder = {.kind = d->ready ? FT_HOLDER_WAITING : FT_HOLDER_IDLE,
+                                  .since_us = d->ready ? d->open_us : d->used_us};
+        if (d->blocks == 0 || d == oldest || (best && !ft_evict_before(&holder, &of_best)))
             continue;
-        if (!d->ready && (!idle || d->used_us < idle->used_us))
-            idle = d;
-        if (d->ready && (!waiting || d->open_us > waiting->open_us))
-            waiting = d;
+        best = d;
+        of_best = holder;
     }
-    return idle ? idle : waiting;
+    return best;
 }
 
 /* The oldest work can run. No pass is running. */
@@ -178,21 +181,17 @@ static void count(sim *s, ft_spike_cause *cause)
 /* Takes verifications out of work[n] that the policy does not start yet. Returns what is left. */
 static size_t hold_back(sim *s, size_t n)
 {
-    int64_t oldest_us = INT64_MAX;
-    size_t waiting = 0, left = 0;
+    ft_hold waiting = {0};
+    size_t left = 0;
     for (size_t i = 0; i < n; i++)
-        if (s->work[i].kind == FT_WORK_VERIFY) {
-            waiting++;
-            oldest_us = s->work[i].arrival_us < oldest_us ? s->work[i].arrival_us : oldest_us;
-        }
-    if (waiting == 0)
-        return n;
-    int64_t start_us = s->how.policy->start_us(waiting, oldest_us, &s->limits);
-    if (start_us <= s->now_us)
+        if (s->work[i].kind == FT_WORK_VERIFY)
+            ft_hold_add(&waiting, s->work[i].arrival_us);
+    int64_t left_us = ft_hold_left_us(&waiting, s->how.policy, &s->limits, s->now_us);
+    if (left_us == 0)
         return n;
     if (s->look_us <= s->now_us) { /* else an earlier look is on its way */
-        s->look_us = start_us;
-        ft_sim_queue_put(&s->queue, start_us, EVENT_LOOK, 0);
+        s->look_us = s->now_us + left_us;
+        ft_sim_queue_put(&s->queue, s->look_us, EVENT_LOOK, 0);
     }
     for (size_t i = 0; i < n; i++)
         if (s->work[i].kind != FT_WORK_VERIFY) {
@@ -211,7 +210,7 @@ void ft_sim_server_run(sim *s)
         s->of[i] = s->ready[i];
         s->work[i] = work_of(s, &s->devices[s->of[i]]);
     }
-    size_t n = s->how.policy->start_us ? hold_back(s, s->n_ready) : s->n_ready;
+    size_t n = hold_back(s, s->n_ready);
     if (n == 0)
         return;
     s->n_picks = s->how.policy->pick(s->work, n, &s->limits, s->now_us, s->picks);
@@ -244,7 +243,8 @@ static uint32_t commit(sim *s, uint32_t who)
     uint32_t left = d->response - d->done, tokens = 1 + d->n_accept;
     tokens = tokens < left ? tokens : left;
     d->done += tokens;
-    d->gain_tok += GAIN_WEIGHT * (tokens - d->gain_tok);
+    const ft_gain_round round = {.kind = kind_of(s), .rows = 1 + d->n_draft, .tok = tokens};
+    ft_gain_saw(&d->gain, &round);
     s->out->tokens_all += tokens;
     if (s->opts->tokens)
         s->opts->tokens[who] += tokens;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the edge does next: speculate, with a tree of how many nodes and how deep, or let the server
- * decode a run of tokens by itself. Pure: what was measured comes in, a choice comes out; no clock, no
- * thread, no engine. The state is plain data: copy it to begin a generation with what others learnt,
- * copy it back when it ends.
+ * decode a run of tokens by itself. Pure: what was measured comes in, a choice comes out; no clock,
+ * no thread, no engine. The state is plain data: copy it to begin a generation with what others
+ * learnt, copy it back when it ends.
  *
  *   choose -> SPECULATE: draft (saw_draft), send, verdict (saw_round) -> choose ...
  *          -> RUN:       send, verdicts (saw_run; saw_shadow if it was asked for) -> choose ...
@@ -16,17 +16,15 @@
 
 #include "spec/turn.h"
 
-#define FT_CONTROL_RUN_FIRST 6 /* tokens of the very first run, */
-#define FT_CONTROL_RUN_MIN   8 /* of others */
-#define FT_CONTROL_RUN_MAX   64
-#define FT_CONTROL_LEVELS    16 /* of a tree that are told apart; deeper ones are like the last */
-#define FT_CONTROL_WIDTHS    6  /* classes of nodes a level: 1, 2, 4, ... */
+#define FT_CONTROL_LEVELS 16 /* of a tree that are told apart; deeper ones are like the last */
+#define FT_CONTROL_WIDTHS 6  /* classes of nodes a level: 1, 2, 4, ... */
 
 /* How deep to draft. */
 typedef enum ft_depth_rule {
-    FT_DEPTH_AUTO,     /* PIPELINE while others keep the server busy, else LATENCY */
-    FT_DEPTH_PIPELINE, /* SpecEdge 4.3: drafting and the network take as long as a verification, or, as
-                          soon as it is known, as the server is busy with others (spec/turn.h) */
+    FT_DEPTH_AUTO, /* PIPELINE while others keep the server busy, else LATENCY */
+    /* SpecEdge 4.3: drafting and the network take as long as a verification, or, once it is known,
+     * as the server is busy with other sessions (spec/turn.h). */
+    FT_DEPTH_PIPELINE,
     FT_DEPTH_LATENCY /* most tokens per time for this session */
 } ft_depth_rule;
 
@@ -112,13 +110,13 @@ void ft_control_init(ft_control *control, const ft_control_opts *opts);
 /* A new text: what things cost is kept, acceptance counts for little. */
 void ft_control_new_text(ft_control *control);
 
-/* Depth by SpecEdge 4.3, the most forwards that with the network take no longer than a verification,
- * within [1, max]. */
+/* Depth by SpecEdge 4.3, the most forwards that with the network take no longer than a
+ * verification, within [1, max]. */
 uint32_t ft_control_pipeline_depth(double verify_us, double rtt_us, double forward_us,
                                    uint32_t max);
 
-/* The depth by FT_DEPTH_PIPELINE and by what was measured, for who drafts trees of `budget` nodes whatever
- * they cost: max while a time is not known. spent_us: as in ft_control_room. */
+/* The depth by FT_DEPTH_PIPELINE and by what was measured, for who drafts trees of `budget` nodes
+ * whatever they cost: max while a time is not known. spent_us: as in ft_control_room. */
 uint32_t ft_control_depth_at(ft_control *control, uint32_t budget, uint32_t max, int64_t spent_us);
 
 /* Decides. Counts what it decided: call it once a step. */
@@ -126,18 +124,21 @@ ft_control_choice ft_control_choose(ft_control *control, const ft_control_room *
 
 /* What a draft forward takes, for all one knows before the first. */
 void ft_control_expect_draft(ft_control *control, int64_t forward_us);
-/* A draft of `levels` levels took `forwards` forwards (fewer where old nodes served again) and `us`.
- * Shadows too. Ignored where nothing was drafted. */
+/* A draft of `levels` levels took `forwards` forwards (fewer where old nodes served again) and
+ * `us`. Shadows too. Ignored where nothing was drafted. */
 void ft_control_saw_draft(ft_control *control, uint32_t levels, uint32_t forwards, int64_t us);
 /* A verdict on a tree, or on a round without one. */
 void ft_control_saw_round(ft_control *control, const ft_control_round *round);
 /* `tokens` of a run came within `us`, which hold no network time: counted from the first verdict of
- * the run (its tokens left out), or, if the run was sent ahead, from the last one of the run before. */
+ * the run (its tokens left out), or, if the run was sent ahead, from the last one of the run
+ * before. */
 void ft_control_saw_run(ft_control *control, uint32_t tokens, int64_t us, uint32_t hint_token_us);
-/* Of a tree that was not sent the text that came followed a path of n_path nodes; drafting took us. */
+/* Of a tree that was not sent the text that came followed a path of n_path nodes; drafting took
+ * us. */
 void ft_control_saw_shadow(ft_control *control, uint32_t nodes, uint32_t depth, uint32_t n_path,
                            int64_t us);
-/* What a row of the server's passes costs others, in tokens, [0, 1] (sched/price.h): as each verdict says. */
+/* What a row of the server's passes costs others, in tokens, [0, 1] (sched/price.h): as each
+ * verdict says. */
 void ft_control_saw_price(ft_control *control, double price);
 /* A round-trip time measured elsewhere. */
 void ft_control_saw_rtt(ft_control *control, int64_t us);

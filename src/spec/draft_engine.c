@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The draft model as a source: requests become segments of the engine's passes, logits become ranked
-// children. Invariants: n_past and n_pending are the sequence's; a text request leaves nothing pending.
+// The draft model as a source: requests become segments of the engine's passes, logits become
+// ranked children. Invariants: n_past and n_pending are the sequence's; a text request leaves
+// nothing pending.
 //
-// Requests are packed into as few passes as the engine's limits allow. Where the KV pool cannot hold
-// all, the two halves are tried apart, down to single requests: who finds room is computed, the rest
-// is told FT_EXHAUSTED. The engine's owner thread calls everything; after creation nothing allocates
-// but the engine's block tables.
+// Requests are packed into as few passes as the engine's limits allow. Where the KV pool cannot
+// hold all, the two halves are tried apart, down to single requests: who finds room is computed,
+// the rest is told FT_EXHAUSTED. The engine's owner thread calls everything; after creation nothing
+// allocates but the engine's block tables.
 #include "spec/draft_engine.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,58 +17,15 @@
 
 static_assert(FT_DRAFT_PENDING <= FT_PENDING_MAX, "pending nodes of a source are a sequence's");
 
-/* The constants of estimate(): those under which the target's own tokens are likeliest, on the demo
- * pair at temperature 1 over Spec-Bench prompts, as `foretoken bench noise` fits and prints them for
- * any pair. They only order the draft: text never depends on them. */
-static const float sharpness = 0.84f;
-static const float tail = 33.0f;
-
 typedef struct engine_source {
     ft_draft_source base;
     ft_engine *engine;
     ft_seq *seq;
-    ft_sampler *sampler, *own; /* own: NULL where it is borrowed */
+    const ft_rule *rule;
+    ft_rule_work *work, *own; /* own: NULL where it is borrowed */
     ft_sampling sampling;
     uint32_t *count; /* [max_text] 0, 1, 2, ...: the path of a chain */
 } engine_source;
-
-/* Scores to log-chances that the target chooses each candidate.
- *
- * The target will take the token with the largest log p + G, and G is known here: only p is not. The
- * draft's score log q + G misses the target's by log p - log q. If those errors were Gumbel noise of
- * scale 1 / sharpness, then the chance that candidate i ends first would be exactly the softmax of
- * sharpness * score, i.e. proportional to (q exp(G))^sharpness. q alone would be wrong: a likely
- * token with unlucky noise will not be drawn. The many candidates behind the ranked ones count as
- * `tail` times the last of these: little where the scores fall steeply, most where they are flat. At
- * temperature 0 there is no noise, the target takes its most probable token, and log q serves. */
-static void estimate(float temperature, ft_candidate *c, size_t n)
-{
-    float sum = 0;
-    if (temperature == 0)
-        return;
-    for (size_t i = 0; i < n; i++)
-        sum += expf(sharpness * (c[i].score - c[0].score));
-    if (n == FT_DRAFT_RANKED)
-        sum += tail * expf(sharpness * (c[n - 1].score - c[0].score));
-    float log_sum = logf(sum);
-    for (size_t i = n; i-- > 0;)
-        c[i].logp = sharpness * (c[i].score - c[0].score) - log_sum;
-}
-
-/* The children of a token, given its logits and their position in the text. */
-static void rank(const engine_source *s, const float *logits, uint32_t position,
-                 ft_draft_children *out)
-{
-    ft_candidate c[FT_DRAFT_RANKED];
-    size_t n = ft_sampler_rank(s->sampler, &s->sampling, logits, position, c, FT_DRAFT_RANKED);
-    estimate(s->sampling.temperature, c, n);
-    out->n = (uint32_t)n;
-    out->shape = ft_sampler_shape(s->sampler);
-    for (size_t i = 0; i < n; i++)
-        out->at[i] = (ft_draft_child){.token = c[i].token,
-                                      /* rounding may leave it just above 0 */
-                                      .logp = c[i].logp < 0 ? c[i].logp : 0};
-}
 
 static bool is_text(const ft_draft_request *r)
 {
@@ -103,9 +60,15 @@ static ft_status take(ft_draft_request *r, uint32_t first_row, ft_error *err)
 {
     engine_source *s = (engine_source *)r->source;
     uint32_t n_rows = n_wanted(r), n_past = r->source->n_past;
-    for (uint32_t i = 0; i < n_rows; i++)
-        rank(s, ft_engine_logits(s->engine, first_row + i),
-             is_text(r) ? n_past + r->n : n_past + r->depths[i] + 1, &r->children[i]);
+    for (uint32_t i = 0; i < n_rows; i++) {
+        const ft_draw draw = {.sampling = &s->sampling,
+                              .logits = ft_engine_logits(s->engine, first_row + i),
+                              .position = is_text(r) ? n_past + r->n : n_past + r->depths[i] + 1,
+                              .round = r->round,
+                              .resolution = r->resolution};
+        s->rule->draw(s->rule, s->work, &draw, &r->children[i],
+                      r->evidence ? r->evidence + (size_t)i * s->base.evidence_bytes : NULL);
+    }
     r->status = FT_OK;
     if (!is_text(r)) {
         r->source->n_pending += r->n;
@@ -202,7 +165,7 @@ static void destroy(ft_draft_source *source)
     engine_source *s = (engine_source *)source;
     if (s->seq)
         ft_seq_destroy(s->seq);
-    ft_sampler_destroy(s->own);
+    ft_rule_work_destroy(s->own);
     free(s->count);
     free(s);
 }
@@ -215,21 +178,22 @@ static const ft_draft_source_ops ops = {.destroy = destroy,
 
 static ft_status create_parts(engine_source *s, uint32_t n_vocab, ft_error *err)
 {
+    const ft_rule *const rules[] = {s->rule, NULL};
     ft_status status = FT_OK;
     s->count = calloc(s->base.max_text, sizeof *s->count);
     if (!s->count)
         return ft_error_set(err, FT_NOMEM, "drafter: out of memory");
     for (uint32_t i = 0; i < s->base.max_text; i++)
         s->count[i] = i;
-    if (!s->sampler) {
-        status = ft_sampler_create(n_vocab, err, &s->own);
-        s->sampler = s->own;
+    if (!s->work) {
+        status = ft_rule_work_create(rules, n_vocab, err, &s->own);
+        s->work = s->own;
     }
     return status == FT_OK ? ft_seq_create(s->engine, err, &s->seq) : status;
 }
 
-ft_status ft_draft_engine_source(ft_engine *engine, ft_sampler *sampler, const ft_sampling *s,
-                                 ft_error *err, ft_draft_source **out)
+ft_status ft_draft_engine_source(ft_engine *engine, const ft_rule *rule, ft_rule_work *work,
+                                 const ft_sampling *s, ft_error *err, ft_draft_source **out)
 {
     const ft_hparams *hp = ft_model_hparams(ft_engine_model(engine));
     const uint32_t max_rows = ft_engine_max_batch_tok(engine);
@@ -246,13 +210,16 @@ ft_status ft_draft_engine_source(ft_engine *engine, ft_sampler *sampler, const f
         (ft_draft_source){.ops = &ops,
                           .group = engine,
                           .n_ctx = hp->n_ctx_train,
+                          .n_vocab = hp->n_vocab,
                           .max_text = ft_min_u32(max_rows, FT_DRAFT_FEED),
                           /* leaves all need logits */
                           .max_leaves = ft_min_u32(
                               ft_min_u32(max_rows, ft_engine_max_logits(engine)), FT_DRAFT_LEAVES),
+                          .evidence_bytes = rule->terms(rule, hp->n_vocab, s).evidence_bytes,
                           .total_tok = stats.blocks * FT_KV_BLOCK_TOK};
     source->engine = engine;
-    source->sampler = sampler;
+    source->rule = rule;
+    source->work = work;
     source->sampling = *s;
     status = create_parts(source, hp->n_vocab, err);
     if (status != FT_OK) {

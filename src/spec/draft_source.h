@@ -33,8 +33,9 @@ typedef struct ft_draft_child {
 } ft_draft_child;
 
 typedef struct ft_draft_children {
-    uint32_t n;     /* in falling order of logp */
-    ft_shape shape; /* of the distribution that they are of; all-zero: not known */
+    uint32_t n;          /* in falling order of logp */
+    uint32_t n_evidence; /* bytes that go with each of them (rule.h) */
+    ft_shape shape;      /* of the distribution that they are of; all-zero: not known */
     ft_draft_child at[FT_DRAFT_RANKED];
 } ft_draft_children;
 
@@ -46,28 +47,33 @@ typedef struct ft_draft_request {
     uint32_t n;            /* tokens, 0 < n <= max_text or max_leaves of the source */
     const int32_t *tokens; /* [n] */
     /* NULL: the text's next tokens, which are committed at once; no node may be pending. Else [n]:
-     * leaves that become pending; parents are pending numbers (new ones count on from n_pending), less
-     * than the leaf's own, or -1: the text's last token. */
+     * leaves that become pending; parents are pending numbers (new ones count on from n_pending),
+     * less than the leaf's own, or -1: the text's last token. */
     const int32_t *parents;
     const uint16_t *depths; /* [n] of leaves: 0 where the parent is -1, else the parent's + 1 */
     /* out: [n] of leaves; [1] of text: behind its last token; NULL (text only): not wanted */
     ft_draft_children *children;
+    uint32_t round, resolution; /* as in ft_draw (rule.h) */
+    /* out: where children are wanted, [n or 1, evidence_bytes of the source]; NULL where that is
+     * 0 */
+    uint8_t *evidence;
     ft_status
         status; /* out: FT_OK, or FT_EXHAUSTED: no room for this one, nothing of it happened */
 } ft_draft_request;
 
 typedef struct ft_draft_source_ops {
     void (*destroy)(ft_draft_source *source);
-    /* One forward over n requests, 1 to FT_DRAFT_BATCH, of different sources of one group. Each says
-     * in `status` what became of it; anything but FT_OK and FT_EXHAUSTED is the whole call's. */
+    /* One forward over n requests, 1 to FT_DRAFT_BATCH, of different sources of one group. Each
+     * says in `status` what became of it; anything but FT_OK and FT_EXHAUSTED is the whole
+     * call's. */
     ft_status (*forward)(ft_draft_request *requests, size_t n, ft_error *err);
     /* As ft_seq_commit. */
     ft_status (*commit)(ft_draft_source *source, const uint32_t *path, uint32_t n_path,
                         const uint32_t *keep, uint32_t n_keep, ft_error *err);
     /* As ft_seq_truncate. */
     void (*truncate)(ft_draft_source *source, uint32_t n_past);
-    /* How many more tokens could be computed now; UINT32_MAX: no limit. Memory that others share may go
-     * to them first. */
+    /* How many more tokens could be computed now; UINT32_MAX: no limit. Memory that others share
+     * may go to them first. */
     uint32_t (*room_tok)(const ft_draft_source *source);
 } ft_draft_source_ops;
 
@@ -75,9 +81,11 @@ typedef struct ft_draft_source_ops {
  * n_past and n_pending up to date. */
 struct ft_draft_source {
     const ft_draft_source_ops *ops;
-    const void *group;             /* sources of one group can share a forward */
-    uint32_t n_ctx;                /* tokens of text that can be read */
+    const void *group; /* sources of one group can share a forward */
+    uint32_t n_ctx;    /* tokens of text that can be read */
+    uint32_t n_vocab;
     uint32_t max_text, max_leaves; /* of one request; at most FT_DRAFT_FEED, FT_DRAFT_LEAVES */
+    uint32_t evidence_bytes;       /* of a node at most; 0: there is none */
     uint32_t total_tok;            /* what room_tok is when nothing is held */
     uint32_t n_past, n_pending;
 };
@@ -89,11 +97,15 @@ static inline void ft_draft_source_destroy(ft_draft_source *source)
         source->ops->destroy(source);
 }
 
-/* Makes sources for drafters that draw as `s` says; the caller destroys them. Which threads may use
- * them at once is the factory's to say; with an engine behind it, one. */
+typedef struct ft_rule ft_rule;
+
+/* Makes sources for drafters that draw by `rule` (borrowed, outlives them) and as `s` says; the
+ * caller destroys them. Which threads may use them at once is the factory's to say; with an engine
+ * behind it, one. */
 typedef struct ft_draft_source_factory {
     void *ctx;
-    ft_status (*create)(void *ctx, const ft_sampling *s, ft_error *err, ft_draft_source **out);
+    ft_status (*create)(void *ctx, const ft_rule *rule, const ft_sampling *s, ft_error *err,
+                        ft_draft_source **out);
     uint32_t n_ctx; /* of its sources */
 } ft_draft_source_factory;
 

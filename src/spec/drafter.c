@@ -22,6 +22,10 @@ struct ft_drafter {
     ft_growth growth;
     ft_calibration calibration; /* sharpness 0: not asked for */
     ft_drafter_stats stats;
+    /* Evidence of the children behind the text's last token ([0]) and behind pending node k
+     * ([1 + k]): of each all siblings'. [1 + FT_DRAFT_PENDING, source->evidence_bytes], or NULL. */
+    uint8_t *evidence;
+    uint32_t n_evidence[1 + FT_DRAFT_PENDING];
     /* of the draft under way */
     uint32_t level;    /* forwards done, those of text together one */
     bool ended;        /* no more forwards */
@@ -55,7 +59,14 @@ ft_status ft_drafter_create(ft_draft_source *source, ft_error *err, ft_drafter *
     assert(source->n_past == 0 && source->n_pending == 0);
     d->source = source;
     ft_growth_clear(&d->growth);
-    return FT_OK;
+    if (source->evidence_bytes == 0)
+        return FT_OK;
+    d->evidence = calloc(1 + FT_DRAFT_PENDING, source->evidence_bytes);
+    if (d->evidence)
+        return FT_OK;
+    ft_drafter_destroy(d);
+    *out = NULL;
+    return ft_error_set(err, FT_NOMEM, "drafter: out of memory for evidence");
 }
 
 void ft_drafter_destroy(ft_drafter *drafter)
@@ -63,6 +74,7 @@ void ft_drafter_destroy(ft_drafter *drafter)
     if (!drafter)
         return;
     ft_draft_source_destroy(drafter->source);
+    free(drafter->evidence);
     free(drafter->text);
     free(drafter);
 }
@@ -118,16 +130,25 @@ ft_status ft_drafter_reset(ft_drafter *drafter, const int32_t *text, uint32_t n,
 
 /* ---- forwards ---- */
 
-/* The next n tokens of the text; the children behind the last one if `want`. */
-static ft_draft_request text_request(ft_drafter *d, uint32_t n, bool want)
+/* Where the evidence behind the text's last token (0) or behind pending node i - 1 is kept. */
+static uint8_t *evidence_at(const ft_drafter *d, uint32_t i)
+{
+    return d->evidence ? d->evidence + (size_t)i * d->source->evidence_bytes : NULL;
+}
+
+/* The next n tokens of the text; the children behind the last one, or NULL params: not wanted. */
+static ft_draft_request text_request(ft_drafter *d, uint32_t n, const ft_draft_params *params)
 {
     return (ft_draft_request){.source = d->source,
                               .n = n,
                               .tokens = d->text + d->source->n_past,
-                              .children = want ? d->children : NULL};
+                              .children = params ? d->children : NULL,
+                              .round = params ? params->round : 0,
+                              .resolution = params ? params->resolution : 0,
+                              .evidence = params ? evidence_at(d, 0) : NULL};
 }
 
-static ft_draft_request leaves_request(ft_drafter *d, uint32_t n)
+static ft_draft_request leaves_request(ft_drafter *d, uint32_t n, const ft_draft_params *params)
 {
     for (uint32_t i = 0; i < n; i++) {
         const ft_growth_node *node = &d->growth.node[d->chosen[i]];
@@ -140,7 +161,10 @@ static ft_draft_request leaves_request(ft_drafter *d, uint32_t n)
                               .tokens = d->tokens,
                               .parents = d->parents,
                               .depths = d->depths,
-                              .children = d->children};
+                              .children = d->children,
+                              .round = params->round,
+                              .resolution = params->resolution,
+                              .evidence = evidence_at(d, 1 + d->growth.n_pending)};
 }
 
 static ft_growth_limits limits_of(const ft_drafter *d)
@@ -159,13 +183,17 @@ static void take(ft_drafter *d, const ft_draft_request *r, uint32_t branch, bool
     if (!r->parents) {
         if (r->children) {
             d->rooted = true;
+            d->n_evidence[0] = r->children->n_evidence;
             ft_growth_add(&d->growth, -1, r->children, branch);
         }
         return;
     }
+    const uint32_t first = d->growth.n_pending;
     ft_growth_computed(&d->growth, d->chosen, r->n, ahead);
-    for (uint32_t i = 0; i < r->n; i++)
+    for (uint32_t i = 0; i < r->n; i++) {
+        d->n_evidence[1 + first + i] = r->children[i].n_evidence;
         ft_growth_add(&d->growth, d->chosen[i], &r->children[i], branch);
+    }
 }
 
 ft_status ft_drafter_prefill(ft_drafter *drafter, uint32_t max_tok, ft_error *err, uint32_t *left)
@@ -178,7 +206,7 @@ ft_status ft_drafter_prefill(ft_drafter *drafter, uint32_t max_tok, ft_error *er
     while (missing > 0 && max_tok > 0) {
         uint32_t n = missing < max_tok ? missing : max_tok;
         n = n < d->source->max_text ? n : d->source->max_text;
-        ft_draft_request r = text_request(d, n, false);
+        ft_draft_request r = text_request(d, n, NULL);
         ft_status status = d->source->ops->forward(&r, 1, err);
         if (status != FT_OK || r.status == FT_EXHAUSTED)
             return status; /* no room: draft() will draft nothing, which is no failure */
@@ -223,14 +251,14 @@ static bool next_request(ft_drafter *d, const ft_draft_params *params, ft_draft_
     if (!d->rooted) {
         uint32_t n = d->n_text - d->source->n_past;
         bool all = n <= d->source->max_text;
-        *r = text_request(d, all ? n : d->source->max_text, all);
+        *r = text_request(d, all ? n : d->source->max_text, all ? params : NULL);
         return true;
     }
     ft_growth_limits limits = limits_of(d);
     uint32_t n = ft_growth_choose(&d->growth, params, &limits, d->chosen);
     if (n == 0 || enough(d, params, n))
         return false;
-    *r = leaves_request(d, n);
+    *r = leaves_request(d, n, params);
     return true;
 }
 
@@ -305,8 +333,18 @@ void ft_drafter_features(const ft_drafter *drafter, uint32_t node, float feature
     ft_growth_features(&drafter->growth, drafter->growth.emitted[node], feature);
 }
 
-/* How many leaves can be computed ahead so that the KV pool keeps room for the draft to come, and an
- * eighth of itself: what is computed ahead must not take from others what they need now. */
+const uint8_t *ft_drafter_evidence(const ft_drafter *drafter, uint32_t node, uint32_t *n)
+{
+    const ft_growth *g = &drafter->growth;
+    assert(node < g->n_emitted);
+    const int32_t parent = g->node[g->emitted[node]].parent;
+    const uint32_t at = parent < 0 ? 0 : 1u + (uint32_t)g->node[parent].pending;
+    *n = drafter->evidence ? drafter->n_evidence[at] : 0;
+    return evidence_at(drafter, at);
+}
+
+/* How many leaves can be computed ahead so that the KV pool keeps room for the draft to come, and
+ * an eighth of itself: what is computed ahead must not take from others what they need now. */
 static bool has_room_ahead(const ft_drafter *d, uint32_t n, const ft_draft_params *params)
 {
     uint32_t room = d->source->ops->room_tok(d->source);
@@ -329,7 +367,7 @@ ft_status ft_drafter_ahead(ft_drafter *drafter, const ft_draft_params *params, f
     *more = false;
     if (n == 0)
         return FT_OK;
-    ft_draft_request r = leaves_request(d, n);
+    ft_draft_request r = leaves_request(d, n, params);
     ft_status status = d->source->ops->forward(&r, 1, err);
     if (status != FT_OK || r.status == FT_EXHAUSTED)
         return status;
@@ -404,6 +442,22 @@ static void count_kept(ft_drafter *d, ft_growth_node *node)
     node->ahead = false;
 }
 
+static void move_evidence(ft_drafter *d, uint32_t from, uint32_t to)
+{
+    d->n_evidence[to] = d->n_evidence[from];
+    if (d->evidence && from != to)
+        memcpy(evidence_at(d, to), evidence_at(d, from), d->n_evidence[to]);
+}
+
+/* Pending node `root` is the text's last token now, and keep[n] (ascending) are pending nodes 0 to
+ * n - 1. */
+static void reroot_evidence(ft_drafter *d, uint32_t root, const uint32_t *keep, uint32_t n)
+{
+    move_evidence(d, 1 + root, 0);
+    for (uint32_t k = 0; k < n; k++)
+        move_evidence(d, 1 + keep[k], 1 + k);
+}
+
 ft_status ft_drafter_advance(ft_drafter *drafter, const uint32_t *path, uint32_t n_path,
                              const int32_t *next, uint32_t n_next, ft_error *err)
 {
@@ -432,6 +486,7 @@ ft_status ft_drafter_advance(ft_drafter *drafter, const uint32_t *path, uint32_t
     /* The tree lives on below the text's new end if that end was computed. */
     if (n_kv == n_path + n_next) {
         n_keep = ft_growth_reroot(g, nodes[n - 1], keep);
+        reroot_evidence(d, kv[n_kv - 1], keep, n_keep);
         for (uint32_t k = 0; k < n_keep; k++)
             count_kept(d, &g->node[g->owner[k]]);
         d->stats.reused_nodes += n_keep;

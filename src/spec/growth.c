@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The growth of a draft tree: SpecExec's best-first growth, as SpecEdge 4.2 and appendix C use it, and
-// the growth below one leaf while a verdict is awaited. Invariants (ft_growth_check runs them in debug
-// builds):
+// The growth of a draft tree: SpecExec's best-first growth, as SpecEdge 4.2 and appendix C use it,
+// and the growth below one leaf while a verdict is awaited. Invariants (ft_growth_check runs them
+// in debug builds):
 //   1. parents stand before children, and a node with children is computed;
 //   2. cum never rises from parent to child, so the best nodes by (cum, pool order) are a tree;
 //   3. pending number k belongs to owner[k], whose `pending` is k;
@@ -15,15 +15,11 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "spec/tuning.h"
 
-/* Of the calibration. A few hundred tokens are remembered; before anything is known the source's word
- * counts as about five; the fits of `foretoken bench noise` over pairs lie between 0.9 and 2.3. */
-#define WEIGHT_FADE   0.997f
-#define WEIGHT_PRIOR  3.0f
-#define SHARPNESS_MIN 0.5f
-#define SHARPNESS_MAX 4.0f
-#define REST_MIN      1e-3f
-#define REST_MOST     4.0f
+#define TUNE (ft_spec_tune->growth)
+
+#define REST_MIN 1e-3f /* chances that sum to 1 or more leave so much for all others */
 
 ft_draft_params ft_draft_params_chain(uint32_t n)
 {
@@ -33,10 +29,25 @@ ft_draft_params ft_draft_params_chain(uint32_t n)
 
 ft_draft_params ft_draft_params_tree(uint32_t budget, uint32_t depth, uint32_t width)
 {
-    /* Eight children: on the demo pair the ninth is the target's token in fewer than one position of
-     * a hundred. */
-    return (ft_draft_params){
-        .budget = budget, .depth = depth, .width = width, .branch = 8, .min_logp = -INFINITY};
+    return (ft_draft_params){.budget = budget,
+                             .depth = depth,
+                             .width = width,
+                             .branch = TUNE.branch,
+                             .min_logp = -INFINITY};
+}
+
+void ft_draft_params_obey(ft_draft_params *params, const ft_rule_terms *terms)
+{
+    if (!terms->trees)
+        params->width = params->branch = 1;
+    if (terms->adaptive)
+        return;
+    params->budget = params->depth = ft_min_u32(params->budget, params->depth);
+    params->width = params->branch = 1;
+    params->min_logp = -INFINITY;
+    params->ahead = FT_AHEAD_HEAD;
+    params->predictor = NULL;
+    params->stop = NULL;
 }
 
 uint32_t ft_draft_params_leaves(const ft_draft_params *params)
@@ -159,15 +170,16 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
         square += p * said[i] * said[i];
     }
     /* The likelihood's slopes over its curvatures, as far as these were met with. */
-    c->weight = WEIGHT_FADE * c->weight + fmaxf(square - mean * mean, 0);
-    c->rest_weight = WEIGHT_FADE * c->rest_weight + p * (1 - p);
-    s += (said[ft_min_u32(came, n)] - mean) / (c->weight + WEIGHT_PRIOR);
-    float rest = c->rest + ((came > n) - p) / (c->rest_weight + WEIGHT_PRIOR);
-    c->sharpness = fminf(fmaxf(s, SHARPNESS_MIN), SHARPNESS_MAX);
-    c->rest = fminf(fmaxf(rest, -REST_MOST), REST_MOST);
+    c->weight = TUNE.weight_fade * c->weight + fmaxf(square - mean * mean, 0);
+    c->rest_weight = TUNE.weight_fade * c->rest_weight + p * (1 - p);
+    s += (said[ft_min_u32(came, n)] - mean) / (c->weight + TUNE.weight_prior);
+    float rest = c->rest + ((came > n) - p) / (c->rest_weight + TUNE.weight_prior);
+    c->sharpness = fminf(fmaxf(s, TUNE.sharpness_min), TUNE.sharpness_max);
+    c->rest = fminf(fmaxf(rest, -TUNE.rest_most), TUNE.rest_most);
 }
 
-/* Whether the predictor lets a node be sent: it and all above it. Node 0 is the best first token. */
+/* Whether the predictor lets a node be sent: it and all above it. Node 0 is the best first
+ * token. */
 static bool is_in(ft_growth *g, uint32_t at, const ft_predictor *predictor)
 {
     ft_growth_node *node = &g->node[at];
@@ -227,8 +239,8 @@ static uint32_t leaves_of(const ft_growth *g, const uint16_t *best, uint32_t n_b
     return n;
 }
 
-/* The limits, with fewer leaves where pool nodes or pending numbers get short; so many of both are held
- * back. */
+/* The limits, with fewer leaves where pool nodes or pending numbers get short; so many of both are
+ * held back. */
 static ft_growth_limits with_room(const ft_growth *g, const ft_draft_params *params,
                                   const ft_growth_limits *limits, uint32_t pool_held,
                                   uint32_t pending_held)
@@ -294,7 +306,8 @@ uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
     uint16_t best[FT_TREE_MAX];
     bool below[FT_GROWTH_MAX] = {false};
     uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
-    /* Half of the room is the most that is held back: a draft that wants more takes what there is. */
+    /* Half of the room is the most that is held back: a draft that wants more takes what there
+     * is. */
     uint32_t leaves = ft_draft_params_leaves(params);
     uint32_t nodes = leaves * ft_min_u32(params->branch, FT_DRAFT_RANKED);
     ft_growth_limits room = with_room(g, params, limits, ft_min_u32(nodes, FT_GROWTH_MAX / 2),
@@ -307,7 +320,7 @@ uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
         return 0;
     const ft_growth_node *head = &g->node[g->head];
     if (params->ahead == FT_AHEAD_LIKELIEST) {
-        const filter likely = {.min_cum = fmaxf(params->min_logp, -logf(FT_AHEAD_ODDS))};
+        const filter likely = {.min_cum = fmaxf(params->min_logp, -logf(TUNE.ahead_odds))};
         uint32_t n = best_nodes(g, FT_TREE_MAX, &likely, best);
         return leaves_of(g, best, n, FT_TREE_MAX, &room, chosen);
     }
@@ -339,7 +352,8 @@ static int by_number(const void *a, const void *b)
     return (int)*(const uint16_t *)a - (int)*(const uint16_t *)b;
 }
 
-/* nodes[n] of the pool, in its order, as a tree; one whose parent is not among them has none there. */
+/* nodes[n] of the pool, in its order, as a tree; one whose parent is not among them has none
+ * there. */
 static void tree_of(const ft_growth *g, const uint16_t *nodes, uint32_t n, ft_tree *tree)
 {
     int16_t number[FT_GROWTH_MAX]; /* in the tree, -1: not in it */
@@ -389,7 +403,8 @@ static void find_fringe(const ft_growth *g, fringe *f)
     }
 }
 
-/* Leaves among[] only what is below tops that are worth their place. Returns what these are worth. */
+/* Leaves among[] only what is below tops that are worth their place. Returns what these are
+ * worth. */
 static double keep_worthy(const ft_growth *g, const ft_growth_early *early, fringe *f,
                           const uint16_t *best, uint32_t n)
 {

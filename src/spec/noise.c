@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gumbel noise that edge and server compute alike. Both sides of a session draw with the same noise,
-// and a session may move to another server, so the bits may not depend on the machine, the compiler
-// or the vector width. Therefore:
-//   - the random bits are Philox4x32-10 with key = seed and counter = (token / 4, position, tag, 0),
-//     one call for four tokens;
+// Gumbel noise that edge and server compute alike. Both sides of a session draw with the same
+// noise, and a session may move to another server, so the bits may not depend on the machine, the
+// compiler or the vector width. Therefore:
+//   - the random bits are Philox4x32-10 with key = seed and counter = (token / 4, position, tag,
+//     0), one call for four tokens;
 //   - the logarithms are our own, in double precision from + - * / alone, which IEEE 754 fixes to
 //     the bit; libm's differ between versions, and its vector variants from its scalar ones;
-//   - the build forbids fused multiply-add (-ffp-contract=off) and fast-math; loops may be vectorized
-//     freely, as lanes do the same operations in the same order.
-// tests/spec/test_sampling.c pins values: a change of this file that moves them breaks every session
-// between an old edge and a new server. Pure functions; no state.
+//   - the build forbids fused multiply-add (-ffp-contract=off) and fast-math; loops may be
+//     vectorized freely, as lanes do the same operations in the same order.
+// tests/spec/test_sampling.c pins values: a change of this file that moves them breaks every
+// session between an old edge and a new server. Pure functions; no state.
 #include "spec/noise.h"
 
 #include <float.h>

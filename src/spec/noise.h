@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The arithmetic under the sampler that must give the same bits on every machine: Gumbel noise from
- * Philox, a logarithm and an exponential. Inside the room only; ft_gumbel (sampling.h) is its public
- * face. Pure functions, any thread.
+ * Philox, a logarithm and an exponential. Inside the room only; ft_gumbel (sampling.h) is its
+ * public face. Pure functions, any thread.
  */
 #ifndef FT_SPEC_NOISE_H
 #define FT_SPEC_NOISE_H

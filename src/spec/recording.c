@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded drafts: a table shared by all, and sources that look there before they ask the draft model.
+// Recorded drafts: a table shared by all, and sources that look there before they ask the draft
+// model.
 //
-// A source keeps its text and a chain of hashes over it: h(text + token) = SipHash(h(text), token), with
-// the sampling as key. Its pending nodes have hashes too. The model's own source follows lazily, and is
-// brought up only where something is missing. Invariants:
+// A source keeps its text and a chain of hashes over it: h(text + token) = SipHash(h(text), token),
+// with the sampling as key. Its pending nodes have hashes too. The model's own source follows
+// lazily, and is brought up only where something is missing. Invariants:
 //   1. the model's committed tokens are the first of the text, model->n_past <= n_past of them;
 //   2. the model has pending nodes only where both have the same n_past; in_model[k] is the model's
 //      number of pending node k, or -1; with a node its ancestors are in the model;
 //   3. all use of a source's model happens under the recording's model_lock.
-// So a recording that is being filled costs what drafting costs, and one that is full nothing but the
-// look-ups. Allocates when the table grows, never in a full recording.
+// So a recording that is being filled costs what drafting costs, and one that is full nothing but
+// the look-ups. Allocates when the table grows, never in a full recording.
 #include "spec/recording.h"
 
 #include <assert.h>
@@ -22,6 +23,7 @@
 #include "base/secret.h"
 #include "base/sort.h"
 #include "spec/recording_table.h"
+#include "spec/rule.h"
 
 struct ft_recording {
     uint32_t most;
@@ -37,7 +39,8 @@ struct ft_recording {
 };
 
 typedef struct node {
-    uint64_t hash;
+    uint64_t hash; /* of the text up to it */
+    uint64_t slot; /* of its children in the table: that, and the round where draws depend on it */
     int32_t token, parent; /* parent: pending, -1: the text's last token */
     int16_t in_model;
     uint16_t depth;
@@ -46,7 +49,11 @@ typedef struct node {
 typedef struct recorded {
     ft_draft_source base;
     ft_recording *recording;
+    const ft_rule *rule;
     ft_sampling sampling;
+    bool by_round;
+    uint8_t
+        *evidence; /* [FT_DRAFT_LEAVES, base.evidence_bytes]: the model's; NULL: there is none */
     uint8_t key[16];
     ft_draft_source *model; /* NULL: not needed so far */
     node pending[FT_DRAFT_PENDING];
@@ -62,7 +69,7 @@ ft_status ft_recording_create(const ft_draft_source_factory *model, uint32_t mos
     ft_sampling greedy = ft_sampling_default();
     ft_draft_source *first;
     *out = NULL;
-    ft_status status = model->create(model->ctx, &greedy, err, &first);
+    ft_status status = model->create(model->ctx, *ft_rules_default, &greedy, err, &first);
     if (status != FT_OK)
         return status;
     ft_recording *r = calloc(1, sizeof *r);
@@ -114,16 +121,31 @@ static uint64_t extend(const recorded *s, uint64_t hash, int32_t token)
     return ft_siphash(s->key, both, sizeof both);
 }
 
-/* Children of n hashes; returns how many were not there, whose numbers are missing[]. */
-static uint32_t look_up(ft_recording *r, const uint64_t *hash, uint32_t n,
-                        ft_draft_children *children, uint32_t *missing)
+/* Where the table has the children behind a text of this hash, as the request wants them. */
+static uint64_t slot_of(const recorded *s, uint64_t hash, const ft_draft_request *r)
 {
+    if (!s->by_round)
+        return hash;
+    return extend(s, extend(s, hash, (int32_t)r->round), (int32_t)r->resolution);
+}
+
+static uint8_t *evidence_at(uint8_t *all, const ft_draft_source *source, uint32_t i)
+{
+    return all ? all + (size_t)i * source->evidence_bytes : NULL;
+}
+
+/* Children in n slots; returns how many were not there, whose numbers are missing[]. */
+static uint32_t look_up(recorded *s, const uint64_t *slot, uint32_t n, ft_draft_request *request,
+                        uint32_t *missing)
+{
+    ft_recording *r = s->recording;
     uint32_t n_missing = 0;
     pthread_rwlock_rdlock(&r->table_lock);
     for (uint32_t i = 0; i < n; i++) {
-        if (ft_recording_table_find(&r->table, hash[i], &children[i]))
+        if (ft_recording_table_find(&r->table, slot[i], &request->children[i],
+                                    evidence_at(request->evidence, &s->base, i)))
             continue;
-        children[i] = (ft_draft_children){0};
+        request->children[i] = (ft_draft_children){0};
         missing[n_missing++] = i;
     }
     pthread_rwlock_unlock(&r->table_lock);
@@ -133,11 +155,12 @@ static uint32_t look_up(ft_recording *r, const uint64_t *hash, uint32_t n,
 }
 
 /* The children get no more than a replay would give. */
-static void learn(ft_recording *r, uint64_t hash, ft_draft_children *children)
+static void learn(ft_recording *r, uint64_t slot, ft_draft_children *children,
+                  const uint8_t *evidence)
 {
     children->n = children->n < r->most ? children->n : r->most;
     pthread_rwlock_wrlock(&r->table_lock);
-    r->lost += !ft_recording_table_add(&r->table, hash, children, r->most);
+    r->lost += !ft_recording_table_add(&r->table, slot, children, evidence, r->most);
     pthread_rwlock_unlock(&r->table_lock);
 }
 
@@ -146,7 +169,7 @@ static void learn(ft_recording *r, uint64_t hash, ft_draft_children *children)
 static ft_status need_model(recorded *s, ft_error *err)
 {
     const ft_draft_source_factory *model = &s->recording->model;
-    return s->model ? FT_OK : model->create(model->ctx, &s->sampling, err, &s->model);
+    return s->model ? FT_OK : model->create(model->ctx, s->rule, &s->sampling, err, &s->model);
 }
 
 /* FT_EXHAUSTED: no room for it. */
@@ -157,15 +180,18 @@ static ft_status model_forward(recorded *s, ft_draft_request *request, ft_error 
     return status != FT_OK ? status : request->status;
 }
 
-/* Brings the model's text up to `n` tokens; the children behind the last one, unless NULL. */
-static ft_status model_feed(recorded *s, uint32_t n, ft_draft_children *children, ft_error *err)
+/* Brings the model's text up to `n` tokens; the children behind the last one as the request has
+ * them, or NULL: not wanted. */
+static ft_status model_feed(recorded *s, uint32_t n, const ft_draft_request *wanted, ft_error *err)
 {
     ft_status status = FT_OK;
     while (status == FT_OK && s->model->n_past < n) {
         uint32_t rest = n - s->model->n_past, max = s->model->max_text;
-        ft_draft_request r = {.n = rest < max ? rest : max,
-                              .tokens = s->text + s->model->n_past,
-                              .children = rest <= max ? children : NULL};
+        ft_draft_request r = {0};
+        if (wanted && rest <= max)
+            r = *wanted;
+        r.n = rest < max ? rest : max;
+        r.tokens = s->text + s->model->n_past;
         status = model_forward(s, &r, err);
     }
     return status;
@@ -178,11 +204,12 @@ static void model_forget(recorded *s, uint32_t n_past)
     s->model->ops->truncate(s->model, n_past);
 }
 
-/* Computes the pending nodes nodes[n], whose ancestors are in the model or among them, and learns their
- * children; children[] gets those of node `first` and on. */
-static ft_status model_nodes(recorded *s, const uint32_t *nodes, uint32_t n, uint32_t first,
-                             ft_draft_children *children, ft_error *err)
+/* Computes the pending nodes nodes[n], whose ancestors are in the model or among them; the request
+ * gets the children of its own, which are the last, and the table learns them. */
+static ft_status model_nodes(recorded *s, const uint32_t *nodes, uint32_t n,
+                             const ft_draft_request *wanted, ft_error *err)
 {
+    const uint32_t first = s->base.n_pending;
     int32_t tokens[FT_DRAFT_LEAVES], parents[FT_DRAFT_LEAVES];
     uint16_t depths[FT_DRAFT_LEAVES];
     ft_draft_children got[FT_DRAFT_LEAVES];
@@ -193,34 +220,46 @@ static ft_status model_nodes(recorded *s, const uint32_t *nodes, uint32_t n, uin
         parents[i] = at->parent < 0 ? -1 : s->pending[at->parent].in_model;
         depths[i] = at->depth;
     }
-    ft_draft_request r = {
-        .n = n, .tokens = tokens, .parents = parents, .depths = depths, .children = got};
+    ft_draft_request r = {.n = n,
+                          .tokens = tokens,
+                          .parents = parents,
+                          .depths = depths,
+                          .children = got,
+                          .round = wanted->round,
+                          .resolution = wanted->resolution,
+                          .evidence = s->evidence};
     ft_status status = model_forward(s, &r, err);
     for (uint32_t i = 0; status == FT_OK && i < n; i++) {
-        learn(s->recording, s->pending[nodes[i]].hash, &got[i]);
-        if (nodes[i] >= first)
-            children[nodes[i] - first] = got[i];
+        const uint8_t *evidence = evidence_at(s->evidence, &s->base, i);
+        /* The table has those above. Under some rules they were drawn for another round. */
+        if (nodes[i] >= first || !s->by_round)
+            learn(s->recording, s->pending[nodes[i]].slot, &got[i], evidence);
+        if (nodes[i] < first)
+            continue;
+        wanted->children[nodes[i] - first] = got[i];
+        if (got[i].n_evidence > 0)
+            memcpy(evidence_at(wanted->evidence, &s->base, nodes[i] - first), evidence,
+                   got[i].n_evidence);
     }
     return status;
 }
 
-/* Has the model compute the pending nodes first + missing[n] and what it lacks above them. */
-static ft_status model_leaves(recorded *s, uint32_t first, const uint32_t *missing, uint32_t n,
-                              ft_draft_children *children, ft_error *err)
+/* Has the model compute the request's nodes missing[n] and what it lacks above them. */
+static ft_status model_leaves(recorded *s, const uint32_t *missing, uint32_t n,
+                              const ft_draft_request *wanted, ft_error *err)
 {
     bool need[FT_DRAFT_PENDING] = {false};
     uint32_t nodes[FT_DRAFT_PENDING], n_nodes = 0, max = s->model->max_leaves;
     ft_status status = model_feed(s, s->base.n_past, NULL, err);
     for (uint32_t i = 0; i < n; i++)
-        for (int32_t k = (int32_t)(first + missing[i]); k >= 0 && s->pending[k].in_model < 0;
-             k = s->pending[k].parent)
+        for (int32_t k = (int32_t)(s->base.n_pending + missing[i]);
+             k >= 0 && s->pending[k].in_model < 0; k = s->pending[k].parent)
             need[k] = true;
     for (uint32_t k = 0; k < FT_DRAFT_PENDING; k++)
         if (need[k])
             nodes[n_nodes++] = k;
     for (uint32_t i = 0; status == FT_OK && i < n_nodes; i += max)
-        status =
-            model_nodes(s, nodes + i, n_nodes - i < max ? n_nodes - i : max, first, children, err);
+        status = model_nodes(s, nodes + i, n_nodes - i < max ? n_nodes - i : max, wanted, err);
     if (status != FT_OK) /* whatever got there, the next call begins anew */
         model_forget(s, s->model->n_past);
     return status;
@@ -229,16 +268,17 @@ static ft_status model_leaves(recorded *s, uint32_t first, const uint32_t *missi
 /* ---- a source ---- */
 
 /* Has the model read text[0, n) and say what follows. */
-static ft_status ask_text(recorded *s, uint32_t n, ft_draft_children *children, ft_error *err)
+static ft_status ask_text(recorded *s, uint32_t n, uint64_t slot, const ft_draft_request *r,
+                          ft_error *err)
 {
     ft_status status = FT_OK;
     pthread_mutex_lock(&s->recording->model_lock);
     if (s->recording->model.create) {
         status = need_model(s, err);
         if (status == FT_OK)
-            status = model_feed(s, n, children, err);
+            status = model_feed(s, n, r, err);
         if (status == FT_OK)
-            learn(s->recording, s->hash[n], children);
+            learn(s->recording, slot, r->children, r->evidence);
         else if (s->model && s->model->n_past > s->base.n_past)
             model_forget(s, s->base.n_past);
     }
@@ -256,8 +296,9 @@ static ft_status text_request(recorded *s, ft_draft_request *r, ft_error *err)
         s->text[n_past + i] = r->tokens[i];
         s->hash[n_past + i + 1] = extend(s, s->hash[n_past + i], r->tokens[i]);
     }
-    if (r->children && look_up(s->recording, &s->hash[n], 1, r->children, &missing) > 0)
-        status = ask_text(s, n, r->children, err);
+    const uint64_t slot = slot_of(s, s->hash[n], r);
+    if (r->children && look_up(s, &slot, 1, r, &missing) > 0)
+        status = ask_text(s, n, slot, r, err);
     if (status == FT_OK)
         s->base.n_past = n;
     return status;
@@ -271,7 +312,7 @@ static ft_status ask_leaves(recorded *s, const uint32_t *missing, uint32_t n, ft
     if (s->recording->model.create) {
         status = need_model(s, err);
         if (status == FT_OK)
-            status = model_leaves(s, s->base.n_pending, missing, n, r->children, err);
+            status = model_leaves(s, missing, n, r, err);
     }
     pthread_mutex_unlock(&s->recording->model_lock);
     return status;
@@ -279,22 +320,24 @@ static ft_status ask_leaves(recorded *s, const uint32_t *missing, uint32_t n, ft
 
 static ft_status leaves_request(recorded *s, ft_draft_request *r, ft_error *err)
 {
-    uint64_t hash[FT_DRAFT_LEAVES];
+    uint64_t slot[FT_DRAFT_LEAVES];
     uint32_t missing[FT_DRAFT_LEAVES], first = s->base.n_pending;
     ft_status status = FT_OK;
     assert(r->n <= s->base.max_leaves && first + r->n <= FT_DRAFT_PENDING);
     for (uint32_t i = 0; i < r->n; i++) {
         int32_t parent = r->parents[i];
         assert(parent < (int32_t)(first + i));
-        hash[i] =
+        const uint64_t hash =
             extend(s, parent < 0 ? s->hash[s->base.n_past] : s->pending[parent].hash, r->tokens[i]);
-        s->pending[first + i] = (node){.hash = hash[i],
+        slot[i] = slot_of(s, hash, r);
+        s->pending[first + i] = (node){.hash = hash,
+                                       .slot = slot[i],
                                        .token = r->tokens[i],
                                        .parent = parent,
                                        .depth = r->depths[i],
                                        .in_model = -1};
     }
-    uint32_t n_missing = look_up(s->recording, hash, r->n, r->children, missing);
+    uint32_t n_missing = look_up(s, slot, r->n, r, missing);
     if (n_missing > 0)
         status = ask_leaves(s, missing, n_missing, r, err);
     if (status == FT_OK)
@@ -326,7 +369,8 @@ static bool before(const void *ctx, const void *a, const void *b)
     return pending[*(const uint32_t *)a].in_model < pending[*(const uint32_t *)b].in_model;
 }
 
-/* The same commit in the model, as far as it has the nodes; in_model becomes what it is afterwards. */
+/* The same commit in the model, as far as it has the nodes; in_model becomes what it is
+ * afterwards. */
 static ft_status model_commit(recorded *s, const uint32_t *path, uint32_t n_path,
                               const uint32_t *keep, uint32_t n_keep, ft_error *err)
 {
@@ -406,6 +450,7 @@ static void destroy(ft_draft_source *source)
     }
     free(s->text);
     free(s->hash);
+    free(s->evidence);
     free(s);
 }
 
@@ -415,8 +460,9 @@ static const ft_draft_source_ops ops = {.destroy = destroy,
                                         .truncate = truncate_to,
                                         .room_tok = room_tok};
 
-/* Children depend on the sampling: it is the key of the hash. Greedy ones depend on nothing of it. */
-static void key_of(const ft_sampling *s, uint8_t key[16])
+/* Children depend on rule and sampling: they are the key of the hash. Greedy ones depend on nothing
+ * of the sampling. */
+static void key_of(const ft_rule *rule, const ft_sampling *s, uint8_t key[16])
 {
     struct {
         float temperature, top_p, min_p;
@@ -426,10 +472,12 @@ static void key_of(const ft_sampling *s, uint8_t key[16])
     memset(key, 0, 16);
     if (s->temperature != 0)
         memcpy(key, halves, 16);
+    for (int i = 0; i < 4; i++)
+        key[i] ^= (uint8_t)(rule->id >> (8 * i));
 }
 
-ft_status ft_recording_source(ft_recording *recording, const ft_sampling *s, ft_error *err,
-                              ft_draft_source **out)
+ft_status ft_recording_source(ft_recording *recording, const ft_rule *rule, const ft_sampling *s,
+                              ft_error *err, ft_draft_source **out)
 {
     const uint32_t n_ctx = recording->limits.n_ctx;
     *out = NULL;
@@ -443,12 +491,18 @@ ft_status ft_recording_source(ft_recording *recording, const ft_sampling *s, ft_
     source->base.ops = &ops;
     source->base.group = recording;
     source->base.total_tok = UINT32_MAX;
+    const ft_rule_terms terms = rule->terms(rule, recording->limits.n_vocab, s);
+    source->base.evidence_bytes = terms.evidence_bytes;
     source->recording = recording;
+    source->rule = rule;
     source->sampling = *s;
-    key_of(s, source->key);
+    source->by_round = terms.by_round;
+    key_of(rule, s, source->key);
+    if (terms.evidence_bytes > 0)
+        source->evidence = calloc(FT_DRAFT_LEAVES, terms.evidence_bytes);
     source->text = calloc(n_ctx, sizeof *source->text);
     source->hash = calloc((size_t)n_ctx + 1, sizeof *source->hash);
-    if (!source->text || !source->hash) {
+    if (!source->text || !source->hash || (terms.evidence_bytes > 0 && !source->evidence)) {
         destroy(&source->base);
         return ft_error_set(err, FT_NOMEM, "recording: out of memory for %u tokens", n_ctx);
     }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hash table with open addressing and linear probing, and one array of all children. Invariants: at
-// most three quarters of the slots are in use; a slot in use has n > 0 and its children lie below
-// n_children. Nothing is ever removed. No locks.
+// A hash table with open addressing and linear probing, and one array of all children. Invariants:
+// at most three quarters of the slots are in use; a slot in use has n > 0 and its children lie
+// below n_children. Nothing is ever removed. No locks.
 #include "spec/recording_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_SLOTS 1024
+#define FIRST_SLOTS  1024
+#define EVIDENCE_MAX 0xffffff /* bytes, as a slot can say */
+
+_Static_assert(FT_DRAFT_RANKED <= 0xff, "a slot must be able to say how many children");
 
 void ft_recording_table_deinit(ft_recording_table *t)
 {
@@ -30,7 +33,14 @@ static ft_recording_slot *slot_of(ft_recording_slot *slots, size_t n_slots, uint
     return &slots[i];
 }
 
-bool ft_recording_table_find(const ft_recording_table *t, uint64_t hash, ft_draft_children *out)
+/* Places in the array of children that so many bytes of evidence take. */
+static uint32_t places(uint32_t n_evidence)
+{
+    return (n_evidence + (uint32_t)sizeof(ft_draft_child) - 1) / (uint32_t)sizeof(ft_draft_child);
+}
+
+bool ft_recording_table_find(const ft_recording_table *t, uint64_t hash, ft_draft_children *out,
+                             uint8_t *evidence)
 {
     if (t->n_slots == 0)
         return false;
@@ -38,8 +48,11 @@ bool ft_recording_table_find(const ft_recording_table *t, uint64_t hash, ft_draf
     if (slot->n == 0)
         return false;
     out->n = slot->n;
+    out->n_evidence = slot->n_evidence;
     out->shape = slot->shape;
     memcpy(out->at, t->children + slot->first, slot->n * sizeof *out->at);
+    if (slot->n_evidence > 0)
+        memcpy(evidence, t->children + slot->first + slot->n, slot->n_evidence);
     return true;
 }
 
@@ -63,6 +76,7 @@ static bool grow_slots(ft_recording_table *t)
 static bool grow_children(ft_recording_table *t, uint32_t n)
 {
     size_t cap = t->cap_children ? t->cap_children + t->cap_children / 2 : FIRST_SLOTS * 8;
+    cap = cap < t->n_children + n ? t->n_children + n : cap;
     if (t->n_children + n <= t->cap_children)
         return true;
     if (t->n_children + n > UINT32_MAX)
@@ -76,20 +90,26 @@ static bool grow_children(ft_recording_table *t, uint32_t n)
 }
 
 bool ft_recording_table_add(ft_recording_table *t, uint64_t hash, const ft_draft_children *children,
-                            uint32_t most)
+                            const uint8_t *evidence, uint32_t most)
 {
     uint32_t n = children->n < most ? children->n : most;
+    const uint32_t n_all = n + places(children->n_evidence);
     if (n == 0)
         return true;
-    if (!grow_slots(t) || !grow_children(t, n))
+    if (children->n_evidence > EVIDENCE_MAX || !grow_slots(t) || !grow_children(t, n_all))
         return false;
     ft_recording_slot *slot = slot_of(t->slots, t->n_slots, hash);
     if (slot->n > 0)
         return true;
-    *slot = (ft_recording_slot){
-        .hash = hash, .first = (uint32_t)t->n_children, .n = n, .shape = children->shape};
+    *slot = (ft_recording_slot){.hash = hash,
+                                .first = (uint32_t)t->n_children,
+                                .n = n & 0xff,
+                                .n_evidence = children->n_evidence & EVIDENCE_MAX,
+                                .shape = children->shape};
     memcpy(t->children + t->n_children, children->at, n * sizeof *children->at);
-    t->n_children += n;
+    if (children->n_evidence > 0)
+        memcpy(t->children + t->n_children + n, evidence, children->n_evidence);
+    t->n_children += n_all;
     t->n++;
     return true;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sampler: candidates of a distribution after its filters, and the Gumbel-max draw among them.
-// Invariants: the outcome is a function of logits, sampling and position, to the bit; whatever decides
-// it (scaled logits, weights, noise) is computed by noise.h's arithmetic, and sums that decide are
-// sums of integers, so that no order of summation matters. libm is used only for values that decide
-// nothing (reported log-probabilities, and a bound with a margin). One thread owns a sampler. Nothing
-// here sorts a vocabulary or allocates after creation.
+// Invariants: the outcome is a function of logits, sampling and position, to the bit; whatever
+// decides it (scaled logits, weights, noise) is computed by noise.h's arithmetic, and sums that
+// decide are sums of integers, so that no order of summation matters. libm is used only for values
+// that decide nothing (reported log-probabilities, and a bound with a margin). One thread owns a
+// sampler. Nothing here sorts a vocabulary or allocates after creation.
 #include "spec/sampling.h"
 
 #include <float.h>
@@ -167,8 +167,8 @@ static void collect(ft_sampler *sp, const float *logits)
     sp->n = n;
 }
 
-/* Weight of a selection key as an integer: sums of these are exact in any order. The floor makes them
- * at least 2^16, and 2^23 tokens fit into 64 bits. */
+/* Weight of a selection key as an integer: sums of these are exact in any order. The floor makes
+ * them at least 2^16, and 2^23 tokens fit into 64 bits. */
 static inline uint64_t key_weight(uint64_t key)
 {
     uint32_t bits = (uint32_t)(key >> 32);
@@ -184,8 +184,8 @@ static void swap_keys(uint64_t *a, uint64_t *b)
     *b = t;
 }
 
-/* Partitions key[lo, hi), hi - lo > 1, around a median of three; returns how far the smaller ones go,
- * with the pivot at the returned index. */
+/* Partitions key[lo, hi), hi - lo > 1, around a median of three; returns how far the smaller ones
+ * go, with the pivot at the returned index. */
 static size_t partition(uint64_t *key, size_t lo, size_t hi)
 {
     size_t mid = lo + (hi - lo) / 2, last = hi - 1;
@@ -278,7 +278,8 @@ static void keep_at_least(ft_sampler *sp, float least)
 }
 
 /* The candidates at temperature > 0 with their weights. Where they are many and unselected, and the
- * caller can use it, the weights are dense: then noise is cheaper for all tokens than for a list. */
+ * caller can use it, the weights are dense: then noise is cheaper for all tokens than for a
+ * list. */
 static void filter(ft_sampler *sp, const ft_sampling *s, const float *logits, float max,
                    bool may_be_dense)
 {
@@ -358,8 +359,8 @@ static bool best_beaten(const best_list *best, ft_candidate c)
 }
 
 /* A candidate's score is at most scaled - log(1 - u) (noise.h), so most are dismissed without a
- * logarithm: it cannot beat a score b where (1 - u) exp(b) > weight. The bound is exp(b) less a margin
- * of 0.1 %, far above the rounding of weights and scores. */
+ * logarithm: it cannot beat a score b where (1 - u) exp(b) > weight. The bound is exp(b) less a
+ * margin of 0.1 %, far above the rounding of weights and scores. */
 static void score(best_list *best, double *bound, int32_t token, float scaled, uint32_t bits)
 {
     ft_candidate c = {.token = token, .logp = scaled};

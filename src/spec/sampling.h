@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From logits to tokens. The draw is the Gumbel-max trick with noise that is a pure function of
- * (seed, position, token): argmax over tokens of log p + G. p is softmax(logits / temperature) after
- * these filters, in this order, where more probable means a larger logit and, among equals, the lower
- * id:
+ * (seed, position, token): argmax over tokens of log p + G. p is softmax(logits / temperature)
+ * after these filters, in this order, where more probable means a larger logit and, among equals,
+ * the lower id:
  *   floor   tokens below FT_SAMPLING_FLOOR times the largest probability are out by definition;
  *   top-k   the k most probable stay;
  *   top-p   of those, renormalized, the fewest most probable ones whose sum reaches top_p stay;
  *   min-p   tokens below min_p times the largest probability are out.
- * The most probable token always stays. Temperature 0 is plain argmax (lowest id on a tie). A draw is
- * a function of logits, sampling and position, to the bit, on every machine (noise.c).
+ * The most probable token always stays. Temperature 0 is plain argmax (lowest id on a tie). A draw
+ * is a function of logits, sampling and position, to the bit, on every machine (noise.c).
  */
 #ifndef FT_SPEC_SAMPLING_H
 #define FT_SPEC_SAMPLING_H
@@ -55,9 +55,9 @@ typedef struct ft_sampler ft_sampler;
 FT_WARN_UNUSED ft_status ft_sampler_create(uint32_t n_vocab, ft_error *err, ft_sampler **out);
 void ft_sampler_destroy(ft_sampler *sampler);
 
-/* The token that rule `exact` draws at `position` (the position of the drawn token in the text) from
- * logits [n_vocab]. Non-finite logits are treated as minus infinity; if all are, token 0 is drawn.
- * `s` must pass ft_sampling_check. No allocation. */
+/* The token that is drawn at `position` (the position of the drawn token in the text) from logits
+ * [n_vocab]. Non-finite logits are treated as minus infinity; if all are, token 0 is drawn. `s`
+ * must pass ft_sampling_check. No allocation. */
 int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                         uint32_t position);
 
@@ -67,23 +67,25 @@ int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *
 size_t ft_sampler_rank(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                        uint32_t position, ft_candidate *out, size_t most);
 
-/* What a distribution looks like: what tells whether a token drawn from it will do (learn/features.h). */
+/* What a distribution looks like: what tells whether a token drawn from it will do
+ * (learn/features.h). */
 typedef struct ft_shape {
     float entropy;   /* of the distribution that is drawn from, filters included; nats */
     float margin;    /* there, probability of the likeliest token less that of the second */
     float deviation; /* standard deviation of the finite logits */
 } ft_shape;
-/* Of the last ft_sampler_rank, which has seen most of it anyway. Temperature 0: of softmax(logits). */
+/* Of the last ft_sampler_rank, which has seen most of it anyway. Temperature 0: of
+ * softmax(logits). */
 ft_shape ft_sampler_shape(const ft_sampler *sampler);
 
-/* All candidates with their normalized log-probabilities (for tests and rule `ratio`), unordered;
- * score is the logp. At temperature 0 that is one token with log-probability 0. *out is borrowed
- * until the next call on the sampler. */
+/* All candidates with their normalized log-probabilities (for rules that need probabilities),
+ * unordered; score is the logp. At temperature 0 that is one token with log-probability 0. *out is
+ * borrowed until the next call on the sampler. */
 size_t ft_sampler_candidates(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                              const ft_candidate **out);
 
-/* Plain log-softmax value of a token (temperature 1, no filters), as OpenAI's logprobs want, and the
- * most probable tokens; returns how many of `most` it wrote. */
+/* Plain log-softmax value of a token (temperature 1, no filters), as OpenAI's logprobs want, and
+ * the most probable tokens; returns how many of `most` it wrote. */
 float ft_logprob(const float *logits, uint32_t n_vocab, int32_t token);
 size_t ft_top_logprobs(const float *logits, uint32_t n_vocab, int32_t *tokens, float *logprobs,
                        size_t most);

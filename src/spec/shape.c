@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans of a row of logits. Loops run in lanes, because neither a maximum nor a sum over one float variable
-// vectorizes; the lanes are joined in double precision at the end. Nothing here decides a draw except the
-// largest logit, which is exact. No state, no allocation.
+// Scans of a row of logits. Loops run in lanes, because neither a maximum nor a sum over one float
+// variable vectorizes; the lanes are joined in double precision at the end. Nothing here decides a
+// draw except the largest logit, which is exact. No state, no allocation.
 #include "spec/shape.h"
 
 #include <math.h>

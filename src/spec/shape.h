@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One pass over a row of logits for all that a sampler and a rejection predictor want of it. Inside the
- * room only. Pure functions, any thread.
+ * One pass over a row of logits for all that a sampler and a rejection predictor want of it. Inside
+ * the room only. Pure functions, any thread.
  */
 #ifndef FT_SPEC_SHAPE_H
 #define FT_SPEC_SHAPE_H
@@ -21,8 +21,8 @@ ft_logit_scan ft_logits_scan(const float *logits, uint32_t n);
 /* As many as make a loop over them vectorize and not wait for itself. */
 #define FT_SHAPE_LANES 32
 
-/* Sums of weights and of weights times their logarithms, from which mass and entropy follow, in lanes. All-zero
- * to begin with. */
+/* Sums of weights and of weights times their logarithms, from which mass and entropy follow, in
+ * lanes. All-zero to begin with. */
 typedef struct ft_mass {
     float sum[FT_SHAPE_LANES], dot[FT_SHAPE_LANES];
 } ft_mass;

@@ -2,13 +2,14 @@
  *
  * When a draft is deep enough. A round takes the time of its draft and that of network and
  * verification, and brings the tokens of the tree's path and the target's own. Most tokens per time
- * come of going on while a further draft forward brings more a microsecond than rounds do on the whole
- * (the marginal value theorem: Charnov, Optimal foraging, 1976), and then sending. What a forward will
- * bring is foretold by the chances of the leaves that it would compute; the drafter learns by how much.
+ * come of going on while a further draft forward brings more a microsecond than rounds do on the
+ * whole (the marginal value theorem: Charnov, Optimal foraging, 1976), and then sending. What a
+ * forward will bring is foretold by the chances of the leaves that it would compute; the drafter
+ * learns by how much.
  *
- * Pure: what was measured comes in, a decision comes out; no clock, no thread. The state is plain data:
- * copy it to begin a text with what others learnt. It orders nothing and changes no tree: text never
- * depends on it.
+ * Pure: what was measured comes in, a decision comes out; no clock, no thread. The state is plain
+ * data: copy it to begin a text with what others learnt. It orders nothing and changes no tree:
+ * text never depends on it.
  *
  *   [drafter: enough? saw_forward]* -> sent -> verdict, saw_round -> ...
  */

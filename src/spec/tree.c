@@ -30,6 +30,14 @@ int32_t ft_tree_find_child(const ft_tree *tree, int32_t parent, int32_t token)
     return -1;
 }
 
+uint32_t ft_tree_levels(const ft_tree *tree)
+{
+    uint32_t levels = 0;
+    for (uint32_t i = 0; i < tree->n; i++)
+        levels = tree->depth[i] + 1u > levels ? tree->depth[i] + 1u : levels;
+    return levels;
+}
+
 ft_status ft_tree_check(const ft_tree *tree, uint32_t n_vocab, ft_error *err)
 {
     if (tree->n > FT_TREE_MAX)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who may talk to the server, and as whom; private to this room.
+ * Authenticates clients and names their credentials; private to this room.
  */
 #ifndef FT_WIRE_AUTH_H
 #define FT_WIRE_AUTH_H
@@ -15,7 +15,7 @@
 FT_WARN_UNUSED ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token,
                                        ft_error *err);
 
-/* The same where several may: *out is the key whose token it is. */
+/* The same for a server with keys: *out is the key with that token. */
 FT_WARN_UNUSED ft_status ft_auth_find(const grpc_metadata_array *metadata, ft_keyring *keys,
                                       ft_error *err, ft_key *out);
 

@@ -106,6 +106,13 @@ static bool start_batch(ft_call *call, const grpc_op *ops, size_t n, ft_rpc_tag 
     return true;
 }
 
+/* Call with the lock held. What the last SEND batch held is not needed any more. */
+static void release_sent(ft_call *call)
+{
+    packet_destroy(call->in_flight);
+    call->in_flight = NULL;
+}
+
 /* Call with the lock held. */
 static void pump_send(ft_call *call)
 {
@@ -124,6 +131,10 @@ static void pump_send(ft_call *call)
     }
     if (n)
         call->sending = start_batch(call, ops, n, &call->tag_send);
+    if (n && !call->sending) {
+        release_sent(call);
+        call->close_begun = true; /* nothing goes out any more */
+    }
 }
 
 /* Call with the lock held. */
@@ -156,8 +167,7 @@ static void on_sent(void *owner, bool ok)
 {
     ft_call *call = owner;
     pthread_mutex_lock(&call->lock);
-    packet_destroy(call->in_flight);
-    call->in_flight = NULL;
+    release_sent(call);
     call->sending = false;
     if (ok)
         pump_send(call);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gRPC client: one channel, any number of concurrent calls. The client owns one completion-queue
- * thread; a call belongs to one thread at a time, except ft_call_cancel, which any thread may use.
+ * The gRPC client: one channel, any number of concurrent calls. The client owns one
+ * completion-queue thread; a call belongs to one thread at a time, except ft_call_cancel, which any
+ * thread may use.
  */
 #ifndef FT_WIRE_CLIENT_H
 #define FT_WIRE_CLIENT_H
@@ -28,18 +29,18 @@ FT_WARN_UNUSED ft_status ft_wire_client_create(const ft_wire_client_opts *opts, 
 /* All calls must have been destroyed. NULL is legal. */
 void ft_wire_client_destroy(ft_wire_client *client);
 
-/* Asks the server who it is. FT_TIMEOUT, FT_UNAVAILABLE, FT_UNAUTHENTICATED. */
+/* Calls Info. FT_TIMEOUT, FT_UNAVAILABLE, FT_UNAUTHENTICATED. */
 FT_WARN_UNUSED ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us,
                                              ft_error *err, ft_msg_info *out);
 
 /* Begins a session's stream; returns at once, whether or not the server can be reached. */
 FT_WARN_UNUSED ft_status ft_call_create(ft_wire_client *client, ft_error *err, ft_call **out);
-/* Queues; returns at once. Errors of the stream show in ft_call_recv. Nothing may follow Close or
- * Cancel (FT_PRECONDITION): they end our direction. */
+/* Queues; returns at once. ft_call_recv reports errors of the stream. Nothing may follow Close or
+ * Cancel (FT_PRECONDITION), which end our direction of the stream. */
 FT_WARN_UNUSED ft_status ft_call_send(ft_call *call, const ft_client_msg *msg, ft_error *err);
 /* Waits for the next message. FT_TIMEOUT: none yet (0: just look; < 0: no limit). FT_CANCELLED:
- * ft_call_cancel; whatever the server says, it never comes as one of these two. Otherwise the
- * stream is over, with its status and a message for a person; asked again, it says the same.
+ * ft_call_cancel. A status from the server is never returned as one of these two. Any other error:
+ * the stream is over, with its status and a message; later calls return the same.
  * FT_UNAVAILABLE: no connection, or the server ended the stream without an error. FT_TOO_LARGE: a
  * message over the server's limit. Free *out by ft_server_msg_free. */
 FT_WARN_UNUSED ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_error *err,
@@ -48,12 +49,12 @@ FT_WARN_UNUSED ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_erro
 uint32_t ft_call_retry_after_ms(const ft_call *call);
 /* Any thread: makes a waiting ft_call_recv return FT_CANCELLED and cuts the stream. */
 void ft_call_cancel(ft_call *call);
-/* Bytes of messages so far, both ways: protobuf, gRPC's 5 bytes before each, and HTTP/2's 9 before each
- * DATA frame of at most 16 KiB. What a client cannot know or attribute is not in it: headers, pings and
- * window updates, TLS, TCP and IP. */
+/* Bytes of messages so far, both ways: protobuf, gRPC's 5 bytes before each, and HTTP/2's 9 before
+ * each DATA frame of at most 16 KiB. Not counted, as a client cannot know or attribute them:
+ * headers, pings and window updates, TLS, TCP and IP. */
 void ft_call_bytes(const ft_call *call, uint64_t *sent, uint64_t *received);
-/* Cuts the stream if it is still up; after Close or Cancel it first waits, a second at most, for
- * the server to have read them. NULL is legal. */
+/* Cuts the stream if it is still open. After Close or Cancel it first waits for at most a second
+ * until the server has read them. NULL is legal. */
 void ft_call_destroy(ft_call *call);
 
 #endif

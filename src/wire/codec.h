@@ -18,7 +18,7 @@ typedef struct ft_codec_memory {
     size_t left_bytes;
 } ft_codec_memory;
 
-/* budget_bytes: of all that unpacking allocates; what is freed does not come back. */
+/* budget_bytes: for all allocations of unpacking; freed bytes are not given back to the budget. */
 void ft_codec_memory_init(ft_codec_memory *memory, size_t budget_bytes);
 
 /* The outermost message must hold exactly one field, whose number is within [1, max_kind] and which

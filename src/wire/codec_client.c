@@ -11,7 +11,7 @@
 #include "wire/early.h"
 #include "wire/tree_bits.h"
 
-/* Room for every field of an Open but its prompt, however it was encoded. */
+/* Room for every field but an Open's prompt and a Draft's evidence, however it was encoded. */
 #define FIXED_MAX_BYTES (64 * 1024)
 /* A uint32 varint is at most 5 bytes long. */
 #define TOKEN_MAX_BYTES 5
@@ -25,7 +25,8 @@ typedef Foretoken__V1__Draft draft_pb;
 
 size_t ft_client_msg_max_bytes(const ft_wire_limits *limits)
 {
-    return FIXED_MAX_BYTES + (size_t)TOKEN_MAX_BYTES * limits->max_context;
+    return FIXED_MAX_BYTES + (size_t)TOKEN_MAX_BYTES * limits->max_context +
+           limits->max_evidence_bytes;
 }
 
 static ft_status check_id(uint32_t id, uint32_t n_vocab, const char *field, size_t i, ft_error *err)
@@ -105,8 +106,6 @@ static ft_status decode_open(const open_pb *pb, const ft_wire_limits *limits, ft
         status = ft_codec_range(pb->slo_tokens_per_s, 0, SLO_MAX, "Open.slo_tokens_per_s", err);
     if (status != FT_OK)
         return status;
-    if (pb->rule != FORETOKEN__V1__RULE__RULE_EXACT)
-        return ft_error_set(err, FT_INVALID, "Open.rule: %d is not known here", (int)pb->rule);
     if (pb->top_logprobs > FT_WIRE_TOP_MAX)
         return ft_error_set(err, FT_INVALID, "Open.top_logprobs: %u, at most %d", pb->top_logprobs,
                             FT_WIRE_TOP_MAX);
@@ -150,6 +149,18 @@ static ft_status decode_under(const draft_pb *pb, ft_msg_draft *out, ft_error *e
     return ft_early_check(out, FT_WIRE_TREE_MAX, err);
 }
 
+/* What is in it is the rule's to check, which knows the session. */
+static ft_status check_evidence(const draft_pb *pb, const ft_wire_limits *limits, ft_error *err)
+{
+    if (pb->evidence.len > limits->max_evidence_bytes)
+        return ft_error_set(err, FT_INVALID, "Draft.evidence: %zu bytes, at most %u",
+                            pb->evidence.len, limits->max_evidence_bytes);
+    if (pb->evidence.len && (pb->nodes == 0 || pb->n_under))
+        return ft_error_set(err, FT_INVALID, "Draft.evidence: %zu bytes %s", pb->evidence.len,
+                            pb->nodes ? "in an early draft" : "without nodes");
+    return FT_OK;
+}
+
 static ft_status decode_draft(const draft_pb *pb, const ft_wire_limits *limits, ft_msg_draft *out,
                               ft_error *err)
 {
@@ -158,8 +169,9 @@ static ft_status decode_draft(const draft_pb *pb, const ft_wire_limits *limits, 
     if (pb->text_len > limits->max_context)
         return ft_error_set(err, FT_INVALID, "Draft.text_len: %u, at most %u", pb->text_len,
                             limits->max_context);
-    if (pb->lattice.len)
-        return ft_error_set(err, FT_INVALID, "Draft.lattice: not used by rule exact");
+    ft_status status = check_evidence(pb, limits, err);
+    if (status != FT_OK)
+        return status;
     if (pb->run > FT_WIRE_RUN_MAX)
         return ft_error_set(err, FT_INVALID, "Draft.run: %u tokens, at most %d", pb->run,
                             FT_WIRE_RUN_MAX);
@@ -170,7 +182,7 @@ static ft_status decode_draft(const draft_pb *pb, const ft_wire_limits *limits, 
     out->base = pb->text_len;
     out->draft_us = pb->draft_us;
     out->rtt_us = pb->rtt_us;
-    ft_status status = decode_tree(pb, limits, out, err);
+    status = decode_tree(pb, limits, out, err);
     return status == FT_OK && pb->n_under ? decode_under(pb, out, err) : status;
 }
 
@@ -195,6 +207,35 @@ static ft_status decode_kind(const client_pb *pb, const ft_wire_limits *limits, 
     }
 }
 
+/* The message with what it points to behind it, in one block. */
+static ft_client_msg *gather(const client_pb *pb, const ft_client_msg *head)
+{
+    const void *tail = NULL;
+    size_t n_tail = 0;
+    if (head->kind == FT_CLIENT_OPEN && !head->open.resume) {
+        tail = pb->open->prompt;
+        n_tail = pb->open->n_prompt * sizeof(int32_t);
+    } else if (head->kind == FT_CLIENT_DRAFT) {
+        tail = pb->draft->evidence.data;
+        n_tail = pb->draft->evidence.len;
+    }
+    ft_client_msg *msg = malloc(sizeof *msg + n_tail);
+    if (!msg)
+        return NULL;
+    *msg = *head;
+    if (n_tail == 0)
+        return msg;
+    memcpy(msg + 1, tail, n_tail);
+    if (msg->kind == FT_CLIENT_OPEN) {
+        msg->open.prompt = (const int32_t *)(msg + 1);
+        msg->open.n_prompt = (uint32_t)pb->open->n_prompt;
+    } else {
+        msg->draft.evidence = (const uint8_t *)(msg + 1);
+        msg->draft.n_evidence = (uint32_t)n_tail;
+    }
+    return msg;
+}
+
 ft_status ft_client_msg_decode(const uint8_t *data, size_t n, const ft_wire_limits *limits,
                                ft_error *err, ft_client_msg **out)
 {
@@ -212,25 +253,10 @@ ft_status ft_client_msg_decode(const uint8_t *data, size_t n, const ft_wire_limi
     client_pb *pb = foretoken__v1__client_message__unpack(&memory.allocator, n, data);
     if (!pb)
         return ft_error_set(err, FT_INVALID, "ClientMessage: not a protobuf message");
-    ft_client_msg *msg = NULL;
     ft_client_msg head = {0};
     status = decode_kind(pb, limits, &head, err);
-    if (status != FT_OK)
-        goto out;
-    size_t n_prompt = head.kind == FT_CLIENT_OPEN && !head.open.resume ? pb->open->n_prompt : 0;
-    msg = malloc(sizeof *msg + n_prompt * sizeof(int32_t));
-    if (!msg) {
-        status = ft_error_set(err, FT_NOMEM, "no memory for a prompt of %zu tokens", n_prompt);
-        goto out;
-    }
-    *msg = head;
-    if (n_prompt) {
-        memcpy(msg + 1, pb->open->prompt, n_prompt * sizeof(int32_t));
-        msg->open.prompt = (const int32_t *)(msg + 1);
-        msg->open.n_prompt = (uint32_t)n_prompt;
-    }
-    *out = msg;
-out:
+    if (status == FT_OK && !(*out = gather(pb, &head)))
+        status = ft_error_set(err, FT_NOMEM, "no memory for a message of %zu bytes", n);
     foretoken__v1__client_message__free_unpacked(pb, &memory.allocator);
     return status;
 }
@@ -238,6 +264,21 @@ out:
 void ft_client_msg_free(ft_client_msg *msg)
 {
     free(msg);
+}
+
+ft_client_msg *ft_draft_msg_dup(const ft_msg_draft *draft)
+{
+    ft_client_msg *msg = malloc(sizeof *msg + draft->n_evidence);
+    if (!msg)
+        return NULL;
+    msg->kind = FT_CLIENT_DRAFT;
+    msg->draft = *draft;
+    msg->draft.evidence = NULL;
+    if (draft->n_evidence > 0) {
+        memcpy(msg + 1, draft->evidence, draft->n_evidence);
+        msg->draft.evidence = (const uint8_t *)(msg + 1);
+    }
+    return msg;
 }
 
 static ft_status encode_open(const ft_msg_open *open, ft_error *err, uint8_t **data, size_t *n)
@@ -289,6 +330,8 @@ static ft_status encode_draft(const ft_msg_draft *draft, ft_error *err, uint8_t 
         if (draft->parent[i] < -1 || draft->parent[i] >= (int32_t)i || draft->token[i] < 0)
             return ft_error_set(err, FT_INVALID, "Draft: node %u is token %d below %d", i,
                                 draft->token[i], draft->parent[i]);
+    if (draft->n_evidence && (draft->n == 0 || draft->n_under))
+        return ft_error_set(err, FT_INVALID, "Draft: evidence without nodes or in an early draft");
     ft_status status = draft->n_under ? ft_early_check(draft, FT_WIRE_TREE_MAX, err) : FT_OK;
     if (status != FT_OK)
         return status;
@@ -303,6 +346,8 @@ static ft_status encode_draft(const ft_msg_draft *draft, ft_error *err, uint8_t 
     pb.nodes = draft->n;
     pb.tree.data = tree;
     pb.tree.len = ft_tree_bits_write(draft, tree, &pb.token_bits);
+    pb.evidence.data = (uint8_t *)draft->evidence;
+    pb.evidence.len = draft->n_evidence;
     pb.draft_us = draft->draft_us;
     pb.rtt_us = draft->rtt_us;
     client_pb message = FORETOKEN__V1__CLIENT_MESSAGE__INIT;

@@ -19,6 +19,7 @@ typedef Foretoken__V1__Verdict verdict_pb;
 typedef Foretoken__V1__TokenLogprob logprob_pb;
 typedef Foretoken__V1__TopLogprob top_pb;
 
+/* Of rules, those that a message of ours has room for: the server's first. */
 static void decode_limits(const Foretoken__V1__Limits *pb, ft_msg_limits *out)
 {
     *out = (ft_msg_limits){0};
@@ -29,11 +30,19 @@ static void decode_limits(const Foretoken__V1__Limits *pb, ft_msg_limits *out)
     out->session_ttl_s = pb->session_ttl_s;
     out->max_top_logprobs = pb->max_top_logprobs;
     out->early_drafts = pb->early_drafts;
+    out->max_evidence_bytes = pb->max_evidence;
+    for (size_t i = 0; i < pb->n_rules && out->n_rules < FT_WIRE_RULES_MAX; i++)
+        out->rules[out->n_rules++] = (uint32_t)pb->rules[i];
 }
 
-static Foretoken__V1__Limits encode_limits(const ft_msg_limits *limits)
+/* rules: room for FT_WIRE_RULES_MAX, borrowed by what is returned. */
+static Foretoken__V1__Limits encode_limits(const ft_msg_limits *limits, Foretoken__V1__Rule *rules)
 {
     Foretoken__V1__Limits pb = FORETOKEN__V1__LIMITS__INIT;
+    for (uint32_t i = 0; i < limits->n_rules && i < FT_WIRE_RULES_MAX; i++)
+        rules[pb.n_rules++] = (Foretoken__V1__Rule)limits->rules[i];
+    pb.rules = rules;
+    pb.max_evidence = limits->max_evidence_bytes;
     pb.max_tree = limits->max_tree;
     pb.max_context = limits->max_context;
     pb.session_ttl_s = limits->session_ttl_s;
@@ -115,7 +124,6 @@ static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_er
     out->others_us = pb->others_us;
     out->finish = (ft_finish)pb->finish;
     out->early_taken = pb->early_taken;
-    out->hint_max_tree = pb->hints ? pb->hints->max_tree : 0;
     out->hint_no_trees = pb->hints && pb->hints->no_trees;
     out->hint_row_price = pb->hints ? pb->hints->row_price : 0;
     out->hint_token_us = pb->hints ? pb->hints->token_us : 0;
@@ -189,7 +197,8 @@ void ft_server_msg_free(ft_server_msg *msg)
 static ft_status encode_opened(const ft_msg_opened *opened, ft_error *err, uint8_t **data,
                                size_t *n)
 {
-    Foretoken__V1__Limits limits = encode_limits(&opened->limits);
+    Foretoken__V1__Rule rules[FT_WIRE_RULES_MAX];
+    Foretoken__V1__Limits limits = encode_limits(&opened->limits, rules);
     Foretoken__V1__Opened pb = FORETOKEN__V1__OPENED__INIT;
     pb.session.len = pb.secret.len = FT_SESSION_ID_LEN;
     pb.session.data = (uint8_t *)opened->session.bytes;
@@ -279,7 +288,6 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     if (status != FT_OK)
         return status;
     Foretoken__V1__Hints hints = FORETOKEN__V1__HINTS__INIT;
-    hints.max_tree = verdict->hint_max_tree;
     hints.token_us = verdict->hint_token_us;
     hints.no_trees = verdict->hint_no_trees;
     hints.row_price = verdict->hint_row_price;
@@ -296,8 +304,7 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     pb.others_us = verdict->others_us;
     pb.finish = (Foretoken__V1__Finish)verdict->finish;
     pb.early_taken = verdict->early_taken;
-    bool hint = verdict->hint_max_tree || verdict->hint_token_us || verdict->hint_no_trees ||
-                verdict->hint_row_price;
+    bool hint = verdict->hint_token_us || verdict->hint_no_trees || verdict->hint_row_price;
     pb.hints = hint ? &hints : NULL;
     logprob_tree tree = {0};
     if (verdict->n_logprobs) {
@@ -344,6 +351,9 @@ ft_status ft_info_decode(const uint8_t *data, size_t n, ft_error *err, ft_msg_in
         ft_codec_string(pb->version, "InfoReply.version", out->version, sizeof out->version, err);
     if (status == FT_OK)
         status = ft_codec_string(pb->model, "InfoReply.model", out->model, sizeof out->model, err);
+    if (status == FT_OK)
+        status = ft_codec_string(pb->kernels, "InfoReply.kernels", out->kernels,
+                                 sizeof out->kernels, err);
     out->protocol = pb->protocol;
     out->vocab_fingerprint = pb->vocab_fingerprint;
     decode_limits(pb->limits, &out->limits);
@@ -356,7 +366,8 @@ ft_status ft_info_decode(const uint8_t *data, size_t n, ft_error *err, ft_msg_in
 
 ft_status ft_info_encode(const ft_msg_info *info, ft_error *err, uint8_t **data, size_t *n)
 {
-    Foretoken__V1__Limits limits = encode_limits(&info->limits);
+    Foretoken__V1__Rule rules[FT_WIRE_RULES_MAX];
+    Foretoken__V1__Limits limits = encode_limits(&info->limits, rules);
     Foretoken__V1__InfoReply pb = FORETOKEN__V1__INFO_REPLY__INIT;
     pb.protocol = info->protocol;
     pb.version = (char *)info->version;
@@ -366,5 +377,6 @@ ft_status ft_info_encode(const ft_msg_info *info, ft_error *err, uint8_t **data,
     pb.sessions = info->sessions;
     pb.kv_blocks = info->kv_blocks;
     pb.kv_blocks_free = info->kv_blocks_free;
+    pb.kernels = (char *)info->kernels;
     return ft_codec_pack(&pb.base, err, data, n);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an early draft must be, and what is left of it behind a verdict. No state, no threads. Does not
-// know which round it is for (serve/drafts.c, edge/early.c).
+// What an early draft must be, and what is left of it behind a verdict. No state, no threads. Does
+// not know which round it is for (serve/drafts.c, edge/early.c).
 #include "wire/early.h"
 
-/* Whether nodes i and k, both with a parent of -1 or neither, are children of the same node. at: which of
- * those with parent -1 each is. */
+/* Whether nodes i and k, both with a parent of -1 or neither, are children of the same node. at:
+ * which of those with parent -1 each is. */
 static bool siblings(const ft_msg_draft *d, const uint8_t *at, uint32_t i, uint32_t k)
 {
     if (d->parent[i] != d->parent[k])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The keys that hold now, of a server that goes on while they change. What is found is a copy: whoever has it
- * keeps it, whatever the ring has later. Any thread; one lock, a leaf. */
+ * The valid keys, which may change while the server runs. A key that is found is a copy, which
+ * later changes do not affect. Any thread; no other lock is taken under its lock. */
 #ifndef FT_WIRE_KEYRING_H
 #define FT_WIRE_KEYRING_H
 
@@ -15,12 +15,12 @@ typedef struct ft_keyring ft_keyring;
 FT_WARN_UNUSED ft_status ft_keyring_create(ft_keys *keys, ft_error *err, ft_keyring **out);
 /* NULL is legal. */
 void ft_keyring_destroy(ft_keyring *ring);
-/* From now on these hold, all at once. Takes keys. */
+/* Replaces all keys at once. Takes keys. */
 void ft_keyring_replace(ft_keyring *ring, ft_keys *keys);
-/* The key of a token (NULL: none), or of a name; false: there is none. */
+/* Find the key with this token (may be NULL), or with this name. False: there is none. */
 bool ft_keyring_find(ft_keyring *ring, const char *token, ft_key *out);
 bool ft_keyring_named(ft_keyring *ring, const char *name, ft_key *out);
-/* All of them, in the file's order, into *out[*n], which the caller frees. FT_NOMEM. */
+/* Copies all keys, in the file's order, into *out[*n], which the caller frees. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_keyring_list(ft_keyring *ring, ft_key **out, size_t *n);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of keys. What a file says is checked in full, and a field that is not known is refused: whoever
-// misspelt a limit has none. Messages name entries and fields and never show a value, which may be a
-// secret in the wrong place. Stateless. Does not know what a session is.
+// Files of keys. What a file says is checked in full, and a field that is not known is refused:
+// whoever misspelt a limit has none. Messages name entries and fields and never show a value, which
+// may be a secret in the wrong place. Stateless. Does not know what a session is.
 #include "wire/keys.h"
 
 #include <stdbool.h>
@@ -31,7 +31,8 @@ static bool only(json_t *object, const char *const *names, size_t n)
     return true;
 }
 
-/* A string of so many characters, all of them among `letters`, or printable ASCII but the space (NULL). */
+/* A string of so many characters, all of them among `letters`, or printable ASCII but the space
+ * (NULL). */
 static bool made_of(const char *text, size_t least, size_t most, const char *letters)
 {
     size_t n = text ? strlen(text) : 0;

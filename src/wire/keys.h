@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The keys of a server that several tenants share: each one's bearer token, name, and what it may have.
+ * The keys of a server that several tenants share. A key has a bearer token, a name and limits.
  *
  *   {"keys": [{"token": "...", "name": "team-a", "slo_tokens_per_s": 4, "sessions": 16}, ...]}
  *
@@ -22,13 +22,12 @@
 
 #define FT_KEY_NAME_SIZE 33
 
-/* Whose, and what it may have: no secret. */
+/* A key's name and limits, without its token. */
 typedef struct ft_key {
-    char
-        name[FT_KEY_NAME_SIZE]; /* [a-z0-9-], one key's alone; for logs and metrics; "": nobody's */
-    float slo_tokens_per_s;     /* the fastest class of promises that it may have; 0: none;
+    char name[FT_KEY_NAME_SIZE]; /* [a-z0-9-], unique; for logs and metrics; "": no key */
+    float slo_tokens_per_s;      /* the fastest class that may be promised to it; 0: none;
                                     FT_KEY_ANY_SPEED */
-    uint32_t sessions;          /* at once; 0: as many as the server has */
+    uint32_t sessions;           /* at once; 0: as many as the server has */
 } ft_key;
 
 typedef struct ft_keys {
@@ -37,19 +36,20 @@ typedef struct ft_keys {
     char **token; /* [n], printable ASCII without spaces; never logged */
 } ft_keys;
 
-/* FT_INVALID says which entry's which field is wrong, and holds nothing of what the text says in it;
+/* FT_INVALID names the wrong entry and field, and quotes nothing of the text, which has secrets;
  * FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_keys_read(const char *text, size_t n, ft_error *err, ft_keys **out);
-/* A file's, which only its owner may read: FT_FORBIDDEN otherwise. FT_IO, FT_TOO_LARGE, or as read. */
+/* Reads a file. FT_FORBIDDEN: others than its owner may read it. FT_IO, FT_TOO_LARGE, or an error
+ * of ft_keys_read. */
 FT_WARN_UNUSED ft_status ft_keys_load(const char *path, ft_error *err, ft_keys **out);
 /* NULL is legal. */
 void ft_keys_destroy(ft_keys *keys);
 
-/* The key of a token, borrowed; NULL: of none, or `token` is NULL. Time depends on the token's length and
- * the number of keys alone. */
+/* The key with this token, borrowed; NULL: there is none, or `token` is NULL. The time it takes
+ * depends only on the token's length and the number of keys. */
 const ft_key *ft_keys_find(const ft_keys *keys, const char *token);
 
-/* What sessions of a key are bound to, however it was shown: "key:" and its name. */
+/* The credential of a key's sessions: "key:" and its name. */
 #define FT_KEY_CREDENTIAL_SIZE (FT_KEY_NAME_SIZE + 4)
 void ft_key_credential(const ft_key *key, char out[FT_KEY_CREDENTIAL_SIZE]);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The wire's messages as plain structs, and their codec over protobuf-c. Decoding checks everything
- * an outsider can get wrong (sizes, counts, parents, ids, numbers) before it allocates from it; a
- * message that decodes is safe to use. See proto/foretoken.proto for the meaning of the fields.
+ * The wire's messages as plain structs, and their codec over protobuf-c. The decoder checks sizes,
+ * counts, parents, ids and numbers before it allocates memory from them; a decoded message is safe
+ * to use. proto/foretoken.proto explains the fields.
  */
 #ifndef FT_WIRE_MESSAGES_H
 #define FT_WIRE_MESSAGES_H
@@ -20,6 +20,9 @@
 #define FT_WIRE_PATH_MAX  FT_WIRE_TREE_MAX
 #define FT_WIRE_NEXT_MAX  (FT_WIRE_TREE_MAX + 1) /* tokens of one Verdict, path and next together */
 #define FT_WIRE_RUN_MAX   1024                   /* tokens of one run */
+#define FT_WIRE_RULES_MAX 16                     /* rules that a server offers */
+/* Bytes of evidence in one Draft, whatever the rules ask for. */
+#define FT_WIRE_EVIDENCE_MAX (256 * 1024)
 /* The largest ServerMessage that a decoder takes; the largest legal Verdict is about 70 KB. */
 #define FT_SERVER_MSG_MAX_BYTES (128 * 1024)
 
@@ -39,7 +42,7 @@ typedef struct ft_msg_open {
     char model[128];
     ft_msg_sampling sampling;
     float slo_tokens_per_s;
-    uint32_t rule;
+    uint32_t rule; /* its id; the wire does not know which ids exist */
     uint32_t n_prompt;
     const int32_t *prompt; /* [n_prompt]; decoded: inside the message's own memory */
     bool resume;           /* then session, secret and base are set and the prompt is empty */
@@ -52,21 +55,26 @@ typedef struct ft_msg_open {
 
 typedef struct ft_msg_draft {
     uint32_t round, base;
-    uint32_t n;   /* nodes; 0: the server decodes by itself */
-    uint32_t run; /* without nodes: by so many tokens, 0 as 1; with nodes: 0 */
+    uint32_t n;   /* nodes; 0: asks for a run */
+    uint32_t run; /* without nodes: tokens of the run, 0 means 1; with nodes: 0 */
     int32_t token[FT_WIRE_TREE_MAX];
     int32_t parent[FT_WIRE_TREE_MAX]; /* -1: the text's end; else < own index */
     uint32_t draft_us, rtt_us;
-    /* 0: an ordinary draft. Else it is an *early* one, sent before the verdict on the round before: it
-     * extends that round's tree, `base` is that round's, there are nodes, and the i-th of those with
-     * parent -1 is a child of that tree's node under[i]. */
+    uint32_t n_evidence;     /* bytes; 0 without nodes and in an early draft */
+    const uint8_t *evidence; /* decoded: inside the message's own memory; 0 bytes: NULL */
+    /* Above 0: an *early* draft, sent before the verdict on the round before. It extends that
+     * round's tree, has that round's `base`, and has nodes. The i-th node with parent -1 is a child
+     * of that tree's node under[i]. */
     uint32_t n_under;
     uint8_t under[FT_WIRE_TREE_MAX];
 } ft_msg_draft;
 
 typedef struct ft_msg_limits {
     uint32_t max_tree, max_context, session_ttl_s, max_top_logprobs;
-    bool early_drafts; /* are understood */
+    bool early_drafts;                 /* the server supports them */
+    uint32_t n_rules;                  /* 0: only the rule with id 0 */
+    uint32_t rules[FT_WIRE_RULES_MAX]; /* ids of the rules that Open may name */
+    uint32_t max_evidence_bytes;       /* of a Draft */
 } ft_msg_limits;
 
 typedef struct ft_msg_opened {
@@ -92,20 +100,18 @@ typedef struct ft_msg_verdict {
     uint32_t n_path;
     uint32_t path[FT_WIRE_PATH_MAX]; /* rising node numbers, each below FT_WIRE_TREE_MAX */
     uint32_t n_next;                 /* 0: the text finished inside the path */
-    int32_t next[FT_WIRE_NEXT_MAX];  /* tokens behind the path */
-    bool more;                       /* of a run: another verdict of this round follows */
+    int32_t next[FT_WIRE_NEXT_MAX];  /* tokens after the path */
+    bool more;                       /* in a run: another verdict of this round follows */
     uint32_t length;
     uint32_t n_logprobs;        /* 0, or n_path + n_next */
     ft_token_logprob *logprobs; /* [n_logprobs]; decoded: inside the message's own memory */
     uint32_t queue_us, verify_us;
-    uint32_t others_us; /* others kept the engine busy behind the verdict before; 0: not known */
+    uint32_t others_us; /* others kept the engine busy after the last verdict; 0: not known */
     ft_finish finish;
-    bool
-        early_taken; /* the next round is under way: what the early draft has behind this verdict */
-    uint32_t hint_max_tree;  /* 0: none */
+    bool early_taken; /* the next round has begun: with the early draft's nodes that follow this */
     bool hint_no_trees;      /* trees are not verified: ask for runs */
-    uint32_t hint_row_price; /* of a node, in thousandths of a token of others'; 0: none */
-    uint32_t hint_token_us;  /* what a token of a run would take this session now; 0: not known */
+    uint32_t hint_row_price; /* what a node costs other texts, in 1/1000 token; 0: no hint */
+    uint32_t hint_token_us;  /* time of a token of a run for this session now; 0: not known */
 } ft_msg_verdict;
 
 typedef struct ft_msg_info {
@@ -115,6 +121,7 @@ typedef struct ft_msg_info {
     uint64_t vocab_fingerprint;
     ft_msg_limits limits;
     uint32_t sessions, kv_blocks, kv_blocks_free;
+    char kernels[160]; /* what computes the logits; "" from servers that do not say */
 } ft_msg_info;
 
 typedef enum ft_client_kind {
@@ -142,11 +149,12 @@ typedef struct ft_server_msg {
     };
 } ft_server_msg;
 
-/* What the decoder of client messages enforces besides the format. */
+/* Limits that the decoder of client messages enforces. */
 typedef struct ft_wire_limits {
     uint32_t n_vocab;     /* ids must be below */
     uint32_t max_context; /* prompt tokens at most */
     uint32_t max_tree;
+    uint32_t max_evidence_bytes; /* of a Draft; 0: none is taken */
 } ft_wire_limits;
 
 /* The largest ClientMessage that a decoder takes under these limits. */
@@ -160,6 +168,8 @@ FT_WARN_UNUSED ft_status ft_client_msg_decode(const uint8_t *data, size_t n,
 FT_WARN_UNUSED ft_status ft_client_msg_encode(const ft_client_msg *msg, ft_error *err,
                                               uint8_t **data, size_t *n);
 void ft_client_msg_free(ft_client_msg *msg);
+/* Copies a draft into a message with its own memory, as the decoder makes it. NULL: no memory. */
+ft_client_msg *ft_draft_msg_dup(const ft_msg_draft *draft);
 FT_WARN_UNUSED ft_status ft_server_msg_decode(const uint8_t *data, size_t n, ft_error *err,
                                               ft_server_msg **out);
 FT_WARN_UNUSED ft_status ft_server_msg_encode(const ft_server_msg *msg, ft_error *err,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What server and client share of gRPC's C core; private to this room. Any thread.
+ * Helpers over gRPC's C core for server and client; private to this room. Any thread.
  */
 #ifndef FT_WIRE_RPC_H
 #define FT_WIRE_RPC_H
@@ -53,14 +53,14 @@ grpc_byte_buffer *ft_rpc_wrap(uint8_t *data, size_t n);
 /* The buffer's bytes in one slice, which the caller unrefs. False: compressed or broken. */
 bool ft_rpc_unwrap(grpc_byte_buffer *buffer, grpc_slice *out);
 
-/* One printable line out of what the other side sent: control bytes become spaces. */
+/* Makes one printable line of the other side's text: control bytes become spaces. */
 void ft_rpc_printable(grpc_slice text, char *out, size_t size);
 
 /* A channel argument. key is borrowed. */
 grpc_arg ft_rpc_int(const char *key, int value);
 
-/* What a message of n bytes takes in a stream: gRPC's prefix, and the headers of the DATA frames that
- * hold it, of 16 KiB at most, as HTTP/2 has it unless the peers agree otherwise. */
+/* Bytes that a message of n bytes takes in a stream: with gRPC's prefix and the headers of its DATA
+ * frames, which hold at most 16 KiB by HTTP/2's default. */
 static inline uint64_t ft_rpc_wire_bytes(size_t n)
 {
     enum { PREFIX = 5, FRAME_HEADER = 9, FRAME_MAX = 16 * 1024 };

@@ -128,36 +128,6 @@ static ft_status check_call(ft_wire_server *server, ft_stream *stream,
                              : ft_auth_check(metadata, server->token, err);
 }
 
-static void on_request(void *owner, bool ok)
-{
-    request *req = owner;
-    ft_wire_server *server = req->server;
-    ft_error err = {0};
-    if (!ok) { /* shutting down */
-        request_destroy(req);
-        return;
-    }
-    arm(server);
-    ft_stream *stream =
-        ft_stream_create(server, req->call, method_of(req->details.method),
-                         ft_auth_credential(req->call, &req->metadata, server->salt));
-    if (stream) {
-        ft_status refused = check_call(server, stream, &req->metadata, &err);
-        if (refused != FT_OK)
-            stream->method = FT_METHOD_UNKNOWN; /* takes no stream */
-        ft_status full = admit(server, stream, &err);
-        if (refused != FT_OK || full != FT_OK) {
-            FT_LOGD("wire", "call refused: %s", err.message);
-            ft_stream_finish(stream, err.code, err.message,
-                             err.code == FT_EXHAUSTED ? FULL_RETRY_MS : 0);
-        } else {
-            stream->accepted = stream->method == FT_METHOD_SESSION;
-            ft_stream_start_reading(stream);
-        }
-    }
-    request_destroy(req);
-}
-
 static void on_info(ft_stream *stream)
 {
     const ft_wire_handler *handler = &stream->server->opts.handler;
@@ -185,10 +155,9 @@ static void on_session(ft_stream *stream, const uint8_t *data, size_t n)
         return;
     }
     handler->on_message(handler->ctx, stream, msg);
-    ft_client_msg_free(msg);
 }
 
-void ft_server_on_bytes(ft_stream *stream, const uint8_t *data, size_t n)
+static void on_bytes(ft_stream *stream, const uint8_t *data, size_t n)
 {
     switch (stream->method) {
     case FT_METHOD_SESSION:
@@ -206,7 +175,7 @@ void ft_server_on_bytes(ft_stream *stream, const uint8_t *data, size_t n)
     }
 }
 
-void ft_server_on_gone(ft_stream *stream)
+static void on_gone(ft_stream *stream)
 {
     ft_wire_server *server = stream->server;
     pthread_mutex_lock(&server->lock);
@@ -221,6 +190,38 @@ void ft_server_on_gone(ft_stream *stream)
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
     ft_stream_unref(stream);
+}
+
+static const ft_stream_owner owner_of_streams = {.on_bytes = on_bytes, .on_gone = on_gone};
+
+static void on_request(void *owner, bool ok)
+{
+    request *req = owner;
+    ft_wire_server *server = req->server;
+    ft_error err = {0};
+    if (!ok) { /* shutting down */
+        request_destroy(req);
+        return;
+    }
+    arm(server);
+    ft_stream *stream =
+        ft_stream_create(server, &owner_of_streams, req->call, method_of(req->details.method),
+                         ft_auth_credential(req->call, &req->metadata, server->salt));
+    if (stream) {
+        ft_status refused = check_call(server, stream, &req->metadata, &err);
+        if (refused != FT_OK)
+            stream->method = FT_METHOD_UNKNOWN; /* takes no stream */
+        ft_status full = admit(server, stream, &err);
+        if (refused != FT_OK || full != FT_OK) {
+            FT_LOGD("wire", "call refused: %s", err.message);
+            ft_stream_finish(stream, err.code, err.message,
+                             err.code == FT_EXHAUSTED ? FULL_RETRY_MS : 0);
+        } else {
+            stream->accepted = stream->method == FT_METHOD_SESSION;
+            ft_stream_start_reading(stream);
+        }
+    }
+    request_destroy(req);
 }
 
 static void on_shut_down(void *owner, bool ok)

@@ -22,11 +22,11 @@ typedef struct ft_stream ft_stream;
 
 typedef struct ft_wire_handler {
     void *ctx;
-    /* A message that passed every check. Borrowed during the call. */
-    void (*on_message)(void *ctx, ft_stream *stream, const ft_client_msg *msg);
-    /* The stream is over. done: the client ended it on purpose (half-close, which we answer with
-     * FT_OK at once: a client that wants replies keeps its direction open); otherwise it was cut
-     * (cancelled, connection lost, not reading, or finished by us). */
+    /* A message that passed every check. */
+    void (*on_message)(void *ctx, ft_stream *stream, ft_client_msg *take_msg);
+    /* The stream is over. done: the client ended it by a half-close, which is answered with FT_OK
+     * at once (a client that wants replies must keep its direction open). Otherwise it was cut:
+     * cancelled, connection lost, client not reading, or finished by the server. */
     void (*on_end)(void *ctx, ft_stream *stream, bool done);
     void (*info)(void *ctx, ft_msg_info *out);
 } ft_wire_handler;
@@ -34,8 +34,8 @@ typedef struct ft_wire_handler {
 typedef struct ft_wire_server_opts {
     const char *host;
     int port;          /* 0: any free one, see ft_wire_server_port */
-    const char *token; /* bearer token that clients must present; NULL: none asked */
-    ft_keyring *keys;  /* or one of these; borrowed while the server lives; NULL: none */
+    const char *token; /* bearer token that clients must present; NULL: none needed */
+    ft_keyring *keys;  /* instead of token; borrowed while the server lives; NULL: none */
     const char *tls_cert, *tls_key; /* PEM files; both or neither */
     const char *tls_client_ca;      /* PEM: ask clients for certificates of this CA (mutual TLS) */
     uint32_t max_streams;           /* concurrent; one more is refused with RESOURCE_EXHAUSTED;
@@ -56,18 +56,18 @@ void ft_wire_server_destroy(ft_wire_server *server);
 /* Sends in order; copies. Ignored once the stream is over. A client that leaves more than 1 MiB
  * unread is cut. */
 void ft_stream_send(ft_stream *stream, const ft_server_msg *msg);
-/* Ends the stream with a status after all queued messages; FT_OK is a normal end. retry_after_ms > 0
- * becomes the trailer retry-after-ms. */
+/* Ends the stream with a status after all queued messages; FT_OK is a normal end. retry_after_ms >
+ * 0 becomes the trailer retry-after-ms. */
 void ft_stream_finish(ft_stream *stream, ft_status code, const char *message,
                       uint32_t retry_after_ms);
 /* The handler's own pointer. */
 void ft_stream_set_user(ft_stream *stream, void *user);
 void *ft_stream_user(const ft_stream *stream);
-/* A string that is equal for equal credentials: what a session is bound to. The names in the
- * client's certificate and a salted hash of its token, whichever it showed, else "anonymous"; of a
- * server with keys, ft_key_credential. Borrowed; equal only within one server's life. */
+/* The client's credential as a string; equal credentials give equal strings, within one server's
+ * life. With keys: ft_key_credential. Otherwise the names in the client's certificate and a salted
+ * hash of its token, as far as it showed them, or "anonymous". Borrowed. */
 const char *ft_stream_credential(const ft_stream *stream);
-/* Whose token it showed, where the server has keys; NULL otherwise. */
+/* The client's key; NULL: the server has no keys. */
 const ft_key *ft_stream_key(const ft_stream *stream);
 /* Keeps the struct alive beyond on_end for other threads that may still send. */
 void ft_stream_ref(ft_stream *stream);

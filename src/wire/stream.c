@@ -25,6 +25,7 @@ void ft_stream_unref(ft_stream *stream)
     if (atomic_fetch_sub(&stream->refs, 1) != 1)
         return;
     pthread_mutex_destroy(&stream->lock);
+    free(stream->message);
     free(stream->credential);
     free(stream);
 }
@@ -68,17 +69,29 @@ static void drop_queue(ft_stream *stream)
     stream->queued_bytes = stream->in_flight ? stream->in_flight->n_bytes : 0;
 }
 
-/* Call with the lock held. */
-static void start_batch(ft_stream *stream, const grpc_op *ops, size_t n, ft_rpc_tag *tag)
+/* Call with the lock held. False: gRPC refused, and the stream is being cut. */
+static bool start_batch(ft_stream *stream, const grpc_op *ops, size_t n, ft_rpc_tag *tag)
 {
     grpc_call_error failed = grpc_call_start_batch(stream->call, ops, n, tag, NULL);
     if (failed == GRPC_CALL_OK) {
         stream->outstanding++;
-        return;
+        return true;
     }
     FT_LOGE("wire", "batch refused: %s", grpc_call_error_to_string(failed));
     stream->over = true;
     grpc_call_cancel(stream->call, NULL);
+    return false;
+}
+
+/* Call with the lock held. What the last SEND batch held is not needed any more. */
+static void release_sent(ft_stream *stream)
+{
+    if (stream->in_flight)
+        stream->queued_bytes -= stream->in_flight->n_bytes;
+    outgoing_destroy(stream->in_flight);
+    stream->in_flight = NULL;
+    grpc_slice_unref(stream->retry_value);
+    stream->retry_value = grpc_empty_slice();
 }
 
 /* Call with the lock held. Sends the next thing there is, if nothing is under way. */
@@ -105,7 +118,7 @@ static void pump(ft_stream *stream)
         stream->status_sent = true;
         ops[n].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
         ops[n].data.send_status_from_server.status = stream->code;
-        details = grpc_slice_from_copied_string(stream->message);
+        details = grpc_slice_from_copied_string(stream->message ? stream->message : "");
         ops[n].data.send_status_from_server.status_details = &details;
         if (stream->retry_after_ms) {
             char text[16];
@@ -118,8 +131,9 @@ static void pump(ft_stream *stream)
         }
         n++;
     }
-    stream->sending = true;
-    start_batch(stream, ops, n, &stream->tag_send);
+    stream->sending = start_batch(stream, ops, n, &stream->tag_send);
+    if (!stream->sending)
+        release_sent(stream);
     grpc_slice_unref(details);
 }
 
@@ -131,7 +145,7 @@ static void begin_finish(ft_stream *stream, grpc_status_code code, const char *m
         return;
     stream->over = stream->finishing = true;
     stream->code = code;
-    snprintf(stream->message, sizeof stream->message, "%s", message ? message : "");
+    stream->message = message ? strdup(message) : NULL; /* without memory it ends without a word */
     stream->retry_after_ms = retry_after_ms;
     pump(stream);
 }
@@ -198,9 +212,8 @@ static void settle(ft_stream *stream)
     pthread_mutex_unlock(&stream->lock);
     if (!call)
         return;
-    outgoing_destroy(stream->in_flight); /* left only if its batch was refused */
     grpc_call_unref(call);
-    ft_server_on_gone(stream);
+    stream->owner->on_gone(stream);
 }
 
 static void on_sent(void *owner, bool ok)
@@ -209,15 +222,7 @@ static void on_sent(void *owner, bool ok)
     pthread_mutex_lock(&stream->lock);
     stream->outstanding--;
     stream->sending = false;
-    if (stream->in_flight) {
-        stream->queued_bytes -= stream->in_flight->n_bytes;
-        outgoing_destroy(stream->in_flight);
-        stream->in_flight = NULL;
-    }
-    if (stream->status_sent) {
-        grpc_slice_unref(stream->retry_value);
-        stream->retry_value = grpc_empty_slice();
-    }
+    release_sent(stream);
     if (!ok)
         drop_queue(stream);
     pump(stream);
@@ -231,7 +236,7 @@ static void read_next(ft_stream *stream)
     op.data.recv_message.recv_message = &stream->received;
     pthread_mutex_lock(&stream->lock);
     if (!stream->closed && !stream->over)
-        start_batch(stream, &op, 1, &stream->tag_recv);
+        (void)start_batch(stream, &op, 1, &stream->tag_recv);
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -256,7 +261,7 @@ static void deliver(ft_stream *stream, grpc_byte_buffer *buffer)
         ft_stream_finish(stream, FT_INVALID, "compressed messages are not taken", 0);
         return;
     }
-    ft_server_on_bytes(stream, GRPC_SLICE_START_PTR(bytes), GRPC_SLICE_LENGTH(bytes));
+    stream->owner->on_bytes(stream, GRPC_SLICE_START_PTR(bytes), GRPC_SLICE_LENGTH(bytes));
     grpc_slice_unref(bytes);
 }
 
@@ -295,8 +300,8 @@ static void on_closed(void *owner, bool ok)
     settle(stream);
 }
 
-ft_stream *ft_stream_create(ft_wire_server *server, grpc_call *call, ft_method method,
-                            char *take_credential)
+ft_stream *ft_stream_create(ft_wire_server *server, const ft_stream_owner *owner, grpc_call *call,
+                            ft_method method, char *take_credential)
 {
     ft_stream *stream = calloc(1, sizeof *stream);
     if (!stream || !take_credential) {
@@ -306,6 +311,7 @@ ft_stream *ft_stream_create(ft_wire_server *server, grpc_call *call, ft_method m
         return NULL;
     }
     stream->server = server;
+    stream->owner = owner;
     stream->method = method;
     stream->credential = take_credential;
     stream->call = call;
@@ -318,7 +324,7 @@ ft_stream *ft_stream_create(ft_wire_server *server, grpc_call *call, ft_method m
     grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
     op.data.recv_close_on_server.cancelled = &stream->cancelled;
     pthread_mutex_lock(&stream->lock);
-    start_batch(stream, &op, 1, &stream->tag_close);
+    (void)start_batch(stream, &op, 1, &stream->tag_close);
     pthread_mutex_unlock(&stream->lock);
     return stream;
 }

@@ -18,6 +18,12 @@
 #include "wire/rpc.h"
 #include "wire/server.h"
 
+/* Callbacks to the server that accepted the stream; in the queue thread, no lock held. */
+typedef struct ft_stream_owner {
+    void (*on_bytes)(ft_stream *stream, const uint8_t *data, size_t n); /* one message came in */
+    void (*on_gone)(ft_stream *stream); /* nothing of the stream is under way any more */
+} ft_stream_owner;
+
 /* Replies that a client has not read yet; a larger backlog cuts the stream. */
 #define FT_STREAM_QUEUE_MAX_BYTES (1024 * 1024)
 
@@ -38,15 +44,16 @@ typedef struct ft_outgoing {
 struct ft_stream {
     /* set at creation */
     ft_wire_server *server; /* gone once the stream is gone */
+    const ft_stream_owner *owner;
     ft_method method;
     char *credential;
-    ft_key key; /* nobody's where the server has none */
+    ft_key key; /* empty: the server has no keys */
     atomic_int refs;
     void *user; /* the handler's */
 
     ft_stream *prev, *next; /* guarded by server->lock */
     bool counted;           /* guarded by server->lock: takes one of max_streams */
-    bool watching;          /* guarded by server->lock: wants to hear of health changes */
+    bool watching;          /* guarded by server->lock: wants to be told of health changes */
 
     /* the queue thread's alone */
     ft_rpc_tag tag_recv, tag_send, tag_close;
@@ -70,7 +77,7 @@ struct ft_stream {
     bool finishing;
     bool status_sent;
     grpc_status_code code;
-    char message[384];
+    char *message; /* NULL: none */
     uint32_t retry_after_ms;
     grpc_slice retry_value;
 };
@@ -95,17 +102,12 @@ struct ft_wire_server {
 
 /* Takes the call: queues its first batches. The stream starts with one reference, the server's.
  * NULL: no memory, and the call is gone. */
-ft_stream *ft_stream_create(ft_wire_server *server, grpc_call *call, ft_method method,
-                            char *take_credential);
+ft_stream *ft_stream_create(ft_wire_server *server, const ft_stream_owner *owner, grpc_call *call,
+                            ft_method method, char *take_credential);
 /* Asks for the first message. */
 void ft_stream_start_reading(ft_stream *stream);
 /* Queues malloc'ed bytes, which it takes. */
 void ft_stream_send_bytes(ft_stream *stream, uint8_t *data, size_t n);
-
-/* server.c: one message came in, in the queue thread. */
-void ft_server_on_bytes(ft_stream *stream, const uint8_t *data, size_t n);
-/* server.c: nothing of the stream is under way any more. */
-void ft_server_on_gone(ft_stream *stream);
 
 /* health.c: a request of Check or Watch. */
 void ft_health_on_request(ft_stream *stream, const uint8_t *data, size_t n);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed form of a Draft's tree. Bits are read one field at a time and never past the end, so that
-// any bytes are safe to read. No state, no threads. Knows nothing of vocabularies.
+// The packed form of a Draft's tree. Bits are read one field at a time and never past the end, so
+// that any bytes are safe to read. No state, no threads. Knows nothing of vocabularies.
 #include "wire/tree_bits.h"
 
 #include <string.h>

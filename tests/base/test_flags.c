@@ -13,24 +13,53 @@
 
 #include "base/flags.h"
 
-static struct {
+/* A table that is included by one that is itself included. */
+typedef struct inner {
+    int64_t size;
+    double share;
+} inner;
+
+typedef struct middle {
+    bool deep;
+    inner in;
+} middle;
+
+typedef struct options {
     bool color, warm;
     int64_t ctx, any;
     double temp;
     const char *model;
     ft_flag_list hosts;
-} opt;
+    middle mid;
+} options;
 
-static const ft_flag table[] = {
-    {"--color", "-C", FT_FLAG_BOOL, &opt.color, NULL, "coloured output", 0, 0},
-    {"--warm", NULL, FT_FLAG_BOOL, &opt.warm, NULL, "warm up", 0, 0},
-    {"--ctx-size", "-c", FT_FLAG_INT, &opt.ctx, "N", "context, tokens", 1, 70000000},
-    {"--any", NULL, FT_FLAG_INT, &opt.any, "N", "any number", 0, 0},
-    {"--temp", NULL, FT_FLAG_FLOAT, &opt.temp, "T", "temperature", 0, 2},
-    {"--model", "-m", FT_FLAG_STRING, &opt.model, "FILE", "target", 0, 0},
-    {"--host", NULL, FT_FLAG_LIST, &opt.hosts, "NAME", "allowed host", 0, 0},
+static const ft_flag inner_rows[] = {
+    {"--size", "-s", FT_FLAG(inner, size), "N", "its size", 1, 9},
+    {"--share", NULL, FT_FLAG(inner, share), "P", "its share", 0, 1},
 };
-enum { N_FLAGS = sizeof table / sizeof table[0] };
+static const ft_flag_group inner_group = FT_FLAG_ROWS(inner_rows);
+
+static const ft_flag middle_rows[] = {
+    {"--deep", NULL, FT_FLAG(middle, deep), NULL, "go deep"},
+    FT_FLAG_INCLUDE(middle, in, inner_group),
+};
+static const ft_flag_group middle_group = FT_FLAG_ROWS(middle_rows);
+
+static const ft_flag rows[] = {
+    {"--color", "-C", FT_FLAG(options, color), NULL, "coloured output"},
+    {"--warm", NULL, FT_FLAG(options, warm), NULL, "warm up"},
+    {"--ctx-size", "-c", FT_FLAG(options, ctx), "N", "context, tokens", 1, 70000000},
+    FT_FLAG_INCLUDE(options, mid, middle_group),
+    {"--any", NULL, FT_FLAG(options, any), "N", "any number"},
+    {"--temp", NULL, FT_FLAG(options, temp), "T", "temperature", 0, 2},
+    {"--model", "-m", FT_FLAG(options, model), "FILE", "target"},
+    {"--host", NULL, FT_FLAG(options, hosts), "NAME", "allowed host"},
+};
+static const ft_flag_group table = FT_FLAG_ROWS(rows);
+
+static const options defaults = {
+    .warm = true, .ctx = 4096, .temp = 0.8, .mid = {.in = {.size = 3, .share = 0.5}}};
+static options opt;
 
 static ft_error err;
 static int n_words;
@@ -38,10 +67,7 @@ static char *args[80];
 
 static int setup(void **state)
 {
-    memset(&opt, 0, sizeof opt);
-    opt.warm = true;
-    opt.ctx = 4096;
-    opt.temp = 0.8;
+    opt = defaults;
     err = (ft_error){0};
     n_words = -1;
     return 0;
@@ -58,7 +84,7 @@ static ft_status parse(const char *first, ...)
         args[n++] = (char *)word;
     va_end(list);
     args[n] = NULL;
-    return ft_flags_parse(table, N_FLAGS, n, args, &err, &n_words);
+    return ft_flags_parse(&table, &opt, n, args, &err, &n_words);
 }
 
 static void expect_error(ft_status status, const char *part)
@@ -161,11 +187,72 @@ static void test_errors(void **state)
 
 static void test_value_without_a_name(void **state)
 {
-    const char *text = NULL;
-    const ft_flag flag = {"--text", NULL, FT_FLAG_STRING, &text, NULL, "text", 0, 0};
+    struct only {
+        const char *text;
+    } only = {0};
+    const ft_flag flag = {"--text", NULL, FT_FLAG(struct only, text), NULL, "text"};
+    const ft_flag_group group = {&flag, 1};
     char *argv[] = {(char *)"prog", (char *)"--text", NULL};
-    expect_error(ft_flags_parse(&flag, 1, 2, argv, &err, &n_words), "--text needs a value");
-    assert_int_equal(ft_flags_parse(&flag, 1, 2, argv, NULL, &n_words), FT_INVALID);
+    expect_error(ft_flags_parse(&group, &only, 2, argv, &err, &n_words), "--text needs a value");
+    assert_int_equal(ft_flags_parse(&group, &only, 2, argv, NULL, &n_words), FT_INVALID);
+}
+
+/* The struct of an included table lies where the table that includes it says. */
+static void test_included_tables(void **state)
+{
+    assert_int_equal(parse("--deep", "-s", "7", "--share=0.25", "-c", "5", NULL), FT_OK);
+    assert_true(opt.mid.deep);
+    assert_int_equal(opt.mid.in.size, 7);
+    assert_true(opt.mid.in.share == 0.25);
+    assert_int_equal(opt.ctx, 5);
+    assert_int_equal(opt.any, 0);
+    assert_true(opt.warm && opt.temp == 0.8 && !opt.model);
+    expect_error(parse("--size", "10", NULL), "--size: 10 is outside 1 to 9");
+    expect_error(parse("--share=2", NULL), "--share: 2 is outside 0 to 1");
+    opt = defaults;
+    assert_int_equal(parse("--no-deep", NULL), FT_OK);
+    assert_int_equal(opt.mid.in.size, 3); /* what no flag names keeps its default */
+    assert_memory_equal(&opt, &defaults, sizeof opt);
+}
+
+/* Two tables of one struct: each inclusion has a place of its own. */
+static void test_same_struct_twice(void **state)
+{
+    struct two {
+        inner a, b;
+    } two = {{1, 0}, {2, 0}};
+    static const ft_flag other_rows[] = {{"--other", NULL, FT_FLAG(inner, size), "N", "size"}};
+    static const ft_flag_group other = FT_FLAG_ROWS(other_rows);
+    const ft_flag both_rows[] = {FT_FLAG_INCLUDE(struct two, a, inner_group),
+                                 FT_FLAG_INCLUDE(struct two, b, other)};
+    const ft_flag_group both = FT_FLAG_ROWS(both_rows);
+    char *argv[] = {(char *)"p", (char *)"--other=8", (char *)"--size=4", NULL};
+    assert_int_equal(ft_flags_parse(&both, &two, 3, argv, &err, &n_words), FT_OK);
+    assert_int_equal(two.a.size, 4);
+    assert_int_equal(two.b.size, 8);
+}
+
+static void test_flags_in_order(void **state)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+    } expected[] = {
+        {"--color", offsetof(options, color)},      {"--warm", offsetof(options, warm)},
+        {"--ctx-size", offsetof(options, ctx)},     {"--deep", offsetof(options, mid.deep)},
+        {"--size", offsetof(options, mid.in.size)}, {"--share", offsetof(options, mid.in.share)},
+        {"--any", offsetof(options, any)},          {"--temp", offsetof(options, temp)},
+        {"--model", offsetof(options, model)},      {"--host", offsetof(options, hosts)},
+    };
+    const size_t n = sizeof expected / sizeof expected[0];
+    for (size_t i = 0, at; i < n; i++) {
+        const ft_flag *flag = ft_flags_nth(&table, i, &at);
+        assert_non_null(flag);
+        assert_string_equal(flag->name, expected[i].name);
+        assert_int_equal(at, expected[i].at);
+    }
+    for (size_t i = n, at; i < n + 3; i++)
+        assert_null(ft_flags_nth(&table, i, &at));
 }
 
 static void test_list_is_bounded(void **state)
@@ -174,11 +261,11 @@ static void test_list_is_bounded(void **state)
     char *argv[FT_FLAG_LIST_MAX + 3] = {item};
     for (int i = 1; i <= FT_FLAG_LIST_MAX + 1; i++)
         argv[i] = item;
-    assert_int_equal(ft_flags_parse(table, N_FLAGS, FT_FLAG_LIST_MAX + 1, argv, &err, &n_words),
+    assert_int_equal(ft_flags_parse(&table, &opt, FT_FLAG_LIST_MAX + 1, argv, &err, &n_words),
                      FT_OK);
     assert_int_equal(opt.hosts.n, FT_FLAG_LIST_MAX);
     opt.hosts.n = 0;
-    expect_error(ft_flags_parse(table, N_FLAGS, FT_FLAG_LIST_MAX + 2, argv, &err, &n_words),
+    expect_error(ft_flags_parse(&table, &opt, FT_FLAG_LIST_MAX + 2, argv, &err, &n_words),
                  "more than 64 times");
 }
 
@@ -199,12 +286,15 @@ static void test_help_shows_every_flag_and_default(void **state)
     size_t size = 0;
     opt.model = "m.gguf";
     FILE *out = open_memstream(&text, &size);
-    ft_flags_help(out, table, N_FLAGS);
+    ft_flags_help(out, &table, &opt);
     fclose(out);
-    for (int i = 0; i < N_FLAGS; i++) {
-        assert_non_null(strstr(text, table[i].name));
-        assert_non_null(strstr(text, table[i].help));
-    }
+    for (size_t i = 0; i < table.n; i++)
+        if (rows[i].kind != FT_FLAG_GROUP) {
+            assert_non_null(strstr(text, rows[i].name));
+            assert_non_null(strstr(text, rows[i].help));
+        }
+    assert_non_null(strstr(text, "-s, --size N"));
+    assert_non_null(strstr(text, "its share (0.5)"));
     assert_non_null(strstr(text, "-c, --ctx-size N"));
     assert_non_null(strstr(text, "(4096)"));
     assert_non_null(strstr(text, "(0.8)"));
@@ -225,6 +315,9 @@ int main(void)
         cmocka_unit_test_setup(test_values_may_look_like_flags, setup),
         cmocka_unit_test_setup(test_errors, setup),
         cmocka_unit_test_setup(test_value_without_a_name, setup),
+        cmocka_unit_test_setup(test_included_tables, setup),
+        cmocka_unit_test_setup(test_same_struct_twice, setup),
+        cmocka_unit_test_setup(test_flags_in_order, setup),
         cmocka_unit_test_setup(test_list_is_bounded, setup),
         cmocka_unit_test_setup(test_want_help, setup),
         cmocka_unit_test_setup(test_help_shows_every_flag_and_default, setup),

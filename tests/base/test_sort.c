@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorting against the C library's, for every length up to a hundred, with few and with many equal keys.
+// Sorting against the C library's, for every length up to a hundred, with few and with many equal
+// keys.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

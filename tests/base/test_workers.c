@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fork-join pool: every task once, worker numbers never twice at a time, everything done on return.
+// The fork-join pool: every task once, worker numbers never twice at a time, everything done on
+// return.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

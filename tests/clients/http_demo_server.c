@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP server over the tests' backend, for clients that are programs of their own. Prints its base
-// URL and serves until its standard input ends.
+// The HTTP server over the tests' backend, for clients that are programs of their own. Prints its
+// base URL and serves until its standard input ends.
 //
 //   http_demo_server [API_KEY [CERT.pem KEY.pem]]
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison commands (cmd_bench_verify, cmd_bench_decode, cmd_bench_prefill, cmd_bench_kernels), run
-// as programs on a tiny model: they end well, and their JSON has the rows that were asked for, with
-// figures that belong together. How large the figures are is not looked at.
+// The comparison commands (bench verify, decode, prefill, kernels), run as programs on a tiny
+// model: they end well, and their JSON has the rows that were asked for, with figures that belong
+// together. How large the figures are is not looked at.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,9 +56,9 @@ static void check_ratio(const json_t *row, const char *ours, const char *theirs)
     assert_true(fabs(ratio - a / b) < 1e-3 * ratio);
 }
 
-/* Walks accept what was planted, and logits are computed for the rows that they look at or for more. A
- * chain's node k is accepted with 0.6^k: of one session's walks the one in the middle takes one node;
- * of three those at 1/6, 1/2 and 5/6 take 0, 1 and 3. */
+/* Walks accept what was planted, and logits are computed for the rows that they look at or for
+ * more. A chain's node k is accepted with 0.6^k: of one session's walks the one in the middle takes
+ * one node; of three those at 1/6, 1/2 and 5/6 take 0, 1 and 3. */
 static void check_walk(const json_t *row)
 {
     double accepted = program_number(row, "accepted"), rows = program_number(row, "head_rows");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken bench capacity` as a program, on tiny models and two devices at most: every way to serve writes
-// the target's text, a speed that nobody can promise is held by nobody, its JSON has what readers of its
-// figures ask for. How many devices are held is not looked at: who else is on the machine decides that.
+// `foretoken bench capacity` as a program, on tiny models and two devices at most: every way to
+// serve writes the target's text, a speed that nobody can promise is held by nobody, its JSON has
+// what readers of its figures ask for. How many devices are held is not looked at: who else is on
+// the machine decides that.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

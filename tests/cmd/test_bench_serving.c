@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken bench serving` as a program, on tiny models: all modes over a link without and with delay. It
-// says the same text in every mode, its JSON has what readers of its figures ask for, and drafts are small
-// on the wire. How large rates and times are is not looked at.
+// `foretoken bench serving` as a program, on tiny models: all modes over a link without and with
+// delay. It says the same text in every mode, its JSON has what readers of its figures ask for, and
+// drafts are small on the wire. How large rates and times are is not looked at.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -107,7 +107,8 @@ static void test_sampled(void **state)
     json_decref(json);
 }
 
-/* Two prompts of each category, one category behind the other, and one with a single prompt is left out. */
+/* Two prompts of each category, one category behind the other, and one with a single prompt is left
+ * out. */
 static void test_by_category(void **state)
 {
     int status;
@@ -119,7 +120,7 @@ static void test_by_category(void **state)
                                    "{\"turns\": [\"5 + 3\"], \"category\": \"odd\"}\n"
                                    "{\"turns\": [\"alpha\"], \"category\": \"alone\"}\n");
     json_t *json = tiny_pair_bench(
-        &six, "bench serving", "-n 12 --rtt 1 --draft-ms 0.5 --rounds 1 --per-category 2", &status);
+        &six, "bench serving", "-n 48 --rtt 1 --draft-ms 0.5 --rounds 1 --per-category 2", &status);
     assert_int_equal(status, 0);
     assert_true(program_number(json, "n_prompts") == 4);
     const json_t *plain = json_object_get(json_object_get(json, "modes"), "plain");

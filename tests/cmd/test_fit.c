@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's `fit verify-time` on a tiny model: what its JSON has, which time of a batch counts, that
-// its file is one that others read, and that a seed draws the same batches. Nothing is said about how
-// well a model of passes of some microseconds fits.
+// The program's `fit verify-time` on a tiny model: what its JSON has, which time of a batch counts,
+// that its file is one that others read, and that a seed draws the same batches. Nothing is said
+// about how well a model of passes of some microseconds fits.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

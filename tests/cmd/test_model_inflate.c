@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's `model inflate` (cmd_model_inflate): two words as a command, its JSON, its exit status.
+// The program's `model inflate` (cmd_model_inflate): two words as a command, its JSON, its exit
+// status.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

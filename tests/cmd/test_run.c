@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken run` on tiny models: however it is told to draft (gen_flags.c) the text is the target's own,
-// the statistics show that the flag was heard, and flags that say nothing are refused.
+// `foretoken run` on tiny models: however it is told to draft (gen_flags.c) the text is the
+// target's own, the statistics show that the flag was heard, and flags that say nothing are
+// refused.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,11 +115,35 @@ static void test_what_says_nothing(void **state)
     }
 }
 
+/* What a command says on standard error when nobody asks for its log; the first byte is enough. */
+static int first_word(const char *command)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "unset FORETOKEN_LOG; '%s' %s 2>&1 >/dev/null", getenv("FT_BINARY"),
+             command);
+    FILE *said = popen(line, "r");
+    assert_non_null(said);
+    int first = fgetc(said);
+    assert_int_equal(pclose(said), 0);
+    return first;
+}
+
+static void test_no_log_unless_asked(void **state)
+{
+    char command[512];
+    snprintf(command, sizeof command, "run -m '%s' -md '%s' -p hello --raw -n 4 -t 1 --json",
+             target, draft);
+    assert_int_equal(first_word(command), EOF);
+    snprintf(command, sizeof command, "info '%s'", target);
+    assert_int_equal(first_word(command), EOF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_way_to_draft),
         cmocka_unit_test(test_what_says_nothing),
+        cmocka_unit_test(test_no_log_unless_asked),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

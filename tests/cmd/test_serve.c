@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken serve --http-port`, run as a program on a tiny model: the server's own OpenAI API says what
-// an edge's says, keeps the same guards, and ends in order.
+// `foretoken serve --http-port`, run as a program on a tiny model: the server's own OpenAI API says
+// what an edge's says, keeps the same guards, and ends in order.
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,15 +19,10 @@
 #include <jansson.h>
 
 #include "support/http_client.h"
+#include "support/program.h"
 #include "support/tiny_gguf.h"
 
 #define TEXT "/v1/completions"
-
-/* A program that runs. What it says goes to `out`: standard output and error. */
-typedef struct process {
-    pid_t pid;
-    FILE *out;
-} process;
 
 static char *model;
 
@@ -44,65 +39,6 @@ static int tear_down(void **state)
     unlink(model);
     free(model);
     return 0;
-}
-
-static process start(const char *const *args)
-{
-    const char *argv[32] = {getenv("FT_BINARY")};
-    int fd[2];
-    assert_non_null(argv[0]);
-    assert_int_equal(pipe2(fd, O_CLOEXEC), 0);
-    for (size_t i = 0; args[i]; i++)
-        argv[i + 1] = args[i];
-    process p = {.pid = fork()};
-    assert_true(p.pid >= 0);
-    if (p.pid == 0) {
-        dup2(fd[1], 1);
-        dup2(fd[1], 2);
-        setenv("FORETOKEN_LOG", "info", 1);
-        execv(argv[0], (char *const *)argv);
-        _exit(127);
-    }
-    close(fd[1]);
-    p.out = fdopen(fd[0], "r");
-    assert_non_null(p.out);
-    return p;
-}
-
-/* Reads what it says until a line has `mark`, and returns the number behind `before` that follows: a
- * port. -1: it ended without saying so. */
-static int wait_number(process *p, const char *mark, const char *before)
-{
-    char line[1024];
-    while (fgets(line, sizeof line, p->out)) {
-        const char *at = strstr(line, mark);
-        if (at && (at = strstr(at, before)))
-            return atoi(at + strlen(before));
-    }
-    return -1;
-}
-
-static int wait_port(process *p, const char *mark)
-{
-    return wait_number(p, mark, "127.0.0.1:");
-}
-
-/* The exit status; 128 and more: a signal. */
-static int wait_end(process *p)
-{
-    char line[1024];
-    int status;
-    while (fgets(line, sizeof line, p->out)) {
-    }
-    fclose(p->out);
-    assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static int stop(process *p)
-{
-    kill(p->pid, SIGTERM);
-    return wait_end(p);
 }
 
 static char *text_of(const http_response *r)
@@ -134,13 +70,13 @@ static void test_same_text_as_an_edge(void **state)
 {
     char address[32];
     http_response r;
-    process server = start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
-                                            "--http-port", "0", "--alias", "tiny", NULL});
-    snprintf(address, sizeof address, "127.0.0.1:%d", wait_port(&server, "listening"));
-    int own = wait_port(&server, "api url=");
-    process edge =
-        start((const char *[]){"edge", "--server", address, "-m", model, "--port", "0", NULL});
-    int edges = wait_port(&edge, "foretoken edge");
+    program server = program_start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
+                                                    "--http-port", "0", "--alias", "tiny", NULL});
+    snprintf(address, sizeof address, "127.0.0.1:%d", program_wait_port(&server, "listening"));
+    int own = program_wait_port(&server, "api url=");
+    program edge = program_start(
+        (const char *[]){"edge", "--server", address, "-m", model, "--port", "0", NULL});
+    int edges = program_wait_port(&edge, "foretoken edge");
     assert_true(own > 0 && edges > 0);
     for (int i = 0; i < 2; i++) {
         char *a = complete(own, i * 0.8), *b = complete(edges, i * 0.8);
@@ -156,8 +92,8 @@ static void test_same_text_as_an_edge(void **state)
     assert_int_equal(http_ask(own, "GET", "/metrics", "", NULL, &r), 200);
     assert_non_null(strstr(r.body.data, "foretoken_edge_generations_total 2"));
     http_response_deinit(&r);
-    assert_int_equal(stop(&edge), 0);
-    assert_int_equal(stop(&server), 0);
+    assert_int_equal(program_stop(&edge), 0);
+    assert_int_equal(program_stop(&server), 0);
 }
 
 /* The value of a metric that is there. */
@@ -180,16 +116,16 @@ static void test_own_drafts(void **state)
     char *text[2];
     long passes[2];
     for (int i = 0; i < 2; i++) {
-        process server = start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
-                                                "-c", "512", "--metrics", "0", "--http-port", "0",
-                                                i ? "-md" : NULL, model, "--draft-always", NULL});
-        int metrics = wait_number(&server, "metrics host=", "port=");
-        int port = wait_port(&server, "api url=");
+        program server = program_start((const char *[]){
+            "serve", "-m", model, "-t", "1", "--port", "0", "-c", "512", "--metrics", "0",
+            "--http-port", "0", i ? "-md" : NULL, model, "--draft-always", NULL});
+        int metrics = program_wait_number(&server, "metrics host=", "port=");
+        int port = program_wait_port(&server, "api url=");
         assert_true(metrics > 0 && port > 0);
         text[i] = complete(port, 0.8);
         passes[i] = metric(metrics, "pass_rows_count");
         assert_int_equal(metric(metrics, "own_accepted_tokens_total") > 0, i);
-        assert_int_equal(stop(&server), 0);
+        assert_int_equal(program_stop(&server), 0);
     }
     assert_string_equal(text[0], text[1]);
     assert_true(passes[1] < passes[0]);
@@ -209,10 +145,10 @@ static void expect(int port, int status, const char *headers)
 
 static void test_guards(void **state)
 {
-    process server = start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
-                                            "--http-port", "0", "--api-key", "sesame",
-                                            "--allow-origin", "http://good.example", NULL});
-    int port = wait_port(&server, "api url=");
+    program server = program_start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
+                                                    "--http-port", "0", "--api-key", "sesame",
+                                                    "--allow-origin", "http://good.example", NULL});
+    int port = program_wait_port(&server, "api url=");
     assert_true(port > 0);
     expect(port, 200, KEY);
     expect(port, 401, "");
@@ -220,7 +156,7 @@ static void test_guards(void **state)
     expect(port, 415, KEY "Content-Type: text/plain\r\n");
     expect(port, 403, KEY "Origin: http://evil.example\r\n");
     expect(port, 200, KEY "Origin: http://good.example\r\n");
-    assert_int_equal(stop(&server), 0);
+    assert_int_equal(program_stop(&server), 0);
 }
 
 static void write_keys(const char *path, const char *text)
@@ -244,21 +180,23 @@ static int ask_as(int port, const char *token, const char *more)
     return status;
 }
 
-/* A tenant is the same over the API: its token, its promises, its count. SIGHUP reads the file again. */
+/* A tenant is the same over the API: its token, its promises, its count. SIGHUP reads the file
+ * again. */
 static void test_keys(void **state)
 {
     char *path = tiny_temp_path(), address[32];
     write_keys(path, "{\"keys\": [{\"token\": \"token-of-team-a!\", \"name\": \"team-a\", "
                      "\"slo_tokens_per_s\": 4}]}");
-    process server =
-        start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", "--http-port", "0",
-                               "--metrics", "0", "--keys", path, "--slo", "2,4,8", NULL});
-    snprintf(address, sizeof address, "127.0.0.1:%d", wait_port(&server, "listening"));
-    int metrics = wait_number(&server, "metrics host=", "port=");
-    int port = wait_port(&server, "api url=");
-    process edge = start((const char *[]){"edge", "--server", address, "-m", model, "--port", "0",
-                                          "--token", "token-of-team-a!", NULL});
-    int edges = wait_port(&edge, "foretoken edge");
+    program server = program_start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
+                                                    "--http-port", "0", "--metrics", "0", "--keys",
+                                                    path, "--slo", "2,4,8", NULL});
+    snprintf(address, sizeof address, "127.0.0.1:%d", program_wait_port(&server, "listening"));
+    int metrics = program_wait_number(&server, "metrics host=", "port=");
+    int port = program_wait_port(&server, "api url=");
+    program edge =
+        program_start((const char *[]){"edge", "--server", address, "-m", model, "--port", "0",
+                                       "--token", "token-of-team-a!", NULL});
+    int edges = program_wait_port(&edge, "foretoken edge");
     assert_true(metrics > 0 && port > 0 && edges > 0);
     assert_int_equal(ask_as(edges, "any", ",\"slo_tokens_per_s\":5"), 403);
     expect(port, 401, "");
@@ -275,16 +213,16 @@ static void test_keys(void **state)
         metric(metrics, "key_opens_refused_total{key=\"team-a\",status=\"forbidden\"}"), 3);
     write_keys(path, "{\"keys\": []}");
     kill(server.pid, SIGHUP);
-    assert_true(wait_number(&server, "keys not reloaded", "1 to ") > 0);
+    assert_true(program_wait_number(&server, "keys not reloaded", "1 to ") > 0);
     assert_int_equal(ask_as(port, "token-of-team-a!", ""), 200);
     write_keys(path, "{\"keys\": [{\"token\": \"token-of-team-b!\", \"name\": \"team-b\"}]}");
     kill(server.pid, SIGHUP);
-    assert_int_equal(wait_number(&server, "keys reloaded", "n="), 1);
+    assert_int_equal(program_wait_number(&server, "keys reloaded", "n="), 1);
     assert_int_equal(ask_as(port, "token-of-team-a!", ""), 401);
     assert_int_equal(ask_as(edges, "any", ""), 401);
-    assert_int_equal(stop(&edge), 0);
+    assert_int_equal(program_stop(&edge), 0);
     assert_int_equal(ask_as(port, "token-of-team-b!", ",\"slo_tokens_per_s\":8"), 200);
-    assert_int_equal(stop(&server), 0);
+    assert_int_equal(program_stop(&server), 0);
     unlink(path);
     free(path);
 }
@@ -294,9 +232,9 @@ static void test_drain(void **state)
 {
     http_client c;
     http_response r;
-    process server = start(
+    program server = program_start(
         (const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", "--http-port", "0", NULL});
-    int port = wait_port(&server, "api url=");
+    int port = program_wait_port(&server, "api url=");
     assert_true(port > 0 && http_client_open(&c, port));
     assert_true(http_client_request(&c, "POST", TEXT, "",
                                     "{\"prompt\":\"abc\",\"max_tokens\":150,\"stream\":true,"
@@ -308,13 +246,13 @@ static void test_drain(void **state)
     assert_non_null(strstr(r.body.data, "[DONE]"));
     http_response_deinit(&r);
     http_client_close(&c);
-    assert_int_equal(wait_end(&server), 0);
+    assert_int_equal(program_wait_end(&server), 0);
 }
 
 static int run(const char *const *args)
 {
-    process p = start(args);
-    return wait_end(&p);
+    program p = program_start(args);
+    return program_wait_end(&p);
 }
 
 static void test_flags(void **state)

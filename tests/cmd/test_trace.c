@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken run --trace` on tiny models, then `foretoken trace`: every draft of the run is in the file,
-// with what the run itself says of it (edge/record.c); the file grows by the next run; what is no trace file
-// is refused.
+// `foretoken run --trace` on tiny models, then `foretoken trace`: every draft of the run is in the
+// file, with what the run itself says of it (edge/record.c); the file grows by the next run; what
+// is no trace file is refused.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken train predictor` on a trace that is made up, whose tokens are accepted with chances that follow
-// from their features: what it reports is near what can be known, and `run` drafts with its file without
-// another text.
+// `foretoken train predictor` on a trace that is made up, whose tokens are accepted with chances
+// that follow from their features: what it reports is near what can be known, and `run` drafts with
+// its file without another text.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

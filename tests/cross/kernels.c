@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests of the kernels alone, without ggml and without a test library: tools/check-neon compiles
-// it for AArch64 and runs it under an emulator. The logic is that of the unit tests (support/).
+// The tests of the kernels alone, without ggml and without a test library: tools/check-neon
+// compiles it for AArch64 and runs it under an emulator. The logic is that of the unit tests
+// (support/).
 #include <stdio.h>
 
 #include "support/attn_cases.h"

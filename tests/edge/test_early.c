@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Edge and verifier with early drafts: the text is the target's alone, with and without them, and some of them
-// are taken. A link in between holds each tree back until an early draft goes out behind it or the edge has
-// had its time, so that what comes before a verdict does not depend on the machine; the edge's clock counts
-// how often it is asked.
+// Edge and verifier with early drafts: the text is the target's alone, with and without them, and
+// some of them are taken. A link in between holds each tree back until an early draft goes out
+// behind it or the edge has had its time, so that what comes before a verdict does not depend on
+// the machine; the edge's clock counts how often it is asked.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "edge/edge.h"
-#include "serve/verifier.h"
+#include "local/link.h"
 #include "support/tiny_model.h"
 
 enum {
@@ -229,7 +229,7 @@ static uint32_t compare(ft_verifier *v, const setting *how, uint32_t warm, uint6
     static text texts[N_SEEDS][N_WARM], drafted; /* the target's, written once */
     text *plain = &texts[seed][warm];
     const float temperature = 0.3f * (float)warm;
-    way w = {.inner = ft_link_source_local(v), .loses = how->loses, .old_server = how->old_server};
+    way w = {.inner = ft_local_link_source(v), .loses = how->loses, .old_server = how->old_server};
     ft_edge_opts opts = {.vocab = m.vocab, .source = w.inner, .clock = ft_clock_monotonic()};
     if (plain->n == 0)
         write_text(&opts, temperature, seed, plain);

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "edge/openai_backend.h"
+#include "local/link.h"
 #include "support/tiny_gguf.h"
 
 #define MAX_CONTEXT 256
@@ -55,7 +56,7 @@ static int setup(void **state)
     must(ft_trace_open(&(ft_trace_opts){.path = b.trace_path}, &err, &b.trace), &err);
     const ft_edge_opts edge = {.vocab = b.vocab,
                                .draft_model = b.model,
-                               .source = ft_link_source_local(b.verifier),
+                               .source = ft_local_link_source(b.verifier),
                                .draft = ft_draft_params_chain(3),
                                .clock = ft_clock_monotonic(),
                                .n_threads = 1,
@@ -252,9 +253,11 @@ static void test_health_and_metrics(void **state)
 {
     ft_error err = {0};
     ft_buf before = {0}, after = {0};
+    const char *id = NULL;
     call c = {.q = {.prompt = "abc", .max_tokens = 7}};
     must(b.backend.health(b.backend.ctx, &err), &err);
-    assert_string_equal(b.backend.model_id, "tiny");
+    must(b.backend.model(b.backend.ctx, &err, &id), &err);
+    assert_string_equal(id, "tiny");
     must(b.backend.metrics(b.backend.ctx, &before), &err);
     go(&c);
     must(c.status, &c.err);
@@ -281,6 +284,39 @@ static void test_health_and_metrics(void **state)
     ft_buf_deinit(&after);
 }
 
+/* Without an edge everything but metrics says why; with it the server's model is named. */
+static void test_edge_comes_later(void **state)
+{
+    const ft_openai_opts opts = {.vocab = b.vocab};
+    const ft_http_backend ready = b.backend;
+    ft_openai *late = NULL;
+    ft_buf metrics = {0};
+    ft_error err = {0};
+    const char *id = NULL;
+    call c = {.q = {.prompt = "abc", .max_tokens = 3}};
+    must(ft_openai_create(&opts, &err, &late), &err);
+    ft_openai_set_absent(late, "nobody answers");
+    b.backend = ft_openai_backend(late);
+    go(&c);
+    assert_int_equal(c.status, FT_UNAVAILABLE);
+    assert_string_equal(c.err.message, "nobody answers");
+    assert_int_equal(b.backend.health(late, &err), FT_UNAVAILABLE);
+    assert_string_equal(err.message, "nobody answers");
+    assert_int_equal(b.backend.model(late, &err, &id), FT_UNAVAILABLE);
+    must(b.backend.metrics(late, &metrics), &err);
+
+    ft_openai_set_edge(late, b.edge);
+    go(&c);
+    must(c.status, &c.err);
+    must(b.backend.health(late, &err), &err);
+    must(b.backend.model(late, &err, &id), &err);
+    assert_string_equal(id, ft_edge_server_info(b.edge)->model);
+    b.backend = ready;
+    ft_buf_deinit(&metrics);
+    ft_openai_destroy(late);
+    free_call(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_hang_up),
         cmocka_unit_test(test_health_and_metrics),
+        cmocka_unit_test(test_edge_comes_later),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edge and verifier with tiny models, in process and over loopback: the text depends on prompt and
 // seed alone, whatever is drafted and whatever happens to server and stream; a cancelled generation
-// leaves nothing behind. Exercises edge/steer.c by its choices, edge/drafting.c with good, bad and short drafts and crowded pools,
-// and both links, edge/link_local.c and edge/link_wire.c.
+// leaves nothing behind. Exercises edge/steer.c by its choices, edge/drafting.c with good, bad and
+// short drafts and crowded pools, and both links, local/link.c and edge/link_wire.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "edge/edge.h"
+#include "local/link.h"
 #include "serve/server.h"
 #include "support/tiny_model.h"
 
@@ -200,7 +201,7 @@ static ft_verifier *make_verifier(void)
 /* The text by the target alone. */
 static void plain_text(ft_verifier *v, run *r)
 {
-    ft_edge *edge = make_edge(ft_link_source_local(v), NULL, ft_draft_params_chain(0), 0);
+    ft_edge *edge = make_edge(ft_local_link_source(v), NULL, ft_draft_params_chain(0), 0);
     generate(edge, r);
     if (r->status != FT_OK)
         fail_msg("%s", r->err.message);
@@ -265,14 +266,14 @@ static void check_sums(const ft_gen_stats *s, bool proactive)
 {
     assert_true(s->accepted <= s->drafted);
     assert_true(s->depth_sum <= s->drafted && s->depth_sum >= s->rounds);
-    assert_true(s->ahead_forwards <= s->forwards);
-    assert_true(s->ahead_nodes >= s->ahead_forwards);
-    assert_true(s->heads <= s->rounds);
-    assert_true(s->aligned <= s->heads && s->matched <= s->aligned);
-    assert_true(s->ahead_kept <= s->ahead_nodes);
+    assert_true(s->proactive_forwards <= s->forwards);
+    assert_true(s->proactive_nodes >= s->proactive_forwards);
+    assert_true(s->leaves <= s->rounds);
+    assert_true(s->aligned <= s->leaves && s->matched <= s->aligned);
+    assert_true(s->proactive_kept <= s->proactive_nodes);
     if (!proactive)
-        assert_int_equal(s->ahead_forwards, 0);
-    double gain = ft_gen_ahead_gain(s);
+        assert_int_equal(s->proactive_forwards, 0);
+    double gain = ft_gen_proactive_gain(s);
     assert_true(s->matched ? gain >= 0 : gain == 0);
 }
 
@@ -287,7 +288,7 @@ static void test_same_text(void **state)
             for (size_t i = 0; i < N_MODES; i++) {
                 run r = {.sampling = plain.sampling, .max_tokens = N_TOKENS};
                 mode how = mode_at(i);
-                ft_edge *edge = make_mode(ft_link_source_local(v), drafts[d], how, 0);
+                ft_edge *edge = make_mode(ft_local_link_source(v), drafts[d], how, 0);
                 generate(edge, &r);
                 check_same(&r, &plain);
                 check_sums(&r.stats, how.proactive);
@@ -328,7 +329,7 @@ static void test_same_text_with_a_predictor(void **state)
             mode how = mode_at(i / 2);
             how.params.predictor = &p;
             p.least = i % 2 ? 2 : 0.02f; /* 2: no probability is */
-            ft_edge *edge = make_mode(ft_link_source_local(v), m.same, how, 0);
+            ft_edge *edge = make_mode(ft_local_link_source(v), m.same, how, 0);
             generate(edge, &r);
             check_same(&r, &plain);
             check_sums(&r.stats, how.proactive);
@@ -347,14 +348,14 @@ static void test_same_text_with_a_predictor(void **state)
     ft_verifier_destroy(v);
 }
 
-/* Speculation stops and comes back by itself: whatever the controller makes of its measurements, many
- * texts one after another are the plain ones. */
+/* Speculation stops and comes back by itself: whatever the controller makes of its measurements,
+ * many texts one after another are the plain ones. */
 static void test_automatic_over_texts(void **state)
 {
     ft_verifier *v = make_verifier();
     for (int proactive = 0; proactive < 2; proactive++) {
         mode how = {ft_draft_params_tree(32, 8, 8), true, proactive};
-        ft_edge *edge = make_mode(ft_link_source_local(v), m.bad, how, 0);
+        ft_edge *edge = make_mode(ft_local_link_source(v), m.bad, how, 0);
         uint32_t runs = 0;
         for (uint64_t seed = 1; seed <= 6; seed++) {
             run plain = {.sampling = warm(0.8f), .max_tokens = 200};
@@ -381,7 +382,7 @@ static void test_draft_context_fills_up(void **state)
     run plain = {.sampling = warm(0.8f), .max_tokens = N_TOKENS, .n_prompt = 10};
     run r = plain;
     plain_text(v, &plain);
-    ft_edge *edge = make_edge(ft_link_source_local(v), m.short_ctx, ft_draft_params_chain(4), 0);
+    ft_edge *edge = make_edge(ft_local_link_source(v), m.short_ctx, ft_draft_params_chain(4), 0);
     generate(edge, &r);
     check_same(&r, &plain);
     assert_true(r.stats.drafted > 0);
@@ -396,7 +397,7 @@ static void test_no_speculation(void **state)
 {
     ft_verifier *v = make_verifier();
     run r = {.max_tokens = 8, .sampling = warm(0), .no_speculation = true};
-    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(4), 0);
+    ft_edge *edge = make_edge(ft_local_link_source(v), m.same, ft_draft_params_chain(4), 0);
     generate(edge, &r);
     assert_int_equal(r.status, FT_OK);
     assert_int_equal(r.stats.drafted, 0);
@@ -413,7 +414,7 @@ static void test_max_tokens(void **state)
     run plain = {.max_tokens = N_TOKENS, .sampling = warm(0.8f)};
     plain_text(v, &plain);
     for (size_t i = 0; i < N_MODES; i++) {
-        ft_edge *edge = make_mode(ft_link_source_local(v), m.same, mode_at(i), 0);
+        ft_edge *edge = make_mode(ft_local_link_source(v), m.same, mode_at(i), 0);
         for (uint32_t n = 1; n <= 20 && n < plain.n; n++) {
             run r = {.max_tokens = n, .sampling = plain.sampling, .no_speculation = n > 10};
             generate(edge, &r);
@@ -436,7 +437,7 @@ static void test_until_context_is_full(void **state)
     for (size_t i = 0; i < 2 * N_MODES; i++) {
         run r = {
             .n_prompt = MAX_CONTEXT - 20, .sampling = warm(0.8f), .no_speculation = i >= N_MODES};
-        ft_edge *edge = make_mode(ft_link_source_local(v), m.same, mode_at(i % N_MODES), 0);
+        ft_edge *edge = make_mode(ft_local_link_source(v), m.same, mode_at(i % N_MODES), 0);
         generate(edge, &r);
         assert_int_equal(r.status, FT_OK);
         if (r.stats.finish == FT_FINISH_LENGTH)
@@ -469,7 +470,7 @@ static void test_stop_string(void **state)
                  .stops = stops,
                  .n_stops = 1,
                  .no_speculation = i >= N_MODES};
-        ft_edge *edge = make_mode(ft_link_source_local(v), m.same, mode_at(i % N_MODES), 0);
+        ft_edge *edge = make_mode(ft_local_link_source(v), m.same, mode_at(i % N_MODES), 0);
         generate(edge, &r);
         assert_int_equal(r.status, FT_OK);
         assert_int_equal(r.stats.finish, FT_FINISH_STOP);
@@ -491,7 +492,7 @@ static void test_logprobs(void **state)
     plain_text(v, &plain);
     for (size_t i = 0; i < N_MODES; i++) {
         run r = {.max_tokens = 16, .sampling = plain.sampling, .logprobs = true};
-        ft_edge *edge = make_mode(ft_link_source_local(v), m.same, mode_at(i), 0);
+        ft_edge *edge = make_mode(ft_local_link_source(v), m.same, mode_at(i), 0);
         generate(edge, &r);
         check_same(&r, &plain);
         for (uint32_t k = 0; k < r.n; k++) {
@@ -513,7 +514,7 @@ static bool stop_at_ten(void *ctx, uint32_t so_far)
 static void test_cancel(void **state)
 {
     ft_verifier *v = make_verifier();
-    ft_edge *edge = make_edge(ft_link_source_local(v), m.same, ft_draft_params_chain(2), 0);
+    ft_edge *edge = make_edge(ft_local_link_source(v), m.same, ft_draft_params_chain(2), 0);
     run in_text = {.sampling = warm(0.8f), .on_tokens = stop_at_ten};
     generate(edge, &in_text);
     assert_int_equal(in_text.status, FT_CANCELLED);
@@ -554,7 +555,7 @@ static void many_share_one_draft(mode how, uint32_t draft_kv_tok)
     run plain = {.max_tokens = N_TOKENS, .sampling = warm(0.8f)};
     uint32_t drafted = 0;
     plain_text(v, &plain);
-    ft_edge *edge = make_mode(ft_link_source_local(v), m.same, how, draft_kv_tok);
+    ft_edge *edge = make_mode(ft_local_link_source(v), m.same, how, draft_kv_tok);
     for (int i = 0; i < N; i++) {
         jobs[i].edge = edge;
         jobs[i].r = (run){.max_tokens = N_TOKENS, .sampling = plain.sampling};
@@ -588,7 +589,7 @@ static void test_other_vocabulary(void **state)
     ft_edge *edge = NULL;
     ft_verifier *v = make_verifier();
     const ft_edge_opts opts = {
-        .vocab = m.other_vocab, .source = ft_link_source_local(v), .clock = ft_clock_monotonic()};
+        .vocab = m.other_vocab, .source = ft_local_link_source(v), .clock = ft_clock_monotonic()};
     assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_PRECONDITION);
     assert_null(edge);
     assert_non_null(strstr(err.message, "same family"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an edge records (edge/record.c): in every way to draft, accepted tokens and the target's own spell
-// the text that came out, and each has the features that it was drafted with; a store that cannot keep
-// anything changes no text and no statistics.
+// What an edge records (edge/record.c): in every way to draft, accepted tokens and the target's own
+// spell the text that came out, and each has the features that it was drafted with; a store that
+// cannot keep anything changes no text and no statistics.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "edge/edge.h"
+#include "local/link.h"
 #include "support/target.h"
 #include "support/tiny_gguf.h"
 
@@ -72,7 +73,7 @@ static void generate(const ft_edge_opts *how, uint64_t seed, text *out)
     ft_edge_opts opts = *how;
     opts.vocab = target.vocab;
     opts.draft_model = draft;
-    opts.source = ft_link_source_local(v);
+    opts.source = ft_local_link_source(v);
     opts.clock = ft_clock_monotonic();
     opts.n_threads = 1;
     for (int i = 0; i < N_PROMPT; i++)

@@ -369,8 +369,8 @@ static const ft_draft_source_ops source_ops = {.destroy = source_destroy,
                                                .truncate = source_truncate,
                                                .room_tok = source_room};
 
-static ft_status make_source(void *ctx, const ft_sampling *sampling, ft_error *err,
-                             ft_draft_source **out)
+static ft_status make_source(void *ctx, const ft_rule *rule, const ft_sampling *sampling,
+                             ft_error *err, ft_draft_source **out)
 {
     ft_draft_source *s = calloc(1, sizeof *s);
     assert_non_null(s);
@@ -554,8 +554,8 @@ static void test_sink_stops(void **state)
     assert_int_equal(r.f.closes, 1);
 }
 
-/* Each third verdict in turn is hit. A broken run of several tokens is resumed where the server has gone no
- * further, and else ended by that. */
+/* Each third verdict in turn is hit. A broken run of several tokens is resumed where the server has
+ * gone no further, and else ended by that. */
 static void resume_after(bool drafts, fault kind, uint32_t resumes, uint32_t opens)
 {
     run plain = {.max_tokens = 24, .drafts = drafts};

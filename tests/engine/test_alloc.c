@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// No allocation in the engine's rounds (support/count_allocs.h). After the first passes of every kind
-// hundreds of rounds of trees, chunks, logits on demand, commits, truncations and attached prefixes,
-// over growing contexts, must not allocate or free once, but for the few calls that ggml makes for itself whenever
-// it computes a graph, were it empty (0.3.36: a context of no bytes, made and freed by ggml_cpu_init);
-// those are counted first.
+// No allocation in the engine's rounds (support/count_allocs.h). After the first passes of every
+// kind hundreds of rounds of trees, chunks, logits on demand, commits, truncations and attached
+// prefixes, over growing contexts, must not allocate or free once, but for the few calls that ggml
+// makes for itself whenever it computes a graph, were it empty (0.3.36: a context of no bytes, made
+// and freed by ggml_cpu_init); those are counted first.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,8 @@ static ft_segment segment(fixture *f, uint32_t i, uint32_t n, bool tree)
                         .want = tree ? f->want[i] : NULL};
 }
 
-/* Commits the first pending node and what follows from it as a chain; keeps a node below, if any. */
+/* Commits the first pending node and what follows from it as a chain; keeps a node below, if
+ * any. */
 static void commit(ft_seq *seq, const ft_segment *s)
 {
     uint32_t path[MAX_ROWS], n = 0, keep, n_keep = 0;
@@ -71,7 +72,7 @@ static void commit(ft_seq *seq, const ft_segment *s)
     assert_int_equal(ft_seq_commit(seq, path, n, &keep, n_keep, NULL), FT_OK);
 }
 
-/* The text is over; another one that begins like one of the tenant's. */
+/* The text has ended; a new one begins like an old one of the same scope. */
 static void start_over(fixture *f, uint32_t i)
 {
     uint32_t same = ft_rng_below(&f->rng, 200);
@@ -152,7 +153,7 @@ static void run_on(enum ggml_type type, int n_threads)
     ft_rng_init(&f->rng, 9);
     for (uint32_t i = 0; i < N_SEQS; i++) {
         assert_int_equal(ft_seq_create(f->engine, NULL, &f->seq[i]), FT_OK);
-        ft_seq_set_tenant(f->seq[i], 1 + i / 2);
+        ft_seq_set_scope(f->seq[i], 1 + i / 2);
         start_over(f, i);
     }
     warm_up(f);

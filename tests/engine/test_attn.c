@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU attention kernels on random shapes, block tables and trees (support/attn_cases.h): every
-// instruction set (attn_avx2, attn_avx512, attn_bf16, attn_vnni, attn_neon, chosen by attn_cpu, over attn_tile.h) against
-// attn_plain, that against the definition of attention, and the work plan (attn_plan.c) on threads.
+// instruction set (attn_avx2, attn_avx512, attn_bf16, attn_vnni, attn_neon, chosen by attn_cpu,
+// over attn_tile.h) against attn_plain, that against the definition of attention, and the work plan
+// (attn_plan.c) on threads.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers on devices (device, remote, backends, route_mixed, route_portable, store): RPC servers on
-// loopback stand for GPUs. All layers, some, and layers on two devices must give the CPU's logits over
-// random texts, trees, commits, truncations and forks, and the same greedy tokens; memory is where it
-// is said to be; a graph serves as long as shapes stay.
+// loopback stand for GPUs. All layers, some, and layers on two devices must give the CPU's logits
+// over random texts, trees, commits, truncations and forks, and the same greedy tokens; memory is
+// where it is said to be; a graph serves as long as shapes stay.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -226,7 +226,8 @@ static void test_random_f32(void **state)
     run_random(&opts, 40, ROUNDING);
 }
 
-/* Biases, RoPE factors, a tied head; 4-bit weights, which the CPU's layers pack and devices do not. */
+/* Biases, RoPE factors, a tied head; 4-bit weights, which the CPU's layers pack and devices do
+ * not. */
 static void test_random_kinds(void **state)
 {
     tiny_gguf_opts biases = {.arch = "qwen2", .n_layer = N_LAYER, .tied = true, .seed = 22};
@@ -258,7 +259,8 @@ typedef struct choices {
 } choices;
 
 /* Decodes some streams side by side, the CPU's tokens on every side. What the others choose must be
- * what the CPU chose or as good: as close to it as rounding is. Returns how many graphs that took. */
+ * what the CPU chose or as good: as close to it as rounding is. Returns how many graphs that
+ * took. */
 static uint64_t decode(side *s, bool is_cpu, choices *c)
 {
     uint32_t n_vocab = ft_model_hparams(s->model)->n_vocab;

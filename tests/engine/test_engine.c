@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's contract at its edges: what is refused leaves all as it was, exhaustion included; wanted
-// rows are numbered as said; both attention routes (route_cpu, route_portable) agree on trees.
+// The engine's contract at its edges: what is refused leaves all as it was, exhaustion included;
+// wanted rows are numbered as said; both attention routes (route_cpu, route_portable) agree on
+// trees.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -230,8 +231,8 @@ static void test_routes_agree(void **state)
     assert_true(difference(f, f->engine, f->portable) < 1e-8);
 }
 
-/* Our kernel also rounds queries (and, for bf16, weights) to the type's precision: relative errors of
- * 2^-9 and of half a step in 127, whose squares add up over two layers. */
+/* Our kernel also rounds queries (and, for bf16, weights) to the type's precision: relative errors
+ * of 2^-9 and of half a step in 127, whose squares add up over two layers. */
 static void test_kv_types(void **state)
 {
     fixture *f = *state;
@@ -253,7 +254,8 @@ static void test_kv_types(void **state)
     }
 }
 
-/* A warmed engine has measured passes, of as many rows as it can hold, and is otherwise as it was. */
+/* A warmed engine has measured passes, of as many rows as it can hold, and is otherwise as it
+ * was. */
 static void test_warm(void **state)
 {
     fixture *f = *state;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row results are a function of the row's own tokens, bit for bit, with packed weights: random
-// batches of chunks and trees of several sequences, with commits, kept subtrees, forks and truncations
-// between them, against the same tokens computed one at a time. FT_TEST_MODEL names a further file to
-// run on (skipped if unset).
+// batches of chunks and trees of several sequences, with commits, kept subtrees, forks and
+// truncations between them, against the same tokens computed one at a time. FT_TEST_MODEL names a
+// further file to run on (skipped if unset).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +16,7 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "engine/products.h"
 #include "support/tiny_gguf.h"
 
 #define N_SEQS   3
@@ -226,11 +227,13 @@ static void prefill(fixture *f, pair *p, uint32_t n)
     }
 }
 
-static void run_on(const char *path, uint64_t seed, uint32_t n_prompt, uint32_t n_steps)
+static void run_with(ft_products products, const char *path, uint64_t seed, uint32_t n_prompt,
+                     uint32_t n_steps)
 {
     fixture f = {0};
     ft_error err = {0};
     ft_model_opts opts = {.path = path};
+    ft_products_apply(products, &opts);
     if (ft_model_load(&opts, &err, &f.model) != FT_OK)
         fail_msg("%s", err.message);
     f.n_vocab = ft_model_hparams(f.model)->n_vocab;
@@ -254,15 +257,22 @@ static void run_on(const char *path, uint64_t seed, uint32_t n_prompt, uint32_t 
     ft_model_destroy(f.model);
 }
 
+/* With our products and with ggml's. */
+static void run_on(const char *path, uint64_t seed, uint32_t n_prompt, uint32_t n_steps)
+{
+    run_with(FT_PRODUCTS_AUTO, path, seed, n_prompt, n_steps);
+    run_with(FT_PRODUCTS_GGML, path, seed, n_prompt, n_steps);
+}
+
 static void test_tiny(void **state)
 {
     static const enum ggml_type types[] = {GGML_TYPE_Q4_0, GGML_TYPE_IQ4_NL, GGML_TYPE_BF16,
-                                           GGML_TYPE_F16, GGML_TYPE_F32};
+                                           GGML_TYPE_F16,  GGML_TYPE_F32,    GGML_TYPE_Q8_0};
     static const char *const families[] = {"llama", "qwen2", "qwen3"};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t i = 0; i < 3; i++) {
-            if (t >= 2 && i != t - 2)
-                continue; /* one family a float type will do */
+            if (t >= 2 && i != (t - 2) % 3)
+                continue; /* one family a type will do then */
             tiny_gguf_opts opts = {.arch = families[i],
                                    .type = types[t],
                                    .seed = 20 + i,

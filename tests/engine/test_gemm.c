@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed weights: against sums in double precision over the same 8-bit values, against
-// ggml's own product, with every row alone against the row in any batch (bit for bit), for any number
-// of threads; the three ways of making 8-bit rows; and every kernel that the machine can run (of
-// gemm_vnni, gemm_avx2, gemm_dotprod, gemm_neon) against gemm_plain, bit for bit.
+// Products with packed weights: against sums in double precision over the same 8-bit values,
+// against ggml's own product, with every row alone against the row in any batch (bit for bit), for
+// any number of threads; the three ways of making 8-bit rows; and every kernel that the machine can
+// run (of gemm_vnni, gemm_avx2, gemm_dotprod, gemm_neon) against gemm_plain, bit for bit.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -285,8 +285,8 @@ static void test_8_bit_rows(void **state)
     }
 }
 
-/* A kernel is there if and only if the processor has what its file is compiled for; the plain one takes
- * every type; the best for a type is the first that takes it. */
+/* A kernel is there if and only if the processor has what its file is compiled for; the plain one
+ * takes every type; the best for a type is the first that takes it. */
 static void test_kernels_that_there_are(void **state)
 {
     const ft_cpu *cpu = ft_cpu_get();

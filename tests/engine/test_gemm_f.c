@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed float weights: against sums in double precision, within what rounding can do;
-// against ggml's own; every row alone against the row in any batch on any number of threads, bit for
-// bit; every kernel that the machine can run (of gemm_f_bf16, gemm_f_avx512, gemm_f_avx2, gemm_f_neon)
-// against gemm_f_plain, bit for bit; and the rows they read.
+// Products with packed float weights: against sums in double precision, within what rounding can
+// do; against ggml's own; every row alone against the row in any batch on any number of threads,
+// bit for bit; every kernel that the machine can run (of gemm_f_bf16, gemm_f_avx512, gemm_f_avx2,
+// gemm_f_neon) against gemm_f_plain, bit for bit; and the rows they read.
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -67,9 +67,9 @@ static gemm_matrix matrix_of(ft_rng *rng, enum ggml_type type, int64_t n_in, int
 
 /* ---- whole products, as operators of a graph ---- */
 
-/* A sum of n products, each added with one rounding, is off by at most n u sum |products| / (1 - n u), u
- * = 2^-24: no product passes more than n additions, that of the two parts included. The residual adds
- * one more. */
+/* A sum of n products, each added with one rounding, is off by at most n u sum |products| / (1 - n
+ * u), u = 2^-24: no product passes more than n additions, that of the two parts included. The
+ * residual adds one more. */
 static void check_product(const gemm_matrix *m, const gemm_product *p, const float *y)
 {
     size_t n_in = (size_t)m->n_in;

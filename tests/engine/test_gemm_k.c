@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with packed K-quants where numbers are largest: every quant, scale and value at its limit,
-// by every kernel of this machine and by a sum in whole numbers, with which all must agree. (On random
-// tiles test_gemm.c compares them.)
+// Products with packed K-quants where numbers are largest: every quant, scale and value at its
+// limit, by every kernel of this machine and by a sum in whole numbers, with which all must agree.
+// (On random tiles test_gemm.c compares them.)
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

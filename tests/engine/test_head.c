@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits on demand (ft_engine_forward_rows, ft_engine_head): of any rows, in any order, again and again,
-// they have the bits of those that come with the pass, for each weight type, family and attention route,
-// for chains and trees; rows that were not asked for have none; on devices all have theirs at once.
+// Logits on demand (ft_engine_forward_rows, ft_engine_head): of any rows, in any order, again and
+// again, they have the bits of those that come with the pass, for each weight type, family and
+// attention route, for chains and trees; rows that were not asked for have none; on devices all
+// have theirs at once.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "engine/engine.h"
+#include "engine/engine_internal.h" /* to make its backend fail */
+#include "ggml-cpu.h"
 #include "support/rpc_server.h"
 #include "support/tiny_gguf.h"
 
@@ -199,6 +201,40 @@ static void test_refusals(void **state)
     free(path);
 }
 
+static bool always(void *ctx)
+{
+    return true;
+}
+
+/* A run of the head that fails is none, and leaves no logits. */
+static void test_failed_run(void **state)
+{
+    tiny_gguf_opts opts = {.type = GGML_TYPE_Q8_0, .seed = 72};
+    char *path = tiny_gguf_temp(&opts);
+    fixture *f = open_fixture(path, "none", FT_ATTN_AUTO);
+    ft_error err = {0};
+    const int32_t token = 1;
+    const uint64_t want = 1;
+    const uint32_t row = 0;
+    ft_segment s = {.seq = f->seq[0], .n = 1, .tokens = &token, .want = &want};
+    ft_engine_stats stats;
+    must(ft_engine_forward_rows(f->engine, &s, 1, &err), &err);
+    ggml_backend_cpu_set_abort_callback(f->engine->backends.at[0], always, NULL);
+    assert_int_not_equal(ft_engine_head(f->engine, &row, 1, &err), FT_OK);
+    assert_null(ft_engine_logits(f->engine, 0));
+    ft_engine_get_stats(f->engine, &stats);
+    assert_int_equal(stats.heads, 0);
+    assert_int_equal(stats.head_rows, 0);
+    ggml_backend_cpu_set_abort_callback(f->engine->backends.at[0], NULL, NULL);
+    must(ft_engine_head(f->engine, &row, 1, &err), &err);
+    ft_engine_get_stats(f->engine, &stats);
+    assert_int_equal(stats.heads, 1);
+    assert_int_equal(stats.head_rows, 1);
+    close_fixture(f);
+    unlink(path);
+    free(path);
+}
+
 static void test_device(void **state)
 {
     tiny_gguf_opts opts = {.seed = 71};
@@ -232,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_failed_run),
         cmocka_unit_test(test_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files with layers added by model/inflate.h: this engine's logits and greedy text are those of the old
-// file bit for bit, by both attention routes, for prompts, single tokens and trees.
+// Files with layers added by model/inflate.h: this engine's logits and greedy text are those of the
+// old file bit for bit, by both attention routes, for prompts, single tokens and trees.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bookkeeping of the KV pool: random operations on several sequences of several tenants, in a pool that
-// is far too small, against a naive model. After every step the pool's invariants hold, every token's
-// KV is that of its own text, and what is cached, shared, copied and evicted is what the model says.
+// Bookkeeping of the KV pool: random operations on several sequences of several scopes, in a pool
+// that is far too small, against a naive model. After every step the pool's invariants hold, every
+// token's KV is that of its own text, and what is cached, shared, copied and evicted is what the
+// model says.
 //
 // The model keeps a list of full blocks by content and each sequence's table of them; everything
 // else it finds by looking through all of them.
@@ -27,23 +28,24 @@
 #define N_STEPS 300000
 #endif
 
-/* A full block, as the model sees it. Those of no tenant are in the list while they are held. */
+/* A full block, as the model sees it. A block without a scope is in the list only while it is
+ * held. */
 typedef struct cached {
     bool alive;
-    uint64_t tenant;
+    uint64_t scope;
     int parent; /* index of another, -1: none */
     int32_t token[BLOCK];
     uint32_t block; /* where it must be */
     uint64_t since; /* when the last sequence let go; 0: held */
-    uint64_t turn;  /* how many of tenants' blocks it let go of had been, before */
+    uint64_t idled; /* how many blocks with a scope became idle before it */
 } cached;
 
 typedef struct shadow {
     ft_kv_seq seq;
-    uint64_t tenant;
+    uint64_t scope;
     uint32_t n; /* committed and pending */
     int32_t token[MAX_TOK];
-    uint32_t kv[MAX_TOK];       /* what its slot holds: a hash of tenant and text up to there */
+    uint32_t kv[MAX_TOK];       /* what its slot holds: a hash of scope and text up to there */
     int entry[MAX_TOK / BLOCK]; /* of its blocks: a cached one, -1: its own */
     uint32_t n_entry;
 } shadow;
@@ -52,7 +54,7 @@ typedef struct fixture {
     ft_kv kv;
     uint32_t slots[N_BLOCKS * BLOCK];
     ft_rng rng;
-    uint64_t now, turn, evicted, copied, forgotten, merged;
+    uint64_t now, idled, evicted, copied, forgotten, merged;
     cached cached[N_BLOCKS];
     shadow s[N_SEQS];
 } fixture;
@@ -99,15 +101,15 @@ static uint32_t model_idle(const fixture *f)
     return n;
 }
 
-static uint32_t model_has(const fixture *f, uint64_t tenant)
+static uint32_t model_has(const fixture *f, uint64_t scope)
 {
     uint32_t n = 0;
     for (int i = 0; i < N_BLOCKS; i++)
-        n += f->cached[i].alive && f->cached[i].tenant == tenant;
+        n += f->cached[i].alive && f->cached[i].scope == scope;
     return n;
 }
 
-/* The block longest idle of the tenant that has most, or of all, where that is long. */
+/* The oldest idle block: of the scope with most blocks if `fair`, else of all. */
 static int model_oldest(const fixture *f, bool fair)
 {
     int oldest = -1;
@@ -115,7 +117,7 @@ static int model_oldest(const fixture *f, bool fair)
         const cached *c = &f->cached[i], *o = oldest < 0 ? c : &f->cached[oldest];
         if (!c->alive || c->since == 0)
             continue;
-        uint32_t n = fair ? model_has(f, c->tenant) : 0, most = fair ? model_has(f, o->tenant) : 0;
+        uint32_t n = fair ? model_has(f, c->scope) : 0, most = fair ? model_has(f, o->scope) : 0;
         if (oldest < 0 || n > most || (n == most && c->since < o->since))
             oldest = i;
     }
@@ -129,7 +131,7 @@ static void model_take(fixture *f)
     if (model_free(f) > 0)
         return;
     int oldest = model_oldest(f, false);
-    if (f->turn - f->cached[oldest].turn <= FT_PREFIX_STALE_TURNS * N_BLOCKS)
+    if (f->idled - f->cached[oldest].idled <= FT_PREFIX_STALE_FACTOR * N_BLOCKS)
         oldest = model_oldest(f, true);
     assert_int_equal(children(f, oldest), 0);
     f->cached[oldest].alive = false;
@@ -143,9 +145,9 @@ static void model_drop(fixture *f, shadow *s, uint32_t n_entry)
         if (entry < 0 || holders(f, entry) > 0)
             continue;
         f->cached[entry].since = ++f->now;
-        f->cached[entry].alive = f->cached[entry].tenant != 0;
-        f->cached[entry].turn = f->turn;
-        f->turn += f->cached[entry].alive;
+        f->cached[entry].alive = f->cached[entry].scope != 0;
+        f->cached[entry].idled = f->idled;
+        f->idled += f->cached[entry].alive;
     }
 }
 
@@ -156,10 +158,10 @@ static void model_hold(fixture *f, shadow *s, int entry)
         f->cached[entry].since = 0;
 }
 
-static int model_find(const fixture *f, uint64_t tenant, int parent, const int32_t *token)
+static int model_find(const fixture *f, uint64_t scope, int parent, const int32_t *token)
 {
     for (int i = 0; i < N_BLOCKS; i++)
-        if (f->cached[i].alive && f->cached[i].tenant == tenant && f->cached[i].parent == parent &&
+        if (f->cached[i].alive && f->cached[i].scope == scope && f->cached[i].parent == parent &&
             memcmp(f->cached[i].token, token, sizeof f->cached[i].token) == 0)
             return i;
     return -1;
@@ -193,16 +195,16 @@ static int model_add(fixture *f, shadow *s, uint32_t i, int parent)
     while (f->cached[entry].alive)
         entry++;
     f->cached[entry] =
-        (cached){.alive = true, .tenant = s->tenant, .parent = parent, .block = s->seq.block[i]};
+        (cached){.alive = true, .scope = s->scope, .parent = parent, .block = s->seq.block[i]};
     memcpy(f->cached[entry].token, s->token + i * BLOCK, sizeof f->cached[entry].token);
     return entry;
 }
 
 static void model_settle(fixture *f, shadow *s, uint32_t i)
 {
-    int parent = s->tenant && i > 0 ? s->entry[i - 1] : -1, entry = -1;
-    if (s->tenant)
-        entry = model_find(f, s->tenant, parent, s->token + i * BLOCK);
+    int parent = s->scope && i > 0 ? s->entry[i - 1] : -1, entry = -1;
+    if (s->scope)
+        entry = model_find(f, s->scope, parent, s->token + i * BLOCK);
     f->merged += entry >= 0;
     s->entry[i] = entry >= 0 ? entry : model_add(f, s, i, parent);
     f->cached[s->entry[i]].since = 0;
@@ -221,7 +223,7 @@ static void check_all(fixture *f)
             assert_int_equal(f->slots[ft_kv_seq_slot(&s->seq, j)], s->kv[j]);
         assert_int_equal(s->n_entry, s->seq.n_block);
         for (uint32_t j = 0; j < s->n_entry; j++) {
-            bool cached_there = s->entry[j] >= 0 && s->tenant;
+            bool cached_there = s->entry[j] >= 0 && s->scope;
             assert_int_equal(cached_there, ft_prefix_has(&f->kv.prefix, s->seq.block[j]));
             if (s->entry[j] >= 0)
                 assert_int_equal(f->cached[s->entry[j]].block, s->seq.block[j]);
@@ -268,7 +270,7 @@ static void extend(fixture *f, shadow *s)
         assert_int_equal(ft_kv_seq_depth(&s->seq, n_old + i), depth);
         uint32_t before = up >= 0      ? s->kv[n_past + (uint32_t)up]
                           : n_past > 0 ? s->kv[n_past - 1]
-                                       : (uint32_t)s->tenant;
+                                       : (uint32_t)s->scope;
         s->token[s->n] = some_token(f, n_past + depth);
         s->kv[s->n] = mix(before, (uint32_t)s->token[s->n]);
         f->slots[ft_kv_seq_slot(&s->seq, s->n)] = s->kv[s->n];
@@ -341,10 +343,10 @@ static void replace(fixture *f, const shadow *from, shadow *to)
     if (status != FT_OK) {
         assert_true(model_free(f) + model_idle(f) < (n_past + BLOCK - 1) / BLOCK - n_full);
         ft_kv_seq_init(&to->seq, &f->kv);
-        to->tenant = 0;
+        to->scope = 0;
         return;
     }
-    to->tenant = dup ? 0 : from->tenant;
+    to->scope = dup ? 0 : from->scope;
     to->n = n_past;
     memcpy(to->token, from->token, n_past * sizeof *to->token);
     memcpy(to->kv, from->kv, n_past * sizeof *to->kv);
@@ -358,21 +360,21 @@ static void replace(fixture *f, const shadow *from, shadow *to)
         to->entry[i] = model_add(f, to, i, -1);
 }
 
-/* A new text, for the same or another tenant. */
+/* A new text, for the same or another scope. */
 static void attach(fixture *f, shadow *s)
 {
     uint32_t n = ft_rng_below(&f->rng, MAX_TOK / 2);
     truncate_to(f, s, 0);
     if (ft_rng_below(&f->rng, 3) == 0) {
-        s->tenant = 1 + ft_rng_below(&f->rng, 2);
-        ft_kv_seq_set_tenant(&s->seq, s->tenant);
+        s->scope = 1 + ft_rng_below(&f->rng, 2);
+        ft_kv_seq_set_scope(&s->seq, s->scope);
     }
     for (uint32_t i = 0; i < n; i++) {
         s->token[i] = some_token(f, i);
-        s->kv[i] = mix(i > 0 ? s->kv[i - 1] : (uint32_t)s->tenant, (uint32_t)s->token[i]);
+        s->kv[i] = mix(i > 0 ? s->kv[i - 1] : (uint32_t)s->scope, (uint32_t)s->token[i]);
     }
-    for (int parent = -1; s->tenant && (s->n_entry + 1) * BLOCK < n;) {
-        parent = model_find(f, s->tenant, parent, s->token + s->n_entry * BLOCK);
+    for (int parent = -1; s->scope && (s->n_entry + 1) * BLOCK < n;) {
+        parent = model_find(f, s->scope, parent, s->token + s->n_entry * BLOCK);
         if (parent < 0)
             break;
         model_hold(f, s, parent);
@@ -458,7 +460,7 @@ static void test_refusals(void **state)
 }
 
 /* A text of one block, let go of at once. */
-static void add_text(ft_kv *kv, uint64_t tenant, int32_t first)
+static void add_text(ft_kv *kv, uint64_t scope, int32_t first)
 {
     ft_kv_seq seq;
     int32_t token[BLOCK] = {first};
@@ -466,7 +468,7 @@ static void add_text(ft_kv *kv, uint64_t tenant, int32_t first)
     for (uint32_t i = 0; i < BLOCK; i++)
         path[i] = i;
     ft_kv_seq_init(&seq, kv);
-    ft_kv_seq_set_tenant(&seq, tenant);
+    ft_kv_seq_set_scope(&seq, scope);
     assert_int_equal(ft_kv_seq_reserve(&seq, BLOCK), FT_OK);
     ft_kv_seq_extend(&seq, NULL, BLOCK);
     ft_kv_seq_set_tokens(&seq, token, BLOCK);
@@ -474,13 +476,14 @@ static void add_text(ft_kv *kv, uint64_t tenant, int32_t first)
     ft_kv_seq_deinit(&seq);
 }
 
-static bool has_text(const ft_kv *kv, uint64_t tenant, int32_t first)
+static bool has_text(const ft_kv *kv, uint64_t scope, int32_t first)
 {
     const int32_t token[BLOCK] = {first};
-    return ft_prefix_find(&kv->prefix, tenant, FT_PREFIX_NONE, token) != FT_PREFIX_NONE;
+    return ft_prefix_find(&kv->prefix, scope, FT_PREFIX_NONE, token) != FT_PREFIX_NONE;
 }
 
-/* Who brings ever new texts forgets its own: others' stay, until nobody has asked for them for long. */
+/* Who brings ever new texts forgets its own: others' stay, until nobody has asked for them for
+ * long. */
 static void test_fair(void **state)
 {
     enum { POOL = 8 };
@@ -489,7 +492,7 @@ static void test_fair(void **state)
     add_text(&kv, 1, 1);
     add_text(&kv, 1, 2);
     add_text(&kv, 2, 3);
-    for (int32_t i = 0; i < FT_PREFIX_STALE_TURNS * POOL - 4; i++) {
+    for (int32_t i = 0; i < FT_PREFIX_STALE_FACTOR * POOL - 4; i++) {
         add_text(&kv, 3, 100 + i);
         assert_true(has_text(&kv, 1, 1) && has_text(&kv, 1, 2) && has_text(&kv, 2, 3));
         assert_true(has_text(&kv, 3, 100 + i));
@@ -520,16 +523,16 @@ static void test_collision(void **state)
     assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), 2);
     assert_int_equal(ft_prefix_find(&prefix, 6, none, tokens), none);
     assert_int_equal(ft_prefix_find(&prefix, 5, 2, tokens), none);
-    /* Another text that happens to have this block's hash: by its tokens, parent, tenant. */
+    /* Another text that happens to have this block's hash: by its tokens, parent, scope. */
     prefix.token[2 * BLOCK + 15] = 9;
     assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), none);
     prefix.token[2 * BLOCK + 15] = 0;
     prefix.entry[2].parent = 1;
     assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), none);
     prefix.entry[2].parent = none;
-    prefix.entry[2].tenant = 6;
+    prefix.entry[2].scope = 6;
     assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), none);
-    prefix.entry[2].tenant = 5;
+    prefix.entry[2].scope = 5;
     assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), 2);
     ft_prefix_remove(&prefix, 2);
     assert_int_equal(ft_prefix_find(&prefix, 5, none, tokens), none);

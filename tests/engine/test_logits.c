@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits against libllama on the same file, for each family and weight type, by both attention routes
-// and on a device. F32: NMSE below 1e-6. Quantized types: from one of libllama's two ways (flash and
-// plain attention) no further than these are from each other, or 1e-6, whichever is more; and from the
-// same weights in F32 no further than TRUTH of the distance of libllama's worse way. Of K-quants only
-// the last: what they are multiplied with is rounded in other blocks than libllama's.
+// Logits against libllama on the same file, for each family and weight type, by both attention
+// routes and on a device. F32: NMSE below 1e-6. Quantized types: from one of libllama's two ways
+// (flash and plain attention) no further than these are from each other, or 1e-6, whichever is
+// more; and from the same weights in F32 no further than TRUTH of the distance of libllama's worse
+// way. Of K-quants only the last: what they are multiplied with is rounded in other blocks than
+// libllama's.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefix cache as the engine's users see it: what is found and what is not, rows behind attached KV
-// equal bit for bit to those of a sequence that computed everything itself, also after eviction, after
-// release under pressure and beside other tenants; equal texts are kept once.
+// The prefix cache as the engine's users see it: what is found and what is not, rows behind
+// attached KV equal bit for bit to those of a sequence that computed everything itself, also after
+// eviction, after release under pressure and beside other scopes; equal texts are kept once.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,11 +73,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-static ft_seq *new_seq(ft_engine *engine, uint64_t tenant)
+static ft_seq *new_seq(ft_engine *engine, uint64_t scope)
 {
     ft_seq *seq = NULL;
     assert_int_equal(ft_seq_create(engine, NULL, &seq), FT_OK);
-    ft_seq_set_tenant(seq, tenant);
+    ft_seq_set_scope(seq, scope);
     return seq;
 }
 
@@ -145,8 +145,8 @@ static void check_logits(const fixture *f, const float *got, const float *expect
         error += ((double)got[i] - expected[i]) * ((double)got[i] - expected[i]);
         power += (double)expected[i] * expected[i];
     }
-    /* Rounding of 8-bit rows carries the routes' last bits as far as 3e-4 (test_logits: libllama's two
-     * ways differ as much); other KV gives 1 and more. */
+    /* Rounding of 8-bit rows carries the routes' last bits as far as 3e-4 (test_logits: libllama's
+     * two ways differ as much); other KV gives 1 and more. */
     assert_true(error / power < 5e-3);
 }
 
@@ -282,8 +282,8 @@ static void test_pressure(void **state)
     flush(f);
 }
 
-/* Texts of two tenants over a small alphabet of continuations, so that they share beginnings; the pool
- * is too small for all. */
+/* Texts of two scopes over a small alphabet of continuations, so that they share beginnings; the
+ * pool is too small for all. */
 static void random_walk(fixture *f)
 {
     ft_rng rng;

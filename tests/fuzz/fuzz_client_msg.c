@@ -7,7 +7,8 @@
 #include "wire/early.h"
 #include "wire/messages.h"
 
-static const ft_wire_limits limits = {.n_vocab = 3000, .max_context = 256, .max_tree = 32};
+static const ft_wire_limits limits = {
+    .n_vocab = 3000, .max_context = 256, .max_tree = 32, .max_evidence_bytes = 100};
 
 static void require(int condition)
 {
@@ -54,19 +55,31 @@ static void check_draft(const ft_msg_draft *draft)
         require((uint32_t)draft->token[i] < limits.n_vocab);
         require(draft->parent[i] >= -1 && draft->parent[i] < (int32_t)i);
     }
+    require(draft->n_evidence <= limits.max_evidence_bytes);
+    require((draft->n_evidence == 0) == (draft->evidence == NULL));
+    require(draft->n_evidence == 0 || (draft->n > 0 && draft->n_under == 0));
     if (draft->n_under > 0)
         check_early(draft);
+}
+
+static void check_same_draft(ft_msg_draft a, ft_msg_draft b)
+{
+    require(a.n_evidence == b.n_evidence);
+    require(a.n_evidence == 0 || memcmp(a.evidence, b.evidence, a.n_evidence) == 0);
+    a.evidence = b.evidence = NULL;
+    require(memcmp(&a, &b, sizeof a) == 0);
 }
 
 static void check_same(const ft_client_msg *a, const ft_client_msg *b)
 {
     require(a->kind == b->kind);
     if (a->kind == FT_CLIENT_DRAFT)
-        require(memcmp(&a->draft, &b->draft, sizeof a->draft) == 0);
+        check_same_draft(a->draft, b->draft);
     if (a->kind == FT_CLIENT_OPEN) {
         require(a->open.n_prompt == b->open.n_prompt);
         for (uint32_t i = 0; i < a->open.n_prompt; i++)
             require(a->open.prompt[i] == b->open.prompt[i]);
+        require(a->open.rule == b->open.rule);
         require(strcmp(a->open.model, b->open.model) == 0);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of costs, which may have been edited by hand. Whatever is taken is finite and in range, and as
-// text reads the same again.
+// A file of costs, which may have been edited by hand. Whatever is taken is finite and in range,
+// and as text reads the same again.
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person's file of keys says. Whatever is taken is within its limits, and each token finds its own
-// key.
+// What a person's file of keys says. Whatever is taken is within its limits, and each token finds
+// its own key.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A predictor's file, which may come from anywhere. What is taken is within its limits, and says of any
-// token something.
+// A predictor's file, which may come from anywhere. What is taken is within its limits, and says of
+// any token something.
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

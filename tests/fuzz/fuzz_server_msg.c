@@ -30,6 +30,11 @@ static void check_verdict(const ft_msg_verdict *verdict)
     }
 }
 
+static void check_limits(const ft_msg_limits *limits)
+{
+    require(limits->n_rules <= FT_WIRE_RULES_MAX);
+}
+
 static void check_stream(const uint8_t *data, size_t n)
 {
     ft_server_msg *msg = NULL, *again = NULL;
@@ -42,6 +47,8 @@ static void check_stream(const uint8_t *data, size_t n)
     }
     if (msg->kind == FT_SERVER_VERDICT)
         check_verdict(&msg->verdict);
+    else
+        check_limits(&msg->opened.limits);
     require(ft_server_msg_encode(msg, &err, &wire, &wire_len) == FT_OK);
     require(ft_server_msg_decode(wire, wire_len, &err, &again) == FT_OK);
     require(again->kind == msg->kind);
@@ -62,6 +69,7 @@ static void check_info(const uint8_t *data, size_t n)
     ft_error err;
     if (ft_info_decode(data, n, &err, &info) == FT_OK) {
         require(memchr(info.model, 0, sizeof info.model) != NULL);
+        check_limits(&info.limits);
         require(memchr(info.version, 0, sizeof info.version) != NULL);
     }
 }

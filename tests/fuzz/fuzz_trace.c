@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace file, which may come from anywhere. Each input is written into a file and read: what is taken is
-// whole and within its limits.
+// A trace file, which may come from anywhere. Each input is written into a file and read: what is
+// taken is whole and within its limits.
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may ask and how: Host, Origin, preflight, content type, API key, sizes, malformed requests, and
-// the options that cannot be.
+// Who may ask and how: Host, Origin, preflight, content type, API key, sizes, malformed requests,
+// and the options that cannot be.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Sends exactly these bytes with "%PORT%" replaced; returns the response's status, 0 if none came. */
+/* Sends exactly these bytes with "%PORT%" replaced; returns the response's status, 0 if none
+ * came. */
 static int raw(const char *request, http_response *r)
 {
     http_client c;
@@ -437,7 +438,8 @@ static void test_options(void **state)
     unlink(path);
 }
 
-/* A port that is the scheme's default may be left out; cannot be bound in a test, so asked directly. */
+/* A port that is the scheme's default may be left out; cannot be bound in a test, so asked
+ * directly. */
 static void test_default_port(void **state)
 {
     ft_http_guard g;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of connections and the generations by themselves, over socket pairs: deadlines, the limit,
-// cancelling, a reader that is slower than the model.
+// The list of connections and the generations by themselves, over socket pairs: deadlines, the
+// limit, cancelling, a reader that is slower than the model.
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -87,7 +87,8 @@ static ft_http_generation *generate(const ft_http_backend *b, const char *body)
     ft_http_fail fail;
     ft_http_parsed *parsed = malloc(sizeof *parsed);
     assert_non_null(parsed);
-    assert_int_equal(ft_http_parse(body, strlen(body), false, b->model_id, &fail, parsed), FT_OK);
+    assert_int_equal(ft_http_parse(body, strlen(body), false, HTTP_BACKEND_MODEL, &fail, parsed),
+                     FT_OK);
     assert_int_equal(ft_http_generation_create(b, parsed, &g), FT_OK);
     return g;
 }
@@ -119,8 +120,8 @@ static void test_cancel_all(void **state)
     http_backend_deinit(&backend);
 }
 
-/* Of two equal generations one is read to its end; meanwhile the other, which nobody reads, must stop
- * after what the queue holds. */
+/* Of two equal generations one is read to its end; meanwhile the other, which nobody reads, must
+ * stop after what the queue holds. */
 static void test_slow_reader(void **state)
 {
     enum { MIN_EVENT_BYTES = 150 };

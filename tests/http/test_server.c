@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shapes of answers over a real socket (answer, exchange, reply): whole and streamed, both APIs,
-// usage, logprobs, errors.
+// The shapes of answers over a real socket (answer, exchange, reply): whole and streamed, both
+// APIs, usage, logprobs, errors.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -161,6 +161,24 @@ static void test_health_and_metrics(void **state)
     assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
     assert_non_null(strstr(ft_buf_str(&r.body), "test_generations"));
     http_response_deinit(&r);
+}
+
+/* A backend that cannot generate yet says why, whatever is asked of it. */
+static void test_not_there_yet(void **state)
+{
+    static const char *const asked[][3] = {{"GET", "/v1/models", NULL},
+                                           {"GET", "/v1/models/" HTTP_BACKEND_MODEL, NULL},
+                                           {"POST", TEXT, "{\"model\":\"any\",\"prompt\":\"a\"}"}};
+    const unsigned before = http_backend_count(&backend, &backend.started);
+    backend.early = true;
+    for (int i = 0; i < 3; i++) {
+        json_t *v = ask(503, asked[i][0], asked[i][1], asked[i][2]);
+        assert_string_equal(str_at(v, "error/message"), "no server at 10.0.0.9 yet");
+        assert_string_equal(str_at(v, "error/code"), "unavailable");
+        json_decref(v);
+    }
+    backend.early = false;
+    assert_int_equal(http_backend_count(&backend, &backend.started), before);
 }
 
 static void test_chat(void **state)
@@ -342,7 +360,8 @@ static void test_errors(void **state)
     check_error(v, "invalid_request_error", "model_not_found");
 }
 
-/* What the backend refuses is an error status, for a stream too; a stream that began ends in an event. */
+/* What the backend refuses is an error status, for a stream too; a stream that began ends in an
+ * event. */
 static void test_backend_errors(void **state)
 {
     check_error(ask(400, "POST", TEXT, "{\"prompt\":\"refuse\"}"), "invalid_request_error",
@@ -445,6 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_health_and_metrics),
+        cmocka_unit_test(test_not_there_yet),
         cmocka_unit_test(test_chat),
         cmocka_unit_test(test_completion),
         cmocka_unit_test(test_chat_logprobs),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Least squares: exact data give their coefficients whatever the columns' units; noise gives intervals
-// that hold the truth as often as they say; quality and cross-validation on cases worked out by hand.
+// Least squares: exact data give their coefficients whatever the columns' units; noise gives
+// intervals that hold the truth as often as they say; quality and cross-validation on cases worked
+// out by hand.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,7 +78,8 @@ static void test_quality(void **state)
     assert_true(q.rmse == 1 && q.mae == 0.5 && q.max_error == 2 && fabs(q.mape - 0.05) < 1e-12);
 }
 
-/* 95 % intervals hold the truth in most of 40 data sets: fewer than 30 would be a chance of 1e-6. */
+/* 95 % intervals hold the truth in most of 40 data sets: fewer than 30 would be a chance of
+ * 1e-6. */
 static void test_intervals(void **state)
 {
     double x[N * K], y[N], low[K], high[K];

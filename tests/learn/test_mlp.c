@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Perceptrons: inference against sums in double precision, for widths that fill registers and that do not;
-// training learns what is not linear, is the same for the same seed, and keeps its best epoch.
+// Perceptrons: inference against sums in double precision, for widths that fill registers and that
+// do not; training learns what is not linear, is the same for the same seed, and keeps its best
+// epoch.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

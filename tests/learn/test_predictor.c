@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The predictor's file: what is written is read again, and whatever is missing or wrong in it is refused by
-// name; features that are no numbers do no harm.
+// The predictor's file: what is written is read again, and whatever is missing or wrong in it is
+// refused by name; features that are no numbers do no harm.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace store: labels of chains and trees; what was added is what is read; a bounded file keeps the
-// youngest rounds; a killed writer leaves whole rounds; two writers share a file; files that are none,
-// full disks, read-only folders and flipped bytes give errors that say so, never a crash.
+// The trace store: labels of chains and trees; what was added is what is read; a bounded file keeps
+// the youngest rounds; a killed writer leaves whole rounds; two writers share a file; files that
+// are none, full disks, read-only folders and flipped bytes give errors that say so, never a crash.
 #include <fcntl.h>
 #include <grp.h>
 #include <math.h>
@@ -184,7 +184,8 @@ static void test_round_trip(void **state)
             add_chain(t, &s, i, NODES, i % (NODES + 1));
     }
     ft_trace_close(t);
-    /* rounds with features: i % 5 accepted and, as it is never all four when i % 5 < 4, one rejected */
+    /* rounds with features: i % 5 accepted and, as it is never all four when i % 5 < 4, one
+     * rejected */
     assert_int_equal(ft_trace_each_node(path, see, &all, NULL), FT_OK);
     assert_int_equal(all.sessions, 2);
     assert_int_equal(all.accepted, 2 * 6 * (1 + 2 + 3 + 4));
@@ -470,8 +471,8 @@ static void test_not_a_store(void **state)
     expect_refused(FT_IO, FT_IO);
 }
 
-/* In a folder that may only be read, by somebody who is not root: a new file is refused, one that is there
- * can be read. */
+/* In a folder that may only be read, by somebody who is not root: a new file is refused, one that
+ * is there can be read. */
 static void read_only_folder(int out)
 {
     ft_trace *t = NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad model files: cut anywhere, with false counts, lengths, offsets, types, keys and shapes. Each is
-// refused with an error that says what is wrong; none reaches the libraries' asserts. (gguf_check,
-// gguf_file, hparams, sources and tokenizer_check together.)
+// Bad model files: cut anywhere, with false counts, lengths, offsets, types, keys and shapes. Each
+// is refused with an error that says what is wrong; none reaches the libraries' asserts.
+// (gguf_check, gguf_file, hparams, sources and tokenizer_check together.)
 #include "model/model.h"
 
 #include <setjmp.h>

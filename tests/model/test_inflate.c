@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Added layers: libllama's logits stay bit for bit, for each family and every weight type; the old
-// layers' bytes are all there, in order; metadata follows; bad calls leave nothing behind (new_file).
-// tests/engine/test_inflated.c says the same of our engine.
+// layers' bytes are all there, in order; metadata follows; bad calls leave nothing behind
+// (new_file). tests/engine/test_inflated.c says the same of our engine.
 #include "model/inflate.h"
 
 #include <setjmp.h>
@@ -273,7 +273,8 @@ static void test_bad_calls(void **state)
     free(gptx);
 }
 
-/* No room on the disk, here a limit on the file's size: what was written goes, what was there stays. */
+/* No room on the disk, here a limit on the file's size: what was written goes, what was there
+ * stays. */
 static void test_full_disk(void **state)
 {
     char dir[] = "/tmp/foretoken-inflate-XXXXXX", out[64];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed layouts (pack.c, pack_k.c, pack_f.c): which shapes they take, their size, where values are,
-// and the way back.
+// The packed layouts (pack.c, pack_k.c, pack_f.c): which shapes they take, their size, where values
+// are, and the way back.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,8 @@ static void test_round_trip(void **state)
         }
 }
 
-/* Row 21 (the sixth of the second tile), block 1 of a pair and block 2 alone, as the header says. */
+/* Row 21 (the sixth of the second tile), block 1 of a pair and block 2 alone, as the header
+ * says. */
 static void test_positions(void **state)
 {
     enum { IN = 96, OUT = 32, ROW = 21, IN_TILE = 5 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed layout of K-quants as pack_k.h describes it: values read from it one by one against what
-// ggml reads from the plain rows. (That nothing is lost on the way back is in test_pack.c.)
+// The packed layout of K-quants as pack_k.h describes it: values read from it one by one against
+// what ggml reads from the plain rows. (That nothing is lost on the way back is in test_pack.c.)
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,8 @@ static float value_at(enum ggml_type type, const uint8_t *tile, size_t n_super, 
     return ggml_fp16_to_fp32(d) * (float)p->scales[i % 256 / 16][row] * (float)q;
 }
 
-/* Any bytes, but d and dmin (first or last halves of a superblock) powers of two: products are exact. */
+/* Any bytes, but d and dmin (first or last halves of a superblock) powers of two: products are
+ * exact. */
 static void fill(ft_rng *rng, enum ggml_type type, uint8_t *plain, size_t bytes)
 {
     size_t block = ggml_type_size(type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requantizing: every type that is offered works and can be loaded again, the input stays, bad calls
-// leave nothing behind.
+// Requantizing: every type that is offered works and can be loaded again, the input stays, bad
+// calls leave nothing behind.
 #include "model/quantize.h"
 
 #include <setjmp.h>

@@ -258,8 +258,8 @@ static size_t count(const ft_tokens *tokens, int32_t token)
     return n;
 }
 
-/* A message that spells the template's own tokens does not become them, and the tokens around it are
- * those of a harmless message. */
+/* A message that spells the template's own tokens does not become them, and the tokens around it
+ * are those of a harmless message. */
 static void test_chat_injection(void **state)
 {
     const vocabs *v = *state;

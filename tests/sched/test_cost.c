@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The estimator of passes: it finds a machine's factors again, through noise and outliers, follows a
-// change, and is careful where it knows little.
+// The estimator of passes: it finds a machine's factors again, through noise and outliers, follows
+// a change, and is careful where it knows little.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,10 @@
 
 #include "base/rng.h"
 #include "sched/cost.h"
+#include "sched/tuning.h"
 
-/* What a machine takes: microseconds a pass, a row, a row with logits, a token attended to, logits at
- * all. */
+/* What a machine takes: microseconds a pass, a row, a row with logits, a token attended to, logits
+ * at all. */
 typedef struct machine {
     double pass, row, out, ctx, head;
 } machine;
@@ -114,7 +115,7 @@ static void test_careful_at_first(void **state)
     (void)state;
     ft_cost_init(&cost);
     assert_int_equal(ft_cost_predict(&cost, &eight), 0);
-    assert_int_equal(ft_cost_rows(&cost, &none, 0, 512, 1), FT_COST_FIRST_ROWS);
+    assert_int_equal(ft_cost_rows(&cost, &none, 0, 512, 1), ft_sched_tune->cost.first_rows);
     assert_int_equal(ft_cost_rows(&cost, &none, 0, 5, 1), 5);
     ft_cost_observe(&cost, &none, 100); /* no pass */
     ft_cost_observe(&cost, &eight, 0);  /* a clock that stands still */
@@ -129,8 +130,8 @@ static void test_careful_at_first(void **state)
     assert_int_equal(ft_cost_rows(&cost, &none, 0, 512, 0), 0);
 }
 
-/* Over random knowledge: chunks fit their budget, one more row would not, and more time, less text in
- * front or a smaller limit never turn the answer round. */
+/* Over random knowledge: chunks fit their budget, one more row would not, and more time, less text
+ * in front or a smaller limit never turn the answer round. */
 static void test_rows_fit_the_budget(void **state)
 {
     ft_rng rng;
@@ -179,7 +180,8 @@ static void test_fixed_costs_are_paid_once(void **state)
 }
 
 /* Whatever was observed, no factor is negative: a pass that grows in anything takes no less. */
-/* Passes a quarter dearer than believed, then as believed, seen by a model that may not learn from them. */
+/* Passes a quarter dearer than believed, then as believed, seen by a model that may not learn from
+ * them. */
 static void test_error_and_bias(void **state)
 {
     const double us[FT_COST_FACTORS] = {[FT_COST_ROW] = 100};

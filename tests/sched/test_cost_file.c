@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of costs: what is written comes back, every defect is named, and an estimator that starts from
-// one predicts by it until its own passes tell otherwise.
+// Files of costs: what is written comes back, every defect is named, and an estimator that starts
+// from one predicts by it until its own passes tell otherwise.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "sched/cost_file.h"
+#include "sched/tuning.h"
 
 static const ft_costs costs = {
     .model = "a model", .us = {3000, 300, 100, 0.05, 1, 1500}, .most_rows = 512, .error = 0.04};
@@ -83,7 +84,7 @@ static void test_start(void **state)
     for (int i = 0; i < FT_COST_FACTORS; i++)
         expected += x[i] * costs.us[i];
     assert_true(fabs((double)ft_cost_predict(&cost, &large) - expected) <= 1);
-    assert_true(ft_cost_rows(&cost, &small, 0, 512, 1000000) > FT_COST_FIRST_ROWS);
+    assert_true(ft_cost_rows(&cost, &small, 0, 512, 1000000) > ft_sched_tune->cost.first_rows);
     /* Passes that agree change nothing of what they do not show. */
     int64_t us = ft_cost_predict(&cost, &small);
     for (int i = 0; i < 100; i++)

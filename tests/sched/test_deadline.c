@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policies that know deadlines, over random queues: wisp's batches keep all promises they can by
-// its own estimates, what must start now is first, what is late holds nobody up and still gets its
-// turn; and in a simulated server that is overloaded nothing waits for ever.
+// The policies that know deadlines, over random queues: wisp's batches keep all promises they can
+// by its own estimates, what must start now is first, what is late holds nobody up and still gets
+// its turn; and in a simulated server that is overloaded nothing waits for ever.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "sched/sched.h"
+#include "sched/tuning.h"
 
 #define BLOCK_TOK 16
 #define MAX_WORK  200
@@ -54,7 +55,7 @@ static ft_work random_work(ft_rng *rng, uint64_t id)
 
 static int64_t deadline_of(const ft_work *w)
 {
-    return w->deadline_us ? w->deadline_us : w->arrival_us + FT_SCHED_PATIENCE_US;
+    return w->deadline_us ? w->deadline_us : w->arrival_us + ft_sched_tune->batch.patience_us;
 }
 
 static int64_t own_us(const ft_work *w, const ft_cost *cost)
@@ -108,8 +109,8 @@ static ft_pass check_picks(const ft_work *w, size_t n, const ft_sched_limits *l,
     return pass;
 }
 
-/* Whether every verification in the batch that could be in time alone is in time in it; one row of a
- * prompt may be there for progress' sake. */
+/* Whether every verification in the batch that could be in time alone is in time in it; one row of
+ * a prompt may be there for progress' sake. */
 static bool keeps_promises(const ft_work *w, const ft_sched_limits *l, const ft_pick *picks,
                            size_t n_picks, ft_pass pass)
 {
@@ -131,8 +132,8 @@ static bool keeps_promises(const ft_work *w, const ft_sched_limits *l, const ft_
     return true;
 }
 
-/* No critical work waits while one that is not critical, or is due later, runs: unless it does not fit
- * into rows or blocks, or what is before it in the order would not be in time with it. */
+/* No critical work waits while one that is not critical, or is due later, runs: unless it does not
+ * fit into rows or blocks, or what is before it in the order would not be in time with it. */
 static void check_order(const ft_work *w, const ft_sched_limits *l, const ft_pick *picks,
                         size_t n_picks)
 {
@@ -250,8 +251,8 @@ static ft_work tree_of_ten(int64_t deadline_us, int64_t owed_us, float tokens_pe
                      .n_out = 10};
 }
 
-/* Late ones run in the order in which their texts are owed more; one whose promise is lost is last, a
- * tenant that had much of the server later. */
+/* Late ones run in the order in which their texts are owed more; one whose promise is lost is last,
+ * a tenant that had much of the server later. */
 static void test_late_by_hand(void **state)
 {
     const ft_cost cost = known_cost();
@@ -312,8 +313,8 @@ static void test_pace(void **state)
     assert_int_equal(ft_sched_wisp.pick(work, WORKS, &anxious, NOW, picks), WORKS);
 }
 
-/* A server of twice the load that it can take, half of it with promises that it cannot keep and some
- * without any: everybody is served within a bounded time. */
+/* A server of twice the load that it can take, half of it with promises that it cannot keep and
+ * some without any: everybody is served within a bounded time. */
 static void test_nobody_waits_for_ever(void **state)
 {
     enum { SESSIONS = 60 };
@@ -356,8 +357,9 @@ static void test_nobody_waits_for_ever(void **state)
     }
     for (int i = 0; i < SESSIONS; i++)
         assert_true(served[i] > 0);
-    /* Those without a promise are overdue after 4 s, and one of them a pass of some 30 ms goes first. */
-    assert_true(longest < 2 * FT_SCHED_PATIENCE_US + SESSIONS * 50000);
+    /* Those without a promise are overdue after 4 s, and one of them a pass of some 30 ms goes
+     * first. */
+    assert_true(longest < 2 * ft_sched_tune->batch.patience_us + SESSIONS * 50000);
 }
 
 int main(void)

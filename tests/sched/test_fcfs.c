@@ -261,6 +261,21 @@ static void test_static(void **state)
     assert_null(ft_sched_fcfs.start_us);
 }
 
+static void test_hold(void **state)
+{
+    const ft_sched_limits l = {.static_batch = 3, .static_wait_us = 500};
+    ft_hold hold = {0};
+    (void)state;
+    assert_int_equal(ft_hold_left_us(&hold, &ft_sched_static, &l, 1000), 0); /* nobody waits */
+    ft_hold_add(&hold, 1000);
+    ft_hold_add(&hold, 900);
+    assert_int_equal(ft_hold_left_us(&hold, &ft_sched_static, &l, 1100), 300);
+    assert_int_equal(ft_hold_left_us(&hold, &ft_sched_static, &l, 1400), 0);
+    assert_int_equal(ft_hold_left_us(&hold, &ft_sched_fcfs, &l, 1100), 0);
+    ft_hold_add(&hold, 1050); /* they are a batch */
+    assert_int_equal(ft_hold_left_us(&hold, &ft_sched_static, &l, 1100), 0);
+}
+
 static void test_find(void **state)
 {
     (void)state;
@@ -278,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_prefill_beside_verifications),
         cmocka_unit_test(test_blocks_go_to_the_oldest),
         cmocka_unit_test(test_static),
+        cmocka_unit_test(test_hold),
         cmocka_unit_test(test_find),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

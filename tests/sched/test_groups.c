@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two groups or one: the rule by itself, then in simulated servers, where sessions think and the engine
-// runs what the policy picks, with the cap and without.
+// Two groups or one: the rule by itself, then in simulated servers, where sessions think and the
+// engine runs what the policy picks, with the cap and without.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,6 +76,32 @@ static void test_cases(void **state)
     const ft_groups_in in = {
         .n_thinking = 8, .thinking = shape(8, ROWS), .think_us = 1000, .cost = &nothing};
     assert_int_equal(ft_groups_cap(&in), 0);
+}
+
+/* Two wait, one is expected, one is in a run; of two it is known how long they think. */
+static void test_survey(void **state)
+{
+    const ft_think known = {.known = true, .us = 30000}, slow = {.known = true, .us = 50000},
+                   unknown = {0};
+    const ft_pass wide = shape(1, 9), narrow = shape(1, 5), one = shape(1, 1);
+    ft_groups_survey survey = {0};
+    ft_cost cost;
+    (void)state;
+    ft_cost_init(&cost);
+    ft_groups_in in = ft_groups_of(&survey, &cost);
+    assert_int_equal(in.n_thinking + in.n_steady, 0);
+    assert_int_equal(in.think_us, 0);
+    ft_groups_waits(&survey, &wide, &known);
+    ft_groups_waits(&survey, &narrow, &unknown);
+    ft_groups_expects(&survey, &slow);
+    ft_groups_steady(&survey, &one);
+    in = ft_groups_of(&survey, &cost);
+    assert_int_equal(in.n_thinking, 3);
+    assert_int_equal(in.n_steady, 1);
+    assert_int_equal(in.think_us, 40000);
+    assert_int_equal(in.thinking.rows, 21); /* a third one like the two */
+    assert_int_equal(in.steady.rows, 1);
+    assert_ptr_equal(in.cost, &cost);
 }
 
 /* ---- a server ---- */
@@ -193,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_survey),
         cmocka_unit_test(test_never_below),
         cmocka_unit_test(test_where_it_pays),
     };

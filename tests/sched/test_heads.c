@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sched/heads.c: what runs of the output head take is learnt, walks' habits too, and rows are chosen so
-// that walks that behave as they did cost about as little as under the best fixed choice.
+// sched/heads.c: what runs of the output head take is learnt, walks' habits too, and rows are
+// chosen so that walks that behave as they did cost about as little as under the best fixed choice.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,8 +121,8 @@ static void test_habits(void **state)
 
 /* ---- against fixed choices ---- */
 
-/* One pass of walks that go on as `rates` say; a node gets logits if it is as likely as `least` seen
- * from where the walk stands. least 0: as ft_heads_least says. Returns the us of all runs. */
+/* One pass of walks that go on as `rates` say; a node gets logits if it is as likely as `least`
+ * seen from where the walk stands. least 0: as ft_heads_least says. Returns the us of all runs. */
 static double simulate(const ft_heads *h, ft_rng *rng, const int32_t *tree, uint32_t n_walks,
                        float least)
 {
@@ -201,6 +201,22 @@ static void test_no_fixed_choice_is_much_better(void **state)
             }
 }
 
+/* All nodes until something was seen; then a twentieth of the way each pass. */
+static void test_share_of_nodes(void **state)
+{
+    ft_heads h;
+    (void)state;
+    ft_heads_init(&h);
+    assert_int_equal(ft_heads_expect(&h, 40), 41);
+    ft_heads_saw_pass(&h, 3, 0, 3); /* no trees: nothing to see */
+    assert_int_equal(ft_heads_expect(&h, 40), 41);
+    ft_heads_saw_pass(&h, 2, 80, 2); /* roots alone */
+    assert_int_equal(ft_heads_expect(&h, 40), 39);
+    for (int i = 0; i < 200; i++)
+        ft_heads_saw_pass(&h, 2, 80, 22);
+    assert_int_equal(ft_heads_expect(&h, 40), 11);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_habits),
         cmocka_unit_test(test_no_fixed_choice_is_much_better),
+        cmocka_unit_test(test_share_of_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

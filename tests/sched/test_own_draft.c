@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a server drafts by itself: at first, to find out; then where it pays by the measured times; now
-// and then against the estimates, more and more rarely; again when it pays again.
+// When a server drafts by itself: at first, to find out; then where it pays by the measured times;
+// now and then against the estimates, more and more rarely; again when it pays again.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -226,6 +226,36 @@ static void test_depth(void **state)
     assert_int_equal(own.depth, 5);
 }
 
+/* A prompt's token takes 100 us to read. */
+static void test_reading(void **state)
+{
+    ft_own_read read = {0};
+    (void)state;
+    assert_int_equal(ft_own_read_tok(&read, 0, true, 512), 512); /* nobody is delayed */
+    assert_int_equal(ft_own_read_tok(&read, 10000, false, 512), 16);
+    ft_own_read_saw(&read, 15, 100000); /* too short to say much */
+    assert_false(read.known);
+    ft_own_read_saw(&read, 100, 10000);
+    assert_int_equal(ft_own_read_tok(&read, 10000, false, 512), 100);
+    assert_int_equal(ft_own_read_tok(&read, 10000, true, 512), 25); /* the target reads, too */
+    assert_int_equal(ft_own_read_tok(&read, 1000, false, 512), 16);
+    assert_int_equal(ft_own_read_tok(&read, 100000, false, 512), 512);
+    ft_own_read_saw(&read, 100, 30000);
+    assert_float_equal(read.tok_us, 150, 1e-9);
+}
+
+static void test_expectations(void **state)
+{
+    ft_own_draft own = {.nodes = 5.6};
+    (void)state;
+    assert_int_equal(ft_own_draft_nodes(&own, 32), 32); /* nothing was kept yet */
+    own.depth = 3;
+    assert_int_equal(ft_own_draft_nodes(&own, 32), 6);
+    assert_int_equal(ft_own_draft_nodes(&own, 4), 4);
+    assert_float_equal(ft_own_draft_edge_tok(0, 0), 1, 1e-9);
+    assert_float_equal(ft_own_draft_edge_tok(30, 20), 2.5, 1e-9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_probe_waits),   cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_others),        cmocka_unit_test(test_wrong_predictions),
         cmocka_unit_test(test_keep),          cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_reading),       cmocka_unit_test(test_expectations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,13 +94,34 @@ static void test_keeps_promises(void **state)
     }
 }
 
+static void test_classes(void **state)
+{
+    static const float speeds[] = {8, 2, 4};
+    (void)state;
+    assert_int_equal(ft_promise_class(speeds, 3, 0), FT_SLO_NONE); /* nothing was asked for */
+    assert_int_equal(ft_promise_class(speeds, 3, 1), 1);
+    assert_int_equal(ft_promise_class(speeds, 3, 2), 1);
+    assert_int_equal(ft_promise_class(speeds, 3, 2.1f), 2);
+    assert_int_equal(ft_promise_class(speeds, 3, 8), 0);
+    assert_int_equal(ft_promise_class(speeds, 3, 8.1f), FT_SLO_NONE);
+    assert_int_equal(ft_promise_class(speeds, 0, 1), FT_SLO_NONE);
+}
+
+static void test_kept(void **state)
+{
+    const ft_promise p = {.tokens_per_s = 4, .since_us = 90 * S, .had_tok = 40};
+    (void)state;
+    assert_true(ft_promise_kept(&p, 99 * S));
+    assert_true(ft_promise_kept(&p, 100 * S));
+    assert_false(ft_promise_kept(&p, 100 * S + 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_runs_by_hand),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_keeps_promises),
+        cmocka_unit_test(test_by_hand), cmocka_unit_test(test_runs_by_hand),
+        cmocka_unit_test(test_bounds),  cmocka_unit_test(test_keeps_promises),
+        cmocka_unit_test(test_classes), cmocka_unit_test(test_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // No allocation in the server's rounds, from the draft's arrival to the verdict's callback: queues,
-// batches, judging on several threads, texts that grow, prompts in chunks; but for the calls that ggml
-// makes for itself whenever it runs.
+// batches, judging on several threads, texts within their room, prompts in chunks; but for the
+// calls that ggml makes for itself whenever it runs. And what an idle session holds.
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,10 @@
 #include "support/local_client.h"
 #include "support/target.h"
 
-#define SESSIONS 80 /* glibc's qsort would allocate for so many */
+#define IDLE       64   /* sessions */
+#define IDLE_TOK   8    /* of their prompts */
+#define IDLE_BYTES 8192 /* a session at most, without its KV blocks */
+#define SESSIONS   80   /* glibc's qsort would allocate for so many */
 
 typedef struct member {
     local_client c;
@@ -23,12 +27,29 @@ typedef struct member {
     uint32_t n_verdicts;
 } member;
 
+/* Messages that were allocated before allocations are counted: the wire does that. The server frees
+ * each of them, once. */
+enum { COUNTED = 30 };
+static ft_client_msg *spare[COUNTED * SESSIONS];
+static uint32_t n_spare;
+
+static void send_draft(member *m)
+{
+    if (n_spare == 0) {
+        local_send(m->c.session, &m->c.draft);
+        return;
+    }
+    ft_client_msg *msg = spare[--n_spare];
+    msg->draft = m->c.draft;
+    ft_vsession_draft(m->c.session, msg);
+}
+
 /* A round of the first n. */
 static void step(member *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         test_draft(&all[i].c.draft, &all[i].edge, &all[i].text);
-        ft_vsession_draft(all[i].c.session, &all[i].c.draft);
+        send_draft(&all[i]);
     }
     for (uint32_t i = 0; i < n; i++) {
         assert_true(local_wait_verdict(&all[i].c, ++all[i].n_verdicts));
@@ -73,19 +94,23 @@ static void test_rounds(void **state)
         step(all, n);
     for (int i = 0; i < 40; i++)
         step(all, SESSIONS);
+    while (n_spare < COUNTED * SESSIONS)
+        spare[n_spare++] = local_draft_msg(&all[0].c.draft);
     ft_verifier_stats before = test_verifier_stats(v);
     count_allocs(true);
-    for (int i = 0; i < 30; i++)
+    for (int i = 0; i < COUNTED; i++)
         step(all, SESSIONS);
     count_allocs(false);
     ft_verifier_stats after = test_verifier_stats(v);
-    uint32_t passes = (uint32_t)(after.forwards - before.forwards);
-    assert_int_equal(after.rounds - before.rounds, 30 * SESSIONS);
+    uint32_t passes = (uint32_t)(after.passes.n - before.passes.n);
+    assert_int_equal(after.rounds - before.rounds, COUNTED * SESSIONS);
     uint32_t calls = count_allocs_taken();
     uint32_t runs = passes + (uint32_t)(after.heads - before.heads);
-    if (calls != own * runs)
-        fail_msg("%u calls in %u runs of ggml, %u a run are its own; the first one for %zu bytes",
-                 calls, runs, own, count_allocs_first_bytes());
+    if (calls != own * runs + COUNTED * SESSIONS)
+        fail_msg(
+            "%u calls in %u runs of ggml, %u a run are its own, and %u for messages; the first "
+            "one for %zu bytes",
+            calls, runs, own, COUNTED * SESSIONS, count_allocs_first_bytes());
     for (uint32_t i = 0; i < SESSIONS; i++)
         local_close(&all[i].c);
     ft_verifier_destroy(v);
@@ -100,13 +125,14 @@ static void run_all(member *all, uint32_t n_sessions, uint32_t n)
         member *m = &all[i];
         m->c.draft = (ft_msg_draft){.round = ++m->text.rounds, .base = m->text.n, .run = n};
         m->text.n += n;
-        ft_vsession_draft(m->c.session, &m->c.draft);
+        local_send(m->c.session, &m->c.draft);
     }
     for (uint32_t i = 0; i < n_sessions; i++)
         assert_true(local_wait_over(&all[i].c, all[i].text.rounds));
 }
 
-/* What is counted between two verdicts of one run, in whose callbacks the engine thread stands still. */
+/* What is counted between two verdicts of one run, in whose callbacks the engine thread stands
+ * still. */
 typedef struct window {
     uint32_t from, to; /* verdicts */
     ft_verifier_stats before, after;
@@ -148,13 +174,18 @@ static void test_runs(void **state)
     for (uint32_t n = 1; n <= FEW; n++)
         run_all(all, n, 4);
     run_all(all, FEW, RUN);
-    w = (window){.from = all[0].c.n_verdicts + RUN / 3, .to = all[0].c.n_verdicts + RUN - 1};
     all[0].c.user = &w;
     all[0].c.on_part = look;
-    run_all(all, FEW, RUN);
+    /* Once more if the first run was ahead of the others, as on a machine with other work. */
+    uint64_t together = 0;
+    for (int tries = 0; together < (uint64_t)(RUN - 1 - RUN / 3) * FEW / 2; tries++) {
+        assert_true(tries < 20);
+        w = (window){.from = all[0].c.n_verdicts + RUN / 3, .to = all[0].c.n_verdicts + RUN - 1};
+        run_all(all, FEW, RUN);
+        together = w.after.run_tokens - w.before.run_tokens;
+    }
     uint32_t computed =
-        (uint32_t)(w.after.forwards + w.after.heads - w.before.forwards - w.before.heads);
-    assert_true(w.after.run_tokens - w.before.run_tokens >= (w.to - w.from) * FEW / 2);
+        (uint32_t)(w.after.passes.n + w.after.heads - w.before.passes.n - w.before.heads);
     if (w.calls != own * computed)
         fail_msg("%u calls in %u passes and heads, %u of each are ggml's; the first one for %zu "
                  "bytes",
@@ -167,8 +198,61 @@ static void test_runs(void **state)
     free(all);
 }
 
+#if COUNTS_ALLOCS
+static size_t bytes_in_use(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+}
+
+/* Waits until every prompt is in KV and the engine has nothing to do. */
+static void wait_idle(ft_verifier *v, local_client *c, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        local_wait_opened(&c[i]);
+    while (test_verifier_stats(v).chunks.sum < n * (IDLE_TOK - 1))
+        ft_verifier_tick(v);
+}
+
+static void open_idle(ft_verifier *v, local_client *c, uint32_t from, uint32_t to)
+{
+    test_text *text = malloc(sizeof *text);
+    for (uint32_t i = from; i < to; i++) {
+        test_text_random(text, IDLE_TOK, i);
+        const ft_msg_open open = local_open_msg(text, 0, i, 0);
+        local_open(&c[i], v, &open, "me");
+    }
+    wait_idle(v, c, to);
+    free(text);
+}
+
+/* What an idle session holds beside its KV blocks: handle, session, text, sequence. */
+static void test_idle(void **state)
+{
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.n_threads = 1});
+    local_client *c = calloc(2 * IDLE, sizeof *c);
+    (void)state;
+    open_idle(v, c, 0, IDLE);
+    const size_t before = bytes_in_use();
+    open_idle(v, c, IDLE, 2 * IDLE);
+    const size_t bytes = (bytes_in_use() - before) / IDLE;
+    print_message("%zu bytes an idle session\n", bytes);
+    assert_true(bytes <= IDLE_BYTES);
+    for (uint32_t i = 0; i < 2 * IDLE; i++)
+        local_close(&c[i]);
+    ft_verifier_destroy(v);
+    free(c);
+}
+#endif
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rounds), cmocka_unit_test(test_runs)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_runs),
+#if COUNTS_ALLOCS
+        cmocka_unit_test(test_idle)
+#endif
+    };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

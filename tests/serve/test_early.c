@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Early drafts at the server: what fits the verdict begins the next round at once, the rest is dropped and
-// changes nothing, wrong ones end their session alone, and nothing early outlives a stream. What must happen
-// while a round is pending is done inside verdicts' callbacks, on the engine thread.
+// Early drafts at the server: what fits the verdict begins the next round at once, the rest is
+// dropped and changes nothing, wrong ones end their session alone, and nothing early outlives a
+// stream. What must happen while a round is pending is done inside verdicts' callbacks, on the
+// engine thread.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,8 @@
 
 enum { PROMPT_TOK = 20, LONG_TOK = 40 };
 
-/* What a client sends when a verdict of round `behind` comes: one draft, then up to two early ones. */
+/* What a client sends when a verdict of round `behind` comes: one draft, then up to two early
+ * ones. */
 typedef struct step {
     uint32_t behind;
     local_client *to;   /* NULL: itself */
@@ -65,8 +67,8 @@ static ft_msg_draft chain(const test_text *ref, uint32_t round, uint32_t base, u
     return d;
 }
 
-/* Behind a chain of n at `base`: what the target says behind it, and n_more below that; beside a wrong top
- * under its first node. */
+/* Behind a chain of n at `base`: what the target says behind it, and n_more below that; beside a
+ * wrong top under its first node. */
 static ft_msg_draft early_of(const test_text *ref, uint32_t round, uint32_t base, uint32_t n,
                              uint32_t n_more)
 {
@@ -89,10 +91,10 @@ static ft_msg_draft early_of(const test_text *ref, uint32_t round, uint32_t base
 static void post(local_client *c, const step *s)
 {
     if (s->draft.round)
-        ft_vsession_draft(c->session, &s->draft);
+        local_send(c->session, &s->draft);
     for (int i = 0; i < 2; i++)
         if (s->early[i].round)
-            ft_vsession_draft(c->session, &s->early[i]);
+            local_send(c->session, &s->early[i]);
 }
 
 static void on_part(local_client *c, const ft_msg_verdict *v)
@@ -151,7 +153,7 @@ static void play(fixture *f)
 {
     const ft_msg_draft first = {.round = 1, .base = PROMPT_TOK};
     open_client(f);
-    ft_vsession_draft(f->c.session, &first);
+    local_send(f->c.session, &first);
 }
 
 static void end(fixture *f)
@@ -210,7 +212,7 @@ static void test_missed(void **state)
         assert_false(f->s.taken[2]);
         uint32_t base = f->c.verdict.length;
         const ft_msg_draft third = chain(&f->ref, 3, base, 3);
-        ft_vsession_draft(f->c.session, &third);
+        local_send(f->c.session, &third);
         wait_verdicts(&f->c, 3);
         assert_int_equal(f->s.path[3], 3);
         local_close(&f->c);
@@ -230,7 +232,7 @@ static void test_late(void **state)
     play(f);
     wait_verdicts(&f->c, 2);
     const ft_msg_draft third = chain(&f->ref, 3, B3, 3);
-    ft_vsession_draft(f->c.session, &third);
+    local_send(f->c.session, &third);
     wait_verdicts(&f->c, 3);
     assert_int_equal(f->s.path[3], 3);
     assert_false(f->s.taken[2]);
@@ -239,7 +241,7 @@ static void test_late(void **state)
     f->s.steps[1].early[1] = f->s.steps[1].early[0];
     play(f);
     assert_int_equal(local_wait_gone(&f->c), FT_INVALID);
-    assert_non_null(strstr(f->c.message, "one a round"));
+    assert_non_null(strstr(f->c.message, "only one is"));
     local_detach(&f->c);
     end(f);
 }
@@ -277,9 +279,9 @@ static void test_wrong(void **state)
     const struct {
         ft_status code;
         const char *message;
-    } says[] = {{FT_INVALID, "one a round"},        {FT_INVALID, "extends no tree"},
+    } says[] = {{FT_INVALID, "only one is"},        {FT_INVALID, "extends no tree"},
                 {FT_INVALID, "extends no tree"},    {FT_INVALID, "Draft.under[1]: node 3"},
-                {FT_INVALID, "equal siblings"},     {FT_INVALID, "no token of the vocabulary"},
+                {FT_INVALID, "equal siblings"},     {FT_INVALID, "token not in the vocabulary"},
                 {FT_INVALID, "parent of node 3"},   {FT_INVALID, "65 nodes"},
                 {FT_INVALID, "Draft.under: 1 ent"}, {FT_INVALID, "extends no tree"},
                 {FT_INVALID, "extends no tree"}};
@@ -311,7 +313,7 @@ static void test_wrong(void **state)
             open_client(f);
             e->round = 1;
             e->base = PROMPT_TOK;
-            ft_vsession_draft(f->c.session, e);
+            local_send(f->c.session, e);
         } else {
             play(f);
         }
@@ -326,8 +328,8 @@ static void test_wrong(void **state)
     end(f);
 }
 
-/* Two sessions in one pass: as the verdict of the first is given, the early draft of the second comes. It is
- * in time. */
+/* Two sessions in one pass: as the verdict of the first is given, the early draft of the second
+ * comes. It is in time. */
 static void test_in_the_pass(void **state)
 {
     static _Atomic int64_t now_us = 1000000; /* stands, so nobody is to take turns */
@@ -342,14 +344,14 @@ static void test_in_the_pass(void **state)
     local_open(&f->other, f->v, &f->open, "me");
     f->other.user = &second;
     f->other.on_part = on_part;
-    ft_vsession_draft(f->other.session, &first);
+    local_send(f->other.session, &first);
     wait_verdicts(&f->other, 1);
     both.steps[0] = (step){.behind = 1, .to = &f->c, .draft = chain(&f->ref, 2, B2, 3)};
     both.steps[1] = (step){.behind = 1, .to = &f->other, .draft = chain(&f->ref, 2, B2, 3)};
     local_open(conductor, f->v, &f->open, "me");
     conductor->user = &both;
     conductor->on_part = on_part;
-    ft_vsession_draft(conductor->session, &first);
+    local_send(conductor->session, &first);
     wait_verdicts(&f->other, 3);
     assert_true(second.taken[2]);
     assert_int_equal(second.path[3], 2);
@@ -361,8 +363,8 @@ static void test_in_the_pass(void **state)
     end(f);
 }
 
-/* The stream is lost behind a verdict that took the early draft: the round that it began is withdrawn, and the
- * verdict, asked for again, does not speak of it. */
+/* The stream is lost behind a verdict that took the early draft: the round that it began is
+ * withdrawn, and the verdict, asked for again, does not speak of it. */
 static void test_lost_stream(void **state)
 {
     fixture *f = begin((ft_verifier_opts){.session_ttl_s = 60});

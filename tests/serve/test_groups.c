@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that think between a verdict and their next draft, on a clock whose time is the verifier's
-// work and, while that has none, the edges' thinking. Where passes cost by the row two groups form;
-// where they cost the same at any size all sessions stay together.
+// Sessions that think between a verdict and their next draft, on a clock whose time is the
+// verifier's work and, while that has none, the edges' thinking. Where passes cost by the row two
+// groups form; where they cost the same at any size all sessions stay together.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static void send_due(world *w)
         t->due_us = 0;
         w->outstanding++;
         test_draft(&t->c.draft, &t->edge, &t->text);
-        ft_vsession_draft(t->c.session, &t->c.draft);
+        local_send(t->c.session, &t->c.draft);
     }
 }
 
@@ -71,8 +71,8 @@ static void on_part(local_client *c, const ft_msg_verdict *verdict)
     ft_verifier_stats s;
     ft_verifier_get_stats(w->v, &s);
     pthread_mutex_lock(&w->lock);
-    w->n_passes += s.forwards != w->forwards;
-    w->forwards = s.forwards;
+    w->n_passes += s.passes.n != w->forwards;
+    w->forwards = s.passes.n;
     if (w->n_passes <= PASSES)
         w->sizes[w->n_passes - 1]++;
     if (w->n_passes > SETTLED) {

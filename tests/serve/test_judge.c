@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// serve/judge.c: walks find what they find with all logits there, whatever runs of the output head cost
-// and so however rows are chosen; and what they cost is chosen for. The clock is the head's work.
+// serve/judge.c: walks find what they find with all logits there, whatever runs of the output head
+// cost and so however rows are chosen; and what they cost is chosen for. The clock is the head's
+// work.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +42,7 @@ typedef struct fixture {
     ft_engine *engine;
     ft_judge *judge;
     head_clock clock;
-    ft_sampler *sampler;
+    ft_rule_work *work;
     ft_rng rng;
     ft_seq *seq[WALKS];
     ft_tree tree[WALKS];
@@ -71,7 +72,7 @@ static void drew(ft_walk *walk, uint32_t i, const float *logits, int32_t token)
 {
     drawn *d = walk->user;
     assert_int_equal(i, d->n);
-    if (walk->sampling->temperature == 0) /* the logits are those that it was drawn from */
+    if (walk->draft.sampling->temperature == 0) /* the logits are those that it was drawn from */
         assert_true(logits[token] == largest(logits));
     d->token[d->n++] = token;
 }
@@ -90,7 +91,7 @@ static fixture *open_fixture(int64_t run_us, int64_t row_us)
                                  .n_threads = 2,
                                  .drew = drew};
     must(ft_judge_create(&judge, &err, &f->judge), &err);
-    must(ft_sampler_create(target.n_vocab, &err, &f->sampler), &err);
+    must(ft_rule_work_create(ft_rules_default, target.n_vocab, &err, &f->work), &err);
     ft_rng_init(&f->rng, 3);
     f->want = ~0ull;
     for (uint32_t i = 0; i < WALKS; i++) {
@@ -113,7 +114,7 @@ static void close_fixture(fixture *f)
 {
     for (int i = 0; i < WALKS; i++)
         ft_seq_destroy(f->seq[i]);
-    ft_sampler_destroy(f->sampler);
+    ft_rule_work_destroy(f->work);
     ft_judge_destroy(f->judge);
     ft_engine_destroy(f->engine);
     free(f);
@@ -150,6 +151,11 @@ static void forward(fixture *f, ft_status (*run)(ft_engine *, ft_segment *, size
     must(run(f->engine, f->segment, WALKS, &err), &err);
 }
 
+static ft_drafted draft_of(const fixture *f, uint32_t i)
+{
+    return (ft_drafted){.tree = &f->tree[i], .sampling = &f->sampling[i], .position = CTX + 1};
+}
+
 /* What the walks should find, by a pass with all logits. */
 static void expect(fixture *f)
 {
@@ -157,8 +163,9 @@ static void expect(fixture *f)
     for (uint32_t i = 0; i < WALKS; i++) {
         first_row rows = {f->engine, f->segment[i].first_row};
         f->expected[i] = (ft_verified){0};
-        assert_true(ft_verify_exact(&f->tree[i], (ft_rows){row_of, &rows}, f->sampler,
-                                    &f->sampling[i], CTX + 1, &f->expected[i]));
+        const ft_drafted draft = draft_of(f, i);
+        assert_true(ft_rule_exact.walk(&ft_rule_exact, f->work, &draft, (ft_rows){row_of, &rows},
+                                       &f->expected[i]));
     }
 }
 
@@ -197,9 +204,8 @@ static void judge_and_check(fixture *f, ft_judge_stats *stats)
     memset(f->drawn, 0, sizeof f->drawn);
     for (uint32_t i = 0; i < WALKS; i++) {
         ft_walk *w = ft_judge_add(f->judge);
-        w->tree = &f->tree[i];
-        w->sampling = &f->sampling[i];
-        w->position = CTX + 1;
+        w->rule = &ft_rule_exact;
+        w->draft = draft_of(f, i);
         w->root_row = f->segment[i].first_row;
         w->user = &f->drawn[i];
     }
@@ -284,11 +290,31 @@ static void test_no_walks(void **state)
     close_fixture(f);
 }
 
+/* A run of the head that fails is not counted, and teaches nothing of what the head costs. */
+static void test_failed_head(void **state)
+{
+    fixture *f = open_fixture(0, 0);
+    ft_error err = {0};
+    ft_judge_stats stats;
+    grow_trees(f, 0);
+    ft_judge_clear(f->judge);
+    ft_walk *w = ft_judge_add(f->judge);
+    w->rule = &ft_rule_exact;
+    w->draft = draft_of(f, 0);
+    w->root_row = WALKS * NODES; /* no pass kept it */
+    assert_int_equal(ft_judge_run(f->judge, &err), FT_INVALID);
+    ft_judge_get_stats(f->judge, &stats);
+    assert_int_equal(stats.heads, 0);
+    assert_int_equal(stats.rows, 0);
+    close_fixture(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_choice_finds_the_same),
         cmocka_unit_test(test_no_walks),
+        cmocka_unit_test(test_failed_head),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

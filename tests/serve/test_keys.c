@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys on a real server: who is let in, which promises a key may ask for, how many sessions it may have,
-// that another key notices nothing of it, and what the metrics say.
+// Keys on a real server: who is let in, which promises a key may ask for, how many sessions it may
+// have, that another key notices nothing of it, and what the metrics say.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -174,14 +174,14 @@ static void test_speed(void **state)
     (void)state;
     /* what counts is the class that one gets: 8 for 4.5 */
     expect_refused(n.a, &fast, FT_FORBIDDEN,
-                   "'a' may be promised 4 tokens/s at most, and who asks for 4.5 is promised 8");
-    expect_refused(n.c, &slow, FT_FORBIDDEN, "'c' may be promised no token speed");
+                   "'a' allows a promise of at most 4 tokens/s, and the class for 4.5 is 8");
+    expect_refused(n.c, &slow, FT_FORBIDDEN, "'c' allows no promised token speed");
     close_call(expect_open(n.a, 4, NULL));
     close_call(expect_open(n.a, 2.5f, NULL));
     close_call(expect_open(n.a, 0, NULL));
     close_call(expect_open(n.c, 0, NULL));
     close_call(expect_open(n.b, 8, NULL));
-    expect_refused(n.b, &too_fast, FT_INVALID, "8 are the most");
+    expect_refused(n.b, &too_fast, FT_INVALID, "ask for 8 at most");
     assert_int_equal(count_of(&n, "a").forbidden, 1);
     assert_int_equal(count_of(&n, "b").forbidden, 0);
     assert_int_equal(count_of(&n, "c").forbidden, 1);
@@ -196,7 +196,7 @@ static void test_sessions(void **state)
     (void)state;
     a[0] = expect_open(n.a, 0, NULL);
     a[1] = expect_open(n.a, 0, NULL);
-    expect_refused(n.a, &open, FT_EXHAUSTED, "all 2 sessions of key 'a' are taken");
+    expect_refused(n.a, &open, FT_EXHAUSTED, "all 2 sessions of key 'a' are in use");
     for (int i = 0; i < 3; i++)
         b[i] = expect_open(n.b, 0, NULL);
     assert_int_equal(count_of(&n, "a").sessions, 2);
@@ -250,8 +250,8 @@ static void test_lost_sessions(void **state)
     net_stop(&n);
 }
 
-/* Key a gets another token and one session less, b goes, d comes: open sessions go on, a's is resumed by the
- * new token, and counts go on. */
+/* Key a gets another token and one session less, b goes, d comes: open sessions go on, a's is
+ * resumed by the new token, and counts go on. */
 static void test_reload(void **state)
 {
     static const char later[] =
@@ -271,7 +271,7 @@ static void test_reload(void **state)
     ft_wire_client *new_a = dial(&n, "new-token-of-team-a"), *new_d = dial(&n, "token-of-team-d!");
     expect_refused(n.a, &open, FT_UNAUTHENTICATED, "wrong bearer token");
     expect_refused(n.b, &open, FT_UNAUTHENTICATED, "wrong bearer token");
-    expect_refused(new_a, &open, FT_EXHAUSTED, "all 1 sessions of key 'a' are taken");
+    expect_refused(new_a, &open, FT_EXHAUSTED, "all 1 sessions of key 'a' are in use");
     close_call(expect_open(new_d, 8, &d));
     assert_int_equal(ft_metrics_append_keys(ft_server_verifier(n.server), &page), FT_OK);
     static const char *const lines[] = {"\nforetoken_key_sessions{key=\"a\"} 1\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics page over a real socket: well-formed, equal to the statistics, for those alone who name
-// this server, and the only page besides /health.
+// The metrics page over a real socket: well-formed, equal to the statistics, for those alone who
+// name this server, and the only page besides /health.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -87,11 +87,11 @@ static void test_page_equals_statistics(void **state)
                {"foretoken_kv_cached_blocks", s.kv_blocks_cached},
                {"foretoken_prefix_lookup_tokens_total", 198},
                {"foretoken_prefix_hit_tokens_total", 96},
-               {"foretoken_pass_rows_sum", (double)s.rows},
-               {"foretoken_pass_rows_count", (double)s.forwards},
-               {"foretoken_pass_rows_bucket{le=\"+Inf\"}", (double)s.forwards},
-               {"foretoken_prefill_chunk_rows_sum", (double)s.prefill_rows},
-               {"foretoken_prefill_chunk_rows_count", (double)s.prefill_chunks},
+               {"foretoken_pass_rows_sum", (double)s.passes.sum},
+               {"foretoken_pass_rows_count", (double)s.passes.n},
+               {"foretoken_pass_rows_bucket{le=\"+Inf\"}", (double)s.passes.n},
+               {"foretoken_prefill_chunk_rows_sum", (double)s.chunks.sum},
+               {"foretoken_prefill_chunk_rows_count", (double)s.chunks.n},
                {"foretoken_pass_seconds_total", (double)s.forward_us / 1e6},
                {"foretoken_judge_seconds_total", (double)s.judge_us / 1e6},
                {"foretoken_run_tokens_total", (double)s.run_tokens},
@@ -121,13 +121,14 @@ static void test_page_equals_statistics(void **state)
 /* Each sample stands behind the HELP and TYPE of its own family; histograms rise. */
 static void test_page_is_well_formed(void **state)
 {
-    ft_verifier_stats s = {.rows = 700, .passes_by_rows = {1, 0, 2, [12] = 3}, .queue_us = 1000007};
+    ft_verifier_stats s = {.passes = {.sum = 700, .n = 6, .by_size = {1, 0, 2, [12] = 3}},
+                           .queue_us = 1000007};
     ft_buf page = {0};
     char family[100] = "", name[100], kind[20];
     uint64_t last = 0;
     uint32_t samples = 0;
     (void)state;
-    assert_int_equal(ft_metrics_append(&s, &page), FT_OK);
+    assert_int_equal(ft_stats_append(&ft_verifier_stat_list, &s, &page), FT_OK);
     assert_int_equal(page.data[page.len - 1], '\n');
     for (char *line = strtok(page.data, "\n"); line; line = strtok(NULL, "\n")) {
         double value;
@@ -229,6 +230,79 @@ static void test_idle_time(void **state)
     ft_verifier_destroy(v);
 }
 
+/* Each microsecond of the engine thread is in one part of its life. The clock counts the looks at
+ * it: each run of the head takes one, so time that were counted twice would show. */
+static void test_parts_add_up(void **state)
+{
+    enum { TOKENS = 200, OPEN = 16 }; /* looks of which the statistics do not know yet, at most */
+    _Atomic int64_t now_us = 1;
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.clock = {next_us, &now_us}});
+    uint64_t began_us = (uint64_t)now_us, parts_us = 0;
+    test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
+    test_text text;
+    (void)state;
+    for (uint32_t seed = 1, made = 0; made < TOKENS; seed++) {
+        test_text_random(&text, 20, seed);
+        ft_msg_open open = local_open_msg(&text, 0.5f, 1, TOKENS);
+        local_generate(v, &open, &edge, &text);
+        made += text.n - 20;
+    }
+    (void)test_verifier_stats(v);
+    ft_verifier_stats s = test_verifier_stats(v);
+    uint64_t life_us = (uint64_t)now_us - began_us;
+    for (size_t i = 0; i < ft_verifier_stat_list.n; i++) {
+        const ft_stat *stat = &ft_verifier_stat_list.stat[i];
+        if (stat->kind == FT_STAT_WORK || stat->kind == FT_STAT_WAIT)
+            parts_us += *(const uint64_t *)((const char *)&s + stat->at);
+    }
+    assert_int_equal(parts_us, s.forward_us + s.head_us + s.judge_us + s.own_us + s.rest_us +
+                                   s.idle_us + s.vacant_us);
+    assert_true(s.head_us >= TOKENS && s.forward_us > 0 && s.judge_us > 0 && s.rest_us > 0);
+    if (parts_us > life_us + OPEN || parts_us + s.rounds + OPEN < life_us) /* drafts look, too */
+        fail_msg("%llu us are known of %llu", (unsigned long long)parts_us,
+                 (unsigned long long)life_us);
+    ft_verifier_destroy(v);
+}
+
+/* T_verify of WISP and SpecEdge has the head in it. */
+static void test_sums_of_time(void **state)
+{
+    const ft_verifier_stats s = {.forward_us = 1,
+                                 .head_us = 20,
+                                 .judge_us = 300,
+                                 .own_us = 4000,
+                                 .rest_us = 50000,
+                                 .idle_us = 600000,
+                                 .vacant_us = 7000000};
+    (void)state;
+    assert_int_equal(ft_verifier_stats_verify_us(&s), 321);
+    assert_int_equal(ft_verifier_stats_busy_us(&s), 54321);
+}
+
+/* Who reads the page by the list gets what it was made of. */
+static void test_page_can_be_read(void **state)
+{
+    ft_verifier_stats s = {.n_slo = 2, .slo_tokens_per_s = {2, 8}}, read = s;
+    ft_buf page = {0};
+    ft_error err = {0};
+    uint64_t value = 1000000;
+    (void)state;
+    for (size_t i = 0; i < ft_verifier_stat_list.n; i++) {
+        const ft_stat *stat = &ft_verifier_stat_list.stat[i];
+        uint64_t *cell = (uint64_t *)((char *)&s + stat->at);
+        char unused[FT_STAT_LABEL_SIZE];
+        if (stat->kind == FT_STAT_RATIO)
+            *(double *)cell = -0.25;
+        for (size_t k = 0; stat->kind != FT_STAT_RATIO && k < stat->n_cells; k++)
+            if (!stat->label || stat->label(&s, k, unused))
+                cell[k] = value++;
+    }
+    assert_int_equal(ft_stats_append(&ft_verifier_stat_list, &s, &page), FT_OK);
+    assert_int_equal(ft_stats_read(&ft_verifier_stat_list, ft_buf_str(&page), &err, &read), FT_OK);
+    assert_memory_equal(&read, &s, sizeof s);
+    ft_buf_deinit(&page);
+}
+
 /* Of a server that drafts, each line its own figure. */
 static void test_own_drafts(void **state)
 {
@@ -236,7 +310,7 @@ static void test_own_drafts(void **state)
         .own_us = 1500000, .own_forwards = 2, .own_rows = 3, .own_drafted = 4, .own_accepted = 5};
     ft_buf page = {0};
     (void)state;
-    assert_int_equal(ft_metrics_append(&s, &page), FT_OK);
+    assert_int_equal(ft_stats_append(&ft_verifier_stat_list, &s, &page), FT_OK);
     const char *text = ft_buf_str(&page);
     assert_true(value_of(text, "foretoken_own_draft_seconds_total") == 1.5);
     assert_true(value_of(text, "foretoken_own_draft_passes_total") == 2);
@@ -251,6 +325,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own_drafts),
+        cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_sums_of_time),
+        cmocka_unit_test(test_page_can_be_read),
         cmocka_unit_test(test_page_equals_statistics),
         cmocka_unit_test(test_page_is_well_formed),
         cmocka_unit_test(test_idle_time),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The baselines in a real verifier: static batching waits for its batch and no longer than it says, while
-// prompts go on; a centralized server decodes by itself whatever drafts say.
+// The baselines in a real verifier: static batching waits for its batch and no longer than it says,
+// while prompts go on; a centralized server decodes by itself whatever drafts say.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@
 #define LENGTH     30
 #define WAIT_US    50000
 
-/* The engine thread has looked at all that was sent before: a tick is over before the look behind it. */
+/* The engine thread has looked at all that was sent before: a tick is over before the look behind
+ * it. */
 static ft_verifier_stats looked(ft_verifier *v)
 {
     ft_verifier_tick(v);
@@ -27,7 +28,7 @@ static ft_verifier_stats looked(ft_verifier *v)
 static void send_draft(local_client *c, uint32_t round, uint32_t base)
 {
     const ft_msg_draft draft = {.round = round, .base = base};
-    ft_vsession_draft(c->session, &draft);
+    local_send(c->session, &draft);
 }
 
 static void test_static_waits(void **state)
@@ -47,7 +48,7 @@ static void test_static_waits(void **state)
         local_wait_opened(&c[i]);
     }
     /* Prompts need no batch. */
-    while (looked(v).prefill_rows < BATCH * (PROMPT_TOK - 1)) {
+    while (looked(v).chunks.sum < BATCH * (PROMPT_TOK - 1)) {
     }
     /* Two are no batch, */
     send_draft(&c[0], 1, PROMPT_TOK);
@@ -58,16 +59,16 @@ static void test_static_waits(void **state)
     send_draft(&c[2], 1, PROMPT_TOK);
     for (uint32_t i = 0; i < BATCH; i++)
         assert_true(local_wait_verdict(&c[i], 1));
-    uint64_t passes = looked(v).forwards;
+    uint64_t passes = looked(v).passes.n;
     /* and one that has waited long enough is. */
     send_draft(&c[1], 2, PROMPT_TOK + 1);
     assert_int_equal(looked(v).rounds, BATCH);
     now_us += WAIT_US - 1;
-    assert_int_equal(looked(v).forwards, passes);
+    assert_int_equal(looked(v).passes.n, passes);
     now_us += 1;
     ft_verifier_tick(v);
     assert_true(local_wait_verdict(&c[1], 2));
-    assert_int_equal(looked(v).forwards, passes + 1);
+    assert_int_equal(looked(v).passes.n, passes + 1);
     for (uint32_t i = 0; i < BATCH; i++)
         local_close(&c[i]);
     test_verifier_expect_empty(v);
@@ -76,7 +77,8 @@ static void test_static_waits(void **state)
     free(c);
 }
 
-/* On the machine's clock the engine thread comes back by itself, in runs and with a lone session. */
+/* On the machine's clock the engine thread comes back by itself, in runs and with a lone
+ * session. */
 static void test_static_comes_back(void **state)
 {
     ft_verifier *v = test_verifier_start((ft_verifier_opts){

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prompts in chunks: a long prompt beside running sessions delays no round by more than the budget, ends
-// all the same, and has the server to itself where nobody else is active. Time is the work done.
+// Prompts in chunks: a long prompt beside running sessions delays no round by more than the budget,
+// ends all the same, and has the server to itself where nobody else is active. Time is the work
+// done.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +81,7 @@ static void late_open(server *s)
     ft_msg_open open = local_open_msg(&s->prompt, 0, 1, 0);
     local_open(&s->late, s->v, &open, "me");
     test_draft(&s->late.draft, &plain, &s->prompt);
-    ft_vsession_draft(s->late.session, &s->late.draft);
+    local_send(s->late.session, &s->late.draft);
 }
 
 static bool late_done(server *s)
@@ -92,8 +93,8 @@ static bool late_done(server *s)
     return done;
 }
 
-/* One round of all that run. Returns by how much the longest took longer than two passes of all their
- * rows, which is what they can do to each other. */
+/* One round of all that run. Returns by how much the longest took longer than two passes of all
+ * their rows, which is what they can do to each other. */
 static int64_t all_round(server *s)
 {
     uint32_t rows = 0;
@@ -106,7 +107,7 @@ static int64_t all_round(server *s)
         }
         test_draft(&r->c.draft, &r->edge, &r->text);
         rows += r->text.n_prompt + r->c.draft.n;
-        ft_vsession_draft(r->c.session, &r->c.draft);
+        local_send(r->c.session, &r->c.draft);
     }
     for (uint32_t i = 0; i < s->n_run; i++) {
         runner *r = &s->run[i];
@@ -126,13 +127,13 @@ static int64_t delay_of(uint32_t budget_us, uint64_t *passes)
     int64_t most_us = INT64_MIN;
     for (int i = 0; i < 20; i++)
         assert_true(all_round(s) <= 0); /* else the measure is wrong */
-    uint64_t before = test_verifier_stats(s->v).forwards;
+    uint64_t before = test_verifier_stats(s->v).passes.n;
     late_open(s);
     do {
         int64_t us = all_round(s);
         most_us = us > most_us ? us : most_us;
     } while (!late_done(s));
-    *passes = test_verifier_stats(s->v).forwards - before;
+    *passes = test_verifier_stats(s->v).passes.n - before;
     server_destroy(s);
     return most_us;
 }
@@ -154,10 +155,10 @@ static uint64_t passes_beside(uint32_t n_run, int64_t row_us)
     server *s = server_create(n_run, BUDGET_US, row_us);
     for (int i = 0; i < 5; i++)
         (void)all_round(s);
-    uint64_t before = test_verifier_stats(s->v).forwards;
+    uint64_t before = test_verifier_stats(s->v).passes.n;
     late_open(s);
     assert_true(local_wait_verdict(&s->late, 1));
-    uint64_t passes = test_verifier_stats(s->v).forwards - before;
+    uint64_t passes = test_verifier_stats(s->v).passes.n - before;
     server_destroy(s);
     return passes;
 }
@@ -168,7 +169,8 @@ static void test_lone_prompt_has_the_server(void **state)
     assert_in_range(passes_beside(0, ROW_US), PROMPT / 512, PROMPT / 512 + 2);
 }
 
-/* An idle session may send its next draft any time; one that has sent none for seconds does not count. */
+/* An idle session may send its next draft any time; one that has sent none for seconds does not
+ * count. */
 static void test_idle_sessions_count_for_a_while(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefix cache as sessions see it: a chat's next turn pays for what is new only, the text is the
-// same with and without the cache, and nobody learns from it what another tenant asked.
+// The prefix cache as sessions see it: a chat's next turn pays for what is new only, the text is
+// the same with and without the cache, and nobody learns from it what another tenant asked.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static cost turn(ft_verifier *v, test_text *text, const char *credential, test_s
     rows += c.n_verdicts; /* each pass has a root */
     local_close(&c);
     ft_verifier_stats after = test_verifier_stats(v);
-    return (cost){c.opened.cached_tokens, (uint32_t)(after.rows - before.rows) - rows};
+    return (cost){c.opened.cached_tokens, (uint32_t)(after.passes.sum - before.passes.sum) - rows};
 }
 
 /* The user's next words behind the text. */
@@ -96,8 +96,8 @@ static void test_hit_rate_is_counted(void **state)
     ft_verifier_destroy(v);
 }
 
-/* Same prompt, other credential: nothing is found, whoever came before; without a credential all are
- * one tenant. */
+/* Same prompt, other credential: nothing is found, whoever came before; without a credential all
+ * are one tenant. */
 static void test_tenants_are_apart(void **state)
 {
     static const struct {
@@ -145,7 +145,8 @@ static void test_shared_while_running(void **state)
     ft_verifier_destroy(v);
 }
 
-/* A detached session's KV is needed elsewhere: back again, it finds in the cache what nobody took. */
+/* A detached session's KV is needed elsewhere: back again, it finds in the cache what nobody
+ * took. */
 static void test_pressure_leaves_what_it_can(void **state)
 {
     ft_verifier *v = test_verifier_start(
@@ -175,7 +176,7 @@ static void test_pressure_leaves_what_it_can(void **state)
     while (text[0].finish == FT_FINISH_NONE)
         assert_true(local_round(&c[0], &edge, &text[0]));
     assert_true(test_text_equal(&text[0], &ref));
-    uint64_t computed = test_verifier_stats(v).prefill_rows - after.prefill_rows;
+    uint64_t computed = test_verifier_stats(v).chunks.sum - after.chunks.sum;
     assert_in_range(computed, 1, 150); /* of 240 */
     local_close(&c[0]);
     local_close(&c[1]);

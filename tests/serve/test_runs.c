@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs: rounds in which the server decodes by itself. They give the texts that single rounds give, take
-// one draft ahead, end with the text, the session or the stream, and take turns with others' rounds.
-// What must happen while a run goes on is done inside its verdicts' callbacks, on the engine thread.
+// Runs: rounds in which the server decodes by itself. They give the texts that single rounds give,
+// take one draft ahead, end with the text, the session or the stream, and take turns with others'
+// rounds. What must happen while a run goes on is done inside its verdicts' callbacks, on the
+// engine thread.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +53,7 @@ static void reference_find(reference *ref, ft_verifier *v, uint64_t seed, ft_fin
 static void ask(local_client *c, uint32_t round, uint32_t base, uint32_t run)
 {
     const ft_msg_draft draft = {.round = round, .base = base, .run = run};
-    ft_vsession_draft(c->session, &draft);
+    local_send(c->session, &draft);
 }
 
 /* All that was heard is the reference's text behind the prompt. */
@@ -131,7 +132,7 @@ static void test_drafts_ahead(void **state)
         tree.token[i] = ref->text.token[PROMPT_TOK + RUN + i];
         tree.parent[i] = i - 1;
     }
-    ft_vsession_draft(c->session, &tree);
+    local_send(c->session, &tree);
     assert_true(local_wait_over(c, 2));
     assert_int_equal(c->verdict.n_path, 2);
     assert_int_equal(c->verdict.next[0], ref->text.token[PROMPT_TOK + RUN + 2]);
@@ -141,8 +142,8 @@ static void test_drafts_ahead(void **state)
     free(c);
 }
 
-/* Behind a run in which the text ends, a draft that was sent ahead is no error, early or late; one that
- * hangs elsewhere is. */
+/* Behind a run in which the text ends, a draft that was sent ahead is no error, early or late; one
+ * that hangs elsewhere is. */
 static void test_end_in_a_run(void **state)
 {
     ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
@@ -189,9 +190,9 @@ static void send_more(local_client *c, const ft_msg_verdict *verdict)
     (void)verdict;
     if (c->n_verdicts != AT_PART)
         return;
-    ft_vsession_draft(c->session, &m->second);
+    local_send(c->session, &m->second);
     if (m->third.round)
-        ft_vsession_draft(c->session, &m->third);
+        local_send(c->session, &m->third);
 }
 
 static void test_wrong_drafts(void **state)
@@ -410,8 +411,8 @@ static void test_pressure(void **state)
 
 #define TREES 3
 
-/* A run beside sessions whose trees fill a pass each, and that draft again in the verdict's callback.
- * Engine thread's, but for reading after the run. */
+/* A run beside sessions whose trees fill a pass each, and that draft again in the verdict's
+ * callback. Engine thread's, but for reading after the run. */
 typedef struct crowd {
     local_client run, tree[TREES];
     uint32_t since;         /* verdicts of trees since the run's last */
@@ -440,7 +441,7 @@ static void tree_part(local_client *c, const ft_msg_verdict *verdict)
     c->draft.round = verdict->round + 1;
     c->draft.base = verdict->length;
     if (verdict->finish == FT_FINISH_NONE)
-        ft_vsession_draft(c->session, &c->draft);
+        local_send(c->session, &c->draft);
 }
 
 static void test_fairness(void **state)
@@ -464,7 +465,7 @@ static void test_fairness(void **state)
             all->tree[i].draft.token[k] = 5 + k;
             all->tree[i].draft.parent[k] = -1;
         }
-        ft_vsession_draft(all->tree[i].session, &all->tree[i].draft);
+        local_send(all->tree[i].session, &all->tree[i].draft);
     }
     local_open(&all->run, v, &ref->open, "me");
     all->run.user = all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of sessions: handshake, resume, takeover, expiry, limits, cancel; and that whoever breaks
-// the rules gets a clear error while others go on. Time is a manual clock.
+// The life of sessions (serve/lifecycle.c): handshake, resume, takeover, expiry, limits, cancel;
+// and that whoever breaks the rules gets a clear error while others go on. Time is a manual clock.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +91,7 @@ static void test_handshake(void **state)
     expect_refused(b, &o, "me", FT_NOT_FOUND, "'another' is not served");
     o = good;
     o.rule = 1;
-    expect_refused(b, &o, "me", FT_UNSUPPORTED, "rule 1");
+    expect_refused(b, &o, "me", FT_PRECONDITION, "rule 1 is not offered here: open with 0 (exact)");
     o = good;
     o.sampling.temperature = -1;
     expect_refused(b, &o, "me", FT_INVALID, "temperature");
@@ -223,7 +223,7 @@ static void test_bad_drafts(void **state)
         {future_round, FT_INVALID, "round 4 is not the next one (3)"},
         {older_round, FT_INVALID, "round 1 is not the next one (3)"},
         {zero_round, FT_INVALID, "round 0"},
-        {wrong_base, FT_PRECONDITION, "hangs on"},
+        {wrong_base, FT_PRECONDITION, "extends"},
         {forward_parent, FT_INVALID, "parent of node 0"},
         {own_parent, FT_INVALID, "parent of node 0"},
         {wild_parent, FT_INVALID, "parent of node 0"},
@@ -247,7 +247,7 @@ static void test_bad_drafts(void **state)
             assert_true(local_round(&c, &b->plain, &text));
         test_draft(&c.draft, &b->plain, &text);
         all[i].spoil(&c.draft);
-        ft_vsession_draft(c.session, &c.draft);
+        local_send(c.session, &c.draft);
         assert_string_equal(ft_status_name(local_wait_gone(&c)), ft_status_name(all[i].code));
         if (!strstr(c.message, all[i].words))
             fail_msg("'%s' is not in '%s'", all[i].words, c.message);
@@ -269,7 +269,7 @@ static void test_flood(void **state)
     open_first(b);
     test_draft(&b->c.draft, &b->plain, &b->text);
     for (int i = 0; i < 1000; i++)
-        ft_vsession_draft(b->c.session, &b->c.draft);
+        local_send(b->c.session, &b->c.draft);
     assert_int_equal(local_wait_gone(&b->c), FT_INVALID);
     local_detach(&b->c);
     assert_int_equal(stats_of(b).sessions, 0);
@@ -286,7 +286,7 @@ static void test_repeated_round(void **state)
         ft_msg_verdict first = b->c.verdict;
         uint64_t rounds = stats_of(b).rounds;
         uint32_t seen = b->c.n_verdicts;
-        ft_vsession_draft(b->c.session, &b->c.draft);
+        local_send(b->c.session, &b->c.draft);
         assert_true(local_wait_verdict(&b->c, seen + 1));
         assert_memory_equal(&first, &b->c.verdict, sizeof first);
         assert_int_equal(stats_of(b).rounds, rounds); /* not computed again */
@@ -305,11 +305,11 @@ static void test_ended_text_takes_no_round(void **state)
     assert_int_equal(b->text.finish, FT_FINISH_LENGTH);
     ft_verifier_stats s = stats_of(b);
     assert_int_equal(s.kv_blocks_free, s.kv_blocks); /* its KV is free already */
-    ft_vsession_draft(b->c.session, &b->c.draft);
+    local_send(b->c.session, &b->c.draft);
     assert_true(local_wait_verdict(&b->c, 2)); /* the last verdict is still there */
     b->c.draft.round++;
     b->c.draft.base = b->text.n - 1;
-    ft_vsession_draft(b->c.session, &b->c.draft);
+    local_send(b->c.session, &b->c.draft);
     assert_int_equal(local_wait_gone(&b->c), FT_PRECONDITION);
     local_detach(&b->c);
     bench_destroy(b);
@@ -350,7 +350,8 @@ static void test_resume(void **state)
     bench_destroy(b);
 }
 
-/* Whose edge is at another length will be opened anew: the session ends, also under a stream that it still has. */
+/* Whose edge is at another length will be opened anew: the session ends, also under a stream that
+ * it still has. */
 static void test_resume_elsewhere(void **state)
 {
     (void)state;
@@ -390,7 +391,7 @@ static void test_resume_behind(void **state)
     local_wait_opened(&b->c);
     assert_int_equal(b->c.opened.length, b->text.n);
     assert_int_equal(b->c.opened.last_round, 2);
-    ft_vsession_draft(b->c.session, &draft);
+    local_send(b->c.session, &draft);
     assert_true(local_wait_verdict(&b->c, 1));
     assert_int_equal(b->c.verdict.length, verdict.length);
     assert_memory_equal(b->c.verdict.path, verdict.path, sizeof verdict.path);
@@ -413,7 +414,7 @@ static void test_takeover(void **state)
     local_wait_opened(&b->c);
     assert_int_equal(local_wait_gone(&old), FT_ABORTED);
     test_draft(&old.draft, &b->plain, &b->text);
-    ft_vsession_draft(old.session, &old.draft); /* too late, and without effect */
+    local_send(old.session, &old.draft); /* too late, and without effect */
     local_detach(&old);
     assert_true(go_round(b));
     assert_int_equal(stats_of(b).sessions, 1);
@@ -454,7 +455,7 @@ static void test_session_limit(void **state)
     open_first(b);
     local_open(&second, b->v, &open, "me");
     local_wait_opened(&second);
-    expect_refused(b, &open, "me", FT_EXHAUSTED, "all 2 sessions are taken");
+    expect_refused(b, &open, "me", FT_EXHAUSTED, "all 2 sessions are in use");
     ft_msg_open resume = local_resume_msg(&second, b->text.n);
     local_detach(&second);
     local_open(&third, b->v, &open, "me"); /* a detached one gives way */
@@ -509,7 +510,7 @@ static void test_cancel_frees(void **state)
             ft_verifier_tick(b->v);
         test_draft(&b->c.draft, &b->edge, &b->text);
         b->c.draft.round = 1;
-        ft_vsession_draft(b->c.session, &b->c.draft);
+        local_send(b->c.session, &b->c.draft);
         for (int tick = 0; tick < i / 5; tick++)
             ft_verifier_tick(b->v);
         ft_vsession_close(b->c.session);
@@ -531,11 +532,11 @@ static void test_detach_withdraws(void **state)
     test_text_random(&b->text, 250, 1);
     open_first(b);
     test_draft(&b->c.draft, &b->plain, &b->text);
-    ft_vsession_draft(b->c.session, &b->c.draft);
+    local_send(b->c.session, &b->c.draft);
     local_detach(&b->c);
-    uint64_t rows = stats_of(b).rows; /* of passes that were under way */
+    uint64_t rows = stats_of(b).passes.sum; /* of passes that were under way */
     for (int i = 0; i < 5; i++)
-        assert_int_equal(stats_of(b).rows, rows);
+        assert_int_equal(stats_of(b).passes.sum, rows);
     bench_destroy(b); /* with a detached session in it */
 }
 

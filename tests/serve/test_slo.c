@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promised token speeds: who may ask for which, when no more can be promised, what counts as kept, and
-// that no policy changes a text.
+// Promised token speeds: who may ask for which, when no more can be promised, what counts as kept,
+// and that no policy changes a text.
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +52,7 @@ static void test_speeds(void **state)
             local_close(c);
         } else {
             assert_int_equal(local_wait_gone(c), cases[i].status);
-            assert_non_null(strstr(c->message, "8 are the most"));
+            assert_non_null(strstr(c->message, "ask for 8 at most"));
             local_detach(c);
         }
     }
@@ -110,7 +111,7 @@ static void test_promises_go_by_what_rounds_are(void **state)
     const ft_msg_draft run = {.round = 1, .base = PROMPT_TOK, .run = LENGTH - 1};
     local_open(first, v, &fast, "me");
     local_wait_opened(first);
-    ft_vsession_draft(first->session, &run);
+    local_send(first->session, &run);
     local_wait_over(first, 1);
     local_open(second, v, &fast, "you");
     local_wait_opened(second);
@@ -120,6 +121,59 @@ static void test_promises_go_by_what_rounds_are(void **state)
     free(text);
     free(second);
     free(first);
+}
+
+/* Rounds that one text has before no more promises are given. 12: more are given even then. What a
+ * pass takes is known, and rows take next to nothing: by the estimates there is time for many. */
+static uint32_t rounds_until_refused(int64_t pass_us)
+{
+    const ft_costs costs = {.us = {[FT_COST_PASS] = (double)pass_us, [FT_COST_ROW] = 100},
+                            .most_rows = 64,
+                            .error = 0.05};
+    test_work_clock clock = {.pass_us = pass_us, .row_us = 100};
+    ft_verifier *v = test_verifier_start(
+        with_classes((ft_verifier_opts){.costs = &costs, .clock = test_work_clock_of(&clock)}));
+    local_client *first = malloc(sizeof *first), *second = malloc(sizeof *second);
+    test_text *text = malloc(sizeof *text);
+    test_edge edge = test_edge_make(TEST_DRAFT_WRONG, NULL, target.n_vocab, 3);
+    ft_status asked = FT_OK;
+    uint32_t rounds = 0;
+    clock.verifier = v;
+    test_text_random(text, PROMPT_TOK, 7);
+    const ft_msg_open open = open_at(text, 8);
+    local_open(first, v, &open, "me");
+    local_wait_opened(first);
+    while (asked == FT_OK && rounds < 12) {
+        assert_true(local_round(first, &edge, text));
+        assert_int_equal(text->finish, FT_FINISH_NONE);
+        rounds++;
+        local_open(second, v, &open, "you");
+        ft_verifier_tick(v); /* it was answered */
+        pthread_mutex_lock(&second->lock);
+        asked = second->n_gone ? second->gone : FT_OK;
+        pthread_mutex_unlock(&second->lock);
+        if (asked == FT_OK)
+            local_close(second);
+        else
+            local_detach(second);
+    }
+    assert_true(asked == FT_OK || asked == FT_EXHAUSTED);
+    local_close(first);
+    clock.verifier = NULL;
+    ft_verifier_destroy(v);
+    free(text);
+    free(second);
+    free(first);
+    return rounds;
+}
+
+/* From its second verdict on, the text is behind by more than a round; the sixth such round in a
+ * row is one too many. */
+static void test_no_promise_while_texts_are_behind(void **state)
+{
+    (void)state;
+    assert_int_equal(rounds_until_refused(1000000), 7);
+    assert_int_equal(rounds_until_refused(10000), 12); /* there is time for that speed */
 }
 
 /* On a clock that stands still every verdict is in time, unless drafting alone took too long. */
@@ -141,19 +195,19 @@ static void test_attainment(void **state)
         c->draft.draft_us = rounds % 2 ? 10000000 : 1000; /* 10 s for a round of 8 tokens/s */
         late += rounds % 2;
         now_us += 1000;
-        ft_vsession_draft(c->session, &c->draft);
+        local_send(c->session, &c->draft);
         assert_true(local_wait_verdict(c, rounds + 1));
         now_us += 5; /* the budget that is over is a microsecond */
         assert_true(test_apply(text, &c->draft, &c->verdict));
     }
     ft_verifier_stats s = test_verifier_stats(v);
-    assert_int_equal(s.slo[1].rounds, rounds);
-    assert_int_equal(s.slo[0].rounds, 0);
-    assert_int_equal(s.slo[1].texts, 1);
-    assert_int_equal(s.slo[1].texts_met, 1); /* 40 tokens within as many milliseconds */
-    assert_true(s.slo[1].rounds_met >= rounds - late);
+    assert_int_equal(s.slo_rounds[1], rounds);
+    assert_int_equal(s.slo_rounds[0], 0);
+    assert_int_equal(s.slo_texts[1], 1);
+    assert_int_equal(s.slo_texts_met[1], 1); /* 40 tokens within as many milliseconds */
+    assert_true(s.slo_rounds_met[1] >= rounds - late);
     ft_buf page = {0};
-    assert_int_equal(ft_metrics_append(&s, &page), FT_OK);
+    assert_int_equal(ft_stats_append(&ft_verifier_stat_list, &s, &page), FT_OK);
     assert_non_null(strstr(page.data, "foretoken_slo_texts_met_total{tokens_per_s=\"8\"} 1\n"));
     assert_non_null(strstr(page.data, "foretoken_slo_texts_met_total{tokens_per_s=\"2\"} 0\n"));
     ft_buf_deinit(&page);
@@ -183,7 +237,7 @@ static void run_all(const ft_sched_policy *policy, test_text *texts)
             if (texts[i].finish != FT_FINISH_NONE)
                 continue;
             test_draft(&c[i].draft, &edges[i], &texts[i]);
-            ft_vsession_draft(c[i].session, &c[i].draft);
+            local_send(c[i].session, &c[i].draft);
         }
         for (uint32_t i = 0; i < SESSIONS; i++) {
             if (texts[i].finish != FT_FINISH_NONE)
@@ -223,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_speeds),
         cmocka_unit_test(test_no_more_than_it_can),
         cmocka_unit_test(test_promises_go_by_what_rounds_are),
+        cmocka_unit_test(test_no_promise_while_texts_are_behind),
         cmocka_unit_test(test_attainment),
         cmocka_unit_test(test_policies_change_no_text),
     };

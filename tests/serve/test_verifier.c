@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts through the verifier do not depend on drafts, on company in the batch, on KV pressure, nor on
-// where rounds are cut; they end where they must.
+// Texts through the verifier do not depend on drafts, on company in the batch, on KV pressure, nor
+// on where rounds are cut; they end where they must.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "engine/products.h"
 #include "support/local_client.h"
 #include "support/target.h"
 
@@ -63,6 +65,23 @@ static void test_drafts_change_nothing(void **state)
 }
 
 /* Every max_tokens, with chains that reach beyond it. */
+/* Replicas are compared by it: what multiplies with the weights, and how K and V are kept. */
+static void test_info_tells_kernels(void **state)
+{
+    char products[FT_PRODUCTS_TEXT], want[160];
+    const ft_model_products p = ft_model_get_memory(target.model).products;
+    ft_products_text(&p, products);
+    for (int i = 0; i < 2; i++) {
+        ft_msg_info info;
+        ft_verifier *v = test_verifier_start((ft_verifier_opts){
+            .kv_type = i ? FT_KV_Q8_0 : FT_KV_F16, .portable_attention = i == 0});
+        ft_verifier_info(v, &info);
+        snprintf(want, sizeof want, "%s, kv %s", products, i ? "q8_0" : "f16, attention ggml");
+        assert_string_equal(info.kernels, want);
+        ft_verifier_destroy(v);
+    }
+}
+
 static void test_length_is_exact(void **state)
 {
     ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
@@ -198,7 +217,7 @@ static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
             if (m->text.finish != FT_FINISH_NONE)
                 continue;
             test_draft(&m->client.draft, &m->edge, &m->text);
-            ft_vsession_draft(m->client.session, &m->client.draft);
+            local_send(m->client.session, &m->client.draft);
         }
         for (uint32_t i = 0; i < n; i++) {
             many *m = &all[i];
@@ -213,8 +232,8 @@ static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
     many_end(all, n);
 }
 
-/* Texts of different lengths, trees of all shapes and all kinds of sampling share passes, and each is
- * what it would be alone. Nor do the threads that judge matter, nor where prompts are cut. */
+/* Texts of different lengths, trees of all shapes and all kinds of sampling share passes, and each
+ * is what it would be alone. Nor do the threads that judge matter, nor where prompts are cut. */
 static void test_company_changes_nothing(void **state)
 {
     ft_verifier_stats s;
@@ -229,7 +248,7 @@ static void test_company_changes_nothing(void **state)
         }
         many_run(all, MANY, v, 40);
         ft_verifier_get_stats(v, &s);
-        assert_true(s.forwards < s.rounds + s.prefill_chunks); /* they did share passes */
+        assert_true(s.passes.n < s.rounds + s.chunks.n); /* they did share passes */
         test_verifier_expect_empty(v);
         ft_verifier_destroy(v);
     }
@@ -309,14 +328,14 @@ static void storm_break(many *m, ft_verifier *v, bool late)
     local_client *c = &m->client;
     ft_msg_open o = local_resume_msg(c, m->text.n);
     ft_msg_draft again = c->draft;
-    ft_vsession_draft(c->session, &c->draft);
+    local_send(c->session, &c->draft);
     if (late)
         ft_verifier_tick(v);
     local_detach(c);
     local_open(c, v, &o, "me");
     local_wait_opened(c);
     c->draft = again;
-    ft_vsession_draft(c->session, &c->draft);
+    local_send(c->session, &c->draft);
     if (!local_wait_verdict(c, 1))
         fail_msg("gone: %s", c->message);
     assert_true(test_apply(&m->text, &c->draft, &c->verdict));
@@ -344,7 +363,7 @@ static void test_storm(void **state)
         } else if (dice < 8) {
             storm_break(m, v, dice == 7);
         } else { /* given up amid a round, and opened again with the text so far */
-            ft_vsession_draft(m->client.session, &m->client.draft);
+            local_send(m->client.session, &m->client.draft);
             local_close(&m->client);
             storm_open(m, v);
         }
@@ -396,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drafts_change_nothing),
+        cmocka_unit_test(test_info_tells_kernels),
         cmocka_unit_test(test_length_is_exact),
         cmocka_unit_test(test_context_is_never_exceeded),
         cmocka_unit_test(test_stop_token_ends_the_text),

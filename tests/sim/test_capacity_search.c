@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for the largest number of devices, on made-up servers: those that are slow from some number on,
-// as sharp or as gently as may be, and those whose probes are a matter of luck near it.
+// The search for the largest number of devices, on made-up servers: those that are slow from some
+// number on, as sharp or as gently as may be, and those whose probes are a matter of luck near it.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,8 @@
 #define EPSILON 0.05
 #define MOST    300
 
-/* Share of slow texts with n devices where `held` are held: a hard edge, or one that rises over some. */
+/* Share of slow texts with n devices where `held` are held: a hard edge, or one that rises over
+ * some. */
 static double share(uint32_t n, uint32_t held, double width)
 {
     if (width == 0)
@@ -78,7 +79,8 @@ static void test_precision(void **state)
     }
 }
 
-/* Probes are dear: from a good guess a few are enough, and from a poor one it goes there by doubling. */
+/* Probes are dear: from a good guess a few are enough, and from a poor one it goes there by
+ * doubling. */
 static void test_few_probes(void **state)
 {
     server v = {.held = 80, .over = 0.95};

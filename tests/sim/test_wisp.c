@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulations (wisp.c, and its two sides wisp_device.c and wisp_server.c): cases small enough to work
-// out by hand, and what must hold of any.
+// Simulations (wisp.c, and its two sides wisp_device.c and wisp_server.c): cases small enough to
+// work out by hand, and what must hold of any.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,8 @@
 
 #include "sim/wisp_search.h"
 
-/* A pass takes 10 ms and 1 ms a row; drafting a token 10 ms; no delays, no chance but the seed's. */
+/* A pass takes 10 ms and 1 ms a row; drafting a token 10 ms; no delays, no chance but the
+ * seed's. */
 static ft_sim_config exact(void)
 {
     ft_sim_config c = {.n_classes = 2, .tokens_per_s = {50, 60}};
@@ -46,7 +47,8 @@ static ft_sim_result run(const ft_sim_config *c, ft_sim_mode mode, uint32_t clas
     return r;
 }
 
-/* Two prompts of 3 rows (the 4th token's is the first round's): 16 ms; six rounds of 2 rows: 72 ms. */
+/* Two prompts of 3 rows (the 4th token's is the first round's): 16 ms; six rounds of 2 rows: 72
+ * ms. */
 static void test_centralized_by_hand(void **state)
 {
     const ft_sim_config c = exact();
@@ -62,8 +64,8 @@ static void test_centralized_by_hand(void **state)
     assert_true(r.texts[0] == 1 && r.slow[0] == 0 && r.texts[1] == 1 && r.slow[1] == 0);
 }
 
-/* Drafts take 20 ms. A round holds all of the text: 2 * 6 rows, 22 ms, then 2 * 9, 28 ms: 90 ms for 6
- * tokens, 66.7 a second. */
+/* Drafts take 20 ms. A round holds all of the text: 2 * 6 rows, 22 ms, then 2 * 9, 28 ms: 90 ms for
+ * 6 tokens, 66.7 a second. */
 static void test_fcfs_by_hand(void **state)
 {
     ft_sim_config c = exact();
@@ -79,8 +81,8 @@ static void test_fcfs_by_hand(void **state)
     assert_true(r.texts[0] == 1 && r.slow[0] == 0 && r.texts[1] == 1 && r.slow[1] == 1);
 }
 
-/* Prompts are read while the first drafts are made; rounds have 3 rows each: from 20 to 36 ms, and after
- * another draft from 56 to 72. */
+/* Prompts are read while the first drafts are made; rounds have 3 rows each: from 20 to 36 ms, and
+ * after another draft from 56 to 72. */
 static void test_wisp_by_hand(void **state)
 {
     const ft_sim_config c = exact();
@@ -93,9 +95,9 @@ static void test_wisp_by_hand(void **state)
     assert_true(r.texts[0] == 2 && r.slow[0] == 0);
 }
 
-/* A promise of 60 tokens/s leaves a first round (2 tokens expected, 20 ms of drafting) 13.3 ms: time for
- * one alone (13 ms), not for two (16 ms), which first come first served takes. The other has time to
- * wait. */
+/* A promise of 60 tokens/s leaves a first round (2 tokens expected, 20 ms of drafting) 13.3 ms:
+ * time for one alone (13 ms), not for two (16 ms), which first come first served takes. The other
+ * has time to wait. */
 static void test_policy_keeps_deadlines(void **state)
 {
     ft_sim_config c = exact();
@@ -214,8 +216,8 @@ static void test_refused(void **state)
     assert_int_equal(ft_sim_wisp_run(&opts, &err, &r), FT_INVALID);
 }
 
-/* What is found is held, and one more is not; sharing work holds more than decoding for all, and both
- * more than reading every text again for every round. */
+/* What is found is held, and one more is not; sharing work holds more than decoding for all, and
+ * both more than reading every text again for every round. */
 static void test_capacity(void **state)
 {
     ft_sim_config c = paper();

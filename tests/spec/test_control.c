@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller in simulated worlds: devices, networks, servers and drafts of all kinds, thousands of
-// rounds each. It is held against decoding in runs only, and against the best tree that one could have
-// fixed in advance.
+// The controller in simulated worlds: devices, networks, servers and drafts of all kinds, thousands
+// of rounds each. It is held against decoding in runs only, and against the best tree that one
+// could have fixed in advance.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "spec/control.h"
+#include "spec/tuning.h"
 
 #define MAX_BUDGET 32
 #define MAX_DEPTH  12
@@ -158,8 +159,9 @@ static ft_control_choice step(life *l, const world *w)
         assert_true(choice.budget <= l->room.nodes && choice.depth <= l->room.depth);
         speculate(l, w, &choice);
     } else {
-        assert_in_range(choice.run, l->tokens > 0 ? FT_CONTROL_RUN_MIN : FT_CONTROL_RUN_FIRST,
-                        FT_CONTROL_RUN_MAX);
+        assert_in_range(choice.run,
+                        l->tokens > 0 ? ft_spec_tune->modes.run_min : ft_spec_tune->modes.run_first,
+                        ft_spec_tune->modes.run_max);
         run(l, w, &choice);
     }
     return choice;
@@ -255,8 +257,8 @@ typedef struct young {
     int n;
 } young;
 
-/* The first tokens of some sessions in a world: what a draft forward takes is known from a warm-up. Plain
- * decoding pays the network once, too. */
+/* The first tokens of some sessions in a world: what a draft forward takes is known from a warm-up.
+ * Plain decoding pays the network once, too. */
 static void add_young(young *sum, const world *w, double n_tok, uint64_t seed)
 {
     const int n = 8;
@@ -454,8 +456,8 @@ static void test_reaction(void **state)
     assert_true(sum_off < 20 * 20 && sum_on < 20 * 60);
 }
 
-/* What rows cost others decides where drafting pays for oneself: dear ones end it, at once for who is young,
- * and it comes back with the load gone. */
+/* What rows cost others decides where drafting pays for oneself: dear ones end it, at once for who
+ * is young, and it comes back with the load gone. */
 static void test_price(void **state)
 {
     (void)state;
@@ -588,15 +590,15 @@ static void test_length_of_runs(void **state)
     ft_control c;
     (void)state;
     ft_control_init(&c, &never);
-    assert_int_equal(ft_control_choose(&c, &room).run, FT_CONTROL_RUN_MAX);
+    assert_int_equal(ft_control_choose(&c, &room).run, ft_spec_tune->modes.run_max);
     ft_control_init(&c, &opts);
-    assert_int_equal(ft_control_choose(&c, &room).run, FT_CONTROL_RUN_MIN);
+    assert_int_equal(ft_control_choose(&c, &room).run, ft_spec_tune->modes.run_min);
     ft_control_saw_rtt(&c, 100000);
     ft_control_saw_run(&c, 8, 80000, 0);
     assert_int_equal(ft_control_choose(&c, &room).run, 20);
     for (int i = 0; i < 100; i++)
         ft_control_saw_run(&c, 8, 8000, 0);
-    assert_int_equal(ft_control_choose(&c, &room).run, FT_CONTROL_RUN_MAX);
+    assert_int_equal(ft_control_choose(&c, &room).run, ft_spec_tune->modes.run_max);
 }
 
 /* Numbers that make no sense leave it able to decide. */
@@ -611,7 +613,8 @@ static void test_nonsense(void **state)
     for (int i = 0; i < 5000; i++) {
         ft_control_choice c = ft_control_choose(&l.control, &room);
         assert_true(c.speculate ? c.budget >= 1 && c.budget <= 32 && c.depth >= 1 && c.depth <= 8
-                                : c.run >= FT_CONTROL_RUN_FIRST && c.run <= FT_CONTROL_RUN_MAX);
+                                : c.run >= ft_spec_tune->modes.run_first &&
+                                      c.run <= ft_spec_tune->modes.run_max);
         int64_t odd = (int64_t)ft_rng_u32(&rng) << ft_rng_below(&rng, 20);
         const ft_control_round r = {.nodes = ft_rng_below(&rng, 300),
                                     .depth = ft_rng_below(&rng, 300),

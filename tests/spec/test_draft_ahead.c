@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drafting ahead of a verdict (SpecEdge 4.2): it changes nothing of the tree that is out, grows below
-// the head alone, is kept where the verdict goes there, and never keeps the next draft from growing.
+// Drafting ahead of a verdict (SpecEdge 4.2): it changes nothing of the tree that is out, grows
+// below the head alone, is kept where the verdict goes there, and never keeps the next draft from
+// growing.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,8 +89,8 @@ static void advance(fixture *f, const ft_tree *tree, const uint32_t *path, uint3
         f->text[f->n++] = next[i];
 }
 
-/* Deep enough that growth ends by itself: then the tree is the best of all there are, however it came
- * about, and two drafters must agree. */
+/* Deep enough that growth ends by itself: then the tree is the best of all there are, however it
+ * came about, and two drafters must agree. */
 static ft_draft_params to_the_end(uint32_t budget, uint32_t width)
 {
     return ft_draft_params_tree(budget, 200, width);
@@ -220,8 +221,8 @@ static void test_tree_that_is_out_is_untouched(void **state)
     }
 }
 
-/* Any order of drafts, calls ahead and verdicts; every draft that grows to its end is what a drafter
- * without a past says. */
+/* Any order of drafts, calls ahead and verdicts; every draft that grows to its end is what a
+ * drafter without a past says. */
 static void test_random_sequences(void **state)
 {
     ft_rng rng;

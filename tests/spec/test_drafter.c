@@ -13,7 +13,7 @@
 
 #include "engine/engine.h"
 #include "spec/drafter.h"
-#include "spec/verify.h"
+#include "spec/rule.h"
 #include "support/drafts.h"
 
 enum { TEXT_MAX = 400, PROMPT = 30, ANSWER = 40 };
@@ -31,7 +31,7 @@ static void must(ft_status status)
 typedef struct target {
     ft_engine *engine;
     ft_seq *seq;
-    ft_sampler *sampler;
+    ft_rule_work *work;
     uint32_t first_row;
 } target;
 
@@ -39,12 +39,12 @@ static void target_init(target *t, const ft_model *model)
 {
     t->engine = test_draft_engine(model, 1024, 128);
     must(ft_seq_create(t->engine, &err, &t->seq));
-    must(ft_sampler_create(ft_model_hparams(model)->n_vocab, &err, &t->sampler));
+    must(ft_rule_work_create(ft_rules_default, ft_model_hparams(model)->n_vocab, &err, &t->work));
 }
 
 static void target_deinit(target *t)
 {
-    ft_sampler_destroy(t->sampler);
+    ft_rule_work_destroy(t->work);
     ft_seq_destroy(t->seq);
     ft_engine_destroy(t->engine);
 }
@@ -85,7 +85,8 @@ static void target_round(target *t, const ft_sampling *s, const int32_t *text, u
     must(ft_engine_forward(t->engine, &seg, 1, &err));
     t->first_row = seg.first_row;
     *v = (ft_verified){0};
-    assert_true(ft_verify_exact(tree, (ft_rows){row_of, t}, t->sampler, s, n, v));
+    const ft_drafted draft = {.tree = tree, .sampling = s, .position = n};
+    assert_true(ft_rule_exact.walk(&ft_rule_exact, t->work, &draft, (ft_rows){row_of, t}, v));
     for (uint32_t i = 0; i < v->n_path; i++)
         path[i + 1] = v->path[i] + 1;
     must(ft_seq_commit(t->seq, path, v->n_path + 1, NULL, 0, &err));
@@ -269,7 +270,8 @@ static void test_branch_and_width(void **state)
     fixture_deinit(&f);
 }
 
-/* A verdict inside the computed part keeps the branch, and what follows is what a new drafter says. */
+/* A verdict inside the computed part keeps the branch, and what follows is what a new drafter
+ * says. */
 static void test_branch_survives(void **state)
 {
     for (uint32_t kept = 1; kept <= 4; kept++) {
@@ -466,8 +468,8 @@ static uint64_t forwards_of(const ft_drafter *d)
     return stats.forwards;
 }
 
-/* A stop that knows nothing changes nothing, one to which time is dear asks for what the text needs and
- * no more, and both learn what forwards bring. */
+/* A stop that knows nothing changes nothing, one to which time is dear asks for what the text needs
+ * and no more, and both learn what forwards bring. */
 static void test_stops(void **state)
 {
     fixture f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many drafters in one forward: each tree is the one that its drafter drafts alone, a level takes one
-// forward of the engine, and who finds no room in the KV pool stops without stopping others.
+// Many drafters in one forward: each tree is the one that its drafter drafts alone, a level takes
+// one forward of the engine, and who finds no room in the KV pool stops without stopping others.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -29,7 +29,7 @@ static void must(ft_status status)
 typedef struct crowd {
     ft_model *model;
     ft_engine *engine;
-    ft_sampler *sampler;
+    ft_rule_work *work;
     ft_drafter *drafter[N];
     ft_draft_params params[N];
     ft_tree tree[N];
@@ -44,11 +44,12 @@ static void crowd_init(crowd *c, uint32_t kv_tok, uint32_t max_batch, bool share
     c->model = test_draft_model(GGML_TYPE_Q4_0, 8, 2048);
     c->engine = test_draft_engine(c->model, kv_tok, max_batch);
     if (share)
-        must(ft_sampler_create(ft_model_hparams(c->model)->n_vocab, &err, &c->sampler));
+        must(ft_rule_work_create(ft_rules_default, ft_model_hparams(c->model)->n_vocab, &err,
+                                 &c->work));
     for (uint32_t i = 0; i < N; i++) {
         ft_sampling s = {.temperature = 0.3f * (float)(i % 4), .top_p = 1, .seed = i};
         ft_draft_source *source;
-        must(ft_draft_engine_source(c->engine, c->sampler, &s, &err, &source));
+        must(ft_draft_engine_source(c->engine, &ft_rule_exact, c->work, &s, &err, &source));
         must(ft_drafter_create(source, &err, &c->drafter[i]));
         c->n[i] = test_draft_prompt(c->text[i], 5 + 12 * i, i);
         must(ft_drafter_reset(c->drafter[i], c->text[i], c->n[i], &err));
@@ -62,7 +63,7 @@ static void crowd_deinit(crowd *c)
 {
     for (uint32_t i = 0; i < N; i++)
         ft_drafter_destroy(c->drafter[i]);
-    ft_sampler_destroy(c->sampler);
+    ft_rule_work_destroy(c->work);
     ft_engine_destroy(c->engine);
     ft_model_destroy(c->model);
 }
@@ -119,7 +120,7 @@ static void test_full_pool_stops_one(void **state)
     ft_sampling s = ft_sampling_default();
     ft_drafter *hog;
     int32_t text[600];
-    must(ft_draft_engine_source(c.engine, c.sampler, &s, &err, &source));
+    must(ft_draft_engine_source(c.engine, &ft_rule_exact, c.work, &s, &err, &source));
     must(ft_drafter_create(source, &err, &hog));
     uint32_t left;
     must(ft_drafter_reset(hog, text, test_draft_prompt(text, 200, 9), &err));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The early nodes of a pool: they extend the tree that is out, are what a tree drafted behind the verdict
-// without a further forward would be, and a drafter goes on from them as from any other tree.
+// The early nodes of a pool: they extend the tree that is out, are what a tree drafted behind the
+// verdict without a further forward would be, and a drafter goes on from them as from any other
+// tree.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +67,8 @@ static bool hangs_below(const ft_tree *tree, uint32_t i, uint32_t top)
     return at == (int32_t)top;
 }
 
-/* It extends `tree` as it says; no top is a child that the tree has, and each has something below it. */
+/* It extends `tree` as it says; no top is a child that the tree has, and each has something below
+ * it. */
 static void check_early(const early *e, const ft_tree *tree, uint32_t budget)
 {
     uint32_t n_top = 0;
@@ -122,8 +124,8 @@ static bool same_nodes(const ft_tree *a, const ft_tree *b)
            memcmp(a->parent, b->parent, a->n * sizeof *a->parent) == 0;
 }
 
-/* For each top: what is taken is what was sent below it, and what a tree of as many nodes is that is drafted
- * behind the verdict from the same pool. */
+/* For each top: what is taken is what was sent below it, and what a tree of as many nodes is that
+ * is drafted behind the verdict from the same pool. */
 static void test_is_the_next_tree(void **state)
 {
     uint32_t tops = 0;
@@ -189,8 +191,8 @@ static void test_worth(void **state)
     test_drafting_deinit(&f);
 }
 
-/* Rounds of both kinds in any order; every draft that grows to its end is what a drafter without a past
- * says. */
+/* Rounds of both kinds in any order; every draft that grows to its end is what a drafter without a
+ * past says. */
 static void test_random_rounds(void **state)
 {
     ft_rng rng;

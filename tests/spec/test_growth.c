@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Growth of draft trees without any model: candidates come from a hash of the path. A tree that grew to
-// its end is compared with the best nodes of the whole tree of candidates, found by brute force.
+// Growth of draft trees without any model: candidates come from a hash of the path. A tree that
+// grew to its end is compared with the best nodes of the whole tree of candidates, found by brute
+// force.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include "base/rng.h"
 #include "base/secret.h"
 #include "spec/growth.h"
+#include "spec/tuning.h"
 #include "support/drafts.h"
 
 static ft_growth g;
@@ -116,7 +118,7 @@ static void test_grows_to_the_best(void **state)
 static void check_likeliest(const uint16_t *chosen, uint32_t n, uint32_t i)
 {
     assert_true(g.node[chosen[i]].pending < 0);
-    assert_true(g.node[chosen[i]].cum >= -logf(FT_AHEAD_ODDS));
+    assert_true(g.node[chosen[i]].cum >= -logf(ft_spec_tune->growth.ahead_odds));
     for (uint32_t k = 0; k < g.n; k++) {
         bool taken = g.node[k].pending >= 0;
         for (uint32_t j = 0; j < n; j++)
@@ -125,8 +127,42 @@ static void check_likeliest(const uint16_t *chosen, uint32_t n, uint32_t i)
     }
 }
 
-/* Random rounds of growth, growth ahead and verdicts keep the invariants; what is below the text's new
- * end stays, with its numbers. */
+/* Lets the tree grow ahead once; the chosen nodes are the likeliest, or the head and below it. */
+static void grow_ahead(uint64_t text, const ft_draft_params *p)
+{
+    uint16_t chosen[FT_DRAFT_LEAVES];
+    bool first = g.head < 0;
+    uint32_t n = ft_growth_choose_ahead(&g, p, &no_limits, chosen);
+    for (uint32_t i = 0; i < n && p->ahead == FT_AHEAD_LIKELIEST; i++)
+        check_likeliest(chosen, n, i);
+    if (p->ahead == FT_AHEAD_LIKELIEST && n > 0 && first && g.node[g.head].pending < 0)
+        assert_int_equal(chosen[0], g.head);
+    compute(text, chosen, n, p->branch, true);
+    for (uint32_t i = 0; i < n && p->ahead == FT_AHEAD_HEAD; i++) { /* the head, or below it */
+        int32_t at = chosen[i];
+        while (at >= 0 && at != g.head)
+            at = g.node[at].parent;
+        assert_int_equal(at, g.head);
+    }
+}
+
+/* A node is still what the model says of the text. */
+static void check_node(uint64_t text, uint32_t i)
+{
+    ft_draft_children c;
+    bool found = false;
+    children_of(path_of(text, g.node[i].parent), &c);
+    for (uint32_t k = 0; k < c.n; k++)
+        found |= c.at[k].token == g.node[i].token && c.at[k].logp == g.node[i].logp;
+    assert_true(found);
+    float feature[FT_FEATURES];
+    ft_growth_features(&g, i, feature);
+    assert_true(feature[FT_FEATURE_ENTROPY] == c.shape.entropy);
+    assert_true(feature[FT_FEATURE_POSITION] == (float)g.node[i].depth);
+}
+
+/* Random rounds of growth, growth ahead and verdicts keep the invariants; what is below the text's
+ * new end stays, with its numbers. */
 static void test_rounds_keep_the_invariants(void **state)
 {
     ft_rng rng;
@@ -137,27 +173,14 @@ static void test_rounds_keep_the_invariants(void **state)
         ft_draft_params p =
             ft_draft_params_tree(1 + ft_rng_below(&rng, 60), 4, 1 + ft_rng_below(&rng, 12));
         ft_tree tree;
-        uint16_t chosen[FT_DRAFT_LEAVES], nodes[FT_GROWTH_MAX];
-        uint32_t path[FT_TREE_MAX], keep[FT_DRAFT_PENDING], n;
+        uint16_t nodes[FT_GROWTH_MAX];
+        uint32_t path[FT_TREE_MAX], keep[FT_DRAFT_PENDING];
         p.branch = 6;
         grow(text, &p, ft_rng_below(&rng, 5));
         ft_growth_emit(&g, &p, &tree);
         for (uint32_t calls = ft_rng_below(&rng, 10); calls > 0; calls--) {
             p.ahead = round % 2 ? FT_AHEAD_HEAD : FT_AHEAD_LIKELIEST;
-            bool first = g.head < 0;
-            n = ft_growth_choose_ahead(&g, &p, &no_limits, chosen);
-            for (uint32_t i = 0; i < n && p.ahead == FT_AHEAD_LIKELIEST; i++)
-                check_likeliest(chosen, n, i);
-            if (p.ahead == FT_AHEAD_LIKELIEST && n > 0 && first && g.node[g.head].pending < 0)
-                assert_int_equal(chosen[0], g.head);
-            compute(text, chosen, n, p.branch, true);
-            for (uint32_t i = 0; i < n && p.ahead == FT_AHEAD_HEAD;
-                 i++) { /* the head, or below it */
-                int32_t at = chosen[i];
-                while (at >= 0 && at != g.head)
-                    at = g.node[at].parent;
-                assert_int_equal(at, g.head);
-            }
+            grow_ahead(text, &p);
         }
         uint32_t n_path = test_tree_path(&tree, ft_rng_below(&rng, tree.n), path);
         int walk = ft_growth_walk(&g, path, n_path, NULL, 0, nodes);
@@ -176,18 +199,8 @@ static void test_rounds_keep_the_invariants(void **state)
         assert_true(n_keep == g.n_pending && n_keep < before);
         for (uint32_t i = 0; i < n_keep; i++)
             assert_true(keep[i] < before && (i == 0 || keep[i] > keep[i - 1]));
-        for (uint32_t i = 0; i < g.n; i++) { /* still what the model says of the new text */
-            ft_draft_children c;
-            bool found = false;
-            children_of(path_of(text, g.node[i].parent), &c);
-            for (uint32_t k = 0; k < c.n; k++)
-                found |= c.at[k].token == g.node[i].token && c.at[k].logp == g.node[i].logp;
-            assert_true(found);
-            float feature[FT_FEATURES];
-            ft_growth_features(&g, i, feature);
-            assert_true(feature[FT_FEATURE_ENTROPY] == c.shape.entropy);
-            assert_true(feature[FT_FEATURE_POSITION] == (float)g.node[i].depth);
-        }
+        for (uint32_t i = 0; i < g.n; i++)
+            check_node(text, i);
     }
     assert_true(kept > 300);
 }
@@ -196,9 +209,10 @@ static void test_rounds_keep_the_invariants(void **state)
 static void test_ahead_leaves_room(void **state)
 {
     const ft_draft_params wants[] = {
-        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_AHEAD_HEAD, NULL, NULL},
-        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_AHEAD_HEAD, NULL, NULL},
-        {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY, FT_AHEAD_HEAD, NULL, NULL}};
+        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_AHEAD_HEAD, NULL, 0, 0, NULL},
+        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_AHEAD_HEAD, NULL, 0, 0, NULL},
+        {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY, FT_AHEAD_HEAD, NULL, 0, 0,
+         NULL}};
     for (uint64_t text = 0; text < 12; text++) {
         const ft_draft_params *p = &wants[text % 3];
         uint32_t leaves = ft_draft_params_leaves(p), n;
@@ -231,7 +245,8 @@ static void test_walks(void **state)
     assert_int_equal(ft_growth_walk(&g, twice, 2, NULL, 0, nodes), -1);
     assert_int_equal(ft_growth_walk(&g, far, 1, NULL, 0, nodes), -1);
     assert_int_equal(ft_growth_walk(&g, NULL, 0, NULL, 0, nodes), 0);
-    /* A path that comes as the target's own tokens leads to the same nodes, and ends outside the pool. */
+    /* A path that comes as the target's own tokens leads to the same nodes, and ends outside the
+     * pool. */
     uint32_t path[FT_TREE_MAX], n = test_tree_path(&tree, tree.n - 1, path);
     int32_t next[FT_TREE_MAX + 1];
     for (uint32_t i = 0; i < n; i++)
@@ -243,7 +258,8 @@ static void test_walks(void **state)
     assert_int_equal(ft_growth_walk(&g, path, 1, next + 1, n, nodes), n);
 }
 
-/* A token by the source's chances to the power of `power`; one that is no child stands for the rest. */
+/* A token by the source's chances to the power of `power`; one that is no child stands for the
+ * rest. */
 static int32_t draw(const ft_draft_children *c, double power, ft_rng *rng)
 {
     double p[FT_DRAFT_RANKED + 1], rest = 1, sum = 0;
@@ -259,7 +275,8 @@ static int32_t draw(const ft_draft_children *c, double power, ft_rng *rng)
     return -1;
 }
 
-/* What is learned of a source is how much surer it could have been; drafts believe it from then on. */
+/* What is learned of a source is how much surer it could have been; drafts believe it from then
+ * on. */
 static void test_calibration(void **state)
 {
     static const double powers[] = {0.7, 1, 2};

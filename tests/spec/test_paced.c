@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A paced source draws the same trees as the one behind it and takes the device's time for them, on a
-// clock that stands still but for the waits and for what a forward is said to take.
+// A paced source draws the same trees as the one behind it and takes the device's time for them, on
+// a clock that stands still but for the waits and for what a forward is said to take.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -58,7 +58,7 @@ static void rounds(int64_t busy_us)
     int32_t text[PROMPT];
     uint32_t n = test_draft_prompt(text, PROMPT, 0);
     must(test_drafter_create(engine, &s, &err, &plain));
-    must(ft_draft_engine_source(engine, NULL, &s, &err, &source));
+    must(ft_draft_engine_source(engine, &ft_rule_exact, NULL, &s, &err, &source));
     must(ft_draft_source_paced(source, &device, &err, &source));
     must(ft_drafter_create(source, &err, &slow));
     must(ft_drafter_reset(plain, text, n, &err));
@@ -122,7 +122,7 @@ static void test_shared_forward(void **state)
     int32_t text[10];
     for (uint32_t i = 0; i < 2; i++) {
         ft_draft_source *source;
-        must(ft_draft_engine_source(engine, NULL, &s, &err, &source));
+        must(ft_draft_engine_source(engine, &ft_rule_exact, NULL, &s, &err, &source));
         must(ft_draft_source_paced(source, &device, &err, &source));
         must(ft_drafter_create(source, &err, &d[i]));
         must(ft_drafter_reset(d[i], text, test_draft_prompt(text, 10, i), &err));

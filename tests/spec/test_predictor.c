@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drafts with a predictor: a chain ends before the first token that it rules out, a tree loses what it rules
-// out with all below, the best first token always stays; and what is drafted ahead and lives on is judged
-// again where it is then.
+// Drafts with a predictor: a chain ends before the first token that it rules out, a tree loses what
+// it rules out with all below, the best first token always stays; and what is drafted ahead and
+// lives on is judged again where it is then.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

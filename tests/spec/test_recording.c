@@ -36,9 +36,10 @@ typedef struct fixture {
     ft_recording *recording;
 } fixture;
 
-static ft_status create_source(void *ctx, const ft_sampling *s, ft_error *e, ft_draft_source **out)
+static ft_status create_source(void *ctx, const ft_rule *rule, const ft_sampling *s, ft_error *e,
+                               ft_draft_source **out)
 {
-    return ft_draft_engine_source(ctx, NULL, s, e, out);
+    return ft_draft_engine_source(ctx, rule, NULL, s, e, out);
 }
 
 static void fixture_init(fixture *f, uint32_t n_ctx, uint32_t kv_tok, uint32_t most)
@@ -143,7 +144,7 @@ static outcome by_engine(const fixture *f, const story *s)
 {
     ft_draft_source *source;
     outcome out;
-    must(ft_draft_engine_source(f->engine, NULL, &s->sampling, &err, &source));
+    must(ft_draft_engine_source(f->engine, &ft_rule_exact, NULL, &s->sampling, &err, &source));
     must(tell(source, s, &err, &out));
     return out;
 }
@@ -152,7 +153,7 @@ static outcome by_recording(const fixture *f, const story *s)
 {
     ft_draft_source *source;
     outcome out;
-    must(ft_recording_source(f->recording, &s->sampling, &err, &source));
+    must(ft_recording_source(f->recording, &ft_rule_exact, &s->sampling, &err, &source));
     must(tell(source, s, &err, &out));
     return out;
 }
@@ -202,8 +203,8 @@ static void test_replay_is_the_same(void **state)
     fixture_deinit(&f);
 }
 
-/* What was recorded at one depth and is replayed at another: the model computes what is missing, and
- * the ancestors that it lacks. */
+/* What was recorded at one depth and is replayed at another: the model computes what is missing,
+ * and the ancestors that it lacks. */
 static void test_missing_nodes_are_computed(void **state)
 {
     fixture f;
@@ -222,7 +223,8 @@ static void test_missing_nodes_are_computed(void **state)
     fixture_deinit(&f);
 }
 
-/* An empty recording without a model proposes nothing, and what it has of another sampling is nothing. */
+/* An empty recording without a model proposes nothing, and what it has of another sampling is
+ * nothing. */
 static void test_nothing_is_known(void **state)
 {
     fixture f;
@@ -294,7 +296,8 @@ static void make_truth(const fixture *f, const ft_sampling *s, int32_t *text)
     ft_drafter_destroy(d);
 }
 
-/* Verdicts follow the text, which half-way goes back a little; what is drafted is the seed's to say. */
+/* Verdicts follow the text, which half-way goes back a little; what is drafted is the seed's to
+ * say. */
 static outcome follow(ft_draft_source *source, const int32_t *text, uint64_t seed)
 {
     ft_drafter *d;
@@ -349,9 +352,9 @@ static void test_known_and_unknown_mixed(void **state)
         fixture_init(&f, 2048, 2048, 0);
         make_truth(&f, &s, text);
         for (uint64_t way = 0; way < 4; way++) {
-            must(ft_draft_engine_source(f.engine, NULL, &s, &err, &source));
+            must(ft_draft_engine_source(f.engine, &ft_rule_exact, NULL, &s, &err, &source));
             outcome told = follow(source, text, seed * 10 + way);
-            must(ft_recording_source(f.recording, &s, &err, &source));
+            must(ft_recording_source(f.recording, &ft_rule_exact, &s, &err, &source));
             outcome out = follow(source, text, seed * 10 + way);
             assert_same(&told, &out);
             assert_true(way == 0 || stats_of(&f).hits > hits);
@@ -361,8 +364,8 @@ static void test_known_and_unknown_mixed(void **state)
     }
 }
 
-/* A recording that is being filled has the model compute what a drafter over the engine would have it
- * compute, and no row more. */
+/* A recording that is being filled has the model compute what a drafter over the engine would have
+ * it compute, and no row more. */
 static void test_filling_costs_no_more(void **state)
 {
     fixture f;
@@ -399,7 +402,8 @@ static void *work(void *arg)
         ft_draft_source *source;
         uint32_t which = (j->first + i) % j->stories;
         story s = tale(which);
-        j->status = ft_recording_source(j->recording, &s.sampling, &j->err, &source);
+        j->status =
+            ft_recording_source(j->recording, &ft_rule_exact, &s.sampling, &j->err, &source);
         if (j->status == FT_OK)
             j->status = tell(source, &s, &j->err, &j->out[which]);
     }
@@ -437,28 +441,34 @@ static void test_table(void **state)
 {
     ft_recording_table t = {0};
     ft_draft_children c = {.n = 16}, found;
+    uint8_t evidence[40], back[40];
     const uint32_t n = 20000;
-    assert_false(ft_recording_table_find(&t, 1, &found));
+    assert_false(ft_recording_table_find(&t, 1, &found, back));
     for (uint32_t i = 0; i < n; i++) {
         c.n = 1 + i % 16;
+        c.n_evidence = i % 8 ? 0 : i % 41;
+        memset(evidence, (int)i, sizeof evidence);
         c.shape = (ft_shape){.entropy = (float)i, .margin = 0.5f, .deviation = 3};
         for (uint32_t k = 0; k < 16; k++)
             c.at[k] = (ft_draft_child){.token = (int32_t)(i + k), .logp = -(float)k};
         /* neighbours, and hashes that share their low bits; 0 is one like any other */
         uint64_t hash = i % 2 ? i : (uint64_t)i << 40;
-        assert_true(ft_recording_table_add(&t, hash, &c, 12));
+        assert_true(ft_recording_table_add(&t, hash, &c, evidence, 12));
         c.at[0].token = -1; /* what is there stays */
-        assert_true(ft_recording_table_add(&t, hash, &c, 12));
+        assert_true(ft_recording_table_add(&t, hash, &c, evidence, 12));
     }
     assert_int_equal(t.n, n);
     for (uint32_t i = 0; i < n; i++) {
-        assert_true(ft_recording_table_find(&t, i % 2 ? i : (uint64_t)i << 40, &found));
+        assert_true(ft_recording_table_find(&t, i % 2 ? i : (uint64_t)i << 40, &found, back));
         assert_int_equal(found.n, 1 + i % 16 < 12 ? 1 + i % 16 : 12);
+        assert_int_equal(found.n_evidence, i % 8 ? 0 : i % 41);
+        memset(evidence, (int)i, sizeof evidence);
+        assert_memory_equal(back, evidence, found.n_evidence);
         assert_true(found.shape.entropy == (float)i && found.shape.deviation == 3);
         for (uint32_t k = 0; k < found.n; k++)
             assert_int_equal(found.at[k].token, i + k);
     }
-    assert_false(ft_recording_table_find(&t, 2, &found));
+    assert_false(ft_recording_table_find(&t, 2, &found, back));
     assert_true(ft_recording_table_bytes(&t) < n * 180);
     ft_recording_table_deinit(&t);
 }

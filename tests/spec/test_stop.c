@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a draft is deep enough, in simulated worlds: held against who knows beforehand what each forward
-// of each round will bring (by brute force over all depths), and against the best of all fixed depths.
+// When a draft is deep enough, in simulated worlds: held against who knows beforehand what each
+// forward of each round will bring (by brute force over all depths), and against the best of all
+// fixed depths.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +78,8 @@ static double best_fixed(const world *w, uint64_t seed)
     return best;
 }
 
-/* The rate of who sees each round before it begins: the fixed point of the best depths by a rate. */
+/* The rate of who sees each round before it begins: the fixed point of the best depths by a
+ * rate. */
 static double best_seeing(const world *w, uint64_t seed)
 {
     double rate = 0;

@@ -25,6 +25,7 @@ static void test_add_and_find(void **state)
     small_tree(&tree);
     assert_int_equal(tree.depth[0], 0);
     assert_int_equal(tree.depth[3], 2);
+    assert_int_equal(ft_tree_levels(&tree), 3);
     assert_true(tree.cum_logp[3] == -0.875f);
     assert_int_equal(ft_tree_find_child(&tree, -1, 6), 1);
     assert_int_equal(ft_tree_find_child(&tree, 0, 5), 2);
@@ -32,6 +33,7 @@ static void test_add_and_find(void **state)
     assert_int_equal(ft_tree_find_child(&tree, 3, 7), -1);
     assert_int_equal(ft_tree_check(&tree, 8, NULL), FT_OK);
     ft_tree_clear(&tree);
+    assert_int_equal(ft_tree_levels(&tree), 0);
     assert_int_equal(ft_tree_find_child(&tree, -1, 5), -1);
     assert_int_equal(ft_tree_check(&tree, 8, NULL), FT_OK);
 }

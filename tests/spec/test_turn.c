@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that share an engine, each in a pass of its own, first come first served: how long the engine
-// waits, and how long drafts do, where each session drafts until its turn comes.
+// Sessions that share an engine, each in a pass of its own, first come first served: how long the
+// engine waits, and how long drafts do, where each session drafts until its turn comes.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,8 @@ static int64_t noisy(engine *e, int64_t us)
     return (int64_t)((double)us * (1 + e->jitter * (2 * ft_rng_unit(&e->rng) - 1)));
 }
 
-/* After a verdict that reached the edge at `at`. At most 7 forwards, which take up all of a verification. */
+/* After a verdict that reached the edge at `at`. At most 7 forwards, which take up all of a
+ * verification. */
 static void draft(engine *e, session *s, int64_t at)
 {
     double until_us = ft_turn_until_us(&s->turn);
@@ -89,8 +90,8 @@ static void passes(engine *e, uint32_t n)
         pass(e);
 }
 
-/* Seven forwards and the network take a little less than a verification where nothing is ever late, and
- * the engine waits whenever something is. */
+/* Seven forwards and the network take a little less than a verification where nothing is ever late,
+ * and the engine waits whenever something is. */
 static void test_engine_does_not_wait(void **state)
 {
     static const double jitters[] = {0, 0.02, 0.05};

@@ -83,6 +83,7 @@ static void add_seq(setup *s, uint32_t n_past, uint32_t n, uint32_t first, bool 
         ft_kv_seq_extend(seq, NULL, n_past);
         ok = ft_kv_seq_commit(seq, path, n_past, NULL, 0, NULL) == FT_OK;
     }
+    ok = ok && ft_kv_seq_reserve(seq, n) == FT_OK;
     if (!ok) {
         fprintf(stderr, "attn_cases: no sequence\n");
         abort();
@@ -307,9 +308,9 @@ static double oracle(const setup *s, const ft_attn_seg *seg, uint32_t r, uint32_
     return largest;
 }
 
-/* f16 and q8_0 differ from the definition by float rounding alone: 2e-4 is some 100 times what sums of
- * 2,000 terms of size 4 cost. bf16 rounds each weight to within 2^-9 of it; the weights' sum is of the
- * rounded ones, so a value is off by at most 2^-8 of the largest one. */
+/* f16 and q8_0 differ from the definition by float rounding alone: 2e-4 is some 100 times what sums
+ * of 2,000 terms of size 4 cost. bf16 rounds each weight to within 2^-9 of it; the weights' sum is
+ * of the rounded ones, so a value is off by at most 2^-8 of the largest one. */
 static const char *check_oracle(const setup *s, const float *got)
 {
     double expected[MAX_DIM];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counts a program's allocations: its own malloc and its kin stand before those of the C library, for
- * ggml's libraries too. Included by the one file of a test program that asks; not where the sanitizers
- * need the names themselves, nor without glibc (COUNTS_ALLOCS is 0 then, and nothing is counted). */
+ * Counts a program's allocations: its own malloc and its kin stand before those of the C library,
+ * for ggml's libraries too. Included by the one file of a test program that asks; not where the
+ * sanitizers need the names themselves, nor without glibc (COUNTS_ALLOCS is 0 then, and nothing is
+ * counted). */
 #ifndef FT_TEST_COUNT_ALLOCS_H
 #define FT_TEST_COUNT_ALLOCS_H
 

@@ -46,7 +46,7 @@ ft_status test_drafter_create(ft_engine *engine, const ft_sampling *s, ft_error 
                               ft_drafter **out)
 {
     ft_draft_source *source;
-    ft_status status = ft_draft_engine_source(engine, NULL, s, err, &source);
+    ft_status status = ft_draft_engine_source(engine, &ft_rule_exact, NULL, s, err, &source);
     *out = NULL;
     return status == FT_OK ? ft_drafter_create(source, err, out) : status;
 }

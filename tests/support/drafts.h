@@ -16,8 +16,8 @@ ft_engine *test_draft_engine(const ft_model *model, uint32_t kv_tok, uint32_t ma
 /* A drafter over a sequence of the engine. Errors are handed on. */
 ft_status test_drafter_create(ft_engine *engine, const ft_sampling *s, ft_error *err,
                               ft_drafter **out);
-/* A text, and two drafters over one engine that draft behind it: one that goes from verdict to verdict,
- * and one that is told every text anew, without any past. */
+/* A text, and two drafters over one engine that draft behind it: one that goes from verdict to
+ * verdict, and one that is told every text anew, without any past. */
 enum { TEST_DRAFTING_TEXT = 600, TEST_DRAFTING_PROMPT = 20 };
 typedef struct test_drafting {
     ft_model *model;

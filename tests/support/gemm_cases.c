@@ -41,7 +41,8 @@ bool gemm_case_rows(ft_rng *rng, const ft_gemm_kernel *kernel)
     return memcmp(ours, plain, sizeof ours) == 0;
 }
 
-/* Every quant there can be; scales, which are a block's first or last halves, without infinities. */
+/* Every quant there can be; scales, which are a block's first or last halves, without
+ * infinities. */
 static void fill_tile(ft_rng *rng, uint8_t *plain, size_t bytes, size_t block_bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -78,7 +79,7 @@ bool gemm_case_tile(ft_rng *rng, const ft_gemm_kernel *kernel, enum ggml_type ty
                       .residual_stride = 17,
                       .out = ours,
                       .out_stride = 19,
-                      .ahead = n_rows % 3 ? packed : NULL};
+                      .prefetch = n_rows % 3 ? packed : NULL};
     kernel->tile(type)(&t);
     t.out = expected;
     ft_gemm_kernel_plain.tile(type)(&t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels of products with packed weights against the plain one, bit for bit, on random numbers: for
- * unit tests, and for tools/check-neon, which has neither models nor ggml's library.
+ * Kernels of products with packed weights against the plain one, bit for bit, on random numbers:
+ * for unit tests, and for tools/check-neon, which has neither models nor ggml's library.
  */
 #ifndef FT_TESTS_GEMM_CASES_H
 #define FT_TESTS_GEMM_CASES_H

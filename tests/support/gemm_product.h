@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A weight matrix as its file has it, packed, and as numbers; and products with it as operators of a
- * graph: ours on the packed one, ggml's on the plain one. */
+ * A weight matrix as its file has it, packed, and as numbers; and products with it as operators of
+ * a graph: ours on the packed one, ggml's on the plain one. */
 #ifndef FT_TESTS_GEMM_PRODUCT_H
 #define FT_TESTS_GEMM_PRODUCT_H
 

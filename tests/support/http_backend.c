@@ -133,7 +133,7 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_http
             return ft_error_set(err, refusals[i].status, "serve: %s", refusals[i].word);
     if (strncmp(prompt, "whose", 5) == 0) {
         char text[FT_HTTP_NAME_SIZE + 32];
-        snprintf(text, sizeof text, "%s %g", q->tenant ? q->tenant : "nobody's",
+        snprintf(text, sizeof text, "%s %g", q->key_name ? q->key_name : "nobody's",
                  (double)q->slo_tokens_per_s);
         return echo(q, sink, text, result);
     }
@@ -191,11 +191,15 @@ static ft_status metrics(void *ctx, ft_buf *out)
                          http_backend_count(b, &b->started));
 }
 
+static ft_status model(void *ctx, ft_error *err, const char **id)
+{
+    const http_backend *b = ctx;
+    *id = HTTP_BACKEND_MODEL;
+    return b->early ? ft_error_set(err, FT_UNAVAILABLE, "no server at 10.0.0.9 yet") : FT_OK;
+}
+
 ft_http_backend http_backend_of(http_backend *b)
 {
-    return (ft_http_backend){.ctx = b,
-                             .model_id = HTTP_BACKEND_MODEL,
-                             .generate = generate,
-                             .health = health,
-                             .metrics = metrics};
+    return (ft_http_backend){
+        .ctx = b, .model = model, .generate = generate, .health = health, .metrics = metrics};
 }

@@ -34,6 +34,7 @@ typedef struct http_backend {
     unsigned started, ended, cancelled; /* generations; guarded by lock */
     unsigned ticks;                     /* that "endless" and "flood" handed over; so too */
     bool sick;                          /* /health */
+    bool early;                         /* it cannot generate yet */
 } http_backend;
 
 void http_backend_init(http_backend *b);

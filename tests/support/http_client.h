@@ -28,13 +28,14 @@ void http_client_close(http_client *c);
 bool http_client_send(http_client *c, const char *data, size_t n);
 bool http_client_puts(http_client *c, const char *text);
 
-/* Sends a request with our own Host. headers: further lines, each with its "\r\n", or "". body: NULL
- * for none, else sent with Content-Length and, unless headers has one, a JSON Content-Type. */
+/* Sends a request with our own Host. headers: further lines, each with its "\r\n", or "". body:
+ * NULL for none, else sent with Content-Length and, unless headers has one, a JSON Content-Type. */
 bool http_client_request(http_client *c, const char *method, const char *path, const char *headers,
                          const char *body);
 /* Reads until `needle` was received, from the start of what is not parsed. */
 bool http_client_read_until(http_client *c, const char *needle);
-/* Reads one response; no_body for HEAD. False: the connection ended or the response is malformed. */
+/* Reads one response; no_body for HEAD. False: the connection ended or the response is
+ * malformed. */
 bool http_client_response(http_client *c, bool no_body, http_response *r);
 /* True if the server ends the connection (anything still received is kept in `in`). */
 bool http_client_at_end(http_client *c);

@@ -102,6 +102,18 @@ ft_msg_open local_resume_msg(const local_client *c, uint32_t base)
                          .base = base};
 }
 
+ft_client_msg *local_draft_msg(const ft_msg_draft *draft)
+{
+    ft_client_msg *msg = ft_draft_msg_dup(draft);
+    assert_non_null(msg);
+    return msg;
+}
+
+void local_send(ft_vsession *session, const ft_msg_draft *draft)
+{
+    ft_vsession_draft(session, local_draft_msg(draft));
+}
+
 /* Under the lock: waits until *count is at least n, or the session is gone. */
 static void wait_count(local_client *c, const uint32_t *count, uint32_t n)
 {
@@ -170,7 +182,7 @@ void local_close(local_client *c)
 static bool finish_run(local_client *c, test_text *text, uint32_t n_over)
 {
     uint32_t from = c->n_heard;
-    ft_vsession_draft(c->session, &c->draft);
+    local_send(c->session, &c->draft);
     if (!local_wait_over(c, n_over))
         return false;
     for (uint32_t i = from; i < c->n_heard && text->n < TEST_TEXT_MAX; i++)
@@ -188,7 +200,7 @@ bool local_round(local_client *c, test_edge *edge, test_text *text)
     test_draft(&c->draft, edge, text);
     if (c->draft.run > 0)
         return finish_run(c, text, c->n_over + 1);
-    ft_vsession_draft(c->session, &c->draft);
+    local_send(c->session, &c->draft);
     if (!local_wait_verdict(c, n))
         return false;
     assert_true(test_apply(text, &c->draft, &c->verdict));

@@ -49,6 +49,10 @@ void local_open(local_client *c, ft_verifier *v, const ft_msg_open *open, const 
 /* What resumes this client's session. */
 ft_msg_open local_resume_msg(const local_client *c, uint32_t base);
 void local_wait_opened(local_client *c);
+/* A message of its own with this draft, for ft_vsession_draft. */
+ft_client_msg *local_draft_msg(const ft_msg_draft *draft);
+/* Sends a copy of it. */
+void local_send(ft_vsession *session, const ft_msg_draft *draft);
 /* Waits until n verdicts in all have come. False: the session is gone instead. */
 bool local_wait_verdict(local_client *c, uint32_t n);
 /* The same for n rounds that are over. */

@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Logits [n, n_vocab] of a prompt; the caller frees. Ends the test program if the file does not load. */
+/* Logits [n, n_vocab] of a prompt; the caller frees. Ends the test program if the file does not
+ * load. */
 float *oracle_logits(const char *path, const int32_t *tokens, uint32_t n, bool flash,
                      uint32_t *n_vocab);
 

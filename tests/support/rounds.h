@@ -33,8 +33,8 @@ void test_text_init(test_text *text, const int32_t *prompt, uint32_t n);
 /* n random bytes' tokens of a tiny model's vocabulary. */
 void test_text_random(test_text *text, uint32_t n, uint64_t seed);
 
-/* How an edge drafts. ref: the whole text that the target is going to say, or NULL (then no style is
- * right but by chance). */
+/* How an edge drafts. ref: the whole text that the target is going to say, or NULL (then no style
+ * is right but by chance). */
 typedef struct test_edge {
     test_style style;
     const test_text *ref;

@@ -17,8 +17,8 @@
 #include "ggml-backend.h"
 #include "model/device.h"
 
-/* What ggml's RPC backend knows of servers and their devices it never frees, and forgets at exit before
- * the leaks are counted. */
+/* What ggml's RPC backend knows of servers and their devices it never frees, and forgets at exit
+ * before the leaks are counted. */
 #ifdef __SANITIZE_ADDRESS__
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)

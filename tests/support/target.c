@@ -90,7 +90,7 @@ static int64_t work_us(void *ctx)
     ft_verifier *v = atomic_load(&clock->verifier);
     if (v)
         ft_verifier_get_stats(v, &s);
-    return 1 + (int64_t)s.forwards * clock->pass_us + (int64_t)s.rows * clock->row_us;
+    return 1 + (int64_t)s.passes.n * clock->pass_us + (int64_t)s.passes.sum * clock->row_us;
 }
 
 ft_clock test_work_clock_of(test_work_clock *clock)

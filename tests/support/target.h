@@ -19,8 +19,8 @@ extern test_target target;
 int test_target_setup(void **state);
 int test_target_teardown(void **state);
 
-/* opts with model, vocabulary, and where they are 0 the machine's clock, one thread and a context of
- * 512 filled in. */
+/* opts with model, vocabulary, and where they are 0 the machine's clock, one thread and a context
+ * of 512 filled in. */
 ft_verifier_opts test_verifier_opts(ft_verifier_opts opts);
 /* Of these; a failure ends the test. */
 ft_verifier *test_verifier_start(ft_verifier_opts opts);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiny models (tiny_gguf.h), loaded; their files are gone. The caller destroys them. Fails the test. */
+ * Tiny models (tiny_gguf.h), loaded; their files are gone. The caller destroys them. Fails the
+ * test. */
 #ifndef FT_TESTS_TINY_MODEL_H
 #define FT_TESTS_TINY_MODEL_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a comparison command is given: a tiny target, a draft of the same weights that are rounded, so that it
- * agrees now and then, and a file of prompts. */
+ * What a comparison command is given: a tiny target, a draft of the same weights that are rounded,
+ * so that it agrees now and then, and a file of prompts. */
 #ifndef FT_TEST_TINY_PAIR_H
 #define FT_TEST_TINY_PAIR_H
 

@@ -27,7 +27,7 @@ CLEAN = {
     "src/cmd/main.c": TOP + '#include <stdio.h>\n#include <stdlib.h>\n#include "base/thing.h"\n\n'
                             'static const struct { const char *name; } flags[] = {{"--size"}};\n\n'
                             'int main(void)\n{\n    printf("%s", getenv("X"));\n    return 0;\n}\n',
-    "tests/base/test_thing.c": TOP + '#include "base/thing.h"\n',
+    "tests/base/test_thing.c": TOP + '#include "base/thing.h"\nint n = ft_thing_count();\n',
     "docs/COMMANDS.md": "`--size N` is a flag\n",
     "README.md": "a small tree\n",
 }
@@ -80,26 +80,50 @@ class LintTest(unittest.TestCase):
                                    '#include <edge/y.h>\n',
             "src/edge/d.c": TOP + '#include "serve/x.h"\n#include "../serve/x.h"\n',
             "src/spec/e.c": TOP + '#include "foretoken.pb-c.h"\n#include "engine/x.h"\n',
-            "tests/base/test_names.c": TOP + "// a b c d e\n",
         }
-        self.expect(extra, "src/edge/d.c:4: include relative",
+        self.expect(extra, "src/edge/d.c:3: room 'edge' may not", "src/edge/d.c:4: include relative",
                     "src/http/b.c:3: room 'http' may not", "src/http/b.c:4: room 'http' may not", "src/sched/a.c:4: room 'sched' may not",
                     "src/serve/c.c:3: room 'serve' may not include 'edge/x.h'")
 
     def test_unknown_room(self):
-        self.expect({"src/misc/a.c": TOP, "tests/base/test_a.c": TOP + "// misc a\n"},
-                    "room 'misc' is not in the table")
+        self.expect({"src/misc/a.c": TOP}, "room 'misc' is not in the table")
+
+    def test_circles(self):
+        def file(name, *calls):
+            return (TOP + f"int ft_{name}_go(void)\n{{\n" +
+                    "".join(f"    ft_{c}_go();\n" for c in calls) + "}\n")
+        tested = {"tests/spec/test_a.c": TOP + "ft_a_go();\n"}
+        self.expect({"src/spec/a.c": file("a", "b"), "src/spec/b.c": file("b", "c"),
+                     "src/spec/c.c": file("c"), **tested})
+        self.expect({"src/spec/c.c": file("c", "a")},
+                    "src/spec/a.c:1: files in a circle: a -> b (ft_b_go), b -> c (ft_c_go), "
+                    "c -> a (ft_a_go)")
+        table = TOP + '#include "spec/a.h"\nconst int ft_table[] = {1};\n' + file("c")[len(TOP):]
+        self.expect({"src/spec/c.c": table})
+        self.expect({"src/spec/c.c": table, "src/spec/b.c": file("b", "c") + "int *x = ft_table;\n",
+                     "src/spec/a.c": file("a", "b")})
+        self.expect({"src/spec/c.c": table + "int f(void)\n{\n    return ft_b_go();\n}\n"},
+                    "files in a circle: b -> c (ft_table), c -> b (ft_b_go)")
+        self.expect({"src/spec/c.c": TOP + "/* ft_a_go() */\n" + file("c")[len(TOP):]})
+
+    def test_columns(self):
+        self.expect({"src/cmd/a.c": TOP + "// " + "x" * 97 + "\n"})
+        self.expect({"src/cmd/a.c": TOP + "// " + "x" * 98 + "\n"}, "src/cmd/a.c:3: 101 columns")
+        self.expect({"src/cmd/a.c": TOP + 'x = "' + "x" * 98 + '";\n'}, "105 columns")
+        self.expect({"src/cmd/a.c": TOP, "docs/a.md": "x" * 200 + "\n"})
 
     def test_file_length(self):
-        self.expect({"src/cmd/long.c": TOP + "\n" * 899}, "src/cmd/long.c:901: 901 lines")
-        self.expect({"src/cmd/long.c": TOP + "\n" * 898})
-        self.expect({"src/cmd/long.c": TOP, "tools/x": "#!/bin/sh\n" + "\n" * 900}, "tools/x:901")
+        self.expect({"src/cmd/long.c": TOP + "\n" * 599}, "src/cmd/long.c:601: 601 lines")
+        self.expect({"src/cmd/long.c": TOP + "\n" * 598})
+        self.expect({"src/cmd/long.c": TOP, "tools/x": "#!/bin/sh\n" + "\n" * 600}, "tools/x:601")
+        self.expect({"tools/x": "", "tests/base/test_x.c": TOP + "\n" * 898})
+        self.expect({"tests/base/test_x.c": TOP + "\n" * 899}, "tests/base/test_x.c:901: 901 lines")
 
     def test_function_length(self):
-        body = function(body_lines=78)
+        body = function(body_lines=58)
         self.expect({"src/cmd/f.c": TOP + body})
-        self.expect({"src/cmd/f.c": TOP + "\n" + function(body_lines=79)},
-                    "src/cmd/f.c:4: f: 81 lines")
+        self.expect({"src/cmd/f.c": TOP + "\n" + function(body_lines=59)},
+                    "src/cmd/f.c:4: f: 61 lines")
 
     def test_structs_and_arrays_are_no_functions(self):
         rows = "    1,\n" * 100
@@ -197,13 +221,17 @@ class LintTest(unittest.TestCase):
         self.expect({"src/cmd/serve.c": TOP + 'x = getenv("X");\nexit(1);\n'}, "src/cmd/serve.c:3")
 
     def test_every_source_is_tested(self):
-        self.expect({"src/base/other.c": TOP}, "src/base/other.c:1: no test names 'other'")
-        self.expect({"tests/base/test_o.c": TOP + '#include "base/other.h"\n'})
-        self.expect({"tests/base/test_o.c": TOP + "// of other.c\n"})
-        self.expect({"tests/base/test_o.c": TOP + "// another\n"}, "no test names 'other'")
-        self.expect({"tests/base/test_o.c": TOP + "// ft_far_go()\n",
-                     "src/base/other.c": TOP + "\n" + function("ft_far_go")})
-        self.expect({"tests/base/test_o.c": TOP + "// ft_far_go_on()\n"}, "no test names 'other'")
+        untested = "src/base/other.c:1: no test calls a function of it or of a file that calls it"
+        other = TOP + "\n" + function("ft_far_go")
+        self.expect({"src/base/other.c": other}, untested)
+        for text in ("// of other.c: ft_far_go()\n", '#include "base/other.h"\n', "ft_far_go_on();\n",
+                     'x = "ft_far_go()";\n'):
+            with self.subTest(text):
+                self.expect({"tests/base/test_o.c": TOP + text}, untested)
+        self.expect({"tests/base/test_o.c": TOP + "ft_far_go();\n"})
+        user = TOP + "int ft_use(void)\n{\n    return ft_far_go();\n}\n"
+        self.expect({"tests/base/test_o.c": TOP + "ft_use();\n", "src/base/user.c": user})
+        self.expect({"src/base/user.c": TOP, "src/engine/user.c": user}, untested)
 
     def test_flags_are_in_the_manual(self):
         row = TOP + 'static flag f[] = {\n    {"--size", 0},\n    {"--siz", 0},\n    {"-x", 0}};\n'

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One direction of netlab's links (tools/net/pipe.c) on a clock of the test's own: delay, jitter without
-// reordering, loss that only the seed decides, the line's rate, its queue.
+// One direction of netlab's links (tools/net/pipe.c) on a clock of the test's own: delay, jitter
+// without reordering, loss that only the seed decides, the line's rate, its queue.
 #include "net/pipe.h"
 
 #include <setjmp.h>

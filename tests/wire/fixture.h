@@ -107,9 +107,10 @@ static void echo_draft(echo *e, ft_stream *stream, const ft_msg_draft *draft)
         ft_stream_finish(stream, FT_EXHAUSTED, "come back later", 250);
 }
 
-static void echo_on_message(void *ctx, ft_stream *stream, const ft_client_msg *msg)
+static void echo_on_message(void *ctx, ft_stream *stream, ft_client_msg *take_msg)
 {
     echo *e = ctx;
+    ft_client_msg *msg = take_msg;
     ft_server_msg reply = {.kind = FT_SERVER_OPENED};
     ft_stream_set_user(stream, (char *)ft_stream_user(stream) + 1);
     switch (msg->kind) {
@@ -129,6 +130,7 @@ static void echo_on_message(void *ctx, ft_stream *stream, const ft_client_msg *m
     case FT_CLIENT_CLOSE:
         break;
     }
+    ft_client_msg_free(msg);
     echo_note(e, &e->messages);
 }
 

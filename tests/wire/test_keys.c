@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of keys: what is taken, what is refused, that nobody else can read the file, that no message
-// shows a secret, and that a token finds its own key alone, and that a ring's keys are replaced as a whole.
+// Files of keys: what is taken, what is refused, that nobody else can read the file, that no
+// message shows a secret, and that a token finds its own key alone, and that a ring's keys are
+// replaced as a whole.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -17,7 +17,8 @@
 
 #define ROUNDS 300
 
-static const ft_wire_limits limits = {.n_vocab = 49152, .max_context = 2048, .max_tree = 64};
+static const ft_wire_limits limits = {
+    .n_vocab = 49152, .max_context = 2048, .max_tree = 64, .max_evidence_bytes = 500};
 
 typedef struct bytes {
     uint8_t *data;
@@ -113,15 +114,24 @@ static void random_draft(ft_rng *rng, ft_msg_draft *draft, uint32_t n)
 
 static void test_draft_round_trip(void **state)
 {
+    uint8_t evidence[500];
     ft_rng rng;
     ft_rng_init(&rng, 1);
     for (int round = 0; round < ROUNDS; round++) {
         ft_client_msg in = {.kind = FT_CLIENT_DRAFT}, *out = NULL;
         random_draft(&rng, &in.draft, ft_rng_below(&rng, limits.max_tree + 1));
+        for (size_t i = 0; i < sizeof evidence; i++)
+            evidence[i] = (uint8_t)ft_rng_u32(&rng);
+        if (in.draft.n > 0 && ft_rng_below(&rng, 2))
+            in.draft.n_evidence = 1 + ft_rng_below(&rng, limits.max_evidence_bytes);
+        in.draft.evidence = in.draft.n_evidence ? evidence : NULL;
         bytes wire = encode_client(&in);
         ft_error err = {0};
         assert_int_equal(ft_client_msg_decode(wire.data, wire.n, &limits, &err, &out), FT_OK);
         assert_int_equal(out->kind, FT_CLIENT_DRAFT);
+        if (in.draft.n_evidence)
+            assert_memory_equal(out->draft.evidence, evidence, in.draft.n_evidence);
+        out->draft.evidence = in.draft.evidence;
         assert_memory_equal(&out->draft, &in.draft, sizeof in.draft);
         ft_client_msg_free(out);
         free(wire.data);
@@ -157,7 +167,8 @@ static void test_early_round_trip(void **state)
     }
 }
 
-/* Two tops of one token under different nodes; below one of them a chain, below the other two siblings. */
+/* Two tops of one token under different nodes; below one of them a chain, below the other two
+ * siblings. */
 static void test_early_behind(void **state)
 {
     const ft_msg_draft early = {.n = 7,
@@ -196,6 +207,7 @@ static void random_open(ft_rng *rng, ft_msg_open *open, int32_t *prompt)
     open->sampling.top_k = ft_rng_below(rng, 100);
     open->sampling.seed = ft_rng_u32(rng);
     open->slo_tokens_per_s = (float)(100 * ft_rng_unit(rng));
+    open->rule = ft_rng_below(rng, 4) ? 0 : ft_rng_u32(rng) >> 1;
     open->max_tokens = ft_rng_below(rng, 1000);
     open->logprobs = ft_rng_below(rng, 2);
     open->top_logprobs = ft_rng_below(rng, FT_WIRE_TOP_MAX + 1);
@@ -268,7 +280,6 @@ static void random_verdict(ft_rng *rng, ft_msg_verdict *verdict, ft_token_logpro
     verdict->verify_us = ft_rng_below(rng, 5000);
     verdict->others_us = ft_rng_below(rng, 3);
     verdict->finish = (ft_finish)ft_rng_below(rng, 3);
-    verdict->hint_max_tree = ft_rng_below(rng, 3);
     verdict->hint_no_trees = ft_rng_below(rng, 2);
     verdict->hint_row_price = ft_rng_below(rng, 2) ? ft_rng_below(rng, 1001) : 0;
     verdict->hint_token_us = ft_rng_below(rng, 2) ? ft_rng_below(rng, 100000) : 0;
@@ -363,7 +374,7 @@ static void test_opened_and_info_round_trip(void **state)
     in.opened.cached_tokens = 16;
     in.opened.length = 40;
     in.opened.last_round = 3;
-    in.opened.limits = (ft_msg_limits){64, 2048, 60, 20, true};
+    in.opened.limits = (ft_msg_limits){64, 2048, 60, 20, true, 2, {0, 900}, 12345};
     strcpy(in.opened.model, "modèle");
     bytes wire = {0};
     ft_error err = {0};
@@ -379,10 +390,11 @@ static void test_opened_and_info_round_trip(void **state)
     strcpy(info.version, "0.1.0");
     strcpy(info.model, "m");
     info.vocab_fingerprint = 0xfedcba9876543210ull;
-    info.limits = (ft_msg_limits){1, 2, 3, 4, true};
+    info.limits = (ft_msg_limits){1, 2, 3, 4, true, 1, {7}, 6};
     info.sessions = 5;
     info.kv_blocks = 6;
     info.kv_blocks_free = 7;
+    strcpy(info.kernels, "packed q8_0, kv f16");
     assert_int_equal(ft_info_encode(&info, &err, &wire.data, &wire.n), FT_OK);
     assert_int_equal(ft_info_decode(wire.data, wire.n, &err, &back), FT_OK);
     assert_memory_equal(&back, &info, sizeof info);
@@ -426,17 +438,28 @@ static void test_refuses_bad_drafts(void **state)
     draft.nodes = 1;
     refuse_client(pack_draft(&draft), FT_INVALID, "either nodes or a run");
     draft = good;
-    draft.lattice = (ProtobufCBinaryData){1, (uint8_t *)"x"};
-    refuse_client(pack_draft(&draft), FT_INVALID, "Draft.lattice");
+    uint8_t evidence[501] = {0};
+    draft.evidence = (ProtobufCBinaryData){1, evidence};
+    refuse_client(pack_draft(&draft), FT_INVALID, "Draft.evidence: 1 bytes without nodes");
+    draft.evidence.len = sizeof evidence;
+    refuse_client(pack_draft(&draft), FT_INVALID, "Draft.evidence: 501 bytes, at most 500");
+}
 
+static void test_refuses_bad_parents(void **state)
+{
+    Foretoken__V1__Draft draft = FORETOKEN__V1__DRAFT__INIT;
     uint32_t under[3] = {0, FT_WIRE_TREE_MAX, 0};
+    uint8_t evidence[1] = {0};
     uint8_t two[5] = {10, 0, 24, 0, 0}; /* tokens 5 and 6 without a parent; 16 bits each */
-    draft = good;
+    draft.round = 1;
     draft.nodes = 2;
     draft.token_bits = 16;
     draft.tree = (ProtobufCBinaryData){5, two};
     draft.under = under;
     draft.n_under = 3;
+    draft.evidence = (ProtobufCBinaryData){1, evidence};
+    refuse_client(pack_draft(&draft), FT_INVALID, "Draft.evidence: 1 bytes in an early draft");
+    draft.evidence.len = 0;
     refuse_client(pack_draft(&draft), FT_INVALID, "Draft.under: 3 entries for 2 nodes");
     draft.n_under = 2;
     refuse_client(pack_draft(&draft), FT_INVALID, "Draft.under[1]: node 256");
@@ -446,7 +469,10 @@ static void test_refuses_bad_drafts(void **state)
     draft.tree.len = 0;
     draft.run = 2;
     refuse_client(pack_draft(&draft), FT_INVALID, "Draft.under: 1 entries for 0 nodes");
+}
 
+static void test_refuses_foreign_tokens(void **state)
+{
     ft_client_msg foreign = {.kind = FT_CLIENT_DRAFT};
     foreign.draft.round = 1;
     foreign.draft.n = 2;
@@ -468,6 +494,9 @@ static void test_accepts_the_limits(void **state)
         in.draft.token[i] = (int32_t)limits.n_vocab - 1;
         in.draft.parent[i] = -1;
     }
+    const uint8_t evidence[500] = {0};
+    in.draft.evidence = evidence;
+    in.draft.n_evidence = limits.max_evidence_bytes;
     bytes wire = encode_client(&in);
     ft_error err = {0};
     assert_int_equal(ft_client_msg_decode(wire.data, wire.n, &limits, &err, &out), FT_OK);
@@ -498,9 +527,6 @@ static void test_refuses_bad_numbers(void **state)
         refuse_client(pack_open(&open), FT_INVALID, "slo_tokens_per_s");
         open.slo_tokens_per_s = 0;
     }
-    open.rule = (Foretoken__V1__Rule)7;
-    refuse_client(pack_open(&open), FT_INVALID, "Open.rule: 7");
-    open.rule = FORETOKEN__V1__RULE__RULE_EXACT;
     open.top_logprobs = 21;
     refuse_client(pack_open(&open), FT_INVALID, "Open.top_logprobs");
 }
@@ -696,6 +722,8 @@ int main(void)
         cmocka_unit_test(test_largest_verdict),
         cmocka_unit_test(test_opened_and_info_round_trip),
         cmocka_unit_test(test_refuses_bad_drafts),
+        cmocka_unit_test(test_refuses_bad_parents),
+        cmocka_unit_test(test_refuses_foreign_tokens),
         cmocka_unit_test(test_accepts_the_limits),
         cmocka_unit_test(test_refuses_bad_numbers),
         cmocka_unit_test(test_refuses_bad_opens),

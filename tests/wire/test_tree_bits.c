@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed form of trees: what docs/PROTOCOL.md shows, back and forth, its size, and that whatever
-// else comes is refused.
+// The packed form of trees: what docs/PROTOCOL.md shows, back and forth, its size, and that
+// whatever else comes is refused.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The relay and the lives of the commands, one thread, one epoll. A packet that an edge's device sends
-// goes through the edge's `up` pipe to the server's device, one for an edge's address through its `down`
-// pipe to that edge's; the rest is dropped. One timer wakes for the next packet that is due and for the
-// next deadline.
+// The relay and the lives of the commands, one thread, one epoll. A packet that an edge's device
+// sends goes through the edge's `up` pipe to the server's device, one for an edge's address through
+// its `down` pipe to that edge's; the rest is dropped. One timer wakes for the next packet that is
+// due and for the next deadline.
 //
-//   WAITING --the server listens--> RUNNING --all edges ended, or a failure, or a signal--> STOPPING
+//   WAITING --the server listens--> RUNNING --all edges ended, a failure, a signal--> STOPPING
 //   (start_edges)                             (stop: SIGTERM, after GRACE_NS SIGKILL)
 #include "net/lab.h"
 
@@ -70,7 +70,8 @@ static struct in_addr address_of(size_t i)
 
 /* --- the relay --- */
 
-/* The host part of an IPv4 packet's destination in our network, counted as edges are; -1: elsewhere. */
+/* The host part of an IPv4 packet's destination in our network, counted as edges are; -1:
+ * elsewhere. */
 static int destination(const uint8_t *packet, size_t n)
 {
     uint32_t to;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A server and its edges, each in a network namespace of its own, each edge on a link of its own to the
- * server; nobody reaches anybody else. */
+ * A server and its edges, each in a network namespace of its own, each edge on a link of its own to
+ * the server; nobody reaches anybody else. */
 #ifndef FT_NET_LAB_H
 #define FT_NET_LAB_H
 
@@ -43,11 +43,11 @@ typedef struct ft_lab_report {
     double seconds, relay_cpu_s;
 } ft_lab_report;
 
-/* Runs it all, to its end; SIGINT, SIGTERM and SIGHUP end it early. *exit_code: that of the first edge
- * (in their order) that did not return 0, or of the server if it failed before the edges had ended, or
- * 128 + signal. What cannot be set up: FT_FORBIDDEN (privileges, no TUN), FT_IO; FT_TIMEOUT if the server
- * did not listen in time, FT_ABORTED if it ended before. Nothing is left behind in any case. The caller
- * has one thread. */
+/* Runs it all, to its end; SIGINT, SIGTERM and SIGHUP end it early. *exit_code: that of the first
+ * edge (in their order) that did not return 0, or of the server if it failed before the edges had
+ * ended, or 128 + signal. What cannot be set up: FT_FORBIDDEN (privileges, no TUN), FT_IO;
+ * FT_TIMEOUT if the server did not listen in time, FT_ABORTED if it ended before. Nothing is left
+ * behind in any case. The caller has one thread. */
 FT_WARN_UNUSED ft_status ft_lab_run(const ft_lab_opts *opts, ft_error *err, ft_lab_report *report,
                                     int *exit_code);
 

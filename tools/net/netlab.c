@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// netlab: runs a server and its edges over an emulated network. Flags in, the lab run, statistics out.
+// netlab: runs a server and its edges over an emulated network. Flags in, the lab run, statistics
+// out.
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +8,6 @@
 
 #include "base/flags.h"
 #include "net/lab.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 typedef struct settings {
     double rtt_ms, jitter_ms, rate_mbit, up_mbit, queue_ms, loss, wait_s;
@@ -18,22 +17,56 @@ typedef struct settings {
     bool quiet;
 } settings;
 
-static void print_help(const ft_flag *flags, size_t n)
+static const ft_flag rows[] = {
+    {"--server", NULL, FT_FLAG(settings, server), "CMD", "the server's command"},
+    {"--edge", NULL, FT_FLAG(settings, edges), "CMD", "an edge's command"},
+    {"--edges", NULL, FT_FLAG(settings, n_edges), "N",
+     "edges; the commands are given out in turns; 0: as many as --edge", 0, FT_LAB_MAX_EDGES},
+    {"--rtt-ms", NULL, FT_FLAG(settings, rtt_ms), "MS", "round trip at least; half of it each way",
+     0, 60000},
+    {"--jitter-ms", NULL, FT_FLAG(settings, jitter_ms), "MS",
+     "up to so much more each way, evenly; packets stay in order", 0, 60000},
+    {"--rate-mbit", NULL, FT_FLAG(settings, rate_mbit), "R",
+     "Mbit/s of a link, each way; 0: no limit", 0, 100000},
+    {"--up-mbit", NULL, FT_FLAG(settings, up_mbit), "R",
+     "Mbit/s from edge to server; 0: --rate-mbit", 0, 100000},
+    {"--queue-ms", NULL, FT_FLAG(settings, queue_ms), "MS",
+     "with a rate: packets that would wait longer are dropped", 0, 60000},
+    {"--loss", NULL, FT_FLAG(settings, loss), "P",
+     "share of packets lost, each way, each by itself: 0 to 1", 0, 1},
+    {"--seed", NULL, FT_FLAG(settings, seed), "S", "of loss and jitter", 0, 9e15},
+    {"--wait-port", NULL, FT_FLAG(settings, wait_port), "PORT",
+     "edges start when the server listens there; 0: at once", 0, 65535},
+    {"--wait-s", NULL, FT_FLAG(settings, wait_s), "S", "for that at most", 0, 86400},
+    {"--json", NULL, FT_FLAG(settings, json), "FILE",
+     "statistics as one JSON object, instead of text on standard error"},
+    {"--quiet", NULL, FT_FLAG(settings, quiet), NULL, "no statistics as text"},
+};
+static const ft_flag_group flags = FT_FLAG_ROWS(rows);
+
+static void print_help(const settings *defaults)
 {
     printf(
         "usage: netlab [flags] --server CMD --edge CMD [--edge CMD ...]\n\n"
-        "Runs the server and each edge in a network namespace of its own. Each edge has a link of its\n"
-        "own to the server, with the delay, rate and loss that are asked for, and reaches nothing else.\n"
-        "The server is 10.77.0.1, edges are 10.77.0.2, 10.77.0.3, ... Commands are for /bin/sh and find\n"
+        "Runs the server and each edge in a network namespace of its own. Each edge has "
+        "a link of its\n"
+        "own to the server, with the delay, rate and loss that are asked for, and "
+        "reaches nothing else.\n"
+        "The server is 10.77.0.1, edges are 10.77.0.2, 10.77.0.3, ... Commands are for "
+        "/bin/sh and find\n"
         "  NETLAB_SERVER   the server's address       NETLAB_EDGE     0: the server, edges from 1\n"
         "  NETLAB_ADDRESS  their own                  NETLAB_EDGES    how many edges there are\n"
         "  NETLAB_RTT_MS   as asked for\n"
-        "in their environment; variables that name a proxy are taken out of it. When all edges have\n"
-        "ended, the server gets a SIGTERM. Exit status: that of the first edge that failed; that of a\n"
-        "server which failed before; 128 + signal; 2 bad usage; 125 netlab itself failed, 77 because it\n"
-        "may not make namespaces (it needs root, or a system that lets users make them) or finds no TUN\n"
+        "in their environment; variables that name a proxy are taken out of it. When all "
+        "edges have\n"
+        "ended, the server gets a SIGTERM. Exit status: that of the first edge that "
+        "failed; that of a\n"
+        "server which failed before; 128 + signal; 2 bad usage; 125 netlab itself "
+        "failed, 77 because it\n"
+        "may not make namespaces (it needs root, or a system that lets users make them) "
+        "or finds no TUN\n"
         "driver. Linux only.\n\n");
-    ft_flags_help(stdout, flags, n);
+    ft_flags_help(stdout, &flags, defaults);
 }
 
 static ft_status check(settings *s, int n_words, ft_error *err)
@@ -55,36 +88,11 @@ static int parse(settings *s, int argc, char **argv)
 {
     ft_error err = {0};
     int n_words = 0;
-    const ft_flag flags[] = {
-        {"--server", NULL, FT_FLAG_STRING, &s->server, "CMD", "the server's command", 0, 0},
-        {"--edge", NULL, FT_FLAG_LIST, &s->edges, "CMD", "an edge's command", 0, 0},
-        {"--edges", NULL, FT_FLAG_INT, &s->n_edges, "N",
-         "edges; the commands are given out in turns; 0: as many as --edge", 0, FT_LAB_MAX_EDGES},
-        {"--rtt-ms", NULL, FT_FLAG_FLOAT, &s->rtt_ms, "MS",
-         "round trip at least; half of it each way", 0, 60000},
-        {"--jitter-ms", NULL, FT_FLAG_FLOAT, &s->jitter_ms, "MS",
-         "up to so much more each way, evenly; packets stay in order", 0, 60000},
-        {"--rate-mbit", NULL, FT_FLAG_FLOAT, &s->rate_mbit, "R",
-         "Mbit/s of a link, each way; 0: no limit", 0, 100000},
-        {"--up-mbit", NULL, FT_FLAG_FLOAT, &s->up_mbit, "R",
-         "Mbit/s from edge to server; 0: --rate-mbit", 0, 100000},
-        {"--queue-ms", NULL, FT_FLAG_FLOAT, &s->queue_ms, "MS",
-         "with a rate: packets that would wait longer are dropped", 0, 60000},
-        {"--loss", NULL, FT_FLAG_FLOAT, &s->loss, "P",
-         "share of packets lost, each way, each by itself: 0 to 1", 0, 1},
-        {"--seed", NULL, FT_FLAG_INT, &s->seed, "S", "of loss and jitter", 0, 9e15},
-        {"--wait-port", NULL, FT_FLAG_INT, &s->wait_port, "PORT",
-         "edges start when the server listens there; 0: at once", 0, 65535},
-        {"--wait-s", NULL, FT_FLAG_FLOAT, &s->wait_s, "S", "for that at most", 0, 86400},
-        {"--json", NULL, FT_FLAG_STRING, &s->json, "FILE",
-         "statistics as one JSON object, instead of text on standard error", 0, 0},
-        {"--quiet", NULL, FT_FLAG_BOOL, &s->quiet, NULL, "no statistics as text", 0, 0},
-    };
     if (ft_flags_want_help(argc, argv)) {
-        print_help(flags, COUNT(flags));
+        print_help(s);
         return 0;
     }
-    ft_status st = ft_flags_parse(flags, COUNT(flags), argc, argv, &err, &n_words);
+    ft_status st = ft_flags_parse(&flags, s, argc, argv, &err, &n_words);
     if (st == FT_OK)
         st = check(s, n_words, &err);
     if (st == FT_OK)

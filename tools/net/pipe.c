@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A FIFO of packets with times. Since a packet is never due before the one ahead, no heap is needed.
-// Invariant: due_ns does not decrease from first to last. Packets are reused through a free list.
+// A FIFO of packets with times. Since a packet is never due before the one ahead, no heap is
+// needed. Invariant: due_ns does not decrease from first to last. Packets are reused through a free
+// list.
 #include "net/pipe.h"
 
 #include <assert.h>

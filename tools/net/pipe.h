@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One direction of an emulated link: what goes in comes out in order, later, or never. Pure: time is an
- * argument, randomness a seed, and which packets are lost depends on the seed and their order alone.
+ * One direction of an emulated link: what goes in comes out in order, later, or never. Pure: time
+ * is an argument, randomness a seed, and which packets are lost depends on the seed and their order
+ * alone.
  *
  *   push -> lost? (still takes the line's time) -> the line, at the rate, behind a bounded queue
  *        -> delay + 0..jitter -> never before the packet ahead -> pop

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Namespaces by clone(2). The child is the first process of new network and PID namespaces: it brings
-// loopback and the TUN device up, sends the device's descriptor over a socket pair, waits for a byte,
-// then runs the command as its own child. When the command ends it ends, with the command's exit
-// status, and the kernel kills whatever else runs there.
+// Namespaces by clone(2). The child is the first process of new network and PID namespaces: it
+// brings loopback and the TUN device up, sends the device's descriptor over a socket pair, waits
+// for a byte, then runs the command as its own child. When the command ends it ends, with the
+// command's exit status, and the kernel kills whatever else runs there.
 //
 // Root makes these two namespaces alone; others need a user namespace that owns them.
 //
-// The child never returns to its caller. It touches nothing outside the new namespaces: no mount, no
-// file but /dev/net/tun, its own user map and the command's standard input.
+// The child never returns to its caller. It touches nothing outside the new namespaces: no mount,
+// no file but /dev/net/tun, its own user map and the command's standard input.
 #include "net/space.h"
 
 #include <arpa/inet.h>
@@ -180,8 +180,8 @@ static int exit_code(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* The first process of the namespaces. Signals wait in the mask: as first process it would else not get
- * them. */
+/* The first process of the namespaces. Signals wait in the mask: as first process it would else not
+ * get them. */
 static void live(const ft_space_opts *opts, int control)
 {
     report r = {0};

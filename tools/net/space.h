@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A network namespace of its own with loopback and one TUN device, and a command in it. Nothing of it has
- * a name in the machine's own namespaces: it is gone when its processes are, and these end with the
- * process that made it, however that ends (a PID namespace holds them). Linux only. */
+ * A network namespace of its own with loopback and one TUN device, and a command in it. Nothing of
+ * it has a name in the machine's own namespaces: it is gone when its processes are, and these end
+ * with the process that made it, however that ends (a PID namespace holds them). Linux only. */
 #ifndef FT_NET_SPACE_H
 #define FT_NET_SPACE_H
 
@@ -34,7 +34,8 @@ FT_WARN_UNUSED ft_status ft_space_create(const ft_space_opts *opts, ft_error *er
 /* Its command begins; once. */
 void ft_space_start(ft_space *space);
 
-/* Does anybody in it listen on this port, by TCP or UDP? Looked up, not tried: no packet is sent. */
+/* Does anybody in it listen on this port, by TCP or UDP? Looked up, not tried: no packet is
+ * sent. */
 bool ft_space_listens(const ft_space *space, uint16_t port);
 
 /* SIGTERM to all its processes; with `now`, SIGKILL. */

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conditions and mechanisms of `bench ablate`. Constant data.
+#include "bench/ablate_cases.h"
+
+#include "base/num.h"
+#include "sim/wisp.h"
+
+/* Costs of a pass in us. On an accelerator rows are cheap. On a processor they are dear: of a small
+ * target, and of one with many more layers. The last are WISP's, of Qwen3-32B on an A100
+ * (docs/SIMULATOR.md). */
+#define CHEAP_ROWS                                                               \
+    {                                                                            \
+        [FT_COST_PASS] = 60000, [FT_COST_ROW] = 150, [FT_COST_CACHED_TOK] = 0.05 \
+    }
+#define SMALL                                                                  \
+    {                                                                          \
+        [FT_COST_PASS] = 4000, [FT_COST_ROW] = 350, [FT_COST_CACHED_TOK] = 0.5 \
+    }
+#define FAST                                                                     \
+    {                                                                            \
+        [FT_COST_PASS] = 10000, [FT_COST_ROW] = 100, [FT_COST_CACHED_TOK] = 0.05 \
+    }
+#define DEAR_ROWS                                                                \
+    {                                                                            \
+        [FT_COST_PASS] = 45000, [FT_COST_ROW] = 2000, [FT_COST_CACHED_TOK] = 0.5 \
+    }
+#define QWEN                                                                             \
+    {                                                                                    \
+        [FT_COST_PASS] = 14860, [FT_COST_ROW] = 143.39, [FT_COST_INTERACTION] = 0.00253, \
+        [FT_COST_CACHED_TOK] = 2.67                                                      \
+    }
+#define SERVER(costs) .cost_us = costs, .noise = 0.05, .spikes = 0.002, .hints = true
+#define GOOD          .right = 0.6 /* the demo's draft alone is a weak one */
+#define DEVICE        .forward_us = 5000, .read_us = 40
+#define NEAR                            \
+    {                                   \
+        .rtt_us = 15000, .jitter = 0.05 \
+    }
+
+/* clang-format off */
+const ft_ablate_case ft_ablate_cases[] = {
+    {"near", "a network of 15 ms, a verification of 60, cheap rows", {DEVICE, GOOD}, NEAR,
+     {SERVER(CHEAP_ROWS)}, .texts = 4},
+    {"warm", "temperature 1", {DEVICE, GOOD}, NEAR, {SERVER(CHEAP_ROWS)}, .warmth = 1, .texts = 4},
+    {"weak", "temperature 1, the draft as it is", {DEVICE}, NEAR, {SERVER(CHEAP_ROWS)},
+     .warmth = 1, .texts = 4},
+    {"far", "a network of 120 ms", {DEVICE, GOOD}, {.rtt_us = 120000, .jitter = 0.05},
+     {SERVER(CHEAP_ROWS)}, .texts = 4},
+    {"jitter", "a network of 40 ms that varies, and 1 % of messages lost", {DEVICE, GOOD},
+     {.rtt_us = 40000, .jitter = 0.5, .lost = 0.01}, {SERVER(CHEAP_ROWS)}, .texts = 4},
+    {"slow", "a draft forward of 25 ms", {.forward_us = 25000, .read_us = 200, GOOD}, NEAR,
+     {SERVER(CHEAP_ROWS)}, .texts = 4},
+    {"dear", "rows that cost a lot", {DEVICE, GOOD}, NEAR, {SERVER(DEAR_ROWS)}, .texts = 4},
+    {"small", "a small target on a processor, a fast draft",
+     {.forward_us = 400, .read_us = 10, GOOD},
+     {.rtt_us = 1000, .jitter = 0.05}, {SERVER(SMALL)}, .texts = 4},
+    {"wrong", "temperature 1, a draft that knows nothing in half of all places",
+     {DEVICE, .wrong = 0.5}, NEAR, {SERVER(CHEAP_ROWS)}, .warmth = 1, .texts = 4},
+    {"kinds", "text changes: of every second 60 tokens the draft knows little",
+     {DEVICE, GOOD, .wrong = 0.8, .wrong_tok = 60}, NEAR, {SERVER(CHEAP_ROWS)}, .texts = 4},
+    {"cold", "one text, cold caches", {DEVICE, GOOD, .cold = 6}, NEAR,
+     {SERVER(CHEAP_ROWS), .cold = 6}, .texts = 1},
+    {"turns", "one other session, whose passes alternate with this one's", {DEVICE, GOOD}, NEAR,
+     {SERVER(CHEAP_ROWS)}, {.n = 1, .group = 1, .rows = 16, .think_us = 35000}, .texts = 4},
+    {"crowd", "6 other sessions in the same passes, rows have a price", {DEVICE, GOOD}, NEAR,
+     {SERVER(QWEN), .prices = true}, {.n = 6, .rows = 8, .think_us = 60000}, .texts = 4},
+    {"tide", "passes 4 times as long in every second 3 s, and no hints", {DEVICE, GOOD}, NEAR,
+     {.cost_us = CHEAP_ROWS, .noise = 0.05, .spikes = 0.002, .load = 4, .load_us = 3e6},
+     .texts = 4},
+    {"pipeline", "depth rule pipeline: drafting takes as long as a verification",
+     {.forward_us = 11000, .read_us = 90, GOOD}, {.rtt_us = 15000, .jitter = 0.05},
+     {SERVER(CHEAP_ROWS)}, .depth_rule = FT_DEPTH_PIPELINE, .texts = 4},
+    {"ebb", "as tide, on a server where trees pay only while passes are slow", {DEVICE, GOOD},
+     {.rtt_us = 40000, .jitter = 0.05},
+     {.cost_us = FAST, .noise = 0.05, .spikes = 0.002, .load = 6, .load_us = 3e6}, .texts = 4},
+};
+const size_t ft_ablate_n_cases = FT_COUNT(ft_ablate_cases);
+
+/* As many devices as make about one text in ten late, with the constants as they are. */
+const ft_ablate_crowd ft_ablate_crowds[] = {
+    {"sim slowest", "devices of the slowest class", 328, 0, {{0}}},
+    {"sim fastest", "devices of the fastest class", 86, 3, {{0}}},
+    {"sim mixed", "devices of all classes", 138, FT_SIM_MIXED, {{0}}},
+    {"sim prompts", "all classes, prompts of 4,000 tokens", 50, FT_SIM_MIXED,
+     {{FT_SIM_PROMPT_TOK, 4000}}},
+    {"sim far", "all classes, a network of 150 ms that varies by 75", 90, FT_SIM_MIXED,
+     {{FT_SIM_RTT_MS, 150}, {FT_SIM_JITTER_MS, 75}}},
+    {"sim short", "all classes, a third of the KV pool", 95, FT_SIM_MIXED,
+     {{FT_SIM_KV_BLOCKS, 6000}}},
+};
+const size_t ft_ablate_n_crowds = FT_COUNT(ft_ablate_crowds);
+
+const ft_ablate_mechanism ft_ablate_mechanisms[] = {
+    {"spec", "growth", "calibration", "growth.weight_prior=1e9"},
+    {"spec", "tries", "shadows", "tries.shadow_share=0"},
+    {"spec", "tries", "probes", "tries.probe_first=1000000"},
+    {"spec", "tries", "runs measured again",
+     "tries.run_every=1000000,tries.run_often=1000000,tries.run_soon=1000000"},
+    {"spec", "trees", "trials", "trees.trial_every=1000000"},
+    {"spec", "trees", "stick", "trees.stick=1"},
+    {"spec", "trees", "pipeline depth", "trees.busy_on=2"},
+    {"spec", "trees", "short first tree", "trees.first_depth=64"},
+    {"spec", "accept", "change of text", "accept.changed=1e9"},
+    {"spec", "accept", "widths and levels", "accept.shape_count=1e9"},
+    {"spec", "accept", "width gain", "accept.width_gain=1"},
+    {"spec", "modes", "loss account", "modes.loss_rounds=1e9"},
+    {"spec", "modes", "margin to enter", "modes.enter=1"},
+    {"spec", "modes", "short first run", "modes.run_first=1000"},
+    {"spec", "times", "cold", "times.cold=1e9"},
+    {"spec", "times", "outliers", "times.outlier=1e9,times.run_outlier=1e9"},
+    {"spec", "times", "slope learnt", "times.slope_doubt=0,times.slope_drift=0"},
+    {"spec", "times", "slope drift", "times.slope_drift=0"},
+    {"spec", "stop", "depth by value", "stop.rounds_min=1e18,stop.yield_prior=1e9"},
+    {"spec", "stop", "share ahead", "stop.share_ahead=1"},
+    {"spec", "stop", "trust", "stop.trust_count=1e9"},
+    {"spec", "stop", "yield learnt", "stop.yield_count=1e9"},
+    {"spec", "turn", "margin", "turn.margin=0,turn.off_times=0"},
+    {"sched", "promise", "lead", "promise.ahead=0,promise.ahead_sure=0,promise.ahead_more=0"},
+    {"sched", "promise", "credit", "promise.credit=0"},
+    {"sched", "batch", "pass length", "batch.round_share=1e9"},
+    {"sched", "batch", "given up", "batch.lost=1e9"},
+    {"sched", "batch", "groups", "batch.groups_worth=0"},
+};
+const size_t ft_ablate_n_mechanisms = FT_COUNT(ft_ablate_mechanisms);
+/* clang-format on */

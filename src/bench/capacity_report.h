@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From probes to figures: what each policy holds of each class, how wisp compares, as JSON, as a
+ * table and as a plot. Owned by one thread. */
+#ifndef FT_BENCH_CAPACITY_REPORT_H
+#define FT_BENCH_CAPACITY_REPORT_H
+
+#include <jansson.h>
+
+#include "bench/load_crowd.h"
+
+/* Ways to serve. */
+typedef enum ft_bench_capacity_way {
+    FT_BENCH_CAPACITY_WISP,
+    FT_BENCH_CAPACITY_EDF,
+    FT_BENCH_CAPACITY_FCFS,
+    FT_BENCH_CAPACITY_SLED,
+    FT_BENCH_CAPACITY_STATIC,
+    FT_BENCH_CAPACITY_CENTRALIZED,
+    FT_BENCH_CAPACITY_WAYS
+} ft_bench_capacity_way;
+
+extern const char *const ft_bench_capacity_way_name[FT_BENCH_CAPACITY_WAYS];
+
+#define FT_BENCH_CAPACITY_MIXED \
+    FT_SLO_CLASSES /* the place of mixed classes among a way's figures */
+
+/* One number of devices that was tried. */
+typedef struct ft_bench_capacity_probe {
+    uint32_t n;
+    double slow; /* share of the texts that were slower than promised; of the worst class */
+    double goodput, busy, driver; /* tokens/s; shares of the time: of the server's core, of ours */
+    double rows_a_pass, pass_ms, tokens_a_verdict, acceptance, late; /* late: share of forwards */
+    double runs; /* share of the tokens that the server decoded by itself */
+    uint64_t texts, slow_texts, refused, misses, mismatches; /* of the worst class: the first two */
+    double seconds;
+} ft_bench_capacity_probe;
+
+typedef struct ft_bench_capacity_found {
+    bool known;
+    ft_bench_capacity_probe at; /* n: the capacity; the rest is of a probe of so many */
+} ft_bench_capacity_found;
+
+typedef struct ft_bench_capacity_report {
+    bool way[FT_BENCH_CAPACITY_WAYS];
+    const ft_bench_crowd_class *classes; /* [n_classes] */
+    uint32_t n_classes;
+    bool mixed, mixed_only; /* all classes together, too; that alone */
+    int driver_cores;
+    ft_bench_capacity_found found[FT_BENCH_CAPACITY_WAYS][FT_SLO_CLASSES + 1];
+    json_t *probes; /* array */
+} ft_bench_capacity_report;
+
+/* From what a crowd did. */
+ft_bench_capacity_probe ft_bench_capacity_probe_of(const ft_bench_capacity_report *report,
+                                                   uint32_t n, const ft_bench_crowd_result *result);
+/* "8" or "mixed". */
+void ft_bench_capacity_class_name(const ft_bench_capacity_report *report, uint32_t class,
+                                  char name[16]);
+/* Keeps it for "probes". */
+void ft_bench_capacity_report_add(ft_bench_capacity_report *report, ft_bench_capacity_way way,
+                                  uint32_t class, const ft_bench_capacity_probe *probe);
+/* The driver was the bottleneck: what was measured is the least that the server holds. */
+bool ft_bench_capacity_probe_is_bound(const ft_bench_capacity_probe *probe);
+/* Adds "capacity", "ratio", "goodput", "lower_bound", "probes" to the object. */
+void ft_bench_capacity_report_json(const ft_bench_capacity_report *report, json_t *out);
+/* The same figures for a person. */
+void ft_bench_capacity_report_print(const ft_bench_capacity_report *report, FILE *out);
+/* Devices held over promised speed. FT_INVALID: the path's ending; FT_UNAVAILABLE: no gnuplot. */
+FT_WARN_UNUSED ft_status ft_bench_capacity_report_plot(const ft_bench_capacity_report *report,
+                                                       const char *path, ft_error *err);
+
+#endif

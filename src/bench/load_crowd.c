@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+// A crowd of devices, a thread each. The calling thread sleeps through warm-up and measuring, reads
+// the server's counters at both ends, ends the devices and sums up. Connections are shared by a few
+// devices each, since every one has a thread of its own.
+//
+// Locks: crowd.lock guards the crowd's fields that say so; a device is its thread's until that is
+// joined.
+#include "bench/load_crowd.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/bench.h"
+#include "bench/load_anew.h"
+#include "bench/load_link.h"
+#include "edge/edge.h"
+
+#define PER_CLIENT   16    /* devices of a connection */
+#define LOOK_US      50000 /* how often signals and failures are looked for */
+#define RECONNECT_MS 1     /* a refusal is final: no edge tries again by itself */
+
+typedef struct text {
+    int64_t asked_us, first_us, last_us; /* first, last: arrivals; 0: none */
+    uint32_t tokens, behind;             /* all; behind the first arrival */
+    uint32_t arrivals;
+    bool over, refused;
+} text;
+
+typedef struct crowd {
+    const ft_bench_crowd_opts *opts;
+    bool learning;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stop, failed;             /* guarded by lock */
+    int64_t from_us, end_us;       /* of measuring; guarded by lock, end_us 0: not yet */
+    uint32_t next_prompt;          /* of learning; guarded by lock */
+    uint64_t slow;                 /* guarded by lock */
+    ft_error err;                  /* of the first failure; guarded by lock */
+    ft_bench_crowd_result *result; /* texts, tokens: guarded by lock */
+    ft_wire_client **clients;      /* [n_clients] */
+    uint32_t n_clients;
+} crowd;
+
+typedef struct device {
+    crowd *crowd;
+    uint32_t index;
+    const ft_bench_crowd_class *class;
+    pthread_t thread;
+    int64_t start_us;
+    ft_link_source wire, delayed;
+    ft_bench_load_path path;
+    bool has_path;
+    ft_bench_load_device emulated;
+    ft_edge *edge;
+    ft_bench_load_prompt *prompt;
+    text text;
+    ft_tokens said; /* of the present text */
+    uint64_t verdicts;
+    uint32_t drafted, accepted;
+} device;
+
+/* ---- one text ---- */
+
+static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
+{
+    (void)verdict;
+    ((device *)ctx)->verdicts++;
+}
+
+static bool on_text(void *ctx, const char *piece, size_t n_piece, const ft_gen_token *tokens,
+                    size_t n_tokens)
+{
+    device *d = ctx;
+    text *t = &d->text;
+    (void)piece, (void)n_piece;
+    if (n_tokens == 0)
+        return true;
+    for (size_t i = 0; i < n_tokens; i++)
+        if (ft_tokens_append(&d->said, &tokens[i].id, 1) != FT_OK)
+            return false;
+    t->last_us = ft_bench_now_us();
+    if (t->arrivals++ == 0)
+        t->first_us = t->last_us;
+    else
+        t->behind += (uint32_t)n_tokens;
+    t->tokens += (uint32_t)n_tokens;
+    pthread_mutex_lock(&d->crowd->lock);
+    if (d->crowd->learning || (d->crowd->from_us > 0 && !d->crowd->stop))
+        d->crowd->result->tokens += n_tokens;
+    pthread_mutex_unlock(&d->crowd->lock);
+    return true;
+}
+
+static bool is_stopped(const crowd *c)
+{
+    return c->opts->stop && c->opts->stop();
+}
+
+static bool is_over(void *ctx)
+{
+    crowd *c = ((device *)ctx)->crowd;
+    pthread_mutex_lock(&c->lock);
+    bool over = c->stop || c->failed;
+    pthread_mutex_unlock(&c->lock);
+    return over || is_stopped(c);
+}
+
+/* Whether the text says something about the speed, and whether it was too slow. end_us: until when
+ * it is looked at. */
+static bool judge(const text *t, const ft_bench_crowd_class *class, int64_t end_us, bool *slow)
+{
+    const double speed = (double)class->tokens_per_s, behind = t->behind;
+    const double promised_us = class->n_tokens / speed * 1e6;
+    *slow = true;
+    if (t->refused)
+        return true;
+    if (t->first_us == 0) /* nobody looks at its prompt */
+        return (double)(end_us - t->asked_us) > promised_us;
+    if (t->over || t->behind > 0)
+        *slow = behind * 1e6 < speed * (double)(t->last_us - t->first_us);
+    if (t->over)
+        return t->behind > 0;
+    double gain = t->tokens / (double)t->arrivals;
+    *slow = *slow || (behind + gain) * 1e6 < speed * (double)(end_us - t->first_us);
+    return (double)(end_us - t->first_us) >= promised_us / 2;
+}
+
+/* What it said is how the prompt's text begins, or becomes it. Under the lock. */
+static ft_status compare(crowd *c, const device *d, ft_error *err)
+{
+    ft_tokens *known = &d->prompt->text;
+    const ft_tokens *said = &d->said;
+    if (c->learning && known->n == 0 && said->n > 0)
+        return ft_tokens_append(known, said->id, said->n) == FT_OK
+                   ? FT_OK
+                   : ft_error_set(err, FT_NOMEM, "out of memory for texts");
+    c->result->mismatches +=
+        said->n > known->n ||
+        (said->n > 0 && memcmp(known->id, said->id, said->n * sizeof *said->id) != 0);
+    return FT_OK;
+}
+
+static void fail(crowd *c, const ft_error *err)
+{
+    if (!c->failed)
+        c->err = *err;
+    c->failed = true;
+    pthread_cond_broadcast(&c->changed);
+}
+
+static void account(device *d, ft_status status, ft_error *err)
+{
+    crowd *c = d->crowd;
+    text *t = &d->text;
+    bool slow;
+    pthread_mutex_lock(&c->lock);
+    t->over = status == FT_OK;
+    t->refused = status == FT_EXHAUSTED && !c->learning;
+    if (status == FT_CANCELLED && is_stopped(c))
+        status = ft_error_set(err, FT_CANCELLED, "stopped");
+    if (status != FT_OK && !t->refused && !(status == FT_CANCELLED && c->stop)) {
+        fail(c, err);
+    } else if (compare(c, d, err) != FT_OK) {
+        fail(c, err);
+    } else if (c->from_us > 0 && t->asked_us >= c->from_us &&
+               judge(t, d->class, c->end_us ? c->end_us : ft_bench_now_us(), &slow)) {
+        uint32_t class = (uint32_t)(d->class - c->opts->classes);
+        c->result->texts[class]++;
+        c->result->slow[class] += slow;
+        c->result->refused += t->refused;
+        c->slow += slow;
+        pthread_cond_broadcast(&c->changed);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void write_text(device *d)
+{
+    const crowd *c = d->crowd;
+    ft_gen_stats stats;
+    ft_error err = {0};
+    const ft_gen_request request = {.prompt = d->prompt->tokens.id,
+                                    .n_prompt = (uint32_t)d->prompt->tokens.n,
+                                    .sampling = c->opts->sampling,
+                                    .max_tokens = d->class->n_tokens};
+    const ft_gen_sink sink = {.ctx = d, .on_text = on_text, .cancelled = is_over};
+    d->text = (text){.asked_us = ft_bench_now_us()};
+    d->said.n = 0;
+    ft_status status = ft_edge_generate(d->edge, &request, &sink, &err, &stats);
+    d->drafted += stats.drafted;
+    d->accepted += stats.accepted;
+    account(d, status, &err);
+}
+
+/* ---- a device ---- */
+
+/* False: it is over before that. */
+static bool sleep_until(crowd *c, int64_t until_us)
+{
+    const struct timespec t = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
+    pthread_mutex_lock(&c->lock);
+    while (!c->stop && !c->failed && ft_bench_now_us() < until_us)
+        pthread_cond_timedwait(&c->changed, &c->lock, &t);
+    bool go_on = !c->stop && !c->failed;
+    pthread_mutex_unlock(&c->lock);
+    return go_on;
+}
+
+static bool next_prompt(device *d, uint32_t round)
+{
+    crowd *c = d->crowd;
+    uint32_t i = d->index + round * c->opts->n_devices;
+    if (c->learning) {
+        pthread_mutex_lock(&c->lock);
+        i = c->next_prompt++;
+        pthread_mutex_unlock(&c->lock);
+        if (i >= c->opts->set->n)
+            return false;
+    }
+    d->prompt = &c->opts->set->prompts[i % c->opts->set->n];
+    return true;
+}
+
+static void *live(void *arg)
+{
+    device *d = arg;
+    crowd *c = d->crowd;
+    bool go_on = sleep_until(c, d->start_us);
+    for (uint32_t round = 0; go_on && next_prompt(d, round); round++) {
+        write_text(d);
+        /* Who is refused asks again when a text would have been written. */
+        double pause_s = d->text.refused ? d->class->n_tokens / (double)d->class->tokens_per_s : 0;
+        go_on = sleep_until(c, ft_bench_now_us() + (int64_t)(pause_s * 1e6));
+    }
+    return NULL;
+}
+
+static ft_status device_init(device *d, crowd *c, uint32_t index, ft_error *err)
+{
+    const ft_bench_crowd_opts *o = c->opts;
+    ft_edge_opts edge = {.vocab = o->vocab,
+                         .clock = ft_clock_monotonic(),
+                         .draft = o->drafts ? o->draft : (ft_draft_params){0},
+                         .automatic = o->drafts && o->automatic,
+                         .reconnect_ms = RECONNECT_MS};
+    d->crowd = c;
+    d->index = index;
+    d->class = &o->classes[index % o->n_classes];
+    edge.slo_tokens_per_s = o->ask && !c->learning ? d->class->tokens_per_s : 0;
+    d->wire = ft_link_source_wire(c->clients[index / PER_CLIENT]);
+    ft_bench_load_path_init(&d->path, d->wire);
+    d->has_path = true;
+    d->path.delay_us = c->learning ? 0 : o->rtt_us / 2;
+    d->path.on_verdict = on_verdict;
+    d->path.ctx = d;
+    d->delayed = ft_bench_load_path_source(&d->path);
+    edge.source = o->anew ? ft_bench_load_anew_source(&d->delayed) : d->delayed;
+    if (o->drafts) {
+        ft_bench_load_device_init(&d->emulated, o->drafts, c->learning ? 0 : o->forward_us);
+        edge.drafts = ft_bench_load_device_factory(&d->emulated);
+    }
+    return ft_edge_create(&edge, err, &d->edge);
+}
+
+static void device_deinit(device *d, ft_bench_crowd_result *result)
+{
+    ft_edge_destroy(d->edge);
+    if (d->has_path)
+        ft_bench_load_path_deinit(&d->path);
+    ft_tokens_deinit(&d->said);
+    result->verdicts += d->verdicts;
+    result->drafted += d->drafted;
+    result->accepted += d->accepted;
+    result->device_forwards += d->emulated.device.forwards;
+    result->device_late += d->emulated.device.late;
+}
+
+/* ---- all of them ---- */
+
+/* Until then, unless something failed, a signal came or too much is slow already. */
+static bool watch(crowd *c, int64_t until_us, ft_error *err)
+{
+    bool go_on = true;
+    pthread_mutex_lock(&c->lock);
+    for (int64_t now = ft_bench_now_us(); go_on && now < until_us; now = ft_bench_now_us()) {
+        int64_t look_us = until_us - now < LOOK_US ? until_us : now + LOOK_US;
+        const struct timespec t = {.tv_sec = look_us / 1000000,
+                                   .tv_nsec = look_us % 1000000 * 1000};
+        pthread_cond_timedwait(&c->changed, &c->lock, &t);
+        go_on = !c->failed && !(c->opts->slow_most && c->slow > c->opts->slow_most);
+        if (is_stopped(c) && ft_error_set(err, FT_CANCELLED, "stopped") != FT_OK) {
+            fail(c, err);
+            go_on = false;
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    return go_on;
+}
+
+static ft_status measure(crowd *c, int64_t begun_us, ft_error *err)
+{
+    const ft_bench_crowd_opts *o = c->opts;
+    ft_bench_load_counters a, b;
+    int64_t from_us = begun_us + (int64_t)(o->warm_s * 1e6);
+    if (!watch(c, from_us, err))
+        return FT_OK;
+    ft_status status = ft_bench_load_server_count(o->server, err, &a);
+    double cpu = ft_bench_cpu_s();
+    pthread_mutex_lock(&c->lock);
+    c->from_us = ft_bench_now_us();
+    pthread_mutex_unlock(&c->lock);
+    if (status == FT_OK)
+        watch(c, from_us + (int64_t)(o->measure_s * 1e6), err);
+    pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    c->end_us = ft_bench_now_us();
+    c->result->seconds = (double)(c->end_us - c->from_us) / 1e6;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    c->result->driver_cpu_s = ft_bench_cpu_s() - cpu;
+    if (status == FT_OK)
+        status = ft_bench_load_server_count(o->server, err, &b);
+    if (status == FT_OK)
+        c->result->server = ft_bench_load_counters_since(&a, &b);
+    return status;
+}
+
+static uint32_t start(crowd *c, device *devices, int64_t begun_us)
+{
+    const ft_bench_crowd_opts *o = c->opts;
+    for (uint32_t i = 0; i < o->n_devices; i++) {
+        double at_s = c->learning ? 0 : o->warm_s * i / o->n_devices;
+        devices[i].start_us = begun_us + (int64_t)(at_s * 1e6);
+        if (pthread_create(&devices[i].thread, NULL, live, &devices[i]) != 0)
+            return i;
+    }
+    return o->n_devices;
+}
+
+static ft_status run_devices(crowd *c, device *devices, ft_error *err)
+{
+    int64_t begun_us = ft_bench_now_us();
+    ft_status status = FT_OK;
+    uint32_t running = start(c, devices, begun_us);
+    if (running < c->opts->n_devices)
+        status = ft_error_set(err, FT_EXHAUSTED, "no more threads: %u devices run", running);
+    else if (!c->learning)
+        status = measure(c, begun_us, err);
+    pthread_mutex_lock(&c->lock);
+    c->stop = status != FT_OK || !c->learning;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    for (uint32_t i = 0; i < running; i++)
+        pthread_join(devices[i].thread, NULL);
+    if (c->learning)
+        c->result->seconds = (double)(ft_bench_now_us() - begun_us) / 1e6;
+    if (status == FT_OK && c->failed) {
+        *err = c->err;
+        status = c->err.code;
+    }
+    return status;
+}
+
+static ft_status connect_all(crowd *c, ft_error *err)
+{
+    const ft_wire_client_opts wire = {.address = c->opts->server->address};
+    uint32_t n = (c->opts->n_devices + PER_CLIENT - 1) / PER_CLIENT;
+    ft_status status = FT_OK;
+    c->clients = calloc(n, sizeof(ft_wire_client *));
+    if (!c->clients)
+        return ft_error_set(err, FT_NOMEM, "out of memory");
+    for (; c->n_clients < n && status == FT_OK; c->n_clients++)
+        status = ft_wire_client_create(&wire, err, &c->clients[c->n_clients]);
+    return status;
+}
+
+static uint64_t misses(const ft_bench_crowd_opts *o)
+{
+    ft_recording_stats stats = {0};
+    if (o->drafts)
+        ft_recording_get_stats(o->drafts->recording, &stats);
+    return stats.misses;
+}
+
+static void crowd_init(crowd *c)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static ft_status run(const ft_bench_crowd_opts *o, bool learning, ft_error *err,
+                     ft_bench_crowd_result *out)
+{
+    crowd c = {.opts = o, .learning = learning, .result = out};
+    const uint64_t missed = misses(o);
+    *out = (ft_bench_crowd_result){0};
+    device *devices = calloc(o->n_devices, sizeof *devices);
+    if (!devices)
+        return ft_error_set(err, FT_NOMEM, "out of memory for devices");
+    crowd_init(&c);
+    ft_status status = connect_all(&c, err);
+    for (uint32_t i = 0; i < o->n_devices && status == FT_OK; i++)
+        status = device_init(&devices[i], &c, i, err);
+    if (status == FT_OK)
+        status = run_devices(&c, devices, err);
+    for (uint32_t i = 0; i < o->n_devices; i++)
+        device_deinit(&devices[i], out);
+    for (uint32_t i = 0; i < c.n_clients; i++)
+        ft_wire_client_destroy(c.clients[i]);
+    out->misses = misses(o) - missed;
+    free(c.clients);
+    free(devices);
+    pthread_cond_destroy(&c.changed);
+    pthread_mutex_destroy(&c.lock);
+    return status;
+}
+
+ft_status ft_bench_crowd_run(const ft_bench_crowd_opts *opts, ft_error *err,
+                             ft_bench_crowd_result *out)
+{
+    return run(opts, false, err, out);
+}
+
+ft_status ft_bench_crowd_learn(const ft_bench_crowd_opts *opts, ft_error *err,
+                               ft_bench_crowd_result *out)
+{
+    ft_bench_load_counters a, b;
+    *out = (ft_bench_crowd_result){0};
+    ft_status status = ft_bench_load_server_count(opts->server, err, &a);
+    if (status == FT_OK)
+        status = run(opts, true, err, out);
+    if (status == FT_OK)
+        status = ft_bench_load_server_count(opts->server, err, &b);
+    if (status == FT_OK)
+        out->server = ft_bench_load_counters_since(&a, &b);
+    return status;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Devices that draft, without the devices: what the draft model says is computed once and recorded,
+ * and every device replays it in the time that it is said to take (spec/recording.h, spec/paced.h).
+ * So the trees are the model's own, and this machine's cores are not the bottleneck. */
+#ifndef FT_BENCH_LOAD_DEVICE_H
+#define FT_BENCH_LOAD_DEVICE_H
+
+#include "engine/engine.h"
+#include "model/model.h"
+#include "model/vocab.h"
+#include "spec/drafter.h"
+#include "spec/paced.h"
+#include "spec/recording.h"
+
+/* What the draft model said; shared by all devices, any thread. */
+typedef struct ft_bench_load_drafts {
+    ft_engine *engine;
+    ft_draft_source_factory from_engine;
+    ft_recording *recording;
+} ft_bench_load_drafts;
+
+typedef struct ft_bench_load_drafts_opts {
+    const ft_model *model; /* borrowed */
+    uint32_t kv_tok;       /* of all texts that are drafted for at once */
+    uint32_t branch;       /* children of a node at most */
+    int n_threads;
+} ft_bench_load_drafts_opts;
+
+/* *out is filled in place and does not move; it owes a deinit, also on failure. */
+FT_WARN_UNUSED ft_status ft_bench_load_drafts_init(ft_bench_load_drafts *out,
+                                                   const ft_bench_load_drafts_opts *opts,
+                                                   ft_error *err);
+/* All devices must be gone. All-zero is legal. */
+void ft_bench_load_drafts_deinit(ft_bench_load_drafts *drafts);
+
+/* A text of the target's: what devices will draft for. */
+typedef struct ft_bench_load_drafts_text {
+    const ft_tokens *prompt, *text; /* borrowed; text: what follows */
+    ft_sampling sampling;
+    ft_draft_params params; /* of the drafts to come */
+} ft_bench_load_drafts_text;
+
+/* Records what can be asked for, wherever in the text a round begins and however deep or far ahead
+ * it drafts: the likeliest nodes behind each of its tokens, many times as many as a tree has. Nodes
+ * that only an unusual calibration prefers are still missing then. No device may draft
+ * meanwhile. */
+FT_WARN_UNUSED ft_status ft_bench_load_drafts_record(ft_bench_load_drafts *drafts,
+                                                     const ft_bench_load_drafts_text *text,
+                                                     ft_error *err);
+
+/* One device; its sources are one thread's at a time. */
+typedef struct ft_bench_load_device {
+    ft_bench_load_drafts *drafts; /* borrowed */
+    ft_draft_device device;
+} ft_bench_load_device;
+
+/* us_per_forward 0: as fast as it goes. It stays where it is while sources use it. */
+void ft_bench_load_device_init(ft_bench_load_device *device, ft_bench_load_drafts *drafts,
+                               int64_t us_per_forward);
+/* Makes its sources; borrows the device. */
+ft_draft_source_factory ft_bench_load_device_factory(ft_bench_load_device *device);
+
+#endif

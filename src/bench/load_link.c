@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+// Delayed links. Each has two threads: one sends what is due, the other receives and stamps, so
+// that time on the way passes whatever the edge is doing meanwhile. The delay is constant, so a
+// queue's head is always what is due next. Closing a link ends its up queue; its up thread then
+// lets the last message through, ends the other thread and frees the link, while the edge goes on.
+//
+// Locks: a queue's lock guards the queue; path.lock its counters. None is held while calling the
+// inner link, whose calls lock for themselves (a gRPC call, wire/call.c).
+#include "bench/load_link.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "bench/bench.h"
+
+#define LINGER_US 1000000 /* for a server to end the stream after Close */
+
+typedef struct packet {
+    struct packet *next;
+    int64_t due_us;
+    ft_client_msg *up; /* one block, its prompt behind it */
+    ft_server_msg *down;
+    ft_error end; /* neither up nor down: the stream is over, for this reason */
+} packet;
+
+typedef struct queue {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    packet *head, *tail;
+    bool closed; /* nothing will be put in any more */
+} queue;
+
+typedef struct slow_link {
+    ft_link link;
+    ft_bench_load_path *path;
+    ft_link *inner;
+    int64_t delay_us;
+    bool threads; /* else everything goes straight to `inner` */
+    queue up, down;
+    pthread_t receiver;
+} slow_link;
+
+/* ---- queues ---- */
+
+static void queue_init(queue *q)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&q->changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static void packet_free(packet *p)
+{
+    if (!p)
+        return;
+    free(p->up);
+    ft_server_msg_free(p->down);
+    free(p);
+}
+
+static void queue_deinit(queue *q)
+{
+    for (packet *p = q->head, *next; p; p = next) {
+        next = p->next;
+        packet_free(p);
+    }
+    pthread_cond_destroy(&q->changed);
+    pthread_mutex_destroy(&q->lock);
+}
+
+static void put(queue *q, packet *p)
+{
+    pthread_mutex_lock(&q->lock);
+    if (q->tail)
+        q->tail->next = p;
+    else
+        q->head = p;
+    q->tail = p;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->lock);
+}
+
+static void queue_close(queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->closed = true;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* Call with the lock held; until_us < 0: no limit. */
+static void wait_until(queue *q, int64_t until_us)
+{
+    const struct timespec t = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
+    if (until_us < 0)
+        pthread_cond_wait(&q->changed, &q->lock);
+    else
+        pthread_cond_timedwait(&q->changed, &q->lock, &t);
+}
+
+/* The head once it is due, until until_us (< 0: no limit); NULL: none in time, or closed and empty.
+ * The end of a stream stays in the queue and is the caller's to read only. */
+static packet *take(queue *q, int64_t until_us)
+{
+    packet *p = NULL;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        int64_t now = ft_bench_now_us(), due = q->head ? q->head->due_us : -1;
+        if (q->head && due <= now)
+            break;
+        if ((until_us >= 0 && now >= until_us) || (!q->head && q->closed))
+            goto out;
+        wait_until(q, due < 0 || (until_us >= 0 && until_us < due) ? until_us : due);
+    }
+    p = q->head;
+    if (p->up || p->down) {
+        q->head = p->next;
+        if (!q->head)
+            q->tail = NULL;
+    }
+out:
+    pthread_mutex_unlock(&q->lock);
+    return p;
+}
+
+/* ---- what passes ---- */
+
+static ft_status pass_up(slow_link *s, const ft_client_msg *msg, ft_error *err)
+{
+    uint64_t before = 0, after = 0, received;
+    s->inner->vt->bytes(s->inner, &before, &received);
+    ft_status status = s->inner->vt->send(s->inner, msg, err);
+    s->inner->vt->bytes(s->inner, &after, &received);
+    if (msg->kind == FT_CLIENT_DRAFT && status == FT_OK) {
+        pthread_mutex_lock(&s->path->lock);
+        s->path->traffic.drafts += msg->draft.n_under == 0;
+        s->path->traffic.draft_bytes += after - before;
+        pthread_mutex_unlock(&s->path->lock);
+    }
+    return status;
+}
+
+static void count_down(slow_link *s, const ft_server_msg *msg)
+{
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    if (msg->kind != FT_SERVER_VERDICT)
+        return;
+    /* Several messages may have arrived by now, so the link's count says nothing about this one. */
+    if (ft_server_msg_encode(msg, NULL, &bytes, &n) != FT_OK)
+        n = 0;
+    free(bytes);
+    pthread_mutex_lock(&s->path->lock);
+    s->path->traffic.verdicts++;
+    s->path->traffic.drafts += msg->verdict.early_taken;
+    s->path->traffic.verdict_bytes += n;
+    pthread_mutex_unlock(&s->path->lock);
+}
+
+/* ---- threads ---- */
+
+static void *receive(void *arg)
+{
+    slow_link *s = arg;
+    for (ft_status status = FT_OK; status == FT_OK;) {
+        packet *p = calloc(1, sizeof *p);
+        if (!p) {
+            s->inner->vt->cancel(s->inner);
+            break;
+        }
+        status = s->inner->vt->recv(s->inner, -1, &p->end, &p->down);
+        p->end.code = status;
+        p->due_us = ft_bench_now_us() + s->delay_us;
+        put(&s->down, p);
+    }
+    queue_close(&s->down);
+    return NULL;
+}
+
+static void forget(ft_bench_load_path *path)
+{
+    pthread_mutex_lock(&path->lock);
+    path->n_links--;
+    pthread_cond_broadcast(&path->gone);
+    pthread_mutex_unlock(&path->lock);
+}
+
+/* True once the receiver is at its end. */
+static bool receiver_done(slow_link *s, int64_t until_us)
+{
+    pthread_mutex_lock(&s->down.lock);
+    while (!s->down.closed && ft_bench_now_us() < until_us)
+        wait_until(&s->down, until_us);
+    bool done = s->down.closed;
+    pthread_mutex_unlock(&s->down.lock);
+    return done;
+}
+
+static void *transmit(void *arg)
+{
+    slow_link *s = arg;
+    ft_bench_load_path *path = s->path;
+    packet *p;
+    bool said_all = true; /* a failed send shows in what is received */
+    while ((p = take(&s->up, -1))) {
+        said_all = pass_up(s, p->up, NULL) == FT_OK && said_all;
+        packet_free(p);
+    }
+    if (!said_all || !receiver_done(s, ft_bench_now_us() + LINGER_US))
+        s->inner->vt->cancel(s->inner);
+    pthread_join(s->receiver, NULL);
+    s->inner->vt->destroy(s->inner);
+    queue_deinit(&s->up);
+    queue_deinit(&s->down);
+    free(s);
+    forget(path);
+    return NULL;
+}
+
+/* ---- the link ---- */
+
+static ft_status slow_send(ft_link *link, const ft_client_msg *msg, ft_error *err)
+{
+    slow_link *s = (slow_link *)link;
+    if (msg->kind == FT_CLIENT_DRAFT && s->path->on_draft)
+        s->path->on_draft(s->path->ctx, &msg->draft);
+    if (!s->threads)
+        return pass_up(s, msg, err);
+    size_t n_prompt = msg->kind == FT_CLIENT_OPEN ? msg->open.n_prompt : 0;
+    packet *p = calloc(1, sizeof *p);
+    if (p)
+        p->up = malloc(sizeof *p->up + n_prompt * sizeof(int32_t));
+    if (!p || !p->up) {
+        packet_free(p);
+        return ft_error_set(err, FT_NOMEM, "out of memory");
+    }
+    *p->up = *msg;
+    if (n_prompt) {
+        int32_t *prompt = (int32_t *)(p->up + 1);
+        for (size_t i = 0; i < n_prompt; i++)
+            prompt[i] = msg->open.prompt[i];
+        p->up->open.prompt = prompt;
+    }
+    p->due_us = ft_bench_now_us() + s->delay_us;
+    put(&s->up, p);
+    return FT_OK;
+}
+
+static ft_status slow_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out)
+{
+    slow_link *s = (slow_link *)link;
+    ft_status status = FT_OK;
+    *out = NULL;
+    if (!s->threads) {
+        status = s->inner->vt->recv(s->inner, timeout_us, err, out);
+    } else {
+        packet *p = take(&s->down, timeout_us < 0 ? -1 : ft_bench_now_us() + timeout_us);
+        if (!p)
+            return ft_error_set(err, FT_TIMEOUT, "no message yet");
+        if (!p->down) {
+            if (err)
+                *err = p->end;
+            return p->end.code;
+        }
+        *out = p->down;
+        p->down = NULL;
+        packet_free(p);
+    }
+    if (status != FT_OK)
+        return status;
+    count_down(s, *out);
+    if ((*out)->kind == FT_SERVER_VERDICT && s->path->on_verdict)
+        s->path->on_verdict(s->path->ctx, &(*out)->verdict);
+    return FT_OK;
+}
+
+static uint32_t slow_retry_after_ms(ft_link *link)
+{
+    slow_link *s = (slow_link *)link;
+    return s->inner->vt->retry_after_ms(s->inner);
+}
+
+static void slow_bytes(ft_link *link, uint64_t *sent, uint64_t *received)
+{
+    slow_link *s = (slow_link *)link;
+    s->inner->vt->bytes(s->inner, sent, received);
+}
+
+static void slow_cancel(ft_link *link)
+{
+    slow_link *s = (slow_link *)link;
+    s->inner->vt->cancel(s->inner);
+}
+
+static void slow_destroy(ft_link *link)
+{
+    slow_link *s = (slow_link *)link;
+    ft_bench_load_path *path = s->path;
+    if (s->threads) {
+        queue_close(&s->up); /* transmit() frees the rest */
+        return;
+    }
+    s->inner->vt->destroy(s->inner);
+    free(s);
+    forget(path);
+}
+
+static const ft_link_vtable slow_vtable = {
+    .send = slow_send,
+    .recv = slow_recv,
+    .retry_after_ms = slow_retry_after_ms,
+    .bytes = slow_bytes,
+    .cancel = slow_cancel,
+    .destroy = slow_destroy,
+};
+
+static ft_status start_threads(slow_link *s, ft_error *err)
+{
+    pthread_t sender;
+    queue_init(&s->up);
+    queue_init(&s->down);
+    if (pthread_create(&s->receiver, NULL, receive, s) != 0)
+        goto fail;
+    if (pthread_create(&sender, NULL, transmit, s) == 0) {
+        pthread_detach(sender);
+        s->threads = true;
+        return FT_OK;
+    }
+    s->inner->vt->cancel(s->inner);
+    pthread_join(s->receiver, NULL);
+fail:
+    queue_deinit(&s->up);
+    queue_deinit(&s->down);
+    return ft_error_set(err, FT_EXHAUSTED, "no more threads for a delayed link");
+}
+
+static ft_status path_open(void *ctx, ft_error *err, ft_link **out)
+{
+    ft_bench_load_path *path = ctx;
+    slow_link *s = calloc(1, sizeof *s);
+    *out = NULL;
+    if (!s)
+        return ft_error_set(err, FT_NOMEM, "out of memory for a link");
+    s->link.vt = &slow_vtable;
+    s->path = path;
+    s->delay_us = path->delay_us;
+    ft_status status = path->inner.open(path->inner.ctx, err, &s->inner);
+    if (status == FT_OK && s->delay_us > 0)
+        status = start_threads(s, err);
+    if (status != FT_OK) {
+        if (s->inner)
+            s->inner->vt->destroy(s->inner);
+        free(s);
+        return status;
+    }
+    pthread_mutex_lock(&path->lock);
+    path->n_links++;
+    pthread_mutex_unlock(&path->lock);
+    *out = &s->link;
+    return FT_OK;
+}
+
+static ft_status path_info(void *ctx, ft_error *err, ft_msg_info *out)
+{
+    ft_bench_load_path *path = ctx;
+    return path->inner.info(path->inner.ctx, err, out);
+}
+
+void ft_bench_load_path_init(ft_bench_load_path *path, ft_link_source inner)
+{
+    *path = (ft_bench_load_path){.inner = inner};
+    pthread_mutex_init(&path->lock, NULL);
+    pthread_cond_init(&path->gone, NULL);
+}
+
+void ft_bench_load_path_deinit(ft_bench_load_path *path)
+{
+    pthread_mutex_lock(&path->lock);
+    while (path->n_links > 0)
+        pthread_cond_wait(&path->gone, &path->lock);
+    pthread_mutex_unlock(&path->lock);
+    pthread_cond_destroy(&path->gone);
+    pthread_mutex_destroy(&path->lock);
+}
+
+ft_link_source ft_bench_load_path_source(ft_bench_load_path *path)
+{
+    return (ft_link_source){.ctx = path, .open = path_open, .info = path_info};
+}
+
+ft_bench_load_traffic ft_bench_load_path_traffic(ft_bench_load_path *path)
+{
+    pthread_mutex_lock(&path->lock);
+    ft_bench_load_traffic traffic = path->traffic;
+    pthread_mutex_unlock(&path->lock);
+    return traffic;
+}

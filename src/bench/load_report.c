@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of the serving comparison. Throughput and latency are medians over rounds of one cell
+// each; ratios of two cells are medians of the ratios within a round, whose cells were measured one
+// after the other; counts are sums of all rounds. No state but the report.
+#include "bench/load_report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *ft_bench_load_mode_name(ft_bench_load_mode mode)
+{
+    static const char *const names[] = {"plain",          "server-spec",    "edge",
+                                        "edge+predictor", "edge+proactive", "edge+early",
+                                        "edge+pipeline"};
+    return names[mode];
+}
+
+void ft_bench_load_report_deinit(ft_bench_load_report *report)
+{
+    for (size_t m = 0; m < FT_BENCH_LOAD_MODES; m++)
+        for (size_t r = 0; r < FT_BENCH_LOAD_RTTS_MAX; r++)
+            ft_bench_load_sample_deinit(&report->cell[m][r].sum);
+}
+
+void ft_bench_load_report_add(ft_bench_load_report *report, ft_bench_load_mode mode, uint32_t rtt,
+                              ft_bench_load_sample *sample)
+{
+    ft_bench_load_cell *cell = &report->cell[mode][rtt];
+    cell->per_s[cell->n] =
+        sample->window_s > 0 ? (double)sample->window_tokens / sample->window_s : 0;
+    cell->forward_ms[cell->n] = report->forward_ms;
+    cell->itl_ms[cell->n++] = ft_bench_load_values_mean(&sample->itl_ms);
+    ft_bench_load_sample_join(&cell->sum, sample);
+    ft_bench_load_sample_deinit(sample);
+    *sample = (ft_bench_load_sample){0};
+}
+
+static double over(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+/* Of a copy: the order of rounds is what pairs two cells. */
+static double median_of(const double *values, uint32_t n)
+{
+    double copy[FT_BENCH_ROUNDS_MAX];
+    memcpy(copy, values, n * sizeof *copy);
+    return n ? ft_bench_median(copy, n) : 0;
+}
+
+/* The median of a[i] / b[i]. */
+static double median_ratio(const double *a, const double *b, uint32_t n)
+{
+    double ratios[FT_BENCH_ROUNDS_MAX];
+    for (uint32_t i = 0; i < n; i++)
+        ratios[i] = over(a[i], b[i]);
+    return median_of(ratios, n);
+}
+
+static void put(json_t *out, const char *key, double value)
+{
+    json_object_set_new(out, key, json_real(value));
+}
+
+/* Tokens a verification: of trees where there are any, else of what the server decodes by
+ * itself. */
+static double tokens_per_verify(const ft_bench_load_tally *t)
+{
+    return t->trees ? over((double)t->tree_tokens, (double)t->trees)
+                    : over((double)t->verdict_tokens, (double)t->verdicts);
+}
+
+static json_t *tally_json(const ft_bench_load_tally *t)
+{
+    json_t *out = json_object();
+    json_object_set_new(out, "texts", json_integer((json_int_t)t->texts));
+    json_object_set_new(out, "tokens", json_integer((json_int_t)t->tokens));
+    put(out, "tokens_per_verify", tokens_per_verify(t));
+    put(out, "nodes_per_tree", over((double)t->drafted, (double)t->trees));
+    put(out, "accepted_per_tree", over((double)t->accepted, (double)t->trees));
+    put(out, "acceptance", over((double)t->accepted, (double)t->drafted));
+    double align = over((double)t->aligned, (double)t->heads);
+    double match = over((double)t->matched, (double)t->aligned);
+    double ahead = over((double)t->ahead_nodes, (double)t->heads);
+    put(out, "p_align", align);
+    put(out, "p_match_align", match);
+    put(out, "ahead_nodes", ahead);
+    /* SpecEdge eq. (1), one head */
+    put(out, "ahead_gain", ahead > 1 ? align * match * (ahead - 1) : 0);
+    put(out, "depth", over((double)t->depths, (double)t->trees));
+    put(out, "forwards_per_tree", over((double)t->forwards, (double)t->trees));
+    put(out, "ahead_forwards_per_tree", over((double)t->ahead_forwards, (double)t->trees));
+    put(out, "early_sent_per_tree", over((double)t->early_sent, (double)t->trees));
+    put(out, "early_taken_per_tree", over((double)t->early_taken, (double)t->trees));
+    put(out, "run_token_share", over((double)t->run_tokens, (double)t->tokens));
+    return out;
+}
+
+static double category_per_s(const ft_bench_load_tally *t)
+{
+    return 1e6 * over((double)t->window_tokens, (double)t->window_us);
+}
+
+static double category_itl_ms(const ft_bench_load_tally *t)
+{
+    return over((double)t->window_itl_us, (double)t->window_itl_tokens) / 1e3;
+}
+
+static json_t *categories_json(const ft_bench_load_report *r, const ft_bench_load_sample *s)
+{
+    json_t *out = json_object();
+    for (uint32_t i = 0; i < r->set->n_categories; i++) {
+        const ft_bench_load_tally *t = &s->tally[i];
+        json_t *category = t->texts ? tally_json(t) : NULL;
+        if (category && t->window_us) {
+            put(category, "tokens_per_core_s", category_per_s(t));
+            put(category, "itl_ms", category_itl_ms(t));
+        }
+        if (category)
+            json_object_set_new(out, r->set->category[i], category);
+    }
+    return out;
+}
+
+static double per(uint64_t a, uint64_t b)
+{
+    return over((double)a, (double)b);
+}
+
+static json_t *cell_json(const ft_bench_load_report *r, ft_bench_load_cell *c)
+{
+    ft_bench_load_sample *s = &c->sum;
+    const ft_verifier_stats *v = &s->server.stats;
+    const uint64_t busy_us = ft_verifier_stats_busy_us(v);
+    const ft_bench_load_tally t = ft_bench_load_tally_total(s);
+    json_t *out = tally_json(&t);
+    put(out, "tokens_per_core_s", median_of(c->per_s, c->n));
+    put(out, "tokens_per_busy_s", 1e6 * per(v->tokens, busy_us));
+    put(out, "idle_share", per(v->idle_us, v->idle_us + busy_us));
+    put(out, "server_cpu_share", over(s->server.cpu_s, s->server.at_s));
+    put(out, "tokens_per_cpu_s", over((double)v->tokens, s->server.cpu_s));
+    put(out, "rows_per_pass", per(v->passes.sum, v->passes.n));
+    put(out, "pass_ms", per(v->forward_us, v->passes.n) / 1e3);
+    put(out, "own_acceptance", per(v->own_accepted, v->own_drafted));
+    put(out, "draft_ms_per_round", per(v->own_us, v->rounds) / 1e3);
+    put(out, "forward_ms", t.drafted ? median_of(c->forward_ms, c->n) : 0);
+    put(out, "driver_cpu_share", over(s->driver_cpu_s, s->server.at_s * r->driver_cores));
+    put(out, "device_late_share", over((double)s->device_late, (double)s->device_forwards));
+    json_object_set_new(out, "replay_misses", json_integer((json_int_t)s->misses));
+    json_t *itl = json_object(), *ttft = json_object();
+    put(itl, "mean", median_of(c->itl_ms, c->n));
+    put(itl, "p50", ft_bench_load_values_quantile(&s->itl_ms, 0.5));
+    put(itl, "p99", ft_bench_load_values_quantile(&s->itl_ms, 0.99));
+    put(ttft, "p50", ft_bench_load_values_quantile(&s->ttft_ms, 0.5));
+    put(ttft, "p99", ft_bench_load_values_quantile(&s->ttft_ms, 0.99));
+    json_object_set_new(out, "itl_ms", itl);
+    json_object_set_new(out, "ttft_ms", ttft);
+    put(out, "verify_ms_p50", ft_bench_load_values_quantile(&s->verify_ms, 0.5));
+    put(out, "uplink_bytes_per_token", over((double)s->traffic.draft_bytes, (double)t.tokens));
+    put(out, "downlink_bytes_per_token", over((double)s->traffic.verdict_bytes, (double)t.tokens));
+    put(out, "uplink_bytes_per_round",
+        over((double)s->traffic.draft_bytes, (double)s->traffic.drafts));
+    put(out, "window_s", s->window_s);
+    json_object_set_new(out, "identical", json_boolean(s->mismatches == 0));
+    json_object_set_new(out, "categories", categories_json(r, s));
+    return out;
+}
+
+/* ---- comparisons ---- */
+
+static const char *rtt_name(const ft_bench_load_report *r, uint32_t i, char name[24])
+{
+    snprintf(name, 24, "%g", r->rtt_us[i] / 1e3);
+    return name;
+}
+
+static double verify_tokens(const ft_bench_load_cell *c)
+{
+    const ft_bench_load_tally t = ft_bench_load_tally_total(&c->sum);
+    return tokens_per_verify(&t);
+}
+
+/* SpecEdge 4.1: who only verifies has the time of drafting for verifying, and if the trees differ,
+ * what they bring counts. The times are server-spec's own. All is of the windows, as what it
+ * bounds. */
+static double bound_of(const ft_bench_load_cell *pipeline, const ft_bench_load_cell *spec)
+{
+    const ft_bench_load_sample *p = &pipeline->sum, *s = &spec->sum;
+    const uint64_t verify_us = ft_verifier_stats_verify_us(&s->server.stats);
+    return per(s->server.stats.own_us + verify_us, verify_us) *
+           over(over((double)p->window_tokens, (double)p->window_verdicts),
+                over((double)s->window_tokens, (double)s->window_verdicts));
+}
+
+static void compare_servers(ft_bench_load_report *r, json_t *out)
+{
+    json_t *ratio = json_object(), *bound = json_object(), *within = json_object();
+    char name[24];
+    for (uint32_t i = 0; i < r->n_rtt && r->mode[FT_BENCH_LOAD_SERVER_SPEC]; i++) {
+        const ft_bench_load_cell *spec = &r->cell[FT_BENCH_LOAD_SERVER_SPEC][i];
+        const ft_bench_load_cell *pipe = &r->cell[FT_BENCH_LOAD_PIPELINE][i];
+        if (!r->mode[FT_BENCH_LOAD_PIPELINE])
+            break;
+        double x = median_ratio(pipe->per_s, spec->per_s, pipe->n);
+        double b = bound_of(pipe, spec);
+        rtt_name(r, i, name);
+        put(ratio, name, x);
+        put(bound, name, b);
+        put(within, name, over(x, b));
+    }
+    json_object_set_new(out, "server_throughput_ratio", ratio);
+    json_object_set_new(out, "bound", bound);
+    json_object_set_new(out, "within_bound", within);
+}
+
+/* What users wait for a token, over server-spec's. */
+static void compare_itl(ft_bench_load_report *r, json_t *out)
+{
+    json_t *by_mode = json_object();
+    char name[24];
+    for (uint32_t m = FT_BENCH_LOAD_EDGE;
+         m < FT_BENCH_LOAD_MODES && r->mode[FT_BENCH_LOAD_SERVER_SPEC]; m++) {
+        json_t *itl = r->mode[m] ? json_object() : NULL;
+        for (uint32_t i = 0; i < r->n_rtt && itl; i++)
+            put(itl, rtt_name(r, i, name),
+                median_ratio(r->cell[m][i].itl_ms, r->cell[FT_BENCH_LOAD_SERVER_SPEC][i].itl_ms,
+                             r->cell[m][i].n));
+        if (itl)
+            json_object_set_new(by_mode, ft_bench_load_mode_name((ft_bench_load_mode)m), itl);
+    }
+    json_object_set_new(out, "itl_ratio", by_mode);
+}
+
+/* What a draft forward costs the server itself, beside its verification, and by how much dearer the
+ * target would have to be for the ratio of the devices. */
+static void compare_costs(ft_bench_load_report *r, json_t *out)
+{
+    const ft_bench_load_cell *spec = &r->cell[FT_BENCH_LOAD_SERVER_SPEC][0];
+    const ft_verifier_stats *s = &spec->sum.server.stats;
+    double forward = per(s->own_us, s->own_forwards) / 1e3;
+    double verify = per(ft_verifier_stats_verify_us(s), s->passes.n) / 1e3;
+    if (!r->mode[FT_BENCH_LOAD_SERVER_SPEC])
+        return;
+    put(out, "server_forward_ms", forward);
+    put(out, "server_verify_ms", verify);
+    put(out, "server_ratio", over(forward, verify));
+    if (r->ratio > 0)
+        put(out, "verify_times_for_ratio", over(over(forward, verify), r->ratio));
+}
+
+static void compare_proactive(ft_bench_load_report *r, json_t *out)
+{
+    json_t *tokens = json_object(), *itl = json_object();
+    char name[24];
+    for (uint32_t i = 0; i < r->n_rtt; i++) {
+        const ft_bench_load_cell *with = &r->cell[FT_BENCH_LOAD_PROACTIVE][i];
+        const ft_bench_load_cell *without = &r->cell[FT_BENCH_LOAD_EDGE][i];
+        if (!r->mode[FT_BENCH_LOAD_PROACTIVE] || !r->mode[FT_BENCH_LOAD_EDGE])
+            break;
+        rtt_name(r, i, name);
+        put(tokens, name, over(verify_tokens(with), verify_tokens(without)) - 1);
+        put(itl, name, median_ratio(with->itl_ms, without->itl_ms, with->n) - 1);
+    }
+    json_object_set_new(out, "proactive_tokens_per_verify_gain", tokens);
+    json_object_set_new(out, "proactive_itl_gain", itl);
+}
+
+/* The ITL of edges that send early over the server's that drafts by itself, and over the same edges
+ * that do not. */
+static void compare_early(ft_bench_load_report *r, json_t *out)
+{
+    static const ft_bench_load_mode others[] = {FT_BENCH_LOAD_SERVER_SPEC, FT_BENCH_LOAD_PROACTIVE};
+    json_t *ratio[2] = {json_object(), json_object()};
+    char name[24];
+    for (size_t k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < r->n_rtt && r->mode[FT_BENCH_LOAD_EARLY] && r->mode[others[k]];
+             i++) {
+            const ft_bench_load_cell *early = &r->cell[FT_BENCH_LOAD_EARLY][i];
+            put(ratio[k], rtt_name(r, i, name),
+                median_ratio(early->itl_ms, r->cell[others[k]][i].itl_ms, early->n) - (double)k);
+        }
+    json_object_set_new(out, "early_itl_ratio", ratio[0]);
+    json_object_set_new(out, "early_itl_gain", ratio[1]);
+}
+
+/* WISP tables 5 and 6: acceptance of what is sent, and goodput, with the predictor over without. */
+static void compare_predictor(ft_bench_load_report *r, json_t *out)
+{
+    json_t *acceptance = json_object(), *goodput = json_object();
+    char name[24];
+    for (uint32_t i = 0; i < r->n_rtt; i++) {
+        const ft_bench_load_cell *with = &r->cell[FT_BENCH_LOAD_PREDICTOR][i];
+        const ft_bench_load_cell *without = &r->cell[FT_BENCH_LOAD_EDGE][i];
+        if (!r->mode[FT_BENCH_LOAD_PREDICTOR] || !r->mode[FT_BENCH_LOAD_EDGE])
+            break;
+        const ft_bench_load_tally a = ft_bench_load_tally_total(&with->sum);
+        const ft_bench_load_tally b = ft_bench_load_tally_total(&without->sum);
+        rtt_name(r, i, name);
+        put(acceptance, name,
+            over(over((double)a.accepted, (double)a.drafted),
+                 over((double)b.accepted, (double)b.drafted)) -
+                1);
+        put(goodput, name, median_ratio(with->per_s, without->per_s, with->n) - 1);
+    }
+    json_object_set_new(out, "predictor_acceptance_gain", acceptance);
+    json_object_set_new(out, "predictor_goodput_gain", goodput);
+}
+
+/* The same comparisons within one category: of the sums of all rounds. */
+static json_t *compare_category(const ft_bench_load_report *r, uint32_t rtt, uint32_t category)
+{
+    const ft_bench_load_tally *t[FT_BENCH_LOAD_MODES], *spec;
+    json_t *out = json_object(), *itl = json_object();
+    for (uint32_t m = 0; m < FT_BENCH_LOAD_MODES; m++)
+        t[m] = &r->cell[m][rtt].sum.tally[category];
+    spec = t[FT_BENCH_LOAD_SERVER_SPEC];
+    if (spec->window_us && t[FT_BENCH_LOAD_PIPELINE]->window_us)
+        put(out, "server_throughput_ratio",
+            over(category_per_s(t[FT_BENCH_LOAD_PIPELINE]), category_per_s(spec)));
+    for (uint32_t m = FT_BENCH_LOAD_EDGE; m < FT_BENCH_LOAD_MODES; m++)
+        if (spec->window_us && t[m]->window_us)
+            put(itl, ft_bench_load_mode_name((ft_bench_load_mode)m),
+                over(category_itl_ms(t[m]), category_itl_ms(spec)));
+    json_object_set_new(out, "itl_ratio", itl);
+    const ft_bench_load_tally *with = t[FT_BENCH_LOAD_PROACTIVE], *without = t[FT_BENCH_LOAD_EDGE];
+    if (with->window_us && without->window_us) {
+        put(out, "proactive_tokens_per_verify_gain",
+            over(tokens_per_verify(with), tokens_per_verify(without)) - 1);
+        put(out, "proactive_itl_gain", over(category_itl_ms(with), category_itl_ms(without)) - 1);
+    }
+    return out;
+}
+
+static void compare_categories(const ft_bench_load_report *r, json_t *out)
+{
+    json_t *categories = json_object();
+    char name[24];
+    for (uint32_t c = 0; c < r->set->n_categories; c++) {
+        json_t *by_rtt = json_object();
+        for (uint32_t i = 0; i < r->n_rtt; i++)
+            json_object_set_new(by_rtt, rtt_name(r, i, name), compare_category(r, i, c));
+        json_object_set_new(categories, r->set->category[c], by_rtt);
+    }
+    json_object_set_new(out, "categories", categories);
+}
+
+void ft_bench_load_report_json(ft_bench_load_report *r, json_t *out)
+{
+    json_t *modes = json_object();
+    double uplink = 0;
+    bool identical = true;
+    char name[24];
+    for (uint32_t m = 0; m < FT_BENCH_LOAD_MODES; m++) {
+        json_t *by_rtt = r->mode[m] ? json_object() : NULL;
+        for (uint32_t i = 0; i < r->n_rtt && by_rtt; i++) {
+            const ft_bench_load_sample *s = &r->cell[m][i].sum;
+            double bytes = over((double)s->traffic.draft_bytes, (double)s->traffic.drafts);
+            if (m >= FT_BENCH_LOAD_EDGE && bytes > uplink)
+                uplink = bytes;
+            identical = identical && s->mismatches == 0;
+            json_object_set_new(by_rtt, rtt_name(r, i, name), cell_json(r, &r->cell[m][i]));
+        }
+        if (by_rtt)
+            json_object_set_new(modes, ft_bench_load_mode_name((ft_bench_load_mode)m), by_rtt);
+    }
+    json_object_set_new(out, "modes", modes);
+    json_object_set_new(out, "identical", json_boolean(identical));
+    put(out, "uplink_bytes_per_round", uplink);
+    put(out, "forward_ms", r->forward_ms);
+    put(out, "verify_ms", r->verify_ms);
+    compare_servers(r, out);
+    compare_itl(r, out);
+    compare_proactive(r, out);
+    compare_early(r, out);
+    compare_predictor(r, out);
+    compare_costs(r, out);
+    compare_categories(r, out);
+}
+
+/* ---- for a person ---- */
+
+static double number(const json_t *object, const char *key, const char *inner)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_number_value(inner ? json_object_get(value, inner) : value);
+}
+
+static void print_cells(FILE *out, const json_t *figures)
+{
+    const json_t *by_rtt, *c;
+    const char *mode, *rtt;
+    fprintf(out, "%-15s %5s %9s %9s %8s %8s %8s %9s %7s %6s %6s %6s %7s\n", "mode", "RTT",
+            "tok/core-s", "tok/busy-s", "ITL ms", "p99", "TTFT ms", "tok/verify", "accept", "idle",
+            "align", "match", "up B/rd");
+    json_object_foreach((json_t *)json_object_get(figures, "modes"), mode, by_rtt)
+    {
+        json_object_foreach((json_t *)by_rtt, rtt, c)
+        {
+            fprintf(out,
+                    "%-15s %5s %10.1f %10.1f %8.2f %8.2f %8.1f %10.2f %7.3f %6.3f %6.3f %6.3f "
+                    "%7.1f%s\n",
+                    mode, rtt, number(c, "tokens_per_core_s", NULL),
+                    number(c, "tokens_per_busy_s", NULL), number(c, "itl_ms", "mean"),
+                    number(c, "itl_ms", "p99"), number(c, "ttft_ms", "p50"),
+                    number(c, "tokens_per_verify", NULL), number(c, "acceptance", NULL),
+                    number(c, "idle_share", NULL), number(c, "p_align", NULL),
+                    number(c, "p_match_align", NULL), number(c, "uplink_bytes_per_round", NULL),
+                    json_is_true(json_object_get(c, "identical")) ? "" : "  TEXTS DIFFER");
+        }
+    }
+}
+
+static void print_row(FILE *out, const json_t *figures, const char *key, const char *what,
+                      const char *paper, double scale)
+{
+    const json_t *value;
+    const char *rtt;
+    json_t *object = json_object_get(figures, key);
+    if (json_object_size(object) == 0)
+        return;
+    fprintf(out, "%-46s", what);
+    json_object_foreach(object, rtt, value)
+        fprintf(out, "  %s ms: %+.3g", rtt, scale * json_number_value(value));
+    fprintf(out, "   (%s)\n", paper);
+}
+
+static void print_itl(FILE *out, const json_t *figures)
+{
+    json_t *by_rtt;
+    const char *mode;
+    char what[64];
+    const json_t *by_mode = json_object_get(figures, "itl_ratio");
+    json_object_foreach((json_t *)by_mode, mode, by_rtt)
+    {
+        snprintf(what, sizeof what, "ITL, %s / server-spec", mode);
+        print_row(out, by_mode, mode, what, "SpecEdge: 0.89 on average, 0.86 at 15 ms", 1);
+    }
+}
+
+/* What categories differ in, if every wave is of one. */
+static void print_category_ratios(FILE *out, const json_t *figures)
+{
+    const json_t *by_rtt, *c;
+    const char *category, *rtt;
+    fprintf(out, "\n%-16s %5s %18s %21s %21s %22s\n", "category", "RTT", "server throughput",
+            "ITL proactive / spec", "ahead: tok/verify, %", "ahead: ITL, %");
+    json_object_foreach((json_t *)json_object_get(figures, "categories"), category, by_rtt)
+    {
+        json_object_foreach((json_t *)by_rtt, rtt, c)
+        {
+            fprintf(out, "%-16s %5s %18.2f %21.2f %21.1f %22.1f\n", category, rtt,
+                    number(c, "server_throughput_ratio", NULL),
+                    number(c, "itl_ratio", "edge+proactive"),
+                    100 * number(c, "proactive_tokens_per_verify_gain", NULL),
+                    100 * number(c, "proactive_itl_gain", NULL));
+        }
+    }
+}
+
+static void print_categories(FILE *out, const ft_bench_load_report *r, const json_t *figures)
+{
+    const json_t *by_rtt, *c;
+    const char *mode;
+    char first[24];
+    fprintf(out, "\ntokens a verification by category, RTT %s ms:\n%-15s", rtt_name(r, 0, first),
+            "");
+    for (uint32_t i = 0; i < r->set->n_categories; i++)
+        fprintf(out, " %12.12s", r->set->category[i]);
+    fputc('\n', out);
+    json_object_foreach((json_t *)json_object_get(figures, "modes"), mode, by_rtt)
+    {
+        c = json_object_get(json_object_get(by_rtt, first), "categories");
+        fprintf(out, "%-15s", mode);
+        for (uint32_t i = 0; i < r->set->n_categories; i++)
+            fprintf(out, " %12.2f",
+                    number(json_object_get(c, r->set->category[i]), "tokens_per_verify", NULL));
+        fputc('\n', out);
+    }
+}
+
+void ft_bench_load_report_print(const ft_bench_load_report *r, const json_t *figures, FILE *out)
+{
+    print_cells(out, figures);
+    fputc('\n', out);
+    print_row(out, figures, "server_throughput_ratio",
+              "server throughput, edge+pipeline / server-spec", "SpecEdge: 2.22 on average", 1);
+    print_row(out, figures, "bound", "  the bound of this run's own times", "-", 1);
+    print_row(out, figures, "within_bound", "  reached of it", "-", 1);
+    print_itl(out, figures);
+    print_row(out, figures, "proactive_tokens_per_verify_gain",
+              "drafting ahead: tokens a verification, %", "SpecEdge: +13.2", 100);
+    print_row(out, figures, "proactive_itl_gain", "drafting ahead: ITL, %", "SpecEdge: -11", 100);
+    print_row(out, figures, "early_itl_ratio", "ITL, edge+early / server-spec", "-", 1);
+    print_row(out, figures, "early_itl_gain", "sending early: ITL, %", "-", 100);
+    print_row(out, figures, "predictor_acceptance_gain", "predictor: acceptance of what is sent, %",
+              "WISP: +34 to +54", 100);
+    print_row(out, figures, "predictor_goodput_gain", "predictor: tokens a second, %",
+              "WISP: +20 to +30", 100);
+    print_categories(out, r, figures);
+    if (r->by_category)
+        print_category_ratios(out, figures);
+    if (json_object_get(figures, "server_ratio"))
+        fprintf(out,
+                "\na draft forward on the server's core: %.2f ms, a verification %.2f ms, 1 : %.2f "
+                "(SpecEdge: 11 : 94, 1 : 8.56)\n",
+                number(figures, "server_forward_ms", NULL),
+                number(figures, "server_verify_ms", NULL),
+                over(1, number(figures, "server_ratio", NULL)));
+    if (number(figures, "verify_times_for_ratio", NULL) > 0)
+        fprintf(out,
+                "for --ratio the target's verification would have to be %.2f times as dear (model "
+                "inflate)\n",
+                number(figures, "verify_times_for_ratio", NULL));
+    fprintf(out, "\ntexts are %s; draft forward %.2f ms%s\n",
+            json_is_true(json_object_get(figures, "identical")) ? "identical in all modes"
+                                                                : "NOT THE SAME IN ALL MODES",
+            r->forward_ms, r->verify_ms > 0 ? " by --ratio" : "");
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// The child server. It is told to write its ports into files of a temporary directory, beside its
+// log, and it dies with this process (PR_SET_PDEATHSIG), so that nothing is left behind whatever
+// happens here.
+#include "bench/load_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/num.h"
+#include "bench/bench.h"
+
+#define START_S     300 /* to load a model */
+#define STOP_S      10
+#define POLL_NS     2000000
+#define ARGS_MAX    48
+#define NUMBER_SZ   24
+#define KV_TOK_MOST (1u << 26)
+
+static const char *const files[] = {"port", "metrics", "log"};
+
+static void path_of(const ft_bench_load_server *s, const char *file, char path[64])
+{
+    snprintf(path, 64, "%s/%s", s->dir, file);
+}
+
+/* ---- the child ---- */
+
+typedef struct arguments {
+    char *arg[ARGS_MAX + 1];
+    char number[ARGS_MAX][NUMBER_SZ];
+    int n;
+} arguments;
+
+static void add(arguments *a, const char *flag, const char *value)
+{
+    a->arg[a->n++] = (char *)flag;
+    if (value)
+        a->arg[a->n++] = (char *)value;
+}
+
+static void add_number(arguments *a, const char *flag, uint32_t value)
+{
+    snprintf(a->number[a->n], NUMBER_SZ, "%u", value);
+    add(a, flag, a->number[a->n]);
+}
+
+/* In the child: never returns. Only calls that are safe between fork and exec. */
+static void become(const ft_bench_load_server_opts *o, arguments *a, int log, pid_t parent)
+{
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    if (o->core >= 0) {
+        CPU_SET((size_t)o->core, &cpus);
+        if (sched_setaffinity(0, sizeof cpus, &cpus) != 0)
+            _exit(126);
+    }
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+        _exit(126);
+    dup2(log, STDERR_FILENO);
+    dup2(log, STDOUT_FILENO);
+    setpgid(0, 0); /* Ctrl-C is the driver's to handle */
+    execv("/proc/self/exe", a->arg);
+    _exit(127);
+}
+
+static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server *s, ft_error *err)
+{
+    char port[64], metrics[64], log_path[64];
+    arguments a = {.n = 0};
+    path_of(s, "port", port);
+    path_of(s, "metrics", metrics);
+    path_of(s, "log", log_path);
+    add(&a, "foretoken", "serve");
+    add(&a, "-m", o->model);
+    if (o->draft) {
+        add(&a, "-md", o->draft);
+        add_number(&a, "--draft-depth", o->depth);
+        add_number(&a, "--spec-draft-n-max", o->budget);
+        add_number(&a, "--draft-width", o->width);
+        add(&a, "--draft-always", NULL);
+    }
+    add(&a, "--port", "0");
+    add(&a, "--port-file", port);
+    add(&a, "--metrics", "0");
+    add(&a, "--metrics-port-file", metrics);
+    add_number(&a, "--ctx-size", o->ctx);
+    add_number(&a, "--kv-tokens", o->kv_tok);
+    add_number(&a, "--max-sessions", o->max_sessions);
+    add_number(&a, "--threads", o->threads);
+    if (o->policy)
+        add(&a, "--policy", o->policy);
+    if (o->slo)
+        add(&a, "--slo", o->slo);
+    if (o->costs)
+        add(&a, "--costs", o->costs);
+    if (o->cache_type)
+        add(&a, "--cache-type", o->cache_type);
+    if (o->no_prefix_cache)
+        add(&a, "--no-prefix-cache", NULL);
+    int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (log < 0)
+        return ft_error_set(err, FT_IO, "%s: %s", log_path, strerror(errno));
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0)
+        become(o, &a, log, parent);
+    close(log);
+    if (pid < 0)
+        return ft_error_set(err, FT_EXHAUSTED, "cannot start a server: %s", strerror(errno));
+    s->pid = pid;
+    return FT_OK;
+}
+
+/* ---- until it listens ---- */
+
+static int read_port(const ft_bench_load_server *s, const char *file)
+{
+    char path[64];
+    int port = 0;
+    path_of(s, file, path);
+    FILE *in = fopen(path, "r");
+    if (!in)
+        return 0;
+    if (fscanf(in, "%d", &port) != 1)
+        port = 0;
+    fclose(in);
+    return port;
+}
+
+/* The log's last line: why a server that is gone is gone. */
+static ft_status what_it_said(const ft_bench_load_server *s, const char *what, ft_error *err)
+{
+    char path[64], line[256], last[256] = "no word";
+    path_of(s, "log", path);
+    FILE *in = fopen(path, "r");
+    while (in && fgets(line, sizeof line, in)) {
+        line[strcspn(line, "\n")] = 0;
+        if (line[0])
+            memcpy(last, line, sizeof last);
+    }
+    if (in)
+        fclose(in);
+    return ft_error_set(err, FT_UNAVAILABLE, "the server %s: %s", what, last);
+}
+
+/* True once the child is gone; reaps it. */
+static bool reaped(ft_bench_load_server *s, double wait_s)
+{
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    double until = ft_bench_now_s() + wait_s;
+    do {
+        if (s->pid <= 0)
+            return true;
+        if (waitpid(s->pid, NULL, WNOHANG) != 0)
+            s->pid = 0;
+        else if (wait_s > 0)
+            nanosleep(&pause, NULL);
+    } while (s->pid > 0 && ft_bench_now_s() < until);
+    return s->pid <= 0;
+}
+
+static ft_status wait_ready(const ft_bench_load_server_opts *o, ft_bench_load_server *s,
+                            ft_error *err)
+{
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    double until = ft_bench_now_s() + START_S;
+    for (int port = 0; !port;) {
+        if (reaped(s, 0))
+            return what_it_said(s, "ended", err);
+        if (o->stop && o->stop())
+            return ft_error_set(err, FT_CANCELLED, "stopped");
+        if (ft_bench_now_s() > until)
+            return what_it_said(s, "does not listen", err);
+        port = read_port(s, "port");
+        s->metrics_port = read_port(s, "metrics");
+        if (!port || !s->metrics_port) {
+            port = 0;
+            nanosleep(&pause, NULL);
+        }
+        snprintf(s->address, sizeof s->address, "127.0.0.1:%d", port);
+    }
+    return FT_OK;
+}
+
+void ft_bench_load_server_fit(ft_bench_load_server_opts *opts, const ft_bench_load_set *set,
+                              uint32_t text, uint32_t n_sessions)
+{
+    uint64_t kv =
+        set->total + (uint64_t)set->n * text + (uint64_t)n_sessions * (set->longest + text);
+    opts->ctx = set->longest + text;
+    opts->kv_tok = (uint32_t)(kv < KV_TOK_MOST ? kv : KV_TOK_MOST);
+}
+
+ft_status ft_bench_load_server_start(const ft_bench_load_server_opts *opts, ft_error *err,
+                                     ft_bench_load_server *out)
+{
+    *out = (ft_bench_load_server){.dir = "/tmp/foretoken-bench-XXXXXX"};
+    if (!mkdtemp(out->dir)) {
+        *out = (ft_bench_load_server){0};
+        return ft_error_set(err, FT_IO, "no temporary directory: %s", strerror(errno));
+    }
+    ft_status status = spawn(opts, out, err);
+    if (status == FT_OK)
+        status = wait_ready(opts, out, err);
+    if (status != FT_OK)
+        ft_bench_load_server_stop(out);
+    return status;
+}
+
+void ft_bench_load_server_stop(ft_bench_load_server *s)
+{
+    if (s->pid > 0) {
+        kill(s->pid, SIGTERM);
+        if (!reaped(s, STOP_S)) {
+            kill(s->pid, SIGKILL);
+            waitpid(s->pid, NULL, 0);
+        }
+    }
+    for (size_t i = 0; s->dir[0] && i < FT_COUNT(files); i++) {
+        char path[64];
+        path_of(s, files[i], path);
+        unlink(path);
+    }
+    if (s->dir[0])
+        rmdir(s->dir);
+    *s = (ft_bench_load_server){0};
+}
+
+/* ---- what it counts ---- */
+
+static ft_status get_page(int port, ft_error *err, ft_buf *page)
+{
+    char request[128];
+    int length = snprintf(request, sizeof request,
+                          "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+                          "Connection: close\r\n\r\n",
+                          port);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    char bytes[4096];
+    ssize_t n = -1;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
+        write(fd, request, (size_t)length) == length)
+        while ((n = read(fd, bytes, sizeof bytes)) > 0)
+            if (ft_buf_append(page, bytes, (size_t)n) != FT_OK)
+                break;
+    if (fd >= 0)
+        close(fd);
+    if (n != 0 || strncmp(ft_buf_str(page), "HTTP/1.1 200", 12) != 0)
+        return ft_error_set(err, FT_UNAVAILABLE, "the server's metrics page does not answer");
+    return FT_OK;
+}
+
+static double cpu_seconds(pid_t pid)
+{
+    char path[40], text[1024] = "";
+    unsigned long user = 0, system = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *in = fopen(path, "r");
+    if (!in)
+        return 0;
+    size_t n = fread(text, 1, sizeof text - 1, in);
+    fclose(in);
+    text[n] = 0;
+    const char *rest = strrchr(text, ')'); /* the name before it may hold anything */
+    if (!rest ||
+        sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
+        return 0;
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+ft_status ft_bench_load_server_count(const ft_bench_load_server *s, ft_error *err,
+                                     ft_bench_load_counters *out)
+{
+    ft_buf page = {0};
+    *out = (ft_bench_load_counters){0};
+    double before = ft_bench_now_s();
+    ft_status status = get_page(s->metrics_port, err, &page);
+    out->at_s = (before + ft_bench_now_s()) / 2;
+    out->cpu_s = cpu_seconds(s->pid);
+    if (status == FT_OK)
+        status = ft_stats_read(&ft_verifier_stat_list, ft_buf_str(&page), err, &out->stats);
+    ft_buf_deinit(&page);
+    return status;
+}
+
+ft_bench_load_counters ft_bench_load_counters_since(const ft_bench_load_counters *a,
+                                                    const ft_bench_load_counters *b)
+{
+    ft_bench_load_counters d = *b;
+    d.at_s -= a->at_s;
+    d.cpu_s -= a->cpu_s;
+    ft_stats_subtract(&ft_verifier_stat_list, &d.stats, &a->stats);
+    return d;
+}
+
+void ft_bench_load_counters_add(ft_bench_load_counters *sum, const ft_bench_load_counters *more)
+{
+    sum->at_s += more->at_s;
+    sum->cpu_s += more->cpu_s;
+    ft_stats_add(&ft_verifier_stat_list, &sum->stats, &more->stats);
+}
+
+int ft_bench_load_leave_core(int core, int *chosen)
+{
+    cpu_set_t cpus;
+    if (sched_getaffinity(0, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) < 2)
+        return 0;
+    for (int i = CPU_SETSIZE - 1; core < 0; i--)
+        if (CPU_ISSET((size_t)i, &cpus))
+            core = i;
+    CPU_CLR((size_t)core, &cpus);
+    *chosen = core;
+    return sched_setaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A verification server of our own to measure: this program as a child process, `foretoken serve`,
+ * on a core of its own, and what its metrics page counts. Owned by one thread. */
+#ifndef FT_BENCH_LOAD_SERVER_H
+#define FT_BENCH_LOAD_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/status.h"
+#include "bench/bench.h"
+#include "bench/load_set.h"
+#include "serve/stats.h"
+
+typedef struct ft_bench_load_server_opts {
+    const char *model, *draft;     /* draft: drafts on the server too; NULL: it does not */
+    uint32_t depth, budget, width; /* of its drafts, which it makes whether or not they pay */
+    uint32_t ctx, kv_tok, max_sessions;
+    uint32_t threads;
+    const char *policy, *slo, *costs, *cache_type; /* as serve's flags; NULL: its defaults */
+    bool no_prefix_cache;
+    int core; /* the server runs there and nowhere else; < 0: anywhere */
+    ft_bench_stop stop;
+} ft_bench_load_server_opts;
+
+typedef struct ft_bench_load_server {
+    pid_t pid; /* 0: none */
+    char dir[32];
+    char address[32]; /* of gRPC */
+    int metrics_port;
+} ft_bench_load_server;
+
+/* Sets ctx and kv_tok so that all texts of the set stay, each of up to `text` tokens behind its
+ * prompt, beside n_sessions more that are being written. */
+void ft_bench_load_server_fit(ft_bench_load_server_opts *opts, const ft_bench_load_set *set,
+                              uint32_t text, uint32_t n_sessions);
+
+/* Starts it and waits until it listens. FT_UNAVAILABLE says what the server said. *out owes a
+ * stop. */
+FT_WARN_UNUSED ft_status ft_bench_load_server_start(const ft_bench_load_server_opts *opts,
+                                                    ft_error *err, ft_bench_load_server *out);
+/* Ends it and waits until it is gone. An all-zero server is legal. */
+void ft_bench_load_server_stop(ft_bench_load_server *server);
+
+/* Sums since the server's start. */
+typedef struct ft_bench_load_counters {
+    double at_s;             /* when they were read, of the monotonic clock */
+    double cpu_s;            /* of the process, user and system */
+    ft_verifier_stats stats; /* without the counters by class */
+} ft_bench_load_counters;
+/* FT_UNAVAILABLE: no answer; FT_NOT_FOUND, FT_CORRUPT: names the metric that could not be read. */
+FT_WARN_UNUSED ft_status ft_bench_load_server_count(const ft_bench_load_server *server,
+                                                    ft_error *err, ft_bench_load_counters *out);
+/* b - a; and sums. */
+ft_bench_load_counters ft_bench_load_counters_since(const ft_bench_load_counters *a,
+                                                    const ft_bench_load_counters *b);
+void ft_bench_load_counters_add(ft_bench_load_counters *sum, const ft_bench_load_counters *more);
+
+/* Keeps this process off the core and returns how many it may still use; 0: there is no other, and
+ * nothing was changed. core < 0: the last core that it may use is taken, and *chosen says which. */
+int ft_bench_load_leave_core(int core, int *chosen);
+
+#endif

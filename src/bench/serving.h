@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The serving comparison: the same prompts are served in several ways (load_report.h), and what the
+ * server's core does with its time. Called by one thread. */
+#ifndef FT_BENCH_SERVING_H
+#define FT_BENCH_SERVING_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "bench/load_report.h"
+
+/* Which prompts of the file. */
+typedef struct ft_bench_serving_set {
+    int64_t limit;   /* spread over the file; 0: all */
+    int64_t each;    /* not 0: so many of each category instead */
+    int64_t longest; /* longer ones are left out, in tokens */
+} ft_bench_serving_set;
+
+/* How devices, and the server, draft. */
+typedef struct ft_bench_serving_drafts {
+    int64_t depth, budget, width;
+    bool chain; /* devices: instead of trees */
+    ft_ahead ahead;
+    ft_depth_rule rule;            /* of devices that fill no pipeline... */
+    const char *rule_name;         /* ...as the report calls it */
+    const ft_predictor *predictor; /* of mode edge+predictor; borrowed; NULL: none */
+} ft_bench_serving_drafts;
+
+typedef struct ft_bench_serving_opts {
+    const char *model, *draft, *prompts; /* files */
+    const char *server_draft;            /* of server-spec; NULL: draft */
+    ft_bench_serving_set set;
+    ft_bench_serving_drafts drafts;
+    ft_sampling sampling;
+    double temp;              /* its temperature, as it was written */
+    int64_t n, batch, rounds; /* tokens a text; sessions at once; times that all is measured */
+    bool mode[FT_BENCH_LOAD_MODES];
+    uint32_t rtt_us[FT_BENCH_LOAD_RTTS_MAX], n_rtt;
+    double draft_ms; /* a device's draft forward; 0: `ratio` of a verification of the server's */
+    double ratio;
+    FILE *text; /* the figures for a person go there; NULL: nowhere */
+    ft_bench_stop stop;
+} ft_bench_serving_opts;
+
+/* What docs/BENCHMARKS.md says. Sets the process's timer slack and keeps it off the server's core.
+ * FT_CANCELLED: it was stopped; errors of files, server, edges; then *report is NULL. */
+FT_WARN_UNUSED ft_status ft_bench_serving(const ft_bench_serving_opts *opts, ft_error *err,
+                                          json_t **report);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One row of bench verify: libllama's best way is found, then both sides take turns. What has no
+ * room in memory is not opened but said so, in words. */
+#ifndef FT_BENCH_VERIFY_ROW_H
+#define FT_BENCH_VERIFY_ROW_H
+
+#include "bench/machine.h"
+#include "bench/verify.h"
+
+#define FT_BENCH_WHY_LEN 200
+
+typedef struct ft_bench_row_opts {
+    const ft_bench_opts *common;
+    const ft_bench_machine *machine;
+    const ft_bench_job *job;
+    ft_bench_ours *ours;     /* NULL: was measured before, or refused, for want of memory */
+    ft_bench_walked *walked; /* of our last round; filled in unless `ours` is NULL */
+    ft_bench_base *base;     /* NULL: without libllama */
+    double limit_s;          /* of one pass of libllama */
+    size_t limit_bytes;      /* that the whole command may take; 0: what the machine has */
+} ft_bench_row_opts;
+
+/* Fills row. ours_s: seconds of our pass where opts->ours is NULL, 0 if it could not be
+ * measured. */
+FT_WARN_UNUSED ft_status ft_bench_row_run(const ft_bench_row_opts *opts, json_t *row, double ours_s,
+                                          ft_error *err);
+
+#endif

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of the comparison commands: flags, the model, what is measured, JSON. No state.
+#include "cmd/bench_main.h"
+
+#include <stdio.h>
+
+#include "cmd/gen_flags.h"
+
+static const ft_flag bench_rows[] = {
+    {"--model", "-m", FT_FLAG(ft_bench_flags, opts.path), "FILE", "model (GGUF)"},
+    {"--threads", "-t", FT_FLAG(ft_bench_flags, opts.n_threads), "N",
+     "threads of either side; 0: all cores", 0, 512},
+    {"--rounds", NULL, FT_FLAG(ft_bench_flags, opts.rounds), "N",
+     "timed rounds of either side in a row at most", 1, FT_BENCH_ROUNDS_MAX},
+    {"--cache-type", NULL, FT_FLAG(ft_bench_flags, kv_name), "TYPE",
+     "how ours keeps K and V: f16, bf16 or q8_0"},
+    {"--row-s", NULL, FT_FLAG(ft_bench_flags, opts.row_s), "S",
+     "seconds after which a row begins no further round", 0.01, 3600},
+    FT_FLAG_INCLUDE(ft_bench_flags, device, ft_flags_device),
+    {"--json", NULL, FT_FLAG(ft_bench_flags, json), NULL, "print one JSON object"},
+};
+const ft_flag_group ft_flags_bench = FT_FLAG_ROWS(bench_rows);
+
+/* Names of the devices that hold layers. */
+static json_t *devices_json(const ft_model *model)
+{
+    const ft_devices *devices = ft_model_devices(model);
+    json_t *names = json_array();
+    for (size_t i = 0; i < devices->n; i++)
+        json_array_append_new(names, json_string(ggml_backend_dev_name(devices->dev[i])));
+    return names;
+}
+
+double ft_bench_number(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key));
+}
+
+typedef struct table {
+    const ft_bench_cmd *cmd;
+    size_t n;
+} table;
+
+static void print_row(void *ctx, const json_t *row)
+{
+    table *t = ctx;
+    if (t->n++ == 0)
+        printf("%s\n", t->cmd->header);
+    t->cmd->print_row(row);
+    fflush(stdout);
+}
+
+int ft_bench_main(const ft_bench_cmd *cmd, ft_bench_flags *flags, void *opts)
+{
+    ft_error err = {0};
+    ft_model *model = NULL;
+    json_t *report = json_object();
+    table rows = {cmd, 0};
+    ft_model_opts model_opts = {.path = flags->opts.path};
+    ft_status status = FT_OK;
+    if (!report)
+        status = ft_error_set(&err, FT_NOMEM, "out of memory");
+    else if (!flags->opts.path)
+        status = ft_error_set(&err, FT_INVALID, "%s: pass a model with -m", cmd->name);
+    else
+        status = ft_cmd_kv_type(flags->kv_name, &err, &flags->opts.kv);
+    if (status == FT_OK)
+        status = ft_model_load_on(&flags->device, &model_opts, &err, &model);
+    if (status == FT_OK) {
+        json_object_set_new(report, "model", json_string(flags->opts.path));
+        json_object_set_new(report, "n_gpu_layers", json_integer(ft_model_n_gpu_layers(model)));
+        json_object_set_new(report, "devices", devices_json(model));
+        json_object_set_new(report, "threads", json_integer(ft_bench_threads(&flags->opts)));
+        json_object_set_new(report, "kv_type", json_string(flags->kv_name));
+        flags->opts.on_row = flags->json ? NULL : print_row;
+        flags->opts.ctx = &rows;
+        status = cmd->measure(opts, model, report, &err);
+    }
+    ft_model_destroy(model);
+    if (status == FT_OK && flags->json)
+        return ft_cmd_print_json(report);
+    if (status == FT_OK && cmd->print)
+        cmd->print(report);
+    json_decref(report);
+    return status == FT_OK ? 0 : ft_cmd_fail(&err);
+}

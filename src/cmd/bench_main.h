@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The frame of the commands that compare on one model: their common flags, and what they all do.
+ * Used by one thread. */
+#ifndef FT_CMD_BENCH_MAIN_H
+#define FT_CMD_BENCH_MAIN_H
+
+#include <jansson.h>
+
+#include "bench/bench.h"
+#include "cmd/cmd.h"
+#include "engine/load.h"
+
+/* Flags of every comparison. */
+typedef struct ft_bench_flags {
+    ft_bench_opts opts;
+    const char *kv_name; /* --cache-type; opts.kv is what it says, once the command runs */
+    bool json;
+    ft_device_opts device; /* of either side */
+} ft_bench_flags;
+
+/* row: seconds, --row-s. */
+#define FT_BENCH_FLAGS_INIT(row)                                                                \
+    {                                                                                           \
+        .opts = {.rounds = 15, .row_s = (row)}, .kv_name = "f16", .device = FT_DEVICE_OPTS_INIT \
+    }
+
+extern const ft_flag_group ft_flags_bench; /* of ft_bench_flags */
+
+/* A command: what it measures goes into `report` (an object with "model" and "threads" in it).
+ * Without --json each row is printed as soon as it is measured, and then what `print` prints. */
+typedef struct ft_bench_cmd {
+    const char *name; /* "bench verify" */
+    FT_WARN_UNUSED ft_status (*measure)(void *opts, const ft_model *model, json_t *report,
+                                        ft_error *err);
+    const char *header; /* above the first row */
+    void (*print_row)(const json_t *row);
+    void (*print)(const json_t *report); /* NULL: nothing */
+} ft_bench_cmd;
+/* Loads the model, measures, prints; opts: `measure`'s. Returns the exit status. */
+int ft_bench_main(const ft_bench_cmd *cmd, ft_bench_flags *flags, void *opts);
+
+/* A number of a row, 0 where there is none. */
+double ft_bench_number(const json_t *row, const char *key);
+
+#endif

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken bench ablate`: flags and the rows of bench/ablate.h.
+#include "bench/ablate.h"
+
+#include <stdio.h>
+
+#include "cmd/cmd.h"
+
+typedef struct options {
+    ft_bench_ablate_opts o;
+    bool json;
+} options;
+
+static const char *text(const json_t *row, const char *key)
+{
+    return json_string_value(json_object_get(row, key));
+}
+
+static double number(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key));
+}
+
+static void print_row(void *ctx, const json_t *row)
+{
+    (void)ctx;
+    printf("%-5s %-7s %-20s %-6s %-11s %-13s %10.4g %10.4g %+8.2f %+8.2f %+8.2f %3.0f %s\n",
+           text(row, "room"), text(row, "group"), text(row, "name"), text(row, "change"),
+           text(row, "condition"), text(row, "figure"), number(row, "baseline"),
+           number(row, "changed"), number(row, "effect_percent"), number(row, "low"),
+           number(row, "high"), number(row, "lives"),
+           json_is_true(json_object_get(row, "keep")) ? "keep" : "");
+    fflush(stdout);
+}
+
+static const ft_flag rows[] = {
+    {"--model", "-m", FT_FLAG(options, o.target), "FILE",
+     "target model: it writes the texts of the edges' conditions"},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE",
+     "draft model: what it says is recorded at the first use, and replayed"},
+    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON Lines with turns or prompt"},
+    {"--config", NULL, FT_FLAG(options, o.config), "FILE",
+     "of `simulate wisp`, for the servers' conditions (sim/wisp-paper-32b.json)"},
+    {"--only", NULL, FT_FLAG(options, o.only), "LIST",
+     "parts of names (spec.trees, smooth), with commas between them"},
+    {"--conditions", NULL, FT_FLAG(options, o.conditions), "LIST",
+     "names of conditions, with commas between them"},
+    {"--texts", NULL, FT_FLAG(options, o.texts), "N", "texts of each temperature", 1, 1000},
+    {"--n-predict", "-n", FT_FLAG(options, o.tokens), "N", "tokens a text at most", 16, 4096},
+    {"--lives", NULL, FT_FLAG(options, o.lives), "N",
+     "seeds that a change is tried with in a condition, at most", 4, FT_BENCH_ABLATE_LIVES},
+    {"--threads", "-t", FT_FLAG(options, o.threads), "N", "threads of the models (0: all cores)", 0,
+     1024},
+    {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
+};
+
+static const options defaults = {
+    .o = {.texts = 12, .tokens = 160, .lives = 24, .stop = ft_cmd_stopped}};
+
+static int run(void *selected, int n_words, char **words)
+{
+    options *x = selected;
+    ft_bench_ablate_opts *o = &x->o;
+    if (!o->target != !o->draft || !o->target != !o->prompts || (!o->target && !o->config)) {
+        fprintf(stderr, "foretoken bench ablate: -m, -md and --prompts are needed, or --config\n");
+        return 2;
+    }
+    ft_cmd_catch_signals();
+    ft_error err = {0};
+    json_t *report;
+    o->loading = ft_progress_terminal("loading");
+    o->progress = ft_progress_terminal("texts");
+    if (!x->json) {
+        o->on_row = print_row;
+        printf("%-5s %-7s %-20s %-6s %-11s %-13s %10s %10s %8s %8s %8s %3s\n", "room", "group",
+               "name", "change", "condition", "figure", "baseline", "changed", "effect %", "low",
+               "high", "n");
+    }
+    if (ft_bench_ablate(o, &err, &report) != FT_OK)
+        return ft_cmd_fail(&err);
+    if (x->json)
+        return ft_cmd_print_json(report);
+    json_decref(report);
+    return 0;
+}
+
+const ft_command ft_cmd_bench_ablate = {
+    .name = "bench ablate",
+    .summary = "what each tuning constant and mechanism is worth, on a virtual clock",
+    .usage = "[-m TARGET -md DRAFT --prompts FILE] [--config FILE] [flags]",
+    .about =
+        "Sets each tuning constant to half and double, switches each mechanism off, and\n"
+        "prints what that does to tokens/s and to texts on time. The clock is virtual. Edges\n"
+        "are real, their drafts recorded, their server modelled; servers are the simulator's.\n"
+        "All of it takes hours; --only and --conditions take a part.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .run = run};

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken bench sessions`: flags and the table of bench/sessions.h.
+#include "bench/sessions.h"
+
+#include <stdio.h>
+
+#include "cmd/cmd.h"
+
+typedef struct options {
+    ft_bench_sessions_opts o;
+    bool json;
+} options;
+
+static void print_text(const json_t *report)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)report, name, value)
+    {
+        printf("%-34s %12.*f\n", name,
+               json_is_integer(value) || json_number_value(value) > 100 ? 0 : 2,
+               json_number_value(value));
+    }
+}
+
+static const ft_flag rows[] = {
+    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model (GGUF)"},
+    {"--idle", NULL, FT_FLAG(options, o.idle), "N", "sessions that have had a round and wait", 2,
+     60000},
+    {"--active", NULL, FT_FLAG(options, o.active), "N", "sessions with a round after the other", 1,
+     64},
+    {"--rounds", NULL, FT_FLAG(options, o.rounds), "N", "of each active session", 1, 100000},
+    {"--prompt", NULL, FT_FLAG(options, o.prompt_tok), "N", "tokens of each prompt", 1, 512},
+    {"--threads", "-t", FT_FLAG(options, o.threads), "N", "threads of the server; 0: all cores", 0,
+     512},
+    {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
+};
+
+static const options defaults = {
+    .o = {.idle = 10000, .active = 8, .rounds = 100, .prompt_tok = 8, .stop = ft_cmd_stopped}};
+
+static int run(void *selected, int n_words, char **words)
+{
+    options *x = selected;
+    ft_error err = {0};
+    json_t *report;
+    if (!x->o.model) {
+        ft_error_set(&err, FT_INVALID, "bench sessions: pass a model with -m");
+        return ft_cmd_fail(&err);
+    }
+    ft_cmd_catch_signals();
+    if (ft_bench_sessions(&x->o, &err, &report) != FT_OK)
+        return ft_cmd_fail(&err);
+    if (x->json)
+        return ft_cmd_print_json(report);
+    print_text(report);
+    json_decref(report);
+    return 0;
+}
+
+const ft_command ft_cmd_bench_sessions = {
+    .name = "bench sessions",
+    .summary = "what an idle session costs a server",
+    .usage = "-m TARGET.gguf [flags]",
+    .about = "Measures what an idle session costs a server: the resident memory of its process,\n"
+             "less the KV that the session touched and less what a stream takes in a gRPC server\n"
+             "without a program; and the time of rounds beside all idle sessions.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .run = run};

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The draft model's side of one generation: its drafter, the outstanding tree, and a shadow tree. A
+ * failure here ends drafting, for some time or for good, and never the generation.
+ *
+ *              begin                 read_piece, read_all: all is read
+ *     OFF ------------> READING ------------------------------------> ON
+ *      ^                ^     |                                        |
+ *      |                |     +------------ give_up: pool full --+-----+
+ *      |          begin |                                        v
+ *      |                +-------- after retry_in verdicts ---- LATER
+ *      |
+ *      +-- ft_drafting_stop, from any: error, cancelled, the draft's context is full, the end
+ *
+ * In a run the drafter does not read every new token at once. It reads when many tokens are new,
+ * when a shadow is wanted, or before a tree.
+ */
+#ifndef FT_EDGE_DRAFTING_H
+#define FT_EDGE_DRAFTING_H
+
+#include "base/clock.h"
+#include "base/progress.h"
+#include "edge/engine_lock.h"
+#include "engine/engine.h"
+#include "model/vocab.h"
+#include "spec/drafter.h"
+#include "wire/messages.h"
+
+typedef enum ft_drafting_state {
+    FT_DRAFTING_OFF,     /* no drafter; after ON there is none again in this generation */
+    FT_DRAFTING_READING, /* the drafter reads the text, in pieces */
+    FT_DRAFTING_ON,      /* the drafter has read the text, except perhaps its last tokens */
+    FT_DRAFTING_LATER,   /* no drafter: one is made after retry_in verdicts */
+    FT_DRAFTING_N_STATES,
+    FT_DRAFTING_ILLEGAL = FT_DRAFTING_N_STATES
+} ft_drafting_state;
+
+typedef enum ft_drafting_event {
+    FT_DRAFTING_BEGIN, /* a drafter was made and must read the text */
+    FT_DRAFTING_READ,  /* it has read the text */
+    FT_DRAFTING_FULL,  /* the pool has no room, or another drafter is needed */
+    FT_DRAFTING_STOP,
+    FT_DRAFTING_N_EVENTS
+} ft_drafting_event;
+
+/* The state after an event; FT_DRAFTING_ILLEGAL where the event cannot come. */
+ft_drafting_state ft_drafting_next(ft_drafting_state state, ft_drafting_event event);
+
+/* The result of one piece of work while a verdict is awaited. */
+typedef enum ft_idle {
+    FT_IDLE_DONE,  /* there is nothing to do */
+    FT_IDLE_MORE,  /* a piece was done: call again */
+    FT_IDLE_LOCKED /* there is work, but another generation has locked the draft engine */
+} ft_idle;
+
+/* The cost of a draft. */
+typedef struct ft_draft_cost {
+    uint32_t forwards; /* of the draft model; 0 if all nodes were there already */
+    int64_t us;
+} ft_draft_cost;
+
+/* A tree that is not sent. It is compared with the tokens of a run, to learn how many of a tree's
+ * nodes would be accepted. */
+typedef struct ft_shadow {
+    enum { FT_SHADOW_NONE, FT_SHADOW_WANTED, FT_SHADOW_OUT } state;
+    ft_draft_params params; /* WANTED: to draft it with while the run goes on */
+    ft_tree tree;           /* OUT */
+    int32_t at;             /* OUT: the node that the text has reached, -1: the root */
+    uint32_t path;          /* OUT: nodes on the way there */
+    int64_t took_us;
+} ft_shadow;
+
+typedef struct ft_drafting_opts {
+    ft_engine *engine;              /* of the draft model, under `lock`; NULL: use `drafts` */
+    ft_draft_source_factory drafts; /* used if there is no engine */
+    ft_engine_lock *lock;
+    uint32_t n_ctx; /* the longest text for which drafts can be made; 0: never draft */
+    ft_clock clock;
+    const ft_rule *rule;
+    const ft_sampling *sampling;
+    const ft_tokens *text;      /* borrowed; its tokens never change, it only grows */
+    ft_calibration calibration; /* to start from */
+    /* Called between pieces of reading: true ends drafting. */
+    bool (*cancelled)(void *ctx);
+    void *ctx;
+    const ft_progress *progress; /* of reading the prompt, in tokens */
+} ft_drafting_opts;
+
+typedef struct ft_drafting {
+    ft_drafting_opts how;
+    ft_drafting_state state;
+    ft_drafter *drafter;    /* NULL in OFF and LATER */
+    uint32_t known;         /* tokens of the text that the drafter was told */
+    ft_tree tree;           /* the outstanding tree; n = 0: none, or another drafter made it */
+    ft_draft_params params; /* of this tree */
+    bool exhausted;         /* proactive drafting has nothing left to do for this tree */
+    ft_shadow shadow;
+    uint32_t retry_in, retry_step; /* in verdicts: until the next try; from it to the one after */
+    ft_calibration calibration;    /* as the last drafter left it */
+    ft_drafter_stats done;         /* sums over freed drafters */
+} ft_drafting;
+
+/* OFF; nothing is computed yet. */
+void ft_drafting_init(ft_drafting *d, const ft_drafting_opts *opts);
+/* Makes a drafter that reads the text, unless there is no room or the sink cancels. */
+void ft_drafting_start(ft_drafting *d);
+/* From now on drafts follow this rule. A new drafter is made while a verdict is awaited. */
+void ft_drafting_set_rule(ft_drafting *d, const ft_rule *rule);
+/* Frees the drafter. */
+void ft_drafting_stop(ft_drafting *d);
+/* Whether a draft can be made now. */
+bool ft_drafting_ready(ft_drafting *d);
+/* Asserts the invariants. */
+void ft_drafting_check(const ft_drafting *d);
+
+/* Drafts d->tree; its n is 0 on failure. */
+ft_draft_cost ft_drafting_draft(ft_drafting *d, const ft_draft_params *params);
+/* Call when the text has grown by the verdict's path and next. */
+void ft_drafting_advance(ft_drafting *d, const ft_msg_verdict *verdict);
+/* The verdict took `nodes` nodes of the early draft. They become d->tree if this drafter made
+ * them. */
+void ft_drafting_take_early(ft_drafting *d, uint32_t nodes);
+
+/* Asks for a shadow, which idle_run will draft; nothing if one is out. */
+void ft_drafting_want_shadow(ft_drafting *d, const ft_draft_params *params);
+/* Drafts the wanted shadow at once. */
+ft_draft_cost ft_drafting_draft_shadow(ft_drafting *d);
+/* The text has grown by `token`. True: the text has left the shadow or reached its end; *over is
+ * the shadow, with the path that the text took. */
+bool ft_drafting_walk_shadow(ft_drafting *d, int32_t token, ft_shadow *over);
+
+/* Work while a verdict is awaited, at most one draft forward a call.
+ * idle_read: in READING reads a piece of the text, in LATER tries to begin; waits for the lock.
+ * idle_tree: with a tree out, drafts proactively. idle_run: without one, reads new text and drafts
+ * the wanted shadow, whose cost goes into *cost. */
+ft_idle ft_drafting_idle_read(ft_drafting *d);
+ft_idle ft_drafting_idle_tree(ft_drafting *d);
+ft_idle ft_drafting_idle_run(ft_drafting *d, ft_draft_cost *cost);
+
+#endif

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// One exchange with the verifier. Invariant: the text changes only with a verdict. So the
+// outstanding Draft always extends the text, and may be sent again to the same session (same round)
+// or to a new one (round 1).
+//
+// While a verdict is awaited the draft model works, one forward at a time; between forwards the
+// link is read. Owned by the generation's thread. Does not read verdicts (rounds.c).
+#include "edge/exchange.h"
+
+#include <time.h>
+
+#include "base/log.h"
+
+#define POLL_US 40000 /* the sink is asked so often while waiting */
+#define LOCK_US 1000  /* the draft engine's lock is tried so often while waiting */
+
+static ft_status cancelled(ft_error *err)
+{
+    return ft_error_set(err, FT_CANCELLED, "edge: the generation was cancelled");
+}
+
+/* ---- opening and sending ---- */
+
+/* Open for the text so far. */
+static ft_msg_open open_msg(const ft_gen *gen)
+{
+    const ft_gen_request *r = gen->request;
+    const ft_sampling *s = &r->sampling;
+    ft_msg_open open = {.protocol = FT_PROTOCOL,
+                        .vocab_fingerprint = gen->edge->fingerprint,
+                        .sampling = {.temperature = s->temperature,
+                                     .top_p = s->top_p,
+                                     .min_p = s->min_p,
+                                     .top_k = (uint32_t)s->top_k,
+                                     .seed = s->seed},
+                        .slo_tokens_per_s = r->slo_tokens_per_s > 0 ? r->slo_tokens_per_s
+                                                                    : gen->edge->slo_tokens_per_s,
+                        .rule = gen->rule.rule->id,
+                        .prompt = gen->text.id,
+                        .n_prompt = (uint32_t)gen->text.n,
+                        .logprobs = r->logprobs,
+                        .top_logprobs = r->top_logprobs};
+    if (r->max_tokens)
+        open.max_tokens = r->max_tokens - gen->output.generated;
+    return open;
+}
+
+static ft_status open_stream(ft_gen *gen, ft_error *err)
+{
+    ft_msg_open open = open_msg(gen);
+    ft_timing_opened(&gen->timing);
+    return ft_stream_open(&gen->stream, &open, err);
+}
+
+static ft_status send_draft(ft_gen *gen, ft_error *err)
+{
+    ft_msg_draft *draft = &gen->out.msg.draft;
+    draft->round = gen->stream.round;
+    draft->rtt_us = ft_timing_rtt_us(&gen->timing);
+    ft_timing_sent(&gen->timing, ft_gen_now_us(gen));
+    ft_early_reset(&gen->early);
+    return ft_stream_ask(&gen->stream, &gen->out.msg, err);
+}
+
+/* ---- losing and recovering ---- */
+
+/* Sleeps in slices; false: cancelled. */
+static bool pause_us(ft_gen *gen, int64_t us)
+{
+    for (int64_t left = us; left > 0; left -= POLL_US) {
+        const int64_t slice = left < POLL_US ? left : POLL_US;
+        const struct timespec ts = {.tv_nsec = (long)slice * 1000};
+        if (ft_gen_cancelled(gen))
+            return false;
+        nanosleep(&ts, NULL);
+    }
+    return !ft_gen_cancelled(gen);
+}
+
+/* The rest of a broken run becomes the next round of the session, or the first of a new session.
+ * The next run is forgotten. */
+static void break_run(ft_gen *gen)
+{
+    ft_msg_draft *draft = &gen->out.msg.draft;
+    gen->out.next_run = 0;
+    draft->base = (uint32_t)gen->text.n;
+    draft->run = gen->out.run_left;
+    ft_steer_lost_run(&gen->steer);
+}
+
+/* The server does not take the text's rule: the text goes on with another. An outstanding draft
+ * stays valid under that rule. */
+static void follow_rule(ft_gen *gen)
+{
+    gen->out.msg.draft.n_evidence = 0;
+    gen->steer.how.terms = gen->rule.terms;
+    gen->steer.how.max_tree = ft_text_rule_nodes(&gen->rule, &gen->stream.limits);
+    ft_drafting_set_rule(&gen->drafting, gen->rule.rule);
+}
+
+/* After a failure, which is in *err. Returns FT_OK when it is time to open again, otherwise the
+ * error that the caller reports. */
+static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
+{
+    const bool was_open = gen->stream.session.known;
+    ft_stream_loss loss;
+    ft_status status = ft_stream_recover(&gen->stream, code, err, &loss);
+    gen->stats->retry_after_ms = loss.retry_after_ms;
+    ft_early_reset(&gen->early);
+    if (ft_gen_in_run(gen))
+        break_run(gen);
+    ft_gen_happened(gen, FT_GEN_LOST);
+    if (ft_gen_cancelled(gen))
+        return cancelled(err);
+    if (loss.anew)
+        FT_LOGI("edge", "session not resumed, opening anew length=%zu same_tokens=%d: %s",
+                gen->text.n, gen->rule.terms.same_tokens, err->message);
+    if (status != FT_OK && !was_open &&
+        ft_text_rule_refused(&gen->rule, code, (uint32_t)ft_vocab_size(gen->edge->vocab),
+                             &gen->request->sampling, gen->output.generated)) {
+        follow_rule(gen);
+        return FT_OK;
+    }
+    if (status != FT_OK || loss.pause_us == 0)
+        return status;
+    return pause_us(gen, loss.pause_us) ? FT_OK : cancelled(err);
+}
+
+ft_status ft_gen_open(ft_gen *gen, ft_error *err)
+{
+    ft_status status = open_stream(gen, err);
+    return status != FT_OK && gen->stream.link ? recover(gen, status, err) : FT_OK;
+}
+
+/* ---- while a verdict is awaited ---- */
+
+/* Whether enough is known of the outstanding tree and the server to decide on an early draft. */
+static bool may_send_early(const ft_gen *gen)
+{
+    return gen->edge->early && gen->stream.limits.early_drafts &&
+           ft_rule_takes_early(&gen->rule.terms) && gen->stream.state == FT_STREAM_WAITING &&
+           gen->early.state == FT_EARLY_POSSIBLE && !gen->steer.control.running &&
+           gen->timing.sent.known && gen->timing.wait_us.known &&
+           ft_control_answer_us(&gen->steer.control, 1) > 0;
+}
+
+static void send_early(ft_gen *gen, const ft_early_bounds *bounds)
+{
+    ft_tree tree;
+    uint8_t under[FT_TREE_MAX];
+    const ft_growth_early how = {.budget = ft_steer_nodes(&gen->steer, bounds->budget),
+                                 .spare_tok = bounds->spare_tok};
+    if (!ft_early_worth(ft_drafter_early(gen->drafting.drafter, &how, &tree, under))) {
+        ft_early_pass(&gen->early);
+        return;
+    }
+    const ft_client_msg *msg =
+        ft_early_make(&gen->early, gen->stream.round + 1, gen->out.msg.draft.base, &tree, under);
+    gen->stats->early_sent++;
+    ft_stream_ask_behind(&gen->stream, msg, "the early draft");
+}
+
+/* Called between draft forwards: sends the early draft when it is time, if it is worth it. */
+static void look_early(ft_gen *gen)
+{
+    const ft_control *control = &gen->steer.control;
+    ft_early_bounds bounds;
+    if (!may_send_early(gen))
+        return;
+    /* A part of an early draft is a small tree, and its verdict comes sooner than most. */
+    const ft_early_view view = {.sent_ago_us = (double)(ft_gen_now_us(gen) - gen->timing.sent.us),
+                                .answer_us = ft_control_answer_us(control, gen->out.msg.draft.n),
+                                .rtt_us = gen->timing.rtt_us.value,
+                                .others_us = ft_turn_until_us(&control->turn),
+                                .forward_us = ft_control_forward_us(control),
+                                .more = !gen->drafting.exhausted,
+                                .tokens_per_us = ft_stop_rate(&gen->steer.depth),
+                                .budget = gen->drafting.params.budget};
+    switch (ft_early_decide(&gen->early.policy, &view, &bounds)) {
+    case FT_EARLY_WAIT:
+        break;
+    case FT_EARLY_NEVER:
+        ft_early_pass(&gen->early);
+        break;
+    case FT_EARLY_SEND:
+        send_early(gen, &bounds);
+        break;
+    }
+}
+
+/* How long the edge may then wait for the link. */
+static int64_t idle_us(ft_idle idle)
+{
+    return idle == FT_IDLE_MORE ? 0 : idle == FT_IDLE_LOCKED ? LOCK_US : POLL_US;
+}
+
+static int64_t draft_below_tree(ft_gen *gen)
+{
+    ft_drafting *d = &gen->drafting;
+    if (d->exhausted)
+        return POLL_US;
+    look_early(gen);
+    const ft_known_us near = ft_timing_near(&gen->timing, ft_gen_now_us(gen),
+                                            ft_control_forward_us(&gen->steer.control));
+    if (near.known)
+        return near.us < POLL_US ? near.us : POLL_US;
+    const ft_idle idle = ft_drafting_idle_tree(d);
+    gen->timing.worked = idle == FT_IDLE_MORE;
+    if (d->exhausted && d->tree.n > 0)
+        look_early(gen);
+    return idle_us(idle);
+}
+
+static int64_t draft_in_run(ft_gen *gen)
+{
+    const ft_shadow *shadow = &gen->drafting.shadow;
+    const bool wanted = shadow->state == FT_SHADOW_WANTED;
+    ft_draft_cost cost = {0};
+    const ft_idle idle = ft_drafting_idle_run(&gen->drafting, &cost);
+    if (wanted && shadow->state == FT_SHADOW_OUT)
+        ft_gen_measure_shadow(gen, cost);
+    gen->timing.worked = idle == FT_IDLE_MORE;
+    return idle_us(idle);
+}
+
+/* Does some work for at most one draft forward. Returns how long the edge may then wait for the
+ * link. */
+static int64_t use_time(ft_gen *gen)
+{
+    const ft_drafting *d = &gen->drafting;
+    gen->timing.worked = false;
+    if (d->state == FT_DRAFTING_READING || d->state == FT_DRAFTING_LATER) {
+        const ft_idle idle = ft_drafting_idle_read(&gen->drafting);
+        gen->timing.worked = idle == FT_IDLE_MORE;
+        return idle_us(idle);
+    }
+    if (d->state != FT_DRAFTING_ON || !gen->edge->proactive)
+        return POLL_US;
+    return d->tree.n > 0 ? draft_below_tree(gen) : draft_in_run(gen);
+}
+
+/* ---- waiting ---- */
+
+/* A message other than the verdict that is awaited. */
+static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err)
+{
+    if (msg->kind == FT_SERVER_OPENED) {
+        const uint32_t run = ft_gen_in_run(gen) ? gen->out.msg.draft.run : 0;
+        ft_status status = ft_stream_opened(&gen->stream, &msg->opened, gen->text.n, run, err);
+        gen->steer.how.max_tree = ft_text_rule_nodes(&gen->rule, &gen->stream.limits);
+        if (status == FT_OK && gen->stream.state == FT_STREAM_READY)
+            status = send_draft(gen, err);
+        return status;
+    }
+    if (msg->verdict.round >= gen->stream.round)
+        return ft_error_set(err, FT_CORRUPT, "edge: a verdict for round %u came, not for %u",
+                            msg->verdict.round, gen->stream.round);
+    return FT_OK; /* of an older round, sent before the stream was lost */
+}
+
+static bool is_awaited(const ft_gen *gen, const ft_server_msg *msg)
+{
+    return msg->kind == FT_SERVER_VERDICT && msg->verdict.round == gen->stream.round &&
+           gen->stream.state == FT_STREAM_WAITING;
+}
+
+/* Waits on this stream for a verdict of the outstanding round. */
+static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
+{
+    const int64_t began_us = ft_gen_now_us(gen);
+    int64_t timeout_us = 0;
+    gen->timing.worked = false;
+    for (;;) {
+        ft_server_msg *msg = NULL;
+        if (ft_gen_cancelled(gen))
+            return cancelled(err);
+        ft_status status = ft_stream_recv(&gen->stream, timeout_us, err, &msg);
+        if (status == FT_TIMEOUT) {
+            ft_timing_looked(&gen->timing, ft_gen_now_us(gen));
+            timeout_us = use_time(gen);
+            continue;
+        }
+        if (status != FT_OK)
+            return status;
+        if (is_awaited(gen, msg)) {
+            const int64_t now_us = ft_gen_now_us(gen);
+            ft_timing_verdict(&gen->timing, now_us, &msg->verdict, gen->out.msg.draft.n);
+            ft_stream_heard(&gen->stream);
+            gen->stats->wait_us += now_us - began_us;
+            *out = msg;
+            return FT_OK;
+        }
+        status = take_other(gen, msg, err);
+        ft_server_msg_free(msg);
+        if (status != FT_OK)
+            return status;
+    }
+}
+
+ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out)
+{
+    *out = NULL;
+    for (;;) {
+        ft_status status = FT_OK;
+        if (!gen->stream.link)
+            status = open_stream(gen, err);
+        if (status == FT_OK && gen->stream.state == FT_STREAM_READY)
+            status = send_draft(gen, err);
+        if (status == FT_OK)
+            status = await(gen, err, out);
+        if (status == FT_OK)
+            return FT_OK;
+        if (gen->cancelled)
+            return cancelled(err); /* the stream stays, to send Cancel */
+        status = recover(gen, status, err);
+        if (status != FT_OK)
+            return status;
+    }
+}

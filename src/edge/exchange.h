@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One exchange with the verifier: the outstanding Draft goes out, a verdict comes back, over as
+ * many streams as it takes. */
+#ifndef FT_EDGE_EXCHANGE_H
+#define FT_EDGE_EXCHANGE_H
+
+#include "edge/generation.h"
+
+/* Opens a stream and sends Open, without waiting. FT_OK also if the verifier cannot be reached now:
+ * the first exchange tries again and reports. */
+FT_WARN_UNUSED ft_status ft_gen_open(ft_gen *gen, ft_error *err);
+/* Sends the outstanding Draft, unless it was sent, and waits for a verdict on it. If the stream is
+ * lost, opens it again. The caller frees *out. FT_CANCELLED: by the sink. */
+FT_WARN_UNUSED ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out);
+
+#endif

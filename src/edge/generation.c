@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state machine of a generation, which generation.h draws: the table, the invariants of each
+// state, beginning and end. The functions that the diagram names handle the other events. Owned by
+// the generation's thread.
+#include "edge/generation.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define NO FT_GEN_ILLEGAL
+
+/* In the order of ft_gen_event:
+ *   ASK_TREE, ASK_RUN, ASK_NEXT, MORE, OVER, EARLY_TAKEN, LOST, END */
+static const ft_gen_state transitions[FT_GEN_N_STATES][FT_GEN_N_EVENTS] = {
+    [FT_GEN_READY] = {FT_GEN_TREE, FT_GEN_RUN, NO, NO, NO, NO, FT_GEN_READY, FT_GEN_ENDED},
+    [FT_GEN_TREE] = {NO, NO, NO, NO, FT_GEN_READY, FT_GEN_TREE_EARLY, FT_GEN_TREE, FT_GEN_ENDED},
+    [FT_GEN_TREE_EARLY] = {NO, NO, NO, NO, FT_GEN_READY, FT_GEN_TREE_EARLY, FT_GEN_TREE_EARLY,
+                           FT_GEN_ENDED},
+    [FT_GEN_RUN] = {NO, NO, FT_GEN_RUN_NEXT, FT_GEN_RUN, FT_GEN_READY, NO, FT_GEN_RUN,
+                    FT_GEN_ENDED},
+    [FT_GEN_RUN_NEXT] = {NO, NO, NO, FT_GEN_RUN_NEXT, FT_GEN_RUN, NO, FT_GEN_RUN, FT_GEN_ENDED},
+    [FT_GEN_ENDED] = {NO, NO, NO, NO, NO, NO, NO, NO},
+};
+
+ft_gen_state ft_gen_next(ft_gen_state state, ft_gen_event event)
+{
+    return transitions[state][event];
+}
+
+bool ft_gen_in_tree(const ft_gen *gen)
+{
+    return gen->state == FT_GEN_TREE || gen->state == FT_GEN_TREE_EARLY;
+}
+
+bool ft_gen_in_run(const ft_gen *gen)
+{
+    return gen->state == FT_GEN_RUN || gen->state == FT_GEN_RUN_NEXT;
+}
+
+void ft_gen_check(const ft_gen *gen)
+{
+    const ft_msg_draft *draft = &gen->out.msg.draft;
+    const uint32_t tree = gen->drafting.tree.n;
+    const bool waits = ft_gen_in_tree(gen) || ft_gen_in_run(gen);
+    ft_stream_check(&gen->stream);
+    ft_drafting_check(&gen->drafting);
+    assert(gen->text.n >= gen->request->n_prompt);
+    assert(waits || gen->stream.state != FT_STREAM_WAITING);
+    assert(!waits || draft->base <= gen->text.n);
+    /* The drafter's tree is the one that was sent, or another drafter made that. */
+    assert(!ft_gen_in_tree(gen) || (draft->n > 0 && (tree == draft->n || tree == 0)));
+    assert(ft_gen_in_tree(gen) || tree == 0);
+    assert(!ft_gen_in_run(gen) || (draft->n == 0 && gen->out.run_left <= draft->run));
+    assert(ft_gen_in_run(gen) == (gen->out.run_left > 0) || gen->state == FT_GEN_ENDED);
+    assert((gen->state == FT_GEN_RUN_NEXT) == (gen->out.next_run > 0) ||
+           gen->state == FT_GEN_ENDED);
+    assert(gen->early.state != FT_EARLY_OUT || gen->state == FT_GEN_ENDED ||
+           (ft_gen_in_tree(gen) && gen->stream.state == FT_STREAM_WAITING));
+    assert(gen->state != FT_GEN_ENDED || gen->stream.state == FT_STREAM_CLOSED);
+    assert(gen->state != FT_GEN_ENDED || gen->drafting.state == FT_DRAFTING_OFF);
+    (void)draft, (void)tree, (void)waits;
+}
+
+void ft_gen_happened(ft_gen *gen, ft_gen_event event)
+{
+    const ft_gen_state next = ft_gen_next(gen->state, event);
+    assert(next != FT_GEN_ILLEGAL);
+    gen->state = next;
+#ifdef FT_DEBUG_CHECKS
+    ft_gen_check(gen);
+#endif
+}
+
+/* ---- beginning and end ---- */
+
+static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_learnt *learnt,
+                            ft_error *err)
+{
+    const ft_edge *edge = gen->edge;
+    const ft_gen_request *r = gen->request;
+    const ft_stream_opts stream = {.source = edge->source,
+                                   .clock = edge->clock,
+                                   .key_name = r->key_name,
+                                   .reconnect_us = edge->reconnect_us,
+                                   .limits = edge->info.limits};
+    const ft_steer_opts steer = {.draft = edge->draft,
+                                 .automatic = edge->automatic,
+                                 .proactive = edge->proactive,
+                                 .max_tree = ft_text_rule_nodes(&gen->rule, &edge->info.limits),
+                                 .terms = gen->rule.terms};
+    const ft_output_opts output = {.vocab = edge->vocab,
+                                   .sink = sink,
+                                   .text = &gen->text,
+                                   .max_tokens = r->max_tokens,
+                                   .stops = r->stops,
+                                   .n_stops = r->n_stops};
+    ft_stream_init(&gen->stream, &stream);
+    ft_steer_init(&gen->steer, &steer, &learnt->control, &learnt->depth);
+    ft_status status = ft_output_init(&gen->output, &output, err);
+    if (status != FT_OK)
+        return status;
+    if (ft_tokens_append(&gen->text, r->prompt, r->n_prompt) != FT_OK)
+        return ft_error_set(err, FT_NOMEM, "edge: out of memory");
+    return FT_OK;
+}
+
+static bool is_cancelled(void *ctx)
+{
+    return ft_gen_cancelled(ctx);
+}
+
+static void init_drafting(ft_gen *gen, const ft_calibration *calibration)
+{
+    ft_edge *edge = gen->edge;
+    const ft_drafting_opts drafting = {.engine = edge->drafts.engine,
+                                       .drafts = edge->drafts.factory,
+                                       .lock = &edge->drafts.lock,
+                                       .n_ctx = edge->drafts.n_ctx,
+                                       .clock = edge->clock,
+                                       .rule = gen->rule.rule,
+                                       .sampling = &gen->request->sampling,
+                                       .text = &gen->text,
+                                       .calibration = *calibration,
+                                       .cancelled = is_cancelled,
+                                       .ctx = gen,
+                                       .progress = &gen->request->progress};
+    ft_drafting_init(&gen->drafting, &drafting);
+}
+
+static void begin_record(ft_gen *gen)
+{
+    const ft_edge *edge = gen->edge;
+    const ft_sampling *s = &gen->request->sampling;
+    const ft_trace_session session = {.draft = edge->drafts.fingerprint,
+                                      .target = ft_record_target(edge->info.model),
+                                      .vocab = edge->fingerprint,
+                                      .temperature = s->temperature,
+                                      .top_p = s->top_p,
+                                      .min_p = s->min_p,
+                                      .top_k = (uint32_t)s->top_k};
+    ft_record_begin(&gen->record, edge->drafts.n_ctx > 0 ? edge->trace : NULL, &session);
+}
+
+void ft_gen_end(ft_gen *gen, ft_status status)
+{
+    ft_gen_stats *s = gen->stats;
+    const uint32_t n_prompt = gen->request->n_prompt;
+    if (!gen->answered) /* ends the progress line of a prompt that was not read to its end */
+        ft_progress_report(&gen->request->progress, n_prompt, n_prompt);
+    ft_record_end(&gen->record);
+    ft_drafting_stop(&gen->drafting);
+    ft_stream_close(&gen->stream, status == FT_OK ? FT_CLIENT_CLOSE : FT_CLIENT_CANCEL);
+    ft_gen_happened(gen, FT_GEN_END);
+    s->rule = gen->rule.rule->name;
+    s->same_tokens = gen->rule.same_tokens;
+    const ft_drafter_stats *d = &gen->drafting.done;
+    s->forwards = d->forwards;
+    s->proactive_forwards = d->ahead_forwards;
+    s->leaves = d->heads;
+    s->aligned = d->aligned;
+    s->matched = d->matched;
+    s->proactive_nodes = d->ahead_nodes;
+    s->proactive_kept = d->ahead_kept;
+    s->reconnects = gen->stream.n_links > 0 ? gen->stream.n_links - 1 : 0;
+    s->bytes_sent = gen->stream.sent_bytes;
+    s->bytes_received = gen->stream.received_bytes;
+    s->total_us = ft_gen_now_us(gen) - gen->start_us;
+}
+
+ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,
+                        ft_gen_stats *stats, ft_error *err, ft_gen **out)
+{
+    ft_edge_learnt learnt;
+    ft_gen *gen = calloc(1, sizeof *gen);
+    *out = NULL;
+    if (!gen)
+        return ft_error_set(err, FT_NOMEM, "edge: out of memory");
+    gen->edge = edge;
+    gen->request = request;
+    gen->stats = stats;
+    gen->start_us = ft_gen_now_us(gen);
+    gen->state = FT_GEN_READY;
+    ft_status status = ft_edge_enter(edge, err, &learnt);
+    if (status != FT_OK) {
+        free(gen);
+        return status;
+    }
+    ft_text_rule_init(&gen->rule, edge->rule, (uint32_t)ft_vocab_size(edge->vocab),
+                      &request->sampling);
+    init_drafting(gen, &learnt.calibration);
+    status = init_parts(gen, sink, &learnt, err);
+    if (status != FT_OK) {
+        ft_gen_destroy(gen);
+        return status;
+    }
+    begin_record(gen);
+    *out = gen;
+    return FT_OK;
+}
+
+void ft_gen_destroy(ft_gen *gen)
+{
+    if (!gen)
+        return;
+    const ft_edge_learnt learnt = {.control = gen->steer.control,
+                                   .depth = gen->steer.depth,
+                                   .calibration = gen->drafting.calibration};
+    ft_edge_leave(gen->edge, &learnt);
+    ft_tokens_deinit(&gen->text);
+    ft_text_rule_deinit(&gen->rule);
+    ft_output_deinit(&gen->output);
+    free(gen);
+}
+
+/* ---- for the rounds ---- */
+
+int64_t ft_gen_now_us(const ft_gen *gen)
+{
+    return ft_clock_now_us(&gen->edge->clock);
+}
+
+bool ft_gen_cancelled(ft_gen *gen)
+{
+    const ft_gen_sink *sink = gen->output.how.sink;
+    if (!gen->cancelled && sink->cancelled && sink->cancelled(sink->ctx))
+        gen->cancelled = true;
+    return gen->cancelled;
+}
+
+void ft_gen_measure_tree(ft_gen *gen, ft_draft_cost cost)
+{
+    const bool cold = gen->stats->rounds == 0;
+    ft_steer_drafted(&gen->steer, &gen->drafting.tree, cost.forwards, cost.us, cold);
+    gen->stats->depth_sum += gen->steer.tree.levels;
+    ft_record_draft(&gen->record, &gen->drafting.tree, gen->drafting.drafter);
+}
+
+void ft_gen_measure_shadow(ft_gen *gen, ft_draft_cost cost)
+{
+    ft_steer_drafted_shadow(&gen->steer, ft_tree_levels(&gen->drafting.shadow.tree), cost.forwards,
+                            cost.us);
+}

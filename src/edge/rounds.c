@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// A generation's rounds: drafts a tree or asks for a run, exchanges it, applies the verdict. Passes
+// values between the generation's parts. Owned by the generation's thread.
+#include "edge/rounds.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "edge/exchange.h"
+
+/* Tokens that may still come, at least one: only the server decides that the text has ended. */
+static uint32_t tokens_left(const ft_gen *gen)
+{
+    const uint32_t context = gen->stream.limits.max_context;
+    uint32_t n = FT_WIRE_RUN_MAX;
+    if (gen->request->max_tokens)
+        n = ft_min_u32(n, gen->request->max_tokens - gen->output.generated);
+    if (context)
+        n = ft_min_u32(n, context > gen->text.n ? context - (uint32_t)gen->text.n : 1);
+    return n;
+}
+
+/* ---- what comes next ---- */
+
+static ft_control_choice choose(ft_gen *gen, uint32_t most, ft_draft_params *params)
+{
+    ft_steer_ask ask = {
+        .most = most, .round = gen->stream.round, .can_draft = ft_drafting_ready(&gen->drafting)};
+    if (gen->timing.mark.known)
+        ask.spent = ft_known(ft_gen_now_us(gen) - gen->timing.mark.us);
+    return ft_steer_choose(&gen->steer, &ask, params);
+}
+
+/* A run may have a shadow. It is drafted during the run or, if that would slow down the target,
+ * before it. */
+static void want_shadow(ft_gen *gen, const ft_control_choice *choice, const ft_draft_params *params)
+{
+    if (!choice->shadow || gen->drafting.shadow.state == FT_SHADOW_OUT)
+        return;
+    ft_drafting_want_shadow(&gen->drafting, params);
+    if (gen->edge->proactive)
+        return;
+    const ft_draft_cost cost = ft_drafting_draft_shadow(&gen->drafting);
+    if (gen->drafting.shadow.state == FT_SHADOW_OUT)
+        ft_gen_measure_shadow(gen, cost);
+}
+
+/* Drafts the chosen tree. If that fails, as drafting is not possible any more, chooses again. */
+static void draft_choice(ft_gen *gen, ft_control_choice *choice, ft_draft_params *params)
+{
+    const ft_tree *tree = &gen->drafting.tree;
+    if (choice->speculate) {
+        const ft_draft_cost cost = ft_drafting_draft(&gen->drafting, params);
+        if (tree->n > 0)
+            ft_gen_measure_tree(gen, cost);
+        ft_steer_acted(&gen->steer);
+        if (tree->n == 0)
+            *choice = choose(gen, tokens_left(gen), params);
+    }
+    ft_steer_acted(&gen->steer);
+    if (tree->n == 0)
+        want_shadow(gen, choice, params);
+}
+
+/* READY: makes the next round: a tree if one is chosen and can be drafted, otherwise a run. */
+static void prepare(ft_gen *gen)
+{
+    const ft_tree *tree = &gen->drafting.tree;
+    ft_msg_draft *draft = &gen->out.msg.draft;
+    ft_draft_params params;
+    const int64_t began_us = ft_gen_now_us(gen);
+    ft_control_choice choice = choose(gen, tokens_left(gen), &params);
+    draft_choice(gen, &choice, &params);
+    draft->n = tree->n;
+    if (ft_text_rule_evidence(&gen->rule, gen->drafting.drafter, draft) != FT_OK) {
+        ft_drafting_stop(&gen->drafting); /* no memory for a draft: ask for a run */
+        draft->n = draft->n_evidence = 0;
+    }
+    const int64_t took_us = ft_gen_now_us(gen) - began_us;
+    gen->stats->draft_us += took_us;
+    gen->out.msg.kind = FT_CLIENT_DRAFT;
+    draft->base = (uint32_t)gen->text.n;
+    memcpy(draft->token, tree->token, tree->n * sizeof *draft->token);
+    memcpy(draft->parent, tree->parent, tree->n * sizeof *draft->parent);
+    draft->run = gen->out.run_left = tree->n > 0 ? 0 : choice.run;
+    draft->draft_us = (uint32_t)took_us;
+    ft_gen_happened(gen, tree->n > 0 ? FT_GEN_ASK_TREE : FT_GEN_ASK_RUN);
+}
+
+/* RUN: when half of the run has come and another run is chosen, asks for the next run now, so that
+ * the server does not wait for the network. */
+static void ask_next(ft_gen *gen)
+{
+    const uint32_t left = tokens_left(gen), run_left = gen->out.run_left;
+    ft_draft_params params;
+    if (gen->state != FT_GEN_RUN || run_left > gen->out.msg.draft.run / 2 || left <= run_left)
+        return;
+    const ft_control_choice choice = choose(gen, left - run_left, &params);
+    if (choice.speculate || (choice.shadow && !gen->edge->proactive))
+        return; /* prepare() acts on it */
+    ft_steer_acted(&gen->steer);
+    const ft_client_msg msg = {.kind = FT_CLIENT_DRAFT,
+                               .draft = {.round = gen->stream.round + 1,
+                                         .base = (uint32_t)gen->text.n + run_left,
+                                         .run = choice.run,
+                                         .rtt_us = ft_timing_rtt_us(&gen->timing)}};
+    ft_stream_ask_behind(&gen->stream, &msg, "the next run");
+    gen->out.next_run = choice.run;
+    ft_gen_happened(gen, FT_GEN_ASK_NEXT);
+    want_shadow(gen, &choice, &params);
+}
+
+/* ---- what came ---- */
+
+static void first_token(ft_gen *gen)
+{
+    ft_gen_stats *s = gen->stats;
+    if (gen->answered)
+        return;
+    gen->answered = true;
+    s->ttft_us = ft_gen_now_us(gen) - gen->start_us;
+    ft_progress_report(&gen->request->progress, gen->request->n_prompt, gen->request->n_prompt);
+}
+
+static void count(ft_gen *gen, const ft_msg_verdict *v)
+{
+    ft_gen_stats *s = gen->stats;
+    if (ft_gen_in_run(gen)) {
+        s->runs += !v->more;
+        s->run_tokens += v->n_next;
+        return;
+    }
+    s->rounds++;
+    s->drafted += gen->out.msg.draft.n;
+    s->accepted += v->n_path;
+}
+
+static void record(ft_gen *gen, const ft_msg_verdict *v)
+{
+    const ft_msg_draft *draft = &gen->out.msg.draft;
+    const ft_known_us rtt = gen->timing.rtt_sample;
+    ft_trace_round round = {.number = gen->stats->rounds,
+                            .length = draft->base,
+                            .depth = gen->steer.tree.levels,
+                            .accepted = v->n_path,
+                            .next = v->n_next > 0 ? v->next[0] : -1,
+                            .draft_us = draft->draft_us,
+                            .rtt_us = rtt.known ? rtt.us : -1,
+                            .queue_us = v->queue_us,
+                            .verify_us = v->verify_us,
+                            .n = draft->n};
+    ft_record_verdict(&gen->record, &round, v->path, v->n_next == 0);
+}
+
+/* Counts early drafts by the verdict. Called before the round's fields change. */
+static void measure_early(ft_gen *gen, const ft_msg_verdict *v)
+{
+    ft_early_policy *policy = &gen->early.policy;
+    if (!ft_gen_in_tree(gen) || !gen->edge->early)
+        return;
+    if (gen->state == FT_GEN_TREE)
+        ft_early_saw_draft(policy, (double)gen->steer.tree.drafted_us,
+                           gen->steer.tree.expected - 1);
+    ft_early_saw_verdict(policy,
+                         v->early_taken                  ? FT_EARLY_TAKEN
+                         : ft_early_fits(&gen->early, v) ? FT_EARLY_LATE
+                                                         : FT_EARLY_MISSED,
+                         ft_control_forward_us(&gen->steer.control));
+}
+
+/* The controller learns from the verdict. */
+static void measure(ft_gen *gen, const ft_msg_verdict *v)
+{
+    const ft_steer_times times = {.round = gen->timing.round, .rtt = gen->timing.rtt_sample};
+    ft_shadow shadow;
+    ft_steer_heard(&gen->steer, v);
+    if (ft_gen_in_tree(gen)) {
+        ft_steer_saw_tree(&gen->steer, v, gen->out.msg.draft.n, &times);
+        return;
+    }
+    for (uint32_t i = 0; i < v->n_next; i++)
+        if (ft_drafting_walk_shadow(&gen->drafting, v->next[i], &shadow))
+            ft_steer_saw_shadow(&gen->steer, &shadow.tree, shadow.path, shadow.took_us);
+    ft_steer_saw_run(&gen->steer, v, &times, ft_gen_now_us(gen), gen->state == FT_GEN_RUN_NEXT);
+}
+
+/* TREE, TREE_EARLY: the early draft's part that fits the verdict becomes the outstanding draft. */
+static void take_early(ft_gen *gen, const ft_msg_verdict *v)
+{
+    ft_msg_draft *draft = &gen->out.msg.draft;
+    ft_early_cut(&gen->early, v, draft);
+    draft->base = (uint32_t)gen->text.n;
+    draft->run = draft->draft_us = 0;
+    gen->stats->early_taken++;
+    ft_stream_answered(&gen->stream, true);
+    ft_timing_sent_early(&gen->timing, ft_gen_now_us(gen));
+    ft_drafting_take_early(&gen->drafting, draft->n);
+    ft_gen_happened(gen, FT_GEN_EARLY_TAKEN);
+    if (gen->drafting.tree.n > 0)
+        ft_gen_measure_tree(gen, (ft_draft_cost){0});
+    else /* another drafter made the tree: this round does not measure the present one */
+        ft_timing_forget(&gen->timing);
+}
+
+/* The round's last verdict was applied: the next run, if asked for, is outstanding now. */
+static void round_over(ft_gen *gen)
+{
+    ft_msg_draft *draft = &gen->out.msg.draft;
+    const bool next = gen->state == FT_GEN_RUN_NEXT;
+    ft_early_reset(&gen->early);
+    ft_stream_answered(&gen->stream, next);
+    gen->out.run_left = next ? gen->out.next_run : 0;
+    gen->out.next_run = 0;
+    if (next) {
+        draft->base = (uint32_t)gen->text.n;
+        draft->run = gen->out.run_left;
+        ft_timing_forget(&gen->timing); /* it was sent long ago */
+    }
+    ft_gen_happened(gen, FT_GEN_OVER);
+}
+
+static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err, ft_finish *finish)
+{
+    count(gen, v);
+    record(gen, v);
+    first_token(gen);
+    ft_status status = ft_output_add(&gen->output, &gen->out.msg.draft, v, err, finish);
+    gen->stats->tokens = gen->output.generated;
+    if (status != FT_OK || *finish != FT_FINISH_NONE)
+        return status;
+    measure_early(gen, v);
+    ft_drafting_advance(&gen->drafting, v);
+    measure(gen, v);
+    if (v->more) {
+        gen->out.run_left -= v->n_next;
+        ft_gen_happened(gen, FT_GEN_MORE);
+        ask_next(gen);
+    } else if (v->early_taken) {
+        take_early(gen, v);
+    } else {
+        round_over(gen);
+    }
+    return FT_OK;
+}
+
+static ft_status check(const ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
+{
+    const ft_awaited awaited = {.draft = &gen->out.msg.draft,
+                                .run_left = gen->out.run_left,
+                                .length = (uint32_t)gen->text.n,
+                                .n_vocab = ft_vocab_size(gen->edge->vocab),
+                                .early = v->early_taken && ft_early_fits(&gen->early, v),
+                                .logprobs = gen->request->logprobs};
+    return ft_output_check(&awaited, v, err);
+}
+
+ft_status ft_gen_step(ft_gen *gen, ft_error *err, ft_finish *finish)
+{
+    ft_server_msg *msg = NULL;
+    if (gen->state == FT_GEN_READY)
+        prepare(gen);
+    ft_status status = ft_gen_exchange(gen, err, &msg);
+    if (status == FT_OK)
+        status = check(gen, &msg->verdict, err);
+    if (status == FT_OK)
+        status = take_over(gen, &msg->verdict, err, finish);
+    ft_server_msg_free(msg);
+    return status;
+}

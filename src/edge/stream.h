@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The stream to the verifier: opens, resumes and recovers it, and decides when to try again. One
+ * text may need several links. The stream passes messages on and reads Opened only; the generation
+ * reads drafts and verdicts, and tells the stream the text's length.
+ *
+ *    NONE ---ft_stream_open: Open{prompt}---> READY --ft_stream_ask--> WAITING
+ *                                             |   ^                     |
+ *                                             |   +-ft_stream_answered--+
+ *    DOWN ---ft_stream_open: Open{resume}--> RESUMING --ft_stream_opened--> READY
+ *
+ *    READY, WAITING, RESUMING --ft_stream_recover--> DOWN, or NONE if the server has no session of
+ *                                                    this text
+ *    any --ft_stream_close--> CLOSED
+ */
+#ifndef FT_EDGE_STREAM_H
+#define FT_EDGE_STREAM_H
+
+#include "base/clock.h"
+#include "base/known.h"
+#include "edge/link.h"
+
+typedef enum ft_stream_state {
+    FT_STREAM_NONE,     /* no link; the next one opens the text anew */
+    FT_STREAM_READY,    /* a draft may be sent over the link */
+    FT_STREAM_WAITING,  /* a draft was sent over this link, and its last verdict has not come */
+    FT_STREAM_RESUMING, /* Opened must come over the link before a draft may be sent */
+    FT_STREAM_DOWN,     /* no link; the next one resumes the session */
+    FT_STREAM_CLOSED,
+    FT_STREAM_N_STATES,
+    FT_STREAM_ILLEGAL = FT_STREAM_N_STATES /* in the table: the event cannot come in this state */
+} ft_stream_state;
+
+typedef enum ft_stream_event {
+    FT_STREAM_OPEN,   /* Open{prompt} goes out */
+    FT_STREAM_RESUME, /* Open{resume} goes out */
+    FT_STREAM_ACCEPT, /* Opened came, and the server's session fits the text */
+    FT_STREAM_ASK,    /* a draft goes out */
+    FT_STREAM_ANSWER, /* its last verdict came, and no other draft is out */
+    FT_STREAM_LOSE,   /* the link is gone, or none could be made; the session may still exist */
+    FT_STREAM_FORGET, /* the same, and there is no session */
+    FT_STREAM_CLOSE,
+    FT_STREAM_N_EVENTS
+} ft_stream_event;
+
+/* The state after an event; FT_STREAM_ILLEGAL where the event cannot come. */
+ft_stream_state ft_stream_next(ft_stream_state state, ft_stream_event event);
+
+typedef struct ft_stream_opts {
+    ft_link_source source;
+    ft_clock clock;
+    const char *key_name; /* borrowed; NULL: no key (ft_link_vtable.use_key) */
+    int64_t reconnect_us; /* for how long a lost verifier is tried again */
+    ft_msg_limits limits; /* from Info; used until Opened has them */
+} ft_stream_opts;
+
+typedef struct ft_stream {
+    ft_stream_opts how;
+    ft_stream_state state;
+    ft_link *link; /* NULL in NONE, DOWN and CLOSED */
+    uint32_t n_links;
+    int64_t opened_us; /* when the last Open went out */
+    uint32_t round;    /* the session's outstanding or next round */
+    struct {
+        bool known; /* Opened came, and no server has refused it since */
+        ft_session_id id, secret;
+    } session;
+    char model[128]; /* from Opened; "" before */
+    ft_msg_limits limits;
+    struct {
+        ft_known_us since; /* when the link was lost; not known: Opened has come since */
+        int64_t past_us;   /* sum of earlier outages since the last verdict */
+        int64_t pause_us;  /* before the next try; doubles */
+    } outage;
+    uint64_t sent_bytes, received_bytes; /* sums over earlier links */
+} ft_stream;
+
+/* Plain data: there is nothing to free before the first open and after the close. */
+void ft_stream_init(ft_stream *s, const ft_stream_opts *opts);
+
+/* Makes a link and sends Open, without waiting. `open` must be complete for opening the text anew;
+ * this function adds what a resume needs. Fails if no link can be made or Open cannot be sent. */
+FT_WARN_UNUSED ft_status ft_stream_open(ft_stream *s, ft_msg_open *open, ft_error *err);
+/* In READY: sends a draft and goes to WAITING. */
+FT_WARN_UNUSED ft_status ft_stream_ask(ft_stream *s, const ft_client_msg *msg, ft_error *err);
+/* In WAITING: sends one more draft, for the next round. ft_stream_recv reports a failure. */
+void ft_stream_ask_behind(ft_stream *s, const ft_client_msg *msg, const char *what);
+/* As ft_link_vtable.recv; FT_UNAVAILABLE also if a resume is not answered in time. */
+FT_WARN_UNUSED ft_status ft_stream_recv(ft_stream *s, int64_t timeout_us, ft_error *err,
+                                        ft_server_msg **out);
+/* A round is over. goes_on: the draft of the next round was already sent. */
+void ft_stream_answered(ft_stream *s, bool goes_on);
+/* A verdict came: forgets earlier outages. */
+void ft_stream_heard(ft_stream *s);
+
+/* Opened came. length: of the text, in tokens. run: tokens that the outstanding draft asks for (0:
+ * it has nodes). FT_PRECONDITION: the resumed session does not fit the text. It was told to end,
+ * and the text must be opened anew. */
+FT_WARN_UNUSED ft_status ft_stream_opened(ft_stream *s, const ft_msg_opened *opened, size_t length,
+                                          uint32_t run, ft_error *err);
+
+typedef struct ft_stream_loss {
+    bool anew;               /* the session is gone: the text must be opened anew */
+    int64_t pause_us;        /* to wait before opening again */
+    uint32_t retry_after_ms; /* the server's advice; 0: none */
+} ft_stream_loss;
+
+/* Drops the link after the failure `code`, whose reason is in *err. FT_OK: open again after
+ * loss->pause_us. Otherwise the caller reports the returned status and *err: no later try can
+ * succeed, or the edge has tried for too long. */
+FT_WARN_UNUSED ft_status ft_stream_recover(ft_stream *s, ft_status code, ft_error *err,
+                                           ft_stream_loss *loss);
+
+/* Sends Close or Cancel over the link, if there is one, and frees it. */
+void ft_stream_close(ft_stream *s, ft_client_kind kind);
+
+/* Asserts the invariants. */
+void ft_stream_check(const ft_stream *s);
+
+#endif

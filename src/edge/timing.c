@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of rounds. Invariant: a time is unknown until it was measured; a round is not measured
+// across a lost stream or a verdict that was read late. Knows neither links nor drafts.
+#include "edge/timing.h"
+
+#include "edge/tuning.h"
+
+#define TUNE (ft_edge_tune->timing)
+
+void ft_timing_opened(ft_timing *t)
+{
+    t->first = true;
+    t->early = ft_unknown();
+}
+
+void ft_timing_sent(ft_timing *t, int64_t now_us)
+{
+    t->sent = ft_known(now_us);
+    t->early = ft_unknown();
+    t->looked_us = now_us;
+}
+
+void ft_timing_sent_early(ft_timing *t, int64_t now_us)
+{
+    t->early = ft_known(now_us);
+    t->sent = t->mark; /* as if a draft had arrived at that moment */
+}
+
+void ft_timing_forget(ft_timing *t)
+{
+    t->sent = ft_unknown();
+}
+
+void ft_timing_looked(ft_timing *t, int64_t now_us)
+{
+    t->looked_us = now_us;
+}
+
+void ft_timing_verdict(ft_timing *t, int64_t now_us, const ft_msg_verdict *verdict, uint32_t nodes)
+{
+    const int64_t served_us = (int64_t)verdict->queue_us + verdict->verify_us;
+    const int64_t at = t->worked ? now_us - (now_us - t->looked_us) / 2 : now_us;
+    const int64_t wait_us = at - t->sent.us;
+    const bool tells = t->sent.known && !t->first && wait_us > 0;
+    t->round = t->rtt_sample = t->mark = ft_unknown();
+    if (tells) {
+        t->mark = ft_known(t->sent.us + served_us);
+        t->round = ft_known(t->early.known ? at - t->early.us : wait_us);
+        if (nodes > 0)
+            ft_mean_saw(&t->wait_us, (double)wait_us, TUNE.wait_weight);
+    }
+    if (tells && !t->early.known) {
+        t->rtt_sample = ft_known(wait_us > served_us ? wait_us - served_us : 0);
+        ft_mean_saw(&t->rtt_us, (double)t->rtt_sample.us, TUNE.rtt_weight);
+    }
+    t->sent = ft_unknown();
+    t->first = false;
+}
+
+ft_known_us ft_timing_near(const ft_timing *t, int64_t now_us, double forward_us)
+{
+    const double left_us = (double)(t->sent.us - now_us) + t->wait_us.value;
+    if (!t->wait_us.known || !t->sent.known || left_us >= forward_us || left_us < -forward_us)
+        return ft_unknown();
+    return ft_known((int64_t)(left_us + forward_us) + 1);
+}
+
+uint32_t ft_timing_rtt_us(const ft_timing *t)
+{
+    return (uint32_t)t->rtt_us.value;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tuning constants of src/edge, by the file that uses them (base/tuning.h): what rounds take
+ * (timing.h), and runs (steer.h, drafting.h). What drafts are decided by stands in spec/tuning.h.
+ *
+ * Not here: limits, polling, pauses before a new try.
+ *
+ * Below each constant: what half and double of it do to tokens/s, in the condition where that is
+ * surest. "< 1 %": surely less in all conditions that were tried. "not met": no condition depends
+ * on it. "unclear": 8 to 64 pairs of lives do not tell it from nothing; of small figures some are
+ * chance. By `foretoken bench ablate`, the demo's models and Spec-Bench prompts;
+ * docs/BENCHMARKS.md says how to read its rows.
+ */
+#ifndef FT_EDGE_TUNING_H
+#define FT_EDGE_TUNING_H
+
+#include "base/tuning.h"
+
+/* timing.c. */
+#define FT_EDGE_TUNING_TIMING(T, g)                                                             \
+    T(g, REAL, SCALED, rtt_weight, 0.2, "share of a new sample in the round-trip time")         \
+    /* half < 1 %, double < 1 % */                                                              \
+    T(g, REAL, SCALED, wait_weight, 0.3, "share of a new one in the time that a verdict takes") \
+    /* half unclear, double unclear */
+
+/* steer.c, drafting.c. */
+#define FT_EDGE_TUNING_RUNS(T, g)                                                              \
+    T(g, COUNT, SCALED, first_tok, 2, "tokens of the first run that tell what a token takes")  \
+    /* half unclear, double unclear */                                                         \
+    T(g, COUNT, SCALED, follow_tok, 32, "tokens of a run that the draft model reads together") \
+    /* half unclear, double < 1 % */
+
+#define FT_EDGE_TUNING_GROUPS(G)     \
+    G(timing, FT_EDGE_TUNING_TIMING) \
+    G(runs, FT_EDGE_TUNING_RUNS)
+
+typedef struct ft_edge_tuning {
+    FT_EDGE_TUNING_GROUPS(FT_TUNING_STRUCT)
+} ft_edge_tuning;
+
+extern const ft_tuning_table ft_edge_tuning_table;
+
+/* In use; the table's values unless somebody replaced them (base/tuning.h says who may). */
+extern const ft_edge_tuning *ft_edge_tune;
+
+#endif

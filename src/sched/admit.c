@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Admission. Estimates of load may be wrong, so that two limits hold: a low one once texts are
+// behind their promises, a higher one while none is. Pure; the caller owns the state.
+#include "sched/admit.h"
+
+#include <math.h>
+
+#include "sched/tuning.h"
+
+#define TUNE (ft_sched_tune->admit)
+
+/* Open texts may need so many times the pool: they rarely need all of it at once, and the KV of one
+ * that gave way is computed again. With more of them the server would do little else. */
+#define KV_OVERCOMMIT 4
+
+double ft_admit_load(const ft_cost *cost, const ft_gain *usual, const ft_admit_text *text)
+{
+    const ft_gain *seen = text->gain && text->gain->known ? text->gain : usual;
+    double tok = seen->known ? seen->tok : TUNE.first_tok;
+    double mean = seen->known ? seen->rows : TUNE.first_rows;
+    uint32_t rows = (uint32_t)ceil(mean);
+    const ft_pass round =
+        ft_pass_plus((ft_pass){0}, text->gain ? text->len : TUNE.first_context, rows, rows);
+    return text->tokens_per_s / tok * ft_cost_added_us(cost, &round) * (mean / rows) / 1e6;
+}
+
+bool ft_admit_promise(double promised, double asked, double behind)
+{
+    if (promised == 0) /* where estimates are wrong, somebody's rounds must correct them */
+        return true;
+    double most = behind > TUNE.behind_any ? TUNE.load_most : TUNE.load_tried;
+    return promised + asked <= most && behind <= TUNE.behind_most;
+}
+
+bool ft_admit_is_behind(const ft_promise *promise, int64_t arrival_us, int64_t budget_us,
+                        int64_t now_us)
+{
+    double owed_tok = promise->tokens_per_s * (double)(now_us - promise->since_us) / 1e6;
+    return promise->since_us > 0 && now_us > budget_us &&
+           budget_us > arrival_us + 1 && /* else its edge took all the time */
+           promise->had_tok + TUNE.behind_tok < owed_tok;
+}
+
+void ft_admit_saw(double *behind, bool is_behind)
+{
+    *behind += TUNE.behind_weight * (is_behind - *behind);
+}
+
+bool ft_admit_kv(uint64_t wanted_blocks, uint32_t pool_blocks)
+{
+    return wanted_blocks <= (uint64_t)KV_OVERCOMMIT * pool_blocks;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Admission: decides whether one more text may be opened, from the engine's time that promises take
+ * and from the KV pool. WISP names "SLO-aware admission" (5.5) without a method. Here it uses
+ * estimated pass times (eq. (19)) and the share of late rounds. Pure; no clock.
+ */
+#ifndef FT_SCHED_ADMIT_H
+#define FT_SCHED_ADMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sched/cost.h"
+#include "sched/gain.h"
+#include "sched/promise.h"
+
+/* A text with a promise. */
+typedef struct ft_admit_text {
+    double tokens_per_s; /* promised or asked for */
+    const ft_gain *gain; /* of its session, borrowed; NULL: a text that is not open yet */
+    uint32_t len;        /* in tokens; ignored without a gain */
+} ft_admit_text;
+
+/* Share of the engine's time that the promise takes: rounds per second times the time that a round
+ * adds to a pass. 0 while costs are not known. usual: gain over all sessions, may be all-zero. */
+double ft_admit_load(const ft_cost *cost, const ft_gain *usual, const ft_admit_text *text);
+
+/* Whether a new promise with load `asked` may be given beside promises with load `promised`.
+ * behind: the share of recent rounds that were behind (ft_admit_saw). */
+bool ft_admit_promise(double promised, double asked, double behind);
+
+/* Whether the server was too slow for a round. It was if the text has fewer tokens than promised,
+ * the verdict came after the round's budget (WISP eq. (6)), and that budget left the server any
+ * time. arrival_us: when the round could run first; now_us: the time of its verdict. */
+bool ft_admit_is_behind(const ft_promise *promise, int64_t arrival_us, int64_t budget_us,
+                        int64_t now_us);
+/* Counts a round with a promise, of any session. *behind starts at 0. */
+void ft_admit_saw(double *behind, bool is_behind);
+
+/* Whether open texts may need so many KV blocks in a pool of that size. */
+bool ft_admit_kv(uint64_t wanted_blocks, uint32_t pool_blocks);
+
+#endif

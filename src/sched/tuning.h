@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tuning constants of src/sched, by the file that uses them (base/tuning.h): what passes cost
+ * (cost.h), which verifications join a pass (deadline.c, groups.h, room.h), when verdicts are due
+ * (promise.h), how the output head runs (heads.h), and the server's own drafts (own_draft.h).
+ *
+ * Not here: sizes of arrays, representations, and what only counts for statistics (spike.h).
+ *
+ * Below a constant: what half and double of it do to tokens/s or to texts on time with more devices
+ * than a server holds (`foretoken bench ablate --config sim/wisp-paper-32b.json`), where that is
+ * surest. "< 1 %": surely less in the three conditions that were tried. "not met": the simulator
+ * does not depend on it. "unclear": up to 6 pairs of runs do not tell it from nothing.
+ */
+#ifndef FT_SCHED_TUNING_H
+#define FT_SCHED_TUNING_H
+
+#include "base/tuning.h"
+
+/* cost.c. Where few passes are known they leave room between the factors. The ridges, relative to
+ * the data's own weight, blame rows then, which overrates larger passes. */
+#define FT_SCHED_TUNING_COST(T, g)                                                          \
+    T(g, COUNT, SCALED, rounds, 3, "fits a pass, each with weights by the one before")      \
+    T(g, REAL, SCALED, huber, 0.1, "relative error above which a pass counts linearly")     \
+    T(g, REAL, SCALED, half_life, 256, "passes after which one counts half")                \
+    T(g, REAL, SCALED, faded, 0.05,                                                         \
+      "the least that an old pass counts: it is the last of its size")                      \
+    T(g, REAL, SCALED, error_rate, 0.1, "share of a new error in the mean of errors")       \
+    T(g, COUNT, SCALED, first_rows, 16, "rows of a prompt in the first pass at most")       \
+    T(g, COUNT, SCALED, trusted, 2, "times the most rows seen: a prompt's rows at most")    \
+    T(g, REAL, SCALED, ridge_pass, 1e-3, "pull of a pass's fixed cost to what it was")      \
+    T(g, REAL, SCALED, ridge_row, 1e-5, "the same of a row's cost")                         \
+    T(g, REAL, SCALED, ridge_logits_row, 1e-4, "the same of a row with logits")             \
+    T(g, REAL, SCALED, ridge_interaction, 1e-4, "the same of a row's attention to a token") \
+    T(g, REAL, SCALED, ridge_cached_tok, 1e-3, "the same of a token of KV")                 \
+    T(g, REAL, SCALED, ridge_head, 1e-3, "the same of the output head's fixed cost")
+
+/* deadline.c, groups.c, room.c. A round meets two passes, the one that runs when it arrives and its
+ * own; a quarter of its time is left for its edge and the network: hence round_share. */
+#define FT_SCHED_TUNING_BATCH(T, g)                                                           \
+    T(g, REAL, SCALED, round_share, 0.375, "of a round's time a pass may take")               \
+    /* half -23.6 % sim mixed on time, double -32.8 % sim mixed on time */                    \
+    T(g, REAL, SCALED, fixed_times, 4.0, "times its fixed costs a pass may take in any case") \
+    /* half not met, double -1.5 % sim mixed */                                               \
+    T(g, REAL, SCALED, lost, 8.0, "rounds behind its promise a text is given up")             \
+    /* half -4.3 % sim mixed, double -17.7 % sim mixed on time */                             \
+    T(g, COUNT, SCALED, patience_us, 2000000,                                                 \
+      "us after its arrival work without a deadline is due")                                  \
+    /* half not met, double not met */                                                        \
+    T(g, REAL, FROM_ONE, groups_worth, 0.95, "of one group's time: two must take less")       \
+    /* half not met, double not met */                                                        \
+    T(g, COUNT, SCALED, prompt_part, 4, "prompts have one row in so many")                    \
+    /* half not met, double not met */
+
+/* promise.c. What a round brings is chance, but for one token. A text is kept some rounds ahead of
+ * its promise, so that a few poor rounds at its end do not break it: where all that a round brings
+ * is sure (runs), only by what passes differ in. A text that is further ahead may be made to wait:
+ * less than it is ahead, so that who reads along at the promised speed does not notice. */
+#define FT_SCHED_TUNING_PROMISE(T, g)                                                           \
+    T(g, REAL, SCALED, ahead, 12.0, "rounds of the expected gain a text is kept ahead at most") \
+    /* half -1.7 % sim mixed, double unclear */                                                 \
+    T(g, REAL, SCALED, ahead_sure, 2.0, "tokens it is, if a round brings one for certain...")   \
+    /* half unclear, double unclear */                                                          \
+    T(g, REAL, SCALED, ahead_more, 24.0, "...and for each that is chance")                      \
+    /* half unclear, double unclear */                                                          \
+    T(g, REAL, SCALED, credit, 6.0, "rounds that a text which is ahead may be made to wait")    \
+    /* half unclear, double unclear */
+
+/* heads.c. */
+#define FT_SCHED_TUNING_HEADS(T, g)                                                               \
+    T(g, REAL, SCALED, smooth, 0.25, "share of a new time")                                       \
+    T(g, REAL, SCALED, alike, 0.5, "of a change of time that other sizes share: the load")        \
+    T(g, REAL, SCALED, jump, 4.0, "a time counts as at most so many times the usual one")         \
+    T(g, REAL, SCALED, spread, 4.0, "least to most rows seen, before it is known what rows cost") \
+    T(g, REAL, SCALED, learn, 1.0 / 64, "share of a new verdict in where walks go")               \
+    T(g, REAL, SCALED, share, 0.05, "share of a new pass in how many of its nodes get logits")    \
+    T(g, REAL, SCALED, unlikely, 0.01, "a further run less likely than this is not counted")      \
+    T(g, REAL, SCALED, first_child, 0.6,                                                          \
+      "chance that a walk goes to a node's first child, at first")                                \
+    T(g, REAL, SCALED, second_child, 0.2, "the same of its second")                               \
+    T(g, REAL, SCALED, third_child, 0.1, "the same of its third")                                 \
+    T(g, REAL, SCALED, later_child, 0.05, "the same of any later one")
+
+/* own_draft.c. Times follow the machine's load: about 10 count. Tokens of a tree scatter as widely
+ * as their mean: 100 are needed to tell 10 % of a difference from chance. */
+#define FT_SCHED_TUNING_OWN(T, g)                                                                \
+    T(g, COUNT, SCALED, trusted_drafts, 3, "drafts before their time decides: caches were cold") \
+    T(g, COUNT, SCALED, trusted_verdicts, 8, "verdicts before their tokens decide")              \
+    T(g, REAL, SCALED, draft_rate, 0.1, "share of a new time")                                   \
+    T(g, REAL, SCALED, verdict_rate, 0.01, "share of a new tree's tokens")                       \
+    T(g, REAL, SCALED, off_most, 3, "a pass counts as at most so many times slower or faster")   \
+    T(g, REAL, SCALED, gain, 0.03, "gain for which drafting is begun or ended")                  \
+    T(g, COUNT, SCALED, wait_first, 16, "choices until a draft is tried; doubles each time")     \
+    T(g, COUNT, SCALED, wait_most, 1024, "choices between such drafts at most")                  \
+    T(g, COUNT, SCALED, plain_every, 256,                                                        \
+      "passes with drafts until one is plain, to know its cost")                                 \
+    T(g, COUNT, SCALED, spare_nodes, 2, "nodes asked for beyond those that are usually kept...") \
+    T(g, COUNT, SCALED, spare_ratio, 2, "...and times those")                                    \
+    T(g, REAL, SCALED, level_gain, 0.1, "gain for which a level more or less is drafted")        \
+    T(g, REAL, SCALED, prior_nodes, 8, "nodes for which the drafter's chances are believed")     \
+    T(g, COUNT, SCALED, read_part, 4, "drafts have one part in so many of the prompts' time")    \
+    T(g, REAL, SCALED, read_rate, 0.25, "share of a new reading in the time of a token")
+
+/* admit.c. Estimates of load may be wrong: while hardly any round is behind, more than the engine's
+ * time may be promised (load_tried), and that shows it. Once rounds are behind, load_most leaves
+ * the rest for prompts and for sessions without a promise. */
+#define FT_SCHED_TUNING_ADMIT(T, g)                                                              \
+    T(g, REAL, SCALED, load_most, 0.9, "share of the engine's time that may be promised...")     \
+    T(g, REAL, SCALED, load_tried, 1.5, "...and while hardly any round is behind")               \
+    T(g, REAL, SCALED, behind_any, 0.01, "share of rounds behind above which load_most holds")   \
+    T(g, REAL, SCALED, behind_most, 0.25, "share of rounds behind above which none is promised") \
+    T(g, REAL, SCALED, behind_weight, 0.05, "share of a new round in those shares")              \
+    T(g, REAL, SCALED, behind_tok, 2, "a text that lacks fewer tokens is not behind")            \
+    T(g, REAL, SCALED, first_rows, 16, "rows of a session's rounds before any was seen...")      \
+    T(g, REAL, SCALED, first_tok, 2, "...and their tokens")                                      \
+    T(g, COUNT, SCALED, first_context, 512, "tokens that a new text is taken to have")
+
+/* gain.c. Texts change: a session's last ten rounds or so count. All sessions have many more. */
+#define FT_SCHED_TUNING_GAIN(T, g)                                                              \
+    T(g, REAL, SCALED, first_tree_tok, 2, "tokens of a round with a tree before any was seen")  \
+    /* half unclear, double unclear */                                                          \
+    T(g, REAL, SCALED, weight, 0.2, "share of a new round in its session's means")              \
+    /* half +1.1 % sim mixed, double -1.3 % sim short */                                        \
+    T(g, REAL, SCALED, usual_weight, 0.02, "share of a new round in the means of all sessions") \
+    /* half not met, double not met */
+
+/* think.c. An edge drafts within a fraction of active_us. */
+#define FT_SCHED_TUNING_THINK(T, g)                                                         \
+    T(g, COUNT, SCALED, active_us, 2000000, "us after which a quiet session is idle")       \
+    /* half not met, double not met */                                                      \
+    T(g, REAL, SCALED, weight, 0.3, "share of a new time")                                  \
+    /* half not met, double not met */                                                      \
+    T(g, REAL, SCALED, late, 4, "times its think time after which a draft is not expected") \
+    /* half not met, double not met */
+
+/* prompt_share.c. A round meets two passes with prompts; what is left of its budget is for what the
+ * estimate of a pass does not know. */
+#define FT_SCHED_TUNING_PROMPTS(T, g)                                                        \
+    T(g, COUNT, SCALED, twentieths, 9, "twentieths of a round's budget for prompts, a pass") \
+    /* half -2.0 % sim mixed, double -1.8 % sim short */
+
+/* fair.c, price.c. */
+#define FT_SCHED_TUNING_FAIR(T, g) \
+    T(g, REAL, FROM_ONE, fade, 0.99, "share kept of a tenant's rows, a pass")
+#define FT_SCHED_TUNING_PRICE(T, g) \
+    T(g, REAL, SCALED, weight, 0.3, "share of a new pass in the price that is told")
+
+#define FT_SCHED_TUNING_GROUPS(G)       \
+    G(cost, FT_SCHED_TUNING_COST)       \
+    G(batch, FT_SCHED_TUNING_BATCH)     \
+    G(promise, FT_SCHED_TUNING_PROMISE) \
+    G(heads, FT_SCHED_TUNING_HEADS)     \
+    G(own, FT_SCHED_TUNING_OWN)         \
+    G(admit, FT_SCHED_TUNING_ADMIT)     \
+    G(gain, FT_SCHED_TUNING_GAIN)       \
+    G(think, FT_SCHED_TUNING_THINK)     \
+    G(prompts, FT_SCHED_TUNING_PROMPTS) \
+    G(fair, FT_SCHED_TUNING_FAIR)       \
+    G(price, FT_SCHED_TUNING_PRICE)
+
+typedef struct ft_sched_tuning {
+    FT_SCHED_TUNING_GROUPS(FT_TUNING_STRUCT)
+} ft_sched_tuning;
+
+extern const ft_tuning_table ft_sched_tuning_table;
+
+/* In use; the table's values unless somebody replaced them (base/tuning.h says who may). */
+extern const ft_sched_tuning *ft_sched_tune;
+
+#endif

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers: publishes the statistics, then calls the client back. Owned by the engine thread; the
+// published copy is guarded by the inbox's lock. No other state.
+#include "serve/answers.h"
+
+void ft_answer_publish(ft_verifier *v)
+{
+    ft_engine_stats es;
+    ft_engine_get_stats(v->engine, &es);
+    v->stats.kv_blocks = es.blocks;
+    v->stats.kv_blocks_free = es.blocks_free;
+    v->stats.kv_blocks_cached = es.blocks_cached;
+    v->stats.prefix_evicted = es.prefix_evicted;
+    v->stats.heads = es.heads;
+    v->stats.head_rows = es.head_rows;
+    pthread_mutex_lock(&v->inbox.lock);
+    v->published.stats = v->stats;
+    pthread_mutex_unlock(&v->inbox.lock);
+}
+
+void ft_answer_opened(ft_verifier *v, ft_vsession *handle, const ft_msg_opened *opened)
+{
+    ft_answer_publish(v);
+    ft_handle_opened(handle, opened);
+}
+
+void ft_answer_verdict(ft_verifier *v, ft_vsession *handle, const ft_msg_verdict *verdict)
+{
+    ft_answer_publish(v);
+    ft_handle_verdict(handle, verdict);
+}
+
+void ft_answer_gone(ft_verifier *v, ft_vsession *handle, ft_status code, const char *message,
+                    uint32_t retry_after_ms)
+{
+    ft_answer_publish(v);
+    ft_handle_gone(handle, code, message, retry_after_ms);
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Composes a batch: needs become work, and work that the policy picks becomes segments. A batch
+// holds prompt chunks and trees of all sessions together. Owned by the engine thread.
+//
+// A session's segment begins with the text's tokens that are missing in KV. For a verification the
+// root (the text's last token) and the tree's nodes follow. `lead` counts the rows before the root;
+// it is 0 once the prompt is computed. Nothing here allocates between passes.
+//
+// Does not decide who runs (sched) nor who is evicted (kv_room.c); computes nothing (pass.c).
+#include "serve/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sort.h"
+#include "sched/price.h"
+#include "sched/prompt_share.h"
+#include "serve/groups.h"
+#include "serve/kv_room.h"
+#include "serve/own_draft.h"
+#include "serve/slo.h"
+
+/* The most missing prompt tokens that share a segment with a tree. A short prompt and its first
+ * round then take one pass, if no other session must wait for it. Together with a tree they stay
+ * below the number of pending nodes that an engine allows. */
+#define LEAD_MAX (FT_PENDING_MAX - FT_TREE_MAX - 1)
+
+ft_status ft_sess_batch_init(ft_sess_batch *batch, const ft_verifier_opts *opts, ft_error *err)
+{
+    ft_sess_batch *b = batch;
+    size_t rows = opts->max_batch_tok, sessions = opts->max_sessions;
+    b->needs = calloc(sessions, sizeof *b->needs);
+    b->work = calloc(sessions, sizeof *b->work);
+    b->picks = calloc(sessions, sizeof *b->picks);
+    b->of = calloc(sessions, sizeof *b->of);
+    b->segments.segment = calloc(rows, sizeof *b->segments.segment);
+    b->segments.of = calloc(rows, sizeof *b->segments.of);
+    b->segments.kind = calloc(rows, sizeof *b->segments.kind);
+    b->rows.token = calloc(rows, sizeof *b->rows.token);
+    b->rows.parent = calloc(rows, sizeof *b->rows.parent);
+    b->rows.want = calloc(rows, sizeof *b->rows.want);
+    b->trees = calloc(rows, sizeof *b->trees);
+    b->path = calloc(rows, sizeof *b->path);
+    if (b->needs && b->work && b->picks && b->of && b->segments.segment && b->segments.of &&
+        b->segments.kind && b->rows.token && b->rows.parent && b->rows.want && b->trees && b->path)
+        return FT_OK;
+    return ft_error_set(err, FT_NOMEM, "serve: out of memory for batches");
+}
+
+void ft_sess_batch_deinit(ft_sess_batch *batch)
+{
+    ft_sess_batch *b = batch;
+    free(b->needs);
+    free(b->work);
+    free(b->picks);
+    free(b->of);
+    free(b->segments.segment);
+    free(b->segments.of);
+    free(b->segments.kind);
+    free(b->rows.token);
+    free(b->rows.parent);
+    free(b->rows.want);
+    free(b->trees);
+    free(b->path);
+}
+
+/* ---- needs ---- */
+
+/* Rows of the session's verification if it can run now; 0 if its KV must be computed first. A long
+ * lead is prompt work, which is cut into chunks if other sessions may have to wait for it. */
+static uint32_t verify_rows(const ft_sess *s)
+{
+    const ft_verifier *v = s->verifier;
+    uint32_t lead = ft_sess_missing(s), rows = lead + 1 + s->round.nodes.n;
+    uint32_t most = ft_prompt_lead(v->batch.alone, LEAD_MAX, FT_KV_BLOCK_TOK);
+    return ft_round_waits(&s->round) && lead <= most && rows <= v->opts.max_batch_tok ? rows : 0;
+}
+
+/* Who has waited longer. */
+static bool before(const void *ctx, const void *a, const void *b)
+{
+    const ft_sess *x = ((const ft_need *)a)->session, *y = ((const ft_need *)b)->session;
+    (void)ctx;
+    return x->times.waits_us != y->times.waits_us ? x->times.waits_us < y->times.waits_us
+                                                  : x->who.serial < y->who.serial;
+}
+
+static void gather(ft_verifier *v)
+{
+    ft_sess_batch *b = &v->batch;
+    b->n_needs = b->n_work = 0;
+    for (ft_sess *s = v->sessions.first; s; s = s->next) {
+        ft_sess_state state = ft_sess_state_of(s);
+        if (state != FT_SESS_WAITING && state != FT_SESS_PREFILL)
+            continue;
+        b->needs[b->n_needs++] =
+            (ft_need){.session = s, .rows = state == FT_SESS_WAITING ? 1 + s->round.nodes.n : 0};
+    }
+    ft_sort(b->needs, b->n_needs, sizeof *b->needs, before, NULL);
+}
+
+static ft_sched_limits limits_of(const ft_verifier *v)
+{
+    return (ft_sched_limits){.max_rows = v->opts.max_batch_tok,
+                             .cost = &v->cost,
+                             .kv_block_tok = FT_KV_BLOCK_TOK,
+                             .guard_us = v->opts.guard_us,
+                             .static_batch = v->opts.static_batch,
+                             .static_wait_us = v->opts.static_wait_us};
+}
+
+/* Removes the verifications that the policy does not start yet. Returns the us until it starts
+ * them, < 0: none is held back. */
+static int64_t hold(ft_verifier *v)
+{
+    ft_sess_batch *b = &v->batch;
+    const ft_sched_limits limits = limits_of(v);
+    ft_hold waiting = {0};
+    b->alone = false; /* prompts and their first rounds stay apart */
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (verify_rows(b->needs[i].session))
+            ft_hold_add(&waiting, b->needs[i].session->times.waits_us);
+    int64_t now_us = ft_clock_now_us(&v->opts.clock);
+    int64_t left_us = ft_hold_left_us(&waiting, v->policy, &limits, now_us);
+    if (left_us == 0)
+        return -1;
+    size_t kept = 0;
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (!verify_rows(b->needs[i].session))
+            b->needs[kept++] = b->needs[i];
+    b->n_needs = kept;
+    return left_us;
+}
+
+static void add_work(ft_verifier *v, ft_sess *s)
+{
+    ft_sess_batch *b = &v->batch;
+    uint32_t rows = verify_rows(s);
+    ft_work *w = &b->work[b->n_work];
+    b->of[b->n_work++] = s;
+    *w = (ft_work){.id = s->who.serial,
+                   .kind = rows ? FT_WORK_VERIFY : FT_WORK_PREFILL,
+                   .arrival_us = s->times.waits_us,
+                   .n_tok = rows ? rows : ft_sess_missing(s),
+                   .n_out = rows ? ft_judge_expect(v->judge, s->round.nodes.n) : 0,
+                   .n_past = ft_seq_n_past(s->kv.seq)};
+    w->kv_blocks = ft_seq_blocks_needed(s->kv.seq, w->n_tok);
+    ft_slo_describe(s, w);
+}
+
+/* ---- the batch ---- */
+
+static void count_segment(ft_sess *s, ft_work_kind kind, uint32_t n)
+{
+    ft_verifier_stats *stats = &s->verifier->stats;
+    if (kind == FT_WORK_PREFILL)
+        ft_sizes_add(&stats->chunks, n);
+    if (!s->kv.counted && !s->verifier->opts.no_prefix_cache) {
+        stats->prefix_lookup_tok += s->text.len - 1;
+        stats->prefix_hit_tok += ft_seq_n_past(s->kv.seq);
+    }
+    s->kv.counted = true;
+}
+
+static void add_segment(ft_sess_batch *b, ft_sess *s, ft_work_kind kind, uint32_t n)
+{
+    const ft_nodes *nodes = &s->round.nodes;
+    count_segment(s, kind, n);
+    ft_segment *g = &b->segments.segment[b->segments.n];
+    int32_t *tokens = b->rows.token + b->rows.n, *parent = b->rows.parent + b->rows.n;
+    uint64_t *want = b->rows.want + b->rows.n_want;
+    uint32_t n_text = kind == FT_WORK_VERIFY ? n - nodes->n : n; /* root included */
+    b->segments.of[b->segments.n] = s;
+    b->segments.kind[b->segments.n++] = kind;
+    b->rows.n += n;
+    b->pass =
+        ft_pass_plus(b->pass, ft_seq_n_past(s->kv.seq), n,
+                     kind == FT_WORK_VERIFY ? ft_judge_expect(s->verifier->judge, nodes->n) : 0);
+    if (kind == FT_WORK_PREFILL)
+        b->prompts = ft_pass_plus(b->prompts, ft_seq_n_past(s->kv.seq), n, 0);
+    *g = (ft_segment){.seq = s->kv.seq, .n = n, .tokens = tokens};
+    memcpy(tokens, s->text.token + ft_seq_n_past(s->kv.seq), n_text * sizeof *tokens);
+    if (kind == FT_WORK_PREFILL)
+        return;
+    if (nodes->n > 0)
+        memcpy(tokens + n_text, nodes->token, nodes->n * sizeof *tokens);
+    for (uint32_t i = 0; i < n_text; i++)
+        parent[i] = (int32_t)i - 1;
+    for (uint32_t i = 0; i < nodes->n; i++)
+        parent[n_text + i] = nodes->parent[i] + (int32_t)n_text; /* -1: the root, n_text - 1 */
+    memset(want, 0, (n + 63) / 64 * sizeof *want);
+    for (uint32_t i = n_text - 1; i < n; i++)
+        want[i / 64] |= 1ull << (i % 64);
+    b->rows.n_want += (n + 63) / 64;
+    g->parent = parent;
+    g->want = want;
+}
+
+/* ---- all of it ---- */
+
+/* Whether a session without work now may send its draft at any moment. */
+static bool draft_expected(const ft_verifier *v, int64_t now_us)
+{
+    for (const ft_sess *s = v->sessions.first; s; s = s->next)
+        if (ft_sess_state_of(s) == FT_SESS_IDLE && ft_think_active(now_us - s->times.used_us))
+            return true;
+    return false;
+}
+
+/* The time that prompts may take in the next pass beside other sessions' rounds. */
+static int64_t prompt_us(const ft_verifier *v, int64_t read_us, bool others)
+{
+    const ft_prompt_share share = {
+        .budget_us = v->opts.prefill_budget_us, .read_us = read_us, .others = others};
+    return ft_prompt_share_us(&share);
+}
+
+/* Over all needs, picked or not. */
+static void price(ft_verifier *v)
+{
+    const ft_sess_batch *b = &v->batch;
+    ft_pass plain = {0};
+    uint32_t n = 0;
+    for (size_t i = 0; i < b->n_work; i++) {
+        if (b->work[i].kind != FT_WORK_VERIFY)
+            continue;
+        plain = ft_pass_plus(plain, b->of[i]->text.len - 1, 1, 1);
+        n++;
+    }
+    ft_price_follow(&v->row_price, &v->cost, &plain, n);
+}
+
+bool ft_sess_batch_gather(ft_verifier *v, int64_t *look_us)
+{
+    ft_sess_batch *b = &v->batch;
+    gather(v);
+    *look_us = v->policy->start_us ? hold(v) : -1;
+    b->alone = b->n_needs == 1 && !v->policy->start_us &&
+               !draft_expected(v, ft_clock_now_us(&v->opts.clock));
+    return b->n_needs > 0;
+}
+
+int64_t ft_sess_batch_read_us(const ft_verifier *v)
+{
+    return prompt_us(v, 0, !v->batch.alone);
+}
+
+void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us)
+{
+    ft_sess_batch *b = &v->batch;
+    ft_sched_limits limits = limits_of(v);
+    limits.kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs);
+    bool others = !b->alone && draft_expected(v, now_us);
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (!b->needs[i].out)
+            add_work(v, b->needs[i].session);
+    limits.max_verify = ft_round_cap(v, now_us);
+    price(v);
+    for (size_t i = 0; i < b->n_work; i++)
+        others |= b->work[i].kind == FT_WORK_VERIFY;
+    limits.prefill_us = prompt_us(v, read_us, others);
+    size_t n = v->policy->pick(b->work, b->n_work, &limits, now_us, b->picks);
+    b->segments.n = b->rows.n = b->rows.n_want = 0;
+    b->pass = b->prompts = (ft_pass){0};
+    for (size_t i = 0; i < n; i++)
+        add_segment(b, b->of[b->picks[i].index], b->work[b->picks[i].index].kind,
+                    b->picks[i].n_tok);
+}

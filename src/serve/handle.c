@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inbox of the engine thread, and callbacks to clients.
+//
+//   any thread: open/draft/close/detach --queue--> engine thread: ft_inbox_take, ft_handle_look
+//
+// Invariants: a handle is in the queue exactly while `queued` is set. `life` moves only from HELD
+// to CLOSED or LOST, and from CLOSED to DONE. After LOST and DONE the client makes no call and gets
+// no callback, so the engine thread may free the handle. A draft that comes after close is freed at
+// once.
+//
+// Fields belong to the thread that serve/handle.h names. Does not read what is in messages.
+#include "serve/handle.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- the inbox ---- */
+
+void ft_inbox_init(ft_inbox *inbox, ft_clock clock)
+{
+    pthread_condattr_t attr;
+    inbox->clock = clock;
+    pthread_mutex_init(&inbox->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&inbox->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&inbox->changed, NULL);
+    inbox->queue_tail = &inbox->queue;
+    inbox->ready = true;
+}
+
+void ft_inbox_deinit(ft_inbox *inbox)
+{
+    if (!inbox->ready)
+        return;
+    while (inbox->handles) {
+        inbox->handles->session = NULL;
+        ft_handle_destroy(inbox->handles);
+    }
+    pthread_cond_destroy(&inbox->changed);
+    pthread_cond_destroy(&inbox->wake);
+    pthread_mutex_destroy(&inbox->lock);
+}
+
+void ft_inbox_stop(ft_inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    inbox->stop = true;
+    pthread_cond_signal(&inbox->wake);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+void ft_inbox_tick(ft_inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    uint64_t mine = ++inbox->ticks;
+    pthread_cond_signal(&inbox->wake);
+    while (inbox->ticks_done < mine)
+        pthread_cond_wait(&inbox->changed, &inbox->lock);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+void ft_inbox_wait(ft_inbox *inbox, int64_t timeout_us)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    if (timeout_us > 0) {
+        at.tv_sec += (time_t)(timeout_us / 1000000);
+        at.tv_nsec += (long)(timeout_us % 1000000 * 1000);
+        at.tv_sec += at.tv_nsec / 1000000000;
+        at.tv_nsec %= 1000000000;
+    }
+    int rc = 0;
+    pthread_mutex_lock(&inbox->lock);
+    while (rc != ETIMEDOUT && !inbox->stop && !inbox->queue && inbox->ticks == inbox->ticks_done)
+        rc = timeout_us < 0 ? pthread_cond_wait(&inbox->wake, &inbox->lock)
+                            : pthread_cond_timedwait(&inbox->wake, &inbox->lock, &at);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+bool ft_inbox_take(ft_inbox *inbox, ft_vsession **handles, uint64_t *ticks)
+{
+    pthread_mutex_lock(&inbox->lock);
+    bool stop = inbox->stop;
+    *ticks = inbox->ticks;
+    *handles = inbox->queue;
+    inbox->queue = NULL;
+    inbox->queue_tail = &inbox->queue;
+    pthread_mutex_unlock(&inbox->lock);
+    return !stop;
+}
+
+bool ft_inbox_asked(ft_inbox *inbox, uint64_t ticks)
+{
+    return ticks != inbox->ticks_done; /* written by this thread alone */
+}
+
+void ft_inbox_answer(ft_inbox *inbox, uint64_t ticks)
+{
+    pthread_mutex_lock(&inbox->lock);
+    inbox->ticks_done = ticks;
+    pthread_cond_broadcast(&inbox->changed);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+/* The caller holds the lock. */
+static void queue(ft_vsession *h)
+{
+    ft_inbox *inbox = h->inbox;
+    if (h->queued)
+        return;
+    h->queued = true;
+    h->next_queued = NULL;
+    *inbox->queue_tail = h;
+    inbox->queue_tail = &h->next_queued;
+    pthread_cond_signal(&inbox->wake);
+}
+
+/* ---- life ---- */
+
+/* One block: the struct, the prompt, the credential. */
+static ft_opening *opening_create(const ft_msg_open *open, uint32_t max_prompt,
+                                  const char *credential)
+{
+    const bool copied = !open->resume && open->n_prompt < max_prompt;
+    const size_t n_prompt = copied ? open->n_prompt : 0;
+    const size_t prompt_bytes = n_prompt * sizeof *open->prompt;
+    const char *whose = credential ? credential : "";
+    ft_opening *o = malloc(sizeof *o + prompt_bytes + strlen(whose) + 1);
+    if (!o)
+        return NULL;
+    o->open = *open;
+    o->open.prompt = n_prompt ? o->prompt : NULL;
+    o->key = (ft_key){0};
+    if (n_prompt)
+        memcpy(o->prompt, open->prompt, prompt_bytes);
+    o->credential = (char *)o->prompt + prompt_bytes;
+    memcpy(o->credential, whose, strlen(whose) + 1);
+    return o;
+}
+
+ft_vsession *ft_handle_create(ft_inbox *inbox, const ft_msg_open *open, uint32_t max_prompt,
+                              const char *credential, const ft_key *key, const ft_vclient *client)
+{
+    ft_vsession *h = calloc(1, sizeof *h);
+    ft_opening *opening = opening_create(open, max_prompt, credential);
+    if (!h || !opening) {
+        free(opening);
+        free(h);
+        return NULL;
+    }
+    if (key)
+        opening->key = *key;
+    h->inbox = inbox;
+    h->client = *client;
+    h->opening = opening;
+    pthread_mutex_lock(&inbox->lock);
+    h->next = inbox->handles;
+    if (h->next)
+        h->next->prev = h;
+    inbox->handles = h;
+    queue(h);
+    pthread_mutex_unlock(&inbox->lock);
+    return h;
+}
+
+void ft_handle_drop_opening(ft_vsession *handle)
+{
+    free(handle->opening);
+    handle->opening = NULL;
+}
+
+void ft_handle_destroy(ft_vsession *handle)
+{
+    ft_vsession *h = handle;
+    ft_inbox *inbox = h->inbox;
+    assert(!h->session);
+    pthread_mutex_lock(&inbox->lock);
+    *(h->prev ? &h->prev->next : &inbox->handles) = h->next;
+    if (h->next)
+        h->next->prev = h->prev;
+    pthread_mutex_unlock(&inbox->lock);
+    for (uint32_t i = 0; i < h->n_mail; i++)
+        ft_client_msg_free(h->mail[i].msg);
+    free(h->opening);
+    free(h);
+}
+
+/* ---- calls; any thread ---- */
+
+void ft_vsession_draft(ft_vsession *session, ft_client_msg *take_draft)
+{
+    ft_vsession *h = session;
+    const ft_mail mail = {.msg = take_draft, .at_us = ft_clock_now_us(&h->inbox->clock)};
+    pthread_mutex_lock(&h->inbox->lock);
+    bool held = h->life == FT_HANDLE_HELD, taken = held && h->n_mail < FT_MAIL_MAX;
+    if (taken) {
+        h->mail[h->n_mail++] = mail;
+        queue(h);
+    }
+    h->flooded |= held && !taken; /* the engine thread sees it with the waiting drafts */
+    pthread_mutex_unlock(&h->inbox->lock);
+    if (!taken)
+        ft_client_msg_free(take_draft);
+}
+
+void ft_vsession_close(ft_vsession *session)
+{
+    pthread_mutex_lock(&session->inbox->lock);
+    if (session->life == FT_HANDLE_HELD) {
+        session->life = FT_HANDLE_CLOSED;
+        queue(session);
+    }
+    pthread_mutex_unlock(&session->inbox->lock);
+}
+
+void ft_vsession_detach(ft_vsession *session)
+{
+    if (!session)
+        return;
+    ft_inbox *inbox = session->inbox;
+    pthread_mutex_lock(&inbox->lock);
+    assert(!session->muted);
+    session->muted = true;
+    while (session->in_callback && !pthread_equal(pthread_self(), inbox->reader))
+        pthread_cond_wait(&inbox->changed, &inbox->lock);
+    /* Last of all: the engine thread may free the handle as soon as it sees this. */
+    session->life = session->life == FT_HANDLE_CLOSED ? FT_HANDLE_DONE : FT_HANDLE_LOST;
+    queue(session);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+/* ---- for the engine thread ---- */
+
+ft_handle_life ft_handle_look(ft_vsession *handle)
+{
+    pthread_mutex_lock(&handle->inbox->lock);
+    handle->queued = false;
+    ft_handle_life life = handle->life;
+    pthread_mutex_unlock(&handle->inbox->lock);
+    return life;
+}
+
+static bool take(ft_vsession *h, bool early_only, ft_mail *mail, bool *flooded)
+{
+    uint32_t i = 0;
+    pthread_mutex_lock(&h->inbox->lock);
+    while (early_only && i < h->n_mail && h->mail[i].msg->draft.n_under == 0)
+        i++;
+    bool found = i < h->n_mail;
+    if (found) {
+        *mail = h->mail[i];
+        memmove(h->mail + i, h->mail + i + 1, (--h->n_mail - i) * sizeof *mail);
+    }
+    *flooded = h->flooded;
+    pthread_mutex_unlock(&h->inbox->lock);
+    return found;
+}
+
+bool ft_handle_take(ft_vsession *handle, ft_mail *mail, bool *flooded)
+{
+    return take(handle, false, mail, flooded);
+}
+
+bool ft_handle_take_early(ft_vsession *handle, ft_mail *mail, bool *flooded)
+{
+    return take(handle, true, mail, flooded);
+}
+
+/* ---- answers ---- */
+
+/* Takes the right to call back, unless the client gave the handle up. */
+static bool callback_begin(ft_vsession *h, bool also_closed)
+{
+    pthread_mutex_lock(&h->inbox->lock);
+    h->in_callback = !h->muted && (also_closed || h->life == FT_HANDLE_HELD);
+    bool go = h->in_callback;
+    pthread_mutex_unlock(&h->inbox->lock);
+    return go;
+}
+
+static void callback_end(ft_vsession *h)
+{
+    pthread_mutex_lock(&h->inbox->lock);
+    h->in_callback = false;
+    pthread_cond_broadcast(&h->inbox->changed);
+    pthread_mutex_unlock(&h->inbox->lock);
+}
+
+void ft_handle_opened(ft_vsession *handle, const ft_msg_opened *opened)
+{
+    if (!callback_begin(handle, false))
+        return;
+    handle->client.on_opened(handle->client.ctx, opened);
+    callback_end(handle);
+}
+
+void ft_handle_verdict(ft_vsession *handle, const ft_msg_verdict *verdict)
+{
+    if (!callback_begin(handle, false))
+        return;
+    handle->client.on_verdict(handle->client.ctx, verdict);
+    callback_end(handle);
+}
+
+void ft_handle_gone(ft_vsession *handle, ft_status code, const char *message,
+                    uint32_t retry_after_ms)
+{
+    assert(!handle->session);
+    if (!callback_begin(handle, true))
+        return;
+    handle->client.on_gone(handle->client.ctx, code, message, retry_after_ms);
+    callback_end(handle);
+}

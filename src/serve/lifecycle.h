@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opens, resumes, detaches, expires and ends sessions. Called on the engine thread.
+ */
+#ifndef FT_SERVE_LIFECYCLE_H
+#define FT_SERVE_LIFECYCLE_H
+
+#include "serve/state.h"
+
+/* The limits that Opened and Info tell clients. */
+ft_msg_limits ft_sess_limits(const ft_verifier *v);
+/* Opens or resumes a session for the handle, or refuses and tells the handle why. Frees the
+ * opening. */
+void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us);
+/* Takes the draft. False: it was wrong, and the session was ended. */
+bool ft_sess_draft(ft_sess *s, const ft_mail *mail, bool flooded);
+/* The stream is lost: the session loses its handle and is kept for the ttl. */
+void ft_sess_detach(ft_sess *s, int64_t now_us);
+/* Frees the session; its handle, if any, gets the code and the message. */
+void ft_sess_end(ft_sess *s, ft_status code, const char *message);
+/* Ends detached sessions whose ttl is over. Returns the time until the next one's ttl is over, in
+ * us; < 0: no session is detached. */
+int64_t ft_sessions_expire(ft_verifier *v, int64_t now_us);
+
+#endif

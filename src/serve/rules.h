@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The verification rules that a server offers (spec/rule.h): lists them for clients, chooses one
+ * for an Open, and checks a session's drafts. Pure functions.
+ */
+#ifndef FT_SERVE_RULES_H
+#define FT_SERVE_RULES_H
+
+#include "spec/rule.h"
+#include "wire/messages.h"
+
+/* The rule of one session. */
+typedef struct ft_sess_rule {
+    const ft_rule *rule;
+    ft_rule_terms terms; /* for the session's sampling */
+} ft_sess_rule;
+
+/* FT_INVALID: no rule, too many, or two with the same id. */
+FT_WARN_UNUSED ft_status ft_rules_check(const ft_rule *const *rules, ft_error *err);
+/* Writes the rules and their limits into *limits, in which max_tree is already set. */
+void ft_rules_tell(const ft_rule *const *rules, uint32_t n_vocab, ft_msg_limits *limits);
+/* The rule with this id. FT_PRECONDITION: it is not offered; the message lists the offered ones. */
+FT_WARN_UNUSED ft_status ft_rules_choose(const ft_rule *const *rules, uint32_t id, ft_error *err,
+                                         const ft_rule **out);
+ft_sess_rule ft_sess_rule_make(const ft_rule *rule, uint32_t n_vocab, const ft_sampling *s);
+
+/* Checks a draft that is not early, before anything is computed from it. FT_INVALID. */
+FT_WARN_UNUSED ft_status ft_sess_rule_check(const ft_sess_rule *r, const ft_drafted *draft,
+                                            ft_error *err);
+/* FT_INVALID: the rule allows no early drafts. */
+FT_WARN_UNUSED ft_status ft_sess_rule_check_early(const ft_sess_rule *r, ft_error *err);
+/* Whether the server may draft trees of its own for the session's runs. */
+bool ft_sess_rule_takes_own(const ft_sess_rule *r);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A session: a text, its KV and the round that is under way. It outlives its client's handle
+ * (serve/handle.h), which ends when the stream is lost. Owned by the engine thread.
+ *
+ * The state of a session follows from its fields (ft_sess_state):
+ *
+ *   ENDED     its text has ended; it holds no KV
+ *   DETACHED  it has no handle, and no work
+ *   WAITING   a round is under way (round_state.h); tokens may be missing in KV: not computed yet,
+ *             or evicted
+ *   PREFILL   no round is under way; missing KV is computed already
+ *   IDLE      otherwise; its KV may be evicted for any work
+ *
+ *            ft_sess_open             ft_draft_take               ft_verdict_give
+ *   (none) --------------> PREFILL --------------------> WAITING --------------------> ENDED
+ *                             | ft_verdict_give:          |   ^
+ *                             v KV has all of the text    |   | ft_draft_take
+ *                           IDLE <------------------------/   |
+ *                             |          ft_verdict_give      |
+ *                             \-------------------------------/
+ *
+ *   any state --ft_sess_detach--> DETACHED --ft_sess_open: resume--> PREFILL, IDLE or ENDED
+ *
+ * Memory of an idle session: this struct, the text's array, the engine's sequence. Drafts, trees
+ * and verdicts are held only while a round is under way.
+ */
+#ifndef FT_SERVE_SESSION_H
+#define FT_SERVE_SESSION_H
+
+#include <stdbool.h>
+
+#include "engine/engine.h"
+#include "sched/gain.h"
+#include "sched/think.h"
+#include "serve/handle.h"
+#include "serve/record.h"
+#include "serve/round_state.h"
+#include "serve/rules.h"
+#include "serve/text.h"
+#include "spec/sampling.h"
+
+typedef struct ft_verifier ft_verifier;
+typedef struct ft_own_sess ft_own_sess; /* own_draft.c */
+typedef struct ft_tenant ft_tenant;     /* slo.c: a credential with open sessions */
+
+typedef enum ft_sess_state {
+    FT_SESS_ENDED,
+    FT_SESS_DETACHED,
+    FT_SESS_WAITING,
+    FT_SESS_PREFILL,
+    FT_SESS_IDLE
+} ft_sess_state;
+
+/* The session's identity and its owner. */
+typedef struct ft_sess_who {
+    uint64_t serial; /* its number in logs */
+    ft_session_id id, secret;
+    ft_key key;        /* a copy, taken when the session was opened; empty: no key */
+    ft_tenant *tenant; /* has the credential */
+} ft_sess_who;
+
+/* What the client asked for. */
+typedef struct ft_sess_asked {
+    ft_sampling sampling;
+    ft_sess_rule rule;
+    uint32_t n_top;             /* top_logprobs */
+    ft_token_logprob *logprobs; /* [max_tree + 1], of the last verdict; NULL: not asked for */
+} ft_sess_asked;
+
+/* The session's KV. */
+typedef struct ft_sess_kv {
+    ft_seq *seq;
+    bool want;    /* compute it even without a round */
+    bool counted; /* its lookup was counted in the prefix cache's statistics since it was empty */
+} ft_sess_kv;
+
+/* Times on the verifier's clock. */
+typedef struct ft_sess_times {
+    int64_t draft_us;    /* since when the round, or the run's next pass, could be computed */
+    int64_t waits_us;    /* since when it waits for the engine; gives the order of service */
+    int64_t used_us;     /* the last verdict or message */
+    int64_t detached_us; /* valid only while detached */
+} ft_sess_times;
+
+/* What groups.c has measured of the edge. */
+typedef struct ft_sess_edge {
+    bool drafting;       /* the edge has sent no draft since the last verdict */
+    int64_t verdict_us;  /* valid with `drafting`: the time of that verdict */
+    bool answered;       /* a verdict was sent */
+    int64_t answered_us; /* valid with `answered`: the time of the last verdict */
+    bool engine_rested;  /* the engine has been idle since that verdict */
+    int64_t rested_us;   /* valid with `engine_rested`: when it was idle first */
+    ft_think think;
+} ft_sess_edge;
+
+/* The session's promise and the gain of its rounds (slo.c). */
+typedef struct ft_sess_slo {
+    uint32_t class;     /* FT_SLO_NONE: no promise */
+    ft_gain gain;       /* of its rounds */
+    int64_t due_us;     /* when the pending draft's verdict is due; 0: no promise */
+    int64_t owed_us;    /* when the promised speed requires more text */
+    int64_t budget_us;  /* when the verdict is due by its round alone (WISP eq. (6)) */
+    int64_t first_us;   /* time of the first verdict, 0: there was none */
+    uint32_t first_len; /* the text's length after the first verdict */
+} ft_sess_slo;
+
+struct ft_sess {
+    ft_verifier *verifier;
+    ft_sess *prev, *next;
+    ft_vsession *handle; /* NULL: detached */
+    ft_sess_who who;
+    ft_sess_asked asked;
+    ft_sess_text text;
+    ft_sess_kv kv;
+    ft_round round;
+    ft_sess_record record;
+    ft_sess_times times;
+    ft_sess_edge edge;
+    ft_sess_slo slo;
+    ft_own_sess *own; /* NULL: the server drafts nothing for it */
+};
+
+/* All sessions of a verifier. */
+typedef struct ft_sess_list {
+    ft_sess *first, *last; /* oldest first */
+    uint64_t next_serial;
+} ft_sess_list;
+
+/* The session's present state. */
+ft_sess_state ft_sess_state_of(const ft_sess *s);
+/* How many of the text's tokens are missing in KV, the last token not counted. */
+uint32_t ft_sess_missing(const ft_sess *s);
+/* Appends it to the list. */
+void ft_sess_link(ft_sess_list *list, ft_sess *s);
+/* Removes it from the list. */
+void ft_sess_unlink(ft_sess_list *list, ft_sess *s);
+
+/* Asserts the invariants in debug builds. */
+void ft_sess_check(const ft_sess *s);
+
+#endif

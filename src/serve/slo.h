@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Promises of token speeds to sessions, and each tenant's recent share of the server. Called on the
+ * engine thread.
+ */
+#ifndef FT_SERVE_SLO_H
+#define FT_SERVE_SLO_H
+
+#include "serve/state.h"
+
+/* Whether this speed can be promised. FT_INVALID: it is above the fastest class; FT_EXHAUSTED: the
+ * server is too busy for it now. */
+FT_WARN_UNUSED ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err);
+/* The speed of the slowest class that is at least so fast; 0: no class is. */
+float ft_slo_speed(const ft_verifier *v, float tokens_per_s);
+/* Puts an admitted session into its class. */
+void ft_slo_init(ft_sess *s, float tokens_per_s);
+/* Adds the session to the tenant with this credential. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_slo_join(ft_sess *s, const char *credential, ft_error *err);
+/* The credential of the session's tenant. Borrowed until ft_slo_leave. */
+const char *ft_slo_credential(const ft_sess *s);
+/* Removes the session from its tenant. */
+void ft_slo_leave(ft_sess *s);
+/* A draft came at at_us, or a run's next pass can begin: sets when its verdict is due. */
+void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us);
+/* Sets the fields of *work that concern promise and tenant. */
+void ft_slo_describe(const ft_sess *s, ft_work *work);
+/* A verdict of `tokens` tokens is given; called while s->round is still the round it answers. */
+void ft_slo_answered(ft_sess *s, uint32_t tokens, int64_t now_us);
+/* A pass was computed: counts its rows for their tenants. */
+void ft_slo_served(ft_verifier *v);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The verifier's state, which its files share. It belongs to the engine thread, except what the
+ * inbox's lock guards. Nothing outside src/serve includes this.
+ *
+ * The files of the verifier, bottom first. A file calls only files that stand above it here:
+ *
+ *   round_state, text, record   a round's states; a text; the record of the last verdict
+ *   handle, session             a client's stream; a session
+ *   judge                       walks down the trees of a pass
+ *   answers                     publishes statistics, sends answers to clients
+ *   slo, keys                   promises and tenants; limits of keys
+ *   kv_room, groups             shares the KV pool; limits the verifications in a pass
+ *   own_draft                   the server drafts for runs
+ *   drafts                      turns a message into an event of the round
+ *   lifecycle                   opens, resumes, detaches, expires, ends sessions
+ *   batch, verdict              composes a batch; gives verdicts
+ *   pass                        one pass: batch, forward, verdicts
+ *   verifier                    creates, runs and stops the engine thread; takes calls
+ */
+#ifndef FT_SERVE_STATE_H
+#define FT_SERVE_STATE_H
+
+#include "serve/judge.h"
+#include "serve/opts.h"
+#include "serve/session.h"
+#include "serve/stats.h"
+
+typedef struct ft_own ft_own;             /* own_draft.c */
+typedef struct ft_key_count ft_key_count; /* keys.h */
+
+/* A session that has work for the next pass. */
+typedef struct ft_need {
+    ft_sess *session;
+    uint32_t rows; /* of its verification, without rows for missing text; 0: none waits */
+    bool out;      /* not in this pass */
+} ft_need;
+
+/* The next pass; allocated once. Needs that fit become work; work that the policy picks becomes
+ * segments. */
+typedef struct ft_sess_batch {
+    ft_need *needs; /* [max_sessions] */
+    ft_work *work;  /* [max_sessions] */
+    ft_pick *picks; /* [max_sessions] */
+    ft_sess **of;   /* [max_sessions] the session of each work */
+    size_t n_needs, n_work;
+    bool alone;      /* one session has work, and no other session is expected to have some soon */
+    ft_pass pass;    /* its shape */
+    ft_pass prompts; /* the shape of its prompt chunks alone */
+    struct {
+        ft_segment *segment; /* [max_rows] */
+        ft_sess **of;        /* [max_rows] */
+        ft_work_kind *kind;  /* [max_rows] */
+        size_t n;
+    } segments;
+    struct {
+        int32_t *token, *parent; /* [max_rows] */
+        uint64_t *want;          /* [max_rows] words, at least one a segment */
+        size_t n, n_want;
+    } rows;
+    ft_tree *trees; /* [max_rows] one a walk; memory pages that no walk has used cost nothing */
+    uint32_t *path; /* [max_rows] scratch space for a commit */
+} ft_sess_batch;
+
+/* The served model, as clients see it. */
+typedef struct ft_served {
+    const char *name;
+    uint64_t fingerprint;
+    uint32_t n_vocab;
+    char kernels[160]; /* as ft_msg_info has them */
+} ft_served;
+
+struct ft_verifier {
+    ft_verifier_opts opts; /* defaults filled in */
+    const ft_sched_policy *policy;
+    ft_served model;
+    ft_engine *engine;
+    ft_judge *judge;
+    ft_own *own; /* NULL: no draft model */
+    ft_sess_list sessions;
+    ft_sess_batch batch;
+    ft_cost cost; /* estimates the time of passes on this machine */
+    ft_spikes spikes;
+    double row_price;   /* recent price of a row (sched/price.h) */
+    ft_gain usual_gain; /* mean gain of rounds with a promise */
+    double behind;      /* recent share of those rounds that were behind (sched/admit.h) */
+    struct {
+        ft_tenant *first;
+        double served_rows; /* rows computed recently for all tenants */
+        uint8_t salt[16];   /* for the cache scopes of credentials */
+    } tenants;
+    ft_msg_verdict verdict; /* the verdict that is being given */
+    int64_t began_us;       /* when the engine thread began */
+    ft_verifier_stats stats;
+    struct {
+        ft_verifier_stats stats;
+        ft_key_count *keys; /* [n_keys] one a key name that was used */
+        size_t n_keys;
+    } published; /* guarded by inbox.lock */
+    ft_inbox inbox;
+    bool started; /* the engine thread was started */
+};
+
+#endif

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of the verifier's statistics, and sums over it. Names carry their units. The page has
+// sums and counts, no means, so that its reader can choose the time window. No state.
+#include "serve/stats.h"
+
+#include <stdio.h>
+
+static bool label_cause(const void *values, size_t i, char out[FT_STAT_LABEL_SIZE])
+{
+    snprintf(out, FT_STAT_LABEL_SIZE, "cause=\"%s\"", ft_spike_name[i]);
+    return i != FT_SPIKE_NONE;
+}
+
+static bool label_class(const void *values, size_t i, char out[FT_STAT_LABEL_SIZE])
+{
+    const ft_verifier_stats *s = values;
+    snprintf(out, FT_STAT_LABEL_SIZE, "tokens_per_s=\"%g\"", (double)s->slo_tokens_per_s[i]);
+    return i < s->n_slo;
+}
+
+#define FT_STAT_TYPE ft_verifier_stats
+#define F(field, n, label, name, help) \
+    {name, help, FT_STAT_LABELLED, offsetof(FT_STAT_TYPE, field), n, label},
+static const ft_stat table[] = {FT_VERIFIER_STATS(FT_STAT_ROW) FT_VERIFIER_STATS_LABELLED(F)};
+#undef F
+
+const ft_stat_list ft_verifier_stat_list = {table, sizeof table / sizeof *table};
+
+uint64_t ft_verifier_stats_verify_us(const ft_verifier_stats *stats)
+{
+    return stats->forward_us + stats->head_us + stats->judge_us;
+}
+
+uint64_t ft_verifier_stats_busy_us(const ft_verifier_stats *stats)
+{
+    return ft_stats_total(&ft_verifier_stat_list, stats, FT_STAT_WORK);
+}

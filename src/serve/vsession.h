@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A client's stream at the verifier: the client's callbacks, and the calls on the handle that
+ * ft_verifier_open (serve/verifier.h) returned. Calls may come from any thread; two calls on one
+ * handle must not overlap.
+ */
+#ifndef FT_SERVE_VSESSION_H
+#define FT_SERVE_VSESSION_H
+
+#include "wire/messages.h"
+
+typedef struct ft_vsession ft_vsession;
+
+/* The client's callbacks. `opened` and `verdict` are borrowed during the call. */
+typedef struct ft_vclient {
+    void *ctx;
+    void (*on_opened)(void *ctx, const ft_msg_opened *opened);
+    void (*on_verdict)(void *ctx, const ft_msg_verdict *verdict);
+    /* The session is gone: FT_OK after close, otherwise why. retry_after_ms: with FT_EXHAUSTED. */
+    void (*on_gone)(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms);
+} ft_vclient;
+
+/* Takes the message, which is a Draft. A session has one draft under way. In addition the client
+ * may ask for the next run during a run, and send one early draft during a tree's round. If the
+ * last round is sent again, it gets its verdict again, except a run of several passes. Anything
+ * else ends the session with a message that says what was wrong. */
+void ft_vsession_draft(ft_vsession *session, ft_client_msg *take_draft);
+/* The edge is done or cancels. A forward under way runs to its end, and its result is dropped; then
+ * the session is freed and on_gone is called. */
+void ft_vsession_close(ft_vsession *session);
+/* Gives the handle back. No callback comes after this returns (called in a callback: after that
+ * returns). A session that is neither closed nor gone has then lost its stream: its round is
+ * withdrawn, it is kept for the ttl, and it can be resumed. NULL is legal. */
+void ft_vsession_detach(ft_vsession *session);
+
+#endif

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The marginal reasoning behind early drafts; spec/early_policy.h has the rule. Owns no state, no
+// thread; knows nothing of trees (spec/growth.c picks the nodes) and of the wire.
+#include "spec/early_policy.h"
+
+#include "spec/tuning.h"
+
+#define TUNE (ft_spec_tune->early)
+
+ft_early_decision ft_early_decide(const ft_early_policy *policy, const ft_early_view *view,
+                                  ft_early_bounds *bounds)
+{
+    if (!policy->draft_us.known)
+        return FT_EARLY_WAIT;
+    const double left_us = view->answer_us - view->sent_ago_us; /* until it would be late */
+    const double lead_us = TUNE.margin * view->answer_us + policy->lead_us;
+    const double saved_us = view->rtt_us + policy->draft_us.value - view->others_us;
+    if (view->more && left_us - lead_us > view->forward_us)
+        return FT_EARLY_WAIT;
+    if (left_us < 0 || saved_us <= 0)
+        return FT_EARLY_NEVER;
+    bounds->budget = (uint32_t)(TUNE.share_nodes * view->budget);
+    bounds->spare_tok = view->tokens_per_us * saved_us - policy->tokens.value;
+    return FT_EARLY_SEND;
+}
+
+bool ft_early_worth(double gain_tok)
+{
+    return gain_tok >= TUNE.gain_min;
+}
+
+void ft_early_saw_draft(ft_early_policy *policy, double us, double tokens)
+{
+    ft_mean_saw(&policy->draft_us, us, TUNE.smooth);
+    ft_mean_saw(&policy->tokens, tokens, TUNE.smooth);
+}
+
+void ft_early_saw_verdict(ft_early_policy *policy, ft_early_outcome outcome, double forward_us)
+{
+    if (outcome == FT_EARLY_TAKEN)
+        policy->lead_us *= TUNE.lead_fade;
+    else if (outcome == FT_EARLY_LATE)
+        policy->lead_us += TUNE.late_step * forward_us;
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench ablate: what its mechanisms name exists, its rows hold what they should, and the program's
+// constants are as they were.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bench/ablate.h"
+#include "bench/ablate_cases.h"
+#include "sched/tuning.h"
+#include "spec/tuning.h"
+
+static const char *config(void)
+{
+    static char path[4096];
+    const char *root = getenv("FT_SOURCE_DIR");
+    assert_non_null(root);
+    snprintf(path, sizeof path, "%s/sim/wisp-paper-32b.json", root);
+    return path;
+}
+
+static bool has(const ft_tuning_table *t, const char *name, size_t n)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (strlen(t->items[i].name) == n && strncmp(t->items[i].name, name, n) == 0)
+            return true;
+    return false;
+}
+
+static void test_mechanisms(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ft_ablate_n_mechanisms; i++) {
+        const ft_ablate_mechanism *m = &ft_ablate_mechanisms[i];
+        const ft_tuning_table *t =
+            strcmp(m->room, "spec") == 0 ? &ft_spec_tuning_table : &ft_sched_tuning_table;
+        assert_string_equal(m->room, t->room);
+        for (const char *at = m->off; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+            const size_t n = strcspn(at, "=");
+            char *end;
+            if (!has(t, at, n))
+                fail_msg("%s: no constant %s", m->name, at);
+            (void)strtod(at + n + 1, &end);
+            assert_true(*end == ',' || *end == 0);
+        }
+    }
+}
+
+static double number(const json_t *row, const char *key)
+{
+    assert_true(json_is_number(json_object_get(row, key)));
+    return json_number_value(json_object_get(row, key));
+}
+
+/* Without a lead over their promises many texts are late. */
+static void test_rows(void **state)
+{
+    const ft_bench_ablate_opts opts = {
+        .config = config(), .only = "sched.promise.lead", .conditions = "sim fastest", .lives = 4};
+    ft_error err = {0};
+    json_t *report = NULL, *rows, *row;
+    (void)state;
+    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_OK);
+    assert_int_equal(json_array_size(json_object_get(report, "conditions")), 1);
+    rows = json_object_get(report, "rows");
+    assert_int_equal(json_array_size(rows), 2); /* tokens/s, texts on time */
+    row = json_array_get(rows, 1);
+    assert_string_equal(json_string_value(json_object_get(row, "room")), "sched");
+    assert_string_equal(json_string_value(json_object_get(row, "group")), "promise");
+    assert_string_equal(json_string_value(json_object_get(row, "name")), "lead");
+    assert_string_equal(json_string_value(json_object_get(row, "change")), "off");
+    assert_string_equal(json_string_value(json_object_get(row, "figure")), "texts_on_time");
+    assert_true(number(row, "changed") < number(row, "baseline"));
+    assert_true(number(row, "low") < number(row, "effect_percent"));
+    assert_true(number(row, "effect_percent") < number(row, "high"));
+    assert_true(number(row, "high") < -10);
+    assert_true(json_is_true(json_object_get(row, "keep")));
+    json_decref(report);
+    assert_ptr_equal(ft_spec_tune, ft_spec_tuning_table.values);
+    assert_ptr_equal(ft_sched_tune, ft_sched_tuning_table.values);
+}
+
+static void test_nothing_to_do(void **state)
+{
+    ft_bench_ablate_opts opts = {.lives = 4};
+    ft_error err = {0};
+    json_t *report = NULL;
+    (void)state;
+    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_INVALID);
+    opts.config = config();
+    opts.conditions = "sim fast"; /* a part of a name is no name */
+    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_INVALID);
+    assert_null(report);
+    opts.conditions = NULL;
+    opts.only = "no such constant";
+    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_INVALID);
+    assert_non_null(strstr(err.message, "no such constant"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mechanisms),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_nothing_to_do),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench/load_report and bench/capacity_report: from made-up measurements to figures, whose
+// arithmetic is done again here.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bench/capacity_report.h"
+#include "bench/load_report.h"
+
+static double at(const json_t *o, const char *a, const char *b, const char *c)
+{
+    const json_t *v = json_object_get(o, a);
+    v = b ? json_object_get(v, b) : v;
+    v = c ? json_object_get(v, c) : v;
+    if (!json_is_number(v))
+        fail_msg("no number %s %s %s", a, b ? b : "", c ? c : "");
+    return json_number_value(v);
+}
+
+static void expect(double value, double expected)
+{
+    if (fabs(value - expected) > 1e-6 * fabs(expected))
+        fail_msg("%.9g is not %.9g", value, expected);
+}
+
+/* ---- serving ---- */
+
+/* A round: so many tokens in a window of a second, tokens so far apart. */
+static ft_bench_load_sample sample_of(uint64_t tokens, double itl_ms)
+{
+    ft_bench_load_sample s = {.window_s = 1, .window_tokens = tokens};
+    ft_bench_load_values_add(&s.itl_ms, itl_ms);
+    ft_bench_load_values_add(&s.ttft_ms, 10 * itl_ms);
+    return s;
+}
+
+static ft_bench_load_report *report_new(const ft_bench_load_set *set)
+{
+    ft_bench_load_report *r = calloc(1, sizeof *r);
+    assert_non_null(r);
+    r->set = set;
+    r->n_rtt = 1;
+    r->rtt_us[0] = 15000;
+    r->driver_cores = 1;
+    return r;
+}
+
+static void report_free(ft_bench_load_report *r, json_t *figures)
+{
+    json_decref(figures);
+    ft_bench_load_report_deinit(r);
+    free(r);
+}
+
+/* Throughput is the median of rounds; a ratio of two modes is the median of the rounds' ratios, not
+ * the ratio of the medians. */
+static void test_medians_of_rounds(void **state)
+{
+    static const uint64_t spec[] = {100, 400, 200}, pipe[] = {300, 400, 500};
+    const ft_bench_load_set set = {0};
+    ft_bench_load_report *r = report_new(&set);
+    r->mode[FT_BENCH_LOAD_SERVER_SPEC] = r->mode[FT_BENCH_LOAD_PIPELINE] = true;
+    for (int i = 0; i < 3; i++) {
+        ft_bench_load_sample a = sample_of(spec[i], 20), b = sample_of(pipe[i], 10 + i);
+        ft_bench_load_report_add(r, FT_BENCH_LOAD_SERVER_SPEC, 0, &a);
+        ft_bench_load_report_add(r, FT_BENCH_LOAD_PIPELINE, 0, &b);
+        assert_null(a.itl_ms.v); /* taken */
+    }
+    json_t *figures = json_object();
+    ft_bench_load_report_json(r, figures);
+    const json_t *modes = json_object_get(figures, "modes");
+    expect(at(modes, "server-spec", "15", "tokens_per_core_s"), 200);
+    expect(at(modes, "edge+pipeline", "15", "tokens_per_core_s"), 400);
+    expect(at(figures, "server_throughput_ratio", "15", NULL), 2.5); /* of 3, 1 and 2.5 */
+    expect(at(figures, "itl_ratio", "edge+pipeline", "15"), 11.0 / 20);
+    const json_t *cell = json_object_get(json_object_get(modes, "edge+pipeline"), "15");
+    expect(at(cell, "itl_ms", "mean", NULL), 11);
+    expect(at(cell, "ttft_ms", "p99", NULL), 120);
+    expect(at(cell, "window_s", NULL, NULL), 3);
+    assert_true(json_is_true(json_object_get(figures, "identical")));
+    assert_null(json_object_get(modes, "plain"));
+    report_free(r, figures);
+}
+
+/* The bound: time that the server has for verifying once it does not draft, times what verdicts
+ * bring. Verifying is passes, head and walks. */
+static void test_bound_and_costs(void **state)
+{
+    const ft_bench_load_set set = {0};
+    ft_bench_load_report *r = report_new(&set);
+    ft_bench_load_sample spec = sample_of(300, 20), pipe = sample_of(500, 10);
+    r->mode[FT_BENCH_LOAD_SERVER_SPEC] = r->mode[FT_BENCH_LOAD_PIPELINE] = true;
+    r->ratio = 0.1;
+    spec.window_verdicts = pipe.window_verdicts = 100;
+    pipe.window_tokens = 450;
+    ft_verifier_stats *s = &spec.server.stats;
+    s->own_us = 300000;
+    s->own_forwards = 100;
+    s->forward_us = 400000;
+    s->head_us = 150000;
+    s->judge_us = 50000;
+    s->passes.n = 60;
+    s->idle_us = 300000;
+    const double busy_us = 900000;
+    spec.mismatches = 1;
+    ft_bench_load_report_add(r, FT_BENCH_LOAD_SERVER_SPEC, 0, &spec);
+    ft_bench_load_report_add(r, FT_BENCH_LOAD_PIPELINE, 0, &pipe);
+    json_t *figures = json_object();
+    ft_bench_load_report_json(r, figures);
+    const double bound = 900.0 / 600 * (4.5 / 3);
+    expect(at(figures, "bound", "15", NULL), bound);
+    expect(at(figures, "within_bound", "15", NULL), 1.5 / bound);
+    expect(at(figures, "server_forward_ms", NULL, NULL), 3);
+    expect(at(figures, "server_verify_ms", NULL, NULL), 10);
+    expect(at(figures, "server_ratio", NULL, NULL), 0.3);
+    expect(at(figures, "verify_times_for_ratio", NULL, NULL), 3);
+    const json_t *cell =
+        json_object_get(json_object_get(json_object_get(figures, "modes"), "server-spec"), "15");
+    expect(at(cell, "idle_share", NULL, NULL), 300000 / (busy_us + 300000));
+    assert_true(json_is_false(json_object_get(figures, "identical")));
+    report_free(r, figures);
+}
+
+/* What trees and proactive drafting did, by category and in all. */
+static void test_tallies(void **state)
+{
+    const ft_bench_load_set set = {.n_categories = 2, .category = {"math", "chat"}};
+    ft_bench_load_report *r = report_new(&set);
+    ft_bench_load_sample s = sample_of(100, 5);
+    r->mode[FT_BENCH_LOAD_PROACTIVE] = true;
+    s.tally[0] = (ft_bench_load_tally){.texts = 1,
+                                       .tokens = 60,
+                                       .trees = 20,
+                                       .tree_tokens = 50,
+                                       .drafted = 160,
+                                       .accepted = 40,
+                                       .heads = 20,
+                                       .aligned = 10,
+                                       .matched = 5,
+                                       .ahead_nodes = 60,
+                                       .run_tokens = 10};
+    s.tally[1] = (ft_bench_load_tally){
+        .texts = 1, .tokens = 40, .trees = 20, .tree_tokens = 40, .drafted = 40, .accepted = 20};
+    s.traffic = (ft_bench_load_traffic){
+        .drafts = 40, .draft_bytes = 2000, .verdicts = 40, .verdict_bytes = 500};
+    ft_bench_load_report_add(r, FT_BENCH_LOAD_PROACTIVE, 0, &s);
+    json_t *figures = json_object();
+    ft_bench_load_report_json(r, figures);
+    const json_t *cell =
+        json_object_get(json_object_get(json_object_get(figures, "modes"), "edge+proactive"), "15");
+    expect(at(cell, "tokens_per_verify", NULL, NULL), 90.0 / 40);
+    expect(at(cell, "acceptance", NULL, NULL), 60.0 / 200);
+    expect(at(cell, "categories", "math", "acceptance"), 0.25);
+    expect(at(cell, "categories", "chat", "nodes_per_tree"), 2);
+    /* SpecEdge eq. (1) of what was counted: 10/20 x 5/10 x (60/20 - 1) */
+    expect(at(cell, "categories", "math", "ahead_gain"), 0.5);
+    expect(at(cell, "run_token_share", NULL, NULL), 0.1);
+    expect(at(cell, "uplink_bytes_per_round", NULL, NULL), 50);
+    expect(at(cell, "downlink_bytes_per_token", NULL, NULL), 5);
+    expect(at(figures, "uplink_bytes_per_round", NULL, NULL), 50);
+    report_free(r, figures);
+}
+
+/* ---- capacity ---- */
+
+static const ft_bench_crowd_class classes[] = {{2, 16}, {8, 64}};
+
+/* The worst class counts; a class without texts does not; without any nobody was served. */
+static void test_probe(void **state)
+{
+    const ft_bench_capacity_report r = {.classes = classes, .n_classes = 2, .driver_cores = 2};
+    ft_bench_crowd_result c = {.texts = {100, 50},
+                               .slow = {4, 5},
+                               .tokens = 6000,
+                               .seconds = 10,
+                               .driver_cpu_s = 15,
+                               .drafted = 400,
+                               .accepted = 100,
+                               .device_forwards = 100,
+                               .device_late = 11};
+    c.server.at_s = 10;
+    c.server.stats.forward_us = 4000000;
+    c.server.stats.head_us = 1000000;
+    c.server.stats.passes.n = 400;
+    c.server.stats.passes.sum = 2000;
+    ft_bench_capacity_probe p = ft_bench_capacity_probe_of(&r, 12, &c);
+    assert_int_equal(p.n, 12);
+    expect(p.slow, 0.1);
+    assert_int_equal(p.texts, 50);
+    assert_int_equal(p.slow_texts, 5);
+    expect(p.goodput, 600);
+    expect(p.busy, 0.5);
+    expect(p.driver, 0.75);
+    expect(p.acceptance, 0.25);
+    expect(p.rows_a_pass, 5);
+    expect(p.pass_ms, 10);
+    assert_true(ft_bench_capacity_probe_is_bound(&p)); /* by late forwards */
+    c.device_late = 0;
+    p = ft_bench_capacity_probe_of(&r, 12, &c);
+    assert_false(ft_bench_capacity_probe_is_bound(&p));
+    c.driver_cpu_s = 17;
+    p = ft_bench_capacity_probe_of(&r, 12, &c);
+    assert_true(ft_bench_capacity_probe_is_bound(&p)); /* by our own cores */
+    c.texts[1] = 0;
+    p = ft_bench_capacity_probe_of(&r, 12, &c);
+    expect(p.slow, 0.04);
+    c.texts[0] = 0;
+    p = ft_bench_capacity_probe_of(&r, 12, &c);
+    expect(p.slow, 1);
+}
+
+static void test_capacities(void **state)
+{
+    ft_bench_capacity_report r = {
+        .way = {[FT_BENCH_CAPACITY_WISP] = true, [FT_BENCH_CAPACITY_FCFS] = true},
+        .classes = classes,
+        .n_classes = 2,
+        .mixed = true,
+        .probes = json_array()};
+    r.found[FT_BENCH_CAPACITY_WISP][0] = (ft_bench_capacity_found){true, {.n = 30, .goodput = 60}};
+    r.found[FT_BENCH_CAPACITY_WISP][1] = (ft_bench_capacity_found){true, {.n = 9, .driver = 0.9}};
+    r.found[FT_BENCH_CAPACITY_FCFS][0] = (ft_bench_capacity_found){true, {.n = 20}};
+    r.found[FT_BENCH_CAPACITY_FCFS][1] = (ft_bench_capacity_found){true, {.n = 0}};
+    r.found[FT_BENCH_CAPACITY_WISP][FT_BENCH_CAPACITY_MIXED] =
+        (ft_bench_capacity_found){true, {.n = 12}};
+    const ft_bench_capacity_probe tried = {.n = 31, .slow = 0.06};
+    ft_bench_capacity_report_add(&r, FT_BENCH_CAPACITY_WISP, FT_BENCH_CAPACITY_MIXED, &tried);
+    json_t *out = json_object();
+    ft_bench_capacity_report_json(&r, out);
+    expect(at(out, "capacity", "wisp", "2"), 30);
+    expect(at(out, "capacity", "wisp", "mixed"), 12);
+    expect(at(out, "goodput", "wisp", "2"), 60);
+    expect(at(out, "ratio", "fcfs", "2"), 1.5);
+    const json_t *ratio = json_object_get(json_object_get(out, "ratio"), "fcfs");
+    assert_true(json_is_null(json_object_get(ratio, "8"))); /* over none at all */
+    assert_null(json_object_get(ratio, "mixed"));           /* fcfs's is not known */
+    const json_t *least = json_object_get(json_object_get(out, "lower_bound"), "wisp");
+    assert_true(json_is_true(json_object_get(least, "8")));
+    assert_true(json_is_false(json_object_get(least, "2")));
+    const json_t *row = json_array_get(json_object_get(out, "probes"), 0);
+    assert_string_equal(json_string_value(json_object_get(row, "class")), "mixed");
+    expect(at(row, "devices", NULL, NULL), 31);
+    expect(at(row, "violation_rate", NULL, NULL), 0.06);
+    json_decref(out);
+    json_decref(r.probes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_medians_of_rounds), cmocka_unit_test(test_bound_and_costs),
+        cmocka_unit_test(test_tallies),           cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_capacities),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken edge`, run as a program on a tiny model, where its server comes late: it listens,
+// answers 503 with the reason and works as soon as the right server is there. A server that is
+// there and does not fit ends it at once.
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+// clang-format off
+#include <cmocka.h>
+// clang-format on
+
+#include <jansson.h>
+
+#include "support/http_client.h"
+#include "support/program.h"
+#include "support/tiny_gguf.h"
+
+#define TEXT "/v1/completions"
+#define BODY "{\"model\":\"none yet\",\"prompt\":\"abc\",\"max_tokens\":4}"
+
+static char *model, *foreign; /* foreign: of another vocabulary */
+
+static int set_up(void **state)
+{
+    signal(SIGPIPE, SIG_IGN);
+    model = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 3});
+    foreign = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 3, .n_vocab = 352});
+    return model && foreign ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    unlink(model);
+    unlink(foreign);
+    free(model);
+    free(foreign);
+    return 0;
+}
+
+/* A port on which nobody listens, and nobody can while the socket is open. */
+static int reserve_port(int *fd)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(*fd, (struct sockaddr *)&a, n), 0);
+    assert_int_equal(getsockname(*fd, (struct sockaddr *)&a, &n), 0);
+    return ntohs(a.sin_port);
+}
+
+static program start_server(const char *file, int port)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%d", port);
+    program server = program_start(
+        (const char *[]){"serve", "-m", file, "-t", "1", "-c", "256", "--port", number, NULL});
+    assert_true(program_wait_port(&server, "listening") > 0);
+    return server;
+}
+
+/* The answer to a request: 503, as OpenAI says it, with a reason that has these words. */
+static void expect_absent(int port, const char *method, const char *path, const char *body,
+                          const char *words)
+{
+    http_response r;
+    assert_int_equal(http_ask(port, method, path, "", body, &r), 503);
+    json_t *json = json_loads(r.body.data, 0, NULL);
+    const json_t *error = json_object_get(json, "error");
+    const char *message = json_string_value(json_object_get(error, "message"));
+    assert_string_equal(json_string_value(json_object_get(error, "type")), "server_error");
+    assert_string_equal(json_string_value(json_object_get(error, "code")), "unavailable");
+    assert_non_null(message);
+    if (!strstr(message, words))
+        fail_msg("%s: \"%s\" has no \"%s\"", path, message, words);
+    json_decref(json);
+    http_response_deinit(&r);
+}
+
+static void expect_all_absent(int port, const char *words)
+{
+    expect_absent(port, "GET", "/health", NULL, words);
+    expect_absent(port, "GET", "/v1/models", NULL, words);
+    expect_absent(port, "POST", TEXT, BODY, words);
+}
+
+static void test_server_comes_late(void **state)
+{
+    int fd, server_port = reserve_port(&fd);
+    char address[32];
+    http_response r;
+    snprintf(address, sizeof address, "127.0.0.1:%d", server_port);
+    program edge = program_start((const char *[]){"edge", "--server", address, "-md", model, "-t",
+                                                  "1", "--port", "0", NULL});
+    int port = program_wait_number(&edge, "server absent", "port=");
+    assert_true(port > 0);
+    expect_all_absent(port, address);
+    assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
+    http_response_deinit(&r);
+    close(fd);
+
+    program server = start_server(foreign, server_port);
+    assert_int_equal(program_wait_number(&edge, "reason=\"edge: this vocabulary (", "("), 320);
+    expect_all_absent(port, "pass a draft of the same family");
+    assert_int_equal(program_stop(&server), 0);
+
+    server = start_server(model, server_port);
+    assert_int_equal(program_wait_port(&edge, "foretoken edge"), port);
+    assert_int_equal(http_ask(port, "GET", "/health", "", NULL, &r), 200);
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(port, "POST", TEXT, "", BODY, &r), 404); /* models have names now */
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(port, "POST", TEXT, "", "{\"prompt\":\"abc\",\"max_tokens\":4}", &r),
+                     200);
+    http_response_deinit(&r);
+    assert_int_equal(program_stop(&edge), 0);
+    assert_int_equal(program_stop(&server), 0);
+}
+
+static void test_stopped_while_it_waits(void **state)
+{
+    int fd;
+    char address[32];
+    snprintf(address, sizeof address, "127.0.0.1:%d", reserve_port(&fd));
+    program edge = program_start(
+        (const char *[]){"edge", "--server", address, "-md", model, "--port", "0", NULL});
+    assert_true(program_wait_number(&edge, "server absent", "port=") > 0);
+    assert_int_equal(program_stop(&edge), 0);
+    close(fd);
+}
+
+static void test_server_does_not_fit(void **state)
+{
+    char address[32];
+    int fd, port = reserve_port(&fd);
+    close(fd);
+    snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    program server = start_server(foreign, port);
+    program edge = program_start(
+        (const char *[]){"edge", "--server", address, "-md", model, "--port", "0", NULL});
+    assert_int_equal(program_wait_number(&edge, "foretoken: edge: this vocabulary (", "("), 320);
+    assert_int_equal(program_wait_end(&edge), 1);
+    assert_int_equal(program_stop(&server), 0);
+}
+
+int main(void)
+{
+    tiny_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_server_comes_late),
+        cmocka_unit_test(test_stopped_while_it_waits),
+        cmocka_unit_test(test_server_does_not_fit),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes into the controller and what comes out, without a link, a draft model or a clock.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "edge/steer.h"
+
+enum { BUDGET = 16, DEPTH = 4 };
+
+static ft_steer make(bool automatic, uint32_t max_tree)
+{
+    const ft_control_opts opts = {.max_budget = BUDGET, .max_depth = DEPTH};
+    const ft_steer_opts how = {.draft = ft_draft_params_tree(BUDGET, DEPTH, 4),
+                               .automatic = automatic,
+                               .proactive = true,
+                               .max_tree = max_tree,
+                               .terms = ft_rule_exact.terms(&ft_rule_exact, 300, NULL)};
+    const ft_stop depth = {0};
+    ft_control control;
+    ft_steer s;
+    ft_control_init(&control, &opts);
+    ft_steer_init(&s, &how, &control, &depth);
+    return s;
+}
+
+static ft_control_choice choose(ft_steer *s, uint32_t most, bool can_draft, ft_draft_params *params)
+{
+    const ft_steer_ask ask = {.most = most, .can_draft = can_draft};
+    return ft_steer_choose(s, &ask, params);
+}
+
+static void test_a_fixed_draft(void **state)
+{
+    ft_draft_params params;
+    ft_steer s = make(false, 0);
+    ft_control_choice choice = choose(&s, 100, true, &params);
+    assert_true(choice.speculate);
+    assert_int_equal(params.budget, BUDGET);
+    assert_int_equal(params.depth, DEPTH);
+    choice = choose(&s, 3, true, &params); /* a path of two nodes yields three tokens */
+    assert_int_equal(params.depth, 2);
+    ft_steer_acted(&s);
+    choice = choose(&s, 1, true, &params);
+    assert_false(choice.speculate);
+    assert_int_equal(choice.run, 1);
+}
+
+static void test_runs_where_nothing_can_be_drafted(void **state)
+{
+    ft_draft_params params;
+    for (int automatic = 0; automatic < 2; automatic++) {
+        ft_steer s = make(automatic, 0);
+        const ft_control_choice choice = choose(&s, 5, false, &params);
+        assert_false(choice.speculate || choice.shadow);
+        assert_in_range(choice.run, 1, 5);
+    }
+}
+
+static void test_what_the_server_takes(void **state)
+{
+    ft_draft_params params;
+    ft_steer s = make(false, 8);
+    const ft_msg_verdict none = {.hint_no_trees = true};
+    (void)choose(&s, 100, true, &params);
+    assert_int_equal(params.budget, 8);
+    assert_int_equal(ft_steer_nodes(&s, 100), 8);
+    ft_steer_heard(&s, &none);
+    ft_steer_acted(&s);
+    assert_false(choose(&s, 100, true, &params).speculate);
+}
+
+static void test_a_choice_stands_until_it_is_acted_on(void **state)
+{
+    ft_draft_params params;
+    ft_steer s = make(true, 0);
+    const ft_control_choice first = choose(&s, 100, true, &params);
+    const uint32_t rounds = s.control.rounds;
+    const ft_control_choice again = choose(&s, 100, true, &params);
+    assert_int_equal(again.speculate, first.speculate);
+    assert_int_equal(again.run, first.run);
+    assert_int_equal(s.control.rounds, rounds); /* the controller was not asked */
+}
+
+static ft_tree chain(uint32_t n)
+{
+    ft_tree tree = {0};
+    for (uint32_t i = 0; i < n; i++)
+        ft_tree_add(&tree, (int32_t)i - 1, 5, 0);
+    return tree;
+}
+
+static void test_a_tree_is_measured(void **state)
+{
+    const ft_tree tree = chain(3);
+    const ft_msg_verdict v = {.n_path = 2, .n_next = 1, .verify_us = 4000};
+    const ft_steer_times unknown = {0}, times = {ft_known(9000), ft_known(2000)};
+    ft_steer s = make(true, 0);
+    ft_steer_drafted(&s, &tree, 3, 3000, true);
+    assert_int_equal(s.tree.levels, 3);
+    assert_float_equal(s.tree.expected, 4, 1e-6);
+    assert_int_equal(s.control.draft.n, 0); /* a cold one says nothing */
+    ft_steer_drafted(&s, &tree, 3, 3000, false);
+    assert_int_equal(s.control.draft.n, 1);
+    ft_steer_saw_tree(&s, &v, 3, &unknown);
+    assert_int_equal(s.control.verify.n, 0);
+    ft_steer_saw_tree(&s, &v, 3, &times);
+    assert_int_equal(s.control.verify.n, 1);
+    assert_true(s.control.rtt_us > 0);
+}
+
+/* A run counts from its first verdict on, which holds the network and the wait. */
+static void test_a_run_is_measured(void **state)
+{
+    const ft_msg_verdict more = {.n_next = 1, .more = true}, last = {.n_next = 2};
+    const ft_steer_times unknown = {0};
+    ft_steer s = make(true, 0);
+    ft_steer_saw_run(&s, &more, &unknown, 90000, false);
+    assert_true(s.run.since.known);
+    assert_float_equal(ft_control_token_us(&s.control), 0, 0);
+    ft_steer_saw_run(&s, &last, &unknown, 94000, false);
+    assert_float_equal(ft_control_token_us(&s.control), 2000, 1);
+    assert_false(s.run.since.known);
+    ft_steer_saw_run(&s, &last, &unknown, 100000, true); /* another run is out behind it */
+    assert_true(s.run.since.known);
+    ft_steer_lost_run(&s);
+    assert_false(s.run.since.known);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_fixed_draft),
+        cmocka_unit_test(test_runs_where_nothing_can_be_drafted),
+        cmocka_unit_test(test_what_the_server_takes),
+        cmocka_unit_test(test_a_choice_stands_until_it_is_acted_on),
+        cmocka_unit_test(test_a_tree_is_measured),
+        cmocka_unit_test(test_a_run_is_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of rounds without a link and without a clock: what each kind of verdict says about the
+// network, and what it does not.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "edge/timing.h"
+
+static ft_msg_verdict verdict(uint32_t queue_us, uint32_t verify_us)
+{
+    return (ft_msg_verdict){.queue_us = queue_us, .verify_us = verify_us};
+}
+
+/* A round of a tree in an open stream. */
+static void one_round(ft_timing *t, int64_t sent_us, int64_t came_us, const ft_msg_verdict *v)
+{
+    ft_timing_sent(t, sent_us);
+    ft_timing_verdict(t, came_us, v, 4);
+}
+
+static void test_an_ordinary_round(void **state)
+{
+    const ft_msg_verdict v = verdict(1000, 4000);
+    ft_timing t = {0};
+    one_round(&t, 0, 12000, &v);
+    assert_true(t.round.known && t.round.us == 12000);
+    assert_true(t.rtt_sample.known && t.rtt_sample.us == 7000);
+    assert_true(t.mark.known && t.mark.us == 5000);
+    assert_true(t.rtt_us.known && t.wait_us.known);
+    assert_int_equal(ft_timing_rtt_us(&t), 7000);
+    one_round(&t, 20000, 20000 + 17000, &v);
+    assert_int_equal(ft_timing_rtt_us(&t), 8000); /* a fifth of the way */
+}
+
+static void test_the_first_of_a_stream_says_nothing(void **state)
+{
+    const ft_msg_verdict v = verdict(0, 4000);
+    ft_timing t = {0};
+    ft_timing_opened(&t);
+    one_round(&t, 100, 500000, &v);
+    assert_false(t.round.known || t.rtt_sample.known || t.mark.known);
+    assert_false(t.rtt_us.known || t.wait_us.known);
+    assert_int_equal(ft_timing_rtt_us(&t), 0);
+    one_round(&t, 600000, 606000, &v);
+    assert_true(t.round.known && t.rtt_sample.us == 2000);
+}
+
+/* Only the first verdict of a run tells of the network, and a next run's none. */
+static void test_runs(void **state)
+{
+    const ft_msg_verdict v = verdict(0, 1000);
+    ft_timing t = {0};
+    ft_timing_sent(&t, 0);
+    ft_timing_verdict(&t, 3000, &v, 0);
+    assert_true(t.rtt_sample.known);
+    assert_false(t.wait_us.known); /* no tree */
+    ft_timing_verdict(&t, 4000, &v, 0);
+    assert_false(t.rtt_sample.known || t.round.known);
+    ft_timing_sent(&t, 5000);
+    ft_timing_forget(&t);
+    ft_timing_verdict(&t, 6000, &v, 0);
+    assert_false(t.rtt_sample.known);
+    assert_int_equal(ft_timing_rtt_us(&t), 2000);
+}
+
+/* A round that began with an early draft lasts from one verdict to the next. */
+static void test_an_early_round(void **state)
+{
+    const ft_msg_verdict v = verdict(0, 4000);
+    ft_timing t = {0};
+    one_round(&t, 0, 10000, &v);
+    ft_timing_sent_early(&t, 10500);
+    ft_timing_verdict(&t, 16500, &v, 4);
+    assert_true(t.round.known && t.round.us == 6000);
+    assert_false(t.rtt_sample.known);
+    assert_true(t.mark.known && t.mark.us == 8000); /* as if sent to arrive at the last mark */
+    ft_timing_sent(&t, 20000);
+    ft_timing_verdict(&t, 30000, &v, 4);
+    assert_true(t.rtt_sample.known);
+}
+
+static void test_a_verdict_that_waited_for_a_forward(void **state)
+{
+    const ft_msg_verdict v = verdict(0, 1000);
+    ft_timing t = {0};
+    ft_timing_sent(&t, 0);
+    ft_timing_looked(&t, 4000);
+    t.worked = true;
+    ft_timing_verdict(&t, 6000, &v, 4);
+    assert_int_equal(t.round.us, 5000);
+}
+
+static void test_near(void **state)
+{
+    const ft_msg_verdict v = verdict(0, 1000);
+    ft_timing t = {0};
+    assert_false(ft_timing_near(&t, 0, 1e9).known); /* nothing is known */
+    one_round(&t, 0, 10000, &v);
+    ft_timing_sent(&t, 20000);
+    assert_false(ft_timing_near(&t, 21000, 3000).known); /* there is time for a forward */
+    const ft_known_us near = ft_timing_near(&t, 29000, 3000);
+    assert_true(near.known && near.us >= 1000 && near.us <= 4001);
+    assert_false(ft_timing_near(&t, 40000, 3000).known); /* it is late: work on */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_ordinary_round),
+        cmocka_unit_test(test_the_first_of_a_stream_says_nothing),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_an_early_round),
+        cmocka_unit_test(test_a_verdict_that_waited_for_a_forward),
+        cmocka_unit_test(test_near),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who gives way: the order by hand, and that it is one.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "sched/evict.h"
+
+static bool before(ft_holder_kind a, int64_t a_us, ft_holder_kind b, int64_t b_us)
+{
+    return ft_evict_before(&(ft_holder){a, a_us}, &(ft_holder){b, b_us});
+}
+
+static void test_order(void **state)
+{
+    static const ft_holder in_order[] = {
+        {FT_HOLDER_DETACHED, 50}, {FT_HOLDER_DETACHED, 90}, /* gone for longer */
+        {FT_HOLDER_IDLE, 10},     {FT_HOLDER_IDLE, 95},     /* used less recently */
+        {FT_HOLDER_WAITING, 80},  {FT_HOLDER_WAITING, 5},   /* waits for less long */
+    };
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j < 6; j++)
+            assert_int_equal(ft_evict_before(&in_order[i], &in_order[j]), i < j);
+    assert_false(before(FT_HOLDER_IDLE, 7, FT_HOLDER_IDLE, 7));
+    assert_false(before(FT_HOLDER_WAITING, 7, FT_HOLDER_WAITING, 7));
+}
+
+static void test_may(void **state)
+{
+    (void)state;
+    for (int kind = FT_HOLDER_DETACHED; kind <= FT_HOLDER_WAITING; kind++) {
+        const ft_holder holder = {.kind = (ft_holder_kind)kind};
+        assert_true(ft_evict_may(&holder, true));
+        assert_int_equal(ft_evict_may(&holder, false), kind != FT_HOLDER_WAITING);
+    }
+}
+
+static ft_holder any(ft_rng *rng)
+{
+    return (ft_holder){.kind = (ft_holder_kind)ft_rng_below(rng, 3),
+                       .since_us = ft_rng_below(rng, 4)};
+}
+
+/* Whatever the order in which holders are looked at, one of the same kind and time is found. */
+static void test_is_an_order(void **state)
+{
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 1);
+    for (int i = 0; i < 10000; i++) {
+        const ft_holder a = any(&rng), b = any(&rng), c = any(&rng);
+        assert_false(ft_evict_before(&a, &b) && ft_evict_before(&b, &a));
+        if (ft_evict_before(&a, &b) && ft_evict_before(&b, &c))
+            assert_true(ft_evict_before(&a, &c));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_may),
+        cmocka_unit_test(test_is_an_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
