@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Devices that draft, without the devices: what the draft model says is computed once and recorded,
- * and every device replays it in the time that it is said to take (spec/recording.h, spec/paced.h).
+ * and every device replays it in the time that it is said to take (recording.h, paced.h).
  * So the trees are the model's own, and this machine's cores are not the bottleneck. */
 #ifndef FT_BENCH_LOAD_DEVICE_H
 #define FT_BENCH_LOAD_DEVICE_H
@@ -10,8 +10,8 @@
 #include "model/model.h"
 #include "model/vocab.h"
 #include "spec/drafter.h"
-#include "spec/paced.h"
-#include "spec/recording.h"
+#include "bench/paced.h"
+#include "bench/recording.h"
 
 /* What the draft model said; shared by all devices, any thread. */
 typedef struct ft_bench_load_drafts {

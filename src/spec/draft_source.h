@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a drafter's candidates come from. A source holds one text: its committed tokens, n_past of
- * them, and behind them *pending* nodes, numbered from 0 in the order in which they were computed,
- * as a sequence of the engine does (engine.h). It says of a token in its place which tokens may
- * follow, best first. There are three:
+ * Where a drafter's candidates come from. A source holds one text: n_past committed tokens, and
+ * behind them *pending* nodes, numbered from 0 in the order in which they were computed, as in a
+ * sequence of the engine (engine.h). For each token that it computes, it names the tokens that may
+ * follow, best first.
  *
- *   draft_engine.h  the draft model (ft_draft_engine_source);
- *   recording.h     a table of what a draft model once said, with or without that model behind it;
- *   paced.h         another source, made to take a slower device's time.
+ * The draft model is a source (draft_engine.h). Benches have two others: one replays recorded
+ * drafts (bench/recording.h), one takes a slower device's time (bench/paced.h).
  *
  * Owned by one thread at a time. Sources that share an engine are its owner thread's, all of them.
  */

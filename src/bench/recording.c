@@ -11,7 +11,7 @@
 //   3. all use of a source's model happens under the recording's model_lock.
 // So a recording that is being filled costs what drafting costs, and one that is full nothing but
 // the look-ups. Allocates when the table grows, never in a full recording.
-#include "spec/recording.h"
+#include "bench/recording.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
 
 #include "base/secret.h"
 #include "base/sort.h"
-#include "spec/recording_table.h"
+#include "bench/recording_table.h"
 #include "spec/rule.h"
 
 struct ft_recording {

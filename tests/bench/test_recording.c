@@ -16,8 +16,8 @@
 #include "engine/engine.h"
 #include "spec/draft_engine.h"
 #include "spec/drafter.h"
-#include "spec/recording.h"
-#include "spec/recording_table.h"
+#include "bench/recording.h"
+#include "bench/recording_table.h"
 #include "support/drafts.h"
 
 enum { PROMPT = 24 };

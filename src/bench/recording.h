@@ -19,8 +19,8 @@
  * Threads: a recording is shared by any number of threads. A source is one thread's at a time.
  * Locks, in this order: the model's (a source's model is used under it alone), then the table's.
  */
-#ifndef FT_SPEC_RECORDING_H
-#define FT_SPEC_RECORDING_H
+#ifndef FT_BENCH_RECORDING_H
+#define FT_BENCH_RECORDING_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * computes, then waits until the device would have been done. For load tests that drive many
  * devices from one machine.
  */
-#ifndef FT_SPEC_PACED_H
-#define FT_SPEC_PACED_H
+#ifndef FT_BENCH_PACED_H
+#define FT_BENCH_PACED_H
 
 #include <stdint.h>
 

@@ -2,7 +2,7 @@
 // A hash table with open addressing and linear probing, and one array of all children. Invariants:
 // at most three quarters of the slots are in use; a slot in use has n > 0 and its children lie
 // below n_children. Nothing is ever removed. No locks.
-#include "spec/recording_table.h"
+#include "bench/recording_table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // Another source's forwards, made to last. Invariant: n_past and n_pending are the inner source's.
 // Nothing can interrupt the wait, as nothing can interrupt a forward on a device. The inner
 // source's thread calls everything; no allocation after creation.
-#include "spec/paced.h"
+#include "bench/paced.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * The table behind a recording: from a hash to ranked children. Plain memory; who shares it locks
  * it.
  */
-#ifndef FT_SPEC_RECORDING_TABLE_H
-#define FT_SPEC_RECORDING_TABLE_H
+#ifndef FT_BENCH_RECORDING_TABLE_H
+#define FT_BENCH_RECORDING_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "spec/draft_engine.h"
 #include "spec/drafter.h"
-#include "spec/paced.h"
+#include "bench/paced.h"
 #include "support/drafts.h"
 
 static ft_error err;
