@@ -15,7 +15,7 @@
 #include "base/num.h"
 #include "bench/capacity_report.h"
 #include "sched/sched.h"
-#include "sim/capacity_search.h"
+#include "bench/capacity_search.h"
 
 #define CONTEXT_MARGIN 64   /* tokens of a text besides prompt, answer and draft */
 #define LEARNERS       8    /* devices that write all texts before anything is measured */

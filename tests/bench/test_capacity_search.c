@@ -10,7 +10,7 @@
 // clang-format on
 
 #include "base/rng.h"
-#include "sim/capacity_search.h"
+#include "bench/capacity_search.h"
 
 #define EPSILON 0.05
 #define MOST    300

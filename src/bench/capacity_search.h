@@ -3,8 +3,8 @@
  * The search for the largest number of devices that a server holds (WISP eq. (20)), one probe at a
  * time: next() returns how many devices to try, and saw() takes the result. So several searches can
  * alternate. Pure: no clock, no server. */
-#ifndef FT_SIM_CAPACITY_SEARCH_H
-#define FT_SIM_CAPACITY_SEARCH_H
+#ifndef FT_BENCH_CAPACITY_SEARCH_H
+#define FT_BENCH_CAPACITY_SEARCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

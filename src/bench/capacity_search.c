@@ -2,7 +2,7 @@
 // Doubling and bisection, with what a probe says about others as a guide while one end is open.
 // Takes the share of slow texts to grow with the devices. Owned by whoever has the struct; keeps
 // nothing else.
-#include "sim/capacity_search.h"
+#include "bench/capacity_search.h"
 
 #include <math.h>
 
