@@ -2,8 +2,6 @@
 // The monotonic clock and a manual one for tests. No state of its own.
 #include "base/clock.h"
 
-#include <time.h>
-
 static int64_t monotonic_us(void *ctx)
 {
     struct timespec ts;
@@ -25,4 +23,23 @@ ft_clock ft_clock_monotonic(void)
 ft_clock ft_clock_manual(int64_t *now_us)
 {
     return (ft_clock){manual_us, now_us};
+}
+
+void ft_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+struct timespec ft_clock_after(int64_t us)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    int64_t ns = at.tv_nsec + us % 1000000 * 1000;
+    at.tv_sec += (time_t)(us / 1000000 + ns / 1000000000);
+    at.tv_nsec = (long)(ns % 1000000000);
+    return at;
 }

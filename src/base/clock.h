@@ -6,7 +6,9 @@
 #ifndef FT_BASE_CLOCK_H
 #define FT_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
+#include <time.h>
 
 typedef struct ft_clock {
     int64_t (*now_us)(void *ctx);
@@ -18,6 +20,11 @@ ft_clock ft_clock_monotonic(void);
 
 /* A clock that returns *now_us, which its owner changes (borrowed). */
 ft_clock ft_clock_manual(int64_t *now_us);
+
+/* A condition whose timed waits end by the monotonic clock, at ft_clock_after. */
+void ft_cond_init(pthread_cond_t *cond);
+/* The time on the monotonic clock in so many us, >= 0. */
+struct timespec ft_clock_after(int64_t us);
 
 static inline int64_t ft_clock_now_us(const ft_clock *clock)
 {

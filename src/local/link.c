@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "wire/keyring.h"
 
@@ -145,14 +144,6 @@ static ft_status local_send(ft_link *link, const ft_client_msg *msg, ft_error *e
     return FT_OK;
 }
 
-static void deadline_in(int64_t timeout_us, struct timespec *at)
-{
-    clock_gettime(CLOCK_MONOTONIC, at);
-    int64_t ns = at->tv_nsec + timeout_us % 1000000 * 1000;
-    at->tv_sec += (time_t)(timeout_us / 1000000 + ns / 1000000000);
-    at->tv_nsec = (long)(ns % 1000000000);
-}
-
 static bool nothing_yet(const local_link *l)
 {
     return !l->cancelled && !l->head && !l->gone;
@@ -162,10 +153,9 @@ static ft_status local_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft
 {
     local_link *l = (local_link *)link;
     ft_status status = FT_OK;
-    struct timespec at;
+    const struct timespec at = ft_clock_after(timeout_us > 0 ? timeout_us : 0);
     int waited = 0;
     *out = NULL;
-    deadline_in(timeout_us > 0 ? timeout_us : 0, &at);
     pthread_mutex_lock(&l->lock);
     while (nothing_yet(l) && timeout_us != 0 && waited == 0)
         waited = timeout_us < 0 ? pthread_cond_wait(&l->changed, &l->lock)
@@ -241,7 +231,6 @@ static const ft_link_vtable local_vtable = {
 
 static ft_status local_open(void *ctx, ft_error *err, ft_link **out)
 {
-    pthread_condattr_t attr;
     local_link *l = calloc(1, sizeof *l);
     *out = NULL;
     if (!l)
@@ -250,10 +239,7 @@ static ft_status local_open(void *ctx, ft_error *err, ft_link **out)
     l->verifier = ctx;
     l->tail = &l->head;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    ft_cond_init(&l->changed);
     *out = &l->link;
     return FT_OK;
 }

@@ -15,19 +15,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- the inbox ---- */
 
 void ft_inbox_init(ft_inbox *inbox, ft_clock clock)
 {
-    pthread_condattr_t attr;
     inbox->clock = clock;
     pthread_mutex_init(&inbox->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&inbox->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    ft_cond_init(&inbox->wake);
     pthread_cond_init(&inbox->changed, NULL);
     inbox->queue_tail = &inbox->queue;
     inbox->ready = true;
@@ -66,14 +61,7 @@ void ft_inbox_tick(ft_inbox *inbox)
 
 void ft_inbox_wait(ft_inbox *inbox, int64_t timeout_us)
 {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    if (timeout_us > 0) {
-        at.tv_sec += (time_t)(timeout_us / 1000000);
-        at.tv_nsec += (long)(timeout_us % 1000000 * 1000);
-        at.tv_sec += at.tv_nsec / 1000000000;
-        at.tv_nsec %= 1000000000;
-    }
+    const struct timespec at = ft_clock_after(timeout_us > 0 ? timeout_us : 0);
     int rc = 0;
     pthread_mutex_lock(&inbox->lock);
     while (rc != ETIMEDOUT && !inbox->stop && !inbox->queue && inbox->ticks == inbox->ticks_done)

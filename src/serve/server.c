@@ -14,7 +14,6 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "http/openai.h"
@@ -182,16 +181,12 @@ static ft_status start_metrics(ft_server *server, const ft_server_opts *opts, ft
 
 ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server **out)
 {
-    pthread_condattr_t attr;
     ft_server *server = calloc(1, sizeof *server);
     *out = NULL;
     if (!server)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
     pthread_mutex_init(&server->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&server->empty, &attr);
-    pthread_condattr_destroy(&attr);
+    ft_cond_init(&server->empty);
     ft_status status = ft_verifier_create(&opts->verifier, err, &server->verifier);
     if (status == FT_OK)
         status = start_wire(server, opts, err);
@@ -227,12 +222,7 @@ void ft_server_drain(ft_server *server)
 
 static void wait_empty(ft_server *server, int64_t grace_us)
 {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(grace_us / 1000000);
-    at.tv_nsec += (long)(grace_us % 1000000 * 1000);
-    at.tv_sec += at.tv_nsec / 1000000000;
-    at.tv_nsec %= 1000000000;
+    const struct timespec at = ft_clock_after(grace_us);
     pthread_mutex_lock(&server->lock);
     while (server->n_connections > 0 &&
            pthread_cond_timedwait(&server->empty, &server->lock, &at) != ETIMEDOUT) {
