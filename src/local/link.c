@@ -39,27 +39,26 @@ typedef struct local_link {
 /* ---- the engine thread's side ---- */
 
 /* A message of its own memory in one block, logprobs behind it, as the wire's decoder makes it. */
-static ft_server_msg *msg_dup(ft_server_kind kind, const ft_msg_opened *opened,
-                              const ft_msg_verdict *verdict)
+static ft_server_msg *msg_dup(const ft_server_msg *from)
 {
-    size_t extra = verdict ? verdict->n_logprobs * sizeof *verdict->logprobs : 0;
+    const bool verdict = from->kind == FT_SERVER_VERDICT;
+    const ft_token_logprob *logprobs = verdict ? from->verdict.logprobs : NULL;
+    size_t extra = verdict ? from->verdict.n_logprobs * sizeof *logprobs : 0;
     ft_server_msg *msg = malloc(sizeof *msg + extra);
     if (!msg)
         return NULL;
-    msg->kind = kind;
-    if (opened)
-        msg->opened = *opened;
-    if (verdict) {
-        msg->verdict = *verdict;
+    *msg = *from;
+    if (verdict)
         msg->verdict.logprobs = extra ? (ft_token_logprob *)(msg + 1) : NULL;
-        if (extra)
-            memcpy(msg->verdict.logprobs, verdict->logprobs, extra);
-    }
+    if (extra)
+        memcpy(msg->verdict.logprobs, logprobs, extra);
     return msg;
 }
 
-static void push(local_link *l, ft_server_msg *msg)
+static void on_message(void *ctx, const ft_server_msg *borrowed)
 {
+    local_link *l = ctx;
+    ft_server_msg *msg = msg_dup(borrowed);
     item *it = msg ? malloc(sizeof *it) : NULL;
     pthread_mutex_lock(&l->lock);
     if (it) {
@@ -72,16 +71,6 @@ static void push(local_link *l, ft_server_msg *msg)
     }
     pthread_cond_signal(&l->changed);
     pthread_mutex_unlock(&l->lock);
-}
-
-static void on_opened(void *ctx, const ft_msg_opened *opened)
-{
-    push(ctx, msg_dup(FT_SERVER_OPENED, opened, NULL));
-}
-
-static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
-{
-    push(ctx, msg_dup(FT_SERVER_VERDICT, NULL, verdict));
 }
 
 static void on_gone(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms)
@@ -99,8 +88,7 @@ static void on_gone(void *ctx, ft_status code, const char *message, uint32_t ret
 
 static ft_status send_open(local_link *l, const ft_msg_open *open, ft_error *err)
 {
-    const ft_vclient client = {
-        .ctx = l, .on_opened = on_opened, .on_verdict = on_verdict, .on_gone = on_gone};
+    const ft_vclient client = {.ctx = l, .on_message = on_message, .on_gone = on_gone};
     if (l->opened)
         return ft_error_set(err, FT_INVALID, "local: a link opens one session only");
     l->opened = true;

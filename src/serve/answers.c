@@ -18,16 +18,10 @@ void ft_answer_publish(ft_verifier *v)
     pthread_mutex_unlock(&v->inbox.lock);
 }
 
-void ft_answer_opened(ft_verifier *v, ft_vsession *handle, const ft_msg_opened *opened)
+void ft_answer(ft_verifier *v, ft_vsession *handle)
 {
     ft_answer_publish(v);
-    ft_handle_opened(handle, opened);
-}
-
-void ft_answer_verdict(ft_verifier *v, ft_vsession *handle, const ft_msg_verdict *verdict)
-{
-    ft_answer_publish(v);
-    ft_handle_verdict(handle, verdict);
+    ft_handle_answer(handle, &v->answer);
 }
 
 void ft_answer_gone(ft_verifier *v, ft_vsession *handle, ft_status code, const char *message,

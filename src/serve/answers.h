@@ -10,9 +10,8 @@
 
 /* Copies the statistics to where other threads read them. */
 void ft_answer_publish(ft_verifier *v);
-/* Publish, then call the function of serve/handle.h. */
-void ft_answer_opened(ft_verifier *v, ft_vsession *handle, const ft_msg_opened *opened);
-void ft_answer_verdict(ft_verifier *v, ft_vsession *handle, const ft_msg_verdict *verdict);
+/* Publish, then call the function of serve/handle.h. ft_answer sends v->answer. */
+void ft_answer(ft_verifier *v, ft_vsession *handle);
 void ft_answer_gone(ft_verifier *v, ft_vsession *handle, ft_status code, const char *message,
                     uint32_t retry_after_ms);
 

@@ -169,9 +169,10 @@ static void log_dropped(const ft_sess *s, uint32_t round)
 
 static void repeat(ft_sess *s)
 {
-    ft_msg_verdict *verdict = &s->verifier->verdict;
-    ft_sess_record_verdict(&s->record, &s->text, s->asked.logprobs, verdict);
-    ft_answer_verdict(s->verifier, s->handle, verdict);
+    ft_server_msg *answer = &s->verifier->answer;
+    answer->kind = FT_SERVER_VERDICT;
+    ft_sess_record_verdict(&s->record, &s->text, s->asked.logprobs, &answer->verdict);
+    ft_answer(s->verifier, s->handle);
 }
 
 /* Takes the message of a tree. The caller frees the message of a run, which is not needed. */

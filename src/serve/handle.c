@@ -233,8 +233,9 @@ ft_handle_life ft_handle_look(ft_vsession *handle)
     return life;
 }
 
-static bool take(ft_vsession *h, bool early_only, ft_mail *mail, bool *flooded)
+bool ft_handle_take(ft_vsession *handle, bool early_only, ft_mail *mail, bool *flooded)
 {
+    ft_vsession *h = handle;
     uint32_t i = 0;
     pthread_mutex_lock(&h->inbox->lock);
     while (early_only && i < h->n_mail && h->mail[i].msg->draft.n_under == 0)
@@ -247,16 +248,6 @@ static bool take(ft_vsession *h, bool early_only, ft_mail *mail, bool *flooded)
     *flooded = h->flooded;
     pthread_mutex_unlock(&h->inbox->lock);
     return found;
-}
-
-bool ft_handle_take(ft_vsession *handle, ft_mail *mail, bool *flooded)
-{
-    return take(handle, false, mail, flooded);
-}
-
-bool ft_handle_take_early(ft_vsession *handle, ft_mail *mail, bool *flooded)
-{
-    return take(handle, true, mail, flooded);
 }
 
 /* ---- answers ---- */
@@ -279,19 +270,11 @@ static void callback_end(ft_vsession *h)
     pthread_mutex_unlock(&h->inbox->lock);
 }
 
-void ft_handle_opened(ft_vsession *handle, const ft_msg_opened *opened)
+void ft_handle_answer(ft_vsession *handle, const ft_server_msg *msg)
 {
     if (!callback_begin(handle, false))
         return;
-    handle->client.on_opened(handle->client.ctx, opened);
-    callback_end(handle);
-}
-
-void ft_handle_verdict(ft_vsession *handle, const ft_msg_verdict *verdict)
-{
-    if (!callback_begin(handle, false))
-        return;
-    handle->client.on_verdict(handle->client.ctx, verdict);
+    handle->client.on_message(handle->client.ctx, msg);
     callback_end(handle);
 }
 

@@ -115,17 +115,14 @@ ft_vsession *ft_handle_create(ft_inbox *inbox, const ft_msg_open *open, uint32_t
 void ft_handle_drop_opening(ft_vsession *handle);
 /* Returns what the client has called so far. From now on a call queues the handle again. */
 ft_handle_life ft_handle_look(ft_vsession *handle);
-/* Takes the oldest draft out; the caller owns it. *flooded: more came than may wait. False: there
- * is none. */
-bool ft_handle_take(ft_vsession *handle, ft_mail *mail, bool *flooded);
-/* The same for the oldest early draft. */
-bool ft_handle_take_early(ft_vsession *handle, ft_mail *mail, bool *flooded);
+/* Takes the oldest draft out, or the oldest early draft; the caller owns it. *flooded: more came
+ * than may wait. False: there is none. */
+bool ft_handle_take(ft_vsession *handle, bool early_only, ft_mail *mail, bool *flooded);
 /* Frees the handle, after the client's last call. It must have no session any more. */
 void ft_handle_destroy(ft_vsession *handle);
 
-/* Tell the client, unless it has closed or detached. Messages are borrowed by the call. */
-void ft_handle_opened(ft_vsession *handle, const ft_msg_opened *opened);
-void ft_handle_verdict(ft_vsession *handle, const ft_msg_verdict *verdict);
+/* Tells the client, unless it has closed or detached. The message is borrowed by the call. */
+void ft_handle_answer(ft_vsession *handle, const ft_server_msg *msg);
 /* The last callback; a closed handle gets it, too. It must have no session any more. */
 void ft_handle_gone(ft_vsession *handle, ft_status code, const char *message,
                     uint32_t retry_after_ms);

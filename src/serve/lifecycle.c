@@ -229,17 +229,18 @@ static void attach(ft_sess *s, ft_vsession *h)
     ft_verifier *v = s->verifier;
     if (s->text.finish == FT_FINISH_NONE)
         ft_kv_attach(s);
-    ft_msg_opened opened = {.session = s->who.id,
-                            .secret = s->who.secret,
-                            .cached_tokens = ft_seq_n_past(s->kv.seq),
-                            .length = s->text.len,
-                            .last_round = s->record.round,
-                            .limits = ft_sess_limits(v)};
-    strncpy(opened.model, v->model.name, sizeof opened.model - 1);
+    v->answer = (ft_server_msg){.kind = FT_SERVER_OPENED,
+                                .opened = {.session = s->who.id,
+                                           .secret = s->who.secret,
+                                           .cached_tokens = ft_seq_n_past(s->kv.seq),
+                                           .length = s->text.len,
+                                           .last_round = s->record.round,
+                                           .limits = ft_sess_limits(v)}};
+    strncpy(v->answer.opened.model, v->model.name, sizeof v->answer.opened.model - 1);
     s->handle = h;
     h->session = s;
     ft_sess_check(s);
-    ft_answer_opened(v, h, &opened);
+    ft_answer(v, h);
 }
 
 /* NULL unless id, secret and credential are right. The time it takes does not tell which is

@@ -37,18 +37,10 @@ typedef struct connection {
 
 /* ---- answers; engine thread ---- */
 
-static void on_opened(void *ctx, const ft_msg_opened *opened)
+static void on_answer(void *ctx, const ft_server_msg *msg)
 {
     connection *c = ctx;
-    const ft_server_msg msg = {.kind = FT_SERVER_OPENED, .opened = *opened};
-    ft_stream_send(c->stream, &msg);
-}
-
-static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
-{
-    connection *c = ctx;
-    const ft_server_msg msg = {.kind = FT_SERVER_VERDICT, .verdict = *verdict};
-    ft_stream_send(c->stream, &msg);
+    ft_stream_send(c->stream, msg);
 }
 
 static void on_gone(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms)
@@ -71,8 +63,7 @@ static void count(ft_server *server, int change)
 static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open *open)
 {
     connection *c = calloc(1, sizeof *c);
-    const ft_vclient client = {
-        .ctx = c, .on_opened = on_opened, .on_verdict = on_verdict, .on_gone = on_gone};
+    const ft_vclient client = {.ctx = c, .on_message = on_answer, .on_gone = on_gone};
     ft_stream_ref(stream);
     if (c) {
         c->stream = stream;

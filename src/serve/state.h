@@ -89,8 +89,8 @@ struct ft_verifier {
         double served_rows; /* rows computed recently for all tenants */
         uint8_t salt[16];   /* for the cache scopes of credentials */
     } tenants;
-    ft_msg_verdict verdict; /* the verdict that is being given */
-    int64_t began_us;       /* when the engine thread began */
+    ft_server_msg answer; /* the one that is being given */
+    int64_t began_us;     /* when the engine thread began */
     ft_verifier_stats stats;
     struct {
         ft_verifier_stats stats;

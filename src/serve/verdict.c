@@ -155,7 +155,7 @@ static bool take_early(ft_sess *s)
 {
     ft_mail mail;
     bool flooded;
-    while (ft_handle_take_early(s->handle, &mail, &flooded))
+    while (ft_handle_take(s->handle, true, &mail, &flooded))
         if (!ft_sess_draft(s, &mail, flooded))
             return false;
     return true;
@@ -178,7 +178,7 @@ static void follow(ft_sess *s, uint32_t len_before, ft_msg_verdict *verdict, int
 static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int64_t started_us,
                           int64_t now_us)
 {
-    ft_msg_verdict *verdict = &s->verifier->verdict;
+    ft_msg_verdict *verdict = &s->verifier->answer.verdict;
     const uint32_t len_before = s->text.len;
     ft_error err = {0};
     if (w->found.refused) {
@@ -200,7 +200,8 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
     verdict->verify_us = (uint32_t)(now_us - started_us);
     verdict->others_us = ft_sess_others_us(s, started_us, now_us);
     follow(s, len_before, verdict, now_us);
-    ft_answer_verdict(s->verifier, s->handle, verdict);
+    s->verifier->answer.kind = FT_SERVER_VERDICT;
+    ft_answer(s->verifier, s->handle);
 }
 
 static void finish_prefill(ft_sess *s, const ft_segment *g, int64_t now_us)

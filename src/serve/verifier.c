@@ -68,7 +68,7 @@ static void serve_handle(ft_verifier *v, ft_vsession *h, int64_t now_us)
     bool flooded;
     if (h->opening)
         ft_sess_open(v, h, now_us);
-    while (h->session && ft_handle_take(h, &mail, &flooded))
+    while (h->session && ft_handle_take(h, false, &mail, &flooded))
         (void)ft_sess_draft(h->session, &mail, flooded);
     if (h->session && (life == FT_HANDLE_CLOSED || life == FT_HANDLE_DONE))
         ft_sess_end(h->session, FT_OK, "");

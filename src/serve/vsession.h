@@ -11,11 +11,11 @@
 
 typedef struct ft_vsession ft_vsession;
 
-/* The client's callbacks. `opened` and `verdict` are borrowed during the call. */
+/* The client's callbacks. */
 typedef struct ft_vclient {
     void *ctx;
-    void (*on_opened)(void *ctx, const ft_msg_opened *opened);
-    void (*on_verdict)(void *ctx, const ft_msg_verdict *verdict);
+    /* Opened, or a verdict. The message is borrowed during the call. */
+    void (*on_message)(void *ctx, const ft_server_msg *msg);
     /* The session is gone: FT_OK after close, otherwise why. retry_after_ms: with FT_EXHAUSTED. */
     void (*on_gone)(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms);
 } ft_vclient;

@@ -16,9 +16,8 @@
 
 /* ---- callbacks ---- */
 
-static void on_opened(void *ctx, const ft_msg_opened *opened)
+static void on_opened(local_client *c, const ft_msg_opened *opened)
 {
-    local_client *c = ctx;
     pthread_mutex_lock(&c->lock);
     c->opened = *opened;
     c->n_opened++;
@@ -42,9 +41,8 @@ static void hear(local_client *c, const ft_msg_verdict *v)
     c->n_over += !v->more;
 }
 
-static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
+static void on_verdict(local_client *c, const ft_msg_verdict *verdict)
 {
-    local_client *c = ctx;
     pthread_mutex_lock(&c->lock);
     c->verdict = *verdict;
     if (verdict->n_logprobs)
@@ -55,6 +53,14 @@ static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
     pthread_mutex_unlock(&c->lock);
     if (c->on_part)
         c->on_part(c, verdict);
+}
+
+static void on_message(void *ctx, const ft_server_msg *msg)
+{
+    if (msg->kind == FT_SERVER_OPENED)
+        on_opened(ctx, &msg->opened);
+    else
+        on_verdict(ctx, &msg->verdict);
 }
 
 static void on_gone(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms)
@@ -83,8 +89,7 @@ ft_msg_open local_open_msg(const test_text *text, float temperature, uint64_t se
 
 void local_open(local_client *c, ft_verifier *v, const ft_msg_open *open, const char *credential)
 {
-    const ft_vclient client = {
-        .ctx = c, .on_opened = on_opened, .on_verdict = on_verdict, .on_gone = on_gone};
+    const ft_vclient client = {.ctx = c, .on_message = on_message, .on_gone = on_gone};
     memset(c, 0, sizeof *c);
     c->verifier = v;
     pthread_mutex_init(&c->lock, NULL);
