@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The monotonic clock and a manual one for tests. No state of its own.
+// The monotonic clock. Stateless.
 #include "base/clock.h"
 
 static int64_t monotonic_us(void *ctx)
@@ -10,19 +10,9 @@ static int64_t monotonic_us(void *ctx)
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-static int64_t manual_us(void *ctx)
-{
-    return *(const int64_t *)ctx;
-}
-
 ft_clock ft_clock_monotonic(void)
 {
     return (ft_clock){monotonic_us, 0};
-}
-
-ft_clock ft_clock_manual(int64_t *now_us)
-{
-    return (ft_clock){manual_us, now_us};
 }
 
 void ft_cond_init(pthread_cond_t *cond)

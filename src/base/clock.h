@@ -18,9 +18,6 @@ typedef struct ft_clock {
 /* The machine's monotonic clock; thread-safe. */
 ft_clock ft_clock_monotonic(void);
 
-/* A clock that returns *now_us, which its owner changes (borrowed). */
-ft_clock ft_clock_manual(int64_t *now_us);
-
 /* A condition whose timed waits end by the monotonic clock, at ft_clock_after. */
 void ft_cond_init(pthread_cond_t *cond);
 /* The time on the monotonic clock in so many us, >= 0. */

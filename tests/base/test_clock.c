@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clocks: the machine's never runs backwards, the manual one moves only when it is told to.
+// The clock never runs backwards.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,16 +20,6 @@ static void test_monotonic(void **state)
         last = now;
     }
     assert_true(last > first);
-}
-
-static void test_manual(void **state)
-{
-    int64_t now_us = 5;
-    ft_clock clock = ft_clock_manual(&now_us);
-    assert_int_equal(ft_clock_now_us(&clock), 5);
-    assert_int_equal(ft_clock_now_us(&clock), 5);
-    now_us = INT64_MAX;
-    assert_true(ft_clock_now_us(&clock) == INT64_MAX);
 }
 
 /* A timed wait on such a condition ends, and not before its time. */
@@ -56,7 +46,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_monotonic),
-        cmocka_unit_test(test_manual),
         cmocka_unit_test(test_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
