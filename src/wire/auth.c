@@ -28,31 +28,20 @@ static char *bearer_token(const grpc_metadata_array *metadata)
     return NULL;
 }
 
-static ft_status unknown(bool missing, ft_error *err)
+ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token, ft_keyring *keys,
+                        ft_error *err, ft_key *key)
 {
-    return ft_error_set(err, FT_UNAUTHENTICATED,
-                        missing ? "this server asks for a bearer token, and none was sent"
-                                : "wrong bearer token");
-}
-
-ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token, ft_error *err)
-{
-    if (!token)
+    if (!token && !keys)
         return FT_OK;
     char *given = bearer_token(metadata);
-    bool equal = ft_secret_equal_str(token, given);
-    bool missing = !given;
+    bool known = keys ? ft_keyring_find(keys, given, key) : ft_secret_equal_str(token, given);
+    ft_status status = FT_OK;
+    if (!known)
+        status = ft_error_set(err, FT_UNAUTHENTICATED,
+                              given ? "wrong bearer token"
+                                    : "this server asks for a bearer token, and none was sent");
     free(given);
-    return equal ? FT_OK : unknown(missing, err);
-}
-
-ft_status ft_auth_find(const grpc_metadata_array *metadata, ft_keyring *keys, ft_error *err,
-                       ft_key *out)
-{
-    char *given = bearer_token(metadata);
-    bool missing = !given, known = ft_keyring_find(keys, given, out);
-    free(given);
-    return known ? FT_OK : unknown(missing, err);
+    return status;
 }
 
 static void add_certificate(grpc_call *call, ft_buf *out)
@@ -72,9 +61,15 @@ static void add_certificate(grpc_call *call, ft_buf *out)
     grpc_auth_context_release(context);
 }
 
-char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata, uint64_t salt)
+char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata, uint64_t salt,
+                         const ft_key *key)
 {
+    char of_key[FT_KEY_CREDENTIAL_SIZE];
     ft_buf out = {0};
+    if (key->name[0]) {
+        ft_key_credential(key, of_key);
+        return strdup(of_key);
+    }
     add_certificate(call, &out);
     char *token = bearer_token(metadata);
     if (token) {

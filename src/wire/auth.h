@@ -10,19 +10,18 @@
 #include "base/status.h"
 #include "wire/keyring.h"
 
-/* FT_UNAUTHENTICATED unless the metadata hold "authorization: Bearer TOKEN"; compared in constant
- * time. token NULL: everyone may. */
+/* Checks the metadata's "authorization: Bearer TOKEN" in constant time: against `token`, or if keys
+ * is not NULL, against the keys; *key is then the key with that token. Both NULL: every client may
+ * call. FT_UNAUTHENTICATED. */
 FT_WARN_UNUSED ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token,
-                                       ft_error *err);
+                                       ft_keyring *keys, ft_error *err, ft_key *key);
 
-/* The same for a server with keys: *out is the key with that token. */
-FT_WARN_UNUSED ft_status ft_auth_find(const grpc_metadata_array *metadata, ft_keyring *keys,
-                                      ft_error *err, ft_key *out);
-
-/* A string, equal for equal credentials, that the caller frees: the identity in the client's
- * certificate if it showed one, and a salted hash of its bearer token if it sent one; "anonymous"
- * without either. It never holds the token. NULL: no memory. */
-char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata, uint64_t salt);
+/* The client's credential as a string that the caller frees. Equal credentials give equal strings.
+ * With a key (its name is not ""): ft_key_credential. Otherwise the names in the client's
+ * certificate and a salted hash of its bearer token, as far as it sent them; "anonymous" if it sent
+ * neither. The string never contains the token. NULL: no memory. */
+char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata, uint64_t salt,
+                         const ft_key *key);
 
 /* Credentials from PEM files; all NULL: plaintext. client_ca: require a certificate of this CA. */
 FT_WARN_UNUSED ft_status ft_auth_server_creds(const char *cert, const char *key,

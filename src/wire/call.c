@@ -9,11 +9,10 @@
 // Everything behind `lock` is guarded by it.
 #include "wire/call.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/cond.h"
 
 #define INBOX_MAX 32
 /* How long destroy waits for a last message, such as Close, to get through. */
@@ -21,21 +20,9 @@
 /* A server cannot send a client away for longer than this. */
 #define RETRY_MAX_MS 600000
 
-typedef struct packet {
-    struct packet *next;
-    grpc_byte_buffer *buffer;
-    size_t n_bytes;
-} packet;
-
-typedef struct packet_queue {
-    packet *head, *tail;
-    size_t n;
-} packet_queue;
-
 struct ft_call {
     ft_wire_client *client;
     ft_rpc_tag tag_start, tag_recv, tag_send, tag_end;
-    grpc_slice authorization;
     grpc_metadata header;
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *received;
@@ -47,8 +34,8 @@ struct ft_call {
     pthread_cond_t changed;
     grpc_call *call;
     int outstanding;
-    packet_queue inbox, outbox;
-    packet *in_flight;
+    ft_rpc_messages inbox, outbox;
+    ft_rpc_message *in_flight;
     bool sending, reading;
     bool eof;                  /* no message will come any more */
     bool closing, close_begun; /* our half-close: wanted, under way or done */
@@ -57,59 +44,16 @@ struct ft_call {
     uint64_t sent_bytes, received_bytes;
 };
 
-static void packet_destroy(packet *p)
-{
-    if (p)
-        grpc_byte_buffer_destroy(p->buffer);
-    free(p);
-}
-
-/* Takes the buffer. False: no memory. */
-static bool push(packet_queue *queue, grpc_byte_buffer *buffer, size_t n)
-{
-    packet *p = calloc(1, sizeof *p);
-    if (!p) {
-        grpc_byte_buffer_destroy(buffer);
-        return false;
-    }
-    p->buffer = buffer;
-    p->n_bytes = n;
-    if (queue->tail)
-        queue->tail->next = p;
-    else
-        queue->head = p;
-    queue->tail = p;
-    queue->n++;
-    return true;
-}
-
-static packet *pop(packet_queue *queue)
-{
-    packet *p = queue->head;
-    if (!p)
-        return NULL;
-    queue->head = p->next;
-    if (!queue->head)
-        queue->tail = NULL;
-    queue->n--;
-    return p;
-}
-
-/* Call with the lock held. False: gRPC refused, and the call is being cancelled. */
+/* Call with the lock held. */
 static bool start_batch(ft_call *call, const grpc_op *ops, size_t n, ft_rpc_tag *tag)
 {
-    if (grpc_call_start_batch(call->call, ops, n, tag, NULL) != GRPC_CALL_OK) {
-        grpc_call_cancel(call->call, NULL);
-        return false;
-    }
-    call->outstanding++;
-    return true;
+    return ft_rpc_start_batch(call->call, ops, n, tag, &call->outstanding);
 }
 
 /* Call with the lock held. What the last SEND batch held is not needed any more. */
 static void release_sent(ft_call *call)
 {
-    packet_destroy(call->in_flight);
+    ft_rpc_message_destroy(call->in_flight);
     call->in_flight = NULL;
 }
 
@@ -120,7 +64,7 @@ static void pump_send(ft_call *call)
     size_t n = 0;
     if (call->sending || call->close_begun || call->ended)
         return;
-    call->in_flight = pop(&call->outbox);
+    call->in_flight = ft_rpc_pop(&call->outbox);
     if (call->in_flight) {
         ops[n].op = GRPC_OP_SEND_MESSAGE;
         ops[n++].data.send_message.send_message = call->in_flight->buffer;
@@ -186,9 +130,8 @@ static void on_received(void *owner, bool ok)
         grpc_byte_buffer_destroy(buffer);
         call->eof = true;
     } else {
-        size_t n = grpc_byte_buffer_length(buffer);
-        call->received_bytes += ft_rpc_wire_bytes(n);
-        if (!push(&call->inbox, buffer, n)) {
+        call->received_bytes += ft_rpc_wire_bytes(grpc_byte_buffer_length(buffer));
+        if (!ft_rpc_push(&call->inbox, buffer)) {
             call->eof = true;
             grpc_call_cancel_with_status(call->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
                                          "no memory for a message", NULL);
@@ -217,9 +160,9 @@ static bool start_all(ft_call *call)
     end.data.recv_status_on_client.status_details = &call->details;
     grpc_op start[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
                         {.op = GRPC_OP_RECV_INITIAL_METADATA}};
-    if (call->client->authorization) {
+    if (call->client->has_token) {
         call->header.key = grpc_slice_from_static_string(FT_RPC_AUTHORIZATION);
-        call->header.value = call->authorization;
+        call->header.value = call->client->authorization;
         start[0].data.send_initial_metadata.metadata = &call->header;
         start[0].data.send_initial_metadata.count = 1;
     }
@@ -234,7 +177,6 @@ static bool start_all(ft_call *call)
 
 static ft_call *call_alloc(ft_wire_client *client)
 {
-    pthread_condattr_t attr;
     ft_call *call = calloc(1, sizeof *call);
     if (!call)
         return NULL;
@@ -243,17 +185,11 @@ static ft_call *call_alloc(ft_wire_client *client)
     call->tag_recv = (ft_rpc_tag){on_received, call};
     call->tag_send = (ft_rpc_tag){on_sent, call};
     call->tag_end = (ft_rpc_tag){on_ended, call};
-    call->authorization = client->authorization
-                              ? grpc_slice_from_copied_string(client->authorization)
-                              : grpc_empty_slice();
     call->details = grpc_empty_slice();
     grpc_metadata_array_init(&call->initial);
     grpc_metadata_array_init(&call->trailing);
     pthread_mutex_init(&call->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&call->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&call->changed, NULL);
     return call;
 }
 
@@ -270,7 +206,7 @@ ft_status ft_call_start(ft_wire_client *client, const char *method, int64_t dead
         deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                 gpr_time_from_micros(deadline_us, GPR_TIMESPAN));
     call->call =
-        grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->cq,
+        grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue.cq,
                                  grpc_slice_from_static_string(method), NULL, deadline, NULL);
     pthread_mutex_lock(&call->lock);
     bool started = start_all(call);
@@ -296,7 +232,7 @@ ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last, 
     if (call->closing) {
         grpc_byte_buffer_destroy(buffer);
         status = ft_error_set(err, FT_PRECONDITION, "nothing can follow Close or Cancel");
-    } else if (!push(&call->outbox, buffer, n)) {
+    } else if (!ft_rpc_push(&call->outbox, buffer)) {
         status = ft_error_set(err, FT_NOMEM, "no memory for a message");
     } else {
         call->sent_bytes += ft_rpc_wire_bytes(n);
@@ -393,40 +329,16 @@ static ft_status end_status(ft_call *call, ft_error *err)
                         *details ? details : "the server gave no reason");
 }
 
-static struct timespec time_after(int64_t us)
+/* Call with the lock held: whether ft_call_recv has something to return. */
+static bool has_news(const ft_call *call)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += us / 1000000;
-    t.tv_nsec += us % 1000000 * 1000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
+    return call->cancelled || call->inbox.n || (call->ended && call->eof);
 }
 
-/* Call with the lock held: until there is news. FT_TIMEOUT: none in time. */
-static ft_status wait_news(ft_call *call, int64_t timeout_us)
-{
-    struct timespec until = {0};
-    if (timeout_us > 0)
-        until = time_after(timeout_us);
-    while (!call->cancelled && !call->inbox.n && !(call->ended && call->eof)) {
-        if (timeout_us == 0)
-            return FT_TIMEOUT;
-        if (timeout_us < 0)
-            pthread_cond_wait(&call->changed, &call->lock);
-        else if (pthread_cond_timedwait(&call->changed, &call->lock, &until) == ETIMEDOUT)
-            timeout_us = 0;
-    }
-    return FT_OK;
-}
-
-static ft_status copy_out(packet *p, ft_error *err, uint8_t **data, size_t *n)
+static ft_status copy_out(ft_rpc_message *message, ft_error *err, uint8_t **data, size_t *n)
 {
     grpc_slice bytes;
-    if (!ft_rpc_unwrap(p->buffer, &bytes))
+    if (!ft_rpc_unwrap(message->buffer, &bytes))
         return ft_error_set(err, FT_INVALID, "the server sent a compressed message");
     *n = GRPC_SLICE_LENGTH(bytes);
     *data = malloc(*n + 1);
@@ -439,24 +351,26 @@ static ft_status copy_out(packet *p, ft_error *err, uint8_t **data, size_t *n)
 ft_status ft_call_recv_bytes(ft_call *call, int64_t timeout_us, ft_error *err, uint8_t **data,
                              size_t *n)
 {
-    packet *p = NULL;
+    ft_rpc_message *message = NULL;
+    ft_status status = FT_OK;
+    int64_t deadline_us = ft_deadline_us(timeout_us);
     *data = NULL;
     *n = 0;
     pthread_mutex_lock(&call->lock);
-    ft_status status = wait_news(call, timeout_us);
-    if (status != FT_OK) {
-        ft_error_set(err, status, "no message yet");
-    } else if (call->cancelled) {
-        status = ft_error_set(err, FT_CANCELLED, "cancelled");
-    } else if ((p = pop(&call->inbox)) != NULL) {
-        pump_recv(call);
-    } else {
-        status = end_status(call, err);
+    while (!has_news(call) && ft_cond_wait_until(&call->changed, &call->lock, deadline_us)) {
     }
+    if (!has_news(call))
+        status = ft_error_set(err, FT_TIMEOUT, "no message yet");
+    else if (call->cancelled)
+        status = ft_error_set(err, FT_CANCELLED, "cancelled");
+    else if ((message = ft_rpc_pop(&call->inbox)) != NULL)
+        pump_recv(call);
+    else
+        status = end_status(call, err);
     pthread_mutex_unlock(&call->lock);
-    if (p)
-        status = copy_out(p, err, data, n);
-    packet_destroy(p);
+    if (message)
+        status = copy_out(message, err, data, n);
+    ft_rpc_message_destroy(message);
     return status;
 }
 
@@ -515,26 +429,23 @@ void ft_call_destroy(ft_call *call)
 {
     if (!call)
         return;
-    struct timespec until = time_after(CLOSE_WAIT_US);
+    int64_t deadline_us = ft_deadline_us(CLOSE_WAIT_US);
     pthread_mutex_lock(&call->lock);
     while (call->closing && !call->ended && !call->cancelled &&
-           pthread_cond_timedwait(&call->changed, &call->lock, &until) == 0)
-        ;
+           ft_cond_wait_until(&call->changed, &call->lock, deadline_us)) {
+    }
     if (!call->ended)
         grpc_call_cancel(call->call, NULL);
     while (call->outstanding)
         pthread_cond_wait(&call->changed, &call->lock);
     pthread_mutex_unlock(&call->lock);
     grpc_call_unref(call->call);
-    for (packet *p; (p = pop(&call->inbox)) != NULL;)
-        packet_destroy(p);
-    for (packet *p; (p = pop(&call->outbox)) != NULL;)
-        packet_destroy(p);
-    packet_destroy(call->in_flight);
+    ft_rpc_messages_clear(&call->inbox);
+    ft_rpc_messages_clear(&call->outbox);
+    release_sent(call);
     grpc_metadata_array_destroy(&call->initial);
     grpc_metadata_array_destroy(&call->trailing);
     grpc_slice_unref(call->details);
-    grpc_slice_unref(call->authorization);
     pthread_cond_destroy(&call->changed);
     pthread_mutex_destroy(&call->lock);
     free(call);

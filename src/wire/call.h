@@ -10,10 +10,10 @@
 
 struct ft_wire_client {
     char *address;
-    char *authorization; /* "Bearer TOKEN", or NULL */
+    bool has_token;
+    grpc_slice authorization; /* has_token: "Bearer TOKEN" */
     grpc_channel *channel;
-    grpc_completion_queue *cq;
-    pthread_t thread;
+    ft_rpc_queue queue;
 };
 
 /* A call of any method. deadline_us < 0: none. */

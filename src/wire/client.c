@@ -16,22 +16,28 @@
 #define FIRST_RECONNECT_MS   200
 #define LARGEST_RECONNECT_MS 2000
 
-static ft_status check_opts(const ft_wire_client_opts *opts, ft_error *err)
+static ft_status check_address(const char *address, ft_error *err)
 {
-    const char *colon = opts->address ? strrchr(opts->address, ':') : NULL;
-    if (!colon || colon == opts->address || !colon[1] ||
+    const char *colon = address ? strrchr(address, ':') : NULL;
+    if (!colon || colon == address || !colon[1] ||
         strspn(colon + 1, "0123456789") != strlen(colon + 1))
         return ft_error_set(err, FT_INVALID, "server address \"%s\": must be HOST:PORT",
-                            opts->address ? opts->address : "");
-    if (opts->token) {
-        grpc_slice slice = grpc_slice_from_copied_string(opts->token);
-        bool legal = *opts->token && grpc_header_nonbin_value_is_legal(slice);
-        grpc_slice_unref(slice);
-        if (!legal)
-            return ft_error_set(err, FT_INVALID,
-                                "the bearer token must be printable ASCII and not empty");
-    }
+                            address ? address : "");
     return FT_OK;
+}
+
+static ft_status set_token(ft_wire_client *client, const char *token, ft_error *err)
+{
+    char *text = NULL;
+    if (asprintf(&text, "Bearer %s", token) < 0)
+        return ft_error_set(err, FT_NOMEM, "no memory for a client");
+    client->authorization = grpc_slice_from_copied_string(text);
+    client->has_token = true;
+    free(text);
+    return *token && grpc_header_nonbin_value_is_legal(client->authorization)
+               ? FT_OK
+               : ft_error_set(err, FT_INVALID,
+                              "the bearer token must be printable ASCII and not empty");
 }
 
 static ft_status open_channel(ft_wire_client *client, const ft_wire_client_opts *opts,
@@ -72,48 +78,32 @@ static ft_status open_channel(ft_wire_client *client, const ft_wire_client_opts 
                : ft_error_set(err, FT_INVALID, "cannot open a channel to %s", client->address);
 }
 
-static void free_client(ft_wire_client *client)
-{
-    if (client->channel)
-        grpc_channel_destroy(client->channel);
-    free(client->authorization);
-    free(client->address);
-    free(client);
-    ft_rpc_shutdown();
-}
-
 ft_status ft_wire_client_create(const ft_wire_client_opts *opts, ft_error *err,
                                 ft_wire_client **out)
 {
     *out = NULL;
-    ft_status status = check_opts(opts, err);
+    ft_status status = check_address(opts->address, err);
     if (status != FT_OK)
         return status;
     ft_wire_client *client = calloc(1, sizeof *client);
     if (!client)
         return ft_error_set(err, FT_NOMEM, "no memory for a client");
-    ft_rpc_init();
-    client->address = strdup(opts->address);
-    if (!client->address ||
-        (opts->token && asprintf(&client->authorization, "Bearer %s", opts->token) < 0)) {
-        client->authorization = NULL;
-        status = ft_error_set(err, FT_NOMEM, "no memory for a client");
+    status = ft_rpc_queue_start(&client->queue, err);
+    if (status != FT_OK) {
+        free(client);
+        return status;
     }
+    client->address = strdup(opts->address);
+    if (!client->address)
+        status = ft_error_set(err, FT_NOMEM, "no memory for a client");
+    if (status == FT_OK && opts->token)
+        status = set_token(client, opts->token, err);
     if (status == FT_OK)
         status = open_channel(client, opts, err);
     if (status != FT_OK)
-        goto failed;
-    client->cq = grpc_completion_queue_create_for_next(NULL);
-    status = ft_rpc_start_thread(client->cq, err, &client->thread);
-    if (status != FT_OK) {
-        grpc_completion_queue_shutdown(client->cq);
-        grpc_completion_queue_destroy(client->cq);
-        goto failed;
-    }
-    *out = client;
-    return FT_OK;
-failed:
-    free_client(client);
+        ft_wire_client_destroy(client);
+    else
+        *out = client;
     return status;
 }
 
@@ -121,26 +111,25 @@ void ft_wire_client_destroy(ft_wire_client *client)
 {
     if (!client)
         return;
-    grpc_completion_queue_shutdown(client->cq);
-    pthread_join(client->thread, NULL);
-    grpc_completion_queue_destroy(client->cq);
-    free_client(client);
+    if (client->channel)
+        grpc_channel_destroy(client->channel);
+    if (client->has_token)
+        grpc_slice_unref(client->authorization);
+    ft_rpc_queue_stop(&client->queue);
+    free(client->address);
+    free(client);
 }
 
 ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us, ft_error *err,
                               ft_msg_info *out)
 {
     ft_call *call = NULL;
-    uint8_t *data = NULL, *request = malloc(1);
+    uint8_t *data = NULL;
     size_t n = 0;
-    if (!request)
-        return ft_error_set(err, FT_NOMEM, "no memory for a call");
     ft_status status = ft_call_start(client, FT_RPC_INFO, timeout_us, err, &call);
-    if (status != FT_OK) {
-        free(request);
+    if (status != FT_OK)
         return status;
-    }
-    status = ft_call_send_bytes(call, request, 0, true, err); /* an InfoRequest has no bytes */
+    status = ft_call_send_bytes(call, NULL, 0, true, err); /* an InfoRequest has no bytes */
     if (status == FT_OK)
         status = ft_call_recv_bytes(call, timeout_us, err, &data, &n);
     if (status == FT_OK)

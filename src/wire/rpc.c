@@ -34,11 +34,6 @@ void ft_rpc_init(void)
     grpc_init();
 }
 
-void ft_rpc_shutdown(void)
-{
-    grpc_shutdown();
-}
-
 void ft_rpc_serve(grpc_completion_queue *cq)
 {
     for (;;) {
@@ -57,15 +52,42 @@ static void *serve_queue(void *cq)
     return NULL;
 }
 
-ft_status ft_rpc_start_thread(grpc_completion_queue *cq, ft_error *err, pthread_t *out)
+ft_status ft_rpc_queue_start(ft_rpc_queue *queue, ft_error *err)
 {
     sigset_t all, before;
+    ft_rpc_init();
+    queue->cq = grpc_completion_queue_create_for_next(NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(out, NULL, serve_queue, cq);
+    int failed = pthread_create(&queue->thread, NULL, serve_queue, queue->cq);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? ft_error_set(err, FT_NOMEM, "cannot start a thread: %s", strerror(failed))
-                  : FT_OK;
+    if (!failed)
+        return FT_OK;
+    grpc_completion_queue_shutdown(queue->cq);
+    grpc_completion_queue_destroy(queue->cq);
+    grpc_shutdown();
+    return ft_error_set(err, FT_NOMEM, "cannot start a thread: %s", strerror(failed));
+}
+
+void ft_rpc_queue_stop(ft_rpc_queue *queue)
+{
+    grpc_completion_queue_shutdown(queue->cq);
+    pthread_join(queue->thread, NULL);
+    grpc_completion_queue_destroy(queue->cq);
+    grpc_shutdown();
+}
+
+bool ft_rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t n, ft_rpc_tag *tag,
+                        int *outstanding)
+{
+    grpc_call_error refused = grpc_call_start_batch(call, ops, n, tag, NULL);
+    if (refused == GRPC_CALL_OK) {
+        ++*outstanding;
+        return true;
+    }
+    FT_LOGE("wire", "batch refused: %s", grpc_call_error_to_string(refused));
+    grpc_call_cancel(call, NULL);
+    return false;
 }
 
 ft_status ft_rpc_read_pem(const char *path, ft_error *err, char **out)
@@ -108,6 +130,51 @@ bool ft_rpc_unwrap(grpc_byte_buffer *buffer, grpc_slice *out)
     *out = grpc_byte_buffer_reader_readall(&reader);
     grpc_byte_buffer_reader_destroy(&reader);
     return true;
+}
+
+bool ft_rpc_push(ft_rpc_messages *messages, grpc_byte_buffer *take_buffer)
+{
+    ft_rpc_message *message = malloc(sizeof *message);
+    if (!message) {
+        grpc_byte_buffer_destroy(take_buffer);
+        return false;
+    }
+    *message =
+        (ft_rpc_message){.buffer = take_buffer, .n_bytes = grpc_byte_buffer_length(take_buffer)};
+    if (messages->last)
+        messages->last->next = message;
+    else
+        messages->first = message;
+    messages->last = message;
+    messages->n++;
+    messages->n_bytes += message->n_bytes;
+    return true;
+}
+
+ft_rpc_message *ft_rpc_pop(ft_rpc_messages *messages)
+{
+    ft_rpc_message *message = messages->first;
+    if (!message)
+        return NULL;
+    messages->first = message->next;
+    if (!messages->first)
+        messages->last = NULL;
+    messages->n--;
+    messages->n_bytes -= message->n_bytes;
+    return message;
+}
+
+void ft_rpc_message_destroy(ft_rpc_message *message)
+{
+    if (message)
+        grpc_byte_buffer_destroy(message->buffer);
+    free(message);
+}
+
+void ft_rpc_messages_clear(ft_rpc_messages *messages)
+{
+    for (ft_rpc_message *message; (message = ft_rpc_pop(messages)) != NULL;)
+        ft_rpc_message_destroy(message);
 }
 
 void ft_rpc_printable(grpc_slice text, char *out, size_t size)

@@ -29,26 +29,38 @@
 /* A connection without any call is not pinged (it would keep a radio awake) but closed. */
 #define FT_RPC_IDLE_LIMIT_MS 300000
 
-/* Every completion queue event carries one of these as its tag. */
+/* The tag of every event of a completion queue. The batch's owner has it as a field, so it lives
+ * until the event came. */
 typedef struct ft_rpc_tag {
     void (*done)(void *owner, bool ok);
     void *owner;
 } ft_rpc_tag;
 
-/* grpc_init with this program's settings; each call needs its ft_rpc_shutdown. */
+/* Calls grpc_init with this program's settings. */
 void ft_rpc_init(void);
-void ft_rpc_shutdown(void);
-
 /* Handles events until the queue has shut down. */
 void ft_rpc_serve(grpc_completion_queue *cq);
-/* Starts a thread that serves cq until its shutdown, with all signals blocked. FT_NOMEM. */
-FT_WARN_UNUSED ft_status ft_rpc_start_thread(grpc_completion_queue *cq, ft_error *err,
-                                             pthread_t *out);
+
+/* A completion queue and the thread that handles its events. */
+typedef struct ft_rpc_queue {
+    grpc_completion_queue *cq;
+    pthread_t thread;
+} ft_rpc_queue;
+
+/* Sets gRPC up and starts the queue; the thread takes no signals. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_rpc_queue_start(ft_rpc_queue *queue, ft_error *err);
+/* Waits until all events are handled, ends the thread and gives gRPC back. */
+void ft_rpc_queue_stop(ft_rpc_queue *queue);
+
+/* Starts a batch and counts it in *outstanding. False: gRPC refused; the call is then being
+ * cancelled. */
+bool ft_rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t n, ft_rpc_tag *tag,
+                        int *outstanding);
 
 /* A whole PEM file as a string that the caller frees. FT_INVALID: unreadable or no PEM. */
 FT_WARN_UNUSED ft_status ft_rpc_read_pem(const char *path, ft_error *err, char **out);
 
-/* Takes malloc'ed bytes (freed even on failure). NULL: no memory. */
+/* Takes malloc'ed bytes. */
 grpc_byte_buffer *ft_rpc_wrap(uint8_t *data, size_t n);
 /* The buffer's bytes in one slice, which the caller unrefs. False: compressed or broken. */
 bool ft_rpc_unwrap(grpc_byte_buffer *buffer, grpc_slice *out);
@@ -58,6 +70,26 @@ void ft_rpc_printable(grpc_slice text, char *out, size_t size);
 
 /* A channel argument. key is borrowed. */
 grpc_arg ft_rpc_int(const char *key, int value);
+
+/* Messages, first in first out. All-zero is empty. */
+typedef struct ft_rpc_message {
+    struct ft_rpc_message *next;
+    grpc_byte_buffer *buffer;
+    size_t n_bytes;
+} ft_rpc_message;
+
+typedef struct ft_rpc_messages {
+    ft_rpc_message *first, *last;
+    size_t n, n_bytes;
+} ft_rpc_messages;
+
+/* Takes the buffer. False: no memory. */
+bool ft_rpc_push(ft_rpc_messages *messages, grpc_byte_buffer *take_buffer);
+/* The caller destroys it. NULL: there is none. */
+ft_rpc_message *ft_rpc_pop(ft_rpc_messages *messages);
+/* NULL is legal. */
+void ft_rpc_message_destroy(ft_rpc_message *message);
+void ft_rpc_messages_clear(ft_rpc_messages *messages);
 
 /* Bytes that a message of n bytes takes in a stream: with gRPC's prefix and the headers of its DATA
  * frames, which hold at most 16 KiB by HTTP/2's default. */

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "wire/auth.h"
@@ -27,7 +27,7 @@
 /* When a refused client should come again. */
 #define FULL_RETRY_MS 500
 /* How long destroy lets last messages drain before it cuts connections. */
-#define FLUSH_S 2
+#define FLUSH_US 2000000
 
 typedef struct request {
     ft_rpc_tag tag;
@@ -59,7 +59,7 @@ static void arm(ft_wire_server *server)
     grpc_call_details_init(&req->details);
     grpc_metadata_array_init(&req->metadata);
     if (grpc_server_request_call(server->grpc, &req->call, &req->details, &req->metadata,
-                                 server->cq, server->cq, &req->tag) != GRPC_CALL_OK)
+                                 server->queue.cq, server->queue.cq, &req->tag) != GRPC_CALL_OK)
         request_destroy(req);
 }
 
@@ -98,34 +98,20 @@ static ft_status admit(ft_wire_server *server, ft_stream *stream, ft_error *err)
                               server->opts.max_streams);
     else if (!session && server->n_streams - server->n_sessions > OTHER_CALLS_MAX)
         status = ft_error_set(err, FT_EXHAUSTED, "too many calls at a time");
-    stream->counted = session && status == FT_OK;
-    server->n_sessions += stream->counted;
+    stream->accepted = session && status == FT_OK;
+    server->n_sessions += stream->accepted;
     pthread_mutex_unlock(&server->lock);
     return status;
 }
 
-/* Who shows a key's token is that key, whatever else it shows. */
-static ft_status check_key(ft_stream *stream, const grpc_metadata_array *metadata, ft_error *err)
+static ft_status check_call(ft_wire_server *server, ft_method method,
+                            const grpc_metadata_array *metadata, ft_error *err, ft_key *key)
 {
-    char name[FT_KEY_CREDENTIAL_SIZE];
-    ft_status status = ft_auth_find(metadata, stream->server->opts.keys, err, &stream->key);
-    if (status != FT_OK)
-        return status;
-    ft_key_credential(&stream->key, name);
-    free(stream->credential);
-    stream->credential = strdup(name);
-    return stream->credential ? FT_OK : ft_error_set(err, FT_NOMEM, "no memory for a call");
-}
-
-static ft_status check_call(ft_wire_server *server, ft_stream *stream,
-                            const grpc_metadata_array *metadata, ft_error *err)
-{
-    if (stream->method == FT_METHOD_UNKNOWN)
+    if (method == FT_METHOD_UNKNOWN)
         return ft_error_set(err, FT_UNSUPPORTED, "unknown method");
-    if (stream->method == FT_METHOD_HEALTH_CHECK || stream->method == FT_METHOD_HEALTH_WATCH)
+    if (method == FT_METHOD_HEALTH_CHECK || method == FT_METHOD_HEALTH_WATCH)
         return FT_OK;
-    return server->opts.keys ? check_key(stream, metadata, err)
-                             : ft_auth_check(metadata, server->token, err);
+    return ft_auth_check(metadata, server->token, server->opts.keys, err, key);
 }
 
 static void on_info(ft_stream *stream)
@@ -186,7 +172,7 @@ static void on_gone(ft_stream *stream)
     if (stream->next)
         stream->next->prev = stream->prev;
     server->n_streams--;
-    server->n_sessions -= stream->counted;
+    server->n_sessions -= stream->accepted;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
     ft_stream_unref(stream);
@@ -204,21 +190,23 @@ static void on_request(void *owner, bool ok)
         return;
     }
     arm(server);
+    ft_key key = {0};
+    ft_method method = method_of(req->details.method);
+    ft_status status = check_call(server, method, &req->metadata, &err, &key);
+    if (status != FT_OK)
+        method = FT_METHOD_UNKNOWN; /* takes no place among the sessions */
     ft_stream *stream =
-        ft_stream_create(server, &owner_of_streams, req->call, method_of(req->details.method),
-                         ft_auth_credential(req->call, &req->metadata, server->salt));
+        ft_stream_create(server, &owner_of_streams, req->call, method,
+                         ft_auth_credential(req->call, &req->metadata, server->salt, &key));
     if (stream) {
-        ft_status refused = check_call(server, stream, &req->metadata, &err);
-        if (refused != FT_OK)
-            stream->method = FT_METHOD_UNKNOWN; /* takes no stream */
+        stream->key = key;
         ft_status full = admit(server, stream, &err);
-        if (refused != FT_OK || full != FT_OK) {
+        if (status == FT_OK && full == FT_OK) {
+            ft_stream_start_reading(stream);
+        } else {
             FT_LOGD("wire", "call refused: %s", err.message);
             ft_stream_finish(stream, err.code, err.message,
                              err.code == FT_EXHAUSTED ? FULL_RETRY_MS : 0);
-        } else {
-            stream->accepted = stream->method == FT_METHOD_SESSION;
-            ft_stream_start_reading(stream);
         }
     }
     request_destroy(req);
@@ -245,7 +233,7 @@ static void raise_descriptor_limit(void)
         FT_LOGW("wire", "cannot raise the limit of open files: %m");
 }
 
-static ft_status create_grpc(ft_wire_server *server, ft_error *err)
+static void create_grpc(ft_wire_server *server)
 {
     size_t max_bytes = ft_client_msg_max_bytes(&server->opts.limits);
     uint32_t calls = server->opts.max_streams + OTHER_CALLS_MAX;
@@ -267,11 +255,7 @@ static ft_status create_grpc(ft_wire_server *server, ft_error *err)
     };
     grpc_channel_args all = {.num_args = sizeof args / sizeof *args, .args = args};
     server->grpc = grpc_server_create(&all, NULL);
-    server->cq = grpc_completion_queue_create_for_next(NULL);
-    if (!server->grpc || !server->cq)
-        return ft_error_set(err, FT_NOMEM, "cannot create a gRPC server");
-    grpc_server_register_completion_queue(server->grpc, server->cq, NULL);
-    return FT_OK;
+    grpc_server_register_completion_queue(server->grpc, server->queue.cq, NULL);
 }
 
 /* gRPC does not say why it cannot listen: try by hand. */
@@ -333,96 +317,57 @@ static ft_status check_opts(const ft_wire_server_opts *opts, ft_error *err)
     return FT_OK;
 }
 
+/* Copies what is kept of the options, and starts the queue. */
+static ft_status set_up(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
+{
+    server->opts = *opts;
+    if (!server->opts.max_streams)
+        server->opts.max_streams = DEFAULT_STREAMS;
+    server->opts.host = server->opts.token = NULL;
+    server->opts.tls_cert = server->opts.tls_key = server->opts.tls_client_ca = NULL;
+    server->tag_shutdown = (ft_rpc_tag){on_shut_down, server};
+    pthread_mutex_init(&server->lock, NULL);
+    pthread_cond_init(&server->changed, NULL);
+    if (opts->token && !(server->token = strdup(opts->token)))
+        return ft_error_set(err, FT_NOMEM, "no memory for a server");
+    if (ft_random_bytes(&server->salt, sizeof server->salt) != FT_OK)
+        return ft_error_set(err, FT_IO, "the kernel has no random bytes");
+    return ft_rpc_queue_start(&server->queue, err);
+}
+
 static void free_server(ft_wire_server *server)
 {
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->lock);
     free(server->token);
     free(server);
-    ft_rpc_shutdown();
-}
-
-/* Ends the queue and everything that gRPC holds; nothing is under way but the armed requests. */
-static void shut_down(ft_wire_server *server)
-{
-    pthread_mutex_lock(&server->lock);
-    while (!server->shut_down || server->n_streams)
-        pthread_cond_wait(&server->changed, &server->lock);
-    pthread_mutex_unlock(&server->lock);
-    grpc_completion_queue_shutdown(server->cq);
-    pthread_join(server->thread, NULL);
-}
-
-/* A server whose queue thread never ran. */
-static void destroy_unstarted(ft_wire_server *server)
-{
-    if (server->grpc) {
-        grpc_server_shutdown_and_notify(server->grpc, server->cq, &server->tag_shutdown);
-        grpc_server_cancel_all_calls(server->grpc);
-    }
-    if (server->cq) {
-        grpc_completion_queue_shutdown(server->cq);
-        ft_rpc_serve(server->cq);
-    }
-    if (server->grpc)
-        grpc_server_destroy(server->grpc);
-    if (server->cq)
-        grpc_completion_queue_destroy(server->cq);
-    free_server(server);
-}
-
-static ft_status alloc_server(const ft_wire_server_opts *opts, ft_error *err, ft_wire_server **out)
-{
-    pthread_condattr_t attr;
-    ft_wire_server *server = calloc(1, sizeof *server);
-    if (!server)
-        return ft_error_set(err, FT_NOMEM, "no memory for a server");
-    server->opts = *opts;
-    if (!server->opts.max_streams)
-        server->opts.max_streams = DEFAULT_STREAMS;
-    server->token = opts->token ? strdup(opts->token) : NULL;
-    server->opts.host = server->opts.token = NULL;
-    server->opts.tls_cert = server->opts.tls_key = server->opts.tls_client_ca = NULL;
-    server->tag_shutdown = (ft_rpc_tag){on_shut_down, server};
-    pthread_mutex_init(&server->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&server->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    ft_rpc_init();
-    ft_status status = ft_random_bytes(&server->salt, sizeof server->salt);
-    if (status != FT_OK || (opts->token && !server->token)) {
-        free_server(server);
-        return ft_error_set(err, status ? status : FT_NOMEM, "cannot set up the server's secrets");
-    }
-    *out = server;
-    return FT_OK;
 }
 
 ft_status ft_wire_server_create(const ft_wire_server_opts *opts, ft_error *err,
                                 ft_wire_server **out)
 {
-    ft_wire_server *server = NULL;
     *out = NULL;
     ft_status status = check_opts(opts, err);
-    if (status == FT_OK)
-        status = alloc_server(opts, err, &server);
     if (status != FT_OK)
         return status;
-    raise_descriptor_limit();
-    status = create_grpc(server, err);
-    if (status == FT_OK)
-        status = listen_on(server, opts, err);
-    if (status == FT_OK) {
-        grpc_server_start(server->grpc);
-        for (int i = 0; i < ARMED_REQUESTS; i++)
-            arm(server);
-        status = ft_rpc_start_thread(server->cq, err, &server->thread);
-    }
+    ft_wire_server *server = calloc(1, sizeof *server);
+    if (!server)
+        return ft_error_set(err, FT_NOMEM, "no memory for a server");
+    status = set_up(server, opts, err);
     if (status != FT_OK) {
-        destroy_unstarted(server);
+        free_server(server);
         return status;
     }
+    raise_descriptor_limit();
+    create_grpc(server);
+    status = listen_on(server, opts, err);
+    if (status != FT_OK) {
+        ft_wire_server_destroy(server);
+        return status;
+    }
+    grpc_server_start(server->grpc);
+    for (int i = 0; i < ARMED_REQUESTS; i++)
+        arm(server);
     *out = server;
     return FT_OK;
 }
@@ -445,25 +390,25 @@ void ft_wire_server_drain(ft_wire_server *server)
 
 void ft_wire_server_destroy(ft_wire_server *server)
 {
-    struct timespec until;
     if (!server)
         return;
     ft_wire_server_drain(server);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += FLUSH_S;
+    int64_t deadline_us = ft_deadline_us(FLUSH_US);
     pthread_mutex_lock(&server->lock);
     for (ft_stream *s = server->streams; s; s = s->next)
         ft_stream_finish(s, FT_UNAVAILABLE, "the server is shutting down", 0);
     pthread_mutex_unlock(&server->lock);
-    grpc_server_shutdown_and_notify(server->grpc, server->cq, &server->tag_shutdown);
+    grpc_server_shutdown_and_notify(server->grpc, server->queue.cq, &server->tag_shutdown);
     pthread_mutex_lock(&server->lock);
-    while (server->n_streams &&
-           pthread_cond_timedwait(&server->changed, &server->lock, &until) == 0)
-        ;
+    while (server->n_streams && ft_cond_wait_until(&server->changed, &server->lock, deadline_us)) {
+    }
     pthread_mutex_unlock(&server->lock);
     grpc_server_cancel_all_calls(server->grpc);
-    shut_down(server);
+    pthread_mutex_lock(&server->lock);
+    while (!server->shut_down || server->n_streams)
+        pthread_cond_wait(&server->changed, &server->lock);
+    pthread_mutex_unlock(&server->lock);
     grpc_server_destroy(server->grpc);
-    grpc_completion_queue_destroy(server->cq);
+    ft_rpc_queue_stop(&server->queue); /* only the armed requests are left in it */
     free_server(server);
 }

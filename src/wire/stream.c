@@ -50,45 +50,26 @@ const ft_key *ft_stream_key(const ft_stream *stream)
     return stream->key.name[0] ? &stream->key : NULL;
 }
 
-static void outgoing_destroy(ft_outgoing *out)
+/* Call with the lock held. Sends nothing more. */
+static void cut(ft_stream *stream)
 {
-    if (out)
-        grpc_byte_buffer_destroy(out->buffer);
-    free(out);
+    stream->state = FT_STREAM_CUT;
+    ft_rpc_messages_clear(&stream->queue);
 }
 
-/* Call with the lock held. */
-static void drop_queue(ft_stream *stream)
-{
-    while (stream->head) {
-        ft_outgoing *next = stream->head->next;
-        outgoing_destroy(stream->head);
-        stream->head = next;
-    }
-    stream->tail = NULL;
-    stream->queued_bytes = stream->in_flight ? stream->in_flight->n_bytes : 0;
-}
-
-/* Call with the lock held. False: gRPC refused, and the stream is being cut. */
+/* Call with the lock held. False: gRPC refused, and the stream is cut. */
 static bool start_batch(ft_stream *stream, const grpc_op *ops, size_t n, ft_rpc_tag *tag)
 {
-    grpc_call_error failed = grpc_call_start_batch(stream->call, ops, n, tag, NULL);
-    if (failed == GRPC_CALL_OK) {
-        stream->outstanding++;
-        return true;
-    }
-    FT_LOGE("wire", "batch refused: %s", grpc_call_error_to_string(failed));
-    stream->over = true;
-    grpc_call_cancel(stream->call, NULL);
-    return false;
+    bool started = ft_rpc_start_batch(stream->call, ops, n, tag, &stream->outstanding);
+    if (!started)
+        cut(stream);
+    return started;
 }
 
 /* Call with the lock held. What the last SEND batch held is not needed any more. */
 static void release_sent(ft_stream *stream)
 {
-    if (stream->in_flight)
-        stream->queued_bytes -= stream->in_flight->n_bytes;
-    outgoing_destroy(stream->in_flight);
+    ft_rpc_message_destroy(stream->in_flight);
     stream->in_flight = NULL;
     grpc_slice_unref(stream->retry_value);
     stream->retry_value = grpc_empty_slice();
@@ -101,21 +82,17 @@ static void pump(ft_stream *stream)
     size_t n = 0;
     grpc_metadata trailer;
     grpc_slice details = grpc_empty_slice();
-    if (!stream->call || stream->sending || stream->status_sent ||
-        (!stream->head && !stream->finishing))
+    if (stream->sending || (!stream->queue.n && stream->state != FT_STREAM_FINISHING))
         return;
     if (!stream->headers_sent)
         ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
     stream->headers_sent = true;
-    if (stream->head) {
-        stream->in_flight = stream->head;
-        stream->head = stream->head->next;
-        if (!stream->head)
-            stream->tail = NULL;
+    stream->in_flight = ft_rpc_pop(&stream->queue);
+    if (stream->in_flight) {
         ops[n].op = GRPC_OP_SEND_MESSAGE;
         ops[n++].data.send_message.send_message = stream->in_flight->buffer;
     } else {
-        stream->status_sent = true;
+        stream->state = FT_STREAM_FINISHED;
         ops[n].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
         ops[n].data.send_status_from_server.status = stream->code;
         details = grpc_slice_from_copied_string(stream->message ? stream->message : "");
@@ -141,9 +118,9 @@ static void pump(ft_stream *stream)
 static void begin_finish(ft_stream *stream, grpc_status_code code, const char *message,
                          uint32_t retry_after_ms)
 {
-    if (stream->over)
+    if (stream->state != FT_STREAM_OPEN)
         return;
-    stream->over = stream->finishing = true;
+    stream->state = FT_STREAM_FINISHING;
     stream->code = code;
     stream->message = message ? strdup(message) : NULL; /* without memory it ends without a word */
     stream->retry_after_ms = retry_after_ms;
@@ -160,29 +137,19 @@ void ft_stream_finish(ft_stream *stream, ft_status code, const char *message,
 
 void ft_stream_send_bytes(ft_stream *stream, uint8_t *data, size_t n)
 {
-    ft_outgoing *out = NULL;
     pthread_mutex_lock(&stream->lock);
-    if (stream->over) {
+    size_t waiting = stream->queue.n_bytes + (stream->in_flight ? stream->in_flight->n_bytes : 0);
+    if (stream->state != FT_STREAM_OPEN) {
         free(data);
-    } else if (stream->queued_bytes + n > FT_STREAM_QUEUE_MAX_BYTES) {
+    } else if (waiting + n > FT_STREAM_QUEUE_MAX_BYTES) {
         free(data);
-        drop_queue(stream);
-        stream->over = true;
+        cut(stream);
         grpc_call_cancel_with_status(stream->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
                                      "replies are not being read", NULL);
-    } else if (!(out = calloc(1, sizeof *out))) {
-        free(data);
-        begin_finish(stream, GRPC_STATUS_RESOURCE_EXHAUSTED, "the server is out of memory", 0);
-    } else {
-        out->buffer = ft_rpc_wrap(data, n);
-        out->n_bytes = n;
-        stream->queued_bytes += n;
-        if (stream->tail)
-            stream->tail->next = out;
-        else
-            stream->head = out;
-        stream->tail = out;
+    } else if (ft_rpc_push(&stream->queue, ft_rpc_wrap(data, n))) {
         pump(stream);
+    } else {
+        begin_finish(stream, GRPC_STATUS_RESOURCE_EXHAUSTED, "the server is out of memory", 0);
     }
     pthread_mutex_unlock(&stream->lock);
 }
@@ -224,7 +191,7 @@ static void on_sent(void *owner, bool ok)
     stream->sending = false;
     release_sent(stream);
     if (!ok)
-        drop_queue(stream);
+        ft_rpc_messages_clear(&stream->queue);
     pump(stream);
     pthread_mutex_unlock(&stream->lock);
     settle(stream);
@@ -235,7 +202,7 @@ static void read_next(ft_stream *stream)
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &stream->received;
     pthread_mutex_lock(&stream->lock);
-    if (!stream->closed && !stream->over)
+    if (stream->state == FT_STREAM_OPEN)
         (void)start_batch(stream, &op, 1, &stream->tag_recv);
     pthread_mutex_unlock(&stream->lock);
 }
@@ -245,7 +212,7 @@ static void on_half_close(ft_stream *stream)
 {
     if (stream->method == FT_METHOD_SESSION) {
         pthread_mutex_lock(&stream->lock);
-        stream->half_closed = !stream->over;
+        stream->half_closed = stream->state == FT_STREAM_OPEN;
         begin_finish(stream, GRPC_STATUS_OK, "", 0);
         pthread_mutex_unlock(&stream->lock);
     } else if (!stream->got_message) {
@@ -272,12 +239,11 @@ static void on_received(void *owner, bool ok)
     stream->received = NULL;
     pthread_mutex_lock(&stream->lock);
     stream->outstanding--;
-    bool over = stream->over;
+    bool open = stream->state == FT_STREAM_OPEN;
     pthread_mutex_unlock(&stream->lock);
     if (!ok || !buffer) {
-        if (!stream->closed)
-            on_half_close(stream);
-    } else if (!over) {
+        on_half_close(stream);
+    } else if (open) {
         deliver(stream, buffer);
         read_next(stream);
     }
@@ -291,8 +257,7 @@ static void on_closed(void *owner, bool ok)
     const ft_wire_handler *handler = &stream->server->opts.handler;
     pthread_mutex_lock(&stream->lock);
     stream->outstanding--;
-    stream->over = true;
-    drop_queue(stream);
+    cut(stream);
     pthread_mutex_unlock(&stream->lock);
     stream->closed = true;
     if (stream->accepted)

@@ -35,11 +35,12 @@ typedef enum ft_method {
     FT_METHOD_UNKNOWN
 } ft_method;
 
-typedef struct ft_outgoing {
-    struct ft_outgoing *next;
-    grpc_byte_buffer *buffer;
-    size_t n_bytes;
-} ft_outgoing;
+typedef enum ft_stream_state {
+    FT_STREAM_OPEN,      /* takes messages in both directions */
+    FT_STREAM_FINISHING, /* its status follows the queued messages */
+    FT_STREAM_FINISHED,  /* its status was handed to gRPC */
+    FT_STREAM_CUT        /* nothing more is sent: refused by gRPC, cancelled or closed */
+} ft_stream_state;
 
 struct ft_stream {
     /* set at creation */
@@ -52,14 +53,13 @@ struct ft_stream {
     void *user; /* the handler's */
 
     ft_stream *prev, *next; /* guarded by server->lock */
-    bool counted;           /* guarded by server->lock: takes one of max_streams */
+    bool accepted;          /* guarded by server->lock: one of max_streams; the handler knows it */
     bool watching;          /* guarded by server->lock: wants to be told of health changes */
 
     /* the queue thread's alone */
     ft_rpc_tag tag_recv, tag_send, tag_close;
     grpc_byte_buffer *received;
     int cancelled;
-    bool accepted;    /* the handler knows it */
     bool got_message; /* at least one */
     bool half_closed; /* the client's end came first */
     bool closed;
@@ -68,14 +68,11 @@ struct ft_stream {
     /* guarded by lock */
     grpc_call *call; /* NULL once gone */
     int outstanding; /* batches under way */
-    ft_outgoing *head, *tail;
-    size_t queued_bytes;
-    ft_outgoing *in_flight;
-    bool sending; /* one SEND batch is under way */
+    ft_stream_state state;
+    ft_rpc_messages queue;     /* to be sent */
+    ft_rpc_message *in_flight; /* in the SEND batch */
+    bool sending;              /* one SEND batch is under way */
     bool headers_sent;
-    bool over; /* takes no more messages: finishing, cut or closed */
-    bool finishing;
-    bool status_sent;
     grpc_status_code code;
     char *message; /* NULL: none */
     uint32_t retry_after_ms;
@@ -88,8 +85,7 @@ struct ft_wire_server {
     uint64_t salt;
     int port;
     grpc_server *grpc;
-    grpc_completion_queue *cq;
-    pthread_t thread;
+    ft_rpc_queue queue;
     ft_rpc_tag tag_shutdown;
 
     pthread_mutex_t lock;
