@@ -61,8 +61,8 @@ static void add_certificate(grpc_call *call, ft_buf *out)
     grpc_auth_context_release(context);
 }
 
-char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata, uint64_t salt,
-                         const ft_key *key)
+char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata,
+                         const uint8_t salt[16], const ft_key *key)
 {
     char of_key[FT_KEY_CREDENTIAL_SIZE];
     ft_buf out = {0};
@@ -73,8 +73,7 @@ char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata, u
     add_certificate(call, &out);
     char *token = bearer_token(metadata);
     if (token) {
-        uint64_t hash = ft_fnv64(FT_FNV64_INIT, &salt, sizeof salt);
-        hash = ft_fnv64(hash, token, strlen(token));
+        uint64_t hash = ft_siphash(salt, token, strlen(token));
         (void)ft_buf_printf(&out, "token:%016llx", (unsigned long long)hash);
         free(token);
     }

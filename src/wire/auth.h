@@ -20,8 +20,8 @@ FT_WARN_UNUSED ft_status ft_auth_check(const grpc_metadata_array *metadata, cons
  * With a key (its name is not ""): ft_key_credential. Otherwise the names in the client's
  * certificate and a salted hash of its bearer token, as far as it sent them; "anonymous" if it sent
  * neither. The string never contains the token. NULL: no memory. */
-char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata, uint64_t salt,
-                         const ft_key *key);
+char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata,
+                         const uint8_t salt[16], const ft_key *key);
 
 /* Credentials from PEM files; all NULL: plaintext. client_ca: require a certificate of this CA. */
 FT_WARN_UNUSED ft_status ft_auth_server_creds(const char *cert, const char *key,

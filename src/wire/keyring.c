@@ -16,7 +16,7 @@ ft_status ft_keyring_create(ft_keys *keys, ft_error *err, ft_keyring **out)
     ft_keyring *ring = calloc(1, sizeof *ring);
     *out = ring;
     if (!ring) {
-        ft_keys_destroy(keys);
+        free(keys);
         return ft_error_set(err, FT_NOMEM, "keys: out of memory");
     }
     pthread_mutex_init(&ring->lock, NULL);
@@ -28,7 +28,7 @@ void ft_keyring_destroy(ft_keyring *ring)
 {
     if (!ring)
         return;
-    ft_keys_destroy(ring->keys);
+    free(ring->keys);
     pthread_mutex_destroy(&ring->lock);
     free(ring);
 }
@@ -39,7 +39,7 @@ void ft_keyring_replace(ft_keyring *ring, ft_keys *keys)
     ft_keys *old = ring->keys;
     ring->keys = keys;
     pthread_mutex_unlock(&ring->lock);
-    ft_keys_destroy(old);
+    free(old);
 }
 
 bool ft_keyring_find(ft_keyring *ring, const char *token, ft_key *out)
@@ -57,9 +57,9 @@ bool ft_keyring_named(ft_keyring *ring, const char *name, ft_key *out)
     bool found = false;
     pthread_mutex_lock(&ring->lock);
     for (size_t i = 0; i < ring->keys->n && !found; i++) {
-        found = strcmp(ring->keys->key[i].name, name) == 0;
+        found = strcmp(ring->keys->entry[i].key.name, name) == 0;
         if (found)
-            *out = ring->keys->key[i];
+            *out = ring->keys->entry[i].key;
     }
     pthread_mutex_unlock(&ring->lock);
     return found;
@@ -70,8 +70,8 @@ ft_status ft_keyring_list(ft_keyring *ring, ft_key **out, size_t *n)
     pthread_mutex_lock(&ring->lock);
     *n = ring->keys->n;
     *out = malloc(*n * sizeof **out);
-    if (*out)
-        memcpy(*out, ring->keys->key, *n * sizeof **out);
+    for (size_t i = 0; *out && i < *n; i++)
+        (*out)[i] = ring->keys->entry[i].key;
     pthread_mutex_unlock(&ring->lock);
     return *out ? FT_OK : FT_NOMEM;
 }

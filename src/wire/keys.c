@@ -4,7 +4,6 @@
 // may be a secret in the wrong place. Stateless. Does not know what a session is.
 #include "wire/keys.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,21 +14,6 @@
 
 #define SPEED_MAX    1e6
 #define SESSIONS_MAX (1 << 16)
-
-static bool only(json_t *object, const char *const *names, size_t n)
-{
-    const char *name;
-    json_t *value;
-    json_object_foreach(object, name, value)
-    {
-        size_t i = 0;
-        while (i < n && strcmp(names[i], name) != 0)
-            i++;
-        if (i == n)
-            return false;
-    }
-    return true;
-}
 
 /* A string of so many characters, all of them among `letters`, or printable ASCII but the space
  * (NULL). */
@@ -51,10 +35,9 @@ static ft_status bad(ft_error *err, size_t i, const char *what)
     return ft_error_set(err, FT_INVALID, "keys: entry %zu: %s", i + 1, what);
 }
 
-static ft_status read_limits(const json_t *entry, size_t i, ft_error *err, ft_key *out)
+static ft_status read_limits(const json_t *speed, const json_t *sessions, size_t i, ft_error *err,
+                             ft_key *out)
 {
-    const json_t *speed = json_object_get(entry, "slo_tokens_per_s");
-    const json_t *sessions = json_object_get(entry, "sessions");
     double tokens_per_s = json_number_value(speed);
     json_int_t most = json_integer_value(sessions);
     if (speed && !(json_is_number(speed) && tokens_per_s >= 0 && tokens_per_s <= SPEED_MAX))
@@ -68,73 +51,65 @@ static ft_status read_limits(const json_t *entry, size_t i, ft_error *err, ft_ke
 
 static ft_status read_entry(json_t *entry, size_t i, ft_error *err, ft_keys *keys)
 {
-    ft_key *out = &keys->key[i];
-    static const char *const names[] = {"token", "name", "slo_tokens_per_s", "sessions"};
-    const char *name = json_string_value(json_object_get(entry, "name"));
-    const char *token = json_string_value(json_object_get(entry, "token"));
-    if (!json_is_object(entry) || !only(entry, names, 4))
+    ft_key *out = &keys->entry[i].key;
+    json_t *name = NULL, *token = NULL, *speed = NULL, *sessions = NULL;
+    if (json_unpack(entry, "{s?o, s?o, s?o, s?o!}", "name", &name, "token", &token,
+                    "slo_tokens_per_s", &speed, "sessions", &sessions) != 0)
         return bad(err, i, "no object of 'token', 'name', 'slo_tokens_per_s' and 'sessions' alone");
-    if (!made_of(name, 1, sizeof out->name - 1, "abcdefghijklmnopqrstuvwxyz0123456789-"))
+    if (!made_of(json_string_value(name), 1, sizeof out->name - 1,
+                 "abcdefghijklmnopqrstuvwxyz0123456789-"))
         return bad(err, i, "'name' is missing, or not 1 to 32 of a-z, 0-9 and -");
-    if (!made_of(token, FT_KEY_TOKEN_MIN, FT_KEY_TOKEN_MAX, NULL))
+    if (!made_of(json_string_value(token), FT_KEY_TOKEN_MIN, FT_KEY_TOKEN_MAX, NULL))
         return bad(err, i, "'token' is missing, or not 16 to 256 printable characters");
-    ft_status status = read_limits(entry, i, err, out);
-    if (status != FT_OK)
-        return status;
-    memcpy(out->name, name, strlen(name) + 1);
-    keys->token[i] = strdup(token);
-    return keys->token[i] ? FT_OK : ft_error_set(err, FT_NOMEM, "keys: out of memory");
+    memcpy(out->name, json_string_value(name), json_string_length(name) + 1);
+    memcpy(keys->entry[i].token, json_string_value(token), json_string_length(token) + 1);
+    return read_limits(speed, sessions, i, err, out);
 }
 
 /* Against the entries before it. */
 static ft_status check_unique(const ft_keys *keys, size_t i, ft_error *err)
 {
     for (size_t j = 0; j < i; j++) {
-        if (strcmp(keys->key[j].name, keys->key[i].name) == 0)
+        if (strcmp(keys->entry[j].key.name, keys->entry[i].key.name) == 0)
             return bad(err, i, "an entry before it has this name");
-        if (ft_secret_equal_str(keys->token[j], keys->token[i]))
+        if (ft_secret_equal_str(keys->entry[j].token, keys->entry[i].token))
             return bad(err, i, "an entry before it has this token");
     }
     return FT_OK;
 }
 
-static ft_status parse(json_t *root, ft_error *err, ft_keys **out)
+static ft_status read_keys(json_t *root, ft_error *err, ft_keys **out)
 {
-    static const char *const names[] = {"keys"};
-    const json_t *list = json_object_get(root, "keys");
-    size_t n = json_array_size(list);
-    *out = NULL;
-    if (n == 0 || n > FT_KEYS_MAX || !only(root, names, 1))
+    json_t *list = NULL;
+    size_t n = json_unpack(root, "{s:o!}", "keys", &list) == 0 ? json_array_size(list) : 0;
+    if (n == 0 || n > FT_KEYS_MAX)
         return ft_error_set(err, FT_INVALID,
                             "keys: not {\"keys\": [...]} with 1 to %d entries and nothing else",
                             FT_KEYS_MAX);
-    ft_keys *keys = calloc(1, sizeof *keys);
+    ft_keys *keys = calloc(1, sizeof *keys + n * sizeof keys->entry[0]);
+    if (!keys)
+        return ft_error_set(err, FT_NOMEM, "keys: out of memory");
+    keys->n = n;
     ft_status status = FT_OK;
-    if (keys) {
-        keys->key = calloc(n, sizeof *keys->key);
-        keys->token = calloc(n, sizeof *keys->token);
-    }
-    if (!keys || !keys->key || !keys->token)
-        status = ft_error_set(err, FT_NOMEM, "keys: out of memory");
     for (size_t i = 0; i < n && status == FT_OK; i++) {
-        keys->n = i + 1;
         status = read_entry(json_array_get(list, i), i, err, keys);
         if (status == FT_OK)
             status = check_unique(keys, i, err);
     }
     if (status != FT_OK)
-        ft_keys_destroy(keys);
+        free(keys);
     else
         *out = keys;
     return status;
 }
 
-/* The JSON parser's message without the text that it stopped at. */
-static void hide_text(char *message)
+/* The JSON parser's message without the text that it quotes, which may be a secret. */
+static ft_status refuse_json(ft_error *why, ft_error *err)
 {
-    char *near = strstr(message, " near '");
-    if (near)
-        *near = 0;
+    char *quoted = strstr(why->message, " near '");
+    if (quoted)
+        *quoted = 0;
+    return ft_error_set(err, why->code, "keys: %s", why->message);
 }
 
 ft_status ft_keys_read(const char *text, size_t n, ft_error *err, ft_keys **out)
@@ -142,11 +117,9 @@ ft_status ft_keys_read(const char *text, size_t n, ft_error *err, ft_keys **out)
     json_t *root;
     ft_error why = {0};
     *out = NULL;
-    ft_status status = ft_json_parse(text, n, &why, &root);
-    hide_text(why.message);
-    if (status != FT_OK)
-        return ft_error_set(err, status, "keys: %s", why.message);
-    status = parse(root, err, out);
+    if (ft_json_parse(text, n, &why, &root) != FT_OK)
+        return refuse_json(&why, err);
+    ft_status status = read_keys(root, err, out);
     json_decref(root);
     return status;
 }
@@ -161,31 +134,18 @@ ft_status ft_keys_load(const char *path, ft_error *err, ft_keys **out)
         return ft_error_set(err, FT_FORBIDDEN,
                             "keys: others may read or write %s (mode %03o): chmod 600 it", path,
                             (unsigned)(file.st_mode & 0777));
-    ft_status status = ft_json_load(path, &why, &root);
-    hide_text(why.message);
-    if (status != FT_OK)
-        return ft_error_set(err, status, "keys: %s", why.message);
-    status = parse(root, &why, out);
+    if (ft_json_load(path, &why, &root) != FT_OK)
+        return refuse_json(&why, err);
+    ft_status status = read_keys(root, &why, out);
     json_decref(root);
     return status == FT_OK ? FT_OK : ft_error_set(err, status, "%s: %s", path, why.message);
-}
-
-void ft_keys_destroy(ft_keys *keys)
-{
-    if (!keys)
-        return;
-    for (size_t i = 0; i < keys->n; i++)
-        free(keys->token[i]);
-    free(keys->token);
-    free(keys->key);
-    free(keys);
 }
 
 const ft_key *ft_keys_find(const ft_keys *keys, const char *token)
 {
     const ft_key *found = NULL;
     for (size_t i = 0; i < keys->n; i++)
-        found = ft_secret_equal_str(keys->token[i], token) ? &keys->key[i] : found;
+        found = ft_secret_equal_str(keys->entry[i].token, token) ? &keys->entry[i].key : found;
     return found;
 }
 

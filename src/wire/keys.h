@@ -31,20 +31,19 @@ typedef struct ft_key {
 } ft_key;
 
 typedef struct ft_keys {
-    size_t n;     /* at least 1 */
-    ft_key *key;  /* [n] */
-    char **token; /* [n], printable ASCII without spaces; never logged */
+    size_t n; /* at least 1 */
+    struct {
+        ft_key key;
+        char token[FT_KEY_TOKEN_MAX + 1]; /* printable ASCII without spaces; never logged */
+    } entry[];                            /* [n] */
 } ft_keys;
 
-/* FT_INVALID names the wrong entry and field, and quotes nothing of the text, which has secrets;
- * FT_NOMEM. */
+/* The caller frees *out, in one piece. FT_INVALID names the wrong entry and field, and quotes
+ * nothing of the text, which has secrets; FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_keys_read(const char *text, size_t n, ft_error *err, ft_keys **out);
 /* Reads a file. FT_FORBIDDEN: others than its owner may read it. FT_IO, FT_TOO_LARGE, or an error
  * of ft_keys_read. */
 FT_WARN_UNUSED ft_status ft_keys_load(const char *path, ft_error *err, ft_keys **out);
-/* NULL is legal. */
-void ft_keys_destroy(ft_keys *keys);
-
 /* The key with this token, borrowed; NULL: there is none, or `token` is NULL. The time it takes
  * depends only on the token's length and the number of keys. */
 const ft_key *ft_keys_find(const ft_keys *keys, const char *token);

@@ -330,7 +330,7 @@ static ft_status set_up(ft_wire_server *server, const ft_wire_server_opts *opts,
     pthread_cond_init(&server->changed, NULL);
     if (opts->token && !(server->token = strdup(opts->token)))
         return ft_error_set(err, FT_NOMEM, "no memory for a server");
-    if (ft_random_bytes(&server->salt, sizeof server->salt) != FT_OK)
+    if (ft_random_bytes(server->salt, sizeof server->salt) != FT_OK)
         return ft_error_set(err, FT_IO, "the kernel has no random bytes");
     return ft_rpc_queue_start(&server->queue, err);
 }

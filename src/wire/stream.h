@@ -82,7 +82,7 @@ struct ft_stream {
 struct ft_wire_server {
     ft_wire_server_opts opts; /* token points to our copy; other strings are not kept */
     char *token;
-    uint64_t salt;
+    uint8_t salt[16]; /* random */
     int port;
     grpc_server *grpc;
     ft_rpc_queue queue;

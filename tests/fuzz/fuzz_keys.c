@@ -23,14 +23,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     require(keys->n >= 1 && keys->n <= FT_KEYS_MAX);
     for (size_t i = 0; i < keys->n; i++) {
-        const ft_key *key = &keys->key[i];
+        const ft_key *key = &keys->entry[i].key;
         require(key->name[0] && key->slo_tokens_per_s >= 0 && key->sessions <= 1 << 16);
-        size_t length = strlen(keys->token[i]);
+        size_t length = strlen(keys->entry[i].token);
         require(length >= FT_KEY_TOKEN_MIN && length <= FT_KEY_TOKEN_MAX);
-        require(ft_keys_find(keys, keys->token[i]) == key);
+        require(ft_keys_find(keys, keys->entry[i].token) == key);
         for (size_t j = 0; j < i; j++)
-            require(strcmp(keys->key[j].name, key->name) != 0);
+            require(strcmp(keys->entry[j].key.name, key->name) != 0);
     }
-    ft_keys_destroy(keys);
+    free(keys);
     return 0;
 }

@@ -28,19 +28,19 @@ static void test_taken(void **state)
     (void)state;
     assert_int_equal(ft_keys_read(two, strlen(two), &err, &keys), FT_OK);
     assert_int_equal(keys->n, 2);
-    assert_string_equal(keys->key[0].name, "a");
-    assert_true(keys->key[0].slo_tokens_per_s == 4.5f);
-    assert_int_equal(keys->key[0].sessions, 16);
-    assert_string_equal(keys->key[1].name, "team-2");
-    assert_true(keys->key[1].slo_tokens_per_s == FT_KEY_ANY_SPEED);
-    assert_int_equal(keys->key[1].sessions, 0);
-    assert_ptr_equal(ft_keys_find(keys, SECRET), &keys->key[0]);
-    assert_ptr_equal(ft_keys_find(keys, "Other-Secret-of-b"), &keys->key[1]);
+    assert_string_equal(keys->entry[0].key.name, "a");
+    assert_true(keys->entry[0].key.slo_tokens_per_s == 4.5f);
+    assert_int_equal(keys->entry[0].key.sessions, 16);
+    assert_string_equal(keys->entry[1].key.name, "team-2");
+    assert_true(keys->entry[1].key.slo_tokens_per_s == FT_KEY_ANY_SPEED);
+    assert_int_equal(keys->entry[1].key.sessions, 0);
+    assert_ptr_equal(ft_keys_find(keys, SECRET), &keys->entry[0].key);
+    assert_ptr_equal(ft_keys_find(keys, "Other-Secret-of-b"), &keys->entry[1].key);
     assert_null(ft_keys_find(keys, "Other-Secret-of-"));
     assert_null(ft_keys_find(keys, SECRET "7"));
     assert_null(ft_keys_find(keys, ""));
     assert_null(ft_keys_find(keys, NULL));
-    ft_keys_destroy(keys);
+    free(keys);
 }
 
 static void test_refused(void **state)
@@ -146,7 +146,7 @@ static void test_file(void **state)
     write_file(path, two, 0600);
     assert_int_equal(ft_keys_load(path, &err, &keys), FT_OK);
     assert_int_equal(keys->n, 2);
-    ft_keys_destroy(keys);
+    free(keys);
     static const mode_t open_to_others[] = {0640, 0604, 0620, 0601};
     for (size_t i = 0; i < sizeof open_to_others / sizeof open_to_others[0]; i++) {
         assert_int_equal(chmod(path, open_to_others[i]), 0);
