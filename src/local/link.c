@@ -121,7 +121,7 @@ static ft_status local_send(ft_link *link, const ft_client_msg *msg, ft_error *e
     if (!l->session || l->closed)
         return FT_OK;
     if (msg->kind == FT_CLIENT_DRAFT) {
-        ft_client_msg *draft = ft_draft_msg_dup(&msg->draft);
+        ft_client_msg *draft = ft_client_msg_dup(msg);
         if (!draft)
             return ft_error_set(err, FT_NOMEM, "edge: out of memory for a draft");
         ft_vsession_draft(l->session, draft);

@@ -82,32 +82,42 @@ ft_status ft_codec_pack(const ProtobufCMessage *message, ft_error *err, uint8_t 
     return FT_OK;
 }
 
-ft_status ft_codec_string(const char *text, const char *field, char *out, size_t size,
-                          ft_error *err)
+void ft_codec_refuse(ft_codec_check *check, ft_status code, const char *fmt, ...)
+{
+    va_list args;
+    if (check->status != FT_OK)
+        return;
+    va_start(args, fmt);
+    check->status = ft_error_setv(check->err, code, fmt, args);
+    va_end(args);
+}
+
+void ft_codec_string(ft_codec_check *check, const char *text, const char *field, char *out,
+                     size_t size)
 {
     size_t n = strlen(text);
     if (n >= size)
-        return ft_error_set(err, FT_INVALID, "%s: %zu bytes, at most %zu", field, n, size - 1);
-    if (!ft_utf8_valid(text, n))
-        return ft_error_set(err, FT_INVALID, "%s: not UTF-8", field);
-    memcpy(out, text, n + 1);
-    return FT_OK;
+        ft_codec_refuse(check, FT_INVALID, "%s: %zu bytes, at most %zu", field, n, size - 1);
+    else if (!ft_utf8_valid(text, n))
+        ft_codec_refuse(check, FT_INVALID, "%s: not UTF-8", field);
+    else
+        memcpy(out, text, n + 1);
 }
 
-ft_status ft_codec_id(const ProtobufCBinaryData *bytes, const char *field, ft_session_id *out,
-                      ft_error *err)
+void ft_codec_id(ft_codec_check *check, const ProtobufCBinaryData *bytes, const char *field,
+                 ft_session_id *out)
 {
     if (bytes->len != FT_SESSION_ID_LEN)
-        return ft_error_set(err, FT_INVALID, "%s: %zu bytes, must be %d", field, bytes->len,
-                            FT_SESSION_ID_LEN);
-    memcpy(out->bytes, bytes->data, FT_SESSION_ID_LEN);
-    return FT_OK;
+        ft_codec_refuse(check, FT_INVALID, "%s: %zu bytes, must be %d", field, bytes->len,
+                        FT_SESSION_ID_LEN);
+    else
+        memcpy(out->bytes, bytes->data, FT_SESSION_ID_LEN);
 }
 
-ft_status ft_codec_range(float value, float min, float max, const char *field, ft_error *err)
+float ft_codec_number(ft_codec_check *check, float value, float max, const char *field)
 {
-    if (!isfinite(value) || value < min || value > max)
-        return ft_error_set(err, FT_INVALID, "%s: %g, must be within [%g, %g]", field,
-                            (double)value, (double)min, (double)max);
-    return FT_OK;
+    if (!isfinite(value) || value < 0 || value > max)
+        ft_codec_refuse(check, FT_INVALID, "%s: %g, must be within [0, %g]", field, (double)value,
+                        (double)max);
+    return value;
 }

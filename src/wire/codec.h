@@ -30,16 +30,20 @@ FT_WARN_UNUSED ft_status ft_codec_scan(const uint8_t *data, size_t n, uint32_t m
 FT_WARN_UNUSED ft_status ft_codec_pack(const ProtobufCMessage *message, ft_error *err,
                                        uint8_t **data, size_t *n);
 
+/* The checks of one message's fields. All are made; the first that fails sets status and *err. */
+typedef struct ft_codec_check {
+    ft_status status;
+    ft_error *err;
+} ft_codec_check;
+
+void ft_codec_refuse(ft_codec_check *check, ft_status code, const char *fmt, ...) FT_PRINTF(3, 4);
 /* Copies valid UTF-8 that fits into out[size]. */
-FT_WARN_UNUSED ft_status ft_codec_string(const char *text, const char *field, char *out,
-                                         size_t size, ft_error *err);
-
+void ft_codec_string(ft_codec_check *check, const char *text, const char *field, char *out,
+                     size_t size);
 /* Copies exactly FT_SESSION_ID_LEN bytes. */
-FT_WARN_UNUSED ft_status ft_codec_id(const ProtobufCBinaryData *bytes, const char *field,
-                                     ft_session_id *out, ft_error *err);
-
-/* FT_INVALID unless value is finite and within [min, max]. */
-FT_WARN_UNUSED ft_status ft_codec_range(float value, float min, float max, const char *field,
-                                        ft_error *err);
+void ft_codec_id(ft_codec_check *check, const ProtobufCBinaryData *bytes, const char *field,
+                 ft_session_id *out);
+/* Returns value, which must be finite and within [0, max]. */
+float ft_codec_number(ft_codec_check *check, float value, float max, const char *field);
 
 #endif

@@ -20,9 +20,8 @@ typedef Foretoken__V1__TokenLogprob logprob_pb;
 typedef Foretoken__V1__TopLogprob top_pb;
 
 /* Of rules, those that a message of ours has room for: the server's first. */
-static void decode_limits(const Foretoken__V1__Limits *pb, ft_msg_limits *out)
+static void read_limits(const Foretoken__V1__Limits *pb, ft_msg_limits *out)
 {
-    *out = (ft_msg_limits){0};
     if (!pb)
         return;
     out->max_tree = pb->max_tree;
@@ -51,72 +50,81 @@ static Foretoken__V1__Limits encode_limits(const ft_msg_limits *limits, Foretoke
     return pb;
 }
 
-static ft_status decode_opened(const Foretoken__V1__Opened *pb, ft_msg_opened *out, ft_error *err)
+static void read_opened(ft_codec_check *check, const Foretoken__V1__Opened *pb, ft_msg_opened *out)
 {
-    ft_status status = ft_codec_id(&pb->session, "Opened.session", &out->session, err);
-    if (status == FT_OK)
-        status = ft_codec_id(&pb->secret, "Opened.secret", &out->secret, err);
-    if (status == FT_OK)
-        status = ft_codec_string(pb->model, "Opened.model", out->model, sizeof out->model, err);
-    if (status != FT_OK)
-        return status;
+    ft_codec_id(check, &pb->session, "Opened.session", &out->session);
+    ft_codec_id(check, &pb->secret, "Opened.secret", &out->secret);
+    ft_codec_string(check, pb->model, "Opened.model", out->model, sizeof out->model);
     out->cached_tokens = pb->cached_tokens;
     out->length = pb->length;
     out->last_round = pb->last_round;
-    decode_limits(pb->limits, &out->limits);
-    return FT_OK;
+    read_limits(pb->limits, &out->limits);
 }
 
-static ft_status decode_logprob(const logprob_pb *pb, ft_token_logprob *out, ft_error *err)
+static void read_logprob(ft_codec_check *check, const logprob_pb *pb, ft_token_logprob *out)
 {
     if (!isfinite(pb->logprob))
-        return ft_error_set(err, FT_INVALID, "Verdict.logprobs: not a number");
-    if (pb->n_top > FT_WIRE_TOP_MAX)
-        return ft_error_set(err, FT_INVALID, "Verdict.logprobs.top: %zu, at most %d", pb->n_top,
-                            FT_WIRE_TOP_MAX);
+        ft_codec_refuse(check, FT_INVALID, "Verdict.logprobs: not a number");
+    if (pb->n_top > FT_WIRE_TOP_MAX) {
+        ft_codec_refuse(check, FT_INVALID, "Verdict.logprobs.top: %zu, at most %d", pb->n_top,
+                        FT_WIRE_TOP_MAX);
+        return;
+    }
     out->logprob = pb->logprob;
     out->n_top = (uint32_t)pb->n_top;
     for (uint32_t i = 0; i < out->n_top; i++) {
         if (!isfinite(pb->top[i]->logprob) || pb->top[i]->token > INT32_MAX)
-            return ft_error_set(err, FT_INVALID, "Verdict.logprobs.top[%u]: token %u, logprob %g",
-                                i, pb->top[i]->token, (double)pb->top[i]->logprob);
+            ft_codec_refuse(check, FT_INVALID, "Verdict.logprobs.top[%u]: token %u, logprob %g", i,
+                            pb->top[i]->token, (double)pb->top[i]->logprob);
         out->top[i].token = (int32_t)pb->top[i]->token;
         out->top[i].logprob = pb->top[i]->logprob;
     }
-    return FT_OK;
+}
+
+static void check_counts(ft_codec_check *check, size_t n_path, size_t n_next, size_t n_logprobs)
+{
+    if (n_path > FT_WIRE_PATH_MAX)
+        ft_codec_refuse(check, FT_INVALID, "Verdict.path: %zu nodes, at most %d", n_path,
+                        FT_WIRE_PATH_MAX);
+    else if (n_next > FT_WIRE_NEXT_MAX - n_path)
+        ft_codec_refuse(check, FT_INVALID, "Verdict.next: %zu tokens behind %zu nodes", n_next,
+                        n_path);
+    else if (n_logprobs && n_logprobs != n_path + n_next)
+        ft_codec_refuse(check, FT_INVALID, "Verdict.logprobs: %zu for %zu tokens", n_logprobs,
+                        n_path + n_next);
+}
+
+/* The nodes and tokens, whose counts are checked. */
+static void read_tokens(ft_codec_check *check, const verdict_pb *pb, ft_msg_verdict *out)
+{
+    out->n_path = (uint32_t)pb->n_path;
+    for (size_t i = 0; i < pb->n_path; i++) {
+        if (pb->path[i] >= FT_WIRE_TREE_MAX || (i && pb->path[i] <= pb->path[i - 1]))
+            ft_codec_refuse(check, FT_INVALID, "Verdict.path[%zu]: node %u", i, pb->path[i]);
+        out->path[i] = pb->path[i];
+    }
+    out->n_next = (uint32_t)pb->n_next;
+    for (size_t i = 0; i < pb->n_next; i++) {
+        if (pb->next[i] > INT32_MAX)
+            ft_codec_refuse(check, FT_INVALID, "Verdict.next[%zu]: token %u", i, pb->next[i]);
+        out->next[i] = (int32_t)pb->next[i];
+    }
 }
 
 /* Everything of a Verdict but its logprobs, whose count is checked here. */
-static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_error *err)
+static void read_verdict(ft_codec_check *check, const verdict_pb *pb, ft_msg_verdict *out)
 {
-    if (pb->n_path > FT_WIRE_PATH_MAX)
-        return ft_error_set(err, FT_INVALID, "Verdict.path: %zu nodes, at most %d", pb->n_path,
-                            FT_WIRE_PATH_MAX);
-    for (size_t i = 0; i < pb->n_path; i++) {
-        if (pb->path[i] >= FT_WIRE_TREE_MAX || (i && pb->path[i] <= pb->path[i - 1]))
-            return ft_error_set(err, FT_INVALID, "Verdict.path[%zu]: node %u", i, pb->path[i]);
-        out->path[i] = pb->path[i];
-    }
-    if (pb->n_next > FT_WIRE_NEXT_MAX - pb->n_path)
-        return ft_error_set(err, FT_INVALID, "Verdict.next: %zu tokens behind %zu nodes",
-                            pb->n_next, pb->n_path);
-    for (size_t i = 0; i < pb->n_next; i++) {
-        if (pb->next[i] > INT32_MAX)
-            return ft_error_set(err, FT_INVALID, "Verdict.next[%zu]: token %u", i, pb->next[i]);
-        out->next[i] = (int32_t)pb->next[i];
-    }
-    if (pb->n_logprobs && pb->n_logprobs != pb->n_path + pb->n_next)
-        return ft_error_set(err, FT_INVALID, "Verdict.logprobs: %zu for %zu tokens", pb->n_logprobs,
-                            pb->n_path + pb->n_next);
+    check_counts(check, pb->n_path, pb->n_next, pb->n_logprobs);
+    if (check->status != FT_OK)
+        return;
+    read_tokens(check, pb, out);
     if ((int)pb->finish < FT_FINISH_NONE || (int)pb->finish > FT_FINISH_LENGTH)
-        return ft_error_set(err, FT_INVALID, "Verdict.finish: %d is not known", (int)pb->finish);
+        ft_codec_refuse(check, FT_INVALID, "Verdict.finish: %d is not known", (int)pb->finish);
     if (pb->more && pb->finish)
-        return ft_error_set(err, FT_INVALID, "Verdict.more: behind the end of the text");
+        ft_codec_refuse(check, FT_INVALID, "Verdict.more: behind the end of the text");
     if (pb->early_taken && (pb->more || pb->finish))
-        return ft_error_set(err, FT_INVALID, "Verdict.early_taken: where no round can follow");
+        ft_codec_refuse(check, FT_INVALID, "Verdict.early_taken: where no round can follow");
     out->round = pb->round;
-    out->n_path = (uint32_t)pb->n_path;
-    out->n_next = (uint32_t)pb->n_next;
     out->more = pb->more;
     out->length = pb->length;
     out->queue_us = pb->queue_us;
@@ -124,49 +132,51 @@ static ft_status decode_verdict(const verdict_pb *pb, ft_msg_verdict *out, ft_er
     out->others_us = pb->others_us;
     out->finish = (ft_finish)pb->finish;
     out->early_taken = pb->early_taken;
-    out->hint_no_trees = pb->hints && pb->hints->no_trees;
-    out->hint_row_price = pb->hints ? pb->hints->row_price : 0;
-    out->hint_token_us = pb->hints ? pb->hints->token_us : 0;
-    return FT_OK;
+    out->n_logprobs = (uint32_t)pb->n_logprobs;
+    if (!pb->hints)
+        return;
+    out->hint_no_trees = pb->hints->no_trees;
+    out->hint_row_price = pb->hints->row_price;
+    out->hint_token_us = pb->hints->token_us;
 }
 
-static ft_status decode_kind(const server_pb *pb, ft_server_msg *out, ft_error *err)
+static void read_kind(ft_codec_check *check, const server_pb *pb, ft_server_msg *out)
 {
     switch (pb->kind_case) {
     case FORETOKEN__V1__SERVER_MESSAGE__KIND_OPENED:
         out->kind = FT_SERVER_OPENED;
-        return decode_opened(pb->opened, &out->opened, err);
+        read_opened(check, pb->opened, &out->opened);
+        break;
     case FORETOKEN__V1__SERVER_MESSAGE__KIND_VERDICT:
         out->kind = FT_SERVER_VERDICT;
-        return decode_verdict(pb->verdict, &out->verdict, err);
+        read_verdict(check, pb->verdict, &out->verdict);
+        break;
     default:
-        return ft_error_set(err, FT_INVALID, "ServerMessage: no kind");
+        ft_codec_refuse(check, FT_INVALID, "ServerMessage: no kind");
     }
 }
 
 static ft_status build(const server_pb *pb, ft_error *err, ft_server_msg **out)
 {
     ft_server_msg head = {0};
-    ft_status status = decode_kind(pb, &head, err);
-    if (status != FT_OK)
-        return status;
-    size_t n_logprobs = head.kind == FT_SERVER_VERDICT ? pb->verdict->n_logprobs : 0;
+    ft_codec_check check = {.err = err};
+    read_kind(&check, pb, &head);
+    if (check.status != FT_OK)
+        return check.status;
+    size_t n_logprobs = head.kind == FT_SERVER_VERDICT ? head.verdict.n_logprobs : 0;
     ft_server_msg *msg = calloc(1, sizeof *msg + n_logprobs * sizeof(ft_token_logprob));
     if (!msg)
         return ft_error_set(err, FT_NOMEM, "no memory for a message");
     *msg = head;
-    if (n_logprobs) {
+    if (n_logprobs)
         msg->verdict.logprobs = (ft_token_logprob *)(msg + 1);
-        msg->verdict.n_logprobs = (uint32_t)n_logprobs;
-    }
-    for (size_t i = 0; i < n_logprobs && status == FT_OK; i++)
-        status = decode_logprob(pb->verdict->logprobs[i], &msg->verdict.logprobs[i], err);
-    if (status != FT_OK) {
+    for (size_t i = 0; i < n_logprobs; i++)
+        read_logprob(&check, pb->verdict->logprobs[i], &msg->verdict.logprobs[i]);
+    if (check.status != FT_OK)
         free(msg);
-        return status;
-    }
-    *out = msg;
-    return FT_OK;
+    else
+        *out = msg;
+    return check.status;
 }
 
 ft_status ft_server_msg_decode(const uint8_t *data, size_t n, ft_error *err, ft_server_msg **out)
@@ -194,8 +204,9 @@ void ft_server_msg_free(ft_server_msg *msg)
     free(msg);
 }
 
-static ft_status encode_opened(const ft_msg_opened *opened, ft_error *err, uint8_t **data,
-                               size_t *n)
+/* The encoders set their kind of *message and pack it. */
+static ft_status encode_opened(const ft_msg_opened *opened, server_pb *message, ft_error *err,
+                               uint8_t **data, size_t *n)
 {
     Foretoken__V1__Rule rules[FT_WIRE_RULES_MAX];
     Foretoken__V1__Limits limits = encode_limits(&opened->limits, rules);
@@ -208,10 +219,9 @@ static ft_status encode_opened(const ft_msg_opened *opened, ft_error *err, uint8
     pb.length = opened->length;
     pb.last_round = opened->last_round;
     pb.model = (char *)opened->model;
-    server_pb message = FORETOKEN__V1__SERVER_MESSAGE__INIT;
-    message.kind_case = FORETOKEN__V1__SERVER_MESSAGE__KIND_OPENED;
-    message.opened = &pb;
-    return ft_codec_pack(&message.base, err, data, n);
+    message->kind_case = FORETOKEN__V1__SERVER_MESSAGE__KIND_OPENED;
+    message->opened = &pb;
+    return ft_codec_pack(&message->base, err, data, n);
 }
 
 /* Minus infinity does not travel: this stands for it, as OpenAI has it. */
@@ -220,73 +230,37 @@ static float finite_logprob(float logprob)
     return logprob == -INFINITY ? -9999.0f : logprob;
 }
 
-/* The protobuf-c structs of a verdict's logprobs, which point into each other. */
-typedef struct logprob_tree {
-    logprob_pb *entry;          /* [n_logprobs] */
-    logprob_pb **entry_pointer; /* [n_logprobs] */
-    top_pb *top;                /* [n_logprobs, FT_WIRE_TOP_MAX] */
-    top_pb **top_pointer;       /* [n_logprobs, FT_WIRE_TOP_MAX] */
-} logprob_tree;
+/* The protobuf-c structs of one token's logprobs, which point into each other. */
+typedef struct logprob_pbs {
+    logprob_pb entry;
+    top_pb top[FT_WIRE_TOP_MAX], *pointer[FT_WIRE_TOP_MAX];
+} logprob_pbs;
 
-static void logprob_tree_deinit(logprob_tree *tree)
+static void write_logprob(ft_codec_check *check, const ft_token_logprob *from, logprob_pbs *out)
 {
-    free(tree->entry);
-    free(tree->entry_pointer);
-    free(tree->top);
-    free(tree->top_pointer);
-}
-
-static bool logprob_tree_init(logprob_tree *tree, const ft_msg_verdict *verdict)
-{
-    size_t n = verdict->n_logprobs, n_top = n * FT_WIRE_TOP_MAX;
-    *tree = (logprob_tree){.entry = calloc(n, sizeof *tree->entry),
-                           .entry_pointer = calloc(n, sizeof *tree->entry_pointer),
-                           .top = calloc(n_top, sizeof *tree->top),
-                           .top_pointer = calloc(n_top, sizeof *tree->top_pointer)};
-    if (!tree->entry || !tree->entry_pointer || !tree->top || !tree->top_pointer)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        const ft_token_logprob *from = &verdict->logprobs[i];
-        logprob_pb *to = &tree->entry[i];
-        foretoken__v1__token_logprob__init(to);
-        to->logprob = finite_logprob(from->logprob);
-        to->n_top = from->n_top;
-        to->top = &tree->top_pointer[i * FT_WIRE_TOP_MAX];
-        for (size_t k = 0; k < from->n_top; k++) {
-            top_pb *top = &tree->top[i * FT_WIRE_TOP_MAX + k];
-            foretoken__v1__top_logprob__init(top);
-            top->token = (uint32_t)from->top[k].token;
-            top->logprob = finite_logprob(from->top[k].logprob);
-            to->top[k] = top;
-        }
-        tree->entry_pointer[i] = to;
+    foretoken__v1__token_logprob__init(&out->entry);
+    out->entry.logprob = finite_logprob(from->logprob);
+    out->entry.top = out->pointer;
+    if (from->n_top > FT_WIRE_TOP_MAX) {
+        ft_codec_refuse(check, FT_INVALID, "Verdict: %u alternatives", from->n_top);
+        return;
     }
-    return true;
-}
-
-static ft_status check_verdict(const ft_msg_verdict *verdict, ft_error *err)
-{
-    uint32_t n_tokens = verdict->n_path + verdict->n_next;
-    if (verdict->n_path > FT_WIRE_PATH_MAX || verdict->n_next > FT_WIRE_NEXT_MAX - verdict->n_path)
-        return ft_error_set(err, FT_INVALID, "Verdict: path of %u nodes, %u tokens behind it",
-                            verdict->n_path, verdict->n_next);
-    if (verdict->n_logprobs && verdict->n_logprobs != n_tokens)
-        return ft_error_set(err, FT_INVALID, "Verdict: %u logprobs for %u tokens",
-                            verdict->n_logprobs, n_tokens);
-    for (uint32_t i = 0; i < verdict->n_logprobs; i++) {
-        if (verdict->logprobs[i].n_top > FT_WIRE_TOP_MAX)
-            return ft_error_set(err, FT_INVALID, "Verdict: %u alternatives",
-                                verdict->logprobs[i].n_top);
+    for (; out->entry.n_top < from->n_top; out->entry.n_top++) {
+        size_t k = out->entry.n_top;
+        foretoken__v1__top_logprob__init(&out->top[k]);
+        out->top[k].token = (uint32_t)from->top[k].token;
+        out->top[k].logprob = finite_logprob(from->top[k].logprob);
+        out->pointer[k] = &out->top[k];
     }
-    return FT_OK;
 }
 
-static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, uint8_t **data,
-                                size_t *n)
+static ft_status encode_verdict(const ft_msg_verdict *verdict, server_pb *message, ft_error *err,
+                                uint8_t **data, size_t *n)
 {
-    ft_status status = check_verdict(verdict, err);
-    if (status != FT_OK)
-        return status;
+    ft_codec_check check = {.err = err};
+    check_counts(&check, verdict->n_path, verdict->n_next, verdict->n_logprobs);
+    if (check.status != FT_OK)
+        return check.status;
     Foretoken__V1__Hints hints = FORETOKEN__V1__HINTS__INIT;
     hints.token_us = verdict->hint_token_us;
     hints.no_trees = verdict->hint_no_trees;
@@ -306,32 +280,34 @@ static ft_status encode_verdict(const ft_msg_verdict *verdict, ft_error *err, ui
     pb.early_taken = verdict->early_taken;
     bool hint = verdict->hint_token_us || verdict->hint_no_trees || verdict->hint_row_price;
     pb.hints = hint ? &hints : NULL;
-    logprob_tree tree = {0};
-    if (verdict->n_logprobs) {
-        if (!logprob_tree_init(&tree, verdict)) {
-            logprob_tree_deinit(&tree);
-            return ft_error_set(err, FT_NOMEM, "no memory for a verdict");
-        }
-        pb.n_logprobs = verdict->n_logprobs;
-        pb.logprobs = tree.entry_pointer;
+    logprob_pb *entry[FT_WIRE_NEXT_MAX];
+    logprob_pbs *logprobs = NULL;
+    pb.n_logprobs = verdict->n_logprobs;
+    pb.logprobs = entry;
+    if (pb.n_logprobs && !(logprobs = calloc(pb.n_logprobs, sizeof *logprobs)))
+        return ft_error_set(err, FT_NOMEM, "no memory for a verdict");
+    for (size_t i = 0; i < pb.n_logprobs; i++) {
+        write_logprob(&check, &verdict->logprobs[i], &logprobs[i]);
+        entry[i] = &logprobs[i].entry;
     }
-    server_pb message = FORETOKEN__V1__SERVER_MESSAGE__INIT;
-    message.kind_case = FORETOKEN__V1__SERVER_MESSAGE__KIND_VERDICT;
-    message.verdict = &pb;
-    status = ft_codec_pack(&message.base, err, data, n);
-    logprob_tree_deinit(&tree);
-    return status;
+    message->kind_case = FORETOKEN__V1__SERVER_MESSAGE__KIND_VERDICT;
+    message->verdict = &pb;
+    if (check.status == FT_OK)
+        check.status = ft_codec_pack(&message->base, err, data, n);
+    free(logprobs);
+    return check.status;
 }
 
 ft_status ft_server_msg_encode(const ft_server_msg *msg, ft_error *err, uint8_t **data, size_t *n)
 {
+    server_pb message = FORETOKEN__V1__SERVER_MESSAGE__INIT;
     *data = NULL;
     *n = 0;
     switch (msg->kind) {
     case FT_SERVER_OPENED:
-        return encode_opened(&msg->opened, err, data, n);
+        return encode_opened(&msg->opened, &message, err, data, n);
     case FT_SERVER_VERDICT:
-        return encode_verdict(&msg->verdict, err, data, n);
+        return encode_verdict(&msg->verdict, &message, err, data, n);
     }
     return ft_error_set(err, FT_INVALID, "ServerMessage: unknown kind %d", (int)msg->kind);
 }
@@ -347,21 +323,18 @@ ft_status ft_info_decode(const uint8_t *data, size_t n, ft_error *err, ft_msg_in
     Foretoken__V1__InfoReply *pb = foretoken__v1__info_reply__unpack(&memory.allocator, n, data);
     if (!pb)
         return ft_error_set(err, FT_INVALID, "InfoReply: not a protobuf message");
-    ft_status status =
-        ft_codec_string(pb->version, "InfoReply.version", out->version, sizeof out->version, err);
-    if (status == FT_OK)
-        status = ft_codec_string(pb->model, "InfoReply.model", out->model, sizeof out->model, err);
-    if (status == FT_OK)
-        status = ft_codec_string(pb->kernels, "InfoReply.kernels", out->kernels,
-                                 sizeof out->kernels, err);
+    ft_codec_check check = {.err = err};
+    ft_codec_string(&check, pb->version, "InfoReply.version", out->version, sizeof out->version);
+    ft_codec_string(&check, pb->model, "InfoReply.model", out->model, sizeof out->model);
+    ft_codec_string(&check, pb->kernels, "InfoReply.kernels", out->kernels, sizeof out->kernels);
     out->protocol = pb->protocol;
     out->vocab_fingerprint = pb->vocab_fingerprint;
-    decode_limits(pb->limits, &out->limits);
+    read_limits(pb->limits, &out->limits);
     out->sessions = pb->sessions;
     out->kv_blocks = pb->kv_blocks;
     out->kv_blocks_free = pb->kv_blocks_free;
     foretoken__v1__info_reply__free_unpacked(pb, &memory.allocator);
-    return status;
+    return check.status;
 }
 
 ft_status ft_info_encode(const ft_msg_info *info, ft_error *err, uint8_t **data, size_t *n)

@@ -168,8 +168,8 @@ FT_WARN_UNUSED ft_status ft_client_msg_decode(const uint8_t *data, size_t n,
 FT_WARN_UNUSED ft_status ft_client_msg_encode(const ft_client_msg *msg, ft_error *err,
                                               uint8_t **data, size_t *n);
 void ft_client_msg_free(ft_client_msg *msg);
-/* Copies a draft into a message with its own memory, as the decoder makes it. NULL: no memory. */
-ft_client_msg *ft_draft_msg_dup(const ft_msg_draft *draft);
+/* Copies a message and what it points to, in one block as the decoder makes it. NULL: no memory. */
+ft_client_msg *ft_client_msg_dup(const ft_client_msg *msg);
 FT_WARN_UNUSED ft_status ft_server_msg_decode(const uint8_t *data, size_t n, ft_error *err,
                                               ft_server_msg **out);
 FT_WARN_UNUSED ft_status ft_server_msg_encode(const ft_server_msg *msg, ft_error *err,

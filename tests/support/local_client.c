@@ -109,7 +109,8 @@ ft_msg_open local_resume_msg(const local_client *c, uint32_t base)
 
 ft_client_msg *local_draft_msg(const ft_msg_draft *draft)
 {
-    ft_client_msg *msg = ft_draft_msg_dup(draft);
+    const ft_client_msg borrowed = {.kind = FT_CLIENT_DRAFT, .draft = *draft};
+    ft_client_msg *msg = ft_client_msg_dup(&borrowed);
     assert_non_null(msg);
     return msg;
 }
