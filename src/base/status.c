@@ -25,26 +25,6 @@ static const status_row *row_of(ft_status code)
     return (unsigned)code < FT_STATUS_COUNT ? &rows[code] : &rows[FT_INTERNAL];
 }
 
-/* Makes text one line of valid UTF-8 in place: what it quotes may come from outside, and it may
- * have been cut inside a character. */
-static void make_line(char *text)
-{
-    size_t n = ft_utf8_complete(text, strlen(text));
-    text[n] = 0;
-    for (size_t i = 0; i < n;) {
-        size_t len = 1;
-        while (len < 4 && len < n - i && !ft_utf8_valid(text + i, len))
-            len++;
-        if (!ft_utf8_valid(text + i, len)) {
-            len = 1;
-            text[i] = '?';
-        } else if ((unsigned char)text[i] < ' ') {
-            text[i] = ' ';
-        }
-        i += len;
-    }
-}
-
 ft_status ft_error_setv(ft_error *err, ft_status code, const char *fmt, va_list args)
 {
     if (err) {
@@ -52,7 +32,7 @@ ft_status ft_error_setv(ft_error *err, ft_status code, const char *fmt, va_list 
         char message[sizeof err->message]; /* the arguments may quote err->message itself */
         if (vsnprintf(message, sizeof message, fmt, args) < 0)
             message[0] = 0;
-        make_line(message);
+        ft_utf8_line(message); /* it may quote what came from outside */
         memcpy(err->message, message, strlen(message) + 1);
     }
     return code;

@@ -85,6 +85,21 @@ bool ft_utf8_valid(const char *data, size_t n)
     return true;
 }
 
+void ft_utf8_line(char *text)
+{
+    size_t bad, n = ft_utf8_complete(text, strlen(text));
+    bool cut;
+    text[n] = 0;
+    for (size_t i = 0; i < n;) {
+        size_t len = char_len(text + i, n - i, &bad, &cut);
+        if (len == 0)
+            text[i] = '?';
+        else if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+            text[i] = ' ';
+        i += len ? len : 1;
+    }
+}
+
 ft_status ft_utf8_repair(const char *data, size_t n, ft_buf *out)
 {
     size_t bad;

@@ -20,6 +20,10 @@ size_t ft_utf8_complete(const char *data, size_t n);
 /* True if the bytes are valid UTF-8 (no overlongs, no surrogates, at most U+10FFFF). */
 bool ft_utf8_valid(const char *data, size_t n);
 
+/* Makes a string one line that a terminal can show, in place: an unfinished character at its end is
+ * cut off, other invalid bytes become '?', control characters become spaces. */
+void ft_utf8_line(char *text);
+
 /* Appends data to out with every invalid sequence replaced by U+FFFD. */
 ft_status ft_utf8_repair(const char *data, size_t n, ft_buf *out);
 

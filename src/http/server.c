@@ -14,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "http/exchange.h"
 
-#define HEADER_BYTES  ((size_t)32 << 10) /* a connection's memory: its headers must fit */
-#define PEM_BYTES_MAX ((long)1 << 20)
+#define HEADER_BYTES ((size_t)32 << 10) /* a connection's memory: its headers must fit */
 /* Connections above the limit that are told so; libmicrohttpd closes those above without a word. */
 #define SURPLUS_CONNECTIONS 32
 
@@ -82,30 +82,6 @@ static void on_log(void *cls, const char *fmt, va_list args)
 }
 
 /* --- creation --- */
-
-static ft_status read_pem(const char *path, ft_error *err, char **out)
-{
-    ft_status status = FT_OK;
-    char *text = NULL;
-    FILE *f = fopen(path, "rb");
-    long n = -1;
-    if (f && fseek(f, 0, SEEK_END) == 0 && (n = ftell(f)) > 0 && n <= PEM_BYTES_MAX) {
-        rewind(f);
-        text = calloc((size_t)n + 1, 1);
-        if (text && fread(text, 1, (size_t)n, f) != (size_t)n)
-            text[0] = 0;
-    }
-    if (!text || !strstr(text, "-----BEGIN")) {
-        status = ft_error_set(err, FT_IO, "http: %s is no readable PEM file: %s", path,
-                              f ? "no '-----BEGIN' in it" : strerror(errno));
-        free(text);
-        text = NULL;
-    }
-    if (f)
-        fclose(f);
-    *out = text;
-    return status;
-}
 
 static int try_listen(const struct addrinfo *a)
 {
@@ -205,9 +181,9 @@ static ft_status start_daemon(ft_http *http, int fd, const ft_http_opts *opts, f
     char *cert = NULL, *key = NULL;
     ft_status status = FT_OK;
     if (opts->tls_cert)
-        status = read_pem(opts->tls_cert, err, &cert);
+        status = ft_file_read_pem(opts->tls_cert, err, &cert);
     if (status == FT_OK && opts->tls_key)
-        status = read_pem(opts->tls_key, err, &key);
+        status = ft_file_read_pem(opts->tls_key, err, &key);
     if (status == FT_OK) {
         http->daemon = run_daemon(http, fd, cert, key);
         if (!http->daemon)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/secret.h"
 #include "wire/rpc.h"
 
@@ -106,11 +107,11 @@ static ft_status pem_files_init(pem_files *files, const char *cert, const char *
         return ft_error_set(err, FT_INVALID,
                             "TLS needs both a certificate and its key: only the %s was given",
                             cert ? "certificate" : "key");
-    ft_status status = cert ? ft_rpc_read_pem(cert, err, &files->cert) : FT_OK;
+    ft_status status = cert ? ft_file_read_pem(cert, err, &files->cert) : FT_OK;
     if (status == FT_OK && key)
-        status = ft_rpc_read_pem(key, err, &files->key);
+        status = ft_file_read_pem(key, err, &files->key);
     if (status == FT_OK && ca)
-        status = ft_rpc_read_pem(ca, err, &files->ca);
+        status = ft_file_read_pem(ca, err, &files->ca);
     if (status != FT_OK)
         pem_files_deinit(files);
     return status;

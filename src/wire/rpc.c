@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What server and client share of gRPC's C core: start-up, the queue thread, bytes, PEM files. The
+// What server and client share of gRPC's C core: start-up, the queue thread, messages. The
 // only state is gRPC's own; gRPC's log lines go to ours at debug level, since every failure also
 // comes back as a status.
 #include "wire/rpc.h"
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -90,29 +89,6 @@ bool ft_rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t n, ft_rpc_ta
     return false;
 }
 
-ft_status ft_rpc_read_pem(const char *path, ft_error *err, char **out)
-{
-    enum { PEM_MAX_BYTES = 1 << 20 };
-    ft_buf text = {0};
-    char chunk[4096];
-    size_t n;
-    *out = NULL;
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return ft_error_set(err, FT_INVALID, "cannot read %s: %m", path);
-    while ((n = fread(chunk, 1, sizeof chunk, file)) > 0 && text.len < PEM_MAX_BYTES)
-        (void)ft_buf_append(&text, chunk, n);
-    bool bad = ferror(file) != 0;
-    fclose(file);
-    if (bad || text.failed || text.len >= PEM_MAX_BYTES ||
-        !strstr(ft_buf_str(&text), "-----BEGIN")) {
-        ft_buf_deinit(&text);
-        return ft_error_set(err, FT_INVALID, "%s: not a PEM file", path);
-    }
-    *out = text.data;
-    return FT_OK;
-}
-
 grpc_byte_buffer *ft_rpc_wrap(uint8_t *data, size_t n)
 {
     grpc_slice slice = grpc_slice_new(data, n, free);
@@ -179,20 +155,9 @@ void ft_rpc_messages_clear(ft_rpc_messages *messages)
 
 void ft_rpc_printable(grpc_slice text, char *out, size_t size)
 {
-    size_t n = GRPC_SLICE_LENGTH(text);
-    if (n >= size)
-        n = size - 1;
-    memcpy(out, GRPC_SLICE_START_PTR(text), n);
-    n = ft_utf8_complete(out, n);
-    bool valid = ft_utf8_valid(out, n);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char byte = (unsigned char)out[i];
-        if (byte < 0x20 || byte == 0x7f)
-            out[i] = ' ';
-        else if (!valid && byte >= 0x80)
-            out[i] = '?';
-    }
-    out[n] = 0;
+    snprintf(out, size, "%.*s", (int)GRPC_SLICE_LENGTH(text),
+             (const char *)GRPC_SLICE_START_PTR(text));
+    ft_utf8_line(out);
 }
 
 grpc_arg ft_rpc_int(const char *key, int value)

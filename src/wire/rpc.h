@@ -57,15 +57,12 @@ void ft_rpc_queue_stop(ft_rpc_queue *queue);
 bool ft_rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t n, ft_rpc_tag *tag,
                         int *outstanding);
 
-/* A whole PEM file as a string that the caller frees. FT_INVALID: unreadable or no PEM. */
-FT_WARN_UNUSED ft_status ft_rpc_read_pem(const char *path, ft_error *err, char **out);
-
 /* Takes malloc'ed bytes. */
 grpc_byte_buffer *ft_rpc_wrap(uint8_t *data, size_t n);
 /* The buffer's bytes in one slice, which the caller unrefs. False: compressed or broken. */
 bool ft_rpc_unwrap(grpc_byte_buffer *buffer, grpc_slice *out);
 
-/* Makes one printable line of the other side's text: control bytes become spaces. */
+/* Copies the other side's text as one printable line, as ft_utf8_line makes it. */
 void ft_rpc_printable(grpc_slice text, char *out, size_t size);
 
 /* A channel argument. key is borrowed. */

@@ -85,8 +85,8 @@ static void test_error_set(void **state)
 static void test_message_is_one_line(void **state)
 {
     ft_error err;
-    ft_error_set(&err, FT_INVALID, "a%sb", "\r\n\x01\t");
-    assert_string_equal(err.message, "a    b");
+    ft_error_set(&err, FT_INVALID, "a%sb", "\r\n\x01\t\x7f");
+    assert_string_equal(err.message, "a     b");
     ft_error_set(&err, FT_INVALID, "%s", "x\xff\xc3\xa9\xe2\x82y\xf0\x9f\x98\x80");
     assert_string_equal(err.message, "x?\xc3\xa9??y\xf0\x9f\x98\x80");
     ft_error_set(&err, FT_INVALID, "%s", "");

@@ -427,7 +427,7 @@ static void test_options(void **state)
     create_fails((ft_http_opts){.port = port}, FT_IO, "in use");
     create_fails((ft_http_opts){.host = "no such host"}, FT_IO, "no such host");
     create_fails((ft_http_opts){.tls_cert = "/nonexistent"}, FT_INVALID, "both");
-    create_fails((ft_http_opts){.tls_cert = "/nonexistent", .tls_key = "/nonexistent"}, FT_IO,
+    create_fails((ft_http_opts){.tls_cert = "/nonexistent", .tls_key = "/nonexistent"}, FT_INVALID,
                  "/nonexistent");
     char path[] = "/tmp/ft-pem-XXXXXX";
     int fd = mkstemp(path);
