@@ -295,7 +295,7 @@ static ft_status read_model(bench *b, ft_error *err)
     ft_status status = ft_gguf_open(b->o->model, err, &gguf);
     if (status != FT_OK)
         return status;
-    status = ft_hparams_read(&gguf, err, &hp);
+    status = ft_hparams_read(&gguf, &hp);
     ft_gguf_close(&gguf);
     if (status != FT_OK)
         return status;

@@ -27,48 +27,34 @@ static uint64_t of_hparams(const ft_hparams *hp)
     return ft_fnv64(hash, numbers, sizeof numbers);
 }
 
-static uint64_t of_tokens(const ft_gguf *gguf)
+static uint64_t of_tokens(ft_gguf *gguf)
 {
-    ft_gguf_arr tokens;
-    ft_error none;
     uint64_t hash = FT_FNV64_INIT;
-    if (ft_gguf_array(gguf, "tokenizer.ggml.tokens", GGUF_TYPE_STRING, false, &none, &tokens) !=
-            FT_OK ||
-        tokens.id < 0)
-        return hash;
+    ft_gguf_arr tokens = ft_gguf_array(gguf, "tokenizer.ggml.tokens", GGUF_TYPE_STRING, false);
     for (size_t i = 0; i < tokens.n; i++)
         hash = add_text(hash, gguf_get_arr_str(gguf->ctx, tokens.id, i));
     return hash;
 }
 
-static ft_status of_tensor(const ft_gguf *gguf, int64_t id, ft_error *err, uint64_t *out)
+static uint64_t of_tensor(ft_gguf *gguf, int64_t id)
 {
-    uint8_t sample[SAMPLE];
-    size_t size = gguf_get_tensor_size(gguf->ctx, id), n = size < SAMPLE ? size : SAMPLE;
-    const char *type = ggml_type_name(gguf_get_tensor_type(gguf->ctx, id));
-    const uint64_t bytes =
-        size; /* with the name, whose shape hyperparameters say, and the type: the shape */
-    ft_status status = ft_gguf_read(gguf, ft_gguf_tensor_file_offset(gguf, id), sample, n, err);
+    uint8_t sample[SAMPLE] = {0};
+    /* The number of bytes stands for the shape, because hyperparameters and name determine it. */
+    const uint64_t bytes = gguf_get_tensor_size(gguf->ctx, id);
+    size_t n = bytes < SAMPLE ? bytes : SAMPLE;
+    ft_gguf_read(gguf, ft_gguf_tensor_file_offset(gguf, id), sample, n);
     uint64_t hash = add_text(FT_FNV64_INIT, gguf_get_tensor_name(gguf->ctx, id));
-    hash = add_text(hash, type);
+    hash = add_text(hash, ggml_type_name(gguf_get_tensor_type(gguf->ctx, id)));
     hash = ft_fnv64(hash, &bytes, sizeof bytes);
-    if (status == FT_OK)
-        *out = ft_fnv64(hash, sample, n);
-    return status;
+    return ft_fnv64(hash, sample, n);
 }
 
-ft_status ft_fingerprint_read(const ft_gguf *gguf, const ft_hparams *hp, ft_error *err,
-                              uint64_t *out)
+ft_status ft_fingerprint_read(ft_gguf *gguf, const ft_hparams *hp, uint64_t *out)
 {
-    /* of tensors: a sum, so their order does not matter */
     uint64_t part[3] = {of_hparams(hp), of_tokens(gguf), 0};
-    ft_status status = FT_OK;
-    for (int64_t i = 0; i < gguf_get_n_tensors(gguf->ctx) && status == FT_OK; i++) {
-        uint64_t hash = 0;
-        status = of_tensor(gguf, i, err, &hash);
-        part[2] += hash;
-    }
+    for (int64_t i = 0; i < gguf_get_n_tensors(gguf->ctx) && gguf->st == FT_OK; i++)
+        part[2] += of_tensor(gguf, i); /* a sum, so the order of tensors does not matter */
     *out = ft_fnv64(FT_FNV64_INIT, part, sizeof part);
     *out += *out == 0; /* 0 is for "not known" */
-    return status;
+    return gguf->st;
 }

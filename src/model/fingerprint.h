@@ -9,7 +9,6 @@
 #include "model/model.h"
 
 /* See ft_model_fingerprint. FT_IO. */
-FT_WARN_UNUSED ft_status ft_fingerprint_read(const ft_gguf *gguf, const ft_hparams *hp,
-                                             ft_error *err, uint64_t *out);
+FT_WARN_UNUSED ft_status ft_fingerprint_read(ft_gguf *gguf, const ft_hparams *hp, uint64_t *out);
 
 #endif

@@ -18,46 +18,51 @@ typedef struct ft_gguf {
     uint64_t file_size;
     uint64_t data_offset;     /* offset in the file where tensor data begins */
     struct gguf_context *ctx; /* metadata only */
-    const char *path;         /* borrowed from the caller of ft_gguf_open */
+    const char *path;         /* borrowed from the caller of ft_gguf_open, like err */
+    ft_error *err;
+    ft_status st; /* the first error stays, and later getters do nothing */
 } ft_gguf;
 
-/* Reads the metadata, checks it with ft_gguf_check, and only then passes it to ggml. Split files
- * are FT_UNSUPPORTED. On failure *gguf needs no close. path must outlive *gguf. */
+/* Reads the metadata, checks it with ft_gguf_scan, and only then passes it to ggml. Split files
+ * are FT_UNSUPPORTED. On failure *gguf needs no close. path and err must outlive *gguf. */
 FT_WARN_UNUSED ft_status ft_gguf_open(const char *path, ft_error *err, ft_gguf *gguf);
 void ft_gguf_close(ft_gguf *gguf);
 
-/* ft_gguf_check on the first bytes of the metadata. *short_data is set if the only error is that
+/* Records an error, unless there was one before. The message begins with the file's path. Returns
+ * gguf->st. */
+ft_status ft_gguf_refuse(ft_gguf *gguf, ft_status code, const char *fmt, ...) FT_PRINTF(3, 4);
+
+/* Checks header, keys, strings, arrays, dimensions, types, offsets and sizes of tensors against
+ * file_size. data: the first n_data bytes of the file. *short_data is set if the only error is that
  * the metadata continues behind n_data and the file is longer, too. */
 FT_WARN_UNUSED ft_status ft_gguf_scan(const void *data, size_t n_data, uint64_t file_size,
                                       ft_error *err, bool *short_data);
 
-/* Reads a scalar of any integer type within [0, UINT32_MAX]. A missing key leaves *out unchanged;
- * it is FT_CORRUPT if the key is required, else FT_OK. A wrong type is FT_CORRUPT. Messages name
- * the key. */
-FT_WARN_UNUSED ft_status ft_gguf_u32(const ft_gguf *gguf, const char *key, bool required,
-                                     ft_error *err, uint32_t *out);
-/* Reads a float of either width; it must be finite. */
-FT_WARN_UNUSED ft_status ft_gguf_f32(const ft_gguf *gguf, const char *key, bool required,
-                                     ft_error *err, float *out);
-FT_WARN_UNUSED ft_status ft_gguf_bool(const ft_gguf *gguf, const char *key, bool required,
-                                      ft_error *err, bool *out);
+/* Bytes of a value of a scalar type (gguf_type); 0 for strings, arrays and unknown types. */
+size_t ft_gguf_scalar_bytes(uint32_t type);
+
+/* The getters below refuse a wrong type, and a missing key if it is required (FT_CORRUPT; messages
+ * name the key). A missing key leaves *out unchanged. */
+
+/* A whole number of any type within [0, UINT32_MAX]. */
+void ft_gguf_u32(ft_gguf *gguf, const char *key, bool required, uint32_t *out);
+/* A float of either width; it must be finite. */
+void ft_gguf_f32(ft_gguf *gguf, const char *key, bool required, float *out);
+void ft_gguf_bool(ft_gguf *gguf, const char *key, bool required, bool *out);
 /* Borrowed until ft_gguf_close. */
-FT_WARN_UNUSED ft_status ft_gguf_str(const ft_gguf *gguf, const char *key, bool required,
-                                     ft_error *err, const char **out);
+void ft_gguf_str(ft_gguf *gguf, const char *key, bool required, const char **out);
 /* An array: id is for gguf_get_arr_*, -1 if the key is missing. */
 typedef struct ft_gguf_arr {
     int64_t id;
     size_t n;
 } ft_gguf_arr;
-/* The element type is checked. */
-FT_WARN_UNUSED ft_status ft_gguf_array(const ft_gguf *gguf, const char *key, enum gguf_type type,
-                                       bool required, ft_error *err, ft_gguf_arr *out);
+/* The element type is checked. After an error, and if the key is missing: {-1, 0}. */
+ft_gguf_arr ft_gguf_array(ft_gguf *gguf, const char *key, enum gguf_type type, bool required);
 
 /* The offset of a tensor's bytes in the file. */
 uint64_t ft_gguf_tensor_file_offset(const ft_gguf *gguf, int64_t tensor);
 
-/* Reads exactly n bytes at offset. FT_IO. */
-FT_WARN_UNUSED ft_status ft_gguf_read(const ft_gguf *gguf, uint64_t offset, void *out, size_t n,
-                                      ft_error *err);
+/* Reads exactly n bytes at offset. FT_IO. Returns gguf->st. */
+ft_status ft_gguf_read(ft_gguf *gguf, uint64_t offset, void *out, size_t n);
 
 #endif

@@ -13,7 +13,7 @@ enum { FT_MAX_LAYERS = 512 /* libllama's own limit */ };
 
 /* Reads and checks all hyperparameters. FT_UNSUPPORTED: the file asks for something that the engine
  * does not compute. FT_CORRUPT (names the key): a value makes no sense. */
-FT_WARN_UNUSED ft_status ft_hparams_read(const ft_gguf *gguf, ft_error *err, ft_hparams *out);
+FT_WARN_UNUSED ft_status ft_hparams_read(ft_gguf *gguf, ft_hparams *out);
 
 /* The tensors of one layer. */
 enum {
@@ -43,8 +43,11 @@ typedef struct ft_sources {
 
 /* Finds every tensor and checks its shape and type. A tensor that the family's forward pass would
  * not use is FT_UNSUPPORTED, because leaving it out would change the results. */
-FT_WARN_UNUSED ft_status ft_sources_find(const ft_gguf *gguf, const ft_hparams *hp, ft_error *err,
-                                         ft_sources *out);
+FT_WARN_UNUSED ft_status ft_sources_find(ft_gguf *gguf, const ft_hparams *hp, ft_sources *out);
 void ft_sources_deinit(ft_sources *sources);
+
+/* Opens a file and does all of the above. On failure the caller owes nothing. */
+FT_WARN_UNUSED ft_status ft_sources_open(const char *path, ft_error *err, ft_gguf *gguf,
+                                         ft_hparams *hp, ft_sources *out);
 
 #endif

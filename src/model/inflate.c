@@ -134,65 +134,17 @@ static ft_status add_tensors(inflater *f)
     return st;
 }
 
-/* An array of numbers under the family's own prefix, as long as the number of layers: one value for
- * each layer. Of the families' keys, only RoPE's can have that length by chance. */
-static bool is_per_layer(const inflater *f, int64_t id)
-{
-    const char *key = gguf_get_key(f->in.ctx, id), *arch = ft_family_name(f->hp.family);
-    size_t n = strlen(arch);
-    return gguf_get_kv_type(f->in.ctx, id) == GGUF_TYPE_ARRAY &&
-           gguf_get_arr_type(f->in.ctx, id) != GGUF_TYPE_STRING &&
-           gguf_get_arr_n(f->in.ctx, id) == f->hp.n_layer && strncmp(key, arch, n) == 0 &&
-           key[n] == '.' && strncmp(key + n, ".rope.", 6) != 0;
-}
-
-static size_t element_bytes(enum gguf_type type)
-{
-    switch (type) {
-    case GGUF_TYPE_UINT8:
-    case GGUF_TYPE_INT8:
-    case GGUF_TYPE_BOOL:
-        return 1;
-    case GGUF_TYPE_UINT16:
-    case GGUF_TYPE_INT16:
-        return 2;
-    case GGUF_TYPE_UINT64:
-    case GGUF_TYPE_INT64:
-    case GGUF_TYPE_FLOAT64:
-        return 8;
-    default:
-        return 4;
-    }
-}
-
-static ft_status stretch_array(inflater *f, int64_t id)
-{
-    enum gguf_type type = gguf_get_arr_type(f->in.ctx, id);
-    size_t size = element_bytes(type);
-    const char *old = gguf_get_arr_data(f->in.ctx, id);
-    char *values = malloc(size * f->opts->n_layer);
-    if (!values)
-        return no_memory(f);
-    for (uint32_t i = 0; i < f->opts->n_layer; i++)
-        memcpy(values + size * i, old + size * source_of(f, i), size);
-    gguf_set_arr_data(f->out, gguf_get_key(f->in.ctx, id), type, values, f->opts->n_layer);
-    free(values);
-    return FT_OK;
-}
-
 static ft_status set_name(inflater *f)
 {
     const char *old = "a model without a name";
     ft_buf name = {0};
-    ft_status st = ft_gguf_str(&f->in, "general.name", false, f->err, &old);
-    if (st != FT_OK)
-        return st;
-    st = ft_buf_printf(&name, "%s, inflated from %u to %u layers", old, f->hp.n_layer,
-                       f->opts->n_layer);
+    ft_gguf_str(&f->in, "general.name", false, &old);
+    ft_status st = ft_buf_printf(&name, "%s, inflated from %u to %u layers", old, f->hp.n_layer,
+                                 f->opts->n_layer);
     if (st == FT_OK)
         gguf_set_val_str(f->out, "general.name", name.data);
     ft_buf_deinit(&name);
-    return st == FT_OK ? FT_OK : no_memory(f);
+    return st == FT_OK ? f->in.st : no_memory(f);
 }
 
 static ft_status set_keys(inflater *f)
@@ -206,11 +158,7 @@ static ft_status set_keys(inflater *f)
     gguf_remove_key(f->out, "general.size_label");       /* "135M" */
     snprintf(key, sizeof key, "%s.block_count", ft_family_name(f->hp.family));
     gguf_set_val_u32(f->out, key, f->opts->n_layer);
-    ft_status st = set_name(f);
-    for (int64_t i = 0; i < gguf_get_n_kv(f->in.ctx) && st == FT_OK; i++)
-        if (is_per_layer(f, i))
-            st = stretch_array(f, i);
-    return st;
+    return set_name(f);
 }
 
 static ft_status write_meta(inflater *f, ft_new_file *file)
@@ -237,7 +185,7 @@ static ft_status write_tensor(inflater *f, ft_new_file *file, size_t i)
         if (f->copies[i].zero)
             memset(f->piece, 0, n);
         else
-            st = ft_gguf_read(&f->in, at, f->piece, n, f->err);
+            st = ft_gguf_read(&f->in, at, f->piece, n);
         if (st == FT_OK)
             st = ft_new_file_write(file, f->piece, n, f->err);
         at += n;
@@ -280,12 +228,8 @@ static ft_status check_layers(const inflater *f)
 
 ft_status ft_model_inflate(const ft_inflate_opts *opts, ft_error *err, uint32_t *had)
 {
-    inflater f = {.opts = opts, .err = err, .piece = malloc(PIECE)};
-    ft_status st = ft_gguf_open(opts->in, err, &f.in);
-    if (st == FT_OK)
-        st = ft_hparams_read(&f.in, err, &f.hp);
-    if (st == FT_OK)
-        st = ft_sources_find(&f.in, &f.hp, err, &f.sources);
+    inflater f = {.opts = opts, .err = err, .in.fd = -1, .piece = malloc(PIECE)};
+    ft_status st = ft_sources_open(opts->in, err, &f.in, &f.hp, &f.sources);
     if (st == FT_OK)
         st = f.piece ? check_layers(&f) : no_memory(&f);
     if (st == FT_OK)

@@ -33,7 +33,7 @@ typedef struct weight {
 } weight;
 
 struct ft_model {
-    ft_hparams hp;
+    ft_model_info info;
     ft_weights weights;
     ft_placer placer;
     ft_devices devices;
@@ -43,11 +43,7 @@ struct ft_model {
     ggml_backend_buffer_type_t type[PLACES]; /* [n_places] */
     struct ggml_context *ctx[PLACES];        /* [n_places], NULL where nothing is placed */
     ggml_backend_buffer_t buffer[PLACES];    /* [n_places], likewise */
-    char *path, *name;
-    char type_name[16];
-    uint64_t fingerprint, n_params;
-    uint32_t n_matrices, n_repacked; /* of the layers, joined ones counted once */
-    ft_model_memory memory;
+    char *path, *name;                       /* name: in full; info has its beginning */
 };
 
 typedef struct loader {
@@ -150,6 +146,7 @@ static void plan_layer(loader *l, ft_layer *layer, const int64_t *src)
     add_vector(l, &layer->ffn_norm, src[FT_PART_FFN_NORM]);
     add_joined(l, &layer->wgate_up, gate_up, &src[FT_PART_GATE], 2);
     add_matrix(l, &layer->wdown, src[FT_PART_DOWN]);
+    add_vector(l, &layer->rope_freqs, l->src.rope_freqs);
 }
 
 /* A tied output head gets a copy of its own only in a faster place, or on another device. */
@@ -165,31 +162,14 @@ static void plan_head(loader *l, size_t embedding)
     add_vector(l, &w->output_norm, l->src.output_norm);
 }
 
-/* One copy of the RoPE factors for each place with layers, and one on the host for its readers. */
-static void plan_layers(loader *l)
-{
-    ft_model *m = l->model;
-    struct ggml_tensor **factors[FT_DEVICES_MAX + 1] = {&m->weights.rope_freqs};
-    l->where = 0;
-    add_vector(l, &m->weights.rope_freqs, l->src.rope_freqs);
-    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
-        l->where = m->where[i];
-        if (!factors[l->where]) {
-            factors[l->where] = &m->weights.layers[i].rope_freqs;
-            add_vector(l, factors[l->where], l->src.rope_freqs);
-        }
-        plan_layer(l, &m->weights.layers[i], l->src.layers[i]);
-    }
-}
-
 /* Rows of the embedding are looked up on the first layer's device, if all layers are on devices and
  * that device can do it; otherwise on the CPU. */
 static uint8_t choose_embedding(const loader *l)
 {
     const ft_model *m = l->model;
-    uint8_t where = m->where[m->hp.n_layer] ? m->where[0] : 0;
+    uint8_t where = m->where[m->info.hp.n_layer] ? m->where[0] : 0;
     return where && ft_device_has_rows(m->devices.dev[where - 1], type_of(l, l->src.tok_embd),
-                                       m->hp.n_embd)
+                                       m->info.hp.n_embd)
                ? where
                : 0;
 }
@@ -207,18 +187,23 @@ static size_t place_embedding(const loader *l)
 static ft_status plan(loader *l)
 {
     ft_model *m = l->model;
-    size_t most = 4 + FT_DEVICES_MAX + (size_t)m->hp.n_layer * FT_PART_COUNT;
-    m->weights.layers = calloc(m->hp.n_layer, sizeof *m->weights.layers);
-    m->where = calloc(m->hp.n_layer + 1, sizeof *m->where);
+    size_t most = 4 + (size_t)m->info.hp.n_layer * (FT_PART_COUNT + 1);
+    m->weights.layers = calloc(m->info.hp.n_layer, sizeof *m->weights.layers);
+    m->where = calloc(m->info.hp.n_layer + 1, sizeof *m->where);
     l->weights = calloc(most, sizeof *l->weights);
     if (!m->weights.layers || !m->where || !l->weights)
         return ft_error_set(l->err, FT_NOMEM, "%s: out of memory", l->opts->path);
-    ft_devices_split(&m->devices, m->hp.n_layer, l->opts->n_gpu_layers, m->where);
+    ft_devices_split(&m->devices, m->info.hp.n_layer, l->opts->n_gpu_layers, m->where);
     m->where_embedding = l->where = choose_embedding(l);
     size_t embedding = place_embedding(l);
     add_weight(l, &m->weights.tok_embd, &l->src.tok_embd, 1, embedding);
     plan_head(l, embedding);
-    plan_layers(l);
+    l->where = 0; /* one copy of the RoPE factors for their readers on the host */
+    add_vector(l, &m->weights.rope_freqs, l->src.rope_freqs);
+    for (uint32_t i = 0; i < m->info.hp.n_layer; i++) {
+        l->where = m->where[i];
+        plan_layer(l, &m->weights.layers[i], l->src.layers[i]);
+    }
     return FT_OK;
 }
 
@@ -253,18 +238,6 @@ static void use_large_pages(ggml_backend_buffer_t buffer)
 #endif
 }
 
-/* Layers at one place share one copy. */
-static void share_rope_factors(ft_model *m)
-{
-    struct ggml_tensor *at[FT_DEVICES_MAX + 1] = {m->weights.rope_freqs};
-    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
-        struct ggml_tensor **mine = &m->weights.layers[i].rope_freqs;
-        if (*mine)
-            at[m->where[i]] = *mine;
-        *mine = at[m->where[i]];
-    }
-}
-
 static ft_status allocate(loader *l)
 {
     ft_model *m = l->model;
@@ -290,7 +263,6 @@ static ft_status allocate(loader *l)
     }
     if (!m->weights.output)
         m->weights.output = m->weights.tok_embd;
-    share_rope_factors(m);
     return FT_OK;
 }
 
@@ -317,12 +289,11 @@ static ft_status read_weight(loader *l, const weight *w)
                             w->name);
     for (int i = 0; i < w->n_parts; i++) {
         size_t n = gguf_get_tensor_size(l->gguf.ctx, w->part[i]);
-        ft_status st = ft_gguf_read(&l->gguf, ft_gguf_tensor_file_offset(&l->gguf, w->part[i]),
-                                    target + at, n, l->err);
-        if (st != FT_OK)
-            return st;
+        ft_gguf_read(&l->gguf, ft_gguf_tensor_file_offset(&l->gguf, w->part[i]), target + at, n);
         at += n;
     }
+    if (l->gguf.st != FT_OK)
+        return l->gguf.st;
     if (ft_is_packed(t))
         ft_pack(t->type, t->ne[0], t->ne[1], target, t->data);
     else if (target != t->data)
@@ -348,7 +319,7 @@ static ft_status read_weights(loader *l)
 static void count_memory(loader *l, const weight *w)
 {
     ft_model *m = l->model;
-    ft_model_memory *sum = &m->memory;
+    ft_model_memory *sum = &m->info.memory;
     ft_model_products *p = &sum->products;
     bool packed = ft_place_is_packed(&m->placer, w->place), on_cpu = w->place < m->placer.n;
     uint64_t bytes = 0, *types = packed ? &p->packed : on_cpu ? &p->by_ggml : &p->on_devices;
@@ -365,37 +336,50 @@ static void count_memory(loader *l, const weight *w)
         *types |= 1ull << type_of(l, w->part[0]);
 }
 
-/* Name, main type, counts: what the getters answer. */
+/* The type of most layer weights, in capitals. */
+static void name_type(loader *l)
+{
+    ft_model_info *info = &l->model->info;
+    uint64_t by_type[GGML_TYPE_COUNT] = {0};
+    size_t most = 0;
+    for (size_t i = 0; i < l->n; i++)
+        for (int j = 0; j < l->weights[i].n_parts && l->weights[i].in_layer; j++)
+            by_type[type_of(l, l->weights[i].part[j])] += elements_of(l, l->weights[i].part[j]);
+    for (size_t i = 0; i < GGML_TYPE_COUNT; i++)
+        most = by_type[i] > by_type[most] ? i : most;
+    snprintf(info->type_name, sizeof info->type_name, "%s", ggml_type_name((enum ggml_type)most));
+    for (char *c = info->type_name; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+}
+
+/* What the getters answer. */
 static ft_status describe(loader *l)
 {
     ft_model *m = l->model;
-    uint64_t by_type[GGML_TYPE_COUNT] = {0};
-    size_t most = 0;
-    const char *name = NULL;
+    ft_model_info *info = &m->info;
+    const char *name = NULL, *slash = strrchr(l->opts->path, '/');
     for (size_t i = 0; i < l->n; i++) {
         const weight *w = &l->weights[i];
         count_memory(l, w);
-        if (!w->in_layer)
-            continue;
-        for (int j = 0; j < w->n_parts; j++)
-            by_type[type_of(l, w->part[j])] += elements_of(l, w->part[j]);
-        m->n_matrices++;
-        m->n_repacked += w->place < ft_place_plain(&m->placer);
+        info->n_matrices += w->in_layer;
+        info->n_repacked += w->in_layer && w->place < ft_place_plain(&m->placer);
     }
-    for (size_t i = 0; i < GGML_TYPE_COUNT; i++)
-        most = by_type[i] > by_type[most] ? i : most;
-    snprintf(m->type_name, sizeof m->type_name, "%s", ggml_type_name((enum ggml_type)most));
-    for (char *c = m->type_name; *c; c++)
-        *c = (char)toupper((unsigned char)*c);
-    for (int64_t i = 0; i < gguf_get_n_tensors(l->gguf.ctx); i++)
-        m->n_params += elements_of(l, i);
-    ft_status st = ft_gguf_str(&l->gguf, "general.name", false, l->err, &name);
-    const char *slash = strrchr(l->opts->path, '/');
+    for (int64_t i = 0; i < gguf_get_n_tensors(l->gguf.ctx); i++) {
+        info->n_params += elements_of(l, i);
+        info->types[type_of(l, i)].n_tensors++;
+        info->types[type_of(l, i)].bytes += gguf_get_tensor_size(l->gguf.ctx, i);
+    }
+    name_type(l);
+    info->file_bytes = l->gguf.file_size;
+    info->tied = l->src.output < 0;
+    info->rope_factors = l->src.rope_freqs >= 0;
+    ft_gguf_str(&l->gguf, "general.name", false, &name);
     m->path = strdup(l->opts->path);
     m->name = strdup(name && *name ? name : slash ? slash + 1 : l->opts->path);
-    if (st == FT_OK && (!m->path || !m->name))
-        st = ft_error_set(l->err, FT_NOMEM, "%s: out of memory", l->opts->path);
-    return st == FT_OK ? ft_fingerprint_read(&l->gguf, &m->hp, l->err, &m->fingerprint) : st;
+    if (!m->path || !m->name)
+        return ft_gguf_refuse(&l->gguf, FT_NOMEM, "out of memory");
+    snprintf(info->name, sizeof info->name, "%s", m->name);
+    return ft_fingerprint_read(&l->gguf, &info->hp, &info->fingerprint);
 }
 
 static unsigned placement_flags(const ft_model_opts *opts)
@@ -422,18 +406,15 @@ static ft_status find_places(loader *l)
 /* Everything before memory is allocated for weights. */
 static ft_status open_and_plan(loader *l)
 {
-    ft_error *err = l->err;
-    ft_status st = ft_gguf_open(l->opts->path, err, &l->gguf);
+    ft_hparams hp;
+    ft_status st = ft_sources_open(l->opts->path, l->err, &l->gguf, &hp, &l->src);
     if (st != FT_OK)
         return st;
     l->model = calloc(1, sizeof *l->model);
     if (!l->model)
-        return ft_error_set(err, FT_NOMEM, "%s: out of memory", l->opts->path);
-    st = ft_hparams_read(&l->gguf, err, &l->model->hp);
-    if (st == FT_OK)
-        st = ft_sources_find(&l->gguf, &l->model->hp, err, &l->src);
-    if (st == FT_OK)
-        st = find_places(l);
+        return ft_gguf_refuse(&l->gguf, FT_NOMEM, "out of memory");
+    l->model->info.hp = hp;
+    st = find_places(l);
     if (st == FT_OK)
         st = plan(l);
     return st == FT_OK ? describe(l) : st;
@@ -468,24 +449,8 @@ ft_status ft_model_inspect(const ft_model_opts *opts, ft_error *err, ft_model_in
 {
     loader l = {.opts = opts, .err = err, .gguf = {.fd = -1}};
     ft_status st = open_and_plan(&l);
-    if (st == FT_OK) {
-        const struct gguf_context *g = l.gguf.ctx;
-        *out = (ft_model_info){.hp = l.model->hp,
-                               .fingerprint = l.model->fingerprint,
-                               .n_params = l.model->n_params,
-                               .file_bytes = l.gguf.file_size,
-                               .n_matrices = l.model->n_matrices,
-                               .n_repacked = l.model->n_repacked,
-                               .memory = l.model->memory,
-                               .tied = l.src.output < 0,
-                               .rope_factors = l.src.rope_freqs >= 0};
-        snprintf(out->name, sizeof out->name, "%s", l.model->name);
-        snprintf(out->type_name, sizeof out->type_name, "%s", l.model->type_name);
-        for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {
-            out->types[type_of(&l, i)].n_tensors++;
-            out->types[type_of(&l, i)].bytes += gguf_get_tensor_size(g, i);
-        }
-    }
+    if (st == FT_OK)
+        *out = l.model->info;
     loader_deinit(&l);
     ft_model_destroy(l.model);
     return st;
@@ -508,7 +473,7 @@ void ft_model_destroy(ft_model *model)
 
 const ft_hparams *ft_model_hparams(const ft_model *model)
 {
-    return &model->hp;
+    return &model->info.hp;
 }
 
 const ft_weights *ft_model_weights(const ft_model *model)
@@ -528,32 +493,21 @@ const char *ft_model_name(const ft_model *model)
 
 uint64_t ft_model_fingerprint(const ft_model *model)
 {
-    return model->fingerprint;
+    return model->info.fingerprint;
 }
 
 const char *ft_model_type_name(const ft_model *model)
 {
-    return model->type_name;
-}
-
-static size_t bytes_at(const ft_model *model, size_t begin, size_t end)
-{
-    size_t bytes = 0;
-    for (size_t i = begin; i < end; i++)
-        if (model->buffer[i])
-            bytes += ggml_backend_buffer_get_size(model->buffer[i]);
-    return bytes;
-}
-
-size_t ft_model_bytes(const ft_model *model)
-{
-    return bytes_at(model, 0, model->n_places);
+    return model->info.type_name;
 }
 
 size_t ft_model_bytes_on(const ft_model *model, uint32_t where)
 {
-    size_t n = model->placer.n;
-    return where ? bytes_at(model, n + where - 1, n + where) : bytes_at(model, 0, n);
+    size_t n = model->placer.n, bytes = 0;
+    for (size_t i = where ? n + where - 1 : 0; i < (where ? n + where : n); i++)
+        if (model->buffer[i])
+            bytes += ggml_backend_buffer_get_size(model->buffer[i]);
+    return bytes;
 }
 
 const ft_devices *ft_model_devices(const ft_model *model)
@@ -564,7 +518,7 @@ const ft_devices *ft_model_devices(const ft_model *model)
 uint32_t ft_model_n_gpu_layers(const ft_model *model)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i <= model->hp.n_layer; i++)
+    for (uint32_t i = 0; i <= model->info.hp.n_layer; i++)
         n += model->where[i] != 0;
     return n;
 }
@@ -576,7 +530,7 @@ uint32_t ft_model_where_layer(const ft_model *model, uint32_t layer)
 
 uint32_t ft_model_where_head(const ft_model *model)
 {
-    return model->where[model->hp.n_layer];
+    return model->where[model->info.hp.n_layer];
 }
 
 uint32_t ft_model_where_embedding(const ft_model *model)
@@ -586,15 +540,10 @@ uint32_t ft_model_where_embedding(const ft_model *model)
 
 ft_model_memory ft_model_get_memory(const ft_model *model)
 {
-    return model->memory;
+    return model->info.memory;
 }
 
 bool ft_model_repacked(const ft_model *model)
 {
-    return model->n_repacked == model->n_matrices;
-}
-
-uint64_t ft_model_n_params(const ft_model *model)
-{
-    return model->n_params;
+    return model->info.n_repacked == model->info.n_matrices;
 }

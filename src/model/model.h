@@ -52,7 +52,7 @@ typedef struct ft_layer {
     struct ggml_tensor *ffn_norm;               /* [n_embd] */
     struct ggml_tensor *wgate_up, *wgate, *wup; /* [n_embd, 2 n_ff] gate rows first */
     struct ggml_tensor *wdown;                  /* [n_ff, n_embd] */
-    struct ggml_tensor *rope_freqs;             /* as in ft_weights, at the layer's place */
+    struct ggml_tensor *rope_freqs;             /* a copy of ft_weights', at the layer's place */
 } ft_layer;
 
 typedef struct ft_weights {
@@ -100,9 +100,8 @@ const char *ft_model_name(const ft_model *model);
 uint64_t ft_model_fingerprint(const ft_model *model);
 /* The type of most layer weights, such as "IQ4_NL". */
 const char *ft_model_type_name(const ft_model *model);
-/* Bytes of the weights in memory, repacked copies included: in total, and at one place (0: the CPU,
- * n + 1: the n-th device). */
-size_t ft_model_bytes(const ft_model *model);
+/* Bytes of the weights' memory at one place (0: the CPU, n + 1: the n-th device), repacked copies
+ * included. */
 size_t ft_model_bytes_on(const ft_model *model, uint32_t where);
 /* The devices that hold weights, and the place of each weight: 0 for the CPU, else 1 + the number
  * of a device. */
@@ -126,7 +125,6 @@ typedef struct ft_model_memory {
 ft_model_memory ft_model_get_memory(const ft_model *model);
 /* True if every matrix of the layers is packed in our layout or in one of ggml's. */
 bool ft_model_repacked(const ft_model *model);
-uint64_t ft_model_n_params(const ft_model *model);
 
 /* What a file contains. */
 typedef struct ft_model_info {
@@ -152,11 +150,5 @@ FT_WARN_UNUSED ft_status ft_model_inspect(const ft_model_opts *opts, ft_error *e
 
 /* A family's name in files, such as "llama". */
 const char *ft_family_name(ft_family family);
-
-/* Checks a GGUF file in full without loading weights: header, keys, strings, arrays, dimensions,
- * types, offsets and sizes of tensors, against file_size. ft_model_load calls it first; the fuzzer
- * calls it, too. data: the first n_data bytes of the file; they must contain all metadata. */
-FT_WARN_UNUSED ft_status ft_gguf_check(const void *data, size_t n_data, uint64_t file_size,
-                                       ft_error *err);
 
 #endif

@@ -68,16 +68,13 @@ ft_status ft_model_quantize(const char *in, const char *out, const char *type, i
     enum llama_ftype ftype = LLAMA_FTYPE_ALL_F32;
     ft_gguf gguf;
     ft_hparams hp;
-    ft_sources sources = {0};
+    ft_sources sources;
     ft_status st = find_kind(type, err, &ftype);
     if (st == FT_OK)
-        st = ft_gguf_open(in, err, &gguf);
+        st = ft_sources_open(in, err, &gguf, &hp, &sources);
     if (st != FT_OK)
         return st;
-    st = ft_hparams_read(&gguf, err, &hp);
-    if (st == FT_OK)
-        st = ft_sources_find(&gguf, &hp, err, &sources);
     ft_sources_deinit(&sources);
     ft_gguf_close(&gguf);
-    return st == FT_OK ? run(in, out, ftype, n_threads, err) : st;
+    return run(in, out, ftype, n_threads, err);
 }

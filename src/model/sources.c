@@ -35,9 +35,8 @@ static const struct part {
 };
 
 typedef struct finder {
-    const ft_gguf *gguf;
+    ft_gguf *gguf;
     const ft_hparams *hp;
-    ft_error *err;
     bool *used; /* [n_tensors] */
 } finder;
 
@@ -68,88 +67,93 @@ static bool matrix_type(enum ggml_type type)
     return ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K;
 }
 
-/* n_out 0: a vector, which must be F32 because ggml adds and multiplies no other type. */
-static ft_status find(const finder *f, const char *name, presence need, int64_t n_in, int64_t n_out,
-                      int64_t *out)
+/* Returns the tensor's index, or -1. n_out 0: a vector, which must be F32 because ggml adds and
+ * multiplies no other type. */
+static int64_t find(const finder *f, const char *name, presence need, int64_t n_in, int64_t n_out)
 {
     const struct gguf_context *g = f->gguf->ctx;
+    if (f->gguf->st != FT_OK)
+        return -1;
     int64_t id = gguf_find_tensor(g, name);
-    *out = -1;
     if (id < 0 && need == MUST)
-        return ft_error_set(f->err, FT_CORRUPT, "%s: tensor '%s' is missing", f->gguf->path, name);
+        ft_gguf_refuse(f->gguf, FT_CORRUPT, "tensor '%s' is missing", name);
     if (id < 0 || need == NEVER)
-        return FT_OK;
+        return -1;
     const int64_t *ne = gguf_get_tensor_ne(g, id);
     enum ggml_type type = gguf_get_tensor_type(g, id);
     int64_t rows = n_out ? n_out : 1;
     if (ne[0] != n_in || ne[1] != rows || ne[2] != 1 || ne[3] != 1)
-        return ft_error_set(f->err, FT_CORRUPT,
-                            "%s: tensor '%s' has shape [%" PRId64 ", %" PRId64 ", %" PRId64
-                            ", %" PRId64 "], the hyperparameters want [%" PRId64 ", %" PRId64 "]",
-                            f->gguf->path, name, ne[0], ne[1], ne[2], ne[3], n_in, rows);
+        ft_gguf_refuse(f->gguf, FT_CORRUPT,
+                       "tensor '%s' has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                       "], the hyperparameters want [%" PRId64 ", %" PRId64 "]",
+                       name, ne[0], ne[1], ne[2], ne[3], n_in, rows);
     if (n_out ? !matrix_type(type) : type != GGML_TYPE_F32)
-        return ft_error_set(f->err, FT_UNSUPPORTED,
-                            "%s: tensor '%s' has type %s, which cannot be "
-                            "computed there",
-                            f->gguf->path, name, ggml_type_name(type));
+        ft_gguf_refuse(f->gguf, FT_UNSUPPORTED,
+                       "tensor '%s' has type %s, which cannot be computed there", name,
+                       ggml_type_name(type));
     f->used[id] = true;
-    *out = id;
-    return FT_OK;
+    return id;
 }
 
-static ft_status find_layer(const finder *f, uint32_t layer, int64_t out[FT_PART_COUNT])
+static void find_layer(const finder *f, uint32_t layer, int64_t out[FT_PART_COUNT])
 {
     for (int i = 0; i < FT_PART_COUNT; i++) {
         const struct part *p = &parts[i];
         char name[GGML_MAX_NAME];
         snprintf(name, sizeof name, "blk.%u.%s", layer, p->suffix);
-        ft_status st = find(f, name, p->need[f->hp->family], size_of(f->hp, p->in),
-                            p->out == NONE ? 0 : size_of(f->hp, p->out), &out[i]);
-        if (st != FT_OK)
-            return st;
+        out[i] = find(f, name, p->need[f->hp->family], size_of(f->hp, p->in),
+                      p->out == NONE ? 0 : size_of(f->hp, p->out));
     }
-    return FT_OK;
 }
 
-static ft_status find_all(const finder *f, ft_sources *out)
+static void find_all(const finder *f, ft_sources *out)
 {
     const ft_hparams *hp = f->hp;
-    ft_status st = find(f, "token_embd.weight", MUST, hp->n_embd, hp->n_vocab, &out->tok_embd);
-    if (st == FT_OK)
-        st = find(f, "output_norm.weight", MUST, hp->n_embd, 0, &out->output_norm);
-    if (st == FT_OK)
-        st = find(f, "output.weight", MAY, hp->n_embd, hp->n_vocab, &out->output);
     /* libllama reads RoPE factors (llama 3) for the llama family only. */
-    if (st == FT_OK)
-        st = find(f, "rope_freqs.weight", hp->family == FT_FAMILY_LLAMA ? MAY : NEVER,
-                  hp->n_rot / 2, 0, &out->rope_freqs);
-    for (uint32_t i = 0; i < hp->n_layer && st == FT_OK; i++)
-        st = find_layer(f, i, out->layers[i]);
-    for (int64_t i = 0; i < gguf_get_n_tensors(f->gguf->ctx) && st == FT_OK; i++)
+    const presence factors = hp->family == FT_FAMILY_LLAMA ? MAY : NEVER;
+    out->tok_embd = find(f, "token_embd.weight", MUST, hp->n_embd, hp->n_vocab);
+    out->output_norm = find(f, "output_norm.weight", MUST, hp->n_embd, 0);
+    out->output = find(f, "output.weight", MAY, hp->n_embd, hp->n_vocab);
+    out->rope_freqs = find(f, "rope_freqs.weight", factors, hp->n_rot / 2, 0);
+    for (uint32_t i = 0; i < hp->n_layer; i++)
+        find_layer(f, i, out->layers[i]);
+    for (int64_t i = 0; i < gguf_get_n_tensors(f->gguf->ctx); i++)
         if (!f->used[i])
-            st = ft_error_set(f->err, FT_UNSUPPORTED,
-                              "%s: tensor '%s' has no place in the %s family's forward pass",
-                              f->gguf->path, gguf_get_tensor_name(f->gguf->ctx, i),
-                              ft_family_name(hp->family));
-    return st;
+            ft_gguf_refuse(f->gguf, FT_UNSUPPORTED,
+                           "tensor '%s' has no place in the %s family's forward pass",
+                           gguf_get_tensor_name(f->gguf->ctx, i), ft_family_name(hp->family));
 }
 
-ft_status ft_sources_find(const ft_gguf *gguf, const ft_hparams *hp, ft_error *err, ft_sources *out)
+ft_status ft_sources_find(ft_gguf *gguf, const ft_hparams *hp, ft_sources *out)
 {
     size_t n = (size_t)gguf_get_n_tensors(gguf->ctx);
-    finder f = {.gguf = gguf, .hp = hp, .err = err, .used = calloc(n ? n : 1, sizeof(bool))};
+    finder f = {.gguf = gguf, .hp = hp, .used = calloc(n ? n : 1, sizeof(bool))};
     *out = (ft_sources){.layers = calloc(hp->n_layer, sizeof *out->layers)};
-    ft_status st = f.used && out->layers
-                       ? find_all(&f, out)
-                       : ft_error_set(err, FT_NOMEM, "%s: out of memory", gguf->path);
+    if (f.used && out->layers)
+        find_all(&f, out);
+    else
+        ft_gguf_refuse(gguf, FT_NOMEM, "out of memory");
     free(f.used);
-    if (st != FT_OK)
+    if (gguf->st != FT_OK)
         ft_sources_deinit(out);
-    return st;
+    return gguf->st;
 }
 
 void ft_sources_deinit(ft_sources *sources)
 {
     free(sources->layers);
     *sources = (ft_sources){0};
+}
+
+ft_status ft_sources_open(const char *path, ft_error *err, ft_gguf *gguf, ft_hparams *hp,
+                          ft_sources *out)
+{
+    ft_status st = ft_gguf_open(path, err, gguf);
+    if (st == FT_OK)
+        st = ft_hparams_read(gguf, hp);
+    if (st == FT_OK)
+        st = ft_sources_find(gguf, hp, out);
+    if (st != FT_OK)
+        ft_gguf_close(gguf);
+    return st;
 }

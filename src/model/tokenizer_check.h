@@ -8,6 +8,6 @@
 /* Checks everything that libllama's loader and tokenizer would assert on or throw for: the kind of
  * tokenizer (byte-level BPE and SentencePiece are supported), arrays and their lengths, repeated
  * tokens, missing bytes. FT_CORRUPT or FT_UNSUPPORTED. */
-FT_WARN_UNUSED ft_status ft_tokenizer_check(const ft_gguf *gguf, ft_error *err);
+FT_WARN_UNUSED ft_status ft_tokenizer_check(ft_gguf *gguf);
 
 #endif

@@ -113,9 +113,9 @@ static ft_status check_file(const char *path, ft_error *err)
     ft_status st = ft_gguf_open(path, err, &gguf);
     if (st != FT_OK)
         return st;
-    st = ft_hparams_read(&gguf, err, &hp);
+    st = ft_hparams_read(&gguf, &hp);
     if (st == FT_OK)
-        st = ft_tokenizer_check(&gguf, err);
+        st = ft_tokenizer_check(&gguf);
     ft_gguf_close(&gguf);
     return st;
 }

@@ -28,7 +28,7 @@ typedef struct ft_chat_message {
     const char *content; /* UTF-8 */
 } ft_chat_message;
 
-/* The file is checked by ft_gguf_check before libllama sees it. */
+/* The file is checked before libllama sees it. */
 FT_WARN_UNUSED ft_status ft_vocab_load(const char *path, ft_error *err, ft_vocab **out);
 void ft_vocab_destroy(ft_vocab *vocab);
 

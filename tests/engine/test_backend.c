@@ -329,14 +329,18 @@ static void test_memory(void **state)
     open_all(sides, path);
     for (int i = 0; i < SIDES; i++) {
         ft_engine_stats stats;
+        const ft_model *model = sides[i].model;
         size_t weights = 0, kv = 0, n = ft_engine_get_memory(sides[i].engine, at, 4);
+        size_t all = ft_model_bytes_on(model, 0);
         assert_int_equal(n, places[i]);
+        for (size_t j = 0; j < ft_model_devices(model)->n; j++)
+            all += ft_model_bytes_on(model, (uint32_t)j + 1);
         for (size_t j = 0; j < n; j++) {
             weights += at[j].weight_bytes;
             kv += at[j].kv_bytes;
         }
         ft_engine_get_stats(sides[i].engine, &stats);
-        assert_int_equal(weights, ft_model_bytes(sides[i].model));
+        assert_int_equal(weights, all);
         assert_int_equal(kv, stats.kv_bytes);
         assert_int_equal(at[0].kv_bytes * N_LAYER, stats.kv_bytes * (i == 0   ? N_LAYER
                                                                      : i == 2 ? N_LAYER - 2

@@ -140,7 +140,7 @@ static void test_copies_are_counted(void **state)
     assert_int_equal(memory.copied_bytes, ggml_nbytes(w->output));
     assert_true(memory.packed_bytes > memory.copied_bytes);
     assert_true(memory.bytes >= memory.packed_bytes + ggml_nbytes(w->tok_embd));
-    assert_true(memory.bytes <= ft_model_bytes(model));
+    assert_true(memory.bytes <= ft_model_bytes_on(model, 0));
 
     ft_model_info info;
     const ft_model_opts opts = {.path = path, .choose = all};

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "gguf.h"
+#include "model/gguf_file.h"
 #include "model/vocab.h"
 #include "support/tiny_gguf.h"
 
@@ -64,7 +64,8 @@ static ft_status check(const uint8_t *data, size_t n, uint64_t file_size, ft_err
 {
     uint8_t *exact = malloc(n ? n : 1);
     memcpy(exact, data, n);
-    ft_status st = ft_gguf_check(exact, n, file_size, err);
+    bool short_data = false;
+    ft_status st = ft_gguf_scan(exact, n, file_size, err, &short_data);
     free(exact);
     return st;
 }

@@ -157,8 +157,6 @@ static void test_layers(void **state)
 /* A file with keys that tiny_gguf does not write. */
 static char *with_keys(void)
 {
-    static const int16_t one_a_layer[] = {7, -8, 9};
-    static const bool flags[] = {true, false, false};
     static const int32_t sections[] = {1, 2, 3};
     const char *labels[] = {"a", "b", "c"};
     tiny_gguf_opts opts = {.n_layer = 3, .seed = 2};
@@ -168,8 +166,6 @@ static char *with_keys(void)
     gguf_set_kv(gguf, old);
     gguf_set_val_u32(gguf, "general.alignment", 32);
     gguf_set_val_str(gguf, "general.size_label", "1K");
-    gguf_set_arr_data(gguf, "llama.one_a_layer", GGUF_TYPE_INT16, one_a_layer, 3);
-    gguf_set_arr_data(gguf, "llama.flags", GGUF_TYPE_BOOL, flags, 3);
     gguf_set_arr_data(gguf, "llama.rope.some_sections", GGUF_TYPE_INT32, sections, 3);
     gguf_set_arr_data(gguf, "other.numbers", GGUF_TYPE_INT32, sections, 3);
     gguf_set_arr_str(gguf, "llama.labels", labels, 3);
@@ -191,8 +187,6 @@ static size_t length(const struct gguf_context *gguf, const char *key)
 
 static void test_metadata(void **state)
 {
-    static const int16_t one_a_layer[] = {7, 7, -8, -8, 9};
-    static const bool flags[] = {true, true, false, false, false};
     (void)state;
     char *in = with_keys(), *out = tiny_temp_path();
     struct ggml_context *tensors;
@@ -206,12 +200,6 @@ static void test_metadata(void **state)
     assert_string_equal(info.name, "tiny random, inflated from 3 to 5 layers");
     struct gguf_context *gguf = open_all(out, &tensors);
     assert_true(gguf_find_key(gguf, "general.size_label") < 0);
-    assert_int_equal(length(gguf, "llama.one_a_layer"), 5);
-    assert_int_equal(length(gguf, "llama.flags"), 5);
-    assert_memory_equal(gguf_get_arr_data(gguf, gguf_find_key(gguf, "llama.one_a_layer")),
-                        one_a_layer, sizeof one_a_layer);
-    assert_memory_equal(gguf_get_arr_data(gguf, gguf_find_key(gguf, "llama.flags")), flags,
-                        sizeof flags);
     assert_int_equal(length(gguf, "llama.rope.some_sections"), 3);
     assert_int_equal(length(gguf, "other.numbers"), 3);
     assert_int_equal(length(gguf, "llama.labels"), 3);
