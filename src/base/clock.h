@@ -6,9 +6,7 @@
 #ifndef FT_BASE_CLOCK_H
 #define FT_BASE_CLOCK_H
 
-#include <pthread.h>
 #include <stdint.h>
-#include <time.h>
 
 typedef struct ft_clock {
     int64_t (*now_us)(void *ctx);
@@ -17,11 +15,6 @@ typedef struct ft_clock {
 
 /* The machine's monotonic clock; thread-safe. */
 ft_clock ft_clock_monotonic(void);
-
-/* A condition whose timed waits end by the monotonic clock, at ft_clock_after. */
-void ft_cond_init(pthread_cond_t *cond);
-/* The time on the monotonic clock in so many us, >= 0. */
-struct timespec ft_clock_after(int64_t us);
 
 static inline int64_t ft_clock_now_us(const ft_clock *clock)
 {

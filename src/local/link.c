@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cond.h"
 #include "wire/keyring.h"
 
 typedef struct item {
@@ -141,13 +142,12 @@ static ft_status local_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft
 {
     local_link *l = (local_link *)link;
     ft_status status = FT_OK;
-    const struct timespec at = ft_clock_after(timeout_us > 0 ? timeout_us : 0);
-    int waited = 0;
+    const int64_t deadline_us = ft_deadline_us(timeout_us);
+    bool late = timeout_us == 0;
     *out = NULL;
     pthread_mutex_lock(&l->lock);
-    while (nothing_yet(l) && timeout_us != 0 && waited == 0)
-        waited = timeout_us < 0 ? pthread_cond_wait(&l->changed, &l->lock)
-                                : pthread_cond_timedwait(&l->changed, &l->lock, &at);
+    while (nothing_yet(l) && !late)
+        late = !ft_cond_wait_until(&l->changed, &l->lock, deadline_us);
     if (l->cancelled) {
         status = ft_error_set(err, FT_CANCELLED, "local: the link was cancelled");
     } else if (l->head) {
@@ -227,7 +227,7 @@ static ft_status local_open(void *ctx, ft_error *err, ft_link **out)
     l->verifier = ctx;
     l->tail = &l->head;
     pthread_mutex_init(&l->lock, NULL);
-    ft_cond_init(&l->changed);
+    pthread_cond_init(&l->changed, NULL);
     *out = &l->link;
     return FT_OK;
 }

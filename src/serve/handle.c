@@ -12,9 +12,10 @@
 #include "serve/handle.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/cond.h"
 
 /* ---- the inbox ---- */
 
@@ -22,7 +23,7 @@ void ft_inbox_init(ft_inbox *inbox, ft_clock clock)
 {
     inbox->clock = clock;
     pthread_mutex_init(&inbox->lock, NULL);
-    ft_cond_init(&inbox->wake);
+    pthread_cond_init(&inbox->wake, NULL);
     pthread_cond_init(&inbox->changed, NULL);
     inbox->queue_tail = &inbox->queue;
     inbox->ready = true;
@@ -61,12 +62,11 @@ void ft_inbox_tick(ft_inbox *inbox)
 
 void ft_inbox_wait(ft_inbox *inbox, int64_t timeout_us)
 {
-    const struct timespec at = ft_clock_after(timeout_us > 0 ? timeout_us : 0);
-    int rc = 0;
+    const int64_t deadline_us = ft_deadline_us(timeout_us);
+    bool late = false;
     pthread_mutex_lock(&inbox->lock);
-    while (rc != ETIMEDOUT && !inbox->stop && !inbox->queue && inbox->ticks == inbox->ticks_done)
-        rc = timeout_us < 0 ? pthread_cond_wait(&inbox->wake, &inbox->lock)
-                            : pthread_cond_timedwait(&inbox->wake, &inbox->lock, &at);
+    while (!late && !inbox->stop && !inbox->queue && inbox->ticks == inbox->ticks_done)
+        late = !ft_cond_wait_until(&inbox->wake, &inbox->lock, deadline_us);
     pthread_mutex_unlock(&inbox->lock);
 }
 

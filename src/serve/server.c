@@ -10,11 +10,11 @@
 // holds no lock when it detaches.
 #include "serve/server.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/cond.h"
 #include "base/log.h"
 #include "http/openai.h"
 #include "serve/metrics.h"
@@ -177,7 +177,7 @@ ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server 
     if (!server)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
     pthread_mutex_init(&server->lock, NULL);
-    ft_cond_init(&server->empty);
+    pthread_cond_init(&server->empty, NULL);
     ft_status status = ft_verifier_create(&opts->verifier, err, &server->verifier);
     if (status == FT_OK)
         status = start_wire(server, opts, err);
@@ -213,10 +213,10 @@ void ft_server_drain(ft_server *server)
 
 static void wait_empty(ft_server *server, int64_t grace_us)
 {
-    const struct timespec at = ft_clock_after(grace_us);
+    const int64_t deadline_us = ft_deadline_us(grace_us);
     pthread_mutex_lock(&server->lock);
     while (server->n_connections > 0 &&
-           pthread_cond_timedwait(&server->empty, &server->lock, &at) != ETIMEDOUT) {
+           ft_cond_wait_until(&server->empty, &server->lock, deadline_us)) {
     }
     if (server->n_connections > 0)
         FT_LOGI("serve", "grace is over, sessions ended=%u", server->n_connections);
