@@ -16,12 +16,16 @@ static const char *type_of(ft_stat_kind kind)
 {
     if (kind == FT_STAT_GAUGE || kind == FT_STAT_RATIO)
         return "gauge";
+    if (kind == FT_STAT_SUMMARY)
+        return "summary";
     return kind == FT_STAT_SIZES ? "histogram" : "counter";
 }
 
-static bool is_time(ft_stat_kind kind)
+/* Whether cell i is a time. */
+static bool is_time(const ft_stat *stat, size_t i)
 {
-    return kind == FT_STAT_SECONDS || kind == FT_STAT_WORK || kind == FT_STAT_WAIT;
+    return stat->kind == FT_STAT_SECONDS || stat->kind == FT_STAT_WORK ||
+           stat->kind == FT_STAT_WAIT || (stat->kind == FT_STAT_SUMMARY && i == 0);
 }
 
 static const uint64_t *cells_of(const ft_stat *stat, const void *values)
@@ -40,6 +44,8 @@ static bool name_cell(const ft_stat *stat, const void *values, size_t i, char na
             snprintf(label, sizeof label, "le=\"+Inf\"");
         else if (i < FT_SIZES)
             snprintf(label, sizeof label, "le=\"%u\"", 1u << i);
+    } else if (stat->kind == FT_STAT_SUMMARY) {
+        suffix = i == 0 ? "_sum" : "_count";
     } else if (stat->kind == FT_STAT_LABELLED && !stat->label(values, i, label)) {
         return false;
     }
@@ -79,7 +85,7 @@ static void append(ft_buf *out, const ft_stat *stat, const void *values)
             continue;
         }
         value = is_cumulative(stat, i) ? value + *cell : *cell;
-        if (is_time(stat->kind))
+        if (is_time(stat, i))
             ft_buf_printf(out, "%s %" PRIu64 ".%06u\n", name, value / 1000000,
                           (unsigned)(value % 1000000));
         else
@@ -105,8 +111,8 @@ static const char *find_sample(const char *page, const char *name)
 }
 
 /* out: of the cell's type. */
-static ft_status read_cell(const char *page, const char *name, ft_stat_kind kind, ft_error *err,
-                           void *out)
+static ft_status read_cell(const ft_stat *stat, size_t i, const char *page, const char *name,
+                           ft_error *err, void *out)
 {
     const char *text = find_sample(page, name);
     char *end = NULL;
@@ -115,9 +121,9 @@ static ft_status read_cell(const char *page, const char *name, ft_stat_kind kind
                             "metrics: the page has no %s: is it of another "
                             "version?",
                             name);
-    if (kind == FT_STAT_RATIO)
+    if (stat->kind == FT_STAT_RATIO)
         *(double *)out = strtod(text, &end);
-    else if (is_time(kind))
+    else if (is_time(stat, i))
         *(uint64_t *)out = (uint64_t)llround(1e6 * strtod(text, &end));
     else
         *(uint64_t *)out = strtoull(text, &end, 10);
@@ -135,7 +141,7 @@ ft_status ft_stats_read(const ft_stat_list *list, const char *page, ft_error *er
         for (size_t i = 0; i < stat->n_cells && status == FT_OK; i++) {
             if (!name_cell(stat, values, i, name))
                 continue;
-            status = read_cell(page, name, stat->kind, err, &cell[i]);
+            status = read_cell(stat, i, page, name, err, &cell[i]);
             if (is_cumulative(stat, i))
                 cell[i] -= before;
             if (stat->kind == FT_STAT_SIZES)
@@ -143,6 +149,30 @@ ft_status ft_stats_read(const ft_stat_list *list, const char *page, ft_error *er
         }
     }
     return status;
+}
+
+/* ---- JSON ---- */
+
+void ft_stats_json(const ft_stat_list *list, const void *values, json_t *object)
+{
+    for (const ft_stat *stat = list->stat; stat < list->stat + list->n; stat++) {
+        const uint64_t *cell = cells_of(stat, values);
+        char key[NAME_SIZE];
+        json_t *value;
+        if (stat->kind == FT_STAT_LABELLED || stat->kind == FT_STAT_SIZES)
+            continue;
+        if (is_time(stat, 0)) {
+            const char *unit = strstr(stat->field, "_us");
+            snprintf(key, sizeof key, "%.*s_ms",
+                     (int)(unit ? unit - stat->field : strlen(stat->field)), stat->field);
+            value = json_real((double)*cell / 1e3);
+        } else {
+            snprintf(key, sizeof key, "%s", stat->field);
+            value = stat->kind == FT_STAT_RATIO ? json_real(*(const double *)cell)
+                                                : json_integer((json_int_t)*cell);
+        }
+        json_object_set_new(object, key, value);
+    }
 }
 
 /* ---- sums ---- */

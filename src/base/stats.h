@@ -2,11 +2,12 @@
  *
  * Statistics by list. A room writes a list of its metrics, one F(KIND, field, "name", "help") each.
  * The list makes the struct of their values (FT_STAT_FIELD) and a table (FT_STAT_ROW). The table
- * serves for everything else: the page for Prometheus, its reader, sums and differences. Pure.
+ * serves for everything else: the page for Prometheus, its reader, JSON, sums and differences. Pure.
  */
 #ifndef FT_BASE_STATS_H
 #define FT_BASE_STATS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +23,7 @@ typedef enum ft_stat_kind {
     FT_STAT_WORK,    /* as SECONDS: time that a thread works... */
     FT_STAT_WAIT,    /* ...or waits; each moment of a thread counts in exactly one of them */
     FT_STAT_SIZES,   /* ft_sizes */
+    FT_STAT_SUMMARY, /* ft_summary */
     FT_STAT_LABELLED /* uint64_t [n]: a counter with one value for each label */
 } ft_stat_kind;
 
@@ -33,7 +35,12 @@ typedef struct ft_sizes {
     uint64_t sum, n;
 } ft_sizes;
 
+typedef struct ft_summary {
+    uint64_t sum_us, n; /* n times; the page shows seconds */
+} ft_summary;
+
 typedef struct ft_stat {
+    const char *field;       /* of the struct */
     const char *name, *help; /* the name on the page is "foretoken_" and this name */
     ft_stat_kind kind;
     size_t at;      /* offset of the value in the struct, in bytes */
@@ -58,14 +65,18 @@ typedef struct ft_stat_list {
 #define FT_STAT_FIELD_WORK                     uint64_t
 #define FT_STAT_FIELD_WAIT                     uint64_t
 #define FT_STAT_FIELD_SIZES                    ft_sizes
+#define FT_STAT_FIELD_SUMMARY                  ft_summary
 #define FT_STAT_ROW(kind, field, name, help) \
-    {name, help, FT_STAT_##kind, offsetof(FT_STAT_TYPE, field), FT_STAT_CELLS(field), NULL},
+    {#field, name, help, FT_STAT_##kind, offsetof(FT_STAT_TYPE, field), FT_STAT_CELLS(field), NULL},
 #define FT_STAT_CELLS(field) (sizeof(((FT_STAT_TYPE *)0)->field) / sizeof(uint64_t))
 
 /* Appends a metric's HELP and TYPE lines in Prometheus' text format. */
 void ft_stat_append_head(ft_buf *out, const char *name, const char *help, ft_stat_kind kind);
 /* Appends the page. A LABELLED metric without labels gives no line. FT_NOMEM. */
 ft_status ft_stats_append(const ft_stat_list *list, const void *values, ft_buf *out);
+/* Sets a key of the JSON object for each metric: its field's name; times are in ms, their keys end
+ * in "_ms" instead of "_us". LABELLED and SIZES are left out. */
+void ft_stats_json(const ft_stat_list *list, const void *values, json_t *object);
 /* Reads a page into *values. Values that labels depend on must be set before. FT_NOT_FOUND names
  * the metric that is missing, FT_CORRUPT the one that is not a number. */
 FT_WARN_UNUSED ft_status ft_stats_read(const ft_stat_list *list, const char *page, ft_error *err,

@@ -150,8 +150,9 @@ static void add_tally(ft_bench_load_tally *sum, const ft_bench_load_tally *more)
 {
     uint64_t *to = (uint64_t *)sum;
     const uint64_t *from = (const uint64_t *)more;
-    for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
+    for (size_t i = 0; i < offsetof(ft_bench_load_tally, edge) / sizeof *to; i++)
         to[i] += from[i];
+    ft_stats_add(&ft_gen_stat_list, &sum->edge, &more->edge);
 }
 
 /* What came within the window; *tally: of the text's category. */
@@ -180,20 +181,10 @@ static ft_status count_text(stage *st, slot *s, ft_error *err)
     ft_tokens *known = &s->prompt->text;
     s->tally.texts = 1;
     s->tally.tokens = s->text.n;
-    s->tally.heads = s->stats.leaves;
-    s->tally.aligned = s->stats.aligned;
-    s->tally.matched = s->stats.matched;
-    s->tally.ahead_nodes = s->stats.proactive_nodes;
-    s->tally.early_sent = s->stats.early_sent;
-    s->tally.early_taken = s->stats.early_taken;
-    s->tally.forwards = s->stats.forwards;
-    s->tally.ahead_forwards = s->stats.proactive_forwards;
-    s->tally.depths = s->stats.depth_sum;
-    s->tally.runs = s->stats.runs;
-    s->tally.run_tokens = s->stats.run_tokens;
+    s->tally.edge = s->stats;
     add_tally(&sample->tally[s->prompt->category], &s->tally);
     ft_bench_load_values_join(&sample->verify_ms, &s->verify_ms);
-    ft_bench_load_values_add(&sample->ttft_ms, (double)s->stats.ttft_us / 1e3);
+    ft_bench_load_values_add(&sample->ttft_ms, (double)s->stats.ttft.sum_us / 1e3);
     if (!st->opts->learn) {
         sample->mismatches +=
             known->n != s->text.n ||

@@ -22,15 +22,10 @@ typedef struct ft_bench_load_tally {
     uint64_t verdicts, verdict_tokens;
     uint64_t trees, drafted, accepted; /* drafts that had nodes, their nodes, those accepted */
     uint64_t tree_tokens;              /* that verdicts on trees brought */
-    /* Of proactive drafting: trees whose head was drafted from, of them aligned, of these matched,
-     * and nodes computed below heads (edge/edge.h). */
-    uint64_t heads, aligned, matched, ahead_nodes;
-    uint64_t early_sent, early_taken; /* drafts before their verdict, and those that fitted it */
-    uint64_t forwards, ahead_forwards, depths; /* of the draft model; levels of trees, summed */
-    uint64_t runs, run_tokens;
     /* Of the windows of waves whose texts are of one category: their length, the tokens in them,
      * and the sum over tokens of the time since the one before. */
     uint64_t window_us, window_tokens, window_itl_us, window_itl_tokens;
+    ft_gen_stats edge; /* what the edges say of these texts */
 } ft_bench_load_tally;
 
 typedef struct ft_bench_load_sample {

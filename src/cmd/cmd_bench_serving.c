@@ -11,7 +11,7 @@
 
 typedef struct options {
     ft_bench_serving_opts o;
-    const char *modes, *rtts, *ratio, *ahead, *predictor;
+    const char *modes, *rtts, *ratio, *proactive_from, *predictor;
     double top_p, min_p;
     int64_t seed, top_k;
     bool json;
@@ -74,7 +74,7 @@ static ft_status check(options *x, ft_error *err)
                                   .seed = (uint64_t)x->seed};
     ft_status status = ft_sampling_check(&x->o.sampling, err);
     if (status == FT_OK)
-        status = ft_cmd_ahead(x->ahead, err, &x->o.drafts.ahead);
+        status = ft_cmd_proactive_from(x->proactive_from, err, &x->o.drafts.ahead);
     if (status == FT_OK)
         status = parse_rule(x, err);
     if (status == FT_OK)
@@ -115,8 +115,8 @@ static const ft_flag rows[] = {
      "edge, edge+proactive: latency: draft until one more forward would bring less than its "
      "time costs; fixed: --draft-depth forwards"},
     {"--spec-draft-n-max", NULL, FT_FLAG(options, o.drafts.budget), "N", "nodes a tree", 1, 64},
-    {"--ahead", NULL, FT_FLAG(options, ahead), "WHERE",
-     "drafting ahead: where the text likeliest goes on, or below the best leaf (head)"},
+    {"--proactive-from", NULL, FT_FLAG(options, proactive_from), "WHERE",
+     "where proactive drafting begins: likeliest (where the text most likely goes on) or leaf (the best)"},
     {"--draft-width", NULL, FT_FLAG(options, o.drafts.width), "N",
      "leaves that one forward continues", 1, 64},
     {"--chain", NULL, FT_FLAG(options, o.drafts.chain), NULL,
@@ -147,7 +147,7 @@ static const options defaults = {
     .modes = "plain,server-spec,edge,edge+proactive,edge+early,edge+pipeline",
     .rtts = "0,15,40,50",
     .ratio = "11:94",
-    .ahead = "likeliest",
+    .proactive_from = "likeliest",
     .predictor = "none",
     .top_p = 1};
 
@@ -181,7 +181,7 @@ const ft_command ft_cmd_bench_serving = {
              "plain (the server decodes), server-spec (it drafts, too), edge (devices draft and "
              "wait), edge+predictor\n"
              "(their drafts end at the first predicted rejection), edge+proactive (they draft "
-             "ahead), edge+early (and send\n"
+             "on meanwhile), edge+early (and send\n"
              "some of that before the verdict), edge+pipeline (twice as many sessions take "
              "turns). Links are delayed, and devices take the time they are said to take; the\n"
              "server's work is real, on a core of its own.",

@@ -2,6 +2,7 @@
 // foretoken run: target and draft in one process, no network. A prompt is answered and streamed; no
 // prompt: a chat on the terminal. The main thread generates; the verifier has a thread of its own,
 // which takes no signals.
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,8 +159,8 @@ static bool interrupted(void *ctx)
 
 static double per_second(const ft_gen_stats *s)
 {
-    int64_t us = s->total_us - s->ttft_us;
-    return s->tokens > 1 && us > 0 ? (s->tokens - 1) * 1e6 / (double)us : 0;
+    const double us = (double)s->total_us - (double)s->ttft.sum_us;
+    return s->tokens > 1 && us > 0 ? ((double)s->tokens - 1) * 1e6 / us : 0;
 }
 
 static double ratio(uint64_t a, uint64_t b)
@@ -189,10 +190,12 @@ static double per_round(const ft_gen_stats *s)
 
 static void print_stats(const run_app *app, const ft_gen_stats *s)
 {
-    fprintf(stderr, "\n[%u tokens, %.1f tokens/s, first after %.0f ms", s->tokens, per_second(s),
-            (double)s->ttft_us / 1e3);
+    fprintf(stderr, "\n[%" PRIu64 " tokens, %.1f tokens/s, first after %.0f ms", s->tokens,
+            per_second(s), (double)s->ttft.sum_us / 1e3);
     if (s->drafted)
-        fprintf(stderr, ", %u rounds with drafts: %.2f tokens each, %.0f %% of %u drafted accepted",
+        fprintf(stderr,
+                ", %" PRIu64 " rounds with drafts: %.2f tokens each, %.0f %% of %" PRIu64
+                " drafted accepted",
                 s->rounds, per_round(s), 100 * ratio(s->accepted, s->drafted), s->drafted);
     fprintf(stderr, ", seed %llu]\n", (unsigned long long)app->sampling.seed);
 }
@@ -202,29 +205,17 @@ static void set_int(json_t *o, const char *name, uint64_t value)
     json_object_set_new(o, name, json_integer((json_int_t)value));
 }
 
-/* What the draft model did; `ahead` is proactive drafting, `gain` SpecEdge eq. (1). */
-static void set_drafting(json_t *o, const ft_gen_stats *s)
+/* The statistics' own names (edge/stats.h), and what follows from them. */
+static void set_stats(json_t *o, const ft_gen_stats *s)
 {
-    set_int(o, "rounds", s->rounds);
-    set_int(o, "drafted", s->drafted);
-    set_int(o, "accepted", s->accepted);
-    set_int(o, "runs", s->runs);
-    set_int(o, "run_tokens", s->run_tokens);
-    set_int(o, "forwards", s->forwards);
+    ft_stats_json(&ft_gen_stat_list, s, o);
     json_object_set_new(o, "tokens_per_round", json_real(per_round(s)));
     json_object_set_new(o, "acceptance", json_real(ratio(s->accepted, s->drafted)));
     json_object_set_new(o, "mean_depth", json_real(ratio(s->depth_sum, s->rounds)));
-    json_t *ahead = json_object();
-    set_int(ahead, "forwards", s->proactive_forwards);
-    set_int(ahead, "nodes", s->proactive_nodes);
-    set_int(ahead, "kept", s->proactive_kept);
-    set_int(ahead, "heads", s->leaves);
-    json_object_set_new(ahead, "p_align", json_real(ratio(s->aligned, s->leaves)));
-    json_object_set_new(ahead, "p_match", json_real(ratio(s->matched, s->aligned)));
-    json_object_set_new(ahead, "gain", json_real(ft_gen_proactive_gain(s)));
-    set_int(ahead, "early_sent", s->early_sent);
-    set_int(ahead, "early_taken", s->early_taken);
-    json_object_set_new(o, "ahead", ahead);
+    json_object_set_new(o, "proactive_align_ratio", json_real(ft_gen_align_ratio(s)));
+    json_object_set_new(o, "proactive_match_ratio", json_real(ft_gen_match_ratio(s)));
+    json_object_set_new(o, "proactive_gain_tokens", json_real(ft_gen_proactive_gain(s)));
+    json_object_set_new(o, "tokens_per_s", json_real(per_second(s)));
 }
 
 /* What became of this answer's drafts in the trace store; it is written by then. */
@@ -238,20 +229,13 @@ static void set_trace(json_t *o, ft_trace *trace)
     json_object_set_new(o, "trace", trace_stats);
 }
 
-static int print_json(const run_app *app, const run_talk *talk, size_t n_prompt,
-                      const ft_gen_stats *s)
+static int print_json(const run_app *app, const run_talk *talk, const ft_gen_stats *s)
 {
     json_t *o = json_object();
     json_object_set_new(o, "text", json_stringn(ft_buf_str(&talk->answer), talk->answer.len));
-    set_int(o, "prompt_tokens", n_prompt);
-    set_int(o, "tokens", s->tokens);
-    set_drafting(o, s);
+    set_stats(o, s);
     if (app->trace)
         set_trace(o, app->trace);
-    json_object_set_new(o, "ttft_ms", json_real((double)s->ttft_us / 1e3));
-    json_object_set_new(o, "draft_ms", json_real((double)s->draft_us / 1e3));
-    json_object_set_new(o, "wait_ms", json_real((double)s->wait_us / 1e3));
-    json_object_set_new(o, "tokens_per_s", json_real(per_second(s)));
     set_int(o, "seed", app->sampling.seed);
     json_object_set_new(o, "finish",
                         json_string(s->finish == FT_FINISH_LENGTH ? "length" : "stop"));
@@ -299,14 +283,12 @@ static ft_status render(run_app *app, run_talk *talk, ft_error *err, ft_tokens *
     return ft_vocab_tokenize(app->vocab, last, strlen(last), FT_TOKENIZE_BOS, err, out);
 }
 
-static ft_status answer(run_app *app, run_talk *talk, ft_error *err, size_t *n_prompt,
-                        ft_gen_stats *stats)
+static ft_status answer(run_app *app, run_talk *talk, ft_error *err, ft_gen_stats *stats)
 {
     ft_tokens prompt = {0};
     ft_status status = render(app, talk, err, &prompt);
     if (status == FT_OK)
         status = generate(app, &prompt, talk, err, stats);
-    *n_prompt = prompt.n;
     ft_tokens_deinit(&prompt);
     return status;
 }
@@ -314,11 +296,10 @@ static ft_status answer(run_app *app, run_talk *talk, ft_error *err, size_t *n_p
 static int one_shot(run_app *app, run_talk *talk, ft_error *err)
 {
     ft_gen_stats stats = {0};
-    size_t n_prompt = 0;
     talk->quiet = app->f.json;
     if (say(talk, "user", app->f.prompt, err) != FT_OK)
         return ft_cmd_fail(err);
-    ft_status status = answer(app, talk, err, &n_prompt, &stats);
+    ft_status status = answer(app, talk, err, &stats);
     if (status == FT_CANCELLED) {
         print_stats(app, &stats);
         return 130;
@@ -326,7 +307,7 @@ static int one_shot(run_app *app, run_talk *talk, ft_error *err)
     if (status != FT_OK)
         return ft_cmd_fail(err);
     if (app->f.json)
-        return print_json(app, talk, n_prompt, &stats);
+        return print_json(app, talk, &stats);
     putchar('\n');
     fflush(stdout);
     print_stats(app, &stats);
@@ -363,10 +344,10 @@ static bool read_line(ft_buf *line, ft_buf *rest)
 static ft_status turn(run_app *app, run_talk *talk, const char *text, ft_error *err)
 {
     ft_gen_stats stats = {0};
-    size_t n_prompt = 0, before = talk->n;
+    size_t before = talk->n;
     ft_status status = say(talk, "user", text, err);
     if (status == FT_OK)
-        status = answer(app, talk, err, &n_prompt, &stats);
+        status = answer(app, talk, err, &stats);
     if (status == FT_OK || status == FT_CANCELLED) {
         ft_cmd_clear_stopped(); /* Ctrl-C stopped the answer, not the chat */
         putchar('\n');

@@ -49,12 +49,12 @@ static const ft_flag edge_draft_rows[] = {
     {"--spec-draft-n-max", NULL, FT_FLAG(ft_edge_draft_flags, n_max), "N",
      "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32", -1,
      FT_TREE_MAX},
-    {"--ahead", NULL, FT_FLAG(ft_edge_draft_flags, ahead), "WHERE",
-     "drafting ahead: where the text likeliest goes on, or below the tree's best leaf (head)"},
+    {"--proactive-from", NULL, FT_FLAG(ft_edge_draft_flags, proactive_from), "WHERE",
+     "where proactive drafting begins: likeliest (where the text most likely goes on) or leaf (the best)"},
     {"--predictor", NULL, FT_FLAG(ft_edge_draft_flags, predictor), "FILE",
      "ends a draft where this predictor (train predictor) expects a rejection; none: it does not"},
     {"--proactive", NULL, FT_FLAG(ft_edge_draft_flags, proactive), NULL,
-     "draft ahead while the target checks"},
+     "draft on while the target checks"},
     {"--no-speculation", NULL, FT_FLAG(ft_edge_draft_flags, no_speculation), NULL, "never draft"},
 };
 const ft_flag_group ft_flags_edge_draft = FT_FLAG_ROWS(edge_draft_rows);
@@ -188,12 +188,12 @@ static ft_status parse_depth(const ft_edge_draft_flags *f, ft_error *err, ft_edg
     return FT_OK;
 }
 
-ft_status ft_cmd_ahead(const char *name, ft_error *err, ft_ahead *out)
+ft_status ft_cmd_proactive_from(const char *name, ft_error *err, ft_ahead *out)
 {
-    *out = strcmp(name, "head") == 0 ? FT_AHEAD_HEAD : FT_AHEAD_LIKELIEST;
+    *out = strcmp(name, "leaf") == 0 ? FT_AHEAD_HEAD : FT_AHEAD_LIKELIEST;
     if (*out == FT_AHEAD_HEAD || strcmp(name, "likeliest") == 0)
         return FT_OK;
-    return ft_error_set(err, FT_INVALID, "--ahead %s: pass likeliest or head", name);
+    return ft_error_set(err, FT_INVALID, "--proactive-from %s: pass likeliest or leaf", name);
 }
 
 ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
@@ -216,7 +216,7 @@ ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *e
     if (status == FT_OK)
         status = parse_depth(flags, err, out);
     if (status == FT_OK)
-        status = ft_cmd_ahead(flags->ahead, err, &out->draft.ahead);
+        status = ft_cmd_proactive_from(flags->proactive_from, err, &out->draft.ahead);
     if (status != FT_OK)
         return status;
     if (flags->n_max > 0 && (out->automatic || flags->n_max < out->draft.budget))

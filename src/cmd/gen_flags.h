@@ -39,21 +39,21 @@ ft_draft_params ft_draft_from_flags(const ft_draft_flags *flags);
 
 /* How an edge drafts: by the controller (spec/control.h) unless a fixed draft is asked for. */
 typedef struct ft_edge_draft_flags {
-    const char *draft, *depth, *ahead, *predictor;
+    const char *draft, *depth, *proactive_from, *predictor;
     int64_t n_max, width;
     bool proactive, no_speculation;
 } ft_edge_draft_flags;
 
 /* on: whether it drafts while the target checks, --proactive. */
 /* clang-format off */
-#define FT_EDGE_DRAFT_FLAGS_INIT(on) {.draft = "auto", .depth = "auto", .ahead = "likeliest", \
-    .predictor = "none", .n_max = -1, .width = 8, .proactive = (on)}
+#define FT_EDGE_DRAFT_FLAGS_INIT(on) {.draft = "auto", .depth = "auto", \
+    .proactive_from = "likeliest", .predictor = "none", .n_max = -1, .width = 8, .proactive = (on)}
 /* clang-format on */
 
 extern const ft_flag_group ft_flags_edge_draft; /* of ft_edge_draft_flags */
 
-/* "likeliest" or "head", as --ahead has it. FT_INVALID. */
-FT_WARN_UNUSED ft_status ft_cmd_ahead(const char *name, ft_error *err, ft_ahead *out);
+/* "likeliest" or "leaf", as --proactive-from has it. FT_INVALID. */
+FT_WARN_UNUSED ft_status ft_cmd_proactive_from(const char *name, ft_error *err, ft_ahead *out);
 
 /* Loads what --predictor names into *store, unless that is none, and has *out use it; *store owes a
  * deinit. Errors as ft_predictor_load. */

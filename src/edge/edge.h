@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "edge/link.h"
 #include "edge/sink.h"
+#include "edge/stats.h"
 #include "engine/engine.h"
 #include "learn/trace.h"
 #include "model/model.h"
@@ -88,34 +89,6 @@ typedef struct ft_gen_request {
     const char *key_name;
     ft_progress progress; /* of prefill, in tokens */
 } ft_gen_request;
-
-typedef struct ft_gen_stats {
-    ft_finish finish; /* STOP also for a stop string */
-    uint32_t tokens;  /* generated, an end-of-generation token not counted */
-    uint32_t rounds;  /* drafts that were verified */
-    uint32_t drafted, accepted, reconnects;
-    uint32_t runs, run_tokens;           /* tokens that the server made by itself */
-    uint64_t depth_sum;                  /* sum of the drafts' levels */
-    int64_t ttft_us, total_us;           /* since the call */
-    int64_t draft_us, wait_us;           /* wait: for verdicts, with proactive drafting */
-    uint64_t bytes_sent, bytes_received; /* as ft_call_bytes counts them */
-    /* Proactive drafting (SpecEdge 4.2); forwards are the draft model's. */
-    uint64_t forwards, proactive_forwards; /* all; those of proactive drafting */
-    uint64_t leaves;                       /* trees with an expansion leaf (SpecEdge: head) */
-    uint64_t aligned; /* those whose accepted path ended in the expansion leaf */
-    uint64_t matched; /* and whose next token was drafted below it */
-    uint64_t proactive_nodes, proactive_kept; /* computed proactively; used later */
-    uint32_t early_sent, early_taken; /* early drafts; rounds that began with a part of one */
-    const char *rule;                 /* of the text, at its end */
-    bool same_tokens; /* prompt, sampling and seed always give this text, even if it was opened
-                         anew; false: only its distribution is the target's */
-    uint32_t retry_after_ms; /* with an error: the server's advice; 0: none */
-} ft_gen_stats;
-
-/* SpecEdge eq. (1), P_align * P_match|align * (T_draft / H_expan - 1): the expected tokens a round
- * that need no more drafting. H_expan is 1; T_draft is the mean of proactive nodes an expansion
- * leaf. 0 without proactive drafting. */
-double ft_gen_proactive_gain(const ft_gen_stats *stats);
 
 /* Blocks until the text ends, the sink stops it (FT_OK, finish STOP) or it fails. *stats is always
  * filled. Up to max_generations threads may call it at once (more: FT_EXHAUSTED). */

@@ -286,7 +286,7 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
             const int64_t now_us = ft_gen_now_us(gen);
             ft_timing_verdict(&gen->timing, now_us, &msg->verdict, gen->out.msg.draft.n);
             ft_stream_heard(&gen->stream);
-            gen->stats->wait_us += now_us - began_us;
+            gen->stats->wait_us += (uint64_t)(now_us - began_us);
             *out = msg;
             return FT_OK;
         }

@@ -38,23 +38,12 @@ static ft_status run(ft_gen *gen, ft_error *err)
     return status;
 }
 
-double ft_gen_proactive_gain(const ft_gen_stats *stats)
-{
-    if (stats->leaves == 0 || stats->aligned == 0)
-        return 0;
-    double leaves = (double)stats->leaves, aligned = (double)stats->aligned;
-    double p_align = aligned / leaves, p_match = (double)stats->matched / aligned;
-    double per_head =
-        (double)stats->proactive_nodes / leaves; /* below 1: ordinary drafts had the leaves */
-    return per_head > 1 ? p_align * p_match * (per_head - 1) : 0;
-}
-
 ft_status ft_edge_generate(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,
                            ft_error *err, ft_gen_stats *stats)
 {
     ft_error failure = {0}; /* also holds errors that were recovered from */
     ft_gen *gen = NULL;
-    *stats = (ft_gen_stats){0};
+    *stats = (ft_gen_stats){.prompt_tokens = request->n_prompt};
     ft_status status = check_request(edge, request, &failure);
     if (status == FT_OK)
         status = ft_gen_create(edge, request, sink, stats, &failure, &gen);

@@ -164,7 +164,7 @@ void ft_gen_end(ft_gen *gen, ft_status status)
     s->reconnects = gen->stream.n_links > 0 ? gen->stream.n_links - 1 : 0;
     s->bytes_sent = gen->stream.sent_bytes;
     s->bytes_received = gen->stream.received_bytes;
-    s->total_us = ft_gen_now_us(gen) - gen->start_us;
+    s->total_us = (uint64_t)(ft_gen_now_us(gen) - gen->start_us);
 }
 
 ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,

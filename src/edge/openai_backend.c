@@ -4,21 +4,12 @@
 // is set; it never changes after that. Does not know HTTP, and does not make edges.
 #include "edge/openai_backend.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
-
-typedef struct counters {
-    uint64_t generations, failed, cancelled, prompt_tokens;
-    uint64_t tokens, rounds, drafted, accepted, runs, run_tokens, reconnects;
-    ft_gen_stats sums; /* sums of its 64-bit fields, without times */
-    uint64_t ttft_count;
-    double ttft_s, total_s, draft_s, wait_s;
-} counters;
 
 struct ft_openai {
     const ft_vocab *vocab;
@@ -27,8 +18,8 @@ struct ft_openai {
     pthread_mutex_t mutex; /* guards what follows */
     ft_edge *edge;         /* NULL: not set yet, for the reason in `absent` */
     char absent[384];      /* as long as an error's message */
-    counters count;
-    uint32_t running;
+    ft_edge_stats count;
+    ft_gen_stats sums;
 };
 
 /* One request's output path. */
@@ -176,46 +167,14 @@ static ft_status check_lengths(const ft_edge *edge, const ft_http_request *q, si
 
 /* ---- backend functions ---- */
 
-static void add_sums(ft_gen_stats *sums, const ft_gen_stats *s)
+static void count_one(ft_openai *o, ft_status status, const ft_gen_stats *s)
 {
-    sums->depth_sum += s->depth_sum;
-    sums->bytes_sent += s->bytes_sent;
-    sums->bytes_received += s->bytes_received;
-    sums->forwards += s->forwards;
-    sums->proactive_forwards += s->proactive_forwards;
-    sums->leaves += s->leaves;
-    sums->aligned += s->aligned;
-    sums->matched += s->matched;
-    sums->proactive_nodes += s->proactive_nodes;
-    sums->proactive_kept += s->proactive_kept;
-    sums->early_sent += s->early_sent;
-    sums->early_taken += s->early_taken;
-}
-
-static void count_one(ft_openai *o, ft_status status, size_t n_prompt, const ft_gen_stats *s)
-{
-    counters *c = &o->count;
     pthread_mutex_lock(&o->mutex);
-    o->running--;
-    c->generations++;
-    c->cancelled += status == FT_CANCELLED;
-    c->failed += status != FT_OK && status != FT_CANCELLED;
-    c->prompt_tokens += n_prompt;
-    c->tokens += s->tokens;
-    c->rounds += s->rounds;
-    c->drafted += s->drafted;
-    c->accepted += s->accepted;
-    c->runs += s->runs;
-    c->run_tokens += s->run_tokens;
-    c->reconnects += s->reconnects;
-    add_sums(&c->sums, s);
-    if (s->ttft_us > 0) {
-        c->ttft_count++;
-        c->ttft_s += (double)s->ttft_us / 1e6;
-    }
-    c->total_s += (double)s->total_us / 1e6;
-    c->draft_s += (double)s->draft_us / 1e6;
-    c->wait_s += (double)s->wait_us / 1e6;
+    o->count.running--;
+    o->count.generations++;
+    o->count.cancelled += status == FT_CANCELLED;
+    o->count.failed += status != FT_OK && status != FT_CANCELLED;
+    ft_stats_add(&ft_gen_stat_list, &o->sums, s);
     pthread_mutex_unlock(&o->mutex);
 }
 
@@ -242,10 +201,10 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const ft_tokens *pr
     if (!q->has_seed && ft_random_bytes(&request.sampling.seed, sizeof request.sampling.seed))
         return ft_error_set(err, FT_IO, "edge: the operating system gave no random bytes");
     pthread_mutex_lock(&o->mutex);
-    o->running++;
+    o->count.running++;
     pthread_mutex_unlock(&o->mutex);
     ft_status status = ft_edge_generate(o->edge, &request, &gen_sink, err, stats);
-    count_one(o, status, prompt->n, stats);
+    count_one(o, status, stats);
     ft_buf_deinit(&r.bytes);
     free(r.tokens);
     return status;
@@ -265,16 +224,16 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
         status = run(o, q, &prompt, sink, err, &s);
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
                                .prompt_tokens = (uint32_t)prompt.n,
-                               .completion_tokens = s.tokens,
-                               .rounds = s.rounds,
-                               .drafted = s.drafted,
-                               .accepted = s.accepted,
-                               .runs = s.runs,
-                               .run_tokens = s.run_tokens,
+                               .completion_tokens = (uint32_t)s.tokens,
+                               .rounds = (uint32_t)s.rounds,
+                               .drafted = (uint32_t)s.drafted,
+                               .accepted = (uint32_t)s.accepted,
+                               .runs = (uint32_t)s.runs,
+                               .run_tokens = (uint32_t)s.run_tokens,
                                .bytes_sent = s.bytes_sent,
                                .bytes_received = s.bytes_received,
-                               .ttft_us = s.ttft_us,
-                               .total_us = s.total_us,
+                               .ttft_us = (int64_t)s.ttft.sum_us,
+                               .total_us = (int64_t)s.total_us,
                                .retry_after_ms = s.retry_after_ms};
     ft_tokens_deinit(&prompt);
     return status;
@@ -296,109 +255,21 @@ static ft_status backend_model(void *ctx, ft_error *err, const char **id)
     return FT_OK;
 }
 
-typedef struct metric {
-    const char *name, *kind, *help;
-    double value;
-} metric;
-
-static void put_metrics(ft_buf *out, const metric *rows, size_t n)
-{
-    for (const metric *m = rows; m < rows + n; m++) {
-        ft_buf_printf(out, "# HELP foretoken_edge_%s %s\n# TYPE foretoken_edge_%s %s\n", m->name,
-                      m->help, m->name, m->kind);
-        ft_buf_printf(out, "foretoken_edge_%s %.17g\n", m->name, m->value);
-    }
-}
-
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
-
-static void put_generations(ft_buf *out, const counters *c, uint32_t running)
-{
-    const metric rows[] = {
-        {"running", "gauge", "Generations running now.", running},
-        {"generations_total", "counter", "Generations that ended.", (double)c->generations},
-        {"failed_total", "counter", "Generations that failed.", (double)c->failed},
-        {"cancelled_total", "counter", "Generations that were cancelled.", (double)c->cancelled},
-        {"prompt_tokens_total", "counter", "Prompt tokens.", (double)c->prompt_tokens},
-        {"tokens_total", "counter", "Generated tokens.", (double)c->tokens},
-        {"rounds_total", "counter", "Drafts that were verified.", (double)c->rounds},
-        {"drafted_total", "counter", "Drafted tokens sent.", (double)c->drafted},
-        {"accepted_total", "counter", "Drafted tokens accepted.", (double)c->accepted},
-        {"runs_total", "counter", "Runs of tokens that the server made by itself.",
-         (double)c->runs},
-        {"run_tokens_total", "counter", "Their tokens.", (double)c->run_tokens},
-        {"reconnects_total", "counter", "Streams opened again.", (double)c->reconnects},
-        {"sent_bytes_total", "counter", "Bytes to the server.", (double)c->sums.bytes_sent},
-        {"received_bytes_total", "counter", "Bytes from the server.",
-         (double)c->sums.bytes_received},
-        {"generation_seconds_total", "counter", "Time spent in generations.", c->total_s},
-        {"draft_seconds_total", "counter", "Of it time spent drafting before drafts were sent.",
-         c->draft_s},
-        {"wait_seconds_total", "counter",
-         "Of it time spent waiting for verdicts, proactive drafting included.", c->wait_s},
-    };
-    put_metrics(out, rows, COUNT(rows));
-}
-
-/* Proactive drafting: the terms of SpecEdge eq. (1), since the edge was created. */
-static void put_drafting(ft_buf *out, const ft_gen_stats *s)
-{
-    const metric rows[] = {
-        {"draft_levels_total", "counter", "Sum over drafts of their levels.", (double)s->depth_sum},
-        {"draft_forwards_total", "counter", "Passes of the draft model.", (double)s->forwards},
-        {"ahead_forwards_total", "counter", "Of them those of proactive drafting.",
-         (double)s->proactive_forwards},
-        {"ahead_nodes_total", "counter", "Tokens computed by them.", (double)s->proactive_nodes},
-        {"ahead_kept_total", "counter", "Of these tokens those kept after the verdict.",
-         (double)s->proactive_kept},
-        {"ahead_heads_total", "counter", "Verdicts on drafts with an expansion leaf.",
-         (double)s->leaves},
-        {"ahead_aligned_total", "counter", "Of them those whose accepted path ended in it.",
-         (double)s->aligned},
-        {"ahead_matched_total", "counter", "Of these those whose next token was drafted below it.",
-         (double)s->matched},
-        {"ahead_align_ratio", "gauge", "P_align: aligned / expansion leaves.",
-         s->leaves ? (double)s->aligned / (double)s->leaves : 0},
-        {"ahead_match_ratio", "gauge", "P_match|align: matched / aligned.",
-         s->aligned ? (double)s->matched / (double)s->aligned : 0},
-        {"early_sent_total", "counter", "Drafts sent before the verdict that they depend on.",
-         (double)s->early_sent},
-        {"early_taken_total", "counter", "Of them those that fitted the verdict.",
-         (double)s->early_taken},
-        {"ahead_gain_tokens", "gauge", "Expected gain of proactive drafting, tokens a round.",
-         ft_gen_proactive_gain(s)},
-    };
-    put_metrics(out, rows, COUNT(rows));
-}
-
-static void put_trace(ft_buf *out, const ft_trace_stats *s)
-{
-    const metric rows[] = {
-        {"trace_rounds_total", "counter", "Drafts written to the trace store.", (double)s->rounds},
-        {"trace_dropped_total", "counter", "Drafts that could not be written.", (double)s->dropped},
-    };
-    put_metrics(out, rows, COUNT(rows));
-}
-
 static ft_status backend_metrics(void *ctx, ft_buf *out)
 {
     ft_openai *o = ctx;
     pthread_mutex_lock(&o->mutex);
-    const counters c = o->count;
-    const uint32_t running = o->running;
-    ft_edge *edge = o->edge;
+    const ft_edge_stats count = o->count;
+    const ft_gen_stats sums = o->sums;
+    ft_trace *trace = o->edge ? ft_edge_trace(o->edge) : NULL;
     pthread_mutex_unlock(&o->mutex);
-    put_generations(out, &c, running);
-    put_drafting(out, &c.sums);
-    if (edge && ft_edge_trace(edge)) {
-        const ft_trace_stats trace = ft_trace_get_stats(ft_edge_trace(edge));
-        put_trace(out, &trace);
+    ft_stats_append(&ft_edge_stat_list, &count, out);
+    ft_stats_append(&ft_gen_stat_list, &sums, out);
+    if (trace) {
+        const ft_trace_stats written = ft_trace_get_stats(trace);
+        ft_stats_append(&ft_edge_trace_stat_list, &written, out);
     }
-    ft_buf_puts(out, "# HELP foretoken_edge_ttft_seconds Time to the first token.\n"
-                     "# TYPE foretoken_edge_ttft_seconds summary\n");
-    ft_buf_printf(out, "foretoken_edge_ttft_seconds_sum %.17g\n", c.ttft_s);
-    ft_buf_printf(out, "foretoken_edge_ttft_seconds_count %" PRIu64 "\n", c.ttft_count);
-    return out->failed ? FT_NOMEM : FT_OK;
+    return ft_gen_ratios_append(&sums, out);
 }
 
 ft_status ft_openai_create(const ft_openai_opts *opts, ft_error *err, ft_openai **out)

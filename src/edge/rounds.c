@@ -77,7 +77,7 @@ static void prepare(ft_gen *gen)
         draft->n = draft->n_evidence = 0;
     }
     const int64_t took_us = ft_gen_now_us(gen) - began_us;
-    gen->stats->draft_us += took_us;
+    gen->stats->draft_us += (uint64_t)took_us;
     gen->out.msg.kind = FT_CLIENT_DRAFT;
     draft->base = (uint32_t)gen->text.n;
     memcpy(draft->token, tree->token, tree->n * sizeof *draft->token);
@@ -118,7 +118,7 @@ static void first_token(ft_gen *gen)
     if (gen->answered)
         return;
     gen->answered = true;
-    s->ttft_us = ft_gen_now_us(gen) - gen->start_us;
+    s->ttft = (ft_summary){.sum_us = (uint64_t)(ft_gen_now_us(gen) - gen->start_us), .n = 1};
     ft_progress_report(&gen->request->progress, gen->request->n_prompt, gen->request->n_prompt);
 }
 

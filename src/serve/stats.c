@@ -20,7 +20,7 @@ static bool label_class(const void *values, size_t i, char out[FT_STAT_LABEL_SIZ
 
 #define FT_STAT_TYPE ft_verifier_stats
 #define F(field, n, label, name, help) \
-    {name, help, FT_STAT_LABELLED, offsetof(FT_STAT_TYPE, field), n, label},
+    {#field, name, help, FT_STAT_LABELLED, offsetof(FT_STAT_TYPE, field), n, label},
 static const ft_stat table[] = {FT_VERIFIER_STATS(FT_STAT_ROW) FT_VERIFIER_STATS_LABELLED(F)};
 #undef F
 

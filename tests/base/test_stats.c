@@ -19,6 +19,7 @@
     F(WORK, more_us, "more_seconds_total", "More.")  \
     F(WAIT, wait_us, "wait_seconds_total", "Wait.")  \
     F(RATIO, off, "off_ratio", "How far off.")       \
+    F(SUMMARY, took, "took_seconds", "Took.")        \
     F(SIZES, rows, "rows", "Rows.")
 
 typedef struct numbers {
@@ -34,8 +35,9 @@ static bool label_color(const void *values, size_t i, char out[FT_STAT_LABEL_SIZ
 }
 
 #define FT_STAT_TYPE numbers
-static const ft_stat table[] = {LIST(FT_STAT_ROW){"by_color_total", "By color.", FT_STAT_LABELLED,
-                                                  offsetof(numbers, by_color), 3, label_color}};
+static const ft_stat table[] = {LIST(FT_STAT_ROW){"by_color", "by_color_total", "By color.",
+                                                  FT_STAT_LABELLED, offsetof(numbers, by_color), 3,
+                                                  label_color}};
 static const ft_stat_list list = {table, sizeof table / sizeof *table};
 
 static const char page[] = "# HELP foretoken_now What is now.\n# TYPE foretoken_now gauge\n"
@@ -53,6 +55,10 @@ static const char page[] = "# HELP foretoken_now What is now.\n# TYPE foretoken_
                            "foretoken_wait_seconds_total 0.000007\n"
                            "# HELP foretoken_off_ratio How far off.\n"
                            "# TYPE foretoken_off_ratio gauge\nforetoken_off_ratio -0.500000\n"
+                           "# HELP foretoken_took_seconds Took.\n"
+                           "# TYPE foretoken_took_seconds summary\n"
+                           "foretoken_took_seconds_sum 1.500000\n"
+                           "foretoken_took_seconds_count 2\n"
                            "# HELP foretoken_rows Rows.\n# TYPE foretoken_rows histogram\n";
 static const char behind[] = "foretoken_rows_sum 4105\nforetoken_rows_count 4\n"
                              "# HELP foretoken_by_color_total By color.\n"
@@ -62,7 +68,13 @@ static const char behind[] = "foretoken_rows_sum 4105\nforetoken_rows_count 4\n"
 
 static numbers some(void)
 {
-    numbers v = {.now = 3, .done = 4, .work_us = 5000006, .more_us = 1, .wait_us = 7, .off = -0.5};
+    numbers v = {.now = 3,
+                 .done = 4,
+                 .work_us = 5000006,
+                 .more_us = 1,
+                 .wait_us = 7,
+                 .off = -0.5,
+                 .took = {1500000, 2}};
     static const uint32_t size[] = {1, 3, 4, 4097};
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         ft_sizes_add(&v.rows, size[i]);
@@ -124,7 +136,7 @@ static void test_missing_is_an_error(void **state)
         *last = was;
         n++;
     }
-    assert_int_equal(n, 6 + FT_SIZES + 2 + 2);
+    assert_int_equal(n, 6 + 2 + FT_SIZES + 2 + 2);
     ft_buf_deinit(&out);
 }
 
@@ -165,12 +177,27 @@ static void test_sums(void **state)
     assert_memory_equal(&sum, &v, sizeof v);
 }
 
+/* Every metric with one value has a key, and a time is in ms. */
+static void test_json(void **state)
+{
+    const numbers v = some();
+    json_t *o = json_object();
+    ft_stats_json(&list, &v, o);
+    assert_int_equal(json_object_size(o), 7);
+    assert_int_equal(json_integer_value(json_object_get(o, "now")), 3);
+    assert_int_equal(json_integer_value(json_object_get(o, "done")), 4);
+    assert_float_equal(json_real_value(json_object_get(o, "work_ms")), 5000.006, 1e-9);
+    assert_float_equal(json_real_value(json_object_get(o, "off")), -0.5, 0);
+    assert_float_equal(json_real_value(json_object_get(o, "took_ms")), 1500, 1e-9);
+    json_decref(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_page),      cmocka_unit_test(test_read),
         cmocka_unit_test(test_sums),      cmocka_unit_test(test_missing_is_an_error),
-        cmocka_unit_test(test_no_number),
+        cmocka_unit_test(test_no_number), cmocka_unit_test(test_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,17 +135,15 @@ static void test_tallies(void **state)
     ft_bench_load_report *r = report_new(&set);
     ft_bench_load_sample s = sample_of(100, 5);
     r->mode[FT_BENCH_LOAD_PROACTIVE] = true;
-    s.tally[0] = (ft_bench_load_tally){.texts = 1,
-                                       .tokens = 60,
-                                       .trees = 20,
-                                       .tree_tokens = 50,
-                                       .drafted = 160,
-                                       .accepted = 40,
-                                       .heads = 20,
-                                       .aligned = 10,
-                                       .matched = 5,
-                                       .ahead_nodes = 60,
-                                       .run_tokens = 10};
+    s.tally[0] = (ft_bench_load_tally){
+        .texts = 1,
+        .tokens = 60,
+        .trees = 20,
+        .tree_tokens = 50,
+        .drafted = 160,
+        .accepted = 40,
+        .edge = {
+            .leaves = 20, .aligned = 10, .matched = 5, .proactive_nodes = 60, .run_tokens = 10}};
     s.tally[1] = (ft_bench_load_tally){
         .texts = 1, .tokens = 40, .trees = 20, .tree_tokens = 40, .drafted = 40, .accepted = 20};
     s.traffic = (ft_bench_load_traffic){
@@ -160,7 +158,7 @@ static void test_tallies(void **state)
     expect(at(cell, "categories", "math", "acceptance"), 0.25);
     expect(at(cell, "categories", "chat", "nodes_per_tree"), 2);
     /* SpecEdge eq. (1) of what was counted: 10/20 x 5/10 x (60/20 - 1) */
-    expect(at(cell, "categories", "math", "ahead_gain"), 0.5);
+    expect(at(cell, "categories", "math", "proactive_gain"), 0.5);
     expect(at(cell, "run_token_share", NULL, NULL), 0.1);
     expect(at(cell, "uplink_bytes_per_round", NULL, NULL), 50);
     expect(at(cell, "downlink_bytes_per_token", NULL, NULL), 5);

@@ -81,14 +81,14 @@ static void test_every_way_to_draft(void **state)
         assert_true(program_number(o, "drafted") <= ways[i].nodes * rounds);
         assert_true(program_number(o, "mean_depth") <= ways[i].nodes);
         assert_true(rounds > 0 || program_number(o, "run_tokens") >= program_number(o, "tokens"));
-        json_t *ahead = json_object_get(o, "ahead");
+        const double proactive = program_number(o, "proactive_forwards");
         if (!strstr(ways[i].args, "--proactive"))
-            assert_true(program_number(ahead, "forwards") == 0);
+            assert_true(proactive == 0);
         if (ways[i].speculates) /* and the prompt, and what the last run of one token brought */
-            assert_true(program_number(o, "forwards") - program_number(ahead, "forwards") <=
-                        ways[i].passes * rounds + 3);
-        assert_true(program_number(ahead, "p_align") >= 0 && program_number(ahead, "p_align") <= 1);
-        assert_true(program_number(ahead, "gain") >= 0);
+            assert_true(program_number(o, "forwards") - proactive <= ways[i].passes * rounds + 3);
+        const double align = program_number(o, "proactive_align_ratio");
+        assert_true(align >= 0 && align <= 1);
+        assert_true(program_number(o, "proactive_gain_tokens") >= 0);
         json_decref(o);
     }
     free(text);

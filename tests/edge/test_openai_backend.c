@@ -273,8 +273,8 @@ static void test_health_and_metrics(void **state)
     assert_true(metric(z, "draft_forwards_total") > metric(a, "draft_forwards_total"));
     assert_true(metric(z, "draft_levels_total") > metric(a, "draft_levels_total"));
     assert_true(metric(z, "wait_seconds_total") >= metric(a, "wait_seconds_total"));
-    assert_in_range(metric(z, "ahead_aligned_total"), metric(z, "ahead_matched_total"),
-                    metric(z, "ahead_heads_total"));
+    assert_in_range(metric(z, "proactive_aligned_total"), metric(z, "proactive_matched_total"),
+                    metric(z, "proactive_leaves_total"));
     assert_float_equal(metric(z, "ttft_seconds_count") - metric(a, "ttft_seconds_count"), 1, 0);
     assert_float_equal(metric(z, "running"), 0, 0);
     assert_float_equal(metric(z, "trace_rounds_total"), metric(z, "rounds_total"), 0);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The edge's statistics: one line a metric. The struct, its sums, the Prometheus page, JSON
+ * (base/stats.h) and docs/METRICS.md (tools/metrics-doc) are all generated from these lists.
+ */
+#ifndef FT_EDGE_STATS_H
+#define FT_EDGE_STATS_H
+
+#include "base/stats.h"
+#include "wire/messages.h"
+
+/* Of one generation, or sums over generations. F(KIND, field, "name", "help"). The kinds are those
+ * of base/stats.h. */
+#define FT_GEN_STATS(F)                                                                           \
+    F(COUNTER, prompt_tokens, "edge_prompt_tokens_total", "Prompt tokens.")                       \
+    F(COUNTER, tokens, "edge_tokens_total",                                                       \
+      "Generated tokens. End-of-text tokens are not counted.")                                    \
+    F(COUNTER, rounds, "edge_rounds_total", "Drafts that were verified.")                         \
+    F(COUNTER, drafted, "edge_drafted_total", "Tokens in these drafts.")                          \
+    F(COUNTER, accepted, "edge_accepted_total", "Tokens in these drafts that became text.")       \
+    F(COUNTER, runs, "edge_runs_total", "Runs, in which the server decodes by itself.")           \
+    F(COUNTER, run_tokens, "edge_run_tokens_total", "Tokens of these runs.")                      \
+    F(COUNTER, reconnects, "edge_reconnects_total", "Streams that were opened again.")            \
+    F(COUNTER, bytes_sent, "edge_sent_bytes_total", "Bytes to the server.")                       \
+    F(COUNTER, bytes_received, "edge_received_bytes_total", "Bytes from the server.")             \
+    F(SECONDS, total_us, "edge_generation_seconds_total", "Time of generations.")                 \
+    F(SECONDS, draft_us, "edge_draft_seconds_total", "Time of drafting before drafts were sent.") \
+    F(SECONDS, wait_us, "edge_wait_seconds_total",                                                \
+      "Time of waiting for verdicts, proactive drafting included.")                               \
+    F(SUMMARY, ttft, "edge_ttft_seconds", "Time to the first token.")                             \
+    F(COUNTER, depth_sum, "edge_draft_levels_total", "Levels of the drafts that were verified.")  \
+    F(COUNTER, forwards, "edge_draft_forwards_total", "Passes of the draft model.")               \
+    F(COUNTER, proactive_forwards, "edge_proactive_forwards_total",                               \
+      "Passes of the draft model in proactive drafting.")                                         \
+    F(COUNTER, proactive_nodes, "edge_proactive_nodes_total",                                     \
+      "Tokens that proactive drafting computed.")                                                 \
+    F(COUNTER, proactive_kept, "edge_proactive_kept_total",                                       \
+      "Tokens that proactive drafting computed and that were kept after the verdict.")            \
+    F(COUNTER, leaves, "edge_proactive_leaves_total",                                             \
+      "Verdicts on trees with an expansion leaf (SpecEdge: head).")                               \
+    F(COUNTER, aligned, "edge_proactive_aligned_total",                                           \
+      "Verdicts whose accepted path ended in the expansion leaf.")                                \
+    F(COUNTER, matched, "edge_proactive_matched_total",                                           \
+      "Verdicts whose accepted path ended in the expansion leaf, and whose next token was "       \
+      "drafted below it.")                                                                        \
+    F(COUNTER, early_sent, "edge_early_sent_total", "Early drafts that were sent.")               \
+    F(COUNTER, early_taken, "edge_early_taken_total",                                             \
+      "Early drafts of which a part became the next round's tree.")
+
+typedef struct ft_gen_stats {
+    FT_GEN_STATS(FT_STAT_FIELD)
+    /* Not in the list, as these are no sums: */
+    ft_finish finish; /* STOP also for a stop string */
+    const char *rule; /* of the text, at its end */
+    bool same_tokens; /* prompt, sampling and seed always give this text, even if it was opened
+                         anew; false: only its distribution is the target's */
+    uint32_t retry_after_ms; /* with an error: the server's advice; 0: none */
+} ft_gen_stats;
+
+/* Ratios of the sums above. F(function, "name", "help"). */
+#define FT_GEN_RATIOS(F)                                                           \
+    F(ft_gen_align_ratio, "edge_proactive_align_ratio",                            \
+      "P_align of SpecEdge's equation (1): aligned / expansion leaves.")           \
+    F(ft_gen_match_ratio, "edge_proactive_match_ratio",                            \
+      "P_match|align of SpecEdge's equation (1): matched / aligned.")              \
+    F(ft_gen_proactive_gain, "edge_proactive_gain_tokens",                         \
+      "Tokens that proactive drafting is expected to bring a round, by SpecEdge's" \
+      " equation (1) with one expansion leaf.")
+
+/* 0 without verdicts to count from. */
+double ft_gen_align_ratio(const ft_gen_stats *stats);
+double ft_gen_match_ratio(const ft_gen_stats *stats);
+/* SpecEdge eq. (1), P_align * P_match|align * (T_draft / H_expan - 1): the expected tokens a round
+ * that need no more drafting. H_expan is 1; T_draft is the mean of proactive nodes an expansion
+ * leaf. 0 without proactive drafting. */
+double ft_gen_proactive_gain(const ft_gen_stats *stats);
+
+/* Of an edge's API. */
+#define FT_EDGE_STATS(F)                                                             \
+    F(GAUGE, running, "edge_running", "Generations now.")                            \
+    F(COUNTER, generations, "edge_generations_total", "Generations that ended.")     \
+    F(COUNTER, failed, "edge_failed_total", "Generations that ended with an error.") \
+    F(COUNTER, cancelled, "edge_cancelled_total", "Generations that were cancelled.")
+
+typedef struct ft_edge_stats {
+    FT_EDGE_STATS(FT_STAT_FIELD)
+} ft_edge_stats;
+
+/* Of the trace store; fields of ft_trace_stats. */
+#define FT_EDGE_TRACE_STATS(F)                                                                 \
+    F(COUNTER, rounds, "edge_trace_rounds_total", "With --trace: drafts written to the file.") \
+    F(COUNTER, dropped, "edge_trace_dropped_total",                                            \
+      "With --trace: drafts that were not written, because memory or disk was full.")
+
+extern const ft_stat_list ft_gen_stat_list;        /* of ft_gen_stats */
+extern const ft_stat_list ft_edge_stat_list;       /* of ft_edge_stats */
+extern const ft_stat_list ft_edge_trace_stat_list; /* of ft_trace_stats */
+
+/* Appends the ratios to the Prometheus page. FT_NOMEM. */
+ft_status ft_gen_ratios_append(const ft_gen_stats *stats, ft_buf *out);
+
+#endif
