@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Statistics by list. A room writes a list of its metrics, one F(KIND, field, "name", "help") each.
- * The list makes the struct of their values (FT_STAT_FIELD) and a table (FT_STAT_ROW). The table
- * serves for everything else: the page for Prometheus, its reader, JSON, sums and differences. Pure.
+ * The list makes the struct of their values (FT_STAT_FIELD) and a table (FT_STAT_ROW). All else
+ * reads the table: the page for Prometheus, its reader, JSON, sums and differences. Pure.
  */
 #ifndef FT_BASE_STATS_H
 #define FT_BASE_STATS_H

@@ -116,7 +116,7 @@ static const ft_flag rows[] = {
      "time costs; fixed: --draft-depth forwards"},
     {"--spec-draft-n-max", NULL, FT_FLAG(options, o.drafts.budget), "N", "nodes a tree", 1, 64},
     {"--proactive-from", NULL, FT_FLAG(options, proactive_from), "WHERE",
-     "where proactive drafting begins: likeliest (where the text most likely goes on) or leaf (the best)"},
+     "proactive drafting begins likeliest: where the text likely goes on; leaf: at the best leaf"},
     {"--draft-width", NULL, FT_FLAG(options, o.drafts.width), "N",
      "leaves that one forward continues", 1, 64},
     {"--chain", NULL, FT_FLAG(options, o.drafts.chain), NULL,

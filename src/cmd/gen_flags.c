@@ -50,7 +50,7 @@ static const ft_flag edge_draft_rows[] = {
      "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32", -1,
      FT_TREE_MAX},
     {"--proactive-from", NULL, FT_FLAG(ft_edge_draft_flags, proactive_from), "WHERE",
-     "where proactive drafting begins: likeliest (where the text most likely goes on) or leaf (the best)"},
+     "proactive drafting begins likeliest: where the text likely goes on; leaf: at the best leaf"},
     {"--predictor", NULL, FT_FLAG(ft_edge_draft_flags, predictor), "FILE",
      "ends a draft where this predictor (train predictor) expects a rejection; none: it does not"},
     {"--proactive", NULL, FT_FLAG(ft_edge_draft_flags, proactive), NULL,
