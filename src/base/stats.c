@@ -164,7 +164,7 @@ void ft_stats_json(const ft_stat_list *list, const void *values, json_t *object)
         if (is_time(stat, 0)) {
             const char *unit = strstr(stat->field, "_us");
             snprintf(key, sizeof key, "%.*s_ms",
-                     (int)(unit ? unit - stat->field : strlen(stat->field)), stat->field);
+                     unit ? (int)(unit - stat->field) : (int)strlen(stat->field), stat->field);
             value = json_real((double)*cell / 1e3);
         } else {
             snprintf(key, sizeof key, "%s", stat->field);

@@ -15,8 +15,8 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "base/sink.h"
 #include "edge/link.h"
-#include "edge/sink.h"
 #include "edge/stats.h"
 #include "engine/engine.h"
 #include "learn/trace.h"

@@ -22,16 +22,6 @@ struct ft_openai {
     ft_gen_stats sums;
 };
 
-/* One request's output path. */
-typedef struct reply {
-    const ft_openai *openai;
-    const ft_http_sink *sink;
-    bool logprobs;
-    ft_buf bytes;          /* pieces of one on_text call */
-    ft_http_token *tokens; /* [cap], of that call */
-    size_t cap;
-} reply;
-
 /* The edge, once it is set; else NULL, and the error says why. */
 static ft_edge *edge_of(ft_openai *o, ft_error *err)
 {
@@ -41,81 +31,6 @@ static ft_edge *edge_of(ft_openai *o, ft_error *err)
         ft_error_set(err, FT_UNAVAILABLE, "%s", o->absent);
     pthread_mutex_unlock(&o->mutex);
     return edge;
-}
-
-/* ---- tokens with their own bytes ---- */
-
-/* Appends a token's bytes and returns their number. Pointers are set later, as the buffer moves. */
-static ft_status add_piece(reply *r, int32_t token, size_t *n)
-{
-    size_t before = r->bytes.len;
-    ft_status status = ft_vocab_piece(r->openai->vocab, token, true, &r->bytes);
-    *n = r->bytes.len - before;
-    return status;
-}
-
-static ft_status reserve(reply *r, size_t n)
-{
-    if (n <= r->cap)
-        return FT_OK;
-    ft_http_token *grown = realloc(r->tokens, n * sizeof *grown);
-    if (!grown)
-        return FT_NOMEM;
-    r->tokens = grown;
-    r->cap = n;
-    return FT_OK;
-}
-
-/* Walks the pieces in the order in which they were added and points the tokens at them. */
-static void point_at_pieces(reply *r, size_t n_tokens)
-{
-    const char *base = ft_buf_str(&r->bytes);
-    for (size_t i = 0; i < n_tokens; i++) {
-        ft_http_token *t = &r->tokens[i];
-        t->text = base;
-        base += t->n;
-        for (size_t k = 0; k < t->n_top; k++) {
-            t->top[k].text = base;
-            base += t->top[k].n;
-        }
-    }
-}
-
-static ft_status map_tokens(reply *r, const ft_gen_token *tokens, size_t n)
-{
-    ft_status status = reserve(r, n);
-    ft_buf_clear(&r->bytes);
-    for (size_t i = 0; i < n && status == FT_OK; i++) {
-        const ft_token_logprob *lp = &tokens[i].logprob;
-        ft_http_token *t = &r->tokens[i];
-        t->logprob = lp->logprob;
-        t->n_top = lp->n_top < FT_HTTP_TOP_MAX ? lp->n_top : FT_HTTP_TOP_MAX;
-        status = add_piece(r, tokens[i].id, &t->n);
-        for (size_t k = 0; k < t->n_top && status == FT_OK; k++) {
-            t->top[k].logprob = lp->top[k].logprob;
-            status = add_piece(r, lp->top[k].token, &t->top[k].n);
-        }
-    }
-    if (status == FT_OK)
-        point_at_pieces(r, n);
-    return status;
-}
-
-static bool reply_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
-                       size_t n_tokens)
-{
-    reply *r = ctx;
-    if (!r->logprobs)
-        return r->sink->on_text(r->sink->ctx, text, n, NULL, 0);
-    if (map_tokens(r, tokens, n_tokens) != FT_OK)
-        return false;
-    return r->sink->on_text(r->sink->ctx, text, n, r->tokens, n_tokens);
-}
-
-static bool reply_cancelled(void *ctx)
-{
-    const reply *r = ctx;
-    return r->sink->cancelled && r->sink->cancelled(r->sink->ctx);
 }
 
 /* ---- the prompt ---- */
@@ -179,10 +94,8 @@ static void count_one(ft_openai *o, ft_status status, const ft_gen_stats *s)
 }
 
 static ft_status run(ft_openai *o, const ft_http_request *q, const ft_tokens *prompt,
-                     const ft_http_sink *sink, ft_error *err, ft_gen_stats *stats)
+                     const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
 {
-    reply r = {.openai = o, .sink = sink, .logprobs = q->logprobs};
-    const ft_gen_sink gen_sink = {.ctx = &r, .on_text = reply_text, .cancelled = reply_cancelled};
     ft_gen_request request = {.prompt = prompt->id,
                               .n_prompt = (uint32_t)prompt->n,
                               .sampling = {.temperature = q->temperature,
@@ -203,14 +116,12 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const ft_tokens *pr
     pthread_mutex_lock(&o->mutex);
     o->count.running++;
     pthread_mutex_unlock(&o->mutex);
-    ft_status status = ft_edge_generate(o->edge, &request, &gen_sink, err, stats);
+    ft_status status = ft_edge_generate(o->edge, &request, sink, err, stats);
     count_one(o, status, stats);
-    ft_buf_deinit(&r.bytes);
-    free(r.tokens);
     return status;
 }
 
-static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_http_sink *sink,
+static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_gen_sink *sink,
                                   ft_error *err, ft_http_result *result)
 {
     ft_openai *o = ctx;
@@ -237,6 +148,11 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
                                .retry_after_ms = s.retry_after_ms};
     ft_tokens_deinit(&prompt);
     return status;
+}
+
+static ft_status backend_token_text(void *ctx, int32_t token, ft_buf *out)
+{
+    return ft_vocab_piece(((const ft_openai *)ctx)->vocab, token, true, out);
 }
 
 static ft_status backend_health(void *ctx, ft_error *err)
@@ -318,6 +234,7 @@ ft_http_backend ft_openai_backend(ft_openai *o)
     return (ft_http_backend){.ctx = o,
                              .model = backend_model,
                              .generate = backend_generate,
+                             .token_text = backend_token_text,
                              .health = backend_health,
                              .metrics = backend_metrics};
 }

@@ -7,8 +7,8 @@
 #ifndef FT_EDGE_OUTPUT_H
 #define FT_EDGE_OUTPUT_H
 
+#include "base/sink.h"
 #include "base/text.h"
-#include "edge/sink.h"
 #include "model/vocab.h"
 #include "wire/messages.h"
 

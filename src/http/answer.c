@@ -15,12 +15,12 @@
 #include "base/text.h"
 #include "http/json.h"
 
-ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_parsed *parsed, const char *model,
-                              int64_t now_s)
+ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
+                              const ft_http_parsed *parsed, const char *model, int64_t now_s)
 {
     unsigned char random[12];
     char hex[2 * sizeof random + 1];
-    *a = (ft_http_answer){.parsed = parsed, .model = model, .created_s = now_s};
+    *a = (ft_http_answer){.backend = backend, .parsed = parsed, .model = model, .created_s = now_s};
     ft_status status = ft_random_bytes(random, sizeof random);
     if (status != FT_OK)
         return status;
@@ -32,6 +32,7 @@ ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_parsed *parsed, c
 void ft_http_answer_deinit(ft_http_answer *a)
 {
     ft_buf_deinit(&a->text);
+    ft_buf_deinit(&a->piece);
     json_decref(a->logprobs);
     *a = (ft_http_answer){0};
 }
@@ -42,60 +43,63 @@ static json_t *json_logprob(float logprob)
     return json_real(isfinite(logprob) ? logprob : -9999.0);
 }
 
-static json_t *json_token_text(const char *data, size_t n, const char *prefix)
+/* A token's text, whose bytes are in a->piece until the next call. NULL: out of memory. */
+static json_t *json_token_text(ft_http_answer *a, int32_t token, const char *prefix)
 {
-    if (ft_utf8_valid(data, n))
-        return json_stringn_nocheck(n ? data : "", n);
     ft_buf escaped = {0};
+    ft_buf_clear(&a->piece);
+    if (a->backend->token_text(a->backend->ctx, token, &a->piece) != FT_OK)
+        return NULL;
+    const char *bytes = ft_buf_str(&a->piece);
+    if (ft_utf8_valid(bytes, a->piece.len))
+        return json_stringn_nocheck(bytes, a->piece.len);
     ft_buf_puts(&escaped, prefix);
-    for (size_t i = 0; i < n; i++)
-        ft_buf_printf(&escaped, "\\x%02x", (unsigned char)data[i]);
+    for (size_t i = 0; i < a->piece.len; i++)
+        ft_buf_printf(&escaped, "\\x%02x", (unsigned char)bytes[i]);
     json_t *text = escaped.failed ? NULL : json_stringn_nocheck(ft_buf_str(&escaped), escaped.len);
     ft_buf_deinit(&escaped);
     return text;
 }
 
 /* Chat: {"token","logprob","bytes"}. */
-static json_t *chat_candidate(const char *data, size_t n, float logprob)
+static json_t *chat_candidate(ft_http_answer *a, int32_t token, float logprob)
 {
-    json_t *bytes = json_array();
-    for (size_t i = 0; bytes && i < n; i++)
-        json_array_append_new(bytes, json_integer((unsigned char)data[i]));
-    return json_pack("{s:o,s:o,s:o}", "token", json_token_text(data, n, ""), "logprob",
-                     json_logprob(logprob), "bytes", bytes);
+    json_t *text = json_token_text(a, token, ""), *bytes = json_array();
+    for (size_t i = 0; bytes && i < a->piece.len; i++)
+        json_array_append_new(bytes, json_integer((unsigned char)a->piece.data[i]));
+    return json_pack("{s:o,s:o,s:o}", "token", text, "logprob", json_logprob(logprob), "bytes",
+                     bytes);
 }
 
-static json_t *chat_token(const ft_http_token *t)
+static json_t *chat_token(ft_http_answer *a, const ft_gen_token *t)
 {
-    json_t *object = chat_candidate(t->text, t->n, t->logprob), *top = json_array();
-    for (size_t i = 0; i < t->n_top; i++)
-        json_array_append_new(top, chat_candidate(t->top[i].text, t->top[i].n, t->top[i].logprob));
+    json_t *object = chat_candidate(a, t->id, t->logprob.logprob), *top = json_array();
+    for (uint32_t i = 0; i < t->logprob.n_top; i++)
+        json_array_append_new(
+            top, chat_candidate(a, t->logprob.top[i].token, t->logprob.top[i].logprob));
     json_object_set_new(object, "top_logprobs", top);
     return object;
 }
 
 /* Completions: one row [token, logprob, top or null, offset], turned into columns at the end. */
-static json_t *completion_token(ft_http_answer *a, const ft_http_token *t)
+static json_t *completion_token(ft_http_answer *a, const ft_gen_token *t)
 {
-    json_t *top = NULL;
-    if (a->parsed->request.top_logprobs > 0) {
-        top = json_object();
-        for (size_t i = 0; i < t->n_top; i++) {
-            json_t *key = json_token_text(t->top[i].text, t->top[i].n, "bytes:");
-            if (key)
-                json_object_set_new_nocheck(top, json_string_value(key),
-                                            json_logprob(t->top[i].logprob));
-            json_decref(key);
-        }
+    json_t *top = a->parsed->request.top_logprobs > 0 ? json_object() : NULL;
+    for (uint32_t i = 0; top && i < t->logprob.n_top; i++) {
+        json_t *key = json_token_text(a, t->logprob.top[i].token, "bytes:");
+        if (key)
+            json_object_set_new_nocheck(top, json_string_value(key),
+                                        json_logprob(t->logprob.top[i].logprob));
+        json_decref(key);
     }
-    size_t offset = a->offset_char;
-    for (size_t i = 0; i < t->n; i++)
-        a->offset_char += ((unsigned char)t->text[i] & 0xC0) != 0x80;
-    return json_pack("[o,o,o?,I]", json_token_text(t->text, t->n, "bytes:"),
-                     json_logprob(t->logprob), top, (json_int_t)offset);
+    json_t *text = json_token_text(a, t->id, "bytes:");
+    const json_int_t offset = (json_int_t)a->offset_char;
+    for (size_t i = 0; i < a->piece.len; i++)
+        a->offset_char += ((unsigned char)a->piece.data[i] & 0xC0) != 0x80;
+    return json_pack("[o,o,o?,I]", text, json_logprob(t->logprob.logprob), top, offset);
 }
 
-static ft_status add_tokens(ft_http_answer *a, const ft_http_token *tokens, size_t n_tokens)
+static ft_status add_tokens(ft_http_answer *a, const ft_gen_token *tokens, size_t n_tokens)
 {
     if (!a->parsed->request.logprobs)
         return FT_OK;
@@ -103,7 +107,7 @@ static ft_status add_tokens(ft_http_answer *a, const ft_http_token *tokens, size
         a->logprobs = json_array();
     for (size_t i = 0; i < n_tokens; i++) {
         json_t *t =
-            a->parsed->request.chat ? chat_token(&tokens[i]) : completion_token(a, &tokens[i]);
+            a->parsed->request.chat ? chat_token(a, &tokens[i]) : completion_token(a, &tokens[i]);
         if (json_array_append_new(a->logprobs, t) != 0)
             return FT_NOMEM;
     }
@@ -209,7 +213,7 @@ static ft_status begin_stream(ft_http_answer *a, ft_buf *out)
 }
 
 ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
-                             const ft_http_token *tokens, size_t n_tokens, ft_buf *out)
+                             const ft_gen_token *tokens, size_t n_tokens, ft_buf *out)
 {
     ft_status status = add_tokens(a, tokens, n_tokens);
     if (status != FT_OK)

@@ -17,25 +17,28 @@
 #include "http/request.h"
 
 typedef struct ft_http_answer {
-    const ft_http_parsed *parsed; /* borrowed */
-    const char *model;            /* borrowed */
+    const ft_http_backend *backend; /* borrowed */
+    const ft_http_parsed *parsed;   /* borrowed */
+    const char *model;              /* borrowed */
     char id[48];
     int64_t created_s;  /* since 1970 */
     bool begun;         /* stream: the first chunk, which names the role, is out */
     ft_buf text;        /* whole: the text so far */
+    ft_buf piece;       /* the bytes of one token */
     json_t *logprobs;   /* whole: a list of token objects (chat), or of rows (completions) */
     size_t offset_char; /* completions: characters begun before the next token */
 } ft_http_answer;
 
 /* FT_IO where the kernel gives no random id. */
-FT_WARN_UNUSED ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_parsed *parsed,
-                                             const char *model, int64_t now_s);
+FT_WARN_UNUSED ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
+                                             const ft_http_parsed *parsed, const char *model,
+                                             int64_t now_s);
 void ft_http_answer_deinit(ft_http_answer *a);
 
 /* More text (UTF-8) and its tokens. A streamed answer appends an event to out, a whole one keeps
  * it. */
 FT_WARN_UNUSED ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
-                                            const ft_http_token *tokens, size_t n_tokens,
+                                            const ft_gen_token *tokens, size_t n_tokens,
                                             ft_buf *out);
 
 /* The end: appends the last events and `data: [DONE]`, or the whole object. */

@@ -61,7 +61,7 @@ static bool push(ft_http_generation *g)
     return ok && !atomic_load(&g->cancelled);
 }
 
-static bool on_text(void *ctx, const char *text, size_t n, const ft_http_token *tokens,
+static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
                     size_t n_tokens)
 {
     ft_http_generation *g = ctx;
@@ -82,7 +82,7 @@ static bool is_cancelled(void *ctx)
 static void *work(void *arg)
 {
     ft_http_generation *g = arg;
-    ft_http_sink sink = {.ctx = g, .on_text = on_text, .cancelled = is_cancelled};
+    const ft_gen_sink sink = {.ctx = g, .on_text = on_text, .cancelled = is_cancelled};
     ft_http_result result = {0};
     ft_http_fail fail = {0};
     ft_error err = {0};
@@ -144,7 +144,7 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, ft_http_pars
     const char *id = NULL;
     ft_status status = g->ready < 0 ? FT_IO : backend->model(backend->ctx, NULL, &id);
     if (status == FT_OK)
-        status = ft_http_answer_init(&g->answer, parsed, id, (int64_t)time(NULL));
+        status = ft_http_answer_init(&g->answer, backend, parsed, id, (int64_t)time(NULL));
     if (status == FT_OK && pthread_create(&g->thread, NULL, work, g) != 0)
         status = FT_NOMEM;
     if (status != FT_OK) {

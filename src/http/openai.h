@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/sink.h"
 #include "base/status.h"
 
 #define FT_HTTP_NAME_SIZE 64
@@ -48,30 +49,6 @@ typedef struct ft_http_request {
     const char *key_name;   /* of the client's key (ft_http_whose); NULL: keys have no names */
 } ft_http_request;
 
-#define FT_HTTP_TOP_MAX 20
-
-typedef struct ft_http_token {
-    const char *text; /* the token's own bytes, perhaps part of a character */
-    size_t n;
-    float logprob;
-    size_t n_top;
-    struct {
-        const char *text;
-        size_t n;
-        float logprob;
-    } top[FT_HTTP_TOP_MAX];
-} ft_http_token;
-
-typedef struct ft_http_sink {
-    void *ctx;
-    /* Complete UTF-8; tokens only where logprobs were asked. false: stop. Borrowed during the
-     * call. */
-    bool (*on_text)(void *ctx, const char *text, size_t n, const ft_http_token *tokens,
-                    size_t n_tokens);
-    /* The client hung up: end as soon as possible. Any thread. */
-    bool (*cancelled)(void *ctx);
-} ft_http_sink;
-
 typedef struct ft_http_result {
     bool length; /* finish_reason "length", else "stop" */
     uint32_t prompt_tokens, completion_tokens;
@@ -90,8 +67,10 @@ typedef struct ft_http_backend {
      * valid as long as the backend. An error: the backend cannot generate yet, and requests get
      * this error. */
     ft_status (*model)(void *ctx, ft_error *err, const char **id);
-    ft_status (*generate)(void *ctx, const ft_http_request *request, const ft_http_sink *sink,
+    ft_status (*generate)(void *ctx, const ft_http_request *request, const ft_gen_sink *sink,
                           ft_error *err, ft_http_result *result);
+    /* With generate: appends a token's own bytes, perhaps a part of a character. FT_NOMEM. */
+    ft_status (*token_text)(void *ctx, int32_t token, ft_buf *out);
     /* FT_OK: healthy; else what /health reports with 503. */
     ft_status (*health)(void *ctx, ft_error *err);
     /* Appends Prometheus text for /metrics; NULL: no such page. */

@@ -265,11 +265,11 @@ static ft_status read_logprobs(reader *r, ft_http_request *q)
     bool has_top;
     ft_status status;
     if (!q->chat) { /* one field: how many alternatives */
-        status = read_int(r, "logprobs", 0, FT_HTTP_TOP_MAX, &q->logprobs, &top);
+        status = read_int(r, "logprobs", 0, FT_TOP_LOGPROBS_MAX, &q->logprobs, &top);
     } else {
         status = read_bool(r, "logprobs", &q->logprobs);
         if (status == FT_OK)
-            status = read_int(r, "top_logprobs", 0, FT_HTTP_TOP_MAX, &has_top, &top);
+            status = read_int(r, "top_logprobs", 0, FT_TOP_LOGPROBS_MAX, &has_top, &top);
         if (status == FT_OK && has_top && top > 0 && !q->logprobs)
             return ft_http_fail_set(r->fail, 400, "invalid_value", "top_logprobs",
                                     "'top_logprobs' is only allowed when 'logprobs' is true.");

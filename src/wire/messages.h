@@ -11,12 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/sink.h"
 #include "base/status.h"
 
 #define FT_PROTOCOL       1
 #define FT_SESSION_ID_LEN 16
 #define FT_WIRE_TREE_MAX  256 /* nodes of a Draft; equals spec's FT_TREE_MAX */
-#define FT_WIRE_TOP_MAX   20  /* top_logprobs at most, as OpenAI has it */
+#define FT_WIRE_TOP_MAX   FT_TOP_LOGPROBS_MAX
 #define FT_WIRE_PATH_MAX  FT_WIRE_TREE_MAX
 #define FT_WIRE_NEXT_MAX  (FT_WIRE_TREE_MAX + 1) /* tokens of one Verdict, path and next together */
 #define FT_WIRE_RUN_MAX   1024                   /* tokens of one run */
@@ -83,15 +84,6 @@ typedef struct ft_msg_opened {
     ft_msg_limits limits;
     char model[128];
 } ft_msg_opened;
-
-typedef struct ft_token_logprob {
-    float logprob; /* minus infinity travels as -9999 */
-    uint32_t n_top;
-    struct {
-        int32_t token;
-        float logprob;
-    } top[FT_WIRE_TOP_MAX];
-} ft_token_logprob;
 
 typedef enum ft_finish { FT_FINISH_NONE, FT_FINISH_STOP, FT_FINISH_LENGTH } ft_finish;
 

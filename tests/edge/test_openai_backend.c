@@ -84,26 +84,29 @@ static int teardown(void **state)
 typedef struct call {
     ft_http_request q;
     ft_buf text, pieces;
-    size_t n_tokens, n_top;
-    bool rising; /* an alternative was likelier than one before it */
+    size_t n_tokens, n_top; /* tokens with log-probabilities; alternatives */
+    bool rising;            /* an alternative was likelier than one before it */
     bool hung_up;
     ft_status status;
     ft_error err;
     ft_http_result result;
 } call;
 
-static bool on_text(void *ctx, const char *text, size_t n, const ft_http_token *tokens,
+static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
                     size_t n_tokens)
 {
     call *c = ctx;
     ft_buf_append(&c->text, text, n);
     for (size_t i = 0; i < n_tokens; i++) {
-        ft_buf_append(&c->pieces, tokens[i].text, tokens[i].n);
-        c->n_top += tokens[i].n_top;
-        for (size_t k = 1; k < tokens[i].n_top; k++)
-            c->rising |= tokens[i].top[k].logprob > tokens[i].top[k - 1].logprob;
+        const ft_token_logprob *lp = &tokens[i].logprob;
+        if (!tokens[i].has_logprob)
+            continue;
+        b.backend.token_text(b.backend.ctx, tokens[i].id, &c->pieces);
+        c->n_top += lp->n_top;
+        for (size_t k = 1; k < lp->n_top; k++)
+            c->rising |= lp->top[k].logprob > lp->top[k - 1].logprob;
+        c->n_tokens++;
     }
-    c->n_tokens += n_tokens;
     return true;
 }
 
@@ -114,7 +117,7 @@ static bool hung_up(void *ctx)
 
 static void go(call *c)
 {
-    const ft_http_sink sink = {.ctx = c, .on_text = on_text, .cancelled = hung_up};
+    const ft_gen_sink sink = {.ctx = c, .on_text = on_text, .cancelled = hung_up};
     if (c->q.top_p == 0)
         c->q.top_p = 1;
     c->status = b.backend.generate(b.backend.ctx, &c->q, &sink, &c->err, &c->result);
@@ -145,7 +148,7 @@ static void test_chat(void **state)
     assert_int_equal(c.result.prompt_tokens, prompt.n);
     assert_in_range(c.result.completion_tokens, 1, 12);
     assert_int_equal(c.result.length, c.result.completion_tokens == 12);
-    assert_int_equal(c.n_tokens, 0); /* no logprobs asked, no tokens handed out */
+    assert_int_equal(c.n_tokens, 0); /* no logprobs were asked for */
     assert_true(c.result.rounds > 0);
     assert_true(c.result.ttft_us <= c.result.total_us);
     ft_tokens_deinit(&prompt);

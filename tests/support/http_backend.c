@@ -50,27 +50,55 @@ unsigned http_backend_count(http_backend *b, const unsigned *counter)
     return n;
 }
 
-static bool say(const ft_http_request *q, const ft_http_sink *sink, const char *text, size_t n,
-                const char *token, size_t n_token)
+/* Tokens from LETTER on are a letter; the others are numbers of texts that were said. */
+enum { LETTER = HTTP_BACKEND_PIECES };
+
+static int32_t token_of(http_backend *b, const char *text, size_t n)
 {
-    ft_http_token t = {.text = token, .n = n_token, .logprob = -0.25f, .n_top = q->top_logprobs};
-    for (size_t i = 0; i < t.n_top; i++) {
-        t.top[i].text = i == 0 ? token : &"abcdefghijklmnopqrstu"[i];
-        t.top[i].n = i == 0 ? n_token : 1;
-        t.top[i].logprob = -0.25f - (float)i;
+    int32_t i = 0;
+    pthread_mutex_lock(&b->lock);
+    while (i < b->n_pieces && (b->piece[i].n != n || memcmp(b->piece[i].bytes, text, n) != 0))
+        i++;
+    if (i == b->n_pieces && i < HTTP_BACKEND_PIECES && n <= sizeof b->piece[i].bytes) {
+        memcpy(b->piece[i].bytes, text, n);
+        b->piece[i].n = n;
+        b->n_pieces++;
     }
-    return sink->on_text(sink->ctx, text, n, q->logprobs ? &t : NULL, q->logprobs);
+    const bool kept = i < b->n_pieces;
+    pthread_mutex_unlock(&b->lock);
+    return kept ? i : LETTER; /* there is no room for it */
+}
+
+static ft_status token_text(void *ctx, int32_t token, ft_buf *out)
+{
+    const http_backend *b = ctx;
+    if (token >= LETTER)
+        return ft_buf_append(out, &"abcdefghijklmnopqrstu"[token - LETTER], 1);
+    return ft_buf_append(out, b->piece[token].bytes, b->piece[token].n); /* of token_of */
+}
+
+static bool say(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink,
+                const char *text, size_t n, const char *token, size_t n_token)
+{
+    ft_gen_token t = {.id = q->logprobs ? token_of(b, token, n_token) : 0,
+                      .has_logprob = q->logprobs,
+                      .logprob = {.logprob = -0.25f, .n_top = q->top_logprobs}};
+    for (int32_t i = 0; i < (int32_t)q->top_logprobs; i++) {
+        t.logprob.top[i].token = i == 0 ? t.id : LETTER + i;
+        t.logprob.top[i].logprob = -0.25f - (float)i;
+    }
+    return sink->on_text(sink->ctx, text, n, &t, 1);
 }
 
 /* A model in a long prefill looks at `cancelled` now and then. */
-static void work_until_cancelled(const ft_http_sink *sink)
+static void work_until_cancelled(const ft_gen_sink *sink)
 {
     while (!sink->cancelled(sink->ctx))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-static ft_status echo(const ft_http_request *q, const ft_http_sink *sink, const char *prompt,
-                      ft_http_result *result)
+static ft_status echo(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink,
+                      const char *prompt, ft_http_result *result)
 {
     while (*prompt) {
         size_t n = strcspn(prompt, " ");
@@ -79,7 +107,7 @@ static ft_status echo(const ft_http_request *q, const ft_http_sink *sink, const 
             result->length = true;
             break;
         }
-        if (!say(q, sink, prompt, n, prompt, n))
+        if (!say(b, q, sink, prompt, n, prompt, n))
             return FT_CANCELLED;
         result->completion_tokens++;
         prompt += n;
@@ -87,11 +115,11 @@ static ft_status echo(const ft_http_request *q, const ft_http_sink *sink, const 
     return FT_OK;
 }
 
-static ft_status tick(http_backend *b, const ft_http_request *q, const ft_http_sink *sink,
+static ft_status tick(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink,
                       unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
-        if (!say(q, sink, "tick ", 5, "tick ", 5))
+        if (!say(b, q, sink, "tick ", 5, "tick ", 5))
             return FT_CANCELLED;
         count(b, &b->ticks);
     }
@@ -106,7 +134,7 @@ static const struct {
                 {"misfit", FT_PRECONDITION},
                 {"away", FT_UNAVAILABLE}};
 
-static ft_status answer(http_backend *b, const ft_http_request *q, const ft_http_sink *sink,
+static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink,
                         const char *prompt, ft_error *err, ft_http_result *result)
 {
     if (strncmp(prompt, "prefill", 7) == 0) {
@@ -118,7 +146,7 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_http
     if (strncmp(prompt, "flood", 5) == 0)
         return tick(b, q, sink, 20000);
     if (strncmp(prompt, "once", 4) == 0) {
-        say(q, sink, "tick ", 5, "tick ", 5);
+        say(b, q, sink, "tick ", 5, "tick ", 5);
         work_until_cancelled(sink);
         return FT_CANCELLED;
     }
@@ -135,22 +163,23 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_http
         char text[FT_HTTP_NAME_SIZE + 32];
         snprintf(text, sizeof text, "%s %g", q->key_name ? q->key_name : "nobody's",
                  (double)q->slo_tokens_per_s);
-        return echo(q, sink, text, result);
+        return echo(b, q, sink, text, result);
     }
     if (strncmp(prompt, "break", 5) == 0) {
-        say(q, sink, "half ", 5, "half ", 5);
+        say(b, q, sink, "half ", 5, "half ", 5);
         return ft_error_set(err, FT_INTERNAL, "it broke");
     }
     if (strncmp(prompt, "pieces", 6) == 0) {
         result->completion_tokens = 2;
-        return say(q, sink, "", 0, "\xe2\x80", 2) && say(q, sink, "\xe2\x80\xa6", 3, "\xa6", 1)
+        return say(b, q, sink, "", 0, "\xe2\x80", 2) &&
+                       say(b, q, sink, "\xe2\x80\xa6", 3, "\xa6", 1)
                    ? FT_OK
                    : FT_CANCELLED;
     }
-    return echo(q, sink, prompt, result);
+    return echo(b, q, sink, prompt, result);
 }
 
-static ft_status generate(void *ctx, const ft_http_request *q, const ft_http_sink *sink,
+static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink *sink,
                           ft_error *err, ft_http_result *result)
 {
     http_backend *b = ctx;
@@ -200,6 +229,10 @@ static ft_status model(void *ctx, ft_error *err, const char **id)
 
 ft_http_backend http_backend_of(http_backend *b)
 {
-    return (ft_http_backend){
-        .ctx = b, .model = model, .generate = generate, .health = health, .metrics = metrics};
+    return (ft_http_backend){.ctx = b,
+                             .model = model,
+                             .generate = generate,
+                             .token_text = token_text,
+                             .health = health,
+                             .metrics = metrics};
 }

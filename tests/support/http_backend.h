@@ -26,7 +26,8 @@
 
 #include "http/openai.h"
 
-#define HTTP_BACKEND_MODEL "test/model-1"
+#define HTTP_BACKEND_MODEL  "test/model-1"
+#define HTTP_BACKEND_PIECES 1000
 
 typedef struct http_backend {
     pthread_mutex_t lock;
@@ -35,6 +36,11 @@ typedef struct http_backend {
     unsigned ticks;                     /* that "endless" and "flood" handed over; so too */
     bool sick;                          /* /health */
     bool early;                         /* it cannot generate yet */
+    struct {
+        char bytes[32];
+        size_t n;
+    } piece[HTTP_BACKEND_PIECES]; /* the bytes of tokens; only those with log-probabilities */
+    int32_t n_pieces;             /* guarded by lock */
 } http_backend;
 
 void http_backend_init(http_backend *b);
