@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The open connections, and a thread that ends those past their deadline, whose clients send too
- * slowly, idle, or do not read. Internal to the room.
+ * The open connections, and a thread that ends each one after its deadline: if the client sends too
+ * slowly, sends nothing, or does not read. Internal to the room.
  *
- * Lock: ft_http_conns.lock guards the list, each connection's deadline and generation, and the
- * count of answers. Only ft_http_generation's lock may be taken under it.
+ * Lock: ft_http_conns.lock guards the list, each connection's deadline, and the count of answers.
  */
 #ifndef FT_HTTP_CONNS_H
 #define FT_HTTP_CONNS_H
@@ -15,18 +14,15 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "http/generation.h"
 
 typedef struct ft_http_conn {
-    struct ft_http_conn *prev, *next;
+    struct ft_http_conn *next;
     int fd;
-    bool surplus;                   /* above the limit: gets an error, then is closed */
-    int64_t deadline_us;            /* INT64_MAX: none */
-    ft_http_generation *generation; /* borrowed from its exchange, or NULL */
+    bool surplus;        /* above the limit: gets an error, then is closed */
+    int64_t deadline_us; /* on the monotonic clock; INT64_MAX: none */
 } ft_http_conn;
 
 typedef struct ft_http_conns {
-    ft_clock clock;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* an earlier deadline, or stop */
     pthread_cond_t quiet;   /* no answer is under way */
@@ -48,16 +44,10 @@ ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, uint32_t timeout_s
 void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn);
 /* The connection is shut down if this is not called again within timeout_s; 0: no limit. */
 void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s);
-/* Notes the generation that runs for conn (NULL: none any more). False: stopping, it is
- * cancelled. */
-bool ft_http_conns_attach(ft_http_conns *conns, ft_http_conn *conn, ft_http_generation *g);
 /* Admits one more generation; _leave ends it. False: draining. */
 bool ft_http_conns_enter(ft_http_conns *conns);
 void ft_http_conns_leave(ft_http_conns *conns);
 /* Admits no more; waits for at most timeout_us until no generation is running. */
 void ft_http_conns_drain(ft_http_conns *conns, int64_t timeout_us);
 bool ft_http_conns_draining(ft_http_conns *conns);
-/* Cancels all generations, later ones too. */
-void ft_http_conns_cancel_all(ft_http_conns *conns);
-
 #endif

@@ -178,14 +178,20 @@ static ssize_t read_stream(void *ctx, uint64_t pos, char *buf, size_t max)
                                      : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
+/* A whole answer is sent with its length, so it is gathered first. */
 static enum MHD_Result answer_whole(ft_http_exchange *x)
 {
+    char block[16384];
     ft_buf body = {0};
-    ft_http_generation_take(x->generation, &body);
-    ft_http_reply reply = x->defaults;
-    reply.status = 200;
-    reply.type = "application/json";
-    return ft_http_reply_send(x->connection, &reply, &body);
+    ft_http_wait state = FT_HTTP_WAIT_DATA;
+    while (state == FT_HTTP_WAIT_DATA) {
+        ft_buf_append(&body, block, ft_http_generation_read(x->generation, block, sizeof block));
+        state = ft_http_generation_wait(x->generation, x->conn->fd);
+    }
+    if (state == FT_HTTP_WAIT_END)
+        return reply_body(x, body.failed ? FT_NOMEM : FT_OK, "application/json", &body);
+    ft_buf_deinit(&body);
+    return MHD_NO;
 }
 
 static ft_status start(ft_http_exchange *x, bool chat, bool *stream)
@@ -226,7 +232,6 @@ static enum MHD_Result complete(ft_http_exchange *x, bool chat)
     }
     if (start(x, chat, &stream) != FT_OK)
         return reply_fail(x);
-    ft_http_conns_attach(&x->http->conns, x->conn, x->generation);
     ft_http_wait state = ft_http_generation_wait(x->generation, x->conn->fd);
     if (state == FT_HTTP_WAIT_GONE)
         return MHD_NO;
@@ -432,7 +437,6 @@ void ft_http_exchange_destroy(ft_http_exchange *x)
 {
     if (!x)
         return;
-    ft_http_conns_attach(&x->http->conns, x->conn, NULL);
     ft_http_generation_destroy(x->generation);
     if (x->entered)
         ft_http_conns_leave(&x->http->conns);

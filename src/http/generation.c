@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One generation. Invariants: the worker thread alone owns `answer`, `scratch` and `parsed`;
-// `queue`, `taken`, `written`, `finished` and `fail` are guarded by `lock`; `ready` is readable
-// whenever the connection's thread has something to look at. A streamed answer never holds more
-// than FT_HTTP_QUEUE_BYTES plus one event; a whole answer is queued at once, at its end.
+// One generation. The worker thread writes the answer into a socket pair, from which the
+// connection's thread reads. The kernel bounds what the pair holds, lets the writer wait, and wakes
+// both sides.
+//
+// Invariants: the worker alone owns `answer`, `scratch` and `parsed`, and until it was joined
+// `written` and `fail`, too. It shuts its end of the pair down as the last thing it does.
 #include "http/generation.h"
 
 #include <errno.h>
@@ -10,8 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,42 +24,26 @@ struct ft_http_generation {
     ft_http_answer answer;
     ft_buf scratch;
     pthread_t thread;
-    int ready; /* eventfd */
+    bool joined;
+    int in, out; /* the worker writes into `in`; the connection's thread reads from `out` */
     atomic_bool cancelled;
-    pthread_mutex_t lock;
-    pthread_cond_t space; /* bytes were taken, or cancelled */
-    ft_buf queue;
-    size_t taken; /* bytes of queue that were read */
-    bool written; /* something was queued */
-    bool finished;
+    bool written; /* something was sent */
     ft_http_fail fail;
 };
 
-static void wake(ft_http_generation *g)
-{
-    uint64_t one = 1;
-    ssize_t n = write(g->ready, &one, sizeof one);
-    (void)n; /* only fails where the counter is at its limit: readable anyway */
-}
-
-/* Queues the scratch buffer. False: cancelled, or no memory. */
+/* Sends the scratch buffer. False: cancelled. */
 static bool push(ft_http_generation *g)
 {
-    if (g->scratch.len == 0)
-        return !atomic_load(&g->cancelled);
-    pthread_mutex_lock(&g->lock);
-    while (g->queue.len - g->taken > FT_HTTP_QUEUE_BYTES && !atomic_load(&g->cancelled))
-        pthread_cond_wait(&g->space, &g->lock);
-    if (g->taken > 0) {
-        ft_buf_shift(&g->queue, g->taken);
-        g->taken = 0;
+    size_t sent = 0;
+    while (sent < g->scratch.len) {
+        ssize_t n = send(g->in, g->scratch.data + sent, g->scratch.len - sent, MSG_NOSIGNAL);
+        if (n < 0 && errno != EINTR)
+            return false;
+        sent += n > 0 ? (size_t)n : 0;
     }
-    bool ok = ft_buf_append(&g->queue, g->scratch.data, g->scratch.len) == FT_OK;
-    g->written = true;
-    pthread_mutex_unlock(&g->lock);
+    g->written |= sent > 0;
     ft_buf_clear(&g->scratch);
-    wake(g);
-    return ok && !atomic_load(&g->cancelled);
+    return !atomic_load(&g->cancelled);
 }
 
 static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
@@ -84,7 +69,6 @@ static void *work(void *arg)
     ft_http_generation *g = arg;
     const ft_gen_sink sink = {.ctx = g, .on_text = on_text, .cancelled = is_cancelled};
     ft_http_result result = {0};
-    ft_http_fail fail = {0};
     ft_error err = {0};
     ft_status status =
         g->backend->generate(g->backend->ctx, &g->parsed->request, &sink, &err, &result);
@@ -94,35 +78,40 @@ static void *work(void *arg)
             ft_error_set(&err, status, "out of memory while the answer was written");
     }
     if (status != FT_OK) {
-        ft_http_fail_from(&fail, status, &err);
-        fail.retry_after_s = result.retry_after_ms / 1000 + (result.retry_after_ms % 1000 > 0);
+        ft_http_fail_from(&g->fail, status, &err);
+        g->fail.retry_after_s = result.retry_after_ms / 1000 + (result.retry_after_ms % 1000 > 0);
+        if (g->written)
+            status = ft_http_answer_fail(&g->answer, &g->fail, &g->scratch);
+        else
+            ft_buf_clear(&g->scratch);
     }
-    /* `written` changes in this thread alone, so it may be read without the lock here */
-    if (status != FT_OK && g->written)
-        status = ft_http_answer_fail(&g->answer, &fail, &g->scratch);
-    else if (status != FT_OK)
-        ft_buf_clear(&g->scratch);
     push(g);
-    pthread_mutex_lock(&g->lock);
-    g->finished = true;
-    g->fail = fail;
-    pthread_mutex_unlock(&g->lock);
-    wake(g);
+    shutdown(g->in, SHUT_RDWR);
     return NULL;
 }
 
 static void release(ft_http_generation *g)
 {
-    if (g->ready >= 0)
-        close(g->ready);
-    pthread_cond_destroy(&g->space);
-    pthread_mutex_destroy(&g->lock);
+    if (g->in >= 0) {
+        close(g->in);
+        close(g->out);
+    }
     ft_http_answer_deinit(&g->answer);
     ft_buf_deinit(&g->scratch);
-    ft_buf_deinit(&g->queue);
     ft_http_parsed_deinit(g->parsed);
     free(g->parsed);
     free(g);
+}
+
+static ft_status make_pair(ft_http_generation *g)
+{
+    const int bytes = FT_HTTP_QUEUE_BYTES / 2; /* the kernel doubles it, for its own records */
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return FT_IO;
+    g->in = pair[0];
+    g->out = pair[1];
+    return setsockopt(g->in, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0 ? FT_OK : FT_IO;
 }
 
 ft_status ft_http_generation_create(const ft_http_backend *backend, ft_http_parsed *parsed,
@@ -137,12 +126,11 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, ft_http_pars
     }
     g->backend = backend;
     g->parsed = parsed;
-    atomic_init(&g->cancelled, false);
-    pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->space, NULL);
-    g->ready = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    g->in = -1;
     const char *id = NULL;
-    ft_status status = g->ready < 0 ? FT_IO : backend->model(backend->ctx, NULL, &id);
+    ft_status status = make_pair(g);
+    if (status == FT_OK)
+        status = backend->model(backend->ctx, NULL, &id);
     if (status == FT_OK)
         status = ft_http_answer_init(&g->answer, backend, parsed, id, (int64_t)time(NULL));
     if (status == FT_OK && pthread_create(&g->thread, NULL, work, g) != 0)
@@ -155,85 +143,51 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, ft_http_pars
     return FT_OK;
 }
 
+static void join(ft_http_generation *g)
+{
+    if (!g->joined)
+        pthread_join(g->thread, NULL);
+    g->joined = true;
+}
+
+static void cancel(ft_http_generation *g)
+{
+    atomic_store(&g->cancelled, true);
+    shutdown(g->out, SHUT_RDWR); /* wakes a writer that waits */
+}
+
 void ft_http_generation_destroy(ft_http_generation *g)
 {
     if (!g)
         return;
-    ft_http_generation_cancel(g);
-    pthread_join(g->thread, NULL);
+    cancel(g);
+    join(g);
     release(g);
-}
-
-void ft_http_generation_cancel(ft_http_generation *g)
-{
-    pthread_mutex_lock(&g->lock);
-    atomic_store(&g->cancelled, true);
-    pthread_cond_broadcast(&g->space);
-    pthread_mutex_unlock(&g->lock);
-    wake(g);
-}
-
-/* True and *state set where no waiting is needed. */
-static bool look(ft_http_generation *g, ft_http_wait *state)
-{
-    bool known = true;
-    pthread_mutex_lock(&g->lock);
-    if (atomic_load(&g->cancelled))
-        *state = FT_HTTP_WAIT_GONE;
-    else if (g->queue.len > g->taken)
-        *state = FT_HTTP_WAIT_DATA;
-    else if (g->finished)
-        *state = g->written ? FT_HTTP_WAIT_END : FT_HTTP_WAIT_FAILED;
-    else
-        known = false;
-    pthread_mutex_unlock(&g->lock);
-    return known;
 }
 
 ft_http_wait ft_http_generation_wait(ft_http_generation *g, int socket_fd)
 {
-    ft_http_wait state;
-    uint64_t count;
-    while (!look(g, &state)) {
-        /* POLLIN is not asked for: a client may have sent its next request already */
-        struct pollfd p[2] = {{.fd = g->ready, .events = POLLIN},
-                              {.fd = socket_fd, .events = POLLRDHUP}};
-        if (poll(p, 2, -1) < 0 && errno != EINTR)
-            ft_http_generation_cancel(g);
-        if (p[0].revents) {
-            ssize_t n = read(g->ready, &count, sizeof count);
-            (void)n; /* the state is looked at either way */
-        }
-        if (p[1].revents)
-            ft_http_generation_cancel(g);
-    }
-    return state;
+    /* POLLIN of the client is not asked for: it may have sent its next request already */
+    struct pollfd p[2] = {{.fd = g->out, .events = POLLIN}, {.fd = socket_fd, .events = POLLRDHUP}};
+    char byte;
+    int n;
+    do
+        n = poll(p, 2, -1);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 || p[1].revents)
+        cancel(g);
+    if (atomic_load(&g->cancelled))
+        return FT_HTTP_WAIT_GONE;
+    if (recv(g->out, &byte, 1, MSG_PEEK) > 0)
+        return FT_HTTP_WAIT_DATA;
+    join(g);
+    return g->written ? FT_HTTP_WAIT_END : FT_HTTP_WAIT_FAILED;
 }
 
 size_t ft_http_generation_read(ft_http_generation *g, char *out, size_t max)
 {
-    pthread_mutex_lock(&g->lock);
-    size_t n = g->queue.len - g->taken;
-    if (n > max)
-        n = max;
-    if (n > 0)
-        memcpy(out, g->queue.data + g->taken, n);
-    g->taken += n;
-    pthread_cond_signal(&g->space);
-    pthread_mutex_unlock(&g->lock);
-    return n;
-}
-
-void ft_http_generation_take(ft_http_generation *g, ft_buf *out)
-{
-    pthread_mutex_lock(&g->lock);
-    if (g->taken > 0)
-        ft_buf_shift(&g->queue, g->taken);
-    *out = g->queue;
-    g->queue = (ft_buf){0};
-    g->taken = 0;
-    pthread_cond_signal(&g->space);
-    pthread_mutex_unlock(&g->lock);
+    const ssize_t n = recv(g->out, out, max, 0);
+    return n > 0 ? (size_t)n : 0;
 }
 
 const ft_http_fail *ft_http_generation_fail(const ft_http_generation *g)

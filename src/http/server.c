@@ -256,9 +256,9 @@ void ft_http_destroy(ft_http *http)
 {
     if (!http)
         return;
-    ft_http_conns_cancel_all(&http->conns);
+    /* Closes all connections, so that their generations are cancelled, and joins their threads. */
     if (http->daemon)
-        MHD_stop_daemon(http->daemon); /* joins all connections, which join their generations */
+        MHD_stop_daemon(http->daemon);
     ft_http_conns_deinit(&http->conns);
     ft_http_guard_deinit(&http->guard);
     free(http);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of connections and the generations by themselves, over socket pairs: deadlines, the
-// limit, cancelling, a reader that is slower than the model.
+// limit, a client that hangs up, a reader that is slower than the model.
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 // clang-format on
 
 #include "http/conns.h"
+#include "http/generation.h"
 #include "support/http_backend.h"
 
 #define PREFILL "{\"prompt\":\"prefill\"}"
@@ -93,30 +94,25 @@ static ft_http_generation *generate(const ft_http_backend *b, const char *body)
     return g;
 }
 
-/* Generations that run are cancelled, and those that begin afterwards too. */
-static void test_cancel_all(void **state)
+/* A client that has hung up is seen at once, before the generation began or while it runs. */
+static void test_hang_up(void **state)
 {
     http_backend backend;
-    ft_http_conns conns;
     int pairs[2][2];
     http_backend_init(&backend);
     ft_http_backend b = http_backend_of(&backend);
-    assert_int_equal(ft_http_conns_init(&conns, 8), FT_OK);
-    ft_http_conn *before = add(&conns, pairs[0], 60), *after = add(&conns, pairs[1], 60);
-    ft_http_generation *g = generate(&b, PREFILL), *h = generate(&b, PREFILL);
-    assert_true(ft_http_conns_attach(&conns, before, g));
-    ft_http_conns_cancel_all(&conns);
-    assert_int_equal(ft_http_generation_wait(g, pairs[0][0]), FT_HTTP_WAIT_GONE);
-    assert_false(ft_http_conns_attach(&conns, after, h));
-    assert_int_equal(ft_http_generation_wait(h, pairs[1][0]), FT_HTTP_WAIT_GONE);
-    ft_http_conns_attach(&conns, before, NULL);
-    ft_http_conns_attach(&conns, after, NULL);
-    ft_http_generation_destroy(g);
-    ft_http_generation_destroy(h);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pairs[i]), 0);
+        if (i == 1)
+            close(pairs[i][1]);
+        ft_http_generation *g = generate(&b, PREFILL);
+        if (i == 0)
+            close(pairs[i][1]);
+        assert_int_equal(ft_http_generation_wait(g, pairs[i][0]), FT_HTTP_WAIT_GONE);
+        ft_http_generation_destroy(g);
+        close(pairs[i][0]);
+    }
     assert_int_equal(backend.cancelled, 2);
-    drop(&conns, before, pairs[0]);
-    drop(&conns, after, pairs[1]);
-    ft_http_conns_deinit(&conns);
     http_backend_deinit(&backend);
 }
 
@@ -156,7 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_surplus),
-        cmocka_unit_test(test_cancel_all),
+        cmocka_unit_test(test_hang_up),
         cmocka_unit_test(test_slow_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,10 +77,12 @@ static ft_status token_text(void *ctx, int32_t token, ft_buf *out)
     return ft_buf_append(out, b->piece[token].bytes, b->piece[token].n); /* of token_of */
 }
 
+/* token: its bytes, if they are not the text's. */
 static bool say(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink,
-                const char *text, size_t n, const char *token, size_t n_token)
+                const char *text, size_t n, const char *token)
 {
-    ft_gen_token t = {.id = q->logprobs ? token_of(b, token, n_token) : 0,
+    const size_t n_token = token ? strlen(token) : n;
+    ft_gen_token t = {.id = q->logprobs ? token_of(b, token ? token : text, n_token) : 0,
                       .has_logprob = q->logprobs,
                       .logprob = {.logprob = -0.25f, .n_top = q->top_logprobs}};
     for (int32_t i = 0; i < (int32_t)q->top_logprobs; i++) {
@@ -107,7 +109,7 @@ static ft_status echo(http_backend *b, const ft_http_request *q, const ft_gen_si
             result->length = true;
             break;
         }
-        if (!say(b, q, sink, prompt, n, prompt, n))
+        if (!say(b, q, sink, prompt, n, NULL))
             return FT_CANCELLED;
         result->completion_tokens++;
         prompt += n;
@@ -119,7 +121,7 @@ static ft_status tick(http_backend *b, const ft_http_request *q, const ft_gen_si
                       unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
-        if (!say(b, q, sink, "tick ", 5, "tick ", 5))
+        if (!say(b, q, sink, "tick ", 5, NULL))
             return FT_CANCELLED;
         count(b, &b->ticks);
     }
@@ -146,7 +148,7 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
     if (strncmp(prompt, "flood", 5) == 0)
         return tick(b, q, sink, 20000);
     if (strncmp(prompt, "once", 4) == 0) {
-        say(b, q, sink, "tick ", 5, "tick ", 5);
+        say(b, q, sink, "tick ", 5, NULL);
         work_until_cancelled(sink);
         return FT_CANCELLED;
     }
@@ -166,13 +168,12 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
         return echo(b, q, sink, text, result);
     }
     if (strncmp(prompt, "break", 5) == 0) {
-        say(b, q, sink, "half ", 5, "half ", 5);
+        say(b, q, sink, "half ", 5, NULL);
         return ft_error_set(err, FT_INTERNAL, "it broke");
     }
     if (strncmp(prompt, "pieces", 6) == 0) {
         result->completion_tokens = 2;
-        return say(b, q, sink, "", 0, "\xe2\x80", 2) &&
-                       say(b, q, sink, "\xe2\x80\xa6", 3, "\xa6", 1)
+        return say(b, q, sink, "", 0, "\xe2\x80") && say(b, q, sink, "\xe2\x80\xa6", 3, "\xa6")
                    ? FT_OK
                    : FT_CANCELLED;
     }
