@@ -31,48 +31,36 @@ ft_status ft_http_fail_set(ft_http_fail *fail, int http, const char *code, const
     return FT_INVALID;
 }
 
+/* What differs from the status's own HTTP code, or has a code for programs. http 0: the same. */
+static const struct {
+    ft_status status;
+    int http;
+    const char *code;
+} answers[] = {
+    {FT_TOO_LARGE, 400, "context_length_exceeded"}, /* as OpenAI answers to such a prompt */
+    {FT_UNSUPPORTED, 400, "unsupported_parameter"},
+    {FT_UNAUTHENTICATED, 0, "not_authenticated"}, /* said by the server, of the client's credential
+                                                     or, behind an edge, of the edge's */
+    {FT_FORBIDDEN, 0, "permission_denied"},
+    {FT_PRECONDITION, 502, "upstream_refused"}, /* edge and server do not fit each other */
+    {FT_NOT_FOUND, 500, NULL},                  /* nothing that this client named */
+    {FT_CORRUPT, 500, NULL},
+    {FT_EXHAUSTED, 0, "rate_limit_exceeded"},
+    {FT_CANCELLED, 503, "unavailable"},
+    {FT_ABORTED, 503, "unavailable"},
+    {FT_UNAVAILABLE, 503, "unavailable"},
+    {FT_NOMEM, 503, "unavailable"},
+};
+
 void ft_http_fail_from(ft_http_fail *fail, ft_status status, const ft_error *err)
 {
-    int http = ft_status_http(status);
-    const char *code = NULL;
-    switch (status) {
-    case FT_TOO_LARGE: /* what OpenAI answers to a prompt that is longer than the context */
-        http = 400;
-        code = "context_length_exceeded";
-        break;
-    case FT_UNSUPPORTED:
-        http = 400;
-        code = "unsupported_parameter";
-        break;
-    case FT_UNAUTHENTICATED:        /* the server's word on the credential of this client */
-        code = "not_authenticated"; /* or, behind an edge, the edge's */
-        break;
-    case FT_FORBIDDEN:
-        code = "permission_denied";
-        break;
-    case FT_PRECONDITION: /* edge and server do not fit each other */
-        http = 502;
-        code = "upstream_refused";
-        break;
-    case FT_NOT_FOUND: /* nothing that this client named */
-    case FT_CORRUPT:
-        http = 500;
-        break;
-    case FT_EXHAUSTED:
-        code = "rate_limit_exceeded";
-        break;
-    case FT_CANCELLED:
-    case FT_ABORTED:
-    case FT_UNAVAILABLE:
-    case FT_NOMEM:
-        http = 503;
-        code = "unavailable";
-        break;
-    default:
-        break;
-    }
     const char *message = err && err->message[0] ? err->message : ft_status_text(status);
-    ft_http_fail_set(fail, http, code, NULL, "%s", message);
+    ft_http_fail_set(fail, ft_status_http(status), NULL, NULL, "%s", message);
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (answers[i].status == status) {
+            fail->http = answers[i].http ? answers[i].http : fail->http;
+            fail->code = answers[i].code;
+        }
 }
 
 ft_status ft_http_fail_json(const ft_http_fail *fail, ft_buf *out)

@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allowlists of Host and Origin, the API key, the content type. The lists are full strings made
-// once, so that a check is a comparison and nothing of a request is ever parsed into parts that
-// could be misread. Immutable after init: any thread.
+// Checks of Host, Origin, API key and content type. The lists of allowed values are made once. A
+// check compares whole strings; a request is never parsed into parts, which could be misread.
+// Constant after init: any thread.
 #include "http/guard.h"
 
-#include <ctype.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/buf.h"
 #include "base/secret.h"
 
-static bool in_list(char *const *list, size_t n, const char *text)
+static bool in_list(const ft_buf *list, const char *text)
 {
-    for (size_t i = 0; text && i < n; i++)
-        if (strcasecmp(list[i], text) == 0)
+    for (const char *at = list->data; text && at < list->data + list->len; at += strlen(at) + 1)
+        if (strcasecmp(at, text) == 0)
             return true;
     return false;
 }
 
 bool ft_http_guard_host(const ft_http_guard *guard, const char *host)
 {
-    return in_list(guard->hosts, guard->n_hosts, host);
+    return in_list(&guard->hosts, host);
 }
 
 bool ft_http_guard_origin(const ft_http_guard *guard, const char *origin)
 {
-    return in_list(guard->origins, guard->n_origins, origin);
+    return in_list(&guard->origins, origin);
 }
 
 bool ft_http_guard_key(const ft_http_guard *guard, const char *header, char name[FT_HTTP_NAME_SIZE])
@@ -47,27 +46,14 @@ bool ft_http_guard_key(const ft_http_guard *guard, const char *header, char name
 
 bool ft_http_is_json_type(const char *content_type)
 {
-    static const char type[] = "application/json";
-    if (!content_type || strncasecmp(content_type, type, sizeof type - 1) != 0)
+    static const char pattern[] =
+        "^application/json[ \t]*(;[ \t]*(charset=(utf-8|\"utf-8\")[ \t]*)?)?$";
+    regex_t regex;
+    if (!content_type || regcomp(&regex, pattern, REG_EXTENDED | REG_ICASE | REG_NOSUB) != 0)
         return false;
-    const char *p = content_type + sizeof type - 1;
-    p += strspn(p, " \t");
-    if (*p == 0)
-        return true;
-    if (*p++ != ';')
-        return false;
-    p += strspn(p, " \t");
-    if (*p == 0)
-        return true;
-    if (strncasecmp(p, "charset=", 8) != 0)
-        return false;
-    p += 8;
-    bool quoted = *p == '"';
-    p += quoted;
-    if (strncasecmp(p, "utf-8", 5) != 0 || (quoted && p[5] != '"'))
-        return false;
-    p += 5 + quoted;
-    return p[strspn(p, " \t")] == 0;
+    const bool fits = regexec(&regex, content_type, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return fits;
 }
 
 bool ft_http_split_uri(const char *uri, const char **path, char *authority, size_t size)
@@ -90,44 +76,17 @@ bool ft_http_split_uri(const char *uri, const char **path, char *authority, size
     return true;
 }
 
-/* Appends a lower-case copy of prefix + name + suffix. */
-static ft_status add(char ***list, size_t *n, const char *prefix, const char *name,
-                     const char *suffix)
-{
-    ft_buf text = {0};
-    char **longer = realloc(*list, (*n + 1) * sizeof **list);
-    if (!longer)
-        return FT_NOMEM;
-    *list = longer;
-    ft_buf_puts(&text, prefix);
-    ft_buf_puts(&text, name);
-    ft_buf_puts(&text, suffix);
-    if (text.failed || !text.data) {
-        ft_buf_deinit(&text);
-        return FT_NOMEM;
-    }
-    for (char *c = text.data; *c; c++)
-        *c = (char)tolower((unsigned char)*c);
-    longer[(*n)++] = text.data;
-    return FT_OK;
-}
-
 /* One of our own names: allowed with our port, without one where ours is the scheme's default, both
  * as Host and as Origin. */
-static ft_status add_own(ft_http_guard *guard, const char *name, int port, bool tls)
+static void add_own(ft_http_guard *guard, const char *name, int port, bool tls)
 {
-    const char *scheme = tls ? "https://" : "http://";
-    bool is_default = port == (tls ? 443 : 80);
-    char suffix[16];
-    snprintf(suffix, sizeof suffix, ":%d", port);
-    ft_status status = add(&guard->hosts, &guard->n_hosts, "", name, suffix);
-    if (status == FT_OK)
-        status = add(&guard->origins, &guard->n_origins, scheme, name, suffix);
-    if (status == FT_OK && is_default)
-        status = add(&guard->hosts, &guard->n_hosts, "", name, "");
-    if (status == FT_OK && is_default)
-        status = add(&guard->origins, &guard->n_origins, scheme, name, "");
-    return status;
+    const char *scheme = tls ? "https" : "http";
+    ft_buf_printf(&guard->hosts, "%s:%d%c", name, port, 0);
+    ft_buf_printf(&guard->origins, "%s://%s:%d%c", scheme, name, port, 0);
+    if (port == (tls ? 443 : 80)) {
+        ft_buf_printf(&guard->hosts, "%s%c", name, 0);
+        ft_buf_printf(&guard->origins, "%s://%s%c", scheme, name, 0);
+    }
 }
 
 static bool has_port(const char *name)
@@ -145,12 +104,10 @@ static ft_status add_allowed_host(ft_http_guard *guard, const char *name, int po
                             "clients put it into Host ([ADDRESS]:PORT for IPv6); there is no "
                             "wildcard",
                             name ? name : "");
-    char suffix[16];
-    snprintf(suffix, sizeof suffix, ":%d", port);
-    ft_status status = add(&guard->hosts, &guard->n_hosts, "", name, "");
-    if (status == FT_OK && !has_port(name))
-        status = add(&guard->hosts, &guard->n_hosts, "", name, suffix);
-    return status;
+    ft_buf_printf(&guard->hosts, "%s%c", name, 0);
+    if (!has_port(name))
+        ft_buf_printf(&guard->hosts, "%s:%d%c", name, port, 0);
+    return FT_OK;
 }
 
 static ft_status add_allowed_origin(ft_http_guard *guard, const char *origin, ft_error *err)
@@ -162,42 +119,43 @@ static ft_status add_allowed_origin(ft_http_guard *guard, const char *origin, ft
                             "without a path, as browsers send it; there is no wildcard, and "
                             "'null' is never allowed",
                             origin ? origin : "");
-    return add(&guard->origins, &guard->n_origins, "", origin, "");
+    ft_buf_printf(&guard->origins, "%s%c", origin, 0);
+    return FT_OK;
 }
 
 /* The name under which clients reach the address we bind, unless it is a wildcard. */
-static ft_status add_bound(ft_http_guard *guard, const char *host, int port, bool tls)
+static void add_bound(ft_http_guard *guard, const char *host, int port, bool tls)
 {
     char name[256];
     if (!host || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0 || strcmp(host, "*") == 0)
-        return FT_OK;
+        return;
     snprintf(name, sizeof name, strchr(host, ':') ? "[%s]" : "%s", host);
-    return ft_http_guard_host(guard, name) ? FT_OK : add_own(guard, name, port, tls);
+    if (!ft_http_guard_host(guard, name))
+        add_own(guard, name, port, tls);
 }
 
 ft_status ft_http_guard_init(ft_http_guard *guard, const ft_http_opts *opts, int port,
                              ft_error *err)
 {
-    bool tls = opts->tls_cert != NULL;
+    const bool tls = opts->tls_cert != NULL;
     *guard = (ft_http_guard){.whose = opts->whose};
     ft_status status = FT_OK;
     if (opts->api_key && opts->whose.find)
         return ft_error_set(err, FT_INVALID, "http: one API key, or several with names, not both");
     if (opts->api_key && opts->api_key[0] == 0)
         return ft_error_set(err, FT_INVALID, "http: the API key is empty");
-    if (opts->api_key && !(guard->api_key = strdup(opts->api_key)))
-        status = FT_NOMEM;
+    if (opts->api_key)
+        guard->api_key = strdup(opts->api_key);
     static const char *const own[] = {"localhost", "127.0.0.1", "[::1]"};
-    for (size_t i = 0; status == FT_OK && i < 3; i++)
-        status = add_own(guard, own[i], port, tls);
-    if (status == FT_OK)
-        status = add_bound(guard, opts->host, port, tls);
+    for (size_t i = 0; i < 3; i++)
+        add_own(guard, own[i], port, tls);
+    add_bound(guard, opts->host, port, tls);
     for (size_t i = 0; status == FT_OK && i < opts->n_allow_hosts; i++)
         status = add_allowed_host(guard, opts->allow_hosts[i], port, err);
     for (size_t i = 0; status == FT_OK && i < opts->n_allow_origins; i++)
         status = add_allowed_origin(guard, opts->allow_origins[i], err);
-    if (status == FT_NOMEM)
-        ft_error_set(err, FT_NOMEM, "http: out of memory");
+    if (guard->hosts.failed || guard->origins.failed || !guard->api_key != !opts->api_key)
+        status = ft_error_set(err, FT_NOMEM, "http: out of memory");
     if (status != FT_OK)
         ft_http_guard_deinit(guard);
     return status;
@@ -205,12 +163,8 @@ ft_status ft_http_guard_init(ft_http_guard *guard, const ft_http_opts *opts, int
 
 void ft_http_guard_deinit(ft_http_guard *guard)
 {
-    for (size_t i = 0; i < guard->n_hosts; i++)
-        free(guard->hosts[i]);
-    for (size_t i = 0; i < guard->n_origins; i++)
-        free(guard->origins[i]);
-    free(guard->hosts);
-    free(guard->origins);
+    ft_buf_deinit(&guard->hosts);
+    ft_buf_deinit(&guard->origins);
     free(guard->api_key);
     *guard = (ft_http_guard){0};
 }

@@ -5,38 +5,40 @@
 #include "http/reply.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static bool common_headers(struct MHD_Response *response, const ft_http_reply *reply)
+typedef const char *header[2]; /* name and value; without a value it is left out */
+
+static bool add_headers(struct MHD_Response *response, const header *headers, size_t n)
 {
-    static const char *const fixed[][2] = {
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++)
+        if (headers[i][1])
+            ok = MHD_add_response_header(response, headers[i][0], headers[i][1]) == MHD_YES;
+    return ok;
+}
+
+/* Takes the response, which may be NULL. `more`: headers beside those of every response. */
+static enum MHD_Result queue(struct MHD_Connection *connection, const ft_http_reply *reply,
+                             struct MHD_Response *response, const header *more, size_t n_more)
+{
+    const header common[] = {
         {"X-Content-Type-Options", "nosniff"},
         {"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
         {"Cross-Origin-Resource-Policy", "same-origin"},
         {"Cache-Control", "no-store"},
         {"Vary", "Origin"},
+        {"Content-Type", reply->type},
+        {"Access-Control-Allow-Origin", reply->origin},
+        {"Allow", reply->allow},
+        {"Connection", reply->close ? "close" : NULL},
     };
-    bool ok = true;
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        ok = ok && MHD_add_response_header(response, fixed[i][0], fixed[i][1]) == MHD_YES;
-    if (reply->type)
-        ok = ok && MHD_add_response_header(response, "Content-Type", reply->type) == MHD_YES;
-    if (reply->origin)
-        ok = ok && MHD_add_response_header(response, "Access-Control-Allow-Origin",
-                                           reply->origin) == MHD_YES;
-    if (reply->allow)
-        ok = ok && MHD_add_response_header(response, "Allow", reply->allow) == MHD_YES;
-    if (reply->close)
-        ok = ok && MHD_add_response_header(response, "Connection", "close") == MHD_YES;
-    return ok;
-}
-
-static enum MHD_Result queue(struct MHD_Connection *connection, unsigned status,
-                             struct MHD_Response *response, bool ok)
-{
-    enum MHD_Result result = ok ? MHD_queue_response(connection, status, response) : MHD_NO;
-    MHD_destroy_response(response);
+    enum MHD_Result result = MHD_NO;
+    if (response && add_headers(response, common, sizeof common / sizeof *common) &&
+        add_headers(response, more, n_more))
+        result = MHD_queue_response(connection, reply->status, response);
+    if (response)
+        MHD_destroy_response(response);
     return result;
 }
 
@@ -56,10 +58,7 @@ static struct MHD_Response *from_buf(ft_buf *body)
 enum MHD_Result ft_http_reply_send(struct MHD_Connection *connection, const ft_http_reply *reply,
                                    ft_buf *body)
 {
-    struct MHD_Response *response = from_buf(body);
-    if (!response)
-        return MHD_NO;
-    return queue(connection, reply->status, response, common_headers(response, reply));
+    return queue(connection, reply, from_buf(body), NULL, 0);
 }
 
 enum MHD_Result ft_http_reply_fail(struct MHD_Connection *connection, const ft_http_reply *reply,
@@ -67,22 +66,17 @@ enum MHD_Result ft_http_reply_fail(struct MHD_Connection *connection, const ft_h
 {
     ft_http_reply own = *reply;
     ft_buf body = {0};
+    char seconds[16];
     own.status = (unsigned)fail->http;
     own.type = "application/json";
-    struct MHD_Response *response =
-        ft_http_fail_json(fail, &body) == FT_OK ? from_buf(&body) : NULL;
-    if (!response) {
-        ft_buf_deinit(&body);
-        return MHD_NO;
-    }
-    bool ok = common_headers(response, &own);
-    if (fail->http == 401)
-        ok = ok && MHD_add_response_header(response, "WWW-Authenticate", "Bearer") == MHD_YES;
-    char seconds[16];
     snprintf(seconds, sizeof seconds, "%u", fail->retry_after_s > 0 ? fail->retry_after_s : 1);
-    if (fail->http == 429 || fail->http == 503)
-        ok = ok && MHD_add_response_header(response, "Retry-After", seconds) == MHD_YES;
-    return queue(connection, own.status, response, ok);
+    const header more[] = {
+        {"WWW-Authenticate", fail->http == 401 ? "Bearer" : NULL},
+        {"Retry-After", fail->http == 429 || fail->http == 503 ? seconds : NULL}};
+    if (ft_http_fail_json(fail, &body) == FT_OK)
+        return queue(connection, &own, from_buf(&body), more, 2);
+    ft_buf_deinit(&body);
+    return MHD_NO;
 }
 
 /* The browser asks for these names; they are sent back only if they look like names. */
@@ -97,38 +91,29 @@ static bool are_header_names(const char *text)
 enum MHD_Result ft_http_reply_preflight(struct MHD_Connection *connection,
                                         const ft_http_reply *reply)
 {
-    struct MHD_Response *response = from_buf(NULL);
-    if (!response)
-        return MHD_NO;
     const char *names =
         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Access-Control-Request-Headers");
     const char *private_network = MHD_lookup_connection_value(
         connection, MHD_HEADER_KIND, "Access-Control-Request-Private-Network");
     if (!names || !are_header_names(names))
         names = "Authorization, Content-Type";
-    const char *headers[][2] = {{"Access-Control-Allow-Methods", "GET, POST"},
-                                {"Access-Control-Allow-Headers", names},
-                                {"Access-Control-Max-Age", "600"}};
-    bool ok = common_headers(response, reply);
-    for (size_t i = 0; i < 3; i++)
-        ok = ok && MHD_add_response_header(response, headers[i][0], headers[i][1]) == MHD_YES;
-    if (private_network && strcmp(private_network, "true") == 0)
-        ok = ok && MHD_add_response_header(response, "Access-Control-Allow-Private-Network",
-                                           "true") == MHD_YES;
-    return queue(connection, reply->status, response, ok);
+    if (private_network && strcmp(private_network, "true") != 0)
+        private_network = NULL;
+    const header more[] = {{"Access-Control-Allow-Methods", "GET, POST"},
+                           {"Access-Control-Allow-Headers", names},
+                           {"Access-Control-Max-Age", "600"},
+                           {"Access-Control-Allow-Private-Network", private_network}};
+    return queue(connection, reply, from_buf(NULL), more, sizeof more / sizeof *more);
 }
 
 enum MHD_Result ft_http_reply_stream(struct MHD_Connection *connection, const ft_http_reply *reply,
                                      MHD_ContentReaderCallback read, void *ctx)
 {
+    static const header more[] = {{"X-Accel-Buffering", "no"}}; /* nginx would gather events */
     ft_http_reply own = *reply;
+    own.status = MHD_HTTP_OK;
     own.type = "text/event-stream; charset=utf-8";
-    struct MHD_Response *response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16 << 10, read, ctx, NULL);
-    if (!response)
-        return MHD_NO;
-    bool ok = common_headers(response, &own);
-    /* nginx would gather the events otherwise */
-    ok = ok && MHD_add_response_header(response, "X-Accel-Buffering", "no") == MHD_YES;
-    return queue(connection, 200, response, ok);
+    return queue(connection, &own,
+                 MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16 << 10, read, ctx, NULL),
+                 more, 1);
 }
