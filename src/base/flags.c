@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CHOICES_TEXT 160 /* bytes of a list of choices */
+
 /* Counts *i down over the flags of a group whose struct lies at `base`. */
 static const ft_flag *nth(const ft_flag_group *flags, size_t base, size_t *i, size_t *at)
 {
@@ -56,37 +58,81 @@ static ft_status check_range(const ft_flag *flag, double x, ft_error *err)
     return FT_OK;
 }
 
-static ft_status store(const ft_flag *flag, void *dest, const char *value, ft_error *err)
+static ft_status store_integer(const ft_flag *flag, void *dest, const char *value, ft_error *err)
 {
     char *end = NULL;
     errno = 0;
-    switch (flag->kind) {
-    case FT_FLAG_INT: {
-        long long x = strtoll(value, &end, 10);
-        if (end == value || *end || errno)
-            return ft_error_set(err, FT_INVALID, "%s: '%s' is not a whole number", flag->name,
-                                value);
+    const long long x = strtoll(value, &end, 10);
+    if (end == value || *end || errno)
+        return ft_error_set(err, FT_INVALID, "%s: '%s' is not a whole number", flag->name, value);
+    ft_status status = check_range(flag, (double)x, err);
+    if (status == FT_OK && flag->kind == FT_FLAG_INT)
         *(int64_t *)dest = x;
-        return check_range(flag, (double)x, err);
-    }
-    case FT_FLAG_FLOAT: {
-        double x = strtod(value, &end);
-        if (end == value || *end || errno || !isfinite(x))
-            return ft_error_set(err, FT_INVALID, "%s: '%s' is not a number", flag->name, value);
+    else if (status == FT_OK && flag->kind == FT_FLAG_INT32)
+        *(int32_t *)dest = (int32_t)x;
+    else if (status == FT_OK)
+        *(uint32_t *)dest = (uint32_t)x;
+    return status;
+}
+
+static ft_status store_real(const ft_flag *flag, void *dest, const char *value, ft_error *err)
+{
+    char *end = NULL;
+    errno = 0;
+    const double x = strtod(value, &end);
+    if (end == value || *end || errno || !isfinite(x))
+        return ft_error_set(err, FT_INVALID, "%s: '%s' is not a number", flag->name, value);
+    if (flag->kind == FT_FLAG_FLOAT)
         *(double *)dest = x;
-        return check_range(flag, x, err);
+    else
+        *(float *)dest = (float)x;
+    return check_range(flag, x, err);
+}
+
+/* "f16, bf16 or q8_0". */
+static void list_choices(const ft_flag *flag, char *out, size_t size)
+{
+    size_t n = 0;
+    for (const char *const *name = flag->choices; *name && n < size; name++) {
+        const char *comma = name == flag->choices ? "" : name[1] ? ", " : " or ";
+        n += (size_t)snprintf(out + n, size - n, "%s%s", comma, *name);
     }
+}
+
+static ft_status store_choice(const ft_flag *flag, void *dest, const char *value, ft_error *err)
+{
+    char names[CHOICES_TEXT];
+    for (unsigned i = 0; flag->choices[i]; i++)
+        if (strcmp(value, flag->choices[i]) == 0) {
+            *(unsigned *)dest = i;
+            return FT_OK;
+        }
+    list_choices(flag, names, sizeof names);
+    return ft_error_set(err, FT_INVALID, "%s: '%s' is not %s", flag->name, value, names);
+}
+
+static ft_status store(const ft_flag *flag, void *dest, const char *value, ft_error *err)
+{
+    ft_flag_list *list = dest;
+    switch (flag->kind) {
+    case FT_FLAG_INT:
+    case FT_FLAG_INT32:
+    case FT_FLAG_UINT32:
+        return store_integer(flag, dest, value, err);
+    case FT_FLAG_FLOAT:
+    case FT_FLAG_SINGLE:
+        return store_real(flag, dest, value, err);
+    case FT_FLAG_CHOICE:
+        return store_choice(flag, dest, value, err);
     case FT_FLAG_STRING:
         *(const char **)dest = value;
         return FT_OK;
-    case FT_FLAG_LIST: {
-        ft_flag_list *list = dest;
+    case FT_FLAG_LIST:
         if (list->n == FT_FLAG_LIST_MAX)
             return ft_error_set(err, FT_INVALID, "%s: given more than %d times", flag->name,
                                 FT_FLAG_LIST_MAX);
         list->item[list->n++] = value;
         return FT_OK;
-    }
     default: /* a flag without a value */
         return FT_OK;
     }
@@ -115,6 +161,17 @@ static ft_status parse_flag(const ft_flag_group *flags, char *opts, char **argv,
     return store(flag, opts + at, value, err);
 }
 
+static ft_status check_required(const ft_flag_group *flags, const char *opts, ft_error *err)
+{
+    const ft_flag *flag;
+    size_t at;
+    for (size_t k = 0; (flag = ft_flags_nth(flags, k, &at)); k++)
+        if (flag->required && !*(const char *const *)(const void *)(opts + at))
+            return ft_error_set(err, FT_INVALID, "%s %s is missing: %s", flag->name, flag->value,
+                                flag->help);
+    return FT_OK;
+}
+
 ft_status ft_flags_parse(const ft_flag_group *flags, void *opts, int argc, char **argv,
                          ft_error *err, int *n_words)
 {
@@ -131,6 +188,8 @@ ft_status ft_flags_parse(const ft_flag_group *flags, void *opts, int argc, char 
             status = parse_flag(flags, opts, argv, &i, err);
     }
     if (status == FT_OK)
+        status = check_required(flags, opts, err);
+    if (status == FT_OK)
         *n_words = words;
     return status;
 }
@@ -145,6 +204,7 @@ bool ft_flags_want_help(int argc, char **argv)
 
 static void print_default(FILE *out, const ft_flag *flag, const void *value)
 {
+    char names[CHOICES_TEXT];
     switch (flag->kind) {
     case FT_FLAG_BOOL:
         if (*(const bool *)value)
@@ -153,12 +213,27 @@ static void print_default(FILE *out, const ft_flag *flag, const void *value)
     case FT_FLAG_INT:
         fprintf(out, " (%lld)", (long long)*(const int64_t *)value);
         break;
+    case FT_FLAG_INT32:
+        fprintf(out, " (%d)", *(const int32_t *)value);
+        break;
+    case FT_FLAG_UINT32:
+        fprintf(out, " (%u)", *(const uint32_t *)value);
+        break;
     case FT_FLAG_FLOAT:
         fprintf(out, " (%g)", *(const double *)value);
+        break;
+    case FT_FLAG_SINGLE:
+        fprintf(out, " (%g)", (double)*(const float *)value);
+        break;
+    case FT_FLAG_CHOICE:
+        list_choices(flag, names, sizeof names);
+        fprintf(out, ": %s (%s)", names, flag->choices[*(const unsigned *)value]);
         break;
     case FT_FLAG_STRING:
         if (*(const char *const *)value)
             fprintf(out, " (%s)", *(const char *const *)value);
+        else if (flag->required)
+            fprintf(out, " (required)");
         break;
     case FT_FLAG_LIST:
         fprintf(out, " (may be repeated)");

@@ -31,7 +31,13 @@ typedef struct options {
     const char *model;
     ft_flag_list hosts;
     middle mid;
+    int32_t port;
+    uint32_t rows;
+    float share;
+    enum { RED, GREEN, BLUE } paint;
 } options;
+
+static const char *const colors[] = {"red", "green", "blue", NULL};
 
 static const ft_flag inner_rows[] = {
     {"--size", "-s", FT_FLAG(inner, size), "N", "its size", 1, 9},
@@ -54,11 +60,20 @@ static const ft_flag rows[] = {
     {"--temp", NULL, FT_FLAG(options, temp), "T", "temperature", 0, 2},
     {"--model", "-m", FT_FLAG(options, model), "FILE", "target"},
     {"--host", NULL, FT_FLAG(options, hosts), "NAME", "allowed host"},
+    {"--port", NULL, FT_FLAG(options, port), "N", "port", -1, 65535},
+    {"--rows", NULL, FT_FLAG(options, rows), "N", "rows", 0, UINT32_MAX},
+    {"--portion", NULL, FT_FLAG(options, share), "P", "portion", 0, 1},
+    {"--paint", "-P", FT_FLAG_ENUM(options, paint, colors), "COLOR", "what to paint in"},
 };
 static const ft_flag_group table = FT_FLAG_ROWS(rows);
 
-static const options defaults = {
-    .warm = true, .ctx = 4096, .temp = 0.8, .mid = {.in = {.size = 3, .share = 0.5}}};
+static const options defaults = {.warm = true,
+                                 .ctx = 4096,
+                                 .temp = 0.8,
+                                 .mid = {.in = {.size = 3, .share = 0.5}},
+                                 .port = 80,
+                                 .share = 0.95f,
+                                 .paint = GREEN};
 static options opt;
 
 static ft_error err;
@@ -119,6 +134,47 @@ static void test_every_kind(void **state)
     assert_string_equal(opt.hosts.item[1], "y");
     assert_true(opt.any == -9000000000);
     assert_int_equal(n_words, 0);
+}
+
+/* Fields of 32 bits: the fields beside them stay. */
+static void test_narrow_kinds(void **state)
+{
+    assert_int_equal(
+        parse("--port", "-1", "--rows", "4294967295", "--portion", "0.25", "-P", "blue", NULL),
+        FT_OK);
+    assert_int_equal(opt.port, -1);
+    assert_true(opt.rows == UINT32_MAX);
+    assert_true(opt.share == 0.25f);
+    assert_int_equal(opt.paint, BLUE);
+    assert_int_equal(parse("--rows=7", NULL), FT_OK);
+    assert_int_equal(opt.port, -1);
+    assert_int_equal(opt.rows, 7);
+    assert_true(opt.share == 0.25f);
+    expect_error(parse("--port", "65536", NULL), "--port: 65536 is outside -1 to 65535");
+    expect_error(parse("--rows", "4294967296", NULL), "--rows: 4294967296 is outside");
+    expect_error(parse("--rows", "-1", NULL), "--rows: -1 is outside");
+    expect_error(parse("--portion", "1.5", NULL), "--portion: 1.5 is outside 0 to 1");
+    assert_int_equal(opt.rows, 7); /* what is refused is not stored */
+    expect_error(parse("--paint", "pink", NULL), "--paint: 'pink' is not red, green or blue");
+    expect_error(parse("--paint", "", NULL), "--paint: '' is not red");
+    assert_int_equal(opt.paint, BLUE);
+}
+
+static void test_required(void **state)
+{
+    struct only {
+        const char *in;
+        bool quiet;
+    } only = {0};
+    static const ft_flag required_rows[] = {
+        {"--quiet", NULL, FT_FLAG(struct only, quiet), NULL, "say nothing"},
+        {"--in", "-i", FT_FLAG(struct only, in), "FILE", "what to read", .required = true}};
+    static const ft_flag_group required = FT_FLAG_ROWS(required_rows);
+    char *without[] = {(char *)"p", (char *)"--quiet", NULL};
+    char *with[] = {(char *)"p", (char *)"-i", (char *)"x", NULL};
+    expect_error(ft_flags_parse(&required, &only, 2, without, &err, &n_words),
+                 "--in FILE is missing: what to read");
+    assert_int_equal(ft_flags_parse(&required, &only, 3, with, &err, &n_words), FT_OK);
 }
 
 static void test_aliases_and_equals(void **state)
@@ -243,6 +299,8 @@ static void test_flags_in_order(void **state)
         {"--size", offsetof(options, mid.in.size)}, {"--share", offsetof(options, mid.in.share)},
         {"--any", offsetof(options, any)},          {"--temp", offsetof(options, temp)},
         {"--model", offsetof(options, model)},      {"--host", offsetof(options, hosts)},
+        {"--port", offsetof(options, port)},        {"--rows", offsetof(options, rows)},
+        {"--portion", offsetof(options, share)},    {"--paint", offsetof(options, paint)},
     };
     const size_t n = sizeof expected / sizeof expected[0];
     for (size_t i = 0, at; i < n; i++) {
@@ -301,6 +359,9 @@ static void test_help_shows_every_flag_and_default(void **state)
     assert_non_null(strstr(text, "(m.gguf)"));
     assert_non_null(strstr(text, "(on; --no-warm)"));
     assert_non_null(strstr(text, "(may be repeated)"));
+    assert_non_null(strstr(text, "port (80)"));
+    assert_non_null(strstr(text, "portion (0.95)"));
+    assert_non_null(strstr(text, "what to paint in: red, green or blue (green)"));
     free(text);
 }
 
@@ -309,6 +370,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_nothing, setup),
         cmocka_unit_test_setup(test_every_kind, setup),
+        cmocka_unit_test_setup(test_narrow_kinds, setup),
+        cmocka_unit_test_setup(test_required, setup),
         cmocka_unit_test_setup(test_aliases_and_equals, setup),
         cmocka_unit_test_setup(test_negation, setup),
         cmocka_unit_test_setup(test_words, setup),
