@@ -15,6 +15,7 @@
 #include "bench/load_anew.h"
 #include "bench/load_link.h"
 #include "edge/edge.h"
+#include "sched/promise.h"
 
 #define PER_CLIENT   16    /* devices of a connection */
 #define LOOK_US      50000 /* how often signals and failures are looked for */
@@ -110,19 +111,20 @@ static bool is_over(void *ctx)
  * it is looked at. */
 static bool judge(const text *t, const ft_bench_crowd_class *class, int64_t end_us, bool *slow)
 {
-    const double speed = (double)class->tokens_per_s, behind = t->behind;
-    const double promised_us = class->n_tokens / speed * 1e6;
+    const double promised_us = class->n_tokens / (double)class->tokens_per_s * 1e6;
+    ft_promise promise = {
+        .tokens_per_s = (double)class->tokens_per_s, .since_us = t->first_us, .had_tok = t->behind};
     *slow = true;
     if (t->refused)
         return true;
     if (t->first_us == 0) /* nobody looks at its prompt */
         return (double)(end_us - t->asked_us) > promised_us;
     if (t->over || t->behind > 0)
-        *slow = behind * 1e6 < speed * (double)(t->last_us - t->first_us);
+        *slow = !ft_promise_kept(&promise, t->last_us);
     if (t->over)
         return t->behind > 0;
-    double gain = t->tokens / (double)t->arrivals;
-    *slow = *slow || (behind + gain) * 1e6 < speed * (double)(end_us - t->first_us);
+    promise.had_tok += t->tokens / (double)t->arrivals; /* the next verdict's, if it came now */
+    *slow = *slow || !ft_promise_kept(&promise, end_us);
     return (double)(end_us - t->first_us) >= promised_us / 2;
 }
 
