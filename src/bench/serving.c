@@ -17,6 +17,8 @@
 #define MISSED_MOST    0.01 /* nodes a forward that a recording may lack */
 #define CONTEXT_MARGIN 64   /* beyond prompt, text and tree */
 
+const char *const ft_bench_depth_name[] = {"latency", "fixed", NULL};
+
 typedef struct serving {
     const ft_bench_serving_opts *o;
     double draft_ms; /* a device's draft forward */
@@ -105,7 +107,9 @@ static ft_bench_load_drive_opts drive_opts(serving *x, ft_bench_load_mode mode)
         .n_tokens = (uint32_t)f->n,
         .n_slots = mode == FT_BENCH_LOAD_PIPELINE ? 2 * batch : batch,
         .edge = {.draft = drafts ? params : (ft_draft_params){0},
-                 .depth_rule = mode == FT_BENCH_LOAD_PIPELINE ? FT_DEPTH_PIPELINE : f->drafts.rule,
+                 .depth_rule = mode == FT_BENCH_LOAD_PIPELINE             ? FT_DEPTH_PIPELINE
+                               : f->drafts.rule == FT_BENCH_DEPTH_LATENCY ? FT_DEPTH_LATENCY
+                                                                          : FT_DEPTH_AUTO,
                  .proactive = mode >= FT_BENCH_LOAD_PROACTIVE,
                  .early = mode >= FT_BENCH_LOAD_EARLY},
         .drafts = drafts ? &x->drafts : NULL,
@@ -266,7 +270,7 @@ static json_t *to_json(serving *x)
                   {"driver_cores", x->report.driver_cores}};
     for (size_t i = 0; i < FT_COUNT(counts); i++)
         json_object_set_new(out, counts[i].key, json_integer(counts[i].value));
-    json_object_set_new(out, "depth_rule", json_string(f->drafts.rule_name));
+    json_object_set_new(out, "depth_rule", json_string(ft_bench_depth_name[f->drafts.rule]));
     json_object_set_new(out, "temperature", json_real(f->temp));
     json_object_set_new(out, "interleaved", json_true());
     ft_bench_load_report_json(&x->report, out);

@@ -17,13 +17,17 @@ typedef struct ft_bench_serving_set {
     int64_t longest; /* longer ones are left out, in tokens */
 } ft_bench_serving_set;
 
+/* How many forwards a device drafts: until one more would bring less than its time is worth, or
+ * always `depth`. */
+typedef enum ft_bench_depth { FT_BENCH_DEPTH_LATENCY, FT_BENCH_DEPTH_FIXED } ft_bench_depth;
+extern const char *const ft_bench_depth_name[]; /* ends with NULL */
+
 /* How devices, and the server, draft. */
 typedef struct ft_bench_serving_drafts {
     int64_t depth, budget, width;
     bool chain; /* devices: instead of trees */
     ft_ahead ahead;
-    ft_depth_rule rule;            /* of devices that fill no pipeline... */
-    const char *rule_name;         /* ...as the report calls it */
+    ft_bench_depth rule;           /* of devices that fill no pipeline */
     const ft_predictor *predictor; /* of mode edge+predictor; borrowed; NULL: none */
 } ft_bench_serving_drafts;
 

@@ -7,13 +7,13 @@
 #include "cmd/gen_flags.h"
 
 static const ft_flag bench_rows[] = {
-    {"--model", "-m", FT_FLAG(ft_bench_flags, opts.path), "FILE", "model (GGUF)"},
+    {"--model", "-m", FT_FLAG(ft_bench_flags, opts.path), "FILE", "model (GGUF)", .required = true},
     {"--threads", "-t", FT_FLAG(ft_bench_flags, opts.n_threads), "N",
      "threads of either side; 0: all cores", 0, 512},
     {"--rounds", NULL, FT_FLAG(ft_bench_flags, opts.rounds), "N",
      "timed rounds of either side in a row at most", 1, FT_BENCH_ROUNDS_MAX},
-    {"--cache-type", NULL, FT_FLAG(ft_bench_flags, kv_name), "TYPE",
-     "how ours keeps K and V: f16, bf16 or q8_0"},
+    {"--cache-type", NULL, FT_FLAG_ENUM(ft_bench_flags, opts.kv, ft_kv_choices), "TYPE",
+     "type of this engine's K and V"},
     {"--row-s", NULL, FT_FLAG(ft_bench_flags, opts.row_s), "S",
      "seconds after which a row begins no further round", 0.01, 3600},
     FT_FLAG_INCLUDE(ft_bench_flags, device, ft_flags_device),
@@ -54,33 +54,21 @@ int ft_bench_main(const ft_bench_cmd *cmd, ft_bench_flags *flags, void *opts)
 {
     ft_error err = {0};
     ft_model *model = NULL;
-    json_t *report = json_object();
+    json_t *report = NULL;
     table rows = {cmd, 0};
-    ft_model_opts model_opts = {.path = flags->opts.path};
-    ft_status status = FT_OK;
-    if (!report)
-        status = ft_error_set(&err, FT_NOMEM, "out of memory");
-    else if (!flags->opts.path)
-        status = ft_error_set(&err, FT_INVALID, "%s: pass a model with -m", cmd->name);
-    else
-        status = ft_cmd_kv_type(flags->kv_name, &err, &flags->opts.kv);
-    if (status == FT_OK)
-        status = ft_model_load_on(&flags->device, &model_opts, &err, &model);
+    const ft_model_opts model_opts = {.path = flags->opts.path};
+    ft_status status = ft_model_load_on(&flags->device, &model_opts, &err, &model);
     if (status == FT_OK) {
-        json_object_set_new(report, "model", json_string(flags->opts.path));
-        json_object_set_new(report, "n_gpu_layers", json_integer(ft_model_n_gpu_layers(model)));
-        json_object_set_new(report, "devices", devices_json(model));
-        json_object_set_new(report, "threads", json_integer(ft_bench_threads(&flags->opts)));
-        json_object_set_new(report, "kv_type", json_string(flags->kv_name));
+        report = json_pack("{s:s, s:I, s:o, s:i, s:s}", "model", flags->opts.path, "n_gpu_layers",
+                           (json_int_t)ft_model_n_gpu_layers(model), "devices", devices_json(model),
+                           "threads", (int)ft_bench_threads(&flags->opts), "kv_type",
+                           ft_kv_type_name(flags->opts.kv));
         flags->opts.on_row = flags->json ? NULL : print_row;
         flags->opts.ctx = &rows;
-        status = cmd->measure(opts, model, report, &err);
+        status = report ? cmd->measure(opts, model, report, &err)
+                        : ft_error_set(&err, FT_INVALID, "%s: %s is no UTF-8", cmd->name,
+                                       flags->opts.path);
     }
     ft_model_destroy(model);
-    if (status == FT_OK && flags->json)
-        return ft_cmd_print_json(report);
-    if (status == FT_OK && cmd->print)
-        cmd->print(report);
-    json_decref(report);
-    return status == FT_OK ? 0 : ft_cmd_fail(&err);
+    return ft_cmd_report(status, &err, report, flags->json, cmd->print);
 }

@@ -14,15 +14,14 @@
 /* Flags of every comparison. */
 typedef struct ft_bench_flags {
     ft_bench_opts opts;
-    const char *kv_name; /* --cache-type; opts.kv is what it says, once the command runs */
     bool json;
     ft_device_opts device; /* of either side */
 } ft_bench_flags;
 
 /* row: seconds, --row-s. */
-#define FT_BENCH_FLAGS_INIT(row)                                                                \
-    {                                                                                           \
-        .opts = {.rounds = 15, .row_s = (row)}, .kv_name = "f16", .device = FT_DEVICE_OPTS_INIT \
+#define FT_BENCH_FLAGS_INIT(row)                                              \
+    {                                                                         \
+        .opts = {.rounds = 15, .row_s = (row)}, .device = FT_DEVICE_OPTS_INIT \
     }
 
 extern const ft_flag_group ft_flags_bench; /* of ft_bench_flags */

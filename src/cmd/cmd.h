@@ -14,7 +14,6 @@
 #include "base/flags.h"
 #include "base/num.h"
 #include "base/status.h"
-#include "engine/engine.h"
 
 typedef struct ft_command {
     const char *name;    /* "serve", "bench exact" */
@@ -24,8 +23,8 @@ typedef struct ft_command {
     ft_flag_group flags;
     const void *defaults; /* the options before flags are read; a struct of `size` bytes */
     size_t size;
-    int max_words; /* more words than these are an error */
-    bool service;  /* runs until it is stopped: logs from info on, other commands from warn on */
+    int min_words, max_words; /* fewer words, or more, are an error */
+    bool service; /* runs until it is stopped: logs from info on, other commands from warn on */
     /* options: a copy of `defaults` with what the flags say. Returns the exit status. */
     int (*run)(void *options, int n_words, char **words);
 } ft_command;
@@ -59,6 +58,15 @@ int ft_cmd_fail(const ft_error *err);
  * written. */
 int ft_cmd_print_json(json_t *object);
 
+/* Writes a JSON file; who: the command, for the message; how: flags of json_dump_file. FT_IO. */
+FT_WARN_UNUSED ft_status ft_cmd_write_json(const char *who, const char *path, const json_t *object,
+                                           size_t how, ft_error *err);
+
+/* The end of a command that makes a report, whose reference it takes: prints it with --json, else
+ * has `print` print it (NULL: nothing). Returns the exit status; a failed one prints the error. */
+int ft_cmd_report(ft_status status, const ft_error *err, json_t *report, bool json,
+                  void (*print)(const json_t *report));
+
 /* SIGINT and SIGTERM set a flag that ft_cmd_stopped() reads and interrupt blocking waits; a second
  * signal ends the process at once. */
 void ft_cmd_catch_signals(void);
@@ -76,8 +84,5 @@ bool ft_cmd_wait_hangup(void);
 
 /* libllama and ggml log through our log, at debug level except for errors. Called once by main. */
 void ft_cmd_quiet_libraries(void);
-
-/* "f16", "bf16" or "q8_0", as --cache-type has it. FT_INVALID. */
-FT_WARN_UNUSED ft_status ft_cmd_kv_type(const char *name, ft_error *err, ft_kv_type *out);
 
 #endif

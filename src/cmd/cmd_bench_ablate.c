@@ -38,7 +38,7 @@ static const ft_flag rows[] = {
      "target model: it writes the texts of the edges' conditions"},
     {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE",
      "draft model: what it says is recorded at the first use, and replayed"},
-    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON Lines with turns or prompt"},
+    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`"},
     {"--config", NULL, FT_FLAG(options, o.config), "FILE",
      "of `simulate wisp`, for the servers' conditions (sim/wisp-paper-32b.json)"},
     {"--only", NULL, FT_FLAG(options, o.only), "LIST",
@@ -49,7 +49,7 @@ static const ft_flag rows[] = {
     {"--n-predict", "-n", FT_FLAG(options, o.tokens), "N", "tokens a text at most", 16, 4096},
     {"--lives", NULL, FT_FLAG(options, o.lives), "N",
      "seeds that a change is tried with in a condition, at most", 4, FT_BENCH_ABLATE_LIVES},
-    {"--threads", "-t", FT_FLAG(options, o.threads), "N", "threads of the models (0: all cores)", 0,
+    {"--threads", "-t", FT_FLAG(options, o.threads), "N", "threads of the models; 0: all cores", 0,
      1024},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
@@ -76,12 +76,8 @@ static int run(void *selected, int n_words, char **words)
                "name", "change", "condition", "figure", "baseline", "changed", "effect %", "low",
                "high", "n");
     }
-    if (ft_bench_ablate(o, &err, &report) != FT_OK)
-        return ft_cmd_fail(&err);
-    if (x->json)
-        return ft_cmd_print_json(report);
-    json_decref(report);
-    return 0;
+    ft_status status = ft_bench_ablate(o, &err, &report);
+    return ft_cmd_report(status, &err, report, x->json, NULL);
 }
 
 const ft_command ft_cmd_bench_ablate = {

@@ -11,17 +11,14 @@
 typedef struct options {
     ft_bench_capacity_opts o;
     const char *policies;
-    ft_edge_draft_flags how; /* of wisp's and edf's devices */
+    ft_edge_flags how; /* of wisp's and edf's devices */
     int64_t seed;
     bool json;
-    ft_predictor store;
 } options;
 
 static ft_status check(options *x, ft_error *err)
 {
     ft_bench_capacity_opts *f = &x->o;
-    if (!f->model || !f->draft || !f->prompts)
-        return ft_error_set(err, FT_INVALID, "bench capacity needs -m, -md and --prompts");
     f->sampling =
         (ft_sampling){.temperature = (float)x->o.temp, .top_p = 1, .seed = (uint64_t)x->seed};
     if (f->mixed_only && f->plot)
@@ -29,9 +26,10 @@ static ft_status check(options *x, ft_error *err)
                             "--plot draws devices over speed: not with --mixed-only");
     ft_status status = ft_sampling_check(&f->sampling, err);
     if (status == FT_OK)
-        status = ft_edge_draft_from_flags(&x->how, err, &f->edge);
+        status = ft_edge_flags_check(&x->how, err);
     if (status == FT_OK)
-        status = ft_cmd_predictor(x->how.predictor, err, &x->store, &f->edge.draft);
+        status = ft_edge_flags_open(&x->how, err);
+    f->edge = x->how.opts;
     if (status == FT_OK)
         status = ft_list_names("--policies", x->policies, ft_bench_capacity_way_name,
                                FT_BENCH_CAPACITY_WAYS, err, f->way);
@@ -41,9 +39,10 @@ static ft_status check(options *x, ft_error *err)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model"},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model"},
-    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`"},
+    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model", .required = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
+    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`",
+     .required = true},
     {"--limit", NULL, FT_FLAG(options, o.limit), "N",
      "so many prompts, spread over the file; 0: all", 0, 1e6},
     {"--max-prompt", NULL, FT_FLAG(options, o.longest), "N", "prompts of more tokens are left out",
@@ -98,7 +97,7 @@ static const options defaults = {
           .search = {.epsilon = 0.05, .precision = 0.1, .probe_s = 8, .most = 128},
           .stop = ft_cmd_stopped},
     .policies = "wisp,edf,fcfs,sled,static,centralized",
-    .how = FT_EDGE_DRAFT_FLAGS_INIT(false)};
+    .how = {FT_EDGE_FLAGS_INIT(false)}};
 
 static int run(void *selected, int n_words, char **words)
 {
@@ -106,19 +105,16 @@ static int run(void *selected, int n_words, char **words)
     ft_error err = {0};
     json_t *report = NULL;
     int code = 2;
-    if (check(x, &err) != FT_OK) {
-        ft_predictor_deinit(&x->store);
-        return ft_cmd_fail(&err), 2;
+    if (check(x, &err) == FT_OK) {
+        ft_cmd_catch_signals();
+        x->o.text = x->json ? NULL : stdout;
+        x->o.log = stderr;
+        ft_status status = ft_bench_capacity(&x->o, &err, &report);
+        code = ft_cmd_report(status, &err, report, x->json, NULL);
+    } else {
+        ft_cmd_fail(&err);
     }
-    ft_cmd_catch_signals();
-    x->o.text = x->json ? NULL : stdout;
-    x->o.log = stderr;
-    if (ft_bench_capacity(&x->o, &err, &report) != FT_OK)
-        code = ft_cmd_fail(&err);
-    else
-        code = x->json ? ft_cmd_print_json(json_incref(report)) : 0;
-    json_decref(report);
-    ft_predictor_deinit(&x->store);
+    ft_edge_flags_close(&x->how);
     return code;
 }
 

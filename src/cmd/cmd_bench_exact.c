@@ -14,14 +14,15 @@ typedef struct options {
     bool json;
 } options;
 
-static void print_text(const json_t *report, double temp)
+static void print_text(const json_t *report)
 {
     const json_t *other = json_object_get(report, "mismatches_libllama"), *m;
     size_t i;
     printf("%s (%s): %lld prompts, greedy and temperature %g, %lld tokens\n",
            json_string_value(json_object_get(report, "model")),
            json_string_value(json_object_get(report, "type")),
-           json_integer_value(json_object_get(report, "prompts")), temp,
+           json_integer_value(json_object_get(report, "prompts")),
+           json_number_value(json_object_get(report, "temperature")),
            json_integer_value(json_object_get(report, "tokens")));
     printf("speculation over the wire against the target alone: %lld mismatches\n",
            json_integer_value(json_object_get(report, "mismatches_plain")));
@@ -37,9 +38,10 @@ static void print_text(const json_t *report, double temp)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model"},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model"},
-    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`"},
+    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model", .required = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
+    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`",
+     .required = true},
     {"--limit", NULL, FT_FLAG(options, o.limit), "N",
      "so many prompts, spread over the file; 0: all", 0, 1e9},
     {"--predict", "-n", FT_FLAG(options, o.n), "N", "tokens a text at most", 1, 65536},
@@ -78,20 +80,11 @@ static int run(void *selected, int n_words, char **words)
 {
     options *x = selected;
     ft_error err = {0};
-    if (!x->o.model || !x->o.draft || !x->o.prompts) {
-        ft_error_set(&err, FT_INVALID, "bench exact needs -m, -md and --prompts");
-        return ft_cmd_fail(&err), 2;
-    }
     ft_cmd_catch_signals();
     json_t *report;
     x->o.progress = ft_progress_terminal("prompts");
-    if (ft_bench_exact(&x->o, &err, &report) != FT_OK)
-        return ft_cmd_fail(&err);
-    if (x->json)
-        return ft_cmd_print_json(report);
-    print_text(report, x->o.temp);
-    json_decref(report);
-    return 0;
+    ft_status status = ft_bench_exact(&x->o, &err, &report);
+    return ft_cmd_report(status, &err, report, x->json, print_text);
 }
 
 const ft_command ft_cmd_bench_exact = {

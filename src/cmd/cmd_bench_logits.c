@@ -16,11 +16,10 @@ static const char default_prompt[] =
 
 typedef struct options {
     ft_bench_logits_opts o;
-    const char *kv_name;
     bool json;
 } options;
 
-static void print_rows(const json_t *report)
+static void print_text(const json_t *report)
 {
     const json_t *row;
     size_t i;
@@ -39,7 +38,7 @@ static void print_rows(const json_t *report)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.path), "FILE", "model (GGUF)"},
+    {"--model", "-m", FT_FLAG(options, o.path), "FILE", "model (GGUF)", .required = true},
     {"--exact", NULL, FT_FLAG(options, o.exact), "FILE",
      "the same weights in F32 (foretoken quantize FILE OUT f32): how far is each side from it"},
     {"--prompt", "-p", FT_FLAG(options, o.prompt), "TEXT", "what to compare on"},
@@ -48,31 +47,20 @@ static const ft_flag rows[] = {
     {"--limit", NULL, FT_FLAG(options, o.limit), "N",
      "so many prompts, spread over the file; 0: all", 0, 1e9},
     FT_FLAG_INCLUDE(options, o.device, ft_flags_device),
-    {"--cache-type", NULL, FT_FLAG(options, kv_name), "TYPE",
-     "how ours keeps K and V: f16, bf16 or q8_0"},
+    {"--cache-type", NULL, FT_FLAG_ENUM(options, o.kv, ft_kv_choices), "TYPE",
+     "type of this engine's K and V"},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
 
-static const options defaults = {.kv_name = "f16",
-                                 .o = {.prompt = default_prompt, .device = FT_DEVICE_OPTS_INIT}};
+static const options defaults = {.o = {.prompt = default_prompt, .device = FT_DEVICE_OPTS_INIT}};
 
 static int run(void *selected, int n_words, char **words)
 {
     options *x = selected;
     ft_error err = {0};
     json_t *report = NULL;
-    ft_status status = x->o.path
-                           ? ft_cmd_kv_type(x->kv_name, &err, &x->o.kv)
-                           : ft_error_set(&err, FT_INVALID, "bench logits: pass a model with -m");
-    if (status == FT_OK)
-        status = ft_bench_logits(&x->o, &err, &report);
-    if (status != FT_OK)
-        return ft_cmd_fail(&err);
-    if (x->json)
-        return ft_cmd_print_json(report);
-    print_rows(report);
-    json_decref(report);
-    return 0;
+    ft_status status = ft_bench_logits(&x->o, &err, &report);
+    return ft_cmd_report(status, &err, report, x->json, print_text);
 }
 
 const ft_command ft_cmd_bench_logits = {

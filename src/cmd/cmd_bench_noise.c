@@ -37,9 +37,10 @@ static void print_text(const json_t *r)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.target), "FILE", "target model"},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model"},
-    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON Lines with turns or prompt"},
+    {"--model", "-m", FT_FLAG(options, o.target), "FILE", "target model", .required = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
+    {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`",
+     .required = true},
     {"--n-predict", "-n", FT_FLAG(options, o.n_predict), "N", "tokens a prompt at most", 1, 1e5},
     {"--max-prompts", NULL, FT_FLAG(options, o.max_prompts), "N",
      "prompts, evenly spread over the file (0: all)", 0, 1e6},
@@ -69,22 +70,13 @@ static const options defaults = {.o = {.n_predict = 64,
 static int run(void *selected, int n_words, char **words)
 {
     options *x = selected;
-    if (!x->o.target || !x->o.draft || !x->o.prompts) {
-        fprintf(stderr, "foretoken bench noise: -m, -md and --prompts are needed\n");
-        return 2;
-    }
     ft_cmd_catch_signals();
     ft_error err = {0};
     json_t *report;
     x->o.loading = ft_progress_terminal("loading");
     x->o.progress = ft_progress_terminal("prompts");
-    if (ft_bench_noise(&x->o, &err, &report) != FT_OK)
-        return ft_cmd_fail(&err);
-    if (x->json)
-        return ft_cmd_print_json(report);
-    print_text(report);
-    json_decref(report);
-    return 0;
+    ft_status status = ft_bench_noise(&x->o, &err, &report);
+    return ft_cmd_report(status, &err, report, x->json, print_text);
 }
 
 const ft_command ft_cmd_bench_noise = {

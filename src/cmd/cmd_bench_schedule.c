@@ -28,7 +28,7 @@ static void print_text(const json_t *report)
 }
 
 static const ft_flag rows[] = {
-    {"--pending", NULL, FT_FLAG(options, o.pending), "N", "work that waits", 1, 1e6},
+    {"--pending", NULL, FT_FLAG(options, o.pending), "N", "pieces of work that wait", 1, 1e6},
     {"--rows", NULL, FT_FLAG(options, o.rows), "N", "rows of a pass at most", 1, 1e6},
     {"--queues", NULL, FT_FLAG(options, o.queues), "N", "decisions of each policy", 1, 1e6},
     {"--costs", NULL, FT_FLAG(options, o.costs), "FILE", "pass times (fit verify-time)"},
@@ -43,13 +43,8 @@ static int run(void *selected, int n_words, char **words)
     options *x = selected;
     ft_error err = {0};
     json_t *report;
-    if (ft_bench_schedule(&x->o, &err, &report) != FT_OK)
-        return ft_cmd_fail(&err);
-    if (x->json)
-        return ft_cmd_print_json(report);
-    print_text(report);
-    json_decref(report);
-    return 0;
+    ft_status status = ft_bench_schedule(&x->o, &err, &report);
+    return ft_cmd_report(status, &err, report, x->json, print_text);
 }
 
 const ft_command ft_cmd_bench_schedule = {

@@ -11,9 +11,8 @@
 
 typedef struct options {
     ft_bench_serving_opts o;
-    const char *modes, *rtts, *ratio, *proactive_from, *predictor;
-    double top_p, min_p;
-    int64_t seed, top_k;
+    const char *modes, *rtts, *ratio, *predictor;
+    int64_t seed;
     bool json;
     ft_predictor store;
 } options;
@@ -40,16 +39,6 @@ static ft_status parse_rtts(options *x, ft_error *err)
     return status;
 }
 
-static ft_status parse_rule(options *x, ft_error *err)
-{
-    bool fixed = strcmp(x->o.drafts.rule_name, "fixed") == 0;
-    x->o.drafts.rule = fixed ? FT_DEPTH_AUTO : FT_DEPTH_LATENCY;
-    if (fixed || strcmp(x->o.drafts.rule_name, "latency") == 0)
-        return FT_OK;
-    return ft_error_set(err, FT_INVALID, "--depth %s: pass latency or fixed",
-                        x->o.drafts.rule_name);
-}
-
 static ft_status parse_ratio(options *x, ft_error *err)
 {
     double draft = 0, verify = 0;
@@ -64,38 +53,27 @@ static ft_status parse_ratio(options *x, ft_error *err)
 
 static ft_status check(options *x, ft_error *err)
 {
-    ft_draft_params judged = {0}; /* only its predictor: of edge+predictor */
-    if (!x->o.model || !x->o.draft || !x->o.prompts)
-        return ft_error_set(err, FT_INVALID, "bench serving needs -m, -md and --prompts");
-    x->o.sampling = (ft_sampling){.temperature = (float)x->o.temp,
-                                  .top_k = (int32_t)x->top_k,
-                                  .top_p = (float)x->top_p,
-                                  .min_p = (float)x->min_p,
-                                  .seed = (uint64_t)x->seed};
+    x->o.sampling.temperature = (float)x->o.temp;
+    x->o.sampling.seed = (uint64_t)x->seed;
     ft_status status = ft_sampling_check(&x->o.sampling, err);
-    if (status == FT_OK)
-        status = ft_cmd_proactive_from(x->proactive_from, err, &x->o.drafts.ahead);
-    if (status == FT_OK)
-        status = parse_rule(x, err);
     if (status == FT_OK)
         status = parse_modes(x, err);
     if (status == FT_OK)
-        status = ft_cmd_predictor(x->predictor, err, &x->store, &judged);
-    if (status == FT_OK && x->o.mode[FT_BENCH_LOAD_PREDICTOR] && !judged.predictor)
+        status = ft_cmd_predictor(x->predictor, err, &x->store, &x->o.drafts.predictor);
+    if (status == FT_OK && x->o.mode[FT_BENCH_LOAD_PREDICTOR] && !x->o.drafts.predictor)
         status = ft_error_set(err, FT_INVALID, "bench serving: edge+predictor needs --predictor");
-    x->o.drafts.predictor = judged.predictor;
     if (status == FT_OK)
         status = parse_rtts(x, err);
     return status == FT_OK ? parse_ratio(x, err) : status;
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model"},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model"},
+    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model", .required = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
     {"--server-draft", NULL, FT_FLAG(options, o.server_draft), "FILE",
      "the draft that server-spec runs, where its cost is to be another: -md inflated (-md)"},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE",
-     "JSON lines with `turns` or `prompt`, and `category`"},
+     "JSON lines with `turns` or `prompt`, and `category`", .required = true},
     {"--limit", NULL, FT_FLAG(options, o.set.limit), "N",
      "so many prompts, spread over the file; 0: all", 0, 1e6},
     {"--per-category", NULL, FT_FLAG(options, o.set.each), "N",
@@ -111,12 +89,12 @@ static const ft_flag rows[] = {
      "sessions at once; edge+pipeline has twice as many", 1, FT_BENCH_LOAD_SLOTS_MAX / 2},
     {"--draft-depth", NULL, FT_FLAG(options, o.drafts.depth), "N",
      "draft forwards a tree (of edges: at most)", 1, 64},
-    {"--depth", NULL, FT_FLAG(options, o.drafts.rule_name), "HOW",
-     "edge, edge+proactive: latency: draft until one more forward would bring less than its "
-     "time costs; fixed: --draft-depth forwards"},
+    {"--depth", NULL, FT_FLAG_ENUM(options, o.drafts.rule, ft_bench_depth_name), "HOW",
+     "edge, edge+proactive: draft until one more forward would bring less than its time costs, or "
+     "always --draft-depth forwards"},
     {"--spec-draft-n-max", NULL, FT_FLAG(options, o.drafts.budget), "N", "nodes a tree", 1, 64},
-    {"--proactive-from", NULL, FT_FLAG(options, proactive_from), "WHERE",
-     "proactive drafting begins likeliest: where the text likely goes on; leaf: at the best leaf"},
+    {"--proactive-from", NULL, FT_FLAG_ENUM(options, o.drafts.ahead, ft_proactive_from_choices), "WHERE",
+     "proactive drafting begins where the text likeliest goes on, or at the tree's best leaf"},
     {"--draft-width", NULL, FT_FLAG(options, o.drafts.width), "N",
      "leaves that one forward continues", 1, 64},
     {"--chain", NULL, FT_FLAG(options, o.drafts.chain), NULL,
@@ -130,26 +108,26 @@ static const ft_flag rows[] = {
     {"--rounds", NULL, FT_FLAG(options, o.rounds), "R", "times that everything is measured", 1,
      FT_BENCH_ROUNDS_MAX},
     {"--temp", NULL, FT_FLAG(options, o.temp), "T", "temperature; 0: greedy", 0, 100},
-    {"--top-k", NULL, FT_FLAG(options, top_k), "K", "the K likeliest only; 0: all", 0, 1e6},
-    {"--top-p", NULL, FT_FLAG(options, top_p), "P", "1: off", 0.01, 1},
-    {"--min-p", NULL, FT_FLAG(options, min_p), "P", "0: off", 0, 1},
+    {"--top-k", NULL, FT_FLAG(options, o.sampling.top_k), "K", "the K likeliest only; 0: all", 0,
+     1e6},
+    {"--top-p", NULL, FT_FLAG(options, o.sampling.top_p), "P", "1: off", 0.01, 1},
+    {"--min-p", NULL, FT_FLAG(options, o.sampling.min_p), "P", "0: off", 0, 1},
     {"--seed", "-s", FT_FLAG(options, seed), "N", "of the draws", 0, 1e18},
     {"--json", NULL, FT_FLAG(options, json), NULL, "one JSON object"},
 };
 
 static const options defaults = {
     .o = {.set = {.limit = 6, .longest = 256},
-          .drafts = {.depth = 7, .budget = 32, .width = 4, .rule_name = "latency"},
+          .drafts = {.depth = 7, .budget = 32, .width = 4},
           .n = 64,
           .batch = 1,
           .rounds = 3,
+          .sampling.top_p = 1,
           .stop = ft_cmd_stopped},
     .modes = "plain,server-spec,edge,edge+proactive,edge+early,edge+pipeline",
     .rtts = "0,15,40,50",
     .ratio = "11:94",
-    .proactive_from = "likeliest",
-    .predictor = "none",
-    .top_p = 1};
+    .predictor = "none"};
 
 static int run(void *selected, int n_words, char **words)
 {
@@ -157,17 +135,14 @@ static int run(void *selected, int n_words, char **words)
     ft_error err = {0};
     json_t *report = NULL;
     int code = 2;
-    if (check(x, &err) != FT_OK) {
-        ft_predictor_deinit(&x->store);
-        return ft_cmd_fail(&err), 2;
+    if (check(x, &err) == FT_OK) {
+        ft_cmd_catch_signals();
+        x->o.text = x->json ? NULL : stdout;
+        ft_status status = ft_bench_serving(&x->o, &err, &report);
+        code = ft_cmd_report(status, &err, report, x->json, NULL);
+    } else {
+        ft_cmd_fail(&err);
     }
-    ft_cmd_catch_signals();
-    x->o.text = x->json ? NULL : stdout;
-    if (ft_bench_serving(&x->o, &err, &report) != FT_OK)
-        code = ft_cmd_fail(&err);
-    else
-        code = x->json ? ft_cmd_print_json(json_incref(report)) : 0;
-    json_decref(report);
     ft_predictor_deinit(&x->store);
     return code;
 }

@@ -24,7 +24,7 @@ static void print_text(const json_t *report)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model (GGUF)"},
+    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model (GGUF)", .required = true},
     {"--idle", NULL, FT_FLAG(options, o.idle), "N", "sessions that have had a round and wait", 2,
      60000},
     {"--active", NULL, FT_FLAG(options, o.active), "N", "sessions with a round after the other", 1,
@@ -44,18 +44,9 @@ static int run(void *selected, int n_words, char **words)
     options *x = selected;
     ft_error err = {0};
     json_t *report;
-    if (!x->o.model) {
-        ft_error_set(&err, FT_INVALID, "bench sessions: pass a model with -m");
-        return ft_cmd_fail(&err);
-    }
     ft_cmd_catch_signals();
-    if (ft_bench_sessions(&x->o, &err, &report) != FT_OK)
-        return ft_cmd_fail(&err);
-    if (x->json)
-        return ft_cmd_print_json(report);
-    print_text(report);
-    json_decref(report);
-    return 0;
+    ft_status status = ft_bench_sessions(&x->o, &err, &report);
+    return ft_cmd_report(status, &err, report, x->json, print_text);
 }
 
 const ft_command ft_cmd_bench_sessions = {

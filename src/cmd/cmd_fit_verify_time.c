@@ -9,7 +9,6 @@
 // relative to the time of the pass, so that short ones count as long ones do. The shortest of a
 // batch's runs, which are far apart in time, is its time: what other programs add is not the pass's
 // own. A feature whose coefficient would be negative is left out: no work makes a pass shorter.
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,22 +28,26 @@
     0.03 /* the two shortest runs of a batch differ by no more: it needs no further ones */
 #define NOISE_MOST 0.15 /* of runs above the shortest of their batch; quiet machines have 0.03 */
 
+/* A batch and its runs. */
+typedef struct sample {
+    ft_profile_batch batch;
+    double factor[FT_COST_FACTORS];
+    double us, second_us; /* of the shortest run and of the next; infinite: there is none */
+    double sum_us;        /* of all runs */
+    json_t *runs_ms;
+} sample;
+
 typedef struct samples {
     size_t n;
-    ft_profile_batch *batches;
-    double *runs;   /* [n, most_runs] microseconds */
-    size_t *n_runs; /* [n] */
-    double *x;      /* [n, FT_COST_FACTORS] */
-    double *y;      /* [n] microseconds, of the shortest run */
-    double *second; /* [n] of the next shortest; infinite: none */
+    sample *at; /* [n] */
 } samples;
 
 typedef struct fit {
-    const char *path, *kv_name, *out, *plot;
-    int64_t threads, ctx, rows, seqs, train, test, runs, seed;
+    const char *path, *out, *plot;
+    int64_t train, test, runs, seed;
     bool json;
     ft_device_opts device;
-    const ft_model *model;
+    ft_profile_opts opts;
     ft_profile *profile;
     samples data[2]; /* fitted; never seen */
     uint32_t most_rows;
@@ -63,14 +66,11 @@ enum { TRAIN, TEST };
 
 static void samples_deinit(samples *s)
 {
-    for (size_t i = 0; i < s->n; i++)
-        ft_profile_batch_deinit(&s->batches[i]);
-    free(s->batches);
-    free(s->runs);
-    free(s->n_runs);
-    free(s->x);
-    free(s->y);
-    free(s->second);
+    for (size_t i = 0; i < s->n; i++) {
+        ft_profile_batch_deinit(&s->at[i].batch);
+        json_decref(s->at[i].runs_ms);
+    }
+    free(s->at);
 }
 
 static size_t most_runs(const fit *f)
@@ -85,38 +85,34 @@ static ft_status draw(fit *f, int part, ft_error *err)
     ft_status status = FT_OK;
     ft_rng rng;
     ft_rng_init(&rng, (uint64_t)f->seed * 2 + (uint64_t)part);
-    s->batches = calloc(n, sizeof *s->batches);
-    s->runs = calloc(n * most_runs(f), sizeof *s->runs);
-    s->n_runs = calloc(n, sizeof *s->n_runs);
-    s->second = calloc(n, sizeof *s->second);
-    s->x = calloc(n * FT_COST_FACTORS, sizeof *s->x);
-    s->y = calloc(n, sizeof *s->y);
-    if (!s->batches || !s->runs || !s->n_runs || !s->second || !s->x || !s->y)
+    s->at = calloc(n, sizeof *s->at);
+    if (!s->at)
         return ft_error_set(err, FT_NOMEM, "out of memory");
     for (; s->n < n && status == FT_OK; s->n++) {
-        ft_profile_batch *b = &s->batches[s->n];
-        status = ft_profile_draw(f->profile, (ft_regime)(s->n % FT_REGIMES), &rng, err, b);
-        ft_pass_factors(&b->pass, s->x + s->n * FT_COST_FACTORS);
-        f->most_rows = b->pass.rows > f->most_rows ? b->pass.rows : f->most_rows;
+        sample *it = &s->at[s->n];
+        *it = (sample){.us = INFINITY, .second_us = INFINITY, .runs_ms = json_array()};
+        status = ft_profile_draw(f->profile, (ft_regime)(s->n % FT_REGIMES), &rng, err, &it->batch);
+        ft_pass_factors(&it->batch.pass, it->factor);
+        f->most_rows = it->batch.pass.rows > f->most_rows ? it->batch.pass.rows : f->most_rows;
     }
     return status;
 }
 
 /* One more run of a batch; the shortest counts. */
-static ft_status time_batch(fit *f, samples *s, size_t i, ft_rng *rng, ft_error *err)
+static ft_status time_batch(fit *f, sample *it, ft_rng *rng, ft_error *err)
 {
     double us = 0;
-    ft_status status = ft_profile_time(f->profile, &s->batches[i], rng, err, &us);
-    s->second[i] = s->n_runs[i] == 0 ? INFINITY : fmax(s->y[i], fmin(us, s->second[i]));
-    s->y[i] = s->n_runs[i] == 0 ? us : fmin(us, s->y[i]);
-    s->runs[i * most_runs(f) + s->n_runs[i]++] = us;
+    ft_status status = ft_profile_time(f->profile, &it->batch, rng, err, &us);
+    it->second_us = fmax(it->us, fmin(us, it->second_us));
+    it->us = fmin(us, it->us);
+    it->sum_us += us;
+    json_array_append_new(it->runs_ms, json_real(us / 1e3));
     return status;
 }
 
-/* A round times every batch once, in an order of its own: what disturbs the machine for seconds
- * meets one run of a batch, not all of them as it would if they followed one another, and fitted
- * batches as often as unseen ones. Later rounds only time those again whose two shortest runs
- * differ. */
+/* A round times every batch once, in random order. So a disturbance of some seconds hits one run of
+ * a batch and not all of them, and fitted batches as often as unseen ones. The rounds after the
+ * first --runs only time batches whose two shortest runs differ. */
 static ft_status time_round(fit *f, size_t round, size_t *order, ft_rng *rng, ft_error *err)
 {
     ft_status status = FT_OK;
@@ -125,11 +121,10 @@ static ft_status time_round(fit *f, size_t round, size_t *order, ft_rng *rng, ft
         order[i] = i;
     for (size_t i = 0; i < n && status == FT_OK; i++) {
         size_t j = i + ft_rng_below(rng, (uint32_t)(n - i)), at = order[j];
-        samples *s = &f->data[at < n_train ? TRAIN : TEST];
+        sample *it = at < n_train ? &f->data[TRAIN].at[at] : &f->data[TEST].at[at - n_train];
         order[j] = order[i];
-        at -= at < n_train ? 0 : n_train;
-        if (round < (size_t)f->runs || s->second[at] > (1 + SETTLED) * s->y[at])
-            status = time_batch(f, s, at, rng, err);
+        if (round < (size_t)f->runs || it->second_us > (1 + SETTLED) * it->us)
+            status = time_batch(f, it, rng, err);
         if (!f->json)
             fprintf(stderr, "\rround %zu of up to %zu, batch %zu of %zu    ", round + 1,
                     most_runs(f), i + 1, n);
@@ -141,10 +136,12 @@ static void measure_noise(fit *f)
 {
     double sum = 0, n = 0;
     for (int part = 0; part < 2; part++)
-        for (size_t i = 0; i < f->data[part].n; i++)
-            for (size_t r = 0; r < f->data[part].n_runs[i]; r++, n++)
-                sum += f->data[part].runs[i * most_runs(f) + r] / f->data[part].y[i] - 1;
-    f->noise = sum / n;
+        for (size_t i = 0; i < f->data[part].n; i++) {
+            const sample *it = &f->data[part].at[i];
+            sum += it->sum_us / it->us;
+            n += (double)json_array_size(it->runs_ms);
+        }
+    f->noise = sum / n - 1;
 }
 
 static ft_status profile(fit *f, ft_error *err)
@@ -169,28 +166,33 @@ static ft_status profile(fit *f, ft_error *err)
 
 /* ---- fitting ---- */
 
-/* The used columns of the samples; weight: as if errors were relative. Borrowed until the next
- * call. */
+/* Samples as least squares take them. */
 typedef struct view {
-    double *x, *weight;
+    double *x, *y, *weight; /* [n, n_used], [n], [n] */
 } view;
 
-static ft_lsq_data view_of(const fit *f, int part, view *v)
+/* The used factors of a part's samples, or only of those of one regime (-1: of all). The weights
+ * make errors relative. Borrowed until the next call. */
+static ft_lsq_data view_of(const fit *f, int part, int regime, view *v)
 {
-    const samples *s = &f->data[part];
-    for (size_t i = 0; i < s->n; i++) {
-        v->weight[i] = 1 / (s->y[i] * s->y[i]);
+    size_t n = 0;
+    for (size_t i = 0; i < f->data[part].n; i++) {
+        const sample *it = &f->data[part].at[i];
+        if (regime >= 0 && it->batch.regime != (ft_regime)regime)
+            continue;
         for (size_t j = 0; j < f->n_used; j++)
-            v->x[i * f->n_used + j] = s->x[i * FT_COST_FACTORS + (size_t)f->used[j]];
+            v->x[n * f->n_used + j] = it->factor[f->used[j]];
+        v->y[n] = it->us;
+        v->weight[n++] = 1 / (it->us * it->us);
     }
-    return (ft_lsq_data){.x = v->x, .y = s->y, .weight = v->weight, .n = s->n, .k = f->n_used};
+    return (ft_lsq_data){.x = v->x, .y = v->y, .weight = v->weight, .n = n, .k = f->n_used};
 }
 
 /* Least squares; leaves features out until no cost is negative. coef[n_used]. */
 static ft_status fit_costs(fit *f, view *v, ft_error *err, double *coef)
 {
     for (;;) {
-        const ft_lsq_data data = view_of(f, TRAIN, v);
+        const ft_lsq_data data = view_of(f, TRAIN, -1, v);
         ft_status status = ft_lsq_fit(&data, err, coef);
         size_t worst = 0;
         if (status != FT_OK)
@@ -208,18 +210,7 @@ static ft_status fit_costs(fit *f, view *v, ft_error *err, double *coef)
 static void measure(const fit *f, const double *coef, int part, int regime, view *v,
                     ft_lsq_quality *out)
 {
-    const samples *s = &f->data[part];
-    ft_lsq_data data = view_of(f, part, v);
-    double *y = v->weight; /* no longer needed */
-    size_t n = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        if (regime >= 0 && s->batches[i].regime != (ft_regime)regime)
-            continue;
-        memmove(v->x + n * f->n_used, v->x + i * f->n_used, f->n_used * sizeof *v->x);
-        y[n++] = s->y[i];
-    }
-    data.y = y;
-    data.n = n;
+    const ft_lsq_data data = view_of(f, part, regime, v);
     ft_lsq_measure(&data, coef, out);
 }
 
@@ -228,15 +219,16 @@ static ft_status fit_all(fit *f, ft_error *err)
     double coef[FT_COST_FACTORS], low[FT_COST_FACTORS], high[FT_COST_FACTORS];
     size_t most = f->data[TRAIN].n > f->data[TEST].n ? f->data[TRAIN].n : f->data[TEST].n;
     view v = {.x = calloc(most * FT_COST_FACTORS, sizeof *v.x),
+              .y = calloc(most, sizeof *v.y),
               .weight = calloc(most, sizeof *v.weight)};
     ft_rng rng;
     ft_rng_init(&rng, (uint64_t)f->seed);
     for (int i = 0; i < FT_COST_FACTORS; i++)
         f->used[f->n_used++] = i;
-    ft_status status = v.x && v.weight ? fit_costs(f, &v, err, coef)
-                                       : ft_error_set(err, FT_NOMEM, "out of memory");
+    ft_status status = v.x && v.y && v.weight ? fit_costs(f, &v, err, coef)
+                                              : ft_error_set(err, FT_NOMEM, "out of memory");
     if (status == FT_OK) {
-        const ft_lsq_data data = view_of(f, TRAIN, &v);
+        const ft_lsq_data data = view_of(f, TRAIN, -1, &v);
         const ft_lsq_bootstrap how = {.rounds = BOOTSTRAPS, .level = LEVEL, .rng = &rng};
         status = ft_lsq_intervals(&data, &how, err, low, high);
         if (status == FT_OK)
@@ -252,6 +244,7 @@ static ft_status fit_all(fit *f, ft_error *err)
     for (int regime = 0; regime < FT_REGIMES && status == FT_OK; regime++)
         measure(f, coef, TEST, regime, &v, &f->regime[regime]);
     free(v.x);
+    free(v.y);
     free(v.weight);
     return status;
 }
@@ -265,35 +258,30 @@ static json_t *quality_json(const ft_lsq_quality *q)
                      q->mae / 1e3, "mape", q->mape, "max_error_ms", q->max_error / 1e3);
 }
 
-static double predicted_us(const fit *f, const samples *s, size_t i)
+static double predicted_us(const fit *f, const sample *it)
 {
     double us = 0;
     for (int j = 0; j < FT_COST_FACTORS; j++)
-        us += s->x[i * FT_COST_FACTORS + (size_t)j] * f->us[j];
+        us += it->factor[j] * f->us[j];
     return us;
 }
 
-static json_t *batch_json(const fit *f, int part, size_t i)
+static json_t *batch_json(const fit *f, int part, const sample *it)
 {
-    const samples *s = &f->data[part];
-    const ft_profile_batch *b = &s->batches[i];
-    json_t *runs = json_array();
-    for (size_t r = 0; r < s->n_runs[i]; r++)
-        json_array_append_new(runs, json_real(s->runs[i * most_runs(f) + r] / 1e3));
-    return json_pack("{s:s, s:b, s:i, s:i, s:i, s:I, s:I, s:o, s:f, s:f}", "regime",
+    const ft_profile_batch *b = &it->batch;
+    return json_pack("{s:s, s:b, s:i, s:i, s:i, s:I, s:I, s:O, s:f, s:f}", "regime",
                      ft_regime_name[b->regime], "fitted", part == TRAIN, "sequences",
                      (int)b->n_parts, "rows", (int)b->pass.rows, "logits_rows", (int)b->pass.out,
                      "interactions", (json_int_t)b->pass.ctx, "cached_tok",
-                     (json_int_t)b->pass.cached, "runs_ms", runs, "ms", s->y[i] / 1e3,
-                     "predicted_ms", predicted_us(f, s, i) / 1e3);
+                     (json_int_t)b->pass.cached, "runs_ms", it->runs_ms, "ms", it->us / 1e3,
+                     "predicted_ms", predicted_us(f, it) / 1e3);
 }
 
 static json_t *report_of(const fit *f)
 {
-    ft_costs costs = {.most_rows = f->most_rows, .error = f->quality[TEST].mape};
+    ft_costs costs = {.most_rows = f->most_rows, .error = fmin(f->quality[TEST].mape, 1)};
     memcpy(costs.us, f->us, sizeof costs.us);
-    costs.error = costs.error < 1 ? costs.error : 1;
-    snprintf(costs.model, sizeof costs.model, "%s", ft_model_name(f->model));
+    snprintf(costs.model, sizeof costs.model, "%s", ft_model_name(f->opts.model));
     json_t *report = ft_costs_json(&costs), *interval = json_object(), *regime = json_object();
     json_t *batches = json_array();
     for (int i = 0; i < FT_COST_FACTORS; i++)
@@ -301,23 +289,18 @@ static json_t *report_of(const fit *f)
                             json_pack("[f, f]", f->low[i], f->high[i]));
     for (int i = 0; i < FT_REGIMES; i++)
         json_object_set_new(regime, ft_regime_name[i], quality_json(&f->regime[i]));
-    json_object_set_new(report, "interval_95", interval);
-    json_object_set_new(report, "train", quality_json(&f->quality[TRAIN]));
-    json_object_set_new(report, "test", quality_json(&f->quality[TEST]));
-    json_object_set_new(report, "test_by_regime", regime);
-    json_object_set_new(
-        report, "cross_validation",
-        json_pack("{s:i, s:f, s:f}", "parts", FOLDS, "mean_r2", f->cv_mean, "sd_r2", f->cv_sd));
-    json_object_set_new(report, "r2", json_real(f->quality[TEST].r2));
-    json_object_set_new(report, "mape", json_real(f->quality[TEST].mape));
     for (int part = 0; part < 2; part++)
         for (size_t i = 0; i < f->data[part].n; i++)
-            json_array_append_new(batches, batch_json(f, part, i));
-    json_object_set_new(report, "noise", json_real(f->noise));
-    json_object_set_new(report, "batches", batches);
+            json_array_append_new(batches, batch_json(f, part, &f->data[part].at[i]));
+    json_object_update_new(
+        report, json_pack("{s:o, s:o, s:o, s:o, s:{s:i, s:f, s:f}, s:f, s:f, s:f, s:o, s:i, s:s}",
+                          "interval_95", interval, "train", quality_json(&f->quality[TRAIN]),
+                          "test", quality_json(&f->quality[TEST]), "test_by_regime", regime,
+                          "cross_validation", "parts", FOLDS, "mean_r2", f->cv_mean, "sd_r2",
+                          f->cv_sd, "r2", f->quality[TEST].r2, "mape", f->quality[TEST].mape,
+                          "noise", f->noise, "batches", batches, "threads", f->opts.n_threads,
+                          "kv_type", ft_kv_type_name(f->opts.kv_type)));
     json_object_set_new(report, "file", json_string(f->path));
-    json_object_set_new(report, "threads", json_integer(f->threads));
-    json_object_set_new(report, "kv_type", json_string(f->kv_name));
     return report;
 }
 
@@ -355,45 +338,26 @@ static ft_status plot(const fit *f, ft_error *err)
                        "set xlabel 'measured ms'\nset ylabel 'predicted ms'\n"
                        "plot x notitle with lines, '-' title 'fitted', '-' title 'unseen'\n");
     for (int part = 0; part < 2; part++) {
-        const samples *s = &f->data[part];
-        for (size_t i = 0; i < s->n; i++) {
-            fprintf(p.gnuplot, "%g %g\n", s->y[i] / 1e3, predicted_us(f, s, i) / 1e3);
+        for (size_t i = 0; i < f->data[part].n; i++) {
+            const sample *it = &f->data[part].at[i];
+            fprintf(p.gnuplot, "%g %g\n", it->us / 1e3, predicted_us(f, it) / 1e3);
         }
         fprintf(p.gnuplot, "e\n");
     }
     return ft_plot_close(&p, err);
 }
 
-static ft_status write_file(const fit *f, const json_t *report, ft_error *err)
-{
-    if (!f->out || json_dump_file(report, f->out, JSON_INDENT(2)) == 0)
-        return FT_OK;
-    return ft_error_set(err, FT_IO, "fit verify-time: %s cannot be written: %s", f->out,
-                        strerror(errno));
-}
-
 /* ---- the command ---- */
 
-static ft_status fit_and_report(fit *f, ft_error *err)
+/* Between loading the model and its end. */
+static ft_status profile_and_fit(fit *f, ft_error *err)
 {
-    ft_model *model = NULL;
-    const ft_model_opts model_opts = {.path = f->path};
-    ft_profile_opts opts = {.n_threads = (int)f->threads,
-                            .max_rows = (uint32_t)f->rows,
-                            .max_ctx = (uint32_t)f->ctx,
-                            .max_seqs = (uint32_t)f->seqs};
-    if (!f->path)
-        return ft_error_set(err, FT_INVALID, "fit verify-time: which model? pass it with -m");
-    ft_status status = ft_cmd_kv_type(f->kv_name, err, &opts.kv_type);
-    if (status == FT_OK)
-        status = ft_model_load_on(&f->device, &model_opts, err, &model);
-    f->model = opts.model = model;
-    if (status == FT_OK && opts.max_ctx + opts.max_rows > ft_model_hparams(model)->n_ctx_train)
-        status = ft_error_set(err, FT_INVALID,
-                              "fit verify-time: --ctx and --rows exceed the model's context (%u)",
-                              ft_model_hparams(model)->n_ctx_train);
-    if (status == FT_OK)
-        status = ft_profile_create(&opts, err, &f->profile);
+    const uint32_t trained = ft_model_hparams(f->opts.model)->n_ctx_train;
+    if (f->opts.max_ctx + f->opts.max_rows > trained)
+        return ft_error_set(err, FT_INVALID,
+                            "fit verify-time: --ctx and --rows exceed the model's context (%u)",
+                            trained);
+    ft_status status = ft_profile_create(&f->opts, err, &f->profile);
     if (status == FT_OK)
         status = profile(f, err);
     ft_profile_destroy(f->profile);
@@ -401,43 +365,30 @@ static ft_status fit_and_report(fit *f, ft_error *err)
         status = fit_all(f, err);
     if (status == FT_OK && f->plot)
         status = plot(f, err);
-    if (status == FT_OK) {
-        json_t *report = report_of(f);
-        status = write_file(f, report, err);
-        if (status == FT_OK && f->json)
-            ft_cmd_print_json(report);
-        else
-            json_decref(report);
-        if (status == FT_OK && !f->json)
-            print_report(f);
-    }
-    ft_model_destroy(model);
     return status;
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(fit, path), "FILE", "model (GGUF)"},
-    {"--threads", "-t", FT_FLAG(fit, threads), "N", "threads; 0: all cores", 0, 512},
-    {"--cache-type", NULL, FT_FLAG(fit, kv_name), "TYPE", "f16, bf16 or q8_0"},
+    {"--model", "-m", FT_FLAG(fit, path), "FILE", "model (GGUF)", .required = true},
+    {"--threads", "-t", FT_FLAG(fit, opts.n_threads), "N", "threads; 0: all cores", 0, 512},
+    {"--cache-type", NULL, FT_FLAG_ENUM(fit, opts.kv_type, ft_kv_choices), "TYPE",
+     "type of K and V in memory"},
     {"--out", "-o", FT_FLAG(fit, out), "FILE", "write what serve --costs reads"},
     {"--plot", NULL, FT_FLAG(fit, plot), "FILE",
-     "predicted over measured, by gnuplot: .svg, .png or .txt"},
-    {"--ctx", NULL, FT_FLAG(fit, ctx), "N", "longest context", 16, 1 << 20},
-    {"--rows", NULL, FT_FLAG(fit, rows), "N", "most rows of a batch", 64, 8192},
-    {"--sessions", NULL, FT_FLAG(fit, seqs), "N", "most sequences of a batch", 1, 1024},
+     "predicted over measured time, by gnuplot: .svg, .png or .txt"},
+    {"--ctx", NULL, FT_FLAG(fit, opts.max_ctx), "N", "longest context, tokens", 16, 1 << 20},
+    {"--rows", NULL, FT_FLAG(fit, opts.max_rows), "N", "rows of a batch at most", 64, 8192},
+    {"--sessions", NULL, FT_FLAG(fit, opts.max_seqs), "N", "sequences of a batch at most", 1, 1024},
     {"--batches", NULL, FT_FLAG(fit, train), "N", "batches to fit", 30, 100000},
     {"--unseen", NULL, FT_FLAG(fit, test), "N", "batches to check the fit on", 15, 100000},
     {"--runs", NULL, FT_FLAG(fit, runs), "N",
-     "rounds over all batches; up to as many more where runs differ", 1, 100},
-    {"--seed", NULL, FT_FLAG(fit, seed), "N", "of the batches' shapes", 0, 1e9},
+     "runs of each batch; up to twice as many if they differ", 1, 100},
+    {"--seed", NULL, FT_FLAG(fit, seed), "N", "seed of the batches' shapes", 0, 1e9},
     {"--json", NULL, FT_FLAG(fit, json), NULL, "print one JSON object"},
     FT_FLAG_INCLUDE(fit, device, ft_flags_device),
 };
 
-static const fit defaults = {.kv_name = "f16",
-                             .ctx = 2048,
-                             .rows = 512,
-                             .seqs = 32,
+static const fit defaults = {.opts = {.max_ctx = 2048, .max_rows = 512, .max_seqs = 32},
                              .train = 123,
                              .test = 50,
                              .runs = 3,
@@ -448,10 +399,23 @@ static int run(void *options, int n_words, char **words)
 {
     fit *f = options;
     ft_error err = {0};
-    ft_status status = fit_and_report(f, &err);
+    ft_model *model = NULL;
+    json_t *report = NULL;
+    const ft_model_opts opts = {.path = f->path};
+    ft_status status = ft_model_load_on(&f->device, &opts, &err, &model);
+    f->opts.model = model;
+    if (status == FT_OK)
+        status = profile_and_fit(f, &err);
+    if (status == FT_OK)
+        report = report_of(f);
+    if (status == FT_OK && f->out)
+        status = ft_cmd_write_json("fit verify-time", f->out, report, JSON_INDENT(2), &err);
+    if (status == FT_OK && !f->json)
+        print_report(f);
     samples_deinit(&f->data[TRAIN]);
     samples_deinit(&f->data[TEST]);
-    return status == FT_OK ? 0 : ft_cmd_fail(&err);
+    ft_model_destroy(model);
+    return ft_cmd_report(status, &err, report, f->json, NULL);
 }
 
 const ft_command ft_cmd_fit_verify_time = {

@@ -7,13 +7,12 @@
 #include "model/inflate.h"
 
 typedef struct options {
-    int64_t n_layer;
+    uint32_t n_layer;
     bool json;
 } options;
 
 static const ft_flag rows[] = {
-    {"--layers", NULL, FT_FLAG(options, n_layer), "N", "layers that OUT is to have in all", 0,
-     UINT32_MAX},
+    {"--layers", NULL, FT_FLAG(options, n_layer), "N", "layers of OUT in all", 0, UINT32_MAX},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
 
@@ -22,10 +21,8 @@ static const options defaults = {0};
 static int run(void *selected, int n_words, char **words)
 {
     const options *x = selected;
-    if (n_words != 2 || x->n_layer == 0) {
-        fprintf(stderr,
-                "foretoken model inflate: IN, OUT and --layers are needed: --help shows the "
-                "usage\n");
+    if (x->n_layer == 0) {
+        fprintf(stderr, "foretoken model inflate: pass --layers N\n");
         return 2;
     }
     ft_clock clock = ft_clock_monotonic();
@@ -34,7 +31,7 @@ static int run(void *selected, int n_words, char **words)
     uint32_t had = 0;
     ft_inflate_opts opts = {.in = words[0],
                             .out = words[1],
-                            .n_layer = (uint32_t)x->n_layer,
+                            .n_layer = x->n_layer,
                             .progress = ft_progress_terminal("writing")};
     if (ft_model_inflate(&opts, &err, &had) != FT_OK)
         return ft_cmd_fail(&err);
@@ -46,7 +43,7 @@ static int run(void *selected, int n_words, char **words)
                                            (int)x->n_layer, "in_bytes", in, "out_bytes", out,
                                            "seconds", seconds));
     printf("%s: %u layers, %.1f MB -> %s: %u layers, %.1f MB in %.1f s\n", words[0], had,
-           (double)in / 1e6, words[1], (unsigned)x->n_layer, (double)out / 1e6, seconds);
+           (double)in / 1e6, words[1], x->n_layer, (double)out / 1e6, seconds);
     return 0;
 }
 
@@ -64,5 +61,6 @@ const ft_command ft_cmd_model_inflate = {
              "cost\n"
              "of a large model in relation to its draft, at the real acceptance of the small one.",
     FT_CMD_OPTIONS(rows, defaults),
+    .min_words = 2,
     .max_words = 2,
     .run = run};

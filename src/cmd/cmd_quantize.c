@@ -7,12 +7,12 @@
 #include "model/quantize.h"
 
 typedef struct options {
-    int64_t n_threads;
+    int32_t n_threads;
     bool json;
 } options;
 
 static const ft_flag rows[] = {
-    {"--threads", "-t", FT_FLAG(options, n_threads), "N", "threads (0: all cores)", 0, 1024},
+    {"--threads", "-t", FT_FLAG(options, n_threads), "N", "threads; 0: all cores", 0, 1024},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
 
@@ -21,18 +21,12 @@ static const options defaults = {0};
 static int run(void *selected, int n_words, char **words)
 {
     const options *x = selected;
-    if (n_words != 3) {
-        fprintf(stderr,
-                "foretoken quantize: IN, OUT and TYPE are needed: --help shows the usage\n");
-        return 2;
-    }
     ft_clock clock = ft_clock_monotonic();
     int64_t began_us = ft_clock_now_us(&clock);
     ft_error err = {0};
-    ft_status st = ft_model_quantize(words[0], words[1], words[2], (int)x->n_threads, &err);
-    double seconds = (double)(ft_clock_now_us(&clock) - began_us) / 1e6;
-    if (st != FT_OK)
+    if (ft_model_quantize(words[0], words[1], words[2], x->n_threads, &err) != FT_OK)
         return ft_cmd_fail(&err);
+    double seconds = (double)(ft_clock_now_us(&clock) - began_us) / 1e6;
     json_int_t in = ft_cmd_file_bytes(words[0]), out = ft_cmd_file_bytes(words[1]);
     if (x->json)
         return ft_cmd_print_json(json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "in", words[0], "out",
@@ -55,5 +49,6 @@ const ft_command ft_cmd_quantize = {
              "file's\n"
              "weights can be repacked).",
     FT_CMD_OPTIONS(rows, defaults),
+    .min_words = 3,
     .max_words = 3,
     .run = run};

@@ -22,13 +22,13 @@ static void warn_if_open(const char *endpoint)
 
 typedef struct options {
     const char *endpoint, *names;
-    int64_t n_threads;
+    int32_t n_threads;
 } options;
 
 static const ft_flag rows[] = {
     {"--listen", NULL, FT_FLAG(options, endpoint), "HOST:PORT", "where to listen"},
     {"--device", "-dev", FT_FLAG(options, names), "NAMES",
-     "what to lend, as in CUDA0,CUDA1 (all GPUs, else the CPU)"},
+     "what to lend, as in CUDA0,CUDA1; default: all GPUs, else the CPU"},
     {"--threads", "-t", FT_FLAG(options, n_threads), "N", "threads of the CPU; 0: all cores", 0,
      1024},
 };
@@ -40,7 +40,7 @@ static int run(void *selected, int n_words, char **words)
     const options *x = selected;
     ft_error err = {0};
     warn_if_open(x->endpoint);
-    if (ft_devices_lend(x->endpoint, x->names, (int)x->n_threads, &err) == FT_OK)
+    if (ft_devices_lend(x->endpoint, x->names, x->n_threads, &err) == FT_OK)
         return 0;
     return ft_cmd_fail(&err);
 }

@@ -20,25 +20,21 @@
 #define PROGRESS_MIN_TOK 512  /* shorter prompts show no progress line */
 
 typedef struct run_flags {
-    const char *target, *draft, *prompt, *system, *cache_type;
-    int64_t n, ctx, threads;
+    const char *target, *draft, *prompt, *system;
+    int64_t n;
     bool raw, json, interactive;
+    ft_verifier_opts verifier;
     ft_sampling_flags sampling;
-    ft_edge_draft_flags spec;
-    ft_trace_flags trace;
+    ft_edge_flags edge;
     ft_device_opts device, device_draft;
 } run_flags;
 
 typedef struct run_app {
     run_flags f;
-    ft_edge_opts how; /* how it drafts */
-    ft_predictor predictor;
-    ft_sampling sampling;
     ft_model *target, *draft;
     ft_vocab *vocab;
     ft_verifier *verifier;
     ft_edge *edge;
-    ft_trace *trace; /* NULL: nothing is recorded */
 } run_app;
 
 /* The conversation, and the answer under way. */
@@ -49,17 +45,16 @@ typedef struct run_talk {
     bool quiet;
 } run_talk;
 
-static ft_status check(const run_flags *f, ft_error *err)
+static ft_status check(run_flags *f, ft_error *err)
 {
-    if (!f->target)
-        return ft_error_set(err, FT_INVALID, "run: pass a target model with -m");
     if (!f->prompt && (f->json || f->raw))
         return ft_error_set(err, FT_INVALID, "run: --json and --raw need a prompt: pass -p");
     if (f->interactive && (f->json || f->raw))
         return ft_error_set(err, FT_INVALID, "run: -i goes with neither --json nor --raw");
     if (f->raw && f->system)
         return ft_error_set(err, FT_INVALID, "run: --raw has no system message");
-    return FT_OK;
+    ft_status status = ft_edge_flags_check(&f->edge, err);
+    return status == FT_OK ? ft_sampling_flags_check(&f->sampling, err) : status;
 }
 
 /* ---- loading ---- */
@@ -81,13 +76,15 @@ static ft_status check_pair(const run_app *app, ft_error *err)
 
 static ft_status load(run_app *app, ft_error *err)
 {
-    const run_flags *f = &app->f;
-    ft_status status = ft_vocab_load(f->target, err, &app->vocab);
+    run_flags *f = &app->f;
+    ft_status status = ft_edge_flags_open(&f->edge, err);
+    if (status == FT_OK)
+        status = ft_vocab_load(f->target, err, &app->vocab);
     if (status == FT_OK && f->draft)
         status = check_pair(app, err);
     if (status == FT_OK)
         status = ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target);
-    if (status == FT_OK && f->draft && app->how.draft.budget > 0)
+    if (status == FT_OK && f->draft && f->edge.opts.draft.budget > 0)
         status =
             ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft);
     return status;
@@ -95,46 +92,33 @@ static ft_status load(run_app *app, ft_error *err)
 
 static ft_status start(run_app *app, ft_error *err)
 {
-    const run_flags *f = &app->f;
-    uint32_t trained = ft_model_hparams(app->target)->n_ctx_train;
-    uint32_t ctx = f->ctx ? (uint32_t)f->ctx : trained;
-    if (ctx > trained)
-        ctx = trained;
-    ft_kv_type kv_type;
-    ft_status status = ft_cmd_kv_type(f->cache_type, err, &kv_type);
+    ft_verifier_opts *verifier = &app->f.verifier;
+    ft_edge_opts *edge = &app->f.edge.opts;
+    const uint32_t trained = ft_model_hparams(app->target)->n_ctx_train;
+    if (verifier->max_context == 0 || verifier->max_context > trained)
+        verifier->max_context = trained;
+    verifier->model = app->target;
+    verifier->vocab = app->vocab;
+    verifier->clock = ft_clock_monotonic();
+    verifier->kv_tok = verifier->max_context + ROOM_TOK;
+    ft_status status = ft_verifier_create(verifier, err, &app->verifier);
     if (status != FT_OK)
         return status;
-    const ft_verifier_opts verifier = {.model = app->target,
-                                       .vocab = app->vocab,
-                                       .clock = ft_clock_monotonic(),
-                                       .max_context = ctx,
-                                       .kv_type = kv_type,
-                                       .kv_tok = ctx + ROOM_TOK,
-                                       .max_tree = FT_TREE_MAX,
-                                       .max_sessions = 4,
-                                       .n_threads = (int)f->threads};
-    status = ft_verifier_create(&verifier, err, &app->verifier);
-    if (status != FT_OK)
-        return status;
-    ft_edge_opts edge = app->how;
-    edge.vocab = app->vocab;
-    edge.draft_model = app->draft;
-    edge.source = ft_local_link_source(app->verifier);
-    edge.clock = ft_clock_monotonic();
-    edge.draft_kv_tok = ctx + ROOM_TOK;
-    edge.max_generations = 1;
-    edge.n_threads = (int)f->threads;
-    edge.trace = app->trace;
-    return ft_edge_create(&edge, err, &app->edge);
+    edge->vocab = app->vocab;
+    edge->draft_model = app->draft;
+    edge->source = ft_local_link_source(app->verifier);
+    edge->clock = verifier->clock;
+    edge->draft_kv_tok = verifier->kv_tok;
+    edge->n_threads = verifier->n_threads;
+    return ft_edge_create(edge, err, &app->edge);
 }
 
 static void close_all(run_app *app)
 {
     ft_edge_destroy(app->edge);
     ft_verifier_destroy(app->verifier);
-    ft_trace_close(app->trace);
+    ft_edge_flags_close(&app->f.edge);
     ft_model_destroy(app->draft);
-    ft_predictor_deinit(&app->predictor);
     ft_model_destroy(app->target);
     ft_vocab_destroy(app->vocab);
 }
@@ -174,7 +158,7 @@ static ft_status generate(run_app *app, const ft_tokens *prompt, run_talk *talk,
     const ft_gen_sink sink = {.ctx = talk, .on_text = on_text, .cancelled = interrupted};
     ft_gen_request request = {.prompt = prompt->id,
                               .n_prompt = (uint32_t)prompt->n,
-                              .sampling = app->sampling,
+                              .sampling = app->f.sampling.values,
                               .max_tokens = app->f.n > 0 ? (uint32_t)app->f.n : 0};
     if (prompt->n >= PROGRESS_MIN_TOK)
         request.progress = ft_progress_terminal("reading the prompt");
@@ -197,12 +181,7 @@ static void print_stats(const run_app *app, const ft_gen_stats *s)
                 ", %" PRIu64 " rounds with drafts: %.2f tokens each, %.0f %% of %" PRIu64
                 " drafted accepted",
                 s->rounds, per_round(s), 100 * ratio(s->accepted, s->drafted), s->drafted);
-    fprintf(stderr, ", seed %llu]\n", (unsigned long long)app->sampling.seed);
-}
-
-static void set_int(json_t *o, const char *name, uint64_t value)
-{
-    json_object_set_new(o, name, json_integer((json_int_t)value));
+    fprintf(stderr, ", seed %llu]\n", (unsigned long long)app->f.sampling.values.seed);
 }
 
 /* The statistics' own names (edge/stats.h), and what follows from them. */
@@ -218,27 +197,23 @@ static void set_stats(json_t *o, const ft_gen_stats *s)
     json_object_set_new(o, "tokens_per_s", json_real(per_second(s)));
 }
 
-/* What became of this answer's drafts in the trace store; it is written by then. */
-static void set_trace(json_t *o, ft_trace *trace)
+/* What became of this answer's drafts in the trace store, which has written them by then. */
+static json_t *trace_json(ft_trace *trace)
 {
     ft_trace_flush(trace);
     const ft_trace_stats s = ft_trace_get_stats(trace);
-    json_t *trace_stats = json_object();
-    set_int(trace_stats, "rounds", s.rounds);
-    set_int(trace_stats, "dropped", s.dropped);
-    json_object_set_new(o, "trace", trace_stats);
+    return json_pack("{s:I, s:I}", "rounds", (json_int_t)s.rounds, "dropped",
+                     (json_int_t)s.dropped);
 }
 
 static int print_json(const run_app *app, const run_talk *talk, const ft_gen_stats *s)
 {
-    json_t *o = json_object();
-    json_object_set_new(o, "text", json_stringn(ft_buf_str(&talk->answer), talk->answer.len));
+    ft_trace *trace = app->f.edge.opts.trace;
+    json_t *o = json_pack("{s:s%, s:o*, s:I, s:s}", "text", ft_buf_str(&talk->answer),
+                          talk->answer.len, "trace", trace ? trace_json(trace) : NULL, "seed",
+                          (json_int_t)app->f.sampling.values.seed, "finish",
+                          s->finish == FT_FINISH_LENGTH ? "length" : "stop");
     set_stats(o, s);
-    if (app->trace)
-        set_trace(o, app->trace);
-    set_int(o, "seed", app->sampling.seed);
-    json_object_set_new(o, "finish",
-                        json_string(s->finish == FT_FINISH_LENGTH ? "length" : "stop"));
     return ft_cmd_print_json(o);
 }
 
@@ -397,37 +372,36 @@ static void block_signals(int how)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(run_flags, target), "FILE", "target model (GGUF)"},
+    {"--model", "-m", FT_FLAG(run_flags, target), "FILE", "target model (GGUF)", .required = true},
     {"--model-draft", "-md", FT_FLAG(run_flags, draft), "FILE", "draft model (GGUF)"},
     {"--prompt", "-p", FT_FLAG(run_flags, prompt), "TEXT", "what to answer"},
     {"--system-prompt", "-sys", FT_FLAG(run_flags, system), "TEXT", "system message of the chat"},
     {"--predict", "-n", FT_FLAG(run_flags, n), "N", "tokens at most; -1: until the text ends", -1,
      1e9},
-    {"--ctx-size", "-c", FT_FLAG(run_flags, ctx), "N",
-     "tokens of prompt and answer; 0: what the model was trained on", 0, 1e9},
-    {"--cache-type", NULL, FT_FLAG(run_flags, cache_type), "TYPE",
-     "how K and V of the target are kept: f16, bf16 or q8_0"},
-    {"--threads", "-t", FT_FLAG(run_flags, threads), "N", "threads; 0: all cores", 0, 1024},
+    {"--ctx-size", "-c", FT_FLAG(run_flags, verifier.max_context), "N",
+     "tokens of prompt and answer; 0: the model's training context", 0, 1e9},
+    {"--cache-type", NULL, FT_FLAG_ENUM(run_flags, verifier.kv_type, ft_kv_choices), "TYPE",
+     "type of the target's K and V"},
+    {"--threads", "-t", FT_FLAG(run_flags, verifier.n_threads), "N", "threads; 0: all cores", 0,
+     1024},
     FT_FLAG_INCLUDE(run_flags, sampling, ft_flags_sampling),
-    FT_FLAG_INCLUDE(run_flags, spec, ft_flags_edge_draft),
-    FT_FLAG_INCLUDE(run_flags, trace, ft_flags_trace),
+    FT_FLAG_INCLUDE(run_flags, edge, ft_flags_edge),
     FT_FLAG_INCLUDE(run_flags, device, ft_flags_device),
     FT_FLAG_INCLUDE(run_flags, device_draft, ft_flags_draft_device),
     {"--raw", NULL, FT_FLAG(run_flags, raw), NULL,
-     "the prompt as it is, without the model's chat template"},
+     "use the prompt as it is, without the model's chat template"},
     {"--interactive", "-i", FT_FLAG(run_flags, interactive), NULL,
-     "go on chatting after -p's answer"},
-    {"--json", NULL, FT_FLAG(run_flags, json), NULL, "one JSON object instead of the text"},
+     "continue as a chat after the answer to -p"},
+    {"--json", NULL, FT_FLAG(run_flags, json), NULL, "print one JSON object instead of the text"},
 };
 
-static const run_flags defaults = {.n = -1,
-                                   .cache_type = "f16",
-                                   .ctx = DEFAULT_CTX,
-                                   .sampling = FT_SAMPLING_FLAGS_INIT,
-                                   .spec = FT_EDGE_DRAFT_FLAGS_INIT(false),
-                                   .trace = FT_TRACE_FLAGS_INIT,
-                                   .device = FT_DEVICE_OPTS_INIT,
-                                   .device_draft = FT_DEVICE_OPTS_INIT};
+static const run_flags defaults = {
+    .n = -1,
+    .verifier = {.max_context = DEFAULT_CTX, .max_tree = FT_TREE_MAX, .max_sessions = 4},
+    .sampling = FT_SAMPLING_FLAGS_INIT,
+    .edge = {FT_EDGE_FLAGS_INIT(false), .opts.max_generations = 1},
+    .device = FT_DEVICE_OPTS_INIT,
+    .device_draft = FT_DEVICE_OPTS_INIT};
 
 static int run(void *options, int n_words, char **words)
 {
@@ -435,17 +409,11 @@ static int run(void *options, int n_words, char **words)
     run_talk talk = {0};
     ft_error err = {0};
     int rc;
-    if (check(&app.f, &err) != FT_OK ||
-        ft_edge_draft_from_flags(&app.f.spec, &err, &app.how) != FT_OK ||
-        ft_sampling_from_flags(&app.f.sampling, &err, &app.sampling) != FT_OK) {
+    if (check(&app.f, &err) != FT_OK) {
         ft_cmd_fail(&err);
         return 2;
     }
-    ft_status status = ft_cmd_predictor(app.f.spec.predictor, &err, &app.predictor, &app.how.draft);
-    if (status == FT_OK)
-        status = ft_trace_from_flags(&app.f.trace, &err, &app.trace);
-    if (status == FT_OK)
-        status = load(&app, &err);
+    ft_status status = load(&app, &err);
     ft_cmd_catch_signals();
     block_signals(SIG_BLOCK);
     if (status == FT_OK)

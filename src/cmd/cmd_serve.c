@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken serve: the verification server as a process. Flags in, a ready line out, statistics at
-// the end. With --http-port also an edge in the same process, which does not draft, with the OpenAI
-// API over it: its link calls the verifier directly, so it ends before the server does.
+// foretoken serve: the verification server as a process. With --http-port also an edge in the same
+// process, which does not draft, and the OpenAI API over it. Its link calls the verifier directly,
+// so the edge ends before the server does.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,25 +16,27 @@
 
 #define GRACE_US 5000000 /* sessions get this long to finish after a signal */
 
+/* How the server's own draft model drafts. */
+typedef struct draft_flags {
+    uint32_t n_max, depth, width;
+    bool no_speculation;
+} draft_flags;
+
 typedef struct serve_flags {
-    const char *model, *draft, *host, *token, *token_file, *keys_path, *tls_cert, *tls_key,
-        *tls_client_ca;
-    const char *policy, *port_file, *metrics, *metrics_port_file, *cache_type, *costs_path, *slo,
-        *http, *http_port_file;
-    char metrics_host[256], http_host[256];
-    int metrics_port, http_port;
-    int64_t draft_kv, port, ctx, kv_tok, threads, batch, prefill_ms, max_tree, max_sessions, ttl_s;
-    bool insecure, portable, no_prefix_cache, draft_always, verbose;
+    const char *model, *draft, *policy, *slo, *costs_path, *token_file, *keys_path;
+    const char *metrics, *http; /* [HOST:]PORT */
+    const char *port_file, *metrics_port_file, *http_port_file;
+    int64_t prefill_ms;
     double guard_ms;
+    bool insecure, verbose;
+    char metrics_host[256], http_host[256];
+    ft_server_opts server;
     ft_static_flags of_static;
-    float slo_tokens_per_s[FT_SLO_CLASSES]; /* what slo says */
-    uint32_t n_slo;
     ft_costs costs; /* of costs_path */
-    ft_draft_flags spec;
+    draft_flags spec;
     ft_device_opts device, device_draft;
     ft_api_flags api;
     char *token_text; /* of token_file */
-    ft_keyring *keys; /* of keys_path */
 } serve_flags;
 
 typedef struct serve_app {
@@ -42,8 +44,20 @@ typedef struct serve_app {
     ft_vocab *vocab, *draft_vocab;
     ft_server *server;
     ft_edge *edge; /* of the API */
-    ft_api *api;
+    ft_api api;
 } serve_app;
+
+/* A chain, or a tree where the width says so; the budget is 0 where nothing is to be drafted. */
+static ft_draft_params draft_params(const draft_flags *flags)
+{
+    uint32_t n = flags->no_speculation ? 0 : flags->n_max;
+    uint32_t depth = flags->depth ? flags->depth : n;
+    ft_draft_params chain = ft_draft_params_chain(n);
+    if (flags->width > 1)
+        return ft_draft_params_tree(n, depth, flags->width);
+    chain.depth = ft_min_u32(chain.depth, depth);
+    return chain;
+}
 
 static ft_status check_http(serve_flags *f, ft_error *err)
 {
@@ -52,28 +66,34 @@ static ft_status check_http(serve_flags *f, ft_error *err)
                    ? ft_error_set(err, FT_INVALID,
                                   "serve: there are flags of the OpenAI API but no --http-port")
                    : FT_OK;
+    f->api.http.host = f->http_host;
     ft_status status =
-        ft_cmd_parse_endpoint(f->http, "serve: --http-port", err, f->http_host, &f->http_port);
+        ft_cmd_parse_endpoint(f->http, "serve: --http-port", err, f->http_host, &f->api.http.port);
     if (status == FT_OK)
-        status = ft_api_flags_check(&f->api, "serve", "--http-port", f->http_host,
-                                    f->insecure || f->keys_path, err);
+        status =
+            ft_api_flags_check(&f->api, "serve", "--http-port", f->insecure || f->keys_path, err);
     return status;
 }
 
-static ft_status parse_slo(serve_flags *f, ft_error *err)
+static ft_status check_metrics(serve_flags *f, ft_error *err)
 {
-    if (strcmp(f->slo, "none") == 0)
-        return FT_OK;
-    return ft_list_speeds("serve: --slo", f->slo, err, f->slo_tokens_per_s, &f->n_slo);
+    if (!f->metrics)
+        return f->metrics_port_file
+                   ? ft_error_set(err, FT_INVALID, "serve: --metrics-port-file needs --metrics")
+                   : FT_OK;
+    f->server.metrics_host = f->metrics_host;
+    return ft_cmd_parse_endpoint(f->metrics, "serve: --metrics", err, f->metrics_host,
+                                 &f->server.metrics_port);
 }
 
 static ft_status read_credentials(serve_flags *f, ft_error *err)
 {
+    ft_server_opts *server = &f->server;
     ft_status status = FT_OK;
-    if (!!f->token + !!f->token_file + !!f->keys_path > 1)
+    if (!!server->token + !!f->token_file + !!f->keys_path > 1)
         return ft_error_set(err, FT_INVALID,
                             "serve: pass one of --token, --token-file and --keys, not several");
-    if (f->keys_path && (f->api.api_key || f->api.api_key_file))
+    if (f->keys_path && (f->api.http.api_key || f->api.api_key_file))
         return ft_error_set(err, FT_INVALID,
                             "serve: with --keys their tokens are the API's keys: leave out "
                             "--api-key and --api-key-file");
@@ -81,55 +101,51 @@ static ft_status read_credentials(serve_flags *f, ft_error *err)
         ft_keys *keys;
         status = ft_keys_load(f->keys_path, err, &keys);
         if (status == FT_OK)
-            status = ft_keyring_create(keys, err, &f->keys);
+            status = ft_keyring_create(keys, err, &server->verifier.keys);
     }
     if (f->token_file) {
         status = ft_cmd_read_secret(f->token_file, err, &f->token_text);
-        f->token = f->token_text;
+        server->token = f->token_text;
     }
-    if (status == FT_OK && f->token && !f->token[0])
+    if (status == FT_OK && server->token && !server->token[0])
         return ft_error_set(err, FT_INVALID, "serve: the token is empty");
     return status;
 }
 
 static ft_status check_flags(serve_flags *f, ft_error *err)
 {
-    if (!f->model)
-        return ft_error_set(err, FT_INVALID, "serve: which model? pass the target's file with -m");
-    if (!f->tls_cert != !f->tls_key)
+    ft_server_opts *server = &f->server;
+    if (!server->tls_cert != !server->tls_key)
         return ft_error_set(err, FT_INVALID, "serve: --tls-cert and --tls-key go together");
-    if (f->tls_client_ca && !f->tls_cert)
+    if (server->tls_client_ca && !server->tls_cert)
         return ft_error_set(err, FT_INVALID, "serve: --tls-client-ca needs --tls-cert, --tls-key");
-    if (!f->draft && (f->draft_always || f->draft_kv > 0))
+    if (!f->draft && (server->verifier.draft_always || server->verifier.draft_kv_tok > 0))
         return ft_error_set(
             err, FT_INVALID,
             "serve: --draft-always and --draft-kv are about a draft model: pass -md");
-    if (!ft_sched_find(f->policy))
+    server->verifier.policy = ft_sched_find(f->policy);
+    if (!server->verifier.policy)
         return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there are " FT_SCHED_NAMES,
                             f->policy);
-    if (f->metrics_port_file && !f->metrics)
-        return ft_error_set(err, FT_INVALID, "serve: --metrics-port-file needs --metrics");
-    if (f->metrics) {
-        ft_status status = ft_cmd_parse_endpoint(f->metrics, "serve: --metrics", err,
-                                                 f->metrics_host, &f->metrics_port);
-        if (status != FT_OK)
-            return status;
-    }
-    ft_status status = check_http(f, err);
+    ft_status status = check_metrics(f, err);
     if (status == FT_OK)
-        status = parse_slo(f, err);
+        status = check_http(f, err);
+    if (status == FT_OK && strcmp(f->slo, "none") != 0)
+        status = ft_list_speeds("serve: --slo", f->slo, err, server->verifier.slo_tokens_per_s,
+                                &server->verifier.n_slo);
     if (status == FT_OK && f->costs_path)
         status = ft_costs_load(f->costs_path, err, &f->costs);
     if (status == FT_OK)
         status = read_credentials(f, err);
     if (status != FT_OK)
         return status;
-    if (!ft_cmd_is_loopback(f->host) && !f->token && !f->keys && !f->tls_client_ca && !f->insecure)
+    if (!ft_cmd_is_loopback(server->host) && !server->token && !server->verifier.keys &&
+        !server->tls_client_ca && !f->insecure)
         return ft_error_set(err, FT_INVALID,
                             "serve: %s is reachable for others, so ask who they are: pass --token, "
                             "--token-file, --keys or --tls-client-ca (or --insecure to serve "
                             "anybody)",
-                            f->host);
+                            server->host);
     return FT_OK;
 }
 
@@ -143,16 +159,16 @@ static void log_ready(const serve_flags *f, const ft_server *server, const ft_mo
             "listening %s:%d model=\"%s\" type=%s repacked=%d weight_mb=%.1f packed_mb=%.1f "
             "copied_mb=%.1f context=%u kv_blocks=%u max_tree=%u "
             "auth=%s tls=%s",
-            f->host, ft_server_port(server), info.model, ft_model_type_name(model),
+            f->server.host, ft_server_port(server), info.model, ft_model_type_name(model),
             ft_model_repacked(model), (double)memory.bytes / 1e6, (double)memory.packed_bytes / 1e6,
             (double)memory.copied_bytes / 1e6, info.limits.max_context, info.kv_blocks,
             info.limits.max_tree,
-            f->keys    ? "keys"
-            : f->token ? "token"
-                       : "none",
-            !f->tls_cert       ? "none"
-            : f->tls_client_ca ? "mutual"
-                               : "server");
+            f->server.verifier.keys ? "keys"
+            : f->server.token       ? "token"
+                                    : "none",
+            !f->server.tls_cert       ? "none"
+            : f->server.tls_client_ca ? "mutual"
+                                      : "server");
 }
 
 /* Another model's costs would be worse than none. */
@@ -165,72 +181,42 @@ static ft_status check_costs(const serve_flags *f, const ft_model *model, ft_err
                         f->costs_path, f->costs.model, name);
 }
 
-static ft_status start_server(serve_app *app, const serve_flags *f, ft_error *err)
+static ft_status start_server(serve_app *app, serve_flags *f, ft_error *err)
 {
-    ft_kv_type kv_type;
-    ft_status status = ft_cmd_kv_type(f->cache_type, err, &kv_type);
-    if (status == FT_OK && f->costs_path)
-        status = check_costs(f, app->model, err);
+    ft_verifier_opts *verifier = &f->server.verifier;
+    ft_status status = check_costs(f, app->model, err);
     if (status != FT_OK)
         return status;
-    ft_server_opts opts = {.verifier = {.model = app->model,
-                                        .vocab = app->vocab,
-                                        .policy = ft_sched_find(f->policy),
-                                        .n_slo = f->n_slo,
-                                        .keys = f->keys,
-                                        .guard_us = (uint32_t)(f->guard_ms * 1000),
-                                        .static_batch = (uint32_t)f->of_static.batch,
-                                        .static_wait_us = (uint32_t)(f->of_static.wait_ms * 1000),
-                                        .costs = f->costs_path ? &f->costs : NULL,
-                                        .clock = ft_clock_monotonic(),
-                                        .max_context = (uint32_t)f->ctx,
-                                        .kv_type = kv_type,
-                                        .kv_tok = (uint32_t)f->kv_tok,
-                                        .max_batch_tok = (uint32_t)f->batch,
-                                        .prefill_budget_us = (uint32_t)f->prefill_ms * 1000,
-                                        .max_tree = (uint32_t)f->max_tree,
-                                        .max_sessions = (uint32_t)f->max_sessions,
-                                        .session_ttl_s = (uint32_t)f->ttl_s,
-                                        .n_threads = (int)f->threads,
-                                        .portable_attention = f->portable,
-                                        .no_prefix_cache = f->no_prefix_cache,
-                                        .draft_model = app->draft,
-                                        .draft_vocab = app->draft_vocab,
-                                        .draft = ft_draft_from_flags(&f->spec),
-                                        .draft_kv_tok = (uint32_t)f->draft_kv,
-                                        .draft_always = f->draft_always},
-                           .metrics_host = f->metrics ? f->metrics_host : NULL,
-                           .metrics_port = f->metrics_port,
-                           .host = f->host,
-                           .port = (int)f->port,
-                           .token = f->token,
-                           .tls_cert = f->tls_cert,
-                           .tls_key = f->tls_key,
-                           .tls_client_ca = f->tls_client_ca};
-    memcpy(opts.verifier.slo_tokens_per_s, f->slo_tokens_per_s, sizeof f->slo_tokens_per_s);
-    return ft_server_create(&opts, err, &app->server);
+    verifier->model = app->model;
+    verifier->vocab = app->vocab;
+    verifier->draft_model = app->draft;
+    verifier->draft_vocab = app->draft_vocab;
+    verifier->draft = draft_params(&f->spec);
+    verifier->clock = ft_clock_monotonic();
+    verifier->costs = f->costs_path ? &f->costs : NULL;
+    verifier->prefill_budget_us = (uint32_t)f->prefill_ms * 1000;
+    verifier->guard_us = (uint32_t)(f->guard_ms * 1000);
+    verifier->static_batch = (uint32_t)f->of_static.batch;
+    verifier->static_wait_us = (uint32_t)(f->of_static.wait_ms * 1000);
+    return ft_server_create(&f->server, err, &app->server);
 }
 
-static ft_status start_api(serve_app *app, const serve_flags *f, ft_error *err)
+static ft_status start_api(serve_app *app, serve_flags *f, ft_error *err)
 {
     const ft_edge_opts edge = {.vocab = app->vocab,
                                .source = ft_local_link_source(ft_server_verifier(app->server)),
                                .clock = ft_clock_monotonic(),
-                               .max_generations = (uint32_t)f->max_sessions};
+                               .max_generations = f->server.verifier.max_sessions};
     ft_status status = ft_edge_create(&edge, err, &app->edge);
     if (status != FT_OK)
         return status;
-    const ft_api_opts api = {.flags = &f->api,
-                             .host = f->http_host,
-                             .port = f->http_port,
-                             .max_connections = (uint32_t)f->max_sessions,
-                             .edge = app->edge,
-                             .vocab = app->vocab,
-                             .keys = f->keys};
-    return ft_api_create(&api, err, &app->api);
+    f->api.http.max_connections = f->server.verifier.max_sessions;
+    return ft_api_start(&app->api, &f->api,
+                        (ft_openai_opts){.edge = app->edge, .vocab = app->vocab},
+                        f->server.verifier.keys, err);
 }
 
-static ft_status start_all(serve_app *app, const serve_flags *f, ft_error *err)
+static ft_status start_all(serve_app *app, serve_flags *f, ft_error *err)
 {
     ft_status status = start_server(app, f, err);
     if (status == FT_OK)
@@ -241,29 +227,30 @@ static ft_status start_all(serve_app *app, const serve_flags *f, ft_error *err)
     if (status == FT_OK && f->http)
         status = start_api(app, f, err);
     if (status == FT_OK && f->http)
-        FT_LOGI("serve", "api url=http%s://%s:%d/v1 key=%s", f->api.https_cert ? "s" : "",
-                f->http_host, ft_api_port(app->api),
-                f->keys                                 ? "keys"
-                : f->api.api_key || f->api.api_key_file ? "asked"
-                                                        : "none");
+        FT_LOGI("serve", "api url=http%s://%s:%d/v1 key=%s", f->api.http.tls_cert ? "s" : "",
+                f->http_host, ft_http_port(app->api.http),
+                f->server.verifier.keys                      ? "keys"
+                : f->api.http.api_key || f->api.api_key_file ? "asked"
+                                                             : "none");
     if (status == FT_OK && f->port_file)
         status = ft_cmd_write_port(f->port_file, ft_server_port(app->server), err);
     if (status == FT_OK && f->metrics_port_file)
         status = ft_cmd_write_port(f->metrics_port_file, ft_server_metrics_port(app->server), err);
     if (status == FT_OK && f->http_port_file)
-        status = ft_cmd_write_port(f->http_port_file, ft_api_port(app->api), err);
+        status = ft_cmd_write_port(f->http_port_file, ft_http_port(app->api.http), err);
     return status;
 }
 
-/* Both doors close at once, and what is inside has the same time to finish. */
+/* gRPC and the API refuse new work at the same time; open work of both has grace_us to finish. */
 static void stop_all(serve_app *app, int64_t grace_us)
 {
     const ft_clock clock = ft_clock_monotonic();
     int64_t until_us = ft_clock_now_us(&clock) + grace_us;
     if (app->server)
         ft_server_drain(app->server);
-    ft_api_drain(app->api, grace_us);
-    ft_api_destroy(app->api);
+    if (app->api.http)
+        ft_http_drain(app->api.http, grace_us);
+    ft_api_stop(&app->api);
     ft_edge_destroy(app->edge);
     int64_t left_us = until_us - ft_clock_now_us(&clock);
     ft_server_destroy(app->server, left_us > 0 ? left_us : 0);
@@ -274,7 +261,7 @@ static ft_status load(serve_app *app, const serve_flags *f, ft_error *err)
     ft_status status = ft_cmd_load_model(f->model, "loading", &f->device, err, &app->model);
     if (status == FT_OK)
         status = ft_vocab_load(f->model, err, &app->vocab);
-    if (status != FT_OK || !f->draft || ft_draft_from_flags(&f->spec).budget == 0)
+    if (status != FT_OK || !f->draft || draft_params(&f->spec).budget == 0)
         return status;
     status = ft_vocab_load(f->draft, err, &app->draft_vocab);
     if (status == FT_OK)
@@ -283,7 +270,7 @@ static ft_status load(serve_app *app, const serve_flags *f, ft_error *err)
     return status;
 }
 
-/* What the file says now holds from now on; one that is wrong changes nothing. */
+/* Reads the file again. One that is wrong changes nothing. */
 static void reload_keys(const serve_flags *f)
 {
     ft_keys *keys;
@@ -293,17 +280,17 @@ static void reload_keys(const serve_flags *f)
         return;
     }
     FT_LOGI("serve", "keys reloaded n=%zu", keys->n);
-    ft_keyring_replace(f->keys, keys);
+    ft_keyring_replace(f->server.verifier.keys, keys);
 }
 
 static void wait_stopped(const serve_flags *f)
 {
-    while (f->keys && ft_cmd_wait_hangup())
+    while (f->server.verifier.keys && ft_cmd_wait_hangup())
         reload_keys(f);
     ft_cmd_wait_stopped(-1);
 }
 
-static int serve(const serve_flags *f)
+static int serve(serve_flags *f)
 {
     serve_app app = {0};
     ft_error err = {0};
@@ -326,92 +313,102 @@ static int serve(const serve_flags *f)
     return 0;
 }
 
+static const ft_flag draft_rows[] = {
+    {"--spec-draft-n-max", NULL, FT_FLAG(draft_flags, n_max), "N",
+     "drafted tokens a round at most; 0: none", 0, FT_TREE_MAX},
+    {"--draft-depth", NULL, FT_FLAG(draft_flags, depth), "N",
+     "draft passes a round at most; 0: as many as tokens", 0, FT_TREE_MAX},
+    {"--draft-width", NULL, FT_FLAG(draft_flags, width), "N",
+     "leaves of the draft tree that one pass continues; 1: a chain", 1, FT_TREE_MAX},
+    {"--no-speculation", NULL, FT_FLAG(draft_flags, no_speculation), NULL, "never draft"},
+};
+static const ft_flag_group draft_group = FT_FLAG_ROWS(draft_rows);
+
+#define VERIFIER(field) FT_FLAG(serve_flags, server.verifier.field)
+
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(serve_flags, model), "FILE", "target model (GGUF)"},
-    {"--host", NULL, FT_FLAG(serve_flags, host), "HOST", "address to listen on"},
-    {"--port", NULL, FT_FLAG(serve_flags, port), "N", "port, 0: any free one", 0, 65535},
+    {"--model", "-m", FT_FLAG(serve_flags, model), "FILE", "target model (GGUF)", .required = true},
+    {"--host", NULL, FT_FLAG(serve_flags, server.host), "HOST", "address to listen on"},
+    {"--port", NULL, FT_FLAG(serve_flags, server.port), "N", "port; 0: any free one", 0, 65535},
     {"--port-file", NULL, FT_FLAG(serve_flags, port_file), "FILE",
-     "write the port there once it listens"},
-    {"--ctx-size", "-c", FT_FLAG(serve_flags, ctx), "N",
-     "tokens of a text at most (0: the model's training context)", 0, 1 << 24},
-    {"--kv-tokens", NULL, FT_FLAG(serve_flags, kv_tok), "N",
-     "tokens of all texts in the KV pool (0: 16 times --ctx-size)", 0, 1 << 28},
-    {"--cache-type", NULL, FT_FLAG(serve_flags, cache_type), "TYPE",
-     "how K and V are kept: f16, bf16 or q8_0"},
-    {"--threads", "-t", FT_FLAG(serve_flags, threads), "N", "threads (0: all cores)", 0, 1024},
-    {"--batch-size", "-b", FT_FLAG(serve_flags, batch), "N", "rows of one forward pass at most", 2,
+     "write the port into this file once it listens"},
+    {"--ctx-size", "-c", VERIFIER(max_context), "N",
+     "tokens of a text at most; 0: the model's training context", 0, 1 << 24},
+    {"--kv-tokens", NULL, VERIFIER(kv_tok), "N",
+     "tokens of all texts in the KV pool; 0: 16 times --ctx-size", 0, 1 << 28},
+    {"--cache-type", NULL, FT_FLAG_ENUM(serve_flags, server.verifier.kv_type, ft_kv_choices),
+     "TYPE", "type of K and V in memory"},
+    {"--threads", "-t", VERIFIER(n_threads), "N", "threads; 0: all cores", 0, 1024},
+    {"--batch-size", "-b", VERIFIER(max_batch_tok), "N", "rows of a forward pass at most", 2,
      1 << 16},
     {"--costs", NULL, FT_FLAG(serve_flags, costs_path), "FILE",
      "what passes of this model cost here, from foretoken fit verify-time"},
     {"--prefill-budget-ms", NULL, FT_FLAG(serve_flags, prefill_ms), "MS",
-     "long prompts delay nobody's round by more than this", 1, 60000},
-    {"--max-tree", NULL, FT_FLAG(serve_flags, max_tree), "N", "nodes of one draft at most", 1,
-     FT_WIRE_TREE_MAX},
-    {"--max-sessions", NULL, FT_FLAG(serve_flags, max_sessions), "N", "sessions at once", 1,
-     1 << 16},
-    {"--session-ttl", NULL, FT_FLAG(serve_flags, ttl_s), "S",
+     "prompts delay other sessions' rounds by this at most", 1, 60000},
+    {"--max-tree", NULL, VERIFIER(max_tree), "N", "nodes of a draft at most", 1, FT_WIRE_TREE_MAX},
+    {"--max-sessions", NULL, VERIFIER(max_sessions), "N", "open sessions at most", 1, 1 << 16},
+    {"--session-ttl", NULL, VERIFIER(session_ttl_s), "S",
      "seconds that a session without a stream is kept", 0, 86400},
     {"--policy", NULL, FT_FLAG(serve_flags, policy), "NAME",
-     "who is verified next: " FT_SCHED_NAMES " (docs/OPERATIONS.md)"},
+     "which verifications come next: " FT_SCHED_NAMES " (docs/OPERATIONS.md)"},
     FT_FLAG_INCLUDE(serve_flags, of_static, ft_flags_static),
     {"--slo", NULL, FT_FLAG(serve_flags, slo), "SPEEDS",
-     "tokens/s that edges may be promised, as classes; none: nothing is promised"},
+     "classes of token speeds that can be promised, tokens/s; none: no promises"},
     {"--guard-ms", NULL, FT_FLAG(serve_flags, guard_ms), "MS",
-     "time by which wisp keeps promises early", 0, 10000},
-    {"--token", NULL, FT_FLAG(serve_flags, token), "T",
-     "bearer token that edges must present (others on this machine can see it)"},
+     "policy wisp plans promised verdicts this long before they are due", 0, 10000},
+    {"--token", NULL, FT_FLAG(serve_flags, server.token), "T",
+     "bearer token that edges must present (visible to others on this machine)"},
     {"--token-file", NULL, FT_FLAG(serve_flags, token_file), "FILE",
-     "the same from the first line of a file"},
+     "the same, from the first line of a file"},
     {"--keys", NULL, FT_FLAG(serve_flags, keys_path), "FILE",
      "or the tokens of several tenants; SIGHUP reads it again (docs/OPERATIONS.md)"},
-    {"--tls-cert", NULL, FT_FLAG(serve_flags, tls_cert), "FILE", "certificate (PEM)"},
-    {"--tls-key", NULL, FT_FLAG(serve_flags, tls_key), "FILE", "its key (PEM)"},
-    {"--tls-client-ca", NULL, FT_FLAG(serve_flags, tls_client_ca), "FILE",
-     "only edges with a certificate of this CA (PEM)"},
+    {"--tls-cert", NULL, FT_FLAG(serve_flags, server.tls_cert), "FILE", "certificate (PEM)"},
+    {"--tls-key", NULL, FT_FLAG(serve_flags, server.tls_key), "FILE", "its private key (PEM)"},
+    {"--tls-client-ca", NULL, FT_FLAG(serve_flags, server.tls_client_ca), "FILE",
+     "accept only edges with a certificate of this CA (PEM)"},
     {"--insecure", NULL, FT_FLAG(serve_flags, insecure), NULL,
      "serve other machines without asking who they are"},
     FT_FLAG_INCLUDE(serve_flags, device, ft_flags_device),
     {"--model-draft", "-md", FT_FLAG(serve_flags, draft), "FILE",
      "draft model (GGUF): the server drafts for clients that do not"},
-    FT_FLAG_INCLUDE(serve_flags, spec, ft_flags_draft),
-    {"--draft-kv", NULL, FT_FLAG(serve_flags, draft_kv), "N",
-     "tokens of all texts in the draft's KV pool (0: as the target's)", 0, 1 << 28},
-    {"--draft-always", NULL, FT_FLAG(serve_flags, draft_always), NULL,
-     "draft trees of full size always, also where they do not pay"},
+    FT_FLAG_INCLUDE(serve_flags, spec, draft_group),
+    {"--draft-kv", NULL, VERIFIER(draft_kv_tok), "N",
+     "tokens of all texts in the draft model's KV pool; 0: as the target's", 0, 1 << 28},
+    {"--draft-always", NULL, VERIFIER(draft_always), NULL,
+     "always draft trees of full size, even if that is slower (for measurements)"},
     FT_FLAG_INCLUDE(serve_flags, device_draft, ft_flags_draft_device),
-    {"--portable", NULL, FT_FLAG(serve_flags, portable), NULL,
+    {"--portable", NULL, VERIFIER(portable_attention), NULL,
      "attention by ggml's operators instead of our CPU kernel"},
-    {"--no-prefix-cache", NULL, FT_FLAG(serve_flags, no_prefix_cache), NULL,
-     "sessions of one credential do not share what they computed"},
+    {"--no-prefix-cache", NULL, VERIFIER(no_prefix_cache), NULL,
+     "sessions of one credential do not share KV of common prefixes"},
     {"--http-port", NULL, FT_FLAG(serve_flags, http), "[HOST:]PORT",
-     "the OpenAI API there, for clients without an edge (PORT alone: on 127.0.0.1)"},
+     "serve the OpenAI API there, for clients without an edge (PORT alone: on 127.0.0.1)"},
     {"--http-port-file", NULL, FT_FLAG(serve_flags, http_port_file), "FILE",
-     "write the API's port there once it listens"},
+     "write the API's port into this file once it listens"},
     FT_FLAG_INCLUDE(serve_flags, api, ft_flags_api),
-    {"--metrics", NULL, FT_FLAG(serve_flags, metrics), "HOST:PORT",
+    {"--metrics", NULL, FT_FLAG(serve_flags, metrics), "[HOST:]PORT",
      "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)"},
     {"--metrics-port-file", NULL, FT_FLAG(serve_flags, metrics_port_file), "FILE",
-     "write the port of the metrics page there"},
-    {"--verbose", "-v", FT_FLAG(serve_flags, verbose), NULL, "log details"},
+     "write the port of the metrics page into this file"},
+    {"--verbose", "-v", FT_FLAG(serve_flags, verbose), NULL, "log details (level debug)"},
 };
 
-static const serve_flags defaults = {.host = "127.0.0.1",
-                                     .port = 7411,
-                                     .policy = "fcfs",
-                                     .slo = "2,4,6,8",
-                                     .guard_ms = 5,
-                                     .of_static = FT_STATIC_FLAGS_INIT,
-                                     .cache_type = "f16",
-                                     .ctx = 4096,
-                                     .batch = 512,
-                                     .prefill_ms = 50,
-                                     .max_tree = 64,
-                                     .max_sessions = 1024,
-                                     .ttl_s = 60,
-                                     /* SpecEdge 5's trees: 32 nodes, 7 levels */
-                                     .spec = {.n_max = 32, .depth = 7, .width = 8},
-                                     .device = FT_DEVICE_OPTS_INIT,
-                                     .device_draft = FT_DEVICE_OPTS_INIT};
+static const serve_flags defaults = {
+    .server = {.host = "127.0.0.1",
+               .port = 7411,
+               .verifier = {.max_context = 4096,
+                            .max_batch_tok = 512,
+                            .max_tree = 64,
+                            .max_sessions = 1024,
+                            .session_ttl_s = 60}},
+    .policy = "fcfs",
+    .slo = "2,4,6,8",
+    .guard_ms = 5,
+    .prefill_ms = 50,
+    .of_static = FT_STATIC_FLAGS_INIT,
+    .spec = {.n_max = 32, .depth = 7, .width = 8}, /* SpecEdge 5's trees: 32 nodes, 7 levels */
+    .device = FT_DEVICE_OPTS_INIT,
+    .device_draft = FT_DEVICE_OPTS_INIT};
 
 static int run(void *options, int n_words, char **words)
 {
@@ -427,7 +424,7 @@ static int run(void *options, int n_words, char **words)
         code = serve(f);
     else
         (void)ft_cmd_fail(&err);
-    ft_keyring_destroy(f->keys);
+    ft_keyring_destroy(f->server.verifier.keys);
     free(f->token_text);
     return code;
 }

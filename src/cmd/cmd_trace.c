@@ -68,7 +68,7 @@ typedef struct options {
 } options;
 
 static const ft_flag rows[] = {
-    {"--json", NULL, FT_FLAG(options, json), NULL, "one JSON object instead of the text"},
+    {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object instead of the text"},
 };
 
 static const options defaults = {0};
@@ -78,11 +78,6 @@ static int run(void *selected, int n_words, char **words)
     const options *x = selected;
     ft_error err = {0};
     ft_trace_summary summary;
-    if (n_words == 0) {
-        ft_error_set(&err, FT_INVALID, "trace: which file?");
-        ft_cmd_fail(&err);
-        return 2;
-    }
     if (ft_trace_summarize(words[0], &err, &summary) != FT_OK)
         return ft_cmd_fail(&err);
     return x->json ? print_json(&summary) : print_text(&summary);
@@ -100,5 +95,6 @@ const ft_command ft_cmd_trace = {
              "tree\n"
              "all whose parent was accepted.",
     FT_CMD_OPTIONS(rows, defaults),
+    .min_words = 1,
     .max_words = 1,
     .run = run};

@@ -2,7 +2,6 @@
 // foretoken train predictor: the rejection predictor of WISP 4.1 from traces. Two sizes are trained
 // on the same texts and compared on texts that neither has seen; the threshold comes from a third
 // part. Main thread only.
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,17 +28,18 @@ typedef struct candidate {
     ft_predictor predictor;
     ft_mlp_training how;
     ft_binary_quality validated, tested;
-    double warm_us,
-        cold_us; /* a call: one after the other; after a draft forward (0: not measured) */
+    double warm_us; /* a call, of many in a row */
+    double cold_us; /* a call after a draft forward; 0: not measured */
 } candidate;
 
 typedef struct training {
     const char *trace, *test, *out, *hidden, *small, *draft, *plot;
-    int64_t epochs, batch, seed, threads;
-    double rate, max_fpr;
+    int64_t seed;
+    double max_fpr;
     bool json;
+    ft_mlp_train_opts how;
     ft_train_set part[FT_TRAIN_PARTS];
-    uint64_t draft_id, target_id;
+    ft_train_models models;
     candidate size[SIZES];
     uint32_t n_sizes, kept;
     double forward_us; /* of the draft model; 0: not measured */
@@ -68,9 +68,8 @@ static ft_status parse_shape(const char *flag, const char *list, ft_error *err, 
 
 static ft_status check(training *t, ft_error *err)
 {
-    if (!t->trace || !t->out)
-        return ft_error_set(err, FT_INVALID,
-                            "train predictor: pass --trace FILE (edge --trace writes one) and -o");
+    t->how.seed = (uint64_t)t->seed;
+    t->how.progress = ft_progress_terminal("training");
     t->n_sizes = strcmp(t->small, "none") == 0 ? 1 : 2;
     ft_status status = parse_shape("--hidden", t->hidden, err, &t->size[0].shape);
     if (status == FT_OK && t->n_sizes == 2)
@@ -84,17 +83,10 @@ static ft_status read_parts(training *t, ft_error *err)
 {
     const ft_train_split split = {
         .validate = 15, .test = t->test ? 0 : 15, .seed = (uint64_t)t->seed};
-    ft_train_set all, unseen = {0};
-    ft_status status = ft_train_set_read(t->trace, err, &all);
-    for (int p = 0; p < FT_TRAIN_PARTS && status == FT_OK; p++)
-        status = ft_train_set_part(&all, &split, (ft_train_part)p, err, &t->part[p]);
-    t->draft_id = all.draft;
-    t->target_id = all.target;
-    ft_train_set_deinit(&all);
+    ft_status status = ft_train_read(t->trace, &split, err, t->part, &t->models);
     if (status == FT_OK && t->test) {
-        status = ft_train_set_read(t->test, err, &unseen);
-        ft_train_set_deinit(&t->part[FT_TRAIN_TEST]);
-        t->part[FT_TRAIN_TEST] = unseen;
+        ft_train_models others;
+        status = ft_train_read(t->test, &(ft_train_split){.test = 100}, err, t->part, &others);
     }
     for (int p = 0; p < FT_TRAIN_PARTS && status == FT_OK; p++)
         if (t->part[p].n < 100)
@@ -112,7 +104,7 @@ static void normalise(const ft_train_set *s, ft_predictor *p)
     for (int f = 0; f < FT_FEATURES; f++) {
         double sum = 0, squares = 0;
         for (size_t i = 0; i < s->n; i++) {
-            const double x = (double)s->x[i * FT_FEATURES + (size_t)f];
+            const double x = (double)s->at[i].x[f];
             sum += x;
             squares += x * x;
         }
@@ -126,9 +118,18 @@ static void normalise(const ft_train_set *s, ft_predictor *p)
 static float *inputs_of(const ft_train_set *s, const ft_predictor *p)
 {
     float *x = malloc(s->n * FT_FEATURES * sizeof *x);
-    for (size_t i = 0; x && i < s->n * FT_FEATURES; i++)
-        x[i] = (s->x[i] - p->mean[i % FT_FEATURES]) * p->scale[i % FT_FEATURES];
+    for (size_t i = 0; x && i < s->n; i++)
+        for (size_t f = 0; f < FT_FEATURES; f++)
+            x[i * FT_FEATURES + f] = (s->at[i].x[f] - p->mean[f]) * p->scale[f];
     return x;
+}
+
+static uint8_t *labels_of(const ft_train_set *s)
+{
+    uint8_t *y = malloc(s->n);
+    for (size_t i = 0; y && i < s->n; i++)
+        y[i] = s->at[i].accepted;
+    return y;
 }
 
 /* ---- one size ---- */
@@ -136,29 +137,23 @@ static float *inputs_of(const ft_train_set *s, const ft_predictor *p)
 static ft_status fit(const training *t, candidate *c, ft_error *err)
 {
     const ft_train_set *train = &t->part[FT_TRAIN_FIT], *validate = &t->part[FT_TRAIN_VALIDATE];
-    const ft_mlp_train_opts opts = {.batch = (uint32_t)t->batch,
-                                    .max_epochs = (uint32_t)t->epochs,
-                                    .rate = (float)t->rate,
-                                    .seed = (uint64_t)t->seed,
-                                    .n_threads = (int)t->threads,
-                                    .progress = ft_progress_terminal("training")};
     ft_predictor *p = &c->predictor;
     normalise(train, p);
-    p->draft = t->draft_id;
-    p->target = t->target_id;
+    p->draft = t->models.draft;
+    p->target = t->models.target;
     ft_status status = ft_mlp_init(&c->shape, err, &p->mlp);
     if (status != FT_OK)
         return status;
-    float *x = inputs_of(train, p), *checked = inputs_of(validate, p);
-    if (x && checked) {
-        const ft_mlp_data fit_on = {x, train->y, train->n};
-        const ft_mlp_data check_on = {checked, validate->y, validate->n};
-        status = ft_mlp_train(&opts, &fit_on, &check_on, err, &p->mlp, &c->how);
-    } else {
+    const ft_mlp_data fit_on = {inputs_of(train, p), labels_of(train), train->n};
+    const ft_mlp_data check_on = {inputs_of(validate, p), labels_of(validate), validate->n};
+    if (fit_on.x && fit_on.y && check_on.x && check_on.y)
+        status = ft_mlp_train(&t->how, &fit_on, &check_on, err, &p->mlp, &c->how);
+    else
         status = ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", train->n);
-    }
-    free(x);
-    free(checked);
+    free((void *)fit_on.x);
+    free((void *)fit_on.y);
+    free((void *)check_on.x);
+    free((void *)check_on.y);
     return status;
 }
 
@@ -167,17 +162,19 @@ static ft_status measure(candidate *c, const ft_train_set *s, double max_fpr, ft
                          ft_binary_quality *out)
 {
     float *odds = malloc(s->n * sizeof *odds);
-    if (!odds)
-        return ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", s->n);
-    for (size_t i = 0; i < s->n; i++)
-        odds[i] = ft_predictor_odds(&c->predictor, s->x + i * FT_FEATURES);
-    const ft_binary_data data = {odds, s->y, s->n};
+    uint8_t *y = labels_of(s);
     ft_status status = FT_OK;
-    if (max_fpr >= 0)
+    if (!odds || !y)
+        status = ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", s->n);
+    for (size_t i = 0; i < s->n && status == FT_OK; i++)
+        odds[i] = ft_predictor_odds(&c->predictor, s->at[i].x);
+    const ft_binary_data data = {odds, y, s->n};
+    if (status == FT_OK && max_fpr >= 0)
         status = ft_binary_threshold(&data, max_fpr, err, &c->predictor.least);
     if (status == FT_OK)
         status = ft_binary_measure(&data, c->predictor.least, err, out);
     free(odds);
+    free(y);
     return status;
 }
 
@@ -213,7 +210,7 @@ static void time_warm(const training *t, candidate *c)
     const ft_train_set *s = &t->part[FT_TRAIN_TEST];
     double begin = now_us();
     for (size_t i = 0; i < TIMED_CALLS; i++)
-        sink = ft_predictor_odds(&c->predictor, s->x + i % s->n * FT_FEATURES);
+        sink = ft_predictor_odds(&c->predictor, s->at[i % s->n].x);
     c->warm_us = (now_us() - begin) / TIMED_CALLS;
 }
 
@@ -233,7 +230,7 @@ static ft_status time_forwards(training *t, ft_draft_source *source, ft_error *e
         forward[i] = now_us() - begin;
         for (uint32_t k = 0; k < t->n_sizes; k++) {
             begin = now_us();
-            sink = ft_predictor_odds(&t->size[k].predictor, s->x + i % s->n * FT_FEATURES);
+            sink = ft_predictor_odds(&t->size[k].predictor, s->at[i % s->n].x);
             call[k][i] = now_us() - begin;
         }
     }
@@ -255,7 +252,7 @@ static ft_status time_draft(training *t, ft_error *err)
         const ft_engine_opts eo = {.model = model,
                                    .kv_tok = 2 * TIMED_DRAFTS,
                                    .max_batch_tok = 16,
-                                   .n_threads = (int)t->threads};
+                                   .n_threads = t->how.n_threads};
         status = ft_engine_create(&eo, err, &engine);
     }
     if (status == FT_OK)
@@ -307,7 +304,7 @@ static json_t *part_json(const ft_train_set *s)
 {
     size_t ones = 0;
     for (size_t i = 0; i < s->n; i++)
-        ones += s->y[i];
+        ones += s->at[i].accepted;
     return json_pack("{s:I, s:I, s:f}", "texts", (json_int_t)ft_train_set_texts(s), "samples",
                      (json_int_t)s->n, "accepted", (double)ones / (double)s->n);
 }
@@ -386,18 +383,15 @@ static ft_status plot(const training *t, ft_error *err)
 static ft_status write_file(const training *t, ft_error *err)
 {
     json_t *file = ft_predictor_json(&t->size[t->kept].predictor);
-    const int failed =
-        file ? json_dump_file(file, t->out, JSON_REAL_PRECISION(9) | JSON_COMPACT) : -1;
+    ft_status status = ft_cmd_write_json("train predictor", t->out, file,
+                                         JSON_REAL_PRECISION(9) | JSON_COMPACT, err);
     json_decref(file);
-    if (failed == 0)
-        return FT_OK;
-    return ft_error_set(err, FT_IO, "train predictor: %s cannot be written: %s", t->out,
-                        strerror(errno));
+    return status;
 }
 
 /* ---- the command ---- */
 
-static ft_status train_and_report(training *t, ft_error *err)
+static ft_status train_all(training *t, ft_error *err)
 {
     ft_status status = check(t, err);
     if (status == FT_OK)
@@ -415,55 +409,54 @@ static ft_status train_and_report(training *t, ft_error *err)
         status = write_file(t, err);
     if (status == FT_OK && t->plot)
         status = plot(t, err);
-    if (status == FT_OK && t->json)
-        ft_cmd_print_json(report_of(t));
-    else if (status == FT_OK)
-        print_report(t);
     return status;
 }
 
 static const ft_flag rows[] = {
-    {"--trace", NULL, FT_FLAG(training, trace), "FILE", "what edge --trace recorded"},
+    {"--trace", NULL, FT_FLAG(training, trace), "FILE", "what edge --trace recorded",
+     .required = true},
     {"--test", NULL, FT_FLAG(training, test), "FILE",
-     "a trace of other prompts, to test with; else 15 % of the texts"},
-    {"--out", "-o", FT_FLAG(training, out), "FILE", "the predictor, for edge --predictor"},
+     "test with this trace of other prompts; default: with 15 % of the texts"},
+    {"--out", "-o", FT_FLAG(training, out), "FILE",
+     "write the predictor there, for edge --predictor", .required = true},
     {"--hidden", NULL, FT_FLAG(training, hidden), "LIST", "widths of the hidden layers"},
     {"--small", NULL, FT_FLAG(training, small), "LIST",
-     "a smaller size, kept unless the larger one earns its cost; none"},
+     "also train this smaller size, and keep it unless the larger one is clearly better; none"},
     {"--max-fpr", NULL, FT_FLAG(training, max_fpr), "P",
      "share of rejected tokens that may be let through, on validation texts", 0, 1},
-    {"--epochs", NULL, FT_FLAG(training, epochs), "N", "at most", 1, 10000},
-    {"--batch", NULL, FT_FLAG(training, batch), "N", "samples of a step", 1, 65536},
-    {"--rate", NULL, FT_FLAG(training, rate), "R", "of learning", 1e-7, 1},
-    {"--seed", "-s", FT_FLAG(training, seed), "N", "of weights, order and division of the texts", 0,
-     1e9},
-    {"--threads", "-t", FT_FLAG(training, threads), "N", "threads", 1, 512},
+    {"--epochs", NULL, FT_FLAG(training, how.max_epochs), "N", "epochs at most", 1, 10000},
+    {"--batch", NULL, FT_FLAG(training, how.batch), "N", "samples of a step", 1, 65536},
+    {"--rate", NULL, FT_FLAG(training, how.rate), "R", "learning rate", 1e-7, 1},
+    {"--seed", "-s", FT_FLAG(training, seed), "N",
+     "seed of the weights, their order and the division of the texts", 0, 1e9},
+    {"--threads", "-t", FT_FLAG(training, how.n_threads), "N", "threads", 1, 512},
     {"--model-draft", "-md", FT_FLAG(training, draft), "FILE",
-     "a draft model, to compare a call with its forward"},
+     "compare the time of a call with a forward of this draft model"},
     {"--plot", NULL, FT_FLAG(training, plot), "FILE",
      "reliability diagram, by gnuplot: .svg, .png or .txt"},
     {"--json", NULL, FT_FLAG(training, json), NULL, "print one JSON object"},
 };
 
-static const training defaults = {.hidden = "512,128,64",
-                                  .small = "32,16",
-                                  .epochs = 60,
-                                  .batch = 128,
-                                  .seed = 1,
-                                  .threads = 1,
-                                  .rate = 1e-3,
-                                  .max_fpr = 0.4};
+static const training defaults = {
+    .hidden = "512,128,64",
+    .small = "32,16",
+    .seed = 1,
+    .max_fpr = 0.4,
+    .how = {.max_epochs = 60, .batch = 128, .rate = 1e-3f, .n_threads = 1}};
 
 static int run(void *options, int n_words, char **words)
 {
     training *t = options;
     ft_error err = {0};
-    ft_status status = train_and_report(t, &err);
+    ft_status status = train_all(t, &err);
+    json_t *report = status == FT_OK ? report_of(t) : NULL;
+    if (status == FT_OK && !t->json)
+        print_report(t);
     for (int p = 0; p < FT_TRAIN_PARTS; p++)
         ft_train_set_deinit(&t->part[p]);
     for (int k = 0; k < SIZES; k++)
         ft_predictor_deinit(&t->size[k].predictor);
-    return status == FT_OK ? 0 : ft_cmd_fail(&err);
+    return ft_cmd_report(status, &err, report, t->json, NULL);
 }
 
 const ft_command ft_cmd_train_predictor = {

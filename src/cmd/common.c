@@ -42,6 +42,9 @@ int ft_cmd_main(const ft_command *command, int argc, char **argv)
         n_words > command->max_words)
         ft_error_set(&err, FT_INVALID, "unexpected word '%s': --help shows the usage",
                      argv[command->max_words + 1]);
+    else if (err.code == FT_OK && n_words < command->min_words)
+        ft_error_set(&err, FT_INVALID, "words are missing: foretoken %s %s", command->name,
+                     command->usage);
     if (err.code == FT_OK)
         code = command->run(options, n_words, argv + 1);
     else
@@ -68,6 +71,25 @@ int ft_cmd_print_json(json_t *object)
     json_decref(object);
     putchar('\n');
     return fflush(stdout) != 0 || failed;
+}
+
+ft_status ft_cmd_write_json(const char *who, const char *path, const json_t *object, size_t how,
+                            ft_error *err)
+{
+    if (json_dump_file(object, path, how) == 0)
+        return FT_OK;
+    return ft_error_set(err, FT_IO, "%s: %s cannot be written: %s", who, path, strerror(errno));
+}
+
+int ft_cmd_report(ft_status status, const ft_error *err, json_t *report, bool json,
+                  void (*print)(const json_t *report))
+{
+    if (status == FT_OK && json)
+        return ft_cmd_print_json(report);
+    if (status == FT_OK && print)
+        print(report);
+    json_decref(report);
+    return status == FT_OK ? 0 : ft_cmd_fail(err);
 }
 
 static void on_signal(int sig)
@@ -167,12 +189,4 @@ void ft_cmd_quiet_libraries(void)
 {
     llama_log_set(library_log, NULL);
     ggml_log_set(library_log, NULL);
-}
-
-ft_status ft_cmd_kv_type(const char *name, ft_error *err, ft_kv_type *out)
-{
-    for (*out = FT_KV_F16; *out <= FT_KV_Q8_0; ++*out)
-        if (strcmp(name, ft_kv_type_name(*out)) == 0)
-            return FT_OK;
-    return ft_error_set(err, FT_INVALID, "--cache-type: '%s' is not f16, bf16 or q8_0", name);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "base/progress.h"
 #include "base/rng.h"
 
@@ -14,114 +15,90 @@
 
 /* ---- tables ---- */
 
+const char *const ft_kv_choices[] = {
+    [FT_KV_F16] = "f16", [FT_KV_BF16] = "bf16", [FT_KV_Q8_0] = "q8_0", NULL};
+const char *const ft_proactive_from_choices[] = {
+    [FT_AHEAD_LIKELIEST] = "likeliest", [FT_AHEAD_HEAD] = "leaf", NULL};
+
 static const ft_flag sampling_rows[] = {
-    {"--temp", NULL, FT_FLAG(ft_sampling_flags, temp), "T", "temperature; 0: always the likeliest",
-     0, 100},
-    {"--top-k", NULL, FT_FLAG(ft_sampling_flags, top_k), "N", "the N likeliest tokens only; 0: all",
-     0, 1e9},
-    {"--top-p", NULL, FT_FLAG(ft_sampling_flags, top_p), "P",
-     "the likeliest tokens that make up P only; 1: all", 0, 1},
-    {"--min-p", NULL, FT_FLAG(ft_sampling_flags, min_p), "P",
-     "tokens of at least P times the likeliest's probability only; 0: all", 0, 1},
-    {"--seed", "-s", FT_FLAG(ft_sampling_flags, seed), "N", "of the draws; -1: a random one", -1,
-     9e18},
+    {"--temp", NULL, FT_FLAG(ft_sampling_flags, values.temperature), "T",
+     "temperature; 0: always the most probable token", 0, 100},
+    {"--top-k", NULL, FT_FLAG(ft_sampling_flags, values.top_k), "N",
+     "draw from the N most probable tokens only; 0: from all", 0, 1e9},
+    {"--top-p", NULL, FT_FLAG(ft_sampling_flags, values.top_p), "P",
+     "draw from the most probable tokens whose sum reaches P only; 1: from all", 0, 1},
+    {"--min-p", NULL, FT_FLAG(ft_sampling_flags, values.min_p), "P",
+     "draw from tokens of at least P times the highest probability only; 0: from all", 0, 1},
+    {"--seed", "-s", FT_FLAG(ft_sampling_flags, seed), "N", "seed of the draws; -1: a random one",
+     -1, 9e18},
 };
 const ft_flag_group ft_flags_sampling = FT_FLAG_ROWS(sampling_rows);
 
-static const ft_flag draft_rows[] = {
-    {"--spec-draft-n-max", NULL, FT_FLAG(ft_draft_flags, n_max), "N",
-     "drafted tokens a round at most; 0: none", 0, FT_TREE_MAX},
-    {"--draft-depth", NULL, FT_FLAG(ft_draft_flags, depth), "N",
-     "draft passes a round at most; 0: as many as tokens", 0, FT_TREE_MAX},
-    {"--draft-width", NULL, FT_FLAG(ft_draft_flags, width), "N",
-     "leaves of the draft tree that one pass continues; 1: a chain", 1, FT_TREE_MAX},
-    {"--no-speculation", NULL, FT_FLAG(ft_draft_flags, no_speculation), NULL, "never draft"},
-};
-const ft_flag_group ft_flags_draft = FT_FLAG_ROWS(draft_rows);
-
-static const ft_flag edge_draft_rows[] = {
-    {"--draft", NULL, FT_FLAG(ft_edge_draft_flags, draft), "HOW",
+static const ft_flag edge_rows[] = {
+    {"--draft", NULL, FT_FLAG(ft_edge_flags, draft), "HOW",
      "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes"},
-    {"--depth", NULL, FT_FLAG(ft_edge_draft_flags, depth), "HOW",
+    {"--depth", NULL, FT_FLAG(ft_edge_flags, depth), "HOW",
      "draft passes a round: auto; pipeline: fill a verification's time; latency; N: at most N"},
-    {"--draft-width", NULL, FT_FLAG(ft_edge_draft_flags, width), "N",
+    {"--draft-width", NULL, FT_FLAG(ft_edge_flags, width), "N",
      "leaves of a draft tree that one pass continues", 1, 64},
-    {"--spec-draft-n-max", NULL, FT_FLAG(ft_edge_draft_flags, n_max), "N",
+    {"--spec-draft-n-max", NULL, FT_FLAG(ft_edge_flags, n_max), "N",
      "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32", -1,
      FT_TREE_MAX},
-    {"--proactive-from", NULL, FT_FLAG(ft_edge_draft_flags, proactive_from), "WHERE",
-     "proactive drafting begins likeliest: where the text likely goes on; leaf: at the best leaf"},
-    {"--predictor", NULL, FT_FLAG(ft_edge_draft_flags, predictor), "FILE",
-     "ends a draft where this predictor (train predictor) expects a rejection; none: it does not"},
-    {"--proactive", NULL, FT_FLAG(ft_edge_draft_flags, proactive), NULL,
-     "draft on while the target checks"},
-    {"--no-speculation", NULL, FT_FLAG(ft_edge_draft_flags, no_speculation), NULL, "never draft"},
-};
-const ft_flag_group ft_flags_edge_draft = FT_FLAG_ROWS(edge_draft_rows);
-
-static const ft_flag trace_rows[] = {
-    {"--trace", NULL, FT_FLAG(ft_trace_flags, path), "FILE",
+    {"--proactive-from", NULL, FT_FLAG_ENUM(ft_edge_flags, ahead, ft_proactive_from_choices), "WHERE",
+     "proactive drafting begins where the text likeliest goes on, or at the tree's best leaf"},
+    {"--predictor", NULL, FT_FLAG(ft_edge_flags, predictor), "FILE",
+     "end a draft where this predictor (train predictor) expects a rejection; none: do not"},
+    {"--proactive", NULL, FT_FLAG(ft_edge_flags, opts.proactive), NULL,
+     "go on drafting while the target checks"},
+    {"--no-speculation", NULL, FT_FLAG(ft_edge_flags, no_speculation), NULL, "never draft"},
+    {"--trace", NULL, FT_FLAG(ft_edge_flags, trace_path), "FILE",
      "record drafts and verdicts (token ids and numbers, SQLite) for train predictor"},
-    {"--trace-mb", NULL, FT_FLAG(ft_trace_flags, mb), "N",
-     "size of that file at most; the oldest rounds make room", 1, 1 << 20},
+    {"--trace-mb", NULL, FT_FLAG(ft_edge_flags, trace_mb), "N",
+     "size of that file at most, MB; the oldest rounds are deleted first", 1, 1 << 20},
 };
-const ft_flag_group ft_flags_trace = FT_FLAG_ROWS(trace_rows);
+const ft_flag_group ft_flags_edge = FT_FLAG_ROWS(edge_rows);
 
 static const ft_flag device_rows[] = {
     {"--n-gpu-layers", "-ngl", FT_FLAG(ft_device_opts, n_gpu_layers), "N",
-     "the last N layers on devices; more than there are, or -1: head too", -1, 1e6},
+     "put the last N layers on devices; -1 or more than there are: all, and the output head", -1,
+     1e6},
     {"--device", "-dev", FT_FLAG(ft_device_opts, names), "NAMES",
-     "devices as in CUDA0,RPC1; none: the CPU (all GPUs; info --devices lists)"},
+     "devices for layers, as in CUDA0,RPC1; none: the CPU; default: all GPUs (info --devices)"},
     {"--rpc", NULL, FT_FLAG(ft_device_opts, rpc), "SERVERS",
-     "rpc-servers HOST:PORT,...: devices RPC0, ... (unencrypted: trusted networks)"},
+     "HOST:PORT,... of rpc-servers, devices RPC0, ... (unencrypted: trusted networks only)"},
     {"--kernels", NULL, FT_FLAG(ft_device_opts, kernels), "WHOSE",
-     "products on the CPU: auto, packed (our own) or ggml; they differ in last bits"},
+     "matrix products on the CPU: auto, packed (our own) or ggml; they differ in last bits"},
 };
 const ft_flag_group ft_flags_device = FT_FLAG_ROWS(device_rows);
 
 static const ft_flag draft_device_rows[] = {
     {"--n-gpu-layers-draft", "-ngld", FT_FLAG(ft_device_opts, n_gpu_layers), "N",
-     "-ngl of the draft", -1, 1e6},
-    {"--device-draft", "-devd", FT_FLAG(ft_device_opts, names), "NAMES", "--device of the draft"},
+     "--n-gpu-layers of the draft model", -1, 1e6},
+    {"--device-draft", "-devd", FT_FLAG(ft_device_opts, names), "NAMES",
+     "--device of the draft model"},
 };
 const ft_flag_group ft_flags_draft_device = FT_FLAG_ROWS(draft_device_rows);
 
 static const ft_flag static_rows[] = {
     {"--static-batch", NULL, FT_FLAG(ft_static_flags, batch), "N",
-     "of policy static: verifications of a pass", 1, 1 << 16},
+     "policy static: verifications of a pass", 1, 1 << 16},
     {"--static-wait-ms", NULL, FT_FLAG(ft_static_flags, wait_ms), "MS",
-     "of policy static: how long the first waits for the others", 0.001, 60000},
+     "policy static: how long the first verification waits for others", 0.001, 60000},
 };
 const ft_flag_group ft_flags_static = FT_FLAG_ROWS(static_rows);
 
 /* ---- what they say ---- */
 
-ft_status ft_sampling_from_flags(ft_sampling_flags *flags, ft_error *err, ft_sampling *out)
+ft_status ft_sampling_flags_check(ft_sampling_flags *flags, ft_error *err)
 {
     uint32_t seed;
-    if (flags->seed < 0) {
-        if (ft_random_bytes(&seed, sizeof seed) != FT_OK)
-            return ft_error_set(err, FT_IO, "the kernel has no random bytes: pass --seed");
-        flags->seed = seed;
-    }
-    *out = (ft_sampling){.temperature = (float)flags->temp,
-                         .top_k = (int32_t)flags->top_k,
-                         .top_p = (float)flags->top_p,
-                         .min_p = (float)flags->min_p,
-                         .seed = (uint64_t)flags->seed};
-    return ft_sampling_check(out, err);
-}
-
-ft_draft_params ft_draft_from_flags(const ft_draft_flags *flags)
-{
-    uint32_t n = flags->no_speculation ? 0 : (uint32_t)flags->n_max;
-    uint32_t depth = flags->depth ? (uint32_t)flags->depth : n;
-    ft_draft_params chain = ft_draft_params_chain(n);
-    if (flags->width > 1)
-        return ft_draft_params_tree(n, depth, (uint32_t)flags->width);
-    if (chain.depth > depth)
-        chain.depth = depth;
-    return chain;
+    if (flags->seed >= 0)
+        flags->values.seed = (uint64_t)flags->seed;
+    else if (ft_random_bytes(&seed, sizeof seed) == FT_OK)
+        flags->values.seed = seed;
+    else
+        return ft_error_set(err, FT_IO, "the kernel has no random bytes: pass --seed");
+    return ft_sampling_check(&flags->values, err);
 }
 
 /* ---- how an edge drafts ---- */
@@ -146,16 +123,18 @@ static ft_draft_params parse_tree(const char *text, uint32_t width)
     return ft_draft_params_tree(depth ? n : 0, depth < n ? depth : n, width);
 }
 
-static ft_status parse_draft(const ft_edge_draft_flags *f, ft_error *err, ft_edge_opts *out)
+static ft_status parse_draft(ft_edge_flags *f, ft_error *err)
 {
     const char *how = f->draft;
+    ft_edge_opts *out = &f->opts;
     out->automatic = strcmp(how, "auto") == 0;
     if (out->automatic)
-        out->draft = ft_draft_params_tree(AUTO_BUDGET, AUTO_DEPTH, (uint32_t)f->width);
+        out->draft = ft_draft_params_tree(AUTO_BUDGET, AUTO_DEPTH, f->width);
     else if (strncmp(how, "tree:", 5) == 0)
-        out->draft = parse_tree(how, (uint32_t)f->width);
+        out->draft = parse_tree(how, f->width);
     else
         out->draft = ft_draft_params_chain(number(how, how + strlen(how)));
+    out->draft.ahead = f->ahead;
     if (out->draft.budget > 0)
         return FT_OK;
     return ft_error_set(err, FT_INVALID,
@@ -164,9 +143,10 @@ static ft_status parse_draft(const ft_edge_draft_flags *f, ft_error *err, ft_edg
                         how, FT_TREE_MAX);
 }
 
-static ft_status parse_depth(const ft_edge_draft_flags *f, ft_error *err, ft_edge_opts *out)
+static ft_status parse_depth(ft_edge_flags *f, ft_error *err)
 {
     const char *how = f->depth;
+    ft_edge_opts *out = &f->opts;
     uint32_t n = number(how, how + strlen(how));
     if (n > 0) {
         out->draft.depth = n < out->draft.depth || out->automatic ? n : out->draft.depth;
@@ -188,45 +168,49 @@ static ft_status parse_depth(const ft_edge_draft_flags *f, ft_error *err, ft_edg
     return FT_OK;
 }
 
-ft_status ft_cmd_proactive_from(const char *name, ft_error *err, ft_ahead *out)
+ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err)
 {
-    *out = strcmp(name, "leaf") == 0 ? FT_AHEAD_HEAD : FT_AHEAD_LIKELIEST;
-    if (*out == FT_AHEAD_HEAD || strcmp(name, "likeliest") == 0)
-        return FT_OK;
-    return ft_error_set(err, FT_INVALID, "--proactive-from %s: pass likeliest or leaf", name);
+    ft_draft_params *draft = &flags->opts.draft;
+    ft_status status = parse_draft(flags, err);
+    if (status == FT_OK)
+        status = parse_depth(flags, err);
+    if (status != FT_OK)
+        return status;
+    if (flags->n_max > 0 && (flags->opts.automatic || flags->n_max < draft->budget))
+        draft->budget = (uint32_t)flags->n_max;
+    if (flags->n_max == 0 || flags->no_speculation)
+        draft->budget = 0;
+    draft->depth = ft_min_u32(draft->depth, draft->budget);
+    flags->opts.early = flags->opts.proactive;
+    return FT_OK;
 }
 
 ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
-                           ft_draft_params *out)
+                           const ft_predictor **out)
 {
     *store = (ft_predictor){0};
-    out->predictor = NULL;
+    *out = NULL;
     if (strcmp(name, "none") == 0)
         return FT_OK;
     ft_status status = ft_predictor_load(name, err, store);
     if (status == FT_OK)
-        out->predictor = store;
+        *out = store;
     return status;
 }
 
-ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,
-                                   ft_edge_opts *out)
+ft_status ft_edge_flags_open(ft_edge_flags *f, ft_error *err)
 {
-    ft_status status = parse_draft(flags, err, out);
-    if (status == FT_OK)
-        status = parse_depth(flags, err, out);
-    if (status == FT_OK)
-        status = ft_cmd_proactive_from(flags->proactive_from, err, &out->draft.ahead);
-    if (status != FT_OK)
-        return status;
-    if (flags->n_max > 0 && (out->automatic || flags->n_max < out->draft.budget))
-        out->draft.budget = (uint32_t)flags->n_max;
-    if (flags->n_max == 0 || flags->no_speculation)
-        out->draft.budget = 0;
-    if (out->draft.depth > out->draft.budget)
-        out->draft.depth = out->draft.budget;
-    out->proactive = out->early = flags->proactive;
-    return FT_OK;
+    const ft_trace_opts trace = {.path = f->trace_path, .max_bytes = (uint64_t)f->trace_mb << 20};
+    ft_status status = ft_cmd_predictor(f->predictor, err, &f->store, &f->opts.draft.predictor);
+    if (status == FT_OK && trace.path)
+        status = ft_trace_open(&trace, err, &f->opts.trace);
+    return status;
+}
+
+void ft_edge_flags_close(ft_edge_flags *flags)
+{
+    ft_trace_close(flags->opts.trace);
+    ft_predictor_deinit(&flags->store);
 }
 
 ft_status ft_cmd_load_model(const char *path, const char *label, const ft_device_opts *device,
@@ -234,11 +218,4 @@ ft_status ft_cmd_load_model(const char *path, const char *label, const ft_device
 {
     const ft_model_opts opts = {.path = path, .progress = ft_progress_terminal(label)};
     return ft_model_load_on(device, &opts, err, out);
-}
-
-ft_status ft_trace_from_flags(const ft_trace_flags *flags, ft_error *err, ft_trace **out)
-{
-    const ft_trace_opts opts = {.path = flags->path, .max_bytes = (uint64_t)flags->mb << 20};
-    *out = NULL;
-    return flags->path ? ft_trace_open(&opts, err, out) : FT_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Flags that several commands share, each table once: sampling, how much to draft, whether to
- * record it, devices, the policy static. A command includes a table with FT_FLAG_INCLUDE. */
+ * Flags that several commands share, each table once: sampling, how an edge drafts and whether it
+ * records that, devices, the type of K and V, the policy static. A command includes a table with
+ * FT_FLAG_INCLUDE. */
 #ifndef FT_CMD_GEN_FLAGS_H
 #define FT_CMD_GEN_FLAGS_H
 
@@ -10,76 +11,61 @@
 #include "spec/drafter.h"
 #include "spec/sampling.h"
 
+/* The values of --cache-type, in the order of ft_kv_type, and of --proactive-from, in that of ft_ahead. */
+extern const char *const ft_kv_choices[], *const ft_proactive_from_choices[];
+
 typedef struct ft_sampling_flags {
-    double temp, top_p, min_p;
-    int64_t top_k, seed;
+    ft_sampling values; /* all but the seed */
+    int64_t seed;
 } ft_sampling_flags;
 
 /* llama.cpp's defaults. */
 /* clang-format off */
 #define FT_SAMPLING_FLAGS_INIT \
-    {.temp = 0.8, .top_k = 40, .top_p = 0.95, .min_p = 0.05, .seed = -1}
+    {.values = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f}, .seed = -1}
 /* clang-format on */
 
 extern const ft_flag_group ft_flags_sampling; /* of ft_sampling_flags */
 
-/* FT_IO: no random seed to be had. Writes the seed that was chosen back into flags. */
-FT_WARN_UNUSED ft_status ft_sampling_from_flags(ft_sampling_flags *flags, ft_error *err,
-                                                ft_sampling *out);
+/* Sets values.seed, to a random one where --seed says so, and checks the values. FT_IO: no random
+ * seed to be had; FT_INVALID. */
+FT_WARN_UNUSED ft_status ft_sampling_flags_check(ft_sampling_flags *flags, ft_error *err);
 
-typedef struct ft_draft_flags {
-    int64_t n_max, depth, width;
+/* How an edge drafts (by the controller, spec/control.h, unless a fixed draft is asked for), and
+ * whether it records its drafts (learn/trace.h). */
+typedef struct ft_edge_flags {
+    const char *draft, *depth, *predictor;
+    const char *trace_path; /* NULL: nothing is recorded */
+    int64_t n_max, trace_mb;
+    uint32_t width;
+    ft_ahead ahead;
     bool no_speculation;
-} ft_draft_flags;
-
-extern const ft_flag_group ft_flags_draft; /* of ft_draft_flags */
-
-/* A chain, or a tree where the width says so; the budget is 0 where nothing is to be drafted. */
-ft_draft_params ft_draft_from_flags(const ft_draft_flags *flags);
-
-/* How an edge drafts: by the controller (spec/control.h) unless a fixed draft is asked for. */
-typedef struct ft_edge_draft_flags {
-    const char *draft, *depth, *proactive_from, *predictor;
-    int64_t n_max, width;
-    bool proactive, no_speculation;
-} ft_edge_draft_flags;
+    ft_edge_opts opts;  /* what the flags come to; the command adds the rest */
+    ft_predictor store; /* of --predictor */
+} ft_edge_flags;
 
 /* on: whether it drafts while the target checks, --proactive. */
 /* clang-format off */
-#define FT_EDGE_DRAFT_FLAGS_INIT(on) {.draft = "auto", .depth = "auto", \
-    .proactive_from = "likeliest", .predictor = "none", .n_max = -1, .width = 8, .proactive = (on)}
+#define FT_EDGE_FLAGS_INIT(on) .draft = "auto", .depth = "auto", .predictor = "none", \
+    .n_max = -1, .width = 8, .trace_mb = FT_TRACE_DEFAULT_BYTES >> 20, .opts.proactive = (on)
 /* clang-format on */
 
-extern const ft_flag_group ft_flags_edge_draft; /* of ft_edge_draft_flags */
+extern const ft_flag_group ft_flags_edge; /* of ft_edge_flags */
 
-/* "likeliest" or "leaf", as --proactive-from has it. FT_INVALID. */
-FT_WARN_UNUSED ft_status ft_cmd_proactive_from(const char *name, ft_error *err, ft_ahead *out);
+/* Fills draft, automatic, depth_rule and early of the options; a budget of 0 where nothing is to be
+ * drafted. FT_INVALID says which flag is wrong. */
+FT_WARN_UNUSED ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err);
+
+/* After the check: loads the predictor and opens the trace for the options, if there are any; owes
+ * a close, also where it fails. Errors as ft_predictor_load and ft_trace_open. */
+FT_WARN_UNUSED ft_status ft_edge_flags_open(ft_edge_flags *flags, ft_error *err);
+/* Nothing may use the options any more. All-zero store and opts are legal. */
+void ft_edge_flags_close(ft_edge_flags *flags);
 
 /* Loads what --predictor names into *store, unless that is none, and has *out use it; *store owes a
  * deinit. Errors as ft_predictor_load. */
 FT_WARN_UNUSED ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
-                                          ft_draft_params *out);
-
-/* Fills draft, automatic, depth_rule and proactive of *out; a budget of 0 where nothing is to be
- * drafted. FT_INVALID says which flag is wrong. */
-FT_WARN_UNUSED ft_status ft_edge_draft_from_flags(const ft_edge_draft_flags *flags, ft_error *err,
-                                                  ft_edge_opts *out);
-
-/* Whether an edge records its drafts (learn/trace.h). */
-typedef struct ft_trace_flags {
-    const char *path; /* NULL: no */
-    int64_t mb;
-} ft_trace_flags;
-
-/* clang-format off */
-#define FT_TRACE_FLAGS_INIT {.mb = FT_TRACE_DEFAULT_BYTES >> 20}
-/* clang-format on */
-
-extern const ft_flag_group ft_flags_trace; /* of ft_trace_flags */
-
-/* *out is NULL where nothing is to be recorded; errors as ft_trace_open. */
-FT_WARN_UNUSED ft_status ft_trace_from_flags(const ft_trace_flags *flags, ft_error *err,
-                                             ft_trace **out);
+                                          const ft_predictor **out);
 
 /* Where a model's layers go: of the one model, or of the target where there are two. */
 extern const ft_flag_group ft_flags_device; /* of ft_device_opts */

@@ -3,7 +3,6 @@
 // first rejected ones 0, and what lies behind them was never judged. No state but the caller's.
 #include "cmd/train_set.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,37 +11,34 @@
 #include "learn/trace.h"
 
 typedef struct reading {
-    ft_train_set *set;
-    bool several[2]; /* drafts, targets */
+    const ft_train_split *split;
+    ft_train_set *part; /* [FT_TRAIN_PARTS] */
+    ft_train_models *models;
+    bool drafts, targets; /* there are several */
     bool failed;
 } reading;
 
-static bool reserve(ft_train_set *s, size_t n)
+static ft_train_part part_of(int64_t session, const ft_train_split *split)
 {
-    if (n <= s->cap)
-        return true;
-    size_t cap = s->cap ? s->cap : 4096;
-    while (cap < n)
-        cap *= 2;
-    float *x = realloc(s->x, cap * FT_FEATURES * sizeof *x);
-    s->x = x ? x : s->x;
-    uint8_t *y = x ? realloc(s->y, cap * sizeof *y) : NULL;
-    s->y = y ? y : s->y;
-    int64_t *session = y ? realloc(s->session, cap * sizeof *session) : NULL;
-    s->session = session ? session : s->session;
-    s->cap = session ? cap : s->cap;
-    return session != NULL;
+    const uint64_t both[2] = {(uint64_t)session, split->seed};
+    const uint32_t at = (uint32_t)(ft_fnv64(FT_FNV64_INIT, both, sizeof both) % 100);
+    if (at < split->validate)
+        return FT_TRAIN_VALIDATE;
+    return at < split->validate + split->test ? FT_TRAIN_TEST : FT_TRAIN_FIT;
 }
 
-static bool append(ft_train_set *s, const float *x, bool y, int64_t session)
+/* One more sample, not filled in; NULL: out of memory. */
+static ft_train_sample *append(ft_train_set *s)
 {
-    if (!reserve(s, s->n + 1))
-        return false;
-    memcpy(s->x + s->n * FT_FEATURES, x, FT_FEATURES * sizeof *x);
-    s->y[s->n] = y;
-    s->session[s->n] = session;
-    s->n++;
-    return true;
+    if (s->n == s->cap) {
+        const size_t cap = s->cap ? 2 * s->cap : 4096;
+        ft_train_sample *at = realloc(s->at, cap * sizeof *at);
+        if (!at)
+            return NULL;
+        s->at = at;
+        s->cap = cap;
+    }
+    return &s->at[s->n++];
 }
 
 static void note(uint64_t *known, uint64_t now, bool *several)
@@ -54,31 +50,36 @@ static void note(uint64_t *known, uint64_t now, bool *several)
 static bool each(void *ctx, const ft_trace_sample *sample)
 {
     reading *r = ctx;
-    note(&r->set->draft, sample->draft, &r->several[0]);
-    note(&r->set->target, sample->target, &r->several[1]);
-    r->failed = !append(r->set, sample->feature, sample->accepted, sample->session);
-    return !r->failed;
+    ft_train_sample *to = append(&r->part[part_of(sample->session, r->split)]);
+    r->failed = !to;
+    if (!to)
+        return false;
+    memcpy(to->x, sample->feature, sizeof to->x);
+    to->session = sample->session;
+    to->accepted = sample->accepted;
+    note(&r->models->draft, sample->draft, &r->drafts);
+    note(&r->models->target, sample->target, &r->targets);
+    return true;
 }
 
-ft_status ft_train_set_read(const char *path, ft_error *err, ft_train_set *out)
+ft_status ft_train_read(const char *path, const ft_train_split *split, ft_error *err,
+                        ft_train_set part[FT_TRAIN_PARTS], ft_train_models *models)
 {
-    reading r = {.set = out};
-    *out = (ft_train_set){0};
+    reading r = {.split = split, .part = part, .models = models};
+    *models = (ft_train_models){0};
     ft_status status = ft_trace_each_node(path, each, &r, err);
     if (status == FT_OK && r.failed)
-        status = ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", out->n);
-    if (r.several[0])
-        out->draft = 0;
-    if (r.several[1])
-        out->target = 0;
+        status = ft_error_set(err, FT_NOMEM, "out of memory for the samples of %s", path);
+    if (r.drafts)
+        models->draft = 0;
+    if (r.targets)
+        models->target = 0;
     return status;
 }
 
 void ft_train_set_deinit(ft_train_set *set)
 {
-    free(set->x);
-    free(set->y);
-    free(set->session);
+    free(set->at);
     *set = (ft_train_set){0};
 }
 
@@ -93,29 +94,11 @@ uint64_t ft_train_set_texts(const ft_train_set *set)
     int64_t *sorted = set->n ? malloc(set->n * sizeof *sorted) : NULL;
     if (!sorted)
         return 0;
-    memcpy(sorted, set->session, set->n * sizeof *sorted);
+    for (size_t i = 0; i < set->n; i++)
+        sorted[i] = set->at[i].session;
     ft_sort(sorted, set->n, sizeof *sorted, lower, NULL);
     for (size_t i = 0; i < set->n; i++)
         n += i == 0 || sorted[i] != sorted[i - 1];
     free(sorted);
     return n;
-}
-
-static ft_train_part part_of(int64_t session, const ft_train_split *split)
-{
-    const uint64_t both[2] = {(uint64_t)session, split->seed};
-    const uint32_t at = (uint32_t)(ft_fnv64(FT_FNV64_INIT, both, sizeof both) % 100);
-    if (at < split->validate)
-        return FT_TRAIN_VALIDATE;
-    return at < split->validate + split->test ? FT_TRAIN_TEST : FT_TRAIN_FIT;
-}
-
-ft_status ft_train_set_part(const ft_train_set *set, const ft_train_split *split,
-                            ft_train_part part, ft_error *err, ft_train_set *out)
-{
-    for (size_t i = 0; i < set->n; i++)
-        if (part_of(set->session[i], split) == part &&
-            !append(out, set->x + i * FT_FEATURES, set->y[i], set->session[i]))
-            return ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", out->n);
-    return FT_OK;
 }

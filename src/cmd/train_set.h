@@ -5,6 +5,7 @@
 #ifndef FT_CMD_TRAIN_SET_H
 #define FT_CMD_TRAIN_SET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,29 +15,36 @@
 typedef enum ft_train_part { FT_TRAIN_FIT, FT_TRAIN_VALIDATE, FT_TRAIN_TEST } ft_train_part;
 #define FT_TRAIN_PARTS 3
 
+typedef struct ft_train_sample {
+    float x[FT_FEATURES];
+    int64_t session; /* of the text */
+    bool accepted;
+} ft_train_sample;
+
 typedef struct ft_train_set {
     size_t n, cap;
-    float *x;               /* [n, FT_FEATURES] */
-    uint8_t *y;             /* [n] 1: accepted */
-    int64_t *session;       /* [n] */
-    uint64_t draft, target; /* fingerprints; 0: not known, or several */
+    ft_train_sample *at; /* [n] */
 } ft_train_set;
 
-/* All samples of a trace. The trace's errors, FT_NOMEM. */
-FT_WARN_UNUSED ft_status ft_train_set_read(const char *path, ft_error *err, ft_train_set *out);
-/* How many texts the samples are of; 0 also where memory is short. */
-uint64_t ft_train_set_texts(const ft_train_set *set);
-/* All-zero is legal. */
-void ft_train_set_deinit(ft_train_set *set);
-
+/* How texts are divided into parts; the rest is to fit. Which part a text belongs to depends on its
+ * session and the seed alone. */
 typedef struct ft_train_split {
     uint32_t validate, test; /* percent of the texts */
     uint64_t seed;
 } ft_train_split;
 
-/* The samples whose text belongs to a part, appended to *out in their order. Which part that is
- * depends on the text's session and the seed alone. FT_NOMEM. */
-FT_WARN_UNUSED ft_status ft_train_set_part(const ft_train_set *set, const ft_train_split *split,
-                                           ft_train_part part, ft_error *err, ft_train_set *out);
+/* Fingerprints of the models that a trace is of; 0: not known, or several. */
+typedef struct ft_train_models {
+    uint64_t draft, target;
+} ft_train_models;
+
+/* Appends the samples of a trace, in its order, to the parts that their texts belong to. The
+ * trace's errors, FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_train_read(const char *path, const ft_train_split *split, ft_error *err,
+                                       ft_train_set part[FT_TRAIN_PARTS], ft_train_models *models);
+/* How many texts the samples are of; 0 also where memory is short. */
+uint64_t ft_train_set_texts(const ft_train_set *set);
+/* All-zero is legal. */
+void ft_train_set_deinit(ft_train_set *set);
 
 #endif

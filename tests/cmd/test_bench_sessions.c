@@ -52,7 +52,7 @@ static void test_refusals(void **state)
 {
     int status;
     assert_null(program_json(&status, "bench sessions --json"));
-    assert_int_equal(status, 1);
+    assert_int_equal(status, 2);
     assert_null(program_json(&status, "bench sessions -m '%s' --idle 1 --json", pair.target));
     assert_int_equal(status, 2);
     assert_null(program_json(&status, "bench sessions -m '%s' --json", pair.prompts));
