@@ -7,11 +7,13 @@
  *   #define FT_ROOM_TUNING_GROUPS(G) G(group, FT_ROOM_TUNING_GROUP) ...
  *   #define FT_ROOM_TUNING_GROUP(T, g) T(g, TYPE, WAY, name, value, "what it is") ...
  *
- * The room reads them through one pointer. `foretoken bench ablate` points it to a changed copy to
- * measure what a constant is worth. Nobody else writes that pointer, and it is written only while
- * no other thread runs. It is one pointer for the program, because constants are the program's and
- * not a session's: no function takes them as an argument, and state that is copied or zeroed need
- * not carry them.
+ * The room's tuning.h declares the struct ft_ROOM_tuning, the table ft_ROOM_tuning_table and the
+ * pointer ft_ROOM_tune; FT_TUNING_DEFINE in its tuning.c defines all three.
+ *
+ * The room reads its constants through that pointer. `foretoken bench ablate` points
+ * it to a changed copy to measure what a constant is worth. Nothing else writes that pointer, and
+ * it is written only while no other thread runs. There is one pointer for the whole program, not
+ * one a session, so that no function takes the constants as an argument and no state carries them.
  */
 #ifndef FT_BASE_TUNING_H
 #define FT_BASE_TUNING_H
@@ -54,5 +56,21 @@ typedef struct ft_tuning_table {
     } g;
 #define FT_TUNING_VALUE(g, type, way, name, value, text) .name = (value),
 #define FT_TUNING_VALUES(g, LIST)                        .g = {LIST(FT_TUNING_VALUE, g)},
+#define FT_TUNING_ITEM(g, type, way, name, value, text)                                            \
+    {#g "." #name, offsetof(__typeof__(tuning_values), g.name), FT_TUNING_##type, FT_TUNING_##way, \
+     text},
+#define FT_TUNING_ITEMS(g, LIST) LIST(FT_TUNING_ITEM, g)
+
+/* The values, the table of them, and the pointer to the values in use. */
+#define FT_TUNING_DEFINE(room_, GROUPS)                                               \
+    static const ft_##room_##_tuning tuning_values = {GROUPS(FT_TUNING_VALUES)};      \
+    static const ft_tuning_item tuning_items[] = {GROUPS(FT_TUNING_ITEMS)};           \
+    const ft_tuning_table ft_##room_##_tuning_table = {.room = #room_,                \
+                                                       .values = &tuning_values,      \
+                                                       .bytes = sizeof tuning_values, \
+                                                       .items = tuning_items,         \
+                                                       .n = sizeof tuning_items /     \
+                                                            sizeof tuning_items[0]};  \
+    const ft_##room_##_tuning *ft_##room_##_tune = &tuning_values;
 
 #endif

@@ -2,17 +2,4 @@
 // The values of the room's tuning constants, and the table of them. Constant data.
 #include "edge/tuning.h"
 
-static const ft_edge_tuning values = {FT_EDGE_TUNING_GROUPS(FT_TUNING_VALUES)};
-
-#define ITEM(g, type, way, name, value, text) \
-    {#g "." #name, offsetof(ft_edge_tuning, g.name), FT_TUNING_##type, FT_TUNING_##way, text},
-#define ITEMS(g, LIST) LIST(ITEM, g)
-static const ft_tuning_item items[] = {FT_EDGE_TUNING_GROUPS(ITEMS)};
-
-const ft_tuning_table ft_edge_tuning_table = {.room = "edge",
-                                              .values = &values,
-                                              .bytes = sizeof values,
-                                              .items = items,
-                                              .n = sizeof items / sizeof items[0]};
-
-const ft_edge_tuning *ft_edge_tune = &values;
+FT_TUNING_DEFINE(edge, FT_EDGE_TUNING_GROUPS)

@@ -1,30 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The room's tuning constants: the table describes the struct, and what stands in it is what the
-// edge uses.
+// A tuning constant of the room that is replaced (tests/bench/test_tuning.c tests the tables).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include <cmocka.h>
 
 #include "edge/timing.h"
 #include "edge/tuning.h"
-
-static void test_table(void **state)
-{
-    const ft_tuning_table *t = &ft_edge_tuning_table;
-    (void)state;
-    assert_ptr_equal(t->values, ft_edge_tune);
-    assert_int_equal(t->bytes, sizeof(ft_edge_tuning));
-    for (size_t i = 0; i < t->n; i++) {
-        assert_non_null(strchr(t->items[i].name, '.'));
-        assert_true(t->items[i].offset < t->bytes);
-        for (size_t j = 0; j < i; j++)
-            assert_string_not_equal(t->items[i].name, t->items[j].name);
-    }
-}
 
 /* Two round trips of 10 ms, then one of 20 ms, of which the new one counts for a share. */
 static uint32_t rtt_us(void)
@@ -56,7 +40,6 @@ static void test_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
         cmocka_unit_test(test_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
