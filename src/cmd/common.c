@@ -128,17 +128,6 @@ void ft_cmd_catch_hangup(void)
     sigaction(SIGHUP, &sa, NULL);
 }
 
-bool ft_cmd_wait_hangup(void)
-{
-    char bytes[64];
-    struct pollfd fds[] = {{.fd = stop_pipe[0], .events = POLLIN},
-                           {.fd = hangup_pipe[0], .events = POLLIN}};
-    while (!stopped && (poll(fds, 2, -1) >= 0 || errno == EINTR))
-        if (read(hangup_pipe[0], bytes, sizeof bytes) > 0)
-            return !stopped;
-    return false;
-}
-
 bool ft_cmd_stopped(void)
 {
     return stopped != 0;
@@ -155,24 +144,34 @@ void ft_cmd_clear_stopped(void)
     stopped = 0;
 }
 
-bool ft_cmd_wait_input(int fd)
+/* Blocks until fd (-1: none) can be read, which is true, a signal came or the time is over. */
+static bool wait_readable(int fd, int timeout_ms)
 {
     struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = stop_pipe[0], .events = POLLIN}};
-    while (!stopped && (poll(fds, 2, -1) >= 0 || errno == EINTR)) {
-        if (fds[0].revents)
-            return !stopped;
-        fds[0].revents = 0;
-    }
-    return false;
+    int n = 1;
+    while (!stopped && !fds[0].revents && (n > 0 || (n < 0 && errno == EINTR)))
+        n = poll(fds, 2, timeout_ms);
+    return !stopped && fds[0].revents;
+}
+
+bool ft_cmd_wait_input(int fd)
+{
+    return wait_readable(fd, -1);
 }
 
 bool ft_cmd_wait_stopped(int timeout_ms)
 {
-    struct pollfd fd = {.fd = stop_pipe[0], .events = POLLIN};
-    int n = 1;
-    while (!stopped && (n > 0 || (n < 0 && errno == EINTR)))
-        n = poll(&fd, 1, timeout_ms);
+    wait_readable(-1, timeout_ms);
     return stopped;
+}
+
+bool ft_cmd_wait_hangup(void)
+{
+    char bytes[64];
+    while (wait_readable(hangup_pipe[0], -1))
+        if (read(hangup_pipe[0], bytes, sizeof bytes) > 0)
+            return true;
+    return false;
 }
 
 static void library_log(enum ggml_log_level level, const char *text, void *ctx)
