@@ -3,7 +3,9 @@
 #include "cmd/bench_main.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "base/buf.h"
 #include "cmd/gen_flags.h"
 
 static const ft_flag bench_rows[] = {
@@ -34,6 +36,37 @@ static json_t *devices_json(const ft_model *model)
 double ft_bench_number(const json_t *row, const char *key)
 {
     return json_number_value(json_object_get(row, key));
+}
+
+/* "plain, edge and edge+proactive". */
+static void put_names(ft_buf *out, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        ft_buf_puts(out, i == 0 ? "" : i + 1 < n ? ", " : " and ");
+        ft_buf_puts(out, names[i]);
+    }
+}
+
+ft_status ft_bench_names(const char *flag, const char *text, const char *const *names, size_t n,
+                         ft_error *err, bool *out)
+{
+    for (const char *at = text;; at++) {
+        size_t len = strcspn(at, ","), i = 0;
+        while (i < n && (strlen(names[i]) != len || strncmp(names[i], at, len) != 0))
+            i++;
+        if (i == n) {
+            ft_buf all = {0};
+            put_names(&all, names, n);
+            (void)ft_error_set(err, FT_INVALID, "%s: no '%.*s': there are %s", flag, (int)len, at,
+                               ft_buf_str(&all));
+            ft_buf_deinit(&all);
+            return FT_INVALID;
+        }
+        out[i] = true;
+        at += len;
+        if (!*at)
+            return FT_OK;
+    }
 }
 
 typedef struct table {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The frame of the commands that compare on one model: their common flags, and what they all do.
- * Used by one thread. */
+ * What the commands of benchmarks share: the frame of those that compare on one model (flags,
+ * model, report), and lists of names. Used by one thread. */
 #ifndef FT_CMD_BENCH_MAIN_H
 #define FT_CMD_BENCH_MAIN_H
 
@@ -41,5 +41,11 @@ int ft_bench_main(const ft_bench_cmd *cmd, ft_bench_flags *flags, void *opts);
 
 /* A number of a row, 0 where there is none. */
 double ft_bench_number(const json_t *row, const char *key);
+
+/* A list of names, as in "plain,edge": sets out[i] for each of names[n] that it contains.
+ * FT_INVALID: it is empty, or contains another name; the message lists the names. */
+FT_WARN_UNUSED ft_status ft_bench_names(const char *flag, const char *text,
+                                        const char *const *names, size_t n, ft_error *err,
+                                        bool *out);
 
 #endif

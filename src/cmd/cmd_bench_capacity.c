@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "cmd/cmd.h"
+#include "cmd/bench_main.h"
 #include "cmd/gen_flags.h"
 #include "cmd/lists.h"
 
@@ -31,8 +31,8 @@ static ft_status check(options *x, ft_error *err)
         status = ft_edge_flags_open(&x->how, err);
     f->edge = x->how.opts;
     if (status == FT_OK)
-        status = ft_list_names("--policies", x->policies, ft_bench_capacity_way_name,
-                               FT_BENCH_CAPACITY_WAYS, err, f->way);
+        status = ft_bench_names("--policies", x->policies, ft_bench_capacity_way_name,
+                                FT_BENCH_CAPACITY_WAYS, err, f->way);
     f->names = (ft_bench_capacity_names){x->how.draft, x->how.predictor};
     return status == FT_OK ? ft_list_speeds("--slo", f->slo, err, f->tokens_per_s, &f->n_classes)
                            : status;

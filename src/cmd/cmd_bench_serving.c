@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/cmd.h"
+#include "cmd/bench_main.h"
 #include "cmd/gen_flags.h"
 #include "cmd/lists.h"
 
@@ -22,7 +22,7 @@ static ft_status parse_modes(options *x, ft_error *err)
     const char *names[FT_BENCH_LOAD_MODES];
     for (int m = 0; m < FT_BENCH_LOAD_MODES; m++)
         names[m] = ft_bench_load_mode_name((ft_bench_load_mode)m);
-    return ft_list_names("--modes", x->modes, names, FT_BENCH_LOAD_MODES, err, x->o.mode);
+    return ft_bench_names("--modes", x->modes, names, FT_BENCH_LOAD_MODES, err, x->o.mode);
 }
 
 static ft_status parse_rtts(options *x, ft_error *err)

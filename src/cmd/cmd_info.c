@@ -53,57 +53,44 @@ static json_t *types_json(const ft_model_info *info)
 
 static json_t *hparams_json(const ft_hparams *hp)
 {
-    json_t *o =
-        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "n_layer", (int)hp->n_layer, "n_embd",
-                  (int)hp->n_embd, "n_ff", (int)hp->n_ff, "n_head", (int)hp->n_head, "n_head_kv",
-                  (int)hp->n_head_kv, "head_dim", (int)hp->head_dim, "n_vocab", (int)hp->n_vocab,
-                  "n_ctx_train", (int)hp->n_ctx_train);
-    json_object_set_new(o, "rms_eps", json_real(hp->rms_eps));
-    json_object_set_new(o, "rope_base", json_real(hp->rope_base));
-    json_object_set_new(o, "rope_scale", json_real(hp->rope_scale));
-    return o;
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f}", "n_layer",
+                     (int)hp->n_layer, "n_embd", (int)hp->n_embd, "n_ff", (int)hp->n_ff, "n_head",
+                     (int)hp->n_head, "n_head_kv", (int)hp->n_head_kv, "head_dim",
+                     (int)hp->head_dim, "n_vocab", (int)hp->n_vocab, "n_ctx_train",
+                     (int)hp->n_ctx_train, "rms_eps", (double)hp->rms_eps, "rope_base",
+                     (double)hp->rope_base, "rope_scale", (double)hp->rope_scale);
 }
 
-static json_t *memory_json(const ft_model_memory *memory)
+static json_t *vocab_json(const vocab_info *vocab)
 {
-    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)memory->bytes, "packed_bytes",
-                     (json_int_t)memory->packed_bytes, "repacked_bytes",
-                     (json_int_t)memory->repacked_bytes, "copied_bytes",
-                     (json_int_t)memory->copied_bytes);
-}
-
-static json_t *products_json(const ft_model_info *info)
-{
-    char text[FT_PRODUCTS_TEXT];
-    ft_products_text(&info->memory.products, text);
-    return json_string(text);
+    if (!vocab->usable)
+        return json_pack("{s:s}", "error", vocab->why.message);
+    return json_pack("{s:i, s:s, s:i, s:b}", "size", (int)vocab->size, "fingerprint",
+                     vocab->fingerprint, "bos", (int)vocab->bos, "chat_template", vocab->chat);
 }
 
 static int print_json(const char *path, const ft_model_info *info, const vocab_info *vocab)
 {
+    const ft_model_memory *memory = &info->memory;
+    char kernels[FT_PRODUCTS_TEXT], fingerprint[17];
+    ft_products_text(&memory->products, kernels);
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, info->fingerprint);
     json_t *o = json_pack(
-        "{s:s, s:o, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o}", "file", path,
-        "fingerprint", json_sprintf("%016" PRIx64, info->fingerprint), "family",
-        ft_family_name(info->hp.family), "name", info->name, "file_bytes",
-        (json_int_t)info->file_bytes, "type", info->type_name, "parameters",
-        (json_int_t)info->n_params, "matrices", (int)info->n_matrices, "repacked_matrices",
-        (int)info->n_repacked, "tied_head", info->tied, "rope_factors", info->rope_factors,
-        "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp), "hparams",
-        hparams_json(&info->hp), "weights", types_json(info));
-    json_t *v = vocab->usable ? json_pack("{s:i, s:s, s:i, s:b}", "size", (int)vocab->size,
-                                          "fingerprint", vocab->fingerprint, "bos", (int)vocab->bos,
-                                          "chat_template", vocab->chat)
-                              : json_pack("{s:s}", "error", vocab->why.message);
-    if (!o || !v) {
-        json_decref(o);
-        json_decref(v);
-        fprintf(stderr, "foretoken info: the name in %s is no UTF-8\n", path);
-        return 1;
-    }
-    json_object_set_new(o, "vocabulary", v);
-    json_object_set_new(o, "memory", memory_json(&info->memory));
-    json_object_set_new(o, "kernels", products_json(info));
-    return ft_cmd_print_json(o);
+        "{s:s, s:s, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o, s:o, "
+        "s:{s:I, s:I, s:I, s:I}, s:s}",
+        "file", path, "fingerprint", fingerprint, "family", ft_family_name(info->hp.family), "name",
+        info->name, "file_bytes", (json_int_t)info->file_bytes, "type", info->type_name,
+        "parameters", (json_int_t)info->n_params, "matrices", (int)info->n_matrices,
+        "repacked_matrices", (int)info->n_repacked, "tied_head", info->tied, "rope_factors",
+        info->rope_factors, "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp),
+        "hparams", hparams_json(&info->hp), "weights", types_json(info), "vocabulary",
+        vocab_json(vocab), "memory", "bytes", (json_int_t)memory->bytes, "packed_bytes",
+        (json_int_t)memory->packed_bytes, "repacked_bytes", (json_int_t)memory->repacked_bytes,
+        "copied_bytes", (json_int_t)memory->copied_bytes, "kernels", kernels);
+    if (o)
+        return ft_cmd_print_json(o);
+    fprintf(stderr, "foretoken info: the name in %s is no UTF-8\n", path);
+    return 1;
 }
 
 /* Of each packed type the kernel that this processor runs. */

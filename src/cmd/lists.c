@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists in flags. No state. What the numbers and names mean is the commands' matter.
+// Lists of numbers in flags. No state. The commands know what the numbers mean.
 #include "cmd/lists.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "serve/verifier.h"
 
 /* A number of digits, a point and an exponent, as long as the item; no spaces, signs, hexadecimals,
@@ -53,35 +52,4 @@ ft_status ft_list_speeds(const char *flag, const char *text, ft_error *err, floa
     for (uint32_t i = 0; i < *n && status == FT_OK; i++)
         out[i] = (float)speeds[i];
     return status;
-}
-
-/* "plain, edge and edge+proactive". */
-static void put_names(ft_buf *out, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        ft_buf_puts(out, i == 0 ? "" : i + 1 < n ? ", " : " and ");
-        ft_buf_puts(out, names[i]);
-    }
-}
-
-ft_status ft_list_names(const char *flag, const char *text, const char *const *names, size_t n,
-                        ft_error *err, bool *out)
-{
-    for (const char *at = text;; at++) {
-        size_t len = strcspn(at, ","), i = 0;
-        while (i < n && (strlen(names[i]) != len || strncmp(names[i], at, len) != 0))
-            i++;
-        if (i == n) {
-            ft_buf all = {0};
-            put_names(&all, names, n);
-            (void)ft_error_set(err, FT_INVALID, "%s: no '%.*s': there are %s", flag, (int)len, at,
-                               ft_buf_str(&all));
-            ft_buf_deinit(&all);
-            return FT_INVALID;
-        }
-        out[i] = true;
-        at += len;
-        if (!*at)
-            return FT_OK;
-    }
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lists as flags have them: "2,4,6,8" and "plain,edge". Strict: between two commas, and at either
- * end, there is an item. */
+ * Lists of numbers in flags, as in "2,4,6,8". No item may be empty. */
 #ifndef FT_CMD_LISTS_H
 #define FT_CMD_LISTS_H
 
@@ -26,10 +25,5 @@ FT_WARN_UNUSED ft_status ft_list_numbers(const ft_list_rule *rule, const char *t
 /* Token speeds that a server promises into out[FT_SLO_CLASSES]. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_list_speeds(const char *flag, const char *text, ft_error *err,
                                         float *out, uint32_t *n);
-
-/* Which of names[n] stand in the text: out[i] for names[i]; one at least. FT_INVALID says what
- * there is. */
-FT_WARN_UNUSED ft_status ft_list_names(const char *flag, const char *text, const char *const *names,
-                                       size_t n, ft_error *err, bool *out);
 
 #endif
