@@ -16,24 +16,17 @@
 
 #define GRACE_US 5000000 /* sessions get this long to finish after a signal */
 
-/* How the server's own draft model drafts. */
-typedef struct draft_flags {
-    uint32_t n_max, depth, width;
-    bool no_speculation;
-} draft_flags;
-
 typedef struct serve_flags {
     const char *model, *draft, *policy, *slo, *costs_path, *token_file, *keys_path;
     const char *metrics, *http; /* [HOST:]PORT */
     const char *port_file, *metrics_port_file, *http_port_file;
     int64_t prefill_ms;
     double guard_ms;
-    bool insecure, verbose;
+    bool insecure, no_speculation, verbose;
     char metrics_host[256], http_host[256];
     ft_server_opts server;
     ft_static_flags of_static;
     ft_costs costs; /* of costs_path */
-    draft_flags spec;
     ft_device_opts device, device_draft;
     ft_api_flags api;
     char *token_text; /* of token_file */
@@ -47,11 +40,10 @@ typedef struct serve_app {
     ft_api api;
 } serve_app;
 
-/* A chain, or a tree where the width says so; the budget is 0 where nothing is to be drafted. */
-static ft_draft_params draft_params(const draft_flags *flags)
+/* From budget, depth and width: a chain, or a tree if the width says so. */
+static ft_draft_params draft_params(const ft_draft_params *flags, bool no_speculation)
 {
-    uint32_t n = flags->no_speculation ? 0 : flags->n_max;
-    uint32_t depth = flags->depth ? flags->depth : n;
+    uint32_t n = no_speculation ? 0 : flags->budget, depth = flags->depth ? flags->depth : n;
     ft_draft_params chain = ft_draft_params_chain(n);
     if (flags->width > 1)
         return ft_draft_params_tree(n, depth, flags->width);
@@ -123,6 +115,7 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
         return ft_error_set(
             err, FT_INVALID,
             "serve: --draft-always and --draft-kv are about a draft model: pass -md");
+    server->verifier.draft = draft_params(&server->verifier.draft, f->no_speculation);
     server->verifier.policy = ft_sched_find(f->policy);
     if (!server->verifier.policy)
         return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there are " FT_SCHED_NAMES,
@@ -191,7 +184,6 @@ static ft_status start_server(serve_app *app, serve_flags *f, ft_error *err)
     verifier->vocab = app->vocab;
     verifier->draft_model = app->draft;
     verifier->draft_vocab = app->draft_vocab;
-    verifier->draft = draft_params(&f->spec);
     verifier->clock = ft_clock_monotonic();
     verifier->costs = f->costs_path ? &f->costs : NULL;
     verifier->prefill_budget_us = (uint32_t)f->prefill_ms * 1000;
@@ -261,7 +253,7 @@ static ft_status load(serve_app *app, const serve_flags *f, ft_error *err)
     ft_status status = ft_cmd_load_model(f->model, "loading", &f->device, err, &app->model);
     if (status == FT_OK)
         status = ft_vocab_load(f->model, err, &app->vocab);
-    if (status != FT_OK || !f->draft || draft_params(&f->spec).budget == 0)
+    if (status != FT_OK || !f->draft || f->server.verifier.draft.budget == 0)
         return status;
     status = ft_vocab_load(f->draft, err, &app->draft_vocab);
     if (status == FT_OK)
@@ -313,17 +305,6 @@ static int serve(serve_flags *f)
     return 0;
 }
 
-static const ft_flag draft_rows[] = {
-    {"--spec-draft-n-max", NULL, FT_FLAG(draft_flags, n_max), "N",
-     "drafted tokens a round at most; 0: none", 0, FT_TREE_MAX},
-    {"--draft-depth", NULL, FT_FLAG(draft_flags, depth), "N",
-     "draft passes a round at most; 0: as many as tokens", 0, FT_TREE_MAX},
-    {"--draft-width", NULL, FT_FLAG(draft_flags, width), "N",
-     "leaves of the draft tree that one pass continues; 1: a chain", 1, FT_TREE_MAX},
-    {"--no-speculation", NULL, FT_FLAG(draft_flags, no_speculation), NULL, "never draft"},
-};
-static const ft_flag_group draft_group = FT_FLAG_ROWS(draft_rows);
-
 #define VERIFIER(field) FT_FLAG(serve_flags, server.verifier.field)
 
 static const ft_flag rows[] = {
@@ -371,7 +352,13 @@ static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(serve_flags, device, ft_flags_device),
     {"--model-draft", "-md", FT_FLAG(serve_flags, draft), "FILE",
      "draft model (GGUF): the server drafts for clients that do not"},
-    FT_FLAG_INCLUDE(serve_flags, spec, draft_group),
+    {"--spec-draft-n-max", NULL, VERIFIER(draft.budget), "N",
+     "drafted tokens a round at most; 0: none", 0, FT_TREE_MAX},
+    {"--draft-depth", NULL, VERIFIER(draft.depth), "N",
+     "draft passes a round at most; 0: as many as tokens", 0, FT_TREE_MAX},
+    {"--draft-width", NULL, VERIFIER(draft.width), "N",
+     "leaves of the draft tree that one pass continues; 1: a chain", 1, FT_TREE_MAX},
+    {"--no-speculation", NULL, FT_FLAG(serve_flags, no_speculation), NULL, "never draft"},
     {"--draft-kv", NULL, VERIFIER(draft_kv_tok), "N",
      "tokens of all texts in the draft model's KV pool; 0: as the target's", 0, 1 << 28},
     {"--draft-always", NULL, VERIFIER(draft_always), NULL,
@@ -400,13 +387,14 @@ static const serve_flags defaults = {
                             .max_batch_tok = 512,
                             .max_tree = 64,
                             .max_sessions = 1024,
-                            .session_ttl_s = 60}},
+                            .session_ttl_s = 60,
+                            /* SpecEdge 5's trees: 32 nodes, 7 levels */
+                            .draft = {.budget = 32, .depth = 7, .width = 8}}},
     .policy = "fcfs",
     .slo = "2,4,6,8",
     .guard_ms = 5,
     .prefill_ms = 50,
     .of_static = FT_STATIC_FLAGS_INIT,
-    .spec = {.n_max = 32, .depth = 7, .width = 8}, /* SpecEdge 5's trees: 32 nodes, 7 levels */
     .device = FT_DEVICE_OPTS_INIT,
     .device_draft = FT_DEVICE_OPTS_INIT};
 
