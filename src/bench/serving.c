@@ -97,7 +97,7 @@ static ft_bench_load_drive_opts drive_opts(serving *x, ft_bench_load_mode mode)
         (uint32_t)f->drafts.budget, (uint32_t)f->drafts.depth, (uint32_t)f->drafts.width);
     if (f->drafts.chain)
         params = ft_draft_params_chain((uint32_t)f->drafts.depth);
-    params.ahead = f->drafts.ahead;
+    params.proactive = f->drafts.proactive;
     params.predictor = mode == FT_BENCH_LOAD_PREDICTOR ? f->drafts.predictor : NULL;
     return (ft_bench_load_drive_opts){
         .server = mode == FT_BENCH_LOAD_SERVER_SPEC ? &x->spec : &x->plain,

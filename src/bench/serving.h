@@ -26,7 +26,7 @@ extern const char *const ft_bench_depth_name[]; /* ends with NULL */
 typedef struct ft_bench_serving_drafts {
     int64_t depth, budget, width;
     bool chain; /* devices: instead of trees */
-    ft_ahead ahead;
+    ft_proactive proactive;
     ft_bench_depth rule;           /* of devices that fill no pipeline */
     const ft_predictor *predictor; /* of mode edge+predictor; borrowed; NULL: none */
 } ft_bench_serving_drafts;

@@ -93,7 +93,8 @@ static const ft_flag rows[] = {
      "edge, edge+proactive: draft until one more forward would bring less than its time costs, or "
      "always --draft-depth forwards"},
     {"--spec-draft-n-max", NULL, FT_FLAG(options, o.drafts.budget), "N", "nodes a tree", 1, 64},
-    {"--proactive-from", NULL, FT_FLAG_ENUM(options, o.drafts.ahead, ft_proactive_from_choices), "WHERE",
+    {"--proactive-from", NULL, FT_FLAG_ENUM(options, o.drafts.proactive, ft_proactive_from_choices),
+     "WHERE",
      "proactive drafting begins where the text likeliest goes on, or at the tree's best leaf"},
     {"--draft-width", NULL, FT_FLAG(options, o.drafts.width), "N",
      "leaves that one forward continues", 1, 64},

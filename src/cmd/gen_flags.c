@@ -18,7 +18,7 @@
 const char *const ft_kv_choices[] = {
     [FT_KV_F16] = "f16", [FT_KV_BF16] = "bf16", [FT_KV_Q8_0] = "q8_0", NULL};
 const char *const ft_proactive_from_choices[] = {
-    [FT_AHEAD_LIKELIEST] = "likeliest", [FT_AHEAD_HEAD] = "leaf", NULL};
+    [FT_PROACTIVE_LIKELIEST] = "likeliest", [FT_PROACTIVE_LEAF] = "leaf", NULL};
 
 static const ft_flag sampling_rows[] = {
     {"--temp", NULL, FT_FLAG(ft_sampling_flags, values.temperature), "T",
@@ -44,7 +44,8 @@ static const ft_flag edge_rows[] = {
     {"--spec-draft-n-max", NULL, FT_FLAG(ft_edge_flags, n_max), "N",
      "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32", -1,
      FT_TREE_MAX},
-    {"--proactive-from", NULL, FT_FLAG_ENUM(ft_edge_flags, ahead, ft_proactive_from_choices), "WHERE",
+    {"--proactive-from", NULL,
+     FT_FLAG_ENUM(ft_edge_flags, proactive_from, ft_proactive_from_choices), "WHERE",
      "proactive drafting begins where the text likeliest goes on, or at the tree's best leaf"},
     {"--predictor", NULL, FT_FLAG(ft_edge_flags, predictor), "FILE",
      "end a draft where this predictor (train predictor) expects a rejection; none: do not"},
@@ -134,7 +135,7 @@ static ft_status parse_draft(ft_edge_flags *f, ft_error *err)
         out->draft = parse_tree(how, f->width);
     else
         out->draft = ft_draft_params_chain(number(how, how + strlen(how)));
-    out->draft.ahead = f->ahead;
+    out->draft.proactive = f->proactive_from;
     if (out->draft.budget > 0)
         return FT_OK;
     return ft_error_set(err, FT_INVALID,

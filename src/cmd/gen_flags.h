@@ -11,7 +11,8 @@
 #include "spec/drafter.h"
 #include "spec/sampling.h"
 
-/* The values of --cache-type, in the order of ft_kv_type, and of --proactive-from, in that of ft_ahead. */
+/* The values of --cache-type, in the order of ft_kv_type, and of --proactive-from, in the order of
+ * ft_proactive. */
 extern const char *const ft_kv_choices[], *const ft_proactive_from_choices[];
 
 typedef struct ft_sampling_flags {
@@ -38,7 +39,7 @@ typedef struct ft_edge_flags {
     const char *trace_path; /* NULL: nothing is recorded */
     int64_t n_max, trace_mb;
     uint32_t width;
-    ft_ahead ahead;
+    ft_proactive proactive_from;
     bool no_speculation;
     ft_edge_opts opts;  /* what the flags come to; the command adds the rest */
     ft_predictor store; /* of --predictor */

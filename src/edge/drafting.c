@@ -79,12 +79,12 @@ static bool context_is_full(const ft_drafting *d)
 static void add(ft_drafter_stats *sum, const ft_drafter_stats *s)
 {
     sum->forwards += s->forwards;
-    sum->ahead_forwards += s->ahead_forwards;
-    sum->heads += s->heads;
+    sum->proactive_forwards += s->proactive_forwards;
+    sum->leaves += s->leaves;
     sum->aligned += s->aligned;
     sum->matched += s->matched;
-    sum->ahead_nodes += s->ahead_nodes;
-    sum->ahead_kept += s->ahead_kept;
+    sum->proactive_nodes += s->proactive_nodes;
+    sum->proactive_kept += s->proactive_kept;
 }
 
 static void drop_drafter(ft_drafting *d)
@@ -385,7 +385,7 @@ ft_idle ft_drafting_idle_tree(ft_drafting *d)
         return FT_IDLE_DONE;
     if (!ft_engine_lock_try(d->how.lock))
         return FT_IDLE_LOCKED;
-    ft_status status = ft_drafter_ahead(d->drafter, &d->params, &err, &more);
+    ft_status status = ft_drafter_proactive(d->drafter, &d->params, &err, &more);
     ft_engine_lock_release(d->how.lock);
     d->exhausted = !more;
     if (status != FT_OK)

@@ -21,13 +21,13 @@
 #include "spec/draft_source.h"
 #include "spec/growth.h"
 #include "spec/rule.h"
-#include "spec/stop.h"
+#include "spec/depth.h"
 
 /* What a generation has learnt and the next one starts from. Of several at once, the last to end
  * overwrites the others. */
 typedef struct ft_edge_learnt {
     ft_control control;
-    ft_stop depth;
+    ft_depth depth;
     ft_calibration calibration;
 } ft_edge_learnt;
 

@@ -155,12 +155,12 @@ void ft_gen_end(ft_gen *gen, ft_status status)
     s->same_tokens = gen->rule.same_tokens;
     const ft_drafter_stats *d = &gen->drafting.done;
     s->forwards = d->forwards;
-    s->proactive_forwards = d->ahead_forwards;
-    s->leaves = d->heads;
+    s->proactive_forwards = d->proactive_forwards;
+    s->leaves = d->leaves;
     s->aligned = d->aligned;
     s->matched = d->matched;
-    s->proactive_nodes = d->ahead_nodes;
-    s->proactive_kept = d->ahead_kept;
+    s->proactive_nodes = d->proactive_nodes;
+    s->proactive_kept = d->proactive_kept;
     s->reconnects = gen->stream.n_links > 0 ? gen->stream.n_links - 1 : 0;
     s->bytes_sent = gen->stream.sent_bytes;
     s->bytes_received = gen->stream.received_bytes;

@@ -10,10 +10,10 @@
 #include "edge/tuning.h"
 
 void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *control,
-                   const ft_stop *depth)
+                   const ft_depth *depth)
 {
     *s = (ft_steer){.how = *opts, .control = *control, .depth = *depth};
-    s->depth.ahead = opts->proactive;
+    s->depth.proactive = opts->proactive;
     ft_control_new_text(&s->control);
 }
 
@@ -65,10 +65,10 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->budget = choice.budget;
     params->depth = choice.depth;
     params->width = ft_min_u32(params->width, choice.budget);
-    params->stop = ends_early(s) ? &s->depth : NULL;
+    params->deep_enough = ends_early(s) ? &s->depth : NULL;
     params->round = ask->round;
     ft_draft_params_obey(params, &s->how.terms);
-    s->depth.free_us = fmax(ft_turn_until_us(&s->control.turn) - (double)now.spent_us, 0);
+    s->depth.free_us = fmax(ft_busy_until_us(&s->control.others) - (double)now.spent_us, 0);
     return choice;
 }
 
@@ -125,12 +125,12 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
                                     .others_us = v->others_us,
                                     .hint_token_us = v->hint_token_us};
     ft_control_saw_round(&s->control, &round);
-    const ft_stop_round ended = {.forwards = s->tree.forwards,
-                                 .draft_us = s->tree.drafted_us,
-                                 .wait_us = times->round.us,
-                                 .expected = s->tree.expected,
-                                 .tokens = v->n_path + v->n_next};
-    ft_stop_saw_round(&s->depth, &ended);
+    const ft_depth_round ended = {.forwards = s->tree.forwards,
+                                  .draft_us = s->tree.drafted_us,
+                                  .wait_us = times->round.us,
+                                  .expected = s->tree.expected,
+                                  .tokens = v->n_path + v->n_next};
+    ft_depth_saw_round(&s->depth, &ended);
 }
 
 void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times *times,

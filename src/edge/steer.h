@@ -26,7 +26,7 @@ typedef struct ft_steer_opts {
 typedef struct ft_steer {
     ft_steer_opts how;
     ft_control control;
-    ft_stop depth;      /* when a draft is deep enough, if its depth rule asks that */
+    ft_depth depth;     /* when a draft is deep enough, if its depth rule asks that */
     bool hint_no_trees; /* the last verdict asked for runs */
     /* The choice of the next round, kept until ft_steer_acted. In a run it is made when half of the
      * run has come. */
@@ -47,7 +47,7 @@ typedef struct ft_steer {
 /* A new text starts from what others have learnt: from their costs fully, from their acceptance
  * with little weight. */
 void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *control,
-                   const ft_stop *depth);
+                   const ft_depth *depth);
 
 /* `nodes`, limited to what the server takes. */
 uint32_t ft_steer_nodes(const ft_steer *s, uint32_t nodes);
@@ -56,7 +56,7 @@ typedef struct ft_steer_ask {
     uint32_t most;     /* tokens by which the text can grow, > 0 */
     uint32_t round;    /* the next one */
     bool can_draft;    /* now */
-    ft_known_us spent; /* since the mark of the last verdict (spec/turn.h) */
+    ft_known_us spent; /* since the mark of the last verdict (spec/busy.h) */
 } ft_steer_ask;
 
 /* Chooses the next round. Fills *params if it has a tree or wants a shadow. The answer stays the

@@ -86,7 +86,7 @@ static uint32_t pipeline_depth(const ft_control *c, uint32_t max, int64_t spent_
 {
     double verify_us = ft_control_line_at(&c->verify, c->budget),
            forward_us = ft_control_forward_us(c);
-    double until_us = ft_turn_until_us(&c->turn);
+    double until_us = ft_busy_until_us(&c->others);
     if (until_us > 0 && spent_us > 0 && forward_us > 0)
         return (uint32_t)ft_clamp(floor((until_us - (double)spent_us) / forward_us), 1,
                                   max ? max : 1);

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "spec/turn.h"
+#include "spec/busy.h"
 
 #define FT_CONTROL_LEVELS 16 /* of a tree that are told apart; deeper ones are like the last */
 #define FT_CONTROL_WIDTHS 6  /* classes of nodes a level: 1, 2, 4, ... */
@@ -23,7 +23,7 @@
 typedef enum ft_depth_rule {
     FT_DEPTH_AUTO, /* PIPELINE while others keep the server busy, else LATENCY */
     /* SpecEdge 4.3: drafting and the network take as long as a verification, or, once it is known,
-     * as the server is busy with other sessions (spec/turn.h). */
+     * as the server is busy with other sessions (spec/busy.h). */
     FT_DEPTH_PIPELINE,
     FT_DEPTH_LATENCY /* most tokens per time for this session */
 } ft_depth_rule;
@@ -58,7 +58,7 @@ typedef struct ft_control {
     double rtt_us, queue_us;
     double queued; /* share of rounds that waited for others */
     bool busy;
-    ft_turn turn;               /* until when others keep it so */
+    ft_busy others;             /* until when others keep it so */
     double hint_us;             /* the server's word on a token of a run */
     double price;               /* of a row, in others' tokens, as the server says */
     double run_us;              /* a token of a run, as measured... */
@@ -86,7 +86,7 @@ typedef struct ft_control {
 typedef struct ft_control_room {
     uint32_t nodes;   /* a tree at most (server's limits and its hint); 0: no drafting now */
     uint32_t depth;   /* levels at most; 0: no drafting now */
-    int64_t spent_us; /* since the mark of the last verdict (spec/turn.h); 0: not known */
+    int64_t spent_us; /* since the mark of the last verdict (spec/busy.h); 0: not known */
 } ft_control_room;
 
 typedef struct ft_control_choice {

@@ -160,7 +160,7 @@ void ft_control_saw_round(ft_control *c, const ft_control_round *r)
         saw_verify(c, r);
     ft_control_saw_rtt(c, r->rtt_us);
     if (r->others_us > 0)
-        ft_turn_saw(&c->turn, r->others_us, r->verify_us);
+        ft_busy_saw(&c->others, r->others_us, r->verify_us);
     if (r->hint_token_us)
         ft_smooth(&c->hint_us, r->hint_token_us, TIMES.smooth);
     if (r->nodes > 0 && r->depth > 0)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drafter: a text, a source of candidates, and the tree that grows from one to the other
-// (growth.h). Invariants (check() runs them in debug builds):
+// The drafter: a text, a source of candidates, and a tree that grows behind the text (growth.h).
+// Invariants (check() asserts them in debug builds):
 //   1. the source's committed tokens are text[0, n_past), n_past <= n_text;
-//   2. n_past == n_text exactly if `rooted`: the children of the text's last token are in the pool;
-//      otherwise pool and pending nodes are empty;
+//   2. n_past == n_text exactly if `rooted`: then the pool has the children of the text's last
+//      token; otherwise there are no pool nodes and no pending nodes;
 //   3. the pool's pending numbers are the source's.
 // The source's thread calls everything here. After the first rounds nothing allocates except the
-// text, which doubles. A drafter never decides what text comes out: it only proposes.
+// text, which doubles. A drafter only proposes: text does not depend on it.
 #include "spec/drafter.h"
 
 #include <assert.h>
@@ -20,16 +20,16 @@ struct ft_drafter {
     uint32_t n_text, cap_text;
     bool rooted;
     ft_growth growth;
-    ft_calibration calibration; /* sharpness 0: not asked for */
+    ft_calibration calibration; /* sharpness 0: off */
     ft_drafter_stats stats;
-    /* Evidence of the children behind the text's last token ([0]) and behind pending node k
-     * ([1 + k]): of each all siblings'. [1 + FT_DRAFT_PENDING, source->evidence_bytes], or NULL. */
+    /* Evidence by ft_growth_place; siblings share it. [1 + FT_DRAFT_PENDING,
+     * source->evidence_bytes]; NULL: there is none. */
     uint8_t *evidence;
     uint32_t n_evidence[1 + FT_DRAFT_PENDING];
-    /* of the draft under way */
-    uint32_t level;    /* forwards done, those of text together one */
-    bool ended;        /* no more forwards */
-    ft_stop_view view; /* before the forward under way; chance 0: nobody decides on it */
+    /* The draft that is being made. */
+    uint32_t level;     /* forwards done; all those that read text count as one */
+    bool ended;         /* no more forwards */
+    ft_depth_view view; /* before the present forward; chance 0: nothing is learnt from it */
     uint16_t chosen[FT_DRAFT_LEAVES];
     int32_t tokens[FT_DRAFT_LEAVES], parents[FT_DRAFT_LEAVES];
     uint16_t depths[FT_DRAFT_LEAVES];
@@ -101,7 +101,7 @@ static ft_status reserve_text(ft_drafter *d, uint32_t n, ft_error *err)
     return FT_OK;
 }
 
-/* Forgets the tree: the source keeps only committed tokens, fewer than the text has. */
+/* Forgets the tree. The source must have no pending nodes and fewer tokens than the text. */
 static void drop_tree(ft_drafter *d)
 {
     ft_growth_clear(&d->growth);
@@ -117,7 +117,7 @@ ft_status ft_drafter_reset(ft_drafter *drafter, const int32_t *text, uint32_t n,
     ft_status status = reserve_text(d, n, err);
     if (status != FT_OK)
         return status;
-    /* The last token is always computed again: its children are needed. */
+    /* The last token is always computed again, because its children are needed. */
     while (same < n_past && same < n - 1 && d->text[same] == text[same])
         same++;
     d->source->ops->truncate(d->source, same);
@@ -130,13 +130,13 @@ ft_status ft_drafter_reset(ft_drafter *drafter, const int32_t *text, uint32_t n,
 
 /* ---- forwards ---- */
 
-/* Where the evidence behind the text's last token (0) or behind pending node i - 1 is kept. */
-static uint8_t *evidence_at(const ft_drafter *d, uint32_t i)
+static uint8_t *evidence_at(const ft_drafter *d, uint32_t place)
 {
-    return d->evidence ? d->evidence + (size_t)i * d->source->evidence_bytes : NULL;
+    return d->evidence ? d->evidence + (size_t)place * d->source->evidence_bytes : NULL;
 }
 
-/* The next n tokens of the text; the children behind the last one, or NULL params: not wanted. */
+/* The next n tokens of the text. params: for the children behind the last one; NULL: they are not
+ * wanted. */
 static ft_draft_request text_request(ft_drafter *d, uint32_t n, const ft_draft_params *params)
 {
     return (ft_draft_request){.source = d->source,
@@ -174,8 +174,8 @@ static ft_growth_limits limits_of(const ft_drafter *d)
                               .depth = n_ctx > d->n_text ? n_ctx - d->n_text : 0};
 }
 
-/* What was computed joins the pool. */
-static void take(ft_drafter *d, const ft_draft_request *r, uint32_t branch, bool ahead)
+/* Adds what was computed to the pool. */
+static void take(ft_drafter *d, const ft_draft_request *r, uint32_t branch, bool proactive)
 {
     d->stats.forwards++;
     d->stats.rows += r->n;
@@ -189,7 +189,7 @@ static void take(ft_drafter *d, const ft_draft_request *r, uint32_t branch, bool
         return;
     }
     const uint32_t first = d->growth.n_pending;
-    ft_growth_computed(&d->growth, d->chosen, r->n, ahead);
+    ft_growth_computed(&d->growth, d->chosen, r->n, proactive);
     for (uint32_t i = 0; i < r->n; i++) {
         d->n_evidence[1 + first + i] = r->children[i].n_evidence;
         ft_growth_add(&d->growth, d->chosen[i], &r->children[i], branch);
@@ -224,25 +224,25 @@ ft_status ft_drafter_prefill(ft_drafter *drafter, uint32_t max_tok, ft_error *er
 static void begin(ft_drafter *d, const ft_draft_params *params)
 {
     d->growth.n_emitted = 0;
-    d->growth.head = -1;
+    d->growth.expansion_leaf = -1;
     d->level = 0;
     d->ended = params->budget == 0 || params->branch == 0 || params->depth == 0 || d->n_text == 0 ||
                d->n_text > d->source->n_ctx;
 }
 
-/* Whether what the tree has is enough: the n chosen leaves would not be worth their forward. */
+/* Whether to end the draft, because the n chosen leaves are not worth a forward. */
 static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
 {
-    d->view = (ft_stop_view){.forwards = d->level};
-    if (!params->stop)
+    d->view = (ft_depth_view){.forwards = d->level};
+    if (!params->deep_enough)
         return false;
     d->view.tokens = ft_growth_tokens(&d->growth, params);
     for (uint32_t i = 0; i < n; i++)
         d->view.chance += (double)expf(d->growth.node[d->chosen[i]].cum);
-    return ft_stop_enough(params->stop, &d->view);
+    return ft_depth_enough(params->deep_enough, &d->view);
 }
 
-/* What the draft needs of the next forward; false: nothing. */
+/* The draft's part of the next forward; false: it has none. */
 static bool next_request(ft_drafter *d, const ft_draft_params *params, ft_draft_request *r)
 {
     d->view.chance = 0;
@@ -262,7 +262,7 @@ static bool next_request(ft_drafter *d, const ft_draft_params *params, ft_draft_
     return true;
 }
 
-/* One forward for all that need one; false: none does. */
+/* One forward for all drafts that need one; false: none does. */
 static bool grow(ft_drafter *const *drafters, size_t n, const ft_draft_params *params,
                  ft_error *err, ft_status *status)
 {
@@ -281,9 +281,9 @@ static bool grow(ft_drafter *const *drafters, size_t n, const ft_draft_params *p
         d->ended |= requests[i].status != FT_OK;
         if (requests[i].status == FT_OK)
             take(d, &requests[i], params[of[i]].branch, false);
-        if (requests[i].status == FT_OK && params[of[i]].stop && d->view.chance > 0)
-            ft_stop_saw_forward(params[of[i]].stop, &d->view,
-                                ft_growth_tokens(&d->growth, &params[of[i]]));
+        if (requests[i].status == FT_OK && params[of[i]].deep_enough && d->view.chance > 0)
+            ft_depth_saw_forward(params[of[i]].deep_enough, &d->view,
+                                 ft_growth_tokens(&d->growth, &params[of[i]]));
         d->level += d->rooted;
         check(d);
     }
@@ -337,33 +337,32 @@ const uint8_t *ft_drafter_evidence(const ft_drafter *drafter, uint32_t node, uin
 {
     const ft_growth *g = &drafter->growth;
     assert(node < g->n_emitted);
-    const int32_t parent = g->node[g->emitted[node]].parent;
-    const uint32_t at = parent < 0 ? 0 : 1u + (uint32_t)g->node[parent].pending;
-    *n = drafter->evidence ? drafter->n_evidence[at] : 0;
-    return evidence_at(drafter, at);
+    const uint32_t place = ft_growth_place(g, g->node[g->emitted[node]].parent);
+    *n = drafter->evidence ? drafter->n_evidence[place] : 0;
+    return evidence_at(drafter, place);
 }
 
-/* How many leaves can be computed ahead so that the KV pool keeps room for the draft to come, and
- * an eighth of itself: what is computed ahead must not take from others what they need now. */
-static bool has_room_ahead(const ft_drafter *d, uint32_t n, const ft_draft_params *params)
+/* Whether the KV pool has room for n leaves beside the next draft and an eighth of the pool, which
+ * is left to others: they may need it sooner. */
+static bool has_room(const ft_drafter *d, uint32_t n, const ft_draft_params *params)
 {
     uint32_t room = d->source->ops->room_tok(d->source);
     uint64_t held = d->source->total_tok / 8 + (uint64_t)ft_draft_params_leaves(params);
     return room == UINT32_MAX || room >= held + n;
 }
 
-static uint32_t choose_ahead(ft_drafter *d, const ft_draft_params *params)
+static uint32_t choose_proactive(ft_drafter *d, const ft_draft_params *params)
 {
     ft_growth_limits limits = limits_of(d);
-    uint32_t n = ft_growth_choose_ahead(&d->growth, params, &limits, d->chosen);
-    return n > 0 && has_room_ahead(d, n, params) ? n : 0;
+    uint32_t n = ft_growth_choose_proactive(&d->growth, params, &limits, d->chosen);
+    return n > 0 && has_room(d, n, params) ? n : 0;
 }
 
-ft_status ft_drafter_ahead(ft_drafter *drafter, const ft_draft_params *params, ft_error *err,
-                           bool *more)
+ft_status ft_drafter_proactive(ft_drafter *drafter, const ft_draft_params *params, ft_error *err,
+                               bool *more)
 {
     ft_drafter *d = drafter;
-    uint32_t n = choose_ahead(d, params);
+    uint32_t n = choose_proactive(d, params);
     *more = false;
     if (n == 0)
         return FT_OK;
@@ -372,9 +371,9 @@ ft_status ft_drafter_ahead(ft_drafter *drafter, const ft_draft_params *params, f
     if (status != FT_OK || r.status == FT_EXHAUSTED)
         return status;
     take(d, &r, params->branch, true);
-    d->stats.ahead_forwards++;
-    d->stats.ahead_nodes += n;
-    *more = choose_ahead(d, params) > 0;
+    d->stats.proactive_forwards++;
+    d->stats.proactive_nodes += n;
+    *more = choose_proactive(d, params) > 0;
     check(d);
     return FT_OK;
 }
@@ -396,19 +395,19 @@ void ft_drafter_early_take(ft_drafter *drafter, ft_tree *tree)
 
 /* ---- verdicts ---- */
 
-/* SpecEdge 4.2's two events, given the verdict as the walk nodes[n]. */
+/* Counts the two events of SpecEdge 4.2. nodes[n]: the verdict's walk. */
 static void count_alignment(ft_drafter *d, const uint16_t *nodes, uint32_t n, uint32_t n_path)
 {
-    int32_t head = d->growth.head;
-    if (head < 0 || d->growth.node[head].pending < 0)
+    int32_t leaf = d->growth.expansion_leaf;
+    if (leaf < 0 || d->growth.node[leaf].pending < 0)
         return;
-    bool aligned = n_path > 0 && nodes[n_path - 1] == head;
-    d->stats.heads++;
+    bool aligned = n_path > 0 && nodes[n_path - 1] == leaf;
+    d->stats.leaves++;
     d->stats.aligned += aligned;
     d->stats.matched += aligned && n > n_path;
 }
 
-/* What came behind each node of the walk that was computed, as far as the verdict goes. */
+/* Learns from the token that came behind each computed node of the walk. */
 static void learn(ft_drafter *d, const uint16_t *nodes, uint32_t n_path, const int32_t *next,
                   uint32_t n_next)
 {
@@ -435,11 +434,11 @@ ft_calibration ft_drafter_calibration(const ft_drafter *drafter)
     return drafter->calibration;
 }
 
-/* Counts the node if it was computed ahead and outlived a verdict, once. */
+/* Counts a node that was computed proactively and was of use, once. */
 static void count_kept(ft_drafter *d, ft_growth_node *node)
 {
-    d->stats.ahead_kept += node->ahead;
-    node->ahead = false;
+    d->stats.proactive_kept += node->proactive;
+    node->proactive = false;
 }
 
 static void move_evidence(ft_drafter *d, uint32_t from, uint32_t to)
@@ -449,8 +448,8 @@ static void move_evidence(ft_drafter *d, uint32_t from, uint32_t to)
         memcpy(evidence_at(d, to), evidence_at(d, from), d->n_evidence[to]);
 }
 
-/* Pending node `root` is the text's last token now, and keep[n] (ascending) are pending nodes 0 to
- * n - 1. */
+/* Pending node `root` has become the text's last token, and keep[n] (ascending) have become pending
+ * nodes 0 to n - 1. */
 static void reroot_evidence(ft_drafter *d, uint32_t root, const uint32_t *keep, uint32_t n)
 {
     move_evidence(d, 1 + root, 0);
@@ -483,7 +482,7 @@ ft_status ft_drafter_advance(ft_drafter *drafter, const uint32_t *path, uint32_t
         d->text[d->n_text++] = g->node[nodes[i]].token;
     for (uint32_t i = 0; i < n_next; i++)
         d->text[d->n_text++] = next[i];
-    /* The tree lives on below the text's new end if that end was computed. */
+    /* What is below the text's new end is kept if that end was computed. */
     if (n_kv == n_path + n_next) {
         n_keep = ft_growth_reroot(g, nodes[n - 1], keep);
         reroot_evidence(d, kv[n_kv - 1], keep, n_keep);

@@ -37,7 +37,7 @@ typedef struct ft_early_view {
     double sent_ago_us;   /* the tree was sent so long ago */
     double answer_us;     /* it should take from its arrival to its verdict */
     double rtt_us;        /* the network takes */
-    double others_us;     /* other sessions keep the server busy (spec/turn.h) */
+    double others_us;     /* other sessions keep the server busy (spec/busy.h) */
     double forward_us;    /* a draft forward takes */
     bool more;            /* there is something left to draft before the verdict */
     double tokens_per_us; /* that rounds bring lately */

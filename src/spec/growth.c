@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The growth of a draft tree: SpecExec's best-first growth, as SpecEdge 4.2 and appendix C use it,
-// and the growth below one leaf while a verdict is awaited. Invariants (ft_growth_check runs them
-// in debug builds):
-//   1. parents stand before children, and a node with children is computed;
-//   2. cum never rises from parent to child, so the best nodes by (cum, pool order) are a tree;
+// and proactive growth while a verdict is awaited. Invariants (ft_growth_check asserts them):
+//   1. parents stand before their children, and a node with children is computed;
+//   2. no child has a higher cum than its parent: the best nodes by (cum, pool order) are a tree;
 //   3. pending number k belongs to owner[k], whose `pending` is k;
-//   4. the head, if there is one, is a leaf of the emitted tree.
+//   4. the expansion leaf, if there is one, is a leaf of the emitted tree.
 // Plain data of one owner. Nothing here allocates, computes logits or knows the text.
 #include "spec/growth.h"
 
@@ -45,9 +44,9 @@ void ft_draft_params_obey(ft_draft_params *params, const ft_rule_terms *terms)
     params->budget = params->depth = ft_min_u32(params->budget, params->depth);
     params->width = params->branch = 1;
     params->min_logp = -INFINITY;
-    params->ahead = FT_AHEAD_HEAD;
+    params->proactive = FT_PROACTIVE_LEAF;
     params->predictor = NULL;
-    params->stop = NULL;
+    params->deep_enough = NULL;
 }
 
 uint32_t ft_draft_params_leaves(const ft_draft_params *params)
@@ -67,14 +66,15 @@ void ft_growth_check(const ft_growth *g)
         assert(node->parent < 0 || g->node[node->parent].pending >= 0);
         assert(node->depth == (node->parent < 0 ? 0 : g->node[node->parent].depth + 1));
         assert(node->pending < 0 || g->owner[node->pending] == i);
-        assert(!node->ahead || node->pending >= 0);
+        assert(!node->proactive || node->pending >= 0);
     }
     for (uint32_t k = 0; k < g->n_pending; k++)
         assert(g->owner[k] < g->n && g->node[g->owner[k]].pending == (int16_t)k);
-    bool emitted = g->head < 0;
+    const int32_t leaf = g->expansion_leaf;
+    bool emitted = leaf < 0;
     for (uint32_t i = 0; i < g->n_emitted; i++) {
-        emitted |= g->emitted[i] == g->head;
-        assert(g->head < 0 || g->node[g->emitted[i]].parent != g->head);
+        emitted |= g->emitted[i] == leaf;
+        assert(leaf < 0 || g->node[g->emitted[i]].parent != leaf);
     }
     assert(emitted);
 #else
@@ -85,11 +85,11 @@ void ft_growth_check(const ft_growth *g)
 void ft_growth_clear(ft_growth *g)
 {
     g->n = g->n_pending = g->n_emitted = g->n_early = 0;
-    g->head = -1;
+    g->expansion_leaf = -1;
     g->calibration = (ft_calibration){0};
 }
 
-/* The log of what the source leaves for all other tokens. */
+/* The log of the chance that the source leaves for all other tokens. */
 static float rest_of(const float *said, uint32_t n)
 {
     float rest = 1;
@@ -98,7 +98,7 @@ static float rest_of(const float *said, uint32_t n)
     return logf(fmaxf(rest, REST_MIN));
 }
 
-/* The log of the sum of all chances as calibrated, the rest's too. */
+/* The log of the sum of all calibrated chances, the rest included. */
 static float calibrated_sum(const float *said, uint32_t n, float s, float rest)
 {
     float sum = expf(s * rest_of(said, n) + rest);
@@ -107,17 +107,15 @@ static float calibrated_sum(const float *said, uint32_t n, float s, float rest)
     return logf(sum);
 }
 
-/* Where what the source said behind a computed node (-1: the text's last token) is kept. */
-static ft_shape *shape_behind(ft_growth *g, int32_t parent)
+uint32_t ft_growth_place(const ft_growth *g, int32_t node)
 {
-    return parent < 0 ? &g->root_shape : &g->shape[g->node[parent].pending];
+    return node < 0 ? 0 : 1u + (uint32_t)g->node[node].pending;
 }
 
 void ft_growth_features(const ft_growth *g, uint32_t node, float feature[FT_FEATURES])
 {
     const ft_growth_node *at = &g->node[node];
-    const ft_shape *shape =
-        at->parent < 0 ? &g->root_shape : &g->shape[g->node[at->parent].pending];
+    const ft_shape *shape = &g->shape[ft_growth_place(g, at->parent)];
     feature[FT_FEATURE_CONFIDENCE] = expf(at->said);
     feature[FT_FEATURE_ENTROPY] = shape->entropy;
     feature[FT_FEATURE_MARGIN] = shape->margin;
@@ -131,7 +129,7 @@ void ft_growth_add(ft_growth *g, int32_t parent, const ft_draft_children *childr
     uint32_t n = ft_min_u32(ft_min_u32(children->n, branch), FT_DRAFT_RANKED);
     float cum = parent < 0 ? 0 : g->node[parent].cum;
     float said[FT_DRAFT_RANKED], scale = 1, log_sum = 0;
-    *shape_behind(g, parent) = children->shape;
+    g->shape[ft_growth_place(g, parent)] = children->shape;
     for (uint32_t i = 0; i < n; i++)
         said[i] = children->at[i].logp;
     if (g->calibration.sharpness > 0) {
@@ -164,12 +162,12 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
         return;
     float log_sum = calibrated_sum(said, n, s, c->rest);
     said[n] = rest_of(said, n);
-    for (uint32_t i = 0; i <= n; i++) { /* the rest comes last: p is its chance then */
+    for (uint32_t i = 0; i <= n; i++) { /* the rest comes last, so p ends as its chance */
         p = expf(s * said[i] + (i == n ? c->rest : 0) - log_sum);
         mean += p * said[i];
         square += p * said[i] * said[i];
     }
-    /* The likelihood's slopes over its curvatures, as far as these were met with. */
+    /* Newton steps: the slopes of the likelihood over the sums of its curvatures so far. */
     c->weight = TUNE.weight_fade * c->weight + fmaxf(square - mean * mean, 0);
     c->rest_weight = TUNE.weight_fade * c->rest_weight + p * (1 - p);
     s += (said[ft_min_u32(came, n)] - mean) / (c->weight + TUNE.weight_prior);
@@ -178,8 +176,8 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
     c->rest = fminf(fmaxf(rest, -TUNE.rest_most), TUNE.rest_most);
 }
 
-/* Whether the predictor lets a node be sent: it and all above it. Node 0 is the best first
- * token. */
+/* Whether the predictor accepts a node and all its ancestors. Node 0, the best first token, is
+ * always accepted. */
 static bool is_in(ft_growth *g, uint32_t at, const ft_predictor *predictor)
 {
     ft_growth_node *node = &g->node[at];
@@ -195,11 +193,11 @@ static bool is_in(ft_growth *g, uint32_t at, const ft_predictor *predictor)
     return node->judged == FT_JUDGED_IN;
 }
 
-/* Which nodes best_nodes looks at. */
+/* The nodes that best_nodes considers. */
 typedef struct filter {
     float min_cum;
-    const bool *among;             /* those for which it is true; NULL: all */
-    const ft_predictor *predictor; /* those that it lets in; NULL: all */
+    const bool *among;             /* [g->n] true: consider it; NULL: all */
+    const ft_predictor *predictor; /* must accept them; NULL: all */
 } filter;
 
 /* The best nodes by (cum, pool order), at most `budget` <= FT_TREE_MAX of them. */
@@ -224,7 +222,7 @@ static uint32_t best_nodes(ft_growth *g, uint32_t budget, const filter *which, u
     return n;
 }
 
-/* Those of the best nodes to compute next, at most limits->leaves of them. */
+/* The best nodes that are to be computed next, at most limits->leaves. */
 static uint32_t leaves_of(const ft_growth *g, const uint16_t *best, uint32_t n_best,
                           uint32_t budget, const ft_growth_limits *limits, uint16_t *chosen)
 {
@@ -239,8 +237,8 @@ static uint32_t leaves_of(const ft_growth *g, const uint16_t *best, uint32_t n_b
     return n;
 }
 
-/* The limits, with fewer leaves where pool nodes or pending numbers get short; so many of both are
- * held back. */
+/* The limits, with fewer leaves if pool nodes or pending numbers run short. Some of both are held
+ * back. */
 static ft_growth_limits with_room(const ft_growth *g, const ft_draft_params *params,
                                   const ft_growth_limits *limits, uint32_t pool_held,
                                   uint32_t pending_held)
@@ -284,65 +282,71 @@ double ft_growth_tokens(ft_growth *g, const ft_draft_params *params)
     return tokens;
 }
 
-/* The emitted tree's leaf of the highest cum, the first of equals; -1: nothing is emitted. */
-static int32_t choose_head(const ft_growth *g)
+/* The emitted tree's leaf with the highest cum, the first of equals; -1: nothing is emitted. */
+static int32_t choose_expansion_leaf(const ft_growth *g)
 {
     bool inner[FT_GROWTH_MAX] = {false};
-    int32_t head = -1;
+    int32_t leaf = -1;
     for (uint32_t i = 0; i < g->n_emitted; i++)
         if (g->node[g->emitted[i]].parent >= 0)
             inner[g->node[g->emitted[i]].parent] = true;
     for (uint32_t i = 0; i < g->n_emitted; i++) {
         uint16_t at = g->emitted[i];
-        if (!inner[at] && (head < 0 || g->node[at].cum > g->node[head].cum))
-            head = at;
+        if (!inner[at] && (leaf < 0 || g->node[at].cum > g->node[leaf].cum))
+            leaf = at;
     }
-    return head;
+    return leaf;
 }
 
-uint32_t ft_growth_choose_ahead(ft_growth *g, const ft_draft_params *params,
-                                const ft_growth_limits *limits, uint16_t *chosen)
+/* Below the expansion leaf: itself while it is not computed, then its descendants. */
+static uint32_t choose_below(ft_growth *g, const ft_draft_params *params,
+                             const ft_growth_limits *room, uint16_t *chosen)
 {
     uint16_t best[FT_TREE_MAX];
     bool below[FT_GROWTH_MAX] = {false};
-    uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
-    /* Half of the room is the most that is held back: a draft that wants more takes what there
-     * is. */
+    const uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
+    const ft_growth_node *leaf = &g->node[g->expansion_leaf];
+    if (leaf->pending < 0) {
+        *chosen = (uint16_t)g->expansion_leaf;
+        return leaf->depth < room->depth;
+    }
+    for (uint32_t i = (uint32_t)g->expansion_leaf + 1; i < g->n; i++) {
+        int32_t parent = g->node[i].parent;
+        below[i] = parent >= 0 && (parent == g->expansion_leaf || below[parent]);
+    }
+    const filter which = {.min_cum = params->min_logp + leaf->cum, .among = below};
+    uint32_t n_best = best_nodes(g, budget, &which, best);
+    return leaves_of(g, best, n_best, budget, room, chosen);
+}
+
+uint32_t ft_growth_choose_proactive(ft_growth *g, const ft_draft_params *params,
+                                    const ft_growth_limits *limits, uint16_t *chosen)
+{
+    uint16_t best[FT_TREE_MAX];
+    /* At most half of the room is held back: a draft that wants more takes what there is. */
     uint32_t leaves = ft_draft_params_leaves(params);
     uint32_t nodes = leaves * ft_min_u32(params->branch, FT_DRAFT_RANKED);
     ft_growth_limits room = with_room(g, params, limits, ft_min_u32(nodes, FT_GROWTH_MAX / 2),
                                       ft_min_u32(leaves, FT_DRAFT_PENDING / 2));
-    if (budget == 0 || room.leaves == 0)
+    if (params->budget == 0 || room.leaves == 0)
         return 0;
-    if (g->head < 0)
-        g->head = choose_head(g);
-    if (g->head < 0)
+    if (g->expansion_leaf < 0)
+        g->expansion_leaf = choose_expansion_leaf(g);
+    if (g->expansion_leaf < 0)
         return 0;
-    const ft_growth_node *head = &g->node[g->head];
-    if (params->ahead == FT_AHEAD_LIKELIEST) {
-        const filter likely = {.min_cum = fmaxf(params->min_logp, -logf(TUNE.ahead_odds))};
-        uint32_t n = best_nodes(g, FT_TREE_MAX, &likely, best);
-        return leaves_of(g, best, n, FT_TREE_MAX, &room, chosen);
-    }
-    if (head->pending < 0) {
-        *chosen = (uint16_t)g->head;
-        return head->depth < limits->depth;
-    }
-    for (uint32_t i = (uint32_t)g->head + 1; i < g->n; i++) {
-        int32_t parent = g->node[i].parent;
-        below[i] = parent >= 0 && (parent == g->head || below[parent]);
-    }
-    const filter which = {.min_cum = params->min_logp + head->cum, .among = below};
-    uint32_t n_best = best_nodes(g, budget, &which, best);
-    return leaves_of(g, best, n_best, budget, &room, chosen);
+    if (params->proactive == FT_PROACTIVE_LEAF)
+        return choose_below(g, params, &room, chosen);
+    const filter likely = {.min_cum = fmaxf(params->min_logp, -logf(TUNE.proactive_odds))};
+    uint32_t n = best_nodes(g, FT_TREE_MAX, &likely, best);
+    return leaves_of(g, best, n, FT_TREE_MAX, &room, chosen);
 }
 
-void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool ahead)
+void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool proactive)
 {
     assert(g->n_pending + n <= FT_DRAFT_PENDING);
     for (uint32_t i = 0; i < n; i++) {
         g->node[chosen[i]].pending = (int16_t)g->n_pending;
-        g->node[chosen[i]].ahead = ahead;
+        g->node[chosen[i]].proactive = proactive;
         g->owner[g->n_pending++] = chosen[i];
     }
 }
@@ -352,8 +356,8 @@ static int by_number(const void *a, const void *b)
     return (int)*(const uint16_t *)a - (int)*(const uint16_t *)b;
 }
 
-/* nodes[n] of the pool, in its order, as a tree; one whose parent is not among them has none
- * there. */
+/* nodes[n] of the pool, in pool order, as a tree. A node whose parent is not among them is a
+ * root. */
 static void tree_of(const ft_growth *g, const uint16_t *nodes, uint32_t n, ft_tree *tree)
 {
     int16_t number[FT_GROWTH_MAX]; /* in the tree, -1: not in it */
@@ -369,7 +373,7 @@ static void tree_of(const ft_growth *g, const uint16_t *nodes, uint32_t n, ft_tr
 void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree)
 {
     uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
-    g->head = -1;
+    g->expansion_leaf = -1;
     g->n_early = 0;
     const filter which = filter_of(params);
     g->n_emitted = best_nodes(g, budget, &which, g->emitted);
@@ -382,9 +386,9 @@ void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree)
 /* What surrounds the emitted tree. */
 typedef struct fringe {
     int16_t number[FT_GROWTH_MAX]; /* in the emitted tree, -1: not in it */
-    int16_t top[FT_GROWTH_MAX];    /* the top that a node is or hangs below, -1: none */
-    bool among[FT_GROWTH_MAX];     /* tops that are computed, and what hangs below them */
-    float below[FT_GROWTH_MAX]; /* of tops: the tokens that the chosen nodes below should bring */
+    int16_t top[FT_GROWTH_MAX];    /* the top that a node is or is below, -1: none */
+    bool among[FT_GROWTH_MAX];     /* computed tops, and the nodes below them */
+    float below[FT_GROWTH_MAX];    /* of a top: expected tokens of the chosen nodes below it */
 } fringe;
 
 static void find_fringe(const ft_growth *g, fringe *f)
@@ -403,8 +407,8 @@ static void find_fringe(const ft_growth *g, fringe *f)
     }
 }
 
-/* Leaves among[] only what is below tops that are worth their place. Returns what these are
- * worth. */
+/* Removes from among[] the tops that are not worth sending, with the nodes below them. Returns what
+ * the others should gain, in tokens. */
 static double keep_worthy(const ft_growth *g, const ft_growth_early *early, fringe *f,
                           const uint16_t *best, uint32_t n)
 {
@@ -424,7 +428,7 @@ static double keep_worthy(const ft_growth *g, const ft_growth_early *early, frin
     return gain;
 }
 
-/* Tops without a node below them are no use. */
+/* Removes tops that have no node below them: they are of no use. */
 static uint32_t drop_bare(const fringe *f, uint16_t *nodes, uint32_t n)
 {
     bool used[FT_GROWTH_MAX] = {false};
@@ -461,7 +465,7 @@ void ft_growth_early_take(ft_growth *g, ft_tree *tree)
     memcpy(g->emitted, g->early, g->n_early * sizeof *g->early);
     g->n_emitted = g->n_early;
     g->n_early = 0;
-    g->head = -1;
+    g->expansion_leaf = -1;
     tree_of(g, g->emitted, g->n_emitted, tree);
 }
 
@@ -494,7 +498,7 @@ uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
 {
     int16_t moved[FT_GROWTH_MAX]; /* new number, -1: gone */
     uint32_t n = 0, n_keep = 0, up = g->node[root].depth + 1u;
-    g->root_shape = *shape_behind(g, root);
+    g->shape[0] = g->shape[ft_growth_place(g, root)];
     for (uint32_t i = 0; i < g->n; i++) {
         ft_growth_node node = g->node[i];
         bool child = node.parent == root;
@@ -504,7 +508,7 @@ uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
         node.parent = child ? -1 : moved[node.parent];
         node.cum = node.logp + (child ? 0 : g->node[node.parent].cum);
         node.depth = (uint16_t)(node.depth - up);
-        node.judged = FT_JUDGED_NOT; /* it has another position now */
+        node.judged = FT_JUDGED_NOT; /* its position has changed */
         moved[i] = (int16_t)n;
         g->node[n++] = node;
     }
@@ -512,7 +516,7 @@ uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
         int16_t at = moved[g->owner[k]];
         if (at < 0)
             continue;
-        g->shape[n_keep] = g->shape[k]; /* n_keep <= k */
+        g->shape[1 + n_keep] = g->shape[1 + k]; /* n_keep <= k */
         g->node[at].pending = (int16_t)n_keep;
         g->owner[n_keep] = (uint16_t)at;
         keep[n_keep++] = k;
@@ -525,6 +529,6 @@ uint32_t ft_growth_reroot(ft_growth *g, int32_t root, uint32_t *keep)
     g->n_pending = n_keep;
     g->n_emitted = 0;
     g->n_early = n_early;
-    g->head = -1;
+    g->expansion_leaf = -1;
     return n_keep;
 }

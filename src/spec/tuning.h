@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The tuning constants of src/spec, by the file that uses them (base/tuning.h): when and how much
- * to speculate (control.h), how deep (stop.h), until when others keep the server busy (turn.h), how
- * a tree grows (growth.h), and when early drafts are sent (early_policy.h).
+ * to speculate (control.h), how deep (depth.h), for how long others keep the server busy (busy.h),
+ * how a tree grows (growth.h), and when early drafts are sent (early_policy.h).
  *
  * Not here: sizes of arrays, guards against a division by zero, and limits.
  *
@@ -132,9 +132,9 @@
     T(g, COUNT, SCALED, probe_last, 1024, "runs between such trees at most")                      \
     /* half not met, double not met */
 
-/* stop.c: how deep a draft is. share_ahead is between the two best of the values tried (0.5, 0.7,
- * 1) on pairs of devices and networks. */
-#define FT_SPEC_TUNING_STOP(T, g)                                                                  \
+/* depth.c: how deep a draft is. share_proactive is between the two best of the values tried (0.5,
+ * 0.7, 1) on pairs of devices and networks. */
+#define FT_SPEC_TUNING_DEPTH(T, g)                                                                 \
     T(g, REAL, FROM_ONE, fade_round, 0.97, "share of the rounds' rate kept at a round")            \
     /* half unclear, double unclear */                                                             \
     T(g, REAL, FROM_ONE, fade_forward, 0.995, "share of a level's yield kept at a forward")        \
@@ -151,13 +151,13 @@
     /* half < 1 %, double unclear */                                                               \
     T(g, REAL, SCALED, smooth, 0.3, "share of a new time")                                         \
     /* half < 1 %, double unclear */                                                               \
-    T(g, REAL, FROM_ONE, share_ahead, 0.65,                                                        \
+    T(g, REAL, FROM_ONE, share_proactive, 0.65,                                                    \
       "of a forward's gain, a level: proactive ones miss it")                                      \
     /* half unclear, double +4.4 % kinds */
 
-/* turn.c: until when others keep the server busy. One round without others may come of two sessions
+/* busy.c: until when others keep the server busy. One round without others may come of two sessions
  * that have changed places. By off_times hardly one draft in ten comes too late. */
-#define FT_SPEC_TUNING_TURN(T, g)                                                           \
+#define FT_SPEC_TUNING_BUSY(T, g)                                                           \
     T(g, REAL, SCALED, weight, 0.3, "share of a new time")                                  \
     /* half not met, double unclear */                                                      \
     T(g, REAL, SCALED, others, 0.2, "of a verification: shorter work is no pass of others") \
@@ -175,7 +175,7 @@
 #define FT_SPEC_TUNING_GROWTH(T, g)                                                                \
     T(g, COUNT, SCALED, branch, 8, "children considered a node")                                   \
     /* half +2.3 % turns, double +3.1 % weak */                                                    \
-    T(g, SINGLE, SCALED, ahead_odds, 200,                                                          \
+    T(g, SINGLE, SCALED, proactive_odds, 200,                                                      \
       "proactive drafting ends where one text in so many goes")                                    \
     /* half -3.1 % near, double unclear */                                                         \
     T(g, SINGLE, FROM_ONE, weight_fade, 0.997f, "share of what calibration has seen kept a token") \
@@ -211,8 +211,8 @@
     G(trees, FT_SPEC_TUNING_TREES)   \
     G(modes, FT_SPEC_TUNING_MODES)   \
     G(tries, FT_SPEC_TUNING_TRIES)   \
-    G(stop, FT_SPEC_TUNING_STOP)     \
-    G(turn, FT_SPEC_TUNING_TURN)     \
+    G(depth, FT_SPEC_TUNING_DEPTH)   \
+    G(busy, FT_SPEC_TUNING_BUSY)     \
     G(growth, FT_SPEC_TUNING_GROWTH) \
     G(early, FT_SPEC_TUNING_EARLY)
 

@@ -71,8 +71,8 @@ static void rounds(int64_t busy_us)
         must(ft_drafter_draft(plain, &params, &err, &a));
         must(ft_drafter_draft(slow, &params, &err, &b));
         test_trees_equal(&a, &b);
-        must(ft_drafter_ahead(plain, &params, &err, &more));
-        must(ft_drafter_ahead(slow, &params, &err, &more));
+        must(ft_drafter_proactive(plain, &params, &err, &more));
+        must(ft_drafter_proactive(slow, &params, &err, &more));
         uint32_t n_path = test_tree_path(&a, round, path);
         must(ft_drafter_advance(plain, path, n_path, text, round % 2, &err));
         must(ft_drafter_advance(slow, path, n_path, text, round % 2, &err));

@@ -112,7 +112,7 @@ static ft_status one_round(ft_drafter *d, const story *s, ft_rng *rng, ft_error 
     out->trees = ft_fnv64(out->trees, tree.cum_logp, tree.n * sizeof *tree.cum_logp);
     hash_features(d, &tree, out);
     for (bool more = true; status == FT_OK && more && calls > 0; calls--)
-        status = ft_drafter_ahead(d, &params, e, &more);
+        status = ft_drafter_proactive(d, &params, e, &more);
     if (tree.n > 0 && how > 0)
         n_path = test_tree_path(&tree, at % tree.n, path);
     const int32_t next[2] = {(int32_t)(7 + how), 9};
@@ -320,7 +320,7 @@ static outcome follow(ft_draft_source *source, const int32_t *text, uint64_t see
         out.trees = ft_fnv64(out.trees, tree.token, tree.n * sizeof *tree.token);
         out.trees = ft_fnv64(out.trees, tree.cum_logp, tree.n * sizeof *tree.cum_logp);
         for (uint32_t calls = ft_rng_below(&rng, 4); more && calls > 0; calls--)
-            must(ft_drafter_ahead(d, &params, &err, &more));
+            must(ft_drafter_proactive(d, &params, &err, &more));
         /* often not as far as the tree would allow, so that much of it lives on */
         uint32_t most = 1 + ft_rng_below(&rng, 3);
         while (n_path < most && n + n_path < TRUTH - 2 &&

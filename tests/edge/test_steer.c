@@ -18,7 +18,7 @@ static ft_steer make(bool automatic, uint32_t max_tree)
                                .proactive = true,
                                .max_tree = max_tree,
                                .terms = ft_rule_exact.terms(&ft_rule_exact, 300, NULL)};
-    const ft_stop depth = {0};
+    const ft_depth depth = {0};
     ft_control control;
     ft_steer s;
     ft_control_init(&control, &opts);

@@ -475,7 +475,7 @@ static void test_stops(void **state)
     fixture f;
     ft_tree full, same, least;
     ft_draft_params params = ft_draft_params_tree(12, 5, 3);
-    ft_stop stop = {0};
+    ft_depth stop = {0};
     int32_t text[TEXT_MAX];
     uint32_t n = test_draft_prompt(text, PROMPT, 0);
     (void)state;
@@ -483,7 +483,7 @@ static void test_stops(void **state)
     must(ft_drafter_reset(f.drafter, text, n, &err));
     must(ft_drafter_draft(f.drafter, &params, &err, &full));
     uint64_t before = forwards_of(f.drafter);
-    params.stop = &stop;
+    params.deep_enough = &stop;
     must(ft_drafter_reset(f.drafter, text, n, &err));
     must(ft_drafter_draft(f.drafter, &params, &err, &same));
     assert_int_equal(forwards_of(f.drafter) - before, params.depth);

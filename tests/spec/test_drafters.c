@@ -164,7 +164,7 @@ static void test_no_allocation(void **state)
         must(ft_drafters_draft(c.drafter, N, c.params, &err, c.trees));
         for (uint32_t i = 0; i < N; i++) {
             bool more;
-            must(ft_drafter_ahead(c.drafter[i], &c.params[i], &err, &more));
+            must(ft_drafter_proactive(c.drafter[i], &c.params[i], &err, &more));
             advance(&c, i, round % 2);
         }
         count_allocs(false);

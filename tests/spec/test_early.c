@@ -44,7 +44,7 @@ static void ahead(fixture *f, const ft_draft_params *params, uint32_t forwards)
 {
     bool more = true;
     while (more && forwards-- > 0)
-        must(ft_drafter_ahead(f->drafter, params, &err, &more));
+        must(ft_drafter_proactive(f->drafter, params, &err, &more));
 }
 
 typedef struct early {

@@ -51,10 +51,11 @@ static void begin(uint64_t text, uint32_t branch)
     ft_growth_add(&g, -1, &c, branch);
 }
 
-static void compute(uint64_t text, const uint16_t *chosen, uint32_t n, uint32_t branch, bool ahead)
+static void compute(uint64_t text, const uint16_t *chosen, uint32_t n, uint32_t branch,
+                    bool proactive)
 {
     ft_draft_children c;
-    ft_growth_computed(&g, chosen, n, ahead);
+    ft_growth_computed(&g, chosen, n, proactive);
     for (uint32_t i = 0; i < n; i++) {
         children_of(path_of(text, chosen[i]), &c);
         ft_growth_add(&g, chosen[i], &c, branch);
@@ -118,7 +119,7 @@ static void test_grows_to_the_best(void **state)
 static void check_likeliest(const uint16_t *chosen, uint32_t n, uint32_t i)
 {
     assert_true(g.node[chosen[i]].pending < 0);
-    assert_true(g.node[chosen[i]].cum >= -logf(ft_spec_tune->growth.ahead_odds));
+    assert_true(g.node[chosen[i]].cum >= -logf(ft_spec_tune->growth.proactive_odds));
     for (uint32_t k = 0; k < g.n; k++) {
         bool taken = g.node[k].pending >= 0;
         for (uint32_t j = 0; j < n; j++)
@@ -127,22 +128,24 @@ static void check_likeliest(const uint16_t *chosen, uint32_t n, uint32_t i)
     }
 }
 
-/* Lets the tree grow ahead once; the chosen nodes are the likeliest, or the head and below it. */
-static void grow_ahead(uint64_t text, const ft_draft_params *p)
+/* One proactive forward; the chosen nodes are the likeliest, or the expansion leaf and below. */
+static void grow_proactively(uint64_t text, const ft_draft_params *p)
 {
     uint16_t chosen[FT_DRAFT_LEAVES];
-    bool first = g.head < 0;
-    uint32_t n = ft_growth_choose_ahead(&g, p, &no_limits, chosen);
-    for (uint32_t i = 0; i < n && p->ahead == FT_AHEAD_LIKELIEST; i++)
+    bool first = g.expansion_leaf < 0;
+    uint32_t n = ft_growth_choose_proactive(&g, p, &no_limits, chosen);
+    for (uint32_t i = 0; i < n && p->proactive == FT_PROACTIVE_LIKELIEST; i++)
         check_likeliest(chosen, n, i);
-    if (p->ahead == FT_AHEAD_LIKELIEST && n > 0 && first && g.node[g.head].pending < 0)
-        assert_int_equal(chosen[0], g.head);
+    if (p->proactive == FT_PROACTIVE_LIKELIEST && n > 0 && first &&
+        g.node[g.expansion_leaf].pending < 0)
+        assert_int_equal(chosen[0], g.expansion_leaf);
     compute(text, chosen, n, p->branch, true);
-    for (uint32_t i = 0; i < n && p->ahead == FT_AHEAD_HEAD; i++) { /* the head, or below it */
+    for (uint32_t i = 0; i < n && p->proactive == FT_PROACTIVE_LEAF;
+         i++) { /* the expansion leaf, or below it */
         int32_t at = chosen[i];
-        while (at >= 0 && at != g.head)
+        while (at >= 0 && at != g.expansion_leaf)
             at = g.node[at].parent;
-        assert_int_equal(at, g.head);
+        assert_int_equal(at, g.expansion_leaf);
     }
 }
 
@@ -179,8 +182,8 @@ static void test_rounds_keep_the_invariants(void **state)
         grow(text, &p, ft_rng_below(&rng, 5));
         ft_growth_emit(&g, &p, &tree);
         for (uint32_t calls = ft_rng_below(&rng, 10); calls > 0; calls--) {
-            p.ahead = round % 2 ? FT_AHEAD_HEAD : FT_AHEAD_LIKELIEST;
-            grow_ahead(text, &p);
+            p.proactive = round % 2 ? FT_PROACTIVE_LEAF : FT_PROACTIVE_LIKELIEST;
+            grow_proactively(text, &p);
         }
         uint32_t n_path = test_tree_path(&tree, ft_rng_below(&rng, tree.n), path);
         int walk = ft_growth_walk(&g, path, n_path, NULL, 0, nodes);
@@ -206,12 +209,12 @@ static void test_rounds_keep_the_invariants(void **state)
 }
 
 /* However much is wanted, growth ahead leaves pool and pending numbers for the draft to come. */
-static void test_ahead_leaves_room(void **state)
+static void test_proactive_leaves_room(void **state)
 {
     const ft_draft_params wants[] = {
-        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_AHEAD_HEAD, NULL, 0, 0, NULL},
-        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_AHEAD_HEAD, NULL, 0, 0, NULL},
-        {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY, FT_AHEAD_HEAD, NULL, 0, 0,
+        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0, NULL},
+        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0, NULL},
+        {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0,
          NULL}};
     for (uint64_t text = 0; text < 12; text++) {
         const ft_draft_params *p = &wants[text % 3];
@@ -223,7 +226,7 @@ static void test_ahead_leaves_room(void **state)
         begin(text, few.branch);
         grow(text, &few, 3);
         ft_growth_emit(&g, &few, &tree);
-        while ((n = ft_growth_choose_ahead(&g, p, &no_limits, chosen)) > 0)
+        while ((n = ft_growth_choose_proactive(&g, p, &no_limits, chosen)) > 0)
             compute(text, chosen, n, p->branch, true);
         uint32_t pool = nodes < FT_GROWTH_MAX / 2 ? nodes : FT_GROWTH_MAX / 2;
         uint32_t pending = leaves < FT_DRAFT_PENDING / 2 ? leaves : FT_DRAFT_PENDING / 2;
@@ -311,8 +314,10 @@ static void test_calibration(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grows_to_the_best), cmocka_unit_test(test_rounds_keep_the_invariants),
-        cmocka_unit_test(test_ahead_leaves_room), cmocka_unit_test(test_walks),
+        cmocka_unit_test(test_grows_to_the_best),
+        cmocka_unit_test(test_rounds_keep_the_invariants),
+        cmocka_unit_test(test_proactive_leaves_room),
+        cmocka_unit_test(test_walks),
         cmocka_unit_test(test_calibration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drafts with a predictor: a chain ends before the first token that it rules out, a tree loses what
-// it rules out with all below, the best first token always stays; and what is drafted ahead and
-// lives on is judged again where it is then.
+// it rules out with all below, the best first token always stays. Nodes that
+// were drafted proactively and stay are judged again at their new position.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,13 +144,13 @@ static void test_judged_again_after_a_verdict(void **state)
     ft_draft_children c;
     ft_tree tree, next;
     p.predictor = &near;
-    p.ahead = FT_AHEAD_HEAD;
+    p.proactive = FT_PROACTIVE_LEAF;
     ft_growth_clear(&g);
     draft(5, &p, &tree);
     assert_int_equal(tree.n, 2);
-    /* what is drafted ahead is not asked for */
+    /* what is drafted proactively is not asked for */
     for (int i = 0; i < 3; i++) {
-        n = ft_growth_choose_ahead(&g, &p, &limits, chosen);
+        n = ft_growth_choose_proactive(&g, &p, &limits, chosen);
         assert_int_equal(n, 1);
         ft_growth_computed(&g, chosen, n, true);
         children_of(path_of(5, chosen[0]), &c);

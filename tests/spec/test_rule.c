@@ -169,17 +169,17 @@ static void random_bytes(void **state)
 
 static void params_obey(void **state)
 {
-    ft_stop stop = {0};
+    ft_depth stop = {0};
     ft_draft_params params = ft_draft_params_tree(32, 5, 8), before = params;
     params.min_logp = before.min_logp = -3;
-    params.stop = before.stop = &stop;
+    params.deep_enough = before.deep_enough = &stop;
     const ft_rule_terms free_terms = {.trees = true, .adaptive = true};
     ft_draft_params_obey(&params, &free_terms);
     assert_memory_equal(&params, &before, sizeof params);
     const ft_rule_terms chains = {.adaptive = true};
     ft_draft_params_obey(&params, &chains);
     assert_int_equal(params.width * params.branch, 1);
-    assert_ptr_equal(params.stop, &stop);
+    assert_ptr_equal(params.deep_enough, &stop);
     const ft_rule_terms blind = {.trees = true};
     params = before;
     ft_draft_params_obey(&params, &blind);
@@ -187,9 +187,9 @@ static void params_obey(void **state)
     assert_int_equal(params.depth, 5);
     assert_int_equal(params.width * params.branch, 1);
     assert_true(params.min_logp < -1e30f);
-    assert_null(params.stop);
+    assert_null(params.deep_enough);
     assert_null(params.predictor);
-    assert_int_equal(params.ahead, FT_AHEAD_HEAD);
+    assert_int_equal(params.proactive, FT_PROACTIVE_LEAF);
 }
 
 int main(void)

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "spec/stop.h"
+#include "spec/depth.h"
 
 enum { DEPTH = 12, ROUNDS = 4000, LEARNING = 100 };
 
@@ -104,14 +104,14 @@ static double best_seeing(const world *w, uint64_t seed)
 
 /* ---- living in it ---- */
 
-static uint32_t draft(ft_stop *stop, const hunt *h)
+static uint32_t draft(ft_depth *stop, const hunt *h)
 {
     uint32_t k = 0;
     for (; k < DEPTH; k++) {
-        ft_stop_view view = {.forwards = k, .tokens = h->tokens[k], .chance = h->chance[k]};
-        if (ft_stop_enough(stop, &view))
+        ft_depth_view view = {.forwards = k, .tokens = h->tokens[k], .chance = h->chance[k]};
+        if (ft_depth_enough(stop, &view))
             break;
-        ft_stop_saw_forward(stop, &view, h->tokens[k + 1]);
+        ft_depth_saw_forward(stop, &view, h->tokens[k + 1]);
     }
     return k;
 }
@@ -122,17 +122,17 @@ static uint32_t whole(double tokens, ft_rng *rng)
     return (uint32_t)floor(tokens + ft_rng_unit(rng));
 }
 
-static void verdict(ft_stop *stop, const world *w, const hunt *h, uint32_t k, uint32_t tokens)
+static void verdict(ft_depth *stop, const world *w, const hunt *h, uint32_t k, uint32_t tokens)
 {
-    ft_stop_round r = {.forwards = k,
-                       .draft_us = (int64_t)(k * w->forward_us),
-                       .wait_us = (int64_t)w->rest_us,
-                       .expected = h->tokens[k],
-                       .tokens = tokens};
-    ft_stop_saw_round(stop, &r);
+    ft_depth_round r = {.forwards = k,
+                        .draft_us = (int64_t)(k * w->forward_us),
+                        .wait_us = (int64_t)w->rest_us,
+                        .expected = h->tokens[k],
+                        .tokens = tokens};
+    ft_depth_saw_round(stop, &r);
 }
 
-static double live(const world *w, ft_stop *stop, uint64_t seed)
+static double live(const world *w, ft_depth *stop, uint64_t seed)
 {
     ft_rng rng, draws;
     double tokens = 0, us = 0;
@@ -158,7 +158,7 @@ static void test_near_the_best(void **state)
                             {11000, 95000, 1, 0, 1}};
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
-        ft_stop stop = {0};
+        ft_depth stop = {0};
         double rate = live(&worlds[i], &stop, i), fixed = best_fixed(&worlds[i], i);
         double seeing = best_seeing(&worlds[i], i);
         print_message("world %zu: %.3f of who sees, %.3f of the best fixed depth\n", i,
@@ -172,17 +172,17 @@ static void test_near_the_best(void **state)
 static void test_better_than_fixed(void **state)
 {
     const world w = {11000, 60000, 0, 0.1, 1};
-    ft_stop stop = {0};
+    ft_depth stop = {0};
     (void)state;
     assert_true(live(&w, &stop, 5) > 1.01 * best_fixed(&w, 5));
 }
 
 static void test_times_unknown(void **state)
 {
-    const ft_stop_view view = {.forwards = 3, .tokens = 2, .chance = 0};
-    const ft_stop stop = {0};
+    const ft_depth_view view = {.forwards = 3, .tokens = 2, .chance = 0};
+    const ft_depth stop = {0};
     (void)state;
-    assert_false(ft_stop_enough(&stop, &view));
+    assert_false(ft_depth_enough(&stop, &view));
 }
 
 /* A dearer forward or a cheaper round never makes it go on, a likelier leaf never makes it stop. */
@@ -192,42 +192,42 @@ static void test_monotonous(void **state)
     (void)state;
     ft_rng_init(&rng, 9);
     for (int i = 0; i < 20000; i++) {
-        ft_stop s = {.forward_us = 1 + 1e4 * ft_rng_unit(&rng),
-                     .rest_us = 1 + 1e5 * ft_rng_unit(&rng)};
-        ft_stop_view v = {.forwards = (uint32_t)(6 * ft_rng_unit(&rng)),
-                          .tokens = 1 + 3 * ft_rng_unit(&rng),
-                          .chance = ft_rng_unit(&rng)};
+        ft_depth s = {.forward_us = 1 + 1e4 * ft_rng_unit(&rng),
+                      .rest_us = 1 + 1e5 * ft_rng_unit(&rng)};
+        ft_depth_view v = {.forwards = (uint32_t)(6 * ft_rng_unit(&rng)),
+                           .tokens = 1 + 3 * ft_rng_unit(&rng),
+                           .chance = ft_rng_unit(&rng)};
         if (i % 2) {
             s.tokens = 100;
             s.us = 1e6 * ft_rng_unit(&rng) + 1;
         }
-        bool enough = ft_stop_enough(&s, &v);
-        ft_stop dearer = s;
+        bool enough = ft_depth_enough(&s, &v);
+        ft_depth dearer = s;
         dearer.forward_us *= 1.5;
-        ft_stop_view likelier = v;
+        ft_depth_view likelier = v;
         likelier.chance *= 1.5;
         if (enough && i % 2)
-            assert_true(ft_stop_enough(&dearer, &v));
+            assert_true(ft_depth_enough(&dearer, &v));
         if (!enough)
-            assert_false(ft_stop_enough(&s, &likelier));
+            assert_false(ft_depth_enough(&s, &likelier));
     }
 }
 
 /* While the server would take no tree, drafting is free; then it is not. */
 static void test_free_while_busy(void **state)
 {
-    ft_stop_view poor = {.forwards = 5, .tokens = 4, .chance = 0.01};
-    ft_stop stop = {.forward_us = 10000, .rest_us = 100000};
+    ft_depth_view poor = {.forwards = 5, .tokens = 4, .chance = 0.01};
+    ft_depth stop = {.forward_us = 10000, .rest_us = 100000};
     (void)state;
-    assert_true(ft_stop_enough(&stop, &poor));
+    assert_true(ft_depth_enough(&stop, &poor));
     stop.free_us = 65000;
-    assert_false(ft_stop_enough(&stop, &poor));
+    assert_false(ft_depth_enough(&stop, &poor));
     poor.forwards = 6;
-    assert_true(ft_stop_enough(&stop, &poor));
+    assert_true(ft_depth_enough(&stop, &poor));
     poor.chance = 0.25; /* of the forward's time only half counts */
-    assert_false(ft_stop_enough(&stop, &poor));
+    assert_false(ft_depth_enough(&stop, &poor));
     stop.free_us = 60000;
-    assert_true(ft_stop_enough(&stop, &poor));
+    assert_true(ft_depth_enough(&stop, &poor));
 }
 
 /* Where drafting goes on while a verdict is awaited, it stops earlier, and never later. */
@@ -236,10 +236,10 @@ static void test_ahead_stops_earlier(void **state)
     uint32_t depth[2] = {0};
     (void)state;
     for (int ahead = 0; ahead < 2; ahead++) {
-        ft_stop s = {.forward_us = 11000, .rest_us = 110000, .ahead = ahead};
+        ft_depth s = {.forward_us = 11000, .rest_us = 110000, .proactive = ahead};
         for (double tokens = 1, chance = 0.8; depth[ahead] < 20; depth[ahead]++, chance *= 0.8) {
-            const ft_stop_view v = {.forwards = depth[ahead], .tokens = tokens, .chance = chance};
-            if (ft_stop_enough(&s, &v))
+            const ft_depth_view v = {.forwards = depth[ahead], .tokens = tokens, .chance = chance};
+            if (ft_depth_enough(&s, &v))
                 break;
             tokens += 0.6 * chance;
         }

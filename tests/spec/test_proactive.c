@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drafting ahead of a verdict (SpecEdge 4.2): it changes nothing of the tree that is out, grows
-// below the head alone, is kept where the verdict goes there, and never keeps the next draft from
-// growing.
+// Proactive drafting (SpecEdge 4.2): it does not change the outstanding tree, grows below the
+// expansion leaf only, is kept if the verdict goes there, and leaves room for the next draft.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,22 +43,22 @@ static ft_drafter_stats stats_of(const ft_drafter *d)
 }
 
 /* Until nothing is left; returns the calls that computed something. */
-static uint32_t ahead_all(ft_drafter *d, const ft_draft_params *params)
+static uint32_t proactive_all(ft_drafter *d, const ft_draft_params *params)
 {
     ft_draft_params below = *params;
-    below.ahead = FT_AHEAD_HEAD;
-    uint64_t before = stats_of(d).ahead_forwards;
+    below.proactive = FT_PROACTIVE_LEAF;
+    uint64_t before = stats_of(d).proactive_forwards;
     bool more = true;
     for (uint32_t calls = 0; more; calls++) {
         uint64_t then = stats_of(d).forwards;
-        must(ft_drafter_ahead(d, &below, &err, &more));
+        must(ft_drafter_proactive(d, &below, &err, &more));
         assert_true(stats_of(d).forwards - then <= 1); /* one forward a call */
         assert_true(calls < 1000);
     }
-    return (uint32_t)(stats_of(d).ahead_forwards - before);
+    return (uint32_t)(stats_of(d).proactive_forwards - before);
 }
 
-static uint32_t head_of(const ft_tree *tree)
+static uint32_t expansion_leaf_of(const ft_tree *tree)
 {
     bool inner[FT_TREE_MAX] = {false};
     int head = -1;
@@ -96,7 +95,7 @@ static ft_draft_params to_the_end(uint32_t budget, uint32_t width)
     return ft_draft_params_tree(budget, 200, width);
 }
 
-/* The head's most likely child, as another drafter says. */
+/* The expansion leaf's most likely child, as another drafter says. */
 static int32_t child_of_head(fixture *f, const ft_tree *tree, const uint32_t *path, uint32_t n_path,
                              uint32_t which)
 {
@@ -120,19 +119,19 @@ static void test_match_saves_forwards(void **state)
         ft_draft_params draft = to_the_end(24, 4), ahead = ft_draft_params_tree(24, 3, 4);
         fixture_init(&f, seed, seed % 2 ? 0.8f : 0, 2048, 2048);
         must(ft_drafter_draft(f.drafter, &draft, &err, &tree));
-        uint32_t n_path = test_tree_path(&tree, head_of(&tree), path);
+        uint32_t n_path = test_tree_path(&tree, expansion_leaf_of(&tree), path);
         int32_t next = child_of_head(&f, &tree, path, n_path, 0);
-        uint32_t calls = ahead_all(f.drafter, &ahead);
+        uint32_t calls = proactive_all(f.drafter, &ahead);
         ft_drafter_stats s = stats_of(f.drafter);
         assert_in_range(calls, 2, 24);
-        assert_true(s.ahead_nodes >= calls && s.ahead_nodes <= calls * 4);
+        assert_true(s.proactive_nodes >= calls && s.proactive_nodes <= calls * 4);
         advance(&f, &tree, path, n_path, &next, 1);
         s = stats_of(f.drafter);
-        assert_int_equal(s.heads, 1);
+        assert_int_equal(s.leaves, 1);
         assert_int_equal(s.aligned, 1);
         assert_int_equal(s.matched, 1);
-        /* At most the head, its best child and what hangs on that. */
-        assert_true(s.ahead_kept >= 1 && s.ahead_kept <= s.reused_nodes + 2);
+        /* At most the expansion leaf, its best child and what hangs on that. */
+        assert_true(s.proactive_kept >= 1 && s.proactive_kept <= s.reused_nodes + 2);
         uint64_t before = s.forwards, before_fresh = stats_of(f.fresh).forwards;
         must(ft_drafter_draft(f.drafter, &draft, &err, &again));
         draft_fresh(&f, &draft, &fresh);
@@ -143,7 +142,7 @@ static void test_match_saves_forwards(void **state)
     }
 }
 
-/* Several children of the head are in the pool, and a run of several tokens goes through it. */
+/* Several children of the expansion leaf are in the pool, and a run goes through it. */
 static void test_other_children_and_runs(void **state)
 {
     for (uint32_t which = 0; which < 5; which++) {
@@ -153,13 +152,14 @@ static void test_other_children_and_runs(void **state)
         ft_draft_params draft = to_the_end(16, 4), ahead = ft_draft_params_tree(32, 3, 4);
         fixture_init(&f, 9, 0.8f, 2048, 2048);
         must(ft_drafter_draft(f.drafter, &draft, &err, &tree));
-        uint32_t n_path = test_tree_path(&tree, head_of(&tree), path);
+        uint32_t n_path = test_tree_path(&tree, expansion_leaf_of(&tree), path);
         int32_t next[3] = {which < 4 ? child_of_head(&f, &tree, path, n_path, which) : 2, 7, 8};
-        ahead_all(f.drafter, &ahead);
+        proactive_all(f.drafter, &ahead);
         if (which == 3) { /* of the run only the first is in the pool */
             advance(&f, &tree, path, n_path, next, 3);
-        } else if (which ==
-                   2) { /* the head's token comes as the target's own: nothing was aligned */
+        } else if (
+            which ==
+            2) { /* the expansion leaf's token comes as the target's own: nothing was aligned */
             next[1] = next[0];
             next[0] = tree.token[path[n_path - 1]];
             advance(&f, &tree, path, n_path - 1, next, 2);
@@ -167,10 +167,10 @@ static void test_other_children_and_runs(void **state)
             advance(&f, &tree, path, n_path, next, 1);
         }
         ft_drafter_stats s = stats_of(f.drafter);
-        assert_int_equal(s.heads, 1);
+        assert_int_equal(s.leaves, 1);
         assert_int_equal(s.aligned, which != 2);
         assert_int_equal(s.matched, which != 2 && which != 4);
-        assert_true(which == 4 || s.ahead_kept >= 1);
+        assert_true(which == 4 || s.proactive_kept >= 1);
         must(ft_drafter_draft(f.drafter, &draft, &err, &again));
         draft_fresh(&f, &draft, &fresh);
         test_trees_same(&again, &fresh);
@@ -178,7 +178,8 @@ static void test_other_children_and_runs(void **state)
     }
 }
 
-/* Two drafters, one drafts ahead. Verdicts that do not go through the head find both the same. */
+/* Two drafters, one drafts proactively. After verdicts that miss the expansion leaf they are
+ * equal. */
 static void test_tree_that_is_out_is_untouched(void **state)
 {
     ft_rng rng;
@@ -193,10 +194,10 @@ static void test_tree_that_is_out_is_untouched(void **state)
         must(ft_drafter_draft(f.drafter, &params, &err, &tree));
         must(ft_drafter_draft(g.drafter, &params, &err, &other));
         test_trees_equal(&tree, &other);
-        ahead_all(f.drafter, &params);
-        uint32_t at, head = head_of(&tree);
+        proactive_all(f.drafter, &params);
+        uint32_t at, head = expansion_leaf_of(&tree);
         uint32_t n_head = test_tree_path(&tree, head, path), on_way = 1;
-        while (on_way) { /* a node that is not on the way to the head */
+        while (on_way) { /* a node that is not on the way to the expansion leaf */
             at = ft_rng_below(&rng, tree.n);
             on_way = 0;
             for (uint32_t i = 0; i < n_head; i++)
@@ -208,9 +209,9 @@ static void test_tree_that_is_out_is_untouched(void **state)
         advance(&g, &other, path, n_path, &next, round % 2);
         ft_drafter_stats a = stats_of(f.drafter), b = stats_of(g.drafter);
         assert_int_equal(a.reused_nodes, b.reused_nodes);
-        assert_int_equal(a.heads, 1);
-        assert_int_equal(b.heads, 0);
-        assert_int_equal(a.aligned + a.matched + a.ahead_kept, 0);
+        assert_int_equal(a.leaves, 1);
+        assert_int_equal(b.leaves, 0);
+        assert_int_equal(a.aligned + a.matched + a.proactive_kept, 0);
         must(ft_drafter_draft(f.drafter, &params, &err, &tree));
         must(ft_drafter_draft(g.drafter, &params, &err, &other));
         test_trees_equal(&tree, &other);
@@ -243,8 +244,9 @@ static void test_random_sequences(void **state)
             assert_int_equal(tree.n, budget);
             test_trees_same(&tree, &fresh);
             for (uint32_t calls = ft_rng_below(&rng, 12); more && calls > 0; calls--)
-                must(ft_drafter_ahead(f.drafter, &ahead, &err, &more));
-            uint32_t at = ft_rng_below(&rng, 3) ? head_of(&tree) : ft_rng_below(&rng, tree.n);
+                must(ft_drafter_proactive(f.drafter, &ahead, &err, &more));
+            uint32_t at =
+                ft_rng_below(&rng, 3) ? expansion_leaf_of(&tree) : ft_rng_below(&rng, tree.n);
             if (ft_rng_below(&rng, 8))
                 n_path = test_tree_path(&tree, at, path);
             int32_t next[2] = {3, 9};
@@ -253,14 +255,14 @@ static void test_random_sequences(void **state)
             advance(&f, &tree, path, n_path, next, ft_rng_below(&rng, 3));
         }
         ft_drafter_stats s = stats_of(f.drafter);
-        assert_true(s.heads > 0 && s.aligned > 0 && s.matched > 0);
-        assert_true(s.ahead_kept > 0 && s.ahead_kept <= s.ahead_nodes);
-        assert_true(s.matched <= s.aligned && s.aligned <= s.heads);
+        assert_true(s.leaves > 0 && s.aligned > 0 && s.matched > 0);
+        assert_true(s.proactive_kept > 0 && s.proactive_kept <= s.proactive_nodes);
+        assert_true(s.matched <= s.aligned && s.aligned <= s.leaves);
         test_drafting_deinit(&f);
     }
 }
 
-/* However much is drafted ahead, the next draft has the room that it would have had. */
+/* However much is drafted proactively, the next draft has the room that it would have had. */
 static void test_next_draft_has_room(void **state)
 {
     fixture f;
@@ -269,13 +271,13 @@ static void test_next_draft_has_room(void **state)
     ft_draft_params draft = ft_draft_params_tree(FT_TREE_MAX, 4, 16), ahead = draft;
     fixture_init(&f, 21, 0.8f, 2048, 4096);
     must(ft_drafter_draft(f.drafter, &draft, &err, &tree));
-    uint32_t n_path = test_tree_path(&tree, head_of(&tree), path);
+    uint32_t n_path = test_tree_path(&tree, expansion_leaf_of(&tree), path);
     int32_t next = child_of_head(&f, &tree, path, n_path, 0);
     ahead.width = ahead.branch = UINT32_MAX;
     ahead.depth = 4;
-    ahead_all(f.drafter, &ahead);
+    proactive_all(f.drafter, &ahead);
     ahead = draft;
-    ahead_all(f.drafter, &ahead);
+    proactive_all(f.drafter, &ahead);
     advance(&f, &tree, path, n_path, &next, 1);
     must(ft_drafter_draft(f.drafter, &draft, &err, &again));
     draft_fresh(&f, &draft, &fresh);
@@ -300,8 +302,8 @@ static void test_kv_is_short(void **state)
         ft_engine_stats engine;
         fixture_init(&f, 4, 0.8f, 2048, 64 + 64 * i);
         must(ft_drafter_draft(f.drafter, &params, &err, &tree));
-        ahead_all(f.drafter, &params);
-        computed[i] = stats_of(f.drafter).ahead_nodes;
+        proactive_all(f.drafter, &params);
+        computed[i] = stats_of(f.drafter).proactive_nodes;
         ft_engine_get_stats(f.engine, &engine);
         if (computed[i] > 0)
             assert_true(engine.blocks_free * FT_KV_BLOCK_TOK >= ft_draft_params_leaves(&params));
@@ -327,16 +329,16 @@ static void test_context_ends(void **state)
         bool more = true;
         ft_draft_params chain = ft_draft_params_chain(3), none = chain;
         fixture_init(&f, 5, 0, PROMPT + 2 + room, 1024);
-        must(ft_drafter_ahead(f.drafter, &chain, &err, &more)); /* no tree is out */
+        must(ft_drafter_proactive(f.drafter, &chain, &err, &more)); /* no tree is out */
         assert_false(more);
         must(ft_drafter_draft(f.drafter, &chain, &err, &tree));
         none.budget = 0;
-        must(ft_drafter_ahead(f.drafter, &none, &err, &more));
+        must(ft_drafter_proactive(f.drafter, &none, &err, &more));
         assert_false(more);
-        /* The head, and the first two of the three that are wanted: the last needs no children. */
-        assert_int_equal(ahead_all(f.drafter, &chain), room < 3 ? room : 3);
+        /* The expansion leaf and two of the three wanted nodes: the last needs no children. */
+        assert_int_equal(proactive_all(f.drafter, &chain), room < 3 ? room : 3);
         must(ft_drafter_reset(f.drafter, f.text, f.n, &err));
-        must(ft_drafter_ahead(f.drafter, &chain, &err, &more));
+        must(ft_drafter_proactive(f.drafter, &chain, &err, &more));
         assert_false(more);
         test_drafting_deinit(&f);
     }

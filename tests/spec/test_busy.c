@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sessions that share an engine, each in a pass of its own, first come first served: how long the
-// engine waits, and how long drafts do, where each session drafts until its turn comes.
+// engine waits, and how long drafts do, where each session drafts until the others are done.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "base/num.h"
 #include "base/rng.h"
-#include "spec/turn.h"
+#include "spec/busy.h"
 
 #define VERIFY_US  94000
 #define FORWARD_US 11000
@@ -18,7 +18,7 @@
 #define SESSIONS   2
 
 typedef struct session {
-    ft_turn turn;
+    ft_busy busy;
     int64_t arrives_us, sent_us, mark_us; /* mark 0: not known */
     int64_t answered_us, free_us;         /* as serve/groups.c has them */
     uint32_t depth;
@@ -42,7 +42,7 @@ static int64_t noisy(engine *e, int64_t us)
  * verification. */
 static void draft(engine *e, session *s, int64_t at)
 {
-    double until_us = ft_turn_until_us(&s->turn);
+    double until_us = ft_busy_until_us(&s->busy);
     s->depth = 7;
     if (until_us > 0 && s->mark_us > 0)
         s->depth =
@@ -68,7 +68,7 @@ static void pass(engine *e)
     e->passes++;
     e->free_us = begins_us + verify_us;
     if (s->mark_us > 0)
-        ft_turn_saw(&s->turn, others_us, verify_us);
+        ft_busy_saw(&s->busy, others_us, verify_us);
     s->answered_us = e->free_us;
     s->free_us = 0;
     s->mark_us = s->sent_us + queue_us + verify_us;
@@ -114,10 +114,10 @@ static void test_others_leave_and_come(void **state)
     (void)state;
     engine_init(&e, 0.02);
     passes(&e, 100);
-    assert_true(ft_turn_until_us(&e.session[0].turn) > 0);
+    assert_true(ft_busy_until_us(&e.session[0].busy) > 0);
     e.n = 1;
     passes(&e, 20);
-    assert_true(ft_turn_until_us(&e.session[0].turn) == 0);
+    assert_true(ft_busy_until_us(&e.session[0].busy) == 0);
     assert_int_equal(e.session[0].depth, 7);
     e.n = 2;
     e.session[1].mark_us = 0;
@@ -130,17 +130,17 @@ static void test_others_leave_and_come(void **state)
 /* Nothing is learnt where nothing was measured. */
 static void test_nonsense(void **state)
 {
-    ft_turn turn = {0};
+    ft_busy busy = {0};
     (void)state;
-    ft_turn_saw(&turn, -1, 90000);
-    ft_turn_saw(&turn, 80000, 0);
-    ft_turn_saw(&turn, 100, 90000);
-    assert_true(ft_turn_until_us(&turn) == 0);
-    ft_turn_saw(&turn, 80000, 90000);
-    assert_in_range((int64_t)ft_turn_until_us(&turn), 70000, 80000);
+    ft_busy_saw(&busy, -1, 90000);
+    ft_busy_saw(&busy, 80000, 0);
+    ft_busy_saw(&busy, 100, 90000);
+    assert_true(ft_busy_until_us(&busy) == 0);
+    ft_busy_saw(&busy, 80000, 90000);
+    assert_in_range((int64_t)ft_busy_until_us(&busy), 70000, 80000);
     for (int i = 0; i < 100; i++) {
-        ft_turn_saw(&turn, INT64_MAX / 4 * (i % 3), 1 + i);
-        assert_true(isfinite(ft_turn_until_us(&turn)) && ft_turn_until_us(&turn) >= 0);
+        ft_busy_saw(&busy, INT64_MAX / 4 * (i % 3), 1 + i);
+        assert_true(isfinite(ft_busy_until_us(&busy)) && ft_busy_until_us(&busy) >= 0);
     }
 }
 
