@@ -119,7 +119,6 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"sched", "promise", "credit", "promise.credit=0"},
     {"sched", "batch", "pass length", "batch.round_share=1e9"},
     {"sched", "batch", "given up", "batch.lost=1e9"},
-    {"sched", "batch", "groups", "batch.groups_worth=0"},
 };
 const size_t ft_ablate_n_mechanisms = FT_COUNT(ft_ablate_mechanisms);
 /* clang-format on */

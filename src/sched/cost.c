@@ -48,15 +48,6 @@ ft_pass ft_pass_sum(ft_pass pass, ft_pass more)
     return pass;
 }
 
-ft_pass ft_pass_share(ft_pass pass, uint32_t n, uint32_t of)
-{
-    const double share = (double)n / of;
-    return (ft_pass){.rows = (uint32_t)(share * pass.rows),
-                     .out = (uint32_t)(share * pass.out),
-                     .ctx = (uint64_t)(share * (double)pass.ctx),
-                     .cached = (uint64_t)(share * (double)pass.cached)};
-}
-
 void ft_cost_init(ft_cost *cost)
 {
     memset(cost, 0, sizeof *cost);

@@ -26,8 +26,6 @@ ft_pass ft_pass_plus(ft_pass pass, uint32_t n_past, uint32_t n, uint32_t n_out);
 ft_pass ft_pass_minus(ft_pass pass, ft_pass part);
 /* The two together. */
 ft_pass ft_pass_sum(ft_pass pass, ft_pass more);
-/* The fraction n / of of a pass; of > 0. */
-ft_pass ft_pass_share(ft_pass pass, uint32_t n, uint32_t of);
 
 #define FT_COST_SIZES 17 /* classes of pass sizes: 1, 2-3, 4-7, ... rows */
 #define FT_COST_KEPT  6  /* recent passes of each class, prompts' and others' apart */

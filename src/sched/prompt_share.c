@@ -13,7 +13,7 @@ int64_t ft_prompt_share_us(const ft_prompt_share *in)
     return !in->others ? 0 : left_us > 1 ? left_us : 1;
 }
 
-uint32_t ft_prompt_lead(bool alone, uint32_t most, uint32_t block_tok)
+bool ft_prompt_awaits(int64_t quiet_us)
 {
-    return alone ? most : block_tok;
+    return quiet_us < TUNE.active_us;
 }

@@ -18,8 +18,7 @@ typedef struct ft_prompt_share {
 /* Time that prompts may add to the pass, > 0; 0: no limit, as nobody is delayed. */
 int64_t ft_prompt_share_us(const ft_prompt_share *in);
 
-/* The most prompt tokens that may share a segment with a tree. alone: they delay nobody else. most:
- * tokens that fit in a segment. block_tok: tokens of a KV block. */
-uint32_t ft_prompt_lead(bool alone, uint32_t most, uint32_t block_tok);
+/* Whether a session without work, last used so long ago, may send a draft while the pass runs. */
+bool ft_prompt_awaits(int64_t quiet_us);
 
 #endif

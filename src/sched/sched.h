@@ -38,7 +38,7 @@ typedef struct ft_work {
 
 typedef struct ft_sched_limits {
     uint32_t max_rows;   /* of one forward */
-    uint32_t max_verify; /* verifications of one forward; 0: any number (sched/groups.h) */
+    uint32_t max_verify; /* verifications of one forward; 0: any number */
     /* Time that prompt chunks may add to a forward, as `cost` predicts it; 0: as long as there are
      * rows. Prompts go on at any budget, by one row a forward at least. A budget below what a pass
      * of one row takes counts as that: no order of service could delay a round less. */

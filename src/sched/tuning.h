@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The tuning constants of src/sched, by the file that uses them (base/tuning.h): what passes cost
- * (cost.h), which verifications join a pass (deadline.c, groups.h, room.h), when verdicts are due
+ * (cost.h), which verifications join a pass (deadline.c, room.h), when verdicts are due
  * (promise.h), how the output head runs (heads.h), and the server's own drafts (own_draft.h).
  *
  * Not here: sizes of arrays, representations, and what only counts for statistics (spike.h).
@@ -34,7 +34,7 @@
     T(g, REAL, SCALED, ridge_cached_tok, 1e-3, "the same of a token of KV")                 \
     T(g, REAL, SCALED, ridge_head, 1e-3, "the same of the output head's fixed cost")
 
-/* deadline.c, groups.c, room.c. A round meets two passes, the one that runs when it arrives and its
+/* deadline.c, room.c. A round meets two passes, the one that runs when it arrives and its
  * own; a quarter of its time is left for its edge and the network: hence round_share. */
 #define FT_SCHED_TUNING_BATCH(T, g)                                                           \
     T(g, REAL, SCALED, round_share, 0.375, "of a round's time a pass may take")               \
@@ -45,8 +45,6 @@
     /* half -4.3 % sim mixed, double -17.7 % sim mixed on time */                             \
     T(g, COUNT, SCALED, patience_us, 2000000,                                                 \
       "us after its arrival work without a deadline is due")                                  \
-    /* half not met, double not met */                                                        \
-    T(g, REAL, FROM_ONE, groups_worth, 0.95, "of one group's time: two must take less")       \
     /* half not met, double not met */                                                        \
     T(g, COUNT, SCALED, prompt_part, 4, "prompts have one row in so many")                    \
     /* half not met, double not met */
@@ -123,20 +121,14 @@
     T(g, REAL, SCALED, usual_weight, 0.02, "share of a new round in the means of all sessions") \
     /* half not met, double not met */
 
-/* think.c. An edge drafts within a fraction of active_us. */
-#define FT_SCHED_TUNING_THINK(T, g)                                                         \
-    T(g, COUNT, SCALED, active_us, 2000000, "us after which a quiet session is idle")       \
-    /* half not met, double not met */                                                      \
-    T(g, REAL, SCALED, weight, 0.3, "share of a new time")                                  \
-    /* half not met, double not met */                                                      \
-    T(g, REAL, SCALED, late, 4, "times its think time after which a draft is not expected") \
-    /* half not met, double not met */
-
 /* prompt_share.c. A round meets two passes with prompts; what is left of its budget is for what the
- * estimate of a pass does not know. */
+ * estimate of a pass does not know. An edge drafts within a fraction of active_us. */
 #define FT_SCHED_TUNING_PROMPTS(T, g)                                                        \
     T(g, COUNT, SCALED, twentieths, 9, "twentieths of a round's budget for prompts, a pass") \
-    /* half -2.0 % sim mixed, double -1.8 % sim short */
+    /* half -2.0 % sim mixed, double -1.8 % sim short */                                     \
+    T(g, COUNT, SCALED, active_us, 2000000,                                                  \
+      "us after which no draft of a quiet session is awaited")                               \
+    /* half not met, double not met */
 
 /* fair.c, price.c. */
 #define FT_SCHED_TUNING_FAIR(T, g) \
@@ -152,7 +144,6 @@
     G(own, FT_SCHED_TUNING_OWN)         \
     G(admit, FT_SCHED_TUNING_ADMIT)     \
     G(gain, FT_SCHED_TUNING_GAIN)       \
-    G(think, FT_SCHED_TUNING_THINK)     \
     G(prompts, FT_SCHED_TUNING_PROMPTS) \
     G(fair, FT_SCHED_TUNING_FAIR)       \
     G(price, FT_SCHED_TUNING_PRICE)

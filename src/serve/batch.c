@@ -15,7 +15,6 @@
 #include "base/sort.h"
 #include "sched/price.h"
 #include "sched/prompt_share.h"
-#include "serve/groups.h"
 #include "serve/kv_room.h"
 #include "serve/own_draft.h"
 #include "serve/slo.h"
@@ -72,7 +71,7 @@ static uint32_t verify_rows(const ft_sess *s)
 {
     const ft_verifier *v = s->verifier;
     uint32_t lead = ft_sess_missing(s), rows = lead + 1 + s->round.nodes.n;
-    uint32_t most = ft_prompt_lead(v->batch.alone, LEAD_MAX, FT_KV_BLOCK_TOK);
+    uint32_t most = v->batch.alone ? LEAD_MAX : FT_KV_BLOCK_TOK;
     return ft_round_waits(&s->round) && lead <= most && rows <= v->opts.max_batch_tok ? rows : 0;
 }
 
@@ -202,7 +201,7 @@ static void add_segment(ft_sess_batch *b, ft_sess *s, ft_work_kind kind, uint32_
 static bool draft_expected(const ft_verifier *v, int64_t now_us)
 {
     for (const ft_sess *s = v->sessions.first; s; s = s->next)
-        if (ft_sess_state_of(s) == FT_SESS_IDLE && ft_think_active(now_us - s->times.used_us))
+        if (ft_sess_state_of(s) == FT_SESS_IDLE && ft_prompt_awaits(now_us - s->times.used_us))
             return true;
     return false;
 }
@@ -254,7 +253,6 @@ void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us)
     for (size_t i = 0; i < b->n_needs; i++)
         if (!b->needs[i].out)
             add_work(v, b->needs[i].session);
-    limits.max_verify = ft_round_cap(v, now_us);
     price(v);
     for (size_t i = 0; i < b->n_work; i++)
         others |= b->work[i].kind == FT_WORK_VERIFY;

@@ -12,7 +12,6 @@
 
 #include "base/log.h"
 #include "serve/answers.h"
-#include "serve/groups.h"
 #include "serve/slo.h"
 #include "wire/early.h"
 
@@ -181,7 +180,6 @@ static void begin(ft_sess *s, ft_client_msg **msg, int64_t at_us)
     ft_client_msg *draft = *msg;
     const ft_msg_draft *d = &draft->draft;
     const bool run = ft_round_is_run(&s->round);
-    ft_sess_thought(s, d, at_us);
     if (!s->kv.want || ft_sess_missing(s) == 0) /* otherwise it waits for its prompt already */
         s->times.waits_us = at_us;
     if (!run)
@@ -272,8 +270,6 @@ static void begin_kept(ft_sess *s)
     r->early = NULL;
     uint32_t base = s->text.len;
     ft_round_begin(r, r->number + 1, base, early ? base : run_end(base, r->next_run), early);
-    if (early)
-        s->edge.drafting = false; /* the server does not wait for the edge */
 }
 
 void ft_draft_answered(ft_sess *s, ft_msg_verdict *verdict, int64_t now_us)
@@ -303,5 +299,4 @@ void ft_draft_withdraw(ft_sess *s)
     (void)ft_round_step(r, FT_ROUND_ON_WITHDRAW);
     ft_round_settle(r);
     r->early_for = 0;
-    s->edge.drafting = false; /* time without a stream is not think time */
 }

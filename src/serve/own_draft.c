@@ -29,6 +29,7 @@
 #include "base/sort.h"
 #include "sched/evict.h"
 #include "sched/own_draft.h"
+#include "sched/prompt_share.h"
 #include "spec/draft_engine.h"
 #include "spec/drafter.h"
 
@@ -505,7 +506,7 @@ static void drop_idle(ft_verifier *v, int64_t now_us)
     for (ft_sess *s = v->sessions.first; s; s = s->next) {
         ft_sess_state state = ft_sess_state_of(s);
         if (s->own && (state == FT_SESS_ENDED ||
-                       (state != FT_SESS_WAITING && !ft_think_active(now_us - s->times.used_us))))
+                       (state != FT_SESS_WAITING && !ft_prompt_awaits(now_us - s->times.used_us))))
             ft_own_drop(s);
     }
 }

@@ -30,9 +30,9 @@
 
 #include <stdbool.h>
 
+#include "base/known.h"
 #include "engine/engine.h"
 #include "sched/gain.h"
-#include "sched/think.h"
 #include "serve/handle.h"
 #include "serve/record.h"
 #include "serve/round_state.h"
@@ -77,22 +77,13 @@ typedef struct ft_sess_kv {
 
 /* Times on the verifier's clock. */
 typedef struct ft_sess_times {
-    int64_t draft_us;    /* since when the round, or the run's next pass, could be computed */
-    int64_t waits_us;    /* since when it waits for the engine; gives the order of service */
-    int64_t used_us;     /* the last verdict or message */
-    int64_t detached_us; /* valid only while detached */
+    int64_t draft_us;     /* since when the round, or the run's next pass, could be computed */
+    int64_t waits_us;     /* since when it waits for the engine; gives the order of service */
+    int64_t used_us;      /* the last verdict or message */
+    int64_t detached_us;  /* valid only while detached */
+    ft_known_us answered; /* the last verdict */
+    ft_known_us rested;   /* when the engine first had nothing to do after that verdict */
 } ft_sess_times;
-
-/* What groups.c has measured of the edge. */
-typedef struct ft_sess_edge {
-    bool drafting;       /* the edge has sent no draft since the last verdict */
-    int64_t verdict_us;  /* valid with `drafting`: the time of that verdict */
-    bool answered;       /* a verdict was sent */
-    int64_t answered_us; /* valid with `answered`: the time of the last verdict */
-    bool engine_rested;  /* the engine has been idle since that verdict */
-    int64_t rested_us;   /* valid with `engine_rested`: when it was idle first */
-    ft_think think;
-} ft_sess_edge;
 
 /* The session's promise and the gain of its rounds (slo.c). */
 typedef struct ft_sess_slo {
@@ -116,7 +107,6 @@ struct ft_sess {
     ft_round round;
     ft_sess_record record;
     ft_sess_times times;
-    ft_sess_edge edge;
     ft_sess_slo slo;
     ft_own_sess *own; /* NULL: the server drafts nothing for it */
 };

@@ -10,7 +10,7 @@
  *   judge                       walks down the trees of a pass
  *   answers                     publishes statistics, sends answers to clients
  *   slo, keys                   promises and tenants; limits of keys
- *   kv_room, groups             shares the KV pool; limits the verifications in a pass
+ *   kv_room                     shares the KV pool
  *   own_draft                   the server drafts for runs
  *   drafts                      turns a message into an event of the round
  *   lifecycle                   opens, resumes, detaches, expires, ends sessions
@@ -21,6 +21,7 @@
 #ifndef FT_SERVE_STATE_H
 #define FT_SERVE_STATE_H
 
+#include "sched/cost.h"
 #include "serve/judge.h"
 #include "serve/opts.h"
 #include "serve/session.h"

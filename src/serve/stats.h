@@ -72,12 +72,6 @@
       "Sum over rounds of the time from a draft's arrival to its pass.")                           \
     F(SECONDS, verify_us, "round_verify_seconds_total",                                            \
       "Sum over rounds of the time from the pass to the verdict.")                                 \
-    F(GAUGE, groups, "verify_groups",                                                              \
-      "Groups of sessions that alternate in passes. 2: one half drafts while the other is "        \
-      "verified, because the server expects that to bring each session's next verdict sooner. "    \
-      "0: no pass yet.")                                                                           \
-    F(COUNTER, passes_capped, "passes_capped_total",                                               \
-      "Passes that left verifications to the next one, so that two groups alternate.")             \
     F(GAUGE, kv_blocks, "kv_blocks", "Blocks of 16 tokens in the KV pool.")                        \
     F(GAUGE, kv_blocks_free, "kv_free_blocks",                                                     \
       "Blocks that no session holds, those with cached text included.")                            \

@@ -13,7 +13,6 @@
 #include "sched/price.h"
 #include "serve/answers.h"
 #include "serve/drafts.h"
-#include "serve/groups.h"
 #include "serve/lifecycle.h"
 #include "serve/own_draft.h"
 #include "serve/slo.h"
@@ -165,14 +164,21 @@ static bool take_early(ft_sess *s)
 static void follow(ft_sess *s, uint32_t len_before, ft_msg_verdict *verdict, int64_t now_us)
 {
     const bool whole = len_before == s->round.base && !verdict->more;
-    s->times.used_us = s->edge.verdict_us = now_us;
-    s->edge.drafting = true;
+    s->times.used_us = now_us;
     count_verdict(s, verdict);
     ft_own_verdict(s, verdict);
     ft_slo_answered(s, verdict->n_path + verdict->n_next, now_us);
     ft_sess_record_keep(&s->record, verdict, s->round.base, s->round.n_drafted, whole);
     ft_draft_answered(s, verdict, now_us);
     ft_sess_check(s);
+}
+
+/* For how long the engine worked for other sessions after the session's last verdict, until it had
+ * nothing to do or the pass of this verdict began; 0: not known. */
+static uint32_t others_us(const ft_sess_times *t, int64_t started_us)
+{
+    const int64_t us = (t->rested.known ? t->rested.us : started_us) - t->answered.us;
+    return t->answered.known && us >= 0 && us <= UINT32_MAX ? (uint32_t)us : 0;
 }
 
 static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int64_t started_us,
@@ -198,7 +204,9 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
     }
     verdict->queue_us = (uint32_t)(started_us - s->times.draft_us);
     verdict->verify_us = (uint32_t)(now_us - started_us);
-    verdict->others_us = ft_sess_others_us(s, started_us, now_us);
+    verdict->others_us = others_us(&s->times, started_us);
+    s->times.answered = ft_known(now_us);
+    s->times.rested = ft_unknown();
     follow(s, len_before, verdict, now_us);
     s->verifier->answer.kind = FT_SERVER_VERDICT;
     ft_answer(s->verifier, s->handle);

@@ -16,7 +16,6 @@
 #include "engine/products.h"
 #include "serve/answers.h"
 #include "serve/batch.h"
-#include "serve/groups.h"
 #include "serve/lifecycle.h"
 #include "serve/own_draft.h"
 #include "serve/pass.h"
@@ -92,7 +91,9 @@ static void rest(ft_verifier *v, int64_t timeout_us)
 {
     bool open = has_open_text(v);
     int64_t from_us = ft_clock_now_us(&v->opts.clock);
-    ft_sessions_rest(v, from_us);
+    for (ft_sess *s = v->sessions.first; s; s = s->next)
+        if (!s->times.rested.known)
+            s->times.rested = ft_known(from_us);
     ft_inbox_wait(&v->inbox, timeout_us);
     int64_t us = ft_clock_now_us(&v->opts.clock) - from_us;
     *(open ? &v->stats.idle_us : &v->stats.vacant_us) += (uint64_t)us;

@@ -28,18 +28,18 @@ static void test_share(void **state)
     assert_int_equal(share(50000, 90000, false), 0);
 }
 
-static void test_lead(void **state)
+static void test_awaits(void **state)
 {
-    (void)state;
-    assert_int_equal(ft_prompt_lead(true, 190, 16), 190);
-    assert_int_equal(ft_prompt_lead(false, 190, 16), 16);
+    assert_true(ft_prompt_awaits(0));
+    assert_true(ft_prompt_awaits(1999999));
+    assert_false(ft_prompt_awaits(2000000));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_share),
-        cmocka_unit_test(test_lead),
+        cmocka_unit_test(test_awaits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

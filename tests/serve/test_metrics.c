@@ -95,8 +95,6 @@ static void test_page_equals_statistics(void **state)
                {"foretoken_pass_seconds_total", (double)s.forward_us / 1e6},
                {"foretoken_judge_seconds_total", (double)s.judge_us / 1e6},
                {"foretoken_run_tokens_total", (double)s.run_tokens},
-               {"foretoken_verify_groups", s.groups},
-               {"foretoken_passes_capped_total", (double)s.passes_capped},
                {"foretoken_pass_spikes_total{cause=\"cold_start\"}",
                 (double)s.spikes[FT_SPIKE_COLD_START]},
                {"foretoken_engine_idle_seconds_total", (double)s.idle_us / 1e6},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that think between a verdict and their next draft, on a clock whose time is the
-// verifier's work and, while that has none, the edges' thinking. Where passes cost by the row two
-// groups form; where they cost the same at any size all sessions stay together.
+// What verdicts say of the time that the engine worked for other sessions. Two sessions think
+// between a verdict and their next draft, on a clock whose time is the verifier's work and, while
+// that has none, the edges' thinking. The second one's drafts come during the first one's passes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,8 @@
 #include "support/local_client.h"
 #include "support/target.h"
 
-#define SESSIONS 8
-#define PASSES   48
-#define SETTLED  12 /* passes after which groups have formed */
+#define SESSIONS 2
+#define PASSES   24
 
 typedef struct world world;
 
@@ -36,11 +35,9 @@ struct world {
     pthread_mutex_t lock; /* guards what follows, and the thinkers */
     pthread_cond_t changed;
     uint32_t outstanding; /* drafts */
-    uint32_t ended;       /* texts: else there would be fewer sessions */
-    uint64_t forwards;    /* as of the last verdict */
-    uint32_t sizes[PASSES], n_passes;
-    int64_t others_us;   /* as verdicts say, once groups have formed... */
-    uint32_t n_verdicts; /* ...of which there were so many */
+    uint32_t ended;       /* texts */
+    uint32_t n_passes;
+    uint32_t least_us[SESSIONS], most_us[SESSIONS]; /* others_us of their verdicts */
 };
 
 static int64_t world_us(void *ctx)
@@ -68,17 +65,13 @@ static void on_part(local_client *c, const ft_msg_verdict *verdict)
 {
     thinker *t = c->user;
     world *w = t->world;
-    ft_verifier_stats s;
-    ft_verifier_get_stats(w->v, &s);
+    const size_t i = (size_t)(t - w->all);
     pthread_mutex_lock(&w->lock);
-    w->n_passes += s.passes.n != w->forwards;
-    w->forwards = s.passes.n;
-    if (w->n_passes <= PASSES)
-        w->sizes[w->n_passes - 1]++;
-    if (w->n_passes > SETTLED) {
-        w->others_us += verdict->others_us;
-        w->n_verdicts++;
-    }
+    w->n_passes++;
+    if (verdict->round > 1 && verdict->others_us < w->least_us[i])
+        w->least_us[i] = verdict->others_us;
+    if (verdict->others_us > w->most_us[i])
+        w->most_us[i] = verdict->others_us;
     assert_true(test_apply(&t->text, &c->draft, verdict));
     w->ended += t->text.finish != FT_FINISH_NONE;
     if (t->text.finish == FT_FINISH_NONE && w->n_passes < PASSES)
@@ -137,10 +130,14 @@ static int setup(void **state)
     return 0;
 }
 
-static ft_verifier_stats run(world *w, int64_t pass_us, int64_t row_us, int64_t think_us)
+#define PASS_US  1000
+#define THINK_US 1500
+
+static void test_others_us(void **state)
 {
-    w->work = (test_work_clock){.pass_us = pass_us, .row_us = row_us};
-    w->think_us = think_us;
+    world *w = calloc(1, sizeof *w);
+    w->work = (test_work_clock){.pass_us = PASS_US};
+    w->think_us = THINK_US;
     w->clock = (ft_clock){.now_us = world_us, .ctx = w};
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
@@ -156,64 +153,30 @@ static ft_verifier_stats run(world *w, int64_t pass_us, int64_t row_us, int64_t 
         local_wait_opened(&t->c);
         t->c.on_part = on_part;
         t->c.user = t;
-        t->due_us = 1;
+        t->due_us = 1 + i * PASS_US / 2;
+        w->least_us[i] = UINT32_MAX;
     }
     live(w);
-    ft_verifier_stats s = test_verifier_stats(w->v);
+    assert_int_equal(w->ended, 0);
+    assert_true(w->n_passes >= PASSES);
+    /* The first one's verdicts come when the second one's draft is there; then both think. The
+     * engine may notice only when the next draft comes that it has nothing to do. */
+    assert_in_range(w->least_us[0], PASS_US, THINK_US);
+    assert_in_range(w->most_us[0], PASS_US, THINK_US);
+    assert_in_range(w->most_us[1], 0, THINK_US);
     for (uint32_t i = 0; i < SESSIONS; i++)
         local_close(&w->all[i].c);
     test_verifier_expect_empty(w->v);
     ft_verifier_destroy(w->v);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
-    return s;
-}
-
-static uint32_t largest(const world *w, double *mean)
-{
-    uint32_t most = 0, sum = 0;
-    assert_int_equal(w->ended, 0);
-    assert_true(w->n_passes >= PASSES);
-    for (uint32_t i = SETTLED; i < PASSES; i++) {
-        most = w->sizes[i] > most ? w->sizes[i] : most;
-        sum += w->sizes[i];
-    }
-    *mean = (double)sum / (PASSES - SETTLED);
-    return most;
-}
-
-static void test_two_groups_form(void **state)
-{
-    world *w = calloc(1, sizeof *w);
-    double mean;
-    (void)state;
-    ft_verifier_stats s = run(w, 100, 100, 1500);
-    assert_int_equal(largest(w, &mean), SESSIONS / 2);
-    assert_true(mean > SESSIONS / 2 - 0.5);
-    assert_int_equal(s.groups, 2);
-    assert_true(s.passes_capped > 0);
-    /* Behind a group's verdicts the engine works for the other one. */
-    assert_true(w->others_us / w->n_verdicts > w->think_us);
-    free(w);
-}
-
-static void test_one_group_stays(void **state)
-{
-    world *w = calloc(1, sizeof *w);
-    double mean;
-    (void)state;
-    ft_verifier_stats s = run(w, 20000, 1, 1500);
-    assert_true(largest(w, &mean) > SESSIONS / 2);
-    assert_int_equal(s.groups, 1);
-    assert_int_equal(s.passes_capped, 0);
     free(w);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_groups_form),
-        cmocka_unit_test(test_one_group_stays),
+        cmocka_unit_test(test_others_us),
     };
     return cmocka_run_group_tests(tests, setup, test_target_teardown);
 }
