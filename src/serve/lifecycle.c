@@ -276,6 +276,12 @@ static ft_status resume(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
     if (!s)
         return ft_error_set(err, FT_NOT_FOUND,
                             "serve: session unknown: open again with the text so far");
+    const ft_rule *rule = s->asked.rule.rule;
+    if (o->rule != rule->id)
+        return ft_error_set(err, FT_INVALID,
+                            "serve: the session was opened with rule %u (%s), not with rule %u: "
+                            "resume it with its own",
+                            rule->id, rule->name, o->rule);
     if (o->base != s->text.len && !ft_sess_record_holds(&s->record, s->record.round, o->base))
         return give_up(s, o->base, err);
     FT_LOGI("serve", "session=%llu resumed length=%u takeover=%d",

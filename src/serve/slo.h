@@ -25,7 +25,8 @@ void ft_slo_leave(ft_sess *s);
 void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us);
 /* Sets the fields of *work that concern promise and tenant. */
 void ft_slo_describe(const ft_sess *s, ft_work *work);
-/* A verdict of `tokens` tokens is given; called while s->round is still the round it answers. */
+/* A verdict of `tokens` tokens is given. Called while s->round is still the round that it answers,
+ * with its tree. */
 void ft_slo_answered(ft_sess *s, uint32_t tokens, int64_t now_us);
 /* A pass was computed: counts its rows for their tenants. */
 void ft_slo_served(ft_verifier *v);

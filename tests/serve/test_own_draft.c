@@ -239,6 +239,45 @@ static void test_pays_or_not(void **state)
     free(all);
 }
 
+/* Rows of the server's own trees are the session's: at 50 ms a row, a text of 8 tokens/s whose
+ * rounds verify 17 rows takes more than the engine's time, and no more can be promised beside it.
+ * Plain runs take 40 % of it. */
+static void test_trees_count_in_promises(void **state)
+{
+    const ft_costs costs = {.us = {[FT_COST_ROW] = 50000}, .most_rows = 64, .error = 0.05};
+    member *all = members(1, 0);
+    for (int own = 0; own < 2; own++) {
+        _Atomic int64_t now_us = 1000000; /* stands still: nothing is learnt from passes */
+        ft_verifier_opts opts = own ? with_draft(poor) : (ft_verifier_opts){0};
+        opts.costs = &costs;
+        opts.clock = test_shared_clock(&now_us);
+        opts.slo_tokens_per_s[0] = 8;
+        opts.n_slo = 1;
+        ft_verifier *v = test_verifier_start(opts);
+        local_client *second = calloc(1, sizeof *second);
+        member *m = &all[0];
+        test_text_init(&m->text, m->ref.token, PROMPT_TOK);
+        ft_msg_open open = local_open_msg(&m->text, 0, 5, TEXT_TOK);
+        open.slo_tokens_per_s = 8;
+        m->round = m->n_over = 0;
+        m->run = 20;
+        local_open(&m->c, v, &open, "me");
+        member_ask(m);
+        member_hear(m);
+        assert_int_equal(test_verifier_stats(v).own_drafted > 0, own);
+        local_open(second, v, &open, "you");
+        ft_verifier_tick(v); /* it was answered */
+        assert_int_equal(second->n_gone, own);
+        if (own)
+            assert_int_equal(local_wait_gone(second), FT_EXHAUSTED);
+        local_detach(second);
+        local_close(&m->c);
+        ft_verifier_destroy(v);
+        free(second);
+    }
+    free(all);
+}
+
 /* ---- lost streams ---- */
 
 static void detach_now(local_client *c, const ft_msg_verdict *verdict)
@@ -360,10 +399,15 @@ static void test_no_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_texts),      cmocka_unit_test(test_more_than_a_pass),
-        cmocka_unit_test(test_small_pool),      cmocka_unit_test(test_short_context),
-        cmocka_unit_test(test_detach_in_a_run), cmocka_unit_test(test_other_vocabulary),
-        cmocka_unit_test(test_no_allocation),   cmocka_unit_test(test_pays_or_not),
+        cmocka_unit_test(test_same_texts),
+        cmocka_unit_test(test_more_than_a_pass),
+        cmocka_unit_test(test_small_pool),
+        cmocka_unit_test(test_short_context),
+        cmocka_unit_test(test_detach_in_a_run),
+        cmocka_unit_test(test_other_vocabulary),
+        cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_pays_or_not),
+        cmocka_unit_test(test_trees_count_in_promises),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "support/local_client.h"
+#include "support/rule_toy.h"
 #include "support/target.h"
 
 typedef struct bench {
@@ -317,7 +318,7 @@ static void test_ended_text_takes_no_round(void **state)
 
 static void test_resume(void **state)
 {
-    bench *b = bench_create((ft_verifier_opts){0});
+    bench *b = bench_create((ft_verifier_opts){.rules = rules_with_toy});
     (void)state;
     open_first(b);
     assert_true(go_round(b));
@@ -336,6 +337,9 @@ static void test_resume(void **state)
     expect_refused(b, &resume, "", FT_NOT_FOUND, "session unknown");
     wrong.base += 1;
     expect_refused(b, &wrong, "me", FT_NOT_FOUND, "session unknown");
+    wrong = resume;
+    wrong.rule = TOY_ID;
+    expect_refused(b, &wrong, "me", FT_INVALID, "opened with rule 0 (exact), not with rule 900");
     assert_int_equal(stats_of(b).sessions_detached, 1); /* none of them took it, or ended it */
 
     local_open(&b->c, b->v, &resume, "me");
