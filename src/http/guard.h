@@ -20,8 +20,8 @@ typedef struct ft_http_guard {
     ft_http_whose whose;
 } ft_http_guard;
 
-/* Makes the lists for a server that listens on `port`. FT_INVALID: a name in opts is "*", "null", or
- * has a path, or has a scheme where none belongs, or the key is empty. FT_NOMEM. */
+/* Makes the lists for a server that listens on `port`. FT_INVALID: a name in opts is "*" or "null",
+ * has a path or a scheme where none belongs, or the key is empty. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_http_guard_init(ft_http_guard *guard, const ft_http_opts *opts,
                                             int port, ft_error *err);
 void ft_http_guard_deinit(ft_http_guard *guard);

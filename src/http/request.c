@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and checks completion requests. Every field that changes the answer is either honoured or
-// refused; fields that do not (user, metadata, store, unknown ones) are ignored, as
-// OpenAI-compatible servers do; null means absent. Pure: no state, any thread.
-// Not here: whether the prompt fits the model, and the token ids' upper bound, which only the
-// backend knows.
+// Reads and checks completion requests. A field that would change the answer takes effect or is
+// refused. All other fields (user, metadata, store, unknown ones) are ignored, as other servers with
+// this API do. null means absent. Pure: no state, any thread.
+// Not checked here: whether the prompt fits into the context, and whether token ids are in the
+// vocabulary. Only the backend knows these limits.
 #include "http/request.h"
 
 #include <stdio.h>
@@ -40,126 +40,144 @@ static json_t *field(const reader *r, const char *name)
     return json_is_null(v) ? NULL : v;
 }
 
-static ft_status read_bool(reader *r, const char *name, bool *out)
-{
-    json_t *v = field(r, name);
-    if (v && !json_is_boolean(v))
-        return wrong_type(r, name, "true or false");
-    if (v)
-        *out = json_is_true(v);
-    return FT_OK;
-}
+/* ---- numbers and switches ---- */
 
-static ft_status read_float(reader *r, const char *name, double min, double max, float *out)
-{
-    json_t *v = field(r, name);
-    if (!v)
-        return FT_OK;
-    if (!json_is_number(v))
-        return wrong_type(r, name, "a number");
-    double x = json_number_value(v);
-    if (!(x >= min && x <= max))
-        return ft_http_fail_set(r->fail, 400, "invalid_value", name,
-                                "'%s' must be between %g and %g.", name, min, max);
-    *out = (float)x;
-    return FT_OK;
-}
+typedef struct scalars {
+    double temperature, top_p, min_p, slo_tokens_per_s;
+    int64_t top_k, seed, max_tokens, max_completion_tokens, n_logprobs, top_logprobs;
+    bool logprobs, stream;
+} scalars;
 
-static ft_status read_int(reader *r, const char *name, int64_t min, int64_t max, bool *present,
-                          int64_t *out)
-{
-    json_t *v = field(r, name);
-    if (present)
-        *present = v != NULL;
-    if (!v)
-        return FT_OK;
-    if (!json_is_integer(v))
-        return wrong_type(r, name, "an integer");
-    *out = json_integer_value(v);
-    if (*out < min || *out > max)
-        return ft_http_fail_set(r->fail, 400, "invalid_value", name,
-                                "'%s' must be between %lld and %lld.", name, (long long)min,
-                                (long long)max);
-    return FT_OK;
-}
-
-/* What is accepted only at the value that changes nothing. */
-
-static bool is_one(json_t *v)
-{
-    return json_is_integer(v) && json_integer_value(v) == 1;
-}
-
-static bool is_zero(json_t *v)
-{
-    return json_is_number(v) && json_number_value(v) == 0;
-}
-
-static bool is_false(json_t *v)
-{
-    return json_is_false(v);
-}
-
-static bool is_empty(json_t *v)
-{
-    return (json_is_array(v) && json_array_size(v) == 0) ||
-           (json_is_object(v) && json_object_size(v) == 0) ||
-           (json_is_string(v) && json_string_length(v) == 0);
-}
-
-static bool is_string(json_t *v, const char *text)
-{
-    return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
-}
-
-static bool is_no_tool(json_t *v)
-{
-    return is_string(v, "none") || is_string(v, "auto"); /* there are no tools to choose from */
-}
-
-static bool is_text_format(json_t *v)
-{
-    return json_is_object(v) && is_string(json_object_get(v, "type"), "text");
-}
-
-static bool is_text_only(json_t *v)
-{
-    return json_is_array(v) && json_array_size(v) == 1 && is_string(json_array_get(v, 0), "text");
-}
-
-static const struct {
+typedef struct scalar {
     const char *name;
-    bool (*harmless)(json_t *v);
+    enum { REAL, INTEGER, SWITCH } kind;
+    enum { BOTH, CHAT, TEXT } where; /* the endpoint that has this field; others ignore it */
+    double min, max;
+    size_t at;
+} scalar;
+
+#define AT(field) offsetof(scalars, field)
+static const scalar scalar_fields[] = {
+    {"temperature", REAL, BOTH, 0, 2, AT(temperature)},
+    {"top_p", REAL, BOTH, 0, 1, AT(top_p)},
+    {"min_p", REAL, BOTH, 0, 1, AT(min_p)},
+    {"slo_tokens_per_s", REAL, BOTH, 0, 1e6, AT(slo_tokens_per_s)},
+    {"top_k", INTEGER, BOTH, -1, INT32_MAX, AT(top_k)}, /* -1: off, as in llama.cpp and vLLM */
+    {"seed", INTEGER, BOTH, -1e19, 1e19, AT(seed)},     /* any 64-bit integer */
+    {"max_tokens", INTEGER, BOTH, 1, INT32_MAX, AT(max_tokens)},
+    {"max_completion_tokens", INTEGER, BOTH, 1, INT32_MAX, AT(max_completion_tokens)},
+    {"stream", SWITCH, BOTH, 0, 0, AT(stream)},
+    {"logprobs", SWITCH, CHAT, 0, 0, AT(logprobs)},
+    {"top_logprobs", INTEGER, CHAT, 0, FT_TOP_LOGPROBS_MAX, AT(top_logprobs)},
+    {"logprobs", INTEGER, TEXT, 0, FT_TOP_LOGPROBS_MAX, AT(n_logprobs)},
+};
+
+static ft_status read_scalar(reader *r, const scalar *f, scalars *out)
+{
+    void *at = (char *)out + f->at;
+    json_t *v = field(r, f->name);
+    if (!v)
+        return FT_OK;
+    if (f->kind == SWITCH) {
+        *(bool *)at = json_is_true(v);
+        return json_is_boolean(v) ? FT_OK : wrong_type(r, f->name, "true or false");
+    }
+    if (!(f->kind == INTEGER ? json_is_integer(v) : json_is_number(v)))
+        return wrong_type(r, f->name, f->kind == INTEGER ? "an integer" : "a number");
+    const double x = json_number_value(v);
+    if (!(x >= f->min && x <= f->max))
+        return ft_http_fail_set(r->fail, 400, "invalid_value", f->name,
+                                "'%s' must be between %.10g and %.10g.", f->name, f->min, f->max);
+    if (f->kind == INTEGER)
+        *(int64_t *)at = json_integer_value(v);
+    else
+        *(double *)at = x;
+    return FT_OK;
+}
+
+static ft_status read_scalars(reader *r)
+{
+    ft_http_request *q = &r->out->request;
+    scalars s = {.temperature = 1, .top_p = 1};
+    ft_status status = FT_OK;
+    for (size_t i = 0; i < sizeof scalar_fields / sizeof *scalar_fields && status == FT_OK; i++)
+        if (scalar_fields[i].where != (q->chat ? TEXT : CHAT))
+            status = read_scalar(r, &scalar_fields[i], &s);
+    if (status != FT_OK)
+        return status;
+    if (s.max_tokens && s.max_completion_tokens && s.max_tokens != s.max_completion_tokens)
+        return ft_http_fail_set(r->fail, 400, "invalid_value", "max_tokens",
+                                "'max_tokens' and 'max_completion_tokens' differ: give one.");
+    if (s.top_logprobs > 0 && !s.logprobs)
+        return ft_http_fail_set(r->fail, 400, "invalid_value", "top_logprobs",
+                                "'top_logprobs' is only allowed when 'logprobs' is true.");
+    r->out->stream = s.stream;
+    q->temperature = (float)s.temperature;
+    q->top_p = s.top_p < 1e-6 ? 1e-6f : (float)s.top_p; /* 0 means: the most probable token alone */
+    q->min_p = (float)s.min_p;
+    q->slo_tokens_per_s = (float)s.slo_tokens_per_s;
+    q->top_k = s.top_k < 0 ? 0 : (int32_t)s.top_k;
+    q->has_seed = field(r, "seed") != NULL;
+    q->seed = (uint64_t)s.seed;
+    q->max_tokens = (uint32_t)(s.max_tokens ? s.max_tokens : s.max_completion_tokens);
+    q->logprobs = q->chat ? s.logprobs : field(r, "logprobs") != NULL;
+    q->top_logprobs = (uint32_t)(q->chat ? s.top_logprobs : s.n_logprobs);
+    return FT_OK;
+}
+
+/* ---- fields that are accepted only with a value that changes nothing ---- */
+
+#define EMPTY   "[[],{},\"\"]"
+#define NO_TOOL "[\"none\",\"auto\"]" /* there are no tools to choose from */
+static const struct {
+    const char *name, *harmless; /* a JSON list of the values that are accepted */
     const char *only;
 } restricted[] = {
-    {"n", is_one, "1"},
-    {"best_of", is_one, "1"},
-    {"echo", is_false, "false"},
-    {"suffix", is_empty, "an empty string"},
-    {"presence_penalty", is_zero, "0"},
-    {"frequency_penalty", is_zero, "0"},
-    {"logit_bias", is_empty, "an empty object"},
-    {"tools", is_empty, "an empty list"},
-    {"tool_choice", is_no_tool, "\"none\""},
-    {"functions", is_empty, "an empty list"},
-    {"function_call", is_no_tool, "\"none\""},
-    {"response_format", is_text_format, "{\"type\":\"text\"}"},
-    {"modalities", is_text_only, "[\"text\"]"},
-    {"audio", is_empty, "null"},
-    {"web_search_options", is_empty, "null"},
+    {"n", "[1]", "1"},
+    {"best_of", "[1]", "1"},
+    {"echo", "[false]", "false"},
+    {"suffix", EMPTY, "an empty string"},
+    {"presence_penalty", "[0,0.0]", "0"},
+    {"frequency_penalty", "[0,0.0]", "0"},
+    {"logit_bias", EMPTY, "an empty object"},
+    {"tools", EMPTY, "an empty list"},
+    {"tool_choice", NO_TOOL, "\"none\""},
+    {"functions", EMPTY, "an empty list"},
+    {"function_call", NO_TOOL, "\"none\""},
+    {"response_format", "[{\"type\":\"text\"}]", "{\"type\":\"text\"}"},
+    {"modalities", "[[\"text\"]]", "[\"text\"]"},
+    {"audio", EMPTY, "null"},
+    {"web_search_options", EMPTY, "null"},
 };
+
+static bool is_one_of(json_t *v, const char *list)
+{
+    json_t *values = json_loads(list, 0, NULL);
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(values) && !found; i++)
+        found = json_equal(v, json_array_get(values, i));
+    json_decref(values);
+    return found;
+}
 
 static ft_status refuse_unsupported(reader *r)
 {
     for (size_t i = 0; i < sizeof restricted / sizeof *restricted; i++) {
         json_t *v = field(r, restricted[i].name);
-        if (v && !restricted[i].harmless(v))
+        if (v && !is_one_of(v, restricted[i].harmless))
             return ft_http_fail_set(r->fail, 400, "unsupported_parameter", restricted[i].name,
                                     "'%s' is unsupported by this server: leave it out (only %s is "
                                     "accepted).",
                                     restricted[i].name, restricted[i].only);
     }
     return FT_OK;
+}
+
+/* ---- other fields ---- */
+
+static bool is_string(json_t *v, const char *text)
+{
+    return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
 }
 
 static ft_status read_model(reader *r, const char *model_id)
@@ -176,49 +194,11 @@ static ft_status read_model(reader *r, const char *model_id)
                             json_string_value(v), model_id);
 }
 
-static ft_status read_sampling(reader *r, ft_http_request *q)
+static ft_status read_stream_options(reader *r)
 {
-    int64_t top_k = 0, seed = 0;
-    ft_status status;
-    q->temperature = 1;
-    q->top_p = 1;
-    if ((status = read_float(r, "temperature", 0, 2, &q->temperature)) != FT_OK ||
-        (status = read_float(r, "top_p", 0, 1, &q->top_p)) != FT_OK ||
-        (status = read_float(r, "min_p", 0, 1, &q->min_p)) != FT_OK ||
-        (status = read_float(r, "slo_tokens_per_s", 0, 1e6, &q->slo_tokens_per_s)) != FT_OK ||
-        /* -1 is how llama.cpp's and vLLM's users switch it off */
-        (status = read_int(r, "top_k", -1, INT32_MAX, NULL, &top_k)) != FT_OK ||
-        (status = read_int(r, "seed", INT64_MIN, INT64_MAX, &q->has_seed, &seed)) != FT_OK)
-        return status;
-    if (q->top_p < 1e-6f)
-        q->top_p = 1e-6f; /* 0 means: the most probable token alone */
-    q->top_k = top_k < 0 ? 0 : (int32_t)top_k;
-    q->seed = (uint64_t)seed;
-    return FT_OK;
-}
-
-static ft_status read_length(reader *r, ft_http_request *q)
-{
-    int64_t older = 0, newer = 0;
-    bool has_older, has_newer;
-    ft_status status = read_int(r, "max_tokens", 1, INT32_MAX, &has_older, &older);
-    if (status == FT_OK)
-        status = read_int(r, "max_completion_tokens", 1, INT32_MAX, &has_newer, &newer);
-    if (status != FT_OK)
-        return status;
-    if (has_older && has_newer && older != newer)
-        return ft_http_fail_set(r->fail, 400, "invalid_value", "max_tokens",
-                                "'max_tokens' and 'max_completion_tokens' differ: give one.");
-    q->max_tokens = (uint32_t)(has_newer ? newer : older);
-    return FT_OK;
-}
-
-static ft_status read_stream(reader *r)
-{
-    ft_status status = read_bool(r, "stream", &r->out->stream);
     json_t *options = field(r, "stream_options");
-    if (status != FT_OK || !options)
-        return status;
+    if (!options)
+        return FT_OK;
     if (!json_is_object(options))
         return wrong_type(r, "stream_options", "an object");
     if (!r->out->stream)
@@ -256,26 +236,6 @@ static ft_status read_stop(reader *r)
         return wrong_value(r, "stop", "at most 16 strings");
     for (size_t i = 0; status == FT_OK && i < json_array_size(v); i++)
         status = add_stop(r, json_array_get(v, i));
-    return status;
-}
-
-static ft_status read_logprobs(reader *r, ft_http_request *q)
-{
-    int64_t top = 0;
-    bool has_top;
-    ft_status status;
-    if (!q->chat) { /* one field: how many alternatives */
-        status = read_int(r, "logprobs", 0, FT_TOP_LOGPROBS_MAX, &q->logprobs, &top);
-    } else {
-        status = read_bool(r, "logprobs", &q->logprobs);
-        if (status == FT_OK)
-            status = read_int(r, "top_logprobs", 0, FT_TOP_LOGPROBS_MAX, &has_top, &top);
-        if (status == FT_OK && has_top && top > 0 && !q->logprobs)
-            return ft_http_fail_set(r->fail, 400, "invalid_value", "top_logprobs",
-                                    "'top_logprobs' is only allowed when 'logprobs' is true.");
-    }
-    if (status == FT_OK)
-        q->top_logprobs = (uint32_t)top;
     return status;
 }
 
@@ -332,7 +292,7 @@ static ft_status read_message(reader *r, json_t *v, size_t i)
         return wrong_value(r, name, "'system', 'developer', 'user' or 'assistant'");
     snprintf(name, sizeof name, "messages[%zu].tool_calls", i);
     json_t *calls = json_object_get(v, "tool_calls");
-    if (calls && !json_is_null(calls) && !is_empty(calls))
+    if (calls && !json_is_null(calls) && !is_one_of(calls, EMPTY))
         return ft_http_fail_set(r->fail, 400, "unsupported_parameter", name,
                                 "'%s': tools are unsupported by this server.", name);
     snprintf(name, sizeof name, "messages[%zu].content", i);
@@ -460,12 +420,10 @@ ft_status ft_http_parse(const char *body, size_t n, bool chat, const char *model
     *out = (ft_http_parsed){.request = {.chat = chat}};
     *fail = (ft_http_fail){0};
     reader r = {.fail = fail, .out = out};
-    ft_http_request *q = &out->request;
     ft_status status;
     if ((status = load(&r, body, n)) != FT_OK || (status = read_model(&r, model_id)) != FT_OK ||
-        (status = refuse_unsupported(&r)) != FT_OK || (status = read_sampling(&r, q)) != FT_OK ||
-        (status = read_length(&r, q)) != FT_OK || (status = read_stream(&r)) != FT_OK ||
-        (status = read_stop(&r)) != FT_OK || (status = read_logprobs(&r, q)) != FT_OK ||
+        (status = refuse_unsupported(&r)) != FT_OK || (status = read_scalars(&r)) != FT_OK ||
+        (status = read_stream_options(&r)) != FT_OK || (status = read_stop(&r)) != FT_OK ||
         (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK)
         ft_http_parsed_deinit(out);
     return status;
