@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers in OpenAI's shapes. A streamed answer is a sequence of events: (chat) one that names the
-// role, one a piece of text, one with the finish_reason, with include_usage one that has usage and
-// no choices, then [DONE]. Extension: usage.foretoken.
-// A token that is no whole UTF-8 text is shown as OpenAI shows it, escaped ("\xe2\x80"), in
-// completions with "bytes:" before it.
+// Answers in OpenAI's shapes. A streamed answer is a sequence of events: in a chat one that names
+// the role, then one for each piece of text, one with the finish_reason, one with usage and without
+// choices (with include_usage), and [DONE]. Extension: usage.foretoken.
+// The text of a token that is not complete UTF-8 is escaped as OpenAI does it ("\xe2\x80"); in
+// completions "bytes:" comes before it.
 #include "http/answer.h"
 
 #include <math.h>
@@ -114,8 +114,7 @@ static ft_status add_tokens(ft_http_answer *a, const ft_gen_token *tokens, size_
     return FT_OK;
 }
 
-/* The value of "logprobs" for the tokens gathered since the last call; null where none were
- * asked. */
+/* The value of "logprobs" for the tokens since the last call; null if the request asks for none. */
 static json_t *take_logprobs(ft_http_answer *a)
 {
     if (!a->parsed->request.logprobs)
@@ -158,15 +157,12 @@ static const char *object_name(const ft_http_answer *a)
     return a->parsed->stream ? "chat.completion.chunk" : "chat.completion";
 }
 
-/* Takes choices and usage (NULL: leave the field out). */
+/* Takes choices and usage. NULL: there is no usage. */
 static json_t *envelope(const ft_http_answer *a, json_t *choices, json_t *usage)
 {
-    json_t *root =
-        json_pack("{s:s,s:s,s:I,s:s,s:o}", "id", a->id, "object", object_name(a), "created",
-                  (json_int_t)a->created_s, "model", a->model, "choices", choices);
-    if (usage)
-        json_object_set_new(root, "usage", usage);
-    return root;
+    return json_pack("{s:s,s:s,s:I,s:s,s:o,s:o*}", "id", a->id, "object", object_name(a), "created",
+                     (json_int_t)a->created_s, "model", a->model, "choices", choices, "usage",
+                     usage);
 }
 
 static ft_status append_event(json_t *root, ft_buf *out)
@@ -187,18 +183,13 @@ static ft_status append_chunk(ft_http_answer *a, json_t *text, json_t *logprobs,
 {
     json_t *choice;
     if (a->parsed->request.chat) {
-        json_t *delta = json_object();
-        if (!a->begun)
-            json_object_set_new(delta, "role", json_string("assistant"));
-        if (text)
-            json_object_set_new(delta, "content", text);
+        json_t *delta =
+            json_pack("{s:s*,s:o*}", "role", a->begun ? NULL : "assistant", "content", text);
         choice = json_pack("{s:i,s:o,s:o,s:s?}", "index", 0, "delta", delta, "logprobs", logprobs,
                            "finish_reason", finish);
     } else {
-        choice = json_pack("{s:s,s:i,s:o,s:s?}", "text", "", "index", 0, "logprobs", logprobs,
-                           "finish_reason", finish);
-        if (text)
-            json_object_set_new(choice, "text", text);
+        choice = json_pack("{s:o,s:i,s:o,s:s?}", "text", text ? text : json_string(""), "index", 0,
+                           "logprobs", logprobs, "finish_reason", finish);
     }
     a->begun = true;
     json_t *choices = choice ? json_pack("[o]", choice) : NULL;

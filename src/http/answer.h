@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Answers in OpenAI's shapes: chat completions and completions, streamed (server-sent events) or
- * whole. Internal to the room. Owned by one thread.
+ * whole. Internal to the room. Each answer belongs to one thread.
  */
 #ifndef FT_HTTP_ANSWER_H
 #define FT_HTTP_ANSWER_H
@@ -22,30 +22,30 @@ typedef struct ft_http_answer {
     const char *model;              /* borrowed */
     char id[48];
     int64_t created_s;  /* since 1970 */
-    bool begun;         /* stream: the first chunk, which names the role, is out */
+    bool begun;         /* stream: the first event, which names the role, was written */
     ft_buf text;        /* whole: the text so far */
     ft_buf piece;       /* the bytes of one token */
     json_t *logprobs;   /* whole: a list of token objects (chat), or of rows (completions) */
     size_t offset_char; /* completions: characters begun before the next token */
 } ft_http_answer;
 
-/* FT_IO where the kernel gives no random id. */
+/* FT_IO: the kernel gave no random bytes for the id. */
 FT_WARN_UNUSED ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
                                              const ft_http_parsed *parsed, const char *model,
                                              int64_t now_s);
 void ft_http_answer_deinit(ft_http_answer *a);
 
-/* More text (UTF-8) and its tokens. A streamed answer appends an event to out, a whole one keeps
- * it. */
+/* Adds text (UTF-8) and its tokens. A streamed answer appends an event to *out, a whole one keeps
+ * the text. */
 FT_WARN_UNUSED ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
                                             const ft_gen_token *tokens, size_t n_tokens,
                                             ft_buf *out);
 
-/* The end: appends the last events and `data: [DONE]`, or the whole object. */
+/* The text has ended: appends the last events and `data: [DONE]`, or the whole object. */
 FT_WARN_UNUSED ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *result,
                                                ft_buf *out);
 
-/* A stream that fails after it began: an event with the error object, then `data: [DONE]`. */
+/* A stream failed after it had begun: appends an event with the error object, and `data: [DONE]`. */
 FT_WARN_UNUSED ft_status ft_http_answer_fail(ft_http_answer *a, const ft_http_fail *fail,
                                              ft_buf *out);
 

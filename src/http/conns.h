@@ -25,7 +25,7 @@ typedef struct ft_http_conn {
 typedef struct ft_http_conns {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* an earlier deadline, or stop */
-    pthread_cond_t quiet;   /* no answer is under way */
+    pthread_cond_t quiet;   /* n_answers is 0 */
     pthread_t thread;
     ft_http_conn *first;
     uint32_t n, max;
@@ -34,17 +34,17 @@ typedef struct ft_http_conns {
     uint32_t n_answers; /* admitted generations whose answers are not finished */
 } ft_http_conns;
 
-/* Not to be moved. FT_NOMEM. */
+/* *conns must not be moved. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max);
 /* All connections must have been removed. */
 void ft_http_conns_deinit(ft_http_conns *conns);
 
-/* NULL: out of memory. fd stays open until remove. */
+/* NULL: out of memory. fd must stay open until remove. */
 ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, uint32_t timeout_s);
 void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn);
-/* The connection is shut down if this is not called again within timeout_s; 0: no limit. */
+/* Shuts the connection down unless this is called again within timeout_s. 0: no limit. */
 void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s);
-/* Admits one more generation; _leave ends it. False: draining. */
+/* Admits one more generation, which ends with leave. False: draining. */
 bool ft_http_conns_enter(ft_http_conns *conns);
 void ft_http_conns_leave(ft_http_conns *conns);
 /* Admits no more; waits for at most timeout_us until no generation is running. */

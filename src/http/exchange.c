@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request. A request is admitted in this order: well-formed headers, room, Host, Origin, API
-// key, path, method, content type, size; the first rule that fails names the answer. Nothing is
-// done for a request before it is admitted. A GET is answered only after it was received in full,
-// because an earlier answer would end the connection.
+// One request. These are checked in this order: headers, number of connections, Host, Origin, API
+// key, path, method, content type, size. The first check that fails decides the answer. Nothing is
+// done for a request before all checks have passed. A GET is answered only after it has come
+// completely, because an earlier answer would close the connection.
 #include "http/exchange.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "http/reply.h"
 #include "http/request.h"
 
-/* A body of unknown length that is over the limit is read on for so many limits, so that its sender
- * gets the answer; then the connection ends. */
+/* If a body of unknown length becomes larger than the limit, up to so many times the limit is still
+ * read, so that its sender gets the answer. Then the connection is closed. */
 #define DRAIN_LIMITS 4
 
 typedef struct route route;
@@ -30,12 +30,12 @@ struct ft_http_exchange {
     const char *tail;       /* what follows a route's prefix */
     ft_http_reply defaults; /* origin */
     ft_http_fail fail;      /* http != 0: refused */
-    const char *allow;      /* methods, where the path is known */
-    bool has_body, chunked;
+    const char *allow;      /* methods that the path allows; NULL: no such path */
+    bool has_body;
     bool preflight;
-    bool authorized;                  /* no key is asked, or it was given */
-    char key_name[FT_HTTP_NAME_SIZE]; /* whose key */
-    bool entered;                     /* counts among the answers that a drain waits for */
+    bool authorized;                  /* no key is asked for, or it was given */
+    char key_name[FT_HTTP_NAME_SIZE]; /* of the key; "": none */
+    bool entered;                     /* a drain waits for this answer */
     ft_buf body;
     uint64_t body_bytes;
     ft_http_generation *generation;
@@ -45,6 +45,7 @@ struct route {
     const char *path;
     bool prefix; /* more must follow */
     bool post;   /* else GET and HEAD */
+    bool chat;   /* the body has messages, else a prompt */
     bool open;   /* answered without a key */
     bool (*there)(const ft_http *http);
     enum MHD_Result (*answer)(ft_http_exchange *x);
@@ -121,9 +122,7 @@ static enum MHD_Result answer_model(ft_http_exchange *x)
     if (id && strcmp(x->tail, id) == 0)
         return reply_json(x, json_model(x->http, id));
     if (id)
-        ft_http_fail_set(&x->fail, 404, "model_not_found", "model",
-                         "The model '%.64s' does not exist here: this server has '%.128s'.",
-                         x->tail, id);
+        ft_http_fail_model(&x->fail, x->tail, id);
     return reply_fail(x);
 }
 
@@ -136,7 +135,7 @@ static enum MHD_Result answer_health(ft_http_exchange *x)
         status = ft_error_set(&err, FT_UNAVAILABLE, "http: going down");
     if (status == FT_OK)
         return reply_json(x, json_pack("{s:s}", "status", "ok"));
-    /* strangers learn that it is down, not why */
+    /* who has no key learns that it is down, not why */
     ft_http_fail_from(&x->fail, status, x->authorized ? &err : NULL);
     x->fail.http = 503;
     x->fail.code = "unavailable";
@@ -165,7 +164,7 @@ static enum MHD_Result answer_metrics(ft_http_exchange *x)
 
 /* --- completions --- */
 
-/* MHD's reader: called in the connection's thread, waits for bytes. */
+/* libmicrohttpd's reader, in the connection's thread: waits for bytes. */
 static ssize_t read_stream(void *ctx, uint64_t pos, char *buf, size_t max)
 {
     ft_http_exchange *x = ctx;
@@ -194,7 +193,7 @@ static enum MHD_Result answer_whole(ft_http_exchange *x)
     return MHD_NO;
 }
 
-static ft_status start(ft_http_exchange *x, bool chat, bool *stream)
+static ft_status start(ft_http_exchange *x, bool *stream)
 {
     const char *id = model_of(x);
     if (!id)
@@ -204,7 +203,8 @@ static ft_status start(ft_http_exchange *x, bool chat, bool *stream)
         ft_http_fail_from(&x->fail, FT_NOMEM, NULL);
         return FT_NOMEM;
     }
-    ft_status status = ft_http_parse(ft_buf_str(&x->body), x->body.len, chat, id, &x->fail, parsed);
+    ft_status status =
+        ft_http_parse(ft_buf_str(&x->body), x->body.len, x->route->chat, id, &x->fail, parsed);
     ft_buf_deinit(&x->body); /* the parsed form is a copy */
     if (status != FT_OK) {
         free(parsed);
@@ -219,9 +219,9 @@ static ft_status start(ft_http_exchange *x, bool chat, bool *stream)
     return status;
 }
 
-/* The status line waits for the first bytes, so that a request that the backend refuses gets an
- * error status even if it asked for a stream. */
-static enum MHD_Result complete(ft_http_exchange *x, bool chat)
+/* The status is sent with the first bytes. So a request that the backend refuses gets an error
+ * status, even if it asks for a stream. */
+static enum MHD_Result answer_completion(ft_http_exchange *x)
 {
     bool stream = false;
     x->entered = ft_http_conns_enter(&x->http->conns);
@@ -230,7 +230,7 @@ static enum MHD_Result complete(ft_http_exchange *x, bool chat)
                          "This server is going down: try another, or again later.");
         return reply_fail(x);
     }
-    if (start(x, chat, &stream) != FT_OK)
+    if (start(x, &stream) != FT_OK)
         return reply_fail(x);
     ft_http_wait state = ft_http_generation_wait(x->generation, x->conn->fd);
     if (state == FT_HTTP_WAIT_GONE)
@@ -245,20 +245,14 @@ static enum MHD_Result complete(ft_http_exchange *x, bool chat)
     return ft_http_reply_stream(x->connection, &x->defaults, read_stream, x);
 }
 
-static enum MHD_Result answer_chat(ft_http_exchange *x)
-{
-    return complete(x, true);
-}
-
-static enum MHD_Result answer_completion(ft_http_exchange *x)
-{
-    return complete(x, false);
-}
-
 static const route routes[] = {
     {.path = "/v1/models", .there = has_model, .answer = answer_models},
     {.path = "/v1/models/", .prefix = true, .there = has_model, .answer = answer_model},
-    {.path = "/v1/chat/completions", .post = true, .there = has_model, .answer = answer_chat},
+    {.path = "/v1/chat/completions",
+     .post = true,
+     .chat = true,
+     .there = has_model,
+     .answer = answer_completion},
     {.path = "/v1/completions", .post = true, .there = has_model, .answer = answer_completion},
     {.path = "/health", .open = true, .answer = answer_health},
     {.path = "/metrics", .there = has_metrics, .answer = answer_metrics},
@@ -266,16 +260,21 @@ static const route routes[] = {
 
 /* --- admission --- */
 
-typedef struct header_count {
-    const char *name;
-    unsigned n;
-} header_count;
+static const char *const once[] = {"Host",
+                                   "Origin",
+                                   "Authorization",
+                                   "Content-Type",
+                                   "Content-Length",
+                                   "Transfer-Encoding",
+                                   "Content-Encoding"};
+enum { N_ONCE = sizeof once / sizeof *once };
 
 static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *key,
                                     const char *value)
 {
-    for (header_count *h = ctx; h->name; h++)
-        h->n += strcasecmp(h->name, key) == 0;
+    unsigned *count = ctx;
+    for (size_t i = 0; i < N_ONCE; i++)
+        count[i] += strcasecmp(once[i], key) == 0;
     return MHD_YES;
 }
 
@@ -289,25 +288,24 @@ static ft_status refuse(ft_http_exchange *x, int http, const char *code, const c
     return ft_http_fail_set(&x->fail, http, code, NULL, "%s", message);
 }
 
-/* Headers that decide something may be there once; a body has one length. */
+static ft_status refuse_size(ft_http_exchange *x)
+{
+    return ft_http_fail_set(&x->fail, 413, "body_too_large", NULL,
+                            "The body is larger than this server's limit of %zu bytes.",
+                            x->http->max_body_bytes);
+}
+
+/* Headers that decide something may occur once, and a body has one length. */
 static ft_status check_headers(ft_http_exchange *x)
 {
-    header_count once[] = {{"Host", 0},
-                           {"Origin", 0},
-                           {"Authorization", 0},
-                           {"Content-Type", 0},
-                           {"Content-Length", 0},
-                           {"Transfer-Encoding", 0},
-                           {"Content-Encoding", 0},
-                           {NULL, 0}};
-    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_header, once);
-    for (header_count *h = once; h->name; h++)
-        if (h->n > 1)
+    unsigned count[N_ONCE] = {0};
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_header, count);
+    for (size_t i = 0; i < N_ONCE; i++)
+        if (count[i] > 1)
             return ft_http_fail_set(&x->fail, 400, "invalid_header", NULL,
-                                    "The header '%s' is there more than once.", h->name);
+                                    "The header '%s' is there more than once.", once[i]);
     const char *length = header(x, "Content-Length"), *coding = header(x, "Transfer-Encoding");
-    x->chunked = coding != NULL;
-    x->has_body = x->chunked || (length && strspn(length, "0") != strlen(length));
+    x->has_body = coding || (length && strspn(length, "0") != strlen(length));
     if (coding && (length || strcasecmp(coding, "chunked") != 0))
         return refuse(x, 400, "invalid_header",
                       "A body has either a Content-Length or the Transfer-Encoding 'chunked'.");
@@ -384,11 +382,7 @@ static ft_status check_body(ft_http_exchange *x)
         return refuse(x, 415, "unsupported_media_type", "The body must not be compressed.");
     errno = 0;
     unsigned long long n = length ? strtoull(length, NULL, 10) : 0;
-    if (errno == ERANGE || n > x->http->max_body_bytes)
-        return ft_http_fail_set(&x->fail, 413, "body_too_large", NULL,
-                                "The body is larger than this server's limit of %zu bytes.",
-                                x->http->max_body_bytes);
-    return FT_OK;
+    return errno == ERANGE || n > x->http->max_body_bytes ? refuse_size(x) : FT_OK;
 }
 
 static ft_status admit(ft_http_exchange *x)
@@ -405,11 +399,11 @@ static ft_status admit(ft_http_exchange *x)
     if (status != FT_OK)
         return status;
     if (strcmp(x->method, "OPTIONS") == 0 && !x->has_body) {
-        x->preflight = true; /* grants nothing but the answers' readability to an allowed origin */
+        x->preflight = true; /* the answer only lets an allowed origin read other answers */
         return FT_OK;
     }
     ft_status routed = find_route(x, path);
-    status = check_key(x); /* comes before "unknown": strangers need not know what is here */
+    status = check_key(x); /* before "unknown": who has no key need not know which paths exist */
     if (status != FT_OK || routed != FT_OK)
         return FT_INVALID;
     status = check_method(x);
@@ -464,9 +458,7 @@ enum MHD_Result ft_http_exchange_body(ft_http_exchange *x, const char *data, siz
         return MHD_NO;
     if (x->body_bytes > limit) {
         if (x->fail.http == 0)
-            ft_http_fail_set(&x->fail, 413, "body_too_large", NULL,
-                             "The body is larger than this server's limit of %zu bytes.",
-                             x->http->max_body_bytes);
+            refuse_size(x);
         ft_buf_deinit(&x->body);
         return MHD_YES;
     }

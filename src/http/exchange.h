@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One request and its answer: admission, routing, the pages. Internal to the room. Owned by the
+ * One request and its answer: checks, routes, pages. Internal to the room. Owned by the
  * connection's thread.
  *
- *   begin (headers there) --> body* --> end (answer queued) --> destroy (sent, or connection gone)
- *      \--refused while a body is still to come: answer queued, connection closes--/
+ *   create -> begin -> body ... -> end: answers -> destroy
+ *               \--refused, and a body is still to come: answers, closes--/
  */
 #ifndef FT_HTTP_EXCHANGE_H
 #define FT_HTTP_EXCHANGE_H
@@ -32,18 +32,18 @@ struct ft_http {
 
 typedef struct ft_http_exchange ft_http_exchange;
 
-/* The headers are there. NULL: out of memory. */
+/* The headers have come. NULL: out of memory. */
 ft_http_exchange *ft_http_exchange_create(ft_http *http, ft_http_conn *conn,
                                           struct MHD_Connection *connection, const char *uri,
                                           const char *method);
-/* Cancels what it generates and waits for it. */
+/* The answer was sent, or the connection is closed. Cancels the generation and waits for it. */
 void ft_http_exchange_destroy(ft_http_exchange *x);
 
-/* Called once after create: answers early where the request is refused and has a body. */
+/* Call it once after create. A request that is refused and has a body is answered at once. */
 enum MHD_Result ft_http_exchange_begin(ft_http_exchange *x);
 /* MHD_NO: end the connection. */
 enum MHD_Result ft_http_exchange_body(ft_http_exchange *x, const char *data, size_t n);
-/* All is received: answers; a generation that is not streamed is waited for here. */
+/* The whole request has come: answers it. Waits for a generation that is not streamed. */
 enum MHD_Result ft_http_exchange_end(ft_http_exchange *x);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error objects in OpenAI's shape. Official clients choose their exception by the HTTP status and
-// show `message`; `type` and `code` are for programs. No state.
+// Error objects as OpenAI's API has them. Official clients choose the exception by the HTTP status
+// and show `message`; `type` and `code` are for programs. No state.
 #include "http/fail.h"
 
 #include <jansson.h>
@@ -29,6 +29,13 @@ ft_status ft_http_fail_set(ft_http_fail *fail, int http, const char *code, const
     vsnprintf(fail->message, sizeof fail->message, fmt, args);
     va_end(args);
     return FT_INVALID;
+}
+
+ft_status ft_http_fail_model(ft_http_fail *fail, const char *asked, const char *ours)
+{
+    return ft_http_fail_set(fail, 404, "model_not_found", "model",
+                            "The model '%.64s' does not exist here: this server has '%.128s'.",
+                            asked, ours);
 }
 
 /* What differs from the status's own HTTP code, or has a code for programs. http 0: the same. */

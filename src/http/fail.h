@@ -13,15 +13,17 @@
 typedef struct ft_http_fail {
     int http;         /* 0: nothing is wrong */
     const char *code; /* a literal, or NULL */
-    char param[64];   /* the field that is wrong, "" if none */
+    char param[64];   /* the field that is wrong; "": none */
     char message[384];
-    uint32_t retry_after_s; /* with 429 and 503; 0: a second */
+    uint32_t retry_after_s; /* with 429 and 503; 0: one second */
 } ft_http_fail;
 
-/* Returns FT_INVALID, so that parsers can say `return ft_http_fail_set(...)`. param: NULL for
- * none. */
+/* Returns FT_INVALID, so that parsers can say `return ft_http_fail_set(...)`. param NULL: none. */
 ft_status ft_http_fail_set(ft_http_fail *fail, int http, const char *code, const char *param,
                            const char *fmt, ...) FT_PRINTF(5, 6);
+
+/* The request names another model than ours. FT_INVALID. */
+ft_status ft_http_fail_model(ft_http_fail *fail, const char *asked, const char *ours);
 
 /* Turns a backend's error into an HTTP error. */
 void ft_http_fail_from(ft_http_fail *fail, ft_status status, const ft_error *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON out. No state.
+// Writing JSON. No state.
 #include "http/json.h"
 
 #include "base/text.h"
@@ -24,7 +24,7 @@ static int append(const char *data, size_t n, void *ctx)
 ft_status ft_http_json_append(json_t *root, ft_buf *out)
 {
     size_t before = out->len;
-    /* 9 digits bring a float back bit by bit */
+    /* with 9 digits a float is read back unchanged */
     int failed =
         !root || json_dump_callback(root, append, out, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(root);

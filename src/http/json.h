@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON out: two helpers over jansson. Internal to the room.
+ * Writing JSON: two helpers over jansson. Internal to the room.
  */
 #ifndef FT_HTTP_JSON_H
 #define FT_HTTP_JSON_H
@@ -11,11 +11,11 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-/* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. NULL: out of memory. */
+/* A JSON string of any bytes. Bytes that are not UTF-8 become U+FFFD. NULL: out of memory. */
 json_t *ft_http_json_text(const char *data, size_t n);
 
-/* Takes root, appends it in compact form. FT_NOMEM, also where root is NULL (it could not be
- * made). */
+/* Takes root and appends it in compact form. FT_NOMEM; also if root is NULL, as jansson returns it
+ * if memory is short. */
 ft_status ft_http_json_append(json_t *root, ft_buf *out);
 
 #endif

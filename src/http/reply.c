@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Responses. Each one says: do not guess my type, run nothing of mine, keep no copy, and (with
-// Vary) that it depends on who asked. Access is granted to exactly the origin that asked and is
-// allowed; there is no wildcard. No state.
+// Responses. The headers of each one say to a browser: do not guess the type, execute nothing of it,
+// store nothing, and (Vary) other origins get other answers. Only an allowed origin gets access, by
+// its name; there is no wildcard. No state.
 #include "http/reply.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ enum MHD_Result ft_http_reply_fail(struct MHD_Connection *connection, const ft_h
     return MHD_NO;
 }
 
-/* The browser asks for these names; they are sent back only if they look like names. */
+/* Names that a browser asks for are sent back only if they look like names of headers. */
 static bool are_header_names(const char *text)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -189,9 +189,7 @@ static ft_status read_model(reader *r, const char *model_id)
         return wrong_type(r, "model", "a string");
     if (is_string(v, model_id))
         return FT_OK;
-    return ft_http_fail_set(r->fail, 404, "model_not_found", "model",
-                            "The model '%.64s' does not exist here: this server has '%.128s'.",
-                            json_string_value(v), model_id);
+    return ft_http_fail_model(r->fail, json_string_value(v), model_id);
 }
 
 static ft_status read_stream_options(reader *r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the JSON body of a completion request to a checked ft_http_request. Internal to the room;
- * the fuzzer calls it too.
+ * Turns the JSON body of a completion request into a checked ft_http_request. Internal to the room;
+ * a fuzzer calls it, too.
  */
 #ifndef FT_HTTP_REQUEST_H
 #define FT_HTTP_REQUEST_H
@@ -14,23 +14,23 @@
 #include "http/openai.h"
 
 #define FT_HTTP_STOPS_MAX      16
-#define FT_HTTP_STOP_BYTES_MAX 4096 /* a longer one would hold back text for very long */
+#define FT_HTTP_STOP_BYTES_MAX 4096 /* so much text may wait until it is known not to be one */
 
-/* Not to be moved or copied once parsed: the request points into it. */
+/* Must not be moved or copied: the request points into it. */
 typedef struct ft_http_parsed {
     ft_http_request request; /* borrows from the fields below */
     bool stream;
     bool include_usage;
     json_t *root;
     ft_http_message *messages; /* [n_messages] */
-    char **joined;             /* [n_messages]: contents that came in parts, else NULL */
+    char **joined;             /* [n_messages]: contents that came in parts; else NULL */
     int32_t *tokens;
     const char *stops[FT_HTTP_STOPS_MAX];
-    char key_name[FT_HTTP_NAME_SIZE]; /* storage of request.key_name, or ""; not from the body */
+    char key_name[FT_HTTP_NAME_SIZE]; /* for request.key_name; not from the body */
 } ft_http_parsed;
 
 /* Parses body[0..n) as a request for /v1/chat/completions (chat) or /v1/completions. On failure
- * *fail says what is wrong and *out is empty. FT_INVALID (400, or 404 for another model),
+ * *fail says what is wrong, and *out is empty. FT_INVALID: 400, or 404 if it names another model.
  * FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_http_parse(const char *body, size_t n, bool chat, const char *model_id,
                                        ft_http_fail *fail, ft_http_parsed *out);

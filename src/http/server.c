@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon: listens, owns the connections, hands requests to exchanges. libmicrohttpd runs one
-// thread a connection, because only so can a connection that waits for its answer be watched for a
-// hang-up (suspended connections are not polled). libmicrohttpd's own timeouts are off: they would
-// count the time a model takes; the room's conns keep the deadlines.
+// The daemon: listens, owns the connections, passes requests to exchanges. libmicrohttpd runs one
+// thread for each connection. Otherwise it would suspend a connection that waits for its answer, and
+// would not see that the client closes it. libmicrohttpd's own timeouts are off, because they would
+// include the model's time; conns.c has the deadlines.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -19,7 +19,7 @@
 #include "http/exchange.h"
 
 #define HEADER_BYTES ((size_t)32 << 10) /* a connection's memory: its headers must fit */
-/* Connections above the limit that are told so; libmicrohttpd closes those above without a word. */
+/* So many connections above the limit get an error; libmicrohttpd closes further ones silently. */
 #define SURPLUS_CONNECTIONS 32
 
 /* --- libmicrohttpd's callbacks --- */
@@ -44,7 +44,7 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     *context = ft_http_conns_add(&http->conns, info->connect_fd, http->request_timeout_s);
     if (!*context)
-        shutdown(info->connect_fd, SHUT_RDWR); /* unwatched connections are not served */
+        shutdown(info->connect_fd, SHUT_RDWR); /* it would have no deadline */
 }
 
 /* lint: library signature */
@@ -114,7 +114,7 @@ static int open_socket(const char *host, int port, ft_error *err)
                      gai_strerror(e));
         return -1;
     }
-    /* IPv4 first: "localhost" should be where most clients look */
+    /* IPv4 first, because most clients look up "localhost" so */
     for (int pass = 0; fd < 0 && pass < 2; pass++)
         for (struct addrinfo *a = list; fd < 0 && a; a = a->ai_next)
             if ((a->ai_family == AF_INET) == (pass == 0))
