@@ -45,7 +45,7 @@ FT_WARN_UNUSED ft_status ft_http_answer_add(ft_http_answer *a, const char *text,
 FT_WARN_UNUSED ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *result,
                                                ft_buf *out);
 
-/* A stream failed after it had begun: appends an event with the error object, and `data: [DONE]`. */
+/* A stream failed after it had begun: appends an event with the error, and `data: [DONE]`. */
 FT_WARN_UNUSED ft_status ft_http_answer_fail(ft_http_answer *a, const ft_http_fail *fail,
                                              ft_buf *out);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The open connections and their deadlines. To end a connection is to call shutdown(2): then its own
-// thread sees the end and cleans up. A descriptor is closed only after it was removed here, so it is
-// never that of another connection. The watching thread sleeps until the earliest deadline, and is
-// woken if one becomes earlier.
+// The open connections and their deadlines. To end a connection is to call shutdown(2): then its
+// own thread sees the end and cleans up. A descriptor is closed only after it was removed here, so
+// it is never that of another connection. The watching thread sleeps until the earliest deadline,
+// and is woken if one becomes earlier.
 #include "http/conns.h"
 
 #include <stdlib.h>

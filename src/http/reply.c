@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Responses. The headers of each one say to a browser: do not guess the type, execute nothing of it,
-// store nothing, and (Vary) other origins get other answers. Only an allowed origin gets access, by
-// its name; there is no wildcard. No state.
+// Responses. The headers of each one say to a browser: do not guess the type, execute nothing of
+// it, store nothing, and (Vary) other origins get other answers. Only an allowed origin gets
+// access, by its name; there is no wildcard. No state.
 #include "http/reply.h"
 
 #include <stdio.h>

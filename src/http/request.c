@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and checks completion requests. A field that would change the answer takes effect or is
-// refused. All other fields (user, metadata, store, unknown ones) are ignored, as other servers with
-// this API do. null means absent. Pure: no state, any thread.
-// Not checked here: whether the prompt fits into the context, and whether token ids are in the
-// vocabulary. Only the backend knows these limits.
+// refused. All other fields (user, metadata, store, unknown ones) are ignored, as other servers
+// with this API do. null means absent. Pure: no state, any thread. Not checked here: whether the
+// prompt fits into the context, and whether token ids are in the vocabulary. Only the backend knows
+// these limits.
 #include "http/request.h"
 
 #include <stdio.h>

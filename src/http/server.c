@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon: listens, owns the connections, passes requests to exchanges. libmicrohttpd runs one
-// thread for each connection. Otherwise it would suspend a connection that waits for its answer, and
-// would not see that the client closes it. libmicrohttpd's own timeouts are off, because they would
-// include the model's time; conns.c has the deadlines.
+// thread for each connection. Otherwise it would suspend a connection that waits for its answer,
+// and would not see that the client closes it. libmicrohttpd's own timeouts are off, because they
+// would include the model's time; conns.c has the deadlines.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
