@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting on a POSIX condition with a limit, on the clock of ft_clock_monotonic. The condition needs
- * no attributes.
+ * Waiting on a POSIX condition for a limited time, by the clock of ft_clock_monotonic. The
+ * condition needs no attributes.
  */
 #ifndef FT_BASE_COND_H
 #define FT_BASE_COND_H

@@ -36,6 +36,7 @@ typedef struct ft_codec_check {
     ft_error *err;
 } ft_codec_check;
 
+/* A check has failed. */
 void ft_codec_refuse(ft_codec_check *check, ft_status code, const char *fmt, ...) FT_PRINTF(3, 4);
 /* Copies valid UTF-8 that fits into out[size]. */
 void ft_codec_string(ft_codec_check *check, const char *text, const char *field, char *out,
