@@ -7,20 +7,14 @@
 
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
+
+#include "base/clock.h"
+#include "base/cond.h"
 
 static int64_t now_us(void)
 {
     const ft_clock clock = ft_clock_monotonic();
     return ft_clock_now_us(&clock);
-}
-
-/* Sleeps until then, or until the condition is signalled. */
-static void sleep_until(ft_http_conns *conns, pthread_cond_t *condition, int64_t until_us)
-{
-    const struct timespec at = {.tv_sec = (time_t)(until_us / 1000000),
-                                .tv_nsec = (long)(until_us % 1000000 * 1000)};
-    pthread_cond_clockwait(condition, &conns->lock, CLOCK_MONOTONIC, &at);
 }
 
 static void *watch(void *arg)
@@ -29,16 +23,16 @@ static void *watch(void *arg)
     pthread_mutex_lock(&conns->lock);
     while (!conns->stop) {
         const int64_t now = now_us();
-        conns->wake_us = INT64_MAX;
+        conns->wake_us = FT_NO_DEADLINE;
         for (ft_http_conn *c = conns->first; c; c = c->next) {
             if (c->deadline_us <= now) {
                 shutdown(c->fd, SHUT_RDWR);
-                c->deadline_us = INT64_MAX;
+                c->deadline_us = FT_NO_DEADLINE;
             }
             if (c->deadline_us < conns->wake_us)
                 conns->wake_us = c->deadline_us;
         }
-        sleep_until(conns, &conns->changed, conns->wake_us);
+        ft_cond_wait_until(&conns->changed, &conns->lock, conns->wake_us);
     }
     pthread_mutex_unlock(&conns->lock);
     return NULL;
@@ -53,7 +47,7 @@ static void deinit(ft_http_conns *conns)
 
 ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max)
 {
-    *conns = (ft_http_conns){.max = max, .wake_us = INT64_MAX};
+    *conns = (ft_http_conns){.max = max, .wake_us = FT_NO_DEADLINE};
     pthread_mutex_init(&conns->lock, NULL);
     pthread_cond_init(&conns->changed, NULL);
     pthread_cond_init(&conns->quiet, NULL);
@@ -75,7 +69,7 @@ void ft_http_conns_deinit(ft_http_conns *conns)
 
 static void set_deadline(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s)
 {
-    conn->deadline_us = timeout_s > 0 ? now_us() + (int64_t)timeout_s * 1000000 : INT64_MAX;
+    conn->deadline_us = timeout_s > 0 ? now_us() + (int64_t)timeout_s * 1000000 : FT_NO_DEADLINE;
     if (conn->deadline_us < conns->wake_us)
         pthread_cond_signal(&conns->changed);
 }
@@ -135,11 +129,11 @@ void ft_http_conns_leave(ft_http_conns *conns)
 
 void ft_http_conns_drain(ft_http_conns *conns, int64_t timeout_us)
 {
-    const int64_t until_us = now_us() + timeout_us;
+    const int64_t until_us = ft_deadline_us(timeout_us);
     pthread_mutex_lock(&conns->lock);
     conns->draining = true;
-    while (conns->n_answers > 0 && now_us() < until_us)
-        sleep_until(conns, &conns->quiet, until_us);
+    while (conns->n_answers > 0 && ft_cond_wait_until(&conns->quiet, &conns->lock, until_us)) {
+    }
     pthread_mutex_unlock(&conns->lock);
 }
 

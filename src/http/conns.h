@@ -12,14 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
 #include "base/status.h"
 
 typedef struct ft_http_conn {
     struct ft_http_conn *next;
     int fd;
     bool surplus;        /* above the limit: gets an error, then is closed */
-    int64_t deadline_us; /* on the monotonic clock; INT64_MAX: none */
+    int64_t deadline_us; /* on the monotonic clock; FT_NO_DEADLINE: none */
 } ft_http_conn;
 
 typedef struct ft_http_conns {

@@ -23,13 +23,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "learn/trace_db.h"
 
 #define DEFAULT_MEMORY (1 << 20)
-#define BATCH_S        1  /* longest time that a round waits to be written */
-#define DELETE_SHARE   16 /* 1 / 16 of all rounds is deleted at a time */
+#define BATCH_US       1000000 /* longest time that a round waits to be written */
+#define DELETE_SHARE   16      /* 1 / 16 of all rounds is deleted at a time */
 /* In the file, added rounds take GROWTH times their size in memory. Up to SPARE_PAGES pages are
  * partly filled. */
 #define GROWTH      2
@@ -283,23 +284,16 @@ static bool write_buffer(ft_trace *t, const buffer *b)
 
 /* ---- the writing thread ---- */
 
-static void wait_until(ft_trace *t, const struct timespec *until)
-{
-    int timeout = 0;
-    while (!t->stop && !t->hurry && t->filling.n < t->capacity / 2 && timeout == 0)
-        timeout = pthread_cond_timedwait(&t->wake, &t->mutex, until);
-}
-
 /* Waits for a batch and takes it. False: there is none, and there will be none. Called under the
  * mutex. */
 static bool take_batch(ft_trace *t)
 {
-    struct timespec until;
     while (!t->stop && t->filling.n == 0)
         pthread_cond_wait(&t->wake, &t->mutex);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += BATCH_S;
-    wait_until(t, &until);
+    const int64_t deadline_us = ft_deadline_us(BATCH_US);
+    while (!t->stop && !t->hurry && t->filling.n < t->capacity / 2 &&
+           ft_cond_wait_until(&t->wake, &t->mutex, deadline_us)) {
+    }
     const buffer empty = {.data = t->writing.data};
     t->writing = t->filling;
     t->filling = empty;
@@ -383,16 +377,12 @@ static void free_trace(ft_trace *t)
 ft_status ft_trace_open(const ft_trace_opts *opts, ft_error *err, ft_trace **out)
 {
     ft_trace *t = calloc(1, sizeof *t);
-    pthread_condattr_t attr;
     *out = NULL;
     if (!t)
         return ft_error_set(err, FT_NOMEM, "trace: out of memory");
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&t->mutex, NULL);
-    pthread_cond_init(&t->wake, &attr);
+    pthread_cond_init(&t->wake, NULL);
     pthread_cond_init(&t->over, NULL);
-    pthread_condattr_destroy(&attr);
     t->capacity = (opts->memory_bytes ? opts->memory_bytes : DEFAULT_MEMORY) / 2;
     t->filling.data = malloc(t->capacity);
     t->writing.data = malloc(t->capacity);
