@@ -59,19 +59,6 @@ ft_status ft_costs_parse(const json_t *root, ft_error *err, ft_costs *out)
     return FT_OK;
 }
 
-ft_status ft_costs_read(const char *text, size_t n, ft_error *err, ft_costs *out)
-{
-    json_t *root;
-    ft_error why = {0};
-    *out = (ft_costs){0};
-    ft_status status = ft_json_parse(text, n, &why, &root);
-    if (status != FT_OK)
-        return ft_error_set(err, status, "costs: %s", why.message);
-    status = ft_costs_parse(root, err, out);
-    json_decref(root);
-    return status;
-}
-
 ft_status ft_costs_load(const char *path, ft_error *err, ft_costs *out)
 {
     json_t *root;

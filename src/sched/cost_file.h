@@ -27,9 +27,7 @@ json_t *ft_costs_json(const ft_costs *costs);
 
 /* FT_INVALID says which field is missing, of another type or out of range. */
 FT_WARN_UNUSED ft_status ft_costs_parse(const json_t *root, ft_error *err, ft_costs *out);
-/* A whole file's text. */
-FT_WARN_UNUSED ft_status ft_costs_read(const char *text, size_t n, ft_error *err, ft_costs *out);
-/* FT_IO, FT_TOO_LARGE, or as parse. */
+/* A file. FT_IO, FT_TOO_LARGE, or as parse. */
 FT_WARN_UNUSED ft_status ft_costs_load(const char *path, ft_error *err, ft_costs *out);
 
 #endif

@@ -70,10 +70,7 @@ bool ft_own_draft_choose(ft_own_draft *own, const ft_own_load *load)
     if (own->on) {
         own->probing = false;
         own->wait = TUNE.wait_first;
-        if (own->since < TUNE.plain_every)
-            return true;
-        own->since = 0;
-        return false;
+        return true;
     }
     if (own->wait == 0)
         own->wait = TUNE.wait_first;

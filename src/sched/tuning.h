@@ -89,8 +89,6 @@
     T(g, REAL, SCALED, gain, 0.03, "gain for which drafting is begun or ended")                  \
     T(g, COUNT, SCALED, wait_first, 16, "choices until a draft is tried; doubles each time")     \
     T(g, COUNT, SCALED, wait_most, 1024, "choices between such drafts at most")                  \
-    T(g, COUNT, SCALED, plain_every, 256,                                                        \
-      "passes with drafts until one is plain, to know its cost")                                 \
     T(g, COUNT, SCALED, spare_nodes, 2, "nodes asked for beyond those that are usually kept...") \
     T(g, COUNT, SCALED, spare_ratio, 2, "...and times those")                                    \
     T(g, REAL, SCALED, level_gain, 0.1, "gain for which a level more or less is drafted")        \

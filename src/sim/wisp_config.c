@@ -136,9 +136,10 @@ static ft_status read_paper(const json_t *root, ft_error *err, ft_sim_config *ou
     return FT_OK;
 }
 
-static ft_status parse(json_t *root, ft_error *err, ft_sim_config *out)
+ft_status ft_sim_config_parse(json_t *root, ft_error *err, ft_sim_config *out)
 {
     const char *kind = json_string_value(json_object_get(root, "kind"));
+    *out = (ft_sim_config){0};
     if (!kind || strcmp(kind, FT_SIM_CONFIG_KIND) != 0)
         return ft_error_set(err, FT_INVALID, "'kind' is missing or not \"" FT_SIM_CONFIG_KIND "\"");
     const json_t *costs = json_object_get(root, "costs");
@@ -153,18 +154,6 @@ static ft_status parse(json_t *root, ft_error *err, ft_sim_config *out)
     return status == FT_OK ? read_paper(root, err, out) : status;
 }
 
-ft_status ft_sim_config_read(const char *text, size_t n, ft_error *err, ft_sim_config *out)
-{
-    json_t *root;
-    *out = (ft_sim_config){0};
-    ft_status status = ft_json_parse(text, n, err, &root);
-    if (status != FT_OK)
-        return status;
-    status = parse(root, err, out);
-    json_decref(root);
-    return status;
-}
-
 ft_status ft_sim_config_load(const char *path, ft_error *err, ft_sim_config *out)
 {
     json_t *root;
@@ -173,7 +162,7 @@ ft_status ft_sim_config_load(const char *path, ft_error *err, ft_sim_config *out
     ft_status status = ft_json_load(path, &why, &root);
     if (status != FT_OK)
         return ft_error_set(err, status, "simulate: %s", why.message);
-    status = parse(root, &why, out);
+    status = ft_sim_config_parse(root, &why, out);
     json_decref(root);
     return status == FT_OK ? FT_OK
                            : ft_error_set(err, status, "simulate: %s: %s", path, why.message);

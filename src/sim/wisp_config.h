@@ -75,10 +75,9 @@ typedef struct ft_sim_config {
     double paper_capacity[FT_SIM_MODES][FT_SIM_CLASSES], paper_goodput[FT_SIM_MODES]; /* 0: none */
 } ft_sim_config;
 
-/* From the text of a file. FT_INVALID names the field and its range. */
-FT_WARN_UNUSED ft_status ft_sim_config_read(const char *text, size_t n, ft_error *err,
-                                            ft_sim_config *out);
-/* FT_IO, FT_TOO_LARGE, or as above with the path. */
+/* FT_INVALID names the field and its range. */
+FT_WARN_UNUSED ft_status ft_sim_config_parse(json_t *root, ft_error *err, ft_sim_config *out);
+/* A file. FT_IO, FT_TOO_LARGE, or as above with the path. */
 FT_WARN_UNUSED ft_status ft_sim_config_load(const char *path, ft_error *err, ft_sim_config *out);
 
 /* Half (factor 0.5) or double (2) of a constant, within its range; a share moves towards 0 or 1: p

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/json_file.h"
 #include "sim/wisp.h"
 
 static void require(int condition)
@@ -28,7 +29,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     ft_sim_config config;
     ft_error err = {0};
-    if (ft_sim_config_read((const char *)data, n, &err, &config) != FT_OK) {
+    json_t *root;
+    ft_status status = ft_json_parse((const char *)data, n, &err, &root);
+    if (status == FT_OK)
+        status = ft_sim_config_parse(root, &err, &config);
+    json_decref(root);
+    if (status != FT_OK) {
         require(err.message[0] != 0);
         return 0;
     }

@@ -6,13 +6,15 @@
 #include <stddef.h>
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "sched/cost_file.h"
 #include "sched/tuning.h"
+
+#define FILE_NAME "test_cost_file.json" /* in the tests' folder */
 
 static const ft_costs costs = {
     .model = "a model", .us = {3000, 300, 100, 0.05, 1, 1500}, .most_rows = 512, .error = 0.04};
@@ -24,13 +26,13 @@ static void test_round_trip(void **state)
     (void)state;
     json_t *root = ft_costs_json(&costs);
     json_object_set_new(root, "for_people", json_string("how it was measured"));
-    char *text = json_dumps(root, 0);
-    assert_int_equal(ft_costs_read(text, strlen(text), &err, &back), FT_OK);
+    assert_int_equal(json_dump_file(root, FILE_NAME, 0), 0);
+    assert_int_equal(ft_costs_load(FILE_NAME, &err, &back), FT_OK);
+    remove(FILE_NAME);
     assert_string_equal(back.model, costs.model);
     assert_memory_equal(back.us, costs.us, sizeof costs.us);
     assert_int_equal(back.most_rows, costs.most_rows);
     assert_true(back.error == costs.error);
-    free(text);
     json_decref(root);
 }
 
@@ -66,8 +68,11 @@ static void test_defects(void **state)
     assert_int_equal(ft_costs_parse(old, &err, &out), FT_INVALID);
     assert_non_null(strstr(err.message, "fit verify-time"));
     json_decref(old);
-    assert_int_equal(ft_costs_read("[", 1, &err, &out), FT_INVALID);
-    assert_int_equal(ft_costs_read("[]", 2, &err, &out), FT_INVALID);
+    json_t *list = json_array();
+    assert_int_equal(json_dump_file(list, FILE_NAME, 0), 0);
+    assert_int_equal(ft_costs_load(FILE_NAME, &err, &out), FT_INVALID);
+    remove(FILE_NAME);
+    json_decref(list);
     assert_int_equal(ft_costs_load("/nowhere/at/all", &err, &out), FT_IO);
 }
 

@@ -48,11 +48,9 @@ static void refuse(const char *constant, const char *field, json_t *value, const
         json_object_set_new(json_object_get(all, constant), field, value);
     else
         json_object_del(all, constant);
-    char *text = json_dumps(root, 0);
-    assert_int_equal(ft_sim_config_read(text, strlen(text), &err, &c), FT_INVALID);
+    assert_int_equal(ft_sim_config_parse(root, &err, &c), FT_INVALID);
     if (!strstr(err.message, constant) || !strstr(err.message, said))
         fail_msg("it says: %s", err.message);
-    free(text);
     json_decref(root);
 }
 
@@ -69,15 +67,27 @@ static void test_refused(void **state)
     refuse("rtt", "value", json_real(1), "no such constant");
 }
 
+static void refuse_text(const char *text, const char *said)
+{
+    const char *path = "test_wisp_config.json"; /* in the tests' folder */
+    ft_sim_config c;
+    ft_error err = {0};
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(ft_sim_config_load(path, &err, &c), FT_INVALID);
+    assert_non_null(strstr(err.message, said));
+    remove(path);
+}
+
 static void test_not_json(void **state)
 {
     ft_sim_config c;
     ft_error err = {0};
     (void)state;
-    assert_int_equal(ft_sim_config_read("{\n\"kind\":", 9, &err, &c), FT_INVALID);
-    assert_non_null(strstr(err.message, "line 2"));
-    assert_int_equal(ft_sim_config_read("{}", 2, &err, &c), FT_INVALID);
-    assert_non_null(strstr(err.message, "kind"));
+    refuse_text("{\n\"kind\":", "line 2");
+    refuse_text("{}", "kind");
     assert_int_equal(ft_sim_config_load("/nowhere/x.json", &err, &c), FT_IO);
 }
 
