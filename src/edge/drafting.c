@@ -76,23 +76,23 @@ static bool context_is_full(const ft_drafting *d)
 
 /* ---- making and freeing the drafter ---- */
 
-static void add(ft_drafter_stats *sum, const ft_drafter_stats *s)
+static void count(ft_gen_stats *sum, const ft_drafter *drafter)
 {
-    sum->forwards += s->forwards;
-    sum->proactive_forwards += s->proactive_forwards;
-    sum->leaves += s->leaves;
-    sum->aligned += s->aligned;
-    sum->matched += s->matched;
-    sum->proactive_nodes += s->proactive_nodes;
-    sum->proactive_kept += s->proactive_kept;
+    ft_drafter_stats s;
+    ft_drafter_get_stats(drafter, &s);
+    sum->forwards += s.forwards;
+    sum->proactive_forwards += s.proactive_forwards;
+    sum->proactive_nodes += s.proactive_nodes;
+    sum->proactive_kept += s.proactive_kept;
+    sum->leaves += s.leaves;
+    sum->aligned += s.aligned;
+    sum->matched += s.matched;
 }
 
 static void drop_drafter(ft_drafting *d)
 {
-    ft_drafter_stats s;
     if (d->drafter) {
-        ft_drafter_get_stats(d->drafter, &s);
-        add(&d->done, &s);
+        count(d->how.stats, d->drafter);
         d->calibration = ft_drafter_calibration(d->drafter);
         ft_engine_lock_take(d->how.lock);
         ft_drafter_destroy(d->drafter);
@@ -357,8 +357,8 @@ bool ft_drafting_walk_shadow(ft_drafting *d, int32_t token, ft_shadow *over)
 
 /* ---- while a verdict is awaited ---- */
 
-/* A first try of LATER, or the next piece of READING. */
-ft_idle ft_drafting_idle_read(ft_drafting *d)
+/* READING: reads a piece of the text. LATER: tries to begin. */
+static ft_idle idle_read(ft_drafting *d)
 {
     ft_error err = {0};
     uint32_t left = 0;
@@ -377,7 +377,7 @@ ft_idle ft_drafting_idle_read(ft_drafting *d)
     return d->state == FT_DRAFTING_READING ? FT_IDLE_MORE : FT_IDLE_DONE;
 }
 
-ft_idle ft_drafting_idle_tree(ft_drafting *d)
+static ft_idle idle_tree(ft_drafting *d)
 {
     ft_error err = {0};
     bool more = false;
@@ -393,7 +393,8 @@ ft_idle ft_drafting_idle_tree(ft_drafting *d)
     return more && status == FT_OK ? FT_IDLE_MORE : FT_IDLE_DONE;
 }
 
-ft_idle ft_drafting_idle_run(ft_drafting *d, ft_draft_cost *cost)
+/* In a run: reads new text, and drafts the wanted shadow. */
+static ft_idle idle_run(ft_drafting *d, ft_draft_cost *shadow)
 {
     ft_error err = {0};
     uint32_t left = 0;
@@ -406,7 +407,7 @@ ft_idle ft_drafting_idle_run(ft_drafting *d, ft_draft_cost *cost)
         return FT_IDLE_LOCKED;
     ft_status status = FT_OK;
     if (wanted && d->known == text_tok(d))
-        status = draft_shadow(d, &err, cost);
+        status = draft_shadow(d, &err, shadow);
     else
         status = read_piece(d, &err, &left);
     ft_engine_lock_release(d->how.lock);
@@ -414,4 +415,17 @@ ft_idle ft_drafting_idle_run(ft_drafting *d, ft_draft_cost *cost)
         give_up(d, &err);
     return status == FT_OK && (left > 0 || d->shadow.state == FT_SHADOW_WANTED) ? FT_IDLE_MORE
                                                                                 : FT_IDLE_DONE;
+}
+
+ft_idle ft_drafting_idle(ft_drafting *d, ft_draft_cost *shadow)
+{
+    switch (d->state) {
+    case FT_DRAFTING_READING:
+    case FT_DRAFTING_LATER:
+        return idle_read(d);
+    case FT_DRAFTING_ON:
+        return d->tree.n > 0 ? idle_tree(d) : idle_run(d, shadow);
+    default:
+        return FT_IDLE_DONE;
+    }
 }

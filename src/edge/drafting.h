@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "edge/engine_lock.h"
+#include "edge/stats.h"
 #include "engine/engine.h"
 #include "model/vocab.h"
 #include "spec/drafter.h"
@@ -84,6 +85,7 @@ typedef struct ft_drafting_opts {
     bool (*cancelled)(void *ctx);
     void *ctx;
     const ft_progress *progress; /* of reading the prompt, in tokens */
+    ft_gen_stats *stats;         /* borrowed; gets the drafters' counts */
 } ft_drafting_opts;
 
 typedef struct ft_drafting {
@@ -97,7 +99,6 @@ typedef struct ft_drafting {
     ft_shadow shadow;
     uint32_t retry_in, retry_step; /* in verdicts: until the next try; from it to the one after */
     ft_calibration calibration;    /* as the last drafter left it */
-    ft_drafter_stats done;         /* sums over freed drafters */
 } ft_drafting;
 
 /* OFF; nothing is computed yet. */
@@ -121,7 +122,7 @@ void ft_drafting_advance(ft_drafting *d, const ft_msg_verdict *verdict);
  * them. */
 void ft_drafting_take_early(ft_drafting *d, uint32_t nodes);
 
-/* Asks for a shadow, which idle_run will draft; nothing if one is out. */
+/* Asks for a shadow, which ft_drafting_idle will draft; nothing if one is out. */
 void ft_drafting_want_shadow(ft_drafting *d, const ft_draft_params *params);
 /* Drafts the wanted shadow at once. */
 ft_draft_cost ft_drafting_draft_shadow(ft_drafting *d);
@@ -129,12 +130,10 @@ ft_draft_cost ft_drafting_draft_shadow(ft_drafting *d);
  * the shadow, with the path that the text took. */
 bool ft_drafting_walk_shadow(ft_drafting *d, int32_t token, ft_shadow *over);
 
-/* Work while a verdict is awaited, at most one draft forward a call.
- * idle_read: in READING reads a piece of the text, in LATER tries to begin; waits for the lock.
- * idle_tree: with a tree out, drafts proactively. idle_run: without one, reads new text and drafts
- * the wanted shadow, whose cost goes into *cost. */
-ft_idle ft_drafting_idle_read(ft_drafting *d);
-ft_idle ft_drafting_idle_tree(ft_drafting *d);
-ft_idle ft_drafting_idle_run(ft_drafting *d, ft_draft_cost *cost);
+/* Work while a verdict is awaited, at most one draft forward a call. In READING it reads a piece of
+ * the text and waits for the lock, as nothing can be drafted before; in LATER it tries to begin. In
+ * ON it drafts proactively if a tree is out. Otherwise it reads new text and drafts the wanted
+ * shadow, whose cost goes into *shadow. */
+ft_idle ft_drafting_idle(ft_drafting *d, ft_draft_cost *shadow);
 
 #endif

@@ -13,12 +13,6 @@ void ft_early_reset(ft_early *e)
     e->state = FT_EARLY_POSSIBLE;
 }
 
-void ft_early_pass(ft_early *e)
-{
-    assert(e->state == FT_EARLY_POSSIBLE);
-    e->state = FT_EARLY_PASSED;
-}
-
 const ft_client_msg *ft_early_make(ft_early *e, uint32_t round, uint32_t base, const ft_tree *tree,
                                    const uint8_t *under)
 {

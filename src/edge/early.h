@@ -7,7 +7,7 @@
  * Otherwise the server drops the early draft.
  *
  *   POSSIBLE --ft_early_make--> OUT --ft_early_cut: the verdict took it--> POSSIBLE
- *   POSSIBLE --ft_early_pass--> PASSED
+ *   POSSIBLE --look_early (exchange.c)--> PASSED
  *   any --ft_early_reset: another draft is sent, or the stream is lost--> POSSIBLE
  *
  * spec/early_policy.h decides when to send it; nothing is drafted here.
@@ -33,8 +33,6 @@ typedef struct ft_early {
 
 /* Another draft was sent, or the stream was lost: no early draft is out. */
 void ft_early_reset(ft_early *e);
-/* No early draft will be sent for this tree. */
-void ft_early_pass(ft_early *e);
 /* Makes the message of an early draft for `round`. base: the text's length before the outstanding
  * tree. tree, under: as ft_drafter_early fills them. Valid until the next call. */
 const ft_client_msg *ft_early_make(ft_early *e, uint32_t round, uint32_t base, const ft_tree *tree,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The edge: vocabulary, draft engine and links to the verifier, which generations share; the
 // handshake at creation; what generations have learnt; health. Thread-safe under `mutex`; the draft
-// engine belongs to the generation that has locked it. Does not generate text (generate.c).
+// engine belongs to the generation that has locked it. Does not generate text (rounds.c).
 #include "edge/edge.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ ft_status ft_edge_enter(ft_edge *edge, ft_error *err, ft_edge_learnt *learnt)
 {
     ft_status status = FT_OK;
     pthread_mutex_lock(&edge->mutex);
-    if (edge->running >= edge->max_generations)
+    if (edge->running >= edge->how.max_generations)
         status = ft_error_set(err, FT_EXHAUSTED,
                               "edge: %u generations are running already: try again later",
                               edge->running);
@@ -56,7 +56,7 @@ static ft_status check_vocab(const ft_edge *edge, ft_error *err)
     return ft_error_set(err, FT_PRECONDITION,
                         "edge: this vocabulary (%d tokens, %016llx) is not that of the server's "
                         "model %.100s (%016llx): pass a draft of the same family with -md",
-                        ft_vocab_size(edge->vocab), (unsigned long long)edge->fingerprint,
+                        ft_vocab_size(edge->how.vocab), (unsigned long long)edge->fingerprint,
                         info->model, (unsigned long long)info->vocab_fingerprint);
 }
 
@@ -65,7 +65,7 @@ static ft_status check_vocab(const ft_edge *edge, ft_error *err)
  * quantized differently; that hardly matters. */
 static ft_status check_predictor(const ft_edge *edge, ft_error *err)
 {
-    const ft_predictor *p = edge->draft.predictor;
+    const ft_predictor *p = edge->how.draft.predictor;
     if (p && p->target && p->target != ft_record_target(edge->info.model))
         FT_LOGW("edge", "the predictor was trained for another target than \"%s\"",
                 edge->info.model);
@@ -73,16 +73,16 @@ static ft_status check_predictor(const ft_edge *edge, ft_error *err)
 }
 
 /* *forward_us: the time of a draft forward after warming up. */
-static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *err,
-                             int64_t *forward_us)
+static ft_status make_engine(ft_edge *edge, ft_error *err, int64_t *forward_us)
 {
+    const ft_edge_opts *opts = &edge->how;
     const ft_hparams *hp = ft_model_hparams(opts->draft_model);
     uint32_t kv_tok = opts->draft_kv_tok;
-    if (hp->n_vocab != (uint32_t)ft_vocab_size(edge->vocab))
+    if (hp->n_vocab != (uint32_t)ft_vocab_size(edge->how.vocab))
         return ft_error_set(err, FT_PRECONDITION,
                             "edge: the draft model has %u tokens, the vocabulary %d: take both "
                             "from one file",
-                            hp->n_vocab, ft_vocab_size(edge->vocab));
+                            hp->n_vocab, ft_vocab_size(edge->how.vocab));
     if (kv_tok == 0)
         kv_tok = DRAFT_CONTEXTS * edge->info.limits.max_context;
     const ft_engine_opts engine = {.model = opts->draft_model,
@@ -97,24 +97,25 @@ static ft_status make_engine(ft_edge *edge, const ft_edge_opts *opts, ft_error *
         status = ft_engine_create(&engine, err, &edge->drafts.engine);
     ft_warm warm = {0};
     if (status == FT_OK)
-        status = ft_engine_warm(edge->drafts.engine, &edge->clock, err, &warm);
+        status = ft_engine_warm(edge->drafts.engine, &edge->how.clock, err, &warm);
     edge->drafts.lock.in_use = true;
     *forward_us = warm.n ? warm.us[0] : 0;
     return status;
 }
 
-static ft_status make_drafting(ft_edge *edge, const ft_edge_opts *opts, ft_error *err)
+static ft_status make_drafting(ft_edge *edge, ft_error *err)
 {
+    const ft_edge_opts *opts = &edge->how;
     int64_t forward_us = 0;
     ft_status status = FT_OK;
-    if (edge->draft.budget > 0 && opts->draft_model) {
-        status = make_engine(edge, opts, err, &forward_us);
-    } else if (edge->draft.budget > 0 && opts->drafts.create) {
+    if (opts->draft.budget > 0 && opts->draft_model) {
+        status = make_engine(edge, err, &forward_us);
+    } else if (opts->draft.budget > 0 && opts->drafts.create) {
         edge->drafts.factory = opts->drafts;
         edge->drafts.n_ctx = opts->drafts.n_ctx;
     }
-    const ft_control_opts control = {.max_budget = edge->drafts.n_ctx ? edge->draft.budget : 0,
-                                     .max_depth = edge->draft.depth,
+    const ft_control_opts control = {.max_budget = edge->drafts.n_ctx ? opts->draft.budget : 0,
+                                     .max_depth = opts->draft.depth,
                                      .depth_rule = opts->depth_rule};
     ft_control_init(&edge->learnt.control, &control);
     ft_control_expect_draft(&edge->learnt.control, forward_us);
@@ -129,25 +130,19 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
         return ft_error_set(err, FT_NOMEM, "edge: out of memory");
     pthread_mutex_init(&edge->mutex, NULL);
     ft_engine_lock_init(&edge->drafts.lock);
-    edge->vocab = opts->vocab;
+    edge->how = *opts;
+    edge->how.early = opts->proactive && opts->early;
+    if (opts->max_generations == 0)
+        edge->how.max_generations = DEFAULT_MAX_AT_ONCE;
+    if (opts->reconnect_ms == 0)
+        edge->how.reconnect_ms = DEFAULT_RECONNECT;
     edge->fingerprint = ft_vocab_fingerprint(opts->vocab);
-    edge->source = opts->source;
-    edge->draft = opts->draft;
-    edge->automatic = opts->automatic;
-    edge->proactive = opts->proactive;
-    edge->early = opts->proactive && opts->early;
-    edge->clock = opts->clock;
-    edge->max_generations = opts->max_generations ? opts->max_generations : DEFAULT_MAX_AT_ONCE;
-    edge->slo_tokens_per_s = opts->slo_tokens_per_s;
-    edge->trace = opts->trace;
-    edge->reconnect_us =
-        1000 * (int64_t)(opts->reconnect_ms ? opts->reconnect_ms : DEFAULT_RECONNECT);
-    ft_status status = edge->source.info(edge->source.ctx, err, &edge->info);
+    ft_status status = edge->how.source.info(edge->how.source.ctx, err, &edge->info);
     if (status == FT_OK)
         status = check_vocab(edge, err);
     if (status == FT_OK) {
-        edge->rule = ft_text_rule_offered(opts->rule, &edge->info.limits);
-        status = make_drafting(edge, opts, err);
+        edge->how.rule = ft_text_rule_offered(opts->rule, &edge->info.limits);
+        status = make_drafting(edge, err);
     }
     if (status != FT_OK) {
         ft_edge_destroy(edge);
@@ -174,24 +169,24 @@ const ft_msg_info *ft_edge_server_info(const ft_edge *edge)
 
 ft_trace *ft_edge_trace(const ft_edge *edge)
 {
-    return edge->trace;
+    return edge->how.trace;
 }
 
 ft_status ft_edge_health(ft_edge *edge, ft_error *err)
 {
     ft_msg_info info;
     ft_error answer = {0};
-    int64_t now = ft_clock_now_us(&edge->clock);
+    int64_t now = ft_clock_now_us(&edge->how.clock);
     pthread_mutex_lock(&edge->mutex);
     bool known = edge->health.asked && now - edge->health.asked_us < HEALTH_KEEP_US;
     if (known)
         answer = edge->health.answer;
     pthread_mutex_unlock(&edge->mutex);
     if (!known) {
-        answer.code = edge->source.info(edge->source.ctx, &answer, &info);
+        answer.code = edge->how.source.info(edge->how.source.ctx, &answer, &info);
         pthread_mutex_lock(&edge->mutex);
         edge->health.asked = true;
-        edge->health.asked_us = ft_clock_now_us(&edge->clock);
+        edge->health.asked_us = ft_clock_now_us(&edge->how.clock);
         edge->health.answer = answer;
         pthread_mutex_unlock(&edge->mutex);
     }

@@ -11,16 +11,8 @@
 
 #include <pthread.h>
 
-#include "base/clock.h"
+#include "edge/edge.h"
 #include "edge/engine_lock.h"
-#include "edge/link.h"
-#include "engine/engine.h"
-#include "learn/trace.h"
-#include "model/vocab.h"
-#include "spec/control.h"
-#include "spec/draft_source.h"
-#include "spec/growth.h"
-#include "spec/rule.h"
 #include "spec/depth.h"
 
 /* What a generation has learnt and the next one starts from. Of several at once, the last to end
@@ -35,23 +27,14 @@ typedef struct ft_edge_learnt {
 typedef struct ft_edge_drafts {
     ft_engine *engine; /* of the draft model, under `lock`, or NULL */
     ft_engine_lock lock;
-    ft_draft_source_factory factory; /* without an engine; create NULL: no drafting */
+    ft_draft_source_factory factory; /* used if there is no engine */
     uint32_t n_ctx;       /* the longest text for which drafts can be made; 0: no drafting */
     uint64_t fingerprint; /* of the draft model; 0: not known */
 } ft_edge_drafts;
 
 struct ft_edge {
-    const ft_vocab *vocab;
+    ft_edge_opts how;     /* its defaults filled in; `rule` is one that the server offers */
     uint64_t fingerprint; /* of the vocabulary */
-    ft_link_source source;
-    const ft_rule *rule; /* a rule that the server offers (text_rule.h) */
-    ft_clock clock;
-    ft_draft_params draft;
-    bool automatic, proactive, early;
-    float slo_tokens_per_s;
-    int64_t reconnect_us;
-    uint32_t max_generations;
-    ft_trace *trace; /* NULL: nothing is recorded */
     ft_edge_drafts drafts;
     ft_msg_info info; /* as of creation */
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/num.h"
 
 #define POLL_US 40000 /* the sink is asked so often while waiting */
 #define LOCK_US 1000  /* the draft engine's lock is tried so often while waiting */
@@ -33,8 +34,9 @@ static ft_msg_open open_msg(const ft_gen *gen)
                                      .min_p = s->min_p,
                                      .top_k = (uint32_t)s->top_k,
                                      .seed = s->seed},
-                        .slo_tokens_per_s = r->slo_tokens_per_s > 0 ? r->slo_tokens_per_s
-                                                                    : gen->edge->slo_tokens_per_s,
+                        .slo_tokens_per_s = r->slo_tokens_per_s > 0
+                                                ? r->slo_tokens_per_s
+                                                : gen->edge->how.slo_tokens_per_s,
                         .rule = gen->rule.rule->id,
                         .prompt = gen->text.id,
                         .n_prompt = (uint32_t)gen->text.n,
@@ -85,7 +87,7 @@ static void break_run(ft_gen *gen)
     gen->out.next_run = 0;
     draft->base = (uint32_t)gen->text.n;
     draft->run = gen->out.run_left;
-    ft_steer_lost_run(&gen->steer);
+    gen->steer.run.since = ft_unknown();
 }
 
 /* The server does not take the text's rule: the text goes on with another. An outstanding draft
@@ -93,8 +95,6 @@ static void break_run(ft_gen *gen)
 static void follow_rule(ft_gen *gen)
 {
     gen->out.msg.draft.n_evidence = 0;
-    gen->steer.how.terms = gen->rule.terms;
-    gen->steer.how.max_tree = ft_text_rule_nodes(&gen->rule, &gen->stream.limits);
     ft_drafting_set_rule(&gen->drafting, gen->rule.rule);
 }
 
@@ -116,7 +116,7 @@ static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
         FT_LOGI("edge", "session not resumed, opening anew length=%zu same_tokens=%d: %s",
                 gen->text.n, gen->rule.terms.same_tokens, err->message);
     if (status != FT_OK && !was_open &&
-        ft_text_rule_refused(&gen->rule, code, (uint32_t)ft_vocab_size(gen->edge->vocab),
+        ft_text_rule_refused(&gen->rule, code, (uint32_t)ft_vocab_size(gen->edge->how.vocab),
                              &gen->request->sampling, gen->output.generated)) {
         follow_rule(gen);
         return FT_OK;
@@ -137,7 +137,7 @@ ft_status ft_gen_open(ft_gen *gen, ft_error *err)
 /* Whether enough is known of the outstanding tree and the server to decide on an early draft. */
 static bool may_send_early(const ft_gen *gen)
 {
-    return gen->edge->early && gen->stream.limits.early_drafts &&
+    return gen->edge->how.early && gen->stream.limits.early_drafts &&
            ft_rule_takes_early(&gen->rule.terms) && gen->stream.state == FT_STREAM_WAITING &&
            gen->early.state == FT_EARLY_POSSIBLE && !gen->steer.control.running &&
            gen->timing.sent.known && gen->timing.wait_us.known &&
@@ -148,10 +148,11 @@ static void send_early(ft_gen *gen, const ft_early_bounds *bounds)
 {
     ft_tree tree;
     uint8_t under[FT_TREE_MAX];
-    const ft_growth_early how = {.budget = ft_steer_nodes(&gen->steer, bounds->budget),
-                                 .spare_tok = bounds->spare_tok};
+    const ft_growth_early how = {
+        .budget = ft_min_u32(bounds->budget, ft_text_rule_nodes(&gen->rule, &gen->stream.limits)),
+        .spare_tok = bounds->spare_tok};
     if (!ft_early_worth(ft_drafter_early(gen->drafting.drafter, &how, &tree, under))) {
-        ft_early_pass(&gen->early);
+        gen->early.state = FT_EARLY_PASSED;
         return;
     }
     const ft_client_msg *msg =
@@ -180,7 +181,7 @@ static void look_early(ft_gen *gen)
     case FT_EARLY_WAIT:
         break;
     case FT_EARLY_NEVER:
-        ft_early_pass(&gen->early);
+        gen->early.state = FT_EARLY_PASSED;
         break;
     case FT_EARLY_SEND:
         send_early(gen, &bounds);
@@ -194,49 +195,32 @@ static int64_t idle_us(ft_idle idle)
     return idle == FT_IDLE_MORE ? 0 : idle == FT_IDLE_LOCKED ? LOCK_US : POLL_US;
 }
 
-static int64_t draft_below_tree(ft_gen *gen)
-{
-    ft_drafting *d = &gen->drafting;
-    if (d->exhausted)
-        return POLL_US;
-    look_early(gen);
-    const ft_known_us near = ft_timing_near(&gen->timing, ft_gen_now_us(gen),
-                                            ft_control_forward_us(&gen->steer.control));
-    if (near.known)
-        return near.us < POLL_US ? near.us : POLL_US;
-    const ft_idle idle = ft_drafting_idle_tree(d);
-    gen->timing.worked = idle == FT_IDLE_MORE;
-    if (d->exhausted && d->tree.n > 0)
-        look_early(gen);
-    return idle_us(idle);
-}
-
-static int64_t draft_in_run(ft_gen *gen)
-{
-    const ft_shadow *shadow = &gen->drafting.shadow;
-    const bool wanted = shadow->state == FT_SHADOW_WANTED;
-    ft_draft_cost cost = {0};
-    const ft_idle idle = ft_drafting_idle_run(&gen->drafting, &cost);
-    if (wanted && shadow->state == FT_SHADOW_OUT)
-        ft_gen_measure_shadow(gen, cost);
-    gen->timing.worked = idle == FT_IDLE_MORE;
-    return idle_us(idle);
-}
-
 /* Does some work for at most one draft forward. Returns how long the edge may then wait for the
  * link. */
 static int64_t use_time(ft_gen *gen)
 {
-    const ft_drafting *d = &gen->drafting;
+    ft_drafting *d = &gen->drafting;
+    const bool below = d->tree.n > 0 && !d->exhausted;
+    const bool shadow_out = d->shadow.state == FT_SHADOW_OUT;
+    ft_draft_cost shadow = {0};
     gen->timing.worked = false;
-    if (d->state == FT_DRAFTING_READING || d->state == FT_DRAFTING_LATER) {
-        const ft_idle idle = ft_drafting_idle_read(&gen->drafting);
-        gen->timing.worked = idle == FT_IDLE_MORE;
-        return idle_us(idle);
-    }
-    if (d->state != FT_DRAFTING_ON || !gen->edge->proactive)
+    if (d->state == FT_DRAFTING_ON && !gen->edge->how.proactive)
         return POLL_US;
-    return d->tree.n > 0 ? draft_below_tree(gen) : draft_in_run(gen);
+    if (below) {
+        look_early(gen);
+        const ft_known_us near = ft_timing_near(&gen->timing, ft_gen_now_us(gen),
+                                                ft_control_forward_us(&gen->steer.control));
+        if (near.known)
+            return near.us < POLL_US ? near.us : POLL_US;
+    }
+    const ft_idle idle = ft_drafting_idle(d, &shadow);
+    gen->timing.worked = idle == FT_IDLE_MORE;
+    if (below && d->exhausted && d->tree.n > 0)
+        look_early(gen);
+    if (!shadow_out && d->shadow.state == FT_SHADOW_OUT)
+        ft_control_saw_draft(&gen->steer.control, ft_tree_levels(&d->shadow.tree), shadow.forwards,
+                             shadow.us);
+    return idle_us(idle);
 }
 
 /* ---- waiting ---- */
@@ -247,7 +231,6 @@ static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err
     if (msg->kind == FT_SERVER_OPENED) {
         const uint32_t run = ft_gen_in_run(gen) ? gen->out.msg.draft.run : 0;
         ft_status status = ft_stream_opened(&gen->stream, &msg->opened, gen->text.n, run, err);
-        gen->steer.how.max_tree = ft_text_rule_nodes(&gen->rule, &gen->stream.limits);
         if (status == FT_OK && gen->stream.state == FT_STREAM_READY)
             status = send_draft(gen, err);
         return status;
@@ -276,7 +259,7 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
             return cancelled(err);
         ft_status status = ft_stream_recv(&gen->stream, timeout_us, err, &msg);
         if (status == FT_TIMEOUT) {
-            ft_timing_looked(&gen->timing, ft_gen_now_us(gen));
+            gen->timing.looked_us = ft_gen_now_us(gen);
             timeout_us = use_time(gen);
             continue;
         }

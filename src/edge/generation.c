@@ -78,17 +78,16 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
 {
     const ft_edge *edge = gen->edge;
     const ft_gen_request *r = gen->request;
-    const ft_stream_opts stream = {.source = edge->source,
-                                   .clock = edge->clock,
+    const ft_stream_opts stream = {.source = edge->how.source,
+                                   .clock = edge->how.clock,
                                    .key_name = r->key_name,
-                                   .reconnect_us = edge->reconnect_us,
-                                   .limits = edge->info.limits};
-    const ft_steer_opts steer = {.draft = edge->draft,
-                                 .automatic = edge->automatic,
-                                 .proactive = edge->proactive,
-                                 .max_tree = ft_text_rule_nodes(&gen->rule, &edge->info.limits),
-                                 .terms = gen->rule.terms};
-    const ft_output_opts output = {.vocab = edge->vocab,
+                                   .reconnect_us = 1000 * (int64_t)edge->how.reconnect_ms,
+                                   .limits = edge->info.limits,
+                                   .stats = gen->stats};
+    const ft_steer_opts steer = {.draft = edge->how.draft,
+                                 .automatic = edge->how.automatic,
+                                 .proactive = edge->how.proactive};
+    const ft_output_opts output = {.vocab = edge->how.vocab,
                                    .sink = sink,
                                    .text = &gen->text,
                                    .max_tokens = r->max_tokens,
@@ -116,14 +115,15 @@ static void init_drafting(ft_gen *gen, const ft_calibration *calibration)
                                        .drafts = edge->drafts.factory,
                                        .lock = &edge->drafts.lock,
                                        .n_ctx = edge->drafts.n_ctx,
-                                       .clock = edge->clock,
+                                       .clock = edge->how.clock,
                                        .rule = gen->rule.rule,
                                        .sampling = &gen->request->sampling,
                                        .text = &gen->text,
                                        .calibration = *calibration,
                                        .cancelled = is_cancelled,
                                        .ctx = gen,
-                                       .progress = &gen->request->progress};
+                                       .progress = &gen->request->progress,
+                                       .stats = gen->stats};
     ft_drafting_init(&gen->drafting, &drafting);
 }
 
@@ -138,7 +138,7 @@ static void begin_record(ft_gen *gen)
                                       .top_p = s->top_p,
                                       .min_p = s->min_p,
                                       .top_k = (uint32_t)s->top_k};
-    ft_record_begin(&gen->record, edge->drafts.n_ctx > 0 ? edge->trace : NULL, &session);
+    ft_record_begin(&gen->record, edge->drafts.n_ctx > 0 ? edge->how.trace : NULL, &session);
 }
 
 void ft_gen_end(ft_gen *gen, ft_status status)
@@ -153,17 +153,6 @@ void ft_gen_end(ft_gen *gen, ft_status status)
     ft_gen_happened(gen, FT_GEN_END);
     s->rule = gen->rule.rule->name;
     s->same_tokens = gen->rule.same_tokens;
-    const ft_drafter_stats *d = &gen->drafting.done;
-    s->forwards = d->forwards;
-    s->proactive_forwards = d->proactive_forwards;
-    s->leaves = d->leaves;
-    s->aligned = d->aligned;
-    s->matched = d->matched;
-    s->proactive_nodes = d->proactive_nodes;
-    s->proactive_kept = d->proactive_kept;
-    s->reconnects = gen->stream.n_links > 0 ? gen->stream.n_links - 1 : 0;
-    s->bytes_sent = gen->stream.sent_bytes;
-    s->bytes_received = gen->stream.received_bytes;
     s->total_us = (uint64_t)(ft_gen_now_us(gen) - gen->start_us);
 }
 
@@ -185,7 +174,7 @@ ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_g
         free(gen);
         return status;
     }
-    ft_text_rule_init(&gen->rule, edge->rule, (uint32_t)ft_vocab_size(edge->vocab),
+    ft_text_rule_init(&gen->rule, edge->how.rule, (uint32_t)ft_vocab_size(edge->how.vocab),
                       &request->sampling);
     init_drafting(gen, &learnt.calibration);
     status = init_parts(gen, sink, &learnt, err);
@@ -216,7 +205,7 @@ void ft_gen_destroy(ft_gen *gen)
 
 int64_t ft_gen_now_us(const ft_gen *gen)
 {
-    return ft_clock_now_us(&gen->edge->clock);
+    return ft_clock_now_us(&gen->edge->how.clock);
 }
 
 bool ft_gen_cancelled(ft_gen *gen)
@@ -225,18 +214,4 @@ bool ft_gen_cancelled(ft_gen *gen)
     if (!gen->cancelled && sink->cancelled && sink->cancelled(sink->ctx))
         gen->cancelled = true;
     return gen->cancelled;
-}
-
-void ft_gen_measure_tree(ft_gen *gen, ft_draft_cost cost)
-{
-    const bool cold = gen->stats->rounds == 0;
-    ft_steer_drafted(&gen->steer, &gen->drafting.tree, cost.forwards, cost.us, cold);
-    gen->stats->depth_sum += gen->steer.tree.levels;
-    ft_record_draft(&gen->record, &gen->drafting.tree, gen->drafting.drafter);
-}
-
-void ft_gen_measure_shadow(ft_gen *gen, ft_draft_cost cost)
-{
-    ft_steer_drafted_shadow(&gen->steer, ft_tree_levels(&gen->drafting.shadow.tree), cost.forwards,
-                            cost.us);
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A generation's rounds: drafts a tree or asks for a run, exchanges it, applies the verdict. Passes
-// values between the generation's parts. Owned by the generation's thread.
+// A generation from call to return: checks the request and does rounds until the text ends. A round
+// drafts a tree or asks for a run, exchanges it, and applies its verdicts. Passes values between
+// the generation's parts. Owned by the calling thread.
+//
+// The first Open is sent before the draft model reads the prompt, so both machines read at the same
+// time. Draft 1 waits at the server if the server is still reading.
 #include "edge/rounds.h"
 
 #include <string.h>
@@ -24,8 +28,9 @@ static uint32_t tokens_left(const ft_gen *gen)
 
 static ft_control_choice choose(ft_gen *gen, uint32_t most, ft_draft_params *params)
 {
-    ft_steer_ask ask = {
-        .most = most, .round = gen->stream.round, .can_draft = ft_drafting_ready(&gen->drafting)};
+    ft_steer_ask ask = {.most = most, .round = gen->stream.round, .terms = &gen->rule.terms};
+    if (ft_drafting_ready(&gen->drafting))
+        ask.max_tree = ft_text_rule_nodes(&gen->rule, &gen->stream.limits);
     if (gen->timing.mark.known)
         ask.spent = ft_known(ft_gen_now_us(gen) - gen->timing.mark.us);
     return ft_steer_choose(&gen->steer, &ask, params);
@@ -38,11 +43,21 @@ static void want_shadow(ft_gen *gen, const ft_control_choice *choice, const ft_d
     if (!choice->shadow || gen->drafting.shadow.state == FT_SHADOW_OUT)
         return;
     ft_drafting_want_shadow(&gen->drafting, params);
-    if (gen->edge->proactive)
+    if (gen->edge->how.proactive)
         return;
     const ft_draft_cost cost = ft_drafting_draft_shadow(&gen->drafting);
     if (gen->drafting.shadow.state == FT_SHADOW_OUT)
-        ft_gen_measure_shadow(gen, cost);
+        ft_control_saw_draft(&gen->steer.control, ft_tree_levels(&gen->drafting.shadow.tree),
+                             cost.forwards, cost.us);
+}
+
+/* A tree was drafted at this cost. */
+static void measure_tree(ft_gen *gen, ft_draft_cost cost)
+{
+    const bool cold = gen->stats->rounds == 0;
+    ft_steer_drafted(&gen->steer, &gen->drafting.tree, cost.forwards, cost.us, cold);
+    gen->stats->depth_sum += gen->steer.tree.levels;
+    ft_record_draft(&gen->record, &gen->drafting.tree, gen->drafting.drafter);
 }
 
 /* Drafts the chosen tree. If that fails, as drafting is not possible any more, chooses again. */
@@ -52,12 +67,12 @@ static void draft_choice(ft_gen *gen, ft_control_choice *choice, ft_draft_params
     if (choice->speculate) {
         const ft_draft_cost cost = ft_drafting_draft(&gen->drafting, params);
         if (tree->n > 0)
-            ft_gen_measure_tree(gen, cost);
-        ft_steer_acted(&gen->steer);
+            measure_tree(gen, cost);
+        gen->steer.chosen = false;
         if (tree->n == 0)
             *choice = choose(gen, tokens_left(gen), params);
     }
-    ft_steer_acted(&gen->steer);
+    gen->steer.chosen = false;
     if (tree->n == 0)
         want_shadow(gen, choice, params);
 }
@@ -96,9 +111,9 @@ static void ask_next(ft_gen *gen)
     if (gen->state != FT_GEN_RUN || run_left > gen->out.msg.draft.run / 2 || left <= run_left)
         return;
     const ft_control_choice choice = choose(gen, left - run_left, &params);
-    if (choice.speculate || (choice.shadow && !gen->edge->proactive))
+    if (choice.speculate || (choice.shadow && !gen->edge->how.proactive))
         return; /* prepare() acts on it */
-    ft_steer_acted(&gen->steer);
+    gen->steer.chosen = false;
     const ft_client_msg msg = {.kind = FT_CLIENT_DRAFT,
                                .draft = {.round = gen->stream.round + 1,
                                          .base = (uint32_t)gen->text.n + run_left,
@@ -156,7 +171,7 @@ static void record(ft_gen *gen, const ft_msg_verdict *v)
 static void measure_early(ft_gen *gen, const ft_msg_verdict *v)
 {
     ft_early_policy *policy = &gen->early.policy;
-    if (!ft_gen_in_tree(gen) || !gen->edge->early)
+    if (!ft_gen_in_tree(gen) || !gen->edge->how.early)
         return;
     if (gen->state == FT_GEN_TREE)
         ft_early_saw_draft(policy, (double)gen->steer.tree.drafted_us,
@@ -197,9 +212,9 @@ static void take_early(ft_gen *gen, const ft_msg_verdict *v)
     ft_drafting_take_early(&gen->drafting, draft->n);
     ft_gen_happened(gen, FT_GEN_EARLY_TAKEN);
     if (gen->drafting.tree.n > 0)
-        ft_gen_measure_tree(gen, (ft_draft_cost){0});
+        measure_tree(gen, (ft_draft_cost){0});
     else /* another drafter made the tree: this round does not measure the present one */
-        ft_timing_forget(&gen->timing);
+        gen->timing.sent = ft_unknown();
 }
 
 /* The round's last verdict was applied: the next run, if asked for, is outstanding now. */
@@ -214,13 +229,14 @@ static void round_over(ft_gen *gen)
     if (next) {
         draft->base = (uint32_t)gen->text.n;
         draft->run = gen->out.run_left;
-        ft_timing_forget(&gen->timing); /* it was sent long ago */
+        gen->timing.sent = ft_unknown(); /* it was sent long ago */
     }
     ft_gen_happened(gen, FT_GEN_OVER);
 }
 
-static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err, ft_finish *finish)
+static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
 {
+    ft_finish *finish = &gen->stats->finish;
     count(gen, v);
     record(gen, v);
     first_token(gen);
@@ -248,13 +264,13 @@ static ft_status check(const ft_gen *gen, const ft_msg_verdict *v, ft_error *err
     const ft_awaited awaited = {.draft = &gen->out.msg.draft,
                                 .run_left = gen->out.run_left,
                                 .length = (uint32_t)gen->text.n,
-                                .n_vocab = ft_vocab_size(gen->edge->vocab),
+                                .n_vocab = ft_vocab_size(gen->edge->how.vocab),
                                 .early = v->early_taken && ft_early_fits(&gen->early, v),
                                 .logprobs = gen->request->logprobs};
     return ft_output_check(&awaited, v, err);
 }
 
-ft_status ft_gen_step(ft_gen *gen, ft_error *err, ft_finish *finish)
+ft_status ft_gen_step(ft_gen *gen, ft_error *err)
 {
     ft_server_msg *msg = NULL;
     if (gen->state == FT_GEN_READY)
@@ -263,7 +279,58 @@ ft_status ft_gen_step(ft_gen *gen, ft_error *err, ft_finish *finish)
     if (status == FT_OK)
         status = check(gen, &msg->verdict, err);
     if (status == FT_OK)
-        status = take_over(gen, &msg->verdict, err, finish);
+        status = take_over(gen, &msg->verdict, err);
     ft_server_msg_free(msg);
+    return status;
+}
+
+/* ---- a generation ---- */
+
+static ft_status check_request(const ft_edge *edge, const ft_gen_request *r, ft_error *err)
+{
+    const int32_t n_vocab = ft_vocab_size(edge->how.vocab);
+    const uint32_t max_context = edge->info.limits.max_context;
+    if (r->n_prompt == 0)
+        return ft_error_set(err, FT_INVALID, "edge: the prompt is empty");
+    if (max_context && r->n_prompt >= max_context)
+        return ft_error_set(err, FT_INVALID, "edge: the prompt has %u tokens, the context holds %u",
+                            r->n_prompt, max_context);
+    for (uint32_t i = 0; i < r->n_prompt; i++)
+        if (r->prompt[i] < 0 || r->prompt[i] >= n_vocab)
+            return ft_error_set(err, FT_INVALID, "edge: prompt token %u is %d, outside [0, %d)", i,
+                                r->prompt[i], n_vocab);
+    for (size_t i = 0; i < r->n_stops; i++)
+        if (!r->stops[i] || !r->stops[i][0])
+            return ft_error_set(err, FT_INVALID, "edge: stop string %zu is empty", i);
+    return ft_sampling_check(&r->sampling, err);
+}
+
+static ft_status run(ft_gen *gen, ft_error *err)
+{
+    ft_status status = ft_gen_open(gen, err);
+    if (status == FT_OK && !gen->request->no_speculation)
+        ft_drafting_start(&gen->drafting);
+    while (status == FT_OK && gen->stats->finish == FT_FINISH_NONE)
+        status = gen->cancelled ? ft_error_set(err, FT_CANCELLED, "edge: cancelled")
+                                : ft_gen_step(gen, err);
+    return status;
+}
+
+ft_status ft_edge_generate(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,
+                           ft_error *err, ft_gen_stats *stats)
+{
+    ft_error failure = {0}; /* also holds errors that were recovered from */
+    ft_gen *gen = NULL;
+    *stats = (ft_gen_stats){.prompt_tokens = request->n_prompt};
+    ft_status status = check_request(edge, request, &failure);
+    if (status == FT_OK)
+        status = ft_gen_create(edge, request, sink, stats, &failure, &gen);
+    if (status == FT_OK) {
+        status = run(gen, &failure);
+        ft_gen_end(gen, status);
+    }
+    ft_gen_destroy(gen);
+    if (status != FT_OK && err)
+        *err = failure;
     return status;
 }

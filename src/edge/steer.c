@@ -17,20 +17,15 @@ void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *con
     ft_control_new_text(&s->control);
 }
 
-uint32_t ft_steer_nodes(const ft_steer *s, uint32_t nodes)
-{
-    return s->how.max_tree ? ft_min_u32(nodes, s->how.max_tree) : nodes;
-}
-
 /* Limits the depth to the tokens that may still come: a path of d nodes yields d + 1 tokens. */
 static ft_control_room room(const ft_steer *s, const ft_steer_ask *ask)
 {
     const ft_draft_params *limit = &s->how.draft;
     ft_control_room room = {.depth = ft_min_u32(limit->depth, ask->most - 1),
                             .spent_us = ask->spent.us};
-    if (!ask->can_draft || room.depth == 0 || s->hint_no_trees)
+    if (ask->max_tree == 0 || room.depth == 0 || s->hint_no_trees)
         return (ft_control_room){0};
-    room.nodes = ft_steer_nodes(s, limit->budget);
+    room.nodes = ft_min_u32(limit->budget, ask->max_tree);
     return room;
 }
 
@@ -67,14 +62,9 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->width = ft_min_u32(params->width, choice.budget);
     params->deep_enough = ends_early(s) ? &s->depth : NULL;
     params->round = ask->round;
-    ft_draft_params_obey(params, &s->how.terms);
+    ft_draft_params_obey(params, ask->terms);
     s->depth.free_us = fmax(ft_busy_until_us(&s->control.others) - (double)now.spent_us, 0);
     return choice;
-}
-
-void ft_steer_acted(ft_steer *s)
-{
-    s->chosen = false;
 }
 
 /* ---- learning from what was measured ---- */
@@ -96,11 +86,6 @@ void ft_steer_drafted(ft_steer *s, const ft_tree *tree, uint32_t forwards, int64
     s->tree.expected = expected(tree);
     if (!cold)
         ft_control_saw_draft(&s->control, s->tree.levels, forwards, us);
-}
-
-void ft_steer_drafted_shadow(ft_steer *s, uint32_t levels, uint32_t forwards, int64_t us)
-{
-    ft_control_saw_draft(&s->control, levels, forwards, us);
 }
 
 void ft_steer_heard(ft_steer *s, const ft_msg_verdict *v)
@@ -152,12 +137,6 @@ void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times
     if (s->run.tokens > 0)
         ft_control_saw_run(&s->control, s->run.tokens, now_us - s->run.since.us, v->hint_token_us);
     s->run.since = v->more || next ? ft_known(now_us) : ft_unknown();
-    s->run.tokens = 0;
-}
-
-void ft_steer_lost_run(ft_steer *s)
-{
-    s->run.since = ft_unknown();
     s->run.tokens = 0;
 }
 

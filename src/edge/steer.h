@@ -18,9 +18,7 @@
 typedef struct ft_steer_opts {
     ft_draft_params draft; /* limits of a tree; with a fixed draft the tree itself */
     bool automatic;
-    bool proactive;      /* drafting goes on while a verdict is awaited */
-    uint32_t max_tree;   /* the most nodes that the server takes; 0: it does not say */
-    ft_rule_terms terms; /* of the text's rule */
+    bool proactive; /* drafting goes on while a verdict is awaited */
 } ft_steer_opts;
 
 typedef struct ft_steer {
@@ -28,8 +26,8 @@ typedef struct ft_steer {
     ft_control control;
     ft_depth depth;     /* when a draft is deep enough, if its depth rule asks that */
     bool hint_no_trees; /* the last verdict asked for runs */
-    /* The choice of the next round, kept until ft_steer_acted. In a run it is made when half of the
-     * run has come. */
+    /* The choice of the next round, kept while `chosen`. In a run it is made when half of the run
+     * has come. */
     bool chosen;
     ft_control_choice choice;
     struct {
@@ -39,7 +37,8 @@ typedef struct ft_steer {
         double expected;    /* tokens it should bring, with the target's own */
     } tree;                 /* the outstanding tree */
     struct {
-        ft_known_us since; /* when the verdict came after which tokens are counted */
+        ft_known_us since; /* when the verdict came after which tokens are counted; unknown: from
+                              the next verdict on */
         uint32_t tokens;
     } run; /* the outstanding run */
 } ft_steer;
@@ -49,25 +48,20 @@ typedef struct ft_steer {
 void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *control,
                    const ft_depth *depth);
 
-/* `nodes`, limited to what the server takes. */
-uint32_t ft_steer_nodes(const ft_steer *s, uint32_t nodes);
-
 typedef struct ft_steer_ask {
     uint32_t most;     /* tokens by which the text can grow, > 0 */
     uint32_t round;    /* the next one */
-    bool can_draft;    /* now */
-    ft_known_us spent; /* since the mark of the last verdict (spec/busy.h) */
+    uint32_t max_tree; /* the most nodes that the server takes; 0: no tree can be drafted now */
+    const ft_rule_terms *terms; /* of the text's rule */
+    ft_known_us spent;          /* since the mark of the last verdict (spec/busy.h) */
 } ft_steer_ask;
 
 /* Chooses the next round. Fills *params if it has a tree or wants a shadow. The answer stays the
- * same until ft_steer_acted. */
+ * same while `chosen` is set: the caller unsets it when it has acted on the choice. */
 ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params);
-void ft_steer_acted(ft_steer *s);
 
 /* Learns the cost of a draft. cold: the text's first draft, whose cold caches distort the time. */
 void ft_steer_drafted(ft_steer *s, const ft_tree *tree, uint32_t forwards, int64_t us, bool cold);
-/* The same for a shadow of so many levels. */
-void ft_steer_drafted_shadow(ft_steer *s, uint32_t levels, uint32_t forwards, int64_t us);
 
 /* Learns from any verdict about the server. Call it before the functions below. */
 void ft_steer_heard(ft_steer *s, const ft_msg_verdict *verdict);
@@ -83,8 +77,6 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *verdict, uint32_t node
 /* Learns from a verdict of a run, at now_us. next: the next run was already asked for. */
 void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *verdict, const ft_steer_times *times,
                       int64_t now_us, bool next);
-/* The run's stream was lost: this run is not measured. */
-void ft_steer_lost_run(ft_steer *s);
 /* Learns from a shadow that the text has left, or gone through: `path` of its nodes were text. */
 void ft_steer_saw_shadow(ft_steer *s, const ft_tree *shadow, uint32_t path, int64_t took_us);
 

@@ -97,7 +97,7 @@ ft_status ft_stream_open(ft_stream *s, ft_msg_open *open, ft_error *err)
         s->link->vt->use_key(s->link, s->how.key_name);
     fill(s, open);
     msg.open = *open;
-    s->n_links++;
+    s->how.stats->reconnects += s->n_links++ > 0;
     s->opened_us = now_us(s);
     if (!open->resume)
         s->round = 1;
@@ -195,8 +195,8 @@ static void drop_link(ft_stream *s)
     if (!s->link)
         return;
     s->link->vt->bytes(s->link, &sent, &received);
-    s->sent_bytes += sent;
-    s->received_bytes += received;
+    s->how.stats->bytes_sent += sent;
+    s->how.stats->bytes_received += received;
     s->link->vt->destroy(s->link);
     s->link = NULL;
 }

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/known.h"
 #include "edge/link.h"
+#include "edge/stats.h"
 
 typedef enum ft_stream_state {
     FT_STREAM_NONE,     /* no link; the next one opens the text anew */
@@ -52,6 +53,7 @@ typedef struct ft_stream_opts {
     const char *key_name; /* borrowed; NULL: no key (ft_link_vtable.use_key) */
     int64_t reconnect_us; /* for how long a lost verifier is tried again */
     ft_msg_limits limits; /* from Info; used until Opened has them */
+    ft_gen_stats *stats;  /* borrowed; gets bytes and reconnects */
 } ft_stream_opts;
 
 typedef struct ft_stream {
@@ -72,7 +74,6 @@ typedef struct ft_stream {
         int64_t past_us;   /* sum of earlier outages since the last verdict */
         int64_t pause_us;  /* before the next try; doubles */
     } outage;
-    uint64_t sent_bytes, received_bytes; /* sums over earlier links */
 } ft_stream;
 
 /* Plain data: there is nothing to free before the first open and after the close. */

@@ -26,16 +26,6 @@ void ft_timing_sent_early(ft_timing *t, int64_t now_us)
     t->sent = t->mark; /* as if a draft had arrived at that moment */
 }
 
-void ft_timing_forget(ft_timing *t)
-{
-    t->sent = ft_unknown();
-}
-
-void ft_timing_looked(ft_timing *t, int64_t now_us)
-{
-    t->looked_us = now_us;
-}
-
 void ft_timing_verdict(ft_timing *t, int64_t now_us, const ft_msg_verdict *verdict, uint32_t nodes)
 {
     const int64_t served_us = (int64_t)verdict->queue_us + verdict->verify_us;

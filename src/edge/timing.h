@@ -17,7 +17,8 @@
 
 typedef struct ft_timing {
     /* The outstanding round. */
-    ft_known_us sent;  /* when its draft was sent; after an early draft, when one would have been */
+    ft_known_us sent;  /* when its draft was sent; after an early draft, when one would have been;
+                          unknown: the round is not measured */
     ft_known_us early; /* known: it began with an early draft, when the last verdict came */
     bool first;        /* its verdict is the first of a stream */
     int64_t looked_us; /* the last look at the link that found nothing */
@@ -37,10 +38,6 @@ void ft_timing_opened(ft_timing *t);
 void ft_timing_sent(ft_timing *t, int64_t now_us);
 /* The last verdict took an early draft, so the next round has begun. */
 void ft_timing_sent_early(ft_timing *t, int64_t now_us);
-/* The outstanding round is not measured. */
-void ft_timing_forget(ft_timing *t);
-/* A look at the link found nothing. */
-void ft_timing_looked(ft_timing *t, int64_t now_us);
 /* A verdict on the outstanding round came; its draft has `nodes` nodes. */
 void ft_timing_verdict(ft_timing *t, int64_t now_us, const ft_msg_verdict *verdict, uint32_t nodes);
 

@@ -10,14 +10,11 @@
 
 enum { BUDGET = 16, DEPTH = 4 };
 
-static ft_steer make(bool automatic, uint32_t max_tree)
+static ft_steer make(bool automatic)
 {
     const ft_control_opts opts = {.max_budget = BUDGET, .max_depth = DEPTH};
-    const ft_steer_opts how = {.draft = ft_draft_params_tree(BUDGET, DEPTH, 4),
-                               .automatic = automatic,
-                               .proactive = true,
-                               .max_tree = max_tree,
-                               .terms = ft_rule_exact.terms(&ft_rule_exact, 300, NULL)};
+    const ft_steer_opts how = {
+        .draft = ft_draft_params_tree(BUDGET, DEPTH, 4), .automatic = automatic, .proactive = true};
     const ft_depth depth = {0};
     ft_control control;
     ft_steer s;
@@ -26,24 +23,26 @@ static ft_steer make(bool automatic, uint32_t max_tree)
     return s;
 }
 
-static ft_control_choice choose(ft_steer *s, uint32_t most, bool can_draft, ft_draft_params *params)
+static ft_control_choice choose(ft_steer *s, uint32_t most, uint32_t max_tree,
+                                ft_draft_params *params)
 {
-    const ft_steer_ask ask = {.most = most, .can_draft = can_draft};
+    const ft_rule_terms terms = ft_rule_exact.terms(&ft_rule_exact, 300, NULL);
+    const ft_steer_ask ask = {.most = most, .max_tree = max_tree, .terms = &terms};
     return ft_steer_choose(s, &ask, params);
 }
 
 static void test_a_fixed_draft(void **state)
 {
     ft_draft_params params;
-    ft_steer s = make(false, 0);
-    ft_control_choice choice = choose(&s, 100, true, &params);
+    ft_steer s = make(false);
+    ft_control_choice choice = choose(&s, 100, BUDGET, &params);
     assert_true(choice.speculate);
     assert_int_equal(params.budget, BUDGET);
     assert_int_equal(params.depth, DEPTH);
-    choice = choose(&s, 3, true, &params); /* a path of two nodes yields three tokens */
+    choice = choose(&s, 3, BUDGET, &params); /* a path of two nodes yields three tokens */
     assert_int_equal(params.depth, 2);
-    ft_steer_acted(&s);
-    choice = choose(&s, 1, true, &params);
+    s.chosen = false;
+    choice = choose(&s, 1, BUDGET, &params);
     assert_false(choice.speculate);
     assert_int_equal(choice.run, 1);
 }
@@ -52,8 +51,8 @@ static void test_runs_where_nothing_can_be_drafted(void **state)
 {
     ft_draft_params params;
     for (int automatic = 0; automatic < 2; automatic++) {
-        ft_steer s = make(automatic, 0);
-        const ft_control_choice choice = choose(&s, 5, false, &params);
+        ft_steer s = make(automatic);
+        const ft_control_choice choice = choose(&s, 5, 0, &params);
         assert_false(choice.speculate || choice.shadow);
         assert_in_range(choice.run, 1, 5);
     }
@@ -62,23 +61,22 @@ static void test_runs_where_nothing_can_be_drafted(void **state)
 static void test_what_the_server_takes(void **state)
 {
     ft_draft_params params;
-    ft_steer s = make(false, 8);
+    ft_steer s = make(false);
     const ft_msg_verdict none = {.hint_no_trees = true};
-    (void)choose(&s, 100, true, &params);
+    (void)choose(&s, 100, 8, &params);
     assert_int_equal(params.budget, 8);
-    assert_int_equal(ft_steer_nodes(&s, 100), 8);
     ft_steer_heard(&s, &none);
-    ft_steer_acted(&s);
-    assert_false(choose(&s, 100, true, &params).speculate);
+    s.chosen = false;
+    assert_false(choose(&s, 100, BUDGET, &params).speculate);
 }
 
 static void test_a_choice_stands_until_it_is_acted_on(void **state)
 {
     ft_draft_params params;
-    ft_steer s = make(true, 0);
-    const ft_control_choice first = choose(&s, 100, true, &params);
+    ft_steer s = make(true);
+    const ft_control_choice first = choose(&s, 100, BUDGET, &params);
     const uint32_t rounds = s.control.rounds;
-    const ft_control_choice again = choose(&s, 100, true, &params);
+    const ft_control_choice again = choose(&s, 100, BUDGET, &params);
     assert_int_equal(again.speculate, first.speculate);
     assert_int_equal(again.run, first.run);
     assert_int_equal(s.control.rounds, rounds); /* the controller was not asked */
@@ -97,7 +95,7 @@ static void test_a_tree_is_measured(void **state)
     const ft_tree tree = chain(3);
     const ft_msg_verdict v = {.n_path = 2, .n_next = 1, .verify_us = 4000};
     const ft_steer_times unknown = {0}, times = {ft_known(9000), ft_known(2000)};
-    ft_steer s = make(true, 0);
+    ft_steer s = make(true);
     ft_steer_drafted(&s, &tree, 3, 3000, true);
     assert_int_equal(s.tree.levels, 3);
     assert_float_equal(s.tree.expected, 4, 1e-6);
@@ -116,7 +114,7 @@ static void test_a_run_is_measured(void **state)
 {
     const ft_msg_verdict more = {.n_next = 1, .more = true}, last = {.n_next = 2};
     const ft_steer_times unknown = {0};
-    ft_steer s = make(true, 0);
+    ft_steer s = make(true);
     ft_steer_saw_run(&s, &more, &unknown, 90000, false);
     assert_true(s.run.since.known);
     assert_float_equal(ft_control_token_us(&s.control), 0, 0);
@@ -125,8 +123,6 @@ static void test_a_run_is_measured(void **state)
     assert_false(s.run.since.known);
     ft_steer_saw_run(&s, &last, &unknown, 100000, true); /* another run is out behind it */
     assert_true(s.run.since.known);
-    ft_steer_lost_run(&s);
-    assert_false(s.run.since.known);
 }
 
 int main(void)
