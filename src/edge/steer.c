@@ -110,12 +110,8 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
                                     .others_us = v->others_us,
                                     .hint_token_us = v->hint_token_us};
     ft_control_saw_round(&s->control, &round);
-    const ft_depth_round ended = {.forwards = s->tree.forwards,
-                                  .draft_us = s->tree.drafted_us,
-                                  .wait_us = times->round.us,
-                                  .expected = s->tree.expected,
-                                  .tokens = v->n_path + v->n_next};
-    ft_depth_saw_round(&s->depth, &ended);
+    ft_depth_saw_round(&s->depth, s->tree.forwards, s->tree.drafted_us, times->round.us,
+                       v->n_path + v->n_next);
 }
 
 void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times *times,

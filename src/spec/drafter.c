@@ -27,9 +27,8 @@ struct ft_drafter {
     uint8_t *evidence;
     uint32_t n_evidence[1 + FT_DRAFT_PENDING];
     /* The draft that is being made. */
-    uint32_t level;     /* forwards done; all those that read text count as one */
-    bool ended;         /* no more forwards */
-    ft_depth_view view; /* before the present forward; chance 0: nothing is learnt from it */
+    uint32_t level; /* forwards done; all those that read text count as one */
+    bool ended;     /* no more forwards */
     uint16_t chosen[FT_DRAFT_LEAVES];
     int32_t tokens[FT_DRAFT_LEAVES], parents[FT_DRAFT_LEAVES];
     uint16_t depths[FT_DRAFT_LEAVES];
@@ -231,21 +230,17 @@ static void begin(ft_drafter *d, const ft_draft_params *params)
 }
 
 /* Whether to end the draft, because the n chosen leaves are not worth a forward. */
-static bool enough(ft_drafter *d, const ft_draft_params *params, uint32_t n)
+static bool enough(const ft_drafter *d, const ft_draft_params *params, uint32_t n)
 {
-    d->view = (ft_depth_view){.forwards = d->level};
-    if (!params->deep_enough)
-        return false;
-    d->view.tokens = ft_growth_tokens(&d->growth, params);
+    double chance = 0;
     for (uint32_t i = 0; i < n; i++)
-        d->view.chance += (double)expf(d->growth.node[d->chosen[i]].cum);
-    return ft_depth_enough(params->deep_enough, &d->view);
+        chance += (double)expf(d->growth.node[d->chosen[i]].cum);
+    return params->deep_enough && ft_depth_enough(params->deep_enough, d->level, chance);
 }
 
 /* The draft's part of the next forward; false: it has none. */
 static bool next_request(ft_drafter *d, const ft_draft_params *params, ft_draft_request *r)
 {
-    d->view.chance = 0;
     if (d->ended || d->level >= params->depth)
         return false;
     if (!d->rooted) {
@@ -281,9 +276,6 @@ static bool grow(ft_drafter *const *drafters, size_t n, const ft_draft_params *p
         d->ended |= requests[i].status != FT_OK;
         if (requests[i].status == FT_OK)
             take(d, &requests[i], params[of[i]].branch, false);
-        if (requests[i].status == FT_OK && params[of[i]].deep_enough && d->view.chance > 0)
-            ft_depth_saw_forward(params[of[i]].deep_enough, &d->view,
-                                 ft_growth_tokens(&d->growth, &params[of[i]]));
         d->level += d->rooted;
         check(d);
     }

@@ -270,18 +270,6 @@ uint32_t ft_growth_choose(ft_growth *g, const ft_draft_params *params,
     return leaves_of(g, best, n_best, budget, &room, chosen);
 }
 
-double ft_growth_tokens(ft_growth *g, const ft_draft_params *params)
-{
-    uint16_t best[FT_TREE_MAX];
-    uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
-    const filter which = filter_of(params);
-    uint32_t n = best_nodes(g, budget, &which, best);
-    double tokens = 1;
-    for (uint32_t i = 0; i < n; i++)
-        tokens += (double)expf(g->node[best[i]].cum);
-    return tokens;
-}
-
 /* The emitted tree's leaf with the highest cum, the first of equals; -1: nothing is emitted. */
 static int32_t choose_expansion_leaf(const ft_growth *g)
 {

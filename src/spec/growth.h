@@ -36,9 +36,8 @@ typedef struct ft_draft_params {
      * (WISP 4.1, eq. (25) for each branch), except the best first token. Borrowed; NULL: none. A
      * pool knows one predictor at a time. */
     const ft_predictor *predictor;
-    uint32_t round, resolution; /* as in ft_draw (rule.h) */
-    /* Decides when fewer forwards than `depth` are enough, and learns from it. NULL: never. */
-    ft_depth *deep_enough;
+    uint32_t round, resolution;  /* as in ft_draw (rule.h) */
+    const ft_depth *deep_enough; /* ends a draft before `depth` forwards; NULL: nothing does */
 } ft_draft_params;
 
 /* A chain of n tokens; a tree as in SpecExec (best first by cumulative log-probability). */
@@ -137,10 +136,6 @@ uint32_t ft_growth_choose_proactive(ft_growth *g, const ft_draft_params *params,
 
 /* chosen[n] were computed and get the next pending numbers. */
 void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool proactive);
-
-/* Expected tokens of the tree that an emit would hand out now: the sum of its nodes' chances, and
- * one for the target's own token. */
-double ft_growth_tokens(ft_growth *g, const ft_draft_params *params);
 
 /* Hands out the best params->budget nodes as a tree, in pool order, none below min_logp. They are
  * those that SpecEdge's appendix C keeps when it prunes to the tree budget. Forgets the expansion

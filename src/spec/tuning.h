@@ -134,26 +134,16 @@
 
 /* depth.c: how deep a draft is. share_proactive is between the two best of the values tried (0.5,
  * 0.7, 1) on pairs of devices and networks. */
-#define FT_SPEC_TUNING_DEPTH(T, g)                                                                 \
-    T(g, REAL, FROM_ONE, fade_round, 0.97, "share of the rounds' rate kept at a round")            \
-    /* half unclear, double unclear */                                                             \
-    T(g, REAL, FROM_ONE, fade_forward, 0.995, "share of a level's yield kept at a forward")        \
-    /* half < 1 %, double unclear */                                                               \
-    T(g, REAL, FROM_ONE, fade_trust, 0.99, "share of the trust in chances kept at a round")        \
-    /* half unclear, double +3.6 % kinds */                                                        \
-    T(g, REAL, SCALED, yield_prior, 0.6, "tokens a forward brings / its leaves' chance, at first") \
-    /* half unclear, double +3.6 % weak */                                                         \
-    T(g, REAL, SCALED, yield_count, 2, "chance that yield_prior counts for")                       \
-    /* half unclear, double unclear */                                                             \
-    T(g, REAL, SCALED, trust_count, 8, "tokens for which chances are trusted as they are")         \
-    /* half unclear, double unclear */                                                             \
-    T(g, REAL, SCALED, rounds_min, 3, "tokens of rounds before their rate is used")                \
-    /* half < 1 %, double unclear */                                                               \
-    T(g, REAL, SCALED, smooth, 0.3, "share of a new time")                                         \
-    /* half < 1 %, double unclear */                                                               \
-    T(g, REAL, FROM_ONE, share_proactive, 0.65,                                                    \
-      "of a forward's gain, a level: proactive ones miss it")                                      \
-    /* half unclear, double +4.4 % kinds */
+#define FT_SPEC_TUNING_DEPTH(T, g)                                                       \
+    T(g, REAL, FROM_ONE, fade, 0.97, "share of the rounds' rate kept at a round")        \
+    /* */                                                                                \
+    T(g, REAL, SCALED, yield, 0.6, "tokens a forward brings / the chance of its leaves") \
+    /* */                                                                                \
+    T(g, REAL, SCALED, smooth, 0.3, "share of a new time")                               \
+    /* */                                                                                \
+    T(g, REAL, FROM_ONE, share_proactive, 0.65,                                          \
+      "of a forward's gain, a level: the rest comes of proactive drafting anyway")       \
+    /* */
 
 /* busy.c: until when others keep the server busy. One round without others may come of two sessions
  * that have changed places. By off_times hardly one draft in ten comes too late. */
