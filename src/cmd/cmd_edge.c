@@ -64,6 +64,7 @@ static ft_status load(edge_app *app, ft_error *err)
 static ft_status make_client(edge_app *app, ft_error *err)
 {
     ft_edge_opts *edge = &app->f.edge.opts;
+    app->f.wire.stopped = ft_cmd_stopped;
     ft_status status = ft_wire_client_create(&app->f.wire, err, &app->client);
     if (status != FT_OK)
         return status;
@@ -74,12 +75,12 @@ static ft_status make_client(edge_app *app, ft_error *err)
     return FT_OK;
 }
 
-/* Asks the server who it is. A server that does not answer may come later: that is no failure. A
- * server that answers and does not fit is one. */
+/* Asks the server who it is, until a signal. A server that does not answer may come later: that is
+ * no failure. A server that answers and does not fit is one. */
 static ft_status meet_server(edge_app *app, ft_error *err)
 {
     ft_status status = ft_edge_create(&app->f.edge.opts, &app->absent, &app->edge);
-    if (status == FT_OK || status == FT_UNAVAILABLE || status == FT_TIMEOUT)
+    if (status == FT_OK || status == FT_UNAVAILABLE || status == FT_TIMEOUT || ft_cmd_stopped())
         return FT_OK;
     *err = app->absent;
     return status;
@@ -99,17 +100,17 @@ static void say_ready(const edge_app *app)
 static void serve_api(edge_app *app)
 {
     ft_error told = {0}, err;
-    while (!app->edge) {
+    while (!app->edge && !ft_cmd_stopped()) {
         ft_openai_set_absent(app->api.openai, app->absent.message);
         if (strcmp(told.message, app->absent.message) != 0)
             FT_LOGW("edge", "server absent port=%d reason=\"%s\"", ft_http_port(app->api.http),
                     app->absent.message);
         told = app->absent;
-        if (ft_cmd_wait_stopped(TRY_AGAIN_MS))
-            return;
-        ft_status status = meet_server(app, &err);
+        ft_status status = ft_cmd_wait_stopped(TRY_AGAIN_MS) ? FT_OK : meet_server(app, &err);
         (void)status; /* app->edge and app->absent say it */
     }
+    if (!app->edge)
+        return;
     ft_openai_set_edge(app->api.openai, app->edge);
     say_ready(app);
     ft_cmd_wait_stopped(-1);
@@ -196,10 +197,11 @@ static int run(void *options, int n_words, char **words)
         status = make_client(&app, &err);
     if (status == FT_OK)
         status = meet_server(&app, &err);
-    if (status == FT_OK)
+    if (status == FT_OK && !ft_cmd_stopped()) {
         status = listen_http(&app, &err);
-    if (status == FT_OK)
-        serve_api(&app);
+        if (status == FT_OK)
+            serve_api(&app);
+    }
     close_all(&app);
     return status == FT_OK ? 0 : ft_cmd_fail(&err);
 }

@@ -26,7 +26,6 @@ struct ft_call {
     grpc_metadata header;
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *received;
-    bool has_deadline;
     grpc_status_code code;
     grpc_slice details;
 
@@ -193,21 +192,15 @@ static ft_call *call_alloc(ft_wire_client *client)
     return call;
 }
 
-ft_status ft_call_start(ft_wire_client *client, const char *method, int64_t deadline_us,
-                        ft_error *err, ft_call **out)
+ft_status ft_call_start(ft_wire_client *client, const char *method, ft_error *err, ft_call **out)
 {
     *out = NULL;
     ft_call *call = call_alloc(client);
     if (!call)
         return ft_error_set(err, FT_NOMEM, "no memory for a call");
-    gpr_timespec deadline = gpr_inf_future(GPR_CLOCK_MONOTONIC);
-    call->has_deadline = deadline_us >= 0;
-    if (call->has_deadline)
-        deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                gpr_time_from_micros(deadline_us, GPR_TIMESPAN));
-    call->call =
-        grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue.cq,
-                                 grpc_slice_from_static_string(method), NULL, deadline, NULL);
+    call->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                          client->queue.cq, grpc_slice_from_static_string(method),
+                                          NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     pthread_mutex_lock(&call->lock);
     bool started = start_all(call);
     pthread_mutex_unlock(&call->lock);
@@ -221,7 +214,7 @@ ft_status ft_call_start(ft_wire_client *client, const char *method, int64_t dead
 
 ft_status ft_call_create(ft_wire_client *client, ft_error *err, ft_call **out)
 {
-    return ft_call_start(client, FT_RPC_SESSION, -1, err, out);
+    return ft_call_start(client, FT_RPC_SESSION, err, out);
 }
 
 ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last, ft_error *err)
@@ -313,8 +306,6 @@ static ft_status end_status(ft_call *call, ft_error *err)
     case GRPC_STATUS_UNAVAILABLE:
         return unavailable(call, details, err);
     case GRPC_STATUS_DEADLINE_EXCEEDED:
-        if (call->has_deadline)
-            return ft_error_set(err, FT_TIMEOUT, "%s", details);
         return ft_error_set(err, FT_ABORTED, "the server gave up: %s", details);
     case GRPC_STATUS_CANCELLED:
         return ft_error_set(err, FT_ABORTED, "the server cut the stream: %s", details);

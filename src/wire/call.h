@@ -12,13 +12,14 @@ struct ft_wire_client {
     char *address;
     bool has_token;
     grpc_slice authorization; /* has_token: "Bearer TOKEN" */
+    bool (*stopped)(void);    /* may be NULL */
     grpc_channel *channel;
     ft_rpc_queue queue;
 };
 
-/* A call of any method. deadline_us < 0: none. */
-FT_WARN_UNUSED ft_status ft_call_start(ft_wire_client *client, const char *method,
-                                       int64_t deadline_us, ft_error *err, ft_call **out);
+/* A call of any method. */
+FT_WARN_UNUSED ft_status ft_call_start(ft_wire_client *client, const char *method, ft_error *err,
+                                       ft_call **out);
 /* Queues malloc'ed bytes, which it takes; last: nothing will follow them. */
 FT_WARN_UNUSED ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last,
                                             ft_error *err);

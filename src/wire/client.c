@@ -15,6 +15,8 @@
 #define CONNECT_TIMEOUT_MS   5000
 #define FIRST_RECONNECT_MS   200
 #define LARGEST_RECONNECT_MS 2000
+/* Between two looks at opts.stopped. */
+#define STOPPED_LOOK_US 50000
 
 static ft_status check_address(const char *address, ft_error *err)
 {
@@ -93,6 +95,7 @@ ft_status ft_wire_client_create(const ft_wire_client_opts *opts, ft_error *err,
         free(client);
         return status;
     }
+    client->stopped = opts->stopped;
     client->address = strdup(opts->address);
     if (!client->address)
         status = ft_error_set(err, FT_NOMEM, "no memory for a client");
@@ -120,18 +123,33 @@ void ft_wire_client_destroy(ft_wire_client *client)
     free(client);
 }
 
+/* Waits for the reply to Info, as ft_call_recv_bytes does, and looks at opts.stopped. */
+static ft_status wait_reply(ft_wire_client *client, ft_call *call, int64_t timeout_us,
+                            ft_error *err, uint8_t **data, size_t *n)
+{
+    ft_status status = FT_TIMEOUT;
+    for (int64_t left_us = timeout_us; status == FT_TIMEOUT && left_us > 0;
+         left_us -= STOPPED_LOOK_US) {
+        if (client->stopped && client->stopped())
+            return ft_error_set(err, FT_CANCELLED, "stopped");
+        status = ft_call_recv_bytes(call, left_us < STOPPED_LOOK_US ? left_us : STOPPED_LOOK_US,
+                                    err, data, n);
+    }
+    return status;
+}
+
 ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us, ft_error *err,
                               ft_msg_info *out)
 {
     ft_call *call = NULL;
     uint8_t *data = NULL;
     size_t n = 0;
-    ft_status status = ft_call_start(client, FT_RPC_INFO, timeout_us, err, &call);
+    ft_status status = ft_call_start(client, FT_RPC_INFO, err, &call);
     if (status != FT_OK)
         return status;
     status = ft_call_send_bytes(call, NULL, 0, true, err); /* an InfoRequest has no bytes */
     if (status == FT_OK)
-        status = ft_call_recv_bytes(call, timeout_us, err, &data, &n);
+        status = wait_reply(client, call, timeout_us, err, &data, &n);
     if (status == FT_OK)
         status = ft_info_decode(data, n, err, out);
     else if (status == FT_TIMEOUT)

@@ -20,7 +20,8 @@ typedef struct ft_wire_client_opts {
     bool tls;                       /* implied by any of the files */
     const char *tls_ca;             /* PEM; NULL: the system's */
     const char *tls_cert, *tls_key; /* own certificate for mutual TLS */
-    const char *tls_name; /* name to expect in the server's certificate, or NULL: the host's */
+    const char *tls_name;  /* name to expect in the server's certificate, or NULL: the host's */
+    bool (*stopped)(void); /* asked 20 times a second while Info waits; true ends it. NULL: never */
 } ft_wire_client_opts;
 
 /* Connects lazily. */
@@ -29,7 +30,7 @@ FT_WARN_UNUSED ft_status ft_wire_client_create(const ft_wire_client_opts *opts, 
 /* All calls must have been destroyed. NULL is legal. */
 void ft_wire_client_destroy(ft_wire_client *client);
 
-/* Calls Info. FT_TIMEOUT, FT_UNAVAILABLE, FT_UNAUTHENTICATED. */
+/* Calls Info. FT_TIMEOUT, FT_UNAVAILABLE, FT_UNAUTHENTICATED; FT_CANCELLED: opts.stopped. */
 FT_WARN_UNUSED ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us,
                                              ft_error *err, ft_msg_info *out);
 

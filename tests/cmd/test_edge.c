@@ -134,6 +134,25 @@ static void test_stopped_while_it_waits(void **state)
     close(fd);
 }
 
+/* A server that takes the connection and never says a word: SIGTERM ends the edge while it still
+ * waits for the first answer, not when that wait is over, which it would report. */
+static void test_stopped_before_an_answer(void **state)
+{
+    int fd;
+    char address[32];
+    snprintf(address, sizeof address, "127.0.0.1:%d", reserve_port(&fd));
+    assert_int_equal(listen(fd, 4), 0);
+    program edge = program_start(
+        (const char *[]){"edge", "--server", address, "-md", model, "--port", "0", NULL});
+    int connection = accept(fd, NULL, NULL);
+    assert_true(connection >= 0);
+    assert_int_equal(kill(edge.pid, SIGTERM), 0);
+    assert_int_equal(program_wait_number(&edge, "server absent", "port="), -1);
+    assert_int_equal(program_wait_end(&edge), 0);
+    close(connection);
+    close(fd);
+}
+
 static void test_server_does_not_fit(void **state)
 {
     char address[32];
@@ -154,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_server_comes_late),
         cmocka_unit_test(test_stopped_while_it_waits),
+        cmocka_unit_test(test_stopped_before_an_answer),
         cmocka_unit_test(test_server_does_not_fit),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -372,7 +372,7 @@ static ft_call *start(ft_wire_client *client, const char *method, const void *by
     ft_error err;
     uint8_t *data = malloc(n + 1);
     memcpy(data, bytes, n);
-    assert_int_equal(ft_call_start(client, method, LIMIT_US, &err, &call), FT_OK);
+    assert_int_equal(ft_call_start(client, method, &err, &call), FT_OK);
     assert_int_equal(ft_call_send_bytes(call, data, n, true, &err), FT_OK);
     return call;
 }
@@ -505,6 +505,35 @@ static void test_nobody_there(void **state)
     ft_wire_client_destroy(client);
 }
 
+static int looks;
+
+static bool stopped_at_third_look(void)
+{
+    return ++looks == 3;
+}
+
+/* A peer that takes connections and says nothing: Info ends by its time, or when it is stopped. */
+static void test_info_without_an_answer(void **state)
+{
+    ft_msg_info info;
+    ft_error err = {0};
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, n), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    ft_wire_client *client = dial(ntohs(a.sin_port), NULL);
+    assert_int_equal(ft_wire_client_info(client, 1000, &err, &info), FT_TIMEOUT);
+    assert_non_null(strstr(err.message, "did not answer within 1 ms"));
+    ft_wire_client_destroy(client);
+    client = dial(ntohs(a.sin_port), &(ft_wire_client_opts){.stopped = stopped_at_third_look});
+    assert_int_equal(ft_wire_client_info(client, LIMIT_US, &err, &info), FT_CANCELLED);
+    assert_int_equal(looks, 3);
+    ft_wire_client_destroy(client);
+    close(fd);
+}
+
 static void test_port_taken(void **state)
 {
     echo e;
@@ -552,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_destroy_ends_streams),
         cmocka_unit_test(test_info_and_unknown_methods),
         cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_info_without_an_answer),
         cmocka_unit_test(test_port_taken),
         cmocka_unit_test(test_bad_addresses),
     };
