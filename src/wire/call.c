@@ -22,7 +22,7 @@
 
 struct ft_call {
     ft_wire_client *client;
-    ft_rpc_tag tag_start, tag_recv, tag_send, tag_end;
+    ft_rpc_tag tag_recv, tag_send, tag_end;
     grpc_metadata header;
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *received;
@@ -98,14 +98,6 @@ static void settle(ft_call *call)
     pthread_cond_broadcast(&call->changed);
 }
 
-static void on_started(void *owner, bool ok)
-{
-    ft_call *call = owner;
-    pthread_mutex_lock(&call->lock);
-    settle(call);
-    pthread_mutex_unlock(&call->lock);
-}
-
 static void on_sent(void *owner, bool ok)
 {
     ft_call *call = owner;
@@ -150,25 +142,23 @@ static void on_ended(void *owner, bool ok)
     pthread_mutex_unlock(&call->lock);
 }
 
-/* Call with the lock held: the batches that every call has. */
+/* Call with the lock held: the batch that lasts as long as the call, and the first read. */
 static bool start_all(ft_call *call)
 {
-    grpc_op end = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
-    end.data.recv_status_on_client.trailing_metadata = &call->trailing;
-    end.data.recv_status_on_client.status = &call->code;
-    end.data.recv_status_on_client.status_details = &call->details;
-    grpc_op start[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
-                        {.op = GRPC_OP_RECV_INITIAL_METADATA}};
+    grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
+                      {.op = GRPC_OP_RECV_INITIAL_METADATA},
+                      {.op = GRPC_OP_RECV_STATUS_ON_CLIENT}};
     if (call->client->has_token) {
         call->header.key = grpc_slice_from_static_string(FT_RPC_AUTHORIZATION);
         call->header.value = call->client->authorization;
-        start[0].data.send_initial_metadata.metadata = &call->header;
-        start[0].data.send_initial_metadata.count = 1;
+        ops[0].data.send_initial_metadata.metadata = &call->header;
+        ops[0].data.send_initial_metadata.count = 1;
     }
-    start[1].data.recv_initial_metadata.recv_initial_metadata = &call->initial;
-    if (!start_batch(call, &end, 1, &call->tag_end))
-        return false;
-    if (!start_batch(call, start, 2, &call->tag_start))
+    ops[1].data.recv_initial_metadata.recv_initial_metadata = &call->initial;
+    ops[2].data.recv_status_on_client.trailing_metadata = &call->trailing;
+    ops[2].data.recv_status_on_client.status = &call->code;
+    ops[2].data.recv_status_on_client.status_details = &call->details;
+    if (!start_batch(call, ops, 3, &call->tag_end))
         return false;
     pump_recv(call);
     return true;
@@ -180,7 +170,6 @@ static ft_call *call_alloc(ft_wire_client *client)
     if (!call)
         return NULL;
     call->client = client;
-    call->tag_start = (ft_rpc_tag){on_started, call};
     call->tag_recv = (ft_rpc_tag){on_received, call};
     call->tag_send = (ft_rpc_tag){on_sent, call};
     call->tag_end = (ft_rpc_tag){on_ended, call};

@@ -3,23 +3,17 @@
 // not know which round it is for (serve/drafts.c, edge/early.c).
 #include "wire/early.h"
 
-/* Whether nodes i and k, both with a parent of -1 or neither, are children of the same node. at:
- * which of those with parent -1 each is. */
-static bool siblings(const ft_msg_draft *d, const uint8_t *at, uint32_t i, uint32_t k)
-{
-    if (d->parent[i] != d->parent[k])
-        return false;
-    return d->parent[i] >= 0 || d->under[at[i]] == d->under[at[k]];
-}
-
 ft_status ft_early_check(const ft_msg_draft *early, uint32_t n_nodes, ft_error *err)
 {
     const ft_msg_draft *d = early;
-    uint8_t at[FT_WIRE_TREE_MAX] = {0};
     uint32_t n_top = 0;
+    /* what node i is a child of: a node of the extended tree, or FT_WIRE_TREE_MAX + a node of d */
+    uint32_t above[FT_WIRE_TREE_MAX];
     for (uint32_t i = 0; i < d->n; i++)
-        if (d->parent[i] < 0)
-            at[i] = (uint8_t)n_top++;
+        if (d->parent[i] >= 0)
+            above[i] = FT_WIRE_TREE_MAX + (uint32_t)d->parent[i];
+        else
+            above[i] = d->under[n_top++];
     if (d->n == 0 || n_top != d->n_under)
         return ft_error_set(
             err, FT_INVALID,
@@ -32,7 +26,7 @@ ft_status ft_early_check(const ft_msg_draft *early, uint32_t n_nodes, ft_error *
                                 d->under[i], n_nodes);
     for (uint32_t i = 0; i < d->n; i++)
         for (uint32_t k = 0; k < i; k++)
-            if (d->token[i] == d->token[k] && siblings(d, at, i, k))
+            if (d->token[i] == d->token[k] && above[i] == above[k])
                 return ft_error_set(err, FT_INVALID,
                                     "Draft.tree: nodes %u and %u are equal siblings", k, i);
     return FT_OK;
