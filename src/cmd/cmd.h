@@ -19,7 +19,7 @@ typedef struct ft_command {
     const char *name;    /* "serve", "bench exact" */
     const char *summary; /* one line */
     const char *usage;   /* what follows the name, "FILE [flags]" */
-    const char *about;   /* a paragraph for --help */
+    const char *about;   /* a paragraph for --help, which breaks its lines */
     ft_flag_group flags;
     const void *defaults; /* the options before flags are read; a struct of `size` bytes */
     size_t size;

@@ -35,20 +35,20 @@ static void print_row(void *ctx, const json_t *row)
 
 static const ft_flag rows[] = {
     {"--model", "-m", FT_FLAG(options, o.target), "FILE",
-     "target model: it writes the texts of the edges' conditions"},
+     "target model, which writes the texts of the edges' conditions"},
     {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE",
-     "draft model: what it says is recorded at the first use, and replayed"},
+     "draft model; its drafts are recorded at the first use, then replayed"},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`"},
     {"--config", NULL, FT_FLAG(options, o.config), "FILE",
-     "of `simulate wisp`, for the servers' conditions (sim/wisp-paper-32b.json)"},
+     "setting of simulate wisp, for the servers' conditions (sim/wisp-paper-32b.json)"},
     {"--only", NULL, FT_FLAG(options, o.only), "LIST",
      "parts of names (spec.trees, smooth), with commas between them"},
     {"--conditions", NULL, FT_FLAG(options, o.conditions), "LIST",
      "names of conditions, with commas between them"},
     {"--texts", NULL, FT_FLAG(options, o.texts), "N", "texts of each temperature", 1, 1000},
-    {"--n-predict", "-n", FT_FLAG(options, o.tokens), "N", "tokens a text at most", 16, 4096},
+    {"--n-predict", "-n", FT_FLAG(options, o.tokens), "N", "tokens of a text at most", 16, 4096},
     {"--lives", NULL, FT_FLAG(options, o.lives), "N",
-     "seeds that a change is tried with in a condition, at most", 4, FT_BENCH_ABLATE_LIVES},
+     "try a change with this many seeds in a condition at most", 4, FT_BENCH_ABLATE_LIVES},
     {"--threads", "-t", FT_FLAG(options, o.threads), "N", "threads of the models; 0: all cores", 0,
      1024},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
@@ -84,10 +84,9 @@ const ft_command ft_cmd_bench_ablate = {
     .name = "bench ablate",
     .summary = "what each tuning constant and mechanism is worth, on a virtual clock",
     .usage = "[-m TARGET -md DRAFT --prompts FILE] [--config FILE] [flags]",
-    .about =
-        "Sets each tuning constant to half and double, switches each mechanism off, and\n"
-        "prints what that does to tokens/s and to texts on time. The clock is virtual. Edges\n"
-        "are real, their drafts recorded, their server modelled; servers are the simulator's.\n"
-        "All of it takes hours; --only and --conditions take a part.",
+    .about = "Sets each tuning constant to half and to double, switches each mechanism off, "
+             "and says what that does to tokens/s and to texts on time. The clock is virtual. "
+             "Edges are real, with recorded drafts and a modelled server; servers are the "
+             "simulator's. All of it takes hours; --only and --conditions take a part.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

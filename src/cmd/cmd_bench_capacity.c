@@ -44,45 +44,47 @@ static const ft_flag rows[] = {
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`",
      .required = true},
     {"--limit", NULL, FT_FLAG(options, o.limit), "N",
-     "so many prompts, spread over the file; 0: all", 0, 1e6},
-    {"--max-prompt", NULL, FT_FLAG(options, o.longest), "N", "prompts of more tokens are left out",
-     8, 1 << 20},
-    {"--min-prompt", NULL, FT_FLAG(options, o.shortest), "N",
-     "prompts of fewer tokens are left out", 0, 1 << 20},
+     "use N prompts, evenly spread over the file; 0: all", 0, 1e6},
+    {"--max-prompt", NULL, FT_FLAG(options, o.longest), "N", "leave out prompts of more tokens", 8,
+     1 << 20},
+    {"--min-prompt", NULL, FT_FLAG(options, o.shortest), "N", "leave out prompts of fewer tokens",
+     0, 1 << 20},
     {"--predict", "-n", FT_FLAG(options, o.n), "N",
-     "tokens a text at most; fewer where that takes more than half of --probe-s as promised",
+     "tokens of a text at most; fewer if the promised speed makes fewer in half of --probe-s",
      FT_BENCH_TEXT_LEAST, 65536},
-    {"--slo", NULL, FT_FLAG(options, o.slo), "SPEEDS", "classes: tokens/s that are promised"},
-    {"--mixed", NULL, FT_FLAG(options, o.mixed), NULL, "also devices of all classes together"},
+    {"--slo", NULL, FT_FLAG(options, o.slo), "SPEEDS",
+     "classes of promised token speeds, tokens/s"},
+    {"--mixed", NULL, FT_FLAG(options, o.mixed), NULL,
+     "also measure devices of all classes together"},
     {"--mixed-only", NULL, FT_FLAG(options, o.mixed_only), NULL,
-     "only devices of all classes together"},
-    {"--policies", NULL, FT_FLAG(options, policies), "LIST", "what to compare"},
+     "measure only devices of all classes together"},
+    {"--policies", NULL, FT_FLAG(options, policies), "LIST", "policies to compare"},
     {"--epsilon", NULL, FT_FLAG(options, o.search.epsilon), "P",
      "share of texts that may be slower than promised", 0, 0.5},
     {"--precision", NULL, FT_FLAG(options, o.search.precision), "P",
-     "a search ends when it knows the number of devices so well", 0, 1},
+     "end a search when the number of devices is known within this share", 0, 1},
     {"--probe-s", NULL, FT_FLAG(options, o.search.probe_s), "S",
-     "seconds that a probe takes, where texts are not too few", 0.1, 3600},
+     "seconds of a probe; more if it has too few texts", 0.1, 3600},
     {"--devices-most", NULL, FT_FLAG(options, o.search.most), "N", "devices at most", 1,
      FT_BENCH_CROWD_MOST},
     {"--rtt", NULL, FT_FLAG(options, o.rtt_ms), "MS", "round-trip time of the link", 0, 10000},
     {"--draft-ms", NULL, FT_FLAG(options, o.draft_ms), "MS", "time of a device's draft forward", 0,
      10000},
     {"--draft", NULL, FT_FLAG(options, how.draft), "HOW",
-     "of wisp and edf: auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]"},
+     "drafts with wisp and edf: auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]"},
     {"--draft-fixed", NULL, FT_FLAG(options, o.fixed), "N",
-     "and of fcfs, sled and static, as SLED's devices draft", 1, 64},
+     "drafted tokens a round with fcfs, sled and static", 1, 64},
     {"--predictor", NULL, FT_FLAG(options, how.predictor), "FILE",
-     "of wisp and edf: ends a draft where it expects a rejection; none: it does not"},
+     "with wisp and edf: end a draft where this predictor expects a rejection; none: do not"},
     {"--cache-type", NULL, FT_FLAG(options, o.cache_type), "TYPE",
-     "how the servers keep K and V: f16, bf16 or q8_0"},
+     "type of the servers' K and V: f16, bf16 or q8_0"},
     {"--costs", NULL, FT_FLAG(options, o.costs), "FILE",
-     "what passes cost, for the servers, from foretoken fit verify-time"},
+     "what passes cost on the servers, from foretoken fit verify-time"},
     {"--temp", NULL, FT_FLAG(options, o.temp), "T", "temperature; 0: greedy", 0, 100},
-    {"--seed", "-s", FT_FLAG(options, seed), "N", "of the draws", 0, 1e18},
+    {"--seed", "-s", FT_FLAG(options, seed), "N", "seed of the draws", 0, 1e18},
     {"--plot", NULL, FT_FLAG(options, o.plot), "FILE",
      "devices held over speed, by gnuplot: .svg, .png or .txt"},
-    {"--json", NULL, FT_FLAG(options, json), NULL, "one JSON object"},
+    {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
 
 static const options defaults = {
@@ -122,15 +124,11 @@ const ft_command ft_cmd_bench_capacity = {
     .name = "bench capacity",
     .summary = "how many devices a server holds at promised speeds, by policy",
     .usage = "-m TARGET -md DRAFT --prompts FILE [flags]",
-    .about = "Searches how many devices a server on one core holds: the largest number of which "
-             "no\n"
-             "more than --epsilon of the texts are slower than promised. Devices are real edges "
-             "whose\n"
-             "drafts are recorded and take the time they are said to take, over delayed links.\n"
-             "wisp, edf, fcfs: devices draft, by that policy. sled: fcfs, and every round "
-             "computes the\n"
-             "whole text again. static: batches that are full or have waited. centralized: the "
-             "server\n"
-             "decodes by itself.",
+    .about = "Searches how many devices a server on one core can hold: the largest number at "
+             "which at most --epsilon of the texts are slower than promised. Devices are real "
+             "edges over delayed links. Their drafts are recorded and take as long as "
+             "--draft-ms says. wisp, edf, fcfs: devices draft, the server has that policy. "
+             "sled: as fcfs, and every round computes the whole text again. static: batches "
+             "that are full or have waited. centralized: the server decodes by itself.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

@@ -26,7 +26,7 @@ static void print_row(const json_t *row)
 
 static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(options, shared, ft_flags_bench),
-    {"--n-predict", "-n", FT_FLAG(options, o.n_predict), "N", "tokens a stream and round", 1,
+    {"--n-predict", "-n", FT_FLAG(options, o.n_predict), "N", "tokens of a stream in a round", 1,
      65536},
     {"--n-prompt", NULL, FT_FLAG(options, o.n_prompt), "N", "tokens of the prompt", 1,
      FT_BENCH_DECODE_PROMPT_MAX},
@@ -51,9 +51,9 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_bench_decode = {
     .name = "bench decode",
-    .summary = "decoding speed of this engine and of libllama",
+    .summary = "decoding speed: this engine and libllama",
     .usage = "-m FILE [flags]",
     .about = "Greedy decoding by this engine and by libllama (in its fastest way) on the same "
-             "file, threads and prompts, in turns: medians of tokens/s.",
+             "file, threads and prompts: medians of tokens/s from interleaved rounds.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

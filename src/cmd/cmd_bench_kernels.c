@@ -38,7 +38,7 @@ static void print_row(const json_t *row)
 
 static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(options, shared, ft_flags_bench),
-    {"--rows", NULL, FT_FLAG(options, o.rows), "LIST", "rows of a product"},
+    {"--rows", NULL, FT_FLAG(options, o.rows), "LIST", "rows of a matrix product"},
     {"--ctx", NULL, FT_FLAG(options, o.ctx), "LIST", "tokens that attention reads"},
 };
 
@@ -61,10 +61,10 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_bench_kernels = {
     .name = "bench kernels",
-    .summary = "products and attention by themselves, ours and ggml's",
+    .summary = "single operators: this engine's kernels and ggml's",
     .usage = "-m FILE [flags]",
-    .about = "Products with every kind of matrix of the file, and attention, each by itself: this "
-             "engine's kernel against ggml's own (repacked where ggml has it), microseconds of "
-             "one operator.",
+    .about = "Matrix products with every kind of matrix of the file, and attention, each by "
+             "itself: microseconds of one call of this engine's kernel and of ggml's own "
+             "(repacked if ggml can).",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

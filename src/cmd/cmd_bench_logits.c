@@ -40,12 +40,12 @@ static void print_text(const json_t *report)
 static const ft_flag rows[] = {
     {"--model", "-m", FT_FLAG(options, o.path), "FILE", "model (GGUF)", .required = true},
     {"--exact", NULL, FT_FLAG(options, o.exact), "FILE",
-     "the same weights in F32 (foretoken quantize FILE OUT f32): how far is each side from it"},
+     "also compare each side with these: the same weights in F32 (foretoken quantize IN OUT f32)"},
     {"--prompt", "-p", FT_FLAG(options, o.prompt), "TEXT", "what to compare on"},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE",
      "instead: JSON lines with `turns` or `prompt`"},
     {"--limit", NULL, FT_FLAG(options, o.limit), "N",
-     "so many prompts, spread over the file; 0: all", 0, 1e9},
+     "use N prompts, evenly spread over the file; 0: all", 0, 1e9},
     FT_FLAG_INCLUDE(options, o.device, ft_flags_device),
     {"--cache-type", NULL, FT_FLAG_ENUM(options, o.kv, ft_kv_choices), "TYPE",
      "type of this engine's K and V"},
@@ -67,7 +67,8 @@ const ft_command ft_cmd_bench_logits = {
     .name = "bench logits",
     .summary = "how far this engine's logits are from libllama's",
     .usage = "-m FILE [flags]",
-    .about = "Logits of prompts by both attention routes, and on devices where there are any, "
-             "against libllama's, beside libllama's own spread.",
+    .about = "Compares the logits of prompts with libllama's: by both attention routes, and on "
+             "devices if there are any. To compare with, it also prints how far libllama's own "
+             "routes are apart.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

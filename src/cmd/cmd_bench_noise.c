@@ -41,20 +41,22 @@ static const ft_flag rows[] = {
     {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`",
      .required = true},
-    {"--n-predict", "-n", FT_FLAG(options, o.n_predict), "N", "tokens a prompt at most", 1, 1e5},
+    {"--n-predict", "-n", FT_FLAG(options, o.n_predict), "N", "tokens of an answer at most", 1,
+     1e5},
     {"--max-prompts", NULL, FT_FLAG(options, o.max_prompts), "N",
-     "prompts, evenly spread over the file (0: all)", 0, 1e6},
+     "use N prompts, evenly spread over the file; 0: all", 0, 1e6},
     {"--ctx-size", "-c", FT_FLAG(options, o.n_ctx), "N",
-     "tokens; prompts that do not fit are left out", 16, 1e6},
-    {"--threads", "-t", FT_FLAG(options, o.n_threads), "N", "threads (0: all cores)", 0, 1024},
-    {"--temp", NULL, FT_FLAG(options, o.temp), "T", "temperature (0: greedy)", 0, 100},
+     "context, tokens; longer prompts are left out", 16, 1e6},
+    {"--threads", "-t", FT_FLAG(options, o.n_threads), "N", "threads; 0: all cores", 0, 1024},
+    {"--temp", NULL, FT_FLAG(options, o.temp), "T", "temperature of the draws; 0: greedy", 0, 100},
     {"--text-temp", NULL, FT_FLAG(options, o.text_temp), "T",
-     "temperature at which the target writes the text it draws on (-1: that of the draws)", -1,
-     100},
-    {"--top-k", NULL, FT_FLAG(options, o.top_k), "N", "most probable tokens kept (0: all)", 0, 1e9},
-    {"--top-p", NULL, FT_FLAG(options, o.top_p), "P", "probability mass kept", 0, 1},
-    {"--min-p", NULL, FT_FLAG(options, o.min_p), "P", "least probability, relative to the largest",
-     0, 1},
+     "temperature at which the target writes its answers; -1: as --temp", -1, 100},
+    {"--top-k", NULL, FT_FLAG(options, o.top_k), "N",
+     "draw from the N most probable tokens only; 0: from all", 0, 1e9},
+    {"--top-p", NULL, FT_FLAG(options, o.top_p), "P",
+     "draw from the most probable tokens whose sum reaches P only; 1: from all", 0, 1},
+    {"--min-p", NULL, FT_FLAG(options, o.min_p), "P",
+     "draw from tokens of at least P times the highest probability only; 0: from all", 0, 1},
     {"--seed", "-s", FT_FLAG(options, o.seed), "N", "seed of the noise", 0, 9e15},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
@@ -81,11 +83,10 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_bench_noise = {
     .name = "bench noise",
-    .summary = "how often a draft agrees with the target, with shared and with own noise",
+    .summary = "how often draft and target agree, with shared and with independent noise",
     .usage = "-m TARGET -md DRAFT --prompts FILE [flags]",
-    .about = "Measures how often the draft's choice is the token that the target draws, on the "
-             "target's\n"
-             "own answers: with the noise that both share under rule `exact`, and with "
-             "independent noise.",
+    .about = "Measures how often the draft model's choice is the token that the target draws, "
+             "on the target's own answers: with the noise that both share under rule `exact`, "
+             "and with independent noise.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

@@ -56,11 +56,11 @@ static const ft_flag rows[] = {
     {"--prefix", NULL, FT_FLAG(options, o.n_prefix), "N", "tokens of the text that comes back", 1,
      FT_BENCH_PREFILL_MAX},
     {"--sessions", NULL, FT_FLAG(options, o.n_sessions), "N",
-     "sessions being served as a prompt arrives", 1, FT_BENCH_SESSIONS_MAX},
+     "sessions with rounds while a prompt arrives", 1, FT_BENCH_SESSIONS_MAX},
     {"--prompt", NULL, FT_FLAG(options, o.n_long), "N", "tokens of the prompt that arrives", 1,
      FT_BENCH_PREFILL_MAX},
     {"--prefill-ms", NULL, FT_FLAG(options, o.budget_ms), "MS",
-     "the verifier's budget: a prompt may delay a round by so much", 1, 10000},
+     "the verifier's budget: a prompt delays a round by this at most", 1, 10000},
 };
 
 static const options defaults = {.shared = FT_BENCH_FLAGS_INIT(8),
@@ -86,10 +86,10 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_bench_prefill = {
     .name = "bench prefill",
-    .summary = "what prompts cost: read, come back, arrive amid other sessions",
+    .summary = "what prompts cost: a new one, a returning one, one beside other sessions",
     .usage = "-m FILE [flags]",
-    .about = "What prompts cost: reading one, against libllama in its fastest way; time to first "
-             "token of a text that comes back; and what a long prompt does to the rounds of "
-             "sessions that are being served.",
+    .about = "What prompts cost: reading one, compared with libllama in its fastest way; the "
+             "time to the first token of a text that comes back; and how much a long prompt "
+             "delays the rounds of other sessions.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

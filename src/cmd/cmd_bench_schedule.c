@@ -31,7 +31,8 @@ static const ft_flag rows[] = {
     {"--pending", NULL, FT_FLAG(options, o.pending), "N", "pieces of work that wait", 1, 1e6},
     {"--rows", NULL, FT_FLAG(options, o.rows), "N", "rows of a pass at most", 1, 1e6},
     {"--queues", NULL, FT_FLAG(options, o.queues), "N", "decisions of each policy", 1, 1e6},
-    {"--costs", NULL, FT_FLAG(options, o.costs), "FILE", "pass times (fit verify-time)"},
+    {"--costs", NULL, FT_FLAG(options, o.costs), "FILE",
+     "what passes cost, from foretoken fit verify-time"},
     {"--seed", "-s", FT_FLAG(options, o.seed), "N", "seed of the queues", 0, 9e15},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
@@ -49,10 +50,10 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_bench_schedule = {
     .name = "bench schedule",
-    .summary = "what choosing the next pass takes, by policy",
+    .summary = "how long a policy takes to choose the next pass",
     .usage = "[flags]",
-    .about = "Measures how long a policy takes to choose the next pass from a queue of that "
-             "length,\n"
-             "over random queues. One call at a time; what the machine did meanwhile counts.",
+    .about = "Measures how long a policy takes to choose the next pass from a random queue of "
+             "--pending pieces of work. Each call is timed once, so the worst ones include "
+             "other work of the machine.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

@@ -71,28 +71,27 @@ static const ft_flag rows[] = {
     {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model", .required = true},
     {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
     {"--server-draft", NULL, FT_FLAG(options, o.server_draft), "FILE",
-     "the draft that server-spec runs, where its cost is to be another: -md inflated (-md)"},
+     "draft model of server-spec, if it must cost more: -md inflated; default: -md"},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE",
      "JSON lines with `turns` or `prompt`, and `category`", .required = true},
     {"--limit", NULL, FT_FLAG(options, o.set.limit), "N",
-     "so many prompts, spread over the file; 0: all", 0, 1e6},
+     "use N prompts, evenly spread over the file; 0: all", 0, 1e6},
     {"--per-category", NULL, FT_FLAG(options, o.set.each), "N",
-     "instead of --limit: so many prompts of each category, whose ratios are then told apart; "
-     "0: --limit",
-     0, 1e6},
-    {"--max-prompt", NULL, FT_FLAG(options, o.set.longest), "N",
-     "prompts of more tokens are left out", 8, 1 << 20},
-    {"--predict", "-n", FT_FLAG(options, o.n), "N", "tokens a text", 2, 65536},
-    {"--modes", NULL, FT_FLAG(options, modes), "LIST", "what to compare"},
-    {"--rtt", NULL, FT_FLAG(options, rtts), "LIST", "round-trip times of the link in ms"},
+     "use N prompts of each category instead of --limit, with ratios by category; 0: --limit", 0,
+     1e6},
+    {"--max-prompt", NULL, FT_FLAG(options, o.set.longest), "N", "leave out prompts of more tokens",
+     8, 1 << 20},
+    {"--predict", "-n", FT_FLAG(options, o.n), "N", "tokens of a text", 2, 65536},
+    {"--modes", NULL, FT_FLAG(options, modes), "LIST", "modes to compare"},
+    {"--rtt", NULL, FT_FLAG(options, rtts), "LIST", "round-trip times of the link, ms"},
     {"--batch", NULL, FT_FLAG(options, o.batch), "B",
-     "sessions at once; edge+pipeline has twice as many", 1, FT_BENCH_LOAD_SLOTS_MAX / 2},
+     "sessions at the same time; edge+pipeline has twice as many", 1, FT_BENCH_LOAD_SLOTS_MAX / 2},
     {"--draft-depth", NULL, FT_FLAG(options, o.drafts.depth), "N",
-     "draft forwards a tree (of edges: at most)", 1, 64},
+     "draft forwards of a tree; on edges at most", 1, 64},
     {"--depth", NULL, FT_FLAG_ENUM(options, o.drafts.rule, ft_bench_depth_name), "HOW",
      "edge, edge+proactive: draft until one more forward would bring less than its time costs, or "
      "always --draft-depth forwards"},
-    {"--spec-draft-n-max", NULL, FT_FLAG(options, o.drafts.budget), "N", "nodes a tree", 1, 64},
+    {"--spec-draft-n-max", NULL, FT_FLAG(options, o.drafts.budget), "N", "nodes of a tree", 1, 64},
     {"--proactive-from", NULL, FT_FLAG_ENUM(options, o.drafts.proactive, ft_proactive_from_choices),
      "WHERE",
      "proactive drafting begins where the text likeliest goes on, or at the tree's best leaf"},
@@ -101,20 +100,22 @@ static const ft_flag rows[] = {
     {"--chain", NULL, FT_FLAG(options, o.drafts.chain), NULL,
      "edges draft chains of --draft-depth tokens instead of trees"},
     {"--predictor", NULL, FT_FLAG(options, predictor), "FILE",
-     "of edge+predictor: a file of train predictor; none"},
+     "predictor of edge+predictor, a file of train predictor; none"},
     {"--ratio", NULL, FT_FLAG(options, ratio), "D:V",
-     "a device's draft forward takes D/V of what the server takes to verify a batch"},
+     "a device's draft forward takes D/V of the server's time to verify a batch"},
     {"--draft-ms", NULL, FT_FLAG(options, o.draft_ms), "MS",
-     "a device's draft forward takes so long, instead of --ratio", 0, 10000},
-    {"--rounds", NULL, FT_FLAG(options, o.rounds), "R", "times that everything is measured", 1,
-     FT_BENCH_ROUNDS_MAX},
+     "a device's draft forward takes this long, instead of --ratio; 0: --ratio", 0, 10000},
+    {"--rounds", NULL, FT_FLAG(options, o.rounds), "R", "rounds: times that each mode is measured",
+     1, FT_BENCH_ROUNDS_MAX},
     {"--temp", NULL, FT_FLAG(options, o.temp), "T", "temperature; 0: greedy", 0, 100},
-    {"--top-k", NULL, FT_FLAG(options, o.sampling.top_k), "K", "the K likeliest only; 0: all", 0,
-     1e6},
-    {"--top-p", NULL, FT_FLAG(options, o.sampling.top_p), "P", "1: off", 0.01, 1},
-    {"--min-p", NULL, FT_FLAG(options, o.sampling.min_p), "P", "0: off", 0, 1},
-    {"--seed", "-s", FT_FLAG(options, seed), "N", "of the draws", 0, 1e18},
-    {"--json", NULL, FT_FLAG(options, json), NULL, "one JSON object"},
+    {"--top-k", NULL, FT_FLAG(options, o.sampling.top_k), "K",
+     "draw from the K most probable tokens only; 0: from all", 0, 1e6},
+    {"--top-p", NULL, FT_FLAG(options, o.sampling.top_p), "P",
+     "draw from the most probable tokens whose sum reaches P only; 1: from all", 0.01, 1},
+    {"--min-p", NULL, FT_FLAG(options, o.sampling.min_p), "P",
+     "draw from tokens of at least P times the highest probability only; 0: from all", 0, 1},
+    {"--seed", "-s", FT_FLAG(options, seed), "N", "seed of the draws", 0, 1e18},
+    {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
 
 static const options defaults = {
@@ -150,16 +151,15 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_bench_serving = {
     .name = "bench serving",
-    .summary = "a server that decodes, drafts, or verifies what edges draft",
+    .summary = "a server that decodes, drafts itself, or verifies drafts of edges",
     .usage = "-m TARGET -md DRAFT --prompts FILE [flags]",
-    .about = "Serves the same prompts in several ways and compares what the server's core does "
-             "with its time:\n"
-             "plain (the server decodes), server-spec (it drafts, too), edge (devices draft and "
-             "wait), edge+predictor\n"
-             "(their drafts end at the first predicted rejection), edge+proactive (they draft "
-             "on meanwhile), edge+early (and send\n"
-             "some of that before the verdict), edge+pipeline (twice as many sessions take "
-             "turns). Links are delayed, and devices take the time they are said to take; the\n"
+    .about = "Serves the same prompts in several modes and compares what the server's core "
+             "does with its time. plain: the server decodes. server-spec: it also drafts. "
+             "edge: devices draft, then wait for the verdict. edge+predictor: their drafts end "
+             "at the first predicted rejection. edge+proactive: they go on drafting while they "
+             "wait. edge+early: they also send a part of that before the verdict. "
+             "edge+pipeline: twice as many sessions, in two groups that alternate. Links are "
+             "delayed, and a draft forward takes as long as --ratio or --draft-ms says. The "
              "server's work is real, on a core of its own.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

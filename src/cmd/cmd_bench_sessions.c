@@ -25,11 +25,11 @@ static void print_text(const json_t *report)
 
 static const ft_flag rows[] = {
     {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model (GGUF)", .required = true},
-    {"--idle", NULL, FT_FLAG(options, o.idle), "N", "sessions that have had a round and wait", 2,
+    {"--idle", NULL, FT_FLAG(options, o.idle), "N", "idle sessions: each has had one round", 2,
      60000},
-    {"--active", NULL, FT_FLAG(options, o.active), "N", "sessions with a round after the other", 1,
-     64},
-    {"--rounds", NULL, FT_FLAG(options, o.rounds), "N", "of each active session", 1, 100000},
+    {"--active", NULL, FT_FLAG(options, o.active), "N", "active sessions: one round after another",
+     1, 64},
+    {"--rounds", NULL, FT_FLAG(options, o.rounds), "N", "rounds of each active session", 1, 100000},
     {"--prompt", NULL, FT_FLAG(options, o.prompt_tok), "N", "tokens of each prompt", 1, 512},
     {"--threads", "-t", FT_FLAG(options, o.threads), "N", "threads of the server; 0: all cores", 0,
      512},
@@ -53,8 +53,8 @@ const ft_command ft_cmd_bench_sessions = {
     .name = "bench sessions",
     .summary = "what an idle session costs a server",
     .usage = "-m TARGET.gguf [flags]",
-    .about = "Measures what an idle session costs a server: the resident memory of its process,\n"
-             "less the KV that the session touched and less what a stream takes in a gRPC server\n"
-             "without a program; and the time of rounds beside all idle sessions.",
+    .about = "Measures what an idle session costs a server: the resident memory of its "
+             "process, less the KV that the session touched and less what a stream takes in a "
+             "bare gRPC server; and the time of rounds beside all idle sessions.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

@@ -36,16 +36,16 @@ static void print_row(const json_t *row)
 static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(options, shared, ft_flags_bench),
     {"--sessions", NULL, FT_FLAG(options, o.sessions), "LIST", "sessions of a round"},
-    {"--ctx", NULL, FT_FLAG(options, o.ctx), "LIST", "committed tokens a session"},
-    {"--tree", NULL, FT_FLAG(options, o.tree), "LIST", "nodes a session and round"},
+    {"--ctx", NULL, FT_FLAG(options, o.ctx), "LIST", "committed tokens of a session"},
+    {"--tree", NULL, FT_FLAG(options, o.tree), "LIST", "nodes of a session's tree"},
     {"--shape", NULL, FT_FLAG(options, o.shape), "LIST", "tree, chain or tree,chain"},
     {"--vs", NULL, FT_FLAG(options, o.vs), "WHAT", "the other side: libllama or none"},
     {"--logits", NULL, FT_FLAG(options, o.logits), "WHICH",
-     "ours: walk (those that the verification rule looks at) or all"},
+     "this engine computes: walk (the logits that the verification rule looks at) or all"},
     {"--limit-s", NULL, FT_FLAG(options, o.limit_s), "S",
-     "a pass of libllama that takes longer is given up", 0.01, 86400},
+     "give up a pass of libllama that takes longer than this many seconds", 0.01, 86400},
     {"--memory-gb", NULL, FT_FLAG(options, o.memory_gb), "GB",
-     "memory that this program may take; 0: what the machine has free", 0, 1e6},
+     "memory that this program may use; 0: what the machine has free", 0, 1e6},
 };
 
 static const options defaults = {.shared = FT_BENCH_FLAGS_INIT(8),
@@ -73,10 +73,10 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_bench_verify = {
     .name = "bench verify",
-    .summary = "verifying many sessions' trees, this engine and libllama",
+    .summary = "verification of many sessions' trees: this engine and libllama",
     .usage = "-m FILE [flags]",
-    .about = "Nodes verified a second: all sessions' trees, each behind a context of its own, in "
-             "one pass, and the walks down the trees, against libllama's pass in its best way for "
-             "the row. docs/BENCHMARKS.md says what that is and what is timed.",
+    .about = "Nodes verified a second. All sessions' trees, each behind a context of its own, "
+             "are verified in one pass and walked. libllama verifies the same trees in its "
+             "fastest way for the row. docs/BENCHMARKS.md says what is timed.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

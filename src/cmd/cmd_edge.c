@@ -210,11 +210,9 @@ const ft_command ft_cmd_edge = {
     .name = "edge",
     .summary = "draft here, verify on a server, serve the OpenAI API",
     .usage = "--server HOST:PORT -md DRAFT.gguf [flags]",
-    .about = "Drafts with a small model on this machine, has every token checked by a "
-             "verification server\n"
-             "(foretoken serve), and serves the OpenAI API (/v1) to apps on this machine. The "
-             "text is the\n"
-             "server's model's own, with or without drafting.",
+    .about = "Drafts with a small model on this machine, has a verification server (foretoken "
+             "serve) check every token, and serves the OpenAI API (/v1) to apps on this "
+             "machine. The text is that of the server's model, with or without drafting.",
     FT_CMD_OPTIONS(rows, defaults),
     .service = true,
     .run = run};

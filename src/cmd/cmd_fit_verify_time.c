@@ -420,13 +420,12 @@ static int run(void *options, int n_words, char **words)
 
 const ft_command ft_cmd_fit_verify_time = {
     .name = "fit verify-time",
-    .summary = "what passes of a model cost on this machine, for serve --costs",
+    .summary = "measure what passes of a model cost on this machine, for serve --costs",
     .usage = "-m FILE [flags]",
     .about = "Measures what forward passes of a model cost on this machine (prompts, trees "
-             "behind\n"
-             "long contexts, both together), fits fixed, per-row, per-interaction and "
-             "per-cached-\n"
-             "token costs, and says how well they predict batches that were not fitted. serve\n"
-             "--costs FILE starts from the result instead of learning from its first users.",
+             "behind long contexts, both together). Fits fixed, per-row, per-interaction and "
+             "per-cached-token costs, and says how well they predict batches that were not "
+             "fitted. serve --costs FILE starts from the result instead of learning the costs "
+             "from its first users.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

@@ -172,10 +172,9 @@ typedef struct options {
 } options;
 
 static const ft_flag rows[] = {
-    {"--devices", NULL, FT_FLAG(options, devices), NULL,
-     "instead: the devices that --device takes"},
+    {"--devices", NULL, FT_FLAG(options, devices), NULL, "list the devices for --device instead"},
     {"--rpc", NULL, FT_FLAG(options, rpc), "SERVERS",
-     "with --devices: those of rpc-servers HOST:PORT,... too"},
+     "with --devices: also those of the rpc-servers HOST:PORT,..."},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
 
@@ -204,10 +203,10 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_info = {
     .name = "info",
-    .summary = "what a model file holds, checked; what devices there are",
+    .summary = "show what a model file holds, or which devices there are",
     .usage = "FILE|--devices [--json]",
-    .about = "Tells what the model file FILE (GGUF) holds and how it would run on\n"
-             "this machine. Checks the file on the way.",
+    .about = "Says what the model file FILE (GGUF) holds and how it would run on this machine. "
+             "Checks the file on the way.",
     FT_CMD_OPTIONS(rows, defaults),
     .max_words = 1,
     .run = run};

@@ -49,17 +49,14 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_model_inflate = {
     .name = "model inflate",
-    .summary = "write a model file with layers added that only cost",
+    .summary = "write a model file with added layers that cost time and change nothing",
     .usage = "IN OUT --layers N [--json]",
-    .about = "Writes the model file IN as OUT with N layers in all, for benchmarks: the added "
-             "layers\n"
-             "are copies of IN's, spread among them, whose output projections are zero. They cost "
-             "what\n"
-             "IN's layers cost (time, memory, KV cache) and change nothing: the logits are IN's "
-             "bit for\n"
-             "bit where both files are computed by the same kernels. So a target can be given the "
-             "cost\n"
-             "of a large model in relation to its draft, at the real acceptance of the small one.",
+    .about = "Writes the model file IN as OUT with N layers in all, for benchmarks. The added "
+             "layers are copies of IN's, spread among them, with output projections of zero. "
+             "They cost what IN's layers cost (time, memory, KV cache) and change nothing: the "
+             "logits are IN's, bit for bit if the same kernels compute both files. So a target "
+             "can have the cost of a large model relative to its draft, and the acceptance of "
+             "the small one.",
     FT_CMD_OPTIONS(rows, defaults),
     .min_words = 2,
     .max_words = 2,

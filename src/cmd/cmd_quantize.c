@@ -42,12 +42,9 @@ const ft_command ft_cmd_quantize = {
     .summary = "write a model file in another weight type",
     .usage = "IN OUT TYPE [flags]",
     .about = "Writes the model file IN as OUT with its matrices in TYPE: f32, f16, bf16, q8_0, "
-             "q6_k,\n"
-             "q5_k_m, q4_k_m, q4_0, q4_1, iq4_nl, ... Where checking many tokens at once has to "
-             "be cheap\n"
-             "on a CPU, iq4_nl, q4_0 and bf16 are the best types (foretoken info says whether a "
-             "file's\n"
-             "weights can be repacked).",
+             "q6_k, q5_k_m, q4_k_m, q4_0, q4_1, iq4_nl, ... On a CPU, verifying many tokens in "
+             "one pass is cheapest with iq4_nl, q4_0 and bf16. foretoken info says whether a "
+             "file's weights can be repacked.",
     FT_CMD_OPTIONS(rows, defaults),
     .min_words = 3,
     .max_words = 3,

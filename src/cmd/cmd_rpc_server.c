@@ -50,13 +50,10 @@ const ft_command ft_cmd_rpc_server = {
     .summary = "lend this machine's devices to a foretoken elsewhere",
     .usage = "[--listen HOST:PORT] [flags]",
     .about = "Lends this machine's devices to one foretoken or llama.cpp at a time (--rpc "
-             "HOST:PORT there), so\n"
-             "that a target can be spread over machines. The protocol is ggml's own: no "
-             "encryption, no\n"
-             "authentication, and whoever can connect can take this process over. So it listens "
-             "on loopback\n"
-             "unless told otherwise; reach it from elsewhere by an SSH tunnel or a network of "
-             "your own.",
+             "HOST:PORT there), so that a target can be spread over machines. The protocol is "
+             "ggml's own. It has no encryption and no authentication: whoever can connect can "
+             "take this process over. So it listens on loopback by default. Reach it from "
+             "elsewhere through an SSH tunnel or a private network.",
     FT_CMD_OPTIONS(rows, defaults),
     .service = true,
     .run = run};

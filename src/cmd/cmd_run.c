@@ -436,10 +436,8 @@ const ft_command ft_cmd_run = {
     .name = "run",
     .summary = "answer or chat with both models on this machine",
     .usage = "-m TARGET.gguf [-md DRAFT.gguf] [-p PROMPT] [flags]",
-    .about = "Answers a prompt, or chats, with target and draft model on this machine. The text "
-             "is the\n"
-             "target's own; the draft only makes it faster. Without -p: a chat; /exit or Ctrl-D "
-             "ends it,\n"
-             "/clear begins anew, Ctrl-C stops an answer.",
+    .about = "Answers a prompt, or chats, with target and draft model on this machine. The "
+             "text is the target's own; the draft only makes it faster. Without -p it chats: "
+             "/exit or Ctrl-D ends the chat, /clear begins a new one, Ctrl-C stops an answer.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

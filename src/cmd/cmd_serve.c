@@ -421,9 +421,9 @@ const ft_command ft_cmd_serve = {
     .name = "serve",
     .summary = "serve a target model: edges draft, this process verifies",
     .usage = "-m FILE [flags]",
-    .about = "Serves the target model: edges draft, this process verifies (gRPC, see proto/). "
-             "Logs go to\n"
-             "standard error. SIGINT or SIGTERM drains: running texts get a few seconds to finish.",
+    .about = "Serves a target model: edges draft, this process verifies (gRPC, "
+             "docs/PROTOCOL.md). Logs go to standard error. After SIGINT or SIGTERM, open "
+             "texts get 5 seconds to finish.",
     FT_CMD_OPTIONS(rows, defaults),
     .service = true,
     .run = run};

@@ -85,15 +85,12 @@ static int run(void *selected, int n_words, char **words)
 
 const ft_command ft_cmd_trace = {
     .name = "trace",
-    .summary = "what a trace file holds: texts, drafts, acceptance by depth",
+    .summary = "show what a trace file holds: texts, drafts, acceptance by depth",
     .usage = "FILE [flags]",
-    .about = "Says what a file holds that edge --trace or run --trace has written, and whether it "
-             "is\n"
-             "whole: texts, drafts, and how many of their nodes at each depth were accepted. Of "
-             "the\n"
-             "nodes that the target judged: in a chain those up to the first rejected one, in a "
-             "tree\n"
-             "all whose parent was accepted.",
+    .about = "Says what a file from edge --trace or run --trace holds, and checks it: texts, "
+             "drafts, and how many of the judged nodes at each depth the target accepted. In a "
+             "chain, the nodes up to the first rejected one are judged; in a tree, all whose "
+             "parent was accepted.",
     FT_CMD_OPTIONS(rows, defaults),
     .min_words = 1,
     .max_words = 1,

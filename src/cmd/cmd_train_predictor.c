@@ -461,13 +461,12 @@ static int run(void *options, int n_words, char **words)
 
 const ft_command ft_cmd_train_predictor = {
     .name = "train predictor",
-    .summary = "what ends drafts at rejections, from traces, for edge --predictor",
+    .summary = "train a predictor of rejections from traces, for edge --predictor",
     .usage = "--trace FILE -o FILE [flags]",
-    .about = "Trains what tells from a draft's logits whether the target will reject a token, "
-             "and\n"
-             "ends drafts there (WISP 4.1): a perceptron, in two sizes side by side. Texts are "
-             "divided\n"
-             "into those that are trained on, those that choose epoch and threshold (the highest\n"
-             "balanced accuracy within --max-fpr) and those that it is tested on.",
+    .about = "Trains a predictor (WISP 4.1): it tells from a draft model's logits whether the "
+             "target will reject a token, so that a draft can end there. It is a perceptron, "
+             "trained in two sizes. The texts are divided into those to train on, those that "
+             "choose epoch and threshold (the highest balanced accuracy within --max-fpr), and "
+             "those to test on.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

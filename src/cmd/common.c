@@ -16,13 +16,30 @@
 #include "base/log.h"
 #include "llama.h"
 
+#define HELP_COLUMNS 90
+
 static volatile sig_atomic_t stopped;
 static int stop_pipe[2] = {-1, -1}, hangup_pipe[2] = {-1, -1};
 
+/* Prints the words of a text in lines of at most HELP_COLUMNS. */
+static void print_paragraph(const char *text)
+{
+    size_t column = 0;
+    while (*(text += strspn(text, " \n"))) {
+        const size_t n = strcspn(text, " \n");
+        const bool fits = column + 1 + n <= HELP_COLUMNS;
+        printf("%s%.*s", column == 0 ? "" : fits ? " " : "\n", (int)n, text);
+        column = column > 0 && fits ? column + 1 + n : n;
+        text += n;
+    }
+    printf("\n\n");
+}
+
 void ft_cmd_help(const ft_command *command)
 {
-    printf("usage: foretoken %s%s%s\n\n%s\n\n", command->name, command->usage[0] ? " " : "",
-           command->usage, command->about);
+    printf("usage: foretoken %s%s%s\n\n", command->name, command->usage[0] ? " " : "",
+           command->usage);
+    print_paragraph(command->about);
     ft_flags_help(stdout, &command->flags, command->defaults);
 }
 
