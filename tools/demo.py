@@ -3,8 +3,8 @@
 """The demo behind ./demo: server and edges as processes on loopback, asked over HTTP.
 
 Two edges share one server: one drafts, one does not (plain remote decoding). The same prompt goes to
-both, in turns; figures are medians over the turns. Nothing here knows how foretoken works: it reads
-the answer and the `usage` that any client of the API gets.
+both, interleaved; figures are medians. Nothing here knows how foretoken works: it reads the answer and
+the `usage` that any client of the API gets.
 """
 import argparse
 import http.client
@@ -104,8 +104,8 @@ def measure(edge_port, plain_port, args):
             print(piece, end="", flush=True)
 
     runs, plain_runs, texts = [], [], set()
-    for turn in range(args.rounds):
-        result = ask(edge_port, args.prompt, args.n, show if turn == 0 else lambda piece: None)
+    for number in range(args.rounds):
+        result = ask(edge_port, args.prompt, args.n, show if number == 0 else lambda piece: None)
         runs.append(result)
         plain = ask(plain_port, args.prompt, args.n, lambda piece: None)
         plain_runs.append(plain)
@@ -164,7 +164,7 @@ def main():
     parser.add_argument("--prompt", default="Give me five tips for sleeping well.",
                         help="what to ask")
     parser.add_argument("-n", type=int, default=128, help="tokens at most (128)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns that figures are medians of (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each edge is asked; figures are medians (3)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--keep", action="store_true", help="leave it running and print the URL")
     args = parser.parse_args()
