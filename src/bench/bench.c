@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the comparisons share. A comparison is interleaved (ours, theirs, ours, theirs), so that
-// what else happens on the machine meets both sides alike, and it reports medians. No state.
+// other work of the machine slows both sides down alike, and it reports medians. No state.
 #include "bench/bench.h"
 
 #include <stdio.h>
@@ -13,9 +13,9 @@
 #include "base/num.h"
 #include "engine/attn_layout.h"
 
-/* Of the slowest side's time, what a faster one's rounds of a turn may take together: a median of
- * few short rounds is of few moments of a noisy machine, where the other side's is of all the time
- * between. */
+/* How often a faster side's round is repeated, and for which share of the slowest side's time at
+ * most. Without repeats its median would come from a few short moments of a noisy machine, and the
+ * other side's from all the time between them. */
 #define REPEATS_MAX   8
 #define REPEATS_SHARE 0.25
 
@@ -126,13 +126,13 @@ double ft_bench_median(double *values, uint32_t n)
 }
 
 /* Times of rounds, by side. */
-typedef struct turns {
+typedef struct times {
     double s[FT_BENCH_SIDES_MAX][FT_BENCH_ROUNDS_MAX * REPEATS_MAX];
     uint32_t n[FT_BENCH_SIDES_MAX];
-} turns;
+} times;
 
-static ft_status run_turn(const ft_bench_side *sides, uint32_t n, const uint32_t *repeats,
-                          turns *out, ft_error *err)
+static ft_status run_all(const ft_bench_side *sides, uint32_t n, const uint32_t *repeats,
+                         times *out, ft_error *err)
 {
     ft_status status = FT_OK;
     for (uint32_t i = 0; i < n; i++)
@@ -143,7 +143,7 @@ static ft_status run_turn(const ft_bench_side *sides, uint32_t n, const uint32_t
     return status;
 }
 
-/* How many rounds each side, of which one took so long, has in a turn. */
+/* How often each side repeats its round; seconds: what one took. */
 static void count_repeats(const double *seconds, uint32_t n, uint32_t *repeats)
 {
     double longest = 0;
@@ -158,7 +158,7 @@ static void count_repeats(const double *seconds, uint32_t n, uint32_t *repeats)
 ft_status ft_bench_interleave(const ft_bench_opts *opts, const ft_bench_side *sides, uint32_t n,
                               ft_error *err, double *median_s, uint32_t *rounds)
 {
-    turns t = {0};
+    times t = {0};
     uint32_t done = 0, most = (uint32_t)opts->rounds;
     uint32_t repeats[FT_BENCH_SIDES_MAX] = {1, 1, 1, 1};
     double begin = ft_bench_now_s(), warm[FT_BENCH_SIDES_MAX];
@@ -167,20 +167,20 @@ ft_status ft_bench_interleave(const ft_bench_opts *opts, const ft_bench_side *si
         if (sides[i].ours)
             status = sides[i].round(sides[i].ctx, &warm[i], err);
     if (status == FT_OK)
-        status = run_turn(sides, n, repeats, &t, err);
+        status = run_all(sides, n, repeats, &t, err);
     if (status != FT_OK)
         return status;
     for (uint32_t i = 0; i < n; i++)
         warm[i] = t.s[i][0];
     count_repeats(warm, n, repeats);
     if (ft_bench_now_s() - begin <= opts->row_s)
-        memset(t.n, 0, sizeof t.n); /* else the warm-up is the one turn */
+        memset(t.n, 0, sizeof t.n); /* else the warm-up is what counts */
     else
         most = 0;
     for (begin = ft_bench_now_s(); status == FT_OK && done < most; done++) {
         if (done && ft_bench_now_s() - begin > opts->row_s)
             break;
-        status = run_turn(sides, n, repeats, &t, err);
+        status = run_all(sides, n, repeats, &t, err);
     }
     for (uint32_t i = 0; i < n && status == FT_OK; i++)
         median_s[i] = ft_bench_median(t.s[i], t.n[i]);

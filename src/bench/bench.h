@@ -73,11 +73,11 @@ typedef struct ft_bench_side {
 
 #define FT_BENCH_SIDES_MAX 4
 
-/* A round of each side to warm up, then turns (first, second, ..., first, second, ...), in which a
- * much faster side has several rounds one after another, until
- * opts->rounds of them are done, or opts->row_s is over and there is one at least. Where a
- * warm-up alone takes longer than row_s the warm-up is the one turn. Medians of a round go to
- * median_s[n], how many turns to *rounds (NULL is legal). The first failure ends it. */
+/* Interleaves the sides: one round of each to warm up, then one round of each again and again, in
+ * which a much faster side repeats its round. Ends after opts->rounds rounds, or when opts->row_s
+ * is over, but not before the first. If the warm-up alone takes longer than row_s, it is the only
+ * round and counts. Median times go to median_s[n], the number of rounds to *rounds (NULL is
+ * legal). The first failure ends it. */
 FT_WARN_UNUSED ft_status ft_bench_interleave(const ft_bench_opts *opts, const ft_bench_side *sides,
                                              uint32_t n, ft_error *err, double *median_s,
                                              uint32_t *rounds);

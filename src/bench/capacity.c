@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many devices a real server holds at promised token speeds (WISP
-// 5.2.1, eq. (20)), by policy. Every way to serve has a server of its own, a child process on the
-// last core; servers that are not asked sleep. The searches of all ways take turns, a probe each,
-// so that whatever else the machine does meets all alike. One thread, and what load_crowd.h
-// starts.
+// How many devices a real server holds at promised token speeds (WISP 5.2.1, eq. (20)), by policy.
+// Every way to serve has a server of its own, a child process on the last core; servers that are
+// not asked sleep. The searches of all ways are interleaved, one probe at a time, so that other
+// work of the machine slows all down alike. One thread, and what load_crowd.h starts.
 #include "bench/capacity.h"
 
 #include <math.h>
@@ -230,8 +229,9 @@ static void say(const capacity *x, int w, uint32_t class, const ft_bench_capacit
             p->pass_ms, p->tokens_a_verdict, 100 * p->runs, 100 * p->driver);
 }
 
-/* One turn of one search. */
-static ft_status turn(capacity *x, int w, uint32_t class, ft_capacity_search *search, ft_error *err)
+/* The next probe of one search. */
+static ft_status probe_next(capacity *x, int w, uint32_t class, ft_capacity_search *search,
+                            ft_error *err)
 {
     ft_bench_capacity_probe p;
     double text_s, speed;
@@ -273,7 +273,7 @@ static ft_status search_class(capacity *x, uint32_t class, ft_error *err)
         for (int w = 0; w < FT_BENCH_CAPACITY_WAYS && status == FT_OK; w++) {
             if (!x->report.way[w] || !ft_capacity_search_next(&search[w]))
                 continue;
-            status = turn(x, w, class, &search[w], err);
+            status = probe_next(x, w, class, &search[w], err);
             more = true;
         }
     }
@@ -284,11 +284,7 @@ static ft_status search_class(capacity *x, uint32_t class, ft_error *err)
 
 static ft_status measure(capacity *x, ft_error *err)
 {
-    int cores =
-        ft_bench_load_leave_core(-1, &x->core); /* first: threads inherit where they may run */
-    x->report.driver_cores = cores ? cores : 1;
-    if (!cores)
-        x->core = -1;
+    x->report.driver_cores = ft_bench_load_split_cores(&x->core); /* threads inherit it */
     ft_status status = load(x, err);
     if (status == FT_OK)
         status = prepare(x, err);
@@ -304,36 +300,20 @@ static ft_status measure(capacity *x, ft_error *err)
 static json_t *to_json(const capacity *x)
 {
     const ft_bench_capacity_opts *f = x->o;
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s}", "command", "bench capacity", "model", f->model,
-                            "draft_model", f->draft, "prompts", f->prompts);
-    json_object_set_new(out, "draft", json_string(f->names.draft));
-    json_object_set_new(out, "predictor", json_string(f->names.predictor));
-    json_object_set_new(out, "cache_type", json_string(f->cache_type));
     json_t *lengths = json_array();
-    const struct {
-        const char *key;
-        double value;
-    } figures[] = {{"rtt_ms", f->rtt_ms},
-                   {"draft_ms", f->draft_ms},
-                   {"epsilon", f->search.epsilon},
-                   {"precision", f->search.precision},
-                   {"probe_s", f->search.probe_s},
-                   {"temperature", f->temp},
-                   {"seconds", ft_bench_now_s() - x->began_s}};
-    const struct {
-        const char *key;
-        int64_t value;
-    } counts[] = {{"n_prompts", x->set.n},          {"longest_prompt", x->set.longest},
-                  {"devices_most", f->search.most}, {"fixed_draft_tokens", f->fixed},
-                  {"server_core", x->core},         {"driver_cores", x->report.driver_cores}};
-    for (size_t i = 0; i < FT_COUNT(figures); i++)
-        json_object_set_new(out, figures[i].key, json_real(figures[i].value));
-    for (size_t i = 0; i < FT_COUNT(counts); i++)
-        json_object_set_new(out, counts[i].key, json_integer(counts[i].value));
     for (uint32_t i = 0; i < x->report.n_classes; i++)
         json_array_append_new(lengths, json_integer(x->classes[i].n_tokens));
-    json_object_set_new(out, "text_tokens", lengths);
-    json_object_set_new(out, "interleaved", json_true());
+    json_t *out = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:I, "
+        "s:I, s:i, s:i, s:o, s:b}",
+        "command", "bench capacity", "model", f->model, "draft_model", f->draft, "prompts",
+        f->prompts, "draft", f->names.draft, "predictor", f->names.predictor, "cache_type",
+        f->cache_type, "rtt_ms", f->rtt_ms, "draft_ms", f->draft_ms, "epsilon", f->search.epsilon,
+        "precision", f->search.precision, "probe_s", f->search.probe_s, "temperature", f->temp,
+        "seconds", ft_bench_now_s() - x->began_s, "n_prompts", (int)x->set.n, "longest_prompt",
+        (int)x->set.longest, "devices_most", (json_int_t)f->search.most, "fixed_draft_tokens",
+        (json_int_t)f->fixed, "server_core", x->core, "driver_cores", x->report.driver_cores,
+        "text_tokens", lengths, "interleaved", 1);
     ft_bench_capacity_report_json(&x->report, out);
     return out;
 }
@@ -345,13 +325,7 @@ static void print_text(const capacity *x)
             "%s, drafts by %s: %u prompts of at most %u tokens, texts of at most %u, round trip %g "
             "ms, %g ms a draft forward\n",
             f->model, f->draft, x->set.n, x->set.longest, text_tokens(x), f->rtt_ms, f->draft_ms);
-    if (x->core < 0)
-        fprintf(f->text,
-                "there is no second core: server and edges share one, and these are no figures of "
-                "a server\n");
-    else
-        fprintf(f->text, "server: core %d, one thread; edges: %d other core(s)\n", x->core,
-                x->report.driver_cores);
+    ft_bench_load_print_cores(x->core, x->report.driver_cores, f->text);
     ft_bench_capacity_report_print(&x->report, f->text);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Greedy decoding by this engine and by libllama on the same file and threads, in
-// turns. Timed is the loop of one pass and one argmax a token and stream; loading and the prompt
-// are not. libllama is tried with separate streams and with one cache, with and without flash
-// attention; the fastest is what ours is compared to.
+// Greedy decoding by this engine and by libllama on the same file and threads, interleaved. Timed
+// is the loop of one pass and one argmax for each token and stream; loading and the prompt are not.
+// libllama is tried with separate streams and with one cache, with and without flash attention;
+// ours is compared with the fastest.
 #include "bench/decode.h"
 
 #include <stdio.h>

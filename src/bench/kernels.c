@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products and attention by themselves, ours against ggml's, in turns on the
+// Matrix products and attention by themselves, ours against ggml's, interleaved on the
 // same threads. A round runs the operator once a layer; figures are of one operator.
 #include "bench/kernels.h"
 
@@ -74,7 +74,7 @@ static void matrix_work(const struct ggml_tensor *w, uint32_t n_rows, ft_bench_w
 
 /* ---- rows ---- */
 
-/* Takes turns; adds what was measured (of one of n operators) to row. */
+/* Interleaves both; adds what was measured (of one of n operators) to row. */
 static ft_status compare(bench *b, ft_bench_graph *ours, ft_bench_graph *ggml,
                          const ft_bench_work *work, json_t *row, ft_error *err)
 {

@@ -314,15 +314,27 @@ void ft_bench_load_counters_add(ft_bench_load_counters *sum, const ft_bench_load
     ft_stats_add(&ft_verifier_stat_list, &sum->stats, &more->stats);
 }
 
-int ft_bench_load_leave_core(int core, int *chosen)
+int ft_bench_load_split_cores(int *core)
 {
     cpu_set_t cpus;
+    *core = -1;
     if (sched_getaffinity(0, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) < 2)
-        return 0;
-    for (int i = CPU_SETSIZE - 1; core < 0; i--)
-        if (CPU_ISSET((size_t)i, &cpus))
-            core = i;
-    CPU_CLR((size_t)core, &cpus);
-    *chosen = core;
-    return sched_setaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
+        return 1;
+    int last = CPU_SETSIZE - 1;
+    while (!CPU_ISSET((size_t)last, &cpus))
+        last--;
+    CPU_CLR((size_t)last, &cpus);
+    if (sched_setaffinity(0, sizeof cpus, &cpus) != 0)
+        return 1;
+    *core = last;
+    return CPU_COUNT(&cpus);
+}
+
+void ft_bench_load_print_cores(int core, int driver_cores, FILE *out)
+{
+    if (core < 0)
+        fprintf(out, "there is no second core: server and edges share one, and these are no "
+                     "figures of a server\n");
+    else
+        fprintf(out, "server: core %d, one thread; edges: %d other core(s)\n", core, driver_cores);
 }

@@ -13,7 +13,7 @@
 #include "bench/client.h"
 
 #define ANSWER_ROUNDS  8  /* of a text before it comes back */
-#define QUESTION_TOK   16 /* of the user's next turn */
+#define QUESTION_TOK   16 /* of the next user message */
 #define SESSION_TOK    64 /* of a served session's prompt */
 #define WARM_ROUNDS    5  /* of a session before its rounds count */
 #define BEFORE_ROUNDS  40 /* of a session, counted */

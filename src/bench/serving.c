@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The serving comparison: what a server does with its core when it decodes, drafts and verifies,
-// or only verifies what edges draft (SpecEdge, section 5). One run: all modes at all round-trip
-// times take turns. Servers are children of this process (load_server.c), edges are threads
-// of it (load_drive.c). The main thread does the rest.
+// or only verifies what edges draft (SpecEdge, section 5). One run has all modes at all round-trip
+// times, interleaved. Servers are children of this process (load_server.c), edges are threads of
+// it (load_drive.c). The main thread does the rest.
 #include "bench/serving.h"
 
 #include <stdio.h>
@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "base/num.h"
 #include "bench/load_report.h"
 
 #define RECORDINGS_MAX 4    /* of a mode */
@@ -235,7 +234,7 @@ static ft_status run_cell(serving *x, ft_bench_load_mode mode, uint32_t rtt, ft_
     return status;
 }
 
-/* Modes take turns at each round-trip time, in the other order every other round. */
+/* All modes at each round-trip time; every other round in reverse order. */
 static ft_status run_round(serving *x, uint32_t round, ft_error *err)
 {
     const ft_progress progress = ft_progress_terminal("modes");
@@ -253,26 +252,15 @@ static ft_status run_round(serving *x, uint32_t round, ft_error *err)
 static json_t *to_json(serving *x)
 {
     const ft_bench_serving_opts *f = x->o;
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s}", "command", "bench serving", "model", f->model,
-                            "draft_model", f->draft, "prompts", f->prompts);
-    const struct {
-        const char *key;
-        int64_t value;
-    } counts[] = {{"n_prompts", x->set.n},
-                  {"skipped_too_long", x->set.skipped},
-                  {"n", f->n},
-                  {"batch", f->batch},
-                  {"depth", f->drafts.depth},
-                  {"budget", f->drafts.budget},
-                  {"rounds", f->rounds},
-                  {"seed", (int64_t)f->sampling.seed},
-                  {"server_core", x->core},
-                  {"driver_cores", x->report.driver_cores}};
-    for (size_t i = 0; i < FT_COUNT(counts); i++)
-        json_object_set_new(out, counts[i].key, json_integer(counts[i].value));
-    json_object_set_new(out, "depth_rule", json_string(ft_bench_depth_name[f->drafts.rule]));
-    json_object_set_new(out, "temperature", json_real(f->temp));
-    json_object_set_new(out, "interleaved", json_true());
+    json_t *out = json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:s, s:f, s:b}",
+        "command", "bench serving", "model", f->model, "draft_model", f->draft, "prompts",
+        f->prompts, "n_prompts", (int)x->set.n, "skipped_too_long", (int)x->set.skipped, "n",
+        (json_int_t)f->n, "batch", (json_int_t)f->batch, "depth", (json_int_t)f->drafts.depth,
+        "budget", (json_int_t)f->drafts.budget, "rounds", (json_int_t)f->rounds, "seed",
+        (json_int_t)f->sampling.seed, "server_core", x->core, "driver_cores",
+        x->report.driver_cores, "depth_rule", ft_bench_depth_name[f->drafts.rule], "temperature",
+        f->temp, "interleaved", 1);
     ft_bench_load_report_json(&x->report, out);
     return out;
 }
@@ -286,23 +274,14 @@ static void print_text(serving *x, const json_t *figures)
         "batch %lld, %lld round(s)\n",
         f->model, f->draft, x->set.n, (long long)f->set.longest, (long long)f->n, f->temp,
         (long long)f->batch, (long long)f->rounds);
-    if (x->core < 0)
-        fprintf(f->text,
-                "there is no second core: server and edges share one, and these are no figures of "
-                "a server\n");
-    else
-        fprintf(f->text, "server: core %d, one thread; edges: %d other core(s)\n\n", x->core,
-                x->report.driver_cores);
+    ft_bench_load_print_cores(x->core, x->report.driver_cores, f->text);
+    fprintf(f->text, "\n");
     ft_bench_load_report_print(&x->report, figures, f->text);
 }
 
 static ft_status measure(serving *x, ft_error *err)
 {
-    int cores =
-        ft_bench_load_leave_core(-1, &x->core); /* first: threads inherit where they may run */
-    x->report.driver_cores = cores ? cores : 1;
-    if (!cores)
-        x->core = -1;
+    x->report.driver_cores = ft_bench_load_split_cores(&x->core); /* threads inherit it */
     ft_status status = load(x, err);
     if (status == FT_OK)
         status = prepare(x, err);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row of bench verify: which way libllama does it fastest, then ours and that way in turns. The
-// ways are tried one after another, each for a pass or a few; what a slower way needs beyond one
-// and a half of the best is not waited for. Nothing is opened that memory has no room for
-// (bench_verify_memory.h).
+// One row of bench verify: finds libllama's fastest way, then measures ours and that way,
+// interleaved. The ways are tried one after another, each for a pass or a few. A way that takes
+// longer than one and a half times the best is given up. Nothing is opened that memory has no room
+// for (verify_memory.h).
 #include "bench/verify_row.h"
 
 #include <stdio.h>
@@ -200,10 +200,10 @@ static void put_theirs(json_t *row, const char *prefix, const trial *best)
     json_object_set_new(row, prefix, best->pass_s > 0 ? json_string(best->what) : json_null());
 }
 
-/* Some of libllama's two best ways in turns, ours among them if it is open: its time goes to
+/* Interleaves some of libllama's two best ways, and ours if it is open: its time goes to
  * *ours_s, a way's to its trial. A way that finds no memory any more keeps the time that it was
  * chosen for. */
-static ft_status take_turns(const ft_bench_row_opts *o, trial *const *ways, uint32_t n_ways,
+static ft_status interleave(const ft_bench_row_opts *o, trial *const *ways, uint32_t n_ways,
                             double *ours_s, uint32_t *rounds, ft_error *err)
 {
     ft_bench_theirs *theirs[2] = {0};
@@ -235,9 +235,9 @@ static ft_status take_turns(const ft_bench_row_opts *o, trial *const *ways, uint
     return status;
 }
 
-/* All sides in turns; where memory holds only one way of libllama's at a time, one after the other.
+/* All sides interleaved; if memory holds only one way of libllama's at a time, one after another.
  * A side's `ours` is our time beside it, the time that was measured before where ours is closed. */
-static ft_status take_all_turns(const ft_bench_row_opts *o, trial *best[2], json_t *row,
+static ft_status interleave_all(const ft_bench_row_opts *o, trial *best[2], json_t *row,
                                 double ours_s[2], ft_error *err)
 {
     trial *ways[2];
@@ -250,14 +250,14 @@ static ft_status take_all_turns(const ft_bench_row_opts *o, trial *best[2], json
         }
     const ft_bench_room room = ft_bench_room_now(o->limit_bytes);
     if (n < 2 || (o->ours && ft_bench_fits(&room, need))) {
-        ft_status status = take_turns(o, ways, n, &ours_s[0], &rounds, err);
+        ft_status status = interleave(o, ways, n, &ours_s[0], &rounds, err);
         ours_s[1] = ours_s[0];
         json_object_set_new(row, "rounds", json_integer(rounds));
         return status;
     }
-    ft_status status = take_turns(o, &ways[1], 1, &ours_s[1], &rounds, err);
+    ft_status status = interleave(o, &ways[1], 1, &ours_s[1], &rounds, err);
     if (status == FT_OK)
-        status = take_turns(o, &ways[0], 1, &ours_s[0], &rounds, err);
+        status = interleave(o, &ways[0], 1, &ours_s[0], &rounds, err);
     json_object_set_new(row, "rounds", json_integer(rounds));
     return status;
 }
@@ -328,7 +328,7 @@ ft_status ft_bench_row_run(const ft_bench_row_opts *o, json_t *row, double ours_
             status = try_ways(&many, ways, list_context_ways(o->job, ways), err);
     }
     if (status == FT_OK)
-        status = take_all_turns(o, best, row, ours, err);
+        status = interleave_all(o, best, row, ours, err);
     if (status == FT_OK)
         put_figures(o, row, &one, &many, ours);
     return status;

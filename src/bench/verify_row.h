@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One row of bench verify: libllama's best way is found, then both sides take turns. What has no
- * room in memory is not opened but said so, in words. */
+ * One row of bench verify: finds libllama's fastest way, then measures both sides, interleaved. A
+ * side or way that memory has no room for is not opened; the row says so. */
 #ifndef FT_BENCH_VERIFY_ROW_H
 #define FT_BENCH_VERIFY_ROW_H
 
