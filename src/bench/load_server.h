@@ -58,8 +58,9 @@ ft_bench_load_counters ft_bench_load_counters_since(const ft_bench_load_counters
                                                     const ft_bench_load_counters *b);
 void ft_bench_load_counters_add(ft_bench_load_counters *sum, const ft_bench_load_counters *more);
 
-/* Reserves the last core for the server and keeps this process off it; call it before threads are
- * made. Returns how many cores this process has. *core: the server's; -1: there is only one core. */
+/* Reserves the last core for the server and keeps this process off it. Call it before threads are
+ * made. Returns how many cores this process has. *core: the server's; -1: there is only one
+ * core. */
 int ft_bench_load_split_cores(int *core);
 /* Prints where server and edges run. */
 void ft_bench_load_print_cores(int core, int driver_cores, FILE *out);

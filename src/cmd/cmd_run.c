@@ -152,20 +152,6 @@ static double ratio(uint64_t a, uint64_t b)
     return b ? (double)a / (double)b : 0;
 }
 
-static ft_status generate(run_app *app, const ft_tokens *prompt, run_talk *talk, ft_error *err,
-                          ft_gen_stats *stats)
-{
-    const ft_gen_sink sink = {.ctx = talk, .on_text = on_text, .cancelled = interrupted};
-    ft_gen_request request = {.prompt = prompt->id,
-                              .n_prompt = (uint32_t)prompt->n,
-                              .sampling = app->f.sampling.values,
-                              .max_tokens = app->f.n > 0 ? (uint32_t)app->f.n : 0};
-    if (prompt->n >= PROGRESS_MIN_TOK)
-        request.progress = ft_progress_terminal("reading the prompt");
-    ft_buf_clear(&talk->answer);
-    return ft_edge_generate(app->edge, &request, &sink, err, stats);
-}
-
 /* Tokens a round that had a draft. */
 static double per_round(const ft_gen_stats *s)
 {
@@ -258,12 +244,25 @@ static ft_status render(run_app *app, run_talk *talk, ft_error *err, ft_tokens *
     return ft_vocab_tokenize(app->vocab, last, strlen(last), FT_TOKENIZE_BOS, err, out);
 }
 
-static ft_status answer(run_app *app, run_talk *talk, ft_error *err, ft_gen_stats *stats)
+/* Adds a message of the user and generates the answer to the conversation. */
+static ft_status answer(run_app *app, run_talk *talk, const char *text, ft_error *err,
+                        ft_gen_stats *stats)
 {
+    const ft_gen_sink sink = {.ctx = talk, .on_text = on_text, .cancelled = interrupted};
     ft_tokens prompt = {0};
-    ft_status status = render(app, talk, err, &prompt);
+    ft_status status = say(talk, "user", text, err);
     if (status == FT_OK)
-        status = generate(app, &prompt, talk, err, stats);
+        status = render(app, talk, err, &prompt);
+    if (status == FT_OK) {
+        ft_gen_request request = {.prompt = prompt.id,
+                                  .n_prompt = (uint32_t)prompt.n,
+                                  .sampling = app->f.sampling.values,
+                                  .max_tokens = app->f.n > 0 ? (uint32_t)app->f.n : 0};
+        if (prompt.n >= PROGRESS_MIN_TOK)
+            request.progress = ft_progress_terminal("reading the prompt");
+        ft_buf_clear(&talk->answer);
+        status = ft_edge_generate(app->edge, &request, &sink, err, stats);
+    }
     ft_tokens_deinit(&prompt);
     return status;
 }
@@ -272,21 +271,16 @@ static int one_shot(run_app *app, run_talk *talk, ft_error *err)
 {
     ft_gen_stats stats = {0};
     talk->quiet = app->f.json;
-    if (say(talk, "user", app->f.prompt, err) != FT_OK)
-        return ft_cmd_fail(err);
-    ft_status status = answer(app, talk, err, &stats);
-    if (status == FT_CANCELLED) {
-        print_stats(app, &stats);
-        return 130;
-    }
-    if (status != FT_OK)
-        return ft_cmd_fail(err);
-    if (app->f.json)
+    ft_status status = answer(app, talk, app->f.prompt, err, &stats);
+    if (status == FT_OK && app->f.json)
         return print_json(app, talk, &stats);
-    putchar('\n');
+    if (status != FT_OK && status != FT_CANCELLED)
+        return ft_cmd_fail(err);
+    if (status == FT_OK)
+        putchar('\n');
     fflush(stdout);
     print_stats(app, &stats);
-    return 0;
+    return status == FT_OK ? 0 : 130;
 }
 
 /* One line from standard input; false at its end or at a signal. */
@@ -315,14 +309,12 @@ static bool read_line(ft_buf *line, ft_buf *rest)
     }
 }
 
-/* One turn of the chat: the error is shown and the turn forgotten, the chat goes on. */
+/* One turn of the chat. An error is printed, and the turn is dropped from the conversation. */
 static ft_status turn(run_app *app, run_talk *talk, const char *text, ft_error *err)
 {
     ft_gen_stats stats = {0};
     size_t before = talk->n;
-    ft_status status = say(talk, "user", text, err);
-    if (status == FT_OK)
-        status = answer(app, talk, err, &stats);
+    ft_status status = answer(app, talk, text, err, &stats);
     if (status == FT_OK || status == FT_CANCELLED) {
         ft_cmd_clear_stopped(); /* Ctrl-C stopped the answer, not the chat */
         putchar('\n');
@@ -332,7 +324,7 @@ static ft_status turn(run_app *app, run_talk *talk, const char *text, ft_error *
     }
     forget(talk, before);
     ft_cmd_fail(err);
-    return status == FT_INVALID ? FT_OK : status; /* too long, say: /clear helps */
+    return status == FT_INVALID ? FT_OK : status; /* it may be too long: then /clear helps */
 }
 
 static int chat(run_app *app, run_talk *talk, ft_error *err)
