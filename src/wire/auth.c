@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bearer tokens, certificates, and the credential that a session is bound to. No state; any thread.
-// Received metadata belong to the call and are read, never kept.
+// Bearer tokens, certificates, and the credential that a session is bound to. Stateless. Received
+// metadata belong to the call: they are read and never kept.
 #include "wire/auth.h"
 
 #include <grpc/grpc_security.h>

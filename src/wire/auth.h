@@ -23,7 +23,7 @@ FT_WARN_UNUSED ft_status ft_auth_check(const grpc_metadata_array *metadata, cons
 char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata,
                          const uint8_t salt[16], const ft_key *key);
 
-/* Credentials from PEM files; all NULL: plaintext. client_ca: require a certificate of this CA. */
+/* Credentials from PEM files; all NULL: no TLS. client_ca: clients need a certificate of it. */
 FT_WARN_UNUSED ft_status ft_auth_server_creds(const char *cert, const char *key,
                                               const char *client_ca, ft_error *err,
                                               grpc_server_credentials **out);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of the client: its batches, its two queues, its end. Invariants:
-//   - at most one RECV_MESSAGE and one SEND batch are under way; reading pauses while INBOX_MAX
-//     messages wait, so that a fast server waits in its own queue.
-//   - the stream is over for the owner when its status is known and every message before it was
-//     taken.
-//   - destroy waits until no batch is under way: completions never meet a freed call.
-// Completions come in the client's queue thread; the rest is the owner's, but for ft_call_cancel.
-// Everything behind `lock` is guarded by it.
+// One call of the client. Invariants:
+//   - At most one RECV_MESSAGE and one SEND batch are under way. Reading pauses while INBOX_MAX
+//     messages wait, so the messages of a server that sends too fast stay on the server.
+//   - The owner sees the end of the stream when its status is known and all messages are taken.
+//   - ft_call_destroy waits until no batch is under way, so no completion meets a freed call.
+// Completions run in the client's queue thread. ft_call_cancel runs in any thread, all other
+// functions in the owner's. `lock` guards the fields below it.
 #include "wire/call.h"
 
 #include <stdlib.h>
@@ -15,9 +14,9 @@
 #include "base/cond.h"
 
 #define INBOX_MAX 32
-/* How long destroy waits for a last message, such as Close, to get through. */
+/* How long ft_call_destroy waits until the server has read Close or Cancel. */
 #define CLOSE_WAIT_US 1000000
-/* A server cannot send a client away for longer than this. */
+/* The longest time that a server can ask a client to wait. */
 #define RETRY_MAX_MS 600000
 
 struct ft_call {
@@ -37,7 +36,7 @@ struct ft_call {
     ft_rpc_message *in_flight;
     bool sending, reading;
     bool eof;                  /* no message will come any more */
-    bool closing, close_begun; /* our half-close: wanted, under way or done */
+    bool closing, close_begun; /* our half-close: asked for; sent to gRPC */
     bool ended;                /* code, details and trailing are set */
     bool cancelled;            /* by ft_call_cancel */
     uint64_t sent_bytes, received_bytes;
@@ -49,7 +48,7 @@ static bool start_batch(ft_call *call, const grpc_op *ops, size_t n, ft_rpc_tag 
     return ft_rpc_start_batch(call->call, ops, n, tag, &call->outstanding);
 }
 
-/* Call with the lock held. What the last SEND batch held is not needed any more. */
+/* Call with the lock held. Frees the message of a SEND batch that is over. */
 static void release_sent(ft_call *call)
 {
     ft_rpc_message_destroy(call->in_flight);
@@ -76,7 +75,7 @@ static void pump_send(ft_call *call)
         call->sending = start_batch(call, ops, n, &call->tag_send);
     if (n && !call->sending) {
         release_sent(call);
-        call->close_begun = true; /* nothing goes out any more */
+        call->close_begun = true; /* nothing more is sent */
     }
 }
 
@@ -91,7 +90,7 @@ static void pump_recv(ft_call *call)
     }
 }
 
-/* Call with the lock held, at the end of each completion. */
+/* Call with the lock held. A batch is over. */
 static void settle(ft_call *call)
 {
     call->outstanding--;
@@ -244,7 +243,7 @@ static bool mentions(const char *text, const char *const *words, size_t n)
     return false;
 }
 
-/* Where gRPC's account of a failed connection puts what matters to a person. */
+/* The part of gRPC's message about a failed connection that helps a person. */
 static const char *reason_in(const char *details)
 {
     static const char *const marks[] = {"last error: ", "UNKNOWN: ", "UNAVAILABLE: "};
@@ -255,8 +254,8 @@ static const char *reason_in(const char *details)
     return details;
 }
 
-/* Unavailable, as gRPC says for whatever goes wrong with a connection, and as servers say. Which of
- * them shows in the words alone; they change the message, never the code. */
+/* gRPC says UNAVAILABLE for every failure of a connection, and servers say it, too. Only the words
+ * tell them apart. They decide our message, never the code. */
 static ft_status unavailable(ft_call *call, const char *details, ft_error *err)
 {
     static const char *const tls[] = {"andshake", "certificate"};
@@ -283,8 +282,8 @@ static ft_status unavailable(ft_call *call, const char *details, ft_error *err)
                         *details ? details : "the server is unavailable");
 }
 
-/* Call with the lock held, once ended. Never FT_OK. FT_TIMEOUT and FT_CANCELLED mean something
- * else to the caller, so a server that says so has ended the stream for its own reasons. */
+/* Call with the lock held, after the end. Never FT_OK. To the caller, FT_TIMEOUT and FT_CANCELLED
+ * mean something else, so a server that ends the stream with one of them is FT_ABORTED. */
 static ft_status end_status(ft_call *call, ft_error *err)
 {
     char details[256];
@@ -298,7 +297,7 @@ static ft_status end_status(ft_call *call, ft_error *err)
         return ft_error_set(err, FT_ABORTED, "the server gave up: %s", details);
     case GRPC_STATUS_CANCELLED:
         return ft_error_set(err, FT_ABORTED, "the server cut the stream: %s", details);
-    case GRPC_STATUS_RESOURCE_EXHAUSTED: /* gRPC's code for its own limit on messages */
+    case GRPC_STATUS_RESOURCE_EXHAUSTED: /* also gRPC's code for a message that is too large */
         if (strstr(details, "message larger than max"))
             return ft_error_set(err, FT_TOO_LARGE, "%s", details);
         break;
@@ -362,7 +361,7 @@ ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_error *err, ft_serv
     ft_status status = ft_call_recv_bytes(call, timeout_us, err, &data, &n);
     if (status == FT_OK) {
         status = ft_server_msg_decode(data, n, err, out);
-        if (status != FT_OK) /* what follows a broken message cannot be trusted */
+        if (status != FT_OK) /* no message after a broken one can be trusted */
             grpc_call_cancel(call->call, NULL);
     }
     free(data);

@@ -20,10 +20,10 @@ struct ft_wire_client {
 /* A call of any method. */
 FT_WARN_UNUSED ft_status ft_call_start(ft_wire_client *client, const char *method, ft_error *err,
                                        ft_call **out);
-/* Queues malloc'ed bytes, which it takes; last: nothing will follow them. */
+/* Sends malloc'ed bytes, which it takes, without waiting. last: then half-closes the stream. */
 FT_WARN_UNUSED ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last,
                                             ft_error *err);
-/* As ft_call_recv, the bytes undecoded; the caller frees them. */
+/* As ft_call_recv, but the message's bytes; the caller frees them. */
 FT_WARN_UNUSED ft_status ft_call_recv_bytes(ft_call *call, int64_t timeout_us, ft_error *err,
                                             uint8_t **data, size_t *n);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gRPC client's channel: connection settings, TLS, the queue thread, and the unary Info. The
-// channel connects when the first call needs it and again, with a growing pause, after a failure.
-// No proxies and no retries: whoever calls decides what to do about a lost stream.
+// The gRPC client's channel: settings of the connection, TLS, the queue thread, the method Info.
+// The channel connects when a call needs it. After a failure it tries again, with growing pauses.
+// No proxies, and no retries of calls: the caller decides what to do when a stream is lost.
 #include "wire/client.h"
 
 #include <grpc/grpc_security.h>
@@ -66,7 +66,7 @@ static ft_status open_channel(ft_wire_client *client, const ft_wire_client_opts 
         ft_rpc_int(GRPC_ARG_HTTP2_BDP_PROBE, 0),
         ft_rpc_int(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, FIRST_RECONNECT_MS),
         ft_rpc_int(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, LARGEST_RECONNECT_MS),
-        /* this one limits how long one attempt to connect takes */
+        /* limits, in spite of its name, how long one attempt to connect takes */
         ft_rpc_int(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_TIMEOUT_MS),
         {.type = GRPC_ARG_STRING, .key = (char *)GRPC_SSL_TARGET_NAME_OVERRIDE_ARG},
     };

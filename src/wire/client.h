@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gRPC client: one channel, any number of concurrent calls. The client owns one
- * completion-queue thread; a call belongs to one thread at a time, except ft_call_cancel, which any
- * thread may use.
+ * The gRPC client: one channel with any number of calls at a time. The client has one queue thread.
+ * A call belongs to one thread at a time; only ft_call_cancel may be called by any thread.
  */
 #ifndef FT_WIRE_CLIENT_H
 #define FT_WIRE_CLIENT_H
@@ -24,7 +23,7 @@ typedef struct ft_wire_client_opts {
     bool (*stopped)(void); /* asked 20 times a second while Info waits; true ends it. NULL: never */
 } ft_wire_client_opts;
 
-/* Connects lazily. */
+/* Connects only when a call needs it. */
 FT_WARN_UNUSED ft_status ft_wire_client_create(const ft_wire_client_opts *opts, ft_error *err,
                                                ft_wire_client **out);
 /* All calls must have been destroyed. NULL is legal. */
@@ -34,28 +33,29 @@ void ft_wire_client_destroy(ft_wire_client *client);
 FT_WARN_UNUSED ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us,
                                              ft_error *err, ft_msg_info *out);
 
-/* Begins a session's stream; returns at once, whether or not the server can be reached. */
+/* Begins a session's stream, without waiting. ft_call_recv tells if there is no connection. */
 FT_WARN_UNUSED ft_status ft_call_create(ft_wire_client *client, ft_error *err, ft_call **out);
-/* Queues; returns at once. ft_call_recv reports errors of the stream. Nothing may follow Close or
- * Cancel (FT_PRECONDITION), which end our direction of the stream. */
+/* Sends without waiting. ft_call_recv reports errors of the stream. Close and Cancel half-close the
+ * stream; a message after them is FT_PRECONDITION. */
 FT_WARN_UNUSED ft_status ft_call_send(ft_call *call, const ft_client_msg *msg, ft_error *err);
-/* Waits for the next message. FT_TIMEOUT: none yet (0: just look; < 0: no limit). FT_CANCELLED:
- * ft_call_cancel. A status from the server is never returned as one of these two. Any other error:
- * the stream is over, with its status and a message; later calls return the same.
- * FT_UNAVAILABLE: no connection, or the server ended the stream without an error. FT_TOO_LARGE: a
- * message over the server's limit. Free *out by ft_server_msg_free. */
+/* Waits for the next message; free *out by ft_server_msg_free. timeout_us 0: does not wait; below
+ * 0: no limit. FT_TIMEOUT: there is none yet. FT_CANCELLED: ft_call_cancel was called. After any
+ * other error the stream is over, and later calls return the same error: the status with which the
+ * server ended it (never one of the two above), FT_UNAVAILABLE if there is no connection or the
+ * server ended the stream without an error, FT_TOO_LARGE if a message was above the server's limit.
+ */
 FT_WARN_UNUSED ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_error *err,
                                       ft_server_msg **out);
-/* From the trailer of an ended stream; 0: none. */
+/* What the server asked for in the trailer of an ended stream; 0: nothing. */
 uint32_t ft_call_retry_after_ms(const ft_call *call);
-/* Any thread: makes a waiting ft_call_recv return FT_CANCELLED and cuts the stream. */
+/* Any thread: cuts the stream; ft_call_recv returns FT_CANCELLED from now on. */
 void ft_call_cancel(ft_call *call);
-/* Bytes of messages so far, both ways: protobuf, gRPC's 5 bytes before each, and HTTP/2's 9 before
- * each DATA frame of at most 16 KiB. Not counted, as a client cannot know or attribute them:
- * headers, pings and window updates, TLS, TCP and IP. */
+/* Bytes of messages so far: protobuf, the 5 bytes that gRPC adds to each message, and the 9 that
+ * HTTP/2 adds to each DATA frame of at most 16 KiB. Headers, pings, window updates, TLS, TCP and IP
+ * are not counted, because a client cannot measure them for one call. */
 void ft_call_bytes(const ft_call *call, uint64_t *sent, uint64_t *received);
-/* Cuts the stream if it is still open. After Close or Cancel it first waits for at most a second
- * until the server has read them. NULL is legal. */
+/* Cuts the stream if it is open. After Close or Cancel, first waits until the server has read it,
+ * but at most a second. NULL is legal. */
 void ft_call_destroy(ft_call *call);
 
 #endif

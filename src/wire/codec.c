@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both directions of the codec share: the scan of the outermost message, the memory budget for
-// unpacking, packing, and the checks of single fields. No state, no threads. Knows no message.
+// The scan of the outermost message, the memory budget for unpacking, packing, and the checks of
+// single fields. Pure functions. Knows no message.
 #include "wire/codec.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two halves of the codec share; private to this room. Bytes from outside pass
- * ft_codec_scan, then protobuf-c unpacks them under a memory budget, then each field is checked.
+ * What codec_client.c and codec_server.c share; private to this room. Bytes from outside pass
+ * ft_codec_scan, then protobuf-c unpacks them within a memory budget, then each field is checked.
  * Pure functions; any thread.
  */
 #ifndef FT_WIRE_CODEC_H
@@ -11,18 +11,18 @@
 
 #include "wire/messages.h"
 
-/* An allocator for protobuf-c that refuses once its budget is spent: small messages of many fields
- * would otherwise unpack into twenty times their size. The struct must not move while in use. */
+/* An allocator for protobuf-c with a budget. Without it a message of many small fields would unpack
+ * into twenty times its size. The struct must not move while it is in use. */
 typedef struct ft_codec_memory {
     ProtobufCAllocator allocator;
     size_t left_bytes;
 } ft_codec_memory;
 
-/* budget_bytes: for all allocations of unpacking; freed bytes are not given back to the budget. */
+/* budget_bytes: of all allocations together; what is freed does not return to it. */
 void ft_codec_memory_init(ft_codec_memory *memory, size_t budget_bytes);
 
-/* The outermost message must hold exactly one field, whose number is within [1, max_kind] and which
- * is a message: so the union is set once and nothing is merged. name is for the error message. */
+/* Checks that the outermost message has exactly one field, which is a message and has a number of 1
+ * to max_kind. So protobuf-c sets the union once and merges nothing. name: for messages. */
 FT_WARN_UNUSED ft_status ft_codec_scan(const uint8_t *data, size_t n, uint32_t max_kind,
                                        const char *name, ft_error *err);
 
@@ -30,7 +30,7 @@ FT_WARN_UNUSED ft_status ft_codec_scan(const uint8_t *data, size_t n, uint32_t m
 FT_WARN_UNUSED ft_status ft_codec_pack(const ProtobufCMessage *message, ft_error *err,
                                        uint8_t **data, size_t *n);
 
-/* The checks of one message's fields. All are made; the first that fails sets status and *err. */
+/* The checks of one message. All are made; the first one that fails sets status and *err. */
 typedef struct ft_codec_check {
     ft_status status;
     ft_error *err;

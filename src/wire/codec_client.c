@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open, Draft, Cancel and Close: from bytes, with every check, and to bytes. The bytes come from
-// whoever can reach the server, so nothing is allocated from a count that was not checked against
-// the message's size first: the message's size is bounded, then unpacking runs under a budget, then
-// counts meet the limits, then the result is allocated. No state, no threads.
+// Open, Draft, Cancel and Close: from bytes, with every check, and to bytes. Anybody who can reach
+// the server can send such bytes. So nothing is allocated from a count before it is checked: first
+// the message's size is bounded, then it is unpacked within a budget, then its counts are checked
+// against the limits, then the result is allocated. Pure functions.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +11,11 @@
 #include "wire/early.h"
 #include "wire/tree_bits.h"
 
-/* Room for every field but an Open's prompt and a Draft's evidence, however it was encoded. */
+/* Room for all fields except an Open's prompt and a Draft's evidence, in any encoding. */
 #define FIXED_MAX_BYTES (64 * 1024)
 /* A uint32 varint is at most 5 bytes long. */
 #define TOKEN_MAX_BYTES 5
-/* Top values that make sense; they keep arithmetic on them far from overflow. */
+/* Far above what makes sense, and far below what overflows. */
 #define TEMPERATURE_MAX 100.0f
 #define SLO_MAX         1e6f
 
@@ -68,7 +68,7 @@ static void read_resume(ft_codec_check *check, const Foretoken__V1__Resume *pb,
     ft_codec_id(check, &pb->secret, "Open.resume.secret", &out->secret);
 }
 
-/* The prompt stays where it is. */
+/* The prompt is not copied yet. */
 static void read_prompt(ft_codec_check *check, const open_pb *pb, const ft_wire_limits *limits,
                         ft_msg_open *out)
 {
@@ -149,7 +149,7 @@ static void read_under(ft_codec_check *check, const draft_pb *pb, ft_msg_draft *
         check->status = ft_early_check(out, FT_WIRE_TREE_MAX, check->err);
 }
 
-/* The evidence stays where it is. What is in it is the rule's to check, which knows the session. */
+/* The evidence is not copied yet. The rule checks its content, which depends on the session. */
 static void read_draft(ft_codec_check *check, const draft_pb *pb, const ft_wire_limits *limits,
                        ft_msg_draft *out)
 {
@@ -179,7 +179,7 @@ static void read_draft(ft_codec_check *check, const draft_pb *pb, const ft_wire_
         read_under(check, pb, out);
 }
 
-/* What it points to belongs to pb. */
+/* What *out points to belongs to pb. */
 static void read_kind(ft_codec_check *check, const client_pb *pb, const ft_wire_limits *limits,
                       ft_client_msg *out)
 {
@@ -237,7 +237,7 @@ ft_status ft_client_msg_decode(const uint8_t *data, size_t n, const ft_wire_limi
         ft_codec_scan(data, n, FORETOKEN__V1__CLIENT_MESSAGE__KIND_CLOSE, "ClientMessage", err);
     if (status != FT_OK)
         return status;
-    /* ids unpack to 4 bytes from at least 1; twice that for ids sent in two runs */
+    /* an id of 1 byte unpacks to 4; ids that are sent in two parts are copied once more */
     ft_codec_memory memory;
     ft_codec_memory_init(&memory, 8 * n + 16 * 1024);
     client_pb *pb = foretoken__v1__client_message__unpack(&memory.allocator, n, data);

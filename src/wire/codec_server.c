@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opened, Verdict and InfoReply: from bytes, with every check, and to bytes. An edge trusts its
-// server no further than it must: sizes, counts, node numbers and numbers are checked before
-// anything is allocated from them. No state, no threads.
+// Opened, Verdict and InfoReply: from bytes, with every check, and to bytes. An edge need not trust
+// its server: sizes, counts and numbers are checked before anything is allocated from them. Pure
+// functions.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ typedef Foretoken__V1__Verdict verdict_pb;
 typedef Foretoken__V1__TokenLogprob logprob_pb;
 typedef Foretoken__V1__TopLogprob top_pb;
 
-/* Of rules, those that a message of ours has room for: the server's first. */
+/* Takes the first FT_WIRE_RULES_MAX rules. */
 static void read_limits(const Foretoken__V1__Limits *pb, ft_msg_limits *out)
 {
     if (!pb)
@@ -34,7 +34,7 @@ static void read_limits(const Foretoken__V1__Limits *pb, ft_msg_limits *out)
         out->rules[out->n_rules++] = (uint32_t)pb->rules[i];
 }
 
-/* rules: room for FT_WIRE_RULES_MAX, borrowed by what is returned. */
+/* rules: [FT_WIRE_RULES_MAX], borrowed by what is returned. */
 static Foretoken__V1__Limits encode_limits(const ft_msg_limits *limits, Foretoken__V1__Rule *rules)
 {
     Foretoken__V1__Limits pb = FORETOKEN__V1__LIMITS__INIT;
@@ -111,7 +111,7 @@ static void read_tokens(ft_codec_check *check, const verdict_pb *pb, ft_msg_verd
     }
 }
 
-/* Everything of a Verdict but its logprobs, whose count is checked here. */
+/* A Verdict without its logprobs, whose count is checked. */
 static void read_verdict(ft_codec_check *check, const verdict_pb *pb, ft_msg_verdict *out)
 {
     check_counts(check, pb->n_path, pb->n_next, pb->n_logprobs);
@@ -224,7 +224,7 @@ static ft_status encode_opened(const ft_msg_opened *opened, server_pb *message, 
     return ft_codec_pack(&message->base, err, data, n);
 }
 
-/* Minus infinity does not travel: this stands for it, as OpenAI has it. */
+/* Minus infinity is sent as -9999, as OpenAI does. */
 static float finite_logprob(float logprob)
 {
     return logprob == -INFINITY ? -9999.0f : logprob;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an early draft must be, and what is left of it behind a verdict. No state, no threads. Does
-// not know which round it is for (serve/drafts.c, edge/early.c).
+// The check of an early draft, and the part of it that follows a verdict. Pure functions. Does not
+// know which round it is for (serve/drafts.c, edge/early.c).
 #include "wire/early.h"
 
 ft_status ft_early_check(const ft_msg_draft *early, uint32_t n_nodes, ft_error *err)
@@ -34,7 +34,7 @@ ft_status ft_early_check(const ft_msg_draft *early, uint32_t n_nodes, ft_error *
 
 void ft_early_behind(const ft_msg_draft *early, uint32_t node, int32_t token, ft_msg_draft *out)
 {
-    int32_t moved[FT_WIRE_TREE_MAX]; /* the number in *out, -1: the cut, -2: not below it */
+    int32_t moved[FT_WIRE_TREE_MAX]; /* in *out; -1: the node cut at; -2: not below it */
     uint32_t n_top = 0, n = 0;
     for (uint32_t i = 0; i < early->n; i++) {
         const int32_t parent = early->parent[i];

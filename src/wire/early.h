@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Early drafts: nodes that extend a tree whose verdict is awaited. The verdict has a path and a
- * token after it. If the early draft has that token as a child of the path's end, the nodes below
- * it are the next round's tree. Edge and server cut this tree out by the same function. Pure
+ * Early drafts: nodes that extend the tree under verification. The verdict has a path and a token
+ * behind it. If the early draft has this token as a child of the path's last node, the nodes below
+ * it are the next round's tree. Edge and server cut out this tree by the same function. Pure
  * functions; any thread.
  */
 #ifndef FT_WIRE_EARLY_H
@@ -15,9 +15,9 @@
  * equal. Parents must have been checked. */
 FT_WARN_UNUSED ft_status ft_early_check(const ft_msg_draft *early, uint32_t n_nodes, ft_error *err);
 
-/* Cuts out the nodes below `token`, a child of `node` of the extended tree, from a checked early
- * draft. Writes them in their order into n, token and parent of *out; its other fields stay. *out
- * may be the early draft itself. No such nodes: out->n is 0. */
+/* Cuts the next round's tree out of a checked early draft: the nodes below `token`, a child of
+ * `node` of the extended tree. Writes them in their order into n, token and parent of *out, and
+ * no other field. out->n is 0 if there are none. *out may be the early draft itself. */
 void ft_early_behind(const ft_msg_draft *early, uint32_t node, int32_t token, ft_msg_draft *out);
 
 #endif

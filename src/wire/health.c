@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grpc.health.v1.Health: Check answers once, Watch answers at once and again when the server begins
-// to drain. Asked without a token, since probes have none and learn nothing else. State: a
+// grpc.health.v1.Health. Check answers once. Watch answers at once, and again when the server
+// begins to drain. No token is needed: probes have none, and the answer tells nothing else. State: a
 // stream's `watching` and the server's `draining`, both guarded by the server's lock.
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ void ft_health_tell(ft_stream *stream, bool serving)
     tell(stream, serving ? SERVING : NOT_SERVING);
 }
 
-/* 1: one of ours or the whole server; 0: unknown; -1: malformed. */
+/* 1: the server, or its service; 0: an unknown service; -1: malformed. */
 static int know_service(const uint8_t *data, size_t n)
 {
     enum { REQUEST_MAX_BYTES = 1024 };
@@ -62,7 +62,7 @@ void ft_health_on_request(ft_stream *stream, const uint8_t *data, size_t n)
         ft_stream_finish(stream, FT_NOT_FOUND, "unknown service", 0);
         return;
     }
-    /* under the server's lock, so that no change falls between the answer and the watch */
+    /* under the server's lock, so that the watcher misses no change after this answer */
     pthread_mutex_lock(&stream->server->lock);
     if (!known)
         tell(stream, SERVICE_UNKNOWN);

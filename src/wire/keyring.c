@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock around a set of keys. Does not read files.
+// A set of keys with a lock. Does not read files.
 #include "wire/keyring.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of keys. What a file says is checked in full, and a field that is not known is refused:
-// whoever misspelt a limit has none. Messages name entries and fields and never show a value, which
-// may be a secret in the wrong place. Stateless. Does not know what a session is.
+// Files of keys. All of a file is checked. An unknown field is refused, because a limit with a
+// misspelt name would not hold. Messages name entries and fields and never show a value, which may
+// be a secret in the wrong place. Stateless. Does not know sessions.
 #include "wire/keys.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #define SPEED_MAX    1e6
 #define SESSIONS_MAX (1 << 16)
 
-/* A string of so many characters, all of them among `letters`, or printable ASCII but the space
- * (NULL). */
+/* Whether the string has `least` to `most` characters, and all of them are in `letters`; NULL: are
+ * printable ASCII without the space. */
 static bool made_of(const char *text, size_t least, size_t most, const char *letters)
 {
     size_t n = text ? strlen(text) : 0;
@@ -66,7 +66,7 @@ static ft_status read_entry(json_t *entry, size_t i, ft_error *err, ft_keys *key
     return read_limits(speed, sessions, i, err, out);
 }
 
-/* Against the entries before it. */
+/* Compares an entry with those before it. */
 static ft_status check_unique(const ft_keys *keys, size_t i, ft_error *err)
 {
     for (size_t j = 0; j < i; j++) {

@@ -2,7 +2,7 @@
  *
  * The wire's messages as plain structs, and their codec over protobuf-c. The decoder checks sizes,
  * counts, parents, ids and numbers before it allocates memory from them; a decoded message is safe
- * to use. proto/foretoken.proto explains the fields.
+ * to use. docs/PROTOCOL.md explains the fields. Functions are pure; any thread.
  */
 #ifndef FT_WIRE_MESSAGES_H
 #define FT_WIRE_MESSAGES_H
@@ -19,7 +19,7 @@
 #define FT_WIRE_TREE_MAX  256 /* nodes of a Draft; equals spec's FT_TREE_MAX */
 #define FT_WIRE_TOP_MAX   FT_TOP_LOGPROBS_MAX
 #define FT_WIRE_PATH_MAX  FT_WIRE_TREE_MAX
-#define FT_WIRE_NEXT_MAX  (FT_WIRE_TREE_MAX + 1) /* tokens of one Verdict, path and next together */
+#define FT_WIRE_NEXT_MAX  (FT_WIRE_TREE_MAX + 1) /* tokens of path and next of a Verdict together */
 #define FT_WIRE_RUN_MAX   1024                   /* tokens of one run */
 #define FT_WIRE_RULES_MAX 16                     /* rules that a server offers */
 /* Bytes of evidence in one Draft, whatever the rules ask for. */
@@ -98,9 +98,10 @@ typedef struct ft_msg_verdict {
     uint32_t n_logprobs;        /* 0, or n_path + n_next */
     ft_token_logprob *logprobs; /* [n_logprobs]; decoded: inside the message's own memory */
     uint32_t queue_us, verify_us;
-    uint32_t others_us; /* others kept the engine busy after the last verdict; 0: not known */
+    uint32_t
+        others_us; /* others kept the engine busy so long after the last verdict; 0: not known */
     ft_finish finish;
-    bool early_taken; /* the next round has begun: with the early draft's nodes that follow this */
+    bool early_taken; /* the next round has begun, with the part of the early draft that follows */
     bool hint_no_trees;      /* trees are not verified: ask for runs */
     uint32_t hint_row_price; /* what a node costs other texts, in 1/1000 token; 0: no hint */
     uint32_t hint_token_us;  /* time of a token of a run for this session now; 0: not known */
@@ -113,7 +114,7 @@ typedef struct ft_msg_info {
     uint64_t vocab_fingerprint;
     ft_msg_limits limits;
     uint32_t sessions, kv_blocks, kv_blocks_free;
-    char kernels[160]; /* what computes the logits; "" from servers that do not say */
+    char kernels[160]; /* what computes the logits; "": an older server, which does not say */
 } ft_msg_info;
 
 typedef enum ft_client_kind {

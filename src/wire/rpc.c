@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What server and client share of gRPC's C core: start-up, the queue thread, messages. The
-// only state is gRPC's own; gRPC's log lines go to ours at debug level, since every failure also
+// What server and client share of gRPC's C core: start-up, the queue thread, messages. The only
+// state is gRPC's own. gRPC's log lines go to our log at debug level, because every failure also
 // comes back as a status.
 #include "wire/rpc.h"
 
@@ -21,7 +21,7 @@ static void log_line(gpr_log_func_args *args)
 
 static void set_up(void)
 {
-    /* the C library's resolver knows hosts, mDNS and containers as every other program does */
+    /* the C library's resolver finds the same names as other programs (hosts, mDNS, containers) */
     setenv("GRPC_DNS_RESOLVER", "native", 0);
     gpr_set_log_function(log_line);
 }

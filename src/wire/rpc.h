@@ -19,18 +19,18 @@
 #define FT_RPC_RETRY_AFTER   "retry-after-ms"
 #define FT_RPC_AUTHORIZATION "authorization"
 
-/* A dead peer is noticed after time + timeout. The server must allow pings at least as often as
- * clients send them, or it answers GOAWAY. */
+/* A dead peer is noticed after PING + PING_TIMEOUT. A client that pings more often than
+ * MIN_RECV_PING gets GOAWAY from the server. */
 #define FT_RPC_CLIENT_PING_MS     2000
 #define FT_RPC_SERVER_PING_MS     3000
 #define FT_RPC_PING_TIMEOUT_MS    2000
 #define FT_RPC_MIN_RECV_PING_MS   500
 #define FT_RPC_HANDSHAKE_LIMIT_MS 10000
-/* A connection without any call is not pinged (it would keep a radio awake) but closed. */
+/* A connection without a call is closed after this time. It is not pinged: pings would keep a
+ * device's radio awake. */
 #define FT_RPC_IDLE_LIMIT_MS 300000
 
-/* The tag of every event of a completion queue. The batch's owner has it as a field, so it lives
- * until the event came. */
+/* The tag of each event of a completion queue: what handles it. It must live until the event. */
 typedef struct ft_rpc_tag {
     void (*done)(void *owner, bool ok);
     void *owner;
@@ -47,9 +47,9 @@ typedef struct ft_rpc_queue {
     pthread_t thread;
 } ft_rpc_queue;
 
-/* Sets gRPC up and starts the queue; the thread takes no signals. FT_NOMEM. */
+/* Sets gRPC up and starts a queue, whose thread takes no signals. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_rpc_queue_start(ft_rpc_queue *queue, ft_error *err);
-/* Waits until all events are handled, ends the thread and gives gRPC back. */
+/* Handles the remaining events, ends the thread and shuts gRPC down. */
 void ft_rpc_queue_stop(ft_rpc_queue *queue);
 
 /* Starts a batch and counts it in *outstanding. False: gRPC refused; the call is then being
@@ -88,8 +88,8 @@ ft_rpc_message *ft_rpc_pop(ft_rpc_messages *messages);
 void ft_rpc_message_destroy(ft_rpc_message *message);
 void ft_rpc_messages_clear(ft_rpc_messages *messages);
 
-/* Bytes that a message of n bytes takes in a stream: with gRPC's prefix and the headers of its DATA
- * frames, which hold at most 16 KiB by HTTP/2's default. */
+/* Bytes that a message of n bytes takes in a stream: with gRPC's prefix, and with a header for each
+ * DATA frame of at most 16 KiB (HTTP/2's default). */
 static inline uint64_t ft_rpc_wire_bytes(size_t n)
 {
     enum { PREFIX = 5, FRAME_HEADER = 9, FRAME_MAX = 16 * 1024 };

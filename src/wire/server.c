@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gRPC server: listens, accepts calls of any method, refuses what must be refused, hands the
-// rest to its method. One queue thread does all of this and runs the handler, so handler calls
-// never overlap at all. Calls are requested generically: unknown methods get an answer, too.
-// It does not know what a session is, and never blocks in the queue thread.
+// The gRPC server: listens, accepts calls, checks who calls and whether there is room, and gives
+// each message to its method. One queue thread does all of this and runs the handler, so calls of
+// the handler never overlap; it never blocks. Requests for calls name no method, so a call of an
+// unknown method gets an answer, too. Does not know sessions.
 #include <grpc/grpc_security.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -18,15 +18,15 @@
 #include "wire/auth.h"
 #include "wire/stream.h"
 
-/* Calls that wait for a client at any time. */
+/* Requests for a call that wait in gRPC at any time. */
 #define ARMED_REQUESTS 8
-/* Streams where opts say 0. */
+/* max_streams if opts say 0. */
 #define DEFAULT_STREAMS 1024
-/* Calls besides sessions (Info, health); they end by themselves, watchers aside. */
+/* Calls of Info and health at a time. They end by themselves, except Watch. */
 #define OTHER_CALLS_MAX 256
-/* When a refused client should come again. */
+/* The retry-after-ms of a refused call. */
 #define FULL_RETRY_MS 500
-/* How long destroy lets last messages drain before it cuts connections. */
+/* How long ft_wire_server_destroy waits for the last messages before it cuts connections. */
 #define FLUSH_US 2000000
 
 typedef struct request {
@@ -46,7 +46,7 @@ static void request_destroy(request *req)
 
 static void on_request(void *owner, bool ok);
 
-/* Waits for one more call. Without memory the server goes on with fewer waiting requests. */
+/* Requests one more call. Without memory the server goes on with one request less. */
 static void arm(ft_wire_server *server)
 {
     request *req = calloc(1, sizeof *req);
@@ -80,7 +80,7 @@ static ft_method method_of(grpc_slice path)
     return FT_METHOD_UNKNOWN;
 }
 
-/* Puts the stream on the list and decides about room. FT_OK: it may go on. */
+/* Adds the stream to the list. FT_OK: there is room for it. */
 static ft_status admit(ft_wire_server *server, ft_stream *stream, ft_error *err)
 {
     ft_status status = FT_OK;
@@ -194,7 +194,7 @@ static void on_request(void *owner, bool ok)
     ft_method method = method_of(req->details.method);
     ft_status status = check_call(server, method, &req->metadata, &err, &key);
     if (status != FT_OK)
-        method = FT_METHOD_UNKNOWN; /* takes no place among the sessions */
+        method = FT_METHOD_UNKNOWN; /* so it is not counted as a session */
     ft_stream *stream =
         ft_stream_create(server, &owner_of_streams, req->call, method,
                          ft_auth_credential(req->call, &req->metadata, server->salt, &key));
@@ -221,7 +221,8 @@ static void on_shut_down(void *owner, bool ok)
     pthread_mutex_unlock(&server->lock);
 }
 
-/* Once accept() fails for want of descriptors, gRPC 1.51 never accepts again: so want none. */
+/* If accept() fails once because there are too many open files, gRPC 1.51 never accepts again. So
+ * the limit must be high enough. */
 static void raise_descriptor_limit(void)
 {
     enum { DESCRIPTORS = 65536 };
@@ -238,7 +239,7 @@ static void create_grpc(ft_wire_server *server)
     size_t max_bytes = ft_client_msg_max_bytes(&server->opts.limits);
     uint32_t calls = server->opts.max_streams + OTHER_CALLS_MAX;
     grpc_arg args[] = {
-        /* else two servers share a port in silence */
+        /* without this, two servers share a port and nobody notices */
         ft_rpc_int(GRPC_ARG_ALLOW_REUSEPORT, 0),
         ft_rpc_int(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
                    max_bytes < INT32_MAX ? (int)max_bytes : INT32_MAX),
@@ -250,7 +251,7 @@ static void create_grpc(ft_wire_server *server)
         ft_rpc_int(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, FT_RPC_MIN_RECV_PING_MS),
         ft_rpc_int(GRPC_ARG_HTTP2_BDP_PROBE, 0),
         ft_rpc_int(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, FT_RPC_HANDSHAKE_LIMIT_MS),
-        /* a small compressed message may unpack into a large one: identity only */
+        /* no compression: a small message could become a large one */
         ft_rpc_int(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
     };
     grpc_channel_args all = {.num_args = sizeof args / sizeof *args, .args = args};
@@ -409,6 +410,6 @@ void ft_wire_server_destroy(ft_wire_server *server)
         pthread_cond_wait(&server->changed, &server->lock);
     pthread_mutex_unlock(&server->lock);
     grpc_server_destroy(server->grpc);
-    ft_rpc_queue_stop(&server->queue); /* only the armed requests are left in it */
+    ft_rpc_queue_stop(&server->queue); /* handles the requests that got no call */
     free_server(server);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gRPC server (C core): accepts streams, authenticates, decodes, delivers; queues and sends.
- * Serves foretoken.v1.Verifier/Session, /Info, and grpc.health.v1.Health/Check and /Watch.
+ * The gRPC server (C core): accepts streams, checks who calls, decodes messages and hands them to a
+ * handler, and sends replies. It serves foretoken.v1.Verifier/Session and /Info, and
+ * grpc.health.v1.Health/Check and /Watch.
  *
- * Threads: the server owns its completion-queue thread(s). Handler calls for one stream never
- * overlap and come in order; they must not block. ft_stream_send and ft_stream_finish may be called
- * from any thread, also from inside handler calls.
+ * Threads: the server has one queue thread, which makes all calls of the handler, for each stream
+ * in the order of its messages. They must not block. Any thread may call ft_stream_send and
+ * ft_stream_finish, also inside a call of the handler.
  *
- *   accepted -> on_message* -> on_end           (exactly one on_end a stream, the last call for it)
+ *   on_message, any number of times -> on_end, exactly once
  */
 #ifndef FT_WIRE_SERVER_H
 #define FT_WIRE_SERVER_H
@@ -24,9 +25,9 @@ typedef struct ft_wire_handler {
     void *ctx;
     /* A message that passed every check. */
     void (*on_message)(void *ctx, ft_stream *stream, ft_client_msg *take_msg);
-    /* The stream is over. done: the client ended it by a half-close, which is answered with FT_OK
-     * at once (a client that wants replies must keep its direction open). Otherwise it was cut:
-     * cancelled, connection lost, client not reading, or finished by the server. */
+    /* The stream is over. done: the client has half-closed it, and the server has ended it with
+     * FT_OK at once. Otherwise the client cancelled it or left replies unread, the connection was
+     * lost, or the server finished it. */
     void (*on_end)(void *ctx, ft_stream *stream, bool done);
     void (*info)(void *ctx, ft_msg_info *out);
 } ft_wire_handler;
@@ -38,8 +39,7 @@ typedef struct ft_wire_server_opts {
     ft_keyring *keys;  /* instead of token; borrowed while the server lives; NULL: none */
     const char *tls_cert, *tls_key; /* PEM files; both or neither */
     const char *tls_client_ca;      /* PEM: ask clients for certificates of this CA (mutual TLS) */
-    uint32_t max_streams;           /* concurrent; one more is refused with RESOURCE_EXHAUSTED;
-                                       0: 1024 */
+    uint32_t max_streams;           /* at a time, more are refused (RESOURCE_EXHAUSTED); 0: 1024 */
     ft_wire_limits limits;
     ft_wire_handler handler;
 } ft_wire_server_opts;
@@ -48,28 +48,28 @@ typedef struct ft_wire_server_opts {
 FT_WARN_UNUSED ft_status ft_wire_server_create(const ft_wire_server_opts *opts, ft_error *err,
                                                ft_wire_server **out);
 int ft_wire_server_port(const ft_wire_server *server);
-/* Health says NOT_SERVING and new streams are refused; present ones go on. */
+/* From now on health says NOT_SERVING, and new streams are refused. Open ones go on. */
 void ft_wire_server_drain(ft_wire_server *server);
-/* Drains, ends all streams (UNAVAILABLE), waits for every on_end, frees. */
+/* Drains, ends all streams with UNAVAILABLE, and waits until each had its on_end. NULL is legal. */
 void ft_wire_server_destroy(ft_wire_server *server);
 
-/* Sends in order; copies. Ignored once the stream is over. A client that leaves more than 1 MiB
- * unread is cut. */
+/* Sends a copy, in order. Does nothing after the end of the stream. A client that leaves more than
+ * 1 MiB unread is cut. */
 void ft_stream_send(ft_stream *stream, const ft_server_msg *msg);
-/* Ends the stream with a status after all queued messages; FT_OK is a normal end. retry_after_ms >
- * 0 becomes the trailer retry-after-ms. */
+/* Ends the stream with a status, behind all messages that were sent; FT_OK is a normal end.
+ * retry_after_ms above 0 becomes the trailer retry-after-ms. */
 void ft_stream_finish(ft_stream *stream, ft_status code, const char *message,
                       uint32_t retry_after_ms);
 /* The handler's own pointer. */
 void ft_stream_set_user(ft_stream *stream, void *user);
 void *ft_stream_user(const ft_stream *stream);
-/* The client's credential as a string; equal credentials give equal strings, within one server's
- * life. With keys: ft_key_credential. Otherwise the names in the client's certificate and a salted
- * hash of its token, as far as it showed them, or "anonymous". Borrowed. */
+/* The client's credential as a string, borrowed. Equal credentials give equal strings while the
+ * server lives. With keys: ft_key_credential. Otherwise the names in the client's certificate and a
+ * salted hash of its token, as far as it sent them; "anonymous" if it sent neither. */
 const char *ft_stream_credential(const ft_stream *stream);
 /* The client's key; NULL: the server has no keys. */
 const ft_key *ft_stream_key(const ft_stream *stream);
-/* Keeps the struct alive beyond on_end for other threads that may still send. */
+/* A reference keeps the struct alive after on_end, for other threads that may still send. */
 void ft_stream_ref(ft_stream *stream);
 void ft_stream_unref(ft_stream *stream);
 

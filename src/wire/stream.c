@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One incoming call: its batches, its send queue, its end. Invariants:
-//   - RECV_CLOSE_ON_SERVER goes alone and first; it completes when the call is over, however.
-//   - at most one RECV_MESSAGE and one SEND batch are under way; the next message is asked for only
-//     after the handler is done with this one, so that a fast client waits in its own socket.
-//   - on_end comes when RECV_CLOSE_ON_SERVER completes, and no on_message after it.
-//   - the grpc_call is unreferenced when it is closed and no batch is under way, never before.
-// Completions come in the server's queue thread; sends may come from any thread, hence the lock.
-// It knows neither methods nor protobuf.
+// One incoming call of the server. Invariants:
+//   - The first batch is RECV_CLOSE_ON_SERVER alone. It completes when the call is over, in
+//     whatever way.
+//   - At most one RECV_MESSAGE and one SEND batch are under way. The next message is read after the
+//     handler has returned from this one, so the messages of a client that sends too fast stay on
+//     the client.
+//   - on_end is called when RECV_CLOSE_ON_SERVER completes. No on_message follows it.
+//   - The grpc_call is given back when it is closed and no batch is under way.
+// Completions run in the server's queue thread; any thread may send, so sending takes the lock.
+// Knows no protobuf.
 #include "wire/stream.h"
 
 #include <stdio.h>
@@ -66,7 +68,7 @@ static bool start_batch(ft_stream *stream, const grpc_op *ops, size_t n, ft_rpc_
     return started;
 }
 
-/* Call with the lock held. What the last SEND batch held is not needed any more. */
+/* Call with the lock held. Frees what a SEND batch needed, which is over. */
 static void release_sent(ft_stream *stream)
 {
     ft_rpc_message_destroy(stream->in_flight);
@@ -75,7 +77,7 @@ static void release_sent(ft_stream *stream)
     stream->retry_value = grpc_empty_slice();
 }
 
-/* Call with the lock held. Sends the next thing there is, if nothing is under way. */
+/* Call with the lock held. Sends the next message, or the status, unless a SEND is under way. */
 static void pump(ft_stream *stream)
 {
     grpc_op ops[2] = {0};
@@ -122,7 +124,7 @@ static void begin_finish(ft_stream *stream, grpc_status_code code, const char *m
         return;
     stream->state = FT_STREAM_FINISHING;
     stream->code = code;
-    stream->message = message ? strdup(message) : NULL; /* without memory it ends without a word */
+    stream->message = message ? strdup(message) : NULL; /* without memory: no message */
     stream->retry_after_ms = retry_after_ms;
     pump(stream);
 }
@@ -167,7 +169,7 @@ void ft_stream_send(ft_stream *stream, const ft_server_msg *msg)
     ft_stream_finish(stream, FT_INTERNAL, err.message, 0);
 }
 
-/* After each completion: when nothing is left, gives the call back. */
+/* After each completion: gives the call back if it is closed and nothing is under way. */
 static void settle(ft_stream *stream)
 {
     grpc_call *call = NULL;
@@ -207,7 +209,7 @@ static void read_next(ft_stream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* The client will send no more, or the stream was cut: RECV_CLOSE_ON_SERVER tells which. */
+/* The client has half-closed the stream, or it was cut. RECV_CLOSE_ON_SERVER tells which. */
 static void on_half_close(ft_stream *stream)
 {
     if (stream->method == FT_METHOD_SESSION) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One incoming call of the server, of whatever method; private to this room.
+ * One incoming call of the server, of any method; private to this room.
  *
  *   accepted --recv--> reading --half-close--> finishing --status sent--> closed --> gone
  *      |                  |   \---ft_stream_finish--/                       ^
@@ -18,13 +18,13 @@
 #include "wire/rpc.h"
 #include "wire/server.h"
 
-/* Callbacks to the server that accepted the stream; in the queue thread, no lock held. */
+/* Called in the queue thread, without a lock. */
 typedef struct ft_stream_owner {
-    void (*on_bytes)(ft_stream *stream, const uint8_t *data, size_t n); /* one message came in */
-    void (*on_gone)(ft_stream *stream); /* nothing of the stream is under way any more */
+    void (*on_bytes)(ft_stream *stream, const uint8_t *data, size_t n); /* a message has arrived */
+    void (*on_gone)(ft_stream *stream);                                 /* the last batch is over */
 } ft_stream_owner;
 
-/* Replies that a client has not read yet; a larger backlog cuts the stream. */
+/* A stream is cut if its client leaves more replies unread than this. */
 #define FT_STREAM_QUEUE_MAX_BYTES (1024 * 1024)
 
 typedef enum ft_method {
@@ -44,29 +44,29 @@ typedef enum ft_stream_state {
 
 struct ft_stream {
     /* set at creation */
-    ft_wire_server *server; /* gone once the stream is gone */
+    ft_wire_server *server; /* may be freed after on_gone */
     const ft_stream_owner *owner;
     ft_method method;
     char *credential;
     ft_key key; /* empty: the server has no keys */
     atomic_int refs;
-    void *user; /* the handler's */
+    void *user; /* the handler's pointer */
 
     ft_stream *prev, *next; /* guarded by server->lock */
-    bool accepted;          /* guarded by server->lock: one of max_streams; the handler knows it */
-    bool watching;          /* guarded by server->lock: wants to be told of health changes */
+    bool accepted; /* guarded by server->lock: takes one of max_streams, and has an on_end */
+    bool watching; /* guarded by server->lock: is told when the server drains */
 
-    /* the queue thread's alone */
+    /* used by the queue thread alone */
     ft_rpc_tag tag_recv, tag_send, tag_close;
     grpc_byte_buffer *received;
     int cancelled;
     bool got_message; /* at least one */
-    bool half_closed; /* the client's end came first */
+    bool half_closed; /* by the client, before the server ended the stream */
     bool closed;
 
     pthread_mutex_t lock;
     /* guarded by lock */
-    grpc_call *call; /* NULL once gone */
+    grpc_call *call; /* NULL after on_gone */
     int outstanding; /* batches under way */
     ft_stream_state state;
     ft_rpc_messages queue;     /* to be sent */
@@ -96,8 +96,8 @@ struct ft_wire_server {
     bool draining, shut_down;
 };
 
-/* Takes the call: queues its first batches. The stream starts with one reference, the server's.
- * NULL: no memory, and the call is gone. */
+/* Takes the call and starts its first batch. The stream has one reference, the server's. NULL: no
+ * memory; the call is given back. */
 ft_stream *ft_stream_create(ft_wire_server *server, const ft_stream_owner *owner, grpc_call *call,
                             ft_method method, char *take_credential);
 /* Asks for the first message. */
@@ -105,9 +105,9 @@ void ft_stream_start_reading(ft_stream *stream);
 /* Queues malloc'ed bytes, which it takes. */
 void ft_stream_send_bytes(ft_stream *stream, uint8_t *data, size_t n);
 
-/* health.c: a request of Check or Watch. */
+/* health.c: answers a request of Check or Watch. */
 void ft_health_on_request(ft_stream *stream, const uint8_t *data, size_t n);
-/* health.c: tells a watcher the state. Call with server->lock held. */
+/* health.c: sends a HealthCheckResponse. */
 void ft_health_tell(ft_stream *stream, bool serving);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packed form of a Draft's tree. Bits are read one field at a time and never past the end, so
-// that any bytes are safe to read. No state, no threads. Knows nothing of vocabularies.
+// any bytes are safe to read. Pure functions. Knows no vocabulary.
 #include "wire/tree_bits.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ size_t ft_tree_bits_write(const ft_msg_draft *draft, uint8_t *out, uint32_t *tok
     size_t at = 0;
     for (uint32_t i = 0; i < draft->n; i++)
         all |= (uint32_t)draft->token[i];
-    /* a tree of token 0 alone has bits, too */
+    /* also a tree that has token 0 alone needs bits */
     *token_bits = draft->n == 0 ? 0 : all == 0 ? 1 : bits_of(all);
     memset(out, 0, FT_TREE_BITS_MAX_BYTES);
     for (uint32_t i = 0; i < draft->n; i++) {
@@ -40,7 +40,7 @@ size_t ft_tree_bits_write(const ft_msg_draft *draft, uint8_t *out, uint32_t *tok
     return (at + 7) / 8;
 }
 
-/* What is being read. Behind the end there are no bits: `over` is set, and they read as 0. */
+/* Reading past the end gives 0 and sets `over`. */
 typedef struct reader {
     const uint8_t *data;
     size_t n_bits, at;
