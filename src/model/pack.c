@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs weights into tiles of 16 rows, and back. A bijection of bytes: nothing is rounded.
-// Stateless; any thread. It does not compute with weights (engine/gemm.c does) and does not choose
-// which are packed (placement.c does).
+// Packs weights into tiles of 16 rows. Bytes change places, nothing is rounded. Stateless; any
+// thread. It does not compute with weights (engine/gemm.c does) and does not choose which are
+// packed (placement.c does).
 #include "model/pack.h"
 
 #include <string.h>
@@ -21,66 +21,28 @@ static size_t block_bytes(enum ggml_type type)
     return (ft_pack_scale_bytes(type) + ft_pack_quant_bytes(type)) / ROWS;
 }
 
-static uint32_t load4(const uint8_t *p)
-{
-    uint32_t x;
-    memcpy(&x, p, 4);
-    return x;
-}
-
-/* quants: groups of 4 bytes, VECTOR apart. Packs four values at a time, because every start of a
- * program packs weights. */
+/* quants: groups of 4 bytes, VECTOR apart. */
 static void put_quants8(const uint8_t *plain, uint8_t *quants)
 {
-    for (int v = 0; v < BLOCK / 4; v++) {
-        uint32_t four = load4(plain + 4 * v) ^ 0x80808080u;
-        memcpy(quants + v * VECTOR, &four, 4);
-    }
-}
-
-static void get_quants8(const uint8_t *quants, uint8_t *plain)
-{
-    for (int k = 0; k < BLOCK; k++)
-        plain[k] = quants[k / 4 * VECTOR + k % 4] ^ 0x80;
+    for (int v = 0; v < BLOCK / 4; v++)
+        ft_store4(quants + v * VECTOR, ft_load4(plain + 4 * v) ^ 0x80808080u);
 }
 
 /* A plain 4-bit block has values 0..15 in its low nibbles and 16..31 in its high ones. */
 static void put_quants4(const uint8_t *plain, uint8_t *quants)
 {
-    for (int v = 0; v < BLOCK / 8; v++) {
-        const uint8_t *from = plain + v % 2 * 8;
-        int shift = v < 2 ? 0 : 4;
-        uint32_t low = load4(from) >> shift & 0x0f0f0f0fu;
-        uint32_t high = load4(from + 4) >> shift & 0x0f0f0f0fu;
-        uint32_t both = low | high << 4;
-        memcpy(quants + v * VECTOR, &both, 4);
-    }
-}
-
-static void get_quants4(const uint8_t *quants, uint8_t *plain)
-{
-    memset(plain, 0, BLOCK / 2);
-    for (int k = 0; k < BLOCK; k++) {
-        unsigned q = quants[k / 8 * VECTOR + k % 4] >> (k / 4 % 2 * 4) & 15;
-        plain[k % 16] |= (uint8_t)(q << (k < 16 ? 0 : 4));
-    }
+    for (int v = 0; v < BLOCK / 8; v++)
+        ft_store4(quants + v * VECTOR, ft_pack_nibbles(plain + v % 2 * 8, v < 2 ? 0 : 4));
 }
 
 /* In the plain layout bit k belongs to value k; in the packed one, bit i of byte j to value 4 i +
  * j. */
 static void put_fifth(const uint8_t *plain, uint8_t *bits)
 {
-    uint32_t in = load4(plain), out = 0;
+    uint32_t in = ft_load4(plain), out = 0;
     for (int i = 0; i < BLOCK / 4; i++) /* four bits to a byte each */
         out |= ((in >> 4 * i & 15) * 0x00204081u & 0x01010101u) << i;
-    memcpy(bits, &out, 4);
-}
-
-static void get_fifth(const uint8_t *bits, uint8_t *plain)
-{
-    memset(plain, 0, BLOCK / 8);
-    for (int k = 0; k < BLOCK; k++)
-        plain[k / 8] |= (uint8_t)((bits[k % 4] >> k / 4 & 1) << k % 8);
+    ft_store4(bits, out);
 }
 
 static void put_quants(enum ggml_type type, const uint8_t *plain, uint8_t *quants)
@@ -92,18 +54,6 @@ static void put_quants(enum ggml_type type, const uint8_t *plain, uint8_t *quant
         put_quants4(plain + BLOCK / 8, quants + VECTOR);
     } else {
         put_quants4(plain, quants);
-    }
-}
-
-static void get_quants(enum ggml_type type, const uint8_t *quants, uint8_t *plain)
-{
-    if (type == GGML_TYPE_Q8_0) {
-        get_quants8(quants, plain);
-    } else if (ft_pack_has_fifth(type)) {
-        get_fifth(quants, plain);
-        get_quants4(quants + VECTOR, plain + BLOCK / 8);
-    } else {
-        get_quants4(quants, plain);
     }
 }
 
@@ -132,23 +82,11 @@ static void pack(enum ggml_type type, int64_t n_in, const uint8_t *plain, uint8_
         }
 }
 
-static void unpack(enum ggml_type type, int64_t n_in, const uint8_t *tile, uint8_t *plain)
-{
-    size_t n_blocks = (size_t)n_in / BLOCK, halves = n_halves(type), bytes = block_bytes(type);
-    for (size_t row = 0; row < ROWS; row++)
-        for (size_t b = 0; b < n_blocks; b++, plain += bytes) {
-            place from = place_of(type, n_blocks, b, row);
-            for (size_t h = 0; h < halves; h++)
-                memcpy(plain + 2 * h, tile + from.scale + h * 2 * ROWS, 2);
-            get_quants(type, tile + from.quants, plain + 2 * halves);
-        }
-}
-
 /* ---- all types ---- */
 
-static const ft_pack_layout *layout_of(enum ggml_type type)
+/* NULL: there is no layout for the type. */
+static ft_pack_tile *tile_of(enum ggml_type type)
 {
-    static const ft_pack_layout layout = {pack, unpack};
     switch (type) {
     case GGML_TYPE_Q8_0:
     case GGML_TYPE_Q4_0:
@@ -156,36 +94,28 @@ static const ft_pack_layout *layout_of(enum ggml_type type)
     case GGML_TYPE_Q5_0:
     case GGML_TYPE_Q5_1:
     case GGML_TYPE_IQ4_NL:
-        return &layout;
-    case GGML_TYPE_F32:
-    case GGML_TYPE_F16:
-    case GGML_TYPE_BF16:
-        return ft_pack_f_layout(type);
+        return pack;
+    case GGML_TYPE_Q4_K:
+    case GGML_TYPE_Q5_K:
+    case GGML_TYPE_Q6_K:
+        return ft_pack_k_tile;
     default:
-        return ft_pack_k_layout(type);
+        return ft_pack_has_rows(type) ? ft_pack_f_tile : NULL;
     }
 }
 
 bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out)
 {
     int64_t block = type == GGML_TYPE_BF16 ? 2 : ggml_blck_size(type);
-    return layout_of(type) && n_in > 0 && n_out > 0 && n_in % block == 0 && n_out % ROWS == 0;
+    return tile_of(type) && n_in > 0 && n_out > 0 && n_in % block == 0 && n_out % ROWS == 0;
 }
 
 void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed)
 {
     size_t bytes = ft_pack_tile_bytes(type, n_in);
     for (size_t tile = 0; tile < (size_t)n_out / ROWS; tile++)
-        layout_of(type)->pack(type, n_in, (const uint8_t *)plain + tile * bytes,
-                              (uint8_t *)packed + tile * bytes);
-}
-
-void ft_unpack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *packed, void *plain)
-{
-    size_t bytes = ft_pack_tile_bytes(type, n_in);
-    for (size_t tile = 0; tile < (size_t)n_out / ROWS; tile++)
-        layout_of(type)->unpack(type, n_in, (const uint8_t *)packed + tile * bytes,
-                                (uint8_t *)plain + tile * bytes);
+        tile_of(type)(type, n_in, (const uint8_t *)plain + tile * bytes,
+                      (uint8_t *)packed + tile * bytes);
 }
 
 static char packed_mark;

@@ -64,11 +64,10 @@ static inline size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in)
     return FT_PACK_ROWS * ggml_row_size(type, n_in);
 }
 
-/* Plain [n_out, n_in] to packed and back; both ft_pack_tile_bytes x n_out / 16. The shape fits. */
+/* Plain [n_out, n_in] to packed; both ft_pack_tile_bytes x n_out / 16. The shape fits. */
 void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain, void *packed);
-void ft_unpack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *packed, void *plain);
 
-/* Whether single rows can be read out of the packed layout (float types), and row `row` as F32. */
+/* Whether single rows can be read out of the packed layout (F32, F16, BF16); row `row` as F32. */
 bool ft_pack_has_rows(enum ggml_type type);
 void ft_pack_get_row(enum ggml_type type, int64_t n_in, const void *packed, size_t row, float *out);
 

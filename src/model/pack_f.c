@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs float weights into tiles of 16 rows, and back: a transposition of 4-byte units (F32, pairs
-// of BF16) or 2-byte units (F16). Stateless; any thread. It does not compute with weights
-// (engine/gemm_f_*.c do).
+// Packs float weights into tiles of 16 rows: a transposition of 4-byte units (F32, pairs of BF16)
+// or 2-byte units (F16). Stateless; any thread. It does not compute with weights (engine/gemm_f_*.c
+// do).
 //
 // A single row can be read without the others. It has a part in every cache line of its tile, so
 // reading it costs 16 times its size in memory traffic; that is still nothing compared to the pass
@@ -14,46 +14,27 @@
 
 enum { ROWS = FT_PACK_ROWS, CHUNK = 64 };
 
-/* n units of `bytes`, a constant where this is inlined, of each row; plain [16][n], tile
+/* n units of `bytes`, a constant where this is inlined, of each row: plain [16][n] to tile
  * [n][16]. */
-static inline __attribute__((always_inline)) void
-transpose(size_t bytes, size_t n, const uint8_t *from, uint8_t *to, bool pack)
+static inline __attribute__((always_inline)) void transpose(size_t bytes, size_t n,
+                                                            const uint8_t *plain, uint8_t *tile)
 {
     for (size_t i = 0; i < n; i++)
-        for (size_t row = 0; row < ROWS; row++) {
-            size_t plain = (row * n + i) * bytes, tile = (i * ROWS + row) * bytes;
-            memcpy(to + (pack ? tile : plain), from + (pack ? plain : tile), bytes);
-        }
+        for (size_t row = 0; row < ROWS; row++)
+            memcpy(tile + (i * ROWS + row) * bytes, plain + (row * n + i) * bytes, bytes);
 }
 
-static void move(enum ggml_type type, int64_t n_in, const uint8_t *from, uint8_t *to, bool pack)
+void ft_pack_f_tile(enum ggml_type type, int64_t n_in, const uint8_t *plain, uint8_t *tile)
 {
     if (type == GGML_TYPE_F16)
-        transpose(2, (size_t)n_in, from, to, pack);
+        transpose(2, (size_t)n_in, plain, tile);
     else
-        transpose(4, (size_t)n_in / (type == GGML_TYPE_BF16 ? 2 : 1), from, to, pack);
-}
-
-static void pack_floats(enum ggml_type type, int64_t n_in, const uint8_t *plain, uint8_t *tile)
-{
-    move(type, n_in, plain, tile, true);
-}
-
-static void unpack_floats(enum ggml_type type, int64_t n_in, const uint8_t *tile, uint8_t *plain)
-{
-    move(type, n_in, tile, plain, false);
-}
-
-const ft_pack_layout *ft_pack_f_layout(enum ggml_type type)
-{
-    static const ft_pack_layout layout = {pack_floats, unpack_floats};
-    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ? &layout
-                                                                                    : NULL;
+        transpose(4, (size_t)n_in / (type == GGML_TYPE_BF16 ? 2 : 1), plain, tile);
 }
 
 bool ft_pack_has_rows(enum ggml_type type)
 {
-    return ft_pack_f_layout(type) != NULL;
+    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
 }
 
 /* Values [begin, begin + n) of a row, n even; tile: of the row. */

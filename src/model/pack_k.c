@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs K-quants into tiles of 16 rows, and back. A bijection of bytes: nothing is rounded.
-// Stateless; any thread. It does not compute with weights (engine/gemm_k_*.c do).
+// Packs K-quants into tiles of 16 rows. Bits change places, nothing is rounded. Stateless; any
+// thread. It does not compute with weights (engine/gemm_k_*.c do).
 #include "model/pack_k.h"
 
 #include <string.h>
@@ -35,70 +35,32 @@ _Static_assert(sizeof(plain_q4_k) * ROWS == sizeof(ft_pack_q4_k), "as many bytes
 _Static_assert(sizeof(plain_q5_k) * ROWS == sizeof(ft_pack_q5_k), "as many bytes");
 _Static_assert(sizeof(plain_q6_k) * ROWS == sizeof(ft_pack_q6_k) + 2 * ROWS, "as many bytes");
 
-static uint32_t load4(const uint8_t *p)
-{
-    uint32_t x;
-    memcpy(&x, p, 4);
-    return x;
-}
+/* ---- quants of a block: 32 plain bytes ---- */
 
-static void store4(uint8_t *p, uint32_t x)
-{
-    memcpy(p, &x, 4);
-}
-
-/* ---- nibbles of a block: 32 plain bytes, in which they are shifted by 0 or 4 ---- */
-
-/* quants: of the row, its groups of 4 bytes VECTOR apart. */
+/* shift: of the nibbles in the plain bytes. quants: of the row, its groups of 4 bytes VECTOR
+ * apart. */
 static void put_nibbles(const uint8_t *plain, int shift, uint8_t *quants)
 {
-    for (int v = 0; v < 4; v++) {
-        uint32_t low = load4(plain + 8 * v) >> shift & 0x0f0f0f0fu;
-        uint32_t high = load4(plain + 8 * v + 4) >> shift & 0x0f0f0f0fu;
-        store4(quants + v * VECTOR, low | high << 4);
-    }
+    for (int v = 0; v < 4; v++)
+        ft_store4(quants + v * VECTOR, ft_pack_nibbles(plain + 8 * v, shift));
 }
 
-/* Adds them to plain bytes. */
-static void get_nibbles(const uint8_t *quants, int shift, uint8_t *plain)
-{
-    for (int v = 0; v < 4; v++) {
-        uint32_t both = load4(quants + v * VECTOR);
-        uint8_t *to = plain + 8 * v;
-        store4(to, load4(to) | (both & 0x0f0f0f0fu) << shift);
-        store4(to + 4, load4(to + 4) | (both >> 4 & 0x0f0f0f0fu) << shift);
-    }
-}
-
-/* ---- the fifth bit, and the upper two of six ---- */
-
+/* The fifth bits. */
 static uint32_t put_bits5(const uint8_t *plain, int block)
 {
     uint32_t out = 0;
     for (int i = 0; i < 8; i++)
-        out |= (load4(plain + 4 * i) >> block & 0x01010101u) << i;
+        out |= (ft_load4(plain + 4 * i) >> block & 0x01010101u) << i;
     return out;
 }
 
-static void get_bits5(uint32_t bits, int block, uint8_t *plain)
-{
-    for (int i = 0; i < 8; i++)
-        store4(plain + 4 * i, load4(plain + 4 * i) | (bits >> i & 0x01010101u) << block);
-}
-
-/* Of 16 values; shift: where their bits are in the plain bytes. */
+/* The upper two of six bits, of 16 values; shift: where they are in the plain bytes. */
 static uint32_t put_bits6(const uint8_t *plain, int shift)
 {
     uint32_t out = 0;
     for (int i = 0; i < 4; i++)
-        out |= (load4(plain + 4 * i) >> shift & 0x03030303u) << 2 * i;
+        out |= (ft_load4(plain + 4 * i) >> shift & 0x03030303u) << 2 * i;
     return out;
-}
-
-static void get_bits6(uint32_t bits, int shift, uint8_t *plain)
-{
-    for (int i = 0; i < 4; i++)
-        store4(plain + 4 * i, load4(plain + 4 * i) | (bits >> 2 * i & 0x03030303u) << shift);
 }
 
 /* ---- 6-bit scales and minima ----
@@ -119,16 +81,6 @@ static void put_scales(uint16_t d, uint16_t dmin, const uint8_t *plain, size_t r
     }
 }
 
-static void get_scales(const ft_pack_scales *from, size_t row, uint8_t *plain)
-{
-    for (int i = 0; i < 4; i++) {
-        unsigned low = from->low[i][row], high = from->high[i][row];
-        plain[i] = (uint8_t)((low & 15) | (high & 3) << 4 | (high >> 4 & 3) << 6);
-        plain[4 + i] = (uint8_t)(low >> 4 | (high >> 2 & 3) << 4 | (high >> 6) << 6);
-        plain[8 + i] = from->low[4 + i][row];
-    }
-}
-
 /* ---- superblocks of a row ---- */
 
 static void put_q4_k(const plain_q4_k *from, size_t row, ft_pack_q4_k *to)
@@ -138,30 +90,12 @@ static void put_q4_k(const plain_q4_k *from, size_t row, ft_pack_q4_k *to)
         put_nibbles(from->nibbles + b / 2 * BLOCK, b % 2 * 4, to->quants[b][0] + 4 * row);
 }
 
-static void get_q4_k(const ft_pack_q4_k *from, size_t row, plain_q4_k *to)
-{
-    *to = (plain_q4_k){.d = from->scales.d[row], .dmin = from->scales.dmin[row]};
-    get_scales(&from->scales, row, to->scales);
-    for (int b = 0; b < N_BLOCKS; b++)
-        get_nibbles(from->quants[b][0] + 4 * row, b % 2 * 4, to->nibbles + b / 2 * BLOCK);
-}
-
 static void put_q5_k(const plain_q5_k *from, size_t row, ft_pack_q5_k *to)
 {
     put_scales(from->d, from->dmin, from->scales, row, &to->scales);
     for (int b = 0; b < N_BLOCKS; b++) {
         put_nibbles(from->nibbles + b / 2 * BLOCK, b % 2 * 4, to->block[b].quants[0] + 4 * row);
-        store4(to->block[b].bits + 4 * row, put_bits5(from->bits, b));
-    }
-}
-
-static void get_q5_k(const ft_pack_q5_k *from, size_t row, plain_q5_k *to)
-{
-    *to = (plain_q5_k){.d = from->scales.d[row], .dmin = from->scales.dmin[row]};
-    get_scales(&from->scales, row, to->scales);
-    for (int b = 0; b < N_BLOCKS; b++) {
-        get_nibbles(from->block[b].quants[0] + 4 * row, b % 2 * 4, to->nibbles + b / 2 * BLOCK);
-        get_bits5(load4(from->block[b].bits + 4 * row), b, to->bits);
+        ft_store4(to->block[b].bits + 4 * row, put_bits5(from->bits, b));
     }
 }
 
@@ -178,27 +112,14 @@ static void put_q6_k(const plain_q6_k *from, size_t row, ft_pack_q6_k *to)
     for (int b = 0; b < N_BLOCKS; b++) {
         put_nibbles(from->nibbles + nibbles6(b), b % 4 / 2 * 4, to->block[b].quants[0] + 4 * row);
         for (int g = 0; g < 2; g++)
-            store4(to->block[b].bits[g] + 4 * row,
-                   put_bits6(from->bits + b / 4 * BLOCK + 16 * g, b % 4 * 2));
-    }
-}
-
-static void get_q6_k(const ft_pack_q6_k *from, uint16_t d, size_t row, plain_q6_k *to)
-{
-    *to = (plain_q6_k){.d = d};
-    for (int h = 0; h < 2 * N_BLOCKS; h++)
-        to->scales[h] = from->scales[h][row];
-    for (int b = 0; b < N_BLOCKS; b++) {
-        get_nibbles(from->block[b].quants[0] + 4 * row, b % 4 / 2 * 4, to->nibbles + nibbles6(b));
-        for (int g = 0; g < 2; g++)
-            get_bits6(load4(from->block[b].bits[g] + 4 * row), b % 4 * 2,
-                      to->bits + b / 4 * BLOCK + 16 * g);
+            ft_store4(to->block[b].bits[g] + 4 * row,
+                      put_bits6(from->bits + b / 4 * BLOCK + 16 * g, b % 4 * 2));
     }
 }
 
 /* ---- tiles ---- */
 
-static void pack(enum ggml_type type, int64_t n_in, const uint8_t *plain, uint8_t *tile)
+void ft_pack_k_tile(enum ggml_type type, int64_t n_in, const uint8_t *plain, uint8_t *tile)
 {
     size_t n = (size_t)n_in / FT_PACK_SUPER;
     for (size_t row = 0; row < ROWS; row++)
@@ -215,30 +136,4 @@ static void pack(enum ggml_type type, int64_t n_in, const uint8_t *plain, uint8_
                 put_q6_k(from, row, (ft_pack_q6_k *)(tile + at.super));
             }
         }
-}
-
-static void unpack(enum ggml_type type, int64_t n_in, const uint8_t *tile, uint8_t *plain)
-{
-    size_t n = (size_t)n_in / FT_PACK_SUPER;
-    for (size_t row = 0; row < ROWS; row++)
-        for (size_t s = 0; s < n; s++) {
-            size_t i = row * n + s;
-            if (type == GGML_TYPE_Q4_K) {
-                get_q4_k((const ft_pack_q4_k *)tile + s, row, (plain_q4_k *)plain + i);
-            } else if (type == GGML_TYPE_Q5_K) {
-                get_q5_k((const ft_pack_q5_k *)tile + s, row, (plain_q5_k *)plain + i);
-            } else {
-                ft_pack_q6_k_place at = ft_pack_q6_k_at(s, n);
-                uint16_t d;
-                memcpy(&d, tile + at.d + 2 * row, 2);
-                get_q6_k((const ft_pack_q6_k *)(tile + at.super), d, row, (plain_q6_k *)plain + i);
-            }
-        }
-}
-
-const ft_pack_layout *ft_pack_k_layout(enum ggml_type type)
-{
-    static const ft_pack_layout layout = {pack, unpack};
-    return type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q5_K || type == GGML_TYPE_Q6_K ? &layout
-                                                                                      : NULL;
 }

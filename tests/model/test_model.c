@@ -168,10 +168,10 @@ static void check_packed(const struct ggml_tensor *packed, const struct ggml_ten
     assert_false(ft_is_packed(plain));
     if (!ft_is_packed(packed))
         return;
-    void *values = malloc(bytes);
-    ft_unpack(packed->type, packed->ne[0], packed->ne[1], packed->data, values);
-    assert_memory_equal(values, plain->data, bytes);
-    free(values);
+    void *expected = malloc(bytes);
+    ft_pack(plain->type, plain->ne[0], plain->ne[1], plain->data, expected);
+    assert_memory_equal(packed->data, expected, bytes);
+    free(expected);
 }
 
 /* Our own layout, where the build has a kernel for it, holds the plain one's values; the embedding

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packed layout of K-quants as pack_k.h describes it: values read from it one by one against
-// what ggml reads from the plain rows. (That nothing is lost on the way back is in test_pack.c.)
+// what ggml reads from the plain rows; the scales of superblocks, of which ggml sees few here, bit
+// by bit.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,6 @@
 #include "base/rng.h"
 #include "model/pack.h"
 #include "model/pack_k.h"
-#include "model/pack_layout.h"
 
 /* Value k of a row's block: 4 bits, of which the header says where they are. */
 static int nibble(const uint8_t quants[4][64], int row, int k)
@@ -90,17 +90,46 @@ static void check_values(ft_rng *rng, enum ggml_type type, size_t n_super)
     free(values);
 }
 
+/* d and dmin of any bits. */
+static void check_scales(ft_rng *rng, enum ggml_type type, size_t n_super)
+{
+    int64_t n_in = 256 * (int64_t)n_super;
+    size_t bytes = ft_pack_tile_bytes(type, n_in);
+    uint8_t *plain = malloc(bytes), *packed = malloc(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        plain[i] = (uint8_t)ft_rng_below(rng, 256);
+    ft_pack(type, n_in, 16, plain, packed);
+    for (size_t row = 0; row < 16; row++)
+        for (size_t s = 0; s < n_super; s++) {
+            const uint8_t *super = plain + (row * n_super + s) * ggml_type_size(type);
+            if (type == GGML_TYPE_Q6_K) {
+                assert_memory_equal(packed + ft_pack_q6_k_at(s, n_super).d + 2 * row,
+                                    super + ggml_type_size(type) - 2, 2);
+                continue;
+            }
+            const ft_pack_scales *to = type == GGML_TYPE_Q4_K
+                                           ? &((const ft_pack_q4_k *)packed)[s].scales
+                                           : &((const ft_pack_q5_k *)packed)[s].scales;
+            assert_memory_equal(&to->d[row], super, 2);
+            assert_memory_equal(&to->dmin[row], super + 2, 2);
+        }
+    free(plain);
+    free(packed);
+}
+
 static void test_values(void **state)
 {
     static const enum ggml_type types[] = {GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
     ft_rng rng;
     ft_rng_init(&rng, 4);
     for (size_t t = 0; t < 3; t++) {
-        assert_non_null(ft_pack_k_layout(types[t]));
-        for (size_t n_super = 1; n_super <= 4; n_super++)
+        assert_true(ft_pack_fits(types[t], 256, 16));
+        for (size_t n_super = 1; n_super <= 4; n_super++) {
             check_values(&rng, types[t], n_super);
+            check_scales(&rng, types[t], n_super);
+        }
     }
-    assert_null(ft_pack_k_layout(GGML_TYPE_Q2_K));
+    assert_false(ft_pack_fits(GGML_TYPE_Q2_K, 256, 16));
 }
 
 int main(void)
