@@ -25,12 +25,12 @@
 
 #include "base/cond.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "base/rng.h"
 #include "learn/trace_db.h"
 
 #define DEFAULT_MEMORY (1 << 20)
 #define BATCH_US       1000000 /* longest time that a round waits to be written */
-#define DELETE_SHARE   16      /* 1 / 16 of all rounds is deleted at a time */
 /* In the file, added rounds take GROWTH times their size in memory. Up to SPARE_PAGES pages are
  * partly filled. */
 #define GROWTH      2
@@ -49,33 +49,23 @@ typedef struct buffer {
     uint64_t rounds;
 } buffer;
 
-typedef enum statement {
-    BEGIN,
-    COMMIT,
-    ADD_SESSION,
-    ADD_ROUND,
-    ADD_NODE,
-    FIRST_ROUND,
-    LAST_ROUND,
-    DELETE_NODES,
-    DELETE_ROUNDS,
-    DELETE_SESSIONS,
-    STATEMENTS
-} statement;
+typedef enum statement { ADD_SESSION, ADD_ROUND, ADD_NODE, STATEMENTS } statement;
 
 static const char *const statement_sql[STATEMENTS] = {
-    [BEGIN] = "BEGIN IMMEDIATE",
-    [COMMIT] = "COMMIT",
     [ADD_SESSION] = "INSERT OR IGNORE INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [ADD_ROUND] = "INSERT INTO round VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [ADD_NODE] = "INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    [FIRST_ROUND] = "SELECT min(id) FROM round",
-    [LAST_ROUND] = "SELECT max(id) FROM round",
-    [DELETE_NODES] = "DELETE FROM node WHERE round < ?",
-    [DELETE_ROUNDS] = "DELETE FROM round WHERE id < ?",
-    [DELETE_SESSIONS] = "DELETE FROM session WHERE NOT EXISTS "
-                        "(SELECT 1 FROM round WHERE round.session = session.id)",
 };
+
+/* Deletes the oldest sixteenth of the rounds, and what belongs to them. */
+#define OLDEST "(SELECT min(id) + (max(id) - min(id)) / 16 FROM round)"
+static const char delete_oldest_sql[] =
+    "DELETE FROM node WHERE round <= " OLDEST "; DELETE FROM round WHERE id <= " OLDEST "; "
+    "DELETE FROM session WHERE NOT EXISTS (SELECT 1 FROM round WHERE round.session = session.id)";
+
+/* Pages that hold something. */
+static const char used_sql[] =
+    "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count";
 
 struct ft_trace {
     size_t capacity; /* of each buffer */
@@ -119,31 +109,11 @@ void ft_trace_label(ft_trace_node *node, uint32_t n, const uint32_t *path, uint3
 
 /* ---- the file; on the writing thread ---- */
 
-/* Runs a statement whose values are bound; *value, where it is not NULL, gets a row's first
- * column. */
-static int step(ft_trace *t, statement which, int64_t *value)
+/* Runs a statement whose values are bound. */
+static int insert(ft_trace *t, statement which)
 {
-    sqlite3_stmt *stmt = t->stmt[which];
-    int rc = sqlite3_step(stmt);
-    if (rc == SQLITE_ROW && value)
-        *value = sqlite3_column_int64(stmt, 0);
-    int reset = sqlite3_reset(stmt);
-    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : reset;
-}
-
-static int step_below(ft_trace *t, statement which, int64_t round)
-{
-    sqlite3_bind_int64(t->stmt[which], 1, round);
-    return step(t, which, NULL);
-}
-
-/* Times that are not known are NULL. */
-static void bind_time(sqlite3_stmt *stmt, int at, int64_t us)
-{
-    if (us < 0)
-        sqlite3_bind_null(stmt, at);
-    else
-        sqlite3_bind_int64(stmt, at, us);
+    (void)sqlite3_step(t->stmt[which]); /* reset returns its error */
+    return sqlite3_reset(t->stmt[which]);
 }
 
 static int add_session(ft_trace *t, const ft_trace_session *s)
@@ -159,7 +129,7 @@ static int add_session(ft_trace *t, const ft_trace_session *s)
     sqlite3_bind_double(stmt, 8, s->top_p);
     sqlite3_bind_double(stmt, 9, s->min_p);
     sqlite3_bind_int64(stmt, 10, s->rule);
-    return step(t, ADD_SESSION, NULL);
+    return insert(t, ADD_SESSION);
 }
 
 static int add_node(ft_trace *t, int64_t round, uint32_t index, const ft_trace_node *node)
@@ -182,80 +152,51 @@ static int add_node(ft_trace *t, int64_t round, uint32_t index, const ft_trace_n
             sqlite3_bind_double(stmt, 7 + f, (double)node->feature[f]);
         else
             sqlite3_bind_null(stmt, 7 + f);
-    return step(t, ADD_NODE, NULL);
+    return insert(t, ADD_NODE);
 }
 
 static int add_round(ft_trace *t, const entry *e, const ft_trace_node *node)
 {
     const ft_trace_round *r = &e->round;
+    const int64_t counts[] = {r->number, r->length, r->depth, r->n, r->accepted};
+    const int64_t known[] = {r->next, r->draft_us, r->rtt_us, r->queue_us, r->verify_us};
     sqlite3_stmt *stmt = t->stmt[ADD_ROUND];
-    int rc = add_session(t, &e->session);
+    int rc = add_session(t, &e->session), at = 1;
     if (rc != SQLITE_OK)
         return rc;
-    sqlite3_bind_int64(stmt, 1, e->session.id);
-    sqlite3_bind_int64(stmt, 2, r->number);
-    sqlite3_bind_int64(stmt, 3, r->length);
-    sqlite3_bind_int64(stmt, 4, r->depth);
-    sqlite3_bind_int64(stmt, 5, r->n);
-    sqlite3_bind_int64(stmt, 6, r->accepted);
-    bind_time(stmt, 7, r->next);
-    bind_time(stmt, 8, r->draft_us);
-    bind_time(stmt, 9, r->rtt_us);
-    bind_time(stmt, 10, r->queue_us);
-    bind_time(stmt, 11, r->verify_us);
-    rc = step(t, ADD_ROUND, NULL);
+    sqlite3_bind_int64(stmt, at++, e->session.id);
+    for (size_t i = 0; i < FT_COUNT(counts); i++)
+        sqlite3_bind_int64(stmt, at++, counts[i]);
+    for (size_t i = 0; i < FT_COUNT(known); i++, at++) /* what is not known is NULL */
+        if (known[i] < 0)
+            sqlite3_bind_null(stmt, at);
+        else
+            sqlite3_bind_int64(stmt, at, known[i]);
+    rc = insert(t, ADD_ROUND);
     const int64_t id = sqlite3_last_insert_rowid(t->db);
     for (uint32_t i = 0; i < r->n && rc == SQLITE_OK; i++)
         rc = add_node(t, id, i, &node[i]);
     return rc;
 }
 
-/* Pages that hold something. */
-static int used_pages(ft_trace *t, int64_t *used)
-{
-    int64_t all = 0, free_pages = 0;
-    int rc = ft_trace_db_number(t->db, "PRAGMA page_count", &all);
-    if (rc == SQLITE_OK)
-        rc = ft_trace_db_number(t->db, "PRAGMA freelist_count", &free_pages);
-    *used = all - free_pages;
-    return rc;
-}
-
-static int delete_oldest(ft_trace *t, bool *none_left)
-{
-    int64_t first = 0, last = 0;
-    int rc = step(t, FIRST_ROUND, &first);
-    if (rc == SQLITE_OK)
-        rc = step(t, LAST_ROUND, &last);
-    const int64_t below = first + (last - first) / DELETE_SHARE + 1;
-    *none_left = below > last;
-    if (rc == SQLITE_OK)
-        rc = step_below(t, DELETE_NODES, below);
-    if (rc == SQLITE_OK)
-        rc = step_below(t, DELETE_ROUNDS, below);
-    if (rc == SQLITE_OK)
-        rc = step(t, DELETE_SESSIONS, NULL);
-    return rc;
-}
-
-/* Deletes the oldest rounds until `bytes` more fit. */
+/* Deletes the oldest rounds until `bytes` more fit, or nothing is left to delete. */
 static int make_room(ft_trace *t, size_t bytes)
 {
     const int64_t need = (int64_t)(GROWTH * bytes / 4096) + SPARE_PAGES;
     int64_t used = 0;
-    bool none_left = false;
-    int rc = used_pages(t, &used);
-    while (rc == SQLITE_OK && !none_left && used + need > t->pages) {
-        rc = delete_oldest(t, &none_left);
-        if (rc == SQLITE_OK)
-            rc = used_pages(t, &used);
-    }
+    int before, rc;
+    do {
+        before = sqlite3_total_changes(t->db);
+        rc = ft_trace_db_number(t->db, used_sql, &used);
+        if (rc == SQLITE_OK && used + need > t->pages)
+            rc = ft_trace_db_run(t->db, delete_oldest_sql);
+    } while (rc == SQLITE_OK && sqlite3_total_changes(t->db) != before);
     return rc;
 }
 
 static int write_all(ft_trace *t, const buffer *b)
 {
-    int rc = step(t, BEGIN, NULL);
+    int rc = ft_trace_db_run(t->db, "BEGIN IMMEDIATE");
     if (rc == SQLITE_OK)
         rc = make_room(t, b->n);
     for (size_t at = 0; at < b->n && rc == SQLITE_OK;) {
@@ -263,7 +204,7 @@ static int write_all(ft_trace *t, const buffer *b)
         rc = add_round(t, e, (const ft_trace_node *)(const void *)(e + 1));
         at += sizeof *e + e->round.n * sizeof(ft_trace_node);
     }
-    return rc == SQLITE_OK ? step(t, COMMIT, NULL) : rc;
+    return rc == SQLITE_OK ? ft_trace_db_run(t->db, "COMMIT") : rc;
 }
 
 /* Writes the buffer's rounds; returns whether they are in the file. Only the first failure is
@@ -338,14 +279,10 @@ static int shrink(ft_trace *t)
     int rc = ft_trace_db_number(t->db, "PRAGMA page_count", &pages);
     if (rc != SQLITE_OK || pages <= t->pages)
         return rc;
-    rc = step(t, BEGIN, NULL);
+    rc = ft_trace_db_run(t->db, "BEGIN IMMEDIATE");
     if (rc == SQLITE_OK)
         rc = make_room(t, 0);
-    if (rc == SQLITE_OK)
-        rc = step(t, COMMIT, NULL);
-    if (rc == SQLITE_OK)
-        rc = ft_trace_db_run(t->db, "PRAGMA incremental_vacuum");
-    return rc;
+    return rc == SQLITE_OK ? ft_trace_db_run(t->db, "COMMIT; PRAGMA incremental_vacuum") : rc;
 }
 
 static ft_status open_store(ft_trace *t, const ft_trace_opts *opts, ft_error *err)
@@ -365,7 +302,7 @@ static void free_trace(ft_trace *t)
 {
     for (int i = 0; i < STATEMENTS; i++)
         sqlite3_finalize(t->stmt[i]);
-    ft_trace_db_close(t->db);
+    sqlite3_close(t->db);
     pthread_cond_destroy(&t->wake);
     pthread_cond_destroy(&t->over);
     pthread_mutex_destroy(&t->mutex);

@@ -31,22 +31,26 @@
 #define LOG_SHARE 8    /* of the file, that the log may take */
 
 /* Node rows lie in order of (round, idx), so that the oldest ones are whole pages. */
-static const char *const schema[] = {
-    "CREATE TABLE session (id INTEGER PRIMARY KEY, start_us INTEGER NOT NULL, "
-    "draft INTEGER NOT NULL, target INTEGER NOT NULL, vocab INTEGER NOT NULL, "
-    "temperature REAL NOT NULL, top_k INTEGER NOT NULL, top_p REAL NOT NULL, "
-    "min_p REAL NOT NULL, rule INTEGER NOT NULL) STRICT",
-    "CREATE TABLE round (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, "
-    "number INTEGER NOT NULL, length INTEGER NOT NULL, depth INTEGER NOT NULL, "
-    "drafted INTEGER NOT NULL, accepted INTEGER NOT NULL, next INTEGER, draft_us INTEGER, "
-    "rtt_us INTEGER, queue_us INTEGER, verify_us INTEGER) STRICT",
-    "CREATE INDEX round_session ON round (session)",
-    "CREATE TABLE node (round INTEGER NOT NULL, idx INTEGER NOT NULL, parent INTEGER NOT NULL, "
-    "token INTEGER NOT NULL, depth INTEGER NOT NULL, outcome INTEGER, confidence REAL, "
-    "entropy REAL, margin REAL, deviation REAL, position REAL, PRIMARY KEY (round, idx)) "
-    "STRICT, WITHOUT ROWID",
-};
-#define N_SCHEMA (sizeof schema / sizeof schema[0])
+#define SCHEMA                                                                                   \
+    "CREATE TABLE session (id INTEGER PRIMARY KEY, start_us INTEGER NOT NULL, "                  \
+    "draft INTEGER NOT NULL, target INTEGER NOT NULL, vocab INTEGER NOT NULL, "                  \
+    "temperature REAL NOT NULL, top_k INTEGER NOT NULL, top_p REAL NOT NULL, "                   \
+    "min_p REAL NOT NULL, rule INTEGER NOT NULL) STRICT;"                                        \
+    "CREATE TABLE round (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, "                     \
+    "number INTEGER NOT NULL, length INTEGER NOT NULL, depth INTEGER NOT NULL, "                 \
+    "drafted INTEGER NOT NULL, accepted INTEGER NOT NULL, next INTEGER, draft_us INTEGER, "      \
+    "rtt_us INTEGER, queue_us INTEGER, verify_us INTEGER) STRICT;"                               \
+    "CREATE INDEX round_session ON round (session);"                                             \
+    "CREATE TABLE node (round INTEGER NOT NULL, idx INTEGER NOT NULL, parent INTEGER NOT NULL, " \
+    "token INTEGER NOT NULL, depth INTEGER NOT NULL, outcome INTEGER, confidence REAL, "         \
+    "entropy REAL, margin REAL, deviation REAL, position REAL, PRIMARY KEY (round, idx)) "       \
+    "STRICT, WITHOUT ROWID;"
+/* Whether the file has exactly these, in any order; each statement is kept as it was written. */
+static const char is_ours_sql[] =
+    "SELECT count(*) = 4 AND sum(instr(';" SCHEMA "', ';' || sql || ';') > 0) = 4 "
+    "FROM sqlite_schema";
+static const char is_empty_sql[] = "SELECT application_id = 0 AND NOT EXISTS "
+                                   "(SELECT 1 FROM sqlite_schema) FROM pragma_application_id";
 _Static_assert(FT_FEATURES == 5, "other features are another FT_TRACE_SCHEMA");
 
 /* ---- small things ---- */
@@ -105,11 +109,6 @@ static int pragma(sqlite3 *db, const char *name, int64_t value)
     return ft_trace_db_run(db, sql);
 }
 
-void ft_trace_db_close(sqlite3 *db)
-{
-    sqlite3_close(db);
-}
-
 /* ---- is it ours ---- */
 
 static ft_status check_versions(sqlite3 *db, ft_error *err)
@@ -131,37 +130,19 @@ static ft_status check_versions(sqlite3 *db, ft_error *err)
     return FT_OK;
 }
 
-static bool in_schema(const char *sql)
-{
-    for (size_t i = 0; sql && i < N_SCHEMA; i++)
-        if (strcmp(sql, schema[i]) == 0)
-            return true;
-    return false;
-}
-
 static ft_status check_schema(sqlite3 *db, ft_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    size_t same = 0, all = 0;
+    int64_t same = 0;
     ft_status status = check_versions(db, err);
     if (status != FT_OK)
         return status;
-    int rc = sqlite3_prepare_v2(db, "SELECT sql FROM sqlite_schema", -1, &stmt, NULL);
-    while (rc == SQLITE_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-        all++;
-        same += in_schema((const char *)sqlite3_column_text(stmt, 0));
-        rc = SQLITE_OK;
-    }
-    if (rc != SQLITE_DONE)
-        status = ft_trace_db_fail(db, err);
-    else if (same != N_SCHEMA || all != N_SCHEMA)
-        status =
-            ft_error_set(err, FT_CORRUPT,
-                         "trace: %.200s has other tables than a trace store: pass another file "
-                         "name",
-                         name_of(db));
-    sqlite3_finalize(stmt);
-    return status;
+    if (ft_trace_db_number(db, is_ours_sql, &same) != SQLITE_OK)
+        return ft_trace_db_fail(db, err);
+    return same ? FT_OK
+                : ft_error_set(err, FT_CORRUPT,
+                               "trace: %.200s has other tables than a trace store: pass another "
+                               "file name",
+                               name_of(db));
 }
 
 /* ---- opening ---- */
@@ -247,43 +228,24 @@ static ft_status create_file(const char *path, ft_error *err)
     return FT_OK;
 }
 
-static int is_empty(sqlite3 *db, bool *empty)
+/* Makes the tables, unless there are some. Another process may be about to do the same. */
+static int create_tables(sqlite3 *db)
 {
-    int64_t tables = 1, application = 1;
-    int rc = ft_trace_db_number(db, "SELECT count(*) FROM sqlite_schema", &tables);
+    int64_t empty = 0;
+    int rc = ft_trace_db_number(db, is_empty_sql, &empty);
+    if (rc != SQLITE_OK || !empty)
+        return rc;
+    rc = ft_trace_db_run(
+        db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE");
     if (rc == SQLITE_OK)
-        rc = ft_trace_db_number(db, "PRAGMA application_id", &application);
-    *empty = tables == 0 && application == 0;
-    return rc;
-}
-
-/* The tables, unless another process has made them meanwhile. */
-static int make_tables(sqlite3 *db)
-{
-    bool empty = false;
-    int rc = ft_trace_db_run(db, "BEGIN IMMEDIATE");
-    if (rc == SQLITE_OK)
-        rc = is_empty(db, &empty);
-    for (size_t i = 0; i < N_SCHEMA && rc == SQLITE_OK && empty; i++)
-        rc = ft_trace_db_run(db, schema[i]);
+        rc = ft_trace_db_number(db, is_empty_sql, &empty);
+    if (rc == SQLITE_OK && empty)
+        rc = ft_trace_db_run(db, SCHEMA);
     if (rc == SQLITE_OK && empty)
         rc = pragma(db, "application_id", FT_TRACE_APPLICATION);
     if (rc == SQLITE_OK && empty)
         rc = pragma(db, "user_version", FT_TRACE_SCHEMA);
-    if (rc == SQLITE_OK)
-        rc = ft_trace_db_run(db, "COMMIT");
-    return rc;
-}
-
-static int create_tables(sqlite3 *db)
-{
-    bool empty;
-    int rc = is_empty(db, &empty);
-    if (rc == SQLITE_OK && empty)
-        rc = ft_trace_db_run(db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL");
-    if (rc == SQLITE_OK && empty)
-        rc = make_tables(db);
-    return rc;
+    return rc == SQLITE_OK ? ft_trace_db_run(db, "COMMIT") : rc;
 }
 
 static bool has_log(sqlite3 *db)

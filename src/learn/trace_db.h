@@ -14,13 +14,12 @@ typedef struct sqlite3 sqlite3;
 #define FT_TRACE_SCHEMA      1          /* and its user_version */
 
 /* Opens a connection that writes at most max_bytes; *pages is that size in pages. Creates the file
- * and its tables if they do not exist. Used by one thread at a time. Errors as ft_trace_open. */
+ * and its tables if they do not exist. Used by one thread at a time; sqlite3_close ends it. Errors
+ * as ft_trace_open. */
 FT_WARN_UNUSED ft_status ft_trace_db_write(const char *path, uint64_t max_bytes, ft_error *err,
                                            sqlite3 **out, int64_t *pages);
 /* Opens a connection that only reads. Errors as ft_trace_each_node. */
 FT_WARN_UNUSED ft_status ft_trace_db_read(const char *path, ft_error *err, sqlite3 **out);
-/* NULL is legal. */
-void ft_trace_db_close(sqlite3 *db);
 
 /* The connection's last failure, as a status and a message that names the file. */
 ft_status ft_trace_db_fail(sqlite3 *db, ft_error *err);

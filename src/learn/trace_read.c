@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "learn/trace.h"
 #include "learn/trace_db.h"
 
@@ -76,7 +77,7 @@ ft_status ft_trace_each_node(const char *path, ft_trace_each_fn each, void *ctx,
     ft_status status = ft_trace_db_read(path, err, &db);
     if (status == FT_OK)
         status = each_sample(db, each, ctx, err);
-    ft_trace_db_close(db);
+    sqlite3_close(db);
     return status;
 }
 
@@ -113,29 +114,22 @@ static ft_status check_whole(sqlite3 *db, ft_error *err)
 
 static ft_status count(sqlite3 *db, ft_error *err, ft_trace_summary *out)
 {
-    int64_t page_bytes = 0, pages = 0, sessions = 0, rounds = 0, pairs = 0, samples = 0;
     const struct {
         const char *sql;
-        int64_t *to;
+        void *to; /* 64 bits */
     } numbers[] = {
-        {"PRAGMA page_size", &page_bytes},
-        {"PRAGMA page_count", &pages},
-        {"SELECT count(*) FROM session", &sessions},
-        {"SELECT count(*) FROM round", &rounds},
-        {"SELECT count(*) FROM (SELECT DISTINCT draft, target FROM session)", &pairs},
+        {"SELECT page_size * page_count FROM pragma_page_size, pragma_page_count", &out->bytes},
+        {"SELECT count(*) FROM session", &out->sessions},
+        {"SELECT count(*) FROM round", &out->rounds},
+        {"SELECT count(*) FROM (SELECT DISTINCT draft, target FROM session)", &out->pairs},
         {"SELECT min(start_us) FROM session", &out->first_us},
         {"SELECT max(start_us) FROM session", &out->last_us},
         {"SELECT count(*) FROM node WHERE outcome IS NOT NULL AND confidence IS NOT NULL",
-         &samples},
+         &out->samples},
     };
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    for (size_t i = 0; i < FT_COUNT(numbers); i++)
         if (ft_trace_db_number(db, numbers[i].sql, numbers[i].to) != SQLITE_OK)
             return ft_trace_db_fail(db, err);
-    out->bytes = (uint64_t)(page_bytes * pages);
-    out->sessions = (uint64_t)sessions;
-    out->rounds = (uint64_t)rounds;
-    out->pairs = (uint64_t)pairs;
-    out->samples = (uint64_t)samples;
     return FT_OK;
 }
 
@@ -186,6 +180,6 @@ ft_status ft_trace_summarize(const char *path, ft_error *err, ft_trace_summary *
         status = count(db, err, out);
     if (status == FT_OK)
         status = count_depths(db, err, out);
-    ft_trace_db_close(db);
+    sqlite3_close(db);
     return status;
 }

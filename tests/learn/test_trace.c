@@ -113,7 +113,7 @@ static int64_t number_in_file(const char *sql)
     int64_t n = -1;
     assert_int_equal(ft_trace_db_read(path, NULL, &db), FT_OK);
     assert_int_equal(ft_trace_db_number(db, sql, &n), SQLITE_OK);
-    ft_trace_db_close(db);
+    sqlite3_close(db);
     return n;
 }
 
@@ -358,7 +358,7 @@ static void test_killed(void **state)
         assert_int_equal(sqlite3_step(row), SQLITE_ROW);
         assert_string_equal((const char *)sqlite3_column_text(row, 0), "ok");
         sqlite3_finalize(row);
-        ft_trace_db_close(db);
+        sqlite3_close(db);
     }
 }
 
