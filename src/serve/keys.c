@@ -5,6 +5,7 @@
 // verifier's lock. Does not know tokens: src/wire finds a client's key.
 #include "serve/keys.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,41 +67,37 @@ static ft_key_count *make_count(ft_verifier *v, const ft_key *key)
 
 /* ---- what happens to sessions ---- */
 
-void ft_keys_count_opened(const ft_sess *s)
-{
-    if (!s->who.key.name[0])
-        return;
-    pthread_mutex_lock(&s->verifier->inbox.lock);
-    ft_key_count *count = make_count(s->verifier, &s->who.key);
-    if (count) {
-        count->opened++;
-        count->sessions++;
-    }
-    pthread_mutex_unlock(&s->verifier->inbox.lock);
-}
-
-void ft_keys_count_gone(const ft_sess *s)
-{
-    if (!s->who.key.name[0])
-        return;
-    pthread_mutex_lock(&s->verifier->inbox.lock);
-    ft_key_count *count = make_count(s->verifier, &s->who.key);
-    if (count && count->sessions > 0)
-        count->sessions--;
-    pthread_mutex_unlock(&s->verifier->inbox.lock);
-}
-
-void ft_keys_count_refused(ft_verifier *v, const ft_key *key, ft_status why)
+/* Does nothing without a key. gone: sessions that have ended. */
+static void count(ft_verifier *v, const ft_key *key, const ft_key_count *more, uint64_t gone)
 {
     if (!key->name[0])
         return;
     pthread_mutex_lock(&v->inbox.lock);
-    ft_key_count *count = make_count(v, key);
-    if (count) {
-        count->forbidden += why == FT_FORBIDDEN;
-        count->exhausted += why == FT_EXHAUSTED;
+    ft_key_count *sum = make_count(v, key);
+    if (sum) {
+        sum->opened += more->opened;
+        sum->forbidden += more->forbidden;
+        sum->exhausted += more->exhausted;
+        sum->sessions += more->sessions;
+        sum->sessions -= gone < sum->sessions ? gone : sum->sessions;
     }
     pthread_mutex_unlock(&v->inbox.lock);
+}
+
+void ft_keys_count_opened(const ft_sess *s)
+{
+    count(s->verifier, &s->who.key, &(ft_key_count){.opened = 1, .sessions = 1}, 0);
+}
+
+void ft_keys_count_gone(const ft_sess *s)
+{
+    count(s->verifier, &s->who.key, &(ft_key_count){.opened = 0}, 1);
+}
+
+void ft_keys_count_refused(ft_verifier *v, const ft_key *key, ft_status why)
+{
+    const ft_key_count more = {.forbidden = why == FT_FORBIDDEN, .exhausted = why == FT_EXHAUSTED};
+    count(v, key, &more, 0);
 }
 
 /* ---- any thread ---- */
@@ -108,15 +105,6 @@ void ft_keys_count_refused(ft_verifier *v, const ft_key *key, ft_status why)
 ft_keyring *ft_verifier_keys(const ft_verifier *verifier)
 {
     return verifier->opts.keys;
-}
-
-ft_key_count ft_verifier_key_count(ft_verifier *verifier, const char *name)
-{
-    pthread_mutex_lock(&verifier->inbox.lock);
-    const ft_key_count *found = count_of(verifier, name);
-    ft_key_count count = found ? *found : (ft_key_count){0};
-    pthread_mutex_unlock(&verifier->inbox.lock);
-    return count;
 }
 
 static bool is_among(const ft_key *keys, size_t n, const char *name)
@@ -127,29 +115,62 @@ static bool is_among(const ft_key *keys, size_t n, const char *name)
     return i < n;
 }
 
-ft_status ft_verifier_list_keys(ft_verifier *verifier, ft_key_count **out, size_t *n)
+/* The counts of all valid keys, then of removed keys that still have sessions. The caller frees
+ * *out. FT_NOMEM. */
+static ft_status list(ft_verifier *v, ft_key_count **out, size_t *n)
 {
     ft_key *key;
     size_t n_key;
     *out = NULL;
-    if (ft_keyring_list(verifier->opts.keys, &key, &n_key) != FT_OK)
+    if (ft_keyring_list(v->opts.keys, &key, &n_key) != FT_OK)
         return FT_NOMEM;
-    pthread_mutex_lock(&verifier->inbox.lock);
-    ft_key_count *list = calloc(n_key + verifier->published.n_keys, sizeof *list);
+    pthread_mutex_lock(&v->inbox.lock);
+    ft_key_count *all = calloc(n_key + v->published.n_keys, sizeof *all);
     *n = 0;
-    for (size_t i = 0; list && i < n_key; i++) {
-        const ft_key_count *known = count_of(verifier, key[i].name);
+    for (size_t i = 0; all && i < n_key; i++) {
+        const ft_key_count *known = count_of(v, key[i].name);
         if (known)
-            list[*n] = *known;
-        memcpy(list[(*n)++].name, key[i].name, sizeof key[i].name);
+            all[*n] = *known;
+        memcpy(all[(*n)++].name, key[i].name, sizeof key[i].name);
     }
-    for (size_t i = 0; list && i < verifier->published.n_keys; i++) {
-        const ft_key_count *count = &verifier->published.keys[i];
-        if (count->sessions > 0 && !is_among(key, n_key, count->name))
-            list[(*n)++] = *count;
+    for (size_t i = 0; all && i < v->published.n_keys; i++) {
+        const ft_key_count *used = &v->published.keys[i];
+        if (used->sessions > 0 && !is_among(key, n_key, used->name))
+            all[(*n)++] = *used;
     }
-    pthread_mutex_unlock(&verifier->inbox.lock);
+    pthread_mutex_unlock(&v->inbox.lock);
     free(key);
-    *out = list;
-    return list ? FT_OK : FT_NOMEM;
+    *out = all;
+    return all ? FT_OK : FT_NOMEM;
+}
+
+static const struct {
+    const char *labels, *name, *help;
+    ft_stat_kind kind;
+    size_t at;
+} table[] = {
+#define F(kind, field, labels, name, help) \
+    {labels, name, help, FT_STAT_##kind, offsetof(ft_key_count, field)},
+    FT_KEY_STATS(F)
+#undef F
+};
+
+ft_status ft_keys_append(ft_verifier *verifier, ft_buf *out)
+{
+    ft_key_count *key;
+    size_t n;
+    if (!verifier->opts.keys)
+        return FT_OK;
+    if (list(verifier, &key, &n) != FT_OK)
+        return FT_NOMEM;
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        if (table[k].help)
+            ft_stat_append_head(out, table[k].name, table[k].help, table[k].kind);
+        for (size_t i = 0; i < n; i++)
+            ft_buf_printf(out, "foretoken_%s{key=\"%s\"%s} %" PRIu64 "\n", table[k].name,
+                          key[i].name, table[k].labels,
+                          *(const uint64_t *)((const char *)&key[i] + table[k].at));
+    }
+    free(key);
+    return out->failed ? FT_NOMEM : FT_OK;
 }

@@ -28,7 +28,8 @@ static uint32_t blocks_free(const ft_verifier *v)
     return es.blocks_free;
 }
 
-uint32_t ft_kv_blocks_for(const ft_verifier *v, uint32_t n_tok)
+/* Blocks that a text of n_tok tokens with the largest tree needs. */
+static uint32_t blocks_for(const ft_verifier *v, uint32_t n_tok)
 {
     uint64_t rows = (uint64_t)n_tok + v->opts.max_tree + 1;
     return (uint32_t)((rows + FT_KV_BLOCK_TOK - 1) / FT_KV_BLOCK_TOK) + 1;
@@ -37,11 +38,11 @@ uint32_t ft_kv_blocks_for(const ft_verifier *v, uint32_t n_tok)
 ft_status ft_kv_admit(const ft_verifier *v, uint32_t n_tok, ft_error *err)
 {
     ft_engine_stats es;
-    uint64_t wanted = ft_kv_blocks_for(v, n_tok);
+    uint64_t wanted = blocks_for(v, n_tok);
     ft_engine_get_stats(v->engine, &es);
     for (const ft_sess *s = v->sessions.first; s; s = s->next)
         if (s->handle && s->text.finish == FT_FINISH_NONE)
-            wanted += ft_kv_blocks_for(v, s->text.len);
+            wanted += blocks_for(v, s->text.len);
     if (!ft_admit_kv(wanted, es.blocks))
         return ft_error_set(err, FT_EXHAUSTED,
                             "serve: the KV pool is too full for a prompt of %u tokens: try again "

@@ -13,8 +13,6 @@ uint64_t ft_kv_scope(const ft_verifier *v, const char *credential);
 /* If the session holds no KV, takes over the start of its text from the prefix cache. */
 void ft_kv_attach(ft_sess *s);
 
-/* Blocks that a text of n_tok tokens with the largest tree needs. */
-uint32_t ft_kv_blocks_for(const ft_verifier *v, uint32_t n_tok);
 /* FT_EXHAUSTED: the pool is too small for the open texts and one more of n_tok tokens. */
 FT_WARN_UNUSED ft_status ft_kv_admit(const ft_verifier *v, uint32_t n_tok, ft_error *err);
 /* Reserves blocks for `needs`, which are in order of service. Takes over cached text for sessions

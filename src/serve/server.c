@@ -17,7 +17,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "http/openai.h"
-#include "serve/metrics.h"
+#include "serve/keys.h"
 
 #define METRICS_CONNECTIONS 16 /* for scrapers and a few people */
 
@@ -158,7 +158,7 @@ static ft_status metrics_page(void *ctx, ft_buf *out)
     ft_verifier_stats stats;
     ft_verifier_get_stats(verifier, &stats);
     ft_status status = ft_stats_append(&ft_verifier_stat_list, &stats, out);
-    return status == FT_OK ? ft_metrics_append_keys(verifier, out) : status;
+    return status == FT_OK ? ft_keys_append(verifier, out) : status;
 }
 
 static ft_status start_metrics(ft_server *server, const ft_server_opts *opts, ft_error *err)

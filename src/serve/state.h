@@ -27,8 +27,16 @@
 #include "serve/session.h"
 #include "serve/stats.h"
 
-typedef struct ft_own ft_own;             /* own_draft.c */
-typedef struct ft_key_count ft_key_count; /* keys.h */
+typedef struct ft_own ft_own; /* own_draft.c */
+
+/* Counts of a key: Opens by result since the verifier was created, and sessions now, detached ones
+ * included. */
+typedef struct ft_key_count {
+    char name[FT_KEY_NAME_SIZE];
+#define F(kind, field, labels, help_name, help) uint64_t field;
+    FT_KEY_STATS(F)
+#undef F
+} ft_key_count;
 
 /* A session that has work for the next pass. */
 typedef struct ft_need {

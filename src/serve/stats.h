@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verifier's statistics: one line a metric. The struct, the Prometheus page (metrics.h), its
+ * The verifier's statistics: one line a metric. The struct, the Prometheus page, its
  * reader (base/stats.h) and docs/METRICS.md (tools/metrics-doc) are all generated from these lists.
  */
 #ifndef FT_SERVE_STATS_H

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "local/link.h"
+#include "support/local_client.h"
 #include "support/target.h"
 
 enum { WAIT_US = 30000000, N_PROMPT = 4 };
@@ -200,7 +201,7 @@ static void test_tenant(void **state)
     ft_server_msg_free(must_recv(a, FT_SERVER_OPENED));
     must_open(b);
     assert_int_equal(recv_end(b, WAIT_US), FT_EXHAUSTED);
-    assert_int_equal(ft_verifier_key_count(v, "team-a").sessions, 1);
+    assert_int_equal(local_count_key(v, "team-a").sessions, 1);
     unknown->vt->destroy(unknown);
     a->vt->destroy(a);
     b->vt->destroy(b);

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "serve/metrics.h"
 #include "serve/server.h"
 #include "support/local_client.h"
 #include "support/target.h"
@@ -142,10 +141,10 @@ static void close_call(ft_call *call)
 }
 
 /* Of all that reached the server by now: a stream may end before its session has. */
-static ft_key_count count_of(const net *n, const char *key)
+static local_key_count count_of(const net *n, const char *key)
 {
     ft_verifier_tick(ft_server_verifier(n->server));
-    return ft_verifier_key_count(ft_server_verifier(n->server), key);
+    return local_count_key(ft_server_verifier(n->server), key);
 }
 
 static void test_who(void **state)
@@ -273,7 +272,7 @@ static void test_reload(void **state)
     expect_refused(n.b, &open, FT_UNAUTHENTICATED, "wrong bearer token");
     expect_refused(new_a, &open, FT_EXHAUSTED, "all 1 sessions of key 'a' are in use");
     close_call(expect_open(new_d, 8, &d));
-    assert_int_equal(ft_metrics_append_keys(ft_server_verifier(n.server), &page), FT_OK);
+    assert_int_equal(ft_keys_append(ft_server_verifier(n.server), &page), FT_OK);
     static const char *const lines[] = {"\nforetoken_key_sessions{key=\"a\"} 1\n",
                                         "\nforetoken_key_sessions{key=\"b\"} 1\n",
                                         "\nforetoken_key_sessions_opened_total{key=\"d\"} 1\n"};
@@ -307,7 +306,7 @@ static void test_metrics(void **state)
     (void)state;
     expect_refused(n.a, &fast, FT_FORBIDDEN, "");
     ft_call *call = expect_open(n.a, 0, NULL);
-    assert_int_equal(ft_metrics_append_keys(ft_server_verifier(n.server), &page), FT_OK);
+    assert_int_equal(ft_keys_append(ft_server_verifier(n.server), &page), FT_OK);
     static const char *const lines[] = {
         "\nforetoken_key_sessions{key=\"a\"} 1\n",
         "\nforetoken_key_sessions{key=\"b\"} 0\n",

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "serve/metrics.h"
 #include "serve/server.h"
 #include "support/http_client.h"
 #include "support/local_client.h"

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "serve/metrics.h"
 #include "support/local_client.h"
 #include "support/target.h"
 

@@ -222,3 +222,27 @@ void local_generate(ft_verifier *v, const ft_msg_open *open, test_edge *edge, te
             fail_msg("gone: %s", c.message);
     local_close(&c);
 }
+
+/* ---- keys ---- */
+
+static uint64_t value_of(const char *page, const char *metric, const char *key, const char *labels)
+{
+    char line[200];
+    snprintf(line, sizeof line, "foretoken_%s{key=\"%s\"%s} ", metric, key, labels);
+    const char *at = strstr(page, line);
+    return at ? strtoull(at + strlen(line), NULL, 10) : 0;
+}
+
+local_key_count local_count_key(ft_verifier *v, const char *name)
+{
+    ft_buf page = {0};
+    assert_int_equal(ft_keys_append(v, &page), FT_OK);
+    const char *text = page.data ? page.data : "", *refused = "key_opens_refused_total";
+    const local_key_count count = {
+        .sessions = value_of(text, "key_sessions", name, ""),
+        .opened = value_of(text, "key_sessions_opened_total", name, ""),
+        .forbidden = value_of(text, refused, name, ",status=\"forbidden\""),
+        .exhausted = value_of(text, refused, name, ",status=\"exhausted\"")};
+    ft_buf_deinit(&page);
+    return count;
+}

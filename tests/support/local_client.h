@@ -68,4 +68,10 @@ bool local_round(local_client *c, test_edge *edge, test_text *text);
 /* A whole text in a session of its own. `text` holds the prompt. */
 void local_generate(ft_verifier *v, const ft_msg_open *open, test_edge *edge, test_text *text);
 
+/* What the page for Prometheus says of a key; 0 where it has no line. */
+typedef struct local_key_count {
+    uint64_t sessions, opened, forbidden, exhausted;
+} local_key_count;
+local_key_count local_count_key(ft_verifier *v, const char *name);
+
 #endif
