@@ -175,7 +175,7 @@ static void begin(ft_drafting *d)
 
 /* ---- reading ---- */
 
-/* Gives new text to the drafter, then reads a piece. The caller holds the lock. */
+/* Gives new text to the drafter, then reads a piece. Under the lock. */
 static ft_status read_piece(ft_drafting *d, ft_error *err, uint32_t *left)
 {
     const uint32_t n = text_tok(d) - d->known;
@@ -189,24 +189,30 @@ static ft_status read_piece(ft_drafting *d, ft_error *err, uint32_t *left)
     return ft_drafter_prefill(d->drafter, PREFILL_CHUNK, err, left);
 }
 
+/* Reads a piece. False: drafting has ended. */
+static bool read_locked(ft_drafting *d, uint32_t *left)
+{
+    ft_error err = {0};
+    ft_engine_lock_take(d->how.lock);
+    ft_status status = read_piece(d, &err, left);
+    ft_engine_lock_release(d->how.lock);
+    if (status != FT_OK)
+        give_up(d, &err);
+    return status == FT_OK;
+}
+
 /* False: drafting has ended. */
 static bool read_all(ft_drafting *d)
 {
     const uint64_t total = text_tok(d);
-    ft_error err = {0};
     uint32_t left = 1;
     while (left > 0) {
         if (d->how.cancelled(d->how.ctx)) {
             ft_drafting_stop(d);
             return false;
         }
-        ft_engine_lock_take(d->how.lock);
-        ft_status status = read_piece(d, &err, &left);
-        ft_engine_lock_release(d->how.lock);
-        if (status != FT_OK) {
-            give_up(d, &err);
+        if (!read_locked(d, &left))
             return false;
-        }
         if (d->state == FT_DRAFTING_READING) /* the first verdict reports the last token */
             ft_progress_report(d->how.progress, left < total ? total - left - 1 : 0, total);
     }
@@ -307,7 +313,7 @@ void ft_drafting_want_shadow(ft_drafting *d, const ft_draft_params *params)
 }
 
 /* Under the lock. */
-static ft_status draft_shadow(ft_drafting *d, ft_error *err, ft_draft_cost *cost)
+static ft_status draft_shadow(ft_drafting *d, ft_error *err)
 {
     ft_shadow *s = &d->shadow;
     const ft_draft_cost before = spent(d);
@@ -315,26 +321,23 @@ static ft_status draft_shadow(ft_drafting *d, ft_error *err, ft_draft_cost *cost
     s->state = FT_SHADOW_NONE;
     if (status != FT_OK || s->tree.n == 0)
         return status;
-    *cost = since(d, before);
+    s->cost = since(d, before);
     s->state = FT_SHADOW_OUT;
     s->at = -1;
     s->path = 0;
-    s->took_us = cost->us;
     return FT_OK;
 }
 
-ft_draft_cost ft_drafting_draft_shadow(ft_drafting *d)
+void ft_drafting_draft_shadow(ft_drafting *d)
 {
     ft_error err = {0};
-    ft_draft_cost cost = {0};
     if (!ft_drafting_ready(d) || (d->known < text_tok(d) && !read_all(d)))
-        return cost;
+        return;
     ft_engine_lock_take(d->how.lock);
-    ft_status status = draft_shadow(d, &err, &cost);
+    ft_status status = draft_shadow(d, &err);
     ft_engine_lock_release(d->how.lock);
     if (status != FT_OK)
         give_up(d, &err);
-    return cost;
 }
 
 bool ft_drafting_walk_shadow(ft_drafting *d, int32_t token, ft_shadow *over)
@@ -360,20 +363,13 @@ bool ft_drafting_walk_shadow(ft_drafting *d, int32_t token, ft_shadow *over)
 /* READING: reads a piece of the text. LATER: tries to begin. */
 static ft_idle idle_read(ft_drafting *d)
 {
-    ft_error err = {0};
     uint32_t left = 0;
-    if (d->state == FT_DRAFTING_LATER) {
-        if (d->retry_in == 0 && !context_is_full(d))
-            begin(d);
-        return d->state == FT_DRAFTING_READING ? FT_IDLE_MORE : FT_IDLE_DONE;
+    if (d->state == FT_DRAFTING_READING) {
+        if (read_locked(d, &left) && left == 0)
+            happened(d, FT_DRAFTING_READ);
+    } else if (d->retry_in == 0 && !context_is_full(d)) {
+        begin(d);
     }
-    ft_engine_lock_take(d->how.lock);
-    ft_status status = read_piece(d, &err, &left);
-    ft_engine_lock_release(d->how.lock);
-    if (status != FT_OK)
-        give_up(d, &err);
-    else if (left == 0)
-        happened(d, FT_DRAFTING_READ);
     return d->state == FT_DRAFTING_READING ? FT_IDLE_MORE : FT_IDLE_DONE;
 }
 
@@ -394,7 +390,7 @@ static ft_idle idle_tree(ft_drafting *d)
 }
 
 /* In a run: reads new text, and drafts the wanted shadow. */
-static ft_idle idle_run(ft_drafting *d, ft_draft_cost *shadow)
+static ft_idle idle_run(ft_drafting *d)
 {
     ft_error err = {0};
     uint32_t left = 0;
@@ -407,7 +403,7 @@ static ft_idle idle_run(ft_drafting *d, ft_draft_cost *shadow)
         return FT_IDLE_LOCKED;
     ft_status status = FT_OK;
     if (wanted && d->known == text_tok(d))
-        status = draft_shadow(d, &err, shadow);
+        status = draft_shadow(d, &err);
     else
         status = read_piece(d, &err, &left);
     ft_engine_lock_release(d->how.lock);
@@ -417,14 +413,14 @@ static ft_idle idle_run(ft_drafting *d, ft_draft_cost *shadow)
                                                                                 : FT_IDLE_DONE;
 }
 
-ft_idle ft_drafting_idle(ft_drafting *d, ft_draft_cost *shadow)
+ft_idle ft_drafting_idle(ft_drafting *d)
 {
     switch (d->state) {
     case FT_DRAFTING_READING:
     case FT_DRAFTING_LATER:
         return idle_read(d);
     case FT_DRAFTING_ON:
-        return d->tree.n > 0 ? idle_tree(d) : idle_run(d, shadow);
+        return d->tree.n > 0 ? idle_tree(d) : idle_run(d);
     default:
         return FT_IDLE_DONE;
     }

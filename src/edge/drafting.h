@@ -68,7 +68,7 @@ typedef struct ft_shadow {
     ft_tree tree;           /* OUT */
     int32_t at;             /* OUT: the node that the text has reached, -1: the root */
     uint32_t path;          /* OUT: nodes on the way there */
-    int64_t took_us;
+    ft_draft_cost cost;     /* OUT */
 } ft_shadow;
 
 typedef struct ft_drafting_opts {
@@ -125,7 +125,7 @@ void ft_drafting_take_early(ft_drafting *d, uint32_t nodes);
 /* Asks for a shadow, which ft_drafting_idle will draft; nothing if one is out. */
 void ft_drafting_want_shadow(ft_drafting *d, const ft_draft_params *params);
 /* Drafts the wanted shadow at once. */
-ft_draft_cost ft_drafting_draft_shadow(ft_drafting *d);
+void ft_drafting_draft_shadow(ft_drafting *d);
 /* The text has grown by `token`. True: the text has left the shadow or reached its end; *over is
  * the shadow, with the path that the text took. */
 bool ft_drafting_walk_shadow(ft_drafting *d, int32_t token, ft_shadow *over);
@@ -133,7 +133,7 @@ bool ft_drafting_walk_shadow(ft_drafting *d, int32_t token, ft_shadow *over);
 /* Work while a verdict is awaited, at most one draft forward a call. In READING it reads a piece of
  * the text and waits for the lock, as nothing can be drafted before; in LATER it tries to begin. In
  * ON it drafts proactively if a tree is out. Otherwise it reads new text and drafts the wanted
- * shadow, whose cost goes into *shadow. */
-ft_idle ft_drafting_idle(ft_drafting *d, ft_draft_cost *shadow);
+ * shadow. */
+ft_idle ft_drafting_idle(ft_drafting *d);
 
 #endif

@@ -37,8 +37,7 @@ void ft_edge_leave(ft_edge *edge, const ft_edge_learnt *learnt)
 {
     pthread_mutex_lock(&edge->mutex);
     edge->running--;
-    if (learnt)
-        edge->learnt = *learnt;
+    edge->learnt = *learnt;
     pthread_mutex_unlock(&edge->mutex);
 }
 

@@ -50,7 +50,7 @@ struct ft_edge {
 
 /* A generation begins. *learnt: what others have learnt. FT_EXHAUSTED: too many are running. */
 FT_WARN_UNUSED ft_status ft_edge_enter(struct ft_edge *edge, ft_error *err, ft_edge_learnt *learnt);
-/* A generation ends. learnt: what it has learnt; NULL: nothing. */
+/* A generation ends, having learnt this. */
 void ft_edge_leave(struct ft_edge *edge, const ft_edge_learnt *learnt);
 
 #endif

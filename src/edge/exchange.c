@@ -202,7 +202,6 @@ static int64_t use_time(ft_gen *gen)
     ft_drafting *d = &gen->drafting;
     const bool below = d->tree.n > 0 && !d->exhausted;
     const bool shadow_out = d->shadow.state == FT_SHADOW_OUT;
-    ft_draft_cost shadow = {0};
     gen->timing.worked = false;
     if (d->state == FT_DRAFTING_ON && !gen->edge->how.proactive)
         return POLL_US;
@@ -213,13 +212,12 @@ static int64_t use_time(ft_gen *gen)
         if (near.known)
             return near.us < POLL_US ? near.us : POLL_US;
     }
-    const ft_idle idle = ft_drafting_idle(d, &shadow);
+    const ft_idle idle = ft_drafting_idle(d);
     gen->timing.worked = idle == FT_IDLE_MORE;
     if (below && d->exhausted && d->tree.n > 0)
         look_early(gen);
     if (!shadow_out && d->shadow.state == FT_SHADOW_OUT)
-        ft_control_saw_draft(&gen->steer.control, ft_tree_levels(&d->shadow.tree), shadow.forwards,
-                             shadow.us);
+        ft_gen_measure_shadow(gen);
     return idle_us(idle);
 }
 

@@ -215,3 +215,10 @@ bool ft_gen_cancelled(ft_gen *gen)
         gen->cancelled = true;
     return gen->cancelled;
 }
+
+void ft_gen_measure_shadow(ft_gen *gen)
+{
+    const ft_shadow *shadow = &gen->drafting.shadow;
+    ft_control_saw_draft(&gen->steer.control, ft_tree_levels(&shadow->tree), shadow->cost.forwards,
+                         shadow->cost.us);
+}

@@ -115,5 +115,7 @@ bool ft_gen_in_run(const ft_gen *gen);
 int64_t ft_gen_now_us(const ft_gen *gen);
 /* Asks the sink; once true, it stays true. */
 bool ft_gen_cancelled(ft_gen *gen);
+/* Records the cost of a shadow that was just drafted. */
+void ft_gen_measure_shadow(ft_gen *gen);
 
 #endif

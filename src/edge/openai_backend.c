@@ -35,25 +35,11 @@ static ft_edge *edge_of(ft_openai *o, ft_error *err)
 
 /* ---- the prompt ---- */
 
-static ft_status chat_prompt(const ft_vocab *vocab, const ft_http_request *q, ft_error *err,
-                             ft_tokens *out)
-{
-    ft_chat_message *messages = calloc(q->n_messages, sizeof *messages);
-    if (!messages)
-        return ft_error_set(err, FT_NOMEM, "edge: out of memory for %zu messages", q->n_messages);
-    for (size_t i = 0; i < q->n_messages; i++)
-        messages[i] =
-            (ft_chat_message){.role = q->messages[i].role, .content = q->messages[i].content};
-    ft_status status = ft_vocab_chat(vocab, messages, q->n_messages, err, out);
-    free(messages);
-    return status;
-}
-
 static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q, ft_error *err,
                              ft_tokens *out)
 {
     if (q->chat)
-        return chat_prompt(vocab, q, err, out);
+        return ft_vocab_chat(vocab, q->messages, q->n_messages, err, out);
     if (q->prompt)
         return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), FT_TOKENIZE_BOS, err, out);
     for (size_t i = 0; i < q->n_prompt_tokens; i++)

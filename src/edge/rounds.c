@@ -45,10 +45,9 @@ static void want_shadow(ft_gen *gen, const ft_control_choice *choice, const ft_d
     ft_drafting_want_shadow(&gen->drafting, params);
     if (gen->edge->how.proactive)
         return;
-    const ft_draft_cost cost = ft_drafting_draft_shadow(&gen->drafting);
+    ft_drafting_draft_shadow(&gen->drafting);
     if (gen->drafting.shadow.state == FT_SHADOW_OUT)
-        ft_control_saw_draft(&gen->steer.control, ft_tree_levels(&gen->drafting.shadow.tree),
-                             cost.forwards, cost.us);
+        ft_gen_measure_shadow(gen);
 }
 
 /* A tree was drafted at this cost. */
@@ -195,7 +194,7 @@ static void measure(ft_gen *gen, const ft_msg_verdict *v)
     }
     for (uint32_t i = 0; i < v->n_next; i++)
         if (ft_drafting_walk_shadow(&gen->drafting, v->next[i], &shadow))
-            ft_steer_saw_shadow(&gen->steer, &shadow.tree, shadow.path, shadow.took_us);
+            ft_steer_saw_shadow(&gen->steer, &shadow.tree, shadow.path, shadow.cost.us);
     ft_steer_saw_run(&gen->steer, v, &times, ft_gen_now_us(gen), gen->state == FT_GEN_RUN_NEXT);
 }
 

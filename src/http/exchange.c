@@ -43,11 +43,11 @@ struct ft_http_exchange {
 
 struct route {
     const char *path;
-    bool prefix; /* more must follow */
-    bool post;   /* else GET and HEAD */
-    bool chat;   /* the body has messages, else a prompt */
-    bool open;   /* answered without a key */
-    bool (*there)(const ft_http *http);
+    bool prefix;  /* more must follow */
+    bool post;    /* else GET and HEAD */
+    bool chat;    /* the body has messages, else a prompt */
+    bool open;    /* always there, and answered without a key */
+    bool metrics; /* there if the backend has metrics; others: if it generates */
     enum MHD_Result (*answer)(ft_http_exchange *x);
 };
 
@@ -140,16 +140,6 @@ static enum MHD_Result answer_health(ft_http_exchange *x)
     x->fail.http = 503;
     x->fail.code = "unavailable";
     return reply_fail(x);
-}
-
-static bool has_model(const ft_http *http)
-{
-    return http->backend.generate != NULL;
-}
-
-static bool has_metrics(const ft_http *http)
-{
-    return http->backend.metrics != NULL;
 }
 
 static enum MHD_Result answer_metrics(ft_http_exchange *x)
@@ -246,16 +236,12 @@ static enum MHD_Result answer_completion(ft_http_exchange *x)
 }
 
 static const route routes[] = {
-    {.path = "/v1/models", .there = has_model, .answer = answer_models},
-    {.path = "/v1/models/", .prefix = true, .there = has_model, .answer = answer_model},
-    {.path = "/v1/chat/completions",
-     .post = true,
-     .chat = true,
-     .there = has_model,
-     .answer = answer_completion},
-    {.path = "/v1/completions", .post = true, .there = has_model, .answer = answer_completion},
+    {.path = "/v1/models", .answer = answer_models},
+    {.path = "/v1/models/", .prefix = true, .answer = answer_model},
+    {.path = "/v1/chat/completions", .post = true, .chat = true, .answer = answer_completion},
+    {.path = "/v1/completions", .post = true, .answer = answer_completion},
     {.path = "/health", .open = true, .answer = answer_health},
-    {.path = "/metrics", .there = has_metrics, .answer = answer_metrics},
+    {.path = "/metrics", .metrics = true, .answer = answer_metrics},
 };
 
 /* --- admission --- */
@@ -336,11 +322,12 @@ static ft_status check_source(ft_http_exchange *x, const char **path)
 
 static ft_status find_route(ft_http_exchange *x, const char *path)
 {
+    const ft_http_backend *b = &x->http->backend;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         const route *r = &routes[i];
         size_t n = strlen(r->path);
         if (r->prefix ? strncmp(path, r->path, n) == 0 && path[n] : strcmp(path, r->path) == 0)
-            if (!r->there || r->there(x->http)) {
+            if (r->open || (r->metrics ? b->metrics != NULL : b->generate != NULL)) {
                 x->route = r;
                 x->tail = path + n;
                 x->allow = r->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";

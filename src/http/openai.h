@@ -21,17 +21,14 @@
 #include "base/buf.h"
 #include "base/sink.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #define FT_HTTP_NAME_SIZE 64
-
-typedef struct ft_http_message {
-    const char *role, *content;
-} ft_http_message;
 
 /* A checked request. Its strings are borrowed from the parsed body during generate. */
 typedef struct ft_http_request {
     bool chat;
-    const ft_http_message *messages; /* chat: [n_messages] */
+    const ft_chat_message *messages; /* chat: [n_messages] */
     size_t n_messages;
     const char *prompt; /* completion: text; NULL: prompt_tokens [n_prompt_tokens] */
     const int32_t *prompt_tokens;

@@ -279,7 +279,7 @@ static ft_status join_parts(reader *r, json_t *parts, const char *name, char **o
 
 static ft_status read_message(reader *r, json_t *v, size_t i)
 {
-    ft_http_message *m = &r->out->messages[i];
+    ft_chat_message *m = &r->out->messages[i];
     char name[48];
     snprintf(name, sizeof name, "messages[%zu]", i);
     if (!json_is_object(v))
@@ -372,27 +372,24 @@ static ft_status read_prompt(reader *r)
 
 static const char *json_reason(const json_error_t *e)
 {
-    switch (json_error_code(e)) {
-    case json_error_out_of_memory:
-        return "out of memory";
-    case json_error_stack_overflow:
-        return "it is nested too deeply";
-    case json_error_invalid_utf8:
-        return "it is not UTF-8";
-    case json_error_premature_end_of_input:
-        return "it ends too early";
-    case json_error_end_of_input_expected:
-        return "something follows its end";
-    case json_error_null_character:
-    case json_error_null_byte_in_key:
-        return "it holds a NUL character, which is not accepted";
-    case json_error_duplicate_key:
-        return "an object holds the same key twice";
-    case json_error_numeric_overflow:
-        return "a number is too large";
-    default:
-        return "the syntax is wrong";
-    }
+    static const struct {
+        enum json_error_code code;
+        const char *text;
+    } reasons[] = {
+        {json_error_out_of_memory, "out of memory"},
+        {json_error_stack_overflow, "it is nested too deeply"},
+        {json_error_invalid_utf8, "it is not UTF-8"},
+        {json_error_premature_end_of_input, "it ends too early"},
+        {json_error_end_of_input_expected, "something follows its end"},
+        {json_error_null_character, "it holds a NUL character, which is not accepted"},
+        {json_error_null_byte_in_key, "it holds a NUL character, which is not accepted"},
+        {json_error_duplicate_key, "an object holds the same key twice"},
+        {json_error_numeric_overflow, "a number is too large"},
+    };
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].code == json_error_code(e))
+            return reasons[i].text;
+    return "the syntax is wrong";
 }
 
 static ft_status load(reader *r, const char *body, size_t n)

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/status.h"
+#include "base/text.h"
 
 typedef struct ft_vocab ft_vocab;
 
@@ -22,11 +23,6 @@ typedef struct ft_tokens {
 } ft_tokens;
 void ft_tokens_deinit(ft_tokens *tokens);
 FT_WARN_UNUSED ft_status ft_tokens_append(ft_tokens *tokens, const int32_t *id, size_t n);
-
-typedef struct ft_chat_message {
-    const char *role;    /* "system", "user", "assistant" */
-    const char *content; /* UTF-8 */
-} ft_chat_message;
 
 /* The file is checked before libllama sees it. */
 FT_WARN_UNUSED ft_status ft_vocab_load(const char *path, ft_error *err, ft_vocab **out);

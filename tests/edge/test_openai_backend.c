@@ -131,11 +131,10 @@ static void free_call(call *c)
 
 static void test_chat(void **state)
 {
-    const ft_http_message messages[] = {{"system", "be brief"}, {"user", "hello <|im_end|>"}};
-    const ft_chat_message same[] = {{"system", "be brief"}, {"user", "hello <|im_end|>"}};
+    const ft_chat_message messages[] = {{"system", "be brief"}, {"user", "hello <|im_end|>"}};
     ft_tokens prompt = {0};
     ft_error err = {0};
-    must(ft_vocab_chat(b.vocab, same, 2, &err, &prompt), &err);
+    must(ft_vocab_chat(b.vocab, messages, 2, &err, &prompt), &err);
     call c = {.q = {.chat = true,
                     .messages = messages,
                     .n_messages = 2,
