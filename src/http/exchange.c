@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "http/json.h"
 #include "http/reply.h"
-#include "http/request.h"
 
 /* If a body of unknown length becomes larger than the limit, up to so many times the limit is still
  * read, so that its sender gets the answer. Then the connection is closed. */
@@ -183,29 +182,17 @@ static enum MHD_Result answer_whole(ft_http_exchange *x)
     return MHD_NO;
 }
 
-static ft_status start(ft_http_exchange *x, bool *stream)
+static ft_status start(ft_http_exchange *x)
 {
-    const char *id = model_of(x);
-    if (!id)
+    const ft_http_ask ask = {.body = ft_buf_str(&x->body),
+                             .n = x->body.len,
+                             .chat = x->route->chat,
+                             .model = model_of(x),
+                             .key_name = x->key_name[0] ? x->key_name : NULL};
+    if (!ask.model)
         return FT_UNAVAILABLE;
-    ft_http_parsed *parsed = calloc(1, sizeof *parsed);
-    if (!parsed) {
-        ft_http_fail_from(&x->fail, FT_NOMEM, NULL);
-        return FT_NOMEM;
-    }
-    ft_status status =
-        ft_http_parse(ft_buf_str(&x->body), x->body.len, x->route->chat, id, &x->fail, parsed);
+    ft_status status = ft_http_generation_create(&x->http->backend, &ask, &x->fail, &x->generation);
     ft_buf_deinit(&x->body); /* the parsed form is a copy */
-    if (status != FT_OK) {
-        free(parsed);
-        return status;
-    }
-    *stream = parsed->stream;
-    memcpy(parsed->key_name, x->key_name, sizeof parsed->key_name);
-    parsed->request.key_name = parsed->key_name[0] ? parsed->key_name : NULL;
-    status = ft_http_generation_create(&x->http->backend, parsed, &x->generation);
-    if (status != FT_OK)
-        ft_http_fail_from(&x->fail, status, NULL);
     return status;
 }
 
@@ -213,14 +200,13 @@ static ft_status start(ft_http_exchange *x, bool *stream)
  * status, even if it asks for a stream. */
 static enum MHD_Result answer_completion(ft_http_exchange *x)
 {
-    bool stream = false;
     x->entered = ft_http_conns_enter(&x->http->conns);
     if (!x->entered) {
         ft_http_fail_set(&x->fail, 503, "unavailable", NULL,
                          "This server is going down: try another, or again later.");
         return reply_fail(x);
     }
-    if (start(x, &stream) != FT_OK)
+    if (start(x) != FT_OK)
         return reply_fail(x);
     ft_http_wait state = ft_http_generation_wait(x->generation, x->conn->fd);
     if (state == FT_HTTP_WAIT_GONE)
@@ -230,7 +216,7 @@ static enum MHD_Result answer_completion(ft_http_exchange *x)
         x->fail = *ft_http_generation_fail(x->generation);
         return reply_fail(x);
     }
-    if (!stream)
+    if (!ft_http_generation_streams(x->generation))
         return answer_whole(x);
     return ft_http_reply_stream(x->connection, &x->defaults, read_stream, x);
 }

@@ -17,10 +17,11 @@
 #include <unistd.h>
 
 #include "http/answer.h"
+#include "http/request.h"
 
 struct ft_http_generation {
     const ft_http_backend *backend;
-    ft_http_parsed *parsed;
+    ft_http_parsed parsed;
     ft_http_answer answer;
     ft_buf scratch;
     pthread_t thread;
@@ -71,7 +72,7 @@ static void *work(void *arg)
     ft_http_result result = {0};
     ft_error err = {0};
     ft_status status =
-        g->backend->generate(g->backend->ctx, &g->parsed->request, &sink, &err, &result);
+        g->backend->generate(g->backend->ctx, &g->parsed.request, &sink, &err, &result);
     if (status == FT_OK) {
         status = ft_http_answer_finish(&g->answer, &result, &g->scratch);
         if (status != FT_OK)
@@ -98,8 +99,7 @@ static void release(ft_http_generation *g)
     }
     ft_http_answer_deinit(&g->answer);
     ft_buf_deinit(&g->scratch);
-    ft_http_parsed_deinit(g->parsed);
-    free(g->parsed);
+    ft_http_parsed_deinit(&g->parsed);
     free(g);
 }
 
@@ -114,33 +114,41 @@ static ft_status make_pair(ft_http_generation *g)
     return setsockopt(g->in, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0 ? FT_OK : FT_IO;
 }
 
-ft_status ft_http_generation_create(const ft_http_backend *backend, ft_http_parsed *parsed,
-                                    ft_http_generation **out)
+ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_http_ask *ask,
+                                    ft_http_fail *fail, ft_http_generation **out)
 {
     *out = NULL;
     ft_http_generation *g = calloc(1, sizeof *g);
     if (!g) {
-        ft_http_parsed_deinit(parsed);
-        free(parsed);
+        ft_http_fail_from(fail, FT_NOMEM, NULL);
         return FT_NOMEM;
     }
     g->backend = backend;
-    g->parsed = parsed;
     g->in = -1;
-    const char *id = NULL;
-    ft_status status = make_pair(g);
+    ft_status status = ft_http_parse(ask->body, ask->n, ask->chat, ask->model, fail, &g->parsed);
+    if (status != FT_OK) {
+        free(g);
+        return status;
+    }
+    g->parsed.request.key_name = ask->key_name;
+    status = make_pair(g);
     if (status == FT_OK)
-        status = backend->model(backend->ctx, NULL, &id);
-    if (status == FT_OK)
-        status = ft_http_answer_init(&g->answer, backend, parsed, id, (int64_t)time(NULL));
+        status =
+            ft_http_answer_init(&g->answer, backend, &g->parsed, ask->model, (int64_t)time(NULL));
     if (status == FT_OK && pthread_create(&g->thread, NULL, work, g) != 0)
         status = FT_NOMEM;
     if (status != FT_OK) {
+        ft_http_fail_from(fail, status, NULL);
         release(g);
         return status;
     }
     *out = g;
     return FT_OK;
+}
+
+bool ft_http_generation_streams(const ft_http_generation *g)
+{
+    return g->parsed.stream;
 }
 
 static void join(ft_http_generation *g)

@@ -10,7 +10,6 @@
 
 #include "http/fail.h"
 #include "http/openai.h"
-#include "http/request.h"
 
 /* Bytes that were written and not read, at most, with the kernel's own records of them. When the
  * client reads more slowly than the model writes, the model waits. */
@@ -25,11 +24,21 @@ typedef enum ft_http_wait {
     FT_HTTP_WAIT_GONE    /* the client has closed its connection: the generation is cancelled */
 } ft_http_wait;
 
-/* Takes parsed (from the heap, with its contents; also on failure). The backend is borrowed and
- * must outlive the generation. FT_NOMEM, FT_IO. */
+/* A request as it came. */
+typedef struct ft_http_ask {
+    const char *body; /* [n], borrowed during create */
+    size_t n;
+    bool chat;
+    const char *model, *key_name; /* borrowed as long as the generation; key_name may be NULL */
+} ft_http_ask;
+
+/* Parses the request and starts. The backend is borrowed and must outlive the generation. A failure
+ * is in *fail. */
 FT_WARN_UNUSED ft_status ft_http_generation_create(const ft_http_backend *backend,
-                                                   ft_http_parsed *parsed,
+                                                   const ft_http_ask *ask, ft_http_fail *fail,
                                                    ft_http_generation **out);
+/* Whether the request asks for a stream. */
+bool ft_http_generation_streams(const ft_http_generation *g);
 /* Cancels, waits for the backend to return, frees. The connection's thread calls this and what
  * follows. */
 void ft_http_generation_destroy(ft_http_generation *g);

@@ -26,7 +26,6 @@ typedef struct ft_http_parsed {
     char **joined;             /* [n_messages]: contents that came in parts; else NULL */
     int32_t *tokens;
     const char *stops[FT_HTTP_STOPS_MAX];
-    char key_name[FT_HTTP_NAME_SIZE]; /* for request.key_name; not from the body */
 } ft_http_parsed;
 
 /* Parses body[0..n) as a request for /v1/chat/completions (chat) or /v1/completions. On failure

@@ -86,11 +86,8 @@ static ft_http_generation *generate(const ft_http_backend *b, const char *body)
 {
     ft_http_generation *g;
     ft_http_fail fail;
-    ft_http_parsed *parsed = malloc(sizeof *parsed);
-    assert_non_null(parsed);
-    assert_int_equal(ft_http_parse(body, strlen(body), false, HTTP_BACKEND_MODEL, &fail, parsed),
-                     FT_OK);
-    assert_int_equal(ft_http_generation_create(b, parsed, &g), FT_OK);
+    const ft_http_ask ask = {.body = body, .n = strlen(body), .model = HTTP_BACKEND_MODEL};
+    assert_int_equal(ft_http_generation_create(b, &ask, &fail, &g), FT_OK);
     return g;
 }
 
