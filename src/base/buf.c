@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Growable byte buffer; owned by whoever holds it, no threads, no globals.
+// A growable byte buffer. Owned by one thread; no other state.
 #include "base/buf.h"
 
 #include <stdint.h>
@@ -36,7 +36,7 @@ ft_status ft_buf_reserve(ft_buf *buf, size_t n)
         goto failed;
     buf->data = data;
     buf->cap = cap;
-    buf->data[buf->len] = 0; /* a string even if nothing is appended */
+    buf->data[buf->len] = 0; /* a string, even if nothing is appended */
     return FT_OK;
 failed:
     buf->failed = true;

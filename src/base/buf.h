@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A growable byte buffer. Once something was written, a NUL byte follows the contents, so it can be
- * used to build strings. Owned by one thread. A failed append leaves the contents unchanged and
- * sets `failed`, so a series of appends needs only one check at its end.
+ * A growable byte buffer. A NUL byte follows the contents as soon as something is written, so
+ * it can build strings. Owned by one thread. A failed append leaves the contents unchanged and sets
+ * `failed`, so a series of appends needs one check, at its end.
  */
 #ifndef FT_BASE_BUF_H
 #define FT_BASE_BUF_H
@@ -16,7 +16,7 @@ typedef struct ft_buf {
     char *data; /* [len + 1], NULL while empty */
     size_t len;
     size_t cap;
-    bool failed; /* an append ran out of memory */
+    bool failed; /* there was no memory for an append */
 } ft_buf;
 
 /* All-zero is a valid empty buffer. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Time is an argument: modules that need `now` take an ft_clock, so that tests can set the time.
- * Monotonic microseconds from an arbitrary origin.
+ * Time is an argument: modules that need the time take an ft_clock, so that tests can set it. It is
+ * in monotonic microseconds since any origin.
  */
 #ifndef FT_BASE_CLOCK_H
 #define FT_BASE_CLOCK_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the processor what it can do: the compiler's run-time support on x86 (which also asks
-// whether the system saves the wide registers), the kernel's auxiliary vector on AArch64. The
-// answer is computed once, under pthread_once.
+// What the processor can do: by the compiler's run-time support on x86, which also asks whether the
+// system saves the wide registers; by the kernel's auxiliary vector on AArch64. It is found out
+// once, by pthread_once.
 #include "base/cpu.h"
 
 #include <pthread.h>

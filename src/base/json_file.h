@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small JSON files that people write or edit. */
+ * Small JSON files that people write or edit. Any thread. */
 #ifndef FT_BASE_JSON_FILE_H
 #define FT_BASE_JSON_FILE_H
 
@@ -16,7 +16,7 @@ FT_WARN_UNUSED ft_status ft_json_parse(const char *text, size_t n, ft_error *err
 /* Parses a file. FT_IO, FT_TOO_LARGE (FT_JSON_FILE_MAX bytes or more), or as ft_json_parse;
  * messages name the path. */
 FT_WARN_UNUSED ft_status ft_json_load(const char *path, ft_error *err, json_t **out);
-/* The same, for files of less than `most` bytes. Also FT_NOMEM. */
+/* The same for files of less than `most` bytes. Also FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_json_load_most(const char *path, size_t most, ft_error *err,
                                            json_t **out);
 

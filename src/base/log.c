@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines on standard error. The only state is the level, an atomic; each line is one write, so
-// lines of different threads never mix.
+// Log lines on standard error. Each line is one write, so lines of different threads never mix. The
+// only state is the level, which is atomic.
 #include "base/log.h"
 
 #include <stdatomic.h>
@@ -36,8 +36,8 @@ void ft_log(ft_log_level level, const char *room, const char *fmt, ...)
     n = m < 0 ? n : n + (size_t)m < sizeof line - 1 ? n + (size_t)m : sizeof line - 2;
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)line[i] < ' ')
-            line[i] = ' '; /* what an outsider sent must not begin a line of its own */
+            line[i] = ' '; /* text from outside must not begin a line of its own */
     line[n++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, n);
-    (void)written; /* nobody left to tell */
+    (void)written; /* a failure cannot be reported anywhere */
 }

@@ -13,7 +13,7 @@ typedef enum ft_log_level { FT_LOG_DEBUG, FT_LOG_INFO, FT_LOG_WARN, FT_LOG_ERROR
 /* Lines below the level are dropped; FT_LOG_INFO at start. */
 void ft_log_set_level(ft_log_level level);
 
-/* room: the folder under src/ that logs ("serve"). fmt: "session=%s opened prompt_tok=%u". */
+/* room: the folder of src/ that logs, such as "serve". fmt: as in "session=%s opened n=%u". */
 void ft_log(ft_log_level level, const char *room, const char *fmt, ...) FT_PRINTF(3, 4);
 
 #define FT_LOGD(room, ...) ft_log(FT_LOG_DEBUG, room, __VA_ARGS__)

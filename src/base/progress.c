@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress on a terminal. The time of the last drawing is the only state, one per thread.
+// Progress on a terminal. The only state is the time of the last drawing, of each thread.
 #include "base/progress.h"
 
 #include <stdio.h>

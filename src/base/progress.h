@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A progress line on standard error, shown only on a terminal. Model loading and prefill take it as
- * a callback; owned by the calling thread.
+ * A progress line on standard error, only if that is a terminal. What takes long (loading a model,
+ * reading prompts) takes it as a callback, and calls it in its own thread.
  */
 #ifndef FT_BASE_PROGRESS_H
 #define FT_BASE_PROGRESS_H

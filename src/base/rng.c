@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10, a small sequential generator on top, and the kernel's random bytes.
+// Philox4x32-10, a sequence of its outputs, and the kernel's random bytes.
 #include "base/rng.h"
 
 #include <errno.h>

@@ -20,7 +20,7 @@ bool ft_secret_equal_str(const char *expected, const char *given)
     size_t n_expected = strlen(expected), n_given = strlen(given);
     unsigned diff = n_expected != n_given;
     for (size_t i = 0; i < n_given; i++) {
-        /* past the expected end compare with its NUL: never equal, never out of bounds */
+        /* behind the end of `expected`: compares with its NUL, which is never equal */
         const volatile unsigned char *e = (const volatile unsigned char *)expected;
         diff |= (unsigned)(e[i < n_expected ? i : n_expected] ^ (unsigned char)given[i]);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small helpers for credentials: comparison in constant time, hexadecimal, a keyed hash, and a
- * 64-bit FNV-1a hash for fingerprints (not for secrets).
+ * Helpers for credentials: comparison in constant time, hexadecimal, and a keyed hash. Also the
+ * 64-bit hash FNV-1a for fingerprints, which is not for secrets.
  */
 #ifndef FT_BASE_SECRET_H
 #define FT_BASE_SECRET_H
@@ -13,14 +13,14 @@
 /* Compares n bytes; the time depends only on n. */
 bool ft_secret_equal(const void *a, const void *b, size_t n);
 
-/* Compares strings; the time depends only on the length of `given`. NULL equals nothing. */
+/* Compares strings; the time depends only on the length of `given`. False if one is NULL. */
 bool ft_secret_equal_str(const char *expected, const char *given);
 
 /* Writes n bytes as lower-case hexadecimal to out[2 * n + 1]. */
 void ft_hex(const void *data, size_t n, char *out);
 
-/* SipHash-2-4 (Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012) of n bytes. Without
- * the key nobody can predict it or find two inputs that collide. */
+/* SipHash-2-4 (Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012) of n bytes. Who does
+ * not have the key can neither predict it nor find two inputs with the same hash. */
 uint64_t ft_siphash(const uint8_t key[16], const void *data, size_t n);
 
 #define FT_FNV64_INIT 0xcbf29ce484222325ull

@@ -11,7 +11,7 @@ typedef struct heap {
     size_t size;
     ft_sort_before *before;
     const void *ctx;
-    bool first_on_top; /* else the last in order is */
+    bool first_on_top; /* false: the last one is */
 } heap;
 
 /* Whether b belongs above a. */
@@ -24,7 +24,7 @@ static bool is_below(const heap *h, size_t a, size_t b)
 static void swap(const heap *h, size_t a, size_t b)
 {
     char held[FT_SORT_SIZE_MAX], *x = h->array + a * h->size, *y = h->array + b * h->size;
-    if (h->size == sizeof(uint64_t)) { /* of a known size copies are no calls */
+    if (h->size == sizeof(uint64_t)) { /* copies of a known size need no call */
         uint64_t one, other;
         memcpy(&one, x, sizeof one);
         memcpy(&other, y, sizeof other);

@@ -56,8 +56,7 @@ const char *ft_status_name(ft_status code);
 int ft_status_grpc(ft_status code);
 int ft_status_http(ft_status code);
 
-/* The status for a gRPC code: the first in the list with that code; FT_INTERNAL for an unknown
- * code. */
+/* The first status of the list that has this gRPC code; FT_INTERNAL for an unknown code. */
 ft_status ft_status_from_grpc(int grpc_code);
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8 assembly and stop strings. Invariant of a stream: `held` contains no whole stop string, and
-// is the shortest suffix that may still become part of a character or of a stop string.
+// UTF-8 and stop strings. Invariant of a stream: `held` contains no whole stop string, and is the
+// shortest suffix of the text that may still become a character or a stop string.
 #include "base/text.h"
 
 #include <stdint.h>
 #include <string.h>
 
-/* Length of the character at p by its first byte, 0 if no character can begin so. */
+/* Length of a character by its first byte; 0: no character begins with it. */
 static size_t lead_len(unsigned char c)
 {
     if (c < 0x80)
@@ -20,7 +20,7 @@ static size_t lead_len(unsigned char c)
     return 0;
 }
 
-/* Is the k-th byte (k >= 1) legal after this first byte? */
+/* Whether c may be byte k (k >= 1) of a character with this first byte. */
 static bool trail_ok(unsigned char lead, size_t k, unsigned char c)
 {
     unsigned char lo = 0x80, hi = 0xBF;
@@ -37,9 +37,9 @@ static bool trail_ok(unsigned char lead, size_t k, unsigned char c)
     return c >= lo && c <= hi;
 }
 
-/* Length of the valid character at p[0..n), n > 0, or 0. *bad: how many bytes one U+FFFD then
- * replaces: the longest beginning of a character (Unicode 3.9, "maximal subpart"), so that the text
- * does not depend on where the bytes were split. *cut: more bytes can still make it valid. */
+/* Length of the valid character at p[0..n), n > 0; 0: there is none. Then *bad is how many bytes
+ * one U+FFFD replaces: the longest beginning of a character (Unicode 3.9, "maximal subpart"), so that
+ * the text does not depend on where its bytes were split. *cut: more bytes could make it valid. */
 static size_t char_len(const char *p, size_t n, size_t *bad, bool *cut)
 {
     const unsigned char *u = (const unsigned char *)p;
@@ -125,8 +125,8 @@ void ft_text_stream_deinit(ft_text_stream *ts)
     ft_buf_deinit(&ts->held);
 }
 
-/* Returns where the first complete stop string begins, or held.len. First means the earliest end
- * (then the longest), so that the text does not depend on how it was split into tokens. */
+/* Returns where the first complete stop string begins, or held.len. The first one is the one that
+ * ends first; among those, the longest. So the text does not depend on its split into tokens. */
 static size_t find_stop(const ft_text_stream *ts)
 {
     size_t begin = ts->held.len, end = SIZE_MAX;
@@ -142,7 +142,7 @@ static size_t find_stop(const ft_text_stream *ts)
     return begin;
 }
 
-/* Returns where the earliest suffix of held begins that can become a stop string, or held.len. */
+/* Returns where the longest suffix of `held` begins that may become a stop string, or held.len. */
 static size_t find_stop_prefix(const ft_text_stream *ts)
 {
     size_t len = ts->held.len, best = len;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns token pieces into text that a person may see. It holds back bytes of an unfinished UTF-8
- * character and bytes that may begin a stop string, and finds the first stop string. Owned by one
- * thread.
+ * UTF-8, and the text that a person sees while tokens arrive: a stream holds back the bytes of an
+ * unfinished character and bytes that may begin a stop string, and finds the first stop string. A
+ * stream is owned by one thread.
  */
 #ifndef FT_BASE_TEXT_H
 #define FT_BASE_TEXT_H
@@ -19,8 +19,8 @@ typedef struct ft_chat_message {
     const char *content; /* UTF-8 */
 } ft_chat_message;
 
-/* Length of the longest prefix of data that does not end inside a character. An invalid byte counts
- * as a finished character. */
+/* Length of the longest prefix that does not end inside a character. An invalid byte counts as a
+ * character. */
 size_t ft_utf8_complete(const char *data, size_t n);
 
 /* True if the bytes are valid UTF-8 (no overlongs, no surrogates, at most U+10FFFF). */
@@ -44,13 +44,13 @@ typedef struct ft_text_stream {
 void ft_text_stream_init(ft_text_stream *ts, const char *const *stops, size_t n_stops);
 void ft_text_stream_deinit(ft_text_stream *ts);
 
-/* Adds a token's bytes, and appends to out the text that may be shown now: valid UTF-8, without the
- * stop string and anything behind it. If several stop strings are complete, the earliest to
- * complete counts, of these the longest. After ts->stopped nothing is appended. FT_NOMEM. */
+/* Adds a token's bytes, and appends to out the text that may be shown now: valid UTF-8, up to the
+ * stop string. Of several stop strings the one that ends first counts, and among those the longest.
+ * After ts->stopped nothing is appended. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_text_stream_push(ft_text_stream *ts, const char *data, size_t n,
                                              ft_buf *out);
 
-/* Ends the text: appends what was held back (an unfinished character becomes U+FFFD). */
+/* Ends the text: appends what was held back. An unfinished character becomes U+FFFD. */
 FT_WARN_UNUSED ft_status ft_text_stream_finish(ft_text_stream *ts, ft_buf *out);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fork-join pool. A run has a number (`run`); opening it wakes the threads. They and the caller
+// A fork-join pool. A run has a number (`run`). Opening it wakes the threads. They and the caller
 // claim indices from one counter until none is left. The caller returns when no thread is inside
-// the run. A thread that wakes too late finds the run closed and sleeps again. So a run never takes
-// longer than on the caller alone because the kernel did not schedule a thread.
+// the run. A thread that wakes too late finds the run closed and sleeps again. So the caller never
+// waits for a thread that the kernel has not scheduled.
 //
 // Invariant: a thread reads the run's fields only between entering (n_inside + 1, under the lock
 // and while the run is open) and leaving; the caller changes them only while n_inside is 0.

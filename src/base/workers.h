@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads for many small independent tasks at once (fork and join); they sleep in between. The
+ * Threads for many small independent tasks at once (fork and join). They sleep between runs. The
  * caller works, too, so on a busy machine it never waits for a thread that has not started.
  */
 #ifndef FT_BASE_WORKERS_H
@@ -12,14 +12,14 @@
 
 typedef struct ft_workers ft_workers;
 
-/* Creates n_threads threads, the caller being one; 0: one for each core; never more than `most` (>
- * 0). FT_NOMEM. */
+/* Creates n_threads threads, of which the caller is one; 0: one for each core. Never more than
+ * `most`, which is above 0. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_workers_create(int n_threads, int most, ft_error *err,
                                            ft_workers **out);
 /* No run may be in progress. NULL is legal. */
 void ft_workers_destroy(ft_workers *workers);
 
-/* Number of threads, with the caller. */
+/* Number of threads; the caller counts. */
 int ft_workers_count(const ft_workers *workers);
 
 /* Calls task(ctx, i, worker) once for each i of [0, n), on any thread and in any order. worker is

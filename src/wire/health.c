@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // grpc.health.v1.Health. Check answers once. Watch answers at once, and again when the server
-// begins to drain. No token is needed: probes have none, and the answer tells nothing else. State: a
-// stream's `watching` and the server's `draining`, both guarded by the server's lock.
+// begins to drain. No token is needed: probes have none, and the answer tells nothing else. State:
+// a stream's `watching` and the server's `draining`, both guarded by the server's lock.
 #include <stdlib.h>
 #include <string.h>
 
