@@ -84,7 +84,11 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const ft_tokens *pr
 {
     ft_gen_request request = {.prompt = prompt->id,
                               .n_prompt = (uint32_t)prompt->n,
-                              .sampling = q->sampling,
+                              .sampling = {.temperature = q->temperature,
+                                           .top_k = q->top_k,
+                                           .top_p = q->top_p,
+                                           .min_p = q->min_p,
+                                           .seed = q->seed},
                               .max_tokens = q->max_tokens,
                               .stops = q->stops,
                               .n_stops = q->n_stops,

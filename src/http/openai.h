@@ -22,7 +22,6 @@
 #include "base/sink.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "spec/sampling.h"
 
 #define FT_HTTP_NAME_SIZE 64
 
@@ -34,8 +33,10 @@ typedef struct ft_http_request {
     const char *prompt; /* completion: text; NULL: prompt_tokens [n_prompt_tokens] */
     const int32_t *prompt_tokens;
     size_t n_prompt_tokens;
-    ft_sampling sampling; /* min_p and top_k: extensions */
+    float temperature, top_p, min_p; /* min_p and top_k: extensions */
+    int32_t top_k;
     bool has_seed;
+    uint64_t seed;
     uint32_t max_tokens;      /* 0: not given */
     const char *const *stops; /* not empty strings */
     size_t n_stops;

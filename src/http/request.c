@@ -112,14 +112,13 @@ static ft_status read_scalars(reader *r)
         return ft_http_fail_set(r->fail, 400, "invalid_value", "top_logprobs",
                                 "'top_logprobs' is only allowed when 'logprobs' is true.");
     r->out->stream = s.stream;
-    q->sampling = (ft_sampling){
-        .temperature = (float)s.temperature,
-        .top_k = s.top_k < 0 ? 0 : (int32_t)s.top_k,
-        .top_p = s.top_p < 1e-6 ? 1e-6f : (float)s.top_p, /* 0 means: the likeliest token alone */
-        .min_p = (float)s.min_p,
-        .seed = (uint64_t)s.seed};
+    q->temperature = (float)s.temperature;
+    q->top_p = s.top_p < 1e-6 ? 1e-6f : (float)s.top_p; /* 0 means: the most probable token alone */
+    q->min_p = (float)s.min_p;
     q->slo_tokens_per_s = (float)s.slo_tokens_per_s;
+    q->top_k = s.top_k < 0 ? 0 : (int32_t)s.top_k;
     q->has_seed = field(r, "seed") != NULL;
+    q->seed = (uint64_t)s.seed;
     q->max_tokens = (uint32_t)(s.max_tokens ? s.max_tokens : s.max_completion_tokens);
     q->logprobs = q->chat ? s.logprobs : field(r, "logprobs") != NULL;
     q->top_logprobs = (uint32_t)(q->chat ? s.top_logprobs : s.n_logprobs);

@@ -118,8 +118,8 @@ static bool hung_up(void *ctx)
 static void go(call *c)
 {
     const ft_gen_sink sink = {.ctx = c, .on_text = on_text, .cancelled = hung_up};
-    if (c->q.sampling.top_p == 0)
-        c->q.sampling.top_p = 1;
+    if (c->q.top_p == 0)
+        c->q.top_p = 1;
     c->status = b.backend.generate(b.backend.ctx, &c->q, &sink, &c->err, &c->result);
 }
 
@@ -139,8 +139,9 @@ static void test_chat(void **state)
                     .messages = messages,
                     .n_messages = 2,
                     .max_tokens = 12,
-                    .sampling = {.temperature = 1, .seed = 5},
-                    .has_seed = true}};
+                    .temperature = 1,
+                    .has_seed = true,
+                    .seed = 5}};
     go(&c);
     must(c.status, &c.err);
     assert_int_equal(c.result.prompt_tokens, prompt.n);
@@ -173,12 +174,10 @@ static void test_same_prompt_as_text_and_ids(void **state)
 
 static void test_seed(void **state)
 {
-    call one = {.q = {.prompt = "abc",
-                      .max_tokens = 24,
-                      .sampling = {.temperature = 2, .seed = 5},
-                      .has_seed = true}};
+    call one = {
+        .q = {.prompt = "abc", .max_tokens = 24, .temperature = 2, .has_seed = true, .seed = 5}};
     call again = one, other = one, random = one;
-    other.q.sampling.seed = 6;
+    other.q.seed = 6;
     random.q.has_seed = false;
     call random_again = random;
     go(&one);

@@ -21,10 +21,9 @@ static void require_text(const char *text)
 
 static void check_request(const ft_http_request *q)
 {
-    require(q->sampling.temperature >= 0 && q->sampling.temperature <= 2);
-    require(q->sampling.top_p > 0 && q->sampling.top_p <= 1 && q->sampling.min_p >= 0 &&
-            q->sampling.min_p <= 1);
-    require(q->sampling.top_k >= 0 && q->max_tokens <= INT32_MAX);
+    require(q->temperature >= 0 && q->temperature <= 2);
+    require(q->top_p > 0 && q->top_p <= 1 && q->min_p >= 0 && q->min_p <= 1);
+    require(q->top_k >= 0 && q->max_tokens <= INT32_MAX);
     require(q->top_logprobs <= FT_TOP_LOGPROBS_MAX && (q->logprobs || q->top_logprobs == 0));
     require(q->n_stops <= FT_HTTP_STOPS_MAX);
     for (size_t i = 0; i < q->n_stops; i++) {

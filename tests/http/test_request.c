@@ -56,10 +56,9 @@ static void test_chat(void **state)
     assert_string_equal(q->messages[1].content, "a\nb");
     assert_string_equal(q->messages[2].content, "");
     assert_string_equal(q->messages[3].content, "\xc3\xa9");
-    assert_true(q->sampling.temperature == 0.5f && q->sampling.top_p == 0.25f &&
-                q->sampling.min_p == 0.05f);
-    assert_int_equal(q->sampling.top_k, 40);
-    assert_true(q->has_seed && q->sampling.seed == UINT64_MAX);
+    assert_true(q->temperature == 0.5f && q->top_p == 0.25f && q->min_p == 0.05f);
+    assert_int_equal(q->top_k, 40);
+    assert_true(q->has_seed && q->seed == UINT64_MAX);
     assert_int_equal(q->max_tokens, 17);
     assert_int_equal(q->n_stops, 2);
     assert_string_equal(q->stops[1], "yz");
@@ -76,8 +75,7 @@ static void test_defaults(void **state)
          "\"something_new\":[1,2]}",
          true, &p);
     const ft_http_request *q = &p.request;
-    assert_true(q->sampling.temperature == 1 && q->sampling.top_p == 1 && q->sampling.min_p == 0 &&
-                q->sampling.top_k == 0);
+    assert_true(q->temperature == 1 && q->top_p == 1 && q->min_p == 0 && q->top_k == 0);
     assert_false(q->has_seed || q->logprobs || p.stream || p.include_usage);
     assert_int_equal(q->max_tokens, 0);
     assert_int_equal(q->n_stops, 0);
