@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame of the comparison commands: flags, the model, what is measured, JSON. No state.
+// What bench_main.h says. No state.
 #include "cmd/bench_main.h"
 
 #include <stdio.h>

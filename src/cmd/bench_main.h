@@ -26,8 +26,9 @@ typedef struct ft_bench_flags {
 
 extern const ft_flag_group ft_flags_bench; /* of ft_bench_flags */
 
-/* A command: what it measures goes into `report` (an object with "model" and "threads" in it).
- * Without --json each row is printed as soon as it is measured, and then what `print` prints. */
+/* A comparison. `measure` adds to `report`, an object that already has "model", "threads" and so
+ * on. Without --json each row is printed as soon as it is measured; at the end `print` is
+ * called. */
 typedef struct ft_bench_cmd {
     const char *name; /* "bench verify" */
     FT_WARN_UNUSED ft_status (*measure)(void *opts, const ft_model *model, json_t *report,
@@ -39,7 +40,7 @@ typedef struct ft_bench_cmd {
 /* Loads the model, measures, prints; opts: `measure`'s. Returns the exit status. */
 int ft_bench_main(const ft_bench_cmd *cmd, ft_bench_flags *flags, void *opts);
 
-/* A number of a row, 0 where there is none. */
+/* A number of a row; 0: the row does not have it. */
 double ft_bench_number(const json_t *row, const char *key);
 
 /* A list of names, as in "plain,edge": sets out[i] for each of names[n] that it contains.

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Subcommands: flags in, modules called, text or JSON out. Each returns the process's exit status:
- * 0 done, 1 failed (one line on standard error says why), 2 bad usage. With --json exactly one JSON
- * object goes to standard output.
- */
+ * Subcommands: they read flags, call the other rooms and print text or JSON. Each returns the exit
+ * status of the process: 0 done, 1 failed (one line on standard error says why), 2 bad usage. With
+ * --json exactly one JSON object goes to standard output. */
 #ifndef FT_CMD_CMD_H
 #define FT_CMD_CMD_H
 
@@ -24,7 +23,7 @@ typedef struct ft_command {
     const void *defaults; /* the options before flags are read; a struct of `size` bytes */
     size_t size;
     int min_words, max_words; /* fewer words, or more, are an error */
-    bool service; /* runs until it is stopped: logs from info on, other commands from warn on */
+    bool service;             /* runs until it is stopped; logs from level info on */
     /* options: a copy of `defaults` with what the flags say. Returns the exit status. */
     int (*run)(void *options, int n_words, char **words);
 } ft_command;
@@ -62,23 +61,24 @@ int ft_cmd_print_json(json_t *object);
 FT_WARN_UNUSED ft_status ft_cmd_write_json(const char *who, const char *path, const json_t *object,
                                            size_t how, ft_error *err);
 
-/* The end of a command that makes a report, whose reference it takes: prints it with --json, else
- * has `print` print it (NULL: nothing). Returns the exit status; a failed one prints the error. */
+/* Ends a command that makes a report; takes its reference. Prints the report as JSON, or calls
+ * `print` (NULL: prints nothing). If status is an error, prints the error instead. Returns the exit
+ * status. */
 int ft_cmd_report(ft_status status, const ft_error *err, json_t *report, bool json,
                   void (*print)(const json_t *report));
 
-/* SIGINT and SIGTERM set a flag that ft_cmd_stopped() reads and interrupt blocking waits; a second
- * signal ends the process at once. */
+/* From now on SIGINT and SIGTERM set a flag, which ft_cmd_stopped() reads, and end the waits below.
+ * A second signal ends the process at once. */
 void ft_cmd_catch_signals(void);
 bool ft_cmd_stopped(void);
-/* Takes a SIGINT back: the next one is again a first. A SIGTERM stays. */
+/* Clears the flag after a SIGINT, but not after a SIGTERM. */
 void ft_cmd_clear_stopped(void);
 /* Blocks until fd can be read (true) or a signal came (false). */
 bool ft_cmd_wait_input(int fd);
-/* Blocks until a signal (true) or so long (false); timeout_ms < 0: until a signal. */
+/* Blocks until a signal (true), for timeout_ms at most (false); timeout_ms < 0: without limit. */
 bool ft_cmd_wait_stopped(int timeout_ms);
-/* From now on SIGHUP does not end the process but is waited for by the next call, which blocks
- * until one comes (true) or the process is to stop (false). */
+/* From now on SIGHUP does not end the process. The second call blocks until a SIGHUP (true) or
+ * until the process is to stop (false). */
 void ft_cmd_catch_hangup(void);
 bool ft_cmd_wait_hangup(void);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken edge: the agent next to the user's apps. Loads the draft model, connects to the
-// verification server, serves the OpenAI API. Without a server it listens too, answers 503 with the
-// reason and tries on. Everything lives until a signal; main thread only.
+// foretoken edge: the program next to the user's apps. Loads the draft model, connects to the
+// verification server, serves the OpenAI API. If the server does not answer at the start, the API
+// answers 503 with the reason until it does. Everything lives until a signal; main thread only.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
 
-#define TRY_AGAIN_MS 1000 /* between two tries to reach a server that was never there */
+#define TRY_AGAIN_MS 1000 /* between two tries to reach a server that has not answered yet */
 
 typedef struct edge_flags {
     const char *draft, *vocab, *port_file, *token_file;
@@ -29,8 +29,8 @@ typedef struct edge_app {
     ft_vocab *vocab;
     ft_model *draft;
     ft_wire_client *client;
-    ft_edge *edge;   /* NULL: the server was not there yet... */
-    ft_error absent; /* ...for this reason */
+    ft_edge *edge;   /* NULL: the server has not answered yet */
+    ft_error absent; /* why not */
     ft_api api;
 } edge_app;
 
@@ -75,8 +75,8 @@ static ft_status make_client(edge_app *app, ft_error *err)
     return FT_OK;
 }
 
-/* Asks the server who it is, until a signal. A server that does not answer may come later: that is
- * no failure. A server that answers and does not fit is one. */
+/* Asks the server for its Info, until a signal. No answer is not an error: the server may come later. An answer
+ * that does not fit this edge is one. */
 static ft_status meet_server(edge_app *app, ft_error *err)
 {
     ft_status status = ft_edge_create(&app->f.edge.opts, &app->absent, &app->edge);
@@ -95,8 +95,8 @@ static void say_ready(const edge_app *app)
     fflush(stdout);
 }
 
-/* Serves until a signal. A server that is not there yet is asked again and again, also after one
- * answered that does not fit: another may take its place. */
+/* Serves until a signal. While there is no edge, tries the server again and again, also if one that
+ * does not fit has answered: another may take its place. */
 static void serve_api(edge_app *app)
 {
     ft_error told = {0}, err;

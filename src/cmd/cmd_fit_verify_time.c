@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // foretoken fit verify-time: what a pass of this model costs on this machine (WISP 4.4, eq. (19),
-// and appendix C): profiles batches, fits by least squares, says how sure one may be, writes the
-// file that `serve --costs` starts from.
+// and appendix C). Profiles batches, fits costs by least squares, says how certain they are, writes
+// the file that `serve --costs` reads.
 //
-// Departs from the paper: rows with logits, and whether there are any, are features of their own
-// (the output head is a large part of a small model's work, and its weights are read once),
-// interactions are those that a causal pass has and not L_total x L_new, and squared errors are
-// relative to the time of the pass, so that short ones count as long ones do. The shortest of a
-// batch's runs, which are far apart in time, is its time: what other programs add is not the pass's
-// own. A feature whose coefficient would be negative is left out: no work makes a pass shorter.
+// Departs from the paper:
+// - Rows with logits are a feature, and whether there are any is another. The output head is a
+//   large part of a small model's work, and its weights are read once.
+// - Interactions are those of a causal pass and not L_total x L_new.
+// - Squared errors are relative to the time of the pass, so that short passes count as long ones
+//   do.
+// - A batch's time is that of its shortest run. Its runs are far apart in time, and what other
+//   programs add is not the pass's own time.
+// - A feature whose cost would be negative is left out: no work makes a pass shorter.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,15 +27,14 @@
 #define FOLDS      5
 #define BOOTSTRAPS 1000
 #define LEVEL      0.95
-#define SETTLED \
-    0.03 /* the two shortest runs of a batch differ by no more: it needs no further ones */
-#define NOISE_MOST 0.15 /* of runs above the shortest of their batch; quiet machines have 0.03 */
+#define SETTLED    0.03 /* no more runs if the two shortest differ by this share at most */
+#define NOISE_MOST 0.15 /* more noise than this means a busy machine; a quiet one has 0.03 */
 
 /* A batch and its runs. */
 typedef struct sample {
     ft_profile_batch batch;
     double factor[FT_COST_FACTORS];
-    double us, second_us; /* of the shortest run and of the next; infinite: there is none */
+    double us, second_us; /* of the shortest run and the second shortest; infinite: there is none */
     double sum_us;        /* of all runs */
     json_t *runs_ms;
 } sample;
@@ -51,7 +53,7 @@ typedef struct fit {
     ft_profile *profile;
     samples data[2]; /* fitted; never seen */
     uint32_t most_rows;
-    /* the features that stay, and what they cost */
+    /* the features that are not left out, and their costs */
     size_t n_used;
     int used[FT_COST_FACTORS];
     double us[FT_COST_FACTORS], low[FT_COST_FACTORS], high[FT_COST_FACTORS];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // foretoken info: what a model file holds and how it would run here, without loading its weights;
-// and what devices there are.
+// or which devices there are.
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 #include "model/model.h"
 #include "model/vocab.h"
 
-/* What is told of a vocabulary; one that cannot be used leaves its reason. */
+/* What is printed about a vocabulary; `why` if it is not usable. */
 typedef struct vocab_info {
     bool usable, chat;
     char fingerprint[17];
@@ -93,7 +93,7 @@ static int print_json(const char *path, const ft_model_info *info, const vocab_i
     return 1;
 }
 
-/* Of each packed type the kernel that this processor runs. */
+/* The matrix kernels, and for each packed type the one that this processor runs. */
 static void print_kernels(const ft_model_info *info)
 {
     char text[FT_PRODUCTS_TEXT];

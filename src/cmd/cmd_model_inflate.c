@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken model inflate: writes a model file with more layers, which cost but change nothing.
+// foretoken model inflate: writes a model file with added layers, which cost time and change
+// nothing.
 #include <stdio.h>
 
 #include "base/clock.h"

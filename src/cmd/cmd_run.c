@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken run: target and draft in one process, no network. A prompt is answered and streamed; no
-// prompt: a chat on the terminal. The main thread generates; the verifier has a thread of its own,
-// which takes no signals.
+// foretoken run: target and draft model in one process, no network. With a prompt it streams the
+// answer, without one it chats on the terminal. The main thread generates; the verifier has a
+// thread of its own, which takes no signals.
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ typedef struct run_app {
     ft_edge *edge;
 } run_app;
 
-/* The conversation, and the answer under way. */
+/* The conversation, and the present answer. */
 typedef struct run_talk {
     ft_chat_message *messages; /* [n], owned, contents too */
     size_t n;
@@ -183,7 +183,7 @@ static void set_stats(json_t *o, const ft_gen_stats *s)
     json_object_set_new(o, "tokens_per_s", json_real(per_second(s)));
 }
 
-/* What became of this answer's drafts in the trace store, which has written them by then. */
+/* What the trace store did with this answer's drafts; waits until they are written. */
 static json_t *trace_json(ft_trace *trace)
 {
     ft_trace_flush(trace);
@@ -231,7 +231,7 @@ static void talk_free(run_talk *talk)
     ft_buf_deinit(&talk->answer);
 }
 
-/* The conversation, or with --raw or without a template the prompt alone, as tokens. */
+/* The prompt in tokens: the conversation; with --raw, or without a template, the last message. */
 static ft_status render(run_app *app, run_talk *talk, ft_error *err, ft_tokens *out)
 {
     const char *last = talk->messages[talk->n - 1].content;
@@ -353,7 +353,7 @@ static int chat(run_app *app, run_talk *talk, ft_error *err)
     return status == FT_OK ? 0 : 1;
 }
 
-/* Threads made meanwhile inherit it: signals come to the main thread alone. */
+/* Threads inherit the mask: with it set, they leave signals to the main thread. */
 static void block_signals(int how)
 {
     sigset_t set;

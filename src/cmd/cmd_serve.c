@@ -164,7 +164,7 @@ static void log_ready(const serve_flags *f, const ft_server *server, const ft_mo
                                       : "server");
 }
 
-/* Another model's costs would be worse than none. */
+/* The costs must be of this model: those of another are worse than none. */
 static ft_status check_costs(const serve_flags *f, const ft_model *model, ft_error *err)
 {
     const char *name = ft_model_name(model);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken trace: what a trace file holds, checked. Main thread only; others may write to the
-// file.
+// foretoken trace: checks a trace file and says what it holds. Main thread only; another process
+// may write to the file at the same time.
 #include <stdio.h>
 #include <time.h>
 

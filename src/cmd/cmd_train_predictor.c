@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// foretoken train predictor: the rejection predictor of WISP 4.1 from traces. Two sizes are trained
-// on the same texts and compared on texts that neither has seen; the threshold comes from a third
-// part. Main thread only.
+// foretoken train predictor: trains the rejection predictor of WISP 4.1 on traces, in two sizes.
+// The texts are in three parts: to train on, to choose epoch, threshold and size with, and to test
+// on. Main thread only.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@
 #include "spec/draft_engine.h"
 
 #define SIZES        2
-#define EARNED       0.005 /* of balanced accuracy that the larger size must bring to be kept */
+#define EARNED       0.005 /* the larger size is kept if its balanced accuracy is higher by this */
 #define TIMED_CALLS  4000
 #define TIMED_DRAFTS 200
 
-/* One size: what was trained and how good it is. */
+/* A size: what was trained, and its quality. */
 typedef struct candidate {
     ft_mlp_shape shape;
     ft_predictor predictor;
@@ -47,7 +47,7 @@ typedef struct training {
 
 /* ---- what is asked for ---- */
 
-/* "512,128,64": an input a feature before it, one output behind it. */
+/* "512,128,64": the hidden layers, between one input a feature and one output. "": none. */
 static ft_status parse_shape(const char *flag, const char *list, ft_error *err, ft_mlp_shape *out)
 {
     *out = (ft_mlp_shape){.n_layers = 1, .width = {FT_FEATURES}};
@@ -98,7 +98,7 @@ static ft_status read_parts(training *t, ft_error *err)
     return status;
 }
 
-/* Mean 0 and deviation 1 over what is trained on. */
+/* Inputs get mean 0 and deviation 1 over the samples to train on. */
 static void normalise(const ft_train_set *s, ft_predictor *p)
 {
     for (int f = 0; f < FT_FEATURES; f++) {
@@ -157,7 +157,7 @@ static ft_status fit(const training *t, candidate *c, ft_error *err)
     return status;
 }
 
-/* Chooses the threshold where max_fpr >= 0, and measures. */
+/* If max_fpr >= 0, chooses the threshold; measures in any case. */
 static ft_status measure(candidate *c, const ft_train_set *s, double max_fpr, ft_error *err,
                          ft_binary_quality *out)
 {
@@ -197,7 +197,7 @@ static void choose(training *t)
 
 static volatile float sink; /* keeps calls whose result nobody wants */
 
-/* A call takes less than the clocks of the library, which count microseconds, can tell. */
+/* In nanoseconds' resolution: a call takes less than a microsecond. */
 static double now_us(void)
 {
     struct timespec t;
@@ -214,8 +214,8 @@ static void time_warm(const training *t, candidate *c)
     c->warm_us = (now_us() - begin) / TIMED_CALLS;
 }
 
-/* Forwards of one token, each followed by a call of every size, whose weights the forward has
- * driven out of the caches as it does in drafting. */
+/* Forwards of one token, each followed by a call of every size. As in drafting, the forward has
+ * driven the predictor's weights out of the caches. */
 static ft_status time_forwards(training *t, ft_draft_source *source, ft_error *err)
 {
     const ft_train_set *s = &t->part[FT_TRAIN_TEST];
@@ -355,7 +355,7 @@ static void print_report(const training *t)
     printf("%-14s %7.3f %7.3f %8.3f %8.3f   WISP table 4\n", "paper", 0.425, 0.801, 0.688, 0.773);
 }
 
-/* The reliability diagram of what was kept. */
+/* The reliability diagram. */
 static ft_status plot(const training *t, ft_error *err)
 {
     ft_plot p = {.command = "train predictor", .path = t->plot, .width = 640, .height = 600};

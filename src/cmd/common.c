@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands share: usage, errors, JSON output, signals, library logs. The only state is
-// the signal flag and its pipe.
+// What the subcommands share: usage, errors, JSON output, signals, logs of libraries. The only
+// state is the signal flag and two pipes.
 #include "cmd/cmd.h"
 
 #include <errno.h>
@@ -161,7 +161,8 @@ void ft_cmd_clear_stopped(void)
     stopped = 0;
 }
 
-/* Blocks until fd (-1: none) can be read, which is true, a signal came or the time is over. */
+/* Blocks until fd can be read (true), or until a signal or the end of the time (false). fd -1:
+ * none. */
 static bool wait_readable(int fd, int timeout_ms)
 {
     struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = stop_pipe[0], .events = POLLIN}};

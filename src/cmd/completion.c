@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints a completion script: how to complete is text, the same for every table; what the tables
-// say is data in it. No state. Names of commands have one word or two.
+// Prints a completion script. The code that completes is the same for every table of commands; the
+// tables are data in it. No state. Names of commands have one word or two.
 #include "cmd/completion.h"
 
 #include <string.h>

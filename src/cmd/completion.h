@@ -8,9 +8,9 @@
 
 #include "cmd/cmd.h"
 
-/* A script that bash sources; zsh, too, after bashcompinit. Completes the words of commands[n]'s
- * names, their flags, and file names as values of flags whose value is a FILE. Returns 0, or 1 if
- * it cannot be written. */
+/* Prints a script for bash, and for zsh after bashcompinit. It completes the names of commands[n],
+ * their flags, and file names as values of flags whose value is a FILE. Returns 0, or 1 if it
+ * cannot be written. */
 int ft_completion_print(FILE *out, const ft_command *const *commands, size_t n);
 
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches for `fit verify-time`. One text is computed once and copied for as many contexts as a
-// batch may have, since values do not change the work; a batch's sequences share the beginnings of
-// those.
+// Batches for `fit verify-time`. Values of tokens do not change the work, so one text is computed
+// once and copied: one context for each sequence of a batch. A sequence begins with a part of it.
 //
 //   compute  1 to 4 prompts' chunks, hundreds of rows, mostly without context
 //   memory   1 to max_seqs verifications of 1 to 33 rows, all with logits, behind long contexts
@@ -15,9 +14,8 @@
 #include "bench/bench.h"
 
 #define WARM_RUNS 2
-#define REPEAT_US \
-    20e3             /* short passes are repeated for so long: nearly all of them are undisturbed */
-#define TREE_ROWS 33 /* the root and 32 nodes: SpecEdge's budget */
+#define REPEAT_US 20e3 /* short passes are repeated for this long; the shortest is undisturbed */
+#define TREE_ROWS 33   /* the root and 32 nodes: SpecEdge's budget */
 
 struct ft_profile {
     ft_profile_opts opts;
@@ -36,8 +34,7 @@ static uint32_t between(ft_rng *rng, uint32_t low, uint32_t high)
     return low + ft_rng_below(rng, high - low + 1);
 }
 
-/* 1 to most, each doubling as likely as the next: a pass of few rows is as frequent as one of
- * many. */
+/* 1 to most; the logarithm is uniform, so a few rows are as frequent as many. */
 static uint32_t some(ft_rng *rng, uint32_t most)
 {
     return (uint32_t)exp2(ft_rng_unit(rng) * log2((double)most + 1));
@@ -109,7 +106,8 @@ static void drop(ft_seq **seq, uint32_t n)
     }
 }
 
-/* The first n tokens of a context, its last block a copy: a pass writes into it. */
+/* A sequence of the first n tokens of a context. Its last block is a copy, because a pass writes
+ * into it. */
 static ft_status begin_of(const ft_seq *context, uint32_t n, ft_error *err, ft_seq **out)
 {
     ft_seq *shared = NULL;
@@ -122,8 +120,8 @@ static ft_status begin_of(const ft_seq *context, uint32_t n, ft_error *err, ft_s
     return status;
 }
 
-/* Sequences and segments of a batch, and a pass of one row: with it the engine makes the copies
- * that were asked for, which are not part of the batch's time. */
+/* Makes sequences and segments of a batch, and runs a pass of one row: in it the engine makes the
+ * copies of blocks, whose time is not the batch's. */
 static ft_status prepare(ft_profile *p, const ft_profile_batch *b, ft_rng *rng, ft_error *err)
 {
     ft_segment one = {.n = 1, .tokens = p->tokens};
@@ -185,7 +183,8 @@ static ft_status compute_contexts(ft_profile *p, ft_error *err)
     return status;
 }
 
-/* The engine runs the first pass of a size on one thread, to compare (engine/pace.h). */
+/* The engine runs the first pass of a size on one thread, to compare (engine/pace.h); after this
+ * none of the batches meets a first pass. */
 static ft_status warm_up(ft_profile *p, ft_error *err)
 {
     ft_status status = FT_OK;

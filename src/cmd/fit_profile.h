@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Profiling forward passes of all the shapes that a verification server meets (WISP appendix C):
- * long prompts, small trees behind long contexts, both in one batch. A batch is drawn once and
- * timed as often as one likes, at times far apart. */
+ * Times forward passes of all the shapes that a verification server meets (WISP appendix C): long
+ * prompts, small trees behind long contexts, and both in one batch. */
 #ifndef FT_CMD_FIT_PROFILE_H
 #define FT_CMD_FIT_PROFILE_H
 
@@ -19,7 +18,7 @@ typedef struct ft_profile_opts {
 
 typedef struct ft_profile ft_profile;
 
-/* An engine and max_seqs computed texts of max_ctx tokens. FT_NOMEM, FT_INVALID. */
+/* Makes an engine and computes max_seqs texts of max_ctx tokens. FT_NOMEM, FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_profile_create(const ft_profile_opts *opts, ft_error *err,
                                            ft_profile **out);
 void ft_profile_destroy(ft_profile *profile);
@@ -30,7 +29,7 @@ extern const char *const ft_regime_name[FT_REGIMES];
 
 typedef struct ft_profile_part {
     uint32_t rows, cached;
-    bool verify; /* all rows with logits; else none, as in the chunks of a prompt */
+    bool verify; /* all rows have logits; else none has, as in a chunk of a prompt */
 } ft_profile_part;
 
 typedef struct ft_profile_batch {
@@ -45,8 +44,8 @@ FT_WARN_UNUSED ft_status ft_profile_draw(const ft_profile *profile, ft_regime re
                                          ft_error *err, ft_profile_batch *out);
 void ft_profile_batch_deinit(ft_profile_batch *batch);
 
-/* The microseconds of a pass of the batch, the least of a few if it is short; its tokens are drawn
- * anew. What it takes to bring about the contexts is left out. */
+/* Times a pass of the batch in microseconds. A short pass is repeated, and the shortest time
+ * counts. The tokens are drawn anew; making the contexts is not timed. */
 FT_WARN_UNUSED ft_status ft_profile_time(ft_profile *profile, const ft_profile_batch *batch,
                                          ft_rng *rng, ft_error *err, double *us);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From shared flags to the structs that the rooms take. No state.
+// The shared tables, and what their flags mean to other rooms. No state.
 #include "cmd/gen_flags.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #define AUTO_BUDGET 32 /* nodes: SpecEdge's budget (section 5) */
 #define AUTO_DEPTH  16 /* levels that the controller tells apart */
-#define TREE_DEPTH  7  /* of a tree whose depth nobody says: SpecEdge's at a round trip of 15 ms */
+#define TREE_DEPTH  7  /* of a tree whose depth is not given: SpecEdge's at a round trip of 15 ms */
 
 /* ---- tables ---- */
 
@@ -104,7 +104,7 @@ ft_status ft_sampling_flags_check(ft_sampling_flags *flags, ft_error *err)
 
 /* ---- how an edge drafts ---- */
 
-/* A number from 1 to FT_TREE_MAX up to `end`; 0: it is none. */
+/* The number from 1 to FT_TREE_MAX that ends at `end`; 0: there is none. */
 static uint32_t number(const char *text, const char *end)
 {
     char *stop = NULL;
@@ -114,7 +114,7 @@ static uint32_t number(const char *text, const char *end)
     return stop == end && n <= FT_TREE_MAX ? (uint32_t)n : 0;
 }
 
-/* "tree:BUDGET[:DEPTH]"; budget 0: it is not that. */
+/* "tree:BUDGET[:DEPTH]"; budget 0: the text is not of that form. */
 static ft_draft_params parse_tree(const char *text, uint32_t width)
 {
     const char *budget = text + strlen("tree:"), *end = text + strlen(text);

@@ -28,12 +28,12 @@ typedef struct ft_sampling_flags {
 
 extern const ft_flag_group ft_flags_sampling; /* of ft_sampling_flags */
 
-/* Sets values.seed, to a random one where --seed says so, and checks the values. FT_IO: no random
- * seed to be had; FT_INVALID. */
+/* Sets values.seed (a random one if --seed is -1) and checks the values. FT_IO: the system has no
+ * random bytes; FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_sampling_flags_check(ft_sampling_flags *flags, ft_error *err);
 
-/* How an edge drafts (by the controller, spec/control.h, unless a fixed draft is asked for), and
- * whether it records its drafts (learn/trace.h). */
+/* How an edge drafts, and whether it records its drafts (learn/trace.h). Without a fixed draft the
+ * controller decides (spec/control.h). */
 typedef struct ft_edge_flags {
     const char *draft, *depth, *predictor;
     const char *trace_path; /* NULL: nothing is recorded */
@@ -41,11 +41,11 @@ typedef struct ft_edge_flags {
     uint32_t width;
     ft_proactive proactive_from;
     bool no_speculation;
-    ft_edge_opts opts;  /* what the flags come to; the command adds the rest */
+    ft_edge_opts opts;  /* what the flags mean; the command adds the rest */
     ft_predictor store; /* of --predictor */
 } ft_edge_flags;
 
-/* on: whether it drafts while the target checks, --proactive. */
+/* on: the default of --proactive. */
 /* clang-format off */
 #define FT_EDGE_FLAGS_INIT(on) .draft = "auto", .depth = "auto", .predictor = "none", \
     .n_max = -1, .width = 8, .trace_mb = FT_TRACE_DEFAULT_BYTES >> 20, .opts.proactive = (on)
@@ -53,32 +53,32 @@ typedef struct ft_edge_flags {
 
 extern const ft_flag_group ft_flags_edge; /* of ft_edge_flags */
 
-/* Fills draft, automatic, depth_rule and early of the options; a budget of 0 where nothing is to be
- * drafted. FT_INVALID says which flag is wrong. */
+/* Sets draft, automatic, depth_rule and early of the options; a budget of 0 means: never draft.
+ * FT_INVALID says which flag is wrong. */
 FT_WARN_UNUSED ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err);
 
-/* After the check: loads the predictor and opens the trace for the options, if there are any; owes
- * a close, also where it fails. Errors as ft_predictor_load and ft_trace_open. */
+/* After the check: loads the predictor and opens the trace, if there are any. Owes a close, also if
+ * it fails. Errors as ft_predictor_load and ft_trace_open. */
 FT_WARN_UNUSED ft_status ft_edge_flags_open(ft_edge_flags *flags, ft_error *err);
-/* Nothing may use the options any more. All-zero store and opts are legal. */
+/* After the end of all users of the options. All-zero is legal. */
 void ft_edge_flags_close(ft_edge_flags *flags);
 
-/* Loads what --predictor names into *store, unless that is none, and has *out use it; *store owes a
- * deinit. Errors as ft_predictor_load. */
+/* Loads the file into *store and lets *out point to it; "none": *out is NULL. *store owes a deinit.
+ * Errors as ft_predictor_load. */
 FT_WARN_UNUSED ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
                                           const ft_predictor **out);
 
-/* Where a model's layers go: of the one model, or of the target where there are two. */
+/* Where the layers go: of the only model, or of the target. */
 extern const ft_flag_group ft_flags_device; /* of ft_device_opts */
-/* The draft's, where there are two models. */
+/* The same of the draft model. */
 extern const ft_flag_group ft_flags_draft_device; /* of ft_device_opts */
 
-/* As ft_model_load_on; the terminal shows how far it is, by this label. */
+/* As ft_model_load_on; shows the progress on the terminal, behind this label. */
 FT_WARN_UNUSED ft_status ft_cmd_load_model(const char *path, const char *label,
                                            const ft_device_opts *device, ft_error *err,
                                            ft_model **out);
 
-/* What policy static waits for. */
+/* Of policy static. */
 typedef struct ft_static_flags {
     int64_t batch;
     double wait_ms;

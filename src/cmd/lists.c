@@ -7,8 +7,8 @@
 
 #include "serve/verifier.h"
 
-/* A number of digits, a point and an exponent, as long as the item; no spaces, signs, hexadecimals,
- * infinities. */
+/* A decimal number that fills the item: digits, a point, an exponent. No spaces, no sign in front,
+ * no hexadecimal numbers, no infinity. */
 static bool number(const char *at, size_t n, double *out)
 {
     char *end;

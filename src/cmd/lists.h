@@ -18,11 +18,11 @@ typedef struct ft_list_rule {
     uint32_t n_max;     /* numbers */
 } ft_list_rule;
 
-/* Decimal numbers into out[rule->n_max]; there is one at least. FT_INVALID. */
+/* Parses decimal numbers, one at least, into out[rule->n_max]. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_list_numbers(const ft_list_rule *rule, const char *text, ft_error *err,
                                          double *out, uint32_t *n);
 
-/* Token speeds that a server promises into out[FT_SLO_CLASSES]. FT_INVALID. */
+/* Parses token speeds for promises into out[FT_SLO_CLASSES]. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_list_speeds(const char *flag, const char *text, ft_error *err,
                                         float *out, uint32_t *n);
 

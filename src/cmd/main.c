@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program: finds the subcommand and calls it. Environment variables are read here and nowhere
-// else: FORETOKEN_LOG = debug, info, warn or error. Without it, commands that run until they are
-// stopped log from info on, and those that print a result from warn on. The one table of commands
-// is here: help, completion and parser read it, and the tables of flags that the commands name.
+// The program: finds the subcommand and calls it. The table of commands is here; help, completion
+// and the parser read it. Environment variables are read here and nowhere else: FORETOKEN_LOG is
+// debug, info, warn or error. Without it, services log from info on, other commands from warn on.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +62,7 @@ static const ft_command *const commands[] = {
 };
 /* clang-format on */
 
-/* options: what the shell needs before bash's script. */
+/* options: what the shell must do before bash's script. */
 static int complete(void *options, int n_words, char **words)
 {
     printf("%s", (const char *)options);
@@ -91,7 +90,7 @@ static void set_log_level(const ft_command *command)
             ft_log_set_level((ft_log_level)i);
 }
 
-/* How many of the words the command's name takes, 0 if they do not name it. */
+/* The number of words in the command's name; 0: `words` do not begin with it. */
 static int name_words(const char *name, char **words)
 {
     int n = 0;
@@ -103,7 +102,7 @@ static int name_words(const char *name, char **words)
     return n;
 }
 
-/* The command that the words name, NULL: none; *n_words: of its name. */
+/* The command whose name `words` begin with, NULL: none. *n_words: of its name. */
 static const ft_command *find(char **words, int *n_words)
 {
     for (size_t i = 0; i < FT_COUNT(commands); i++)

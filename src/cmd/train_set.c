@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples out of a trace store. Appendix B's labels are the store's: accepted tokens are 1, the
-// first rejected ones 0, and what lies behind them was never judged. No state but the caller's.
+// Samples from a trace store, with the store's labels (appendix B): 1 for accepted tokens, 0 for
+// the first rejected ones. Tokens behind a rejected one were never judged and are no samples. No
+// state.
 #include "cmd/train_set.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static ft_train_part part_of(int64_t session, const ft_train_split *split)
     return at < split->validate + split->test ? FT_TRAIN_TEST : FT_TRAIN_FIT;
 }
 
-/* One more sample, not filled in; NULL: out of memory. */
+/* Adds a sample, which the caller fills in; NULL: out of memory. */
 static ft_train_sample *append(ft_train_set *s)
 {
     if (s->n == s->cap) {

@@ -26,23 +26,23 @@ typedef struct ft_train_set {
     ft_train_sample *at; /* [n] */
 } ft_train_set;
 
-/* How texts are divided into parts; the rest is to fit. Which part a text belongs to depends on its
+/* How texts are divided into parts. What is left is to fit. The part of a text depends on its
  * session and the seed alone. */
 typedef struct ft_train_split {
     uint32_t validate, test; /* percent of the texts */
     uint64_t seed;
 } ft_train_split;
 
-/* Fingerprints of the models that a trace is of; 0: not known, or several. */
+/* Fingerprints of a trace's models; 0: unknown, or several. */
 typedef struct ft_train_models {
     uint64_t draft, target;
 } ft_train_models;
 
-/* Appends the samples of a trace, in its order, to the parts that their texts belong to. The
- * trace's errors, FT_NOMEM. */
+/* Appends the samples of a trace, in its order, to the parts of their texts. The trace's errors,
+ * FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_train_read(const char *path, const ft_train_split *split, ft_error *err,
                                        ft_train_set part[FT_TRAIN_PARTS], ft_train_models *models);
-/* How many texts the samples are of; 0 also where memory is short. */
+/* The number of texts that the samples are of; 0 also if memory is short. */
 uint64_t ft_train_set_texts(const ft_train_set *set);
 /* All-zero is legal. */
 void ft_train_set_deinit(ft_train_set *set);
