@@ -56,10 +56,10 @@ static ft_work random_work(ft_rng *rng, bool tight)
     w.gain_tok = 1 + 4 * (float)ft_rng_unit(rng);
     w.share = (float)ft_rng_unit(rng) / 4;
     w.edge_drafts = ft_rng_below(rng, 4) > 0;
-    w.deadline_us = w.arrival_us + 1 + ft_rng_below(rng, 2000000);
-    if (!tight && w.deadline_us > NOW_US)
-        w.deadline_us += 10000000;
-    w.owed_us = w.deadline_us + ft_rng_below(rng, 2000000);
+    w.deadline = ft_known(w.arrival_us + 1 + ft_rng_below(rng, 2000000));
+    if (!tight && w.deadline.us > NOW_US)
+        w.deadline.us += 10000000;
+    w.owed_us = w.deadline.us + ft_rng_below(rng, 2000000);
     w.even_us = w.arrival_us + (int64_t)(w.gain_tok / w.tokens_per_s * 8e5f);
     return w;
 }

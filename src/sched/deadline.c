@@ -39,7 +39,7 @@ static int64_t falling(float x)
 
 static int64_t deadline_of(const ft_work *w)
 {
-    return w->deadline_us ? w->deadline_us : w->arrival_us + TUNE.patience_us;
+    return w->deadline.known ? w->deadline.us : w->arrival_us + TUNE.patience_us;
 }
 
 static bool in_order(const void *ctx, const void *a, const void *b)
@@ -88,7 +88,7 @@ static double fixed_us(const ft_cost *cost)
  * kept. */
 static uint32_t place_late(const ft_work *w, int64_t now_us)
 {
-    double slack_us = (double)((w->deadline_us ? w->owed_us : deadline_of(w)) - now_us);
+    double slack_us = (double)((w->deadline.known ? w->owed_us : deadline_of(w)) - now_us);
     double served_us = (double)w->share * TUNE.patience_us;
     if (w->tokens_per_s > 0 &&
         -slack_us * (double)(w->tokens_per_s / w->gain_tok) > TUNE.lost * 1e6)

@@ -50,10 +50,10 @@ int64_t ft_promise_budget(const ft_promise *promise, const ft_promise_round *rou
 
 int64_t ft_promise_owed(const ft_promise *promise, const ft_promise_round *round)
 {
-    if (promise->since_us == 0)
+    if (!promise->since.known)
         return ft_promise_budget(promise, round);
     double us = (promise->had_tok + SURE_TOK) / promise->tokens_per_s * 1e6;
-    return promise->since_us + (int64_t)us;
+    return promise->since.us + (int64_t)us;
 }
 
 int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
@@ -62,7 +62,7 @@ int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
     double latest_us = (double)(round->at_us - round->away_us) + (1 + TUNE.credit) * one_us;
     double due_us = (double)ft_promise_owed(promise, round) - lead_us(promise, round);
     int64_t budget_us = ft_promise_budget(promise, round);
-    if (promise->since_us == 0)
+    if (!promise->since.known)
         return budget_us;
     /* What is owed and late is due at once, and no earlier than that: a text that was promised too
      * much must not take the server from those that can be kept. So is what would be due before a
@@ -74,5 +74,5 @@ int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
 
 bool ft_promise_kept(const ft_promise *promise, int64_t now_us)
 {
-    return promise->had_tok * 1e6 >= promise->tokens_per_s * (double)(now_us - promise->since_us);
+    return promise->had_tok * 1e6 >= promise->tokens_per_s * (double)(now_us - promise->since.us);
 }

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/known.h"
+
 #define FT_SLO_CLASSES 8              /* speeds that a server can promise */
 #define FT_SLO_NONE    FT_SLO_CLASSES /* no promise */
 
@@ -18,9 +20,8 @@ uint32_t ft_promise_class(const float speeds[], uint32_t n, float asked);
 
 typedef struct ft_promise {
     double tokens_per_s; /* > 0 */
-    int64_t
-        since_us; /* from here on the text's speed counts; 0: from its first verdict, not out yet */
-    double had_tok; /* text since then */
+    ft_known_us since;   /* from here on the text's speed counts; unknown: no verdict yet */
+    double had_tok;      /* text since then */
 } ft_promise;
 
 /* A round of such a text: the tokens it should bring, when it came, and how long its edge took for

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/known.h"
 #include "sched/cost.h"
 
 typedef enum ft_work_kind {
@@ -26,14 +27,14 @@ typedef struct ft_work {
     uint32_t n_past;    /* tokens already in KV */
     uint32_t kv_blocks; /* free blocks that all its rows need */
     /* For policies that know deadlines: */
-    int64_t deadline_us; /* when its verdict is due (WISP eq. (12)); 0: no promise, which
-                          * counts as due patience_us (sched/tuning.h) after its arrival */
-    int64_t even_us; /* a verdict by then keeps the text's speed (ft_promise_budget); 0: unknown */
-    int64_t owed_us; /* with a deadline: when its text needs its next token; may be past */
-    float tokens_per_s; /* promised to its text; 0: no promise */
-    bool edge_drafts;   /* its edge drafts between rounds: a round then waits for two passes */
-    float gain_tok;     /* text that a verification is expected to bring (WISP eq. (5)), > 0 */
-    float share;        /* of the server's recent service that its tenant had, 0 to 1 */
+    ft_known_us deadline; /* when its verdict is due (WISP eq. (12)). Unknown: no promise, which
+                           * counts as due patience_us (sched/tuning.h) after its arrival */
+    int64_t even_us;      /* with a deadline: a verdict by then keeps the text's speed */
+    int64_t owed_us;      /* with a deadline: when its text needs its next token; may be past */
+    float tokens_per_s;   /* promised to its text; 0: no promise */
+    bool edge_drafts;     /* its edge drafts between rounds: a round then waits for two passes */
+    float gain_tok;       /* text that a verification is expected to bring (WISP eq. (5)), > 0 */
+    float share;          /* of the server's recent service that its tenant had, 0 to 1 */
 } ft_work;
 
 typedef struct ft_sched_limits {

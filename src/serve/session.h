@@ -87,13 +87,15 @@ typedef struct ft_sess_times {
 
 /* The session's promise and the gain of its rounds (slo.c). */
 typedef struct ft_sess_slo {
-    uint32_t class;     /* FT_SLO_NONE: no promise */
-    ft_gain gain;       /* of its rounds */
-    int64_t due_us;     /* when the pending draft's verdict is due; 0: no promise */
-    int64_t owed_us;    /* when the promised speed requires more text */
-    int64_t budget_us;  /* when the verdict is due by its round alone (WISP eq. (6)) */
-    int64_t first_us;   /* time of the first verdict, 0: there was none */
-    uint32_t first_len; /* the text's length after the first verdict */
+    uint32_t class; /* FT_SLO_NONE: no promise */
+    ft_gain gain;   /* of its rounds */
+    /* With a promise, while a round is under way: */
+    int64_t due_us;    /* when its verdict is due */
+    int64_t owed_us;   /* when the promised speed requires more text */
+    int64_t budget_us; /* when the verdict is due by its round alone (WISP eq. (6)) */
+    /* With a promise: */
+    ft_known_us first;  /* the first verdict */
+    uint32_t first_len; /* with `first`: the text's length after it */
 } ft_sess_slo;
 
 struct ft_sess {

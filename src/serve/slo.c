@@ -133,7 +133,7 @@ static ft_gain_kind kind_of(const ft_sess *s)
 static ft_promise promise_of(const ft_sess *s)
 {
     return (ft_promise){.tokens_per_s = (double)speed_of(s),
-                        .since_us = s->slo.first_us,
+                        .since = s->slo.first,
                         .had_tok = (double)s->text.len - s->slo.first_len};
 }
 
@@ -143,8 +143,7 @@ void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us)
     const ft_promise_round round = {.gain_tok = ft_gain_expected(&s->slo.gain, kind_of(s)),
                                     .away_us = (int64_t)draft_us + rtt_us,
                                     .at_us = at_us};
-    s->slo.due_us = s->slo.owed_us = s->slo.budget_us = 0;
-    if (promise.tokens_per_s == 0)
+    if (s->slo.class == FT_SLO_NONE)
         return;
     s->slo.due_us = ft_promise_due(&promise, &round);
     s->slo.owed_us = ft_promise_owed(&promise, &round);
@@ -153,10 +152,12 @@ void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us)
 
 void ft_slo_describe(const ft_sess *s, ft_work *work)
 {
-    work->deadline_us = s->slo.due_us;
-    work->even_us = s->slo.budget_us;
-    work->owed_us = s->slo.owed_us;
-    work->tokens_per_s = speed_of(s);
+    if (s->slo.class != FT_SLO_NONE) {
+        work->deadline = ft_known(s->slo.due_us);
+        work->even_us = s->slo.budget_us;
+        work->owed_us = s->slo.owed_us;
+        work->tokens_per_s = speed_of(s);
+    }
     work->edge_drafts = !ft_round_is_run(&s->round);
     work->gain_tok = (float)ft_gain_expected(&s->slo.gain, kind_of(s));
     work->share = (float)ft_fair_share(s->who.tenant->rows, s->verifier->tenants.served_rows);
@@ -176,8 +177,8 @@ void ft_slo_answered(ft_sess *s, uint32_t tokens, int64_t now_us)
                  ft_admit_is_behind(&promise, s->times.draft_us, s->slo.budget_us, now_us));
     stats->slo_rounds[s->slo.class]++;
     stats->slo_rounds_met[s->slo.class] += now_us <= s->slo.budget_us;
-    if (s->slo.first_us == 0) {
-        s->slo.first_us = now_us;
+    if (!s->slo.first.known) {
+        s->slo.first = ft_known(now_us);
         s->slo.first_len = s->text.len;
     }
     if (s->text.finish != FT_FINISH_NONE) {

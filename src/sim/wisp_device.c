@@ -66,7 +66,7 @@ void ft_sim_device_begin(sim *s, uint32_t who)
 bool ft_sim_device_kept(const device *d, int64_t now_us)
 {
     const ft_promise promise = {
-        .tokens_per_s = d->speed, .since_us = d->begun_us, .had_tok = d->response};
+        .tokens_per_s = d->speed, .since = ft_known(d->begun_us), .had_tok = d->response};
     return ft_promise_kept(&promise, now_us);
 }
 

@@ -79,8 +79,9 @@ void ft_sim_server_draft(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
     double rtt_us = 1000 * (s->k[FT_SIM_RTT_MS] + s->k[FT_SIM_JITTER_MS]);
-    const ft_promise promise = {
-        .tokens_per_s = d->speed, .since_us = d->open_us - (int64_t)rtt_us, .had_tok = d->done};
+    const ft_promise promise = {.tokens_per_s = d->speed,
+                                .since = ft_known(d->open_us - (int64_t)rtt_us),
+                                .had_tok = d->done};
     const ft_promise_round round = {.gain_tok = ft_gain_expected(&d->gain, kind_of(s)),
                                     .away_us = d->draft_us + (int64_t)rtt_us,
                                     .at_us = s->now_us};
@@ -104,7 +105,7 @@ static ft_work work_of(const sim *s, const device *d)
     } else {
         w.kind = FT_WORK_VERIFY;
         w.arrival_us = d->arrival_us;
-        w.deadline_us = d->due_us;
+        w.deadline = ft_known(d->due_us);
         w.even_us = d->budget_us;
         w.owed_us = d->owed_us;
         w.tokens_per_s = (float)d->speed;

@@ -66,7 +66,7 @@ static void test_promises(void **state)
 /* 4 tokens/s since 90 s; it is 100 s, so that 40 tokens are owed. The round came at 99 s. */
 static void test_behind(void **state)
 {
-    ft_promise p = {.tokens_per_s = 4, .since_us = 90 * S, .had_tok = 37};
+    ft_promise p = {.tokens_per_s = 4, .since = {true, 90 * S}, .had_tok = 37};
     const int64_t came = 99 * S, now = 100 * S, late = now - 1;
     (void)state;
     assert_true(ft_admit_is_behind(&p, came, late, now));
@@ -76,7 +76,7 @@ static void test_behind(void **state)
     p.had_tok = 38; /* two tokens short: one round */
     assert_false(ft_admit_is_behind(&p, came, late, now));
     p.had_tok = 37;
-    p.since_us = 0; /* the text has had no verdict yet */
+    p.since = ft_unknown(); /* the text has had no verdict yet */
     assert_false(ft_admit_is_behind(&p, came, late, now));
 }
 

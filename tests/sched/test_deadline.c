@@ -42,9 +42,9 @@ static ft_work random_work(ft_rng *rng, uint64_t id)
         (w.n_past + w.n_tok + BLOCK_TOK - 1) / BLOCK_TOK - (w.n_past + BLOCK_TOK - 1) / BLOCK_TOK;
     w.arrival_us = NOW - ft_rng_below(rng, 1u << (8 + ft_rng_below(rng, 12)));
     if (ft_rng_below(rng, 8))
-        w.deadline_us = w.arrival_us + ft_rng_below(rng, 1u << (8 + ft_rng_below(rng, 13)));
-    if (w.deadline_us) {
-        w.owed_us = w.deadline_us + ft_rng_below(rng, 1u << 18);
+        w.deadline = ft_known(w.arrival_us + ft_rng_below(rng, 1u << (8 + ft_rng_below(rng, 13))));
+    if (w.deadline.known) {
+        w.owed_us = w.deadline.us + ft_rng_below(rng, 1u << 18);
         w.tokens_per_s = (float)(1 + ft_rng_below(rng, 20));
         w.edge_drafts = ft_rng_below(rng, 2);
     }
@@ -55,7 +55,7 @@ static ft_work random_work(ft_rng *rng, uint64_t id)
 
 static int64_t deadline_of(const ft_work *w)
 {
-    return w->deadline_us ? w->deadline_us : w->arrival_us + ft_sched_tune->batch.patience_us;
+    return w->deadline.known ? w->deadline.us : w->arrival_us + ft_sched_tune->batch.patience_us;
 }
 
 static int64_t own_us(const ft_work *w, const ft_cost *cost)
@@ -208,11 +208,11 @@ static void test_by_hand(void **state)
                                     .guard_us = GUARD};
     /* alone 1000 + 10 * 120 us and little for the context */
     ft_work work[] = {
-        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 9000, .deadline_us = NOW + 90000},
-        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 8000, .deadline_us = NOW + 80000},
-        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 1000, .deadline_us = NOW + 4000},
-        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 2000, .deadline_us = NOW + 3600},
-        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 3000, .deadline_us = NOW + 100},
+        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 9000, .deadline = {true, NOW + 90000}},
+        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 8000, .deadline = {true, NOW + 80000}},
+        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 1000, .deadline = {true, NOW + 4000}},
+        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 2000, .deadline = {true, NOW + 3600}},
+        {.n_tok = 10, .n_out = 10, .arrival_us = NOW - 3000, .deadline = {true, NOW + 100}},
     };
     ft_pick picks[5];
     (void)state;
@@ -224,7 +224,7 @@ static void test_by_hand(void **state)
     assert_int_equal(ft_sched_wisp.pick(work, 5, &limits, NOW, picks), 2);
     assert_int_equal(picks[0].index, 3);
     assert_int_equal(picks[1].index, 2);
-    work[2].deadline_us = work[3].deadline_us = NOW + 200000;
+    work[2].deadline = work[3].deadline = ft_known(NOW + 200000);
     assert_int_equal(ft_sched_wisp.pick(work, 5, &limits, NOW, picks), 5);
     assert_int_equal(picks[0].index, 4); /* late: before what can wait */
     assert_int_equal(picks[1].index, 1); /* brings most for its time */
@@ -242,7 +242,7 @@ static ft_work tree_of_ten(int64_t deadline_us, int64_t owed_us, float tokens_pe
 {
     return (ft_work){.kind = FT_WORK_VERIFY,
                      .arrival_us = NOW - 5000,
-                     .deadline_us = deadline_us,
+                     .deadline = {true, deadline_us},
                      .owed_us = owed_us,
                      .tokens_per_s = tokens_per_s,
                      .edge_drafts = true,
@@ -290,7 +290,7 @@ static void test_pace(void **state)
     /* Rounds of 2 tokens at 40 tokens/s are 50 ms: two passes and a quarter for the edge. */
     for (int i = 0; i < WORKS; i++)
         work[i] = tree_of_ten(NOW + 10000000, NOW + 20000000, i == 39 ? 40 : 20);
-    work[39].deadline_us = NOW + 9000000;
+    work[39].deadline = ft_known(NOW + 9000000);
     assert_int_equal(ft_sched_wisp.pick(work, WORKS, &limits, NOW, picks), 14);
     assert_int_equal(picks[0].index, 39);
     work[39].tokens_per_s = 20; /* half as fast: twice as long */
@@ -303,7 +303,7 @@ static void test_pace(void **state)
     assert_int_equal(ft_sched_wisp.pick(work, WORKS, &limits, NOW, picks), WORKS);
     for (int i = 0; i < WORKS; i++) { /* they can wait no longer */
         work[i].edge_drafts = true;
-        work[i].deadline_us = NOW + 50000;
+        work[i].deadline = ft_known(NOW + 50000);
     }
     const ft_sched_limits anxious = {.max_rows = 512,
                                      .cost = &cost,
@@ -331,7 +331,7 @@ static void test_nobody_waits_for_ever(void **state)
         work[i].kind = FT_WORK_VERIFY;
         work[i].n_tok = work[i].n_out = 33;
         work[i].arrival_us = now;
-        work[i].deadline_us = i % 3 ? now + 20000 : 0;
+        work[i].deadline = i % 3 ? ft_known(now + 20000) : ft_unknown();
     }
     for (int pass = 0; pass < 4000; pass++) {
         const ft_sched_limits limits = {.max_rows = 256,
@@ -352,7 +352,7 @@ static void test_nobody_waits_for_ever(void **state)
             longest = now - w->arrival_us > longest ? now - w->arrival_us : longest;
             served[picks[i].index]++;
             w->arrival_us = now;
-            w->deadline_us = w->deadline_us ? now + 20000 : 0;
+            w->deadline.us = now + 20000;
         }
     }
     for (int i = 0; i < SESSIONS; i++)

@@ -22,7 +22,7 @@ static void test_by_hand(void **state)
     assert_int_equal(ft_promise_budget(&p, &r), 100 * S + 4 * S / 10);
     assert_int_equal(ft_promise_due(&p, &r), ft_promise_budget(&p, &r)); /* nothing is owed yet */
     assert_int_equal(ft_promise_owed(&p, &r), ft_promise_budget(&p, &r));
-    p.since_us = 90 * S; /* 40 tokens by now; 12 rounds are 24 */
+    p.since = ft_known(90 * S); /* 40 tokens by now; 12 rounds are 24 */
     p.had_tok = 40 + 24;
     assert_int_equal(ft_promise_owed(&p, &r), 106 * S + S / 4);
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1); /* less than a round ahead: at once */
@@ -41,7 +41,7 @@ static void test_by_hand(void **state)
 static void test_runs_by_hand(void **state)
 {
     const ft_promise_round r = {.gain_tok = 1, .at_us = 100 * S};
-    ft_promise p = {.tokens_per_s = 4, .since_us = 90 * S, .had_tok = 40};
+    ft_promise p = {.tokens_per_s = 4, .since = {true, 90 * S}, .had_tok = 40};
     (void)state;
     assert_int_equal(ft_promise_budget(&p, &r), 100 * S + S / 4);
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
@@ -58,17 +58,17 @@ static void test_bounds(void **state)
     ft_rng_init(&rng, 1);
     for (int i = 0; i < 10000; i++) {
         const ft_promise p = {.tokens_per_s = 0.1 + 20 * ft_rng_unit(&rng),
-                              .since_us = ft_rng_below(&rng, 1000) * (int64_t)S,
+                              .since = ft_known(ft_rng_below(&rng, 1000) * (int64_t)S),
                               .had_tok = ft_rng_below(&rng, 1u << ft_rng_below(&rng, 14))};
         const ft_promise_round r = {.gain_tok = 1 + 5 * ft_rng_unit(&rng),
                                     .away_us = ft_rng_below(&rng, 10 * S),
-                                    .at_us = p.since_us + ft_rng_below(&rng, 1000u * S)};
+                                    .at_us = p.since.us + ft_rng_below(&rng, 1000u * S)};
         int64_t due = ft_promise_due(&p, &r), budget = ft_promise_budget(&p, &r);
         int64_t round_us = (int64_t)(r.gain_tok / p.tokens_per_s * S);
         assert_true(due > r.at_us && budget > r.at_us);
         assert_true(due <= budget + 6 * round_us + 7);
         assert_true(due == r.at_us + 1 || due >= budget);
-        const ft_promise more = {p.tokens_per_s, p.since_us, p.had_tok + 3};
+        const ft_promise more = {p.tokens_per_s, p.since, p.had_tok + 3};
         assert_true(ft_promise_due(&more, &r) >= due); /* who had more may wait longer */
     }
 }
@@ -80,7 +80,7 @@ static void test_keeps_promises(void **state)
     (void)state;
     ft_rng_init(&rng, 2);
     for (int text = 0; text < 200; text++) {
-        ft_promise p = {.tokens_per_s = 6, .since_us = S};
+        ft_promise p = {.tokens_per_s = 6, .since = {true, S}};
         ft_promise_round r = {.gain_tok = 3.5, .away_us = S / 10, .at_us = S + S / 10};
         int64_t verdict_us = 0;
         for (int round = 0; round < 100; round++) {
@@ -88,7 +88,7 @@ static void test_keeps_promises(void **state)
             p.had_tok += 1 + ft_rng_below(&rng, 6);
             r.at_us = verdict_us + r.away_us;
         }
-        double s = (double)(verdict_us - p.since_us) / S;
+        double s = (double)(verdict_us - p.since.us) / S;
         assert_true(p.had_tok >= 6 * s);
         assert_true(p.had_tok < 6 * s + 80); /* and it does not run ahead for ever */
     }
@@ -109,7 +109,7 @@ static void test_classes(void **state)
 
 static void test_kept(void **state)
 {
-    const ft_promise p = {.tokens_per_s = 4, .since_us = 90 * S, .had_tok = 40};
+    const ft_promise p = {.tokens_per_s = 4, .since = {true, 90 * S}, .had_tok = 40};
     (void)state;
     assert_true(ft_promise_kept(&p, 99 * S));
     assert_true(ft_promise_kept(&p, 100 * S));
