@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "sched/tuning.h"
 #include "sim/wisp_search.h"
 
 /* A pass takes 10 ms and 1 ms a row; drafting a token 10 ms; no delays, no chance but the
@@ -95,24 +96,36 @@ static void test_wisp_by_hand(void **state)
     assert_true(r.texts[0] == 2 && r.slow[0] == 0);
 }
 
-/* A promise of 60 tokens/s leaves a first round (2 tokens expected, 20 ms of drafting) 13.3 ms:
- * time for one alone (13 ms), not for two (16 ms), which first come first served takes. The other
- * has time to wait. */
+static uint64_t tokens_by(const ft_sim_config *c, int64_t until_us)
+{
+    return run(c, FT_SIM_MODE_WISP, FT_SIM_MIXED, 2, until_us).tokens;
+}
+
+/* Drafts of 4 tokens take 40 ms, and texts are kept no lead. The first rounds are owed before they
+ * can be there, so both run in one pass, from 40 to 60 ms. The second ones come at 100 ms. A promise
+ * of 51.95 tokens/s needs its sixth token by 115.5 ms: there is time for one round (15 ms), not for
+ * two (20 ms), which first come first served takes. The other one has time to wait. */
 static void test_policy_keeps_deadlines(void **state)
 {
+    ft_sched_tuning tuning = *ft_sched_tune;
+    const ft_sched_tuning *before = ft_sched_tune;
     ft_sim_config c = exact();
     (void)state;
-    c.tokens_per_s[0] = 30;
+    tuning.promise.ahead = tuning.promise.ahead_sure = tuning.promise.ahead_more = 0;
+    c.k[FT_SIM_DRAFT_MOST] = 4;
+    c.k[FT_SIM_RESPONSE_TOK] = 10;
     c.k[FT_SIM_GUARD_MS] = 1;
-    ft_sim_result r = run(&c, FT_SIM_MODE_WISP, FT_SIM_MIXED, 2, 33500);
-    assert_int_equal(r.tokens, 3);
-    r = run(&c, FT_SIM_MODE_WISP, FT_SIM_MIXED, 2, 46500);
-    assert_int_equal(r.tokens, 6);
-    assert_int_equal(r.late_compute + r.late_wait, 0);
+    c.tokens_per_s[0] = 30;
+    c.tokens_per_s[1] = 51.95;
+    ft_sched_tune = &tuning;
+    const uint64_t first = tokens_by(&c, 115500), both = tokens_by(&c, 140500);
     c.policy = &ft_sched_fcfs;
-    r = run(&c, FT_SIM_MODE_WISP, FT_SIM_MIXED, 2, 46500);
-    assert_int_equal(r.tokens, 6);
-    assert_int_equal(r.late_compute + r.late_wait, 1);
+    const uint64_t plain = tokens_by(&c, 115500), plain_both = tokens_by(&c, 120500);
+    ft_sched_tune = before;
+    assert_int_equal(first, 10 + 5);
+    assert_int_equal(both, 20);
+    assert_int_equal(plain, 10);
+    assert_int_equal(plain_both, 20);
 }
 
 /* Three would be a batch; two wait 5 ms: from 25 to 41 ms, and from 66 to 82. */
