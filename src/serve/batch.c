@@ -31,17 +31,15 @@ ft_status ft_sess_batch_init(ft_sess_batch *batch, const ft_verifier_opts *opts,
     b->needs = calloc(sessions, sizeof *b->needs);
     b->work = calloc(sessions, sizeof *b->work);
     b->picks = calloc(sessions, sizeof *b->picks);
-    b->of = calloc(sessions, sizeof *b->of);
     b->segments.segment = calloc(rows, sizeof *b->segments.segment);
     b->segments.of = calloc(rows, sizeof *b->segments.of);
-    b->segments.kind = calloc(rows, sizeof *b->segments.kind);
     b->rows.token = calloc(rows, sizeof *b->rows.token);
     b->rows.parent = calloc(rows, sizeof *b->rows.parent);
     b->rows.want = calloc(rows, sizeof *b->rows.want);
     b->trees = calloc(rows, sizeof *b->trees);
     b->path = calloc(rows, sizeof *b->path);
-    if (b->needs && b->work && b->picks && b->of && b->segments.segment && b->segments.of &&
-        b->segments.kind && b->rows.token && b->rows.parent && b->rows.want && b->trees && b->path)
+    if (b->needs && b->work && b->picks && b->segments.segment && b->segments.of && b->rows.token &&
+        b->rows.parent && b->rows.want && b->trees && b->path)
         return FT_OK;
     return ft_error_set(err, FT_NOMEM, "serve: out of memory for batches");
 }
@@ -52,10 +50,8 @@ void ft_sess_batch_deinit(ft_sess_batch *batch)
     free(b->needs);
     free(b->work);
     free(b->picks);
-    free(b->of);
     free(b->segments.segment);
     free(b->segments.of);
-    free(b->segments.kind);
     free(b->rows.token);
     free(b->rows.parent);
     free(b->rows.want);
@@ -87,7 +83,7 @@ static bool before(const void *ctx, const void *a, const void *b)
 static void gather(ft_verifier *v)
 {
     ft_sess_batch *b = &v->batch;
-    b->n_needs = b->n_work = 0;
+    b->n_needs = 0;
     for (ft_sess *s = v->sessions.first; s; s = s->next) {
         ft_sess_state state = ft_sess_state_of(s);
         if (state != FT_SESS_WAITING && state != FT_SESS_PREFILL)
@@ -131,12 +127,9 @@ static int64_t hold(ft_verifier *v)
     return left_us;
 }
 
-static void add_work(ft_verifier *v, ft_sess *s)
+static void describe_work(ft_verifier *v, ft_sess *s, ft_work *w)
 {
-    ft_sess_batch *b = &v->batch;
     uint32_t rows = verify_rows(s);
-    ft_work *w = &b->work[b->n_work];
-    b->of[b->n_work++] = s;
     *w = (ft_work){.id = s->who.serial,
                    .kind = rows ? FT_WORK_VERIFY : FT_WORK_PREFILL,
                    .arrival_us = s->times.waits_us,
@@ -169,8 +162,7 @@ static void add_segment(ft_sess_batch *b, ft_sess *s, ft_work_kind kind, uint32_
     int32_t *tokens = b->rows.token + b->rows.n, *parent = b->rows.parent + b->rows.n;
     uint64_t *want = b->rows.want + b->rows.n_want;
     uint32_t n_text = kind == FT_WORK_VERIFY ? n - nodes->n : n; /* root included */
-    b->segments.of[b->segments.n] = s;
-    b->segments.kind[b->segments.n++] = kind;
+    b->segments.of[b->segments.n++] = s;
     b->rows.n += n;
     b->pass =
         ft_pass_plus(b->pass, ft_seq_n_past(s->kv.seq), n,
@@ -214,16 +206,16 @@ static int64_t prompt_us(const ft_verifier *v, int64_t read_us, bool others)
     return ft_prompt_share_us(&share);
 }
 
-/* Over all needs, picked or not. */
+/* Over all work, picked or not. */
 static void price(ft_verifier *v)
 {
     const ft_sess_batch *b = &v->batch;
     ft_pass plain = {0};
     uint32_t n = 0;
-    for (size_t i = 0; i < b->n_work; i++) {
+    for (size_t i = 0; i < b->n_needs; i++) {
         if (b->work[i].kind != FT_WORK_VERIFY)
             continue;
-        plain = ft_pass_plus(plain, b->of[i]->text.len - 1, 1, 1);
+        plain = ft_pass_plus(plain, b->needs[i].session->text.len - 1, 1, 1);
         n++;
     }
     ft_price_follow(&v->row_price, &v->cost, &plain, n);
@@ -250,17 +242,22 @@ void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us)
     ft_sched_limits limits = limits_of(v);
     limits.kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs);
     bool others = !b->alone && draft_expected(v, now_us);
+    size_t n_work = 0;
     for (size_t i = 0; i < b->n_needs; i++)
         if (!b->needs[i].out)
-            add_work(v, b->needs[i].session);
-    price(v);
-    for (size_t i = 0; i < b->n_work; i++)
+            b->needs[n_work++] = b->needs[i];
+    b->n_needs = n_work;
+    for (size_t i = 0; i < n_work; i++) {
+        describe_work(v, b->needs[i].session, &b->work[i]);
         others |= b->work[i].kind == FT_WORK_VERIFY;
+    }
+    price(v);
     limits.prefill_us = prompt_us(v, read_us, others);
-    size_t n = v->policy->pick(b->work, b->n_work, &limits, now_us, b->picks);
+    size_t n = v->policy->pick(b->work, n_work, &limits, now_us, b->picks);
     b->segments.n = b->rows.n = b->rows.n_want = 0;
     b->pass = b->prompts = (ft_pass){0};
-    for (size_t i = 0; i < n; i++)
-        add_segment(b, b->of[b->picks[i].index], b->work[b->picks[i].index].kind,
-                    b->picks[i].n_tok);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t at = b->picks[i].index;
+        add_segment(b, b->needs[at].session, b->work[at].kind, b->picks[i].n_tok);
+    }
 }

@@ -112,8 +112,9 @@ static ft_status check_early(const ft_sess *s, const ft_msg_draft *d, bool flood
     const uint32_t round = waits ? r->number : s->record.round;
     const uint32_t base = waits ? r->base : s->record.base;
     const uint32_t n_nodes = waits ? r->n_drafted : s->record.n_drafted;
-    if (ft_sess_rule_check_early(&s->asked.rule, err) != FT_OK)
-        return FT_INVALID;
+    if (!ft_rule_takes_early(&s->asked.rule.terms))
+        return ft_error_set(err, FT_INVALID, "serve: rule %s allows no early drafts",
+                            s->asked.rule.rule->name);
     if (flooded || d->round == r->early_for)
         return ft_error_set(err, FT_INVALID,
                             "serve: a second early draft for round %u: only one is allowed",

@@ -314,8 +314,9 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     if (status != FT_OK)
         return status;
     s->asked.sampling = sampling;
-    s->asked.rule = ft_sess_rule_make(ft_rule_find(v->opts.rules, opening->open.rule),
-                                      v->model.n_vocab, &sampling);
+    s->asked.rule.rule = ft_rule_find(v->opts.rules, opening->open.rule);
+    s->asked.rule.terms =
+        s->asked.rule.rule->terms(s->asked.rule.rule, v->model.n_vocab, &sampling);
     ft_sess_link(&v->sessions, s);
     v->stats.sessions++;
     v->stats.sessions_opened++;

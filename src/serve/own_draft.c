@@ -66,7 +66,6 @@ struct ft_own {
     bool broken;       /* the draft engine has failed: no more trees; texts are not affected */
     uint32_t first;    /* the session with which the next pass begins, as not all may fit */
     /* The sessions that get a tree in this pass, [max_sessions]. */
-    ft_sess **of;
     ft_need **needs;
     ft_drafter **drafters;
     ft_draft_params *each;
@@ -102,13 +101,12 @@ static ft_status create_parts(ft_own *own, const ft_verifier *v, ft_error *err)
         .max_logits = DRAFT_LOGITS,
         .n_threads = v->opts.n_threads,
         .route = v->opts.portable_attention ? FT_ATTN_PORTABLE : FT_ATTN_AUTO};
-    own->of = calloc(n, sizeof *own->of);
     own->needs = calloc(n, sizeof *own->needs);
     own->drafters = calloc(n, sizeof *own->drafters);
     own->each = calloc(n, sizeof *own->each);
     own->trees = calloc(n, sizeof *own->trees);
     own->nodes = calloc(v->opts.max_batch_tok, sizeof *own->nodes);
-    if (!own->nodes || !own->of || !own->needs || !own->drafters || !own->each || !own->trees)
+    if (!own->nodes || !own->needs || !own->drafters || !own->each || !own->trees)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
     ft_status status = ft_rule_work_create(v->opts.rules, v->model.n_vocab, err, &own->work);
     if (status == FT_OK)
@@ -149,7 +147,6 @@ void ft_own_destroy(ft_own *own)
     if (own->engine)
         ft_engine_destroy(own->engine);
     ft_rule_work_destroy(own->work);
-    free(own->of);
     free(own->needs);
     free(own->drafters);
     free(own->each);
@@ -314,7 +311,7 @@ static uint32_t run_left(const ft_sess *s)
 static bool in_run(const ft_sess *s)
 {
     return ft_round_is_run(&s->round) && s->round.nodes.n == 0 && run_left(s) > 1 &&
-           ft_sess_rule_takes_own(&s->asked.rule);
+           s->asked.rule.terms.trees && ft_rule_takes_early(&s->asked.rule.terms);
 }
 
 /* The shape of the pass with a tree of so many nodes for each session, without prompts. */
@@ -391,7 +388,6 @@ static void choose(ft_verifier *v, uint32_t allowed)
         }
         rows += params.budget;
         own->needs[own->n] = &b->needs[at];
-        own->of[own->n] = s;
         own->drafters[own->n] = s->own->drafter;
         own->trees[own->n] = &s->own->tree;
         own->each[own->n] = params;
@@ -444,7 +440,7 @@ static float worth(ft_verifier *v, int64_t draft_us)
     const ft_own_pass pass = {.sessions = (uint32_t)own->n,
                               .others = own->others,
                               .without = own->plain,
-                              .n_past = own->of[0]->text.len,
+                              .n_past = own->needs[0]->session->text.len,
                               .out = (double)(ft_judge_expect(v->judge, own->params.budget) -
                                               ft_judge_expect(v->judge, 0)) /
                                      own->params.budget,
@@ -458,8 +454,9 @@ static float worth(ft_verifier *v, int64_t draft_us)
 }
 
 /* The tree is complete: writes it into the session's round. */
-static void finish_tree(ft_verifier *v, ft_sess *s, ft_need *n)
+static void finish_tree(ft_verifier *v, ft_need *n)
 {
+    ft_sess *s = n->session;
     const ft_tree *tree = &s->own->tree;
     s->own->n_unread = 0;
     s->own->expected = 0;
@@ -482,21 +479,22 @@ static void draft(ft_verifier *v)
         FT_LOGE("serve", "the server drafts no more: %s", err.message);
         own->broken = true;
         for (size_t i = 0; i < own->n; i++)
-            ft_own_drop(own->of[i]);
+            ft_own_drop(own->needs[i]->session);
         return;
     }
     ft_own_draft_saw_draft(&own->rate, own->sessions, us);
     /* A path of d nodes brings d + 1 tokens, and the run must not get longer than asked. Nodes kept
      * from the tree before may be deeper than the draft was allowed. */
     for (size_t i = 0; i < own->n; i++) {
-        for (uint32_t k = 0; k < own->trees[i]->n; k++)
-            own->of[i]->own->number[k] = (uint16_t)k;
-        prune(own->of[i], run_left(own->of[i]) - 1, -INFINITY);
+        ft_sess *s = own->needs[i]->session;
+        for (uint32_t k = 0; k < s->own->tree.n; k++)
+            s->own->number[k] = (uint16_t)k;
+        prune(s, run_left(s) - 1, -INFINITY);
     }
     float least = own->always ? -INFINITY : worth(v, us);
     for (size_t i = 0; i < own->n; i++) {
-        prune(own->of[i], FT_TREE_MAX, least);
-        finish_tree(v, own->of[i], own->needs[i]);
+        prune(own->needs[i]->session, FT_TREE_MAX, least);
+        finish_tree(v, own->needs[i]);
     }
 }
 
@@ -546,7 +544,7 @@ void ft_own_after_pass(ft_verifier *v, int64_t expected_us, int64_t us)
     uint32_t n_runs = 0, n_trees = 0;
     for (size_t i = 0; v->own && i < b->segments.n; i++) {
         const ft_round *r = &b->segments.of[i]->round;
-        bool run = b->segments.kind[i] == FT_WORK_VERIFY && ft_round_is_run(r);
+        bool run = b->segments.segment[i].want && ft_round_is_run(r);
         n_runs += run;
         n_trees += run && r->nodes.n > 0;
     }

@@ -43,26 +43,9 @@ ft_status ft_rules_choose(const ft_rule *const *rules, uint32_t id, ft_error *er
     return status;
 }
 
-ft_sess_rule ft_sess_rule_make(const ft_rule *rule, uint32_t n_vocab, const ft_sampling *s)
-{
-    return (ft_sess_rule){.rule = rule, .terms = rule->terms(rule, n_vocab, s)};
-}
-
 ft_status ft_sess_rule_check(const ft_sess_rule *r, const ft_drafted *draft, ft_error *err)
 {
     ft_error why = {0};
     ft_status status = ft_rule_check(r->rule, &r->terms, draft, &why);
     return status == FT_OK ? FT_OK : ft_error_set(err, status, "serve: %s", why.message);
-}
-
-ft_status ft_sess_rule_check_early(const ft_sess_rule *r, ft_error *err)
-{
-    if (ft_rule_takes_early(&r->terms))
-        return FT_OK;
-    return ft_error_set(err, FT_INVALID, "serve: rule %s allows no early drafts", r->rule->name);
-}
-
-bool ft_sess_rule_takes_own(const ft_sess_rule *r)
-{
-    return r->terms.trees && ft_rule_takes_early(&r->terms);
 }

@@ -22,14 +22,9 @@ void ft_rules_tell(const ft_rule *const *rules, uint32_t n_vocab, ft_msg_limits 
 /* The rule with this id. FT_PRECONDITION: it is not offered; the message lists the offered ones. */
 FT_WARN_UNUSED ft_status ft_rules_choose(const ft_rule *const *rules, uint32_t id, ft_error *err,
                                          const ft_rule **out);
-ft_sess_rule ft_sess_rule_make(const ft_rule *rule, uint32_t n_vocab, const ft_sampling *s);
 
 /* Checks a draft that is not early, before anything is computed from it. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_sess_rule_check(const ft_sess_rule *r, const ft_drafted *draft,
                                             ft_error *err);
-/* FT_INVALID: the rule allows no early drafts. */
-FT_WARN_UNUSED ft_status ft_sess_rule_check_early(const ft_sess_rule *r, ft_error *err);
-/* Whether the server may draft trees of its own for the session's runs. */
-bool ft_sess_rule_takes_own(const ft_sess_rule *r);
 
 #endif

@@ -48,18 +48,16 @@ typedef struct ft_need {
 /* The next pass; allocated once. Needs that fit become work; work that the policy picks becomes
  * segments. */
 typedef struct ft_sess_batch {
-    ft_need *needs; /* [max_sessions] */
-    ft_work *work;  /* [max_sessions] */
-    ft_pick *picks; /* [max_sessions] */
-    ft_sess **of;   /* [max_sessions] the session of each work */
-    size_t n_needs, n_work;
+    ft_need *needs;  /* [max_sessions] */
+    ft_work *work;   /* [max_sessions] */
+    ft_pick *picks;  /* [max_sessions] */
+    size_t n_needs;  /* once composed, work[i] is that of needs[i] */
     bool alone;      /* one session has work, and no other session is expected to have some soon */
     ft_pass pass;    /* its shape */
     ft_pass prompts; /* the shape of its prompt chunks alone */
     struct {
         ft_segment *segment; /* [max_rows] */
         ft_sess **of;        /* [max_rows] */
-        ft_work_kind *kind;  /* [max_rows] */
         size_t n;
     } segments;
     struct {

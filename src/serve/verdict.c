@@ -66,7 +66,7 @@ ft_status ft_verdict_walk(ft_verifier *v, ft_error *err)
     ft_tree *tree = b->trees;
     ft_judge_clear(v->judge);
     for (size_t i = 0; i < b->segments.n; i++)
-        if (b->segments.kind[i] == FT_WORK_VERIFY)
+        if (b->segments.segment[i].want)
             add_walk(v, b->segments.of[i], &b->segments.segment[i], tree++);
     return ft_judge_run(v->judge, err);
 }
@@ -234,7 +234,7 @@ void ft_verdict_give(ft_verifier *v, int64_t started_us, int64_t now_us)
     size_t n_walks;
     const ft_walk *walk = ft_judge_walks(v->judge, &n_walks);
     for (size_t i = 0; i < b->segments.n; i++) {
-        if (b->segments.kind[i] == FT_WORK_VERIFY)
+        if (b->segments.segment[i].want)
             finish_verify(b->segments.of[i], &b->segments.segment[i], walk++, started_us, now_us);
         else
             finish_prefill(b->segments.of[i], &b->segments.segment[i], now_us);
