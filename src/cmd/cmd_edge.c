@@ -75,8 +75,8 @@ static ft_status make_client(edge_app *app, ft_error *err)
     return FT_OK;
 }
 
-/* Asks the server for its Info, until a signal. No answer is not an error: the server may come later. An answer
- * that does not fit this edge is one. */
+/* Asks the server for its Info, until a signal. No answer is not an error: the server may come
+ * later. An answer that does not fit this edge is one. */
 static ft_status meet_server(edge_app *app, ft_error *err)
 {
     ft_status status = ft_edge_create(&app->f.edge.opts, &app->absent, &app->edge);

@@ -71,7 +71,7 @@ static uint32_t text_tok(const ft_drafting *d)
 
 static bool context_is_full(const ft_drafting *d)
 {
-    return text_tok(d) + 1 >= d->how.n_ctx;
+    return text_tok(d) + 1 >= d->how.from->n_ctx;
 }
 
 /* ---- making and freeing the drafter ---- */
@@ -94,9 +94,9 @@ static void drop_drafter(ft_drafting *d)
     if (d->drafter) {
         count(d->how.stats, d->drafter);
         d->calibration = ft_drafter_calibration(d->drafter);
-        ft_engine_lock_take(d->how.lock);
+        ft_engine_lock_take(&d->how.from->lock);
         ft_drafter_destroy(d->drafter);
-        ft_engine_lock_release(d->how.lock);
+        ft_engine_lock_release(&d->how.from->lock);
     }
     d->drafter = NULL;
     ft_tree_clear(&d->tree);
@@ -137,9 +137,10 @@ void ft_drafting_set_rule(ft_drafting *d, const ft_rule *rule)
 static ft_status make_source(const ft_drafting *d, ft_error *err, ft_draft_source **out)
 {
     const ft_drafting_opts *how = &d->how;
-    if (how->engine)
-        return ft_draft_engine_source(how->engine, how->rule, NULL, how->sampling, err, out);
-    return how->drafts.create(how->drafts.ctx, how->rule, how->sampling, err, out);
+    if (how->from->engine)
+        return ft_draft_engine_source(how->from->engine, how->rule, NULL, how->sampling, err, out);
+    const ft_draft_source_factory *factory = &how->from->factory;
+    return factory->create(factory->ctx, how->rule, how->sampling, err, out);
 }
 
 /* Makes a drafter, which must read the text. The caller holds the lock. */
@@ -164,9 +165,9 @@ static ft_status make_drafter(ft_drafting *d, ft_error *err)
 static void begin(ft_drafting *d)
 {
     ft_error err = {0};
-    ft_engine_lock_take(d->how.lock);
+    ft_engine_lock_take(&d->how.from->lock);
     ft_status status = make_drafter(d, &err);
-    ft_engine_lock_release(d->how.lock);
+    ft_engine_lock_release(&d->how.from->lock);
     if (status == FT_OK)
         happened(d, FT_DRAFTING_BEGIN);
     else
@@ -193,9 +194,9 @@ static ft_status read_piece(ft_drafting *d, ft_error *err, uint32_t *left)
 static bool read_locked(ft_drafting *d, uint32_t *left)
 {
     ft_error err = {0};
-    ft_engine_lock_take(d->how.lock);
+    ft_engine_lock_take(&d->how.from->lock);
     ft_status status = read_piece(d, &err, left);
-    ft_engine_lock_release(d->how.lock);
+    ft_engine_lock_release(&d->how.from->lock);
     if (status != FT_OK)
         give_up(d, &err);
     return status == FT_OK;
@@ -264,9 +265,9 @@ ft_draft_cost ft_drafting_draft(ft_drafting *d, const ft_draft_params *params)
     const ft_draft_cost before = spent(d);
     d->params = *params;
     d->exhausted = false;
-    ft_engine_lock_take(d->how.lock);
+    ft_engine_lock_take(&d->how.from->lock);
     ft_status status = ft_drafter_draft(d->drafter, params, &err, &d->tree);
-    ft_engine_lock_release(d->how.lock);
+    ft_engine_lock_release(&d->how.from->lock);
     cost = since(d, before);
     if (status == FT_OK && d->tree.n == 0) /* only a full pool leaves a tree without nodes */
         err.code = FT_EXHAUSTED;
@@ -282,10 +283,10 @@ void ft_drafting_advance(ft_drafting *d, const ft_msg_verdict *verdict)
         d->retry_in--;
     if (d->tree.n == 0) /* a run, or another drafter made this tree */
         return;
-    ft_engine_lock_take(d->how.lock);
+    ft_engine_lock_take(&d->how.from->lock);
     ft_status status = ft_drafter_advance(d->drafter, verdict->path, verdict->n_path, verdict->next,
                                           verdict->n_next, &err);
-    ft_engine_lock_release(d->how.lock);
+    ft_engine_lock_release(&d->how.from->lock);
     d->known = text_tok(d);
     ft_tree_clear(&d->tree);
     if (status != FT_OK)
@@ -333,9 +334,9 @@ void ft_drafting_draft_shadow(ft_drafting *d)
     ft_error err = {0};
     if (!ft_drafting_ready(d) || (d->known < text_tok(d) && !read_all(d)))
         return;
-    ft_engine_lock_take(d->how.lock);
+    ft_engine_lock_take(&d->how.from->lock);
     ft_status status = draft_shadow(d, &err);
-    ft_engine_lock_release(d->how.lock);
+    ft_engine_lock_release(&d->how.from->lock);
     if (status != FT_OK)
         give_up(d, &err);
 }
@@ -379,10 +380,10 @@ static ft_idle idle_tree(ft_drafting *d)
     bool more = false;
     if (d->exhausted)
         return FT_IDLE_DONE;
-    if (!ft_engine_lock_try(d->how.lock))
+    if (!ft_engine_lock_try(&d->how.from->lock))
         return FT_IDLE_LOCKED;
     ft_status status = ft_drafter_proactive(d->drafter, &d->params, &err, &more);
-    ft_engine_lock_release(d->how.lock);
+    ft_engine_lock_release(&d->how.from->lock);
     d->exhausted = !more;
     if (status != FT_OK)
         give_up(d, &err);
@@ -399,14 +400,14 @@ static ft_idle idle_run(ft_drafting *d)
     const bool wanted = d->shadow.state == FT_SHADOW_WANTED;
     if (!wanted && text_tok(d) - d->known < ft_edge_tune->runs.follow_tok)
         return FT_IDLE_DONE;
-    if (!ft_engine_lock_try(d->how.lock))
+    if (!ft_engine_lock_try(&d->how.from->lock))
         return FT_IDLE_LOCKED;
     ft_status status = FT_OK;
     if (wanted && d->known == text_tok(d))
         status = draft_shadow(d, &err);
     else
         status = read_piece(d, &err, &left);
-    ft_engine_lock_release(d->how.lock);
+    ft_engine_lock_release(&d->how.from->lock);
     if (status != FT_OK)
         give_up(d, &err);
     return status == FT_OK && (left > 0 || d->shadow.state == FT_SHADOW_WANTED) ? FT_IDLE_MORE

@@ -71,11 +71,17 @@ typedef struct ft_shadow {
     ft_draft_cost cost;     /* OUT */
 } ft_shadow;
 
+/* Where an edge's drafts come from. Only the lock changes. */
+typedef struct ft_draft_origin {
+    ft_engine *engine; /* of the draft model, under `lock`, or NULL */
+    ft_engine_lock lock;
+    ft_draft_source_factory factory; /* used if there is no engine */
+    uint32_t n_ctx;       /* the longest text for which drafts can be made; 0: no drafting */
+    uint64_t fingerprint; /* of the draft model; 0: not known */
+} ft_draft_origin;
+
 typedef struct ft_drafting_opts {
-    ft_engine *engine;              /* of the draft model, under `lock`; NULL: use `drafts` */
-    ft_draft_source_factory drafts; /* used if there is no engine */
-    ft_engine_lock *lock;
-    uint32_t n_ctx; /* the longest text for which drafts can be made; 0: never draft */
+    ft_draft_origin *from; /* borrowed */
     ft_clock clock;
     const ft_rule *rule;
     const ft_sampling *sampling;

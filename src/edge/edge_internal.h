@@ -11,8 +11,8 @@
 
 #include <pthread.h>
 
+#include "edge/drafting.h"
 #include "edge/edge.h"
-#include "edge/engine_lock.h"
 #include "spec/depth.h"
 
 /* What a generation has learnt and the next one starts from. Of several at once, the last to end
@@ -23,19 +23,10 @@ typedef struct ft_edge_learnt {
     ft_calibration calibration;
 } ft_edge_learnt;
 
-/* Where drafts come from. */
-typedef struct ft_edge_drafts {
-    ft_engine *engine; /* of the draft model, under `lock`, or NULL */
-    ft_engine_lock lock;
-    ft_draft_source_factory factory; /* used if there is no engine */
-    uint32_t n_ctx;       /* the longest text for which drafts can be made; 0: no drafting */
-    uint64_t fingerprint; /* of the draft model; 0: not known */
-} ft_edge_drafts;
-
 struct ft_edge {
     ft_edge_opts how;     /* its defaults filled in; `rule` is one that the server offers */
     uint64_t fingerprint; /* of the vocabulary */
-    ft_edge_drafts drafts;
+    ft_draft_origin drafts;
     ft_msg_info info; /* as of creation */
 
     pthread_mutex_t mutex; /* guards what follows */

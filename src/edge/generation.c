@@ -111,10 +111,7 @@ static bool is_cancelled(void *ctx)
 static void init_drafting(ft_gen *gen, const ft_calibration *calibration)
 {
     ft_edge *edge = gen->edge;
-    const ft_drafting_opts drafting = {.engine = edge->drafts.engine,
-                                       .drafts = edge->drafts.factory,
-                                       .lock = &edge->drafts.lock,
-                                       .n_ctx = edge->drafts.n_ctx,
+    const ft_drafting_opts drafting = {.from = &edge->drafts,
                                        .clock = edge->how.clock,
                                        .rule = gen->rule.rule,
                                        .sampling = &gen->request->sampling,
@@ -145,7 +142,7 @@ void ft_gen_end(ft_gen *gen, ft_status status)
 {
     ft_gen_stats *s = gen->stats;
     const uint32_t n_prompt = gen->request->n_prompt;
-    if (!gen->answered) /* ends the progress line of a prompt that was not read to its end */
+    if (s->ttft.n == 0) /* ends the progress line of a prompt that was not read to its end */
         ft_progress_report(&gen->request->progress, n_prompt, n_prompt);
     ft_record_end(&gen->record);
     ft_drafting_stop(&gen->drafting);

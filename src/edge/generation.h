@@ -79,7 +79,6 @@ typedef struct ft_gen {
     ft_gen_stats *stats;
     int64_t start_us;
     bool cancelled; /* by the sink */
-    bool answered;  /* at least one verdict came */
     ft_gen_state state;
     ft_tokens text; /* prompt and everything generated, an end token included */
     ft_gen_round out;

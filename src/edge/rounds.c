@@ -129,9 +129,8 @@ static void ask_next(ft_gen *gen)
 static void first_token(ft_gen *gen)
 {
     ft_gen_stats *s = gen->stats;
-    if (gen->answered)
+    if (s->ttft.n > 0)
         return;
-    gen->answered = true;
     s->ttft = (ft_summary){.sum_us = (uint64_t)(ft_gen_now_us(gen) - gen->start_us), .n = 1};
     ft_progress_report(&gen->request->progress, gen->request->n_prompt, gen->request->n_prompt);
 }
