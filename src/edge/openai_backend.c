@@ -122,16 +122,9 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
                                .prompt_tokens = (uint32_t)prompt.n,
                                .completion_tokens = (uint32_t)s.tokens,
-                               .rounds = (uint32_t)s.rounds,
-                               .drafted = (uint32_t)s.drafted,
-                               .accepted = (uint32_t)s.accepted,
-                               .runs = (uint32_t)s.runs,
-                               .run_tokens = (uint32_t)s.run_tokens,
-                               .bytes_sent = s.bytes_sent,
-                               .bytes_received = s.bytes_received,
-                               .ttft_us = (int64_t)s.ttft.sum_us,
-                               .total_us = (int64_t)s.total_us,
+                               .extension = json_object(),
                                .retry_after_ms = s.retry_after_ms};
+    ft_stats_json(&ft_gen_usage_stat_list, &s, result->extension);
     ft_tokens_deinit(&prompt);
     return status;
 }

@@ -6,6 +6,8 @@
 
 #define FT_STAT_TYPE ft_gen_stats
 static const ft_stat gen_table[] = {FT_GEN_STATS(FT_STAT_ROW)};
+static const ft_stat usage_table[] = {FT_GEN_USAGE_STATS(FT_STAT_ROW)};
+const ft_stat_list ft_gen_usage_stat_list = {usage_table, sizeof usage_table / sizeof *usage_table};
 const ft_stat_list ft_gen_stat_list = {gen_table, sizeof gen_table / sizeof *gen_table};
 #undef FT_STAT_TYPE
 

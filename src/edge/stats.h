@@ -10,24 +10,27 @@
 #include "wire/messages.h"
 
 /* Of one generation, or sums over generations. F(KIND, field, "name", "help"). The kinds are those
- * of base/stats.h. */
+ * of base/stats.h. The first list is what an answer of the HTTP API has in usage.foretoken. */
+#define FT_GEN_USAGE_STATS(F)                                                               \
+    F(COUNTER, rounds, "edge_rounds_total", "Drafts that were verified.")                   \
+    F(COUNTER, drafted, "edge_drafted_total", "Tokens in these drafts.")                    \
+    F(COUNTER, accepted, "edge_accepted_total", "Tokens in these drafts that became text.") \
+    F(COUNTER, runs, "edge_runs_total", "Runs, in which the server decodes by itself.")     \
+    F(COUNTER, run_tokens, "edge_run_tokens_total", "Tokens of these runs.")                \
+    F(COUNTER, bytes_sent, "edge_sent_bytes_total", "Bytes to the server.")                 \
+    F(COUNTER, bytes_received, "edge_received_bytes_total", "Bytes from the server.")       \
+    F(SECONDS, total_us, "edge_generation_seconds_total", "Time of generations.")           \
+    F(SUMMARY, ttft, "edge_ttft_seconds", "Time to the first token.")
+
 #define FT_GEN_STATS(F)                                                                           \
+    FT_GEN_USAGE_STATS(F)                                                                         \
     F(COUNTER, prompt_tokens, "edge_prompt_tokens_total", "Prompt tokens.")                       \
     F(COUNTER, tokens, "edge_tokens_total",                                                       \
       "Generated tokens. End-of-text tokens are not counted.")                                    \
-    F(COUNTER, rounds, "edge_rounds_total", "Drafts that were verified.")                         \
-    F(COUNTER, drafted, "edge_drafted_total", "Tokens in these drafts.")                          \
-    F(COUNTER, accepted, "edge_accepted_total", "Tokens in these drafts that became text.")       \
-    F(COUNTER, runs, "edge_runs_total", "Runs, in which the server decodes by itself.")           \
-    F(COUNTER, run_tokens, "edge_run_tokens_total", "Tokens of these runs.")                      \
     F(COUNTER, reconnects, "edge_reconnects_total", "Streams that were opened again.")            \
-    F(COUNTER, bytes_sent, "edge_sent_bytes_total", "Bytes to the server.")                       \
-    F(COUNTER, bytes_received, "edge_received_bytes_total", "Bytes from the server.")             \
-    F(SECONDS, total_us, "edge_generation_seconds_total", "Time of generations.")                 \
     F(SECONDS, draft_us, "edge_draft_seconds_total", "Time of drafting before drafts were sent.") \
     F(SECONDS, wait_us, "edge_wait_seconds_total",                                                \
       "Time of waiting for verdicts, proactive drafting included.")                               \
-    F(SUMMARY, ttft, "edge_ttft_seconds", "Time to the first token.")                             \
     F(COUNTER, depth_sum, "edge_draft_levels_total", "Levels of the drafts that were verified.")  \
     F(COUNTER, forwards, "edge_draft_forwards_total", "Passes of the draft model.")               \
     F(COUNTER, proactive_forwards, "edge_proactive_forwards_total",                               \
@@ -93,6 +96,7 @@ typedef struct ft_edge_stats {
       "With --trace: drafts that were not written, because memory or disk was full.")
 
 extern const ft_stat_list ft_gen_stat_list;        /* of ft_gen_stats */
+extern const ft_stat_list ft_gen_usage_stat_list;  /* of ft_gen_stats */
 extern const ft_stat_list ft_edge_stat_list;       /* of ft_edge_stats */
 extern const ft_stat_list ft_edge_trace_stat_list; /* of ft_trace_stats */
 

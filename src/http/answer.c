@@ -140,14 +140,8 @@ static json_t *take_logprobs(ft_http_answer *a)
 static json_t *json_usage(const ft_http_result *r)
 {
     json_int_t prompt = r->prompt_tokens, completion = r->completion_tokens;
-    json_t *own =
-        json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "rounds", (json_int_t)r->rounds,
-                  "drafted", (json_int_t)r->drafted, "accepted", (json_int_t)r->accepted, "runs",
-                  (json_int_t)r->runs, "run_tokens", (json_int_t)r->run_tokens, "bytes_sent",
-                  (json_int_t)r->bytes_sent, "bytes_received", (json_int_t)r->bytes_received,
-                  "ttft_ms", (double)r->ttft_us / 1e3, "total_ms", (double)r->total_us / 1e3);
-    return json_pack("{s:I,s:I,s:I,s:o}", "prompt_tokens", prompt, "completion_tokens", completion,
-                     "total_tokens", prompt + completion, "foretoken", own);
+    return json_pack("{s:I,s:I,s:I,s:O*}", "prompt_tokens", prompt, "completion_tokens", completion,
+                     "total_tokens", prompt + completion, "foretoken", r->extension);
 }
 
 static const char *object_name(const ft_http_answer *a)

@@ -86,6 +86,7 @@ static void *work(void *arg)
         else
             ft_buf_clear(&g->scratch);
     }
+    json_decref(result.extension);
     push(g);
     shutdown(g->in, SHUT_RDWR);
     return NULL;

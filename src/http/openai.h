@@ -14,6 +14,7 @@
 #ifndef FT_HTTP_OPENAI_H
 #define FT_HTTP_OPENAI_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,11 +50,7 @@ typedef struct ft_http_request {
 typedef struct ft_http_result {
     bool length; /* finish_reason "length", else "stop" */
     uint32_t prompt_tokens, completion_tokens;
-    /* Extension, reported as usage.foretoken (docs/HTTP.md): */
-    uint32_t rounds, drafted, accepted;
-    uint32_t runs, run_tokens;
-    uint64_t bytes_sent, bytes_received;
-    int64_t ttft_us, total_us;
+    json_t *extension;       /* usage.foretoken, owned by the receiver; NULL: there is none */
     uint32_t retry_after_ms; /* with an error: when the client may try again; 0: not known */
 } ft_http_result;
 

@@ -191,16 +191,11 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink
         prompt = tokens;
     }
     count(b, &b->started);
-    *result = (ft_http_result){.prompt_tokens = (uint32_t)strlen(prompt),
-                               .rounds = 3,
-                               .drafted = 7,
-                               .accepted = 5,
-                               .runs = 2,
-                               .run_tokens = 9,
-                               .bytes_sent = 11,
-                               .bytes_received = 13,
-                               .ttft_us = 1500,
-                               .total_us = 2500};
+    *result = (ft_http_result){
+        .prompt_tokens = (uint32_t)strlen(prompt),
+        .extension = json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f}", "rounds", 3, "drafted", 7,
+                               "accepted", 5, "runs", 2, "run_tokens", 9, "bytes_sent", 11,
+                               "bytes_received", 13, "ttft_ms", 1.5, "total_ms", 2.5)};
     ft_status status = answer(b, q, sink, prompt, err, result);
     if (sink->cancelled(sink->ctx))
         count(b, &b->cancelled);
