@@ -17,8 +17,8 @@ typedef bool ft_sort_before(const void *ctx, const void *a, const void *b);
 void ft_sort(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx);
 
 /* Finds the first few of many elements without sorting the rest. ft_heap_make orders n elements as
- * a heap, in about n steps. Each ft_heap_pop moves the first of n elements to array[n - 1] and leaves
- * a heap of n - 1 elements, in log n steps. */
+ * a heap, in about n steps. Each ft_heap_pop moves the first of n elements to array[n - 1] and
+ * leaves a heap of n - 1 elements, in log n steps. */
 void ft_heap_make(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx);
 void ft_heap_pop(void *array, size_t n, size_t size, ft_sort_before *before, const void *ctx);
 

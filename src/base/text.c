@@ -38,8 +38,9 @@ static bool trail_ok(unsigned char lead, size_t k, unsigned char c)
 }
 
 /* Length of the valid character at p[0..n), n > 0; 0: there is none. Then *bad is how many bytes
- * one U+FFFD replaces: the longest beginning of a character (Unicode 3.9, "maximal subpart"), so that
- * the text does not depend on where its bytes were split. *cut: more bytes could make it valid. */
+ * one U+FFFD replaces: the longest beginning of a character (Unicode 3.9, "maximal subpart"), so
+ * that the text does not depend on where its bytes were split. *cut: more bytes could make it
+ * valid. */
 static size_t char_len(const char *p, size_t n, size_t *bad, bool *cut)
 {
     const unsigned char *u = (const unsigned char *)p;

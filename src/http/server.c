@@ -3,9 +3,6 @@
 // thread for each connection. Otherwise it would suspend a connection that waits for its answer,
 // and would not see that the client closes it. libmicrohttpd's own timeouts are off, because they
 // would include the model's time; conns.c has the deadlines.
-#include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/listen.h"
 #include "base/log.h"
 #include "http/exchange.h"
 
@@ -82,49 +80,6 @@ static void on_log(void *cls, const char *fmt, va_list args)
 }
 
 /* --- creation --- */
-
-static int try_listen(const struct addrinfo *a)
-{
-    int one = 1;
-    int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 128) == 0)
-        return fd;
-    int cause = errno;
-    close(fd);
-    errno = cause;
-    return -1;
-}
-
-/* A listening socket, or -1. */
-static int open_socket(const char *host, int port, ft_error *err)
-{
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
-    struct addrinfo *list = NULL;
-    char service[16];
-    int fd = -1;
-    snprintf(service, sizeof service, "%d", port);
-    int e = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, service, &hints, &list);
-    if (e != 0) {
-        ft_error_set(err, FT_IO, "http: '%.128s' is no address to listen on: %s", host,
-                     gai_strerror(e));
-        return -1;
-    }
-    /* IPv4 first, because most clients look up "localhost" so */
-    for (int pass = 0; fd < 0 && pass < 2; pass++)
-        for (struct addrinfo *a = list; fd < 0 && a; a = a->ai_next)
-            if ((a->ai_family == AF_INET) == (pass == 0))
-                fd = try_listen(a);
-    if (fd < 0)
-        ft_error_set(err, FT_IO, "http: cannot listen on %.128s port %d: %s", host, port,
-                     errno == EADDRINUSE ? "it is in use; choose another port" : strerror(errno));
-    freeaddrinfo(list);
-    return fd;
-}
 
 static int port_of(int fd)
 {
@@ -208,9 +163,10 @@ static ft_status init(ft_http *http, const ft_http_opts *opts, ft_error *err)
     http->request_timeout_s = opts->request_timeout_s ? opts->request_timeout_s : 60;
     http->stall_timeout_s = opts->stall_timeout_s ? opts->stall_timeout_s : 60;
     http->started_s = (int64_t)time(NULL);
-    int fd = open_socket(host, opts->port, err);
-    if (fd < 0)
-        return FT_IO;
+    int fd;
+    ft_error why = {0};
+    if (ft_listen(host, opts->port, &why, &fd) != FT_OK)
+        return ft_error_set(err, FT_IO, "http: %s", why.message);
     http->port = port_of(fd);
     ft_status status = ft_http_guard_init(&http->guard, opts, http->port, err);
     if (status != FT_OK) {

@@ -4,15 +4,14 @@
 // the handler never overlap; it never blocks. Requests for calls name no method, so a call of an
 // unknown method gets an answer, too. Does not know sessions.
 #include <grpc/grpc_security.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cond.h"
+#include "base/listen.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "wire/auth.h"
@@ -111,7 +110,7 @@ static ft_status check_call(ft_wire_server *server, ft_method method,
         return ft_error_set(err, FT_UNSUPPORTED, "unknown method");
     if (method == FT_METHOD_HEALTH_CHECK || method == FT_METHOD_HEALTH_WATCH)
         return FT_OK;
-    return ft_auth_check(metadata, server->token, server->opts.keys, err, key);
+    return ft_auth_check(metadata, server->opts.token, server->opts.keys, err, key);
 }
 
 static void on_info(ft_stream *stream)
@@ -202,7 +201,7 @@ static void on_request(void *owner, bool ok)
         stream->key = key;
         ft_status full = admit(server, stream, &err);
         if (status == FT_OK && full == FT_OK) {
-            ft_stream_start_reading(stream);
+            ft_stream_read_next(stream);
         } else {
             FT_LOGD("wire", "call refused: %s", err.message);
             ft_stream_finish(stream, err.code, err.message,
@@ -259,34 +258,18 @@ static void create_grpc(ft_wire_server *server)
     grpc_server_register_completion_queue(server->grpc, server->queue.cq, NULL);
 }
 
-/* gRPC does not say why it cannot listen: try by hand. */
+/* gRPC does not say why it cannot listen: try without it. */
 static ft_status explain_listen_failure(const ft_wire_server_opts *opts, ft_error *err)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list = NULL;
-    char port[8];
-    hints.ai_flags = AI_PASSIVE;
-    snprintf(port, sizeof port, "%d", opts->port);
-    int failed = getaddrinfo(opts->host, port, &hints, &list);
-    if (failed)
-        return ft_error_set(err, FT_INVALID, "cannot listen on %s: %s", opts->host,
-                            gai_strerror(failed));
-    ft_status status = FT_OK;
-    for (struct addrinfo *a = list; a && status == FT_OK; a = a->ai_next) {
-        int fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
-        if (fd < 0 || bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, 1) != 0)
-            status = ft_error_set(err, FT_UNAVAILABLE, "cannot listen on %s port %d: %m",
-                                  opts->host, opts->port);
-        if (fd >= 0)
-            close(fd);
-    }
-    freeaddrinfo(list);
-    if (status == FT_OK && opts->tls_cert)
+    int fd;
+    ft_status status = ft_listen(opts->host, opts->port, err, &fd);
+    if (status != FT_OK)
+        return status;
+    close(fd);
+    if (opts->tls_cert)
         return ft_error_set(err, FT_INVALID, "%s, %s: certificate and key do not fit for TLS",
                             opts->tls_cert, opts->tls_key);
-    if (status == FT_OK)
-        return ft_error_set(err, FT_UNAVAILABLE, "cannot listen on %s port %d", opts->host,
-                            opts->port);
-    return status;
+    return ft_error_set(err, FT_UNAVAILABLE, "cannot listen on %s port %d", opts->host, opts->port);
 }
 
 static ft_status listen_on(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
@@ -318,19 +301,14 @@ static ft_status check_opts(const ft_wire_server_opts *opts, ft_error *err)
     return FT_OK;
 }
 
-/* Copies what is kept of the options, and starts the queue. */
 static ft_status set_up(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
 {
     server->opts = *opts;
     if (!server->opts.max_streams)
         server->opts.max_streams = DEFAULT_STREAMS;
-    server->opts.host = server->opts.token = NULL;
-    server->opts.tls_cert = server->opts.tls_key = server->opts.tls_client_ca = NULL;
     server->tag_shutdown = (ft_rpc_tag){on_shut_down, server};
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->changed, NULL);
-    if (opts->token && !(server->token = strdup(opts->token)))
-        return ft_error_set(err, FT_NOMEM, "no memory for a server");
     if (ft_random_bytes(server->salt, sizeof server->salt) != FT_OK)
         return ft_error_set(err, FT_IO, "the kernel has no random bytes");
     return ft_rpc_queue_start(&server->queue, err);
@@ -340,7 +318,6 @@ static void free_server(ft_wire_server *server)
 {
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->lock);
-    free(server->token);
     free(server);
 }
 

@@ -32,6 +32,7 @@ typedef struct ft_wire_handler {
     void (*info)(void *ctx, ft_msg_info *out);
 } ft_wire_handler;
 
+/* Strings are borrowed while the server lives. */
 typedef struct ft_wire_server_opts {
     const char *host;
     int port;          /* 0: any free one, see ft_wire_server_port */

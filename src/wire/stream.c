@@ -199,7 +199,7 @@ static void on_sent(void *owner, bool ok)
     settle(stream);
 }
 
-static void read_next(ft_stream *stream)
+void ft_stream_read_next(ft_stream *stream)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &stream->received;
@@ -247,7 +247,7 @@ static void on_received(void *owner, bool ok)
         on_half_close(stream);
     } else if (open) {
         deliver(stream, buffer);
-        read_next(stream);
+        ft_stream_read_next(stream);
     }
     grpc_byte_buffer_destroy(buffer);
     settle(stream);
@@ -294,9 +294,4 @@ ft_stream *ft_stream_create(ft_wire_server *server, const ft_stream_owner *owner
     (void)start_batch(stream, &op, 1, &stream->tag_close);
     pthread_mutex_unlock(&stream->lock);
     return stream;
-}
-
-void ft_stream_start_reading(ft_stream *stream)
-{
-    read_next(stream);
 }

@@ -80,8 +80,7 @@ struct ft_stream {
 };
 
 struct ft_wire_server {
-    ft_wire_server_opts opts; /* token points to our copy; other strings are not kept */
-    char *token;
+    ft_wire_server_opts opts;
     uint8_t salt[16]; /* random */
     int port;
     grpc_server *grpc;
@@ -100,8 +99,8 @@ struct ft_wire_server {
  * memory; the call is given back. */
 ft_stream *ft_stream_create(ft_wire_server *server, const ft_stream_owner *owner, grpc_call *call,
                             ft_method method, char *take_credential);
-/* Asks for the first message. */
-void ft_stream_start_reading(ft_stream *stream);
+/* Asks for the next message, unless the stream is over. */
+void ft_stream_read_next(ft_stream *stream);
 /* Queues malloc'ed bytes, which it takes. */
 void ft_stream_send_bytes(ft_stream *stream, uint8_t *data, size_t n);
 
