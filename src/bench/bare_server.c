@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A gRPC server without a program behind it: it accepts streams, answers each message with some
-// bytes and keeps the stream. It has the channel arguments of wire/server.c that decide about
-// memory. The child has one thread, which owns all its state; it ends with its parent.
+// bytes and keeps the stream. It has those channel arguments of wire/server.c that affect memory.
+// The child has one thread, which owns all its state; it ends when its parent ends.
 #include "bench/bare_server.h"
 
 #include <grpc/grpc.h>
@@ -67,7 +67,7 @@ static void on_received(void *owner, bool ok)
     s->greeted = true;
 }
 
-/* The stream's memory stays: the child is killed before anybody counts it. */
+/* The stream is not freed: the child is killed before anybody counts memory. */
 static void on_closed(void *owner, bool ok)
 {
     (void)owner;

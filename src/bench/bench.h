@@ -22,7 +22,7 @@ typedef struct ft_bench_opts {
     const char *path;  /* of the model */
     int64_t n_threads; /* of either side; 0: all cores */
     int64_t rounds;    /* pairs of rounds at most */
-    double row_s;      /* seconds after which no further pair of a row begins */
+    double row_s;      /* seconds after which a row begins no further round */
     ft_kv_type kv;     /* how ours keeps K and V */
     void (*on_row)(void *ctx, const json_t *row); /* each row, once it is measured; NULL is legal */
     void *ctx;                                    /* of on_row */
@@ -43,7 +43,7 @@ typedef struct ft_bench_list {
 FT_WARN_UNUSED ft_status ft_bench_list_parse(const char *flag, const char *text, uint32_t max,
                                              ft_error *err, ft_bench_list *out);
 
-/* Says whether the measurement is to end early, with FT_CANCELLED; NULL: it never is. */
+/* Returns true to end the measurement early, with FT_CANCELLED; NULL: it never ends early. */
 typedef bool (*ft_bench_stop)(void);
 
 /* A monotonic clock. */
@@ -51,11 +51,11 @@ int64_t ft_bench_now_us(void);
 double ft_bench_now_s(void);
 /* Processor time of this process so far. */
 double ft_bench_cpu_s(void);
-/* Memory that programs could still take, in bytes; 0 where the system does not say. */
+/* Memory that programs can still use, in bytes; 0: the system does not say. */
 size_t ft_bench_memory_free(void);
 #define FT_BENCH_READ_TOK 512 /* tokens of a chunk at most */
-/* Computes tokens[n] behind a sequence and keeps them, in chunks; with `want` the last one's logits
- * are row 0 then. Errors are the engine's. */
+/* Computes tokens[n] behind a sequence, in chunks, and commits them. With `want`, row 0 then has
+ * the logits of the last one. Errors are the engine's. */
 FT_WARN_UNUSED ft_status ft_bench_read(ft_engine *engine, ft_seq *seq, const int32_t *tokens,
                                        uint32_t n, bool want, ft_error *err);
 /* Index of the largest of n logits. */
@@ -67,8 +67,7 @@ double ft_bench_median(double *values, uint32_t n);
 typedef struct ft_bench_side {
     void *ctx;
     FT_WARN_UNUSED ft_status (*round)(void *ctx, double *seconds, ft_error *err);
-    bool ours; /* our engine takes one thread for its first pass of a size (engine/pace.h) and needs
-                  one round more to warm up */
+    bool ours; /* warms up twice: its first pass of a size has one thread (engine/pace.h) */
 } ft_bench_side;
 
 #define FT_BENCH_SIDES_MAX 4
@@ -82,8 +81,8 @@ FT_WARN_UNUSED ft_status ft_bench_interleave(const ft_bench_opts *opts, const ft
                                              uint32_t n, ft_error *err, double *median_s,
                                              uint32_t *rounds);
 
-/* What one pass of the model needs at least: all matrices of the layers and the head once, every
- * row's products with them, K and V of the contexts once, and the scores and sums of each row. */
+/* The least work of one pass: all matrices of the layers and the head once, every row's products
+ * with them, K and V of the contexts once, and the attention scores and sums of each row. */
 typedef struct ft_bench_pass {
     uint32_t rows, out_rows; /* computed; of them with logits */
     uint64_t kv_tok;         /* tokens whose K and V are read, over all sequences */

@@ -19,8 +19,8 @@
 #define CONTEXT_MARGIN 64   /* tokens of a text besides prompt, answer and draft */
 #define LEARNERS       8    /* devices that write all texts before anything is measured */
 #define TEXTS_ENOUGH   20   /* of a probe: one in twenty is what 5 % means */
-#define LONGEST        3.0  /* probes get as long, of what --probe-s says, for the sake of that */
-#define GUESS          0.8  /* of what the server wrote while it learned: promises cost something */
+#define LONGEST        3.0  /* a probe lasts up to so many times --probe-s to get them */
+#define GUESS          0.8  /* first guess, of the rate while learning: promises cost something */
 #define ENOUGH         0.95 /* of a probe's tokens: texts are not all equally fast */
 #define DRAFT_TEXTS    64   /* that the draft model's memory holds at once */
 
@@ -55,7 +55,7 @@ static const way ways[FT_BENCH_CAPACITY_WAYS] = {
     [FT_BENCH_CAPACITY_CENTRALIZED] = {"centralized"},
 };
 
-/* Texts take half of a probe at the promised speed, where that is not too long or too short. */
+/* A text takes half of a probe at the promised speed, within limits of its length. */
 static void set_classes(capacity *x)
 {
     x->report.n_classes = x->o->n_classes;
@@ -142,8 +142,8 @@ static ft_bench_crowd_opts crowd_opts(capacity *x, int w)
                                  .stop = f->stop};
 }
 
-/* The texts and their drafts; then, with prompts in the prefix cache, an idea of how fast the
- * server is. */
+/* Writes the texts and records their drafts; then, with prompts in the prefix cache, estimates how
+ * fast the server is. */
 static ft_status learn(capacity *x, int w, ft_error *err)
 {
     const ft_bench_crowd_class longest = {1, text_tokens(x)};
@@ -342,7 +342,7 @@ static void stop(capacity *x)
 
 ft_status ft_bench_capacity(const ft_bench_capacity_opts *opts, ft_error *err, json_t **report)
 {
-    capacity *x = calloc(1, sizeof *x); /* a figure for everything: too much for a stack */
+    capacity *x = calloc(1, sizeof *x); /* too large for a stack */
     *report = NULL;
     if (!x)
         return ft_error_set(err, FT_NOMEM, "out of memory");

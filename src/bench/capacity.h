@@ -16,8 +16,8 @@
 /* Which numbers of devices are tried, and for how long. */
 typedef struct ft_bench_capacity_probes {
     double epsilon;   /* share of texts that may be slower than promised */
-    double precision; /* a search ends when it knows the number of devices so well */
-    double probe_s;   /* seconds that a probe takes, where texts are not too few */
+    double precision; /* a search ends when the number of devices is known within this share */
+    double probe_s;   /* seconds of a probe; more if it has too few texts */
     int64_t most;     /* devices */
 } ft_bench_capacity_probes;
 
@@ -46,8 +46,9 @@ typedef struct ft_bench_capacity_opts {
     ft_bench_stop stop;
 } ft_bench_capacity_opts;
 
-/* What docs/BENCHMARKS.md says. Sets the process's timer slack and keeps it off the servers' core.
- * FT_CANCELLED: it was stopped; errors of files, servers, edges, the plot; then *report is NULL. */
+/* Runs the comparison that docs/BENCHMARKS.md describes. Sets the process's timer slack and keeps
+ * it off the servers' core. FT_CANCELLED: it was stopped; errors of files, servers, edges, the
+ * plot; then *report is NULL. */
 FT_WARN_UNUSED ft_status ft_bench_capacity(const ft_bench_capacity_opts *opts, ft_error *err,
                                            json_t **report);
 

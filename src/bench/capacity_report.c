@@ -7,8 +7,10 @@
 
 #include "base/plot.h"
 
-#define DRIVER_BUSY 0.8 /* share of our cores from which on edges wait for each other */
-#define DRIVER_LATE 0.1 /* share of draft forwards that took longer than the device's time */
+#define DRIVER_BUSY \
+    0.8 /* edges wait for each other if they use more than this share of our cores */
+#define DRIVER_LATE \
+    0.1 /* of the draft forwards, the share that may take longer than the device's time */
 
 const char *const ft_bench_capacity_way_name[FT_BENCH_CAPACITY_WAYS] = {
     "wisp", "edf", "fcfs", "sled", "static", "centralized"};

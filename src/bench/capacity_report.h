@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From probes to figures: what each policy holds of each class, how wisp compares, as JSON, as a
- * table and as a plot. Owned by one thread. */
+ * From probes to figures: how many devices of each class each policy holds, and how wisp compares;
+ * as JSON, a table and a plot. Owned by one thread. */
 #ifndef FT_BENCH_CAPACITY_REPORT_H
 #define FT_BENCH_CAPACITY_REPORT_H
 
@@ -60,7 +60,7 @@ void ft_bench_capacity_class_name(const ft_bench_capacity_report *report, uint32
 /* Keeps it for "probes". */
 void ft_bench_capacity_report_add(ft_bench_capacity_report *report, ft_bench_capacity_way way,
                                   uint32_t class, const ft_bench_capacity_probe *probe);
-/* The driver was the bottleneck: what was measured is the least that the server holds. */
+/* The driver was the bottleneck: the server may hold more than was measured. */
 bool ft_bench_capacity_probe_is_bound(const ft_bench_capacity_probe *probe);
 /* Adds "capacity", "ratio", "goodput", "lower_bound", "probes" to the object. */
 void ft_bench_capacity_report_json(const ft_bench_capacity_report *report, json_t *out);

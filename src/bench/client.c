@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client of the serving measurements. Its drafts are tokens that the target hardly ever says,
-// so that a round brings one token: what is measured is the server, not a drafter.
+// The client of the measurements on a verifier. Its drafts are tokens that the target hardly ever
+// says, so a round brings one token: this measures the server, not a drafter.
 #include "bench/client.h"
 
 #include <stdlib.h>
@@ -101,7 +101,7 @@ void ft_bench_client_close(ft_bench_client *c)
     if (!c->link)
         return;
     ft_status status = c->link->vt->send(c->link, &msg, &err);
-    while (status == FT_OK) { /* until the session is gone, which recv reports as a failure */
+    while (status == FT_OK) { /* until recv fails: the session is gone then */
         ft_server_msg *answer = NULL;
         status = c->link->vt->recv(c->link, -1, &err, &answer);
         ft_server_msg_free(answer);

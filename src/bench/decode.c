@@ -41,7 +41,7 @@ typedef struct bench {
     int64_t n_steps; /* of a round */
 } bench;
 
-/* Some token of the prompt; any will do for a measurement, but streams should differ. */
+/* Token of a prompt. Any will do for a measurement, but streams should differ. */
 static int32_t prompt_token(const bench *b, uint32_t stream, uint32_t i)
 {
     return (int32_t)((1000u + 37u * i + 11u * stream) % ft_model_hparams(b->model)->n_vocab);
@@ -173,8 +173,8 @@ static ft_status open_theirs(void *ctx, size_t i, ft_error *err)
     return ft_bench_llama_open(&opts, err, &b->llama);
 }
 
-/* Opens the way that is fastest over a few tokens. With one stream a unified cache is the same as
- * streams. */
+/* Opens the way that is fastest over a few tokens. With one stream, streams and a unified cache are
+ * the same. */
 static ft_status open_best(bench *b, const way **best, ft_error *err)
 {
     const ft_bench_llama_trial trial = {.ctx = b,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is the text really the target's? For each prompt, greedy and sampled,
-// the text by speculation over the real wire (gRPC on loopback, server and edge in this process)
-// against the text by the target alone in this engine, and the greedy one against libllama on the
-// same file. One thread runs everything here; the server has its own.
+// Is the text really the target's? For each prompt, greedy and sampled: compares the text by
+// speculation over the real wire (gRPC on loopback, server and edge in this process) with the text
+// by the target alone in this engine. Compares the greedy one also with libllama's on the same
+// file. One thread runs everything here; the server has its own.
 #include "bench/exact.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "edge/edge.h"
 #include "serve/server.h"
 
-/* One text and, at each of its tokens, how far the runner-up was (in logits). */
+/* A text; and at each of its tokens, how much smaller the second largest logit was. */
 typedef struct text {
     int32_t *token; /* [n flag] */
     float *gap;     /* [n flag] */
@@ -205,7 +205,7 @@ static ft_status run_spec(exact *x, const ft_tokens *prompt, const ft_sampling *
     return status;
 }
 
-/* Counts and records where other leaves the plain text. */
+/* Counts a text that leaves the plain text, and records where. */
 static void compare(exact *x, const text *other, const char *against, double temperature,
                     const ft_bench_prompt *prompt, uint32_t *count)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of one repeated operator. Results lie apart from one another, so that no operator finds
-// the one before in its way.
+// Graphs of one repeated operator. Results are far apart in memory, so that no operator waits for
+// the one before it.
 #include "bench/graph.h"
 
 #include <stdlib.h>

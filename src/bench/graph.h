@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One operator, once a layer of the model, as a graph on ggml's CPU backend: so that a round reads
- * as much memory as a pass does, and nothing is in a cache that would not be. Used by one
+ *
+ * One operator, once for each layer of the model, as a graph on ggml's CPU backend. So a round
+ * reads as much memory as a pass does, and the caches hold no more than in a pass. Used by one
  * thread. */
 #ifndef FT_BENCH_GRAPH_H
 #define FT_BENCH_GRAPH_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products and attention by themselves, ours against ggml's, interleaved on the
-// same threads. A round runs the operator once a layer; figures are of one operator.
+// Matrix products and attention by themselves, ours and ggml's, interleaved on the same threads. A
+// round runs the operator once for each layer; figures are of one operator.
 #include "bench/kernels.h"
 
 #include <stdlib.h>
@@ -28,7 +28,8 @@ typedef struct bench {
 typedef enum role { WQKV, WQ, WO, GATE_UP, GATE, DOWN, HEAD, N_ROLES } role;
 static const char *const role_names[N_ROLES] = {"qkv", "q", "o", "gate_up", "gate", "down", "head"};
 
-/* NULL: the model has none in that role. The head belongs to no layer: it counts as layer 0's. */
+/* The matrix in a role; NULL: the model has none. The head belongs to no layer: it counts as layer
+ * 0's. */
 static struct ggml_tensor *matrix(const ft_model *model, role r, uint32_t layer)
 {
     const ft_weights *w = ft_model_weights(model);

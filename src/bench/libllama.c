@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libllama as the other side of a benchmark: weights repacked where ggml can, f16 cache, a thread
-// pool that lives as long as the context (without one it would make threads at every pass). Used by
-// one thread.
+// libllama as the other side of a benchmark: weights repacked where ggml can, f16 cache, and a
+// thread pool that lives as long as the context (without one, libllama makes threads in every
+// pass). Used by one thread.
 #include "bench/libllama.h"
 
 #include <stdlib.h>

@@ -51,14 +51,13 @@ void ft_bench_llama_add_shared(ft_bench_llama *llama, int32_t token, int32_t pos
                                const int32_t *seqs, uint32_t n);
 /* One pass. FT_TIMEOUT (past give_up_s), FT_INTERNAL. */
 FT_WARN_UNUSED ft_status ft_bench_llama_run(ft_bench_llama *llama, ft_error *err);
-/* Its threads sleep until the next resume: between passes they would otherwise poll for a while, on
+/* Its threads sleep until the next resume. Otherwise they would poll for a while after a pass, on
  * cores that the other side needs. */
 void ft_bench_llama_pause(ft_bench_llama *llama);
 void ft_bench_llama_resume(ft_bench_llama *llama);
 
-/* Opens libllama in the fastest of n ways, each of which is tried twice on all threads and twice on
- * one, which is faster where other programs hold the cores: *best and *one_thread say which it
- * was. */
+/* Opens libllama in the fastest of n ways. Each is tried twice on all threads and twice on one,
+ * which is faster if other programs use the cores. *best and *one_thread say which it was. */
 typedef struct ft_bench_llama_trial {
     void *ctx;
     ft_bench_llama *llama;
@@ -73,8 +72,8 @@ FT_WARN_UNUSED ft_status ft_bench_llama_open_best(const ft_bench_llama_trial *tr
 /* Reads tokens into stream 0 from position pos on, with logits of the last one. FT_INTERNAL. */
 FT_WARN_UNUSED ft_status ft_bench_llama_extend(ft_bench_llama *llama, const int32_t *tokens,
                                                size_t n, int32_t pos, ft_error *err);
-/* Greedy continuation of a prompt in stream 0, which is cleared before: at most *n tokens into out,
- * fewer where an end-of-generation token comes (not written); *n becomes how many. FT_INTERNAL. */
+/* Clears stream 0 and continues a prompt greedily: at most *n tokens into out, fewer if an
+ * end-of-text token comes (it is not written). *n becomes their number. FT_INTERNAL. */
 FT_WARN_UNUSED ft_status ft_bench_llama_greedy(ft_bench_llama *llama, const ft_tokens *prompt,
                                                ft_error *err, int32_t *out, uint32_t *n);
 

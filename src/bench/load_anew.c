@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session a round. The link follows the text by drafts and verdicts, so that it can be a
-// prompt; a verdict's round is translated back to the edge's. Owned by the generation's thread,
+// One session for each round. The link builds the text from drafts and verdicts, so that it can be
+// a prompt, and translates a verdict's round to the edge's. Owned by the generation's thread,
 // except cancel, which looks at the present inner link under the lock. Runs are passed on like
 // drafts: each is a session.
 #include "bench/load_anew.h"
@@ -21,7 +21,7 @@ typedef struct anew_link {
     uint32_t n_prompt;       /* of it */
     ft_client_msg draft;     /* the last; its round is the edge's */
     bool any;                /* there was one */
-    bool reopened;           /* an Opened that the edge has not asked for is to come */
+    bool reopened;           /* the next Opened is of a session that the edge does not know of */
     uint64_t sent, received; /* by links before this one */
 } anew_link;
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links of an edge whose verifier remembers nothing: every draft opens a session of its own with
- * the whole text so far, as SLED's do (WISP 5.2.1), and closes the one before. The edge on top sees
- * one session. Wraps the links of another source; a link is used as edge/link.h says, by its
- * generation's thread. */
+ * Links whose verifier remembers nothing: every draft opens a session of its own with the whole
+ * text so far, as in SLED (WISP 5.2.1), and closes the one before. The edge sees one session. Wraps
+ * the links of another source; a link is used as edge/link.h says, by its generation's thread. */
 #ifndef FT_BENCH_LOAD_ANEW_H
 #define FT_BENCH_LOAD_ANEW_H
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A crowd of devices, a thread each. The calling thread sleeps through warm-up and measuring, reads
-// the server's counters at both ends, ends the devices and sums up. Connections are shared by a few
-// devices each, since every one has a thread of its own.
+// the server's counters at both ends, ends the devices and adds up their results. A few devices
+// share a connection, since every connection has a thread of its own.
 //
-// Locks: crowd.lock guards the crowd's fields that say so; a device is its thread's until that is
-// joined.
+// Locks: crowd.lock guards the crowd's fields that say so. A device belongs to its thread until the
+// thread is joined.
 #include "bench/load_crowd.h"
 
 #include <stdlib.h>
@@ -107,8 +107,7 @@ static bool is_over(void *ctx)
     return over || is_stopped(c);
 }
 
-/* Whether the text says something about the speed, and whether it was too slow. end_us: until when
- * it is looked at. */
+/* Whether the text counts at all, and whether it was too slow. end_us: the end of measuring. */
 static bool judge(const text *t, const ft_bench_crowd_class *class, int64_t end_us, bool *slow)
 {
     const double promised_us = class->n_tokens / (double)class->tokens_per_s * 1e6;
@@ -128,7 +127,7 @@ static bool judge(const text *t, const ft_bench_crowd_class *class, int64_t end_
     return (double)(end_us - t->first_us) >= promised_us / 2;
 }
 
-/* What it said is how the prompt's text begins, or becomes it. Under the lock. */
+/* Compares the text with the prompt's, or sets it where there is none yet. Under the lock. */
 static ft_status compare(crowd *c, const device *d, ft_error *err)
 {
     ft_tokens *known = &d->prompt->text;
@@ -231,7 +230,7 @@ static void *live(void *arg)
     bool go_on = sleep_until(c, d->start_us);
     for (uint32_t round = 0; go_on && next_prompt(d, round); round++) {
         write_text(d);
-        /* Who is refused asks again when a text would have been written. */
+        /* A device that was refused asks again when the text would have been finished. */
         double pause_s = d->text.refused ? d->class->n_tokens / (double)d->class->tokens_per_s : 0;
         go_on = sleep_until(c, ft_bench_now_us() + (int64_t)(pause_s * 1e6));
     }
@@ -280,7 +279,7 @@ static void device_deinit(device *d, ft_bench_crowd_result *result)
 
 /* ---- all of them ---- */
 
-/* Until then, unless something failed, a signal came or too much is slow already. */
+/* Sleeps until then; ends early after a failure or a signal, or if too many texts are slow. */
 static bool watch(crowd *c, int64_t until_us, ft_error *err)
 {
     bool go_on = true;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices that come and stay: each has always one text going on, by a real edge (edge/edge.h over
- * gRPC), and asks for the next one when it is written. How many texts were slower than promised,
- * and what the server did meanwhile. Called by one thread; each device has one, and two more for
- * its link's delay.
+ * Devices that each always work on one text, by a real edge (edge/edge.h over gRPC), and ask for
+ * the next one when it is finished. Measures how many texts were slower than promised, and what the
+ * server did meanwhile. Called by one thread; each device has one, and two more for its link's
+ * delay.
  *
- * A text is as fast as its tokens behind the first verdict, as serve/slo.c has it: reading the
- * prompt is not part of it. Texts count that begin once all devices have, are refused, or are under
- * way at the end for half the time that they were promised; these by the speed that they had so
- * far, unless what they lack since says more. */
+ * The speed of a text is that of its tokens behind the first verdict, as in serve/slo.c: reading
+ * the prompt is not part of it. Texts that begin after all devices have begun count if they are
+ * finished, refused, or half of their promised time is over at the end. An unfinished text counts
+ * by its speed so far, and as slow if it has fallen behind since its last verdict. */
 #ifndef FT_BENCH_LOAD_CROWD_H
 #define FT_BENCH_LOAD_CROWD_H
 
@@ -26,8 +26,7 @@ typedef struct ft_bench_crowd_class {
 
 typedef struct ft_bench_crowd_opts {
     const ft_bench_load_server *server;
-    ft_bench_load_set
-        *set; /* borrowed; its texts are what texts must begin like, where they are known */
+    ft_bench_load_set *set; /* borrowed; texts must begin like its texts, if it has them */
     const ft_vocab *vocab;
     ft_sampling sampling;
     ft_bench_load_drafts *drafts; /* NULL: the server decodes */
@@ -40,7 +39,7 @@ typedef struct ft_bench_crowd_opts {
     const ft_bench_crowd_class *classes; /* [n_classes]: device i is of class i mod n_classes */
     uint32_t n_classes;
     double warm_s, measure_s;
-    uint32_t slow_most; /* as soon as more texts are slow it ends early; 0: it does not */
+    uint32_t slow_most; /* ends early as soon as more texts than this are slow; 0: it does not */
     ft_bench_stop stop; /* any thread calls it */
 } ft_bench_crowd_opts;
 
@@ -60,9 +59,9 @@ typedef struct ft_bench_crowd_result {
 /* Devices for warm_s + measure_s. *out is filled in any case. FT_CANCELLED: a signal. */
 FT_WARN_UNUSED ft_status ft_bench_crowd_run(const ft_bench_crowd_opts *opts, ft_error *err,
                                             ft_bench_crowd_result *out);
-/* All prompts once, texts of the first class's length: fills the recording and the server's prefix
- * cache, and makes what is written the set's texts where it has none. Times are not used; *out is
- * over all of it. */
+/* Writes all prompts' texts once, of the first class's length. This fills the recording and the
+ * server's prefix cache, and the texts of the set if it has none. Times are not used; *out is about
+ * all of it. */
 FT_WARN_UNUSED ft_status ft_bench_crowd_learn(const ft_bench_crowd_opts *opts, ft_error *err,
                                               ft_bench_crowd_result *out);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded drafts for emulated devices. The engine behind the recording is used under the
-// recording's lock alone, by whichever device misses something first.
+// recording's lock, by the device that first needs a forward that is not recorded.
 #include "bench/load_device.h"
 
 #include <errno.h>

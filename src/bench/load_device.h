@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices that draft, without the devices: what the draft model says is computed once and recorded,
- * and every device replays it in the time that it is said to take (recording.h, paced.h).
- * So the trees are the model's own, and this machine's cores are not the bottleneck. */
+ * Emulated devices. A draft model's forwards are computed once and recorded; every device replays
+ * them in the time that its own would take (bench/recording.h, bench/paced.h). So the trees are the
+ * model's own, and the cores of this machine are not the bottleneck. */
 #ifndef FT_BENCH_LOAD_DEVICE_H
 #define FT_BENCH_LOAD_DEVICE_H
 
@@ -13,7 +13,7 @@
 #include "bench/paced.h"
 #include "bench/recording.h"
 
-/* What the draft model said; shared by all devices, any thread. */
+/* The recorded forwards; shared by all devices, any thread. */
 typedef struct ft_bench_load_drafts {
     ft_engine *engine;
     ft_draft_source_factory from_engine;
@@ -41,10 +41,9 @@ typedef struct ft_bench_load_drafts_text {
     ft_draft_params params; /* of the drafts to come */
 } ft_bench_load_drafts_text;
 
-/* Records what can be asked for, wherever in the text a round begins and however deep or far ahead
- * it drafts: the likeliest nodes behind each of its tokens, many times as many as a tree has. Nodes
- * that only an unusual calibration prefers are still missing then. No device may draft
- * meanwhile. */
+/* Records in advance: the most probable nodes behind each token of the text, many times as many as
+ * a tree has, so that a round may begin anywhere and draft as far as it likes. Only an unusual
+ * calibration asks for nodes that are missing then. No device may draft meanwhile. */
 FT_WARN_UNUSED ft_status ft_bench_load_drafts_record(ft_bench_load_drafts *drafts,
                                                      const ft_bench_load_drafts_text *text,
                                                      ft_error *err);

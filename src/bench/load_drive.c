@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waves. Each edge has a connection, a delayed path and a thread for the generation of the wave;
-// the calling thread reads the server's counters as the window opens and closes, and sums up after
-// the wave.
+// Waves. Each edge has a connection, a delayed path and a thread for the generation of the wave.
+// The calling thread reads the server's counters as the window opens and closes, and adds up the
+// results after the wave.
 //
-// Locks: stage.lock guards the stage; a slot is its thread's until that is joined.
+// Locks: stage.lock guards the stage. A slot belongs to its thread until the thread is joined.
 #include "bench/load_drive.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drives a server with real edges (edge/edge.h over gRPC): waves of generations, one an edge, and
- * what came of them. A wave's *window* is the time in which all of its texts were being written:
- * from the first token of the last to begin to the last token of the first to end. Rates and
- * latencies are of windows alone, so that prompts and stragglers are in no figure. Called by one
- * thread; the edges have theirs. */
+ * Drives a server with real edges (edge/edge.h over gRPC), in waves of one generation for each
+ * edge, and measures them. A wave's *window* is the time in which all of its texts are being
+ * written: from the first token of the last to begin to the last token of the first to end. Rates
+ * and latencies are of windows alone, so that prompts and stragglers are in no figure. Called by
+ * one thread; the edges have their own. */
 #ifndef FT_BENCH_LOAD_DRIVE_H
 #define FT_BENCH_LOAD_DRIVE_H
 

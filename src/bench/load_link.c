@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Delayed links. Each has two threads: one sends what is due, the other receives and stamps, so
-// that time on the way passes whatever the edge is doing meanwhile. The delay is constant, so a
-// queue's head is always what is due next. Closing a link ends its up queue; its up thread then
-// lets the last message through, ends the other thread and frees the link, while the edge goes on.
+// that time passes for messages whatever the edge does. The delay is constant, so the head of a
+// queue is always the next that is due. Closing a link ends its up queue. Its up thread then sends
+// the last message, ends the other thread and frees the link, while the edge goes on.
 //
 // Locks: a queue's lock guards the queue; path.lock its counters. None is held while calling the
 // inner link, whose calls lock for themselves (a gRPC call, wire/call.c).
@@ -101,8 +101,9 @@ static void wait_until(queue *q, int64_t until_us)
         pthread_cond_timedwait(&q->changed, &q->lock, &t);
 }
 
-/* The head once it is due, until until_us (< 0: no limit); NULL: none in time, or closed and empty.
- * The end of a stream stays in the queue and is the caller's to read only. */
+/* Waits until the head is due, but not longer than until_us (< 0: no limit), and returns it. NULL:
+ * none in time, or the queue is closed and empty. The end of a stream stays in the queue; the
+ * caller may only read it. */
 static packet *take(queue *q, int64_t until_us)
 {
     packet *p = NULL;
@@ -149,7 +150,8 @@ static void count_down(slow_link *s, const ft_server_msg *msg)
     size_t n = 0;
     if (msg->kind != FT_SERVER_VERDICT)
         return;
-    /* Several messages may have arrived by now, so the link's count says nothing about this one. */
+    /* Several messages may have arrived, so the link's byte count does not tell the size of this
+     * one. */
     if (ft_server_msg_encode(msg, NULL, &bytes, &n) != FT_OK)
         n = 0;
     free(bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A way to a verifier that takes time: wraps the links of another source and holds each message for
- * half a round trip, each way, in order. Counts what passes. The links that it makes are used like
- * any other (edge/link.h); a path outlives them. */
+ * A delayed path to a verifier: wraps the links of another source and holds each message for half a
+ * round trip, each way, in order. Counts what passes. The links are used like any other
+ * (edge/link.h); a path outlives them. */
 #ifndef FT_BENCH_LOAD_LINK_H
 #define FT_BENCH_LOAD_LINK_H
 

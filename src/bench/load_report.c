@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of the serving comparison. Throughput and latency are medians over rounds of one cell
-// each; ratios of two cells are medians of the ratios within a round, whose cells were measured one
-// after the other; counts are sums of all rounds. No state but the report.
+// The figures of the serving comparison. Throughput and latency are medians over the rounds of a
+// cell. Ratios of two cells are medians of the ratios within a round, whose cells were measured one
+// after the other. Counts are sums over all rounds. No state but the report.
 #include "bench/load_report.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ static double over(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
-/* Of a copy: the order of rounds is what pairs two cells. */
+/* Sorts a copy: the order of rounds pairs two cells. */
 static double median_of(const double *values, uint32_t n)
 {
     double copy[FT_BENCH_ROUNDS_MAX];
@@ -62,8 +62,7 @@ static void put(json_t *out, const char *key, double value)
     json_object_set_new(out, key, json_real(value));
 }
 
-/* Tokens a verification: of trees where there are any, else of what the server decodes by
- * itself. */
+/* Tokens for each verification of a tree; without trees, for each verdict. */
 static double tokens_per_verify(const ft_bench_load_tally *t)
 {
     return t->trees ? over((double)t->tree_tokens, (double)t->trees)
@@ -178,9 +177,9 @@ static double verify_tokens(const ft_bench_load_cell *c)
     return tokens_per_verify(&t);
 }
 
-/* SpecEdge 4.1: who only verifies has the time of drafting for verifying, and if the trees differ,
- * what they bring counts. The times are server-spec's own. All is of the windows, as what it
- * bounds. */
+/* SpecEdge 4.1: a server that only verifies can use the time of drafting to verify. If the trees
+ * differ, the tokens of each verification count, too. The times are server-spec's own. All is of
+ * the windows, like the figure that it bounds. */
 static double bound_of(const ft_bench_load_cell *pipeline, const ft_bench_load_cell *spec)
 {
     const ft_bench_load_sample *p = &pipeline->sum, *s = &spec->sum;
@@ -229,8 +228,8 @@ static void compare_itl(ft_bench_load_report *r, json_t *out)
     json_object_set_new(out, "itl_ratio", by_mode);
 }
 
-/* What a draft forward costs the server itself, beside its verification, and by how much dearer the
- * target would have to be for the ratio of the devices. */
+/* The server's own draft forward over its verification; and how many times slower the target would
+ * have to be for the ratio of the devices. */
 static void compare_costs(ft_bench_load_report *r, json_t *out)
 {
     const ft_bench_load_cell *spec = &r->cell[FT_BENCH_LOAD_SERVER_SPEC][0];
@@ -263,8 +262,8 @@ static void compare_proactive(ft_bench_load_report *r, json_t *out)
     json_object_set_new(out, "proactive_itl_gain", itl);
 }
 
-/* The ITL of edges that send early over the server's that drafts by itself, and over the same edges
- * that do not. */
+/* The ITL of edges that send early drafts, over that of server-spec, and over that of edges that
+ * send none. */
 static void compare_early(ft_bench_load_report *r, json_t *out)
 {
     static const ft_bench_load_mode others[] = {FT_BENCH_LOAD_SERVER_SPEC, FT_BENCH_LOAD_PROACTIVE};
@@ -281,7 +280,8 @@ static void compare_early(ft_bench_load_report *r, json_t *out)
     json_object_set_new(out, "early_itl_gain", ratio[1]);
 }
 
-/* WISP tables 5 and 6: acceptance of what is sent, and goodput, with the predictor over without. */
+/* WISP tables 5 and 6: acceptance of the sent tokens, and goodput, with the predictor over
+ * without. */
 static void compare_predictor(ft_bench_load_report *r, json_t *out)
 {
     json_t *acceptance = json_object(), *goodput = json_object();
@@ -304,7 +304,7 @@ static void compare_predictor(ft_bench_load_report *r, json_t *out)
     json_object_set_new(out, "predictor_goodput_gain", goodput);
 }
 
-/* The same comparisons within one category: of the sums of all rounds. */
+/* The same comparisons within one category, from the sums of all rounds. */
 static json_t *compare_category(const ft_bench_load_report *r, uint32_t rtt, uint32_t category)
 {
     const ft_bench_load_tally *t[FT_BENCH_LOAD_MODES], *spec;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From what was measured to figures: one cell a mode and round-trip time, the comparisons between
- * them, as JSON and as a table beside SpecEdge's own figures. Owned by one thread. */
+ * From measurements to figures: one cell for each mode and round-trip time, and the comparisons
+ * between cells; as JSON, and as a table beside SpecEdge's own figures. Owned by one thread. */
 #ifndef FT_BENCH_LOAD_REPORT_H
 #define FT_BENCH_LOAD_REPORT_H
 
@@ -51,7 +51,7 @@ typedef struct ft_bench_load_report {
 
 /* Frees the cells' lists. */
 void ft_bench_load_report_deinit(ft_bench_load_report *report);
-/* Takes what a round of a cell brought; *sample is empty then. */
+/* Adds the sample of a round to its cell; *sample is empty then. */
 void ft_bench_load_report_add(ft_bench_load_report *report, ft_bench_load_mode mode, uint32_t rtt,
                               ft_bench_load_sample *sample);
 /* Adds "modes" and the comparisons to the object. Sorts the cells' values. */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child server. It is told to write its ports into files of a temporary directory, beside its
-// log, and it dies with this process (PR_SET_PDEATHSIG), so that nothing is left behind whatever
-// happens here.
+// The child server. It writes its ports into files of a temporary directory, beside its log. It
+// dies with this process (PR_SET_PDEATHSIG), so that nothing is left behind.
 #include "bench/load_server.h"
 
 #include <arpa/inet.h>
@@ -139,7 +138,7 @@ static int read_port(const ft_bench_load_server *s, const char *file)
     return port;
 }
 
-/* The log's last line: why a server that is gone is gone. */
+/* The log's last line: it says why the server ended. */
 static ft_status what_it_said(const ft_bench_load_server *s, const char *what, ft_error *err)
 {
     char path[64], line[256], last[256] = "no word";

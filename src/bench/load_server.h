@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A verification server of our own to measure: this program as a child process, `foretoken serve`,
- * on a core of its own, and what its metrics page counts. Owned by one thread. */
+ * A verification server to measure: this program as a child process, `foretoken serve`, on a core
+ * of its own, and the counters of its metrics page. Owned by one thread. */
 #ifndef FT_BENCH_LOAD_SERVER_H
 #define FT_BENCH_LOAD_SERVER_H
 
@@ -32,12 +32,12 @@ typedef struct ft_bench_load_server {
     int metrics_port;
 } ft_bench_load_server;
 
-/* Sets ctx and kv_tok so that all texts of the set stay, each of up to `text` tokens behind its
- * prompt, beside n_sessions more that are being written. */
+/* Sets ctx and kv_tok so that the KV of all texts of the set stays in the pool (each has up to
+ * `text` tokens behind its prompt), beside n_sessions texts that are being written. */
 void ft_bench_load_server_fit(ft_bench_load_server_opts *opts, const ft_bench_load_set *set,
                               uint32_t text, uint32_t n_sessions);
 
-/* Starts it and waits until it listens. FT_UNAVAILABLE says what the server said. *out owes a
+/* Starts it and waits until it listens. FT_UNAVAILABLE has the last line of its log. *out owes a
  * stop. */
 FT_WARN_UNUSED ft_status ft_bench_load_server_start(const ft_bench_load_server_opts *opts,
                                                     ft_error *err, ft_bench_load_server *out);

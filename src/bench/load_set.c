@@ -56,8 +56,8 @@ static ft_status take(ft_bench_load_set *set, const ft_bench_load_set_opts *o,
     return FT_OK;
 }
 
-/* Of the n prompts at `from`, `most` <= n, evenly spread, to the end of those kept; the others'
- * tokens are freed. *n_kept <= from. */
+/* Keeps `most` <= n of the n prompts at `from`, evenly spread, and moves them behind those that are
+ * kept; frees the tokens of the others. *n_kept <= from. */
 static void keep(ft_bench_load_set *set, uint32_t from, uint32_t n, uint32_t most, uint32_t *n_kept)
 {
     for (uint32_t i = 0, k = 0; i < n; i++) {
@@ -80,7 +80,7 @@ static int by_category(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* So many of each category, in multiples, one category behind the other. */
+/* Keeps so many of each category, in multiples, one category behind the other. */
 static void thin_each(ft_bench_load_set *set, const ft_bench_load_set_opts *o)
 {
     uint32_t n = 0, end;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every mode is given: the same prompts, as tokens, with the text that the target makes of
+ * The input of every mode: the same prompts, as tokens, with the text that the target makes of
  * each. And lists of measured values. Owned by one thread. */
 #ifndef FT_BENCH_LOAD_SET_H
 #define FT_BENCH_LOAD_SET_H
@@ -30,7 +30,7 @@ typedef struct ft_bench_load_set_opts {
     const char *path;
     const ft_vocab *vocab;
     uint32_t limit;    /* prompts, spread over the file; 0: all */
-    uint32_t each;     /* not 0: so many of every category instead, as far as it has them */
+    uint32_t each;     /* not 0: so many of every category instead, or all that it has */
     uint32_t longest;  /* longer prompts are left out... */
     uint32_t shortest; /* ...and shorter ones */
     uint32_t multiple; /* prompts come in so many */
@@ -51,7 +51,7 @@ void ft_bench_load_values_add(ft_bench_load_values *values, double v);
 void ft_bench_load_values_join(ft_bench_load_values *values, const ft_bench_load_values *more);
 void ft_bench_load_values_deinit(ft_bench_load_values *values);
 double ft_bench_load_values_mean(const ft_bench_load_values *values);
-/* The value that a share q of them does not exceed; sorts in place. 0 where there is none. */
+/* The q-quantile; sorts in place. 0 where there is no value. */
 double ft_bench_load_values_quantile(ft_bench_load_values *values, double q);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This engine's logits against libllama's on the same file and prompts, beside
-// libllama's own spread between its flash and its plain attention. Quantized files differ by the
-// noise of rounding activations; the spread says how large that is. The spread is not the whole of
-// that noise, for libllama's two ways share every rounding but attention's: with --exact, the same
-// weights in F32, each side's distance from unrounded arithmetic says which is nearer the truth.
+// This engine's logits compared with libllama's on the same file and prompts, beside libllama's own
+// spread between flash and plain attention. Quantized files differ by the noise of rounding
+// activations, and the spread shows how large that is. It is not the whole of that noise, since
+// libllama's two ways share every rounding but attention's. With --exact, the same weights in F32,
+// each side's distance from unrounded arithmetic is measured.
 #include "bench/logits.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine's bounds, measured on as many threads as the comparison uses. Every thread runs its
-// part by itself between two barriers; a run counts from the first thread's start to the last one's
-// end, and the best of the runs is the machine's: everything that disturbs makes it slower.
+// part between two barriers. A run counts from the first thread's start to the last one's end. The
+// best run counts, since disturbances only make a run slower.
 #include "bench/machine.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What this machine can do at best, measured: reading memory, multiplying. With the bytes and
- * products that a piece of work needs it gives the least time that the work could take (its
+ * The best that this machine can do, measured: reading memory, multiplying. Together with the bytes
+ * and products of a piece of work this gives the least time that the work can take (its
  * roofline). */
 #ifndef FT_BENCH_MACHINE_H
 #define FT_BENCH_MACHINE_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 8-bit multiply-adds as fast as NEON dot product goes: enough accumulators to hide latency.
+// 8-bit multiply-adds at the full rate of NEON's dot product: enough accumulators to hide latency.
 #include "bench/machine.h"
 
 #if defined(__aarch64__)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// f32 multiply-adds as fast as NEON goes: enough accumulators to hide their latency.
+// f32 multiply-adds at the full rate of NEON: enough accumulators to hide their latency.
 #include "bench/machine.h"
 
 #if defined(__aarch64__)

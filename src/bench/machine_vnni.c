@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 8-bit multiply-adds as fast as AVX-512 VNNI goes: enough accumulators to hide their latency.
+// 8-bit multiply-adds at the full rate of AVX-512 VNNI: enough accumulators to hide their latency.
 #include "bench/machine.h"
 
 #if defined(__x86_64__)

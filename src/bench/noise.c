@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a draft's choice is the target's token when both draw with the
-// same noise, and when each draws with its own. The target writes each answer by plain decoding
-// with rule `exact`; the draft reads the same tokens (teacher forcing) and is asked at each
-// position. One thread.
+// How often a draft's choice is the target's token, if both draw with the same noise and if each
+// draws with its own. The target writes each answer by plain decoding with rule `exact`. The draft
+// model reads the same tokens (teacher forcing) and is asked at each position. One thread.
 #include "bench/noise.h"
 
 #include <math.h>
@@ -96,7 +95,7 @@ static int rank_of(const ft_candidate *c, size_t n, int32_t token)
     return (int)n;
 }
 
-/* Sum over tokens of min(p, q): the best that any coupling of the two draws can reach. */
+/* Sum over tokens of min(p, q): the most that any coupling of the two draws can reach. */
 static double overlap(reader *target, const float *p_logits, reader *draft, const float *q_logits,
                       const ft_sampling *s, float *dense)
 {
@@ -151,7 +150,7 @@ static bool stopped(const job *j)
     return j->stop && j->stop();
 }
 
-/* One answer of the target, token by token, the draft beside it. */
+/* One answer of the target, token by token; the draft model follows. */
 static ft_status answer(job *j, const int32_t *prompt, uint32_t n, tally *t, ft_error *err)
 {
     const float *p = NULL, *q = NULL;
@@ -196,9 +195,9 @@ static ft_status all_answers(job *j, const ft_bench_prompts *prompts, tally *t, 
     return status;
 }
 
-/* How well a softmax of sharpness times the scores foretells the target's tokens, where those
- * behind the ranked ones count as `tail` times the last. Drafters begin with sharpness 1 and no
- * tail (spec/rule_exact.c) and learn both from verdicts. */
+/* How well a softmax of sharpness times the scores predicts the target's tokens. Tokens behind the
+ * ranked ones count as `tail` times the last. Drafters begin with sharpness 1 and no tail
+ * (spec/rule_exact.c) and learn both from verdicts. */
 static double log_likelihood(const tally *t, double sharpness, double tail)
 {
     double sum = 0;

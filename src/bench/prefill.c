@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What prompts cost. Reading one, against libllama in its fastest way; and in the
-// server, by its verifier in this process: a text that comes back, and a long prompt that arrives
-// while other sessions are being served.
+// What prompts cost: reading one, compared with libllama in its fastest way; and in the server, by
+// its verifier in this process, a text that comes back, and a long prompt that arrives beside other
+// sessions.
 #include "bench/prefill.h"
 
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What prompts cost: read by this engine and by libllama, and in the server. Called by one
- * thread. */
+ * What prompts cost: for this engine, for libllama, and in the server. Called by one thread. */
 #ifndef FT_BENCH_PREFILL_H
 #define FT_BENCH_PREFILL_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measurements on a verifier in this process, without network or drafter. The arriving prompt is
-// sent by the measuring thread; each served session has a thread that drafts again as soon as it
-// has its verdict.
+// Measurements on a verifier in this process, without network or drafter. The measuring thread
+// sends the arriving prompt. Each other session has a thread that drafts again as soon as it has
+// its verdict.
 //
 // Locks: arrival.lock guards the round times; threads hold it to append one.
 #include "bench/prefill_server.h"
@@ -49,7 +49,7 @@ static ft_status first_token(ft_bench_client *c, ft_verifier *v, ft_error *err, 
 
 /* ---- a text that comes back ---- */
 
-/* One text, never seen before: cold, a few rounds of an answer, closed, opened again. */
+/* A new text: opened cold, a few rounds of an answer, closed, opened again. */
 static ft_status come_back(const ft_bench_prefill_server_opts *o, ft_verifier *v, uint32_t turn,
                            double seconds[2], ft_bench_client *c, ft_error *err)
 {

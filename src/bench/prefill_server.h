@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
+ *
  * What prompts cost in the server, measured on its verifier in this process: a text that comes
- * back, and a long prompt that arrives while others are being served. */
+ * back, and a long prompt that arrives beside other sessions. */
 #ifndef FT_BENCH_PREFILL_SERVER_H
 #define FT_BENCH_PREFILL_SERVER_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads prompt files, through jansson. A line that is no prompt is an error, not skipped: a
-// benchmark over fewer prompts than its user thinks is a wrong figure. No state.
+// Reads prompt files, through jansson. A line without a prompt is an error and is not skipped: a
+// benchmark over fewer prompts than its user thinks gives a wrong figure. No state.
 #include "bench/prompts.h"
 
 #include <errno.h>

@@ -23,8 +23,8 @@ typedef struct ft_bench_prompts {
     size_t n;
 } ft_bench_prompts;
 
-/* Reads the file; of more than `most` (0: no limit) prompts it keeps that many, evenly spread, so
- * that all categories of a sorted file are met. FT_IO, FT_INVALID (which line and why), FT_NOMEM
+/* Reads the file. If it has more than `most` (0: no limit) prompts, keeps so many, evenly spread,
+ * so that a sorted file gives all categories. FT_IO, FT_INVALID (which line and why), FT_NOMEM
  * leave *out empty. The caller deinits *out. */
 FT_WARN_UNUSED ft_status ft_bench_prompts_load(const char *path, size_t most, ft_error *err,
                                                ft_bench_prompts *out);

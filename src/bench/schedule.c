@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it takes a policy to choose the next pass from a long queue.
-// Queues are random and the same for every policy: verifications of several classes that are late,
-// must start now or can wait, and prompts among them; costs are those of a setting's file or
-// typical ones. Only the call is timed, each once, with whatever the machine did meanwhile. One
-// thread; no model, no server.
+// How long a policy takes to choose the next pass from a long queue. Queues are random and the same
+// for every policy: prompts, and verifications of several classes that are late, must start now or
+// can wait. Costs are those of a file or typical ones. Only the call is timed, each once, with
+// other work of the machine. One thread; no model, no server.
 #include "bench/schedule.h"
 
 #include <stdlib.h>
@@ -38,8 +37,8 @@ typedef struct workplace {
     double *us;     /* [queues] */
 } workplace;
 
-/* tight: deadlines all over the next two seconds, the nearest of which cut a batch short; else late
- * ones and such as leave time for any batch. */
+/* tight: deadlines are spread over the next two seconds, and the nearest ones make a batch short.
+ * Else they are over, or leave time for any batch. */
 static ft_work random_work(ft_rng *rng, bool tight)
 {
     static const float speeds[] = {2, 4, 6, 8};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What it takes a policy to choose the next pass. Called by one thread. */
+ * How long a policy takes to choose the next pass. Called by one thread. */
 #ifndef FT_BENCH_SCHEDULE_H
 #define FT_BENCH_SCHEDULE_H
 

@@ -145,8 +145,8 @@ static ft_status try_mode(serving *x, ft_bench_load_mode mode, uint32_t rtt_us, 
     return status;
 }
 
-/* With --ratio: a device's time, from the latest verifications, because a machine that does other
- * things too is now faster, now slower, and the server's own drafts are so with it. */
+/* With --ratio: a device's time follows the latest verifications. The machine's speed changes with
+ * its other work, and the time of server-spec's own drafts changes with it. */
 static void set_forward(serving *x, double verify_ms)
 {
     if (x->report.ratio > 0 && verify_ms > 0) {
@@ -168,7 +168,7 @@ static ft_status record_mode(serving *x, ft_bench_load_mode mode, uint32_t rtt_u
     return status;
 }
 
-/* What the draft model says of these texts, wherever drafts may begin. */
+/* Records the draft model's forwards wherever drafts of these texts may begin. */
 static ft_status record_texts(serving *x, ft_error *err)
 {
     const ft_progress progress = ft_progress_terminal("drafts");
@@ -188,8 +188,8 @@ static ft_status record_texts(serving *x, ft_error *err)
     return status;
 }
 
-/* Records drafts as far as the modes will ask, and measures how long the server verifies a batch of
- * trees: T_verify of --ratio. */
+/* Records the drafts that the modes will ask for, and measures how long the server takes to verify
+ * a batch of trees: T_verify of --ratio. */
 static ft_status record(serving *x, ft_error *err)
 {
     const double draft_ms = x->draft_ms;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The serving comparison: the same prompts are served in several ways (load_report.h), and what the
- * server's core does with its time. Called by one thread. */
+ * The serving comparison: serves the same prompts in several ways (load_report.h) and measures what
+ * the server's core does with its time. Called by one thread. */
 #ifndef FT_BENCH_SERVING_H
 #define FT_BENCH_SERVING_H
 
@@ -47,8 +47,9 @@ typedef struct ft_bench_serving_opts {
     ft_bench_stop stop;
 } ft_bench_serving_opts;
 
-/* What docs/BENCHMARKS.md says. Sets the process's timer slack and keeps it off the server's core.
- * FT_CANCELLED: it was stopped; errors of files, server, edges; then *report is NULL. */
+/* Runs the comparison that docs/BENCHMARKS.md describes. Sets the process's timer slack and keeps
+ * it off the server's core. FT_CANCELLED: it was stopped; errors of files, server, edges; then
+ * *report is NULL. */
 FT_WARN_UNUSED ft_status ft_bench_serving(const ft_bench_serving_opts *opts, ft_error *err,
                                           json_t **report);
 

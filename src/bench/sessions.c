@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Idle sessions: a real server in a child process, this process's streams to it, and the child's
 // resident memory after half of the sessions and after all of them. The difference leaves out what
-// does not grow with sessions. A bare gRPC server (bare_server.h) is measured the same way, in the
-// same run. Rounds of a few active sessions are timed before the idle ones open and beside them.
+// does not grow with sessions. A bare gRPC server (bare_server.h) is measured in the same way and
+// run. Rounds of a few active sessions are timed before the idle ones open and beside them.
 #include "bench/sessions.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@
 
 #define WAVE       64   /* sessions that have their first round at the same time */
 #define CHAIN      4    /* drafted tokens a round */
-#define CTX        1024 /* tokens of a text; an active session that comes near opens anew */
+#define CTX        1024 /* tokens of a text; an active session that comes near opens a new one */
 #define WAIT_US    60000000
 #define ACTIVE_MAX 256
 

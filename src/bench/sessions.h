@@ -13,7 +13,7 @@
 typedef struct ft_bench_sessions_opts {
     const char *model;
     int64_t idle;       /* sessions that have had one round and wait */
-    int64_t active;     /* sessions that have one round after the other, beside the idle ones */
+    int64_t active;     /* sessions that do one round after another, beside the idle ones */
     int64_t rounds;     /* of each active one */
     int64_t prompt_tok; /* of every session */
     int64_t threads;    /* of the server; 0: all cores */

@@ -11,8 +11,8 @@ static double share(uint32_t k)
     return p;
 }
 
-/* Adds the likeliest node that is not in the tree yet: the next child of some node or of the end of
- * the context. p[i] and n_child[i] are of node i - 1; 0 is the end of the context. */
+/* Adds the most probable node that is not in the tree yet: the next child of some node or of the
+ * end of the context. p[i] and n_child[i] are of node i - 1; 0 is the end of the context. */
 static void grow(ft_bench_tree *tree, double *p, uint32_t *n_child)
 {
     uint32_t best = 0;

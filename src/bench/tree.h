@@ -16,17 +16,17 @@ typedef struct ft_bench_tree {
     double p[FT_BENCH_TREE_MAX];       /* that the target goes there, as the drafter believes */
 } ft_bench_tree;
 
-/* A chain of n nodes, or the tree that a best-first drafter makes: it grows by the likeliest node,
- * where a node's best child takes 0.6 of its probability and every further one half of what the one
- * before had of the rest (0.2, 0.1, 0.05). 8 nodes are then 4 deep with 4 leaves, 32 nodes 7 deep.
- * A chain's nodes are best children. */
+/* A chain of n nodes, or the tree of a best-first drafter: it grows by the most probable node. A
+ * node's best child has 0.6 of its probability, and every further one half of the rest that the one
+ * before left (0.2, 0.1, 0.05). 8 nodes are then 4 deep with 4 leaves, 32 nodes 7 deep. A chain's
+ * nodes are best children. */
 void ft_bench_tree_make(ft_bench_tree *tree, uint32_t n, bool chain);
 
 /* Whether node a is b or an ancestor of b. */
 bool ft_bench_tree_above(const ft_bench_tree *tree, uint32_t a, uint32_t b);
 
-/* Where the u-th part (0 < u < 1) of all walks ends, if the target does as the tree's p say: the
- * node that is accepted last, -1: none is. Walks are ordered by their length. */
+/* Where the u-th part (0 < u < 1) of all walks ends, if the target follows the tree's p: the last
+ * accepted node, -1: none is. Walks are ordered by their length. */
 int32_t ft_bench_tree_end(const ft_bench_tree *tree, double u);
 
 #endif

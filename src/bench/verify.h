@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two sides of bench verify. A round verifies one tree (or chain) a session, each behind a
- * context of its own: one pass of the target over all of them, roots (the texts' last tokens)
- * included, then in ours the walks of the verification rule, which ask for logits as they go, and
- * then what brings the caches back to the bare contexts. Owned by one thread. */
+ * The two sides of bench verify. A round verifies one tree (or chain) for each session, each behind
+ * a context of its own. It is one pass of the target over all of them, with their roots (the texts'
+ * last tokens); on our side then the walks of the verification rule, which ask for logits as they
+ * go; and then the return to the bare contexts. Owned by one thread. */
 #ifndef FT_BENCH_VERIFY_H
 #define FT_BENCH_VERIFY_H
 
@@ -34,14 +34,14 @@ int32_t ft_bench_token(const ft_bench_job *job, uint32_t session, uint32_t i);
 /* ---- ours ---- */
 
 typedef struct ft_bench_ours ft_bench_ours;
-/* An engine with all sessions' contexts, for trees of at most max_tree nodes: one is computed, the
- * others are copies in blocks of their own. FT_NOMEM. */
+/* An engine with all sessions' contexts, for trees of at most max_tree nodes. One context is
+ * computed, the others are copies in blocks of their own. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_bench_ours_create(const ft_bench_job *job, uint32_t max_tree,
                                               ft_error *err, ft_bench_ours **out);
 void ft_bench_ours_destroy(ft_bench_ours *ours);
-/* What follows is about another job than at creation; only its tree differs. Plants the target's
- * own greedy text in the trees, each session's as deep as the tree's p let expect of such a share
- * of walks (docs/BENCHMARKS.md), and lets the walks learn what logits cost. */
+/* Sets another job, of which only the tree differs. Puts the target's own greedy text into the
+ * trees, in each session as deep as its share of walks would go by the tree's p
+ * (docs/BENCHMARKS.md), and lets the walks learn what logits cost. */
 FT_WARN_UNUSED ft_status ft_bench_ours_set_job(ft_bench_ours *ours, const ft_bench_job *job,
                                                ft_error *err);
 /* For ft_bench_side. */
@@ -63,7 +63,7 @@ typedef struct ft_bench_way {
     bool bf16;    /* keeps K and V as bf16; else f16 */
     bool unified; /* one cache under a mask, trees by tokens of several sequences; else streams */
     uint32_t per_ctx; /* sessions a llama_context; fewer than all: the contexts run in turn */
-    bool one_thread;  /* of those it could have: faster where other programs hold the cores */
+    bool one_thread;  /* on one thread: faster if other programs use the cores */
 } ft_bench_way;
 
 /* The model, as open as `like` is and on the same devices, and the state of one context of n_ctx
@@ -81,14 +81,14 @@ FT_WARN_UNUSED ft_status ft_bench_base_open(const ft_model *like, int n_threads,
 void ft_bench_base_close(ft_bench_base *base);
 
 typedef struct ft_bench_theirs ft_bench_theirs;
-/* Contexts with all sessions' texts as real cells each: one text is computed, its state is copied
- * to the others. FT_NOMEM; FT_UNSUPPORTED, with the reason, where libllama cannot
- * run the row in this way. */
+/* Contexts with all sessions' texts in cells of their own: one text is computed, its state is
+ * copied to the others. FT_NOMEM; FT_UNSUPPORTED, with the reason: libllama cannot run the row in
+ * this way. */
 FT_WARN_UNUSED ft_status ft_bench_theirs_create(const ft_bench_job *job, const ft_bench_way *way,
                                                 ft_bench_base *base, ft_error *err,
                                                 ft_bench_theirs **out);
 void ft_bench_theirs_destroy(ft_bench_theirs *theirs);
-/* FT_TIMEOUT: it ran longer than the limit (0: none); the caches are not what they were then. */
+/* FT_TIMEOUT: it ran longer than the limit (0: none); the caches are undefined then. */
 FT_WARN_UNUSED ft_status ft_bench_theirs_round(void *theirs, double *seconds, ft_error *err);
 /* One thread from now on. */
 void ft_bench_theirs_use_one_thread(ft_bench_theirs *theirs);

@@ -142,7 +142,7 @@ void ft_bench_ours_walked(const ft_bench_ours *o, ft_bench_walked *out)
 
 /* ---- trees ---- */
 
-/* The target's own n tokens behind the root, which is the same token in all sessions. */
+/* The target's own n tokens behind the root, which is the same in all sessions. */
 static ft_status continue_text(ft_bench_ours *o, int32_t *text, uint32_t n, ft_error *err)
 {
     const uint64_t want = 1;
@@ -165,7 +165,7 @@ static int32_t end_of(const ft_bench_ours *o, uint32_t i)
     return ft_bench_tree_end(o->job.tree, (i + 0.5) / o->job.n_sessions);
 }
 
-/* A tree of which the path to `end` and no other node says what the target says. */
+/* A tree in which the nodes on the path to `end`, and no others, have the target's tokens. */
 static void plant(const ft_bench_ours *o, const int32_t *text, int32_t end, ft_tree *out)
 {
     const ft_bench_tree *tree = o->job.tree;
@@ -238,8 +238,8 @@ static ft_status walk(ft_bench_ours *o, uint32_t first, uint32_t end, ft_error *
     return status;
 }
 
-/* A pass over as many sessions from `first` on as it holds, and `walks` times their walks; *end:
- * the first session that it did not hold. */
+/* A pass over as many sessions from `first` on as fit, and `walks` times their walks. *end: the
+ * first session that did not fit. */
 static ft_status run_pass(ft_bench_ours *o, uint32_t first, int walks, uint32_t *end, ft_error *err)
 {
     uint32_t most = FT_BENCH_PASS_TOK / ft_bench_rows(&o->job), left = o->job.n_sessions - first;

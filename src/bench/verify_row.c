@@ -31,8 +31,8 @@ typedef struct search {
 
 /* ---- which ways there are ---- */
 
-/* All sessions in one context: the ways of one server process with one cache. Where ours keeps K
- * and V as bf16, libllama may too. */
+/* All sessions in one context: the ways of a server with one cache. If ours keeps K and V as bf16,
+ * libllama may, too. */
 static uint32_t list_ways(const ft_bench_job *job, ft_bench_way *ways)
 {
     uint32_t n = 0, all = job->n_sessions;
@@ -49,8 +49,8 @@ static uint32_t list_ways(const ft_bench_job *job, ft_bench_way *ways)
     return n;
 }
 
-/* Several contexts of few sessions each, one after another: nobody attends over others' cells under
- * a mask, but little of the batch is left. */
+/* Several contexts of a few sessions each, one after another. No mask over other sessions' cells,
+ * but smaller batches. */
 static uint32_t list_context_ways(const ft_bench_job *job, ft_bench_way *ways)
 {
     uint32_t n = 0;
@@ -63,7 +63,7 @@ static uint32_t list_context_ways(const ft_bench_job *job, ft_bench_way *ways)
 
 /* ---- trying them ---- */
 
-/* The best of a few passes, of one where it takes long. */
+/* The best of a few passes; of one if it takes long. */
 static ft_status time_passes(ft_bench_theirs *theirs, ft_error *err, double *pass_s)
 {
     double s;
@@ -76,8 +76,8 @@ static ft_status time_passes(ft_bench_theirs *theirs, ft_error *err, double *pas
     return status;
 }
 
-/* With all threads; then with one, which is faster where other programs hold the cores (ours
- * chooses so by itself). */
+/* With all threads, then with one, which is faster if other programs use the cores (ours finds that
+ * by itself). */
 static ft_status time_way(ft_bench_theirs *theirs, int n_threads, ft_error *err, bool *one_thread,
                           double *pass_s)
 {
@@ -115,7 +115,7 @@ static bool has_room(const ft_bench_row_opts *o, const ft_bench_way *way, char *
     return false;
 }
 
-/* Opens a way and times it: `used` and `what` become what it came to. */
+/* Opens a way and times it; sets `used` and `what`. */
 static ft_status time_anew(const search *x, double limit, ft_error *err, ft_bench_way *used,
                            char *what, double *pass_s)
 {
@@ -139,7 +139,7 @@ static void say_why(search *x, const char *what, const char *why)
     snprintf(x->why, sizeof x->why, "%s: %s", what, why);
 }
 
-/* A way that cannot run, or not in time, says so in `why` and is no failure. */
+/* A way that cannot run, or not in time, is no failure: `why` says so. */
 static ft_status try_way(search *x, const ft_bench_way *way, ft_error *err)
 {
     const ft_bench_row_opts *o = x->opts;

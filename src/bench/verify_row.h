@@ -13,7 +13,7 @@ typedef struct ft_bench_row_opts {
     const ft_bench_opts *common;
     const ft_bench_machine *machine;
     const ft_bench_job *job;
-    ft_bench_ours *ours;     /* NULL: was measured before, or refused, for want of memory */
+    ft_bench_ours *ours;     /* NULL: measured before, or refused because memory has no room */
     ft_bench_walked *walked; /* of our last round; filled in unless `ours` is NULL */
     ft_bench_base *base;     /* NULL: without libllama */
     double limit_s;          /* of one pass of libllama */

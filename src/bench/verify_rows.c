@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of bench verify: the server's one call, many sessions' trees over long contexts in one
-// pass, against libllama in the best way that it has for the row (docs/BENCHMARKS.md).
+// The rows of bench verify: the server's most frequent call, many sessions' trees behind long
+// contexts in one pass, compared with libllama in its fastest way for the row (docs/BENCHMARKS.md).
 #include "bench/verify_rows.h"
 
 #include <stdio.h>
@@ -69,8 +69,8 @@ static ft_status refuse(json_t *row, const char *why)
     return FT_OK;
 }
 
-/* Ours for a job, unless it is open already. *ours stays NULL where memory has no room for it: the
- * row says so. */
+/* Opens ours for a job, unless it is open. *ours stays NULL if memory has no room for it; the row
+ * says so then. */
 static ft_status open_ours(const bench *b, const ft_bench_job *job, uint32_t max_tree, json_t *row,
                            ft_bench_ours **ours, ft_error *err)
 {
@@ -107,8 +107,8 @@ static ft_status run_alone(const bench *b, ft_bench_ours **ours, ft_bench_walked
     return status;
 }
 
-/* *ours may be NULL before and after: a row that has no memory for both sides measures ours, frees
- * it and then measures libllama's. */
+/* *ours may be NULL before and after: if memory has no room for both sides, ours is measured and
+ * freed, and then libllama's is measured. */
 static ft_status run_row(bench *b, const ft_bench_job *job, uint32_t max_tree, ft_bench_ours **ours,
                          ft_error *err)
 {

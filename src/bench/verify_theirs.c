@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench verify, libllama's side. A tree is verified by tokens of several sequences: each path from
 // root to leaf is a sequence, a node belongs to the sequences of the leaves below it, and the
-// context belongs to all sequences of its session. libllama knows 256 sequences a context. Where
-// the sessions' leaves fit into them, every session keeps its own ids from round to round; where
-// they do not, every session keeps one id, the others are lent to as many sessions at a time as
-// they suffice for (the context is shared to them, which is bookkeeping only), and a round takes
-// several batches.
+// context belongs to all sequences of its session. A libllama context has at most 256 sequences. If
+// all leaves of all sessions fit into them, every session keeps its ids from round to round. If
+// not, every session keeps one id, the others are lent to as many sessions at a time as they
+// suffice for (sharing the context with them is bookkeeping only), and a round takes several
+// batches.
 //
 // Invariant between rounds: the cells hold the contexts and nothing else.
 #include <stdio.h>
