@@ -11,29 +11,6 @@
 #include "model/model.h"
 #include "model/vocab.h"
 
-/* What is printed about a vocabulary; `why` if it is not usable. */
-typedef struct vocab_info {
-    bool usable, chat;
-    char fingerprint[17];
-    int32_t size, bos;
-    ft_error why;
-} vocab_info;
-
-static vocab_info inspect_vocab(const char *path)
-{
-    vocab_info info = {0};
-    ft_vocab *vocab = NULL;
-    if (ft_vocab_load(path, &info.why, &vocab) != FT_OK)
-        return info;
-    info.usable = true;
-    info.chat = ft_vocab_has_chat(vocab);
-    info.size = ft_vocab_size(vocab);
-    info.bos = ft_vocab_bos(vocab);
-    snprintf(info.fingerprint, sizeof info.fingerprint, "%016" PRIx64, ft_vocab_fingerprint(vocab));
-    ft_vocab_destroy(vocab);
-    return info;
-}
-
 /* K and V of one token in f16, all layers. */
 static uint64_t kv_bytes_per_token(const ft_hparams *hp)
 {
@@ -61,30 +38,33 @@ static json_t *hparams_json(const ft_hparams *hp)
                      (double)hp->rope_base, "rope_scale", (double)hp->rope_scale);
 }
 
-static json_t *vocab_json(const vocab_info *vocab)
+/* vocab NULL: it cannot be used, for this reason. */
+static json_t *vocab_json(const ft_vocab *vocab, const char *why)
 {
-    if (!vocab->usable)
-        return json_pack("{s:s}", "error", vocab->why.message);
-    return json_pack("{s:i, s:s, s:i, s:b}", "size", (int)vocab->size, "fingerprint",
-                     vocab->fingerprint, "bos", (int)vocab->bos, "chat_template", vocab->chat);
+    if (!vocab)
+        return json_pack("{s:s}", "error", why);
+    return json_pack("{s:i, s:o, s:i, s:b}", "size", (int)ft_vocab_size(vocab), "fingerprint",
+                     json_sprintf("%016" PRIx64, ft_vocab_fingerprint(vocab)), "bos",
+                     (int)ft_vocab_bos(vocab), "chat_template", ft_vocab_has_chat(vocab));
 }
 
-static int print_json(const char *path, const ft_model_info *info, const vocab_info *vocab)
+static int print_json(const char *path, const ft_model_info *info, const ft_vocab *vocab,
+                      const char *why)
 {
     const ft_model_memory *memory = &info->memory;
-    char kernels[FT_PRODUCTS_TEXT], fingerprint[17];
+    char kernels[FT_PRODUCTS_TEXT];
     ft_products_text(&memory->products, kernels);
-    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, info->fingerprint);
     json_t *o = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o, s:o, "
+        "{s:s, s:o, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o, s:o, "
         "s:{s:I, s:I, s:I, s:I}, s:s}",
-        "file", path, "fingerprint", fingerprint, "family", ft_family_name(info->hp.family), "name",
-        info->name, "file_bytes", (json_int_t)info->file_bytes, "type", info->type_name,
-        "parameters", (json_int_t)info->n_params, "matrices", (int)info->n_matrices,
-        "repacked_matrices", (int)info->n_repacked, "tied_head", info->tied, "rope_factors",
-        info->rope_factors, "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp),
-        "hparams", hparams_json(&info->hp), "weights", types_json(info), "vocabulary",
-        vocab_json(vocab), "memory", "bytes", (json_int_t)memory->bytes, "packed_bytes",
+        "file", path, "fingerprint", json_sprintf("%016" PRIx64, info->fingerprint), "family",
+        ft_family_name(info->hp.family), "name", info->name, "file_bytes",
+        (json_int_t)info->file_bytes, "type", info->type_name, "parameters",
+        (json_int_t)info->n_params, "matrices", (int)info->n_matrices, "repacked_matrices",
+        (int)info->n_repacked, "tied_head", info->tied, "rope_factors", info->rope_factors,
+        "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp), "hparams",
+        hparams_json(&info->hp), "weights", types_json(info), "vocabulary", vocab_json(vocab, why),
+        "memory", "bytes", (json_int_t)memory->bytes, "packed_bytes",
         (json_int_t)memory->packed_bytes, "repacked_bytes", (json_int_t)memory->repacked_bytes,
         "copied_bytes", (json_int_t)memory->copied_bytes, "kernels", kernels);
     if (o)
@@ -104,7 +84,7 @@ static void print_kernels(const ft_model_info *info)
             printf("packed       %-8s by %s\n", ggml_type_name(t), ft_gemm_kernel_best(t)->name);
 }
 
-static void print_text(const ft_model_info *info, const vocab_info *vocab)
+static void print_text(const ft_model_info *info, const ft_vocab *vocab, const char *why)
 {
     const ft_hparams *hp = &info->hp;
     printf("name         %s\n", info->name);
@@ -134,11 +114,12 @@ static void print_text(const ft_model_info *info, const vocab_info *vocab)
         (double)info->memory.bytes / 1e6, (double)info->memory.packed_bytes / 1e6,
         (double)info->memory.repacked_bytes / 1e6, (double)info->memory.copied_bytes / 1e6);
     print_kernels(info);
-    if (vocab->usable)
-        printf("vocabulary   %d tokens, fingerprint %s\nchat         %s\n", vocab->size,
-               vocab->fingerprint, vocab->chat ? "has a template" : "no template");
+    if (vocab)
+        printf("vocabulary   %d tokens, fingerprint %016" PRIx64 "\nchat         %s\n",
+               (int)ft_vocab_size(vocab), ft_vocab_fingerprint(vocab),
+               ft_vocab_has_chat(vocab) ? "has a template" : "no template");
     else
-        printf("vocabulary   cannot be used: %s\n", vocab->why.message);
+        printf("vocabulary   cannot be used: %s\n", why);
 }
 
 static int print_devices(const char *rpc, bool json)
@@ -189,16 +170,21 @@ static int run(void *selected, int n_words, char **words)
         fprintf(stderr, "foretoken info: FILE is needed: --help shows the usage\n");
         return 2;
     }
-    ft_error err = {0};
+    ft_error err = {0}, why = {0};
     ft_model_info info;
+    ft_vocab *vocab = NULL;
     ft_model_opts opts = {.path = words[0], .choose = ft_products_choose};
+    int code = 0;
     if (ft_model_inspect(&opts, &err, &info) != FT_OK)
         return ft_cmd_fail(&err);
-    vocab_info vocab = inspect_vocab(words[0]);
+    if (ft_vocab_load(words[0], &why, &vocab) != FT_OK)
+        vocab = NULL;
     if (x->json)
-        return print_json(words[0], &info, &vocab);
-    print_text(&info, &vocab);
-    return 0;
+        code = print_json(words[0], &info, vocab, why.message);
+    else
+        print_text(&info, vocab, why.message);
+    ft_vocab_destroy(vocab);
+    return code;
 }
 
 const ft_command ft_cmd_info = {

@@ -142,17 +142,17 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
     return FT_OK;
 }
 
-static void log_ready(const serve_flags *f, const ft_server *server, const ft_model *model,
-                      ft_verifier *verifier)
+static void log_ready(const serve_app *app, const serve_flags *f)
 {
     ft_msg_info info;
+    const ft_model *model = app->model;
     ft_model_memory memory = ft_model_get_memory(model);
-    ft_verifier_info(verifier, &info);
+    ft_verifier_info(ft_server_verifier(app->server), &info);
     FT_LOGI("serve",
             "listening %s:%d model=\"%s\" type=%s repacked=%d weight_mb=%.1f packed_mb=%.1f "
             "copied_mb=%.1f context=%u kv_blocks=%u max_tree=%u "
             "auth=%s tls=%s",
-            f->server.host, ft_server_port(server), info.model, ft_model_type_name(model),
+            f->server.host, ft_server_port(app->server), info.model, ft_model_type_name(model),
             ft_model_repacked(model), (double)memory.bytes / 1e6, (double)memory.packed_bytes / 1e6,
             (double)memory.copied_bytes / 1e6, info.limits.max_context, info.kv_blocks,
             info.limits.max_tree,
@@ -212,7 +212,7 @@ static ft_status start_all(serve_app *app, serve_flags *f, ft_error *err)
 {
     ft_status status = start_server(app, f, err);
     if (status == FT_OK)
-        log_ready(f, app->server, app->model, ft_server_verifier(app->server));
+        log_ready(app, f);
     if (status == FT_OK && f->metrics)
         FT_LOGI("serve", "metrics host=%s port=%d path=/metrics", f->metrics_host,
                 ft_server_metrics_port(app->server));
