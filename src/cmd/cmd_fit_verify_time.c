@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/plot.h"
+#include "base/progress.h"
 #include "cmd/cmd.h"
 #include "cmd/gen_flags.h"
 #include "cmd/fit_profile.h"
@@ -117,6 +118,7 @@ static ft_status time_batch(fit *f, sample *it, ft_rng *rng, ft_error *err)
  * first --runs only time batches whose two shortest runs differ. */
 static ft_status time_round(fit *f, size_t round, size_t *order, ft_rng *rng, ft_error *err)
 {
+    const ft_progress progress = ft_progress_terminal("measuring");
     ft_status status = FT_OK;
     size_t n_train = f->data[TRAIN].n, n = n_train + f->data[TEST].n;
     for (size_t i = 0; i < n; i++)
@@ -127,9 +129,7 @@ static ft_status time_round(fit *f, size_t round, size_t *order, ft_rng *rng, ft
         order[j] = order[i];
         if (round < (size_t)f->runs || it->second_us > (1 + SETTLED) * it->us)
             status = time_batch(f, it, rng, err);
-        if (!f->json)
-            fprintf(stderr, "\rround %zu of up to %zu, batch %zu of %zu    ", round + 1,
-                    most_runs(f), i + 1, n);
+        ft_progress_report(&progress, round * n + i + 1, most_runs(f) * n);
     }
     return status;
 }
@@ -159,8 +159,6 @@ static ft_status profile(fit *f, ft_error *err)
     for (size_t round = 0; round < most_runs(f) && status == FT_OK; round++)
         status = time_round(f, round, order, &rng, err);
     free(order);
-    if (!f->json)
-        fprintf(stderr, "\n");
     if (status == FT_OK)
         measure_noise(f);
     return status;

@@ -20,11 +20,10 @@
 struct ft_profile {
     ft_profile_opts opts;
     ft_engine *engine;
-    ft_seq **context; /* [max_seqs] of max_ctx tokens, each with memory of its own */
-    ft_seq **seq;     /* [max_seqs], of the present batch */
-    ft_segment *segments;
-    int32_t *tokens; /* [max_rows] */
-    uint64_t *want;  /* [max_rows / 64 + 1], all ones */
+    ft_seq **context;     /* [max_seqs] of max_ctx tokens, each with memory of its own */
+    ft_segment *segments; /* [max_seqs], of the present batch; they own their sequences */
+    int32_t *tokens;      /* [max_rows] */
+    uint64_t *want;       /* [max_rows / 64 + 1], all ones */
 };
 
 const char *const ft_regime_name[FT_REGIMES] = {"compute", "memory", "mixed"};
@@ -98,14 +97,6 @@ void ft_profile_batch_deinit(ft_profile_batch *batch)
 
 /* ---- one pass ---- */
 
-static void drop(ft_seq **seq, uint32_t n)
-{
-    for (uint32_t i = 0; seq && i < n; i++) {
-        ft_seq_destroy(seq[i]);
-        seq[i] = NULL;
-    }
-}
-
 /* A sequence of the first n tokens of a context. Its last block is a copy, because a pass writes
  * into it. */
 static ft_status begin_of(const ft_seq *context, uint32_t n, ft_error *err, ft_seq **out)
@@ -131,14 +122,12 @@ static ft_status prepare(ft_profile *p, const ft_profile_batch *b, ft_rng *rng, 
         p->tokens[i] = (int32_t)ft_rng_below(rng, n_vocab);
     for (uint32_t i = 0; i < b->n_parts && status == FT_OK; i++) {
         const ft_profile_part *it = &b->parts[i];
-        status = begin_of(p->context[i], it->cached, err, &p->seq[i]);
-        p->segments[i] = (ft_segment){.seq = p->seq[i],
-                                      .n = it->rows,
-                                      .tokens = p->tokens + at,
-                                      .want = it->verify ? p->want : NULL};
+        p->segments[i] = (ft_segment){
+            .n = it->rows, .tokens = p->tokens + at, .want = it->verify ? p->want : NULL};
+        status = begin_of(p->context[i], it->cached, err, &p->segments[i].seq);
         at += it->rows;
     }
-    one.seq = p->seq[0];
+    one.seq = p->segments[0].seq;
     if (status == FT_OK)
         status = ft_engine_forward(p->engine, &one, 1, err);
     if (status == FT_OK)
@@ -159,9 +148,12 @@ ft_status ft_profile_time(ft_profile *p, const ft_profile_batch *b, ft_rng *rng,
         spent_us += once_us;
         *us = fmin(*us, once_us);
         for (uint32_t i = 0; i < b->n_parts; i++)
-            ft_seq_truncate(p->seq[i], b->parts[i].cached);
+            ft_seq_truncate(p->segments[i].seq, b->parts[i].cached);
     }
-    drop(p->seq, b->n_parts);
+    for (uint32_t i = 0; i < b->n_parts; i++) {
+        ft_seq_destroy(p->segments[i].seq);
+        p->segments[i].seq = NULL;
+    }
     return status;
 }
 
@@ -216,11 +208,10 @@ ft_status ft_profile_create(const ft_profile_opts *opts, ft_error *err, ft_profi
         return ft_error_set(err, FT_NOMEM, "out of memory");
     p->opts = *opts;
     p->context = calloc(seqs, sizeof *p->context);
-    p->seq = calloc(seqs, sizeof *p->seq);
     p->segments = calloc(seqs, sizeof *p->segments);
     p->tokens = calloc(rows, sizeof *p->tokens);
     p->want = calloc(rows / 64 + 1, sizeof *p->want);
-    if (!p->context || !p->seq || !p->segments || !p->tokens || !p->want)
+    if (!p->context || !p->segments || !p->tokens || !p->want)
         status = ft_error_set(err, FT_NOMEM, "out of memory");
     for (uint32_t i = 0; status == FT_OK && i <= rows / 64; i++)
         p->want[i] = UINT64_MAX;
@@ -242,11 +233,10 @@ void ft_profile_destroy(ft_profile *p)
 {
     if (!p)
         return;
-    drop(p->seq, p->opts.max_seqs);
-    drop(p->context, p->opts.max_seqs);
+    for (uint32_t i = 0; p->context && i < p->opts.max_seqs; i++)
+        ft_seq_destroy(p->context[i]);
     ft_engine_destroy(p->engine);
     free(p->context);
-    free(p->seq);
     free(p->segments);
     free(p->tokens);
     free(p->want);
