@@ -38,6 +38,19 @@ double ft_bench_number(const json_t *row, const char *key)
     return json_number_value(json_object_get(row, key));
 }
 
+const char *ft_bench_text(const json_t *row, const char *key)
+{
+    return json_string_value(json_object_get(row, key));
+}
+
+void ft_bench_print_speeds(const json_t *row, const char *key)
+{
+    printf("%7.0f %16.1f %16.1f %8.3f %9.2f  %s\n", ft_bench_number(row, key),
+           ft_bench_number(row, "foretoken_tok_s"), ft_bench_number(row, "libllama_tok_s"),
+           ft_bench_number(row, "ratio"), ft_bench_number(row, "roofline"),
+           ft_bench_text(row, "libllama"));
+}
+
 /* "plain, edge and edge+proactive". */
 static void put_names(ft_buf *out, const char *const *names, size_t n)
 {

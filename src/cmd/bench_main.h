@@ -40,8 +40,14 @@ typedef struct ft_bench_cmd {
 /* Loads the model, measures, prints; opts: `measure`'s. Returns the exit status. */
 int ft_bench_main(const ft_bench_cmd *cmd, ft_bench_flags *flags, void *opts);
 
-/* A number of a row; 0: the row does not have it. */
+/* A number of a row, 0 if it has none; a text, NULL if it has none. */
 double ft_bench_number(const json_t *row, const char *key);
+const char *ft_bench_text(const json_t *row, const char *key);
+
+/* A line with the speeds of both sides, behind a column of 7 for the number `key`; and what stands
+ * above them. */
+#define FT_BENCH_SPEEDS "  foretoken tok/s   libllama tok/s    ratio  roofline  libllama"
+void ft_bench_print_speeds(const json_t *row, const char *key);
 
 /* A list of names, as in "plain,edge": sets out[i] for each of names[n] that it contains.
  * FT_INVALID: it is empty, or contains another name; the message lists the names. */

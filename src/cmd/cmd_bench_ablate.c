@@ -4,31 +4,22 @@
 
 #include <stdio.h>
 
-#include "cmd/cmd.h"
+#include "cmd/bench_main.h"
 
 typedef struct options {
     ft_bench_ablate_opts o;
     bool json;
 } options;
 
-static const char *text(const json_t *row, const char *key)
-{
-    return json_string_value(json_object_get(row, key));
-}
-
-static double number(const json_t *row, const char *key)
-{
-    return json_number_value(json_object_get(row, key));
-}
-
 static void print_row(void *ctx, const json_t *row)
 {
     (void)ctx;
     printf("%-5s %-7s %-20s %-6s %-11s %-13s %10.4g %10.4g %+8.2f %+8.2f %+8.2f %3.0f %s\n",
-           text(row, "room"), text(row, "group"), text(row, "name"), text(row, "change"),
-           text(row, "condition"), text(row, "figure"), number(row, "baseline"),
-           number(row, "changed"), number(row, "effect_percent"), number(row, "low"),
-           number(row, "high"), number(row, "lives"),
+           ft_bench_text(row, "room"), ft_bench_text(row, "group"), ft_bench_text(row, "name"),
+           ft_bench_text(row, "change"), ft_bench_text(row, "condition"),
+           ft_bench_text(row, "figure"), ft_bench_number(row, "baseline"),
+           ft_bench_number(row, "changed"), ft_bench_number(row, "effect_percent"),
+           ft_bench_number(row, "low"), ft_bench_number(row, "high"), ft_bench_number(row, "lives"),
            json_is_true(json_object_get(row, "keep")) ? "keep" : "");
     fflush(stdout);
 }

@@ -18,10 +18,7 @@ static ft_status measure(void *ctx, const ft_model *model, json_t *report, ft_er
 
 static void print_row(const json_t *row)
 {
-    printf("%7.0f %16.1f %16.1f %8.3f %9.2f  %s\n", ft_bench_number(row, "streams"),
-           ft_bench_number(row, "foretoken_tok_s"), ft_bench_number(row, "libllama_tok_s"),
-           ft_bench_number(row, "ratio"), ft_bench_number(row, "roofline"),
-           json_string_value(json_object_get(row, "libllama")));
+    ft_bench_print_speeds(row, "streams");
 }
 
 static const ft_flag rows[] = {
@@ -36,11 +33,10 @@ static const ft_flag rows[] = {
 static const options defaults = {.shared = FT_BENCH_FLAGS_INIT(8),
                                  .o = {.streams = "1", .n_predict = 128, .n_prompt = 64}};
 
-static const ft_bench_cmd frame = {
-    .name = "bench decode",
-    .measure = measure,
-    .header = "streams  foretoken tok/s   libllama tok/s    ratio  roofline  libllama",
-    .print_row = print_row};
+static const ft_bench_cmd frame = {.name = "bench decode",
+                                   .measure = measure,
+                                   .header = "streams" FT_BENCH_SPEEDS,
+                                   .print_row = print_row};
 
 static int run(void *selected, int n_words, char **words)
 {

@@ -17,17 +17,12 @@ static ft_status measure(void *ctx, const ft_model *model, json_t *report, ft_er
     return ft_bench_kernels(ctx, model, report, err);
 }
 
-static const char *text(const json_t *row, const char *key)
-{
-    return json_string_value(json_object_get(row, key));
-}
-
 static void print_row(const json_t *row)
 {
-    if (strcmp(text(row, "op"), "matmul") == 0)
-        printf("matmul    %-8s %-7s %5.0f x %-6.0f %5.0f ", text(row, "weight"), text(row, "type"),
-               ft_bench_number(row, "n_in"), ft_bench_number(row, "n_out"),
-               ft_bench_number(row, "rows"));
+    if (strcmp(ft_bench_text(row, "op"), "matmul") == 0)
+        printf("matmul    %-8s %-7s %5.0f x %-6.0f %5.0f ", ft_bench_text(row, "weight"),
+               ft_bench_text(row, "type"), ft_bench_number(row, "n_in"),
+               ft_bench_number(row, "n_out"), ft_bench_number(row, "rows"));
     else
         printf("attention          over %6.0f tokens    %5.0f ", ft_bench_number(row, "ctx"),
                ft_bench_number(row, "rows"));

@@ -19,10 +19,7 @@ static ft_status measure(void *ctx, const ft_model *model, json_t *report, ft_er
 
 static void print_row(const json_t *row)
 {
-    printf("%7.0f %16.1f %16.1f %8.3f %9.2f  %s\n", ft_bench_number(row, "tokens"),
-           ft_bench_number(row, "foretoken_tok_s"), ft_bench_number(row, "libllama_tok_s"),
-           ft_bench_number(row, "ratio"), ft_bench_number(row, "roofline"),
-           json_string_value(json_object_get(row, "libllama")));
+    ft_bench_print_speeds(row, "tokens");
 }
 
 static double at(const json_t *object, const char *a, const char *b)
@@ -70,12 +67,11 @@ static const options defaults = {.shared = FT_BENCH_FLAGS_INIT(8),
                                        .n_long = 2048,
                                        .budget_ms = 50}};
 
-static const ft_bench_cmd frame = {
-    .name = "bench prefill",
-    .measure = measure,
-    .header = " tokens  foretoken tok/s   libllama tok/s    ratio  roofline  libllama",
-    .print_row = print_row,
-    .print = print_server};
+static const ft_bench_cmd frame = {.name = "bench prefill",
+                                   .measure = measure,
+                                   .header = " tokens" FT_BENCH_SPEEDS,
+                                   .print_row = print_row,
+                                   .print = print_server};
 
 static int run(void *selected, int n_words, char **words)
 {

@@ -4,17 +4,12 @@
 
 #include <stdio.h>
 
-#include "cmd/cmd.h"
+#include "cmd/bench_main.h"
 
 typedef struct options {
     ft_bench_schedule_opts o;
     bool json;
 } options;
-
-static double number(const json_t *policy, const char *key)
-{
-    return json_number_value(json_object_get(policy, key));
-}
 
 static void print_text(const json_t *report)
 {
@@ -22,9 +17,10 @@ static void print_text(const json_t *report)
     json_t *p;
     printf("%-8s %10s %10s %10s %10s %10s\n", "policy", "mean us", "median us", "p99 us",
            "worst us", "picked");
-    json_object_foreach(json_object_get(report, "policies"), name, p) printf(
-        "%-8s %10.1f %10.1f %10.1f %10.1f %10.1f\n", name, number(p, "mean_us"),
-        number(p, "median_us"), number(p, "p99_us"), number(p, "worst_us"), number(p, "picked"));
+    json_object_foreach(json_object_get(report, "policies"), name, p)
+        printf("%-8s %10.1f %10.1f %10.1f %10.1f %10.1f\n", name, ft_bench_number(p, "mean_us"),
+               ft_bench_number(p, "median_us"), ft_bench_number(p, "p99_us"),
+               ft_bench_number(p, "worst_us"), ft_bench_number(p, "picked"));
 }
 
 static const ft_flag rows[] = {

@@ -18,11 +18,11 @@ static ft_status measure(void *ctx, const ft_model *model, json_t *report, ft_er
 
 static void print_row(const json_t *row)
 {
-    const char *way = json_string_value(json_object_get(row, "libllama"));
-    const char *why = json_string_value(json_object_get(row, "why"));
-    const char *our_why = json_string_value(json_object_get(row, "foretoken_why"));
+    const char *way = ft_bench_text(row, "libllama");
+    const char *why = ft_bench_text(row, "why");
+    const char *our_why = ft_bench_text(row, "foretoken_why");
     printf("%-5s %8.0f %5.0f %5.0f %12.1f %12.1f %7.2f %9.2f %8.2f  %s%s%s\n",
-           json_string_value(json_object_get(row, "shape")), ft_bench_number(row, "sessions"),
+           ft_bench_text(row, "shape"), ft_bench_number(row, "sessions"),
            ft_bench_number(row, "ctx"), ft_bench_number(row, "tree"),
            ft_bench_number(row, "foretoken_tok_s"), ft_bench_number(row, "libllama_tok_s"),
            ft_bench_number(row, "ratio"), ft_bench_number(row, "contexts_ratio"),
