@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference of small perceptrons. A layer's outputs are sums over its inputs, in their order, 64
-// outputs at a time. So the loop over outputs vectorizes without changing the order of additions.
-// Inputs that are 0 are skipped; after ReLU that is about half of them. No state.
+// Inference of small perceptrons. A layer adds its inputs to all outputs, one after the other. So
+// the inner loop vectorizes, and the order of additions is fixed. Inputs that are 0 are skipped;
+// after ReLU that is about half of them. No state.
 #include "learn/mlp.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define TOGETHER 64 /* outputs: four AVX-512 registers */
 
 static bool is_valid(const ft_mlp_shape *shape)
 {
@@ -53,52 +51,16 @@ void ft_mlp_deinit(ft_mlp *mlp)
     *mlp = (ft_mlp){0};
 }
 
-/* A layer's inputs that are not 0. */
-typedef struct inputs {
-    const float *x;
-    uint32_t n;
-    uint16_t at[FT_MLP_WIDTH];
-} inputs;
-
-static void list_inputs(const float *x, uint32_t n, inputs *out)
+static void layer(const ft_mlp *mlp, uint32_t i, const float *restrict x, float *restrict y)
 {
-    out->x = x;
-    out->n = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        out->at[out->n] = (uint16_t)i;
-        out->n += x[i] != 0;
-    }
-}
-
-/* Adds the inputs' contribution to n <= TOGETHER of n_out outputs; `weight` begins at the first of
- * these. */
-static inline void some_outputs(const float *weight, const inputs *in, uint32_t n_out, uint32_t n,
-                                float *y)
-{
-    float sum[TOGETHER];
-    memcpy(sum, y, n * sizeof *sum);
-    for (uint32_t k = 0; k < in->n; k++) {
-        const float x = in->x[in->at[k]], *w = weight + (size_t)in->at[k] * n_out;
-        for (uint32_t j = 0; j < n; j++)
-            sum[j] += x * w[j];
-    }
-    memcpy(y, sum, n * sizeof *sum);
-}
-
-static void layer(const ft_mlp *mlp, uint32_t i, const float *x, float *y)
-{
-    const uint32_t n_out = mlp->shape.width[i + 1];
-    const float *weight = mlp->weight[i];
-    inputs in;
-    uint32_t first = 0;
-    list_inputs(x, mlp->shape.width[i], &in);
+    const uint32_t n_in = mlp->shape.width[i], n_out = mlp->shape.width[i + 1];
     memcpy(y, mlp->bias[i], n_out * sizeof *y);
-    for (; first + TOGETHER <= n_out; first += TOGETHER) /* a constant: sums stay in registers */
-        some_outputs(weight + first, &in, n_out, TOGETHER, y + first);
-    for (; first + 16 <= n_out; first += 16)
-        some_outputs(weight + first, &in, n_out, 16, y + first);
-    if (first < n_out)
-        some_outputs(weight + first, &in, n_out, n_out - first, y + first);
+    for (uint32_t k = 0; k < n_in; k++) {
+        const float *restrict weight = mlp->weight[i] + (size_t)k * n_out;
+        if (x[k] != 0)
+            for (uint32_t j = 0; j < n_out; j++)
+                y[j] += x[k] * weight[j];
+    }
 }
 
 void ft_mlp_run(const ft_mlp *mlp, const float *x, size_t n, float *y)

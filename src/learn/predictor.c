@@ -213,19 +213,6 @@ ft_status ft_predictor_parse(const json_t *root, ft_error *err, ft_predictor *ou
     return status;
 }
 
-ft_status ft_predictor_read(const char *text, size_t n, ft_error *err, ft_predictor *out)
-{
-    json_t *root;
-    ft_error why = {0};
-    *out = (ft_predictor){0};
-    ft_status status = ft_json_parse(text, n, &why, &root);
-    if (status != FT_OK)
-        return ft_error_set(err, status, "predictor: %s", why.message);
-    status = ft_predictor_parse(root, err, out);
-    json_decref(root);
-    return status;
-}
-
 ft_status ft_predictor_load(const char *path, ft_error *err, ft_predictor *out)
 {
     json_t *root;

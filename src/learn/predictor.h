@@ -50,9 +50,6 @@ json_t *ft_predictor_json(const ft_predictor *predictor);
 /* FT_INVALID names the field that is missing, of another type or out of range. FT_NOMEM. On failure
  * *out is all-zero; otherwise it needs a deinit. */
 FT_WARN_UNUSED ft_status ft_predictor_parse(const json_t *root, ft_error *err, ft_predictor *out);
-/* Parses the whole text of a file. */
-FT_WARN_UNUSED ft_status ft_predictor_read(const char *text, size_t n, ft_error *err,
-                                           ft_predictor *out);
 /* FT_IO, FT_TOO_LARGE, or as parse; messages name the path. */
 FT_WARN_UNUSED ft_status ft_predictor_load(const char *path, ft_error *err, ft_predictor *out);
 

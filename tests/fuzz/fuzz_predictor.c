@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/json_file.h"
 #include "learn/predictor.h"
 
 static void require(int condition)
@@ -17,9 +18,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const float features[3][FT_FEATURES] = {
         {0.5f, 2, 0.3f, 3, 2}, {NAN, INFINITY, -INFINITY, 1e30f, -1}, {0}};
-    ft_predictor p;
+    ft_predictor p = {0};
     ft_error err = {0};
-    if (ft_predictor_read((const char *)data, n, &err, &p) != FT_OK) {
+    json_t *root = NULL;
+    ft_status status = ft_json_parse((const char *)data, n, &err, &root);
+    if (status == FT_OK)
+        status = ft_predictor_parse(root, &err, &p);
+    json_decref(root);
+    if (status != FT_OK) {
         require(err.message[0] != 0);
         return 0;
     }
