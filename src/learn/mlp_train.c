@@ -3,7 +3,8 @@
 // the log-odds. So its softmax cross-entropy is the binary one, and the two columns become one when
 // the weights are copied. Invariant: after each epoch that was better than all before, `mlp` holds
 // the weights of that epoch. Order and initial weights come from the seed; ggml's own shuffling is
-// not used. One thread calls; ggml uses threads of its own during a step.
+// not used. All tensors are in the CPU backend's memory and are written and read there. One thread
+// calls; ggml uses threads of its own during a step.
 #include "learn/mlp_train.h"
 
 #include <ggml-alloc.h>
@@ -31,15 +32,18 @@ typedef struct trainer {
     struct ggml_tensor *inputs, *outputs;
     struct ggml_tensor *weight[FT_MLP_LAYERS], *bias[FT_MLP_LAYERS]; /* [in, out] in ggml's order */
     ggml_opt_context_t opt;
-    uint32_t *order;  /* [n] of the training data */
-    float *x, *label; /* [batch, inputs], [batch, CLASSES] */
-    float *scratch;   /* [largest layer] */
+    uint32_t *order; /* [n] of the training data */
 } trainer;
 
 static uint32_t outputs_of(const trainer *t, uint32_t layer)
 {
     const ft_mlp_shape *shape = &t->mlp->shape;
     return layer + 1 == shape->n_layers ? CLASSES : shape->width[layer + 1];
+}
+
+static ft_status no_memory(ft_error *err)
+{
+    return ft_error_set(err, FT_NOMEM, "mlp: out of memory");
 }
 
 /* ---- the graph ---- */
@@ -51,7 +55,7 @@ static ft_status make_params(trainer *t, ft_error *err)
         .mem_size = (2 * FT_MLP_LAYERS + 1) * ggml_tensor_overhead(), .no_alloc = true};
     t->params = ggml_init(room);
     if (!t->params)
-        return ft_error_set(err, FT_NOMEM, "mlp: out of memory");
+        return no_memory(err);
     t->inputs =
         ggml_new_tensor_2d(t->params, GGML_TYPE_F32, shape->width[0], (int64_t)t->opts.batch);
     for (uint32_t i = 0; i < shape->n_layers; i++) {
@@ -62,7 +66,7 @@ static ft_status make_params(trainer *t, ft_error *err)
         ggml_set_param(t->bias[i]);
     }
     t->buffer = ggml_backend_alloc_ctx_tensors(t->params, t->cpu);
-    return t->buffer ? FT_OK : ft_error_set(err, FT_NOMEM, "mlp: out of memory");
+    return t->buffer ? FT_OK : no_memory(err);
 }
 
 static ft_status make_graph(trainer *t, ft_error *err)
@@ -73,7 +77,7 @@ static ft_status make_graph(trainer *t, ft_error *err)
         .no_alloc = true};
     t->graph = ggml_init(room);
     if (!t->graph)
-        return ft_error_set(err, FT_NOMEM, "mlp: out of memory");
+        return no_memory(err);
     struct ggml_tensor *at = t->inputs;
     for (uint32_t i = 0; i < t->mlp->shape.n_layers; i++) {
         at = ggml_add(t->graph, ggml_mul_mat(t->graph, t->weight[i], at), t->bias[i]);
@@ -94,7 +98,7 @@ static ft_status make_optimizer(trainer *t, ft_error *err)
     ggml_backend_t backends[] = {t->cpu};
     t->sched = ggml_backend_sched_new(backends, NULL, 1, GGML_DEFAULT_GRAPH_SIZE, false, false);
     if (!t->sched)
-        return ft_error_set(err, FT_NOMEM, "mlp: out of memory");
+        return no_memory(err);
     t->adamw = ggml_opt_get_default_optimizer_params(NULL);
     t->adamw.adamw.alpha = t->opts.rate;
     t->adamw.adamw.wd = t->opts.decay;
@@ -109,41 +113,24 @@ static ft_status make_optimizer(trainer *t, ft_error *err)
     return FT_OK;
 }
 
-static size_t largest_layer(const trainer *t)
-{
-    size_t most = 0;
-    for (uint32_t i = 0; i < t->mlp->shape.n_layers; i++) {
-        size_t n = (size_t)t->mlp->shape.width[i] * outputs_of(t, i);
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 /* He's initialisation, and biases of 0. */
 static void first_weights(trainer *t)
 {
-    const ft_mlp_shape *shape = &t->mlp->shape;
-    for (uint32_t i = 0; i < shape->n_layers; i++) {
-        const size_t n = (size_t)shape->width[i] * outputs_of(t, i);
-        const double deviation = sqrt(2.0 / shape->width[i]);
-        for (size_t k = 0; k < n; k++)
-            t->scratch[k] = (float)(ft_rng_normal(&t->rng) * deviation);
-        ggml_backend_tensor_set(t->weight[i], t->scratch, 0, n * sizeof *t->scratch);
-        memset(t->scratch, 0, outputs_of(t, i) * sizeof *t->scratch);
-        ggml_backend_tensor_set(t->bias[i], t->scratch, 0, outputs_of(t, i) * sizeof *t->scratch);
+    for (uint32_t i = 0; i < t->mlp->shape.n_layers; i++) {
+        const double deviation = sqrt(2.0 / t->mlp->shape.width[i]);
+        float *weight = t->weight[i]->data;
+        for (int64_t k = 0; k < ggml_nelements(t->weight[i]); k++)
+            weight[k] = (float)(ft_rng_normal(&t->rng) * deviation);
+        memset(t->bias[i]->data, 0, ggml_nbytes(t->bias[i]));
     }
 }
 
 static ft_status trainer_init(trainer *t, const ft_mlp_data *train, ft_error *err)
 {
-    const uint32_t batch = t->opts.batch, n_in = t->mlp->shape.width[0];
     ft_rng_init(&t->rng, t->opts.seed);
     t->order = calloc(train->n, sizeof *t->order);
-    t->x = calloc((size_t)batch * n_in, sizeof *t->x);
-    t->label = calloc((size_t)batch * CLASSES, sizeof *t->label);
-    t->scratch = calloc(largest_layer(t) + FT_MLP_WIDTH, sizeof *t->scratch);
     t->cpu = ggml_backend_cpu_init();
-    if (!t->order || !t->x || !t->label || !t->scratch || !t->cpu)
+    if (!t->order || !t->cpu)
         return ft_error_set(err, FT_NOMEM, "mlp: out of memory for %zu samples", train->n);
     ggml_backend_cpu_set_n_threads(t->cpu, t->opts.n_threads);
     for (size_t i = 0; i < train->n; i++)
@@ -160,22 +147,13 @@ static ft_status trainer_init(trainer *t, const ft_mlp_data *train, ft_error *er
 
 static void trainer_deinit(trainer *t)
 {
-    if (t->opt)
-        ggml_opt_free(t->opt);
-    if (t->sched)
-        ggml_backend_sched_free(t->sched);
-    if (t->graph)
-        ggml_free(t->graph);
-    if (t->buffer)
-        ggml_backend_buffer_free(t->buffer);
-    if (t->params)
-        ggml_free(t->params);
-    if (t->cpu)
-        ggml_backend_free(t->cpu);
+    ggml_opt_free(t->opt);
+    ggml_backend_sched_free(t->sched);
+    ggml_free(t->graph);
+    ggml_backend_buffer_free(t->buffer);
+    ggml_free(t->params);
+    ggml_backend_free(t->cpu);
     free(t->order);
-    free(t->x);
-    free(t->label);
-    free(t->scratch);
 }
 
 /* ---- epochs ---- */
@@ -193,14 +171,13 @@ static void shuffle(trainer *t, size_t n)
 static void step(trainer *t, const ft_mlp_data *data, const uint32_t *which, ggml_opt_result_t sum)
 {
     const uint32_t n_in = t->mlp->shape.width[0];
-    for (uint32_t i = 0; i < t->opts.batch; i++) {
-        memcpy(t->x + (size_t)i * n_in, data->x + (size_t)which[i] * n_in, n_in * sizeof *t->x);
-        t->label[i * CLASSES] = data->y[which[i]] ? 0 : 1;
-        t->label[i * CLASSES + 1] = data->y[which[i]] ? 1 : 0;
-    }
     ggml_opt_alloc(t->opt, true);
-    ggml_backend_tensor_set(ggml_opt_inputs(t->opt), t->x, 0, ggml_nbytes(t->inputs));
-    ggml_backend_tensor_set(ggml_opt_labels(t->opt), t->label, 0, ggml_nbytes(t->outputs));
+    float *x = ggml_opt_inputs(t->opt)->data, *label = ggml_opt_labels(t->opt)->data;
+    for (uint32_t i = 0; i < t->opts.batch; i++) {
+        memcpy(x + (size_t)i * n_in, data->x + (size_t)which[i] * n_in, n_in * sizeof *x);
+        label[i * CLASSES] = data->y[which[i]] ? 0 : 1;
+        label[i * CLASSES + 1] = data->y[which[i]] ? 1 : 0;
+    }
     ggml_opt_eval(t->opt, sum);
 }
 
@@ -217,26 +194,21 @@ static double epoch(trainer *t, const ft_mlp_data *train)
     return loss;
 }
 
-/* Copies a layer's weights and biases; for the last layer, the difference of the classes. */
-static void get_layer(trainer *t, uint32_t i, ft_mlp *out)
+/* Copies weights and biases; of the last layer, the difference of the classes. */
+static void get_weights(const trainer *t, ft_mlp *out)
 {
-    const uint32_t n_in = out->shape.width[i], n_out = out->shape.width[i + 1];
-    const bool last = i + 1 == out->shape.n_layers;
-    ggml_backend_tensor_get(t->weight[i], t->scratch, 0, ggml_nbytes(t->weight[i]));
-    for (uint32_t in = 0; in < n_in; in++)
-        for (uint32_t o = 0; o < n_out; o++) {
-            const float w = t->scratch[(size_t)o * n_in + in];
-            out->weight[i][(size_t)in * n_out + o] = last ? t->scratch[n_in + in] - w : w;
-        }
-    ggml_backend_tensor_get(t->bias[i], t->scratch, 0, ggml_nbytes(t->bias[i]));
-    for (uint32_t o = 0; o < n_out; o++)
-        out->bias[i][o] = last ? t->scratch[1] - t->scratch[0] : t->scratch[o];
-}
-
-static void get_weights(trainer *t, ft_mlp *out)
-{
-    for (uint32_t i = 0; i < out->shape.n_layers; i++)
-        get_layer(t, i, out);
+    for (uint32_t i = 0; i < out->shape.n_layers; i++) {
+        const uint32_t n_in = out->shape.width[i], n_out = out->shape.width[i + 1];
+        const bool last = i + 1 == out->shape.n_layers;
+        const float *weight = t->weight[i]->data, *bias = t->bias[i]->data;
+        for (uint32_t in = 0; in < n_in; in++)
+            for (uint32_t o = 0; o < n_out; o++) {
+                const float w = weight[(size_t)o * n_in + in];
+                out->weight[i][(size_t)in * n_out + o] = last ? weight[n_in + in] - w : w;
+            }
+        for (uint32_t o = 0; o < n_out; o++)
+            out->bias[i][o] = last ? bias[1] - bias[0] : bias[o];
+    }
 }
 
 double ft_mlp_loss(const ft_mlp *mlp, const ft_mlp_data *data)

@@ -63,6 +63,14 @@ static json_t *numbers_json(const float *x, size_t n)
     return array;
 }
 
+static json_t *features_json(void)
+{
+    json_t *names = json_array();
+    for (int i = 0; i < FT_FEATURES; i++)
+        json_array_append_new(names, json_string(ft_feature_name[i]));
+    return names;
+}
+
 static json_t *fingerprint_json(uint64_t fingerprint)
 {
     return json_sprintf("%016" PRIx64, fingerprint);
@@ -70,10 +78,7 @@ static json_t *fingerprint_json(uint64_t fingerprint)
 
 json_t *ft_predictor_json(const ft_predictor *p)
 {
-    json_t *features = json_array(), *layers = json_array(), *weights = json_array(),
-           *biases = json_array();
-    for (int i = 0; i < FT_FEATURES; i++)
-        json_array_append_new(features, json_string(ft_feature_name[i]));
+    json_t *layers = json_array(), *weights = json_array(), *biases = json_array();
     for (uint32_t i = 0; i <= p->mlp.shape.n_layers; i++)
         json_array_append_new(layers, json_integer(p->mlp.shape.width[i]));
     for (uint32_t i = 0; i < p->mlp.shape.n_layers; i++) {
@@ -82,8 +87,8 @@ json_t *ft_predictor_json(const ft_predictor *p)
         json_array_append_new(biases, numbers_json(p->mlp.bias[i], n_out));
     }
     return json_pack("{s:s, s:i, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "kind",
-                     FT_PREDICTOR_KIND, "version", FT_PREDICTOR_VERSION, "features", features,
-                     "mean", numbers_json(p->mean, FT_FEATURES), "scale",
+                     FT_PREDICTOR_KIND, "version", FT_PREDICTOR_VERSION, "features",
+                     features_json(), "mean", numbers_json(p->mean, FT_FEATURES), "scale",
                      numbers_json(p->scale, FT_FEATURES), "least_log_odds", (double)p->least,
                      "draft", fingerprint_json(p->draft), "target", fingerprint_json(p->target),
                      "layers", layers, "biases", biases, "weights", weights);
@@ -131,15 +136,10 @@ static bool is_ours(const json_t *root)
 
 static bool has_our_features(const json_t *root)
 {
-    const json_t *names = json_object_get(root, "features");
-    if (!json_is_array(names) || json_array_size(names) != FT_FEATURES)
-        return false;
-    for (int i = 0; i < FT_FEATURES; i++) {
-        const char *name = json_string_value(json_array_get(names, (size_t)i));
-        if (!name || strcmp(name, ft_feature_name[i]) != 0)
-            return false;
-    }
-    return true;
+    json_t *ours = features_json();
+    bool same = json_equal(json_object_get(root, "features"), ours);
+    json_decref(ours);
+    return same;
 }
 
 static bool shape_of(const json_t *layers, ft_mlp_shape *out)

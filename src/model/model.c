@@ -39,11 +39,10 @@ struct ft_model {
     ft_devices devices;
     uint8_t *where; /* [n_layer + 1], as ft_devices_split has it */
     uint8_t where_embedding;
-    size_t n_places;                         /* the placer's types, then the devices' */
-    ggml_backend_buffer_type_t type[PLACES]; /* [n_places] */
-    struct ggml_context *ctx[PLACES];        /* [n_places], NULL where nothing is placed */
-    ggml_backend_buffer_t buffer[PLACES];    /* [n_places], likewise */
-    char *path, *name;                       /* name: in full; info has its beginning */
+    /* of each place: the placer's, then the devices'; NULL where nothing is placed */
+    struct ggml_context *ctx[PLACES];
+    ggml_backend_buffer_t buffer[PLACES];
+    char *path, *name; /* name: in full; info has its beginning */
 };
 
 typedef struct loader {
@@ -238,10 +237,16 @@ static void use_large_pages(ggml_backend_buffer_t buffer)
 #endif
 }
 
+static ggml_backend_buffer_type_t type_at(const ft_model *m, size_t place)
+{
+    return place < m->placer.n ? m->placer.type[place]
+                               : ggml_backend_dev_buffer_type(m->devices.dev[place - m->placer.n]);
+}
+
 static ft_status allocate(loader *l)
 {
     ft_model *m = l->model;
-    for (size_t p = 0; p < m->n_places; p++) {
+    for (size_t p = 0; p < m->placer.n + m->devices.n; p++) {
         size_t count = 0;
         for (size_t i = 0; i < l->n; i++)
             count += l->weights[i].place == p;
@@ -254,10 +259,10 @@ static ft_status allocate(loader *l)
             if (l->weights[i].place == p)
                 *l->weights[i].slot = new_tensor(l, &l->weights[i]);
         if (m->ctx[p])
-            m->buffer[p] = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[p], m->type[p]);
+            m->buffer[p] = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[p], type_at(m, p));
         if (!m->buffer[p])
             return ft_error_set(l->err, FT_NOMEM, "%s: out of memory for its weights (%s)",
-                                l->opts->path, ggml_backend_buft_name(m->type[p]));
+                                l->opts->path, ggml_backend_buft_name(type_at(m, p)));
         use_large_pages(m->buffer[p]);
         ggml_backend_buffer_set_usage(m->buffer[p], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     }
@@ -387,22 +392,6 @@ static unsigned placement_flags(const ft_model_opts *opts)
     return (opts->no_pack ? FT_PLACE_NO_PACK : 0u) | (opts->no_repack ? FT_PLACE_NO_REPACK : 0u);
 }
 
-/* The CPU's places in the placer's order, then one place for each device. */
-static ft_status find_places(loader *l)
-{
-    ft_model *m = l->model;
-    ft_status st = ft_placer_init(&m->placer, placement_flags(l->opts), l->opts->choose, l->err);
-    if (st != FT_OK)
-        return st;
-    if (l->opts->devices)
-        m->devices = *l->opts->devices;
-    for (size_t i = 0; i < m->placer.n; i++)
-        m->type[m->n_places++] = m->placer.type[i];
-    for (size_t i = 0; i < m->devices.n; i++)
-        m->type[m->n_places++] = ggml_backend_dev_buffer_type(m->devices.dev[i]);
-    return FT_OK;
-}
-
 /* Everything before memory is allocated for weights. */
 static ft_status open_and_plan(loader *l)
 {
@@ -414,7 +403,9 @@ static ft_status open_and_plan(loader *l)
     if (!l->model)
         return ft_gguf_refuse(&l->gguf, FT_NOMEM, "out of memory");
     l->model->info.hp = hp;
-    st = find_places(l);
+    if (l->opts->devices)
+        l->model->devices = *l->opts->devices;
+    st = ft_placer_init(&l->model->placer, placement_flags(l->opts), l->opts->choose, l->err);
     if (st == FT_OK)
         st = plan(l);
     return st == FT_OK ? describe(l) : st;

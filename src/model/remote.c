@@ -21,17 +21,16 @@ typedef ggml_backend_reg_t (*add_server_fn)(const char *endpoint);
 typedef void (*start_server_fn)(const char *endpoint, const char *cache_dir, size_t n_threads,
                                 size_t n_devices, ggml_backend_dev_t *devices);
 
-static void *entry_point(const char *name)
+/* Sets *out, a pointer to a function, to ggml's function of this name. */
+static ft_status entry_point(const char *name, void *out, ft_error *err)
 {
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("RPC");
-    return reg ? ggml_backend_reg_get_proc_address(reg, name) : NULL;
-}
-
-static ft_status no_rpc(ft_error *err)
-{
-    return ft_error_set(err, FT_UNSUPPORTED,
-                        "this ggml has no RPC backend: build it with -DGGML_RPC=ON (tools/setup.sh "
-                        "does)");
+    void *found = reg ? ggml_backend_reg_get_proc_address(reg, name) : NULL;
+    memcpy(out, &found, sizeof found); /* C has no cast from data to function pointers */
+    return found ? FT_OK
+                 : ft_error_set(err, FT_UNSUPPORTED,
+                                "this ggml has no RPC backend: build it with -DGGML_RPC=ON "
+                                "(tools/setup.sh does)");
 }
 
 static ft_status parse(const char *endpoint, size_t n, char host[ENDPOINT_MAX], ft_error *err,
@@ -115,19 +114,16 @@ static ft_status add_one(add_server_fn add_server, const char *endpoint, size_t 
 ft_status ft_devices_add_rpc(const char *endpoints, ft_error *err)
 {
     (void)ft_devices_list(NULL, 0); /* loads the backends */
-    void *found = entry_point("ggml_backend_rpc_add_server");
     add_server_fn add_server;
-    memcpy(&add_server, &found,
-           sizeof add_server); /* C has no cast from data to function pointers */
-    if (!found)
-        return no_rpc(err);
-    for (;;) {
+    ft_status status = entry_point("ggml_backend_rpc_add_server", &add_server, err);
+    while (status == FT_OK) {
         size_t n = strcspn(endpoints, ",");
-        ft_status status = add_one(add_server, endpoints, n, err);
-        if (status != FT_OK || !endpoints[n])
-            return status;
+        status = add_one(add_server, endpoints, n, err);
+        if (!endpoints[n])
+            break;
         endpoints += n + 1;
     }
+    return status;
 }
 
 ft_status ft_devices_lend(const char *endpoint, const char *names, int n_threads, ft_error *err)
@@ -135,17 +131,15 @@ ft_status ft_devices_lend(const char *endpoint, const char *names, int n_threads
     char host[ENDPOINT_MAX];
     const char *port;
     ft_devices devices;
+    start_server_fn start_server;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     ft_status status = parse(endpoint, strlen(endpoint), host, err, &port);
     if (status == FT_OK)
         status = ft_devices_find(names, err, &devices);
+    if (status == FT_OK)
+        status = entry_point("ggml_backend_rpc_start_server", &start_server, err);
     if (status != FT_OK)
         return status;
-    void *found = entry_point("ggml_backend_rpc_start_server");
-    start_server_fn start_server;
-    memcpy(&start_server, &found, sizeof start_server);
-    if (!found)
-        return no_rpc(err);
     if (devices.n == 0)
         devices.dev[devices.n++] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (!devices.dev[0])
