@@ -72,7 +72,7 @@ struct ft_trace {
     int64_t pages;   /* of the file at most */
 
     pthread_mutex_t mutex;
-    /* for the writing thread: there is something, or enough, or somebody waits */
+    /* wakes the writing thread: a round came, the buffer is half full, a flush waits, or the end */
     pthread_cond_t wake;
     pthread_cond_t over; /* for ft_trace_flush: a batch is done */
     /* guarded by mutex */
@@ -86,7 +86,7 @@ struct ft_trace {
     buffer writing;
     sqlite3 *db;
     sqlite3_stmt *stmt[STATEMENTS];
-    bool failed; /* and said so */
+    bool failed; /* to write, and logged it */
 };
 
 /* ---- outcomes ---- */
@@ -225,8 +225,8 @@ static bool write_buffer(ft_trace *t, const buffer *b)
 
 /* ---- the writing thread ---- */
 
-/* Waits for a batch and takes it. False: there is none, and there will be none. Called under the
- * mutex. */
+/* Waits for a batch and takes it. Returns false if the store is being closed and no round is left.
+ * Called under the mutex. */
 static bool take_batch(ft_trace *t)
 {
     while (!t->stop && t->filling.n == 0)
@@ -259,7 +259,7 @@ static void *writer_main(void *arg)
     return NULL;
 }
 
-/* Signals are the program's other threads'. */
+/* The thread blocks all signals: the program's other threads handle them. */
 static ft_status start_writer(ft_trace *t, ft_error *err)
 {
     sigset_t all, before;
@@ -272,7 +272,7 @@ static ft_status start_writer(ft_trace *t, ft_error *err)
 
 /* ---- for everybody ---- */
 
-/* A file that is larger than now allowed is made smaller once. */
+/* Makes the file smaller if it is larger than is allowed now. */
 static int shrink(ft_trace *t)
 {
     int64_t pages = 0;
@@ -377,7 +377,7 @@ void ft_trace_add(ft_trace *trace, const ft_trace_session *session, const ft_tra
         memcpy(b->data + before + sizeof e, round->node, nodes);
         b->n += bytes;
         b->rounds++;
-        /* once to begin the second, once when it need not be waited for */
+        /* the first round starts the wait for a batch; half a buffer ends it */
         if (before == 0 || (before < trace->capacity / 2 && b->n >= trace->capacity / 2))
             pthread_cond_signal(&trace->wake);
     }

@@ -24,9 +24,9 @@
 #include "base/clock.h"
 #include "learn/features.h"
 
-#define OPEN_MS   1000 /* others' transactions take milliseconds; at the start somebody waits, */
-#define WRITE_MS  5000 /* later only the store's own thread */
-#define PAUSE_MS  10   /* between looks where SQLite does not wait by itself */
+#define OPEN_MS   1000 /* waits for other processes' transactions, which take milliseconds */
+#define WRITE_MS  5000 /* the same after the start, when only the store's own thread waits */
+#define PAUSE_MS  10   /* between attempts where SQLite does not wait by itself */
 #define LOG_PAGES 1000 /* SQLite's own default; less where the file is small */
 #define LOG_SHARE 8    /* of the file, that the log may take */
 
@@ -193,7 +193,7 @@ ft_status ft_trace_db_read(const char *path, ft_error *err, sqlite3 **out)
     if (access(path, R_OK) != 0)
         return ft_error_set(err, errno == ENOENT ? FT_NOT_FOUND : FT_IO, "trace: %.200s: %s", path,
                             strerror(errno));
-    /* Writing is needed to recover the log of a process that was killed, and for nothing else. */
+    /* It opens the file for writing only to recover the log of a process that was killed. */
     ft_status status = open_db(path, SQLITE_OPEN_READWRITE, err, out);
     if (status == FT_OK && ft_trace_db_number(*out, "PRAGMA user_version", &version) != SQLITE_OK) {
         int rc = sqlite3_errcode(*out) & 0xff;
@@ -258,7 +258,7 @@ static bool has_log(sqlite3 *db)
     return wal;
 }
 
-/* How the connection writes, and how much. */
+/* Sets how the connection writes, and how much at most. */
 static ft_status settle(sqlite3 *db, uint64_t max_bytes, ft_error *err, int64_t *pages)
 {
     int64_t page_bytes = 0;

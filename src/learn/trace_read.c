@@ -83,7 +83,7 @@ ft_status ft_trace_each_node(const char *path, ft_trace_each_fn each, void *ctx,
 
 /* ---- the summary ---- */
 
-/* SQLite's own check of the file's structure, ours of what belongs together. */
+/* SQLite checks the file's structure; then every round must have all its nodes and its session. */
 static ft_status check_whole(sqlite3 *db, ft_error *err)
 {
     sqlite3_stmt *row = NULL;
@@ -101,7 +101,6 @@ static ft_status check_whole(sqlite3 *db, ft_error *err)
     sqlite3_finalize(row);
     if (status != FT_OK)
         return status;
-    /* rounds that are not whole */
     rc = ft_trace_db_number(db,
                             "SELECT id FROM round WHERE drafted <> (SELECT count(*) FROM node "
                             "WHERE node.round = round.id) OR NOT EXISTS (SELECT 1 FROM session "

@@ -95,8 +95,8 @@ static void take_string(scan *s, uint64_t max, const char *what, name *out)
     skip(s, n, what);
 }
 
-/* Reads the name of a key or tensor: text without control characters, because the libraries would
- * end it at a NUL. */
+/* Reads the name of a key or tensor. It must not have control characters: the libraries would end
+ * it at a NUL. */
 static void take_name(scan *s, uint64_t max, const char *kind, const char *what, name *out)
 {
     size_t at = s->pos;

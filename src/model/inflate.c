@@ -61,8 +61,8 @@ static ft_status no_memory(const inflater *f)
     return ft_error_set(f->err, FT_NOMEM, "%s: out of memory", f->opts->out);
 }
 
-/* True for all types so far: a block has its own scale and minimum, and their zero bytes are the
- * number zero. For a new type it is not assumed. */
+/* Refuses a type whose zero bytes are not zeros. No type so far is like that: each block has its
+ * own scale and minimum, and their zero bytes are the number zero. */
 static ft_status check_zero(const inflater *f, enum ggml_type type)
 {
     _Alignas(64) static const uint8_t zero[512];

@@ -53,7 +53,7 @@ typedef struct loader {
     ft_sources src;
     weight *weights; /* [n], room for all */
     size_t n;
-    struct ggml_tensor **head; /* the slot of the matrix that logits come from */
+    struct ggml_tensor **head; /* the slot of the output head's matrix */
     uint32_t where;            /* of what is being planned: 0 for the CPU, else 1 + a device */
     void *staging;
     size_t staging_bytes;
@@ -173,8 +173,8 @@ static uint8_t choose_embedding(const loader *l)
                : 0;
 }
 
-/* Plain; but if a tied output head is packed in a layout whose rows can be looked up, the embedding
- * shares it, so that it is in memory once. */
+/* In plain memory. But if a tied output head is packed in a layout whose rows can be looked up, the
+ * embedding shares it. */
 static size_t place_embedding(const loader *l)
 {
     bool one = l->src.output < 0 && ft_model_where_head(l->model) == 0 && l->where == 0 &&

@@ -11,9 +11,9 @@
  *           [2][4][64]  4-bit: the low nibble of [v][4 row + j] is value 8 v + j, the high one
  *                       value 8 v + 4 + j
  *           [2][5][64]  5-bit: bit i of [0][4 row + j] is the fifth of value 4 i + j, then as 4-bit
- * so that a product reads memory from front to back, in whole cache lines. (With all scales of a
- * tile in front, two streams that cross, it read at 12 GB/s where this one reads at 26: they kept
- * the processor's prefetcher from seeing either.)
+ * So a product reads memory from front to back, in whole cache lines, at 26 GB/s. An earlier layout
+ * had all scales of a tile in front. A product then read two streams, of which the processor's
+ * prefetcher saw neither: 12 GB/s.
  *
  * A packed weight keeps its tensor's type and shape, but no ggml operator may read it.
  */
@@ -36,8 +36,8 @@ bool ft_pack_fits(enum ggml_type type, int64_t n_in, int64_t n_out);
 /* Says whether such a matrix is to be packed. Any thread. */
 typedef bool ft_pack_choice(enum ggml_type type, int64_t n_in, int64_t n_out);
 
-/* Of types with blocks of 32: whether a block has a minimum beside its scale, and whether fifth
- * bits. */
+/* For types with blocks of 32: whether a block has a minimum besides its scale, and whether its
+ * values have a fifth bit. */
 static inline bool ft_pack_has_min(enum ggml_type type)
 {
     return type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
@@ -47,8 +47,8 @@ static inline bool ft_pack_has_fifth(enum ggml_type type)
     return type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
 }
 
-/* Of a block of a tile of those: bytes of its scales (and minima), and of its quants. Here, so that
- * kernels see constants. */
+/* For these types: bytes of the scales (and minima), and of the quants, of one block of 16 rows.
+ * Inline, so that kernels see constants. */
 static inline size_t ft_pack_scale_bytes(enum ggml_type type)
 {
     return (ft_pack_has_min(type) ? 2 : 1) * sizeof(uint16_t) * FT_PACK_ROWS;
@@ -58,7 +58,7 @@ static inline size_t ft_pack_quant_bytes(enum ggml_type type)
     size_t bits = type == GGML_TYPE_Q8_0 ? 8 : ft_pack_has_fifth(type) ? 5 : 4;
     return bits * FT_PACK_BLOCK / 8 * FT_PACK_ROWS;
 }
-/* Of a whole tile, any type: as many as its 16 plain rows have. */
+/* Bytes of a tile of any type: as many as its 16 plain rows have. */
 static inline size_t ft_pack_tile_bytes(enum ggml_type type, int64_t n_in)
 {
     return FT_PACK_ROWS * ggml_row_size(type, n_in);
@@ -71,7 +71,7 @@ void ft_pack(enum ggml_type type, int64_t n_in, int64_t n_out, const void *plain
 bool ft_pack_has_rows(enum ggml_type type);
 void ft_pack_get_row(enum ggml_type type, int64_t n_in, const void *packed, size_t row, float *out);
 
-/* Says, or asks, that a tensor's data are packed. */
+/* Marks a tensor's data as packed; asks whether they are. */
 void ft_pack_mark(struct ggml_tensor *weight);
 bool ft_is_packed(const struct ggml_tensor *weight);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices of other machines, through ggml's RPC backend. Its entry points are looked up by name, so
-// a ggml without it is no error until somebody wants it. ggml ends the process if a server does not
-// answer, so the connection is tried here first. The only state is ggml's registry.
+// a ggml without it is an error only when RPC is asked for. ggml ends the process if a server does
+// not answer, so the connection is tried here first. The only state is ggml's registry.
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>

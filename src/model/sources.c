@@ -10,7 +10,7 @@
 
 typedef enum presence { NEVER, MAY, MUST } presence;
 
-/* A layer's tensors. rows and cols name the dimension; cols NONE: a vector. */
+/* A layer's tensors with their dimensions; out NONE: a vector. */
 typedef enum dim { NONE, EMBD, FF, HEADS, KV, HEAD } dim;
 static const struct part {
     const char *suffix;
