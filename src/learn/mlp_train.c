@@ -18,7 +18,8 @@
 
 #include "base/rng.h"
 
-#define CLASSES 2
+#define CLASSES  2
+#define PATIENCE 8 /* epochs without improvement before training ends */
 
 typedef struct trainer {
     ft_mlp_train_opts opts;
@@ -101,7 +102,6 @@ static ft_status make_optimizer(trainer *t, ft_error *err)
         return no_memory(err);
     t->adamw = ggml_opt_get_default_optimizer_params(NULL);
     t->adamw.adamw.alpha = t->opts.rate;
-    t->adamw.adamw.wd = t->opts.decay;
     struct ggml_opt_params params =
         ggml_opt_default_params(t->sched, GGML_OPT_LOSS_TYPE_CROSS_ENTROPY);
     params.ctx_compute = t->graph;
@@ -230,7 +230,7 @@ static void train_all(trainer *t, const ft_mlp_data *train, const ft_mlp_data *v
 {
     const size_t bytes = ft_mlp_n_params(&now->shape) * sizeof(float);
     out->loss = INFINITY;
-    while (out->epochs < t->opts.max_epochs && out->epochs - out->best < t->opts.patience) {
+    while (out->epochs < t->opts.max_epochs && out->epochs - out->best < PATIENCE) {
         const double train_loss = epoch(t, train);
         get_weights(t, now);
         const double loss = ft_mlp_loss(now, validation);
@@ -246,22 +246,11 @@ static void train_all(trainer *t, const ft_mlp_data *train, const ft_mlp_data *v
     ft_progress_report(&t->opts.progress, t->opts.max_epochs, t->opts.max_epochs);
 }
 
-static ft_mlp_train_opts with_defaults(const ft_mlp_train_opts *opts)
-{
-    ft_mlp_train_opts o = *opts;
-    o.batch = o.batch ? o.batch : 128;
-    o.max_epochs = o.max_epochs ? o.max_epochs : 60;
-    o.patience = o.patience ? o.patience : 8;
-    o.rate = o.rate > 0 ? o.rate : 1e-3f;
-    o.n_threads = o.n_threads > 0 ? o.n_threads : 1;
-    return o;
-}
-
 ft_status ft_mlp_train(const ft_mlp_train_opts *opts, const ft_mlp_data *train,
                        const ft_mlp_data *validation, ft_error *err, ft_mlp *mlp,
                        ft_mlp_training *out)
 {
-    trainer t = {.opts = with_defaults(opts), .mlp = mlp};
+    trainer t = {.opts = *opts, .mlp = mlp};
     ft_mlp now = {0};
     *out = (ft_mlp_training){0};
     if (mlp->shape.width[mlp->shape.n_layers] != 1)

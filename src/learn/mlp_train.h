@@ -20,13 +20,11 @@ typedef struct ft_mlp_data {
 } ft_mlp_data;
 
 typedef struct ft_mlp_train_opts {
-    uint32_t batch;      /* samples in a step; 0: 128 */
-    uint32_t max_epochs; /* 0: 60 */
-    uint32_t patience;   /* epochs without improvement before training ends; 0: 8 */
-    float rate;          /* learning rate; 0: 1e-3 */
-    float decay;         /* weight decay; 0: none */
-    uint64_t seed;       /* for weights and order; same seed, threads and machine: same result */
+    uint32_t batch; /* samples in a step; like the numbers below, more than 0 */
+    uint32_t max_epochs;
+    float rate; /* learning rate */
     int n_threads;
+    uint64_t seed;        /* for weights and order; same seed, threads and machine: same result */
     ft_progress progress; /* in epochs */
 } ft_mlp_train_opts;
 

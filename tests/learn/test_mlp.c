@@ -108,7 +108,8 @@ static void test_learns_a_ring(void **state)
     static uint8_t y[N], checked_y[CHECKED];
     const ft_mlp_shape shape = {3, {2, 32, 16, 1}};
     const ft_mlp_data train = {x, y, N}, checked = {checked_x, checked_y, CHECKED};
-    const ft_mlp_train_opts opts = {.batch = 50, .max_epochs = 40, .rate = 5e-3f, .seed = 1};
+    const ft_mlp_train_opts opts = {
+        .batch = 50, .max_epochs = 40, .rate = 5e-3f, .n_threads = 1, .seed = 1};
     ft_mlp mlp[2];
     ft_mlp_training how[2];
     ring(1, N, x, y);
@@ -141,7 +142,7 @@ static void test_what_cannot_be_trained(void **state)
     static uint8_t y[N];
     const ft_mlp_data all = {x, y, N}, none = {x, y, 0}, few = {x, y, 20};
     const ft_mlp_shape one = {1, {2, 1}}, two = {1, {2, 2}};
-    const ft_mlp_train_opts opts = {.batch = 50};
+    const ft_mlp_train_opts opts = {.batch = 50, .max_epochs = 60, .rate = 1e-3f, .n_threads = 1};
     ft_mlp_training how;
     ft_mlp mlp;
     must(ft_mlp_init(&one, &err, &mlp));
