@@ -111,8 +111,9 @@ static bool is_over(void *ctx)
 static bool judge(const text *t, const ft_bench_crowd_class *class, int64_t end_us, bool *slow)
 {
     const double promised_us = class->n_tokens / (double)class->tokens_per_s * 1e6;
-    ft_promise promise = {
-        .tokens_per_s = (double)class->tokens_per_s, .since_us = t->first_us, .had_tok = t->behind};
+    ft_promise promise = {.tokens_per_s = (double)class->tokens_per_s,
+                          .since = ft_known(t->first_us),
+                          .had_tok = t->behind};
     *slow = true;
     if (t->refused)
         return true;
