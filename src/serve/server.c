@@ -103,11 +103,12 @@ static void on_message(void *ctx, ft_stream *stream, ft_client_msg *take_msg)
     if (msg->kind == FT_CLIENT_OPEN && !c) {
         open_session(server, stream, &msg->open);
     } else if (msg->kind == FT_CLIENT_OPEN || !c) {
-        drop(server, stream, true);
+        /* Before the session's end, which would end the stream in its own words. */
         ft_stream_finish(stream, FT_INVALID,
                          c ? "serve: this stream has already opened a session"
                            : "serve: the first message of a stream must be Open",
                          0);
+        drop(server, stream, true);
     } else if (msg->kind == FT_CLIENT_DRAFT) {
         ft_vsession_draft(c->session, msg);
         return;
