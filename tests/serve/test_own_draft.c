@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "support/count_allocs.h"
+#include "support/gate.h"
 #include "support/local_client.h"
 #include "support/target.h"
 #include "support/tiny_model.h"
@@ -106,16 +107,19 @@ static void member_hear(member *m)
     assert_int_equal(m->c.verdict.length, m->text.n);
 }
 
-/* All texts to their ends, compared with what they must be. */
+/* All texts to their ends, compared with what they must be. Rounds begin together. */
 static void run_all(member *all, uint32_t n, ft_verifier *v, float temperature)
 {
+    test_gate gate;
     for (uint32_t i = 0; i < n; i++)
         member_open(&all[i], v, temperature);
     for (bool more = true; more;) {
         more = false;
+        test_gate_shut(&gate, v);
         for (uint32_t i = 0; i < n; i++)
             if (all[i].text.finish == FT_FINISH_NONE)
                 member_ask(&all[i]);
+        test_gate_open(&gate);
         for (uint32_t i = 0; i < n; i++)
             if (all[i].text.finish == FT_FINISH_NONE) {
                 member_hear(&all[i]);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "support/gate.h"
 #include "support/local_client.h"
 #include "support/target.h"
 
@@ -383,16 +384,19 @@ static void test_pressure(void **state)
     reference *ref = calloc(SESSIONS, sizeof *ref);
     local_client *c = calloc(SESSIONS, sizeof *c);
     uint64_t seed = 800;
+    test_gate gate;
     (void)state;
     for (uint32_t i = 0; i < SESSIONS; i++) {
         do
             reference_make(&ref[i], wide, seed++, GENERATED);
         while (ref[i].text.n < PROMPT_TOK + GENERATED);
     }
+    test_gate_shut(&gate, v); /* else the first may have ended before the last begins */
     for (uint32_t i = 0; i < SESSIONS; i++) {
         local_open(&c[i], v, &ref[i].open, "me");
         ask(&c[i], 1, PROMPT_TOK, GENERATED);
     }
+    test_gate_open(&gate);
     for (uint32_t i = 0; i < SESSIONS; i++) {
         assert_true(local_wait_over(&c[i], 1));
         expect_heard(&c[i], &ref[i]);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "support/gate.h"
 #include "support/local_client.h"
 #include "support/rule_toy.h"
 #include "support/target.h"
@@ -266,11 +267,14 @@ static void test_bad_drafts(void **state)
 static void test_flood(void **state)
 {
     bench *b = bench_create((ft_verifier_opts){0});
+    test_gate gate;
     (void)state;
     open_first(b);
     test_draft(&b->c.draft, &b->plain, &b->text);
+    test_gate_shut(&gate, b->v);
     for (int i = 0; i < 1000; i++)
         local_send(b->c.session, &b->c.draft);
+    test_gate_open(&gate);
     assert_int_equal(local_wait_gone(&b->c), FT_INVALID);
     local_detach(&b->c);
     assert_int_equal(stats_of(b).sessions, 0);

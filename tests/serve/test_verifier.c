@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "engine/products.h"
+#include "support/gate.h"
 #include "support/local_client.h"
 #include "support/target.h"
 
@@ -203,15 +204,18 @@ static void many_end(many *all, uint32_t n)
     }
 }
 
-/* All in step: every session drafts, then all verdicts are awaited, until all texts have ended. */
+/* All in step: every session drafts at once, then all verdicts are awaited, until all texts have
+ * ended. */
 static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
 {
     uint32_t open = n;
+    test_gate gate;
     for (uint32_t i = 0; i < n; i++) {
         ft_msg_open o = open_msg(&all[i].text, all[i].temperature, all[i].seed, max_tok);
         local_open(&all[i].client, v, &o, "me");
     }
     while (open > 0) {
+        test_gate_shut(&gate, v);
         for (uint32_t i = 0; i < n; i++) {
             many *m = &all[i];
             if (m->text.finish != FT_FINISH_NONE)
@@ -219,6 +223,7 @@ static void many_run(many *all, uint32_t n, ft_verifier *v, uint32_t max_tok)
             test_draft(&m->client.draft, &m->edge, &m->text);
             local_send(m->client.session, &m->client.draft);
         }
+        test_gate_open(&gate);
         for (uint32_t i = 0; i < n; i++) {
             many *m = &all[i];
             if (m->text.finish != FT_FINISH_NONE)
