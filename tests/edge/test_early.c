@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edge and verifier with early drafts: the text is the target's alone, with and without them, and
 // some of them are taken. A link in between holds each tree back until an early draft goes out
-// behind it or the edge has had its time, so that what comes before a verdict does not depend on
-// the machine; the edge's clock counts how often it is asked.
+// behind it or the edge has had its time, and both reach the server together, so that what comes
+// before a verdict does not depend on the machine; the edge's clock counts how often it is asked.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 
 #include "edge/edge.h"
 #include "local/link.h"
+#include "support/gate.h"
 #include "support/tiny_model.h"
 
 enum {
@@ -57,6 +58,7 @@ static int teardown(void **state)
 /* ---- the way between ---- */
 
 typedef struct way {
+    ft_verifier *verifier;
     ft_link_source inner;
     int64_t now_us;
     bool loses;      /* streams, now and then */
@@ -100,8 +102,13 @@ static ft_status held_send(ft_link *link, const ft_client_msg *msg, ft_error *er
         return FT_OK;
     }
     l->way->early += msg->kind == FT_CLIENT_DRAFT && msg->draft.n_under > 0;
+    test_gate gate;
+    test_gate_shut(&gate, l->way->verifier);
     ft_status status = let_go(l, err);
-    return status == FT_OK ? l->inner->vt->send(l->inner, msg, err) : status;
+    if (status == FT_OK)
+        status = l->inner->vt->send(l->inner, msg, err);
+    test_gate_open(&gate);
+    return status;
 }
 
 static ft_status held_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out)
@@ -229,7 +236,10 @@ static uint32_t compare(ft_verifier *v, const setting *how, uint32_t warm, uint6
     static text texts[N_SEEDS][N_WARM], drafted; /* the target's, written once */
     text *plain = &texts[seed][warm];
     const float temperature = 0.3f * (float)warm;
-    way w = {.inner = ft_local_link_source(v), .loses = how->loses, .old_server = how->old_server};
+    way w = {.verifier = v,
+             .inner = ft_local_link_source(v),
+             .loses = how->loses,
+             .old_server = how->old_server};
     ft_edge_opts opts = {.vocab = m.vocab, .source = w.inner, .clock = ft_clock_monotonic()};
     if (plain->n == 0)
         write_text(&opts, temperature, seed, plain);
@@ -255,16 +265,12 @@ static uint32_t compare(ft_verifier *v, const setting *how, uint32_t warm, uint6
 
 static ft_verifier *make_verifier(void)
 {
-    const ft_verifier_opts opts = {
-        .model = m.target,
-        .vocab = m.vocab,
-        .clock = ft_clock_monotonic(),
-        .max_context = MAX_CONTEXT,
-        .session_ttl_s = 60,
-        /* a tree waits a little for others, so an early draft comes in time */
-        .policy = &ft_sched_static,
-        .static_wait_us = 3000,
-        .n_threads = 1};
+    const ft_verifier_opts opts = {.model = m.target,
+                                   .vocab = m.vocab,
+                                   .clock = ft_clock_monotonic(),
+                                   .max_context = MAX_CONTEXT,
+                                   .session_ttl_s = 60,
+                                   .n_threads = 1};
     ft_error err = {0};
     ft_verifier *v = NULL;
     if (ft_verifier_create(&opts, &err, &v) != FT_OK)
