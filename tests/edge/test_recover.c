@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "edge/edge.h"
 #include "support/tiny_gguf.h"
 
@@ -407,6 +408,9 @@ static int teardown(void **state)
 
 typedef struct run {
     fake f;
+    /* The edge's clock. Each look at it takes some time, pauses take none. */
+    int64_t now_us;
+    ft_rng looks;
     bool drafts;    /* speculate every round; else runs */
     bool automatic; /* whichever the controller wants */
     uint32_t reconnect_ms, max_tokens;
@@ -441,10 +445,18 @@ static bool is_cancelled(void *ctx)
     return ++r->asks > r->cancel_after && r->cancel_after;
 }
 
+/* A few looks take long, so that the controller measures rounds of all kinds. */
+static int64_t look_us(void *ctx)
+{
+    run *r = ctx;
+    return r->now_us += ft_rng_below(&r->looks, 8) ? 20 : 2000;
+}
+
 static void go(run *r)
 {
     const int32_t prompt[] = {FIRST_BYTE + 'x', FIRST_BYTE + 'y'};
     r->f.fingerprint = ft_vocab_fingerprint(vocab);
+    ft_rng_init(&r->looks, 100 * r->f.fault + r->f.fault_at);
     const ft_edge_opts opts = {
         .vocab = vocab,
         .source = {.ctx = &r->f, .open = fake_open, .info = fake_info},
@@ -452,7 +464,7 @@ static void go(run *r)
         .draft = ft_draft_params_tree(6, 3, 2),
         .automatic = r->automatic,
         .proactive = true,
-        .clock = ft_clock_monotonic(),
+        .clock = {.now_us = look_us, .ctx = r},
         .reconnect_ms = r->reconnect_ms,
     };
     const ft_gen_sink sink = {.ctx = r, .on_text = on_text, .cancelled = is_cancelled};
@@ -755,9 +767,10 @@ static void test_bad_requests(void **state)
 static void test_handshake(void **state)
 {
     fake f = {.fingerprint = 1234};
+    int64_t now_us = 1000000;
     ft_edge_opts opts = {.vocab = vocab,
                          .source = {.ctx = &f, .open = fake_open, .info = fake_info},
-                         .clock = ft_clock_monotonic()};
+                         .clock = ft_clock_manual(&now_us)};
     ft_error err = {0};
     ft_edge *edge = (ft_edge *)&f;
     assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_PRECONDITION);
@@ -771,7 +784,10 @@ static void test_handshake(void **state)
     f.refuse_code = FT_IO;
     assert_int_equal(ft_edge_health(edge, &err), FT_IO);
     f.refuse_code = FT_OK;
+    now_us += 1999999;
     assert_int_equal(ft_edge_health(edge, &err), FT_IO); /* asked again in two seconds only */
+    now_us++;
+    assert_int_equal(ft_edge_health(edge, &err), FT_OK);
     ft_edge_destroy(edge);
 }
 
