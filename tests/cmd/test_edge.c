@@ -54,13 +54,15 @@ static int reserve_port(int *fd)
     return ntohs(a.sin_port);
 }
 
-static program start_server(const char *file, int port)
+/* port 0: any that is free. *actual: the one that it listens on. */
+static program start_server(const char *file, int port, int *actual)
 {
     char number[16];
     snprintf(number, sizeof number, "%d", port);
     program server = program_start(
         (const char *[]){"serve", "-m", file, "-t", "1", "-c", "256", "--port", number, NULL});
-    assert_true(program_wait_port(&server, "listening") > 0);
+    *actual = program_wait_port(&server, "listening");
+    assert_true(*actual > 0);
     return server;
 }
 
@@ -91,7 +93,7 @@ static void expect_all_absent(int port, const char *words)
 
 static void test_server_comes_late(void **state)
 {
-    int fd, server_port = reserve_port(&fd);
+    int fd, actual, server_port = reserve_port(&fd);
     char address[32];
     http_response r;
     snprintf(address, sizeof address, "127.0.0.1:%d", server_port);
@@ -104,12 +106,12 @@ static void test_server_comes_late(void **state)
     http_response_deinit(&r);
     close(fd);
 
-    program server = start_server(foreign, server_port);
+    program server = start_server(foreign, server_port, &actual);
     assert_int_equal(program_wait_number(&edge, "reason=\"edge: this vocabulary (", "("), 320);
     expect_all_absent(port, "pass a draft of the same family");
     assert_int_equal(program_stop(&server), 0);
 
-    server = start_server(model, server_port);
+    server = start_server(model, server_port, &actual);
     assert_int_equal(program_wait_port(&edge, "foretoken edge"), port);
     assert_int_equal(http_ask(port, "GET", "/health", "", NULL, &r), 200);
     http_response_deinit(&r);
@@ -156,10 +158,9 @@ static void test_stopped_before_an_answer(void **state)
 static void test_server_does_not_fit(void **state)
 {
     char address[32];
-    int fd, port = reserve_port(&fd);
-    close(fd);
+    int port;
+    program server = start_server(foreign, 0, &port);
     snprintf(address, sizeof address, "127.0.0.1:%d", port);
-    program server = start_server(foreign, port);
     program edge = program_start(
         (const char *[]){"edge", "--server", address, "-md", model, "--port", "0", NULL});
     assert_int_equal(program_wait_number(&edge, "foretoken: edge: this vocabulary (", "("), 320);

@@ -25,6 +25,8 @@ static const char file[] =
     "\"sessions\": 2}, {\"token\": \"" TOKEN_B "\", \"name\": \"b\"}, "
     "{\"token\": \"" TOKEN_C "\", \"name\": \"c\", \"slo_tokens_per_s\": 0}]}";
 
+static _Atomic int64_t now_us = 1000000; /* stands still: there is time for every promise */
+
 typedef struct net {
     ft_keyring *keys;
     ft_server *server;
@@ -53,6 +55,7 @@ static net net_start(void)
         fail_msg("%s", err.message);
     const ft_verifier_opts verifier = {.max_context = 256,
                                        .session_ttl_s = 600,
+                                       .clock = test_shared_clock(&now_us),
                                        .keys = n.keys,
                                        .slo_tokens_per_s = {2, 4, 8},
                                        .n_slo = 3};

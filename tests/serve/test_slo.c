@@ -38,7 +38,9 @@ static void test_speeds(void **state)
         float asked;
         ft_status status;
     } cases[] = {{0, FT_OK}, {1, FT_OK}, {2, FT_OK}, {5, FT_OK}, {8, FT_OK}, {8.1f, FT_INVALID}};
-    ft_verifier *v = test_verifier_start(with_classes((ft_verifier_opts){0}));
+    _Atomic int64_t now_us = 1000000; /* stands still: whoever asks, there is time for it */
+    ft_verifier *v =
+        test_verifier_start(with_classes((ft_verifier_opts){.clock = test_shared_clock(&now_us)}));
     local_client *c = malloc(sizeof *c);
     test_text *text = malloc(sizeof *text);
     (void)state;
@@ -219,11 +221,16 @@ static void test_attainment(void **state)
 /* All sessions at once, of two credentials and all speeds, with trees, chains and nothing. */
 static void run_all(const ft_sched_policy *policy, test_text *texts)
 {
-    ft_verifier *v = test_verifier_start(
-        with_classes((ft_verifier_opts){.policy = policy, .max_batch_tok = 96, .guard_us = 2000}));
+    test_work_clock clock = {.pass_us = 100, .row_us = 10};
+    ft_verifier *v =
+        test_verifier_start(with_classes((ft_verifier_opts){.clock = test_work_clock_of(&clock),
+                                                            .policy = policy,
+                                                            .max_batch_tok = 96,
+                                                            .guard_us = 2000}));
     local_client *c = calloc(SESSIONS, sizeof *c);
     test_edge edges[SESSIONS];
     bool open = true;
+    clock.verifier = v;
     for (uint32_t i = 0; i < SESSIONS; i++) {
         test_text_random(&texts[i], PROMPT_TOK + 30 * i, i);
         edges[i] = test_edge_make(TEST_DRAFT_MIXED, NULL, target.n_vocab, i);
@@ -249,6 +256,7 @@ static void run_all(const ft_sched_policy *policy, test_text *texts)
     for (uint32_t i = 0; i < SESSIONS; i++)
         local_close(&c[i]);
     test_verifier_expect_empty(v);
+    clock.verifier = NULL;
     ft_verifier_destroy(v);
     free(c);
 }

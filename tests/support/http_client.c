@@ -3,6 +3,7 @@
 #include "support/http_client.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +92,7 @@ bool http_client_at_end(http_client *c)
     while ((n = recv(c->fd, block, sizeof block, 0)) > 0)
         if (ft_buf_append(&c->in, block, (size_t)n) != FT_OK)
             return false;
-    return n == 0;
+    return n == 0 || errno == ECONNRESET; /* it may have ended before it read all that was sent */
 }
 
 /* Moves n bytes of what is received, reading as needed, to the end of out. */
