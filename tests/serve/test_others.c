@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "support/gate.h"
 #include "support/local_client.h"
 #include "support/target.h"
 
@@ -99,13 +100,14 @@ static bool think(world *w)
 static void live(world *w)
 {
     bool alive = true;
+    test_gate gate;
     pthread_mutex_lock(&w->lock);
     while (alive) {
         while (w->outstanding > 0)
             pthread_cond_wait(&w->changed, &w->lock);
-        ft_verifier_tick(
-            w->v); /* what it has yet to do behind its last verdict takes no thinking */
+        test_gate_shut(&gate, w->v); /* no time passes while several send */
         alive = think(w);
+        test_gate_open(&gate);
     }
     pthread_mutex_unlock(&w->lock);
 }
