@@ -369,7 +369,11 @@ static void write_some(int out)
     ft_trace *t = NULL;
     ft_trace_session s = {.draft = 1, .target = UINT64_MAX};
     ft_error err = {0};
-    if (ft_trace_open(&(ft_trace_opts){.path = path}, &err, &t) != FT_OK) {
+    ft_status status;
+    do /* others may keep it for longer than a store waits, on a slow machine */
+        status = ft_trace_open(&(ft_trace_opts){.path = path}, &err, &t);
+    while (status == FT_UNAVAILABLE);
+    if (status != FT_OK) {
         fprintf(stderr, "%s\n", err.message);
         _exit(1);
     }
