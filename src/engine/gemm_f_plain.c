@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/f16.h"
-#include "engine/gemm_tiles.h"
+#include "engine/gemm_types.h"
 #include "model/pack.h"
 
 enum { ROWS = FT_PACK_ROWS };

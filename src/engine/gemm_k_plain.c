@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/f16.h"
-#include "engine/gemm_tiles.h"
+#include "engine/gemm_types.h"
 #include "model/pack.h"
 #include "model/pack_k.h"
 

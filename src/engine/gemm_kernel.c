@@ -2,16 +2,28 @@
 // Which kernels of products with packed weights this machine can run. Stateless.
 #include "engine/gemm_kernel.h"
 
+#include "base/cpu.h"
+
 size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS])
 {
-    const ft_gemm_kernel *const all[] = {ft_gemm_kernel_vnni(),    ft_gemm_kernel_bf16(),
-                                         ft_gemm_kernel_avx512(),  ft_gemm_kernel_avx2(),
-                                         ft_gemm_kernel_dotprod(), ft_gemm_kernel_neon(),
-                                         &ft_gemm_kernel_plain};
+    const ft_cpu *cpu = ft_cpu_get();
     size_t n = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i])
-            out[n++] = all[i];
+#if defined(__x86_64__)
+    if (cpu->vnni)
+        out[n++] = &ft_gemm_kernel_vnni;
+    if (cpu->bf16)
+        out[n++] = &ft_gemm_kernel_bf16;
+    if (cpu->avx512)
+        out[n++] = &ft_gemm_kernel_avx512;
+    if (cpu->avx2)
+        out[n++] = &ft_gemm_kernel_avx2;
+#elif defined(__aarch64__)
+    if (cpu->dotprod)
+        out[n++] = &ft_gemm_kernel_dotprod;
+    if (cpu->neon)
+        out[n++] = &ft_gemm_kernel_neon;
+#endif
+    out[n++] = &ft_gemm_kernel_plain;
     return n;
 }
 

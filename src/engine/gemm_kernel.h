@@ -71,13 +71,11 @@ typedef struct ft_gemm_kernel {
 
 /* Plain C: the reference for the other kernels. It takes every type that can be packed. */
 extern const ft_gemm_kernel ft_gemm_kernel_plain;
-/* NULL if the build or the machine lacks the instructions. */
-const ft_gemm_kernel *ft_gemm_kernel_vnni(void);
-const ft_gemm_kernel *ft_gemm_kernel_bf16(void);   /* BF16 weights only */
-const ft_gemm_kernel *ft_gemm_kernel_avx512(void); /* float weights only */
-const ft_gemm_kernel *ft_gemm_kernel_avx2(void);
-const ft_gemm_kernel *ft_gemm_kernel_dotprod(void);
-const ft_gemm_kernel *ft_gemm_kernel_neon(void);
+/* Each is defined only in builds for its machine. */
+extern const ft_gemm_kernel ft_gemm_kernel_vnni, ft_gemm_kernel_avx2; /* VNNI: no float weights */
+extern const ft_gemm_kernel ft_gemm_kernel_bf16;                      /* BF16 weights only */
+extern const ft_gemm_kernel ft_gemm_kernel_avx512;                    /* float weights only */
+extern const ft_gemm_kernel ft_gemm_kernel_dotprod, ft_gemm_kernel_neon; /* dotprod: no floats */
 
 /* Writes the kernels that this machine can run, the fastest first, the plain one last. Returns
  * their number. */
@@ -88,17 +86,9 @@ size_t ft_gemm_kernels(const ft_gemm_kernel *out[FT_GEMM_KERNELS]);
  * it. */
 const ft_gemm_kernel *ft_gemm_kernel_best(enum ggml_type type);
 
-/* Products for K-quants, in files of their own. NULL for other types, and if the build or the
- * machine lacks the instructions. */
+/* The plain products for K-quants and for float weights, in files of their own. NULL for other
+ * types. */
 ft_gemm_tile_fn *ft_gemm_k_plain(enum ggml_type type);
-ft_gemm_tile_fn *ft_gemm_k_vnni(enum ggml_type type);
-ft_gemm_tile_fn *ft_gemm_k_avx2(enum ggml_type type);
-ft_gemm_tile_fn *ft_gemm_k_dotprod(enum ggml_type type);
-ft_gemm_tile_fn *ft_gemm_k_neon(enum ggml_type type);
-
-/* Products for float weights, likewise. Each is for the machines in its name. */
 ft_gemm_tile_fn *ft_gemm_f_plain(enum ggml_type type);
-ft_gemm_tile_fn *ft_gemm_f_avx2(enum ggml_type type);
-ft_gemm_tile_fn *ft_gemm_f_neon(enum ggml_type type);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "engine/f16.h"
 #include "engine/gemm_f.h"
-#include "engine/gemm_tiles.h"
+#include "engine/gemm_types.h"
 #include "model/pack.h"
 
 enum { BLOCK = FT_PACK_BLOCK, ROWS = FT_PACK_ROWS };

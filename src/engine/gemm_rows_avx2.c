@@ -2,7 +2,7 @@
 // Converts values to 8-bit rows by AVX2, for all x86 kernels. Each block needs a long chain of
 // dependent steps: largest magnitude, division, sums. Eight blocks are converted at a time, so that
 // their chains overlap (14 cycles a block; one block at a time takes 48). Stateless.
-#include "engine/gemm_tiles.h"
+#include "engine/gemm_types.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

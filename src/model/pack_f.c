@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs float weights into tiles of 16 rows: a transposition of 4-byte units (F32, pairs of BF16)
-// or 2-byte units (F16). Stateless; any thread. It does not compute with weights (engine/gemm_f_*.c
+// or 2-byte units (F16). Stateless; any thread. It does not compute with weights (engine/gemm_*.c
 // do).
 //
 // A single row can be read without the others. It has a part in every cache line of its tile, so

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs K-quants into tiles of 16 rows. Bits change places, nothing is rounded. Stateless; any
-// thread. It does not compute with weights (engine/gemm_k_*.c do).
+// thread. It does not compute with weights (engine/gemm_*.c do).
 #include "model/pack_k.h"
 
 #include <string.h>

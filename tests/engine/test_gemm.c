@@ -291,18 +291,16 @@ static void test_kernels_that_there_are(void **state)
 {
     const ft_cpu *cpu = ft_cpu_get();
     const ft_gemm_kernel *all[FT_GEMM_KERNELS];
-    const ft_gemm_kernel *const own[FT_GEMM_KERNELS] = {
-        ft_gemm_kernel_vnni(), ft_gemm_kernel_bf16(),    ft_gemm_kernel_avx512(),
-        ft_gemm_kernel_avx2(), ft_gemm_kernel_dotprod(), ft_gemm_kernel_neon(),
-        &ft_gemm_kernel_plain};
+    static const char *const names[FT_GEMM_KERNELS] = {
+        "avx512 vnni", "avx512 bf16", "avx512", "avx2", "neon dotprod", "neon", "plain"};
     const bool has[FT_GEMM_KERNELS] = {cpu->vnni,    cpu->bf16, cpu->avx512, cpu->avx2,
                                        cpu->dotprod, cpu->neon, true};
     size_t n = ft_gemm_kernels(all), at = 0;
-    for (size_t i = 0; i < FT_GEMM_KERNELS; i++) {
-        assert_int_equal(own[i] != NULL, has[i]);
-        if (own[i])
-            assert_ptr_equal(all[at++], own[i]);
-    }
+    for (size_t i = 0; i < FT_GEMM_KERNELS; i++)
+        if (has[i]) {
+            assert_true(at < n);
+            assert_string_equal(all[at++]->name, names[i]);
+        }
     assert_int_equal(at, n);
     for (int t = 0; t < GEMM_CASES_TYPES; t++) {
         enum ggml_type type = gemm_cases_types[t];
@@ -312,9 +310,6 @@ static void test_kernels_that_there_are(void **state)
         assert_non_null(ft_gemm_kernel_plain.tile(type)); /* gemm_plain.c, gemm_k_plain.c */
         assert_ptr_equal(ft_gemm_kernel_best(type), all[first]);
     }
-    assert_int_equal(ft_gemm_k_vnni(GGML_TYPE_Q4_K) != NULL, cpu->vnni);
-    assert_int_equal(ft_gemm_k_avx2(GGML_TYPE_Q6_K) != NULL, cpu->avx2);
-    assert_int_equal(ft_gemm_k_dotprod(GGML_TYPE_Q5_K) != NULL, cpu->dotprod);
     assert_ptr_equal(ft_gemm_kernel_plain.tile(GGML_TYPE_Q6_K), ft_gemm_k_plain(GGML_TYPE_Q6_K));
     assert_null(ft_gemm_kernel_plain.tile(GGML_TYPE_I32));
 #if defined(__x86_64__)

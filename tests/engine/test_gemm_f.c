@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with packed float weights: against sums in double precision, within what rounding can
 // do; against ggml's own; every row alone against the row in any batch on any number of threads,
-// bit for bit; every kernel that the machine can run (of gemm_f_bf16, gemm_f_avx512, gemm_f_avx2,
-// gemm_f_neon) against gemm_f_plain, bit for bit; and the rows they read.
+// bit for bit; every kernel that the machine can run (of gemm_bf16, gemm_avx512, gemm_avx2,
+// gemm_neon) against gemm_f_plain, bit for bit; and the rows they read.
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

@@ -12,17 +12,10 @@
 
 #include <cmocka.h>
 
-#include "base/cpu.h"
 #include "engine/gemm_kernel.h"
 #include "model/pack.h"
 
 enum { N_IN = 512, BLOCKS = N_IN / 32 };
-
-typedef ft_gemm_tile_fn *getter(enum ggml_type type);
-
-static getter *const getters[] = {ft_gemm_k_plain, ft_gemm_k_vnni, ft_gemm_k_avx2,
-                                  ft_gemm_k_dotprod, ft_gemm_k_neon};
-#define N_GETTERS (sizeof getters / sizeof *getters)
 
 /* Largest quants, and the scale and min (Q6_K's scale: 8 bits with a sign) that go with them. */
 static const struct limits {
@@ -84,9 +77,11 @@ static void check_limits(const struct limits *l, ft_gemm_tile_fn *tile, float si
 
 static void test_limits(void **state)
 {
-    for (size_t g = 0; g < N_GETTERS; g++)
+    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
+    size_t n = ft_gemm_kernels(all);
+    for (size_t k = 0; k < n; k++)
         for (size_t t = 0; t < N_TYPES; t++) {
-            ft_gemm_tile_fn *tile = getters[g](limits[t].type);
+            ft_gemm_tile_fn *tile = all[k]->tile(limits[t].type);
             if (tile) {
                 check_limits(&limits[t], tile, 1);
                 check_limits(&limits[t], tile, -1);
@@ -94,17 +89,18 @@ static void test_limits(void **state)
         }
 }
 
-/* A kernel is there if the processor can run it, and takes K-quants alone. */
+/* Kernels for quantized weights take all K-quants, and no type that cannot be packed. */
 static void test_which(void **state)
 {
-    const ft_cpu *cpu = ft_cpu_get();
-    const bool there[] = {true, cpu->vnni, cpu->avx2, cpu->dotprod, cpu->neon};
-    for (size_t g = 0; g < N_GETTERS; g++) {
+    const ft_gemm_kernel *all[FT_GEMM_KERNELS];
+    size_t n = ft_gemm_kernels(all);
+    for (size_t k = 0; k < n; k++) {
         for (size_t t = 0; t < N_TYPES; t++)
-            assert_int_equal(getters[g](limits[t].type) != NULL, there[g]);
-        assert_null(getters[g](GGML_TYPE_Q8_0));
-        assert_null(getters[g](GGML_TYPE_Q3_K));
+            assert_int_equal(all[k]->tile(limits[t].type) != NULL,
+                             all[k]->tile(GGML_TYPE_Q8_0) != NULL);
+        assert_null(all[k]->tile(GGML_TYPE_Q3_K));
     }
+    assert_null(ft_gemm_k_plain(GGML_TYPE_Q8_0));
 }
 
 int main(void)
