@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefix cache's index: hash buckets, one list of all idle blocks by age, and one such list for
-// each scope. Owned by the engine's thread. No allocation after init. Every operation takes
-// constant time (a bucket holds one block on average), except: settle and evict go through the
-// scopes, which are few, and the check goes through everything.
+// The prefix cache's index: hash buckets, and for each scope a list of its idle blocks by age. Owned
+// by the engine's thread. No allocation after init. Every operation takes constant time (a bucket
+// holds one block on average), except: settle and evict go through the scopes, which are few, and
+// the check goes through everything.
 //
 // Invariants (ft_prefix_check tests them):
 //  1. A registered block is in the bucket of its hash. No other registered block has the same
@@ -31,7 +31,7 @@
 
 ft_status ft_prefix_init(ft_prefix *prefix, uint32_t n_blocks)
 {
-    *prefix = (ft_prefix){.n_blocks = n_blocks, .n_buckets = 1, .oldest = NONE, .newest = NONE};
+    *prefix = (ft_prefix){.n_blocks = n_blocks, .n_buckets = 1};
     while (prefix->n_buckets < n_blocks)
         prefix->n_buckets *= 2;
     prefix->token = calloc((size_t)n_blocks * BLOCK, sizeof *prefix->token);
@@ -157,19 +157,12 @@ void ft_prefix_idle(ft_prefix *prefix, uint32_t block)
     ft_prefix_entry *e = &prefix->entry[block];
     assert(e->scope != 0 && !e->idle);
     e->idle = true;
-    e->older = prefix->newest;
-    e->newer = NONE;
-    if (prefix->newest != NONE)
-        prefix->entry[prefix->newest].newer = block;
-    else
-        prefix->oldest = block;
-    prefix->newest = block;
-    prefix->n_idle++;
     e->idle_at = prefix->idled++;
+    prefix->n_idle++;
     ft_prefix_scope *s = &prefix->scope[e->place];
-    e->own_older = s->newest;
-    e->own_newer = NONE;
-    *(s->newest != NONE ? &prefix->entry[s->newest].own_newer : &s->oldest) = block;
+    e->older = s->newest;
+    e->newer = NONE;
+    *(s->newest != NONE ? &prefix->entry[s->newest].newer : &s->oldest) = block;
     s->newest = block;
 }
 
@@ -178,42 +171,39 @@ void ft_prefix_wake(ft_prefix *prefix, uint32_t block)
     ft_prefix_entry *e = &prefix->entry[block];
     assert(e->idle);
     e->idle = false;
-    if (e->older != NONE)
-        prefix->entry[e->older].newer = e->newer;
-    else
-        prefix->oldest = e->newer;
-    if (e->newer != NONE)
-        prefix->entry[e->newer].older = e->older;
-    else
-        prefix->newest = e->older;
     prefix->n_idle--;
     ft_prefix_scope *s = &prefix->scope[e->place];
-    *(e->own_older != NONE ? &prefix->entry[e->own_older].own_newer : &s->oldest) = e->own_newer;
-    *(e->own_newer != NONE ? &prefix->entry[e->own_newer].own_older : &s->newest) = e->own_older;
+    *(e->older != NONE ? &prefix->entry[e->older].newer : &s->oldest) = e->newer;
+    *(e->newer != NONE ? &prefix->entry[e->newer].older : &s->newest) = e->older;
 }
 
-/* Whether scope a, rather than b, loses an idle block. Both have one. */
-static bool owes_more(const ft_prefix *prefix, const ft_prefix_scope *a, const ft_prefix_scope *b)
+static uint64_t oldest_at(const ft_prefix *prefix, const ft_prefix_scope *s)
 {
-    return a->n != b->n ? a->n > b->n
-                        : prefix->entry[a->oldest].idle_at < prefix->entry[b->oldest].idle_at;
+    return prefix->entry[s->oldest].idle_at;
 }
 
+/* The oldest idle block of the scope with most blocks (of two, of the one whose block is older), or
+ * of all scopes if that one is stale. */
 static uint32_t to_evict(const ft_prefix *prefix)
 {
-    const ft_prefix_scope *most = NULL;
-    const uint64_t age = prefix->idled - prefix->entry[prefix->oldest].idle_at;
-    if (age > (uint64_t)FT_PREFIX_STALE_FACTOR * prefix->n_blocks)
-        return prefix->oldest;
-    for (const ft_prefix_scope *s = prefix->scope; s < prefix->scope + prefix->n_scopes; s++)
-        if (s->id && s->oldest != NONE && (!most || owes_more(prefix, s, most)))
+    const ft_prefix_scope *most = NULL, *oldest = NULL;
+    for (const ft_prefix_scope *s = prefix->scope; s < prefix->scope + prefix->n_scopes; s++) {
+        if (!s->id || s->oldest == NONE)
+            continue;
+        if (!oldest || oldest_at(prefix, s) < oldest_at(prefix, oldest))
+            oldest = s;
+        if (!most || s->n > most->n ||
+            (s->n == most->n && oldest_at(prefix, s) < oldest_at(prefix, most)))
             most = s;
-    return most->oldest;
+    }
+    uint64_t age = prefix->idled - oldest_at(prefix, oldest);
+    return age > (uint64_t)FT_PREFIX_STALE_FACTOR * prefix->n_blocks ? oldest->oldest
+                                                                     : most->oldest;
 }
 
 uint32_t ft_prefix_evict(ft_prefix *prefix)
 {
-    assert(prefix->oldest != NONE);
+    assert(prefix->n_idle > 0);
     uint32_t block = to_evict(prefix);
     ft_prefix_wake(prefix, block);
     ft_prefix_remove(prefix, block);
@@ -241,7 +231,25 @@ static bool block_holds(const ft_prefix *prefix, uint32_t block)
     return e->idle || !prefix->entry[e->parent].idle;
 }
 
-/* Checks counts and lists of the scopes. scratch counts the blocks of each. */
+/* Checks a scope's list of idle blocks; adds their number to *n_idle. children[b] counts the idle
+ * children of block b: they are older than it. */
+static bool list_holds(const ft_prefix *prefix, uint32_t place, uint32_t *children,
+                       uint32_t *n_idle)
+{
+    const ft_prefix_scope *s = &prefix->scope[place];
+    uint32_t before = NONE;
+    for (uint32_t b = s->oldest; b != NONE; before = b, b = prefix->entry[b].newer) {
+        const ft_prefix_entry *e = &prefix->entry[b];
+        HOLDS((*n_idle)++ < prefix->n_idle && e->idle && e->place == place && e->scope == s->id);
+        HOLDS(e->older == before);
+        HOLDS(before == NONE || prefix->entry[before].idle_at < e->idle_at);
+        HOLDS(children[b] == e->n_children);
+        if (e->parent != NONE)
+            children[e->parent]++;
+    }
+    return before == s->newest;
+}
+
 static bool scopes_hold(const ft_prefix *prefix, uint32_t *scratch)
 {
     uint32_t n_idle = 0;
@@ -252,32 +260,17 @@ static bool scopes_hold(const ft_prefix *prefix, uint32_t *scratch)
     for (uint32_t i = 0; i < prefix->n_scopes; i++) {
         const ft_prefix_scope *s = &prefix->scope[i];
         HOLDS(s->id ? s->n == scratch[i] && s->n > 0 : scratch[i] == 0);
-        uint32_t before = NONE;
-        for (uint32_t b = s->id ? s->oldest : NONE; b != NONE;
-             before = b, b = prefix->entry[b].own_newer) {
-            const ft_prefix_entry *e = &prefix->entry[b];
-            HOLDS(n_idle++ < prefix->n_idle && e->idle && e->place == i && e->scope == s->id);
-            HOLDS(e->own_older == before);
-            HOLDS(before == NONE || prefix->entry[before].idle_at < e->idle_at);
-        }
-        HOLDS(!s->id || before == s->newest);
     }
+    memset(scratch, 0, prefix->n_blocks * sizeof *scratch);
+    for (uint32_t i = 0; i < prefix->n_scopes; i++)
+        HOLDS(!prefix->scope[i].id || list_holds(prefix, i, scratch, &n_idle));
     return n_idle == prefix->n_idle;
 }
 
 bool ft_prefix_check(const ft_prefix *prefix, uint32_t *scratch)
 {
-    uint32_t n_idle = 0, before = NONE;
+    uint32_t n_idle = prefix->n_idle;
     HOLDS(scopes_hold(prefix, scratch));
-    memset(scratch, 0, prefix->n_blocks * sizeof *scratch);
-    for (uint32_t b = prefix->oldest; b != NONE; before = b, b = prefix->entry[b].newer) {
-        const ft_prefix_entry *e = &prefix->entry[b];
-        HOLDS(n_idle++ < prefix->n_idle && e->scope && e->idle && e->older == before);
-        HOLDS(scratch[b] == e->n_children); /* its children are older, so all were counted */
-        if (e->parent != NONE)
-            scratch[e->parent]++;
-    }
-    HOLDS(before == prefix->newest && n_idle == prefix->n_idle);
     memset(scratch, 0, prefix->n_blocks * sizeof *scratch);
     for (uint32_t b = 0; b < prefix->n_blocks; b++) {
         const ft_prefix_entry *e = &prefix->entry[b];

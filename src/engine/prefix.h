@@ -33,15 +33,14 @@
 #define FT_PREFIX_STALE_FACTOR 8
 
 typedef struct ft_prefix_entry {
-    uint64_t hash;                 /* of scope, parent's hash and tokens; valid while registered */
-    uint64_t scope;                /* 0: the block is not registered */
-    uint32_t parent;               /* the block before it in every text that holds it, or none */
-    uint32_t next;                 /* next block in the hash bucket */
-    uint32_t n_children;           /* registered blocks whose parent it is */
-    uint32_t place;                /* index of its scope in ft_prefix.scope */
-    uint32_t older, newer;         /* neighbours in the list of all idle blocks */
-    uint32_t own_older, own_newer; /* neighbours in its scope's list */
-    uint64_t idle_at;              /* ft_prefix.idled when it became idle */
+    uint64_t hash;         /* of scope, parent's hash and tokens; valid while registered */
+    uint64_t scope;        /* 0: the block is not registered */
+    uint32_t parent;       /* the block before it in every text that holds it, or none */
+    uint32_t next;         /* next block in the hash bucket */
+    uint32_t n_children;   /* registered blocks whose parent it is */
+    uint32_t place;        /* index of its scope in ft_prefix.scope */
+    uint32_t older, newer; /* neighbours in its scope's list of idle blocks */
+    uint64_t idle_at;      /* ft_prefix.idled when it became idle */
     bool idle;
 } ft_prefix_entry;
 
@@ -57,7 +56,6 @@ typedef struct ft_prefix {
     int32_t *token;               /* [n_blocks, 16], written by kv.c */
     ft_prefix_entry *entry;       /* [n_blocks] */
     uint32_t *bucket;             /* [n_buckets] */
-    uint32_t oldest, newest;      /* ends of the list of all idle blocks */
     uint32_t n_idle;
     ft_prefix_scope *scope;  /* [n_scopes], capacity n_blocks */
     uint32_t n_scopes;       /* entries used so far, free ones included */
