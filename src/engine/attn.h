@@ -74,13 +74,10 @@ typedef struct ft_attn_rows {
 typedef struct ft_attn_kernel ft_attn_kernel;
 /* The plain C kernel: the reference for the others. */
 const ft_attn_kernel *ft_attn_kernel_plain(ft_kv_type type);
-/* NULL if the build or this processor lacks the instructions, or if there is no such kernel for the
- * type. */
-const ft_attn_kernel *ft_attn_kernel_avx2(ft_kv_type type);
-const ft_attn_kernel *ft_attn_kernel_avx512(ft_kv_type type);
-const ft_attn_kernel *ft_attn_kernel_bf16(ft_kv_type type); /* dot products of bfloat16 */
-const ft_attn_kernel *ft_attn_kernel_vnni(ft_kv_type type); /* dot products of bytes */
-const ft_attn_kernel *ft_attn_kernel_neon(ft_kv_type type);
+/* Writes the kernels for a type that this machine can run, the fastest first, the plain one last.
+ * Returns their number. */
+#define FT_ATTN_KERNELS 5
+size_t ft_attn_kernels(ft_kv_type type, const ft_attn_kernel *out[FT_ATTN_KERNELS]);
 /* The fastest kernel that this processor can run for this head_dim. NULL: the type cannot hold
  * it. */
 const ft_attn_kernel *ft_attn_kernel_best(ft_kv_type type, uint32_t head_dim);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's inner loops on AVX2 with FMA and F16C. Stateless.
-#include "base/cpu.h"
 #include "engine/attn_kernel.h"
 
 #if defined(__x86_64__)
@@ -142,18 +141,11 @@ static inline x16 x16_round_bf16(x16 a)
     return EACH(round_bf16_8(a.lo), round_bf16_8(a.hi));
 }
 
-#define KERNEL_NAME "avx2"
-#define KERNEL_GET  ft_attn_kernel_avx2
-#define KERNEL_CPU  (ft_cpu_get()->avx2)
-#define KERNEL_F16  1
-#define KERNEL_BF16 1
-#define KERNEL_Q8   1
-#define KERNEL_DOT  0
+#define KERNEL_NAME  "avx2"
+#define KERNEL_TABLE ft_attn_avx2
+#define KERNEL_F16   1
+#define KERNEL_BF16  1
+#define KERNEL_Q8    1
+#define KERNEL_DOT   0
 #include "engine/attn_tile.h"
-#else
-const ft_attn_kernel *ft_attn_kernel_avx2(ft_kv_type type)
-{
-    (void)type;
-    return NULL;
-}
 #endif

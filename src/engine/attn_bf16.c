@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's inner loops over bf16 on AVX-512 with dot products of bfloat16: twice the products of
 // an ordinary multiply-add. Stateless.
-#include "base/cpu.h"
 #include "engine/attn_kernel.h"
 
 #if defined(__x86_64__)
@@ -29,18 +28,11 @@ static inline x16 x16_store_bf16(ft_bf16 *p, x16 a)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
 }
 
-#define KERNEL_NAME "avx512-bf16"
-#define KERNEL_GET  ft_attn_kernel_bf16
-#define KERNEL_CPU  (ft_cpu_get()->bf16)
-#define KERNEL_F16  0
-#define KERNEL_BF16 1
-#define KERNEL_Q8   0
-#define KERNEL_DOT  1
+#define KERNEL_NAME  "avx512-bf16"
+#define KERNEL_TABLE ft_attn_bf16
+#define KERNEL_F16   0
+#define KERNEL_BF16  1
+#define KERNEL_Q8    0
+#define KERNEL_DOT   1
 #include "engine/attn_tile.h"
-#else
-const ft_attn_kernel *ft_attn_kernel_bf16(ft_kv_type type)
-{
-    (void)type;
-    return NULL;
-}
 #endif

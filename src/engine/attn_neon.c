@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's inner loops on AArch64's NEON. Stateless.
-#include "base/cpu.h"
 #include "engine/attn_kernel.h"
 
 #if defined(__aarch64__)
@@ -141,18 +140,11 @@ static inline x16 x16_round_bf16(x16 a)
     return a;
 }
 
-#define KERNEL_NAME "neon"
-#define KERNEL_GET  ft_attn_kernel_neon
-#define KERNEL_CPU  (ft_cpu_get()->neon)
-#define KERNEL_F16  1
-#define KERNEL_BF16 1
-#define KERNEL_Q8   1
-#define KERNEL_DOT  0
+#define KERNEL_NAME  "neon"
+#define KERNEL_TABLE ft_attn_neon
+#define KERNEL_F16   1
+#define KERNEL_BF16  1
+#define KERNEL_Q8    1
+#define KERNEL_DOT   0
 #include "engine/attn_tile.h"
-#else
-const ft_attn_kernel *ft_attn_kernel_neon(ft_kv_type type)
-{
-    (void)type;
-    return NULL;
-}
 #endif

@@ -179,51 +179,34 @@ static void fold(const ft_attn_sums *total, const ft_attn_sums *span, uint32_t i
 
 /* ---- kernels ---- */
 
-static void prepare(const ft_attn_head *head, float *out)
-{
-    head_prepare(head, out);
-}
-
-#define FUNCTIONS(T, TYPE)                                                                   \
-    static void query_##T(const float *head, uint32_t dim, void *q, uint32_t nq, uint32_t i) \
-    {                                                                                        \
-        head_query_##T(head, dim, q, nq, i);                                                 \
-    }                                                                                        \
-    static void k_##T(const float *head, uint32_t dim, void *page, uint32_t lane)            \
-    {                                                                                        \
-        head_k_##T(head, dim, page, lane);                                                   \
-    }                                                                                        \
-    static void v_##T(const float *head, uint32_t dim, void *page, uint32_t lane)            \
-    {                                                                                        \
-        head_v_##T(head, dim, page, lane);                                                   \
-    }                                                                                        \
-    static void scores_##T(const ft_attn_scores *args)                                       \
-    {                                                                                        \
-        scores(args, TYPE);                                                                  \
-    }                                                                                        \
-    static void weights_##T(const ft_attn_weights *args)                                     \
-    {                                                                                        \
-        weights(args, TYPE);                                                                 \
-    }                                                                                        \
-    static void values_##T(const ft_attn_values *args)                                       \
-    {                                                                                        \
-        values(args, TYPE);                                                                  \
+#define FUNCTIONS(T, TYPE)                               \
+    static void scores_##T(const ft_attn_scores *args)   \
+    {                                                    \
+        scores(args, TYPE);                              \
+    }                                                    \
+    static void weights_##T(const ft_attn_weights *args) \
+    {                                                    \
+        weights(args, TYPE);                             \
+    }                                                    \
+    static void values_##T(const ft_attn_values *args)   \
+    {                                                    \
+        values(args, TYPE);                              \
     }
 FUNCTIONS(f16, FT_KV_F16)
 FUNCTIONS(bf16, FT_KV_BF16)
 FUNCTIONS(q8, FT_KV_Q8_0)
 
-#define KERNEL(T, TYPE, MULTIPLE)       \
-    [TYPE] = {.name = "plain",          \
-              .type = TYPE,             \
-              .dim_multiple = MULTIPLE, \
-              .prepare = prepare,       \
-              .set_query = query_##T,   \
-              .write_k = k_##T,         \
-              .write_v = v_##T,         \
-              .scores = scores_##T,     \
-              .weights = weights_##T,   \
-              .values = values_##T,     \
+#define KERNEL(T, TYPE, MULTIPLE)          \
+    [TYPE] = {.name = "plain",             \
+              .type = TYPE,                \
+              .dim_multiple = MULTIPLE,    \
+              .prepare = head_prepare,     \
+              .set_query = head_query_##T, \
+              .write_k = head_k_##T,       \
+              .write_v = head_v_##T,       \
+              .scores = scores_##T,        \
+              .weights = weights_##T,      \
+              .values = values_##T,        \
               .fold = fold}
 static const ft_attn_kernel kernels[] = {KERNEL(f16, FT_KV_F16, 1), KERNEL(bf16, FT_KV_BF16, 2),
                                          KERNEL(q8, FT_KV_Q8_0, FT_Q8_GROUP)};

@@ -124,13 +124,35 @@ size_t ft_attn_plan_bytes(const ft_attn_plan *plan)
 
 /* ---- kernels ---- */
 
+size_t ft_attn_kernels(ft_kv_type type, const ft_attn_kernel *out[FT_ATTN_KERNELS])
+{
+    const ft_cpu *cpu = ft_cpu_get();
+    size_t n = 0;
+#if defined(__x86_64__)
+    const ft_attn_kernel *const all[] = {&ft_attn_bf16[type], &ft_attn_vnni[type],
+                                         &ft_attn_avx512[type], &ft_attn_avx2[type]};
+    const bool has[] = {cpu->bf16, cpu->vnni, cpu->avx512, cpu->avx2};
+#elif defined(__aarch64__)
+    const ft_attn_kernel *const all[] = {&ft_attn_neon[type]};
+    const bool has[] = {cpu->neon};
+#else
+    const ft_attn_kernel *const all[] = {NULL};
+    const bool has[] = {false};
+    (void)cpu;
+#endif
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (has[i] && all[i]->name)
+            out[n++] = all[i];
+    out[n++] = ft_attn_kernel_plain(type);
+    return n;
+}
+
 const ft_attn_kernel *ft_attn_kernel_best(ft_kv_type type, uint32_t head_dim)
 {
-    const ft_attn_kernel *const all[] = {ft_attn_kernel_bf16(type),   ft_attn_kernel_vnni(type),
-                                         ft_attn_kernel_avx512(type), ft_attn_kernel_avx2(type),
-                                         ft_attn_kernel_neon(type),   ft_attn_kernel_plain(type)};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i] && head_dim % all[i]->dim_multiple == 0)
+    const ft_attn_kernel *all[FT_ATTN_KERNELS];
+    size_t n = ft_attn_kernels(type, all);
+    for (size_t i = 0; i < n; i++)
+        if (head_dim % all[i]->dim_multiple == 0)
             return all[i];
     return NULL;
 }

@@ -11,7 +11,7 @@
  *   takes any n), x16_scale (p 2^n, or 0 where x < b), x16_keep (lanes >= n become v), x16_hmax,
  *   PREFETCH
  *   TILE_REGS: number of x16 accumulators that fit the registers
- *   KERNEL_NAME, KERNEL_GET, and the types to make: KERNEL_F16, KERNEL_BF16, KERNEL_Q8 (0 or 1)
+ *   KERNEL_NAME, KERNEL_TABLE, and the types to make: KERNEL_F16, KERNEL_BF16, KERNEL_Q8 (0 or 1)
  *   KERNEL_DOT: 1 if bf16 and q8_0 have dot products: dot2(acc, pairs of bf16, pair) and
  *   dot4(acc, unsigned bytes, signed bytes)
  * Every primitive is exact or rounds once, so all instruction sets give the same bits.
@@ -449,99 +449,56 @@ static void fold(const ft_attn_sums *total, const ft_attn_sums *span, uint32_t i
 
 /* ---- kernels ---- */
 
-static void prepare(const ft_attn_head *head, float *out)
-{
-    head_prepare(head, out);
-}
-
-#define QUERY_FUNCTION(T, HOW)                                                               \
-    static void query_##T(const float *head, uint32_t dim, void *q, uint32_t nq, uint32_t i) \
-    {                                                                                        \
-        HOW(head, dim, q, nq, i);                                                            \
-    }                                                                                        \
-    static void k_##T(const float *head, uint32_t dim, void *page, uint32_t lane)            \
-    {                                                                                        \
-        head_k_##T(head, dim, page, lane);                                                   \
-    }                                                                                        \
-    static void v_##T(const float *head, uint32_t dim, void *page, uint32_t lane)            \
-    {                                                                                        \
-        head_v_##T(head, dim, page, lane);                                                   \
-    }                                                                                        \
-    static void weights_##T(const ft_attn_weights *args)                                     \
-    {                                                                                        \
-        weights_any(args, values_type_##T);                                                  \
+#define WEIGHTS_FUNCTION(T)                              \
+    static void weights_##T(const ft_attn_weights *args) \
+    {                                                    \
+        weights_any(args, values_type_##T);              \
     }
-#define KERNEL(T, MULTIPLE)                                                                 \
-    {                                                                                       \
-        .name = KERNEL_NAME, .type = (ft_kv_type)values_type_##T, .dim_multiple = MULTIPLE, \
-        .prepare = prepare, .set_query = query_##T, .write_k = k_##T, .write_v = v_##T,     \
-        .scores = scores_##T, .weights = weights_##T, .values = values_##T, .fold = fold    \
+#define KERNEL(T, MULTIPLE, QUERY)                                                                 \
+    {                                                                                              \
+        .name = KERNEL_NAME, .type = (ft_kv_type)values_type_##T, .dim_multiple = MULTIPLE,        \
+        .prepare = head_prepare, .set_query = QUERY, .write_k = head_k_##T, .write_v = head_v_##T, \
+        .scores = scores_##T, .weights = weights_##T, .values = values_##T, .fold = fold           \
     }
 
 #if KERNEL_F16
 DEFINE_SCORES(f16)
 DEFINE_VALUES(f16, VALUES_SHAPES)
-QUERY_FUNCTION(f16, head_query_f16)
+WEIGHTS_FUNCTION(f16)
 static void values_f16(const ft_attn_values *args)
 {
     values_any(args, values_table_f16, 0, args->dim);
 }
-static const ft_attn_kernel kernel_f16 = KERNEL(f16, 16);
 #endif
 
 #if KERNEL_BF16
 DEFINE_SCORES(bf16)
 DEFINE_VALUES(bf16, VALUES_SHAPES)
-#if KERNEL_DOT
-QUERY_FUNCTION(bf16, head_query_bf16_pairs)
-#else
-QUERY_FUNCTION(bf16, head_query_bf16)
-#endif
+WEIGHTS_FUNCTION(bf16)
 static void values_bf16(const ft_attn_values *args)
 {
     values_any(args, values_table_bf16, 0, args->dim);
 }
-static const ft_attn_kernel kernel_bf16 = KERNEL(bf16, 16);
 #endif
 
 #if KERNEL_Q8
 DEFINE_SCORES(q8)
 DEFINE_VALUES(q8, VALUES_NARROW)
-#if KERNEL_DOT
-QUERY_FUNCTION(q8, head_query_q8_dot)
-#else
-QUERY_FUNCTION(q8, head_query_q8)
-#endif
+WEIGHTS_FUNCTION(q8)
 static void values_q8(const ft_attn_values *args)
 {
     values_scaled(args, values_table_q8);
 }
-static const ft_attn_kernel kernel_q8 = KERNEL(q8, FT_Q8_GROUP);
 #endif
 
-const ft_attn_kernel *KERNEL_GET(ft_kv_type type)
-{
-    if (!KERNEL_CPU)
-        return NULL;
-    switch (type) {
-    case FT_KV_F16:
+const ft_attn_kernel KERNEL_TABLE[FT_ATTN_TYPES] = {
 #if KERNEL_F16
-        return &kernel_f16;
-#else
-        return NULL;
+    [FT_KV_F16] = KERNEL(f16, 16, head_query_f16),
 #endif
-    case FT_KV_BF16:
 #if KERNEL_BF16
-        return &kernel_bf16;
-#else
-        return NULL;
+    [FT_KV_BF16] = KERNEL(bf16, 16, KERNEL_DOT ? head_query_bf16_pairs : head_query_bf16),
 #endif
-    case FT_KV_Q8_0:
 #if KERNEL_Q8
-        return &kernel_q8;
-#else
-        return NULL;
+    [FT_KV_Q8_0] = KERNEL(q8, FT_Q8_GROUP, KERNEL_DOT ? head_query_q8_dot : head_query_q8),
 #endif
-    }
-    return NULL;
-}
+};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's inner loops over q8_0 on AVX-512 with dot products of bytes, for the scores.
 // Stateless.
-#include "base/cpu.h"
 #include "engine/attn_kernel.h"
 
 #if defined(__x86_64__)
@@ -29,18 +28,11 @@ static inline x16 dot4_end(x16 acc)
     return _mm512_cvtepi32_ps(_mm512_castps_si512(acc));
 }
 
-#define KERNEL_NAME "avx512-vnni"
-#define KERNEL_GET  ft_attn_kernel_vnni
-#define KERNEL_CPU  (ft_cpu_get()->vnni)
-#define KERNEL_F16  0
-#define KERNEL_BF16 0
-#define KERNEL_Q8   1
-#define KERNEL_DOT  1
+#define KERNEL_NAME  "avx512-vnni"
+#define KERNEL_TABLE ft_attn_vnni
+#define KERNEL_F16   0
+#define KERNEL_BF16  0
+#define KERNEL_Q8    1
+#define KERNEL_DOT   1
 #include "engine/attn_tile.h"
-#else
-const ft_attn_kernel *ft_attn_kernel_vnni(ft_kv_type type)
-{
-    (void)type;
-    return NULL;
-}
 #endif
