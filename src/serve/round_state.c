@@ -67,17 +67,6 @@ ft_round_did ft_round_step(ft_round *round, ft_round_event event)
     return did;
 }
 
-ft_round_kind ft_round_kind_of(ft_round_state state)
-{
-    static const ft_round_kind kinds[FT_ROUND_STATES] = {
-        [FT_ROUND_NONE] = FT_ROUND_KIND_NONE,         [FT_ROUND_TREE] = FT_ROUND_KIND_TREE,
-        [FT_ROUND_TREE_EARLY] = FT_ROUND_KIND_TREE,   [FT_ROUND_EARLY] = FT_ROUND_KIND_EARLY,
-        [FT_ROUND_EARLY_EARLY] = FT_ROUND_KIND_EARLY, [FT_ROUND_RUN] = FT_ROUND_KIND_RUN,
-        [FT_ROUND_RUN_NEXT] = FT_ROUND_KIND_RUN,      [FT_ROUND_ENDED] = FT_ROUND_KIND_NONE,
-    };
-    return kinds[state];
-}
-
 void ft_round_begin(ft_round *round, uint32_t number, uint32_t base, uint32_t end,
                     ft_client_msg *take_draft)
 {
@@ -105,14 +94,13 @@ void ft_round_settle(ft_round *round)
 void ft_round_check(const ft_round *round)
 {
 #ifdef FT_DEBUG_CHECKS
-    const ft_round_kind kind = ft_round_kind_of(round->state);
-    const bool tree = kind == FT_ROUND_KIND_TREE || kind == FT_ROUND_KIND_EARLY;
+    const bool run = ft_round_is_run(round), tree = ft_round_waits(round) && !run;
     assert((round->draft != NULL) == tree);
     assert(!tree || (round->n_drafted > 0 && round->nodes.n == round->n_drafted));
     assert(!tree || (round->nodes.token == round->draft->draft.token));
     assert(!tree || round->end == round->base);
-    assert(kind != FT_ROUND_KIND_RUN || round->end > round->base);
-    assert(kind != FT_ROUND_KIND_NONE || round->nodes.n == 0);
+    assert(!run || round->end > round->base);
+    assert(run || tree || round->nodes.n == 0);
     assert((round->early != NULL) ==
            (round->state == FT_ROUND_TREE_EARLY || round->state == FT_ROUND_EARLY_EARLY));
     assert(!round->early || round->early_for == round->number + 1);

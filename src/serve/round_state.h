@@ -74,13 +74,6 @@ typedef enum ft_round_did {
     FT_ROUND_OVER   /* the text has ended */
 } ft_round_did;
 
-typedef enum ft_round_kind {
-    FT_ROUND_KIND_NONE,
-    FT_ROUND_KIND_TREE,
-    FT_ROUND_KIND_EARLY,
-    FT_ROUND_KIND_RUN
-} ft_round_kind;
-
 /* The nodes of a tree. Borrows the arrays. */
 typedef struct ft_nodes {
     uint32_t n;
@@ -108,8 +101,6 @@ ft_round_did ft_round_would(const ft_round *round, ft_round_event event);
  * ft_round_check. An event that is not allowed changes nothing. */
 ft_round_did ft_round_step(ft_round *round, ft_round_event event);
 
-/* The kind of round that is under way in this state. */
-ft_round_kind ft_round_kind_of(ft_round_state state);
 /* Whether a round is under way; whether it is a run. */
 static inline bool ft_round_waits(const ft_round *round)
 {
@@ -117,7 +108,7 @@ static inline bool ft_round_waits(const ft_round *round)
 }
 static inline bool ft_round_is_run(const ft_round *round)
 {
-    return ft_round_kind_of(round->state) == FT_ROUND_KIND_RUN;
+    return round->state == FT_ROUND_RUN || round->state == FT_ROUND_RUN_NEXT;
 }
 
 /* Sets the fields of a round whose state has just become TREE, EARLY or RUN, except n_drafted of a

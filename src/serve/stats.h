@@ -7,10 +7,8 @@
 #define FT_SERVE_STATS_H
 
 #include "base/stats.h"
+#include "sched/promise.h"
 #include "sched/spike.h"
-
-#define FT_SLO_CLASSES 8
-#define FT_SLO_NONE    FT_SLO_CLASSES /* no promise */
 
 /* F(KIND, field, "name", "help"). The kinds are those of base/stats.h. */
 #define FT_VERIFIER_STATS(F)                                                                       \

@@ -141,7 +141,7 @@ static void run(sim *s)
             ft_sim_server_run(s);
     }
     count_late(s);
-    s->out->counted_us = s->opts->until_us - s->opts->from_us;
+    s->out->counted_us = (uint64_t)(s->opts->until_us - s->opts->from_us);
 }
 
 ft_status ft_sim_wisp_run(const ft_sim_opts *opts, ft_error *err, ft_sim_result *out)

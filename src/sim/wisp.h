@@ -29,20 +29,31 @@ typedef struct ft_sim_opts {
         *tokens; /* [n_devices] tokens of text that each got, counted or not; NULL: not wanted */
 } ft_sim_opts;
 
+/* What is counted; several runs' counts are added. */
+#define FT_SIM_COUNTS(F)                                                   \
+    F(tokens)       /* of text, in the counted time */                     \
+    F(tokens_all)   /* of text, in all of the time */                      \
+    F(rounds)       /* verdicts */                                         \
+    F(late_compute) /* late verdicts in a spike (5.3) */                   \
+    F(late_wait)    /* other late verdicts */                              \
+    F(drafted)                                                             \
+    F(accepted)                                                            \
+    F(passes)                                                              \
+    F(rows)                                                                \
+    F(busy_us)                                                             \
+    F(kv_released) /* times that a session's KV was evicted for another */ \
+    F(counted_us)
+
 typedef struct ft_sim_result {
     /* Texts that ended or are past saving, and those slower than their class's promise from request
      * to last token (eq. (20)). */
     uint64_t texts[FT_SIM_CLASSES], slow[FT_SIM_CLASSES];
-    uint64_t tokens;                          /* of text, in the counted time */
-    uint64_t tokens_all;                      /* and before */
-    uint64_t rounds, late_compute, late_wait; /* verdicts; late ones in a spike or not (5.3) */
-    uint64_t drafted, accepted;
-    uint64_t passes, rows, busy_us;
-    uint64_t kv_released;            /* times that a session's KV was evicted for another */
     uint64_t spike[FT_SPIKE_CAUSES]; /* passes by cause */
-    uint32_t kv_blocks_least;        /* free at the worst moment */
-    uint32_t most_rows;              /* of a pass */
-    int64_t counted_us;
+#define F(name) uint64_t name;
+    FT_SIM_COUNTS(F)
+#undef F
+    uint32_t kv_blocks_least; /* free at the worst moment */
+    uint32_t most_rows;       /* of a pass */
 } ft_sim_result;
 
 /* FT_NOMEM; FT_INVALID where the longest text does not fit the KV pool, a draft not a pass, or

@@ -13,7 +13,7 @@
 #define WHY_LEAST    4     /* characters of a reason */
 #define CAPACITY_MAX 1e9
 
-#define X(id, text, least, most) [FT_SIM_##id] = text,
+#define X(id, text, whole, least, most) [FT_SIM_##id] = text,
 const char *const ft_sim_const_name[FT_SIM_CONSTS] = {FT_SIM_CONST_LIST(X)};
 #undef X
 #define X(id, text) [FT_SIM_MODE_##id] = text,
@@ -21,25 +21,20 @@ const char *const ft_sim_mode_name[FT_SIM_MODES] = {FT_SIM_MODE_LIST(X)};
 #undef X
 
 static const struct {
+    bool whole;
     double least, most;
 } range[FT_SIM_CONSTS] = {
-#define X(id, text, lo, hi) [FT_SIM_##id] = {lo, hi},
+#define X(id, text, whole, least, most) [FT_SIM_##id] = {whole, least, most},
     FT_SIM_CONST_LIST(X)
 #undef X
 };
-
-static bool is_whole(ft_sim_const which)
-{
-    return which == FT_SIM_DRAFT_MOST || which == FT_SIM_DRAFT_FIXED || which == FT_SIM_MAX_ROWS ||
-           which == FT_SIM_MAX_SESSIONS || which == FT_SIM_KV_BLOCKS || which == FT_SIM_SEEDS;
-}
 
 double ft_sim_const_scaled(ft_sim_const which, double value, double factor)
 {
     double out = value * factor;
     if (range[which].most == 1 && factor > 1)
         out = 1 - (1 - value) / factor;
-    if (is_whole(which))
+    if (range[which].whole)
         out = round(out);
     return fmin(fmax(out, range[which].least), range[which].most);
 }
@@ -59,10 +54,10 @@ static ft_status read_const(const json_t *constants, ft_sim_const which, ft_erro
     const char *why = json_string_value(json_object_get(field, "why"));
     double *value = &out->k[which];
     if (!number(json_object_get(field, "value"), range[which].least, range[which].most, value) ||
-        (is_whole(which) && *value != floor(*value)))
-        return ft_error_set(err, FT_INVALID,
-                            "constants.%s: 'value' is missing or no %snumber from %g to %g", name,
-                            is_whole(which) ? "whole " : "", range[which].least, range[which].most);
+        (range[which].whole && *value != floor(*value)))
+        return ft_error_set(
+            err, FT_INVALID, "constants.%s: 'value' is missing or no %snumber from %g to %g", name,
+            range[which].whole ? "whole " : "", range[which].least, range[which].most);
     if (!why || strlen(why) < WHY_LEAST)
         return ft_error_set(err, FT_INVALID, "constants.%s: say in 'why' where it comes from",
                             name);

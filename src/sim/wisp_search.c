@@ -11,22 +11,13 @@ static void sum(ft_sim_result *to, const ft_sim_result *r)
     }
     for (int i = 0; i < FT_SPIKE_CAUSES; i++)
         to->spike[i] += r->spike[i];
-    to->tokens += r->tokens;
-    to->tokens_all += r->tokens_all;
-    to->rounds += r->rounds;
-    to->late_compute += r->late_compute;
-    to->late_wait += r->late_wait;
-    to->drafted += r->drafted;
-    to->accepted += r->accepted;
-    to->passes += r->passes;
-    to->rows += r->rows;
-    to->busy_us += r->busy_us;
-    to->kv_released += r->kv_released;
     if (to->counted_us == 0 || r->kv_blocks_least < to->kv_blocks_least)
         to->kv_blocks_least = r->kv_blocks_least;
     if (r->most_rows > to->most_rows)
         to->most_rows = r->most_rows;
-    to->counted_us += r->counted_us;
+#define F(name) to->name += r->name;
+    FT_SIM_COUNTS(F)
+#undef F
 }
 
 /* Share of slow texts; where classes are mixed, the worst class's: each was promised its speed. */
