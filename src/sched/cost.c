@@ -135,12 +135,6 @@ static void solve(normal m, const bool *use, double *x)
 /* Least squares with no factor negative: the most negative one is left out until none is. */
 static void fit(ft_cost *cost, bool fitted)
 {
-    const double ridge[FT_COST_FACTORS] = {[FT_COST_PASS] = TUNE.ridge_pass,
-                                           [FT_COST_ROW] = TUNE.ridge_row,
-                                           [FT_COST_LOGITS_ROW] = TUNE.ridge_logits_row,
-                                           [FT_COST_INTERACTION] = TUNE.ridge_interaction,
-                                           [FT_COST_CACHED_TOK] = TUNE.ridge_cached_tok,
-                                           [FT_COST_HEAD] = TUNE.ridge_head};
     normal m = {0};
     bool use[FT_COST_FACTORS];
     int worst;
@@ -151,8 +145,9 @@ static void fit(ft_cost *cost, bool fitted)
                     add(&m, cost, &cost->seen[kind][size][i], fitted);
     for (int i = 0; i < FT_COST_FACTORS; i++) {
         use[i] = m.a[i][i] > 0;
-        m.b[i] += ridge[i] * m.a[i][i] * cost->prior[i]; /* what data leave open stays as it was */
-        m.a[i][i] *= 1 + ridge[i];
+        const double ridge = i == FT_COST_ROW ? TUNE.ridge_row : TUNE.ridge;
+        m.b[i] += ridge * m.a[i][i] * cost->prior[i]; /* what data leave open stays as it was */
+        m.a[i][i] *= 1 + ridge;
     }
     do {
         worst = -1;

@@ -16,23 +16,19 @@
 
 #include "base/tuning.h"
 
-/* cost.c. Where few passes are known they leave room between the factors. The ridges, relative to
- * the data's own weight, blame rows then, which overrates larger passes. */
-#define FT_SCHED_TUNING_COST(T, g)                                                          \
-    T(g, COUNT, SCALED, rounds, 3, "fits a pass, each with weights by the one before")      \
-    T(g, REAL, SCALED, huber, 0.1, "relative error above which a pass counts linearly")     \
-    T(g, REAL, SCALED, half_life, 256, "passes after which one counts half")                \
-    T(g, REAL, SCALED, faded, 0.05,                                                         \
-      "the least that an old pass counts: it is the last of its size")                      \
-    T(g, REAL, SCALED, error_rate, 0.1, "share of a new error in the mean of errors")       \
-    T(g, COUNT, SCALED, first_rows, 16, "rows of a prompt in the first pass at most")       \
-    T(g, COUNT, SCALED, trusted, 2, "times the most rows seen: a prompt's rows at most")    \
-    T(g, REAL, SCALED, ridge_pass, 1e-3, "pull of a pass's fixed cost to what it was")      \
-    T(g, REAL, SCALED, ridge_row, 1e-5, "the same of a row's cost")                         \
-    T(g, REAL, SCALED, ridge_logits_row, 1e-4, "the same of a row with logits")             \
-    T(g, REAL, SCALED, ridge_interaction, 1e-4, "the same of a row's attention to a token") \
-    T(g, REAL, SCALED, ridge_cached_tok, 1e-3, "the same of a token of KV")                 \
-    T(g, REAL, SCALED, ridge_head, 1e-3, "the same of the output head's fixed cost")
+/* cost.c. Mean error of predictions in 7 kinds of load on a virtual clock: without Huber's weights or
+ * without fading up to 4 and 3 points more; a tenth or ten times the ridge within half a point. */
+#define FT_SCHED_TUNING_COST(T, g)                                                               \
+    T(g, COUNT, SCALED, rounds, 3, "fits a pass, each with weights by the one before")           \
+    T(g, REAL, SCALED, huber, 0.1, "relative error above which a pass counts linearly")          \
+    T(g, REAL, SCALED, half_life, 256, "passes after which one counts half")                     \
+    T(g, REAL, SCALED, faded, 0.05,                                                              \
+      "the least that an old pass counts: it is the last of its size")                           \
+    T(g, REAL, SCALED, error_rate, 0.1, "share of a new error in the mean of errors")            \
+    T(g, COUNT, SCALED, first_rows, 16, "rows of a prompt in the first pass at most")            \
+    T(g, COUNT, SCALED, trusted, 2, "times the most rows seen: a prompt's rows at most")         \
+    T(g, REAL, SCALED, ridge, 1e-3, "pull of each cost to what it was, of the data's weight...") \
+    T(g, REAL, SCALED, ridge_row, 1e-5, "...and of a row's cost: rows are blamed first")
 
 /* deadline.c, room.c. A round meets two passes, the one that runs when it arrives and its
  * own; a quarter of its time is left for its edge and the network: hence round_share. */
