@@ -8,11 +8,6 @@
 
 #include "wire/early.h"
 
-void ft_early_reset(ft_early *e)
-{
-    e->state = FT_EARLY_POSSIBLE;
-}
-
 const ft_client_msg *ft_early_make(ft_early *e, uint32_t round, uint32_t base, const ft_tree *tree,
                                    const uint8_t *under)
 {
@@ -52,5 +47,5 @@ void ft_early_cut(ft_early *e, const ft_msg_verdict *verdict, ft_msg_draft *out)
     const bool fits = behind(e, verdict, out);
     assert(fits);
     (void)fits;
-    ft_early_reset(e);
+    e->state = FT_EARLY_POSSIBLE;
 }

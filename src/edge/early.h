@@ -8,7 +8,7 @@
  *
  *   POSSIBLE --ft_early_make--> OUT --ft_early_cut: the verdict took it--> POSSIBLE
  *   POSSIBLE --look_early (exchange.c)--> PASSED
- *   any --ft_early_reset: another draft is sent, or the stream is lost--> POSSIBLE
+ *   any --another draft is sent, or the stream is lost (exchange.c, rounds.c)--> POSSIBLE
  *
  * spec/early_policy.h decides when to send it; nothing is drafted here.
  */
@@ -31,8 +31,6 @@ typedef struct ft_early {
     ft_early_policy policy;
 } ft_early;
 
-/* Another draft was sent, or the stream was lost: no early draft is out. */
-void ft_early_reset(ft_early *e);
 /* Makes the message of an early draft for `round`. base: the text's length before the outstanding
  * tree. tree, under: as ft_drafter_early fills them. Valid until the next call. */
 const ft_client_msg *ft_early_make(ft_early *e, uint32_t round, uint32_t base, const ft_tree *tree,

@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "base/num.h"
 
-#define POLL_US 40000 /* the sink is asked so often while waiting */
-#define LOCK_US 1000  /* the draft engine's lock is tried so often while waiting */
+#define POLL_US 40000 /* while waiting, from one question to the sink to the next */
+#define LOCK_US 1000  /* while waiting, from one try for the draft engine to the next */
 
 static ft_status cancelled(ft_error *err)
 {
@@ -60,7 +60,7 @@ static ft_status send_draft(ft_gen *gen, ft_error *err)
     draft->round = gen->stream.round;
     draft->rtt_us = ft_timing_rtt_us(&gen->timing);
     ft_timing_sent(&gen->timing, ft_gen_now_us(gen));
-    ft_early_reset(&gen->early);
+    gen->early.state = FT_EARLY_POSSIBLE;
     return ft_stream_ask(&gen->stream, &gen->out.msg, err);
 }
 
@@ -106,7 +106,7 @@ static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
     ft_stream_loss loss;
     ft_status status = ft_stream_recover(&gen->stream, code, err, &loss);
     gen->stats->retry_after_ms = loss.retry_after_ms;
-    ft_early_reset(&gen->early);
+    gen->early.state = FT_EARLY_POSSIBLE;
     if (ft_gen_in_run(gen))
         break_run(gen);
     ft_gen_happened(gen, FT_GEN_LOST);

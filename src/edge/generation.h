@@ -24,7 +24,8 @@
  * the draft was sent over the present stream (stream.h); drafting.h has the draft model's state.
  *
  * The parts know neither each other nor this struct: rounds.c and exchange.c pass values between
- * them. All of it belongs to the thread that called ft_edge_generate.
+ * them. Parts count what they do in the generation's statistics (stats.h). All of it belongs to the
+ * thread that called ft_edge_generate.
  */
 #ifndef FT_EDGE_GENERATION_H
 #define FT_EDGE_GENERATION_H

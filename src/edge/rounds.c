@@ -220,7 +220,7 @@ static void round_over(ft_gen *gen)
 {
     ft_msg_draft *draft = &gen->out.msg.draft;
     const bool next = gen->state == FT_GEN_RUN_NEXT;
-    ft_early_reset(&gen->early);
+    gen->early.state = FT_EARLY_POSSIBLE;
     ft_stream_answered(&gen->stream, next);
     gen->out.run_left = next ? gen->out.next_run : 0;
     gen->out.next_run = 0;

@@ -119,7 +119,7 @@ void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times
 {
     if (times->rtt.known)
         ft_control_saw_rtt(&s->control, times->rtt.us);
-    if (!s->run.since.known) { /* includes network and wait */
+    if (!s->run.since.known) { /* the first verdict's time includes the network */
         s->run.since = ft_known(now_us);
         s->run.tokens = 0;
     } else {

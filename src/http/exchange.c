@@ -60,19 +60,14 @@ static enum MHD_Result reply_fail(ft_http_exchange *x)
     return ft_http_reply_fail(x->connection, &reply, &x->fail);
 }
 
-static enum MHD_Result reply_status(ft_http_exchange *x, ft_status status, const ft_error *err)
-{
-    ft_http_fail_from(&x->fail, status, err);
-    return reply_fail(x);
-}
-
 /* 200 with this body, if the status of making it is FT_OK. Takes what body holds. */
 static enum MHD_Result reply_body(ft_http_exchange *x, ft_status status, const char *type,
                                   ft_buf *body)
 {
     if (status != FT_OK) {
         ft_buf_deinit(body);
-        return reply_status(x, status, NULL);
+        ft_http_fail_from(&x->fail, status, NULL);
+        return reply_fail(x);
     }
     ft_http_reply reply = x->defaults;
     reply.status = 200;
