@@ -445,5 +445,5 @@ enum MHD_Result ft_http_exchange_end(ft_http_exchange *x)
     reply.status = MHD_HTTP_NO_CONTENT;
     reply.allow = "GET, HEAD, POST, OPTIONS";
     return reply.origin ? ft_http_reply_preflight(x->connection, &reply)
-                        : ft_http_reply_send(x->connection, &reply, NULL);
+                        : ft_http_reply_send(x->connection, &reply, &(ft_buf){0});
 }

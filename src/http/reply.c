@@ -42,16 +42,12 @@ static enum MHD_Result queue(struct MHD_Connection *connection, const ft_http_re
     return result;
 }
 
+/* Takes the bytes; libmicrohttpd makes a copy. */
 static struct MHD_Response *from_buf(ft_buf *body)
 {
-    size_t n = body ? body->len : 0;
     struct MHD_Response *response =
-        n ? MHD_create_response_from_buffer(n, body->data, MHD_RESPMEM_MUST_FREE)
-          : MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
-    if (body && !(response && n))
-        ft_buf_deinit(body);
-    if (body)
-        *body = (ft_buf){0};
+        MHD_create_response_from_buffer(body->len, (void *)ft_buf_str(body), MHD_RESPMEM_MUST_COPY);
+    ft_buf_deinit(body);
     return response;
 }
 
@@ -73,10 +69,10 @@ enum MHD_Result ft_http_reply_fail(struct MHD_Connection *connection, const ft_h
     const header more[] = {
         {"WWW-Authenticate", fail->http == 401 ? "Bearer" : NULL},
         {"Retry-After", fail->http == 429 || fail->http == 503 ? seconds : NULL}};
-    if (ft_http_fail_json(fail, &body) == FT_OK)
-        return queue(connection, &own, from_buf(&body), more, 2);
+    const bool made = ft_http_fail_json(fail, &body) == FT_OK;
+    enum MHD_Result result = queue(connection, &own, made ? from_buf(&body) : NULL, more, 2);
     ft_buf_deinit(&body);
-    return MHD_NO;
+    return result;
 }
 
 /* Names that a browser asks for are sent back only if they look like names of headers. */
@@ -103,7 +99,7 @@ enum MHD_Result ft_http_reply_preflight(struct MHD_Connection *connection,
                            {"Access-Control-Allow-Headers", names},
                            {"Access-Control-Max-Age", "600"},
                            {"Access-Control-Allow-Private-Network", private_network}};
-    return queue(connection, reply, from_buf(NULL), more, sizeof more / sizeof *more);
+    return queue(connection, reply, from_buf(&(ft_buf){0}), more, sizeof more / sizeof *more);
 }
 
 enum MHD_Result ft_http_reply_stream(struct MHD_Connection *connection, const ft_http_reply *reply,

@@ -19,7 +19,7 @@ typedef struct ft_http_reply {
     bool close;         /* the connection is closed after it */
 } ft_http_reply;
 
-/* Queues a response. Takes the bytes of body, also on failure; NULL: none. */
+/* Queues a response. Takes the bytes of body, also on failure. */
 enum MHD_Result ft_http_reply_send(struct MHD_Connection *connection, const ft_http_reply *reply,
                                    ft_buf *body);
 

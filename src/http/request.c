@@ -250,9 +250,10 @@ static const char *known_role(json_t *v)
     return NULL;
 }
 
-/* Text parts, joined by a newline, into a new string. */
-static ft_status join_parts(reader *r, json_t *parts, const char *name, char **out)
+/* Replaces a message's text parts by one string, with a newline between them. */
+static ft_status join_parts(reader *r, json_t *message, const char *name)
 {
+    json_t *parts = json_object_get(message, "content");
     ft_buf text = {0};
     for (size_t i = 0; i < json_array_size(parts); i++) {
         json_t *part = json_array_get(parts, i), *piece = json_object_get(part, "text");
@@ -268,13 +269,9 @@ static ft_status join_parts(reader *r, json_t *parts, const char *name, char **o
             ft_buf_append(&text, "\n", 1);
         ft_buf_append(&text, json_string_value(piece), json_string_length(piece));
     }
-    ft_buf_append(&text, "", 0);
-    if (text.failed || !text.data) {
-        ft_buf_deinit(&text);
-        return out_of_memory(r);
-    }
-    *out = text.data;
-    return FT_OK;
+    json_t *joined = text.failed ? NULL : json_stringn_nocheck(ft_buf_str(&text), text.len);
+    ft_buf_deinit(&text);
+    return json_object_set_new(message, "content", joined) == 0 ? FT_OK : out_of_memory(r);
 }
 
 static ft_status read_message(reader *r, json_t *v, size_t i)
@@ -295,14 +292,12 @@ static ft_status read_message(reader *r, json_t *v, size_t i)
                                 "'%s': tools are unsupported by this server.", name);
     snprintf(name, sizeof name, "messages[%zu].content", i);
     json_t *content = json_object_get(v, "content");
-    if (json_is_string(content)) {
-        m->content = json_string_value(content);
-        return FT_OK;
-    }
-    if (!json_is_array(content) || json_array_size(content) == 0)
-        return wrong_type(r, name, "a string or a list of text parts");
-    ft_status status = join_parts(r, content, name, &r->out->joined[i]);
-    m->content = r->out->joined[i];
+    ft_status status = FT_OK;
+    if (json_array_size(content) > 0)
+        status = join_parts(r, v, name);
+    else if (!json_is_string(content))
+        status = wrong_type(r, name, "a string or a list of text parts");
+    m->content = json_string_value(json_object_get(v, "content"));
     return status;
 }
 
@@ -317,8 +312,7 @@ static ft_status read_messages(reader *r)
     if (!json_is_array(v) || n == 0)
         return wrong_type(r, "messages", "a list of at least one message");
     out->messages = calloc(n, sizeof *out->messages);
-    out->joined = calloc(n, sizeof *out->joined);
-    if (!out->messages || !out->joined)
+    if (!out->messages)
         return out_of_memory(r);
     out->request.messages = out->messages;
     out->request.n_messages = n;
@@ -426,9 +420,6 @@ ft_status ft_http_parse(const char *body, size_t n, bool chat, const char *model
 
 void ft_http_parsed_deinit(ft_http_parsed *parsed)
 {
-    for (size_t i = 0; parsed->joined && i < parsed->request.n_messages; i++)
-        free(parsed->joined[i]);
-    free(parsed->joined);
     free(parsed->messages);
     free(parsed->tokens);
     json_decref(parsed->root);

@@ -23,7 +23,6 @@ typedef struct ft_http_parsed {
     bool include_usage;
     json_t *root;
     ft_chat_message *messages; /* [n_messages] */
-    char **joined;             /* [n_messages]: contents that came in parts; else NULL */
     int32_t *tokens;
     const char *stops[FT_HTTP_STOPS_MAX];
 } ft_http_parsed;
