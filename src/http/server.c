@@ -22,13 +22,6 @@
 
 /* --- libmicrohttpd's callbacks --- */
 
-static ft_http_conn *conn_of(struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info ? info->socket_context : NULL;
-}
-
 static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -53,7 +46,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
     ft_http *http = cls;
     ft_http_exchange *x = *context;
     if (!x) {
-        ft_http_conn *conn = conn_of(connection);
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        ft_http_conn *conn = info ? info->socket_context : NULL;
         *context = x = conn ? ft_http_exchange_create(http, conn, connection, uri, method) : NULL;
         return x ? ft_http_exchange_begin(x) : MHD_NO;
     }
