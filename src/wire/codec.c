@@ -82,42 +82,45 @@ ft_status ft_codec_pack(const ProtobufCMessage *message, ft_error *err, uint8_t 
     return FT_OK;
 }
 
-void ft_codec_refuse(ft_codec_check *check, ft_status code, const char *fmt, ...)
+void ft_codec_refuse(ft_codec *codec, ft_status code, const char *fmt, ...)
 {
     va_list args;
-    if (check->status != FT_OK)
+    if (codec->status != FT_OK)
         return;
     va_start(args, fmt);
-    check->status = ft_error_setv(check->err, code, fmt, args);
+    codec->status = ft_error_setv(codec->err, code, fmt, args);
     va_end(args);
 }
 
-void ft_codec_string(ft_codec_check *check, const char *text, const char *field, char *out,
-                     size_t size)
+void ft_codec_string(ft_codec *codec, char *ours, size_t size, char **theirs, const char *field)
 {
-    size_t n = strlen(text);
-    if (n >= size)
-        ft_codec_refuse(check, FT_INVALID, "%s: %zu bytes, at most %zu", field, n, size - 1);
-    else if (!ft_utf8_valid(text, n))
-        ft_codec_refuse(check, FT_INVALID, "%s: not UTF-8", field);
+    size_t n = codec->writing ? 0 : strlen(*theirs);
+    if (codec->writing)
+        *theirs = ours;
+    else if (n >= size)
+        ft_codec_refuse(codec, FT_INVALID, "%s: %zu bytes, at most %zu", field, n, size - 1);
+    else if (!ft_utf8_valid(*theirs, n))
+        ft_codec_refuse(codec, FT_INVALID, "%s: not UTF-8", field);
     else
-        memcpy(out, text, n + 1);
+        memcpy(ours, *theirs, n + 1);
 }
 
-void ft_codec_id(ft_codec_check *check, const ProtobufCBinaryData *bytes, const char *field,
-                 ft_session_id *out)
+void ft_codec_id(ft_codec *codec, ft_session_id *ours, ProtobufCBinaryData *theirs,
+                 const char *field)
 {
-    if (bytes->len != FT_SESSION_ID_LEN)
-        ft_codec_refuse(check, FT_INVALID, "%s: %zu bytes, must be %d", field, bytes->len,
+    if (codec->writing)
+        *theirs = (ProtobufCBinaryData){.len = FT_SESSION_ID_LEN, .data = ours->bytes};
+    else if (theirs->len != FT_SESSION_ID_LEN)
+        ft_codec_refuse(codec, FT_INVALID, "%s: %zu bytes, must be %d", field, theirs->len,
                         FT_SESSION_ID_LEN);
     else
-        memcpy(out->bytes, bytes->data, FT_SESSION_ID_LEN);
+        memcpy(ours->bytes, theirs->data, FT_SESSION_ID_LEN);
 }
 
-float ft_codec_number(ft_codec_check *check, float value, float max, const char *field)
+void ft_codec_number(ft_codec *codec, float *ours, float *theirs, float max, const char *field)
 {
-    if (!isfinite(value) || value < 0 || value > max)
-        ft_codec_refuse(check, FT_INVALID, "%s: %g, must be within [0, %g]", field, (double)value,
+    FT_CODEC_MOVE(codec, *ours, *theirs);
+    if (!codec->writing && (!isfinite(*ours) || *ours < 0 || *ours > max))
+        ft_codec_refuse(codec, FT_INVALID, "%s: %g, must be within [0, %g]", field, (double)*ours,
                         (double)max);
-    return value;
 }

@@ -30,21 +30,32 @@ FT_WARN_UNUSED ft_status ft_codec_scan(const uint8_t *data, size_t n, uint32_t m
 FT_WARN_UNUSED ft_status ft_codec_pack(const ProtobufCMessage *message, ft_error *err,
                                        uint8_t **data, size_t *n);
 
-/* The checks of one message. All are made; the first one that fails sets status and *err. */
-typedef struct ft_codec_check {
+/* A message on its way from a struct of protobuf-c into ours (reading), or the other way (writing).
+ * One list of fields serves both ways. The first check that fails sets status and *err; later
+ * fields are still moved, and nobody uses them. */
+typedef struct ft_codec {
+    bool writing;
     ft_status status;
     ft_error *err;
-} ft_codec_check;
+} ft_codec;
 
+/* A field that any value may have. */
+#define FT_CODEC_MOVE(codec, ours, theirs) \
+    do {                                   \
+        if ((codec)->writing)              \
+            (theirs) = (ours);             \
+        else                               \
+            (ours) = (theirs);             \
+    } while (0)
+
+/* When read: valid UTF-8 that fits into ours[size]. When written, theirs borrows ours. */
+void ft_codec_string(ft_codec *codec, char *ours, size_t size, char **theirs, const char *field);
+/* When read: exactly FT_SESSION_ID_LEN bytes. When written, theirs borrows ours. */
+void ft_codec_id(ft_codec *codec, ft_session_id *ours, ProtobufCBinaryData *theirs,
+                 const char *field);
+/* When read: finite and within [0, max]. */
+void ft_codec_number(ft_codec *codec, float *ours, float *theirs, float max, const char *field);
 /* A check has failed. */
-void ft_codec_refuse(ft_codec_check *check, ft_status code, const char *fmt, ...) FT_PRINTF(3, 4);
-/* Copies valid UTF-8 that fits into out[size]. */
-void ft_codec_string(ft_codec_check *check, const char *text, const char *field, char *out,
-                     size_t size);
-/* Copies exactly FT_SESSION_ID_LEN bytes. */
-void ft_codec_id(ft_codec_check *check, const ProtobufCBinaryData *bytes, const char *field,
-                 ft_session_id *out);
-/* Returns value, which must be finite and within [0, max]. */
-float ft_codec_number(ft_codec_check *check, float value, float max, const char *field);
+void ft_codec_refuse(ft_codec *codec, ft_status code, const char *fmt, ...) FT_PRINTF(3, 4);
 
 #endif

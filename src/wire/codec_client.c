@@ -29,168 +29,180 @@ size_t ft_client_msg_max_bytes(const ft_wire_limits *limits)
            limits->max_evidence_bytes;
 }
 
-static void check_tokens(ft_codec_check *check, const uint32_t *token, size_t n, uint32_t n_vocab,
+static void check_tokens(ft_codec *codec, const uint32_t *token, size_t n, uint32_t n_vocab,
                          const char *field)
 {
     for (size_t i = 0; i < n; i++)
         if (token[i] >= n_vocab)
-            ft_codec_refuse(check, FT_INVALID,
+            ft_codec_refuse(codec, FT_INVALID,
                             "%s[%zu]: token %u, but the served vocabulary has %u tokens: use a "
                             "model of the same family",
                             field, i, token[i], n_vocab);
 }
 
-static void check_text_len(ft_codec_check *check, uint32_t n, const ft_wire_limits *limits,
+static void check_text_len(ft_codec *codec, uint32_t n, const ft_wire_limits *limits,
                            const char *field)
 {
     if (n > limits->max_context)
-        ft_codec_refuse(check, FT_INVALID, "%s: %u, at most %u", field, n, limits->max_context);
+        ft_codec_refuse(codec, FT_INVALID, "%s: %u, at most %u", field, n, limits->max_context);
 }
 
-static void read_sampling(ft_codec_check *check, const Foretoken__V1__Sampling *pb,
-                          ft_msg_sampling *out)
+static void move_sampling(ft_codec *codec, ft_msg_sampling *ours, Foretoken__V1__Sampling *pb)
 {
-    out->temperature =
-        ft_codec_number(check, pb->temperature, TEMPERATURE_MAX, "Open.sampling.temperature");
-    out->top_p = ft_codec_number(check, pb->top_p, 1, "Open.sampling.top_p");
-    out->min_p = ft_codec_number(check, pb->min_p, 1, "Open.sampling.min_p");
-    out->top_k = pb->top_k;
-    out->seed = pb->seed;
+    ft_codec_number(codec, &ours->temperature, &pb->temperature, TEMPERATURE_MAX,
+                    "Open.sampling.temperature");
+    ft_codec_number(codec, &ours->top_p, &pb->top_p, 1, "Open.sampling.top_p");
+    ft_codec_number(codec, &ours->min_p, &pb->min_p, 1, "Open.sampling.min_p");
+    FT_CODEC_MOVE(codec, ours->top_k, pb->top_k);
+    FT_CODEC_MOVE(codec, ours->seed, pb->seed);
 }
 
-static void read_resume(ft_codec_check *check, const Foretoken__V1__Resume *pb,
-                        const ft_wire_limits *limits, ft_msg_open *out)
+static void move_resume(ft_codec *codec, ft_msg_open *ours, Foretoken__V1__Resume *pb)
 {
-    out->resume = true;
-    out->base = pb->text_len;
-    check_text_len(check, pb->text_len, limits, "Open.resume.text_len");
-    ft_codec_id(check, &pb->session, "Open.resume.session", &out->session);
-    ft_codec_id(check, &pb->secret, "Open.resume.secret", &out->secret);
+    FT_CODEC_MOVE(codec, ours->base, pb->text_len);
+    ft_codec_id(codec, &ours->session, &pb->session, "Open.resume.session");
+    ft_codec_id(codec, &ours->secret, &pb->secret, "Open.resume.secret");
 }
+
+/* Without sampling, prompt and resume. */
+static void move_open(ft_codec *codec, ft_msg_open *ours, open_pb *pb)
+{
+    ft_codec_string(codec, ours->model, sizeof ours->model, &pb->model, "Open.model");
+    ft_codec_number(codec, &ours->slo_tokens_per_s, &pb->slo_tokens_per_s, SLO_MAX,
+                    "Open.slo_tokens_per_s");
+    FT_CODEC_MOVE(codec, ours->protocol, pb->protocol);
+    FT_CODEC_MOVE(codec, ours->vocab_fingerprint, pb->vocab_fingerprint);
+    FT_CODEC_MOVE(codec, ours->rule, pb->rule);
+    FT_CODEC_MOVE(codec, ours->max_tokens, pb->max_tokens);
+    FT_CODEC_MOVE(codec, ours->logprobs, pb->logprobs);
+    FT_CODEC_MOVE(codec, ours->top_logprobs, pb->top_logprobs);
+}
+
+/* Without tree, evidence and under. */
+static void move_draft(ft_codec *codec, ft_msg_draft *ours, draft_pb *pb)
+{
+    FT_CODEC_MOVE(codec, ours->round, pb->round);
+    FT_CODEC_MOVE(codec, ours->base, pb->text_len);
+    FT_CODEC_MOVE(codec, ours->n, pb->nodes);
+    FT_CODEC_MOVE(codec, ours->run, pb->run);
+    FT_CODEC_MOVE(codec, ours->draft_us, pb->draft_us);
+    FT_CODEC_MOVE(codec, ours->rtt_us, pb->rtt_us);
+}
+
+/* ---- from bytes ---- */
 
 /* The prompt is not copied yet. */
-static void read_prompt(ft_codec_check *check, const open_pb *pb, const ft_wire_limits *limits,
+static void read_prompt(ft_codec *codec, const open_pb *pb, const ft_wire_limits *limits,
                         ft_msg_open *out)
 {
     if (!pb->n_prompt)
-        ft_codec_refuse(check, FT_INVALID, "Open.prompt: empty, needs at least one token");
+        ft_codec_refuse(codec, FT_INVALID, "Open.prompt: empty, needs at least one token");
     if (pb->n_prompt > limits->max_context)
-        ft_codec_refuse(check, FT_TOO_LARGE,
+        ft_codec_refuse(codec, FT_TOO_LARGE,
                         "Open.prompt: %zu tokens, the server's context holds %u: shorten it",
                         pb->n_prompt, limits->max_context);
-    check_tokens(check, pb->prompt, pb->n_prompt, limits->n_vocab, "Open.prompt");
+    check_tokens(codec, pb->prompt, pb->n_prompt, limits->n_vocab, "Open.prompt");
     out->n_prompt = (uint32_t)pb->n_prompt;
     out->prompt = (const int32_t *)pb->prompt;
 }
 
-static void read_open(ft_codec_check *check, const open_pb *pb, const ft_wire_limits *limits,
-                      ft_msg_open *out)
+static void read_open(ft_codec *codec, open_pb *pb, const ft_wire_limits *limits, ft_msg_open *out)
 {
+    out->resume = pb->resume != NULL;
     if (pb->resume && pb->n_prompt)
-        ft_codec_refuse(check, FT_INVALID, "Open: either prompt or resume, not both");
-    else if (pb->resume)
-        read_resume(check, pb->resume, limits, out);
-    else
-        read_prompt(check, pb, limits, out);
-    ft_codec_string(check, pb->model, "Open.model", out->model, sizeof out->model);
+        ft_codec_refuse(codec, FT_INVALID, "Open: either prompt or resume, not both");
+    if (pb->resume) {
+        check_text_len(codec, pb->resume->text_len, limits, "Open.resume.text_len");
+        move_resume(codec, out, pb->resume);
+    } else {
+        read_prompt(codec, pb, limits, out);
+    }
+    move_open(codec, out, pb);
     if (pb->sampling)
-        read_sampling(check, pb->sampling, &out->sampling);
-    out->slo_tokens_per_s =
-        ft_codec_number(check, pb->slo_tokens_per_s, SLO_MAX, "Open.slo_tokens_per_s");
-    if (pb->top_logprobs > FT_WIRE_TOP_MAX)
-        ft_codec_refuse(check, FT_INVALID, "Open.top_logprobs: %u, at most %d", pb->top_logprobs,
+        move_sampling(codec, &out->sampling, pb->sampling);
+    if (out->top_logprobs > FT_WIRE_TOP_MAX)
+        ft_codec_refuse(codec, FT_INVALID, "Open.top_logprobs: %u, at most %d", out->top_logprobs,
                         FT_WIRE_TOP_MAX);
-    out->protocol = pb->protocol;
-    out->vocab_fingerprint = pb->vocab_fingerprint;
-    out->rule = (uint32_t)pb->rule;
-    out->max_tokens = pb->max_tokens;
-    out->logprobs = pb->logprobs;
-    out->top_logprobs = pb->top_logprobs;
 }
 
 /* What holds for every draft, whatever a server's limits. */
-static void check_draft(ft_codec_check *check, const ft_msg_draft *draft)
+static void check_draft(ft_codec *codec, const ft_msg_draft *draft)
 {
+    if (draft->n_evidence && (draft->n == 0 || draft->n_under))
+        ft_codec_refuse(codec, FT_INVALID, "Draft.evidence: %u bytes %s", draft->n_evidence,
+                        draft->n ? "in an early draft" : "without nodes");
     if (draft->run > FT_WIRE_RUN_MAX)
-        ft_codec_refuse(check, FT_INVALID, "Draft.run: %u tokens, at most %d", draft->run,
+        ft_codec_refuse(codec, FT_INVALID, "Draft.run: %u tokens, at most %d", draft->run,
                         FT_WIRE_RUN_MAX);
     if (draft->run && draft->n)
-        ft_codec_refuse(check, FT_INVALID, "Draft: either nodes or a run, not both");
-    if (draft->n_evidence && (draft->n == 0 || draft->n_under))
-        ft_codec_refuse(check, FT_INVALID, "Draft.evidence: %u bytes %s", draft->n_evidence,
-                        draft->n ? "in an early draft" : "without nodes");
+        ft_codec_refuse(codec, FT_INVALID, "Draft: either nodes or a run, not both");
 }
 
-static void read_tree(ft_codec_check *check, const draft_pb *pb, const ft_wire_limits *limits,
+static void read_tree(ft_codec *codec, const draft_pb *pb, const ft_wire_limits *limits,
                       ft_msg_draft *out)
 {
     if (pb->nodes && (pb->token_bits < 1 || pb->token_bits > FT_TREE_BITS_TOKEN_MAX))
-        ft_codec_refuse(check, FT_INVALID, "Draft.token_bits: %u, 1 to %d", pb->token_bits,
+        ft_codec_refuse(codec, FT_INVALID, "Draft.token_bits: %u, 1 to %d", pb->token_bits,
                         FT_TREE_BITS_TOKEN_MAX);
-    if (check->status == FT_OK)
-        check->status =
-            ft_tree_bits_read(pb->tree.data, pb->tree.len, pb->token_bits, out, check->err);
-    check_tokens(check, (const uint32_t *)out->token, out->n, limits->n_vocab, "Draft.tree");
+    if (codec->status == FT_OK)
+        codec->status =
+            ft_tree_bits_read(pb->tree.data, pb->tree.len, pb->token_bits, out, codec->err);
+    check_tokens(codec, (const uint32_t *)out->token, out->n, limits->n_vocab, "Draft.tree");
 }
 
-static void read_under(ft_codec_check *check, const draft_pb *pb, ft_msg_draft *out)
+static void read_under(ft_codec *codec, const draft_pb *pb, ft_msg_draft *out)
 {
     if (pb->n_under > out->n) {
-        ft_codec_refuse(check, FT_INVALID, "Draft.under: %zu entries for %u nodes", pb->n_under,
+        ft_codec_refuse(codec, FT_INVALID, "Draft.under: %zu entries for %u nodes", pb->n_under,
                         out->n);
         return;
     }
     for (size_t i = 0; i < pb->n_under; i++) {
         if (pb->under[i] >= FT_WIRE_TREE_MAX)
-            ft_codec_refuse(check, FT_INVALID, "Draft.under[%zu]: node %u", i, pb->under[i]);
+            ft_codec_refuse(codec, FT_INVALID, "Draft.under[%zu]: node %u", i, pb->under[i]);
         out->under[i] = (uint8_t)pb->under[i];
     }
-    if (check->status == FT_OK)
-        check->status = ft_early_check(out, FT_WIRE_TREE_MAX, check->err);
+    if (codec->status == FT_OK)
+        codec->status = ft_early_check(out, FT_WIRE_TREE_MAX, codec->err);
 }
 
 /* The evidence is not copied yet. The rule checks its content, which depends on the session. */
-static void read_draft(ft_codec_check *check, const draft_pb *pb, const ft_wire_limits *limits,
+static void read_draft(ft_codec *codec, draft_pb *pb, const ft_wire_limits *limits,
                        ft_msg_draft *out)
 {
     uint32_t max_tree = limits->max_tree < FT_WIRE_TREE_MAX ? limits->max_tree : FT_WIRE_TREE_MAX;
-    if (pb->round == 0)
-        ft_codec_refuse(check, FT_INVALID, "Draft.round: 0, rounds count from 1");
-    check_text_len(check, pb->text_len, limits, "Draft.text_len");
-    if (pb->evidence.len > limits->max_evidence_bytes)
-        ft_codec_refuse(check, FT_INVALID, "Draft.evidence: %zu bytes, at most %u",
-                        pb->evidence.len, limits->max_evidence_bytes);
-    if (pb->nodes > max_tree)
-        ft_codec_refuse(check, FT_TOO_LARGE, "Draft.nodes: %u, at most %u", pb->nodes, max_tree);
-    if (check->status != FT_OK)
-        return;
-    out->round = pb->round;
-    out->base = pb->text_len;
-    out->n = pb->nodes;
-    out->run = pb->run;
-    out->draft_us = pb->draft_us;
-    out->rtt_us = pb->rtt_us;
+    move_draft(codec, out, pb);
     out->n_evidence = (uint32_t)pb->evidence.len;
     out->evidence = pb->evidence.data;
     out->n_under = (uint32_t)pb->n_under;
-    check_draft(check, out);
-    read_tree(check, pb, limits, out);
+    if (out->round == 0)
+        ft_codec_refuse(codec, FT_INVALID, "Draft.round: 0, rounds count from 1");
+    check_text_len(codec, out->base, limits, "Draft.text_len");
+    if (pb->evidence.len > limits->max_evidence_bytes)
+        ft_codec_refuse(codec, FT_INVALID, "Draft.evidence: %zu bytes, at most %u",
+                        pb->evidence.len, limits->max_evidence_bytes);
+    check_draft(codec, out);
+    if (out->n > max_tree)
+        ft_codec_refuse(codec, FT_TOO_LARGE, "Draft.nodes: %u, at most %u", out->n, max_tree);
+    if (codec->status != FT_OK)
+        return;
+    read_tree(codec, pb, limits, out);
     if (pb->n_under)
-        read_under(check, pb, out);
+        read_under(codec, pb, out);
 }
 
 /* What *out points to belongs to pb. */
-static void read_kind(ft_codec_check *check, const client_pb *pb, const ft_wire_limits *limits,
+static void read_kind(ft_codec *codec, client_pb *pb, const ft_wire_limits *limits,
                       ft_client_msg *out)
 {
     switch (pb->kind_case) {
     case FORETOKEN__V1__CLIENT_MESSAGE__KIND_OPEN:
         out->kind = FT_CLIENT_OPEN;
-        read_open(check, pb->open, limits, &out->open);
+        read_open(codec, pb->open, limits, &out->open);
         break;
     case FORETOKEN__V1__CLIENT_MESSAGE__KIND_DRAFT:
         out->kind = FT_CLIENT_DRAFT;
-        read_draft(check, pb->draft, limits, &out->draft);
+        read_draft(codec, pb->draft, limits, &out->draft);
         break;
     case FORETOKEN__V1__CLIENT_MESSAGE__KIND_CANCEL:
         out->kind = FT_CLIENT_CANCEL;
@@ -199,7 +211,7 @@ static void read_kind(ft_codec_check *check, const client_pb *pb, const ft_wire_
         out->kind = FT_CLIENT_CLOSE;
         break;
     default:
-        ft_codec_refuse(check, FT_INVALID, "ClientMessage: no kind");
+        ft_codec_refuse(codec, FT_INVALID, "ClientMessage: no kind");
     }
 }
 
@@ -244,12 +256,12 @@ ft_status ft_client_msg_decode(const uint8_t *data, size_t n, const ft_wire_limi
     if (!pb)
         return ft_error_set(err, FT_INVALID, "ClientMessage: not a protobuf message");
     ft_client_msg msg = {0};
-    ft_codec_check check = {.err = err};
-    read_kind(&check, pb, limits, &msg);
-    if (check.status == FT_OK && !(*out = ft_client_msg_dup(&msg)))
-        ft_codec_refuse(&check, FT_NOMEM, "no memory for a message of %zu bytes", n);
+    ft_codec codec = {.err = err};
+    read_kind(&codec, pb, limits, &msg);
+    if (codec.status == FT_OK && !(*out = ft_client_msg_dup(&msg)))
+        ft_codec_refuse(&codec, FT_NOMEM, "no memory for a message of %zu bytes", n);
     foretoken__v1__client_message__free_unpacked(pb, &memory.allocator);
-    return check.status;
+    return codec.status;
 }
 
 void ft_client_msg_free(ft_client_msg *msg)
@@ -257,43 +269,32 @@ void ft_client_msg_free(ft_client_msg *msg)
     free(msg);
 }
 
+/* ---- to bytes ---- */
+
 /* The encoders set their kind of *message and pack it. */
-static ft_status encode_open(const ft_msg_open *open, client_pb *message, ft_error *err,
-                             uint8_t **data, size_t *n)
+static ft_status encode_open(ft_msg_open *open, client_pb *message, ft_error *err, uint8_t **data,
+                             size_t *n)
 {
-    Foretoken__V1__Sampling sampling = FORETOKEN__V1__SAMPLING__INIT;
-    sampling.temperature = open->sampling.temperature;
-    sampling.top_k = open->sampling.top_k;
-    sampling.top_p = open->sampling.top_p;
-    sampling.min_p = open->sampling.min_p;
-    sampling.seed = open->sampling.seed;
-    Foretoken__V1__Resume resume = FORETOKEN__V1__RESUME__INIT;
-    resume.session.len = resume.secret.len = FT_SESSION_ID_LEN;
-    resume.session.data = (uint8_t *)open->session.bytes;
-    resume.secret.data = (uint8_t *)open->secret.bytes;
-    resume.text_len = open->base;
+    ft_codec codec = {.writing = true, .err = err};
     open_pb pb = FORETOKEN__V1__OPEN__INIT;
-    pb.protocol = open->protocol;
-    pb.vocab_fingerprint = open->vocab_fingerprint;
-    pb.model = (char *)open->model;
+    Foretoken__V1__Sampling sampling = FORETOKEN__V1__SAMPLING__INIT;
+    Foretoken__V1__Resume resume = FORETOKEN__V1__RESUME__INIT;
+    move_open(&codec, open, &pb);
+    move_sampling(&codec, &open->sampling, &sampling);
+    move_resume(&codec, open, &resume);
     pb.sampling = &sampling;
-    pb.slo_tokens_per_s = open->slo_tokens_per_s;
-    pb.rule = (Foretoken__V1__Rule)open->rule;
     if (open->resume) {
         pb.resume = &resume;
     } else {
         pb.n_prompt = open->n_prompt;
         pb.prompt = (uint32_t *)open->prompt;
     }
-    pb.max_tokens = open->max_tokens;
-    pb.logprobs = open->logprobs;
-    pb.top_logprobs = open->top_logprobs;
     message->kind_case = FORETOKEN__V1__CLIENT_MESSAGE__KIND_OPEN;
     message->open = &pb;
     return ft_codec_pack(&message->base, err, data, n);
 }
 
-static ft_status encode_draft(const ft_msg_draft *draft, client_pb *message, ft_error *err,
+static ft_status encode_draft(ft_msg_draft *draft, client_pb *message, ft_error *err,
                               uint8_t **data, size_t *n)
 {
     uint8_t tree[FT_TREE_BITS_MAX_BYTES];
@@ -301,31 +302,25 @@ static ft_status encode_draft(const ft_msg_draft *draft, client_pb *message, ft_
     if (draft->n > FT_WIRE_TREE_MAX)
         return ft_error_set(err, FT_TOO_LARGE, "Draft: %u nodes, at most %d", draft->n,
                             FT_WIRE_TREE_MAX);
-    ft_codec_check check = {.err = err};
-    check_draft(&check, draft);
+    ft_codec codec = {.writing = true, .err = err};
+    check_draft(&codec, draft);
     for (uint32_t i = 0; i < draft->n; i++)
         if (draft->parent[i] < -1 || draft->parent[i] >= (int32_t)i || draft->token[i] < 0)
-            ft_codec_refuse(&check, FT_INVALID, "Draft: node %u is token %d below %d", i,
+            ft_codec_refuse(&codec, FT_INVALID, "Draft: node %u is token %d below %d", i,
                             draft->token[i], draft->parent[i]);
-    if (check.status == FT_OK && draft->n_under)
-        check.status = ft_early_check(draft, FT_WIRE_TREE_MAX, err);
-    if (check.status != FT_OK)
-        return check.status;
-    for (uint32_t i = 0; i < draft->n_under; i++)
-        under[i] = draft->under[i];
+    if (codec.status == FT_OK && draft->n_under)
+        codec.status = ft_early_check(draft, FT_WIRE_TREE_MAX, err);
+    if (codec.status != FT_OK)
+        return codec.status;
     draft_pb pb = FORETOKEN__V1__DRAFT__INIT;
-    pb.n_under = draft->n_under;
+    move_draft(&codec, draft, &pb);
+    for (; pb.n_under < draft->n_under; pb.n_under++)
+        under[pb.n_under] = draft->under[pb.n_under];
     pb.under = under;
-    pb.round = draft->round;
-    pb.run = draft->run;
-    pb.text_len = draft->base;
-    pb.nodes = draft->n;
     pb.tree.data = tree;
     pb.tree.len = ft_tree_bits_write(draft, tree, &pb.token_bits);
     pb.evidence.data = (uint8_t *)draft->evidence;
     pb.evidence.len = draft->n_evidence;
-    pb.draft_us = draft->draft_us;
-    pb.rtt_us = draft->rtt_us;
     message->kind_case = FORETOKEN__V1__CLIENT_MESSAGE__KIND_DRAFT;
     message->draft = &pb;
     return ft_codec_pack(&message->base, err, data, n);
@@ -340,9 +335,9 @@ ft_status ft_client_msg_encode(const ft_client_msg *msg, ft_error *err, uint8_t 
     *n = 0;
     switch (msg->kind) {
     case FT_CLIENT_OPEN:
-        return encode_open(&msg->open, &message, err, data, n);
+        return encode_open((ft_msg_open *)&msg->open, &message, err, data, n);
     case FT_CLIENT_DRAFT:
-        return encode_draft(&msg->draft, &message, err, data, n);
+        return encode_draft((ft_msg_draft *)&msg->draft, &message, err, data, n);
     case FT_CLIENT_CANCEL:
         message.kind_case = FORETOKEN__V1__CLIENT_MESSAGE__KIND_CANCEL;
         message.cancel = &cancel;
