@@ -2,10 +2,12 @@
  *
  * One incoming call of the server, of any method; private to this room.
  *
- *   accepted --recv--> reading --half-close--> finishing --status sent--> closed --> gone
- *      |                  |   \---ft_stream_finish--/                       ^
- *      |                  \--------- cancelled, connection lost ------------/
- *      \-- refused: finishing at once, never reads
+ *   OPEN --ft_stream_finish, half-close of a session--> FINISHING --pump, queue empty--> FINISHED
+ *     |                                                     |                              |
+ *     \--refused batch, unread replies, on_closed--> CUT <--/--on_closed-------------------/
+ *
+ * A call that the server refuses is FINISHING at once and never reads. After on_closed, when no
+ * batch is under way, the call is given back and on_gone is called.
  *
  * Locks, in this order: ft_wire_server.lock, then ft_stream.lock. No lock is held while the
  * handler runs.
@@ -53,7 +55,8 @@ struct ft_stream {
     void *user; /* the handler's pointer */
 
     ft_stream *prev, *next; /* guarded by server->lock */
-    bool accepted; /* guarded by server->lock: takes one of max_streams, and has an on_end */
+    bool accepted; /* set by the queue thread under server->lock: counts for max_streams, and the
+                      handler knows it */
     bool watching; /* guarded by server->lock: is told when the server drains */
 
     /* used by the queue thread alone */
