@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/cond.h"
 #include "bench/bench.h"
 #include "bench/load_anew.h"
 #include "bench/load_link.h"
@@ -200,10 +200,9 @@ static void write_text(device *d)
 /* False: it is over before that. */
 static bool sleep_until(crowd *c, int64_t until_us)
 {
-    const struct timespec t = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
     pthread_mutex_lock(&c->lock);
-    while (!c->stop && !c->failed && ft_bench_now_us() < until_us)
-        pthread_cond_timedwait(&c->changed, &c->lock, &t);
+    while (!c->stop && !c->failed && ft_cond_wait_until(&c->changed, &c->lock, until_us)) {
+    }
     bool go_on = !c->stop && !c->failed;
     pthread_mutex_unlock(&c->lock);
     return go_on;
@@ -287,9 +286,7 @@ static bool watch(crowd *c, int64_t until_us, ft_error *err)
     pthread_mutex_lock(&c->lock);
     for (int64_t now = ft_bench_now_us(); go_on && now < until_us; now = ft_bench_now_us()) {
         int64_t look_us = until_us - now < LOOK_US ? until_us : now + LOOK_US;
-        const struct timespec t = {.tv_sec = look_us / 1000000,
-                                   .tv_nsec = look_us % 1000000 * 1000};
-        pthread_cond_timedwait(&c->changed, &c->lock, &t);
+        (void)ft_cond_wait_until(&c->changed, &c->lock, look_us);
         go_on = !c->failed && !(c->opts->slow_most && c->slow > c->opts->slow_most);
         if (is_stopped(c) && ft_error_set(err, FT_CANCELLED, "stopped") != FT_OK) {
             fail(c, err);
@@ -387,12 +384,8 @@ static uint64_t misses(const ft_bench_crowd_opts *o)
 
 static void crowd_init(crowd *c)
 {
-    pthread_condattr_t attr;
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&c->changed, NULL);
 }
 
 static ft_status run(const ft_bench_crowd_opts *o, bool learning, ft_error *err,

@@ -9,8 +9,8 @@
 #include "bench/load_link.h"
 
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/cond.h"
 #include "bench/bench.h"
 
 #define LINGER_US 1000000 /* for a server to end the stream after Close */
@@ -44,12 +44,8 @@ typedef struct slow_link {
 
 static void queue_init(queue *q)
 {
-    pthread_condattr_t attr;
     pthread_mutex_init(&q->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&q->changed, NULL);
 }
 
 static void packet_free(packet *p)
@@ -94,11 +90,7 @@ static void queue_close(queue *q)
 /* Call with the lock held; until_us < 0: no limit. */
 static void wait_until(queue *q, int64_t until_us)
 {
-    const struct timespec t = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
-    if (until_us < 0)
-        pthread_cond_wait(&q->changed, &q->lock);
-    else
-        pthread_cond_timedwait(&q->changed, &q->lock, &t);
+    (void)ft_cond_wait_until(&q->changed, &q->lock, until_us < 0 ? FT_NO_DEADLINE : until_us);
 }
 
 /* Waits until the head is due, but not longer than until_us (< 0: no limit), and returns it. NULL:
