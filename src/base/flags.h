@@ -22,7 +22,7 @@ typedef enum ft_flag_kind {
     FT_FLAG_UINT32, /* uint32_t */
     FT_FLAG_FLOAT,  /* double, within [min, max] */
     FT_FLAG_SINGLE, /* float, within [min, max] */
-    FT_FLAG_CHOICE, /* an enum that counts from 0; the value is one of `choices` */
+    FT_FLAG_CHOICE, /* an enum that counts from 0, as large as unsigned; one of `choices` */
     FT_FLAG_STRING, /* const char *; borrowed from argv */
     FT_FLAG_LIST,   /* ft_flag_list: the flag may be repeated */
     FT_FLAG_GROUP   /* not a flag: all rows of another table */

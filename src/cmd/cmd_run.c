@@ -283,30 +283,14 @@ static int one_shot(run_app *app, run_talk *talk, ft_error *err)
     return status == FT_OK ? 0 : 130;
 }
 
-/* One line from standard input; false at its end or at a signal. */
-static bool read_line(ft_buf *line, ft_buf *rest)
+/* One line from standard input, without its newline; false at the input's end or at a signal. stdin
+ * has no buffer, so that waiting for the descriptor waits for all that is to come. */
+static bool read_line(char **line, size_t *size)
 {
-    char chunk[4096];
-    ft_buf_clear(line);
-    for (;;) {
-        char *end = rest->len ? memchr(rest->data, '\n', rest->len) : NULL;
-        if (end) {
-            size_t n = (size_t)(end - rest->data);
-            ft_buf_append(line, rest->data, n);
-            ft_buf_shift(rest, n + 1);
-            return !line->failed;
-        }
-        if (!ft_cmd_wait_input(STDIN_FILENO))
-            return false;
-        ssize_t got = read(STDIN_FILENO, chunk, sizeof chunk);
-        if (got <= 0) { /* a last line without its newline counts */
-            ft_buf_append(line, ft_buf_str(rest), rest->len);
-            ft_buf_clear(rest);
-            return got == 0 && line->len > 0 && !line->failed;
-        }
-        if (ft_buf_append(rest, chunk, (size_t)got) != FT_OK)
-            return false;
-    }
+    const ssize_t n = ft_cmd_wait_input(STDIN_FILENO) ? getline(line, size, stdin) : -1;
+    if (n > 0 && (*line)[n - 1] == '\n')
+        (*line)[n - 1] = 0;
+    return n > 0 && !ft_cmd_stopped();
 }
 
 /* One turn of the chat. An error is printed, and the turn is dropped from the conversation. */
@@ -331,16 +315,18 @@ static int chat(run_app *app, run_talk *talk, ft_error *err)
 {
     const size_t n_fixed = talk->n; /* the system message stays */
     const bool terminal = isatty(STDIN_FILENO);
-    ft_buf line = {0}, rest = {0};
+    char *line = NULL;
+    size_t size = 0;
     ft_status status = FT_OK;
     const char *text = app->f.prompt;
+    setvbuf(stdin, NULL, _IONBF, 0);
     while (status == FT_OK) {
         if (!text) {
             if (terminal)
                 fputs("\n> ", stderr);
-            if (!read_line(&line, &rest) || strcmp(ft_buf_str(&line), "/exit") == 0)
+            if (!read_line(&line, &size) || strcmp(line, "/exit") == 0)
                 break;
-            text = ft_buf_str(&line);
+            text = line;
         }
         if (strcmp(text, "/clear") == 0)
             forget(talk, n_fixed);
@@ -348,8 +334,7 @@ static int chat(run_app *app, run_talk *talk, ft_error *err)
             status = turn(app, talk, text, err);
         text = NULL;
     }
-    ft_buf_deinit(&line);
-    ft_buf_deinit(&rest);
+    free(line);
     return status == FT_OK ? 0 : 1;
 }
 
