@@ -124,14 +124,6 @@ static float *inputs_of(const ft_train_set *s, const ft_predictor *p)
     return x;
 }
 
-static uint8_t *labels_of(const ft_train_set *s)
-{
-    uint8_t *y = malloc(s->n);
-    for (size_t i = 0; y && i < s->n; i++)
-        y[i] = s->at[i].accepted;
-    return y;
-}
-
 /* ---- one size ---- */
 
 static ft_status fit(const training *t, candidate *c, ft_error *err)
@@ -144,16 +136,15 @@ static ft_status fit(const training *t, candidate *c, ft_error *err)
     ft_status status = ft_mlp_init(&c->shape, err, &p->mlp);
     if (status != FT_OK)
         return status;
-    const ft_mlp_data fit_on = {inputs_of(train, p), labels_of(train), train->n};
-    const ft_mlp_data check_on = {inputs_of(validate, p), labels_of(validate), validate->n};
-    if (fit_on.x && fit_on.y && check_on.x && check_on.y)
+    float *x = inputs_of(train, p), *checked = inputs_of(validate, p);
+    const ft_mlp_data fit_on = {x, train->y, train->n},
+                      check_on = {checked, validate->y, validate->n};
+    if (x && checked)
         status = ft_mlp_train(&t->how, &fit_on, &check_on, err, &p->mlp, &c->how);
     else
         status = ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", train->n);
-    free((void *)fit_on.x);
-    free((void *)fit_on.y);
-    free((void *)check_on.x);
-    free((void *)check_on.y);
+    free(x);
+    free(checked);
     return status;
 }
 
@@ -162,19 +153,17 @@ static ft_status measure(candidate *c, const ft_train_set *s, double max_fpr, ft
                          ft_binary_quality *out)
 {
     float *odds = malloc(s->n * sizeof *odds);
-    uint8_t *y = labels_of(s);
     ft_status status = FT_OK;
-    if (!odds || !y)
-        status = ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", s->n);
-    for (size_t i = 0; i < s->n && status == FT_OK; i++)
+    if (!odds)
+        return ft_error_set(err, FT_NOMEM, "out of memory for %zu samples", s->n);
+    for (size_t i = 0; i < s->n; i++)
         odds[i] = ft_predictor_odds(&c->predictor, s->at[i].x);
-    const ft_binary_data data = {odds, y, s->n};
-    if (status == FT_OK && max_fpr >= 0)
+    const ft_binary_data data = {odds, s->y, s->n};
+    if (max_fpr >= 0)
         status = ft_binary_threshold(&data, max_fpr, err, &c->predictor.least);
     if (status == FT_OK)
         status = ft_binary_measure(&data, c->predictor.least, err, out);
     free(odds);
-    free(y);
     return status;
 }
 
@@ -304,7 +293,7 @@ static json_t *part_json(const ft_train_set *s)
 {
     size_t ones = 0;
     for (size_t i = 0; i < s->n; i++)
-        ones += s->at[i].accepted;
+        ones += s->y[i];
     return json_pack("{s:I, s:I, s:f}", "texts", (json_int_t)ft_train_set_texts(s), "samples",
                      (json_int_t)s->n, "accepted", (double)ones / (double)s->n);
 }

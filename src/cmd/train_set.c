@@ -4,6 +4,7 @@
 // state.
 #include "cmd/train_set.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,18 +29,22 @@ static ft_train_part part_of(int64_t session, const ft_train_split *split)
     return at < split->validate + split->test ? FT_TRAIN_TEST : FT_TRAIN_FIT;
 }
 
-/* Adds a sample, which the caller fills in; NULL: out of memory. */
-static ft_train_sample *append(ft_train_set *s)
+static bool append(ft_train_set *s, const ft_trace_sample *sample)
 {
     if (s->n == s->cap) {
         const size_t cap = s->cap ? 2 * s->cap : 4096;
         ft_train_sample *at = realloc(s->at, cap * sizeof *at);
-        if (!at)
-            return NULL;
-        s->at = at;
+        s->at = at ? at : s->at;
+        uint8_t *y = at ? realloc(s->y, cap * sizeof *y) : NULL;
+        if (!y)
+            return false;
+        s->y = y;
         s->cap = cap;
     }
-    return &s->at[s->n++];
+    memcpy(s->at[s->n].x, sample->feature, sizeof s->at[s->n].x);
+    s->at[s->n].session = sample->session;
+    s->y[s->n++] = sample->accepted;
+    return true;
 }
 
 static void note(uint64_t *known, uint64_t now, bool *several)
@@ -51,16 +56,10 @@ static void note(uint64_t *known, uint64_t now, bool *several)
 static bool each(void *ctx, const ft_trace_sample *sample)
 {
     reading *r = ctx;
-    ft_train_sample *to = append(&r->part[part_of(sample->session, r->split)]);
-    r->failed = !to;
-    if (!to)
-        return false;
-    memcpy(to->x, sample->feature, sizeof to->x);
-    to->session = sample->session;
-    to->accepted = sample->accepted;
+    r->failed = !append(&r->part[part_of(sample->session, r->split)], sample);
     note(&r->models->draft, sample->draft, &r->drafts);
     note(&r->models->target, sample->target, &r->targets);
-    return true;
+    return !r->failed;
 }
 
 ft_status ft_train_read(const char *path, const ft_train_split *split, ft_error *err,
@@ -81,6 +80,7 @@ ft_status ft_train_read(const char *path, const ft_train_split *split, ft_error 
 void ft_train_set_deinit(ft_train_set *set)
 {
     free(set->at);
+    free(set->y);
     *set = (ft_train_set){0};
 }
 

@@ -5,7 +5,6 @@
 #ifndef FT_CMD_TRAIN_SET_H
 #define FT_CMD_TRAIN_SET_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,12 +17,12 @@ typedef enum ft_train_part { FT_TRAIN_FIT, FT_TRAIN_VALIDATE, FT_TRAIN_TEST } ft
 typedef struct ft_train_sample {
     float x[FT_FEATURES];
     int64_t session; /* of the text */
-    bool accepted;
 } ft_train_sample;
 
 typedef struct ft_train_set {
     size_t n, cap;
     ft_train_sample *at; /* [n] */
+    uint8_t *y;          /* [n] 1: accepted */
 } ft_train_set;
 
 /* How texts are divided into parts. What is left is to fit. The part of a text depends on its
