@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken help` and the scripts of `foretoken completion`, which print what the tables of
-// commands and flags say. bash runs the script as it does when somebody presses Tab.
+// `foretoken help`, --help, errors of usage and the scripts of `foretoken completion`, which come
+// from the tables of commands and flags. bash runs a script as it does when somebody presses Tab.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -147,6 +147,27 @@ static void test_help(void **state)
     expect(output, "unexpected word");
 }
 
+/* No line of a paragraph is longer than 90 columns, wherever the program broke it. */
+static void test_paragraphs(void **state)
+{
+    assert_int_equal(bash("for c in serve edge run \"bench serving\" \"simulate wisp\"; do "
+                          "\"$FT_BINARY\" $c --help | sed -n 3,/^$/p; done"),
+                     0);
+    expect(output, "Serves a target model");
+    for (const char *line = output; *line; line += strcspn(line, "\n") + 1)
+        assert_in_range(strcspn(line, "\n"), 0, 90);
+}
+
+static void test_usage(void **state)
+{
+    assert_int_equal(bash("\"$FT_BINARY\" trace"), 2);
+    expect(output, "foretoken trace: words are missing: foretoken trace FILE");
+    assert_int_equal(bash("\"$FT_BINARY\" run -p hello"), 2);
+    expect(output, "foretoken run: --model FILE is missing");
+    assert_int_equal(bash("\"$FT_BINARY\" serve -m x --cache-type q9"), 2);
+    expect(output, "is not f16, bf16 or q8_0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +179,8 @@ int main(void)
         cmocka_unit_test(test_every_command_is_there),
         cmocka_unit_test(test_zsh_takes_it),
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_paragraphs),
+        cmocka_unit_test(test_usage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
