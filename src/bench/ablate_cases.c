@@ -110,7 +110,7 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"spec", "times", "outliers", "times.outlier=1e9,times.run_outlier=1e9"},
     {"spec", "times", "slope learnt", "times.slope_doubt=0,times.slope_drift=0"},
     {"spec", "times", "slope drift", "times.slope_drift=0"},
-    {"spec", "depth", "depth by value", "depth.rounds_min=1e18,depth.yield_prior=1e9"},
+    {"spec", "depth", "depth by value", "depth.rounds_min=1e18"},
     {"spec", "depth", "share proactive", "depth.share_proactive=1"},
     {"spec", "depth", "trust", "depth.trust_count=1e9"},
     {"spec", "depth", "yield learnt", "depth.yield_count=1e9"},
