@@ -84,8 +84,8 @@ struct ft_attn_kernel {
     void (*fold)(const ft_attn_sums *total, const ft_attn_sums *span, uint32_t i, uint32_t dim);
 };
 
-/* By ft_kv_type; without a name: there is no such kernel for the type. Each is defined only in builds
- * for its machine. */
+/* By ft_kv_type. An entry without a name: there is no such kernel for the type. Each table is
+ * defined only in builds for its machine. */
 #define FT_ATTN_TYPES (FT_KV_Q8_0 + 1)
 extern const ft_attn_kernel ft_attn_avx2[FT_ATTN_TYPES], ft_attn_avx512[FT_ATTN_TYPES];
 extern const ft_attn_kernel ft_attn_bf16[FT_ATTN_TYPES]; /* dot products of bfloat16 */

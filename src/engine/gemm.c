@@ -82,17 +82,14 @@ typedef struct maker {
     bool swiglu;
 } maker;
 
-static void make_row(const maker *m, uint32_t row, uint32_t n_blocks, ft_gemm_block *out,
-                     size_t stride)
+/* Row number `row` of n_in values. */
+static ft_gemm_f_row row_of(const maker *m, uint32_t row, uint32_t n_in)
 {
-    const ft_gemm_rounding *rounding = ft_gemm_kernel_best(GGML_TYPE_Q8_0)->rounding;
     const float *x = (const float *)((const char *)m->x->data + row * m->x->nb[1]);
-    if (m->weight)
-        rounding->quantize_norm(x, m->weight, m->eps, n_blocks, out, stride);
-    else if (m->swiglu)
-        rounding->quantize_swiglu(x, x + (size_t)n_blocks * FT_PACK_BLOCK, n_blocks, out, stride);
-    else
-        rounding->quantize(x, n_blocks, out, stride);
+    return (ft_gemm_f_row){.x = x,
+                           .weight = m->weight,
+                           .factor = m->weight ? ft_gemm_f_rms_factor(x, n_in, m->eps) : 0,
+                           .up = m->swiglu ? x + n_in : NULL};
 }
 
 /* Each thread writes a range of every row, because rows of a group share cache lines. */
@@ -107,10 +104,7 @@ static void make_float_rows(struct ggml_tensor *dst, int ith, int nth, const mak
     for (uint32_t k = 0; k < g.n && range.begin < range.end; k++) {
         uint32_t first = group_begin(&g, k), n_rows = group_rows(&g, k);
         for (uint32_t r = 0; r < n_rows; r++) {
-            const float *x = (const float *)((const char *)m->x->data + (first + r) * m->x->nb[1]);
-            ft_gemm_f_row row = {.x = x, .weight = m->weight, .up = m->swiglu ? x + n_in : NULL};
-            if (m->weight)
-                row.factor = ft_gemm_f_rms_factor(x, n_in, m->eps);
+            ft_gemm_f_row row = row_of(m, first + r, n_in);
             ft_gemm_f_put(dst->type, &row, range, units_of(dst, n_units, first) + r, n_rows);
         }
     }
@@ -119,13 +113,16 @@ static void make_float_rows(struct ggml_tensor *dst, int ith, int nth, const mak
 static void make_8_bit_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
 {
     uint32_t n_blocks = (uint32_t)(m->x->ne[0] / (m->swiglu ? 2 : 1) / FT_PACK_BLOCK);
-    uint32_t n_rows = (uint32_t)m->x->ne[1], row = 0;
+    uint32_t n_rows = (uint32_t)m->x->ne[1], at = 0;
+    ft_gemm_quantize_fn *quantize = ft_gemm_kernel_best(GGML_TYPE_Q8_0)->quantize;
     groups g = groups_of(n_rows);
     for (uint32_t i = 0; i < g.n; i++) {
         ft_gemm_block *out = blocks_of(dst) + (size_t)group_begin(&g, i) * n_blocks;
-        for (uint32_t r = 0; r < group_rows(&g, i); r++, row++)
-            if ((int)(row % (uint32_t)nth) == ith)
-                make_row(m, row, n_blocks, out + r, group_rows(&g, i));
+        for (uint32_t r = 0; r < group_rows(&g, i); r++, at++)
+            if ((int)(at % (uint32_t)nth) == ith) {
+                ft_gemm_f_row row = row_of(m, at, n_blocks * FT_PACK_BLOCK);
+                ft_gemm_f_quantize(quantize, &row, n_blocks, out + r, group_rows(&g, i));
+            }
     }
 }
 

@@ -6,7 +6,7 @@
 
 #define KERNEL          ft_gemm_kernel_avx512
 #define KERNEL_NAME     "avx512"
-#define KERNEL_QUANTIZE &ft_gemm_rounding_avx2
+#define KERNEL_QUANTIZE ft_gemm_quantize_avx2
 #define KERNEL_TYPES    FT_GEMM_FLOAT_TYPES
 #define INT_ROWS        0
 #define FLOAT_ROWS      8

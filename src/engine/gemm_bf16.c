@@ -13,7 +13,7 @@ FT_GEMM_INLINE floats pair_dot(floats sum, words w, words x)
 
 #define KERNEL          ft_gemm_kernel_bf16
 #define KERNEL_NAME     "avx512 bf16"
-#define KERNEL_QUANTIZE &ft_gemm_rounding_avx2
+#define KERNEL_QUANTIZE ft_gemm_quantize_avx2
 #define KERNEL_TYPES(F) F(BF16)
 #define INT_ROWS        0
 #define FLOAT_ROWS      8

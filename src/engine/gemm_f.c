@@ -1,47 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows that products with packed float weights read. They are made by the same plain code on
-// every machine, written so that the compiler's vectors fit it: what they cost is small beside any
-// product that reads them. Stateless.
+// The values of rows that products read, and rows for packed float weights. They are made by the
+// same plain code on every machine, written so that the compiler's vectors fit it: what they cost
+// is small beside any product that reads them. Stateless.
 #include "engine/gemm_f.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 32 };
+enum {
+    LANES = 32,
+    AT_ONCE = 8 /* blocks whose values are made at a time: as many as AVX2 quantizes at once */
+};
 
 size_t ft_gemm_f_units(enum ggml_type form, uint32_t n_in)
 {
     return form == GGML_TYPE_BF16 ? n_in / 2 : n_in;
 }
 
-/* The order of summation is that of the 8-bit rows' norm. */
 float ft_gemm_f_rms_factor(const float *x, uint32_t n_in, float eps)
 {
     float square[LANES] = {0};
-    uint32_t i = 0;
-    for (; i + LANES <= n_in; i += LANES)
-        for (uint32_t j = 0; j < LANES; j++)
-            square[j] = fmaf(x[i + j], x[i + j], square[j]);
-    for (uint32_t j = 0; i < n_in; i++, j++)
-        square[j] = fmaf(x[i], x[i], square[j]);
+    const float *at = x, *end = x + n_in;
+    for (; end - at >= LANES; at += LANES)
+        for (int j = 0; j < LANES; j++)
+            square[j] = fmaf(at[j], at[j], square[j]);
+    for (int j = 0; j < end - at; j++)
+        square[j] = fmaf(at[j], at[j], square[j]);
     for (int n = LANES / 2; n > 0; n /= 2)
         for (int j = 0; j < n; j++)
             square[j] += square[j + n];
     return 1.0f / sqrtf(square[0] / (float)n_in + eps);
 }
 
-/* Values [begin, begin + n) of a row, n <= LANES. */
-static void values_of(const ft_gemm_f_row *row, uint32_t begin, uint32_t n, float *y)
+void ft_gemm_f_values(const ft_gemm_f_row *row, uint32_t begin, uint32_t n, float *restrict out)
 {
     const float *x = row->x + begin;
-    if (row->weight)
+    const float factor = row->factor;
+    if (row->weight) {
+        const float *weight = row->weight + begin;
         for (uint32_t i = 0; i < n; i++)
-            y[i] = x[i] * row->factor * row->weight[begin + i];
-    else if (row->up)
+            out[i] = x[i] * factor * weight[i];
+    } else if (row->up) {
+        const float *up = row->up + begin;
         for (uint32_t i = 0; i < n; i++)
-            y[i] = x[i] / (1.0f + ft_gemm_f_exp(0.0f - x[i])) * row->up[begin + i];
-    else
-        memcpy(y, x, n * sizeof *y);
+            out[i] = x[i] / (1.0f + ft_gemm_f_exp(0.0f - x[i])) * up[i];
+    } else {
+        memcpy(out, x, n * sizeof *out);
+    }
+}
+
+void ft_gemm_f_quantize(ft_gemm_quantize_fn *quantize, const ft_gemm_f_row *row, uint32_t n_blocks,
+                        ft_gemm_block *out, size_t stride)
+{
+    float y[AT_ONCE * 32];
+    if (!row->weight && !row->up) {
+        quantize(row->x, n_blocks, out, stride);
+        return;
+    }
+    for (uint32_t b = 0; b < n_blocks; b += AT_ONCE) {
+        uint32_t n = n_blocks - b < AT_ONCE ? n_blocks - b : AT_ONCE;
+        ft_gemm_f_values(row, b * 32, n * 32, y);
+        quantize(y, n, out + b * stride, stride);
+    }
 }
 
 /* To nearest even; what is not a number stays so. */
@@ -61,7 +81,7 @@ void ft_gemm_f_put(enum ggml_type form, const ft_gemm_f_row *row, ft_gemm_f_rang
     uint32_t unit[LANES];
     for (uint32_t begin = range.begin; begin < range.end; begin += LANES / values) {
         uint32_t left = range.end - begin, n = left < LANES / values ? left : LANES / values;
-        values_of(row, begin * values, n * values, y);
+        ft_gemm_f_values(row, begin * values, n * values, y);
         if (form == GGML_TYPE_BF16)
             for (uint32_t i = 0; i < n; i++)
                 unit[i] = bf16_of(y[2 * i]) | bf16_of(y[2 * i + 1]) << 16;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows for products with packed float weights (F32, F16, BF16: model/pack.h), used by gemm.c. With
+ * The values of rows for products, used by gemm.c, and rows for packed float weights (F32, F16,
+ * BF16: model/pack.h). With
  * F32 and F16 weights, rows are multiplied as F32. With BF16 weights they are rounded to bf16, as
  * ggml does, because the processor's dot product takes pairs of bf16. Sums are f32, in one order
  * for any number of rows and on all machines. So results are the same bits everywhere, except for
@@ -14,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "ggml.h"
+#include "engine/gemm_kernel.h"
 
 /* A row in memory consists of units of 4 bytes: a float, or a pair of bf16 (the first in the low
  * half). The units of a group's rows alternate: [units of a row][rows of the group]. form:
@@ -55,6 +56,13 @@ float ft_gemm_f_rms_factor(const float *x, uint32_t n_in, float eps);
 typedef struct ft_gemm_f_range {
     uint32_t begin, end;
 } ft_gemm_f_range;
+
+/* Writes a row's values [begin, begin + n). */
+void ft_gemm_f_values(const ft_gemm_f_row *row, uint32_t begin, uint32_t n, float *restrict out);
+
+/* Converts a row to blocks of 8-bit values, which are `stride` blocks apart. */
+void ft_gemm_f_quantize(ft_gemm_quantize_fn *quantize, const ft_gemm_f_row *row, uint32_t n_blocks,
+                        ft_gemm_block *out, size_t stride);
 
 /* Writes a range of a row's units. out: the start of the whole row; units are `stride` units
  * apart. */

@@ -48,23 +48,16 @@ typedef struct ft_gemm_tile {
 
 typedef void ft_gemm_tile_fn(const ft_gemm_tile *tile);
 
-/* Converts one row to blocks, which are `stride` blocks apart. */
-typedef struct ft_gemm_rounding {
-    void (*quantize)(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride);
-    /* Converts x / sqrt(mean(x^2) + eps) * weight. */
-    void (*quantize_norm)(const float *x, const float *weight, float eps, uint32_t n_blocks,
-                          ft_gemm_block *out, size_t stride);
-    /* Converts silu(gate) * up. */
-    void (*quantize_swiglu)(const float *gate, const float *up, uint32_t n_blocks,
-                            ft_gemm_block *out, size_t stride);
-} ft_gemm_rounding;
+/* Converts values to blocks, which are `stride` blocks apart. */
+typedef void ft_gemm_quantize_fn(const float *x, uint32_t n_blocks, ft_gemm_block *out,
+                                 size_t stride);
 
 /* Shared by x86's kernels, and by AArch64's; each is defined only in builds for its machine. */
-extern const ft_gemm_rounding ft_gemm_rounding_avx2, ft_gemm_rounding_neon;
+ft_gemm_quantize_fn ft_gemm_quantize_avx2, ft_gemm_quantize_neon;
 
 typedef struct ft_gemm_kernel {
     const char *name;
-    const ft_gemm_rounding *rounding;
+    ft_gemm_quantize_fn *quantize;
     /* The product with weights of a type; NULL: this kernel has none for the type. */
     ft_gemm_tile_fn *(*tile)(enum ggml_type type);
 } ft_gemm_kernel;

@@ -19,7 +19,7 @@ FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, cons
     return (ints)dot_lane(sum, (int8x16_t)w[1], eight, 1);
 }
 
-#define KERNEL_QUANTIZE &ft_gemm_rounding_neon
+#define KERNEL_QUANTIZE ft_gemm_quantize_neon
 #define INT_ROWS        4
 #define FLOAT_ROWS      3
 #define STEP            2

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "engine/f16.h"
-#include "engine/gemm_f.h"
 #include "engine/gemm_types.h"
 #include "model/pack.h"
 
@@ -40,28 +39,6 @@ static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size
 {
     for (uint32_t b = 0; b < n_blocks; b++)
         quantize_block(x + b * BLOCK, out + b * stride);
-}
-
-static void quantize_norm(const float *x, const float *weight, float eps, uint32_t n_blocks,
-                          ft_gemm_block *out, size_t stride)
-{
-    float factor = ft_gemm_f_rms_factor(x, n_blocks * BLOCK, eps), y[BLOCK];
-    for (uint32_t b = 0; b < n_blocks; b++, x += BLOCK, weight += BLOCK) {
-        for (int i = 0; i < BLOCK; i++)
-            y[i] = x[i] * factor * weight[i];
-        quantize_block(y, out + b * stride);
-    }
-}
-
-static void quantize_swiglu(const float *gate, const float *up, uint32_t n_blocks,
-                            ft_gemm_block *out, size_t stride)
-{
-    float y[BLOCK];
-    for (uint32_t b = 0; b < n_blocks; b++, gate += BLOCK, up += BLOCK) {
-        for (int i = 0; i < BLOCK; i++)
-            y[i] = gate[i] / (1.0f + ft_gemm_f_exp(0.0f - gate[i])) * up[i];
-        quantize_block(y, out + b * stride);
-    }
 }
 
 /* ---- tiles ---- */
@@ -137,6 +114,4 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
     }
 }
 
-static const ft_gemm_rounding rounding = {quantize, quantize_norm, quantize_swiglu};
-
-const ft_gemm_kernel ft_gemm_kernel_plain = {"plain", &rounding, tile};
+const ft_gemm_kernel ft_gemm_kernel_plain = {"plain", quantize, tile};

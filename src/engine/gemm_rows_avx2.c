@@ -106,92 +106,13 @@ FT_GEMM_INLINE void quantize_some(const float *x, uint32_t n, ft_gemm_block *out
     put_numbers(exact, scale, sums, n, out, stride);
 }
 
-FT_GEMM_INLINE void quantize_batch(const float *x, uint32_t n, ft_gemm_block *out, size_t stride)
+void ft_gemm_quantize_avx2(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride)
 {
-    if (n == BATCH)
-        quantize_some(x, BATCH, out, stride);
-    else
-        quantize_some(x, n, out, stride);
+    uint32_t b = 0;
+    for (; b + BATCH <= n_blocks; b += BATCH)
+        quantize_some(x + 32 * b, BATCH, out + b * stride, stride);
+    if (b < n_blocks)
+        quantize_some(x + 32 * b, n_blocks - b, out + b * stride, stride);
 }
-
-static uint32_t batch_of(uint32_t left)
-{
-    return left < BATCH ? left : BATCH;
-}
-
-static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride)
-{
-    for (uint32_t b = 0; b < n_blocks; b += BATCH)
-        quantize_batch(x + 32 * b, batch_of(n_blocks - b), out + b * stride, stride);
-}
-
-/* In the order of all kernels: halves, quarters, ... */
-FT_GEMM_INLINE float sum_halves(const __m256 x[4])
-{
-    __m256 x8 = _mm256_add_ps(_mm256_add_ps(x[0], x[2]), _mm256_add_ps(x[1], x[3]));
-    __m128 x4 = _mm_add_ps(_mm256_castps256_ps128(x8), _mm256_extractf128_ps(x8, 1));
-    x4 = _mm_add_ps(x4, _mm_movehl_ps(x4, x4));
-    return _mm_cvtss_f32(_mm_add_ss(x4, _mm_movehdup_ps(x4)));
-}
-
-static void quantize_norm(const float *x, const float *weight, float eps, uint32_t n_blocks,
-                          ft_gemm_block *out, size_t stride)
-{
-    __m256 square[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
-                        _mm256_setzero_ps()};
-    for (uint32_t b = 0; b < n_blocks; b++)
-        for (uint32_t i = 0; i < 4; i++) {
-            __m256 v = _mm256_loadu_ps(x + 32 * b + 8 * i);
-            square[i] = _mm256_fmadd_ps(v, v, square[i]);
-        }
-    __m128 mean = _mm_set_ss(sum_halves(square) / (float)(32 * n_blocks) + eps);
-    float root = _mm_cvtss_f32(_mm_sqrt_ss(mean)), y[32 * BATCH];
-    const __m256 factor = _mm256_set1_ps(1.0f / root);
-    for (uint32_t b = 0; b < n_blocks; b += BATCH) {
-        uint32_t n = batch_of(n_blocks - b);
-        for (uint32_t i = 0; i < 32 * n; i += 8) {
-            __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + 32 * b + i), factor);
-            _mm256_storeu_ps(y + i, _mm256_mul_ps(v, _mm256_loadu_ps(weight + 32 * b + i)));
-        }
-        quantize_batch(y, n, out + b * stride, stride);
-    }
-}
-
-/* Like exp_bounded in gemm_plain.c. */
-FT_GEMM_INLINE __m256 exp8(__m256 x)
-{
-    x = _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(-87.0f)), _mm256_set1_ps(87.0f));
-    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p+0f)),
-                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.62e400p-1f), x);
-    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.7f7d1cp-20f), r);
-    __m256 y = _mm256_set1_ps(1.0f / 720);
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(1.0f / 120));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(1.0f / 24));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(1.0f / 6));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(0.5f));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(1.0f));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(1.0f));
-    __m256i power = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-    return _mm256_mul_ps(y, _mm256_castsi256_ps(_mm256_slli_epi32(power, 23)));
-}
-
-static void quantize_swiglu(const float *gate, const float *up, uint32_t n_blocks,
-                            ft_gemm_block *out, size_t stride)
-{
-    float y[32 * BATCH];
-    for (uint32_t b = 0; b < n_blocks; b += BATCH, gate += 32 * BATCH, up += 32 * BATCH) {
-        uint32_t n = batch_of(n_blocks - b);
-        for (uint32_t i = 0; i < 32 * n; i += 8) {
-            __m256 g = _mm256_loadu_ps(gate + i);
-            __m256 e = exp8(_mm256_sub_ps(_mm256_setzero_ps(), g));
-            __m256 silu = _mm256_div_ps(g, _mm256_add_ps(_mm256_set1_ps(1.0f), e));
-            _mm256_storeu_ps(y + i, _mm256_mul_ps(silu, _mm256_loadu_ps(up + i)));
-        }
-        quantize_batch(y, n, out + b * stride, stride);
-    }
-}
-
-const ft_gemm_rounding ft_gemm_rounding_avx2 = {quantize, quantize_norm, quantize_swiglu};
 
 #endif

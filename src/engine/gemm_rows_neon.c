@@ -5,8 +5,6 @@
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
-/* ---- values to 8 bits ---- */
-
 typedef struct values {
     float32x4_t v[8];
 } values;
@@ -42,7 +40,7 @@ FT_GEMM_INLINE void quantize_block(const values *x, ft_gemm_block *out)
     out->start32[1] = -32 * last;
 }
 
-static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride)
+void ft_gemm_quantize_neon(const float *x, uint32_t n_blocks, ft_gemm_block *out, size_t stride)
 {
     for (uint32_t b = 0; b < n_blocks; b++, x += 32, out += stride) {
         values y;
@@ -51,66 +49,5 @@ static void quantize(const float *x, uint32_t n_blocks, ft_gemm_block *out, size
         quantize_block(&y, out);
     }
 }
-
-static void quantize_norm(const float *x, const float *weight, float eps, uint32_t n_blocks,
-                          ft_gemm_block *out, size_t stride)
-{
-    values square, y;
-    for (int i = 0; i < 8; i++)
-        square.v[i] = vdupq_n_f32(0);
-    for (uint32_t b = 0; b < n_blocks; b++)
-        for (int i = 0; i < 8; i++) {
-            float32x4_t v = vld1q_f32(x + 32 * b + 4 * i);
-            square.v[i] = vfmaq_f32(square.v[i], v, v);
-        }
-    for (int n = 4; n > 0; n /= 2) /* in the order of all kernels: halves, quarters, ... */
-        for (int i = 0; i < n; i++)
-            square.v[i] = vaddq_f32(square.v[i], square.v[i + n]);
-    float32x2_t two = vadd_f32(vget_low_f32(square.v[0]), vget_high_f32(square.v[0]));
-    float sum = vget_lane_f32(two, 0) + vget_lane_f32(two, 1), root;
-    root = vget_lane_f32(vsqrt_f32(vdup_n_f32(sum / (float)(32 * n_blocks) + eps)), 0);
-    float factor = 1.0f / root;
-    for (uint32_t b = 0; b < n_blocks; b++, x += 32, weight += 32, out += stride) {
-        for (int i = 0; i < 8; i++)
-            y.v[i] =
-                vmulq_f32(vmulq_n_f32(vld1q_f32(x + 4 * i), factor), vld1q_f32(weight + 4 * i));
-        quantize_block(&y, out);
-    }
-}
-
-/* Like exp_bounded in gemm_plain.c. */
-FT_GEMM_INLINE float32x4_t exp4(float32x4_t x)
-{
-    x = vminnmq_f32(vmaxnmq_f32(x, vdupq_n_f32(-87.0f)), vdupq_n_f32(87.0f));
-    float32x4_t n = vrndnq_f32(vmulq_n_f32(x, 0x1.715476p+0f));
-    float32x4_t r = vfmsq_f32(x, n, vdupq_n_f32(0x1.62e400p-1f));
-    r = vfmsq_f32(r, n, vdupq_n_f32(0x1.7f7d1cp-20f));
-    float32x4_t y = vdupq_n_f32(1.0f / 720);
-    y = vfmaq_f32(vdupq_n_f32(1.0f / 120), y, r);
-    y = vfmaq_f32(vdupq_n_f32(1.0f / 24), y, r);
-    y = vfmaq_f32(vdupq_n_f32(1.0f / 6), y, r);
-    y = vfmaq_f32(vdupq_n_f32(0.5f), y, r);
-    y = vfmaq_f32(vdupq_n_f32(1.0f), y, r);
-    y = vfmaq_f32(vdupq_n_f32(1.0f), y, r);
-    int32x4_t power = vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)), 23);
-    return vmulq_f32(y, vreinterpretq_f32_s32(power));
-}
-
-static void quantize_swiglu(const float *gate, const float *up, uint32_t n_blocks,
-                            ft_gemm_block *out, size_t stride)
-{
-    for (uint32_t b = 0; b < n_blocks; b++, gate += 32, up += 32, out += stride) {
-        values y;
-        for (int i = 0; i < 8; i++) {
-            float32x4_t g = vld1q_f32(gate + 4 * i);
-            float32x4_t e = exp4(vsubq_f32(vdupq_n_f32(0.0f), g));
-            float32x4_t silu = vdivq_f32(g, vaddq_f32(vdupq_n_f32(1.0f), e));
-            y.v[i] = vmulq_f32(silu, vld1q_f32(up + 4 * i));
-        }
-        quantize_block(&y, out);
-    }
-}
-
-const ft_gemm_rounding ft_gemm_rounding_neon = {quantize, quantize_norm, quantize_swiglu};
 
 #endif

@@ -17,7 +17,7 @@ FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, cons
 
 #define KERNEL          ft_gemm_kernel_vnni
 #define KERNEL_NAME     "avx512 vnni"
-#define KERNEL_QUANTIZE &ft_gemm_rounding_avx2
+#define KERNEL_QUANTIZE ft_gemm_quantize_avx2
 #define KERNEL_TYPES(F) FT_GEMM_BLOCK_TYPES(F) FT_GEMM_K_TYPES(F)
 #define INT_ROWS        8
 #define FLOAT_ROWS      0

@@ -16,6 +16,7 @@
 #include "base/cpu.h"
 #include "base/rng.h"
 #include "engine/gemm.h"
+#include "engine/gemm_f.h"
 #include "engine/gemm_kernel.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
@@ -256,7 +257,7 @@ static void check_8_bit_rows(ft_rng *rng, const ft_gemm_kernel *kernel, float si
     fill(rng, weight, WIDTH, 1.0f);
     for (int i = 0; i < WIDTH; i++)
         expected[i] = x[i];
-    kernel->rounding->quantize(x, BLOCKS, blocks, 2);
+    ft_gemm_f_quantize(kernel->quantize, &(ft_gemm_f_row){.x = x}, BLOCKS, blocks, 2);
     check_blocks(blocks, 2, expected);
 
     double square = 0;
@@ -264,12 +265,15 @@ static void check_8_bit_rows(ft_rng *rng, const ft_gemm_kernel *kernel, float si
         square += (double)x[i] * x[i];
     for (int i = 0; i < WIDTH; i++)
         expected[i] = x[i] / sqrt(square / WIDTH + 1e-5) * weight[i];
-    kernel->rounding->quantize_norm(x, weight, 1e-5f, BLOCKS, blocks, 2);
+    ft_gemm_f_row norm = {
+        .x = x, .weight = weight, .factor = ft_gemm_f_rms_factor(x, WIDTH, 1e-5f)};
+    ft_gemm_f_quantize(kernel->quantize, &norm, BLOCKS, blocks, 2);
     check_blocks(blocks, 2, expected);
 
     for (int i = 0; i < WIDTH; i++)
         expected[i] = x[i] / (1 + exp(-(double)x[i])) * x[WIDTH + i];
-    kernel->rounding->quantize_swiglu(x, x + WIDTH, BLOCKS, blocks, 1);
+    ft_gemm_f_row swiglu = {.x = x, .up = x + WIDTH};
+    ft_gemm_f_quantize(kernel->quantize, &swiglu, BLOCKS, blocks, 1);
     check_blocks(blocks, 1, expected);
 }
 
@@ -314,7 +318,9 @@ static void test_kernels_that_there_are(void **state)
     assert_null(ft_gemm_kernel_plain.tile(GGML_TYPE_I32));
 #if defined(__x86_64__)
     if (cpu->avx2) /* gemm_rows_avx2.c */
-        assert_ptr_equal(all[0]->rounding, &ft_gemm_rounding_avx2);
+        assert_ptr_equal(all[0]->quantize, ft_gemm_quantize_avx2);
+#elif defined(__aarch64__)
+    assert_ptr_equal(all[0]->quantize, ft_gemm_quantize_neon);
 #endif
 }
 

@@ -58,7 +58,7 @@ static void check_limits(const struct limits *l, ft_gemm_tile_fn *tile, float si
     ft_pack(l->type, N_IN, 16, plain, packed);
     for (int i = 0; i < N_IN; i++)
         x[i] = sign * 127.0f;
-    ft_gemm_kernel_plain.rounding->quantize(x, BLOCKS, rows, 1);
+    ft_gemm_kernel_plain.quantize(x, BLOCKS, rows, 1);
     ft_gemm_tile t = {.weights = packed,
                       .n_blocks = BLOCKS,
                       .n_rows = 1,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/gemm_f.h"
 #include "model/pack.h"
 
 enum { BLOCKS = 19, WIDTH = 32 * BLOCKS, TILE_ROWS = FT_GEMM_GROUP + 3 };
@@ -22,7 +23,7 @@ static void fill(ft_rng *rng, float *x, size_t n, float size)
 
 bool gemm_case_rows(ft_rng *rng, const ft_gemm_kernel *kernel)
 {
-    const ft_gemm_rounding *a = kernel->rounding, *b = ft_gemm_kernel_plain.rounding;
+    ft_gemm_quantize_fn *a = kernel->quantize, *b = ft_gemm_kernel_plain.quantize;
     ft_gemm_block ours[3][2 * BLOCKS], plain[3][2 * BLOCKS];
     float x[2 * WIDTH], weight[WIDTH];
     uint32_t n = 1 + ft_rng_below(rng, BLOCKS);
@@ -32,12 +33,14 @@ bool gemm_case_rows(ft_rng *rng, const ft_gemm_kernel *kernel)
     if (ft_rng_below(rng, 4) == 0)
         memset(x, 0, 32 * sizeof *x);
     fill(rng, weight, WIDTH, 2.0f);
-    a->quantize(x, n, ours[0], 2);
-    b->quantize(x, n, plain[0], 2);
-    a->quantize_norm(x, weight, 1e-6f, n, ours[1], 2);
-    b->quantize_norm(x, weight, 1e-6f, n, plain[1], 2);
-    a->quantize_swiglu(x, x + WIDTH, n, ours[2], 2);
-    b->quantize_swiglu(x, x + WIDTH, n, plain[2], 2);
+    const ft_gemm_f_row rows[3] = {
+        {.x = x},
+        {.x = x, .weight = weight, .factor = ft_gemm_f_rms_factor(x, 32 * n, 1e-6f)},
+        {.x = x, .up = x + WIDTH}};
+    for (int i = 0; i < 3; i++) {
+        ft_gemm_f_quantize(a, &rows[i], n, ours[i], 2);
+        ft_gemm_f_quantize(b, &rows[i], n, plain[i], 2);
+    }
     return memcmp(ours, plain, sizeof ours) == 0;
 }
 
@@ -67,7 +70,7 @@ bool gemm_case_tile(ft_rng *rng, const ft_gemm_kernel *kernel, enum ggml_type ty
     ft_pack(type, (int64_t)n_x, 16, plain, packed);
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         fill(rng, x, n_x, 3.0f);
-        ft_gemm_kernel_plain.rounding->quantize(x, n_blocks, rows + r, TILE_ROWS);
+        ft_gemm_kernel_plain.quantize(x, n_blocks, rows + r, TILE_ROWS);
     }
     fill(rng, residual, TILE_ROWS * 17, 9.0f);
     ft_gemm_tile t = {.weights = packed,
