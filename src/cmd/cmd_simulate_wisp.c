@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken simulate wisp`: what a server holds under WISP's costs, by class and way of serving,
-// with the server's own policies on a virtual clock. Says what the paper reports beside it.
+// `foretoken simulate wisp`: how many devices a server holds under WISP's costs, by class and mode,
+// with the server's own policies on a virtual clock. Reports the paper's numbers beside them.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

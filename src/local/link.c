@@ -39,7 +39,8 @@ typedef struct local_link {
 
 /* ---- the engine thread's side ---- */
 
-/* A message of its own memory in one block, logprobs behind it, as the wire's decoder makes it. */
+/* A copy in one block of memory, with the logprobs behind the message, as the wire's decoder makes
+ * it. */
 static ft_server_msg *msg_dup(const ft_server_msg *from)
 {
     const bool verdict = from->kind == FT_SERVER_VERDICT;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The estimator behind chunked prefill: time = a + b rows + c rows with logits + d tokens attended
-// to + e tokens of KV read + f if there are logits, fitted again after every pass to the recent
-// passes of every size. Kept by size, because a server in its steady state runs passes of one shape
-// only, from which nothing can be learnt about others; old ones fade. Errors count relative to the
-// pass, factors are never negative, and passes far off the fit (the machine was busy elsewhere)
-// weigh little: Huber's weights, a few rounds.
+// The estimator of pass times. It fits
 //
-// Pure; the caller owns the state. Costs some microseconds a pass.
+//     time = a + b rows + c rows with logits + d tokens attended to + e tokens of KV read
+//            + f if there are logits
+//
+// by least squares after every pass, to the recent passes of every size. It keeps passes of all
+// sizes, because a server in its steady state runs passes of one shape only, which say nothing
+// about others. Old passes fade. Errors are relative to the pass's time. No factor is negative.
+// Passes far from the fit weigh little (Huber's weights), because the machine was busy with
+// something else.
+//
+// Pure; the caller owns the state. A fit takes some microseconds.
 #include "sched/cost.h"
 
 #include <math.h>

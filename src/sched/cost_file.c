@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of costs. What a file says is checked in full: it may have been edited by hand. Stateless.
+// Files of costs. Each field is checked, because people may edit the file. Stateless.
 #include "sched/cost_file.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Costs of passes as a small JSON file: `foretoken fit verify-time` writes what it found about a
- * model on a machine, `serve --costs` starts from it. A file says for people what was measured and
- * how well it fits; of that the reader takes what ft_costs has.
+ * The costs of passes as a small JSON file. `foretoken fit verify-time` measures a model on a
+ * machine and writes the file; `serve --costs` starts from it. The file also tells people what was
+ * measured and how well the costs fit. The reader takes only the fields of ft_costs.
  */
 #ifndef FT_SCHED_COST_FILE_H
 #define FT_SCHED_COST_FILE_H
@@ -21,8 +21,8 @@ typedef struct ft_costs {
     double error;       /* mean relative error on passes that were not fitted */
 } ft_costs;
 
-/* {"kind", "model", "most_rows", "error", "us": {factor: number}}; the caller adds what people want
- * to know and owns it. NULL: out of memory. */
+/* {"kind", "model", "most_rows", "error", "us": {factor: number}}. The caller owns it and may add
+ * fields for people. NULL: out of memory. */
 json_t *ft_costs_json(const ft_costs *costs);
 
 /* FT_INVALID says which field is missing, of another type or out of range. */

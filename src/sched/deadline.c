@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// Policies that know deadlines: edf, and WISP's. Pure; the picks array serves as the only
-// workspace: verifications first, as a heap of which only those are taken out that the batch has
-// room for, their place in the order in n_tok until they are granted rows; prompts behind them, by
-// arrival.
+// SPDX-License-Identifier: Apache-2.0 Policies that know deadlines: edf and WISP's. Pure. The picks
+// array is the only workspace: verifications stand first, as a heap, from which only those are
+// taken that the batch has room for; prompts stand behind them, by arrival. Until a pick is granted
+// rows, its n_tok holds its place in the order.
 #include <math.h>
 #include <string.h>
 
@@ -83,9 +82,9 @@ static double fixed_us(const ft_cost *cost)
     return cost->us[FT_COST_PASS] + cost->us[FT_COST_HEAD];
 }
 
-/* The order among those that are late. Texts that were promised too much would be owed most for
- * ever: they come last, by waiting, lest they take the server from those whose promises can be
- * kept. */
+/* The order among those that are late. A text that was promised too much stays the one that is owed
+ * most. It comes last, by its waiting time; otherwise it would take the server from texts whose
+ * promises can be kept. */
 static uint32_t place_late(const ft_work *w, int64_t now_us)
 {
     double slack_us = (double)((w->deadline.known ? w->owed_us : deadline_of(w)) - now_us);
@@ -96,7 +95,7 @@ static uint32_t place_late(const ft_work *w, int64_t now_us)
     return place(RANK_LATE, KEY_MAX / 2 + (int64_t)(slack_us + served_us) / KEY_STEP_US);
 }
 
-/* Algorithm 1, lines 7 to 14: everything's place, but for the one that is overdue. */
+/* Algorithm 1, lines 7 to 14: the place of a work, unless it is the one that is overdue. */
 static uint32_t place_of(const ft_work *w, const ft_sched_limits *limits, int64_t now_us)
 {
     const ft_pass alone = with((ft_pass){0}, w);
@@ -106,14 +105,14 @@ static uint32_t place_of(const ft_work *w, const ft_sched_limits *limits, int64_
         return place_late(w, now_us);
     if (left_us - own_us <= limits->guard_us) /* eq. (17): now >= LST */
         return place(RANK_CRITICAL, left_us);
-    /* Eq. (16), over the time that is left: what is due much later loses nothing by waiting. The
-     * pass has its fixed costs whoever joins it. */
+    /* Eq. (16), divided by the time that is left: work that is due much later can wait. The fixed
+     * costs of the pass do not count, because each pass has them. */
     double cost_us = (double)own_us - fixed_us(limits->cost);
     double density = w->gain_tok * (1 - w->share) / (cost_us > 1 ? cost_us : 1) / (double)left_us;
     return place(RANK_OTHER, falling((float)density));
 }
 
-/* The pick whose time has been over for longest, of those that have waited more than twice it. */
+/* Of the late picks that have waited more than twice their time, the one that came first. */
 static ft_pick *overdue(const ft_work *work, ft_pick *picks, size_t n, int64_t now_us)
 {
     ft_pick *found = NULL;
@@ -129,12 +128,12 @@ static ft_pick *overdue(const ft_work *work, ft_pick *picks, size_t n, int64_t n
     return found;
 }
 
-/* What the verifications in a batch say about its length. */
+/* What the verifications in a batch say about how long its pass should be. */
 typedef struct pace {
     double fixed_us;          /* what any pass costs */
     double gain_tok, fastest; /* of those whose edges draft: the sum, and the highest promise */
     uint32_t n;
-    int64_t even_us; /* so long those that are late keep their speed */
+    int64_t even_us; /* in a pass of at most this length, late texts keep their speed */
 } pace;
 
 static pace pace_of_none(const ft_cost *cost)
@@ -154,9 +153,9 @@ static pace pace_with(pace p, const ft_work *w, rank r)
     return p;
 }
 
-/* Whether a pass of that length is one for them, seen from who joins last. In a longer one all move
- * in step, no text faster than the next, and who had bad luck never catches up; who is ahead can
- * wait. */
+/* Whether a pass may be so long if a work of that rank joins it. In longer passes all texts move in
+ * step, and a text that had bad luck never catches up. Work that is not late can wait for the next
+ * pass. */
 static bool in_pace(const pace *p, rank r, int64_t us)
 {
     double round_us = p->n > 0 ? p->gain_tok / p->n / p->fastest * 1e6 : INFINITY;
@@ -167,10 +166,10 @@ static bool in_pace(const pace *p, rank r, int64_t us)
     return (double)us <= fmax(TUNE.round_share * round_us, TUNE.fixed_times * p->fixed_us);
 }
 
-/* Takes verifications in order while all promises in the batch can be kept (lines 15 to 33, with
- * FEASIBLEADD), and what need not start now while the pass is not too long for those in it. The
- * taken ones stand at the end of picks[n], last first, with their rows, 0: left out. Returns how
- * many. */
+/* Takes verifications in order, as long as all promises in the batch can be kept (lines 15 to 33,
+ * with FEASIBLEADD). Work that need not start now is taken only while the pass does not get too
+ * long (in_pace). The taken ones move to the end of picks[n], the last one first, with their rows
+ * (0: left out). Returns how many. */
 static size_t take(const ft_work *work, ft_pick *picks, size_t n, const ft_sched_limits *limits,
                    int64_t now_us, ft_room *room)
 {
@@ -214,8 +213,8 @@ static size_t gather(ft_pick *picks, size_t n, size_t n_taken)
     return out;
 }
 
-/* Prompts picks[n] in what is left; those that run move to `to`, at or before picks. Returns how
- * many. */
+/* Grants the prompts picks[n] the room that is left. Those that run are moved to `to`, which is at
+ * or before picks. Returns how many. */
 static size_t take_prompts(const ft_work *work, const ft_pick *picks, size_t n,
                            const ft_sched_limits *limits, ft_room *room, ft_pick *to)
 {

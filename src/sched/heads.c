@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits by need. A choice is a number j of halvings: this run takes in what is at least 2^-j
-// likely, and each further one what is so likely seen from where the walks stand then. Expected of
-// that are the walks that leave for a further run, and its rows; j = 0 goes down level by level.
-// Rows of a further run are those down to 2^-2j, but each counts only as much as a walk is likely
-// to be above it.
+// Chooses the rows of a run of the output head. A choice is a number j: this run computes the rows
+// that are needed with likelihood 2^-j or more, and each later run does the same, seen from where
+// the walks stand then. j = 0 goes down level by level.
+//
+// The cost of a choice is the expected time of all its runs. A later run is needed if some walk
+// goes beyond the rows of the runs before it. Its expected rows are those of the next j halvings,
+// each weighted by the likelihood that a walk comes so far.
 //
 // Pure; the caller owns the state.
 #include "sched/heads.h"
@@ -123,7 +125,7 @@ static void add_node(ft_heads_plan *plan, float up, float reach, uint32_t depth)
 {
     plan->rows[level_of(reach)]++;
     plan->deep[depth < FT_HEADS_DEPTH ? depth : FT_HEADS_DEPTH - 1] += (double)reach;
-    /* whoever goes there leaves a run that has the parent and has not this */
+    /* a walk that goes there leaves each run that has its parent but not this node */
     for (uint32_t j = level_of(up); j < level_of(reach); j++)
         plan->leave[j] += (double)reach;
 }
@@ -151,8 +153,8 @@ void ft_heads_add(ft_heads_plan *plan, const ft_heads *heads, const int32_t *par
 
 /* ---- the choice ---- */
 
-/* Expected time of a run for which so many of all walks are there on average, with so many rows on
- * average: it does not happen if none is. */
+/* Expected time of a run that on average so many of the walks come to, and that has so many rows on
+ * average. It takes place unless no walk comes to it. */
 static double run_us(const ft_heads *heads, uint32_t walks, double there, double rows)
 {
     double happens = 1 - pow(1 - fmin(there / walks, 1), walks);

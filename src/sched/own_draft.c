@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drafting pays where a tree's tokens cost less than as many plain passes:
+// Drafting pays if a tree's tokens cost less time than as many plain passes (SpecEdge 5):
 //
 //     T_draft + T_tree < tokens * T_plain
 //
-// and where the pass also serves sessions that are not drafted for, whom drafting delays, where all
-// tokens of the pass together come faster: the bound of SpecEdge 5 read the other way round. Tokens
-// a tree and T_draft are known only while the server drafts, T_plain only while it does not; so
-// what loses by the estimates is tried now and then.
+// If the pass also serves sessions without trees, drafting delays them. Then it pays if all tokens
+// of the pass together come faster. The tokens of a tree and T_draft are measured only while the
+// server drafts. So while drafting does not pay by the estimates, a draft is tried now and then.
 //
-// Of what was drafted, a node is worth its row where it raises tokens per time: the best of all
-// sessions' nodes by their chances, so that the rows go where they bring most. A level of the draft
-// is worth its forward by the same measure. No state but the caller's.
+// A drafted node is worth its row if it raises the tokens per time of the whole pass. The nodes of
+// all sessions compete by their chances. A level of the draft is worth its forward by the same
+// measure. The caller owns the state.
 #include "sched/own_draft.h"
 
 #include <math.h>
@@ -129,8 +128,9 @@ static double time_us(const ft_own_draft *own, const ft_own_pass *pass, uint32_t
            corrected(own, class_of(pass->sessions), n > 0, ft_cost_predict(pass->cost, &with));
 }
 
-/* The last level goes if its nodes bring fewer tokens in its time than all do; one more is drafted
- * if it brings more, falling off as the last one did from the one before. */
+/* Drops the last level if its nodes bring fewer tokens per time than the whole pass does. Adds a
+ * level if that is expected to bring more; the expectation falls from level to level as it did at
+ * the last one. */
 static void choose_depth(ft_own_draft *own, const ft_own_pass *pass, double rate, double row_us)
 {
     uint32_t last = own->depth - 1;

@@ -18,7 +18,7 @@
 #define FT_OWN_CLASSES 12 /* of how many sessions are drafted for: 1, 2-3, 4-7, ... */
 #define FT_OWN_LEVELS  32 /* of a tree that are told apart */
 
-/* What the next pass would be. The cost model's times; 0: not known. */
+/* What the next pass would be. Times as the cost model predicts them; 0: not known. */
 typedef struct ft_own_load {
     uint32_t sessions; /* to draft for, > 0 */
     double others;     /* tokens that the pass brings other sessions in any case */
@@ -30,19 +30,19 @@ typedef struct ft_own_draft {
     double tokens;                   /* of a verdict on a tree of ours, smoothed */
     double draft_us[FT_OWN_CLASSES]; /* of drafting for so many sessions, smoothed */
     uint32_t n_verdicts, n_drafts[FT_OWN_CLASSES];
-    /* What such passes took over what the cost model said, smoothed: without trees, and with. It is
-     * straight, and one row may be dearer or cheaper than its line. */
+    /* The measured time of such passes over the predicted time, smoothed: [0] without trees, [1]
+     * with trees. The cost model is a straight line; a pass of one row may lie above or below it. */
     double off[2][FT_OWN_CLASSES];
     uint32_t n_passes[2][FT_OWN_CLASSES];
-    bool on;         /* what pays by the estimates, as of the last choice */
-    bool probing;    /* a draft against the estimates is under way */
-    uint32_t wait;   /* choices between probes */
-    uint32_t since;  /* choices since it last went against the estimates */
+    bool on;         /* drafting pays by the estimates, as of the last choice */
+    bool probing;    /* a draft is tried although it does not pay by the estimates */
+    uint32_t wait;   /* choices between such drafts */
+    uint32_t since;  /* choices since the last such draft, or since `on` changed */
     double token_us; /* of a run, as of the last choice; 0: not known */
-    /* How much. 0: nothing was kept yet. */
-    double nodes;                /* kept of a session's tree, smoothed */
+    /* How much to draft. depth 0: no nodes were chosen yet. */
+    double nodes;                /* kept nodes of a session's tree, smoothed */
     uint32_t depth;              /* levels that are drafted */
-    double level[FT_OWN_LEVELS]; /* tokens expected of a session's nodes kept there, smoothed */
+    double level[FT_OWN_LEVELS]; /* expected tokens of a session's kept nodes by level, smoothed */
     double came, expected;       /* accepted nodes, and the sum of their chances; old ones fade */
 } ft_own_draft;
 
@@ -64,13 +64,14 @@ typedef struct ft_own_pass {
     const ft_cost *cost; /* borrowed */
 } ft_own_pass;
 
-/* What to ask of the drafter, of what it may do at most. */
+/* Lowers the most that a drafter may draft to what is worth drafting. */
 void ft_own_draft_size(const ft_own_draft *own, uint32_t *budget, uint32_t *depth);
-/* How many of the nodes, of all sessions and best first, to keep: those that bring most tokens a
- * time, T_draft + T_pass over all of them. Learns from that how many levels to draft next time. */
+/* How many of the nodes to keep; they are those of all sessions, the likeliest first. Keeps the
+ * number with the most expected tokens per time of drafting and pass. Learns from that how many
+ * levels to draft next time. */
 uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t n,
                            const ft_own_pass *pass);
-/* Whether to draft. Counts: call it once a pass. */
+/* Whether to draft for the next pass. Call it once a pass: it counts. */
 bool ft_own_draft_choose(ft_own_draft *own, const ft_own_load *load);
 /* A pass with so many sessions in runs, with trees of ours or without, took `us`. */
 void ft_own_draft_saw_pass(ft_own_draft *own, uint32_t sessions, bool trees, int64_t expected_us,
@@ -86,15 +87,15 @@ uint32_t ft_own_draft_nodes(const ft_own_draft *own, uint32_t budget);
 /* Tokens that a verdict on an edge's tree brings on average: eq. (5) over all rounds so far. */
 double ft_own_draft_edge_tok(uint64_t accepted, uint64_t rounds);
 
-/* Prompts must be read by the draft model, too, before it can draft behind them. */
-#define FT_OWN_READ_MIN 16 /* tokens, a KV block: fewer are left to the draft's first forward */
+/* The draft model must also read a prompt before it can draft behind it. */
+#define FT_OWN_READ_MIN 16 /* tokens, a KV block; the draft's first forward reads fewer than that */
 typedef struct ft_own_read {
     bool known;
     double tok_us; /* mean of recent readings */
 } ft_own_read;
 
-/* Tokens to read before a pass that this may delay by budget_us (0: by any time): from
- * FT_OWN_READ_MIN to `most`. prompts: the target has prompts to compute in that time, too. */
+/* Tokens to read before a pass, from FT_OWN_READ_MIN to `most`, if reading may delay the pass by
+ * budget_us (0: no limit). prompts: the target computes prompts in that time, too. */
 uint32_t ft_own_read_tok(const ft_own_read *read, int64_t budget_us, bool prompts, uint32_t most);
 /* Reading n tokens took `us`. */
 void ft_own_read_saw(ft_own_read *read, uint32_t n, int64_t us);

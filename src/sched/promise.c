@@ -64,9 +64,9 @@ int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
     int64_t budget_us = ft_promise_budget(promise, round);
     if (!promise->since.known)
         return budget_us;
-    /* What is owed and late is due at once, and no earlier than that: a text that was promised too
-     * much must not take the server from those that can be kept. So is what would be due before a
-     * round's time is over: its lead is so large that no pass need be short for it. */
+    /* A round that is due before its own budget is over is due at once, and not earlier: a text
+     * that was promised too much must not take the server from texts whose promises can be kept. If
+     * the text is not late, its lead is larger than a pass, so no pass need be short for it. */
     if (due_us < (double)budget_us)
         return round->at_us + 1;
     return behind(round, due_us < latest_us ? due_us : latest_us);

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The share of prompts. A round meets two passes at most: one that runs when it arrives, and its
-// own; prompts may be in both. Pure, no state.
+// SPDX-License-Identifier: Apache-2.0 The share of prompts. A round waits for two passes at most:
+// the one that runs when it arrives, and its own. Prompts may be in both. Pure, no state.
 #include "sched/prompt_share.h"
 
 #include "sched/tuning.h"

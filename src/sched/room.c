@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How policies fill a batch: one work after another in the order that the policy wants.
 //
-// Rows come back with every forward, so a verification that finds no room in this batch's rows does
-// not keep later, smaller ones out: it is first in the next. Blocks do not come back by themselves:
-// once a work that would have fitted alone finds them taken by other work, nothing further may take
-// any. Pure.
+// A verification that finds too few rows in this batch does not keep smaller ones out that come
+// later: all rows are free again in the next pass, and it will be the first there. Blocks do not
+// become free by themselves. So as soon as work finds too few blocks, and would have fitted alone,
+// no other work of this batch may take any. Pure.
 #include "sched/room.h"
 
 #include "sched/tuning.h"
@@ -19,8 +19,8 @@ static bool take_blocks(ft_room *r, uint32_t blocks, uint32_t free_at_start)
     return true;
 }
 
-/* Time that prompts may add to `pass`. A pass that holds nothing else pays its fixed cost from it,
- * so that there the least is two passes of one row. */
+/* The time that prompts may add to `pass`. In a pass without other work it must also cover the
+ * fixed cost. So there it is at least the time of two passes of one row. */
 static int64_t prefill_budget_us(const ft_sched_limits *limits, const ft_pass *pass,
                                  uint32_t n_past)
 {

@@ -40,9 +40,9 @@ typedef struct ft_work {
 typedef struct ft_sched_limits {
     uint32_t max_rows;   /* of one forward */
     uint32_t max_verify; /* verifications of one forward; 0: any number */
-    /* Time that prompt chunks may add to a forward, as `cost` predicts it; 0: as long as there are
-     * rows. Prompts go on at any budget, by one row a forward at least. A budget below what a pass
-     * of one row takes counts as that: no order of service could delay a round less. */
+    /* The time that prompt chunks may add to a forward, as `cost` predicts it. 0: no limit but the
+     * rows. Each forward computes at least one row of a prompt, however small the budget is. A
+     * budget that is smaller than the time of a pass of one row counts as that time. */
     int64_t prefill_us;
     const ft_cost *cost; /* borrowed; not NULL unless prefill_us is 0 */
     uint32_t kv_blocks_free;
@@ -59,18 +59,19 @@ typedef struct ft_pick {
     uint32_t n_tok; /* rows granted */
 } ft_pick;
 
-/* Fills picks (at most n), returns how many. Never exceeds the limits; never returns 0 if some work
- * fits alone. Work that needs more blocks than are free is left out. The caller must make room at
- * least for the oldest work, or that waits for ever. */
+/* Chooses the work of the next pass: fills picks (at most n) and returns how many. It never exceeds
+ * the limits, and never returns 0 if some work fits alone. It leaves out work that needs more
+ * blocks than are free. The caller must make room at least for the oldest work; otherwise that work
+ * may never run. */
 typedef size_t (*ft_sched_pick)(const ft_work *work, size_t n, const ft_sched_limits *limits,
                                 int64_t now_us, ft_pick *picks);
 
 typedef struct ft_sched_policy {
     const char *name;
     ft_sched_pick pick;
-    /* When verifications may start: n > 0 wait, the first since oldest_us. Until then the caller
-     * gives `pick` only prompts, and asks again at that time or when one more arrives. NULL: they
-     * always start at once. */
+    /* When the next pass with verifications may start; n > 0 of them wait, the first one since
+     * oldest_us. Until then the caller gives only prompts to `pick`. It asks again at that time, or
+     * when one more verification arrives. NULL: they always start at once. */
     int64_t (*start_us)(size_t n, int64_t oldest_us, const ft_sched_limits *limits);
     bool prices;    /* edges are told the price of a row (sched/price.h), and draft less for it */
     bool no_drafts; /* edges' trees are not verified: the target decodes by itself */
@@ -86,34 +87,41 @@ void ft_hold_add(ft_hold *hold, int64_t arrival_us);
 int64_t ft_hold_left_us(const ft_hold *hold, const ft_sched_policy *policy,
                         const ft_sched_limits *limits, int64_t now_us);
 
-/* First come, first served: verifications in order of arrival, then prompt chunks in order of
- * arrival in what room and time is left: the oldest prompt takes all that it can use, then the
- * next. A part of the rows (a quarter, or what prefill_us buys) is kept for waiting prompts beside
- * all verifications but the first, so that neither starves the other. */
+/* First come, first served. Verifications run first, in order of arrival. Prompt chunks follow in
+ * order of arrival, in the room and time that is left: the oldest prompt takes all that it can use,
+ * then the next one. While prompts wait, a part of the rows is reserved for them (a quarter, or the
+ * rows that prefill_us allows); only the first verification may use it. So neither kind of work
+ * starves the other. */
 extern const ft_sched_policy ft_sched_fcfs;
 
-/* Static batching (SLED's server): a pass verifies static_batch, first come, first served; one with
- * fewer runs only when the first of them has waited static_wait_us. */
+/* Static batching (SLED's server): a pass has static_batch verifications, first come, first served.
+ * A pass with fewer starts only when its first verification has waited static_wait_us. */
 extern const ft_sched_policy ft_sched_static;
 
-/* Centralized serving: continuous batching of the target's own decoding, a token a session a pass,
- * first come, first served. */
+/* Centralized serving: the target decodes without drafts, one token a session in each pass
+ * (continuous batching), first come, first served. */
 extern const ft_sched_policy ft_sched_centralized;
 
-/* Earliest deadline first, in as large batches as there is room for; prompts as fcfs has them. */
+/* Earliest deadline first. A batch takes all verifications that there is room for. Prompts run as
+ * under fcfs. */
 extern const ft_sched_policy ft_sched_edf;
 
-/* WISP 4.3, Algorithm 1: verifications that must start now, by earliest deadline, then the others
- * by what they bring for their time and how soon they are due, as long as all that are in the batch
- * get their verdicts in time; prompts in chunks in what time is left. Where the listing is silent
- * or would hurt: what cannot be in time any more runs behind what must start now, unless it would
- * make that late, who is owed most first, tenants that had less sooner; texts whose promise is lost
- * come last; the one that has waited longest beyond twice its time goes before everything. So
- * nothing waits for ever, and nothing late holds others up. What need not start now only makes a
- * pass so long as lets the promised speeds be kept at all. Needs limits->cost. */
+/* WISP 4.3, Algorithm 1. The order of verifications is:
+ *
+ *   1. the one that has waited longest, of those that have waited more than twice their time
+ *   2. those that must start now, earliest deadline first
+ *   3. those that are already late: first the text that is owed most; a tenant that had less of the
+ *      server comes sooner; texts whose promise is lost come last
+ *   4. the others, by expected tokens for the time of the pass and by how soon they are due
+ *
+ * A verification joins the batch only if all that are in it still get their verdicts in time.
+ * Those of the last two ranks join only while the pass is short enough for the promised speeds.
+ * Prompts run in chunks in the time that is left. Ranks 1 and 3 and the limit on the pass's length
+ * are not in the paper: with them nothing waits for ever, and late work does not delay other work.
+ * Needs limits->cost. */
 extern const ft_sched_policy ft_sched_wisp;
 
-/* Blocks that the first n_tok rows of a work need. */
+/* The free KV blocks that the first n_tok rows of a work need. */
 uint32_t ft_work_blocks(const ft_work *work, uint32_t n_tok, uint32_t kv_block_tok);
 
 /* NULL if there is none of that name. */

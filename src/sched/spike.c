@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spikes among passes, and their causes. Pure; the caller owns the state. What part of a pass is
-// whose fault is what its costs say; the pass itself is what was measured.
+// Finds spikes among passes, and their causes. The time of a pass is measured; how much of it each
+// part takes is predicted by the costs. Pure; the caller owns the state.
 #include "sched/spike.h"
 
 #include <stdbool.h>
 
-#define GROWN_LEAST 0.1 /* of what a pass took too long: less explains nothing */
+#define GROWN_LEAST 0.1 /* of the time above the mean; a part that grew by less is no cause */
 
 #define F(name, text) [FT_SPIKE_##name] = text,
 const char *const ft_spike_name[FT_SPIKE_CAUSES] = {FT_SPIKE_LIST(F)};
@@ -20,7 +20,7 @@ static ft_spike_seen parts_of(const ft_cost *cost, const ft_pass *pass, const ft
     ft_pass_factors(prompts, x);
     ft_pass_factors(&verify, y);
     for (int i = 0; i < FT_COST_FACTORS; i++)
-        if (i != FT_COST_PASS && i != FT_COST_HEAD) { /* whoever is in it */
+        if (i != FT_COST_PASS && i != FT_COST_HEAD) { /* paid whatever is in it */
             bool context = i == FT_COST_INTERACTION || i == FT_COST_CACHED_TOK;
             seen.part[FT_SPIKE_COLD_START] += cost->us[i] * x[i];
             seen.part[context ? FT_SPIKE_LONG_CONTEXT : FT_SPIKE_LARGE_BATCH] += cost->us[i] * y[i];

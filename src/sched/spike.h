@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Passes that took much longer than those before them, by what made them so (WISP 5.3, eq. (21), on
- * the interference of 3.4): everybody in such a pass waits for it. Pure: passes in, counts out; no
- * clock. Owned by whoever feeds it.
+ * Counts spikes by their cause: passes that took much longer than those before them (WISP 5.3,
+ * eq. (21); 3.4 calls this interference). All sessions in such a pass wait for it. Only statistics:
+ * no decision depends on it. Pure; no clock; the caller owns the state.
  */
 #ifndef FT_SCHED_SPIKE_H
 #define FT_SCHED_SPIKE_H
@@ -41,10 +41,12 @@ typedef struct ft_spikes {
     uint64_t count[FT_SPIKE_CAUSES]; /* of passes; NONE has those that were no spikes */
 } ft_spikes;
 
-/* A pass, of which `prompts` were prompt chunks, took `us` > 0. A spike, unless it is the first
- * pass, if it took more than FT_SPIKE_RHO times the mean of the passes before it; its cause is the
- * part that grew most over its own mean, by as much as a tenth of what the pass took too long; else
- * OTHER. Counts the pass and returns the cause. A `us` of 0 or less is ignored, NONE. */
+/* A pass took `us`; `prompts` is the part of it that was prompt chunks. Counts the pass and returns
+ * its cause.
+ *
+ * The pass is a spike if it took more than FT_SPIKE_RHO times the mean of the passes before it; the
+ * first pass is none. The cause is the part that grew most over its own mean. If no part grew by a
+ * tenth of the time above the mean, the cause is OTHER. A `us` of 0 or less is ignored: NONE. */
 ft_spike_cause ft_spike_observe(ft_spikes *spikes, const ft_cost *cost, const ft_pass *pass,
                                 const ft_pass *prompts, int64_t us);
 

@@ -16,8 +16,8 @@
 
 #include "base/tuning.h"
 
-/* cost.c. Mean error of predictions in 7 kinds of load on a virtual clock: without Huber's weights or
- * without fading up to 4 and 3 points more; a tenth or ten times the ridge within half a point. */
+/* cost.c. Mean error of predictions in 7 kinds of load on a virtual clock: up to 4 points
+ * more without Huber's weights, up to 3 more without fading; ten times the ridges: half a point. */
 #define FT_SCHED_TUNING_COST(T, g)                                                               \
     T(g, COUNT, SCALED, rounds, 3, "fits a pass, each with weights by the one before")           \
     T(g, REAL, SCALED, huber, 0.1, "relative error above which a pass counts linearly")          \
@@ -45,10 +45,10 @@
     T(g, COUNT, SCALED, prompt_part, 4, "prompts have one row in so many")                    \
     /* half not met, double not met */
 
-/* promise.c. What a round brings is chance, but for one token. A text is kept some rounds ahead of
- * its promise, so that a few poor rounds at its end do not break it: where all that a round brings
- * is sure (runs), only by what passes differ in. A text that is further ahead may be made to wait:
- * less than it is ahead, so that who reads along at the promised speed does not notice. */
+/* promise.c. Only one token of a round is certain. A text is kept some rounds ahead of its promise,
+ * so that a few poor rounds at its end do not break the promise. In runs, where all tokens are
+ * certain, the lead only covers differences between passes. A text that is further ahead may have
+ * to wait, but for less time than it is ahead, so that its reader does not notice. */
 #define FT_SCHED_TUNING_PROMISE(T, g)                                                           \
     T(g, REAL, SCALED, ahead, 12.0, "rounds of the expected gain a text is kept ahead at most") \
     /* half -1.7 % sim mixed, double unclear */                                                 \
@@ -92,9 +92,9 @@
     T(g, COUNT, SCALED, read_part, 4, "drafts have one part in so many of the prompts' time")    \
     T(g, REAL, SCALED, read_rate, 0.25, "share of a new reading in the time of a token")
 
-/* admit.c. Estimates of load may be wrong: while hardly any round is behind, more than the engine's
- * time may be promised (load_tried), and that shows it. Once rounds are behind, load_most leaves
- * the rest for prompts and for sessions without a promise. */
+/* admit.c. Estimates of load may be wrong. While hardly any round is behind, more than the engine's
+ * time may be promised (load_tried): late rounds then show whether the estimate was right. Once
+ * rounds are behind, load_most leaves the rest for prompts and for sessions without a promise. */
 #define FT_SCHED_TUNING_ADMIT(T, g)                                                              \
     T(g, REAL, SCALED, load_most, 0.9, "share of the engine's time that may be promised...")     \
     T(g, REAL, SCALED, load_tried, 1.5, "...and while hardly any round is behind")               \

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-// The server's own drafting, for clients without a draft model (SpecEdge 5's server-only baseline).
-// Before each pass it drafts a tree for every session in a run, for all of them together, one draft
-// forward a level. The pass verifies these trees like those of edges. The engine thread owns it and
-// the draft engine. Texts never depend on anything here.
+// SPDX-License-Identifier: Apache-2.0 The server's own drafting, for clients without a draft model
+// (the server-only baseline of SpecEdge 5). Before each pass it drafts a tree for every session in
+// a run. All trees are drafted together, with one forward of the draft model for each level. The
+// pass verifies these trees like those of edges. The engine thread owns this state and the draft
+// engine. Texts never depend on it.
 //
 //            in a run, room in the pool          all read, drafting saves time
 //   no drafter ------------------> reads the text ----------------------> a tree before each pass

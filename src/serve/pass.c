@@ -13,7 +13,7 @@
 #include "serve/slo.h"
 #include "serve/verdict.h"
 
-/* A defect of the server: ends these sessions, since trying again would fail for ever. */
+/* A defect of the server. Ends these sessions, because trying again would fail again. */
 static void give_up(ft_verifier *v, const ft_error *err)
 {
     ft_sess_batch *b = &v->batch;

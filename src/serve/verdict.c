@@ -148,8 +148,8 @@ static void count_verdict(ft_sess *s, const ft_msg_verdict *verdict)
     stats->verify_us += verdict->verify_us;
 }
 
-/* An early draft that came while the pass ran is not late: takes it now, before the messages that
- * wait in front of it. False: it was wrong, and the session was ended. */
+/* An early draft that came while the pass ran is not late. Takes it now, before other messages that
+ * came earlier. False: it was wrong, and the session was ended. */
 static bool take_early(ft_sess *s)
 {
     ft_mail mail;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The event queue. A heap by (time, order of arrival), which no two events share; owned by its
-// user.
+// The event queue: a binary heap by (time, order of arrival). No two events are equal in both. The
+// caller owns the state.
 #include "sim/queue.h"
 
 #include <assert.h>

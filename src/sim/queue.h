@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Future events on a virtual clock, earliest first: a binary heap. Events of the same time come in
- * the order in which they were put in, so a run is the same on every machine. Owned by one thread.
+ * The future events of a virtual clock, earliest first. Events of the same time come in the order
+ * in which they were put in. So a run is the same on every machine. Owned by one thread.
  */
 #ifndef FT_SIM_QUEUE_H
 #define FT_SIM_QUEUE_H

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// One simulation: sets it up, takes events in order, and counts at the end. All state is the
-// call's.
+// SPDX-License-Identifier: Apache-2.0 Runs one simulation: sets it up, handles events in order of
+// time, and counts at the end. All state belongs to the call.
 #include "sim/wisp.h"
 
 #include <math.h>
@@ -10,7 +9,7 @@
 #include "sched/prompt_share.h"
 #include "sim/wisp_internal.h"
 
-#define COST_MAX_US 1e6 /* of one of anything: sums stay far below what a clock holds */
+#define COST_MAX_US 1e6 /* of one unit of a factor: sums stay far below the range of a clock */
 
 static const serving *serving_of(ft_sim_mode mode)
 {
@@ -59,7 +58,7 @@ static void set_up_server(sim *s)
     const ft_prompt_share share = {.budget_us = (int64_t)(k[FT_SIM_PREFILL_MS] * 1000),
                                    .others = true};
     double rows = k[FT_SIM_MAX_ROWS];
-    if (!s->how.keeps_kv) /* its verifications hold all of a text and are not split */
+    if (!s->how.keeps_kv) /* a verification computes all of a text and is not split */
         rows = fmax(rows, ceil(longest(k)));
     ft_cost_init(&s->cost);
     ft_cost_prime(&s->cost, s->config->costs.us, (uint32_t)rows, s->config->costs.error);
@@ -117,8 +116,8 @@ static void take(sim *s, const ft_sim_event *e)
     }
 }
 
-/* Texts that go on at the end and cannot keep their promise any more: without them the slowest
- * would not be counted. */
+/* Counts the texts that are unfinished at the end and can no longer keep their promise. Without
+ * them the slowest texts would not be counted. */
 static void count_late(sim *s)
 {
     for (uint32_t i = 0; i < s->opts->n_devices; i++) {
@@ -136,7 +135,7 @@ static void run(sim *s)
     while (s->queue.n > 0 && s->queue.events[0].at_us < s->opts->until_us) {
         (void)ft_sim_queue_take(&s->queue, &e);
         take(s, &e);
-        /* Everything of this moment is in before the policy looks. */
+        /* The policy chooses only after all events of this moment. */
         if (s->queue.n == 0 || s->queue.events[0].at_us > s->now_us)
             ft_sim_server_run(s);
     }
@@ -163,8 +162,8 @@ ft_status ft_sim_wisp_run(const ft_sim_opts *opts, ft_error *err, ft_sim_result 
     s.work = calloc(n, sizeof *s.work);
     s.picks = calloc(n, sizeof *s.picks);
     s.pick_of = calloc(n, sizeof *s.pick_of);
-    /* A device has at most its prompt, its draft or verdict, and its end on the way; the server the
-     * end of a pass and a look. */
+    /* Events at a time, at most: of a device its prompt, its draft or verdict, and its end; of the
+     * server the end of a pass and a look. */
     status = ft_sim_queue_init(&s.queue, 4 * n + 2, err);
     if (status == FT_OK && (!s.devices || !s.ready || !s.of || !s.work || !s.picks || !s.pick_of))
         status = ft_error_set(err, FT_NOMEM, "simulate: out of memory");

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * WISP's setting on a virtual clock: devices that draft and send, links that delay, one server that
- * verifies in passes. The server's own policies, limits and deadlines decide what runs in a pass
- * (sched/sched.h). A cost model gives the time of a pass, varied by the model's error. Pure: the
- * same config, opts and seed give the same result on every machine. Any thread.
+ * Simulates WISP's setting on a virtual clock: devices that draft and send, links that delay, and
+ * one server that verifies in passes. The policies, limits and deadlines of the real server decide
+ * what runs in a pass (sched/sched.h). A cost model gives the time of a pass; chance varies it by
+ * the model's error. Pure: the same config, opts and seed give the same result on every machine.
+ * Any thread.
  */
 #ifndef FT_SIM_WISP_H
 #define FT_SIM_WISP_H
@@ -19,8 +20,8 @@
 typedef struct ft_sim_opts {
     const ft_sim_config *config; /* borrowed */
     ft_sim_mode mode;
-    uint32_t n_devices; /* 1 to FT_SIM_DEVICES_MAX; each has always one text going on */
-    uint32_t class;     /* of all devices; FT_SIM_MIXED: device i has class i modulo their number */
+    uint32_t n_devices; /* 1 to FT_SIM_DEVICES_MAX; each always works on one text */
+    uint32_t class; /* of all devices; FT_SIM_MIXED: of device i, i modulo the number of classes */
     uint64_t seed;
     int64_t ramp_us;  /* devices begin within it */
     int64_t from_us;  /* what happens from here on is counted */
@@ -45,8 +46,8 @@ typedef struct ft_sim_opts {
     F(counted_us)
 
 typedef struct ft_sim_result {
-    /* Texts that ended or are past saving, and those slower than their class's promise from request
-     * to last token (eq. (20)). */
+    /* Texts that have ended or can no longer keep their promise; and those of them that were slower
+     * than promised from request to last token (eq. (20)). */
     uint64_t texts[FT_SIM_CLASSES], slow[FT_SIM_CLASSES];
     uint64_t spike[FT_SPIKE_CAUSES]; /* passes by cause */
 #define F(name) uint64_t name;
@@ -56,13 +57,13 @@ typedef struct ft_sim_result {
     uint32_t most_rows;       /* of a pass */
 } ft_sim_result;
 
-/* FT_NOMEM; FT_INVALID where the longest text does not fit the KV pool, a draft not a pass, or
- * where costs are beyond reason. */
+/* FT_INVALID: the longest text does not fit in the KV pool, a draft does not fit in a pass, or a
+ * cost is too high. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_sim_wisp_run(const ft_sim_opts *opts, ft_error *err,
                                          ft_sim_result *out);
 
-/* Sets ramp, from and until as the config has them: in texts of mean length at the promised speed,
- * the slowest class's where they are mixed. */
+/* Sets ramp, from and until. The config gives them in texts of mean length at the promised speed;
+ * if classes are mixed, at the speed of the slowest. */
 void ft_sim_wisp_times(ft_sim_opts *opts);
 
 #endif

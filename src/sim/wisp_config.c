@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading what a simulation assumes. A field that is missing, of another type, out of range or
-// unknown is an error with its name: a constant that was misspelt must not silently be another.
-// Stateless.
+// Reads what a simulation assumes. If a field is missing, of another type, out of range or unknown,
+// the error names it: a misspelt name must not be ignored silently. Stateless.
 #include "sim/wisp_config.h"
 
 #include <math.h>

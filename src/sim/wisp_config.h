@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a simulation of WISP's setting assumes (docs/SIMULATOR.md): costs of passes as
- * `foretoken fit verify-time` writes them, and a table of constants, each with its reason in the
- * file. Plain data; files come from people and are checked in full.
+ * What a simulation of WISP's setting assumes (docs/SIMULATOR.md): the costs of passes, as
+ * `foretoken fit verify-time` writes them, and a table of constants. For each constant the file
+ * gives the reason. Plain data. People write the files, so each field is checked.
  */
 #ifndef FT_SIM_WISP_CONFIG_H
 #define FT_SIM_WISP_CONFIG_H
@@ -17,7 +17,8 @@
 #define FT_SIM_CONFIG_KIND "foretoken simulate wisp"
 #define FT_SIM_CLASSES     8
 
-/* X(NAME, "name in the file", is a whole number, least, most). A share has most = 1; everything is >= 0. */
+/* X(NAME, "name in the file", is a whole number, least, most). A share has most = 1; everything is
+ * >= 0. */
 #define FT_SIM_CONST_LIST(X)                                                                      \
     X(DRAFT_PER_S, "draft_tokens_per_s", false, 0.1, 1e5) /* of a device */                       \
     X(PREDICTOR_US, "predictor_us", false, 0, 1e6)     /* a drafted token, rejection predictor */ \
@@ -66,13 +67,14 @@ typedef struct ft_sim_config {
     size_t n_classes;
     double tokens_per_s[FT_SIM_CLASSES];
     double k[FT_SIM_CONSTS];
-    bool open[FT_SIM_CONSTS]; /* the paper does not say: --sensitivity tries others */
-    bool open_pass;           /* neither what any pass costs */
-    /* No file says these: */
+    bool open[FT_SIM_CONSTS]; /* the paper gives no value: --sensitivity tries others */
+    bool open_pass;           /* the same of the fixed cost of a pass */
+    /* Set by flags: */
     const ft_sched_policy *policy; /* of mode wisp; NULL: ft_sched_wisp */
     uint32_t static_batch;         /* of policy static, as in ft_sched_limits */
     int64_t static_wait_us;
-    double paper_capacity[FT_SIM_MODES][FT_SIM_CLASSES], paper_goodput[FT_SIM_MODES]; /* 0: none */
+    /* What the paper reports; 0: nothing. */
+    double paper_capacity[FT_SIM_MODES][FT_SIM_CLASSES], paper_goodput[FT_SIM_MODES];
 } ft_sim_config;
 
 /* FT_INVALID names the field and its range. */
@@ -80,8 +82,8 @@ FT_WARN_UNUSED ft_status ft_sim_config_parse(json_t *root, ft_error *err, ft_sim
 /* A file. FT_IO, FT_TOO_LARGE, or as above with the path. */
 FT_WARN_UNUSED ft_status ft_sim_config_load(const char *path, ft_error *err, ft_sim_config *out);
 
-/* Half (factor 0.5) or double (2) of a constant, within its range; a share moves towards 0 or 1: p
- * / 2 or 1 - (1 - p) / 2. Whole numbers stay whole. */
+/* Half (factor 0.5) or double (2) of a constant, within its range. A share p becomes p / 2 or
+ * 1 - (1 - p) / 2. Whole numbers stay whole. */
 double ft_sim_const_scaled(ft_sim_const which, double value, double factor);
 
 #endif

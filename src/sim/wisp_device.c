@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// Devices: their texts, their drafts, and whether their promises were kept. Every device draws from
-// a sequence of its own, so that what one does shifts nobody else's draws.
+// SPDX-License-Identifier: Apache-2.0 Devices: their texts, their drafts, and whether their
+// promises were kept. Every device has its own sequence of random numbers. So the draws of one
+// device do not depend on the others.
 #include <math.h>
 
 #include "sim/wisp_internal.h"
@@ -23,9 +23,9 @@ static uint32_t length(const sim *s, device *d, double mean)
     return n > 2 ? (uint32_t)n : 2;
 }
 
-/* Tokens one after another until the predictor stops (4.1; the token at which it does is drafted
- * and not sent, eq. (25)) or there are enough; the accepted ones are those before the first that
- * the target would reject. */
+/* Drafts tokens one after another until the predictor stops (4.1) or there are enough. The token at
+ * which the predictor stops is drafted but not sent (eq. (25)). The accepted tokens are those
+ * before the first one that the target rejects. */
 void ft_sim_device_draft(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];

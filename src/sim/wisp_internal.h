@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside src/sim: the devices' side and the server's side of one simulation. */
+ * Private to src/sim: the state of one simulation, and the functions of its two sides, the devices
+ * and the server. */
 #ifndef FT_SIM_WISP_INTERNAL_H
 #define FT_SIM_WISP_INTERNAL_H
 
@@ -80,10 +81,10 @@ typedef struct sim {
 void ft_sim_device_begin(sim *s, uint32_t who);
 void ft_sim_device_draft(sim *s, uint32_t who);
 void ft_sim_device_end(sim *s, uint32_t who);
-/* Whether its text, had it ended by then, was as fast as promised from request to last token (WISP
- * eq. (20)). */
+/* Whether its text would be as fast as promised, from request to last token, if it ended at now_us
+ * (WISP eq. (20)). */
 bool ft_sim_device_kept(const device *d, int64_t now_us);
-/* One way's delay. */
+/* The delay of one message. */
 int64_t ft_sim_delay_us(sim *s, device *d);
 bool ft_sim_counted(const sim *s);
 

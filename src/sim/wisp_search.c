@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// The search for capacity. Stateless. It takes the share of slow texts to grow with the devices, as
-// it does but for what the seeds differ in.
+// SPDX-License-Identifier: Apache-2.0 The search for capacity. It assumes that the share of slow
+// texts grows with the number of devices, which is true except for the differences between seeds.
+// Stateless.
 #include "sim/wisp_search.h"
 
 static void sum(ft_sim_result *to, const ft_sim_result *r)
@@ -20,7 +20,8 @@ static void sum(ft_sim_result *to, const ft_sim_result *r)
 #undef F
 }
 
-/* Share of slow texts; where classes are mixed, the worst class's: each was promised its speed. */
+/* The share of slow texts. If classes are mixed, that of the worst class, because each class was
+ * promised its speed. */
 static double slow_share(const ft_sim_result *r)
 {
     double worst = 0;

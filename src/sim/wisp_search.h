@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many devices a server holds (WISP eq. (20)): the largest number of which no more than epsilon
- * of the texts are slower than promised, by doubling and bisection over whole simulations. Pure but
- * for the progress callback.
+ * Searches how many devices a server holds (WISP eq. (20)): the largest number at which at most
+ * epsilon of the texts are slower than promised. It doubles and bisects; each step runs whole
+ * simulations. Pure, except for the progress callback.
  */
 #ifndef FT_SIM_WISP_SEARCH_H
 #define FT_SIM_WISP_SEARCH_H
@@ -16,7 +16,7 @@ typedef struct ft_sim_search {
     uint32_t class; /* or FT_SIM_MIXED */
     uint64_t seed;  /* of the first run; the config says how many */
     uint32_t guess; /* devices to begin with; 0: none is known */
-    /* Called before each number of devices that is tried; NULL: nobody listens. */
+    /* Called before each number of devices is tried; may be NULL. */
     void (*trying)(void *ctx, const struct ft_sim_search *search, uint32_t n_devices);
     void *ctx;
 } ft_sim_search;
@@ -25,8 +25,8 @@ typedef struct ft_sim_capacity {
     uint32_t n;       /* devices; 0: not even one */
     double slow;      /* share of the texts that are slower than promised, at n */
     double goodput;   /* tokens of text a second, at n */
-    double busy;      /* share of the time that passes run, at n */
-    ft_sim_result at; /* sums over the runs at n; the least of kv_blocks_least */
+    double busy;      /* share of the time in which passes run, at n */
+    ft_sim_result at; /* sums over the runs at n; of kv_blocks_least the least */
 } ft_sim_capacity;
 
 /* The search. At most FT_SIM_DEVICES_MAX devices are tried. Errors as ft_sim_wisp_run. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server: what waits, who runs in the next pass, what a pass takes and brings. It does what
-// src/serve does with the same policies, costs and deadlines; where it is simpler docs/SIMULATOR.md
-// says so. A session is in `ready` exactly while it has work and is in no pass.
+// The server: the work that waits, the choice of the next pass, and the pass's time and results. It
+// uses the same policies, costs and deadlines as src/serve. docs/SIMULATOR.md says where it is
+// simpler. Invariant: a session is in `ready` exactly while it has work and is in no pass.
 #include <math.h>
 
 #include "sched/evict.h"
@@ -17,7 +17,7 @@ static uint32_t blocks_for(uint32_t n_tok)
     return (n_tok + FT_SIM_BLOCK_TOK - 1) / FT_SIM_BLOCK_TOK;
 }
 
-/* All but the last committed token are in KV before a round is verified. */
+/* Whether KV must be computed before a round is verified: all committed tokens but the last. */
 static bool wants_prefill(const sim *s, const device *d)
 {
     return s->how.keeps_kv && d->n_kv + 1 < committed(d);
@@ -25,7 +25,7 @@ static bool wants_prefill(const sim *s, const device *d)
 
 static bool has_work(const sim *s, const device *d)
 {
-    /* A prompt is read at once; KV that was taken back is computed again when its round comes. */
+    /* A prompt is computed when it arrives; evicted KV is computed again when a round needs it. */
     return !d->in_pass &&
            (d->here ? d->open || !s->how.keeps_kv : d->open && d->done == 0 && wants_prefill(s, d));
 }
@@ -134,7 +134,7 @@ static device *victim(sim *s, const device *oldest)
     return best;
 }
 
-/* The oldest work can run. No pass is running. */
+/* Makes room for the oldest work. No pass is running. */
 static void make_room(sim *s)
 {
     device *oldest = NULL;
@@ -179,7 +179,8 @@ static void count(sim *s, ft_spike_cause *cause)
     s->out->busy_us += (uint64_t)s->pass_us;
 }
 
-/* Takes verifications out of work[n] that the policy does not start yet. Returns what is left. */
+/* Removes the verifications from work[n] that the policy does not start yet. Returns how many works
+ * are left. */
 static size_t hold_back(sim *s, size_t n)
 {
     ft_hold waiting = {0};

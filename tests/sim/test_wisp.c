@@ -102,9 +102,9 @@ static uint64_t tokens_by(const ft_sim_config *c, int64_t until_us)
 }
 
 /* Drafts of 4 tokens take 40 ms, and texts are kept no lead. The first rounds are owed before they
- * can be there, so both run in one pass, from 40 to 60 ms. The second ones come at 100 ms. A promise
- * of 51.95 tokens/s needs its sixth token by 115.5 ms: there is time for one round (15 ms), not for
- * two (20 ms), which first come first served takes. The other one has time to wait. */
+ * can be there, so both run in one pass, from 40 to 60 ms. The second ones come at 100 ms. A
+ * promise of 51.95 tokens/s needs its sixth token by 115.5 ms: there is time for one round (15 ms),
+ * not for two (20 ms), which first come first served takes. The other one has time to wait. */
 static void test_policy_keeps_deadlines(void **state)
 {
     ft_sched_tuning tuning = *ft_sched_tune;
