@@ -90,6 +90,7 @@ static void test_harmless(void **state)
         "\"tools\":[],\"tool_choice\":\"none\"",
         "\"tools\":null,\"tool_choice\":\"auto\",\"functions\":[],\"function_call\":\"none\"",
         "\"response_format\":{\"type\":\"text\"}",
+        "\"response_format\":{\"type\":\"text\",\"other\":1}",
         "\"logit_bias\":{},\"modalities\":[\"text\"],\"audio\":null",
         "\"top_logprobs\":0",
         "\"max_tokens\":5,\"max_completion_tokens\":5",
@@ -275,6 +276,7 @@ static void test_bad_fields(void **state)
         {"\"tool_choice\":\"required\"", "unsupported_parameter", "tool_choice"},
         {"\"response_format\":{\"type\":\"json_object\"}", "unsupported_parameter",
          "response_format"},
+        {"\"response_format\":\"text\"", "unsupported_parameter", "response_format"},
         {"\"modalities\":[\"text\",\"audio\"]", "unsupported_parameter", "modalities"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
