@@ -132,7 +132,6 @@ static ft_status read_scalars(reader *r)
 static const struct {
     const char *name, *harmless; /* a JSON list of the values that are accepted */
     const char *only;
-    const char *member; /* look at this member of the object */
 } restricted[] = {
     {"n", "[1]", "1"},
     {"best_of", "[1]", "1"},
@@ -145,7 +144,7 @@ static const struct {
     {"tool_choice", NO_TOOL, "\"none\""},
     {"functions", EMPTY, "an empty list"},
     {"function_call", NO_TOOL, "\"none\""},
-    {"response_format", "[\"text\"]", "{\"type\":\"text\"}", .member = "type"},
+    {"response_format", "[\"text\"]", "{\"type\":\"text\"}"},
     {"modalities", "[[\"text\"]]", "[\"text\"]"},
     {"audio", EMPTY, "null"},
     {"web_search_options", EMPTY, "null"},
@@ -165,8 +164,8 @@ static ft_status refuse_unsupported(reader *r)
 {
     for (size_t i = 0; i < sizeof restricted / sizeof *restricted; i++) {
         json_t *v = field(r, restricted[i].name);
-        const char *member = restricted[i].member;
-        if (v && !is_one_of(member ? json_object_get(v, member) : v, restricted[i].harmless))
+        const bool format = strcmp(restricted[i].name, "response_format") == 0; /* by its type */
+        if (v && !is_one_of(format ? json_object_get(v, "type") : v, restricted[i].harmless))
             return ft_http_fail_set(r->fail, 400, "unsupported_parameter", restricted[i].name,
                                     "'%s' is unsupported by this server: leave it out (only %s is "
                                     "accepted).",
