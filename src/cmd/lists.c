@@ -25,8 +25,7 @@ ft_status ft_list_numbers(const ft_list_rule *rule, const char *text, ft_error *
     for (*n = 0; *n < rule->n_max; at++) {
         double value;
         size_t len = strcspn(at, ",");
-        if (!number(at, len, &value) || value > rule->most || value < rule->least ||
-            (rule->above && value == rule->least))
+        if (!number(at, len, &value) || value > rule->most || (rule->positive && value == 0))
             break;
         out[(*n)++] = value;
         at += len;
@@ -35,7 +34,7 @@ ft_status ft_list_numbers(const ft_list_rule *rule, const char *text, ft_error *
     }
     return ft_error_set(err, FT_INVALID, "%s: '%s' is no list of at most %u %s%s %g, as in %s",
                         rule->flag, text, rule->n_max, rule->what,
-                        rule->above ? " above 0 and up to" : " up to", rule->most, rule->like);
+                        rule->positive ? " above 0 and up to" : " up to", rule->most, rule->like);
 }
 
 ft_status ft_list_speeds(const char *flag, const char *text, ft_error *err, float *out, uint32_t *n)
@@ -43,9 +42,8 @@ ft_status ft_list_speeds(const char *flag, const char *text, ft_error *err, floa
     const ft_list_rule rule = {.flag = flag,
                                .what = "token speeds",
                                .like = "2,4,6,8",
-                               .least = 0,
                                .most = 1e6,
-                               .above = true,
+                               .positive = true,
                                .n_max = FT_SLO_CLASSES};
     double speeds[FT_SLO_CLASSES];
     ft_status status = ft_list_numbers(&rule, text, err, speeds, n);

@@ -10,12 +10,12 @@
 #include "base/status.h"
 
 typedef struct ft_list_rule {
-    const char *flag;   /* "serve: --slo" */
-    const char *what;   /* "token speeds" */
-    const char *like;   /* an example */
-    double least, most; /* of a number */
-    bool above;         /* and not `least` itself */
-    uint32_t n_max;     /* numbers */
+    const char *flag; /* "serve: --slo" */
+    const char *what; /* "token speeds" */
+    const char *like; /* an example */
+    double most;      /* of a number; the least is 0 */
+    bool positive;    /* 0 is refused, too */
+    uint32_t n_max;   /* numbers */
 } ft_list_rule;
 
 /* Parses decimal numbers, one at least, into out[rule->n_max]. FT_INVALID. */
