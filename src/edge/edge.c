@@ -115,6 +115,7 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
     }
     const ft_control_opts control = {.max_budget = edge->drafts.n_ctx ? opts->draft.budget : 0,
                                      .max_depth = opts->draft.depth,
+                                     .max_width = opts->draft.width,
                                      .depth_rule = opts->depth_rule};
     ft_control_init(&edge->learnt.control, &control);
     ft_control_expect_draft(&edge->learnt.control, forward_us);

@@ -84,9 +84,7 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                                    .reconnect_us = 1000 * (int64_t)edge->how.reconnect_ms,
                                    .limits = edge->info.limits,
                                    .stats = gen->stats};
-    const ft_steer_opts steer = {.draft = edge->how.draft,
-                                 .automatic = edge->how.automatic,
-                                 .proactive = edge->how.proactive};
+    const ft_steer_opts steer = {.draft = edge->how.draft, .automatic = edge->how.automatic};
     const ft_output_opts output = {.vocab = edge->how.vocab,
                                    .sink = sink,
                                    .text = &gen->text,

@@ -13,8 +13,6 @@ void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *con
                    const ft_depth *depth)
 {
     *s = (ft_steer){.how = *opts, .control = *control, .depth = *depth};
-    s->depth.proactive = opts->proactive;
-    ft_control_new_text(&s->control);
 }
 
 /* Limits the depth to the tokens that may still come: a path of d nodes yields d + 1 tokens. */
@@ -29,13 +27,12 @@ static ft_control_room room(const ft_steer *s, const ft_steer_ask *ask)
     return room;
 }
 
-/* Whether a draft may end before its depth if that yields more tokens per time. Not while the depth
- * keeps a busy server's verifications full, and not if the depth was asked for. */
+/* Whether a draft may end before its depth if that yields more tokens per time. Not if the depth
+ * was asked for. */
 static bool ends_early(const ft_steer *s)
 {
     const ft_depth_rule rule = s->control.opts.depth_rule;
-    return rule == FT_DEPTH_LATENCY ||
-           (rule == FT_DEPTH_AUTO && s->how.automatic && !s->control.busy);
+    return rule == FT_DEPTH_LATENCY || (rule == FT_DEPTH_AUTO && s->how.automatic);
 }
 
 ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params)
@@ -63,7 +60,7 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->deep_enough = ends_early(s) ? &s->depth : NULL;
     params->round = ask->round;
     ft_draft_params_obey(params, ask->terms);
-    s->depth.free_us = fmax(ft_busy_until_us(&s->control.others) - (double)now.spent_us, 0);
+    s->depth.free_us = fmax(s->control.others_us - (double)now.spent_us, 0);
     return choice;
 }
 

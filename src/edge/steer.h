@@ -18,7 +18,6 @@
 typedef struct ft_steer_opts {
     ft_draft_params draft; /* limits of a tree; with a fixed draft the tree itself */
     bool automatic;
-    bool proactive; /* drafting goes on while a verdict is awaited */
 } ft_steer_opts;
 
 typedef struct ft_steer {
@@ -43,8 +42,7 @@ typedef struct ft_steer {
     } run; /* the outstanding run */
 } ft_steer;
 
-/* A new text starts from what others have learnt: from their costs fully, from their acceptance
- * with little weight. */
+/* A new text starts from what others have learnt. */
 void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *control,
                    const ft_depth *depth);
 
@@ -53,7 +51,7 @@ typedef struct ft_steer_ask {
     uint32_t round;    /* the next one */
     uint32_t max_tree; /* the most nodes that the server takes; 0: no tree can be drafted now */
     const ft_rule_terms *terms; /* of the text's rule */
-    ft_known_us spent;          /* since the mark of the last verdict (spec/busy.h) */
+    ft_known_us spent;          /* since the mark of the last verdict (spec/control.h) */
 } ft_steer_ask;
 
 /* Chooses the next round. Fills *params if it has a tree or wants a shadow. The answer stays the

@@ -24,7 +24,7 @@ typedef struct ft_timing {
     int64_t looked_us; /* the last look at the link that found nothing */
     bool worked;       /* the draft model has worked since then */
     /* The last verdict. */
-    ft_known_us mark;       /* when the server gave it (spec/busy.h), on the edge's clock */
+    ft_known_us mark;       /* when the server gave it (spec/control.h), on the edge's clock */
     ft_known_us round;      /* time from sending its draft to the verdict */
     ft_known_us rtt_sample; /* the network's part of that */
     /* Smoothed. */

@@ -11,14 +11,6 @@
 
 #define TUNE (ft_spec_tune->depth)
 
-/* The share of a forward's gain that proactive drafting would not have brought for nothing. Later
- * forwards compute the leaves that proactive drafting begins with, so most of their gain comes
- * anyway. */
-static double share(const ft_depth *d, uint32_t forwards)
-{
-    return d->proactive ? pow(TUNE.share_proactive, forwards) : 1;
-}
-
 double ft_depth_rate(const ft_depth *d)
 {
     return d->us > 0 ? d->tokens / d->us : 0;
@@ -31,7 +23,7 @@ bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double chance)
         return false;
     const double end_us = (forwards + 1) * d->forward_us;
     const double cost_us = fmin(d->forward_us, end_us - d->free_us);
-    return cost_us > 0 && TUNE.yield * chance * share(d, forwards) < rate * cost_us;
+    return cost_us > 0 && TUNE.yield * chance < rate * cost_us;
 }
 
 void ft_depth_saw_round(ft_depth *d, uint32_t forwards, int64_t draft_us, int64_t wait_us,

@@ -20,9 +20,9 @@
 
 /* All-zero: nothing is known, and every draft goes to its full depth. */
 typedef struct ft_depth {
-    /* Set by the owner before a draft. */
-    bool proactive; /* drafting goes on while a verdict is awaited */
-    double free_us; /* for so long drafting costs nothing, because the server is busy anyway */
+    /* Set by the owner before a draft: for so long drafting costs nothing, because the server is
+     * busy anyway. */
+    double free_us;
     /* Learnt. */
     double forward_us; /* of a draft forward; 0: not known */
     double tokens, us; /* of past rounds; old ones fade */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The marginal reasoning behind early drafts; spec/early_policy.h has the rule. Owns no state, no
-// thread; knows nothing of trees (spec/growth.c picks the nodes) and of the wire.
+// When an early draft is worth its nodes; spec/early_policy.h has the rule. Pure. Knows neither
+// trees (spec/growth.c picks the nodes) nor the wire.
 #include "spec/early_policy.h"
 
 #include "spec/tuning.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When an edge sends an early draft (wire/early.h): a part of what it drafted while the verdict on
- * a tree is awaited. Pure: what was measured comes in, a decision comes out; no clock, no thread.
- * The state is plain data.
+ * When an edge sends an early draft (wire/early.h): a part of the nodes that it drafted while the
+ * verdict on a tree is awaited. Pure: measurements come in, a decision comes out; no clock, no
+ * thread. The state is plain data.
  *
- * When: as late as it still arrives before the verdict is given, because later nodes are better. An
- * early draft that came too late makes the next ones earlier. Whether: it begins the next round
- * sooner, by the network time and by the drafting that an ordinary draft takes, but it has fewer
+ * When: as late as possible, because later nodes are better, but before the verdict is given. If an
+ * early draft came too late, the next ones are sent earlier. Whether: an early draft begins the
+ * next round sooner, by the network time and by the time of an ordinary draft, but it has fewer
  * nodes. It is not sent while other sessions keep the server busy for longer than it saves.
  *
  *   sent a tree -> [decide]* -> SEND or NEVER -> verdict: drafted, saw -> ...
@@ -27,20 +27,20 @@ typedef enum ft_early_decision {
 
 /* What verdicts have taught. All-zero: nothing. */
 typedef struct ft_early_policy {
-    ft_mean draft_us; /* an ordinary draft takes */
-    ft_mean tokens;   /* its nodes should bring */
-    double lead_us;   /* to be early by, besides a share of the time to the verdict */
+    ft_mean draft_us; /* time of an ordinary draft */
+    ft_mean tokens;   /* expected of its nodes */
+    double lead_us;   /* how much earlier to send, beside a share of the time to the verdict */
 } ft_early_policy;
 
 /* A tree whose verdict is awaited. */
 typedef struct ft_early_view {
-    double sent_ago_us;   /* the tree was sent so long ago */
-    double answer_us;     /* it should take from its arrival to its verdict */
-    double rtt_us;        /* the network takes */
-    double others_us;     /* other sessions keep the server busy (spec/busy.h) */
-    double forward_us;    /* a draft forward takes */
-    bool more;            /* there is something left to draft before the verdict */
-    double tokens_per_us; /* that rounds bring lately */
+    double sent_ago_us;   /* since the tree was sent */
+    double answer_us;     /* expected from its arrival to its verdict */
+    double rtt_us;        /* network time */
+    double others_us;     /* for how long others keep the server busy (spec/control.h) */
+    double forward_us;    /* time of a draft forward */
+    bool more;            /* there is more to draft before the verdict */
+    double tokens_per_us; /* of recent rounds */
     uint32_t budget;      /* nodes of an ordinary tree */
 } ft_early_view;
 
@@ -50,13 +50,13 @@ typedef struct ft_early_bounds {
     double spare_tok; /* as in ft_growth_early (spec/growth.h) */
 } ft_early_bounds;
 
-/* Fills *bounds with SEND. Waits as long as nothing is known of ordinary drafts. */
+/* With SEND it fills *bounds. Returns WAIT while nothing is known of ordinary drafts. */
 ft_early_decision ft_early_decide(const ft_early_policy *policy, const ft_early_view *view,
                                   ft_early_bounds *bounds);
-/* Whether an early draft that should bring so many tokens is worth its bytes. */
+/* Whether an early draft with this expected gain in tokens is worth its bytes. */
 bool ft_early_worth(double gain_tok);
 
-/* An ordinary draft took `us`, and its nodes should bring `tokens`. */
+/* An ordinary draft took `us`, and its nodes are expected to bring `tokens`. */
 void ft_early_saw_draft(ft_early_policy *policy, double us, double tokens);
 
 typedef enum ft_early_outcome {
@@ -65,7 +65,7 @@ typedef enum ft_early_outcome {
     FT_EARLY_MISSED /* it did not fit, or none was sent */
 } ft_early_outcome;
 
-/* What a verdict made of the early draft behind its tree. */
+/* What became of the early draft when the verdict on its tree came. */
 void ft_early_saw_verdict(ft_early_policy *policy, ft_early_outcome outcome, double forward_us);
 
 #endif

@@ -18,7 +18,8 @@
 
 #define TUNE (ft_spec_tune->growth)
 
-#define REST_MIN 1e-3f /* chances that sum to 1 or more leave so much for all others */
+#define REST_MIN      1e-3f /* chances that sum to 1 or more leave so much for all others */
+#define SHARPNESS_MIN 0.1f  /* 0 would mean that nothing is learnt */
 
 ft_draft_params ft_draft_params_chain(uint32_t n)
 {
@@ -171,9 +172,8 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
     c->weight = TUNE.weight_fade * c->weight + fmaxf(square - mean * mean, 0);
     c->rest_weight = TUNE.weight_fade * c->rest_weight + p * (1 - p);
     s += (said[ft_min_u32(came, n)] - mean) / (c->weight + TUNE.weight_prior);
-    float rest = c->rest + ((came > n) - p) / (c->rest_weight + TUNE.weight_prior);
-    c->sharpness = fminf(fmaxf(s, TUNE.sharpness_min), TUNE.sharpness_max);
-    c->rest = fminf(fmaxf(rest, -TUNE.rest_most), TUNE.rest_most);
+    c->rest += ((came > n) - p) / (c->rest_weight + TUNE.weight_prior);
+    c->sharpness = fmaxf(s, SHARPNESS_MIN);
 }
 
 /* Whether the predictor accepts a node and all its ancestors. Node 0, the best first token, is

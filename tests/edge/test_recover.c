@@ -764,13 +764,18 @@ static void test_bad_requests(void **state)
     ft_edge_destroy(edge);
 }
 
+static int64_t stopped_us(void *ctx)
+{
+    return *(const int64_t *)ctx;
+}
+
 static void test_handshake(void **state)
 {
     fake f = {.fingerprint = 1234};
     int64_t now_us = 1000000;
     ft_edge_opts opts = {.vocab = vocab,
                          .source = {.ctx = &f, .open = fake_open, .info = fake_info},
-                         .clock = ft_clock_manual(&now_us)};
+                         .clock = {stopped_us, &now_us}};
     ft_error err = {0};
     ft_edge *edge = (ft_edge *)&f;
     assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_PRECONDITION);

@@ -12,9 +12,9 @@ enum { BUDGET = 16, DEPTH = 4 };
 
 static ft_steer make(bool automatic)
 {
-    const ft_control_opts opts = {.max_budget = BUDGET, .max_depth = DEPTH};
-    const ft_steer_opts how = {
-        .draft = ft_draft_params_tree(BUDGET, DEPTH, 4), .automatic = automatic, .proactive = true};
+    const ft_control_opts opts = {.max_budget = BUDGET, .max_depth = DEPTH, .max_width = 4};
+    const ft_steer_opts how = {.draft = ft_draft_params_tree(BUDGET, DEPTH, 4),
+                               .automatic = automatic};
     const ft_depth depth = {0};
     ft_control control;
     ft_steer s;
@@ -75,11 +75,11 @@ static void test_a_choice_stands_until_it_is_acted_on(void **state)
     ft_draft_params params;
     ft_steer s = make(true);
     const ft_control_choice first = choose(&s, 100, BUDGET, &params);
-    const uint32_t rounds = s.control.rounds;
+    s.control.since_run = 7;
     const ft_control_choice again = choose(&s, 100, BUDGET, &params);
     assert_int_equal(again.speculate, first.speculate);
     assert_int_equal(again.run, first.run);
-    assert_int_equal(s.control.rounds, rounds); /* the controller was not asked */
+    assert_int_equal(s.control.since_run, 7); /* the controller was not asked: a run clears it */
 }
 
 static ft_tree chain(uint32_t n)

@@ -499,41 +499,19 @@ static void test_depth_follows(void **state)
     w.accept = 0.8;
     w.noise = 0.05;
     life_init(&l, 3, FT_DEPTH_PIPELINE);
-    l.control.opts.min_budget = MAX_BUDGET;
-    l.control.opts.no_runs = true;
     for (size_t i = 0; i < 4; i++) {
-        uint32_t right = 0;
+        uint32_t right = 0, n_trees = 0;
         w.rtt_us = rtts[i];
         for (int n = 0; n < 200; n++) {
             ft_control_choice c = step(&l, &w);
-            assert_true(c.budget == MAX_BUDGET || c.depth < MAX_BUDGET / MAX_WIDTH);
-            right += n >= 20 && c.depth == depths[i];
-            assert_true(n < 20 || (c.depth + 1 >= depths[i] && c.depth <= depths[i] + 1));
+            if (!c.speculate || n < 20)
+                continue;
+            n_trees++;
+            right += c.depth == depths[i];
+            assert_true(c.depth + 1 >= depths[i] && c.depth <= depths[i] + 1);
         }
-        assert_true(right > 150);
+        assert_true(n_trees > 170 && right > 0.8 * n_trees);
     }
-}
-
-/* By itself it keeps the pipeline full only where others keep the server busy. */
-static void test_depth_while_busy(void **state)
-{
-    world w = base;
-    life l;
-    (void)state;
-    w.forward_us = 8000;
-    w.rtt_us = 5000;
-    w.pass_us = 50000;
-    w.accept = 0.9;
-    life_init(&l, 4, FT_DEPTH_AUTO);
-    live(&l, &w, 300);
-    assert_false(l.control.busy);
-    w.others_us = 50000;
-    live(&l, &w, 300);
-    assert_true(l.control.busy);
-    assert_in_range(l.control.depth, 5, 6); /* (50 - 5) / 8 */
-    w.others_us = 0;
-    live(&l, &w, 300);
-    assert_false(l.control.busy);
 }
 
 /* ---- bounds ---- */
@@ -544,20 +522,15 @@ static void test_room(void **state)
     ft_rng rng;
     (void)state;
     ft_rng_init(&rng, 9);
-    for (int kind = 0; kind < 8; kind++) {
+    for (int kind = 0; kind < 8; kind++) { /* several seeds */
         life_init(&l, (uint64_t)kind, kind & 1 ? FT_DEPTH_PIPELINE : FT_DEPTH_LATENCY);
-        l.control.opts.no_runs = kind & 2;
-        l.control.opts.min_budget = kind & 4 ? 8 : 0;
         for (int i = 0; i < 1000; i++) {
             l.room.nodes = ft_rng_below(&rng, 2 * MAX_BUDGET);
             l.room.depth = ft_rng_below(&rng, 2 * MAX_DEPTH);
             ft_control_choice c = step(&l, &base); /* checks the bounds */
             bool none = l.room.nodes == 0 || l.room.depth == 0;
             assert_true(!none || (!c.speculate && !c.shadow));
-            assert_true(none || c.speculate || !(kind & 2));
             assert_true(!c.speculate || c.budget <= MAX_BUDGET);
-            if (c.speculate && kind & 4 && l.room.nodes >= 8 && l.room.depth >= 8)
-                assert_true(c.budget >= 8 || c.budget == MAX_WIDTH * c.depth);
         }
     }
 }
@@ -573,7 +546,6 @@ static void test_ends_of_texts(void **state)
     live(&l, &w, 200);
     for (int text = 0; text < 20; text++) {
         uint32_t rounds = l.rounds;
-        ft_control_new_text(&l.control);
         live(&l, &w, 10);
         assert_true(l.rounds >= rounds + 9); /* one may measure a run */
         l.room.depth = 0;
@@ -585,7 +557,8 @@ static void test_ends_of_texts(void **state)
 /* A run lasts two round trips, within bounds, where trees may come back; else as long as it may. */
 static void test_length_of_runs(void **state)
 {
-    const ft_control_opts never = {.max_budget = 0}, opts = {.max_budget = 32, .max_depth = 8};
+    const ft_control_opts never = {.max_budget = 0};
+    const ft_control_opts opts = {.max_budget = 32, .max_depth = 8, .max_width = 8};
     const ft_control_room room = {.nodes = 0, .depth = 0};
     ft_control c;
     (void)state;
@@ -642,7 +615,6 @@ int main(void)
         cmocka_unit_test(test_reaction),
         cmocka_unit_test(test_price),
         cmocka_unit_test(test_depth_follows),
-        cmocka_unit_test(test_depth_while_busy),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_ends_of_texts),
         cmocka_unit_test(test_length_of_runs),

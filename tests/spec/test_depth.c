@@ -202,28 +202,12 @@ static void test_free_while_busy(void **state)
     assert_true(ft_depth_enough(&depth, 6, 0.25));
 }
 
-/* With proactive drafting a draft ends earlier, never later. */
-static void test_proactive_ends_earlier(void **state)
-{
-    uint32_t forwards[2] = {0};
-    (void)state;
-    for (int proactive = 0; proactive < 2; proactive++) {
-        const ft_depth depth = {
-            .forward_us = 11000, .tokens = 3, .us = 150000, .proactive = proactive};
-        for (double chance = 0.8; forwards[proactive] < 20; forwards[proactive]++, chance *= 0.8)
-            if (ft_depth_enough(&depth, forwards[proactive], chance))
-                break;
-    }
-    assert_true(forwards[1] > 0 && forwards[1] < forwards[0]);
-    assert_true(forwards[0] < 20);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_near_the_best),   cmocka_unit_test(test_better_than_fixed),
         cmocka_unit_test(test_times_unknown),   cmocka_unit_test(test_monotonous),
-        cmocka_unit_test(test_free_while_busy), cmocka_unit_test(test_proactive_ends_earlier),
+        cmocka_unit_test(test_free_while_busy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that share an engine, each in a pass of its own, first come first served: how long the
-// engine waits, and how long drafts do, where each session drafts until the others are done.
+// Depth rule pipeline for sessions that share an engine, each in a pass of its own, first come
+// first served: how long the engine waits, and how long drafts wait, if each session drafts until
+// the others are done.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,15 +11,16 @@
 
 #include "base/num.h"
 #include "base/rng.h"
-#include "spec/busy.h"
+#include "spec/control.h"
 
 #define VERIFY_US  94000
 #define FORWARD_US 11000
 #define RTT_US     15000
 #define SESSIONS   2
+#define DEPTH      7
 
 typedef struct session {
-    ft_busy busy;
+    ft_control control;
     int64_t arrives_us, sent_us, mark_us; /* mark 0: not known */
     int64_t answered_us, free_us;         /* as serve/groups.c has them */
     uint32_t depth;
@@ -38,15 +40,12 @@ static int64_t noisy(engine *e, int64_t us)
     return (int64_t)((double)us * (1 + e->jitter * (2 * ft_rng_unit(&e->rng) - 1)));
 }
 
-/* After a verdict that reached the edge at `at`. At most 7 forwards, which take up all of a
+/* After a verdict that reached the edge at `at`. At most 7 forwards, which with the network fill a
  * verification. */
 static void draft(engine *e, session *s, int64_t at)
 {
-    double until_us = ft_busy_until_us(&s->busy);
-    s->depth = 7;
-    if (until_us > 0 && s->mark_us > 0)
-        s->depth =
-            (uint32_t)fmin(fmax(floor((until_us - (double)(at - s->mark_us)) / FORWARD_US), 1), 7);
+    const int64_t spent_us = s->mark_us > 0 ? at - s->mark_us : 0;
+    s->depth = ft_control_depth_at(&s->control, 32, DEPTH, spent_us);
     s->sent_us = at + (int64_t)s->depth * FORWARD_US;
     s->arrives_us = s->sent_us + noisy(e, RTT_US / 2);
 }
@@ -67,8 +66,13 @@ static void pass(engine *e)
     e->queue_us += queue_us;
     e->passes++;
     e->free_us = begins_us + verify_us;
-    if (s->mark_us > 0)
-        ft_busy_saw(&s->busy, others_us, verify_us);
+    const ft_control_round round = {.nodes = 32,
+                                    .depth = s->depth,
+                                    .verify_us = verify_us,
+                                    .queue_us = queue_us,
+                                    .rtt_us = RTT_US,
+                                    .others_us = s->mark_us > 0 ? others_us : 0};
+    ft_control_saw_round(&s->control, &round);
     s->answered_us = e->free_us;
     s->free_us = 0;
     s->mark_us = s->sent_us + queue_us + verify_us;
@@ -79,8 +83,12 @@ static void engine_init(engine *e, double jitter)
 {
     *e = (engine){.n = SESSIONS, .jitter = jitter};
     ft_rng_init(&e->rng, 5);
-    for (uint32_t i = 0; i < SESSIONS; i++)
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        const ft_control_opts opts = {.max_budget = 32, .max_depth = DEPTH, .max_width = 8};
+        ft_control_init(&e->session[i].control, &opts);
+        ft_control_expect_draft(&e->session[i].control, FORWARD_US);
         draft(e, &e->session[i], (int64_t)i * 1000);
+    }
 }
 
 static void passes(engine *e, uint32_t n)
@@ -107,17 +115,18 @@ static void test_engine_does_not_wait(void **state)
     }
 }
 
-/* Who is left alone is not kept from drafting, and finds back into turns when others come again. */
+/* A session that is left alone drafts as deep as a verification lasts. When others come again, it
+ * alternates with them again. */
 static void test_others_leave_and_come(void **state)
 {
     engine e;
     (void)state;
     engine_init(&e, 0.02);
     passes(&e, 100);
-    assert_true(ft_busy_until_us(&e.session[0].busy) > 0);
+    assert_true(e.session[0].control.others_us > 0);
     e.n = 1;
     passes(&e, 20);
-    assert_true(ft_busy_until_us(&e.session[0].busy) == 0);
+    assert_true(e.session[0].control.others_us == 0);
     assert_int_equal(e.session[0].depth, 7);
     e.n = 2;
     e.session[1].mark_us = 0;
@@ -127,29 +136,11 @@ static void test_others_leave_and_come(void **state)
     assert_in_range(e.idle_us, 0, VERIFY_US * 300 / 50);
 }
 
-/* Nothing is learnt where nothing was measured. */
-static void test_nonsense(void **state)
-{
-    ft_busy busy = {0};
-    (void)state;
-    ft_busy_saw(&busy, -1, 90000);
-    ft_busy_saw(&busy, 80000, 0);
-    ft_busy_saw(&busy, 100, 90000);
-    assert_true(ft_busy_until_us(&busy) == 0);
-    ft_busy_saw(&busy, 80000, 90000);
-    assert_in_range((int64_t)ft_busy_until_us(&busy), 70000, 80000);
-    for (int i = 0; i < 100; i++) {
-        ft_busy_saw(&busy, INT64_MAX / 4 * (i % 3), 1 + i);
-        assert_true(isfinite(ft_busy_until_us(&busy)) && ft_busy_until_us(&busy) >= 0);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_engine_does_not_wait),
         cmocka_unit_test(test_others_leave_and_come),
-        cmocka_unit_test(test_nonsense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller's knowledge. Times are lines or means that follow measurements. Acceptance is one
+// number, the chance that a level is missed, from counts that fade. A level with twice as many
+// nodes is missed less often by a fixed factor. Pure; the caller owns the state.
+#include "spec/control_model.h"
+
+#include <math.h>
+
+#include "base/num.h"
+#include "spec/tuning.h"
+
+/* Tuning constants, spec/tuning.h. */
+#define TIMES  (ft_spec_tune->times)
+#define ACCEPT (ft_spec_tune->accept)
+#define TRIES  (ft_spec_tune->tries)
+
+#define PRICE_MOST 0.99 /* a row of one's own is always worth it */
+
+double ft_control_line_at(const ft_control_line *l, double x)
+{
+    return fmax(l->y + l->slope * (x - l->x), 0);
+}
+
+/* A filter for level and slope. Only measurements far from the line's x change the slope. The line
+ * is never negative to the right of `zero`. */
+static void line_add(ft_control_line *l, double x, double y, double first_slope, double zero)
+{
+    if (l->n++ == 0) {
+        *l = (ft_control_line){x, y, first_slope, TIMES.slope_doubt * TIMES.slope_doubt, 1};
+        return;
+    }
+    double dx = x - l->x, off = y - ft_control_line_at(l, x);
+    double gain = l->doubt * dx / (l->doubt * dx * dx + TIMES.noise * TIMES.noise);
+    double follow = fmax(TIMES.smooth, 1. / l->n);
+    l->slope += gain * off;
+    l->doubt = ft_clamp(l->doubt * (1 - gain * dx) + TIMES.slope_drift * TIMES.slope_drift, 0,
+                        TIMES.slope_doubt * TIMES.slope_doubt);
+    l->y += l->slope * follow * dx + follow * (off - gain * off * dx);
+    l->x += follow * dx;
+    l->y = fmax(l->y, 1);
+    l->slope = ft_clamp(l->slope, 0, l->y / fmax(l->x - zero, 1));
+}
+
+/* ---- acceptance ---- */
+
+double ft_control_miss(const ft_control *c)
+{
+    return ft_clamp(c->missed / c->levels, 0.01, 1);
+}
+
+static double width_factor(uint32_t nodes, uint32_t depth)
+{
+    return pow(ACCEPT.width_gain, log2(fmax((double)nodes / depth, 1)));
+}
+
+double ft_control_tokens_of(double miss, uint32_t budget, uint32_t depth)
+{
+    const double hit = 1 - ft_clamp(miss * width_factor(budget, depth), 0.005, 1);
+    double tokens = 1, path = 1;
+    for (uint32_t i = 0; i < depth; i++)
+        tokens += path *= hit;
+    return tokens;
+}
+
+/* The text followed n_path nodes of a tree of `depth` levels. */
+static void saw_path(ft_control *c, uint32_t nodes, uint32_t depth, uint32_t n_path)
+{
+    const double expected = width_factor(nodes, depth);
+    for (uint32_t i = 0; i <= n_path && i < depth; i++) {
+        c->missed = c->missed * ACCEPT.fade + (i == n_path);
+        c->levels = c->levels * ACCEPT.fade + expected;
+    }
+}
+
+/* ---- what things take ---- */
+
+double ft_control_token_us(const ft_control *c)
+{
+    if (c->run_us > 0 && c->run_hint_us > 0 && c->hint_us > 0)
+        return c->run_us * ft_clamp(c->hint_us / c->run_hint_us, 0.2, 5);
+    if (c->run_us > 0 || c->hint_us > 0)
+        return c->run_us > 0 ? c->run_us : c->hint_us;
+    return c->verify.n ? ft_control_line_at(&c->verify, 0) + c->queue_us : 0;
+}
+
+double ft_control_forward_us(const ft_control *c)
+{
+    return c->draft.n ? c->draft.slope : 0;
+}
+
+double ft_control_answer_us(const ft_control *c, uint32_t nodes)
+{
+    return c->verify.n ? c->queue_us + ft_control_line_at(&c->verify, nodes) : 0;
+}
+
+double ft_control_slower(const ft_control *c)
+{
+    if (!c->running || c->verify_token_us <= 0)
+        return 1;
+    return ft_clamp(ft_control_token_us(c) / c->verify_token_us, 0.1, 10);
+}
+
+double ft_control_cycle_us(const ft_control *c, uint32_t budget, uint32_t depth)
+{
+    return ft_control_line_at(&c->draft, depth * c->forwards) + c->rtt_us +
+           ft_control_slower(c) * (c->queue_us + ft_control_line_at(&c->verify, budget));
+}
+
+/* ---- measurements ---- */
+
+void ft_control_init(ft_control *c, const ft_control_opts *opts)
+{
+    *c = (ft_control){.opts = *opts,
+                      .forwards = 1,
+                      .missed = ACCEPT.miss_prior * ACCEPT.prior_count,
+                      .levels = ACCEPT.prior_count,
+                      .probe_in = TRIES.probe_first,
+                      .probe_step = TRIES.probe_first};
+}
+
+void ft_control_expect_draft(ft_control *c, int64_t forward_us)
+{
+    if (c->draft.n == 0 && forward_us > 0)
+        line_add(&c->draft, 1, (double)forward_us, (double)forward_us, 0);
+}
+
+void ft_control_saw_draft(ft_control *c, uint32_t levels, uint32_t forwards, int64_t us)
+{
+    if (levels == 0 || us <= 0)
+        return;
+    c->forwards += TIMES.smooth_rtt * (fmin((double)forwards / levels, 2) - c->forwards);
+    if (forwards == 0 || (!c->warm && c->draft.n > 0 &&
+                          (double)us > TIMES.cold * ft_control_line_at(&c->draft, forwards)))
+        return;
+    bool apart = fabs(forwards - c->draft.x) >= 1;
+    line_add(&c->draft, forwards, (double)us, (double)us / forwards, 0);
+    if (!apart) /* tells nothing of the slope: assume that all of the time is the forwards' */
+        c->draft.slope += TIMES.smooth_rtt * (c->draft.y / fmax(c->draft.x, 1) - c->draft.slope);
+}
+
+static void saw_verify(ft_control *c, const ft_control_round *r)
+{
+    const double y = fmax((double)r->verify_us, 1), slower = ft_control_slower(c);
+    c->verify.y *= slower;
+    c->verify.slope *= slower;
+    c->queue_us *= slower;
+    if (c->verify.n == 0 && c->run_us > 0) /* a token of a run is a verification without nodes */
+        line_add(&c->verify, 0, c->run_us, TIMES.slope_prior * c->run_us, -1);
+    line_add(&c->verify, r->nodes, y, TIMES.slope_prior * y / (1 + TIMES.slope_prior * r->nodes),
+             -1);
+    c->queue_us += TIMES.smooth * ((double)r->queue_us - c->queue_us);
+    c->verify_token_us = 0;
+}
+
+/* Time shorter than a pass of others is no reason to wait. */
+static void saw_others(ft_control *c, const ft_control_round *r)
+{
+    if ((double)r->others_us < TIMES.others * (double)r->verify_us)
+        c->others_us = 0;
+    else if (r->others_us > 0 && r->verify_us > 0)
+        ft_smooth(&c->others_us, (double)r->others_us, TIMES.smooth);
+}
+
+/* Whether this is the first tree, and it was far slower than the warm-up and the first run let one
+ * expect. Then its times are those of cold caches and tell nothing of later trees. */
+static bool is_cold(const ft_control *c, const ft_control_round *r)
+{
+    double expected_us = ft_control_line_at(&c->draft, r->depth) + c->run_us;
+    return !c->warm && r->nodes > 0 && c->run_us > 0 && c->verify.n == 0 &&
+           (double)(r->draft_us + r->verify_us) > TIMES.cold * expected_us;
+}
+
+void ft_control_saw_round(ft_control *c, const ft_control_round *r)
+{
+    const bool cold = is_cold(c, r);
+    c->warm = true;
+    if (!cold)
+        saw_verify(c, r);
+    ft_control_saw_rtt(c, r->rtt_us);
+    saw_others(c, r);
+    if (r->hint_token_us)
+        ft_smooth(&c->hint_us, r->hint_token_us, TIMES.smooth);
+    if (r->nodes > 0 && r->depth > 0)
+        saw_path(c, r->nodes, r->depth, r->n_path);
+    c->shadow_us = fmax(c->shadow_us - TRIES.shadow_share * (double)(r->draft_us + r->wait_us), 0);
+}
+
+void ft_control_saw_run(ft_control *c, uint32_t tokens, int64_t us, uint32_t hint_token_us)
+{
+    if (hint_token_us)
+        ft_smooth(&c->hint_us, hint_token_us, TIMES.smooth);
+    if (tokens == 0 || us <= 0)
+        return;
+    const double before_us = c->run_us > 0 ? ft_control_token_us(c) : 0;
+    const double sample_us = (double)us / tokens;
+    c->run_us = before_us > 0 ? before_us + TIMES.smooth * (sample_us - before_us) : sample_us;
+    c->run_hint_us = c->hint_us;
+    if (c->verify_token_us <= 0)
+        c->verify_token_us = c->run_us;
+    c->verify.doubt = fmin(c->verify.doubt + TIMES.slope_drift * TIMES.slope_drift,
+                           TIMES.slope_doubt * TIMES.slope_doubt);
+    c->shadow_us = fmax(c->shadow_us - TRIES.shadow_share * (double)us, 0);
+}
+
+void ft_control_saw_shadow(ft_control *c, uint32_t nodes, uint32_t depth, uint32_t n_path,
+                           int64_t us)
+{
+    c->shadow_us += (double)us;
+    if (nodes > 0 && depth > 0)
+        saw_path(c, nodes, depth, n_path);
+}
+
+void ft_control_saw_price(ft_control *c, double price)
+{
+    c->price = ft_clamp(price, 0, PRICE_MOST);
+}
+
+void ft_control_saw_rtt(ft_control *c, int64_t us)
+{
+    if (us >= 0)
+        ft_smooth(&c->rtt_us, (double)us, TIMES.smooth_rtt);
+}
