@@ -190,51 +190,49 @@ static ft_status reserve_table(ft_kv_seq *seq, uint32_t n_tok)
     return FT_OK;
 }
 
-ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
+/* A sequence with src's committed tokens. It shares the first n_shared blocks and has copies of the
+ * others. */
+static ft_status copy_seq(const ft_kv_seq *src, uint32_t n_shared, ft_kv_seq *out)
 {
     ft_kv *kv = src->kv;
-    uint32_t n_full = src->n_past / FT_KV_BLOCK_TOK, rest = src->n_past % FT_KV_BLOCK_TOK;
-    if (rest && ft_kv_available(kv) == 0)
+    uint32_t n_blocks = blocks_of(src->n_past);
+    if (ft_kv_available(kv) < n_blocks - n_shared)
         return FT_EXHAUSTED;
     ft_kv_seq_init(out, kv);
     if (reserve_table(out, src->n_past) != FT_OK) {
         ft_kv_seq_deinit(out);
         return FT_NOMEM;
     }
-    for (uint32_t i = 0; i < n_full; i++) {
+    for (uint32_t i = 0; i < n_shared; i++) {
         out->block[i] = src->block[i];
         kv->ref[src->block[i]]++;
     }
-    out->scope = src->scope;
-    out->n_block = n_full;
-    out->n_past = src->n_past;
-    if (rest) {
-        out->block[out->n_block++] = block_take(kv);
-        block_copy(kv, src->block[n_full], out->block[n_full], rest);
+    for (uint32_t i = n_shared; i < n_blocks; i++) {
+        uint32_t rest = src->n_past - i * FT_KV_BLOCK_TOK;
+        out->block[i] = block_take(kv);
+        block_copy(kv, src->block[i], out->block[i],
+                   rest < FT_KV_BLOCK_TOK ? rest : FT_KV_BLOCK_TOK);
     }
-    check(kv);
+    out->n_block = n_blocks;
+    out->n_past = src->n_past;
     return FT_OK;
+}
+
+ft_status ft_kv_seq_fork(const ft_kv_seq *src, ft_kv_seq *out)
+{
+    ft_status status = copy_seq(src, src->n_past / FT_KV_BLOCK_TOK, out);
+    if (status == FT_OK) {
+        out->scope = src->scope;
+        check(src->kv);
+    }
+    return status;
 }
 
 ft_status ft_kv_seq_dup(const ft_kv_seq *src, ft_kv_seq *out)
 {
-    ft_kv *kv = src->kv;
-    if (ft_kv_available(kv) < blocks_of(src->n_past))
-        return FT_EXHAUSTED;
-    ft_kv_seq_init(out, kv);
-    if (reserve_table(out, src->n_past) != FT_OK) {
-        ft_kv_seq_deinit(out);
-        return FT_NOMEM;
-    }
-    for (uint32_t at = 0; at < src->n_past; at += FT_KV_BLOCK_TOK) {
-        uint32_t rest = src->n_past - at, block = block_take(kv);
-        block_copy(kv, src->block[out->n_block], block,
-                   rest < FT_KV_BLOCK_TOK ? rest : FT_KV_BLOCK_TOK);
-        out->block[out->n_block++] = block;
-    }
-    out->n_past = src->n_past;
-    check(kv);
-    return FT_OK;
+    ft_status status = copy_seq(src, 0, out);
+    check(src->kv);
+    return status;
 }
 
 void ft_kv_seq_set_scope(ft_kv_seq *seq, uint64_t scope)
