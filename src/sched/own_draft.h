@@ -31,7 +31,7 @@ typedef struct ft_own_draft {
     double draft_us[FT_OWN_CLASSES]; /* of drafting for so many sessions, smoothed */
     uint32_t n_verdicts, n_drafts[FT_OWN_CLASSES];
     /* The measured time of such passes over the predicted time, smoothed: [0] without trees, [1]
-     * with trees. The cost model is a straight line; a pass of one row may lie above or below it. */
+     * with trees. The cost model is a straight line; a pass of one row may lie beside it. */
     double off[2][FT_OWN_CLASSES];
     uint32_t n_passes[2][FT_OWN_CLASSES];
     bool on;         /* drafting pays by the estimates, as of the last choice */
