@@ -7,7 +7,7 @@
 // control_model.c has what trees take and bring.
 //
 // What is not chosen is not measured. So, now and then:
-//   - during trees a run is asked for, unless trees are far better;
+//   - during trees a run is asked for, which tells what a token of it takes;
 //   - during runs a tree is drafted and not sent (a shadow), which tells the acceptance;
 //   - during runs a tree is sent (a probe), which tells what nodes cost; less and less often.
 //
@@ -191,7 +191,7 @@ static ft_control_choice while_speculating(ft_control *c, const frame *f, tree b
         change(c, true);
         return run_with_shadow(c, f);
     }
-    if (c->since_run >= TRIES.run_every && token_us < TRIES.run_far * best.token_us)
+    if (c->since_run >= TRIES.run_every)
         return run_choice(c);
     return tree_choice(c, best);
 }

@@ -70,16 +70,14 @@
     /* half unclear, double unclear */
 
 /* control.c: what is tried although the estimates say no. */
-#define FT_SPEC_TUNING_TRIES(T, g)                                                            \
-    T(g, REAL, SCALED, shadow_share, 0.02, "share of the time for drafts that are not sent")  \
-    /* half -1.9 % ebb, double unclear */                                                     \
-    T(g, COUNT, SCALED, shadow_depth, 4, "levels of such a draft")                            \
-    /* half unclear, double unclear */                                                        \
-    T(g, COUNT, SCALED, run_every, 128, "rounds with trees until a run is measured again...") \
-    /* half unclear, double not met */                                                        \
-    T(g, REAL, FROM_ONE, run_far, 3, "...unless trees are so many times better")              \
-    /* half unclear, double < 1 % */                                                          \
-    T(g, COUNT, SCALED, probe_first, 16, "runs until a tree is tried; doubles each time")     \
+#define FT_SPEC_TUNING_TRIES(T, g)                                                           \
+    T(g, REAL, SCALED, shadow_share, 0.02, "share of the time for drafts that are not sent") \
+    /* half -1.9 % ebb, double unclear */                                                    \
+    T(g, COUNT, SCALED, shadow_depth, 4, "levels of such a draft")                           \
+    /* half unclear, double unclear */                                                       \
+    T(g, COUNT, SCALED, run_every, 128, "rounds with trees until a run is measured again")   \
+    /* half -2.9 % turns, double < 1 % */                                                    \
+    T(g, COUNT, SCALED, probe_first, 16, "runs until a tree is tried; doubles each time")    \
     /* half unclear, double unclear */
 
 /* depth.c: how deep a draft is. */
