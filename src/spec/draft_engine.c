@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The draft model as a source: requests become segments of the engine's passes, logits become
-// ranked children. Invariants: n_past and n_pending are the sequence's; a text request leaves
-// nothing pending.
+// ranked children. Invariants: n_past and n_pending are those of the engine's sequence; a text
+// request leaves nothing pending.
 //
-// Requests are packed into as few passes as the engine's limits allow. Where the KV pool cannot
-// hold all, the two halves are tried apart, down to single requests: who finds room is computed,
-// the rest is told FT_EXHAUSTED. The engine's owner thread calls everything; after creation nothing
-// allocates but the engine's block tables.
+// Requests are packed into as few passes as the engine's limits allow. If the KV pool cannot hold
+// all of them, each half is tried alone, down to single requests. A single request without room
+// gets FT_EXHAUSTED. The engine's owner thread calls everything. After creation only the engine's
+// block tables allocate.
 #include "spec/draft_engine.h"
 
 #include <assert.h>
@@ -55,7 +55,7 @@ static ft_segment segment_of(const ft_draft_request *r, uint64_t *want)
                         .want = r->children ? want : NULL};
 }
 
-/* Takes over what a pass computed for a request. */
+/* Takes the results of a pass for one request. */
 static ft_status take(ft_draft_request *r, uint32_t first_row, ft_error *err)
 {
     engine_source *s = (engine_source *)r->source;
@@ -78,10 +78,10 @@ static ft_status take(ft_draft_request *r, uint32_t first_row, ft_error *err)
     return ft_seq_commit(s->seq, s->count, r->n, NULL, 0, err);
 }
 
-/* Words for the bitmaps of a pass: one a request of leaves, as many as it takes for one of text. */
+/* Words of all bitmaps of a pass: one for a request of leaves, several for one of text. */
 #define WANT_WORDS (FT_DRAFT_BATCH + FT_DRAFT_FEED / 64)
 
-/* One pass over requests that keep the engine's limits; smaller ones where the KV pool is short. */
+/* One pass over requests within the engine's limits; smaller passes if the KV pool is short. */
 static ft_status pass(ft_draft_request *requests, size_t n, ft_error *err)
 {
     ft_engine *engine = ((engine_source *)requests->source)->engine;
@@ -116,7 +116,7 @@ static ft_status forward(ft_draft_request *requests, size_t n, ft_error *err)
     ft_status status = FT_OK;
     assert(n > 0 && n <= FT_DRAFT_BATCH);
     for (size_t i = 0; i < n; i++)
-        requests[i].status = FT_INTERNAL; /* of those that an error keeps from being computed */
+        requests[i].status = FT_INTERNAL; /* stays if an error prevents the pass */
     for (size_t first = 0, end; status == FT_OK && first < n; first = end) {
         uint32_t rows = requests[first].n, out = n_wanted(&requests[first]);
         uint32_t words = (requests[first].n + 63) / 64;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule `exact` (SpecEdge 4.1 with SpecExec's walk; DESIGN.md section 4): the target's token at each
-// position is drawn as if there were no tree, and the tree is followed while it holds that token.
-// Invariant: the tokens along the path, and `next`, are those of plain decoding with the same
-// logits, sampling and positions. So no evidence is needed, and whatever decides what is drafted
-// changes how many tokens one walk yields and nothing else. The edge draws with the same noise.
-// No state; the workspace's owner calls.
+// Rule `exact` (SpecEdge 4.1 with SpecExec's walk): the target's token at each position is drawn as
+// if there were no tree, and the tree is followed as long as it holds that token. Invariant: the
+// tokens of the path, and `next`, are those of plain decoding with the same logits, sampling and
+// positions. So no evidence is needed, and drafts change only how many tokens a walk yields. The
+// edge draws with the same noise. No state; the workspace's owner calls.
 #include <math.h>
 
 #include "spec/rule.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sampler: candidates of a distribution after its filters, and the Gumbel-max draw among them.
-// Invariants: the outcome is a function of logits, sampling and position, to the bit; whatever
-// decides it (scaled logits, weights, noise) is computed by noise.h's arithmetic, and sums that
-// decide are sums of integers, so that no order of summation matters. libm is used only for values
-// that decide nothing (reported log-probabilities, and a bound with a margin). One thread owns a
-// sampler. Nothing here sorts a vocabulary or allocates after creation.
+// Invariant: the outcome is a function of logits, sampling and position, to the bit. So the values
+// that decide it (scaled logits, weights, noise) come from noise.h's arithmetic, and the sums that
+// decide it are sums of integers, because then their order does not matter. libm is used only for
+// values that decide nothing: reported log-probabilities, and a bound with a margin. One thread
+// owns a sampler. Nothing here sorts a vocabulary or allocates after creation.
 #include "spec/sampling.h"
 
 #include <float.h>
@@ -277,9 +277,9 @@ static void keep_at_least(ft_sampler *sp, float least)
     sp->n = n;
 }
 
-/* The candidates at temperature > 0 with their weights. Where they are many and unselected, and the
- * caller can use it, the weights are dense: then noise is cheaper for all tokens than for a
- * list. */
+/* The candidates at temperature > 0 with their weights. If they are many, not selected by top-k or
+ * top-p, and the caller allows it, the weights are dense, by token: then noise for all tokens is
+ * cheaper than noise for a list. */
 static void filter(ft_sampler *sp, const ft_sampling *s, const float *logits, float max,
                    bool may_be_dense)
 {
@@ -358,9 +358,9 @@ static bool best_beaten(const best_list *best, ft_candidate c)
     return c.score > last->score || (c.score == last->score && c.token < last->token);
 }
 
-/* A candidate's score is at most scaled - log(1 - u) (noise.h), so most are dismissed without a
- * logarithm: it cannot beat a score b where (1 - u) exp(b) > weight. The bound is exp(b) less a
- * margin of 0.1 %, far above the rounding of weights and scores. */
+/* A candidate's score is at most scaled - log(1 - u) (noise.h). So it cannot beat a score b if
+ * (1 - u) exp(b) > weight, and most candidates are dismissed without a logarithm. The bound is
+ * exp(b) less a margin of 0.1 %, far above the rounding of weights and scores. */
 static void score(best_list *best, double *bound, int32_t token, float scaled, uint32_t bits)
 {
     ft_candidate c = {.token = token, .logp = scaled};
@@ -372,7 +372,7 @@ static void score(best_list *best, double *bound, int32_t token, float scaled, u
         *bound = exp((double)best->at[best->n - 1].score) * 0.999;
 }
 
-/* race() over dense weights: 64 tokens at a time, all dismissed at once for the most part. */
+/* race() over dense weights: 64 tokens at a time, and most of the time all 64 are dismissed. */
 static size_t race_dense(const ft_sampler *sp, const ft_sampling *s, const float *logits,
                          uint32_t position, ft_candidate *out, size_t most)
 {
