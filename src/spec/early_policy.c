@@ -26,7 +26,7 @@ ft_early_decision ft_early_decide(const ft_early_policy *policy, const ft_early_
 
 bool ft_early_worth(double gain_tok)
 {
-    return gain_tok >= TUNE.gain_min;
+    return gain_tok > 0 && gain_tok >= TUNE.gain_min; /* 0: there are no nodes to send */
 }
 
 void ft_early_saw_draft(ft_early_policy *policy, double us, double tokens)

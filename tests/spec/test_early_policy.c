@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "spec/early_policy.h"
+#include "spec/tuning.h"
 
 enum { ANSWER_US = 100000, FORWARD_US = 10000, RTT_US = 30000, DRAFT_US = 20000, BUDGET = 16 };
 
@@ -100,6 +101,19 @@ static void test_bounds(void **state)
     assert_false(ft_early_worth(0));
 }
 
+/* An early draft without nodes would be an ordinary message. No constant may allow it. */
+static void test_none_without_gain(void **state)
+{
+    const ft_spec_tuning *before = ft_spec_tune;
+    ft_spec_tuning other = *before;
+    (void)state;
+    other.early.gain_min = 0;
+    ft_spec_tune = &other;
+    const bool worth = ft_early_worth(0);
+    ft_spec_tune = before;
+    assert_false(worth);
+}
+
 static void test_learns_from_late_ones(void **state)
 {
     ft_early_policy p = taught();
@@ -125,6 +139,7 @@ int main(void)
         cmocka_unit_test(test_never_too_late),
         cmocka_unit_test(test_never_where_it_saves_nothing),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_none_without_gain),
         cmocka_unit_test(test_learns_from_late_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
