@@ -3,21 +3,23 @@
  * Products with packed weights (model/pack.h), written once for all instruction sets on top of
  * gemm_vector.h. Before it includes this, a file defines:
  *
- *   KERNEL, KERNEL_NAME  the ft_gemm_kernel to define, and its name in texts
- *   KERNEL_TYPES  the list of weight types
- *   INT_ROWS      rows that are multiplied at a time with quantized weights; 0: it takes none
- *   FLOAT_ROWS    the same with float weights
+ *   KERNEL, KERNEL_NAME  the ft_gemm_kernel to define, and its name for people
+ *   KERNEL_QUANTIZE      its function that makes 8-bit rows
+ *   KERNEL_TYPES         the list of its weight types
+ *   INT_ROWS             how many rows are multiplied at a time with quantized weights; 0: the
+ *                        kernel takes no such weights
+ *   FLOAT_ROWS           the same for float weights
  * For quantized weights:
- *   STEP             vectors of a block's weights that are multiplied at a time
- *   dot_step(type, dot, w, x)  dot plus the products of STEP vectors of weights with the values
- *                    from x on
- *   OFFSET           128 if the products take unsigned weights (weights with a sign are used plus
- *                    128), else 0
- *   lookup(t, i)     for each byte of i, that byte of the 16 in t, which are repeated
- *   NARROW(type)     whether a block's products are summed in pairs of 16 bits, which widen(dot)
- *                    adds
- * For BF16:
- *   PAIR_DOT         1 for a processor's own pair_dot(sum, w, x), as below
+ *   STEP                 how many vectors of a block's weights are multiplied at a time
+ *   dot_step(type, dot, w, x)
+ *                        dot plus the products of STEP vectors of weights with the values at x
+ *   OFFSET               128 if dot_step takes unsigned weights: weights with a sign are given to it
+ *                        plus 128. Else 0
+ *   lookup(table, i)     for each byte of i: the byte of the table with that number
+ *   NARROW(type)         whether dot_step sums a block's products in pairs of 16 bits
+ *   widen(dot)           the sums of such pairs
+ * For BF16 weights:
+ *   PAIR_DOT             1 if the file has a pair_dot of its own; 0: the one below is used
  *
  * Weights are unpacked once for all rows that are multiplied at a time; their sums stay in
  * registers. Every row's arithmetic is the same, in the same order, for any number of rows and
@@ -297,10 +299,15 @@ FT_GEMM_INLINE void float_rows(enum ggml_type type, uint32_t n, const ft_gemm_ti
 
 /* ---- the kernel ---- */
 
+FT_GEMM_INLINE bool is_float(enum ggml_type type)
+{
+    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
+}
+
 FT_GEMM_INLINE void rows_of(enum ggml_type type, uint32_t n, const ft_gemm_tile *t, uint32_t first)
 {
 #if FLOAT_ROWS
-    if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16) {
+    if (is_float(type)) {
         if (n <= FLOAT_ROWS)
             float_rows(type, n, t, first);
         return;
@@ -314,8 +321,7 @@ FT_GEMM_INLINE void rows_of(enum ggml_type type, uint32_t n, const ft_gemm_tile 
 
 FT_GEMM_INLINE void tile_of(enum ggml_type type, const ft_gemm_tile *t)
 {
-    const bool is_float = type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
-    const uint32_t most = is_float ? FLOAT_ROWS : INT_ROWS;
+    const uint32_t most = is_float(type) ? FLOAT_ROWS : INT_ROWS;
     for (uint32_t first = 0; first < t->n_rows; first += most)
         switch (t->n_rows - first < most ? t->n_rows - first : most) {
 #define ROWS(n)                     \
