@@ -12,9 +12,9 @@
  * For quantized weights:
  *   STEP                 how many vectors of a block's weights are multiplied at a time
  *   dot_step(type, dot, w, x)
- *                        dot plus the products of STEP vectors of weights with the values at x
- *   OFFSET               128 if dot_step takes unsigned weights: weights with a sign are given to it
- *                        plus 128. Else 0
+ *                        adds the products of STEP vectors of weights and the values at x
+ *   OFFSET               128 if dot_step takes unsigned weights (to those with a sign 128 is
+ *                        added), else 0
  *   lookup(table, i)     for each byte of i: the byte of the table with that number
  *   NARROW(type)         whether dot_step sums a block's products in pairs of 16 bits
  *   widen(dot)           the sums of such pairs

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The prefix cache's index: hash buckets, and for each scope a list of its idle blocks by age.
 // Owned by the engine's thread. No allocation after init. Every operation takes constant time (a
-// bucket holds one block on average), except: settle and evict go through the scopes, which are few,
-// and the check goes through everything.
+// bucket holds one block on average), except: settle and evict go through the scopes, which are
+// few, and the check goes through everything.
 //
 // Invariants (ft_prefix_check tests them):
 //  1. A registered block is in the bucket of its hash. No other registered block has the same
