@@ -15,9 +15,9 @@
 
 double ft_admit_load(const ft_cost *cost, const ft_gain *usual, const ft_admit_text *text)
 {
-    const ft_gain *seen = text->gain && text->gain->known ? text->gain : usual;
-    double tok = seen->known ? seen->tok : TUNE.first_tok;
-    double mean = seen->known ? seen->rows : TUNE.first_rows;
+    const ft_gain *seen = text->gain && text->gain->tok.known ? text->gain : usual;
+    double tok = seen->tok.known ? seen->tok.value : TUNE.first_tok;
+    double mean = seen->tok.known ? seen->rows.value : TUNE.first_rows;
     uint32_t rows = (uint32_t)ceil(mean);
     const ft_pass round =
         ft_pass_plus((ft_pass){0}, text->gain ? text->len : TUNE.first_context, rows, rows);

@@ -8,28 +8,20 @@
 #define TUNE          (ft_sched_tune->gain)
 #define FIRST_RUN_TOK 1.0 /* a pass of a run brings one token, unless the server drafts for it */
 
-static void follow(double *mean, bool *known, double sample, double weight)
-{
-    *mean += (*known ? weight : 1) * (sample - *mean);
-    *known = true;
-}
-
 static void saw(ft_gain *gain, const ft_gain_round *round, double weight)
 {
     double tok = round->tok > 0 ? round->tok : 1;
-    bool rows_known = gain->known;
-    follow(&gain->kind_tok[round->kind], &gain->kind_known[round->kind], tok, weight);
-    follow(&gain->rows, &rows_known, round->rows, weight);
-    follow(&gain->tok, &gain->known, tok, weight);
+    ft_mean_saw(&gain->kind_tok[round->kind], tok, weight);
+    ft_mean_saw(&gain->rows, round->rows, weight);
+    ft_mean_saw(&gain->tok, tok, weight);
 }
 
 void ft_gain_init(ft_gain *gain, const ft_gain *usual)
 {
     *gain = usual ? *usual : (ft_gain){0};
-    if (!gain->kind_known[FT_GAIN_TREE])
-        gain->kind_tok[FT_GAIN_TREE] = TUNE.first_tree_tok;
-    gain->kind_tok[FT_GAIN_RUN] = FIRST_RUN_TOK;
-    gain->kind_known[FT_GAIN_TREE] = gain->kind_known[FT_GAIN_RUN] = true;
+    if (!gain->kind_tok[FT_GAIN_TREE].known)
+        gain->kind_tok[FT_GAIN_TREE] = (ft_mean){true, TUNE.first_tree_tok};
+    gain->kind_tok[FT_GAIN_RUN] = (ft_mean){true, FIRST_RUN_TOK};
 }
 
 void ft_gain_saw(ft_gain *gain, const ft_gain_round *round)
@@ -44,5 +36,5 @@ void ft_gain_saw_usual(ft_gain *usual, const ft_gain_round *round)
 
 double ft_gain_expected(const ft_gain *gain, ft_gain_kind kind)
 {
-    return gain->kind_tok[kind];
+    return gain->kind_tok[kind].value;
 }

@@ -7,8 +7,9 @@
 #ifndef FT_SCHED_GAIN_H
 #define FT_SCHED_GAIN_H
 
-#include <stdbool.h>
 #include <stdint.h>
+
+#include "base/known.h"
 
 typedef enum ft_gain_kind {
     FT_GAIN_TREE, /* a round with an edge's tree */
@@ -25,10 +26,8 @@ typedef struct ft_gain_round {
 
 /* Means over recent rounds, of one session or of all. All-zero: no round was seen. */
 typedef struct ft_gain {
-    double kind_tok[FT_GAIN_KINDS]; /* tokens of a round of that kind */
-    bool kind_known[FT_GAIN_KINDS];
-    double rows, tok; /* of a round of any kind; only if `known` */
-    bool known;
+    ft_mean kind_tok[FT_GAIN_KINDS]; /* tokens of a round of that kind */
+    ft_mean rows, tok;               /* of a round of any kind */
 } ft_gain;
 
 /* A new session starts with the usual gain. usual: NULL or all-zero if there was no round yet. */

@@ -187,20 +187,19 @@ double ft_own_draft_edge_tok(uint64_t accepted, uint64_t rounds)
 
 /* ---- reading prompts ---- */
 
-uint32_t ft_own_read_tok(const ft_own_read *read, int64_t budget_us, bool prompts, uint32_t most)
+uint32_t ft_own_read_tok(const ft_mean *tok_us, int64_t budget_us, bool prompts, uint32_t most)
 {
     if (budget_us == 0)
         return most;
     if (prompts)
         budget_us = (budget_us + TUNE.read_part - 1) / TUNE.read_part;
-    double n = read->known ? (double)budget_us / read->tok_us : 0;
+    double n = tok_us->known ? (double)budget_us / tok_us->value : 0;
     return n < FT_OWN_READ_MIN ? FT_OWN_READ_MIN : n < most ? (uint32_t)n : most;
 }
 
-void ft_own_read_saw(ft_own_read *read, uint32_t n, int64_t us)
+void ft_own_read_saw(ft_mean *tok_us, uint32_t n, int64_t us)
 {
     if (n < FT_OWN_READ_MIN || us <= 0)
         return;
-    read->tok_us += (read->known ? TUNE.read_rate : 1) * ((double)us / n - read->tok_us);
-    read->known = true;
+    ft_mean_saw(tok_us, (double)us / n, TUNE.read_rate);
 }

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/known.h"
 #include "sched/cost.h"
 
 #define FT_OWN_CLASSES 12 /* of how many sessions are drafted for: 1, 2-3, 4-7, ... */
@@ -89,15 +90,11 @@ double ft_own_draft_edge_tok(uint64_t accepted, uint64_t rounds);
 
 /* The draft model must also read a prompt before it can draft behind it. */
 #define FT_OWN_READ_MIN 16 /* tokens, a KV block; the draft's first forward reads fewer than that */
-typedef struct ft_own_read {
-    bool known;
-    double tok_us; /* mean of recent readings */
-} ft_own_read;
-
 /* Tokens to read before a pass, from FT_OWN_READ_MIN to `most`, if reading may delay the pass by
- * budget_us (0: no limit). prompts: the target computes prompts in that time, too. */
-uint32_t ft_own_read_tok(const ft_own_read *read, int64_t budget_us, bool prompts, uint32_t most);
+ * budget_us (0: no limit). tok_us: the time of a token, which ft_own_read_saw measures. prompts: the
+ * target computes prompts in that time, too. */
+uint32_t ft_own_read_tok(const ft_mean *tok_us, int64_t budget_us, bool prompts, uint32_t most);
 /* Reading n tokens took `us`. */
-void ft_own_read_saw(ft_own_read *read, uint32_t n, int64_t us);
+void ft_own_read_saw(ft_mean *tok_us, uint32_t n, int64_t us);
 
 #endif

@@ -59,7 +59,7 @@ struct ft_own {
     uint32_t n_ctx;
     uint32_t pool_blocks, reserved;
     ft_own_draft rate;
-    ft_own_read read;  /* estimates how long reading prompts takes */
+    ft_mean read_us;   /* time in which the draft model reads a token of a prompt */
     int64_t spent_us;  /* on reading before this pass */
     uint32_t sessions; /* that could get a tree in this pass */
     double others;     /* tokens that the pass brings to other sessions */
@@ -293,7 +293,7 @@ static bool read_text(ft_sess *s, uint32_t *allowed)
     uint32_t n = before > left ? before - left : 0;
     int64_t took_us = ft_clock_now_us(clock) - from_us;
     own->spent_us += took_us;
-    ft_own_read_saw(&own->read, n, took_us);
+    ft_own_read_saw(&own->read_us, n, took_us);
     *allowed -= n < *allowed ? n : *allowed;
     o->n_unread = left;
     return left == 0;
@@ -528,7 +528,7 @@ int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
     own->spent_us = 0;
     if (!pays(v))
         return 0;
-    choose(v, ft_own_read_tok(&own->read, read_budget_us, has_prompt(&v->batch), DRAFT_ROWS));
+    choose(v, ft_own_read_tok(&own->read_us, read_budget_us, has_prompt(&v->batch), DRAFT_ROWS));
     if (own->n > 0)
         draft(v);
     ft_engine_get_stats(own->engine, &stats);

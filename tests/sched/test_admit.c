@@ -25,8 +25,8 @@ static ft_cost known(void)
 static void test_load(void **state)
 {
     const ft_cost cost = known();
-    const ft_gain none = {0}, seen = {.known = true, .rows = 3.5, .tok = 3.5},
-                  other = {.known = true, .rows = 8, .tok = 2};
+    const ft_gain none = {0}, seen = {.rows = {true, 3.5}, .tok = {true, 3.5}},
+                  other = {.rows = {true, 8}, .tok = {true, 2}};
     ft_cost unknown;
     ft_admit_text text = {.tokens_per_s = 8};
     (void)state;

@@ -21,7 +21,7 @@ static void test_begins(void **state)
     ft_gain_init(&gain, NULL);
     assert_float_equal(ft_gain_expected(&gain, FT_GAIN_TREE), 2, 1e-9);
     assert_float_equal(ft_gain_expected(&gain, FT_GAIN_RUN), 1, 1e-9);
-    assert_false(gain.known);
+    assert_false(gain.tok.known);
     ft_gain_init(&gain, &usual); /* nothing is usual yet */
     assert_float_equal(ft_gain_expected(&gain, FT_GAIN_TREE), 2, 1e-9);
     const ft_gain_round run = {.kind = FT_GAIN_RUN, .rows = 1, .tok = 6};
@@ -29,15 +29,15 @@ static void test_begins(void **state)
     ft_gain_init(&gain, &usual); /* of trees nothing is */
     assert_float_equal(ft_gain_expected(&gain, FT_GAIN_TREE), 2, 1e-9);
     assert_float_equal(ft_gain_expected(&gain, FT_GAIN_RUN), 1, 1e-9);
-    assert_true(gain.known);
-    assert_float_equal(gain.rows, 1, 1e-9);
-    assert_float_equal(gain.tok, 6, 1e-9);
+    assert_true(gain.tok.known);
+    assert_float_equal(gain.rows.value, 1, 1e-9);
+    assert_float_equal(gain.tok.value, 6, 1e-9);
     const ft_gain_round five = tree(5);
     ft_gain_saw_usual(&usual, &five);
     ft_gain_init(&gain, &usual);
     assert_float_equal(ft_gain_expected(&gain, FT_GAIN_TREE), 5, 1e-9);
-    assert_float_equal(usual.tok, 6 - 0.02, 1e-9);
-    assert_float_equal(usual.rows, 1 + 0.02 * 8, 1e-9);
+    assert_float_equal(usual.tok.value, 6 - 0.02, 1e-9);
+    assert_float_equal(usual.rows.value, 1 + 0.02 * 8, 1e-9);
 }
 
 /* A session's mean starts from what was believed; its rows and tokens from its first round. */
@@ -50,10 +50,10 @@ static void test_follows(void **state)
     ft_gain_saw(&gain, &good);
     assert_float_equal(ft_gain_expected(&gain, FT_GAIN_TREE), 2 + 0.2 * 5, 1e-9);
     assert_float_equal(ft_gain_expected(&gain, FT_GAIN_RUN), 1, 1e-9); /* of the other kind */
-    assert_float_equal(gain.tok, 7, 1e-9);
-    assert_float_equal(gain.rows, 9, 1e-9);
+    assert_float_equal(gain.tok.value, 7, 1e-9);
+    assert_float_equal(gain.rows.value, 9, 1e-9);
     ft_gain_saw(&gain, &none); /* no round brings less than a token */
-    assert_float_equal(gain.tok, 7 - 0.2 * 6, 1e-9);
+    assert_float_equal(gain.tok.value, 7 - 0.2 * 6, 1e-9);
     for (int i = 0; i < 100; i++)
         ft_gain_saw(&gain, &good);
     assert_float_equal(ft_gain_expected(&gain, FT_GAIN_TREE), 7, 1e-6);

@@ -229,7 +229,7 @@ static void test_depth(void **state)
 /* A prompt's token takes 100 us to read. */
 static void test_reading(void **state)
 {
-    ft_own_read read = {0};
+    ft_mean read = {0};
     (void)state;
     assert_int_equal(ft_own_read_tok(&read, 0, true, 512), 512); /* nobody is delayed */
     assert_int_equal(ft_own_read_tok(&read, 10000, false, 512), 16);
@@ -241,7 +241,7 @@ static void test_reading(void **state)
     assert_int_equal(ft_own_read_tok(&read, 1000, false, 512), 16);
     assert_int_equal(ft_own_read_tok(&read, 100000, false, 512), 512);
     ft_own_read_saw(&read, 100, 30000);
-    assert_float_equal(read.tok_us, 150, 1e-9);
+    assert_float_equal(read.value, 150, 1e-9);
 }
 
 static void test_expectations(void **state)
