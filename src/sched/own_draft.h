@@ -91,7 +91,7 @@ double ft_own_draft_edge_tok(uint64_t accepted, uint64_t rounds);
 /* The draft model must also read a prompt before it can draft behind it. */
 #define FT_OWN_READ_MIN 16 /* tokens, a KV block; the draft's first forward reads fewer than that */
 /* Tokens to read before a pass, from FT_OWN_READ_MIN to `most`, if reading may delay the pass by
- * budget_us (0: no limit). tok_us: the time of a token, which ft_own_read_saw measures. prompts: the
+ * budget_us (0: no limit). tok_us: time of a token, as ft_own_read_saw measures it. prompts: the
  * target computes prompts in that time, too. */
 uint32_t ft_own_read_tok(const ft_mean *tok_us, int64_t budget_us, bool prompts, uint32_t most);
 /* Reading n tokens took `us`. */
