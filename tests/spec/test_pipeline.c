@@ -22,7 +22,7 @@
 typedef struct session {
     ft_control control;
     int64_t arrives_us, sent_us, mark_us; /* mark 0: not known */
-    int64_t answered_us, free_us;         /* as serve/groups.c has them */
+    int64_t answered_us, free_us;         /* as serve/verdict.c has them */
     uint32_t depth;
 } session;
 
