@@ -165,20 +165,12 @@ static void record(ft_gen *gen, const ft_msg_verdict *v)
     ft_record_verdict(&gen->record, &round, v->path, v->n_next == 0);
 }
 
-/* Counts early drafts by the verdict. Called before the round's fields change. */
-static void measure_early(ft_gen *gen, const ft_msg_verdict *v)
+/* What an ordinary draft takes and brings. Called before the round's fields change. */
+static void measure_draft(ft_gen *gen)
 {
-    ft_early_policy *policy = &gen->early.policy;
-    if (!ft_gen_in_tree(gen) || !gen->edge->how.early)
-        return;
-    if (gen->state == FT_GEN_TREE)
-        ft_early_saw_draft(policy, (double)gen->steer.tree.drafted_us,
+    if (gen->state == FT_GEN_TREE && gen->edge->how.early)
+        ft_early_saw_draft(&gen->early.policy, (double)gen->steer.tree.drafted_us,
                            gen->steer.tree.expected - 1);
-    ft_early_saw_verdict(policy,
-                         v->early_taken                  ? FT_EARLY_TAKEN
-                         : ft_early_fits(&gen->early, v) ? FT_EARLY_LATE
-                                                         : FT_EARLY_MISSED,
-                         ft_control_forward_us(&gen->steer.control));
 }
 
 /* The controller learns from the verdict. */
@@ -242,7 +234,7 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
     gen->stats->tokens = gen->output.generated;
     if (status != FT_OK || *finish != FT_FINISH_NONE)
         return status;
-    measure_early(gen, v);
+    measure_draft(gen);
     ft_drafting_advance(&gen->drafting, v);
     measure(gen, v);
     if (v->more) {

@@ -13,9 +13,8 @@ ft_early_decision ft_early_decide(const ft_early_policy *policy, const ft_early_
     if (!policy->draft_us.known)
         return FT_EARLY_WAIT;
     const double left_us = view->answer_us - view->sent_ago_us; /* until it would be late */
-    const double lead_us = TUNE.margin * view->answer_us + policy->lead_us;
     const double saved_us = view->rtt_us + policy->draft_us.value - view->others_us;
-    if (view->more && left_us - lead_us > view->forward_us)
+    if (view->more && left_us - TUNE.margin * view->answer_us > view->forward_us)
         return FT_EARLY_WAIT;
     if (left_us < 0 || saved_us <= 0)
         return FT_EARLY_NEVER;
@@ -33,12 +32,4 @@ void ft_early_saw_draft(ft_early_policy *policy, double us, double tokens)
 {
     ft_mean_saw(&policy->draft_us, us, TUNE.smooth);
     ft_mean_saw(&policy->tokens, tokens, TUNE.smooth);
-}
-
-void ft_early_saw_verdict(ft_early_policy *policy, ft_early_outcome outcome, double forward_us)
-{
-    if (outcome == FT_EARLY_TAKEN)
-        policy->lead_us *= TUNE.lead_fade;
-    else if (outcome == FT_EARLY_LATE)
-        policy->lead_us += TUNE.late_step * forward_us;
 }

@@ -4,12 +4,12 @@
  * verdict on a tree is awaited. Pure: measurements come in, a decision comes out; no clock, no
  * thread. The state is plain data.
  *
- * When: as late as possible, because later nodes are better, but before the verdict is given. If an
- * early draft came too late, the next ones are sent earlier. Whether: an early draft begins the
- * next round sooner, by the network time and by the time of an ordinary draft, but it has fewer
- * nodes. It is not sent while other sessions keep the server busy for longer than it saves.
+ * When: as late as possible, because later nodes are better, but before the verdict is given.
+ * Whether: an early draft begins the next round sooner, by the network time and by the time of an
+ * ordinary draft, but it has fewer nodes. It is not sent while other sessions keep the server busy
+ * for longer than it saves.
  *
- *   sent a tree -> [decide]* -> SEND or NEVER -> verdict: drafted, saw -> ...
+ *   sent a tree -> [decide]* -> SEND or NEVER -> verdict: saw_draft -> ...
  */
 #ifndef FT_SPEC_EARLY_POLICY_H
 #define FT_SPEC_EARLY_POLICY_H
@@ -29,7 +29,6 @@ typedef enum ft_early_decision {
 typedef struct ft_early_policy {
     ft_mean draft_us; /* time of an ordinary draft */
     ft_mean tokens;   /* expected of its nodes */
-    double lead_us;   /* how much earlier to send, beside a share of the time to the verdict */
 } ft_early_policy;
 
 /* A tree whose verdict is awaited. */
@@ -58,14 +57,5 @@ bool ft_early_worth(double gain_tok);
 
 /* An ordinary draft took `us`, and its nodes are expected to bring `tokens`. */
 void ft_early_saw_draft(ft_early_policy *policy, double us, double tokens);
-
-typedef enum ft_early_outcome {
-    FT_EARLY_TAKEN,
-    FT_EARLY_LATE,  /* it fitted the verdict, and was not taken */
-    FT_EARLY_MISSED /* it did not fit, or none was sent */
-} ft_early_outcome;
-
-/* What became of the early draft when the verdict on its tree came. */
-void ft_early_saw_verdict(ft_early_policy *policy, ft_early_outcome outcome, double forward_us);
 
 #endif

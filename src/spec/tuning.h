@@ -110,12 +110,8 @@
     /* half unclear, double unclear */                                                        \
     T(g, REAL, SCALED, gain_min, 0.05, "tokens that sending one should bring, for its bytes") \
     /* half unclear, double unclear */                                                        \
-    T(g, REAL, SCALED, margin, 0.04, "of the time to the verdict, by which it is early...")   \
+    T(g, REAL, SCALED, margin, 0.04, "of the time to the verdict, by which it is early")      \
     /* half < 1 %, double unclear */                                                          \
-    T(g, REAL, SCALED, late_step, 0.5, "...and of a forward, by which more after a late one") \
-    /* half < 1 %, double -1.2 % ebb */                                                       \
-    T(g, REAL, FROM_ONE, lead_fade, 0.9, "share of that kept when one was in time")           \
-    /* half < 1 %, double < 1 % */                                                            \
     T(g, REAL, SCALED, smooth, 0.2, "share of an ordinary draft in what is known of them")    \
     /* half < 1 %, double unclear */
 
