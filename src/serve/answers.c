@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers: publishes the statistics, then calls the client back. Owned by the engine thread; the
-// published copy is guarded by the inbox's lock. No other state.
+// Publishes the statistics, then calls the client's callback. The functions run on the engine
+// thread. The inbox's lock guards the published copy of the statistics. There is no other state.
 #include "serve/answers.h"
 
 void ft_answer_publish(ft_verifier *v)

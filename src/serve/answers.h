@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sends answers to clients. Each call publishes the statistics first, so that a client that reads
- * them after an answer finds it counted. Called on the engine thread.
+ * Sends answers to clients. Each function publishes the statistics before it sends an answer. So a
+ * client that reads the statistics after an answer finds this answer counted. The functions are
+ * called on the engine thread.
  */
 #ifndef FT_SERVE_ANSWERS_H
 #define FT_SERVE_ANSWERS_H
@@ -10,7 +11,8 @@
 
 /* Copies the statistics to where other threads read them. */
 void ft_answer_publish(ft_verifier *v);
-/* Publish, then call the function of serve/handle.h. ft_answer sends v->answer. */
+/* Both functions publish the statistics first. Then ft_answer sends v->answer with
+ * ft_handle_answer, and ft_answer_gone calls ft_handle_gone (serve/handle.h). */
 void ft_answer(ft_verifier *v, ft_vsession *handle);
 void ft_answer_gone(ft_verifier *v, ft_vsession *handle, ft_status code, const char *message,
                     uint32_t retry_after_ms);

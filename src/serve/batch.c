@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes a batch: needs become work, and work that the policy picks becomes segments. A batch
-// holds prompt chunks and trees of all sessions together. Owned by the engine thread.
+// Composes the batch of a pass. A need (ft_need) is a session that has something to compute. Needs
+// that fit into the KV pool become work (ft_work). Work that the policy picks becomes segments. One
+// batch holds prompt chunks and trees of all sessions. The engine thread owns the batch.
 //
-// A session's segment begins with the text's tokens that are missing in KV. For a verification the
-// root (the text's last token) and the tree's nodes follow. `lead` counts the rows before the root;
-// it is 0 once the prompt is computed. Nothing here allocates between passes.
+// A session's segment begins with the tokens of the text that are missing in KV. In a verification,
+// the root (the text's last token) and the nodes of the tree follow. `lead` is the number of rows
+// before the root. It is 0 once the prompt is computed.
 //
-// Does not decide who runs (sched) nor who is evicted (kv_room.c); computes nothing (pass.c).
+// Only ft_sess_batch_init allocates memory; a pass allocates none. This file does not decide which
+// work runs (src/sched does) or which session is evicted (kv_room.c does). It does not compute the
+// pass (pass.c does).
 #include "serve/batch.h"
 
 #include <stdlib.h>
@@ -19,9 +22,9 @@
 #include "serve/own_draft.h"
 #include "serve/slo.h"
 
-/* The most missing prompt tokens that share a segment with a tree. A short prompt and its first
- * round then take one pass, if no other session must wait for it. Together with a tree they stay
- * below the number of pending nodes that an engine allows. */
+/* The most prompt tokens that are computed in one segment with a tree, if no other session must
+ * wait for the pass. So a short prompt and its first round need only one pass. The prompt tokens
+ * and the tree together stay below the number of pending nodes that an engine allows. */
 #define LEAD_MAX (FT_PENDING_MAX - FT_TREE_MAX - 1)
 
 ft_status ft_sess_batch_init(ft_sess_batch *batch, const ft_verifier_opts *opts, ft_error *err)
@@ -61,8 +64,9 @@ void ft_sess_batch_deinit(ft_sess_batch *batch)
 
 /* ---- needs ---- */
 
-/* Rows of the session's verification if it can run now; 0 if its KV must be computed first. A long
- * lead is prompt work, which is cut into chunks if other sessions may have to wait for it. */
+/* Returns the number of rows of the session's verification. Returns 0 if no verification waits, or
+ * if missing KV must be computed first. A long lead is computed first, as prompt work. Prompt work
+ * is cut into chunks if other sessions may have to wait for it. */
 static uint32_t verify_rows(const ft_sess *s)
 {
     const ft_verifier *v = s->verifier;
@@ -71,7 +75,8 @@ static uint32_t verify_rows(const ft_sess *s)
     return ft_round_waits(&s->round) && lead <= most && rows <= v->opts.max_batch_tok ? rows : 0;
 }
 
-/* Who has waited longer. */
+/* Whether the session of need `a` has waited longer than the session of need `b`. If both have
+ * waited equally long, the session that was opened first comes first. */
 static bool before(const void *ctx, const void *a, const void *b)
 {
     const ft_sess *x = ((const ft_need *)a)->session, *y = ((const ft_need *)b)->session;
@@ -104,14 +109,14 @@ static ft_sched_limits limits_of(const ft_verifier *v)
                              .static_wait_us = v->opts.static_wait_us};
 }
 
-/* Removes the verifications that the policy does not start yet. Returns the us until it starts
- * them, < 0: none is held back. */
+/* Removes the verifications that the policy holds back. Returns in how many microseconds the policy
+ * will start them; < 0: it holds none back. */
 static int64_t hold(ft_verifier *v)
 {
     ft_sess_batch *b = &v->batch;
     const ft_sched_limits limits = limits_of(v);
     ft_hold waiting = {0};
-    b->alone = false; /* prompts and their first rounds stay apart */
+    b->alone = false; /* a prompt and its first round take separate passes */
     for (size_t i = 0; i < b->n_needs; i++)
         if (verify_rows(b->needs[i].session))
             ft_hold_add(&waiting, b->needs[i].session->times.waits_us);
@@ -161,7 +166,7 @@ static void add_segment(ft_sess_batch *b, ft_sess *s, ft_work_kind kind, uint32_
     ft_segment *g = &b->segments.segment[b->segments.n];
     int32_t *tokens = b->rows.token + b->rows.n, *parent = b->rows.parent + b->rows.n;
     uint64_t *want = b->rows.want + b->rows.n_want;
-    uint32_t n_text = kind == FT_WORK_VERIFY ? n - nodes->n : n; /* root included */
+    uint32_t n_text = kind == FT_WORK_VERIFY ? n - nodes->n : n; /* includes the root */
     b->segments.of[b->segments.n++] = s;
     b->rows.n += n;
     b->pass =
@@ -178,7 +183,7 @@ static void add_segment(ft_sess_batch *b, ft_sess *s, ft_work_kind kind, uint32_
     for (uint32_t i = 0; i < n_text; i++)
         parent[i] = (int32_t)i - 1;
     for (uint32_t i = 0; i < nodes->n; i++)
-        parent[n_text + i] = nodes->parent[i] + (int32_t)n_text; /* -1: the root, n_text - 1 */
+        parent[n_text + i] = nodes->parent[i] + (int32_t)n_text; /* -1 is the root: n_text - 1 */
     memset(want, 0, (n + 63) / 64 * sizeof *want);
     for (uint32_t i = n_text - 1; i < n; i++)
         want[i / 64] |= 1ull << (i % 64);
@@ -189,7 +194,7 @@ static void add_segment(ft_sess_batch *b, ft_sess *s, ft_work_kind kind, uint32_
 
 /* ---- all of it ---- */
 
-/* Whether a session without work now may send its draft at any moment. */
+/* Whether some session that has no work now may send its draft at any moment. */
 static bool draft_expected(const ft_verifier *v, int64_t now_us)
 {
     for (const ft_sess *s = v->sessions.first; s; s = s->next)
@@ -198,7 +203,8 @@ static bool draft_expected(const ft_verifier *v, int64_t now_us)
     return false;
 }
 
-/* The time that prompts may take in the next pass beside other sessions' rounds. */
+/* How much time prompts may add to the next pass; 0: no limit. others: a round of another session
+ * waits for the pass, or may come while the pass runs. */
 static int64_t prompt_us(const ft_verifier *v, int64_t read_us, bool others)
 {
     const ft_prompt_share share = {
@@ -206,7 +212,7 @@ static int64_t prompt_us(const ft_verifier *v, int64_t read_us, bool others)
     return ft_prompt_share_us(&share);
 }
 
-/* Over all work, picked or not. */
+/* Updates the price of a row. Counts all verifications, picked or not. */
 static void price(ft_verifier *v)
 {
     const ft_sess_batch *b = &v->batch;

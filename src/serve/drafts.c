@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drafts of an open session, and verdicts on them. Each draft is checked and becomes an event of
-// the session's round; the table in serve/round_state.c says what happens then. Owned by the engine
-// thread. Does not compute (pass.c) and ends no session (lifecycle.c).
+// Takes the drafts of an open session, and follows the verdicts on them. This file checks each
+// draft and turns it into an event of the session's round. The table in serve/round_state.c says
+// what the event does. The functions run on the engine thread. This file computes no pass (pass.c
+// does) and ends no session (lifecycle.c does).
 //
-// Invariant: a taken draft has room reserved in the text for all of its tokens, so verdicts
-// allocate nothing.
+// Invariant: when a draft is taken, room in the text is reserved for all tokens that its verdicts
+// may add. So a verdict allocates no memory.
 //
-// An edge asks for the next run before it can know whether the text ends in the run under way. Only
-// in this case a draft after the text's end is no error.
+// An edge may ask for the next run while a run is under way. The edge cannot know yet whether this
+// run will end the text. So a request for the next run is no error if the text has ended. Any other
+// draft that would begin a round after the text's end is an error.
 #include "serve/drafts.h"
 
 #include "base/log.h"
@@ -22,8 +24,7 @@ static uint32_t run_end(uint32_t base, uint32_t run)
     return base + (run > 0 ? run : 1);
 }
 
-/* Whether the draft asks for the next run: of the run under way, or of the run that ended the
- * text. */
+/* Whether the draft asks for the next run. The run before it is under way or has ended the text. */
 static bool asks_for_next_run(const ft_round *r, const ft_msg_draft *d)
 {
     const bool run = ft_round_is_run(r) || (r->state == FT_ROUND_ENDED && r->end > r->base);
@@ -31,7 +32,8 @@ static bool asks_for_next_run(const ft_round *r, const ft_msg_draft *d)
            d->base == r->end;
 }
 
-/* flooded: no draft is answered or kept any more. */
+/* Returns the event that the draft is. After a flood (`flooded`), the record answers no draft, and
+ * no next run is kept. */
 static ft_round_event event_of(const ft_sess *s, const ft_msg_draft *d, bool flooded)
 {
     if (!flooded && !ft_round_waits(&s->round) &&
@@ -78,7 +80,7 @@ static ft_status check_nodes(const ft_sess *s, const ft_msg_draft *d, ft_error *
     return status == FT_OK ? ft_sess_rule_check(&s->asked.rule, &draft, err) : status;
 }
 
-/* An ordinary draft: a tree or a run. */
+/* Checks an ordinary draft: a tree or a run. would: what the draft's event would do. */
 static ft_status check_draft(const ft_sess *s, const ft_msg_draft *d, ft_round_did would,
                              bool flooded, ft_error *err)
 {
@@ -104,7 +106,8 @@ static ft_status check_draft(const ft_sess *s, const ft_msg_draft *d, ft_round_d
     return status == FT_OK ? check_nodes(s, d, err) : status;
 }
 
-/* An early draft extends the tree of the round under way or, too late, of the last one. */
+/* Checks an early draft. It extends the tree of the round under way. If it came too late, it
+ * extends the tree of the last round. */
 static ft_status check_early(const ft_sess *s, const ft_msg_draft *d, bool flooded, ft_error *err)
 {
     const ft_round *r = &s->round;
@@ -131,7 +134,8 @@ static ft_status check_early(const ft_sess *s, const ft_msg_draft *d, bool flood
     return status == FT_OK ? ft_early_check(d, n_nodes, err) : status;
 }
 
-/* Reserves room for the tokens of this draft and of the round under way, if any. */
+/* Reserves room in the text for the tokens of this draft. If a round is under way, also reserves
+ * room for the tokens of that round. */
 static ft_status reserve(ft_sess *s, const ft_msg_draft *d, ft_error *err)
 {
     const ft_round *r = &s->round;
@@ -175,13 +179,14 @@ static void repeat(ft_sess *s)
     ft_answer(s->verifier, s->handle);
 }
 
-/* Takes the message of a tree. The caller frees the message of a run, which is not needed. */
+/* Begins a round. If the draft is a tree, takes the message and sets *msg to NULL. A run does not
+ * need the message, so the caller frees it. */
 static void begin(ft_sess *s, ft_client_msg **msg, int64_t at_us)
 {
     ft_client_msg *draft = *msg;
     const ft_msg_draft *d = &draft->draft;
     const bool run = ft_round_is_run(&s->round);
-    if (!s->kv.want || ft_sess_missing(s) == 0) /* otherwise it waits for its prompt already */
+    if (!s->kv.want || ft_sess_missing(s) == 0) /* else it waits already, for its prompt */
         s->times.waits_us = at_us;
     if (!run)
         *msg = NULL;
@@ -214,7 +219,7 @@ static void drop(ft_sess *s, const ft_msg_draft *d, ft_round_event event)
     }
     s->round.early_for = d->round;
     if (ft_round_waits(&s->round))
-        s->verifier->stats.early_missed++; /* its tree is not verified */
+        s->verifier->stats.early_missed++; /* the tree that it extends is not verified */
     else
         s->verifier->stats.early_late++;
 }
@@ -244,7 +249,8 @@ ft_status ft_draft_take(ft_sess *s, ft_client_msg *take_draft, bool flooded, int
 
 /* ---- verdicts ---- */
 
-/* Whether a part of the kept early draft is the next round's tree; cuts the draft down to it. */
+/* Whether a part of the kept early draft is the next round's tree. Removes the other nodes from the
+ * draft. */
 static bool cut_early(ft_round *r, const ft_msg_verdict *v)
 {
     if (!r->early || v->finish != FT_FINISH_NONE || v->n_path == 0 || v->n_next != 1)
@@ -263,7 +269,7 @@ static ft_round_event event_of_verdict(const ft_msg_verdict *v)
     return v->early_taken ? FT_ROUND_ON_FIT : FT_ROUND_ON_VERDICT;
 }
 
-/* The kept draft becomes the round. */
+/* Begins the next round with the kept draft. */
 static void begin_kept(ft_sess *s)
 {
     ft_round *r = &s->round;

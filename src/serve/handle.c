@@ -8,7 +8,8 @@
 // no callback, so the engine thread may free the handle. A draft that comes after close is freed at
 // once.
 //
-// Fields belong to the thread that serve/handle.h names. Does not read what is in messages.
+// serve/handle.h names the owner of each field. This file does not check messages. It only copies
+// the Open, and tells early drafts from other drafts.
 #include "serve/handle.h"
 
 #include <assert.h>
@@ -84,7 +85,7 @@ bool ft_inbox_take(ft_inbox *inbox, ft_vsession **handles, uint64_t *ticks)
 
 bool ft_inbox_asked(ft_inbox *inbox, uint64_t ticks)
 {
-    return ticks != inbox->ticks_done; /* written by this thread alone */
+    return ticks != inbox->ticks_done; /* no lock: only the engine thread writes it */
 }
 
 void ft_inbox_answer(ft_inbox *inbox, uint64_t ticks)
@@ -110,7 +111,7 @@ static void queue(ft_vsession *h)
 
 /* ---- life ---- */
 
-/* One block: the struct, the prompt, the credential. */
+/* Allocates one block of memory for the struct, the prompt and the credential. */
 static ft_opening *opening_create(const ft_msg_open *open, uint32_t max_prompt,
                                   const char *credential)
 {
@@ -190,7 +191,7 @@ void ft_vsession_draft(ft_vsession *session, ft_client_msg *take_draft)
         h->mail[h->n_mail++] = mail;
         queue(h);
     }
-    h->flooded |= held && !taken; /* the engine thread sees it with the waiting drafts */
+    h->flooded |= held && !taken; /* ft_handle_take reports it with the drafts */
     pthread_mutex_unlock(&h->inbox->lock);
     if (!taken)
         ft_client_msg_free(take_draft);
@@ -216,7 +217,7 @@ void ft_vsession_detach(ft_vsession *session)
     session->muted = true;
     while (session->in_callback && !pthread_equal(pthread_self(), inbox->reader))
         pthread_cond_wait(&inbox->changed, &inbox->lock);
-    /* Last of all: the engine thread may free the handle as soon as it sees this. */
+    /* This must come last. Once the engine thread sees the new `life`, it may free the handle. */
     session->life = session->life == FT_HANDLE_CLOSED ? FT_HANDLE_DONE : FT_HANDLE_LOST;
     queue(session);
     pthread_mutex_unlock(&inbox->lock);
@@ -252,7 +253,8 @@ bool ft_handle_take(ft_vsession *handle, bool early_only, ft_mail *mail, bool *f
 
 /* ---- answers ---- */
 
-/* Takes the right to call back, unless the client gave the handle up. */
+/* Marks the handle as being in a callback. Returns false if the client has given the handle up: no
+ * callback may begin then. also_closed: a closed handle still gets this callback. */
 static bool callback_begin(ft_vsession *h, bool also_closed)
 {
     pthread_mutex_lock(&h->inbox->lock);

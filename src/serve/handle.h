@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Handles, which clients' threads and the engine thread share. A handle stands for a client's
- * stream. It lives from ft_verifier_open to ft_vsession_detach. It is not the session
- * (serve/session.h): a session loses its handle with the stream, and gets a new one by a resume.
+ * stream. It lives from ft_verifier_open to ft_vsession_detach. A handle is not a session
+ * (serve/session.h). A session that loses its stream loses its handle, too. A session that is
+ * resumed gets a new handle.
  *
- * A client's call changes its handle and puts the handle into the inbox's queue, at most once. The
- * engine thread takes the handle out and does what was called, always in this order: open, drafts,
- * close or detach. Queueing never allocates: drafts are queued by pointer, and whoever holds a
- * message owns it.
+ * A client's call changes the handle and puts it into the inbox's queue. A handle is in the queue
+ * at most once. The engine thread takes the handle out and does what the client called, always in
+ * this order: open, drafts, close or detach. Queueing a handle or a draft allocates no memory:
+ * drafts are queued by pointer. Whoever holds a message owns it.
  *
  * Locks: the inbox's lock guards the fields that say so. It is held for queue operations only, and
  * never during a callback.
@@ -24,10 +25,10 @@
 
 /* The most drafts of one handle that may wait for the engine thread. A client that keeps to the
  * protocol waits for verdicts, so it sends at most:
- *   - an early draft whose verdict was already sent: it comes too late;
+ *   - an early draft that comes too late: the tree that it extends has its verdict;
  *   - the draft of the next round;
  *   - an early draft that extends that round's tree, or the next run;
- *   - the last round again, which the record answers.
+ *   - the draft of the last round again, which the record answers.
  * A fifth draft ends the session, and none of the waiting drafts is answered. */
 #define FT_MAIL_MAX 4
 
@@ -36,15 +37,16 @@ typedef struct ft_mail {
     int64_t at_us; /* arrival time */
 } ft_mail;
 
-/* The Open of a handle, in one block; freed once the session is opened or refused. */
+/* The Open of a handle, in one block of memory. It is freed once the session is opened or
+ * refused. */
 typedef struct ft_opening {
-    ft_msg_open open; /* its prompt points to `prompt`; NULL: too long, so it was not copied */
+    ft_msg_open open; /* its prompt points to `prompt`; NULL: not copied (too long, or a resume) */
     ft_key key;       /* a copy, taken at Open; empty: no key */
     char *credential;
     int32_t prompt[];
 } ft_opening;
 
-/* Which of the calls that end a handle the client has made. */
+/* Which of the calls close and detach the client has made. Both end a handle. */
 typedef enum ft_handle_life {
     FT_HANDLE_HELD,   /* none */
     FT_HANDLE_CLOSED, /* close */
@@ -58,7 +60,7 @@ typedef struct ft_sess ft_sess;
 struct ft_vsession {
     ft_inbox *inbox;
     ft_vclient client;
-    /* the engine thread's */
+    /* the engine thread owns these */
     ft_sess *session;    /* NULL: not open yet, or gone */
     ft_opening *opening; /* owned; NULL: the Open was handled */
     /* guarded by the inbox's lock */
@@ -76,8 +78,8 @@ struct ft_inbox {
     pthread_t reader; /* the engine thread */
     bool ready;       /* ft_inbox_init was called */
     pthread_mutex_t lock;
-    pthread_cond_t wake;    /* the engine thread: something to do */
-    pthread_cond_t changed; /* others: a callback returned, a tick is done */
+    pthread_cond_t wake;    /* wakes the engine thread: something to do */
+    pthread_cond_t changed; /* wakes others: a callback returned, a tick is done */
     /* guarded by lock */
     ft_vsession *queue, **queue_tail;
     ft_vsession *handles;
@@ -87,43 +89,49 @@ struct ft_inbox {
 
 /* Always succeeds. */
 void ft_inbox_init(ft_inbox *inbox, ft_clock clock);
-/* Frees all handles. No thread may use the inbox any more. All-zero is legal. */
+/* Frees all handles. No thread may use the inbox any more. An inbox of all zeros is legal. */
 void ft_inbox_deinit(ft_inbox *inbox);
 /* Asks the engine thread to stop. */
 void ft_inbox_stop(ft_inbox *inbox);
-/* Returns once the engine thread has taken the queue after this call began, and has answered
- * (ft_inbox_answer). */
+/* Waits until the engine thread has taken the queue after the start of this call, and has then
+ * called ft_inbox_answer. */
 void ft_inbox_tick(ft_inbox *inbox);
 
 /* ---- for the engine thread ---- */
 
 /* Waits until there is something to do, at most timeout_us (< 0: no limit). */
 void ft_inbox_wait(ft_inbox *inbox, int64_t timeout_us);
-/* Takes all queued handles, linked by next_queued. Read next_queued before ft_handle_look, which
- * allows the handle to be queued again. *ticks: for ft_inbox_answer. False: stop. */
+/* Takes all handles out of the queue; next_queued links them. The caller must read next_queued
+ * before it calls ft_handle_look: after that call the handle may be queued again. *ticks: the value
+ * for ft_inbox_answer. Returns false if the engine thread must stop. */
 bool ft_inbox_take(ft_inbox *inbox, ft_vsession **handles, uint64_t *ticks);
 /* Whether a thread waits in ft_inbox_tick for the take that returned `ticks`. */
 bool ft_inbox_asked(ft_inbox *inbox, uint64_t ticks);
-/* Everything from the take that returned `ticks` is done: wakes the threads in ft_inbox_tick. */
+/* Says that everything from the take that returned `ticks` is done. Wakes the threads in
+ * ft_inbox_tick. */
 void ft_inbox_answer(ft_inbox *inbox, uint64_t ticks);
 
-/* Makes a handle and queues it. A prompt of max_prompt tokens or more is not copied. NULL: no
- * memory. Any thread. */
+/* Creates a handle and puts it into the queue. A prompt of max_prompt tokens or more is not copied.
+ * Returns NULL if there is no memory. Any thread may call it. */
 ft_vsession *ft_handle_create(ft_inbox *inbox, const ft_msg_open *open, uint32_t max_prompt,
                               const char *credential, const ft_key *key, const ft_vclient *client);
 /* Frees the opening once it was handled. */
 void ft_handle_drop_opening(ft_vsession *handle);
-/* Returns what the client has called so far. From now on a call queues the handle again. */
+/* Returns whether the client has closed or detached the handle. From now on, the client's next call
+ * puts the handle into the queue again. */
 ft_handle_life ft_handle_look(ft_vsession *handle);
-/* Takes the oldest draft out, or the oldest early draft; the caller owns it. *flooded: more came
- * than may wait. False: there is none. */
+/* Takes out the oldest draft; if early_only is set, the oldest early draft. The caller then owns
+ * its message. *flooded: more drafts came than may wait. Returns false if there is no such
+ * draft. */
 bool ft_handle_take(ft_vsession *handle, bool early_only, ft_mail *mail, bool *flooded);
-/* Frees the handle, after the client's last call. It must have no session any more. */
+/* Frees the handle, after the client's last call. The handle must have no session any more. */
 void ft_handle_destroy(ft_vsession *handle);
 
-/* Tells the client, unless it has closed or detached. The message is borrowed by the call. */
+/* Sends the message to the client, unless the client has closed or detached the handle. The call
+ * only borrows the message. */
 void ft_handle_answer(ft_vsession *handle, const ft_server_msg *msg);
-/* The last callback; a closed handle gets it, too. It must have no session any more. */
+/* Makes the last callback. A closed handle gets it, too; a detached handle gets none. The handle
+ * must have no session any more. */
 void ft_handle_gone(ft_vsession *handle, ft_status code, const char *message,
                     uint32_t retry_after_ms);
 

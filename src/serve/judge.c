@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Does walks in steps. A step chooses rows for all unfinished walks and runs the head for these
-// rows; then workers take each walk on as far as it has logits. Owned by the engine's thread.
+// rows. Then workers continue each walk as far as it has logits. The engine's thread owns the
+// judge.
 //
-// Invariant: the next run of the head computes the logits of the node at which an unfinished walk
-// stands. So each step takes every walk on by at least one node.
+// Invariant: each run of the head computes, for every unfinished walk, the logits of the node at
+// which the walk stands. So each step continues every such walk by at least one node, or ends it.
 //
-// Does not know sessions, texts or verdicts.
+// This file knows no sessions, texts or verdicts.
 #include "serve/judge.h"
 
 #include <assert.h>
@@ -15,8 +16,9 @@
 #include "base/workers.h"
 #include "sched/heads.h"
 
-/* Each worker has a workspace of 32 bytes a token of the vocabulary. 576 draws from a vocabulary of
- * 49,152 take one thread 15 to 50 ms, so many more workers would only cost memory. */
+/* Each worker has a workspace of 32 bytes for each token of the vocabulary. One thread takes 15 to
+ * 50 ms for 576 draws from a vocabulary of 49,152 tokens. A much larger number of workers would
+ * only cost memory. */
 #define WORKERS_MAX 16
 
 _Static_assert(FT_TREE_MAX <= FT_HEADS_NODES, "trees must fit");
@@ -30,8 +32,8 @@ struct ft_judge {
     uint32_t n_walks;
     uint32_t *going; /* [max_rows] walks that are not over */
     uint32_t n_going;
-    float *reach;   /* [max_rows] of each wanted row */
-    uint32_t *rows; /* [max_rows] to compute now */
+    float *reach;   /* [max_rows] how likely each wanted row is needed */
+    uint32_t *rows; /* [max_rows] rows to compute in this step */
     ft_judge_stats stats;
 };
 
@@ -116,7 +118,7 @@ static int32_t node_of(const ft_verified *found, uint32_t i)
     return i ? (int32_t)found->path[i - 1] : -1;
 }
 
-/* Into `rows`; returns how many. */
+/* Writes the rows that the head computes next into j->rows. Returns how many there are. */
 static uint32_t choose_rows(ft_judge *j)
 {
     ft_heads_plan plan = {0};
@@ -164,7 +166,7 @@ static const float *logits_of(void *ctx, int32_t node)
     return ft_engine_logits(s->engine, s->root_row + (uint32_t)(node + 1));
 }
 
-/* Takes the walk on as far as it has logits. */
+/* Continues the walk as far as it has logits. */
 static void walk_on(void *ctx, size_t i, int worker)
 {
     ft_judge *j = ctx;
@@ -181,7 +183,7 @@ static void walk_on(void *ctx, size_t i, int worker)
 
 /* ---- all of it ---- */
 
-/* Learns from the walks how far others will go. */
+/* Learns from these walks how far later walks will go. */
 static void learn(ft_judge *j)
 {
     uint32_t n_nodes = 0;

@@ -2,8 +2,8 @@
  *
  * Walks down the trees of all sessions in one pass, on several threads. Each walk follows the rule
  * of its text (spec/rule.h). Logits are computed only where walks need them (sched/heads.h). The
- * server and the benchmarks use it. Owned by the engine's thread; during ft_judge_run workers read
- * logits and write one walk each.
+ * server and the benchmarks use it. The engine's thread owns the judge. During ft_judge_run,
+ * workers read logits and write walks; only one worker at a time writes a walk.
  *
  *   ft_engine_forward_rows -> ft_judge_clear, ft_judge_add... -> ft_judge_run -> the walks' `found`
  */
@@ -29,27 +29,28 @@ typedef struct ft_walk {
 
 typedef struct ft_judge_opts {
     ft_engine *engine;           /* borrowed */
-    const ft_rule *const *rules; /* ends with NULL; NULL: ft_rules_default; borrowed in create */
-    ft_clock clock;    /* to time runs of the head: decides which rows a run has, not results */
+    const ft_rule *const *rules; /* ends with NULL; if NULL: ft_rules_default; create borrows it */
+    ft_clock clock;    /* times runs of the head; affects which rows a run has, not results */
     uint32_t max_rows; /* the most wanted rows in a pass, and the most walks */
     int n_threads;     /* 0: all cores */
-    /* Called by a worker for the i-th token that a walk decides, with the logits of the node before
-     * it. May be NULL. */
+    /* A worker calls this for each token that a walk decides. i: the token's place in the walk,
+     * from 0. logits: those of the node before the token. The pointer may be NULL. */
     void (*drew)(ft_walk *walk, uint32_t i, const float *logits, int32_t token);
 } ft_judge_opts;
 
-/* FT_NOMEM. */
+/* Creates a judge without walks. Error: FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_judge_create(const ft_judge_opts *opts, ft_error *err, ft_judge **out);
 /* NULL is legal. */
 void ft_judge_destroy(ft_judge *judge);
 
 /* Removes all walks. */
 void ft_judge_clear(ft_judge *judge);
-/* Adds a walk, all-zero; there is room for max_rows. Borrowed until the next clear. */
+/* Adds a walk, with all fields 0. There may be at most max_rows walks. The pointer is valid
+ * until the next ft_judge_clear. */
 ft_walk *ft_judge_add(ft_judge *judge);
 /* The walks, in the order in which they were added. */
 ft_walk *ft_judge_walks(ft_judge *judge, size_t *n);
-/* Does all walks. No allocation. Errors of ft_engine_head. */
+/* Does all walks. Allocates no memory. Returns the errors of ft_engine_head. */
 FT_WARN_UNUSED ft_status ft_judge_run(ft_judge *judge, ft_error *err);
 
 /* Statistics of the last ft_judge_run. */
@@ -59,7 +60,8 @@ typedef struct ft_judge_stats {
 } ft_judge_stats;
 void ft_judge_get_stats(const ft_judge *judge, ft_judge_stats *out);
 
-/* Expects, from recent runs, for how many rows of a tree of n_nodes logits will be computed. */
+/* Estimates how many rows of a tree of n_nodes nodes will get logits. The estimate is learnt from
+ * recent passes. */
 uint32_t ft_judge_expect(const ft_judge *judge, uint32_t n_nodes);
 
 #endif

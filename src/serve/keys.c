@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits of keys (wire/keys.h): the fastest promise and the number of sessions; checked once,
-// when a session is opened. The counts of a key are kept by its name, so they survive when the file
-// of keys is read again. Owned by the engine thread; other threads read the counts under the
-// verifier's lock. Does not know tokens: src/wire finds a client's key.
+// Checks the limits of keys (wire/keys.h): the fastest promise and the number of sessions. They are
+// checked once, when a session is opened. The counts of a key are kept under the key's name. So the
+// counts survive when the file of keys is read again. The engine thread writes the counts. Other
+// threads read them, under the inbox's lock. This file does not know the tokens of keys: src/wire
+// finds a client's key.
 #include "serve/keys.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 #include "serve/slo.h"
 #include "serve/state.h"
 
-/* A promise is a class, which may be faster than the speed that was asked for. */
+/* A promise is a class. The class may be faster than the speed that the client asked for. */
 ft_status ft_keys_check_speed(const ft_verifier *v, const ft_key *key, float tokens_per_s,
                               ft_error *err)
 {
@@ -39,7 +40,7 @@ bool ft_keys_full(const ft_verifier *v, const ft_key *key)
     return key->sessions > 0 && n >= key->sessions;
 }
 
-/* ---- counts; the lock is held ---- */
+/* ---- counts; the caller holds the inbox's lock ---- */
 
 static const ft_key_count *count_of(const ft_verifier *v, const char *name)
 {
@@ -49,7 +50,8 @@ static const ft_key_count *count_of(const ft_verifier *v, const char *name)
     return NULL;
 }
 
-/* The same; makes it if there is none. NULL: no memory, and nothing is counted. */
+/* Returns the key's counts. Creates them if there are none. Returns NULL if there is no memory;
+ * nothing is counted then. */
 static ft_key_count *make_count(ft_verifier *v, const ft_key *key)
 {
     const ft_key_count *found = count_of(v, key->name);
@@ -67,7 +69,8 @@ static ft_key_count *make_count(ft_verifier *v, const ft_key *key)
 
 /* ---- what happens to sessions ---- */
 
-/* Does nothing without a key. gone: sessions that have ended. */
+/* Adds `more` to the key's counts. gone: how many sessions have ended. Does nothing if the key is
+ * empty, that is, if there is no key. */
 static void count(ft_verifier *v, const ft_key *key, const ft_key_count *more, uint64_t gone)
 {
     if (!key->name[0])
@@ -115,8 +118,8 @@ static bool is_among(const ft_key *keys, size_t n, const char *name)
     return i < n;
 }
 
-/* The counts of all valid keys, then of removed keys that still have sessions. The caller frees
- * *out. FT_NOMEM. */
+/* Lists the counts of all valid keys. Behind them, lists the counts of removed keys that still have
+ * sessions. The caller frees *out. Error: FT_NOMEM. */
 static ft_status list(ft_verifier *v, ft_key_count **out, size_t *n)
 {
     ft_key *key;

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evicts sessions when KV blocks are short. An evicted session loses its KV only: its text stays,
-// and its next round computes the KV again, with the same result. Owned by the engine thread. Does
-// not choose which session is evicted (sched/evict.h), nor how much open texts may need
-// (sched/admit.h).
+// Evicts sessions when KV blocks are short. An evicted session loses its KV only. Its text stays,
+// and its next round computes the KV again, with the same result. The functions run on the engine
+// thread. This file does not decide the order in which sessions are evicted (sched/evict.h does),
+// or how much KV open texts may need (sched/admit.h does).
 //
 // Blocks are taken in this order:
-//   1. free blocks, then cached blocks that no session holds, least recently used first (the engine
-//      does this by itself and counts both as free);
-//   2. blocks of sessions, in the order of ft_evict_before.
-// Evicted blocks stay cached until they are needed, so a short shortage costs little. The oldest
-// work always runs, because one session fits in an empty pool (ft_verifier_create checks this). So
-// every session ends at some time, however many there are. A session that does not fit gives back
-// what it took over for this pass.
+//   1. free blocks;
+//   2. cached blocks that no session holds, the least recently used first;
+//   3. blocks of sessions, in the order of ft_evict_before.
+// The engine does the first two by itself, and counts both kinds of blocks as free.
+//
+// The blocks of an evicted session stay cached until they are needed. So a brief shortage costs
+// little. The oldest work always runs, because one session fits into an empty pool
+// (ft_verifier_create checks this). So every session ends at some time, however many there are. A
+// session that does not fit into this pass gives back the cached blocks that it took over for it.
 #include "serve/kv_room.h"
 
 #include <string.h>
@@ -79,7 +81,7 @@ static void release(ft_verifier *v, ft_sess *s)
     v->stats.kv_released++;
 }
 
-/* The best session to evict that was found so far. */
+/* Of the sessions that were considered so far, the one to evict first. */
 typedef struct choice {
     ft_sess *session; /* NULL: none yet */
     ft_need *need;    /* its work in this pass; NULL: it has none */
@@ -100,8 +102,8 @@ static void consider(choice *best, ft_sess *s, ft_need *n, bool for_oldest)
     *best = (choice){.session = s, .need = n, .holder = holder};
 }
 
-/* Evicts one session for needs[i]; if it has work, that leaves the pass. False: no session may be
- * evicted. */
+/* Evicts one session to make room for needs[i]. If the evicted session has work, this work leaves
+ * the pass. Returns false if no session may be evicted. */
 static bool release_next(ft_verifier *v, ft_need *needs, size_t n, size_t i)
 {
     choice best = {0};
@@ -114,7 +116,7 @@ static bool release_next(ft_verifier *v, ft_need *needs, size_t n, size_t i)
         consider(&best, needs[k].session, &needs[k], i == 0);
     if (!best.session)
         return false;
-    bool wanted = best.need && best.session->kv.want; /* still work */
+    bool wanted = best.need && best.session->kv.want; /* its work still waits */
     release(v, best.session);
     best.session->kv.want = wanted;
     if (best.need)
@@ -122,8 +124,9 @@ static bool release_next(ft_verifier *v, ft_need *needs, size_t n, size_t i)
     return true;
 }
 
-/* Whether a need gets its blocks beside the reserved ones. Cached blocks that it takes over are no
- * longer free, but without them it would need as many free blocks. */
+/* Whether there are enough free blocks for the need and for the `reserved` ones. *blocks: how many
+ * blocks the need takes. First the session takes over cached blocks. These blocks are then no
+ * longer free, but without them the session would need as many free blocks. */
 static bool fits(const ft_verifier *v, const ft_need *n, uint32_t reserved, uint32_t *blocks)
 {
     ft_sess *s = n->session;
