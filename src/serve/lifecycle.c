@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions: handshake, open and resume, detach, expiry, end. States: serve/session.h. Owned by the
-// engine thread. Does not run the model (pass.c) and does not queue (handle.c).
+// The life of a session: handshake, open, resume, detach, expiry and end. serve/session.h describes
+// the states. The engine thread owns all of this. This file does not run the model (pass.c) and
+// does not queue the calls of clients (handle.c).
 #include "serve/lifecycle.h"
 
 #include <limits.h>
@@ -19,7 +20,7 @@
 #include "serve/own_draft.h"
 #include "serve/slo.h"
 
-/* For refusals that end when other sessions end. */
+/* Sent with a refusal whose cause goes away when other sessions end. */
 #define RETRY_AFTER_MS 1000
 
 /* ---- the handshake ---- */
@@ -124,8 +125,9 @@ void ft_sess_end(ft_sess *s, ft_status code, const char *message)
     }
 }
 
-/* Makes room for one more session: ends the session that is detached longest, among the key's own
- * if the key has all that it allows, else among all. */
+/* Looks for room for one more session. If there is none, *gives_way is the session that must end:
+ * the one that has been detached longest. If the key has all the sessions that it allows, only its
+ * own detached sessions may give way; otherwise any detached one may. FT_EXHAUSTED: none can. */
 static ft_status find_room(const ft_verifier *v, const ft_key *key, ft_error *err,
                            ft_sess **gives_way)
 {
@@ -243,8 +245,8 @@ static void attach(ft_sess *s, ft_vsession *h)
     ft_answer(v, h);
 }
 
-/* NULL unless id, secret and credential are right. The time it takes does not tell which is
- * wrong. */
+/* The session that the client wants to resume. NULL: id, secret or credential is wrong. The time
+ * that a comparison takes does not tell which of the three is wrong. */
 static ft_sess *find(ft_verifier *v, const ft_msg_open *o, const char *credential)
 {
     for (ft_sess *s = v->sessions.first; s; s = s->next) {
@@ -257,9 +259,9 @@ static ft_sess *find(ft_verifier *v, const ft_msg_open *o, const char *credentia
     return NULL;
 }
 
-/* The edge's text has a length from which this session cannot go on, so the edge opens the text
- * anew. Nobody needs the session any more: it ends at once, and computes nothing for a stream that
- * the edge has given up. */
+/* Refuses a resume because the session cannot go on from the length of the edge's text. The edge
+ * then opens a new session with its text, and nobody needs this session any more. So the session
+ * ends at once. It computes nothing more for a stream that the edge has given up. */
 static ft_status give_up(ft_sess *s, uint32_t base, ft_error *err)
 {
     ft_error_set(err, FT_PRECONDITION,

@@ -9,17 +9,17 @@
 
 /* The limits that Opened and Info tell clients. */
 ft_msg_limits ft_sess_limits(const ft_verifier *v);
-/* Opens or resumes a session for the handle, or refuses and tells the handle why. Frees the
- * opening. */
+/* Opens or resumes a session for the handle. If it refuses, it tells the handle why. In all cases
+ * it frees the handle's opening. */
 void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us);
-/* Takes the draft. False: it was wrong, and the session was ended. */
+/* Takes the draft. False: the draft was wrong, and this call has ended the session. */
 bool ft_sess_draft(ft_sess *s, const ft_mail *mail, bool flooded);
-/* The stream is lost: the session loses its handle and is kept for the ttl. */
+/* Called when the stream is lost. The session loses its handle and is kept for the ttl. */
 void ft_sess_detach(ft_sess *s, int64_t now_us);
 /* Frees the session; its handle, if any, gets the code and the message. */
 void ft_sess_end(ft_sess *s, ft_status code, const char *message);
-/* Ends detached sessions whose ttl is over. Returns the time until the next one's ttl is over, in
- * us; < 0: no session is detached. */
+/* Ends detached sessions whose ttl is over. Returns the time in us until the next ttl is over; < 0:
+ * no session is detached any more. */
 int64_t ft_sessions_expire(ft_verifier *v, int64_t now_us);
 
 #endif

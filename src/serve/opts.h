@@ -23,21 +23,22 @@ typedef struct ft_verifier_opts {
     const ft_sched_policy *policy; /* NULL: fcfs */
     ft_clock clock;
     uint32_t max_context; /* the longest text in tokens; 0: the model's training context. Lowered to
-                               that, and to what the pool can hold for one session */
+                               that context, and to what the pool can hold for one session */
     ft_kv_type kv_type;
     uint32_t kv_tok;        /* pool size in tokens; 0: 16 times max_context */
     uint32_t max_batch_tok; /* 0: 512 */
-    /* Prompt chunks delay the rounds in a pass by at most this; 0: 50,000. A chunk of the smallest
-     * size may take longer. */
+    /* The most time by which prompt chunks may delay the rounds in a pass; 0: 50,000. A chunk of
+     * the smallest size may take longer. */
     uint32_t prefill_budget_us;
-    const ft_costs *costs; /* measured pass times to start from; borrowed in create; may be NULL */
+    const ft_costs *costs; /* measured pass times to start with; borrowed in create; may be NULL */
     /* The token speeds that may be promised, one a class (Open.slo_tokens_per_s); n_slo 0: no
      * promises. */
     float slo_tokens_per_s[FT_SLO_CLASSES];
     uint32_t n_slo;
     ft_keyring *keys; /* keys and their limits; borrowed while the verifier lives; NULL: none */
-    uint32_t static_batch, static_wait_us; /* of policy static; 0: 8 verifications, 100,000 */
-    /* A promised verdict is planned so much before it is due, as estimates err (WISP eq. (17)). */
+    uint32_t static_batch, static_wait_us; /* of the policy `static`; 0: 8 verifications, 100,000 */
+    /* A promised verdict is planned this long before it is due, because estimates are not exact
+     * (WISP eq. (17)). */
     uint32_t guard_us;
     /* Rules that Open may name; ends with NULL; NULL: ft_rules_default. Borrowed while the verifier
      * lives. */
@@ -48,11 +49,11 @@ typedef struct ft_verifier_opts {
     int n_threads;
     bool portable_attention;
     bool no_prefix_cache; /* sessions do not take over KV from others of the same credential */
-    /* With a draft model the server drafts trees for runs where this saves time. */
+    /* With a draft model, the server drafts trees for runs where this saves time. */
     const ft_model *draft_model; /* borrowed; NULL: none */
     const ft_vocab
         *draft_vocab;      /* borrowed; from the draft model's file, to compare with `vocab` */
-    ft_draft_params draft; /* of these trees; the budget is lowered to max_tree */
+    ft_draft_params draft; /* for these trees; its budget is lowered to max_tree */
     uint32_t draft_kv_tok; /* the draft model's pool in tokens; 0: as the target's */
     bool draft_always;     /* for measurements: full trees even if that is slower */
 } ft_verifier_opts;

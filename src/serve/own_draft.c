@@ -1,24 +1,28 @@
-// SPDX-License-Identifier: Apache-2.0 The server's own drafting, for clients without a draft model
-// (the server-only baseline of SpecEdge 5). Before each pass it drafts a tree for every session in
-// a run. All trees are drafted together, with one forward of the draft model for each level. The
-// pass verifies these trees like those of edges. The engine thread owns this state and the draft
-// engine. Texts never depend on it.
+// SPDX-License-Identifier: Apache-2.0
+// The server's own drafting, for clients without a draft model (the server-only baseline of
+// SpecEdge 5). Before each pass the server drafts a tree for every session in a run. It drafts all
+// trees together, with one forward of the draft model for each level. The pass verifies these trees
+// like the trees of edges. The engine thread owns this state and the draft engine. The tokens of a
+// text never depend on this drafting.
 //
 //            in a run, room in the pool          all read, drafting saves time
 //   no drafter ------------------> reads the text ----------------------> a tree before each pass
 //       ^  detached, gone, long idle, evicted      |  no tree meanwhile            |
 //       \------------------------------------------+-------------------------------/
 //
-// Invariants: blocks of the draft pool are reserved before they are used; `reserved` is the sum
-// over sessions and at most the pool. A drafter's text is the first n_text tokens of its session's.
-// The round of a run has nodes exactly while a tree of ours waits for its verdict. They are the
-// nodes of `tree`, and number[] maps them to nodes of the drafter's tree.
+// Invariants:
+//   - A block of the draft model's KV pool is reserved before it is used. `reserved` is the sum of
+//     the reserved blocks of all sessions. It is never larger than the pool.
+//   - The text of a drafter is the first n_text tokens of its session's text.
+//   - The round of a run has nodes exactly while a tree of the server waits for its verdict. These
+//     nodes are the nodes of `tree`. number[] maps them to the nodes of the drafter's tree.
 //
-// When the pool is short, drafters of sessions without work are evicted, least recently used first.
-// Sessions that still get no room are decoded without trees.
+// When the pool has too little room, drafters of sessions without work are evicted. The least
+// recently used one is evicted first. A session that still gets no room is decoded without trees.
 //
-// Steady rounds allocate nothing; a drafter is made when its session's first run begins.
-// sched/own_draft.c decides whether to draft, how much, and which nodes are worth their rows.
+// A drafter is made when its session's first run begins. In the steady state rounds allocate no
+// memory. sched/own_draft.c decides whether to draft, how much to draft, and which nodes are worth
+// their rows.
 #include "serve/own_draft.h"
 
 #include <math.h>
@@ -33,9 +37,9 @@
 #include "spec/draft_engine.h"
 #include "spec/drafter.h"
 
-/* The most rows of one draft forward, over all sessions; a larger level takes several forwards.
- * Rows with logits cost memory (4 bytes a token of the vocabulary); 256 are 8 leaves of 32
- * sessions. */
+/* The most rows, and the most rows with logits, of one forward of the draft model over all
+ * sessions. A level with more rows takes several forwards. A row with logits costs 4 bytes of
+ * memory for each token of the vocabulary. 256 such rows are 8 leaves for each of 32 sessions. */
 #define DRAFT_ROWS   512
 #define DRAFT_LOGITS 256
 
@@ -43,11 +47,11 @@
 struct ft_own_sess {
     ft_drafter *drafter;
     uint32_t n_text;   /* tokens of the session's text that the drafter knows */
-    uint32_t n_unread; /* those of them that the draft model must still read */
+    uint32_t n_unread; /* how many of these tokens the draft model must still read */
     uint32_t blocks;   /* reserved */
-    double expected;   /* accepted nodes of the tree, as the drafter expects */
+    double expected;   /* how many nodes of the tree the drafter expects to be accepted */
     ft_tree tree;
-    uint16_t number[FT_TREE_MAX]; /* of the tree's nodes in the drafter's tree */
+    uint16_t number[FT_TREE_MAX]; /* [i]: the drafter's number of node i of `tree` */
 };
 
 struct ft_own {
@@ -55,16 +59,16 @@ struct ft_own {
     ft_rule_work *work; /* shared by all drafters */
     ft_draft_params params;
     bool always;
-    ft_calibration calibration; /* as the last drafter left it */
+    ft_calibration calibration; /* copied from the drafter that was freed last */
     uint32_t n_ctx;
     uint32_t pool_blocks, reserved;
     ft_own_draft rate;
-    ft_mean read_us;   /* time in which the draft model reads a token of a prompt */
-    int64_t spent_us;  /* on reading before this pass */
-    uint32_t sessions; /* that could get a tree in this pass */
+    ft_mean read_us;   /* mean time in which the draft model reads one token of a prompt */
+    int64_t spent_us;  /* time spent on reading before this pass */
+    uint32_t sessions; /* how many sessions could get a tree in this pass */
     double others;     /* tokens that the pass brings to other sessions */
-    bool broken;       /* the draft engine has failed: no more trees; texts are not affected */
-    uint32_t first;    /* the session with which the next pass begins, as not all may fit */
+    bool broken;       /* the draft engine has failed: no more trees; texts stay correct */
+    uint32_t first;    /* the need with which the next choice begins, as not all may fit a pass */
     /* The sessions that get a tree in this pass, [max_sessions]. */
     ft_need **needs;
     ft_drafter **drafters;
@@ -186,7 +190,7 @@ static uint32_t blocks_for(const ft_own *own, uint32_t n_tok)
     return blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
 }
 
-/* The least recently used drafter of a session without work. */
+/* Among the sessions with a drafter and without work, the least recently used; NULL: none. */
 static ft_sess *next_workless(const ft_verifier *v)
 {
     ft_sess *best = NULL;
@@ -249,7 +253,8 @@ static ft_status catch_up(ft_sess *s, ft_error *err)
     return status;
 }
 
-/* Prepares drafting for the session, except for reading its text. False: not possible now. */
+/* Prepares drafting for the session, but does not read its text. False: drafting for this session
+ * is not possible now. */
 static bool ready(ft_sess *s)
 {
     const ft_own *own = s->verifier->own;
@@ -272,8 +277,9 @@ static bool ready(ft_sess *s)
     return status == FT_OK;
 }
 
-/* Reads at most *allowed of the unread tokens. True: all are read, except a few: the first draft
- * forward reads them, together with those of other sessions. */
+/* Reads at most *allowed of the unread tokens, and subtracts the tokens read from *allowed. True:
+ * at most a few tokens (FT_OWN_READ_MIN) are still unread. The first forward of the draft reads
+ * these few tokens, together with those of other sessions. */
 static bool read_text(ft_sess *s, uint32_t *allowed)
 {
     ft_own *own = s->verifier->own;
@@ -301,7 +307,7 @@ static bool read_text(ft_sess *s, uint32_t *allowed)
 
 /* ---- drafting ---- */
 
-/* Tokens that the run may still bring. */
+/* How many tokens the run may still add to the text. */
 static uint32_t run_left(const ft_sess *s)
 {
     uint32_t end = s->round.end < s->text.max_len ? s->round.end : s->text.max_len;
@@ -314,7 +320,8 @@ static bool in_run(const ft_sess *s)
            s->asked.rule.terms.trees && ft_rule_takes_early(&s->asked.rule.terms);
 }
 
-/* The shape of the pass with a tree of so many nodes for each session, without prompts. */
+/* The shape of the pass if each session in a run gets a tree of `nodes` nodes. Prompts are not in
+ * it. *n_runs: how many of the sessions in it are in a run; *n_others: how many are not. */
 static ft_pass shape(const ft_verifier *v, uint32_t nodes, uint32_t *n_runs, uint32_t *n_others)
 {
     const ft_sess_batch *b = &v->batch;
@@ -333,11 +340,11 @@ static ft_pass shape(const ft_verifier *v, uint32_t nodes, uint32_t *n_runs, uin
     return pass;
 }
 
-/* Mean tokens of a verdict on an edge's tree so far. */
+/* How many tokens a verdict on an edge's tree has had so far, on average. */
 static double edge_tokens(const ft_verifier *v)
 {
     const ft_verifier_stats *s = &v->stats;
-    uint64_t runs = s->run_tokens - s->own_accepted; /* their verdicts */
+    uint64_t runs = s->run_tokens - s->own_accepted; /* verdicts of runs */
     return ft_own_draft_edge_tok(s->accepted, s->rounds > runs ? s->rounds - runs : 0);
 }
 
@@ -361,8 +368,8 @@ static bool pays(ft_verifier *v)
     return draft || own->always;
 }
 
-/* Chooses the sessions that get a tree, as many as the pass has rows for; the next pass begins with
- * the others. Reads at most `allowed` tokens of prompts. */
+/* Chooses the sessions that get a tree, as many as the pass has rows for. The choice for the next
+ * pass begins with the sessions that did not fit. Reads at most `allowed` tokens of prompts. */
 static void choose(ft_verifier *v, uint32_t allowed)
 {
     ft_own *own = v->own;
@@ -397,8 +404,8 @@ static void choose(ft_verifier *v, uint32_t allowed)
     }
 }
 
-/* Drops the nodes at `depth` or deeper, and those less likely than min_logp. A child is never
- * likelier than its parent, so the remaining nodes are a tree. */
+/* Drops the nodes at `depth` or deeper, and the nodes whose cum_logp is below min_logp. A child is
+ * never likelier than its parent, so the remaining nodes are a tree. */
 static void prune(ft_sess *s, uint32_t depth, float min_logp)
 {
     ft_tree *t = &s->own->tree;
@@ -427,7 +434,8 @@ static bool likelier(const void *ctx, const void *a, const void *b)
     return ((const ft_own_node *)a)->p > ((const ft_own_node *)b)->p;
 }
 
-/* The lowest log-probability of a node that is worth its row. */
+/* The lowest log-probability of a node that is worth its row. -INFINITY: all nodes are worth their
+ * rows; INFINITY: none is. */
 static float worth(ft_verifier *v, int64_t draft_us)
 {
     ft_own *own = v->own;
@@ -453,7 +461,7 @@ static float worth(ft_verifier *v, int64_t draft_us)
     return keep > 0 ? logf(own->nodes[keep - 1].p) : INFINITY;
 }
 
-/* The tree is complete: writes it into the session's round. */
+/* Writes the complete tree into the session's round. */
 static void finish_tree(ft_verifier *v, ft_need *n)
 {
     ft_sess *s = n->session;
@@ -483,8 +491,9 @@ static void draft(ft_verifier *v)
         return;
     }
     ft_own_draft_saw_draft(&own->rate, own->sessions, us);
-    /* A path of d nodes brings d + 1 tokens, and the run must not get longer than asked. Nodes kept
-     * from the tree before may be deeper than the draft was allowed. */
+    /* Drops nodes that are too deep. A path of d nodes adds d + 1 tokens to the text, and the run
+     * must not get longer than the edge asked. The drafter may have kept nodes from the tree
+     * before, and these may be deeper than the present limit. */
     for (size_t i = 0; i < own->n; i++) {
         ft_sess *s = own->needs[i]->session;
         for (uint32_t k = 0; k < s->own->tree.n; k++)
@@ -498,7 +507,7 @@ static void draft(ft_verifier *v)
     }
 }
 
-/* Frees the drafters of sessions that have ended or have had no work for long. */
+/* Frees the drafters of sessions whose text has ended or that have had no work for a long time. */
 static void drop_idle(ft_verifier *v, int64_t now_us)
 {
     for (ft_sess *s = v->sessions.first; s; s = s->next) {
@@ -572,7 +581,7 @@ void ft_own_verdict(ft_sess *s, ft_msg_verdict *verdict)
     if (ft_drafter_advance(s->own->drafter, path, n_path, verdict->next, verdict->n_next, &err) !=
         FT_OK)
         give_up(s, &err);
-    /* The client does not know the tree: it gets the path as tokens. */
+    /* The client does not know the tree, so it gets the path as tokens. */
     memcpy(verdict->next, s->text.token + s->text.len - n, n * sizeof *verdict->next);
     verdict->n_next = n;
     verdict->n_path = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass: makes a batch of waiting work, computes one forward pass, gives the verdicts. Owned by
-// the engine thread. No state of its own.
+// One pass: makes a batch of the waiting work, computes one forward pass, and gives the verdicts.
+// Only the engine thread calls this file. The file has no state of its own.
 #include "serve/pass.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 #include "serve/slo.h"
 #include "serve/verdict.h"
 
-/* A defect of the server. Ends these sessions, because trying again would fail again. */
+/* Called after a failure, which is a defect of the server. Ends the sessions of the batch, because
+ * a second try would fail, too. */
 static void give_up(ft_verifier *v, const ft_error *err)
 {
     ft_sess_batch *b = &v->batch;
@@ -37,8 +38,8 @@ static int64_t count_pass(ft_verifier *v, int64_t started_us)
     return us;
 }
 
-/* After the walks, which took walk_us in all: counts them, and corrects the cost model by the times
- * of the pass and of the head. */
+/* Called after the walks, which took walk_us in all. Counts the walks. Corrects the cost model by
+ * the measured times of the pass and of the head. */
 static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
 {
     ft_pass *pass = &v->batch.pass;

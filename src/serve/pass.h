@@ -7,8 +7,9 @@
 
 #include "serve/state.h"
 
-/* Computes one forward pass over waiting work and gives its verdicts. False: there was no pass, as
- * no work waits, or the policy starts none before *look_us from now (< 0: no work waits). */
+/* Computes one forward pass over waiting work and gives its verdicts. False: there was no pass.
+ * Then *look_us is the time from now before which the policy starts no pass; *look_us < 0: no work
+ * waits. */
 bool ft_pass_run(ft_verifier *v, int64_t *look_us);
 
 #endif

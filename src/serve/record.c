@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs a verdict into few bytes and unpacks it. Invariant: the text's last n_path + n_next tokens
-// are the verdict's. Owned by the engine thread. Does not read drafts (drafts.c).
+// are the tokens of the verdict. The engine thread owns the record. This file does not read drafts
+// (drafts.c).
 #include "serve/record.h"
 
 #include <string.h>

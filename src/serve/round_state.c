@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of a round's transitions and the check of its fields (serve/round_state.h has the
-// diagram). ft_round_check has the invariants. Owned by the engine thread. Does not know sessions,
-// does not compare round numbers (drafts.c).
+// The table of a round's transitions and the check of its fields. serve/round_state.h has the
+// diagram. ft_round_check has the invariants. The engine thread owns a round. This file knows no
+// sessions and does not compare round numbers (drafts.c).
 #include "serve/round_state.h"
 
 #include <assert.h>
@@ -15,8 +15,9 @@
 /* How each round can end. */
 #define ENDS [FT_ROUND_ON_END] = TO(ENDED, CLOSED), [FT_ROUND_ON_WITHDRAW] = TO(NONE, CLOSED)
 
-/* drafts.c has already refused early drafts that extend no tree. With a policy that verifies no
- * trees, a run stands for a tree: an early draft that extends this tree is dropped. */
+/* drafts.c has already refused early drafts that extend no tree. If the policy verifies no trees,
+ * the server treats the edge's tree as a run of one token. The edge may then send an early draft
+ * that extends its tree. During a run such an early draft is dropped. */
 static const uint8_t table[FT_ROUND_STATES][FT_ROUND_EVENTS] = {
     [FT_ROUND_NONE] = {[FT_ROUND_ON_TREE] = TO(TREE, BEGAN),
                        [FT_ROUND_ON_RUN] = TO(RUN, BEGAN),

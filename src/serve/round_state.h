@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The state machine of a session's round: states, events, and the table of transitions. It uses no
- * engine, clock or session. A round belongs to the engine thread.
+ * engine, no clock and no session. The engine thread owns a round.
  *
  * A round is one of three kinds:
  *   tree    the edge's draft is a tree; one verdict answers it
- *   early   a tree, too; it was part of an early draft that the server had kept
+ *   early   the draft is also a tree, but it was part of an early draft that the server had kept
  *   run     the server decodes by itself, one verdict a pass, until the run has the asked length
  *
  * Arrows name functions of drafts.c: "take" is ft_draft_take, "answered" is ft_draft_answered:
@@ -36,11 +36,11 @@
 typedef enum ft_round_state {
     FT_ROUND_NONE,        /* no round is under way */
     FT_ROUND_TREE,        /* a tree waits for its verdict */
-    FT_ROUND_TREE_EARLY,  /* the same; an early draft is kept */
+    FT_ROUND_TREE_EARLY,  /* a tree waits for its verdict, and an early draft is kept */
     FT_ROUND_EARLY,       /* a tree that began as part of an early draft waits for its verdict */
-    FT_ROUND_EARLY_EARLY, /* the same; another early draft is kept */
+    FT_ROUND_EARLY_EARLY, /* as FT_ROUND_EARLY, and another early draft is kept */
     FT_ROUND_RUN,         /* a run waits for its next verdict */
-    FT_ROUND_RUN_NEXT,    /* the same; the next run was already asked for */
+    FT_ROUND_RUN_NEXT,    /* as FT_ROUND_RUN, and the next run was already asked for */
     FT_ROUND_ENDED,       /* the text has ended: there are no more rounds */
     FT_ROUND_STATES
 } ft_round_state;
@@ -53,7 +53,7 @@ typedef enum ft_round_event {
     FT_ROUND_ON_REPEAT,   /* the recorded round is asked for again */
     FT_ROUND_ON_PART,     /* a verdict answers a part of the run */
     FT_ROUND_ON_VERDICT,  /* a verdict answers all of the round; no kept early draft fits it */
-    FT_ROUND_ON_FIT,      /* the same; the kept early draft holds the next round's tree */
+    FT_ROUND_ON_FIT,      /* as ON_VERDICT, but the kept early draft has the next round's tree */
     FT_ROUND_ON_END,      /* a verdict ends the text */
     FT_ROUND_ON_WITHDRAW, /* the edge has lost its stream */
     FT_ROUND_EVENTS
@@ -80,8 +80,8 @@ typedef struct ft_nodes {
     const int32_t *token, *parent; /* [n]; not read where n is 0 */
 } ft_nodes;
 
-/* Rounds count from 1; 0 stands before the first. Fields that name no state describe the round
- * under way, and keep their values when it is over. */
+/* Rounds are numbered from 1; the number 0 means that there was no round yet. A field whose comment
+ * names no state describes the round under way. It keeps its value when that round is over. */
 typedef struct ft_round {
     ft_round_state state;
     uint32_t number;
@@ -89,15 +89,15 @@ typedef struct ft_round {
     uint32_t end;         /* a run: the text's length when the run is over; others: base */
     uint32_t n_drafted;   /* nodes of the edge's draft, which early drafts may extend */
     uint32_t next_run;    /* RUN_NEXT: tokens of the next run */
-    uint32_t early_for;   /* the round of the stream's last early draft */
-    ft_nodes nodes;       /* to verify: the draft's nodes; in a run the server's own tree */
+    uint32_t early_for;   /* the round for which the stream's last early draft was sent */
+    ft_nodes nodes;       /* the nodes to verify: the draft's; in a run the server's own tree */
     ft_client_msg *draft; /* owned; tree and early: holds `nodes`. NULL in other states */
     ft_client_msg *early; /* owned; TREE_EARLY, EARLY_EARLY: the kept draft. NULL in others */
 } ft_round;
 
 /* What the event would do in the round's state. Changes nothing. */
 ft_round_did ft_round_would(const ft_round *round, ft_round_event event);
-/* Goes to the next state of the table. The caller then sets the other fields and calls
+/* Goes to the next state according to the table. The caller then sets the other fields and calls
  * ft_round_check. An event that is not allowed changes nothing. */
 ft_round_did ft_round_step(ft_round *round, ft_round_event event);
 
@@ -111,8 +111,8 @@ static inline bool ft_round_is_run(const ft_round *round)
     return round->state == FT_ROUND_RUN || round->state == FT_ROUND_RUN_NEXT;
 }
 
-/* Sets the fields of a round whose state has just become TREE, EARLY or RUN, except n_drafted of a
- * run. end: `base` for a tree. take_draft: replaces the old draft; NULL for a run. */
+/* Sets the fields of a round whose state has just become TREE, EARLY or RUN. The caller sets
+ * n_drafted of a run. end: `base` for a tree. take_draft: replaces the old draft; NULL: a run. */
 void ft_round_begin(ft_round *round, uint32_t number, uint32_t base, uint32_t end,
                     ft_client_msg *take_draft);
 /* Frees the drafts that the state does not keep; called after a step that ends a round. */

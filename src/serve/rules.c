@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules that a server offers, and the rule of a session. No state. Walks are serve/judge.c's.
+// The rules that a server offers, and the rule of a session. This file has no state. serve/judge.c
+// does the walks.
 #include "serve/rules.h"
 
 #include "base/buf.h"

@@ -12,7 +12,7 @@
 /* The rule of one session. */
 typedef struct ft_sess_rule {
     const ft_rule *rule;
-    ft_rule_terms terms; /* for the session's sampling */
+    ft_rule_terms terms; /* the rule's terms for the session's sampling */
 } ft_sess_rule;
 
 /* FT_INVALID: no rule, too many, or two with the same id. */
@@ -23,7 +23,7 @@ void ft_rules_tell(const ft_rule *const *rules, uint32_t n_vocab, ft_msg_limits 
 FT_WARN_UNUSED ft_status ft_rules_choose(const ft_rule *const *rules, uint32_t id, ft_error *err,
                                          const ft_rule **out);
 
-/* Checks a draft that is not early, before anything is computed from it. FT_INVALID. */
+/* Checks a draft before anything is computed from it. Not for early drafts. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_sess_rule_check(const ft_sess_rule *r, const ft_drafted *draft,
                                             ft_error *err);
 

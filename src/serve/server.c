@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects the gRPC wire with the verifier. A connection here is one stream and its handle.
+// Connects the gRPC wire with the verifier. In this file a connection is one stream and its handle.
 //
-// Threads: the wire's queue thread calls on_message and on_end of a stream in order, and owns all
-// fields of a connection. Answers come from the engine thread, which reads `stream` only. on_end
-// detaches first, which waits for a running answer, and then frees the connection. So no answer
-// uses a freed connection, and no reference to the stream outlives the stream.
+// Threads: the wire's queue thread calls on_message and on_end of a stream in order. It owns all
+// fields of a connection. The engine thread sends the answers, and reads only the field `stream`.
+// on_end first detaches the handle and then frees the connection. The detach waits until a running
+// answer has ended. So no answer uses a freed connection, and no reference to the stream outlives
+// the stream.
 //
-// Locks: ft_server.lock guards the count of connections; no other lock is taken under it. on_end
-// holds no lock when it detaches.
+// Locks: ft_server.lock guards the count of connections. No other lock is taken while it is held.
+// on_end holds no lock when it detaches.
 #include "serve/server.h"
 
 #include <inttypes.h>
@@ -80,7 +81,7 @@ static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open
     count(server, 1);
 }
 
-/* Ends session and connection; no answer comes after that. */
+/* Ends the connection. close: also ends the session. No answer comes after that. */
 static void drop(ft_server *server, ft_stream *stream, bool close)
 {
     connection *c = ft_stream_user(stream);
@@ -103,7 +104,7 @@ static void on_message(void *ctx, ft_stream *stream, ft_client_msg *take_msg)
     if (msg->kind == FT_CLIENT_OPEN && !c) {
         open_session(server, stream, &msg->open);
     } else if (msg->kind == FT_CLIENT_OPEN || !c) {
-        /* Before the session's end, which would end the stream in its own words. */
+        /* Must come before the session ends: that would end the stream with another message. */
         ft_stream_finish(stream, FT_INVALID,
                          c ? "serve: this stream has already opened a session"
                            : "serve: the first message of a stream must be Open",
@@ -152,7 +153,8 @@ static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_er
     return ft_wire_server_create(&wire, err, &server->wire);
 }
 
-/* The same page for everybody: it shows nothing about a single session. Connection threads. */
+/* Runs on connection threads. Everybody gets the same page, because the page shows nothing about a
+ * single session. */
 static ft_status metrics_page(void *ctx, ft_buf *out)
 {
     ft_verifier *verifier = ((const ft_server *)ctx)->verifier;
@@ -245,7 +247,7 @@ void ft_server_destroy(ft_server *server, int64_t grace_us)
         ft_wire_server_drain(server->wire);
         wait_empty(server, grace_us);
     }
-    /* The wire first: its streams hold handles. */
+    /* The wire is destroyed before the verifier, because the wire's streams hold handles. */
     ft_wire_server_destroy(server->wire);
     if (server->wire)
         log_stats(server->verifier);

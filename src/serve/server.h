@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The verification server: a verifier and its gRPC server. It borrows model and vocabulary. */
+ * The verification server: a verifier and its gRPC server. It borrows the model and the
+ * vocabulary. */
 #ifndef FT_SERVE_SERVER_H
 #define FT_SERVE_SERVER_H
 
@@ -12,14 +13,14 @@ typedef struct ft_server_opts {
     ft_verifier_opts verifier;
     const char *host;
     int port;
-    const char *token; /* required of clients; not with verifier.keys. NULL: none */
+    const char *token; /* clients must present it; not together with verifier.keys. NULL: none */
     const char *tls_cert, *tls_key, *tls_client_ca;
     const char *metrics_host; /* where HTTP serves /metrics and /health; NULL: nowhere */
     int metrics_port;
 } ft_server_opts;
 
-/* Listens and serves at once. Strings are borrowed during the call. Errors of ft_verifier_create,
- * ft_wire_server_create and ft_http_create. */
+/* Listens and serves at once. The strings of opts are borrowed during the call only. Returns the
+ * errors of ft_verifier_create, ft_wire_server_create and ft_http_create. */
 FT_WARN_UNUSED ft_status ft_server_create(const ft_server_opts *opts, ft_error *err,
                                           ft_server **out);
 /* The gRPC port in use. */
@@ -28,9 +29,10 @@ int ft_server_port(const ft_server *server);
 int ft_server_metrics_port(const ft_server *server);
 /* The verifier, borrowed; for statistics. */
 ft_verifier *ft_server_verifier(ft_server *server);
-/* From now on refuses new sessions over gRPC, and tells health checks so. */
+/* From this call on, the server refuses new sessions over gRPC and tells health checks so. */
 void ft_server_drain(ft_server *server);
-/* Drains, waits at most grace_us for open sessions to finish, then ends them. NULL is legal. */
+/* Drains the server, waits at most grace_us until open sessions have finished, then ends the
+ * sessions that are left. NULL is legal. */
 void ft_server_destroy(ft_server *server, int64_t grace_us);
 
 #endif

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's state and invariants (serve/session.h has the diagram). Owned by the engine thread.
-// Does not open or end sessions (lifecycle.c).
+// A session's state and invariants. serve/session.h has the diagram. The engine thread owns
+// sessions. This file does not open or end them (lifecycle.c).
 //
 // Invariants (ft_sess_check):
 //   - 1 <= len <= max_len.
-//   - Outside a forward the sequence has no pending nodes, and n_past <= len - 1: the text's last
-//     token is computed as the root of the next tree.
-//   - A round is under way only in a session with a handle. Its draft extends the whole text,
-//     except in a run that has had a verdict.
+//   - Outside a forward the sequence has no pending nodes.
+//   - Outside a forward n_past <= len - 1, because the text's last token is computed as the root of
+//     the next tree.
+//   - A round is under way only in a session with a handle.
+//   - A round's draft extends the whole text, except in a run that has had a verdict.
 //   - The round is ENDED exactly if the text has ended.
 #include "serve/session.h"
 

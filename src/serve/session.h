@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session: a text, its KV and the round that is under way. It outlives its client's handle
- * (serve/handle.h), which ends when the stream is lost. Owned by the engine thread.
+ * A session: a text, its KV and the round that is under way. A session outlives its client's handle
+ * (serve/handle.h): the handle ends when the stream is lost. The engine thread owns sessions.
  *
  * The state of a session follows from its fields (ft_sess_state):
  *
- *   ENDED     its text has ended; it holds no KV
- *   DETACHED  it has no handle, and no work
- *   WAITING   a round is under way (round_state.h); tokens may be missing in KV: not computed yet,
- *             or evicted
- *   PREFILL   no round is under way; missing KV is computed already
- *   IDLE      otherwise; its KV may be evicted for any work
+ *   ENDED     the text has ended; the session holds no KV
+ *   DETACHED  the session has no handle and no work
+ *   WAITING   a round is under way (round_state.h); tokens may be missing in KV, because they are
+ *             not computed yet or were evicted
+ *   PREFILL   no round is under way; the server already computes the missing KV
+ *   IDLE      all other cases; the session's KV may be evicted for any work
  *
  *            ft_sess_open             ft_draft_take               ft_verdict_give
  *   (none) --------------> PREFILL --------------------> WAITING --------------------> ENDED
@@ -22,8 +22,8 @@
  *
  *   any state --ft_sess_detach--> DETACHED --ft_sess_open: resume--> PREFILL, IDLE or ENDED
  *
- * Memory of an idle session: this struct, the text's array, the engine's sequence. Drafts, trees
- * and verdicts are held only while a round is under way.
+ * An idle session uses memory for this struct, the text's array and the engine's sequence. Drafts,
+ * trees and verdicts are held only while a round is under way.
  */
 #ifndef FT_SERVE_SESSION_H
 #define FT_SERVE_SESSION_H
@@ -57,7 +57,7 @@ typedef struct ft_sess_who {
     uint64_t serial; /* its number in logs */
     ft_session_id id, secret;
     ft_key key;        /* a copy, taken when the session was opened; empty: no key */
-    ft_tenant *tenant; /* has the credential */
+    ft_tenant *tenant; /* it has the credential */
 } ft_sess_who;
 
 /* What the client asked for. */
@@ -71,8 +71,8 @@ typedef struct ft_sess_asked {
 /* The session's KV. */
 typedef struct ft_sess_kv {
     ft_seq *seq;
-    bool want;    /* compute it even without a round */
-    bool counted; /* its lookup was counted in the prefix cache's statistics since it was empty */
+    bool want;    /* compute missing KV even without a round */
+    bool counted; /* since the KV was last empty, its prefix-cache lookup was counted */
 } ft_sess_kv;
 
 /* Times on the verifier's clock. */
@@ -95,7 +95,7 @@ typedef struct ft_sess_slo {
     int64_t budget_us; /* when the verdict is due by its round alone (WISP eq. (6)) */
     /* With a promise: */
     ft_known_us first;  /* the first verdict */
-    uint32_t first_len; /* with `first`: the text's length after it */
+    uint32_t first_len; /* if `first` is known: the text's length after that verdict */
 } ft_sess_slo;
 
 struct ft_sess {
@@ -123,9 +123,9 @@ typedef struct ft_sess_list {
 ft_sess_state ft_sess_state_of(const ft_sess *s);
 /* How many of the text's tokens are missing in KV, the last token not counted. */
 uint32_t ft_sess_missing(const ft_sess *s);
-/* Appends it to the list. */
+/* Appends the session to the list. */
 void ft_sess_link(ft_sess_list *list, ft_sess *s);
-/* Removes it from the list. */
+/* Removes the session from the list. */
 void ft_sess_unlink(ft_sess_list *list, ft_sess *s);
 
 /* Asserts the invariants in debug builds. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promises of token speeds (WISP 3.1): measures what admission, due times and shares need
-// (sched/admit.h, promise.h, gain.h, fair.h), and counts kept promises. Owned by the engine thread.
-// Does not choose who runs (sched).
+// Promises of token speeds (WISP 3.1). This file measures what admission, due times and shares need
+// (sched/admit.h, promise.h, gain.h, fair.h), and counts kept promises. The engine thread owns its
+// state. It does not choose which session runs (sched).
 #include "serve/slo.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 struct ft_tenant {
     ft_tenant *next;
     uint32_t n_sessions;
-    double rows; /* computed recently */
+    double rows; /* rows computed recently */
     char credential[];
 };
 

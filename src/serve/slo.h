@@ -11,7 +11,7 @@
 /* Whether this speed can be promised. FT_INVALID: it is above the fastest class; FT_EXHAUSTED: the
  * server is too busy for it now. */
 FT_WARN_UNUSED ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err);
-/* The speed of the slowest class that is at least so fast; 0: no class is. */
+/* The speed of the slowest class that is at least as fast as tokens_per_s; 0: no class is. */
 float ft_slo_speed(const ft_verifier *v, float tokens_per_s);
 /* Puts an admitted session into its class. */
 void ft_slo_init(ft_sess *s, float tokens_per_s);
@@ -21,14 +21,15 @@ FT_WARN_UNUSED ft_status ft_slo_join(ft_sess *s, const char *credential, ft_erro
 const char *ft_slo_credential(const ft_sess *s);
 /* Removes the session from its tenant. */
 void ft_slo_leave(ft_sess *s);
-/* A draft came at at_us, or a run's next pass can begin: sets when its verdict is due. */
+/* Sets when the next verdict is due. Called when a draft came at at_us, or when the next pass of a
+ * run can begin at at_us. */
 void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us);
-/* Sets the fields of *work that concern promise and tenant. */
+/* Sets the fields of *work that concern the promise and the tenant. */
 void ft_slo_describe(const ft_sess *s, ft_work *work);
-/* A verdict of `tokens` tokens is given. Called while s->round is still the round that it answers,
- * with its tree. */
+/* Called when a verdict of `tokens` tokens is given. At this time s->round must still be the round
+ * that the verdict answers, with its tree. */
 void ft_slo_answered(ft_sess *s, uint32_t tokens, int64_t now_us);
-/* A pass was computed: counts its rows for their tenants. */
+/* Called after a pass was computed. Counts the rows of each tenant in it. */
 void ft_slo_served(ft_verifier *v);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verifier's state, which its files share. It belongs to the engine thread, except what the
- * inbox's lock guards. Nothing outside src/serve includes this.
+ * The verifier's state, which its files share. It belongs to the engine thread, except the parts
+ * that the inbox's lock guards. No file outside src/serve includes this header.
  *
- * The files of the verifier, bottom first. A file calls only files that stand above it here:
+ * The files of the verifier, lowest layer first. A file calls only files that this list names
+ * before it:
  *
  *   round_state, text, record   a round's states; a text; the record of the last verdict
  *   handle, session             a client's stream; a session
@@ -29,8 +30,8 @@
 
 typedef struct ft_own ft_own; /* own_draft.c */
 
-/* Counts of a key: Opens by result since the verifier was created, and sessions now, detached ones
- * included. */
+/* Counts of a key. Opens are counted by result, since the verifier was created. Sessions are those
+ * that exist now, detached ones included. */
 typedef struct ft_key_count {
     char name[FT_KEY_NAME_SIZE];
 #define F(kind, field, labels, help_name, help) uint64_t field;
@@ -42,18 +43,18 @@ typedef struct ft_key_count {
 typedef struct ft_need {
     ft_sess *session;
     uint32_t rows; /* of its verification, without rows for missing text; 0: none waits */
-    bool out;      /* not in this pass */
+    bool out;      /* left out of this pass */
 } ft_need;
 
-/* The next pass; allocated once. Needs that fit become work; work that the policy picks becomes
- * segments. */
+/* The next pass. Its memory is allocated once. Needs that fit become work. Work that the policy
+ * picks becomes segments. */
 typedef struct ft_sess_batch {
     ft_need *needs;  /* [max_sessions] */
     ft_work *work;   /* [max_sessions] */
     ft_pick *picks;  /* [max_sessions] */
-    size_t n_needs;  /* once composed, work[i] is that of needs[i] */
+    size_t n_needs;  /* once the batch is composed, work[i] belongs to needs[i] */
     bool alone;      /* one session has work, and no other session is expected to have some soon */
-    ft_pass pass;    /* its shape */
+    ft_pass pass;    /* the shape of the pass */
     ft_pass prompts; /* the shape of its prompt chunks alone */
     struct {
         ft_segment *segment; /* [max_rows] */
@@ -90,13 +91,13 @@ struct ft_verifier {
     ft_spikes spikes;
     double row_price;   /* recent price of a row (sched/price.h) */
     ft_gain usual_gain; /* mean gain of rounds with a promise */
-    double behind;      /* recent share of those rounds that were behind (sched/admit.h) */
+    double behind;      /* of rounds with a promise, the recent share behind (sched/admit.h) */
     struct {
         ft_tenant *first;
         double served_rows; /* rows computed recently for all tenants */
         uint8_t salt[16];   /* for the cache scopes of credentials */
     } tenants;
-    ft_server_msg answer; /* the one that is being given */
+    ft_server_msg answer; /* the answer that is being given */
     int64_t began_us;     /* when the engine thread began */
     ft_verifier_stats stats;
     struct {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of the verifier's statistics, and sums over it. Names carry their units. The page has
-// sums and counts, no means, so that its reader can choose the time window. No state.
+// The table of the verifier's statistics, and sums over it. The names of metrics contain their
+// units. The page has sums and counts but no means, so its reader can choose the time window of a
+// mean. This file has no state.
 #include "serve/stats.h"
 
 #include <stdio.h>

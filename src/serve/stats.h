@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verifier's statistics: one line a metric. The struct, the Prometheus page, its
- * reader (base/stats.h) and docs/METRICS.md (tools/metrics-doc) are all generated from these lists.
+ * The verifier's statistics: one entry for each metric. These lists generate the struct, the
+ * Prometheus page, the page's reader (base/stats.h) and docs/METRICS.md (tools/metrics-doc).
  */
 #ifndef FT_SERVE_STATS_H
 #define FT_SERVE_STATS_H
@@ -103,7 +103,7 @@ typedef struct ft_verifier_stats {
     FT_VERIFIER_STATS(FT_STAT_FIELD)
     FT_VERIFIER_STATS_LABELLED(F)
 #undef F
-    float slo_tokens_per_s[FT_SLO_CLASSES]; /* of the n_slo classes */
+    float slo_tokens_per_s[FT_SLO_CLASSES]; /* [n_slo] the speed of each class */
     uint32_t n_slo;
 } ft_verifier_stats;
 
@@ -111,7 +111,7 @@ extern const ft_stat_list ft_verifier_stat_list;
 
 /* Time that the engine spent on verification: passes, head and walks. */
 uint64_t ft_verifier_stats_verify_us(const ft_verifier_stats *stats);
-/* Time that the engine worked, not waited. */
+/* Time that the engine worked. Time that it waited is not in it. */
 uint64_t ft_verifier_stats_busy_us(const ft_verifier_stats *stats);
 
 /* The counts of a key (serve --keys). F(KIND, field, labels, "name", "help"): a field's sample has

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that grow. Invariant: n_prompt <= len <= room <= max_len. Owned by the engine thread. Does
-// not know rounds.
+// Texts that grow. Invariant: n_prompt <= len <= room <= max_len. The engine thread owns them. This
+// file knows no rounds.
 #include "serve/text.h"
 
 #include <assert.h>

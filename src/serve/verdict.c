@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives verdicts: walks the trees, appends what the walks found to the texts, commits their KV,
-// tells the clients. Owned by the engine thread. Does not make batches (batch.c).
+// Gives verdicts: walks the trees, appends the tokens that the walks found to the texts, commits
+// the KV of these tokens, and tells the clients. Only the engine thread calls this file. It does
+// not make batches (batch.c).
 //
 // The judge computes logits only where walks need them (judge.h). It walks each session's tree on
-// one of its threads, which writes only this session's log-probabilities. Everything shared, and
-// the callbacks, follow on the engine thread, in the batch's order. Nothing here allocates.
+// one of its threads. That thread writes only this session's log-probabilities. After the walks,
+// the engine thread updates all shared data and calls the callbacks, in the batch's order. Nothing
+// here allocates memory.
 #include "serve/verdict.h"
 
 #include <string.h>
@@ -114,8 +116,8 @@ static ft_status commit(ft_sess *s, uint32_t n_text, const ft_msg_verdict *verdi
     return status;
 }
 
-/* Expected time of the pass if this session had one row instead of its segment. The session still
- * holds the segment. */
+/* The expected time of the pass if this session had one row in it in place of its segment. Must be
+ * called before the segment is committed. */
 static uint32_t run_token_us(const ft_sess *s, const ft_segment *g, const ft_walk *w)
 {
     const ft_verifier *v = s->verifier;
@@ -148,8 +150,9 @@ static void count_verdict(ft_sess *s, const ft_msg_verdict *verdict)
     stats->verify_us += verdict->verify_us;
 }
 
-/* An early draft that came while the pass ran is not late. Takes it now, before other messages that
- * came earlier. False: it was wrong, and the session was ended. */
+/* Takes an early draft that came while the pass ran, because such a draft is not late. Takes it
+ * before other messages, even if they came earlier. False: the draft was wrong, and the session was
+ * ended. */
 static bool take_early(ft_sess *s)
 {
     ft_mail mail;
@@ -173,8 +176,8 @@ static void follow(ft_sess *s, uint32_t len_before, ft_msg_verdict *verdict, int
     ft_sess_check(s);
 }
 
-/* For how long the engine worked for other sessions after the session's last verdict, until it had
- * nothing to do or the pass of this verdict began; 0: not known. */
+/* For how long the engine worked for other sessions after this session's last verdict. This time
+ * ends when the engine has nothing to do, or when the pass of this verdict begins. 0: not known. */
 static uint32_t others_us(const ft_sess_times *t, int64_t started_us)
 {
     const int64_t us = (t->rested.known ? t->rested.us : started_us) - t->answered.us;

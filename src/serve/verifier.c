@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verifier: its engine thread, create and destroy, and the calls that concern no single stream.
-// The engine thread repeats three steps: it does what clients have called (handle.c), runs a pass
-// (pass.c), and ends detached sessions whose ttl is over. With nothing to do it waits until a
-// client calls, the next session expires or the policy starts a pass. Does not know rounds.
+// The engine thread repeats three steps. It handles the calls of clients (handle.c), runs a pass
+// (pass.c), and ends detached sessions whose ttl is over. If it has nothing to do, it waits until a
+// client calls, the next session expires or the policy starts a pass. This file knows no rounds.
 #include "serve/verifier.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out)
 
 /* ---- the engine thread ---- */
 
-/* Does what the client has called. May free the handle. */
+/* Handles the calls that the client has made on this handle. May free the handle. */
 static void serve_handle(ft_verifier *v, ft_vsession *h, int64_t now_us)
 {
     const ft_handle_life life = ft_handle_look(h);
@@ -118,13 +118,13 @@ static bool serve_handles(ft_verifier *v)
     return go;
 }
 
-/* The shorter of two waits; < 0 stands for no wait. */
+/* The shorter of two times to wait; < 0 stands for a wait without a limit. */
 static int64_t sooner(int64_t a_us, int64_t b_us)
 {
     return a_us < 0 || (b_us >= 0 && b_us < a_us) ? b_us : a_us;
 }
 
-/* The rest is the engine thread's time that no other counter has. */
+/* Sets rest_us: the time of the engine thread that no other counter contains. */
 static void count_rest(ft_verifier *v, int64_t now_us)
 {
     v->stats.rest_us = 0;
@@ -239,7 +239,8 @@ static ft_status create_judge(ft_verifier *v, ft_error *err)
     return ft_judge_create(&judge, err, &v->judge);
 }
 
-/* Runs before the first session: measures passes, and warms up, so the first pass is not slower. */
+/* Runs before the first session. Measures passes, and warms up the engine, so that the first pass
+ * of a session is not slower. */
 static ft_status warm(ft_verifier *v, ft_error *err)
 {
     ft_warm passes;
@@ -251,7 +252,7 @@ static ft_status warm(ft_verifier *v, ft_error *err)
     return status;
 }
 
-/* What decides on the last bits of its logits, as Info tells it. */
+/* Writes, for Info, what decides the last bits of the logits. */
 static void describe_kernels(const ft_verifier_opts *opts, size_t size, char *out)
 {
     char products[FT_PRODUCTS_TEXT];

@@ -4,12 +4,12 @@
  * adds the gRPC server (serve/server.h); `foretoken run` and tests call it in process.
  *
  * Threads: the verifier has one engine thread, which owns the engine and all sessions. The calls
- * below and those on handles (serve/vsession.h) may come from any thread; they queue and return.
- * Client callbacks run on the engine thread and must not block.
+ * below and the calls on handles (serve/vsession.h) may come from any thread. They put their work
+ * into a queue and return. Client callbacks run on the engine thread and must not block.
  *
- * Locks: the verifier has one lock. It is held for queue operations only, never during callbacks,
- * so callers may hold their own locks. One exception: ft_vsession_detach waits for a running
- * callback of its handle, so its caller must hold no lock that the callback takes.
+ * Locks: the verifier has one lock. It is held for queue operations only, never during callbacks.
+ * So callers may hold their own locks. There is one exception: ft_vsession_detach waits for a
+ * running callback of its handle, so its caller must hold no lock that the callback takes.
  *
  *            open            draft             verdict
  *   (none) -------> PREFILL -------> WAITING -----------> IDLE --draft--> WAITING ...
@@ -30,31 +30,34 @@
 
 typedef struct ft_verifier ft_verifier;
 
-/* Makes engine and KV pool, starts the thread. FT_INVALID: limits contradict each other;
- * FT_PRECONDITION: model and vocabulary are from different files, or the vocabularies of draft and
- * target differ; FT_NOMEM. */
+/* Makes the engine and the KV pool, and starts the thread. FT_INVALID: the limits contradict each
+ * other; FT_PRECONDITION: the model and the vocabulary are from different files, or the
+ * vocabularies of draft and target differ; FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err,
                                             ft_verifier **out);
-/* Ends all sessions (on_gone UNAVAILABLE), stops the thread and frees all, handles included. No
- * other call may be running or follow. NULL is legal. */
+/* Ends all sessions (on_gone with FT_UNAVAILABLE), stops the thread and frees everything, handles
+ * included. No other call may be running, and none may follow. NULL is legal. */
 void ft_verifier_destroy(ft_verifier *verifier);
 
-/* Opens or resumes a session. credential: names its tenant; a resume must present the same; copied.
- * key: the client's key in opts.keys, copied. Its limits apply to a new session (FT_FORBIDDEN: too
- * fast a promise, FT_EXHAUSTED: too many sessions). NULL: no key, only the server's limits apply.
+/* Opens or resumes a session.
+ * credential: names the session's tenant, and is copied. A resume must present the same credential.
+ * key: the client's key in opts.keys, copied. The key's limits apply to a new session
+ * (FT_FORBIDDEN: the promise is too fast; FT_EXHAUSTED: too many sessions). NULL: the client has no
+ * key, and only the server's limits apply.
  * The caller must call ft_vsession_detach exactly once for each handle, also after close and
  * on_gone. Failures (wrong vocabulary, prompt too long, server full) come through on_gone only.
- * NULL: out of memory, and no callback comes. */
+ * Returns NULL when out of memory; then no callback comes. */
 ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
                               const char *credential, const ft_key *key, const ft_vclient *client);
-/* For manual clocks: returns once the engine thread has handled all earlier calls and has ended the
- * detached sessions whose ttl is over. Not from callbacks. */
+/* For manual clocks. Returns once the engine thread has handled all earlier calls and has ended the
+ * detached sessions whose ttl is over. Must not be called from callbacks. */
 void ft_verifier_tick(ft_verifier *verifier);
 
-/* The answer to Info. Any thread. */
+/* Writes the answer to Info. May be called from any thread. */
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out);
 
-/* The statistics as of the last pass, callback or tick, or newer. Any thread. */
+/* Writes the statistics as they were at the last pass, callback or tick, or newer ones. May be
+ * called from any thread. */
 void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out);
 
 #endif

@@ -16,21 +16,23 @@ typedef struct ft_vclient {
     void *ctx;
     /* Opened, or a verdict. The message is borrowed during the call. */
     void (*on_message)(void *ctx, const ft_server_msg *msg);
-    /* The session is gone: FT_OK after close, otherwise why. retry_after_ms: with FT_EXHAUSTED. */
+    /* The session is gone. code: FT_OK after close, otherwise the reason. retry_after_ms: comes
+     * with FT_EXHAUSTED. */
     void (*on_gone)(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms);
 } ft_vclient;
 
 /* Takes the message, which is a Draft. A session has one draft under way. In addition the client
- * may ask for the next run during a run, and send one early draft during a tree's round. If the
- * last round is sent again, it gets its verdict again, except a run of several passes. Anything
- * else ends the session with a message that says what was wrong. */
+ * may ask for the next run during a run, and may send one early draft during a tree's round. A
+ * client that sends the last round again gets the same verdict again, unless that round was a run
+ * of several passes. Any other draft ends the session with a message that says what was wrong. */
 void ft_vsession_draft(ft_vsession *session, ft_client_msg *take_draft);
-/* The edge is done or cancels. A forward under way runs to its end, and its result is dropped; then
- * the session is freed and on_gone is called. */
+/* Called when the edge is done or cancels. A forward under way runs to its end, and its result is
+ * dropped. Then the session is freed, and on_gone is called. */
 void ft_vsession_close(ft_vsession *session);
-/* Gives the handle back. No callback comes after this returns (called in a callback: after that
- * returns). A session that is neither closed nor gone has then lost its stream: its round is
- * withdrawn, it is kept for the ttl, and it can be resumed. NULL is legal. */
+/* Gives the handle back. No callback comes after this call has returned. If this is called in a
+ * callback, no callback comes after that callback has returned. A session that is neither closed
+ * nor gone has then lost its stream: its round is withdrawn, and it is kept for the ttl, in which
+ * it can be resumed. NULL is legal. */
 void ft_vsession_detach(ft_vsession *session);
 
 #endif
