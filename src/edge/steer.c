@@ -60,7 +60,7 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->deep_enough = ends_early(s) ? &s->depth : NULL;
     params->round = ask->round;
     ft_draft_params_obey(params, ask->terms);
-    s->depth.free_us = fmax(s->control.others_us - (double)now.spent_us, 0);
+    s->depth.free_us = fmax(ft_control_busy_us(&s->control) - (double)now.spent_us, 0);
     return choice;
 }
 

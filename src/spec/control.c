@@ -69,7 +69,7 @@ uint32_t ft_control_pipeline_depth(double verify_us, double rtt_us, double forwa
  * what can be drafted until then, of which spent_us is over. */
 static uint32_t pipeline_depth(const ft_control *c, uint32_t max, int64_t spent_us)
 {
-    const double forward_us = ft_control_forward_us(c), until_us = c->others_us;
+    const double forward_us = ft_control_forward_us(c), until_us = ft_control_busy_us(c);
     if (until_us > 0 && spent_us > 0 && forward_us > 0)
         return (uint32_t)ft_clamp(floor((until_us - (double)spent_us) / forward_us), 1,
                                   max ? max : 1);

@@ -48,11 +48,13 @@ typedef struct ft_control {
     ft_control_line verify; /* time of a verification by its nodes */
     double forwards;        /* a level; below 1 if nodes of old trees are used again */
     double rtt_us, queue_us;
-    double others_us;   /* for so long after a mark others keep the server busy; 0: they do not */
-    double price;       /* of a row, in others' tokens, as the server says */
-    double hint_us;     /* a token of a run, as the server says */
-    double run_us;      /* a token of a run, as measured */
-    double run_hint_us; /* hint_us at that time */
+    double others_us;     /* for so long after a mark others keep the server busy; 0: they do not */
+    double others_off_us; /* mean deviation of others_us */
+    uint32_t alone;       /* rounds in a row in which others did not keep the server busy */
+    double price;         /* of a row, in others' tokens, as the server says */
+    double hint_us;       /* a token of a run, as the server says */
+    double run_us;        /* a token of a run, as measured */
+    double run_hint_us;   /* hint_us at that time */
     double verify_token_us; /* run_us after the first run behind the last tree */
     bool warm;              /* a tree's verdict came */
     /* P(a level is missed | the one before was not), of trees with one node a level:
@@ -127,6 +129,9 @@ void ft_control_saw_rtt(ft_control *control, int64_t us);
 /* What it knows. */
 double ft_control_token_us(const ft_control *control);   /* a token of a run; 0: not known */
 double ft_control_forward_us(const ft_control *control); /* a draft forward; 0: not known */
+/* For so long after a mark a draft may take: others keep the server busy for a little longer; 0:
+ * they do not. */
+double ft_control_busy_us(const ft_control *control);
 /* From a draft's arrival to its verdict, with a tree of so many nodes; 0: not known. */
 double ft_control_answer_us(const ft_control *control, uint32_t nodes);
 

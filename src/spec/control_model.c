@@ -152,13 +152,24 @@ static void saw_verify(ft_control *c, const ft_control_round *r)
     c->verify_token_us = 0;
 }
 
-/* Time shorter than a pass of others is no reason to wait. */
-static void saw_others(ft_control *c, const ft_control_round *r)
+/* One round without others may mean that two sessions have changed places. */
+static void saw_others(ft_control *c, double us, double verify_us)
 {
-    if ((double)r->others_us < TIMES.others * (double)r->verify_us)
-        c->others_us = 0;
-    else if (r->others_us > 0 && r->verify_us > 0)
-        ft_smooth(&c->others_us, (double)r->others_us, TIMES.smooth);
+    if (verify_us <= 0)
+        return;
+    c->alone = us < TIMES.others * verify_us ? c->alone + 1 : 0;
+    if (c->alone >= TIMES.alone_most)
+        c->others_us = c->others_off_us = 0;
+    if (c->alone > 0)
+        return;
+    if (c->others_us > 0)
+        c->others_off_us += TIMES.smooth * (fabs(us - c->others_us) - c->others_off_us);
+    ft_smooth(&c->others_us, us, TIMES.smooth);
+}
+
+double ft_control_busy_us(const ft_control *c)
+{
+    return fmax((1 - TIMES.others_margin) * c->others_us - TIMES.others_off * c->others_off_us, 0);
 }
 
 /* Whether this is the first tree, and it was far slower than the warm-up and the first run let one
@@ -177,7 +188,7 @@ void ft_control_saw_round(ft_control *c, const ft_control_round *r)
     if (!cold)
         saw_verify(c, r);
     ft_control_saw_rtt(c, r->rtt_us);
-    saw_others(c, r);
+    saw_others(c, (double)r->others_us, (double)r->verify_us);
     if (r->hint_token_us)
         ft_smooth(&c->hint_us, r->hint_token_us, TIMES.smooth);
     if (r->nodes > 0 && r->depth > 0)

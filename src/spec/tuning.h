@@ -34,6 +34,12 @@
     /* half +2.1 % slow, double -3.7 % warm */                                                     \
     T(g, REAL, SCALED, others, 0.2, "of a verification: shorter work of others is none")           \
     /* half not met, double not met */                                                             \
+    T(g, COUNT, SCALED, alone_most, 2, "rounds without others until nobody keeps the server busy") \
+    /* half not met, double not met */                                                             \
+    T(g, REAL, SCALED, others_margin, 0.01, "of the time: drafts are sent so much sooner...")      \
+    /* half not met, double < 1 % */                                                               \
+    T(g, REAL, SCALED, others_off, 1.5, "...and by so many times its mean deviation")              \
+    /* half not met, double < 1 % */                                                               \
     T(g, REAL, SCALED, cold, 2, "the first tree took so many times longer: its caches were cold")  \
     /* half +1.0 % warm, double < 1 % */
 
