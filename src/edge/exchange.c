@@ -172,7 +172,7 @@ static void look_early(ft_gen *gen)
     const ft_early_view view = {.sent_ago_us = (double)(ft_gen_now_us(gen) - gen->timing.sent.us),
                                 .answer_us = ft_control_answer_us(control, gen->out.msg.draft.n),
                                 .rtt_us = gen->timing.rtt_us.value,
-                                .others_us = control->others_us,
+                                .others_us = ft_control_busy_us(control),
                                 .forward_us = ft_control_forward_us(control),
                                 .more = !gen->drafting.exhausted,
                                 .tokens_per_us = ft_depth_rate(&gen->steer.depth),
