@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/sort.h"
+#include "sched/groups.h"
 #include "sched/price.h"
 #include "sched/prompt_share.h"
 #include "serve/kv_room.h"
@@ -227,6 +228,19 @@ static void price(ft_verifier *v)
     ft_price_follow(&v->row_price, &v->cost, &plain, n);
 }
 
+/* The most verifications of the pass. expected: some session may send a draft while it runs. A
+ * policy that holds drafts back makes its own batches. */
+static uint32_t cap_verifications(ft_verifier *v, bool expected)
+{
+    const ft_sess_batch *b = &v->batch;
+    bool more = expected || v->policy->start_us;
+    for (size_t i = 0; i < b->n_needs && !more; i++)
+        more = b->work[i].kind == FT_WORK_PREFILL || ft_round_is_run(&b->needs[i].session->round);
+    const uint32_t cap = ft_groups_cap((uint32_t)b->n_needs, more);
+    v->stats.passes_split += cap > 0;
+    return cap;
+}
+
 bool ft_sess_batch_gather(ft_verifier *v, int64_t *look_us)
 {
     ft_sess_batch *b = &v->batch;
@@ -247,7 +261,8 @@ void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us)
     ft_sess_batch *b = &v->batch;
     ft_sched_limits limits = limits_of(v);
     limits.kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs);
-    bool others = !b->alone && draft_expected(v, now_us);
+    const bool expected = !b->alone && draft_expected(v, now_us);
+    bool others = expected;
     size_t n_work = 0;
     for (size_t i = 0; i < b->n_needs; i++)
         if (!b->needs[i].out)
@@ -258,6 +273,7 @@ void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us)
         others |= b->work[i].kind == FT_WORK_VERIFY;
     }
     price(v);
+    limits.max_verify = cap_verifications(v, expected);
     limits.prefill_us = prompt_us(v, read_us, others);
     size_t n = v->policy->pick(b->work, n_work, &limits, now_us, b->picks);
     b->segments.n = b->rows.n = b->rows.n_want = 0;

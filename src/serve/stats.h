@@ -70,6 +70,9 @@
       "Sum over rounds of the time from a draft's arrival to its pass.")                           \
     F(SECONDS, verify_us, "round_verify_seconds_total",                                            \
       "Sum over rounds of the time from the pass to the verdict.")                                 \
+    F(COUNTER, passes_split, "passes_split_total",                                                 \
+      "Passes that left half of the waiting verifications to the next pass, because otherwise "    \
+      "the engine would have had nothing to do after them.")                                       \
     F(GAUGE, kv_blocks, "kv_blocks", "Blocks of 16 tokens in the KV pool.")                        \
     F(GAUGE, kv_blocks_free, "kv_free_blocks",                                                     \
       "Blocks that no session holds, those with cached text included.")                            \

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What verdicts say of the time that the engine worked for other sessions. Two sessions think
-// between a verdict and their next draft, on a clock whose time is the verifier's work and, while
-// that has none, the edges' thinking. The second one's drafts come during the first one's passes.
+// What sessions have of each other: the time that the engine worked for others, as verdicts tell
+// it, and the groups in which they alternate. Two sessions think between a verdict and their next
+// draft, on a clock whose time is the verifier's work and, while that has none, the edges'
+// thinking.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 #include "support/target.h"
 
 #define SESSIONS 2
-#define PASSES   24
+#define VERDICTS 24
 
 typedef struct world world;
 
@@ -37,7 +38,7 @@ struct world {
     pthread_cond_t changed;
     uint32_t outstanding; /* drafts */
     uint32_t ended;       /* texts */
-    uint32_t n_passes;
+    uint32_t n_verdicts;
     uint32_t least_us[SESSIONS], most_us[SESSIONS]; /* others_us of their verdicts */
 };
 
@@ -68,14 +69,14 @@ static void on_part(local_client *c, const ft_msg_verdict *verdict)
     world *w = t->world;
     const size_t i = (size_t)(t - w->all);
     pthread_mutex_lock(&w->lock);
-    w->n_passes++;
+    w->n_verdicts++;
     if (verdict->round > 1 && verdict->others_us < w->least_us[i])
         w->least_us[i] = verdict->others_us;
     if (verdict->others_us > w->most_us[i])
         w->most_us[i] = verdict->others_us;
     assert_true(test_apply(&t->text, &c->draft, verdict));
     w->ended += t->text.finish != FT_FINISH_NONE;
-    if (t->text.finish == FT_FINISH_NONE && w->n_passes < PASSES)
+    if (t->text.finish == FT_FINISH_NONE && w->n_verdicts < VERDICTS)
         t->due_us = world_us(w) + w->think_us;
     send_due(w);
     w->outstanding--;
@@ -125,7 +126,7 @@ static int setup(void **state)
         do {
             test_text_random(text, 10, ++seed);
             prompt[i] = *text;
-            ft_msg_open open = local_open_msg(text, 0, 0, 2 * PASSES);
+            ft_msg_open open = local_open_msg(text, 0, 0, 2 * VERDICTS);
             test_edge edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 0);
             local_generate(v, &open, &edge, text);
         } while (text->finish != FT_FINISH_LENGTH);
@@ -137,7 +138,8 @@ static int setup(void **state)
 #define PASS_US  1000
 #define THINK_US 1500
 
-static void test_others_us(void **state)
+/* Two sessions live; the second one's first draft comes so much later than the first one's. */
+static world *lived(int64_t later_us)
 {
     world *w = calloc(1, sizeof *w);
     w->work = (test_work_clock){.pass_us = PASS_US};
@@ -157,17 +159,17 @@ static void test_others_us(void **state)
         local_wait_opened(&t->c);
         t->c.on_part = on_part;
         t->c.user = t;
-        t->due_us = 1 + i * PASS_US / 2;
+        t->due_us = 1 + i * later_us;
         w->least_us[i] = UINT32_MAX;
     }
     live(w);
     assert_int_equal(w->ended, 0);
-    assert_true(w->n_passes >= PASSES);
-    /* The first one's verdicts come when the second one's draft is there; then both think. The
-     * engine may notice only when the next draft comes that it has nothing to do. */
-    assert_in_range(w->least_us[0], PASS_US, THINK_US);
-    assert_in_range(w->most_us[0], PASS_US, THINK_US);
-    assert_in_range(w->most_us[1], 0, THINK_US);
+    assert_true(w->n_verdicts >= VERDICTS);
+    return w;
+}
+
+static void end(world *w)
+{
     for (uint32_t i = 0; i < SESSIONS; i++)
         local_close(&w->all[i].c);
     test_verifier_expect_empty(w->v);
@@ -177,10 +179,35 @@ static void test_others_us(void **state)
     free(w);
 }
 
+/* The second one's drafts come during the first one's passes. */
+static void test_others_us(void **state)
+{
+    (void)state;
+    world *w = lived(PASS_US / 2);
+    /* The first one's verdicts come when the second one's draft is there; then both think. The
+     * engine may notice only when the next draft comes that it has nothing to do. */
+    assert_in_range(w->least_us[0], PASS_US, THINK_US);
+    assert_in_range(w->most_us[0], PASS_US, THINK_US);
+    assert_in_range(w->most_us[1], 0, THINK_US);
+    end(w);
+}
+
+/* Both begin at once. One pass is split, and they stay apart: behind a session's verdict the engine
+ * works for the other one. */
+static void test_groups_form(void **state)
+{
+    (void)state;
+    world *w = lived(0);
+    assert_int_equal(test_verifier_stats(w->v).passes_split, 1);
+    assert_true(w->least_us[0] > 0 || w->least_us[1] > 0);
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_others_us),
+        cmocka_unit_test(test_groups_form),
     };
     return cmocka_run_group_tests(tests, setup, test_target_teardown);
 }
