@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// No allocation in the engine's rounds (support/count_allocs.h). After the first passes of every
-// kind hundreds of rounds of trees, chunks, logits on demand, commits, truncations and attached
-// prefixes, over growing contexts, must not allocate or free once, but for the few calls that ggml
-// makes for itself whenever it computes a graph, were it empty (0.3.36: a context of no bytes, made
-// and freed by ggml_cpu_init); those are counted first.
+// The engine's rounds allocate nothing (support/count_allocs.h). The test first runs a few
+// passes of every kind. Then come hundreds of rounds over growing contexts: trees, chunks,
+// logits on demand, commits, truncations and attached prefixes. None of them may allocate or
+// free. The exception is ggml (0.3.36): ggml_cpu_init makes and frees an empty context whenever
+// a graph is computed, even an empty one. The test counts those calls first.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
