@@ -24,7 +24,7 @@
 #define FIRST          4     /* lives before it may end */
 #define ENOUGH         0.004 /* half of an interval that is narrow enough */
 #define WORTH          0.01  /* what changes less than this everywhere earns no place */
-#define CONDITIONS_MAX 32
+#define CONDITIONS_MAX 64
 #define FIGURES_MAX    2
 
 /* ---- rooms ---- */
@@ -32,7 +32,7 @@
 typedef struct room {
     const ft_tuning_table *table;
     void (*use)(const void *values);
-    bool crowds; /* servers' conditions can tell something of it */
+    bool server; /* servers' conditions can tell something of it */
 } room;
 
 static void use_spec(const void *values)
@@ -80,11 +80,12 @@ static double scaled(const ft_tuning_item *item, double value, double times)
 
 /* ---- conditions ---- */
 
-/* An edge's or a server's. */
+/* An edge's, a server's, or one of a server's part. */
 typedef struct condition {
     const char *name, *what;
-    const ft_ablate_case *edge; /* NULL: the next */
+    const ft_ablate_case *edge; /* of these three, two are NULL */
     const ft_ablate_crowd *crowd;
+    const ft_ablate_part *part;
     uint32_t n_figures;
 } condition;
 
@@ -121,12 +122,28 @@ static void find_conditions(ablate *a)
 {
     for (size_t i = 0; a->opts->target && i < ft_ablate_n_cases; i++)
         if (is_wanted(a, ft_ablate_cases[i].name))
-            a->condition[a->n_conditions++] = (condition){
-                ft_ablate_cases[i].name, ft_ablate_cases[i].what, &ft_ablate_cases[i], NULL, 1};
+            a->condition[a->n_conditions++] = (condition){ft_ablate_cases[i].name,
+                                                          ft_ablate_cases[i].what,
+                                                          &ft_ablate_cases[i],
+                                                          NULL,
+                                                          NULL,
+                                                          1};
     for (size_t i = 0; a->opts->config && i < ft_ablate_n_crowds; i++)
         if (is_wanted(a, ft_ablate_crowds[i].name))
-            a->condition[a->n_conditions++] = (condition){
-                ft_ablate_crowds[i].name, ft_ablate_crowds[i].what, NULL, &ft_ablate_crowds[i], 2};
+            a->condition[a->n_conditions++] = (condition){ft_ablate_crowds[i].name,
+                                                          ft_ablate_crowds[i].what,
+                                                          NULL,
+                                                          &ft_ablate_crowds[i],
+                                                          NULL,
+                                                          2};
+    for (size_t i = 0; i < ft_ablate_n_parts; i++)
+        if (is_wanted(a, ft_ablate_parts[i].name))
+            a->condition[a->n_conditions++] = (condition){ft_ablate_parts[i].name,
+                                                          ft_ablate_parts[i].what,
+                                                          NULL,
+                                                          NULL,
+                                                          &ft_ablate_parts[i],
+                                                          1};
 }
 
 static ft_status live_edge(ablate *a, const ft_ablate_case *how, uint64_t seed, ft_error *err,
@@ -174,6 +191,8 @@ static ft_status live(ablate *a, uint32_t which, uint64_t seed, ft_error *err, f
     const condition *c = &a->condition[which];
     if (a->opts->stop && a->opts->stop())
         return ft_error_set(err, FT_CANCELLED, "bench ablate: stopped");
+    if (c->part)
+        return c->part->live(c->part->how, seed, err, &out->of[0]);
     return c->edge ? live_edge(a, c->edge, seed, err, out)
                    : live_crowd(a, c->crowd, seed, err, out);
 }
@@ -269,17 +288,31 @@ static void report(ablate *a, const ablation *b, const condition *c, const effec
     json_array_append_new(a->rows, row);
 }
 
+/* Whether the condition can tell something of what is changed. */
+static bool matters(const ablation *b, const condition *c)
+{
+    const size_t n = strcspn(b->name, ".");
+    if (c->edge)
+        return true;
+    if (c->crowd)
+        return b->room->server;
+    return b->room->server && strlen(c->part->group) == n && !strncmp(b->name, c->part->group, n);
+}
+
 static ft_status try_ablation(ablate *a, const ablation *b, ft_error *err)
 {
     ft_status status = FT_OK;
     for (uint32_t i = 0; i < a->n_conditions && status == FT_OK; i++) {
         const condition *c = &a->condition[i];
         effect e[FIGURES_MAX];
-        if (c->crowd && !b->room->crowds)
+        if (!matters(b, c))
             continue;
         status = measure(a, i, b->room, b->values, err, e);
         for (uint32_t k = 0; status == FT_OK && k < c->n_figures; k++)
-            report(a, b, c, &e[k], c->edge ? edge_figures[k] : crowd_figures[k]);
+            report(a, b, c, &e[k],
+                   c->part   ? c->part->figure
+                   : c->edge ? edge_figures[k]
+                             : crowd_figures[k]);
     }
     return status;
 }
@@ -388,7 +421,7 @@ static ft_status run(ablate *a, ft_error *err)
     if (a->n_conditions == 0)
         return ft_error_set(err, FT_INVALID,
                             "bench ablate: no such conditions: pass -m, -md and --prompts for "
-                            "edges', --config for servers'");
+                            "edges', --config for servers', none for those of a server's parts");
     if (o->target)
         status = ft_ablate_texts_make(o, err, &a->texts);
     if (status == FT_OK && o->config)

@@ -67,6 +67,9 @@ const ft_ablate_case ft_ablate_cases[] = {
     {"tide", "passes 4 times as long in every second 3 s, and no hints", {DEVICE, GOOD}, NEAR,
      {.cost_us = CHEAP_ROWS, .noise = 0.05, .spikes = 0.002, .load = 4, .load_us = 3e6},
      .texts = 4},
+    {"relay", "depth rule pipeline, one other session", {.forward_us = 11000, .read_us = 90, GOOD},
+     {.rtt_us = 15000, .jitter = 0.05}, {SERVER(CHEAP_ROWS)},
+     {.n = 1, .rows = 32, .think_us = 60000}, .depth_rule = FT_DEPTH_PIPELINE, .texts = 4},
     {"pipeline", "depth rule pipeline: drafting takes as long as a verification",
      {.forward_us = 11000, .read_us = 90, GOOD}, {.rtt_us = 15000, .jitter = 0.05},
      {SERVER(CHEAP_ROWS)}, .depth_rule = FT_DEPTH_PIPELINE, .texts = 4},
@@ -90,6 +93,23 @@ const ft_ablate_crowd ft_ablate_crowds[] = {
 };
 const size_t ft_ablate_n_crowds = FT_COUNT(ft_ablate_crowds);
 
+#define FIT(...) ft_ablate_fit, &(const ft_ablate_fit_load) { __VA_ARGS__ }
+const ft_ablate_part ft_ablate_parts[] = {
+    {"fit rounds", "passes of rounds alone", "cost", "accuracy",
+     FIT(.first = 200, .passes = 400, .sessions = 16)},
+    {"fit start", "the first passes of a server", "cost", "accuracy",
+     FIT(.first = 4, .passes = 60, .sessions = 8, .prompts = 0.3)},
+    {"fit prompts", "chunks of prompts in every second pass", "cost", "accuracy",
+     FIT(.first = 200, .passes = 400, .sessions = 16, .prompts = 0.5)},
+    {"fit spikes", "one pass in 30 takes 4 times as long", "cost", "accuracy",
+     FIT(.first = 200, .passes = 400, .sessions = 16, .prompts = 0.1, .spikes = 0.03)},
+    {"fit load", "passes take twice as long in every second 400", "cost", "accuracy",
+     FIT(.first = 400, .passes = 800, .sessions = 16, .prompts = 0.1, .slow_every = 400)},
+    {"fit growth", "more sessions by and by", "cost", "accuracy",
+     FIT(.first = 100, .passes = 1100, .sessions = 12, .prompts = 0.02, .grows = true)},
+};
+const size_t ft_ablate_n_parts = FT_COUNT(ft_ablate_parts);
+
 const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"spec", "growth", "calibration", "growth.weight_prior=1e9"},
     {"spec", "tries", "shadows", "tries.shadow_share=0"},
@@ -103,6 +123,8 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"spec", "times", "slope learnt", "times.slope_doubt=0,times.slope_drift=0"},
     {"spec", "times", "slope drift", "times.slope_drift=0"},
     {"spec", "depth", "depth by value", "depth.yield=1e9"},
+    {"sched", "cost", "outliers", "cost.huber=1e9"},
+    {"sched", "cost", "fading", "cost.half_life=1e9"},
     {"sched", "promise", "lead", "promise.ahead=0,promise.ahead_sure=0,promise.ahead_more=0"},
     {"sched", "promise", "credit", "promise.credit=0"},
     {"sched", "batch", "pass length", "batch.round_share=1e9"},

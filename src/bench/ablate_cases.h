@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `bench ablate` looks at: conditions for edges and for servers, and mechanisms that constants
- * switch off. Constant data. */
+ * What `bench ablate` looks at: conditions for edges, servers and their parts, and mechanisms that
+ * constants switch off. Constant data. */
 #ifndef FT_BENCH_ABLATE_CASES_H
 #define FT_BENCH_ABLATE_CASES_H
 
+#include "bench/ablate_parts.h"
 #include "bench/ablate_world.h"
 #include "sim/wisp_config.h"
 
@@ -29,6 +30,8 @@ extern const ft_ablate_case ft_ablate_cases[];
 extern const size_t ft_ablate_n_cases;
 extern const ft_ablate_crowd ft_ablate_crowds[];
 extern const size_t ft_ablate_n_crowds;
+extern const ft_ablate_part ft_ablate_parts[];
+extern const size_t ft_ablate_n_parts;
 extern const ft_ablate_mechanism ft_ablate_mechanisms[];
 extern const size_t ft_ablate_n_mechanisms;
 

@@ -52,8 +52,8 @@ static int run(void *selected, int n_words, char **words)
 {
     options *x = selected;
     ft_bench_ablate_opts *o = &x->o;
-    if (!o->target != !o->draft || !o->target != !o->prompts || (!o->target && !o->config)) {
-        fprintf(stderr, "foretoken bench ablate: -m, -md and --prompts are needed, or --config\n");
+    if (!o->target != !o->draft || !o->target != !o->prompts) {
+        fprintf(stderr, "foretoken bench ablate: -m, -md and --prompts are needed together\n");
         return 2;
     }
     ft_cmd_catch_signals();
@@ -78,6 +78,7 @@ const ft_command ft_cmd_bench_ablate = {
     .about = "Sets each tuning constant to half and to double, switches each mechanism off, "
              "and says what that does to tokens/s and to texts on time. The clock is virtual. "
              "Edges are real, with recorded drafts and a modelled server; servers are the "
-             "simulator's. All of it takes hours; --only and --conditions take a part.",
+             "simulator's; parts of a server meet a modelled load. All of it takes hours; "
+             "--only and --conditions take a part.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Conditions of `bench ablate` for parts of the server that neither edges nor the simulator run.
+ * Each part's real code meets a modelled load on a virtual clock. Pure functions.
+ *
+ *   ablate_fit.c   what passes cost (sched/cost.h)
+ */
+#ifndef FT_BENCH_ABLATE_PARTS_H
+#define FT_BENCH_ABLATE_PARTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct ft_ablate_part {
+    const char *name, *what;
+    const char *group;  /* of sched's constants; no others are tried in this condition */
+    const char *figure; /* its name; more is better */
+    /* The figure, > 0, of one life under these conditions. The same seed meets the same load,
+     * whatever the constants are. */
+    ft_status (*live)(const void *how, uint64_t seed, ft_error *err, double *figure);
+    const void *how;
+} ft_ablate_part;
+
+/* Passes whose time is to be predicted. The machine's costs are drawn anew for each seed. */
+typedef struct ft_ablate_fit_load {
+    uint32_t first, passes; /* the passes whose predictions count */
+    uint32_t sessions;      /* in a pass at most */
+    double prompts;         /* share of passes with a chunk of a prompt */
+    double spikes;          /* share of passes that take 4 times as long */
+    uint32_t slow_every;    /* in every second so many passes all take twice as long; 0: never */
+    bool grows;             /* a session more every 100 passes, instead of any number */
+} ft_ablate_fit_load;
+
+/* The figure: 1 - the mean relative error of predictions. how: ft_ablate_fit_load. */
+ft_status ft_ablate_fit(const void *how, uint64_t seed, ft_error *err, double *figure);
+
+#endif
