@@ -15,7 +15,7 @@
 #include "edge/exchange.h"
 #include "edge/generation.h"
 #include "edge/rounds.h"
-#include "support/tiny_gguf.h"
+#include "support/tiny_model.h"
 
 /* ---- tables ---- */
 
@@ -252,12 +252,7 @@ static int setup(void **state)
 {
     ft_error err = {0};
     tiny_quiet();
-    char *path = tiny_gguf_temp(&(tiny_gguf_opts){0});
-    ft_status status = ft_vocab_load(path, &err, &vocab);
-    unlink(path);
-    free(path);
-    if (status != FT_OK)
-        return status;
+    vocab = tiny_vocab();
     far.fingerprint = ft_vocab_fingerprint(vocab);
     const ft_edge_opts opts = {.vocab = vocab,
                                .source = {.open = far_open, .info = far_info},

@@ -12,6 +12,18 @@
 #include <cmocka.h>
 // clang-format on
 
+ft_vocab *tiny_vocab(void)
+{
+    ft_error err = {0};
+    ft_vocab *vocab = NULL;
+    char *path = tiny_gguf_temp(&(tiny_gguf_opts){0});
+    if (ft_vocab_load(path, &err, &vocab) != FT_OK)
+        fail_msg("%s", err.message);
+    unlink(path);
+    free(path);
+    return vocab;
+}
+
 ft_model *tiny_model(const tiny_gguf_opts *opts, ft_vocab **vocab)
 {
     ft_error err = {0};

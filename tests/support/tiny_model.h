@@ -11,5 +11,7 @@
 
 /* *vocab: its vocabulary, too; NULL: not wanted. */
 ft_model *tiny_model(const tiny_gguf_opts *opts, ft_vocab **vocab);
+/* The vocabulary of the default model. */
+ft_vocab *tiny_vocab(void);
 
 #endif
