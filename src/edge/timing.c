@@ -37,11 +37,11 @@ void ft_timing_verdict(ft_timing *t, int64_t now_us, const ft_msg_verdict *verdi
         t->mark = ft_known(t->sent.us + served_us);
         t->round = ft_known(t->early.known ? at - t->early.us : wait_us);
         if (nodes > 0)
-            ft_mean_saw(&t->wait_us, (double)wait_us, TUNE.wait_weight);
+            ft_mean_saw(&t->wait_us, (double)wait_us, TUNE.weight);
     }
     if (tells && !t->early.known) {
         t->rtt_sample = ft_known(wait_us > served_us ? wait_us - served_us : 0);
-        ft_mean_saw(&t->rtt_us, (double)t->rtt_sample.us, TUNE.rtt_weight);
+        ft_mean_saw(&t->rtt_us, (double)t->rtt_sample.us, TUNE.weight);
     }
     t->sent = ft_unknown();
     t->first = false;

@@ -17,11 +17,9 @@
 #include "base/tuning.h"
 
 /* timing.c. */
-#define FT_EDGE_TUNING_TIMING(T, g)                                                             \
-    T(g, REAL, SCALED, rtt_weight, 0.2, "share of a new sample in the round-trip time")         \
-    /* half < 1 %, double < 1 % */                                                              \
-    T(g, REAL, SCALED, wait_weight, 0.3, "share of a new one in the time that a verdict takes") \
-    /* half unclear, double unclear */
+#define FT_EDGE_TUNING_TIMING(T, g)                                             \
+    T(g, REAL, SCALED, weight, 0.2, "share of a new sample in a mean of times") \
+    /* half < 1 %, double < 1 % */
 
 /* steer.c, drafting.c. */
 #define FT_EDGE_TUNING_RUNS(T, g)                                                              \

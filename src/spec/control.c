@@ -113,7 +113,6 @@ static void change(ft_control *c, bool running)
 
 static ft_control_choice tree_choice(ft_control *c, tree t)
 {
-    c->since_run++;
     return (ft_control_choice){.speculate = true, .budget = t.budget, .depth = t.depth};
 }
 
@@ -121,7 +120,6 @@ static ft_control_choice run_choice(ft_control *c)
 {
     double token_us = ft_control_token_us(c);
     double run = token_us > 0 ? ceil(MODES.run_rtts * c->rtt_us / token_us) : 0;
-    c->since_run = 0;
     if (c->opts.max_budget == 0) /* There will be no trees. A server that drafts by itself loses
                                     what its last tree held beyond the end of a run. */
         run = MODES.run_max;
@@ -191,8 +189,6 @@ static ft_control_choice while_speculating(ft_control *c, const frame *f, tree b
         change(c, true);
         return run_with_shadow(c, f);
     }
-    if (c->since_run >= TRIES.run_every)
-        return run_choice(c);
     return tree_choice(c, best);
 }
 

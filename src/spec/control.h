@@ -63,7 +63,6 @@ typedef struct ft_control {
     /* The present mode. */
     bool running;                  /* runs, not trees */
     uint32_t budget, depth;        /* of the best tree */
-    uint32_t since_run;            /* rounds with trees since a run was measured */
     uint32_t probe_in, probe_step; /* runs until the next probe; from that to the one after */
     bool probe_sloped;             /* what the last probe assumed */
     double shadow_us;              /* time of shadows, less the share that is allowed */

@@ -33,7 +33,7 @@ void ft_depth_saw_round(ft_depth *d, uint32_t forwards, int64_t draft_us, int64_
     if (us <= 0)
         return;
     if (forwards > 0)
-        ft_smooth(&d->forward_us, (double)draft_us / forwards, TUNE.smooth);
+        ft_smooth(&d->forward_us, (double)draft_us / forwards, ft_spec_tune->times.smooth);
     d->tokens = d->tokens * TUNE.fade + tokens;
     d->us = d->us * TUNE.fade + us;
 }

@@ -81,8 +81,6 @@
     /* half -1.9 % ebb, double unclear */                                                    \
     T(g, COUNT, SCALED, shadow_depth, 4, "levels of such a draft")                           \
     /* half unclear, double unclear */                                                       \
-    T(g, COUNT, SCALED, run_every, 128, "rounds with trees until a run is measured again")   \
-    /* half -2.9 % turns, double < 1 % */                                                    \
     T(g, COUNT, SCALED, probe_first, 16, "runs until a tree is tried; doubles each time")    \
     /* half unclear, double unclear */
 
@@ -91,9 +89,7 @@
     T(g, REAL, FROM_ONE, fade, 0.97, "share of the rounds' rate kept at a round")        \
     /* half unclear, double unclear */                                                   \
     T(g, REAL, SCALED, yield, 0.6, "tokens a forward brings / the chance of its leaves") \
-    /* half unclear, double +3.6 % weak */                                               \
-    T(g, REAL, SCALED, smooth, 0.3, "share of a new time")                               \
-    /* half < 1 %, double unclear */
+    /* half unclear, double +3.6 % weak */
 
 /* growth.c: how a tree grows. On the demo pair a ninth child is the target's token in fewer than
  * one position of a hundred. The calibration remembers a few hundred tokens; the fits of `foretoken

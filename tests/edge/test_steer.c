@@ -75,11 +75,13 @@ static void test_a_choice_stands_until_it_is_acted_on(void **state)
     ft_draft_params params;
     ft_steer s = make(true);
     const ft_control_choice first = choose(&s, 100, BUDGET, &params);
-    s.control.since_run = 7;
+    s.control.run_us = 1000; /* asked now, the controller would want a longer run */
+    s.control.rtt_us = 20000;
     const ft_control_choice again = choose(&s, 100, BUDGET, &params);
     assert_int_equal(again.speculate, first.speculate);
     assert_int_equal(again.run, first.run);
-    assert_int_equal(s.control.since_run, 7); /* the controller was not asked: a run clears it */
+    s.chosen = false;
+    assert_true(choose(&s, 100, BUDGET, &params).run > first.run);
 }
 
 static ft_tree chain(uint32_t n)

@@ -30,7 +30,7 @@ static void test_replaced(void **state)
     ft_edge_tuning other = *before;
     (void)state;
     assert_in_range(rtt_us(), 11999, 12001);
-    other.timing.rtt_weight = 0.5;
+    other.timing.weight = 0.5;
     ft_edge_tune = &other;
     assert_in_range(rtt_us(), 14999, 15001);
     ft_edge_tune = before;
