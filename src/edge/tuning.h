@@ -5,11 +5,7 @@
  *
  * Not here: limits, polling, pauses before a new try.
  *
- * Below each constant: what half and double of it do to tokens/s, in the condition where that is
- * surest. "< 1 %": surely less in all conditions that were tried. "not met": no condition depends
- * on it. "unclear": 8 to 64 pairs of lives do not tell it from nothing; of small figures some are
- * chance. By `foretoken bench ablate`, the demo's models and Spec-Bench prompts;
- * docs/BENCHMARKS.md says how to read its rows.
+ * Below each constant: its effect on tokens/s, as spec/tuning.h says.
  */
 #ifndef FT_EDGE_TUNING_H
 #define FT_EDGE_TUNING_H
@@ -19,12 +15,12 @@
 /* timing.c. */
 #define FT_EDGE_TUNING_TIMING(T, g)                                             \
     T(g, REAL, SCALED, weight, 0.2, "share of a new sample in a mean of times") \
-    /* half < 1 %, double < 1 % */
+    /* half unclear, double unclear */
 
 /* steer.c, drafting.c. */
 #define FT_EDGE_TUNING_RUNS(T, g)                                                              \
     T(g, COUNT, SCALED, first_tok, 2, "tokens of the first run that tell what a token takes")  \
-    /* half unclear, double unclear */                                                         \
+    /* half unclear, double -3.9 % cold */                                                     \
     T(g, COUNT, SCALED, follow_tok, 32, "tokens of a run that the draft model reads together") \
     /* half unclear, double < 1 % */
 

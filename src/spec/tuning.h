@@ -7,11 +7,10 @@
  * Not here: sizes of arrays, guards against a division by zero, and limits.
  *
  * Below each constant: what half and double of it do to tokens/s, in the condition where that is
- * surest. "< 1 %": surely less in all conditions that were tried. "not met": no condition depends
- * on it. "unclear": 8 to 64 pairs of lives do not tell it from nothing; of small figures some are
- * chance. By `foretoken bench ablate`, the demo's models and Spec-Bench prompts;
- * docs/BENCHMARKS.md says how to read its rows. The figures were measured before half of the
- * constants were deleted with their mechanisms.
+ * surest. "< 1 %": surely less in all conditions. "not met": no condition depends on it. "unclear":
+ * up to 48 pairs of lives do not tell it from nothing. Of small figures some are chance: each is
+ * the surest of 17. By `foretoken bench ablate`, the demo's models and Spec-Bench prompts;
+ * docs/BENCHMARKS.md says how to read its rows.
  */
 #ifndef FT_SPEC_TUNING_H
 #define FT_SPEC_TUNING_H
@@ -21,55 +20,55 @@
 /* control_model.c: what things take. */
 #define FT_SPEC_TUNING_TIMES(T, g)                                                                 \
     T(g, REAL, SCALED, smooth, 0.3, "share of a new time; half the way in two rounds")             \
-    /* half -8.4 % tide, double -7.9 % small */                                                    \
+    /* half -12.2 % tide, double -5.1 % dear */                                                    \
     T(g, REAL, SCALED, smooth_rtt, 0.2, "share of a new round-trip time and of other slow means")  \
-    /* half unclear, double -6.0 % jitter */                                                       \
+    /* half unclear, double -3.5 % jitter */                                                       \
     T(g, REAL, SCALED, noise, 0.15, "scatter of a measured time, relative")                        \
-    /* half unclear, double -3.5 % kinds */                                                        \
+    /* half unclear, double -1.2 % warm */                                                         \
     T(g, REAL, SCALED, slope_doubt, 0.05, "first doubt of a line's slope: change a unit of x / y") \
-    /* half -4.1 % kinds, double +2.8 % slow */                                                    \
+    /* half unclear, double +1.8 % relay */                                                        \
     T(g, REAL, SCALED, slope_drift, 0.002, "what that slope may change from one time to the next") \
-    /* half unclear, double -8.0 % tide */                                                         \
+    /* half -2.0 % dear, double unclear */                                                         \
     T(g, REAL, SCALED, slope_prior, 0.04, "first guess: a node, over a verification without any")  \
-    /* half +2.1 % slow, double -3.7 % warm */                                                     \
+    /* half +1.2 % far, double -10.2 % weak */                                                     \
     T(g, REAL, SCALED, others, 0.2, "of a verification: shorter work of others is none")           \
-    /* half not met, double not met */                                                             \
+    /* half not met, double < 1 % */                                                               \
     T(g, COUNT, SCALED, alone_most, 2, "rounds without others until nobody keeps the server busy") \
-    /* half not met, double not met */                                                             \
+    /* half unclear, double unclear */                                                             \
     T(g, REAL, SCALED, others_margin, 0.01, "of the time: drafts are sent so much sooner...")      \
-    /* half not met, double < 1 % */                                                               \
+    /* half unclear, double -1.7 % relay */                                                        \
     T(g, REAL, SCALED, others_off, 1.5, "...and by so many times its mean deviation")              \
-    /* half not met, double < 1 % */                                                               \
+    /* half unclear, double -4.0 % relay */                                                        \
     T(g, REAL, SCALED, cold, 2, "the first tree took so many times longer: its caches were cold")  \
-    /* half +1.0 % warm, double < 1 % */
+    /* half unclear, double not met */
 
 /* control_model.c: how much is accepted. */
 #define FT_SPEC_TUNING_ACCEPT(T, g)                                                           \
     T(g, REAL, FROM_ONE, fade, 0.97, "share of the counts of misses kept at a level")         \
-    /* half unclear, double unclear */                                                        \
+    /* half -3.7 % dear, double -2.4 % pipeline */                                            \
     T(g, REAL, SCALED, miss_prior, 0.4, "chance of a miss before any was seen")               \
-    /* half unclear, double +3.0 % weak */                                                    \
+    /* half unclear, double -10.2 % weak */                                                   \
     T(g, REAL, SCALED, prior_count, 3, "levels that miss_prior counts for")                   \
-    /* half unclear, double unclear */                                                        \
+    /* half -1.2 % dear, double unclear */                                                    \
     T(g, REAL, FROM_ONE, width_gain, 0.85, "misses with twice the nodes a level / with once") \
-    /* half -2.6 % near, double -3.9 % dear */
+    /* half -5.2 % cold, double +5.3 % weak */
 
 /* control.c: which tree. The slack: SpecEdge's 94.2 ms leave room for 5 forwards of 11 ms beside
  * 40 ms of network. The first tree is short, because its caches may be cold. */
 #define FT_SPEC_TUNING_TREES(T, g)                                                            \
     T(g, COUNT, SCALED, first_depth, 2, "levels of the very first tree, a chain")             \
-    /* half +3.0 % weak, double unclear */                                                    \
+    /* half -4.9 % relay, double +1.2 % cold */                                               \
     T(g, REAL, FROM_ONE, pipeline_slack, 1.02, "times a verification that drafting may take") \
-    /* half not met, double not met */
+    /* half < 1 %, double unclear */
 
 /* control.c: trees or runs. */
 #define FT_SPEC_TUNING_MODES(T, g)                                                             \
     T(g, REAL, FROM_ONE, enter, 1.1, "times better than a run a tree must look to begin with") \
-    /* half +1.8 % weak, double -5.2 % kinds */                                                \
+    /* half +1.2 % relay, double -2.2 % jitter */                                              \
     T(g, COUNT, SCALED, run_first, 6, "tokens of the very first run")                          \
-    /* half unclear, double -1.8 % turns */                                                    \
+    /* half unclear, double -2.6 % dear */                                                     \
     T(g, COUNT, SCALED, run_min, 8, "tokens of a run at least")                                \
-    /* half -1.8 % turns, double -4.9 % kinds */                                               \
+    /* half -4.1 % ebb, double -21.7 % tide */                                                 \
     T(g, COUNT, SCALED, run_max, 64, "tokens of a run at most")                                \
     /* half not met, double not met */                                                         \
     T(g, REAL, SCALED, run_rtts, 2, "round-trip times that a run should last")                 \
@@ -78,44 +77,44 @@
 /* control.c: what is tried although the estimates say no. */
 #define FT_SPEC_TUNING_TRIES(T, g)                                                           \
     T(g, REAL, SCALED, shadow_share, 0.02, "share of the time for drafts that are not sent") \
-    /* half -1.9 % ebb, double unclear */                                                    \
+    /* half -2.0 % jitter, double +2.7 % far */                                              \
     T(g, COUNT, SCALED, shadow_depth, 4, "levels of such a draft")                           \
-    /* half unclear, double unclear */                                                       \
+    /* half +1.6 % relay, double unclear */                                                  \
     T(g, COUNT, SCALED, probe_first, 16, "runs until a tree is tried; doubles each time")    \
-    /* half unclear, double unclear */
+    /* half +1.3 % weak, double -1.1 % dear */
 
 /* depth.c: how deep a draft is. */
 #define FT_SPEC_TUNING_DEPTH(T, g)                                                       \
     T(g, REAL, FROM_ONE, fade, 0.97, "share of the rounds' rate kept at a round")        \
     /* half unclear, double unclear */                                                   \
     T(g, REAL, SCALED, yield, 0.6, "tokens a forward brings / the chance of its leaves") \
-    /* half unclear, double +3.6 % weak */
+    /* half -3.8 % jitter, double -3.6 % dear */
 
 /* growth.c: how a tree grows. On the demo pair a ninth child is the target's token in fewer than
  * one position of a hundred. The calibration remembers a few hundred tokens; the fits of `foretoken
  * bench noise` over pairs lie between 0.9 and 2.3. */
 #define FT_SPEC_TUNING_GROWTH(T, g)                                                                \
     T(g, COUNT, SCALED, branch, 8, "children considered a node")                                   \
-    /* half +2.3 % turns, double +3.1 % weak */                                                    \
+    /* half -3.7 % weak, double -4.4 % warm */                                                     \
     T(g, SINGLE, SCALED, proactive_odds, 200,                                                      \
       "proactive drafting ends where one text in so many goes")                                    \
-    /* half -3.1 % near, double unclear */                                                         \
+    /* half -1.9 % near, double +1.4 % cold */                                                     \
     T(g, SINGLE, FROM_ONE, weight_fade, 0.997f, "share of what calibration has seen kept a token") \
-    /* half unclear, double +1.8 % near */                                                         \
+    /* half -1.1 % relay, double +1.6 % near */                                                    \
     T(g, SINGLE, SCALED, weight_prior, 3.0f, "weight of the source's own word")                    \
-    /* half unclear, double -2.0 % turns */
+    /* half -9.6 % tide, double -1.6 % small */
 
 /* early_policy.c: when an early draft is sent. What makes good a tree's place is among its first
  * nodes, and with early drafts a round is to take at most half as many bytes again. */
 #define FT_SPEC_TUNING_EARLY(T, g)                                                            \
     T(g, REAL, FROM_ONE, share_nodes, 0.75, "nodes of one, of those that a tree may have")    \
-    /* half unclear, double unclear */                                                        \
+    /* half unclear, double -1.5 % dear */                                                    \
     T(g, REAL, SCALED, gain_min, 0.05, "tokens that sending one should bring, for its bytes") \
-    /* half unclear, double unclear */                                                        \
+    /* half unclear, double -1.4 % pipeline */                                                \
     T(g, REAL, SCALED, margin, 0.04, "of the time to the verdict, by which it is early")      \
     /* half < 1 %, double unclear */                                                          \
     T(g, REAL, SCALED, smooth, 0.2, "share of an ordinary draft in what is known of them")    \
-    /* half < 1 %, double unclear */
+    /* half +2.8 % tide, double unclear */
 
 #define FT_SPEC_TUNING_GROUPS(G)     \
     G(times, FT_SPEC_TUNING_TIMES)   \
