@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admission. Estimates of load may be wrong, so that two limits hold: a low one once texts are
-// behind their promises, a higher one while none is. Pure; the caller owns the state.
+// Admission. The estimate of load does not know all that a text costs. So two limits hold: one on
+// the load, one on the rounds that are behind. Pure; the caller owns the state.
 #include "sched/admit.h"
 
 #include <math.h>
@@ -16,11 +16,10 @@
 double ft_admit_load(const ft_cost *cost, const ft_gain *usual, const ft_admit_text *text)
 {
     const ft_gain *seen = text->gain && text->gain->tok.known ? text->gain : usual;
-    double tok = seen->tok.known ? seen->tok.value : TUNE.first_tok;
-    double mean = seen->tok.known ? seen->rows.value : TUNE.first_rows;
+    double tok = seen->tok.known ? seen->tok.value : 1; /* as if the target decoded alone */
+    double mean = seen->tok.known ? seen->rows.value : 1;
     uint32_t rows = (uint32_t)ceil(mean);
-    const ft_pass round =
-        ft_pass_plus((ft_pass){0}, text->gain ? text->len : TUNE.first_context, rows, rows);
+    const ft_pass round = ft_pass_plus((ft_pass){0}, text->len, rows, rows);
     return text->tokens_per_s / tok * ft_cost_added_us(cost, &round) * (mean / rows) / 1e6;
 }
 
@@ -28,8 +27,7 @@ bool ft_admit_promise(double promised, double asked, double behind)
 {
     if (promised == 0) /* where estimates are wrong, somebody's rounds must correct them */
         return true;
-    double most = behind > TUNE.behind_any ? TUNE.load_most : TUNE.load_tried;
-    return promised + asked <= most && behind <= TUNE.behind_most;
+    return promised + asked <= TUNE.load_most && behind <= TUNE.behind_most;
 }
 
 bool ft_admit_is_behind(const ft_promise *promise, int64_t arrival_us, int64_t budget_us,
@@ -38,7 +36,7 @@ bool ft_admit_is_behind(const ft_promise *promise, int64_t arrival_us, int64_t b
     double owed_tok = promise->tokens_per_s * (double)(now_us - promise->since.us) / 1e6;
     return promise->since.known && now_us > budget_us &&
            budget_us > arrival_us + 1 && /* else its edge took all the time */
-           promise->had_tok + TUNE.behind_tok < owed_tok;
+           promise->had_tok < owed_tok;
 }
 
 void ft_admit_saw(double *behind, bool is_behind)

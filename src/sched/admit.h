@@ -18,7 +18,7 @@
 typedef struct ft_admit_text {
     double tokens_per_s; /* promised or asked for */
     const ft_gain *gain; /* of its session, borrowed; NULL: a text that is not open yet */
-    uint32_t len;        /* in tokens; ignored without a gain */
+    uint32_t len;        /* in tokens */
 } ft_admit_text;
 
 /* Share of the engine's time that the promise takes: rounds per second times the time that a round

@@ -163,7 +163,7 @@ static ft_status admit(ft_verifier *v, const ft_msg_open *o, const ft_key *key, 
     if (status == FT_OK)
         status = ft_kv_admit(v, o->n_prompt, err);
     if (status == FT_OK)
-        status = ft_slo_admit(v, o->slo_tokens_per_s, err);
+        status = ft_slo_admit(v, o->slo_tokens_per_s, o->n_prompt, err);
     if (status == FT_OK && oldest)
         ft_sess_end(oldest, FT_ABORTED, "");
     return status;

@@ -91,9 +91,10 @@ static float speed_of(const ft_sess *s)
     return s->slo.class == FT_SLO_NONE ? 0 : s->verifier->opts.slo_tokens_per_s[s->slo.class];
 }
 
-ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, ft_error *err)
+ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, uint32_t n_prompt, ft_error *err)
 {
-    const ft_admit_text new = {.tokens_per_s = (double)ft_slo_speed(v, tokens_per_s)};
+    const ft_admit_text new = {.tokens_per_s = (double)ft_slo_speed(v, tokens_per_s),
+                               .len = n_prompt};
     if (tokens_per_s == 0)
         return FT_OK;
     if (new.tokens_per_s == 0)

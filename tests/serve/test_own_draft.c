@@ -243,12 +243,12 @@ static void test_pays_or_not(void **state)
     free(all);
 }
 
-/* Rows of the server's own trees are the session's: at 50 ms a row, a text of 8 tokens/s whose
+/* Rows of the server's own trees are the session's: at 35 ms a row, a text of 8 tokens/s whose
  * rounds verify 17 rows takes more than the engine's time, and no more can be promised beside it.
- * Plain runs take 40 % of it. */
+ * Plain runs take 28 % of it. */
 static void test_trees_count_in_promises(void **state)
 {
-    const ft_costs costs = {.us = {[FT_COST_ROW] = 50000}, .most_rows = 64, .error = 0.05};
+    const ft_costs costs = {.us = {[FT_COST_ROW] = 35000}, .most_rows = 64, .error = 0.05};
     member *all = members(1, 0);
     for (int own = 0; own < 2; own++) {
         _Atomic int64_t now_us = 1000000; /* stands still: nothing is learnt from passes */
