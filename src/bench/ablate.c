@@ -91,6 +91,16 @@ typedef struct condition {
 
 static const char *const edge_figures[] = {"tokens_per_s"};
 static const char *const crowd_figures[] = {"tokens_per_s", "texts_on_time"};
+/* With admission. The first one counts whole texts that kept their promise. */
+static const char *const admit_figures[] = {"kept_tokens_per_s", "texts_on_time"};
+
+static bool admits(const ft_ablate_crowd *crowd)
+{
+    bool is = false;
+    for (size_t i = 0; i < FT_COUNT(crowd->change); i++)
+        is = is || (crowd->change[i].which == FT_SIM_ADMISSION_MS && crowd->change[i].value > 0);
+    return is;
+}
 
 /* Of one life. */
 typedef struct figures {
@@ -173,6 +183,10 @@ static ft_status live_crowd(ablate *a, const ft_ablate_crowd *how, uint64_t seed
                         .class = how->class,
                         .seed = seed};
     ft_sim_wisp_times(&opts);
+    if (how->cost_us)
+        memcpy(config.costs.us, how->cost_us, sizeof config.costs.us);
+    if (how->rises)
+        opts.from_us = 0;
     ft_status status = ft_sim_wisp_run(&opts, err, &result);
     if (status != FT_OK)
         return status;
@@ -181,7 +195,8 @@ static ft_status live_crowd(ablate *a, const ft_ablate_crowd *how, uint64_t seed
         texts += (double)result.texts[i];
         slow += (double)result.slow[i];
     }
-    out->of[0] = (double)result.tokens / (double)result.counted_us * 1e6;
+    out->of[0] = (double)(admits(how) ? result.kept_tokens : result.tokens) /
+                 (double)result.counted_us * 1e6;
     out->of[1] = (texts - slow) / texts;
     return FT_OK;
 }
@@ -310,9 +325,10 @@ static ft_status try_ablation(ablate *a, const ablation *b, ft_error *err)
         status = measure(a, i, b->room, b->values, err, e);
         for (uint32_t k = 0; status == FT_OK && k < c->n_figures; k++)
             report(a, b, c, &e[k],
-                   c->part   ? c->part->figure
-                   : c->edge ? edge_figures[k]
-                             : crowd_figures[k]);
+                   c->part            ? c->part->figure
+                   : c->edge          ? edge_figures[k]
+                   : admits(c->crowd) ? admit_figures[k]
+                                      : crowd_figures[k]);
     }
     return status;
 }

@@ -79,17 +79,40 @@ const ft_ablate_case ft_ablate_cases[] = {
 };
 const size_t ft_ablate_n_cases = FT_COUNT(ft_ablate_cases);
 
+#define COSTS(us) .cost_us = (const double[FT_COST_FACTORS])us
+/* What an edge does by default: it asks again for 10 s. The pool holds the texts that fit. */
+#define ADMIT {FT_SIM_ADMISSION_MS, 10000}
+#define POOL  {FT_SIM_KV_BLOCKS, 100000}
+
 /* As many devices as make about one text in ten late, with the constants as they are. */
 const ft_ablate_crowd ft_ablate_crowds[] = {
-    {"sim slowest", "devices of the slowest class", 328, 0, {{0}}},
-    {"sim fastest", "devices of the fastest class", 86, 3, {{0}}},
-    {"sim mixed", "devices of all classes", 138, FT_SIM_MIXED, {{0}}},
+    {"sim slowest", "devices of the slowest class", .devices = 328},
+    {"sim fastest", "devices of the fastest class", 86, .class = 3},
+    {"sim mixed", "devices of all classes", 138, .class = FT_SIM_MIXED},
     {"sim prompts", "all classes, prompts of 4,000 tokens", 50, FT_SIM_MIXED,
-     {{FT_SIM_PROMPT_TOK, 4000}}},
+     .change = {{FT_SIM_PROMPT_TOK, 4000}}},
     {"sim far", "all classes, a network of 150 ms that varies by 75", 90, FT_SIM_MIXED,
-     {{FT_SIM_RTT_MS, 150}, {FT_SIM_JITTER_MS, 75}}},
+     .change = {{FT_SIM_RTT_MS, 150}, {FT_SIM_JITTER_MS, 75}}},
     {"sim short", "all classes, a third of the KV pool", 95, FT_SIM_MIXED,
-     {{FT_SIM_KV_BLOCKS, 6000}}},
+     .change = {{FT_SIM_KV_BLOCKS, 6000}}},
+    {"asked twice", "all classes, twice the devices, admission", 276, FT_SIM_MIXED,
+     .change = {ADMIT}},
+    {"asked slowest", "the slowest class, 1.5 times the devices, admission", 492,
+     .change = {ADMIT}},
+    {"asked fastest", "the fastest class, 1.5 times the devices, admission", 129, .class = 3,
+     .change = {ADMIT}},
+    {"asked prompts", "all classes, prompts of 4,000 tokens, twice the devices, admission", 100,
+     FT_SIM_MIXED, .change = {ADMIT, {FT_SIM_PROMPT_TOK, 4000}}},
+    {"asked more", "all classes, by and by three times the devices, admission", 414, FT_SIM_MIXED,
+     .change = {ADMIT}, .rises = true},
+    {"asked cheap", "as asked twice, cheap rows", 500, FT_SIM_MIXED, .change = {ADMIT, POOL},
+     COSTS(CHEAP_ROWS)},
+    {"asked small", "as asked twice, a small target on a processor", 400, FT_SIM_MIXED,
+     .change = {ADMIT, POOL}, COSTS(SMALL)},
+    {"asked dear", "as asked twice, dear rows", 80, FT_SIM_MIXED, .change = {ADMIT, POOL},
+     COSTS(DEAR_ROWS)},
+    {"asked some", "all classes, as many devices as nearly fit, admission", 138, FT_SIM_MIXED,
+     .change = {ADMIT}},
 };
 const size_t ft_ablate_n_crowds = FT_COUNT(ft_ablate_crowds);
 
@@ -127,6 +150,8 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"sched", "cost", "fading", "cost.half_life=1e9"},
     {"sched", "promise", "lead", "promise.ahead=0,promise.ahead_sure=0,promise.ahead_more=0"},
     {"sched", "promise", "credit", "promise.credit=0"},
+    {"sched", "admit", "load", "admit.load_most=1e9"},
+    {"sched", "admit", "rounds behind", "admit.behind_most=1"},
     {"sched", "batch", "pass length", "batch.round_share=1e9"},
     {"sched", "batch", "given up", "batch.lost=1e9"},
 };

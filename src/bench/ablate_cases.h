@@ -17,7 +17,9 @@ typedef struct ft_ablate_crowd {
     struct {
         ft_sim_const which;
         double value;
-    } change[2]; /* of the config; value 0: none */
+    } change[3];           /* of the config; value 0: none */
+    const double *cost_us; /* [FT_COST_FACTORS] of passes; NULL: the config's */
+    bool rises; /* counted from the first text on, not only once all devices have begun */
 } ft_ablate_crowd;
 
 /* Constants that together are a mechanism, and values that switch it off. */

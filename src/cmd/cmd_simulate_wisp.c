@@ -126,6 +126,7 @@ static double ratio(double a, double b)
 
 static json_t *result_json(const ft_sim_result *r, size_t n_classes)
 {
+    json_t *result;
     json_t *spikes = json_object(), *texts = json_array(), *slow = json_array();
     for (int i = FT_SPIKE_COLD_START; i < FT_SPIKE_CAUSES; i++)
         json_object_set_new(spikes, ft_spike_name[i], json_integer((json_int_t)r->spike[i]));
@@ -133,7 +134,7 @@ static json_t *result_json(const ft_sim_result *r, size_t n_classes)
         json_array_append_new(texts, json_integer((json_int_t)r->texts[i]));
         json_array_append_new(slow, json_integer((json_int_t)r->slow[i]));
     }
-    return json_pack(
+    result = json_pack(
         "{s:f, s:I, s:I, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:I, s:I, s:o, s:o, s:o}",
         "seconds", (double)r->counted_us / 1e6, "tokens", (json_int_t)r->tokens,
         "tokens_before_too", (json_int_t)r->tokens_all, "tokens_per_s",
@@ -144,6 +145,11 @@ static json_t *result_json(const ft_sim_result *r, size_t n_classes)
         ratio((double)r->busy_us, (double)r->counted_us), "kv_released", (json_int_t)r->kv_released,
         "kv_blocks_least", (json_int_t)r->kv_blocks_least, "spikes", spikes, "texts", texts, "slow",
         slow);
+    if (r->asked > 0) { /* with admission */
+        json_object_set_new(result, "asked", json_integer((json_int_t)r->asked));
+        json_object_set_new(result, "refused", json_integer((json_int_t)r->refused));
+    }
+    return result;
 }
 
 static json_t *class_row(const double *values, size_t n, bool whole)

@@ -14,7 +14,8 @@
 static const serving *serving_of(ft_sim_mode mode)
 {
     static const serving how[FT_SIM_MODES] = {
-        [FT_SIM_MODE_WISP] = {&ft_sched_wisp, .drafts = true, .predicts = true, .keeps_kv = true},
+        [FT_SIM_MODE_WISP] = {&ft_sched_wisp, .drafts = true, .predicts = true, .keeps_kv = true,
+                              .admits = true},
         [FT_SIM_MODE_FCFS] = {&ft_sched_fcfs, .drafts = true},
         [FT_SIM_MODE_CENTRALIZED] = {&ft_sched_fcfs, .keeps_kv = true},
     };
@@ -96,12 +97,19 @@ static void take(sim *s, const ft_sim_event *e)
     case EVENT_BEGIN:
         ft_sim_device_begin(s, e->who);
         break;
+    case EVENT_ASK:
+        ft_sim_device_ask(s, e->who);
+        break;
     case EVENT_OPEN:
         ft_sim_server_open(s, e->who);
         break;
     case EVENT_DRAFT:
         ft_sim_server_draft(s, e->who);
         break;
+    case EVENT_REFUSED:
+        ft_sim_device_refused(s, e->who);
+        break;
+    case EVENT_OPENED:
     case EVENT_VERDICT:
         ft_sim_device_draft(s, e->who);
         break;
@@ -150,6 +158,7 @@ ft_status ft_sim_wisp_run(const ft_sim_opts *opts, ft_error *err, ft_sim_result 
     s.how = *serving_of(opts->mode);
     if (opts->mode == FT_SIM_MODE_WISP && opts->config->policy)
         s.how.policy = opts->config->policy;
+    s.how.admits = s.how.admits && s.k[FT_SIM_ADMISSION_MS] > 0;
     *out = (ft_sim_result){0};
     ft_status status = check(opts, err);
     if (status != FT_OK)

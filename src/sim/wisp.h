@@ -43,6 +43,9 @@ typedef struct ft_sim_opts {
     F(rows)                                                                \
     F(busy_us)                                                             \
     F(kv_released) /* times that a session's KV was evicted for another */ \
+    F(kept_tokens) /* of whole texts that kept their promise */            \
+    F(asked)       /* texts that asked for a promise; 0: no admission */   \
+    F(refused)     /* of them, those that went away without one */         \
     F(counted_us)
 
 typedef struct ft_sim_result {

@@ -19,27 +19,28 @@
 
 /* X(NAME, "name in the file", is a whole number, least, most). A share has most = 1; everything is
  * >= 0. */
-#define FT_SIM_CONST_LIST(X)                                                                      \
-    X(DRAFT_PER_S, "draft_tokens_per_s", false, 0.1, 1e5) /* of a device */                       \
-    X(PREDICTOR_US, "predictor_us", false, 0, 1e6)     /* a drafted token, rejection predictor */ \
-    X(ACCEPT, "accept", false, 0.001, 1)               /* of tokens behind accepted ones */       \
-    X(PREDICTOR_KEEPS, "predictor_keeps", false, 0, 1) /* of tokens that would be accepted */     \
-    X(PREDICTOR_MISSES, "predictor_misses", false, 0, 1) /* of those that would be rejected */    \
-    X(DRAFT_MOST, "draft_most", true, 1, 256)            /* tokens, where a predictor stops */    \
-    X(DRAFT_FIXED, "draft_fixed", true, 1, 256)          /* tokens, where none does: SLED's K */  \
-    X(RTT_MS, "rtt_ms", false, 0, 1e4)                   /* there and back */                     \
-    X(JITTER_MS, "jitter_ms", false, 0, 1e4)             /* at most, each way, evenly spread */   \
-    X(PROMPT_TOK, "prompt_tokens", false, 2, 1e5)        /* mean */                               \
-    X(RESPONSE_TOK, "response_tokens", false, 2, 1e5)    /* mean */                               \
-    X(TEXT_SPREAD, "text_spread", false, 0, 1)           /* lengths: mean (1 -+ that), even */    \
-    X(MAX_ROWS, "max_rows", true, 1, 1 << 20)            /* of a pass */                          \
-    X(MAX_SESSIONS, "max_sessions", true, 1, 1e5)        /* verified in a pass */                 \
-    X(KV_BLOCKS, "kv_blocks", true, 16, 1e7)             /* of 16 tokens */                       \
-    X(PREFILL_MS, "prefill_ms", false, 0, 1e4)           /* prompts may add to a pass */          \
-    X(GUARD_MS, "guard_ms", false, 0, 1e4)               /* eq. (17)'s delta */                   \
-    X(EPSILON, "epsilon", false, 0.0001, 0.5)            /* of texts may be too slow, eq. (20) */ \
-    X(RAMP_TEXTS, "ramp_texts", false, 0.01, 100)        /* devices begin within so many texts */ \
-    X(MEASURE_TEXTS, "measure_texts", false, 0.1, 100)   /* and are watched for so many */        \
+#define FT_SIM_CONST_LIST(X)                                                                       \
+    X(DRAFT_PER_S, "draft_tokens_per_s", false, 0.1, 1e5) /* of a device */                        \
+    X(PREDICTOR_US, "predictor_us", false, 0, 1e6)     /* a drafted token, rejection predictor */  \
+    X(ACCEPT, "accept", false, 0.001, 1)               /* of tokens behind accepted ones */        \
+    X(PREDICTOR_KEEPS, "predictor_keeps", false, 0, 1) /* of tokens that would be accepted */      \
+    X(PREDICTOR_MISSES, "predictor_misses", false, 0, 1) /* of those that would be rejected */     \
+    X(DRAFT_MOST, "draft_most", true, 1, 256)            /* tokens, where a predictor stops */     \
+    X(DRAFT_FIXED, "draft_fixed", true, 1, 256)          /* tokens, where none does: SLED's K */   \
+    X(RTT_MS, "rtt_ms", false, 0, 1e4)                   /* there and back */                      \
+    X(JITTER_MS, "jitter_ms", false, 0, 1e4)             /* at most, each way, evenly spread */    \
+    X(PROMPT_TOK, "prompt_tokens", false, 2, 1e5)        /* mean */                                \
+    X(RESPONSE_TOK, "response_tokens", false, 2, 1e5)    /* mean */                                \
+    X(TEXT_SPREAD, "text_spread", false, 0, 1)           /* lengths: mean (1 -+ that), even */     \
+    X(MAX_ROWS, "max_rows", true, 1, 1 << 20)            /* of a pass */                           \
+    X(MAX_SESSIONS, "max_sessions", true, 1, 1e5)        /* verified in a pass */                  \
+    X(KV_BLOCKS, "kv_blocks", true, 16, 1e7)             /* of 16 tokens */                        \
+    X(PREFILL_MS, "prefill_ms", false, 0, 1e4)           /* prompts may add to a pass */           \
+    X(GUARD_MS, "guard_ms", false, 0, 1e4)               /* eq. (17)'s delta */                    \
+    X(ADMISSION_MS, "admission_ms", false, 0, 1e6)       /* a refused text is tried; 0: none is */ \
+    X(EPSILON, "epsilon", false, 0.0001, 0.5)            /* of texts may be too slow, eq. (20) */  \
+    X(RAMP_TEXTS, "ramp_texts", false, 0.01, 100)        /* devices begin within so many texts */  \
+    X(MEASURE_TEXTS, "measure_texts", false, 0.1, 100)   /* and are watched for so many */         \
     X(SEEDS, "seeds", true, 1, 100)                      /* runs of each number of devices */
 typedef enum ft_sim_const {
 #define X(name, text, whole, least, most) FT_SIM_##name,

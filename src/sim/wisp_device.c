@@ -5,10 +5,17 @@
 
 #include "sim/wisp_internal.h"
 
+#define AGAIN_US 1000000 /* after a refusal: the pause that a server advises (serve/lifecycle.c) */
+
 int64_t ft_sim_delay_us(sim *s, device *d)
 {
     double ms = s->k[FT_SIM_RTT_MS] / 2 + s->k[FT_SIM_JITTER_MS] * ft_rng_unit(&d->rng);
     return (int64_t)(ms * 1000);
+}
+
+int64_t ft_sim_longest_rtt_us(const sim *s)
+{
+    return (int64_t)(1000 * (s->k[FT_SIM_RTT_MS] + s->k[FT_SIM_JITTER_MS]));
 }
 
 bool ft_sim_counted(const sim *s)
@@ -52,15 +59,37 @@ void ft_sim_device_draft(sim *s, uint32_t who)
 void ft_sim_device_begin(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
-    d->begun_us = s->now_us;
+    d->asked_us = s->now_us;
     d->prompt = length(s, d, s->k[FT_SIM_PROMPT_TOK]);
     d->response = length(s, d, s->k[FT_SIM_RESPONSE_TOK]);
     d->done = 0;
+    s->out->asked += s->how.admits && ft_sim_counted(s);
+    ft_sim_device_ask(s, who);
+}
+
+void ft_sim_device_ask(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    d->begun_us = s->now_us;
     d->running = true;
     if (s->how.keeps_kv)
         ft_sim_queue_put(&s->queue, s->now_us + ft_sim_delay_us(s, d), EVENT_OPEN, who);
-    if (s->how.drafts)
+    if (s->how.drafts && !s->how.admits) /* else once the text is open */
         ft_sim_device_draft(s, who);
+}
+
+/* The edge asks again for a while. Then the request fails, and the user comes back when the text
+ * would have been finished. */
+void ft_sim_device_refused(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    int64_t last_us = d->asked_us + (int64_t)(s->k[FT_SIM_ADMISSION_MS] * 1000);
+    bool again = s->now_us + AGAIN_US <= last_us;
+    int64_t text_us = (int64_t)(d->response / d->speed * 1e6);
+    d->running = false;
+    s->out->refused += !again && ft_sim_counted(s);
+    ft_sim_queue_put(&s->queue, s->now_us + (again ? AGAIN_US : text_us),
+                     again ? EVENT_ASK : EVENT_BEGIN, who);
 }
 
 bool ft_sim_device_kept(const device *d, int64_t now_us)
@@ -70,13 +99,23 @@ bool ft_sim_device_kept(const device *d, int64_t now_us)
     return ft_promise_kept(&promise, now_us);
 }
 
+ft_promise ft_sim_promise(const sim *s, const device *d)
+{
+    return (ft_promise){.tokens_per_s = d->speed,
+                        .since = ft_known(d->open_us - ft_sim_longest_rtt_us(s)),
+                        .had_tok = d->done};
+}
+
 void ft_sim_device_end(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
     d->running = false;
     if (ft_sim_counted(s)) {
         s->out->texts[d->class]++;
-        s->out->slow[d->class] += !ft_sim_device_kept(d, s->now_us);
+        if (ft_sim_device_kept(d, s->now_us))
+            s->out->kept_tokens += d->response;
+        else
+            s->out->slow[d->class]++;
     }
     ft_sim_device_begin(s, who);
 }

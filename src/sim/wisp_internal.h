@@ -16,7 +16,10 @@
 
 typedef enum event_kind {
     EVENT_BEGIN, /* a device's user asks for a text */
+    EVENT_ASK,   /* a device asks again for a text that was refused */
     EVENT_OPEN,  /* a prompt has arrived at the server */
+    EVENT_OPENED,
+    EVENT_REFUSED,
     EVENT_DRAFT, /* a draft has */
     EVENT_VERDICT,
     EVENT_END,  /* the last token has arrived at the device */
@@ -28,6 +31,7 @@ typedef enum event_kind {
 typedef struct serving {
     const ft_sched_policy *policy;
     bool drafts, predicts, keeps_kv;
+    bool admits; /* the server may refuse a text */
 } serving;
 
 typedef struct device {
@@ -35,7 +39,7 @@ typedef struct device {
     uint32_t class;
     double speed; /* promised tokens/s */
     /* its text */
-    int64_t begun_us;
+    int64_t asked_us, begun_us;      /* asked for at first; asked for at last: its speed counts */
     uint32_t prompt, response, done; /* tokens; prompt + done are committed */
     bool running;
     /* its round */
@@ -64,6 +68,8 @@ typedef struct sim {
     ft_cost cost;
     ft_sched_limits limits;
     ft_spikes spikes;
+    ft_gain usual_gain; /* of all sessions */
+    double behind;      /* the recent share of rounds (sched/admit.h) */
     ft_rng noise;
     uint32_t *ready;   /* [n_ready of n_devices] who has work */
     uint32_t *of;      /* [n_devices] whose a work is */
@@ -79,6 +85,8 @@ typedef struct sim {
 
 /* ---- devices (wisp_device.c) ---- */
 void ft_sim_device_begin(sim *s, uint32_t who);
+void ft_sim_device_ask(sim *s, uint32_t who);
+void ft_sim_device_refused(sim *s, uint32_t who);
 void ft_sim_device_draft(sim *s, uint32_t who);
 void ft_sim_device_end(sim *s, uint32_t who);
 /* Whether its text would be as fast as promised, from request to last token, if it ended at now_us
@@ -86,7 +94,17 @@ void ft_sim_device_end(sim *s, uint32_t who);
 bool ft_sim_device_kept(const device *d, int64_t now_us);
 /* The delay of one message. */
 int64_t ft_sim_delay_us(sim *s, device *d);
+int64_t ft_sim_longest_rtt_us(const sim *s);
 bool ft_sim_counted(const sim *s);
+/* What the server knows of a text's promise. A text's speed counts from its request on, at its
+ * device (eq. (20)). */
+ft_promise ft_sim_promise(const sim *s, const device *d);
+
+/* ---- admission (wisp_admit.c) ---- */
+/* Whether a text that arrives now is promised its speed. */
+bool ft_sim_admits(const sim *s, const device *d);
+/* A verdict is given; its tokens are committed. */
+void ft_sim_admit_saw(sim *s, const device *d, const ft_gain_round *round);
 
 /* ---- server (wisp_server.c) ---- */
 void ft_sim_server_open(sim *s, uint32_t who);

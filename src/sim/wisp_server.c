@@ -59,6 +59,14 @@ static void hold(sim *s, device *d, uint32_t blocks)
 void ft_sim_server_open(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
+    if (s->how.admits) {
+        bool yes = ft_sim_admits(s, d);
+        ft_sim_queue_put(&s->queue, s->now_us + ft_sim_delay_us(s, d),
+                         yes ? EVENT_OPENED : EVENT_REFUSED, who);
+        if (!yes)
+            return;
+        ft_gain_init(&d->gain, &s->usual_gain);
+    }
     d->open = true;
     d->open_us = d->used_us = s->now_us;
     if (!s->how.drafts) {
@@ -74,16 +82,12 @@ static ft_gain_kind kind_of(const sim *s)
     return s->how.drafts ? FT_GAIN_TREE : FT_GAIN_RUN;
 }
 
-/* A text's speed counts from its request on, at its device (eq. (20)). */
 void ft_sim_server_draft(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
-    double rtt_us = 1000 * (s->k[FT_SIM_RTT_MS] + s->k[FT_SIM_JITTER_MS]);
-    const ft_promise promise = {.tokens_per_s = d->speed,
-                                .since = ft_known(d->open_us - (int64_t)rtt_us),
-                                .had_tok = d->done};
+    const ft_promise promise = ft_sim_promise(s, d);
     const ft_promise_round round = {.gain_tok = ft_gain_expected(&d->gain, kind_of(s)),
-                                    .away_us = d->draft_us + (int64_t)rtt_us,
+                                    .away_us = d->draft_us + ft_sim_longest_rtt_us(s),
                                     .at_us = s->now_us};
     d->here = true;
     d->arrival_us = d->used_us = s->now_us;
@@ -247,6 +251,7 @@ static uint32_t commit(sim *s, uint32_t who)
     d->done += tokens;
     const ft_gain_round round = {.kind = kind_of(s), .rows = 1 + d->n_draft, .tok = tokens};
     ft_gain_saw(&d->gain, &round);
+    ft_sim_admit_saw(s, d, &round);
     s->out->tokens_all += tokens;
     if (s->opts->tokens)
         s->opts->tokens[who] += tokens;

@@ -145,6 +145,26 @@ static void test_static_by_hand(void **state)
     assert_int_equal(run(&c, FT_SIM_MODE_WISP, 0, 2, 46001).tokens, 6);
 }
 
+/* Rows take 10 ms. A text at 40 tokens/s takes 0.4 of the engine's time, so the other one is
+ * refused, at 0 and at 1 s. The first one takes 140 ms: its draft is there at 20 ms, its prompt is
+ * read at 40, and rounds end at 80 and 140. At 1.1 s its eighth text has had a round. */
+static void test_admission_by_hand(void **state)
+{
+    ft_sim_config c = exact();
+    (void)state;
+    c.tokens_per_s[0] = 40;
+    c.costs.us[FT_COST_ROW] = 10000;
+    c.k[FT_SIM_ADMISSION_MS] = 1000;
+    const ft_sim_result r = run(&c, FT_SIM_MODE_WISP, 0, 2, 1100000);
+    assert_int_equal(r.tokens, 7 * 6 + 3);
+    assert_int_equal(r.asked, 8 + 1);
+    assert_int_equal(r.refused, 1);
+    assert_true(r.texts[0] == 7 && r.slow[0] == 0);
+    assert_int_equal(r.kept_tokens, 7 * 6);
+    c.costs.us[FT_COST_ROW] = 1000; /* there is time for both */
+    assert_int_equal(run(&c, FT_SIM_MODE_WISP, 0, 2, 1100000).refused, 0);
+}
+
 static ft_sim_config paper(void)
 {
     char path[1024];
@@ -210,6 +230,23 @@ static void test_small_pool(void **state)
     }
 }
 
+/* Three times as many devices as fit. Most texts are slow, unless some are refused. */
+static void test_admission_keeps_promises(void **state)
+{
+    ft_sim_config c = paper();
+    ft_sim_result all, some;
+    ft_sim_opts opts = {.config = &c, .class = 3, .n_devices = 250, .seed = 1};
+    (void)state;
+    ft_sim_wisp_times(&opts);
+    assert_int_equal(ft_sim_wisp_run(&opts, NULL, &all), FT_OK);
+    assert_true(all.asked == 0 && 2 * all.slow[3] > all.texts[3]);
+    c.k[FT_SIM_ADMISSION_MS] = 10000;
+    assert_int_equal(ft_sim_wisp_run(&opts, NULL, &some), FT_OK);
+    assert_true(some.refused > 0 && some.refused < some.asked);
+    assert_true(20 * some.slow[3] < some.texts[3]);
+    assert_true(5 * some.kept_tokens > 6 * all.kept_tokens);
+}
+
 static void test_refused(void **state)
 {
     ft_sim_config c = exact();
@@ -264,6 +301,8 @@ int main(void)
         cmocka_unit_test(test_static_by_hand),
         cmocka_unit_test(test_deterministic_and_conserving),
         cmocka_unit_test(test_small_pool),
+        cmocka_unit_test(test_admission_by_hand),
+        cmocka_unit_test(test_admission_keeps_promises),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_capacity),
     };
