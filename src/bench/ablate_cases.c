@@ -117,6 +117,7 @@ const ft_ablate_crowd ft_ablate_crowds[] = {
 const size_t ft_ablate_n_crowds = FT_COUNT(ft_ablate_crowds);
 
 #define FIT(...) ft_ablate_fit, &(const ft_ablate_fit_load) { __VA_ARGS__ }
+#define FAIR(...) ft_ablate_fair, &(const ft_ablate_fair_load) { __VA_ARGS__ }
 const ft_ablate_part ft_ablate_parts[] = {
     {"fit rounds", "passes of rounds alone", "cost", "accuracy",
      FIT(.first = 200, .passes = 400, .sessions = 16)},
@@ -130,6 +131,19 @@ const ft_ablate_part ft_ablate_parts[] = {
      FIT(.first = 400, .passes = 800, .sessions = 16, .prompts = 0.1, .slow_every = 400)},
     {"fit growth", "more sessions by and by", "cost", "accuracy",
      FIT(.first = 100, .passes = 1100, .sessions = 12, .prompts = 0.02, .grows = true)},
+    {"fair dear", "tenants with 8, 16 and 48 sessions, dear rows", "fair", "least_share",
+     FAIR({8, 16, 48}, COSTS(DEAR_ROWS), .max_rows = 512, .least_drafted = 8)},
+    {"fair rows", "the same, cheap rows, and passes of 64 rows at most", "fair", "least_share",
+     FAIR({8, 16, 48}, COSTS(CHEAP_ROWS), .max_rows = 64, .least_drafted = 1)},
+    {"fair promised", "tenants with 16, 32 and 80 promises of 8 tokens/s", "fair", "least_share",
+     FAIR({16, 32, 80}, COSTS(QWEN), .max_rows = 512, .least_drafted = 1, .tokens_per_s = 8)},
+    {"fair pauses", "two tenants alike, one is away in every second 10 s, dear rows", "fair",
+     "least_share",
+     FAIR({40, 44}, COSTS(DEAR_ROWS), .max_rows = 512, .least_drafted = 8, .pause_us = 10000000)},
+    {"fair comes", "as fair rows, the largest tenant is away in every second 50 s", "fair",
+     "least_share",
+     FAIR({48, 16, 8}, COSTS(CHEAP_ROWS), .max_rows = 64, .least_drafted = 1,
+          .pause_us = 50000000)},
 };
 const size_t ft_ablate_n_parts = FT_COUNT(ft_ablate_parts);
 
@@ -152,6 +166,8 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"sched", "promise", "credit", "promise.credit=0"},
     {"sched", "admit", "load", "admit.load_most=1e9"},
     {"sched", "admit", "rounds behind", "admit.behind_most=1"},
+    {"sched", "fair", "memory", "fair.fade=0"},
+    {"sched", "fair", "fading", "fair.fade=1"},
     {"sched", "batch", "pass length", "batch.round_share=1e9"},
     {"sched", "batch", "given up", "batch.lost=1e9"},
 };

@@ -4,6 +4,7 @@
  * Each part's real code meets a modelled load on a virtual clock. Pure functions.
  *
  *   ablate_fit.c   what passes cost (sched/cost.h)
+ *   ablate_fair.c  tenants' shares of a server (sched/fair.h)
  */
 #ifndef FT_BENCH_ABLATE_PARTS_H
 #define FT_BENCH_ABLATE_PARTS_H
@@ -35,5 +36,22 @@ typedef struct ft_ablate_fit_load {
 
 /* The figure: 1 - the mean relative error of predictions. how: ft_ablate_fit_load. */
 ft_status ft_ablate_fit(const void *how, uint64_t seed, ft_error *err, double *figure);
+
+#define FT_ABLATE_TENANTS 4
+
+/* Tenants who ask for more than a server has. Each session drafts, waits for its verdict, and
+ * drafts again. */
+typedef struct ft_ablate_fair_load {
+    uint32_t sessions[FT_ABLATE_TENANTS]; /* of each tenant; 0: there is no such tenant */
+    const double *cost_us;                /* [FT_COST_FACTORS] of a pass */
+    uint32_t max_rows;                    /* of a pass */
+    uint32_t least_drafted;               /* tokens of a draft; up to 7 more */
+    double tokens_per_s;                  /* promised to all; 0: no promises */
+    int64_t pause_us; /* the first tenant is away in every second so long; 0: never */
+} ft_ablate_fair_load;
+
+/* The figure: rows of the least served tenant over those of the mean tenant, of the tenants that
+ * are there, in the mean of windows of 10 s. how: ft_ablate_fair_load. */
+ft_status ft_ablate_fair(const void *how, uint64_t seed, ft_error *err, double *figure);
 
 #endif

@@ -104,6 +104,38 @@ static void test_part(void **state)
     json_decref(report);
 }
 
+/* Without admission's limit, most texts of too many devices are late. */
+static void test_admission(void **state)
+{
+    const ft_bench_ablate_opts opts = {
+        .config = config(), .only = "sched.admit.load", .conditions = "asked fastest", .lives = 4};
+    ft_error err = {0};
+    json_t *report = NULL;
+    (void)state;
+    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_OK);
+    const json_t *row = json_array_get(json_object_get(report, "rows"), 0);
+    assert_string_equal(json_string_value(json_object_get(row, "name")), "load");
+    assert_string_equal(json_string_value(json_object_get(row, "figure")), "kept_tokens_per_s");
+    assert_true(number(row, "high") < -10);
+    json_decref(report);
+}
+
+/* If only the last pass counts, the least served tenant gets less. */
+static void test_tenants(void **state)
+{
+    const ft_bench_ablate_opts opts = {
+        .only = "sched.fair.memory", .conditions = "fair rows", .lives = 8};
+    ft_error err = {0};
+    json_t *report = NULL;
+    (void)state;
+    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_OK);
+    const json_t *row = json_array_get(json_object_get(report, "rows"), 0);
+    assert_string_equal(json_string_value(json_object_get(row, "figure")), "least_share");
+    assert_in_range(100 * number(row, "baseline"), 45, 75);
+    assert_true(number(row, "high") < -5);
+    json_decref(report);
+}
+
 static void test_nothing_to_do(void **state)
 {
     ft_bench_ablate_opts opts = {.lives = 4};
@@ -125,10 +157,9 @@ static void test_nothing_to_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mechanisms),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_part),
-        cmocka_unit_test(test_nothing_to_do),
+        cmocka_unit_test(test_mechanisms), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_part),       cmocka_unit_test(test_admission),
+        cmocka_unit_test(test_tenants),    cmocka_unit_test(test_nothing_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
