@@ -118,6 +118,9 @@ const size_t ft_ablate_n_crowds = FT_COUNT(ft_ablate_crowds);
 
 #define FIT(...) ft_ablate_fit, &(const ft_ablate_fit_load) { __VA_ARGS__ }
 #define FAIR(...) ft_ablate_fair, &(const ft_ablate_fair_load) { __VA_ARGS__ }
+#define HEAD(...) ft_ablate_head, &(const ft_ablate_head_load) { __VA_ARGS__ }
+#define TREES     .nodes = 32, .width = 3
+#define CHAINS    .nodes = 12, .width = 1
 const ft_ablate_part ft_ablate_parts[] = {
     {"fit rounds", "passes of rounds alone", "cost", "accuracy",
      FIT(.first = 200, .passes = 400, .sessions = 16)},
@@ -144,6 +147,32 @@ const ft_ablate_part ft_ablate_parts[] = {
      "least_share",
      FAIR({48, 16, 8}, COSTS(CHEAP_ROWS), .max_rows = 64, .least_drafted = 1,
           .pause_us = 50000000)},
+    {"head cheap", "4 sessions, trees, rows of the head are cheap", "heads", "tokens_per_s",
+     HEAD(.first = 50, .passes = 300, .sessions = 4, TREES, .right = 0.65, .row = 0.03)},
+    {"head dear", "4 sessions, trees, rows of the head are dear", "heads", "tokens_per_s",
+     HEAD(.first = 50, .passes = 300, .sessions = 4, TREES, .right = 0.65, .row = 0.5)},
+    {"head alone", "one session, a chain", "heads", "tokens_per_s",
+     HEAD(.first = 50, .passes = 500, .sessions = 1, CHAINS, .right = 0.75, .row = 0.15)},
+    {"head crowd", "up to 32 sessions, chains", "heads", "tokens_per_s",
+     HEAD(.first = 50, .passes = 200, .sessions = 32, CHAINS, .right = 0.65, .row = 0.15)},
+    {"head poor", "drafts that know little, trees", "heads", "tokens_per_s",
+     HEAD(.first = 50, .passes = 400, .sessions = 4, TREES, .right = 0.3, .row = 0.15)},
+    {"head good", "drafts that are nearly always right, chains", "heads", "tokens_per_s",
+     HEAD(.first = 50, .passes = 400, .sessions = 4, CHAINS, .right = 0.92, .row = 0.15)},
+    {"head cold", "the first 30 passes; the first run brings in the weights", "heads",
+     "tokens_per_s",
+     HEAD(.passes = 30, .sessions = 2, TREES, .right = 0.65, .row = 0.15, .cold = true)},
+    {"head stalls", "one run in 50 is held up for up to 500 times its time", "heads",
+     "tokens_per_s",
+     HEAD(.first = 50, .passes = 400, .sessions = 4, TREES, .right = 0.65, .row = 0.1,
+          .stalls = 0.02)},
+    {"head load", "another program has the cores in every second 60 passes", "heads",
+     "tokens_per_s",
+     HEAD(.first = 60, .passes = 600, .sessions = 4, TREES, .right = 0.65, .row = 0.15,
+          .slow_every = 60)},
+    {"head kinds", "drafts are half as right in every second 60 passes", "heads", "tokens_per_s",
+     HEAD(.first = 60, .passes = 600, .sessions = 4, TREES, .right = 0.8, .row = 0.15,
+          .kinds_every = 60)},
 };
 const size_t ft_ablate_n_parts = FT_COUNT(ft_ablate_parts);
 
@@ -162,6 +191,7 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"spec", "depth", "depth by value", "depth.yield=1e9"},
     {"sched", "cost", "outliers", "cost.huber=1e9"},
     {"sched", "cost", "fading", "cost.half_life=1e9"},
+    {"sched", "heads", "walks learnt", "heads.learn=0"},
     {"sched", "promise", "lead", "promise.ahead=0,promise.ahead_sure=0,promise.ahead_more=0"},
     {"sched", "promise", "credit", "promise.credit=0"},
     {"sched", "admit", "load", "admit.load_most=1e9"},

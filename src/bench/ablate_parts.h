@@ -3,8 +3,9 @@
  * Conditions of `bench ablate` for parts of the server that neither edges nor the simulator run.
  * Each part's real code meets a modelled load on a virtual clock. Pure functions.
  *
- *   ablate_fit.c   what passes cost (sched/cost.h)
- *   ablate_fair.c  tenants' shares of a server (sched/fair.h)
+ *   ablate_fit.c    what passes cost (sched/cost.h)
+ *   ablate_fair.c   tenants' shares of a server (sched/fair.h)
+ *   ablate_head.c   which rows get logits, and when (sched/heads.h)
  */
 #ifndef FT_BENCH_ABLATE_PARTS_H
 #define FT_BENCH_ABLATE_PARTS_H
@@ -53,5 +54,22 @@ typedef struct ft_ablate_fair_load {
 /* The figure: rows of the least served tenant over those of the mean tenant, of the tenants that
  * are there, in the mean of windows of 10 s. how: ft_ablate_fair_load. */
 ft_status ft_ablate_fair(const void *how, uint64_t seed, ft_error *err, double *figure);
+
+/* Passes whose walks need logits. The machine's times are drawn anew for each seed. */
+typedef struct ft_ablate_head_load {
+    uint32_t first, passes; /* the passes that count */
+    uint32_t sessions;      /* in a pass at most */
+    uint32_t nodes;         /* of a tree at most; half of it at least */
+    uint32_t width;         /* children of a node at most; 1: chains */
+    double right;           /* how often a walk goes to a node's first child, if it has any */
+    double row;             /* a row of the head takes so much of a run without any rows */
+    double stalls;          /* share of runs that are held up for up to 500 times their time */
+    bool cold;              /* the first run takes 30 times as long */
+    uint32_t slow_every;    /* in every second so many passes another program has the cores */
+    uint32_t kinds_every;   /* in every second so many passes drafts are half as right */
+} ft_ablate_head_load;
+
+/* The figure: tokens/s, without the time for which runs are held up. how: ft_ablate_head_load. */
+ft_status ft_ablate_head(const void *how, uint64_t seed, ft_error *err, double *figure);
 
 #endif

@@ -13,26 +13,21 @@
 #include <stdint.h>
 
 #define FT_HEADS_NODES  256 /* of a tree at most */
-#define FT_HEADS_SIZES  14  /* classes of runs: 1 row, 2-3, 4-7, ... */
 #define FT_HEADS_RANKS  4   /* of children: a node's first, second, third, any later one */
 #define FT_HEADS_LEVELS 12  /* a run may take in rows of likelihood 1, 1/2, 1/4, ..., or all */
-#define FT_HEADS_DEPTH  32
 
 typedef struct ft_heads {
-    struct {
-        double rows, us; /* recent means; us 0: none seen */
-    } seen[FT_HEADS_SIZES];
+    double run_us, row_us;          /* what a run takes and each of its rows; both 0: unknown */
     double goes_on[FT_HEADS_RANKS]; /* how often a walk at a node with such a child went there */
-    double share;                   /* of trees' nodes that got logits in recent passes */
+    double share;                   /* of trees' nodes that got logits in the last pass */
 } ft_heads;
 
-/* Times are not known; walks are assumed to go to a node's children as often as is usual. */
+/* Times are not known. Walks are taken to go to a node's first child with chance 1/2, and to each
+ * further one half as often. */
 void ft_heads_init(ft_heads *heads);
 
 /* A run for so many rows took `us`; ignored unless both are positive. */
 void ft_heads_observe(ft_heads *heads, uint32_t rows, int64_t us);
-/* Expected time of a run. 0 until runs of very different sizes were measured. */
-double ft_heads_us(const ft_heads *heads, double rows);
 
 /* A walk in a tree (parent[n], each an earlier node or -1, siblings the likeliest first) went down
  * path[n_path] and ended there. */
@@ -50,7 +45,6 @@ typedef struct ft_heads_plan {
     uint32_t n_walks;
     uint32_t rows[FT_HEADS_LEVELS + 1]; /* of each likelihood */
     double leave[FT_HEADS_LEVELS + 1];  /* walks that will go from it to a lower one, as expected */
-    double deep[FT_HEADS_DEPTH];        /* walks that will come so many nodes down */
 } ft_heads_plan;
 
 /* Adds a walk that stands at node `at` (-1: the root) of a tree of n nodes. reach[n + 1]: out, for

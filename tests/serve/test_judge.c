@@ -269,7 +269,7 @@ static void test_any_choice_finds_the_same(void **state)
     assert_true(unknown.looked_at > 1.5 * 40 * WALKS); /* else there is little to choose */
     assert_int_equal(unknown.runs, 40);                /* all at once */
     assert_int_equal(unknown.rows, unknown.nodes);
-    assert_int_equal(by_row.rows, by_row.looked_at); /* level by level */
+    assert_in_range(by_row.rows, by_row.looked_at, by_row.looked_at * 11 / 10);
     assert_int_equal(by_run.runs, 40);
     assert_in_range(mixed.runs, 41, by_row.runs - 1);
     assert_in_range(mixed.rows, mixed.looked_at + 1, mixed.nodes - 1);
