@@ -30,12 +30,18 @@ typedef struct ft_ablate_fit_load {
     uint32_t first, passes; /* the passes whose predictions count */
     uint32_t sessions;      /* in a pass at most */
     double prompts;         /* share of passes with a chunk of a prompt */
+    double noise;           /* of passes: sigma of the logarithm; 0: 0.05 */
     double spikes;          /* share of passes that take 4 times as long */
     uint32_t slow_every;    /* in every second so many passes all take twice as long; 0: never */
+    uint32_t quiet_every;   /* in every second so many passes one session decodes; 0: never */
     bool grows;             /* a session more every 100 passes, instead of any number */
+    bool primed;            /* the costs were measured before, when rows took a third less */
+    bool budget;            /* chunks are as long as the predictions say they may be */
 } ft_ablate_fit_load;
 
-/* The figure: 1 - the mean relative error of predictions. how: ft_ablate_fit_load. */
+/* The figure: 1 - the mean relative error of predictions; with a budget: how near the time of a
+ * chunk is to that of the longest one within the budget, as the smaller part of the larger. how:
+ * ft_ablate_fit_load. */
 ft_status ft_ablate_fit(const void *how, uint64_t seed, ft_error *err, double *figure);
 
 #define FT_ABLATE_TENANTS 4

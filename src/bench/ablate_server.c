@@ -238,7 +238,7 @@ void ft_ablate_server_begin(ft_ablate_world *w)
 {
     ft_ablate_engine *e = &w->engine;
     ft_cost_init(&e->cost);
-    ft_cost_prime(&e->cost, w->how->server.cost_us, UINT32_MAX / 4, 0);
+    ft_cost_prime(&e->cost, w->how->server.cost_us, 0);
     ft_rng_init(&e->noise, 4 * w->seed + 1);
     ft_rng_init(&e->think, 4 * w->seed + 3);
     for (uint32_t i = 0; i < w->how->others.n; i++)

@@ -24,7 +24,6 @@ static const ft_costs typical = {.us = {[FT_COST_PASS] = 6000,
                                         [FT_COST_INTERACTION] = 0.01,
                                         [FT_COST_CACHED_TOK] = 0.5,
                                         [FT_COST_HEAD] = 1000},
-                                 .most_rows = 2048,
                                  .error = 0.05};
 
 typedef struct outcome {
@@ -126,7 +125,7 @@ ft_status ft_bench_schedule(const ft_bench_schedule_opts *set, ft_error *err, js
     if (status == FT_OK && (!at.work || !at.picks || !at.us))
         status = ft_error_set(err, FT_NOMEM, "bench schedule: out of memory");
     ft_cost_init(&cost);
-    ft_cost_prime(&cost, costs.us, costs.most_rows, costs.error);
+    ft_cost_prime(&cost, costs.us, costs.error);
     if (status == FT_OK)
         *report = measure_all(set, &cost, &at);
     free(at.work);

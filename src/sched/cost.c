@@ -21,6 +21,9 @@
 
 #define TUNE (ft_sched_tune->cost)
 
+/* Of the data's weight. Keeps the pivots positive, and what data leave open as it was. */
+#define RIDGE 1e-3
+
 #define F(name, text) [FT_COST_##name] = text,
 const char *const ft_cost_factor_name[FT_COST_FACTORS] = {FT_COST_FACTORS_LIST(F)};
 #undef F
@@ -58,12 +61,10 @@ void ft_cost_init(ft_cost *cost)
     cost->error = 1;
 }
 
-void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], uint32_t most_rows,
-                   double error)
+void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], double error)
 {
     memcpy(cost->prior, us, sizeof cost->prior);
     memcpy(cost->us, us, sizeof cost->us);
-    cost->most_rows = most_rows;
     cost->error = fmin(error, 1);
     cost->bias = 0;
 }
@@ -111,7 +112,7 @@ static void add(normal *m, const ft_cost *cost, const ft_cost_seen *seen, bool f
     }
 }
 
-/* Solves for the factors in `use` (Gauss; the ridge keeps the pivots positive), 0 for the
+/* Solves for the factors in `use` (Gauss), 0 for the
  * others. */
 static void solve(normal m, const bool *use, double *x)
 {
@@ -149,9 +150,8 @@ static void fit(ft_cost *cost, bool fitted)
                     add(&m, cost, &cost->seen[kind][size][i], fitted);
     for (int i = 0; i < FT_COST_FACTORS; i++) {
         use[i] = m.a[i][i] > 0;
-        const double ridge = i == FT_COST_ROW ? TUNE.ridge_row : TUNE.ridge;
-        m.b[i] += ridge * m.a[i][i] * cost->prior[i]; /* what data leave open stays as it was */
-        m.a[i][i] *= 1 + ridge;
+        m.b[i] += RIDGE * m.a[i][i] * cost->prior[i];
+        m.a[i][i] *= 1 + RIDGE;
     }
     do {
         worst = -1;
@@ -194,10 +194,8 @@ void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us)
         if (ring[i].at < oldest->at)
             oldest = &ring[i];
     *oldest = (ft_cost_seen){.pass = *pass, .us = (float)us, .at = ++cost->n_seen};
-    if (pass->rows > cost->most_rows)
-        cost->most_rows = pass->rows;
-    for (uint32_t round = 0; round < TUNE.rounds; round++)
-        fit(cost, round > 0);
+    fit(cost, false);
+    fit(cost, true);
 }
 
 int64_t ft_cost_predict(const ft_cost *cost, const ft_pass *pass)
@@ -218,8 +216,7 @@ double ft_cost_added_us(const ft_cost *cost, const ft_pass *part)
 uint32_t ft_cost_rows(const ft_cost *cost, const ft_pass *pass, uint32_t n_past, uint32_t most,
                       int64_t budget_us)
 {
-    uint32_t trusted = cost->most_rows ? TUNE.trusted * cost->most_rows : TUNE.first_rows;
-    uint32_t low = 0, high = most < trusted ? most : trusted;
+    uint32_t low = 0, high = most;
     double before_us = (double)ft_cost_predict(cost, pass);
     while (low < high) {
         uint32_t n = low + (high - low + 1) / 2;

@@ -56,7 +56,6 @@ typedef struct ft_cost_seen {
 typedef struct ft_cost {
     ft_cost_seen seen[2][FT_COST_SIZES][FT_COST_KEPT];
     uint64_t n_seen;
-    uint32_t most_rows;            /* of a pass seen */
     double us[FT_COST_FACTORS];    /* what one of each costs, >= 0 */
     double prior[FT_COST_FACTORS]; /* what they cost for all one knew before; 0: nothing */
     double error;                  /* recent mean of |predicted - measured| / measured, at most 1 */
@@ -67,10 +66,8 @@ typedef struct ft_cost {
 void ft_cost_init(ft_cost *cost);
 
 /* Starts from costs that were measured for this model on this machine (sched/cost_file.h); measured
- * passes replace them over time. us[] >= 0; from passes of up to most_rows rows; `error` is their
- * mean relative error. */
-void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], uint32_t most_rows,
-                   double error);
+ * passes replace them over time. us[] >= 0; `error` is their mean relative error. */
+void ft_cost_prime(ft_cost *cost, const double us[FT_COST_FACTORS], double error);
 
 /* The numbers of a pass in the order of the factors. */
 void ft_pass_factors(const ft_pass *pass, double out[FT_COST_FACTORS]);
@@ -85,9 +82,8 @@ void ft_cost_observe(ft_cost *cost, const ft_pass *pass, int64_t us);
 int64_t ft_cost_predict(const ft_cost *cost, const ft_pass *pass);
 
 /* Rows of a prompt, n_past of whose tokens are in KV, that may join `pass` for at most budget_us
- * more than it costs without them, the recent error added; at most `most`. 0: not even one may. At
- * most twice the rows of the largest pass seen (before there was one, first_rows of
- * sched/tuning.h), so that a wrong guess is found out at small cost. */
+ * more than it costs without them, the recent error added; at most `most`, which is the answer
+ * while nothing is known. 0: not even one may. */
 uint32_t ft_cost_rows(const ft_cost *cost, const ft_pass *pass, uint32_t n_past, uint32_t most,
                       int64_t budget_us);
 

@@ -281,7 +281,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
     v->stats.n_slo = opts->n_slo;
     ft_cost_init(&v->cost);
     if (opts->costs)
-        ft_cost_prime(&v->cost, opts->costs->us, opts->costs->most_rows, opts->costs->error);
+        ft_cost_prime(&v->cost, opts->costs->us, opts->costs->error);
     const ft_engine_opts engine_opts = {.model = opts->model,
                                         .kv_type = opts->kv_type,
                                         .kv_tok = v->opts.kv_tok,

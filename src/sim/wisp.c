@@ -62,7 +62,7 @@ static void set_up_server(sim *s)
     if (!s->how.keeps_kv) /* a verification computes all of a text and is not split */
         rows = fmax(rows, ceil(longest(k)));
     ft_cost_init(&s->cost);
-    ft_cost_prime(&s->cost, s->config->costs.us, (uint32_t)rows, s->config->costs.error);
+    ft_cost_prime(&s->cost, s->config->costs.us, s->config->costs.error);
     s->limits = (ft_sched_limits){.max_rows = (uint32_t)rows,
                                   .max_verify = (uint32_t)k[FT_SIM_MAX_SESSIONS],
                                   .prefill_us = ft_prompt_share_us(&share),

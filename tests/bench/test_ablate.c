@@ -136,6 +136,22 @@ static void test_tenants(void **state)
     json_decref(report);
 }
 
+/* Good drafts are worth less if nobody learns that they are good. */
+static void test_heads(void **state)
+{
+    ft_bench_ablate_opts opts = {
+        .only = "sched.heads.walks learnt", .conditions = "head good", .lives = 8};
+    ft_error err = {0};
+    json_t *report = NULL;
+    (void)state;
+    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_OK);
+    assert_int_equal(json_array_size(json_object_get(report, "rows")), 1);
+    const json_t *row = json_array_get(json_object_get(report, "rows"), 0);
+    assert_string_equal(json_string_value(json_object_get(row, "figure")), "tokens_per_s");
+    assert_true(number(row, "high") < 0);
+    json_decref(report);
+}
+
 static void test_nothing_to_do(void **state)
 {
     ft_bench_ablate_opts opts = {.lives = 4};
@@ -157,9 +173,10 @@ static void test_nothing_to_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mechanisms), cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_part),       cmocka_unit_test(test_admission),
-        cmocka_unit_test(test_tenants),    cmocka_unit_test(test_nothing_to_do),
+        cmocka_unit_test(test_mechanisms),    cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_part),          cmocka_unit_test(test_admission),
+        cmocka_unit_test(test_heads),         cmocka_unit_test(test_tenants),
+        cmocka_unit_test(test_nothing_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

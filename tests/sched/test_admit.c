@@ -18,7 +18,7 @@ static ft_cost known(void)
         [FT_COST_PASS] = 50000, [FT_COST_ROW] = 10000, [FT_COST_INTERACTION] = 1};
     ft_cost cost;
     ft_cost_init(&cost);
-    ft_cost_prime(&cost, us, 512, 0.05);
+    ft_cost_prime(&cost, us, 0.05);
     return cost;
 }
 

@@ -28,7 +28,7 @@ static ft_cost known_cost(void)
 {
     ft_cost cost;
     ft_cost_init(&cost);
-    ft_cost_prime(&cost, factors, 512, 0.05);
+    ft_cost_prime(&cost, factors, 0.05);
     return cost;
 }
 

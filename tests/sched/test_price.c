@@ -14,7 +14,7 @@ static ft_cost known(double pass_us, double row_us)
     const double us[FT_COST_FACTORS] = {[FT_COST_PASS] = pass_us, [FT_COST_ROW] = row_us};
     ft_cost cost;
     ft_cost_init(&cost);
-    ft_cost_prime(&cost, us, 512, 0.05);
+    ft_cost_prime(&cost, us, 0.05);
     return cost;
 }
 

@@ -30,7 +30,7 @@ static ft_spike_cause after_usual(const ft_pass *pass, const ft_pass *prompts, i
     ft_cost cost;
     const ft_pass before = usual(), none = {0};
     ft_cost_init(&cost);
-    ft_cost_prime(&cost, us, 1000, 0);
+    ft_cost_prime(&cost, us, 0);
     for (int i = 0; i < 2 * FT_SPIKE_WINDOW; i++)
         assert_int_equal(
             ft_spike_observe(&spikes, &cost, &before, &none, ft_cost_predict(&cost, &before)),
