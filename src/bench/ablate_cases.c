@@ -121,6 +121,15 @@ const size_t ft_ablate_n_crowds = FT_COUNT(ft_ablate_crowds);
 #define HEAD(...) ft_ablate_head, &(const ft_ablate_head_load) { __VA_ARGS__ }
 #define TREES     .nodes = 32, .width = 3
 #define CHAINS    .nodes = 12, .width = 1
+#define OWN(...) ft_ablate_own, &(const ft_ablate_own_load) { __VA_ARGS__ }
+#define CHAT     .prompt_tok = 200, .text_tok = 250
+#define ON_ACCELERATOR \
+    .cost_us = {[FT_COST_PASS] = 18000, [FT_COST_ROW] = 120, [FT_COST_CACHED_TOK] = 0.3}
+#define ACCELERATOR ON_ACCELERATOR, .forward_us = 2000, .forward_row_us = 10
+#define SLOW_DRAFT  ON_ACCELERATOR, .forward_us = 6000, .forward_row_us = 30
+#define PROCESSOR                                                                          \
+    .cost_us = {[FT_COST_PASS] = 45000, [FT_COST_ROW] = 2000, [FT_COST_CACHED_TOK] = 0.5}, \
+    .forward_us = 2500, .forward_row_us = 100
 const ft_ablate_part ft_ablate_parts[] = {
     {"fit rounds", "passes of rounds alone", "cost", "accuracy",
      FIT(.first = 200, .passes = 400, .sessions = 16)},
@@ -187,6 +196,51 @@ const ft_ablate_part ft_ablate_parts[] = {
     {"head kinds", "drafts are half as right in every second 60 passes", "heads", "tokens_per_s",
      HEAD(.first = 60, .passes = 600, .sessions = 4, TREES, .right = 0.8, .row = 0.15,
           .kinds_every = 60)},
+    {"own one", "one session, an accelerator", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 1, CHAT, .right = 0.65, .s = 40)},
+    {"own four", "4 sessions, an accelerator", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 4, CHAT, .right = 0.65, .s = 40)},
+    {"own crowd", "16 sessions, an accelerator", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 16, CHAT, .right = 0.65, .s = 40)},
+    {"own cpu", "one session, a processor", "own", "tokens_per_s",
+     OWN(PROCESSOR, .sessions = 1, CHAT, .right = 0.65, .s = 100)},
+    {"own dear", "4 sessions, a processor", "own", "tokens_per_s",
+     OWN(PROCESSOR, .sessions = 4, CHAT, .right = 0.65, .s = 100)},
+    {"own poor", "a draft model that is slow and hardly ever right", "own", "tokens_per_s",
+     OWN(SLOW_DRAFT, .sessions = 1, CHAT, .right = 0.15, .s = 60)},
+    {"own weak", "4 sessions, a draft model that is hardly ever right", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 4, CHAT, .right = 0.15, .s = 40)},
+    {"own even", "a draft model whose drafts hardly pay", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 4, CHAT, .right = 0.25, .s = 40)},
+    {"own kinds", "every second text is hard to draft", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 4, CHAT, .right = 0.8, .other = 0.25, .s = 40)},
+    {"own drift", "all texts are hard to draft in every second 10 s", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 4, CHAT, .right = 0.8, .other = 0.15, .other_us = 10e6,
+         .s = 80)},
+    {"own bold", "a draft model that is too sure of itself", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 8, CHAT, .right = 0.5, .bold = 2, .s = 40)},
+    {"own shy", "a draft model that is not sure enough of itself", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 8, CHAT, .right = 0.6, .bold = 0.5, .s = 40)},
+    {"own count", "another number of sessions every 3 s", "own", "tokens_per_s",
+     OWN(PROCESSOR, .sessions = 16, .sessions_us = 3e6, CHAT, .right = 0.65, .s = 150)},
+    {"own tide", "the draft model is 5 times as slow in every second 10 s", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 4, CHAT, .right = 0.65, .slow = 5, .slow_us = 10e6,
+         .slow_draft = true, .s = 80)},
+    {"own load", "all is 3 times as slow in every second 5 s, and there are spikes", "own",
+     "tokens_per_s",
+     OWN(PROCESSOR, .sessions = 2, CHAT, .right = 0.65, .slow = 3, .slow_us = 5e6, .spikes = 0.01,
+         .s = 100)},
+    {"own kink", "passes of more than 4 rows take 1.5 times as long", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 4, CHAT, .right = 0.55, .kink = 1.5, .kink_rows = 4, .s = 40)},
+    {"own row", "one session; passes of one row take two thirds of what others take", "own",
+     "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 1, CHAT, .right = 0.3, .kink = 1.5, .kink_rows = 1, .s = 40)},
+    {"own prompts", "long prompts, short answers", "own", "tokens_per_s",
+     OWN(PROCESSOR, .sessions = 4, .prompt_tok = 800, .text_tok = 100, .right = 0.65, .s = 200)},
+    {"own start", "the first seconds of a server", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 2, CHAT, .right = 0.65, .cold = true, .s = 4)},
+    {"own edges", "8 other sessions whose edges draft", "own", "tokens_per_s",
+     OWN(ACCELERATOR, .sessions = 2, CHAT, .right = 0.65, .edges = 8, .think_us = 60000, .s = 40)},
 };
 const size_t ft_ablate_n_parts = FT_COUNT(ft_ablate_parts);
 
@@ -215,6 +269,13 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"sched", "fair", "fading", "fair.fade=1"},
     {"sched", "batch", "pass length", "batch.round_share=1e9"},
     {"sched", "batch", "given up", "batch.lost=1e9"},
+    {"sched", "own", "own drafts", "own.gain=1e9,own.wait_first=1e9"},
+    {"sched", "own", "choice", "own.trusted_verdicts=1e9"},
+    {"sched", "own", "tries", "own.wait_first=1e9"},
+    {"sched", "own", "margin", "own.gain=0"},
+    {"sched", "own", "depth", "own.level_gain=1e9"},
+    {"sched", "own", "spare nodes", "own.spare_ratio=100"},
+    {"sched", "own", "chances corrected", "own.prior_nodes=1e9"},
 };
 const size_t ft_ablate_n_mechanisms = FT_COUNT(ft_ablate_mechanisms);
 /* clang-format on */

@@ -6,6 +6,7 @@
  *   ablate_fit.c    what passes cost (sched/cost.h)
  *   ablate_fair.c   tenants' shares of a server (sched/fair.h)
  *   ablate_head.c   which rows get logits, and when (sched/heads.h)
+ *   ablate_own.c    the server's own drafts (sched/own_draft.h)
  */
 #ifndef FT_BENCH_ABLATE_PARTS_H
 #define FT_BENCH_ABLATE_PARTS_H
@@ -14,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "sched/cost.h"
 
 typedef struct ft_ablate_part {
     const char *name, *what;
@@ -77,5 +79,33 @@ typedef struct ft_ablate_head_load {
 
 /* The figure: tokens/s, without the time for which runs are held up. how: ft_ablate_head_load. */
 ft_status ft_ablate_head(const void *how, uint64_t seed, ft_error *err, double *figure);
+
+/* Sessions in runs, for which the server drafts. Each writes one text after another. */
+typedef struct ft_ablate_own_load {
+    bool plain;         /* the server never drafts */
+    double s;           /* how long it lasts */
+    uint32_t sessions;  /* that many... */
+    double sessions_us; /* ...or any number up to it, another one after so long; 0: that many */
+    double prompt_tok;  /* of a text, about */
+    double text_tok;    /* it gains so many, about */
+    double right;       /* share of places where the draft model's first token is right... */
+    double other;       /* ...and in every second text; 0: the same */
+    double other_us;    /* all texts are such in every second so long; 0: each on its own */
+    double bold;        /* the chances that the model says: 1 - (1 - chance)^bold; 0: as they are */
+    double forward_us;  /* of the draft model: a forward... */
+    double forward_row_us;           /* ...and a row in it */
+    bool cold;                       /* the first drafts take 5 times as long */
+    double cost_us[FT_COST_FACTORS]; /* of the target's passes (sched/cost.h) */
+    uint32_t kink_rows;              /* passes of more rows... */
+    double kink;                     /* ...take so many times as long; 0: they do not */
+    double spikes;                   /* share of passes that take 4 times as long */
+    double slow, slow_us;            /* all takes `slow` times as long in every second slow_us */
+    bool slow_draft;                 /* only the draft model does */
+    uint32_t edges;                  /* sessions beside them whose edges draft */
+    double think_us;                 /* between a verdict and the edge's next draft */
+} ft_ablate_own_load;
+
+/* The figure: tokens/s of all sessions together. how: ft_ablate_own_load. */
+ft_status ft_ablate_own(const void *how, uint64_t seed, ft_error *err, double *figure);
 
 #endif

@@ -152,6 +152,43 @@ static void test_heads(void **state)
     json_decref(report);
 }
 
+static double own_tokens_per_s(double right, double forward_us, bool plain)
+{
+    const ft_ablate_own_load load = {
+        .plain = plain,
+        .s = 30,
+        .sessions = 2,
+        .prompt_tok = 100,
+        .text_tok = 200,
+        .right = right,
+        .cost_us = {[FT_COST_PASS] = 18000, [FT_COST_ROW] = 500, [FT_COST_CACHED_TOK] = 0.3},
+        .forward_us = forward_us};
+    double sum = 0;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        ft_error err = {0};
+        double figure;
+        assert_int_equal(ft_ablate_own(&load, seed, &err, &figure), FT_OK);
+        sum += figure;
+    }
+    return sum / 4;
+}
+
+/* The server's own drafts make tokens faster, or are given up: then only tries cost something, at a
+ * server's start above all. */
+static void test_own_drafts(void **state)
+{
+    const ft_sched_tuning *before = ft_sched_tune;
+    ft_sched_tuning always = *before;
+    (void)state;
+    always.own.trusted_verdicts = UINT32_MAX;
+    const double poor = own_tokens_per_s(0.1, 9000, false);
+    assert_true(own_tokens_per_s(0.8, 5000, false) > 1.3 * own_tokens_per_s(0.8, 5000, true));
+    assert_true(poor > 0.95 * own_tokens_per_s(0.1, 9000, true));
+    ft_sched_tune = &always;
+    assert_true(own_tokens_per_s(0.1, 9000, false) < 0.9 * poor);
+    ft_sched_tune = before;
+}
+
 static void test_nothing_to_do(void **state)
 {
     ft_bench_ablate_opts opts = {.lives = 4};
@@ -173,10 +210,10 @@ static void test_nothing_to_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mechanisms),    cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_part),          cmocka_unit_test(test_admission),
-        cmocka_unit_test(test_heads),         cmocka_unit_test(test_tenants),
-        cmocka_unit_test(test_nothing_to_do),
+        cmocka_unit_test(test_mechanisms), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_part),       cmocka_unit_test(test_admission),
+        cmocka_unit_test(test_own_drafts), cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_tenants),    cmocka_unit_test(test_nothing_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
