@@ -269,13 +269,10 @@ const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"sched", "fair", "fading", "fair.fade=1"},
     {"sched", "batch", "pass length", "batch.round_share=1e9"},
     {"sched", "batch", "given up", "batch.lost=1e9"},
-    {"sched", "own", "own drafts", "own.gain=1e9,own.wait_first=1e9"},
-    {"sched", "own", "choice", "own.trusted_verdicts=1e9"},
-    {"sched", "own", "tries", "own.wait_first=1e9"},
-    {"sched", "own", "margin", "own.gain=0"},
-    {"sched", "own", "depth", "own.level_gain=1e9"},
-    {"sched", "own", "spare nodes", "own.spare_ratio=100"},
-    {"sched", "own", "chances corrected", "own.prior_nodes=1e9"},
+    {"sched", "own", "choice", "own.verdicts=1e9"},
+    {"sched", "own", "long passes cut", "own.off_most=1e9"},
+    {"sched", "own", "tries", "own.try_share=1e-9"},
+    {"sched", "own", "spare nodes", "own.spare_nodes=1000"},
 };
 const size_t ft_ablate_n_mechanisms = FT_COUNT(ft_ablate_mechanisms);
 /* clang-format on */

@@ -77,7 +77,6 @@ typedef struct batch {
     session *run[SESSIONS_MAX];
     uint32_t n_runs, n_edges;
     bool edge[EDGES_MAX];
-    bool reads;    /* the target has prompts to read */
     ft_pass plain; /* without own trees and prompts */
     double others; /* tokens of edges */
 } batch;
@@ -235,7 +234,7 @@ static void keep_nodes(world *w, const batch *b, uint32_t n_trees, double us)
         while (s->n > 0 && s->tree[s->n - 1].own.p < least)
             s->n--;
         if (s->drafts && s->n == 0)
-            ft_own_draft_saw_verdict(&w->own, 1, 0);
+            ft_own_draft_saw_verdict(&w->own, 1);
     }
 }
 
@@ -257,10 +256,8 @@ static void gather(world *w, batch *b)
         session *s = &w->session[i];
         s->n = 0;
         s->drafts = false;
-        if (s->unread > 0) {
-            b->reads = true;
+        if (s->unread > 0)
             continue;
-        }
         b->run[b->n_runs++] = s;
         b->plain = ft_pass_plus(b->plain, s->len - 1, 1, 1);
     }
@@ -297,7 +294,7 @@ static int64_t share_us(const batch *b, int64_t read_us)
  * them. Returns how many sessions can get a tree; *us: how long it took. */
 static uint32_t read_texts(world *w, const batch *b, double *us)
 {
-    uint32_t allowed = ft_own_read_tok(&w->read_us, share_us(b, 0), b->reads, CHUNK_TOK), n = 0;
+    uint32_t allowed = ft_own_read_tok(&w->read_us, share_us(b, 0), CHUNK_TOK), n = 0;
     const bool slow = second_half(w, w->load->slow_us);
     for (uint32_t i = 0; i < b->n; i++) {
         session *s = &w->session[i];
@@ -377,14 +374,11 @@ static void give_verdicts(world *w, const batch *b)
 {
     for (uint32_t i = 0; i < b->n_runs; i++) {
         session *s = b->run[i];
-        double expected = 0;
         uint32_t right = 0;
-        for (uint32_t k = 0; k < s->n; k++) {
-            expected += (double)s->tree[k].own.p;
+        for (uint32_t k = 0; k < s->n; k++)
             right += s->tree[k].right;
-        }
         if (s->n > 0)
-            ft_own_draft_saw_verdict(&w->own, 1 + right, expected);
+            ft_own_draft_saw_verdict(&w->own, 1 + right);
         s->draft_unread = s->drafts ? 1 : s->draft_unread + 1;
         gain(w, s, 1 + right);
     }
@@ -397,20 +391,17 @@ static void give_verdicts(world *w, const batch *b)
 static void step(world *w)
 {
     batch b;
-    uint32_t n_trees = 0;
     gather(w, &b);
     const double read_us = before_pass(w, &b);
     ft_pass pass = b.plain;
-    for (uint32_t i = 0; i < b.n_runs; i++) {
+    for (uint32_t i = 0; i < b.n_runs; i++)
         pass = ft_pass_plus(pass, b.run[i]->len, b.run[i]->n, b.run[i]->n);
-        n_trees += b.run[i]->n > 0;
-    }
     read_prompts(w, &b, read_us, &pass);
     const int64_t expected_us = ft_cost_predict(&w->cost, &pass);
     const int64_t us = (int64_t)take_us(w, &pass);
     w->now_us += (double)us;
     if (b.n_runs > 0)
-        ft_own_draft_saw_pass(&w->own, b.n_runs, n_trees > 0, expected_us, us);
+        ft_own_draft_saw_pass(&w->own, pass.rows > b.plain.rows, expected_us, us);
     ft_cost_observe(&w->cost, &pass, us);
     give_verdicts(w, &b);
 }

@@ -28,23 +28,19 @@ typedef struct ft_own_load {
 } ft_own_load;
 
 typedef struct ft_own_draft {
-    double tokens;                   /* of a verdict on a tree of ours, smoothed */
-    double draft_us[FT_OWN_CLASSES]; /* of drafting for so many sessions, smoothed */
-    uint32_t n_verdicts, n_drafts[FT_OWN_CLASSES];
-    /* The measured time of such passes over the predicted time, smoothed: [0] without trees, [1]
-     * with trees. The cost model is a straight line; a pass of one row may lie beside it. */
-    double off[2][FT_OWN_CLASSES];
-    uint32_t n_passes[2][FT_OWN_CLASSES];
+    uint32_t n_verdicts; /* since drafting was last tried, up to the number that decides */
+    double tokens;       /* of such a verdict on a tree of ours, on average */
+    ft_mean draft_us[FT_OWN_CLASSES]; /* of drafting for so many sessions */
+    /* The measured time of passes over the predicted time: [0] without trees, [1] with trees. The
+     * cost model follows the machine's load slowly. */
+    ft_mean off[2];
     bool on;         /* drafting pays by the estimates, as of the last choice */
-    bool probing;    /* a draft is tried although it does not pay by the estimates */
-    uint32_t wait;   /* choices between such drafts */
-    uint32_t since;  /* choices since the last such draft, or since `on` changed */
+    uint32_t since;  /* tokens of runs without a draft since it was on or tried */
     double token_us; /* of a run, as of the last choice; 0: not known */
     /* How much to draft. depth 0: no nodes were chosen yet. */
     double nodes;                /* kept nodes of a session's tree, smoothed */
     uint32_t depth;              /* levels that are drafted */
     double level[FT_OWN_LEVELS]; /* expected tokens of a session's kept nodes by level, smoothed */
-    double came, expected;       /* accepted nodes, and the sum of their chances; old ones fade */
 } ft_own_draft;
 
 /* A drafted node. */
@@ -74,14 +70,12 @@ uint32_t ft_own_draft_keep(ft_own_draft *own, const ft_own_node *nodes, uint32_t
                            const ft_own_pass *pass);
 /* Whether to draft for the next pass. Call it once a pass: it counts. */
 bool ft_own_draft_choose(ft_own_draft *own, const ft_own_load *load);
-/* A pass with so many sessions in runs, with trees of ours or without, took `us`. */
-void ft_own_draft_saw_pass(ft_own_draft *own, uint32_t sessions, bool trees, int64_t expected_us,
-                           int64_t us);
+/* A pass for runs, with trees of ours or without, took `us`. */
+void ft_own_draft_saw_pass(ft_own_draft *own, bool trees, int64_t expected_us, int64_t us);
 /* Drafting for so many sessions took `us`. */
 void ft_own_draft_saw_draft(ft_own_draft *own, uint32_t sessions, int64_t us);
-/* A tree whose nodes' chances summed to `expected` brought so many tokens, the target's own
- * included. */
-void ft_own_draft_saw_verdict(ft_own_draft *own, uint32_t tokens, double expected);
+/* A tree brought so many tokens, the target's own included. */
+void ft_own_draft_saw_verdict(ft_own_draft *own, uint32_t tokens);
 
 /* Nodes that a session's tree is expected to keep, of a budget. */
 uint32_t ft_own_draft_nodes(const ft_own_draft *own, uint32_t budget);
@@ -91,9 +85,8 @@ double ft_own_draft_edge_tok(uint64_t accepted, uint64_t rounds);
 /* The draft model must also read a prompt before it can draft behind it. */
 #define FT_OWN_READ_MIN 16 /* tokens, a KV block; the draft's first forward reads fewer than that */
 /* Tokens to read before a pass, from FT_OWN_READ_MIN to `most`, if reading may delay the pass by
- * budget_us (0: no limit). tok_us: time of a token, as ft_own_read_saw measures it. prompts: the
- * target computes prompts in that time, too. */
-uint32_t ft_own_read_tok(const ft_mean *tok_us, int64_t budget_us, bool prompts, uint32_t most);
+ * budget_us (0: no limit). tok_us: time of a token, as ft_own_read_saw measures it. */
+uint32_t ft_own_read_tok(const ft_mean *tok_us, int64_t budget_us, uint32_t most);
 /* Reading n tokens took `us`. */
 void ft_own_read_saw(ft_mean *tok_us, uint32_t n, int64_t us);
 

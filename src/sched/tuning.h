@@ -63,23 +63,19 @@
     T(g, REAL, SCALED, learn, 1.0 / 64, "share of a new verdict in where walks go") \
     /* half < 1 %, double < 1 % */
 
-/* own_draft.c. Times follow the machine's load: about 10 count. Tokens of a tree scatter as widely
- * as their mean: 100 are needed to tell 10 % of a difference from chance. */
-#define FT_SCHED_TUNING_OWN(T, g)                                                                \
-    T(g, COUNT, SCALED, trusted_drafts, 3, "drafts before their time decides: caches were cold") \
-    T(g, COUNT, SCALED, trusted_verdicts, 8, "verdicts before their tokens decide")              \
-    T(g, REAL, SCALED, draft_rate, 0.1, "share of a new time")                                   \
-    T(g, REAL, SCALED, verdict_rate, 0.01, "share of a new tree's tokens")                       \
-    T(g, REAL, SCALED, off_most, 3, "a pass counts as at most so many times slower or faster")   \
-    T(g, REAL, SCALED, gain, 0.03, "gain for which drafting is begun or ended")                  \
-    T(g, COUNT, SCALED, wait_first, 16, "choices until a draft is tried; doubles each time")     \
-    T(g, COUNT, SCALED, wait_most, 1024, "choices between such drafts at most")                  \
-    T(g, COUNT, SCALED, spare_nodes, 2, "nodes asked for beyond those that are usually kept...") \
-    T(g, COUNT, SCALED, spare_ratio, 2, "...and times those")                                    \
-    T(g, REAL, SCALED, level_gain, 0.1, "gain for which a level more or less is drafted")        \
-    T(g, REAL, SCALED, prior_nodes, 8, "nodes for which the drafter's chances are believed")     \
-    T(g, COUNT, SCALED, read_part, 4, "drafts have one part in so many of the prompts' time")    \
-    T(g, REAL, SCALED, read_rate, 0.25, "share of a new reading in the time of a token")
+/* own_draft.c. Tokens of a tree scatter as widely as their mean, so it takes many verdicts to tell
+ * whether drafting pays. */
+#define FT_SCHED_TUNING_OWN(T, g)                                                                 \
+    T(g, COUNT, SCALED, verdicts, 64, "verdicts on trees that decide; older ones fade")           \
+    /* half < 1 %, double < 1 %; no choice at all: -8.8 % own poor */                             \
+    T(g, REAL, SCALED, time_rate, 0.5, "share of a new value in means of times and kept nodes")   \
+    /* half -4.0 % own even, double -3.1 % own tide */                                            \
+    T(g, REAL, SCALED, off_most, 3, "a pass counts as at most so many times as long as expected") \
+    /* half < 1 %, double -2.5 % own load */                                                      \
+    T(g, REAL, SCALED, try_share, 0.01, "share of the time that tries of drafting may cost")      \
+    /* half < 1 %, double < 1 %; no tries at all: -9.3 % own tide */                              \
+    T(g, COUNT, SCALED, spare_nodes, 2, "nodes asked for beyond those that are usually kept")     \
+    /* half -1.3 % own row, double unclear */
 
 /* admit.c. A round's estimated load is what it adds to a pass. It leaves out prompts and what any
  * pass costs: load_most is what remains. behind_most holds where these are more than usual. */

@@ -49,7 +49,6 @@ struct ft_own_sess {
     uint32_t n_text;   /* tokens of the session's text that the drafter knows */
     uint32_t n_unread; /* how many of these tokens the draft model must still read */
     uint32_t blocks;   /* reserved */
-    double expected;   /* how many nodes of the tree the drafter expects to be accepted */
     ft_tree tree;
     uint16_t number[FT_TREE_MAX]; /* [i]: the drafter's number of node i of `tree` */
 };
@@ -467,13 +466,10 @@ static void finish_tree(ft_verifier *v, ft_need *n)
     ft_sess *s = n->session;
     const ft_tree *tree = &s->own->tree;
     s->own->n_unread = 0;
-    s->own->expected = 0;
-    for (uint32_t i = 0; i < tree->n; i++)
-        s->own->expected += (double)expf(tree->cum_logp[i]);
     s->round.nodes = (ft_nodes){.n = tree->n, .token = tree->token, .parent = tree->parent};
     n->rows = 1 + tree->n;
     if (tree->n == 0)
-        ft_own_draft_saw_verdict(&v->own->rate, 1, 0);
+        ft_own_draft_saw_verdict(&v->own->rate, 1);
 }
 
 static void draft(ft_verifier *v)
@@ -518,14 +514,6 @@ static void drop_idle(ft_verifier *v, int64_t now_us)
     }
 }
 
-static bool has_prompt(const ft_sess_batch *b)
-{
-    for (size_t i = 0; i < b->n_needs; i++)
-        if (ft_sess_missing(b->needs[i].session) > FT_KV_BLOCK_TOK)
-            return true;
-    return false;
-}
-
 int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
 {
     ft_own *own = v->own;
@@ -537,7 +525,7 @@ int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
     own->spent_us = 0;
     if (!pays(v))
         return 0;
-    choose(v, ft_own_read_tok(&own->read_us, read_budget_us, has_prompt(&v->batch), DRAFT_ROWS));
+    choose(v, ft_own_read_tok(&own->read_us, read_budget_us, DRAFT_ROWS));
     if (own->n > 0)
         draft(v);
     ft_engine_get_stats(own->engine, &stats);
@@ -550,15 +538,15 @@ int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
 void ft_own_after_pass(ft_verifier *v, int64_t expected_us, int64_t us)
 {
     const ft_sess_batch *b = &v->batch;
-    uint32_t n_runs = 0, n_trees = 0;
+    bool runs = false, trees = false;
     for (size_t i = 0; v->own && i < b->segments.n; i++) {
         const ft_round *r = &b->segments.of[i]->round;
-        bool run = b->segments.segment[i].want && ft_round_is_run(r);
-        n_runs += run;
-        n_trees += run && r->nodes.n > 0;
+        const bool run = b->segments.segment[i].want && ft_round_is_run(r);
+        runs |= run;
+        trees |= run && r->nodes.n > 0;
     }
-    if (n_runs > 0)
-        ft_own_draft_saw_pass(&v->own->rate, n_runs, n_trees > 0, expected_us, us);
+    if (runs)
+        ft_own_draft_saw_pass(&v->own->rate, trees, expected_us, us);
 }
 
 /* ---- verdicts ---- */
@@ -571,7 +559,7 @@ void ft_own_verdict(ft_sess *s, ft_msg_verdict *verdict)
     ft_error err = {0};
     if (!ft_round_is_run(&s->round) || s->round.nodes.n == 0)
         return;
-    ft_own_draft_saw_verdict(&v->own->rate, n, s->own->expected);
+    ft_own_draft_saw_verdict(&v->own->rate, n);
     v->stats.own_drafted += s->round.nodes.n;
     v->stats.own_accepted += n_path;
     for (uint32_t i = 0; i < n_path; i++)

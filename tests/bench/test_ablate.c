@@ -180,7 +180,7 @@ static void test_own_drafts(void **state)
     const ft_sched_tuning *before = ft_sched_tune;
     ft_sched_tuning always = *before;
     (void)state;
-    always.own.trusted_verdicts = UINT32_MAX;
+    always.own.verdicts = UINT32_MAX;
     const double poor = own_tokens_per_s(0.1, 9000, false);
     assert_true(own_tokens_per_s(0.8, 5000, false) > 1.3 * own_tokens_per_s(0.8, 5000, true));
     assert_true(poor > 0.95 * own_tokens_per_s(0.1, 9000, true));
