@@ -56,7 +56,7 @@ static void set_up(crowd *c, const ft_ablate_fair_load *l, uint64_t seed)
     *c = (crowd){.load = l};
     ft_rng_init(&c->rng, seed);
     ft_cost_init(&c->cost);
-    ft_cost_prime(&c->cost, l->cost_us, l->max_rows, 0.05);
+    ft_cost_prime(&c->cost, l->cost_us, 0.05);
     for (uint32_t i = 0; i < TENANTS; i++)
         for (uint32_t k = 0; k < l->sessions[i] && c->n < SESSIONS; k++) {
             c->sessions[c->n].tenant = i;
