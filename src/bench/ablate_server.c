@@ -88,7 +88,7 @@ static void start_pass(ft_ablate_world *w, int64_t at_us)
         }
     }
     if (w->how->server.prices)
-        ft_price_follow(&w->session.price, &w->engine.cost, &plain, n);
+        w->session.price = ft_price_row(&w->engine.cost, &plain, n);
     double us = (double)ft_cost_predict(&w->engine.cost, &w->engine.shape) * slow(w, at_us);
     us *= ft_ablate_noisy(&w->engine.noise, w->how->server.noise);
     if (w->engine.mine && meets_spike(w))

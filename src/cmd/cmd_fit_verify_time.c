@@ -53,7 +53,6 @@ typedef struct fit {
     ft_profile_opts opts;
     ft_profile *profile;
     samples data[2]; /* fitted; never seen */
-    uint32_t most_rows;
     /* the features that are not left out, and their costs */
     size_t n_used;
     int used[FT_COST_FACTORS];
@@ -96,7 +95,6 @@ static ft_status draw(fit *f, int part, ft_error *err)
         *it = (sample){.us = INFINITY, .second_us = INFINITY, .runs_ms = json_array()};
         status = ft_profile_draw(f->profile, (ft_regime)(s->n % FT_REGIMES), &rng, err, &it->batch);
         ft_pass_factors(&it->batch.pass, it->factor);
-        f->most_rows = it->batch.pass.rows > f->most_rows ? it->batch.pass.rows : f->most_rows;
     }
     return status;
 }
@@ -279,7 +277,7 @@ static json_t *batch_json(const fit *f, int part, const sample *it)
 
 static json_t *report_of(const fit *f)
 {
-    ft_costs costs = {.most_rows = f->most_rows, .error = fmin(f->quality[TEST].mape, 1)};
+    ft_costs costs = {.error = fmin(f->quality[TEST].mape, 1)};
     memcpy(costs.us, f->us, sizeof costs.us);
     snprintf(costs.model, sizeof costs.model, "%s", ft_model_name(f->opts.model));
     json_t *report = ft_costs_json(&costs), *interval = json_object(), *regime = json_object();

@@ -8,16 +8,15 @@
 
 #include "base/json_file.h"
 
-#define US_MAX   1e9 /* of one of anything */
-#define ROWS_MAX (1u << 20)
+#define US_MAX 1e9 /* of one of anything */
 
 json_t *ft_costs_json(const ft_costs *costs)
 {
     json_t *us = json_object();
     for (int i = 0; i < FT_COST_FACTORS && us; i++)
         json_object_set_new(us, ft_cost_factor_name[i], json_real(costs->us[i]));
-    return json_pack("{s:s, s:s, s:i, s:f, s:o}", "kind", FT_COST_FILE_KIND, "model", costs->model,
-                     "most_rows", (int)costs->most_rows, "error", costs->error, "us", us);
+    return json_pack("{s:s, s:s, s:f, s:o}", "kind", FT_COST_FILE_KIND, "model", costs->model,
+                     "error", costs->error, "us", us);
 }
 
 static ft_status bad(ft_error *err, const char *field, const char *what)
@@ -37,15 +36,12 @@ ft_status ft_costs_parse(const json_t *root, ft_error *err, ft_costs *out)
     const char *kind = json_string_value(json_object_get(root, "kind"));
     const char *model = json_string_value(json_object_get(root, "model"));
     const json_t *us = json_object_get(root, "us");
-    double rows = 0;
     *out = (ft_costs){0};
     if (!kind || strcmp(kind, FT_COST_FILE_KIND) != 0)
         return bad(err, "kind",
                    "\"" FT_COST_FILE_KIND "\": write one by foretoken fit verify-time");
     if (!model || strlen(model) >= sizeof out->model)
         return bad(err, "model", "name of a model");
-    if (!number(root, "most_rows", ROWS_MAX, &rows) || rows < 1)
-        return bad(err, "most_rows", "number of rows");
     if (!number(root, "error", 1, &out->error))
         return bad(err, "error", "share of 1");
     for (int i = 0; i < FT_COST_FACTORS; i++)
@@ -55,7 +51,6 @@ ft_status ft_costs_parse(const json_t *root, ft_error *err, ft_costs *out)
                 "number of microseconds in 'us': if an older foretoken wrote the file, write it "
                 "again by fit verify-time");
     memcpy(out->model, model, strlen(model) + 1);
-    out->most_rows = (uint32_t)rows;
     return FT_OK;
 }
 

@@ -17,11 +17,10 @@
 typedef struct ft_costs {
     char model[128]; /* its name, as Info has it; "": any */
     double us[FT_COST_FACTORS];
-    uint32_t most_rows; /* of a pass that was measured */
-    double error;       /* mean relative error on passes that were not fitted */
+    double error; /* mean relative error on passes that were not fitted */
 } ft_costs;
 
-/* {"kind", "model", "most_rows", "error", "us": {factor: number}}. The caller owns it and may add
+/* {"kind", "model", "error", "us": {factor: number}}. The caller owns it and may add
  * fields for people. NULL: out of memory. */
 json_t *ft_costs_json(const ft_costs *costs);
 

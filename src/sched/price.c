@@ -3,10 +3,6 @@
 // costs, so that each of the n - 1 others is behind by that share of a token. Pure, no state.
 #include "sched/price.h"
 
-#include "sched/tuning.h"
-
-#define TUNE (ft_sched_tune->price)
-
 double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n)
 {
     int64_t pass_us = ft_cost_predict(cost, plain);
@@ -14,12 +10,6 @@ double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n)
         return 0;
     double price = ft_cost_added_us(cost, plain) / n * (n - 1) / (double)pass_us;
     return price < 1 ? price : 1;
-}
-
-void ft_price_follow(double *price, const ft_cost *cost, const ft_pass *plain, uint32_t n)
-{
-    if (n > 0)
-        *price += TUNE.weight * (ft_price_row(cost, plain, n) - *price);
 }
 
 uint32_t ft_price_token_us(const ft_cost *cost, const ft_pass *pass, const ft_pass *part,

@@ -16,10 +16,6 @@
  * costs are not known. */
 double ft_price_row(const ft_cost *cost, const ft_pass *plain, uint32_t n);
 
-/* Smooths the price that edges are told over passes, so that it does not jump when texts come and
- * go. *price starts at 0; n = 0 changes nothing. */
-void ft_price_follow(double *price, const ft_cost *cost, const ft_pass *plain, uint32_t n);
-
 /* Microseconds of the pass if one row after n_past tokens replaces `part`: the time of a token of
  * that text without drafts. */
 uint32_t ft_price_token_us(const ft_cost *cost, const ft_pass *pass, const ft_pass *part,

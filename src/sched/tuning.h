@@ -106,12 +106,10 @@
     /* half not met, double not met */
 
 /* fair.c. About ten passes count. Of the least served tenant's rows, counting only the last pass
- * costs 13.7 % (fair rows), counting all passes alike 4.5 % (fair comes). price.c. */
+ * costs 13.7 % (fair rows), counting all passes alike 4.5 % (fair comes). */
 #define FT_SCHED_TUNING_FAIR(T, g)                                           \
     T(g, REAL, FROM_ONE, fade, 0.9, "share kept of a tenant's rows, a pass") \
     /* half < 1 %, double < 1 % */
-#define FT_SCHED_TUNING_PRICE(T, g) \
-    T(g, REAL, SCALED, weight, 0.3, "share of a new pass in the price that is told")
 
 #define FT_SCHED_TUNING_GROUPS(G)       \
     G(cost, FT_SCHED_TUNING_COST)       \
@@ -122,8 +120,7 @@
     G(admit, FT_SCHED_TUNING_ADMIT)     \
     G(gain, FT_SCHED_TUNING_GAIN)       \
     G(prompts, FT_SCHED_TUNING_PROMPTS) \
-    G(fair, FT_SCHED_TUNING_FAIR)       \
-    G(price, FT_SCHED_TUNING_PRICE)
+    G(fair, FT_SCHED_TUNING_FAIR)
 
 typedef struct ft_sched_tuning {
     FT_SCHED_TUNING_GROUPS(FT_TUNING_STRUCT)

@@ -225,7 +225,8 @@ static void price(ft_verifier *v)
         plain = ft_pass_plus(plain, b->needs[i].session->text.len - 1, 1, 1);
         n++;
     }
-    ft_price_follow(&v->row_price, &v->cost, &plain, n);
+    if (n > 0) /* a pass of prompts says nothing */
+        v->row_price = ft_price_row(&v->cost, &plain, n);
 }
 
 /* The most verifications of the pass. expected: some session may send a draft while it runs. A

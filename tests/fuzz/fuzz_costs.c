@@ -28,13 +28,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         require(err.message[0] != 0);
         return 0;
     }
-    require(costs.most_rows >= 1 && costs.error >= 0 && costs.error <= 1);
+    require(costs.error >= 0 && costs.error <= 1);
     for (int i = 0; i < FT_COST_FACTORS; i++)
         require(isfinite(costs.us[i]) && costs.us[i] >= 0);
     root = ft_costs_json(&costs);
     require(root != NULL);
     require(ft_costs_parse(root, &err, &again) == FT_OK);
-    require(strcmp(costs.model, again.model) == 0 && costs.most_rows == again.most_rows);
+    require(strcmp(costs.model, again.model) == 0);
     json_decref(root);
     return 0;
 }

@@ -16,7 +16,7 @@
 #define FILE_NAME "test_cost_file.json" /* in the tests' folder */
 
 static const ft_costs costs = {
-    .model = "a model", .us = {3000, 300, 100, 0.05, 1, 1500}, .most_rows = 512, .error = 0.04};
+    .model = "a model", .us = {3000, 300, 100, 0.05, 1, 1500}, .error = 0.04};
 
 static void test_round_trip(void **state)
 {
@@ -30,7 +30,6 @@ static void test_round_trip(void **state)
     remove(FILE_NAME);
     assert_string_equal(back.model, costs.model);
     assert_memory_equal(back.us, costs.us, sizeof costs.us);
-    assert_int_equal(back.most_rows, costs.most_rows);
     assert_true(back.error == costs.error);
     json_decref(root);
 }
@@ -38,7 +37,7 @@ static void test_round_trip(void **state)
 /* Each field in turn missing, of another type, out of range: refused, and the message names it. */
 static void test_defects(void **state)
 {
-    static const char *const fields[] = {"kind", "model", "most_rows", "error"};
+    static const char *const fields[] = {"kind", "model", "error"};
     ft_error err = {0};
     ft_costs out;
     (void)state;

@@ -71,22 +71,6 @@ static void test_tells_what_pays(void **state)
         }
 }
 
-/* What edges are told follows the price of each pass, three tenths of the way. */
-static void test_follows(void **state)
-{
-    const ft_cost cost = known(6000, 1000);
-    const ft_pass plain = {.rows = 4, .out = 4, .ctx = 404, .cached = 400};
-    double told = 0;
-    (void)state;
-    ft_price_follow(&told, &cost, &plain, 4);
-    assert_float_equal(told, 0.3 * 0.3, 1e-6);
-    ft_price_follow(&told, &cost, &(ft_pass){0}, 0); /* a pass of prompts says nothing */
-    assert_float_equal(told, 0.3 * 0.3, 1e-6);
-    for (int i = 0; i < 50; i++)
-        ft_price_follow(&told, &cost, &plain, 4);
-    assert_float_equal(told, 0.3, 1e-6);
-}
-
 /* A pass of 20 rows, 9 of which are the text's own: 6 ms and 12 rows without its tree. */
 static void test_token(void **state)
 {
@@ -101,8 +85,9 @@ static void test_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),         cmocka_unit_test(test_grows),
-        cmocka_unit_test(test_tells_what_pays), cmocka_unit_test(test_follows),
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_grows),
+        cmocka_unit_test(test_tells_what_pays),
         cmocka_unit_test(test_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

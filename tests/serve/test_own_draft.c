@@ -248,7 +248,7 @@ static void test_pays_or_not(void **state)
  * Plain runs take 28 % of it. */
 static void test_trees_count_in_promises(void **state)
 {
-    const ft_costs costs = {.us = {[FT_COST_ROW] = 35000}, .most_rows = 64, .error = 0.05};
+    const ft_costs costs = {.us = {[FT_COST_ROW] = 35000}, .error = 0.05};
     member *all = members(1, 0);
     for (int own = 0; own < 2; own++) {
         _Atomic int64_t now_us = 1000000; /* stands still: nothing is learnt from passes */

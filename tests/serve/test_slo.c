@@ -66,7 +66,7 @@ static void test_speeds(void **state)
  * row, so that 8 tokens/s are 40 % of its time. Whoever wants no promise is let in. */
 static void test_no_more_than_it_can(void **state)
 {
-    const ft_costs costs = {.us = {[FT_COST_ROW] = 50000}, .most_rows = 64, .error = 0.05};
+    const ft_costs costs = {.us = {[FT_COST_ROW] = 50000}, .error = 0.05};
     _Atomic int64_t now_us = 1000000; /* stands still: nothing is learnt from passes */
     ft_verifier *v = test_verifier_start(
         with_classes((ft_verifier_opts){.costs = &costs, .clock = test_shared_clock(&now_us)}));
@@ -101,7 +101,7 @@ static void test_no_more_than_it_can(void **state)
  * row. After a tree that was rejected they are more than all of it. */
 static void test_promises_go_by_what_rounds_are(void **state)
 {
-    const ft_costs costs = {.us = {[FT_COST_ROW] = 30000}, .most_rows = 64, .error = 0.05};
+    const ft_costs costs = {.us = {[FT_COST_ROW] = 30000}, .error = 0.05};
     _Atomic int64_t now_us = 1000000;
     ft_verifier *v = test_verifier_start(
         with_classes((ft_verifier_opts){.costs = &costs, .clock = test_shared_clock(&now_us)}));
@@ -137,7 +137,6 @@ static void test_promises_go_by_what_rounds_are(void **state)
 static uint32_t rounds_until_refused(int64_t pass_us)
 {
     const ft_costs costs = {.us = {[FT_COST_PASS] = (double)pass_us, [FT_COST_ROW] = 100},
-                            .most_rows = 64,
                             .error = 0.05};
     test_work_clock clock = {.pass_us = pass_us, .row_us = 100};
     ft_verifier *v = test_verifier_start(
