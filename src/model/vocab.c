@@ -191,7 +191,33 @@ bool ft_vocab_has_chat(const ft_vocab *v)
     return v->chat_template != NULL;
 }
 
-/* text is valid UTF-8. */
+/* libllama splits text into words before it looks for tokens, and for many tokenizers
+ * (tokenizer.ggml.pre) by std::regex, which calls itself for each character of a word: a word of
+ * 50,000 letters overflows the stack. So libllama gets no longer words than this. */
+#define WORD_MAX 2048
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* How many bytes of text to pass to libllama together: all, or up to where its first word that is
+ * too long is cut. Every tokenizer begins a word at a space behind something else. */
+static size_t words_len(const ft_vocab *v, const char *text, size_t n)
+{
+    size_t word = 0;
+    if (llama_vocab_type(v->vocab) != LLAMA_VOCAB_TYPE_BPE)
+        return n; /* no words there; and it may put a space before each text */
+    for (size_t i = 1; i < n; i++) {
+        if (is_space(text[i]) && !is_space(text[i - 1]))
+            word = i;
+        if (i - word >= WORD_MAX && ((unsigned char)text[i] & 0xc0) != 0x80)
+            return i; /* not within a character */
+    }
+    return n;
+}
+
+/* text is valid UTF-8, and has no word that is too long. */
 static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, bool parse_special,
                                ft_error *err, ft_tokens *out)
 {
@@ -232,8 +258,11 @@ ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, unsig
     ft_status st = FT_OK;
     if ((how & FT_TOKENIZE_BOS) && v->add_bos && ft_tokens_append(out, &v->bos, 1) != FT_OK)
         st = ft_error_set(err, FT_NOMEM, "out of memory for tokens");
-    if (st == FT_OK && n > 0)
-        st = append_tokens(v, text, n, (how & FT_TOKENIZE_SPECIAL) != 0, err, out);
+    for (size_t at = 0; st == FT_OK && at < n;) {
+        const size_t len = words_len(v, text + at, n - at);
+        st = append_tokens(v, text + at, len, (how & FT_TOKENIZE_SPECIAL) != 0, err, out);
+        at += len;
+    }
     if (st != FT_OK)
         out->n = before;
     ft_buf_deinit(&repaired);

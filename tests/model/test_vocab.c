@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "model/vocab_impl.h"
 #include "support/tiny_gguf.h"
 
 typedef struct vocabs {
@@ -382,6 +383,48 @@ static uint64_t fingerprint(const tiny_gguf_opts *opts)
     return f;
 }
 
+/* Very long words of each kind of character, whatever way libllama splits text. Without our cuts it
+ * overflows the stack. */
+static void test_long_words(void **state)
+{
+    static const char *const pre[] = {"", "smollm", "qwen2", "deepseek-v3", "falcon", "tekken"};
+    static const char *const unit[] = {"a", " ", "!", "7", "\n", "\xc3\xa9", "\xe4\xb8\x96", "<"};
+    char text[60000];
+    (void)state;
+    for (size_t i = 0; i < sizeof pre / sizeof pre[0]; i++) {
+        ft_vocab *v = load_tiny(&(tiny_gguf_opts){.pre = pre[i]});
+        for (size_t k = 0; k < (i == 0 ? sizeof unit / sizeof unit[0] : 3); k++) {
+            const size_t bytes = strlen(unit[k]), n = sizeof text / bytes * bytes;
+            for (size_t at = 0; at < n; at++)
+                text[at] = unit[k][at % bytes];
+            ft_tokens tokens = tokenize(v, text, n, false);
+            assert_text(v, &tokens, text, n);
+            ft_tokens_deinit(&tokens);
+        }
+        ft_vocab_destroy(v);
+    }
+}
+
+/* Cuts change no token of text whose words are not too long. */
+static void test_cuts_are_rare(void **state)
+{
+    const vocabs *v = *state;
+    static const char sentence[] = "It was a word, then\n\n    another: 12,345 of them! ";
+    char text[20000];
+    int32_t expected[sizeof text];
+    size_t n = 0;
+    memset(text, 'a', 2000);
+    for (n = 2000; n + sizeof sentence <= sizeof text; n += sizeof sentence - 1)
+        memcpy(text + n, sentence, sizeof sentence - 1);
+    text[2000] = ' ';
+    const int32_t n_expected =
+        llama_tokenize(v->real->vocab, text, (int32_t)n, expected, sizeof text, false, false);
+    ft_tokens tokens = tokenize(v->real, text, n, false);
+    assert_int_equal(tokens.n, n_expected);
+    assert_memory_equal(tokens.id, expected, tokens.n * sizeof *expected);
+    ft_tokens_deinit(&tokens);
+}
+
 static void test_fingerprints(void **state)
 {
     (void)state;
@@ -408,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_add_bos),        cmocka_unit_test(test_chat),
         cmocka_unit_test(test_chat_injection), cmocka_unit_test(test_chat_paths_agree),
         cmocka_unit_test(test_chat_trims),     cmocka_unit_test(test_chat_errors),
+        cmocka_unit_test(test_long_words),     cmocka_unit_test(test_cuts_are_rare),
         cmocka_unit_test(test_sentencepiece),  cmocka_unit_test(test_fingerprints),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -137,7 +137,8 @@ static void add_merges(writer *w, tokens *t)
         snprintf(merge[i], sizeof *merge, "%c %c", 'a' + (char)(i % 26), 'a' + (char)(i / 26));
         t->ptr[i] = merge[i];
     }
-    gguf_set_val_str(w->gguf, "tokenizer.ggml.pre", "smollm");
+    if (!w->o.pre || w->o.pre[0])
+        gguf_set_val_str(w->gguf, "tokenizer.ggml.pre", w->o.pre ? w->o.pre : "smollm");
     gguf_set_arr_str(w->gguf, "tokenizer.ggml.merges", t->ptr, t->n_pairs);
     free(merge);
 }

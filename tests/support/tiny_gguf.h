@@ -36,6 +36,7 @@ typedef struct tiny_gguf_opts {
     float rope_linear;     /* linear RoPE scaling factor, 0: none */
     bool no_chat_template; /* otherwise chatml */
     const char *chat_template; /* instead of chatml */
+    const char *pre;           /* tokenizer.ggml.pre [smollm]; "": none */
     bool spm;                  /* SentencePiece instead of BPE */
     bool add_bos;              /* tokenizer.ggml.add_bos_token */
     const char *last_token;    /* text of the last token, to make another vocabulary */
