@@ -185,8 +185,7 @@ void ft_stream_heard(ft_stream *s)
 /* After these codes a retry may succeed; all others are final. */
 static bool is_passing(ft_status code)
 {
-    return code == FT_UNAVAILABLE || code == FT_EXHAUSTED || code == FT_CANCELLED ||
-           code == FT_ABORTED;
+    return code == FT_UNAVAILABLE || code == FT_EXHAUSTED || code == FT_CANCELLED;
 }
 
 static void drop_link(ft_stream *s)
@@ -225,7 +224,8 @@ static ft_status try_again(ft_stream *s, ft_status code, ft_error *err, ft_strea
 
 ft_status ft_stream_recover(ft_stream *s, ft_status code, ft_error *err, ft_stream_loss *loss)
 {
-    const bool refused = s->state == FT_STREAM_RESUMING && !is_passing(code);
+    /* ABORTED: another edge has the session now, which must not be taken from it again. */
+    const bool refused = s->state == FT_STREAM_RESUMING && !is_passing(code) && code != FT_ABORTED;
     *loss = (ft_stream_loss){.anew = refused};
     if (s->link)
         loss->retry_after_ms = s->link->vt->retry_after_ms(s->link);

@@ -283,7 +283,7 @@ static ft_status unavailable(ft_call *call, const char *details, ft_error *err)
 }
 
 /* Call with the lock held, after the end. Never FT_OK. To the caller, FT_TIMEOUT and FT_CANCELLED
- * mean something else, so a server that ends the stream with one of them is FT_ABORTED. */
+ * mean something else, so a server that ends the stream with one of them is FT_UNAVAILABLE. */
 static ft_status end_status(ft_call *call, ft_error *err)
 {
     char details[256];
@@ -294,9 +294,9 @@ static ft_status end_status(ft_call *call, ft_error *err)
     case GRPC_STATUS_UNAVAILABLE:
         return unavailable(call, details, err);
     case GRPC_STATUS_DEADLINE_EXCEEDED:
-        return ft_error_set(err, FT_ABORTED, "the server gave up: %s", details);
+        return ft_error_set(err, FT_UNAVAILABLE, "the server gave up: %s", details);
     case GRPC_STATUS_CANCELLED:
-        return ft_error_set(err, FT_ABORTED, "the server cut the stream: %s", details);
+        return ft_error_set(err, FT_UNAVAILABLE, "the server cut the stream: %s", details);
     case GRPC_STATUS_RESOURCE_EXHAUSTED: /* also gRPC's code for a message that is too large */
         if (strstr(details, "message larger than max"))
             return ft_error_set(err, FT_TOO_LARGE, "%s", details);

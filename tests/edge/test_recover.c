@@ -24,6 +24,7 @@ typedef enum fault {
     CUT,          /* the stream ends instead of an answer */
     CUT_ANSWERED, /* the round was answered, the answer is lost */
     RESTART,      /* the session is forgotten */
+    TAKEN,        /* another stream resumed the session */
     CANCEL,       /* the link is cancelled from outside */
     STALE,        /* an older round's verdict comes first */
     AHEAD,        /* a verdict for a round to come */
@@ -45,8 +46,9 @@ typedef struct fake {
     bool again; /* from then on at every verdict */
     uint32_t verdicts;
     uint32_t runs_ahead;   /* runs that were asked for before the one before was read to its end */
-    uint32_t refuse_opens; /* that many opens are refused ... */
-    ft_status refuse_code; /* ... with this */
+    uint32_t refuse_opens; /* that many opens are refused, resumes too ... */
+    uint32_t refuse_resumes; /* ... or that many resumes alone ... */
+    ft_status refuse_code;   /* ... with this */
     uint32_t retry_after_ms;
     /* the one session */
     bool alive;
@@ -92,8 +94,9 @@ static void open_session(fake_link *l, const ft_msg_open *open)
     memcpy(f->open_model, open->model, sizeof f->open_model);
     f->resumes += open->resume;
     f->opens += !open->resume;
-    if (f->refuse_opens > 0) {
-        f->refuse_opens--;
+    uint32_t *refuse = open->resume && f->refuse_resumes ? &f->refuse_resumes : &f->refuse_opens;
+    if (*refuse > 0) {
+        (*refuse)--;
         l->over = f->refuse_code;
         return;
     }
@@ -167,12 +170,14 @@ static void verify(fake *f, const ft_msg_draft *draft, uint32_t run_left)
 static bool answer(fake_link *l, const ft_msg_draft *draft, uint32_t run_left, fault now)
 {
     fake *f = l->f;
-    if (now != CUT && now != RESTART && now != SILENT)
+    if (now != CUT && now != RESTART && now != SILENT && now != TAKEN)
         verify(f, draft, run_left);
     if (now == RESTART)
         f->alive = false;
     if (now == CUT || now == CUT_ANSWERED || now == RESTART)
         l->over = FT_UNAVAILABLE;
+    else if (now == TAKEN)
+        l->over = FT_ABORTED;
     else if (now == CANCEL)
         l->over = FT_CANCELLED;
     else if (now == SILENT)
@@ -654,6 +659,26 @@ static void test_gives_up(void **state)
     assert_true(r.stats.reconnects >= 1);
 }
 
+/* Two edges that take a session from each other would do so for ever. */
+static void test_leaves_a_taken_session(void **state)
+{
+    for (int drafts = 0; drafts < 2; drafts++) {
+        run r = {.max_tokens = 5, .f.fault = TAKEN, .f.fault_at = 2, .drafts = drafts};
+        go(&r);
+        assert_int_equal(r.status, FT_ABORTED);
+        assert_int_equal(r.f.opens, 1);
+        assert_int_equal(r.f.resumes, 0);
+        assert_int_equal(r.stats.reconnects, 0);
+    }
+    /* It is taken while the stream is broken, and again while it is resumed. */
+    run r = {.max_tokens = 5, .f.fault = CUT, .f.fault_at = 2, .f.refuse_code = FT_ABORTED};
+    r.f.refuse_resumes = 1;
+    go(&r);
+    assert_int_equal(r.status, FT_ABORTED);
+    assert_int_equal(r.f.opens, 1);
+    assert_int_equal(r.f.resumes, 1);
+}
+
 static void test_full_server_is_waited_for(void **state)
 {
     run r = {
@@ -809,6 +834,7 @@ int main(void)
         cmocka_unit_test(test_reopen_names_the_model),
         cmocka_unit_test(test_every_round_cut),
         cmocka_unit_test(test_gives_up),
+        cmocka_unit_test(test_leaves_a_taken_session),
         cmocka_unit_test(test_full_server_is_waited_for),
         cmocka_unit_test(test_full_server_in_the_end),
         cmocka_unit_test(test_refusal_is_final),

@@ -80,7 +80,7 @@ static void test_client(void **state)
     send_open(call, 3);
     assert_int_equal(count_live(), 0);
     send_draft(call, 1, 2, 0); /* goes nowhere, and is kept until the end */
-    expect_end(call, FT_ABORTED, "");
+    expect_end(call, FT_UNAVAILABLE, "");
     ft_call_destroy(call);
     assert_int_equal(count_live(), 0);
     send_open(other, 4);
@@ -97,7 +97,7 @@ static void test_server(void **state)
     ft_call *call = open_call(client), *other = open_call(client);
     atomic_store(&refuse_others, 1);
     send_open(call, 3);
-    expect_end(call, FT_ABORTED, "");
+    expect_end(call, FT_UNAVAILABLE, "");
     ft_call_destroy(call);
     echo_wait(&e, &e.ended, 1);
     send_open(other, 4);
