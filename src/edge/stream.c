@@ -16,6 +16,7 @@
 
 #define BACKOFF_US     20000 /* first pause after a loss; doubles */
 #define BACKOFF_TOP_US 1000000
+#define FAILURES_MOST  3 /* of servers, in a text: the text itself may be their cause */
 
 #define NO FT_STREAM_ILLEGAL
 
@@ -188,6 +189,13 @@ static bool is_passing(ft_status code)
     return code == FT_UNAVAILABLE || code == FT_EXHAUSTED || code == FT_CANCELLED;
 }
 
+/* The server failed at this session: another session with the same text may succeed. FT_IO is
+ * gRPC's UNKNOWN. */
+static bool is_failure(ft_status code)
+{
+    return code == FT_INTERNAL || code == FT_IO;
+}
+
 static void drop_link(ft_stream *s)
 {
     uint64_t sent = 0, received = 0;
@@ -226,16 +234,18 @@ ft_status ft_stream_recover(ft_stream *s, ft_status code, ft_error *err, ft_stre
 {
     /* ABORTED: another edge has the session now, which must not be taken from it again. */
     const bool refused = s->state == FT_STREAM_RESUMING && !is_passing(code) && code != FT_ABORTED;
-    *loss = (ft_stream_loss){.anew = refused};
+    const bool failed = !refused && is_failure(code) && s->n_failures < FAILURES_MOST;
+    *loss = (ft_stream_loss){.anew = refused || failed};
+    s->n_failures += failed;
     if (s->link)
         loss->retry_after_ms = s->link->vt->retry_after_ms(s->link);
     drop_link(s);
-    if (refused)
+    if (loss->anew)
         s->session.known = false;
     happened(s, s->session.known ? FT_STREAM_LOSE : FT_STREAM_FORGET);
     if (refused)
         return FT_OK;
-    return is_passing(code) ? try_again(s, code, err, loss) : code;
+    return is_passing(code) || failed ? try_again(s, code, err, loss) : code;
 }
 
 void ft_stream_close(ft_stream *s, ft_client_kind kind)

@@ -61,8 +61,9 @@ typedef struct ft_stream {
     ft_stream_state state;
     ft_link *link; /* NULL in NONE, DOWN and CLOSED */
     uint32_t n_links;
-    int64_t opened_us; /* when the last Open went out */
-    uint32_t round;    /* the session's outstanding or next round */
+    uint32_t n_failures; /* of servers, after which the text was opened anew */
+    int64_t opened_us;   /* when the last Open went out */
+    uint32_t round;      /* the session's outstanding or next round */
     struct {
         bool known; /* Opened came, and no server has refused it since */
         ft_session_id id, secret;

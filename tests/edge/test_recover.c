@@ -24,6 +24,7 @@ typedef enum fault {
     CUT,          /* the stream ends instead of an answer */
     CUT_ANSWERED, /* the round was answered, the answer is lost */
     RESTART,      /* the session is forgotten */
+    FAIL,         /* the server fails at this session */
     TAKEN,        /* another stream resumed the session */
     CANCEL,       /* the link is cancelled from outside */
     STALE,        /* an older round's verdict comes first */
@@ -170,12 +171,14 @@ static void verify(fake *f, const ft_msg_draft *draft, uint32_t run_left)
 static bool answer(fake_link *l, const ft_msg_draft *draft, uint32_t run_left, fault now)
 {
     fake *f = l->f;
-    if (now != CUT && now != RESTART && now != SILENT && now != TAKEN)
+    if (now != CUT && now != RESTART && now != SILENT && now != TAKEN && now != FAIL)
         verify(f, draft, run_left);
     if (now == RESTART)
         f->alive = false;
     if (now == CUT || now == CUT_ANSWERED || now == RESTART)
         l->over = FT_UNAVAILABLE;
+    else if (now == FAIL)
+        l->over = FT_INTERNAL, f->alive = false;
     else if (now == TAKEN)
         l->over = FT_ABORTED;
     else if (now == CANCEL)
@@ -659,6 +662,23 @@ static void test_gives_up(void **state)
     assert_true(r.stats.reconnects >= 1);
 }
 
+/* A server's defect costs a text nothing, unless the text meets it again and again. */
+static void test_a_failed_session_is_opened_anew(void **state)
+{
+    for (int drafts = 0; drafts < 2; drafts++) {
+        run r = {.max_tokens = 5, .f.fault = FAIL, .f.fault_at = 2, .drafts = drafts};
+        go(&r);
+        check_text(&r, 5, FT_FINISH_LENGTH);
+        assert_int_equal(r.f.opens, 2);
+        assert_int_equal(r.f.resumes, 0);
+        r = (run){.max_tokens = 5, .f.fault = FAIL, .f.fault_at = 2, .f.again = true};
+        r.drafts = drafts;
+        go(&r);
+        assert_int_equal(r.status, FT_INTERNAL);
+        assert_int_equal(r.f.opens, 4);
+    }
+}
+
 /* Two edges that take a session from each other would do so for ever. */
 static void test_leaves_a_taken_session(void **state)
 {
@@ -834,6 +854,7 @@ int main(void)
         cmocka_unit_test(test_reopen_names_the_model),
         cmocka_unit_test(test_every_round_cut),
         cmocka_unit_test(test_gives_up),
+        cmocka_unit_test(test_a_failed_session_is_opened_anew),
         cmocka_unit_test(test_leaves_a_taken_session),
         cmocka_unit_test(test_full_server_is_waited_for),
         cmocka_unit_test(test_full_server_in_the_end),
