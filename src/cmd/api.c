@@ -37,6 +37,8 @@ ft_status ft_api_flags_check(const ft_api_flags *flags, const char *who, const c
     if (http->api_key && flags->api_key_file)
         return ft_error_set(err, FT_INVALID, "%s: the API's key comes by flag or by file, not both",
                             who);
+    if (ft_cmd_check_secret(http->api_key, "the API's key", err) != FT_OK)
+        return FT_INVALID;
     if (!http->tls_cert != !http->tls_key)
         return ft_error_set(err, FT_INVALID, "%s: --https-cert and --https-key go together", who);
     if (!http->api_key && !flags->api_key_file && !insecure && !ft_cmd_is_loopback(http->host))
@@ -65,6 +67,8 @@ ft_status ft_api_start(ft_api *api, const ft_api_flags *flags, ft_openai_opts op
         status = ft_cmd_read_secret(flags->api_key_file, err, &api->key);
         http.api_key = api->key;
     }
+    if (status == FT_OK)
+        status = ft_cmd_check_secret(http.api_key, "the API's key", err);
     if (status == FT_OK)
         status = ft_openai_create(&openai, err, &api->openai);
     if (status != FT_OK)

@@ -99,9 +99,7 @@ static ft_status read_credentials(serve_flags *f, ft_error *err)
         status = ft_cmd_read_secret(f->token_file, err, &f->token_text);
         server->token = f->token_text;
     }
-    if (status == FT_OK && server->token && !server->token[0])
-        return ft_error_set(err, FT_INVALID, "serve: the token is empty");
-    return status;
+    return status == FT_OK ? ft_cmd_check_secret(server->token, "serve: the token", err) : status;
 }
 
 static ft_status check_flags(serve_flags *f, ft_error *err)

@@ -7,7 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/keys.h"
+
 #define SECRET_MAX 4096
+
+ft_status ft_cmd_check_secret(const char *secret, const char *who, ft_error *err)
+{
+    if (!secret || strlen(secret) >= FT_KEY_TOKEN_MIN)
+        return FT_OK;
+    return ft_error_set(err, FT_INVALID,
+                        "%s: a secret of %zu bytes can be guessed: it must have %d at least, as "
+                        "`openssl rand -hex 16` makes them",
+                        who, strlen(secret), FT_KEY_TOKEN_MIN);
+}
 
 ft_status ft_cmd_read_secret(const char *path, ft_error *err, char **out)
 {

@@ -7,6 +7,9 @@
 
 #include "base/status.h"
 
+/* FT_INVALID: a secret that this server asks for is so short that it can be guessed. NULL is legal:
+ * it asks for none. */
+FT_WARN_UNUSED ft_status ft_cmd_check_secret(const char *secret, const char *who, ft_error *err);
 /* Reads the first line of a file, 1 to 4,096 bytes, as a secret; the caller frees *out. */
 FT_WARN_UNUSED ft_status ft_cmd_read_secret(const char *path, ft_error *err, char **out);
 

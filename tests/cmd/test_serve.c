@@ -141,13 +141,13 @@ static void expect(int port, int status, const char *headers)
     http_response_deinit(&r);
 }
 
-#define KEY "Authorization: Bearer sesame\r\n"
+#define KEY "Authorization: Bearer open-sesame-16-bytes\r\n"
 
 static void test_guards(void **state)
 {
-    program server = program_start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
-                                                    "--http-port", "0", "--api-key", "sesame",
-                                                    "--allow-origin", "http://good.example", NULL});
+    program server = program_start((const char *[]){
+        "serve", "-m", model, "-t", "1", "--port", "0", "--http-port", "0", "--api-key",
+        "open-sesame-16-bytes", "--allow-origin", "http://good.example", NULL});
     int port = program_wait_port(&server, "api url=");
     assert_true(port > 0);
     expect(port, 200, KEY);
@@ -258,6 +258,11 @@ static int run(const char *const *args)
 static void test_flags(void **state)
 {
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--api-key", "k", NULL}), 2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--http-port", "0", "--api-key",
+                                          "fifteen letters", NULL}),
+                     2);
+    assert_int_equal(
+        run((const char *[]){"serve", "-m", model, "--token", "fifteen letters", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--http-port", "no", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--draft-always", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--slo", "2,4,", NULL}), 2);
