@@ -42,6 +42,14 @@ void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out)
     pthread_mutex_unlock(&verifier->inbox.lock);
 }
 
+/* The free blocks, rounded down to eighths of the pool: who asks again and again must not learn how
+ * long other tenants' texts are. */
+static uint32_t about_free(const ft_verifier_stats *stats)
+{
+    const uint64_t eighths = stats->kv_blocks ? 8ull * stats->kv_blocks_free / stats->kv_blocks : 0;
+    return (uint32_t)(eighths * stats->kv_blocks / 8);
+}
+
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out)
 {
     ft_verifier_stats stats;
@@ -52,7 +60,7 @@ void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out)
                          .limits = ft_sess_limits(verifier),
                          .sessions = stats.sessions,
                          .kv_blocks = stats.kv_blocks,
-                         .kv_blocks_free = stats.kv_blocks_free};
+                         .kv_blocks_free = about_free(&stats)};
     strncpy(out->model, verifier->model.name, sizeof out->model - 1);
     memcpy(out->kernels, verifier->model.kernels, sizeof out->kernels);
 }

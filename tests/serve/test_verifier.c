@@ -65,7 +65,6 @@ static void test_drafts_change_nothing(void **state)
     ft_verifier_destroy(v);
 }
 
-/* Every max_tokens, with chains that reach beyond it. */
 /* Replicas are compared by it: what multiplies with the weights, and how K and V are kept. */
 static void test_info_tells_kernels(void **state)
 {
@@ -83,6 +82,39 @@ static void test_info_tells_kernels(void **state)
     }
 }
 
+/* Info shows free blocks in eighths of the pool: a block more or less of another one's text is not
+ * seen. */
+static void test_info_hides_texts(void **state)
+{
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.kv_tok = 64 * FT_KV_BLOCK_TOK});
+    uint32_t least = 64;
+    (void)state;
+    for (uint32_t n = 1; n <= 14; n++) { /* blocks of a text */
+        local_client c;
+        test_text text;
+        ft_msg_info info;
+        ft_verifier_stats stats;
+        test_text_random(&text, n * FT_KV_BLOCK_TOK, n);
+        ft_msg_open open = open_msg(&text, 0, 0, 8);
+        test_edge edge = test_edge_make(TEST_DRAFT_WRONG, NULL, target.n_vocab, n);
+        local_open(&c, v, &open, "me");
+        local_wait_opened(&c);
+        test_draft(&c.draft, &edge, &text);
+        local_send(c.session, &c.draft);
+        assert_true(local_wait_verdict(&c, 1));
+        ft_verifier_tick(v);
+        ft_verifier_get_stats(v, &stats);
+        ft_verifier_info(v, &info);
+        assert_int_equal(info.kv_blocks, 64);
+        assert_int_equal(info.kv_blocks_free, stats.kv_blocks_free / 8 * 8);
+        least = stats.kv_blocks_free < least ? stats.kv_blocks_free : least;
+        local_close(&c);
+    }
+    assert_true(least < 56);
+    ft_verifier_destroy(v);
+}
+
+/* Every max_tokens, with chains that reach beyond it. */
 static void test_length_is_exact(void **state)
 {
     ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
@@ -421,6 +453,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drafts_change_nothing),
         cmocka_unit_test(test_info_tells_kernels),
+        cmocka_unit_test(test_info_hides_texts),
         cmocka_unit_test(test_length_is_exact),
         cmocka_unit_test(test_context_is_never_exceeded),
         cmocka_unit_test(test_stop_token_ends_the_text),
