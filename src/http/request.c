@@ -387,12 +387,36 @@ static const char *json_reason(const json_error_t *e)
     return "the syntax is wrong";
 }
 
+/* Counts values before they are parsed: one behind each '[' , '{' and ',' outside strings. */
+static bool too_many_values(const char *body, size_t n)
+{
+    size_t objects = 0, values = 1;
+    bool text = false;
+    for (size_t i = 0; i < n; i++) {
+        const char c = body[i];
+        if (text) {
+            i += c == '\\'; /* what is escaped ends no string */
+            text = c != '"';
+        } else {
+            text = c == '"';
+            objects += c == '{';
+            values += c == '{' || c == '[' || c == ',';
+        }
+    }
+    return objects > FT_HTTP_OBJECTS_MAX || values > FT_HTTP_VALUES_MAX;
+}
+
 static ft_status load(reader *r, const char *body, size_t n)
 {
     json_error_t e;
     if (n == 0)
         return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,
                                 "The request has no body: a JSON object was expected.");
+    if (too_many_values(body, n))
+        return ft_http_fail_set(r->fail, 413, "body_too_large", NULL,
+                                "The body holds more values than this server accepts: %d objects, "
+                                "%d values of all kinds.",
+                                FT_HTTP_OBJECTS_MAX, FT_HTTP_VALUES_MAX);
     r->root = r->out->root = json_loadb(body, n, JSON_REJECT_DUPLICATES, &e);
     if (!r->root)
         return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,

@@ -16,6 +16,10 @@
 #define FT_HTTP_STOPS_MAX      16
 #define FT_HTTP_STOP_BYTES_MAX 4096 /* so much text may wait until it is known not to be one */
 
+/* A parsed value takes more memory than its text: an empty object 220 bytes instead of 3. */
+#define FT_HTTP_OBJECTS_MAX 16384
+#define FT_HTTP_VALUES_MAX  (1 << 18) /* of all kinds: a prompt of token ids has many */
+
 /* Must not be moved or copied: the request points into it. */
 typedef struct ft_http_parsed {
     ft_http_request request; /* borrows from the fields below */
@@ -28,8 +32,8 @@ typedef struct ft_http_parsed {
 } ft_http_parsed;
 
 /* Parses body[0..n) as a request for /v1/chat/completions (chat) or /v1/completions. On failure
- * *fail says what is wrong, and *out is empty. FT_INVALID: 400, or 404 if it names another model.
- * FT_NOMEM. */
+ * *fail says what is wrong, and *out is empty. FT_INVALID: 400, 404 if it names another model,
+ * or 413 if it has too many values. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_http_parse(const char *body, size_t n, bool chat, const char *model_id,
                                        ft_http_fail *fail, ft_http_parsed *out);
 void ft_http_parsed_deinit(ft_http_parsed *parsed);

@@ -158,6 +158,49 @@ static void check_bad(const bad_case *cases, size_t n, bool chat, int http)
 }
 #define BAD(cases, chat) check_bad(cases, sizeof(cases) / sizeof *(cases), chat, 400)
 
+/* n times `unit` between head and tail; the caller frees it. */
+static char *repeat(const char *head, const char *unit, size_t n, const char *tail)
+{
+    const size_t one = strlen(unit);
+    char *body = malloc(strlen(head) + n * one + strlen(tail) + 1), *at = body;
+    assert_non_null(body);
+    at = stpcpy(at, head);
+    for (size_t i = 0; i < n; i++, at += one)
+        memcpy(at, unit, one);
+    strcpy(at, tail);
+    return body;
+}
+
+/* Values are counted before they take memory; what strings hold is no value. */
+static void test_many_values(void **state)
+{
+    static const struct {
+        const char *head, *unit;
+        size_t n;
+        const char *tail;
+        bool good;
+    } bodies[] = {
+        {"{\"prompt\":[1", ",12", FT_HTTP_VALUES_MAX - 3, "]}", true},
+        {"{\"prompt\":[1", ",12", FT_HTTP_VALUES_MAX - 2, "]}", false},
+        {"{\"prompt\":\"a\",\"user\":[{}", ",{}", FT_HTTP_OBJECTS_MAX, "]}", false},
+        {"{\"prompt\":\"a\",\"user\":", "[", 8 << 20, "", false},
+        {"{\"prompt\":\"", "[{,\\\",", FT_HTTP_VALUES_MAX, "\"}", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        ft_http_parsed p;
+        ft_http_fail fail;
+        char *body = repeat(bodies[i].head, bodies[i].unit, bodies[i].n, bodies[i].tail);
+        const ft_status status = parse(body, false, &fail, &p);
+        assert_int_equal(status, bodies[i].good ? FT_OK : FT_INVALID);
+        if (status == FT_OK)
+            ft_http_parsed_deinit(&p);
+        else
+            assert_string_equal(fail.code, "body_too_large");
+        free(body);
+    }
+}
+
 static void test_bad_json(void **state)
 {
     static const bad_case cases[] = {
@@ -191,7 +234,7 @@ static void test_bad_json(void **state)
 
 static void test_deep(void **state)
 {
-    size_t n = 1 << 20;
+    size_t n = 1 << 17;
     char *body = malloc(n);
     ft_http_fail fail;
     ft_http_parsed p;
@@ -323,9 +366,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chat),        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_harmless),    cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_bad_chat),    cmocka_unit_test(test_bad_fields),
-        cmocka_unit_test(test_bad_prompts), cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_deep),        cmocka_unit_test(test_bad_chat),
+        cmocka_unit_test(test_bad_fields),  cmocka_unit_test(test_bad_prompts),
+        cmocka_unit_test(test_other_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
