@@ -128,32 +128,30 @@ static bool is_wanted(const ablate *a, const char *name)
     return !a->opts->conditions;
 }
 
+static void add_condition(ablate *a, condition c)
+{
+    if (is_wanted(a, c.name))
+        a->condition[a->n_conditions++] = c;
+}
+
 static void find_conditions(ablate *a)
 {
-    for (size_t i = 0; a->opts->target && i < ft_ablate_n_cases; i++)
-        if (is_wanted(a, ft_ablate_cases[i].name))
-            a->condition[a->n_conditions++] = (condition){ft_ablate_cases[i].name,
-                                                          ft_ablate_cases[i].what,
-                                                          &ft_ablate_cases[i],
-                                                          NULL,
-                                                          NULL,
-                                                          1};
-    for (size_t i = 0; a->opts->config && i < ft_ablate_n_crowds; i++)
-        if (is_wanted(a, ft_ablate_crowds[i].name))
-            a->condition[a->n_conditions++] = (condition){ft_ablate_crowds[i].name,
-                                                          ft_ablate_crowds[i].what,
-                                                          NULL,
-                                                          &ft_ablate_crowds[i],
-                                                          NULL,
-                                                          2};
-    for (size_t i = 0; i < ft_ablate_n_parts; i++)
-        if (is_wanted(a, ft_ablate_parts[i].name))
-            a->condition[a->n_conditions++] = (condition){ft_ablate_parts[i].name,
-                                                          ft_ablate_parts[i].what,
-                                                          NULL,
-                                                          NULL,
-                                                          &ft_ablate_parts[i],
-                                                          1};
+    for (size_t i = 0; a->opts->target && i < ft_ablate_n_cases; i++) {
+        const ft_ablate_case *edge = &ft_ablate_cases[i];
+        add_condition(
+            a, (condition){.name = edge->name, .what = edge->what, .edge = edge, .n_figures = 1});
+    }
+    for (size_t i = 0; a->opts->config && i < ft_ablate_n_crowds; i++) {
+        const ft_ablate_crowd *crowd = &ft_ablate_crowds[i];
+        add_condition(
+            a,
+            (condition){.name = crowd->name, .what = crowd->what, .crowd = crowd, .n_figures = 2});
+    }
+    for (size_t i = 0; i < ft_ablate_n_parts; i++) {
+        const ft_ablate_part *part = &ft_ablate_parts[i];
+        add_condition(
+            a, (condition){.name = part->name, .what = part->what, .part = part, .n_figures = 1});
+    }
 }
 
 static ft_status live_edge(ablate *a, const ft_ablate_case *how, uint64_t seed, ft_error *err,

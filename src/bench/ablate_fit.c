@@ -13,19 +13,14 @@
 #define CHUNK     512  /* rows of a prompt in a pass at most */
 #define BUDGET_US 100000
 
-static double between(ft_rng *rng, double least, double most)
-{
-    return least * pow(most / least, ft_rng_unit(rng));
-}
-
 static void draw_costs(ft_rng *rng, double us[FT_COST_FACTORS])
 {
-    us[FT_COST_PASS] = between(rng, 3000, 60000);
-    us[FT_COST_ROW] = between(rng, 50, 2000);
-    us[FT_COST_LOGITS_ROW] = between(rng, 10, 300);
-    us[FT_COST_INTERACTION] = between(rng, 0.002, 0.1);
-    us[FT_COST_CACHED_TOK] = between(rng, 0.05, 3);
-    us[FT_COST_HEAD] = between(rng, 500, 5000);
+    us[FT_COST_PASS] = ft_ablate_between(rng, 3000, 60000);
+    us[FT_COST_ROW] = ft_ablate_between(rng, 50, 2000);
+    us[FT_COST_LOGITS_ROW] = ft_ablate_between(rng, 10, 300);
+    us[FT_COST_INTERACTION] = ft_ablate_between(rng, 0.002, 0.1);
+    us[FT_COST_CACHED_TOK] = ft_ablate_between(rng, 0.05, 3);
+    us[FT_COST_HEAD] = ft_ablate_between(rng, 500, 5000);
 }
 
 static bool is_quiet(const ft_ablate_fit_load *l, uint32_t number)
@@ -44,7 +39,7 @@ static ft_pass draw_rounds(const ft_ablate_fit_load *l, uint32_t number, ft_rng 
         return ft_pass_plus(pass, 500 + number % 1000, 1, 1);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t rows = ft_rng_below(rng, 3) ? 1 + ft_rng_below(rng, 33) : 1;
-        pass = ft_pass_plus(pass, (uint32_t)between(rng, 50, 4000), rows, rows);
+        pass = ft_pass_plus(pass, (uint32_t)ft_ablate_between(rng, 50, 4000), rows, rows);
     }
     return pass;
 }

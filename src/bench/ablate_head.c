@@ -50,17 +50,12 @@ typedef struct world {
     bool warm; /* the head ran before */
 } world;
 
-static double between(ft_rng *rng, double least, double most)
-{
-    return least * pow(most / least, ft_rng_unit(rng));
-}
-
 /* The head is a part of the model's weights. The rest of a pass takes as much for each weight. */
 static machine draw_machine(const ft_ablate_head_load *l, ft_rng *rng)
 {
-    const double share = between(rng, 0.05, 0.4), rest = (1 - share) / share;
-    machine m = {.run_us = between(rng, 300, 6000)};
-    m.row_us = m.run_us * l->row * between(rng, 0.7, 1.4);
+    const double share = ft_ablate_between(rng, 0.05, 0.4), rest = (1 - share) / share;
+    machine m = {.run_us = ft_ablate_between(rng, 300, 6000)};
+    m.row_us = m.run_us * l->row * ft_ablate_between(rng, 0.7, 1.4);
     m.pass_us = m.run_us * rest;
     m.pass_row_us = m.row_us * rest;
     return m;
@@ -194,7 +189,7 @@ static double run_head(world *w, uint32_t rows)
 {
     const machine *m = &w->machine;
     const double us = (m->run_us + m->row_us * rows) * ft_ablate_noisy(&w->rng, NOISE);
-    const double held = between(&w->rng, 2, HELD);
+    const double held = ft_ablate_between(&w->rng, 2, HELD);
     double measured_us = us;
     if (ft_rng_unit(&w->rng) < w->load->stalls)
         measured_us *= held;

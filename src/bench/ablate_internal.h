@@ -74,6 +74,8 @@ typedef struct ft_ablate_world {
 
 /* A factor of mean 1. */
 double ft_ablate_noisy(ft_rng *rng, double sigma);
+/* A number whose logarithm is drawn evenly; 0 < least <= most. */
+double ft_ablate_between(ft_rng *rng, double least, double most);
 /* Luck of a place in the text, [0, 1): the same whatever the edge does, so that two lives with the
  * same seed meet the same mishaps. `what` tells one kind of luck from another. */
 double ft_ablate_luck(const ft_ablate_world *world, uint32_t position, uint32_t what);

@@ -18,6 +18,11 @@ double ft_ablate_noisy(ft_rng *rng, double sigma)
     return exp(sigma * ft_rng_normal(rng) - sigma * sigma / 2);
 }
 
+double ft_ablate_between(ft_rng *rng, double least, double most)
+{
+    return least * pow(most / least, ft_rng_unit(rng));
+}
+
 double ft_ablate_luck(const ft_ablate_world *w, uint32_t position, uint32_t what)
 {
     const uint64_t place[4] = {w->seed, w->session.number, position, what};

@@ -3,9 +3,9 @@
 // runs and write one text after another. The functions of sched/own_draft.h are called as
 // serve/own_draft.c and serve/pass.c call them.
 //
-// Invariant: which token is right at a place of a text, and how sure the draft model is there,
-// depend only on the seed, the session, the text, the place and the time. So two lives with the
-// same seed meet the same texts. One thread.
+// Invariant: two lives with the same seed meet the same texts. At each place of a text it is fixed
+// which token is right and how sure the draft model is. Both follow from the seed, the session, the
+// text, the place and the time alone. One thread.
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -66,9 +66,9 @@ ft_status ft_api_start(ft_api *api, const ft_api_flags *flags, ft_openai_opts op
     if (flags->api_key_file) {
         status = ft_cmd_read_secret(flags->api_key_file, err, &api->key);
         http.api_key = api->key;
+        if (status == FT_OK)
+            status = ft_cmd_check_secret(http.api_key, "the API's key", err);
     }
-    if (status == FT_OK)
-        status = ft_cmd_check_secret(http.api_key, "the API's key", err);
     if (status == FT_OK)
         status = ft_openai_create(&openai, err, &api->openai);
     if (status != FT_OK)

@@ -126,7 +126,6 @@ static double ratio(double a, double b)
 
 static json_t *result_json(const ft_sim_result *r, size_t n_classes)
 {
-    json_t *result;
     json_t *spikes = json_object(), *texts = json_array(), *slow = json_array();
     for (int i = FT_SPIKE_COLD_START; i < FT_SPIKE_CAUSES; i++)
         json_object_set_new(spikes, ft_spike_name[i], json_integer((json_int_t)r->spike[i]));
@@ -134,7 +133,7 @@ static json_t *result_json(const ft_sim_result *r, size_t n_classes)
         json_array_append_new(texts, json_integer((json_int_t)r->texts[i]));
         json_array_append_new(slow, json_integer((json_int_t)r->slow[i]));
     }
-    result = json_pack(
+    json_t *result = json_pack(
         "{s:f, s:I, s:I, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:I, s:I, s:o, s:o, s:o}",
         "seconds", (double)r->counted_us / 1e6, "tokens", (json_int_t)r->tokens,
         "tokens_before_too", (json_int_t)r->tokens_all, "tokens_per_s",

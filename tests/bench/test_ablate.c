@@ -58,6 +58,23 @@ static double number(const json_t *row, const char *key)
     return json_number_value(json_object_get(row, key));
 }
 
+/* The caller frees the report. */
+static json_t *report_of(const ft_bench_ablate_opts *opts)
+{
+    ft_error err = {0};
+    json_t *report = NULL;
+    if (ft_bench_ablate(opts, &err, &report) != FT_OK)
+        fail_msg("%s", err.message);
+    return report;
+}
+
+static const json_t *row_of(const json_t *report, size_t i, const char *figure)
+{
+    const json_t *row = json_array_get(json_object_get(report, "rows"), i);
+    assert_string_equal(json_string_value(json_object_get(row, "figure")), figure);
+    return row;
+}
+
 /* Without a lead over their promises many texts are late. */
 static void test_rows(void **state)
 {
@@ -92,13 +109,10 @@ static void test_part(void **state)
 {
     ft_bench_ablate_opts opts = {
         .only = "sched.cost.outliers,sched.gain", .conditions = "fit spikes", .lives = 8};
-    ft_error err = {0};
-    json_t *report = NULL;
     (void)state;
-    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_OK);
+    json_t *report = report_of(&opts);
     assert_int_equal(json_array_size(json_object_get(report, "rows")), 1);
-    const json_t *row = json_array_get(json_object_get(report, "rows"), 0);
-    assert_string_equal(json_string_value(json_object_get(row, "figure")), "accuracy");
+    const json_t *row = row_of(report, 0, "accuracy");
     assert_in_range(100 * number(row, "baseline"), 80, 99);
     assert_true(number(row, "high") < 0);
     json_decref(report);
@@ -109,13 +123,10 @@ static void test_admission(void **state)
 {
     const ft_bench_ablate_opts opts = {
         .config = config(), .only = "sched.admit.load", .conditions = "asked fastest", .lives = 4};
-    ft_error err = {0};
-    json_t *report = NULL;
     (void)state;
-    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_OK);
-    const json_t *row = json_array_get(json_object_get(report, "rows"), 0);
+    json_t *report = report_of(&opts);
+    const json_t *row = row_of(report, 0, "kept_tokens_per_s");
     assert_string_equal(json_string_value(json_object_get(row, "name")), "load");
-    assert_string_equal(json_string_value(json_object_get(row, "figure")), "kept_tokens_per_s");
     assert_true(number(row, "high") < -10);
     json_decref(report);
 }
@@ -125,12 +136,9 @@ static void test_tenants(void **state)
 {
     const ft_bench_ablate_opts opts = {
         .only = "sched.fair.memory", .conditions = "fair rows", .lives = 8};
-    ft_error err = {0};
-    json_t *report = NULL;
     (void)state;
-    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_OK);
-    const json_t *row = json_array_get(json_object_get(report, "rows"), 0);
-    assert_string_equal(json_string_value(json_object_get(row, "figure")), "least_share");
+    json_t *report = report_of(&opts);
+    const json_t *row = row_of(report, 0, "least_share");
     assert_in_range(100 * number(row, "baseline"), 45, 75);
     assert_true(number(row, "high") < -5);
     json_decref(report);
@@ -141,13 +149,10 @@ static void test_heads(void **state)
 {
     ft_bench_ablate_opts opts = {
         .only = "sched.heads.walks learnt", .conditions = "head good", .lives = 8};
-    ft_error err = {0};
-    json_t *report = NULL;
     (void)state;
-    assert_int_equal(ft_bench_ablate(&opts, &err, &report), FT_OK);
+    json_t *report = report_of(&opts);
     assert_int_equal(json_array_size(json_object_get(report, "rows")), 1);
-    const json_t *row = json_array_get(json_object_get(report, "rows"), 0);
-    assert_string_equal(json_string_value(json_object_get(row, "figure")), "tokens_per_s");
+    const json_t *row = row_of(report, 0, "tokens_per_s");
     assert_true(number(row, "high") < 0);
     json_decref(report);
 }
