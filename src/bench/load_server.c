@@ -89,7 +89,8 @@ static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server 
         add_number(&a, "--draft-depth", o->depth);
         add_number(&a, "--spec-draft-n-max", o->budget);
         add_number(&a, "--draft-width", o->width);
-        add(&a, "--draft-always", NULL);
+        if (o->draft_always)
+            add(&a, "--draft-always", NULL);
     }
     add(&a, "--port", "0");
     add(&a, "--port-file", port);

@@ -16,7 +16,8 @@
 
 typedef struct ft_bench_load_server_opts {
     const char *model, *draft;     /* draft: drafts on the server too; NULL: it does not */
-    uint32_t depth, budget, width; /* of its drafts, which it makes whether or not they pay */
+    uint32_t depth, budget, width; /* of its drafts */
+    bool draft_always;             /* also when they do not pay, and of all nodes */
     uint32_t ctx, kv_tok, max_sessions;
     uint32_t threads;
     const char *policy, *slo, *costs, *cache_type; /* as serve's flags; NULL: its defaults */

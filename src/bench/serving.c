@@ -78,6 +78,7 @@ static ft_status start_server(serving *x, bool drafts, ft_error *err, ft_bench_l
                                       .depth = (uint32_t)f->drafts.depth,
                                       .budget = (uint32_t)f->drafts.budget,
                                       .width = (uint32_t)f->drafts.width,
+                                      .draft_always = f->drafts.rule == FT_BENCH_DEPTH_FIXED,
                                       .max_sessions = 8 * (uint32_t)f->batch + 8,
                                       .threads = 1,
                                       .core = x->core,
@@ -97,6 +98,7 @@ static ft_bench_load_drive_opts drive_opts(serving *x, ft_bench_load_mode mode)
     if (f->drafts.chain)
         params = ft_draft_params_chain((uint32_t)f->drafts.depth);
     params.proactive = f->drafts.proactive;
+    params.weigh_rows = f->drafts.rule == FT_BENCH_DEPTH_LATENCY;
     params.predictor = mode == FT_BENCH_LOAD_PREDICTOR ? f->drafts.predictor : NULL;
     return (ft_bench_load_drive_opts){
         .server = mode == FT_BENCH_LOAD_SERVER_SPEC ? &x->spec : &x->plain,

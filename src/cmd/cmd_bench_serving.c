@@ -89,8 +89,8 @@ static const ft_flag rows[] = {
     {"--draft-depth", NULL, FT_FLAG(options, o.drafts.depth), "N",
      "draft forwards of a tree; on edges at most", 1, 64},
     {"--depth", NULL, FT_FLAG_ENUM(options, o.drafts.rule, ft_bench_depth_name), "HOW",
-     "edge, edge+proactive: draft until one more forward would bring less than its time costs, or "
-     "always --draft-depth forwards"},
+     "draft as long as forwards and nodes bring more than their time costs; or always full trees "
+     "of --draft-depth forwards, as in SpecEdge"},
     {"--spec-draft-n-max", NULL, FT_FLAG(options, o.drafts.budget), "N", "nodes of a tree", 1, 64},
     {"--proactive-from", NULL, FT_FLAG_ENUM(options, o.drafts.proactive, ft_proactive_from_choices),
      "WHERE",

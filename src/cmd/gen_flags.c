@@ -163,6 +163,7 @@ static ft_status parse_depth(ft_edge_flags *f, ft_error *err)
         return ft_error_set(err, FT_INVALID,
                             "--depth %s: pass auto, pipeline, latency or a number from 1 to %d",
                             how, FT_TREE_MAX);
+    out->draft.weigh_rows = !out->automatic && out->depth_rule == FT_DEPTH_LATENCY;
     if (!out->automatic && out->depth_rule == FT_DEPTH_PIPELINE)
         return ft_error_set(err, FT_INVALID,
                             "--depth %s decides anew each round: it goes with --draft auto", how);

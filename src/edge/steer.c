@@ -58,6 +58,9 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->depth = choice.depth;
     params->width = ft_min_u32(params->width, choice.budget);
     params->deep_enough = ends_early(s) ? &s->depth : NULL;
+    if (params->weigh_rows)
+        params->min_logp = logf((float)ft_depth_least_chance(
+            &s->depth, ft_control_row_us(&s->control), s->control.price));
     params->round = ask->round;
     ft_draft_params_obey(params, ask->terms);
     s->depth.free_us = fmax(ft_control_busy_us(&s->control) - (double)now.spent_us, 0);

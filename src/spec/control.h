@@ -128,6 +128,7 @@ void ft_control_saw_rtt(ft_control *control, int64_t us);
 /* What it knows. */
 double ft_control_token_us(const ft_control *control);   /* a token of a run; 0: not known */
 double ft_control_forward_us(const ft_control *control); /* a draft forward; 0: not known */
+double ft_control_row_us(const ft_control *control); /* a node in a verification; 0: not known */
 /* For so long after a mark a draft may take: others keep the server busy for a little longer; 0:
  * they do not. */
 double ft_control_busy_us(const ft_control *control);

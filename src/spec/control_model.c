@@ -88,6 +88,11 @@ double ft_control_forward_us(const ft_control *c)
     return c->draft.n ? c->draft.slope : 0;
 }
 
+double ft_control_row_us(const ft_control *c)
+{
+    return c->verify.n ? c->verify.slope : 0;
+}
+
 double ft_control_answer_us(const ft_control *c, uint32_t nodes)
 {
     return c->verify.n ? c->queue_us + ft_control_line_at(&c->verify, nodes) : 0;

@@ -11,6 +11,8 @@
 
 #define TUNE (ft_spec_tune->depth)
 
+#define LEAST_MOST 0.99 /* what is nearly sure is worth its row */
+
 double ft_depth_rate(const ft_depth *d)
 {
     return d->us > 0 ? d->tokens / d->us : 0;
@@ -24,6 +26,11 @@ bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double chance)
     const double end_us = (forwards + 1) * d->forward_us;
     const double cost_us = fmin(d->forward_us, end_us - d->free_us);
     return cost_us > 0 && TUNE.yield * chance < rate * cost_us;
+}
+
+double ft_depth_least_chance(const ft_depth *d, double row_us, double price)
+{
+    return price + (1 - price) * fmin(ft_depth_rate(d) * row_us, LEAST_MOST);
 }
 
 void ft_depth_saw_round(ft_depth *d, uint32_t forwards, int64_t draft_us, int64_t wait_us,

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When a draft is deep enough. A round takes the time of its draft, of the network and of the
- * verification. It brings the accepted nodes and the target's own token. The token rate is highest
- * if drafting goes on as long as one more forward brings more tokens per time than rounds do on
- * average (the marginal value theorem: Charnov, Optimal foraging, 1976). What a forward will bring
- * is predicted from the chances of the leaves that it would compute.
+ * When a draft is deep enough, and which nodes are worth their rows. A round takes the time of its
+ * draft, of the network and of the verification. It brings the accepted nodes and the target's own
+ * token. The token rate is highest if drafting goes on as long as one more forward brings more
+ * tokens per time than rounds do on average (the marginal value theorem: Charnov, Optimal foraging,
+ * 1976). What a forward will bring is predicted from the chances of the leaves that it would
+ * compute. In the same way, a node is worth its row if it brings more tokens per time than rounds
+ * do on average.
  *
  * Pure: measurements come in, a decision comes out; no clock, no thread. The state is plain data: a
  * new text starts from a copy of what others learnt. It changes no node's order, and text does not
@@ -33,6 +35,11 @@ double ft_depth_rate(const ft_depth *depth);
 /* Whether to send the tree after so many forwards. chance: that the text goes through one of the
  * leaves which the next forward would compute. */
 bool ft_depth_enough(const ft_depth *depth, uint32_t forwards, double chance);
+
+/* A node is worth its row in a pass if the text goes through it with at least this chance. A row
+ * makes the verification longer by row_us, and costs others `price` tokens (sched/price.h). 0: any
+ * node is; below 1. */
+double ft_depth_least_chance(const ft_depth *depth, double row_us, double price);
 
 /* A verdict on a tree came, wait_us after the tree was sent. tokens: the target's own included. */
 void ft_depth_saw_round(ft_depth *depth, uint32_t forwards, int64_t draft_us, int64_t wait_us,

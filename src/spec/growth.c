@@ -208,7 +208,7 @@ static uint32_t best_nodes(ft_growth *g, uint32_t budget, const filter *which, u
         return 0;
     for (uint32_t i = 0; i < g->n; i++) {
         float cum = g->node[i].cum;
-        if (!(cum >= which->min_cum) || (n == budget && cum <= g->node[best[n - 1]].cum))
+        if ((i > 0 && !(cum >= which->min_cum)) || (n == budget && cum <= g->node[best[n - 1]].cum))
             continue;
         if (which->among && !which->among[i])
             continue;
@@ -324,7 +324,7 @@ uint32_t ft_growth_choose_proactive(ft_growth *g, const ft_draft_params *params,
         return 0;
     if (params->proactive == FT_PROACTIVE_LEAF)
         return choose_below(g, params, &room, chosen);
-    const filter likely = {.min_cum = fmaxf(params->min_logp, -logf(TUNE.proactive_odds))};
+    const filter likely = {.min_cum = -logf(TUNE.proactive_odds)};
     uint32_t n = best_nodes(g, FT_TREE_MAX, &likely, best);
     return leaves_of(g, best, n, FT_TREE_MAX, &room, chosen);
 }

@@ -30,7 +30,9 @@ typedef struct ft_draft_params {
     uint32_t depth;  /* draft forwards a round at most, which is the tree's depth */
     uint32_t width;  /* leaves that one forward expands; 1 with branch 1: a chain */
     uint32_t branch; /* children of a node that are considered */
-    float min_logp;  /* a node with a lower cumulative log-probability is not drafted */
+    /* A node with a lower cumulative log-probability is not drafted, except the best first token.
+     * Proactive drafting at FT_PROACTIVE_LIKELIEST has its own limit. */
+    float min_logp;
     ft_proactive proactive;
     /* Ends branches: a node that it predicts to be rejected is neither computed nor in the tree
      * (WISP 4.1, eq. (25) for each branch), except the best first token. Borrowed; NULL: none. A
@@ -38,6 +40,9 @@ typedef struct ft_draft_params {
     const ft_predictor *predictor;
     uint32_t round, resolution;  /* as in ft_draw (rule.h) */
     const ft_depth *deep_enough; /* ends a draft before `depth` forwards; NULL: nothing does */
+    /* Asks the owner to set min_logp anew for each draft, by what a row costs (depth.h). Not with
+     * the controller, which weighs rows by itself: its trees have as few nodes as pay. */
+    bool weigh_rows;
 } ft_draft_params;
 
 /* A chain of n tokens; a tree as in SpecExec (best first by cumulative log-probability). */
@@ -137,9 +142,9 @@ uint32_t ft_growth_choose_proactive(ft_growth *g, const ft_draft_params *params,
 /* chosen[n] were computed and get the next pending numbers. */
 void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool proactive);
 
-/* Hands out the best params->budget nodes as a tree, in pool order, none below min_logp. They are
- * those that SpecEdge's appendix C keeps when it prunes to the tree budget. Forgets the expansion
- * leaf. */
+/* Hands out the best params->budget nodes as a tree, in pool order, none below
+ * min_logp but the best first token. They are those that SpecEdge's appendix C keeps when it prunes
+ * to the tree budget. Forgets the expansion leaf. */
 void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree);
 
 /* An early draft: nodes that extend the emitted tree and are sent before its verdict. A *top* is an

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes into the controller and what comes out, without a link, a draft model or a clock.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,6 +46,21 @@ static void test_a_fixed_draft(void **state)
     choice = choose(&s, 1, BUDGET, &params);
     assert_false(choice.speculate);
     assert_int_equal(choice.run, 1);
+}
+
+/* Where rows are dear, a fixed tree has fewer nodes if rows are weighed, and all otherwise. */
+static void test_rows_are_weighed(void **state)
+{
+    ft_draft_params params;
+    ft_steer s = make(false);
+    s.depth.tokens = 2;
+    s.depth.us = 100000;
+    s.control.verify = (ft_control_line){.x = 8, .y = 60000, .slope = 5000, .n = 3};
+    (void)choose(&s, 100, BUDGET, &params);
+    assert_true(params.min_logp < -1e30f);
+    s.how.draft.weigh_rows = true;
+    (void)choose(&s, 100, BUDGET, &params);
+    assert_float_equal(expf(params.min_logp), 0.1, 1e-4);
 }
 
 static void test_runs_where_nothing_can_be_drafted(void **state)
@@ -131,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_fixed_draft),
+        cmocka_unit_test(test_rows_are_weighed),
         cmocka_unit_test(test_runs_where_nothing_can_be_drafted),
         cmocka_unit_test(test_what_the_server_takes),
         cmocka_unit_test(test_a_choice_stands_until_it_is_acted_on),

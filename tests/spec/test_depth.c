@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a draft is deep enough, in simulated worlds: held against who knows beforehand what each
-// forward of each round will bring (by brute force over all depths), and against the best of all
-// fixed depths.
+// When a draft is deep enough, and which nodes are worth their rows, in simulated worlds: held
+// against who knows beforehand what each forward of each round will bring (by brute force over all
+// depths), and against the best of all fixed depths and sizes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -202,12 +202,89 @@ static void test_free_while_busy(void **state)
     assert_true(ft_depth_enough(&depth, 6, 0.25));
 }
 
+/* ---- which nodes are worth their rows ---- */
+
+enum { NODES = 40 };
+
+typedef struct row_world {
+    double rest_us, row_us;
+    double spread; /* how much rounds differ: 0: not at all */
+} row_world;
+
+/* The chances of a round's nodes, best first. */
+static void draw_nodes(const row_world *w, ft_rng *rng, double chance[NODES])
+{
+    const double ease = 0.7 + w->spread * (ft_rng_unit(rng) - 0.5);
+    double p = 0.7;
+    for (int i = 0; i < NODES; i++, p *= ease)
+        chance[i] = p;
+}
+
+/* Tokens per time if each round sends its best `budget` nodes (0: those that the rule wants). */
+static double live_with_rows(const row_world *w, uint32_t budget)
+{
+    ft_depth depth = {0};
+    ft_rng rng, draws;
+    double tokens = 0, us = 0, chance[NODES];
+    ft_rng_init(&rng, 3);
+    ft_rng_init(&draws, 4);
+    for (int i = 0; i < ROUNDS; i++) {
+        const double least = ft_depth_least_chance(&depth, w->row_us, 0);
+        double mean = 1;
+        uint32_t n = 0;
+        draw_nodes(w, &rng, chance);
+        for (; n < NODES && (budget ? n < budget : chance[n] >= least); n++)
+            mean += chance[n];
+        const double took_us = w->rest_us + n * w->row_us;
+        const uint32_t got = whole(mean, &draws);
+        ft_depth_saw_round(&depth, 1, 1000, (int64_t)took_us - 1000, got);
+        if (i >= LEARNING) {
+            tokens += got;
+            us += took_us;
+        }
+    }
+    return tokens / us;
+}
+
+/* Cheap rows and dear ones, alike rounds and unlike ones: about as good as the best of all fixed
+ * sizes, which differs from world to world, or better. */
+static void test_rows_are_weighed(void **state)
+{
+    const row_world worlds[] = {
+        {100000, 10, 0}, {60000, 500, 0.2}, {20000, 2000, 0.2}, {10000, 3000, 0.3}};
+    (void)state;
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        const double rate = live_with_rows(&worlds[i], 0);
+        double fixed = 0, all = live_with_rows(&worlds[i], NODES);
+        for (uint32_t k = 1; k <= NODES; k++)
+            fixed = fmax(fixed, live_with_rows(&worlds[i], k));
+        print_message("world %zu: %.3f of the best size, %.3f of all nodes\n", i, rate / fixed,
+                      rate / all);
+        assert_true(rate > 0.97 * fixed);
+        assert_true(rate > 0.99 * all);
+    }
+}
+
+/* Without measurements every node is worth it. What costs others more, must be likelier. */
+static void test_least_chance(void **state)
+{
+    const ft_depth unknown = {0}, known = {.tokens = 3, .us = 100000};
+    (void)state;
+    assert_true(ft_depth_least_chance(&unknown, 1000, 0) == 0);
+    assert_true(ft_depth_least_chance(&known, 0, 0) == 0);
+    assert_float_equal(ft_depth_least_chance(&known, 1000, 0), 0.03, 1e-6);
+    assert_float_equal(ft_depth_least_chance(&known, 0, 0.2), 0.2, 1e-6);
+    assert_true(ft_depth_least_chance(&known, 1000, 0.2) > 0.2);
+    assert_true(ft_depth_least_chance(&known, 1e9, 0.99) < 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_near_the_best),   cmocka_unit_test(test_better_than_fixed),
         cmocka_unit_test(test_times_unknown),   cmocka_unit_test(test_monotonous),
-        cmocka_unit_test(test_free_while_busy),
+        cmocka_unit_test(test_free_while_busy), cmocka_unit_test(test_rows_are_weighed),
+        cmocka_unit_test(test_least_chance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -243,6 +243,10 @@ static void test_tree_keeps_its_limits(void **state)
         for (uint32_t i = 0; i < some.n; i++)
             assert_true(some.cum_logp[i] >= worst);
         assert_in_range(some.n, 7, 40);
+        p.min_logp = 0; /* no node is so sure: the best first token alone */
+        must(ft_drafter_draft(f.drafter, &p, &err, &some));
+        assert_int_equal(some.n, 1);
+        assert_int_equal(some.token[0], all.token[0]);
         fixture_deinit(&f);
     }
 }

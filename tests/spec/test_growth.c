@@ -212,10 +212,10 @@ static void test_rounds_keep_the_invariants(void **state)
 static void test_proactive_leaves_room(void **state)
 {
     const ft_draft_params wants[] = {
-        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0, NULL},
-        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0, NULL},
+        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0, NULL, false},
+        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0, NULL, false},
         {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0,
-         NULL}};
+         NULL, false}};
     for (uint64_t text = 0; text < 12; text++) {
         const ft_draft_params *p = &wants[text % 3];
         uint32_t leaves = ft_draft_params_leaves(p), n;
