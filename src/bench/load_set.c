@@ -42,7 +42,7 @@ static ft_status take(ft_bench_load_set *set, const ft_bench_load_set_opts *o,
 {
     const ft_chat_message message = {"user", prompt->text};
     ft_bench_load_prompt *p = &set->prompts[set->n];
-    ft_status status = ft_vocab_chat(o->vocab, &message, 1, err, &p->tokens);
+    ft_status status = ft_vocab_chat(o->vocab, &message, 1, NULL, err, &p->tokens);
     if (status != FT_OK)
         return status;
     if (p->tokens.n > o->longest || p->tokens.n < o->shortest) {

@@ -179,7 +179,7 @@ static void compare(const bench *b, uint32_t n, diff *d)
 static ft_status run_prompt(bench *b, const char *text, size_t n_text, ft_error *err)
 {
     ft_tokens tokens = {0};
-    ft_status status = ft_vocab_tokenize(b->vocab, text, n_text, FT_TOKENIZE_BOS, err, &tokens);
+    ft_status status = ft_vocab_tokenize(b->vocab, text, n_text, NULL, err, &tokens);
     if (status == FT_OK && (tokens.n == 0 || tokens.n > MAX_TOK)) {
         b->n_skipped++;
         goto out;

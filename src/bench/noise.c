@@ -184,7 +184,7 @@ static ft_status all_answers(job *j, const ft_bench_prompts *prompts, tally *t, 
     for (size_t i = 0; status == FT_OK && i < prompts->n && !stopped(j); i++) {
         ft_tokens tokens = {0};
         ft_chat_message message = {.role = "user", .content = prompts->items[i].text};
-        status = ft_vocab_chat(j->vocab, &message, 1, err, &tokens);
+        status = ft_vocab_chat(j->vocab, &message, 1, NULL, err, &tokens);
         if (status == FT_OK && tokens.n + j->n_predict > n_ctx)
             t->skipped++;
         else if (status == FT_OK)

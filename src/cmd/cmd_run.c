@@ -236,12 +236,12 @@ static ft_status render(run_app *app, run_talk *talk, ft_error *err, ft_tokens *
 {
     const char *last = talk->messages[talk->n - 1].content;
     if (!app->f.raw) {
-        ft_status status = ft_vocab_chat(app->vocab, talk->messages, talk->n, err, out);
+        ft_status status = ft_vocab_chat(app->vocab, talk->messages, talk->n, NULL, err, out);
         if (status != FT_UNSUPPORTED || talk->n > 1)
             return status;
         fprintf(stderr, "(the model has no chat template: the prompt is continued)\n");
     }
-    return ft_vocab_tokenize(app->vocab, last, strlen(last), FT_TOKENIZE_BOS, err, out);
+    return ft_vocab_tokenize(app->vocab, last, strlen(last), NULL, err, out);
 }
 
 /* Adds a message of the user and generates the answer to the conversation. */

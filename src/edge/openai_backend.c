@@ -35,13 +35,14 @@ static ft_edge *edge_of(ft_openai *o, ft_error *err)
 
 /* ---- the prompt ---- */
 
-static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q, ft_error *err,
-                             ft_tokens *out)
+static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q,
+                             const ft_gen_sink *sink, ft_error *err, ft_tokens *out)
 {
+    const ft_cancel cancel = {sink->cancelled, sink->ctx};
     if (q->chat)
-        return ft_vocab_chat(vocab, q->messages, q->n_messages, err, out);
+        return ft_vocab_chat(vocab, q->messages, q->n_messages, &cancel, err, out);
     if (q->prompt)
-        return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), FT_TOKENIZE_BOS, err, out);
+        return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), &cancel, err, out);
     for (size_t i = 0; i < q->n_prompt_tokens; i++)
         if (q->prompt_tokens[i] < 0 || q->prompt_tokens[i] >= ft_vocab_size(vocab))
             return ft_error_set(err, FT_INVALID, "prompt token %zu is %d, outside [0, %d)", i,
@@ -114,7 +115,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     ft_tokens prompt = {0};
     ft_gen_stats s = {0};
     ft_edge *edge = edge_of(o, err);
-    ft_status status = edge ? make_prompt(o->vocab, q, err, &prompt) : FT_UNAVAILABLE;
+    ft_status status = edge ? make_prompt(o->vocab, q, sink, err, &prompt) : FT_UNAVAILABLE;
     if (status == FT_OK)
         status = check_lengths(edge, q, prompt.n, err);
     if (status == FT_OK)

@@ -3,9 +3,9 @@
 // template's text from people's text; otherwise a message could end its own chat turn by spelling
 // "<|im_end|>". So the conversation is rendered twice. The second rendering has placeholders for
 // the contents and shows where each content is. Special tokens count only if they are wholly in the
-// template's text. If people spelled none, libllama tokenizes the whole rendering. Otherwise the
-// text between the template's special tokens is tokenized piece by piece without special tokens;
-// all other tokens are then the same. Stateless; any thread.
+// template's text; nobody looks for them in people's. The text between them is tokenized piece by
+// piece. If people spelled none, the tokens are those that libllama makes of the whole rendering.
+// Stateless; any thread.
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +26,7 @@ typedef struct chat {
     const ft_vocab *v;
     const ft_chat_message *messages; /* [n], as the caller gave them */
     size_t n;
+    const ft_cancel *cancel;
     ft_error *err;
     struct llama_chat_message *view; /* [n], messages for libllama */
     char (*placeholder)[PLACEHOLDER_BYTES];
@@ -35,7 +36,7 @@ typedef struct chat {
     size_t n_contents;
 } chat;
 
-static ft_status no_memory(chat *c)
+static ft_status no_memory(const chat *c)
 {
     return ft_error_set(c->err, FT_NOMEM, "out of memory for a conversation of %zu messages", c->n);
 }
@@ -165,23 +166,19 @@ static ft_status find_contents(chat *c)
     return FT_OK;
 }
 
-/* Returns the next special token in the rendering at or after *at, and sets *at to its place. With
- * contents: only in the template's own text; otherwise anywhere. */
-static const ft_special *find_special(const chat *c, bool template_only, size_t *at)
+/* Returns the next special token in the template's own text at or after *at, and sets *at to its
+ * place; NULL: none. *content: the first content that does not end before *at; starts with 0. */
+static const ft_special *find_special(const chat *c, size_t *at, size_t *content)
 {
-    size_t content = 0;
     while (*at < c->text.len) {
-        while (content < c->n_contents && c->contents[content].end <= *at)
-            content++;
-        size_t limit = c->text.len;
-        if (template_only && content < c->n_contents) {
-            const span *s = &c->contents[content];
-            if (s->begin <= *at) {
-                *at = s->end;
-                continue;
-            }
-            limit = s->begin;
+        while (*content < c->n_contents && c->contents[*content].end <= *at)
+            (*content)++;
+        const span *s = *content < c->n_contents ? &c->contents[*content] : NULL;
+        if (s && s->begin <= *at) {
+            *at = s->end;
+            continue;
         }
+        const size_t limit = s ? s->begin : c->text.len;
         const ft_special *found = ft_vocab_special_at(c->v, c->text.data + *at, limit - *at);
         if (found)
             return found;
@@ -190,46 +187,39 @@ static const ft_special *find_special(const chat *c, bool template_only, size_t 
     return NULL;
 }
 
-/* Whether all special tokens of the rendering are the template's. */
-static bool nobody_spelled_specials(const chat *c)
+/* The text between two special tokens, either of which may be NULL. */
+static ft_status tokenize_between(const chat *c, const ft_special *left, size_t from,
+                                  const ft_special *right, size_t to, ft_tokens *out)
 {
-    size_t a = 0, b = 0;
-    for (;;) {
-        const ft_special *x = find_special(c, true, &a), *y = find_special(c, false, &b);
-        if (x != y || (x && a != b))
-            return false;
-        if (!x)
-            return true;
-        a += x->n;
-        b += y->n;
-    }
+    const char *text = c->text.data;
+    while (left && left->strips_right && from < to && isspace((unsigned char)text[from]))
+        from++;
+    while (right && right->strips_left && to > from && isspace((unsigned char)text[to - 1]))
+        to--;
+    return ft_vocab_tokenize_text(c->v, text + from, to - from, c->cancel, c->err, out);
 }
 
-static ft_status tokenize_apart(const chat *c, ft_tokens *out)
+static ft_status tokenize_all(const chat *c, ft_tokens *out)
 {
-    size_t from = 0, at = 0;
-    for (;;) {
-        const ft_special *special = find_special(c, true, &at);
-        size_t to = special ? at : c->text.len;
-        ft_status st =
-            ft_vocab_tokenize(c->v, c->text.data + from, to - from, FT_TOKENIZE_TEXT, c->err, out);
-        if (st == FT_OK && special && ft_tokens_append(out, &special->token, 1) != FT_OK)
-            st = ft_error_set(c->err, FT_NOMEM, "out of memory for tokens");
-        if (st != FT_OK || !special)
-            return st;
-        at += special->n;
-        from = at;
-    }
+    const ft_special *left = NULL, *right;
+    size_t from = 0, at = 0, content = 0;
+    ft_status st;
+    do {
+        right = find_special(c, &at, &content);
+        st = tokenize_between(c, left, from, right, right ? at : c->text.len, out);
+        if (st == FT_OK && right && ft_tokens_append(out, &right->token, 1) != FT_OK)
+            st = no_memory(c);
+        left = right;
+        from = at += right ? right->n : 0;
+    } while (st == FT_OK && right);
+    return st;
 }
 
-static ft_status tokenize(chat *c, ft_tokens *out)
+static ft_status tokenize(const chat *c, ft_tokens *out)
 {
     const ft_vocab *v = c->v;
     ft_tokens body = {0};
-    ft_status st =
-        nobody_spelled_specials(c)
-            ? ft_vocab_tokenize(v, c->text.data, c->text.len, FT_TOKENIZE_SPECIAL, c->err, &body)
-            : tokenize_apart(c, &body);
+    ft_status st = tokenize_all(c, &body);
     /* Some templates write BOS themselves. */
     if (st == FT_OK && v->add_bos && (body.n == 0 || body.id[0] != v->bos) &&
         ft_tokens_append(out, &v->bos, 1) != FT_OK)
@@ -241,9 +231,9 @@ static ft_status tokenize(chat *c, ft_tokens *out)
 }
 
 ft_status ft_vocab_chat(const ft_vocab *vocab, const ft_chat_message *messages, size_t n,
-                        ft_error *err, ft_tokens *out)
+                        const ft_cancel *cancel, ft_error *err, ft_tokens *out)
 {
-    chat c = {.v = vocab, .messages = messages, .n = n, .err = err};
+    chat c = {.v = vocab, .messages = messages, .n = n, .cancel = cancel, .err = err};
     size_t room = n > 0 && n <= MAX_MESSAGES ? n : 1;
     size_t before = out->n;
     c.view = calloc(room, sizeof *c.view);

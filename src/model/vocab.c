@@ -69,10 +69,73 @@ static uint64_t fingerprint_of(const ft_vocab *v)
     return hash;
 }
 
-static int longest_first(const void *a, const void *b)
+/* ---- where text may be cut ---- */
+
+/* libllama splits text into words before it looks for tokens, and for many tokenizers
+ * (tokenizer.ggml.pre) by std::regex, which calls itself for each character of a word: a word of
+ * 50,000 letters overflows the stack. So libllama gets no longer words than this. Every tokenizer
+ * begins a word at a space behind something else. */
+#define WORD_MAX 2048
+
+/* libllama cannot be stopped, so it gets so much text at a time: 10 ms or less. */
+#define PIECE_BYTES ((size_t)16 << 10)
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Whether the text ends in white space, as Unicode and the tokenizers' patterns know it. n > 0. */
+static bool ends_in_space(const char *text, size_t n)
+{
+    static const char *const others[] = {"\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80",
+                                         "\xe2\x80\xa8", "\xe2\x80\xa9", "\xe2\x80\xaf",
+                                         "\xe2\x81\x9f", "\xe3\x80\x80"};
+    if (is_space(text[n - 1]) ||
+        (n > 2 && memcmp(text + n - 3, "\xe2\x80", 2) == 0 && (unsigned char)text[n - 1] <= 0x8a))
+        return true; /* U+2000 to U+200A are spaces of several widths */
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const size_t len = strlen(others[i]);
+        if (n >= len && memcmp(text + n - len, others[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a space begins at text[at] behind something else. at > 0. */
+static bool is_word_start(const char *text, size_t at)
+{
+    return text[at] == ' ' && !ends_in_space(text, at);
+}
+
+/* Looks at the bytes of each token. If none holds the start of a word within it, none is made of
+ * text on both sides of one, so a cut there changes no token. One that takes away the white space
+ * behind it would not find it behind a cut. */
+static ft_status measure_tokens(ft_vocab *v, ft_error *err)
+{
+    ft_buf piece = {0};
+    ft_status st = FT_OK;
+    v->cut_at_spaces = true;
+    for (int32_t i = 0; i < v->n_tokens && st == FT_OK; i++) {
+        ft_buf_clear(&piece);
+        st = ft_vocab_piece(v, i, true, &piece);
+        if (piece.len > v->longest_bytes)
+            v->longest_bytes = piece.len;
+        for (size_t at = 1; at < piece.len; at++)
+            v->cut_at_spaces &= !is_word_start(piece.data, at);
+        v->cut_at_spaces &= !(llama_vocab_get_attr(v->vocab, i) & LLAMA_TOKEN_ATTR_RSTRIP);
+    }
+    ft_buf_deinit(&piece);
+    return st == FT_OK ? FT_OK : ft_error_set(err, st, "out of memory for a vocabulary");
+}
+
+/* ---- special tokens ---- */
+
+static int by_first_byte(const void *a, const void *b)
 {
     const ft_special *x = a, *y = b;
-    return (x->n < y->n) - (x->n > y->n);
+    const unsigned char p = (unsigned char)x->text[0], q = (unsigned char)y->text[0];
+    return p != q ? (p > q) - (p < q) : (x->n < y->n) - (x->n > y->n);
 }
 
 static ft_status collect_specials(ft_vocab *v, ft_error *err)
@@ -88,18 +151,26 @@ static ft_status collect_specials(ft_vocab *v, ft_error *err)
         if ((kind_of(v, i) & special) == 0)
             continue;
         const char *text = llama_vocab_get_text(v->vocab, i);
-        v->special[n++] = (ft_special){text, strlen(text), i};
-        v->special_first[(unsigned char)text[0]] = true;
+        const int attr = (int)llama_vocab_get_attr(v->vocab, i);
+        v->special[n++] = (ft_special){.text = text,
+                                       .n = strlen(text),
+                                       .token = i,
+                                       .strips_left = (attr & LLAMA_TOKEN_ATTR_LSTRIP) != 0,
+                                       .strips_right = (attr & LLAMA_TOKEN_ATTR_RSTRIP) != 0};
+        v->special_from[(unsigned char)text[0] + 1]++;
     }
-    qsort(v->special, n, sizeof *v->special, longest_first);
+    for (size_t byte = 0; byte < 256; byte++)
+        v->special_from[byte + 1] += v->special_from[byte];
+    qsort(v->special, n, sizeof *v->special, by_first_byte);
     return FT_OK;
 }
 
 const ft_special *ft_vocab_special_at(const ft_vocab *v, const char *text, size_t n)
 {
-    if (n == 0 || !v->special_first[(unsigned char)text[0]])
+    if (n == 0)
         return NULL;
-    for (size_t i = 0; i < v->n_special; i++)
+    const unsigned char first = (unsigned char)text[0];
+    for (size_t i = v->special_from[first]; i < v->special_from[first + 1]; i++)
         if (v->special[i].n <= n && memcmp(v->special[i].text, text, v->special[i].n) == 0)
             return &v->special[i];
     return NULL;
@@ -137,7 +208,8 @@ static ft_status load(const char *path, ft_error *err, ft_vocab *v)
     v->add_bos = llama_vocab_get_add_bos(v->vocab) && v->bos >= 0;
     v->chat_template = llama_model_chat_template(v->model, NULL);
     v->fingerprint = fingerprint_of(v);
-    return collect_specials(v, err);
+    const ft_status st = measure_tokens(v, err);
+    return st == FT_OK ? collect_specials(v, err) : st;
 }
 
 ft_status ft_vocab_load(const char *path, ft_error *err, ft_vocab **out)
@@ -181,6 +253,11 @@ bool ft_vocab_is_eog(const ft_vocab *v, int32_t token)
     return token >= 0 && token < v->n_tokens && llama_vocab_is_eog(v->vocab, token);
 }
 
+size_t ft_vocab_longest_bytes(const ft_vocab *v)
+{
+    return v->longest_bytes;
+}
+
 uint64_t ft_vocab_fingerprint(const ft_vocab *v)
 {
     return v->fingerprint;
@@ -191,43 +268,37 @@ bool ft_vocab_has_chat(const ft_vocab *v)
     return v->chat_template != NULL;
 }
 
-/* libllama splits text into words before it looks for tokens, and for many tokenizers
- * (tokenizer.ggml.pre) by std::regex, which calls itself for each character of a word: a word of
- * 50,000 letters overflows the stack. So libllama gets no longer words than this. */
-#define WORD_MAX 2048
-
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-/* How many bytes of text to pass to libllama together: all, or up to where its first word that is
- * too long is cut. Every tokenizer begins a word at a space behind something else. */
-static size_t words_len(const ft_vocab *v, const char *text, size_t n)
+/* How many bytes of text to pass to libllama together: up to a place where a cut changes no token,
+ * or to where a word that is too long is cut, or all. */
+static size_t piece_len(const ft_vocab *v, const char *text, size_t n)
 {
     size_t word = 0;
     if (llama_vocab_type(v->vocab) != LLAMA_VOCAB_TYPE_BPE)
         return n; /* no words there; and it may put a space before each text */
     for (size_t i = 1; i < n; i++) {
-        if (is_space(text[i]) && !is_space(text[i - 1]))
+        if (is_space(text[i]) && !is_space(text[i - 1])) {
+            if (i >= PIECE_BYTES && v->cut_at_spaces && is_word_start(text, i))
+                return i;
             word = i;
+        }
         if (i - word >= WORD_MAX && ((unsigned char)text[i] & 0xc0) != 0x80)
             return i; /* not within a character */
     }
     return n;
 }
 
-/* text is valid UTF-8, and has no word that is too long. */
-static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, bool parse_special,
-                               ft_error *err, ft_tokens *out)
+/* text is valid UTF-8, and has no word that is too long. libllama does not look for control tokens
+ * in it. */
+static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, ft_error *err,
+                               ft_tokens *out)
 {
     /* Guesses one token for three bytes; libllama reports if it needs more. */
     int32_t need = (int32_t)(n / 3) + 16;
     for (int tries = 0; tries < 2; tries++) {
         if (tokens_reserve(out, (size_t)need) != FT_OK)
             break;
-        int32_t got = llama_tokenize(v->vocab, text, (int32_t)n, out->id + out->n, need, false,
-                                     parse_special);
+        int32_t got =
+            llama_tokenize(v->vocab, text, (int32_t)n, out->id + out->n, need, false, false);
         if (got >= 0) {
             out->n += (size_t)got;
             return FT_OK;
@@ -239,12 +310,10 @@ static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, bo
     return ft_error_set(err, FT_NOMEM, "out of memory for the tokens of %zu bytes", n);
 }
 
-/* libllama's own add_special would also add an end token if a model asks for it, and asserts if a
- * model wants a BOS that it does not have. So BOS is added here. */
-ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, unsigned how,
-                            ft_error *err, ft_tokens *out)
+ft_status ft_vocab_tokenize_text(const ft_vocab *v, const char *text, size_t n,
+                                 const ft_cancel *cancel, ft_error *err, ft_tokens *out)
 {
-    size_t before = out->n;
+    const size_t before = out->n;
     ft_buf repaired = {0};
     if (n > INT32_MAX / 4)
         return ft_error_set(err, FT_TOO_LARGE, "a text of %zu bytes is too long to tokenize", n);
@@ -256,16 +325,30 @@ ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, unsig
         n = repaired.len;
     }
     ft_status st = FT_OK;
-    if ((how & FT_TOKENIZE_BOS) && v->add_bos && ft_tokens_append(out, &v->bos, 1) != FT_OK)
-        st = ft_error_set(err, FT_NOMEM, "out of memory for tokens");
-    for (size_t at = 0; st == FT_OK && at < n;) {
-        const size_t len = words_len(v, text + at, n - at);
-        st = append_tokens(v, text + at, len, (how & FT_TOKENIZE_SPECIAL) != 0, err, out);
-        at += len;
+    for (size_t at = 0, len; st == FT_OK && at < n; at += len) {
+        len = piece_len(v, text + at, n - at);
+        if (cancel && cancel->asked(cancel->ctx))
+            st = ft_error_set(err, FT_CANCELLED, "cancelled while the text was tokenized");
+        else
+            st = append_tokens(v, text + at, len, err, out);
     }
     if (st != FT_OK)
         out->n = before;
     ft_buf_deinit(&repaired);
+    return st;
+}
+
+/* libllama's own add_special would also add an end token if a model asks for it, and asserts if a
+ * model wants a BOS that it does not have. So BOS is added here. */
+ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, const ft_cancel *cancel,
+                            ft_error *err, ft_tokens *out)
+{
+    const size_t before = out->n;
+    if (v->add_bos && ft_tokens_append(out, &v->bos, 1) != FT_OK)
+        return ft_error_set(err, FT_NOMEM, "out of memory for tokens");
+    const ft_status st = ft_vocab_tokenize_text(v, text, n, cancel, err, out);
+    if (st != FT_OK)
+        out->n = before;
     return st;
 }
 

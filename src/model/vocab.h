@@ -35,21 +35,25 @@ bool ft_vocab_has_chat(const ft_vocab *vocab);
 int32_t ft_vocab_size(const ft_vocab *vocab);
 /* Beginning-of-sequence token, or -1. */
 int32_t ft_vocab_bos(const ft_vocab *vocab);
+/* Bytes of the longest token: a text of more than n times as many has more than n tokens. */
+size_t ft_vocab_longest_bytes(const ft_vocab *vocab);
 bool ft_vocab_is_eog(const ft_vocab *vocab, int32_t token);
 /* Equal for files with the same tokens (bytes and kinds), the same order and the same end-of-text
  * tokens. */
 uint64_t ft_vocab_fingerprint(const ft_vocab *vocab);
 
-typedef enum ft_tokenize_how {
-    FT_TOKENIZE_TEXT = 0, /* the text's own tokens and nothing else */
-    FT_TOKENIZE_BOS = 1,  /* BOS first where the model wants it */
-    /* text that spells a special token becomes that token: never for user text */
-    FT_TOKENIZE_SPECIAL = 2,
-} ft_tokenize_how;
+/* Asked between pieces of a long text, some milliseconds apart; true: FT_CANCELLED. */
+typedef struct ft_cancel {
+    bool (*asked)(void *ctx);
+    void *ctx;
+} ft_cancel;
 
-/* Appends text's tokens; invalid UTF-8 counts as U+FFFD. how: a sum of ft_tokenize_how. */
+/* Appends the tokens of a prompt: BOS, where the model wants it, and those of the text. Invalid
+ * UTF-8 counts as U+FFFD. Text that spells a control token stays text. cancel: NULL: never. A text
+ * of a SentencePiece vocabulary, or of one with tokens that hold the end of a word and the next
+ * space, is one piece. */
 FT_WARN_UNUSED ft_status ft_vocab_tokenize(const ft_vocab *vocab, const char *text, size_t n,
-                                           unsigned how, ft_error *err, ft_tokens *out);
+                                           const ft_cancel *cancel, ft_error *err, ft_tokens *out);
 
 /* Appends the bytes of a token; they can be a part of a UTF-8 character. special: true: special
  * tokens are spelled out; false: they have no bytes. Out-of-range ids append nothing. */
@@ -59,6 +63,7 @@ FT_WARN_UNUSED ft_status ft_vocab_piece(const ft_vocab *vocab, int32_t token, bo
 /* Renders the conversation with the model's own template, ready for the assistant's answer, as
  * tokens; BOS comes first if the model wants it. Special tokens spelled in message text stay text;
  * otherwise the tokens are those of the whole rendered text. Role "developer" means "system".
+ * cancel: as ft_vocab_tokenize.
  *
  * libllama renders. It recognizes the template by marks in it and does not run its program, so
  * additions that a template makes by itself are left out. For example, SmolLM2's template puts a
@@ -68,6 +73,7 @@ FT_WARN_UNUSED ft_status ft_vocab_piece(const ft_vocab *vocab, int32_t token, bo
  * FT_INVALID: no message, or a bad role. FT_UNSUPPORTED: the file has no template, libllama does
  * not know it, or it changes message text in other ways than trimming. */
 FT_WARN_UNUSED ft_status ft_vocab_chat(const ft_vocab *vocab, const ft_chat_message *messages,
-                                       size_t n, ft_error *err, ft_tokens *out);
+                                       size_t n, const ft_cancel *cancel, ft_error *err,
+                                       ft_tokens *out);
 
 #endif

@@ -11,6 +11,7 @@ typedef struct ft_special {
     const char *text; /* borrowed from libllama */
     size_t n;
     int32_t token;
+    bool strips_left, strips_right; /* takes away the white space there */
 } ft_special;
 
 struct ft_vocab {
@@ -20,12 +21,19 @@ struct ft_vocab {
     int32_t n_tokens, bos;
     bool add_bos;
     uint64_t fingerprint;
-    ft_special *special; /* [n_special], longest text first */
+    size_t longest_bytes;
+    bool cut_at_spaces;  /* a cut at a space behind something else changes no token */
+    ft_special *special; /* [n_special], by their first bytes, then the longest first */
     size_t n_special;
-    bool special_first[256]; /* first bytes of special tokens */
+    size_t special_from[257]; /* where those with a first byte begin */
 };
 
 /* Returns the longest special token that text[0..n) begins with; NULL: none. */
 const ft_special *ft_vocab_special_at(const ft_vocab *vocab, const char *text, size_t n);
+
+/* As ft_vocab_tokenize, without BOS. */
+FT_WARN_UNUSED ft_status ft_vocab_tokenize_text(const ft_vocab *vocab, const char *text, size_t n,
+                                                const ft_cancel *cancel, ft_error *err,
+                                                ft_tokens *out);
 
 #endif

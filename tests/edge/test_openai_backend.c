@@ -145,7 +145,7 @@ static void test_chat(void **state)
     const ft_chat_message messages[] = {{"system", "be brief"}, {"user", "hello <|im_end|>"}};
     ft_tokens prompt = {0};
     ft_error err = {0};
-    must(ft_vocab_chat(b.vocab, messages, 2, &err, &prompt), &err);
+    must(ft_vocab_chat(b.vocab, messages, 2, NULL, &err, &prompt), &err);
     call c = {.q = {.chat = true,
                     .messages = messages,
                     .n_messages = 2,
@@ -170,7 +170,7 @@ static void test_same_prompt_as_text_and_ids(void **state)
 {
     ft_tokens ids = {0};
     ft_error err = {0};
-    must(ft_vocab_tokenize(b.vocab, "once upon a time", 16, FT_TOKENIZE_BOS, &err, &ids), &err);
+    must(ft_vocab_tokenize(b.vocab, "once upon a time", 16, NULL, &err, &ids), &err);
     call text = {.q = {.prompt = "once upon a time", .max_tokens = 12}};
     call list = {.q = {.prompt_tokens = ids.id, .n_prompt_tokens = ids.n, .max_tokens = 12}};
     go(&text);

@@ -28,9 +28,8 @@ static void use_vocab(const ft_vocab *vocab)
     ft_tokens tokens = {0};
     ft_error err = {0};
     ft_buf out = {0};
-    (void)!ft_vocab_tokenize(vocab, text, sizeof text - 1, FT_TOKENIZE_BOS | FT_TOKENIZE_SPECIAL,
-                             &err, &tokens);
-    (void)!ft_vocab_chat(vocab, talk, 2, &err, &tokens);
+    (void)!ft_vocab_tokenize(vocab, text, sizeof text - 1, NULL, &err, &tokens);
+    (void)!ft_vocab_chat(vocab, talk, 2, NULL, &err, &tokens);
     for (size_t i = 0; i < tokens.n; i++)
         (void)!ft_vocab_piece(vocab, tokens.id[i], i % 2, &out);
     ft_tokens_deinit(&tokens);

@@ -66,15 +66,30 @@ static int teardown(void **state)
     return 0;
 }
 
-static ft_tokens tokenize(const ft_vocab *v, const char *text, size_t n, bool parse_special)
+static ft_tokens tokenize(const ft_vocab *v, const char *text, size_t n)
 {
     ft_tokens tokens = {0};
     ft_error err = {0};
-    assert_int_equal(ft_vocab_tokenize(v, text, n,
-                                       parse_special ? FT_TOKENIZE_SPECIAL : FT_TOKENIZE_TEXT, &err,
-                                       &tokens),
-                     FT_OK);
+    assert_int_equal(ft_vocab_tokenize_text(v, text, n, NULL, &err, &tokens), FT_OK);
     return tokens;
+}
+
+/* What libllama makes of the whole text. */
+static ft_tokens tokenize_whole(const ft_vocab *v, const char *text, size_t n, bool parse_special)
+{
+    ft_tokens tokens = {.id = calloc(n + 1, sizeof *tokens.id)};
+    assert_non_null(tokens.id);
+    const int32_t got =
+        llama_tokenize(v->vocab, text, (int32_t)n, tokens.id, (int32_t)n + 1, false, parse_special);
+    assert_true(got >= 0);
+    tokens.n = (size_t)got;
+    return tokens;
+}
+
+static void assert_same_tokens(const ft_tokens *a, const ft_tokens *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->id, b->id, a->n * sizeof *a->id);
 }
 
 static void assert_text(const ft_vocab *v, const ft_tokens *tokens, const char *text, size_t n)
@@ -101,7 +116,7 @@ static void test_round_trips(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         for (int which = 0; which < 2; which++) {
             const ft_vocab *vocab = which ? v->real : v->tiny;
-            ft_tokens tokens = tokenize(vocab, texts[i], strlen(texts[i]), false);
+            ft_tokens tokens = tokenize(vocab, texts[i], strlen(texts[i]));
             for (size_t j = 0; j < tokens.n; j++)
                 assert_true(tokens.id[j] > 2); /* no control token */
             assert_text(vocab, &tokens, texts[i], strlen(texts[i]));
@@ -143,12 +158,12 @@ static void test_random_text(void **state)
                 text[n++] = (char)(0x80 | (point & 63));
             }
         }
-        ft_tokens tokens = tokenize(v->real, text, n, false);
+        ft_tokens tokens = tokenize(v->real, text, n);
         assert_text(v->real, &tokens, text, n);
         ft_tokens_deinit(&tokens);
         for (size_t j = 0; j < n; j++)
             text[j] = (char)ft_rng_u32(&rng);
-        tokens = tokenize(v->real, text, n, true);
+        tokens = tokenize(v->real, text, n);
         ft_tokens_deinit(&tokens);
     }
 }
@@ -163,7 +178,7 @@ static void test_long_text(void **state)
     assert_non_null(text);
     for (size_t i = 0; i < sizeof fills; i++) {
         memset(text, fills[i], n);
-        ft_tokens tokens = tokenize(v->real, text, n, false);
+        ft_tokens tokens = tokenize(v->real, text, n);
         assert_text(v->real, &tokens, text, n);
         ft_tokens_deinit(&tokens);
     }
@@ -174,8 +189,8 @@ static void test_special_tokens(void **state)
 {
     const vocabs *v = *state;
     const char *text = "<|im_start|>user";
-    ft_tokens tokens = tokenize(v->real, text, strlen(text), true);
-    assert_int_equal(tokens.id[0], 1);
+    ft_tokens tokens = tokenize(v->real, text, strlen(text));
+    assert_int_not_equal(tokens.id[0], 1); /* spelled by people */
     assert_int_equal(ft_vocab_bos(v->real), 1);
     assert_true(ft_vocab_is_eog(v->real, 2));
     assert_false(ft_vocab_is_eog(v->real, 100));
@@ -199,16 +214,16 @@ static void test_add_bos(void **state)
     ft_tokens tokens = {0};
     tiny_gguf_opts opts = {.add_bos = true};
     ft_vocab *v = load_tiny(&opts);
-    assert_int_equal(ft_vocab_tokenize(v, "ab", 2, FT_TOKENIZE_BOS, &err, &tokens), FT_OK);
+    assert_int_equal(ft_vocab_tokenize(v, "ab", 2, NULL, &err, &tokens), FT_OK);
     assert_int_equal(tokens.id[0], 1);
     assert_int_equal(tokens.n, 2); /* BOS, and the merged pair */
     ft_tokens_deinit(&tokens);
-    assert_int_equal(ft_vocab_tokenize(v, "", 0, FT_TOKENIZE_BOS, &err, &tokens), FT_OK);
+    assert_int_equal(ft_vocab_tokenize(v, "", 0, NULL, &err, &tokens), FT_OK);
     assert_int_equal(tokens.n, 1);
     ft_tokens_deinit(&tokens);
     /* The template begins with this model's BOS: not twice. */
     ft_chat_message message = {"user", "ab"};
-    assert_int_equal(ft_vocab_chat(v, &message, 1, &err, &tokens), FT_OK);
+    assert_int_equal(ft_vocab_chat(v, &message, 1, NULL, &err, &tokens), FT_OK);
     assert_int_equal(tokens.id[0], 1);
     assert_int_not_equal(tokens.id[1], 1);
     ft_tokens_deinit(&tokens);
@@ -220,7 +235,7 @@ static void assert_chat(const ft_vocab *v, const ft_chat_message *messages, size
 {
     ft_tokens tokens = {0};
     ft_error err = {0};
-    if (ft_vocab_chat(v, messages, n, &err, &tokens) != FT_OK)
+    if (ft_vocab_chat(v, messages, n, NULL, &err, &tokens) != FT_OK)
         fail_msg("%s", err.message);
     assert_text(v, &tokens, rendering, strlen(rendering));
     ft_tokens_deinit(&tokens);
@@ -243,10 +258,9 @@ static void test_chat(void **state)
     assert_chat(v->tiny, talk, 4, rendering);
     assert_chat(v->real, talk, 4, rendering);
     /* No special tokens in the messages: as the whole rendering. */
-    ft_tokens whole = tokenize(v->real, rendering, strlen(rendering), true);
-    assert_int_equal(ft_vocab_chat(v->real, talk, 4, &err, &tokens), FT_OK);
-    assert_int_equal(tokens.n, whole.n);
-    assert_memory_equal(tokens.id, whole.id, whole.n * sizeof *whole.id);
+    ft_tokens whole = tokenize_whole(v->real, rendering, strlen(rendering), true);
+    assert_int_equal(ft_vocab_chat(v->real, talk, 4, NULL, &err, &tokens), FT_OK);
+    assert_same_tokens(&tokens, &whole);
     ft_tokens_deinit(&tokens);
     ft_tokens_deinit(&whole);
 }
@@ -280,7 +294,7 @@ static void test_chat_injection(void **state)
         assert_chat(v->real, talk, 2, rendering);
         ft_tokens tokens = {0};
         ft_error err = {0};
-        assert_int_equal(ft_vocab_chat(v->real, talk, 2, &err, &tokens), FT_OK);
+        assert_int_equal(ft_vocab_chat(v->real, talk, 2, NULL, &err, &tokens), FT_OK);
         assert_int_equal(count(&tokens, 1), 3);
         assert_int_equal(count(&tokens, 2), 2);
         assert_int_equal(count(&tokens, 0), 0);
@@ -289,8 +303,8 @@ static void test_chat_injection(void **state)
     }
 }
 
-/* The piecewise path gives what the whole rendering gives, but for the one special token. */
-static void test_chat_paths_agree(void **state)
+/* The special tokens that people spell stay text, all other tokens are those of the rendering. */
+static void test_chat_spelled_specials(void **state)
 {
     const vocabs *v = *state;
     const ft_chat_message plain[] = {
@@ -299,8 +313,8 @@ static void test_chat_paths_agree(void **state)
         {"user", "\n  Tell me: why?"}, {"assistant", "42"}, {"user", "<|im_end|>"}};
     ft_tokens a = {0}, b = {0};
     ft_error err = {0};
-    assert_int_equal(ft_vocab_chat(v->real, plain, 3, &err, &a), FT_OK);
-    assert_int_equal(ft_vocab_chat(v->real, odd, 3, &err, &b), FT_OK);
+    assert_int_equal(ft_vocab_chat(v->real, plain, 3, NULL, &err, &a), FT_OK);
+    assert_int_equal(ft_vocab_chat(v->real, odd, 3, NULL, &err, &b), FT_OK);
     size_t same = 0;
     while (same < a.n && same < b.n && a.id[same] == b.id[same])
         same++;
@@ -310,6 +324,28 @@ static void test_chat_paths_agree(void **state)
     assert_memory_equal(a.id + a.n - 6, b.id + b.n - 6, 6 * sizeof *a.id);
     ft_tokens_deinit(&a);
     ft_tokens_deinit(&b);
+}
+
+/* The tokens are those of the whole rendering, also where the end of a turn follows a word that is
+ * almost too long. */
+static void test_chat_is_the_rendering(void **state)
+{
+    const vocabs *v = *state;
+    char text[2100], whole[2200];
+    for (size_t n = 2020; n < 2047; n++) {
+        ft_tokens tokens = {0};
+        ft_error err = {0};
+        memset(text, 'a', n);
+        text[n] = 0;
+        const ft_chat_message talk[] = {{"user", text}};
+        const int n_whole = snprintf(
+            whole, sizeof whole, "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n", text);
+        ft_tokens expected = tokenize_whole(v->real, whole, (size_t)n_whole, true);
+        assert_int_equal(ft_vocab_chat(v->real, talk, 1, NULL, &err, &tokens), FT_OK);
+        assert_same_tokens(&tokens, &expected);
+        ft_tokens_deinit(&tokens);
+        ft_tokens_deinit(&expected);
+    }
 }
 
 /* libllama's Llama 2 template trims messages where the file's template does. */
@@ -331,13 +367,13 @@ static void test_sentencepiece(void **state)
     tiny_gguf_opts opts = {
         .spm = true, .n_vocab = 1000, .add_bos = true, .chat_template = "[INST] <<SYS>>"};
     ft_vocab *v = load_tiny(&opts);
-    ft_tokens tokens = tokenize(v, "ab \xe4\xb8\x96!", 7, false);
+    ft_tokens tokens = tokenize(v, "ab \xe4\xb8\x96!", 7);
     assert_text(v, &tokens, " ab \xe4\xb8\x96!", 8);
     ft_tokens_deinit(&tokens);
     const ft_chat_message talk[] = {{"user", "no </s> here"}, {"assistant", "ok"}, {"user", "x"}};
     const char *rendering = "<s> [INST] no </s> here [/INST]ok</s> [INST] x [/INST]";
     ft_error err = {0};
-    assert_int_equal(ft_vocab_chat(v, talk, 3, &err, &tokens), FT_OK);
+    assert_int_equal(ft_vocab_chat(v, talk, 3, NULL, &err, &tokens), FT_OK);
     assert_text(v, &tokens, rendering, strlen(rendering));
     assert_int_equal(count(&tokens, 1), 1);
     assert_int_equal(count(&tokens, 2), 1);
@@ -359,17 +395,18 @@ static void test_chat_errors(void **state)
     ft_tokens tokens = {0};
     ft_error err = {0};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(ft_vocab_chat(v->real, &bad[i].message, 1, &err, &tokens), FT_INVALID);
+        assert_int_equal(ft_vocab_chat(v->real, &bad[i].message, 1, NULL, &err, &tokens),
+                         FT_INVALID);
         assert_non_null(strstr(err.message, bad[i].says));
         assert_int_equal(tokens.n, 0);
     }
-    assert_int_equal(ft_vocab_chat(v->real, NULL, 0, &err, &tokens), FT_INVALID);
+    assert_int_equal(ft_vocab_chat(v->real, NULL, 0, NULL, &err, &tokens), FT_INVALID);
     const ft_chat_message fine = {"user", "x"};
     tiny_gguf_opts none = {.no_chat_template = true}, odd = {.chat_template = "unheard of"};
     ft_vocab *without = load_tiny(&none), *unknown = load_tiny(&odd);
     assert_false(ft_vocab_has_chat(without));
-    assert_int_equal(ft_vocab_chat(without, &fine, 1, &err, &tokens), FT_UNSUPPORTED);
-    assert_int_equal(ft_vocab_chat(unknown, &fine, 1, &err, &tokens), FT_UNSUPPORTED);
+    assert_int_equal(ft_vocab_chat(without, &fine, 1, NULL, &err, &tokens), FT_UNSUPPORTED);
+    assert_int_equal(ft_vocab_chat(unknown, &fine, 1, NULL, &err, &tokens), FT_UNSUPPORTED);
     ft_vocab_destroy(without);
     ft_vocab_destroy(unknown);
     ft_tokens_deinit(&tokens);
@@ -397,7 +434,7 @@ static void test_long_words(void **state)
             const size_t bytes = strlen(unit[k]), n = sizeof text / bytes * bytes;
             for (size_t at = 0; at < n; at++)
                 text[at] = unit[k][at % bytes];
-            ft_tokens tokens = tokenize(v, text, n, false);
+            ft_tokens tokens = tokenize(v, text, n);
             assert_text(v, &tokens, text, n);
             ft_tokens_deinit(&tokens);
         }
@@ -405,24 +442,108 @@ static void test_long_words(void **state)
     }
 }
 
-/* Cuts change no token of text whose words are not too long. */
-static void test_cuts_are_rare(void **state)
+/* Text of many kinds of words and white space, n bytes at most; none of its words is too long. */
+static size_t mixed_text(uint64_t seed, char *text, size_t n)
+{
+    static const char *const parts[] = {" ",
+                                        " ",
+                                        " ",
+                                        "  ",
+                                        "\n",
+                                        "\t",
+                                        "word",
+                                        "It's",
+                                        "12,345",
+                                        "...",
+                                        "!?",
+                                        "\xc3\xa9t\xc3\xa9",
+                                        "\xc2\xa0",
+                                        "_x",
+                                        "\xe2\x80\xa6",
+                                        "\xe4\xb8\x96",
+                                        "\xe3\x80\x80",
+                                        "\xf0\x9f\x98\x80"};
+    ft_rng rng;
+    size_t at = 0;
+    ft_rng_init(&rng, seed);
+    for (;;) {
+        const char *part = parts[ft_rng_below(&rng, sizeof parts / sizeof parts[0])];
+        if (at + strlen(part) > n)
+            return at;
+        memcpy(text + at, part, strlen(part));
+        at += strlen(part);
+    }
+}
+
+/* Text is cut into pieces, which changes no token. */
+static void test_cuts_change_nothing(void **state)
 {
     const vocabs *v = *state;
-    static const char sentence[] = "It was a word, then\n\n    another: 12,345 of them! ";
-    char text[20000];
-    int32_t expected[sizeof text];
-    size_t n = 0;
-    memset(text, 'a', 2000);
-    for (n = 2000; n + sizeof sentence <= sizeof text; n += sizeof sentence - 1)
-        memcpy(text + n, sentence, sizeof sentence - 1);
-    text[2000] = ' ';
-    const int32_t n_expected =
-        llama_tokenize(v->real->vocab, text, (int32_t)n, expected, sizeof text, false, false);
-    ft_tokens tokens = tokenize(v->real, text, n, false);
-    assert_int_equal(tokens.n, n_expected);
-    assert_memory_equal(tokens.id, expected, tokens.n * sizeof *expected);
-    ft_tokens_deinit(&tokens);
+    static const char *const pre[] = {"smollm",      "gpt-2",  "llama-bpe", "qwen2",
+                                      "deepseek-v3", "falcon", "tekken",    ""};
+    static char text[100000];
+    for (size_t i = 0; i <= sizeof pre / sizeof pre[0]; i++) {
+        ft_vocab *tiny =
+            i > 0 ? load_tiny(&(tiny_gguf_opts){.n_vocab = 1000, .pre = pre[i - 1]}) : NULL;
+        const ft_vocab *vocab = tiny ? tiny : v->real;
+        assert_true(vocab->cut_at_spaces);
+        const size_t n = mixed_text(i, text, sizeof text);
+        ft_tokens expected = tokenize_whole(vocab, text, n, false);
+        ft_tokens tokens = tokenize(vocab, text, n);
+        assert_same_tokens(&tokens, &expected);
+        ft_tokens_deinit(&tokens);
+        ft_tokens_deinit(&expected);
+        ft_vocab_destroy(tiny);
+    }
+}
+
+/* A token that holds the end of a word and the next space: text is not cut between them. */
+static void test_no_cuts_through_tokens(void **state)
+{
+    (void)state;
+    ft_vocab *v = load_tiny(&(tiny_gguf_opts){.last_token = "z\xc4\xa0"}); /* "z ", byte by byte */
+    assert_false(v->cut_at_spaces);
+    ft_vocab_destroy(v);
+}
+
+static bool third_time(void *ctx)
+{
+    return ++*(int *)ctx == 3;
+}
+
+/* A long text is left when somebody asks for it, and nothing was appended. */
+static void test_cancel(void **state)
+{
+    const vocabs *v = *state;
+    const size_t n = 200000;
+    char *text = malloc(n + 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < n; i++)
+        text[i] = "word "[i % 5];
+    text[n] = 0;
+    for (int chat = 0; chat < 2; chat++) {
+        int asked = 0;
+        const ft_cancel cancel = {third_time, &asked};
+        const ft_chat_message talk[] = {{"user", text}};
+        ft_tokens tokens = {0};
+        ft_error err = {0};
+        const ft_status status = chat ? ft_vocab_chat(v->real, talk, 1, &cancel, &err, &tokens)
+                                      : ft_vocab_tokenize(v->real, text, n, &cancel, &err, &tokens);
+        assert_int_equal(status, FT_CANCELLED);
+        assert_int_equal(asked, 3);
+        assert_int_equal(tokens.n, 0);
+        ft_tokens_deinit(&tokens);
+    }
+    free(text);
+}
+
+static void test_longest_token(void **state)
+{
+    const vocabs *v = *state;
+    assert_int_equal(ft_vocab_longest_bytes(v->tiny), strlen("<|endoftext|>"));
+    ft_vocab *longer = load_tiny(&(tiny_gguf_opts){.last_token = "fourteen-bytes"});
+    assert_int_equal(ft_vocab_longest_bytes(longer), 14);
+    ft_vocab_destroy(longer);
 }
 
 static void test_fingerprints(void **state)
@@ -446,13 +567,24 @@ int main(void)
 {
     tiny_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trips),    cmocka_unit_test(test_random_text),
-        cmocka_unit_test(test_long_text),      cmocka_unit_test(test_special_tokens),
-        cmocka_unit_test(test_add_bos),        cmocka_unit_test(test_chat),
-        cmocka_unit_test(test_chat_injection), cmocka_unit_test(test_chat_paths_agree),
-        cmocka_unit_test(test_chat_trims),     cmocka_unit_test(test_chat_errors),
-        cmocka_unit_test(test_long_words),     cmocka_unit_test(test_cuts_are_rare),
-        cmocka_unit_test(test_sentencepiece),  cmocka_unit_test(test_fingerprints),
+        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_random_text),
+        cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_special_tokens),
+        cmocka_unit_test(test_add_bos),
+        cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_chat_injection),
+        cmocka_unit_test(test_chat_spelled_specials),
+        cmocka_unit_test(test_chat_is_the_rendering),
+        cmocka_unit_test(test_no_cuts_through_tokens),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_longest_token),
+        cmocka_unit_test(test_chat_trims),
+        cmocka_unit_test(test_chat_errors),
+        cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_cuts_change_nothing),
+        cmocka_unit_test(test_sentencepiece),
+        cmocka_unit_test(test_fingerprints),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
