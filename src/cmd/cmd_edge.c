@@ -54,11 +54,12 @@ static ft_status load(edge_app *app, ft_error *err)
         status = ft_cmd_read_secret(f->token_file, err, &app->token);
         f->wire.token = app->token;
     }
-    if (status == FT_OK)
-        status = ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
-    if (status == FT_OK && f->draft && f->edge.opts.draft.budget > 0)
-        status = ft_cmd_load_model(f->draft, "loading the draft", &f->device, err, &app->draft);
-    return status;
+    if (status != FT_OK)
+        return status;
+    if (!f->draft || f->edge.opts.draft.budget == 0)
+        return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
+    return ft_cmd_load_model(f->draft, "loading the draft", &f->device, err, &app->draft,
+                             &app->vocab);
 }
 
 static ft_status make_client(edge_app *app, ft_error *err)

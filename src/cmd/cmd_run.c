@@ -83,10 +83,11 @@ static ft_status load(run_app *app, ft_error *err)
     if (status == FT_OK && f->draft)
         status = check_pair(app, err);
     if (status == FT_OK)
-        status = ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target);
-    if (status == FT_OK && f->draft && f->edge.opts.draft.budget > 0)
         status =
-            ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft);
+            ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target, NULL);
+    if (status == FT_OK && f->draft && f->edge.opts.draft.budget > 0)
+        status = ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err,
+                                   &app->draft, NULL);
     return status;
 }
 

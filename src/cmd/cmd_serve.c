@@ -248,16 +248,12 @@ static void stop_all(serve_app *app, int64_t grace_us)
 
 static ft_status load(serve_app *app, const serve_flags *f, ft_error *err)
 {
-    ft_status status = ft_cmd_load_model(f->model, "loading", &f->device, err, &app->model);
-    if (status == FT_OK)
-        status = ft_vocab_load(f->model, err, &app->vocab);
+    ft_status status =
+        ft_cmd_load_model(f->model, "loading", &f->device, err, &app->model, &app->vocab);
     if (status != FT_OK || !f->draft || f->server.verifier.draft.budget == 0)
         return status;
-    status = ft_vocab_load(f->draft, err, &app->draft_vocab);
-    if (status == FT_OK)
-        status =
-            ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft);
-    return status;
+    return ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft,
+                             &app->draft_vocab);
 }
 
 /* Reads the file again. One that is wrong changes nothing. */

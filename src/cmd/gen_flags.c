@@ -216,8 +216,9 @@ void ft_edge_flags_close(ft_edge_flags *flags)
 }
 
 ft_status ft_cmd_load_model(const char *path, const char *label, const ft_device_opts *device,
-                            ft_error *err, ft_model **out)
+                            ft_error *err, ft_model **out, ft_vocab **vocab)
 {
-    const ft_model_opts opts = {.path = path, .progress = ft_progress_terminal(label)};
+    const ft_model_opts opts = {
+        .path = path, .progress = ft_progress_terminal(label), .vocab = vocab};
     return ft_model_load_on(device, &opts, err, out);
 }

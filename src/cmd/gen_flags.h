@@ -73,10 +73,11 @@ extern const ft_flag_group ft_flags_device; /* of ft_device_opts */
 /* The same of the draft model. */
 extern const ft_flag_group ft_flags_draft_device; /* of ft_device_opts */
 
-/* As ft_model_load_on; shows the progress on the terminal, behind this label. */
+/* As ft_model_load_on; shows the progress on the terminal, behind this label. vocab: gets the
+ * file's vocabulary; NULL: not wanted. */
 FT_WARN_UNUSED ft_status ft_cmd_load_model(const char *path, const char *label,
                                            const ft_device_opts *device, ft_error *err,
-                                           ft_model **out);
+                                           ft_model **out, ft_vocab **vocab);
 
 /* Of policy static. */
 typedef struct ft_static_flags {

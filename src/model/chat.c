@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "base/secret.h"
+#include "model/llama_calls.h"
 #include "model/vocab_impl.h"
 
 enum { MAX_MESSAGES = 4096, PLACEHOLDER_BYTES = 64, MAX_BYTES = 1 << 29 };
@@ -76,16 +77,22 @@ static ft_status check_messages(chat *c)
 static ft_status render(chat *c, ft_buf *out)
 {
     const char *template = c->v->chat_template;
-    int32_t n = llama_chat_apply_template(template, c->view, c->n, true, NULL, 0);
+    int32_t n = 0;
+    ft_status st = ft_llama_chat(template, c->view, c->n, NULL, &n, c->err);
+    if (st != FT_OK)
+        return st;
     if (n < 0)
         return ft_error_set(c->err, FT_UNSUPPORTED,
                             "libllama does not know the model's chat template");
     if (ft_buf_reserve(out, (size_t)n + 1) != FT_OK)
         return no_memory(c);
-    llama_chat_apply_template(template, c->view, c->n, true, out->data, n + 1);
-    out->len = (size_t)n;
-    out->data[n] = 0;
-    return FT_OK;
+    const int32_t bytes = n++;
+    st = ft_llama_chat(template, c->view, c->n, out->data, &n, c->err);
+    if (st == FT_OK && n != bytes) /* out of memory, libllama's C++ streams leave text out */
+        st = no_memory(c);
+    out->len = (size_t)bytes;
+    out->data[bytes] = 0;
+    return st;
 }
 
 /* Makes words that no message contains, because nobody can guess them. */

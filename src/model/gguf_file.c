@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "ggml.h"
+#include "model/llama_calls.h"
 
 #define FIRST_READ ((size_t)4 << 20) /* a vocabulary of 50,000 tokens takes 2 MB */
 #define META_MAX   ((size_t)1 << 30) /* 50 times more than any real vocabulary takes */
@@ -100,20 +101,18 @@ static void refuse_split(ft_gguf *gguf)
 
 ft_status ft_gguf_open(const char *path, ft_error *err, ft_gguf *gguf)
 {
-    const struct gguf_init_params params = {.no_alloc = true};
+    ft_error why = {0};
     uint8_t *meta = NULL;
     size_t n = 0;
     *gguf = (ft_gguf){.fd = -1, .path = path, .err = err};
     open_file(gguf);
     read_meta(gguf, &meta, &n);
-    if (gguf->st == FT_OK)
-        gguf->ctx = gguf_init_from_buffer(meta, n, params);
+    if (gguf->st == FT_OK && ft_llama_gguf(meta, n, &why, &gguf->ctx) != FT_OK)
+        ft_gguf_refuse(gguf, why.code, "%s", why.message);
     free(meta);
-    if (gguf->ctx) {
+    if (gguf->st == FT_OK) {
         gguf->data_offset = gguf_get_data_offset(gguf->ctx);
         refuse_split(gguf);
-    } else {
-        ft_gguf_refuse(gguf, FT_CORRUPT, "ggml cannot read its metadata");
     }
     ft_status st = gguf->st;
     if (st != FT_OK)

@@ -19,6 +19,7 @@
 #include "model/hparams.h"
 #include "model/pack.h"
 #include "model/placement.h"
+#include "model/vocab_impl.h"
 
 enum { MAX_JOINED = 3, PLACES = FT_PLACE_MAX + FT_DEVICES_MAX };
 
@@ -422,13 +423,21 @@ static void loader_deinit(loader *l)
 ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out)
 {
     loader l = {.opts = opts, .err = err, .gguf = {.fd = -1}};
+    if (opts->vocab)
+        *opts->vocab = NULL;
     ft_status st = open_and_plan(&l);
+    if (st == FT_OK && opts->vocab)
+        st = ft_vocab_read(&l.gguf, opts->vocab);
     if (st == FT_OK)
         st = allocate(&l);
     if (st == FT_OK)
         st = read_weights(&l);
     loader_deinit(&l);
     if (st != FT_OK) {
+        if (opts->vocab) {
+            ft_vocab_destroy(*opts->vocab);
+            *opts->vocab = NULL;
+        }
         ft_model_destroy(l.model);
         l.model = NULL;
     }

@@ -80,6 +80,10 @@ typedef struct ft_model_opts {
      * or empty: the CPU. */
     const ft_devices *devices;
     int n_gpu_layers;
+    /* Where to put the file's vocabulary, which the caller then destroys: the file is opened once
+     * for both, so they belong together whatever happens to the path meanwhile. NULL: not
+     * wanted. */
+    struct ft_vocab **vocab;
 } ft_model_opts;
 
 /* Opens and checks the file and places the weights. Errors: FT_IO, FT_CORRUPT (names the tensor or

@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "llama.h"
 #include "model/hparams.h"
+#include "model/llama_calls.h"
 #include "model/new_file.h"
 
 /* Types that need no importance matrix. */
@@ -43,22 +45,33 @@ static ft_status find_kind(const char *type, ft_error *err, enum llama_ftype *ou
     return ft_error_set(err, FT_INVALID, "unknown weight type '%.40s': one of %s", type, known);
 }
 
-static ft_status run(const char *in, const char *out, enum llama_ftype ftype, int n_threads,
+/* A path that opens the file that was checked, whatever its own path names by now. Without /proc:
+ * its own path. */
+static const char *path_of(const ft_gguf *gguf, char same[32])
+{
+    snprintf(same, 32, "/proc/self/fd/%d", gguf->fd);
+    return access(same, R_OK) == 0 ? same : gguf->path;
+}
+
+static ft_status run(const ft_gguf *gguf, const char *out, enum llama_ftype ftype, int n_threads,
                      ft_error *err)
 {
+    char same[32];
+    ft_error why = {0};
     struct llama_model_quantize_params params = llama_model_quantize_default_params();
     ft_new_file file;
     params.ftype = ftype;
     params.nthread = n_threads > 0 ? n_threads : 0;
     params.allow_requantize = true;
-    ft_status st = ft_new_file_create(in, out, err, &file);
+    ft_status st = ft_new_file_create(gguf->path, out, err, &file);
     if (st != FT_OK)
         return st;
-    if (llama_model_quantize(in, file.temp.data, &params) != 0)
-        st = ft_error_set(err, FT_IO,
-                          "%s: libllama could not write %s: is there room on the disk? "
+    st = ft_llama_quantize(path_of(gguf, same), file.temp.data, &params, &why);
+    if (st != FT_OK)
+        st = ft_error_set(err, st,
+                          "%s: libllama could not write %s (%.200s): is there room on the disk? "
                           "FORETOKEN_LOG=debug shows its messages",
-                          in, out);
+                          gguf->path, out, why.message);
     return ft_new_file_finish(&file, st, err);
 }
 
@@ -75,6 +88,7 @@ ft_status ft_model_quantize(const char *in, const char *out, const char *type, i
     if (st != FT_OK)
         return st;
     ft_sources_deinit(&sources);
+    st = run(&gguf, out, ftype, n_threads, err);
     ft_gguf_close(&gguf);
-    return run(in, out, ftype, n_threads, err);
+    return st;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's vocabulary, loaded alone through libllama. Invariants: the file has passed our own
-// checks before libllama sees it, and every id passed to libllama is in range, because it throws
-// C++ exceptions otherwise. Immutable once loaded, so any thread may call. chat.c renders
+// checks before libllama sees it, and every id passed to libllama is in range. Calls that may throw
+// go through llama_calls.h. Immutable once loaded, so any thread may call. chat.c renders
 // conversations.
 #include "model/vocab.h"
 
@@ -11,8 +11,8 @@
 
 #include "base/secret.h"
 #include "base/text.h"
-#include "model/gguf_file.h"
 #include "model/hparams.h"
+#include "model/llama_calls.h"
 #include "model/tokenizer_check.h"
 #include "model/vocab_impl.h"
 
@@ -176,56 +176,54 @@ const ft_special *ft_vocab_special_at(const ft_vocab *v, const char *text, size_
     return NULL;
 }
 
-/* The hyperparameters are checked, too: libllama is trusted only with these families. */
-static ft_status check_file(const char *path, ft_error *err)
+static ft_status load(ft_gguf *gguf, ft_vocab *v)
 {
-    ft_gguf gguf;
-    ft_hparams hp;
-    ft_status st = ft_gguf_open(path, err, &gguf);
+    ft_error why = {0};
+    ft_status st = ft_llama_vocab(gguf->ctx, &why, &v->model);
     if (st != FT_OK)
-        return st;
-    st = ft_hparams_read(&gguf, &hp);
-    if (st == FT_OK)
-        st = ft_tokenizer_check(&gguf);
-    ft_gguf_close(&gguf);
-    return st;
-}
-
-static ft_status load(const char *path, ft_error *err, ft_vocab *v)
-{
-    struct llama_model_params params = llama_model_default_params();
-    params.vocab_only = true;
-    v->model = llama_model_load_from_file(path, params);
-    if (!v->model)
-        return ft_error_set(err, FT_CORRUPT,
-                            "%s: libllama refuses its tokenizer (FORETOKEN_LOG=debug shows why)",
-                            path);
+        return ft_gguf_refuse(gguf, st, "%s", why.message);
     v->vocab = llama_model_get_vocab(v->model);
     if (llama_vocab_type(v->vocab) == LLAMA_VOCAB_TYPE_NONE)
-        return ft_error_set(err, FT_UNSUPPORTED, "%s: it has no vocabulary", path);
+        return ft_gguf_refuse(gguf, FT_UNSUPPORTED, "it has no vocabulary");
     v->n_tokens = llama_vocab_n_tokens(v->vocab);
     v->bos = llama_vocab_bos(v->vocab);
     v->add_bos = llama_vocab_get_add_bos(v->vocab) && v->bos >= 0;
     v->chat_template = llama_model_chat_template(v->model, NULL);
     v->fingerprint = fingerprint_of(v);
-    const ft_status st = measure_tokens(v, err);
-    return st == FT_OK ? collect_specials(v, err) : st;
+    const ft_status st = measure_tokens(v, gguf->err);
+    return st == FT_OK ? collect_specials(v, gguf->err) : st;
 }
 
-ft_status ft_vocab_load(const char *path, ft_error *err, ft_vocab **out)
+ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out)
 {
     *out = NULL;
-    ft_status st = check_file(path, err);
+    ft_status st = ft_tokenizer_check(gguf);
     if (st != FT_OK)
         return st;
     ft_vocab *v = calloc(1, sizeof *v);
     if (!v)
-        return ft_error_set(err, FT_NOMEM, "%s: out of memory", path);
-    st = load(path, err, v);
+        return ft_gguf_refuse(gguf, FT_NOMEM, "out of memory");
+    st = load(gguf, v);
     if (st == FT_OK)
         *out = v;
     else
         ft_vocab_destroy(v);
+    return st;
+}
+
+/* The hyperparameters are checked, too: libllama is trusted only with these families. */
+ft_status ft_vocab_load(const char *path, ft_error *err, ft_vocab **out)
+{
+    ft_gguf gguf;
+    ft_hparams hp;
+    *out = NULL;
+    ft_status st = ft_gguf_open(path, err, &gguf);
+    if (st != FT_OK)
+        return st;
+    st = ft_hparams_read(&gguf, &hp);
+    if (st == FT_OK)
+        st = ft_vocab_read(&gguf, out);
+    ft_gguf_close(&gguf);
     return st;
 }
 
@@ -297,8 +295,11 @@ static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, ft
     for (int tries = 0; tries < 2; tries++) {
         if (tokens_reserve(out, (size_t)need) != FT_OK)
             break;
-        int32_t got =
-            llama_tokenize(v->vocab, text, (int32_t)n, out->id + out->n, need, false, false);
+        const ft_llama_text what = {v->vocab, text, (int32_t)n};
+        int32_t got = need;
+        ft_status st = ft_llama_tokenize(&what, out->id + out->n, &got, err);
+        if (st != FT_OK)
+            return st;
         if (got >= 0) {
             out->n += (size_t)got;
             return FT_OK;
@@ -357,14 +358,17 @@ ft_status ft_vocab_piece(const ft_vocab *v, int32_t token, bool special, ft_buf 
     char small[128];
     if (token < 0 || token >= v->n_tokens)
         return FT_OK;
-    int32_t n = llama_token_to_piece(v->vocab, token, small, sizeof small, 0, special);
-    if (n >= 0)
-        return ft_buf_append(out, small, (size_t)n);
-    char *large = malloc((size_t)-n);
+    int32_t n = sizeof small;
+    ft_status st = ft_llama_piece(v->vocab, token, special, small, &n);
+    if (st != FT_OK || n >= 0)
+        return st == FT_OK ? ft_buf_append(out, small, (size_t)n) : st;
+    n = -n;
+    char *large = malloc((size_t)n);
     if (!large)
         return FT_NOMEM;
-    n = llama_token_to_piece(v->vocab, token, large, -n, 0, special);
-    ft_status st = ft_buf_append(out, large, n > 0 ? (size_t)n : 0);
+    st = ft_llama_piece(v->vocab, token, special, large, &n);
+    if (st == FT_OK)
+        st = ft_buf_append(out, large, n > 0 ? (size_t)n : 0);
     free(large);
     return st;
 }

@@ -4,6 +4,7 @@
 #define FT_MODEL_VOCAB_IMPL_H
 
 #include "llama.h"
+#include "model/gguf_file.h"
 #include "model/vocab.h"
 
 /* A token that text can spell but must not become: a control or unknown token. */
@@ -27,6 +28,10 @@ struct ft_vocab {
     size_t n_special;
     size_t special_from[257]; /* where those with a first byte begin */
 };
+
+/* Makes the vocabulary of an open file, whose hyperparameters were checked; the caller destroys
+ * *out. libllama gets the metadata that the checks saw, and reads no file. Returns gguf->st. */
+FT_WARN_UNUSED ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out);
 
 /* Returns the longest special token that text[0..n) begins with; NULL: none. */
 const ft_special *ft_vocab_special_at(const ft_vocab *vocab, const char *text, size_t n);

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "gguf.h"
 #include "llama.h"
 #include "model/pack.h"
+#include "model/vocab.h"
 #include "support/tiny_gguf.h"
 
 static const enum ggml_type types[] = {
@@ -286,6 +288,44 @@ static void test_progress(void **state)
 }
 
 /* The files are good for oracle tests: libllama loads and computes them, with sensible logits. */
+static const char *exchange_at, *exchange_for;
+
+/* Another file takes the path while the model is planned: its file was checked by then. */
+static bool exchange(enum ggml_type type, int64_t n_in, int64_t n_out)
+{
+    if (exchange_for)
+        assert_int_equal(rename(exchange_for, exchange_at), 0);
+    exchange_for = NULL;
+    return false;
+}
+
+/* Weights and vocabulary are those of the file that was checked. */
+static void test_exchanged_file(void **state)
+{
+    const tiny_gguf_opts first = {.seed = 1}, second = {.seed = 2, .last_token = "other"};
+    char *at = tiny_gguf_temp(&first), *other = tiny_gguf_temp(&second);
+    ft_model *model[3] = {NULL};
+    ft_vocab *vocab[3] = {NULL};
+    ft_error err = {0};
+    for (int i = 0; i < 3; i++) {
+        const ft_model_opts opts = {.path = at, .choose = exchange, .vocab = &vocab[i]};
+        exchange_at = at;
+        exchange_for = i == 1 ? other : NULL;
+        assert_int_equal(ft_model_load(&opts, &err, &model[i]), FT_OK);
+    }
+    assert_true(ft_model_fingerprint(model[0]) == ft_model_fingerprint(model[1]));
+    assert_true(ft_vocab_fingerprint(vocab[0]) == ft_vocab_fingerprint(vocab[1]));
+    assert_true(ft_model_fingerprint(model[0]) != ft_model_fingerprint(model[2]));
+    assert_true(ft_vocab_fingerprint(vocab[0]) != ft_vocab_fingerprint(vocab[2]));
+    for (int i = 0; i < 3; i++) {
+        ft_vocab_destroy(vocab[i]);
+        ft_model_destroy(model[i]);
+    }
+    unlink(at);
+    free(at);
+    free(other);
+}
+
 static void test_libllama_takes_them(void **state)
 {
     (void)state;
@@ -320,10 +360,15 @@ int main(void)
 {
     tiny_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_families_and_types), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_repacked),           cmocka_unit_test(test_packed),
-        cmocka_unit_test(test_mixed_types),        cmocka_unit_test(test_libllama_takes_them),
-        cmocka_unit_test(test_fingerprint),        cmocka_unit_test(test_linear_rope),
+        cmocka_unit_test(test_families_and_types),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_repacked),
+        cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_mixed_types),
+        cmocka_unit_test(test_exchanged_file),
+        cmocka_unit_test(test_libllama_takes_them),
+        cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_linear_rope),
         cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
