@@ -137,9 +137,14 @@ typedef struct ft_segment {
     uint32_t first_row;    /* out: number of its first row with logits, for ft_engine_logits */
 } ft_segment;
 
-/* Computes all segments in one pass; their nodes become pending. It checks everything first.
- * FT_INVALID (ids, parents, counts) and FT_EXHAUSTED (too few free blocks) leave everything
- * unchanged. */
+/* Computes all segments in one pass; their nodes become pending. FT_INVALID: ids, parents, counts;
+ * FT_EXHAUSTED: too few free blocks; FT_NOMEM; FT_INTERNAL: a device or a kernel failed.
+ *
+ * A pass that fails has no effect: each sequence has the committed tokens and the pending nodes
+ * that it had before, and their K and V are unchanged. So the same segments, or some of them, can
+ * be computed again. Only three things may differ: the prefix cache may have lost blocks, a partly
+ * filled block may have been copied, and no row has logits. There is one exception: if copying K
+ * and V between blocks fails half-way, all later passes fail with FT_INTERNAL. */
 FT_WARN_UNUSED ft_status ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n,
                                            ft_error *err);
 
@@ -156,7 +161,7 @@ FT_WARN_UNUSED ft_status ft_engine_forward_rows(ft_engine *engine, ft_segment *s
                                                 ft_error *err);
 /* Computes the logits of rows[0..n) (numbers as in ft_engine_logits). They replace all earlier
  * logits. FT_INVALID (no such row), FT_NOMEM and FT_INTERNAL leave the last forward's nodes and
- * kept rows unchanged. */
+ * kept rows unchanged. To give the pass up, truncate its sequences to their n_past. */
 FT_WARN_UNUSED ft_status ft_engine_head(ft_engine *engine, const uint32_t *rows, size_t n,
                                         ft_error *err);
 

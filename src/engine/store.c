@@ -109,7 +109,9 @@ ft_status ft_kv_store_init(ft_kv_store *store, const ft_kv_store_opts *opts)
     if (ok && store->any_rows) {
         store->moves = malloc(MOVES_MAX * sizeof *store->moves);
         store->move_of = calloc((size_t)opts->n_blocks * BLOCK, sizeof *store->move_of);
-        ok = store->moves && store->move_of;
+        store->from = malloc(MOVES_MAX * sizeof *store->from);
+        store->to = malloc(MOVES_MAX * sizeof *store->to);
+        ok = store->moves && store->move_of && store->from && store->to;
     }
     if (ok)
         return FT_OK;
@@ -128,6 +130,8 @@ void ft_kv_store_deinit(ft_kv_store *store)
     free(store->v);
     free(store->moves);
     free(store->move_of);
+    free(store->from);
+    free(store->to);
     *store = (ft_kv_store){0};
 }
 
@@ -216,8 +220,9 @@ static struct ggml_tensor *move_rows(struct ggml_context *ctx, struct ggml_tenso
     return ggml_set_rows(ctx, pool, ggml_get_rows(ctx, pool, src), dst);
 }
 
-/* Carries out all moves in the layers of one place, as one graph. */
-static ft_status flush_part(ft_kv_store *store, uint32_t place)
+/* Carries out all moves in the layers of one place, as one graph. *begun: K and V may have
+ * changed. */
+static ft_status flush_part(ft_kv_store *store, uint32_t place, bool *begun)
 {
     ft_kv_part *part = &store->part[place];
     size_t n_nodes = 4 * (size_t)store->n_layer + 8;
@@ -225,11 +230,9 @@ static ft_status flush_part(ft_kv_store *store, uint32_t place)
                                                   ggml_graph_overhead_custom(n_nodes, false),
                                       .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
-    int32_t *from = malloc(store->n_moves * sizeof *from);
-    int64_t *to = malloc(store->n_moves * sizeof *to);
     ft_status status = FT_NOMEM;
-    if (!ctx || !from || !to)
-        goto out;
+    if (!ctx)
+        return FT_NOMEM;
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, n_nodes, false);
     struct ggml_tensor *src = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, store->n_moves);
     struct ggml_tensor *dst = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, store->n_moves);
@@ -244,17 +247,16 @@ static ft_status flush_part(ft_kv_store *store, uint32_t place)
     if (!ggml_gallocr_alloc_graph(part->galloc, graph))
         goto out;
     for (uint32_t i = 0; i < store->n_moves; i++) {
-        from[i] = (int32_t)store->moves[i].src;
-        to[i] = store->moves[i].dst;
+        store->from[i] = (int32_t)store->moves[i].src;
+        store->to[i] = store->moves[i].dst;
     }
-    ggml_backend_tensor_set(src, from, 0, store->n_moves * sizeof *from);
-    ggml_backend_tensor_set(dst, to, 0, store->n_moves * sizeof *to);
+    ggml_backend_tensor_set(src, store->from, 0, store->n_moves * sizeof *store->from);
+    ggml_backend_tensor_set(dst, store->to, 0, store->n_moves * sizeof *store->to);
+    *begun = true;
     status = ggml_backend_graph_compute(store->backends->at[place], graph) == GGML_STATUS_SUCCESS
                  ? FT_OK
                  : FT_INTERNAL;
 out:
-    free(from);
-    free(to);
     ggml_free(ctx);
     return status;
 }
@@ -262,9 +264,14 @@ out:
 ft_status ft_kv_store_flush(ft_kv_store *store)
 {
     ft_status status = store->failed ? FT_INTERNAL : FT_OK;
+    bool begun = false;
     for (uint32_t i = 0; i < FT_PLACES_MAX && store->n_moves && status == FT_OK; i++)
         if (store->part[i].galloc)
-            status = flush_part(store, i);
+            status = flush_part(store, i, &begun);
+    if (status != FT_OK && begun) {
+        store->failed = true; /* done twice, the moves would copy what they have overwritten */
+        status = FT_INTERNAL;
+    }
     if (status != FT_OK)
         return status;
     for (uint32_t i = 0; i < store->n_moves; i++)

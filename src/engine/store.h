@@ -42,7 +42,9 @@ typedef struct ft_kv_store {
     ft_kv_move *moves;
     uint32_t *move_of; /* [slots] 1 + the number of the move to this slot; 0: none */
     uint32_t n_moves;
-    bool failed; /* an early flush failed: the pool's contents are no longer valid */
+    int32_t *from; /* scratch space of a flush, as long as `moves` */
+    int64_t *to;
+    bool failed; /* a flush failed half-way: the pool's contents are no longer valid */
 } ft_kv_store;
 
 typedef struct ft_kv_store_opts {
@@ -65,8 +67,9 @@ size_t ft_kv_store_bytes_on(const ft_kv_store *store, uint32_t place);
 size_t ft_kv_store_bytes(const ft_kv_store *store);
 /* For ft_kv.move; ctx is the store. */
 void ft_kv_store_move(void *ctx, const ft_kv_move *moves, uint32_t n);
-/* Carries out the collected moves. Call it before K or V are read or written. FT_NOMEM,
- * FT_INTERNAL. */
+/* Carries out the collected moves. Call it before K or V are read or written. FT_NOMEM: nothing
+ * was moved, and it can be called again. FT_INTERNAL: the moves failed half-way; every later call
+ * fails, too. */
 FT_WARN_UNUSED ft_status ft_kv_store_flush(ft_kv_store *store);
 
 #endif
