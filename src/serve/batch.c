@@ -35,14 +35,14 @@ ft_status ft_sess_batch_init(ft_sess_batch *batch, const ft_verifier_opts *opts,
     b->needs = calloc(sessions, sizeof *b->needs);
     b->work = calloc(sessions, sizeof *b->work);
     b->picks = calloc(sessions, sizeof *b->picks);
-    b->segments.segment = calloc(rows, sizeof *b->segments.segment);
-    b->segments.of = calloc(rows, sizeof *b->segments.of);
+    b->all.segment = calloc(rows, sizeof *b->all.segment);
+    b->all.of = calloc(rows, sizeof *b->all.of);
     b->rows.token = calloc(rows, sizeof *b->rows.token);
     b->rows.parent = calloc(rows, sizeof *b->rows.parent);
     b->rows.want = calloc(rows, sizeof *b->rows.want);
     b->trees = calloc(rows, sizeof *b->trees);
     b->path = calloc(rows, sizeof *b->path);
-    if (b->needs && b->work && b->picks && b->segments.segment && b->segments.of && b->rows.token &&
+    if (b->needs && b->work && b->picks && b->all.segment && b->all.of && b->rows.token &&
         b->rows.parent && b->rows.want && b->trees && b->path)
         return FT_OK;
     return ft_error_set(err, FT_NOMEM, "serve: out of memory for batches");
@@ -54,8 +54,8 @@ void ft_sess_batch_deinit(ft_sess_batch *batch)
     free(b->needs);
     free(b->work);
     free(b->picks);
-    free(b->segments.segment);
-    free(b->segments.of);
+    free(b->all.segment);
+    free(b->all.of);
     free(b->rows.token);
     free(b->rows.parent);
     free(b->rows.want);
@@ -164,17 +164,12 @@ static void add_segment(ft_sess_batch *b, ft_sess *s, ft_work_kind kind, uint32_
 {
     const ft_nodes *nodes = &s->round.nodes;
     count_segment(s, kind, n);
-    ft_segment *g = &b->segments.segment[b->segments.n];
+    ft_segment *g = &b->all.segment[b->all.n];
     int32_t *tokens = b->rows.token + b->rows.n, *parent = b->rows.parent + b->rows.n;
     uint64_t *want = b->rows.want + b->rows.n_want;
     uint32_t n_text = kind == FT_WORK_VERIFY ? n - nodes->n : n; /* includes the root */
-    b->segments.of[b->segments.n++] = s;
+    b->all.of[b->all.n++] = s;
     b->rows.n += n;
-    b->pass =
-        ft_pass_plus(b->pass, ft_seq_n_past(s->kv.seq), n,
-                     kind == FT_WORK_VERIFY ? ft_judge_expect(s->verifier->judge, nodes->n) : 0);
-    if (kind == FT_WORK_PREFILL)
-        b->prompts = ft_pass_plus(b->prompts, ft_seq_n_past(s->kv.seq), n, 0);
     *g = (ft_segment){.seq = s->kv.seq, .n = n, .tokens = tokens};
     memcpy(tokens, s->text.token + ft_seq_n_past(s->kv.seq), n_text * sizeof *tokens);
     if (kind == FT_WORK_PREFILL)
@@ -277,10 +272,25 @@ void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us)
     limits.max_verify = cap_verifications(v, expected);
     limits.prefill_us = prompt_us(v, read_us, others);
     size_t n = v->policy->pick(b->work, n_work, &limits, now_us, b->picks);
-    b->segments.n = b->rows.n = b->rows.n_want = 0;
-    b->pass = b->prompts = (ft_pass){0};
+    b->all.n = b->rows.n = b->rows.n_want = 0;
     for (size_t i = 0; i < n; i++) {
         const uint32_t at = b->picks[i].index;
         add_segment(b, b->needs[at].session, b->work[at].kind, b->picks[i].n_tok);
+    }
+    ft_sess_batch_narrow(v, &b->all);
+}
+
+void ft_sess_batch_narrow(ft_verifier *v, const ft_sess_part *part)
+{
+    ft_sess_batch *b = &v->batch;
+    b->segments = *part;
+    b->pass = b->prompts = (ft_pass){0};
+    for (size_t i = 0; i < part->n; i++) {
+        const ft_segment *g = &part->segment[i];
+        const uint32_t n_past = ft_seq_n_past(g->seq), n_nodes = part->of[i]->round.nodes.n;
+        b->pass =
+            ft_pass_plus(b->pass, n_past, g->n, g->want ? ft_judge_expect(v->judge, n_nodes) : 0);
+        if (!g->want)
+            b->prompts = ft_pass_plus(b->prompts, n_past, g->n, 0);
     }
 }

@@ -25,5 +25,7 @@ int64_t ft_sess_batch_read_us(const ft_verifier *v);
  * time that the draft model has just spent on prompts. Prompts may add so much less time to this
  * pass. */
 void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us);
+/* Makes a part of the batch the segments of the pass. */
+void ft_sess_batch_narrow(ft_verifier *v, const ft_sess_part *part);
 
 #endif

@@ -61,11 +61,21 @@ void ft_inbox_tick(ft_inbox *inbox)
     pthread_mutex_unlock(&inbox->lock);
 }
 
+/* The engine thread has come back to the inbox. The caller holds the lock. */
+static void note_look(ft_inbox *inbox, int64_t now_us, ft_known_us busy)
+{
+    ft_inbox_reader *r = &inbox->engine;
+    if (r->busy.known && now_us - r->busy.us > r->longest_us)
+        r->longest_us = now_us - r->busy.us;
+    r->busy = busy;
+}
+
 void ft_inbox_wait(ft_inbox *inbox, int64_t timeout_us)
 {
-    const int64_t deadline_us = ft_deadline_us(timeout_us);
+    const int64_t deadline_us = ft_deadline_us(timeout_us), now_us = ft_clock_now_us(&inbox->clock);
     bool late = false;
     pthread_mutex_lock(&inbox->lock);
+    note_look(inbox, now_us, ft_unknown());
     while (!late && !inbox->stop && !inbox->queue && inbox->ticks == inbox->ticks_done)
         late = !ft_cond_wait_until(&inbox->wake, &inbox->lock, deadline_us);
     pthread_mutex_unlock(&inbox->lock);
@@ -73,7 +83,9 @@ void ft_inbox_wait(ft_inbox *inbox, int64_t timeout_us)
 
 bool ft_inbox_take(ft_inbox *inbox, ft_vsession **handles, uint64_t *ticks)
 {
+    const int64_t now_us = ft_clock_now_us(&inbox->clock);
     pthread_mutex_lock(&inbox->lock);
+    note_look(inbox, now_us, ft_known(now_us));
     bool stop = inbox->stop;
     *ticks = inbox->ticks;
     *handles = inbox->queue;

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "base/known.h"
 #include "serve/vsession.h"
 #include "wire/keys.h"
 
@@ -73,6 +74,12 @@ struct ft_vsession {
     ft_vsession *prev, *next, *next_queued;
 };
 
+/* The engine thread's work between two looks into the inbox. */
+typedef struct ft_inbox_reader {
+    ft_known_us busy;   /* since when it works; unknown: it waits, or has not begun */
+    int64_t longest_us; /* the longest that it has worked */
+} ft_inbox_reader;
+
 struct ft_inbox {
     ft_clock clock;
     pthread_t reader; /* the engine thread */
@@ -83,6 +90,7 @@ struct ft_inbox {
     /* guarded by lock */
     ft_vsession *queue, **queue_tail;
     ft_vsession *handles;
+    ft_inbox_reader engine;
     bool stop;
     uint64_t ticks, ticks_done;
 };

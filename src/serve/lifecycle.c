@@ -20,7 +20,7 @@
 #include "serve/own_draft.h"
 #include "serve/slo.h"
 
-/* Sent with a refusal whose cause goes away when other sessions end. */
+/* Sent if the cause of a refusal or of a lost stream goes away by itself. */
 #define RETRY_AFTER_MS 1000
 
 /* ---- the handshake ---- */
@@ -330,11 +330,19 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     return FT_OK;
 }
 
+/* Whether the cause of a refusal can go away by itself. */
+static bool passes(ft_status status)
+{
+    return status == FT_EXHAUSTED || status == FT_NOMEM || status == FT_UNAVAILABLE;
+}
+
 void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us)
 {
     const ft_opening *opening = handle->opening;
     ft_error err = {0};
-    ft_status status = check_handshake(v, &opening->open, &err);
+    ft_status status = v->failing
+                           ? ft_error_set(&err, FT_UNAVAILABLE, "%s", v->published.failure.message)
+                           : check_handshake(v, &opening->open, &err);
     if (status == FT_OK)
         status = opening->open.resume ? resume(v, handle, now_us, &err)
                                       : open_new(v, handle, now_us, &err);
@@ -343,7 +351,7 @@ void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us)
                 opening->key.name[0] ? opening->key.name : "none");
         ft_keys_count_refused(v, &opening->key, status);
         v->stats.sessions_refused += status == FT_EXHAUSTED;
-        ft_answer_gone(v, handle, status, err.message, status == FT_EXHAUSTED ? RETRY_AFTER_MS : 0);
+        ft_answer_gone(v, handle, status, err.message, passes(status) ? RETRY_AFTER_MS : 0);
     }
     ft_handle_drop_opening(handle);
 }
@@ -354,7 +362,9 @@ bool ft_sess_draft(ft_sess *s, const ft_mail *mail, bool flooded)
 {
     ft_error err = {0};
     ft_status status = ft_draft_take(s, mail->msg, flooded, mail->at_us, &err);
-    if (status != FT_OK)
+    if (status == FT_NOMEM)
+        ft_sess_cut(s, err.message, mail->at_us);
+    else if (status != FT_OK)
         ft_sess_end(s, status, err.message);
     return status == FT_OK;
 }
@@ -373,6 +383,14 @@ void ft_sess_detach(ft_sess *s, int64_t now_us)
     s->times.detached_us = now_us;
     s->verifier->stats.sessions_detached++;
     ft_sess_check(s);
+}
+
+void ft_sess_cut(ft_sess *s, const char *message, int64_t now_us)
+{
+    ft_vsession *handle = s->handle;
+    ft_seq_truncate(s->kv.seq, ft_seq_n_past(s->kv.seq)); /* of a pass that gives no verdict */
+    ft_sess_detach(s, now_us);
+    ft_answer_gone(s->verifier, handle, FT_UNAVAILABLE, message, RETRY_AFTER_MS);
 }
 
 int64_t ft_sessions_expire(ft_verifier *v, int64_t now_us)

@@ -12,10 +12,14 @@ ft_msg_limits ft_sess_limits(const ft_verifier *v);
 /* Opens or resumes a session for the handle. If it refuses, it tells the handle why. In all cases
  * it frees the handle's opening. */
 void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us);
-/* Takes the draft. False: the draft was wrong, and this call has ended the session. */
+/* Takes the draft. False: the draft was wrong and the session has ended, or there was no memory for
+ * it and the session was cut. */
 bool ft_sess_draft(ft_sess *s, const ft_mail *mail, bool flooded);
 /* Called when the stream is lost. The session loses its handle and is kept for the ttl. */
 void ft_sess_detach(ft_sess *s, int64_t now_us);
+/* Ends the stream of an attached session with FT_UNAVAILABLE and a time to come back. The session
+ * is kept for the ttl: whoever resumes it goes on where it was. */
+void ft_sess_cut(ft_sess *s, const char *message, int64_t now_us);
 /* Frees the session; its handle, if any, gets the code and the message. */
 void ft_sess_end(ft_sess *s, ft_status code, const char *message);
 /* Ends detached sessions whose ttl is over. Returns the time in us until the next ttl is over; < 0:

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass: makes a batch of the waiting work, computes one forward pass, and gives the verdicts.
 // Only the engine thread calls this file. The file has no state of its own.
+//
+// A pass that fails has no effect (engine.h). Its batch is halved, and the halves are computed one
+// after the other, until the session that makes passes fail is alone. Only this session then loses
+// its stream: if memory or blocks were short it can be resumed, otherwise it has ended. Other texts
+// are the same as without the failure.
 #include "serve/pass.h"
 
 #include <stdlib.h>
@@ -8,22 +13,11 @@
 #include "base/log.h"
 #include "serve/answers.h"
 #include "serve/batch.h"
+#include "serve/health.h"
 #include "serve/lifecycle.h"
 #include "serve/own_draft.h"
 #include "serve/slo.h"
 #include "serve/verdict.h"
-
-/* Called after a failure, which is a defect of the server. Ends the sessions of the batch, because
- * a second try would fail, too. */
-static void give_up(ft_verifier *v, const ft_error *err)
-{
-    ft_sess_batch *b = &v->batch;
-    FT_LOGE("serve", "forward failed: %s", err->message);
-    for (size_t i = 0; i < b->segments.n; i++)
-        ft_sess_end(b->segments.of[i], FT_INTERNAL, err->message);
-    for (size_t i = 0; b->segments.n == 0 && i < b->n_needs; i++)
-        ft_sess_end(b->needs[i].session, FT_INTERNAL, err->message);
-}
 
 /* Counts a forward pass that began at started_us. Returns its time without the head. */
 static int64_t count_pass(ft_verifier *v, int64_t started_us)
@@ -31,7 +25,7 @@ static int64_t count_pass(ft_verifier *v, int64_t started_us)
     const ft_sess_batch *b = &v->batch;
     ft_verifier_stats *stats = &v->stats;
     ft_slo_served(v);
-    ft_sizes_add(&stats->passes, (uint32_t)b->rows.n);
+    ft_sizes_add(&stats->passes, b->pass.rows);
     ft_answer_publish(v);
     int64_t us = ft_clock_now_us(&v->opts.clock) - started_us;
     stats->forward_us += (uint64_t)us;
@@ -61,29 +55,69 @@ static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
     stats->cost_bias = v->cost.bias;
 }
 
+/* Computes the segments of the pass and gives their verdicts. began_us: when the work on the pass
+ * began. An error leaves all sessions as they were. */
+static ft_status compute(ft_verifier *v, int64_t began_us, ft_error *err)
+{
+    const ft_sess_part *part = &v->batch.segments;
+    ft_status status = ft_engine_forward_rows(v->engine, part->segment, part->n, err);
+    if (status != FT_OK)
+        return status;
+    const int64_t pass_us = count_pass(v, began_us), from_us = ft_clock_now_us(&v->opts.clock);
+    status = ft_verdict_walk(v, err);
+    if (status != FT_OK) {
+        for (size_t i = 0; i < part->n; i++)
+            ft_seq_truncate(part->segment[i].seq, ft_seq_n_past(part->segment[i].seq));
+        return status;
+    }
+    const int64_t now_us = ft_clock_now_us(&v->opts.clock);
+    count_walks(v, pass_us, now_us - from_us);
+    ft_verdict_give(v, began_us, now_us);
+    return FT_OK;
+}
+
+/* The session is alone in a pass that failed. */
+static void give_up(ft_sess *s, const ft_error *why)
+{
+    if (why->code == FT_NOMEM || why->code == FT_EXHAUSTED)
+        ft_sess_cut(s, why->message, ft_clock_now_us(&s->verifier->opts.clock));
+    else
+        ft_sess_end(s, FT_INTERNAL, why->message);
+}
+
+/* Computes a part of the batch; if that fails, its halves. False: the engine fails. */
+static bool run_part(ft_verifier *v, ft_sess_part part, int64_t began_us)
+{
+    ft_error err = {0};
+    ft_sess_batch_narrow(v, &part);
+    err.code = compute(v, began_us, &err);
+    if (err.code == FT_OK)
+        return true;
+    v->stats.failures++;
+    FT_LOGE("serve", "pass failed sessions=%zu reason=\"%s\"", part.n, err.message);
+    if (!ft_health_probe(v, &err))
+        return false;
+    if (part.n == 1) {
+        give_up(part.of[0], &err);
+        return true;
+    }
+    const size_t half = part.n / 2;
+    const ft_sess_part rest = {part.segment + half, part.of + half, part.n - half};
+    part.n = half;
+    return run_part(v, part, ft_clock_now_us(&v->opts.clock)) &&
+           run_part(v, rest, ft_clock_now_us(&v->opts.clock));
+}
+
 bool ft_pass_run(ft_verifier *v, int64_t *look_us)
 {
     ft_sess_batch *b = &v->batch;
-    ft_error err = {0};
-    if (!ft_sess_batch_gather(v, look_us))
+    if (!ft_health_works(v, look_us) || !ft_sess_batch_gather(v, look_us))
         return false;
     int64_t read_us = ft_own_before_pass(v, ft_sess_batch_read_us(v));
-    int64_t started_us = ft_clock_now_us(&v->opts.clock);
-    ft_sess_batch_compose(v, started_us, read_us);
-    ft_status status =
-        b->segments.n ? ft_engine_forward_rows(v->engine, b->segments.segment, b->segments.n, &err)
-                      : ft_error_set(&err, FT_INTERNAL, "serve: no work fits the batch");
-    if (status != FT_OK) {
-        give_up(v, &err);
-        return true;
-    }
-    int64_t pass_us = count_pass(v, started_us), from_us = ft_clock_now_us(&v->opts.clock);
-    if (ft_verdict_walk(v, &err) != FT_OK) {
-        give_up(v, &err);
-        return true;
-    }
-    int64_t now_us = ft_clock_now_us(&v->opts.clock);
-    count_walks(v, pass_us, now_us - from_us);
-    ft_verdict_give(v, started_us, now_us);
+    int64_t began_us = ft_clock_now_us(&v->opts.clock);
+    ft_sess_batch_compose(v, began_us, read_us);
+    if (b->all.n == 0)
+        return false; /* what the policy holds back has the blocks; *look_us says until when */
+    (void)run_part(v, b->all, began_us);
     return true;
 }

@@ -15,6 +15,7 @@
  *   own_draft                   the server drafts for runs
  *   drafts                      turns a message into an event of the round
  *   lifecycle                   opens, resumes, detaches, expires, ends sessions
+ *   health                      whether the engine works
  *   batch, verdict              composes a batch; gives verdicts
  *   pass                        one pass: batch, forward, verdicts
  *   verifier                    creates, runs and stops the engine thread; takes calls
@@ -46,21 +47,25 @@ typedef struct ft_need {
     bool out;      /* left out of this pass */
 } ft_need;
 
+/* Segments of a pass, and the sessions that they are of. Borrows the arrays. */
+typedef struct ft_sess_part {
+    ft_segment *segment; /* [n] */
+    ft_sess **of;        /* [n] */
+    size_t n;
+} ft_sess_part;
+
 /* The next pass. Its memory is allocated once. Needs that fit become work. Work that the policy
  * picks becomes segments. */
 typedef struct ft_sess_batch {
-    ft_need *needs;  /* [max_sessions] */
-    ft_work *work;   /* [max_sessions] */
-    ft_pick *picks;  /* [max_sessions] */
-    size_t n_needs;  /* once the batch is composed, work[i] belongs to needs[i] */
-    bool alone;      /* one session has work, and no other session is expected to have some soon */
-    ft_pass pass;    /* the shape of the pass */
-    ft_pass prompts; /* the shape of its prompt chunks alone */
-    struct {
-        ft_segment *segment; /* [max_rows] */
-        ft_sess **of;        /* [max_rows] */
-        size_t n;
-    } segments;
+    ft_need *needs;   /* [max_sessions] */
+    ft_work *work;    /* [max_sessions] */
+    ft_pick *picks;   /* [max_sessions] */
+    size_t n_needs;   /* once the batch is composed, work[i] belongs to needs[i] */
+    bool alone;       /* one session has work, and no other session is expected to have some soon */
+    ft_sess_part all; /* the segments of the batch, arrays of max_rows */
+    ft_sess_part segments; /* those of the pass: all, or a part after a failure (pass.c) */
+    ft_pass pass;          /* the shape of the pass */
+    ft_pass prompts;       /* the shape of its prompt chunks alone */
     struct {
         int32_t *token, *parent; /* [max_rows] */
         uint64_t *want;          /* [max_rows] words, at least one a segment */
@@ -92,6 +97,8 @@ struct ft_verifier {
     double row_price;   /* recent price of a row (sched/price.h) */
     ft_gain usual_gain; /* mean gain of rounds with a promise */
     double behind;      /* of rounds with a promise, the recent share behind (sched/admit.h) */
+    bool failing;       /* the engine fails (health.h) */
+    int64_t probe_us;   /* while it fails: the time of the next probe */
     struct {
         ft_tenant *first;
         double served_rows; /* rows computed recently for all tenants */
@@ -104,7 +111,8 @@ struct ft_verifier {
         ft_verifier_stats stats;
         ft_key_count *keys; /* [n_keys] one a key name that was used */
         size_t n_keys;
-    } published; /* guarded by inbox.lock */
+        ft_error failure; /* why the engine fails; FT_OK: it works */
+    } published;          /* guarded by inbox.lock */
     ft_inbox inbox;
     bool started; /* the engine thread was started */
 };

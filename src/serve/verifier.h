@@ -56,6 +56,10 @@ void ft_verifier_tick(ft_verifier *verifier);
 /* Writes the answer to Info. May be called from any thread. */
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out);
 
+/* Whether the engine works. FT_UNAVAILABLE: it fails, or its present pass takes much longer than
+ * all passes before; err says which. It may work again later. May be called from any thread. */
+FT_WARN_UNUSED ft_status ft_verifier_health(ft_verifier *verifier, ft_error *err);
+
 /* Writes the statistics as they were at the last pass, callback or tick, or newer ones. May be
  * called from any thread. */
 void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out);

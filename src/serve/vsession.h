@@ -16,8 +16,9 @@ typedef struct ft_vclient {
     void *ctx;
     /* Opened, or a verdict. The message is borrowed during the call. */
     void (*on_message)(void *ctx, const ft_server_msg *msg);
-    /* The session is gone. code: FT_OK after close, otherwise the reason. retry_after_ms: comes
-     * with FT_EXHAUSTED. */
+    /* The stream is over. code: FT_OK after close, otherwise the reason. After FT_UNAVAILABLE the
+     * session can be resumed; after other codes it is gone. retry_after_ms: comes with
+     * FT_EXHAUSTED, FT_NOMEM and FT_UNAVAILABLE; 0: not known. */
     void (*on_gone)(void *ctx, ft_status code, const char *message, uint32_t retry_after_ms);
 } ft_vclient;
 

@@ -17,6 +17,9 @@
 
 #include "base/log.h"
 
+/* The retry-after-ms of a stream whose answer found no memory. */
+#define RETRY_MS 1000
+
 void ft_stream_ref(ft_stream *stream)
 {
     atomic_fetch_add(&stream->refs, 1);
@@ -166,7 +169,11 @@ void ft_stream_send(ft_stream *stream, const ft_server_msg *msg)
         return;
     }
     FT_LOGE("wire", "reply not sent: %s", err.message);
-    ft_stream_finish(stream, FT_INTERNAL, err.message, 0);
+    /* The session's record still has the answer, for an edge that comes back. */
+    if (err.code == FT_NOMEM)
+        ft_stream_finish(stream, FT_UNAVAILABLE, err.message, RETRY_MS);
+    else
+        ft_stream_finish(stream, FT_INTERNAL, err.message, 0);
 }
 
 /* After each completion: gives the call back if it is closed and nothing is under way. */

@@ -3,6 +3,7 @@
 // while prompts go on; a centralized server decodes by itself whatever drafts say.
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,58 @@ static void test_static_waits(void **state)
     free(c);
 }
 
+static atomic_uint n_picks;
+
+static size_t count_pick(const ft_work *work, size_t n, const ft_sched_limits *limits,
+                         int64_t now_us, ft_pick *picks)
+{
+    n_picks++;
+    return ft_sched_static.pick(work, n, limits, now_us, picks);
+}
+
+/* A verification is held back and has the blocks that a prompt needs: the prompt waits without work
+ * for the engine, nobody ends, and both go on when the batch starts. */
+static void test_static_with_a_full_pool(void **state)
+{
+    enum { LONG_TOK = 200, POOL_TOK = 256 + 97, LOOKS = 20 };
+    const ft_sched_policy counted = {
+        .name = "static", .pick = count_pick, .start_us = ft_sched_static.start_us};
+    _Atomic int64_t now_us = 1000000;
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.policy = &counted,
+                                                            .static_batch = BATCH,
+                                                            .static_wait_us = WAIT_US,
+                                                            .kv_tok = POOL_TOK,
+                                                            .clock = test_shared_clock(&now_us)});
+    local_client c[2];
+    test_text text;
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        test_text_random(&text, LONG_TOK, i);
+        const ft_msg_open open = local_open_msg(&text, 0.8f, i, LENGTH);
+        local_open(&c[i], v, &open, "me");
+        local_wait_opened(&c[i]);
+        while (i == 0 && looked(v).chunks.sum < LONG_TOK - 1) {
+        }
+        send_draft(&c[i], 1, LONG_TOK);
+    }
+    const uint64_t passes = looked(v).passes.n;
+    n_picks = 0;
+    for (int i = 0; i < LOOKS; i++)
+        assert_int_equal(looked(v).passes.n, passes);
+    assert_in_range(n_picks, 0, 4 * LOOKS); /* it is not busy */
+    for (uint32_t i = 0; i < 2; i++) {
+        while (c[i].n_verdicts == 0 && c[i].n_gone == 0) {
+            now_us += WAIT_US;
+            (void)looked(v);
+        }
+        assert_true(local_wait_verdict(&c[i], 1));
+        local_close(&c[i]);
+    }
+    assert_int_equal(test_verifier_stats(v).failures, 0);
+    test_verifier_expect_empty(v);
+    ft_verifier_destroy(v);
+}
+
 /* On the machine's clock the engine thread comes back by itself, in runs and with a lone
  * session. */
 static void test_static_comes_back(void **state)
@@ -130,6 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_static_waits),
+        cmocka_unit_test(test_static_with_a_full_pool),
         cmocka_unit_test(test_static_comes_back),
         cmocka_unit_test(test_centralized),
     };

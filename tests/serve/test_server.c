@@ -3,6 +3,7 @@
 // sessions, resume and cancel over streams, thousands of sessions without growth.
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,21 @@
 #include "wire/client.h"
 
 #define WAIT_US 120000000 /* a hang is a failure, not a slow machine */
+
+/* The linker sends the server's encoding of answers here: one verdict finds no memory. */
+static atomic_bool fail_answer;
+
+ft_status __real_ft_server_msg_encode(const ft_server_msg *msg, ft_error *err, uint8_t **out,
+                                      size_t *n);
+ft_status __wrap_ft_server_msg_encode(const ft_server_msg *msg, ft_error *err, uint8_t **out,
+                                      size_t *n);
+ft_status __wrap_ft_server_msg_encode(const ft_server_msg *msg, ft_error *err, uint8_t **out,
+                                      size_t *n)
+{
+    if (msg->kind == FT_SERVER_VERDICT && atomic_exchange(&fail_answer, false))
+        return ft_error_set(err, FT_NOMEM, "injected");
+    return __real_ft_server_msg_encode(msg, err, out, n);
+}
 
 typedef struct net {
     ft_server *server;
@@ -398,6 +414,38 @@ static void test_resume_over_the_wire(void **state)
     net_stop(&n);
 }
 
+/* There is no memory for an answer: the stream ends as if it was lost, and the edge that comes back
+ * gets the answer. */
+static void test_answer_without_memory(void **state)
+{
+    net n = net_start((ft_verifier_opts){0}, NULL);
+    test_text text;
+    test_edge edge = test_edge_make(TEST_DRAFT_WRONG, NULL, target.n_vocab, 3);
+    remote r;
+    (void)state;
+    test_text_random(&text, 20, 3);
+    const ft_msg_open open = local_open_msg(&text, 0, 3, 0);
+    remote_open(&r, &n, &open);
+    const ft_msg_opened opened = r.opened;
+    test_draft(&r.draft, &edge, &text);
+    const ft_msg_draft draft = r.draft;
+    fail_answer = true;
+    remote_send_draft(&r);
+    assert_int_equal(remote_wait_end(&r), FT_UNAVAILABLE);
+    const ft_msg_open resume = {.protocol = FT_PROTOCOL,
+                                .resume = true,
+                                .session = opened.session,
+                                .secret = opened.secret,
+                                .base = text.n};
+    remote_open(&r, &n, &resume);
+    assert_int_equal(r.opened.last_round, 1);
+    r.draft = draft;
+    remote_send_draft(&r);
+    assert_true(remote_wait_verdict(&r, &text));
+    remote_close(&r, FT_CLIENT_CLOSE);
+    net_stop(&n);
+}
+
 static void test_info(void **state)
 {
     net n = net_start((ft_verifier_opts){.max_tree = 40}, NULL);
@@ -467,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_bad_input),
         cmocka_unit_test(test_wrong_token),
         cmocka_unit_test(test_resume_over_the_wire),
+        cmocka_unit_test(test_answer_without_memory),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_1000_sessions_leave_nothing),
     };
