@@ -236,7 +236,7 @@ static ft_status local_open(void *ctx, ft_error *err, ft_link **out)
 static ft_status local_info(void *ctx, ft_error *err, ft_msg_info *out)
 {
     ft_verifier_info(ctx, out);
-    return FT_OK;
+    return ft_verifier_health(ctx, err);
 }
 
 ft_link_source ft_local_link_source(ft_verifier *verifier)

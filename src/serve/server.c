@@ -7,7 +7,11 @@
 // answer has ended. So no answer uses a freed connection, and no reference to the stream outlives
 // the stream.
 //
-// Locks: ft_server.lock guards the count of connections. No other lock is taken while it is held.
+// A thread of its own, the watch, tells gRPC's health whether the engine works: the engine thread
+// itself could not say that it hangs.
+//
+// Locks: ft_server.lock guards the count of connections, and the end of the watch. No other lock is
+// taken while it is held.
 // on_end holds no lock when it detaches.
 #include "serve/server.h"
 
@@ -21,14 +25,20 @@
 #include "serve/keys.h"
 
 #define METRICS_CONNECTIONS 16 /* for scrapers and a few people */
+/* How often the watch asks the verifier whether its engine works. */
+#define WATCH_EVERY_US 500000
 
 struct ft_server {
     ft_verifier *verifier;
     ft_wire_server *wire;
     ft_http *metrics; /* NULL: none asked for */
     pthread_mutex_t lock;
-    pthread_cond_t empty;
-    uint32_t n_connections; /* guarded by lock */
+    pthread_cond_t empty, stopping;
+    pthread_t watch;
+    bool watched; /* the watch was started */
+    /* guarded by lock */
+    uint32_t n_connections;
+    bool stop; /* the watch ends */
 };
 
 typedef struct connection {
@@ -164,13 +174,62 @@ static ft_status metrics_page(void *ctx, ft_buf *out)
     return status == FT_OK ? ft_keys_append(verifier, out) : status;
 }
 
+/* Any thread. */
+static ft_status health(void *ctx, ft_error *err)
+{
+    return ft_verifier_health(((const ft_server *)ctx)->verifier, err);
+}
+
 static ft_status start_metrics(ft_server *server, const ft_server_opts *opts, ft_error *err)
 {
-    const ft_http_opts http = {.host = opts->metrics_host,
-                               .port = opts->metrics_port,
-                               .max_connections = METRICS_CONNECTIONS,
-                               .backend = {.ctx = server, .metrics = metrics_page}};
+    const ft_http_opts http = {
+        .host = opts->metrics_host,
+        .port = opts->metrics_port,
+        .max_connections = METRICS_CONNECTIONS,
+        .backend = {.ctx = server, .health = health, .metrics = metrics_page}};
     return opts->metrics_host ? ft_http_create(&http, err, &server->metrics) : FT_OK;
+}
+
+/* ---- the watch ---- */
+
+static void *watch_main(void *arg)
+{
+    ft_server *server = arg;
+    bool works = true, stop = false;
+    while (!stop) {
+        ft_error err = {0};
+        const bool before = works;
+        works = ft_verifier_health(server->verifier, &err) == FT_OK;
+        if (before != works)
+            FT_LOGW("serve", "health serving=%d%s%s", works, works ? "" : " reason=", err.message);
+        ft_wire_server_set_serving(server->wire, works);
+        const int64_t until_us = ft_deadline_us(WATCH_EVERY_US);
+        pthread_mutex_lock(&server->lock);
+        while (!server->stop && ft_cond_wait_until(&server->stopping, &server->lock, until_us)) {
+        }
+        stop = server->stop;
+        pthread_mutex_unlock(&server->lock);
+    }
+    return NULL;
+}
+
+static ft_status start_watch(ft_server *server, ft_error *err)
+{
+    if (pthread_create(&server->watch, NULL, watch_main, server) != 0)
+        return ft_error_set(err, FT_NOMEM, "serve: cannot start the watch thread");
+    server->watched = true;
+    return FT_OK;
+}
+
+static void stop_watch(ft_server *server)
+{
+    if (!server->watched)
+        return;
+    pthread_mutex_lock(&server->lock);
+    server->stop = true;
+    pthread_cond_broadcast(&server->stopping);
+    pthread_mutex_unlock(&server->lock);
+    pthread_join(server->watch, NULL);
 }
 
 ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server **out)
@@ -181,11 +240,14 @@ ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server 
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->empty, NULL);
+    pthread_cond_init(&server->stopping, NULL);
     ft_status status = ft_verifier_create(&opts->verifier, err, &server->verifier);
     if (status == FT_OK)
         status = start_wire(server, opts, err);
     if (status == FT_OK)
         status = start_metrics(server, opts, err);
+    if (status == FT_OK)
+        status = start_watch(server, err);
     if (status != FT_OK) {
         ft_server_destroy(server, 0);
         return status;
@@ -243,6 +305,7 @@ void ft_server_destroy(ft_server *server, int64_t grace_us)
 {
     if (!server)
         return;
+    stop_watch(server);
     if (server->wire) {
         ft_wire_server_drain(server->wire);
         wait_empty(server, grace_us);
@@ -254,6 +317,7 @@ void ft_server_destroy(ft_server *server, int64_t grace_us)
     if (server->metrics)
         ft_http_destroy(server->metrics);
     ft_verifier_destroy(server->verifier);
+    pthread_cond_destroy(&server->stopping);
     pthread_cond_destroy(&server->empty);
     pthread_mutex_destroy(&server->lock);
     free(server);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// grpc.health.v1.Health. Check answers once. Watch answers at once, and again when the server
-// begins to drain. No token is needed: probes have none, and the answer tells nothing else. State:
-// a stream's `watching` and the server's `draining`, both guarded by the server's lock.
+// grpc.health.v1.Health. Check answers once. Watch answers at once, and again when the answer
+// changes. No token is needed: probes have none, and the answer tells nothing else. State: a
+// stream's `watching` and the server's `unwell` and `draining`, guarded by the server's lock.
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ void ft_health_on_request(ft_stream *stream, const uint8_t *data, size_t n)
     if (!known)
         tell(stream, SERVICE_UNKNOWN);
     else
-        ft_health_tell(stream, !stream->server->draining);
+        ft_health_tell(stream, ft_wire_server_serves(stream->server));
     stream->watching = watch && known;
     pthread_mutex_unlock(&stream->server->lock);
     if (!watch)

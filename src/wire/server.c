@@ -355,14 +355,29 @@ int ft_wire_server_port(const ft_wire_server *server)
     return server->port;
 }
 
+/* Sets what health depends on, and tells those who watch it. */
+static void set_health(ft_wire_server *server, bool unwell, bool draining)
+{
+    const bool before = ft_wire_server_serves(server);
+    server->unwell = unwell;
+    server->draining = draining;
+    const bool serves = ft_wire_server_serves(server);
+    for (ft_stream *s = server->streams; s && serves != before; s = s->next)
+        if (s->watching)
+            ft_health_tell(s, serves);
+}
+
+void ft_wire_server_set_serving(ft_wire_server *server, bool serving)
+{
+    pthread_mutex_lock(&server->lock);
+    set_health(server, !serving, server->draining);
+    pthread_mutex_unlock(&server->lock);
+}
+
 void ft_wire_server_drain(ft_wire_server *server)
 {
     pthread_mutex_lock(&server->lock);
-    bool before = server->draining;
-    server->draining = true;
-    for (ft_stream *s = server->streams; s && !before; s = s->next)
-        if (s->watching)
-            ft_health_tell(s, false);
+    set_health(server, server->unwell, true);
     pthread_mutex_unlock(&server->lock);
 }
 

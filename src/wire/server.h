@@ -49,6 +49,9 @@ typedef struct ft_wire_server_opts {
 FT_WARN_UNUSED ft_status ft_wire_server_create(const ft_wire_server_opts *opts, ft_error *err,
                                                ft_wire_server **out);
 int ft_wire_server_port(const ft_wire_server *server);
+/* What health says from now on, unless the server drains; at first: serving. Changes nothing else.
+ * Any thread. */
+void ft_wire_server_set_serving(ft_wire_server *server, bool serving);
 /* From now on health says NOT_SERVING, and new streams are refused. Open ones go on. */
 void ft_wire_server_drain(ft_wire_server *server);
 /* Drains, ends all streams with UNAVAILABLE, and waits until each had its on_end. NULL is legal. */

@@ -57,7 +57,7 @@ struct ft_stream {
     ft_stream *prev, *next; /* guarded by server->lock */
     bool accepted; /* set by the queue thread under server->lock: counts for max_streams, and the
                       handler knows it */
-    bool watching; /* guarded by server->lock: is told when the server drains */
+    bool watching; /* guarded by server->lock: is told when health changes */
 
     /* used by the queue thread alone */
     ft_rpc_tag tag_recv, tag_send, tag_close;
@@ -95,8 +95,15 @@ struct ft_wire_server {
     /* guarded by lock */
     ft_stream *streams;
     uint32_t n_streams, n_sessions;
+    bool unwell; /* ft_wire_server_set_serving(false) */
     bool draining, shut_down;
 };
+
+/* What health says. The caller holds server->lock. */
+static inline bool ft_wire_server_serves(const ft_wire_server *server)
+{
+    return !server->unwell && !server->draining;
+}
 
 /* Takes the call and starts its first batch. The stream has one reference, the server's. NULL: no
  * memory; the call is given back. */

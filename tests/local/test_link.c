@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "local/link.h"
+#include "support/gate.h"
 #include "support/local_client.h"
 #include "support/target.h"
 
@@ -220,12 +221,36 @@ static void test_info(void **state)
     ft_verifier_destroy(v);
 }
 
+/* Who asks for Info over the link learns that the engine hangs: `serve --http-port` tells it in
+ * /health. */
+static void test_info_of_a_hanging_engine(void **state)
+{
+    _Atomic int64_t now_us = 1000000;
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.clock = test_shared_clock(&now_us)});
+    const ft_link_source source = ft_local_link_source(v);
+    ft_error err = {0};
+    ft_msg_info info;
+    test_gate gate;
+    test_gate_shut(&gate, v);
+    now_us += 31000000;
+    assert_int_equal(source.info(source.ctx, &err, &info), FT_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "hangs"));
+    test_gate_open(&gate);
+    ft_verifier_tick(v);
+    assert_int_equal(source.info(source.ctx, &err, &info), FT_OK);
+    ft_verifier_destroy(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_session), cmocka_unit_test(test_refusal),
-        cmocka_unit_test(test_cancel),      cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_tenant),      cmocka_unit_test(test_info),
+        cmocka_unit_test(test_one_session),
+        cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_tenant),
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_info_of_a_hanging_engine),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

@@ -429,6 +429,8 @@ static void test_health_and_drain(void **state)
     expect_health(lost, 3);
     ft_wire_server_drain(e.server);
     expect_health(watcher, 2);
+    ft_wire_server_set_serving(e.server, false);
+    ft_wire_server_set_serving(e.server, true); /* it still drains */
     call = start(client, check, "", 0);
     expect_health(call, 2);
     ft_call_destroy(call);
@@ -446,6 +448,28 @@ static void test_health_and_drain(void **state)
     ft_wire_client_destroy(client);
     ft_wire_client_destroy(known);
     echo_deinit(&e);
+}
+
+/* The server says both ways whether it serves; who watches hears changes only. */
+static void test_health_changes(void **state)
+{
+    echo e;
+    ft_wire_client *client = echo_open(&e);
+    ft_call *watcher = start(client, "/grpc.health.v1.Health/Watch", "", 0);
+    expect_health(watcher, 1);
+    for (int i = 0; i < 2; i++) {
+        ft_wire_server_set_serving(e.server, true);
+        ft_wire_server_set_serving(e.server, false);
+        expect_health(watcher, 2);
+        ft_call *call = start(client, "/grpc.health.v1.Health/Check", "", 0);
+        expect_health(call, 2);
+        ft_call_destroy(call);
+        ft_wire_server_set_serving(e.server, true);
+        expect_health(watcher, 1);
+    }
+    ft_call_cancel(watcher);
+    ft_call_destroy(watcher);
+    echo_close(&e, client);
 }
 
 static void test_destroy_ends_streams(void **state)
@@ -578,6 +602,7 @@ int main(void)
         cmocka_unit_test(test_client_that_never_reads_is_cut),
         cmocka_unit_test(test_max_streams),
         cmocka_unit_test(test_health_and_drain),
+        cmocka_unit_test(test_health_changes),
         cmocka_unit_test(test_destroy_ends_streams),
         cmocka_unit_test(test_info_and_unknown_methods),
         cmocka_unit_test(test_nobody_there),
