@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // foretoken edge: the program next to the user's apps. Loads the draft model, connects to the
-// verification server, serves the OpenAI API. If the server does not answer at the start, the API
-// answers 503 with the reason until it does. Everything lives until a signal; main thread only.
+// verification servers, serves the OpenAI API. If no server answers at the start, the API answers
+// 503 with the reason until one does. Everything lives until a signal; main thread only.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 #define TRY_AGAIN_MS 1000 /* between two tries to reach a server that has not answered yet */
 
 typedef struct edge_flags {
-    const char *draft, *vocab, *port_file, *token_file;
+    const char *servers, *draft, *vocab, *port_file, *token_file;
     bool insecure;
-    ft_wire_client_opts wire;
+    ft_wire_client_opts wire; /* of each server; the address is set for one after the other */
     ft_edge_flags edge;
     ft_device_opts device;
     ft_api_flags api;
@@ -25,11 +25,14 @@ typedef struct edge_flags {
 
 typedef struct edge_app {
     edge_flags f;
-    char *token; /* from a file */
+    char *token;     /* from a file */
+    char *addresses; /* the items of `servers` */
+    ft_wire_client *clients[FT_SERVERS_MAX];
+    ft_link_source more[FT_SERVERS_MAX]; /* of the clients after the first */
+    uint32_t n_clients;
     ft_vocab *vocab;
     ft_model *draft;
-    ft_wire_client *client;
-    ft_edge *edge;   /* NULL: the server has not answered yet */
+    ft_edge *edge;   /* NULL: no server has answered yet */
     ft_error absent; /* why not */
     ft_api api;
 } edge_app;
@@ -62,22 +65,45 @@ static ft_status load(edge_app *app, ft_error *err)
                              &app->vocab);
 }
 
-static ft_status make_client(edge_app *app, ft_error *err)
+/* A client for each item of --server. */
+static ft_status make_clients(edge_app *app, ft_error *err)
+{
+    char *rest = app->addresses = strdup(app->f.servers), *address;
+    if (!rest)
+        return ft_error_set(err, FT_NOMEM, "edge: out of memory");
+    while ((address = strsep(&rest, ",")) != NULL) {
+        if (app->n_clients == FT_SERVERS_MAX)
+            return ft_error_set(err, FT_INVALID, "edge: --server: at most %d servers",
+                                FT_SERVERS_MAX);
+        app->f.wire.address = address;
+        ft_status status = ft_wire_client_create(&app->f.wire, err, &app->clients[app->n_clients]);
+        if (status != FT_OK)
+            return status;
+        app->n_clients++;
+    }
+    return FT_OK;
+}
+
+static ft_status connect_servers(edge_app *app, ft_error *err)
 {
     ft_edge_opts *edge = &app->f.edge.opts;
     app->f.wire.stopped = ft_cmd_stopped;
-    ft_status status = ft_wire_client_create(&app->f.wire, err, &app->client);
+    ft_status status = make_clients(app, err);
     if (status != FT_OK)
         return status;
+    for (uint32_t i = 1; i < app->n_clients; i++)
+        app->more[i - 1] = ft_link_source_wire(app->clients[i]);
     edge->vocab = app->vocab;
     edge->draft_model = app->draft;
-    edge->source = ft_link_source_wire(app->client);
+    edge->source = ft_link_source_wire(app->clients[0]);
+    edge->more = app->more;
+    edge->n_more = app->n_clients - 1;
     edge->clock = ft_clock_monotonic();
     return FT_OK;
 }
 
-/* Asks the server for its Info, until a signal. No answer is not an error: the server may come
- * later. An answer that does not fit this edge is one. */
+/* Asks the servers for their Info, until a signal. No answer is not an error: a server may come
+ * later. If all have answered and none fits this edge, that is one. */
 static ft_status meet_server(edge_app *app, ft_error *err)
 {
     ft_status status = ft_edge_create(&app->f.edge.opts, &app->absent, &app->edge);
@@ -91,13 +117,13 @@ static void say_ready(const edge_app *app)
 {
     printf("foretoken edge: http%s://%s:%d/v1 for %s on %s, drafting %s\n",
            app->f.api.http.tls_cert ? "s" : "", app->f.api.http.host, ft_http_port(app->api.http),
-           ft_edge_server_info(app->edge)->model, app->f.wire.address,
+           ft_edge_server_info(app->edge)->model, app->f.servers,
            app->draft ? ft_model_name(app->draft) : "off");
     fflush(stdout);
 }
 
-/* Serves until a signal. While there is no edge, tries the server again and again, also if one that
- * does not fit has answered: another may take its place. */
+/* Serves until a signal. While there is no edge, tries the servers again and again, also if one
+ * that does not fit has answered: another may take its place. */
 static void serve_api(edge_app *app)
 {
     ft_error told = {0}, err;
@@ -132,16 +158,18 @@ static void close_all(edge_app *app)
 {
     ft_api_stop(&app->api);
     ft_edge_destroy(app->edge);
-    ft_wire_client_destroy(app->client);
+    for (uint32_t i = 0; i < app->n_clients; i++)
+        ft_wire_client_destroy(app->clients[i]);
     ft_edge_flags_close(&app->f.edge);
     ft_model_destroy(app->draft);
     ft_vocab_destroy(app->vocab);
+    free(app->addresses);
     free(app->token);
 }
 
 static const ft_flag rows[] = {
-    {"--server", NULL, FT_FLAG(edge_flags, wire.address), "HOST:PORT", "the verification server",
-     .required = true},
+    {"--server", NULL, FT_FLAG(edge_flags, servers), "HOST:PORT,..",
+     "the verification servers; the first that can takes a text", .required = true},
     {"--model-draft", "-md", FT_FLAG(edge_flags, draft), "FILE", "draft model (GGUF)"},
     {"--model", "-m", FT_FLAG(edge_flags, vocab), "FILE",
      "without a draft model: a GGUF with the server's vocabulary"},
@@ -159,7 +187,7 @@ static const ft_flag rows[] = {
     {"--draft-kv", NULL, FT_FLAG(edge_flags, edge.opts.draft_kv_tok), "N",
      "tokens in the draft model's KV pool; 0: four texts of full length", 0, 1e9},
     {"--reconnect-ms", NULL, FT_FLAG(edge_flags, edge.opts.reconnect_ms), "MS",
-     "how long to try to reach a lost server again", 1, 1e9},
+     "how long to try to reach lost servers again", 1, 1e9},
     {"--slo", NULL, FT_FLAG(edge_flags, edge.opts.slo_tokens_per_s), "SPEED",
      "tokens/s to ask the server to promise; 0: no promise", 0, 1e6},
     FT_FLAG_INCLUDE(edge_flags, edge, ft_flags_edge),
@@ -181,7 +209,7 @@ static const ft_flag rows[] = {
 
 static const edge_flags defaults = {
     .api.http = {.host = "127.0.0.1", .port = 8411},
-    .edge = {FT_EDGE_FLAGS_INIT(true), .opts.max_generations = 64, .opts.reconnect_ms = 10000},
+    .edge = {FT_EDGE_FLAGS_INIT(true), .opts.max_generations = 64, .opts.reconnect_ms = 120000},
     .device = FT_DEVICE_OPTS_INIT};
 
 static int run(void *options, int n_words, char **words)
@@ -195,7 +223,7 @@ static int run(void *options, int n_words, char **words)
     ft_cmd_catch_signals();
     ft_status status = load(&app, &err);
     if (status == FT_OK)
-        status = make_client(&app, &err);
+        status = connect_servers(&app, &err);
     if (status == FT_OK)
         status = meet_server(&app, &err);
     if (status == FT_OK && !ft_cmd_stopped()) {
@@ -210,7 +238,7 @@ static int run(void *options, int n_words, char **words)
 const ft_command ft_cmd_edge = {
     .name = "edge",
     .summary = "draft here, verify on a server, serve the OpenAI API",
-    .usage = "--server HOST:PORT -md DRAFT.gguf [flags]",
+    .usage = "--server HOST:PORT[,HOST:PORT..] -md DRAFT.gguf [flags]",
     .about = "Drafts with a small model on this machine, has a verification server (foretoken "
              "serve) check every token, and serves the OpenAI API (/v1) to apps on this "
              "machine. The text is that of the server's model, with or without drafting.",

@@ -381,7 +381,7 @@ static const serve_flags defaults = {
                             .max_batch_tok = 512,
                             .max_tree = 64,
                             .max_sessions = 1024,
-                            .session_ttl_s = 60,
+                            .session_ttl_s = 120,
                             /* SpecEdge 5's trees: 32 nodes, 7 levels */
                             .draft = {.budget = 32, .depth = 7, .width = 8}}},
     .policy = "fcfs",

@@ -14,7 +14,7 @@
 
 #define DRAFT_BATCH_TOK     FT_TREE_MAX /* a tree's widest level, and a prompt chunk */
 #define HEALTH_KEEP_US      2000000
-#define DEFAULT_RECONNECT   10000
+#define DEFAULT_RECONNECT   120000
 #define DEFAULT_MAX_AT_ONCE 64
 #define DRAFT_CONTEXTS      4 /* full texts that the draft model's KV pool holds by default */
 
@@ -42,9 +42,9 @@ void ft_edge_leave(ft_edge *edge, const ft_edge_learnt *learnt)
 }
 
 /* Texts are the server's tokens, so both sides must have the same vocabulary. */
-static ft_status check_vocab(const ft_edge *edge, ft_error *err)
+static ft_status check_vocab(void *ctx, const ft_msg_info *info, ft_error *err)
 {
-    const ft_msg_info *info = &edge->info;
+    const ft_edge *edge = ctx;
     if (info->protocol != FT_PROTOCOL)
         return ft_error_set(
             err, FT_PRECONDITION,
@@ -130,6 +130,7 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
         return ft_error_set(err, FT_NOMEM, "edge: out of memory");
     pthread_mutex_init(&edge->mutex, NULL);
     ft_engine_lock_init(&edge->drafts.lock);
+    ft_servers_init(&edge->servers, &opts->source, opts->more, opts->n_more);
     edge->how = *opts;
     edge->how.early = opts->proactive && opts->early;
     if (opts->max_generations == 0)
@@ -137,9 +138,8 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     if (opts->reconnect_ms == 0)
         edge->how.reconnect_ms = DEFAULT_RECONNECT;
     edge->fingerprint = ft_vocab_fingerprint(opts->vocab);
-    ft_status status = edge->how.source.info(edge->how.source.ctx, err, &edge->info);
-    if (status == FT_OK)
-        status = check_vocab(edge, err);
+    const ft_servers_asking asking = {opts->clock, check_vocab, edge};
+    ft_status status = ft_servers_info(&edge->servers, &asking, err, &edge->info, &edge->met);
     if (status == FT_OK) {
         edge->how.rule = ft_text_rule_offered(opts->rule, &edge->info.limits);
         status = make_drafting(edge, err);
@@ -158,6 +158,7 @@ void ft_edge_destroy(ft_edge *edge)
         return;
     ft_engine_destroy(edge->drafts.engine);
     ft_engine_lock_deinit(&edge->drafts.lock);
+    ft_servers_deinit(&edge->servers);
     pthread_mutex_destroy(&edge->mutex);
     free(edge);
 }
@@ -174,7 +175,9 @@ ft_trace *ft_edge_trace(const ft_edge *edge)
 
 ft_status ft_edge_health(ft_edge *edge, ft_error *err)
 {
+    const ft_servers_asking asking = {.clock = edge->how.clock};
     ft_msg_info info;
+    uint32_t server;
     ft_error answer = {0};
     int64_t now = ft_clock_now_us(&edge->how.clock);
     pthread_mutex_lock(&edge->mutex);
@@ -183,7 +186,7 @@ ft_status ft_edge_health(ft_edge *edge, ft_error *err)
         answer = edge->health.answer;
     pthread_mutex_unlock(&edge->mutex);
     if (!known) {
-        answer.code = edge->how.source.info(edge->how.source.ctx, &answer, &info);
+        answer.code = ft_servers_info(&edge->servers, &asking, &answer, &info, &server);
         pthread_mutex_lock(&edge->mutex);
         edge->health.asked = true;
         edge->health.asked_us = ft_clock_now_us(&edge->how.clock);

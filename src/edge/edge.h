@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The edge: drafts with a small model, lets a verifier check the drafts, returns text. An ft_edge
- * has one vocabulary, one draft engine (or none) and one verifier. A generation runs in the thread
- * that calls ft_edge_generate. Several may run at once; they lock the draft engine while they use
- * it (edge/engine_lock.h).
+ * has one vocabulary, one draft engine (or none) and one verifier, or several of one model. A
+ * generation runs in the thread that calls ft_edge_generate. Several may run at once; they lock the
+ * draft engine while they use it (edge/engine_lock.h).
  *
- * A lost stream is resumed. If the server does not know the session any more, the edge opens the
- * text so far anew. Whether the text then gets the same tokens as without the loss depends on its
- * rule (ft_gen_stats.same_tokens).
+ * A lost stream is resumed. If the server does not know the session any more, or cannot be reached
+ * and there is another one, the edge opens the text so far anew. Whether the text then gets the
+ * same tokens as without the loss depends on its rule (ft_gen_stats.same_tokens).
  */
 #ifndef FT_EDGE_EDGE_H
 #define FT_EDGE_EDGE_H
@@ -34,7 +34,11 @@ typedef struct ft_edge_opts {
     /* Used if `create` is set and there is no draft_model. Each generation makes a source and uses
      * it on its own thread; several do so at the same time. */
     ft_draft_source_factory drafts;
-    ft_link_source source;
+    ft_link_source source; /* the first server */
+    /* Further servers, tried in this order while those before them cannot take a text; at most
+     * FT_SERVERS_MAX in all. All must serve one model, of this vocabulary. */
+    const ft_link_source *more; /* [n_more], copied */
+    uint32_t n_more;
     const ft_rule *rule; /* borrowed; the rule of texts if the server offers it; NULL or not
                             offered: the rule that every server offers */
     ft_draft_params draft;
@@ -57,21 +61,21 @@ typedef struct ft_edge_opts {
     uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
     uint32_t max_generations; /* at once; 0: 64 */
     int n_threads;            /* of the draft engine */
-    uint32_t reconnect_ms;    /* for how long a lost verifier is tried again; 0: 10,000 */
+    uint32_t reconnect_ms;    /* for how long lost verifiers are tried again; 0: 120,000 */
     float slo_tokens_per_s;   /* the token speed to ask the server for; 0: none */
     ft_trace *trace;          /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
 } ft_edge_opts;
 
-/* Asks the verifier for Info. FT_PRECONDITION, with both fingerprints: the vocabulary is not the
- * server's. */
+/* Asks the verifiers for Info, until one answers and fits. FT_PRECONDITION, with both fingerprints:
+ * the vocabulary is not the server's. */
 FT_WARN_UNUSED ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out);
 /* All generations must have returned. */
 void ft_edge_destroy(ft_edge *edge);
-/* The server's Info as of creation. */
+/* As of creation, of the first server that answered. */
 const ft_msg_info *ft_edge_server_info(const ft_edge *edge);
 /* The trace store it was given, or NULL. */
 ft_trace *ft_edge_trace(const ft_edge *edge);
-/* FT_OK if the verifier answers. It is asked at most every two seconds. Any thread. */
+/* FT_OK if a verifier answers. It is asked at most every two seconds. Any thread. */
 FT_WARN_UNUSED ft_status ft_edge_health(ft_edge *edge, ft_error *err);
 
 typedef struct ft_gen_request {

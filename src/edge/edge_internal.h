@@ -13,6 +13,7 @@
 
 #include "edge/drafting.h"
 #include "edge/edge.h"
+#include "edge/servers.h"
 #include "spec/depth.h"
 
 /* What a generation has learnt and the next one starts from. Of several at once, the last to end
@@ -27,7 +28,9 @@ struct ft_edge {
     ft_edge_opts how;     /* its defaults filled in; `rule` is one that the server offers */
     uint64_t fingerprint; /* of the vocabulary */
     ft_draft_origin drafts;
-    ft_msg_info info; /* as of creation */
+    ft_servers servers;
+    ft_msg_info info; /* as of creation, of server `met` */
+    uint32_t met;
 
     pthread_mutex_t mutex; /* guards what follows */
     ft_edge_learnt learnt;

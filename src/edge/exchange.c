@@ -57,10 +57,13 @@ static ft_status open_stream(ft_gen *gen, ft_error *err)
 static ft_status send_draft(ft_gen *gen, ft_error *err)
 {
     ft_msg_draft *draft = &gen->out.msg.draft;
+    /* The tree may have been made for another server, which takes larger ones. */
+    ft_text_rule_cut(draft, ft_text_rule_nodes(&gen->rule, &gen->stream.limits));
     draft->round = gen->stream.round;
     draft->rtt_us = ft_timing_rtt_us(&gen->timing);
     ft_timing_sent(&gen->timing, ft_gen_now_us(gen));
-    gen->early.state = FT_EARLY_POSSIBLE;
+    gen->early.state =
+        gen->drafting.tree.n <= draft->n ? FT_EARLY_POSSIBLE : FT_EARLY_PASSED; /* cut */
     return ft_stream_ask(&gen->stream, &gen->out.msg, err);
 }
 

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NO FT_GEN_ILLEGAL
 
@@ -47,8 +48,9 @@ void ft_gen_check(const ft_gen *gen)
     assert(gen->text.n >= gen->request->n_prompt);
     assert(waits || gen->stream.state != FT_STREAM_WAITING);
     assert(!waits || draft->base <= gen->text.n);
-    /* The drafter's tree is the one that was sent, or another drafter made that. */
-    assert(!ft_gen_in_tree(gen) || (draft->n > 0 && (tree == draft->n || tree == 0)));
+    /* The drafter's tree is the one that was sent, or another drafter made that. To a server with
+     * lower limits only the tree's first nodes were sent. */
+    assert(!ft_gen_in_tree(gen) || (draft->n > 0 && (tree >= draft->n || tree == 0)));
     assert(ft_gen_in_tree(gen) || tree == 0);
     assert(!ft_gen_in_run(gen) || (draft->n == 0 && gen->out.run_left <= draft->run));
     assert(ft_gen_in_run(gen) == (gen->out.run_left > 0) || gen->state == FT_GEN_ENDED);
@@ -76,14 +78,15 @@ void ft_gen_happened(ft_gen *gen, ft_gen_event event)
 static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_learnt *learnt,
                             ft_error *err)
 {
-    const ft_edge *edge = gen->edge;
+    ft_edge *edge = gen->edge;
     const ft_gen_request *r = gen->request;
-    const ft_stream_opts stream = {.source = edge->how.source,
-                                   .clock = edge->how.clock,
-                                   .key_name = r->key_name,
-                                   .reconnect_us = 1000 * (int64_t)edge->how.reconnect_ms,
-                                   .limits = edge->info.limits,
-                                   .stats = gen->stats};
+    ft_stream_opts stream = {.servers = &edge->servers,
+                             .clock = edge->how.clock,
+                             .key_name = r->key_name,
+                             .reconnect_us = 1000 * (int64_t)edge->how.reconnect_ms,
+                             .limits = edge->info.limits,
+                             .met = edge->met,
+                             .stats = gen->stats};
     const ft_steer_opts steer = {.draft = edge->how.draft, .automatic = edge->how.automatic};
     const ft_output_opts output = {.vocab = edge->how.vocab,
                                    .sink = sink,
@@ -91,6 +94,8 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                                    .max_tokens = r->max_tokens,
                                    .stops = r->stops,
                                    .n_stops = r->n_stops};
+    if (edge->servers.n > 1) /* one server may change its model, several must have the same */
+        memcpy(stream.model, edge->info.model, sizeof stream.model);
     ft_stream_init(&gen->stream, &stream);
     ft_steer_init(&gen->steer, &steer, &learnt->control, &learnt->depth);
     ft_status status = ft_output_init(&gen->output, &output, err);

@@ -29,14 +29,18 @@ struct ft_link {
     const ft_link_vtable *vt;
 };
 
-/* Makes links; thread-safe. */
+#define FT_SERVERS_MAX 8 /* sources of one edge */
+
+/* Makes links to one server; thread-safe. */
 typedef struct ft_link_source {
     void *ctx;
     ft_status (*open)(void *ctx, ft_error *err, ft_link **out);
     ft_status (*info)(void *ctx, ft_error *err, ft_msg_info *out);
+    const char *name; /* of the server, in logs; borrowed; NULL: it has none */
 } ft_link_source;
 
-/* Links over gRPC. The client is borrowed and outlives every link. */
+/* Links over gRPC, named by the client's address. The client is borrowed and outlives every
+ * link. */
 ft_link_source ft_link_source_wire(ft_wire_client *client);
 
 #endif

@@ -77,5 +77,8 @@ static ft_status wire_info(void *ctx, ft_error *err, ft_msg_info *out)
 
 ft_link_source ft_link_source_wire(ft_wire_client *client)
 {
-    return (ft_link_source){.ctx = client, .open = wire_open, .info = wire_info};
+    return (ft_link_source){.ctx = client,
+                            .open = wire_open,
+                            .info = wire_info,
+                            .name = ft_wire_client_address(client)};
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One text's stream. Invariants: there is a link in READY, WAITING and RESUMING, and in no other
-// state; the session is known in RESUMING and DOWN, and unknown in NONE (ft_stream_check).
+// One text's stream. Invariants: there is a link in READY, WAITING, RESUMING and OPENING, and in no
+// other state; the session is known in RESUMING and DOWN, and unknown in NONE (ft_stream_check).
+//
+// Servers are tried one after the other without a pause. When each has failed, or cannot take this
+// text, there is a pause, and all but the latter are tried again.
 //
 // A run has many verdicts, and the server repeats only rounds of one verdict. So a run that lost
 // its stream is resumed only if the server's text is no longer than ours. Otherwise the edge ends
@@ -17,19 +20,26 @@
 #define BACKOFF_US     20000 /* first pause after a loss; doubles */
 #define BACKOFF_TOP_US 1000000
 #define FAILURES_MOST  3 /* of servers, in a text: the text itself may be their cause */
+/* A text that no server has room for waits so long at most before its client is told. Once it has
+ * begun, it waits as for a lost server. */
+#define FULL_WAIT_US 10000000
 
 #define NO FT_STREAM_ILLEGAL
 
 static const ft_stream_state transitions[FT_STREAM_N_STATES][FT_STREAM_N_EVENTS] = {
-    [FT_STREAM_NONE] = {FT_STREAM_READY, NO, NO, NO, NO, NO, FT_STREAM_NONE, FT_STREAM_CLOSED},
-    [FT_STREAM_READY] = {NO, NO, NO, FT_STREAM_WAITING, NO, FT_STREAM_DOWN, FT_STREAM_NONE,
+    [FT_STREAM_NONE] = {FT_STREAM_READY, FT_STREAM_OPENING, NO, NO, NO, NO, NO, FT_STREAM_NONE,
+                        FT_STREAM_CLOSED},
+    [FT_STREAM_READY] = {NO, NO, NO, NO, FT_STREAM_WAITING, NO, FT_STREAM_DOWN, FT_STREAM_NONE,
                          FT_STREAM_CLOSED},
-    [FT_STREAM_WAITING] = {NO, NO, FT_STREAM_WAITING, NO, FT_STREAM_READY, FT_STREAM_DOWN,
+    [FT_STREAM_WAITING] = {NO, NO, NO, FT_STREAM_WAITING, NO, FT_STREAM_READY, FT_STREAM_DOWN,
                            FT_STREAM_NONE, FT_STREAM_CLOSED},
-    [FT_STREAM_RESUMING] = {NO, NO, FT_STREAM_READY, NO, NO, FT_STREAM_DOWN, FT_STREAM_NONE,
+    [FT_STREAM_RESUMING] = {NO, NO, NO, FT_STREAM_READY, NO, NO, FT_STREAM_DOWN, FT_STREAM_NONE,
                             FT_STREAM_CLOSED},
-    [FT_STREAM_DOWN] = {NO, FT_STREAM_RESUMING, NO, NO, NO, FT_STREAM_DOWN, NO, FT_STREAM_CLOSED},
-    [FT_STREAM_CLOSED] = {NO, NO, NO, NO, NO, NO, NO, FT_STREAM_CLOSED},
+    [FT_STREAM_OPENING] = {NO, NO, NO, FT_STREAM_READY, NO, NO, FT_STREAM_DOWN, FT_STREAM_NONE,
+                           FT_STREAM_CLOSED},
+    [FT_STREAM_DOWN] = {NO, FT_STREAM_OPENING, FT_STREAM_RESUMING, NO, NO, NO, FT_STREAM_DOWN, NO,
+                        FT_STREAM_CLOSED},
+    [FT_STREAM_CLOSED] = {NO, NO, NO, NO, NO, NO, NO, NO, FT_STREAM_CLOSED},
 };
 
 ft_stream_state ft_stream_next(ft_stream_state state, ft_stream_event event)
@@ -40,12 +50,13 @@ ft_stream_state ft_stream_next(ft_stream_state state, ft_stream_event event)
 void ft_stream_check(const ft_stream *s)
 {
     const bool linked = s->state == FT_STREAM_READY || s->state == FT_STREAM_WAITING ||
-                        s->state == FT_STREAM_RESUMING;
+                        s->state == FT_STREAM_RESUMING || s->state == FT_STREAM_OPENING;
     assert(linked == (s->link != NULL));
     assert(s->session.known || (s->state != FT_STREAM_RESUMING && s->state != FT_STREAM_DOWN));
     assert(!s->session.known || s->state != FT_STREAM_NONE);
     assert(s->round >= 1 || s->n_links == 0);
     assert(s->outage.pause_us >= BACKOFF_US && s->outage.past_us >= 0);
+    assert(s->at < s->how.servers->n && s->unfit != ft_servers_all(s->how.servers));
     (void)linked;
 }
 
@@ -68,19 +79,33 @@ void ft_stream_init(ft_stream *s, const ft_stream_opts *opts)
 {
     *s = (ft_stream){.how = *opts,
                      .limits = opts->limits,
+                     .met = opts->met,
                      .state = FT_STREAM_NONE,
                      .outage.pause_us = BACKOFF_US};
+    memcpy(s->model, opts->model, sizeof s->model);
+}
+
+bool ft_stream_accepted(const ft_stream *s)
+{
+    return s->session.known && s->session.server == s->at &&
+           (s->state == FT_STREAM_READY || s->state == FT_STREAM_WAITING);
 }
 
 /* ---- opening ---- */
+
+/* The next Open resumes: its server is the one that has the session. */
+static bool resumes(const ft_stream *s)
+{
+    return s->session.known && !((s->tried | s->unfit) >> s->session.server & 1);
+}
 
 /* The model that began a text must finish it, so Open names the model again. */
 static void fill(const ft_stream *s, ft_msg_open *open)
 {
     memcpy(open->model, s->model, sizeof open->model);
-    if (s->state != FT_STREAM_DOWN)
+    open->resume = resumes(s);
+    if (!open->resume)
         return;
-    open->resume = true;
     open->session = s->session.id;
     open->secret = s->session.secret;
     open->base = open->n_prompt;
@@ -91,7 +116,10 @@ static void fill(const ft_stream *s, ft_msg_open *open)
 ft_status ft_stream_open(ft_stream *s, ft_msg_open *open, ft_error *err)
 {
     ft_client_msg msg = {.kind = FT_CLIENT_OPEN};
-    ft_status status = s->how.source.open(s->how.source.ctx, err, &s->link);
+    ft_servers *servers = s->how.servers;
+    s->at =
+        resumes(s) ? s->session.server : ft_servers_choose(servers, s->tried | s->unfit, now_us(s));
+    ft_status status = servers->source[s->at].open(servers->source[s->at].ctx, err, &s->link);
     if (status != FT_OK)
         return status;
     if (s->how.key_name && s->link->vt->use_key)
@@ -100,9 +128,10 @@ ft_status ft_stream_open(ft_stream *s, ft_msg_open *open, ft_error *err)
     msg.open = *open;
     s->how.stats->reconnects += s->n_links++ > 0;
     s->opened_us = now_us(s);
-    if (!open->resume)
-        s->round = 1;
-    happened(s, open->resume ? FT_STREAM_RESUME : FT_STREAM_OPEN);
+    s->round = open->resume ? s->session.round : 1;
+    happened(s, open->resume      ? FT_STREAM_RESUME
+                : s->at != s->met ? FT_STREAM_MEET
+                                  : FT_STREAM_OPEN);
     return s->link->vt->send(s->link, &msg, err);
 }
 
@@ -116,28 +145,50 @@ static bool session_fits(const ft_stream *s, const ft_msg_opened *opened, size_t
     return run <= 1 && opened->last_round == s->round && opened->length > length;
 }
 
+/* A resume was answered. */
+static ft_status take_up(ft_stream *s, const ft_msg_opened *opened, size_t length, uint32_t run,
+                         ft_error *err)
+{
+    const ft_client_msg end = {.kind = FT_CLIENT_CLOSE};
+    if (run > 0 && opened->last_round == s->round && opened->length == length)
+        s->round++; /* nothing of the run is missing: it ended there */
+    if (session_fits(s, opened, length, run))
+        return FT_OK;
+    ft_stream_ask_behind(s, &end, "the end of the session");
+    return ft_error_set(err, FT_PRECONDITION, "edge: the server's session is at round %u, not %u",
+                        opened->last_round, s->round);
+}
+
+/* The text has a new session. */
+static void begin(ft_stream *s, const ft_msg_opened *opened)
+{
+    if (s->begun && s->at != s->session.server)
+        FT_LOGI("edge", "text goes on server=%s before=%s", ft_servers_name(s->how.servers, s->at),
+                ft_servers_name(s->how.servers, s->session.server));
+    s->session.id = opened->session;
+    s->session.secret = opened->secret;
+    s->session.server = s->at;
+    s->session.known = s->begun = true;
+    memcpy(s->model, opened->model, sizeof s->model);
+}
+
 ft_status ft_stream_opened(ft_stream *s, const ft_msg_opened *opened, size_t length, uint32_t run,
                            ft_error *err)
 {
-    const ft_client_msg end = {.kind = FT_CLIENT_CLOSE};
     if (s->outage.since.known)
         s->outage.past_us += now_us(s) - s->outage.since.us;
     s->outage.since = ft_unknown();
+    s->outage.least_us = 0;
+    s->tried = 0;
     s->limits = opened->limits;
-    if (s->state != FT_STREAM_RESUMING) {
-        s->session.id = opened->session;
-        s->session.secret = opened->secret;
-        s->session.known = true;
-        memcpy(s->model, opened->model, sizeof s->model);
+    s->met = s->at;
+    ft_servers_answered(s->how.servers, s->at);
+    if (s->state == FT_STREAM_RESUMING) {
+        ft_status status = take_up(s, opened, length, run, err);
+        if (status != FT_OK)
+            return status;
     } else {
-        if (run > 0 && opened->last_round == s->round && opened->length == length)
-            s->round++; /* nothing of the run is missing: it ended there */
-        if (!session_fits(s, opened, length, run)) {
-            ft_stream_ask_behind(s, &end, "the end of the session");
-            return ft_error_set(err, FT_PRECONDITION,
-                                "edge: the server's session is at round %u, not %u",
-                                opened->last_round, s->round);
-        }
+        begin(s, opened);
     }
     happened(s, FT_STREAM_ACCEPT);
     return FT_OK;
@@ -208,44 +259,105 @@ static void drop_link(ft_stream *s)
     s->link = NULL;
 }
 
+/* Every server was tried, or cannot take this text. */
+static bool all_tried(const ft_stream *s)
+{
+    return (s->tried | s->unfit) == ft_servers_all(s->how.servers);
+}
+
+/* How long to wait before the next try: not at all if there is another server to try. */
+static int64_t next_pause_us(ft_stream *s, ft_status code, uint32_t retry_after_ms)
+{
+    const int64_t retry_us = code == FT_EXHAUSTED ? 1000 * (int64_t)retry_after_ms : 0;
+    const int64_t wait_us = retry_us > s->outage.pause_us ? retry_us : s->outage.pause_us;
+    if (s->outage.least_us == 0 || wait_us < s->outage.least_us)
+        s->outage.least_us = wait_us;
+    if (!all_tried(s) && !resumes(s))
+        return 0;
+    const int64_t pause_us = s->outage.least_us;
+    s->outage.pause_us = 2 * pause_us < BACKOFF_TOP_US ? 2 * pause_us : BACKOFF_TOP_US;
+    s->outage.least_us = 0;
+    s->tried = 0;
+    return pause_us;
+}
+
 /* When to try again, if at all. */
 static ft_status try_again(ft_stream *s, ft_status code, ft_error *err, ft_stream_loss *loss)
 {
-    const int64_t retry_us = 1000 * (int64_t)loss->retry_after_ms;
-    int64_t pause_us = s->outage.pause_us;
+    const bool full = code == FT_EXHAUSTED && !s->begun;
+    const int64_t patience_us =
+        full && s->how.reconnect_us > FULL_WAIT_US ? FULL_WAIT_US : s->how.reconnect_us;
     if (!s->outage.since.known)
         s->outage.since = ft_known(now_us(s));
-    if (code == FT_EXHAUSTED && retry_us > pause_us)
-        pause_us = retry_us;
     const int64_t down_us = s->outage.past_us + now_us(s) - s->outage.since.us;
-    if (down_us + pause_us > s->how.reconnect_us) {
+    loss->pause_us = next_pause_us(s, code, loss->retry_after_ms);
+    if (down_us + loss->pause_us > patience_us) {
         const ft_error last = *err;
         return ft_error_set(err, code == FT_CANCELLED ? FT_UNAVAILABLE : code,
                             "%.300s (tried again for %.1f s)", last.message, (double)down_us / 1e6);
     }
-    FT_LOGI("edge", "verifier lost, retry in %lld ms: %s", (long long)(pause_us / 1000),
+    FT_LOGI("edge", "stream lost server=%s retry_ms=%lld reason=\"%s\"",
+            ft_servers_name(s->how.servers, s->at), (long long)(loss->pause_us / 1000),
             err->message);
-    s->outage.pause_us = 2 * pause_us < BACKOFF_TOP_US ? 2 * pause_us : BACKOFF_TOP_US;
-    loss->pause_us = pause_us;
     return FT_OK;
+}
+
+typedef enum loss_kind {
+    LOSS_FINAL,   /* no later try can succeed */
+    LOSS_PASSING, /* the same may succeed later, or elsewhere */
+    LOSS_REFUSED, /* the server does not resume the session: it is gone */
+    LOSS_FAILURE, /* the server failed at this session: another one may succeed */
+    LOSS_UNFIT    /* the server cannot take this text */
+} loss_kind;
+
+static loss_kind kind_of(const ft_stream *s, ft_status code)
+{
+    if (is_passing(code))
+        return LOSS_PASSING;
+    if (code == FT_ABORTED) /* another edge has the session: it must not be taken back */
+        return LOSS_FINAL;
+    if (s->state == FT_STREAM_RESUMING)
+        return LOSS_REFUSED;
+    if (is_failure(code))
+        return s->n_failures < FAILURES_MOST ? LOSS_FAILURE : LOSS_FINAL;
+    return ft_stream_accepted(s) ? LOSS_FINAL : LOSS_UNFIT;
+}
+
+/* Notes what the failure says about the server, for this text and for others. */
+static void blame(ft_stream *s, loss_kind kind, ft_status code, const ft_error *err,
+                  uint32_t retry_after_ms)
+{
+    const bool kept = ft_stream_accepted(s) && kind == LOSS_PASSING && code != FT_EXHAUSTED;
+    if (kind == LOSS_UNFIT) {
+        s->unfit |= 1u << s->at;
+        if (s->how.servers->n > 1)
+            ft_servers_unfit(s->how.servers, s->at, now_us(s), err->message);
+    } else if (kind == LOSS_FAILURE || (kind == LOSS_PASSING && !kept)) {
+        s->tried |= 1u << s->at;
+        ft_servers_failed(s->how.servers, s->at, now_us(s), 1000 * (int64_t)retry_after_ms);
+    } /* a broken stream says nothing yet: the resume will tell */
 }
 
 ft_status ft_stream_recover(ft_stream *s, ft_status code, ft_error *err, ft_stream_loss *loss)
 {
-    /* ABORTED: another edge has the session now, which must not be taken from it again. */
-    const bool refused = s->state == FT_STREAM_RESUMING && !is_passing(code) && code != FT_ABORTED;
-    const bool failed = !refused && is_failure(code) && s->n_failures < FAILURES_MOST;
-    *loss = (ft_stream_loss){.anew = refused || failed};
-    s->n_failures += failed;
+    const loss_kind kind = kind_of(s, code);
+    *loss = (ft_stream_loss){.anew = kind == LOSS_REFUSED || kind == LOSS_FAILURE};
+    s->n_failures += kind == LOSS_FAILURE;
     if (s->link)
         loss->retry_after_ms = s->link->vt->retry_after_ms(s->link);
+    blame(s, kind, code, err, loss->retry_after_ms);
+    const bool unfit = s->unfit == ft_servers_all(s->how.servers);
+    if (unfit)
+        s->unfit = 0; /* the caller may try again with another rule */
     drop_link(s);
-    if (loss->anew)
+    if (ft_stream_accepted(s))
+        s->session.round = s->round;
+    if (loss->anew && s->session.server == s->at)
         s->session.known = false;
     happened(s, s->session.known ? FT_STREAM_LOSE : FT_STREAM_FORGET);
-    if (refused)
+    if (kind == LOSS_REFUSED)
         return FT_OK;
-    return is_passing(code) || failed ? try_again(s, code, err, loss) : code;
+    return kind == LOSS_FINAL || unfit ? code : try_again(s, code, err, loss);
 }
 
 void ft_stream_close(ft_stream *s, ft_client_kind kind)

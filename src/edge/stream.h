@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The stream to the verifier: opens, resumes and recovers it, and decides when to try again. One
- * text may need several links. The stream passes messages on and reads Opened only; the generation
- * reads drafts and verdicts, and tells the stream the text's length.
+ * The stream to a verifier: opens, resumes and recovers it, and decides which server to try next,
+ * and when. One text may need several links. The stream passes messages on and reads Opened only;
+ * the generation reads drafts and verdicts, and tells the stream the text's length.
  *
  *    NONE ---ft_stream_open: Open{prompt}---> READY --ft_stream_ask--> WAITING
  *                                             |   ^                     |
  *                                             |   +-ft_stream_answered--+
  *    DOWN ---ft_stream_open: Open{resume}--> RESUMING --ft_stream_opened--> READY
+ *    NONE, DOWN --ft_stream_open: Open{prompt}--> OPENING --ft_stream_opened--> READY
  *
- *    READY, WAITING, RESUMING --ft_stream_recover--> DOWN, or NONE if the server has no session of
- *                                                    this text
+ *    READY, WAITING, RESUMING, OPENING --ft_stream_recover--> DOWN, or NONE if no server has a
+ *                                                             session of this text
  *    any --ft_stream_close--> CLOSED
+ *
+ * A session is resumed at the server that has it. At another server the text is opened anew. The
+ * session is known until that server has answered: if it cannot be reached either, the first one
+ * may be back.
  */
 #ifndef FT_EDGE_STREAM_H
 #define FT_EDGE_STREAM_H
 
 #include "base/clock.h"
 #include "base/known.h"
-#include "edge/link.h"
+#include "edge/servers.h"
 #include "edge/stats.h"
 
 typedef enum ft_stream_state {
@@ -26,7 +31,9 @@ typedef enum ft_stream_state {
     FT_STREAM_READY,    /* a draft may be sent over the link */
     FT_STREAM_WAITING,  /* a draft was sent over this link, and its last verdict has not come */
     FT_STREAM_RESUMING, /* Opened must come over the link before a draft may be sent */
-    FT_STREAM_DOWN,     /* no link; the next one resumes the session */
+    FT_STREAM_OPENING,  /* the same; the text was opened anew, and this server's limits are not
+                           known yet */
+    FT_STREAM_DOWN,     /* no link; the next one resumes the session, or goes elsewhere */
     FT_STREAM_CLOSED,
     FT_STREAM_N_STATES,
     FT_STREAM_ILLEGAL = FT_STREAM_N_STATES /* in the table: the event cannot come in this state */
@@ -34,6 +41,7 @@ typedef enum ft_stream_state {
 
 typedef enum ft_stream_event {
     FT_STREAM_OPEN,   /* Open{prompt} goes out */
+    FT_STREAM_MEET,   /* the same, to a server whose limits are not known */
     FT_STREAM_RESUME, /* Open{resume} goes out */
     FT_STREAM_ACCEPT, /* Opened came, and the server's session fits the text */
     FT_STREAM_ASK,    /* a draft goes out */
@@ -48,32 +56,41 @@ typedef enum ft_stream_event {
 ft_stream_state ft_stream_next(ft_stream_state state, ft_stream_event event);
 
 typedef struct ft_stream_opts {
-    ft_link_source source;
+    ft_servers *servers; /* borrowed */
     ft_clock clock;
     const char *key_name; /* borrowed; NULL: no key (ft_link_vtable.use_key) */
-    int64_t reconnect_us; /* for how long a lost verifier is tried again */
-    ft_msg_limits limits; /* from Info; used until Opened has them */
-    ft_gen_stats *stats;  /* borrowed; gets bytes and reconnects */
+    int64_t reconnect_us; /* for how long lost verifiers are tried again */
+    ft_msg_limits limits; /* from Info of server `met`; used until Opened has them */
+    uint32_t met;
+    char model[128];     /* the one to ask for; "": any, and then the one that began the text */
+    ft_gen_stats *stats; /* borrowed; gets bytes and reconnects */
 } ft_stream_opts;
 
 typedef struct ft_stream {
     ft_stream_opts how;
     ft_stream_state state;
     ft_link *link; /* NULL in NONE, DOWN and CLOSED */
+    uint32_t at;   /* the server of the link, or of the last one */
     uint32_t n_links;
     uint32_t n_failures; /* of servers, after which the text was opened anew */
     int64_t opened_us;   /* when the last Open went out */
     uint32_t round;      /* the session's outstanding or next round */
     struct {
-        bool known; /* Opened came, and no server has refused it since */
+        bool known;             /* Opened came, and the server has not refused it since */
+        uint32_t server, round; /* where it is; `round` as it was when the text went elsewhere */
         ft_session_id id, secret;
     } session;
-    char model[128]; /* from Opened; "" before */
+    bool begun;      /* Opened came over some link */
+    char model[128]; /* from Opened; before as in `how` */
     ft_msg_limits limits;
+    uint32_t met;        /* the server that has these limits */
+    ft_server_set tried; /* since the last pause: what they could not do may pass */
+    ft_server_set unfit; /* these cannot take this text */
     struct {
         ft_known_us since; /* when the link was lost; not known: Opened has come since */
         int64_t past_us;   /* sum of earlier outages since the last verdict */
         int64_t pause_us;  /* before the next try; doubles */
+        int64_t least_us;  /* the shortest that a server asked for since then; 0: none did */
     } outage;
 } ft_stream;
 
@@ -106,6 +123,9 @@ typedef struct ft_stream_loss {
     int64_t pause_us;        /* to wait before opening again */
     uint32_t retry_after_ms; /* the server's advice; 0: none */
 } ft_stream_loss;
+
+/* Whether Opened came over the present link, and the session is this text's. */
+bool ft_stream_accepted(const ft_stream *s);
 
 /* Drops the link after the failure `code`, whose reason is in *err. FT_OK: open again after
  * loss->pause_us. Otherwise the caller reports the returned status and *err: no later try can

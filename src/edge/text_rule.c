@@ -67,6 +67,19 @@ uint32_t ft_text_rule_nodes(const ft_text_rule *t, const ft_msg_limits *limits)
                    : 1; /* a server takes at least one node with each rule that it offers */
 }
 
+void ft_text_rule_cut(ft_msg_draft *draft, uint32_t most)
+{
+    const ft_drafted drafted = {.evidence = draft->evidence, .n_evidence = draft->n_evidence};
+    uint32_t n = 0;
+    if (draft->n <= most)
+        return;
+    draft->n = most;
+    if (draft->n_evidence == 0)
+        return;
+    const uint8_t *last = ft_evidence_of(&drafted, most - 1, &n);
+    draft->n_evidence = (uint32_t)(last + n - draft->evidence);
+}
+
 ft_status ft_text_rule_evidence(ft_text_rule *t, const ft_drafter *drafter, ft_msg_draft *out)
 {
     ft_status status = FT_OK;

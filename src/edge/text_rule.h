@@ -35,6 +35,9 @@ bool ft_text_rule_refused(ft_text_rule *t, ft_status code, uint32_t n_vocab, con
 
 /* The most nodes of a draft that the server takes. */
 uint32_t ft_text_rule_nodes(const ft_text_rule *t, const ft_msg_limits *limits);
+/* Leaves the draft's first nodes, at most so many. Parents stand before children, so they are a
+ * tree. Their evidence stays as it is. */
+void ft_text_rule_cut(ft_msg_draft *draft, uint32_t most);
 /* Writes the evidence of the drafter's last tree, of out->n nodes, into *out, which borrows it.
  * FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_text_rule_evidence(ft_text_rule *t, const ft_drafter *drafter,

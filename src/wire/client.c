@@ -123,6 +123,11 @@ void ft_wire_client_destroy(ft_wire_client *client)
     free(client);
 }
 
+const char *ft_wire_client_address(const ft_wire_client *client)
+{
+    return client->address;
+}
+
 /* Waits for the reply to Info, as ft_call_recv_bytes does, and looks at opts.stopped. */
 static ft_status wait_reply(ft_wire_client *client, ft_call *call, int64_t timeout_us,
                             ft_error *err, uint8_t **data, size_t *n)

@@ -29,6 +29,9 @@ FT_WARN_UNUSED ft_status ft_wire_client_create(const ft_wire_client_opts *opts, 
 /* All calls must have been destroyed. NULL is legal. */
 void ft_wire_client_destroy(ft_wire_client *client);
 
+/* As given in opts; borrowed from the client. */
+const char *ft_wire_client_address(const ft_wire_client *client);
+
 /* Calls Info. FT_TIMEOUT, FT_UNAVAILABLE, FT_UNAUTHENTICATED; FT_CANCELLED: opts.stopped. */
 FT_WARN_UNUSED ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us,
                                              ft_error *err, ft_msg_info *out);

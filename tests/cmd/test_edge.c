@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `foretoken edge`, run as a program on a tiny model, where its server comes late: it listens,
 // answers 503 with the reason and works as soon as the right server is there. A server that is
-// there and does not fit ends it at once.
+// there and does not fit ends it at once. With two servers one may be absent, and go.
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -168,6 +168,64 @@ static void test_server_does_not_fit(void **state)
     assert_int_equal(program_stop(&server), 0);
 }
 
+/* The answer to a completion; the caller frees it. */
+static char *text_of(int port)
+{
+    http_response r;
+    assert_int_equal(http_ask(port, "POST", TEXT, "",
+                              "{\"prompt\":\"abc\",\"max_tokens\":24,\"temperature\":1,\"seed\":7}",
+                              &r),
+                     200);
+    json_t *json = json_loads(r.body.data, 0, NULL);
+    const json_t *choice = json_array_get(json_object_get(json, "choices"), 0);
+    char *text = strdup(json_string_value(json_object_get(choice, "text")));
+    json_decref(json);
+    http_response_deinit(&r);
+    return text;
+}
+
+/* The second server alone, then both, then the second alone again, as the first was killed. */
+static void test_two_servers(void **state)
+{
+    int fd, first_port = reserve_port(&fd), second_port, port;
+    char addresses[64];
+    program second = start_server(model, 0, &second_port);
+    snprintf(addresses, sizeof addresses, "127.0.0.1:%d,127.0.0.1:%d", first_port, second_port);
+    program edge = program_start((const char *[]){"edge", "--server", addresses, "-md", model, "-t",
+                                                  "1", "--port", "0", NULL});
+    port = program_wait_port(&edge, "foretoken edge");
+    char *text = text_of(port);
+    close(fd);
+    program first = start_server(model, first_port, &first_port);
+    assert_int_equal(program_stop(&edge), 0);
+    edge = program_start((const char *[]){"edge", "--server", addresses, "-md", model, "-t", "1",
+                                          "--port", "0", NULL});
+    port = program_wait_port(&edge, "foretoken edge");
+    for (int gone = 0; gone < 2; gone++) {
+        char *again = text_of(port);
+        assert_string_equal(again, text);
+        free(again);
+        if (!gone) {
+            assert_int_equal(kill(first.pid, SIGKILL), 0);
+            (void)program_wait_end(&first);
+        }
+    }
+    free(text);
+    assert_int_equal(program_stop(&edge), 0);
+    assert_int_equal(program_stop(&second), 0);
+}
+
+static void test_bad_lists_of_servers(void **state)
+{
+    static const char *const lists[] = {"a:1,", "a:1,,b:2", ",a:1", "a:1,b",
+                                        "a:1,b:2,c:3,d:4,e:5,f:6,g:7,h:8,i:9"};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        program edge = program_start(
+            (const char *[]){"edge", "--server", lists[i], "-m", model, "--port", "0", NULL});
+        assert_int_equal(program_wait_end(&edge), 1);
+    }
+}
+
 int main(void)
 {
     tiny_quiet();
@@ -176,6 +234,8 @@ int main(void)
         cmocka_unit_test(test_stopped_while_it_waits),
         cmocka_unit_test(test_stopped_before_an_answer),
         cmocka_unit_test(test_server_does_not_fit),
+        cmocka_unit_test(test_two_servers),
+        cmocka_unit_test(test_bad_lists_of_servers),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// One edge and several servers (edge/servers.h): which one a text is opened at, where it goes when
+// that one is lost, full or of another kind, and when texts come back to the first. The text is the
+// same wherever it goes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/fake_verifier.h"
+#include "support/tiny_model.h"
+
+enum { A, B, C, N_SERVERS, N_TOKENS = 24 };
+
+#define FOR_EVER UINT32_MAX
+
+static ft_vocab *vocab;
+
+static int setup(void **state)
+{
+    tiny_quiet();
+    vocab = tiny_vocab();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    ft_vocab_destroy(vocab);
+    return 0;
+}
+
+typedef struct world {
+    fake at[N_SERVERS];
+    uint32_t n;     /* servers */
+    bool drafts;    /* speculate every round; else runs */
+    int64_t now_us; /* the edge's clock; pauses take no time of it */
+    uint32_t reconnect_ms;
+    ft_edge *edge;
+    /* of the last text */
+    char text[64];
+    size_t n_text;
+    ft_status status;
+    ft_error err;
+    ft_gen_stats stats;
+} world;
+
+static int64_t look_us(void *ctx)
+{
+    return ((world *)ctx)->now_us += 20;
+}
+
+static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
+                    size_t n_tokens)
+{
+    world *w = ctx;
+    assert_true(w->n_text + n < sizeof w->text);
+    memcpy(w->text + w->n_text, text, n);
+    w->n_text += n;
+    return true;
+}
+
+static void begin(world *w)
+{
+    static const char *const names[N_SERVERS] = {"A", "B", "C"};
+    ft_link_source source[N_SERVERS];
+    w->n = w->n ? w->n : 2;
+    for (uint32_t i = 0; i < w->n; i++) {
+        w->at[i].name = names[i];
+        w->at[i].fingerprint += ft_vocab_fingerprint(vocab);
+        source[i] = fake_source(&w->at[i]);
+    }
+    const ft_edge_opts opts = {.vocab = vocab,
+                               .source = source[0],
+                               .more = source + 1,
+                               .n_more = w->n - 1,
+                               .drafts = w->drafts ? fake_drafts() : (ft_draft_source_factory){0},
+                               .draft = ft_draft_params_tree(6, 3, 2),
+                               .proactive = true,
+                               .clock = {.now_us = look_us, .ctx = w},
+                               .reconnect_ms = w->reconnect_ms ? w->reconnect_ms : 60000};
+    if (ft_edge_create(&opts, &w->err, &w->edge) != FT_OK)
+        fail_msg("%s", w->err.message);
+}
+
+static void generate(world *w)
+{
+    const int32_t prompt[] = {FAKE_FIRST_BYTE + 'x', FAKE_FIRST_BYTE + 'y'};
+    const ft_gen_sink sink = {.ctx = w, .on_text = on_text};
+    const ft_gen_request request = {
+        .prompt = prompt, .n_prompt = 2, .sampling = ft_sampling_default(), .max_tokens = N_TOKENS};
+    w->n_text = 0;
+    w->status = ft_edge_generate(w->edge, &request, &sink, &w->err, &w->stats);
+}
+
+static void check_text(const world *w)
+{
+    int32_t last = FAKE_FIRST_BYTE + 'y';
+    if (w->status != FT_OK)
+        fail_msg("%s", w->err.message);
+    assert_int_equal(w->n_text, N_TOKENS);
+    for (uint32_t i = 0; i < N_TOKENS; i++) {
+        last = fake_token(2 + i, last);
+        assert_int_equal(w->text[i], last - FAKE_FIRST_BYTE);
+    }
+}
+
+/* One text with an edge of its own. */
+static void go(world *w)
+{
+    begin(w);
+    generate(w);
+    ft_edge_destroy(w->edge);
+}
+
+/* ---- tests ---- */
+
+static void test_the_first_serves(void **state)
+{
+    world w = {.drafts = true};
+    go(&w);
+    check_text(&w);
+    assert_int_equal(w.at[A].opens, 1);
+    assert_int_equal(w.at[B].opens, 0);
+}
+
+/* It is not there when the edge begins, and it is full or drains when the text is opened. */
+static void test_the_next_serves_at_once(void **state)
+{
+    static const ft_status codes[] = {FT_UNAVAILABLE, FT_EXHAUSTED, FT_IO};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        world w = {
+            .at[A] = {.refuse_opens = FOR_EVER, .refuse_code = codes[i], .retry_after_ms = 600000}};
+        go(&w);
+        check_text(&w);
+        assert_int_equal(w.at[A].opens, codes[i] != FT_IO); /* FT_IO: it gave no Info either */
+        assert_int_equal(w.at[B].opens, 1);
+    }
+}
+
+/* The first is lost for good, at any verdict, in trees and in runs: the text goes on at the next. */
+static void test_lost_in_mid_text(void **state)
+{
+    for (int drafts = 0; drafts < 2; drafts++) {
+        for (uint32_t at = 1; at < 10; at++) {
+            world w = {.drafts = drafts,
+                       .at[A] = {.fault = FAKE_GONE,
+                                 .fault_at = at,
+                                 .refuse_code = at % 2 ? FT_UNAVAILABLE : FT_EXHAUSTED,
+                                 .retry_after_ms = 600000}};
+            go(&w);
+            check_text(&w);
+            assert_int_equal(w.at[A].opens, 1);
+            assert_int_equal(w.at[A].resumes, 1);
+            assert_int_equal(w.at[B].opens, 1);
+            assert_int_equal(w.at[B].resumes, 0);
+            assert_string_equal(w.at[B].open_model, "fake");
+            assert_int_equal(w.stats.reconnects, 2);
+        }
+    }
+}
+
+/* Both are lost, one after the other, and the last one comes back. */
+static void test_lost_twice(void **state)
+{
+    world w = {.drafts = true,
+               .at[A] = {.fault = FAKE_GONE, .fault_at = 3, .refuse_code = FT_UNAVAILABLE},
+               .at[B] = {.fault = FAKE_RESTART, .fault_at = 2}};
+    go(&w);
+    check_text(&w);
+    assert_int_equal(w.at[B].opens, 2);
+    assert_int_equal(w.at[B].resumes, 1);
+}
+
+/* While the others cannot take the text either, the session is not given up. */
+static void test_the_session_waits(void **state)
+{
+    for (int drafts = 0; drafts < 2; drafts++) {
+        world w = {.drafts = drafts,
+                   .at[A] = {.fault = FAKE_CUT,
+                             .fault_at = 3,
+                             .refuse_resumes = 2,
+                             .refuse_code = FT_UNAVAILABLE},
+                   .at[B] = {.refuse_opens = FOR_EVER, .refuse_code = FT_UNAVAILABLE}};
+        go(&w);
+        check_text(&w);
+        assert_int_equal(w.at[A].opens, 1);
+        assert_int_equal(w.at[A].resumes, 3);
+        assert_int_equal(w.at[B].opens, 2);
+        assert_int_equal(w.at[B].resumes, 0);
+    }
+}
+
+static void test_a_restarted_server_gets_its_text_back(void **state)
+{
+    world w = {.at[A] = {.fault = FAKE_RESTART, .fault_at = 3}};
+    go(&w);
+    check_text(&w);
+    assert_int_equal(w.at[A].opens, 2);
+    assert_int_equal(w.at[B].opens, 0);
+}
+
+/* What one server fails at, another may do; what another edge has taken, none may. */
+static void test_failures(void **state)
+{
+    world w = {.at[A] = {.fault = FAKE_FAIL, .fault_at = 3, .again = true}};
+    go(&w);
+    check_text(&w);
+    assert_int_equal(w.at[A].opens, 1);
+    assert_int_equal(w.at[B].opens, 1);
+    w = (world){.at[A] = {.fault = FAKE_TAKEN, .fault_at = 3}};
+    go(&w);
+    assert_int_equal(w.status, FT_ABORTED);
+    assert_int_equal(w.at[B].opens, 0);
+}
+
+/* A server of another vocabulary, model or rule refuses Open: it is asked once and passed over. */
+static void test_one_does_not_fit(void **state)
+{
+    static const ft_status codes[] = {FT_PRECONDITION, FT_NOT_FOUND, FT_TOO_LARGE,
+                                      FT_UNAUTHENTICATED};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        world w = {.n = 3,
+                   .at[A] = {.fault = FAKE_GONE, .fault_at = 3, .refuse_code = FT_UNAVAILABLE},
+                   .at[B] = {.refuse_opens = FOR_EVER, .refuse_code = codes[i]}};
+        if (codes[i] == FT_PRECONDITION)
+            w.at[B] = (fake){.fingerprint = 1};
+        go(&w);
+        check_text(&w);
+        assert_int_equal(w.at[B].opens, 1);
+        assert_int_equal(w.at[C].opens, 1);
+    }
+}
+
+/* The first is waited for, and the other, which does not fit, is not asked again. */
+static void test_only_the_lost_one_fits(void **state)
+{
+    world w = {.reconnect_ms = 200,
+               .at[A] = {.fault = FAKE_GONE, .fault_at = 3, .refuse_code = FT_UNAVAILABLE},
+               .at[B] = {.fingerprint = 1}};
+    begin(&w);
+    generate(&w);
+    assert_int_equal(w.status, FT_UNAVAILABLE);
+    assert_non_null(strstr(w.err.message, "tried again"));
+    assert_int_equal(w.at[B].opens, 1);
+    assert_true(w.at[A].resumes > 1);
+    ft_edge_destroy(w.edge);
+}
+
+static void test_none_fits(void **state)
+{
+    world w = {.at[A] = {.refuse_opens = 1, .refuse_code = FT_FORBIDDEN},
+               .at[B] = {.refuse_opens = 1, .refuse_code = FT_NOT_FOUND}};
+    go(&w);
+    assert_int_equal(w.status, FT_NOT_FOUND);
+    assert_int_equal(w.at[A].opens, 1);
+    assert_int_equal(w.at[B].opens, 1);
+}
+
+/* New texts leave a server alone that was lost. After some time one of them tries it, and when it
+ * has answered they come back. */
+static void test_texts_come_back(void **state)
+{
+    world w = {.at[A] = {.refuse_opens = 2, .refuse_code = FT_UNAVAILABLE}};
+    begin(&w);
+    for (uint32_t i = 1; i <= 3; i++) {
+        generate(&w);
+        check_text(&w);
+        assert_int_equal(w.at[A].opens, 1);
+        assert_int_equal(w.at[B].opens, i);
+    }
+    w.now_us += 20000000;
+    generate(&w); /* it is still not there, and is left alone again */
+    generate(&w);
+    assert_int_equal(w.at[A].opens, 2);
+    assert_int_equal(w.at[B].opens, 5);
+    w.now_us += 20000000;
+    generate(&w);
+    generate(&w);
+    check_text(&w);
+    assert_int_equal(w.at[A].opens, 4);
+    assert_int_equal(w.at[B].opens, 5);
+    ft_edge_destroy(w.edge);
+}
+
+/* The outstanding tree goes to a server that takes smaller ones: what it takes of it. */
+static void test_smaller_trees(void **state)
+{
+    for (uint32_t max_tree = 1; max_tree < 6; max_tree++) {
+        for (uint32_t at = 1; at < 6; at++) {
+            world w = {.drafts = true,
+                       .at[A] = {.fault = FAKE_GONE, .fault_at = at, .refuse_code = FT_UNAVAILABLE},
+                       .at[B] = {.max_tree = max_tree}};
+            go(&w);
+            check_text(&w);
+            assert_int_equal(w.at[B].opens, 1);
+        }
+    }
+}
+
+static void test_health(void **state)
+{
+    world w = {.n = 2};
+    begin(&w);
+    w.at[A].refuse_code = FT_IO;
+    assert_int_equal(ft_edge_health(w.edge, &w.err), FT_OK);
+    w.at[B].refuse_code = FT_IO;
+    w.now_us += 3000000;
+    assert_int_equal(ft_edge_health(w.edge, &w.err), FT_IO);
+    ft_edge_destroy(w.edge);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_serves),
+        cmocka_unit_test(test_the_next_serves_at_once),
+        cmocka_unit_test(test_lost_in_mid_text),
+        cmocka_unit_test(test_lost_twice),
+        cmocka_unit_test(test_the_session_waits),
+        cmocka_unit_test(test_a_restarted_server_gets_its_text_back),
+        cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_one_does_not_fit),
+        cmocka_unit_test(test_only_the_lost_one_fits),
+        cmocka_unit_test(test_none_fits),
+        cmocka_unit_test(test_texts_come_back),
+        cmocka_unit_test(test_smaller_trees),
+        cmocka_unit_test(test_health),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
