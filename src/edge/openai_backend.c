@@ -57,10 +57,10 @@ static ft_status check_lengths(const ft_edge *edge, const ft_http_request *q, si
     if (n_prompt == 0)
         return ft_error_set(err, FT_INVALID, "the prompt is empty");
     if (n_prompt >= context)
-        return ft_error_set(err, FT_INVALID, "the prompt has %zu tokens, the context holds %u",
+        return ft_error_set(err, FT_TOO_LARGE, "the prompt has %zu tokens, the context holds %u",
                             n_prompt, context);
     if (q->max_tokens > context - n_prompt)
-        return ft_error_set(err, FT_INVALID,
+        return ft_error_set(err, FT_TOO_LARGE,
                             "the prompt has %zu tokens and max_tokens is %u, the context holds %u: "
                             "ask for at most %zu",
                             n_prompt, q->max_tokens, context, context - n_prompt);
@@ -141,13 +141,15 @@ static ft_status backend_health(void *ctx, ft_error *err)
     return edge ? ft_edge_health(edge, err) : FT_UNAVAILABLE;
 }
 
-static ft_status backend_model(void *ctx, ft_error *err, const char **id)
+static ft_status backend_model(void *ctx, ft_error *err, ft_http_model *out)
 {
     ft_openai *o = ctx;
     ft_edge *edge = edge_of(o, err);
     if (!edge)
         return FT_UNAVAILABLE;
-    *id = o->model_id ? o->model_id : ft_edge_server_info(edge)->model;
+    const ft_msg_info *server = ft_edge_server_info(edge);
+    out->id = o->model_id ? o->model_id : server->model;
+    out->text_bytes = server->limits.max_context * ft_vocab_longest_bytes(o->vocab);
     return FT_OK;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One request. These are checked in this order: headers, number of connections, Host, Origin, API
-// key, path, method, content type, size. The first check that fails decides the answer. Nothing is
-// done for a request before all checks have passed. A GET is answered only after it has come
-// completely, because an earlier answer would close the connection.
+// key, path, method, content type, model, size. The first check that fails decides the answer.
+// Nothing is done for a request before all checks have passed. A GET is answered only after it has
+// come completely, because an earlier answer would close the connection.
 #include "http/exchange.h"
 
 #include <errno.h>
@@ -35,6 +35,8 @@ struct ft_http_exchange {
     bool authorized;                  /* no key is asked for, or it was given */
     char key_name[FT_HTTP_NAME_SIZE]; /* of the key; "": none */
     bool entered;                     /* a drain waits for this answer */
+    ft_http_model model;              /* once it was asked for */
+    size_t max_body_bytes;
     ft_buf body;
     uint64_t body_bytes;
     ft_http_generation *generation;
@@ -83,40 +85,38 @@ static enum MHD_Result reply_json(ft_http_exchange *x, json_t *root)
     return reply_body(x, status, "application/json", &body);
 }
 
-/* NULL: the backend cannot generate yet, and x->fail says why. */
-static const char *model_of(ft_http_exchange *x)
+/* FT_INVALID: the backend cannot generate yet, and x->fail says why. */
+static ft_status ask_model(ft_http_exchange *x)
 {
     const ft_http_backend *b = &x->http->backend;
-    const char *id = NULL;
     ft_error err = {0};
-    ft_status status = b->model(b->ctx, &err, &id);
-    if (status != FT_OK)
-        ft_http_fail_from(&x->fail, status, &err);
-    return status == FT_OK ? id : NULL;
+    ft_status status = b->model(b->ctx, &err, &x->model);
+    if (status == FT_OK)
+        return FT_OK;
+    ft_http_fail_from(&x->fail, status, &err);
+    return FT_INVALID;
 }
 
-static json_t *json_model(const ft_http *http, const char *id)
+static json_t *json_model(const ft_http_exchange *x)
 {
-    return json_pack("{s:s,s:s,s:I,s:s}", "id", id, "object", "model", "created",
-                     (json_int_t)http->started_s, "owned_by", "foretoken");
+    return json_pack("{s:s,s:s,s:I,s:s}", "id", x->model.id, "object", "model", "created",
+                     (json_int_t)x->http->started_s, "owned_by", "foretoken");
 }
 
 static enum MHD_Result answer_models(ft_http_exchange *x)
 {
-    const char *id = model_of(x);
-    if (!id)
+    if (ask_model(x) != FT_OK)
         return reply_fail(x);
-    return reply_json(x,
-                      json_pack("{s:s,s:[o]}", "object", "list", "data", json_model(x->http, id)));
+    return reply_json(x, json_pack("{s:s,s:[o]}", "object", "list", "data", json_model(x)));
 }
 
 static enum MHD_Result answer_model(ft_http_exchange *x)
 {
-    const char *id = model_of(x);
-    if (id && strcmp(x->tail, id) == 0)
-        return reply_json(x, json_model(x->http, id));
-    if (id)
-        ft_http_fail_model(&x->fail, x->tail, id);
+    if (ask_model(x) == FT_OK) {
+        if (strcmp(x->tail, x->model.id) == 0)
+            return reply_json(x, json_model(x));
+        ft_http_fail_model(&x->fail, x->tail, x->model.id);
+    }
     return reply_fail(x);
 }
 
@@ -182,10 +182,8 @@ static ft_status start(ft_http_exchange *x)
     const ft_http_ask ask = {.body = ft_buf_str(&x->body),
                              .n = x->body.len,
                              .chat = x->route->chat,
-                             .model = model_of(x),
+                             .model = x->model,
                              .key_name = x->key_name[0] ? x->key_name : NULL};
-    if (!ask.model)
-        return FT_UNAVAILABLE;
     ft_status status = ft_http_generation_create(&x->http->backend, &ask, &x->fail, &x->generation);
     ft_buf_deinit(&x->body); /* the parsed form is a copy */
     return status;
@@ -258,8 +256,18 @@ static ft_status refuse(ft_http_exchange *x, int http, const char *code, const c
 static ft_status refuse_size(ft_http_exchange *x)
 {
     return ft_http_fail_set(&x->fail, 413, "body_too_large", NULL,
-                            "The body is larger than this server's limit of %zu bytes.",
-                            x->http->max_body_bytes);
+                            "The body is larger than this server's limit of %zu bytes. The model's "
+                            "context holds at most %zu bytes of text.",
+                            x->max_body_bytes, x->model.text_bytes);
+}
+
+/* A text that fills the context fits into it, even if each byte is escaped ("\u0041"), beside the
+ * other fields. */
+static size_t most_body_bytes(const ft_http_exchange *x)
+{
+    const size_t most = x->http->max_body_bytes, text = x->model.text_bytes;
+    const size_t needed = text < most ? ((size_t)64 << 10) + 6 * text : most;
+    return needed < most ? needed : most;
 }
 
 /* Headers that decide something may occur once, and a body has one length. */
@@ -348,9 +356,12 @@ static ft_status check_body(ft_http_exchange *x)
                       "The header 'Content-Type' must be 'application/json'.");
     if (coding && strcasecmp(coding, "identity") != 0)
         return refuse(x, 415, "unsupported_media_type", "The body must not be compressed.");
+    if (ask_model(x) != FT_OK)
+        return FT_INVALID;
+    x->max_body_bytes = most_body_bytes(x);
     errno = 0;
     unsigned long long n = length ? strtoull(length, NULL, 10) : 0;
-    return errno == ERANGE || n > x->http->max_body_bytes ? refuse_size(x) : FT_OK;
+    return errno == ERANGE || n > x->max_body_bytes ? refuse_size(x) : FT_OK;
 }
 
 static ft_status admit(ft_http_exchange *x)
@@ -392,6 +403,7 @@ ft_http_exchange *ft_http_exchange_create(ft_http *http, ft_http_conn *conn,
     x->connection = connection;
     x->uri = uri;
     x->method = method;
+    x->max_body_bytes = http->max_body_bytes;
     return x;
 }
 
@@ -420,7 +432,7 @@ enum MHD_Result ft_http_exchange_begin(ft_http_exchange *x)
 
 enum MHD_Result ft_http_exchange_body(ft_http_exchange *x, const char *data, size_t n)
 {
-    uint64_t limit = x->http->max_body_bytes;
+    uint64_t limit = x->max_body_bytes;
     x->body_bytes += n;
     if (x->body_bytes > limit * DRAIN_LIMITS)
         return MHD_NO;

@@ -126,7 +126,7 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
     }
     g->backend = backend;
     g->in = -1;
-    ft_status status = ft_http_parse(ask->body, ask->n, ask->chat, ask->model, fail, &g->parsed);
+    ft_status status = ft_http_parse(ask->body, ask->n, ask->chat, &ask->model, fail, &g->parsed);
     if (status != FT_OK) {
         free(g);
         return status;
@@ -134,8 +134,8 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
     g->parsed.request.key_name = ask->key_name;
     status = make_pair(g);
     if (status == FT_OK)
-        status =
-            ft_http_answer_init(&g->answer, backend, &g->parsed, ask->model, (int64_t)time(NULL));
+        status = ft_http_answer_init(&g->answer, backend, &g->parsed, ask->model.id,
+                                     (int64_t)time(NULL));
     if (status == FT_OK && pthread_create(&g->thread, NULL, work, g) != 0)
         status = FT_NOMEM;
     if (status != FT_OK) {

@@ -29,7 +29,8 @@ typedef struct ft_http_ask {
     const char *body; /* [n], borrowed during create */
     size_t n;
     bool chat;
-    const char *model, *key_name; /* borrowed as long as the generation; key_name may be NULL */
+    ft_http_model model;
+    const char *key_name; /* borrowed as long as the generation; may be NULL */
 } ft_http_ask;
 
 /* Parses the request and starts. The backend is borrowed and must outlive the generation. A failure

@@ -54,12 +54,17 @@ typedef struct ft_http_result {
     uint32_t retry_after_ms; /* with an error: when the client may try again; 0: not known */
 } ft_http_result;
 
+/* The one model of a backend. */
+typedef struct ft_http_model {
+    const char *id;    /* valid as long as the backend */
+    size_t text_bytes; /* a longer text has more tokens than the context holds */
+} ft_http_model;
+
 /* Without `generate` the server has only the pages /health and, with `metrics`, /metrics. */
 typedef struct ft_http_backend {
     void *ctx;
-    /* With generate: *id is the name of the one model, valid as long as the backend. An error: the
-     * backend cannot generate yet, and requests get this error. */
-    ft_status (*model)(void *ctx, ft_error *err, const char **id);
+    /* With generate. An error: the backend cannot generate yet, and requests get this error. */
+    ft_status (*model)(void *ctx, ft_error *err, ft_http_model *out);
     ft_status (*generate)(void *ctx, const ft_http_request *request, const ft_gen_sink *sink,
                           ft_error *err, ft_http_result *result);
     /* With generate: appends a token's own bytes, perhaps a part of a character. FT_NOMEM. */
@@ -91,7 +96,9 @@ typedef struct ft_http_opts {
     size_t n_allow_origins;
     const char *tls_cert, *tls_key; /* PEM files */
     uint32_t max_connections;       /* 0: 128; a further one gets 503 */
-    size_t max_body_bytes;          /* 0: 8 MiB */
+    /* 0: 8 MiB. A completion's body has 64 KiB and six times the model's text_bytes at most,
+     * because an escape takes six bytes for one. */
+    size_t max_body_bytes;
     /* A connection ends if its client has not sent all headers within this time, or after them the
      * whole body within the same time again. So an idle connection ends, too. 0: 60 s. */
     uint32_t request_timeout_s;

@@ -2,8 +2,8 @@
 // Reads and checks completion requests. A field that would change the answer takes effect or is
 // refused. All other fields (user, metadata, store, unknown ones) are ignored, as other servers
 // with this API do. null means absent. Pure: no state, any thread. Not checked here: whether the
-// prompt fits into the context, and whether token ids are in the vocabulary. Only the backend knows
-// these limits.
+// prompt's tokens fit into the context, and whether token ids are in the vocabulary. Only the
+// backend knows that.
 #include "http/request.h"
 
 #include <stdio.h>
@@ -428,17 +428,34 @@ static ft_status load(reader *r, const char *body, size_t n)
     return FT_OK;
 }
 
-ft_status ft_http_parse(const char *body, size_t n, bool chat, const char *model_id,
+/* What has so many bytes that it cannot fit is refused before anybody renders or tokenizes it. */
+static ft_status check_text(reader *r, size_t most_bytes)
+{
+    const ft_http_request *q = &r->out->request;
+    size_t bytes = q->prompt ? strlen(q->prompt) : 0;
+    for (size_t i = 0; i < q->n_messages; i++)
+        bytes += strlen(q->messages[i].content);
+    if (bytes <= most_bytes)
+        return FT_OK;
+    return ft_http_fail_set(r->fail, 400, "context_length_exceeded",
+                            q->chat ? "messages" : "prompt",
+                            "The text has %zu bytes, and the model's context holds %zu at most: "
+                            "shorten it.",
+                            bytes, most_bytes);
+}
+
+ft_status ft_http_parse(const char *body, size_t n, bool chat, const ft_http_model *model,
                         ft_http_fail *fail, ft_http_parsed *out)
 {
     *out = (ft_http_parsed){.request = {.chat = chat}};
     *fail = (ft_http_fail){0};
     reader r = {.fail = fail, .out = out};
     ft_status status;
-    if ((status = load(&r, body, n)) != FT_OK || (status = read_model(&r, model_id)) != FT_OK ||
+    if ((status = load(&r, body, n)) != FT_OK || (status = read_model(&r, model->id)) != FT_OK ||
         (status = refuse_unsupported(&r)) != FT_OK || (status = read_scalars(&r)) != FT_OK ||
         (status = read_stream_options(&r)) != FT_OK || (status = read_stop(&r)) != FT_OK ||
-        (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK)
+        (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK ||
+        (status = check_text(&r, model->text_bytes)) != FT_OK)
         ft_http_parsed_deinit(out);
     return status;
 }

@@ -32,10 +32,12 @@ typedef struct ft_http_parsed {
 } ft_http_parsed;
 
 /* Parses body[0..n) as a request for /v1/chat/completions (chat) or /v1/completions. On failure
- * *fail says what is wrong, and *out is empty. FT_INVALID: 400, 404 if it names another model,
- * or 413 if it has too many values. FT_NOMEM. */
-FT_WARN_UNUSED ft_status ft_http_parse(const char *body, size_t n, bool chat, const char *model_id,
-                                       ft_http_fail *fail, ft_http_parsed *out);
+ * *fail says what is wrong, and *out is empty. FT_INVALID: 400, also for a text of more bytes than
+ * the model's context can hold; 404 if it names another model; 413 if it has too many values.
+ * FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_http_parse(const char *body, size_t n, bool chat,
+                                       const ft_http_model *model, ft_http_fail *fail,
+                                       ft_http_parsed *out);
 void ft_http_parsed_deinit(ft_http_parsed *parsed);
 
 #endif

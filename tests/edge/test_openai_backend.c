@@ -229,13 +229,13 @@ static void test_limits(void **state)
     prompt[sizeof prompt - 1] = 0;
     call c = {.q = {.prompt = prompt}};
     go(&c);
-    assert_int_equal(c.status, FT_INVALID);
+    assert_int_equal(c.status, FT_TOO_LARGE);
     assert_string_equal(c.err.message, "the prompt has 512 tokens, the context holds 256");
     const int32_t three[] = {70, 71, 72};
     free_call(&c);
     c = (call){.q = {.prompt_tokens = three, .n_prompt_tokens = 3, .max_tokens = 254}};
     go(&c);
-    assert_int_equal(c.status, FT_INVALID);
+    assert_int_equal(c.status, FT_TOO_LARGE);
     assert_non_null(strstr(c.err.message, "ask for at most 253"));
     const int32_t ids[] = {5, 320};
     free_call(&c);
@@ -271,11 +271,12 @@ static void test_health_and_metrics(void **state)
 {
     ft_error err = {0};
     ft_buf before = {0}, after = {0};
-    const char *id = NULL;
+    ft_http_model model;
     call c = {.q = {.prompt = "abc", .max_tokens = 7}};
     must(b.backend.health(b.backend.ctx, &err), &err);
-    must(b.backend.model(b.backend.ctx, &err, &id), &err);
-    assert_string_equal(id, "tiny");
+    must(b.backend.model(b.backend.ctx, &err, &model), &err);
+    assert_string_equal(model.id, "tiny");
+    assert_int_equal(model.text_bytes, MAX_CONTEXT * ft_vocab_longest_bytes(b.vocab));
     must(b.backend.metrics(b.backend.ctx, &before), &err);
     go(&c);
     must(c.status, &c.err);
@@ -311,7 +312,7 @@ static void test_edge_comes_later(void **state)
     ft_openai *late = NULL;
     ft_buf metrics = {0};
     ft_error err = {0};
-    const char *id = NULL;
+    ft_http_model model;
     call c = {.q = {.prompt = "abc", .max_tokens = 3}};
     must(ft_openai_create(&opts, &err, &late), &err);
     ft_openai_set_absent(late, "nobody answers");
@@ -321,15 +322,15 @@ static void test_edge_comes_later(void **state)
     assert_string_equal(c.err.message, "nobody answers");
     assert_int_equal(b.backend.health(late, &err), FT_UNAVAILABLE);
     assert_string_equal(err.message, "nobody answers");
-    assert_int_equal(b.backend.model(late, &err, &id), FT_UNAVAILABLE);
+    assert_int_equal(b.backend.model(late, &err, &model), FT_UNAVAILABLE);
     must(b.backend.metrics(late, &metrics), &err);
 
     ft_openai_set_edge(late, b.edge);
     go(&c);
     must(c.status, &c.err);
     must(b.backend.health(late, &err), &err);
-    must(b.backend.model(late, &err, &id), &err);
-    assert_string_equal(id, ft_edge_server_info(b.edge)->model);
+    must(b.backend.model(late, &err, &model), &err);
+    assert_string_equal(model.id, ft_edge_server_info(b.edge)->model);
     b.backend = ready;
     ft_buf_deinit(&metrics);
     ft_openai_destroy(late);

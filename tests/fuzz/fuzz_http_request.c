@@ -19,8 +19,9 @@ static void require_text(const char *text)
     require(text && ft_utf8_valid(text, strlen(text)));
 }
 
-static void check_request(const ft_http_request *q)
+static void check_request(const ft_http_request *q, size_t most_bytes)
 {
+    size_t bytes = q->prompt ? strlen(q->prompt) : 0;
     require(q->temperature >= 0 && q->temperature <= 2);
     require(q->top_p > 0 && q->top_p <= 1 && q->min_p >= 0 && q->min_p <= 1);
     require(q->top_k >= 0 && q->max_tokens <= INT32_MAX);
@@ -34,7 +35,9 @@ static void check_request(const ft_http_request *q)
     for (size_t i = 0; i < q->n_messages; i++) {
         require_text(q->messages[i].role);
         require_text(q->messages[i].content);
+        bytes += strlen(q->messages[i].content);
     }
+    require(bytes <= most_bytes);
     require(q->chat || q->prompt || q->n_prompt_tokens > 0);
     if (q->prompt)
         require_text(q->prompt);
@@ -47,12 +50,13 @@ static void check_body(const char *data, size_t n, bool chat)
     ft_http_fail fail;
     ft_http_parsed parsed;
     ft_buf out = {0};
-    if (ft_http_parse(data, n, chat, "m", &fail, &parsed) == FT_OK) {
+    const ft_http_model model = {.id = "m", .text_bytes = 256};
+    if (ft_http_parse(data, n, chat, &model, &fail, &parsed) == FT_OK) {
         require(parsed.request.chat == chat && fail.http == 0);
-        check_request(&parsed.request);
+        check_request(&parsed.request, model.text_bytes);
         ft_http_parsed_deinit(&parsed);
     } else {
-        require(fail.http == 400 || fail.http == 404);
+        require(fail.http == 400 || fail.http == 404 || fail.http == 413);
         require(ft_http_fail_json(&fail, &out) == FT_OK && ft_utf8_valid(out.data, out.len));
     }
     require(parsed.root == NULL);

@@ -13,8 +13,9 @@
 
 #include "http/request.h"
 
-#define MODEL "m-1"
-#define CHAT  "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+#define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+
+static const ft_http_model model = {.id = "m-1", .text_bytes = (size_t)16 << 20};
 
 static ft_status parse(const char *body, bool chat, ft_http_fail *fail, ft_http_parsed *out)
 {
@@ -23,7 +24,7 @@ static ft_status parse(const char *body, bool chat, ft_http_fail *fail, ft_http_
     char *copy = malloc(n ? n : 1);
     assert_non_null(copy);
     memcpy(copy, body, n);
-    ft_status status = ft_http_parse(copy, n, chat, MODEL, fail, out);
+    ft_status status = ft_http_parse(copy, n, chat, &model, fail, out);
     free(copy);
     return status;
 }
@@ -229,7 +230,7 @@ static void test_bad_json(void **state)
     assert_non_null(strstr(fail.message, "NUL"));
     assert_int_equal(parse("{\"prompt\":\"\xff\"}", false, &fail, &p), FT_INVALID);
     assert_non_null(strstr(fail.message, "UTF-8"));
-    assert_int_equal(ft_http_parse("{\"a\":\"\0\"}", 9, false, MODEL, &fail, &p), FT_INVALID);
+    assert_int_equal(ft_http_parse("{\"a\":\"\0\"}", 9, false, &model, &fail, &p), FT_INVALID);
 }
 
 static void test_deep(void **state)
@@ -240,7 +241,7 @@ static void test_deep(void **state)
     ft_http_parsed p;
     assert_non_null(body);
     memset(body, '[', n);
-    assert_int_equal(ft_http_parse(body, n, true, MODEL, &fail, &p), FT_INVALID);
+    assert_int_equal(ft_http_parse(body, n, true, &model, &fail, &p), FT_INVALID);
     assert_non_null(strstr(fail.message, "nested"));
     free(body);
 }
@@ -353,6 +354,40 @@ static void test_bad_prompts(void **state)
     BAD(cases, false);
 }
 
+/* What cannot fit into the context is refused by its bytes: all messages count together. */
+static void test_long_text(void **state)
+{
+    static const struct {
+        const char *body;
+        bool chat, fits;
+    } cases[] = {
+        {"{\"prompt\":\"12345678\"}", false, true},
+        {"{\"prompt\":\"123456789\"}", false, false},
+        {"{\"prompt\":\"\\u0041\\u0041\\u0041\\u0041\\u0041\\u0041\\u0041\\u0041\"}", false, true},
+        {"{\"prompt\":[1,2,3,4,5,6,7,8,9,10]}", false, true}, /* the backend counts tokens */
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"1234\"},"
+         "{\"role\":\"user\",\"content\":\"5678\"}]}",
+         true, true},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"1234\"},"
+         "{\"role\":\"user\",\"content\":\"56789\"}]}",
+         true, false},
+    };
+    const ft_http_model small = {.id = "m-1", .text_bytes = 8};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ft_http_fail fail;
+        ft_http_parsed p;
+        const ft_status status =
+            ft_http_parse(cases[i].body, strlen(cases[i].body), cases[i].chat, &small, &fail, &p);
+        assert_int_equal(status, cases[i].fits ? FT_OK : FT_INVALID);
+        if (!cases[i].fits) {
+            assert_int_equal(fail.http, 400);
+            assert_string_equal(fail.code, "context_length_exceeded");
+            assert_string_equal(fail.param, cases[i].chat ? "messages" : "prompt");
+        }
+        ft_http_parsed_deinit(&p);
+    }
+}
+
 static void test_other_model(void **state)
 {
     static const bad_case chat = {"{\"model\":\"gpt-9\"," CHAT "}", "model_not_found", "model"};
@@ -369,7 +404,7 @@ int main(void)
         cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_many_values),
         cmocka_unit_test(test_deep),        cmocka_unit_test(test_bad_chat),
         cmocka_unit_test(test_bad_fields),  cmocka_unit_test(test_bad_prompts),
-        cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_other_model), cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

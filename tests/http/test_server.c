@@ -181,6 +181,64 @@ static void test_not_there_yet(void **state)
     assert_int_equal(http_backend_count(&backend, &backend.started), before);
 }
 
+/* {"prompt":"`unit`, n times"} */
+static char *prompt_of(const char *unit, size_t n)
+{
+    const size_t one = strlen(unit);
+    char *body = malloc(32 + n * one), *at = body;
+    assert_non_null(body);
+    at = stpcpy(at, "{\"prompt\":\"");
+    for (size_t i = 0; i < n; i++, at += one)
+        memcpy(at, unit, one);
+    strcpy(at, "\"}");
+    return body;
+}
+
+/* A text that cannot fit into the context is refused by its bytes, before anybody tokenizes it. One
+ * that fits does so with every byte escaped, too. */
+static void test_long_text(void **state)
+{
+    const unsigned before = http_backend_count(&backend, &backend.started);
+    char *body = prompt_of("A", HTTP_BACKEND_TEXT_BYTES + 1);
+    json_t *v = ask(400, "POST", TEXT, body);
+    assert_string_equal(str_at(v, "error/code"), "context_length_exceeded");
+    assert_string_equal(str_at(v, "error/param"), "prompt");
+    json_decref(v);
+    free(body);
+    assert_int_equal(http_backend_count(&backend, &backend.started), before);
+    body = prompt_of("\\u0041", HTTP_BACKEND_TEXT_BYTES);
+    v = ask(200, "POST", TEXT, body);
+    assert_int_equal(strlen(str_at(v, "choices/0/text")), HTTP_BACKEND_TEXT_BYTES);
+    json_decref(v);
+    free(body);
+}
+
+/* The body's limit follows from the text's. What is larger is refused by its announced size. */
+static void test_long_body(void **state)
+{
+    const size_t most = ((size_t)64 << 10) + 6 * HTTP_BACKEND_TEXT_BYTES;
+    http_client c;
+    http_response r;
+    char head[256];
+    snprintf(head, sizeof head,
+             "POST " TEXT " HTTP/1.1\r\nHost: localhost:%d\r\n"
+             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+             port, most + 1);
+    assert_true(http_client_open(&c, port) && http_client_puts(&c, head));
+    assert_true(http_client_response(&c, false, &r));
+    assert_int_equal(r.status, 413);
+    assert_non_null(strstr(ft_buf_str(&r.body), "body_too_large"));
+    http_response_deinit(&r);
+    http_client_close(&c);
+    char *body = malloc(most + 1);
+    assert_non_null(body);
+    memset(body, ' ', most);
+    memcpy(body, "{\"prompt\":\"A\"}", 14);
+    body[most] = 0;
+    json_decref(ask(200, "POST", TEXT, body));
+    free(body);
+}
+
 static void test_chat(void **state)
 {
     json_t *v = ask(200, "POST", CHAT,
@@ -465,6 +523,8 @@ int main(void)
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_health_and_metrics),
         cmocka_unit_test(test_not_there_yet),
+        cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_long_body),
         cmocka_unit_test(test_chat),
         cmocka_unit_test(test_completion),
         cmocka_unit_test(test_chat_logprobs),

@@ -216,10 +216,10 @@ static ft_status metrics(void *ctx, ft_buf *out)
                          http_backend_count(b, &b->started));
 }
 
-static ft_status model(void *ctx, ft_error *err, const char **id)
+static ft_status model(void *ctx, ft_error *err, ft_http_model *out)
 {
     const http_backend *b = ctx;
-    *id = HTTP_BACKEND_MODEL;
+    *out = (ft_http_model){.id = HTTP_BACKEND_MODEL, .text_bytes = HTTP_BACKEND_TEXT_BYTES};
     return b->early ? ft_error_set(err, FT_UNAVAILABLE, "no server at 10.0.0.9 yet") : FT_OK;
 }
 

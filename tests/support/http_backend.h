@@ -28,6 +28,8 @@
 
 #define HTTP_BACKEND_MODEL  "test/model-1"
 #define HTTP_BACKEND_PIECES 1000
+/* Of the longest text that the model's context holds. */
+#define HTTP_BACKEND_TEXT_BYTES ((size_t)64 << 10)
 
 typedef struct http_backend {
     pthread_mutex_t lock;
