@@ -265,8 +265,9 @@ static void reload_keys(const serve_flags *f)
         FT_LOGE("serve", "keys not reloaded, those before hold: %s", err.message);
         return;
     }
-    FT_LOGI("serve", "keys reloaded n=%zu", keys->n);
+    const size_t n = keys->n;
     ft_keyring_replace(f->server.verifier.keys, keys);
+    FT_LOGI("serve", "keys reloaded n=%zu", n);
 }
 
 static void wait_stopped(const serve_flags *f)

@@ -10,14 +10,17 @@
 // A thread of its own, the watch, tells gRPC's health whether the engine works: the engine thread
 // itself could not say that it hangs.
 //
-// Locks: ft_server.lock guards the count of connections, and the end of the watch. No other lock is
-// taken while it is held.
-// on_end holds no lock when it detaches.
+// A server that drains opens no session, but takes its own back: an edge whose stream breaks in
+// these seconds can still finish its text. So it waits for detached sessions, too.
+//
+// Locks: ft_server.lock guards the end of the watch. No other lock is taken while it is held.
+// `draining` is atomic. on_end holds no lock when it detaches.
 #include "serve/server.h"
 
 #include <inttypes.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/cond.h"
 #include "base/log.h"
@@ -27,18 +30,22 @@
 #define METRICS_CONNECTIONS 16 /* for scrapers and a few people */
 /* How often the watch asks the verifier whether its engine works. */
 #define WATCH_EVERY_US 500000
+/* The retry-after-ms of an Open while the server drains: somebody may start it again. */
+#define DRAIN_RETRY_MS 1000
+/* How often a server that drains looks whether its sessions have ended. Half as long wakes it more
+ * often, twice as long delays its end by a twentieth of a second on average. */
+#define DRAIN_LOOK_US 50000
 
 struct ft_server {
     ft_verifier *verifier;
     ft_wire_server *wire;
     ft_http *metrics; /* NULL: none asked for */
-    pthread_mutex_t lock;
-    pthread_cond_t empty, stopping;
+    atomic_bool draining;
     pthread_t watch;
     bool watched; /* the watch was started */
-    /* guarded by lock */
-    uint32_t n_connections;
-    bool stop; /* the watch ends */
+    pthread_mutex_t lock;
+    pthread_cond_t stopping;
+    bool stop; /* the watch ends; guarded by lock */
 };
 
 typedef struct connection {
@@ -62,17 +69,15 @@ static void on_gone(void *ctx, ft_status code, const char *message, uint32_t ret
 
 /* ---- messages; the wire's queue thread ---- */
 
-static void count(ft_server *server, int change)
-{
-    pthread_mutex_lock(&server->lock);
-    server->n_connections += (uint32_t)change;
-    if (server->n_connections == 0)
-        pthread_cond_broadcast(&server->empty);
-    pthread_mutex_unlock(&server->lock);
-}
-
 static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open *open)
 {
+    if (atomic_load(&server->draining) && !open->resume) {
+        ft_stream_finish(stream, FT_UNAVAILABLE,
+                         "serve: the server is going down: open on another one, or here when it is "
+                         "back",
+                         DRAIN_RETRY_MS);
+        return;
+    }
     connection *c = calloc(1, sizeof *c);
     const ft_vclient client = {.ctx = c, .on_message = on_answer, .on_gone = on_gone};
     ft_stream_ref(stream);
@@ -88,11 +93,10 @@ static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open
         return;
     }
     ft_stream_set_user(stream, c);
-    count(server, 1);
 }
 
 /* Ends the connection. close: also ends the session. No answer comes after that. */
-static void drop(ft_server *server, ft_stream *stream, bool close)
+static void drop(ft_stream *stream, bool close)
 {
     connection *c = ft_stream_user(stream);
     if (!c)
@@ -102,7 +106,6 @@ static void drop(ft_server *server, ft_stream *stream, bool close)
         ft_vsession_close(c->session);
     ft_vsession_detach(c->session);
     free(c);
-    count(server, -1);
     ft_stream_unref(stream);
 }
 
@@ -119,7 +122,7 @@ static void on_message(void *ctx, ft_stream *stream, ft_client_msg *take_msg)
                          c ? "serve: this stream has already opened a session"
                            : "serve: the first message of a stream must be Open",
                          0);
-        drop(server, stream, true);
+        drop(stream, true);
     } else if (msg->kind == FT_CLIENT_DRAFT) {
         ft_vsession_draft(c->session, msg);
         return;
@@ -131,7 +134,7 @@ static void on_message(void *ctx, ft_stream *stream, ft_client_msg *take_msg)
 
 static void on_end(void *ctx, ft_stream *stream, bool done)
 {
-    drop(ctx, stream, done);
+    drop(stream, done);
 }
 
 static void info(void *ctx, ft_msg_info *out)
@@ -238,8 +241,8 @@ ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server 
     *out = NULL;
     if (!server)
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
+    atomic_init(&server->draining, false);
     pthread_mutex_init(&server->lock, NULL);
-    pthread_cond_init(&server->empty, NULL);
     pthread_cond_init(&server->stopping, NULL);
     ft_status status = ft_verifier_create(&opts->verifier, err, &server->verifier);
     if (status == FT_OK)
@@ -273,19 +276,27 @@ ft_verifier *ft_server_verifier(ft_server *server)
 
 void ft_server_drain(ft_server *server)
 {
+    atomic_store(&server->draining, true);
     ft_wire_server_drain(server->wire);
 }
 
-static void wait_empty(ft_server *server, int64_t grace_us)
+/* Sessions with a stream, and those that may still be resumed. */
+static uint64_t count_sessions(ft_verifier *verifier)
+{
+    ft_verifier_stats stats;
+    ft_verifier_tick(verifier);
+    ft_verifier_get_stats(verifier, &stats);
+    return stats.sessions;
+}
+
+static void wait_over(ft_server *server, int64_t grace_us)
 {
     const int64_t deadline_us = ft_deadline_us(grace_us);
-    pthread_mutex_lock(&server->lock);
-    while (server->n_connections > 0 &&
-           ft_cond_wait_until(&server->empty, &server->lock, deadline_us)) {
-    }
-    if (server->n_connections > 0)
-        FT_LOGI("serve", "grace is over, sessions ended=%u", server->n_connections);
-    pthread_mutex_unlock(&server->lock);
+    uint64_t n = count_sessions(server->verifier);
+    for (; n > 0 && ft_deadline_us(0) < deadline_us; n = count_sessions(server->verifier))
+        usleep(DRAIN_LOOK_US);
+    if (n > 0)
+        FT_LOGI("serve", "grace is over, sessions ended=%" PRIu64, n);
 }
 
 static void log_stats(ft_verifier *verifier)
@@ -307,8 +318,8 @@ void ft_server_destroy(ft_server *server, int64_t grace_us)
         return;
     stop_watch(server);
     if (server->wire) {
-        ft_wire_server_drain(server->wire);
-        wait_empty(server, grace_us);
+        ft_server_drain(server);
+        wait_over(server, grace_us);
     }
     /* The wire is destroyed before the verifier, because the wire's streams hold handles. */
     ft_wire_server_destroy(server->wire);
@@ -318,7 +329,6 @@ void ft_server_destroy(ft_server *server, int64_t grace_us)
         ft_http_destroy(server->metrics);
     ft_verifier_destroy(server->verifier);
     pthread_cond_destroy(&server->stopping);
-    pthread_cond_destroy(&server->empty);
     pthread_mutex_destroy(&server->lock);
     free(server);
 }

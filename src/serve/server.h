@@ -29,10 +29,11 @@ int ft_server_port(const ft_server *server);
 int ft_server_metrics_port(const ft_server *server);
 /* The verifier, borrowed; for statistics. */
 ft_verifier *ft_server_verifier(ft_server *server);
-/* From this call on, the server refuses new sessions over gRPC and tells health checks so. */
+/* From this call on, the server opens no session over gRPC (FT_UNAVAILABLE) and tells health checks
+ * so. It still takes its own sessions back. */
 void ft_server_drain(ft_server *server);
-/* Drains the server, waits at most grace_us until open sessions have finished, then ends the
- * sessions that are left. NULL is legal. */
+/* Drains the server, waits at most grace_us until its sessions have ended, also those without a
+ * stream, then ends those that are left. NULL is legal. */
 void ft_server_destroy(ft_server *server, int64_t grace_us);
 
 #endif

@@ -90,7 +90,7 @@ static ft_status admit(ft_wire_server *server, ft_stream *stream, ft_error *err)
         stream->next->prev = stream;
     server->streams = stream;
     server->n_streams++;
-    if (session && server->draining)
+    if (session && server->closing)
         status = ft_error_set(err, FT_UNAVAILABLE, "the server is shutting down");
     else if (session && server->n_sessions >= server->opts.max_streams)
         status = ft_error_set(err, FT_EXHAUSTED, "all %u streams of this server are in use",
@@ -388,6 +388,7 @@ void ft_wire_server_destroy(ft_wire_server *server)
     ft_wire_server_drain(server);
     int64_t deadline_us = ft_deadline_us(FLUSH_US);
     pthread_mutex_lock(&server->lock);
+    server->closing = true;
     for (ft_stream *s = server->streams; s; s = s->next)
         ft_stream_finish(s, FT_UNAVAILABLE, "the server is shutting down", 0);
     pthread_mutex_unlock(&server->lock);

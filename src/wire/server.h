@@ -52,7 +52,8 @@ int ft_wire_server_port(const ft_wire_server *server);
 /* What health says from now on, unless the server drains; at first: serving. Changes nothing else.
  * Any thread. */
 void ft_wire_server_set_serving(ft_wire_server *server, bool serving);
-/* From now on health says NOT_SERVING, and new streams are refused. Open ones go on. */
+/* From now on health says NOT_SERVING. Streams go on, and new ones come in: what an Open may do now
+ * is for the handler to say. */
 void ft_wire_server_drain(ft_wire_server *server);
 /* Drains, ends all streams with UNAVAILABLE, and waits until each had its on_end. NULL is legal. */
 void ft_wire_server_destroy(ft_wire_server *server);

@@ -96,7 +96,7 @@ struct ft_wire_server {
     ft_stream *streams;
     uint32_t n_streams, n_sessions;
     bool unwell; /* ft_wire_server_set_serving(false) */
-    bool draining, shut_down;
+    bool draining, closing, shut_down;
 };
 
 /* What health says. The caller holds server->lock. */

@@ -249,6 +249,34 @@ static void test_drain(void **state)
     assert_int_equal(program_wait_end(&server), 0);
 }
 
+/* A session whose edge has died may be resumed until the server ends, so the server waits for it;
+ * but not after a second signal. */
+static void test_second_signal(void **state)
+{
+    char address[32];
+    http_client c;
+    program server = program_start(
+        (const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", "-c", "2048", NULL});
+    snprintf(address, sizeof address, "127.0.0.1:%d", program_wait_port(&server, "listening"));
+    program edge = program_start((const char *[]){"edge", "--server", address, "-m", model,
+                                                  "--port", "0", "--no-speculation", NULL});
+    assert_true(http_client_open(&c, program_wait_port(&edge, "foretoken edge")));
+    assert_true(http_client_request(&c, "POST", TEXT, "",
+                                    "{\"prompt\":\"abc\",\"max_tokens\":2000,\"stream\":true,"
+                                    "\"temperature\":2,\"seed\":5}"));
+    assert_true(http_client_read_until(&c, "data:"));
+    kill(server.pid, SIGSTOP); /* the text does not end meanwhile */
+    kill(edge.pid, SIGKILL);
+    assert_int_equal(program_wait_end(&edge), 128 + SIGKILL);
+    kill(server.pid, SIGCONT);
+    assert_true(program_wait_number(&server, "detached", "length=") > 0);
+    kill(server.pid, SIGTERM);
+    assert_int_equal(program_wait_number(&server, "draining", "grace_s="), 5);
+    kill(server.pid, SIGTERM);
+    assert_int_equal(program_wait_end(&server), 128 + SIGTERM);
+    http_client_close(&c);
+}
+
 static int run(const char *const *args)
 {
     program p = program_start(args);
@@ -289,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_guards),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_second_signal),
         cmocka_unit_test(test_flags),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

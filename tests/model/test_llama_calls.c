@@ -61,8 +61,8 @@ static ft_status chat_of(const ft_vocab *v, ft_error *err, ft_tokens *out)
     return ft_vocab_chat(v, talk, 2, err, out);
 }
 
-/* Fails each allocation of a call in turn, until the call has fewer. (Without one the C++ library can
- * do: it has a reserve for exceptions.) */
+/* Fails each allocation of a call in turn, until the call has fewer. (Not all are needed: the C++
+ * library has a reserve for exceptions.) */
 static void fail_each(ft_status (*call)(const ft_vocab *v, ft_error *err, ft_tokens *out))
 {
     ft_error err = {0};

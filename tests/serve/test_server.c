@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server over loopback gRPC: many sessions at once, hostile messages beside well-behaved
 // sessions, resume and cancel over streams, thousands of sessions without growth.
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -446,6 +447,60 @@ static void test_answer_without_memory(void **state)
     net_stop(&n);
 }
 
+static void *destroy_with_grace(void *server)
+{
+    ft_server_destroy(server, WAIT_US);
+    return NULL;
+}
+
+/* A server that goes down opens nothing, but takes its own session back and waits until its text
+ * has ended, as a text without an interruption ends. */
+static void test_drain(void **state)
+{
+    net n = net_start((ft_verifier_opts){0}, NULL);
+    test_text ref, text;
+    remote r, late;
+    pthread_t thread;
+    test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
+    (void)state;
+    test_text_random(&ref, 30, 4);
+    text = ref;
+    ft_msg_open open = local_open_msg(&ref, 0.8f, 4, 12);
+    remote_open(&r, &n, &open);
+    while (ref.finish == FT_FINISH_NONE)
+        assert_true(remote_round(&r, &plain, &ref));
+    remote_close(&r, FT_CLIENT_CLOSE);
+    open = local_open_msg(&text, 0.8f, 4, 12);
+    remote_open(&r, &n, &open);
+    assert_true(remote_round(&r, &plain, &text));
+    ft_call_destroy(r.call);
+    wait_detached(&n, 1);
+
+    ft_server_drain(n.server);
+    assert_int_equal(pthread_create(&thread, NULL, destroy_with_grace, n.server), 0);
+    remote_start(&late, n.client, &open);
+    assert_false(remote_wait_opened(&late));
+    assert_int_equal(late.end.code, FT_UNAVAILABLE);
+    assert_true(ft_call_retry_after_ms(late.call) > 0);
+    ft_call_destroy(late.call);
+    ft_msg_open resume = {.protocol = FT_PROTOCOL,
+                          .resume = true,
+                          .session = r.opened.session,
+                          .secret = r.opened.secret,
+                          .base = text.n};
+    resume.secret.bytes[0] ^= 1;
+    remote_start(&late, n.client, &resume);
+    assert_int_equal(remote_wait_end(&late), FT_NOT_FOUND);
+    resume.secret.bytes[0] ^= 1;
+    remote_open(&r, &n, &resume);
+    while (text.finish == FT_FINISH_NONE)
+        assert_true(remote_round(&r, &plain, &text));
+    assert_true(test_text_equal(&text, &ref));
+    remote_close(&r, FT_CLIENT_CLOSE);
+    pthread_join(thread, NULL);
+    ft_wire_client_destroy(n.client);
+}
+
 static void test_info(void **state)
 {
     net n = net_start((ft_verifier_opts){.max_tree = 40}, NULL);
@@ -516,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_wrong_token),
         cmocka_unit_test(test_resume_over_the_wire),
         cmocka_unit_test(test_answer_without_memory),
+        cmocka_unit_test(test_drain),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_1000_sessions_leave_nothing),
     };

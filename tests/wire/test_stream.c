@@ -435,8 +435,8 @@ static void test_health_and_drain(void **state)
     expect_health(call, 2);
     ft_call_destroy(call);
     ft_call *late = open_call(known);
-    send_open(late, 1);
-    expect_end(late, FT_UNAVAILABLE, "shutting down");
+    send_open(late, 1); /* it may resume a session: the handler knows */
+    expect_opened(late, 1);
     ft_call_destroy(late);
     send_draft(session, 1, 2, 0); /* present ones go on */
     expect_verdict(session, 1, 2);
