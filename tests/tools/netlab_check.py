@@ -91,6 +91,23 @@ def flood(n):
             pass
 
 
+def silence(seconds):
+    """Sends a datagram every 10 ms for so long; the longest time without an echo, in ms."""
+    s, longest = udp(), 0
+    s.connect((os.environ["NETLAB_SERVER"], PORT))
+    s.settimeout(0.01)
+    began = heard = time.monotonic()
+    while time.monotonic() - began < seconds:
+        s.send(b"x")
+        try:
+            s.recv(100)
+        except TimeoutError:
+            continue
+        longest = max(longest, time.monotonic() - heard)
+        heard = time.monotonic()
+    return longest * 1e3
+
+
 def stray():
     """Writes to the other edge and to the world; what the system says of it."""
     said = {"devices": sorted(name for _, name in socket.if_nameindex())}
@@ -125,7 +142,7 @@ def complete(port_file):
 
 PROMPT = "Once upon a time there was a"
 COMMANDS = {"echo": echo, "round_trips": round_trips, "burst": burst, "flood": flood,
-            "stray": stray, "complete": complete}
+            "silence": silence, "stray": stray, "complete": complete}
 
 
 def command(name, *arguments):
@@ -173,6 +190,23 @@ class Netlab(unittest.TestCase):
         self.assertGreater(up["lost"], up["packets"] * 0.1)
         self.assertLess(up["lost"], up["packets"] * 0.3)
 
+    def test_reorder(self):
+        out, report = self.run_lab(["--reorder", "0.2", "--rate-mbit", "10", "--queue-ms", "1000"],
+                                   [command("burst", 200, 200)])
+        up = report["links"][0]["up"]
+        self.assertFalse(json.loads(out)[1])
+        self.assertEqual((up["delivered"], up["lost"]), (200, 0))
+        self.assertGreater(up["reordered"], 20)
+        self.assertLess(up["reordered"], 60)
+
+    def test_partition(self):
+        """Nothing passes while it lasts, whatever else is slow."""
+        out, report = self.run_lab(["--partition", "0.5:0.4", "--partition", "1.2:0.2"],
+                                   [command("silence", 2)])
+        self.assertGreater(json.loads(out), 300)
+        self.assertGreater(report["cut"], 0)
+        self.assertEqual(report["partitions"], ["0.5:0.4", "1.2:0.2"])
+
     def test_rate(self):
         for flags, least_ms in ((["--rate-mbit", "8"], 100), (["--rate-mbit", "80"], 10),
                                 (["--rate-mbit", "80", "--up-mbit", "4"], 200)):
@@ -210,6 +244,8 @@ class Netlab(unittest.TestCase):
     def test_bad_usage(self):
         for flags in ([], ["--server", "true"], ["--server", "true", "--edge", "true", "word"],
                       ["--server", "true", "--edge", "true", "--loss", "2"],
+                      ["--server", "true", "--edge", "true", "--partition", "1"],
+                      ["--server", "true", "--edge", "true", "--partition", "1:0"],
                       ["--server", "true", "--edge", "a", "--edge", "b", "--edges", "1"]):
             result = subprocess.run([NETLAB, *flags], stderr=subprocess.PIPE, text=True)
             self.assertEqual(result.returncode, 2)

@@ -122,6 +122,41 @@ static void test_loss(void **state)
     assert_int_equal(losses(7, 1, MS, 0, a, N), N);
 }
 
+/* Reordered packets take so much longer, the others are as without; the same packets are lost. */
+static void test_reorder(void **state)
+{
+    (void)state;
+    enum { N = 2000 };
+    const ft_pipe_opts plain = {.delay_ns = 10 * MS, .loss = 0.1, .seed = 3};
+    ft_pipe_opts opts = plain;
+    opts.reorder = 0.2;
+    opts.reorder_ns = 5 * MS;
+    ft_pipe *ordered = make(plain), *pipe = make(opts);
+    size_t n_late = 0, n_overtaken = 0;
+    uint32_t highest = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        push(ordered, i * MS, i, 64);
+        push(pipe, i * MS, i, 64);
+    }
+    assert_int_equal(ft_pipe_get_stats(pipe).lost, ft_pipe_get_stats(ordered).lost);
+    for (int64_t due; (due = ft_pipe_due_ns(pipe)) != INT64_MAX;) {
+        const ft_packet *packet = ft_pipe_pop(pipe, due);
+        assert_non_null(packet);
+        int64_t delay = due - packet->came_ns;
+        assert_true(delay == 10 * MS || delay == 15 * MS);
+        n_late += delay == 15 * MS;
+        n_overtaken += id_of(packet) < highest;
+        highest = id_of(packet) > highest ? id_of(packet) : highest;
+    }
+    ft_pipe_stats stats = ft_pipe_get_stats(pipe);
+    assert_int_equal(stats.reordered, n_late);
+    assert_int_equal(stats.delivered + stats.lost, N);
+    assert_true(n_late > N * 0.15 && n_late < N * 0.21);
+    assert_true(n_overtaken > N * 0.14);
+    ft_pipe_destroy(ordered);
+    ft_pipe_destroy(pipe);
+}
+
 static void test_rate(void **state)
 {
     (void)state;
@@ -181,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_delay),          cmocka_unit_test(test_jitter),
         cmocka_unit_test(test_loss),           cmocka_unit_test(test_rate),
         cmocka_unit_test(test_lost_take_time), cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_reorder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

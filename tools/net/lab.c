@@ -50,6 +50,7 @@ typedef struct lab {
     edge *edges; /* [opts->n_edges] */
     int epoll, timer, signals;
     phase phase;
+    int64_t started_ns;  /* RUNNING: since when */
     int64_t deadline_ns; /* WAITING: give up; STOPPING: kill */
     int64_t look_ns;     /* WAITING: look at the server's ports again */
     int64_t armed_ns;    /* what the timer is set to */
@@ -82,6 +83,17 @@ static int destination(const uint8_t *packet, size_t n)
     return to <= FT_LAB_MAX_EDGES ? (int)to : -1;
 }
 
+static bool is_partitioned(const lab *l, int64_t now)
+{
+    for (size_t i = 0; i < l->opts->n_partitions && l->phase == RUNNING; i++) {
+        const ft_lab_partition *p = &l->opts->partitions[i];
+        int64_t since_ns = now - l->started_ns - p->at_ns;
+        if (since_ns >= 0 && since_ns < p->for_ns)
+            return true;
+    }
+    return false;
+}
+
 static void take_packets(lab *l, size_t from)
 {
     int tun = from == SERVER ? l->server.tun : l->edges[from - 1].space.tun;
@@ -92,12 +104,14 @@ static void take_packets(lab *l, size_t from)
             return;
         int to = destination(packet, (size_t)n);
         bool up = from != SERVER && to == SERVER, down = from == SERVER && to > SERVER;
-        if (up)
-            ft_pipe_push(l->edges[from - 1].up, now_ns(), packet, (size_t)n);
-        else if (down && (size_t)to <= l->opts->n_edges)
-            ft_pipe_push(l->edges[to - 1].down, now_ns(), packet, (size_t)n);
-        else
+        int64_t now = now_ns();
+        if (!up && !(down && (size_t)to <= l->opts->n_edges))
             l->report->strays++;
+        else if (is_partitioned(l, now))
+            l->report->cut++;
+        else
+            ft_pipe_push(up ? l->edges[from - 1].up : l->edges[to - 1].down, now, packet,
+                         (size_t)n);
     }
 }
 
@@ -139,6 +153,7 @@ static void arm(lab *l, int64_t at_ns)
 static void start_edges(lab *l)
 {
     l->phase = RUNNING;
+    l->started_ns = now_ns();
     for (size_t i = 0; i < l->opts->n_edges; i++)
         ft_space_start(&l->edges[i].space);
 }

@@ -15,12 +15,19 @@ enum {
     FT_LAB_FAILED = 125     /* an exit status that is the lab's own, as env(1) has it */
 };
 
+/* No packet goes in, on any link, either way. Times count from the edges' start. */
+typedef struct ft_lab_partition {
+    int64_t at_ns, for_ns;
+} ft_lab_partition;
+
 typedef struct ft_lab_opts {
     const char *server;       /* command */
     const char *const *edges; /* [n_edge_commands] */
     size_t n_edge_commands;
-    size_t n_edges;        /* edge i runs command i modulo n_edge_commands */
-    ft_pipe_opts up, down; /* of every link; seeds are made from `seed` */
+    size_t n_edges;                     /* edge i runs command i modulo n_edge_commands */
+    ft_pipe_opts up, down;              /* of every link; seeds are made from `seed` */
+    const ft_lab_partition *partitions; /* [n_partitions] */
+    size_t n_partitions;
     uint64_t seed;
     double rtt_ms;      /* for the commands' environment */
     uint16_t wait_port; /* edges start when the server listens there; 0: at once */
@@ -38,6 +45,7 @@ typedef struct ft_lab_report {
     size_t n_edges;
     int server_exit_code;
     uint64_t strays;  /* packets to elsewhere (other edges, multicast): dropped */
+    uint64_t cut;     /* lost to partitions */
     uint64_t refused; /* by a receiver whose namespace was ending */
     bool realtime;    /* the relay came before all else on its processor */
     double seconds, relay_cpu_s;

@@ -2,6 +2,7 @@
 // netlab: runs a server and its edges over an emulated network. Flags in, the lab run, statistics
 // out.
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +10,16 @@
 #include "base/flags.h"
 #include "net/lab.h"
 
+/* A packet that those behind overtake takes one more half of the round trip, and at least this:
+ * longer than packets sent in a row are apart. */
+#define REORDER_LEAST_MS 5.0
+
 typedef struct settings {
-    double rtt_ms, jitter_ms, rate_mbit, up_mbit, queue_ms, loss, wait_s;
+    double rtt_ms, jitter_ms, rate_mbit, up_mbit, queue_ms, loss, reorder, wait_s;
     int64_t seed, n_edges, wait_port;
     const char *server, *json;
-    ft_flag_list edges;
+    ft_flag_list edges, partitions;
+    ft_lab_partition partition[FT_FLAG_LIST_MAX];
     bool quiet;
 } settings;
 
@@ -34,7 +40,11 @@ static const ft_flag rows[] = {
      "with a rate: packets that would wait longer are dropped", 0, 60000},
     {"--loss", NULL, FT_FLAG(settings, loss), "P",
      "share of packets lost, each way, each by itself: 0 to 1", 0, 1},
-    {"--seed", NULL, FT_FLAG(settings, seed), "S", "of loss and jitter", 0, 9e15},
+    {"--reorder", NULL, FT_FLAG(settings, reorder), "P",
+     "share of packets that come later than those behind, each way: 0 to 1", 0, 1},
+    {"--partition", NULL, FT_FLAG(settings, partitions), "AT_S:FOR_S",
+     "so long after the edges' start and for so long no packet gets through; may be repeated"},
+    {"--seed", NULL, FT_FLAG(settings, seed), "S", "of loss, jitter and reordering", 0, 9e15},
     {"--wait-port", NULL, FT_FLAG(settings, wait_port), "PORT",
      "edges start when the server listens there; 0: at once", 0, 65535},
     {"--wait-s", NULL, FT_FLAG(settings, wait_s), "S", "for that at most", 0, 86400},
@@ -69,6 +79,27 @@ static void print_help(const settings *defaults)
     ft_flags_help(stdout, &flags, defaults);
 }
 
+static ft_status parse_partition(const char *text, ft_error *err, ft_lab_partition *out)
+{
+    double at_s, for_s;
+    char rest;
+    if (sscanf(text, "%lf:%lf%c", &at_s, &for_s, &rest) != 2 || !(at_s >= 0 && at_s <= 1e6) ||
+        !(for_s > 0 && for_s <= 1e6))
+        return ft_error_set(err, FT_INVALID,
+                            "--partition %s: two numbers of seconds are wanted, as in 10:2.5",
+                            text);
+    *out = (ft_lab_partition){.at_ns = (int64_t)(at_s * 1e9), .for_ns = (int64_t)(for_s * 1e9)};
+    return FT_OK;
+}
+
+static ft_status parse_partitions(settings *s, ft_error *err)
+{
+    ft_status st = FT_OK;
+    for (size_t i = 0; i < s->partitions.n && st == FT_OK; i++)
+        st = parse_partition(s->partitions.item[i], err, &s->partition[i]);
+    return st;
+}
+
 static ft_status check(settings *s, int n_words, ft_error *err)
 {
     if (n_words > 0)
@@ -80,7 +111,7 @@ static ft_status check(settings *s, int n_words, ft_error *err)
     if ((size_t)s->n_edges < s->edges.n)
         return ft_error_set(err, FT_INVALID, "--edges %d, but %zu commands for edges",
                             (int)s->n_edges, s->edges.n);
-    return FT_OK;
+    return parse_partitions(s, err);
 }
 
 /* Exit status, or -1 to go on. */
@@ -111,11 +142,12 @@ static void print_direction(const ft_lab_report *r, size_t i, bool up)
     const ft_pipe_stats *p = up ? &r->edge[i].up : &r->edge[i].down;
     fprintf(
         stderr,
-        "netlab: edge %zu %-4s %8llu packets %10.1f kB, %llu lost, %llu dropped, %.3f ms on the "
-        "way, late by %.3f ms (at most %.3f)\n",
+        "netlab: edge %zu %-4s %8llu packets %10.1f kB, %llu lost, %llu dropped, %llu reordered, "
+        "%.3f ms on the way, late by %.3f ms (at most %.3f)\n",
         i + 1, up ? "up" : "down", (unsigned long long)p->packets, (double)p->bytes / 1e3,
-        (unsigned long long)p->lost, (unsigned long long)p->dropped, mean_ms(p, p->delay_ns),
-        mean_ms(p, (double)p->late_ns), (double)p->late_max_ns / 1e6);
+        (unsigned long long)p->lost, (unsigned long long)p->dropped,
+        (unsigned long long)p->reordered, mean_ms(p, p->delay_ns), mean_ms(p, (double)p->late_ns),
+        (double)p->late_max_ns / 1e6);
 }
 
 static void print_text(const ft_lab_report *r)
@@ -124,17 +156,29 @@ static void print_text(const ft_lab_report *r)
         print_direction(r, i, true);
         print_direction(r, i, false);
     }
-    fprintf(stderr, "netlab: %.1f s, %.3f s of processor time for the relay%s\n", r->seconds,
-            r->relay_cpu_s, r->realtime ? "" : " (without real-time priority)");
+    fprintf(stderr,
+            "netlab: %.1f s, %llu packets lost to partitions, %.3f s of processor time for the "
+            "relay%s\n",
+            r->seconds, (unsigned long long)r->cut, r->relay_cpu_s,
+            r->realtime ? "" : " (without real-time priority)");
 }
 
 static json_t *direction_json(const ft_pipe_stats *p)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "packets", (json_int_t)p->packets,
-                     "bytes", (json_int_t)p->bytes, "lost", (json_int_t)p->lost, "dropped",
-                     (json_int_t)p->dropped, "delivered", (json_int_t)p->delivered, "delay_ms",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "packets",
+                     (json_int_t)p->packets, "bytes", (json_int_t)p->bytes, "lost",
+                     (json_int_t)p->lost, "dropped", (json_int_t)p->dropped, "reordered",
+                     (json_int_t)p->reordered, "delivered", (json_int_t)p->delivered, "delay_ms",
                      mean_ms(p, p->delay_ns), "late_ms", mean_ms(p, (double)p->late_ns),
                      "late_max_ms", (double)p->late_max_ns / 1e6);
+}
+
+static json_t *partitions_json(const settings *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->partitions.n; i++)
+        json_array_append_new(list, json_string(s->partitions.item[i]));
+    return list;
 }
 
 static int write_json(const settings *s, const ft_lab_report *r)
@@ -146,13 +190,15 @@ static int write_json(const settings *s, const ft_lab_report *r)
                                         r->edge[i].address, "exit", r->edge[i].exit_code, "up",
                                         direction_json(&r->edge[i].up), "down",
                                         direction_json(&r->edge[i].down)));
-    json_t *o = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:i, s:I, s:I, s:b, s:f, s:f, s:o}",
-                          "rtt_ms", s->rtt_ms, "jitter_ms", s->jitter_ms, "rate_mbit", s->rate_mbit,
-                          "up_mbit", s->up_mbit > 0 ? s->up_mbit : s->rate_mbit, "queue_ms",
-                          s->queue_ms, "loss", s->loss, "seed", (json_int_t)s->seed, "server_exit",
-                          r->server_exit_code, "strays", (json_int_t)r->strays, "refused",
-                          (json_int_t)r->refused, "realtime", (int)r->realtime, "seconds",
-                          r->seconds, "relay_cpu_s", r->relay_cpu_s, "links", links);
+    json_t *o = json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:i, s:I, s:I, s:I, s:b, s:f, s:f, "
+        "s:o}",
+        "rtt_ms", s->rtt_ms, "jitter_ms", s->jitter_ms, "rate_mbit", s->rate_mbit, "up_mbit",
+        s->up_mbit > 0 ? s->up_mbit : s->rate_mbit, "queue_ms", s->queue_ms, "loss", s->loss,
+        "reorder", s->reorder, "partitions", partitions_json(s), "seed", (json_int_t)s->seed,
+        "server_exit", r->server_exit_code, "strays", (json_int_t)r->strays, "cut",
+        (json_int_t)r->cut, "refused", (json_int_t)r->refused, "realtime", (int)r->realtime,
+        "seconds", r->seconds, "relay_cpu_s", r->relay_cpu_s, "links", links);
     int failed = !o || json_dump_file(o, s->json, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0;
     json_decref(o);
     if (failed)
@@ -166,7 +212,9 @@ static ft_pipe_opts direction(const settings *s, double mbit)
                           .jitter_ns = (int64_t)(s->jitter_ms * 1e6),
                           .bits_per_s = mbit * 1e6,
                           .queue_ns = (int64_t)(s->queue_ms * 1e6),
-                          .loss = s->loss};
+                          .loss = s->loss,
+                          .reorder = s->reorder,
+                          .reorder_ns = (int64_t)(fmax(s->rtt_ms / 2, REORDER_LEAST_MS) * 1e6)};
 }
 
 int main(int argc, char **argv)
@@ -183,6 +231,8 @@ int main(int argc, char **argv)
                         .n_edges = (size_t)s.n_edges,
                         .up = direction(&s, s.up_mbit > 0 ? s.up_mbit : s.rate_mbit),
                         .down = direction(&s, s.rate_mbit),
+                        .partitions = s.partition,
+                        .n_partitions = s.partitions.n,
                         .seed = (uint64_t)s.seed,
                         .rtt_ms = s.rtt_ms,
                         .wait_port = (uint16_t)s.wait_port,

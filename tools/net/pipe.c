@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// A FIFO of packets with times. Since a packet is never due before the one ahead, no heap is
-// needed. Invariant: due_ns does not decrease from first to last. Packets are reused through a free
-// list.
+// Two FIFOs of packets with times: those in order, and those that are reordered, which all take the
+// same time longer. So in each a packet is never due before the one ahead, and no heap is needed.
+// Invariant: due_ns does not decrease from first to last. Packets are reused through a free list.
 #include "net/pipe.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
 
+typedef struct fifo {
+    ft_packet *first, *last;
+} fifo;
+
 struct ft_pipe {
     ft_pipe_opts opts;
-    ft_rng rng;
-    ft_packet *first, *last; /* under way */
-    ft_packet *popped;       /* lent by the last pop */
+    ft_rng rng, reorder_rng;
+    fifo in_order, reordered; /* under way */
+    ft_packet *popped;        /* lent by the last pop */
     ft_packet *idle;
     size_t n;             /* under way */
+    int64_t ahead_ns;     /* when the last packet is due, but for reordering */
     int64_t line_free_ns; /* when the line has sent all that it took */
     ft_pipe_stats stats;
 };
@@ -29,6 +35,7 @@ ft_status ft_pipe_create(const ft_pipe_opts *opts, ft_error *err, ft_pipe **out)
         return ft_error_set(err, FT_NOMEM, "out of memory");
     pipe->opts = *opts;
     ft_rng_init(&pipe->rng, opts->seed);
+    ft_rng_init(&pipe->reorder_rng, ~opts->seed);
     return FT_OK;
 }
 
@@ -45,7 +52,8 @@ void ft_pipe_destroy(ft_pipe *pipe)
 {
     if (!pipe)
         return;
-    free_list(pipe->first);
+    free_list(pipe->in_order.first);
+    free_list(pipe->reordered.first);
     free_list(pipe->idle);
     free(pipe->popped);
     free(pipe);
@@ -80,10 +88,18 @@ static int64_t take_line(ft_pipe *pipe, int64_t now_ns, size_t n)
     return pipe->line_free_ns;
 }
 
+static void append(fifo *queue, ft_packet *packet)
+{
+    packet->next = NULL;
+    *(queue->last ? &queue->last->next : &queue->first) = packet;
+    queue->last = packet;
+}
+
 void ft_pipe_push(ft_pipe *pipe, int64_t now_ns, const void *data, size_t n)
 {
-    /* Both for every packet, so that what happens to the i-th depends on nothing else. */
+    /* All for every packet, so that what happens to the i-th depends on nothing else. */
     double loss = ft_rng_unit(&pipe->rng), jitter = ft_rng_unit(&pipe->rng);
+    bool reordered = ft_rng_unit(&pipe->reorder_rng) < pipe->opts.reorder;
     assert(n <= FT_PIPE_MTU);
     pipe->stats.packets++;
     pipe->stats.bytes += n;
@@ -98,32 +114,40 @@ void ft_pipe_push(ft_pipe *pipe, int64_t now_ns, const void *data, size_t n)
         return;
     }
     int64_t due = sent_ns + pipe->opts.delay_ns + (int64_t)(jitter * (double)pipe->opts.jitter_ns);
-    if (pipe->last && due < pipe->last->due_ns)
-        due = pipe->last->due_ns;
-    packet->next = NULL;
+    if (due < pipe->ahead_ns)
+        due = pipe->ahead_ns;
+    pipe->ahead_ns = due;
     packet->came_ns = now_ns;
-    packet->due_ns = due;
+    packet->due_ns = due + (reordered ? pipe->opts.reorder_ns : 0);
     packet->n = (uint32_t)n;
     memcpy(packet->data, data, n);
-    *(pipe->last ? &pipe->last->next : &pipe->first) = packet;
-    pipe->last = packet;
+    append(reordered ? &pipe->reordered : &pipe->in_order, packet);
+    pipe->stats.reordered += reordered;
     pipe->n++;
+}
+
+static int64_t due_ns(const fifo *queue)
+{
+    return queue->first ? queue->first->due_ns : INT64_MAX;
 }
 
 int64_t ft_pipe_due_ns(const ft_pipe *pipe)
 {
-    return pipe->first ? pipe->first->due_ns : INT64_MAX;
+    int64_t in_order = due_ns(&pipe->in_order), reordered = due_ns(&pipe->reordered);
+    return in_order < reordered ? in_order : reordered;
 }
 
 const ft_packet *ft_pipe_pop(ft_pipe *pipe, int64_t now_ns)
 {
-    ft_packet *packet = pipe->first;
+    bool overtaken = due_ns(&pipe->reordered) < due_ns(&pipe->in_order);
+    fifo *queue = overtaken ? &pipe->reordered : &pipe->in_order;
+    ft_packet *packet = queue->first;
     give_back(pipe);
     if (!packet || packet->due_ns > now_ns)
         return NULL;
-    pipe->first = packet->next;
-    if (!pipe->first)
-        pipe->last = NULL;
+    queue->first = packet->next;
+    if (!queue->first)
+        queue->last = NULL;
     pipe->n--;
     pipe->popped = packet;
     int64_t late = now_ns - packet->due_ns;

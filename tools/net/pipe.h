@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One direction of an emulated link: what goes in comes out in order, later, or never. Pure: time
- * is an argument, randomness a seed, and which packets are lost depends on the seed and their order
- * alone.
+ * One direction of an emulated link: what goes in comes out later, or never, and in order unless
+ * `reorder` says otherwise. Pure: time is an argument, randomness a seed, and which packets are
+ * lost or reordered depends on the seed and their order alone.
  *
  *   push -> lost? (still takes the line's time) -> the line, at the rate, behind a bounded queue
- *        -> delay + 0..jitter -> never before the packet ahead -> pop
+ *        -> delay + 0..jitter -> never before the packet ahead -> reordered? later still -> pop
  *
  * Owned by one thread. */
 #ifndef FT_NET_PIPE_H
@@ -23,10 +23,12 @@ enum {
 
 typedef struct ft_pipe_opts {
     int64_t delay_ns;
-    int64_t jitter_ns; /* up to so much more, evenly distributed */
-    double bits_per_s; /* 0: as fast as packets come */
-    int64_t queue_ns;  /* a packet that would wait longer for the line is dropped */
-    double loss;       /* share of packets, each by itself */
+    int64_t jitter_ns;  /* up to so much more, evenly distributed */
+    double bits_per_s;  /* 0: as fast as packets come */
+    int64_t queue_ns;   /* a packet that would wait longer for the line is dropped */
+    double loss;        /* share of packets, each by itself */
+    double reorder;     /* share of packets that those behind overtake ... */
+    int64_t reorder_ns; /* ... as they take so much longer */
     uint64_t seed;
 } ft_pipe_opts;
 
@@ -41,6 +43,7 @@ typedef struct ft_pipe_stats {
     uint64_t packets, bytes; /* that went in */
     uint64_t lost;           /* by chance */
     uint64_t dropped;        /* by a full queue */
+    uint64_t reordered;      /* made to come later than those behind */
     uint64_t delivered;
     double delay_ns;              /* sum over the delivered, from push to pop: what it really was */
     int64_t late_ns, late_max_ns; /* sum and most: popped so long after they were due */
