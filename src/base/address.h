@@ -43,8 +43,8 @@ typedef struct ft_networks {
 FT_WARN_UNUSED ft_status ft_networks_parse(const char *flag, const char *list, ft_error *err,
                                            ft_networks *out);
 bool ft_networks_hold(const ft_networks *networks, const ft_address *address);
-/* The client's address: if `peer` is one of the proxies, the last entry of the n bytes of
- * x-forwarded-for, which that proxy has added; otherwise, or if that entry is no address, `peer`. */
+/* The client's address: `peer`, unless that is one of the proxies and the last entry of the n
+ * bytes of x-forwarded-for, which the proxy has added, is an address; then that entry. */
 ft_address ft_networks_client(const ft_networks *proxies, const ft_address *peer,
                               const char *forwarded, size_t n);
 

@@ -23,6 +23,8 @@ typedef struct serve_flags {
     int64_t prefill_ms;
     double guard_ms;
     bool insecure, no_speculation, verbose;
+    ft_flag_list trusted_proxies;
+    ft_networks proxies; /* of trusted_proxies */
     char metrics_host[256], http_host[256];
     ft_server_opts server;
     ft_static_flags of_static;
@@ -121,6 +123,10 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
     ft_status status = check_metrics(f, err);
     if (status == FT_OK)
         status = check_http(f, err);
+    for (size_t i = 0; status == FT_OK && i < f->trusted_proxies.n; i++)
+        status = ft_networks_parse("serve: --trusted-proxy", f->trusted_proxies.item[i], err,
+                                   &f->proxies);
+    server->proxies = &f->proxies;
     if (status == FT_OK && strcmp(f->slo, "none") != 0)
         status = ft_list_speeds("serve: --slo", f->slo, err, server->verifier.slo_tokens_per_s,
                                 &server->verifier.n_slo);
@@ -323,6 +329,10 @@ static const ft_flag rows[] = {
      "prompts delay other sessions' rounds by this at most", 1, 60000},
     {"--max-tree", NULL, VERIFIER(max_tree), "N", "nodes of a draft at most", 1, FT_WIRE_TREE_MAX},
     {"--max-sessions", NULL, VERIFIER(max_sessions), "N", "open sessions at most", 1, 1 << 16},
+    {"--per-client-share", NULL, VERIFIER(client_share), "PERCENT",
+     "of streams, sessions and calls that one client may have; 100: all", 1, 100},
+    {"--trusted-proxy", NULL, FT_FLAG(serve_flags, trusted_proxies), "CIDR",
+     "networks of proxies whose x-forwarded-for tells the client's address; may be repeated"},
     {"--session-ttl", NULL, VERIFIER(session_ttl_s), "S",
      "seconds that a session without a stream is kept", 0, 86400},
     {"--policy", NULL, FT_FLAG(serve_flags, policy), "NAME",
@@ -382,7 +392,8 @@ static const serve_flags defaults = {
                             .max_batch_tok = 512,
                             .max_tree = 64,
                             .max_sessions = 1024,
-                            .session_ttl_s = 120,
+                             .client_share = 25,
+                             .session_ttl_s = 120,
                             /* SpecEdge 5's trees: 32 nodes, 7 levels */
                             .draft = {.budget = 32, .depth = 7, .width = 8}}},
     .policy = "fcfs",

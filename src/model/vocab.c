@@ -190,7 +190,7 @@ static ft_status load(ft_gguf *gguf, ft_vocab *v)
     v->add_bos = llama_vocab_get_add_bos(v->vocab) && v->bos >= 0;
     v->chat_template = llama_model_chat_template(v->model, NULL);
     v->fingerprint = fingerprint_of(v);
-    const ft_status st = measure_tokens(v, gguf->err);
+    st = measure_tokens(v, gguf->err);
     return st == FT_OK ? collect_specials(v, gguf->err) : st;
 }
 

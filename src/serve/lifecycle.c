@@ -105,6 +105,7 @@ static void leave(ft_sess *s)
 {
     ft_verifier *v = s->verifier;
     ft_sess_unlink(&v->sessions, s);
+    ft_quota_give_back(&v->places, &s->who.client);
     ft_keys_count_gone(s);
     v->stats.sessions--;
     v->stats.sessions_detached -= !s->handle;
@@ -125,20 +126,28 @@ void ft_sess_end(ft_sess *s, ft_status code, const char *message)
     }
 }
 
+static bool same_client(const ft_client_id *a, const ft_client_id *b)
+{
+    return strcmp(a->tenant, b->tenant) == 0 && strcmp(a->address, b->address) == 0;
+}
+
 /* Looks for room for one more session. If there is none, *gives_way is the session that must end:
- * the one that has been detached longest. If the key has all the sessions that it allows, only its
- * own detached sessions may give way; otherwise any detached one may. FT_EXHAUSTED: none can. */
-static ft_status find_room(const ft_verifier *v, const ft_key *key, ft_error *err,
-                           ft_sess **gives_way)
+ * the one that has been detached longest. If the key has all the sessions that it allows, or the
+ * client has its share, only their own detached sessions may give way; otherwise any detached one
+ * may. FT_EXHAUSTED: none can. */
+static ft_status find_room(const ft_verifier *v, const ft_client_id *client, const ft_key *key,
+                           ft_error *err, ft_sess **gives_way)
 {
     const bool key_full = ft_keys_full(v, key);
+    const ft_quota_room room = ft_quota_look(&v->places, client);
     *gives_way = NULL;
-    if (!key_full && v->stats.sessions < v->opts.max_sessions)
+    if (!key_full && room == FT_QUOTA_ROOM)
         return FT_OK;
     ft_holder first;
     for (ft_sess *s = v->sessions.first; s; s = s->next) {
         const ft_holder holder = {.kind = FT_HOLDER_DETACHED, .since_us = s->times.detached_us};
         if (s->handle || (key_full && strcmp(s->who.key.name, key->name) != 0) ||
+            (room == FT_QUOTA_SHARE && !same_client(&s->who.client, client)) ||
             (*gives_way && !ft_evict_before(&holder, &first)))
             continue;
         *gives_way = s;
@@ -150,16 +159,16 @@ static ft_status find_room(const ft_verifier *v, const ft_key *key, ft_error *er
         return ft_error_set(err, FT_EXHAUSTED,
                             "serve: all %u sessions of key '%s' are in use: try again later",
                             key->sessions, key->name);
-    return ft_error_set(err, FT_EXHAUSTED, "serve: all %u sessions are in use: try again later",
-                        v->opts.max_sessions);
+    return ft_quota_refuse(&v->places, client, room, err);
 }
 
-static ft_status admit(ft_verifier *v, const ft_msg_open *o, const ft_key *key, ft_error *err)
+static ft_status admit(ft_verifier *v, const ft_msg_open *o, const ft_client_id *client,
+                       const ft_key *key, ft_error *err)
 {
     ft_sess *oldest = NULL;
     ft_status status = key->name[0] ? ft_keys_check_speed(v, key, o->slo_tokens_per_s, err) : FT_OK;
     if (status == FT_OK)
-        status = find_room(v, key, err, &oldest);
+        status = find_room(v, client, key, err, &oldest);
     if (status == FT_OK)
         status = ft_kv_admit(v, o->n_prompt, err);
     if (status == FT_OK)
@@ -310,7 +319,7 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     const ft_opening *opening = h->opening;
     ft_status status = check_open(v, &opening->open, err, &sampling);
     if (status == FT_OK)
-        status = admit(v, &opening->open, &opening->key, err);
+        status = admit(v, &opening->open, &h->client.id, &opening->key, err);
     if (status == FT_OK)
         status = create(v, opening, now_us, err, &s);
     if (status != FT_OK)
@@ -320,6 +329,8 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     s->asked.rule.terms =
         s->asked.rule.rule->terms(s->asked.rule.rule, v->model.n_vocab, &sampling);
     ft_sess_link(&v->sessions, s);
+    s->who.client = h->client.id;
+    ft_quota_add(&v->places, &s->who.client);
     v->stats.sessions++;
     v->stats.sessions_opened++;
     ft_keys_count_opened(s);

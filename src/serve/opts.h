@@ -45,6 +45,7 @@ typedef struct ft_verifier_opts {
     const ft_rule *const *rules;
     uint32_t max_tree;      /* the most nodes of a tree; 0: 64 */
     uint32_t max_sessions;  /* 0: 1024 */
+    uint32_t client_share;  /* percent of max_sessions that one client may have; 0: all */
     uint32_t session_ttl_s; /* how long detached sessions are kept */
     int n_threads;
     bool portable_attention;

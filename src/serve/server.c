@@ -79,7 +79,8 @@ static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open
         return;
     }
     connection *c = calloc(1, sizeof *c);
-    const ft_vclient client = {.ctx = c, .on_message = on_answer, .on_gone = on_gone};
+    const ft_vclient client = {
+        .id = *ft_stream_client(stream), .ctx = c, .on_message = on_answer, .on_gone = on_gone};
     ft_stream_ref(stream);
     if (c) {
         c->stream = stream;
@@ -158,6 +159,8 @@ static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_er
         .tls_key = opts->tls_key,
         .tls_client_ca = opts->tls_client_ca,
         .max_streams = opts->verifier.max_sessions ? opts->verifier.max_sessions : 1024,
+        .client_share = opts->verifier.client_share,
+        .proxies = opts->proxies,
         .limits = {.n_vocab = (uint32_t)ft_vocab_size(opts->verifier.vocab),
                    .max_context = limits.limits.max_context,
                    .max_tree = limits.limits.max_tree,

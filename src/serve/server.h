@@ -15,7 +15,8 @@ typedef struct ft_server_opts {
     int port;
     const char *token; /* clients must present it; not together with verifier.keys. NULL: none */
     const char *tls_cert, *tls_key, *tls_client_ca;
-    const char *metrics_host; /* where HTTP serves /metrics and /health; NULL: nowhere */
+    const ft_networks *proxies; /* ft_wire_server_opts; borrowed while the server lives */
+    const char *metrics_host;   /* where HTTP serves /metrics and /health; NULL: nowhere */
     int metrics_port;
 } ft_server_opts;
 

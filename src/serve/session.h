@@ -54,7 +54,8 @@ typedef enum ft_sess_state {
 
 /* The session's identity and its owner. */
 typedef struct ft_sess_who {
-    uint64_t serial; /* its number in logs */
+    uint64_t serial;     /* its number in logs */
+    ft_client_id client; /* who opened it, and has its place */
     ft_session_id id, secret;
     ft_key key;        /* a copy, taken when the session was opened; empty: no key */
     ft_tenant *tenant; /* it has the credential */

@@ -91,6 +91,7 @@ struct ft_verifier {
     ft_judge *judge;
     ft_own *own; /* NULL: no draft model */
     ft_sess_list sessions;
+    ft_quota places; /* of sessions; detached ones have theirs, too */
     ft_sess_batch batch;
     ft_cost cost; /* estimates the time of passes on this machine */
     ft_spikes spikes;

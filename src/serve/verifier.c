@@ -297,6 +297,9 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
                                         .n_threads = opts->n_threads,
                                         .route = opts->portable_attention ? FT_ATTN_PORTABLE
                                                                           : FT_ATTN_AUTO};
+    if ((status = ft_quota_init(&v->places, "sessions", v->opts.max_sessions, opts->client_share,
+                                err)) != FT_OK)
+        goto out;
     if ((status = ft_random_bytes(v->tenants.salt, sizeof v->tenants.salt)) != FT_OK) {
         ft_error_set(err, status, "serve: the operating system gave no random bytes");
         goto out;
@@ -329,5 +332,6 @@ void ft_verifier_destroy(ft_verifier *verifier)
     ft_own_destroy(v->own);
     ft_engine_destroy(v->engine);
     free(v->published.keys);
+    ft_quota_deinit(&v->places);
     free(v);
 }

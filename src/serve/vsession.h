@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A client's stream at the verifier: the client's callbacks, and the calls on the handle that
- * ft_verifier_open (serve/verifier.h) returned. Calls may come from any thread; two calls on one
- * handle must not overlap.
+ * A client's stream at the verifier: who the client is, its callbacks, and the calls on the handle
+ * that ft_verifier_open (serve/verifier.h) returned. Calls may come from any thread; two calls on
+ * one handle must not overlap.
  */
 #ifndef FT_SERVE_VSESSION_H
 #define FT_SERVE_VSESSION_H
 
+#include "base/quota.h"
 #include "wire/messages.h"
 
 typedef struct ft_vsession ft_vsession;
 
-/* The client's callbacks. */
+/* Who the client is, and its callbacks. */
 typedef struct ft_vclient {
+    ft_client_id id; /* counts its sessions; all zeros: this process itself, which has no share */
     void *ctx;
     /* Opened, or a verdict. The message is borrowed during the call. */
     void (*on_message)(void *ctx, const ft_server_msg *msg);

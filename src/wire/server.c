@@ -15,13 +15,15 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "wire/auth.h"
+#include "wire/peer.h"
 #include "wire/stream.h"
 
 /* Requests for a call that wait in gRPC at any time. */
 #define ARMED_REQUESTS 8
 /* max_streams if opts say 0. */
 #define DEFAULT_STREAMS 1024
-/* Calls of Info and health at a time. They end by themselves, except Watch. */
+/* Calls of Info and Check at a time, and as many of Watch. Twice as many serve more monitors. Half
+ * as many would, with a share of a quarter, leave one client 32. */
 #define OTHER_CALLS_MAX 256
 /* The retry-after-ms of a refused call. */
 #define FULL_RETRY_MS 500
@@ -79,38 +81,59 @@ static ft_method method_of(grpc_slice path)
     return FT_METHOD_UNKNOWN;
 }
 
-/* Adds the stream to the list. FT_OK: there is room for it. */
-static ft_status admit(ft_wire_server *server, ft_stream *stream, ft_error *err)
+/* Where a call of this method finds a place; NULL: nowhere, it is refused at once. */
+static ft_quota *quota_for(ft_wire_server *server, ft_method method, bool proven)
+{
+    switch (method) {
+    case FT_METHOD_SESSION:
+        return &server->quotas.sessions;
+    case FT_METHOD_INFO:
+    case FT_METHOD_HEALTH_CHECK:
+        return &server->quotas.calls[proven];
+    case FT_METHOD_HEALTH_WATCH:
+        return &server->quotas.watches;
+    case FT_METHOD_UNKNOWN:
+        break;
+    }
+    return NULL;
+}
+
+/* Adds the stream to the list. FT_OK: it has a place in the quota. quota NULL: it gets none. */
+static ft_status admit(ft_wire_server *server, ft_stream *stream, ft_quota *quota, ft_error *err)
 {
     ft_status status = FT_OK;
-    bool session = stream->method == FT_METHOD_SESSION;
     pthread_mutex_lock(&server->lock);
     stream->next = server->streams;
     if (stream->next)
         stream->next->prev = stream;
     server->streams = stream;
     server->n_streams++;
-    if (session && server->closing)
+    if (stream->method == FT_METHOD_SESSION && server->closing)
         status = ft_error_set(err, FT_UNAVAILABLE, "the server is shutting down");
-    else if (session && server->n_sessions >= server->opts.max_streams)
-        status = ft_error_set(err, FT_EXHAUSTED, "all %u streams of this server are in use",
-                              server->opts.max_streams);
-    else if (!session && server->n_streams - server->n_sessions > OTHER_CALLS_MAX)
-        status = ft_error_set(err, FT_EXHAUSTED, "too many calls at a time");
-    stream->accepted = session && status == FT_OK;
-    server->n_sessions += stream->accepted;
+    else if (quota)
+        status = ft_quota_take(quota, &stream->client, err);
+    if (quota && status == FT_OK) {
+        stream->quota = quota;
+        ft_late_expect(server, stream);
+    }
     pthread_mutex_unlock(&server->lock);
     return status;
 }
 
-static ft_status check_call(ft_wire_server *server, ft_method method,
-                            const grpc_metadata_array *metadata, ft_error *err, ft_key *key)
+/* Whether the client may make this call. *proven: it has shown a credential that this server asks
+ * for. */
+static ft_status check_call(const ft_wire_server_opts *opts, ft_method method,
+                            const grpc_metadata_array *metadata, ft_error *err, ft_key *key,
+                            bool *proven)
 {
+    *proven = false;
     if (method == FT_METHOD_UNKNOWN)
         return ft_error_set(err, FT_UNSUPPORTED, "unknown method");
+    const ft_status status = ft_auth_check(metadata, opts->token, opts->keys, err, key);
+    *proven = status == FT_OK && (opts->token || opts->keys || opts->tls_client_ca);
     if (method == FT_METHOD_HEALTH_CHECK || method == FT_METHOD_HEALTH_WATCH)
         return FT_OK;
-    return ft_auth_check(metadata, server->opts.token, server->opts.keys, err, key);
+    return status;
 }
 
 static void on_info(ft_stream *stream)
@@ -142,8 +165,17 @@ static void on_session(ft_stream *stream, const uint8_t *data, size_t n)
     handler->on_message(handler->ctx, stream, msg);
 }
 
+static void heard(ft_stream *stream)
+{
+    pthread_mutex_lock(&stream->server->lock);
+    stream->due_us = FT_NO_DEADLINE;
+    pthread_mutex_unlock(&stream->server->lock);
+}
+
 static void on_bytes(ft_stream *stream, const uint8_t *data, size_t n)
 {
+    if (stream->due_us != FT_NO_DEADLINE) /* only this thread writes it */
+        heard(stream);
     switch (stream->method) {
     case FT_METHOD_SESSION:
         on_session(stream, data, n);
@@ -171,7 +203,8 @@ static void on_gone(ft_stream *stream)
     if (stream->next)
         stream->next->prev = stream->prev;
     server->n_streams--;
-    server->n_sessions -= stream->accepted;
+    if (stream->quota)
+        ft_quota_give_back(stream->quota, &stream->client);
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
     ft_stream_unref(stream);
@@ -191,15 +224,17 @@ static void on_request(void *owner, bool ok)
     arm(server);
     ft_key key = {0};
     ft_method method = method_of(req->details.method);
-    ft_status status = check_call(server, method, &req->metadata, &err, &key);
+    bool proven;
+    ft_status status = check_call(&server->opts, method, &req->metadata, &err, &key, &proven);
     if (status != FT_OK)
-        method = FT_METHOD_UNKNOWN; /* so it is not counted as a session */
+        method = FT_METHOD_UNKNOWN; /* so it gets no place */
     ft_stream *stream =
         ft_stream_create(server, &owner_of_streams, req->call, method,
                          ft_auth_credential(req->call, &req->metadata, server->salt, &key));
     if (stream) {
         stream->key = key;
-        ft_status full = admit(server, stream, &err);
+        ft_peer_client(req->call, &req->metadata, &key, server->opts.proxies, &stream->client);
+        ft_status full = admit(server, stream, quota_for(server, method, proven), &err);
         if (status == FT_OK && full == FT_OK) {
             ft_stream_read_next(stream);
         } else {
@@ -236,7 +271,7 @@ static void raise_descriptor_limit(void)
 static void create_grpc(ft_wire_server *server)
 {
     size_t max_bytes = ft_client_msg_max_bytes(&server->opts.limits);
-    uint32_t calls = server->opts.max_streams + OTHER_CALLS_MAX;
+    uint32_t calls = server->opts.max_streams + 2 * OTHER_CALLS_MAX;
     grpc_arg args[] = {
         /* without this, two servers share a port and nobody notices */
         ft_rpc_int(GRPC_ARG_ALLOW_REUSEPORT, 0),
@@ -301,6 +336,31 @@ static ft_status check_opts(const ft_wire_server_opts *opts, ft_error *err)
     return FT_OK;
 }
 
+static ft_status init_quotas(ft_wire_server *server, ft_error *err)
+{
+    const struct {
+        ft_quota *quota;
+        const char *what;
+        uint32_t max;
+    } all[] = {{&server->quotas.sessions, "streams", server->opts.max_streams},
+               {&server->quotas.calls[false], "calls without a credential", OTHER_CALLS_MAX},
+               {&server->quotas.calls[true], "calls", OTHER_CALLS_MAX},
+               {&server->quotas.watches, "calls of Watch", OTHER_CALLS_MAX}};
+    ft_status status = FT_OK;
+    for (size_t i = 0; status == FT_OK && i < sizeof all / sizeof *all; i++)
+        status =
+            ft_quota_init(all[i].quota, all[i].what, all[i].max, server->opts.client_share, err);
+    return status;
+}
+
+static void deinit_quotas(ft_wire_server *server)
+{
+    ft_quota_deinit(&server->quotas.sessions);
+    ft_quota_deinit(&server->quotas.calls[false]);
+    ft_quota_deinit(&server->quotas.calls[true]);
+    ft_quota_deinit(&server->quotas.watches);
+}
+
 static ft_status set_up(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
 {
     server->opts = *opts;
@@ -311,11 +371,16 @@ static ft_status set_up(ft_wire_server *server, const ft_wire_server_opts *opts,
     pthread_cond_init(&server->changed, NULL);
     if (ft_random_bytes(server->salt, sizeof server->salt) != FT_OK)
         return ft_error_set(err, FT_IO, "the kernel has no random bytes");
-    return ft_rpc_queue_start(&server->queue, err);
+    ft_status status = init_quotas(server, err);
+    if (status == FT_OK)
+        status = ft_late_start(server, err);
+    return status == FT_OK ? ft_rpc_queue_start(&server->queue, err) : status;
 }
 
 static void free_server(ft_wire_server *server)
 {
+    ft_late_stop(server);
+    deinit_quotas(server);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->lock);
     free(server);

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 
+#include "base/address.h"
 #include "wire/keyring.h"
 #include "wire/messages.h"
 
@@ -41,6 +42,8 @@ typedef struct ft_wire_server_opts {
     const char *tls_cert, *tls_key; /* PEM files; both or neither */
     const char *tls_client_ca;      /* PEM: ask clients for certificates of this CA (mutual TLS) */
     uint32_t max_streams;           /* at a time, more are refused (RESOURCE_EXHAUSTED); 0: 1024 */
+    uint32_t client_share;      /* percent of them, and of other calls, for one client; 0: all */
+    const ft_networks *proxies; /* whose x-forwarded-for tells the client's address; NULL: none */
     ft_wire_limits limits;
     ft_wire_handler handler;
 } ft_wire_server_opts;
@@ -72,6 +75,8 @@ void *ft_stream_user(const ft_stream *stream);
  * server lives. With keys: ft_key_credential. Otherwise the names in the client's certificate and a
  * salted hash of its token, as far as it sent them; "anonymous" if it sent neither. */
 const char *ft_stream_credential(const ft_stream *stream);
+/* The client as it is counted; borrowed. */
+const ft_client_id *ft_stream_client(const ft_stream *stream);
 /* The client's key; NULL: the server has no keys. */
 const ft_key *ft_stream_key(const ft_stream *stream);
 /* A reference keeps the struct alive after on_end, for other threads that may still send. */

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cond.h"
 #include "base/log.h"
 
 /* The retry-after-ms of a stream whose answer found no memory. */
@@ -48,6 +49,11 @@ void *ft_stream_user(const ft_stream *stream)
 const char *ft_stream_credential(const ft_stream *stream)
 {
     return stream->credential;
+}
+
+const ft_client_id *ft_stream_client(const ft_stream *stream)
+{
+    return &stream->client;
 }
 
 const ft_key *ft_stream_key(const ft_stream *stream)
@@ -269,7 +275,7 @@ static void on_closed(void *owner, bool ok)
     cut(stream);
     pthread_mutex_unlock(&stream->lock);
     stream->closed = true;
-    if (stream->accepted)
+    if (ft_stream_is_session(stream))
         handler->on_end(handler->ctx, stream, stream->half_closed && !stream->cancelled);
     settle(stream);
 }
@@ -289,6 +295,7 @@ ft_stream *ft_stream_create(ft_wire_server *server, const ft_stream_owner *owner
     stream->method = method;
     stream->credential = take_credential;
     stream->call = call;
+    stream->due_us = FT_NO_DEADLINE;
     stream->retry_value = grpc_empty_slice();
     stream->tag_recv = (ft_rpc_tag){on_received, stream};
     stream->tag_send = (ft_rpc_tag){on_sent, stream};

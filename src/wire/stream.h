@@ -17,6 +17,7 @@
 
 #include <stdatomic.h>
 
+#include "wire/late.h"
 #include "wire/rpc.h"
 #include "wire/server.h"
 
@@ -50,14 +51,16 @@ struct ft_stream {
     const ft_stream_owner *owner;
     ft_method method;
     char *credential;
-    ft_key key; /* empty: the server has no keys */
+    ft_key key;          /* empty: the server has no keys */
+    ft_client_id client; /* by which its place is counted */
     atomic_int refs;
     void *user; /* the handler's pointer */
 
     ft_stream *prev, *next; /* guarded by server->lock */
-    bool accepted; /* set by the queue thread under server->lock: counts for max_streams, and the
-                      handler knows it */
-    bool watching; /* guarded by server->lock: is told when health changes */
+    bool watching;          /* guarded by server->lock: is told when health changes */
+    /* set by the queue thread under server->lock */
+    ft_quota *quota; /* has its place; NULL: it was refused, and the handler does not know it */
+    int64_t due_us;  /* when its first message must have come; FT_NO_DEADLINE: it has */
 
     /* used by the queue thread alone */
     ft_rpc_tag tag_recv, tag_send, tag_close;
@@ -94,9 +97,15 @@ struct ft_wire_server {
     pthread_cond_t changed; /* streams or shut_down */
     /* guarded by lock */
     ft_stream *streams;
-    uint32_t n_streams, n_sessions;
+    uint32_t n_streams;
     bool unwell; /* ft_wire_server_set_serving(false) */
     bool draining, closing, shut_down;
+    struct {
+        ft_quota sessions;
+        ft_quota calls[2]; /* Info and Check: of clients that have shown no credential; that have */
+        ft_quota watches;  /* they do not end, so they have places of their own */
+    } quotas;
+    ft_late late;
 };
 
 /* What health says. The caller holds server->lock. */
@@ -109,6 +118,11 @@ static inline bool ft_wire_server_serves(const ft_wire_server *server)
  * memory; the call is given back. */
 ft_stream *ft_stream_create(ft_wire_server *server, const ft_stream_owner *owner, grpc_call *call,
                             ft_method method, char *take_credential);
+/* Whether the handler knows it: a session's stream that got a place. */
+static inline bool ft_stream_is_session(const ft_stream *stream)
+{
+    return stream->method == FT_METHOD_SESSION && stream->quota;
+}
 /* Asks for the next message, unless the stream is over. */
 void ft_stream_read_next(ft_stream *stream);
 /* Queues malloc'ed bytes, which it takes. */

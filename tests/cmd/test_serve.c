@@ -295,6 +295,10 @@ static void test_flags(void **state)
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--draft-always", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--slo", "2,4,", NULL}), 2);
     assert_int_equal(
+        run((const char *[]){"serve", "-m", model, "--trusted-proxy", "10.0.0.0/33", NULL}), 2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--per-client-share", "0", NULL}),
+                     2);
+    assert_int_equal(
         run((const char *[]){"serve", "-m", model, "--keys", "/dev/null", "--token", "t", NULL}),
         2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--keys", "/no-such-file", NULL}),

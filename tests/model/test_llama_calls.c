@@ -51,14 +51,14 @@ static void need_failures(void)
 static ft_status tokens_of(const ft_vocab *v, ft_error *err, ft_tokens *out)
 {
     static const char text[] = "Of words 1234 there are many,\n\nand <|im_end|> is text: Grüße!";
-    return ft_vocab_tokenize(v, text, strlen(text), FT_TOKENIZE_BOS, err, out);
+    return ft_vocab_tokenize(v, text, strlen(text), NULL, err, out);
 }
 
 static ft_status chat_of(const ft_vocab *v, ft_error *err, ft_tokens *out)
 {
     static const ft_chat_message talk[] = {{"system", "You are a horse of a different colour."},
                                            {"user", "<|im_end|> Name three fruits, please!"}};
-    return ft_vocab_chat(v, talk, 2, err, out);
+    return ft_vocab_chat(v, talk, 2, NULL, err, out);
 }
 
 /* Fails each allocation of a call in turn, until the call has fewer. (Not all are needed: the C++

@@ -463,7 +463,7 @@ static void test_session_limit(void **state)
     open_first(b);
     local_open(&second, b->v, &open, "me");
     local_wait_opened(&second);
-    expect_refused(b, &open, "me", FT_EXHAUSTED, "all 2 sessions are in use");
+    expect_refused(b, &open, "me", FT_EXHAUSTED, "all 2 sessions of this server are in use");
     ft_msg_open resume = local_resume_msg(&second, b->text.n);
     local_detach(&second);
     local_open(&third, b->v, &open, "me"); /* a detached one gives way */
@@ -472,6 +472,52 @@ static void test_session_limit(void **state)
     assert_true(go_round(b));
     local_close(&third);
     local_close(&b->c);
+    bench_destroy(b);
+}
+
+/* One client has a quarter of the places at most. Its own detached session gives way to its next
+ * one. Only when all places are taken, those of others do. */
+static void test_client_share(void **state)
+{
+    static const char *from[] = {"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"};
+    bench *b = bench_create((ft_verifier_opts){.max_sessions = 8, .client_share = 25});
+    local_client c[4][2], more;
+    (void)state;
+    const ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);
+    for (int i = 0; i < 2; i++) {
+        local_open_from(&c[0][i], b->v, &open, "me", from[0]);
+        local_wait_opened(&c[0][i]);
+    }
+    local_open_from(&more, b->v, &open, "me", from[0]);
+    assert_int_equal(local_wait_gone(&more), FT_EXHAUSTED);
+    assert_non_null(strstr(more.message, "10.0.0.1 has 2 of the server's 8 sessions"));
+    assert_true(more.retry_after_ms > 0);
+    local_detach(&more);
+    local_open_from(&c[1][0], b->v, &open, "me", from[1]); /* another is let in */
+    local_wait_opened(&c[1][0]);
+    ft_msg_open resume = local_resume_msg(&c[1][0], b->text.n);
+    local_detach(&c[1][0]);
+    ft_msg_open lost = local_resume_msg(&c[0][0], b->text.n);
+    local_detach(&c[0][0]);
+    local_open_from(&c[0][0], b->v, &open, "me", from[0]); /* in its own place, not the other's */
+    local_wait_opened(&c[0][0]);
+    expect_refused(b, &lost, "me", FT_NOT_FOUND, "session unknown");
+    local_open_from(&c[1][0], b->v, &resume, "me", from[1]);
+    local_wait_opened(&c[1][0]);
+    for (int i = 1; i < 4; i++)
+        for (int k = i == 1; k < 2; k++) {
+            local_open_from(&c[i][k], b->v, &open, "me", from[i]);
+            local_wait_opened(&c[i][k]);
+        }
+    expect_refused(b, &open, "me", FT_EXHAUSTED, "all 8 sessions of this server are in use");
+    local_detach(&c[3][0]);
+    local_open_from(&more, b->v, &open, "me", "10.0.0.5");
+    local_wait_opened(&more);
+    local_close(&more);
+    assert_int_equal(stats_of(b).sessions, 7);
+    for (int i = 0; i < 7; i++)
+        local_close(i < 6 ? &c[i / 2][i % 2] : &c[3][1]);
+    assert_int_equal(stats_of(b).sessions, 0);
     bench_destroy(b);
 }
 
@@ -591,6 +637,7 @@ int main(void)
         cmocka_unit_test(test_takeover),
         cmocka_unit_test(test_ttl),
         cmocka_unit_test(test_session_limit),
+        cmocka_unit_test(test_client_share),
         cmocka_unit_test(test_kv_admission),
         cmocka_unit_test(test_cancel_frees),
         cmocka_unit_test(test_detach_withdraws),

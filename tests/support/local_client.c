@@ -89,7 +89,14 @@ ft_msg_open local_open_msg(const test_text *text, float temperature, uint64_t se
 
 void local_open(local_client *c, ft_verifier *v, const ft_msg_open *open, const char *credential)
 {
-    const ft_vclient client = {.ctx = c, .on_message = on_message, .on_gone = on_gone};
+    local_open_from(c, v, open, credential, "");
+}
+
+void local_open_from(local_client *c, ft_verifier *v, const ft_msg_open *open,
+                     const char *credential, const char *address)
+{
+    ft_vclient client = {.ctx = c, .on_message = on_message, .on_gone = on_gone};
+    strcpy(client.id.address, address);
     memset(c, 0, sizeof *c);
     c->verifier = v;
     pthread_mutex_init(&c->lock, NULL);

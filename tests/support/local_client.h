@@ -46,6 +46,9 @@ ft_msg_open local_open_msg(const test_text *text, float temperature, uint64_t se
                            uint32_t max_tokens);
 /* Opens; waits for nothing. */
 void local_open(local_client *c, ft_verifier *v, const ft_msg_open *open, const char *credential);
+/* The same, counted as a client with this address; "": this process itself. */
+void local_open_from(local_client *c, ft_verifier *v, const ft_msg_open *open,
+                     const char *credential, const char *address);
 /* What resumes this client's session. */
 ft_msg_open local_resume_msg(const local_client *c, uint32_t base);
 void local_wait_opened(local_client *c);

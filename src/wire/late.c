@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call takes a place before it has said anything. So its first message has a deadline, after
+// which the call ends and gives its place back. The queue thread clears the deadline of a call when
+// its message has come; nothing else changes it. A call that ended late has a deadline in the past,
+// which wakes nobody.
+#include "wire/late.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/cond.h"
+#include "wire/stream.h"
+
+/* A client sends its first message together with the call or right after. So this is a long time on
+ * any link that can be used at all; half of it would still do, and with twice as much silent calls
+ * keep their places for twice as long. */
+#define FIRST_MESSAGE_US 5000000
+/* An Open may be as long as its prompt. A link that is slower than this would need more time. */
+#define SLOWEST_BYTES_PER_S (64 * 1024)
+
+static int64_t now_us(void)
+{
+    const ft_clock clock = ft_clock_monotonic();
+    return ft_clock_now_us(&clock);
+}
+
+static int64_t time_for(const ft_wire_server *server, const ft_stream *stream)
+{
+    if (stream->method != FT_METHOD_SESSION)
+        return FIRST_MESSAGE_US;
+    const size_t longest = ft_client_msg_max_bytes(&server->opts.limits);
+    return FIRST_MESSAGE_US + 1000000 * (int64_t)(longest / SLOWEST_BYTES_PER_S);
+}
+
+static void end(const ft_wire_server *server, ft_stream *stream)
+{
+    char message[128];
+    snprintf(message, sizeof message, "no %s came within %.0f s: send it when the call begins",
+             stream->method == FT_METHOD_SESSION ? "Open" : "request",
+             (double)time_for(server, stream) / 1e6);
+    ft_stream_finish(stream, FT_TIMEOUT, message, 0);
+}
+
+static void *watch(void *arg)
+{
+    ft_wire_server *server = arg;
+    ft_late *late = &server->late;
+    pthread_mutex_lock(&server->lock);
+    while (!late->stop) {
+        const int64_t now = now_us();
+        late->wake_us = FT_NO_DEADLINE;
+        for (ft_stream *s = server->streams; s; s = s->next) {
+            if (s->due_us <= now)
+                end(server, s); /* does nothing the second time */
+            else if (s->due_us < late->wake_us)
+                late->wake_us = s->due_us;
+        }
+        ft_cond_wait_until(&late->changed, &server->lock, late->wake_us);
+    }
+    pthread_mutex_unlock(&server->lock);
+    return NULL;
+}
+
+ft_status ft_late_start(ft_wire_server *server, ft_error *err)
+{
+    ft_late *late = &server->late;
+    late->wake_us = FT_NO_DEADLINE;
+    pthread_cond_init(&late->changed, NULL);
+    late->started = pthread_create(&late->thread, NULL, watch, server) == 0;
+    if (late->started)
+        return FT_OK;
+    pthread_cond_destroy(&late->changed);
+    return ft_error_set(err, FT_NOMEM, "cannot start a thread");
+}
+
+void ft_late_stop(ft_wire_server *server)
+{
+    ft_late *late = &server->late;
+    if (!late->started)
+        return;
+    pthread_mutex_lock(&server->lock);
+    late->stop = true;
+    pthread_cond_signal(&late->changed);
+    pthread_mutex_unlock(&server->lock);
+    pthread_join(late->thread, NULL);
+    pthread_cond_destroy(&late->changed);
+}
+
+void ft_late_expect(ft_wire_server *server, ft_stream *stream)
+{
+    stream->due_us = now_us() + time_for(server, stream);
+    if (stream->due_us < server->late.wake_us)
+        pthread_cond_signal(&server->late.changed);
+}

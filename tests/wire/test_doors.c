@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nobody locks others out: clients that take places and say nothing, beside clients that work. The
+// addresses are 127.0.0.x, or what a trusted proxy says.
+#include "fixture.h"
+#include "http2.h"
+
+#define SESSION "/foretoken.v1.Verifier/Session"
+#define CHECK   "/grpc.health.v1.Health/Check"
+#define WATCH   "/grpc.health.v1.Health/Watch"
+
+enum { SHARE = 25 };
+
+static void start(echo *e, const ft_wire_server_opts *opts)
+{
+    echo_init(e);
+    ft_wire_server_opts filled = *opts;
+    const ft_wire_server_opts ordinary = echo_opts(e);
+    filled.host = ordinary.host;
+    filled.limits = ordinary.limits;
+    filled.handler = ordinary.handler;
+    filled.client_share = SHARE;
+    echo_start(e, &filled);
+}
+
+/* Opens, goes rounds, closes. */
+static void chat(ft_wire_client *client)
+{
+    ft_call *call = open_call(client);
+    send_open(call, 5);
+    expect_opened(call, 5);
+    for (uint32_t round = 1; round <= 20; round++) {
+        send_draft(call, round, 3, 0);
+        expect_verdict(call, round, 3);
+    }
+    send_kind(call, FT_CLIENT_CLOSE);
+    ft_call_destroy(call);
+}
+
+static void expect_info(ft_wire_client *client)
+{
+    ft_msg_info info;
+    ft_error err = {0};
+    if (ft_wire_client_info(client, LIMIT_US, &err, &info) != FT_OK)
+        fail_msg("Info: %s", err.message);
+}
+
+/* A health call with an empty request; its first answer must say SERVING. */
+static ft_call *expect_serving(ft_wire_client *client, const char *method)
+{
+    static const uint8_t serving[] = {8, 1};
+    ft_call *call = NULL;
+    ft_error err = {0};
+    uint8_t *data = NULL;
+    size_t n = 0;
+    assert_int_equal(ft_call_start(client, method, &err, &call), FT_OK);
+    assert_int_equal(ft_call_send_bytes(call, malloc(1), 0, true, &err), FT_OK);
+    if (ft_call_recv_bytes(call, LIMIT_US, &err, &data, &n) != FT_OK)
+        fail_msg("%s: %s", method, err.message);
+    assert_int_equal(n, sizeof serving);
+    assert_memory_equal(data, serving, sizeof serving);
+    free(data);
+    return call;
+}
+
+static void probe(ft_wire_client *client)
+{
+    ft_call_destroy(expect_serving(client, CHECK));
+    ft_call *watch = expect_serving(client, WATCH);
+    ft_call_cancel(watch);
+    ft_call_destroy(watch);
+}
+
+/* 1,100 streams that never send anything get a quarter of the places, and these only for a time. */
+static void test_silent_streams(void **state)
+{
+    enum { STREAMS = 1100, GET_IN = 256 };
+    static h2 silent;
+    echo e;
+    (void)state;
+    start(&e, &(ft_wire_server_opts){.max_streams = 1024});
+    h2_open(&silent, "127.0.0.2", ft_wire_server_port(e.server));
+    for (int i = 0; i < STREAMS; i++)
+        h2_call(&silent, SESSION, NULL, NULL);
+    h2_wait_ended(&silent, STREAMS - GET_IN);
+    h2_expect(&silent, "127.0.0.2 has 256 of the server's 1024 streams");
+    h2_expect(&silent, "--per-client-share 25");
+    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    chat(client);
+    expect_info(client);
+    h2_wait_ended(&silent, STREAMS);
+    h2_expect(&silent, "no Open came within 6 s"); /* 84 KiB at 64 KiB/s above 5 s */
+    assert_int_equal(e.messages, 22);
+    for (int i = 0; i < GET_IN; i++) /* their places are free again */
+        h2_call(&silent, SESSION, NULL, NULL);
+    chat(client);
+    assert_int_equal(silent.ended, STREAMS);
+    h2_close(&silent);
+    echo_close(&e, client);
+}
+
+/* A stream that is used has no deadline: its Open came. */
+static void test_open_streams_stay(void **state)
+{
+    static h2 silent;
+    echo e;
+    (void)state;
+    start(&e, &(ft_wire_server_opts){.max_streams = 8});
+    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    ft_call *call = open_call(client);
+    send_open(call, 5);
+    expect_opened(call, 5);
+    h2_open(&silent, "127.0.0.2", ft_wire_server_port(e.server));
+    h2_call(&silent, SESSION, NULL, NULL);
+    h2_wait_ended(&silent, 1); /* it came later */
+    send_draft(call, 1, 3, 0);
+    expect_verdict(call, 1, 3);
+    ft_call_destroy(call);
+    h2_close(&silent);
+    echo_close(&e, client);
+}
+
+/* Silent calls of Check and Watch shut out no probe. */
+static void test_silent_probes(void **state)
+{
+    enum { CALLS = 300, GET_IN = 64 };
+    static h2 silent;
+    echo e;
+    (void)state;
+    start(&e, &(ft_wire_server_opts){0});
+    const int port = ft_wire_server_port(e.server);
+    h2_open(&silent, "127.0.0.2", port);
+    for (int i = 0; i < CALLS; i++) {
+        h2_call(&silent, CHECK, NULL, NULL);
+        h2_call(&silent, WATCH, NULL, NULL);
+    }
+    h2_wait_ended(&silent, 2 * (CALLS - GET_IN));
+    h2_expect(&silent, "256 calls of Watch");
+    ft_wire_client *client = dial(port, NULL);
+    probe(client);
+    expect_info(client);
+    h2_wait_ended(&silent, 2 * CALLS);
+    h2_expect(&silent, "no request came within 5 s");
+    h2_close(&silent);
+    echo_close(&e, client);
+}
+
+/* Five strangers fill the places of those without a credential, but for the reserve. A client that
+ * shows its token has other places. */
+static void test_proven_callers(void **state)
+{
+    enum { STRANGERS = 5, CALLS = 64, RESERVE = 16 };
+    static h2 strangers[STRANGERS];
+    echo e;
+    (void)state;
+    const ft_wire_client_opts mine = {.token = "a token of enough bytes"};
+    start(&e, &(ft_wire_server_opts){.token = mine.token});
+    const int port = ft_wire_server_port(e.server);
+    for (int i = 0; i < STRANGERS; i++) {
+        char from[16];
+        snprintf(from, sizeof from, "127.0.0.%d", 2 + i);
+        h2_open(&strangers[i], from, port);
+        for (int k = 0; k < CALLS; k++)
+            h2_call(&strangers[i], CHECK, NULL, NULL);
+        if (i == 3) /* 3 * 64 and 48 are taken */
+            h2_wait_ended(&strangers[i], RESERVE);
+    }
+    h2_wait_ended(&strangers[4], CALLS - 1); /* one of the reserve */
+    h2_expect(&strangers[4], "all 256 calls without a credential");
+    ft_wire_client *client = dial(port, &mine), *prober = dial(port, NULL);
+    expect_info(client);
+    probe(client);
+    probe(prober);
+    ft_wire_client_destroy(prober);
+    for (int i = 0; i < STRANGERS; i++)
+        h2_close(&strangers[i]);
+    echo_close(&e, client);
+}
+
+/* What a trusted proxy says counts; what anybody else says does not. */
+static void test_trusted_proxy(void **state)
+{
+    static h2 proxy, liar;
+    ft_networks proxies = {0};
+    echo e;
+    (void)state;
+    assert_int_equal(ft_networks_parse("flag", "127.0.0.9/32", NULL, &proxies), FT_OK);
+    start(&e, &(ft_wire_server_opts){.max_streams = 8, .proxies = &proxies});
+    const int port = ft_wire_server_port(e.server);
+    h2_open(&proxy, "127.0.0.9", port);
+    for (int i = 0; i < 3; i++)
+        h2_call(&proxy, SESSION, "x-forwarded-for", "10.0.0.7, 10.0.0.1");
+    h2_wait_ended(&proxy, 1);
+    h2_expect(&proxy, "10.0.0.1 has 2 of the server's 8 streams");
+    h2_call(&proxy, SESSION, "x-forwarded-for", "2001:db8::1");
+    h2_call(&proxy, SESSION, "x-forwarded-for", "2001:db8::2");
+    h2_call(&proxy, SESSION, "x-forwarded-for", "2001:db8::3");
+    h2_wait_ended(&proxy, 2);
+    h2_expect(&proxy, "2001:db8::/64 has 2");
+    h2_open(&liar, "127.0.0.8", port);
+    for (int i = 0; i < 3; i++)
+        h2_call(&liar, SESSION, "x-forwarded-for", i % 2 ? "10.0.0.3" : "10.0.0.4");
+    h2_wait_ended(&liar, 1);
+    h2_expect(&liar, "127.0.0.8 has 2");
+    h2_close(&proxy);
+    h2_close(&liar);
+    echo_deinit(&e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_silent_streams), cmocka_unit_test(test_open_streams_stay),
+        cmocka_unit_test(test_silent_probes),  cmocka_unit_test(test_proven_callers),
+        cmocka_unit_test(test_trusted_proxy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
