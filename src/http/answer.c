@@ -15,6 +15,9 @@
 #include "base/text.h"
 #include "http/json.h"
 
+/* The lists of completions; a chat has the first alone. */
+enum { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET, N_LISTS };
+
 ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
                               const ft_http_parsed *parsed, const char *model, int64_t now_s)
 {
@@ -33,7 +36,8 @@ void ft_http_answer_deinit(ft_http_answer *a)
 {
     ft_buf_deinit(&a->text);
     ft_buf_deinit(&a->piece);
-    json_decref(a->logprobs);
+    for (size_t i = 0; i < N_LISTS; i++)
+        ft_buf_deinit(&a->logprobs[i]);
     *a = (ft_http_answer){0};
 }
 
@@ -81,60 +85,84 @@ static json_t *chat_token(ft_http_answer *a, const ft_gen_token *t)
     return object;
 }
 
-/* Completions: one row [token, logprob, top or null, offset], turned into columns at the end. */
-static json_t *completion_token(ft_http_answer *a, const ft_gen_token *t)
+/* Takes item, and appends it to a list. FT_NOMEM. */
+static ft_status append_item(ft_buf *list, json_t *item)
 {
-    json_t *top = a->parsed->request.top_logprobs > 0 ? json_object() : NULL;
-    for (uint32_t i = 0; top && i < t->logprob.n_top; i++) {
+    if (list->len > 0)
+        ft_buf_puts(list, ",");
+    return ft_http_json_append(item, list);
+}
+
+/* Completions: an object from the texts of the alternatives to their log-probabilities. */
+static json_t *completion_top(ft_http_answer *a, const ft_gen_token *t)
+{
+    json_t *top = json_object();
+    for (uint32_t i = 0; i < t->logprob.n_top; i++) {
         json_t *key = json_token_text(a, t->logprob.top[i].token, "bytes:");
         if (key)
             json_object_set_new_nocheck(top, json_string_value(key),
                                         json_logprob(t->logprob.top[i].logprob));
         json_decref(key);
     }
-    json_t *text = json_token_text(a, t->id, "bytes:");
-    const json_int_t offset = (json_int_t)a->offset_char;
-    for (size_t i = 0; i < a->piece.len; i++)
+    return top;
+}
+
+static ft_status append_columns(ft_http_answer *a, const ft_gen_token *t)
+{
+    ft_buf *lists = a->logprobs;
+    ft_status status = FT_OK;
+    if (a->parsed->request.top_logprobs > 0)
+        status = append_item(&lists[TOP_LOGPROBS], completion_top(a, t));
+    if (status == FT_OK)
+        status = append_item(&lists[TOKENS], json_token_text(a, t->id, "bytes:"));
+    if (status == FT_OK)
+        status = append_item(&lists[TOKEN_LOGPROBS], json_logprob(t->logprob.logprob));
+    if (status == FT_OK)
+        status = append_item(&lists[TEXT_OFFSET], json_integer((json_int_t)a->offset_char));
+    for (size_t i = 0; i < a->piece.len; i++) /* of the token itself */
         a->offset_char += ((unsigned char)a->piece.data[i] & 0xC0) != 0x80;
-    return json_pack("[o,o,o?,I]", text, json_logprob(t->logprob.logprob), top, offset);
+    return status;
 }
 
 static ft_status add_tokens(ft_http_answer *a, const ft_gen_token *tokens, size_t n_tokens)
 {
-    if (!a->parsed->request.logprobs)
-        return FT_OK;
-    if (!a->logprobs)
-        a->logprobs = json_array();
-    for (size_t i = 0; i < n_tokens; i++) {
-        json_t *t =
-            a->parsed->request.chat ? chat_token(a, &tokens[i]) : completion_token(a, &tokens[i]);
-        if (json_array_append_new(a->logprobs, t) != 0)
-            return FT_NOMEM;
-    }
-    return FT_OK;
+    const ft_http_request *q = &a->parsed->request;
+    ft_status status = FT_OK;
+    for (size_t i = 0; q->logprobs && status == FT_OK && i < n_tokens; i++)
+        status = q->chat ? append_item(&a->logprobs[0], chat_token(a, &tokens[i]))
+                         : append_columns(a, &tokens[i]);
+    return status;
 }
 
-/* The value of "logprobs" for the tokens since the last call; null if the request asks for none. */
-static json_t *take_logprobs(ft_http_answer *a)
+/* Appends a member of an object whose value is a list. Takes what the list holds. */
+static void move_list(const char *name, ft_buf *list, ft_buf *out)
 {
-    if (!a->parsed->request.logprobs)
-        return json_null();
-    json_t *rows = a->logprobs ? a->logprobs : json_array();
-    a->logprobs = NULL;
-    if (a->parsed->request.chat)
-        return json_pack("{s:o,s:n}", "content", rows, "refusal");
-    static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
-    json_t *object = json_object();
-    for (size_t column = 0; column < 4; column++) {
-        json_t *list = json_array();
-        for (size_t i = 0; i < json_array_size(rows); i++)
-            json_array_append(list, json_array_get(json_array_get(rows, i), column));
-        json_object_set_new(object, names[column], list);
+    ft_buf_printf(out, "\"%s\":[", name);
+    ft_buf_append(out, list->data, list->len);
+    ft_buf_puts(out, "]");
+    ft_buf_deinit(list);
+}
+
+/* Appends the value of "logprobs" for the tokens since the last call. */
+static void move_logprobs(ft_http_answer *a, ft_buf *out)
+{
+    ft_buf_puts(out, "{");
+    if (a->parsed->request.chat) {
+        move_list("content", &a->logprobs[0], out);
+        ft_buf_puts(out, ",\"refusal\":null}");
+        return;
     }
-    if (a->parsed->request.top_logprobs == 0)
-        json_object_set_new(object, "top_logprobs", json_null());
-    json_decref(rows);
-    return object;
+    move_list("tokens", &a->logprobs[TOKENS], out);
+    ft_buf_puts(out, ",");
+    move_list("token_logprobs", &a->logprobs[TOKEN_LOGPROBS], out);
+    ft_buf_puts(out, ",");
+    if (a->parsed->request.top_logprobs > 0)
+        move_list("top_logprobs", &a->logprobs[TOP_LOGPROBS], out);
+    else
+        ft_buf_puts(out, "\"top_logprobs\":null");
+    ft_buf_puts(out, ",");
+    move_list("text_offset", &a->logprobs[TEXT_OFFSET], out);
+    ft_buf_puts(out, "}");
 }
 
 static json_t *json_usage(const ft_http_result *r)
@@ -151,50 +179,67 @@ static const char *object_name(const ft_http_answer *a)
     return a->parsed->stream ? "chat.completion.chunk" : "chat.completion";
 }
 
-/* Takes choices and usage. NULL: there is no usage. */
-static json_t *envelope(const ft_http_answer *a, json_t *choices, json_t *usage)
+/* Begins the answer's object, up to its choices. Takes usage; NULL: none. */
+static void open_object(const ft_http_answer *a, json_t *usage, ft_buf *out)
 {
-    return json_pack("{s:s,s:s,s:I,s:s,s:o,s:o*}", "id", a->id, "object", object_name(a), "created",
-                     (json_int_t)a->created_s, "model", a->model, "choices", choices, "usage",
-                     usage);
+    json_t *head =
+        json_pack("{s:s,s:s,s:I,s:s,s:o*}", "id", a->id, "object", object_name(a), "created",
+                  (json_int_t)a->created_s, "model", a->model, "usage", usage);
+    ft_buf_puts(out, "{");
+    (void)ft_http_json_embed(head, out);
+    ft_buf_puts(out, ",\"choices\":[");
 }
 
-static ft_status append_event(json_t *root, ft_buf *out)
+/* Appends the one choice, with the log-probabilities since the last call if `logprobs` is set.
+ * Takes choice. */
+static void append_choice(ft_http_answer *a, json_t *choice, bool logprobs, ft_buf *out)
 {
-    size_t before = out->len;
-    ft_buf_puts(out, "data: ");
-    ft_status status = ft_http_json_append(root, out);
-    if (status == FT_OK)
-        status = ft_buf_puts(out, "\n\n");
-    if (status != FT_OK)
-        out->len = before;
-    return status;
+    ft_buf_puts(out, "{");
+    (void)ft_http_json_embed(choice, out);
+    ft_buf_puts(out, ",\"logprobs\":");
+    if (logprobs)
+        move_logprobs(a, out);
+    else
+        ft_buf_puts(out, "null");
+    ft_buf_puts(out, "}");
+}
+
+/* Ends the object and what is around it. If anything since `before` failed, nothing is appended. */
+static ft_status close_object(const char *end, size_t before, ft_buf *out)
+{
+    ft_buf_puts(out, end);
+    if (!out->failed)
+        return FT_OK;
+    out->len = before;
+    return FT_NOMEM;
 }
 
 /* One event with one choice. text is NULL at the end, where finish is given. */
-static ft_status append_chunk(ft_http_answer *a, json_t *text, json_t *logprobs, const char *finish,
+static ft_status append_chunk(ft_http_answer *a, json_t *text, bool logprobs, const char *finish,
                               ft_buf *out)
 {
+    const size_t before = out->len;
     json_t *choice;
     if (a->parsed->request.chat) {
         json_t *delta =
             json_pack("{s:s*,s:o*}", "role", a->begun ? NULL : "assistant", "content", text);
-        choice = json_pack("{s:i,s:o,s:o,s:s?}", "index", 0, "delta", delta, "logprobs", logprobs,
-                           "finish_reason", finish);
+        choice = json_pack("{s:i,s:o,s:s?}", "index", 0, "delta", delta, "finish_reason", finish);
     } else {
-        choice = json_pack("{s:o,s:i,s:o,s:s?}", "text", text ? text : json_string(""), "index", 0,
-                           "logprobs", logprobs, "finish_reason", finish);
+        choice = json_pack("{s:o,s:i,s:s?}", "text", text ? text : json_string(""), "index", 0,
+                           "finish_reason", finish);
     }
     a->begun = true;
-    json_t *choices = choice ? json_pack("[o]", choice) : NULL;
-    return append_event(envelope(a, choices, a->parsed->include_usage ? json_null() : NULL), out);
+    ft_buf_puts(out, "data: ");
+    open_object(a, a->parsed->include_usage ? json_null() : NULL, out);
+    append_choice(a, choice, logprobs, out);
+    return close_object("]}\n\n", before, out);
 }
 
 static ft_status begin_stream(ft_http_answer *a, ft_buf *out)
 {
     if (a->begun || !a->parsed->request.chat)
         return FT_OK;
-    return append_chunk(a, json_string(""), json_null(), NULL, out);
+    return append_chunk(a, json_string(""), false, NULL, out);
 }
 
 ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
@@ -205,12 +250,12 @@ ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
         return status;
     if (!a->parsed->stream)
         return ft_buf_append(&a->text, text, n);
-    if (n == 0 && !a->logprobs)
+    if (n == 0 && a->logprobs[TOKENS].len == 0)
         return FT_OK;
     status = begin_stream(a, out);
     if (status != FT_OK)
         return status;
-    return append_chunk(a, ft_http_json_text(text, n), take_logprobs(a), NULL, out);
+    return append_chunk(a, ft_http_json_text(text, n), a->parsed->request.logprobs, NULL, out);
 }
 
 static ft_status finish_stream(ft_http_answer *a, const ft_http_result *result, const char *finish,
@@ -218,25 +263,29 @@ static ft_status finish_stream(ft_http_answer *a, const ft_http_result *result, 
 {
     ft_status status = begin_stream(a, out);
     if (status == FT_OK)
-        status = append_chunk(a, NULL, json_null(), finish, out);
-    if (status == FT_OK && a->parsed->include_usage)
-        status = append_event(envelope(a, json_array(), json_usage(result)), out);
+        status = append_chunk(a, NULL, false, finish, out);
+    if (status == FT_OK && a->parsed->include_usage) {
+        const size_t before = out->len;
+        ft_buf_puts(out, "data: ");
+        open_object(a, json_usage(result), out);
+        status = close_object("]}\n\n", before, out);
+    }
     return status == FT_OK ? ft_buf_puts(out, "data: [DONE]\n\n") : status;
 }
 
 static ft_status finish_whole(ft_http_answer *a, const ft_http_result *result, const char *finish,
                               ft_buf *out)
 {
+    const size_t before = out->len;
     json_t *text = ft_http_json_text(ft_buf_str(&a->text), a->text.len);
-    json_t *choices;
-    if (a->parsed->request.chat)
-        choices = json_pack("[{s:i,s:{s:s,s:o,s:n},s:o,s:s}]", "index", 0, "message", "role",
-                            "assistant", "content", text, "refusal", "logprobs", take_logprobs(a),
-                            "finish_reason", finish);
-    else
-        choices = json_pack("[{s:o,s:i,s:o,s:s}]", "text", text, "index", 0, "logprobs",
-                            take_logprobs(a), "finish_reason", finish);
-    return ft_http_json_append(envelope(a, choices, json_usage(result)), out);
+    json_t *choice =
+        a->parsed->request.chat
+            ? json_pack("{s:i,s:{s:s,s:o,s:n},s:s}", "index", 0, "message", "role", "assistant",
+                        "content", text, "refusal", "finish_reason", finish)
+            : json_pack("{s:o,s:i,s:s}", "text", text, "index", 0, "finish_reason", finish);
+    open_object(a, json_usage(result), out);
+    append_choice(a, choice, a->parsed->request.logprobs, out);
+    return close_object("]}", before, out);
 }
 
 ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *result, ft_buf *out)

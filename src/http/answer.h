@@ -6,7 +6,6 @@
 #ifndef FT_HTTP_ANSWER_H
 #define FT_HTTP_ANSWER_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,11 +20,13 @@ typedef struct ft_http_answer {
     const ft_http_parsed *parsed;   /* borrowed */
     const char *model;              /* borrowed */
     char id[48];
-    int64_t created_s;  /* since 1970 */
-    bool begun;         /* stream: the first event, which names the role, was written */
-    ft_buf text;        /* whole: the text so far */
-    ft_buf piece;       /* the bytes of one token */
-    json_t *logprobs;   /* whole: a list of token objects (chat), or of rows (completions) */
+    int64_t created_s; /* since 1970 */
+    bool begun;        /* stream: the first event, which names the role, was written */
+    ft_buf text;       /* whole: the text so far */
+    ft_buf piece;      /* the bytes of one token */
+    /* What is not written yet, as JSON: a chat's list of tokens, or the four lists of completions.
+     * Each is text at once, because jansson's values take ten times as much memory. */
+    ft_buf logprobs[4];
     size_t offset_char; /* completions: characters begun before the next token */
 } ft_http_answer;
 

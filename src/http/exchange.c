@@ -161,22 +161,6 @@ static ssize_t read_stream(void *ctx, uint64_t pos, char *buf, size_t max)
                                      : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
-/* A whole answer is sent with its length, so it is gathered first. */
-static enum MHD_Result answer_whole(ft_http_exchange *x)
-{
-    char block[16384];
-    ft_buf body = {0};
-    ft_http_wait state = FT_HTTP_WAIT_DATA;
-    while (state == FT_HTTP_WAIT_DATA) {
-        ft_buf_append(&body, block, ft_http_generation_read(x->generation, block, sizeof block));
-        state = ft_http_generation_wait(x->generation, x->conn->fd);
-    }
-    if (state == FT_HTTP_WAIT_END)
-        return reply_body(x, body.failed ? FT_NOMEM : FT_OK, "application/json", &body);
-    ft_buf_deinit(&body);
-    return MHD_NO;
-}
-
 static ft_status start(ft_http_exchange *x)
 {
     const ft_http_ask ask = {.body = ft_buf_str(&x->body),
@@ -205,12 +189,15 @@ static enum MHD_Result answer_completion(ft_http_exchange *x)
     if (state == FT_HTTP_WAIT_GONE)
         return MHD_NO;
     ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
-    if (state != FT_HTTP_WAIT_DATA) {
+    if (state == FT_HTTP_WAIT_FAILED) {
         x->fail = *ft_http_generation_fail(x->generation);
         return reply_fail(x);
     }
-    if (!ft_http_generation_streams(x->generation))
-        return answer_whole(x);
+    if (!ft_http_generation_streams(x->generation)) {
+        ft_buf body = {0};
+        ft_http_generation_take(x->generation, &body);
+        return reply_body(x, FT_OK, "application/json", &body);
+    }
     return ft_http_reply_stream(x->connection, &x->defaults, read_stream, x);
 }
 

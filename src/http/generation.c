@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One generation. The worker thread writes the answer into a socket pair, from which the
-// connection's thread reads. The kernel bounds what the pair holds, lets the writer wait, and wakes
-// both sides.
+// One generation. The worker thread writes a stream into a socket pair, from which the connection's
+// thread reads. The kernel bounds what the pair holds, lets the writer wait, and wakes both sides.
+// A whole answer stays in `scratch` until the worker has ended.
 //
-// Invariants: the worker alone owns `answer`, `scratch` and `parsed`, and until it was joined
-// `written` and `fail`, too. It shuts its end of the pair down as the last thing it does.
+// Invariants: until it was joined the worker alone owns `answer`, `scratch`, `parsed`, `written`
+// and `fail`. It shuts its end of the pair down as the last thing it does.
 #include "http/generation.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
         atomic_store(&g->cancelled, true); /* no memory: nothing can be said any more */
         return false;
     }
-    return push(g);
+    return !g->parsed.stream || push(g);
 }
 
 static bool is_cancelled(void *ctx)
@@ -87,7 +87,8 @@ static void *work(void *arg)
             ft_buf_clear(&g->scratch);
     }
     json_decref(result.extension);
-    push(g);
+    if (g->parsed.stream)
+        push(g);
     shutdown(g->in, SHUT_RDWR);
     return NULL;
 }
@@ -190,13 +191,19 @@ ft_http_wait ft_http_generation_wait(ft_http_generation *g, int socket_fd)
     if (recv(g->out, &byte, 1, MSG_PEEK) > 0)
         return FT_HTTP_WAIT_DATA;
     join(g);
-    return g->written ? FT_HTTP_WAIT_END : FT_HTTP_WAIT_FAILED;
+    return g->fail.http == 0 || g->written ? FT_HTTP_WAIT_END : FT_HTTP_WAIT_FAILED;
 }
 
 size_t ft_http_generation_read(ft_http_generation *g, char *out, size_t max)
 {
     const ssize_t n = recv(g->out, out, max, 0);
     return n > 0 ? (size_t)n : 0;
+}
+
+void ft_http_generation_take(ft_http_generation *g, ft_buf *out)
+{
+    *out = g->scratch;
+    g->scratch = (ft_buf){0};
 }
 
 const ft_http_fail *ft_http_generation_fail(const ft_http_generation *g)

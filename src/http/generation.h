@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One generation: a worker thread runs the backend and writes the answer; the connection's thread
- * waits for its bytes and reads them. Internal to the room.
+ * One generation: a worker thread runs the backend and writes the answer. The connection's thread
+ * waits for the bytes of a stream and reads them, or for a whole answer. Internal to the room.
  */
 #ifndef FT_HTTP_GENERATION_H
 #define FT_HTTP_GENERATION_H
@@ -19,8 +19,8 @@ typedef struct ft_http_generation ft_http_generation;
 
 typedef enum ft_http_wait {
     FT_HTTP_WAIT_DATA,   /* there are bytes to read */
-    FT_HTTP_WAIT_END,    /* all bytes were read */
-    FT_HTTP_WAIT_FAILED, /* nothing was written, for the reason in ft_http_generation_fail */
+    FT_HTTP_WAIT_END,    /* all bytes were read; a whole answer can be taken */
+    FT_HTTP_WAIT_FAILED, /* there is no answer, for the reason in ft_http_generation_fail */
     FT_HTTP_WAIT_GONE    /* the client has closed its connection: the generation is cancelled */
 } ft_http_wait;
 
@@ -48,6 +48,8 @@ void ft_http_generation_destroy(ft_http_generation *g);
 ft_http_wait ft_http_generation_wait(ft_http_generation *g, int socket_fd);
 /* After FT_HTTP_WAIT_DATA: moves up to max bytes into out; returns how many. */
 size_t ft_http_generation_read(ft_http_generation *g, char *out, size_t max);
+/* After FT_HTTP_WAIT_END of an answer that is no stream: moves it into *out, which was empty. */
+void ft_http_generation_take(ft_http_generation *g, ft_buf *out);
 /* After FT_HTTP_WAIT_FAILED. */
 const ft_http_fail *ft_http_generation_fail(const ft_http_generation *g);
 

@@ -21,17 +21,29 @@ static int append(const char *data, size_t n, void *ctx)
     return ft_buf_append(ctx, data, n) == FT_OK ? 0 : -1;
 }
 
-ft_status ft_http_json_append(json_t *root, ft_buf *out)
+/* Takes root. */
+static ft_status dump(json_t *root, size_t flag, ft_buf *out)
 {
     size_t before = out->len;
     /* with 9 digits a float is read back unchanged */
-    int failed =
-        !root || json_dump_callback(root, append, out, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(9) | flag;
+    int failed = !root || json_dump_callback(root, append, out, flags);
     json_decref(root);
     if (!failed)
         return FT_OK;
+    out->failed = true;
     out->len = before;
     if (out->data)
         out->data[before] = 0;
     return FT_NOMEM;
+}
+
+ft_status ft_http_json_append(json_t *root, ft_buf *out)
+{
+    return dump(root, JSON_ENCODE_ANY, out);
+}
+
+ft_status ft_http_json_embed(json_t *root, ft_buf *out)
+{
+    return dump(root, JSON_EMBED, out);
 }

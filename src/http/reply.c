@@ -42,12 +42,14 @@ static enum MHD_Result queue(struct MHD_Connection *connection, const ft_http_re
     return result;
 }
 
-/* Takes the bytes; libmicrohttpd makes a copy. */
+/* Takes the bytes. */
 static struct MHD_Response *from_buf(ft_buf *body)
 {
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(body->len, (void *)ft_buf_str(body), MHD_RESPMEM_MUST_COPY);
-    ft_buf_deinit(body);
+        MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
+    if (!response)
+        ft_buf_deinit(body);
+    *body = (ft_buf){0};
     return response;
 }
 
