@@ -127,7 +127,7 @@ static ft_link *open_path(ft_bench_load_path *path, int64_t delay_us)
     far.link.vt = &far_vtable;
     pthread_mutex_init(&far.lock, NULL);
     pthread_cond_init(&far.changed, NULL);
-    ft_bench_load_path_init(path, (ft_link_source){NULL, far_open, far_info});
+    ft_bench_load_path_init(path, (ft_link_source){.open = far_open, .info = far_info});
     path->delay_us = delay_us;
     ft_link_source source = ft_bench_load_path_source(path);
     assert_int_equal(source.open(source.ctx, NULL, &link), FT_OK);
