@@ -100,6 +100,7 @@ static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server 
     add_number(&a, "--kv-tokens", o->kv_tok);
     add_number(&a, "--max-sessions", o->max_sessions);
     add(&a, "--per-client-share", "100"); /* all load comes from one address */
+    add(&a, "--idle-s", "0");             /* sessions idle for as long as the bench says */
     add_number(&a, "--threads", o->threads);
     if (o->policy)
         add(&a, "--policy", o->policy);

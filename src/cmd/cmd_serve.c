@@ -335,6 +335,9 @@ static const ft_flag rows[] = {
      "networks of proxies whose x-forwarded-for tells the client's address; may be repeated"},
     {"--session-ttl", NULL, VERIFIER(session_ttl_s), "S",
      "seconds that a session without a stream is kept", 0, 86400},
+    {"--idle-s", NULL, VERIFIER(idle_s), "S",
+     "a session whose client sends nothing for so many seconds loses its stream; 0: never", 0,
+     86400},
     {"--policy", NULL, FT_FLAG(serve_flags, policy), "NAME",
      "which verifications come next: " FT_SCHED_NAMES " (docs/OPERATIONS.md)"},
     FT_FLAG_INCLUDE(serve_flags, of_static, ft_flags_static),
@@ -394,6 +397,7 @@ static const serve_flags defaults = {
                             .max_sessions = 1024,
                              .client_share = 25,
                              .session_ttl_s = 120,
+                             .idle_s = 600,
                             /* SpecEdge 5's trees: 32 nodes, 7 levels */
                             .draft = {.budget = 32, .depth = 7, .width = 8}}},
     .policy = "fcfs",

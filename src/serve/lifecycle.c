@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -380,7 +381,7 @@ bool ft_sess_draft(ft_sess *s, const ft_mail *mail, bool flooded)
     return status == FT_OK;
 }
 
-/* ---- detached sessions ---- */
+/* ---- sessions without a stream, or without a sign of life ---- */
 
 void ft_sess_detach(ft_sess *s, int64_t now_us)
 {
@@ -404,18 +405,41 @@ void ft_sess_cut(ft_sess *s, const char *message, int64_t now_us)
     ft_answer_gone(s->verifier, handle, FT_UNAVAILABLE, message, RETRY_AFTER_MS);
 }
 
+/* Ends the stream of a session whose client has been silent for too long. */
+static void put_away(ft_sess *s, int64_t now_us)
+{
+    const ft_verifier_opts *opts = &s->verifier->opts;
+    char message[160];
+    snprintf(message, sizeof message,
+             "serve: no message came for %u s: the session is kept for %u s more: resume it",
+             opts->idle_s, opts->session_ttl_s);
+    ft_sess_cut(s, message, now_us);
+}
+
+/* How long the session may stay as it is; INT64_MAX: for ever. The server owes a waiting session a
+ * verdict, so its client may be silent. */
+static int64_t time_left_us(const ft_sess *s, int64_t now_us)
+{
+    const ft_verifier_opts *opts = &s->verifier->opts;
+    if (!s->handle)
+        return s->times.detached_us + (int64_t)opts->session_ttl_s * 1000000 - now_us;
+    if (opts->idle_s == 0 || ft_sess_state_of(s) == FT_SESS_WAITING)
+        return INT64_MAX;
+    return s->times.used_us + (int64_t)opts->idle_s * 1000000 - now_us;
+}
+
 int64_t ft_sessions_expire(ft_verifier *v, int64_t now_us)
 {
-    int64_t ttl_us = (int64_t)v->opts.session_ttl_s * 1000000, next = -1;
+    int64_t next = INT64_MAX;
     for (ft_sess *s = v->sessions.first, *after; s; s = after) {
         after = s->next;
-        if (s->handle)
-            continue;
-        int64_t left = s->times.detached_us + ttl_us - now_us;
+        if (s->handle && time_left_us(s, now_us) <= 0)
+            put_away(s, now_us);
+        const int64_t left = time_left_us(s, now_us);
         if (left <= 0)
             ft_sess_end(s, FT_TIMEOUT, "");
-        else if (next < 0 || left < next)
+        else if (left < next)
             next = left;
     }
-    return next;
+    return next == INT64_MAX ? -1 : next;
 }

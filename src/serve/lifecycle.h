@@ -22,8 +22,8 @@ void ft_sess_detach(ft_sess *s, int64_t now_us);
 void ft_sess_cut(ft_sess *s, const char *message, int64_t now_us);
 /* Frees the session; its handle, if any, gets the code and the message. */
 void ft_sess_end(ft_sess *s, ft_status code, const char *message);
-/* Ends detached sessions whose ttl is over. Returns the time in us until the next ttl is over; < 0:
- * no session is detached any more. */
+/* Ends detached sessions whose ttl is over, and detaches sessions whose clients have been silent
+ * for idle_s. Returns the time in us until the next one is due; < 0: none is. */
 int64_t ft_sessions_expire(ft_verifier *v, int64_t now_us);
 
 #endif

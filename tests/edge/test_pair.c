@@ -601,15 +601,16 @@ static void test_other_vocabulary(void **state)
 typedef struct place {
     ft_server *server;
     int port;
-    bool restarted, cut;
+    bool restarted, cut, paused;
     ft_link *link; /* the last one opened: to cut it */
     ft_link_source inner;
 } place;
 
-static ft_server *start_server(int port)
+static ft_server *start_server(int port, uint32_t idle_s)
 {
-    const ft_server_opts opts = {
+    ft_server_opts opts = {
         .verifier = verifier_opts(), .host = "127.0.0.1", .port = port, .token = "sesame"};
+    opts.verifier.idle_s = idle_s;
     ft_error err = {0};
     ft_server *server = NULL;
     if (ft_server_create(&opts, &err, &server) != FT_OK)
@@ -636,7 +637,7 @@ static bool restart_at_ten(void *ctx, uint32_t so_far)
         return true;
     p->restarted = true;
     ft_server_destroy(p->server, 0);
-    p->server = start_server(p->port);
+    p->server = start_server(p->port, 0);
     return true;
 }
 
@@ -664,10 +665,26 @@ static bool cut_at_ten(void *ctx, uint32_t so_far)
     return true;
 }
 
+/* The app takes no text for so long that the server ends the silent stream. */
+static bool pause_at_ten(void *ctx, uint32_t so_far)
+{
+    place *p = ctx;
+    ft_verifier *v = ft_server_verifier(p->server);
+    ft_verifier_stats stats = {0};
+    if (so_far < 10 || p->paused)
+        return true;
+    p->paused = true;
+    while (stats.sessions_detached == 0) {
+        ft_verifier_tick(v);
+        ft_verifier_get_stats(v, &stats);
+    }
+    return true;
+}
+
 static void over_wire(bool (*on_tokens)(void *ctx, uint32_t so_far), float temperature,
                       const ft_model *draft, mode how)
 {
-    place p = {.server = start_server(0)};
+    place p = {.server = start_server(0, on_tokens == pause_at_ten)};
     p.port = ft_server_port(p.server);
     run plain = {.max_tokens = LONG_TEXT, .sampling = warm(temperature)};
     plain_text(ft_server_verifier(p.server), &plain);
@@ -722,9 +739,15 @@ static void test_cut_stream(void **state)
     over_wire(cut_at_ten, 0.8f, m.same, mode_at(3));
 }
 
+static void test_pause(void **state)
+{
+    over_wire(pause_at_ten, 0.8f, m.bad, mode_at(3));
+    over_wire(pause_at_ten, 0.8f, NULL, mode_at(0));
+}
+
 static void test_wrong_token(void **state)
 {
-    ft_server *server = start_server(0);
+    ft_server *server = start_server(0, 0);
     ft_wire_client *client = make_client(ft_server_port(server), "barley");
     const ft_edge_opts opts = {
         .vocab = m.vocab, .source = ft_link_source_wire(client), .clock = ft_clock_monotonic()};
@@ -753,6 +776,7 @@ int main(void)
         cmocka_unit_test(test_wire),
         cmocka_unit_test(test_server_restart),
         cmocka_unit_test(test_cut_stream),
+        cmocka_unit_test(test_pause),
         cmocka_unit_test(test_wrong_token),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

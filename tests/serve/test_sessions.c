@@ -438,7 +438,7 @@ static void test_ttl(void **state)
     open_first(b);
     assert_true(go_round(b));
     ft_msg_open resume = local_resume_msg(&b->c, b->text.n);
-    b->now_us += 1000000000; /* an attached session does not age */
+    b->now_us += 1000000000; /* an attached session does not age without idle_s */
     assert_int_equal(stats_of(b).sessions, 1);
     local_detach(&b->c);
     assert_int_equal(stats_of(b).sessions_detached, 1);
@@ -451,6 +451,50 @@ static void test_ttl(void **state)
     assert_int_equal(s.sessions_detached, 0);
     assert_int_equal(s.kv_blocks_free, s.kv_blocks);
     expect_refused(b, &resume, "me", FT_NOT_FOUND, "open again with the text so far");
+    bench_destroy(b);
+}
+
+/* A client that sends nothing loses its stream, and resumes. One that waits for a verdict does not:
+ * here the policy makes it wait. */
+static void test_idle(void **state)
+{
+    enum { IDLE_S = 600, WAIT_S = 1000 };
+    bench *b = bench_create((ft_verifier_opts){.idle_s = IDLE_S,
+                                               .policy = &ft_sched_static,
+                                               .static_batch = 8,
+                                               .static_wait_us = WAIT_S * 1000000});
+    local_client waits;
+    (void)state;
+    open_first(b);
+    while (stats_of(b).chunks.sum < b->text.n - 1) { /* until its prompt is read */
+    }
+    b->now_us += IDLE_S * 1000000ll - 1;
+    assert_int_equal(stats_of(b).sessions_detached, 0);
+    ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);
+    local_open(&waits, b->v, &open, "me");
+    local_wait_opened(&waits);
+    const ft_msg_draft draft = {.round = 1, .base = b->text.n};
+    local_send(waits.session, &draft);
+    ft_verifier_tick(b->v);
+    b->now_us += 1;
+    assert_int_equal(stats_of(b).sessions_detached, 1);
+    assert_int_equal(local_wait_gone(&b->c), FT_UNAVAILABLE);
+    assert_non_null(
+        strstr(b->c.message, "no message came for 600 s: the session is kept for 30 s"));
+    ft_msg_open resume = local_resume_msg(&b->c, b->text.n);
+    local_detach(&b->c);
+    local_open(&b->c, b->v, &resume, "me");
+    local_wait_opened(&b->c);
+    b->now_us += (WAIT_S - 1) * 1000000ll; /* the other one is idle again, and expires later */
+    assert_int_equal(stats_of(b).sessions_detached, 1);
+    assert_int_equal(waits.n_gone, 0);
+    b->now_us += 1000000;
+    ft_verifier_tick(b->v);
+    assert_true(local_wait_verdict(&waits, 1));
+    local_close(&waits);
+    local_detach(&b->c);
+    b->now_us += 30000000;
+    assert_int_equal(stats_of(b).sessions, 0);
     bench_destroy(b);
 }
 
@@ -636,6 +680,7 @@ int main(void)
         cmocka_unit_test(test_resume_behind),
         cmocka_unit_test(test_takeover),
         cmocka_unit_test(test_ttl),
+        cmocka_unit_test(test_idle),
         cmocka_unit_test(test_session_limit),
         cmocka_unit_test(test_client_share),
         cmocka_unit_test(test_kv_admission),
