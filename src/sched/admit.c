@@ -10,8 +10,10 @@
 #define TUNE (ft_sched_tune->admit)
 
 /* Open texts may need so many times the pool: they rarely need all of it at once, and the KV of one
- * that gave way is computed again. With more of them the server would do little else. */
-#define KV_OVERCOMMIT 4
+ * that gave way is computed again. With more of them each would wait for too many turns. Those of
+ * one tenant may need a little less, so that another tenant finds room. */
+#define KV_OVERCOMMIT        4
+#define KV_OVERCOMMIT_TENANT 3
 
 double ft_admit_load(const ft_cost *cost, const ft_gain *usual, const ft_admit_text *text)
 {
@@ -44,7 +46,8 @@ void ft_admit_saw(double *behind, bool is_behind)
     *behind += TUNE.behind_weight * (is_behind - *behind);
 }
 
-bool ft_admit_kv(uint64_t wanted_blocks, uint32_t pool_blocks)
+bool ft_admit_kv(const ft_admit_blocks *wanted, uint32_t pool_blocks)
 {
-    return wanted_blocks <= (uint64_t)KV_OVERCOMMIT * pool_blocks;
+    return wanted->all <= (uint64_t)KV_OVERCOMMIT * pool_blocks &&
+           wanted->of_tenant <= (uint64_t)KV_OVERCOMMIT_TENANT * pool_blocks;
 }

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of eviction. Waiting work is evicted only for the oldest work. The oldest stays
-// the oldest until it is done, so that nobody can take from it in turn: all work ends. Pure, no
+// the oldest until it is done, so that nobody can take from it in turn. It waits for turns, which
+// end; meanwhile the caller gives nothing to work that holds nothing. So all work ends. Pure, no
 // state.
 #include "sched/evict.h"
+
+#include "sched/tuning.h"
+
+/* A turn takes so many times the time that computing took. So at most a third of the time goes into
+ * computing again. With half of it: half of the time; with double: a fifth, but others wait for
+ * twice as long. */
+#define TURN_TIMES 2
 
 bool ft_evict_before(const ft_holder *a, const ft_holder *b)
 {
@@ -11,7 +19,22 @@ bool ft_evict_before(const ft_holder *a, const ft_holder *b)
     return a->kind == FT_HOLDER_WAITING ? a->since_us > b->since_us : a->since_us < b->since_us;
 }
 
-bool ft_evict_may(const ft_holder *holder, bool for_oldest)
+int64_t ft_evict_turn_us(int64_t spent_us, int64_t now_us)
 {
-    return for_oldest || holder->kind != FT_HOLDER_WAITING;
+    return now_us + TURN_TIMES * spent_us;
+}
+
+int64_t ft_evict_turn_left_us(const ft_holder *holder, int64_t now_us)
+{
+    int64_t end_us = holder->kind == FT_HOLDER_DETACHED ? 0 : holder->turn_us;
+    const int64_t quiet_us = holder->since_us + ft_sched_tune->prompts.active_us;
+    if (holder->kind == FT_HOLDER_IDLE && quiet_us < end_us)
+        end_us = quiet_us;
+    return end_us > now_us ? end_us - now_us : 0;
+}
+
+bool ft_evict_may(const ft_holder *holder, bool for_oldest, int64_t now_us)
+{
+    return (for_oldest || holder->kind != FT_HOLDER_WAITING) &&
+           ft_evict_turn_left_us(holder, now_us) == 0;
 }

@@ -20,13 +20,21 @@ typedef enum ft_holder_kind {
 typedef struct ft_holder {
     ft_holder_kind kind;
     int64_t since_us; /* detached since, last used, waiting since */
+    int64_t turn_us;  /* the end of its turn (ft_evict_turn_us); 0: it has had none */
 } ft_holder;
 
 /* Whether `a` is evicted before `b`. Of detached or idle holders the least recently used goes
  * first, of waiting ones the one that has waited for the shortest time. False if they are equal. */
 bool ft_evict_before(const ft_holder *a, const ft_holder *b);
 
+/* The end of the turn of a holder for which spent_us were spent on computing what it holds, until
+ * now_us. In its turn it is not evicted: two holders that evict each other would have all computed
+ * again each time, and get nothing else done. */
+int64_t ft_evict_turn_us(int64_t spent_us, int64_t now_us);
+/* How long the holder's turn still takes; 0: it has none. The turn of an idle holder ends when it
+ * has been quiet for long, that of a detached one at once. */
+int64_t ft_evict_turn_left_us(const ft_holder *holder, int64_t now_us);
 /* Whether the holder may be evicted for the oldest work, or for other work. */
-bool ft_evict_may(const ft_holder *holder, bool for_oldest);
+bool ft_evict_may(const ft_holder *holder, bool for_oldest, int64_t now_us);
 
 #endif

@@ -16,21 +16,25 @@ static bool before(const void *ctx, const void *a, const void *b)
     return i < j;
 }
 
-/* All work into picks, whatever order the caller keeps. */
-static void sort(const ft_work *work, size_t n, ft_pick *picks)
+/* The same, but within a kind the tenant comes first that has had less. */
+static bool before_fairly(const void *ctx, const void *a, const void *b)
 {
-    for (size_t i = 0; i < n; i++)
-        picks[i] = (ft_pick){.index = (uint32_t)i};
-    ft_sort(picks, n, sizeof *picks, before, work);
+    const ft_work *work = ctx;
+    const ft_work *x = &work[((const ft_pick *)a)->index], *y = &work[((const ft_pick *)b)->index];
+    if (x->kind == y->kind && (x->share < y->share || x->share > y->share))
+        return x->share < y->share;
+    return before(ctx, a, b);
 }
 
-static size_t pick(const ft_work *work, size_t n, const ft_sched_limits *limits, int64_t now_us,
-                   ft_pick *picks)
+/* Grants room to all work in that order, whatever order the caller keeps. */
+static size_t pick_by(bool (*order)(const void *ctx, const void *a, const void *b),
+                      const ft_work *work, size_t n, const ft_sched_limits *limits, ft_pick *picks)
 {
     ft_room room = ft_room_of(work, n, limits);
     size_t out = 0;
-    (void)now_us; /* who came first does not depend on it */
-    sort(work, n, picks);
+    for (size_t i = 0; i < n; i++)
+        picks[i] = (ft_pick){.index = (uint32_t)i};
+    ft_sort(picks, n, sizeof *picks, order, work);
     for (size_t i = 0; i < n; i++) {
         uint32_t granted = ft_room_grant(&room, &work[picks[i].index], limits);
         if (granted > 0)
@@ -39,7 +43,22 @@ static size_t pick(const ft_work *work, size_t n, const ft_sched_limits *limits,
     return out;
 }
 
-const ft_sched_policy ft_sched_fcfs = {.name = "fcfs", .pick = pick};
+/* Neither order depends on the time. */
+static size_t pick(const ft_work *work, size_t n, const ft_sched_limits *limits, int64_t now_us,
+                   ft_pick *picks)
+{
+    (void)now_us;
+    return pick_by(before, work, n, limits, picks);
+}
+
+static size_t pick_fairly(const ft_work *work, size_t n, const ft_sched_limits *limits,
+                          int64_t now_us, ft_pick *picks)
+{
+    (void)now_us;
+    return pick_by(before_fairly, work, n, limits, picks);
+}
+
+const ft_sched_policy ft_sched_fcfs = {.name = "fcfs", .pick = pick_fairly};
 
 const ft_sched_policy ft_sched_centralized = {
     .name = "centralized", .pick = pick, .no_drafts = true};

@@ -87,11 +87,12 @@ void ft_hold_add(ft_hold *hold, int64_t arrival_us);
 int64_t ft_hold_left_us(const ft_hold *hold, const ft_sched_policy *policy,
                         const ft_sched_limits *limits, int64_t now_us);
 
-/* First come, first served. Verifications run first, in order of arrival. Prompt chunks follow in
- * order of arrival, in the room and time that is left: the oldest prompt takes all that it can use,
- * then the next one. While prompts wait, a part of the rows is reserved for them (a quarter, or the
- * rows that prefill_us allows); only the first verification may use it. So neither kind of work
- * starves the other. */
+/* First come, first served, fair between tenants. Verifications run first: those of the tenant with
+ * the smallest share of recent service, in order of arrival, then those of the next tenant. Prompt
+ * chunks follow in the same order, in the room and time that is left: the first prompt takes all
+ * that it can use, then the next one. While prompts wait, a part of the rows is reserved for them
+ * (a quarter, or the rows that prefill_us allows); only the first verification may use it. So
+ * neither kind of work starves the other. */
 extern const ft_sched_policy ft_sched_fcfs;
 
 /* Static batching (SLED's server): a pass has static_batch verifications, first come, first served.

@@ -256,7 +256,7 @@ void ft_sess_batch_compose(ft_verifier *v, int64_t now_us, int64_t read_us)
 {
     ft_sess_batch *b = &v->batch;
     ft_sched_limits limits = limits_of(v);
-    limits.kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs);
+    limits.kv_blocks_free = ft_kv_make_room(v, b->needs, b->n_needs, now_us);
     const bool expected = !b->alone && draft_expected(v, now_us);
     bool others = expected;
     size_t n_work = 0;

@@ -12,8 +12,8 @@
 #include "serve/verifier.h"
 
 #define PROBE_EVERY_US 1000000
-/* The engine hangs if it works so much longer than ever before, and at least so long. Half of either
- * takes servers out of service for one long pass; twice of either only delays the news. */
+/* The engine hangs if it works so much longer than ever before, and at least so long. Half of
+ * either takes servers out of service for one long pass; twice of either delays the news. */
 #define HANG_TIMES 20
 #define HANG_US    30000000
 

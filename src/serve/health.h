@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether the engine works. ft_verifier_health (serve/verifier.h) tells other threads. The functions
- * here are called on the engine thread.
+ * Whether the engine works. ft_verifier_health (serve/verifier.h) tells other threads. The
+ * functions here are called on the engine thread.
  *
  *           a pass fails, and so does the probe
  *   WORKS <------------------------------------> FAILS: no passes, no opens; streams have ended

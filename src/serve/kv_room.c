@@ -11,7 +11,9 @@
 // The engine does the first two by itself, and counts both kinds of blocks as free.
 //
 // The blocks of an evicted session stay cached until they are needed. So a brief shortage costs
-// little. The oldest work always runs, because one session fits into an empty pool
+// little. A session whose KV had to be computed then keeps it for a turn (sched/evict.h). The
+// oldest work waits for the turns of others. Meanwhile no session without KV gets any, so these
+// turns are the last before its own. Then it runs, because one session fits into an empty pool
 // (ft_verifier_create checks this). So every session ends at some time, however many there are. A
 // session that does not fit into this pass gives back the cached blocks that it took over for it.
 #include "serve/kv_room.h"
@@ -22,6 +24,7 @@
 #include "base/secret.h"
 #include "sched/admit.h"
 #include "sched/evict.h"
+#include "serve/slo.h"
 
 static uint32_t blocks_free(const ft_verifier *v)
 {
@@ -37,17 +40,21 @@ static uint32_t blocks_for(const ft_verifier *v, uint32_t n_tok)
     return (uint32_t)((rows + FT_KV_BLOCK_TOK - 1) / FT_KV_BLOCK_TOK) + 1;
 }
 
-ft_status ft_kv_admit(const ft_verifier *v, uint32_t n_tok, ft_error *err)
+ft_status ft_kv_admit(const ft_verifier *v, const char *credential, uint32_t n_tok, ft_error *err)
 {
     ft_engine_stats es;
-    uint64_t wanted = blocks_for(v, n_tok);
+    ft_admit_blocks wanted = {.all = blocks_for(v, n_tok), .of_tenant = blocks_for(v, n_tok)};
     ft_engine_get_stats(v->engine, &es);
-    for (const ft_sess *s = v->sessions.first; s; s = s->next)
-        if (s->handle && s->text.finish == FT_FINISH_NONE)
-            wanted += blocks_for(v, s->text.len);
-    if (!ft_admit_kv(wanted, es.blocks))
+    for (const ft_sess *s = v->sessions.first; s; s = s->next) {
+        if (!s->handle || s->text.finish != FT_FINISH_NONE)
+            continue;
+        const uint32_t blocks = blocks_for(v, s->text.len);
+        wanted.all += blocks;
+        wanted.of_tenant += strcmp(ft_slo_credential(s), credential) == 0 ? blocks : 0;
+    }
+    if (!ft_admit_kv(&wanted, es.blocks))
         return ft_error_set(err, FT_EXHAUSTED,
-                            "serve: the KV pool is too full for a prompt of %u tokens: try again "
+                            "serve: the KV pool is too full for a text of %u tokens: try again "
                             "later",
                             n_tok);
     return FT_OK;
@@ -78,6 +85,7 @@ static void release(ft_verifier *v, ft_sess *s)
     ft_seq_truncate(s->kv.seq, 0);
     s->kv.want = false;
     s->kv.counted = false;
+    s->kv.spent_us = s->kv.turn_us = 0;
     v->stats.kv_released++;
 }
 
@@ -88,15 +96,25 @@ typedef struct choice {
     ft_holder holder;
 } choice;
 
-static void consider(choice *best, ft_sess *s, ft_need *n, bool for_oldest)
+static ft_holder holder_of(const ft_sess *s)
 {
-    const ft_holder holder = {.kind = n           ? FT_HOLDER_WAITING
-                                      : s->handle ? FT_HOLDER_IDLE
-                                                  : FT_HOLDER_DETACHED,
-                              .since_us = n           ? s->times.waits_us
-                                          : s->handle ? s->times.used_us
-                                                      : s->times.detached_us};
-    if (ft_seq_n_past(s->kv.seq) == 0 || !ft_evict_may(&holder, for_oldest) ||
+    switch (ft_sess_state_of(s)) {
+    case FT_SESS_WAITING:
+    case FT_SESS_PREFILL:
+        return (ft_holder){FT_HOLDER_WAITING, s->times.waits_us, s->kv.turn_us};
+    case FT_SESS_IDLE:
+        return (ft_holder){FT_HOLDER_IDLE, s->times.used_us, s->kv.turn_us};
+    case FT_SESS_DETACHED:
+    case FT_SESS_ENDED: /* holds nothing */
+        break;
+    }
+    return (ft_holder){FT_HOLDER_DETACHED, s->times.detached_us, 0};
+}
+
+static void consider(choice *best, ft_sess *s, ft_need *n, bool for_oldest, int64_t now_us)
+{
+    const ft_holder holder = holder_of(s);
+    if (ft_seq_n_past(s->kv.seq) == 0 || !ft_evict_may(&holder, for_oldest, now_us) ||
         (best->session && !ft_evict_before(&holder, &best->holder)))
         return;
     *best = (choice){.session = s, .need = n, .holder = holder};
@@ -104,16 +122,16 @@ static void consider(choice *best, ft_sess *s, ft_need *n, bool for_oldest)
 
 /* Evicts one session to make room for needs[i]. If the evicted session has work, this work leaves
  * the pass. Returns false if no session may be evicted. */
-static bool release_next(ft_verifier *v, ft_need *needs, size_t n, size_t i)
+static bool release_next(ft_verifier *v, ft_need *needs, size_t n, size_t i, int64_t now_us)
 {
     choice best = {0};
     for (ft_sess *s = v->sessions.first; s; s = s->next) {
         ft_sess_state state = ft_sess_state_of(s);
         if (state == FT_SESS_DETACHED || state == FT_SESS_IDLE)
-            consider(&best, s, NULL, i == 0);
+            consider(&best, s, NULL, i == 0, now_us);
     }
     for (size_t k = n; k-- > 1;)
-        consider(&best, needs[k].session, &needs[k], i == 0);
+        consider(&best, needs[k].session, &needs[k], i == 0, now_us);
     if (!best.session)
         return false;
     bool wanted = best.need && best.session->kv.want; /* its work still waits */
@@ -136,19 +154,43 @@ static bool fits(const ft_verifier *v, const ft_need *n, uint32_t reserved, uint
     return (uint64_t)reserved + *blocks <= blocks_free(v);
 }
 
-uint32_t ft_kv_make_room(ft_verifier *v, ft_need *needs, size_t n)
+uint32_t ft_kv_make_room(ft_verifier *v, ft_need *needs, size_t n, int64_t now_us)
 {
     uint32_t reserved = 0;
     for (size_t i = 0; i < n; i++) {
         ft_sess *s = needs[i].session;
         bool empty = ft_seq_n_past(s->kv.seq) == 0;
         uint32_t blocks = 0;
+        needs[i].out |= needs[0].out && empty;
         while (!needs[i].out && !fits(v, &needs[i], reserved, &blocks))
-            needs[i].out = !release_next(v, needs, n, i);
+            needs[i].out = !release_next(v, needs, n, i, now_us);
         if (!needs[i].out)
             reserved += blocks;
         else if (empty)
             ft_seq_truncate(s->kv.seq, 0);
     }
     return blocks_free(v);
+}
+
+/* ---- turns ---- */
+
+void ft_kv_computed(ft_sess *s, int64_t pass_us, int64_t now_us)
+{
+    s->kv.spent_us += pass_us;
+    if (ft_sess_missing(s) > 0)
+        return;
+    s->kv.turn_us = ft_evict_turn_us(s->kv.spent_us, now_us);
+    s->kv.spent_us = 0;
+}
+
+int64_t ft_kv_turn_left_us(const ft_verifier *v, int64_t now_us)
+{
+    int64_t least_us = -1;
+    for (const ft_sess *s = v->sessions.first; s; s = s->next) {
+        const ft_holder holder = holder_of(s);
+        const int64_t left_us = ft_evict_turn_left_us(&holder, now_us);
+        if (left_us > 0 && (least_us < 0 || left_us < least_us))
+            least_us = left_us;
+    }
+    return least_us;
 }

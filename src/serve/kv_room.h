@@ -14,12 +14,20 @@ uint64_t ft_kv_scope(const ft_verifier *v, const char *credential);
 void ft_kv_attach(ft_sess *s);
 
 /* Returns FT_EXHAUSTED if the pool is too small for the open texts and one more text of n_tok
- * tokens. */
-FT_WARN_UNUSED ft_status ft_kv_admit(const ft_verifier *v, uint32_t n_tok, ft_error *err);
+ * tokens, of the tenant with this credential. Called when a text is opened or resumed. */
+FT_WARN_UNUSED ft_status ft_kv_admit(const ft_verifier *v, const char *credential, uint32_t n_tok,
+                                     ft_error *err);
+/* A pass of pass_us has computed KV that was missing. If none is missing any more, the session's
+ * turn begins. */
+void ft_kv_computed(ft_sess *s, int64_t pass_us, int64_t now_us);
 /* Reserves blocks for `needs`. The need that has waited longest comes first. A session without KV
- * takes over KV from the prefix cache. If blocks are short, sessions are evicted. A need that still
- * does not fit gets need.out = true. needs[0], the oldest need, always fits: any other session may
- * be evicted for it. Returns how many blocks are free, the reserved ones included. */
-uint32_t ft_kv_make_room(ft_verifier *v, ft_need *needs, size_t n);
+ * takes over KV from the prefix cache. If blocks are short, sessions are evicted that are not in
+ * their turn. A need that still does not fit gets need.out = true. If that is needs[0], the oldest
+ * need, no session without KV gets any, and the oldest fits when the turns of others are over: any
+ * other one may then be evicted for it. Returns how many blocks are free, the reserved ones
+ * included. */
+uint32_t ft_kv_make_room(ft_verifier *v, ft_need *needs, size_t n, int64_t now_us);
+/* The time until the next turn ends; < 0: no session is in its turn. */
+int64_t ft_kv_turn_left_us(const ft_verifier *v, int64_t now_us);
 
 #endif

@@ -163,15 +163,17 @@ static ft_status find_room(const ft_verifier *v, const ft_client_id *client, con
     return ft_quota_refuse(&v->places, client, room, err);
 }
 
-static ft_status admit(ft_verifier *v, const ft_msg_open *o, const ft_client_id *client,
-                       const ft_key *key, ft_error *err)
+static ft_status admit(ft_verifier *v, const ft_opening *opening, const ft_client_id *client,
+                       ft_error *err)
 {
+    const ft_msg_open *o = &opening->open;
+    const ft_key *key = &opening->key;
     ft_sess *oldest = NULL;
     ft_status status = key->name[0] ? ft_keys_check_speed(v, key, o->slo_tokens_per_s, err) : FT_OK;
     if (status == FT_OK)
         status = find_room(v, client, key, err, &oldest);
     if (status == FT_OK)
-        status = ft_kv_admit(v, o->n_prompt, err);
+        status = ft_kv_admit(v, opening->credential, o->n_prompt, err);
     if (status == FT_OK)
         status = ft_slo_admit(v, o->slo_tokens_per_s, o->n_prompt, err);
     if (status == FT_OK && oldest)
@@ -296,6 +298,9 @@ static ft_status resume(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
                             rule->id, rule->name, o->rule);
     if (o->base != s->text.len && !ft_sess_record_holds(&s->record, s->record.round, o->base))
         return give_up(s, o->base, err);
+    if (!s->handle && s->text.finish == FT_FINISH_NONE &&
+        ft_kv_admit(v, ft_slo_credential(s), s->text.len, err) != FT_OK)
+        return FT_EXHAUSTED; /* it stays detached */
     FT_LOGI("serve", "session=%llu resumed length=%u takeover=%d",
             (unsigned long long)s->who.serial, s->text.len, s->handle != NULL);
     if (s->handle) {
@@ -320,7 +325,7 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     const ft_opening *opening = h->opening;
     ft_status status = check_open(v, &opening->open, err, &sampling);
     if (status == FT_OK)
-        status = admit(v, &opening->open, &h->client.id, &opening->key, err);
+        status = admit(v, opening, &h->client.id, err);
     if (status == FT_OK)
         status = create(v, opening, now_us, err, &s);
     if (status != FT_OK)

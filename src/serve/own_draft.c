@@ -31,7 +31,6 @@
 
 #include "base/log.h"
 #include "base/sort.h"
-#include "sched/evict.h"
 #include "sched/own_draft.h"
 #include "sched/prompt_share.h"
 #include "spec/draft_engine.h"
@@ -195,8 +194,7 @@ static ft_sess *next_workless(const ft_verifier *v)
     ft_sess *best = NULL;
     for (ft_sess *s = v->sessions.first; s; s = s->next)
         if (s->own && ft_sess_state_of(s) != FT_SESS_WAITING &&
-            (!best || ft_evict_before(&(ft_holder){FT_HOLDER_IDLE, s->times.used_us},
-                                      &(ft_holder){FT_HOLDER_IDLE, best->times.used_us})))
+            (!best || s->times.used_us < best->times.used_us))
             best = s;
     return best;
 }

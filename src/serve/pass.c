@@ -14,6 +14,7 @@
 #include "serve/answers.h"
 #include "serve/batch.h"
 #include "serve/health.h"
+#include "serve/kv_room.h"
 #include "serve/lifecycle.h"
 #include "serve/own_draft.h"
 #include "serve/slo.h"
@@ -116,8 +117,12 @@ bool ft_pass_run(ft_verifier *v, int64_t *look_us)
     int64_t read_us = ft_own_before_pass(v, ft_sess_batch_read_us(v));
     int64_t began_us = ft_clock_now_us(&v->opts.clock);
     ft_sess_batch_compose(v, began_us, read_us);
-    if (b->all.n == 0)
-        return false; /* what the policy holds back has the blocks; *look_us says until when */
+    if (b->all.n == 0) { /* others have the blocks: held back by the policy, or in their turn */
+        const int64_t turn_us = ft_kv_turn_left_us(v, began_us);
+        if (*look_us < 0 || (turn_us >= 0 && turn_us < *look_us))
+            *look_us = turn_us;
+        return false;
+    }
     (void)run_part(v, b->all, began_us);
     return true;
 }

@@ -15,6 +15,7 @@
 #include "sched/price.h"
 #include "serve/answers.h"
 #include "serve/drafts.h"
+#include "serve/kv_room.h"
 #include "serve/lifecycle.h"
 #include "serve/own_draft.h"
 #include "serve/slo.h"
@@ -188,7 +189,7 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
                           int64_t now_us)
 {
     ft_msg_verdict *verdict = &s->verifier->answer.verdict;
-    const uint32_t len_before = s->text.len;
+    const uint32_t len_before = s->text.len, lead = g->n - s->round.nodes.n - 1;
     ft_error err = {0};
     if (w->found.refused) {
         ft_error_set(&err, FT_INVALID, "serve: the evidence of round %u: %s", s->round.number,
@@ -200,11 +201,13 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
         return;
     conclude(s, &w->found, verdict);
     give_hints(s, g, w, verdict);
-    ft_status status = commit(s, g->n - s->round.nodes.n, verdict, &err);
+    ft_status status = commit(s, lead + 1, verdict, &err);
     if (status != FT_OK) {
         ft_sess_end(s, FT_INTERNAL, err.message);
         return;
     }
+    if (lead > 0)
+        ft_kv_computed(s, now_us - started_us, now_us);
     verdict->queue_us = (uint32_t)(started_us - s->times.draft_us);
     verdict->verify_us = (uint32_t)(now_us - started_us);
     verdict->others_us = others_us(&s->times, started_us);
@@ -215,13 +218,14 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
     ft_answer(s->verifier, s->handle);
 }
 
-static void finish_prefill(ft_sess *s, const ft_segment *g, int64_t now_us)
+static void finish_prefill(ft_sess *s, const ft_segment *g, int64_t started_us, int64_t now_us)
 {
     ft_error err = {0};
     if (commit(s, g->n, NULL, &err) != FT_OK) {
         ft_sess_end(s, FT_INTERNAL, err.message);
         return;
     }
+    ft_kv_computed(s, now_us - started_us, now_us);
     if (ft_sess_missing(s) == 0) {
         s->kv.want = ft_round_waits(&s->round);
         s->times.used_us = now_us; /* its first draft may come at any moment */
@@ -240,6 +244,6 @@ void ft_verdict_give(ft_verifier *v, int64_t started_us, int64_t now_us)
         if (b->segments.segment[i].want)
             finish_verify(b->segments.of[i], &b->segments.segment[i], walk++, started_us, now_us);
         else
-            finish_prefill(b->segments.of[i], &b->segments.segment[i], now_us);
+            finish_prefill(b->segments.of[i], &b->segments.segment[i], started_us, now_us);
     }
 }

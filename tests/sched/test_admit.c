@@ -91,9 +91,11 @@ static void test_behind_share(void **state)
 static void test_kv(void **state)
 {
     (void)state;
-    assert_true(ft_admit_kv(400, 100));
-    assert_false(ft_admit_kv(401, 100));
-    assert_true(ft_admit_kv(4ull * UINT32_MAX, UINT32_MAX));
+    assert_true(ft_admit_kv(&(ft_admit_blocks){.all = 400, .of_tenant = 300}, 100));
+    assert_false(ft_admit_kv(&(ft_admit_blocks){.all = 401, .of_tenant = 300}, 100));
+    assert_false(ft_admit_kv(&(ft_admit_blocks){.all = 301, .of_tenant = 301}, 100));
+    const ft_admit_blocks most = {.all = 4ull * UINT32_MAX, .of_tenant = 3ull * UINT32_MAX};
+    assert_true(ft_admit_kv(&most, UINT32_MAX));
 }
 
 int main(void)

@@ -12,15 +12,15 @@
 
 static bool before(ft_holder_kind a, int64_t a_us, ft_holder_kind b, int64_t b_us)
 {
-    return ft_evict_before(&(ft_holder){a, a_us}, &(ft_holder){b, b_us});
+    return ft_evict_before(&(ft_holder){a, a_us, 0}, &(ft_holder){b, b_us, 0});
 }
 
 static void test_order(void **state)
 {
     static const ft_holder in_order[] = {
-        {FT_HOLDER_DETACHED, 50}, {FT_HOLDER_DETACHED, 90}, /* gone for longer */
-        {FT_HOLDER_IDLE, 10},     {FT_HOLDER_IDLE, 95},     /* used less recently */
-        {FT_HOLDER_WAITING, 80},  {FT_HOLDER_WAITING, 5},   /* waits for less long */
+        {FT_HOLDER_DETACHED, 50, 0}, {FT_HOLDER_DETACHED, 90, 0}, /* gone for longer */
+        {FT_HOLDER_IDLE, 10, 0},     {FT_HOLDER_IDLE, 95, 0},     /* used less recently */
+        {FT_HOLDER_WAITING, 80, 0},  {FT_HOLDER_WAITING, 5, 0},   /* waits for less long */
     };
     (void)state;
     for (int i = 0; i < 6; i++)
@@ -35,9 +35,32 @@ static void test_may(void **state)
     (void)state;
     for (int kind = FT_HOLDER_DETACHED; kind <= FT_HOLDER_WAITING; kind++) {
         const ft_holder holder = {.kind = (ft_holder_kind)kind};
-        assert_true(ft_evict_may(&holder, true));
-        assert_int_equal(ft_evict_may(&holder, false), kind != FT_HOLDER_WAITING);
+        assert_true(ft_evict_may(&holder, true, 100));
+        assert_int_equal(ft_evict_may(&holder, false, 100), kind != FT_HOLDER_WAITING);
     }
+}
+
+/* In its turn a holder keeps what it has, even from the oldest work; not if its client is gone, and
+ * not for long if it has nothing to do. */
+static void test_turns(void **state)
+{
+    const int64_t end_us = ft_evict_turn_us(1000, 5000), long_us = ft_evict_turn_us(1 << 30, 5000);
+    ft_holder h = {.kind = FT_HOLDER_WAITING, .since_us = 5000, .turn_us = end_us};
+    (void)state;
+    assert_in_range(end_us, 5000 + 1000, 5000 + 4 * 1000); /* in proportion to what it cost */
+    assert_false(ft_evict_may(&h, true, end_us - 1));
+    assert_int_equal(ft_evict_turn_left_us(&h, end_us - 1), 1);
+    assert_true(ft_evict_may(&h, true, end_us));
+    assert_int_equal(ft_evict_turn_left_us(&h, end_us), 0);
+    h.kind = FT_HOLDER_IDLE;
+    assert_false(ft_evict_may(&h, false, end_us - 1));
+    assert_true(ft_evict_may(&h, false, end_us));
+    h.turn_us = long_us;
+    const int64_t left_us = ft_evict_turn_left_us(&h, 5000);
+    assert_in_range(left_us, 1, 10000000);
+    assert_true(ft_evict_may(&h, false, 5000 + left_us));
+    h.kind = FT_HOLDER_DETACHED;
+    assert_true(ft_evict_may(&h, false, 5000));
 }
 
 static ft_holder any(ft_rng *rng)
@@ -65,6 +88,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_may),
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_is_an_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "sched/fair.h"
 #include "sched/sched.h"
 
 #define BLOCK_TOK 16
@@ -239,6 +240,39 @@ static void test_blocks_go_to_the_oldest(void **state)
     assert_int_equal(picks[1].index, 3); /* takes none */
 }
 
+/* A tenant with many prompts and one with a single one: the one that has had less of the server is
+ * served first, so both get half of it, however many wait. Within a tenant, and for baselines,
+ * first come, first served. */
+static void test_tenants_are_equal(void **state)
+{
+    const ft_sched_limits l = {
+        .max_rows = 100, .kv_blocks_free = 1000, .kv_block_tok = BLOCK_TOK, .static_batch = 9};
+    double had[2] = {0, 0}, all = 0;
+    uint64_t rows[2] = {0, 0};
+    ft_work w[MAX_WORK];
+    ft_pick picks[MAX_WORK];
+    (void)state;
+    for (uint32_t i = 0; i < MAX_WORK; i++)
+        w[i] = (ft_work){.kind = FT_WORK_PREFILL, .arrival_us = i, .n_tok = 500, .kv_blocks = 32};
+    assert_int_equal(ft_sched_fcfs.pick(w, MAX_WORK, &l, 0, picks), 1);
+    assert_int_equal(picks[0].index, 0);
+    for (int pass = 0; pass < 200; pass++) {
+        for (uint32_t i = 0; i < MAX_WORK; i++) /* the last one is the other tenant's */
+            w[i].share = (float)ft_fair_share(had[i == MAX_WORK - 1], all);
+        assert_int_equal(ft_sched_fcfs.pick(w, MAX_WORK, &l, 0, picks), 1);
+        const bool other = picks[0].index == MAX_WORK - 1;
+        assert_true(other || picks[0].index == 0);
+        for (int t = 0; t < 2; t++)
+            had[t] = ft_fair_faded(had[t]);
+        all = ft_fair_faded(all) + picks[0].n_tok;
+        had[other] += picks[0].n_tok;
+        rows[other] += picks[0].n_tok;
+    }
+    assert_in_range(rows[1], 9900, 10100);
+    assert_int_equal(ft_sched_static.pick(w, MAX_WORK, &l, 0, picks), 1);
+    assert_int_equal(picks[0].index, 0);
+}
+
 /* A batch as soon as it is full, or when its first has waited: of the oldest, never more. */
 static void test_static(void **state)
 {
@@ -292,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_nobody_starves),
         cmocka_unit_test(test_prefill_beside_verifications),
         cmocka_unit_test(test_blocks_go_to_the_oldest),
+        cmocka_unit_test(test_tenants_are_equal),
         cmocka_unit_test(test_static),
         cmocka_unit_test(test_hold),
         cmocka_unit_test(test_find),
