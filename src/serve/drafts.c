@@ -134,6 +134,17 @@ static ft_status check_early(const ft_sess *s, const ft_msg_draft *d, bool flood
     return status == FT_OK ? ft_early_check(d, n_nodes, err) : status;
 }
 
+static ft_status check_repeat(const ft_sess *s, ft_error *err)
+{
+    if (s->record.repeats < FT_REPEATS_MAX)
+        return FT_OK;
+    return ft_error_set(
+        err, FT_INVALID,
+        "serve: round %u was sent again %u times on one stream: use its verdict, or "
+        "resume the session on another stream",
+        s->record.round, s->record.repeats);
+}
+
 /* Reserves room in the text for the tokens of this draft. If a round is under way, also reserves
  * room for the tokens of that round. */
 static ft_status reserve(ft_sess *s, const ft_msg_draft *d, ft_error *err)
@@ -154,7 +165,7 @@ static ft_status check(ft_sess *s, const ft_msg_draft *d, ft_round_event event, 
 {
     const ft_round_did would = ft_round_would(&s->round, event);
     if (would == FT_ROUND_REPEATED)
-        return FT_OK;
+        return check_repeat(s, err);
     ft_status status = FT_OK;
     if (event == FT_ROUND_ON_EARLY)
         status = check_early(s, d, flooded, err);
@@ -174,6 +185,7 @@ static void log_dropped(const ft_sess *s, uint32_t round)
 static void repeat(ft_sess *s)
 {
     ft_server_msg *answer = &s->verifier->answer;
+    s->record.repeats++;
     answer->kind = FT_SERVER_VERDICT;
     ft_sess_record_verdict(&s->record, &s->text, s->asked.logprobs, &answer->verdict);
     ft_answer(s->verifier, s->handle);

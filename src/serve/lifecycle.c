@@ -251,6 +251,7 @@ static void attach(ft_sess *s, ft_vsession *h)
                                            .last_round = s->record.round,
                                            .limits = ft_sess_limits(v)}};
     strncpy(v->answer.opened.model, v->model.name, sizeof v->answer.opened.model - 1);
+    s->record.repeats = 0;
     s->handle = h;
     h->session = s;
     ft_sess_check(s);

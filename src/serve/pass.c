@@ -56,6 +56,17 @@ static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
     stats->cost_bias = v->cost.bias;
 }
 
+/* The walks of the part have failed: drops what the pass has computed. The walks may have written
+ * over log-probabilities that the record of the last verdict needs. */
+static void drop_walks(const ft_sess_part *part)
+{
+    for (size_t i = 0; i < part->n; i++) {
+        ft_sess *s = part->of[i];
+        ft_seq_truncate(s->kv.seq, ft_seq_n_past(s->kv.seq));
+        s->record.whole = s->record.whole && !s->asked.logprobs;
+    }
+}
+
 /* Computes the segments of the pass and gives their verdicts. began_us: when the work on the pass
  * began. An error leaves all sessions as they were. */
 static ft_status compute(ft_verifier *v, int64_t began_us, ft_error *err)
@@ -67,8 +78,7 @@ static ft_status compute(ft_verifier *v, int64_t began_us, ft_error *err)
     const int64_t pass_us = count_pass(v, began_us), from_us = ft_clock_now_us(&v->opts.clock);
     status = ft_verdict_walk(v, err);
     if (status != FT_OK) {
-        for (size_t i = 0; i < part->n; i++)
-            ft_seq_truncate(part->segment[i].seq, ft_seq_n_past(part->segment[i].seq));
+        drop_walks(part);
         return status;
     }
     const int64_t now_us = ft_clock_now_us(&v->opts.clock);

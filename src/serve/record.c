@@ -15,6 +15,7 @@ void ft_sess_record_keep(ft_sess_record *record, const ft_msg_verdict *verdict, 
     record->base = base;
     record->n_drafted = n_drafted;
     record->whole = whole;
+    record->repeats = 0;
     record->n_path = verdict->n_path;
     record->n_next = verdict->n_next;
     record->queue_us = verdict->queue_us;

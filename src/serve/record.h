@@ -9,11 +9,16 @@
 
 #include "serve/text.h"
 
+/* How often a stream gets the same verdict from the record. An edge that has lost its stream asks
+ * once on the next one. More would let a client have answers made for which no pass is computed. */
+#define FT_REPEATS_MAX 4
+
 typedef struct ft_sess_record {
     uint32_t round; /* rounds are numbered from 1; 0: no verdict yet */
     uint32_t base;  /* length of the text that the round's draft extended */
     uint32_t n_drafted;
-    bool whole; /* one verdict answered the whole round; false: a run of several passes */
+    uint32_t repeats; /* how often the session's present stream got this verdict from the record */
+    bool whole;       /* one verdict answered the whole round; false: a run of several passes */
     uint32_t n_path, n_next;
     uint32_t queue_us, verify_us, others_us;
     bool hint_no_trees;

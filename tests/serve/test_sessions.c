@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "serve/record.h"
 #include "support/gate.h"
 #include "support/local_client.h"
 #include "support/rule_toy.h"
@@ -295,6 +296,51 @@ static void test_repeated_round(void **state)
         assert_true(local_wait_verdict(&b->c, seen + 1));
         assert_memory_equal(&first, &b->c.verdict, sizeof first);
         assert_int_equal(stats_of(b).rounds, rounds); /* not computed again */
+    }
+    local_close(&b->c);
+    bench_destroy(b);
+}
+
+/* A stream gets a verdict again a few times, not for ever; that ends this session alone. */
+static void test_repeats_end(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    local_client other;
+    test_text text;
+    (void)state;
+    open_first(b);
+    test_text_random(&text, 20, 7);
+    const ft_msg_open open = local_open_msg(&text, 0, 7, 0);
+    local_open(&other, b->v, &open, "me");
+    assert_true(go_round(b));
+    uint32_t n = 1;
+    do
+        local_send(b->c.session, &b->c.draft);
+    while (n < 100 && local_wait_verdict(&b->c, ++n));
+    assert_int_equal(n, 1 + FT_REPEATS_MAX + 1);
+    assert_int_equal(b->c.gone, FT_INVALID);
+    assert_non_null(strstr(b->c.message, "use its verdict"));
+    local_detach(&b->c);
+    assert_true(local_round(&other, &b->edge, &text));
+    local_close(&other);
+    bench_destroy(b);
+}
+
+/* Each new stream may ask again. */
+static void test_repeats_of_a_resumed_session(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    (void)state;
+    open_first(b);
+    assert_true(go_round(b));
+    const ft_msg_draft draft = b->c.draft;
+    for (int i = 0; i < 3 * FT_REPEATS_MAX; i++) {
+        const ft_msg_open resume = local_resume_msg(&b->c, draft.base);
+        local_detach(&b->c);
+        local_open(&b->c, b->v, &resume, "me");
+        local_wait_opened(&b->c);
+        local_send(b->c.session, &draft);
+        assert_true(local_wait_verdict(&b->c, 1));
     }
     local_close(&b->c);
     bench_destroy(b);
@@ -674,6 +720,8 @@ int main(void)
         cmocka_unit_test(test_bad_drafts),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_repeated_round),
+        cmocka_unit_test(test_repeats_end),
+        cmocka_unit_test(test_repeats_of_a_resumed_session),
         cmocka_unit_test(test_ended_text_takes_no_round),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_resume_elsewhere),
