@@ -50,7 +50,7 @@ static ft_msg_open open_msg(const ft_gen *gen)
 static ft_status open_stream(ft_gen *gen, ft_error *err)
 {
     ft_msg_open open = open_msg(gen);
-    ft_timing_opened(&gen->timing);
+    ft_timing_opens(&gen->timing, open.n_prompt);
     return ft_stream_open(&gen->stream, &open, err);
 }
 
@@ -230,8 +230,11 @@ static int64_t use_time(ft_gen *gen)
 static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err)
 {
     if (msg->kind == FT_SERVER_OPENED) {
+        const ft_msg_opened *o = &msg->opened;
         const uint32_t run = ft_gen_in_run(gen) ? gen->out.msg.draft.run : 0;
-        ft_status status = ft_stream_opened(&gen->stream, &msg->opened, gen->text.n, run, err);
+        ft_timing_reads(&gen->timing,
+                        o->length > o->cached_tokens ? o->length - o->cached_tokens : 0);
+        ft_status status = ft_stream_opened(&gen->stream, o, gen->text.n, run, err);
         if (status == FT_OK && gen->stream.state == FT_STREAM_READY)
             status = send_draft(gen, err);
         return status;
@@ -240,6 +243,19 @@ static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err
         return ft_error_set(err, FT_CORRUPT, "edge: a verdict for round %u came, not for %u",
                             msg->verdict.round, gen->stream.round);
     return FT_OK; /* of an older round, sent before the stream was lost */
+}
+
+/* The link has been silent for so long. A resume may mend what is lost without a word. If the
+ * server has answered a resume, and is silent again, another session may fare better. */
+static ft_status check_time(ft_gen *gen, int64_t silent_us, ft_error *err)
+{
+    const bool resumed = ft_stream_accepted(&gen->stream) && gen->timing.answer.n_overdue > 0;
+    if (gen->edge->servers.source[gen->stream.at].in_process ||
+        silent_us <= ft_timing_limit_us(&gen->timing))
+        return FT_OK;
+    ft_timing_overdue(&gen->timing);
+    return ft_error_set(err, resumed ? FT_TIMEOUT : FT_UNAVAILABLE,
+                        "edge: the server has been silent for %.0f s", (double)silent_us / 1e6);
 }
 
 static bool is_awaited(const ft_gen *gen, const ft_server_msg *msg)
@@ -252,28 +268,33 @@ static bool is_awaited(const ft_gen *gen, const ft_server_msg *msg)
 static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
 {
     const int64_t began_us = ft_gen_now_us(gen);
-    int64_t timeout_us = 0;
+    int64_t timeout_us = 0, heard_us = began_us;
     gen->timing.worked = false;
     for (;;) {
         ft_server_msg *msg = NULL;
         if (ft_gen_cancelled(gen))
             return cancelled(err);
         ft_status status = ft_stream_recv(&gen->stream, timeout_us, err, &msg);
+        const int64_t now_us = ft_gen_now_us(gen);
         if (status == FT_TIMEOUT) {
-            gen->timing.looked_us = ft_gen_now_us(gen);
+            status = check_time(gen, now_us - heard_us, err);
+            if (status != FT_OK)
+                return status;
+            gen->timing.looked_us = now_us;
             timeout_us = use_time(gen);
             continue;
         }
         if (status != FT_OK)
             return status;
         if (is_awaited(gen, msg)) {
-            const int64_t now_us = ft_gen_now_us(gen);
+            ft_timing_waited(&gen->timing, now_us - heard_us);
             ft_timing_verdict(&gen->timing, now_us, &msg->verdict, gen->out.msg.draft.n);
             ft_stream_heard(&gen->stream);
             gen->stats->wait_us += (uint64_t)(now_us - began_us);
             *out = msg;
             return FT_OK;
         }
+        heard_us = now_us;
         status = take_other(gen, msg, err);
         ft_server_msg_free(msg);
         if (status != FT_OK)

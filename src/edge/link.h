@@ -37,6 +37,8 @@ typedef struct ft_link_source {
     ft_status (*open)(void *ctx, ft_error *err, ft_link **out);
     ft_status (*info)(void *ctx, ft_error *err, ft_msg_info *out);
     const char *name; /* of the server, in logs; borrowed; NULL: it has none */
+    /* The server is in this process: it cannot be lost, and is waited for without a deadline. */
+    bool in_process;
 } ft_link_source;
 
 /* Links over gRPC, named by the client's address. The client is borrowed and outlives every

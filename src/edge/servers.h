@@ -39,8 +39,8 @@ ft_server_set ft_servers_all(const ft_servers *s);
 const char *ft_servers_name(const ft_servers *s, uint32_t server);
 
 /* The first server that is neither in `not_these` nor away, else the first that is not in
- * `not_these`, which must not have all. If its time away is over, no other call prefers it before it
- * has answered or the same time has passed again. */
+ * `not_these`, which must not have all. If its time away is over, no other call prefers it before
+ * it has answered or the same time has passed again. */
 uint32_t ft_servers_choose(ft_servers *s, ft_server_set not_these, int64_t now_us);
 /* The server has taken a text. */
 void ft_servers_answered(ft_servers *s, uint32_t server);

@@ -127,7 +127,6 @@ ft_status ft_stream_open(ft_stream *s, ft_msg_open *open, ft_error *err)
     fill(s, open);
     msg.open = *open;
     s->how.stats->reconnects += s->n_links++ > 0;
-    s->opened_us = now_us(s);
     s->round = open->resume ? s->session.round : 1;
     happened(s, open->resume      ? FT_STREAM_RESUME
                 : s->at != s->met ? FT_STREAM_MEET
@@ -211,12 +210,7 @@ void ft_stream_ask_behind(ft_stream *s, const ft_client_msg *msg, const char *wh
 
 ft_status ft_stream_recv(ft_stream *s, int64_t timeout_us, ft_error *err, ft_server_msg **out)
 {
-    ft_status status = s->link->vt->recv(s->link, timeout_us, err, out);
-    /* A server answers a resume at once. If it does not answer, it cannot be reached. */
-    if (status == FT_TIMEOUT && s->state == FT_STREAM_RESUMING &&
-        now_us(s) - s->opened_us > s->how.reconnect_us)
-        return ft_error_set(err, FT_UNAVAILABLE, "edge: no answer to a resume");
-    return status;
+    return s->link->vt->recv(s->link, timeout_us, err, out);
 }
 
 void ft_stream_answered(ft_stream *s, bool goes_on)
@@ -241,10 +235,10 @@ static bool is_passing(ft_status code)
 }
 
 /* The server failed at this session: another session with the same text may succeed. FT_IO is
- * gRPC's UNKNOWN. */
+ * gRPC's UNKNOWN. FT_TIMEOUT: it gives no verdict, after a resume either. */
 static bool is_failure(ft_status code)
 {
-    return code == FT_INTERNAL || code == FT_IO;
+    return code == FT_INTERNAL || code == FT_IO || code == FT_TIMEOUT;
 }
 
 static void drop_link(ft_stream *s)

@@ -73,7 +73,6 @@ typedef struct ft_stream {
     uint32_t at;   /* the server of the link, or of the last one */
     uint32_t n_links;
     uint32_t n_failures; /* of servers, after which the text was opened anew */
-    int64_t opened_us;   /* when the last Open went out */
     uint32_t round;      /* the session's outstanding or next round */
     struct {
         bool known;             /* Opened came, and the server has not refused it since */
@@ -104,7 +103,7 @@ FT_WARN_UNUSED ft_status ft_stream_open(ft_stream *s, ft_msg_open *open, ft_erro
 FT_WARN_UNUSED ft_status ft_stream_ask(ft_stream *s, const ft_client_msg *msg, ft_error *err);
 /* In WAITING: sends one more draft, for the next round. ft_stream_recv reports a failure. */
 void ft_stream_ask_behind(ft_stream *s, const ft_client_msg *msg, const char *what);
-/* As ft_link_vtable.recv; FT_UNAVAILABLE also if a resume is not answered in time. */
+/* As ft_link_vtable.recv. */
 FT_WARN_UNUSED ft_status ft_stream_recv(ft_stream *s, int64_t timeout_us, ft_error *err,
                                         ft_server_msg **out);
 /* A round is over. goes_on: the draft of the next round was already sent. */

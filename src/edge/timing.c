@@ -7,10 +7,49 @@
 
 #define TUNE (ft_edge_tune->timing)
 
-void ft_timing_opened(ft_timing *t)
+/* An answer is overdue after so many times the slowest lately, and not before so long. */
+#define SLOWER_THAN    20
+#define LIMIT_LEAST_US 10000000
+/* More time for Opened: it comes between two passes, and one with a long prompt in a large model
+ * may take as long. Then for each token of the prompt on a slow uplink; for each that the server
+ * reads, alone on a slow machine. */
+#define OPENED_US     20000000
+#define SENT_TOKEN_US 1000
+#define READ_TOKEN_US 100000
+#define DOUBLED_MOST  8 /* times */
+
+void ft_timing_opens(ft_timing *t, uint32_t prompt_tok)
 {
     t->first = true;
     t->early = ft_unknown();
+    t->answer.extra_us = OPENED_US + (int64_t)SENT_TOKEN_US * prompt_tok;
+}
+
+void ft_timing_reads(ft_timing *t, uint32_t n_tok)
+{
+    t->answer.extra_us = (int64_t)READ_TOKEN_US * n_tok;
+}
+
+void ft_timing_waited(ft_timing *t, int64_t us)
+{
+    const int64_t faded_us = t->answer.slowest_us - t->answer.slowest_us / 8;
+    if (!t->first)
+        t->answer.slowest_us = us > faded_us ? us : faded_us;
+    t->answer.extra_us = 0;
+    t->answer.n_overdue = 0;
+}
+
+int64_t ft_timing_limit_us(const ft_timing *t)
+{
+    const int64_t slow_us = SLOWER_THAN * t->answer.slowest_us;
+    const uint32_t doubled =
+        t->answer.n_overdue < DOUBLED_MOST ? t->answer.n_overdue : DOUBLED_MOST;
+    return ((slow_us > LIMIT_LEAST_US ? slow_us : LIMIT_LEAST_US) + t->answer.extra_us) << doubled;
+}
+
+void ft_timing_overdue(ft_timing *t)
+{
+    t->answer.n_overdue++;
 }
 
 void ft_timing_sent(ft_timing *t, int64_t now_us)

@@ -8,6 +8,11 @@
  * and this one. The network's part cannot be measured from: the first verdict of a stream (it waits
  * for the server's prefill), verdicts of a run after its first, verdicts of a next run, and those
  * of a round that began with an early draft.
+ *
+ * Times also say when to give a stream up: an answer is overdue if it takes much longer than others
+ * did lately, and never before ten seconds. For what the server must do first there is more time:
+ * read an Open, and read the text. That estimate may be too short for a slow or crowded server. So
+ * each answer that is overdue doubles the time for the next.
  */
 #ifndef FT_EDGE_TIMING_H
 #define FT_EDGE_TIMING_H
@@ -30,10 +35,25 @@ typedef struct ft_timing {
     /* Smoothed. */
     ft_mean rtt_us;
     ft_mean wait_us; /* for the verdict on a tree */
+    /* Of answers, Opened or a verdict. */
+    struct {
+        int64_t slowest_us; /* of recent verdicts; fades; those after reading do not count */
+        int64_t extra_us;   /* for what the server does before the next one */
+        uint32_t n_overdue; /* since the last verdict */
+    } answer;
 } ft_timing;
 
-/* A new stream was opened. */
-void ft_timing_opened(ft_timing *t);
+/* Open goes out, with a prompt of so many tokens. */
+void ft_timing_opens(ft_timing *t, uint32_t prompt_tok);
+/* Opened came: the server has so many tokens to read before it gives a verdict. */
+void ft_timing_reads(ft_timing *t, uint32_t n_tok);
+/* A verdict came after this time. */
+void ft_timing_waited(ft_timing *t, int64_t us);
+/* How long the next answer may take. */
+int64_t ft_timing_limit_us(const ft_timing *t);
+/* It took longer. */
+void ft_timing_overdue(ft_timing *t);
+
 /* A draft was sent. */
 void ft_timing_sent(ft_timing *t, int64_t now_us);
 /* The last verdict took an early draft, so the next round has begun. */

@@ -241,5 +241,6 @@ static ft_status local_info(void *ctx, ft_error *err, ft_msg_info *out)
 
 ft_link_source ft_local_link_source(ft_verifier *verifier)
 {
-    return (ft_link_source){.ctx = verifier, .open = local_open, .info = local_info};
+    return (ft_link_source){
+        .ctx = verifier, .open = local_open, .info = local_info, .in_process = true};
 }

@@ -34,9 +34,10 @@ static int teardown(void **state)
 
 typedef struct world {
     fake at[N_SERVERS];
-    uint32_t n;     /* servers */
-    bool drafts;    /* speculate every round; else runs */
-    int64_t now_us; /* the edge's clock; pauses take no time of it */
+    uint32_t n;      /* servers */
+    bool drafts;     /* speculate every round; else runs */
+    int64_t now_us;  /* the edge's clock; pauses take no time of it */
+    int64_t look_us; /* of each look at it; 0: 20 */
     uint32_t reconnect_ms;
     ft_edge *edge;
     /* of the last text */
@@ -49,7 +50,8 @@ typedef struct world {
 
 static int64_t look_us(void *ctx)
 {
-    return ((world *)ctx)->now_us += 20;
+    world *w = ctx;
+    return w->now_us += w->look_us ? w->look_us : 20;
 }
 
 static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *tokens,
@@ -140,7 +142,7 @@ static void test_the_next_serves_at_once(void **state)
     }
 }
 
-/* The first is lost for good, at any verdict, in trees and in runs: the text goes on at the next. */
+/* The first is lost for good, at any verdict, of a tree or a run: the text goes on at the next. */
 static void test_lost_in_mid_text(void **state)
 {
     for (int drafts = 0; drafts < 2; drafts++) {
@@ -214,6 +216,54 @@ static void test_failures(void **state)
     go(&w);
     assert_int_equal(w.status, FT_ABORTED);
     assert_int_equal(w.at[B].opens, 0);
+}
+
+/* A server that gives no verdict: the stream is given up and resumed. If that does not help either,
+ * the text is opened anew, elsewhere if there is another server, and not for ever. */
+static void test_no_verdict(void **state)
+{
+    for (int drafts = 0; drafts < 2; drafts++) {
+        world w = {.n = 1,
+                   .look_us = 50000,
+                   .drafts = drafts,
+                   .at[A] = {.fault = FAKE_SILENT, .fault_at = 3}};
+        go(&w);
+        check_text(&w);
+        assert_int_equal(w.at[A].opens, 1);
+        assert_int_equal(w.at[A].resumes, 1);
+        w = (world){.look_us = 50000,
+                    .drafts = drafts,
+                    .at[A] = {.fault = FAKE_SILENT, .fault_at = 3, .again = true}};
+        go(&w);
+        check_text(&w);
+        assert_int_equal(w.at[A].opens, 1);
+        assert_int_equal(w.at[A].resumes, 1);
+        assert_int_equal(w.at[B].opens, 1);
+        w = (world){.n = 1,
+                    .look_us = 50000,
+                    .drafts = drafts,
+                    .reconnect_ms = 1000000000,
+                    .at[A] = {.fault = FAKE_SILENT, .fault_at = 3, .again = true}};
+        go(&w);
+        assert_int_equal(w.status, FT_TIMEOUT);
+        assert_non_null(strstr(w.err.message, "silent for 1"));
+        assert_int_equal(w.at[A].opens, 4);
+    }
+}
+
+/* It does not even answer Open, or a resume. */
+static void test_no_answer(void **state)
+{
+    world w = {.look_us = 50000, .at[A] = {.mute_opens = 1}};
+    go(&w);
+    check_text(&w);
+    assert_int_equal(w.at[A].opens, 1);
+    assert_int_equal(w.at[B].opens, 1);
+    w = (world){.look_us = 50000, .at[A] = {.fault = FAKE_CUT, .fault_at = 3, .mute_resumes = 1}};
+    go(&w);
+    check_text(&w);
+    assert_int_equal(w.at[A].resumes, 1);
+    assert_int_equal(w.at[B].opens, 1);
 }
 
 /* A server of another vocabulary, model or rule refuses Open: it is asked once and passed over. */
@@ -322,6 +372,8 @@ int main(void)
         cmocka_unit_test(test_the_session_waits),
         cmocka_unit_test(test_a_restarted_server_gets_its_text_back),
         cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_no_verdict),
+        cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_one_does_not_fit),
         cmocka_unit_test(test_only_the_lost_one_fits),
         cmocka_unit_test(test_none_fits),

@@ -39,7 +39,7 @@ static void test_the_first_of_a_stream_says_nothing(void **state)
 {
     const ft_msg_verdict v = verdict(0, 4000);
     ft_timing t = {0};
-    ft_timing_opened(&t);
+    ft_timing_opens(&t, 10);
     one_round(&t, 100, 500000, &v);
     assert_false(t.round.known || t.rtt_sample.known || t.mark.known);
     assert_false(t.rtt_us.known || t.wait_us.known);
@@ -106,6 +106,36 @@ static void test_near(void **state)
     assert_false(ft_timing_near(&t, 40000, 3000).known); /* it is late: work on */
 }
 
+/* Never before ten seconds, then by the slowest of late; longer for what the server does first. */
+static void test_the_limit_of_an_answer(void **state)
+{
+    ft_timing t = {0};
+    ft_timing_opens(&t, 2000);
+    assert_int_equal(ft_timing_limit_us(&t), 32000000);
+    ft_timing_reads(&t, 2000);
+    assert_int_equal(ft_timing_limit_us(&t), 210000000);
+    ft_timing_waited(&t, 90000000); /* reading says nothing about rounds */
+    t.first = false;
+    assert_int_equal(ft_timing_limit_us(&t), 10000000);
+    ft_timing_waited(&t, 800000);
+    assert_int_equal(ft_timing_limit_us(&t), 16000000);
+    for (int i = 0; i < 4; i++)
+        ft_timing_waited(&t, 100000);
+    assert_int_equal(ft_timing_limit_us(&t), 10000000);
+}
+
+static void test_the_limit_doubles(void **state)
+{
+    ft_timing t = {0};
+    for (int i = 0; i < 100; i++)
+        ft_timing_overdue(&t);
+    assert_int_equal(ft_timing_limit_us(&t), 2560000000);
+    ft_timing_opens(&t, 0); /* a new stream alone is no verdict */
+    assert_true(ft_timing_limit_us(&t) > 2560000000);
+    ft_timing_waited(&t, 1);
+    assert_int_equal(ft_timing_limit_us(&t), 10000000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +145,8 @@ int main(void)
         cmocka_unit_test(test_an_early_round),
         cmocka_unit_test(test_a_verdict_that_waited_for_a_forward),
         cmocka_unit_test(test_near),
+        cmocka_unit_test(test_the_limit_of_an_answer),
+        cmocka_unit_test(test_the_limit_doubles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,12 @@ static void open_session(fake_link *l, const ft_msg_open *open)
         l->over = FT_PRECONDITION;
         return;
     }
+    uint32_t *mute = open->resume ? &f->mute_resumes : &f->mute_opens;
+    if (*mute > 0) {
+        (*mute)--;
+        l->silent = true;
+        return;
+    }
     uint32_t *refuse = open->resume && f->refuse_resumes ? &f->refuse_resumes : &f->refuse_opens;
     if (*refuse > 0) {
         (*refuse)--;
@@ -203,7 +209,7 @@ static ft_status fake_send(ft_link *link, const ft_client_msg *msg, ft_error *er
 {
     fake_link *l = (fake_link *)link;
     fake *f = l->f;
-    if (l->over != FT_OK)
+    if (l->over != FT_OK || (l->silent && msg->kind == FT_CLIENT_DRAFT))
         return FT_OK; /* errors show in recv */
     if (msg->kind == FT_CLIENT_OPEN) {
         open_session(l, &msg->open);

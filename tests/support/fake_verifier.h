@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A verifier made of a few lines for tests of the edge. Its text is a pure function of position and
- * last token. It has one session, and fails on demand. Also drafts for it, which guess two tokens of
- * three. Use by one thread. */
+ * last token. It has one session, and fails on demand. Also drafts for it, which guess two tokens
+ * of three. Used by one thread. */
 #ifndef FT_TEST_FAKE_VERIFIER_H
 #define FT_TEST_FAKE_VERIFIER_H
 
@@ -46,6 +46,7 @@ typedef struct fake {
     uint32_t refuse_resumes; /* ... or that many resumes alone ... */
     ft_status refuse_code;   /* ... with this */
     uint32_t retry_after_ms;
+    uint32_t mute_opens, mute_resumes; /* that many are never answered */
     /* the one session */
     bool alive;
     uint32_t length, last_round, max_tokens, generated;
