@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "cmd/endpoint.h"
 
 static const ft_flag api_rows[] = {
@@ -19,7 +20,7 @@ static const ft_flag api_rows[] = {
     {"--allow-origin", NULL, FT_FLAG(ft_api_flags, allow_origins), "URL",
      "origin of web pages that may use the API"},
     {"--https-cert", NULL, FT_FLAG(ft_api_flags, http.tls_cert), "FILE",
-     "certificate of the API (PEM): serve https"},
+     "certificate of the API (PEM): serve https; SIGHUP reads it again"},
     {"--https-key", NULL, FT_FLAG(ft_api_flags, http.tls_key), "FILE", "its private key (PEM)"},
 };
 const ft_flag_group ft_flags_api = FT_FLAG_ROWS(api_rows);
@@ -81,6 +82,17 @@ ft_status ft_api_start(ft_api *api, const ft_api_flags *flags, ft_openai_opts op
     http.n_allow_origins = flags->allow_origins.n;
     http.backend = ft_openai_backend(api->openai);
     return ft_http_create(&http, err, &api->http);
+}
+
+void ft_api_reload(const ft_api *api, const ft_api_flags *flags)
+{
+    ft_error err = {0};
+    if (!api->http || !flags->http.tls_cert)
+        return;
+    if (ft_http_reload_tls(api->http, &err) == FT_OK)
+        FT_LOGI("http", "certificate reloaded");
+    else
+        FT_LOGE("http", "certificate not reloaded, the one before holds: %s", err.message);
 }
 
 void ft_api_stop(ft_api *api)

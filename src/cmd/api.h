@@ -37,6 +37,8 @@ typedef struct ft_api {
  * FT_INVALID: the key's file, the address, TLS. */
 FT_WARN_UNUSED ft_status ft_api_start(ft_api *api, const ft_api_flags *flags, ft_openai_opts openai,
                                       ft_keyring *keys, ft_error *err);
+/* After a SIGHUP: reads certificate and key again. Wrong ones change nothing; it logs either. */
+void ft_api_reload(const ft_api *api, const ft_api_flags *flags);
 /* Cancels what runs, waits, frees; the edge may be destroyed then. All-zero is legal. */
 void ft_api_stop(ft_api *api);
 

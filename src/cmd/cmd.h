@@ -75,12 +75,10 @@ bool ft_cmd_stopped(void);
 void ft_cmd_clear_stopped(void);
 /* Blocks until fd can be read (true) or a signal came (false). */
 bool ft_cmd_wait_input(int fd);
-/* Blocks until a signal (true), for timeout_ms at most (false); timeout_ms < 0: without limit. */
-bool ft_cmd_wait_stopped(int timeout_ms);
-/* From now on SIGHUP does not end the process. The second call blocks until a SIGHUP (true) or
- * until the process is to stop (false). */
+/* From now on SIGHUP does not end the process. The second call blocks until a SIGHUP (true), or
+ * until the process is to stop or timeout_ms are over (false); timeout_ms < 0: without limit. */
 void ft_cmd_catch_hangup(void);
-bool ft_cmd_wait_hangup(void);
+bool ft_cmd_wait_hangup(int timeout_ms);
 
 /* libllama and ggml log through our log, at debug level except for errors. Called once by main. */
 void ft_cmd_quiet_libraries(void);

@@ -133,14 +133,18 @@ static void serve_api(edge_app *app)
             FT_LOGW("edge", "server absent port=%d reason=\"%s\"", ft_http_port(app->api.http),
                     app->absent.message);
         told = app->absent;
-        ft_status status = ft_cmd_wait_stopped(TRY_AGAIN_MS) ? FT_OK : meet_server(app, &err);
+        if (ft_cmd_wait_hangup(TRY_AGAIN_MS))
+            ft_api_reload(&app->api, &app->f.api);
+        ft_status status = ft_cmd_stopped() ? FT_OK : meet_server(app, &err);
         (void)status; /* app->edge and app->absent say it */
     }
     if (!app->edge)
         return;
     ft_openai_set_edge(app->api.openai, app->edge);
     say_ready(app);
-    ft_cmd_wait_stopped(-1);
+    while (!ft_cmd_stopped())
+        if (ft_cmd_wait_hangup(-1))
+            ft_api_reload(&app->api, &app->f.api);
 }
 
 static ft_status listen_http(edge_app *app, ft_error *err)
@@ -221,6 +225,8 @@ static int run(void *options, int n_words, char **words)
         return 2;
     }
     ft_cmd_catch_signals();
+    if (app.f.api.http.tls_cert)
+        ft_cmd_catch_hangup();
     ft_status status = load(&app, &err);
     if (status == FT_OK)
         status = connect_servers(&app, &err);

@@ -276,11 +276,24 @@ static void reload_keys(const serve_flags *f)
     FT_LOGI("serve", "keys reloaded n=%zu", n);
 }
 
-static void wait_stopped(const serve_flags *f)
+/* After a SIGHUP. */
+static void reload(serve_app *app, const serve_flags *f)
 {
-    while (f->server.verifier.keys && ft_cmd_wait_hangup())
+    ft_error err = {0};
+    if (f->keys_path)
         reload_keys(f);
-    ft_cmd_wait_stopped(-1);
+    if (f->server.tls_cert && ft_server_reload_tls(app->server, &err) == FT_OK)
+        FT_LOGI("serve", "certificate reloaded");
+    else if (f->server.tls_cert)
+        FT_LOGE("serve", "certificate not reloaded, the one before holds: %s", err.message);
+    ft_api_reload(&app->api, &f->api);
+}
+
+static void wait_stopped(serve_app *app, const serve_flags *f)
+{
+    while (!ft_cmd_stopped())
+        if (ft_cmd_wait_hangup(-1))
+            reload(app, f);
 }
 
 static int serve(serve_flags *f)
@@ -291,7 +304,7 @@ static int serve(serve_flags *f)
     if (status == FT_OK && !ft_cmd_stopped()) {
         status = start_all(&app, f, &err);
         if (status == FT_OK) {
-            wait_stopped(f);
+            wait_stopped(&app, f);
             FT_LOGI("serve", "draining grace_s=%d", GRACE_US / 1000000);
         }
         stop_all(&app, status == FT_OK ? GRACE_US : 0);
@@ -351,7 +364,8 @@ static const ft_flag rows[] = {
      "the same, from the first line of a file"},
     {"--keys", NULL, FT_FLAG(serve_flags, keys_path), "FILE",
      "or the tokens of several tenants; SIGHUP reads it again (docs/OPERATIONS.md)"},
-    {"--tls-cert", NULL, FT_FLAG(serve_flags, server.tls_cert), "FILE", "certificate (PEM)"},
+    {"--tls-cert", NULL, FT_FLAG(serve_flags, server.tls_cert), "FILE",
+     "certificate (PEM); SIGHUP reads it again"},
     {"--tls-key", NULL, FT_FLAG(serve_flags, server.tls_key), "FILE", "its private key (PEM)"},
     {"--tls-client-ca", NULL, FT_FLAG(serve_flags, server.tls_client_ca), "FILE",
      "accept only edges with a certificate of this CA (PEM)"},
@@ -416,7 +430,7 @@ static int run(void *options, int n_words, char **words)
     if (f->verbose)
         ft_log_set_level(FT_LOG_DEBUG);
     ft_cmd_catch_signals();
-    if (f->keys_path)
+    if (f->keys_path || f->server.tls_cert || f->api.http.tls_cert)
         ft_cmd_catch_hangup();
     if (check_flags(f, &err) == FT_OK)
         code = serve(f);

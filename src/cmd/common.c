@@ -161,8 +161,8 @@ void ft_cmd_clear_stopped(void)
     stopped = 0;
 }
 
-/* Blocks until fd can be read (true), or until a signal or the end of the time (false). fd -1:
- * none. */
+/* Blocks until fd can be read (true), or until a signal or the end of the time (false). fd -1: it
+ * never can. */
 static bool wait_readable(int fd, int timeout_ms)
 {
     struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = stop_pipe[0], .events = POLLIN}};
@@ -177,19 +177,11 @@ bool ft_cmd_wait_input(int fd)
     return wait_readable(fd, -1);
 }
 
-bool ft_cmd_wait_stopped(int timeout_ms)
-{
-    wait_readable(-1, timeout_ms);
-    return stopped;
-}
-
-bool ft_cmd_wait_hangup(void)
+bool ft_cmd_wait_hangup(int timeout_ms)
 {
     char bytes[64];
-    while (wait_readable(hangup_pipe[0], -1))
-        if (read(hangup_pipe[0], bytes, sizeof bytes) > 0)
-            return true;
-    return false;
+    return wait_readable(hangup_pipe[0], timeout_ms) &&
+           read(hangup_pipe[0], bytes, sizeof bytes) > 0;
 }
 
 static void library_log(enum ggml_log_level level, const char *text, void *ctx)

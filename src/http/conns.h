@@ -17,8 +17,9 @@
 typedef struct ft_http_conn {
     struct ft_http_conn *next;
     int fd;
-    bool surplus;        /* above the limit: gets an error, then is closed */
-    int64_t deadline_us; /* on the monotonic clock; FT_NO_DEADLINE: none */
+    bool surplus;            /* above the limit: gets an error, then is closed */
+    int64_t deadline_us;     /* on the monotonic clock; FT_NO_DEADLINE: none */
+    struct ft_http_tls *tls; /* set by the server before the handshake; NULL: no TLS */
 } ft_http_conn;
 
 typedef struct ft_http_conns {

@@ -23,6 +23,7 @@ struct ft_http {
     ft_http_guard guard;
     ft_http_conns conns;
     struct MHD_Daemon *daemon;
+    struct ft_http_tls *tls; /* NULL: no TLS */
     int port;
     size_t max_body_bytes;
     uint32_t request_timeout_s;

@@ -115,6 +115,9 @@ typedef struct ft_http ft_http;
 FT_WARN_UNUSED ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out);
 /* The port it listens on. */
 int ft_http_port(const ft_http *http);
+/* Reads the TLS files again: later connections get what is in them now. FT_INVALID, FT_NOMEM: they
+ * are wrong, and those before stay in use. Does nothing without TLS. Any thread. */
+FT_WARN_UNUSED ft_status ft_http_reload_tls(ft_http *http, ft_error *err);
 /* Refuses new generations with 503, as /health does, too. Waits until all running generations have
  * ended and their clients have read them, at most timeout_us. */
 void ft_http_drain(ft_http *http, int64_t timeout_us);

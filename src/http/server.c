@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/listen.h"
 #include "base/log.h"
 #include "http/exchange.h"
+#include "http/tls.h"
 
 #define HEADER_BYTES ((size_t)32 << 10) /* a connection's memory: its headers must fit */
 /* So many connections above the limit get an error; libmicrohttpd closes further ones silently. */
@@ -34,7 +34,9 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     *context = ft_http_conns_add(&http->conns, info->connect_fd, http->request_timeout_s);
-    if (!*context)
+    if (*context)
+        ((ft_http_conn *)*context)->tls = http->tls;
+    else
         shutdown(info->connect_fd, SHUT_RDWR); /* it would have no deadline */
 }
 
@@ -99,16 +101,16 @@ static ft_status check_opts(const ft_http_opts *opts, ft_error *err)
                             "http: TLS needs a certificate and its key: give both, or neither");
     if (opts->max_connections > 100000)
         return ft_error_set(err, FT_INVALID, "http: more than 100000 connections are asked for");
-    if (opts->tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+    if (opts->tls_cert && MHD_is_feature_supported(MHD_FEATURE_HTTPS_CERT_CALLBACK2) != MHD_YES)
         return ft_error_set(err, FT_UNSUPPORTED, "http: this libmicrohttpd was built without TLS");
     return FT_OK;
 }
 
-/* The two PEM texts are NULL without TLS. */
-static struct MHD_Daemon *run_daemon(ft_http *http, int fd, char *cert, char *key)
+static struct MHD_Daemon *run_daemon(ft_http *http, int fd)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
                      MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
+    const struct MHD_OptionItem end = {.option = MHD_OPTION_END};
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)on_log, http},
         {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
@@ -117,36 +119,28 @@ static struct MHD_Daemon *run_daemon(ft_http *http, int fd, char *cert, char *ke
         {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
         {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, http},
-        {cert ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, cert},
-        {MHD_OPTION_HTTPS_MEM_KEY, 0, key},
+        http->tls ? ft_http_tls_option() : end,
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"},
-        {MHD_OPTION_END, 0, NULL}};
-    return MHD_start_daemon(flags | (cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, http,
+        end};
+    return MHD_start_daemon(flags | (http->tls ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, http,
                             MHD_OPTION_ARRAY, options, MHD_OPTION_END);
 }
 
 /* Takes the socket. */
 static ft_status start_daemon(ft_http *http, int fd, const ft_http_opts *opts, ft_error *err)
 {
-    char *cert = NULL, *key = NULL;
     ft_status status = FT_OK;
     if (opts->tls_cert)
-        status = ft_file_read_pem(opts->tls_cert, err, &cert);
-    if (status == FT_OK && opts->tls_key)
-        status = ft_file_read_pem(opts->tls_key, err, &key);
+        status = ft_http_tls_create(opts->tls_cert, opts->tls_key, err, &http->tls);
     if (status == FT_OK) {
-        http->daemon = run_daemon(http, fd, cert, key);
+        http->daemon = run_daemon(http, fd);
         if (!http->daemon)
-            status = ft_error_set(err, FT_IO, "http: the server did not start: %s",
-                                  cert ? "check that the TLS certificate and key are valid and "
-                                         "belong together"
-                                       : "out of memory or threads");
+            status = ft_error_set(err, FT_IO,
+                                  "http: the server did not start: out of memory or threads");
     }
     /* a daemon that did not start may or may not have closed the socket */
     if (status != FT_OK && port_of(fd) == http->port)
         close(fd);
-    free(cert);
-    free(key);
     return status;
 }
 
@@ -198,6 +192,11 @@ int ft_http_port(const ft_http *http)
     return http->port;
 }
 
+ft_status ft_http_reload_tls(ft_http *http, ft_error *err)
+{
+    return http->tls ? ft_http_tls_reload(http->tls, err) : FT_OK;
+}
+
 void ft_http_drain(ft_http *http, int64_t timeout_us)
 {
     ft_http_conns_drain(&http->conns, timeout_us);
@@ -212,5 +211,6 @@ void ft_http_destroy(ft_http *http)
         MHD_stop_daemon(http->daemon);
     ft_http_conns_deinit(&http->conns);
     ft_http_guard_deinit(&http->guard);
+    ft_http_tls_destroy(http->tls);
     free(http);
 }

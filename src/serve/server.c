@@ -277,6 +277,11 @@ ft_verifier *ft_server_verifier(ft_server *server)
     return server->verifier;
 }
 
+ft_status ft_server_reload_tls(ft_server *server, ft_error *err)
+{
+    return ft_wire_server_reload_tls(server->wire, err);
+}
+
 void ft_server_drain(ft_server *server)
 {
     atomic_store(&server->draining, true);

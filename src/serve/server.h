@@ -20,7 +20,7 @@ typedef struct ft_server_opts {
     int metrics_port;
 } ft_server_opts;
 
-/* Listens and serves at once. The strings of opts are borrowed during the call only. Returns the
+/* Listens and serves at once. The strings of opts are borrowed while the server lives. Returns the
  * errors of ft_verifier_create, ft_wire_server_create and ft_http_create. */
 FT_WARN_UNUSED ft_status ft_server_create(const ft_server_opts *opts, ft_error *err,
                                           ft_server **out);
@@ -30,6 +30,8 @@ int ft_server_port(const ft_server *server);
 int ft_server_metrics_port(const ft_server *server);
 /* The verifier, borrowed; for statistics. */
 ft_verifier *ft_server_verifier(ft_server *server);
+/* As ft_wire_server_reload_tls. */
+FT_WARN_UNUSED ft_status ft_server_reload_tls(ft_server *server, ft_error *err);
 /* From this call on, the server opens no session over gRPC (FT_UNAVAILABLE) and tells health checks
  * so. It still takes its own sessions back. */
 void ft_server_drain(ft_server *server);

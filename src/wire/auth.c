@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bearer tokens, certificates, and the credential that a session is bound to. Stateless. Received
+// Bearer tokens, and the credential that a session is bound to. Stateless. Received
 // metadata belong to the call: they are read and never kept.
 #include "wire/auth.h"
 
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/secret.h"
 #include "wire/rpc.h"
 
@@ -85,75 +84,4 @@ char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata,
         return NULL;
     }
     return out.data;
-}
-
-/* The three optional PEM files of either side. */
-typedef struct pem_files {
-    char *cert, *key, *ca;
-} pem_files;
-
-static void pem_files_deinit(pem_files *files)
-{
-    free(files->cert);
-    free(files->key);
-    free(files->ca);
-}
-
-static ft_status pem_files_init(pem_files *files, const char *cert, const char *key, const char *ca,
-                                ft_error *err)
-{
-    *files = (pem_files){0};
-    if (!cert != !key)
-        return ft_error_set(err, FT_INVALID,
-                            "TLS needs both a certificate and its key: only the %s was given",
-                            cert ? "certificate" : "key");
-    ft_status status = cert ? ft_file_read_pem(cert, err, &files->cert) : FT_OK;
-    if (status == FT_OK && key)
-        status = ft_file_read_pem(key, err, &files->key);
-    if (status == FT_OK && ca)
-        status = ft_file_read_pem(ca, err, &files->ca);
-    if (status != FT_OK)
-        pem_files_deinit(files);
-    return status;
-}
-
-ft_status ft_auth_server_creds(const char *cert, const char *key, const char *client_ca,
-                               ft_error *err, grpc_server_credentials **out)
-{
-    *out = NULL;
-    if (!cert && !key && !client_ca) {
-        *out = grpc_insecure_server_credentials_create();
-        return FT_OK;
-    }
-    if (!cert && !key)
-        return ft_error_set(err, FT_INVALID, "a client CA needs a server certificate and key too");
-    pem_files files;
-    ft_status status = pem_files_init(&files, cert, key, client_ca, err);
-    if (status != FT_OK)
-        return status;
-    grpc_ssl_pem_key_cert_pair pair = {.private_key = files.key, .cert_chain = files.cert};
-    grpc_ssl_server_certificate_config *config =
-        grpc_ssl_server_certificate_config_create(files.ca, &pair, 1);
-    grpc_ssl_server_credentials_options *options =
-        grpc_ssl_server_credentials_create_options_using_config(
-            files.ca ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
-                     : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
-            config);
-    *out = grpc_ssl_server_credentials_create_with_options(options); /* takes options */
-    pem_files_deinit(&files);
-    return *out ? FT_OK : ft_error_set(err, FT_INVALID, "%s, %s: not usable for TLS", cert, key);
-}
-
-ft_status ft_auth_client_creds(const char *ca, const char *cert, const char *key, ft_error *err,
-                               grpc_channel_credentials **out)
-{
-    pem_files files;
-    *out = NULL;
-    ft_status status = pem_files_init(&files, cert, key, ca, err);
-    if (status != FT_OK)
-        return status;
-    grpc_ssl_pem_key_cert_pair pair = {.private_key = files.key, .cert_chain = files.cert};
-    *out = grpc_ssl_credentials_create_ex(files.ca, files.cert ? &pair : NULL, NULL, NULL);
-    pem_files_deinit(&files);
-    return *out ? FT_OK : ft_error_set(err, FT_INVALID, "cannot set up TLS from the PEM files");
 }

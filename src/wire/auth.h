@@ -23,12 +23,4 @@ FT_WARN_UNUSED ft_status ft_auth_check(const grpc_metadata_array *metadata, cons
 char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata,
                          const uint8_t salt[16], const ft_key *key);
 
-/* Credentials from PEM files; all NULL: no TLS. client_ca: clients need a certificate of it. */
-FT_WARN_UNUSED ft_status ft_auth_server_creds(const char *cert, const char *key,
-                                              const char *client_ca, ft_error *err,
-                                              grpc_server_credentials **out);
-/* ca NULL: the system's. cert and key: both or neither. */
-FT_WARN_UNUSED ft_status ft_auth_client_creds(const char *ca, const char *cert, const char *key,
-                                              ft_error *err, grpc_channel_credentials **out);
-
 #endif

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/auth.h"
 #include "wire/call.h"
+#include "wire/tls.h"
 
 #define CONNECT_TIMEOUT_MS   5000
 #define FIRST_RECONNECT_MS   200
@@ -49,7 +49,9 @@ static ft_status open_channel(ft_wire_client *client, const ft_wire_client_opts 
     grpc_channel_credentials *creds = NULL;
     ft_status status = FT_OK;
     if (tls)
-        status = ft_auth_client_creds(opts->tls_ca, opts->tls_cert, opts->tls_key, err, &creds);
+        status = ft_tls_client_creds(
+            &(ft_tls_files){.cert = opts->tls_cert, .key = opts->tls_key, .ca = opts->tls_ca}, err,
+            &creds);
     else
         creds = grpc_insecure_credentials_create();
     if (status != FT_OK)

@@ -3,7 +3,6 @@
 // each message to its method. One queue thread does all of this and runs the handler, so calls of
 // the handler never overlap; it never blocks. Requests for calls name no method, so a call of an
 // unknown method gets an answer, too. Does not know sessions.
-#include <grpc/grpc_security.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "wire/auth.h"
 #include "wire/peer.h"
 #include "wire/stream.h"
+#include "wire/tls.h"
 
 /* Requests for a call that wait in gRPC at any time. */
 #define ARMED_REQUESTS 8
@@ -301,20 +301,19 @@ static ft_status explain_listen_failure(const ft_wire_server_opts *opts, ft_erro
     if (status != FT_OK)
         return status;
     close(fd);
-    if (opts->tls_cert)
-        return ft_error_set(err, FT_INVALID, "%s, %s: certificate and key do not fit for TLS",
-                            opts->tls_cert, opts->tls_key);
     return ft_error_set(err, FT_UNAVAILABLE, "cannot listen on %s port %d", opts->host, opts->port);
 }
 
 static ft_status listen_on(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
 {
     char address[320];
-    grpc_server_credentials *creds = NULL;
-    ft_status status =
-        ft_auth_server_creds(opts->tls_cert, opts->tls_key, opts->tls_client_ca, err, &creds);
+    const ft_tls_files files = {opts->tls_cert, opts->tls_key, opts->tls_client_ca};
+    ft_status status = FT_OK;
+    if (files.cert || files.key || files.ca)
+        status = ft_tls_create(&files, err, &server->tls);
     if (status != FT_OK)
         return status;
+    grpc_server_credentials *creds = ft_tls_server_creds(server->tls);
     /* an IPv6 literal needs brackets */
     snprintf(address, sizeof address, strchr(opts->host, ':') ? "[%s]:%d" : "%s:%d", opts->host,
              opts->port);
@@ -381,6 +380,7 @@ static void free_server(ft_wire_server *server)
 {
     ft_late_stop(server);
     deinit_quotas(server);
+    ft_tls_destroy(server->tls);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->lock);
     free(server);
@@ -437,6 +437,11 @@ void ft_wire_server_set_serving(ft_wire_server *server, bool serving)
     pthread_mutex_lock(&server->lock);
     set_health(server, !serving, server->draining);
     pthread_mutex_unlock(&server->lock);
+}
+
+ft_status ft_wire_server_reload_tls(ft_wire_server *server, ft_error *err)
+{
+    return server->tls ? ft_tls_reload(server->tls, err) : FT_OK;
 }
 
 void ft_wire_server_drain(ft_wire_server *server)

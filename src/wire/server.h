@@ -55,6 +55,9 @@ int ft_wire_server_port(const ft_wire_server *server);
 /* What health says from now on, unless the server drains; at first: serving. Changes nothing else.
  * Any thread. */
 void ft_wire_server_set_serving(ft_wire_server *server, bool serving);
+/* Reads the TLS files again: later connections get what is in them now. FT_INVALID: they are wrong,
+ * and those before stay in use. Does nothing without TLS. Any thread. */
+FT_WARN_UNUSED ft_status ft_wire_server_reload_tls(ft_wire_server *server, ft_error *err);
 /* From now on health says NOT_SERVING. Streams go on, and new ones come in: what an Open may do now
  * is for the handler to say. */
 void ft_wire_server_drain(ft_wire_server *server);

@@ -87,7 +87,8 @@ struct ft_stream {
 
 struct ft_wire_server {
     ft_wire_server_opts opts;
-    uint8_t salt[16]; /* random */
+    uint8_t salt[16];   /* random */
+    struct ft_tls *tls; /* NULL: none */
     int port;
     grpc_server *grpc;
     ft_rpc_queue queue;

@@ -227,6 +227,40 @@ static void test_keys(void **state)
     free(path);
 }
 
+/* SIGHUP makes the server read the certificates of both ports again; a wrong file changes nothing.
+ * (What clients see then: tests/wire/test_auth.c, tests/http/test_tls.c.) */
+static void test_certificates(void **state)
+{
+    char folder[] = "/tmp/ft-serve-XXXXXX", cert[64], key[64], command[600];
+    assert_non_null(mkdtemp(folder));
+    snprintf(cert, sizeof cert, "%s/cert.pem", folder);
+    snprintf(key, sizeof key, "%s/key.pem", folder);
+    snprintf(command, sizeof command,
+             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+             "-keyout %s -out %s -subj /CN=me >/dev/null 2>&1",
+             key, cert);
+    if (system(command) != 0) {
+        print_message("SKIPPED: it needs the openssl program\n");
+        rmdir(folder);
+        skip();
+    }
+    program server = program_start((const char *[]){
+        "serve", "-m", model, "-t", "1", "--port", "0", "--tls-cert", cert, "--tls-key", key,
+        "--http-port", "0", "--https-cert", cert, "--https-key", key, NULL});
+    assert_true(program_wait_number(&server, "api url=", "127.0.0.1:") > 0);
+    kill(server.pid, SIGHUP);
+    assert_int_not_equal(program_wait_number(&server, "serve: certificate reloaded", ""), -1);
+    assert_int_not_equal(program_wait_number(&server, "http: certificate reloaded", ""), -1);
+    write_keys(key, "garbage");
+    kill(server.pid, SIGHUP);
+    assert_int_not_equal(program_wait_number(&server, "serve: certificate not reloaded", ""), -1);
+    assert_int_not_equal(program_wait_number(&server, "http: certificate not reloaded", ""), -1);
+    assert_int_equal(program_stop(&server), 0);
+    unlink(cert);
+    unlink(key);
+    rmdir(folder);
+}
+
 /* A text that runs when the signal comes is told to its end. */
 static void test_drain(void **state)
 {
@@ -320,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_own_drafts),
         cmocka_unit_test(test_guards),
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_certificates),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_second_signal),
         cmocka_unit_test(test_flags),

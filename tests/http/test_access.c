@@ -434,7 +434,7 @@ static void test_options(void **state)
     static const char pem[] = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     assert_true(fd >= 0 && write(fd, pem, sizeof pem - 1) == sizeof pem - 1);
     close(fd);
-    create_fails((ft_http_opts){.tls_cert = path, .tls_key = path}, FT_IO, "certificate");
+    create_fails((ft_http_opts){.tls_cert = path, .tls_key = path}, FT_INVALID, "certificate");
     unlink(path);
 }
 

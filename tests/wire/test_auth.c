@@ -31,6 +31,7 @@ static int make_certificates(void **state)
         "  -out $1.pem -extfile $1.ext; }; "
         "echo subjectAltName=DNS:verifier.test,IP:127.0.0.1 > server.ext; "
         "for c in edge-1 edge-2 stranger; do echo basicConstraints=CA:FALSE > $c.ext; done; "
+        "echo subjectAltName=DNS:verifier.test,IP:127.0.0.1 > later.ext; issue later other; "
         "issue server ca; issue edge-1 ca; issue edge-2 ca; issue stranger other; "
         "echo garbage > garbage.pem";
     char command[2048];
@@ -227,6 +228,53 @@ static void test_bad_tls_files(void **state)
     echo_deinit(&e);
 }
 
+static void put_file(const char *from, const char *to)
+{
+    char command[512];
+    snprintf(command, sizeof command, "cp '%s' '%s'", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* Later connections see the new certificate, present ones go on; wrong files change nothing. */
+static void test_certificates_are_read_again(void **state)
+{
+    need_certificates();
+    echo e;
+    ft_error err = {0};
+    echo_init(&e);
+    ft_wire_server_opts opts = echo_opts(&e);
+    char cert[64], key[64], ca[64], other[64];
+    opts.tls_cert = strcpy(cert, file("now.pem"));
+    opts.tls_key = strcpy(key, file("now.key"));
+    put_file(file("server.pem"), cert);
+    put_file(file("server.key"), key);
+    echo_start(&e, &opts);
+    const ft_wire_client_opts by_ca = {.tls_ca = strcpy(ca, file("ca.pem"))},
+                              by_other = {.tls_ca = strcpy(other, file("other.pem"))};
+    ft_wire_client *present = dial(ft_wire_server_port(e.server), &by_ca);
+    ft_call *call = open_call(present);
+    send_open(call, 3);
+    expect_opened(call, 3);
+    put_file(file("later.pem"), cert); /* without its key */
+    assert_int_equal(ft_wire_server_reload_tls(e.server, &err), FT_INVALID);
+    assert_non_null(strstr(err.message, "do not fit"));
+    expect_welcome(&e, &by_ca);
+    put_file(file("later.key"), key);
+    expect_welcome(&e, &by_ca); /* only when it is told to */
+    assert_int_equal(ft_wire_server_reload_tls(e.server, &err), FT_OK);
+    expect_welcome(&e, &by_other);
+    expect_refusal(&e, &by_ca, FT_UNAVAILABLE, "TLS");
+    put_file(file("garbage.pem"), key);
+    assert_int_equal(ft_wire_server_reload_tls(e.server, &err), FT_INVALID);
+    assert_non_null(strstr(err.message, "not a PEM file"));
+    expect_welcome(&e, &by_other);
+    send_draft(call, 1, 2, 0);
+    expect_verdict(call, 1, 2);
+    ft_call_destroy(call);
+    ft_wire_client_destroy(present);
+    echo_deinit(&e);
+}
+
 /* What the other side says goes to a terminal: no control bytes, no broken characters. */
 static void test_printable(void **state)
 {
@@ -257,9 +305,13 @@ static void test_printable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_credentials_differ),
-        cmocka_unit_test(test_illegal_tokens), cmocka_unit_test(test_tls),
-        cmocka_unit_test(test_mutual_tls),     cmocka_unit_test(test_bad_tls_files),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_credentials_differ),
+        cmocka_unit_test(test_illegal_tokens),
+        cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_mutual_tls),
+        cmocka_unit_test(test_bad_tls_files),
+        cmocka_unit_test(test_certificates_are_read_again),
         cmocka_unit_test(test_printable),
     };
     return cmocka_run_group_tests(tests, make_certificates, remove_certificates);
