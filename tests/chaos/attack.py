@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One client attacks, eight chat: theirs all finish with the texts of the quiet run, the server's memory
+grows by less than 100 MB, and Health answers. The attacker comes from 127.0.0.2.
+
+While the attack is on, an edge starts and four people chat through it; four chat with the server's own
+API. So streams, connections, Info and HTTP must all find room. The long form also compares the 99th
+percentile of the time between two pieces of text: five turns of quiet and attack, with the attacker on
+another processor than the server.
+"""
+import json
+import os
+import subprocess
+import sys
+
+import chat
+import world as w
+from attacker import KINDS
+
+PEOPLE = 8
+TOKENS = 64
+TURNS = 5
+P99_MOST = 1.1
+IDLE_S = 5  # --idle-s of the server: longer than a person here is ever silent
+ATTACKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "attacker.py")
+
+
+class Attacker(w.Program):
+    def __init__(self, world, kind, server):
+        """Returns when the attack is on."""
+        command = [sys.executable, "-B", ATTACKER, kind, "--grpc", str(server.grpc),
+                   "--http", str(server.http), "--metrics", str(server.metrics_port)]
+        super().__init__(world, f"attacker-{kind}", command, core=world.attacker_core,
+                         stdin=subprocess.PIPE)
+        w.wait_for(f"the attack {kind}", lambda: "ready" in self.said() or not self.alive)
+
+    def end(self):
+        """What it had."""
+        self.process.stdin.close()
+        self.process.wait(60)
+        lines = [line for line in self.said().splitlines() if line.startswith("{")]
+        return json.loads(lines[-1]) if lines else {"ended": self.said()[-300:]}
+
+
+def people(world, server, asked):
+    """An edge that starts now, and everybody's answers."""
+    edge = w.Edge(world, [server.grpc])
+    answers = chat.crowd([edge.http, server.http], asked)
+    edge.stop()
+    return answers
+
+
+def gaps(answers):
+    return [gap for a in answers for gap in a.gaps]
+
+
+def ms(seconds):
+    return f"{seconds * 1e3:.1f} ms"
+
+
+def under(world, kind, server, asked):
+    """One attack; the answers that people got meanwhile."""
+    with w.Memory(server) as memory:
+        attacker = Attacker(world, kind, server)
+        with w.Health(server.grpc) as health:
+            try:
+                answers = people(world, server, asked)
+            except RuntimeError as e:  # no edge could start
+                world.check(False, f"{kind}: {e}")
+                answers = []
+        facts = attacker.end()
+    same = world.same(answers, kind) if answers else "0"
+    world.check(memory.growth < w.MEMORY_MB,
+                f"{kind}: memory grew by {memory.growth:.0f} MB, {w.MEMORY_MB} are allowed")
+    world.check(health.serving == health.asked,
+                f"{kind}: Health answered {health.serving} of {health.asked} times")
+    world.alive(server, kind)
+    world.say(kind, texts=same, p99=ms(chat.percentile(gaps(answers), 0.99)),
+              memory=f"{memory.growth:+.1f} MB", health=f"{health.serving}/{health.asked}",
+              attacker=json.dumps(facts))
+    return answers
+
+
+def serve(world):
+    flags = ["--idle-s", str(IDLE_S)] if world.knows("serve", "--idle-s") else []
+    return w.Server(world, *flags, core=world.server_core)
+
+
+def compare(world, kind, server, asked):
+    """Quiet and attack in turns."""
+    quiet, loud = [], []
+    for _ in range(TURNS):
+        quiet += gaps(people(world, server, asked))
+        loud += gaps(under(world, kind, server, asked))
+    a, b = chat.percentile(quiet, 0.99), chat.percentile(loud, 0.99)
+    world.say(kind, quiet_p99=ms(a), attack_p99=ms(b), ratio=f"{b / a:.3f}", pieces=len(loud))
+    world.check(b <= P99_MOST * a, f"{kind}: p99 is {b / a:.2f} times the quiet one, "
+                                   f"{P99_MOST} is allowed")
+
+
+def run(world):
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, world.people_cores)  # edges inherit it
+    try:
+        each_kind(world)
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def each_kind(world):
+    asked = chat.asks(PEOPLE, world.seed, TOKENS)
+    server = serve(world)
+    answers = people(world, server, asked)
+    world.learn(answers)
+    world.say("quiet", p99=ms(chat.percentile(gaps(answers), 0.99)), memory=f"{server.rss_mb():.0f} MB")
+    for kind in KINDS:
+        if not server.alive:
+            server = serve(world)
+        if world.long:
+            compare(world, kind, server, asked)
+        else:
+            under(world, kind, server, asked)
+    world.check(server.stop() == 0, "the server did not end in order after the attacks")

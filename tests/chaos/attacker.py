@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One client that attacks, as a process of its own: attacker.py KIND --grpc PORT --http PORT ...
+
+It prints "ready" when the attack is on and goes on until its standard input ends. What the server refuses
+or ends is opened again once a second: an attacker does not give up. At the end it prints one JSON object
+with what it had.
+"""
+import argparse
+import json
+import resource
+import select
+import socket
+import sys
+import threading
+import time
+
+import h2
+
+CALLS_PER_CONNECTION = 300  # so that a server's limit a connection is not what is tried
+TOP_UP_S = 1.0
+SETTLE_S = 2.0              # until "ready": all that the server lets in is in by then
+
+CALLS = {  # kind: (method, first message, how many)
+    "silent": (h2.SESSION, None, 1100),
+    "idle": (h2.SESSION, h2.open_message(prompt=[1, 2, 3], max_tokens=1000), 1100),
+    "watch": (h2.WATCH, b"", 300),
+    "health": (h2.CHECK, None, 300),
+}
+CONNECTIONS = 2000
+BODY_BYTES = 8 << 20
+BODIES = {  # kind: (path, body)
+    "values": ("/v1/chat/completions",
+               lambda: b'{"messages":[' + b"{}," * (BODY_BYTES // 3 - 10) + b"{}]}"),
+    "brackets": ("/v1/completions", lambda: b'{"prompt":"' + b"<" * (BODY_BYTES - 100) + b'"}'),
+    "letters": ("/v1/completions", lambda: b'{"prompt":"' + b"abcdefgh" * (1 << 17) + b'"}'),
+}
+KINDS = [*CALLS, "connections", *BODIES]
+
+
+def stopped(seconds):
+    """Waits so long for the end of standard input."""
+    return bool(select.select([sys.stdin], [], [], seconds)[0])
+
+
+class Calls:
+    """So many calls of one method, which do nothing; over as many connections as they need."""
+
+    def __init__(self, args, method, body, n):
+        self.args, self.method, self.body, self.n = args, method, body, n
+        self.connections = []
+        self.opened = self.refused = 0
+
+    def open_calls(self):
+        return sum(not s.ended for c in self.connections for s in c.streams.values())
+
+    def top_up(self):
+        for c in [c for c in self.connections if c.closed]:
+            self.connections.remove(c)
+            c.close()
+        for c in self.connections:
+            ended = [number for number, s in c.streams.items() if s.ended]
+            self.refused += len(ended)
+            for number in ended:
+                del c.streams[number]
+        missing = self.n - self.open_calls()
+        while missing > 0:
+            c = next((c for c in self.connections if len(c.streams) < CALLS_PER_CONNECTION), None)
+            if c is None:
+                try:
+                    c = h2.Connection(self.args.grpc, self.args.source, 2)
+                except OSError:
+                    self.refused += missing
+                    return
+                self.connections.append(c)
+            for _ in range(min(missing, CALLS_PER_CONNECTION - len(c.streams))):
+                c.call(self.method, self.body)
+                self.opened, missing = self.opened + 1, missing - 1
+
+    def turn(self):
+        """Reads for a while what the server says: pings want answers."""
+        ready, _, _ = select.select([c for c in self.connections if not c.closed] + [sys.stdin],
+                                    [], [], 0.2)
+        for c in ready:
+            if c is not sys.stdin:
+                c.pump()
+
+    def facts(self):
+        return {"open": self.open_calls(), "opened": self.opened, "refused": self.refused}
+
+
+class Connections:
+    """So many connections that say nothing, to each port."""
+
+    def __init__(self, args):
+        self.ports = (args.grpc, args.http, args.metrics)
+        self.source = args.source
+        self.sockets = {port: [] for port in self.ports}
+        self.opened = self.refused = 0
+
+    def top_up(self):
+        for port, sockets in self.sockets.items():
+            for s in sockets[:]:
+                if self.ended(s):
+                    s.close()
+                    sockets.remove(s)
+                    self.refused += 1
+            while len(sockets) < CONNECTIONS:
+                try:
+                    s = socket.create_connection(("127.0.0.1", port), 1, (self.source, 0))
+                except OSError:
+                    break
+                s.setblocking(False)
+                sockets.append(s)
+                self.opened += 1
+
+    @staticmethod
+    def ended(s):
+        try:
+            return s.recv(1 << 12) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def turn(self):
+        time.sleep(0.1)
+
+    def facts(self):
+        return {"open": [len(self.sockets[port]) for port in self.ports], "opened": self.opened,
+                "refused": self.refused}
+
+
+class Bodies:
+    """Four threads that send one body again and again."""
+
+    THREADS = 4
+
+    def __init__(self, args, path, body):
+        self.port, self.source = args.http, args.source
+        self.request = (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{args.http}\r\n"
+                        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+                        ).encode() + body
+        self.sent = 0
+        self.statuses = {}
+        self.lock = threading.Lock()
+        for _ in range(self.THREADS):
+            threading.Thread(target=self._send_on, daemon=True).start()
+
+    def _send_on(self):
+        while True:
+            status = self._send_one()
+            with self.lock:
+                self.sent += 1
+                self.statuses[status] = self.statuses.get(status, 0) + 1
+            if status == "none":
+                time.sleep(0.1)
+
+    def _send_one(self):
+        """The status that the server gave, also if it closed before it had read all."""
+        answer = b""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 60, (self.source, 0)) as s:
+                try:
+                    s.sendall(self.request)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+                answer = s.recv(1 << 12)
+        except OSError:
+            pass
+        return answer[9:12].decode() or "none"
+
+    def top_up(self):
+        pass
+
+    def turn(self):
+        time.sleep(0.1)
+
+    def facts(self):
+        return {"sent": self.sent, "statuses": self.statuses}
+
+
+def make(args):
+    if args.kind in CALLS:
+        return Calls(args, *CALLS[args.kind])
+    if args.kind in BODIES:
+        path, body = BODIES[args.kind]
+        return Bodies(args, path, body())
+    return Connections(args)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", choices=KINDS)
+    for port in "grpc", "http", "metrics":
+        parser.add_argument(f"--{port}", type=int, required=True)
+    parser.add_argument("--source", default="127.0.0.2", help="address to come from")
+    args = parser.parse_args()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    attack = make(args)
+    began, topped, said = time.monotonic(), 0.0, False
+    while not stopped(0):
+        now = time.monotonic()
+        if now - topped >= TOP_UP_S:
+            attack.top_up()
+            topped = time.monotonic()
+        attack.turn()
+        if not said and now - began > SETTLE_S:
+            print("ready", flush=True)
+            said = True
+    print(json.dumps(attack.facts()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the system refuses: a server with too few file descriptors for its connections, an edge whose disk
+is full. There is an error, no crash, and serving goes on.
+"""
+import os
+import shutil
+import socket
+
+import chat
+import h2
+import world as w
+
+FILES = 64        # descriptors of the server: about 20 are its own
+STRANGERS = 200   # connections to each port
+PEOPLE = 4
+TOKENS = 32
+DISK = "size=64k"  # less than a trace's file needs
+SKIP = 77
+
+
+def too_many_files(world, asked):
+    """Strangers use up all descriptors and leave."""
+    server = w.Server(world, files=FILES)
+    world.learn(chat.crowd([server.http], asked))
+    strangers = []
+    for port in (server.grpc, server.http, server.metrics_port):
+        for _ in range(STRANGERS):
+            s = socket.socket()
+            s.setblocking(False)
+            s.bind(("127.0.0.2", 0))
+            s.connect_ex(("127.0.0.1", port))
+            strangers.append(s)
+    during = h2.health(server.grpc, timeout_s=2)
+    for s in strangers:
+        s.close()
+    world.alive(server, "out of descriptors")
+    if not world.check(h2.health(server.grpc), "out of descriptors: the gRPC port is dead for good"):
+        return
+    edge = w.Edge(world, [server.grpc])
+    world.say("out of descriptors", health_meanwhile=during,
+              texts=world.same(chat.crowd([edge.http, server.http], asked), "out of descriptors"))
+    edge.stop()
+    world.check(server.stop() == 0, "out of descriptors: the server did not end in order")
+
+
+def full_disk(world, asked):
+    """An edge that records traces on a disk that is full."""
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        world.skip("a full disk: mounting one takes root, and unshare")
+        return
+    disk = world.path("disk")
+    os.mkdir(disk)
+    mount = f'mount -t tmpfs -o {DISK} none {disk} && exec "$0" "$@"'
+    server = w.Server(world)
+    edge = w.Edge(world, [server.grpc], "--trace", os.path.join(disk, "trace.db"), "--draft", "tree:12:4",
+                  wrap=("unshare", "-m", "sh", "-c", mount))
+    answers = []
+    for _ in range(4):  # a trace is written some time after its round
+        answers += chat.crowd([edge.http], asked)
+    dropped = edge.metric("trace_dropped_total")
+    world.check(dropped > 0, "a full disk: no trace was dropped: the disk was not full")
+    world.alive(edge, "a full disk")
+    world.say("full disk", texts=world.same(answers, "full disk"), traces_dropped=int(dropped))
+    world.check(edge.stop() == 0, "a full disk: the edge did not end in order")
+    server.stop()
+
+
+def run(world):
+    asked = chat.asks(PEOPLE, world.seed, TOKENS)
+    too_many_files(world, asked)
+    full_disk(world, asked)
