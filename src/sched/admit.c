@@ -10,10 +10,8 @@
 #define TUNE (ft_sched_tune->admit)
 
 /* Open texts may need so many times the pool: they rarely need all of it at once, and the KV of one
- * that gave way is computed again. With more of them each would wait for too many turns. Those of
- * one tenant may need a little less, so that another tenant finds room. */
-#define KV_OVERCOMMIT        4
-#define KV_OVERCOMMIT_TENANT 3
+ * that gave way is computed again. With more of them each would wait for too many turns. */
+#define KV_OVERCOMMIT 4
 
 double ft_admit_load(const ft_cost *cost, const ft_gain *usual, const ft_admit_text *text)
 {
@@ -48,6 +46,6 @@ void ft_admit_saw(double *behind, bool is_behind)
 
 bool ft_admit_kv(const ft_admit_blocks *wanted, uint32_t pool_blocks)
 {
-    return wanted->all <= (uint64_t)KV_OVERCOMMIT * pool_blocks &&
-           wanted->of_tenant <= (uint64_t)KV_OVERCOMMIT_TENANT * pool_blocks;
+    const uint64_t most = (uint64_t)KV_OVERCOMMIT * pool_blocks;
+    return wanted->all <= most || wanted->of_tenant <= most / wanted->n_tenants;
 }

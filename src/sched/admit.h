@@ -37,12 +37,15 @@ bool ft_admit_is_behind(const ft_promise *promise, int64_t arrival_us, int64_t b
 /* Counts a round with a promise, of any session. *behind starts at 0. */
 void ft_admit_saw(double *behind, bool is_behind);
 
-/* Blocks that open texts need together, the new text included. */
+/* KV blocks that open texts need together, the new text included. */
 typedef struct ft_admit_blocks {
     uint64_t all, of_tenant; /* of all tenants; of the new text's tenant */
+    uint32_t n_tenants;      /* with sessions, the new text's included; > 0 */
 } ft_admit_blocks;
 
-/* Whether open texts may need so many KV blocks in a pool of that size. */
+/* Whether one more text may be opened in a pool of that size: all texts fit into what may be
+ * opened, or its tenant's texts fit into an equal part of that. So no tenant can keep others
+ * out. */
 bool ft_admit_kv(const ft_admit_blocks *wanted, uint32_t pool_blocks);
 
 #endif

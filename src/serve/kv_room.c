@@ -43,7 +43,9 @@ static uint32_t blocks_for(const ft_verifier *v, uint32_t n_tok)
 ft_status ft_kv_admit(const ft_verifier *v, const char *credential, uint32_t n_tok, ft_error *err)
 {
     ft_engine_stats es;
-    ft_admit_blocks wanted = {.all = blocks_for(v, n_tok), .of_tenant = blocks_for(v, n_tok)};
+    ft_admit_blocks wanted = {.all = blocks_for(v, n_tok),
+                              .of_tenant = blocks_for(v, n_tok),
+                              .n_tenants = ft_slo_tenants(v, credential)};
     ft_engine_get_stats(v->engine, &es);
     for (const ft_sess *s = v->sessions.first; s; s = s->next) {
         if (!s->handle || s->text.finish != FT_FINISH_NONE)

@@ -72,8 +72,8 @@ typedef struct ft_sess_asked {
 /* The session's KV. */
 typedef struct ft_sess_kv {
     ft_seq *seq;
-    bool want;    /* compute missing KV even without a round */
-    bool counted; /* since the KV was last empty, its prefix-cache lookup was counted */
+    bool want;        /* compute missing KV even without a round */
+    bool counted;     /* since the KV was last empty, its prefix-cache lookup was counted */
     int64_t spent_us; /* time of passes that computed missing KV, since it was whole or empty */
     int64_t turn_us;  /* the end of the session's turn (sched/evict.h) */
 } ft_sess_kv;

@@ -21,12 +21,19 @@ struct ft_tenant {
 
 /* ---- tenants ---- */
 
-ft_status ft_slo_join(ft_sess *s, const char *credential, ft_error *err)
+/* NULL: it has no sessions. */
+static ft_tenant *find(const ft_verifier *v, const char *credential)
 {
-    ft_verifier *v = s->verifier;
     ft_tenant *t = v->tenants.first;
     while (t && !ft_secret_equal_str(t->credential, credential))
         t = t->next;
+    return t;
+}
+
+ft_status ft_slo_join(ft_sess *s, const char *credential, ft_error *err)
+{
+    ft_verifier *v = s->verifier;
+    ft_tenant *t = find(v, credential);
     if (!t) {
         size_t n = strlen(credential) + 1;
         t = calloc(1, sizeof *t + n);
@@ -39,6 +46,14 @@ ft_status ft_slo_join(ft_sess *s, const char *credential, ft_error *err)
     t->n_sessions++;
     s->who.tenant = t;
     return FT_OK;
+}
+
+uint32_t ft_slo_tenants(const ft_verifier *v, const char *credential)
+{
+    uint32_t n = find(v, credential) ? 0 : 1;
+    for (const ft_tenant *t = v->tenants.first; t; t = t->next)
+        n++;
+    return n;
 }
 
 const char *ft_slo_credential(const ft_sess *s)

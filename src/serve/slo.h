@@ -18,6 +18,8 @@ float ft_slo_speed(const ft_verifier *v, float tokens_per_s);
 void ft_slo_init(ft_sess *s, float tokens_per_s);
 /* Adds the session to the tenant with this credential. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_slo_join(ft_sess *s, const char *credential, ft_error *err);
+/* How many tenants have sessions, counting the one with this credential in any case. */
+uint32_t ft_slo_tenants(const ft_verifier *v, const char *credential);
 /* The credential of the session's tenant. Borrowed until ft_slo_leave. */
 const char *ft_slo_credential(const ft_sess *s);
 /* Removes the session from its tenant. */

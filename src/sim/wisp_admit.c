@@ -14,7 +14,7 @@ static uint64_t blocks_for(const sim *s, uint32_t n_tok)
 bool ft_sim_admits(const sim *s, const device *asking)
 {
     const ft_admit_text new = {.tokens_per_s = asking->speed, .len = asking->prompt};
-    ft_admit_blocks wanted = {.all = blocks_for(s, asking->prompt)}; /* there are no tenants */
+    uint64_t wanted = blocks_for(s, asking->prompt);
     double promised = 0;
     for (uint32_t i = 0; i < s->opts->n_devices; i++) {
         const device *d = &s->devices[i];
@@ -22,10 +22,11 @@ bool ft_sim_admits(const sim *s, const device *asking)
             .tokens_per_s = d->speed, .gain = &d->gain, .len = d->prompt + d->done};
         if (!d->open)
             continue;
-        wanted.all += blocks_for(s, text.len);
+        wanted += blocks_for(s, text.len);
         promised += ft_admit_load(&s->cost, &s->usual_gain, &text);
     }
-    return ft_admit_kv(&wanted, (uint32_t)s->k[FT_SIM_KV_BLOCKS]) &&
+    const ft_admit_blocks blocks = {.all = wanted, .of_tenant = wanted, .n_tenants = 1};
+    return ft_admit_kv(&blocks, (uint32_t)s->k[FT_SIM_KV_BLOCKS]) &&
            ft_admit_promise(promised, ft_admit_load(&s->cost, &s->usual_gain, &new), s->behind);
 }
 

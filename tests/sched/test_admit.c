@@ -91,11 +91,18 @@ static void test_behind_share(void **state)
 static void test_kv(void **state)
 {
     (void)state;
-    assert_true(ft_admit_kv(&(ft_admit_blocks){.all = 400, .of_tenant = 300}, 100));
-    assert_false(ft_admit_kv(&(ft_admit_blocks){.all = 401, .of_tenant = 300}, 100));
-    assert_false(ft_admit_kv(&(ft_admit_blocks){.all = 301, .of_tenant = 301}, 100));
-    const ft_admit_blocks most = {.all = 4ull * UINT32_MAX, .of_tenant = 3ull * UINT32_MAX};
-    assert_true(ft_admit_kv(&most, UINT32_MAX));
+    assert_true(ft_admit_kv(&(ft_admit_blocks){.all = 400, .of_tenant = 400, .n_tenants = 1}, 100));
+    assert_false(
+        ft_admit_kv(&(ft_admit_blocks){.all = 401, .of_tenant = 401, .n_tenants = 1}, 100));
+    /* Others have grown: an equal part is there all the same, and no more. */
+    assert_true(
+        ft_admit_kv(&(ft_admit_blocks){.all = 9999, .of_tenant = 200, .n_tenants = 2}, 100));
+    assert_false(
+        ft_admit_kv(&(ft_admit_blocks){.all = 9999, .of_tenant = 201, .n_tenants = 2}, 100));
+    assert_true(ft_admit_kv(&(ft_admit_blocks){.all = 400, .of_tenant = 399, .n_tenants = 9}, 100));
+    const uint64_t most = 4ull * UINT32_MAX;
+    const ft_admit_blocks large = {.all = most, .of_tenant = most, .n_tenants = 1};
+    assert_true(ft_admit_kv(&large, UINT32_MAX));
 }
 
 int main(void)

@@ -150,13 +150,14 @@ static void test_resume_needs_room(void **state)
     ft_verifier_destroy(v);
 }
 
+/* One tenant has taken all that may be opened: the other one still has its equal part. */
 static void test_tenants_leave_room(void **state)
 {
     static local_client a[MANY], b[MANY];
     ft_verifier *v = start((ft_verifier_opts){0});
     (void)state;
     const uint32_t of_a = fill(v, a, "a"), of_b = fill(v, b, "b");
-    assert_true(of_a > of_b && of_b > 0);
+    assert_in_range(of_b, of_a / 2, (of_a + 1) / 2);
     for (uint32_t i = 0; i < of_a; i++)
         local_close(&a[i]);
     for (uint32_t i = 0; i < of_b; i++)
