@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the engine works. It fails if a pass fails and a probe right after it fails, too: the
+// Whether the engine works. It fails if a pass fails and the self-test right after it, too: the
 // cause is then a device or the machine's memory, and not a session. It hangs if the engine thread
 // has not come back to its inbox for too long.
 //
@@ -11,14 +11,14 @@
 #include "serve/lifecycle.h"
 #include "serve/verifier.h"
 
-#define PROBE_EVERY_US 1000000
+#define TEST_EVERY_US 1000000
 /* The engine hangs if it works so much longer than ever before, and at least so long. Half of
  * either takes servers out of service for one long pass; twice of either delays the news. */
 #define HANG_TIMES 20
 #define HANG_US    30000000
 
 /* Computes a token and its logits on a sequence of its own. */
-static ft_status probe(ft_verifier *v, ft_error *err)
+static ft_status self_test(ft_verifier *v, ft_error *err)
 {
     const int32_t token = 0;
     const uint64_t want = 1;
@@ -42,17 +42,17 @@ static void publish(ft_verifier *v, const ft_error *failure)
     pthread_mutex_unlock(&v->inbox.lock);
 }
 
-bool ft_health_probe(ft_verifier *v, const ft_error *why)
+bool ft_health_test(ft_verifier *v, const ft_error *why)
 {
     ft_error err = {0}, failure;
-    if (probe(v, &err) == FT_OK)
+    if (self_test(v, &err) == FT_OK)
         return true;
     const int64_t now_us = ft_clock_now_us(&v->opts.clock);
     FT_LOGE("serve", "the engine fails: %s", err.message);
     ft_error_set(&failure, FT_UNAVAILABLE, "serve: the engine fails: %.250s: try again later",
                  why->message);
     v->failing = true;
-    v->probe_us = now_us + PROBE_EVERY_US;
+    v->test_us = now_us + TEST_EVERY_US;
     publish(v, &failure);
     for (ft_sess *s = v->sessions.first; s; s = s->next)
         if (s->handle && s->text.finish == FT_FINISH_NONE)
@@ -66,15 +66,15 @@ bool ft_health_works(ft_verifier *v, int64_t *look_us)
     const int64_t now_us = ft_clock_now_us(&v->opts.clock);
     if (!v->failing)
         return true;
-    if (now_us >= v->probe_us) {
-        v->failing = probe(v, &err) != FT_OK;
-        v->probe_us = now_us + PROBE_EVERY_US;
+    if (now_us >= v->test_us) {
+        v->failing = self_test(v, &err) != FT_OK;
+        v->test_us = now_us + TEST_EVERY_US;
     }
     if (!v->failing) {
         FT_LOGI("serve", "the engine works again");
         publish(v, &(ft_error){.code = FT_OK});
     }
-    *look_us = v->probe_us - now_us;
+    *look_us = v->test_us - now_us;
     return !v->failing;
 }
 

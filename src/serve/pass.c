@@ -106,7 +106,7 @@ static bool run_part(ft_verifier *v, ft_sess_part part, int64_t began_us)
         return true;
     v->stats.failures++;
     FT_LOGE("serve", "pass failed sessions=%zu reason=\"%s\"", part.n, err.message);
-    if (!ft_health_probe(v, &err))
+    if (!ft_health_test(v, &err))
         return false;
     if (part.n == 1) {
         give_up(part.of[0], &err);

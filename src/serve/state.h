@@ -99,7 +99,7 @@ struct ft_verifier {
     ft_gain usual_gain; /* mean gain of rounds with a promise */
     double behind;      /* of rounds with a promise, the recent share behind (sched/admit.h) */
     bool failing;       /* the engine fails (health.h) */
-    int64_t probe_us;   /* while it fails: the time of the next probe */
+    int64_t test_us;    /* while it fails: the time of the next self-test */
     struct {
         ft_tenant *first;
         double served_rows; /* rows computed recently for all tenants */

@@ -27,7 +27,7 @@
 
 typedef enum fault {
     FAULT_NONE,
-    FAULT_BAD,   /* passes with the bad token, and therefore no passes of the probe */
+    FAULT_BAD,   /* passes with the bad token; the self-test succeeds */
     FAULT_LARGE, /* passes of more than two sessions */
     FAULT_HEAD,  /* one run of the output head */
     FAULT_ALL
@@ -77,7 +77,7 @@ ft_status __wrap_ft_engine_forward_rows(ft_engine *engine, ft_segment *segments,
 
 ft_status __wrap_ft_engine_head(ft_engine *engine, const uint32_t *rows, size_t n, ft_error *err)
 {
-    if (present == FAULT_HEAD && n > 1) { /* the probe asks for one row */
+    if (present == FAULT_HEAD && n > 1) { /* the self-test asks for one row */
         present = FAULT_NONE;
         return give(err);
     }
