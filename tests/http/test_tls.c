@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTPS (http/tls.h): which certificate clients see, and that it can be read again. Certificates are
-// made by the openssl program; without it the tests say so and are skipped.
+// HTTPS (http/tls.h): which certificate clients see, and that it can be read again. Certificates
+// are made by the openssl program; without it the tests say so and are skipped.
 #include <arpa/inet.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
