@@ -25,13 +25,33 @@ static const ft_flag api_rows[] = {
 };
 const ft_flag_group ft_flags_api = FT_FLAG_ROWS(api_rows);
 
+static const ft_flag client_rows[] = {
+    {"--per-client-share", NULL, FT_FLAG(ft_api_flags, http.client_share), "PERCENT",
+     "of connections that one client may have; 0: 25, but 100 (all) on a loopback address", 0, 100},
+    {"--trusted-proxy", NULL, FT_FLAG(ft_api_flags, trusted_proxies), "CIDR",
+     "networks of proxies whose X-Forwarded-For tells the client's address"},
+};
+const ft_flag_group ft_flags_api_clients = FT_FLAG_ROWS(client_rows);
+
 bool ft_api_flags_given(const ft_api_flags *flags)
 {
     return flags->alias || flags->http.api_key || flags->api_key_file || flags->http.tls_cert ||
            flags->http.tls_key || flags->allow_hosts.n > 0 || flags->allow_origins.n > 0;
 }
 
-ft_status ft_api_flags_check(const ft_api_flags *flags, const char *who, const char *host_flag,
+static ft_status read_clients(ft_api_flags *flags, const char *who, ft_error *err)
+{
+    ft_status status = FT_OK;
+    char name[64];
+    snprintf(name, sizeof name, "%s: --trusted-proxy", who);
+    for (size_t i = 0; status == FT_OK && i < flags->trusted_proxies.n; i++)
+        status = ft_networks_parse(name, flags->trusted_proxies.item[i], err, &flags->proxies);
+    if (flags->http.client_share == 0) /* the programs of one machine are one client */
+        flags->http.client_share = ft_cmd_is_loopback(flags->http.host) ? 100 : 25;
+    return status;
+}
+
+ft_status ft_api_flags_check(ft_api_flags *flags, const char *who, const char *host_flag,
                              bool insecure, ft_error *err)
 {
     const ft_http_opts *http = &flags->http;
@@ -46,7 +66,7 @@ ft_status ft_api_flags_check(const ft_api_flags *flags, const char *who, const c
         return ft_error_set(err, FT_INVALID,
                             "%s: %s %s lets others in: pass --api-key-file, or --insecure", who,
                             host_flag, http->host);
-    return FT_OK;
+    return read_clients(flags, who, err);
 }
 
 static bool whose(void *ctx, const char *token, char name[FT_HTTP_NAME_SIZE])
@@ -80,6 +100,8 @@ ft_status ft_api_start(ft_api *api, const ft_api_flags *flags, ft_openai_opts op
     http.n_allow_hosts = flags->allow_hosts.n;
     http.allow_origins = flags->allow_origins.item;
     http.n_allow_origins = flags->allow_origins.n;
+    if (!http.proxies)
+        http.proxies = &flags->proxies;
     http.backend = ft_openai_backend(api->openai);
     return ft_http_create(&http, err, &api->http);
 }

@@ -14,16 +14,22 @@ typedef struct ft_api_flags {
     const char *alias, *api_key_file;
     ft_flag_list allow_hosts, allow_origins;
     ft_http_opts http; /* address and TLS; host and port come from the command */
+    ft_flag_list trusted_proxies;
+    ft_networks proxies; /* of trusted_proxies, once they were checked */
 } ft_api_flags;
 
 extern const ft_flag_group ft_flags_api; /* of ft_api_flags */
+/* Of ft_api_flags, too: what one client may have. `serve` has flags of these names itself, which
+ * hold for gRPC, too. */
+extern const ft_flag_group ft_flags_api_clients;
 
 /* Whether any was given. */
 bool ft_api_flags_given(const ft_api_flags *flags);
 /* FT_INVALID for flags that contradict each other, and for an API that other machines can reach
- * without a key, unless `insecure`. who: the command, for the message; host_flag: the flag that set
- * the address. */
-FT_WARN_UNUSED ft_status ft_api_flags_check(const ft_api_flags *flags, const char *who,
+ * without a key, unless `insecure`. Sets what follows from them: the proxies, and the share of a
+ * client where none was given. who: the command, for the message; host_flag: the flag that set the
+ * address. */
+FT_WARN_UNUSED ft_status ft_api_flags_check(ft_api_flags *flags, const char *who,
                                             const char *host_flag, bool insecure, ft_error *err);
 
 typedef struct ft_api {

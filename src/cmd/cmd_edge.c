@@ -207,6 +207,7 @@ static const ft_flag rows[] = {
     {"--tls-name", NULL, FT_FLAG(edge_flags, wire.tls_name), "NAME",
      "name in the server's certificate, if it is not the host's"},
     FT_FLAG_INCLUDE(edge_flags, api, ft_flags_api),
+    FT_FLAG_INCLUDE(edge_flags, api, ft_flags_api_clients),
     {"--insecure", NULL, FT_FLAG(edge_flags, insecure), NULL,
      "allow other machines to use the API without a key"},
 };

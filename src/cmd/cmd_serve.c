@@ -207,6 +207,8 @@ static ft_status start_api(serve_app *app, serve_flags *f, ft_error *err)
     if (status != FT_OK)
         return status;
     f->api.http.max_connections = f->server.verifier.max_sessions;
+    f->api.http.client_share = f->server.verifier.client_share;
+    f->api.http.proxies = &f->proxies;
     return ft_api_start(&app->api, &f->api,
                         (ft_openai_opts){.edge = app->edge, .vocab = app->vocab},
                         f->server.verifier.keys, err);

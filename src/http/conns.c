@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The open connections and their deadlines. To end a connection is to call shutdown(2): then its
-// own thread sees the end and cleans up. A descriptor is closed only after it was removed here, so
-// it is never that of another connection. The watching thread sleeps until the earliest deadline,
-// and is woken if one becomes earlier.
+// The open connections, their clients and deadlines. To end a connection is to call shutdown(2):
+// then its own thread sees the end and cleans up. A descriptor is closed only after it was removed
+// here, so it is never that of another connection. The watching thread sleeps until the earliest
+// deadline, and is woken if one becomes earlier.
 #include "http/conns.h"
 
 #include <stdlib.h>
@@ -10,6 +10,9 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/log.h"
+
+#define TELL_EVERY_US 10000000 /* a flood of refusals is one line in ten seconds */
 
 static int64_t now_us(void)
 {
@@ -40,21 +43,33 @@ static void *watch(void *arg)
 
 static void deinit(ft_http_conns *conns)
 {
+    ft_quota_deinit(&conns->quota[FT_HTTP_STRANGER]);
+    ft_quota_deinit(&conns->quota[FT_HTTP_KNOWN]);
     pthread_cond_destroy(&conns->quiet);
     pthread_cond_destroy(&conns->changed);
     pthread_mutex_destroy(&conns->lock);
 }
 
-ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max)
+ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max, uint32_t share, ft_error *err)
 {
-    *conns = (ft_http_conns){.max = max, .wake_us = FT_NO_DEADLINE};
+    *conns = (ft_http_conns){.wake_us = FT_NO_DEADLINE, .told_us = -TELL_EVERY_US};
+    ft_status status =
+        ft_quota_init(&conns->quota[FT_HTTP_STRANGER], "connections without requests",
+                      FT_HTTP_STRANGERS, FT_HTTP_STRANGERS_SHARE, err);
+    if (status != FT_OK)
+        return status;
+    status = ft_quota_init(&conns->quota[FT_HTTP_KNOWN], "connections", max, share, err);
+    if (status != FT_OK) {
+        ft_quota_deinit(&conns->quota[FT_HTTP_STRANGER]);
+        return status;
+    }
     pthread_mutex_init(&conns->lock, NULL);
     pthread_cond_init(&conns->changed, NULL);
     pthread_cond_init(&conns->quiet, NULL);
     if (pthread_create(&conns->thread, NULL, watch, conns) == 0)
         return FT_OK;
     deinit(conns);
-    return FT_NOMEM;
+    return ft_error_set(err, FT_NOMEM, "no thread for the connections' deadlines");
 }
 
 void ft_http_conns_deinit(ft_http_conns *conns)
@@ -74,19 +89,60 @@ static void set_deadline(ft_http_conns *conns, ft_http_conn *conn, uint32_t time
         pthread_cond_signal(&conns->changed);
 }
 
-ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, uint32_t timeout_s)
+bool ft_http_conns_admit(ft_http_conns *conns, const ft_client_id *client)
+{
+    pthread_mutex_lock(&conns->lock);
+    const ft_quota_room room = ft_quota_look(&conns->quota[FT_HTTP_STRANGER], client);
+    const bool tell = room != FT_QUOTA_ROOM && now_us() - conns->told_us >= TELL_EVERY_US;
+    if (tell)
+        conns->told_us = now_us();
+    pthread_mutex_unlock(&conns->lock);
+    if (tell)
+        FT_LOGW("http", "connection refused address=%s reason=\"%s have sent no request yet\"",
+                client->address, room == FT_QUOTA_SHARE ? "its others" : "others");
+    return room == FT_QUOTA_ROOM;
+}
+
+ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, const ft_client_id *client,
+                                uint32_t timeout_s)
 {
     ft_http_conn *conn = calloc(1, sizeof *conn);
     if (!conn)
         return NULL;
     conn->fd = fd;
+    conn->client = *client;
     pthread_mutex_lock(&conns->lock);
-    conn->next = conns->first;
-    conns->first = conn;
-    conn->surplus = ++conns->n > conns->max;
-    set_deadline(conns, conn, timeout_s);
+    const ft_status status = ft_quota_take(&conns->quota[FT_HTTP_STRANGER], client, NULL);
+    if (status == FT_OK) {
+        conn->next = conns->first;
+        conns->first = conn;
+        set_deadline(conns, conn, timeout_s);
+    }
     pthread_mutex_unlock(&conns->lock);
-    return conn;
+    if (status == FT_OK)
+        return conn;
+    free(conn);
+    return NULL;
+}
+
+ft_status ft_http_conns_know(ft_http_conns *conns, ft_http_conn *conn, const ft_client_id *client,
+                             ft_error *err, bool *share)
+{
+    ft_quota *known = &conns->quota[FT_HTTP_KNOWN];
+    ft_status status = FT_OK;
+    pthread_mutex_lock(&conns->lock);
+    ft_quota_give_back(&conns->quota[conn->standing], &conn->client);
+    const ft_quota_room room = ft_quota_look(known, client);
+    if (room == FT_QUOTA_ROOM) {
+        conn->standing = FT_HTTP_KNOWN;
+        conn->client = *client;
+    } else {
+        status = ft_quota_refuse(known, client, room, err);
+    }
+    ft_quota_add(&conns->quota[conn->standing], &conn->client);
+    pthread_mutex_unlock(&conns->lock);
+    *share = room == FT_QUOTA_SHARE && known->share < known->max;
+    return status;
 }
 
 void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn)
@@ -98,7 +154,7 @@ void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn)
     while (*at != conn)
         at = &(*at)->next;
     *at = conn->next;
-    conns->n--;
+    ft_quota_give_back(&conns->quota[conn->standing], &conn->client);
     pthread_mutex_unlock(&conns->lock);
     free(conn);
 }

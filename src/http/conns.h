@@ -3,7 +3,14 @@
  * The open connections, and a thread that ends each one after its deadline: if the client sends too
  * slowly, sends nothing, or does not read. Internal to the room.
  *
- * Lock: ft_http_conns.lock guards the list, each connection's deadline, and the count of answers.
+ * A connection is a stranger's, counted by its address, until a request on it shows a key (or comes
+ * to a server that asks for none). From then on it is counted for that key and address. Both kinds
+ * have places of their own, and one client has a share of them.
+ *
+ *   add -> STRANGER -- know --> KNOWN -- know, of another client --> KNOWN
+ *
+ * Lock: ft_http_conns.lock guards the list, the quotas, each connection's deadline, client and
+ * standing, and the count of answers. A connection's own thread alone changes its standing.
  */
 #ifndef FT_HTTP_CONNS_H
 #define FT_HTTP_CONNS_H
@@ -12,12 +19,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/quota.h"
 #include "base/status.h"
+
+/* Places for strangers' connections, and the share of one address. A client that opens as many at
+ * once as it may have must not be refused while their requests are on the way. */
+#define FT_HTTP_STRANGERS       512
+#define FT_HTTP_STRANGERS_SHARE 25 /* percent */
+
+typedef enum ft_http_standing { FT_HTTP_STRANGER, FT_HTTP_KNOWN } ft_http_standing;
 
 typedef struct ft_http_conn {
     struct ft_http_conn *next;
     int fd;
-    bool surplus;            /* above the limit: gets an error, then is closed */
+    ft_http_standing standing;
+    ft_client_id client;     /* for whom it is counted */
     int64_t deadline_us;     /* on the monotonic clock; FT_NO_DEADLINE: none */
     struct ft_http_tls *tls; /* set by the server before the handshake; NULL: no TLS */
 } ft_http_conn;
@@ -28,19 +44,29 @@ typedef struct ft_http_conns {
     pthread_cond_t quiet;   /* n_answers is 0 */
     pthread_t thread;
     ft_http_conn *first;
-    uint32_t n, max;
-    int64_t wake_us; /* when the thread looks next */
+    ft_quota quota[2]; /* by standing */
+    int64_t wake_us;   /* when the thread looks next */
+    int64_t told_us;   /* when a refusal was logged last */
     bool stop, draining;
     uint32_t n_answers; /* admitted generations whose answers are not finished */
 } ft_http_conns;
 
-/* *conns must not be moved. FT_NOMEM. */
-FT_WARN_UNUSED ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max);
+/* *conns must not be moved. max: known connections; share: percent of them for one client (0: all).
+ * FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max, uint32_t share,
+                                            ft_error *err);
 /* All connections must have been removed. */
 void ft_http_conns_deinit(ft_http_conns *conns);
 
-/* NULL: out of memory. fd must stay open until remove. */
-ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, uint32_t timeout_s);
+/* Whether there is a place for a stranger at this address. Logs refusals, now and then. */
+bool ft_http_conns_admit(ft_http_conns *conns, const ft_client_id *client);
+/* NULL: no place, or out of memory. fd must stay open until remove. */
+ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, const ft_client_id *client,
+                                uint32_t timeout_s);
+/* A request has shown the client's key, or needs none. FT_EXHAUSTED: all places of known clients
+ * are taken, or this client's share of them (*share); nothing has changed. */
+FT_WARN_UNUSED ft_status ft_http_conns_know(ft_http_conns *conns, ft_http_conn *conn,
+                                            const ft_client_id *client, ft_error *err, bool *share);
 void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn);
 /* Shuts the connection down unless this is called again within timeout_s. 0: no limit. */
 void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s);

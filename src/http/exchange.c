@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request. These are checked in this order: headers, number of connections, Host, Origin, API
-// key, path, method, content type, model, size. The first check that fails decides the answer.
-// Nothing is done for a request before all checks have passed. A GET is answered only after it has
-// come completely, because an earlier answer would close the connection.
+// One request. These are checked in this order: headers, Host, Origin, API key, number of
+// connections, path, method, content type, model, size. The first check that fails decides the
+// answer. Nothing is done for a request before all checks have passed. A GET is answered only after
+// it has come completely, because an earlier answer would close the connection.
 #include "http/exchange.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -27,7 +28,7 @@ struct ft_http_exchange {
     const char *uri, *method; /* borrowed from the connection */
     const route *route;
     const char *tail;       /* what follows a route's prefix */
-    ft_http_reply defaults; /* origin */
+    ft_http_reply defaults; /* origin, close */
     ft_http_fail fail;      /* http != 0: refused */
     const char *allow;      /* methods that the path allows; NULL: no such path */
     bool has_body;
@@ -323,6 +324,37 @@ static ft_status check_key(ft_http_exchange *x)
                   "A valid API key is required, in the header 'Authorization: Bearer KEY'.");
 }
 
+static enum MHD_Result keep_last(void *ctx, enum MHD_ValueKind kind, const char *key,
+                                 const char *value)
+{
+    const char **last = ctx;
+    if (strcasecmp(key, "X-Forwarded-For") == 0)
+        *last = value;
+    return MHD_YES;
+}
+
+/* Whose the connection is, now that a key was shown or none is needed. A proxy that adds a header
+ * of its own adds it behind those of its clients. */
+static ft_status count_client(ft_http_exchange *x)
+{
+    const char *forwarded = "";
+    ft_client_id client = {0};
+    ft_address address;
+    ft_error err = {0};
+    bool share;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    snprintf(client.tenant, sizeof client.tenant, "%.*s", FT_CLIENT_TENANT_SIZE - 1, x->key_name);
+    if (ft_address_of(info->client_addr, &address)) {
+        MHD_get_connection_values(x->connection, MHD_HEADER_KIND, keep_last, &forwarded);
+        address = ft_networks_client(&x->http->proxies, &address, forwarded, strlen(forwarded));
+        ft_address_network(&address, client.address);
+    }
+    if (ft_http_conns_know(&x->http->conns, x->conn, &client, &err, &share) == FT_OK)
+        return FT_OK;
+    return refuse(x, share ? 429 : 503, "too_many_connections", err.message);
+}
+
 static ft_status check_method(ft_http_exchange *x)
 {
     bool get = strcmp(x->method, "GET") == 0 || strcmp(x->method, "HEAD") == 0;
@@ -355,11 +387,6 @@ static ft_status admit(ft_http_exchange *x)
 {
     const char *path;
     ft_status status = check_headers(x);
-    if (status == FT_OK && x->conn->surplus) {
-        x->defaults.close = true;
-        return refuse(x, 503, "too_many_connections",
-                      "This server has as many connections as it takes: try again later.");
-    }
     if (status == FT_OK)
         status = check_source(x, &path);
     if (status != FT_OK)
@@ -370,6 +397,8 @@ static ft_status admit(ft_http_exchange *x)
     }
     ft_status routed = find_route(x, path);
     status = check_key(x); /* before "unknown": who has no key need not know which paths exist */
+    if (status == FT_OK && !(x->route && x->route->open))
+        status = count_client(x);
     if (status != FT_OK || routed != FT_OK)
         return FT_INVALID;
     status = check_method(x);
@@ -409,7 +438,9 @@ void ft_http_exchange_destroy(ft_http_exchange *x)
 enum MHD_Result ft_http_exchange_begin(ft_http_exchange *x)
 {
     ft_http_conns_limit(&x->http->conns, x->conn, x->http->request_timeout_s);
-    if (admit(x) != FT_OK) {
+    const ft_status admitted = admit(x);
+    x->defaults.close = x->conn->standing == FT_HTTP_STRANGER; /* it would stay for ever */
+    if (admitted != FT_OK) {
         FT_LOGD("http", "refused=%d code=%s", x->fail.http, x->fail.code ? x->fail.code : "-");
         if (x->has_body)
             return reply_fail(x);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <microhttpd.h>
 
+#include "base/address.h"
 #include "http/conns.h"
 #include "http/fail.h"
 #include "http/generation.h"
@@ -21,6 +22,7 @@
 struct ft_http {
     ft_http_backend backend;
     ft_http_guard guard;
+    ft_networks proxies;
     ft_http_conns conns;
     struct MHD_Daemon *daemon;
     struct ft_http_tls *tls; /* NULL: no TLS */

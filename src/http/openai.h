@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/address.h"
 #include "base/buf.h"
 #include "base/sink.h"
 #include "base/status.h"
@@ -95,7 +96,10 @@ typedef struct ft_http_opts {
     const char *const *allow_origins;
     size_t n_allow_origins;
     const char *tls_cert, *tls_key; /* PEM files */
-    uint32_t max_connections;       /* 0: 128; a further one gets 503 */
+    uint32_t max_connections;       /* 0: 128; a request on a further one gets 503 */
+    uint32_t client_share;          /* percent of them that one client may have; 0: all */
+    /* Whose X-Forwarded-For tells a client's address; copied. NULL: nobody's. */
+    const ft_networks *proxies;
     /* 0: 8 MiB. A completion's body has 64 KiB and six times the model's text_bytes at most,
      * because an escape takes six bytes for one. */
     size_t max_body_bytes;

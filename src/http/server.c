@@ -17,10 +17,28 @@
 #include "http/tls.h"
 
 #define HEADER_BYTES ((size_t)32 << 10) /* a connection's memory: its headers must fit */
-/* So many connections above the limit get an error; libmicrohttpd closes further ones silently. */
-#define SURPLUS_CONNECTIONS 32
+/* libmicrohttpd counts a connection until its thread has ended, which is later than we do. */
+#define ENDING_CONNECTIONS 64
 
 /* --- libmicrohttpd's callbacks --- */
+
+/* A stranger's address; that of a trusted proxy is "", which has no share. */
+static ft_client_id stranger(const ft_http *http, const struct sockaddr *from)
+{
+    ft_client_id client = {0};
+    ft_address address;
+    if (ft_address_of(from, &address) && !ft_networks_hold(&http->proxies, &address))
+        ft_address_network(&address, client.address);
+    return client;
+}
+
+/* Refuses a connection before it has a thread. */
+static enum MHD_Result on_accept(void *cls, const struct sockaddr *from, socklen_t n)
+{
+    ft_http *http = cls;
+    const ft_client_id client = stranger(http, from);
+    return ft_http_conns_admit(&http->conns, &client) ? MHD_YES : MHD_NO;
+}
 
 static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
@@ -33,11 +51,14 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
     }
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    *context = ft_http_conns_add(&http->conns, info->connect_fd, http->request_timeout_s);
+    const int fd = info->connect_fd;
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const ft_client_id client = stranger(http, info->client_addr);
+    *context = ft_http_conns_add(&http->conns, fd, &client, http->request_timeout_s);
     if (*context)
         ((ft_http_conn *)*context)->tls = http->tls;
     else
-        shutdown(info->connect_fd, SHUT_RDWR); /* it would have no deadline */
+        shutdown(fd, SHUT_RDWR); /* it would have no deadline */
 }
 
 /* lint: library signature */
@@ -114,7 +135,10 @@ static struct MHD_Daemon *run_daemon(ft_http *http, int fd)
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)on_log, http},
         {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
-        {MHD_OPTION_CONNECTION_LIMIT, http->conns.max + SURPLUS_CONNECTIONS, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT,
+         http->conns.quota[FT_HTTP_STRANGER].max + http->conns.quota[FT_HTTP_KNOWN].max +
+             ENDING_CONNECTIONS,
+         NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEADER_BYTES, NULL},
         {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
@@ -122,8 +146,8 @@ static struct MHD_Daemon *run_daemon(ft_http *http, int fd)
         http->tls ? ft_http_tls_option() : end,
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"},
         end};
-    return MHD_start_daemon(flags | (http->tls ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, http,
-                            MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    return MHD_start_daemon(flags | (http->tls ? MHD_USE_TLS : 0), 0, on_accept, http, on_request,
+                            http, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
 }
 
 /* Takes the socket. */
@@ -148,6 +172,8 @@ static ft_status init(ft_http *http, const ft_http_opts *opts, ft_error *err)
 {
     const char *host = opts->host ? opts->host : "127.0.0.1";
     http->backend = opts->backend;
+    if (opts->proxies)
+        http->proxies = *opts->proxies;
     http->max_body_bytes = opts->max_body_bytes ? opts->max_body_bytes : (size_t)8 << 20;
     http->request_timeout_s = opts->request_timeout_s ? opts->request_timeout_s : 60;
     http->stall_timeout_s = opts->stall_timeout_s ? opts->stall_timeout_s : 60;
@@ -174,10 +200,11 @@ ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out)
     ft_http *http = calloc(1, sizeof *http);
     if (!http)
         return ft_error_set(err, FT_NOMEM, "http: out of memory");
-    status = ft_http_conns_init(&http->conns, opts->max_connections ? opts->max_connections : 128);
+    status = ft_http_conns_init(&http->conns, opts->max_connections ? opts->max_connections : 128,
+                                opts->client_share, err);
     if (status != FT_OK) {
         free(http);
-        return ft_error_set(err, status, "http: no thread for the connections' deadlines");
+        return status;
     }
     status = init(http, opts, err);
     if (status != FT_OK)

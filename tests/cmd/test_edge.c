@@ -226,6 +226,17 @@ static void test_bad_lists_of_servers(void **state)
     }
 }
 
+static void test_flags(void **state)
+{
+    static const char *const bad[][2] = {{"--trusted-proxy", "10.0.0.0/33"},
+                                         {"--per-client-share", "101"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        program edge = program_start(
+            (const char *[]){"edge", "-m", model, bad[i][0], bad[i][1], "--port", "0", NULL});
+        assert_int_equal(program_wait_end(&edge), 2);
+    }
+}
+
 int main(void)
 {
     tiny_quiet();
@@ -236,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_server_does_not_fit),
         cmocka_unit_test(test_two_servers),
         cmocka_unit_test(test_bad_lists_of_servers),
+        cmocka_unit_test(test_flags),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -21,8 +21,8 @@ static size_t allocated(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* Log-probabilities are kept as JSON text. As jansson's values those of a token with 20 alternatives
- * took 16 KB. */
+/* Log-probabilities are kept as JSON text. As jansson's values those of a token with 20
+ * alternatives took 16 KB. */
 static void check_memory(bool chat, const char *body, const char *path)
 {
     const ft_http_model model = {HTTP_BACKEND_MODEL, HTTP_BACKEND_TEXT_BYTES};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of connections and the generations by themselves, over socket pairs: deadlines, the
-// limit, a client that hangs up, a reader that is slower than the model.
+// limits, a client that hangs up, a reader that is slower than the model.
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,11 +20,19 @@
 #define PREFILL "{\"prompt\":\"prefill\"}"
 #define FLOOD   "{\"prompt\":\"flood\",\"stream\":true}"
 
+static const ft_client_id alice = {.address = "127.0.0.1"}, bob = {.address = "127.0.0.2"};
+
+static void init(ft_http_conns *conns, uint32_t max, uint32_t share)
+{
+    ft_error err = {0};
+    assert_int_equal(ft_http_conns_init(conns, max, share, &err), FT_OK);
+}
+
 /* pair[0] is the server's end. */
 static ft_http_conn *add(ft_http_conns *conns, int pair[2], uint32_t timeout_s)
 {
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-    ft_http_conn *conn = ft_http_conns_add(conns, pair[0], timeout_s);
+    ft_http_conn *conn = ft_http_conns_add(conns, pair[0], &alice, timeout_s);
     assert_non_null(conn);
     return conn;
 }
@@ -47,7 +55,7 @@ static void test_deadline(void **state)
     ft_http_conns conns;
     int kept[2], late[2], lifted[2];
     char byte;
-    assert_int_equal(ft_http_conns_init(&conns, 8), FT_OK);
+    init(&conns, 8, 0);
     ft_http_conn *k = add(&conns, kept, 0);
     ft_http_conn *l = add(&conns, late, 60);
     ft_http_conn *f = add(&conns, lifted, 1);
@@ -68,22 +76,54 @@ static void test_deadline(void **state)
     ft_http_conns_deinit(&conns);
 }
 
-static void test_surplus(void **state)
+/* One address has a quarter of the places for connections without a request; others find more. */
+static void test_strangers(void **state)
 {
+    enum { SHARE = FT_HTTP_STRANGERS * FT_HTTP_STRANGERS_SHARE / 100 };
     ft_http_conns conns;
-    int pairs[4][2];
-    assert_int_equal(ft_http_conns_init(&conns, 2), FT_OK);
-    ft_http_conn *c[4];
-    for (int i = 0; i < 3; i++) {
-        c[i] = add(&conns, pairs[i], 60);
-        assert_int_equal(c[i]->surplus, i == 2);
+    ft_http_conn *c[SHARE];
+    init(&conns, 8, 0);
+    for (int i = 0; i < SHARE; i++) {
+        assert_true(ft_http_conns_admit(&conns, &bob));
+        c[i] = ft_http_conns_add(&conns, 0, &bob, 0);
+        assert_non_null(c[i]);
     }
-    drop(&conns, c[1], pairs[1]);
-    drop(&conns, c[2], pairs[2]);
-    c[3] = add(&conns, pairs[3], 60);
-    assert_false(c[3]->surplus);
-    drop(&conns, c[3], pairs[3]);
-    drop(&conns, c[0], pairs[0]);
+    assert_false(ft_http_conns_admit(&conns, &bob));
+    assert_null(ft_http_conns_add(&conns, 0, &bob, 0));
+    assert_true(ft_http_conns_admit(&conns, &alice));
+    ft_http_conns_remove(&conns, c[0]);
+    assert_true(ft_http_conns_admit(&conns, &bob));
+    for (int i = 1; i < SHARE; i++)
+        ft_http_conns_remove(&conns, c[i]);
+    ft_http_conns_deinit(&conns);
+}
+
+/* Who has shown a key is counted for it, and has a share of other places. */
+static void test_known(void **state)
+{
+    const ft_client_id team = {.tenant = "team", .address = "127.0.0.1"};
+    ft_http_conns conns;
+    ft_http_conn *c[4];
+    ft_error err = {0};
+    bool share;
+    init(&conns, 3, 50);
+    for (int i = 0; i < 4; i++)
+        c[i] = ft_http_conns_add(&conns, 0, &alice, 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ft_http_conns_know(&conns, c[i], &team, &err, &share), FT_OK);
+    assert_int_equal(c[1]->standing, FT_HTTP_KNOWN);
+    assert_int_equal(ft_http_conns_know(&conns, c[2], &team, &err, &share), FT_EXHAUSTED);
+    assert_true(share);
+    assert_int_equal(c[2]->standing, FT_HTTP_STRANGER);
+    assert_int_equal(ft_http_conns_know(&conns, c[2], &bob, &err, &share), FT_OK);
+    assert_int_equal(ft_http_conns_know(&conns, c[3], &alice, &err, &share), FT_EXHAUSTED);
+    assert_false(share); /* all are taken */
+    /* the next request on a connection is another client's */
+    assert_int_equal(ft_http_conns_know(&conns, c[0], &bob, &err, &share), FT_OK);
+    assert_int_equal(ft_http_conns_know(&conns, c[2], &team, &err, &share), FT_OK);
+    for (int i = 0; i < 4; i++)
+        ft_http_conns_remove(&conns, c[i]);
+    assert_int_equal(conns.quota[FT_HTTP_STRANGER].n + conns.quota[FT_HTTP_KNOWN].n, 0);
     ft_http_conns_deinit(&conns);
 }
 
@@ -153,9 +193,8 @@ static void test_slow_reader(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_surplus),
-        cmocka_unit_test(test_hang_up),
+        cmocka_unit_test(test_deadline),    cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_known),       cmocka_unit_test(test_hang_up),
         cmocka_unit_test(test_slow_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that hang up, are slow, come in numbers; a server that ends while it generates.
+// Clients that hang up, are slow, come in numbers, say nothing; shares of clients; a server that
+// ends while it generates.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,11 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 // clang-format off
 #include <cmocka.h>
 // clang-format on
 
+#include "http/conns.h"
 #include "http/generation.h"
 #include "http/openai.h"
 #include "support/http_backend.h"
@@ -224,6 +228,109 @@ static void test_connection_limit(void **state)
     ft_http_destroy(small);
 }
 
+/* One address opens connections and says nothing: others are served, and it finds room again. */
+static void test_silent_connections(void **state)
+{
+    enum { SILENT = FT_HTTP_STRANGERS + 40 };
+    http_client silent[SILENT], c;
+    http_response r;
+    for (int i = 0; i < SILENT; i++)
+        assert_true(http_client_open_from(&silent[i], port, 2));
+    assert_true(http_client_at_end(&silent[SILENT - 1])); /* beyond its share: closed at once */
+    assert_int_equal(http_ask(port, "GET", "/health", "", NULL, &r), 200);
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(port, "POST", TEXT, "", "{\"prompt\":\"hello\"}", &r), 200);
+    http_response_deinit(&r);
+    assert_true(http_client_request(&silent[0], "POST", TEXT, "", "{\"prompt\":\"hello\"}"));
+    assert_true(http_client_response(&silent[0], false, &r) && r.status == 200);
+    http_response_deinit(&r);
+    assert_true(http_client_open_from(&c, port, 2)); /* in the place that is free now */
+    assert_true(http_client_request(&c, "GET", "/health", "", NULL));
+    assert_true(http_client_response(&c, false, &r) && r.status == 200);
+    http_response_deinit(&r);
+    http_client_close(&c);
+    for (int i = 0; i < SILENT; i++)
+        http_client_close(&silent[i]);
+}
+
+/* While the process has no descriptor left a connection waits; then it is served. */
+static void test_no_descriptors(void **state)
+{
+    enum { LIMIT = 200 };
+    struct rlimit old, low;
+    int spare[LIMIT], n = 0;
+    http_client first, c;
+    http_response r;
+    assert_true(
+        http_client_open(&first, port)); /* libmicrohttpd waits otherwise if it has others */
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    low = (struct rlimit){.rlim_cur = LIMIT, .rlim_max = old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    while (n < LIMIT && (spare[n] = dup(first.fd)) >= 0)
+        n++;
+    assert_true(n > 0 && n < LIMIT);
+    close(spare[--n]); /* for our end of the connection */
+    assert_true(http_client_open(&c, port));
+    assert_true(http_client_request(&c, "GET", "/health", "", NULL));
+    while (n > 0)
+        close(spare[--n]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_true(http_client_response(&c, false, &r) && r.status == 200);
+    http_response_deinit(&r);
+    http_client_close(&c);
+    http_client_close(&first);
+}
+
+static bool whose(void *ctx, const char *key, char name[FT_HTTP_NAME_SIZE])
+{
+    const bool known = strcmp(key, "a") == 0 || strcmp(key, "b") == 0;
+    snprintf(name, FT_HTTP_NAME_SIZE, "%s", known ? key : "");
+    return known;
+}
+
+/* Asks on a new connection that stays; returns the status. */
+static int ask_as(http_client *c, const char *key, const char *forwarded)
+{
+    char headers[160];
+    http_response r;
+    snprintf(headers, sizeof headers, "Authorization: Bearer %s\r\n%s%s", key, forwarded,
+             forwarded[0] ? "\r\n" : "");
+    assert_true(http_client_open(c, port));
+    assert_true(http_client_request(c, "GET", "/v1/models", headers, NULL));
+    assert_true(http_client_response(c, false, &r));
+    const int status = r.status;
+    http_response_deinit(&r);
+    return status;
+}
+
+/* A client is a key at an address; behind a trusted proxy the address is what the proxy says. */
+static void test_share(void **state)
+{
+    ft_networks proxies = {0};
+    ft_error err = {0};
+    http_client c[9];
+    assert_int_equal(ft_networks_parse("test", "127.0.0.1", &err, &proxies), FT_OK);
+    assert_int_equal(start_with((ft_http_opts){.max_connections = 8,
+                                               .client_share = 25,
+                                               .proxies = &proxies,
+                                               .whose = {.find = whose}}),
+                     0);
+    assert_int_equal(ask_as(&c[0], "a", ""), 200);
+    assert_int_equal(ask_as(&c[1], "a", ""), 200);
+    assert_int_equal(ask_as(&c[2], "a", ""), 429);
+    assert_true(http_client_at_end(&c[2]));
+    assert_int_equal(ask_as(&c[3], "b", ""), 200);
+    assert_int_equal(ask_as(&c[4], "a", "X-Forwarded-For: 10.0.0.1"), 200);
+    assert_int_equal(ask_as(&c[5], "a", "X-Forwarded-For: 10.0.0.9, 10.0.0.1"), 200);
+    /* what a client puts before the proxy's word changes nothing */
+    assert_int_equal(ask_as(&c[6], "a", "X-Forwarded-For: 10.0.0.9\r\nX-Forwarded-For: 10.0.0.1"),
+                     429);
+    assert_int_equal(ask_as(&c[7], "a", "X-Forwarded-For: 10.0.0.1, 10.0.0.9"), 200);
+    assert_int_equal(ask_as(&c[8], "wrong", ""), 401);
+    for (int i = 0; i < 9; i++)
+        http_client_close(&c[i]);
+}
+
 static void test_destroy(void **state)
 {
     http_client c[4];
@@ -293,6 +400,9 @@ int main(void)
         TEST_OF_LIMITS(test_long_generation),
         TEST(test_many),
         TEST(test_connection_limit),
+        TEST(test_silent_connections),
+        TEST(test_no_descriptors),
+        cmocka_unit_test_teardown(test_share, stop),
         TEST(test_drain),
         TEST(test_destroy),
     };

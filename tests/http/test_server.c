@@ -466,8 +466,8 @@ static void test_keep_alive_and_head(void **state)
     char allow[64];
     assert_true(http_client_open(&c, port));
     /* two requests at once on one connection, then a HEAD, then a POST */
-    assert_true(http_client_request(&c, "GET", "/health", "", NULL));
     assert_true(http_client_request(&c, "GET", "/v1/models", "", NULL));
+    assert_true(http_client_request(&c, "GET", "/health", "", NULL));
     assert_true(http_client_response(&c, false, &r) && r.status == 200);
     http_response_deinit(&r);
     assert_true(http_client_response(&c, false, &r) && r.status == 200);
@@ -487,6 +487,22 @@ static void test_keep_alive_and_head(void **state)
         assert_non_null(strstr(r.body.data, "[DONE]"));
         http_response_deinit(&r);
     }
+    http_client_close(&c);
+}
+
+/* A connection that has asked for nothing but /health cannot be kept by asking again. */
+static void test_health_keeps_nothing(void **state)
+{
+    http_client c;
+    http_response r;
+    char value[16];
+    assert_true(http_client_open(&c, port));
+    assert_true(http_client_request(&c, "GET", "/health", "", NULL));
+    assert_true(http_client_response(&c, false, &r) && r.status == 200);
+    assert_true(http_response_header(&r, "Connection", value, sizeof value));
+    assert_string_equal(value, "close");
+    assert_true(http_client_at_end(&c));
+    http_response_deinit(&r);
     http_client_close(&c);
 }
 
@@ -537,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_backend_errors),
         cmocka_unit_test(test_retry_after),
         cmocka_unit_test(test_keep_alive_and_head),
+        cmocka_unit_test(test_health_keeps_nothing),
         cmocka_unit_test(test_chunked_body_and_http10),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

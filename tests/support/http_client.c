@@ -15,15 +15,23 @@
 
 bool http_client_open(http_client *c, int port)
 {
+    return http_client_open_from(c, port, 1);
+}
+
+bool http_client_open_from(http_client *c, int port, unsigned host)
+{
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};
+    struct sockaddr_in from = {.sin_family = AF_INET};
     struct timeval limit = {.tv_sec = 60};
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
     *c = (http_client){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .port = port};
     if (c->fd < 0)
         return false;
     setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    return connect(c->fd, (struct sockaddr *)&a, sizeof a) == 0;
+    return bind(c->fd, (struct sockaddr *)&from, sizeof from) == 0 &&
+           connect(c->fd, (struct sockaddr *)&a, sizeof a) == 0;
 }
 
 void http_client_close(http_client *c)

@@ -24,6 +24,8 @@ typedef struct http_response {
 } http_response;
 
 bool http_client_open(http_client *c, int port);
+/* From 127.0.0.`host`, so that the server sees another client. */
+bool http_client_open_from(http_client *c, int port, unsigned host);
 void http_client_close(http_client *c);
 bool http_client_send(http_client *c, const char *data, size_t n);
 bool http_client_puts(http_client *c, const char *text);
