@@ -192,6 +192,8 @@ static const ft_flag rows[] = {
      "tokens in the draft model's KV pool; 0: four texts of full length", 0, 1e9},
     {"--reconnect-ms", NULL, FT_FLAG(edge_flags, edge.opts.reconnect_ms), "MS",
      "how long to try to reach lost servers again", 1, 1e9},
+    {"--require-same-target", NULL, FT_FLAG(edge_flags, edge.opts.require_same_target), NULL,
+     "end a text that would go on with other weights or kernels than it began with"},
     {"--slo", NULL, FT_FLAG(edge_flags, edge.opts.slo_tokens_per_s), "SPEED",
      "tokens/s to ask the server to promise; 0: no promise", 0, 1e6},
     FT_FLAG_INCLUDE(edge_flags, edge, ft_flags_edge),

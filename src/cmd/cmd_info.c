@@ -7,6 +7,7 @@
 #include "cmd/cmd.h"
 #include "engine/gemm_kernel.h"
 #include "engine/products.h"
+#include "engine/target.h"
 #include "model/device.h"
 #include "model/model.h"
 #include "model/vocab.h"
@@ -15,6 +16,14 @@
 static uint64_t kv_bytes_per_token(const ft_hparams *hp)
 {
     return 2ull * 2 * hp->n_layer * hp->n_head_kv * hp->head_dim;
+}
+
+/* As a server would tell it that runs the model with its default flags, on the CPU. */
+static uint64_t target_of(const ft_model_info *info)
+{
+    const ft_target target = {.weights = info->fingerprint.weights,
+                              .products = info->memory.products};
+    return ft_target_fingerprint(&target);
 }
 
 static json_t *types_json(const ft_model_info *info)
@@ -55,16 +64,16 @@ static int print_json(const char *path, const ft_model_info *info, const ft_voca
     char kernels[FT_PRODUCTS_TEXT];
     ft_products_text(&memory->products, kernels);
     json_t *o = json_pack(
-        "{s:s, s:o, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o, s:o, "
+        "{s:s, s:o, s:o, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o, s:o, "
         "s:{s:I, s:I, s:I, s:I}, s:s}",
-        "file", path, "fingerprint", json_sprintf("%016" PRIx64, info->fingerprint), "family",
-        ft_family_name(info->hp.family), "name", info->name, "file_bytes",
-        (json_int_t)info->file_bytes, "type", info->type_name, "parameters",
-        (json_int_t)info->n_params, "matrices", (int)info->n_matrices, "repacked_matrices",
-        (int)info->n_repacked, "tied_head", info->tied, "rope_factors", info->rope_factors,
-        "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp), "hparams",
-        hparams_json(&info->hp), "weights", types_json(info), "vocabulary", vocab_json(vocab, why),
-        "memory", "bytes", (json_int_t)memory->bytes, "packed_bytes",
+        "file", path, "fingerprint", json_sprintf("%016" PRIx64, info->fingerprint.model), "target",
+        json_sprintf("%016" PRIx64, target_of(info)), "family", ft_family_name(info->hp.family),
+        "name", info->name, "file_bytes", (json_int_t)info->file_bytes, "type", info->type_name,
+        "parameters", (json_int_t)info->n_params, "matrices", (int)info->n_matrices,
+        "repacked_matrices", (int)info->n_repacked, "tied_head", info->tied, "rope_factors",
+        info->rope_factors, "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp),
+        "hparams", hparams_json(&info->hp), "weights", types_json(info), "vocabulary",
+        vocab_json(vocab, why), "memory", "bytes", (json_int_t)memory->bytes, "packed_bytes",
         (json_int_t)memory->packed_bytes, "repacked_bytes", (json_int_t)memory->repacked_bytes,
         "copied_bytes", (json_int_t)memory->copied_bytes, "kernels", kernels);
     if (o)
@@ -89,7 +98,9 @@ static void print_text(const ft_model_info *info, const ft_vocab *vocab, const c
     const ft_hparams *hp = &info->hp;
     printf("name         %s\n", info->name);
     printf("family       %s\n", ft_family_name(hp->family));
-    printf("fingerprint  %016" PRIx64 "\n", info->fingerprint);
+    printf("fingerprint  %016" PRIx64 "\n", info->fingerprint.model);
+    printf("target       %016" PRIx64 " as serve tells it, with its default flags, on the CPU\n",
+           target_of(info));
     printf("parameters   %.1f M in %.1f MB, mostly %s\n", (double)info->n_params / 1e6,
            (double)info->file_bytes / 1e6, info->type_name);
     printf("layers       %u of width %u, feed-forward %u\n", hp->n_layer, hp->n_embd, hp->n_ff);

@@ -61,9 +61,12 @@ typedef struct ft_edge_opts {
     uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
     uint32_t max_generations; /* at once; 0: 64 */
     int n_threads;            /* of the draft engine */
-    uint32_t reconnect_ms;    /* for how long lost verifiers are tried again; 0: 120,000 */
-    float slo_tokens_per_s;   /* the token speed to ask the server for; 0: none */
-    ft_trace *trace;          /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
+    /* A text that must be opened anew on another target (ft_msg_opened.target) ends. Without it the
+     * text goes on, and its statistics say so. */
+    bool require_same_target;
+    uint32_t reconnect_ms;  /* for how long lost verifiers are tried again; 0: 120,000 */
+    float slo_tokens_per_s; /* the token speed to ask the server for; 0: none */
+    ft_trace *trace;        /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
 } ft_edge_opts;
 
 /* Asks the verifiers for Info, until one answers and fits. FT_PRECONDITION, with both fingerprints:

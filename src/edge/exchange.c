@@ -226,6 +226,13 @@ static int64_t use_time(ft_gen *gen)
 
 /* ---- waiting ---- */
 
+static void tell_target(const ft_gen *gen)
+{
+    const ft_gen_sink *sink = gen->output.how.sink;
+    if (sink->on_target)
+        sink->on_target(sink->ctx, gen->stream.target);
+}
+
 /* A message other than the verdict that is awaited. */
 static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err)
 {
@@ -235,6 +242,8 @@ static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err
         ft_timing_reads(&gen->timing,
                         o->length > o->cached_tokens ? o->length - o->cached_tokens : 0);
         ft_status status = ft_stream_opened(&gen->stream, o, gen->text.n, run, err);
+        if (status == FT_OK)
+            tell_target(gen);
         if (status == FT_OK && gen->stream.state == FT_STREAM_READY)
             status = send_draft(gen, err);
         return status;

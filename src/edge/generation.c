@@ -86,6 +86,7 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                              .reconnect_us = 1000 * (int64_t)edge->how.reconnect_ms,
                              .limits = edge->info.limits,
                              .met = edge->met,
+                             .same_target = edge->how.require_same_target,
                              .stats = gen->stats};
     const ft_steer_opts steer = {.draft = edge->how.draft, .automatic = edge->how.automatic};
     const ft_output_opts output = {.vocab = edge->how.vocab,
@@ -152,7 +153,7 @@ void ft_gen_end(ft_gen *gen, ft_status status)
     ft_stream_close(&gen->stream, status == FT_OK ? FT_CLIENT_CLOSE : FT_CLIENT_CANCEL);
     ft_gen_happened(gen, FT_GEN_END);
     s->rule = gen->rule.rule->name;
-    s->same_tokens = gen->rule.same_tokens;
+    s->same_tokens = gen->rule.same_tokens && s->target_changed == 0;
     s->total_us = (uint64_t)(ft_gen_now_us(gen) - gen->start_us);
 }
 

@@ -20,7 +20,9 @@
     F(COUNTER, bytes_sent, "edge_sent_bytes_total", "Bytes to the server.")                 \
     F(COUNTER, bytes_received, "edge_received_bytes_total", "Bytes from the server.")       \
     F(SECONDS, total_us, "edge_generation_seconds_total", "Time of generations.")           \
-    F(SUMMARY, ttft, "edge_ttft_seconds", "Time to the first token.")
+    F(SUMMARY, ttft, "edge_ttft_seconds", "Time to the first token.")                       \
+    F(COUNTER, target_changed, "edge_target_changed_total",                                 \
+      "Texts that went on with another target, each time.")
 
 #define FT_GEN_STATS(F)                                                                           \
     FT_GEN_USAGE_STATS(F)                                                                         \
@@ -56,7 +58,8 @@ typedef struct ft_gen_stats {
     ft_finish finish; /* STOP also for a stop string */
     const char *rule; /* of the text, at its end */
     bool same_tokens; /* prompt, sampling and seed always give this text, even if it was opened
-                         anew; false: only its distribution is the target's */
+                         anew; false: only its distribution is the target's, or, with
+                         target_changed, several targets made it */
     uint32_t retry_after_ms; /* with an error: the server's advice; 0: none */
 } ft_gen_stats;
 

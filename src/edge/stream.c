@@ -103,6 +103,7 @@ static bool resumes(const ft_stream *s)
 static void fill(const ft_stream *s, ft_msg_open *open)
 {
     memcpy(open->model, s->model, sizeof open->model);
+    open->target = s->how.same_target && s->begun ? s->target : 0;
     open->resume = resumes(s);
     if (!open->resume)
         return;
@@ -158,6 +159,28 @@ static ft_status take_up(ft_stream *s, const ft_msg_opened *opened, size_t lengt
                         opened->last_round, s->round);
 }
 
+/* A text that has begun was opened anew: its target should be the one that began it. Also looks
+ * where Open required it, as older servers do not know that field. */
+static ft_status check_target(ft_stream *s, uint64_t target, ft_error *err)
+{
+    const ft_client_msg end = {.kind = FT_CLIENT_CLOSE};
+    const bool same = target == s->target;
+    if (!s->begun || (same && (target != 0 || !s->how.same_target)))
+        return FT_OK;
+    if (s->how.same_target) {
+        ft_stream_ask_behind(s, &end, "the end of the session");
+        return ft_error_set(err, FT_PRECONDITION,
+                            "edge: the text was begun by target %016llx, this server has %016llx "
+                            "(0: not told): without --require-same-target it could go on",
+                            (unsigned long long)s->target, (unsigned long long)target);
+    }
+    FT_LOGW("edge", "target changed server=%s target=%016llx before=%016llx",
+            ft_servers_name(s->how.servers, s->at), (unsigned long long)target,
+            (unsigned long long)s->target);
+    s->how.stats->target_changed++;
+    return FT_OK;
+}
+
 /* The text has a new session. */
 static void begin(ft_stream *s, const ft_msg_opened *opened)
 {
@@ -168,6 +191,7 @@ static void begin(ft_stream *s, const ft_msg_opened *opened)
     s->session.secret = opened->secret;
     s->session.server = s->at;
     s->session.known = s->begun = true;
+    s->target = opened->target;
     memcpy(s->model, opened->model, sizeof s->model);
 }
 
@@ -182,13 +206,13 @@ ft_status ft_stream_opened(ft_stream *s, const ft_msg_opened *opened, size_t len
     s->limits = opened->limits;
     s->met = s->at;
     ft_servers_answered(s->how.servers, s->at);
-    if (s->state == FT_STREAM_RESUMING) {
-        ft_status status = take_up(s, opened, length, run, err);
-        if (status != FT_OK)
-            return status;
-    } else {
+    const bool resumed = s->state == FT_STREAM_RESUMING;
+    ft_status status =
+        resumed ? take_up(s, opened, length, run, err) : check_target(s, opened->target, err);
+    if (status != FT_OK)
+        return status;
+    if (!resumed)
         begin(s, opened);
-    }
     happened(s, FT_STREAM_ACCEPT);
     return FT_OK;
 }

@@ -62,8 +62,9 @@ typedef struct ft_stream_opts {
     int64_t reconnect_us; /* for how long lost verifiers are tried again */
     ft_msg_limits limits; /* from Info of server `met`; used until Opened has them */
     uint32_t met;
+    bool same_target;    /* the target that began the text must finish it */
     char model[128];     /* the one to ask for; "": any, and then the one that began the text */
-    ft_gen_stats *stats; /* borrowed; gets bytes and reconnects */
+    ft_gen_stats *stats; /* borrowed; gets bytes, reconnects and changes of the target */
 } ft_stream_opts;
 
 typedef struct ft_stream {
@@ -80,6 +81,7 @@ typedef struct ft_stream {
         ft_session_id id, secret;
     } session;
     bool begun;      /* Opened came over some link */
+    uint64_t target; /* once it has begun: what makes the text; 0: the server does not say */
     char model[128]; /* from Opened; before as in `how` */
     ft_msg_limits limits;
     uint32_t met;        /* the server that has these limits */
@@ -112,8 +114,8 @@ void ft_stream_answered(ft_stream *s, bool goes_on);
 void ft_stream_heard(ft_stream *s);
 
 /* Opened came. length: of the text, in tokens. run: tokens that the outstanding draft asks for (0:
- * it has nodes). FT_PRECONDITION: the resumed session does not fit the text. It was told to end,
- * and the text must be opened anew. */
+ * it has nodes). FT_PRECONDITION: the resumed session does not fit the text, or the new one has
+ * another target than required. It was told to end, and the text must be opened anew. */
 FT_WARN_UNUSED ft_status ft_stream_opened(ft_stream *s, const ft_msg_opened *opened, size_t length,
                                           uint32_t run, ft_error *err);
 

@@ -6,6 +6,7 @@
 // completions "bytes:" comes before it.
 #include "http/answer.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -182,9 +183,11 @@ static const char *object_name(const ft_http_answer *a)
 /* Begins the answer's object, up to its choices. Takes usage; NULL: none. */
 static void open_object(const ft_http_answer *a, json_t *usage, ft_buf *out)
 {
-    json_t *head =
-        json_pack("{s:s,s:s,s:I,s:s,s:o*}", "id", a->id, "object", object_name(a), "created",
-                  (json_int_t)a->created_s, "model", a->model, "usage", usage);
+    char target[24];
+    snprintf(target, sizeof target, "fp_%016" PRIx64, a->target);
+    json_t *head = json_pack("{s:s,s:s,s:I,s:s,s:s*,s:o*}", "id", a->id, "object", object_name(a),
+                             "created", (json_int_t)a->created_s, "model", a->model,
+                             "system_fingerprint", a->target ? target : NULL, "usage", usage);
     ft_buf_puts(out, "{");
     (void)ft_http_json_embed(head, out);
     ft_buf_puts(out, ",\"choices\":[");

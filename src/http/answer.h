@@ -21,6 +21,7 @@ typedef struct ft_http_answer {
     const char *model;              /* borrowed */
     char id[48];
     int64_t created_s; /* since 1970 */
+    uint64_t target;   /* what makes the text now; 0: not known */
     bool begun;        /* stream: the first event, which names the role, was written */
     ft_buf text;       /* whole: the text so far */
     ft_buf piece;      /* the bytes of one token */

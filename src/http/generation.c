@@ -65,10 +65,16 @@ static bool is_cancelled(void *ctx)
     return atomic_load(&((ft_http_generation *)ctx)->cancelled);
 }
 
+static void on_target(void *ctx, uint64_t target)
+{
+    ((ft_http_generation *)ctx)->answer.target = target;
+}
+
 static void *work(void *arg)
 {
     ft_http_generation *g = arg;
-    const ft_gen_sink sink = {.ctx = g, .on_text = on_text, .cancelled = is_cancelled};
+    const ft_gen_sink sink = {
+        .ctx = g, .on_text = on_text, .cancelled = is_cancelled, .on_target = on_target};
     ft_http_result result = {0};
     ft_error err = {0};
     ft_status status =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's fingerprint: family and hyperparameters, the vocabulary's tokens, each tensor's name,
 // type and shape, and the first bytes of its values. So a newly trained or quantized model has
-// another fingerprint. Names of files and models, and order and place of tensors in the file, do
-// not count. It is no protection against forgery. Stateless; any thread.
+// another fingerprint. That of its weights covers the same, and bytes in the middle and at the end
+// of each tensor. Names of files and models, and order and place of tensors in the file, do not
+// count. It is no protection against forgery. Stateless; any thread.
 #include "model/fingerprint.h"
 
 #include <string.h>
@@ -36,25 +37,44 @@ static uint64_t of_tokens(ft_gguf *gguf)
     return hash;
 }
 
-static uint64_t of_tensor(ft_gguf *gguf, int64_t id)
+/* Continues the hash over bytes of a tensor: its i-th sample of three, from its first byte to its
+ * last. */
+static uint64_t add_sample(ft_gguf *gguf, int64_t id, uint64_t i, uint64_t hash)
 {
     uint8_t sample[SAMPLE] = {0};
-    /* The number of bytes stands for the shape, because hyperparameters and name determine it. */
     const uint64_t bytes = gguf_get_tensor_size(gguf->ctx, id);
-    size_t n = bytes < SAMPLE ? bytes : SAMPLE;
-    ft_gguf_read(gguf, ft_gguf_tensor_file_offset(gguf, id), sample, n);
-    uint64_t hash = add_text(FT_FNV64_INIT, gguf_get_tensor_name(gguf->ctx, id));
-    hash = add_text(hash, ggml_type_name(gguf_get_tensor_type(gguf->ctx, id)));
-    hash = ft_fnv64(hash, &bytes, sizeof bytes);
+    const size_t n = bytes < SAMPLE ? bytes : SAMPLE;
+    ft_gguf_read(gguf, ft_gguf_tensor_file_offset(gguf, id) + (bytes - n) * i / 2, sample, n);
     return ft_fnv64(hash, sample, n);
 }
 
-ft_status ft_fingerprint_read(ft_gguf *gguf, const ft_hparams *hp, uint64_t *out)
+static uint64_t of_tensor(ft_gguf *gguf, int64_t id)
 {
-    uint64_t part[3] = {of_hparams(hp), of_tokens(gguf), 0};
-    for (int64_t i = 0; i < gguf_get_n_tensors(gguf->ctx) && gguf->st == FT_OK; i++)
-        part[2] += of_tensor(gguf, i); /* a sum, so the order of tensors does not matter */
-    *out = ft_fnv64(FT_FNV64_INIT, part, sizeof part);
-    *out += *out == 0; /* 0 is for "not known" */
+    /* The number of bytes stands for the shape, because hyperparameters and name determine it. */
+    const uint64_t bytes = gguf_get_tensor_size(gguf->ctx, id);
+    uint64_t hash = add_text(FT_FNV64_INIT, gguf_get_tensor_name(gguf->ctx, id));
+    hash = add_text(hash, ggml_type_name(gguf_get_tensor_type(gguf->ctx, id)));
+    hash = ft_fnv64(hash, &bytes, sizeof bytes);
+    return add_sample(gguf, id, 0, hash);
+}
+
+/* Of three parts; never 0, which is for "not known". */
+static uint64_t of_parts(const uint64_t part[3])
+{
+    const uint64_t hash = ft_fnv64(FT_FNV64_INIT, part, 3 * sizeof *part);
+    return hash + (hash == 0);
+}
+
+ft_status ft_fingerprint_read(ft_gguf *gguf, const ft_hparams *hp, ft_fingerprints *out)
+{
+    uint64_t part[3] = {of_hparams(hp), of_tokens(gguf), 0}, all = 0;
+    for (int64_t i = 0; i < gguf_get_n_tensors(gguf->ctx) && gguf->st == FT_OK; i++) {
+        const uint64_t hash = of_tensor(gguf, i);
+        part[2] += hash; /* a sum, so the order of tensors does not matter */
+        all += add_sample(gguf, i, 2, add_sample(gguf, i, 1, hash));
+    }
+    out->model = of_parts(part);
+    part[2] = all;
+    out->weights = of_parts(part);
     return gguf->st;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fingerprint that distinguishes models' files without reading them completely. For the model
+ * Fingerprints that distinguish models' files without reading them completely. For the model
  * room only. */
 #ifndef FT_MODEL_FINGERPRINT_H
 #define FT_MODEL_FINGERPRINT_H
@@ -8,7 +8,8 @@
 #include "model/gguf_file.h"
 #include "model/model.h"
 
-/* See ft_model_fingerprint. FT_IO. */
-FT_WARN_UNUSED ft_status ft_fingerprint_read(ft_gguf *gguf, const ft_hparams *hp, uint64_t *out);
+/* FT_IO. */
+FT_WARN_UNUSED ft_status ft_fingerprint_read(ft_gguf *gguf, const ft_hparams *hp,
+                                             ft_fingerprints *out);
 
 #endif

@@ -493,6 +493,11 @@ const char *ft_model_name(const ft_model *model)
 
 uint64_t ft_model_fingerprint(const ft_model *model)
 {
+    return model->info.fingerprint.model;
+}
+
+ft_fingerprints ft_model_fingerprints(const ft_model *model)
+{
     return model->info.fingerprint;
 }
 

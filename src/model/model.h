@@ -98,9 +98,15 @@ const ft_weights *ft_model_weights(const ft_model *model);
 const char *ft_model_path(const ft_model *model);
 /* general.name, or the file's base name. */
 const char *ft_model_name(const ft_model *model);
-/* Equal for equal content, whatever the names of file and model. It covers hyperparameters,
+/* Equal for equal content, whatever the names of file and model. They cover hyperparameters,
  * vocabulary, names, types and sizes of tensors, and a part of their values. Another quantization
  * has another fingerprint. Never 0. */
+typedef struct ft_fingerprints {
+    uint64_t model;   /* with the first 4 KiB of each tensor */
+    uint64_t weights; /* with 4 KiB at the beginning, in the middle and at the end of each */
+} ft_fingerprints;
+ft_fingerprints ft_model_fingerprints(const ft_model *model);
+/* That of the model. */
 uint64_t ft_model_fingerprint(const ft_model *model);
 /* The type of most layer weights, such as "IQ4_NL". */
 const char *ft_model_type_name(const ft_model *model);
@@ -134,8 +140,8 @@ bool ft_model_repacked(const ft_model *model);
 typedef struct ft_model_info {
     ft_hparams hp;
     char name[128];
-    char type_name[16];   /* as ft_model_type_name */
-    uint64_t fingerprint; /* ft_model_fingerprint */
+    char type_name[16]; /* as ft_model_type_name */
+    ft_fingerprints fingerprint;
     uint64_t n_params, file_bytes;
     /* The layers' matrices as they would be loaded here (joined ones count once), and how many of
      * them get packed in our layout or in one of ggml's. */

@@ -41,6 +41,11 @@ static ft_status check_handshake(const ft_verifier *v, const ft_msg_open *o, ft_
         return ft_error_set(err, FT_NOT_FOUND,
                             "serve: model '%.100s' is not served here: ask for '%.100s'", o->model,
                             v->model.name);
+    if (o->target != 0 && o->target != v->model.target)
+        return ft_error_set(err, FT_PRECONDITION,
+                            "serve: the text must come from target %016llx, and this one is "
+                            "%016llx: its weights or what computes with them differ",
+                            (unsigned long long)o->target, (unsigned long long)v->model.target);
     const ft_rule *rule;
     return ft_rules_choose(v->opts.rules, o->rule, err, &rule);
 }
@@ -249,6 +254,7 @@ static void attach(ft_sess *s, ft_vsession *h)
                                            .cached_tokens = ft_seq_n_past(s->kv.seq),
                                            .length = s->text.len,
                                            .last_round = s->record.round,
+                                           .target = v->model.target,
                                            .limits = ft_sess_limits(v)}};
     strncpy(v->answer.opened.model, v->model.name, sizeof v->answer.opened.model - 1);
     s->record.repeats = 0;

@@ -23,6 +23,7 @@
 #ifndef FT_SERVE_STATE_H
 #define FT_SERVE_STATE_H
 
+#include "engine/target.h"
 #include "sched/cost.h"
 #include "serve/judge.h"
 #include "serve/opts.h"
@@ -80,7 +81,8 @@ typedef struct ft_served {
     const char *name;
     uint64_t fingerprint;
     uint32_t n_vocab;
-    char kernels[160]; /* as ft_msg_info has them */
+    char kernels[FT_TARGET_KERNELS]; /* as ft_msg_info has them */
+    uint64_t target;
 } ft_served;
 
 struct ft_verifier {

@@ -6,14 +6,12 @@
 #include "serve/verifier.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "engine/products.h"
+#include "engine/target.h"
 #include "serve/answers.h"
 #include "serve/batch.h"
 #include "serve/lifecycle.h"
@@ -60,7 +58,8 @@ void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out)
                          .limits = ft_sess_limits(verifier),
                          .sessions = stats.sessions,
                          .kv_blocks = stats.kv_blocks,
-                         .kv_blocks_free = about_free(&stats)};
+                         .kv_blocks_free = about_free(&stats),
+                         .target = verifier->model.target};
     strncpy(out->model, verifier->model.name, sizeof out->model - 1);
     memcpy(out->kernels, verifier->model.kernels, sizeof out->kernels);
 }
@@ -260,15 +259,16 @@ static ft_status warm(ft_verifier *v, ft_error *err)
     return status;
 }
 
-/* Writes, for Info, what decides the last bits of the logits. */
-static void describe_kernels(const ft_verifier_opts *opts, size_t size, char *out)
+/* Writes, for Info and Opened, what decides a text. */
+static void describe_target(ft_verifier *v, const ft_verifier_opts *opts)
 {
-    char products[FT_PRODUCTS_TEXT];
-    const ft_model_products p = ft_model_get_memory(opts->model).products;
-    ft_products_text(&p, products);
-    const bool unit = opts->kv_type == FT_KV_BF16 && ft_cpu_get()->bf16;
-    snprintf(out, size, "%s, kv %s%s%s", products, ft_kv_type_name(opts->kv_type),
-             unit ? " by bf16 unit" : "", opts->portable_attention ? ", attention ggml" : "");
+    const ft_target target = {.weights = ft_model_fingerprints(opts->model).weights,
+                              .products = ft_model_get_memory(opts->model).products,
+                              .n_gpu_layers = ft_model_n_gpu_layers(opts->model),
+                              .kv_type = opts->kv_type,
+                              .portable_attention = opts->portable_attention};
+    ft_target_kernels(&target, v->model.kernels);
+    v->model.target = ft_target_fingerprint(&target);
 }
 
 ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_verifier **out)
@@ -284,7 +284,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
     v->model.name = ft_model_name(opts->model);
     v->model.fingerprint = ft_vocab_fingerprint(opts->vocab);
     v->model.n_vocab = (uint32_t)ft_vocab_size(opts->vocab);
-    describe_kernels(opts, sizeof v->model.kernels, v->model.kernels);
+    describe_target(v, opts);
     memcpy(v->stats.slo_tokens_per_s, opts->slo_tokens_per_s, sizeof v->stats.slo_tokens_per_s);
     v->stats.n_slo = opts->n_slo;
     ft_cost_init(&v->cost);

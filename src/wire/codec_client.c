@@ -76,6 +76,7 @@ static void move_open(ft_codec *codec, ft_msg_open *ours, open_pb *pb)
     FT_CODEC_MOVE(codec, ours->max_tokens, pb->max_tokens);
     FT_CODEC_MOVE(codec, ours->logprobs, pb->logprobs);
     FT_CODEC_MOVE(codec, ours->top_logprobs, pb->top_logprobs);
+    FT_CODEC_MOVE(codec, ours->target, pb->target);
 }
 
 /* Without tree, evidence and under. */

@@ -49,6 +49,7 @@ static void move_opened(ft_codec *codec, ft_msg_opened *ours, Foretoken__V1__Ope
     FT_CODEC_MOVE(codec, ours->cached_tokens, pb->cached_tokens);
     FT_CODEC_MOVE(codec, ours->length, pb->length);
     FT_CODEC_MOVE(codec, ours->last_round, pb->last_round);
+    FT_CODEC_MOVE(codec, ours->target, pb->target);
 }
 
 /* Without tokens, logprobs, hints and finish. */
@@ -81,6 +82,7 @@ static void move_info(ft_codec *codec, ft_msg_info *ours, Foretoken__V1__InfoRep
     FT_CODEC_MOVE(codec, ours->sessions, pb->sessions);
     FT_CODEC_MOVE(codec, ours->kv_blocks, pb->kv_blocks);
     FT_CODEC_MOVE(codec, ours->kv_blocks_free, pb->kv_blocks_free);
+    FT_CODEC_MOVE(codec, ours->target, pb->target);
 }
 
 /* ---- from bytes ---- */

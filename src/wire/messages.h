@@ -52,6 +52,7 @@ typedef struct ft_msg_open {
     uint32_t max_tokens;
     bool logprobs;
     uint32_t top_logprobs;
+    uint64_t target; /* the only one that may make the text (ft_msg_opened.target); 0: any */
 } ft_msg_open;
 
 typedef struct ft_msg_draft {
@@ -83,6 +84,7 @@ typedef struct ft_msg_opened {
     uint32_t cached_tokens, length, last_round;
     ft_msg_limits limits;
     char model[128];
+    uint64_t target; /* engine/target.h; 0: an older server, which does not say */
 } ft_msg_opened;
 
 typedef enum ft_finish { FT_FINISH_NONE, FT_FINISH_STOP, FT_FINISH_LENGTH } ft_finish;
@@ -115,6 +117,7 @@ typedef struct ft_msg_info {
     ft_msg_limits limits;
     uint32_t sessions, kv_blocks, kv_blocks_free;
     char kernels[160]; /* what computes the logits; "": an older server, which does not say */
+    uint64_t target;   /* as in ft_msg_opened */
 } ft_msg_info;
 
 typedef enum ft_client_kind {

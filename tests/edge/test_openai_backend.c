@@ -87,6 +87,7 @@ typedef struct call {
     size_t n_tokens, n_top; /* tokens with log-probabilities; alternatives */
     bool rising;            /* an alternative was likelier than one before it */
     bool hung_up;
+    uint64_t target; /* that the sink was told */
     ft_status status;
     ft_error err;
     ft_http_result result;
@@ -110,6 +111,11 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
     return true;
 }
 
+static void on_target(void *ctx, uint64_t target)
+{
+    ((call *)ctx)->target = target;
+}
+
 static bool hung_up(void *ctx)
 {
     return ((call *)ctx)->hung_up;
@@ -117,7 +123,8 @@ static bool hung_up(void *ctx)
 
 static void go(call *c)
 {
-    const ft_gen_sink sink = {.ctx = c, .on_text = on_text, .cancelled = hung_up};
+    const ft_gen_sink sink = {
+        .ctx = c, .on_text = on_text, .cancelled = hung_up, .on_target = on_target};
     if (c->q.top_p == 0)
         c->q.top_p = 1;
     json_decref(c->result.extension);
@@ -159,7 +166,9 @@ static void test_chat(void **state)
     assert_in_range(c.result.completion_tokens, 1, 12);
     assert_int_equal(c.result.length, c.result.completion_tokens == 12);
     assert_int_equal(c.n_tokens, 0); /* no logprobs were asked for */
-    assert_int_equal(json_object_size(c.result.extension), 9);
+    assert_int_equal(json_object_size(c.result.extension), 10);
+    assert_true(usage(&c, "target_changed") == 0);
+    assert_true(c.target == ft_edge_server_info(b.edge)->target && c.target != 0);
     assert_true(usage(&c, "rounds") > 0);
     assert_true(usage(&c, "ttft_ms") <= usage(&c, "total_ms"));
     ft_tokens_deinit(&prompt);

@@ -39,6 +39,7 @@ typedef struct world {
     int64_t now_us;  /* the edge's clock; pauses take no time of it */
     int64_t look_us; /* of each look at it; 0: 20 */
     uint32_t reconnect_ms;
+    bool same_target; /* required */
     ft_edge *edge;
     /* of the last text */
     char text[64];
@@ -46,6 +47,8 @@ typedef struct world {
     ft_status status;
     ft_error err;
     ft_gen_stats stats;
+    uint64_t targets[8]; /* that the sink was told */
+    uint32_t n_targets;
 } world;
 
 static int64_t look_us(void *ctx)
@@ -62,6 +65,13 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
     memcpy(w->text + w->n_text, text, n);
     w->n_text += n;
     return true;
+}
+
+static void on_target(void *ctx, uint64_t target)
+{
+    world *w = ctx;
+    assert_true(w->n_targets < 8);
+    w->targets[w->n_targets++] = target;
 }
 
 static void begin(world *w)
@@ -82,6 +92,7 @@ static void begin(world *w)
                                .draft = ft_draft_params_tree(6, 3, 2),
                                .proactive = true,
                                .clock = {.now_us = look_us, .ctx = w},
+                               .require_same_target = w->same_target,
                                .reconnect_ms = w->reconnect_ms ? w->reconnect_ms : 60000};
     if (ft_edge_create(&opts, &w->err, &w->edge) != FT_OK)
         fail_msg("%s", w->err.message);
@@ -90,10 +101,10 @@ static void begin(world *w)
 static void generate(world *w)
 {
     const int32_t prompt[] = {FAKE_FIRST_BYTE + 'x', FAKE_FIRST_BYTE + 'y'};
-    const ft_gen_sink sink = {.ctx = w, .on_text = on_text};
+    const ft_gen_sink sink = {.ctx = w, .on_text = on_text, .on_target = on_target};
     const ft_gen_request request = {
         .prompt = prompt, .n_prompt = 2, .sampling = ft_sampling_default(), .max_tokens = N_TOKENS};
-    w->n_text = 0;
+    w->n_text = w->n_targets = 0;
     w->status = ft_edge_generate(w->edge, &request, &sink, &w->err, &w->stats);
 }
 
@@ -350,6 +361,65 @@ static void test_smaller_trees(void **state)
     }
 }
 
+/* The text goes on with other weights, or where nobody says which they are, and says so. */
+static void test_target_changes(void **state)
+{
+    const uint64_t others[] = {8, 0};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        world w = {.at[A] = {.target = 7,
+                             .fault = FAKE_GONE,
+                             .fault_at = 3,
+                             .refuse_code = FT_UNAVAILABLE},
+                   .at[B] = {.target = others[i], .fault = FAKE_CUT, .fault_at = 2}};
+        go(&w);
+        check_text(&w);
+        assert_int_equal(w.stats.target_changed, 1);
+        assert_false(w.stats.same_tokens);
+        assert_int_equal(w.at[B].resumes, 1);
+        assert_int_equal(w.n_targets, 3); /* opened, opened anew, resumed */
+        assert_true(w.targets[0] == 7 && w.targets[1] == others[i] && w.targets[2] == others[i]);
+    }
+}
+
+static void test_target_stays(void **state)
+{
+    world w = {
+        .same_target = true,
+        .at[A] = {.target = 7, .fault = FAKE_GONE, .fault_at = 3, .refuse_code = FT_UNAVAILABLE},
+        .at[B] = {.target = 7, .fault = FAKE_RESTART, .fault_at = 3}};
+    go(&w);
+    check_text(&w);
+    assert_int_equal(w.stats.target_changed, 0);
+    assert_true(w.stats.same_tokens);
+    assert_int_equal(w.at[B].opens, 2);
+}
+
+/* With --require-same-target: a server that refuses, and one that does not know the field. Where
+ * there is a third that has the target, the text goes on there. */
+static void test_target_is_required(void **state)
+{
+    for (uint64_t other = 0; other < 2; other++) {
+        world w = {.n = 3,
+                   .same_target = true,
+                   .at[A] = {.target = 7, .fault = FAKE_FAIL, .fault_at = 3},
+                   .at[B] = {.target = other},
+                   .at[C] = {.target = 7}};
+        go(&w);
+        check_text(&w);
+        assert_int_equal(w.at[B].opens, 1);
+        assert_int_equal(w.at[B].closes, other == 0); /* what it had opened was ended */
+        assert_int_equal(w.at[C].opens, 1);
+        assert_int_equal(w.stats.target_changed, 0);
+        w = (world){.n = 1,
+                    .same_target = true,
+                    .at[A] = {.target = 7, .fault = FAKE_OTHER, .fault_at = 3, .other = other}};
+        go(&w);
+        assert_int_equal(w.status, FT_PRECONDITION);
+        assert_int_equal(w.at[A].opens, 2);
+        assert_string_not_equal(w.err.message, "");
+    }
+}
+
 static void test_health(void **state)
 {
     world w = {.n = 2};
@@ -379,6 +449,9 @@ int main(void)
         cmocka_unit_test(test_none_fits),
         cmocka_unit_test(test_texts_come_back),
         cmocka_unit_test(test_smaller_trees),
+        cmocka_unit_test(test_target_changes),
+        cmocka_unit_test(test_target_stays),
+        cmocka_unit_test(test_target_is_required),
         cmocka_unit_test(test_health),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

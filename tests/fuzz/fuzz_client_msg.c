@@ -80,6 +80,7 @@ static void check_same(const ft_client_msg *a, const ft_client_msg *b)
         for (uint32_t i = 0; i < a->open.n_prompt; i++)
             require(a->open.prompt[i] == b->open.prompt[i]);
         require(a->open.rule == b->open.rule);
+        require(a->open.target == b->open.target);
         require(strcmp(a->open.model, b->open.model) == 0);
     }
 }

@@ -247,6 +247,7 @@ static void test_chat(void **state)
     assert_memory_equal(str_at(v, "id"), "chatcmpl-", 9);
     assert_string_equal(str_at(v, "object"), "chat.completion");
     assert_string_equal(str_at(v, "model"), HTTP_BACKEND_MODEL);
+    assert_string_equal(str_at(v, "system_fingerprint"), "fp_00000000000000ab");
     assert_true(int_at(v, "created") > 1600000000);
     assert_int_equal(json_array_size(at(v, "choices")), 1);
     assert_int_equal(int_at(v, "choices/0/index"), 0);

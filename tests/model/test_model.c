@@ -225,12 +225,33 @@ static uint64_t fingerprint(const tiny_gguf_opts *opts, bool no_repack)
     assert_int_equal(ft_model_load(&how, &err, &model), FT_OK);
     uint64_t of_model = ft_model_fingerprint(model);
     assert_int_equal(ft_model_inspect(&how, &err, &info), FT_OK);
-    assert_true(info.fingerprint == of_model && of_model != 0);
+    assert_true(info.fingerprint.model == of_model && of_model != 0);
+    assert_true(info.fingerprint.weights == ft_model_fingerprints(model).weights);
     assert_true(info.n_params > 100000);
     ft_model_destroy(model);
     unlink(path);
     free(path);
     return of_model;
+}
+
+/* Changes a byte in the middle of a tensor of this file. */
+static void change_middle(const char *path, const char *tensor)
+{
+    struct gguf_context *gguf =
+        gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = true});
+    assert_non_null(gguf);
+    const int64_t id = gguf_find_tensor(gguf, tensor);
+    assert_true(id >= 0);
+    const size_t at = gguf_get_data_offset(gguf) + gguf_get_tensor_offset(gguf, id) +
+                      gguf_get_tensor_size(gguf, id) / 2;
+    gguf_free(gguf);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, (long)at, SEEK_SET), 0);
+    const int byte = fgetc(f);
+    assert_int_equal(fseek(f, (long)at, SEEK_SET), 0);
+    assert_true(fputc(byte ^ 1, f) != EOF);
+    assert_int_equal(fclose(f), 0);
 }
 
 /* It is the content's: not the path's, not how weights are placed; one other value, token or type
@@ -252,6 +273,25 @@ static void test_fingerprint(void **state)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (fingerprint(&others[i], false) == first)
             fail_msg("file %zu has the same fingerprint", i);
+}
+
+/* One byte in the middle of a tensor: the weights' fingerprint shows it, the model's does not. */
+static void test_fingerprint_of_weights(void **state)
+{
+    char *path = tiny_gguf_temp(&(tiny_gguf_opts){.seed = 3, .n_vocab = 1024, .tied = true});
+    ft_fingerprints found[2];
+    for (int i = 0; i < 2; i++) {
+        const ft_model_opts how = {.path = path};
+        ft_model_info info;
+        ft_error err = {0};
+        assert_int_equal(ft_model_inspect(&how, &err, &info), FT_OK);
+        found[i] = info.fingerprint;
+        change_middle(path, "token_embd.weight");
+    }
+    assert_true(found[0].model == found[1].model);
+    assert_true(found[0].weights != found[1].weights);
+    unlink(path);
+    free(path);
 }
 
 static void test_linear_rope(void **state)
@@ -368,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_exchanged_file),
         cmocka_unit_test(test_libllama_takes_them),
         cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_fingerprint_of_weights),
         cmocka_unit_test(test_linear_rope),
         cmocka_unit_test(test_progress),
     };

@@ -96,6 +96,9 @@ static void test_handshake(void **state)
     o.rule = 1;
     expect_refused(b, &o, "me", FT_PRECONDITION, "rule 1 is not offered here: open with 0 (exact)");
     o = good;
+    o.target = 1;
+    expect_refused(b, &o, "me", FT_PRECONDITION, "must come from target 0000000000000001");
+    o = good;
     o.sampling.temperature = -1;
     expect_refused(b, &o, "me", FT_INVALID, "temperature");
     o = good;

@@ -82,6 +82,29 @@ static void test_info_tells_kernels(void **state)
     }
 }
 
+/* Info and Opened tell the same target; a text that requires it is taken. */
+static void test_tells_its_target(void **state)
+{
+    static const int32_t prompt[] = {5, 6, 7};
+    ft_msg_info info, other;
+    local_client c;
+    test_text text;
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.kv_type = FT_KV_Q8_0});
+    ft_verifier_info(v, &other);
+    ft_verifier_destroy(v);
+    v = test_verifier_start((ft_verifier_opts){.kv_type = FT_KV_F16});
+    ft_verifier_info(v, &info);
+    assert_true(info.target != other.target && info.target != 0);
+    test_text_init(&text, prompt, 3);
+    ft_msg_open open = local_open_msg(&text, 0, 0, 1);
+    open.target = info.target;
+    local_open(&c, v, &open, "me");
+    local_wait_opened(&c);
+    assert_true(c.opened.target == info.target);
+    local_close(&c);
+    ft_verifier_destroy(v);
+}
+
 /* Info shows free blocks in eighths of the pool: a block more or less of another one's text is not
  * seen. */
 static void test_info_hides_texts(void **state)
@@ -453,6 +476,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drafts_change_nothing),
         cmocka_unit_test(test_info_tells_kernels),
+        cmocka_unit_test(test_tells_its_target),
         cmocka_unit_test(test_info_hides_texts),
         cmocka_unit_test(test_length_is_exact),
         cmocka_unit_test(test_context_is_never_exceeded),

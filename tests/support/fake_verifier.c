@@ -50,7 +50,8 @@ static void open_session(fake_link *l, const ft_msg_open *open)
     memcpy(f->open_model, open->model, sizeof f->open_model);
     f->resumes += open->resume;
     f->opens += !open->resume;
-    if (open->vocab_fingerprint != f->fingerprint) {
+    if (open->vocab_fingerprint != f->fingerprint ||
+        (f->target && open->target && open->target != f->target)) {
         l->over = FT_PRECONDITION;
         return;
     }
@@ -91,6 +92,7 @@ static void open_session(fake_link *l, const ft_msg_open *open)
     opened->length = f->length;
     opened->last_round = f->last_round;
     opened->limits = limits_of(f);
+    opened->target = f->target;
     strcpy(opened->model, "fake");
 }
 
@@ -136,14 +138,16 @@ static void verify(fake *f, const ft_msg_draft *draft, uint32_t run_left)
 static bool answer(fake_link *l, const ft_msg_draft *draft, uint32_t run_left, fake_fault now)
 {
     fake *f = l->f;
-    if (now != FAKE_CUT && now != FAKE_RESTART && now != FAKE_GONE && now != FAKE_SILENT &&
-        now != FAKE_TAKEN && now != FAKE_FAIL)
+    const bool ends = now == FAKE_RESTART || now == FAKE_OTHER || now == FAKE_GONE;
+    if (now != FAKE_CUT && !ends && now != FAKE_SILENT && now != FAKE_TAKEN && now != FAKE_FAIL)
         verify(f, draft, run_left);
-    if (now == FAKE_RESTART || now == FAKE_GONE)
+    if (ends)
         f->alive = false;
+    if (now == FAKE_OTHER)
+        f->target = f->other;
     if (now == FAKE_GONE)
         f->refuse_opens = UINT32_MAX;
-    if (now == FAKE_CUT || now == FAKE_CUT_ANSWERED || now == FAKE_RESTART || now == FAKE_GONE)
+    if (now == FAKE_CUT || now == FAKE_CUT_ANSWERED || ends)
         l->over = FT_UNAVAILABLE;
     else if (now == FAKE_FAIL)
         l->over = FT_INTERNAL, f->alive = false;

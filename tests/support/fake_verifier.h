@@ -16,26 +16,29 @@ typedef enum fake_fault {
     FAKE_CUT,          /* the stream ends instead of an answer */
     FAKE_CUT_ANSWERED, /* the round was answered, the answer is lost */
     FAKE_RESTART,      /* the session is forgotten */
-    FAKE_GONE,         /* the same, and every open is refused from then on, as refuse_code says */
-    FAKE_FAIL,         /* the server fails at this session */
-    FAKE_TAKEN,        /* another stream resumed the session */
-    FAKE_CANCEL,       /* the link is cancelled from outside */
-    FAKE_STALE,        /* an older round's verdict comes first */
-    FAKE_AHEAD,        /* a verdict for a round to come */
-    FAKE_LONG,         /* a verdict with a wrong length */
-    FAKE_FOREIGN,      /* next is no token */
-    FAKE_EARLY,        /* a run that says it is over before it is */
-    FAKE_ENDLESS,      /* a run that says it goes on when it is over */
-    FAKE_SURPLUS,      /* more tokens than were asked for */
-    FAKE_OFF_PATH,     /* accepts a node that was not drafted */
-    FAKE_SILENT        /* never answers */
+    FAKE_OTHER,        /* the same, and it comes back with the target `other` */
+    FAKE_GONE,     /* forgotten, too, and every open is refused from then on, as refuse_code says */
+    FAKE_FAIL,     /* the server fails at this session */
+    FAKE_TAKEN,    /* another stream resumed the session */
+    FAKE_CANCEL,   /* the link is cancelled from outside */
+    FAKE_STALE,    /* an older round's verdict comes first */
+    FAKE_AHEAD,    /* a verdict for a round to come */
+    FAKE_LONG,     /* a verdict with a wrong length */
+    FAKE_FOREIGN,  /* next is no token */
+    FAKE_EARLY,    /* a run that says it is over before it is */
+    FAKE_ENDLESS,  /* a run that says it goes on when it is over */
+    FAKE_SURPLUS,  /* more tokens than were asked for */
+    FAKE_OFF_PATH, /* accepts a node that was not drafted */
+    FAKE_SILENT    /* never answers */
 } fake_fault;
 
 typedef struct fake {
     const char *name; /* in logs; NULL: none */
     uint64_t fingerprint;
     uint32_t max_tree; /* 0: 8 */
-    uint32_t end_at;   /* length of the text at which EOS comes; 0: never */
+    uint64_t target;   /* told and compared; 0: it knows nothing of targets */
+    uint64_t other;
+    uint32_t end_at; /* length of the text at which EOS comes; 0: never */
     /* faults: at the n-th verdict that is made (from 1), over all streams */
     uint32_t fault_at;
     fake_fault fault;

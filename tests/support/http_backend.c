@@ -191,6 +191,8 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink
         prompt = tokens;
     }
     count(b, &b->started);
+    if (sink->on_target)
+        sink->on_target(sink->ctx, 0xab);
     *result = (ft_http_result){
         .prompt_tokens = (uint32_t)strlen(prompt),
         .extension = json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f}", "rounds", 3, "drafted", 7,

@@ -211,6 +211,7 @@ static void random_open(ft_rng *rng, ft_msg_open *open, int32_t *prompt)
     open->max_tokens = ft_rng_below(rng, 1000);
     open->logprobs = ft_rng_below(rng, 2);
     open->top_logprobs = ft_rng_below(rng, FT_WIRE_TOP_MAX + 1);
+    open->target = ft_rng_below(rng, 2) ? ((uint64_t)ft_rng_u32(rng) << 32) | ft_rng_u32(rng) : 0;
     open->resume = ft_rng_below(rng, 2);
     if (open->resume) {
         for (int i = 0; i < FT_SESSION_ID_LEN; i++) {
@@ -376,6 +377,7 @@ static void test_opened_and_info_round_trip(void **state)
     in.opened.last_round = 3;
     in.opened.limits = (ft_msg_limits){64, 2048, 60, 20, true, 2, {0, 900}, 12345};
     strcpy(in.opened.model, "modèle");
+    in.opened.target = 0xfedcba9876543211ull;
     bytes wire = {0};
     ft_error err = {0};
     assert_int_equal(ft_server_msg_encode(&in, &err, &wire.data, &wire.n), FT_OK);
@@ -395,6 +397,7 @@ static void test_opened_and_info_round_trip(void **state)
     info.kv_blocks = 6;
     info.kv_blocks_free = 7;
     strcpy(info.kernels, "packed q8_0, kv f16");
+    info.target = 0xfedcba9876543212ull;
     assert_int_equal(ft_info_encode(&info, &err, &wire.data, &wire.n), FT_OK);
     assert_int_equal(ft_info_decode(wire.data, wire.n, &err, &back), FT_OK);
     assert_memory_equal(&back, &info, sizeof info);
