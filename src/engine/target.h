@@ -22,9 +22,9 @@ typedef struct ft_target {
 /* For example "packed q4_1 q8_0, kv f16": what multiplies (engine/products.h), then how K and V are
  * kept. */
 void ft_target_kernels(const ft_target *target, char out[FT_TARGET_KERNELS]);
-/* Never 0. It covers all fields, the words above, and the version of this program, with which kernels
- * and sampling may change; where ggml computes, also ggml's version and the processor's instruction
- * sets. Equal ones give the same text to the last bit, unless a device computes. */
+/* Never 0. It covers all fields, the words above, and the version of this program, with which
+ * kernels and sampling may change; where ggml computes, also ggml's version and the processor's
+ * instruction sets. Equal ones give the same text to the last bit, unless a device computes. */
 uint64_t ft_target_fingerprint(const ft_target *target);
 
 #endif
