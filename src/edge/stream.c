@@ -284,9 +284,9 @@ static bool all_tried(const ft_stream *s)
 }
 
 /* How long to wait before the next try: not at all if there is another server to try. */
-static int64_t next_pause_us(ft_stream *s, ft_status code, uint32_t retry_after_ms)
+static int64_t next_pause_us(ft_stream *s, uint32_t retry_after_ms)
 {
-    const int64_t retry_us = code == FT_EXHAUSTED ? 1000 * (int64_t)retry_after_ms : 0;
+    const int64_t retry_us = 1000 * (int64_t)retry_after_ms;
     const int64_t wait_us = retry_us > s->outage.pause_us ? retry_us : s->outage.pause_us;
     if (s->outage.least_us == 0 || wait_us < s->outage.least_us)
         s->outage.least_us = wait_us;
@@ -308,7 +308,7 @@ static ft_status try_again(ft_stream *s, ft_status code, ft_error *err, ft_strea
     if (!s->outage.since.known)
         s->outage.since = ft_known(now_us(s));
     const int64_t down_us = s->outage.past_us + now_us(s) - s->outage.since.us;
-    loss->pause_us = next_pause_us(s, code, loss->retry_after_ms);
+    loss->pause_us = next_pause_us(s, loss->retry_after_ms);
     if (down_us + loss->pause_us > patience_us) {
         const ft_error last = *err;
         return ft_error_set(err, code == FT_CANCELLED ? FT_UNAVAILABLE : code,
@@ -324,7 +324,8 @@ typedef enum loss_kind {
     LOSS_FINAL,   /* no later try can succeed */
     LOSS_PASSING, /* the same may succeed later, or elsewhere */
     LOSS_REFUSED, /* the server does not resume the session: it is gone */
-    LOSS_FAILURE, /* the server failed at this session: another one may succeed */
+    LOSS_FAILURE, /* the server failed at this session, or its text is another one's: the text may
+                     succeed in another session */
     LOSS_UNFIT    /* the server cannot take this text */
 } loss_kind;
 
@@ -336,7 +337,7 @@ static loss_kind kind_of(const ft_stream *s, ft_status code)
         return LOSS_FINAL;
     if (s->state == FT_STREAM_RESUMING)
         return LOSS_REFUSED;
-    if (is_failure(code))
+    if (is_failure(code) || (code == FT_PRECONDITION && ft_stream_accepted(s)))
         return s->n_failures < FAILURES_MOST ? LOSS_FAILURE : LOSS_FINAL;
     return ft_stream_accepted(s) ? LOSS_FINAL : LOSS_UNFIT;
 }
@@ -345,7 +346,8 @@ static loss_kind kind_of(const ft_stream *s, ft_status code)
 static void blame(ft_stream *s, loss_kind kind, ft_status code, const ft_error *err,
                   uint32_t retry_after_ms)
 {
-    const bool kept = ft_stream_accepted(s) && kind == LOSS_PASSING && code != FT_EXHAUSTED;
+    const bool kept = ft_stream_accepted(s) && kind == LOSS_PASSING && code != FT_EXHAUSTED &&
+                      retry_after_ms == 0;
     if (kind == LOSS_UNFIT) {
         s->unfit |= 1u << s->at;
         if (s->how.servers->n > 1)

@@ -290,16 +290,18 @@ static void test_gives_up(void **state)
 /* A server's defect costs a text nothing, unless the text meets it again and again. */
 static void test_a_failed_session_is_opened_anew(void **state)
 {
-    for (int drafts = 0; drafts < 2; drafts++) {
-        run r = {.max_tokens = 5, .f.fault = FAKE_FAIL, .f.fault_at = 2, .drafts = drafts};
+    static const fake_fault faults[] = {FAKE_FAIL, FAKE_STRANGE};
+    for (int i = 0; i < 4; i++) {
+        const fake_fault kind = faults[i / 2];
+        run r = {.max_tokens = 5, .f.fault = kind, .f.fault_at = 2, .drafts = i % 2};
         go(&r);
         check_text(&r, 5, FT_FINISH_LENGTH);
         assert_int_equal(r.f.opens, 2);
         assert_int_equal(r.f.resumes, 0);
-        r = (run){.max_tokens = 5, .f.fault = FAKE_FAIL, .f.fault_at = 2, .f.again = true};
-        r.drafts = drafts;
+        r = (run){.max_tokens = 5, .f.fault = kind, .f.fault_at = 2, .f.again = true};
+        r.drafts = i % 2;
         go(&r);
-        assert_int_equal(r.status, FT_INTERNAL);
+        assert_int_equal(r.status, kind == FAKE_FAIL ? FT_INTERNAL : FT_PRECONDITION);
         assert_int_equal(r.f.opens, 4);
     }
 }
