@@ -411,9 +411,9 @@ static const serve_flags defaults = {
                             .max_batch_tok = 512,
                             .max_tree = 64,
                             .max_sessions = 1024,
-                             .client_share = 25,
-                             .session_ttl_s = 120,
-                             .idle_s = 600,
+                            .client_share = 25,
+                            .session_ttl_s = 120,
+                            .idle_s = 600,
                             /* SpecEdge 5's trees: 32 nodes, 7 levels */
                             .draft = {.budget = 32, .depth = 7, .width = 8}}},
     .policy = "fcfs",
