@@ -13,6 +13,7 @@
 #include <microhttpd.h>
 
 #include "base/address.h"
+#include "http/accept.h"
 #include "http/conns.h"
 #include "http/fail.h"
 #include "http/generation.h"
@@ -24,6 +25,7 @@ struct ft_http {
     ft_http_guard guard;
     ft_networks proxies;
     ft_http_conns conns;
+    ft_http_accept accept;
     struct MHD_Daemon *daemon;
     struct ft_http_tls *tls; /* NULL: no TLS */
     int port;

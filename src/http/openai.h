@@ -4,9 +4,9 @@
  * requests, streams answers (server-sent events) or collects them, and writes errors as OpenAI
  * does. It knows no models: the backend tokenizes and generates.
  *
- * Threads: one for each connection (libmicrohttpd), one for each running generation, and one that
- * ends slow connections. Generation threads call `generate` and `token_text`; connection threads
- * call `health`, `metrics` and `model`. All must be thread-safe.
+ * Threads: one for each connection (libmicrohttpd), one for each running generation, one that
+ * accepts connections, and one that ends slow ones. Generation threads call `generate` and
+ * `token_text`; connection threads call `health`, `metrics` and `model`. All must be thread-safe.
  *
  * If a client closes its side of the connection, even only for writing, its generation is
  * cancelled. Most proxies do the same.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon: listens, owns the connections, passes requests to exchanges. libmicrohttpd runs one
-// thread for each connection. Otherwise it would suspend a connection that waits for its answer,
-// and would not see that the client closes it. libmicrohttpd's own timeouts are off, because they
-// would include the model's time; conns.c has the deadlines.
+// The daemon: owns the connections, passes requests to exchanges. libmicrohttpd runs one thread for
+// each connection. Otherwise it would suspend a connection that waits for its answer, and would not
+// see that the client closes it. libmicrohttpd's own timeouts are off, because they would include
+// the model's time; conns.c has the deadlines. accept.c has the loop that accepts.
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 /* libmicrohttpd counts a connection until its thread has ended, which is later than we do. */
 #define ENDING_CONNECTIONS 64
 
-/* --- libmicrohttpd's callbacks --- */
+/* --- accepting --- */
 
 /* A stranger's address; that of a trusted proxy is "", which has no share. */
 static ft_client_id stranger(const ft_http *http, const struct sockaddr *from)
@@ -32,13 +32,38 @@ static ft_client_id stranger(const ft_http *http, const struct sockaddr *from)
     return client;
 }
 
-/* Refuses a connection before it has a thread. */
-static enum MHD_Result on_accept(void *cls, const struct sockaddr *from, socklen_t n)
+/* Says why, if the client can understand that and the socket takes it at once. */
+static void say_no_room(const ft_http *http, int fd)
 {
-    ft_http *http = cls;
-    const ft_client_id client = stranger(http, from);
-    return ft_http_conns_admit(&http->conns, &client) ? MHD_YES : MHD_NO;
+    ft_http_fail fail = {0};
+    ft_buf body = {0}, text = {0};
+    ft_http_fail_set(&fail, 503, "too_many_connections", NULL,
+                     "Too many connections of your address, or of all, have sent no request yet: "
+                     "close some, or try again later.");
+    if (!http->tls && ft_http_fail_json(&fail, &body) == FT_OK &&
+        ft_buf_printf(&text,
+                      "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+                      "Content-Length: %zu\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
+                      body.len, ft_buf_str(&body)) == FT_OK)
+        (void)!send(fd, text.data, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ft_buf_deinit(&body);
+    ft_buf_deinit(&text);
 }
+
+/* Refuses a connection before it has a thread. */
+static void take(void *ctx, int fd, const struct sockaddr *from, socklen_t n)
+{
+    ft_http *http = ctx;
+    const ft_client_id client = stranger(http, from);
+    if (ft_http_conns_admit(&http->conns, &client)) {
+        (void)MHD_add_connection(http->daemon, fd, from, n); /* closes it if that fails */
+        return;
+    }
+    say_no_room(http, fd);
+    close(fd);
+}
+
+/* --- libmicrohttpd's callbacks --- */
 
 static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
@@ -58,7 +83,7 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
     if (*context)
         ((ft_http_conn *)*context)->tls = http->tls;
     else
-        shutdown(fd, SHUT_RDWR); /* it would have no deadline */
+        shutdown(fd, SHUT_RDWR); /* no memory, or others came first; it would have no deadline */
 }
 
 /* lint: library signature */
@@ -127,14 +152,13 @@ static ft_status check_opts(const ft_http_opts *opts, ft_error *err)
     return FT_OK;
 }
 
-static struct MHD_Daemon *run_daemon(ft_http *http, int fd)
+static struct MHD_Daemon *run_daemon(ft_http *http)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
-                     MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
+                     MHD_USE_POLL | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG;
     const struct MHD_OptionItem end = {.option = MHD_OPTION_END};
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)on_log, http},
-        {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
         {MHD_OPTION_CONNECTION_LIMIT,
          http->conns.quota[FT_HTTP_STRANGER].max + http->conns.quota[FT_HTTP_KNOWN].max +
              ENDING_CONNECTIONS,
@@ -146,25 +170,21 @@ static struct MHD_Daemon *run_daemon(ft_http *http, int fd)
         http->tls ? ft_http_tls_option() : end,
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"},
         end};
-    return MHD_start_daemon(flags | (http->tls ? MHD_USE_TLS : 0), 0, on_accept, http, on_request,
-                            http, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    return MHD_start_daemon(flags | (http->tls ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, http,
+                            MHD_OPTION_ARRAY, options, MHD_OPTION_END);
 }
 
-/* Takes the socket. */
-static ft_status start_daemon(ft_http *http, int fd, const ft_http_opts *opts, ft_error *err)
+static ft_status start_daemon(ft_http *http, const ft_http_opts *opts, ft_error *err)
 {
     ft_status status = FT_OK;
     if (opts->tls_cert)
         status = ft_http_tls_create(opts->tls_cert, opts->tls_key, err, &http->tls);
     if (status == FT_OK) {
-        http->daemon = run_daemon(http, fd);
+        http->daemon = run_daemon(http);
         if (!http->daemon)
             status = ft_error_set(err, FT_IO,
                                   "http: the server did not start: out of memory or threads");
     }
-    /* a daemon that did not start may or may not have closed the socket */
-    if (status != FT_OK && port_of(fd) == http->port)
-        close(fd);
     return status;
 }
 
@@ -184,11 +204,15 @@ static ft_status init(ft_http *http, const ft_http_opts *opts, ft_error *err)
         return ft_error_set(err, FT_IO, "http: %s", why.message);
     http->port = port_of(fd);
     ft_status status = ft_http_guard_init(&http->guard, opts, http->port, err);
+    if (status == FT_OK)
+        status = start_daemon(http, opts, err);
     if (status != FT_OK) {
         close(fd);
         return status;
     }
-    return start_daemon(http, fd, opts, err);
+    http->accept.take = take;
+    http->accept.ctx = http;
+    return ft_http_accept_start(&http->accept, fd, err);
 }
 
 ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out)
@@ -233,6 +257,7 @@ void ft_http_destroy(ft_http *http)
 {
     if (!http)
         return;
+    ft_http_accept_stop(&http->accept);
     /* Closes all connections, so that their generations are cancelled, and joins their threads. */
     if (http->daemon)
         MHD_stop_daemon(http->daemon);

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The accept loop. Without a free descriptor or memory it waits a little; connections wait in the
+// kernel meanwhile. All state belongs to the loop's thread while that runs.
+#include "http/accept.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define STARVED_MS 100
+
+/* False: there is no descriptor or no memory for a connection. Any other failure is about one
+ * connection, which is gone. */
+static bool accept_one(const ft_http_accept *a)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t n = sizeof from;
+    const int fd = accept4(a->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
+    a->take(a->ctx, fd, (const struct sockaddr *)&from, n);
+    return true;
+}
+
+static void *loop(void *arg)
+{
+    const ft_http_accept *a = arg;
+    bool starved = false;
+    for (;;) {
+        struct pollfd p[] = {{.fd = a->wake, .events = POLLIN},
+                             {.fd = starved ? -1 : a->listener, .events = POLLIN}};
+        const int n = poll(p, 2, starved ? STARVED_MS : -1);
+        if (n > 0 && p[0].revents)
+            return NULL;
+        const bool before = starved;
+        starved = (starved || (n > 0 && p[1].revents)) && !accept_one(a);
+        if (starved && !before)
+            FT_LOGW("http", "cannot accept connections now: the limit of open files is too low");
+    }
+}
+
+ft_status ft_http_accept_start(ft_http_accept *accept, int listener, ft_error *err)
+{
+    accept->listener = listener;
+    accept->wake = eventfd(0, EFD_CLOEXEC);
+    accept->running = accept->wake >= 0 && pthread_create(&accept->thread, NULL, loop, accept) == 0;
+    if (accept->running)
+        return FT_OK;
+    const ft_status status = accept->wake < 0 ? FT_IO : FT_NOMEM;
+    if (accept->wake >= 0)
+        close(accept->wake);
+    close(listener);
+    return ft_error_set(err, status, "http: no %s to accept connections",
+                        status == FT_IO ? "descriptor" : "thread");
+}
+
+void ft_http_accept_stop(ft_http_accept *accept)
+{
+    if (!accept->running)
+        return;
+    while (eventfd_write(accept->wake, 1) != 0 && errno == EINTR) {
+    }
+    pthread_join(accept->thread, NULL);
+    close(accept->wake);
+    close(accept->listener);
+    accept->running = false;
+}
