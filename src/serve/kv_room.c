@@ -52,7 +52,7 @@ ft_status ft_kv_admit(const ft_verifier *v, const char *credential, uint32_t n_t
             continue;
         const uint32_t blocks = blocks_for(v, s->text.len);
         wanted.all += blocks;
-        wanted.of_tenant += strcmp(ft_slo_credential(s), credential) == 0 ? blocks : 0;
+        wanted.of_tenant += ft_secret_equal_str(ft_slo_credential(s), credential) ? blocks : 0;
     }
     if (!ft_admit_kv(&wanted, es.blocks))
         return ft_error_set(err, FT_EXHAUSTED,
