@@ -68,6 +68,7 @@ static void note_look(ft_inbox *inbox, int64_t now_us, ft_known_us busy)
     if (r->busy.known && now_us - r->busy.us > r->longest_us)
         r->longest_us = now_us - r->busy.us;
     r->busy = busy;
+    r->expected_us = 0;
 }
 
 void ft_inbox_wait(ft_inbox *inbox, int64_t timeout_us)
@@ -105,6 +106,13 @@ void ft_inbox_answer(ft_inbox *inbox, uint64_t ticks)
     pthread_mutex_lock(&inbox->lock);
     inbox->ticks_done = ticks;
     pthread_cond_broadcast(&inbox->changed);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+void ft_inbox_expect(ft_inbox *inbox, int64_t pass_us)
+{
+    pthread_mutex_lock(&inbox->lock);
+    inbox->engine.expected_us = pass_us;
     pthread_mutex_unlock(&inbox->lock);
 }
 

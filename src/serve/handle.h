@@ -76,8 +76,9 @@ struct ft_vsession {
 
 /* The engine thread's work between two looks into the inbox. */
 typedef struct ft_inbox_reader {
-    ft_known_us busy;   /* since when it works; unknown: it waits, or has not begun */
-    int64_t longest_us; /* the longest that it has worked */
+    ft_known_us busy;    /* since when it works; unknown: it waits, or has not begun */
+    int64_t longest_us;  /* the longest that it has worked */
+    int64_t expected_us; /* how long its present pass is expected to take; 0: not known */
 } ft_inbox_reader;
 
 struct ft_inbox {
@@ -118,6 +119,9 @@ bool ft_inbox_asked(ft_inbox *inbox, uint64_t ticks);
 /* Says that everything from the take that returned `ticks` is done. Wakes the threads in
  * ft_inbox_tick. */
 void ft_inbox_answer(ft_inbox *inbox, uint64_t ticks);
+
+/* Says how long the pass that begins now is expected to take. */
+void ft_inbox_expect(ft_inbox *inbox, int64_t pass_us);
 
 /* Creates a handle and puts it into the queue. A prompt of max_prompt tokens or more is not copied.
  * Returns NULL if there is no memory. Any thread may call it. */

@@ -12,8 +12,9 @@
 #include "serve/verifier.h"
 
 #define TEST_EVERY_US 1000000
-/* The engine hangs if it works so much longer than ever before, and at least so long. Half of
- * either takes servers out of service for one long pass; twice of either delays the news. */
+/* The engine hangs if it works so much longer than ever before and than its pass should take, and
+ * at least so long. Half of either takes servers out of service for one long pass; twice of either
+ * delays the news. */
 #define HANG_TIMES 20
 #define HANG_US    30000000
 
@@ -87,12 +88,14 @@ ft_status ft_verifier_health(ft_verifier *verifier, ft_error *err)
     reader = verifier->inbox.engine;
     pthread_mutex_unlock(&verifier->inbox.lock);
     const int64_t us = reader.busy.known ? now_us - reader.busy.us : 0;
-    const int64_t most_us = HANG_TIMES * reader.longest_us;
-    if (us > HANG_US && us > most_us)
-        return ft_error_set(err, FT_UNAVAILABLE,
-                            "serve: the engine hangs: its pass takes %lld s so far, and no earlier "
-                            "one took longer than %.1f s",
-                            (long long)(us / 1000000), (double)reader.longest_us / 1e6);
+    const int64_t usual_us =
+        reader.expected_us > reader.longest_us ? reader.expected_us : reader.longest_us;
+    if (us > HANG_US && us / HANG_TIMES > usual_us)
+        return ft_error_set(
+            err, FT_UNAVAILABLE,
+            "serve: the engine hangs: its pass takes %lld s so far, and %.1f s were "
+            "to be expected",
+            (long long)(us / 1000000), (double)usual_us / 1e6);
     if (failure.code != FT_OK)
         return ft_error_set(err, failure.code, "%s", failure.message);
     return FT_OK;

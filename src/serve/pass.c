@@ -133,6 +133,7 @@ bool ft_pass_run(ft_verifier *v, int64_t *look_us)
             *look_us = turn_us;
         return false;
     }
+    ft_inbox_expect(&v->inbox, ft_cost_predict(&v->cost, &b->pass));
     (void)run_part(v, b->all, began_us);
     return true;
 }

@@ -6,6 +6,7 @@
 // The linker sends the verifier's calls of two engine functions here (tests/CMakeLists.txt), where
 // the test decides which of them fail. A call that fails computes nothing: tests/engine has tests
 // that a failed pass has no effect.
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -30,6 +31,7 @@ typedef enum fault {
     FAULT_BAD,   /* passes with the bad token; the self-test succeeds */
     FAULT_LARGE, /* passes of more than two sessions */
     FAULT_HEAD,  /* one run of the output head */
+    FAULT_STAND, /* a pass stands until there is no fault any more */
     FAULT_ALL
 } fault;
 
@@ -71,6 +73,10 @@ ft_status __wrap_ft_engine_head(ft_engine *engine, const uint32_t *rows, size_t 
 ft_status __wrap_ft_engine_forward_rows(ft_engine *engine, ft_segment *segments, size_t n,
                                         ft_error *err)
 {
+    while (present == FAULT_STAND) {
+        n_failed = 1;
+        sched_yield();
+    }
     return pass_fails(segments, n) ? give(err)
                                    : __real_ft_engine_forward_rows(engine, segments, n, err);
 }
@@ -370,6 +376,33 @@ static void test_engine_hangs(void **state)
     ft_verifier_destroy(v);
 }
 
+/* A pass that is expected to take long is no hang until it takes much longer. */
+static void test_long_passes(void **state)
+{
+    enum { ROW_S = 10, ROWS = 8 }; /* a pass of the prompt takes 70 s or more */
+    _Atomic int64_t now_us = 1000000;
+    const ft_costs costs = {.us = {[FT_COST_ROW] = ROW_S * 1e6}};
+    local_client c;
+    test_text text;
+    ft_verifier *v = test_verifier_start(
+        (ft_verifier_opts){.clock = test_shared_clock(&now_us), .costs = &costs});
+    (void)state;
+    inject(FAULT_STAND, FT_OK);
+    test_text_random(&text, ROWS, 1);
+    const ft_msg_open open = local_open_msg(&text, 0, 1, 4);
+    local_open(&c, v, &open, "me");
+    while (n_failed == 0)
+        sched_yield();
+    now_us += 80000000;
+    assert_int_equal(ft_verifier_health(v, NULL), FT_OK);
+    now_us += 21 * ROWS * ROW_S * (int64_t)1000000;
+    assert_int_equal(ft_verifier_health(v, NULL), FT_UNAVAILABLE);
+    inject(FAULT_NONE, FT_OK);
+    local_close(&c);
+    assert_int_equal(ft_verifier_health(v, NULL), FT_OK);
+    ft_verifier_destroy(v);
+}
+
 /* An engine thread that waits for work does not hang, however long it waits. */
 static void test_idle_is_healthy(void **state)
 {
@@ -395,7 +428,7 @@ int main(void)
         cmocka_unit_test(test_only_the_cause_ends), cmocka_unit_test(test_short_memory_is_no_end),
         cmocka_unit_test(test_smaller_passes),      cmocka_unit_test(test_head),
         cmocka_unit_test(test_engine_fails),        cmocka_unit_test(test_engine_hangs),
-        cmocka_unit_test(test_idle_is_healthy),
+        cmocka_unit_test(test_long_passes),         cmocka_unit_test(test_idle_is_healthy),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }
