@@ -287,6 +287,38 @@ static void test_smaller_passes(void **state)
     finish(all, v);
 }
 
+/* The same in runs, for which the server drafts trees: a tree whose pass failed is verified in the
+ * next one. */
+static void test_own_drafts(void **state)
+{
+    member *all = make_members();
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){.draft_model = target.model,
+                                                            .draft_vocab = target.vocab,
+                                                            .draft = ft_draft_params_tree(6, 3, 2),
+                                                            .draft_always = true});
+    test_gate gate;
+    (void)state;
+    open_all(all, v);
+    test_gate_shut(&gate, v);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        const ft_msg_draft run = {.round = 1, .base = all[i].text.n, .run = MAX_TOK};
+        local_send(all[i].c.session, &run);
+    }
+    inject(FAULT_LARGE, FT_NOMEM);
+    test_gate_open(&gate);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        member *m = &all[i];
+        assert_true(local_wait_over(&m->c, 1));
+        assert_int_equal(m->c.n_heard, MAX_TOK);
+        assert_memory_equal(m->c.heard, m->ref.token + m->ref.n_prompt,
+                            MAX_TOK * sizeof *m->c.heard);
+        m->text = m->ref;
+    }
+    const ft_verifier_stats s = test_verifier_stats(v);
+    assert_true(s.own_accepted > 0 && s.failures > 0);
+    finish(all, v);
+}
+
 /* The pass is computed, the output head fails once: the pass has no effect and is done again. */
 static void test_head(void **state)
 {
@@ -425,10 +457,15 @@ static void test_idle_is_healthy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_the_cause_ends), cmocka_unit_test(test_short_memory_is_no_end),
-        cmocka_unit_test(test_smaller_passes),      cmocka_unit_test(test_head),
-        cmocka_unit_test(test_engine_fails),        cmocka_unit_test(test_engine_hangs),
-        cmocka_unit_test(test_long_passes),         cmocka_unit_test(test_idle_is_healthy),
+        cmocka_unit_test(test_only_the_cause_ends),
+        cmocka_unit_test(test_short_memory_is_no_end),
+        cmocka_unit_test(test_smaller_passes),
+        cmocka_unit_test(test_own_drafts),
+        cmocka_unit_test(test_head),
+        cmocka_unit_test(test_engine_fails),
+        cmocka_unit_test(test_engine_hangs),
+        cmocka_unit_test(test_long_passes),
+        cmocka_unit_test(test_idle_is_healthy),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

@@ -91,13 +91,13 @@ static size_t count_pick(const ft_work *work, size_t n, const ft_sched_limits *l
  * for the engine, nobody ends, and both go on when the batch starts. */
 static void test_static_with_a_full_pool(void **state)
 {
-    enum { LONG_TOK = 200, POOL_TOK = 256 + 97, LOOKS = 20 };
+    enum { LONG_TOK = 200, POOL_TOK = 256 + 97, LOOKS = 20, HOLD_US = 60000000 };
     const ft_sched_policy counted = {
         .name = "static", .pick = count_pick, .start_us = ft_sched_static.start_us};
     _Atomic int64_t now_us = 1000000;
     ft_verifier *v = test_verifier_start((ft_verifier_opts){.policy = &counted,
                                                             .static_batch = BATCH,
-                                                            .static_wait_us = WAIT_US,
+                                                            .static_wait_us = HOLD_US,
                                                             .kv_tok = POOL_TOK,
                                                             .clock = test_shared_clock(&now_us)});
     local_client c[2];
@@ -119,7 +119,7 @@ static void test_static_with_a_full_pool(void **state)
     assert_in_range(n_picks, 0, 4 * LOOKS); /* it is not busy */
     for (uint32_t i = 0; i < 2; i++) {
         while (c[i].n_verdicts == 0 && c[i].n_gone == 0) {
-            now_us += WAIT_US;
+            now_us += HOLD_US;
             (void)looked(v);
         }
         assert_true(local_wait_verdict(&c[i], 1));
