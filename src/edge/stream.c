@@ -18,7 +18,7 @@
 #include "base/log.h"
 
 #define BACKOFF_US     20000 /* first pause after a loss; doubles */
-#define BACKOFF_TOP_US 1000000
+#define BACKOFF_TOP_US 500000
 #define FAILURES_MOST  3 /* of servers, in a text: the text itself may be their cause */
 /* A text that no server has room for waits so long at most before its client is told. Once it has
  * begun, it waits as for a lost server. */
@@ -195,26 +195,31 @@ static void begin(ft_stream *s, const ft_msg_opened *opened)
     memcpy(s->model, opened->model, sizeof s->model);
 }
 
-ft_status ft_stream_opened(ft_stream *s, const ft_msg_opened *opened, size_t length, uint32_t run,
-                           ft_error *err)
+/* A server answered that can have the text. */
+static void met(ft_stream *s, const ft_msg_opened *opened)
 {
     if (s->outage.since.known)
         s->outage.past_us += now_us(s) - s->outage.since.us;
     s->outage.since = ft_unknown();
-    s->outage.least_us = 0;
-    s->tried = 0;
     s->limits = opened->limits;
     s->met = s->at;
     ft_servers_answered(s->how.servers, s->at);
-    const bool resumed = s->state == FT_STREAM_RESUMING;
-    ft_status status =
-        resumed ? take_up(s, opened, length, run, err) : check_target(s, opened->target, err);
-    if (status != FT_OK)
-        return status;
-    if (!resumed)
+}
+
+ft_status ft_stream_opened(ft_stream *s, const ft_msg_opened *opened, size_t length, uint32_t run,
+                           ft_error *err)
+{
+    ft_status status = FT_OK;
+    if (s->state == FT_STREAM_RESUMING) {
+        met(s, opened);
+        status = take_up(s, opened, length, run, err);
+    } else if ((status = check_target(s, opened->target, err)) == FT_OK) {
+        met(s, opened);
         begin(s, opened);
-    happened(s, FT_STREAM_ACCEPT);
-    return FT_OK;
+    }
+    if (status == FT_OK)
+        happened(s, FT_STREAM_ACCEPT);
+    return status;
 }
 
 /* ---- drafts and verdicts ---- */
@@ -246,8 +251,9 @@ void ft_stream_answered(ft_stream *s, bool goes_on)
 
 void ft_stream_heard(ft_stream *s)
 {
-    s->outage.past_us = 0;
+    s->outage.past_us = s->outage.least_us = 0;
     s->outage.pause_us = BACKOFF_US;
+    s->tried = 0;
 }
 
 /* ---- losing ---- */
@@ -354,8 +360,10 @@ static void blame(ft_stream *s, loss_kind kind, ft_status code, const ft_error *
             ft_servers_unfit(s->how.servers, s->at, now_us(s), err->message);
     } else if (kind == LOSS_FAILURE || (kind == LOSS_PASSING && !kept)) {
         s->tried |= 1u << s->at;
-        ft_servers_failed(s->how.servers, s->at, now_us(s), 1000 * (int64_t)retry_after_ms);
     } /* a broken stream says nothing yet: the resume will tell */
+    /* A failure may be this text's own; silence is the server's. */
+    if ((kind == LOSS_PASSING && !kept) || code == FT_TIMEOUT)
+        ft_servers_failed(s->how.servers, s->at, now_us(s), 1000 * (int64_t)retry_after_ms);
 }
 
 ft_status ft_stream_recover(ft_stream *s, ft_status code, ft_error *err, ft_stream_loss *loss)

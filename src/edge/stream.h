@@ -85,7 +85,7 @@ typedef struct ft_stream {
     char model[128]; /* from Opened; before as in `how` */
     ft_msg_limits limits;
     uint32_t met;        /* the server that has these limits */
-    ft_server_set tried; /* since the last pause: what they could not do may pass */
+    ft_server_set tried; /* since the last verdict or pause: what they could not do may pass */
     ft_server_set unfit; /* these cannot take this text */
     struct {
         ft_known_us since; /* when the link was lost; not known: Opened has come since */

@@ -14,7 +14,7 @@
 
 #define CONNECT_TIMEOUT_MS   5000
 #define FIRST_RECONNECT_MS   200
-#define LARGEST_RECONNECT_MS 2000
+#define LARGEST_RECONNECT_MS 1000
 /* Between two looks at opts.stopped. */
 #define STOPPED_LOOK_US 50000
 

@@ -199,7 +199,7 @@ static void test_two_servers(void **state)
     program first = start_server(model, first_port, &first_port);
     assert_int_equal(program_stop(&edge), 0);
     edge = program_start((const char *[]){"edge", "--server", addresses, "-md", model, "-t", "1",
-                                          "--port", "0", NULL});
+                                          "--port", "0", "--require-same-target", NULL});
     port = program_wait_port(&edge, "foretoken edge");
     for (int gone = 0; gone < 2; gone++) {
         char *again = text_of(port);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/num.h"
 #include "support/fake_verifier.h"
 #include "support/tiny_model.h"
 
@@ -47,7 +48,7 @@ typedef struct world {
     ft_status status;
     ft_error err;
     ft_gen_stats stats;
-    uint64_t targets[8]; /* that the sink was told */
+    uint64_t targets[4]; /* that the sink was told first */
     uint32_t n_targets;
 } world;
 
@@ -70,8 +71,9 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
 static void on_target(void *ctx, uint64_t target)
 {
     world *w = ctx;
-    assert_true(w->n_targets < 8);
-    w->targets[w->n_targets++] = target;
+    if (w->n_targets < FT_COUNT(w->targets))
+        w->targets[w->n_targets] = target;
+    w->n_targets++;
 }
 
 static void begin(world *w)
@@ -204,6 +206,18 @@ static void test_the_session_waits(void **state)
         assert_int_equal(w.at[B].opens, 2);
         assert_int_equal(w.at[B].resumes, 0);
     }
+}
+
+/* Each takes the text and then has no room for it: the edge pauses between, and gives up in time. */
+static void test_all_fail_after_opening(void **state)
+{
+    world w = {.reconnect_ms = 200,
+               .at[A] = {.fault = FAKE_FULL, .fault_at = 1, .again = true},
+               .at[B] = {.fault = FAKE_FULL, .fault_at = 1, .again = true}};
+    go(&w);
+    assert_int_equal(w.status, FT_EXHAUSTED);
+    assert_in_range(w.at[A].opens + w.at[A].resumes, 2, 8);
+    assert_in_range(w.at[B].opens + w.at[B].resumes, 2, 8);
 }
 
 static void test_a_restarted_server_gets_its_text_back(void **state)
@@ -440,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_lost_in_mid_text),
         cmocka_unit_test(test_lost_twice),
         cmocka_unit_test(test_the_session_waits),
+        cmocka_unit_test(test_all_fail_after_opening),
         cmocka_unit_test(test_a_restarted_server_gets_its_text_back),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_no_verdict),

@@ -140,7 +140,7 @@ static bool answer(fake_link *l, const ft_msg_draft *draft, uint32_t run_left, f
     fake *f = l->f;
     const bool ends = now == FAKE_RESTART || now == FAKE_OTHER || now == FAKE_GONE;
     if (now != FAKE_CUT && !ends && now != FAKE_SILENT && now != FAKE_TAKEN && now != FAKE_FAIL &&
-        now != FAKE_STRANGE)
+        now != FAKE_STRANGE && now != FAKE_FULL)
         verify(f, draft, run_left);
     if (ends)
         f->alive = false;
@@ -154,6 +154,8 @@ static bool answer(fake_link *l, const ft_msg_draft *draft, uint32_t run_left, f
         l->over = FT_INTERNAL, f->alive = false;
     else if (now == FAKE_STRANGE)
         l->over = FT_PRECONDITION, f->alive = false;
+    else if (now == FAKE_FULL)
+        l->over = FT_EXHAUSTED;
     else if (now == FAKE_TAKEN)
         l->over = FT_ABORTED;
     else if (now == FAKE_CANCEL)

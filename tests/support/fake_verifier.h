@@ -19,6 +19,7 @@ typedef enum fake_fault {
     FAKE_OTHER,        /* the same, and it comes back with the target `other` */
     FAKE_GONE,     /* forgotten, too, and every open is refused from then on, as refuse_code says */
     FAKE_FAIL,     /* the server fails at this session */
+    FAKE_FULL,     /* the server has no room for this session now, which it keeps */
     FAKE_STRANGE,  /* the server says that its text is another one */
     FAKE_TAKEN,    /* another stream resumed the session */
     FAKE_CANCEL,   /* the link is cancelled from outside */
