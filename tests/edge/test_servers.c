@@ -208,7 +208,7 @@ static void test_the_session_waits(void **state)
     }
 }
 
-/* Each takes the text and then has no room for it: the edge pauses between, and gives up in time. */
+/* Each takes the text, then has no room for it: the edge pauses between, and gives up in time. */
 static void test_all_fail_after_opening(void **state)
 {
     world w = {.reconnect_ms = 200,
