@@ -345,7 +345,7 @@ static const ft_flag rows[] = {
     {"--max-tree", NULL, VERIFIER(max_tree), "N", "nodes of a draft at most", 1, FT_WIRE_TREE_MAX},
     {"--max-sessions", NULL, VERIFIER(max_sessions), "N", "open sessions at most", 1, 1 << 16},
     {"--per-client-share", NULL, VERIFIER(client_share), "PERCENT",
-     "of streams, sessions and calls that one client may have; 100: all", 1, 100},
+     "of streams, sessions, calls and connections that one client may have; 100: all", 1, 100},
     {"--trusted-proxy", NULL, FT_FLAG(serve_flags, trusted_proxies), "CIDR",
      "networks of proxies whose x-forwarded-for tells the client's address; may be repeated"},
     {"--session-ttl", NULL, VERIFIER(session_ttl_s), "S",

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The address of a call's client: gRPC tells the connection's as text ("ipv4:127.0.0.1:5000",
-// "ipv6:%5B::1%5D:5000"), a proxy the one behind it in the metadata. Stateless. Received metadata
+// "ipv6:%5B::1%5D:5000"), or its descriptor if our accept loop gave it that ("fd:12"), a proxy the
+// one behind it in the metadata. Stateless. Received metadata
 // belong to the call: they are read and never kept.
 #include "wire/peer.h"
 
 #include <grpc/support/alloc.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/address.h"
+#include "wire/accept.h"
+#include "wire/stream.h"
 
 #define FORWARDED "x-forwarded-for"
 
@@ -31,13 +37,18 @@ static size_t unescape(const char *text, char *out, size_t size)
     return n;
 }
 
-static bool peer_address(grpc_call *call, ft_address *out)
+static bool peer_address(const ft_wire_server *server, grpc_call *call, ft_address *out)
 {
+    static const char by_descriptor[] = "fd:";
     char text[128];
     char *peer = grpc_call_get_peer(call);
-    const size_t n = unescape(peer, text, sizeof text);
+    bool known;
+    if (server->accept && strncmp(peer, by_descriptor, sizeof by_descriptor - 1) == 0)
+        known = ft_accept_peer(server->accept, atoi(peer + sizeof by_descriptor - 1), out);
+    else
+        known = ft_address_parse(text, unescape(peer, text, sizeof text), out);
     gpr_free(peer);
-    return ft_address_parse(text, n, out);
+    return known;
 }
 
 /* The last value of x-forwarded-for; an empty one if there is none. */
@@ -49,13 +60,14 @@ static grpc_slice forwarded(const grpc_metadata_array *metadata)
     return grpc_empty_slice();
 }
 
-void ft_peer_client(grpc_call *call, const grpc_metadata_array *metadata, const ft_key *key,
-                    const ft_networks *proxies, ft_client_id *out)
+void ft_peer_client(const ft_wire_server *server, grpc_call *call,
+                    const grpc_metadata_array *metadata, const ft_key *key, ft_client_id *out)
 {
+    const ft_networks *proxies = server->opts.proxies;
     ft_address address;
     *out = (ft_client_id){.address = "unknown"};
     snprintf(out->tenant, sizeof out->tenant, "%s", key->name);
-    if (!peer_address(call, &address))
+    if (!peer_address(server, call, &address))
         return;
     if (proxies) {
         const grpc_slice said = forwarded(metadata);

@@ -7,13 +7,15 @@
 
 #include <grpc/grpc.h>
 
-#include "base/address.h"
+#include "base/quota.h"
 #include "wire/keys.h"
 
-/* The client's address is that of the connection or, if that is one of the proxies (NULL: there are
- * none), what the proxy says in the metadata's last x-forwarded-for. A connection that has no IP
- * address is "unknown". Its tenant is the key's name. */
-void ft_peer_client(grpc_call *call, const grpc_metadata_array *metadata, const ft_key *key,
-                    const ft_networks *proxies, ft_client_id *out);
+typedef struct ft_wire_server ft_wire_server;
+
+/* The client's address is that of the connection or, if that is one of the server's proxies, what
+ * the proxy says in the metadata's last x-forwarded-for. If the connection is gone, the address is
+ * "unknown". The client's tenant is the key's name. */
+void ft_peer_client(const ft_wire_server *server, grpc_call *call,
+                    const grpc_metadata_array *metadata, const ft_key *key, ft_client_id *out);
 
 #endif

@@ -233,7 +233,7 @@ static void on_request(void *owner, bool ok)
                          ft_auth_credential(req->call, &req->metadata, server->salt, &key));
     if (stream) {
         stream->key = key;
-        ft_peer_client(req->call, &req->metadata, &key, server->opts.proxies, &stream->client);
+        ft_peer_client(server, req->call, &req->metadata, &key, &stream->client);
         ft_status full = admit(server, stream, quota_for(server, method, proven), &err);
         if (status == FT_OK && full == FT_OK) {
             ft_stream_read_next(stream);
@@ -255,15 +255,24 @@ static void on_shut_down(void *owner, bool ok)
     pthread_mutex_unlock(&server->lock);
 }
 
-/* If accept() fails once because there are too many open files, gRPC 1.51 never accepts again. So
- * the limit must be high enough. */
-static void raise_descriptor_limit(void)
+/* Each call may come over a connection of its own. */
+static uint32_t calls_max(const ft_wire_server *server)
 {
-    enum { DESCRIPTORS = 65536 };
+    return server->opts.max_streams + 3 * OTHER_CALLS_MAX;
+}
+
+/* The accept loop needs two descriptors a connection; other parts of the process need some, too.
+ * With TLS gRPC accepts, and if accept() fails once because there are too many open files, gRPC
+ * 1.51 never accepts again. So the limit must be high enough. */
+static void raise_descriptor_limit(const ft_wire_server *server)
+{
+    enum { LEAST = 65536, OTHERS = 4096 };
+    const rlim_t need = 2 * (rlim_t)calls_max(server) + OTHERS;
+    const rlim_t wanted = need > LEAST ? need : LEAST;
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= DESCRIPTORS)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
         return;
-    limit.rlim_cur = limit.rlim_max < DESCRIPTORS ? limit.rlim_max : DESCRIPTORS;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         FT_LOGW("wire", "cannot raise the limit of open files: %m");
 }
@@ -271,7 +280,7 @@ static void raise_descriptor_limit(void)
 static void create_grpc(ft_wire_server *server)
 {
     size_t max_bytes = ft_client_msg_max_bytes(&server->opts.limits);
-    uint32_t calls = server->opts.max_streams + 2 * OTHER_CALLS_MAX;
+    uint32_t calls = calls_max(server);
     grpc_arg args[] = {
         /* without this, two servers share a port and nobody notices */
         ft_rpc_int(GRPC_ARG_ALLOW_REUSEPORT, 0),
@@ -304,7 +313,8 @@ static ft_status explain_listen_failure(const ft_wire_server_opts *opts, ft_erro
     return ft_error_set(err, FT_UNAVAILABLE, "cannot listen on %s port %d", opts->host, opts->port);
 }
 
-static ft_status listen_on(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
+static ft_status listen_with_tls(ft_wire_server *server, const ft_wire_server_opts *opts,
+                                 ft_error *err)
 {
     char address[320];
     const ft_tls_files files = {opts->tls_cert, opts->tls_key, opts->tls_client_ca};
@@ -320,6 +330,21 @@ static ft_status listen_on(ft_wire_server *server, const ft_wire_server_opts *op
     server->port = grpc_server_add_http2_port(server->grpc, address, creds);
     grpc_server_credentials_release(creds);
     return server->port > 0 ? FT_OK : explain_listen_failure(opts, err);
+}
+
+static ft_status listen_on(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
+{
+    const ft_accept_opts accept = {.host = opts->host,
+                                   .port = opts->port,
+                                   .max = calls_max(server),
+                                   .client_share = opts->client_share,
+                                   .proxies = opts->proxies};
+    if (opts->tls_cert || opts->tls_key || opts->tls_client_ca)
+        return listen_with_tls(server, opts, err);
+    ft_status status = ft_accept_create(&accept, err, &server->accept);
+    if (status == FT_OK)
+        server->port = ft_accept_port(server->accept);
+    return status;
 }
 
 static ft_status check_opts(const ft_wire_server_opts *opts, ft_error *err)
@@ -401,18 +426,21 @@ ft_status ft_wire_server_create(const ft_wire_server_opts *opts, ft_error *err,
         free_server(server);
         return status;
     }
-    raise_descriptor_limit();
+    raise_descriptor_limit(server);
     create_grpc(server);
     status = listen_on(server, opts, err);
-    if (status != FT_OK) {
-        ft_wire_server_destroy(server);
-        return status;
+    if (status == FT_OK) {
+        grpc_server_start(server->grpc);
+        for (int i = 0; i < ARMED_REQUESTS; i++)
+            arm(server);
     }
-    grpc_server_start(server->grpc);
-    for (int i = 0; i < ARMED_REQUESTS; i++)
-        arm(server);
-    *out = server;
-    return FT_OK;
+    if (status == FT_OK && server->accept)
+        status = ft_accept_start(server->accept, server->grpc, err);
+    if (status == FT_OK)
+        *out = server;
+    else
+        ft_wire_server_destroy(server);
+    return status;
 }
 
 int ft_wire_server_port(const ft_wire_server *server)
@@ -462,6 +490,7 @@ void ft_wire_server_destroy(ft_wire_server *server)
     for (ft_stream *s = server->streams; s; s = s->next)
         ft_stream_finish(s, FT_UNAVAILABLE, "the server is shutting down", 0);
     pthread_mutex_unlock(&server->lock);
+    ft_accept_stop(server->accept);
     grpc_server_shutdown_and_notify(server->grpc, server->queue.cq, &server->tag_shutdown);
     pthread_mutex_lock(&server->lock);
     while (server->n_streams && ft_cond_wait_until(&server->changed, &server->lock, deadline_us)) {
@@ -473,6 +502,7 @@ void ft_wire_server_destroy(ft_wire_server *server)
         pthread_cond_wait(&server->changed, &server->lock);
     pthread_mutex_unlock(&server->lock);
     grpc_server_destroy(server->grpc);
+    ft_accept_destroy(server->accept);
     ft_rpc_queue_stop(&server->queue); /* handles the requests that got no call */
     free_server(server);
 }

@@ -17,6 +17,7 @@
 
 #include <stdatomic.h>
 
+#include "wire/accept.h"
 #include "wire/late.h"
 #include "wire/rpc.h"
 #include "wire/server.h"
@@ -91,6 +92,7 @@ struct ft_wire_server {
     struct ft_tls *tls; /* NULL: none */
     int port;
     grpc_server *grpc;
+    ft_accept *accept; /* NULL: gRPC listens itself, for TLS */
     ft_rpc_queue queue;
     ft_rpc_tag tag_shutdown;
 

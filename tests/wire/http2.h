@@ -20,9 +20,9 @@ enum { H2_END_STREAM = 1, H2_ACK = 1, H2_END_HEADERS = 4 };
 typedef struct h2 {
     int fd;
     uint32_t next_id;
-    int ended; /* calls whose trailers came */
-    char text[1 << 16];
-    size_t n_text; /* the newest bytes */
+    int ended;          /* calls whose trailers came */
+    char text[1 << 12]; /* the newest headers */
+    size_t n_text;
 } h2;
 
 static inline void h2_write(h2 *c, const void *data, size_t n)
@@ -41,12 +41,12 @@ static inline void h2_frame(h2 *c, int type, int flags, uint32_t id, const void 
     h2_write(c, frame, H2_HEAD + n);
 }
 
-/* Connects from this address, and says nothing yet. */
-static inline void h2_connect(h2 *c, const char *from, int port)
+/* Connects a socket from this address, and says nothing yet. */
+static inline void h2_use(h2 *c, int fd, const char *from, int port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET};
     const struct timeval limit = {.tv_sec = LIMIT_S};
-    *c = (h2){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .next_id = 1};
+    *c = (h2){.fd = fd, .next_id = 1};
     assert_true(c->fd >= 0);
     assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
     assert_int_equal(inet_pton(AF_INET, from, &a.sin_addr), 1);
@@ -56,17 +56,30 @@ static inline void h2_connect(h2 *c, const char *from, int port)
     assert_int_equal(connect(c->fd, (struct sockaddr *)&a, sizeof a), 0);
 }
 
+static inline void h2_connect(h2 *c, const char *from, int port)
+{
+    h2_use(c, socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), from, port);
+}
+
+/* All zeros are legal. */
 static inline void h2_close(h2 *c)
 {
-    close(c->fd);
+    if (c->next_id)
+        close(c->fd);
+    c->next_id = 0;
+}
+
+static inline void h2_hello(h2 *c)
+{
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    h2_write(c, preface, sizeof preface - 1);
+    h2_frame(c, H2_SETTINGS, 0, 0, NULL, 0);
 }
 
 static inline void h2_open(h2 *c, const char *from, int port)
 {
-    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     h2_connect(c, from, port);
-    h2_write(c, preface, sizeof preface - 1);
-    h2_frame(c, H2_SETTINGS, 0, 0, NULL, 0);
+    h2_hello(c);
 }
 
 /* One header, spelled out. */
@@ -119,8 +132,9 @@ static inline bool h2_next(h2 *c)
     if (head[3] != H2_HEADERS)
         return true;
     c->ended += (head[4] & H2_END_STREAM) != 0;
-    if (c->n_text + n >= sizeof c->text)
+    if (c->n_text + n > sizeof c->text)
         c->n_text = 0;
+    assert_true(n <= sizeof c->text);
     memcpy(c->text + c->n_text, data, n);
     c->n_text += n;
     return true;

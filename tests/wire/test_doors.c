@@ -4,6 +4,9 @@
 #include "fixture.h"
 #include "http2.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #define SESSION "/foretoken.v1.Verifier/Session"
 #define CHECK   "/grpc.health.v1.Health/Check"
 #define WATCH   "/grpc.health.v1.Health/Watch"
@@ -148,7 +151,8 @@ static void test_silent_probes(void **state)
  * shows its token has other places. */
 static void test_proven_callers(void **state)
 {
-    enum { STRANGERS = 5, CALLS = 64, RESERVE = 16 };
+    enum { STRANGERS = 5, CALLS = 65 };
+    static const int refused[STRANGERS] = {1, 1, 1, 1 + 16, CALLS - 1}; /* 16 are the reserve */
     static h2 strangers[STRANGERS];
     echo e;
     (void)state;
@@ -161,10 +165,8 @@ static void test_proven_callers(void **state)
         h2_open(&strangers[i], from, port);
         for (int k = 0; k < CALLS; k++)
             h2_call(&strangers[i], CHECK, NULL, NULL);
-        if (i == 3) /* 3 * 64 and 48 are taken */
-            h2_wait_ended(&strangers[i], RESERVE);
+        h2_wait_ended(&strangers[i], refused[i]);
     }
-    h2_wait_ended(&strangers[4], CALLS - 1); /* one of the reserve */
     h2_expect(&strangers[4], "all 256 calls without a credential");
     ft_wire_client *client = dial(port, &mine), *prober = dial(port, NULL);
     expect_info(client);
@@ -179,13 +181,16 @@ static void test_proven_callers(void **state)
 /* What a trusted proxy says counts; what anybody else says does not. */
 static void test_trusted_proxy(void **state)
 {
-    static h2 proxy, liar;
+    enum { CONNECTIONS = 200 };
+    static h2 proxy, liar, silent[CONNECTIONS];
     ft_networks proxies = {0};
     echo e;
     (void)state;
     assert_int_equal(ft_networks_parse("flag", "127.0.0.9/32", NULL, &proxies), FT_OK);
     start(&e, &(ft_wire_server_opts){.max_streams = 8, .proxies = &proxies});
     const int port = ft_wire_server_port(e.server);
+    for (int i = 0; i < CONNECTIONS; i++) /* more than a share, 194 */
+        h2_connect(&silent[i], "127.0.0.9", port);
     h2_open(&proxy, "127.0.0.9", port);
     for (int i = 0; i < 3; i++)
         h2_call(&proxy, SESSION, "x-forwarded-for", "10.0.0.7, 10.0.0.1");
@@ -201,17 +206,132 @@ static void test_trusted_proxy(void **state)
         h2_call(&liar, SESSION, "x-forwarded-for", i % 2 ? "10.0.0.3" : "10.0.0.4");
     h2_wait_ended(&liar, 1);
     h2_expect(&liar, "127.0.0.8 has 2");
+    for (int i = 0; i < CONNECTIONS; i++)
+        h2_close(&silent[i]);
     h2_close(&proxy);
     h2_close(&liar);
     echo_deinit(&e);
 }
 
+/* ---- connections ---- */
+
+/* 2,000 connections from one address: those above its share are closed. Others come in at any time.
+ */
+static void test_silent_connections(void **state)
+{
+    enum { CONNECTIONS = 2000, PLACES = 1024 + 3 * 256, GET_IN = PLACES / 4 };
+    h2 *silent = calloc(CONNECTIONS, sizeof *silent);
+    echo e;
+    (void)state;
+    start(&e, &(ft_wire_server_opts){.max_streams = 1024});
+    const int port = ft_wire_server_port(e.server);
+    for (int i = 0; i < CONNECTIONS; i++)
+        h2_connect(&silent[i], "127.0.0.2", port);
+    ft_wire_client *client = dial(port, NULL);
+    chat(client);
+    for (int i = GET_IN; i < CONNECTIONS; i++)
+        h2_wait_closed(&silent[i]);
+    for (int i = 0; i < GET_IN; i++) { /* these may still speak */
+        h2_hello(&silent[i]);
+        if (i % 2)
+            h2_close(&silent[i]);
+    }
+    chat(client);
+    for (int i = GET_IN; i < CONNECTIONS; i++)
+        h2_close(&silent[i]);
+    h2_call(&silent[0], CHECK, NULL, NULL);
+    h2_wait_ended(&silent[0], 1); /* by the deadline of its request: it is served */
+    for (int i = 0; i < GET_IN; i += 2)
+        h2_close(&silent[i]);
+    free(silent);
+    echo_close(&e, client);
+}
+
+/* A connection that says nothing, or only half of what it must say first, ends. Its place is free
+ * again, also that of one which gRPC had. */
+static void test_places_of_connections(void **state)
+{
+    enum { PLACES = 8 + 3 * 256, GET_IN = PLACES / 4 };
+    static h2 first[GET_IN], second[GET_IN], more;
+    echo e;
+    (void)state;
+    start(&e, &(ft_wire_server_opts){.max_streams = 8});
+    const int port = ft_wire_server_port(e.server);
+    for (int i = 0; i < GET_IN; i++) {
+        h2_connect(&first[i], "127.0.0.2", port);
+        if (i % 2)
+            h2_hello(&first[i]);
+        else
+            h2_write(&first[i], "PRI * HTTP/2.0\r\n", 16);
+    }
+    h2_connect(&more, "127.0.0.2", port);
+    h2_wait_closed(&more);
+    h2_close(&more);
+    for (int i = 0; i < GET_IN; i += 2)
+        h2_wait_closed(&first[i]); /* 10 s */
+    for (int i = 0; i < GET_IN; i++)
+        h2_close(&first[i]);
+    for (int i = 0; i < GET_IN; i++) { /* when the server has seen that they are gone */
+        do {
+            h2_close(&second[i]);
+            h2_open(&second[i], "127.0.0.2", port);
+        } while (!h2_next(&second[i])); /* its first frame is the server's SETTINGS */
+    }
+    for (int i = 0; i < GET_IN; i++)
+        h2_close(&second[i]);
+    echo_deinit(&e);
+}
+
+/* Until the process has no free descriptor: the server has accepted as much as it can. */
+static void wait_for_full_table(void)
+{
+    for (int fd = 0; fd >= 0;) {
+        fd = dup(STDOUT_FILENO);
+        if (fd >= 0)
+            close(fd);
+    }
+    assert_int_equal(errno, EMFILE);
+}
+
+/* Without a free descriptor nobody comes in; with one again, everybody does. */
+static void test_no_descriptors(void **state)
+{
+    enum { FREE = 24 };
+    struct rlimit before, low;
+    h2 *many = calloc(4 * FREE, sizeof *many);
+    echo e;
+    (void)state;
+    start(&e, &(ft_wire_server_opts){.max_streams = 1024});
+    const int port = ft_wire_server_port(e.server);
+    ft_wire_client *client = dial(port, NULL);
+    chat(client);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int i = 0; i < 4 * FREE; i++)
+        many[i].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    low = before;
+    low.rlim_cur = (rlim_t)many[4 * FREE - 1].fd + FREE;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    for (int i = 0; i < 4 * FREE; i++)
+        h2_use(&many[i], many[i].fd, "127.0.0.2", port);
+    wait_for_full_table();
+    for (int i = 0; i < 4 * FREE; i++)
+        h2_close(&many[i]);
+    h2_open(&many[0], "127.0.0.3", port);
+    assert_true(h2_next(&many[0]));
+    h2_close(&many[0]);
+    chat(client);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    free(many);
+    echo_close(&e, client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_streams), cmocka_unit_test(test_open_streams_stay),
-        cmocka_unit_test(test_silent_probes),  cmocka_unit_test(test_proven_callers),
-        cmocka_unit_test(test_trusted_proxy),
+        cmocka_unit_test(test_silent_streams),        cmocka_unit_test(test_open_streams_stay),
+        cmocka_unit_test(test_silent_probes),         cmocka_unit_test(test_proven_callers),
+        cmocka_unit_test(test_trusted_proxy),         cmocka_unit_test(test_silent_connections),
+        cmocka_unit_test(test_places_of_connections), cmocka_unit_test(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

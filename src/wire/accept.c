@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// The accept loop: one thread that waits for new connections, for the first bytes of those that it
+// has accepted, and for the end of those that gRPC has.
+//
+// A connection's descriptor belongs to gRPC once it is served, and gRPC tells nobody when it closes
+// it. So the loop keeps a duplicate. gRPC shuts a socket down before it closes it, which shows as
+// EPOLLHUP on the duplicate; the loop then closes that, too. A descriptor that accept() returns is
+// closed in gRPC, so an older connection of that number is over, whether its EPOLLHUP came or not.
+//
+// Owned by the thread: all but `served`, which the lock guards, because calls look addresses up.
+#include "wire/accept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grpc/grpc_posix.h>
+#include <grpc/grpc_security.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/listen.h"
+#include "base/log.h"
+#include "wire/rpc.h"
+
+/* How long the loop waits before it tries again to accept without a free descriptor. Connections
+ * wait in the kernel meanwhile. */
+#define STARVED_US 100000
+/* Refused connections are logged at most this often, so that nobody floods the log. */
+#define LOG_EVERY_US 1000000
+
+#define PREFACE         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+#define HELLO_BYTES_MAX 1024 /* a SETTINGS frame has 6 bytes a setting, and there are about ten */
+
+typedef struct conn {
+    int fd;      /* accepted: the socket; served: its duplicate */
+    int grpc_fd; /* served: the socket, which belongs to gRPC; -1: accepted */
+    ft_address address;
+    ft_client_id client;
+    int64_t due_us;           /* accepted: when its hello must have come */
+    struct conn *prev, *next; /* accepted: among those, oldest first */
+} conn;
+
+struct ft_accept {
+    int listener, epoll, wake; /* wake: an eventfd, written by stop */
+    grpc_server *server;
+    grpc_server_credentials *insecure;
+    pthread_t thread;
+    bool running;
+    ft_quota quota;
+    const ft_networks *proxies;
+    conn *first, *last;  /* accepted */
+    int64_t starved_us;  /* accepts nothing until then; FT_NO_DEADLINE: it accepts */
+    int64_t logged_us;   /* when a refusal was last logged */
+    uint32_t n_unlogged; /* refusals since */
+    pthread_mutex_t lock;
+    conn **served; /* [n_served] by grpc_fd; guarded by lock */
+    size_t n_served;
+};
+
+static int64_t now_us(void)
+{
+    const ft_clock clock = ft_clock_monotonic();
+    return ft_clock_now_us(&clock);
+}
+
+static bool watch(ft_accept *a, int how, int fd, uint32_t events, void *owner)
+{
+    struct epoll_event event = {.events = events, .data.ptr = owner};
+    return epoll_ctl(a->epoll, how, fd, &event) == 0;
+}
+
+/* ---- connections ---- */
+
+static void unlink_accepted(ft_accept *a, conn *c)
+{
+    *(c->prev ? &c->prev->next : &a->first) = c->next;
+    *(c->next ? &c->next->prev : &a->last) = c->prev;
+}
+
+/* The connection is over, or is refused. */
+static void drop(ft_accept *a, conn *c)
+{
+    if (c->grpc_fd < 0) {
+        unlink_accepted(a, c);
+    } else {
+        pthread_mutex_lock(&a->lock);
+        a->served[c->grpc_fd] = NULL;
+        pthread_mutex_unlock(&a->lock);
+    }
+    /* gRPC may still have the socket open, so closing the duplicate does not end the watch. */
+    watch(a, EPOLL_CTL_DEL, c->fd, 0, NULL);
+    close(c->fd);
+    ft_quota_give_back(&a->quota, &c->client);
+    free(c);
+}
+
+/* Room for the descriptor in `served`. False: no memory. */
+static bool make_place(ft_accept *a, int fd)
+{
+    const size_t n = (size_t)fd + 1;
+    if (n <= a->n_served)
+        return true;
+    conn **more = realloc(a->served, 2 * n * sizeof *more);
+    if (!more)
+        return false;
+    memset(more + a->n_served, 0, (2 * n - a->n_served) * sizeof *more);
+    a->served = more;
+    a->n_served = 2 * n;
+    return true;
+}
+
+/* Gives an accepted connection to gRPC. */
+static void serve(ft_accept *a, conn *c)
+{
+    const int duplicate = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
+    pthread_mutex_lock(&a->lock);
+    bool ok = duplicate >= 0 && make_place(a, c->fd);
+    pthread_mutex_unlock(&a->lock);
+    ok = ok && watch(a, EPOLL_CTL_DEL, c->fd, 0, NULL) &&
+         watch(a, EPOLL_CTL_ADD, duplicate, EPOLLET, c);
+    if (!ok) {
+        FT_LOGW("wire", "connection closed: no descriptor or memory for it");
+        if (duplicate >= 0)
+            close(duplicate);
+        drop(a, c);
+        return;
+    }
+    unlink_accepted(a, c);
+    c->grpc_fd = c->fd;
+    c->fd = duplicate;
+    pthread_mutex_lock(&a->lock);
+    a->served[c->grpc_fd] = c;
+    pthread_mutex_unlock(&a->lock);
+    grpc_server_add_channel_from_fd(a->server, c->grpc_fd, a->insecure);
+}
+
+typedef enum hello { HELLO_SHORT, HELLO_WHOLE, HELLO_WRONG } hello;
+
+/* What a client of HTTP/2 sends first: the preface and a SETTINGS frame (RFC 9113, 3.4). */
+static hello hello_of(const uint8_t *data, size_t n)
+{
+    enum { PREFACE_BYTES = sizeof PREFACE - 1, HEAD = PREFACE_BYTES + 9, TYPE = PREFACE_BYTES + 3 };
+    enum { SETTINGS = 4 };
+    if (memcmp(data, PREFACE, n < PREFACE_BYTES ? n : PREFACE_BYTES) != 0 ||
+        (n > TYPE && data[TYPE] != SETTINGS))
+        return HELLO_WRONG;
+    if (n < HEAD)
+        return HELLO_SHORT;
+    const uint8_t *length = data + PREFACE_BYTES;
+    const size_t whole = HEAD + ((size_t)length[0] << 16 | (size_t)length[1] << 8 | length[2]);
+    if (whole > HELLO_BYTES_MAX)
+        return HELLO_WRONG;
+    return n < whole ? HELLO_SHORT : HELLO_WHOLE;
+}
+
+/* Bytes of an accepted connection have come, or its end. They stay in the socket for gRPC. */
+static void look_at_hello(ft_accept *a, conn *c)
+{
+    uint8_t begin[HELLO_BYTES_MAX];
+    const ssize_t n = recv(c->fd, begin, sizeof begin, MSG_PEEK | MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    const hello got = n > 0 ? hello_of(begin, (size_t)n) : HELLO_WRONG;
+    if (got == HELLO_WRONG)
+        drop(a, c);
+    else if (got == HELLO_WHOLE)
+        serve(a, c);
+}
+
+/* ---- accepting ---- */
+
+static void log_refused(ft_accept *a, const char *why)
+{
+    const int64_t now = now_us();
+    a->n_unlogged++;
+    if (now - a->logged_us < LOG_EVERY_US)
+        return;
+    FT_LOGW("wire", "connections refused n=%u reason=\"%s\"", a->n_unlogged, why);
+    a->logged_us = now;
+    a->n_unlogged = 0;
+}
+
+/* Takes the socket. */
+static void take(ft_accept *a, int fd, const ft_address *address)
+{
+    const int one = 1;
+    ft_client_id client = {0};
+    ft_error err = {0};
+    pthread_mutex_lock(&a->lock);
+    conn *before = (size_t)fd < a->n_served ? a->served[fd] : NULL;
+    pthread_mutex_unlock(&a->lock);
+    if (before)
+        drop(a, before);
+    if (!a->proxies || !ft_networks_hold(a->proxies, address)) /* else: no share */
+        ft_address_network(address, client.address);
+    if (ft_quota_take(&a->quota, &client, &err) != FT_OK) {
+        log_refused(a, err.message);
+        close(fd);
+        return;
+    }
+    conn *c = calloc(1, sizeof *c);
+    if (!c || !watch(a, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, c)) {
+        ft_quota_give_back(&a->quota, &client);
+        free(c);
+        close(fd);
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    *c = (conn){.fd = fd,
+                .grpc_fd = -1,
+                .address = *address,
+                .client = client,
+                .due_us = now_us() + 1000ll * FT_RPC_HANDSHAKE_LIMIT_MS,
+                .prev = a->last};
+    *(a->last ? &a->last->next : &a->first) = c;
+    a->last = c;
+}
+
+/* No descriptor or no memory is free: waits a little. Everything else is about one connection. */
+static void accept_failed(ft_accept *a)
+{
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+        return;
+    if (a->starved_us == FT_NO_DEADLINE)
+        FT_LOGW("wire", "cannot accept connections now: %m: the limit of open files is too low");
+    a->starved_us = now_us() + STARVED_US;
+    watch(a, EPOLL_CTL_MOD, a->listener, 0, &a->listener);
+}
+
+static void accept_one(ft_accept *a)
+{
+    struct sockaddr_storage from;
+    socklen_t n = sizeof from;
+    ft_address address;
+    const int fd = accept4(a->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        accept_failed(a);
+    else if (ft_address_of((const struct sockaddr *)&from, &address))
+        take(a, fd, &address);
+    else
+        close(fd);
+}
+
+/* ---- the loop ---- */
+
+/* Closes what is late, and begins again to accept. Returns how long the loop may wait, in ms. */
+static int look_at_time(ft_accept *a)
+{
+    const int64_t now = now_us();
+    while (a->first && a->first->due_us <= now)
+        drop(a, a->first);
+    if (a->starved_us <= now && watch(a, EPOLL_CTL_MOD, a->listener, EPOLLIN, &a->listener))
+        a->starved_us = FT_NO_DEADLINE;
+    int64_t until = a->first ? a->first->due_us : FT_NO_DEADLINE;
+    if (a->starved_us < until)
+        until = a->starved_us;
+    return until == FT_NO_DEADLINE ? -1 : (int)((until - now) / 1000 + 1);
+}
+
+static void *loop(void *arg)
+{
+    ft_accept *a = arg;
+    for (;;) {
+        /* One event at a time: it may end the connection of another. */
+        struct epoll_event event;
+        if (epoll_wait(a->epoll, &event, 1, look_at_time(a)) != 1)
+            continue;
+        conn *c = event.data.ptr;
+        if (event.data.ptr == &a->wake)
+            return NULL;
+        if (event.data.ptr == &a->listener)
+            accept_one(a);
+        else if (c->grpc_fd < 0)
+            look_at_hello(a, c);
+        else if (event.events & EPOLLHUP)
+            drop(a, c);
+    }
+}
+
+/* ---- life ---- */
+
+static ft_status set_up(ft_accept *a, const ft_accept_opts *opts, ft_error *err)
+{
+    a->proxies = opts->proxies;
+    ft_status status = ft_listen(opts->host, opts->port, err, &a->listener);
+    if (status == FT_OK)
+        status = ft_quota_init(&a->quota, "connections", opts->max, opts->client_share, err);
+    if (status != FT_OK)
+        return status;
+    a->insecure = grpc_insecure_server_credentials_create();
+    a->epoll = epoll_create1(EPOLL_CLOEXEC);
+    a->wake = eventfd(0, EFD_CLOEXEC);
+    if (a->epoll < 0 || a->wake < 0 || !watch(a, EPOLL_CTL_ADD, a->wake, EPOLLIN, &a->wake) ||
+        !watch(a, EPOLL_CTL_ADD, a->listener, EPOLLIN, &a->listener))
+        return ft_error_set(err, FT_IO, "cannot wait for connections: %s", strerror(errno));
+    return FT_OK;
+}
+
+ft_status ft_accept_create(const ft_accept_opts *opts, ft_error *err, ft_accept **out)
+{
+    *out = NULL;
+    ft_accept *a = calloc(1, sizeof *a);
+    if (!a)
+        return ft_error_set(err, FT_NOMEM, "no memory to accept connections");
+    a->listener = a->epoll = a->wake = -1;
+    a->starved_us = FT_NO_DEADLINE;
+    a->logged_us = -LOG_EVERY_US;
+    pthread_mutex_init(&a->lock, NULL);
+    ft_status status = set_up(a, opts, err);
+    if (status == FT_OK)
+        *out = a;
+    else
+        ft_accept_destroy(a);
+    return status;
+}
+
+ft_status ft_accept_start(ft_accept *accept, grpc_server *server, ft_error *err)
+{
+    sigset_t all, before;
+    accept->server = server;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    accept->running = pthread_create(&accept->thread, NULL, loop, accept) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return accept->running ? FT_OK : ft_error_set(err, FT_NOMEM, "cannot start a thread");
+}
+
+void ft_accept_stop(ft_accept *accept)
+{
+    const uint64_t one = 1;
+    if (!accept || !accept->running)
+        return;
+    if (write(accept->wake, &one, sizeof one) != sizeof one)
+        FT_LOGE("wire", "cannot wake the accept loop: %m");
+    pthread_join(accept->thread, NULL);
+    accept->running = false;
+    close(accept->listener);
+    accept->listener = -1;
+}
+
+void ft_accept_destroy(ft_accept *accept)
+{
+    ft_accept *a = accept;
+    if (!a)
+        return;
+    ft_accept_stop(a);
+    while (a->first)
+        drop(a, a->first);
+    for (size_t i = 0; i < a->n_served; i++)
+        if (a->served[i])
+            drop(a, a->served[i]);
+    const int fds[] = {a->listener, a->epoll, a->wake};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    if (a->insecure)
+        grpc_server_credentials_release(a->insecure);
+    ft_quota_deinit(&a->quota);
+    pthread_mutex_destroy(&a->lock);
+    free(a->served);
+    free(a);
+}
+
+int ft_accept_port(const ft_accept *accept)
+{
+    struct sockaddr_storage at;
+    struct sockaddr_in in;
+    socklen_t n = sizeof at;
+    if (getsockname(accept->listener, (struct sockaddr *)&at, &n) != 0)
+        return 0;
+    memcpy(&in, &at, sizeof in); /* IPv6 has its port in the same place */
+    return ntohs(in.sin_port);
+}
+
+bool ft_accept_peer(ft_accept *accept, int fd, ft_address *out)
+{
+    pthread_mutex_lock(&accept->lock);
+    const conn *c = fd >= 0 && (size_t)fd < accept->n_served ? accept->served[fd] : NULL;
+    if (c)
+        *out = c->address;
+    pthread_mutex_unlock(&accept->lock);
+    return c != NULL;
+}
