@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/text.h"
 #include "http/guard.h"
 #include "http/request.h"
@@ -63,6 +64,16 @@ static void check_body(const char *data, size_t n, bool chat)
     ft_buf_deinit(&out);
 }
 
+/* X-Forwarded-For of a proxy that is trusted. */
+static void check_forwarded(const char *text, size_t n)
+{
+    const ft_networks everybody = {.n = 1};
+    const ft_address peer = {{0}}, client = ft_networks_client(&everybody, &peer, text, n);
+    char network[FT_CLIENT_ADDRESS_SIZE];
+    ft_address_network(&client, network);
+    require(strlen(network) > 1 && strspn(network, "0123456789abcdef.:/") == strlen(network));
+}
+
 static void check_header(const char *data, size_t n)
 {
     char authority[64];
@@ -76,6 +87,7 @@ static void check_header(const char *data, size_t n)
         require(path[0] == '/' || strcmp(path, "*") == 0);
         require(!strchr(authority, '/') && !strchr(authority, '@'));
     }
+    check_forwarded(text, n);
     free(text);
 }
 

@@ -24,7 +24,8 @@ static int setup(void **state)
 {
     ft_error err = {0};
     test_target_setup(state);
-    const ft_server_opts opts = {.verifier = test_verifier_opts((ft_verifier_opts){0}),
+    const ft_server_opts opts = {.verifier =
+                                     test_verifier_opts((ft_verifier_opts){.client_share = 25}),
                                  .host = "127.0.0.1",
                                  .metrics_host = "127.0.0.1"};
     if (ft_server_create(&opts, &err, &server) != FT_OK)
@@ -318,6 +319,24 @@ static void test_own_drafts(void **state)
     ft_buf_deinit(&page);
 }
 
+/* One address that keeps its connections leaves most of the page's 16 to others. */
+static void test_share(void **state)
+{
+    http_client c[5];
+    http_response r;
+    for (int i = 0; i < 5; i++) {
+        assert_true(http_client_open_from(&c[i], port, 2));
+        assert_true(http_client_request(&c[i], "GET", "/metrics", "", NULL));
+        assert_true(http_client_response(&c[i], false, &r));
+        assert_int_equal(r.status, i < 4 ? 200 : 429);
+        http_response_deinit(&r);
+    }
+    assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
+    http_response_deinit(&r);
+    for (int i = 0; i < 5; i++)
+        http_client_close(&c[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_idle_time),
         cmocka_unit_test(test_nothing_else_is_there),
         cmocka_unit_test(test_host_must_be_ours),
+        cmocka_unit_test(test_share),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
