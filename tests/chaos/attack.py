@@ -112,7 +112,7 @@ def each_kind(world):
     answers = people(world, server, asked)
     world.learn(answers)
     world.say("quiet", p99=ms(chat.percentile(gaps(answers), 0.99)), memory=f"{server.rss_mb():.0f} MB")
-    for kind in KINDS:
+    for kind in world.wanted(KINDS):
         if not server.alive:
             server = serve(world)
         if world.long:

@@ -76,11 +76,10 @@ class Answer:
             self.finish = choice["finish_reason"] or self.finish
 
 
-def chat(port, ask, source="127.0.0.1", host="127.0.0.1", on_piece=None):
+def chat(port, ask, source="127.0.0.1", on_piece=None, timeout_s=TIMEOUT_S):
     """Asks, reads to the end. Errors of any kind are in the answer, not raised."""
     answer = Answer(ask)
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S,
-                                            source_address=(source, 0))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s, source_address=(source, 0))
     try:
         connection.request("POST", "/v1/completions", json.dumps(ask.body),
                            {"Content-Type": "application/json"})

@@ -10,7 +10,7 @@ import chat
 import world as w
 
 PEOPLE = 100
-TOKENS = 32
+TOKENS = 24
 LATE = 8  # people who come after the signal
 
 

@@ -54,14 +54,14 @@ def prepare(core, files):
 class Program:
     """One process of ours with its log."""
 
-    def __init__(self, world, name, command, core=None, files=None, stdin=None):
+    def __init__(self, world, name, command, core=None, files=None, env=None, stdin=None):
         world.count += 1
         self.world, self.name = world, f"{name}-{world.count}"
         self.log = world.path(self.name + ".log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 command, stdin=stdin or subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
-                env=world.environment, preexec_fn=prepare(core, files))
+                env={**world.environment, **(env or {})}, preexec_fn=prepare(core, files))
         world.programs.append(self)
 
     @property
@@ -112,13 +112,13 @@ class Program:
 class Server(Program):
     """foretoken serve, with its API and its metrics. `port` 0: any."""
 
-    def __init__(self, world, *flags, port=0, http=0, metrics=0, core=None, files=None):
+    def __init__(self, world, *flags, port=0, http=0, metrics=0, **how):
         files_of = [world.path(f"port-{world.count}-{kind}") for kind in ("grpc", "http", "metrics")]
         command = [world.binary, "serve", "-m", world.target, "-t", "1", "--ctx-size", "2048",
                    "--port", str(port), "--port-file", files_of[0],
                    "--http-port", str(http), "--http-port-file", files_of[1],
                    "--metrics", str(metrics), "--metrics-port-file", files_of[2], *flags]
-        super().__init__(world, "serve", command, core, files)
+        super().__init__(world, "serve", command, **how)
         self.grpc, self.http, self.metrics_port = (self.port(f) for f in files_of)
 
     def metric(self, name):
@@ -128,13 +128,13 @@ class Server(Program):
 class Edge(Program):
     """foretoken edge. drafts False: it asks for runs only."""
 
-    def __init__(self, world, servers, *flags, drafts=True, core=None, wrap=()):
+    def __init__(self, world, servers, *flags, drafts=True, wrap=(), **how):
         file = world.path(f"port-{world.count}-edge")
         model = ["-md", world.draft, "-t", "1"] if drafts else ["-m", world.draft]
         command = [*wrap, world.binary, "edge", "--server",
                    ",".join(f"127.0.0.1:{port}" for port in servers), *model,
                    "--parallel", "256", "--port", "0", "--port-file", file, *flags]
-        super().__init__(world, "edge", command, core)
+        super().__init__(world, "edge", command, **how)
         self.http = self.port(file)
         wait_for(f"{self.name} to meet its server", self.healthy)
 
@@ -217,8 +217,10 @@ class World:
         self.environment = {**os.environ, "FORETOKEN_LOG": "info",
                             "ASAN_OPTIONS": "quarantine_size_mb=16:" + os.environ.get("ASAN_OPTIONS", "")}
         self.programs, self.failures, self.count = [], [], 0
-        self.part = ""
+        self.part = self.case = ""
         self.texts = {}  # what each ask's text must be
+        with open(os.path.join(build, "CMakeCache.txt")) as cache:
+            self.sanitized = "FT_SANITIZE:BOOL=ON" in cache.read()
         self.until = time.monotonic() + 60 * (minutes or 0)
         cores = sorted(os.sched_getaffinity(0))
         self.server_core, self.attacker_core = cores[0], cores[-1]
@@ -236,6 +238,10 @@ class World:
         text = subprocess.run([self.binary, command, "--help"], stdout=subprocess.PIPE, text=True,
                               check=True).stdout
         return bool(re.search(pattern, text))
+
+    def wanted(self, cases):
+        """The case that was asked for, or all."""
+        return [case for case in cases if self.case in ("", case)]
 
     def say(self, what, **facts):
         words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
