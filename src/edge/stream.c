@@ -19,6 +19,7 @@
 
 #define BACKOFF_US     20000 /* first pause after a loss; doubles */
 #define BACKOFF_TOP_US 500000
+#define LOSSES_TOLD    6 /* in the log, of an outage; later ones on level debug */
 #define FAILURES_MOST  3 /* of servers, in a text: the text itself may be their cause */
 /* A text that no server has room for waits so long at most before its client is told. Once it has
  * begun, it waits as for a lost server. */
@@ -251,7 +252,7 @@ void ft_stream_answered(ft_stream *s, bool goes_on)
 
 void ft_stream_heard(ft_stream *s)
 {
-    s->outage.past_us = s->outage.least_us = 0;
+    s->outage.past_us = s->outage.least_us = s->outage.n_lost = 0;
     s->outage.pause_us = BACKOFF_US;
     s->tried = 0;
 }
@@ -320,9 +321,10 @@ static ft_status try_again(ft_stream *s, ft_status code, ft_error *err, ft_strea
         return ft_error_set(err, code == FT_CANCELLED ? FT_UNAVAILABLE : code,
                             "%.300s (tried again for %.1f s)", last.message, (double)down_us / 1e6);
     }
-    FT_LOGI("edge", "stream lost server=%s retry_ms=%lld reason=\"%s\"",
-            ft_servers_name(s->how.servers, s->at), (long long)(loss->pause_us / 1000),
-            err->message);
+    ft_log(s->outage.n_lost++ < LOSSES_TOLD ? FT_LOG_INFO : FT_LOG_DEBUG, "edge",
+           "stream lost server=%s retry_ms=%lld reason=\"%s\"",
+           ft_servers_name(s->how.servers, s->at), (long long)(loss->pause_us / 1000),
+           err->message);
     return FT_OK;
 }
 

@@ -91,6 +91,7 @@ typedef struct ft_stream {
         ft_known_us since; /* when the link was lost; not known: Opened has come since */
         int64_t past_us;   /* sum of earlier outages since the last verdict */
         int64_t pause_us;  /* before the next try; doubles */
+        uint32_t n_lost;   /* tries since the last verdict that failed */
         int64_t least_us;  /* the shortest that a server asked for since then; 0: none did */
     } outage;
 } ft_stream;

@@ -59,8 +59,8 @@ static program start_server(const char *file, int port, int *actual)
 {
     char number[16];
     snprintf(number, sizeof number, "%d", port);
-    program server = program_start(
-        (const char *[]){"serve", "-m", file, "-t", "1", "-c", "256", "--port", number, NULL});
+    program server = program_start((const char *[]){"serve", "-m", file, "-t", "1", "-c", "256",
+                                                    "-ngl", "0", "--port", number, NULL});
     *actual = program_wait_port(&server, "listening");
     assert_true(*actual > 0);
     return server;
@@ -168,6 +168,17 @@ static void test_server_does_not_fit(void **state)
     assert_int_equal(program_stop(&server), 0);
 }
 
+/* As `info` tells it of the model. */
+static void expect_target(const char *fingerprint)
+{
+    int status;
+    json_t *info = program_json(&status, "info '%s' --json", model);
+    assert_int_equal(status, 0);
+    assert_memory_equal(fingerprint, "fp_", 3);
+    assert_string_equal(fingerprint + 3, json_string_value(json_object_get(info, "target")));
+    json_decref(info);
+}
+
 /* The answer to a completion; the caller frees it. */
 static char *text_of(int port)
 {
@@ -177,6 +188,7 @@ static char *text_of(int port)
                               &r),
                      200);
     json_t *json = json_loads(r.body.data, 0, NULL);
+    expect_target(json_string_value(json_object_get(json, "system_fingerprint")));
     const json_t *choice = json_array_get(json_object_get(json, "choices"), 0);
     char *text = strdup(json_string_value(json_object_get(choice, "text")));
     json_decref(json);
