@@ -254,16 +254,23 @@ static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err
     return FT_OK; /* of an older round, sent before the stream was lost */
 }
 
-/* The link has been silent for so long. A resume may mend what is lost without a word. If the
- * server has answered a resume, and is silent again, another session may fare better. */
+/* The link has been silent for so long. A server that is alive gets more time. Otherwise a resume
+ * may mend what was lost without a word. If there is another server, or this one has answered a
+ * resume already, another session may fare better. */
 static ft_status check_time(ft_gen *gen, int64_t silent_us, ft_error *err)
 {
-    const bool resumed = ft_stream_accepted(&gen->stream) && gen->timing.answer.n_overdue > 0;
-    if (gen->edge->servers.source[gen->stream.at].in_process ||
-        silent_us <= ft_timing_limit_us(&gen->timing))
+    const ft_servers *servers = &gen->edge->servers;
+    const ft_link_source *source = &servers->source[gen->stream.at];
+    const bool accepted = ft_stream_accepted(&gen->stream);
+    if (source->in_process || silent_us <= ft_timing_limit_us(&gen->timing))
         return FT_OK;
+    const ft_status health = source->health ? source->health(source->ctx, err) : FT_UNSUPPORTED;
+    if (health == FT_OK && ft_timing_longer(&gen->timing))
+        return FT_OK;
+    const bool sick = (health == FT_UNAVAILABLE || health == FT_TIMEOUT) && servers->n > 1;
+    const bool resumed = gen->timing.answer.n_overdue > 0;
     ft_timing_overdue(&gen->timing);
-    return ft_error_set(err, resumed ? FT_TIMEOUT : FT_UNAVAILABLE,
+    return ft_error_set(err, accepted && (resumed || sick) ? FT_TIMEOUT : FT_UNAVAILABLE,
                         "edge: the server has been silent for %.0f s", (double)silent_us / 1e6);
 }
 

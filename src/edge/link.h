@@ -36,6 +36,9 @@ typedef struct ft_link_source {
     void *ctx;
     ft_status (*open)(void *ctx, ft_error *err, ft_link **out);
     ft_status (*info)(void *ctx, ft_error *err, ft_msg_info *out);
+    /* Whether the server is alive, asked when it is silent for long; waits two seconds at most.
+     * FT_OK: it is. FT_UNAVAILABLE, FT_TIMEOUT: it is not. Other errors, and NULL: nobody knows. */
+    ft_status (*health)(void *ctx, ft_error *err);
     const char *name; /* of the server, in logs; borrowed; NULL: it has none */
     /* The server is in this process: it cannot be lost, and is waited for without a deadline. */
     bool in_process;

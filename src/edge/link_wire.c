@@ -5,7 +5,8 @@
 
 #include "edge/link.h"
 
-#define INFO_TIMEOUT_US 5000000
+#define INFO_TIMEOUT_US   5000000
+#define HEALTH_TIMEOUT_US 2000000
 
 typedef struct wire_link {
     ft_link link;
@@ -75,10 +76,16 @@ static ft_status wire_info(void *ctx, ft_error *err, ft_msg_info *out)
     return ft_wire_client_info(ctx, INFO_TIMEOUT_US, err, out);
 }
 
+static ft_status wire_health(void *ctx, ft_error *err)
+{
+    return ft_wire_client_health(ctx, HEALTH_TIMEOUT_US, err);
+}
+
 ft_link_source ft_link_source_wire(ft_wire_client *client)
 {
     return (ft_link_source){.ctx = client,
                             .open = wire_open,
                             .info = wire_info,
+                            .health = wire_health,
                             .name = ft_wire_client_address(client)};
 }

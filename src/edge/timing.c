@@ -16,18 +16,21 @@
 #define OPENED_US     20000000
 #define SENT_TOKEN_US 1000
 #define READ_TOKEN_US 100000
-#define DOUBLED_MOST  8 /* times */
+#define LONGER_MOST   3 /* times, for a server that is alive: it may have lost the round */
+#define DOUBLED_MOST  8 /* times in all */
 
 void ft_timing_opens(ft_timing *t, uint32_t prompt_tok)
 {
     t->first = true;
     t->early = ft_unknown();
     t->answer.extra_us = OPENED_US + (int64_t)SENT_TOKEN_US * prompt_tok;
+    t->answer.n_longer = 0;
 }
 
 void ft_timing_reads(ft_timing *t, uint32_t n_tok)
 {
     t->answer.extra_us = (int64_t)READ_TOKEN_US * n_tok;
+    t->answer.n_longer = 0;
 }
 
 void ft_timing_waited(ft_timing *t, int64_t us)
@@ -36,15 +39,20 @@ void ft_timing_waited(ft_timing *t, int64_t us)
     if (!t->first)
         t->answer.slowest_us = us > faded_us ? us : faded_us;
     t->answer.extra_us = 0;
-    t->answer.n_overdue = 0;
+    t->answer.n_longer = t->answer.n_overdue = 0;
 }
 
 int64_t ft_timing_limit_us(const ft_timing *t)
 {
     const int64_t slow_us = SLOWER_THAN * t->answer.slowest_us;
-    const uint32_t doubled =
-        t->answer.n_overdue < DOUBLED_MOST ? t->answer.n_overdue : DOUBLED_MOST;
-    return ((slow_us > LIMIT_LEAST_US ? slow_us : LIMIT_LEAST_US) + t->answer.extra_us) << doubled;
+    const uint32_t doubled = t->answer.n_longer + t->answer.n_overdue;
+    return ((slow_us > LIMIT_LEAST_US ? slow_us : LIMIT_LEAST_US) + t->answer.extra_us)
+           << (doubled < DOUBLED_MOST ? doubled : DOUBLED_MOST);
+}
+
+bool ft_timing_longer(ft_timing *t)
+{
+    return t->answer.n_longer < LONGER_MOST && ++t->answer.n_longer;
 }
 
 void ft_timing_overdue(ft_timing *t)

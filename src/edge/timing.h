@@ -12,7 +12,8 @@
  * Times also say when to give a stream up: an answer is overdue if it takes much longer than others
  * did lately, and never before ten seconds. For what the server must do first there is more time:
  * read an Open, and read the text. That estimate may be too short for a slow or crowded server. So
- * each answer that is overdue doubles the time for the next.
+ * a server that says that it is alive gets twice the time, three times; and each answer that is
+ * overdue doubles the time for the next.
  */
 #ifndef FT_EDGE_TIMING_H
 #define FT_EDGE_TIMING_H
@@ -39,6 +40,7 @@ typedef struct ft_timing {
     struct {
         int64_t slowest_us; /* of recent verdicts; fades; those after reading do not count */
         int64_t extra_us;   /* for what the server does before the next one */
+        uint32_t n_longer;  /* how often its time was doubled, as the server is alive */
         uint32_t n_overdue; /* since the last verdict */
     } answer;
 } ft_timing;
@@ -51,7 +53,9 @@ void ft_timing_reads(ft_timing *t, uint32_t n_tok);
 void ft_timing_waited(ft_timing *t, int64_t us);
 /* How long the next answer may take. */
 int64_t ft_timing_limit_us(const ft_timing *t);
-/* It took longer. */
+/* It took longer, and the server is alive. False: it had more time three times already. */
+bool ft_timing_longer(ft_timing *t);
+/* It took longer, and is not waited for any more. */
 void ft_timing_overdue(ft_timing *t);
 
 /* A draft was sent. */

@@ -20,6 +20,10 @@ struct ft_wire_client {
 /* A call of any method. */
 FT_WARN_UNUSED ft_status ft_call_start(ft_wire_client *client, const char *method, ft_error *err,
                                        ft_call **out);
+/* Calls a unary method with a request of no bytes; the caller frees the reply's. Errors as
+ * ft_wire_client_info. */
+FT_WARN_UNUSED ft_status ft_call_ask(ft_wire_client *client, const char *method, int64_t timeout_us,
+                                     ft_error *err, uint8_t **data, size_t *n);
 /* Sends malloc'ed bytes, which it takes, without waiting. last: then half-closes the stream. */
 FT_WARN_UNUSED ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last,
                                             ft_error *err);

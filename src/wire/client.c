@@ -130,7 +130,7 @@ const char *ft_wire_client_address(const ft_wire_client *client)
     return client->address;
 }
 
-/* Waits for the reply to Info, as ft_call_recv_bytes does, and looks at opts.stopped. */
+/* Waits for the reply, as ft_call_recv_bytes does, and looks at opts.stopped. */
 static ft_status wait_reply(ft_wire_client *client, ft_call *call, int64_t timeout_us,
                             ft_error *err, uint8_t **data, size_t *n)
 {
@@ -145,25 +145,33 @@ static ft_status wait_reply(ft_wire_client *client, ft_call *call, int64_t timeo
     return status;
 }
 
+ft_status ft_call_ask(ft_wire_client *client, const char *method, int64_t timeout_us, ft_error *err,
+                      uint8_t **data, size_t *n)
+{
+    ft_call *call = NULL;
+    *data = NULL;
+    ft_status status = ft_call_start(client, method, err, &call);
+    if (status != FT_OK)
+        return status;
+    status = ft_call_send_bytes(call, NULL, 0, true, err);
+    if (status == FT_OK)
+        status = wait_reply(client, call, timeout_us, err, data, n);
+    if (status == FT_TIMEOUT)
+        ft_error_set(err, FT_TIMEOUT, "%s did not answer within %lld ms", client->address,
+                     (long long)(timeout_us / 1000));
+    ft_call_cancel(call);
+    ft_call_destroy(call);
+    return status;
+}
+
 ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us, ft_error *err,
                               ft_msg_info *out)
 {
-    ft_call *call = NULL;
     uint8_t *data = NULL;
     size_t n = 0;
-    ft_status status = ft_call_start(client, FT_RPC_INFO, err, &call);
-    if (status != FT_OK)
-        return status;
-    status = ft_call_send_bytes(call, NULL, 0, true, err); /* an InfoRequest has no bytes */
-    if (status == FT_OK)
-        status = wait_reply(client, call, timeout_us, err, &data, &n);
+    ft_status status = ft_call_ask(client, FT_RPC_INFO, timeout_us, err, &data, &n);
     if (status == FT_OK)
         status = ft_info_decode(data, n, err, out);
-    else if (status == FT_TIMEOUT)
-        ft_error_set(err, FT_TIMEOUT, "%s did not answer within %lld ms", client->address,
-                     (long long)(timeout_us / 1000));
     free(data);
-    ft_call_cancel(call);
-    ft_call_destroy(call);
     return status;
 }

@@ -36,6 +36,12 @@ const char *ft_wire_client_address(const ft_wire_client *client);
 FT_WARN_UNUSED ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us,
                                              ft_error *err, ft_msg_info *out);
 
+/* Asks the standard health service. FT_OK: it says SERVING. FT_UNAVAILABLE: it says that it is not,
+ * or there is no connection. Other errors as ft_wire_client_info. FT_UNSUPPORTED: there is no such
+ * service. */
+FT_WARN_UNUSED ft_status ft_wire_client_health(ft_wire_client *client, int64_t timeout_us,
+                                               ft_error *err);
+
 /* Begins a session's stream, without waiting. ft_call_recv tells if there is no connection. */
 FT_WARN_UNUSED ft_status ft_call_create(ft_wire_client *client, ft_error *err, ft_call **out);
 /* Sends without waiting. ft_call_recv reports errors of the stream. Close and Cancel half-close the

@@ -276,6 +276,33 @@ static void test_no_verdict(void **state)
     }
 }
 
+/* The health service says more: a server that is alive is waited for, and one that is not is left
+ * at once if there is another. */
+static void test_no_verdict_and_health(void **state)
+{
+    static const struct {
+        ft_status health;
+        uint32_t n, resumes, opens_b, seconds;
+    } all[] = {{FT_OK, 2, 1, 0, 80},
+               {FT_UNAVAILABLE, 2, 0, 1, 10},
+               {FT_UNAVAILABLE, 1, 1, 0, 10},
+               {FT_UNSUPPORTED, 2, 1, 0, 10}};
+    for (size_t i = 0; i < FT_COUNT(all); i++) {
+        world w = {.n = all[i].n,
+                   .look_us = 50000,
+                   .at[A] = {.fault = FAKE_SILENT,
+                             .fault_at = 3,
+                             .tells_health = true,
+                             .health = all[i].health}};
+        go(&w);
+        check_text(&w);
+        assert_int_equal(w.at[A].resumes, all[i].resumes);
+        assert_int_equal(w.at[B].opens, all[i].opens_b);
+        assert_in_range(w.stats.total_us, 1000000ull * all[i].seconds,
+                        1000000ull * (all[i].seconds + 8));
+    }
+}
+
 /* It does not even answer Open, or a resume. */
 static void test_no_answer(void **state)
 {
@@ -458,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_a_restarted_server_gets_its_text_back),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_no_verdict),
+        cmocka_unit_test(test_no_verdict_and_health),
         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_one_does_not_fit),
         cmocka_unit_test(test_only_the_lost_one_fits),

@@ -136,6 +136,21 @@ static void test_the_limit_doubles(void **state)
     assert_int_equal(ft_timing_limit_us(&t), 10000000);
 }
 
+/* A server that is alive gets twice the time, three times for one answer. */
+static void test_more_time(void **state)
+{
+    ft_timing t = {0};
+    for (int i = 0; i < 2; i++) {
+        for (int64_t us = 10000000; us < 80000000; us *= 2) {
+            assert_int_equal(ft_timing_limit_us(&t), us);
+            assert_true(ft_timing_longer(&t));
+        }
+        assert_int_equal(ft_timing_limit_us(&t), 80000000);
+        assert_false(ft_timing_longer(&t));
+        ft_timing_waited(&t, 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +162,7 @@ int main(void)
         cmocka_unit_test(test_near),
         cmocka_unit_test(test_the_limit_of_an_answer),
         cmocka_unit_test(test_the_limit_doubles),
+        cmocka_unit_test(test_more_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

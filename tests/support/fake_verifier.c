@@ -296,9 +296,19 @@ static ft_status fake_info(void *ctx, ft_error *err, ft_msg_info *out)
     return f->refuse_code == FT_IO ? ft_error_set(err, FT_IO, "no info") : FT_OK;
 }
 
+static ft_status fake_health(void *ctx, ft_error *err)
+{
+    const fake *f = ctx;
+    return f->health == FT_OK ? FT_OK : ft_error_set(err, f->health, "not well");
+}
+
 ft_link_source fake_source(fake *f)
 {
-    return (ft_link_source){.ctx = f, .open = fake_open, .info = fake_info, .name = f->name};
+    return (ft_link_source){.ctx = f,
+                            .open = fake_open,
+                            .info = fake_info,
+                            .health = f->tells_health ? fake_health : NULL,
+                            .name = f->name};
 }
 
 /* ---- drafts: the text's own tokens, but for every third, and besides each a wrong one ---- */

@@ -51,6 +51,8 @@ typedef struct fake {
     uint32_t refuse_resumes; /* ... or that many resumes alone ... */
     ft_status refuse_code;   /* ... with this */
     uint32_t retry_after_ms;
+    bool tells_health;
+    ft_status health;                  /* then this */
     uint32_t mute_opens, mute_resumes; /* that many are never answered */
     /* the one session */
     bool alive;

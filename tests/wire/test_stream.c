@@ -424,6 +424,8 @@ static void test_health_and_drain(void **state)
     expect_end(call, FT_INVALID, "HealthCheckRequest");
     ft_call_destroy(call);
 
+    ft_error why = {0};
+    assert_int_equal(ft_wire_client_health(client, LIMIT_US, &why), FT_OK);
     ft_call *watcher = start(client, watch, "", 0), *lost = start(client, watch, "\x0a\x01x", 3);
     expect_health(watcher, 1);
     expect_health(lost, 3);
@@ -433,6 +435,8 @@ static void test_health_and_drain(void **state)
     ft_wire_server_set_serving(e.server, true); /* it still drains */
     call = start(client, check, "", 0);
     expect_health(call, 2);
+    assert_int_equal(ft_wire_client_health(client, LIMIT_US, &why), FT_UNAVAILABLE);
+    assert_non_null(strstr(why.message, "not serving"));
     ft_call_destroy(call);
     ft_call *late = open_call(known);
     send_open(late, 1); /* it may resume a session: the handler knows */
