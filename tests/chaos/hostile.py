@@ -83,18 +83,17 @@ def answered(stream):
 
 def foreign(scene):
     world, statuses = scene.world, []
-    connection = scene.stranger()
 
     def guess(session, secret, length, _):
-        wrong = bytes([secret[0] ^ 1]) + secret[1:]
+        connection, wrong = scene.stranger(), bytes([secret[0] ^ 1]) + secret[1:]
         number = connection.call(h2.SESSION, h2.open_message(resume=(session, wrong, length)))
         statuses.append(connection.wait(number, answered).status)
+        connection.close()
         return len(statuses) == 8
 
     before = scene.edge.metric("reconnects_total")
     scene.owned.act = guess
     texts = world.same(scene.chat(), "foreign")
-    connection.close()
     world.check(statuses and set(statuses) == {h2.NOT_FOUND}, f"foreign: statuses {statuses}")
     world.check(scene.edge.metric("reconnects_total") == before, "foreign: an owner lost its stream")
     world.say("foreign", texts=texts, tries=len(statuses))
@@ -123,18 +122,26 @@ class Thief:
     """Takes one session over and holds it."""
 
     def __init__(self, scene):
-        self.scene, self.connection = scene, scene.stranger()
-        self.number = self.session = None
-        self.length = self.round = 0
+        self.scene, self.connection = scene, None
+        self.taken = threading.Event()  # all below is set; the relay's thread leaves it alone
 
     def take(self, session, secret, length, round_):
-        number = self.connection.call(h2.SESSION, h2.open_message(resume=(session, secret, length)))
-        stream = self.connection.wait(number, answered)
-        if not answered(stream):
+        connection = self.scene.stranger()
+        number = connection.call(h2.SESSION, h2.open_message(resume=(session, secret, length)))
+        if not answered(connection.wait(number, answered)):
+            connection.close()
             return False  # the server was further on: another one
-        self.number, self.session, self.length, self.round = number, session, length, round_
+        self.connection, self.number, self.session = connection, number, session
+        self.length, self.round = length, round_
         self.resumes_before = self.scene.owned.resumed.count(session)
+        self.taken.set()
         return True
+
+    def hold_while(self, people):
+        """Answers pings until everybody is done."""
+        while any(t.is_alive() for t in people.threads):
+            if self.taken.wait(0.1):
+                self.connection.pump(0.1)
 
     def ask(self):
         """A run of one token; whether the session still answers."""
@@ -151,11 +158,14 @@ def stolen(scene):
     world = scene.world
     thief = Thief(scene)
     scene.owned.act = thief.take
-    answers = scene.chat()
+    people = chat.Crowd([scene.edge.http], scene.asked)
+    thief.hold_while(people)
+    answers = people.wait()
     scene.owned.act = None
-    if not world.check(thief.number, "stolen: no session could be taken"):
+    if not world.check(thief.taken.is_set(), "stolen: no session could be taken"):
         return
-    world.check(thief.ask() and thief.ask(), "stolen: the thief does not hold what it took")
+    world.check(thief.ask() and thief.ask(), "stolen: the thief does not hold what it took: "
+                f"{thief.connection.streams[thief.number].headers} at {thief.length}")
     again = scene.owned.resumed.count(thief.session) - thief.resumes_before
     world.check(again == 0, f"stolen: its edge took it back {again} times")
     kept = [a for a in answers if a.whole]

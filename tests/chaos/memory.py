@@ -9,6 +9,8 @@ import mmap
 import os
 import random
 import struct
+import threading
+import time
 
 import chat
 import h2
@@ -47,13 +49,27 @@ class Countdown:
 
 
 class Other:
-    """Somebody else's session, which is asked for a token now and then."""
+    """Somebody else's session, which is asked for a token now and then. A thread answers pings. `lock`
+    guards all fields."""
 
     def __init__(self, server):
         self.server, self.connection = server, None
+        self.lock = threading.Lock()
+        threading.Thread(target=self._answer_pings, daemon=True).start()
+
+    def _answer_pings(self):
+        while True:
+            time.sleep(0.2)
+            with self.lock:
+                if self.connection:
+                    self.connection.pump()
 
     def lives(self):
         """Whether it still answers. One that does not is opened anew."""
+        with self.lock:
+            return self._ask()
+
+    def _ask(self):
         if self.connection is None:
             self.connection = h2.Connection(self.server.grpc)
             self.length, self.round = 3, 0
