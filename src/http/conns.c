@@ -20,6 +20,31 @@ static int64_t now_us(void)
     return ft_clock_now_us(&clock);
 }
 
+static ft_quota *quota_of(ft_http_conns *conns, const ft_http_conn *conn)
+{
+    return &conns->quota[conn->standing == FT_HTTP_KNOWN ? FT_HTTP_KNOWN : FT_HTTP_STRANGER];
+}
+
+/* Takes *at out of the list, and frees it. The lock is held. */
+static void forget(ft_http_conns *conns, ft_http_conn **at)
+{
+    ft_http_conn *conn = *at;
+    *at = conn->next;
+    ft_quota_give_back(quota_of(conns, conn), &conn->client);
+    free(conn);
+}
+
+/* The deadline has passed. A new connection's descriptor may be another's by now. */
+static void end_late(ft_http_conns *conns, ft_http_conn **at)
+{
+    if ((*at)->standing == FT_HTTP_NEW) {
+        forget(conns, at);
+        return;
+    }
+    shutdown((*at)->fd, SHUT_RDWR);
+    (*at)->deadline_us = FT_NO_DEADLINE;
+}
+
 static void *watch(void *arg)
 {
     ft_http_conns *conns = arg;
@@ -27,13 +52,14 @@ static void *watch(void *arg)
     while (!conns->stop) {
         const int64_t now = now_us();
         conns->wake_us = FT_NO_DEADLINE;
-        for (ft_http_conn *c = conns->first; c; c = c->next) {
-            if (c->deadline_us <= now) {
-                shutdown(c->fd, SHUT_RDWR);
-                c->deadline_us = FT_NO_DEADLINE;
+        for (ft_http_conn **at = &conns->first; *at;) {
+            if ((*at)->deadline_us <= now) {
+                end_late(conns, at);
+                continue;
             }
-            if (c->deadline_us < conns->wake_us)
-                conns->wake_us = c->deadline_us;
+            if ((*at)->deadline_us < conns->wake_us)
+                conns->wake_us = (*at)->deadline_us;
+            at = &(*at)->next;
         }
         ft_cond_wait_until(&conns->changed, &conns->lock, conns->wake_us);
     }
@@ -79,6 +105,8 @@ void ft_http_conns_deinit(ft_http_conns *conns)
     pthread_cond_signal(&conns->changed);
     pthread_mutex_unlock(&conns->lock);
     pthread_join(conns->thread, NULL);
+    while (conns->first) /* new ones, which never had a thread */
+        forget(conns, &conns->first);
     deinit(conns);
 }
 
@@ -89,40 +117,60 @@ static void set_deadline(ft_http_conns *conns, ft_http_conn *conn, uint32_t time
         pthread_cond_signal(&conns->changed);
 }
 
-bool ft_http_conns_admit(ft_http_conns *conns, const ft_client_id *client)
+/* The place of the new connection with this descriptor in the list; NULL there: none. The lock is
+ * held. */
+static ft_http_conn **find_new(ft_http_conns *conns, int fd)
 {
-    pthread_mutex_lock(&conns->lock);
-    const ft_quota_room room = ft_quota_look(&conns->quota[FT_HTTP_STRANGER], client);
-    const bool tell = room != FT_QUOTA_ROOM && now_us() - conns->told_us >= TELL_EVERY_US;
-    if (tell)
-        conns->told_us = now_us();
-    pthread_mutex_unlock(&conns->lock);
-    if (tell)
-        FT_LOGW("http", "connection refused address=%s reason=\"%s have sent no request yet\"",
-                client->address, room == FT_QUOTA_SHARE ? "its others" : "others");
-    return room == FT_QUOTA_ROOM;
+    ft_http_conn **at = &conns->first;
+    while (*at && ((*at)->fd != fd || (*at)->standing != FT_HTTP_NEW))
+        at = &(*at)->next;
+    return at;
 }
 
-ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, const ft_client_id *client,
-                                uint32_t timeout_s)
+/* The lock is held. */
+static void log_refusal(ft_http_conns *conns, const ft_client_id *client, ft_quota_room room)
 {
+    if (now_us() - conns->told_us < TELL_EVERY_US)
+        return;
+    conns->told_us = now_us();
+    FT_LOGW("http", "connection refused address=%s reason=\"%s have sent no request yet\"",
+            client->address, room == FT_QUOTA_SHARE ? "its others" : "others");
+}
+
+bool ft_http_conns_add(ft_http_conns *conns, int fd, const ft_client_id *client, uint32_t timeout_s)
+{
+    ft_quota *quota = &conns->quota[FT_HTTP_STRANGER];
     ft_http_conn *conn = calloc(1, sizeof *conn);
     if (!conn)
-        return NULL;
-    conn->fd = fd;
-    conn->client = *client;
+        return false;
+    *conn = (ft_http_conn){.fd = fd, .standing = FT_HTTP_NEW, .client = *client};
     pthread_mutex_lock(&conns->lock);
-    const ft_status status = ft_quota_take(&conns->quota[FT_HTTP_STRANGER], client, NULL);
-    if (status == FT_OK) {
+    ft_http_conn **before = find_new(conns, fd);
+    if (*before)
+        forget(conns, before);
+    const ft_quota_room room = ft_quota_look(quota, client);
+    if (room == FT_QUOTA_ROOM) {
+        ft_quota_add(quota, client);
         conn->next = conns->first;
         conns->first = conn;
         set_deadline(conns, conn, timeout_s);
+    } else {
+        log_refusal(conns, client, room);
     }
     pthread_mutex_unlock(&conns->lock);
-    if (status == FT_OK)
-        return conn;
-    free(conn);
-    return NULL;
+    if (room != FT_QUOTA_ROOM)
+        free(conn);
+    return room == FT_QUOTA_ROOM;
+}
+
+ft_http_conn *ft_http_conns_start(ft_http_conns *conns, int fd)
+{
+    pthread_mutex_lock(&conns->lock);
+    ft_http_conn *conn = *find_new(conns, fd);
+    if (conn)
+        conn->standing = FT_HTTP_STRANGER;
+    pthread_mutex_unlock(&conns->lock);
+    return conn;
 }
 
 ft_status ft_http_conns_know(ft_http_conns *conns, ft_http_conn *conn, const ft_client_id *client,
@@ -131,7 +179,7 @@ ft_status ft_http_conns_know(ft_http_conns *conns, ft_http_conn *conn, const ft_
     ft_quota *known = &conns->quota[FT_HTTP_KNOWN];
     ft_status status = FT_OK;
     pthread_mutex_lock(&conns->lock);
-    ft_quota_give_back(&conns->quota[conn->standing], &conn->client);
+    ft_quota_give_back(quota_of(conns, conn), &conn->client);
     const ft_quota_room room = ft_quota_look(known, client);
     if (room == FT_QUOTA_ROOM) {
         conn->standing = FT_HTTP_KNOWN;
@@ -139,7 +187,7 @@ ft_status ft_http_conns_know(ft_http_conns *conns, ft_http_conn *conn, const ft_
     } else {
         status = ft_quota_refuse(known, client, room, err);
     }
-    ft_quota_add(&conns->quota[conn->standing], &conn->client);
+    ft_quota_add(quota_of(conns, conn), &conn->client);
     pthread_mutex_unlock(&conns->lock);
     *share = room == FT_QUOTA_SHARE && known->share < known->max;
     return status;
@@ -153,10 +201,8 @@ void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn)
     ft_http_conn **at = &conns->first;
     while (*at != conn)
         at = &(*at)->next;
-    *at = conn->next;
-    ft_quota_give_back(&conns->quota[conn->standing], &conn->client);
+    forget(conns, at);
     pthread_mutex_unlock(&conns->lock);
-    free(conn);
 }
 
 void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s)

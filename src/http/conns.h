@@ -7,7 +7,7 @@
  * to a server that asks for none). From then on it is counted for that key and address. Both kinds
  * have places of their own, and one client has a share of them.
  *
- *   add -> STRANGER -- know --> KNOWN -- know, of another client --> KNOWN
+ *   add -> NEW -- start --> STRANGER -- know --> KNOWN -- know, of another client --> KNOWN
  *
  * Lock: ft_http_conns.lock guards the list, the quotas, each connection's deadline, client and
  * standing, and the count of answers. A connection's own thread alone changes its standing.
@@ -27,7 +27,11 @@
 #define FT_HTTP_STRANGERS       512
 #define FT_HTTP_STRANGERS_SHARE 25 /* percent */
 
-typedef enum ft_http_standing { FT_HTTP_STRANGER, FT_HTTP_KNOWN } ft_http_standing;
+typedef enum ft_http_standing {
+    FT_HTTP_STRANGER,
+    FT_HTTP_KNOWN,
+    FT_HTTP_NEW /* accepted; counted as a stranger's. libmicrohttpd may close it untold */
+} ft_http_standing;
 
 typedef struct ft_http_conn {
     struct ft_http_conn *next;
@@ -44,7 +48,7 @@ typedef struct ft_http_conns {
     pthread_cond_t quiet;   /* n_answers is 0 */
     pthread_t thread;
     ft_http_conn *first;
-    ft_quota quota[2]; /* by standing */
+    ft_quota quota[2]; /* of strangers, of known clients */
     int64_t wake_us;   /* when the thread looks next */
     int64_t told_us;   /* when a refusal was logged last */
     bool stop, draining;
@@ -55,14 +59,17 @@ typedef struct ft_http_conns {
  * FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max, uint32_t share,
                                             ft_error *err);
-/* All connections must have been removed. */
+/* All connections that were started must have been removed. */
 void ft_http_conns_deinit(ft_http_conns *conns);
 
-/* Whether there is a place for a stranger at this address. Logs refusals, now and then. */
-bool ft_http_conns_admit(ft_http_conns *conns, const ft_client_id *client);
-/* NULL: no place, or out of memory. fd must stay open until remove. */
-ft_http_conn *ft_http_conns_add(ft_http_conns *conns, int fd, const ft_client_id *client,
-                                uint32_t timeout_s);
+/* A connection of a stranger was accepted; it has timeout_s for its first request. False: there is
+ * no place for this client (logged, now and then), or no memory. A connection that is not started
+ * is forgotten after timeout_s, or when another has the same descriptor. */
+bool ft_http_conns_add(ft_http_conns *conns, int fd, const ft_client_id *client,
+                       uint32_t timeout_s);
+/* The connection with this descriptor has a thread now, and owes a remove; fd must stay open until
+ * then. NULL: it was forgotten. */
+ft_http_conn *ft_http_conns_start(ft_http_conns *conns, int fd);
 /* A request has shown the client's key, or needs none. FT_EXHAUSTED: all places of known clients
  * are taken, or this client's share of them (*share); nothing has changed. */
 FT_WARN_UNUSED ft_status ft_http_conns_know(ft_http_conns *conns, ft_http_conn *conn,

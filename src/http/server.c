@@ -55,8 +55,9 @@ static void take(void *ctx, int fd, const struct sockaddr *from, socklen_t n)
 {
     ft_http *http = ctx;
     const ft_client_id client = stranger(http, from);
-    if (ft_http_conns_admit(&http->conns, &client)) {
-        (void)MHD_add_connection(http->daemon, fd, from, n); /* closes it if that fails */
+    if (ft_http_conns_add(&http->conns, fd, &client, http->request_timeout_s)) {
+        /* closes it if that fails, perhaps later */
+        (void)MHD_add_connection(http->daemon, fd, from, n);
         return;
     }
     say_no_room(http, fd);
@@ -76,14 +77,11 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
     }
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    const int fd = info->connect_fd;
-    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const ft_client_id client = stranger(http, info->client_addr);
-    *context = ft_http_conns_add(&http->conns, fd, &client, http->request_timeout_s);
+    *context = ft_http_conns_start(&http->conns, info->connect_fd);
     if (*context)
         ((ft_http_conn *)*context)->tls = http->tls;
     else
-        shutdown(fd, SHUT_RDWR); /* no memory, or others came first; it would have no deadline */
+        shutdown(info->connect_fd, SHUT_RDWR); /* it would have no deadline */
 }
 
 /* lint: library signature */

@@ -28,11 +28,19 @@ static void init(ft_http_conns *conns, uint32_t max, uint32_t share)
     assert_int_equal(ft_http_conns_init(conns, max, share, &err), FT_OK);
 }
 
+/* NULL: there is no room. */
+static ft_http_conn *add_for(ft_http_conns *conns, const ft_client_id *client, int fd,
+                             uint32_t timeout_s)
+{
+    const bool added = ft_http_conns_add(conns, fd, client, timeout_s);
+    return added ? ft_http_conns_start(conns, fd) : NULL;
+}
+
 /* pair[0] is the server's end. */
 static ft_http_conn *add(ft_http_conns *conns, int pair[2], uint32_t timeout_s)
 {
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-    ft_http_conn *conn = ft_http_conns_add(conns, pair[0], &alice, timeout_s);
+    ft_http_conn *conn = add_for(conns, &alice, pair[0], timeout_s);
     assert_non_null(conn);
     return conn;
 }
@@ -84,17 +92,47 @@ static void test_strangers(void **state)
     ft_http_conn *c[SHARE];
     init(&conns, 8, 0);
     for (int i = 0; i < SHARE; i++) {
-        assert_true(ft_http_conns_admit(&conns, &bob));
-        c[i] = ft_http_conns_add(&conns, 0, &bob, 0);
+        c[i] = add_for(&conns, &bob, 0, 0);
         assert_non_null(c[i]);
     }
-    assert_false(ft_http_conns_admit(&conns, &bob));
-    assert_null(ft_http_conns_add(&conns, 0, &bob, 0));
-    assert_true(ft_http_conns_admit(&conns, &alice));
+    assert_null(add_for(&conns, &bob, 0, 0));
+    ft_http_conn *a = add_for(&conns, &alice, 0, 0);
+    assert_non_null(a);
+    ft_http_conns_remove(&conns, a);
     ft_http_conns_remove(&conns, c[0]);
-    assert_true(ft_http_conns_admit(&conns, &bob));
-    for (int i = 1; i < SHARE; i++)
+    c[0] = add_for(&conns, &bob, 0, 0);
+    assert_non_null(c[0]);
+    for (int i = 0; i < SHARE; i++)
         ft_http_conns_remove(&conns, c[i]);
+    ft_http_conns_deinit(&conns);
+}
+
+/* An accepted connection that never gets a thread: its descriptor belongs to others later. */
+static void test_never_started(void **state)
+{
+    ft_http_conns conns;
+    ft_http_conn *conn;
+    int pair[2], later[2];
+    char byte;
+    init(&conns, 8, 0);
+    assert_true(ft_http_conns_add(&conns, 5, &alice, 0));
+    assert_true(ft_http_conns_add(&conns, 5, &alice, 0)); /* the first one is over */
+    assert_int_equal(conns.quota[FT_HTTP_STRANGER].n, 1);
+    conn = ft_http_conns_start(&conns, 5);
+    assert_non_null(conn);
+    assert_null(ft_http_conns_start(&conns, 5));
+    ft_http_conns_remove(&conns, conn);
+    /* too late: it is forgotten, and the descriptor is left alone */
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    assert_true(ft_http_conns_add(&conns, pair[0], &alice, 1));
+    conn = add(&conns, later, 1);
+    assert_int_equal(read(later[1], &byte, 1), 0);
+    assert_null(ft_http_conns_start(&conns, pair[0]));
+    assert_false(at_end(pair[1]));
+    drop(&conns, conn, later);
+    close(pair[0]);
+    close(pair[1]);
+    assert_true(ft_http_conns_add(&conns, 5, &alice, 0)); /* the end frees it */
     ft_http_conns_deinit(&conns);
 }
 
@@ -108,7 +146,7 @@ static void test_known(void **state)
     bool share;
     init(&conns, 3, 50);
     for (int i = 0; i < 4; i++)
-        c[i] = ft_http_conns_add(&conns, 0, &alice, 0);
+        c[i] = add_for(&conns, &alice, 0, 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(ft_http_conns_know(&conns, c[i], &team, &err, &share), FT_OK);
     assert_int_equal(c[1]->standing, FT_HTTP_KNOWN);
@@ -193,9 +231,9 @@ static void test_slow_reader(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deadline),    cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_known),       cmocka_unit_test(test_hang_up),
-        cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_deadline), cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_known),    cmocka_unit_test(test_never_started),
+        cmocka_unit_test(test_hang_up),  cmocka_unit_test(test_slow_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
