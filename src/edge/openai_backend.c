@@ -35,14 +35,19 @@ static ft_edge *edge_of(ft_openai *o, ft_error *err)
 
 /* ---- the prompt ---- */
 
-static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q,
+static uint32_t context_of(const ft_edge *edge)
+{
+    return ft_edge_server_info(edge)->limits.max_context;
+}
+
+static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q, uint32_t context,
                              const ft_gen_sink *sink, ft_error *err, ft_tokens *out)
 {
-    const ft_cancel cancel = {sink->cancelled, sink->ctx};
+    const ft_tokenize_limits limits = {sink->cancelled, sink->ctx, context};
     if (q->chat)
-        return ft_vocab_chat(vocab, q->messages, q->n_messages, &cancel, err, out);
+        return ft_vocab_chat(vocab, q->messages, q->n_messages, &limits, err, out);
     if (q->prompt)
-        return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), &cancel, err, out);
+        return ft_vocab_tokenize(vocab, q->prompt, strlen(q->prompt), &limits, err, out);
     for (size_t i = 0; i < q->n_prompt_tokens; i++)
         if (q->prompt_tokens[i] < 0 || q->prompt_tokens[i] >= ft_vocab_size(vocab))
             return ft_error_set(err, FT_INVALID, "prompt token %zu is %d, outside [0, %d)", i,
@@ -53,7 +58,7 @@ static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q,
 static ft_status check_lengths(const ft_edge *edge, const ft_http_request *q, size_t n_prompt,
                                ft_error *err)
 {
-    const uint32_t context = ft_edge_server_info(edge)->limits.max_context;
+    const uint32_t context = context_of(edge);
     if (n_prompt == 0)
         return ft_error_set(err, FT_INVALID, "the prompt is empty");
     if (n_prompt >= context)
@@ -115,7 +120,9 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     ft_tokens prompt = {0};
     ft_gen_stats s = {0};
     ft_edge *edge = edge_of(o, err);
-    ft_status status = edge ? make_prompt(o->vocab, q, sink, err, &prompt) : FT_UNAVAILABLE;
+    ft_status status = FT_UNAVAILABLE;
+    if (edge)
+        status = make_prompt(o->vocab, q, context_of(edge), sink, err, &prompt);
     if (status == FT_OK)
         status = check_lengths(edge, q, prompt.n, err);
     if (status == FT_OK)

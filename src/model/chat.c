@@ -27,7 +27,7 @@ typedef struct chat {
     const ft_vocab *v;
     const ft_chat_message *messages; /* [n], as the caller gave them */
     size_t n;
-    const ft_cancel *cancel;
+    const ft_tokenize_limits *limits;
     ft_error *err;
     struct llama_chat_message *view; /* [n], messages for libllama */
     char (*placeholder)[PLACEHOLDER_BYTES];
@@ -203,7 +203,7 @@ static ft_status tokenize_between(const chat *c, const ft_special *left, size_t 
         from++;
     while (right && right->strips_left && to > from && isspace((unsigned char)text[to - 1]))
         to--;
-    return ft_vocab_tokenize_text(c->v, text + from, to - from, c->cancel, c->err, out);
+    return ft_vocab_tokenize_text(c->v, text + from, to - from, c->limits, c->err, out);
 }
 
 static ft_status tokenize_all(const chat *c, ft_tokens *out)
@@ -238,9 +238,9 @@ static ft_status tokenize(const chat *c, ft_tokens *out)
 }
 
 ft_status ft_vocab_chat(const ft_vocab *vocab, const ft_chat_message *messages, size_t n,
-                        const ft_cancel *cancel, ft_error *err, ft_tokens *out)
+                        const ft_tokenize_limits *limits, ft_error *err, ft_tokens *out)
 {
-    chat c = {.v = vocab, .messages = messages, .n = n, .cancel = cancel, .err = err};
+    chat c = {.v = vocab, .messages = messages, .n = n, .limits = limits, .err = err};
     size_t room = n > 0 && n <= MAX_MESSAGES ? n : 1;
     size_t before = out->n;
     c.view = calloc(room, sizeof *c.view);

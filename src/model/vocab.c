@@ -311,8 +311,19 @@ static ft_status append_tokens(const ft_vocab *v, const char *text, size_t n, ft
     return ft_error_set(err, FT_NOMEM, "out of memory for the tokens of %zu bytes", n);
 }
 
+static ft_status check_limits(const ft_tokenize_limits *limits, size_t n_tok, ft_error *err)
+{
+    if (limits && limits->cancelled(limits->ctx))
+        return ft_error_set(err, FT_CANCELLED, "cancelled while the text was tokenized");
+    if (limits && n_tok >= limits->max_tok)
+        return ft_error_set(err, FT_TOO_LARGE,
+                            "the prompt has more than %zu tokens, the context holds %zu", n_tok,
+                            limits->max_tok);
+    return FT_OK;
+}
+
 ft_status ft_vocab_tokenize_text(const ft_vocab *v, const char *text, size_t n,
-                                 const ft_cancel *cancel, ft_error *err, ft_tokens *out)
+                                 const ft_tokenize_limits *limits, ft_error *err, ft_tokens *out)
 {
     const size_t before = out->n;
     ft_buf repaired = {0};
@@ -328,9 +339,8 @@ ft_status ft_vocab_tokenize_text(const ft_vocab *v, const char *text, size_t n,
     ft_status st = FT_OK;
     for (size_t at = 0, len; st == FT_OK && at < n; at += len) {
         len = piece_len(v, text + at, n - at);
-        if (cancel && cancel->asked(cancel->ctx))
-            st = ft_error_set(err, FT_CANCELLED, "cancelled while the text was tokenized");
-        else
+        st = check_limits(limits, out->n, err);
+        if (st == FT_OK)
             st = append_tokens(v, text + at, len, err, out);
     }
     if (st != FT_OK)
@@ -341,13 +351,13 @@ ft_status ft_vocab_tokenize_text(const ft_vocab *v, const char *text, size_t n,
 
 /* libllama's own add_special would also add an end token if a model asks for it, and asserts if a
  * model wants a BOS that it does not have. So BOS is added here. */
-ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n, const ft_cancel *cancel,
-                            ft_error *err, ft_tokens *out)
+ft_status ft_vocab_tokenize(const ft_vocab *v, const char *text, size_t n,
+                            const ft_tokenize_limits *limits, ft_error *err, ft_tokens *out)
 {
     const size_t before = out->n;
     if (v->add_bos && ft_tokens_append(out, &v->bos, 1) != FT_OK)
         return ft_error_set(err, FT_NOMEM, "out of memory for tokens");
-    const ft_status st = ft_vocab_tokenize_text(v, text, n, cancel, err, out);
+    const ft_status st = ft_vocab_tokenize_text(v, text, n, limits, err, out);
     if (st != FT_OK)
         out->n = before;
     return st;

@@ -42,18 +42,20 @@ bool ft_vocab_is_eog(const ft_vocab *vocab, int32_t token);
  * tokens. */
 uint64_t ft_vocab_fingerprint(const ft_vocab *vocab);
 
-/* Asked between pieces of a long text, some milliseconds apart; true: FT_CANCELLED. */
-typedef struct ft_cancel {
-    bool (*asked)(void *ctx);
+/* When to give up a long text. Looked at between its pieces, some milliseconds apart. */
+typedef struct ft_tokenize_limits {
+    bool (*cancelled)(void *ctx); /* true: FT_CANCELLED */
     void *ctx;
-} ft_cancel;
+    size_t max_tok; /* the tokens are so many, and text is left: FT_TOO_LARGE */
+} ft_tokenize_limits;
 
 /* Appends the tokens of a prompt: BOS, where the model wants it, and those of the text. Invalid
- * UTF-8 counts as U+FFFD. Text that spells a control token stays text. cancel: NULL: never. A text
+ * UTF-8 counts as U+FFFD. Text that spells a control token stays text. limits: NULL: none. A text
  * of a SentencePiece vocabulary, or of one with tokens that hold the end of a word and the next
  * space, is one piece. */
 FT_WARN_UNUSED ft_status ft_vocab_tokenize(const ft_vocab *vocab, const char *text, size_t n,
-                                           const ft_cancel *cancel, ft_error *err, ft_tokens *out);
+                                           const ft_tokenize_limits *limits, ft_error *err,
+                                           ft_tokens *out);
 
 /* Appends the bytes of a token; they can be a part of a UTF-8 character. special: true: special
  * tokens are spelled out; false: they have no bytes. Out-of-range ids append nothing. */
@@ -63,7 +65,7 @@ FT_WARN_UNUSED ft_status ft_vocab_piece(const ft_vocab *vocab, int32_t token, bo
 /* Renders the conversation with the model's own template, ready for the assistant's answer, as
  * tokens; BOS comes first if the model wants it. Special tokens spelled in message text stay text;
  * otherwise the tokens are those of the whole rendered text. Role "developer" means "system".
- * cancel: as ft_vocab_tokenize.
+ * limits: as ft_vocab_tokenize.
  *
  * libllama renders. It recognizes the template by marks in it and does not run its program, so
  * additions that a template makes by itself are left out. For example, SmolLM2's template puts a
@@ -73,7 +75,7 @@ FT_WARN_UNUSED ft_status ft_vocab_piece(const ft_vocab *vocab, int32_t token, bo
  * FT_INVALID: no message, or a bad role. FT_UNSUPPORTED: the file has no template, libllama does
  * not know it, or it changes message text in other ways than trimming. */
 FT_WARN_UNUSED ft_status ft_vocab_chat(const ft_vocab *vocab, const ft_chat_message *messages,
-                                       size_t n, const ft_cancel *cancel, ft_error *err,
+                                       size_t n, const ft_tokenize_limits *limits, ft_error *err,
                                        ft_tokens *out);
 
 #endif

@@ -38,7 +38,7 @@ const ft_special *ft_vocab_special_at(const ft_vocab *vocab, const char *text, s
 
 /* As ft_vocab_tokenize, without BOS. */
 FT_WARN_UNUSED ft_status ft_vocab_tokenize_text(const ft_vocab *vocab, const char *text, size_t n,
-                                                const ft_cancel *cancel, ft_error *err,
+                                                const ft_tokenize_limits *limits, ft_error *err,
                                                 ft_tokens *out);
 
 #endif

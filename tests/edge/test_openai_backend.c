@@ -231,6 +231,21 @@ static void test_logprobs(void **state)
     free_call(&c);
 }
 
+/* It is left where it has become longer than the context. */
+static void test_very_long_text(void **state)
+{
+    char *prompt = malloc(100001);
+    assert_non_null(prompt);
+    memset(prompt, 'x', 100000);
+    prompt[100000] = 0;
+    call c = {.q = {.prompt = prompt}};
+    go(&c);
+    assert_int_equal(c.status, FT_TOO_LARGE);
+    assert_non_null(strstr(c.err.message, "has more than 2048 tokens, the context holds 256"));
+    free_call(&c);
+    free(prompt);
+}
+
 static void test_limits(void **state)
 {
     char prompt[2 * MAX_CONTEXT + 1];
@@ -354,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_seed),
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_very_long_text),
         cmocka_unit_test(test_hang_up),
         cmocka_unit_test(test_health_and_metrics),
         cmocka_unit_test(test_edge_comes_later),

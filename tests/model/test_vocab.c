@@ -511,8 +511,9 @@ static bool third_time(void *ctx)
     return ++*(int *)ctx == 3;
 }
 
-/* A long text is left when somebody asks for it, and nothing was appended. */
-static void test_cancel(void **state)
+/* A long text is left when somebody asks for it, or when it cannot fit any more; nothing was
+ * appended. */
+static void test_limits(void **state)
 {
     const vocabs *v = *state;
     const size_t n = 200000;
@@ -523,17 +524,26 @@ static void test_cancel(void **state)
     text[n] = 0;
     for (int chat = 0; chat < 2; chat++) {
         int asked = 0;
-        const ft_cancel cancel = {third_time, &asked};
+        const ft_tokenize_limits limits = {third_time, &asked, SIZE_MAX};
         const ft_chat_message talk[] = {{"user", text}};
         ft_tokens tokens = {0};
         ft_error err = {0};
-        const ft_status status = chat ? ft_vocab_chat(v->real, talk, 1, &cancel, &err, &tokens)
-                                      : ft_vocab_tokenize(v->real, text, n, &cancel, &err, &tokens);
+        const ft_status status = chat ? ft_vocab_chat(v->real, talk, 1, &limits, &err, &tokens)
+                                      : ft_vocab_tokenize(v->real, text, n, &limits, &err, &tokens);
         assert_int_equal(status, FT_CANCELLED);
         assert_int_equal(asked, 3);
         assert_int_equal(tokens.n, 0);
         ft_tokens_deinit(&tokens);
     }
+    /* as many tokens as there is room for came out of the first piece */
+    int asked = 0;
+    const ft_tokenize_limits limits = {third_time, &asked, 100};
+    ft_tokens tokens = {0};
+    ft_error err = {0};
+    assert_int_equal(ft_vocab_tokenize(v->real, text, n, &limits, &err, &tokens), FT_TOO_LARGE);
+    assert_int_equal(asked, 2);
+    assert_int_equal(tokens.n, 0);
+    ft_tokens_deinit(&tokens);
     free(text);
 }
 
@@ -577,7 +587,7 @@ int main(void)
         cmocka_unit_test(test_chat_spelled_specials),
         cmocka_unit_test(test_chat_is_the_rendering),
         cmocka_unit_test(test_no_cuts_through_tokens),
-        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_longest_token),
         cmocka_unit_test(test_chat_trims),
         cmocka_unit_test(test_chat_errors),
