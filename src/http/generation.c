@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "http/answer.h"
 #include "http/request.h"
 
@@ -28,9 +29,16 @@ struct ft_http_generation {
     bool joined;
     int in, out; /* the worker writes into `in`; the connection's thread reads from `out` */
     atomic_bool cancelled;
-    bool written; /* something was sent */
+    bool written;                   /* something was sent */
+    int64_t keep_alive_us, said_us; /* of a stream: how long it may be silent; since when it is */
     ft_http_fail fail;
 };
+
+static int64_t now_us(void)
+{
+    const ft_clock clock = ft_clock_monotonic();
+    return ft_clock_now_us(&clock);
+}
 
 /* Sends the scratch buffer. False: cancelled. */
 static bool push(ft_http_generation *g)
@@ -43,6 +51,7 @@ static bool push(ft_http_generation *g)
         sent += n > 0 ? (size_t)n : 0;
     }
     g->written |= sent > 0;
+    g->said_us = now_us();
     ft_buf_clear(&g->scratch);
     return !atomic_load(&g->cancelled);
 }
@@ -60,9 +69,14 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
     return !g->parsed.stream || push(g);
 }
 
+/* The backend asks this often while it waits, too. */
 static bool is_cancelled(void *ctx)
 {
-    return atomic_load(&((ft_http_generation *)ctx)->cancelled);
+    ft_http_generation *g = ctx;
+    if (g->parsed.stream && now_us() - g->said_us >= g->keep_alive_us &&
+        ft_buf_puts(&g->scratch, ": waiting\n\n") == FT_OK)
+        (void)push(g);
+    return atomic_load(&g->cancelled);
 }
 
 static void on_target(void *ctx, uint64_t target)
@@ -139,6 +153,8 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
         return status;
     }
     g->parsed.request.key_name = ask->key_name;
+    g->keep_alive_us = 1000000 * (int64_t)ask->keep_alive_s;
+    g->said_us = now_us();
     status = make_pair(g);
     if (status == FT_OK)
         status = ft_http_answer_init(&g->answer, backend, &g->parsed, ask->model.id,

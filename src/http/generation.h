@@ -31,6 +31,7 @@ typedef struct ft_http_ask {
     bool chat;
     ft_http_model model;
     const char *key_name; /* borrowed as long as the generation; may be NULL */
+    uint32_t keep_alive_s; /* of silence in a stream, until a comment is due */
 } ft_http_ask;
 
 /* Parses the request and starts. The backend is borrowed and must outlive the generation. A failure

@@ -109,6 +109,9 @@ typedef struct ft_http_opts {
     /* A connection ends if its client does not read an answer within this time. 0: 60 s. A
      * generation itself has no limit. */
     uint32_t stall_timeout_s;
+    /* A stream that had nothing to say for this long says a comment, which clients skip, so that
+     * nobody on the way takes it for dead. 0: 15 s. */
+    uint32_t keep_alive_s;
     ft_http_backend backend;
 } ft_http_opts;
 

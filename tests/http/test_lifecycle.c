@@ -50,6 +50,11 @@ static int start_impatient(void **state)
     return start_with((ft_http_opts){.request_timeout_s = 2, .stall_timeout_s = 1});
 }
 
+static int start_talkative(void **state)
+{
+    return start_with((ft_http_opts){.keep_alive_s = 1});
+}
+
 static int stop(void **state)
 {
     ft_http_destroy(http);
@@ -96,6 +101,23 @@ static void test_hangup_in_stream(void **state)
     assert_true(http_client_read_until(&c, "tick "));
     http_client_close(&c);
     expect_all_cancelled(2);
+}
+
+/* A stream in which no text comes says comments, before its first text and after it. */
+static void test_silent_stream(void **state)
+{
+    static const char *const prompts[] = {"prefill", "once"};
+    for (unsigned i = 0; i < 2; i++) {
+        char body[64];
+        http_client c;
+        snprintf(body, sizeof body, "{\"prompt\":\"%s\",\"stream\":true}", prompts[i]);
+        begin(&c, body);
+        if (i == 1)
+            assert_true(http_client_read_until(&c, "tick "));
+        assert_true(http_client_read_until(&c, "\n: waiting\n\n"));
+        http_client_close(&c);
+        expect_all_cancelled(1 + i);
+    }
 }
 
 static void test_hangup_with_more_sent(void **state)
@@ -395,6 +417,7 @@ int main(void)
         TEST(test_hangup_in_stream),
         TEST(test_hangup_with_more_sent),
         TEST(test_half_close),
+        cmocka_unit_test_setup_teardown(test_silent_stream, start_talkative, stop),
         TEST_OF_LIMITS(test_slow_reader),
         TEST_OF_LIMITS(test_slow_sender),
         TEST_OF_LIMITS(test_long_generation),
