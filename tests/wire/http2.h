@@ -14,15 +14,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+
 enum { H2_HEADERS = 1, H2_SETTINGS = 4, H2_PING = 6, H2_HEAD = 9 };
 enum { H2_END_STREAM = 1, H2_ACK = 1, H2_END_HEADERS = 4 };
 
 typedef struct h2 {
     int fd;
     uint32_t next_id;
-    int ended;          /* calls whose trailers came */
-    char text[1 << 12]; /* the newest headers */
-    size_t n_text;
+    int ended;   /* calls whose trailers came */
+    ft_buf text; /* all headers */
 } h2;
 
 static inline void h2_write(h2 *c, const void *data, size_t n)
@@ -67,6 +68,7 @@ static inline void h2_close(h2 *c)
     if (c->next_id)
         close(c->fd);
     c->next_id = 0;
+    ft_buf_deinit(&c->text);
 }
 
 static inline void h2_hello(h2 *c)
@@ -132,11 +134,7 @@ static inline bool h2_next(h2 *c)
     if (head[3] != H2_HEADERS)
         return true;
     c->ended += (head[4] & H2_END_STREAM) != 0;
-    if (c->n_text + n > sizeof c->text)
-        c->n_text = 0;
-    assert_true(n <= sizeof c->text);
-    memcpy(c->text + c->n_text, data, n);
-    c->n_text += n;
+    assert_int_equal(ft_buf_append(&c->text, data, n), FT_OK);
     return true;
 }
 
@@ -157,7 +155,7 @@ static inline void h2_wait_closed(h2 *c)
 
 static inline void h2_expect(const h2 *c, const char *words)
 {
-    if (!memmem(c->text, c->n_text, words, strlen(words)))
+    if (!c->text.data || !memmem(c->text.data, c->text.len, words, strlen(words)))
         fail_msg("'%s' was not said", words);
 }
 
