@@ -163,6 +163,33 @@ static void test_tls(void **state)
     echo_deinit(&e);
 }
 
+/* With TLS gRPC accepts by itself, and tells the address of a client in its own way. */
+static void test_share_over_tls(void **state)
+{
+    need_certificates();
+    echo e;
+    echo_init(&e);
+    ft_wire_server_opts opts = echo_opts(&e);
+    opts.tls_cert = file("server.pem");
+    opts.tls_key = file("server.key");
+    opts.max_streams = 8;
+    opts.client_share = 25;
+    echo_start(&e, &opts);
+    ft_wire_client *client =
+        dial(ft_wire_server_port(e.server), &(ft_wire_client_opts){.tls_ca = file("ca.pem")});
+    ft_call *call[3];
+    for (int i = 0; i < 3; i++) {
+        call[i] = open_call(client);
+        send_open(call[i], 3);
+        if (i < 2)
+            expect_opened(call[i], 3);
+    }
+    expect_end(call[2], FT_EXHAUSTED, "127.0.0.1 has 2 of the server's 8 streams");
+    for (int i = 0; i < 3; i++)
+        ft_call_destroy(call[i]);
+    echo_close(&e, client);
+}
+
 static void test_mutual_tls(void **state)
 {
     need_certificates();
@@ -309,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_credentials_differ),
         cmocka_unit_test(test_illegal_tokens),
         cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_share_over_tls),
         cmocka_unit_test(test_mutual_tls),
         cmocka_unit_test(test_bad_tls_files),
         cmocka_unit_test(test_certificates_are_read_again),

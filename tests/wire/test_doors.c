@@ -213,6 +213,38 @@ static void test_trusted_proxy(void **state)
     echo_deinit(&e);
 }
 
+static void test_ipv6(void **state)
+{
+    echo e;
+    char address[32];
+    ft_error err = {0};
+    ft_wire_client *client = NULL;
+    ft_call *call[3];
+    (void)state;
+    echo_init(&e);
+    ft_wire_server_opts opts = echo_opts(&e);
+    opts.host = "::1";
+    opts.max_streams = 8;
+    opts.client_share = SHARE;
+    if (ft_wire_server_create(&opts, &err, &e.server) != FT_OK) {
+        print_message("NO IPv6 HERE: %s\n", err.message);
+        skip();
+    }
+    snprintf(address, sizeof address, "[::1]:%d", ft_wire_server_port(e.server));
+    const ft_wire_client_opts dialed = {.address = address};
+    assert_int_equal(ft_wire_client_create(&dialed, &err, &client), FT_OK);
+    for (int i = 0; i < 3; i++) {
+        call[i] = open_call(client);
+        send_open(call[i], 3);
+        if (i < 2)
+            expect_opened(call[i], 3);
+    }
+    expect_end(call[2], FT_EXHAUSTED, "::/64 has 2 of the server's 8 streams");
+    for (int i = 0; i < 3; i++)
+        ft_call_destroy(call[i]);
+    echo_close(&e, client);
+}
+
 /* ---- connections ---- */
 
 /* 2,000 connections from one address: those above its share are closed. Others come in at any time.
@@ -328,10 +360,11 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_streams),        cmocka_unit_test(test_open_streams_stay),
-        cmocka_unit_test(test_silent_probes),         cmocka_unit_test(test_proven_callers),
-        cmocka_unit_test(test_trusted_proxy),         cmocka_unit_test(test_silent_connections),
-        cmocka_unit_test(test_places_of_connections), cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_silent_streams),     cmocka_unit_test(test_open_streams_stay),
+        cmocka_unit_test(test_silent_probes),      cmocka_unit_test(test_proven_callers),
+        cmocka_unit_test(test_trusted_proxy),      cmocka_unit_test(test_ipv6),
+        cmocka_unit_test(test_silent_connections), cmocka_unit_test(test_places_of_connections),
+        cmocka_unit_test(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
