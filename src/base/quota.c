@@ -78,7 +78,12 @@ ft_quota_room ft_quota_look(const ft_quota *quota, const ft_client_id *client)
 ft_status ft_quota_refuse(const ft_quota *quota, const ft_client_id *client, ft_quota_room why,
                           ft_error *err)
 {
-    if (why != FT_QUOTA_SHARE || quota->share == quota->max)
+    if (quota->n < quota->max && why == FT_QUOTA_FULL)
+        return ft_error_set(err, FT_EXHAUSTED,
+                            "all %u %s of this server are in use, but for %u that are kept for "
+                            "clients that have none: try again later",
+                            quota->max, quota->what, quota->max - quota->n);
+    if (why == FT_QUOTA_FULL || quota->share == quota->max)
         return ft_error_set(err, FT_EXHAUSTED,
                             "all %u %s of this server are in use: try again later", quota->max,
                             quota->what);

@@ -275,6 +275,9 @@ static void raise_descriptor_limit(const ft_wire_server *server)
     limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         FT_LOGW("wire", "cannot raise the limit of open files: %m");
+    if (limit.rlim_cur < wanted)
+        FT_LOGW("wire", "open files are limited limit=%ju wanted=%ju", (uintmax_t)limit.rlim_cur,
+                (uintmax_t)wanted);
 }
 
 static void create_grpc(ft_wire_server *server)

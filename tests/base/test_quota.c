@@ -70,7 +70,7 @@ static void test_reserve(void **state)
         n += take_all(&quota, &client, &err);
     }
     assert_int_equal(n, 61); /* 20 each, and one of the reserve for the last */
-    assert_non_null(strstr(err.message, "all 64 streams of this server are in use"));
+    assert_non_null(strstr(err.message, "all 64 streams of this server are in use, but for 3"));
     const ft_client_id new = at("127.0.0.1");
     assert_int_equal(take_all(&quota, &new, &err), 1); /* the second would be of the reserve */
     for (int i = 0; i < 2; i++) {
