@@ -58,7 +58,8 @@ struct ft_accept {
     ft_quota quota;
     const ft_networks *proxies;
     conn *first, *last;  /* accepted */
-    int64_t starved_us;  /* accepts nothing until then; FT_NO_DEADLINE: it accepts */
+    int64_t retry_us;    /* accepts nothing until then; FT_NO_DEADLINE: it accepts */
+    bool starved;        /* the last accept failed for want of a descriptor or of memory */
     int64_t logged_us;   /* when a refusal was last logged */
     uint32_t n_unlogged; /* refusals since */
     pthread_mutex_t lock;
@@ -118,6 +119,17 @@ static bool make_place(ft_accept *a, int fd)
     return true;
 }
 
+static void log_refused(ft_accept *a, const char *why)
+{
+    const int64_t now = now_us();
+    a->n_unlogged++;
+    if (now - a->logged_us < LOG_EVERY_US)
+        return;
+    FT_LOGW("wire", "connections refused n=%u reason=\"%s\"", a->n_unlogged, why);
+    a->logged_us = now;
+    a->n_unlogged = 0;
+}
+
 /* Gives an accepted connection to gRPC. */
 static void serve(ft_accept *a, conn *c)
 {
@@ -128,7 +140,7 @@ static void serve(ft_accept *a, conn *c)
     ok = ok && watch(a, EPOLL_CTL_DEL, c->fd, 0, NULL) &&
          watch(a, EPOLL_CTL_ADD, duplicate, EPOLLET, c);
     if (!ok) {
-        FT_LOGW("wire", "connection closed: no descriptor or memory for it");
+        log_refused(a, "no descriptor or no memory is free");
         if (duplicate >= 0)
             close(duplicate);
         drop(a, c);
@@ -178,17 +190,6 @@ static void look_at_hello(ft_accept *a, conn *c)
 
 /* ---- accepting ---- */
 
-static void log_refused(ft_accept *a, const char *why)
-{
-    const int64_t now = now_us();
-    a->n_unlogged++;
-    if (now - a->logged_us < LOG_EVERY_US)
-        return;
-    FT_LOGW("wire", "connections refused n=%u reason=\"%s\"", a->n_unlogged, why);
-    a->logged_us = now;
-    a->n_unlogged = 0;
-}
-
 /* Takes the socket. */
 static void take(ft_accept *a, int fd, const ft_address *address)
 {
@@ -230,9 +231,10 @@ static void accept_failed(ft_accept *a)
 {
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
         return;
-    if (a->starved_us == FT_NO_DEADLINE)
-        FT_LOGW("wire", "cannot accept connections now: %m: the limit of open files is too low");
-    a->starved_us = now_us() + STARVED_US;
+    if (!a->starved)
+        FT_LOGW("wire", "cannot accept connections, trying again: %m");
+    a->starved = true;
+    a->retry_us = now_us() + STARVED_US;
     watch(a, EPOLL_CTL_MOD, a->listener, 0, &a->listener);
 }
 
@@ -242,9 +244,12 @@ static void accept_one(ft_accept *a)
     socklen_t n = sizeof from;
     ft_address address;
     const int fd = accept4(a->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
         accept_failed(a);
-    else if (ft_address_of((const struct sockaddr *)&from, &address))
+        return;
+    }
+    a->starved = false;
+    if (ft_address_of((const struct sockaddr *)&from, &address))
         take(a, fd, &address);
     else
         close(fd);
@@ -258,11 +263,11 @@ static int look_at_time(ft_accept *a)
     const int64_t now = now_us();
     while (a->first && a->first->due_us <= now)
         drop(a, a->first);
-    if (a->starved_us <= now && watch(a, EPOLL_CTL_MOD, a->listener, EPOLLIN, &a->listener))
-        a->starved_us = FT_NO_DEADLINE;
+    if (a->retry_us <= now && watch(a, EPOLL_CTL_MOD, a->listener, EPOLLIN, &a->listener))
+        a->retry_us = FT_NO_DEADLINE;
     int64_t until = a->first ? a->first->due_us : FT_NO_DEADLINE;
-    if (a->starved_us < until)
-        until = a->starved_us;
+    if (a->retry_us < until)
+        until = a->retry_us;
     return until == FT_NO_DEADLINE ? -1 : (int)((until - now) / 1000 + 1);
 }
 
@@ -312,7 +317,7 @@ ft_status ft_accept_create(const ft_accept_opts *opts, ft_error *err, ft_accept 
     if (!a)
         return ft_error_set(err, FT_NOMEM, "no memory to accept connections");
     a->listener = a->epoll = a->wake = -1;
-    a->starved_us = FT_NO_DEADLINE;
+    a->retry_us = FT_NO_DEADLINE;
     a->logged_us = -LOG_EVERY_US;
     pthread_mutex_init(&a->lock, NULL);
     ft_status status = set_up(a, opts, err);
