@@ -59,7 +59,7 @@ SETTINGS = {
     "trees": Setting("--draft", "tree:12:4"),
     "runs": Setting(drafts=False),
     # early drafts pay on long lines, while the server has time
-    "far": Setting("--draft", "tree:12:4", delay_s=0.04, people=1),
+    "far": Setting("--draft", "tree:12:4", delay_s=0.05, people=2),
     "prompts": Setting("--draft", "tree:12:4", prompt=LONG_PROMPT),
 }
 
@@ -71,7 +71,7 @@ STATES = {
                   after_s=lambda b: b.rng.uniform(0, 0.9) * b.scene.gap_s),
     "verdict": State("trees", lambda m, s, b: verdict_came(m, s)),
     "run": State("runs", lambda m, s, b: m == r.AFTER and s.has_more),
-    "early": State("far", lambda m, s, b: m == r.AFTER and s.is_early, nth=4),
+    "early": State("far", lambda m, s, b: m == r.AFTER and s.is_early, nth=1),
     "resume": State("trees", lambda m, s, b: m == r.AFTER and s.is_resume, nth=1,
                     after_s=lambda b: b.rng.uniform(0, 0.003),
                     prepare=lambda b: b.scene.relay.cut()),
