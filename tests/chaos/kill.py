@@ -132,12 +132,12 @@ class Board:
 class Scene:
     """A server, a relay, an edge of one setting; asks and how long they take in peace."""
 
-    def __init__(self, world, setting, more_servers=()):
+    def __init__(self, world, setting, more_servers=(), more_flags=()):
         self.world, self.board = world, None
         self.server = w.Server(world, "--no-prefix-cache")
         self.relay = r.Relay(self.server.grpc, self.watch, setting.delay_s)
         self.edge = w.Edge(world, [self.relay.port, *more_servers], *setting.edge,
-                           drafts=setting.drafts)
+                           *more_flags, drafts=setting.drafts)
         self.asks = chat.asks(setting.people, world.seed, TOKENS, setting.prompt)
         quiet = chat.crowd([self.edge.http], self.asks)
         if self.asks[0].key in world.texts:
@@ -225,11 +225,12 @@ def each_state(world, kills):
 
 
 def gone_for_good(world):
-    """Two servers; the first is killed and stays away."""
+    """Two servers of one target; the first is killed and stays away."""
     for name in world.wanted(STATES if world.long else ("pass", "run")):
         rng = random.Random(f"{world.seed} two {name}")
         second = w.Server(world, "--no-prefix-cache")
-        scene = Scene(world, SETTINGS[STATES[name].setting], [second.grpc])
+        scene = Scene(world, SETTINGS[STATES[name].setting], [second.grpc],
+                      ["--require-same-target"])
         people, board = scene.begin(STATES[name], rng)
         if not board.killed.is_set():
             board.kill()
