@@ -22,6 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 START_S = 120
 MEMORY_MB = 100  # a server may grow by less, whatever strangers send
 PR_SET_PDEATHSIG = 1
+REPORT = re.compile(r"(?:ERROR: \w+Sanitizer|runtime error:).*")  # of a sanitized build
 
 
 def wait_for(what, done, seconds=START_S):
@@ -278,10 +279,12 @@ class World:
     # --- processes ---
 
     def stop_all(self):
-        """Ends what is left; a program that ended by a signal of its own has crashed."""
+        """Ends what is left. No program may have said that a sanitizer found something."""
         for program in self.programs:
             if program.alive:
                 program.kill()
+            report = REPORT.search(program.said())
+            self.check(not report, f"{program.name}: {report and report.group(0)}")
         self.programs.clear()
 
     def alive(self, program, when):
