@@ -66,24 +66,35 @@ static json_t *json_token_text(ft_http_answer *a, int32_t token, const char *pre
     return text;
 }
 
+/* Returns the value, or NULL if a part of it could not be added: an answer lacks nothing. */
+static json_t *whole(json_t *take_value, int failed)
+{
+    if (!failed)
+        return take_value;
+    json_decref(take_value);
+    return NULL;
+}
+
 /* Chat: {"token","logprob","bytes"}. */
 static json_t *chat_candidate(ft_http_answer *a, int32_t token, float logprob)
 {
     json_t *text = json_token_text(a, token, ""), *bytes = json_array();
-    for (size_t i = 0; bytes && i < a->piece.len; i++)
-        json_array_append_new(bytes, json_integer((unsigned char)a->piece.data[i]));
+    int failed = 0;
+    for (size_t i = 0; i < a->piece.len; i++)
+        failed |= json_array_append_new(bytes, json_integer((unsigned char)a->piece.data[i]));
     return json_pack("{s:o,s:o,s:o}", "token", text, "logprob", json_logprob(logprob), "bytes",
-                     bytes);
+                     whole(bytes, failed));
 }
 
 static json_t *chat_token(ft_http_answer *a, const ft_gen_token *t)
 {
     json_t *object = chat_candidate(a, t->id, t->logprob.logprob), *top = json_array();
+    int failed = 0;
     for (uint32_t i = 0; i < t->logprob.n_top; i++)
-        json_array_append_new(
+        failed |= json_array_append_new(
             top, chat_candidate(a, t->logprob.top[i].token, t->logprob.top[i].logprob));
-    json_object_set_new(object, "top_logprobs", top);
-    return object;
+    failed |= json_object_set_new(object, "top_logprobs", top);
+    return whole(object, failed);
 }
 
 /* Takes item, and appends it to a list. FT_NOMEM. */
@@ -98,14 +109,14 @@ static ft_status append_item(ft_buf *list, json_t *item)
 static json_t *completion_top(ft_http_answer *a, const ft_gen_token *t)
 {
     json_t *top = json_object();
+    int failed = 0;
     for (uint32_t i = 0; i < t->logprob.n_top; i++) {
         json_t *key = json_token_text(a, t->logprob.top[i].token, "bytes:");
-        if (key)
-            json_object_set_new_nocheck(top, json_string_value(key),
-                                        json_logprob(t->logprob.top[i].logprob));
+        failed |= json_object_set_new_nocheck(top, json_string_value(key),
+                                              json_logprob(t->logprob.top[i].logprob));
         json_decref(key);
     }
-    return top;
+    return whole(top, failed);
 }
 
 static ft_status append_columns(ft_http_answer *a, const ft_gen_token *t)
@@ -258,7 +269,8 @@ ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
     status = begin_stream(a, out);
     if (status != FT_OK)
         return status;
-    return append_chunk(a, ft_http_json_text(text, n), a->parsed->request.logprobs, NULL, out);
+    json_t *piece = ft_http_json_text(text, n);
+    return piece ? append_chunk(a, piece, a->parsed->request.logprobs, NULL, out) : FT_NOMEM;
 }
 
 static ft_status finish_stream(ft_http_answer *a, const ft_http_result *result, const char *finish,

@@ -28,6 +28,7 @@ static ft_status dump(json_t *root, size_t flag, ft_buf *out)
     /* with 9 digits a float is read back unchanged */
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(9) | flag;
     int failed = !root || json_dump_callback(root, append, out, flags);
+    failed |= out->failed; /* jansson 2.14 goes on if a key could not be appended */
     json_decref(root);
     if (!failed)
         return FT_OK;

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_file.h"
+
 typedef struct reader {
     json_t *root;
     ft_http_fail *fail;
@@ -417,8 +419,11 @@ static ft_status load(reader *r, const char *body, size_t n)
                                 "The body holds more values than this server accepts: %d objects, "
                                 "%d values of all kinds.",
                                 FT_HTTP_OBJECTS_MAX, FT_HTTP_VALUES_MAX);
-    r->root = r->out->root = json_loadb(body, n, JSON_REJECT_DUPLICATES, &e);
-    if (!r->root)
+    ft_status status = ft_json_read(body, n, &e, &r->out->root);
+    r->root = r->out->root;
+    if (status == FT_NOMEM)
+        return out_of_memory(r);
+    if (status != FT_OK)
         return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,
                                 "The body is not valid JSON, at line %d, column %d: %s.", e.line,
                                 e.column, json_reason(&e));

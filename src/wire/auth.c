@@ -13,19 +13,23 @@
 
 static const char bearer[] = "Bearer ";
 
-/* The token in the metadata as a string that the caller frees; NULL: none. */
-static char *bearer_token(const grpc_metadata_array *metadata)
+/* *out: the token in the metadata as a string that the caller frees; NULL: none. FT_NOMEM, which
+ * must not pass for a client without a token. */
+static ft_status bearer_token(const grpc_metadata_array *metadata, char **out)
 {
+    *out = NULL;
     for (size_t i = 0; i < metadata->count; i++) {
         if (grpc_slice_str_cmp(metadata->metadata[i].key, FT_RPC_AUTHORIZATION) != 0)
             continue;
         grpc_slice value = metadata->metadata[i].value;
         size_t n = GRPC_SLICE_LENGTH(value), skip = sizeof bearer - 1;
         const char *text = (const char *)GRPC_SLICE_START_PTR(value);
-        if (n > skip && memcmp(text, bearer, skip) == 0)
-            return strndup(text + skip, n - skip);
+        if (n <= skip || memcmp(text, bearer, skip) != 0)
+            continue;
+        *out = strndup(text + skip, n - skip);
+        return *out ? FT_OK : FT_NOMEM;
     }
-    return NULL;
+    return FT_OK;
 }
 
 ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token, ft_keyring *keys,
@@ -33,7 +37,9 @@ ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token, 
 {
     if (!token && !keys)
         return FT_OK;
-    char *given = bearer_token(metadata);
+    char *given;
+    if (bearer_token(metadata, &given) != FT_OK)
+        return ft_error_set(err, FT_NOMEM, "no memory for a call");
     bool known = keys ? ft_keyring_find(keys, given, key) : ft_secret_equal_str(token, given);
     ft_status status = FT_OK;
     if (!known)
@@ -71,7 +77,9 @@ char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata,
         return strdup(of_key);
     }
     add_certificate(call, &out);
-    char *token = bearer_token(metadata);
+    char *token;
+    if (bearer_token(metadata, &token) != FT_OK)
+        out.failed = true;
     if (token) {
         uint64_t hash = ft_siphash(salt, token, strlen(token));
         (void)ft_buf_printf(&out, "token:%016llx", (unsigned long long)hash);

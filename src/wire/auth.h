@@ -12,7 +12,7 @@
 
 /* Checks the metadata's "authorization: Bearer TOKEN" in constant time: against `token`, or if keys
  * is not NULL, against the keys; *key is then the key with that token. Both NULL: every client may
- * call. FT_UNAUTHENTICATED. */
+ * call. FT_UNAUTHENTICATED, FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token,
                                        ft_keyring *keys, ft_error *err, ft_key *key);
 

@@ -38,30 +38,41 @@ typedef struct request {
     grpc_metadata_array metadata;
 } request;
 
-static void request_destroy(request *req)
+static void on_request(void *owner, bool ok);
+
+static void request_clear(request *req)
 {
     grpc_call_details_destroy(&req->details);
     grpc_metadata_array_destroy(&req->metadata);
-    free(req);
 }
 
-static void on_request(void *owner, bool ok);
-
-/* Requests one more call. Without memory the server goes on with one request less. */
-static void arm(ft_wire_server *server)
+/* Requests a call. Takes req, and frees it if gRPC wants no more of them. */
+static void arm(request *take_req)
 {
-    request *req = calloc(1, sizeof *req);
-    if (!req) {
-        FT_LOGE("wire", "no memory to accept calls");
-        return;
-    }
-    req->server = server;
-    req->tag = (ft_rpc_tag){on_request, req};
+    request *req = take_req;
+    ft_wire_server *server = req->server;
     grpc_call_details_init(&req->details);
     grpc_metadata_array_init(&req->metadata);
     if (grpc_server_request_call(server->grpc, &req->call, &req->details, &req->metadata,
-                                 server->queue.cq, server->queue.cq, &req->tag) != GRPC_CALL_OK)
-        request_destroy(req);
+                                 server->queue.cq, server->queue.cq, &req->tag) == GRPC_CALL_OK)
+        return;
+    request_clear(req);
+    free(req);
+}
+
+/* The requests are made at the start and used again and again, so memory that runs out later ends
+ * calls but not the taking of calls. */
+static ft_status arm_all(ft_wire_server *server, ft_error *err)
+{
+    for (int i = 0; i < ARMED_REQUESTS; i++) {
+        request *req = calloc(1, sizeof *req);
+        if (!req)
+            return ft_error_set(err, FT_NOMEM, "no memory for a server");
+        req->server = server;
+        req->tag = (ft_rpc_tag){on_request, req};
+        arm(req);
+    }
+    return FT_OK;
 }
 
 static ft_method method_of(grpc_slice path)
@@ -218,10 +229,10 @@ static void on_request(void *owner, bool ok)
     ft_wire_server *server = req->server;
     ft_error err = {0};
     if (!ok) { /* shutting down */
-        request_destroy(req);
+        request_clear(req);
+        free(req);
         return;
     }
-    arm(server);
     ft_key key = {0};
     ft_method method = method_of(req->details.method);
     bool proven;
@@ -243,7 +254,8 @@ static void on_request(void *owner, bool ok)
                              err.code == FT_EXHAUSTED ? FULL_RETRY_MS : 0);
         }
     }
-    request_destroy(req);
+    request_clear(req);
+    arm(req);
 }
 
 static void on_shut_down(void *owner, bool ok)
@@ -434,8 +446,7 @@ ft_status ft_wire_server_create(const ft_wire_server_opts *opts, ft_error *err,
     status = listen_on(server, opts, err);
     if (status == FT_OK) {
         grpc_server_start(server->grpc);
-        for (int i = 0; i < ARMED_REQUESTS; i++)
-            arm(server);
+        status = arm_all(server, err);
     }
     if (status == FT_OK && server->accept)
         status = ft_accept_start(server->accept, server->grpc, err);
