@@ -68,7 +68,8 @@ int ft_cmd_report(ft_status status, const ft_error *err, json_t *report, bool js
                   void (*print)(const json_t *report));
 
 /* From now on SIGINT and SIGTERM set a flag, which ft_cmd_stopped() reads, and end the waits below.
- * A second signal ends the process at once. */
+ * A second signal ends the process at once. Writing to a closed pipe, or behind a limit on files,
+ * fails and does not end the process. */
 void ft_cmd_catch_signals(void);
 bool ft_cmd_stopped(void);
 /* Clears the flag after a SIGINT, but not after a SIGTERM. */

@@ -127,6 +127,7 @@ void ft_cmd_catch_signals(void)
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write, like a full disk */
 }
 
 static void on_hangup(int sig)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 // clang-format off
@@ -311,6 +312,76 @@ static void test_second_signal(void **state)
     http_client_close(&c);
 }
 
+static void limit(pid_t pid, int what, rlim_t most)
+{
+    const struct rlimit limit = {most, most};
+    assert_int_equal(prlimit(pid, what, &limit, NULL), 0);
+}
+
+/* With what SQLite puts beside it. */
+static void remove_trace(char *take_path)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    char path[256];
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s%s", take_path, ends[i]);
+        unlink(path);
+    }
+    free(take_path);
+}
+
+/* A disk on which an edge's traces find no more room costs traces, not texts. */
+static void test_full_disk(void **state)
+{
+    char address[32], *trace = tiny_temp_path();
+    program server =
+        program_start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", NULL});
+    snprintf(address, sizeof address, "127.0.0.1:%d", program_wait_port(&server, "listening"));
+    unlink(trace);
+    program edge =
+        program_start((const char *[]){"edge", "--server", address, "-md", model, "--draft", "3",
+                                       "--port", "0", "--trace", trace, NULL});
+    const int port = program_wait_port(&edge, "foretoken edge");
+    assert_true(port > 0);
+    char *wanted = complete(port, 0.8);
+    limit(edge.pid, RLIMIT_FSIZE, 4096); /* such as it has written already */
+    char *before = complete(port, 0.8);
+    assert_int_not_equal(program_wait_number(&edge, "rounds are not recorded", ""), -1);
+    char *after = complete(port, 0.8);
+    assert_string_equal(before, wanted);
+    assert_string_equal(after, wanted);
+    assert_int_equal(program_stop(&edge), 0);
+    assert_int_equal(program_stop(&server), 0);
+    free(wanted);
+    free(before);
+    free(after);
+    remove_trace(trace);
+}
+
+/* Connections that take all open files are refused; when they have gone, there is room again. */
+static void test_open_files(void **state)
+{
+    enum { MANY = 80 };
+    http_client c[MANY];
+    program server = program_start(
+        (const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", "--http-port", "0", NULL});
+    const int port = program_wait_port(&server, "api url=");
+    assert_true(port > 0);
+    char *wanted = complete(port, 0.8);
+    limit(server.pid, RLIMIT_NOFILE, 64);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < MANY; i++) /* the kernel takes them, whoever accepts them */
+            assert_true(http_client_open(&c[i], port));
+        for (int i = 0; i < MANY; i++)
+            http_client_close(&c[i]);
+        char *text = complete(port, 0.8);
+        assert_string_equal(text, wanted);
+        free(text);
+    }
+    free(wanted);
+    assert_int_equal(program_stop(&server), 0);
+}
+
 static int run(const char *const *args)
 {
     program p = program_start(args);
@@ -357,6 +428,8 @@ int main(void)
         cmocka_unit_test(test_certificates),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_second_signal),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_open_files),
         cmocka_unit_test(test_flags),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
