@@ -30,7 +30,7 @@ typedef struct ft_http_ask {
     size_t n;
     bool chat;
     ft_http_model model;
-    const char *key_name; /* borrowed as long as the generation; may be NULL */
+    const char *key_name;  /* borrowed as long as the generation; may be NULL */
     uint32_t keep_alive_s; /* of silence in a stream, until a comment is due */
 } ft_http_ask;
 

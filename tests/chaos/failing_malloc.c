@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into a program of ours, makes one allocation fail: that of our own code, of jansson or of
-// protobuf-c which comes as the n-th from now on. gRPC and ggml end the process when theirs fail, so
-// theirs never do. The test writes n into the file that CHAOS_MALLOC names, which both sides map. The
-// calls that led to the failure go to standard error: addr2line turns them into lines.
-// Any thread; glibc only, whose own allocator does the work.
+// Preloaded into a program of ours, makes one allocation fail: that of our own code, of jansson or
+// of protobuf-c which comes as the n-th from now on. gRPC and ggml end the process when theirs
+// fail, so theirs never do. The test writes n into the file that CHAOS_MALLOC names, which both
+// sides map. The calls that led to the failure go to standard error: addr2line turns them into
+// lines. Any thread; glibc only, whose own allocator does the work.
 #include <elf.h>
 #include <errno.h>
 #include <execinfo.h>

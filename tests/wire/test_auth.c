@@ -332,14 +332,10 @@ static void test_printable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_credentials_differ),
-        cmocka_unit_test(test_illegal_tokens),
-        cmocka_unit_test(test_tls),
-        cmocka_unit_test(test_share_over_tls),
-        cmocka_unit_test(test_mutual_tls),
-        cmocka_unit_test(test_bad_tls_files),
-        cmocka_unit_test(test_certificates_are_read_again),
+        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_credentials_differ),
+        cmocka_unit_test(test_illegal_tokens), cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_share_over_tls), cmocka_unit_test(test_mutual_tls),
+        cmocka_unit_test(test_bad_tls_files),  cmocka_unit_test(test_certificates_are_read_again),
         cmocka_unit_test(test_printable),
     };
     return cmocka_run_group_tests(tests, make_certificates, remove_certificates);
