@@ -14,6 +14,13 @@
 #include "base/log.h"
 #include "base/text.h"
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#else
+#define __tsan_acquire(p) ((void)(p))
+#define __tsan_release(p) ((void)(p))
+#endif
+
 static void log_line(gpr_log_func_args *args)
 {
     FT_LOGD("wire", "grpc: %s", args->message);
@@ -41,6 +48,7 @@ void ft_rpc_serve(grpc_completion_queue *cq)
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             return;
         ft_rpc_tag *tag = event.tag;
+        __tsan_acquire(tag);
         tag->done(tag->owner, event.success != 0);
     }
 }
@@ -76,9 +84,15 @@ void ft_rpc_queue_stop(ft_rpc_queue *queue)
     grpc_shutdown();
 }
 
+void ft_rpc_hand_over(ft_rpc_tag *tag)
+{
+    __tsan_release(tag);
+}
+
 bool ft_rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t n, ft_rpc_tag *tag,
                         int *outstanding)
 {
+    ft_rpc_hand_over(tag);
     grpc_call_error refused = grpc_call_start_batch(call, ops, n, tag, NULL);
     if (refused == GRPC_CALL_OK) {
         ++*outstanding;

@@ -53,6 +53,10 @@ FT_WARN_UNUSED ft_status ft_rpc_queue_start(ft_rpc_queue *queue, ft_error *err);
 /* Handles the remaining events, ends the thread and shuts gRPC down. */
 void ft_rpc_queue_stop(ft_rpc_queue *queue);
 
+/* Tells ThreadSanitizer that whoever handles the tag's event sees what this thread wrote: gRPC
+ * makes it so, with atomics that are not instrumented. Call it before the tag is given to gRPC by
+ * other ways than ft_rpc_start_batch. */
+void ft_rpc_hand_over(ft_rpc_tag *tag);
 /* Starts a batch and counts it in *outstanding. False: gRPC refused; the call is then being
  * cancelled. */
 bool ft_rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t n, ft_rpc_tag *tag,

@@ -53,6 +53,7 @@ static void arm(request *take_req)
     ft_wire_server *server = req->server;
     grpc_call_details_init(&req->details);
     grpc_metadata_array_init(&req->metadata);
+    ft_rpc_hand_over(&req->tag);
     if (grpc_server_request_call(server->grpc, &req->call, &req->details, &req->metadata,
                                  server->queue.cq, server->queue.cq, &req->tag) == GRPC_CALL_OK)
         return;

@@ -17,7 +17,7 @@
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define COUNTS_ALLOCS 1
 #else
 #define COUNTS_ALLOCS 0

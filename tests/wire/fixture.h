@@ -66,6 +66,23 @@ static inline void echo_wait(echo *e, const int *counter, int value)
         fail_msg("waited for %d, got %d", value, seen);
 }
 
+/* A counter while the server runs. */
+static inline int echo_count(echo *e, const int *counter)
+{
+    pthread_mutex_lock(&e->lock);
+    int n = *counter;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+/* The credential of the last session, so too. */
+static inline void echo_credential(echo *e, char out[256])
+{
+    pthread_mutex_lock(&e->lock);
+    memcpy(out, e->credential, sizeof e->credential);
+    pthread_mutex_unlock(&e->lock);
+}
+
 static void echo_flood(ft_stream *stream)
 {
     static ft_token_logprob logprobs[FT_WIRE_PATH_MAX];

@@ -95,7 +95,7 @@ static void lose_edge(int signal_number)
     echo_wait(&e, &e.messages, 1);
     kill(pid, signal_number);
     echo_wait(&e, &e.ended, 1);
-    assert_int_equal(e.ended_cut, 1);
+    assert_int_equal(echo_count(&e, &e.ended_cut), 1);
     end_process(pid, out);
     echo_deinit(&e);
 }
