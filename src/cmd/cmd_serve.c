@@ -347,7 +347,7 @@ static const ft_flag rows[] = {
     {"--per-client-share", NULL, VERIFIER(client_share), "PERCENT",
      "of streams, sessions, calls and connections that one client may have; 100: all", 1, 100},
     {"--trusted-proxy", NULL, FT_FLAG(serve_flags, trusted_proxies), "CIDR",
-     "networks of proxies whose x-forwarded-for tells the client's address; may be repeated"},
+     "networks of proxies whose x-forwarded-for tells the client's address"},
     {"--session-ttl", NULL, VERIFIER(session_ttl_s), "S",
      "seconds that a session without a stream is kept", 0, 86400},
     {"--idle-s", NULL, VERIFIER(idle_s), "S",
