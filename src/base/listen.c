@@ -50,3 +50,12 @@ ft_status ft_listen(const char *host, int port, ft_error *err, int *fd)
     freeaddrinfo(list);
     return status;
 }
+
+int ft_listen_accept(int listener, struct sockaddr_storage *from, socklen_t *n, bool *starved)
+{
+    *n = sizeof *from;
+    const int fd = accept4(listener, (struct sockaddr *)from, n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    *starved =
+        fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+    return fd;
+}

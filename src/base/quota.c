@@ -5,7 +5,6 @@
 #include "base/quota.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +40,11 @@ static int compare(const ft_client_id *a, const ft_client_id *b)
     return by_address ? by_address : strcmp(a->tenant, b->tenant);
 }
 
+bool ft_client_same(const ft_client_id *a, const ft_client_id *b)
+{
+    return compare(a, b) == 0;
+}
+
 /* Where the client's entry is, or would be. */
 static size_t place_of(const ft_quota *quota, const ft_client_id *client)
 {
@@ -57,7 +61,7 @@ static size_t place_of(const ft_quota *quota, const ft_client_id *client)
 
 static bool has_entry(const ft_quota *quota, size_t at, const ft_client_id *client)
 {
-    return at < quota->n_entries && compare(&quota->entries[at].client, client) == 0;
+    return at < quota->n_entries && ft_client_same(&quota->entries[at].client, client);
 }
 
 static uint32_t held(const ft_quota *quota, const ft_client_id *client)

@@ -10,6 +10,7 @@
 #ifndef FT_BASE_QUOTA_H
 #define FT_BASE_QUOTA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,9 @@ typedef struct ft_client_id {
     char address[FT_CLIENT_ADDRESS_SIZE]; /* as ft_address_network writes it; "": this process
                                              itself, which has no share */
 } ft_client_id;
+
+/* Whether both are the same client. */
+bool ft_client_same(const ft_client_id *a, const ft_client_id *b);
 
 typedef struct ft_quota_entry {
     ft_client_id client;

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/listen.h"
 #include "base/log.h"
 
 #define STARVED_MS 100
@@ -18,12 +19,12 @@
 static bool accept_one(const ft_http_accept *a)
 {
     struct sockaddr_storage from = {0};
-    socklen_t n = sizeof from;
-    const int fd = accept4(a->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
-        return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
-    a->take(a->ctx, fd, (const struct sockaddr *)&from, n);
-    return true;
+    socklen_t n;
+    bool starved;
+    const int fd = ft_listen_accept(a->listener, &from, &n, &starved);
+    if (fd >= 0)
+        a->take(a->ctx, fd, (const struct sockaddr *)&from, n);
+    return !starved;
 }
 
 static void *loop(void *arg)

@@ -132,11 +132,6 @@ void ft_sess_end(ft_sess *s, ft_status code, const char *message)
     }
 }
 
-static bool same_client(const ft_client_id *a, const ft_client_id *b)
-{
-    return strcmp(a->tenant, b->tenant) == 0 && strcmp(a->address, b->address) == 0;
-}
-
 /* Looks for room for one more session. If there is none, *gives_way is the session that must end:
  * the one that has been detached longest. If the key has all the sessions that it allows, or the
  * client has its share, only their own detached sessions may give way; otherwise any detached one
@@ -153,7 +148,7 @@ static ft_status find_room(const ft_verifier *v, const ft_client_id *client, con
     for (ft_sess *s = v->sessions.first; s; s = s->next) {
         const ft_holder holder = {.kind = FT_HOLDER_DETACHED, .since_us = s->times.detached_us};
         if (s->handle || (key_full && strcmp(s->who.key.name, key->name) != 0) ||
-            (room == FT_QUOTA_SHARE && !same_client(&s->who.client, client)) ||
+            (room == FT_QUOTA_SHARE && !ft_client_same(&s->who.client, client)) ||
             (*gives_way && !ft_evict_before(&holder, &first)))
             continue;
         *gives_way = s;

@@ -226,11 +226,9 @@ static void take(ft_accept *a, int fd, const ft_address *address)
     a->last = c;
 }
 
-/* No descriptor or no memory is free: waits a little. Everything else is about one connection. */
-static void accept_failed(ft_accept *a)
+/* No descriptor or no memory is free: waits a little. */
+static void starve(ft_accept *a)
 {
-    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
-        return;
     if (!a->starved)
         FT_LOGW("wire", "cannot accept connections, trying again: %m");
     a->starved = true;
@@ -241,13 +239,14 @@ static void accept_failed(ft_accept *a)
 static void accept_one(ft_accept *a)
 {
     struct sockaddr_storage from;
-    socklen_t n = sizeof from;
+    socklen_t n;
     ft_address address;
-    const int fd = accept4(a->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) {
-        accept_failed(a);
+    bool starved;
+    const int fd = ft_listen_accept(a->listener, &from, &n, &starved);
+    if (starved)
+        starve(a);
+    if (fd < 0)
         return;
-    }
     a->starved = false;
     if (ft_address_of((const struct sockaddr *)&from, &address))
         take(a, fd, &address);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes that fail: only the session that makes them fail loses its stream, the texts of all others
-// are what they would have been, and whoever was cut goes on after a resume. An engine that fails
+// Passes that fail. Only the session that makes them fail loses its stream. The texts of all others
+// are what they would have been. Whoever was cut goes on after a resume. An engine that fails
 // altogether, or hangs, says so until it works again.
 //
 // The linker sends the verifier's calls of two engine functions here (tests/CMakeLists.txt), where
