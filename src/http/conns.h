@@ -37,9 +37,9 @@ typedef struct ft_http_conn {
     struct ft_http_conn *next;
     int fd;
     ft_http_standing standing;
-    ft_client_id client;     /* for whom it is counted */
-    int64_t deadline_us;     /* on the monotonic clock; FT_NO_DEADLINE: none */
-    struct ft_http_tls *tls; /* set by the server before the handshake; NULL: no TLS */
+    ft_client_id client;        /* for whom it is counted */
+    int64_t deadline_us;        /* on the monotonic clock; FT_NO_DEADLINE: none */
+    struct ft_tls_creds *creds; /* the server's; held while the connection is; NULL: no TLS */
 } ft_http_conn;
 
 typedef struct ft_http_conns {

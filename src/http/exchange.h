@@ -19,6 +19,7 @@
 #include "http/generation.h"
 #include "http/guard.h"
 #include "http/openai.h"
+#include "tls/cert.h"
 
 struct ft_http {
     ft_http_backend backend;
@@ -27,7 +28,7 @@ struct ft_http {
     ft_http_conns conns;
     ft_http_accept accept;
     struct MHD_Daemon *daemon;
-    struct ft_http_tls *tls; /* NULL: no TLS */
+    ft_tls_cert *tls; /* NULL: no TLS */
     int port;
     size_t max_body_bytes;
     uint32_t request_timeout_s;

@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/listen.h"
 #include "base/log.h"
 #include "http/exchange.h"
-#include "http/tls.h"
 
 #define HEADER_BYTES ((size_t)32 << 10) /* a connection's memory: its headers must fit */
 /* libmicrohttpd counts a connection until its thread has ended, which is later than we do. */
@@ -66,22 +66,34 @@ static void take(void *ctx, int fd, const struct sockaddr *from, socklen_t n)
 
 /* --- libmicrohttpd's callbacks --- */
 
+/* Before the handshake: libmicrohttpd itself knows only the certificate of its start. */
+static void show_certificate(const ft_http *http, struct MHD_Connection *connection,
+                             ft_http_conn *conn)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    conn->creds = ft_tls_cert_hold(http->tls);
+    gnutls_credentials_set(info->tls_session, GNUTLS_CRD_CERTIFICATE, ft_tls_creds_of(conn->creds));
+}
+
 static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
     ft_http *http = cls;
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-        ft_http_conns_remove(&http->conns, *context);
+        ft_http_conn *conn = *context;
+        ft_tls_creds_give_back(conn ? conn->creds : NULL);
+        ft_http_conns_remove(&http->conns, conn);
         *context = NULL;
         return;
     }
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     *context = ft_http_conns_start(&http->conns, info->connect_fd);
-    if (*context)
-        ((ft_http_conn *)*context)->tls = http->tls;
-    else
+    if (!*context)
         shutdown(info->connect_fd, SHUT_RDWR); /* it would have no deadline */
+    else if (http->tls)
+        show_certificate(http, connection, *context);
 }
 
 /* lint: library signature */
@@ -145,16 +157,16 @@ static ft_status check_opts(const ft_http_opts *opts, ft_error *err)
                             "http: TLS needs a certificate and its key: give both, or neither");
     if (opts->max_connections > 100000)
         return ft_error_set(err, FT_INVALID, "http: more than 100000 connections are asked for");
-    if (opts->tls_cert && MHD_is_feature_supported(MHD_FEATURE_HTTPS_CERT_CALLBACK2) != MHD_YES)
+    if (opts->tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return ft_error_set(err, FT_UNSUPPORTED, "http: this libmicrohttpd was built without TLS");
     return FT_OK;
 }
 
-static struct MHD_Daemon *run_daemon(ft_http *http)
+/* cert, key: PEM; NULL: no TLS. */
+static struct MHD_Daemon *run_daemon(ft_http *http, const char *cert, const char *key)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
                      MHD_USE_POLL | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG;
-    const struct MHD_OptionItem end = {.option = MHD_OPTION_END};
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)on_log, http},
         {MHD_OPTION_CONNECTION_LIMIT,
@@ -165,24 +177,35 @@ static struct MHD_Daemon *run_daemon(ft_http *http)
         {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
         {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, http},
-        http->tls ? ft_http_tls_option() : end,
-        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"},
-        end};
-    return MHD_start_daemon(flags | (http->tls ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, http,
+        /* without TLS the list ends here */
+        {cert ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, (void *)cert},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)FT_TLS_PRIORITIES},
+        {MHD_OPTION_END, 0, NULL}};
+    return MHD_start_daemon(flags | (cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, http,
                             MHD_OPTION_ARRAY, options, MHD_OPTION_END);
 }
 
 static ft_status start_daemon(ft_http *http, const ft_http_opts *opts, ft_error *err)
 {
+    const ft_tls_files files = {.cert = opts->tls_cert, .key = opts->tls_key};
+    char *cert = NULL, *key = NULL;
     ft_status status = FT_OK;
-    if (opts->tls_cert)
-        status = ft_http_tls_create(opts->tls_cert, opts->tls_key, err, &http->tls);
+    if (files.cert) {
+        status = ft_tls_cert_create(&files, err, &http->tls);
+        if (status == FT_OK)
+            status = ft_file_read_pem(files.cert, err, &cert);
+        if (status == FT_OK)
+            status = ft_file_read_pem(files.key, err, &key);
+    }
     if (status == FT_OK) {
-        http->daemon = run_daemon(http);
+        http->daemon = run_daemon(http, cert, key);
         if (!http->daemon)
             status = ft_error_set(err, FT_IO,
                                   "http: the server did not start: out of memory or threads");
     }
+    free(cert);
+    free(key);
     return status;
 }
 
@@ -244,7 +267,7 @@ int ft_http_port(const ft_http *http)
 
 ft_status ft_http_reload_tls(ft_http *http, ft_error *err)
 {
-    return http->tls ? ft_http_tls_reload(http->tls, err) : FT_OK;
+    return http->tls ? ft_tls_cert_reload(http->tls, err) : FT_OK;
 }
 
 void ft_http_drain(ft_http *http, int64_t timeout_us)
@@ -262,6 +285,6 @@ void ft_http_destroy(ft_http *http)
         MHD_stop_daemon(http->daemon);
     ft_http_conns_deinit(&http->conns);
     ft_http_guard_deinit(&http->guard);
-    ft_http_tls_destroy(http->tls);
+    ft_tls_cert_destroy(http->tls);
     free(http);
 }

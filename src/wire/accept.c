@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The accept loop: one thread that waits for new connections, for the first bytes of those that it
-// has accepted, and for the end of those that gRPC has.
+// The accept loop: one thread that waits for new connections, for TLS handshakes and the first
+// bytes of those that it has accepted, and for the end of those that gRPC has. The bytes of TLS
+// connections pass through tls/pipe.h, so gRPC sees plain sockets only.
 //
-// A connection's descriptor belongs to gRPC once it is served, and gRPC tells nobody when it closes
-// it. So the loop keeps a duplicate. gRPC shuts a socket down before it closes it, which shows as
-// EPOLLHUP on the duplicate; the loop then closes that, too. A descriptor that accept() returns is
-// closed in gRPC, so an older connection of that number is over, whether its EPOLLHUP came or not.
+// gRPC gets a duplicate of the socket, and tells nobody when it closes it. It shuts a socket down
+// before it closes it, which shows as EPOLLHUP on ours; the loop then closes that, too.
 //
-// Owned by the thread: all but `served`, which the lock guards, because calls look addresses up.
+// A call knows its connection by the number of gRPC's descriptor alone, and may ask for it a little
+// after the connection's end. So numbers are given out in a ring, and a number comes again only
+// when many others have been served.
+//
+// Owned by the thread: all but `served`, which the lock guards, because calls look peers up.
 #include "wire/accept.h"
 
 #include <errno.h>
@@ -29,6 +32,7 @@
 #include "base/cond.h"
 #include "base/listen.h"
 #include "base/log.h"
+#include "tls/pipe.h"
 #include "wire/rpc.h"
 
 /* How long the loop waits before it tries again to accept without a free descriptor. Connections
@@ -37,12 +41,19 @@
 /* Refused connections are logged at most this often, so that nobody floods the log. */
 #define LOG_EVERY_US 1000000
 
+/* The ring of numbers: so many for each connection that may be open, and so many more. */
+#define RING_FACTOR 8
+#define RING_LEAST  1024
+
 #define PREFACE         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define HELLO_BYTES_MAX 1024 /* a SETTINGS frame has 6 bytes a setting, and there are about ten */
 
 typedef struct conn {
-    int fd;      /* accepted: the socket; served: its duplicate */
-    int grpc_fd; /* served: the socket, which belongs to gRPC; -1: accepted */
+    int fd;      /* the socket; served with TLS: a duplicate of the pipe's end that gRPC has */
+    int grpc_fd; /* served: gRPC's duplicate of fd; -1: accepted */
+    ft_tls_conn *tls;
+    bool secure; /* TLS, and the handshake is over */
+    char *names; /* in the client's certificate; NULL: it has shown none */
     ft_address address;
     ft_client_id client;
     int64_t due_us;           /* accepted: when its hello must have come */
@@ -53,6 +64,8 @@ struct ft_accept {
     int listener, epoll, wake; /* wake: an eventfd, written by stop */
     grpc_server *server;
     grpc_server_credentials *insecure;
+    ft_tls_cert *cert; /* NULL: no TLS */
+    ft_tls_pipes *pipes;
     pthread_t thread;
     bool running;
     ft_quota quota;
@@ -65,6 +78,7 @@ struct ft_accept {
     pthread_mutex_t lock;
     conn **served; /* [n_served] by grpc_fd; guarded by lock */
     size_t n_served;
+    int next_number; /* the ring's next number for gRPC */
 };
 
 static int64_t now_us(void)
@@ -97,10 +111,12 @@ static void drop(ft_accept *a, conn *c)
         a->served[c->grpc_fd] = NULL;
         pthread_mutex_unlock(&a->lock);
     }
-    /* gRPC may still have the socket open, so closing the duplicate does not end the watch. */
+    ft_tls_conn_destroy(c->tls);
+    /* gRPC may still have its duplicate open, so closing ours does not end the watch. */
     watch(a, EPOLL_CTL_DEL, c->fd, 0, NULL);
     close(c->fd);
     ft_quota_give_back(&a->quota, &c->client);
+    free(c->names);
     free(c);
 }
 
@@ -130,29 +146,62 @@ static void log_refused(ft_accept *a, const char *why)
     a->n_unlogged = 0;
 }
 
+/* The client speaks to the pipe from now on; c->fd becomes the end that gRPC gets. */
+static bool start_pipe(ft_accept *a, conn *c)
+{
+    int ends[2];
+    ft_error err;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
+        return false;
+    watch(a, EPOLL_CTL_DEL, c->fd, 0, NULL);
+    if (ft_tls_pipes_add(a->pipes, c->tls, c->fd, ends[0], &err) != FT_OK) {
+        close(ends[0]);
+        close(ends[1]);
+        return false;
+    }
+    c->tls = NULL;
+    c->fd = ends[1];
+    return watch(a, EPOLL_CTL_ADD, c->fd, EPOLLET, c);
+}
+
+/* A duplicate of fd with the ring's next free number. */
+static int next_duplicate(ft_accept *a, int fd)
+{
+    const int last = (int)(RING_FACTOR * a->quota.max) + RING_LEAST;
+    int number = fcntl(fd, F_DUPFD_CLOEXEC, a->next_number);
+    if (number < 0 || number > last) {
+        if (number >= 0)
+            close(number);
+        number = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    }
+    a->next_number = number + 1;
+    return number;
+}
+
 /* Gives an accepted connection to gRPC. */
 static void serve(ft_accept *a, conn *c)
 {
-    const int duplicate = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
+    bool ok = c->tls ? start_pipe(a, c) : watch(a, EPOLL_CTL_MOD, c->fd, EPOLLET, c);
+    const int number = ok ? next_duplicate(a, c->fd) : -1;
     pthread_mutex_lock(&a->lock);
-    bool ok = duplicate >= 0 && make_place(a, c->fd);
+    ok = number >= 0 && make_place(a, number);
+    conn *before = ok ? a->served[number] : NULL;
     pthread_mutex_unlock(&a->lock);
-    ok = ok && watch(a, EPOLL_CTL_DEL, c->fd, 0, NULL) &&
-         watch(a, EPOLL_CTL_ADD, duplicate, EPOLLET, c);
     if (!ok) {
         log_refused(a, "no descriptor or no memory is free");
-        if (duplicate >= 0)
-            close(duplicate);
+        if (number >= 0)
+            close(number);
         drop(a, c);
         return;
     }
+    if (before) /* gRPC has closed it, or the number would not be free */
+        drop(a, before);
     unlink_accepted(a, c);
-    c->grpc_fd = c->fd;
-    c->fd = duplicate;
     pthread_mutex_lock(&a->lock);
-    a->served[c->grpc_fd] = c;
+    c->grpc_fd = number;
+    a->served[number] = c;
     pthread_mutex_unlock(&a->lock);
-    grpc_server_add_channel_from_fd(a->server, c->grpc_fd, a->insecure);
+    grpc_server_add_channel_from_fd(a->server, number, a->insecure);
 }
 
 typedef enum hello { HELLO_SHORT, HELLO_WHOLE, HELLO_WRONG } hello;
@@ -174,14 +223,49 @@ static hello hello_of(const uint8_t *data, size_t n)
     return n < whole ? HELLO_SHORT : HELLO_WHOLE;
 }
 
-/* Bytes of an accepted connection have come, or its end. They stay in the socket for gRPC. */
-static void look_at_hello(ft_accept *a, conn *c)
+/* False: it failed, or there is no memory for the client's names. */
+static bool shake_hands(conn *c)
+{
+    ft_buf names = {0};
+    const ft_tls_io got = ft_tls_conn_handshake(c->tls);
+    c->secure = got == FT_TLS_OK;
+    if (got == FT_TLS_OK && ft_tls_conn_names(c->tls, &names) != FT_OK) {
+        ft_buf_deinit(&names);
+        return false;
+    }
+    c->names = names.data;
+    return got != FT_TLS_END;
+}
+
+static hello look_at_plain(const conn *c)
 {
     uint8_t begin[HELLO_BYTES_MAX];
     const ssize_t n = recv(c->fd, begin, sizeof begin, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    const hello got = n > 0 ? hello_of(begin, (size_t)n) : HELLO_WRONG;
+        return HELLO_SHORT;
+    return n > 0 ? hello_of(begin, (size_t)n) : HELLO_WRONG;
+}
+
+static hello look_at_secure(conn *c)
+{
+    size_t n;
+    ft_tls_io got = FT_TLS_OK;
+    if (!c->secure && !shake_hands(c))
+        return HELLO_WRONG;
+    while (c->secure && got == FT_TLS_OK) {
+        got = ft_tls_conn_fill(c->tls);
+        const uint8_t *begin = ft_tls_conn_bytes(c->tls, &n);
+        const hello said = hello_of(begin, n);
+        if (said != HELLO_SHORT)
+            return said;
+    }
+    return got == FT_TLS_END ? HELLO_WRONG : HELLO_SHORT;
+}
+
+/* Bytes of an accepted connection have come, or its end. They stay where gRPC will find them. */
+static void look_at_hello(ft_accept *a, conn *c)
+{
+    const hello got = c->tls ? look_at_secure(c) : look_at_plain(c);
     if (got == HELLO_WRONG)
         drop(a, c);
     else if (got == HELLO_WHOLE)
@@ -196,11 +280,6 @@ static void take(ft_accept *a, int fd, const ft_address *address)
     const int one = 1;
     ft_client_id client = {0};
     ft_error err = {0};
-    pthread_mutex_lock(&a->lock);
-    conn *before = (size_t)fd < a->n_served ? a->served[fd] : NULL;
-    pthread_mutex_unlock(&a->lock);
-    if (before)
-        drop(a, before);
     if (!a->proxies || !ft_networks_hold(a->proxies, address)) /* else: no share */
         ft_address_network(address, client.address);
     if (ft_quota_take(&a->quota, &client, &err) != FT_OK) {
@@ -209,8 +288,11 @@ static void take(ft_accept *a, int fd, const ft_address *address)
         return;
     }
     conn *c = calloc(1, sizeof *c);
-    if (!c || !watch(a, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, c)) {
+    ft_tls_conn *tls = c && a->cert ? ft_tls_conn_create(a->cert, fd) : NULL;
+    const uint32_t events = EPOLLIN | EPOLLET | (tls ? EPOLLOUT : 0);
+    if (!c || (a->cert && !tls) || !watch(a, EPOLL_CTL_ADD, fd, events, c)) {
         ft_quota_give_back(&a->quota, &client);
+        ft_tls_conn_destroy(tls);
         free(c);
         close(fd);
         return;
@@ -218,6 +300,7 @@ static void take(ft_accept *a, int fd, const ft_address *address)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     *c = (conn){.fd = fd,
                 .grpc_fd = -1,
+                .tls = tls,
                 .address = *address,
                 .client = client,
                 .due_us = now_us() + 1000ll * FT_RPC_HANDSHAKE_LIMIT_MS,
@@ -298,6 +381,10 @@ static ft_status set_up(ft_accept *a, const ft_accept_opts *opts, ft_error *err)
     ft_status status = ft_listen(opts->host, opts->port, err, &a->listener);
     if (status == FT_OK)
         status = ft_quota_init(&a->quota, "connections", opts->max, opts->client_share, err);
+    if (status == FT_OK && opts->tls)
+        status = ft_tls_cert_create(opts->tls, err, &a->cert);
+    if (status == FT_OK && opts->tls)
+        status = ft_tls_pipes_create(err, &a->pipes);
     if (status != FT_OK)
         return status;
     a->insecure = grpc_insecure_server_credentials_create();
@@ -366,6 +453,8 @@ void ft_accept_destroy(ft_accept *accept)
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
+    ft_tls_pipes_destroy(a->pipes);
+    ft_tls_cert_destroy(a->cert);
     if (a->insecure)
         grpc_server_credentials_release(a->insecure);
     ft_quota_deinit(&a->quota);
@@ -385,12 +474,23 @@ int ft_accept_port(const ft_accept *accept)
     return ntohs(in.sin_port);
 }
 
-bool ft_accept_peer(ft_accept *accept, int fd, ft_address *out)
+ft_status ft_accept_reload_tls(ft_accept *accept, ft_error *err)
 {
+    return accept->cert ? ft_tls_cert_reload(accept->cert, err) : FT_OK;
+}
+
+ft_status ft_accept_peer(ft_accept *accept, int fd, ft_error *err, ft_accepted *out)
+{
+    *out = (ft_accepted){0};
     pthread_mutex_lock(&accept->lock);
     const conn *c = fd >= 0 && (size_t)fd < accept->n_served ? accept->served[fd] : NULL;
+    const bool named = c && c->names;
     if (c)
-        *out = c->address;
+        out->address = c->address;
+    if (named)
+        out->names = strdup(c->names);
     pthread_mutex_unlock(&accept->lock);
-    return c != NULL;
+    if (!c)
+        return ft_error_set(err, FT_UNAVAILABLE, "the connection of this call is over");
+    return named && !out->names ? ft_error_set(err, FT_NOMEM, "no memory for a call") : FT_OK;
 }

@@ -3,7 +3,6 @@
 // metadata belong to the call: they are read and never kept.
 #include "wire/auth.h"
 
-#include <grpc/grpc_security.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,24 +49,7 @@ ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token, 
     return status;
 }
 
-static void add_certificate(grpc_call *call, ft_buf *out)
-{
-    grpc_auth_context *context = grpc_call_auth_context(call);
-    if (!context)
-        return;
-    if (grpc_auth_context_peer_is_authenticated(context)) {
-        grpc_auth_property_iterator it = grpc_auth_context_peer_identity(context);
-        const grpc_auth_property *property;
-        while ((property = grpc_auth_property_iterator_next(&it)) != NULL) {
-            (void)ft_buf_puts(out, "cert:");
-            (void)ft_buf_append(out, property->value, property->value_length);
-            (void)ft_buf_puts(out, ";");
-        }
-    }
-    grpc_auth_context_release(context);
-}
-
-char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata,
+char *ft_auth_credential(const char *names, const grpc_metadata_array *metadata,
                          const uint8_t salt[16], const ft_key *key)
 {
     char of_key[FT_KEY_CREDENTIAL_SIZE];
@@ -76,7 +58,8 @@ char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata,
         ft_key_credential(key, of_key);
         return strdup(of_key);
     }
-    add_certificate(call, &out);
+    if (names)
+        (void)ft_buf_puts(&out, names);
     char *token;
     if (bearer_token(metadata, &token) != FT_OK)
         out.failed = true;

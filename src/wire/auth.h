@@ -18,9 +18,9 @@ FT_WARN_UNUSED ft_status ft_auth_check(const grpc_metadata_array *metadata, cons
 
 /* The client's credential as a string that the caller frees. Equal credentials give equal strings.
  * With a key (its name is not ""): ft_key_credential. Otherwise the names in the client's
- * certificate and a salted hash of its bearer token, as far as it sent them; "anonymous" if it sent
- * neither. The string never contains the token. NULL: no memory. */
-char *ft_auth_credential(grpc_call *call, const grpc_metadata_array *metadata,
+ * certificate (NULL: it sent none) and a salted hash of its bearer token, if it sent one;
+ * "anonymous" if it sent neither. The string never contains the token. NULL: no memory. */
+char *ft_auth_credential(const char *names, const grpc_metadata_array *metadata,
                          const uint8_t salt[16], const ft_key *key);
 
 #endif

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "wire/call.h"
-#include "wire/tls.h"
 
 #define CONNECT_TIMEOUT_MS   5000
 #define FIRST_RECONNECT_MS   200
@@ -42,6 +42,39 @@ static ft_status set_token(ft_wire_client *client, const char *token, ft_error *
                               "the bearer token must be printable ASCII and not empty");
 }
 
+static ft_status read_pem(const char *path, ft_error *err, char **out)
+{
+    *out = NULL;
+    return path ? ft_file_read_pem(path, err, out) : FT_OK;
+}
+
+/* The caller releases *out. */
+static ft_status tls_creds(const ft_wire_client_opts *opts, ft_error *err,
+                           grpc_channel_credentials **out)
+{
+    char *cert = NULL, *key = NULL, *ca = NULL;
+    *out = NULL;
+    if (!opts->tls_cert != !opts->tls_key)
+        return ft_error_set(err, FT_INVALID,
+                            "TLS needs both a certificate and its key: only the %s was given",
+                            opts->tls_cert ? "certificate" : "key");
+    ft_status status = read_pem(opts->tls_cert, err, &cert);
+    if (status == FT_OK)
+        status = read_pem(opts->tls_key, err, &key);
+    if (status == FT_OK)
+        status = read_pem(opts->tls_ca, err, &ca);
+    if (status == FT_OK) {
+        grpc_ssl_pem_key_cert_pair pair = {.private_key = key, .cert_chain = cert};
+        *out = grpc_ssl_credentials_create_ex(ca, cert ? &pair : NULL, NULL, NULL);
+        if (!*out)
+            status = ft_error_set(err, FT_INVALID, "cannot set up TLS from the PEM files");
+    }
+    free(cert);
+    free(key);
+    free(ca);
+    return status;
+}
+
 static ft_status open_channel(ft_wire_client *client, const ft_wire_client_opts *opts,
                               ft_error *err)
 {
@@ -49,9 +82,7 @@ static ft_status open_channel(ft_wire_client *client, const ft_wire_client_opts 
     grpc_channel_credentials *creds = NULL;
     ft_status status = FT_OK;
     if (tls)
-        status = ft_tls_client_creds(
-            &(ft_tls_files){.cert = opts->tls_cert, .key = opts->tls_key, .ca = opts->tls_ca}, err,
-            &creds);
+        status = tls_creds(opts, err, &creds);
     else
         creds = grpc_insecure_credentials_create();
     if (status != FT_OK)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address of a call's client: gRPC tells the connection's as text ("ipv4:127.0.0.1:5000",
-// "ipv6:%5B::1%5D:5000"), or its descriptor if our accept loop gave it that ("fd:12"), a proxy the
-// one behind it in the metadata. Stateless. Received metadata
-// belong to the call: they are read and never kept.
+// Who calls: gRPC names the connection by the descriptor that our accept loop gave it ("fd:12"). A
+// proxy tells in the metadata who is behind it. Stateless. Received metadata belong to the call:
+// they are read and never kept.
 #include "wire/peer.h"
 
 #include <grpc/support/alloc.h>
@@ -17,38 +16,14 @@
 
 #define FORWARDED "x-forwarded-for"
 
-/* gRPC's text without its scheme and without an interface (%25eth0), brackets for %5B and %5D. */
-static size_t unescape(const char *text, char *out, size_t size)
-{
-    size_t n = 0;
-    bool in_zone = false;
-    const char *colon = strchr(text, ':');
-    for (const char *at = colon ? colon + 1 : text; *at && n + 1 < size; at++) {
-        char c = *at;
-        if (strncmp(at, "%5B", 3) == 0 || strncmp(at, "%5D", 3) == 0) {
-            c = at[2] == 'B' ? '[' : ']';
-            at += 2;
-        }
-        in_zone = c == '%' || (in_zone && c != ']');
-        if (!in_zone)
-            out[n++] = c;
-    }
-    out[n] = 0;
-    return n;
-}
-
-static bool peer_address(const ft_wire_server *server, grpc_call *call, ft_address *out)
+ft_status ft_peer_of(const ft_wire_server *server, grpc_call *call, ft_error *err, ft_accepted *out)
 {
     static const char by_descriptor[] = "fd:";
-    char text[128];
-    char *peer = grpc_call_get_peer(call);
-    bool known;
-    if (server->accept && strncmp(peer, by_descriptor, sizeof by_descriptor - 1) == 0)
-        known = ft_accept_peer(server->accept, atoi(peer + sizeof by_descriptor - 1), out);
-    else
-        known = ft_address_parse(text, unescape(peer, text, sizeof text), out);
-    gpr_free(peer);
-    return known;
+    char *name = grpc_call_get_peer(call);
+    const bool ours = strncmp(name, by_descriptor, sizeof by_descriptor - 1) == 0;
+    const int fd = ours ? atoi(name + sizeof by_descriptor - 1) : -1;
+    gpr_free(name);
+    return ft_accept_peer(server->accept, fd, err, out);
 }
 
 /* The last value of x-forwarded-for; an empty one if there is none. */
@@ -60,15 +35,13 @@ static grpc_slice forwarded(const grpc_metadata_array *metadata)
     return grpc_empty_slice();
 }
 
-void ft_peer_client(const ft_wire_server *server, grpc_call *call,
+void ft_peer_client(const ft_wire_server *server, const ft_accepted *from,
                     const grpc_metadata_array *metadata, const ft_key *key, ft_client_id *out)
 {
     const ft_networks *proxies = server->opts.proxies;
-    ft_address address;
-    *out = (ft_client_id){.address = "unknown"};
+    ft_address address = from->address;
+    *out = (ft_client_id){0};
     snprintf(out->tenant, sizeof out->tenant, "%s", key->name);
-    if (!peer_address(server, call, &address))
-        return;
     if (proxies) {
         const grpc_slice said = forwarded(metadata);
         address = ft_networks_client(proxies, &address, (const char *)GRPC_SLICE_START_PTR(said),

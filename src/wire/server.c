@@ -16,7 +16,6 @@
 #include "wire/auth.h"
 #include "wire/peer.h"
 #include "wire/stream.h"
-#include "wire/tls.h"
 
 /* Requests for a call that wait in gRPC at any time. */
 #define ARMED_REQUESTS 8
@@ -235,17 +234,20 @@ static void on_request(void *owner, bool ok)
         return;
     }
     ft_key key = {0};
+    ft_accepted from;
     ft_method method = method_of(req->details.method);
-    bool proven;
-    ft_status status = check_call(&server->opts, method, &req->metadata, &err, &key, &proven);
+    bool proven = false;
+    ft_status status = ft_peer_of(server, req->call, &err, &from);
+    if (status == FT_OK)
+        status = check_call(&server->opts, method, &req->metadata, &err, &key, &proven);
     if (status != FT_OK)
         method = FT_METHOD_UNKNOWN; /* so it gets no place */
     ft_stream *stream =
         ft_stream_create(server, &owner_of_streams, req->call, method,
-                         ft_auth_credential(req->call, &req->metadata, server->salt, &key));
+                         ft_auth_credential(from.names, &req->metadata, server->salt, &key));
     if (stream) {
         stream->key = key;
-        ft_peer_client(server, req->call, &req->metadata, &key, &stream->client);
+        ft_peer_client(server, &from, &req->metadata, &key, &stream->client);
         ft_status full = admit(server, stream, quota_for(server, method, proven), &err);
         if (status == FT_OK && full == FT_OK) {
             ft_stream_read_next(stream);
@@ -255,6 +257,7 @@ static void on_request(void *owner, bool ok)
                              err.code == FT_EXHAUSTED ? FULL_RETRY_MS : 0);
         }
     }
+    free(from.names);
     request_clear(req);
     arm(req);
 }
@@ -274,13 +277,13 @@ static uint32_t calls_max(const ft_wire_server *server)
     return server->opts.max_streams + 3 * OTHER_CALLS_MAX;
 }
 
-/* The accept loop needs two descriptors a connection; other parts of the process need some, too.
- * With TLS gRPC accepts, and if accept() fails once because there are too many open files, gRPC
- * 1.51 never accepts again. So the limit must be high enough. */
+/* The accept loop needs two descriptors a connection, with TLS four. Other parts of the process
+ * need some, too. */
 static void raise_descriptor_limit(const ft_wire_server *server)
 {
     enum { LEAST = 65536, OTHERS = 4096 };
-    const rlim_t need = 2 * (rlim_t)calls_max(server) + OTHERS;
+    const rlim_t each = server->opts.tls_cert ? 4 : 2;
+    const rlim_t need = each * calls_max(server) + OTHERS;
     const rlim_t wanted = need > LEAST ? need : LEAST;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
@@ -318,45 +321,15 @@ static void create_grpc(ft_wire_server *server)
     grpc_server_register_completion_queue(server->grpc, server->queue.cq, NULL);
 }
 
-/* gRPC does not say why it cannot listen: try without it. */
-static ft_status explain_listen_failure(const ft_wire_server_opts *opts, ft_error *err)
-{
-    int fd;
-    ft_status status = ft_listen(opts->host, opts->port, err, &fd);
-    if (status != FT_OK)
-        return status;
-    close(fd);
-    return ft_error_set(err, FT_UNAVAILABLE, "cannot listen on %s port %d", opts->host, opts->port);
-}
-
-static ft_status listen_with_tls(ft_wire_server *server, const ft_wire_server_opts *opts,
-                                 ft_error *err)
-{
-    char address[320];
-    const ft_tls_files files = {opts->tls_cert, opts->tls_key, opts->tls_client_ca};
-    ft_status status = FT_OK;
-    if (files.cert || files.key || files.ca)
-        status = ft_tls_create(&files, err, &server->tls);
-    if (status != FT_OK)
-        return status;
-    grpc_server_credentials *creds = ft_tls_server_creds(server->tls);
-    /* an IPv6 literal needs brackets */
-    snprintf(address, sizeof address, strchr(opts->host, ':') ? "[%s]:%d" : "%s:%d", opts->host,
-             opts->port);
-    server->port = grpc_server_add_http2_port(server->grpc, address, creds);
-    grpc_server_credentials_release(creds);
-    return server->port > 0 ? FT_OK : explain_listen_failure(opts, err);
-}
-
 static ft_status listen_on(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
 {
+    const ft_tls_files files = {opts->tls_cert, opts->tls_key, opts->tls_client_ca};
     const ft_accept_opts accept = {.host = opts->host,
                                    .port = opts->port,
                                    .max = calls_max(server),
                                    .client_share = opts->client_share,
-                                   .proxies = opts->proxies};
-    if (opts->tls_cert || opts->tls_key || opts->tls_client_ca)
-        return listen_with_tls(server, opts, err);
+                                   .proxies = opts->proxies,
+                                   .tls = files.cert || files.key || files.ca ? &files : NULL};
     ft_status status = ft_accept_create(&accept, err, &server->accept);
     if (status == FT_OK)
         server->port = ft_accept_port(server->accept);
@@ -421,7 +394,6 @@ static void free_server(ft_wire_server *server)
 {
     ft_late_stop(server);
     deinit_quotas(server);
-    ft_tls_destroy(server->tls);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->lock);
     free(server);
@@ -449,7 +421,7 @@ ft_status ft_wire_server_create(const ft_wire_server_opts *opts, ft_error *err,
         grpc_server_start(server->grpc);
         status = arm_all(server, err);
     }
-    if (status == FT_OK && server->accept)
+    if (status == FT_OK)
         status = ft_accept_start(server->accept, server->grpc, err);
     if (status == FT_OK)
         *out = server;
@@ -484,7 +456,7 @@ void ft_wire_server_set_serving(ft_wire_server *server, bool serving)
 
 ft_status ft_wire_server_reload_tls(ft_wire_server *server, ft_error *err)
 {
-    return server->tls ? ft_tls_reload(server->tls, err) : FT_OK;
+    return ft_accept_reload_tls(server->accept, err);
 }
 
 void ft_wire_server_drain(ft_wire_server *server)

@@ -88,11 +88,10 @@ struct ft_stream {
 
 struct ft_wire_server {
     ft_wire_server_opts opts;
-    uint8_t salt[16];   /* random */
-    struct ft_tls *tls; /* NULL: none */
+    uint8_t salt[16]; /* random */
     int port;
     grpc_server *grpc;
-    ft_accept *accept; /* NULL: gRPC listens itself, for TLS */
+    ft_accept *accept;
     ft_rpc_queue queue;
     ft_rpc_tag tag_shutdown;
 

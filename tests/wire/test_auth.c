@@ -4,7 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sched.h>
+#include <sys/resource.h>
+
 #include "fixture.h"
+#include "http2.h"
 
 static char folder[] = "/tmp/ft-wire-XXXXXX";
 static bool have_certificates;
@@ -167,7 +171,7 @@ static void test_tls(void **state)
     echo_deinit(&e);
 }
 
-/* With TLS gRPC accepts by itself, and tells the address of a client in its own way. */
+/* Clients are told apart by address with TLS, too. */
 static void test_share_over_tls(void **state)
 {
     need_certificates();
@@ -192,6 +196,46 @@ static void test_share_over_tls(void **state)
     for (int i = 0; i < 3; i++)
         ft_call_destroy(call[i]);
     echo_close(&e, client);
+}
+
+/* Connections that begin no handshake take their own address's places alone, and are ended. When no
+ * descriptor is free nobody comes in; with one again, everybody does. */
+static void test_silent_connections_over_tls(void **state)
+{
+    enum { PLACES = 8 + 3 * 256, GET_IN = PLACES / 4, MORE = 40 };
+    static h2 silent[GET_IN + MORE];
+    need_certificates();
+    echo e;
+    echo_init(&e);
+    ft_wire_server_opts opts = echo_opts(&e);
+    opts.tls_cert = file("server.pem");
+    opts.tls_key = file("server.key");
+    opts.max_streams = 8;
+    opts.client_share = 25;
+    echo_start(&e, &opts);
+    const int port = ft_wire_server_port(e.server);
+    for (int i = 0; i < GET_IN + MORE; i++)
+        h2_connect(&silent[i], "127.0.0.2", port);
+    const ft_wire_client_opts by_ca = {.tls_ca = file("ca.pem")};
+    expect_welcome(&e, &by_ca);
+    for (int i = 0; i < GET_IN + MORE; i++) {
+        h2_wait_closed(&silent[i]); /* 10 s, or at once */
+        h2_close(&silent[i]);
+    }
+    struct rlimit before, none = {0};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none.rlim_max = before.rlim_max;
+    h2_connect(&silent[0], "127.0.0.2", port); /* now some descriptors are open */
+    none.rlim_cur = (rlim_t)silent[0].fd;
+    silent[1].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    h2_use(&silent[1], silent[1].fd, "127.0.0.2", port); /* is not accepted */
+    sched_yield();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    expect_welcome(&e, &by_ca);
+    h2_close(&silent[0]);
+    h2_close(&silent[1]);
+    echo_deinit(&e);
 }
 
 static void test_mutual_tls(void **state)
@@ -338,10 +382,15 @@ static void test_printable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_credentials_differ),
-        cmocka_unit_test(test_illegal_tokens), cmocka_unit_test(test_tls),
-        cmocka_unit_test(test_share_over_tls), cmocka_unit_test(test_mutual_tls),
-        cmocka_unit_test(test_bad_tls_files),  cmocka_unit_test(test_certificates_are_read_again),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_credentials_differ),
+        cmocka_unit_test(test_illegal_tokens),
+        cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_share_over_tls),
+        cmocka_unit_test(test_silent_connections_over_tls),
+        cmocka_unit_test(test_mutual_tls),
+        cmocka_unit_test(test_bad_tls_files),
+        cmocka_unit_test(test_certificates_are_read_again),
         cmocka_unit_test(test_printable),
     };
     return cmocka_run_group_tests(tests, make_certificates, remove_certificates);
