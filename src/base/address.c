@@ -151,3 +151,11 @@ ft_address ft_networks_client(const ft_networks *proxies, const ft_address *peer
         from--;
     return ft_address_parse(forwarded + from, n - from, &client) ? client : *peer;
 }
+
+ft_client_id ft_networks_stranger(const ft_networks *proxies, const ft_address *peer)
+{
+    ft_client_id client = {0};
+    if (!proxies || !ft_networks_hold(proxies, peer))
+        ft_address_network(peer, client.address);
+    return client;
+}

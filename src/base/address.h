@@ -47,5 +47,9 @@ bool ft_networks_hold(const ft_networks *networks, const ft_address *address);
  * bytes of x-forwarded-for, which the proxy has added, is an address; then that entry. */
 ft_address ft_networks_client(const ft_networks *proxies, const ft_address *peer,
                               const char *forwarded, size_t n);
+/* The client that a connection from `peer` counts for before it has sent a request: its network.
+ * One of the proxies (NULL: there are none) has the address "", which has no share, because many
+ * clients come from it. */
+ft_client_id ft_networks_stranger(const ft_networks *proxies, const ft_address *peer);
 
 #endif

@@ -22,16 +22,6 @@
 
 /* --- accepting --- */
 
-/* A stranger's address; that of a trusted proxy is "", which has no share. */
-static ft_client_id stranger(const ft_http *http, const struct sockaddr *from)
-{
-    ft_client_id client = {0};
-    ft_address address;
-    if (ft_address_of(from, &address) && !ft_networks_hold(&http->proxies, &address))
-        ft_address_network(&address, client.address);
-    return client;
-}
-
 /* Says why, if the client can understand that and the socket takes it at once. */
 static void say_no_room(const ft_http *http, int fd)
 {
@@ -54,7 +44,10 @@ static void say_no_room(const ft_http *http, int fd)
 static void take(void *ctx, int fd, const struct sockaddr *from, socklen_t n)
 {
     ft_http *http = ctx;
-    const ft_client_id client = stranger(http, from);
+    ft_address address;
+    ft_client_id client = {0};
+    if (ft_address_of(from, &address))
+        client = ft_networks_stranger(&http->proxies, &address);
     if (ft_http_conns_add(&http->conns, fd, &client, http->request_timeout_s)) {
         /* closes it if that fails, perhaps later */
         (void)MHD_add_connection(http->daemon, fd, from, n);

@@ -278,10 +278,8 @@ static void look_at_hello(ft_accept *a, conn *c)
 static void take(ft_accept *a, int fd, const ft_address *address)
 {
     const int one = 1;
-    ft_client_id client = {0};
+    const ft_client_id client = ft_networks_stranger(a->proxies, address);
     ft_error err = {0};
-    if (!a->proxies || !ft_networks_hold(a->proxies, address)) /* else: no share */
-        ft_address_network(address, client.address);
     if (ft_quota_take(&a->quota, &client, &err) != FT_OK) {
         log_refused(a, err.message);
         close(fd);

@@ -129,13 +129,25 @@ static void test_proxies(void **state)
     }
 }
 
+/* Before a request, a connection counts for its network, a proxy's for nobody. */
+static void test_strangers(void **state)
+{
+    ft_networks proxies = {0};
+    const ft_address proxy = parsed("10.1.2.3"), stranger = parsed("2001:db8:1:2:3::4");
+    (void)state;
+    assert_int_equal(ft_networks_parse("flag", "10.0.0.0/8", NULL, &proxies), FT_OK);
+    assert_string_equal(ft_networks_stranger(&proxies, &proxy).address, "");
+    assert_string_equal(ft_networks_stranger(NULL, &proxy).address, "10.1.2.3");
+    assert_string_equal(ft_networks_stranger(&proxies, &stranger).address, "2001:db8:1:2::/64");
+    assert_string_equal(ft_networks_stranger(&proxies, &stranger).tenant, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_networks),
-        cmocka_unit_test(test_proxies),
+        cmocka_unit_test(test_text),      cmocka_unit_test(test_sockets),
+        cmocka_unit_test(test_networks),  cmocka_unit_test(test_proxies),
+        cmocka_unit_test(test_strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
