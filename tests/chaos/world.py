@@ -155,18 +155,18 @@ class Edge(Program):
         return metric(self.http, "edge_" + name)
 
 
-class Memory:
-    """The most memory that a program has, looked at ten times a second; use as a context."""
+class Look:
+    """Calls look() in a thread, again and again, and once more at the end; use as a context."""
 
-    def __init__(self, program):
-        self.program = program
-        self.before = self.most = program.rss_mb()
+    def __init__(self, every_s):
+        self.every_s = every_s
         self.stop = threading.Event()
-        self.thread = threading.Thread(target=self._look, daemon=True)
+        self.thread = threading.Thread(target=self._run, daemon=True)
 
-    def _look(self):
-        while not self.stop.wait(0.1):
-            self.most = max(self.most, self.program.rss_mb())
+    def _run(self):
+        self.look()
+        while not self.stop.wait(self.every_s):
+            self.look()
 
     def __enter__(self):
         self.thread.start()
@@ -175,6 +175,18 @@ class Memory:
     def __exit__(self, *_):
         self.stop.set()
         self.thread.join()
+        self.look()
+
+
+class Memory(Look):
+    """The most memory that a program has, looked at ten times a second."""
+
+    def __init__(self, program):
+        super().__init__(0.1)
+        self.program = program
+        self.before = self.most = program.rss_mb()
+
+    def look(self):
         self.most = max(self.most, self.program.rss_mb())
 
     @property
@@ -182,29 +194,17 @@ class Memory:
         return self.most - self.before
 
 
-class Health:
-    """Asks Health.Check twice a second, each time anew, as a probe does; use as a context."""
+class Health(Look):
+    """Asks Health.Check twice a second, each time anew, as a probe does."""
 
     def __init__(self, port):
+        super().__init__(0.5)
         self.port = port
         self.asked = self.serving = 0
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=self._ask, daemon=True)
 
-    def _ask(self):
-        while True:
-            serving = h2.health(self.port, "127.0.0.3")
-            self.asked, self.serving = self.asked + 1, self.serving + serving
-            if self.stop.wait(0.5):
-                return
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
+    def look(self):
+        serving = h2.health(self.port, "127.0.0.3")
+        self.asked, self.serving = self.asked + 1, self.serving + serving
 
 
 class World:

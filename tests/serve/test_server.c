@@ -170,6 +170,18 @@ static void remote_close(remote *r, ft_client_kind kind)
     (void)remote_wait_end(r);
 }
 
+/* The whole text, in one session without an interruption and without drafts. */
+static void remote_whole(net *n, const ft_msg_open *open, test_text *text)
+{
+    test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
+    remote r;
+    remote_open(&r, n, open);
+    while (text->finish == FT_FINISH_NONE)
+        if (!remote_round(&r, &plain, text))
+            fail_msg("%s", r.end.message);
+    remote_close(&r, FT_CLIENT_CLOSE);
+}
+
 /* ---- many sessions ---- */
 
 typedef struct member {
@@ -190,13 +202,8 @@ static void make_references(member *all, net *n)
         m->temperature = i % 2 ? 0.8f : 0;
         test_text_random(&m->ref, 1 + (i * 29) % 120, i);
         test_text_init(&m->text, m->ref.token, m->ref.n);
-        m->edge = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, i);
-        ft_msg_open open = local_open_msg(&m->ref, m->temperature, i, NEW_TOK);
-        remote_open(&m->r, n, &open);
-        while (m->ref.finish == FT_FINISH_NONE)
-            if (!remote_round(&m->r, &m->edge, &m->ref))
-                fail_msg("%s", m->r.end.message);
-        remote_close(&m->r, FT_CLIENT_CLOSE);
+        const ft_msg_open open = local_open_msg(&m->ref, m->temperature, i, NEW_TOK);
+        remote_whole(n, &open, &m->ref);
         m->edge = test_edge_make(TEST_DRAFT_MIXED, &m->ref, target.n_vocab, i);
     }
 }
@@ -386,10 +393,7 @@ static void test_resume_over_the_wire(void **state)
     test_text_random(&ref, 30, 4);
     text = ref;
     ft_msg_open open = local_open_msg(&ref, 0.8f, 4, 12);
-    remote_open(&r, &n, &open);
-    while (ref.finish == FT_FINISH_NONE)
-        assert_true(remote_round(&r, &plain, &ref));
-    remote_close(&r, FT_CLIENT_CLOSE);
+    remote_whole(&n, &open, &ref);
 
     open = local_open_msg(&text, 0.8f, 4, 12);
     remote_open(&r, &n, &open);
@@ -466,10 +470,7 @@ static void test_drain(void **state)
     test_text_random(&ref, 30, 4);
     text = ref;
     ft_msg_open open = local_open_msg(&ref, 0.8f, 4, 12);
-    remote_open(&r, &n, &open);
-    while (ref.finish == FT_FINISH_NONE)
-        assert_true(remote_round(&r, &plain, &ref));
-    remote_close(&r, FT_CLIENT_CLOSE);
+    remote_whole(&n, &open, &ref);
     open = local_open_msg(&text, 0.8f, 4, 12);
     remote_open(&r, &n, &open);
     assert_true(remote_round(&r, &plain, &text));
