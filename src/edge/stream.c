@@ -17,8 +17,10 @@
 
 #include "base/log.h"
 
-#define BACKOFF_US     20000 /* first pause after a loss; doubles */
-#define BACKOFF_TOP_US 500000
+#define BACKOFF_US 20000 /* first pause after a loss; doubles */
+/* The longest, unless a server asks for more. With the channel's own pause (wire/client.c) a server
+ * that is back waits at most 0.61 s for a text. */
+#define BACKOFF_TOP_US 250000
 #define LOSSES_TOLD    6 /* in the log, of an outage; later ones on level debug */
 #define FAILURES_MOST  3 /* of servers, in a text: the text itself may be their cause */
 /* A text that no server has room for waits so long at most before its client is told. Once it has

@@ -12,9 +12,12 @@
 #include "base/file.h"
 #include "wire/call.h"
 
-#define CONNECT_TIMEOUT_MS   5000
-#define FIRST_RECONNECT_MS   200
-#define LARGEST_RECONNECT_MS 1000
+#define CONNECT_TIMEOUT_MS 5000
+/* From the beginning of a failed attempt to connect to the next one; gRPC adds or subtracts up to a
+ * fifth. A server that is back waits that long for us, then for the edge's own pause
+ * (edge/stream.c). Half of the largest doubles the attempts while a server is gone. */
+#define FIRST_RECONNECT_MS   100
+#define LARGEST_RECONNECT_MS 300
 /* Between two looks at opts.stopped. */
 #define STOPPED_LOOK_US 50000
 
