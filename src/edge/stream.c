@@ -256,6 +256,7 @@ void ft_stream_heard(ft_stream *s)
 {
     s->outage.past_us = s->outage.least_us = s->outage.n_lost = 0;
     s->outage.pause_us = BACKOFF_US;
+    s->outage.last_round = false;
     s->tried = 0;
 }
 
@@ -308,6 +309,22 @@ static int64_t next_pause_us(ft_stream *s, uint32_t retry_after_ms)
     return pause_us;
 }
 
+/* Whether a pause is too long for the time that is left. A text that has begun is lost with it,
+ * so it tries all servers once more when that time is over. The client of another text learns at
+ * once what the server asked for. */
+static bool is_too_long(ft_stream *s, int64_t left_us, int64_t *pause_us)
+{
+    if (*pause_us <= left_us)
+        return false;
+    if (s->outage.last_round)
+        return *pause_us > 0;
+    if (!s->begun || left_us <= 0)
+        return true;
+    s->outage.last_round = true;
+    *pause_us = left_us;
+    return false;
+}
+
 /* When to try again, if at all. */
 static ft_status try_again(ft_stream *s, ft_status code, ft_error *err, ft_stream_loss *loss)
 {
@@ -318,7 +335,7 @@ static ft_status try_again(ft_stream *s, ft_status code, ft_error *err, ft_strea
         s->outage.since = ft_known(now_us(s));
     const int64_t down_us = s->outage.past_us + now_us(s) - s->outage.since.us;
     loss->pause_us = next_pause_us(s, loss->retry_after_ms);
-    if (down_us + loss->pause_us > patience_us) {
+    if (is_too_long(s, patience_us - down_us, &loss->pause_us)) {
         const ft_error last = *err;
         return ft_error_set(err, code == FT_CANCELLED ? FT_UNAVAILABLE : code,
                             "%.300s (tried again for %.1f s)", last.message, (double)down_us / 1e6);

@@ -93,6 +93,7 @@ typedef struct ft_stream {
         int64_t pause_us;  /* before the next try; doubles */
         uint32_t n_lost;   /* tries since the last verdict that failed */
         int64_t least_us;  /* the shortest that a server asked for since then; 0: none did */
+        bool last_round;   /* the time is over: each server is tried once more */
     } outage;
 } ft_stream;
 

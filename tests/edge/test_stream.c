@@ -93,8 +93,70 @@ static void test_short_pauses(void **state)
     end(&w);
 }
 
+/* The pause after a text in its middle, or before it began, was lost with this code. */
+static int64_t pause_after(bool begun, ft_status code, uint32_t retry_after_ms)
+{
+    world w = {.now_us = 1000};
+    ft_error err = {0};
+    ft_stream_loss loss;
+    begin(&w, 10000000);
+    w.f.refuse_opens = !begun;
+    w.f.refuse_code = code;
+    assert_int_equal(try_open(&w, &err), begun ? FT_OK : code);
+    assert_int_equal(lose(&w, code, retry_after_ms, &loss), FT_OK);
+    assert_int_equal(loss.retry_after_ms, retry_after_ms);
+    assert_int_equal(try_open(&w, &err), FT_OK);
+    assert_int_equal(w.f.resumes, begun);
+    end(&w);
+    return loss.pause_us;
+}
+
+static void test_a_server_says_when(void **state)
+{
+    static const ft_status codes[] = {FT_UNAVAILABLE, FT_EXHAUSTED};
+    (void)state;
+    for (int begun = 0; begun < 2; begun++)
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(pause_after(begun, codes[i], 3000), 3000000);
+            assert_in_range(pause_after(begun, codes[i], 0), 1, PAUSE_MOST_US);
+        }
+}
+
+/* A server asks for more time than the text has left: the text tries once more when its time is
+ * over. */
+static void test_the_last_try(void **state)
+{
+    ft_error err = {0};
+    ft_stream_loss loss;
+    (void)state;
+    for (int back = 0; back < 2; back++) {
+        world w = {.now_us = 1000, .f.refuse_code = FT_UNAVAILABLE};
+        begin(&w, 10000000);
+        assert_int_equal(try_open(&w, &err), FT_OK);
+        const int64_t began_us = w.now_us;
+        assert_int_equal(lose(&w, FT_UNAVAILABLE, 60000, &loss), FT_OK);
+        assert_int_equal(w.now_us - began_us, 10000000);
+        w.f.refuse_opens = !back;
+        assert_int_equal(try_open(&w, &err), back ? FT_OK : FT_UNAVAILABLE);
+        if (!back)
+            assert_int_equal(lose(&w, FT_UNAVAILABLE, 60000, &loss), FT_UNAVAILABLE);
+        end(&w);
+    }
+    /* Nobody waits for the end of a text that has not begun: its client is told when to come. */
+    world w = {.now_us = 1000, .f.refuse_code = FT_EXHAUSTED, .f.refuse_opens = 1};
+    begin(&w, 10000000);
+    assert_int_equal(try_open(&w, &err), FT_EXHAUSTED);
+    assert_int_equal(lose(&w, FT_EXHAUSTED, 60000, &loss), FT_EXHAUSTED);
+    assert_int_equal(loss.retry_after_ms, 60000);
+    end(&w);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_short_pauses)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_short_pauses),
+        cmocka_unit_test(test_a_server_says_when),
+        cmocka_unit_test(test_the_last_try),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
