@@ -42,6 +42,11 @@
 #define DRAFT_ROWS   512
 #define DRAFT_LOGITS 256
 
+/* How long the server drafts nothing after a failure, mostly for lack of memory; doubles with each
+ * failure. Half of the first: more tries that fail; twice of it: drafts that could be back. */
+#define REST_FIRST_US 1000000
+#define REST_MOST_US  60000000
+
 /* A session's drafter and tree. */
 struct ft_own_sess {
     ft_drafter *drafter;
@@ -61,12 +66,13 @@ struct ft_own {
     uint32_t n_ctx;
     uint32_t pool_blocks, reserved;
     ft_own_draft rate;
-    ft_mean read_us;   /* mean time in which the draft model reads one token of a prompt */
-    int64_t spent_us;  /* time spent on reading before this pass */
-    uint32_t sessions; /* how many sessions could get a tree in this pass */
-    double others;     /* tokens that the pass brings to other sessions */
-    bool broken;       /* the draft engine has failed: no more trees; texts stay correct */
-    uint32_t first;    /* the need with which the next choice begins, as not all may fit a pass */
+    ft_mean read_us;       /* mean time in which the draft model reads one token of a prompt */
+    int64_t spent_us;      /* time spent on reading before this pass */
+    uint32_t sessions;     /* how many sessions could get a tree in this pass */
+    double others;         /* tokens that the pass brings to other sessions */
+    int64_t rest_until_us; /* no drafting before */
+    int64_t rest_us;       /* the last pause, after a failure; 0: the last draft succeeded */
+    uint32_t first; /* the need with which the next choice begins, as not all may fit a pass */
     /* The sessions that get a tree in this pass, [max_sessions]. */
     ft_need **needs;
     ft_drafter **drafters;
@@ -171,10 +177,21 @@ void ft_own_drop(ft_sess *s)
         s->round.nodes.n = 0;
 }
 
+/* Drafting failed. Texts need no drafts, so it pauses for a while. */
+static void fail(ft_verifier *v, const ft_error *err)
+{
+    ft_own *own = v->own;
+    const int64_t next_us = own->rest_us > 0 ? 2 * own->rest_us : REST_FIRST_US;
+    own->rest_us = next_us < REST_MOST_US ? next_us : REST_MOST_US;
+    own->rest_until_us = ft_clock_now_us(&v->opts.clock) + own->rest_us;
+    v->stats.own_failures++;
+    FT_LOGW("serve", "own drafts pause_s=%d reason=\"%s\"", (int)(own->rest_us / 1000000),
+            err->message);
+}
+
 static void give_up(ft_sess *s, const ft_error *err)
 {
-    FT_LOGW("serve", "session=%llu drafter dropped reason=\"%s\"",
-            (unsigned long long)s->who.serial, err->message);
+    fail(s->verifier, err);
     ft_own_drop(s);
 }
 
@@ -478,12 +495,14 @@ static void draft(ft_verifier *v)
     ft_status status = ft_drafters_draft(own->drafters, own->n, own->each, &err, own->trees);
     int64_t us = ft_clock_now_us(&v->opts.clock) - from_us;
     if (status != FT_OK) {
-        FT_LOGE("serve", "the server drafts no more: %s", err.message);
-        own->broken = true;
+        fail(v, &err);
         for (size_t i = 0; i < own->n; i++)
             ft_own_drop(own->needs[i]->session);
         return;
     }
+    if (own->rest_us > 0)
+        FT_LOGI("serve", "own drafts again");
+    own->rest_us = 0;
     ft_own_draft_saw_draft(&own->rate, own->sessions, us);
     /* Drops nodes that are too deep. A path of d nodes adds d + 1 tokens to the text, and the run
      * must not get longer than the edge asked. The drafter may have kept nodes from the tree
@@ -516,12 +535,12 @@ int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
 {
     ft_own *own = v->own;
     ft_engine_stats stats;
-    if (!own || own->broken)
+    if (!own)
         return 0;
     int64_t from_us = ft_clock_now_us(&v->opts.clock);
     drop_idle(v, from_us);
     own->spent_us = 0;
-    if (!pays(v))
+    if (from_us < own->rest_until_us || !pays(v))
         return 0;
     choose(v, ft_own_read_tok(&own->read_us, read_budget_us, DRAFT_ROWS));
     if (own->n > 0)
@@ -575,6 +594,7 @@ void ft_own_verdict(ft_sess *s, ft_msg_verdict *verdict)
 
 uint32_t ft_own_token_us(const ft_verifier *v)
 {
-    double us = v->own && v->own->rate.on ? v->own->rate.token_us : 0;
+    const ft_own *own = v->own;
+    double us = own && own->rate.on && own->rest_us == 0 ? own->rate.token_us : 0;
     return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }

@@ -36,6 +36,8 @@
       "Tokens in these trees that became text.")                                                   \
     F(COUNTER, own_forwards, "own_draft_passes_total", "Passes of the server's draft model.")      \
     F(COUNTER, own_rows, "own_draft_rows_total", "Rows in passes of the server's draft model.")    \
+    F(COUNTER, own_failures, "own_draft_failures_total",                                           \
+      "Failures of the server's drafting. It pauses and tries again; texts go on without.")        \
     F(COUNTER, failures, "pass_failures_total",                                                    \
       "Passes that failed. The work of a failed pass is computed again, by halves.")               \
     F(SIZES, passes, "pass_rows", "Rows of a forward pass.")                                       \

@@ -3,7 +3,7 @@
 // are what they would have been. Whoever was cut goes on after a resume. An engine that fails
 // altogether, or hangs, says so until it works again.
 //
-// The linker sends the verifier's calls of two engine functions here (tests/CMakeLists.txt), where
+// The linker sends the calls of three engine functions here (tests/CMakeLists.txt), where
 // the test decides which of them fail. A call that fails computes nothing: tests/engine has tests
 // that a failed pass has no effect.
 #include <sched.h>
@@ -31,6 +31,7 @@ typedef enum fault {
     FAULT_BAD,   /* passes with the bad token; the self-test succeeds */
     FAULT_LARGE, /* passes of more than two sessions */
     FAULT_HEAD,  /* one run of the output head */
+    FAULT_DRAFT, /* passes of the server's draft model */
     FAULT_STAND, /* a pass stands until there is no fault any more */
     FAULT_ALL
 } fault;
@@ -88,6 +89,15 @@ ft_status __wrap_ft_engine_head(ft_engine *engine, const uint32_t *rows, size_t 
         return give(err);
     }
     return __real_ft_engine_head(engine, rows, n, err);
+}
+
+ft_status __real_ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n,
+                                   ft_error *err);
+ft_status __wrap_ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n,
+                                   ft_error *err);
+ft_status __wrap_ft_engine_forward(ft_engine *engine, ft_segment *segments, size_t n, ft_error *err)
+{
+    return present == FAULT_DRAFT ? give(err) : __real_ft_engine_forward(engine, segments, n, err);
 }
 
 static void inject(fault what, ft_status code)
@@ -287,15 +297,21 @@ static void test_smaller_passes(void **state)
     finish(all, v);
 }
 
+static ft_verifier *start_with_own_drafts(ft_clock clock)
+{
+    return test_verifier_start((ft_verifier_opts){.draft_model = target.model,
+                                                  .draft_vocab = target.vocab,
+                                                  .draft = ft_draft_params_tree(6, 3, 2),
+                                                  .draft_always = true,
+                                                  .clock = clock});
+}
+
 /* The same in runs, for which the server drafts trees: a tree whose pass failed is verified in the
  * next one. */
 static void test_own_drafts(void **state)
 {
     member *all = make_members();
-    ft_verifier *v = test_verifier_start((ft_verifier_opts){.draft_model = target.model,
-                                                            .draft_vocab = target.vocab,
-                                                            .draft = ft_draft_params_tree(6, 3, 2),
-                                                            .draft_always = true});
+    ft_verifier *v = start_with_own_drafts((ft_clock){0});
     test_gate gate;
     (void)state;
     open_all(all, v);
@@ -316,6 +332,54 @@ static void test_own_drafts(void **state)
     }
     const ft_verifier_stats s = test_verifier_stats(v);
     assert_true(s.own_accepted > 0 && s.failures > 0);
+    finish(all, v);
+}
+
+/* A run of n tokens of one text. */
+static void run_of(member *m, uint32_t n)
+{
+    const uint32_t before = m->c.n_heard;
+    const ft_msg_draft run = {.round = ++m->n_verdicts, .base = m->text.n, .run = n};
+    local_send(m->c.session, &run);
+    assert_true(local_wait_over(&m->c, m->n_verdicts));
+    assert_int_equal(m->c.n_heard - before, n);
+    assert_memory_equal(m->c.heard + before, m->ref.token + m->text.n, n * sizeof *m->c.heard);
+    memcpy(m->text.token + m->text.n, m->c.heard + before, n * sizeof *m->c.heard);
+    m->text.n += n;
+}
+
+/* The server's draft model fails: the text goes on without drafts, which come back when the time of
+ * a pause is over and it works again. Each pause is longer than the one before. */
+static void test_own_drafts_come_back(void **state)
+{
+    static const struct {
+        fault what;
+        int64_t later_us;
+        bool fails, drafts;
+    } steps[] = {
+        {FAULT_NONE, 0, false, true},        {FAULT_DRAFT, 0, true, false},
+        {FAULT_NONE, 900000, false, false}, /* it rests */
+        {FAULT_DRAFT, 100000, true, false}, /* tries, and fails */
+        {FAULT_NONE, 1900000, false, false}, {FAULT_NONE, 100000, false, true},
+        {FAULT_DRAFT, 0, true, false},       {FAULT_NONE, 1000000, false, true},
+    };
+    _Atomic int64_t now_us = 1000000;
+    member *all = make_members();
+    member *m = &all[0];
+    ft_verifier *v = start_with_own_drafts(test_shared_clock(&now_us));
+    (void)state;
+    open_all(all, v);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const ft_verifier_stats before = test_verifier_stats(v);
+        inject(steps[i].what, FT_NOMEM);
+        now_us += steps[i].later_us;
+        run_of(m, 3);
+        const ft_verifier_stats after = test_verifier_stats(v);
+        assert_int_equal(after.own_failures - before.own_failures, steps[i].fails);
+        assert_int_equal(n_failed, steps[i].fails);
+        assert_int_equal(after.own_drafted > before.own_drafted, steps[i].drafts);
+    }
+    m->text = m->ref;
     finish(all, v);
 }
 
@@ -457,15 +521,11 @@ static void test_idle_is_healthy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_the_cause_ends),
-        cmocka_unit_test(test_short_memory_is_no_end),
-        cmocka_unit_test(test_smaller_passes),
-        cmocka_unit_test(test_own_drafts),
-        cmocka_unit_test(test_head),
-        cmocka_unit_test(test_engine_fails),
-        cmocka_unit_test(test_engine_hangs),
-        cmocka_unit_test(test_long_passes),
-        cmocka_unit_test(test_idle_is_healthy),
+        cmocka_unit_test(test_only_the_cause_ends),  cmocka_unit_test(test_short_memory_is_no_end),
+        cmocka_unit_test(test_smaller_passes),       cmocka_unit_test(test_own_drafts),
+        cmocka_unit_test(test_own_drafts_come_back), cmocka_unit_test(test_head),
+        cmocka_unit_test(test_engine_fails),         cmocka_unit_test(test_engine_hangs),
+        cmocka_unit_test(test_long_passes),          cmocka_unit_test(test_idle_is_healthy),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }
