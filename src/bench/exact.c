@@ -90,13 +90,12 @@ static ft_status start(exact *x, ft_error *err)
 {
     const ft_bench_exact_opts *f = x->o;
     size_t n = (size_t)f->n;
-    ft_model_opts target = {.path = f->model, .progress = ft_progress_terminal("target")};
+    ft_model_opts target = {
+        .path = f->model, .progress = ft_progress_terminal("target"), .vocab = &x->vocab};
     ft_model_opts draft = {.path = f->draft, .progress = ft_progress_terminal("draft")};
     ft_status status = ft_model_load_on(&f->device, &target, err, &x->target);
     if (status == FT_OK)
         status = ft_model_load_on(&f->device_draft, &draft, err, &x->draft);
-    if (status == FT_OK)
-        status = ft_vocab_load(f->model, err, &x->vocab);
     if (status == FT_OK)
         status = start_wire(x, err);
     ft_engine_opts engine = {.model = x->target,

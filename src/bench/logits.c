@@ -75,12 +75,13 @@ static ft_status open_theirs(bench *b, int side, ft_error *err)
 static ft_status load_models(bench *b, ft_error *err)
 {
     ft_devices devices;
-    ft_model_opts opts = {.path = b->o->path, .choose = ft_products_choose};
+    ft_model_opts opts = {.path = b->o->path, .choose = ft_products_choose, .vocab = &b->vocab};
     ft_status status = ft_model_load(&opts, err, &b->model);
     if (status == FT_OK)
         status = ft_devices_open(&b->o->device, err, &devices);
     if (status != FT_OK || devices.n == 0)
         return status;
+    opts.vocab = NULL;
     opts.devices = &devices;
     opts.n_gpu_layers = (int)b->o->device.n_gpu_layers;
     return ft_model_load(&opts, err, &b->on_devices);
@@ -94,8 +95,6 @@ static bool takes_part(const bench *b, int side)
 static ft_status open_all(bench *b, ft_error *err)
 {
     ft_status status = load_models(b, err);
-    if (status == FT_OK)
-        status = ft_vocab_load(b->o->path, err, &b->vocab);
     if (status != FT_OK)
         return status;
     b->n_vocab = ft_model_hparams(b->model)->n_vocab;

@@ -59,13 +59,16 @@ static ft_status check(run_flags *f, ft_error *err)
 
 /* ---- loading ---- */
 
-static ft_status check_pair(const run_app *app, ft_error *err)
+/* Each file is opened once. A draft model that is not asked for only has its vocabulary checked. */
+static ft_status load_draft(run_app *app, ft_error *err)
 {
+    const run_flags *f = &app->f;
     ft_vocab *vocab = NULL;
-    ft_status status = ft_vocab_load(app->f.draft, err, &vocab);
-    if (status != FT_OK)
-        return status;
-    if (ft_vocab_fingerprint(vocab) != ft_vocab_fingerprint(app->vocab))
+    ft_status status = f->edge.opts.draft.budget > 0
+                           ? ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err,
+                                               &app->draft, &vocab)
+                           : ft_vocab_load(f->draft, err, &vocab);
+    if (status == FT_OK && ft_vocab_fingerprint(vocab) != ft_vocab_fingerprint(app->vocab))
         status = ft_error_set(err, FT_PRECONDITION,
                               "run: draft vocabulary (%d tokens) is not the target's (%d): pass a "
                               "draft of the same family with -md",
@@ -79,15 +82,10 @@ static ft_status load(run_app *app, ft_error *err)
     run_flags *f = &app->f;
     ft_status status = ft_edge_flags_open(&f->edge, err);
     if (status == FT_OK)
-        status = ft_vocab_load(f->target, err, &app->vocab);
+        status = ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target,
+                                   &app->vocab);
     if (status == FT_OK && f->draft)
-        status = check_pair(app, err);
-    if (status == FT_OK)
-        status =
-            ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target, NULL);
-    if (status == FT_OK && f->draft && f->edge.opts.draft.budget > 0)
-        status = ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err,
-                                   &app->draft, NULL);
+        status = load_draft(app, err);
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -94,6 +95,26 @@ static void test_every_way_to_draft(void **state)
     free(text);
 }
 
+/* The file that was checked is the one that is read, whatever happens to its path meanwhile. */
+static void test_files_are_opened_once(void **state)
+{
+    const char *const paths[] = {target, draft};
+    for (int i = 0; i < 2; i++) {
+        struct inotify_event events[256];
+        const int watch = inotify_init1(IN_NONBLOCK);
+        int status = -1, n_opens = 0;
+        /* Equal events without another one between them are told once. */
+        assert_true(inotify_add_watch(watch, paths[i], IN_OPEN | IN_ACCESS | IN_CLOSE) >= 0);
+        json_decref(run("--draft 3", &status));
+        assert_int_equal(status, 0);
+        const ssize_t n = read(watch, events, sizeof events);
+        for (ssize_t k = 0; k < n / (ssize_t)sizeof *events; k++)
+            n_opens += (events[k].mask & IN_OPEN) != 0;
+        assert_int_equal(n_opens, 1);
+        close(watch);
+    }
+}
+
 static void test_what_says_nothing(void **state)
 {
     static const char *const args[] = {"--draft 0",
@@ -142,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_way_to_draft),
+        cmocka_unit_test(test_files_are_opened_once),
         cmocka_unit_test(test_what_says_nothing),
         cmocka_unit_test(test_no_log_unless_asked),
     };
