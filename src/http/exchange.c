@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "http/json.h"
 #include "http/reply.h"
+#include "http/request.h"
 
 /* If a body of unknown length becomes larger than the limit, up to so many times the limit is still
  * read, so that its sender gets the answer. Then the connection is closed. */
@@ -255,7 +256,7 @@ static ft_status refuse_size(ft_http_exchange *x)
 static size_t most_body_bytes(const ft_http_exchange *x)
 {
     const size_t most = x->http->max_body_bytes, text = x->model.text_bytes;
-    const size_t needed = text < most ? ((size_t)64 << 10) + 6 * text : most;
+    const size_t needed = text < most ? FT_HTTP_OTHER_BYTES + 6 * text : most;
     return needed < most ? needed : most;
 }
 

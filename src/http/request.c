@@ -389,36 +389,66 @@ static const char *json_reason(const json_error_t *e)
     return "the syntax is wrong";
 }
 
-/* Counts values before they are parsed: one behind each '[' , '{' and ',' outside strings. */
-static bool too_many_values(const char *body, size_t n)
+typedef struct sizes {
+    size_t objects, values; /* of all kinds */
+    size_t text_bytes;      /* of the decoded strings, at least */
+} sizes;
+
+static bool is_too_many(const sizes *s)
 {
-    size_t objects = 0, values = 1;
-    bool text = false;
-    for (size_t i = 0; i < n; i++) {
-        const char c = body[i];
-        if (text) {
-            i += c == '\\'; /* what is escaped ends no string */
-            text = c != '"';
-        } else {
-            text = c == '"';
-            objects += c == '{';
-            values += c == '{' || c == '[' || c == ',';
-        }
-    }
-    return objects > FT_HTTP_OBJECTS_MAX || values > FT_HTTP_VALUES_MAX;
+    return s->objects > FT_HTTP_OBJECTS_MAX || s->values > FT_HTTP_VALUES_MAX;
 }
 
-static ft_status load(reader *r, const char *body, size_t n)
+/* Counts before anything is parsed, until it is too much: one value behind each '[' , '{' and ','
+ * outside strings; one byte for an escape, which may stand for up to three. */
+static sizes count(const char *body, size_t n, size_t most_text_bytes)
+{
+    sizes s = {.values = 1};
+    bool text = false;
+    for (size_t i = 0; i < n && !is_too_many(&s) && s.text_bytes <= most_text_bytes; i++) {
+        const char c = body[i];
+        if (text) {
+            if (c == '\\') /* what is escaped ends no string */
+                i += i + 1 < n && body[i + 1] == 'u' ? 5 : 1;
+            text = c != '"';
+            s.text_bytes += text;
+        } else {
+            text = c == '"';
+            s.objects += c == '{';
+            s.values += c == '{' || c == '[' || c == ',';
+        }
+    }
+    return s;
+}
+
+/* Parsing costs about ten times as much as counting. So what has too much is refused before that. */
+static ft_status check_sizes(reader *r, const char *body, size_t n, size_t most_bytes)
+{
+    const size_t most =
+        most_bytes < SIZE_MAX - FT_HTTP_OTHER_BYTES ? most_bytes + FT_HTTP_OTHER_BYTES : SIZE_MAX;
+    const sizes s = count(body, n, most);
+    if (is_too_many(&s))
+        return ft_http_fail_set(r->fail, 413, "body_too_large", NULL,
+                                "The body holds more values than this server accepts: %d objects, "
+                                "%d values of all kinds.",
+                                FT_HTTP_OBJECTS_MAX, FT_HTTP_VALUES_MAX);
+    if (s.text_bytes <= most)
+        return FT_OK;
+    return ft_http_fail_set(r->fail, 400, "context_length_exceeded",
+                            r->out->request.chat ? "messages" : "prompt",
+                            "The body's strings have more than %zu bytes, and the model's context "
+                            "holds %zu at most: shorten the text.",
+                            most, most_bytes);
+}
+
+static ft_status load(reader *r, const char *body, size_t n, size_t most_bytes)
 {
     json_error_t e;
     if (n == 0)
         return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,
                                 "The request has no body: a JSON object was expected.");
-    if (too_many_values(body, n))
-        return ft_http_fail_set(r->fail, 413, "body_too_large", NULL,
-                                "The body holds more values than this server accepts: %d objects, "
-                                "%d values of all kinds.",
-                                FT_HTTP_OBJECTS_MAX, FT_HTTP_VALUES_MAX);
+    if (check_sizes(r, body, n, most_bytes) != FT_OK)
+        return FT_INVALID;
     ft_status status = ft_json_read(body, n, &e, &r->out->root);
     r->root = r->out->root;
     if (status == FT_NOMEM)
@@ -456,7 +486,8 @@ ft_status ft_http_parse(const char *body, size_t n, bool chat, const ft_http_mod
     *fail = (ft_http_fail){0};
     reader r = {.fail = fail, .out = out};
     ft_status status;
-    if ((status = load(&r, body, n)) != FT_OK || (status = read_model(&r, model->id)) != FT_OK ||
+    if ((status = load(&r, body, n, model->text_bytes)) != FT_OK ||
+        (status = read_model(&r, model->id)) != FT_OK ||
         (status = refuse_unsupported(&r)) != FT_OK || (status = read_scalars(&r)) != FT_OK ||
         (status = read_stream_options(&r)) != FT_OK || (status = read_stop(&r)) != FT_OK ||
         (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK ||

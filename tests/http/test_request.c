@@ -246,6 +246,43 @@ static void test_deep(void **state)
     free(body);
 }
 
+/* A completion with a field that is ignored and holds `unit` so often. */
+static ft_status parse_long(const char *unit, size_t times, ft_http_fail *fail)
+{
+    const ft_http_model small = {.id = "m-1", .text_bytes = 10};
+    ft_http_parsed p;
+    ft_buf body = {0};
+    ft_buf_puts(&body, "{\"prompt\":\"hi\",\"user\":\"");
+    for (size_t i = 0; i < times; i++)
+        ft_buf_puts(&body, unit);
+    assert_int_equal(ft_buf_puts(&body, "\"}"), FT_OK);
+    const ft_status status = ft_http_parse(body.data, body.len, false, &small, fail, &p);
+    ft_http_parsed_deinit(&p);
+    ft_buf_deinit(&body);
+    return status;
+}
+
+/* Strings that no text of the context's length needs are refused before they are parsed, also in a
+ * field that is ignored. An escape counts as one byte. */
+static void test_long_strings(void **state)
+{
+    const size_t most = FT_HTTP_OTHER_BYTES + 10 -
+                        strlen("prompt"
+                               "hi"
+                               "user");
+    static const char *const units[] = {"x", "\\u0041", "\\\"", "\\\\"};
+    ft_http_fail fail;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        assert_int_equal(parse_long(units[i], most, &fail), FT_OK);
+        assert_int_equal(parse_long(units[i], most + 1, &fail), FT_INVALID);
+        assert_int_equal(fail.http, 400);
+        assert_string_equal(fail.code, "context_length_exceeded");
+    }
+    /* what is wrong behind that is not even looked at */
+    assert_int_equal(parse_long("\xff", most + 1, &fail), FT_INVALID);
+    assert_string_equal(fail.code, "context_length_exceeded");
+}
+
 static void test_bad_chat(void **state)
 {
     static const bad_case cases[] = {
@@ -399,12 +436,13 @@ static void test_other_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_harmless),    cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_many_values),
-        cmocka_unit_test(test_deep),        cmocka_unit_test(test_bad_chat),
-        cmocka_unit_test(test_bad_fields),  cmocka_unit_test(test_bad_prompts),
-        cmocka_unit_test(test_other_model), cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_chat),         cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_harmless),     cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_bad_json),     cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_long_strings), cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_bad_chat),     cmocka_unit_test(test_bad_fields),
+        cmocka_unit_test(test_bad_prompts),  cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
