@@ -421,7 +421,7 @@ static sizes count(const char *body, size_t n, size_t most_text_bytes)
     return s;
 }
 
-/* Parsing costs about ten times as much as counting. So what has too much is refused before that. */
+/* Parsing costs about ten times as much as counting: what has too much is refused before that. */
 static ft_status check_sizes(reader *r, const char *body, size_t n, size_t most_bytes)
 {
     const size_t most =
