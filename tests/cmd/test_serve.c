@@ -382,6 +382,74 @@ static void test_open_files(void **state)
     assert_int_equal(program_stop(&server), 0);
 }
 
+/* Memory of a program that is not a file's, in KiB. */
+static long memory_kb(pid_t pid)
+{
+    char path[64], line[128];
+    long kb = -1;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *status = fopen(path, "r");
+    assert_non_null(status);
+    while (kb < 0 && fgets(line, sizeof line, status))
+        if (strncmp(line, "RssAnon:", 8) == 0)
+            kb = atol(line + 8);
+    fclose(status);
+    assert_true(kb > 0);
+    return kb;
+}
+
+/* Several bodies of so many bytes, none of them JSON, at the same time. */
+static void send_garbage(int port, size_t n)
+{
+    enum { CLIENTS = 4 };
+    http_client c[CLIENTS];
+    http_response r;
+    char *body = malloc(n + 1);
+    assert_non_null(body);
+    memset(body, 'x', n);
+    body[n] = 0;
+    for (int i = 0; i < CLIENTS; i++) {
+        char head[200];
+        snprintf(head, sizeof head,
+                 "POST " TEXT " HTTP/1.1\r\nHost: localhost:%d\r\n"
+                 "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+                 port, n);
+        assert_true(http_client_open(&c[i], port) && http_client_puts(&c[i], head));
+        assert_true(http_client_send(&c[i], body, n - 1)); /* the server keeps it */
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_true(http_client_puts(&c[i], "x"));
+        assert_true(http_client_response(&c[i], false, &r));
+        assert_int_equal(r.status, 400);
+        http_response_deinit(&r);
+        http_client_close(&c[i]);
+    }
+    free(body);
+}
+
+/* The memory of large requests goes back to the system. */
+static void test_memory_goes_back(void **state)
+{
+    enum { MIB = 1 << 20 };
+    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q4_0, .n_ctx_train = 1 << 18};
+    char *wide = tiny_gguf_temp(&opts); /* bodies are as large as the context allows */
+    program server = program_start((const char *[]){"serve", "-m", wide, "-t", "1", "--port", "0",
+                                                    "-c", "262144", "--http-port", "0", NULL});
+    const int port = program_wait_port(&server, "api url=");
+    assert_true(port > 0);
+    send_garbage(port, 1000); /* threads and their stacks */
+    const long before = memory_kb(server.pid);
+    assert_true(before > 0);
+    for (int i = 3; i > 0; i--) /* glibc would keep what is smaller than the largest so far */
+        send_garbage(port, (size_t)i * MIB);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they keep what was freed */
+    assert_in_range(memory_kb(server.pid), 1, before + 4 * 1024);
+#endif
+    assert_int_equal(program_stop(&server), 0);
+    unlink(wide);
+    free(wide);
+}
+
 static int run(const char *const *args)
 {
     program p = program_start(args);
@@ -430,6 +498,7 @@ int main(void)
         cmocka_unit_test(test_second_signal),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_open_files),
+        cmocka_unit_test(test_memory_goes_back),
         cmocka_unit_test(test_flags),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
