@@ -215,6 +215,22 @@ class Netlab(unittest.TestCase):
             self.assertGreaterEqual(json.loads(out)[0], least_ms)
             self.assertEqual(report["links"][0]["up"]["dropped"], 0)
 
+    def test_steps(self):
+        """100 kB take no less than at the higher of the two rates; with no chance to change it, one of
+        five seeds has the lower one."""
+        out, report = self.run_lab(["--up-steps", "4,8", "--up-step-ms", "5", "--up-stay", "0.8",
+                                    "--queue-ms", "1000"], [command("burst", 100, 1000 - 28)])
+        self.assertGreaterEqual(json.loads(out)[0], 100)
+        self.assertEqual(report["links"][0]["up"]["dropped"], 0)
+        self.assertEqual((report["up_steps"], report["up_step_ms"], report["up_stay"]),
+                         ([4, 8], 5, 0.8))
+        times = []
+        for seed in range(5):
+            out, _ = self.run_lab(["--up-steps", "1,1000", "--up-stay", "1", "--queue-ms", "1000",
+                                   "--seed", str(seed)], [command("burst", 25, 1000 - 28)])
+            times.append(json.loads(out)[0])
+        self.assertGreaterEqual(max(times), 200)
+
     def test_queue(self):
         _, report = self.run_lab(["--rate-mbit", "0.1", "--queue-ms", "1"],
                                  [command("flood", 100)])
@@ -246,6 +262,9 @@ class Netlab(unittest.TestCase):
                       ["--server", "true", "--edge", "true", "--loss", "2"],
                       ["--server", "true", "--edge", "true", "--partition", "1"],
                       ["--server", "true", "--edge", "true", "--partition", "1:0"],
+                      ["--server", "true", "--edge", "true", "--up-steps", "2"],
+                      ["--server", "true", "--edge", "true", "--up-steps", "2,0"],
+                      ["--server", "true", "--edge", "true", "--up-steps", "2,6", "--up-mbit", "3"],
                       ["--server", "true", "--edge", "a", "--edge", "b", "--edges", "1"]):
             result = subprocess.run([NETLAB, *flags], stderr=subprocess.PIPE, text=True)
             self.assertEqual(result.returncode, 2)

@@ -89,7 +89,7 @@ static size_t losses(uint64_t seed, double loss, int64_t gap_ns, double bits_per
                      size_t n)
 {
     ft_pipe *pipe = make((ft_pipe_opts){
-        .loss = loss, .seed = seed, .bits_per_s = bits_per_s, .queue_ns = INT64_MAX / 4});
+        .loss = loss, .seed = seed, .rate = {{bits_per_s}}, .queue_ns = INT64_MAX / 4});
     size_t sum = 0;
     for (size_t i = 0; i < n; i++) {
         push(pipe, (int64_t)i * gap_ns, 0, 64 + i % 1000);
@@ -161,7 +161,7 @@ static void test_rate(void **state)
 {
     (void)state;
     /* 1,000 bytes take 1 ms */
-    ft_pipe *pipe = make((ft_pipe_opts){.delay_ns = 5 * MS, .bits_per_s = 8e6, .queue_ns = 3 * MS});
+    ft_pipe *pipe = make((ft_pipe_opts){.delay_ns = 5 * MS, .rate = {{8e6}}, .queue_ns = 3 * MS});
     for (uint32_t i = 0; i < 10; i++) /* at once: one is sent, three wait, one more may begin to */
         push(pipe, 0, i, 1000);
     for (int i = 0; i < 4; i++) {
@@ -178,13 +178,39 @@ static void test_rate(void **state)
     ft_pipe_destroy(pipe);
 }
 
+/* A rate with steps: packets leave when the line has sent their bits, by the pipe's own seed; its
+ * time begins with the first packet. */
+static void test_steps(void **state)
+{
+    (void)state;
+    const ft_line_rate rate = {{1e6, 8e6}, 4 * MS, 0.6, 0};
+    const int64_t began_ns = 77 * MS;
+    size_t n_slow = 0, n_fast = 0;
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        ft_pipe *pipe = make((ft_pipe_opts){.rate = rate, .queue_ns = 0, .seed = seed});
+        ft_line_rate own = rate;
+        own.seed = seed;
+        for (uint32_t i = 0; i < 200; i++) { /* 100 bytes fit into any step */
+            const int64_t since_ns = i * rate.step_ns;
+            push(pipe, began_ns + since_ns, i, 100);
+            const bool slow = ft_line_rate_at(&own, since_ns) == 1e6;
+            n_slow += slow;
+            n_fast += !slow;
+            assert_true(ft_pipe_due_ns(pipe) == began_ns + since_ns + (slow ? 800000 : 100000));
+            assert_non_null(ft_pipe_pop(pipe, began_ns + since_ns + MS));
+        }
+        ft_pipe_destroy(pipe);
+    }
+    assert_true(n_slow > 100 && n_fast > 100);
+}
+
 /* Lost packets take the line's time, too. */
 static void test_lost_take_time(void **state)
 {
     (void)state;
     uint8_t lost[64];
     ft_pipe *pipe =
-        make((ft_pipe_opts){.bits_per_s = 8e6, .queue_ns = 1000 * MS, .loss = 0.5, .seed = 2});
+        make((ft_pipe_opts){.rate = {{8e6}}, .queue_ns = 1000 * MS, .loss = 0.5, .seed = 2});
     assert_true(losses(2, 0.5, 0, 0, lost, 64) > 0);
     for (uint32_t i = 0; i < 64; i++)
         push(pipe, 0, i, 1000);
@@ -216,7 +242,7 @@ int main(void)
         cmocka_unit_test(test_delay),          cmocka_unit_test(test_jitter),
         cmocka_unit_test(test_loss),           cmocka_unit_test(test_rate),
         cmocka_unit_test(test_lost_take_time), cmocka_unit_test(test_too_many),
-        cmocka_unit_test(test_reorder),
+        cmocka_unit_test(test_reorder),        cmocka_unit_test(test_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,9 @@
 
 typedef struct settings {
     double rtt_ms, jitter_ms, rate_mbit, up_mbit, queue_ms, loss, reorder, wait_s;
+    const char *up_steps;
+    double up_step_ms, up_stay;
+    ft_line_rate up; /* with up_steps */
     int64_t seed, n_edges, wait_port;
     const char *server, *json;
     ft_flag_list edges, partitions;
@@ -36,6 +39,12 @@ static const ft_flag rows[] = {
      "Mbit/s of a link, each way; 0: no limit", 0, 100000},
     {"--up-mbit", NULL, FT_FLAG(settings, up_mbit), "R",
      "Mbit/s from edge to server; 0: --rate-mbit", 0, 100000},
+    {"--up-steps", NULL, FT_FLAG(settings, up_steps), "MBIT,MBIT",
+     "from edge to server, instead of --up-mbit: a rate that changes between two"},
+    {"--up-step-ms", NULL, FT_FLAG(settings, up_step_ms), "MS",
+     "with --up-steps: the rate may change once in so long", 1, 1e6},
+    {"--up-stay", NULL, FT_FLAG(settings, up_stay), "P",
+     "with --up-steps: chance that the rate stays, from one step to the next", 0, 1},
     {"--queue-ms", NULL, FT_FLAG(settings, queue_ms), "MS",
      "with a rate: packets that would wait longer are dropped", 0, 60000},
     {"--loss", NULL, FT_FLAG(settings, loss), "P",
@@ -44,7 +53,8 @@ static const ft_flag rows[] = {
      "share of packets that come later than those behind, each way: 0 to 1", 0, 1},
     {"--partition", NULL, FT_FLAG(settings, partitions), "AT_S:FOR_S",
      "so long after the edges' start and for so long no packet gets through; may be repeated"},
-    {"--seed", NULL, FT_FLAG(settings, seed), "S", "of loss, jitter and reordering", 0, 9e15},
+    {"--seed", NULL, FT_FLAG(settings, seed), "S", "of loss, jitter, reordering and --up-steps", 0,
+     9e15},
     {"--wait-port", NULL, FT_FLAG(settings, wait_port), "PORT",
      "edges start when the server listens there; 0: at once", 0, 65535},
     {"--wait-s", NULL, FT_FLAG(settings, wait_s), "S", "for that at most", 0, 86400},
@@ -100,6 +110,16 @@ static ft_status parse_partitions(settings *s, ft_error *err)
     return st;
 }
 
+static ft_status parse_steps(settings *s, ft_error *err)
+{
+    if (!s->up_steps)
+        return FT_OK;
+    if (s->up_mbit > 0)
+        return ft_error_set(err, FT_INVALID, "--up-mbit and --up-steps exclude each other");
+    s->up = (ft_line_rate){.step_ns = (int64_t)(s->up_step_ms * 1e6), .stay = s->up_stay};
+    return ft_line_parse_steps("--up-steps", s->up_steps, err, &s->up);
+}
+
 static ft_status check(settings *s, int n_words, ft_error *err)
 {
     if (n_words > 0)
@@ -111,7 +131,8 @@ static ft_status check(settings *s, int n_words, ft_error *err)
     if ((size_t)s->n_edges < s->edges.n)
         return ft_error_set(err, FT_INVALID, "--edges %d, but %zu commands for edges",
                             (int)s->n_edges, s->edges.n);
-    return parse_partitions(s, err);
+    ft_status st = parse_partitions(s, err);
+    return st == FT_OK ? parse_steps(s, err) : st;
 }
 
 /* Exit status, or -1 to go on. */
@@ -181,6 +202,15 @@ static json_t *partitions_json(const settings *s)
     return list;
 }
 
+/* What --up-steps says; without it nothing. */
+static json_t *steps_json(const settings *s)
+{
+    if (!s->up_steps)
+        return json_object();
+    return json_pack("{s:[f, f], s:f, s:f}", "up_steps", s->up.bits_per_s[0] / 1e6,
+                     s->up.bits_per_s[1] / 1e6, "up_step_ms", s->up_step_ms, "up_stay", s->up_stay);
+}
+
 static int write_json(const settings *s, const ft_lab_report *r)
 {
     json_t *links = json_array();
@@ -199,18 +229,31 @@ static int write_json(const settings *s, const ft_lab_report *r)
         "server_exit", r->server_exit_code, "strays", (json_int_t)r->strays, "cut",
         (json_int_t)r->cut, "refused", (json_int_t)r->refused, "realtime", (int)r->realtime,
         "seconds", r->seconds, "relay_cpu_s", r->relay_cpu_s, "links", links);
-    int failed = !o || json_dump_file(o, s->json, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0;
+    json_t *steps = steps_json(s);
+    int failed = json_object_update(o, steps) != 0 ||
+                 json_dump_file(o, s->json, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0;
+    json_decref(steps);
     json_decref(o);
     if (failed)
         fprintf(stderr, "netlab: %s: cannot be written\n", s->json);
     return failed;
 }
 
-static ft_pipe_opts direction(const settings *s, double mbit)
+static ft_line_rate constant(double mbit)
+{
+    return (ft_line_rate){.bits_per_s = {mbit * 1e6}};
+}
+
+static ft_line_rate up_rate(const settings *s)
+{
+    return s->up_steps ? s->up : constant(s->up_mbit > 0 ? s->up_mbit : s->rate_mbit);
+}
+
+static ft_pipe_opts direction(const settings *s, ft_line_rate rate)
 {
     return (ft_pipe_opts){.delay_ns = (int64_t)(s->rtt_ms * 1e6 / 2),
                           .jitter_ns = (int64_t)(s->jitter_ms * 1e6),
-                          .bits_per_s = mbit * 1e6,
+                          .rate = rate,
                           .queue_ns = (int64_t)(s->queue_ms * 1e6),
                           .loss = s->loss,
                           .reorder = s->reorder,
@@ -220,7 +263,7 @@ static ft_pipe_opts direction(const settings *s, double mbit)
 int main(int argc, char **argv)
 {
     static ft_lab_report report;
-    settings s = {.queue_ms = 100, .wait_s = 120, .seed = 1};
+    settings s = {.queue_ms = 100, .wait_s = 120, .seed = 1, .up_step_ms = 100, .up_stay = 0.9};
     ft_error err = {0};
     int code = parse(&s, argc, argv);
     if (code >= 0)
@@ -229,8 +272,8 @@ int main(int argc, char **argv)
                         .edges = s.edges.item,
                         .n_edge_commands = s.edges.n,
                         .n_edges = (size_t)s.n_edges,
-                        .up = direction(&s, s.up_mbit > 0 ? s.up_mbit : s.rate_mbit),
-                        .down = direction(&s, s.rate_mbit),
+                        .up = direction(&s, up_rate(&s)),
+                        .down = direction(&s, constant(s.rate_mbit)),
                         .partitions = s.partition,
                         .n_partitions = s.partitions.n,
                         .seed = (uint64_t)s.seed,

@@ -21,9 +21,9 @@ struct ft_pipe {
     fifo in_order, reordered; /* under way */
     ft_packet *popped;        /* lent by the last pop */
     ft_packet *idle;
-    size_t n;             /* under way */
-    int64_t ahead_ns;     /* when the last packet is due, but for reordering */
-    int64_t line_free_ns; /* when the line has sent all that it took */
+    size_t n;         /* under way */
+    int64_t ahead_ns; /* when the last packet is due, but for reordering */
+    ft_line line;
     ft_pipe_stats stats;
 };
 
@@ -34,6 +34,8 @@ ft_status ft_pipe_create(const ft_pipe_opts *opts, ft_error *err, ft_pipe **out)
     if (!pipe)
         return ft_error_set(err, FT_NOMEM, "out of memory");
     pipe->opts = *opts;
+    pipe->opts.rate.seed = opts->seed;
+    ft_line_init(&pipe->line, &pipe->opts.rate);
     ft_rng_init(&pipe->rng, opts->seed);
     ft_rng_init(&pipe->reorder_rng, ~opts->seed);
     return FT_OK;
@@ -79,13 +81,9 @@ static void give_back(ft_pipe *pipe)
 /* When the line has sent n more bytes, or -1 if its queue is full. */
 static int64_t take_line(ft_pipe *pipe, int64_t now_ns, size_t n)
 {
-    int64_t begin = pipe->line_free_ns > now_ns ? pipe->line_free_ns : now_ns;
-    if (pipe->opts.bits_per_s <= 0)
-        return now_ns;
-    if (begin - now_ns > pipe->opts.queue_ns)
+    if (ft_line_wait_ns(&pipe->line, now_ns) > pipe->opts.queue_ns)
         return -1;
-    pipe->line_free_ns = begin + (int64_t)((double)n * 8e9 / pipe->opts.bits_per_s);
-    return pipe->line_free_ns;
+    return ft_line_take(&pipe->line, now_ns, n);
 }
 
 static void append(fifo *queue, ft_packet *packet)

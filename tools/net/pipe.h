@@ -2,7 +2,8 @@
  *
  * One direction of an emulated link: what goes in comes out later, or never, and in order unless
  * `reorder` says otherwise. Pure: time is an argument, randomness a seed, and which packets are
- * lost or reordered depends on the seed and their order alone.
+ * lost or reordered depends on the seed and their order alone. A rate with steps depends on the
+ * seed and on the time since the first packet (base/line.h).
  *
  *   push -> lost? (still takes the line's time) -> the line, at the rate, behind a bounded queue
  *        -> delay + 0..jitter -> never before the packet ahead -> reordered? later still -> pop
@@ -14,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/line.h"
 #include "base/status.h"
 
 enum {
@@ -24,7 +26,7 @@ enum {
 typedef struct ft_pipe_opts {
     int64_t delay_ns;
     int64_t jitter_ns;  /* up to so much more, evenly distributed */
-    double bits_per_s;  /* 0: as fast as packets come */
+    ft_line_rate rate;  /* of the line; its seed is the one below */
     int64_t queue_ns;   /* a packet that would wait longer for the line is dropped */
     double loss;        /* share of packets, each by itself */
     double reorder;     /* share of packets that those behind overtake ... */
