@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waves. Each edge has a connection, a delayed path and a thread for the generation of the wave.
-// The calling thread reads the server's counters as the window opens and closes, and adds up the
-// results after the wave.
+// Waves. Each edge has a connection, a path that takes time and a thread for the generation of the
+// wave. The calling thread reads the server's counters as the window opens and closes, and adds up
+// the results after the wave.
 //
 // Locks: stage.lock guards the stage. A slot belongs to its thread until the thread is joined.
 #include "bench/load_drive.h"
@@ -31,6 +31,7 @@ typedef struct stage {
 
 typedef struct slot {
     stage *stage;
+    uint32_t index;
     pthread_t thread;
     ft_wire_client *client;
     ft_bench_load_path path;
@@ -300,6 +301,14 @@ static ft_status wave(stage *st, slot *slots, ft_bench_load_prompt *prompts, ft_
 
 /* ---- all of them ---- */
 
+static void limit(slot *s)
+{
+    ft_line_rate up = s->stage->opts->up, down = s->stage->opts->down;
+    up.seed += s->index;
+    down.seed += s->index;
+    ft_bench_load_path_limit(&s->path, &up, &down);
+}
+
 static ft_status slot_init(slot *s, stage *st, ft_error *err)
 {
     const ft_bench_load_drive_opts *o = st->opts;
@@ -315,6 +324,7 @@ static ft_status slot_init(slot *s, stage *st, ft_error *err)
     ft_bench_load_path_init(&s->path, ft_link_source_wire(s->client));
     s->has_path = true;
     s->path.delay_us = o->rtt_us / 2;
+    limit(s);
     s->path.on_draft = on_draft;
     s->path.on_verdict = on_verdict;
     s->path.ctx = s;
@@ -367,8 +377,10 @@ ft_status ft_bench_load_drive(const ft_bench_load_drive_opts *o, ft_error *err,
         return ft_error_set(err, FT_NOMEM, "out of memory");
     pthread_mutex_init(&st.lock, NULL);
     pthread_cond_init(&st.changed, NULL);
-    for (uint32_t i = 0; i < o->n_slots && status == FT_OK; i++)
+    for (uint32_t i = 0; i < o->n_slots && status == FT_OK; i++) {
+        slots[i].index = i;
         status = slot_init(&slots[i], &st, err);
+    }
     for (uint32_t i = 0; i + o->n_slots <= o->set->n && status == FT_OK; i += o->n_slots) {
         ft_progress_report(&o->progress, i, o->set->n);
         status = wave(&st, slots, &o->set->prompts[i], err);

@@ -60,6 +60,7 @@ typedef struct ft_bench_load_drive_opts {
     uint32_t n_tokens; /* a text */
     uint32_t n_slots;  /* edges; divides set->n */
     int64_t rtt_us;
+    ft_line_rate up, down;        /* of each edge's line; edge i has seed + i. All-zero: none */
     ft_edge_opts edge;            /* vocab, source, drafts and clock are filled in here */
     ft_bench_load_drafts *drafts; /* a device each replays them; NULL: no drafting */
     int64_t forward_us;           /* of a device; 0: as fast as it goes */

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Delayed links. Each has two threads: one sends what is due, the other receives and stamps, so
-// that time passes for messages whatever the edge does. The delay is constant, so the head of a
-// queue is always the next that is due. Closing a link ends its up queue. Its up thread then sends
-// the last message, ends the other thread and frees the link, while the edge goes on.
+// Links that take time. Each has two threads: one sends what is due, the other receives and stamps,
+// so that time passes for messages whatever the edge does. A line sends in order, and the delay is
+// constant, so the head of a queue is always the next that is due. Closing a link ends its up
+// queue. Its up thread then sends the last message, ends the other thread and frees the link, while
+// the edge goes on.
 //
-// Locks: a queue's lock guards the queue; path.lock its counters. None is held while calling the
-// inner link, whose calls lock for themselves (a gRPC call, wire/call.c).
+// Locks: a queue's lock guards the queue; path.lock its counters and lines. None is held while
+// calling the inner link, whose calls lock for themselves (a gRPC call, wire/call.c).
 #include "bench/load_link.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 typedef struct packet {
     struct packet *next;
     int64_t due_us;
-    ft_client_msg *up; /* one block, its prompt behind it */
+    ft_client_msg *up;
     ft_server_msg *down;
     ft_error end; /* neither up nor down: the stream is over, for this reason */
 } packet;
@@ -35,7 +36,8 @@ typedef struct slow_link {
     ft_bench_load_path *path;
     ft_link *inner;
     int64_t delay_us;
-    bool threads; /* else everything goes straight to `inner` */
+    bool threads;        /* else everything goes straight to `inner` */
+    uint64_t sent_bytes; /* with threads: when the edge sends, as a call counts them */
     queue up, down;
     pthread_t receiver;
 } slow_link;
@@ -52,7 +54,7 @@ static void packet_free(packet *p)
 {
     if (!p)
         return;
-    free(p->up);
+    ft_client_msg_free(p->up);
     ft_server_msg_free(p->down);
     free(p);
 }
@@ -136,22 +138,45 @@ static ft_status pass_up(slow_link *s, const ft_client_msg *msg, ft_error *err)
     return status;
 }
 
-static void count_down(slow_link *s, const ft_server_msg *msg)
+/* Several messages may be under way, so the inner link's byte count does not tell the size of one.
+ * 0: no memory to find out. */
+static size_t up_bytes(const ft_client_msg *msg)
 {
     uint8_t *bytes = NULL;
     size_t n = 0;
+    const ft_status status = ft_client_msg_encode(msg, NULL, &bytes, &n);
+    free(bytes);
+    return status == FT_OK ? n : 0;
+}
+
+static size_t down_bytes(const ft_server_msg *msg)
+{
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    const ft_status status = ft_server_msg_encode(msg, NULL, &bytes, &n);
+    free(bytes);
+    return status == FT_OK ? n : 0;
+}
+
+static void count_down(slow_link *s, const ft_server_msg *msg)
+{
     if (msg->kind != FT_SERVER_VERDICT)
         return;
-    /* Several messages may have arrived, so the link's byte count does not tell the size of this
-     * one. */
-    if (ft_server_msg_encode(msg, NULL, &bytes, &n) != FT_OK)
-        n = 0;
-    free(bytes);
+    const size_t n = down_bytes(msg);
     pthread_mutex_lock(&s->path->lock);
     s->path->traffic.verdicts++;
     s->path->traffic.drafts += msg->verdict.early_taken;
     s->path->traffic.verdict_bytes += n;
     pthread_mutex_unlock(&s->path->lock);
+}
+
+/* When so many bytes that enter the line now will come out behind the delay. */
+static int64_t due_us(slow_link *s, ft_line *line, uint64_t n)
+{
+    pthread_mutex_lock(&s->path->lock);
+    const int64_t sent_ns = ft_line_take(line, ft_bench_now_us() * 1000, n);
+    pthread_mutex_unlock(&s->path->lock);
+    return sent_ns / 1000 + s->delay_us;
 }
 
 /* ---- threads ---- */
@@ -167,7 +192,9 @@ static void *receive(void *arg)
         }
         status = s->inner->vt->recv(s->inner, -1, &p->end, &p->down);
         p->end.code = status;
-        p->due_us = ft_bench_now_us() + s->delay_us;
+        const bool sized = s->path->limited && status == FT_OK;
+        p->due_us =
+            due_us(s, &s->path->down, sized ? ft_wire_message_bytes(down_bytes(p->down)) : 0);
         put(&s->down, p);
     }
     queue_close(&s->down);
@@ -223,22 +250,16 @@ static ft_status slow_send(ft_link *link, const ft_client_msg *msg, ft_error *er
         s->path->on_draft(s->path->ctx, &msg->draft);
     if (!s->threads)
         return pass_up(s, msg, err);
-    size_t n_prompt = msg->kind == FT_CLIENT_OPEN ? msg->open.n_prompt : 0;
     packet *p = calloc(1, sizeof *p);
     if (p)
-        p->up = malloc(sizeof *p->up + n_prompt * sizeof(int32_t));
+        p->up = ft_client_msg_dup(msg);
     if (!p || !p->up) {
         packet_free(p);
         return ft_error_set(err, FT_NOMEM, "out of memory");
     }
-    *p->up = *msg;
-    if (n_prompt) {
-        int32_t *prompt = (int32_t *)(p->up + 1);
-        for (size_t i = 0; i < n_prompt; i++)
-            prompt[i] = msg->open.prompt[i];
-        p->up->open.prompt = prompt;
-    }
-    p->due_us = ft_bench_now_us() + s->delay_us;
+    const uint64_t n = ft_wire_message_bytes(up_bytes(msg));
+    s->sent_bytes += n;
+    p->due_us = due_us(s, &s->path->up, n);
     put(&s->up, p);
     return FT_OK;
 }
@@ -281,6 +302,8 @@ static void slow_bytes(ft_link *link, uint64_t *sent, uint64_t *received)
 {
     slow_link *s = (slow_link *)link;
     s->inner->vt->bytes(s->inner, sent, received);
+    if (s->threads)
+        *sent = s->sent_bytes;
 }
 
 static void slow_cancel(ft_link *link)
@@ -328,7 +351,7 @@ static ft_status start_threads(slow_link *s, ft_error *err)
 fail:
     queue_deinit(&s->up);
     queue_deinit(&s->down);
-    return ft_error_set(err, FT_EXHAUSTED, "no more threads for a delayed link");
+    return ft_error_set(err, FT_EXHAUSTED, "no more threads for a link that takes time");
 }
 
 static ft_status path_open(void *ctx, ft_error *err, ft_link **out)
@@ -342,7 +365,7 @@ static ft_status path_open(void *ctx, ft_error *err, ft_link **out)
     s->path = path;
     s->delay_us = path->delay_us;
     ft_status status = path->inner.open(path->inner.ctx, err, &s->inner);
-    if (status == FT_OK && s->delay_us > 0)
+    if (status == FT_OK && (s->delay_us > 0 || path->limited))
         status = start_threads(s, err);
     if (status != FT_OK) {
         if (s->inner)
@@ -368,6 +391,21 @@ void ft_bench_load_path_init(ft_bench_load_path *path, ft_link_source inner)
     *path = (ft_bench_load_path){.inner = inner};
     pthread_mutex_init(&path->lock, NULL);
     pthread_cond_init(&path->gone, NULL);
+}
+
+static bool is_limited(const ft_line_rate *rate)
+{
+    return rate->bits_per_s[0] > 0;
+}
+
+void ft_bench_load_path_limit(ft_bench_load_path *path, const ft_line_rate *up,
+                              const ft_line_rate *down)
+{
+    pthread_mutex_lock(&path->lock);
+    ft_line_init(&path->up, up);
+    ft_line_init(&path->down, down);
+    path->limited = is_limited(up) || is_limited(down);
+    pthread_mutex_unlock(&path->lock);
 }
 
 void ft_bench_load_path_deinit(ft_bench_load_path *path)

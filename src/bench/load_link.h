@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A delayed path to a verifier: wraps the links of another source and holds each message for half a
- * round trip, each way, in order. Counts what passes. The links are used like any other
+ * A path to a verifier that takes time: wraps the links of another source. Each way a message is
+ * sent over a line of a rate, which all links of the path share, and then held for half a round
+ * trip; messages stay in order. Counts what passes. The links are used like any other
  * (edge/link.h); a path outlives them. */
 #ifndef FT_BENCH_LOAD_LINK_H
 #define FT_BENCH_LOAD_LINK_H
 
 #include <pthread.h>
 
+#include "base/line.h"
 #include "edge/link.h"
 
 typedef struct ft_bench_load_traffic {
@@ -19,7 +21,8 @@ typedef struct ft_bench_load_traffic {
 
 typedef struct ft_bench_load_path {
     ft_link_source inner;
-    int64_t delay_us; /* each way; 0: no thread, no copy. Links keep the value of their opening */
+    int64_t delay_us; /* each way. Links keep the value of their opening */
+    bool limited;     /* a line has a rate. Without, and without a delay: no thread, no copy */
     /* Called in the generation's thread as it sends or receives; NULL is legal. */
     void (*on_draft)(void *ctx, const ft_msg_draft *draft);
     void (*on_verdict)(void *ctx, const ft_msg_verdict *verdict);
@@ -28,11 +31,16 @@ typedef struct ft_bench_load_path {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t gone;
     uint32_t n_links;
+    ft_line up, down;
     ft_bench_load_traffic traffic;
 } ft_bench_load_path;
 
 /* delay_us, the callbacks and ctx may be set while there are no links. */
 void ft_bench_load_path_init(ft_bench_load_path *path, ft_link_source inner);
+/* Gives its lines these rates; a message takes the time of its bytes (ft_wire_message_bytes). While
+ * there are no links. */
+void ft_bench_load_path_limit(ft_bench_load_path *path, const ft_line_rate *up,
+                              const ft_line_rate *down);
 /* Waits until its links' last messages are through. */
 void ft_bench_load_path_deinit(ft_bench_load_path *path);
 /* A source of links over this path. */

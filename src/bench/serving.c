@@ -118,6 +118,14 @@ static ft_bench_load_drive_opts drive_opts(serving *x, ft_bench_load_mode mode)
         .stop = f->stop};
 }
 
+/* The devices' links are slow from now on. */
+static void slow_down(const serving *x, uint32_t rtt_us, ft_bench_load_drive_opts *o)
+{
+    o->rtt_us = rtt_us;
+    o->up = x->o->up;
+    o->down = x->o->down;
+}
+
 /* ---- the run ---- */
 
 /* The texts, by the server alone; also fills its prefix cache. */
@@ -138,7 +146,7 @@ static ft_status try_mode(serving *x, ft_bench_load_mode mode, uint32_t rtt_us, 
 {
     ft_bench_load_sample sample;
     ft_bench_load_drive_opts o = drive_opts(x, mode);
-    o.rtt_us = rtt_us;
+    slow_down(x, rtt_us, &o);
     o.progress = ft_progress_terminal("drafts");
     ft_status status = ft_bench_load_drive(&o, err, &sample);
     out->verify_ms = ft_bench_load_values_quantile(&sample.verify_ms, 0.5);
@@ -224,7 +232,7 @@ static ft_status run_cell(serving *x, ft_bench_load_mode mode, uint32_t rtt, ft_
 {
     ft_bench_load_sample sample;
     ft_bench_load_drive_opts o = drive_opts(x, mode);
-    o.rtt_us = x->report.rtt_us[rtt];
+    slow_down(x, x->report.rtt_us[rtt], &o);
     ft_status status = ft_bench_load_drive(&o, err, &sample);
     double verify_ms = ft_bench_load_values_quantile(&sample.verify_ms, 0.5);
     if (status == FT_OK)
@@ -251,6 +259,18 @@ static ft_status run_round(serving *x, uint32_t round, ft_error *err)
     return status;
 }
 
+/* A link's rate as it was asked for; nothing without one. */
+static void set_rate(json_t *out, const char *way, const ft_line_rate *rate)
+{
+    const double mbit = rate->bits_per_s[0] / 1e6, other = rate->bits_per_s[1] / 1e6;
+    if (rate->step_ns > 0)
+        json_object_set_new(out, way,
+                            json_pack("{s:[f, f], s:f, s:f}", "steps_mbit", mbit, other, "step_ms",
+                                      (double)rate->step_ns / 1e6, "stay", rate->stay));
+    else if (mbit > 0)
+        json_object_set_new(out, way, json_pack("{s:f}", "mbit", mbit));
+}
+
 static json_t *to_json(serving *x)
 {
     const ft_bench_serving_opts *f = x->o;
@@ -263,6 +283,8 @@ static json_t *to_json(serving *x)
         (json_int_t)f->sampling.seed, "server_core", x->core, "driver_cores",
         x->report.driver_cores, "depth_rule", ft_bench_depth_name[f->drafts.rule], "temperature",
         f->temp, "interleaved", 1);
+    set_rate(out, "up", &f->up);
+    set_rate(out, "down", &f->down);
     ft_bench_load_report_json(&x->report, out);
     return out;
 }

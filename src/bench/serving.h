@@ -41,6 +41,7 @@ typedef struct ft_bench_serving_opts {
     int64_t n, batch, rounds; /* tokens a text; sessions at once; times that all is measured */
     bool mode[FT_BENCH_LOAD_MODES];
     uint32_t rtt_us[FT_BENCH_LOAD_RTTS_MAX], n_rtt;
+    ft_line_rate up, down; /* of each device's link */
     double draft_ms; /* a device's draft forward; 0: `ratio` of a verification of the server's */
     double ratio;
     FILE *text; /* the figures for a person go there; NULL: nowhere */

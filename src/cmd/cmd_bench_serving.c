@@ -11,7 +11,8 @@
 
 typedef struct options {
     ft_bench_serving_opts o;
-    const char *modes, *rtts, *ratio, *predictor;
+    const char *modes, *rtts, *ratio, *predictor, *up_steps;
+    double up_mbit, down_mbit, up_step_ms, up_stay;
     int64_t seed;
     bool json;
     ft_predictor store;
@@ -39,6 +40,19 @@ static ft_status parse_rtts(options *x, ft_error *err)
     return status;
 }
 
+static ft_status parse_rates(options *x, ft_error *err)
+{
+    x->o.up = (ft_line_rate){.bits_per_s = {x->up_mbit * 1e6}, .seed = (uint64_t)x->seed};
+    x->o.down = (ft_line_rate){.bits_per_s = {x->down_mbit * 1e6}};
+    if (!x->up_steps)
+        return FT_OK;
+    if (x->up_mbit > 0)
+        return ft_error_set(err, FT_INVALID, "--up-mbit and --up-steps exclude each other");
+    x->o.up.step_ns = (int64_t)(x->up_step_ms * 1e6);
+    x->o.up.stay = x->up_stay;
+    return ft_line_parse_steps("--up-steps", x->up_steps, err, &x->o.up);
+}
+
 static ft_status parse_ratio(options *x, ft_error *err)
 {
     double draft = 0, verify = 0;
@@ -64,6 +78,8 @@ static ft_status check(options *x, ft_error *err)
         status = ft_error_set(err, FT_INVALID, "bench serving: edge+predictor needs --predictor");
     if (status == FT_OK)
         status = parse_rtts(x, err);
+    if (status == FT_OK)
+        status = parse_rates(x, err);
     return status == FT_OK ? parse_ratio(x, err) : status;
 }
 
@@ -84,6 +100,16 @@ static const ft_flag rows[] = {
     {"--predict", "-n", FT_FLAG(options, o.n), "N", "tokens of a text", 2, 65536},
     {"--modes", NULL, FT_FLAG(options, modes), "LIST", "modes to compare"},
     {"--rtt", NULL, FT_FLAG(options, rtts), "LIST", "round-trip times of the link, ms"},
+    {"--up-mbit", NULL, FT_FLAG(options, up_mbit), "R", "rate of each device's uplink; 0: no limit",
+     0, 100000},
+    {"--down-mbit", NULL, FT_FLAG(options, down_mbit), "R",
+     "rate of each device's downlink; 0: no limit", 0, 100000},
+    {"--up-steps", NULL, FT_FLAG(options, up_steps), "MBIT,MBIT",
+     "instead of --up-mbit: a rate that changes between two; the same in all modes, by --seed"},
+    {"--up-step-ms", NULL, FT_FLAG(options, up_step_ms), "MS",
+     "with --up-steps: the rate may change once in so long", 1, 1e6},
+    {"--up-stay", NULL, FT_FLAG(options, up_stay), "P",
+     "with --up-steps: chance that the rate stays, from one step to the next", 0, 1},
     {"--batch", NULL, FT_FLAG(options, o.batch), "B",
      "sessions at the same time; edge+pipeline has twice as many", 1, FT_BENCH_LOAD_SLOTS_MAX / 2},
     {"--draft-depth", NULL, FT_FLAG(options, o.drafts.depth), "N",
@@ -128,6 +154,8 @@ static const options defaults = {
           .stop = ft_cmd_stopped},
     .modes = "plain,server-spec,edge,edge+proactive,edge+early,edge+pipeline",
     .rtts = "0,15,40,50",
+    .up_step_ms = 100,
+    .up_stay = 0.9,
     .ratio = "11:94",
     .predictor = "none"};
 
@@ -159,7 +187,7 @@ const ft_command ft_cmd_bench_serving = {
              "at the first predicted rejection. edge+proactive: they go on drafting while they "
              "wait. edge+early: they also send a part of that before the verdict. "
              "edge+pipeline: twice as many sessions, in two groups that alternate. Links are "
-             "delayed, and a draft forward takes as long as --ratio or --draft-ms says. The "
-             "server's work is real, on a core of its own.",
+             "delayed and may have a rate. A draft forward takes as long as --ratio or --draft-ms "
+             "says. The server's work is real, on a core of its own.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

@@ -120,7 +120,7 @@ static void on_received(void *owner, bool ok)
         grpc_byte_buffer_destroy(buffer);
         call->eof = true;
     } else {
-        call->received_bytes += ft_rpc_wire_bytes(grpc_byte_buffer_length(buffer));
+        call->received_bytes += ft_wire_message_bytes(grpc_byte_buffer_length(buffer));
         if (!ft_rpc_push(&call->inbox, buffer)) {
             call->eof = true;
             grpc_call_cancel_with_status(call->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
@@ -216,7 +216,7 @@ ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last, 
     } else if (!ft_rpc_push(&call->outbox, buffer)) {
         status = ft_error_set(err, FT_NOMEM, "no memory for a message");
     } else {
-        call->sent_bytes += ft_rpc_wire_bytes(n);
+        call->sent_bytes += ft_wire_message_bytes(n);
         call->closing = last;
         pump_send(call);
     }

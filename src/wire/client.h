@@ -59,9 +59,16 @@ FT_WARN_UNUSED ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_erro
 uint32_t ft_call_retry_after_ms(const ft_call *call);
 /* Any thread: cuts the stream; ft_call_recv returns FT_CANCELLED from now on. */
 void ft_call_cancel(ft_call *call);
-/* Bytes of messages so far: protobuf, the 5 bytes that gRPC adds to each message, and the 9 that
- * HTTP/2 adds to each DATA frame of at most 16 KiB. Headers, pings, window updates, TLS, TCP and IP
- * are not counted, because a client cannot measure them for one call. */
+/* Bytes that a message of n bytes takes in a stream: also the 5 that gRPC adds to each message, and
+ * the 9 that HTTP/2 adds to each DATA frame of at most 16 KiB (its default). */
+static inline uint64_t ft_wire_message_bytes(size_t n)
+{
+    enum { PREFIX = 5, FRAME_HEADER = 9, FRAME_MAX = 16 * 1024 };
+    const uint64_t data = n + PREFIX;
+    return data + (data + FRAME_MAX - 1) / FRAME_MAX * FRAME_HEADER;
+}
+/* Bytes of messages so far, as ft_wire_message_bytes counts them. Headers, pings, window updates,
+ * TLS, TCP and IP are not counted, because a client cannot measure them for one call. */
 void ft_call_bytes(const ft_call *call, uint64_t *sent, uint64_t *received);
 /* Cuts the stream if it is open. After Close or Cancel, first waits until the server has read it,
  * but at most a second. NULL is legal. */

@@ -93,13 +93,4 @@ ft_rpc_message *ft_rpc_pop(ft_rpc_messages *messages);
 void ft_rpc_message_destroy(ft_rpc_message *message);
 void ft_rpc_messages_clear(ft_rpc_messages *messages);
 
-/* Bytes that a message of n bytes takes in a stream: with gRPC's prefix, and with a header for each
- * DATA frame of at most 16 KiB (HTTP/2's default). */
-static inline uint64_t ft_rpc_wire_bytes(size_t n)
-{
-    enum { PREFIX = 5, FRAME_HEADER = 9, FRAME_MAX = 16 * 1024 };
-    uint64_t data = n + PREFIX;
-    return data + (data + FRAME_MAX - 1) / FRAME_MAX * FRAME_HEADER;
-}
-
 #endif

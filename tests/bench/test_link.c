@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench/load_link: messages are never early, keep their order and are all there; what passes is
-// counted. The inner link is the test's own and takes no time.
+// bench/load_link: messages are never early, keep their order and are all there; they take the time
+// of a line's rate; what passes is counted. The inner link is the test's own and takes no time.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,6 +26,7 @@ typedef struct far_side {
         ft_client_kind kind;
         uint32_t round;
         int32_t prompt_end;
+        uint8_t evidence_end;
         int64_t at_us;
     } got[16];
     size_t n_got;
@@ -45,6 +46,8 @@ static ft_status far_send(ft_link *link, const ft_client_msg *msg, ft_error *err
     far.got[far.n_got].at_us = ft_bench_now_us();
     if (msg->kind == FT_CLIENT_DRAFT)
         far.got[far.n_got].round = msg->draft.round;
+    if (msg->kind == FT_CLIENT_DRAFT && msg->draft.n_evidence)
+        far.got[far.n_got].evidence_end = msg->draft.evidence[msg->draft.n_evidence - 1];
     else if (msg->kind == FT_CLIENT_OPEN)
         far.got[far.n_got].prompt_end = msg->open.prompt[msg->open.n_prompt - 1];
     far.n_got++;
@@ -120,7 +123,10 @@ static void answer(uint32_t round, bool early_taken)
     pthread_mutex_unlock(&far.lock);
 }
 
-static ft_link *open_path(ft_bench_load_path *path, int64_t delay_us)
+static const ft_line_rate unlimited;
+
+static ft_link *open_line(ft_bench_load_path *path, int64_t delay_us, const ft_line_rate *up,
+                          const ft_line_rate *down)
 {
     ft_link *link = NULL;
     memset(&far, 0, sizeof far);
@@ -129,9 +135,15 @@ static ft_link *open_path(ft_bench_load_path *path, int64_t delay_us)
     pthread_cond_init(&far.changed, NULL);
     ft_bench_load_path_init(path, (ft_link_source){.open = far_open, .info = far_info});
     path->delay_us = delay_us;
+    ft_bench_load_path_limit(path, up, down);
     ft_link_source source = ft_bench_load_path_source(path);
     assert_int_equal(source.open(source.ctx, NULL, &link), FT_OK);
     return link;
+}
+
+static ft_link *open_path(ft_bench_load_path *path, int64_t delay_us)
+{
+    return open_line(path, delay_us, &unlimited, &unlimited);
 }
 
 static void send_draft(ft_link *link, uint32_t round, uint32_t n_under)
@@ -210,6 +222,70 @@ static void test_down(void **state)
     close_path(&path, link);
 }
 
+static uint64_t bytes_of(const ft_client_msg *msg)
+{
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    assert_int_equal(ft_client_msg_encode(msg, NULL, &bytes, &n), FT_OK);
+    free(bytes);
+    return ft_wire_message_bytes(n);
+}
+
+/* Evidence is the link's own copy; each message also takes the time of its bytes, behind those sent
+ * before; they are counted as they are sent. */
+static void test_up_rate(void **state)
+{
+    enum { N = 4, EVIDENCE_B = 1000 };
+    const ft_line_rate rate = {.bits_per_s = {2e6}};
+    uint8_t evidence[EVIDENCE_B];
+    ft_bench_load_path path;
+    ft_link *link = open_line(&path, DELAY_US, &rate, &unlimited);
+    ft_client_msg *msg = calloc(1, sizeof *msg);
+    assert_non_null(msg);
+    *msg = (ft_client_msg){.kind = FT_CLIENT_DRAFT,
+                           .draft = {.n = 1, .parent = {-1}, .n_evidence = EVIDENCE_B}};
+    msg->draft.evidence = evidence;
+    const uint64_t one = bytes_of(msg);
+    assert_true(one > EVIDENCE_B);
+    const int64_t began_us = ft_bench_now_us();
+    for (uint32_t i = 0; i < N; i++) {
+        uint64_t sent, received;
+        memset(evidence, (int)i, sizeof evidence);
+        assert_int_equal(link->vt->send(link, msg, NULL), FT_OK);
+        link->vt->bytes(link, &sent, &received);
+        assert_int_equal(sent, (i + 1) * one);
+    }
+    memset(evidence, 0xff, sizeof evidence);
+    free(msg);
+    close_path(&path, link);
+    assert_int_equal(far.n_got, N + 1);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(far.got[i].evidence_end, i);
+        assert_true(far.got[i].at_us >= began_us + (int64_t)((i + 1) * one * 8 / 2) + DELAY_US);
+    }
+}
+
+/* Without a delay, too. */
+static void test_down_rate(void **state)
+{
+    const ft_line_rate rate = {.bits_per_s = {1e5}};
+    ft_bench_load_path path;
+    ft_link *link = open_line(&path, 0, &unlimited, &rate);
+    const ft_server_msg verdict = {.kind = FT_SERVER_VERDICT, .verdict = {.n_next = 1}};
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    assert_int_equal(ft_server_msg_encode(&verdict, NULL, &bytes, &n), FT_OK);
+    free(bytes);
+    for (uint32_t i = 0; i < 5; i++)
+        answer(i, false);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(receive_round(link), i);
+        assert_true(ft_bench_now_us() - far.answered_us[0] >=
+                    (int64_t)((i + 1) * ft_wire_message_bytes(n) * 80));
+    }
+    close_path(&path, link);
+}
+
 /* An early draft counts where it was taken, its bytes always; a verdict has those of its code. */
 static void check_traffic(int64_t delay_us)
 {
@@ -261,10 +337,9 @@ static void test_info(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_up),
-        cmocka_unit_test(test_down),
-        cmocka_unit_test(test_traffic),
-        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_up),      cmocka_unit_test(test_down),
+        cmocka_unit_test(test_up_rate), cmocka_unit_test(test_down_rate),
+        cmocka_unit_test(test_traffic), cmocka_unit_test(test_info),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,32 @@ static void test_sampled(void **state)
     json_decref(json);
 }
 
+/* Links with a rate: the texts stay the same, and no text begins before the line has sent its Open,
+ * which has at least 14 bytes. */
+static void test_rates(void **state)
+{
+    int status;
+    json_t *json = run("-n 6 --rtt 0 --modes plain,edge --draft-ms 0.5 --rounds 1 --up-mbit 0.02 "
+                       "--down-mbit 0.1",
+                       &status);
+    assert_int_equal(status, 0);
+    assert_true(json_is_true(json_object_get(json, "identical")));
+    assert_true(program_number(json_object_get(json, "up"), "mbit") == 0.02);
+    assert_true(program_number(json_object_get(json, "down"), "mbit") == 0.1);
+    const json_t *edge = json_object_get(json_object_get(json, "modes"), "edge");
+    const json_t *ttft = json_object_get(json_object_get(edge, "0"), "ttft_ms");
+    assert_true(program_number(ttft, "p50") >= 14 * 8 / 0.02 / 1e3);
+    json_decref(json);
+    json = run("-n 6 --rtt 1 --modes edge --draft-ms 0.5 --rounds 1 --up-steps 0.02,0.1 "
+               "--up-step-ms 5 --up-stay 0.7",
+               &status);
+    assert_int_equal(status, 0);
+    assert_true(json_is_true(json_object_get(json, "identical")));
+    const json_t *up = json_object_get(json, "up");
+    assert_true(program_number(up, "step_ms") == 5 && program_number(up, "stay") == 0.7);
+    json_decref(json);
+}
+
 /* Two prompts of each category, one category behind the other, and one with a single prompt is left
  * out. */
 static void test_by_category(void **state)
@@ -139,9 +165,19 @@ static void test_by_category(void **state)
 
 static void test_refusals(void **state)
 {
-    static const char *const args[] = {
-        "--modes plain,fast", "--modes plain,", "--modes ''", "--rtt 1,",  "--rtt -1",
-        "--rtt 0,x",          "--rtt ''",       "--ratio 11", "--batch 2", "--max-prompt 8"};
+    static const char *const args[] = {"--modes plain,fast",
+                                       "--modes plain,",
+                                       "--modes ''",
+                                       "--rtt 1,",
+                                       "--rtt -1",
+                                       "--rtt 0,x",
+                                       "--rtt ''",
+                                       "--ratio 11",
+                                       "--batch 2",
+                                       "--max-prompt 8",
+                                       "--up-steps 2",
+                                       "--up-steps 2,0",
+                                       "--up-steps 2,6 --up-mbit 1"};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         int status;
         json_t *json = run(args[i], &status);
@@ -154,9 +190,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_modes),
-        cmocka_unit_test(test_sampled),
-        cmocka_unit_test(test_by_category),
+        cmocka_unit_test(test_all_modes),   cmocka_unit_test(test_sampled),
+        cmocka_unit_test(test_by_category), cmocka_unit_test(test_rates),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
