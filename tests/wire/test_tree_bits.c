@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "wire/rpc.h"
+#include "wire/client.h"
 #include "wire/tree_bits.h"
 
 enum { ROUNDS = 2000, BUDGET = 32, UPLINK_MAX_BYTES = 150 };
@@ -106,7 +106,7 @@ static void test_uplink(void **state)
             msg.draft.token[0] = (int32_t)vocabularies[v] - 1;
             assert_int_equal(ft_client_msg_encode(&msg, &err, &data, &n), FT_OK);
             free(data);
-            uint64_t bytes = ft_rpc_wire_bytes(n);
+            uint64_t bytes = ft_wire_message_bytes(n);
             most = bytes > most ? bytes : most;
             sum += bytes;
         }
