@@ -17,12 +17,12 @@
 #include <immintrin.h>
 #endif
 
+#include "base/sort.h"
 #include "spec/noise.h"
 #include "spec/shape.h"
 
-#define CHUNK 64     /* tokens looked at together by loops that vectorize */
-#define FAR   -88.0f /* weights of scaled logits down here are 0 */
-#define SLACK 16     /* entries behind candidate arrays that a vector store may touch */
+#define CHUNK 64 /* tokens looked at together by loops that vectorize */
+#define SLACK 16 /* entries behind candidate arrays that a vector store may touch */
 
 struct ft_sampler {
     uint32_t n_vocab;
@@ -174,7 +174,16 @@ static inline uint64_t key_weight(uint64_t key)
     uint32_t bits = (uint32_t)(key >> 32);
     float minus;
     memcpy(&minus, &bits, sizeof minus);
-    return (uint64_t)((double)ft_noise_exp(-minus) * 0x1p40);
+    return (uint64_t)((double)ft_noise_exp(-minus) * (double)FT_SAMPLING_WEIGHT_MAX);
+}
+
+/* The bits of a scaled logit without its sign: the larger, the less probable. */
+static inline uint32_t minus_bits(float scaled)
+{
+    const float minus = fabsf(scaled);
+    uint32_t bits;
+    memcpy(&bits, &minus, sizeof bits);
+    return bits;
 }
 
 static void swap_keys(uint64_t *a, uint64_t *b)
@@ -241,12 +250,8 @@ static void keep_top(ft_sampler *sp, const ft_sampling *s)
     bool by_k = s->top_k > 0 && (size_t)s->top_k < n;
     if (!by_k && s->top_p >= 1)
         return;
-    for (size_t i = 0; i < n; i++) { /* smaller key: more probable, then lower id */
-        float minus = fabsf(sp->scaled[i]);
-        uint32_t bits;
-        memcpy(&bits, &minus, sizeof bits);
-        sp->key[i] = (uint64_t)bits << 32 | (uint32_t)sp->id[i];
-    }
+    for (size_t i = 0; i < n; i++) /* smaller key: more probable, then lower id */
+        sp->key[i] = (uint64_t)minus_bits(sp->scaled[i]) << 32 | (uint32_t)sp->id[i];
     if (by_k)
         n = select_keys(sp->key, n, false, (uint64_t)s->top_k);
     if (s->top_p < 1) {
@@ -317,7 +322,7 @@ static ft_mass mass_of(const ft_sampler *sp, const float *logits)
         const size_t part = n - first < 256 ? n - first : 256;
         for (size_t i = 0; sp->dense && i < part; i++) { /* of weight 0 anything that is finite */
             float x = (logits[first + i] - sp->max) * sp->per_t;
-            scaled[i] = x > FAR && x <= 0 ? x : FAR;
+            scaled[i] = x > FT_SHAPE_FAR && x <= 0 ? x : FT_SHAPE_FAR;
         }
         ft_mass_add(&mass, sp->weight + first, sp->dense ? scaled : sp->scaled + first, part);
     }
@@ -446,29 +451,11 @@ int32_t ft_sampler_draw(ft_sampler *sampler, const ft_sampling *s, const float *
     return first.token;
 }
 
-/* The mass exp(logit - max) of the finite logits. */
-static ft_mass mass_exp(const float *logits, uint32_t n_vocab, float max)
-{
-    ft_mass mass = {0};
-    float scaled[256], weight[256];
-    for (uint32_t first = 0; first < n_vocab; first += 256) {
-        uint32_t n = n_vocab - first < 256 ? n_vocab - first : 256;
-        for (uint32_t i = 0; i < n; i++) { /* x > FAR is false for NaN, x <= 0 for +inf */
-            float x = logits[first + i] - max;
-            scaled[i] = x > FAR && x <= 0 ? x : FAR;
-        }
-        for (uint32_t i = 0; i < n; i++)
-            weight[i] = ft_noise_exp(scaled[i]);
-        ft_mass_add(&mass, weight, scaled, n);
-    }
-    return mass;
-}
-
 static size_t rank_greedy(ft_sampler *sp, const float *logits, const ft_logit_scan *scan,
                           ft_candidate *out, size_t most)
 {
     const uint32_t n_vocab = sp->n_vocab;
-    const ft_mass mass = mass_exp(logits, n_vocab, scan->max);
+    const ft_mass mass = ft_logits_mass(logits, n_vocab, scan->max);
     const float log_sum = (float)log(ft_mass_sum(&mass));
     best_list best = {.at = out, .most = most};
     for (uint32_t first = 0; first < n_vocab; first += CHUNK) {
@@ -540,13 +527,44 @@ size_t ft_sampler_candidates(ft_sampler *sampler, const ft_sampling *s, const fl
     return sampler->n;
 }
 
+static bool key_before(const void *ctx, const void *a, const void *b)
+{
+    return *(const uint64_t *)a < *(const uint64_t *)b;
+}
+
+size_t ft_sampler_weights(ft_sampler *sampler, const ft_sampling *s, const float *logits,
+                          const int32_t **tokens, const uint64_t **weights)
+{
+    float max;
+    const bool some = find_max(logits, sampler->n_vocab, &max);
+    uint64_t *key = sampler->key;
+    *tokens = sampler->id;
+    *weights = key;
+    if (!some || s->temperature == 0) {
+        sampler->id[0] = some ? argmax(logits, sampler->n_vocab, max) : 0;
+        key[0] = FT_SAMPLING_WEIGHT_MAX;
+        return 1;
+    }
+    filter(sampler, s, logits, max, false);
+    const size_t n = sampler->n;
+    for (size_t i = 0; i < n; i++) /* token above, scaled below */
+        key[i] = (uint64_t)(uint32_t)sampler->id[i] << 32 | minus_bits(sampler->scaled[i]);
+    if (s->top_k > 0 || s->top_p < 1) /* else they are in order */
+        ft_sort(key, n, sizeof *key, key_before, NULL);
+    for (size_t i = 0; i < n; i++) {
+        sampler->id[i] = (int32_t)(key[i] >> 32);
+        key[i] = key_weight(key[i] << 32);
+    }
+    return n;
+}
+
 float ft_logprob(const float *logits, uint32_t n_vocab, int32_t token)
 {
     float max;
     if (token < 0 || (uint32_t)token >= n_vocab || !isfinite(logits[token]) ||
         !find_max(logits, n_vocab, &max))
         return -INFINITY;
-    const ft_mass mass = mass_exp(logits, n_vocab, max);
+    const ft_mass mass = ft_logits_mass(logits, n_vocab, max);
     return logits[token] - max - (float)log(ft_mass_sum(&mass));
 }
 
@@ -557,7 +575,7 @@ size_t ft_top_logprobs(const float *logits, uint32_t n_vocab, int32_t *tokens, f
     size_t n = 0;
     if (most == 0 || !find_max(logits, n_vocab, &max))
         return 0;
-    const ft_mass mass = mass_exp(logits, n_vocab, max);
+    const ft_mass mass = ft_logits_mass(logits, n_vocab, max);
     float log_sum = (float)log(ft_mass_sum(&mass));
     for (uint32_t t = 0; t < n_vocab; t++) {
         if (!isfinite(logits[t]))

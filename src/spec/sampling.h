@@ -84,6 +84,14 @@ ft_shape ft_sampler_shape(const ft_sampler *sampler);
 size_t ft_sampler_candidates(ft_sampler *sampler, const ft_sampling *s, const float *logits,
                              const ft_candidate **out);
 
+/* The same candidates in ascending order of token, with integers in proportion to their
+ * probabilities: the most probable one has FT_SAMPLING_WEIGHT_MAX, none has 0. They are the same on
+ * every machine, and sums of them are exact in any order. Both are borrowed until the next call on
+ * the sampler; returns how many there are. */
+#define FT_SAMPLING_WEIGHT_MAX (UINT64_C(1) << 40)
+size_t ft_sampler_weights(ft_sampler *sampler, const ft_sampling *s, const float *logits,
+                          const int32_t **tokens, const uint64_t **weights);
+
 /* Plain log-softmax value of a token (temperature 1, no filters), as OpenAI's logprobs want, and
  * the most probable tokens; returns how many of `most` it wrote. */
 float ft_logprob(const float *logits, uint32_t n_vocab, int32_t token);

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "spec/noise.h"
+
 #define LANES FT_SHAPE_LANES
 
 typedef struct lanes {
@@ -94,6 +96,23 @@ void ft_mass_add(ft_mass *restrict mass, const float *restrict w, const float *r
         mass->sum[0] += w[i];
         mass->dot[0] += w[i] * log_w[i];
     }
+}
+
+ft_mass ft_logits_mass(const float *logits, uint32_t n, float max)
+{
+    ft_mass mass = {0};
+    float scaled[256], weight[256];
+    for (uint32_t first = 0; first < n; first += 256) {
+        const uint32_t part = n - first < 256 ? n - first : 256;
+        for (uint32_t i = 0; i < part; i++) { /* x > far is false for NaN, x <= 0 for +inf */
+            const float x = logits[first + i] - max;
+            scaled[i] = x > FT_SHAPE_FAR && x <= 0 ? x : FT_SHAPE_FAR;
+        }
+        for (uint32_t i = 0; i < part; i++)
+            weight[i] = ft_noise_exp(scaled[i]);
+        ft_mass_add(&mass, weight, scaled, part);
+    }
+    return mass;
 }
 
 double ft_mass_sum(const ft_mass *mass)

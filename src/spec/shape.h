@@ -30,6 +30,11 @@ typedef struct ft_mass {
 /* Adds w[n] and w[n] * log_w[n]; log_w[i] must be finite. */
 void ft_mass_add(ft_mass *mass, const float *w, const float *log_w, size_t n);
 
+#define FT_SHAPE_FAR -88.0f /* exp of what is down here counts as 0 */
+
+/* The mass exp(logit - max) of the finite ones of logits[n]; max is the largest of these. */
+ft_mass ft_logits_mass(const float *logits, uint32_t n, float max);
+
 /* The mass of all weights. */
 double ft_mass_sum(const ft_mass *mass);
 /* In nats; the weights need not sum to 1. */

@@ -233,6 +233,14 @@ static void check_against_naive(ft_sampler *sp, const ft_sampling *s, const floa
         }
     }
     assert_int_equal(ft_sampler_draw(sp, s, logits, 9), best);
+    const int32_t *tokens;
+    const uint64_t *weights;
+    assert_int_equal(ft_sampler_weights(sp, s, logits, &tokens, &weights), n_want);
+    for (size_t i = 0; i < n_want; i++) {
+        assert_int_equal(tokens[i], want[i].id);
+        const double exact = 0x1p40 * exp((double)want[i].scaled);
+        assert_true(fabs((double)weights[i] - exact) <= 1 + exact * 1e-5);
+    }
     free(sorted);
     free(want);
 }
@@ -327,6 +335,14 @@ static void test_what_is_not_finite_is_out(void **state)
     assert_int_equal(ft_sampler_rank(sp, &s, logits, 0, &one, 1), 1);
     assert_int_equal(one.token, 0);
     assert_int_equal(ft_sampler_candidates(sp, &s, logits, &all), 1);
+    const int32_t *tokens;
+    const uint64_t *weights;
+    assert_int_equal(ft_sampler_weights(sp, &s, logits, &tokens, &weights), 1);
+    assert_int_equal(tokens[0], 0);
+    s.temperature = 0;
+    assert_int_equal(ft_sampler_weights(sp, &s, plain, &tokens, &weights), 1);
+    assert_int_equal(tokens[0], ft_sampler_draw(sp, &s, plain, 0));
+    assert_true(weights[0] == FT_SAMPLING_WEIGHT_MAX);
     int32_t token;
     float logprob;
     assert_int_equal(ft_top_logprobs(logits, N, &token, &logprob, 1), 0);
