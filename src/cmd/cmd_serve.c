@@ -4,6 +4,7 @@
 // so the edge ends before the server does.
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cmd/api.h"
@@ -15,6 +16,7 @@
 #include "serve/server.h"
 
 #define GRACE_US 5000000 /* sessions get this long to finish after a signal */
+#define PASS_US  5000000 /* and then the engine, to end its present pass */
 
 typedef struct serve_flags {
     const char *model, *draft, *policy, *slo, *costs_path, *token_file, *keys_path;
@@ -239,9 +241,11 @@ static ft_status start_all(serve_app *app, serve_flags *f, ft_error *err)
     return status;
 }
 
-/* gRPC and the API refuse new work at the same time; open work of both has grace_us to finish. */
+/* gRPC and the API refuse new work at the same time; open work of both has grace_us to finish. An
+ * engine that hangs ends the process: nothing that it uses can be freed. */
 static void stop_all(serve_app *app, int64_t grace_us)
 {
+    ft_error err = {0};
     const ft_clock clock = ft_clock_monotonic();
     int64_t until_us = ft_clock_now_us(&clock) + grace_us;
     if (app->server)
@@ -251,7 +255,12 @@ static void stop_all(serve_app *app, int64_t grace_us)
     ft_api_stop(&app->api);
     ft_edge_destroy(app->edge);
     int64_t left_us = until_us - ft_clock_now_us(&clock);
-    ft_server_destroy(app->server, left_us > 0 ? left_us : 0);
+    if (app->server &&
+        ft_server_stop(app->server, left_us > 0 ? left_us : 0, PASS_US, &err) != FT_OK) {
+        FT_LOGE("serve", "ended without the engine: %s", err.message);
+        _exit(1);
+    }
+    ft_server_destroy(app->server, 0);
 }
 
 static ft_status load(serve_app *app, const serve_flags *f, ft_error *err)

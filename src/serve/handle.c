@@ -43,12 +43,30 @@ void ft_inbox_deinit(ft_inbox *inbox)
     pthread_mutex_destroy(&inbox->lock);
 }
 
-void ft_inbox_stop(ft_inbox *inbox)
+bool ft_inbox_stop(ft_inbox *inbox, int64_t timeout_us)
 {
+    const int64_t deadline_us = ft_deadline_us(timeout_us);
     pthread_mutex_lock(&inbox->lock);
     inbox->stop = true;
     pthread_cond_signal(&inbox->wake);
+    while (!inbox->ended && ft_cond_wait_until(&inbox->changed, &inbox->lock, deadline_us)) {
+    }
+    const bool ended = inbox->ended;
     pthread_mutex_unlock(&inbox->lock);
+    return ended;
+}
+
+void ft_inbox_end(ft_inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    inbox->ended = true;
+    pthread_cond_broadcast(&inbox->changed);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+bool ft_inbox_rests(const ft_inbox *inbox)
+{
+    return !inbox->engine.busy.known && !inbox->queue;
 }
 
 void ft_inbox_tick(ft_inbox *inbox)
@@ -77,6 +95,7 @@ void ft_inbox_wait(ft_inbox *inbox, int64_t timeout_us)
     bool late = false;
     pthread_mutex_lock(&inbox->lock);
     note_look(inbox, now_us, ft_unknown());
+    pthread_cond_broadcast(&inbox->changed);
     while (!late && !inbox->stop && !inbox->queue && inbox->ticks == inbox->ticks_done)
         late = !ft_cond_wait_until(&inbox->wake, &inbox->lock, deadline_us);
     pthread_mutex_unlock(&inbox->lock);

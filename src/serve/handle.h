@@ -87,12 +87,14 @@ struct ft_inbox {
     bool ready;       /* ft_inbox_init was called */
     pthread_mutex_t lock;
     pthread_cond_t wake;    /* wakes the engine thread: something to do */
-    pthread_cond_t changed; /* wakes others: a callback returned, a tick is done */
+    pthread_cond_t changed; /* wakes others: a callback returned, a tick is done, the engine thread
+                               rests or has ended */
     /* guarded by lock */
     ft_vsession *queue, **queue_tail;
     ft_vsession *handles;
     ft_inbox_reader engine;
-    bool stop;
+    bool stop;  /* the engine thread must end */
+    bool ended; /* it takes nothing any more */
     uint64_t ticks, ticks_done;
 };
 
@@ -100,14 +102,21 @@ struct ft_inbox {
 void ft_inbox_init(ft_inbox *inbox, ft_clock clock);
 /* Frees all handles. No thread may use the inbox any more. An inbox of all zeros is legal. */
 void ft_inbox_deinit(ft_inbox *inbox);
-/* Asks the engine thread to stop. */
-void ft_inbox_stop(ft_inbox *inbox);
+/* Asks the engine thread to stop, and waits at most timeout_us until it has (< 0: no limit). False:
+ * it has not. */
+bool ft_inbox_stop(ft_inbox *inbox, int64_t timeout_us);
 /* Waits until the engine thread has taken the queue after the start of this call, and has then
  * called ft_inbox_answer. */
 void ft_inbox_tick(ft_inbox *inbox);
 
+/* Whether the engine thread rests: it waits, and there is nothing to do for it. The caller holds
+ * the lock. */
+bool ft_inbox_rests(const ft_inbox *inbox);
+
 /* ---- for the engine thread ---- */
 
+/* Says that the thread takes nothing any more. */
+void ft_inbox_end(ft_inbox *inbox);
 /* Waits until there is something to do, at most timeout_us (< 0: no limit). */
 void ft_inbox_wait(ft_inbox *inbox, int64_t timeout_us);
 /* Takes all handles out of the queue; next_queued links them. The caller must read next_queued

@@ -11,7 +11,7 @@
 // itself could not say that it hangs.
 //
 // A server that drains opens no session, but takes its own back: an edge whose stream breaks in
-// these seconds can still finish its text. So it waits for detached sessions, too.
+// these seconds can still finish its text. So it waits for detached sessions, too, but not long.
 //
 // Locks: ft_server.lock guards the end of the watch. No other lock is taken while it is held.
 // `draining` is atomic. on_end holds no lock when it detaches.
@@ -20,7 +20,6 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/cond.h"
 #include "base/log.h"
@@ -32,9 +31,10 @@
 #define WATCH_EVERY_US 500000
 /* The retry-after-ms of an Open while the server drains: somebody may start it again. */
 #define DRAIN_RETRY_MS 1000
-/* How often a server that drains looks whether its sessions have ended. Half as long wakes it more
- * often, twice as long delays its end by a twentieth of a second on average. */
-#define DRAIN_LOOK_US 50000
+/* How long a server that drains waits for sessions if none has a stream. An edge that has lost its
+ * stream is back within 0.6 s and some round trips (edge/stream.c). With half of it, edges on slow
+ * lines are missed; twice of it keeps a server whose edges are gone. */
+#define DRAIN_RESUME_US 2000000
 
 struct ft_server {
     ft_verifier *verifier;
@@ -238,6 +238,7 @@ static void stop_watch(ft_server *server)
     pthread_cond_broadcast(&server->stopping);
     pthread_mutex_unlock(&server->lock);
     pthread_join(server->watch, NULL);
+    server->watched = false;
 }
 
 ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server **out)
@@ -290,29 +291,9 @@ void ft_server_drain(ft_server *server)
     ft_wire_server_drain(server->wire);
 }
 
-/* Sessions with a stream, and those that may still be resumed. */
-static uint64_t count_sessions(ft_verifier *verifier)
-{
-    ft_verifier_stats stats;
-    ft_verifier_tick(verifier);
-    ft_verifier_get_stats(verifier, &stats);
-    return stats.sessions;
-}
-
-static void wait_over(ft_server *server, int64_t grace_us)
-{
-    const int64_t deadline_us = ft_deadline_us(grace_us);
-    uint64_t n = count_sessions(server->verifier);
-    for (; n > 0 && ft_deadline_us(0) < deadline_us; n = count_sessions(server->verifier))
-        usleep(DRAIN_LOOK_US);
-    if (n > 0)
-        FT_LOGI("serve", "grace is over, sessions ended=%" PRIu64, n);
-}
-
 static void log_stats(ft_verifier *verifier)
 {
     ft_verifier_stats s;
-    ft_verifier_tick(verifier);
     ft_verifier_get_stats(verifier, &s);
     FT_LOGI("serve",
             "stats sessions=%" PRIu64 " rounds=%" PRIu64 " tokens=%" PRIu64 " drafted=%" PRIu64
@@ -322,19 +303,33 @@ static void log_stats(ft_verifier *verifier)
             s.kv_released, s.prefix_hit_tok, s.prefix_lookup_tok);
 }
 
+/* Ends the watch, the sessions and the streams. */
+static void end_streams(ft_server *server, int64_t grace_us)
+{
+    stop_watch(server);
+    if (!server->wire)
+        return;
+    ft_server_drain(server);
+    const uint64_t n = ft_verifier_wait_over(server->verifier, grace_us, DRAIN_RESUME_US);
+    if (n > 0)
+        FT_LOGI("serve", "draining is over, sessions ended=%" PRIu64, n);
+    /* The wire is destroyed before the verifier, because the wire's streams hold handles. */
+    ft_wire_server_destroy(server->wire);
+    server->wire = NULL;
+    log_stats(server->verifier);
+}
+
+ft_status ft_server_stop(ft_server *server, int64_t grace_us, int64_t pass_us, ft_error *err)
+{
+    end_streams(server, grace_us);
+    return ft_verifier_stop(server->verifier, pass_us, err);
+}
+
 void ft_server_destroy(ft_server *server, int64_t grace_us)
 {
     if (!server)
         return;
-    stop_watch(server);
-    if (server->wire) {
-        ft_server_drain(server);
-        wait_over(server, grace_us);
-    }
-    /* The wire is destroyed before the verifier, because the wire's streams hold handles. */
-    ft_wire_server_destroy(server->wire);
-    if (server->wire)
-        log_stats(server->verifier);
+    end_streams(server, grace_us);
     if (server->metrics)
         ft_http_destroy(server->metrics);
     ft_verifier_destroy(server->verifier);

@@ -35,8 +35,13 @@ FT_WARN_UNUSED ft_status ft_server_reload_tls(ft_server *server, ft_error *err);
 /* From this call on, the server opens no session over gRPC (FT_UNAVAILABLE) and tells health checks
  * so. It still takes its own sessions back. */
 void ft_server_drain(ft_server *server);
-/* Drains the server, waits at most grace_us until its sessions have ended, also those without a
- * stream, then ends those that are left. NULL is legal. */
+/* Drains the server and waits at most grace_us until its sessions have ended; if none has a stream,
+ * two seconds at most. Ends those that are left, all streams and the engine thread. FT_TIMEOUT: the
+ * engine thread has not ended its present pass within pass_us (< 0: no limit). The server cannot be
+ * destroyed before it has; the process can end. */
+FT_WARN_UNUSED ft_status ft_server_stop(ft_server *server, int64_t grace_us, int64_t pass_us,
+                                        ft_error *err);
+/* Stops the server, however long the engine's pass takes, and frees it. NULL is legal. */
 void ft_server_destroy(ft_server *server, int64_t grace_us);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "engine/target.h"
@@ -38,6 +39,31 @@ void ft_verifier_get_stats(ft_verifier *verifier, ft_verifier_stats *out)
     pthread_mutex_lock(&verifier->inbox.lock);
     *out = verifier->published.stats;
     pthread_mutex_unlock(&verifier->inbox.lock);
+}
+
+uint64_t ft_verifier_wait_over(ft_verifier *verifier, int64_t grace_us, int64_t resume_us)
+{
+    ft_inbox *inbox = &verifier->inbox;
+    const ft_verifier_stats *stats = &verifier->published.stats;
+    const int64_t deadline_us = ft_deadline_us(grace_us);
+    bool alone = false; /* no session has a stream, since alone_us */
+    int64_t alone_us = 0;
+    pthread_mutex_lock(&inbox->lock);
+    for (;;) {
+        const int64_t now_us = ft_deadline_us(0);
+        const bool rests = ft_inbox_rests(inbox), before = alone;
+        alone = rests && stats->sessions == stats->sessions_detached;
+        if (alone && !before)
+            alone_us = now_us;
+        const bool soon = alone && alone_us + resume_us < deadline_us;
+        const int64_t until_us = soon ? alone_us + resume_us : deadline_us;
+        if ((rests && stats->sessions == 0) || now_us >= until_us)
+            break;
+        ft_cond_wait_until(&inbox->changed, &inbox->lock, until_us);
+    }
+    const uint64_t n = stats->sessions;
+    pthread_mutex_unlock(&inbox->lock);
+    return n;
 }
 
 /* The free blocks, rounded down to eighths of the pool: who asks again and again must not learn how
@@ -161,6 +187,7 @@ static void *engine_main(void *arg)
     while (v->sessions.first)
         ft_sess_end(v->sessions.first, FT_UNAVAILABLE, "serve: the server is going down");
     ft_answer_publish(v);
+    ft_inbox_end(&v->inbox);
     return NULL;
 }
 
@@ -317,13 +344,23 @@ out:
     return status;
 }
 
+ft_status ft_verifier_stop(ft_verifier *verifier, int64_t timeout_us, ft_error *err)
+{
+    if (ft_inbox_stop(&verifier->inbox, timeout_us))
+        return FT_OK;
+    return ft_error_set(err, FT_TIMEOUT,
+                        "serve: the engine has not ended its pass within %.1f s: it hangs, or the "
+                        "pass is long",
+                        (double)timeout_us / 1e6);
+}
+
 void ft_verifier_destroy(ft_verifier *verifier)
 {
     ft_verifier *v = verifier;
     if (!v)
         return;
     if (v->started) {
-        ft_inbox_stop(&v->inbox);
+        (void)ft_inbox_stop(&v->inbox, -1);
         pthread_join(v->inbox.reader, NULL);
     }
     ft_inbox_deinit(&v->inbox);

@@ -35,8 +35,15 @@ typedef struct ft_verifier ft_verifier;
  * vocabularies of draft and target differ; FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err,
                                             ft_verifier **out);
-/* Ends all sessions (on_gone with FT_UNAVAILABLE), stops the thread and frees everything, handles
- * included. No other call may be running, and none may follow. NULL is legal. */
+/* Waits until no session is left: grace_us at most, and resume_us at most while no session has a
+ * stream, as those that have lost theirs may be resumed. Returns how many are left. */
+uint64_t ft_verifier_wait_over(ft_verifier *verifier, int64_t grace_us, int64_t resume_us);
+/* Ends all sessions (on_gone with FT_UNAVAILABLE) and the engine thread. FT_TIMEOUT: the engine
+ * thread has not ended its present pass within timeout_us (< 0: no limit); it ends when it has.
+ * Only ft_verifier_stop, ft_verifier_destroy, ft_vsession_detach and calls that ask may follow. */
+FT_WARN_UNUSED ft_status ft_verifier_stop(ft_verifier *verifier, int64_t timeout_us, ft_error *err);
+/* Stops the verifier without a limit, and frees everything, handles included. No other call may be
+ * running, and none may follow. NULL is legal. */
 void ft_verifier_destroy(ft_verifier *verifier);
 
 /* Opens or resumes a session.

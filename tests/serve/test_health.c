@@ -88,8 +88,41 @@ static void test_a_hang_is_told(void **state)
     ft_server_destroy(server, 0);
 }
 
+/* A server whose engine hangs stops all the same, but for the engine. */
+static void test_a_hang_is_left_behind(void **state)
+{
+    ft_error err = {0};
+    ft_server *server;
+    ft_wire_client *client;
+    ft_call *call;
+    test_gate gate;
+    char address[64];
+    const ft_server_opts opts = {.verifier = test_verifier_opts((ft_verifier_opts){0}),
+                                 .host = "127.0.0.1"};
+    (void)state;
+    if (ft_server_create(&opts, &err, &server) != FT_OK)
+        fail_msg("%s", err.message);
+    snprintf(address, sizeof address, "127.0.0.1:%d", ft_server_port(server));
+    const ft_wire_client_opts dial = {.address = address};
+    assert_int_equal(ft_wire_client_create(&dial, &err, &client), FT_OK);
+    test_gate_shut(&gate, ft_server_verifier(server));
+    assert_int_equal(ft_call_create(client, &err, &call), FT_OK);
+    const int32_t prompt[] = {1, 2};
+    const ft_client_msg open = {.kind = FT_CLIENT_OPEN,
+                                .open = {.protocol = FT_PROTOCOL, .prompt = prompt, .n_prompt = 2}};
+    assert_int_equal(ft_call_send(call, &open, &err), FT_OK);
+    assert_int_equal(ft_server_stop(server, 1000, 1000, &err), FT_TIMEOUT);
+    ft_server_msg *msg = NULL;
+    assert_int_equal(ft_call_recv(call, WAIT_US, &err, &msg), FT_UNAVAILABLE);
+    ft_call_destroy(call);
+    ft_wire_client_destroy(client);
+    test_gate_open(&gate);
+    ft_server_destroy(server, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_hang_is_told)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_hang_is_told),
+                                       cmocka_unit_test(test_a_hang_is_left_behind)};
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }

@@ -451,9 +451,11 @@ static void test_answer_without_memory(void **state)
     net_stop(&n);
 }
 
+#define FOR_EVER_US 1000000000000 /* the test's own time is over long before */
+
 static void *destroy_with_grace(void *server)
 {
-    ft_server_destroy(server, WAIT_US);
+    ft_server_destroy(server, FOR_EVER_US);
     return NULL;
 }
 
@@ -463,7 +465,7 @@ static void test_drain(void **state)
 {
     net n = net_start((ft_verifier_opts){0}, NULL);
     test_text ref, text;
-    remote r, late;
+    remote r, late, other; /* one that stays keeps the server, however slow this test is */
     pthread_t thread;
     test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
     (void)state;
@@ -476,6 +478,7 @@ static void test_drain(void **state)
     assert_true(remote_round(&r, &plain, &text));
     ft_call_destroy(r.call);
     wait_detached(&n, 1);
+    remote_open(&other, &n, &open);
 
     ft_server_drain(n.server);
     assert_int_equal(pthread_create(&thread, NULL, destroy_with_grace, n.server), 0);
@@ -498,8 +501,28 @@ static void test_drain(void **state)
         assert_true(remote_round(&r, &plain, &text));
     assert_true(test_text_equal(&text, &ref));
     remote_close(&r, FT_CLIENT_CLOSE);
+    remote_close(&other, FT_CLIENT_CLOSE);
     pthread_join(thread, NULL);
     ft_wire_client_destroy(n.client);
+}
+
+/* The edges of these sessions are gone: a server that goes down does not wait for them for as long
+ * as for others. */
+static void test_drain_without_edges(void **state)
+{
+    net n = net_start((ft_verifier_opts){0}, NULL);
+    test_text text;
+    remote r;
+    (void)state;
+    test_text_random(&text, 30, 4);
+    const ft_msg_open open = local_open_msg(&text, 0.8f, 4, 12);
+    for (uint32_t i = 1; i < 4; i++) {
+        remote_open(&r, &n, &open);
+        ft_call_destroy(r.call);
+        wait_detached(&n, i);
+    }
+    ft_wire_client_destroy(n.client);
+    ft_server_destroy(n.server, FOR_EVER_US);
 }
 
 static void test_info(void **state)
@@ -573,6 +596,7 @@ int main(void)
         cmocka_unit_test(test_resume_over_the_wire),
         cmocka_unit_test(test_answer_without_memory),
         cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_drain_without_edges),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_1000_sessions_leave_nothing),
     };
