@@ -13,6 +13,9 @@
 #include "base/log.h"
 
 #define TELL_EVERY_US 10000000 /* a flood of refusals is one line in ten seconds */
+/* The longest wait of a refused request, in intervals. Clients that share an address wait for each
+ * other's refusals. */
+#define LATE_INTERVALS 100
 
 static int64_t now_us(void)
 {
@@ -71,14 +74,20 @@ static void deinit(ft_http_conns *conns)
 {
     ft_quota_deinit(&conns->quota[FT_HTTP_STRANGER]);
     ft_quota_deinit(&conns->quota[FT_HTTP_KNOWN]);
+    pthread_cond_destroy(&conns->hurry);
     pthread_cond_destroy(&conns->quiet);
     pthread_cond_destroy(&conns->changed);
     pthread_mutex_destroy(&conns->lock);
 }
 
-ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max, uint32_t share, ft_error *err)
+ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max, uint32_t share,
+                             uint32_t refusal_ms, ft_error *err)
 {
+    const int64_t interval_us = 1000ll * refusal_ms;
     *conns = (ft_http_conns){.wake_us = FT_NO_DEADLINE, .told_us = -TELL_EVERY_US};
+    conns->throttle = (ft_throttle){.interval_us = interval_us,
+                                    .burst = FT_HTTP_REFUSALS,
+                                    .most_us = LATE_INTERVALS * interval_us};
     ft_status status =
         ft_quota_init(&conns->quota[FT_HTTP_STRANGER], "connections without requests",
                       FT_HTTP_STRANGERS, FT_HTTP_STRANGERS_SHARE, err);
@@ -92,6 +101,7 @@ ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max, uint32_t share,
     pthread_mutex_init(&conns->lock, NULL);
     pthread_cond_init(&conns->changed, NULL);
     pthread_cond_init(&conns->quiet, NULL);
+    pthread_cond_init(&conns->hurry, NULL);
     if (pthread_create(&conns->thread, NULL, watch, conns) == 0)
         return FT_OK;
     deinit(conns);
@@ -128,13 +138,12 @@ static ft_http_conn **find_new(ft_http_conns *conns, int fd)
 }
 
 /* The lock is held. */
-static void log_refusal(ft_http_conns *conns, const ft_client_id *client, ft_quota_room room)
+static void log_refusal(ft_http_conns *conns, const ft_client_id *client, const char *what)
 {
     if (now_us() - conns->told_us < TELL_EVERY_US)
         return;
     conns->told_us = now_us();
-    FT_LOGW("http", "connection refused address=%s reason=\"%s have sent no request yet\"",
-            client->address, room == FT_QUOTA_SHARE ? "its others" : "others");
+    FT_LOGW("http", "%s address=%s late=%u", what, client->address, conns->n_late);
 }
 
 bool ft_http_conns_add(ft_http_conns *conns, int fd, const ft_client_id *client, uint32_t timeout_s)
@@ -155,7 +164,10 @@ bool ft_http_conns_add(ft_http_conns *conns, int fd, const ft_client_id *client,
         conns->first = conn;
         set_deadline(conns, conn, timeout_s);
     } else {
-        log_refusal(conns, client, room);
+        log_refusal(conns, client,
+                    room == FT_QUOTA_SHARE
+                        ? "connection refused reason=\"its others have sent no request yet\""
+                        : "connection refused reason=\"others have sent no request yet\"");
     }
     pthread_mutex_unlock(&conns->lock);
     if (room != FT_QUOTA_ROOM)
@@ -212,6 +224,21 @@ void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t time
     pthread_mutex_unlock(&conns->lock);
 }
 
+void ft_http_conns_refused(ft_http_conns *conns, ft_http_conn *conn, const ft_client_id *client)
+{
+    pthread_mutex_lock(&conns->lock);
+    const int64_t now = now_us(), wait_us = ft_throttle_take(&conns->throttle, client, now);
+    if (wait_us > 0) {
+        conns->n_late++;
+        log_refusal(conns, client, "many requests refused, their answers are late");
+        set_deadline(conns, conn, 0);
+        while (!conns->draining && ft_cond_wait_until(&conns->hurry, &conns->lock, now + wait_us)) {
+        }
+        conns->n_late--;
+    }
+    pthread_mutex_unlock(&conns->lock);
+}
+
 bool ft_http_conns_enter(ft_http_conns *conns)
 {
     pthread_mutex_lock(&conns->lock);
@@ -234,6 +261,7 @@ void ft_http_conns_drain(ft_http_conns *conns, int64_t timeout_us)
     const int64_t until_us = ft_deadline_us(timeout_us);
     pthread_mutex_lock(&conns->lock);
     conns->draining = true;
+    pthread_cond_broadcast(&conns->hurry);
     while (conns->n_answers > 0 && ft_cond_wait_until(&conns->quiet, &conns->lock, until_us)) {
     }
     pthread_mutex_unlock(&conns->lock);

@@ -9,8 +9,8 @@
  *
  *   add -> NEW -- start --> STRANGER -- know --> KNOWN -- know, of another client --> KNOWN
  *
- * Lock: ft_http_conns.lock guards the list, the quotas, each connection's deadline, client and
- * standing, and the count of answers. A connection's own thread alone changes its standing.
+ * Lock: ft_http_conns.lock guards the list, the quotas, the throttle, the counts, and each
+ * connection's deadline, client and standing. A connection's own thread alone changes its standing.
  */
 #ifndef FT_HTTP_CONNS_H
 #define FT_HTTP_CONNS_H
@@ -19,8 +19,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/throttle.h"
 #include "base/quota.h"
 #include "base/status.h"
+
+/* So many requests of one client are refused at once; further ones are answered late. A person who
+ * tries things out does not notice. */
+#define FT_HTTP_REFUSALS 20
 
 /* Places for strangers' connections, and the share of one address. A client that opens as many at
  * once as it may have must not be refused while their requests are on the way. */
@@ -46,19 +51,22 @@ typedef struct ft_http_conns {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* an earlier deadline, or stop */
     pthread_cond_t quiet;   /* n_answers is 0 */
+    pthread_cond_t hurry;   /* draining */
     pthread_t thread;
     ft_http_conn *first;
-    ft_quota quota[2]; /* of strangers, of known clients */
-    int64_t wake_us;   /* when the thread looks next */
-    int64_t told_us;   /* when a refusal was logged last */
+    ft_quota quota[2];    /* of strangers, of known clients */
+    ft_throttle throttle; /* of refused requests */
+    int64_t wake_us;      /* when the thread looks next */
+    int64_t told_us;      /* when a refusal was logged last */
+    uint32_t n_late;      /* refused requests whose answers wait */
     bool stop, draining;
     uint32_t n_answers; /* admitted generations whose answers are not finished */
 } ft_http_conns;
 
 /* *conns must not be moved. max: known connections; share: percent of them for one client (0: all).
- * FT_NOMEM. */
+ * Refused requests of one client are answered every refusal_ms, once they are many. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_http_conns_init(ft_http_conns *conns, uint32_t max, uint32_t share,
-                                            ft_error *err);
+                                            uint32_t refusal_ms, ft_error *err);
 /* All connections that were started must have been removed. */
 void ft_http_conns_deinit(ft_http_conns *conns);
 
@@ -77,10 +85,15 @@ FT_WARN_UNUSED ft_status ft_http_conns_know(ft_http_conns *conns, ft_http_conn *
 void ft_http_conns_remove(ft_http_conns *conns, ft_http_conn *conn);
 /* Shuts the connection down unless this is called again within timeout_s. 0: no limit. */
 void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s);
+/* A request of the client is refused. If too many of its requests are, this waits until the answer
+ * may be sent, or until a drain. The connection keeps its place meanwhile and has no deadline. A
+ * client that hangs up ends no wait: otherwise it could ask again at once. */
+void ft_http_conns_refused(ft_http_conns *conns, ft_http_conn *conn, const ft_client_id *client);
 /* Admits one more generation, which ends with leave. False: draining. */
 bool ft_http_conns_enter(ft_http_conns *conns);
 void ft_http_conns_leave(ft_http_conns *conns);
-/* Admits no more; waits for at most timeout_us until no generation is running. */
+/* Admits no more, and late answers wait no longer. Waits for at most timeout_us until no generation
+ * is running. */
 void ft_http_conns_drain(ft_http_conns *conns, int64_t timeout_us);
 bool ft_http_conns_draining(ft_http_conns *conns);
 #endif

@@ -2,7 +2,8 @@
 // One request. These are checked in this order: headers, Host, Origin, API key, number of
 // connections, path, method, content type, model, size. The first check that fails decides the
 // answer. Nothing is done for a request before all checks have passed. A GET is answered only after
-// it has come completely, because an earlier answer would close the connection.
+// it has come completely, because an earlier answer would close the connection. A client whose
+// requests are refused again and again gets its refusals late.
 #include "http/exchange.h"
 
 #include <errno.h>
@@ -36,6 +37,7 @@ struct ft_http_exchange {
     bool preflight;
     bool authorized;                  /* no key is asked for, or it was given */
     char key_name[FT_HTTP_NAME_SIZE]; /* of the key; "": none */
+    ft_client_id client;              /* once its address and its key are looked at */
     bool entered;                     /* a drain waits for this answer */
     ft_http_model model;              /* once it was asked for */
     size_t max_body_bytes;
@@ -56,9 +58,23 @@ struct route {
 
 /* --- pages --- */
 
+/* Who floods with requests that are refused waits for the answers, without what they needed. That a
+ * server is full or not there is not the client's fault. */
+static void be_late(ft_http_exchange *x)
+{
+    if (x->fail.http >= 500 || x->fail.http == 429)
+        return;
+    ft_buf_deinit(&x->body);
+    ft_http_generation_destroy(x->generation);
+    x->generation = NULL;
+    ft_http_conns_refused(&x->http->conns, x->conn, &x->client);
+    ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
+}
+
 static enum MHD_Result reply_fail(ft_http_exchange *x)
 {
     ft_http_reply reply = x->defaults;
+    be_late(x);
     if (x->fail.http == 405)
         reply.allow = x->allow;
     return ft_http_reply_fail(x->connection, &reply, &x->fail);
@@ -320,6 +336,8 @@ static ft_status find_route(ft_http_exchange *x, const char *path)
 static ft_status check_key(ft_http_exchange *x)
 {
     x->authorized = ft_http_guard_key(&x->http->guard, header(x, "Authorization"), x->key_name);
+    snprintf(x->client.tenant, sizeof x->client.tenant, "%.*s", FT_CLIENT_TENANT_SIZE - 1,
+             x->key_name);
     if (x->authorized || (x->route && x->route->open))
         return FT_OK;
     return refuse(x, 401, "invalid_api_key",
@@ -335,24 +353,26 @@ static enum MHD_Result keep_last(void *ctx, enum MHD_ValueKind kind, const char 
     return MHD_YES;
 }
 
-/* Whose the connection is, now that a key was shown or none is needed. A proxy that adds a header
- * of its own adds it behind those of its clients. */
-static ft_status count_client(ft_http_exchange *x)
+/* A proxy that adds a header of its own adds it behind those of its clients. */
+static void find_address(ft_http_exchange *x)
 {
     const char *forwarded = "";
-    ft_client_id client = {0};
     ft_address address;
-    ft_error err = {0};
-    bool share;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    snprintf(client.tenant, sizeof client.tenant, "%.*s", FT_CLIENT_TENANT_SIZE - 1, x->key_name);
-    if (ft_address_of(info->client_addr, &address)) {
-        MHD_get_connection_values(x->connection, MHD_HEADER_KIND, keep_last, &forwarded);
-        address = ft_networks_client(&x->http->proxies, &address, forwarded, strlen(forwarded));
-        ft_address_network(&address, client.address);
-    }
-    if (ft_http_conns_know(&x->http->conns, x->conn, &client, &err, &share) == FT_OK)
+    if (!ft_address_of(info->client_addr, &address))
+        return;
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, keep_last, &forwarded);
+    address = ft_networks_client(&x->http->proxies, &address, forwarded, strlen(forwarded));
+    ft_address_network(&address, x->client.address);
+}
+
+/* The connection is this client's, now that a key was shown or none is needed. */
+static ft_status count_client(ft_http_exchange *x)
+{
+    ft_error err = {0};
+    bool share;
+    if (ft_http_conns_know(&x->http->conns, x->conn, &x->client, &err, &share) == FT_OK)
         return FT_OK;
     return refuse(x, share ? 429 : 503, "too_many_connections", err.message);
 }
@@ -388,6 +408,7 @@ static ft_status check_body(ft_http_exchange *x)
 static ft_status admit(ft_http_exchange *x)
 {
     const char *path;
+    find_address(x);
     ft_status status = check_headers(x);
     if (status == FT_OK)
         status = check_source(x, &path);

@@ -112,6 +112,9 @@ typedef struct ft_http_opts {
     /* A stream that had nothing to say for this long says a comment, which clients skip, so that
      * nobody on the way takes it for dead. 0: 15 s. */
     uint32_t keep_alive_s;
+    /* When many requests of one client are refused (4xx but 429), further ones are answered once in
+     * this time. 0: 100 ms. */
+    uint32_t refusal_ms;
     ft_http_backend backend;
 } ft_http_opts;
 

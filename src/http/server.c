@@ -240,7 +240,7 @@ ft_status ft_http_create(const ft_http_opts *opts, ft_error *err, ft_http **out)
     if (!http)
         return ft_error_set(err, FT_NOMEM, "http: out of memory");
     status = ft_http_conns_init(&http->conns, opts->max_connections ? opts->max_connections : 128,
-                                opts->client_share, err);
+                                opts->client_share, opts->refusal_ms ? opts->refusal_ms : 100, err);
     if (status != FT_OK) {
         free(http);
         return status;
@@ -273,6 +273,7 @@ void ft_http_destroy(ft_http *http)
     if (!http)
         return;
     ft_http_accept_stop(&http->accept);
+    ft_http_conns_drain(&http->conns, 0); /* answers that are late come now */
     /* Closes all connections, so that their generations are cancelled, and joins their threads. */
     if (http->daemon)
         MHD_stop_daemon(http->daemon);

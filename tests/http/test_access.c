@@ -36,7 +36,8 @@ static int setup(void **state)
                          .n_allow_hosts = 2,
                          .allow_origins = origins,
                          .n_allow_origins = 2,
-                         .max_body_bytes = 4096};
+                         .max_body_bytes = 4096,
+                         .refusal_ms = 1}; /* nearly all that is asked here is refused */
     if (ft_http_create(&opts, &err, &http) != FT_OK)
         return -1;
     port = ft_http_port(http);

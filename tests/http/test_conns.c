@@ -2,6 +2,8 @@
 // The list of connections and the generations by themselves, over socket pairs: deadlines, the
 // limits, a client that hangs up, a reader that is slower than the model.
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,11 +15,13 @@
 #include <cmocka.h>
 // clang-format on
 
+#include "base/cond.h"
 #include "http/conns.h"
 #include "http/generation.h"
 #include "support/http_backend.h"
 
 #define PREFILL "{\"prompt\":\"prefill\"}"
+#define HOUR_MS 3600000
 #define FLOOD   "{\"prompt\":\"flood\",\"stream\":true}"
 
 static const ft_client_id alice = {.address = "127.0.0.1"}, bob = {.address = "127.0.0.2"};
@@ -25,7 +29,7 @@ static const ft_client_id alice = {.address = "127.0.0.1"}, bob = {.address = "1
 static void init(ft_http_conns *conns, uint32_t max, uint32_t share)
 {
     ft_error err = {0};
-    assert_int_equal(ft_http_conns_init(conns, max, share, &err), FT_OK);
+    assert_int_equal(ft_http_conns_init(conns, max, share, HOUR_MS, &err), FT_OK);
 }
 
 /* NULL: there is no room. */
@@ -165,6 +169,60 @@ static void test_known(void **state)
     ft_http_conns_deinit(&conns);
 }
 
+typedef struct refusal {
+    ft_http_conns *conns;
+    ft_http_conn *conn;
+    pthread_t thread;
+} refusal;
+
+static void *be_refused(void *arg)
+{
+    refusal *r = arg;
+    ft_http_conns_refused(r->conns, r->conn, &r->conn->client);
+    return NULL;
+}
+
+static uint32_t n_late(ft_http_conns *conns)
+{
+    pthread_mutex_lock(&conns->lock);
+    const uint32_t n = conns->n_late;
+    pthread_mutex_unlock(&conns->lock);
+    return n;
+}
+
+/* Whose requests are refused too often waits for an hour here, and has no deadline meanwhile. That
+ * the client hangs up changes nothing; others do not wait; a drain ends it. */
+static void test_late_refusals(void **state)
+{
+    enum { LATE = 3 };
+    ft_http_conns conns;
+    refusal late[LATE];
+    int pairs[LATE][2];
+    init(&conns, 8, 0);
+    for (int i = 0; i < LATE; i++)
+        late[i] = (refusal){.conns = &conns, .conn = add(&conns, pairs[i], 60)};
+    ft_http_conn *other = add_for(&conns, &bob, 0, 60);
+    for (int i = 0; i < FT_HTTP_REFUSALS; i++)
+        ft_http_conns_refused(&conns, late[0].conn, &alice);
+    for (int i = 0; i < LATE; i++)
+        assert_int_equal(pthread_create(&late[i].thread, NULL, be_refused, &late[i]), 0);
+    while (n_late(&conns) < LATE)
+        sched_yield();
+    shutdown(pairs[0][1], SHUT_RDWR);
+    for (int i = 0; i < FT_HTTP_REFUSALS; i++)
+        ft_http_conns_refused(&conns, other, &bob);
+    assert_int_equal(n_late(&conns), LATE);
+    assert_true(late[0].conn->deadline_us == FT_NO_DEADLINE);
+    ft_http_conns_drain(&conns, 0);
+    for (int i = 0; i < LATE; i++) {
+        pthread_join(late[i].thread, NULL);
+        drop(&conns, late[i].conn, pairs[i]);
+    }
+    assert_int_equal(n_late(&conns), 0);
+    ft_http_conns_remove(&conns, other);
+    ft_http_conns_deinit(&conns);
+}
+
 static ft_http_generation *generate(const ft_http_backend *b, const char *body)
 {
     ft_http_generation *g;
@@ -231,9 +289,10 @@ static void test_slow_reader(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deadline), cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_known),    cmocka_unit_test(test_never_started),
-        cmocka_unit_test(test_hang_up),  cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_deadline),      cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_known),         cmocka_unit_test(test_never_started),
+        cmocka_unit_test(test_late_refusals), cmocka_unit_test(test_hang_up),
+        cmocka_unit_test(test_slow_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 // Clients that hang up, are slow, come in numbers, say nothing; shares of clients; a server that
 // ends while it generates.
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@
 #include <cmocka.h>
 // clang-format on
 
-#include "http/conns.h"
+#include "http/exchange.h"
 #include "http/generation.h"
 #include "http/openai.h"
 #include "support/http_backend.h"
@@ -303,6 +304,77 @@ static void test_no_descriptors(void **state)
     http_client_close(&first);
 }
 
+/* Asks from 127.0.0.`host` on a connection that stays open; returns the status. */
+static int ask_from(unsigned host, const char *method, const char *path, const char *body)
+{
+    http_client c;
+    http_response r;
+    assert_true(http_client_open_from(&c, port, host));
+    assert_true(http_client_request(&c, method, path, "", body));
+    assert_true(http_client_response(&c, false, &r));
+    const int status = r.status;
+    http_response_deinit(&r);
+    http_client_close(&c);
+    return status;
+}
+
+static uint32_t n_late(void)
+{
+    pthread_mutex_lock(&http->conns.lock);
+    const uint32_t n = http->conns.n_late;
+    pthread_mutex_unlock(&http->conns.lock);
+    return n;
+}
+
+static int start_slow(void **state)
+{
+    return start_with((ft_http_opts){.refusal_ms = 3600000});
+}
+
+/* Who sends again and again what is refused gets the answers late, when the server ends at the
+ * latest. Its other requests, and everything of others, are answered at once. */
+static void test_flood_of_refusals(void **state)
+{
+    static const struct {
+        const char *method, *path, *body;
+        int status;
+    } bad[] = {
+        {"POST", TEXT, "{", 400},
+        {"GET", "/nothing", NULL, 404},
+        {"POST", TEXT, "{\"prompt\":\"refuse\"}", 400}, /* by the backend */
+        {"POST", "/health", "{}", 405},                 /* before the body has come */
+    };
+    enum { N = sizeof bad / sizeof *bad };
+    http_client c[N];
+    http_response r;
+    for (int i = 0; i < FT_HTTP_REFUSALS; i++)
+        assert_int_equal(ask_from(2, bad[i % N].method, bad[i % N].path, bad[i % N].body),
+                         bad[i % N].status);
+    for (int i = 0; i < N; i++) {
+        assert_true(http_client_open_from(&c[i], port, 2));
+        assert_true(http_client_request(&c[i], bad[i].method, bad[i].path, "", bad[i].body));
+    }
+    while (n_late() < N)
+        sched_yield();
+    for (int i = 0; i < FT_HTTP_REFUSALS; i++)
+        assert_int_equal(ask_from(3, bad[i % N].method, bad[i % N].path, bad[i % N].body),
+                         bad[i % N].status);
+    for (int i = 0; i < 2 * FT_HTTP_REFUSALS; i++) { /* a full server is nobody's fault */
+        assert_int_equal(ask_from(2, "POST", TEXT, "{\"prompt\":\"overload\"}"), 429);
+        assert_int_equal(ask_from(2, "POST", TEXT, "{\"prompt\":\"away\"}"), 503);
+        assert_int_equal(ask_from(2, "POST", TEXT, "{\"prompt\":\"hello\"}"), 200);
+        assert_int_equal(ask_from(2, "GET", "/health", NULL), 200);
+    }
+    assert_int_equal(n_late(), N);
+    ft_http_drain(http, 0);
+    for (int i = 0; i < N; i++) {
+        assert_true(http_client_response(&c[i], false, &r));
+        assert_int_equal(r.status, bad[i].status);
+        http_response_deinit(&r);
+        http_client_close(&c[i]);
+    }
+}
+
 static bool whose(void *ctx, const char *key, char name[FT_HTTP_NAME_SIZE])
 {
     const bool known = strcmp(key, "a") == 0 || strcmp(key, "b") == 0;
@@ -425,6 +497,7 @@ int main(void)
         TEST(test_connection_limit),
         TEST(test_silent_connections),
         TEST(test_no_descriptors),
+        cmocka_unit_test_setup_teardown(test_flood_of_refusals, start_slow, stop),
         cmocka_unit_test_teardown(test_share, stop),
         TEST(test_drain),
         TEST(test_destroy),

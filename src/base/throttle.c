@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often clients may do something. The owner's lock guards all state.
+#include "base/throttle.h"
+
+/* The client's entry: its own, a new one, or the one that is least ahead. */
+static ft_throttle_entry *find(ft_throttle *throttle, const ft_client_id *client)
+{
+    ft_throttle_entry *least = throttle->entries;
+    for (size_t i = 0; i < throttle->n_entries; i++) {
+        ft_throttle_entry *entry = &throttle->entries[i];
+        if (ft_client_same(&entry->client, client))
+            return entry;
+        if (entry->due_us < least->due_us)
+            least = entry;
+    }
+    if (throttle->n_entries < FT_THROTTLE_CLIENTS)
+        least = &throttle->entries[throttle->n_entries++];
+    *least = (ft_throttle_entry){.client = *client, .due_us = INT64_MIN};
+    return least;
+}
+
+int64_t ft_throttle_take(ft_throttle *throttle, const ft_client_id *client, int64_t now_us)
+{
+    if (!client->address[0])
+        return 0;
+    ft_throttle_entry *entry = find(throttle, client);
+    const int64_t ahead_us = entry->due_us > now_us ? entry->due_us - now_us : 0;
+    const int64_t free_us = throttle->burst * throttle->interval_us;
+    int64_t wait_us = ahead_us + throttle->interval_us - free_us;
+    if (wait_us > throttle->most_us)
+        wait_us = throttle->most_us;
+    entry->due_us = now_us + wait_us + free_us;
+    return wait_us > 0 ? wait_us : 0;
+}
