@@ -69,8 +69,8 @@ def under(world, kind, server, asked):
                 answers = []
         facts = attacker.end()
     same = world.same(answers, kind) if answers else "0"
-    world.check(memory.growth < w.MEMORY_MB,
-                f"{kind}: memory grew by {memory.growth:.0f} MB, {w.MEMORY_MB} are allowed")
+    world.check(memory.growth < world.memory_mb,
+                f"{kind}: memory grew by {memory.growth:.0f} MB, {world.memory_mb} are allowed")
     world.check(health.serving == health.asked,
                 f"{kind}: Health answered {health.serving} of {health.asked} times")
     world.alive(server, kind)

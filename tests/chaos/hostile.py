@@ -250,7 +250,7 @@ def drafts(scene):
     for kind, counts in hostile.statuses.items():
         judged = {code for code in counts if code != h2.RESOURCE_EXHAUSTED}
         world.check(judged and judged <= WRONG, f"drafts: {kind} ended with {counts}")
-    world.check(memory.growth < w.MEMORY_MB, f"drafts: memory grew by {memory.growth:.0f} MB")
+    world.check(memory.growth < world.memory_mb, f"drafts: memory grew by {memory.growth:.0f} MB")
     world.say("drafts", hostile=hostile.ended, texts=texts, people=n, memory=f"{memory.growth:+.1f} MB")
 
 

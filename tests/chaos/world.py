@@ -21,6 +21,7 @@ import h2
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 START_S = 120
 MEMORY_MB = 100  # a server may grow by less, whatever strangers send
+SANITIZED_MEMORY_MB = 300  # AddressSanitizer pads each block and keeps freed ones
 PR_SET_PDEATHSIG = 1
 REPORT = re.compile(r"(?:ERROR: \w+Sanitizer|runtime error:).*")  # of a sanitized build
 
@@ -222,6 +223,7 @@ class World:
         self.texts = {}  # what each ask's text must be
         with open(os.path.join(build, "CMakeCache.txt")) as cache:
             self.sanitized = "FT_SANITIZE:BOOL=ON" in cache.read()
+        self.memory_mb = SANITIZED_MEMORY_MB if self.sanitized else MEMORY_MB
         self.until = time.monotonic() + 60 * (minutes or 0)
         cores = sorted(os.sched_getaffinity(0))
         self.server_core, self.attacker_core = cores[0], cores[-1]
