@@ -29,8 +29,9 @@
 #define METRICS_CONNECTIONS 16 /* for scrapers and a few people */
 /* How often the watch asks the verifier whether its engine works. */
 #define WATCH_EVERY_US 500000
-/* The retry-after-ms of an Open while the server drains: somebody may start it again. */
-#define DRAIN_RETRY_MS 1000
+/* The retry-after-ms of an Open while the server drains or its engine hangs: somebody may start it
+ * again. */
+#define REFUSED_RETRY_MS 1000
 /* How long a server that drains waits for sessions if none has a stream. An edge that has lost its
  * stream is back within 0.6 s and some round trips (edge/stream.c). With half of it, edges on slow
  * lines are missed; twice of it keeps a server whose edges are gone. */
@@ -71,11 +72,17 @@ static void on_gone(void *ctx, ft_status code, const char *message, uint32_t ret
 
 static void open_session(ft_server *server, ft_stream *stream, const ft_msg_open *open)
 {
+    ft_error unwell = {0};
     if (atomic_load(&server->draining) && !open->resume) {
         ft_stream_finish(stream, FT_UNAVAILABLE,
                          "serve: the server is going down: open on another one, or here when it is "
                          "back",
-                         DRAIN_RETRY_MS);
+                         REFUSED_RETRY_MS);
+        return;
+    }
+    /* An engine that hangs would not refuse it. */
+    if (ft_verifier_health(server->verifier, &unwell) != FT_OK) {
+        ft_stream_finish(stream, FT_UNAVAILABLE, unwell.message, REFUSED_RETRY_MS);
         return;
     }
     connection *c = calloc(1, sizeof *c);
@@ -138,10 +145,14 @@ static void on_end(void *ctx, ft_stream *stream, bool done)
     drop(stream, done);
 }
 
-static void info(void *ctx, ft_msg_info *out)
+/* Not while health says that the server does not serve: who asks wants to use it. */
+static ft_status info(void *ctx, ft_error *err, ft_msg_info *out)
 {
     const ft_server *server = ctx;
     ft_verifier_info(server->verifier, out);
+    if (atomic_load(&server->draining))
+        return ft_error_set(err, FT_UNAVAILABLE, "serve: the server is going down");
+    return ft_verifier_health(server->verifier, err);
 }
 
 /* ---- life ---- */

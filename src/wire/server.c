@@ -154,9 +154,11 @@ static void on_info(ft_stream *stream)
     uint8_t *data = NULL;
     size_t n = 0;
     ft_error err;
-    handler->info(handler->ctx, &info);
-    if (ft_info_encode(&info, &err, &data, &n) != FT_OK) {
-        ft_stream_finish(stream, err.code, err.message, 0);
+    ft_status status = handler->info(handler->ctx, &err, &info);
+    if (status == FT_OK)
+        status = ft_info_encode(&info, &err, &data, &n);
+    if (status != FT_OK) {
+        ft_stream_finish(stream, status, err.message, status == FT_UNAVAILABLE ? FULL_RETRY_MS : 0);
         return;
     }
     ft_stream_send_bytes(stream, data, n);

@@ -30,7 +30,8 @@ typedef struct ft_wire_handler {
      * FT_OK at once. Otherwise the client cancelled it or left replies unread, the connection was
      * lost, or the server finished it. */
     void (*on_end)(void *ctx, ft_stream *stream, bool done);
-    void (*info)(void *ctx, ft_msg_info *out);
+    /* Any code but FT_OK and its message become the status of the call. */
+    ft_status (*info)(void *ctx, ft_error *err, ft_msg_info *out);
 } ft_wire_handler;
 
 /* Strings are borrowed while the server lives. */

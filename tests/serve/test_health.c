@@ -53,6 +53,35 @@ static void expect_page(int port, int status, const char *text)
     http_response_deinit(&r);
 }
 
+static ft_call *open_session(ft_wire_client *client)
+{
+    const int32_t prompt[] = {1, 2};
+    const ft_client_msg open = {.kind = FT_CLIENT_OPEN,
+                                .open = {.protocol = FT_PROTOCOL, .prompt = prompt, .n_prompt = 2}};
+    ft_error err = {0};
+    ft_call *call;
+    assert_int_equal(ft_call_create(client, &err, &call), FT_OK);
+    assert_int_equal(ft_call_send(call, &open, &err), FT_OK);
+    return call;
+}
+
+/* What a client learns from Info, and with a new session. */
+static void expect_calls(ft_wire_client *client, ft_status code)
+{
+    ft_error err = {0};
+    ft_msg_info info;
+    ft_server_msg *msg = NULL;
+    assert_int_equal(ft_wire_client_info(client, WAIT_US, &err, &info), code);
+    ft_call *call = open_session(client);
+    assert_int_equal(ft_call_recv(call, WAIT_US, &err, &msg), code);
+    if (code != FT_OK) {
+        assert_non_null(strstr(err.message, "the engine hangs"));
+        assert_true(ft_call_retry_after_ms(call) > 0);
+    }
+    ft_server_msg_free(msg);
+    ft_call_destroy(call);
+}
+
 static void test_a_hang_is_told(void **state)
 {
     _Atomic int64_t now_us = 1000000;
@@ -79,9 +108,11 @@ static void test_a_hang_is_told(void **state)
     now_us += 31000000;
     expect(call, NOT_SERVING);
     expect_page(port, 503, "the engine hangs");
+    expect_calls(client, FT_UNAVAILABLE);
     test_gate_open(&gate);
     expect(call, SERVING);
     expect_page(port, 200, "ok");
+    expect_calls(client, FT_OK);
     ft_call_cancel(call);
     ft_call_destroy(call);
     ft_wire_client_destroy(client);
@@ -94,7 +125,6 @@ static void test_a_hang_is_left_behind(void **state)
     ft_error err = {0};
     ft_server *server;
     ft_wire_client *client;
-    ft_call *call;
     test_gate gate;
     char address[64];
     const ft_server_opts opts = {.verifier = test_verifier_opts((ft_verifier_opts){0}),
@@ -106,11 +136,7 @@ static void test_a_hang_is_left_behind(void **state)
     const ft_wire_client_opts dial = {.address = address};
     assert_int_equal(ft_wire_client_create(&dial, &err, &client), FT_OK);
     test_gate_shut(&gate, ft_server_verifier(server));
-    assert_int_equal(ft_call_create(client, &err, &call), FT_OK);
-    const int32_t prompt[] = {1, 2};
-    const ft_client_msg open = {.kind = FT_CLIENT_OPEN,
-                                .open = {.protocol = FT_PROTOCOL, .prompt = prompt, .n_prompt = 2}};
-    assert_int_equal(ft_call_send(call, &open, &err), FT_OK);
+    ft_call *call = open_session(client);
     assert_int_equal(ft_server_stop(server, 1000, 1000, &err), FT_TIMEOUT);
     ft_server_msg *msg = NULL;
     assert_int_equal(ft_call_recv(call, WAIT_US, &err, &msg), FT_UNAVAILABLE);

@@ -467,6 +467,8 @@ static void test_drain(void **state)
     test_text ref, text;
     remote r, late, other; /* one that stays keeps the server, however slow this test is */
     pthread_t thread;
+    ft_msg_info info;
+    ft_error err = {0};
     test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
     (void)state;
     test_text_random(&ref, 30, 4);
@@ -482,6 +484,7 @@ static void test_drain(void **state)
 
     ft_server_drain(n.server);
     assert_int_equal(pthread_create(&thread, NULL, destroy_with_grace, n.server), 0);
+    assert_int_equal(ft_wire_client_info(n.client, WAIT_US, &err, &info), FT_UNAVAILABLE);
     remote_start(&late, n.client, &open);
     assert_false(remote_wait_opened(&late));
     assert_int_equal(late.end.code, FT_UNAVAILABLE);

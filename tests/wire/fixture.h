@@ -161,11 +161,12 @@ static void echo_on_end(void *ctx, ft_stream *stream, bool done)
     echo_note(e, &e->ended);
 }
 
-static void echo_info(void *ctx, ft_msg_info *out)
+static ft_status echo_info(void *ctx, ft_error *err, ft_msg_info *out)
 {
     out->protocol = FT_PROTOCOL;
     strcpy(out->model, "echo");
     out->vocab_fingerprint = 42;
+    return FT_OK;
 }
 
 static inline ft_wire_server_opts echo_opts(echo *e)
