@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of eviction. Waiting work is evicted only for the oldest work. The oldest stays
-// the oldest until it is done, so that nobody can take from it in turn. It waits for turns, which
-// end; meanwhile the caller gives nothing to work that holds nothing. So all work ends. Pure, no
-// state.
+// The order of eviction. Waiting work is evicted only for the work that is next. That waits for
+// turns, which end; meanwhile the caller gives nothing to work that holds nothing. Other work comes
+// before it only if it has waited for longer, by the time that ft_evict_next compares. That time
+// moves only when work that is next has got what it needs. So each tenant comes before it once at
+// most, and all work ends. Pure, no state.
 #include "sched/evict.h"
 
 #include "sched/tuning.h"
@@ -33,8 +34,15 @@ int64_t ft_evict_turn_left_us(const ft_holder *holder, int64_t now_us)
     return end_us > now_us ? end_us - now_us : 0;
 }
 
-bool ft_evict_may(const ft_holder *holder, bool for_oldest, int64_t now_us)
+bool ft_evict_may(const ft_holder *holder, bool for_next, int64_t now_us)
 {
-    return (for_oldest || holder->kind != FT_HOLDER_WAITING) &&
+    return (for_next || holder->kind != FT_HOLDER_WAITING) &&
            ft_evict_turn_left_us(holder, now_us) == 0;
+}
+
+bool ft_evict_next(const ft_claim *a, const ft_claim *b)
+{
+    const int64_t a_us = a->missing ? a->tenant_us : a->since_us;
+    const int64_t b_us = b->missing ? b->tenant_us : b->since_us;
+    return a_us != b_us ? a_us < b_us : a->since_us < b->since_us;
 }

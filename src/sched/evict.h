@@ -34,7 +34,20 @@ int64_t ft_evict_turn_us(int64_t spent_us, int64_t now_us);
 /* How long the holder's turn still takes; 0: it has none. The turn of an idle holder ends when it
  * has been quiet for long, that of a detached one at once. */
 int64_t ft_evict_turn_left_us(const ft_holder *holder, int64_t now_us);
-/* Whether the holder may be evicted for the oldest work, or for other work. */
-bool ft_evict_may(const ft_holder *holder, bool for_oldest, int64_t now_us);
+/* Whether the holder may be evicted for the work that is next (ft_evict_next), or for other
+ * work. */
+bool ft_evict_may(const ft_holder *holder, bool for_next, int64_t now_us);
+
+/* Work that may need what others hold. */
+typedef struct ft_claim {
+    bool missing;      /* something must be computed first: the work has had no turn, or lost it */
+    int64_t since_us;  /* waiting since */
+    int64_t tenant_us; /* when a turn of its tenant last began, or when the tenant came */
+} ft_claim;
+
+/* Whether work `a` is next before work `b`: waiting work is evicted for it. Tenants come in the
+ * order of their last turns, and a tenant's own work in the order of waiting. Work that misses
+ * nothing has had its turn and needs little: it comes by its own time. False if they are equal. */
+bool ft_evict_next(const ft_claim *a, const ft_claim *b);
 
 #endif

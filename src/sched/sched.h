@@ -61,8 +61,8 @@ typedef struct ft_pick {
 
 /* Chooses the work of the next pass: fills picks (at most n) and returns how many. It never exceeds
  * the limits, and never returns 0 if some work fits alone. It leaves out work that needs more
- * blocks than are free. The caller must make room at least for the oldest work; otherwise that work
- * may never run. */
+ * blocks than are free. The caller must make room for all work in turn; otherwise some may never
+ * run. */
 typedef size_t (*ft_sched_pick)(const ft_work *work, size_t n, const ft_sched_limits *limits,
                                 int64_t now_us, ft_pick *picks);
 

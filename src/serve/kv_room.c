@@ -11,8 +11,8 @@
 // The engine does the first two by itself, and counts both kinds of blocks as free.
 //
 // The blocks of an evicted session stay cached until they are needed. So a brief shortage costs
-// little. A session whose KV had to be computed then keeps it for a turn (sched/evict.h). The
-// oldest work waits for the turns of others. Meanwhile no session without KV gets any, so these
+// little. A session whose KV had to be computed then keeps it for a turn (sched/evict.h). The work
+// that is next waits for the turns of others. Meanwhile no session without KV gets any, so these
 // turns are the last before its own. Then it runs, because one session fits into an empty pool
 // (ft_verifier_create checks this). So every session ends at some time, however many there are. A
 // session that does not fit into this pass gives back the cached blocks that it took over for it.
@@ -113,10 +113,10 @@ static ft_holder holder_of(const ft_sess *s)
     return (ft_holder){FT_HOLDER_DETACHED, s->times.detached_us, 0};
 }
 
-static void consider(choice *best, ft_sess *s, ft_need *n, bool for_oldest, int64_t now_us)
+static void consider(choice *best, ft_sess *s, ft_need *n, bool for_next, int64_t now_us)
 {
     const ft_holder holder = holder_of(s);
-    if (ft_seq_n_past(s->kv.seq) == 0 || !ft_evict_may(&holder, for_oldest, now_us) ||
+    if (ft_seq_n_past(s->kv.seq) == 0 || !ft_evict_may(&holder, for_next, now_us) ||
         (best->session && !ft_evict_before(&holder, &best->holder)))
         return;
     *best = (choice){.session = s, .need = n, .holder = holder};
@@ -156,9 +156,37 @@ static bool fits(const ft_verifier *v, const ft_need *n, uint32_t reserved, uint
     return (uint64_t)reserved + *blocks <= blocks_free(v);
 }
 
+static ft_claim claim_of(const ft_sess *s)
+{
+    return (ft_claim){.missing = ft_sess_missing(s) > 0,
+                      .since_us = s->times.waits_us,
+                      .tenant_us = ft_slo_tenant_us(s)};
+}
+
+/* Moves the need that is next to the front. The others keep their order. */
+static void bring_forward(ft_need *needs, size_t n)
+{
+    size_t at = 0;
+    ft_claim first;
+    for (size_t i = 0; i < n; i++) {
+        const ft_claim claim = claim_of(needs[i].session);
+        if (i > 0 && !ft_evict_next(&claim, &first))
+            continue;
+        at = i;
+        first = claim;
+    }
+    if (n == 0)
+        return;
+    const ft_need next = needs[at];
+    memmove(needs + 1, needs, at * sizeof *needs);
+    needs[0] = next;
+    next.session->kv.next = true;
+}
+
 uint32_t ft_kv_make_room(ft_verifier *v, ft_need *needs, size_t n, int64_t now_us)
 {
     uint32_t reserved = 0;
+    bring_forward(needs, n);
     for (size_t i = 0; i < n; i++) {
         ft_sess *s = needs[i].session;
         bool empty = ft_seq_n_past(s->kv.seq) == 0;
@@ -183,6 +211,9 @@ void ft_kv_computed(ft_sess *s, int64_t pass_us, int64_t now_us)
         return;
     s->kv.turn_us = ft_evict_turn_us(s->kv.spent_us, now_us);
     s->kv.spent_us = 0;
+    if (s->kv.next)
+        ft_slo_turn(s, now_us);
+    s->kv.next = false;
 }
 
 int64_t ft_kv_turn_left_us(const ft_verifier *v, int64_t now_us)

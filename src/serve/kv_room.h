@@ -20,12 +20,12 @@ FT_WARN_UNUSED ft_status ft_kv_admit(const ft_verifier *v, const char *credentia
 /* A pass of pass_us has computed KV that was missing. If none is missing any more, the session's
  * turn begins. */
 void ft_kv_computed(ft_sess *s, int64_t pass_us, int64_t now_us);
-/* Reserves blocks for `needs`. The need that has waited longest comes first. A session without KV
- * takes over KV from the prefix cache. If blocks are short, sessions are evicted that are not in
- * their turn. A need that still does not fit gets need.out = true. If that is needs[0], the oldest
- * need, no session without KV gets any, and the oldest fits when the turns of others are over: any
- * other one may then be evicted for it. Returns how many blocks are free, the reserved ones
- * included. */
+/* Reserves blocks for `needs`, sorted by how long they have waited. Moves the one that is next
+ * (ft_evict_next) to the front. A session without KV takes over KV from the prefix cache. If blocks
+ * are short, sessions are evicted that are not in their turn. A need that still does not fit gets
+ * need.out = true. If that is needs[0], no session without KV gets any, and it fits when the turns
+ * of others are over: any other one may then be evicted for it. Returns how many blocks are free,
+ * the reserved ones included. */
 uint32_t ft_kv_make_room(ft_verifier *v, ft_need *needs, size_t n, int64_t now_us);
 /* The time until the next turn ends; < 0: no session is in its turn. */
 int64_t ft_kv_turn_left_us(const ft_verifier *v, int64_t now_us);

@@ -15,7 +15,8 @@
 struct ft_tenant {
     ft_tenant *next;
     uint32_t n_sessions;
-    double rows; /* rows computed recently */
+    double rows;     /* rows computed recently */
+    int64_t turn_us; /* ft_slo_tenant_us */
     char credential[];
 };
 
@@ -40,6 +41,7 @@ ft_status ft_slo_join(ft_sess *s, const char *credential, ft_error *err)
         if (!t)
             return ft_error_set(err, FT_NOMEM, "serve: no room for a session");
         memcpy(t->credential, credential, n);
+        t->turn_us = ft_clock_now_us(&v->opts.clock);
         t->next = v->tenants.first;
         v->tenants.first = t;
     }
@@ -59,6 +61,16 @@ uint32_t ft_slo_tenants(const ft_verifier *v, const char *credential)
 const char *ft_slo_credential(const ft_sess *s)
 {
     return s->who.tenant->credential;
+}
+
+int64_t ft_slo_tenant_us(const ft_sess *s)
+{
+    return s->who.tenant->turn_us;
+}
+
+void ft_slo_turn(ft_sess *s, int64_t now_us)
+{
+    s->who.tenant->turn_us = now_us;
 }
 
 void ft_slo_leave(ft_sess *s)

@@ -22,6 +22,10 @@ FT_WARN_UNUSED ft_status ft_slo_join(ft_sess *s, const char *credential, ft_erro
 uint32_t ft_slo_tenants(const ft_verifier *v, const char *credential);
 /* The credential of the session's tenant. Borrowed until ft_slo_leave. */
 const char *ft_slo_credential(const ft_sess *s);
+/* When a turn of the session's tenant last began, or when the tenant came (sched/evict.h). */
+int64_t ft_slo_tenant_us(const ft_sess *s);
+/* A turn of the session's tenant begins. */
+void ft_slo_turn(ft_sess *s, int64_t now_us);
 /* Removes the session from its tenant. */
 void ft_slo_leave(ft_sess *s);
 /* Sets when the next verdict is due. Called when a draft came at at_us, or when the next pass of a

@@ -63,6 +63,29 @@ static void test_turns(void **state)
     assert_true(ft_evict_may(&h, false, 5000));
 }
 
+/* Tenants take turns, and a tenant's work waits in line. */
+static void test_next(void **state)
+{
+    static const ft_claim in_order[] = {
+        {true, 90, 10},  /* its tenant's last turn was the longest ago */
+        {true, 95, 10},  /* the same, and it waits for less long */
+        {false, 20, 99}, /* misses nothing: its own time counts */
+        {true, 5, 30},   /* waits the longest, but its tenant has had a turn */
+        {true, 80, 30},
+    };
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 5; j++)
+            assert_int_equal(ft_evict_next(&in_order[i], &in_order[j]), i < j);
+}
+
+static ft_claim any_claim(ft_rng *rng)
+{
+    return (ft_claim){.missing = ft_rng_below(rng, 2),
+                      .since_us = ft_rng_below(rng, 4),
+                      .tenant_us = ft_rng_below(rng, 4)};
+}
+
 static ft_holder any(ft_rng *rng)
 {
     return (ft_holder){.kind = (ft_holder_kind)ft_rng_below(rng, 3),
@@ -80,15 +103,18 @@ static void test_is_an_order(void **state)
         assert_false(ft_evict_before(&a, &b) && ft_evict_before(&b, &a));
         if (ft_evict_before(&a, &b) && ft_evict_before(&b, &c))
             assert_true(ft_evict_before(&a, &c));
+        const ft_claim x = any_claim(&rng), y = any_claim(&rng), z = any_claim(&rng);
+        assert_false(ft_evict_next(&x, &y) && ft_evict_next(&y, &x));
+        if (ft_evict_next(&x, &y) && ft_evict_next(&y, &z))
+            assert_true(ft_evict_next(&x, &z));
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_may),
-        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_order),       cmocka_unit_test(test_may),
+        cmocka_unit_test(test_turns),       cmocka_unit_test(test_next),
         cmocka_unit_test(test_is_an_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

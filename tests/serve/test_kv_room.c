@@ -78,6 +78,55 @@ static void test_runs_take_turns(void **state)
     ft_verifier_destroy(v);
 }
 
+enum { OF_A = 3, BOTH = OF_A + 1 };
+
+/* At the end of b's text: how many tokens all of a's texts have had. On the engine thread. */
+static void note_others(local_client *c, const ft_msg_verdict *verdict)
+{
+    local_client *a = c - OF_A;
+    uint32_t *had = c->user;
+    if (verdict->finish == FT_FINISH_NONE)
+        return;
+    for (int i = 0; i < OF_A; i++)
+        *had += a[i].n_heard;
+}
+
+/* One tenant has three texts in a pool for one, another has one, which came last: it has the second
+ * turn. A turn is long enough for a text. */
+static void test_tenants_take_turns(void **state)
+{
+    static test_text text[BOTH];
+    static local_client c[BOTH];
+    test_work_clock clock = {.pass_us = 10, .row_us = 10};
+    uint64_t seed = 0;
+    uint32_t had = 0;
+    test_gate gate;
+    ft_verifier *v = start((ft_verifier_opts){.clock = test_work_clock_of(&clock)});
+    (void)state;
+    atomic_store(&clock.verifier, v);
+    test_gate_shut(&gate, v);
+    for (int i = 0; i < BOTH; i++) {
+        make_text(&text[i], &seed);
+        ft_msg_open open = local_open_msg(&text[i], 0.8f, seed, RUN_TOK);
+        open.n_prompt = PROMPT_TOK;
+        local_open(&c[i], v, &open, i < OF_A ? "a" : "b");
+        const ft_msg_draft draft = {.round = 1, .base = PROMPT_TOK, .run = RUN_TOK};
+        local_send(c[i].session, &draft);
+    }
+    c[OF_A].on_part = note_others;
+    c[OF_A].user = &had;
+    test_gate_open(&gate);
+    for (int i = 0; i < BOTH; i++) {
+        assert_true(local_wait_over(&c[i], 1));
+        assert_memory_equal(c[i].heard, text[i].token + PROMPT_TOK, RUN_TOK * sizeof *c[i].heard);
+        local_close(&c[i]);
+    }
+    assert_in_range(had, 1, 2 * RUN_TOK);
+    atomic_store(&clock.verifier, NULL);
+    test_verifier_expect_empty(v);
+    ft_verifier_destroy(v);
+}
+
 /* The pool belongs to a session in its turn that has nothing to do. No message comes any more: the
  * engine thread comes back by itself when the turn is over. */
 static void test_a_turn_ends_by_itself(void **state)
@@ -168,9 +217,8 @@ static void test_tenants_leave_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs_take_turns),
-        cmocka_unit_test(test_a_turn_ends_by_itself),
-        cmocka_unit_test(test_resume_needs_room),
+        cmocka_unit_test(test_runs_take_turns),       cmocka_unit_test(test_tenants_take_turns),
+        cmocka_unit_test(test_a_turn_ends_by_itself), cmocka_unit_test(test_resume_needs_room),
         cmocka_unit_test(test_tenants_leave_room),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
