@@ -12,24 +12,13 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "bench/prompts.h"
-#include "engine/engine.h"
-#include "engine/products.h"
+#include "bench/reader.h"
 #include "model/vocab.h"
 #include "spec/draft_source.h"
 #include "spec/sampling.h"
 
 #define RANKED FT_BENCH_NOISE_RANKED
-#define CHUNK  256 /* tokens of one forward */
 #define FIRST  4
-
-/* One model with a sequence that grows token by token. */
-typedef struct reader {
-    ft_model *model;
-    ft_engine *engine;
-    ft_seq *seq;
-    ft_sampler *sampler;
-    uint32_t n_vocab, n_ctx;
-} reader;
 
 typedef struct place { /* what the fit needs of one position */
     float score[RANKED];
@@ -44,49 +33,6 @@ typedef struct tally {
     double draw_us;
 } tally;
 
-static void reader_deinit(reader *r)
-{
-    ft_sampler_destroy(r->sampler);
-    if (r->seq)
-        ft_seq_destroy(r->seq);
-    ft_engine_destroy(r->engine);
-    ft_model_destroy(r->model);
-}
-
-static ft_status reader_init(reader *r, const char *path, const ft_bench_noise_opts *set,
-                             ft_error *err)
-{
-    const uint32_t kv_tok = (uint32_t)set->n_ctx;
-    ft_model_opts mo = {.path = path, .choose = ft_products_choose, .progress = set->loading};
-    ft_status status = ft_model_load(&mo, err, &r->model);
-    if (status != FT_OK)
-        return status;
-    const ft_hparams *hp = ft_model_hparams(r->model);
-    r->n_vocab = hp->n_vocab;
-    r->n_ctx = hp->n_ctx_train < kv_tok ? hp->n_ctx_train : kv_tok;
-    ft_engine_opts eo = {.model = r->model,
-                         .kv_tok = kv_tok,
-                         .max_batch_tok = CHUNK,
-                         .max_logits = 1,
-                         .n_threads = (int)set->n_threads};
-    status = ft_engine_create(&eo, err, &r->engine);
-    if (status == FT_OK)
-        status = ft_seq_create(r->engine, err, &r->seq);
-    if (status == FT_OK)
-        status = ft_sampler_create(hp->n_vocab, err, &r->sampler);
-    return status;
-}
-
-/* Feeds and commits tokens; *logits are those behind the last one. */
-static ft_status feed(reader *r, const int32_t *tokens, uint32_t n, ft_error *err,
-                      const float **logits)
-{
-    ft_status status = ft_bench_read(r->engine, r->seq, tokens, n, true, err);
-    if (status == FT_OK)
-        *logits = ft_engine_logits(r->engine, 0);
-    return status;
-}
-
 static int rank_of(const ft_candidate *c, size_t n, int32_t token)
 {
     for (size_t i = 0; i < n; i++)
@@ -96,8 +42,8 @@ static int rank_of(const ft_candidate *c, size_t n, int32_t token)
 }
 
 /* Sum over tokens of min(p, q): the most that any coupling of the two draws can reach. */
-static double overlap(reader *target, const float *p_logits, reader *draft, const float *q_logits,
-                      const ft_sampling *s, float *dense)
+static double overlap(ft_bench_reader *target, const float *p_logits, ft_bench_reader *draft,
+                      const float *q_logits, const ft_sampling *s, float *dense)
 {
     const ft_candidate *c;
     double sum = 0;
@@ -112,7 +58,7 @@ static double overlap(reader *target, const float *p_logits, reader *draft, cons
 }
 
 /* Asks the draft at one position, given the target's token there. */
-static void ask(tally *t, reader *draft, const ft_sampling *s, const float *logits,
+static void ask(tally *t, ft_bench_reader *draft, const ft_sampling *s, const float *logits,
                 uint32_t position, int32_t token)
 {
     ft_candidate c[RANKED];
@@ -135,7 +81,7 @@ static void ask(tally *t, reader *draft, const ft_sampling *s, const float *logi
 }
 
 typedef struct job {
-    reader target, draft;
+    ft_bench_reader target, draft;
     const ft_vocab *vocab;
     ft_sampling sampling, writing; /* of the draws compared; of the text they are made on */
     uint32_t n_predict;
@@ -156,9 +102,9 @@ static ft_status answer(job *j, const int32_t *prompt, uint32_t n, tally *t, ft_
     const float *p = NULL, *q = NULL;
     ft_seq_truncate(j->target.seq, 0);
     ft_seq_truncate(j->draft.seq, 0);
-    ft_status status = feed(&j->target, prompt, n, err, &p);
+    ft_status status = ft_bench_reader_feed(&j->target, prompt, n, err, &p);
     if (status == FT_OK)
-        status = feed(&j->draft, prompt, n, err, &q);
+        status = ft_bench_reader_feed(&j->draft, prompt, n, err, &q);
     for (uint32_t i = 0; status == FT_OK && i < j->n_predict && !stopped(j); i++) {
         int64_t before_us = ft_clock_now_us(&j->clock);
         int32_t token = ft_sampler_draw(j->target.sampler, &j->sampling, p, n + i);
@@ -169,9 +115,9 @@ static ft_status answer(job *j, const int32_t *prompt, uint32_t n, tally *t, ft_
             token = ft_sampler_draw(j->target.sampler, &j->writing, p, n + i);
         if (ft_vocab_is_eog(j->vocab, token))
             break;
-        status = feed(&j->target, &token, 1, err, &p);
+        status = ft_bench_reader_feed(&j->target, &token, 1, err, &p);
         if (status == FT_OK)
-            status = feed(&j->draft, &token, 1, err, &q);
+            status = ft_bench_reader_feed(&j->draft, &token, 1, err, &q);
     }
     t->prompts++;
     return status;
@@ -264,6 +210,14 @@ static json_t *to_json(const tally *t, const job *j)
     return out;
 }
 
+static ft_status open_reader(const char *path, const ft_bench_noise_opts *set, ft_error *err,
+                             ft_bench_reader *out)
+{
+    const ft_bench_reader_opts opts = {
+        .path = path, .n_ctx = set->n_ctx, .n_threads = set->n_threads, .loading = set->loading};
+    return ft_bench_reader_init(&opts, err, out);
+}
+
 static ft_status run(const ft_bench_noise_opts *set, job *j, ft_error *err, tally *t)
 {
     ft_vocab *vocab = NULL;
@@ -289,9 +243,9 @@ static ft_status run(const ft_bench_noise_opts *set, job *j, ft_error *err, tall
         status = ft_vocab_load(set->target, err, &vocab);
     j->vocab = vocab;
     if (status == FT_OK)
-        status = reader_init(&j->target, set->target, set, err);
+        status = open_reader(set->target, set, err, &j->target);
     if (status == FT_OK)
-        status = reader_init(&j->draft, set->draft, set, err);
+        status = open_reader(set->draft, set, err, &j->draft);
     if (status == FT_OK && j->target.n_vocab != j->draft.n_vocab)
         status = ft_error_set(err, FT_INVALID,
                               "draft vocabulary (%u) is not the target's (%u): pass a draft of the "
@@ -319,8 +273,8 @@ ft_status ft_bench_noise(const ft_bench_noise_opts *opts, ft_error *err, json_t 
     ft_status status = run(opts, &j, err, &t);
     if (status == FT_OK)
         *report = to_json(&t, &j);
-    reader_deinit(&j.draft);
-    reader_deinit(&j.target);
+    ft_bench_reader_deinit(&j.draft);
+    ft_bench_reader_deinit(&j.target);
     free(j.dense);
     free(t.places);
     return status;
