@@ -11,13 +11,13 @@
 //   - a distance is expected to follow a density that falls as 1 / (token + 128): byte-pair
 //     vocabularies number their tokens by frequency, about as Zipf has it.
 // The probabilities begin with the frequencies that the demo draft's texts show, and move a 64th of
-// the way to each outcome, so that another draft's points are not lost. Without that movement points
-// are 1 % longer; with twice the movement, or half of it, less than 1 %.
+// the way to each outcome, so that another draft's points are not lost. Without that movement its
+// points are 1 % longer; twice the movement changes less than that.
 //
-// A code word is the shortest string of bytes whose value lies in the coder's last interval, and the
-// smallest of these; the decoder checks that. So a point has one code word. Encoder and decoder are
-// the same code, which either takes or finds each value. Integers only; no state; the workspace's
-// owner calls.
+// A code word is the shortest string of bytes whose value lies in the coder's last interval, and
+// the smallest of these; the decoder checks that. So a point has one code word. Encoder and decoder
+// are the same code, which either takes or finds each value. Integers only; no state; the
+// workspace's owner calls.
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>

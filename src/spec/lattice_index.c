@@ -3,13 +3,13 @@
 // points, in exactly ceil(log2 C(l + V - 1, l)) bits, lowest first.
 //
 // D(x, m) = C(x + m, m) is the number of points of m over the tokens 0 to x. Points are numbered by
-// their last token, then by the tokens before it (the combinatorial number system). So if the tokens
-// x_s in ascending order have counts that sum to m_s, the number is the sum of
+// their last token, then by the tokens before it (the combinatorial number system). So if the
+// tokens x_s in ascending order have counts that sum to m_s, the number is the sum of
 // D(x_s, m_s) - D(x_s, m_{s-1}). From D(x, m) to its neighbours leads one multiplication and one
 // exact division by a single limb, and as many steps are taken at once as their factors fit into a
 // limb. Everything is exact, but one hint: while decoding, a quotient in double precision tells
 // which steps surely do not lead too far. The workspace's owner calls; GMP's mpn functions do not
-// allocate.
+// allocate, where their mpz kin end the program if they cannot.
 #include <assert.h>
 #include <gmp.h>
 #include <math.h>

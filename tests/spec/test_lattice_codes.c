@@ -53,7 +53,7 @@ static bool below(const void *ctx, const void *a, const void *b)
     return *(const int32_t *)a < *(const int32_t *)b;
 }
 
-/* l draws of a token with their counts. steep 0: each token as likely; more: lower ones likelier. */
+/* l draws of a token with their counts. The larger `steep` is, the likelier are lower tokens. */
 static void random_point(ft_rng *rng, ft_lattice_work *work, uint32_t l, double steep)
 {
     ft_lattice_point *p = &work->point;
