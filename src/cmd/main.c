@@ -58,6 +58,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_bench_noise,
     &ft_cmd_bench_ablate,
     &ft_cmd_bench_exact,
+    &ft_cmd_bench_codec,
     &completion_bash,
     &completion_zsh,
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison commands (bench verify, decode, prefill, kernels), run as programs on a tiny
-// model: they end well, and their JSON has the rows that were asked for, with figures that belong
-// together. How large the figures are is not looked at.
+// The comparison commands (bench verify, decode, prefill, kernels, codec), run as programs on a
+// tiny model: they end well, and their JSON has the rows that were asked for, with figures that
+// belong together. How large the figures are is not looked at.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -229,6 +229,22 @@ static void test_schedule(void **state)
     json_decref(json);
 }
 
+static void test_codec(void **state)
+{
+    int status;
+    (void)state;
+    json_t *json = program_json(&status, "bench codec --distributions 2 --json");
+    assert_int_equal(status, 0);
+    const json_t *rows = json_object_get(json, "rows"), *row;
+    size_t i;
+    assert_int_equal(json_array_size(rows), 4);
+    json_array_foreach(rows, i, row) assert_true(program_number(row, "unchanged") == 2);
+    json_decref(json);
+    json = program_json(&status, "bench codec --distributions 2 --temp 0.7,-1 --json");
+    assert_int_not_equal(status, 0);
+    assert_null(json);
+}
+
 static void test_refusals(void **state)
 {
     static const char *const args[] = {"verify --tree 8,,32",   "verify --sessions 0",
@@ -254,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_prefill),
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_codec),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
