@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of eviction. Waiting work is evicted only for the work that is next. That waits for
 // turns, which end; meanwhile the caller gives nothing to work that holds nothing. Other work comes
-// before it only if it has waited for longer, by the time that ft_evict_next compares. That time
-// moves only when work that is next has got what it needs. So each tenant comes before it once at
-// most, and all work ends. Pure, no state.
+// before it only if it has an earlier time, as ft_evict_next compares them. A tenant's time moves
+// on when work of its own that was next has got what it needs. So each tenant comes before it once
+// at most, and all work ends. Pure, no state.
 #include "sched/evict.h"
 
 #include "sched/tuning.h"

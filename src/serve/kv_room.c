@@ -86,7 +86,7 @@ static void release(ft_verifier *v, ft_sess *s)
             ft_seq_n_past(s->kv.seq));
     ft_seq_truncate(s->kv.seq, 0);
     s->kv.want = false;
-    s->kv.counted = false;
+    s->kv.counted = s->kv.next = false;
     s->kv.spent_us = s->kv.turn_us = 0;
     v->stats.kv_released++;
 }
@@ -180,7 +180,7 @@ static void bring_forward(ft_need *needs, size_t n)
     const ft_need next = needs[at];
     memmove(needs + 1, needs, at * sizeof *needs);
     needs[0] = next;
-    next.session->kv.next = true;
+    next.session->kv.next |= first.missing;
 }
 
 uint32_t ft_kv_make_room(ft_verifier *v, ft_need *needs, size_t n, int64_t now_us)

@@ -76,7 +76,7 @@ typedef struct ft_sess_kv {
     bool counted;     /* since the KV was last empty, its prefix-cache lookup was counted */
     int64_t spent_us; /* time of passes that computed missing KV, since it was whole or empty */
     int64_t turn_us;  /* the end of the session's turn (sched/evict.h) */
-    bool next;        /* it was next to get room, since it last had a turn */
+    bool next;        /* it computes its missing KV because it was next (ft_evict_next) */
 } ft_sess_kv;
 
 /* Times on the verifier's clock. */
