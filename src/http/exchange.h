@@ -29,6 +29,7 @@ struct ft_http {
     ft_http_accept accept;
     struct MHD_Daemon *daemon;
     ft_tls_cert *tls; /* NULL: no TLS */
+    ft_buf no_room;   /* what a refused connection is told */
     int port;
     size_t max_body_bytes;
     uint32_t request_timeout_s;

@@ -22,22 +22,24 @@
 
 /* --- accepting --- */
 
-/* Says why, if the client can understand that and the socket takes it at once. */
-static void say_no_room(const ft_http *http, int fd)
+/* What a refused connection is told: nothing with TLS. Made once, because it costs more than the
+ * rest of a refusal. */
+static ft_status write_no_room(ft_http *http, ft_error *err)
 {
     ft_http_fail fail = {0};
-    ft_buf body = {0}, text = {0};
+    ft_buf body = {0};
     ft_http_fail_set(&fail, 503, "too_many_connections", NULL,
                      "Too many connections of your address, or of all, have sent no request yet: "
                      "close some, or try again later.");
-    if (!http->tls && ft_http_fail_json(&fail, &body) == FT_OK &&
-        ft_buf_printf(&text,
-                      "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-                      "Content-Length: %zu\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
-                      body.len, ft_buf_str(&body)) == FT_OK)
-        (void)!send(fd, text.data, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ft_status status = http->tls ? FT_OK : ft_http_fail_json(&fail, &body);
+    if (status == FT_OK && !http->tls)
+        status =
+            ft_buf_printf(&http->no_room,
+                          "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+                          "Content-Length: %zu\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
+                          body.len, ft_buf_str(&body));
     ft_buf_deinit(&body);
-    ft_buf_deinit(&text);
+    return status == FT_OK ? FT_OK : ft_error_set(err, FT_NOMEM, "http: out of memory");
 }
 
 /* Refuses a connection before it has a thread. */
@@ -53,7 +55,8 @@ static void take(void *ctx, int fd, const struct sockaddr *from, socklen_t n)
         (void)MHD_add_connection(http->daemon, fd, from, n);
         return;
     }
-    say_no_room(http, fd);
+    if (http->no_room.len > 0) /* if the socket takes it at once */
+        (void)!send(fd, http->no_room.data, http->no_room.len, MSG_NOSIGNAL | MSG_DONTWAIT);
     close(fd);
 }
 
@@ -221,6 +224,8 @@ static ft_status init(ft_http *http, const ft_http_opts *opts, ft_error *err)
     ft_status status = ft_http_guard_init(&http->guard, opts, http->port, err);
     if (status == FT_OK)
         status = start_daemon(http, opts, err);
+    if (status == FT_OK)
+        status = write_no_room(http, err);
     if (status != FT_OK) {
         close(fd);
         return status;
@@ -279,6 +284,7 @@ void ft_http_destroy(ft_http *http)
         MHD_stop_daemon(http->daemon);
     ft_http_conns_deinit(&http->conns);
     ft_http_guard_deinit(&http->guard);
+    ft_buf_deinit(&http->no_room);
     ft_tls_cert_destroy(http->tls);
     free(http);
 }
