@@ -31,6 +31,7 @@ static void *loop(void *arg)
 {
     const ft_http_accept *a = arg;
     bool starved = false;
+    ft_listen_lower_priority();
     for (;;) {
         struct pollfd p[] = {{.fd = a->wake, .events = POLLIN},
                              {.fd = starved ? -1 : a->listener, .events = POLLIN}};

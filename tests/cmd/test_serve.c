@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `foretoken serve --http-port`, run as a program on a tiny model: the server's own OpenAI API says
 // what an edge's says, keeps the same guards, and ends in order.
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -450,6 +451,50 @@ static void test_memory_goes_back(void **state)
     free(wide);
 }
 
+/* How many threads of the program have this nice value. */
+static int n_threads(pid_t pid, int nice)
+{
+    char path[64];
+    int n = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    assert_non_null(tasks);
+    for (const struct dirent *e; (e = readdir(tasks));) {
+        const id_t thread = (id_t)atoi(e->d_name);
+        errno = 0;
+        n += thread > 0 && getpriority(PRIO_PROCESS, thread) == nice && errno == 0;
+    }
+    closedir(tasks);
+    return n;
+}
+
+/* The threads that accept connections, one for each of three ports, have a lower priority than all
+ * others; those that they cause to be started do not. */
+static void test_priorities(void **state)
+{
+    enum { LOWEST = 19 };
+    http_client c[8];
+    const int own = getpriority(PRIO_PROCESS, 0);
+    if (own + 10 > LOWEST)
+        skip();
+    program server = program_start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0",
+                                                    "--metrics", "0", "--http-port", "0", NULL});
+    const int port = program_wait_port(&server, "api url=");
+    assert_true(port > 0);
+    free(complete(port, 0)); /* all threads of the start have begun */
+    for (int i = 0; i < 8; i++) {
+        assert_true(http_client_open(&c[i], port));
+        assert_true(http_client_request(&c[i], "POST", TEXT, "",
+                                        "{\"prompt\":\"abc\",\"max_tokens\":1000,\"stream\":true,"
+                                        "\"temperature\":2,\"seed\":5}"));
+        assert_true(http_client_read_until(&c[i], "data:"));
+    }
+    assert_int_equal(n_threads(server.pid, own + 10), 3);
+    for (int i = 0; i < 8; i++)
+        http_client_close(&c[i]);
+    assert_int_equal(program_stop(&server), 0);
+}
+
 static int run(const char *const *args)
 {
     program p = program_start(args);
@@ -499,6 +544,7 @@ int main(void)
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_open_files),
         cmocka_unit_test(test_memory_goes_back),
+        cmocka_unit_test(test_priorities),
         cmocka_unit_test(test_flags),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
