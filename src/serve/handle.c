@@ -186,6 +186,7 @@ ft_vsession *ft_handle_create(ft_inbox *inbox, const ft_msg_open *open, uint32_t
     h->inbox = inbox;
     h->client = *client;
     h->opening = opening;
+    h->opening->at_us = ft_clock_now_us(&inbox->clock);
     pthread_mutex_lock(&inbox->lock);
     h->next = inbox->handles;
     if (h->next)

@@ -42,6 +42,7 @@ typedef struct ft_mail {
  * refused. */
 typedef struct ft_opening {
     ft_msg_open open; /* its prompt points to `prompt`; NULL: not copied (too long, or a resume) */
+    int64_t at_us;    /* arrival time */
     ft_key key;       /* a copy, taken at Open; empty: no key */
     char *credential;
     int32_t prompt[];

@@ -238,9 +238,10 @@ ft_msg_limits ft_sess_limits(const ft_verifier *v)
     return limits;
 }
 
-static void attach(ft_sess *s, ft_vsession *h)
+static void attach(ft_sess *s, ft_vsession *h, int64_t now_us)
 {
     ft_verifier *v = s->verifier;
+    const int64_t queue_us = now_us - h->opening->at_us;
     if (s->text.finish == FT_FINISH_NONE)
         ft_kv_attach(s);
     v->answer = (ft_server_msg){.kind = FT_SERVER_OPENED,
@@ -250,6 +251,7 @@ static void attach(ft_sess *s, ft_vsession *h)
                                            .length = s->text.len,
                                            .last_round = s->record.round,
                                            .target = v->model.target,
+                                           .queue_us = queue_us > 1 ? (uint32_t)queue_us : 1,
                                            .limits = ft_sess_limits(v)}};
     strncpy(v->answer.opened.model, v->model.name, sizeof v->answer.opened.model - 1);
     s->record.repeats = 0;
@@ -316,7 +318,7 @@ static ft_status resume(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
     }
     s->kv.want = s->text.finish == FT_FINISH_NONE;
     s->times.waits_us = s->times.used_us = now_us;
-    attach(s, h);
+    attach(s, h, now_us);
     return FT_OK;
 }
 
@@ -345,7 +347,7 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     FT_LOGI("serve", "session=%llu opened prompt_tok=%u max_tok=%u key=%s",
             (unsigned long long)s->who.serial, s->text.n_prompt, s->text.max_len - s->text.n_prompt,
             s->who.key.name[0] ? s->who.key.name : "none");
-    attach(s, h);
+    attach(s, h, now_us);
     return FT_OK;
 }
 

@@ -50,6 +50,7 @@ static void move_opened(ft_codec *codec, ft_msg_opened *ours, Foretoken__V1__Ope
     FT_CODEC_MOVE(codec, ours->length, pb->length);
     FT_CODEC_MOVE(codec, ours->last_round, pb->last_round);
     FT_CODEC_MOVE(codec, ours->target, pb->target);
+    FT_CODEC_MOVE(codec, ours->queue_us, pb->queue_us);
 }
 
 /* Without tokens, logprobs, hints and finish. */

@@ -84,7 +84,8 @@ typedef struct ft_msg_opened {
     uint32_t cached_tokens, length, last_round;
     ft_msg_limits limits;
     char model[128];
-    uint64_t target; /* engine/target.h; 0: an older server, which does not say */
+    uint64_t target;   /* engine/target.h; 0: an older server, which does not say */
+    uint32_t queue_us; /* how long Open waited for the engine; 0: the same */
 } ft_msg_opened;
 
 typedef enum ft_finish { FT_FINISH_NONE, FT_FINISH_STOP, FT_FINISH_LENGTH } ft_finish;

@@ -223,6 +223,25 @@ static void huge_run(ft_msg_draft *d)
     d->run = FT_WIRE_RUN_MAX + 1;
 }
 
+/* Opened says how long Open waited for the engine thread; that may be no time, which it calls 1. */
+static void test_tells_the_wait(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    test_gate gate;
+    open_first(b);
+    assert_int_equal(b->c.opened.queue_us, 1);
+    local_detach(&b->c);
+    const ft_msg_open open = local_resume_msg(&b->c, b->text.n);
+    test_gate_shut(&gate, b->v);
+    local_open(&b->c, b->v, &open, "me");
+    b->now_us += 7000;
+    test_gate_open(&gate);
+    local_wait_opened(&b->c);
+    assert_int_equal(b->c.opened.queue_us, 7000);
+    local_close(&b->c);
+    bench_destroy(b);
+}
+
 static void test_bad_drafts(void **state)
 {
     static const bad_draft all[] = {
@@ -720,6 +739,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_handshake),
+        cmocka_unit_test(test_tells_the_wait),
         cmocka_unit_test(test_bad_drafts),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_repeated_round),

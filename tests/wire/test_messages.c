@@ -378,6 +378,7 @@ static void test_opened_and_info_round_trip(void **state)
     in.opened.limits = (ft_msg_limits){64, 2048, 60, 20, true, 2, {0, 900}, 12345};
     strcpy(in.opened.model, "modèle");
     in.opened.target = 0xfedcba9876543211ull;
+    in.opened.queue_us = 123456;
     bytes wire = {0};
     ft_error err = {0};
     assert_int_equal(ft_server_msg_encode(&in, &err, &wire.data, &wire.n), FT_OK);
