@@ -97,6 +97,15 @@ class Program:
         except (OSError, AttributeError):
             return 0.0
 
+    def cpu_s(self):
+        """Seconds of processors that all its threads have used; 0 if it has ended."""
+        try:
+            with open(f"/proc/{self.pid}/stat") as stat:
+                user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
+        except OSError:
+            return 0.0
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def kill(self):
         self.process.kill()
         self.process.wait()
