@@ -4,9 +4,9 @@ grows by less than 100 MB, and Health answers. The attacker comes from 127.0.0.2
 
 While the attack is on, an edge starts and four people chat through it; four chat with the server's own
 API. So streams, connections, Info and HTTP must all find room. The long form also compares the 99th
-percentile of the time between two pieces of text: five turns of quiet and attack with several crowds
-each, about 10,000 pieces of text of each kind, with the attacker on another processor than the server. It
-also says how much of a processor the server used, quiet and under attack.
+percentile of the time between two pieces of text: five turns of quiet and attack over one edge, about
+5,000 pieces of text of each kind, with the attacker on another processor than the server. It also says how
+much of a processor the server used, quiet and under attack.
 """
 import json
 import os
@@ -21,7 +21,9 @@ from attacker import KINDS
 PEOPLE = 8
 TOKENS = 64
 TURNS = 5
-CROWDS = 5  # in each turn of the long form, one after the other
+LONG_TOKENS = 256  # in the long form: most pieces come when all prompts have been read
+KV_TOKENS = 8192
+PROMPT = "The quick brown fox jumps over the lazy dog, and then it sleeps in the sun. "
 P99_MOST = 1.1
 IDLE_S = 5  # --idle-s of the server: longer than a person here is ever silent
 ATTACKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "attacker.py")
@@ -69,16 +71,15 @@ class Pool:
         return self.cpu_s / self.seconds if self.seconds else float("nan")
 
 
-def people(world, server, asked, pool=None):
-    """An edge that starts now, and everybody's answers: one crowd's, or those of a turn of the pool."""
-    edge = w.Edge(world, [server.grpc])
-    ports = [edge.http, server.http]
+def people(world, server, asked, pool=None, edge=None):
+    """Everybody's answers, over an edge that starts now. With a pool: over `edge`, into the pool."""
+    new = w.Edge(world, [server.grpc])
     if pool is None:
-        answers = chat.crowd(ports, asked)
-    else:
-        answers = [a for _ in range(CROWDS) for a in pool.crowd(server, ports, asked)]
-    edge.stop()
-    return answers
+        answers = chat.crowd([new.http, server.http], asked)
+        new.stop()
+        return answers
+    new.stop()
+    return pool.crowd(server, [edge.http, server.http], asked)
 
 
 def gaps(answers):
@@ -89,13 +90,13 @@ def ms(seconds):
     return f"{seconds * 1e3:.1f} ms"
 
 
-def under(world, kind, server, asked, pool=None):
+def under(world, kind, server, asked, pool=None, edge=None):
     """One attack, and people meanwhile."""
     with w.Memory(server) as memory:
         attacker = Attacker(world, kind, server)
         with w.Health(server.grpc) as health:
             try:
-                answers = people(world, server, asked, pool)
+                answers = people(world, server, asked, pool, edge)
             except RuntimeError as e:  # no edge could start
                 world.check(False, f"{kind}: {e}")
                 answers = []
@@ -112,18 +113,33 @@ def under(world, kind, server, asked, pool=None):
 
 
 def serve(world):
-    flags = ["--idle-s", str(IDLE_S)] if world.knows("serve", "--idle-s") else []
-    return w.Server(world, *flags, core=world.server_core)
+    flags = ["--kv-tokens", str(KV_TOKENS)]
+    if world.knows("serve", "--idle-s"):
+        flags += ["--idle-s", str(IDLE_S)]
+    server = w.Server(world, *flags, core=world.server_core)
+    if world.long:
+        fill(server)
+    return server
+
+
+def fill(server):
+    """Prompts that take the whole KV pool. Its memory is the operator's choice, and no attack's."""
+    tokens = 0
+    while tokens < KV_TOKENS:
+        answer = chat.chat(server.http, chat.Ask(f"{tokens}. {PROMPT * 90}", 0, 1))
+        tokens += answer.usage["prompt_tokens"]
 
 
 def compare(world, kind, server, asked):
     """Quiet and attack in turns."""
     quiet, loud = Pool(), Pool()
+    edge = w.Edge(world, [server.grpc])
     for _ in range(TURNS):
-        world.same(people(world, server, asked, quiet), f"quiet beside {kind}")
-        under(world, kind, server, asked, loud)
+        world.same(people(world, server, asked, quiet, edge), f"quiet beside {kind}")
+        under(world, kind, server, asked, loud, edge)
         if not server.alive:
             return  # that has been said
+    edge.stop()
     ratio = loud.p99 / quiet.p99
     world.say(kind, quiet_p99=ms(quiet.p99), attack_p99=ms(loud.p99), ratio=f"{ratio:.3f}",
               pieces=f"{len(quiet.gaps)} and {len(loud.gaps)}",
@@ -142,7 +158,7 @@ def run(world):
 
 
 def each_kind(world):
-    asked = chat.asks(PEOPLE, world.seed, TOKENS)
+    asked = chat.asks(PEOPLE, world.seed, LONG_TOKENS if world.long else TOKENS)
     server = serve(world)
     answers = people(world, server, asked)
     world.learn(answers)
