@@ -32,7 +32,7 @@ static void test_waits(void **state)
     assert_int_equal(ft_throttle_take(&throttle, &alice, 7700), 100);
 }
 
-/* Who does one thing each interval never waits, and a client that was silent has its burst again. */
+/* Who does one each interval never waits, and a client that was silent has its burst again. */
 static void test_within_rate(void **state)
 {
     ft_throttle throttle = make();
