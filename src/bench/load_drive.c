@@ -185,6 +185,7 @@ static ft_status count_text(stage *st, slot *s, ft_error *err)
     s->tally.edge = s->stats;
     add_tally(&sample->tally[s->prompt->category], &s->tally);
     ft_bench_load_values_join(&sample->verify_ms, &s->verify_ms);
+    sample->uplink_bits_per_s = s->stats.uplink_bits_per_s;
     ft_bench_load_values_add(&sample->ttft_ms, (double)s->stats.ttft.sum_us / 1e3);
     if (!st->opts->learn) {
         sample->mismatches +=
@@ -422,6 +423,7 @@ void ft_bench_load_sample_join(ft_bench_load_sample *sum, const ft_bench_load_sa
     sum->traffic.draft_bytes += more->traffic.draft_bytes;
     sum->traffic.verdicts += more->traffic.verdicts;
     sum->traffic.verdict_bytes += more->traffic.verdict_bytes;
+    sum->uplink_bits_per_s = more->uplink_bits_per_s;
     sum->mismatches += more->mismatches;
     sum->device_forwards += more->device_forwards;
     sum->device_late += more->device_late;

@@ -42,7 +42,8 @@ typedef struct ft_bench_load_sample {
     uint64_t misses; /* of the recording: computed by the draft model in this process meanwhile */
     ft_bench_load_tally tally[FT_BENCH_LOAD_CATEGORIES];
     ft_bench_load_traffic traffic;
-    uint32_t mismatches; /* texts that are not the reference's */
+    uint64_t uplink_bits_per_s; /* as the edge found that ended a text last; 0: not known */
+    uint32_t mismatches;        /* texts that are not the reference's */
 } ft_bench_load_sample;
 
 /* Frees its lists. All-zero is legal. */

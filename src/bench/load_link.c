@@ -312,6 +312,12 @@ static void slow_cancel(ft_link *link)
     s->inner->vt->cancel(s->inner);
 }
 
+static bool slow_connected(ft_link *link)
+{
+    slow_link *s = (slow_link *)link;
+    return !s->inner->vt->connected || s->inner->vt->connected(s->inner);
+}
+
 static void slow_destroy(ft_link *link)
 {
     slow_link *s = (slow_link *)link;
@@ -332,6 +338,7 @@ static const ft_link_vtable slow_vtable = {
     .bytes = slow_bytes,
     .cancel = slow_cancel,
     .destroy = slow_destroy,
+    .connected = slow_connected,
 };
 
 static ft_status start_threads(slow_link *s, ft_error *err)

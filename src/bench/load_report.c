@@ -157,6 +157,7 @@ static json_t *cell_json(const ft_bench_load_report *r, ft_bench_load_cell *c)
     put(out, "downlink_bytes_per_token", over((double)s->traffic.verdict_bytes, (double)t.tokens));
     put(out, "uplink_bytes_per_round",
         over((double)s->traffic.draft_bytes, (double)s->traffic.drafts));
+    put(out, "rate_estimate_mbit", (double)s->uplink_bits_per_s / 1e6);
     put(out, "window_s", s->window_s);
     json_object_set_new(out, "identical", json_boolean(s->mismatches == 0));
     json_object_set_new(out, "categories", categories_json(r, s));

@@ -41,6 +41,22 @@ void ft_edge_leave(ft_edge *edge, const ft_edge_learnt *learnt)
     pthread_mutex_unlock(&edge->mutex);
 }
 
+void ft_edge_saw_trip(ft_edge *edge, uint32_t server, const ft_timing_trip *trip)
+{
+    pthread_mutex_lock(&edge->mutex);
+    ft_uplink_saw(&edge->uplink[server], trip->kind, trip->bytes, trip->us);
+    edge->heard = server;
+    pthread_mutex_unlock(&edge->mutex);
+}
+
+ft_uplink_rate ft_edge_uplink(ft_edge *edge)
+{
+    pthread_mutex_lock(&edge->mutex);
+    const ft_uplink_rate rate = ft_uplink_rate_now(&edge->uplink[edge->heard]);
+    pthread_mutex_unlock(&edge->mutex);
+    return rate;
+}
+
 /* Texts are the server's tokens, so both sides must have the same vocabulary. */
 static ft_status check_vocab(void *ctx, const ft_msg_info *info, ft_error *err)
 {

@@ -14,7 +14,9 @@
 #include "edge/drafting.h"
 #include "edge/edge.h"
 #include "edge/servers.h"
+#include "edge/timing.h"
 #include "spec/depth.h"
+#include "spec/uplink.h"
 
 /* What a generation has learnt and the next one starts from. Of several at once, the last to end
  * overwrites the others. */
@@ -34,6 +36,8 @@ struct ft_edge {
 
     pthread_mutex_t mutex; /* guards what follows */
     ft_edge_learnt learnt;
+    ft_uplink uplink[FT_SERVERS_MAX]; /* each server has a path of its own */
+    uint32_t heard;                   /* the server that answered last */
     uint32_t running;
     struct {
         bool asked; /* `answer` is set */
@@ -46,5 +50,10 @@ struct ft_edge {
 FT_WARN_UNUSED ft_status ft_edge_enter(struct ft_edge *edge, ft_error *err, ft_edge_learnt *learnt);
 /* A generation ends, having learnt this. */
 void ft_edge_leave(struct ft_edge *edge, const ft_edge_learnt *learnt);
+
+/* A round trip to this server was measured. */
+void ft_edge_saw_trip(struct ft_edge *edge, uint32_t server, const ft_timing_trip *trip);
+/* The uplink to the server that answered last. */
+ft_uplink_rate ft_edge_uplink(struct ft_edge *edge);
 
 #endif

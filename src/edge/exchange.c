@@ -47,11 +47,25 @@ static ft_msg_open open_msg(const ft_gen *gen)
     return open;
 }
 
+/* Bytes of messages that the present link has sent. */
+static uint64_t bytes_sent(const ft_gen *gen)
+{
+    uint64_t sent = 0, received = 0;
+    gen->stream.link->vt->bytes(gen->stream.link, &sent, &received);
+    return sent;
+}
+
 static ft_status open_stream(ft_gen *gen, ft_error *err)
 {
     ft_msg_open open = open_msg(gen);
+    const int64_t now_us = ft_gen_now_us(gen);
     ft_timing_opens(&gen->timing, open.n_prompt);
-    return ft_stream_open(&gen->stream, &open, err);
+    ft_status status = ft_stream_open(&gen->stream, &open, err);
+    ft_link *link = gen->stream.link;
+    if (status == FT_OK)
+        ft_timing_open_sent(&gen->timing, now_us, bytes_sent(gen),
+                            !link->vt->connected || link->vt->connected(link));
+    return status;
 }
 
 static ft_status send_draft(ft_gen *gen, ft_error *err)
@@ -64,7 +78,10 @@ static ft_status send_draft(ft_gen *gen, ft_error *err)
     ft_timing_sent(&gen->timing, ft_gen_now_us(gen));
     gen->early.state =
         gen->drafting.tree.n <= draft->n ? FT_EARLY_POSSIBLE : FT_EARLY_PASSED; /* cut */
-    return ft_stream_ask(&gen->stream, &gen->out.msg, err);
+    const uint64_t before = bytes_sent(gen);
+    ft_status status = ft_stream_ask(&gen->stream, &gen->out.msg, err);
+    ft_timing_draft_bytes(&gen->timing, before, bytes_sent(gen));
+    return status;
 }
 
 /* ---- losing and recovering ---- */
@@ -233,12 +250,22 @@ static void tell_target(const ft_gen *gen)
         sink->on_target(sink->ctx, gen->stream.target);
 }
 
+/* What the last answer says of the uplink. */
+static void learn_uplink(ft_gen *gen)
+{
+    const ft_timing_trip *trip = &gen->timing.trip;
+    if (trip->bytes > 0)
+        ft_edge_saw_trip(gen->edge, gen->stream.at, trip);
+}
+
 /* A message other than the verdict that is awaited. */
 static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err)
 {
     if (msg->kind == FT_SERVER_OPENED) {
         const ft_msg_opened *o = &msg->opened;
         const uint32_t run = ft_gen_in_run(gen) ? gen->out.msg.draft.run : 0;
+        ft_timing_opened(&gen->timing, ft_gen_now_us(gen), o->queue_us);
+        learn_uplink(gen);
         ft_timing_reads(&gen->timing,
                         o->length > o->cached_tokens ? o->length - o->cached_tokens : 0);
         ft_status status = ft_stream_opened(&gen->stream, o, gen->text.n, run, err);
@@ -296,7 +323,7 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
             status = check_time(gen, now_us - heard_us, err);
             if (status != FT_OK)
                 return status;
-            gen->timing.looked_us = now_us;
+            ft_timing_looked(&gen->timing, now_us);
             timeout_us = use_time(gen);
             continue;
         }
@@ -305,6 +332,7 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
         if (is_awaited(gen, msg)) {
             ft_timing_waited(&gen->timing, now_us - heard_us);
             ft_timing_verdict(&gen->timing, now_us, &msg->verdict, gen->out.msg.draft.n);
+            learn_uplink(gen);
             ft_stream_heard(&gen->stream);
             gen->stats->wait_us += (uint64_t)(now_us - began_us);
             *out = msg;

@@ -23,6 +23,9 @@ typedef struct ft_link_vtable {
     /* Before Open: sets the session's key by its name (wire/keys.h), copied. NULL in the table: all
      * sessions of such links have the same credential. */
     void (*use_key)(ft_link *link, const char *key_name);
+    /* Whether what is sent now goes out at once: the connection was made. NULL in the table: it
+     * does. */
+    bool (*connected)(ft_link *link);
 } ft_link_vtable;
 
 struct ft_link {

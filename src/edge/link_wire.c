@@ -10,6 +10,7 @@
 
 typedef struct wire_link {
     ft_link link;
+    const ft_wire_client *client;
     ft_call *call;
 } wire_link;
 
@@ -38,6 +39,11 @@ static void wire_cancel(ft_link *link)
     ft_call_cancel(((wire_link *)link)->call);
 }
 
+static bool wire_connected(ft_link *link)
+{
+    return ft_wire_client_connected(((wire_link *)link)->client);
+}
+
 static void wire_destroy(ft_link *link)
 {
     if (!link)
@@ -53,6 +59,7 @@ static const ft_link_vtable wire_vtable = {
     .bytes = wire_bytes,
     .cancel = wire_cancel,
     .destroy = wire_destroy,
+    .connected = wire_connected,
 };
 
 static ft_status wire_open(void *ctx, ft_error *err, ft_link **out)
@@ -62,6 +69,7 @@ static ft_status wire_open(void *ctx, ft_error *err, ft_link **out)
     if (!w)
         return ft_error_set(err, FT_NOMEM, "edge: out of memory for a link");
     w->link.vt = &wire_vtable;
+    w->client = ctx;
     ft_status status = ft_call_create(ctx, err, &w->call);
     if (status != FT_OK) {
         free(w);

@@ -320,6 +320,7 @@ ft_status ft_edge_generate(ft_edge *edge, const ft_gen_request *request, const f
         ft_gen_end(gen, status);
     }
     ft_gen_destroy(gen);
+    stats->uplink_bits_per_s = (uint64_t)ft_edge_uplink(edge).bits_per_s;
     if (status != FT_OK && err)
         *err = failure;
     return status;

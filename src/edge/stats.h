@@ -19,6 +19,8 @@
     F(COUNTER, run_tokens, "edge_run_tokens_total", "Tokens of these runs.")                \
     F(COUNTER, bytes_sent, "edge_sent_bytes_total", "Bytes to the server.")                 \
     F(COUNTER, bytes_received, "edge_received_bytes_total", "Bytes from the server.")       \
+    F(GAUGE, uplink_bits_per_s, "edge_uplink_bits_per_second",                              \
+      "Rate of the uplink, estimated from round trips; 0: not known.")                      \
     F(SECONDS, total_us, "edge_generation_seconds_total", "Time of generations.")           \
     F(SUMMARY, ttft, "edge_ttft_seconds", "Time to the first token.")                       \
     F(COUNTER, target_changed, "edge_target_changed_total",                                 \

@@ -9,6 +9,9 @@
  * for the server's prefill), verdicts of a run after its first, verdicts of a next run, and those
  * of a round that began with an early draft.
  *
+ * A round trip of bytes (ft_timing_trip) tells about the uplink's rate. Only messages that went out
+ * alone are measured so, and Open only if the link was looked at before Opened came.
+ *
  * Times also say when to give a stream up: an answer is overdue if it takes much longer than others
  * did lately, and never before ten seconds. For what the server must do first there is more time:
  * read an Open, and read the text. That estimate may be too short for a slow or crowded server. So
@@ -19,7 +22,16 @@
 #define FT_EDGE_TIMING_H
 
 #include "base/known.h"
+#include "spec/uplink.h"
 #include "wire/messages.h"
+
+/* A message of so many bytes, and the network's part of the time until its answer; no bytes: not
+ * measured. */
+typedef struct ft_timing_trip {
+    ft_uplink_kind kind;
+    uint64_t bytes;
+    int64_t us;
+} ft_timing_trip;
 
 typedef struct ft_timing {
     /* The outstanding round. */
@@ -36,6 +48,14 @@ typedef struct ft_timing {
     /* Smoothed. */
     ft_mean rtt_us;
     ft_mean wait_us; /* for the verdict on a tree */
+    /* Of the present link. */
+    struct {
+        uint64_t counted;     /* bytes sent, after the last message that was measured */
+        uint64_t draft_bytes; /* of the outstanding round's Draft; 0: it was not alone */
+        uint64_t open_bytes;  /* of Open; 0: not to be measured */
+        int64_t open_us;      /* when it was sent */
+    } line;
+    ft_timing_trip trip; /* of the last answer */
     /* Of answers, Opened or a verdict. */
     struct {
         int64_t slowest_us; /* of recent verdicts; fades; those after reading do not count */
@@ -58,11 +78,21 @@ bool ft_timing_longer(ft_timing *t);
 /* It took longer, and is not waited for any more. */
 void ft_timing_overdue(ft_timing *t);
 
+/* Open went out over a new link, which has counted so many bytes then. at_once: the link had a
+ * connection. */
+void ft_timing_open_sent(ft_timing *t, int64_t now_us, uint64_t counted, bool at_once);
+/* Opened came: measures the trip. queue_us: the server's time in it; 0: not known. */
+void ft_timing_opened(ft_timing *t, int64_t now_us, uint32_t queue_us);
+/* The draft that was sent last: the link has counted so many bytes before it and with it. */
+void ft_timing_draft_bytes(ft_timing *t, uint64_t before, uint64_t after);
+/* The link was looked at, and nothing had come. */
+void ft_timing_looked(ft_timing *t, int64_t now_us);
+
 /* A draft was sent. */
 void ft_timing_sent(ft_timing *t, int64_t now_us);
 /* The last verdict took an early draft, so the next round has begun. */
 void ft_timing_sent_early(ft_timing *t, int64_t now_us);
-/* A verdict on the outstanding round came; its draft has `nodes` nodes. */
+/* A verdict on the outstanding round came; its draft has `nodes` nodes. Measures the trip. */
 void ft_timing_verdict(ft_timing *t, int64_t now_us, const ft_msg_verdict *verdict, uint32_t nodes);
 
 /* Known: the verdict is expected before a draft forward begun now would end; the value is how long

@@ -159,6 +159,11 @@ void ft_wire_client_destroy(ft_wire_client *client)
     free(client);
 }
 
+bool ft_wire_client_connected(const ft_wire_client *client)
+{
+    return grpc_channel_check_connectivity_state(client->channel, 0) == GRPC_CHANNEL_READY;
+}
+
 const char *ft_wire_client_address(const ft_wire_client *client)
 {
     return client->address;

@@ -29,6 +29,10 @@ FT_WARN_UNUSED ft_status ft_wire_client_create(const ft_wire_client_opts *opts, 
 /* All calls must have been destroyed. NULL is legal. */
 void ft_wire_client_destroy(ft_wire_client *client);
 
+/* Whether there is a connection: without one, the next message waits until it is made. Any
+ * thread. */
+bool ft_wire_client_connected(const ft_wire_client *client);
+
 /* As given in opts; borrowed from the client. */
 const char *ft_wire_client_address(const ft_wire_client *client);
 

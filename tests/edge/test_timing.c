@@ -151,10 +151,69 @@ static void test_more_time(void **state)
     }
 }
 
+/* A Draft's trip is its bytes and the network's time, unless other bytes went out since the message
+ * before, or the verdict tells nothing of the network. */
+static void test_trip_of_a_draft(void **state)
+{
+    const ft_msg_verdict v = verdict(1000, 4000);
+    ft_timing t = {0};
+    ft_timing_opens(&t, 10);
+    ft_timing_open_sent(&t, 0, 300, true);
+    ft_timing_draft_bytes(&t, 300, 360);
+    one_round(&t, 10, 50000, &v); /* the first of a stream */
+    assert_int_equal(t.trip.bytes, 0);
+    ft_timing_draft_bytes(&t, 360, 460);
+    one_round(&t, 60000, 72000, &v);
+    assert_int_equal(t.trip.kind, FT_UPLINK_DRAFT);
+    assert_int_equal(t.trip.bytes, 100);
+    assert_int_equal(t.trip.us, 7000);
+    ft_timing_draft_bytes(&t, 500, 600); /* 40 bytes went out in between */
+    one_round(&t, 80000, 92000, &v);
+    assert_int_equal(t.trip.bytes, 0);
+    ft_timing_draft_bytes(&t, 600, 650);
+    one_round(&t, 100000, 112000, &v);
+    assert_int_equal(t.trip.bytes, 50);
+    ft_timing_sent_early(&t, 112500);
+    ft_timing_verdict(&t, 118000, &v, 4);
+    assert_int_equal(t.trip.bytes, 0);
+}
+
+/* Open's trip: only if the link was looked at before Opened came, had a connection, and the server
+ * tells its time. */
+static void test_trip_of_open(void **state)
+{
+    static const struct {
+        bool at_once, looked, worked;
+        uint32_t queue_us;
+        uint64_t bytes;
+        int64_t us;
+    } cases[] = {
+        {true, true, false, 500, 300, 19500}, {true, true, true, 500, 300, 14500},
+        {false, true, false, 500, 0, 0},      {true, false, false, 500, 0, 0},
+        {true, true, false, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ft_timing t = {0};
+        ft_timing_opens(&t, 10);
+        ft_timing_open_sent(&t, 1000, 300, cases[i].at_once);
+        if (cases[i].looked)
+            ft_timing_looked(&t, 11000);
+        t.worked = cases[i].worked;
+        ft_timing_opened(&t, 21000, cases[i].queue_us);
+        assert_int_equal(t.trip.bytes, cases[i].bytes);
+        if (t.trip.bytes > 0) {
+            assert_int_equal(t.trip.kind, FT_UPLINK_OPEN);
+            assert_int_equal(t.trip.us, cases[i].us);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_ordinary_round),
+        cmocka_unit_test(test_trip_of_a_draft),
+        cmocka_unit_test(test_trip_of_open),
         cmocka_unit_test(test_the_first_of_a_stream_says_nothing),
         cmocka_unit_test(test_runs),
         cmocka_unit_test(test_an_early_round),

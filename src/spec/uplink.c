@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// The line through the round trips, robustly. Its slope is the median of the slopes of all pairs of
+// samples (Theil 1950, Sen 1968), each pair weighted by how far its sizes differ (Jaeckel 1972).
+// Noise adds to both samples of a pair, so its median cancels whatever its distribution is, and
+// more than a quarter of all samples may be off as far as they like.
+//
+// Pure; the caller owns the state.
+#include "spec/uplink.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "base/sort.h"
+
+/* Samples before anything is known. Twice of them are known that much later after a change. */
+#define LEAST 8
+/* The slope's standard error may be this share of it: two of them are 10 %. Half of it knows one
+ * link in six less. With twice of it twice as many estimates are off by more than 10 %. */
+#define DOUBT_MOST 0.05
+/* A line without any noise is not surer than this, in us a byte. */
+#define DOUBT_LEAST 1e-6
+/* Round trips so many usual distances off the line are no noise, if they come in a row. */
+#define MOVED_SCATTER 3
+/* The time of an empty message stays of the samples that are forgotten, and counts as so many. With
+ * half of them a rate is known four samples later after a change. */
+#define ANCHORS 4
+/* From the median of distances to a standard deviation, of normal noise. */
+#define NORMAL 1.4826
+
+typedef struct slope {
+    double us_per_byte, weight;
+} slope;
+
+static bool before(const void *ctx, const void *a, const void *b)
+{
+    (void)ctx;
+    return *(const double *)a < *(const double *)b; /* a slope's first field, too */
+}
+
+static double median(double *v, uint32_t n)
+{
+    ft_sort(v, n, sizeof *v, before, NULL);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+/* ---- the line ---- */
+
+/* False: all have the same size. */
+static bool find_slope(const ft_uplink_trips *u, double *us_per_byte)
+{
+    slope pair[FT_UPLINK_SAMPLES * (FT_UPLINK_SAMPLES - 1) / 2];
+    double sum = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < u->n; i++)
+        for (uint32_t j = i + 1; j < u->n; j++) {
+            const double bytes = u->sample[j].bytes - u->sample[i].bytes;
+            const double us = u->sample[j].us - u->sample[i].us;
+            if (bytes == 0)
+                continue;
+            pair[n++] = (slope){us / bytes, fabs(bytes)};
+            sum += fabs(bytes);
+        }
+    if (n == 0)
+        return false;
+    ft_sort(pair, n, sizeof *pair, before, NULL);
+    double half = sum / 2;
+    uint32_t i = 0;
+    while (i + 1 < n && (half -= pair[i].weight) > 0)
+        i++;
+    *us_per_byte = pair[i].us_per_byte;
+    return true;
+}
+
+static double off(const ft_uplink_line *line, const ft_uplink_sample *s)
+{
+    return s->us - line->empty_us - line->us_per_byte * s->bytes;
+}
+
+/* The usual distance from the line. */
+static double scatter(const ft_uplink_trips *u, const ft_uplink_line *line)
+{
+    double distance[FT_UPLINK_SAMPLES];
+    for (uint32_t i = 0; i < u->n; i++)
+        distance[i] = fabs(off(line, &u->sample[i]));
+    const double us = NORMAL * median(distance, u->n) * sqrt(u->n / fmax(u->n - 2.0, 1));
+    /* Those kept from before lie on the line; a few new ones may do so by chance. */
+    return u->n_measured < 2 * LEAST ? fmax(us, u->scatter_before_us) : us;
+}
+
+/* The slope's standard error. */
+static double doubt(const ft_uplink_trips *u, const ft_uplink_line *line)
+{
+    double mean = 0, squares = 0;
+    for (uint32_t i = 0; i < u->n; i++)
+        mean += u->sample[i].bytes / u->n;
+    for (uint32_t i = 0; i < u->n; i++)
+        squares += (u->sample[i].bytes - mean) * (u->sample[i].bytes - mean);
+    return line->scatter_us / sqrt(squares);
+}
+
+static void fit(ft_uplink_trips *u)
+{
+    ft_uplink_line line = {.known = true};
+    double rest[FT_UPLINK_SAMPLES];
+    u->line.known = false;
+    if (!find_slope(u, &line.us_per_byte))
+        return;
+    for (uint32_t i = 0; i < u->n; i++)
+        rest[i] = off(&line, &u->sample[i]);
+    line.empty_us = median(rest, u->n);
+    line.scatter_us = scatter(u, &line);
+    line.doubt = doubt(u, &line);
+    u->line = line;
+}
+
+/* ---- changes ---- */
+
+/* Whether the last samples all lie off the line, on the same side. */
+static bool moved(const ft_uplink_trips *u)
+{
+    ft_uplink_line line = u->line;
+    uint32_t above = 0, below = 0;
+    if (!line.known || u->n < LEAST + FT_UPLINK_MOVED || u->n_measured < FT_UPLINK_MOVED)
+        return false;
+    line.us_per_byte = fmax(line.us_per_byte, 0);
+    for (uint32_t i = u->n - FT_UPLINK_MOVED; i < u->n; i++) {
+        const double us = off(&line, &u->sample[i]);
+        above += us > MOVED_SCATTER * line.scatter_us;
+        below += us < -MOVED_SCATTER * line.scatter_us;
+    }
+    return above == FT_UPLINK_MOVED || below == FT_UPLINK_MOVED;
+}
+
+/* Whether the last samples are late, or early, by the same time whatever their size: not the rate
+ * has changed, but the path. *by_us: that time. */
+static bool path_moved(const ft_uplink_trips *u, double *by_us)
+{
+    double us[FT_UPLINK_MOVED], rate[FT_UPLINK_MOVED], of_path = 0, of_rate = 0;
+    const ft_uplink_sample *last = &u->sample[u->n - FT_UPLINK_MOVED];
+    for (uint32_t i = 0; i < FT_UPLINK_MOVED; i++) {
+        us[i] = off(&u->line, &last[i]);
+        rate[i] = us[i] / last[i].bytes;
+    }
+    const double all_us = median(us, FT_UPLINK_MOVED), all_rate = median(rate, FT_UPLINK_MOVED);
+    for (uint32_t i = 0; i < FT_UPLINK_MOVED; i++) {
+        of_path += fabs(off(&u->line, &last[i]) - all_us);
+        of_rate += fabs(off(&u->line, &last[i]) - all_rate * last[i].bytes);
+    }
+    *by_us = all_us;
+    return of_rate > of_path;
+}
+
+/* Only the time of an empty message stays, if it is known. */
+static void forget(ft_uplink_trips *u)
+{
+    const bool known = u->line.known && u->n >= LEAST;
+    u->n = known ? ANCHORS : 0;
+    u->n_measured = 0;
+    u->scatter_before_us = u->line.scatter_us;
+    for (uint32_t i = 0; i < u->n; i++)
+        u->sample[i] = (ft_uplink_sample){0, u->line.empty_us};
+    u->line.known = false;
+}
+
+static void add(ft_uplink_trips *u, ft_uplink_sample sample)
+{
+    if (u->n == FT_UPLINK_SAMPLES) {
+        u->n--;
+        memmove(&u->sample[0], &u->sample[1], u->n * sizeof *u->sample);
+    }
+    u->sample[u->n++] = sample;
+    u->n_measured = ft_min_u32(u->n_measured + 1, FT_UPLINK_SAMPLES);
+}
+
+/* The last Drafts lie off their line: what was measured before them holds no more. */
+static void change(ft_uplink *u)
+{
+    ft_uplink_trips *drafts = &u->kind[FT_UPLINK_DRAFT];
+    ft_uplink_sample last[FT_UPLINK_MOVED];
+    double by_us;
+    memcpy(last, &drafts->sample[drafts->n - FT_UPLINK_MOVED], sizeof last);
+    if (path_moved(drafts, &by_us)) {
+        for (uint32_t k = 0; k < FT_UPLINK_KINDS; k++)
+            for (uint32_t i = 0; i < u->kind[k].n; i++)
+                u->kind[k].sample[i].us += by_us;
+        drafts->n -= FT_UPLINK_MOVED;
+    } else {
+        for (uint32_t k = 0; k < FT_UPLINK_KINDS; k++)
+            forget(&u->kind[k]);
+    }
+    for (uint32_t i = 0; i < FT_UPLINK_MOVED; i++)
+        add(drafts, last[i]);
+}
+
+void ft_uplink_saw(ft_uplink *u, ft_uplink_kind kind, uint64_t bytes, int64_t us)
+{
+    if (bytes == 0 || bytes > FT_UPLINK_MOST_BYTES || us <= 0)
+        return;
+    add(&u->kind[kind], (ft_uplink_sample){(double)bytes, (double)us});
+    if (kind == FT_UPLINK_DRAFT && moved(&u->kind[kind]))
+        change(u);
+    fit(&u->kind[kind]);
+}
+
+ft_uplink_rate ft_uplink_rate_now(const ft_uplink *u)
+{
+    const ft_uplink_trips *drafts = &u->kind[FT_UPLINK_DRAFT];
+    double us_per_byte = 0, weights = 0;
+    for (uint32_t k = 0; k < FT_UPLINK_KINDS; k++) {
+        const ft_uplink_line *line = &u->kind[k].line;
+        if (!line->known || u->kind[k].n < LEAST)
+            continue;
+        const double doubt = fmax(line->doubt, DOUBT_LEAST), weight = 1 / (doubt * doubt);
+        us_per_byte += weight * line->us_per_byte;
+        weights += weight;
+    }
+    us_per_byte /= fmax(weights, DBL_MIN);
+    if (us_per_byte <= 0 || 1 / sqrt(weights) > DOUBT_MOST * us_per_byte)
+        return (ft_uplink_rate){0};
+    return (ft_uplink_rate){.known = true,
+                            .bits_per_s = 8e6 / us_per_byte,
+                            .empty_us = drafts->line.known ? drafts->line.empty_us : 0};
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// An edge learns the rate of its uplink from its rounds, over several texts. The link in between is
+// virtual: sending and receiving move the edge's clock, and the server takes no time. So nothing
+// depends on the machine.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/line.h"
+#include "edge/edge.h"
+#include "local/link.h"
+#include "support/tiny_model.h"
+
+enum { N_TOKENS = 60, N_TEXTS = 3, HALF_RTT_US = 10000, MAX_CONTEXT = 512 };
+
+typedef struct way {
+    ft_link_source inner;
+    ft_line line;
+    int64_t now_us;
+} way;
+
+typedef struct slow_link {
+    ft_link link;
+    way *way;
+    ft_link *inner;
+    uint64_t sent;
+} slow_link;
+
+static int64_t now(void *ctx)
+{
+    return *(int64_t *)ctx;
+}
+
+static ft_status slow_send(ft_link *link, const ft_client_msg *msg, ft_error *err)
+{
+    slow_link *l = (slow_link *)link;
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    assert_int_equal(ft_client_msg_encode(msg, err, &bytes, &n), FT_OK);
+    free(bytes);
+    n = ft_wire_message_bytes(n);
+    l->sent += n;
+    l->way->now_us = ft_line_take(&l->way->line, l->way->now_us * 1000, n) / 1000 + HALF_RTT_US;
+    return l->inner->vt->send(l->inner, msg, err);
+}
+
+static ft_status slow_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out)
+{
+    slow_link *l = (slow_link *)link;
+    (void)timeout_us;
+    ft_status status = l->inner->vt->recv(l->inner, 30000000, err, out);
+    l->way->now_us += HALF_RTT_US;
+    if (status == FT_OK && (*out)->kind == FT_SERVER_VERDICT)
+        (*out)->verdict.queue_us = (*out)->verdict.verify_us = 0;
+    return status;
+}
+
+static uint32_t slow_retry_after_ms(ft_link *link)
+{
+    return ((slow_link *)link)->inner->vt->retry_after_ms(((slow_link *)link)->inner);
+}
+
+static void slow_bytes(ft_link *link, uint64_t *sent, uint64_t *received)
+{
+    *sent = ((slow_link *)link)->sent;
+    *received = 0;
+}
+
+static void slow_cancel(ft_link *link)
+{
+    ((slow_link *)link)->inner->vt->cancel(((slow_link *)link)->inner);
+}
+
+static void slow_destroy(ft_link *link)
+{
+    slow_link *l = (slow_link *)link;
+    l->inner->vt->destroy(l->inner);
+    free(l);
+}
+
+static const ft_link_vtable slow_vtable = {.send = slow_send,
+                                           .recv = slow_recv,
+                                           .retry_after_ms = slow_retry_after_ms,
+                                           .bytes = slow_bytes,
+                                           .cancel = slow_cancel,
+                                           .destroy = slow_destroy};
+
+static ft_status way_open(void *ctx, ft_error *err, ft_link **out)
+{
+    slow_link *l = calloc(1, sizeof *l);
+    assert_non_null(l);
+    l->link.vt = &slow_vtable;
+    l->way = ctx;
+    *out = &l->link;
+    return l->way->inner.open(l->way->inner.ctx, err, &l->inner);
+}
+
+static ft_status way_info(void *ctx, ft_error *err, ft_msg_info *out)
+{
+    way *w = ctx;
+    return w->inner.info(w->inner.ctx, err, out);
+}
+
+static bool on_text(void *ctx, const char *piece, size_t n, const ft_gen_token *tokens,
+                    size_t n_tokens)
+{
+    (void)ctx, (void)piece, (void)n, (void)tokens, (void)n_tokens;
+    return true;
+}
+
+/* What the statistics of the last of some texts say, at this rate. */
+static uint64_t rate_after_texts(ft_verifier *v, ft_vocab *vocab, const ft_model *draft,
+                                 double bits_per_s)
+{
+    const ft_line_rate rate = {.bits_per_s = {bits_per_s}};
+    way w = {.inner = ft_local_link_source(v), .now_us = 1000000};
+    int32_t prompt[20];
+    ft_error err = {0};
+    ft_edge *edge = NULL;
+    ft_gen_stats stats = {0};
+    ft_line_init(&w.line, &rate);
+    const ft_edge_opts opts = {
+        .vocab = vocab,
+        .draft_model = draft,
+        .draft = ft_draft_params_tree(24, 4, 6),
+        .source = {.ctx = &w, .open = way_open, .info = way_info, .in_process = true},
+        .clock = {.now_us = now, .ctx = &w.now_us}};
+    assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_OK);
+    for (int i = 0; i < N_TEXTS; i++) {
+        for (int32_t j = 0; j < 20; j++)
+            prompt[j] = 3 + (j * 37 + i) % 250;
+        const ft_gen_request request = {.prompt = prompt,
+                                        .n_prompt = 20,
+                                        .sampling = ft_sampling_default(),
+                                        .max_tokens = N_TOKENS};
+        const ft_gen_sink sink = {.on_text = on_text};
+        if (ft_edge_generate(edge, &request, &sink, &err, &stats) != FT_OK)
+            fail_msg("%s", err.message);
+    }
+    ft_edge_destroy(edge);
+    return stats.uplink_bits_per_s;
+}
+
+/* Rates at which a microsecond, the clock's unit, is little. */
+static void test_rate(void **state)
+{
+    static const double rates[] = {2e4, 2e5, 1e6};
+    const tiny_gguf_opts target = {.type = GGML_TYPE_Q4_0, .seed = 1};
+    const tiny_gguf_opts bad = {.type = GGML_TYPE_Q4_0, .seed = 2, .n_layer = 1};
+    ft_vocab *vocab;
+    ft_verifier *v = NULL;
+    ft_error err = {0};
+    (void)state;
+    tiny_quiet();
+    ft_model *model = tiny_model(&target, &vocab), *draft = tiny_model(&bad, NULL);
+    const ft_verifier_opts opts = {.model = model,
+                                   .vocab = vocab,
+                                   .clock = ft_clock_monotonic(),
+                                   .n_threads = 1,
+                                   .max_context = MAX_CONTEXT};
+    assert_int_equal(ft_verifier_create(&opts, &err, &v), FT_OK);
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        const uint64_t found = rate_after_texts(v, vocab, draft, rates[i]);
+        if (fabs((double)found / rates[i] - 1) > 0.1)
+            fail_msg("%g bits/s taken for %llu", rates[i], (unsigned long long)found);
+    }
+    ft_verifier_destroy(v);
+    ft_model_destroy(model);
+    ft_model_destroy(draft);
+    ft_vocab_destroy(vocab);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
