@@ -8,6 +8,9 @@
 
 #define FT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* gcc and clang have it on every 64-bit machine. */
+__extension__ typedef unsigned __int128 ft_u128;
+
 static inline uint32_t ft_min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;

@@ -24,9 +24,14 @@ static_assert(GMP_NUMB_BITS == 64 && sizeof(mp_limb_t) == sizeof(uint64_t), "lim
 /* log2 C(l + V - 1, l) within 1e-5, the same on every machine. */
 static double log2_points(uint32_t n_vocab, uint32_t l)
 {
-    double sum = 0;
-    for (uint32_t i = 1; i <= l; i++)
-        sum += ft_noise_log(((double)n_vocab - 1 + i) / i);
+    double sum = 0, product = 1;
+    for (uint32_t i = 1; i <= l; i++) {
+        product *= ((double)n_vocab - 1 + i) / i; /* below 2^31 */
+        if (i == l || product > 0x1p900) {
+            sum += ft_noise_log(product);
+            product = 1;
+        }
+    }
     return sum * 1.4426950408889634;
 }
 

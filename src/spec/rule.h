@@ -103,8 +103,15 @@ struct ft_rule {
  * as long as some child is that token. It depends only on prompt, sampling and seed. */
 extern const ft_rule ft_rule_exact;
 
-/* Lists of rules end with NULL. This one: ft_rule_exact alone. */
-extern const ft_rule *const ft_rules_default[];
+/* Draft tokens are drawn from a lattice point (lattice.h), which is the evidence, and accepted with
+ * probability min(1, p / q). Chains only. ft_draw.resolution is the point's l, at most
+ * FT_RATIO_L_MAX. A server must trust its edges: one that lies about q steers its own text. */
+extern const ft_rule ft_rule_ratio;
+/* Bounds what a node's evidence takes, 0.9 KB with 49,152 tokens, and the time to decode it. */
+#define FT_RATIO_L_MAX 1024u
+
+/* Lists of rules end with NULL: ft_rule_exact alone; all that there are. */
+extern const ft_rule *const ft_rules_default[], *const ft_rules_all[];
 
 /* The rule of this id; NULL: not in the list. */
 const ft_rule *ft_rule_find(const ft_rule *const *rules, uint32_t id);

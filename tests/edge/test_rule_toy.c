@@ -3,7 +3,7 @@
 // server and edge and runs over gRPC: what spec/rule.h says is all that the rooms know of a rule.
 // Texts are whole, have the target's law, and are greedy ones' where the text is greedy; bad
 // evidence ends its own session and no other; a server without the rule refuses, and the edge goes
-// on by the rule that every server has.
+// on by the rule that every server has. Rule `ratio` (spec/rule_ratio.c) runs over it, too.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -302,6 +302,31 @@ static void a_text_is_opened_anew(void **state)
     close_place(&p);
 }
 
+/* Rule `ratio` takes the same way: its points are evidence as any. */
+static void ratio_runs_over_the_wire(void **state)
+{
+    place p = open_place(ft_rules_all);
+    const ft_link_source source = ft_link_source_wire(p.client);
+    text ratio = {0}, again = {0}, exact = {0}, greedy = {0};
+    generate(source, (mode){.rule = &ft_rule_ratio}, 0.8f, &ratio);
+    assert_string_equal(ratio.stats.rule, "ratio");
+    assert_false(ratio.stats.same_tokens);
+    assert_true(ratio.stats.accepted > 0);
+    assert_int_equal(ratio.stats.depth_sum, ratio.stats.drafted); /* chains */
+    generate(source, (mode){.rule = &ft_rule_ratio}, 0.8f, &again);
+    check_same(&ratio, &again);
+    generate(source, (mode){.rule = &ft_rule_ratio, .automatic = true, .proactive = true}, 0.8f,
+             &(text){0});
+    generate(source, (mode){.rule = &ft_rule_ratio, .proactive = true}, 0, &greedy);
+    generate(source, (mode){0}, 0, &exact);
+    check_same(&greedy, &exact);
+    p.restarted = false;
+    text anew = {.restart = &p};
+    generate(source, (mode){.rule = &ft_rule_ratio}, 0.8f, &anew);
+    assert_true(p.restarted && anew.stats.reconnects >= 1);
+    close_place(&p);
+}
+
 /* ---- a server without it ---- */
 
 static ft_status lying_open(void *ctx, ft_error *err, ft_link **out)
@@ -493,6 +518,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_law_is_the_targets),
         cmocka_unit_test(it_runs_over_the_wire),
+        cmocka_unit_test(ratio_runs_over_the_wire),
         cmocka_unit_test(nothing_adapts_to_what_was_drawn),
         cmocka_unit_test(greedy_texts_are_the_targets),
         cmocka_unit_test(a_text_is_opened_anew),
