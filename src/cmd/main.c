@@ -59,6 +59,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_bench_ablate,
     &ft_cmd_bench_exact,
     &ft_cmd_bench_codec,
+    &ft_cmd_bench_law,
     &completion_bash,
     &completion_zsh,
 };

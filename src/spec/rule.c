@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all verification rules share: lists, workspaces, the form of evidence, the check of a draft.
+// What all verification rules share: workspaces, the form of evidence, the check of a draft.
 // Evidence comes from outside: nothing is read past its end. No state. Draws nothing and walks
 // nothing; that is each rule's own (rule_exact.c, rule_ratio.c).
 #include "spec/rule.h"
@@ -7,16 +7,6 @@
 #include <stdlib.h>
 
 #define LENGTH_MAX_BYTES 3 /* of a node's evidence length as a varint */
-
-const ft_rule *const ft_rules_default[] = {&ft_rule_exact, NULL};
-const ft_rule *const ft_rules_all[] = {&ft_rule_exact, &ft_rule_ratio, NULL};
-
-const ft_rule *ft_rule_find(const ft_rule *const *rules, uint32_t id)
-{
-    while (*rules && (*rules)->id != id)
-        rules++;
-    return *rules;
-}
 
 ft_status ft_rule_work_create(const ft_rule *const *rules, uint32_t n_vocab, ft_error *err,
                               ft_rule_work **out)

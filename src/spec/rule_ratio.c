@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rule `ratio` (Leviathan et al., Fast Inference from Transformers via Speculative Decoding;
-// Quantize-Sample-and-Verify III-A): the edge quantizes its distribution to a lattice point q, draws
-// the token from q, and sends both. The server accepts the token with probability min(1, p / q),
-// eq. (1); else it draws from the positive part of p - q, eq. (2); behind a whole chain it draws
-// from p. p is the target's distribution after the text's own sampling. So the text has the
-// target's law, if nothing that decides how many tokens are sent has seen them (terms.adaptive).
+// Quantize-Sample-and-Verify III-A). The edge quantizes its distribution to a lattice point q,
+// draws the token from q, and sends both. The server accepts the token with probability
+// min(1, p / q), eq. (1). If it does not, it draws from the positive part of p - q, eq. (2). Behind
+// a whole chain it draws from p. p is the target's distribution after the text's own sampling. So
+// the text has the target's law, if nothing that decides how many tokens are sent has seen them
+// (terms.adaptive).
 //
 // Invariants. Probabilities are integers over integer sums (ft_sampler_weights, lattice counts),
 // and comparisons and sums of them are exact, so every machine gets the same tokens. Each draw is

@@ -17,6 +17,7 @@
 #include "bench/decode.h"
 #include "bench/exact.h"
 #include "bench/kernels.h"
+#include "bench/law.h"
 #include "bench/logits.h"
 #include "bench/noise.h"
 #include "bench/prefill.h"
@@ -113,11 +114,13 @@ static void test_missing_files(void **state)
         .model = missing, .draft = path, .prompts = missing, .n = 2, .batch = 1, .rounds = 1};
     ft_bench_capacity_opts capacity = {.model = missing, .draft = path, .prompts = missing};
     const ft_bench_codec_opts codec = {.distributions = 1, .draft = missing, .prompts = missing};
+    const ft_bench_law_opts law = {
+        .target = missing, .draft = path, .prompts = missing, .prefixes = 1, .l = "8"};
     const ft_status got[] = {
         ft_bench_exact(&exact, &err, &report),     ft_bench_noise(&noise, &err, &report),
         ft_bench_logits(&logits, &err, &report),   ft_bench_schedule(&schedule, &err, &report),
         ft_bench_serving(&serving, &err, &report), ft_bench_capacity(&capacity, &err, &report),
-        ft_bench_codec(&codec, &err, &report),
+        ft_bench_codec(&codec, &err, &report),     ft_bench_law(&law, &err, &report),
     };
     for (size_t i = 0; i < sizeof got / sizeof *got; i++)
         assert_true(got[i] == FT_IO || got[i] == FT_NOT_FOUND || got[i] == FT_INVALID);

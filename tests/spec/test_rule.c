@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// spec/rule.c: lists of rules, the form of evidence and the check of a draft: whatever bytes come,
-// nothing is read past their end, and only what evidence_append makes is taken.
+// spec/rule.c and rule_lists.c: lists of rules, the form of evidence and the check of a draft:
+// whatever bytes come, nothing is read past their end, and only what evidence_append makes is
+// taken.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,6 +44,8 @@ static void lists(void **state)
     assert_ptr_equal(ft_rule_find(both, 7), &made);
     assert_null(ft_rule_find(both, 1));
     assert_null(ft_rule_find(ft_rules_default, 7));
+    assert_null(ft_rule_find(ft_rules_default, ft_rule_ratio.id)); /* servers offer it if told to */
+    assert_ptr_equal(ft_rule_find(ft_rules_all, ft_rule_ratio.id), &ft_rule_ratio);
     assert_int_equal(ft_evidence_most(ft_rules_default, 100, 64), 0);
     assert_int_equal(ft_evidence_most(both, 100, 64), 64 * (MOST + 3));
     const ft_rule_terms some = made.terms(&made, 100, NULL);
