@@ -74,16 +74,37 @@ static bool by_index(const void *ctx, const void *a, const void *b)
     return ((const ft_lattice_error *)a)->index < ((const ft_lattice_error *)b)->index;
 }
 
+/* Moves those of e[n] to the front that may be among the n_chosen smallest, and returns how many
+ * they are. A vocabulary has mostly tokens that round to 0 with hardly an error, and most of these
+ * stay behind. Errors are within half of `sum`. */
+static size_t narrow(ft_lattice_error *e, size_t n, size_t n_chosen, uint64_t sum)
+{
+    enum { PARTS = 512 };
+    const int64_t half = (int64_t)(sum / 2 + 1);
+    size_t count[PARTS + 2] = {0}, below = 0, last = 0, kept = 0;
+    uint32_t shift = 0;
+    while (sum >> shift >= PARTS)
+        shift++;
+    for (size_t i = 0; i < n; i++)
+        count[(uint64_t)(e[i].error + half) >> shift]++;
+    while ((below += count[last]) < n_chosen)
+        last++;
+    for (size_t i = 0; i < n; i++)
+        if ((uint64_t)(e[i].error + half) >> shift <= last)
+            e[kept++] = e[i];
+    return kept;
+}
+
 /* Where the rounded counts sum to `over` more than l, those of the `over` largest errors lose one;
  * where they sum to less, those of the smallest gain one (Reznik's third step). At least twice as
  * many errors as that have the right sign, because each is at most 1/2: so no count falls below 0.
  * Returns the chosen tokens [n_chosen] by index. */
-static const ft_lattice_error *choose(ft_lattice_work *work, size_t n, int64_t over,
-                                      size_t n_chosen)
+static const ft_lattice_error *choose(ft_lattice_error *e, size_t n, int64_t over, size_t n_chosen,
+                                      uint64_t sum)
 {
-    ft_lattice_error *e = work->errors;
     for (size_t i = 0; over > 0 && i < n; i++)
         e[i].error = -e[i].error;
+    n = narrow(e, n, n_chosen, sum);
     ft_heap_make(e, n, sizeof *e, corrected_before, NULL);
     for (size_t i = 0; i < n_chosen; i++)
         ft_heap_pop(e, n - i, sizeof *e, corrected_before, NULL);
@@ -108,7 +129,7 @@ void ft_lattice_quantize(ft_lattice_work *work, uint32_t l, const int32_t *token
         work->errors[i] = (ft_lattice_error){(int64_t)(count * sum - l * weights[i]), (uint32_t)i};
     }
     const size_t n_chosen = (size_t)(over < 0 ? -over : over);
-    const ft_lattice_error *chosen = over ? choose(work, n, over, n_chosen) : NULL;
+    const ft_lattice_error *chosen = over ? choose(work->errors, n, over, n_chosen, sum) : NULL;
     *out = (ft_lattice_point){.l = l, .token = out->token, .count = out->count};
     for (size_t i = 0, c = 0; i < n; i++) {
         uint32_t count = rounded(l * weights[i], sum);

@@ -131,6 +131,25 @@ static void edges(void **state)
 
 /* ---- large ones ---- */
 
+/* No point is nearer if none is that has one part of l elsewhere: the squared distance is a sum of
+ * convex functions of the counts. That part would come from the largest error and go to the
+ * smallest, and bring 2 W (largest - smallest - W). */
+static void check_nearest(const ft_lattice_point *point, const int32_t *tokens,
+                          const uint64_t *weight, size_t n)
+{
+    int64_t largest = INT64_MIN, smallest = INT64_MAX;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += weight[i];
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t count = ft_lattice_count(point, tokens[i]);
+        const int64_t error = (int64_t)(count * sum - point->l * weight[i]);
+        largest = count > 0 && error > largest ? error : largest;
+        smallest = error < smallest ? error : smallest;
+    }
+    assert_true(largest - smallest <= (int64_t)sum);
+}
+
 static void any_size(void **state)
 {
     static int32_t tokens[MOST];
@@ -151,6 +170,7 @@ static void any_size(void **state)
         const uint32_t l = ls[round % 7];
         ft_lattice_quantize(&p.work, l, tokens, weight, n, &p.work.point);
         check_form(&p.work.point, l, 2 * MOST);
+        check_nearest(&p.work.point, tokens, weight, n);
         /* rounding moves a count by less than 1/2, its correction by 1 */
         for (size_t i = 0; i < n; i++) {
             const double exact = l * (double)weight[i] / sum;
