@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what a simulation assumes. If a field is missing, of another type, out of range or unknown,
-// the error names it: a misspelt name must not be ignored silently. Stateless.
+// Reads what a simulation assumes. If a field is missing, of another type or out of range, the
+// error names it. Stateless.
 #include "sim/wisp_config.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/json_file.h"
+#include "sim/constants.h"
 
 #define SPEED_MAX    1000. /* tokens/s of a class */
-#define WHY_LEAST    4     /* characters of a reason */
 #define CAPACITY_MAX 1e9
 
 #define X(id, text, whole, least, most) [FT_SIM_##id] = text,
@@ -19,11 +19,8 @@ const char *const ft_sim_const_name[FT_SIM_CONSTS] = {FT_SIM_CONST_LIST(X)};
 const char *const ft_sim_mode_name[FT_SIM_MODES] = {FT_SIM_MODE_LIST(X)};
 #undef X
 
-static const struct {
-    bool whole;
-    double least, most;
-} range[FT_SIM_CONSTS] = {
-#define X(id, text, whole, least, most) [FT_SIM_##id] = {whole, least, most},
+static const ft_sim_constant range[FT_SIM_CONSTS] = {
+#define X(id, text, whole, least, most) [FT_SIM_##id] = {text, whole, least, most},
     FT_SIM_CONST_LIST(X)
 #undef X
 };
@@ -38,66 +35,13 @@ double ft_sim_const_scaled(ft_sim_const which, double value, double factor)
     return fmin(fmax(out, range[which].least), range[which].most);
 }
 
-static bool number(const json_t *value, double least, double most, double *out)
-{
-    *out = json_number_value(value);
-    return json_is_number(value) && isfinite(*out) && *out >= least && *out <= most;
-}
-
-/* {"value": 50, "why": "...", "open": true} */
-static ft_status read_const(const json_t *constants, ft_sim_const which, ft_error *err,
-                            ft_sim_config *out)
-{
-    const char *name = ft_sim_const_name[which];
-    const json_t *field = json_object_get(constants, name), *open = json_object_get(field, "open");
-    const char *why = json_string_value(json_object_get(field, "why"));
-    double *value = &out->k[which];
-    if (!number(json_object_get(field, "value"), range[which].least, range[which].most, value) ||
-        (range[which].whole && *value != floor(*value)))
-        return ft_error_set(
-            err, FT_INVALID, "constants.%s: 'value' is missing or no %snumber from %g to %g", name,
-            range[which].whole ? "whole " : "", range[which].least, range[which].most);
-    if (!why || strlen(why) < WHY_LEAST)
-        return ft_error_set(err, FT_INVALID, "constants.%s: say in 'why' where it comes from",
-                            name);
-    if (open && !json_is_boolean(open))
-        return ft_error_set(err, FT_INVALID, "constants.%s: 'open' is neither true nor false",
-                            name);
-    out->open[which] = json_is_true(open);
-    return FT_OK;
-}
-
-static bool is_known(const char *name)
-{
-    for (int i = 0; i < FT_SIM_CONSTS; i++)
-        if (strcmp(name, ft_sim_const_name[i]) == 0)
-            return true;
-    return false;
-}
-
-static ft_status read_constants(json_t *root, ft_error *err, ft_sim_config *out)
-{
-    json_t *constants = json_object_get(root, "constants"), *value;
-    const char *name;
-    if (!json_is_object(constants))
-        return ft_error_set(err, FT_INVALID, "'constants' is missing or no object");
-    json_object_foreach(constants, name, value) if (!is_known(name)) return ft_error_set(
-        err, FT_INVALID, "constants.%.60s: there is no such constant", name);
-    for (int i = 0; i < FT_SIM_CONSTS; i++) {
-        ft_status status = read_const(constants, (ft_sim_const)i, err, out);
-        if (status != FT_OK)
-            return status;
-    }
-    return FT_OK;
-}
-
 static ft_status read_classes(const json_t *root, ft_error *err, ft_sim_config *out)
 {
     const json_t *classes = json_object_get(root, "classes_tokens_per_s");
     out->n_classes = json_array_size(classes);
     bool good = out->n_classes >= 1 && out->n_classes <= FT_SIM_CLASSES;
     for (size_t i = 0; i < out->n_classes && good; i++) {
-        good = number(json_array_get(classes, i), 0.01, SPEED_MAX, &out->tokens_per_s[i]);
+        good = ft_sim_number(json_array_get(classes, i), 0.01, SPEED_MAX, &out->tokens_per_s[i]);
         good = good && (i == 0 || out->tokens_per_s[i] > out->tokens_per_s[i - 1]);
     }
     return good
@@ -120,11 +64,12 @@ static ft_status read_paper(const json_t *root, ft_error *err, ft_sim_config *ou
         const json_t *goodput = json_object_get(json_object_get(paper, "goodput"), name);
         bool good = !row || json_array_size(row) == out->n_classes;
         for (size_t i = 0; i < out->n_classes && row && good; i++)
-            good = number(json_array_get(row, i), 1, CAPACITY_MAX, &out->paper_capacity[mode][i]);
+            good = ft_sim_number(json_array_get(row, i), 1, CAPACITY_MAX,
+                                 &out->paper_capacity[mode][i]);
         if (!good)
             return ft_error_set(err, FT_INVALID,
                                 "paper.capacity.%s: not a number of devices for each class", name);
-        if (goodput && !number(goodput, 1e-3, CAPACITY_MAX, &out->paper_goodput[mode]))
+        if (goodput && !ft_sim_number(goodput, 1e-3, CAPACITY_MAX, &out->paper_goodput[mode]))
             return ft_error_set(err, FT_INVALID, "paper.goodput.%s: no number of tokens/s", name);
     }
     return FT_OK;
@@ -144,7 +89,7 @@ ft_status ft_sim_config_parse(json_t *root, ft_error *err, ft_sim_config *out)
     if (status == FT_OK)
         status = read_classes(root, err, out);
     if (status == FT_OK)
-        status = read_constants(root, err, out);
+        status = ft_sim_constants_parse(root, range, FT_SIM_CONSTS, err, out->k, out->open);
     return status == FT_OK ? read_paper(root, err, out) : status;
 }
 
