@@ -15,10 +15,11 @@
 #include "base/json_file.h"
 #include "learn/fields.h"
 
-#define DIGITS   3 /* of a probability in a file: within 0.5 %, less than 1,000 replays vary */
-#define L_MAX    65535
-#define BITS_MAX (1 << 24) /* of a point; no code needs more than 65,535 tokens of 32 bits */
-#define NO_RANK  '-'
+#define DIGITS    3 /* of a probability in a file: within 0.5 %, less than 1,000 replays vary */
+#define L_MAX     65535
+#define BITS_MAX  (1 << 24) /* of a point; no code needs more than 65,535 tokens of 32 bits */
+#define VOCAB_MAX (1 << 22)
+#define NO_RANK   '-'
 
 void ft_positions_deinit(ft_positions *positions)
 {
@@ -46,11 +47,12 @@ ft_status ft_positions_add(ft_positions *positions, uint32_t n, ft_error *err,
     }
     /* One block, the widest numbers first. */
     float *block =
-        calloc((2 * n + 2 * cells) * sizeof(float) + cells * sizeof(uint16_t) + n + 1, 1);
+        calloc((3 * n + 2 * cells) * sizeof(float) + cells * sizeof(uint16_t) + n + 1, 1);
     if (!block)
         return ft_error_set(err, FT_NOMEM, "positions: out of memory");
     ft_positions_text *text = &positions->texts[positions->n_texts++];
-    *text = (ft_positions_text){.n = n, .p = block, .q = block + n, .sq_accept = block + 2 * n};
+    *text = (ft_positions_text){.n = n, .p = block, .q = block + n, .top = block + 2 * n};
+    text->sq_accept = text->top + n;
     text->adaptive_bits = (uint32_t *)(text->sq_accept + cells);
     text->count = (uint16_t *)(text->adaptive_bits + cells);
     text->rank = (uint8_t *)(text->count + cells);
@@ -92,8 +94,8 @@ static ft_status parse_header(const json_t *root, ft_error *err, ft_positions *o
         return bad(err, "target", "a fingerprint of 16 hexadecimal digits");
     if (!ft_field_fingerprint(json_object_get(root, "draft"), &out->draft))
         return bad(err, "draft", "a fingerprint of 16 hexadecimal digits");
-    if (!ft_field_whole(json_object_get(root, "vocab"), 2, INT32_MAX, &out->n_vocab))
-        return bad(err, "vocab", "a number of tokens");
+    if (!ft_field_whole(json_object_get(root, "vocab"), 2, VOCAB_MAX, &out->n_vocab))
+        return bad(err, "vocab", "a number of tokens from 2 to 4194304");
     if (!ft_field_whole(json_object_get(root, "top_k"), 0, INT32_MAX, &out->top_k))
         return bad(err, "top_k", "a number of tokens; 0: all");
     out->n_temperatures = (uint32_t)json_array_size(temperatures);
@@ -194,6 +196,8 @@ static ft_status parse_text(const json_t *root, ft_error *err, ft_positions *all
             return bad(err, "p", "a list of shares of more than 0: the target drew the tokens");
     if (!shares(json_object_get(root, "q"), n, text->q))
         return bad(err, "q", "a list of shares from 0 to 1, as long as 'p'");
+    if (!shares(json_object_get(root, "top"), n, text->top))
+        return bad(err, "top", "a list of shares from 0 to 1, as long as 'p'");
     if (!parse_ranks(ranks, text))
         return bad(err, "rank", "a string of 0 to 9, a to f and -");
     if (!shares(json_object_get(root, "qs_tv"), all->n_l, text->qs_tv) ||
@@ -292,11 +296,12 @@ static json_t *text_json(const ft_positions *all, const ft_positions_text *text)
         json_array_append_new(bits, ft_field_wholes_json(text->adaptive_bits + row, text->n));
         json_array_append_new(sq, ft_field_floats_json(text->sq_accept + row, text->n));
     }
-    return json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "temperature",
+    return json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "temperature",
                      (double)all->temperature[text->temperature], "p",
                      ft_field_floats_json(text->p, text->n), "q",
-                     ft_field_floats_json(text->q, text->n), "count", count, "adaptive_bits", bits,
-                     "sq_accept", sq, "rank", ranks_json(text), "qs_tv",
+                     ft_field_floats_json(text->q, text->n), "top",
+                     ft_field_floats_json(text->top, text->n), "count", count, "adaptive_bits",
+                     bits, "sq_accept", sq, "rank", ranks_json(text), "qs_tv",
                      ft_field_floats_json(text->qs_tv, all->n_l), "sq_tv",
                      ft_field_floats_json(text->sq_tv, all->n_l));
 }

@@ -30,6 +30,7 @@ typedef struct ft_positions_text {
     uint32_t temperature; /* index into the file's temperatures */
     uint32_t n;           /* positions */
     float *p, *q;         /* [n] p(x), more than 0, and q(x) */
+    float *top;           /* [n] the highest q of any token: known before a token is drawn */
     /* [n_l, n] Count of x in the lattice point that is nearest to q: its probability times l. */
     uint16_t *count;
     uint32_t *adaptive_bits; /* [n_l, n] of that point, by code `adaptive` */

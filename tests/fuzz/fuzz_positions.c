@@ -17,6 +17,7 @@ static void check_text(const ft_positions *all, const ft_positions_text *text)
     require(text->temperature < all->n_temperatures);
     for (uint32_t k = 0; k < text->n; k++) {
         require(text->p[k] > 0 && text->p[k] <= 1 && text->q[k] >= 0 && text->q[k] <= 1);
+        require(text->top[k] >= 0 && text->top[k] <= 1);
         require(text->rank[k] <= FT_POSITIONS_RANKS);
     }
     for (uint32_t i = 0; i < all->n_l; i++)

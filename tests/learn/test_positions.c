@@ -62,6 +62,7 @@ static void test_file_comes_back(void **state)
         for (uint32_t k = 0; k < m->n; k++) {
             assert_near(r->p[k], m->p[k]);
             assert_near(r->q[k], m->q[k]);
+            assert_near(r->top[k], m->top[k]);
         }
         for (uint32_t k = 0; k < MADE_L * m->n; k++)
             assert_near(r->sq_accept[k], m->sq_accept[k]);
@@ -112,11 +113,12 @@ static ft_status with(int line, const char *field, const char *value)
 
 static void test_what_is_wrong_is_named(void **state)
 {
-    static const char *const fields[2][9] = {
+    static const char *const fields[2][10] = {
         {"kind", "version", "target", "draft", "vocab", "top_k", "temperatures", "l", "index_bits"},
-        {"temperature", "p", "q", "count", "adaptive_bits", "sq_accept", "rank", "qs_tv", "sq_tv"}};
+        {"temperature", "p", "q", "count", "adaptive_bits", "sq_accept", "rank", "qs_tv", "sq_tv",
+         "top"}};
     for (int line = 1; line <= 2; line++)
-        for (int i = 0; i < 9; i++) {
+        for (int i = 0; i < 10 && fields[line - 1][i]; i++) {
             assert_int_equal(with(line, fields[line - 1][i], NULL), FT_INVALID);
             assert_int_equal(with(line, fields[line - 1][i], "{}"), FT_INVALID);
             assert_int_equal(with(line, fields[line - 1][i], "[-1]"), FT_INVALID);

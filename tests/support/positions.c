@@ -117,6 +117,8 @@ static void fill(ft_rng *rng, double easy, ft_positions_text *text)
         const uint32_t x = draw_shared(rng, &at, &text->rank[i]);
         text->p[i] = (float)at.p[x];
         text->q[i] = (float)at.q[x];
+        for (uint32_t y = 0; y < MADE_TOKENS; y++)
+            text->top[i] = fmaxf(text->top[i], (float)at.q[y]);
         for (uint32_t k = 0; k < MADE_L; k++) {
             double tv;
             text->count[k * text->n + i] = (uint16_t)at.count[k][x];
