@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// foretoken simulate qsv as a program, on made-up positions and the shipped setting with few
+// replays and uplinks.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "learn/policy.h"
+#include "support/positions.h"
+#include "support/program.h"
+
+static char folder[] = "/tmp/ft-qsv-XXXXXX";
+static char config[64], positions[64], policy[64];
+
+static int set_up(void **state)
+{
+    char path[1024];
+    const ft_policy like = {.n_lengths = 12, .n_l = 2, .l = {240, 720}, .draft = 0xdef};
+    ft_policy p;
+    snprintf(path, sizeof path, "%s/sim/qsv-paper.json", getenv("FT_SOURCE_DIR"));
+    if (!mkdtemp(folder))
+        return 1;
+    snprintf(config, sizeof config, "%s/config.json", folder);
+    snprintf(positions, sizeof positions, "%s/positions.jsonl", folder);
+    snprintf(policy, sizeof policy, "%s/policy.json", folder);
+    json_t *root = json_load_file(path, 0, NULL);
+    json_object_set_new(json_object_get(json_object_get(root, "constants"), "replays"), "value",
+                        json_integer(2));
+    json_object_set_new(json_object_get(root, "uplinks_kbit_s"), "value",
+                        json_pack("[i, i]", 100, 5000));
+    int failed = json_dump_file(root, config, 0);
+    json_decref(root);
+    ft_positions made = made_positions(2, 4, 40);
+    failed |= ft_positions_save(&made, positions, NULL) != FT_OK;
+    ft_positions_deinit(&made);
+    failed |= ft_policy_init(&like, NULL, &p) != FT_OK;
+    p.net.bias[2][2 * 2] = 1; /* always 3 tokens */
+    root = ft_policy_json(&p);
+    failed |= json_dump_file(root, policy, 0);
+    json_decref(root);
+    ft_policy_deinit(&p);
+    return failed;
+}
+
+static int tear_down(void **state)
+{
+    unlink(config);
+    unlink(positions);
+    unlink(policy);
+    return rmdir(folder);
+}
+
+static json_t *must_run(const char *args)
+{
+    int status;
+    json_t *out = program_json(&status, "simulate qsv --config %s --positions %s --json %s", config,
+                               positions, args);
+    if (status != 0 || !out)
+        fail_msg("simulate qsv %s: %d", args, status);
+    return out;
+}
+
+static void test_report(void **state)
+{
+    static const char *const numbers[] = {"temperature",  "uplink_kbit_s",  "length",    "l",
+                                          "tokens_per_s", "bits_per_token", "acceptance"};
+    char args[80];
+    snprintf(args, sizeof args, "--policy %s", policy);
+    json_t *a = must_run(args), *b = must_run(args), *other = must_run("--seed 2");
+    const json_t *points = json_object_get(a, "points"), *claims = json_object_get(a, "claims");
+    assert_true(json_equal(a, b));
+    assert_int_equal(json_array_size(points), 2 * 4 * 9); /* temperatures, uplinks, methods */
+    assert_int_equal(json_array_size(json_object_get(other, "points")), 2 * 4 * 8);
+    for (size_t i = 0; i < json_array_size(points); i++) {
+        const json_t *point = json_array_get(points, i);
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+            (void)program_number(point, numbers[k]);
+        assert_true(program_number(point, "tokens_per_s") > 0);
+        if (strcmp(json_string_value(json_object_get(point, "method")), "policy") == 0)
+            assert_true(program_number(point, "length") > 2.5 &&
+                        program_number(point, "length") <= 3);
+    }
+    /* speculation, policy over pairs, policy over the heuristic; 0.98; two of the law */
+    assert_int_equal(json_array_size(claims), 2 * 2 * 3 + 1 + 2);
+    assert_int_equal(json_array_size(json_object_get(other, "claims")), 2 * 2 + 2);
+    for (size_t i = 0; i < json_array_size(claims); i++) {
+        const json_t *claim = json_array_get(claims, i);
+        const bool holds = json_is_true(json_object_get(claim, "holds"));
+        assert_true(holds == (program_number(claim, "margin") >= 0));
+        assert_true(holds != json_is_string(json_object_get(claim, "reason")));
+    }
+    assert_int_equal(json_array_size(json_object_get(a, "law")), 2 * 3);
+    json_decref(a);
+    json_decref(b);
+    json_decref(other);
+}
+
+/* What it says on standard error. */
+static void refuse(const char *args, const char *said)
+{
+    char command[512], text[512] = "";
+    snprintf(command, sizeof command, "'%s' simulate qsv %s 2>&1", getenv("FT_BINARY"), args);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    const size_t n = fread(text, 1, sizeof text - 1, out);
+    text[n] = 0;
+    assert_int_not_equal(pclose(out), 0);
+    if (!strstr(text, said))
+        fail_msg("%s: %s", args, text);
+}
+
+static void test_refused(void **state)
+{
+    char args[256];
+    refuse("--positions x", "--config");
+    snprintf(args, sizeof args, "--config %s", config);
+    refuse(args, "--positions");
+    snprintf(args, sizeof args, "--config %s --positions /nowhere", config);
+    refuse(args, "/nowhere");
+    snprintf(args, sizeof args, "--config %s --positions %s", positions, positions);
+    refuse(args, positions);
+    snprintf(args, sizeof args, "--config %s --positions %s --policy %s", config, positions,
+             config);
+    refuse(args, "policy: 'kind'");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_report),
+                                       cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
