@@ -51,7 +51,7 @@ void ft_mlp_deinit(ft_mlp *mlp)
     *mlp = (ft_mlp){0};
 }
 
-static void layer(const ft_mlp *mlp, uint32_t i, const float *restrict x, float *restrict y)
+void ft_mlp_layer(const ft_mlp *mlp, uint32_t i, const float *restrict x, float *restrict y)
 {
     const uint32_t n_in = mlp->shape.width[i], n_out = mlp->shape.width[i + 1];
     memcpy(y, mlp->bias[i], n_out * sizeof *y);
@@ -71,11 +71,11 @@ void ft_mlp_run(const ft_mlp *mlp, const float *x, size_t n, float *y)
         const float *in = x + row * mlp->shape.width[0];
         for (uint32_t i = 0; i < last; i++) {
             float *out = buffer[i & 1];
-            layer(mlp, i, in, out);
+            ft_mlp_layer(mlp, i, in, out);
             for (uint32_t j = 0; j < mlp->shape.width[i + 1]; j++)
                 out[j] = out[j] > 0 ? out[j] : 0;
             in = out;
         }
-        layer(mlp, last, in, y + row * mlp->shape.width[last + 1]);
+        ft_mlp_layer(mlp, last, in, y + row * mlp->shape.width[last + 1]);
     }
 }

@@ -39,4 +39,8 @@ size_t ft_mlp_n_params(const ft_mlp_shape *shape);
  * row's result is the same bits, whatever the other rows are. No allocation. */
 void ft_mlp_run(const ft_mlp *mlp, const float *x, size_t n, float *y);
 
+/* One layer, without ReLU: y[width[i + 1]] from x[width[i]], which must not overlap. Inside the
+ * room. */
+void ft_mlp_layer(const ft_mlp *mlp, uint32_t i, const float *restrict x, float *restrict y);
+
 #endif
