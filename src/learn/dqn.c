@@ -4,19 +4,22 @@
 // for being too high. Experiences lie in a ring and are drawn from it evenly.
 #include "learn/dqn.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "learn/mlp_adam.h"
 
 #define RATE_LAST  0.01f /* of the learning rate, at the end */
-#define SLOPE_MOST 1.0f  /* of one experience's loss: Huber's, so that a rare one tears nothing */
+#define SLOPE_MOST 1.0f  /* of an action's loss: Huber's, so that a rare one tears nothing */
+/* States worth less than this count less. It only keeps a worth of 0 from being divided by. */
+#define WORTH_LEAST 0.1f
 
 typedef struct memory {
-    uint32_t n_in, cap, n, at; /* n are there; the next one goes to `at` */
-    float *state, *next;       /* [cap, n_in] */
-    float *reward, *discount;  /* [cap] */
-    uint32_t *action;          /* [cap] */
+    uint32_t n_in, n_out, cap, n, at; /* n are there; the next one goes to `at` */
+    float *state;                     /* [cap, n_in] */
+    float *next;                      /* [cap, n_out, n_in] */
+    float *reward, *discount;         /* [cap, n_out] */
 } memory;
 
 typedef struct trainer {
@@ -26,32 +29,26 @@ typedef struct trainer {
     ft_mlp_adam adam;
     ft_mlp older;
     memory kept;
-    float *state; /* [n_in] the present one */
 } trainer;
 
-static uint32_t n_actions(const trainer *t)
+static ft_status memory_init(memory *m, const ft_mlp_shape *shape, uint32_t cap, ft_error *err)
 {
-    return t->older.shape.width[t->older.shape.n_layers];
-}
-
-static ft_status memory_init(memory *m, uint32_t cap, uint32_t n_in, ft_error *err)
-{
-    *m = (memory){.n_in = n_in, .cap = cap};
-    m->state = malloc(2 * (size_t)cap * n_in * sizeof *m->state);
-    m->reward = malloc(2 * (size_t)cap * sizeof *m->reward);
-    m->action = malloc(cap * sizeof *m->action);
-    if (!m->state || !m->reward || !m->action)
+    const size_t n_in = shape->width[0], n_out = shape->width[shape->n_layers];
+    *m = (memory){.n_in = (uint32_t)n_in, .n_out = (uint32_t)n_out, .cap = cap};
+    m->state = malloc(cap * n_in * sizeof *m->state);
+    m->next = malloc(cap * n_out * n_in * sizeof *m->next);
+    m->reward = malloc(2 * cap * n_out * sizeof *m->reward);
+    if (!m->state || !m->next || !m->reward)
         return ft_error_set(err, FT_NOMEM, "dqn: out of memory");
-    m->next = m->state + (size_t)cap * n_in;
-    m->discount = m->reward + cap;
+    m->discount = m->reward + cap * n_out;
     return FT_OK;
 }
 
 static void memory_deinit(memory *m)
 {
     free(m->state);
+    free(m->next);
     free(m->reward);
-    free(m->action);
 }
 
 static uint32_t best_of(const float *value, uint32_t n)
@@ -73,58 +70,64 @@ static void copy_weights(const ft_mlp *from, ft_mlp *to)
 static void act_once(trainer *t, float explore)
 {
     memory *m = &t->kept;
-    float value[FT_MLP_WIDTH];
-    const size_t row = (size_t)m->at * m->n_in;
-    uint32_t action = ft_rng_below(&t->rng, n_actions(t));
+    float value[FT_MLP_WIDTH], *state = m->state + (size_t)m->at * m->n_in;
+    const size_t row = (size_t)m->at * m->n_out;
+    uint32_t action = ft_rng_below(&t->rng, m->n_out);
+    t->world->see(t->world->ctx, state);
+    t->world->look(t->world->ctx, m->reward + row, m->discount + row, m->next + row * m->n_in);
     if (ft_rng_unit(&t->rng) >= (double)explore) {
-        ft_mlp_run(t->adam.net, t->state, 1, value);
-        action = best_of(value, n_actions(t));
+        ft_mlp_run(t->adam.net, state, 1, value);
+        action = best_of(value, m->n_out);
     }
-    memcpy(m->state + row, t->state, m->n_in * sizeof *t->state);
-    m->action[m->at] = action;
-    t->world->act(t->world->ctx, action, &m->reward[m->at], &m->discount[m->at]);
-    t->world->see(t->world->ctx, t->state);
-    memcpy(m->next + row, t->state, m->n_in * sizeof *t->state);
+    t->world->act(t->world->ctx, action);
     m->at = (m->at + 1) % m->cap;
     m->n += m->n < m->cap;
 }
 
 /* ---- learning ---- */
 
-static float target_of(const trainer *t, uint32_t i)
+/* Of an action in a state that is remembered; row: of both. */
+static float target_of(const trainer *t, size_t row)
 {
     const memory *m = &t->kept;
-    const float *next = m->next + (size_t)i * m->n_in;
+    const float *next = m->next + row * m->n_in;
     float value[FT_MLP_WIDTH];
-    if (m->discount[i] <= 0)
-        return m->reward[i];
+    if (m->discount[row] <= 0)
+        return m->reward[row];
     ft_mlp_run(t->adam.net, next, 1, value);
-    const uint32_t best = best_of(value, n_actions(t));
+    const uint32_t best = best_of(value, m->n_out);
     ft_mlp_run(&t->older, next, 1, value);
-    return m->reward[i] + m->discount[i] * value[best];
+    return m->reward[row] + m->discount[row] * value[best];
+}
+
+/* The loss of a state is that of relative errors: what is best where little can be reached counts
+ * as much as where much can. */
+static void learn_state(trainer *t, uint32_t i)
+{
+    const memory *m = &t->kept;
+    float value[FT_MLP_WIDTH], target[FT_MLP_WIDTH], slope[FT_MLP_WIDTH], most = WORTH_LEAST;
+    for (uint32_t a = 0; a < m->n_out; a++) {
+        target[a] = target_of(t, (size_t)i * m->n_out + a);
+        most = fmaxf(most, fabsf(target[a]));
+    }
+    ft_mlp_adam_run(&t->adam, m->state + (size_t)i * m->n_in, value);
+    for (uint32_t a = 0; a < m->n_out; a++) {
+        const float error = (value[a] - target[a]) / most;
+        slope[a] = fmaxf(-SLOPE_MOST, fminf(SLOPE_MOST, error)) / most / (float)t->opts->batch;
+    }
+    ft_mlp_adam_back(&t->adam, slope);
 }
 
 static void learn_once(trainer *t, float rate)
 {
-    const memory *m = &t->kept;
-    float value[FT_MLP_WIDTH], slope[FT_MLP_WIDTH];
-    for (uint32_t b = 0; b < t->opts->batch; b++) {
-        const uint32_t i = ft_rng_below(&t->rng, m->n);
-        const float target = target_of(t, i);
-        ft_mlp_adam_run(&t->adam, m->state + (size_t)i * m->n_in, value);
-        float error = value[m->action[i]] - target;
-        error = error > SLOPE_MOST ? SLOPE_MOST : error < -SLOPE_MOST ? -SLOPE_MOST : error;
-        memset(slope, 0, n_actions(t) * sizeof *slope);
-        slope[m->action[i]] = error / (float)t->opts->batch;
-        ft_mlp_adam_back(&t->adam, slope);
-    }
+    for (uint32_t b = 0; b < t->opts->batch; b++)
+        learn_state(t, ft_rng_below(&t->rng, t->kept.n));
     ft_mlp_adam_step(&t->adam, rate);
 }
 
 static void train(trainer *t)
 {
     const ft_dqn_opts *o = t->opts;
-    t->world->see(t->world->ctx, t->state);
     while (t->kept.n < o->batch)
         act_once(t, 1);
     for (uint32_t step = 1; step <= o->steps; step++) {
@@ -153,14 +156,11 @@ ft_status ft_dqn_train(const ft_dqn_opts *opts, const ft_dqn_world *world, const
     if (status == FT_OK)
         status = ft_mlp_adam_init(net, mask, &t.rng, err, &t.adam);
     if (status == FT_OK)
-        status = memory_init(&t.kept, opts->memory, net->shape.width[0], err);
-    if (status == FT_OK && !(t.state = malloc(net->shape.width[0] * sizeof *t.state)))
-        status = ft_error_set(err, FT_NOMEM, "dqn: out of memory");
+        status = memory_init(&t.kept, &net->shape, opts->memory, err);
     if (status == FT_OK) {
         copy_weights(net, &t.older);
         train(&t);
     }
-    free(t.state);
     memory_deinit(&t.kept);
     ft_mlp_adam_deinit(&t.adam);
     ft_mlp_deinit(&t.older);

@@ -139,11 +139,20 @@ static void see(void *ctx, float *state)
     state[((row *)ctx)->at] = 1;
 }
 
-static void act(void *ctx, uint32_t action, float *reward, float *discount)
+static void look(void *ctx, float *reward, float *discount, float *next)
+{
+    const row *r = ctx;
+    for (uint32_t action = 0; action < ACTIONS; action++) {
+        row behind = {.at = next_room(r->at, action)};
+        reward[action] = (float)reward_of(r->at, action);
+        discount[action] = (float)DISCOUNT;
+        see(&behind, next + action * ROOMS);
+    }
+}
+
+static void act(void *ctx, uint32_t action)
 {
     row *r = ctx;
-    *reward = (float)reward_of(r->at, action);
-    *discount = (float)DISCOUNT;
     r->at = next_room(r->at, action);
 }
 
@@ -173,7 +182,7 @@ static const ft_dqn_opts opts = {.steps = 4000,
 static void train(row *r, ft_mlp *net, uint64_t seed)
 {
     const ft_mlp_shape of_net = {2, {ROOMS, 24, ACTIONS}};
-    const ft_dqn_world world = {.ctx = r, .see = see, .act = act, .check = check};
+    const ft_dqn_world world = {.ctx = r, .see = see, .look = look, .act = act, .check = check};
     ft_dqn_opts o = opts;
     o.seed = seed;
     must(ft_mlp_init(&of_net, &err, net));
@@ -236,7 +245,7 @@ static void test_ends_early(void **state)
 
 static void test_options(void **state)
 {
-    const ft_dqn_world world = {.see = see, .act = act};
+    const ft_dqn_world world = {.see = see, .look = look, .act = act};
     const ft_mlp_shape of_net = {1, {ROOMS, ACTIONS}};
     ft_dqn_opts o = opts;
     ft_mlp net;
