@@ -45,6 +45,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_fit_verify_time,
     &ft_cmd_trace,
     &ft_cmd_train_predictor,
+    &ft_cmd_train_policy,
     &ft_cmd_simulate_wisp,
     &ft_cmd_simulate_qsv,
     &ft_cmd_bench_verify,
