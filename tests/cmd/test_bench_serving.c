@@ -43,7 +43,8 @@ static void check_cell(const json_t *cell, bool drafts)
 {
     static const char *const keys[] = {
         "tokens_per_core_s",        "tokens_per_busy_s", "idle_share", "driver_cpu_share",
-        "downlink_bytes_per_token", "acceptance",        "p_align",    "p_match_align"};
+        "downlink_bytes_per_token", "acceptance",        "p_align",    "p_match_align",
+        "rate_estimate_mbit"};
     assert_non_null(cell);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         (void)program_number(cell, keys[i]);
