@@ -15,7 +15,7 @@
 #define TRY_AGAIN_MS 1000 /* between two tries to reach a server that has not answered yet */
 
 typedef struct edge_flags {
-    const char *servers, *draft, *vocab, *port_file, *token_file;
+    const char *servers, *draft, *vocab, *rule, *port_file, *token_file;
     bool insecure;
     ft_wire_client_opts wire; /* of each server; the address is set for one after the other */
     ft_edge_flags edge;
@@ -45,6 +45,10 @@ static ft_status check(edge_flags *f, ft_error *err)
                             "vocabulary, and not both");
     if (f->wire.token && f->token_file)
         return ft_error_set(err, FT_INVALID, "edge: pass --token or --token-file, not both");
+    f->edge.opts.rule = ft_rule_named(ft_rules_all, f->rule, strlen(f->rule));
+    if (!f->edge.opts.rule)
+        return ft_error_set(err, FT_INVALID, "edge: no rule '%s': there are exact and ratio",
+                            f->rule);
     ft_status status = ft_api_flags_check(&f->api, "edge", "--host", f->insecure, err);
     return status == FT_OK ? ft_edge_flags_check(&f->edge, err) : status;
 }
@@ -190,6 +194,8 @@ static const ft_flag rows[] = {
      "type of the draft model's K and V"},
     {"--draft-kv", NULL, FT_FLAG(edge_flags, edge.opts.draft_kv_tok), "N",
      "tokens in the draft model's KV pool; 0: four texts of full length", 0, 1e9},
+    {"--rule", NULL, FT_FLAG(edge_flags, rule), "RULE",
+     "verification rule of texts, if the server offers it: exact or ratio (docs/PROTOCOL.md)"},
     {"--reconnect-ms", NULL, FT_FLAG(edge_flags, edge.opts.reconnect_ms), "MS",
      "how long to try to reach lost servers again", 1, 1e9},
     {"--require-same-target", NULL, FT_FLAG(edge_flags, edge.opts.require_same_target), NULL,
@@ -215,6 +221,7 @@ static const ft_flag rows[] = {
 };
 
 static const edge_flags defaults = {
+    .rule = "exact",
     .api.http = {.host = "127.0.0.1", .port = 8411},
     .edge = {FT_EDGE_FLAGS_INIT(true), .opts.max_generations = 64, .opts.reconnect_ms = 120000},
     .device = FT_DEVICE_OPTS_INIT};

@@ -19,8 +19,9 @@
 #define PASS_US  5000000 /* and then the engine, to end its present pass */
 
 typedef struct serve_flags {
-    const char *model, *draft, *policy, *slo, *costs_path, *token_file, *keys_path;
-    const char *metrics, *http; /* [HOST:]PORT */
+    const char *model, *draft, *policy, *slo, *rules_text, *costs_path, *token_file, *keys_path;
+    const ft_rule *rules[FT_RULES_MAX + 1]; /* of rules_text */
+    const char *metrics, *http;             /* [HOST:]PORT */
     const char *port_file, *metrics_port_file, *http_port_file;
     int64_t prefill_ms;
     double guard_ms;
@@ -132,6 +133,9 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
     if (status == FT_OK && strcmp(f->slo, "none") != 0)
         status = ft_list_speeds("serve: --slo", f->slo, err, server->verifier.slo_tokens_per_s,
                                 &server->verifier.n_slo);
+    if (status == FT_OK)
+        status = ft_list_rules("serve: --rules", f->rules_text, err, f->rules);
+    server->verifier.rules = f->rules;
     if (status == FT_OK && f->costs_path)
         status = ft_costs_load(f->costs_path, err, &f->costs);
     if (status == FT_OK)
@@ -367,6 +371,8 @@ static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(serve_flags, of_static, ft_flags_static),
     {"--slo", NULL, FT_FLAG(serve_flags, slo), "SPEEDS",
      "classes of token speeds that can be promised, tokens/s; none: no promises"},
+    {"--rules", NULL, FT_FLAG(serve_flags, rules_text), "RULES",
+     "verification rules that edges may choose: exact, or exact,ratio (docs/PROTOCOL.md)"},
     {"--guard-ms", NULL, FT_FLAG(serve_flags, guard_ms), "MS",
      "policy wisp plans promised verdicts this long before they are due", 0, 10000},
     {"--token", NULL, FT_FLAG(serve_flags, server.token), "T",
@@ -426,6 +432,7 @@ static const serve_flags defaults = {
                             /* SpecEdge 5's trees: 32 nodes, 7 levels */
                             .draft = {.budget = 32, .depth = 7, .width = 8}}},
     .policy = "fcfs",
+    .rules_text = "exact",
     .slo = "2,4,6,8",
     .guard_ms = 5,
     .prefill_ms = 50,

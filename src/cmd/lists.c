@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of numbers in flags. No state. The commands know what the numbers mean.
+// Lists in flags. No state. The commands know what the items mean.
 #include "cmd/lists.h"
 
 #include <stdlib.h>
@@ -50,4 +50,28 @@ ft_status ft_list_speeds(const char *flag, const char *text, ft_error *err, floa
     for (uint32_t i = 0; i < *n && status == FT_OK; i++)
         out[i] = (float)speeds[i];
     return status;
+}
+
+ft_status ft_list_rules(const char *flag, const char *text, ft_error *err, const ft_rule **out)
+{
+    uint32_t n = 0;
+    out[0] = NULL;
+    for (const char *at = text;; at++) {
+        const size_t len = strcspn(at, ",");
+        const ft_rule *rule = ft_rule_named(ft_rules_all, at, len);
+        if (!rule || ft_rule_find(out, rule->id))
+            break;
+        out[n++] = rule;
+        out[n] = NULL;
+        at += len;
+        if (!*at && ft_rule_find(out, ft_rule_exact.id))
+            return FT_OK;
+        if (!*at)
+            return ft_error_set(err, FT_INVALID,
+                                "%s: '%s' lacks exact, which every edge may fall back to", flag,
+                                text);
+    }
+    return ft_error_set(err, FT_INVALID,
+                        "%s: '%s' is no list of rules, each once: exact, or exact,ratio", flag,
+                        text);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lists of numbers in flags, as in "2,4,6,8". No item may be empty. */
+ * Lists in flags, as in "2,4,6,8". No item may be empty. */
 #ifndef FT_CMD_LISTS_H
 #define FT_CMD_LISTS_H
 
@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "spec/rule.h"
 
 typedef struct ft_list_rule {
     const char *flag; /* "serve: --slo" */
@@ -21,6 +22,11 @@ typedef struct ft_list_rule {
 /* Parses decimal numbers, one at least, into out[rule->n_max]. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_list_numbers(const ft_list_rule *rule, const char *text, ft_error *err,
                                          double *out, uint32_t *n);
+
+/* Parses names of verification rules, each once, into out[FT_RULES_MAX + 1], which then ends with
+ * NULL. `exact` must be among them, because every edge falls back to it. FT_INVALID. */
+FT_WARN_UNUSED ft_status ft_list_rules(const char *flag, const char *text, ft_error *err,
+                                       const ft_rule **out);
 
 /* Parses token speeds for promises into out[FT_SLO_CLASSES]. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_list_speeds(const char *flag, const char *text, ft_error *err,

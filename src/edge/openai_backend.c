@@ -133,6 +133,10 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
                                .extension = json_object(),
                                .retry_after_ms = s.retry_after_ms};
     ft_stats_json(&ft_gen_usage_stat_list, &s, result->extension);
+    if (s.rule && result->extension) {
+        json_object_set_new(result->extension, "rule", json_string(s.rule));
+        json_object_set_new(result->extension, "same_tokens", json_boolean(s.same_tokens));
+    }
     ft_tokens_deinit(&prompt);
     return status;
 }

@@ -113,8 +113,12 @@ extern const ft_rule ft_rule_ratio;
 /* Lists of rules end with NULL: ft_rule_exact alone; all that there are. */
 extern const ft_rule *const ft_rules_default[], *const ft_rules_all[];
 
+#define FT_RULES_MAX 2 /* rules in ft_rules_all */
+
 /* The rule of this id; NULL: not in the list. */
 const ft_rule *ft_rule_find(const ft_rule *const *rules, uint32_t id);
+/* The rule of this name [n]; NULL: not in the list. */
+const ft_rule *ft_rule_named(const ft_rule *const *rules, const char *name, size_t n);
 
 /* An early draft is a choice among drawn tokens, and carries no evidence. */
 static inline bool ft_rule_takes_early(const ft_rule_terms *terms)

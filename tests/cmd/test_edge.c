@@ -227,6 +227,42 @@ static void test_two_servers(void **state)
     assert_int_equal(program_stop(&second), 0);
 }
 
+/* What usage.foretoken says of a text that such an edge gets of a server with these rules. */
+static void expect_rule(const char *offered, const char *wanted, const char *rule, bool same_tokens)
+{
+    int server_port, port;
+    char address[32];
+    http_response r;
+    program server = program_start((const char *[]){"serve", "-m", model, "-t", "1", "-c", "256",
+                                                    "--port", "0", "--rules", offered, NULL});
+    server_port = program_wait_port(&server, "listening");
+    snprintf(address, sizeof address, "127.0.0.1:%d", server_port);
+    program edge =
+        program_start((const char *[]){"edge", "--server", address, "-md", model, "-t", "1",
+                                       "--draft", "4", "--port", "0", "--rule", wanted, NULL});
+    port = program_wait_port(&edge, "foretoken edge");
+    assert_int_equal(http_ask(port, "POST", TEXT, "",
+                              "{\"prompt\":\"abc\",\"max_tokens\":24,\"temperature\":1,\"seed\":7}",
+                              &r),
+                     200);
+    json_t *json = json_loads(r.body.data, 0, NULL);
+    const json_t *ours = json_object_get(json_object_get(json, "usage"), "foretoken");
+    assert_string_equal(json_string_value(json_object_get(ours, "rule")), rule);
+    assert_int_equal(json_is_true(json_object_get(ours, "same_tokens")), same_tokens);
+    assert_true(json_integer_value(json_object_get(ours, "accepted")) > 0);
+    json_decref(json);
+    http_response_deinit(&r);
+    assert_int_equal(program_stop(&edge), 0);
+    assert_int_equal(program_stop(&server), 0);
+}
+
+static void test_rules(void **state)
+{
+    expect_rule("exact,ratio", "ratio", "ratio", false);
+    expect_rule("exact,ratio", "exact", "exact", true);
+    expect_rule("exact", "ratio", "exact", true); /* the server does not offer it */
+}
+
 static void test_bad_lists_of_servers(void **state)
 {
     static const char *const lists[] = {"a:1,", "a:1,,b:2", ",a:1", "a:1,b",
@@ -240,8 +276,8 @@ static void test_bad_lists_of_servers(void **state)
 
 static void test_flags(void **state)
 {
-    static const char *const bad[][2] = {{"--trusted-proxy", "10.0.0.0/33"},
-                                         {"--per-client-share", "101"}};
+    static const char *const bad[][2] = {
+        {"--trusted-proxy", "10.0.0.0/33"}, {"--rule", "none"}, {"--per-client-share", "101"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         program edge = program_start(
             (const char *[]){"edge", "-m", model, bad[i][0], bad[i][1], "--port", "0", NULL});
@@ -258,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_stopped_before_an_answer),
         cmocka_unit_test(test_server_does_not_fit),
         cmocka_unit_test(test_two_servers),
+        cmocka_unit_test(test_rules),
         cmocka_unit_test(test_bad_lists_of_servers),
         cmocka_unit_test(test_flags),
     };

@@ -512,6 +512,10 @@ static void test_flags(void **state)
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--http-port", "no", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--draft-always", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--slo", "2,4,", NULL}), 2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--rules", "ratio", NULL}), 2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--rules", "exact,", NULL}), 2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--rules", "exact,exact", NULL}),
+                     2);
     assert_int_equal(
         run((const char *[]){"serve", "-m", model, "--trusted-proxy", "10.0.0.0/33", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--per-client-share", "0", NULL}),
