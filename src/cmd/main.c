@@ -44,6 +44,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_model_inflate,
     &ft_cmd_fit_verify_time,
     &ft_cmd_trace,
+    &ft_cmd_record_positions,
     &ft_cmd_train_predictor,
     &ft_cmd_train_policy,
     &ft_cmd_simulate_wisp,
@@ -80,7 +81,7 @@ static void usage(FILE *out)
             "foretoken " FT_VERSION ": speculative decoding across an edge device and a server\n\n"
             "usage: foretoken COMMAND [flags]     (foretoken COMMAND --help for its flags)\n\n");
     for (size_t i = 0; i < FT_COUNT(commands); i++)
-        fprintf(out, "  %-16s %s\n", commands[i]->name, commands[i]->summary);
+        fprintf(out, "  %-17s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(out, "\nFORETOKEN_LOG=debug|info|warn|error sets what is logged to standard error "
                  "(serve, edge and\nrpc-server: info, others: warn).\n");
 }

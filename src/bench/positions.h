@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Records positions (learn/positions.h): the target writes answers to prompts, and at each position
+ * both models say what they think of it. Called by one thread. */
+#ifndef FT_BENCH_POSITIONS_H
+#define FT_BENCH_POSITIONS_H
+
+#include "base/progress.h"
+#include "bench/bench.h"
+#include "learn/positions.h"
+
+typedef struct ft_bench_positions_opts {
+    const char *target, *draft, *prompts;
+    int64_t n_predict, max_prompts; /* tokens a text at most; prompts of the file, 0: all */
+    int64_t n_ctx, n_threads;       /* prompts that do not fit are left out; 0: all cores */
+    int64_t top_k, seed;
+    double temperature[FT_POSITIONS_TEMPS]; /* [n_temperatures] a text of each for each prompt */
+    double l[FT_POSITIONS_L];               /* [n_l] whole numbers */
+    uint32_t n_temperatures, n_l;
+    ft_progress loading, progress; /* of a model; in texts */
+    ft_bench_stop stop;
+} ft_bench_positions_opts;
+
+/* What there was until it was stopped; *skipped: prompts that were too long. FT_INVALID: an option,
+ * vocabularies that differ, or no text; errors of files and engine. On failure *out is all-zero;
+ * otherwise it needs a deinit. */
+FT_WARN_UNUSED ft_status ft_bench_positions(const ft_bench_positions_opts *opts, ft_error *err,
+                                            ft_positions *out, size_t *skipped);
+
+#endif
