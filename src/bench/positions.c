@@ -49,13 +49,19 @@ static void get_spread(ft_bench_reader *from, const ft_sampling *s, const float 
                        spread *out)
 {
     double sum = 0;
-    for (size_t i = 0; i < out->n; i++)
-        out->dense[out->tokens[i]] = 0;
     out->n = ft_sampler_weights(from->sampler, s, logits, &out->tokens, &out->weights);
     for (size_t i = 0; i < out->n; i++)
         sum += (double)out->weights[i];
     for (size_t i = 0; i < out->n; i++)
         out->dense[out->tokens[i]] = (double)out->weights[i] / sum;
+}
+
+/* Before the sampler is asked again, which changes its lists. */
+static void clear_spread(spread *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        s->dense[s->tokens[i]] = 0;
+    s->n = 0;
 }
 
 /* Calls `add` for each token that the target or the draft may draw. */
@@ -160,6 +166,8 @@ static int32_t note(job *j, const float *p_logits, const float *q_logits, uint32
         j->whole.top[at] = fmaxf(j->whole.top[at], (float)j->q.dense[j->q.tokens[i]]);
     for (uint32_t i = 0; i < j->out->n_l; i++)
         quantize(j, i, at, x);
+    clear_spread(&j->p);
+    clear_spread(&j->q);
     return x;
 }
 
