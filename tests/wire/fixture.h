@@ -75,6 +75,15 @@ static inline int echo_count(echo *e, const int *counter)
     return n;
 }
 
+/* The stream of a draft with KEEP, so too. */
+static inline ft_stream *echo_kept(echo *e)
+{
+    pthread_mutex_lock(&e->lock);
+    ft_stream *stream = e->kept;
+    pthread_mutex_unlock(&e->lock);
+    return stream;
+}
+
 /* The credential of the last session, so too. */
 static inline void echo_credential(echo *e, char out[256])
 {

@@ -146,11 +146,12 @@ static void test_client_goes_away(void **state)
     assert_int_equal(echo_count(&e, &e.ended_cut), 1);
     /* a thread that still holds the stream may go on sending into the void */
     ft_server_msg late = {.kind = FT_SERVER_VERDICT};
-    ft_stream_send(e.kept, &late);
-    ft_stream_finish(e.kept, FT_OK, "", 0);
+    ft_stream *kept = echo_kept(&e);
+    ft_stream_send(kept, &late);
+    ft_stream_finish(kept, FT_OK, "", 0);
     echo_close(&e, client);
-    ft_stream_send(e.kept, &late);
-    ft_stream_unref(e.kept);
+    ft_stream_send(kept, &late);
+    ft_stream_unref(kept);
 }
 
 static void *send_many(void *arg)
@@ -175,15 +176,16 @@ static void test_send_from_other_threads(void **state)
     ft_call *call = open_call(client);
     send_draft(call, 1, 0, KEEP);
     expect_verdict(call, 1, 0);
+    ft_stream *kept = echo_kept(&e);
     for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, send_many, e.kept), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, send_many, kept), 0);
     for (int i = 0; i < THREADS * 500; i++)
         expect_verdict(call, 5, 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    ft_stream_finish(e.kept, FT_OK, "", 0);
+    ft_stream_finish(kept, FT_OK, "", 0);
     expect_end(call, FT_UNAVAILABLE, "ended the stream");
-    ft_stream_unref(e.kept);
+    ft_stream_unref(kept);
     ft_call_destroy(call);
     echo_close(&e, client);
 }
