@@ -34,6 +34,7 @@ static void begin(world *w, int64_t reconnect_us)
     ft_servers_init(&w->servers, &source, NULL, 0);
     ft_stream_init(&w->stream, &(ft_stream_opts){.servers = &w->servers,
                                                  .clock = {look_us, &w->now_us},
+                                                 .met = 1, /* none: Opened tells the limits */
                                                  .reconnect_us = reconnect_us,
                                                  .stats = &w->stats});
 }
