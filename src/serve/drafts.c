@@ -198,7 +198,7 @@ static void begin(ft_sess *s, ft_client_msg **msg, int64_t at_us)
     ft_client_msg *draft = *msg;
     const ft_msg_draft *d = &draft->draft;
     const bool run = ft_round_is_run(&s->round);
-    if (!s->kv.want || ft_sess_missing(s) == 0) /* else it waits already, for its prompt */
+    if (ft_sess_state_of(s) != FT_SESS_PREFILL) /* else it waits already, for its prompt */
         s->times.waits_us = at_us;
     if (!run)
         *msg = NULL;

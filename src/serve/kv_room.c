@@ -207,7 +207,7 @@ uint32_t ft_kv_make_room(ft_verifier *v, ft_need *needs, size_t n, int64_t now_u
 void ft_kv_computed(ft_sess *s, int64_t pass_us, int64_t now_us)
 {
     s->kv.spent_us += pass_us;
-    if (ft_sess_missing(s) > 0)
+    if (ft_sess_is_behind(s))
         return;
     s->kv.turn_us = ft_evict_turn_us(s->kv.spent_us, now_us);
     s->kv.spent_us = 0;

@@ -22,12 +22,17 @@ ft_sess_state ft_sess_state_of(const ft_sess *s)
         return FT_SESS_DETACHED;
     if (ft_round_waits(&s->round))
         return FT_SESS_WAITING;
-    return s->kv.want && ft_sess_missing(s) > 0 ? FT_SESS_PREFILL : FT_SESS_IDLE;
+    return s->kv.want && ft_sess_is_behind(s) ? FT_SESS_PREFILL : FT_SESS_IDLE;
 }
 
 uint32_t ft_sess_missing(const ft_sess *s)
 {
     return s->text.len - 1 - ft_seq_n_past(s->kv.seq);
+}
+
+bool ft_sess_is_behind(const ft_sess *s)
+{
+    return ft_sess_missing(s) >= FT_KV_BLOCK_TOK;
 }
 
 void ft_sess_link(ft_sess_list *list, ft_sess *s)

@@ -72,7 +72,7 @@ typedef struct ft_sess_asked {
 /* The session's KV. */
 typedef struct ft_sess_kv {
     ft_seq *seq;
-    bool want;        /* compute missing KV even without a round */
+    bool want;        /* compute missing KV even without a round, if it is behind */
     bool counted;     /* since the KV was last empty, its prefix-cache lookup was counted */
     int64_t spent_us; /* time of passes that computed missing KV, since it was whole or empty */
     int64_t turn_us;  /* the end of the session's turn (sched/evict.h) */
@@ -127,6 +127,9 @@ typedef struct ft_sess_list {
 ft_sess_state ft_sess_state_of(const ft_sess *s);
 /* How many of the text's tokens are missing in KV, the last token not counted. */
 uint32_t ft_sess_missing(const ft_sess *s);
+/* Whether so much KV is missing that it is computed ahead of the next round. Less than a block is
+ * computed in the pass of the round, so a session with a short prompt and no round costs nothing. */
+bool ft_sess_is_behind(const ft_sess *s);
 /* Appends the session to the list. */
 void ft_sess_link(ft_sess_list *list, ft_sess *s);
 /* Removes the session from the list. */

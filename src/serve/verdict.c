@@ -226,7 +226,7 @@ static void finish_prefill(ft_sess *s, const ft_segment *g, int64_t started_us, 
         return;
     }
     ft_kv_computed(s, now_us - started_us, now_us);
-    if (ft_sess_missing(s) == 0) {
+    if (!ft_sess_is_behind(s)) {
         s->kv.want = ft_round_waits(&s->round);
         s->times.used_us = now_us; /* its first draft may come at any moment */
     }

@@ -17,7 +17,7 @@
 #include "support/target.h"
 
 #define IDLE       64   /* sessions */
-#define IDLE_TOK   8    /* of their prompts */
+#define IDLE_TOK   17   /* of their prompts: a block, and the root of the first round */
 #define IDLE_BYTES 8192 /* a session at most, without its KV blocks */
 #define SESSIONS   80   /* glibc's qsort would allocate for so many */
 

@@ -475,7 +475,7 @@ static void test_engine_hangs(void **state)
 /* A pass that is expected to take long is no hang until it takes much longer. */
 static void test_long_passes(void **state)
 {
-    enum { ROW_S = 10, ROWS = 8 }; /* a pass of the prompt takes 70 s or more */
+    enum { ROW_S = 5, ROWS = 17 }; /* a pass of the prompt takes 80 s or more */
     _Atomic int64_t now_us = 1000000;
     const ft_costs costs = {.us = {[FT_COST_ROW] = ROW_S * 1e6}};
     local_client c;

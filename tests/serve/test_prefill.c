@@ -189,12 +189,49 @@ static void test_idle_sessions_count_for_a_while(void **state)
     assert_in_range(passes_beside(1, 100 * ROW_US), 50, 300);
 }
 
+/* Opens with a prompt of so many tokens; says how many passes ran before the first draft, and checks
+ * that the first round then takes one more. */
+static uint64_t passes_before_draft(ft_verifier *v, uint32_t n_tok)
+{
+    static test_text text;
+    static local_client c;
+    test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
+    test_text_random(&text, n_tok, n_tok);
+    const ft_msg_open open = local_open_msg(&text, 0, 1, 0);
+    const uint64_t before = test_verifier_stats(v).passes.n;
+    c = (local_client){0};
+    local_open(&c, v, &open, "me");
+    local_wait_opened(&c);
+    while (n_tok > FT_KV_BLOCK_TOK && test_verifier_stats(v).passes.n == before)
+        ft_verifier_tick(v);
+    ft_verifier_tick(v);
+    ft_verifier_tick(v);
+    const uint64_t passes = test_verifier_stats(v).passes.n - before;
+    assert_true(local_round(&c, &plain, &text));
+    assert_int_equal(test_verifier_stats(v).passes.n - before, passes + 1);
+    local_close(&c);
+    return passes;
+}
+
+/* Less than a block is computed with the first round: who opens a session and sends nothing takes no
+ * time of the others. */
+static void test_short_prompt_waits_for_its_round(void **state)
+{
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
+    (void)state;
+    assert_int_equal(passes_before_draft(v, 3), 0);
+    assert_int_equal(passes_before_draft(v, FT_KV_BLOCK_TOK), 0);
+    assert_int_equal(passes_before_draft(v, FT_KV_BLOCK_TOK + 1), 1);
+    ft_verifier_destroy(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_long_prompt_keeps_to_the_budget),
         cmocka_unit_test(test_lone_prompt_has_the_server),
         cmocka_unit_test(test_idle_sessions_count_for_a_while),
+        cmocka_unit_test(test_short_prompt_waits_for_its_round),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);
 }
