@@ -9,8 +9,7 @@
 
 int64_t ft_deadline_us(int64_t timeout_us)
 {
-    const ft_clock clock = ft_clock_monotonic();
-    return timeout_us < 0 ? FT_NO_DEADLINE : ft_clock_now_us(&clock) + timeout_us;
+    return timeout_us < 0 ? FT_NO_DEADLINE : ft_monotonic_us() + timeout_us;
 }
 
 bool ft_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline_us)

@@ -17,12 +17,6 @@
  * other's refusals. */
 #define LATE_INTERVALS 100
 
-static int64_t now_us(void)
-{
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
-}
-
 static ft_quota *quota_of(ft_http_conns *conns, const ft_http_conn *conn)
 {
     return &conns->quota[conn->standing == FT_HTTP_KNOWN ? FT_HTTP_KNOWN : FT_HTTP_STRANGER];
@@ -53,7 +47,7 @@ static void *watch(void *arg)
     ft_http_conns *conns = arg;
     pthread_mutex_lock(&conns->lock);
     while (!conns->stop) {
-        const int64_t now = now_us();
+        const int64_t now = ft_monotonic_us();
         conns->wake_us = FT_NO_DEADLINE;
         for (ft_http_conn **at = &conns->first; *at;) {
             if ((*at)->deadline_us <= now) {
@@ -122,7 +116,8 @@ void ft_http_conns_deinit(ft_http_conns *conns)
 
 static void set_deadline(ft_http_conns *conns, ft_http_conn *conn, uint32_t timeout_s)
 {
-    conn->deadline_us = timeout_s > 0 ? now_us() + (int64_t)timeout_s * 1000000 : FT_NO_DEADLINE;
+    conn->deadline_us =
+        timeout_s > 0 ? ft_monotonic_us() + (int64_t)timeout_s * 1000000 : FT_NO_DEADLINE;
     if (conn->deadline_us < conns->wake_us)
         pthread_cond_signal(&conns->changed);
 }
@@ -140,9 +135,9 @@ static ft_http_conn **find_new(ft_http_conns *conns, int fd)
 /* The lock is held. */
 static void log_refusal(ft_http_conns *conns, const ft_client_id *client, const char *what)
 {
-    if (now_us() - conns->told_us < TELL_EVERY_US)
+    if (ft_monotonic_us() - conns->told_us < TELL_EVERY_US)
         return;
-    conns->told_us = now_us();
+    conns->told_us = ft_monotonic_us();
     FT_LOGW("http", "%s address=%s late=%u", what, client->address, conns->n_late);
 }
 
@@ -227,7 +222,8 @@ void ft_http_conns_limit(ft_http_conns *conns, ft_http_conn *conn, uint32_t time
 void ft_http_conns_refused(ft_http_conns *conns, ft_http_conn *conn, const ft_client_id *client)
 {
     pthread_mutex_lock(&conns->lock);
-    const int64_t now = now_us(), wait_us = ft_throttle_take(&conns->throttle, client, now);
+    const int64_t now = ft_monotonic_us(),
+                  wait_us = ft_throttle_take(&conns->throttle, client, now);
     if (wait_us > 0) {
         conns->n_late++;
         log_refusal(conns, client, "many requests refused, their answers are late");

@@ -34,12 +34,6 @@ struct ft_http_generation {
     ft_http_fail fail;
 };
 
-static int64_t now_us(void)
-{
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
-}
-
 /* Sends the scratch buffer. False: cancelled. */
 static bool push(ft_http_generation *g)
 {
@@ -51,7 +45,7 @@ static bool push(ft_http_generation *g)
         sent += n > 0 ? (size_t)n : 0;
     }
     g->written |= sent > 0;
-    g->said_us = now_us();
+    g->said_us = ft_monotonic_us();
     ft_buf_clear(&g->scratch);
     return !atomic_load(&g->cancelled);
 }
@@ -73,7 +67,7 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
 static bool is_cancelled(void *ctx)
 {
     ft_http_generation *g = ctx;
-    if (g->parsed.stream && now_us() - g->said_us >= g->keep_alive_us &&
+    if (g->parsed.stream && ft_monotonic_us() - g->said_us >= g->keep_alive_us &&
         ft_buf_puts(&g->scratch, ": waiting\n\n") == FT_OK)
         (void)push(g);
     return atomic_load(&g->cancelled);
@@ -154,7 +148,7 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
     }
     g->parsed.request.key_name = ask->key_name;
     g->keep_alive_us = 1000000 * (int64_t)ask->keep_alive_s;
-    g->said_us = now_us();
+    g->said_us = ft_monotonic_us();
     status = make_pair(g);
     if (status == FT_OK)
         status = ft_http_answer_init(&g->answer, backend, &g->parsed, ask->model.id,

@@ -17,7 +17,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/rng.h"
+#include "base/thread.h"
 #include "learn/trace_db.h"
 
 #define DEFAULT_MEMORY (1 << 20)
@@ -259,17 +259,6 @@ static void *writer_main(void *arg)
     return NULL;
 }
 
-/* The thread blocks all signals: the program's other threads handle them. */
-static ft_status start_writer(ft_trace *t, ft_error *err)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&t->thread, NULL, writer_main, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? ft_error_set(err, FT_EXHAUSTED, "trace: cannot start a thread") : FT_OK;
-}
-
 /* ---- for everybody ---- */
 
 /* Makes the file smaller if it is larger than is allowed now. */
@@ -327,7 +316,7 @@ ft_status ft_trace_open(const ft_trace_opts *opts, ft_error *err, ft_trace **out
                            ? open_store(t, opts, err)
                            : ft_error_set(err, FT_NOMEM, "trace: out of memory");
     if (status == FT_OK)
-        status = start_writer(t, err);
+        status = ft_thread_start(writer_main, t, err, &t->thread);
     if (status != FT_OK)
         free_trace(t);
     else

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/thread.h"
 
 #define OUT_BYTES 16384 /* a TLS record's most */
 #define ENDING_US 5000000
@@ -49,12 +49,6 @@ struct ft_tls_pipes {
     pthread_mutex_t lock;
     pipe_t *first; /* guarded by lock */
 };
-
-static int64_t now_us(void)
-{
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
-}
 
 static bool watch(ft_tls_pipes *p, int how, side *s, uint32_t events)
 {
@@ -120,7 +114,7 @@ static bool collect(pipe_t *pipe)
     if (n < 0)
         return errno == EAGAIN || errno == EINTR;
     if (n == 0)
-        pipe->due_us = now_us() + ENDING_US;
+        pipe->due_us = ft_monotonic_us() + ENDING_US;
     pipe->at = 0;
     pipe->n_out = (size_t)n;
     return true;
@@ -187,7 +181,7 @@ static pipe_t *first(ft_tls_pipes *p)
  * thread may wait, in ms; -1: for ever. */
 static int look_at_time(ft_tls_pipes *p)
 {
-    const int64_t now = now_us();
+    const int64_t now = ft_monotonic_us();
     int64_t until = FT_NO_DEADLINE;
     if (p->n_ending == 0 && !p->stop)
         return -1;
@@ -226,16 +220,13 @@ static void *loop(void *arg)
 static ft_status set_up(ft_tls_pipes *p, ft_error *err)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &p->wake};
-    sigset_t all, before;
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     p->wake = eventfd(0, EFD_CLOEXEC);
     if (p->epoll < 0 || p->wake < 0 || epoll_ctl(p->epoll, EPOLL_CTL_ADD, p->wake, &event) != 0)
         return ft_error_set(err, FT_IO, "cannot wait for TLS connections: %s", strerror(errno));
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    p->running = pthread_create(&p->thread, NULL, loop, p) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return p->running ? FT_OK : ft_error_set(err, FT_NOMEM, "cannot start a thread");
+    const ft_status status = ft_thread_start(loop, p, err, &p->thread);
+    p->running = status == FT_OK;
+    return status;
 }
 
 ft_status ft_tls_pipes_create(ft_error *err, ft_tls_pipes **out)

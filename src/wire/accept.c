@@ -20,7 +20,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -32,6 +31,7 @@
 #include "base/cond.h"
 #include "base/listen.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "tls/pipe.h"
 #include "wire/rpc.h"
 
@@ -80,12 +80,6 @@ struct ft_accept {
     size_t n_served;
     int next_number; /* the ring's next number for gRPC */
 };
-
-static int64_t now_us(void)
-{
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
-}
 
 static bool watch(ft_accept *a, int how, int fd, uint32_t events, void *owner)
 {
@@ -137,7 +131,7 @@ static bool make_place(ft_accept *a, int fd)
 
 static void log_refused(ft_accept *a, const char *why)
 {
-    const int64_t now = now_us();
+    const int64_t now = ft_monotonic_us();
     a->n_unlogged++;
     if (now - a->logged_us < LOG_EVERY_US)
         return;
@@ -301,7 +295,7 @@ static void take(ft_accept *a, int fd, const ft_address *address)
                 .tls = tls,
                 .address = *address,
                 .client = client,
-                .due_us = now_us() + 1000ll * FT_RPC_HANDSHAKE_LIMIT_MS,
+                .due_us = ft_monotonic_us() + 1000ll * FT_RPC_HANDSHAKE_LIMIT_MS,
                 .prev = a->last};
     *(a->last ? &a->last->next : &a->first) = c;
     a->last = c;
@@ -313,7 +307,7 @@ static void starve(ft_accept *a)
     if (!a->starved)
         FT_LOGW("wire", "cannot accept connections, trying again: %m");
     a->starved = true;
-    a->retry_us = now_us() + STARVED_US;
+    a->retry_us = ft_monotonic_us() + STARVED_US;
     watch(a, EPOLL_CTL_MOD, a->listener, 0, &a->listener);
 }
 
@@ -340,7 +334,7 @@ static void accept_one(ft_accept *a)
 /* Closes what is late, and begins again to accept. Returns how long the loop may wait, in ms. */
 static int look_at_time(ft_accept *a)
 {
-    const int64_t now = now_us();
+    const int64_t now = ft_monotonic_us();
     while (a->first && a->first->due_us <= now)
         drop(a, a->first);
     if (a->retry_us <= now && watch(a, EPOLL_CTL_MOD, a->listener, EPOLLIN, &a->listener))
@@ -415,13 +409,10 @@ ft_status ft_accept_create(const ft_accept_opts *opts, ft_error *err, ft_accept 
 
 ft_status ft_accept_start(ft_accept *accept, grpc_server *server, ft_error *err)
 {
-    sigset_t all, before;
     accept->server = server;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    accept->running = pthread_create(&accept->thread, NULL, loop, accept) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return accept->running ? FT_OK : ft_error_set(err, FT_NOMEM, "cannot start a thread");
+    const ft_status status = ft_thread_start(loop, accept, err, &accept->thread);
+    accept->running = status == FT_OK;
+    return status;
 }
 
 void ft_accept_stop(ft_accept *accept)

@@ -18,12 +18,6 @@
 /* An Open may be as long as its prompt. A link that is slower than this would need more time. */
 #define SLOWEST_BYTES_PER_S (64 * 1024)
 
-static int64_t now_us(void)
-{
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
-}
-
 static int64_t time_for(const ft_wire_server *server, const ft_stream *stream)
 {
     if (stream->method != FT_METHOD_SESSION)
@@ -47,7 +41,7 @@ static void *watch(void *arg)
     ft_late *late = &server->late;
     pthread_mutex_lock(&server->lock);
     while (!late->stop) {
-        const int64_t now = now_us();
+        const int64_t now = ft_monotonic_us();
         late->wake_us = FT_NO_DEADLINE;
         for (ft_stream *s = server->streams; s; s = s->next) {
             if (s->due_us <= now)
@@ -88,7 +82,7 @@ void ft_late_stop(ft_wire_server *server)
 
 void ft_late_expect(ft_wire_server *server, ft_stream *stream)
 {
-    stream->due_us = now_us() + time_for(server, stream);
+    stream->due_us = ft_monotonic_us() + time_for(server, stream);
     if (stream->due_us < server->late.wake_us)
         pthread_cond_signal(&server->late.changed);
 }

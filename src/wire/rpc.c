@@ -6,13 +6,13 @@
 
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/support/log.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
@@ -61,19 +61,15 @@ static void *serve_queue(void *cq)
 
 ft_status ft_rpc_queue_start(ft_rpc_queue *queue, ft_error *err)
 {
-    sigset_t all, before;
     ft_rpc_init();
     queue->cq = grpc_completion_queue_create_for_next(NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&queue->thread, NULL, serve_queue, queue->cq);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!failed)
+    const ft_status status = ft_thread_start(serve_queue, queue->cq, err, &queue->thread);
+    if (status == FT_OK)
         return FT_OK;
     grpc_completion_queue_shutdown(queue->cq);
     grpc_completion_queue_destroy(queue->cq);
     grpc_shutdown();
-    return ft_error_set(err, FT_NOMEM, "cannot start a thread: %s", strerror(failed));
+    return status;
 }
 
 void ft_rpc_queue_stop(ft_rpc_queue *queue)
