@@ -436,25 +436,17 @@ static void set_up_tables(job *j, const ft_bench_list *l)
 
 static ft_status open_models(const ft_bench_law_opts *set, ft_error *err, ft_law_models *m)
 {
-    ft_bench_reader_opts opts = {.path = set->target,
-                                 .n_ctx = set->n_ctx,
-                                 .n_threads = set->n_threads,
-                                 .loading = set->loading};
+    const ft_bench_reader_opts opts = {.path = set->target,
+                                       .n_ctx = set->n_ctx,
+                                       .n_threads = set->n_threads,
+                                       .loading = set->loading};
     /* some may be too long */
     ft_status status =
         ft_bench_prompts_load(set->prompts, 2 * (size_t)set->prefixes, err, &m->prompts);
     if (status == FT_OK)
         status = ft_vocab_load(set->target, err, &m->vocab);
     if (status == FT_OK)
-        status = ft_bench_reader_init(&opts, err, &m->target);
-    opts.path = set->draft;
-    if (status == FT_OK)
-        status = ft_bench_reader_init(&opts, err, &m->draft);
-    if (status == FT_OK && m->target.n_vocab != m->draft.n_vocab)
-        status = ft_error_set(err, FT_INVALID,
-                              "draft vocabulary (%u) is not the target's (%u): pass a draft of the "
-                              "same family with -md",
-                              m->draft.n_vocab, m->target.n_vocab);
+        status = ft_bench_reader_init_pair(&opts, set->draft, err, &m->target, &m->draft);
     return status;
 }
 

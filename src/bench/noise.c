@@ -210,16 +210,12 @@ static json_t *to_json(const tally *t, const job *j)
     return out;
 }
 
-static ft_status open_reader(const char *path, const ft_bench_noise_opts *set, ft_error *err,
-                             ft_bench_reader *out)
-{
-    const ft_bench_reader_opts opts = {
-        .path = path, .n_ctx = set->n_ctx, .n_threads = set->n_threads, .loading = set->loading};
-    return ft_bench_reader_init(&opts, err, out);
-}
-
 static ft_status run(const ft_bench_noise_opts *set, job *j, ft_error *err, tally *t)
 {
+    const ft_bench_reader_opts opts = {.path = set->target,
+                                       .n_ctx = set->n_ctx,
+                                       .n_threads = set->n_threads,
+                                       .loading = set->loading};
     ft_vocab *vocab = NULL;
     ft_bench_prompts prompts = {0};
     j->clock = ft_clock_monotonic();
@@ -243,14 +239,7 @@ static ft_status run(const ft_bench_noise_opts *set, job *j, ft_error *err, tall
         status = ft_vocab_load(set->target, err, &vocab);
     j->vocab = vocab;
     if (status == FT_OK)
-        status = open_reader(set->target, set, err, &j->target);
-    if (status == FT_OK)
-        status = open_reader(set->draft, set, err, &j->draft);
-    if (status == FT_OK && j->target.n_vocab != j->draft.n_vocab)
-        status = ft_error_set(err, FT_INVALID,
-                              "draft vocabulary (%u) is not the target's (%u): pass a draft of the "
-                              "same family with -md",
-                              j->draft.n_vocab, j->target.n_vocab);
+        status = ft_bench_reader_init_pair(&opts, set->draft, err, &j->target, &j->draft);
     if (status == FT_OK) {
         t->cap = prompts.n * j->n_predict;
         t->places = calloc(t->cap, sizeof *t->places);

@@ -253,19 +253,11 @@ static ft_status all_answers(job *j, const ft_bench_prompts *prompts, ft_error *
 static ft_status open_models(job *j, ft_error *err)
 {
     const ft_bench_positions_opts *o = j->opts;
-    ft_bench_reader_opts opts = {
+    const ft_bench_reader_opts opts = {
         .path = o->target, .n_ctx = o->n_ctx, .n_threads = o->n_threads, .loading = o->loading};
     ft_status status = ft_vocab_load(o->target, err, &j->vocab);
     if (status == FT_OK)
-        status = ft_bench_reader_init(&opts, err, &j->target);
-    opts.path = o->draft;
-    if (status == FT_OK)
-        status = ft_bench_reader_init(&opts, err, &j->draft);
-    if (status == FT_OK && j->target.n_vocab != j->draft.n_vocab)
-        status = ft_error_set(err, FT_INVALID,
-                              "draft vocabulary (%u) is not the target's (%u): pass a draft of the "
-                              "same family with -md",
-                              j->draft.n_vocab, j->target.n_vocab);
+        status = ft_bench_reader_init_pair(&opts, o->draft, err, &j->target, &j->draft);
     return status;
 }
 

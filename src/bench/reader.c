@@ -33,6 +33,23 @@ ft_status ft_bench_reader_init(const ft_bench_reader_opts *opts, ft_error *err,
     return status;
 }
 
+ft_status ft_bench_reader_init_pair(const ft_bench_reader_opts *opts, const char *draft_path,
+                                    ft_error *err, ft_bench_reader *target, ft_bench_reader *draft)
+{
+    ft_bench_reader_opts of_draft = *opts;
+    of_draft.path = draft_path;
+    *draft = (ft_bench_reader){0};
+    ft_status status = ft_bench_reader_init(opts, err, target);
+    if (status == FT_OK)
+        status = ft_bench_reader_init(&of_draft, err, draft);
+    if (status == FT_OK && target->n_vocab != draft->n_vocab)
+        status = ft_error_set(err, FT_INVALID,
+                              "draft vocabulary (%u) is not the target's (%u): pass a draft of the "
+                              "same family with -md",
+                              draft->n_vocab, target->n_vocab);
+    return status;
+}
+
 void ft_bench_reader_deinit(ft_bench_reader *reader)
 {
     ft_sampler_destroy(reader->sampler);

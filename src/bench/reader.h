@@ -27,6 +27,11 @@ typedef struct ft_bench_reader {
 /* Errors of file and engine. The caller deinits *out in any case. */
 FT_WARN_UNUSED ft_status ft_bench_reader_init(const ft_bench_reader_opts *opts, ft_error *err,
                                               ft_bench_reader *out);
+/* The target at opts->path, and the draft model. FT_INVALID: their vocabularies differ. Else as
+ * init. */
+FT_WARN_UNUSED ft_status ft_bench_reader_init_pair(const ft_bench_reader_opts *opts,
+                                                   const char *draft_path, ft_error *err,
+                                                   ft_bench_reader *target, ft_bench_reader *draft);
 /* All-zero is legal. */
 void ft_bench_reader_deinit(ft_bench_reader *reader);
 

@@ -63,18 +63,13 @@ static const options defaults = {.temps = "0.3,0.6,1",
 static int run(void *selected, int n_words, char **words)
 {
     options *x = selected;
-    const ft_list_rule temps = {.flag = "bench law: --temp",
-                                .what = "temperatures",
-                                .like = "0.3,0.6,1",
-                                .most = 100,
-                                .positive = true,
-                                .n_max = FT_BENCH_LAW_TEMPS};
     ft_error err = {0};
     json_t *report = NULL;
     ft_cmd_catch_signals();
     x->o.loading = ft_progress_terminal("loading");
     x->o.progress = ft_progress_terminal("rounds");
-    ft_status status = ft_list_numbers(&temps, x->temps, &err, x->o.temps, &x->o.n_temps);
+    ft_status status = ft_list_temperatures("bench law: --temp", x->temps, FT_BENCH_LAW_TEMPS, &err,
+                                            x->o.temps, &x->o.n_temps);
     if (status == FT_OK)
         status = ft_bench_law(&x->o, &err, &report);
     return ft_cmd_report(status, &err, report, x->json, print_text);

@@ -16,25 +16,14 @@ typedef struct options {
 
 static ft_status parse_lists(options *x, ft_error *err)
 {
-    const ft_list_rule temperatures = {.flag = "--temp",
-                                       .what = "temperatures",
-                                       .like = "0.3,0.6,1",
-                                       .most = 100,
-                                       .positive = true,
-                                       .n_max = FT_POSITIONS_TEMPS};
     const ft_list_rule l = {.flag = "--l",
                             .what = "whole numbers",
                             .like = "8,240,720",
                             .most = 65535,
                             .positive = true,
                             .n_max = FT_POSITIONS_L};
-    ft_status status = ft_list_numbers(&temperatures, x->temperatures, err, x->o.temperature,
-                                       &x->o.n_temperatures);
-    for (uint32_t i = 0; status == FT_OK && i < x->o.n_temperatures; i++)
-        if (x->o.temperature[i] < 1e-3)
-            status = ft_error_set(
-                err, FT_INVALID, "--temp: %g is too low: at temperature 0 there is nothing to draw",
-                x->o.temperature[i]);
+    ft_status status = ft_list_temperatures("--temp", x->temperatures, FT_POSITIONS_TEMPS, err,
+                                            x->o.temperature, &x->o.n_temperatures);
     if (status == FT_OK)
         status = ft_list_numbers(&l, x->l, err, x->o.l, &x->o.n_l);
     for (uint32_t i = 0; status == FT_OK && i < x->o.n_l; i++)

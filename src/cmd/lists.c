@@ -75,3 +75,21 @@ ft_status ft_list_rules(const char *flag, const char *text, ft_error *err, const
                         "%s: '%s' is no list of rules, each once: exact, or exact,ratio", flag,
                         text);
 }
+
+ft_status ft_list_temperatures(const char *flag, const char *text, uint32_t n_max, ft_error *err,
+                               double *out, uint32_t *n)
+{
+    const ft_list_rule rule = {.flag = flag,
+                               .what = "temperatures",
+                               .like = "0.7,1",
+                               .most = 100,
+                               .positive = true,
+                               .n_max = n_max};
+    ft_status status = ft_list_numbers(&rule, text, err, out, n);
+    for (uint32_t i = 0; status == FT_OK && i < *n; i++)
+        if (out[i] < 1e-3)
+            status = ft_error_set(err, FT_INVALID,
+                                  "%s: %g is too low: at temperature 0 there is nothing to draw",
+                                  flag, out[i]);
+    return status;
+}
