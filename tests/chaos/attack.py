@@ -5,7 +5,7 @@ grows by less than 100 MB, and Health answers. The attacker comes from 127.0.0.2
 While the attack is on, an edge starts and four people chat through it; four chat with the server's own
 API. So streams, connections, Info and HTTP must all find room. The long form also compares the 99th
 percentile of the time between two pieces of text: five turns of quiet and attack over one edge, about
-50,000 pieces of text of each kind, with the attacker on another processor than the server. It also says
+20,000 pieces of text of each kind, with the attacker on another processor than the server. It also says
 how much of a processor the server used, quiet and under attack.
 """
 import json
@@ -22,7 +22,7 @@ PEOPLE = 8
 TOKENS = 64
 TURNS = 5
 LONG_TOKENS = 256  # in the long form: most pieces come when all prompts have been read
-CROWDS = 6         # one after the other in a turn: a second that is slow by chance must not decide
+CROWDS = 3         # one after the other in a turn: a second that is slow by chance must not decide
 KV_TOKENS = 8192
 PROMPT = "The quick brown fox jumps over the lazy dog, and then it sleeps in the sun. "
 P99_MOST = 1.1
