@@ -57,6 +57,17 @@ ft_uplink_rate ft_edge_uplink(ft_edge *edge)
     return rate;
 }
 
+ft_uplink_rate ft_edge_rate(ft_edge *edge)
+{
+    const double given = edge->how.uplink_bits_per_s;
+    if (given <= 0)
+        return ft_edge_uplink(edge);
+    pthread_mutex_lock(&edge->mutex);
+    const double empty_us = ft_uplink_empty_us(&edge->uplink[edge->heard], given);
+    pthread_mutex_unlock(&edge->mutex);
+    return (ft_uplink_rate){.known = true, .bits_per_s = given, .empty_us = empty_us};
+}
+
 /* Texts are the server's tokens, so both sides must have the same vocabulary. */
 static ft_status check_vocab(void *ctx, const ft_msg_info *info, ft_error *err)
 {

@@ -66,7 +66,9 @@ typedef struct ft_edge_opts {
     bool require_same_target;
     uint32_t reconnect_ms;  /* for how long lost verifiers are tried again; 0: 120,000 */
     float slo_tokens_per_s; /* the token speed to ask the server for; 0: none */
-    ft_trace *trace;        /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
+    /* Of the uplink; 0: it is estimated from round trips (spec/uplink.h). */
+    double uplink_bits_per_s;
+    ft_trace *trace; /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
 } ft_edge_opts;
 
 /* Asks the verifiers for Info, until one answers and fits. FT_PRECONDITION, with both fingerprints:

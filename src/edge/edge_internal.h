@@ -53,7 +53,10 @@ void ft_edge_leave(struct ft_edge *edge, const ft_edge_learnt *learnt);
 
 /* A round trip to this server was measured. */
 void ft_edge_saw_trip(struct ft_edge *edge, uint32_t server, const ft_timing_trip *trip);
-/* The uplink to the server that answered last. */
+/* The uplink to the server that answered last, as its round trips tell. */
 ft_uplink_rate ft_edge_uplink(struct ft_edge *edge);
+/* The rate to count with now: the one that was given (ft_edge_opts.uplink_bits_per_s), else
+ * ft_edge_uplink's. Takes some microseconds. */
+ft_uplink_rate ft_edge_rate(struct ft_edge *edge);
 
 #endif

@@ -223,3 +223,15 @@ ft_uplink_rate ft_uplink_rate_now(const ft_uplink *u)
                             .bits_per_s = 8e6 / us_per_byte,
                             .empty_us = drafts->line.known ? drafts->line.empty_us : 0};
 }
+
+double ft_uplink_empty_us(const ft_uplink *u, double bits_per_s)
+{
+    const ft_uplink_trips *drafts = &u->kind[FT_UPLINK_DRAFT];
+    const ft_uplink_line line = {.us_per_byte = 8e6 / bits_per_s};
+    double rest[FT_UPLINK_SAMPLES];
+    if (drafts->n == 0)
+        return 0;
+    for (uint32_t i = 0; i < drafts->n; i++)
+        rest[i] = off(&line, &drafts->sample[i]);
+    return fmax(median(rest, drafts->n), 0);
+}

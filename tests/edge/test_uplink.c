@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/line.h"
-#include "edge/edge.h"
+#include "edge/edge_internal.h"
 #include "local/link.h"
 #include "support/tiny_model.h"
 
@@ -113,9 +113,14 @@ static bool on_text(void *ctx, const char *piece, size_t n, const ft_gen_token *
     return true;
 }
 
-/* What the statistics of the last of some texts say, at this rate. */
-static uint64_t rate_after_texts(ft_verifier *v, ft_vocab *vocab, const ft_model *draft,
-                                 double bits_per_s)
+typedef struct found {
+    uint64_t estimate;   /* as the statistics of the last of some texts say */
+    ft_uplink_rate used; /* to count with */
+} found;
+
+/* At this rate; given: as the edge was told, 0: it was not. */
+static found rate_after_texts(ft_verifier *v, ft_vocab *vocab, const ft_model *draft,
+                              double bits_per_s, double given)
 {
     const ft_line_rate rate = {.bits_per_s = {bits_per_s}};
     way w = {.inner = ft_local_link_source(v), .now_us = 1000000};
@@ -129,7 +134,8 @@ static uint64_t rate_after_texts(ft_verifier *v, ft_vocab *vocab, const ft_model
         .draft_model = draft,
         .draft = ft_draft_params_tree(24, 4, 6),
         .source = {.ctx = &w, .open = way_open, .info = way_info, .in_process = true},
-        .clock = {.now_us = now, .ctx = &w.now_us}};
+        .clock = {.now_us = now, .ctx = &w.now_us},
+        .uplink_bits_per_s = given};
     assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_OK);
     for (int i = 0; i < N_TEXTS; i++) {
         for (int32_t j = 0; j < 20; j++)
@@ -142,8 +148,9 @@ static uint64_t rate_after_texts(ft_verifier *v, ft_vocab *vocab, const ft_model
         if (ft_edge_generate(edge, &request, &sink, &err, &stats) != FT_OK)
             fail_msg("%s", err.message);
     }
+    const found f = {stats.uplink_bits_per_s, ft_edge_rate(edge)};
     ft_edge_destroy(edge);
-    return stats.uplink_bits_per_s;
+    return f;
 }
 
 /* Rates at which a microsecond, the clock's unit, is little. */
@@ -165,9 +172,15 @@ static void test_rate(void **state)
                                    .max_context = MAX_CONTEXT};
     assert_int_equal(ft_verifier_create(&opts, &err, &v), FT_OK);
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        const uint64_t found = rate_after_texts(v, vocab, draft, rates[i]);
-        if (fabs((double)found / rates[i] - 1) > 0.1)
-            fail_msg("%g bits/s taken for %llu", rates[i], (unsigned long long)found);
+        const found f = rate_after_texts(v, vocab, draft, rates[i], 0);
+        if (fabs((double)f.estimate / rates[i] - 1) > 0.1)
+            fail_msg("%g bits/s taken for %llu", rates[i], (unsigned long long)f.estimate);
+        assert_true(f.used.known && (uint64_t)f.used.bits_per_s == f.estimate);
+        /* A rate that is given counts; what is measured stands in the statistics. */
+        const found told = rate_after_texts(v, vocab, draft, rates[i], 5e6);
+        assert_true(told.used.known && told.used.bits_per_s == 5e6);
+        assert_true(told.used.empty_us > 2 * HALF_RTT_US);
+        assert_int_equal(told.estimate, f.estimate);
     }
     ft_verifier_destroy(v);
     ft_model_destroy(model);

@@ -93,6 +93,23 @@ static void test_exact_line(void **state)
     assert_true(rate.known && fabs(rate.bits_per_s - 2e6) < 1 && fabs(rate.empty_us - 5000) < 1);
 }
 
+/* With a given rate, one round trip tells the rest of its time; nearly half may be late. */
+static void test_empty(void **state)
+{
+    (void)state;
+    ft_uplink u = {0};
+    assert_true(ft_uplink_empty_us(&u, 2e6) == 0);
+    ft_uplink_saw(&u, FT_UPLINK_OPEN, 1000, 90000);
+    assert_true(ft_uplink_empty_us(&u, 2e6) == 0);
+    for (uint32_t i = 0; i < 11; i++) {
+        const int64_t late_us = i % 2 ? 30000 : 0;
+        ft_uplink_saw(&u, FT_UPLINK_DRAFT, 1000, 5000 + 4 * 1000 + late_us);
+        assert_false(ft_uplink_rate_now(&u).known);
+        assert_true(i % 2 || fabs(ft_uplink_empty_us(&u, 2e6) - 5000) < 1e-9);
+    }
+    assert_true(ft_uplink_empty_us(&u, 1e3) == 0); /* that rate cannot be */
+}
+
 /* What tells nothing: one size, times that do not grow, values that are none. */
 static void test_unknown(void **state)
 {
@@ -313,17 +330,12 @@ static void test_forgets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact_line),
-        cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_known_after_20),
-        cmocka_unit_test(test_late_messages),
-        cmocka_unit_test(test_noise),
-        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_change_and_prompts),
-        cmocka_unit_test(test_change),
-        cmocka_unit_test(test_path),
-        cmocka_unit_test(test_markov),
-        cmocka_unit_test(test_forgets),
+        cmocka_unit_test(test_exact_line),    cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_unknown),       cmocka_unit_test(test_known_after_20),
+        cmocka_unit_test(test_late_messages), cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_prompts),       cmocka_unit_test(test_change_and_prompts),
+        cmocka_unit_test(test_change),        cmocka_unit_test(test_path),
+        cmocka_unit_test(test_markov),        cmocka_unit_test(test_forgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
