@@ -36,7 +36,7 @@ typedef struct slope {
 static bool before(const void *ctx, const void *a, const void *b)
 {
     (void)ctx;
-    return *(const double *)a < *(const double *)b; /* a slope's first field, too */
+    return *(const double *)a < *(const double *)b;
 }
 
 static double median(double *v, uint32_t n)
@@ -47,11 +47,62 @@ static double median(double *v, uint32_t n)
 
 /* ---- the line ---- */
 
+static void swap(slope *a, slope *b)
+{
+    const slope kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Moves slopes below, equal to and above the middle one's into three parts. Returns how many are in
+ * the first; *n_equal: in the second. */
+static uint32_t part(slope *s, uint32_t n, uint32_t *n_equal)
+{
+    const double pivot = s[n / 2].us_per_byte;
+    uint32_t below = 0, i = 0, above = n;
+    while (i < above)
+        if (s[i].us_per_byte < pivot)
+            swap(&s[below++], &s[i++]);
+        else if (s[i].us_per_byte > pivot)
+            swap(&s[i], &s[--above]);
+        else
+            i++;
+    *n_equal = above - below;
+    return below;
+}
+
+static double weight_of(const slope *s, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += s[i].weight;
+    return sum;
+}
+
+/* The slope below or at which half of the weight is. Sorting would take several times as long. */
+static double weighted_median(slope *s, uint32_t n)
+{
+    double half = weight_of(s, n) / 2;
+    for (;;) {
+        uint32_t equal;
+        const uint32_t below = part(s, n, &equal);
+        const double to_below = weight_of(s, below), to_equal = weight_of(s + below, equal);
+        if (below > 0 && to_below >= half) {
+            n = below;
+        } else if (to_below + to_equal >= half || below + equal == n) {
+            return s[below].us_per_byte;
+        } else {
+            half -= to_below + to_equal;
+            s += below + equal;
+            n -= below + equal;
+        }
+    }
+}
+
 /* False: all have the same size. */
 static bool find_slope(const ft_uplink_trips *u, double *us_per_byte)
 {
     slope pair[FT_UPLINK_SAMPLES * (FT_UPLINK_SAMPLES - 1) / 2];
-    double sum = 0;
     uint32_t n = 0;
     for (uint32_t i = 0; i < u->n; i++)
         for (uint32_t j = i + 1; j < u->n; j++) {
@@ -60,16 +111,10 @@ static bool find_slope(const ft_uplink_trips *u, double *us_per_byte)
             if (bytes == 0)
                 continue;
             pair[n++] = (slope){us / bytes, fabs(bytes)};
-            sum += fabs(bytes);
         }
     if (n == 0)
         return false;
-    ft_sort(pair, n, sizeof *pair, before, NULL);
-    double half = sum / 2;
-    uint32_t i = 0;
-    while (i + 1 < n && (half -= pair[i].weight) > 0)
-        i++;
-    *us_per_byte = pair[i].us_per_byte;
+    *us_per_byte = weighted_median(pair, n);
     return true;
 }
 
@@ -100,10 +145,14 @@ static double doubt(const ft_uplink_trips *u, const ft_uplink_line *line)
     return line->scatter_us / sqrt(squares);
 }
 
+/* Finds the line of the samples, if they have changed since it was found. */
 static void fit(ft_uplink_trips *u)
 {
     ft_uplink_line line = {.known = true};
     double rest[FT_UPLINK_SAMPLES];
+    if (u->fitted)
+        return;
+    u->fitted = true;
     u->line.known = false;
     if (!find_slope(u, &line.us_per_byte))
         return;
@@ -117,12 +166,18 @@ static void fit(ft_uplink_trips *u)
 
 /* ---- changes ---- */
 
+/* Whether one more sample could be the last of those that tell of a change. */
+static bool may_move(const ft_uplink_trips *u)
+{
+    return u->n + 1 >= LEAST + FT_UPLINK_MOVED && u->n_measured + 1 >= FT_UPLINK_MOVED;
+}
+
 /* Whether the last samples all lie off the line, on the same side. */
 static bool moved(const ft_uplink_trips *u)
 {
     ft_uplink_line line = u->line;
     uint32_t above = 0, below = 0;
-    if (!line.known || u->n < LEAST + FT_UPLINK_MOVED || u->n_measured < FT_UPLINK_MOVED)
+    if (!line.known)
         return false;
     line.us_per_byte = fmax(line.us_per_byte, 0);
     for (uint32_t i = u->n - FT_UPLINK_MOVED; i < u->n; i++) {
@@ -161,7 +216,7 @@ static void forget(ft_uplink_trips *u)
     u->scatter_before_us = u->line.scatter_us;
     for (uint32_t i = 0; i < u->n; i++)
         u->sample[i] = (ft_uplink_sample){0, u->line.empty_us};
-    u->line.known = false;
+    u->line.known = u->fitted = false;
 }
 
 static void add(ft_uplink_trips *u, ft_uplink_sample sample)
@@ -171,6 +226,7 @@ static void add(ft_uplink_trips *u, ft_uplink_sample sample)
         memmove(&u->sample[0], &u->sample[1], u->n * sizeof *u->sample);
     }
     u->sample[u->n++] = sample;
+    u->fitted = false;
     u->n_measured = ft_min_u32(u->n_measured + 1, FT_UPLINK_SAMPLES);
 }
 
@@ -180,11 +236,14 @@ static void change(ft_uplink *u)
     ft_uplink_trips *drafts = &u->kind[FT_UPLINK_DRAFT];
     ft_uplink_sample last[FT_UPLINK_MOVED];
     double by_us;
+    fit(&u->kind[FT_UPLINK_OPEN]);
     memcpy(last, &drafts->sample[drafts->n - FT_UPLINK_MOVED], sizeof last);
     if (path_moved(drafts, &by_us)) {
-        for (uint32_t k = 0; k < FT_UPLINK_KINDS; k++)
+        for (uint32_t k = 0; k < FT_UPLINK_KINDS; k++) {
             for (uint32_t i = 0; i < u->kind[k].n; i++)
                 u->kind[k].sample[i].us += by_us;
+            u->kind[k].fitted = false;
+        }
         drafts->n -= FT_UPLINK_MOVED;
     } else {
         for (uint32_t k = 0; k < FT_UPLINK_KINDS; k++)
@@ -196,19 +255,23 @@ static void change(ft_uplink *u)
 
 void ft_uplink_saw(ft_uplink *u, ft_uplink_kind kind, uint64_t bytes, int64_t us)
 {
+    ft_uplink_trips *trips = &u->kind[kind];
     if (bytes == 0 || bytes > FT_UPLINK_MOST_BYTES || us <= 0)
         return;
-    add(&u->kind[kind], (ft_uplink_sample){(double)bytes, (double)us});
-    if (kind == FT_UPLINK_DRAFT && moved(&u->kind[kind]))
+    const bool looks = kind == FT_UPLINK_DRAFT && may_move(trips);
+    if (looks)
+        fit(trips); /* the new sample is compared with the line of those before it */
+    add(trips, (ft_uplink_sample){(double)bytes, (double)us});
+    if (looks && moved(trips))
         change(u);
-    fit(&u->kind[kind]);
 }
 
-ft_uplink_rate ft_uplink_rate_now(const ft_uplink *u)
+ft_uplink_rate ft_uplink_rate_now(ft_uplink *u)
 {
     const ft_uplink_trips *drafts = &u->kind[FT_UPLINK_DRAFT];
     double us_per_byte = 0, weights = 0;
     for (uint32_t k = 0; k < FT_UPLINK_KINDS; k++) {
+        fit(&u->kind[k]);
         const ft_uplink_line *line = &u->kind[k].line;
         if (!line->known || u->kind[k].n < LEAST)
             continue;

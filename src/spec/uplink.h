@@ -54,6 +54,7 @@ typedef struct ft_uplink_trips {
     uint32_t n;
     uint32_t n_measured; /* since the last change; sample[] may begin with others */
     double scatter_before_us;
+    bool fitted; /* line is that of the samples */
     ft_uplink_line line;
 } ft_uplink_trips;
 
@@ -78,8 +79,8 @@ typedef struct ft_uplink_rate {
  * ones and times of 0 or less are ignored. */
 void ft_uplink_saw(ft_uplink *uplink, ft_uplink_kind kind, uint64_t bytes, int64_t us);
 
-/* What is known now. */
-ft_uplink_rate ft_uplink_rate_now(const ft_uplink *uplink);
+/* What is known now. Finds the lines, if there are new samples. */
+ft_uplink_rate ft_uplink_rate_now(ft_uplink *uplink);
 /* The round trip of a Draft without bytes, if this is the rate; 0: not known. */
 double ft_uplink_empty_us(const ft_uplink *uplink, double bits_per_s);
 

@@ -74,7 +74,7 @@ static void rounds(way *l, ft_uplink *u, uint32_t n)
         exchange(l, u, (uint64_t)between(l, 1000, 3000));
 }
 
-static bool within(const ft_uplink *u, double mbit, double share)
+static bool within(ft_uplink *u, double mbit, double share)
 {
     const ft_uplink_rate rate = ft_uplink_rate_now(u);
     return rate.known && fabs(rate.bits_per_s / 1e6 / mbit - 1) <= share;
@@ -327,6 +327,33 @@ static void test_forgets(void **state)
     assert_true(of_a.bits_per_s == of_b.bits_per_s && of_a.empty_us == of_b.empty_us);
 }
 
+/* Lines are found when they are needed; when that is changes nothing. */
+static void test_asked_seldom(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        ft_uplink often = {0}, seldom = {0};
+        ft_rng rng;
+        ft_rng_init(&rng, seed);
+        for (uint32_t i = 0; i < 200; i++) {
+            const uint64_t bytes = 100 + (uint64_t)(1500 * ft_rng_unit(&rng));
+            const double us_per_byte = i < 80 ? 4 : 16; /* the rate changes, then the path */
+            const double us =
+                (i < 140 ? 20000 : 45000) + us_per_byte * (double)bytes + 300 * ft_rng_unit(&rng);
+            const ft_uplink_kind kind = i % 7 ? FT_UPLINK_DRAFT : FT_UPLINK_OPEN;
+            ft_uplink_saw(&often, kind, bytes, (int64_t)us);
+            ft_uplink_saw(&seldom, kind, bytes, (int64_t)us);
+            const ft_uplink_rate a = ft_uplink_rate_now(&often);
+            if (i % 41 != 0)
+                continue;
+            const ft_uplink_rate b = ft_uplink_rate_now(&seldom);
+            assert_true(a.known == b.known && a.bits_per_s == b.bits_per_s &&
+                        a.empty_us == b.empty_us);
+        }
+        assert_true(within(&seldom, 0.5, 0.1));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +363,7 @@ int main(void)
         cmocka_unit_test(test_prompts),       cmocka_unit_test(test_change_and_prompts),
         cmocka_unit_test(test_change),        cmocka_unit_test(test_path),
         cmocka_unit_test(test_markov),        cmocka_unit_test(test_forgets),
+        cmocka_unit_test(test_asked_seldom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
