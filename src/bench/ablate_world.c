@@ -49,6 +49,7 @@ static ft_status link_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_
         if (came_us <= until_us && came_us <= at_us) {
             w->now_us = came_us > w->now_us ? came_us : w->now_us;
             *out = w->inbox[0].msg;
+            (*out)->waited_us = w->now_us - came_us;
             memmove(w->inbox, w->inbox + 1, --w->n_inbox * sizeof *w->inbox);
             return FT_OK;
         }

@@ -281,6 +281,7 @@ static ft_status slow_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_
             return p->end.code;
         }
         *out = p->down;
+        (*out)->waited_us = ft_bench_now_us() - p->due_us;
         p->down = NULL;
         packet_free(p);
     }

@@ -222,7 +222,6 @@ static int64_t use_time(ft_gen *gen)
     ft_drafting *d = &gen->drafting;
     const bool below = d->tree.n > 0 && !d->exhausted;
     const bool shadow_out = d->shadow.state == FT_SHADOW_OUT;
-    gen->timing.worked = false;
     if (d->state == FT_DRAFTING_ON && !gen->edge->how.proactive)
         return POLL_US;
     if (below) {
@@ -233,7 +232,6 @@ static int64_t use_time(ft_gen *gen)
             return near.us < POLL_US ? near.us : POLL_US;
     }
     const ft_idle idle = ft_drafting_idle(d);
-    gen->timing.worked = idle == FT_IDLE_MORE;
     if (below && d->exhausted && d->tree.n > 0)
         look_early(gen);
     if (!shadow_out && d->shadow.state == FT_SHADOW_OUT)
@@ -264,7 +262,7 @@ static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err
     if (msg->kind == FT_SERVER_OPENED) {
         const ft_msg_opened *o = &msg->opened;
         const uint32_t run = ft_gen_in_run(gen) ? gen->out.msg.draft.run : 0;
-        ft_timing_opened(&gen->timing, ft_gen_now_us(gen), o->queue_us);
+        ft_timing_opened(&gen->timing, ft_gen_now_us(gen) - msg->waited_us, o->queue_us);
         learn_uplink(gen);
         ft_timing_reads(&gen->timing,
                         o->length > o->cached_tokens ? o->length - o->cached_tokens : 0);
@@ -312,7 +310,6 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
 {
     const int64_t began_us = ft_gen_now_us(gen);
     int64_t timeout_us = 0, heard_us = began_us;
-    gen->timing.worked = false;
     for (;;) {
         ft_server_msg *msg = NULL;
         if (ft_gen_cancelled(gen))
@@ -323,7 +320,6 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
             status = check_time(gen, now_us - heard_us, err);
             if (status != FT_OK)
                 return status;
-            ft_timing_looked(&gen->timing, now_us);
             timeout_us = use_time(gen);
             continue;
         }
@@ -331,7 +327,8 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
             return status;
         if (is_awaited(gen, msg)) {
             ft_timing_waited(&gen->timing, now_us - heard_us);
-            ft_timing_verdict(&gen->timing, now_us, &msg->verdict, gen->out.msg.draft.n);
+            ft_timing_verdict(&gen->timing, now_us - msg->waited_us, &msg->verdict,
+                              gen->out.msg.draft.n);
             learn_uplink(gen);
             ft_stream_heard(&gen->stream);
             gen->stats->wait_us += (uint64_t)(now_us - began_us);

@@ -198,7 +198,7 @@ static void take_early(ft_gen *gen, const ft_msg_verdict *v)
     draft->run = draft->draft_us = 0;
     gen->stats->early_taken++;
     ft_stream_answered(&gen->stream, true);
-    ft_timing_sent_early(&gen->timing, ft_gen_now_us(gen));
+    ft_timing_sent_early(&gen->timing);
     ft_drafting_take_early(&gen->drafting, draft->n);
     ft_gen_happened(gen, FT_GEN_EARLY_TAKEN);
     if (gen->drafting.tree.n > 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of rounds. Invariant: a time is unknown until it was measured; a round is not measured
-// across a lost stream or a verdict that was read late. Knows neither links nor drafts.
+// across a lost stream. Knows neither links nor drafts.
 #include "edge/timing.h"
 
 #include "edge/tuning.h"
@@ -62,25 +62,18 @@ void ft_timing_overdue(ft_timing *t)
 
 void ft_timing_open_sent(ft_timing *t, int64_t now_us, uint64_t counted, bool at_once)
 {
-    t->looked_us = t->line.open_us = now_us;
+    t->line.open_us = now_us;
     t->line.open_bytes = at_once ? counted : 0;
     t->line.counted = counted;
     t->line.draft_bytes = 0;
 }
 
-/* When what has been found now came. */
-static int64_t came_us(const ft_timing *t, int64_t now_us)
+void ft_timing_opened(ft_timing *t, int64_t came_us, uint32_t queue_us)
 {
-    return t->worked ? now_us - (now_us - t->looked_us) / 2 : now_us;
-}
-
-void ft_timing_opened(ft_timing *t, int64_t now_us, uint32_t queue_us)
-{
-    const bool looked = t->looked_us > t->line.open_us; /* else it may have been there for long */
     t->trip = (ft_timing_trip){0};
-    if (looked && queue_us > 0)
+    if (queue_us > 0)
         t->trip = (ft_timing_trip){FT_UPLINK_OPEN, t->line.open_bytes,
-                                   came_us(t, now_us) - t->line.open_us - (int64_t)queue_us};
+                                   came_us - t->line.open_us - (int64_t)queue_us};
     t->line.open_bytes = 0;
 }
 
@@ -90,35 +83,28 @@ void ft_timing_draft_bytes(ft_timing *t, uint64_t before, uint64_t after)
     t->line.counted = after;
 }
 
-void ft_timing_looked(ft_timing *t, int64_t now_us)
-{
-    t->looked_us = now_us;
-}
-
 void ft_timing_sent(ft_timing *t, int64_t now_us)
 {
     t->sent = ft_known(now_us);
     t->early = ft_unknown();
-    t->looked_us = now_us;
 }
 
-void ft_timing_sent_early(ft_timing *t, int64_t now_us)
+void ft_timing_sent_early(ft_timing *t)
 {
-    t->early = ft_known(now_us);
+    t->early = ft_known(t->came_us);
     t->sent = t->mark; /* as if a draft had arrived at that moment */
 }
 
-void ft_timing_verdict(ft_timing *t, int64_t now_us, const ft_msg_verdict *verdict, uint32_t nodes)
+void ft_timing_verdict(ft_timing *t, int64_t came_us, const ft_msg_verdict *verdict, uint32_t nodes)
 {
     const int64_t served_us = (int64_t)verdict->queue_us + verdict->verify_us;
-    const int64_t at = came_us(t, now_us);
-    const int64_t wait_us = at - t->sent.us;
+    const int64_t wait_us = came_us - t->sent.us;
     const bool tells = t->sent.known && !t->first && wait_us > 0;
     t->round = t->rtt_sample = t->mark = ft_unknown();
     t->trip = (ft_timing_trip){0};
     if (tells) {
         t->mark = ft_known(t->sent.us + served_us);
-        t->round = ft_known(t->early.known ? at - t->early.us : wait_us);
+        t->round = ft_known(t->early.known ? came_us - t->early.us : wait_us);
         if (nodes > 0)
             ft_mean_saw(&t->wait_us, (double)wait_us, TUNE.weight);
     }
@@ -129,6 +115,7 @@ void ft_timing_verdict(ft_timing *t, int64_t now_us, const ft_msg_verdict *verdi
     }
     t->sent = ft_unknown();
     t->first = false;
+    t->came_us = came_us;
 }
 
 ft_known_us ft_timing_near(const ft_timing *t, int64_t now_us, double forward_us)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Times of rounds as the edge sees them: when a draft was sent, when its verdict came, and the
- * network's part of that. `now_us` is an argument; no clock, no link. Owned by the generation's
- * thread.
+ * network's part of that. `now_us` and `came_us` are arguments; no clock, no link. Owned by the
+ * generation's thread.
  *
- * If the draft model worked while a verdict came, its time lies between the last look at the link
- * and this one. The network's part cannot be measured from: the first verdict of a stream (it waits
- * for the server's prefill), verdicts of a run after its first, verdicts of a next run, and those
- * of a round that began with an early draft.
+ * The draft model may work while an answer comes. So what counts is when it came, and not when it
+ * was read (ft_server_msg.waited_us).
+ *
+ * The network's part cannot be measured from: the first verdict of a stream (it waits for the
+ * server's prefill), verdicts of a run after its first, verdicts of a next run, and those of a
+ * round that began with an early draft.
  *
  * A round trip of bytes (ft_timing_trip) tells about the uplink's rate. Only messages that went out
- * alone are measured so, and Open only if the link was looked at before Opened came.
+ * alone are measured so.
  *
  * Times also say when to give a stream up: an answer is overdue if it takes much longer than others
  * did lately, and never before ten seconds. For what the server must do first there is more time:
@@ -39,9 +41,8 @@ typedef struct ft_timing {
                           unknown: the round is not measured */
     ft_known_us early; /* known: it began with an early draft, when the last verdict came */
     bool first;        /* its verdict is the first of a stream */
-    int64_t looked_us; /* the last look at the link that found nothing */
-    bool worked;       /* the draft model has worked since then */
     /* The last verdict. */
+    int64_t came_us;
     ft_known_us mark;       /* when the server gave it (spec/control.h), on the edge's clock */
     ft_known_us round;      /* time from sending its draft to the verdict */
     ft_known_us rtt_sample; /* the network's part of that */
@@ -82,18 +83,17 @@ void ft_timing_overdue(ft_timing *t);
  * connection. */
 void ft_timing_open_sent(ft_timing *t, int64_t now_us, uint64_t counted, bool at_once);
 /* Opened came: measures the trip. queue_us: the server's time in it; 0: not known. */
-void ft_timing_opened(ft_timing *t, int64_t now_us, uint32_t queue_us);
+void ft_timing_opened(ft_timing *t, int64_t came_us, uint32_t queue_us);
 /* The draft that was sent last: the link has counted so many bytes before it and with it. */
 void ft_timing_draft_bytes(ft_timing *t, uint64_t before, uint64_t after);
-/* The link was looked at, and nothing had come. */
-void ft_timing_looked(ft_timing *t, int64_t now_us);
 
 /* A draft was sent. */
 void ft_timing_sent(ft_timing *t, int64_t now_us);
 /* The last verdict took an early draft, so the next round has begun. */
-void ft_timing_sent_early(ft_timing *t, int64_t now_us);
+void ft_timing_sent_early(ft_timing *t);
 /* A verdict on the outstanding round came; its draft has `nodes` nodes. Measures the trip. */
-void ft_timing_verdict(ft_timing *t, int64_t now_us, const ft_msg_verdict *verdict, uint32_t nodes);
+void ft_timing_verdict(ft_timing *t, int64_t came_us, const ft_msg_verdict *verdict,
+                       uint32_t nodes);
 
 /* Known: the verdict is expected before a draft forward begun now would end; the value is how long
  * to wait for it. Not known: it is expected later, or it is much later than others were. */

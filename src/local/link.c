@@ -15,12 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/cond.h"
 #include "wire/keyring.h"
 
 typedef struct item {
     struct item *next;
     ft_server_msg *msg;
+    int64_t came_us;
 } item;
 
 typedef struct local_link {
@@ -36,6 +38,12 @@ typedef struct local_link {
     uint32_t retry_after_ms;
     item *head, **tail;
 } local_link;
+
+static int64_t now_us(void)
+{
+    const ft_clock clock = ft_clock_monotonic();
+    return ft_clock_now_us(&clock);
+}
 
 /* ---- the engine thread's side ---- */
 
@@ -64,7 +72,7 @@ static void on_message(void *ctx, const ft_server_msg *borrowed)
     item *it = msg ? malloc(sizeof *it) : NULL;
     pthread_mutex_lock(&l->lock);
     if (it) {
-        *it = (item){.msg = msg};
+        *it = (item){.msg = msg, .came_us = now_us()};
         *l->tail = it;
         l->tail = &it->next;
     } else {
@@ -157,6 +165,7 @@ static ft_status local_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft
         if (!l->head)
             l->tail = &l->head;
         *out = it->msg;
+        (*out)->waited_us = now_us() - it->came_us;
         free(it);
     } else if (l->gone) {
         status = ft_error_set(err, l->gone_err.code, "%s", l->gone_err.message);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/cond.h"
 
 #define INBOX_MAX 32
@@ -27,6 +28,7 @@ struct ft_call {
     grpc_byte_buffer *received;
     grpc_status_code code;
     grpc_slice details;
+    int64_t waited_us; /* the message that the owner took last, in the inbox */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -314,6 +316,13 @@ static bool has_news(const ft_call *call)
     return call->cancelled || call->inbox.n || (call->ended && call->eof);
 }
 
+/* For how long a message has been in the inbox. */
+static int64_t waited_us(const ft_rpc_message *message)
+{
+    const ft_clock clock = ft_clock_monotonic();
+    return ft_clock_now_us(&clock) - message->pushed_us;
+}
+
 static ft_status copy_out(ft_rpc_message *message, ft_error *err, uint8_t **data, size_t *n)
 {
     grpc_slice bytes;
@@ -347,8 +356,10 @@ ft_status ft_call_recv_bytes(ft_call *call, int64_t timeout_us, ft_error *err, u
     else
         status = end_status(call, err);
     pthread_mutex_unlock(&call->lock);
-    if (message)
+    if (message) {
+        call->waited_us = waited_us(message);
         status = copy_out(message, err, data, n);
+    }
     ft_rpc_message_destroy(message);
     return status;
 }
@@ -363,6 +374,8 @@ ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_error *err, ft_serv
         status = ft_server_msg_decode(data, n, err, out);
         if (status != FT_OK) /* no message after a broken one can be trusted */
             grpc_call_cancel(call->call, NULL);
+        else
+            (*out)->waited_us = call->waited_us;
     }
     free(data);
     return status;

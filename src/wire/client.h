@@ -51,7 +51,8 @@ FT_WARN_UNUSED ft_status ft_call_create(ft_wire_client *client, ft_error *err, f
 /* Sends without waiting. ft_call_recv reports errors of the stream. Close and Cancel half-close the
  * stream; a message after them is FT_PRECONDITION. */
 FT_WARN_UNUSED ft_status ft_call_send(ft_call *call, const ft_client_msg *msg, ft_error *err);
-/* Waits for the next message; free *out by ft_server_msg_free. timeout_us 0: does not wait; below
+/* Waits for the next message, and tells for how long it has been there; free *out by
+ * ft_server_msg_free. timeout_us 0: does not wait; below
  * 0: no limit. FT_TIMEOUT: there is none yet. FT_CANCELLED: ft_call_cancel was called. After any
  * other error the stream is over, and later calls return the same error: the status with which the
  * server ended it (never one of the two above), FT_UNAVAILABLE if there is no connection or the

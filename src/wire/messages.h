@@ -140,6 +140,9 @@ typedef enum ft_server_kind { FT_SERVER_OPENED, FT_SERVER_VERDICT } ft_server_ki
 
 typedef struct ft_server_msg {
     ft_server_kind kind;
+    /* Not on the wire: when it was read, it had been on this machine for so long. 0 also if nobody
+     * knows. */
+    int64_t waited_us;
     union {
         ft_msg_opened opened;
         ft_msg_verdict verdict;

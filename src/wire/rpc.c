@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread.h"
@@ -125,8 +126,10 @@ bool ft_rpc_push(ft_rpc_messages *messages, grpc_byte_buffer *take_buffer)
         grpc_byte_buffer_destroy(take_buffer);
         return false;
     }
-    *message =
-        (ft_rpc_message){.buffer = take_buffer, .n_bytes = grpc_byte_buffer_length(take_buffer)};
+    const ft_clock clock = ft_clock_monotonic();
+    *message = (ft_rpc_message){.buffer = take_buffer,
+                                .n_bytes = grpc_byte_buffer_length(take_buffer),
+                                .pushed_us = ft_clock_now_us(&clock)};
     if (messages->last)
         messages->last->next = message;
     else

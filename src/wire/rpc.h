@@ -78,6 +78,7 @@ typedef struct ft_rpc_message {
     struct ft_rpc_message *next;
     grpc_byte_buffer *buffer;
     size_t n_bytes;
+    int64_t pushed_us; /* when, by ft_clock_monotonic */
 } ft_rpc_message;
 
 typedef struct ft_rpc_messages {

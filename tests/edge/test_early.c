@@ -128,6 +128,7 @@ static ft_status held_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_
         *out = NULL;
         return ft_error_set(err, FT_UNAVAILABLE, "lost");
     }
+    (*out)->waited_us = 0; /* on the machine's clock it has */
     if ((*out)->kind == FT_SERVER_OPENED && l->way->old_server)
         (*out)->opened.limits.early_drafts = false;
     if ((*out)->kind == FT_SERVER_VERDICT) {

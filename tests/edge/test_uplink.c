@@ -22,6 +22,8 @@ typedef struct way {
     ft_link_source inner;
     ft_line line;
     int64_t now_us;
+    int64_t busy_us; /* an answer waits so long for the edge, in turn no time and this */
+    uint32_t n_answers;
 } way;
 
 typedef struct slow_link {
@@ -52,9 +54,13 @@ static ft_status slow_send(ft_link *link, const ft_client_msg *msg, ft_error *er
 static ft_status slow_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out)
 {
     slow_link *l = (slow_link *)link;
+    way *w = l->way;
     (void)timeout_us;
     ft_status status = l->inner->vt->recv(l->inner, 30000000, err, out);
-    l->way->now_us += HALF_RTT_US;
+    const int64_t waited_us = w->n_answers++ % 2 ? w->busy_us : 0;
+    w->now_us += HALF_RTT_US + waited_us;
+    if (status == FT_OK)
+        (*out)->waited_us = waited_us;
     if (status == FT_OK && (*out)->kind == FT_SERVER_VERDICT)
         (*out)->verdict.queue_us = (*out)->verdict.verify_us = 0;
     return status;
@@ -118,12 +124,15 @@ typedef struct found {
     ft_uplink_rate used; /* to count with */
 } found;
 
-/* At this rate; given: as the edge was told, 0: it was not. */
-static found rate_after_texts(ft_verifier *v, ft_vocab *vocab, const ft_model *draft,
-                              double bits_per_s, double given)
+typedef struct world {
+    double bits_per_s, given; /* given: as the edge was told, 0: it was not */
+    int64_t busy_us;
+} world;
+
+static found rate_after_texts(ft_verifier *v, ft_vocab *vocab, const ft_model *draft, world of)
 {
-    const ft_line_rate rate = {.bits_per_s = {bits_per_s}};
-    way w = {.inner = ft_local_link_source(v), .now_us = 1000000};
+    const ft_line_rate rate = {.bits_per_s = {of.bits_per_s}};
+    way w = {.inner = ft_local_link_source(v), .now_us = 1000000, .busy_us = of.busy_us};
     int32_t prompt[20];
     ft_error err = {0};
     ft_edge *edge = NULL;
@@ -135,7 +144,7 @@ static found rate_after_texts(ft_verifier *v, ft_vocab *vocab, const ft_model *d
         .draft = ft_draft_params_tree(24, 4, 6),
         .source = {.ctx = &w, .open = way_open, .info = way_info, .in_process = true},
         .clock = {.now_us = now, .ctx = &w.now_us},
-        .uplink_bits_per_s = given};
+        .uplink_bits_per_s = of.given};
     assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_OK);
     for (int i = 0; i < N_TEXTS; i++) {
         for (int32_t j = 0; j < 20; j++)
@@ -172,15 +181,20 @@ static void test_rate(void **state)
                                    .max_context = MAX_CONTEXT};
     assert_int_equal(ft_verifier_create(&opts, &err, &v), FT_OK);
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        const found f = rate_after_texts(v, vocab, draft, rates[i], 0);
+        const found f = rate_after_texts(v, vocab, draft, (world){.bits_per_s = rates[i]});
         if (fabs((double)f.estimate / rates[i] - 1) > 0.1)
             fail_msg("%g bits/s taken for %llu", rates[i], (unsigned long long)f.estimate);
         assert_true(f.used.known && (uint64_t)f.used.bits_per_s == f.estimate);
         /* A rate that is given counts; what is measured stands in the statistics. */
-        const found told = rate_after_texts(v, vocab, draft, rates[i], 5e6);
+        const found told =
+            rate_after_texts(v, vocab, draft, (world){.bits_per_s = rates[i], .given = 5e6});
         assert_true(told.used.known && told.used.bits_per_s == 5e6);
         assert_true(told.used.empty_us > 2 * HALF_RTT_US);
         assert_int_equal(told.estimate, f.estimate);
+        /* What counts is when an answer came, and not when the edge read it. */
+        const found busy =
+            rate_after_texts(v, vocab, draft, (world){.bits_per_s = rates[i], .busy_us = 70000});
+        assert_int_equal(busy.estimate, f.estimate);
     }
     ft_verifier_destroy(v);
     ft_model_destroy(model);

@@ -4,9 +4,11 @@
 
 #include <arpa/inet.h>
 #include <grpc/grpc_security.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "foretoken.pb-c.h"
 #include "health.pb-c.h"
 
@@ -46,6 +48,41 @@ static void test_rounds(void **state)
     ft_call_destroy(call);
     echo_close(&e, client);
     assert_int_equal(e.ended, 1);
+}
+
+static uint64_t received_bytes(const ft_call *call)
+{
+    uint64_t sent, received;
+    ft_call_bytes(call, &sent, &received);
+    return received;
+}
+
+/* A message tells for how long it has waited for its reader. */
+static void test_waiting_message(void **state)
+{
+    echo e;
+    ft_wire_client *client = echo_open(&e);
+    ft_call *call = open_call(client);
+    const ft_clock clock = ft_clock_monotonic();
+    ft_server_msg *msg = NULL;
+    ft_error err = {0};
+    send_open(call, 100);
+    expect_opened(call, 100);
+    const uint64_t before = received_bytes(call);
+    const int64_t sent_us = ft_clock_now_us(&clock);
+    send_draft(call, 1, 8, 0);
+    while (received_bytes(call) == before)
+        sched_yield();
+    const int64_t there_us = ft_clock_now_us(&clock);
+    while (ft_clock_now_us(&clock) < there_us + 2000)
+        sched_yield();
+    const int64_t asked_us = ft_clock_now_us(&clock);
+    assert_int_equal(ft_call_recv(call, LIMIT_US, &err, &msg), FT_OK);
+    assert_true(msg->waited_us >= asked_us - there_us);
+    assert_true(msg->waited_us <= ft_clock_now_us(&clock) - sent_us);
+    ft_server_msg_free(msg);
+    ft_call_destroy(call);
+    echo_close(&e, client);
 }
 
 static void test_many_streams(void **state)
@@ -597,6 +634,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_waiting_message),
         cmocka_unit_test(test_many_streams),
         cmocka_unit_test(test_finish_with_status_and_trailer),
         cmocka_unit_test(test_cancel_from_another_thread),
