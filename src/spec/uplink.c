@@ -296,5 +296,5 @@ double ft_uplink_empty_us(const ft_uplink *u, double bits_per_s)
         return 0;
     for (uint32_t i = 0; i < drafts->n; i++)
         rest[i] = off(&line, &drafts->sample[i]);
-    return fmax(median(rest, drafts->n), 0);
+    return fmax(median(rest, drafts->n), 1);
 }

@@ -81,7 +81,7 @@ void ft_uplink_saw(ft_uplink *uplink, ft_uplink_kind kind, uint64_t bytes, int64
 
 /* What is known now. Finds the lines, if there are new samples. */
 ft_uplink_rate ft_uplink_rate_now(ft_uplink *uplink);
-/* The round trip of a Draft without bytes, if this is the rate; 0: not known. */
+/* The round trip of a Draft without bytes, if this is the rate, at least 1; 0: not known. */
 double ft_uplink_empty_us(const ft_uplink *uplink, double bits_per_s);
 
 #endif
