@@ -17,6 +17,7 @@
 typedef struct edge_flags {
     const char *servers, *draft, *vocab, *rule, *port_file, *token_file;
     bool insecure;
+    uint32_t lattice;
     ft_wire_client_opts wire; /* of each server; the address is set for one after the other */
     ft_edge_flags edge;
     ft_device_opts device;
@@ -49,6 +50,9 @@ static ft_status check(edge_flags *f, ft_error *err)
     if (!f->edge.opts.rule)
         return ft_error_set(err, FT_INVALID, "edge: no rule '%s': there are exact and ratio",
                             f->rule);
+    if (f->lattice > 0 && f->edge.opts.rule == &ft_rule_exact)
+        return ft_error_set(err, FT_INVALID,
+                            "edge: --lattice is about the points of rule ratio: pass --rule ratio");
     ft_status status = ft_api_flags_check(&f->api, "edge", "--host", f->insecure, err);
     return status == FT_OK ? ft_edge_flags_check(&f->edge, err) : status;
 }
@@ -103,6 +107,7 @@ static ft_status connect_servers(edge_app *app, ft_error *err)
     edge->more = app->more;
     edge->n_more = app->n_clients - 1;
     edge->clock = ft_clock_monotonic();
+    edge->draft.resolution = app->f.lattice;
     return FT_OK;
 }
 
@@ -196,6 +201,9 @@ static const ft_flag rows[] = {
      "tokens in the draft model's KV pool; 0: four texts of full length", 0, 1e9},
     {"--rule", NULL, FT_FLAG(edge_flags, rule), "RULE",
      "verification rule of texts, if the server offers it: exact or ratio (docs/PROTOCOL.md)"},
+    {"--lattice", NULL, FT_FLAG(edge_flags, lattice), "L",
+     "rule ratio: into how many parts points divide probability 1, 1024 at most; 0: 240", 0,
+     FT_RATIO_L_MAX},
     {"--reconnect-ms", NULL, FT_FLAG(edge_flags, edge.opts.reconnect_ms), "MS",
      "how long to try to reach lost servers again", 1, 1e9},
     {"--require-same-target", NULL, FT_FLAG(edge_flags, edge.opts.require_same_target), NULL,

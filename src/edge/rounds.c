@@ -146,6 +146,8 @@ static void count(ft_gen *gen, const ft_msg_verdict *v)
     s->rounds++;
     s->drafted += gen->out.msg.draft.n;
     s->accepted += v->n_path;
+    if (gen->out.msg.draft.n_evidence > 0)
+        s->l_sum += (uint64_t)gen->drafting.params.resolution * gen->out.msg.draft.n;
 }
 
 static void record(ft_gen *gen, const ft_msg_verdict *v)

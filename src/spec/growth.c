@@ -40,6 +40,8 @@ void ft_draft_params_obey(ft_draft_params *params, const ft_rule_terms *terms)
 {
     if (!terms->trees)
         params->width = params->branch = 1;
+    if (params->resolution == 0 || terms->resolution == 0)
+        params->resolution = terms->resolution;
     if (terms->adaptive)
         return;
     params->budget = params->depth = ft_min_u32(params->budget, params->depth);

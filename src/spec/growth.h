@@ -49,8 +49,8 @@ typedef struct ft_draft_params {
 ft_draft_params ft_draft_params_chain(uint32_t n);
 ft_draft_params ft_draft_params_tree(uint32_t budget, uint32_t depth, uint32_t width);
 
-/* Restricts the parameters to what the text's rule allows. If the rule is not adaptive, every draft
- * is a chain of `budget` tokens, whatever the tokens are. */
+/* Restricts the parameters to what the text's rule allows, and fills in its resolution. If the rule
+ * is not adaptive, every draft is a chain of `budget` tokens, whatever the tokens are. */
 void ft_draft_params_obey(ft_draft_params *params, const ft_rule_terms *terms);
 
 /* The most leaves that a draft computes. */

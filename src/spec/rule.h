@@ -31,6 +31,7 @@ typedef struct ft_rule_terms {
      * distribution. */
     bool same_tokens;
     bool by_round;           /* draws depend on ft_draw.round and resolution */
+    uint32_t resolution;     /* of draws, unless somebody chooses another; 0: they have none */
     uint32_t evidence_bytes; /* of a node at most; 0: there is no evidence */
 } ft_rule_terms;
 
@@ -47,7 +48,7 @@ typedef struct ft_draw {
     const float *logits; /* [n_vocab] of the draft model */
     uint32_t position;   /* of the drawn token in the text */
     uint32_t round;      /* the draft's; fixed, as the resolution, before its first draw */
-    uint32_t resolution; /* of what goes into the evidence, in the rule's unit; 0: its default */
+    uint32_t resolution; /* of what goes into the evidence, in the rule's unit; 0: the terms' */
 } ft_draw;
 
 /* A draft behind a text, as the server has it. All of it is borrowed. */
@@ -108,7 +109,8 @@ extern const ft_rule ft_rule_exact;
  * FT_RATIO_L_MAX. A server must trust its edges: one that lies about q steers its own text. */
 extern const ft_rule ft_rule_ratio;
 /* Bounds what a node's evidence takes, 0.9 KB with 49,152 tokens, and the time to decode it. */
-#define FT_RATIO_L_MAX 1024u
+#define FT_RATIO_L_MAX     1024u
+#define FT_RATIO_L_DEFAULT 240u /* the smaller one of the paper's actions */
 
 /* Lists of rules end with NULL: ft_rule_exact alone; all that there are. */
 extern const ft_rule *const ft_rules_default[], *const ft_rules_all[];

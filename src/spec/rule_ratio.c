@@ -26,8 +26,7 @@
 #include "spec/lattice.h"
 #include "spec/rule.h"
 
-#define L_DEFAULT 240 /* the smaller one of the paper's actions */
-#define HEAD_MAX  3   /* bytes of the varint */
+#define HEAD_MAX 3 /* bytes of the varint */
 
 static_assert(4u * FT_RATIO_L_MAX + 3 < 1u << 21, "a head has three bytes at most");
 static const ft_lattice_code *const codes[] = {&ft_lattice_index, &ft_lattice_adaptive};
@@ -131,6 +130,7 @@ static ft_rule_terms terms(const ft_rule *rule, uint32_t n_vocab, const ft_sampl
     if (s && s->temperature == 0)
         return ft_rule_exact.terms(&ft_rule_exact, n_vocab, s);
     return (ft_rule_terms){.by_round = true,
+                           .resolution = FT_RATIO_L_DEFAULT,
                            .evidence_bytes = HEAD_MAX + (uint32_t)ft_lattice_index.most_bytes(
                                                             n_vocab, FT_RATIO_L_MAX)};
 }
@@ -151,7 +151,7 @@ static void draw(const ft_rule *rule, ft_rule_work *work, const ft_draw *d, ft_d
         ft_rule_exact.draw(&ft_rule_exact, work, d, out, evidence);
         return;
     }
-    const uint32_t l = d->resolution ? d->resolution : L_DEFAULT;
+    const uint32_t l = d->resolution ? d->resolution : FT_RATIO_L_DEFAULT;
     ft_lattice_work lattice = ft_lattice_work_in(work->scratch, work->n_vocab, FT_RATIO_L_MAX);
     const ft_lattice_point *point = &lattice.point;
     const int32_t *tokens;

@@ -227,9 +227,11 @@ static void test_two_servers(void **state)
     assert_int_equal(program_stop(&second), 0);
 }
 
-/* What usage.foretoken says of a text that such an edge gets of a server with these rules. */
+/* What usage.foretoken says of a text that such an edge gets of a server with these rules. The text
+ * follows `ratio` only if the server offers it; then points have the l of --lattice. */
 static void expect_rule(const char *offered, const char *wanted, const char *rule, bool same_tokens)
 {
+    const bool ratio = strcmp(wanted, "ratio") == 0, points = strcmp(rule, "ratio") == 0;
     int server_port, port;
     char address[32];
     http_response r;
@@ -237,9 +239,9 @@ static void expect_rule(const char *offered, const char *wanted, const char *rul
                                                     "--port", "0", "--rules", offered, NULL});
     server_port = program_wait_port(&server, "listening");
     snprintf(address, sizeof address, "127.0.0.1:%d", server_port);
-    program edge =
-        program_start((const char *[]){"edge", "--server", address, "-md", model, "-t", "1",
-                                       "--draft", "4", "--port", "0", "--rule", wanted, NULL});
+    program edge = program_start((const char *[]){"edge", "--server", address, "-md", model, "-t",
+                                                  "1", "--draft", "4", "--port", "0", "--rule",
+                                                  wanted, ratio ? "--lattice" : NULL, "100", NULL});
     port = program_wait_port(&edge, "foretoken edge");
     assert_int_equal(http_ask(port, "POST", TEXT, "",
                               "{\"prompt\":\"abc\",\"max_tokens\":24,\"temperature\":1,\"seed\":7}",
@@ -249,7 +251,10 @@ static void expect_rule(const char *offered, const char *wanted, const char *rul
     const json_t *ours = json_object_get(json_object_get(json, "usage"), "foretoken");
     assert_string_equal(json_string_value(json_object_get(ours, "rule")), rule);
     assert_int_equal(json_is_true(json_object_get(ours, "same_tokens")), same_tokens);
-    assert_true(json_integer_value(json_object_get(ours, "accepted")) > 0);
+    const json_int_t drafted = json_integer_value(json_object_get(ours, "drafted"));
+    assert_true(json_integer_value(json_object_get(ours, "accepted")) > 0 && drafted > 0);
+    assert_int_equal(json_integer_value(json_object_get(ours, "l_sum")),
+                     points ? 100 * drafted : 0);
     json_decref(json);
     http_response_deinit(&r);
     assert_int_equal(program_stop(&edge), 0);
@@ -276,8 +281,10 @@ static void test_bad_lists_of_servers(void **state)
 
 static void test_flags(void **state)
 {
-    static const char *const bad[][2] = {
-        {"--trusted-proxy", "10.0.0.0/33"}, {"--rule", "none"}, {"--per-client-share", "101"}};
+    static const char *const bad[][2] = {{"--trusted-proxy", "10.0.0.0/33"},
+                                         {"--rule", "none"},
+                                         {"--lattice", "100"}, /* with rule exact */
+                                         {"--per-client-share", "101"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         program edge = program_start(
             (const char *[]){"edge", "-m", model, bad[i][0], bad[i][1], "--port", "0", NULL});
