@@ -82,8 +82,8 @@ static json_t *report_of(const simulate *f)
                                ft_qsv_law(&f->positions, t, k, true)));
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o}", "command", "simulate qsv",
                      "config", f->config_path, "positions", f->positions_path, "code",
-                     f->config.adaptive ? "adaptive" : "index", "seed", (json_int_t)f->seed,
-                     "points", points, "law", law, "claims", claims);
+                     ft_qsv_code_name[f->config.code], "seed", (json_int_t)f->seed, "points",
+                     points, "law", law, "claims", claims);
 }
 
 /* ---- for people ---- */

@@ -70,22 +70,30 @@ static float input_of(double confidence)
     return (float)(2 * confidence - 1);
 }
 
-void ft_policy_state(const float *confidence, size_t n, double bits_per_s,
-                     float state[FT_POLICY_INPUTS])
+void ft_policy_saw(ft_policy_past *past, float confidence)
 {
-    const size_t known = n < FT_POLICY_WINDOW ? n : FT_POLICY_WINDOW;
-    const size_t unknown = FT_POLICY_WINDOW - known;
+    if (past->n == FT_POLICY_WINDOW)
+        memmove(past->confidence, past->confidence + 1, --past->n * sizeof confidence);
+    past->confidence[past->n++] = confidence;
+}
+
+void ft_policy_state(const ft_policy_past *past, double bits_per_s, float state[FT_POLICY_INPUTS])
+{
+    const uint32_t first = FT_POLICY_WINDOW - past->n;
     double sum = 0;
+    uint32_t known = 0;
     memset(state, 0, FT_POLICY_INPUTS * sizeof *state);
-    for (size_t i = 0; i < known; i++) {
-        const double c = (double)confidence[n - known + i];
-        state[unknown + i] = input_of(c);
+    for (uint32_t i = 0; i < past->n; i++) {
+        const double c = (double)past->confidence[i];
+        if (!(c >= 0))
+            continue;
+        state[first + i] = input_of(c);
         sum += c;
+        known++;
     }
-    if (known > 0) {
-        state[FT_POLICY_WINDOW] = input_of(sum / (double)known);
-        state[FT_POLICY_WINDOW + 1] = state[FT_POLICY_WINDOW - 1];
-    }
+    if (known > 0)
+        state[FT_POLICY_WINDOW] = input_of(sum / known);
+    state[FT_POLICY_WINDOW + 1] = state[FT_POLICY_WINDOW - 1];
     state[FT_POLICY_WINDOW + 2] = (float)(log10(bits_per_s) - MIDDLE);
 }
 

@@ -52,10 +52,20 @@ void ft_policy_deinit(ft_policy *policy);
  * would join the branches of the first layer. */
 void ft_policy_mask(const ft_policy *policy, uint8_t *mask);
 
-/* The inputs: confidence[n] is q(x) of the text's generated tokens, the last at n - 1; of places
- * before the first token nothing is known. The uplink has bits_per_s > 0. */
-void ft_policy_state(const float *confidence, size_t n, double bits_per_s,
-                     float state[FT_POLICY_INPUTS]);
+/* What is known of the text's last generated tokens. All-zero: there are none. */
+typedef struct ft_policy_past {
+    float confidence[FT_POLICY_WINDOW]; /* [n] the last token's at n - 1; below 0: unknown */
+    uint32_t n;
+} ft_policy_past;
+
+/* The text has grown by a token. confidence: how probable the draft model held it, as the point
+ * says that the edge sent for its place; below 0: unknown. It is unknown for the target's own token
+ * behind a chain that was accepted as a whole, and for tokens of runs, as no point was made there.
+ * Nothing else may be told here: not a token that is drafted and not yet judged (spec/rule.h). */
+void ft_policy_saw(ft_policy_past *past, float confidence);
+
+/* The inputs. Of places before the first token nothing is known. The uplink has bits_per_s > 0. */
+void ft_policy_state(const ft_policy_past *past, double bits_per_s, float state[FT_POLICY_INPUTS]);
 
 /* The choice of the highest value; of equal ones the first. No allocation. */
 ft_policy_choice ft_policy_choose(const ft_policy *policy, const float state[FT_POLICY_INPUTS]);

@@ -20,6 +20,10 @@ static const ft_sim_constant range[FT_QSV_CONSTS] = {
 #undef X
 };
 
+#define X(id, text) [FT_QSV_CODE_##id] = text,
+const char *const ft_qsv_code_name[FT_QSV_CODES] = {FT_QSV_CODE_LIST(X)};
+#undef X
+
 double ft_qsv_link_kbit_s(const ft_qsv_link *link)
 {
     const ft_line_rate *rate = &link->rate;
@@ -31,10 +35,13 @@ double ft_qsv_link_kbit_s(const ft_qsv_link *link)
 static ft_status read_code(const json_t *root, ft_error *err, ft_qsv_config *out)
 {
     const char *code = json_string_value(json_object_get(root, "code"));
-    if (!code || (strcmp(code, "index") != 0 && strcmp(code, "adaptive") != 0))
-        return ft_error_set(err, FT_INVALID, "'code' is missing or not \"index\" or \"adaptive\"");
-    out->adaptive = strcmp(code, "adaptive") == 0;
-    return FT_OK;
+    for (int i = 0; code && i < FT_QSV_CODES; i++)
+        if (strcmp(code, ft_qsv_code_name[i]) == 0) {
+            out->code = (ft_qsv_code)i;
+            return FT_OK;
+        }
+    return ft_error_set(err, FT_INVALID,
+                        "'code' is missing or not \"index\", \"adaptive\" or \"shorter\"");
 }
 
 /* An object's "value", 1 to n_max rising numbers, with their reason. */

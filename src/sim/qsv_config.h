@@ -42,6 +42,19 @@ typedef enum ft_qsv_const {
         FT_QSV_CONSTS
 } ft_qsv_const;
 
+/* How points are sent. X(NAME, "name in the file") */
+#define FT_QSV_CODE_LIST(X)                                       \
+    X(INDEX, "index") /* bits of the code alone, as in eq. (7) */ \
+    X(ADAPTIVE, "adaptive")                                       \
+    X(SHORTER, "shorter") /* the shorter one, as evidence of rule ratio */
+typedef enum ft_qsv_code {
+#define X(id, text) FT_QSV_CODE_##id,
+    FT_QSV_CODE_LIST(X)
+#undef X
+        FT_QSV_CODES
+} ft_qsv_code;
+extern const char *const ft_qsv_code_name[FT_QSV_CODES];
+
 /* An uplink; its rate is constant or changes as a Markov chain (rate.step_ns > 0). */
 typedef struct ft_qsv_link {
     char name[40]; /* "constant", or the chain's */
@@ -51,8 +64,8 @@ typedef struct ft_qsv_link {
 typedef struct ft_qsv_config {
     double k[FT_QSV_CONSTS];
     bool open[FT_QSV_CONSTS]; /* the paper gives no value */
-    bool adaptive;            /* points are sent by code `adaptive`, otherwise by `index` */
-    uint32_t l[FT_QSV_L];     /* [n_l] to choose from; rising */
+    ft_qsv_code code;
+    uint32_t l[FT_QSV_L]; /* [n_l] to choose from; rising */
     uint32_t n_l;
     ft_qsv_link link[FT_QSV_LINKS]; /* [n_links]: rising constant rates, then chains */
     uint32_t n_links;

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "base/rng.h"
+#include "spec/rule.h"
 
 #define DOMAIN 0x71737620u /* of the draws of acceptance, so that a seed serves other draws, too */
 #define NS     1e6         /* of a millisecond */
@@ -50,6 +51,7 @@ void ft_qsv_walk_text(ft_qsv_walk *walk, uint32_t text)
 {
     walk->text = text;
     walk->at = 0;
+    walk->past = (ft_policy_past){0};
 }
 
 static const ft_positions_text *text_of(const ft_qsv_walk *walk)
@@ -64,8 +66,7 @@ bool ft_qsv_walk_more(const ft_qsv_walk *walk)
 
 void ft_qsv_walk_state(const ft_qsv_walk *walk, float state[FT_POLICY_INPUTS])
 {
-    ft_policy_state(text_of(walk)->q, walk->at, ft_line_rate_at(&walk->line.rate, walk->now_ns),
-                    state);
+    ft_policy_state(&walk->past, ft_line_rate_at(&walk->line.rate, walk->now_ns), state);
 }
 
 /* ---- a draft ---- */
@@ -99,17 +100,32 @@ static double chance(const ft_qsv_walk *walk, const ft_qsv_draft *draft, uint32_
     return text->rank[at] < draft->width ? 1 : 0;
 }
 
+/* Of the point at a position. */
+static double point_bits(const ft_qsv_walk *walk, uint32_t i_l, uint32_t at)
+{
+    const ft_qsv_setting *s = walk->setting;
+    const ft_positions_text *text = text_of(walk);
+    const uint32_t index = s->positions->index_bits[s->row[i_l]];
+    const uint32_t adaptive = text->adaptive_bits[(size_t)s->row[i_l] * text->n + at];
+    switch (s->config->code) {
+    case FT_QSV_CODE_INDEX:
+        return index;
+    case FT_QSV_CODE_ADAPTIVE:
+        return adaptive;
+    default:
+        return 8.0 * ft_ratio_sent_bytes(s->config->l[i_l], index, adaptive);
+    }
+}
+
 /* Bits that one node takes on the uplink: its number in the vocabulary and its distribution. */
 static double node_bits(const ft_qsv_walk *walk, const ft_qsv_draft *draft, uint32_t at)
 {
     const ft_qsv_setting *s = walk->setting;
-    const ft_positions_text *text = text_of(walk);
     double bits = s->token_bits;
     if (draft->kind == FT_QSV_WHOLE)
         bits += s->config->k[FT_QSV_PROBABILITY_BITS] * s->positions->n_vocab;
     else if (draft->kind != FT_QSV_EXACT)
-        bits += s->config->adaptive ? text->adaptive_bits[(size_t)s->row[draft->i_l] * text->n + at]
-                                    : s->positions->index_bits[s->row[draft->i_l]];
+        bits += point_bits(walk, draft->i_l, at);
     return bits;
 }
 
@@ -150,6 +166,20 @@ static void judge(const ft_qsv_walk *walk, const ft_qsv_draft *draft, ft_qsv_rou
     out->tokens = out->accepted < left ? out->accepted + 1 : left;
 }
 
+/* The tokens that the round brought become text. An edge has a point for each drafted token, and
+ * for the one that came instead of a rejected one. */
+static void remember(ft_qsv_walk *walk, const ft_qsv_draft *draft, const ft_qsv_round *round)
+{
+    const ft_qsv_setting *s = walk->setting;
+    const ft_positions_text *text = text_of(walk);
+    for (uint32_t i = 0; i < round->tokens; i++) {
+        const size_t cell = (size_t)s->row[draft->i_l] * text->n + walk->at + i;
+        const bool has_point = draft->kind == FT_QSV_QS && i < round->levels;
+        ft_policy_saw(&walk->past,
+                      has_point ? (float)text->count[cell] / (float)s->config->l[draft->i_l] : -1);
+    }
+}
+
 /* ---- its times ---- */
 
 static double down_ms(const ft_qsv_setting *s, uint64_t n_answers)
@@ -178,6 +208,7 @@ void ft_qsv_walk_round(ft_qsv_walk *walk, const ft_qsv_draft *draft, ft_qsv_roun
     out->verify_ms = k[FT_QSV_VERIFY_MS] + out->nodes * k[FT_QSV_VERIFY_TOKEN_MS];
     out->down_ms = k[FT_QSV_RTT_MS] + down_ms(walk->setting, (uint64_t)out->nodes + 1);
     pass_ms(walk, out->verify_ms + out->down_ms);
+    remember(walk, draft, out);
     walk->at += out->tokens;
 }
 
@@ -188,5 +219,6 @@ void ft_qsv_walk_plain(ft_qsv_walk *walk, ft_qsv_round *out)
     /* The target goes on while a token is on its way, so only the slower of the two counts. */
     out->down_ms = fmax(0, down_ms(walk->setting, 1) - verify_ms);
     pass_ms(walk, out->verify_ms + out->down_ms);
+    ft_policy_saw(&walk->past, -1);
     walk->at++;
 }

@@ -14,8 +14,8 @@
  * depend on what is drawn later.
  *
  * Behind the first rejected token a draft is on a text of its own, which nobody recorded. What it
- * costs there (bits by code `adaptive`, the length up to a threshold) is taken from the target's
- * text.
+ * costs there (bits of another code than `index`, the length up to a threshold) is taken from the
+ * target's text.
  *
  * Plain data; a walk belongs to one thread. Pure: the same walk does the same on every machine. */
 #ifndef FT_SIM_QSV_WALK_H
@@ -73,8 +73,9 @@ typedef struct ft_qsv_walk {
     uint32_t replay;
     ft_line line;
     int64_t now_ns;
-    uint32_t text; /* index into the positions' texts */
-    uint32_t at;   /* position of the next token */
+    uint32_t text;       /* index into the positions' texts */
+    uint32_t at;         /* position of the next token */
+    ft_policy_past past; /* as an edge knows it that sent the points of the drafts so far */
 } ft_qsv_walk;
 
 /* At time 0 in front of text 0. Acceptance is drawn by seed, replay, text and position, so walks

@@ -98,6 +98,10 @@ struct ft_rule {
      * missing: call again when they are there. No allocation. */
     bool (*walk)(const ft_rule *rule, ft_rule_work *work, const ft_drafted *draft, ft_rows rows,
                  ft_verified *found);
+    /* The edge: the probability that the distribution in a node's evidence, which `draw` wrote,
+     * gives to a token; below 0: the evidence does not say. NULL: it never does. No allocation. */
+    float (*said)(const ft_rule *rule, ft_rule_work *work, const uint8_t *evidence, uint32_t n,
+                  int32_t token);
 };
 
 /* The target's token at each position is drawn as if there were no draft. The text follows the tree
@@ -111,6 +115,11 @@ extern const ft_rule ft_rule_ratio;
 /* Bounds what a node's evidence takes, 0.9 KB with 49,152 tokens, and the time to decode it. */
 #define FT_RATIO_L_MAX     1024u
 #define FT_RATIO_L_DEFAULT 240u /* the smaller one of the paper's actions */
+
+/* The bytes that a node's evidence takes in a draft, its length included, if its point takes so
+ * many bits in code `index` and in code `adaptive`. Where both are about as long it may be a few
+ * more. */
+uint32_t ft_ratio_sent_bytes(uint32_t l, uint32_t index_bits, uint32_t adaptive_bits);
 
 /* Lists of rules end with NULL: ft_rule_exact alone; all that there are. */
 extern const ft_rule *const ft_rules_default[], *const ft_rules_all[];

@@ -55,13 +55,23 @@ static uint64_t unit(uint64_t seed, kind what, uint32_t position, uint32_t round
 
 /* ---- evidence ---- */
 
-static uint32_t put_head(uint32_t head, uint8_t *out)
+static uint32_t put_varint(uint32_t value, uint8_t *out)
 {
     uint32_t n = 0;
-    for (; head > 0x7f; head >>= 7)
-        out[n++] = (uint8_t)(head | 0x80);
-    out[n++] = (uint8_t)head;
+    for (; value > 0x7f; value >>= 7)
+        out[n++] = (uint8_t)(value | 0x80);
+    out[n++] = (uint8_t)value;
     return n;
+}
+
+uint32_t ft_ratio_sent_bytes(uint32_t l, uint32_t index_bits, uint32_t adaptive_bits)
+{
+    const ft_lattice_code *code =
+        adaptive_bits <= index_bits ? &ft_lattice_adaptive : &ft_lattice_index;
+    uint8_t bytes[HEAD_MAX];
+    const uint32_t n =
+        put_varint(4 * l + code->id, bytes) + (ft_min_u32(index_bits, adaptive_bits) + 7) / 8;
+    return put_varint(n, bytes) + n; /* its length is a varint, too */
 }
 
 typedef struct head {
@@ -94,14 +104,19 @@ static const char *check(const ft_rule *rule, const ft_drafted *draft, const uin
     return read_head(evidence, n, &h);
 }
 
-/* NULL: the point is in work->point, with a count of `token`. Else what is wrong. */
-static const char *read_point(ft_lattice_work *work, const uint8_t *evidence, uint32_t n,
-                              int32_t token)
+/* NULL: the point is in work->point. Else what is wrong. */
+static const char *read_point(ft_lattice_work *work, const uint8_t *evidence, uint32_t n)
 {
     head h;
     const char *wrong = read_head(evidence, n, &h);
-    if (!wrong)
-        wrong = h.code->decode(work, h.l, evidence + h.bytes, n - h.bytes, &work->point);
+    return wrong ? wrong : h.code->decode(work, h.l, evidence + h.bytes, n - h.bytes, &work->point);
+}
+
+/* The same, and the point has a count of `token`. */
+static const char *read_point_of(ft_lattice_work *work, const uint8_t *evidence, uint32_t n,
+                                 int32_t token)
+{
+    const char *wrong = read_point(work, evidence, n);
     if (!wrong && ft_lattice_count(&work->point, token) == 0)
         wrong = "it gives the node's token no weight";
     return wrong;
@@ -113,11 +128,11 @@ static uint32_t put_point(ft_lattice_work *work, uint8_t *evidence)
     const ft_lattice_point *point = &work->point;
     const size_t most = ft_lattice_index.most_bytes(work->n_vocab, point->l);
     const ft_lattice_code *code = &ft_lattice_adaptive;
-    uint32_t n = put_head(4 * point->l + code->id, evidence);
+    uint32_t n = put_varint(4 * point->l + code->id, evidence);
     uint64_t bits = code->encode(work, point, evidence + n, most);
     if (bits == FT_LATTICE_TOO_LONG) {
         code = &ft_lattice_index;
-        n = put_head(4 * point->l + code->id, evidence);
+        n = put_varint(4 * point->l + code->id, evidence);
         bits = code->encode(work, point, evidence + n, most);
     }
     return n + (uint32_t)((bits + 7) / 8);
@@ -260,7 +275,7 @@ static bool walk(const ft_rule *rule, ft_rule_work *work, const ft_drafted *draf
         uint32_t n;
         const uint8_t *evidence = ft_evidence_of(draft, node, &n);
         const int32_t token = draft->tree->token[node];
-        found->refused = read_point(&lattice, evidence, n, token);
+        found->refused = read_point_of(&lattice, evidence, n, token);
         if (found->refused)
             return true;
         if (!accepts(&p, &lattice.point, token, unit(s->seed, KIND_ACCEPT, position, 0))) {
@@ -271,10 +286,20 @@ static bool walk(const ft_rule *rule, ft_rule_work *work, const ft_drafted *draf
     }
 }
 
+static float said(const ft_rule *rule, ft_rule_work *work, const uint8_t *evidence, uint32_t n,
+                  int32_t token)
+{
+    ft_lattice_work lattice = ft_lattice_work_in(work->scratch, work->n_vocab, FT_RATIO_L_MAX);
+    if (read_point(&lattice, evidence, n))
+        return -1;
+    return (float)ft_lattice_count(&lattice.point, token) / (float)lattice.point.l;
+}
+
 const ft_rule ft_rule_ratio = {.id = 1,
                                .name = "ratio",
                                .terms = terms,
                                .scratch_bytes = scratch_bytes,
                                .draw = draw,
                                .check = check,
-                               .walk = walk};
+                               .walk = walk,
+                               .said = said};

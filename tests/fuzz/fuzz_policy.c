@@ -15,7 +15,8 @@ static void require(int condition)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const float confidence[3] = {0, 1, 0.5f};
+    static const float confidence[3] = {0, -1, 0.5f};
+    ft_policy_past past = {0};
     ft_policy p = {0};
     ft_error err = {0};
     json_t *root = NULL;
@@ -30,7 +31,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     require(ft_mlp_n_params(&p.net.shape) <= FT_POLICY_PARAMS_MAX);
     for (size_t known = 0; known <= 3; known++) {
         float state[FT_POLICY_INPUTS];
-        ft_policy_state(confidence, known, 1e3, state);
+        if (known > 0)
+            ft_policy_saw(&past, confidence[known - 1]);
+        ft_policy_state(&past, 1e3, state);
         const ft_policy_choice choice = ft_policy_choose(&p, state);
         require(choice.length >= 1 && choice.length <= p.n_lengths && choice.i_l < p.n_l);
     }

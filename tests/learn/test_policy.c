@@ -63,24 +63,48 @@ static void assert_input(float input, double expected)
 
 static void test_state(void **state)
 {
-    float c[100], x[FT_POLICY_INPUTS];
-    for (int i = 0; i < 100; i++)
-        c[i] = (float)i / 100;
-    ft_policy_state(c, 0, 1e6, x); /* nothing is known */
+    float x[FT_POLICY_INPUTS];
+    ft_policy_past past = {0};
+    ft_policy_state(&past, 1e6, x); /* nothing is known */
     for (int i = 0; i < FT_POLICY_INPUTS; i++)
         assert_input(x[i], 0);
-    ft_policy_state(c + 50, 2, 1e5, x); /* of two tokens */
+    ft_policy_saw(&past, 0.50f);
+    ft_policy_saw(&past, 0.51f);
+    ft_policy_state(&past, 1e5, x); /* of two tokens */
     assert_input(x[FT_POLICY_WINDOW - 3], 0);
     assert_input(x[FT_POLICY_WINDOW - 2], 2 * 0.50 - 1);
     assert_input(x[FT_POLICY_WINDOW - 1], 2 * 0.51 - 1);
     assert_input(x[FT_POLICY_WINDOW], 2 * 0.505 - 1);
     assert_input(x[FT_POLICY_WINDOW + 1], 2 * 0.51 - 1);
     assert_input(x[FT_POLICY_WINDOW + 2], -1);
-    ft_policy_state(c, 100, 1e7, x); /* the last ones count */
+    for (int i = 0; i < 100; i++)
+        ft_policy_saw(&past, (float)i / 100);
+    ft_policy_state(&past, 1e7, x); /* the last ones count */
     assert_input(x[0], 2 * 0.36 - 1);
     assert_input(x[FT_POLICY_WINDOW - 1], 2 * 0.99 - 1);
     assert_input(x[FT_POLICY_WINDOW], 2 * 0.675 - 1);
     assert_input(x[FT_POLICY_WINDOW + 2], 1);
+}
+
+/* Neither the place of a token of which nothing is known nor the mean says anything of it. */
+static void test_unknown_tokens(void **state)
+{
+    float x[FT_POLICY_INPUTS];
+    ft_policy_past past = {0};
+    ft_policy_saw(&past, -1);
+    ft_policy_state(&past, 1e6, x);
+    for (int i = 0; i < FT_POLICY_INPUTS; i++)
+        assert_input(x[i], 0);
+    ft_policy_saw(&past, 0);
+    ft_policy_saw(&past, 0.9f);
+    ft_policy_saw(&past, -1);
+    ft_policy_state(&past, 1e6, x);
+    assert_input(x[FT_POLICY_WINDOW - 4], 0);
+    assert_input(x[FT_POLICY_WINDOW - 3], -1);
+    assert_input(x[FT_POLICY_WINDOW - 2], 2 * 0.9 - 1);
+    assert_input(x[FT_POLICY_WINDOW - 1], 0);
+    assert_input(x[FT_POLICY_WINDOW], 2 * 0.45 - 1);
+    assert_input(x[FT_POLICY_WINDOW + 1], 0);
 }
 
 /* Each choice, by a bias that is higher than the others. */
@@ -185,13 +209,10 @@ static void test_what_is_wrong_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_file_comes_back),
-        cmocka_unit_test(test_state),
-        cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_branches),
-        cmocka_unit_test(test_another_draft),
-        cmocka_unit_test(test_too_many_choices),
-        cmocka_unit_test(test_what_is_wrong_is_named),
+        cmocka_unit_test(test_file_comes_back),  cmocka_unit_test(test_state),
+        cmocka_unit_test(test_unknown_tokens),   cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_branches),         cmocka_unit_test(test_another_draft),
+        cmocka_unit_test(test_too_many_choices), cmocka_unit_test(test_what_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

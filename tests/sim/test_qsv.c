@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/num.h"
 #include "sim/qsv_table.h"
 #include "support/positions.h"
 #include "support/stats.h"
@@ -195,11 +196,14 @@ static void test_times(void **state)
     assert_close(r.down_ms, 6 + (16 + 3) / 100.0); /* a token, and one of five numbers */
     assert_close(r.expected, 3);
 
-    w.config.adaptive = true;
+    w.config.code = FT_QSV_CODE_ADAPTIVE;
     r = round_at(&w, qs, 3); /* third row: 120 and the position */
     assert_close(r.bits, 80 + 4 * 16 + 123 + 124 + 125 + 126);
     assert_int_equal(r.accepted, 2);
-    w.config.adaptive = false;
+    w.config.code = FT_QSV_CODE_SHORTER; /* 16 bytes, and three of head and length */
+    r = round_at(&w, qs, 3);
+    assert_close(r.bits, 80 + 4 * (16 + 8 * (16 + 3)));
+    w.config.code = FT_QSV_CODE_INDEX;
 
     ft_qsv_draft draft = qs;
     draft.kind = FT_QSV_SQ;
@@ -210,6 +214,34 @@ static void test_times(void **state)
     r = round_at(&w, draft, 0);
     assert_close(r.bits, 80 + 4 * (16 + 32 * 49152.0));
     assert_int_equal(r.accepted, 2);
+    world_deinit(&w);
+}
+
+/* A policy sees what an edge knows: of drafted tokens and of the one that came instead of a
+ * rejected one what the points say, of the token behind a whole chain nothing. */
+static void test_what_a_policy_sees(void **state)
+{
+    const ft_positions positions = plain_text();
+    static const float seen[] = {1, 1, 0, 1, -1, 0, 1, -1, -1};
+    static const uint32_t length[] = {4, 1, 3, 1};
+    ft_qsv_walk walk;
+    ft_qsv_round round;
+    world w;
+    world_init(&w, &positions);
+    ft_qsv_walk_init(&walk, &w.setting, &w.config.link[0], 1, 0);
+    ft_qsv_walk_text(&walk, 2);
+    assert_int_equal(walk.past.n, 0);
+    for (uint32_t i = 0; i < FT_COUNT(length); i++) {
+        const ft_qsv_draft qs = {.kind = FT_QSV_QS, .length = length[i], .i_l = i % 2, .width = 1};
+        ft_qsv_walk_round(&walk, &qs, &round); /* 2, 1, 0 and 1 are accepted */
+    }
+    ft_qsv_walk_plain(&walk, &round);
+    assert_int_equal(walk.past.n, FT_COUNT(seen));
+    assert_int_equal(walk.at, FT_COUNT(seen));
+    for (uint32_t i = 0; i < FT_COUNT(seen); i++)
+        assert_close((double)walk.past.confidence[i], (double)seen[i]);
+    ft_qsv_walk_text(&walk, 2);
+    assert_int_equal(walk.past.n, 0);
     world_deinit(&w);
 }
 
@@ -420,6 +452,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_law),
         cmocka_unit_test(test_times),
+        cmocka_unit_test(test_what_a_policy_sees),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_end_of_text),
         cmocka_unit_test(test_threshold),

@@ -25,7 +25,7 @@ static void test_shipped(void **state)
     ft_error err = {0};
     if (ft_qsv_config_load(shipped(), &err, &c) != FT_OK)
         fail_msg("%s", err.message);
-    assert_true(c.n_l == 2 && c.l[0] == 240 && c.l[1] == 720 && !c.adaptive);
+    assert_true(c.n_l == 2 && c.l[0] == 240 && c.l[1] == 720 && c.code == FT_QSV_CODE_INDEX);
     assert_true(c.k[FT_QSV_LENGTH_MOST] == 12 && c.open[FT_QSV_DRAFT_MS]);
     assert_true(c.k[FT_QSV_RTT_MS] == 0 && !c.open[FT_QSV_RTT_MS]);
     /* from 20 kbit/s to 50 Mbit/s, and chains at kbit/s and at 2 and 6 Mbit/s */
@@ -103,6 +103,7 @@ static void test_taken(void **state)
 {
     ft_error err;
     assert_int_equal(with("code", "\"adaptive\"", &err), FT_OK);
+    assert_int_equal(with("code", "\"shorter\"", &err), FT_OK);
     assert_int_equal(with("markov", "[]", &err), FT_OK);
     assert_int_equal(with("l.value", "[8]", &err), FT_OK);
 }

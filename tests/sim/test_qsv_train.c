@@ -74,7 +74,7 @@ static void test_near_the_best_pair(void **state)
 static void test_looks_at_the_rate(void **state)
 {
     ft_qsv_config c = config(20);
-    const float confidence[] = {0.9f, 0.9f, 0.9f, 0.9f, 0.9f, 0.9f};
+    ft_policy_past past = {0};
     float slow[FT_POLICY_INPUTS], fast[FT_POLICY_INPUTS];
     ft_positions positions = made_positions(5, 50, 60);
     ft_qsv_training training;
@@ -83,8 +83,10 @@ static void test_looks_at_the_rate(void **state)
     c.n_links = 2;
     const ft_qsv_train_opts opts = opts_of(&c, &positions);
     assert_int_equal(ft_qsv_train(&opts, &err, &policy, &training), FT_OK);
-    ft_policy_state(confidence, 6, 20e3, slow);
-    ft_policy_state(confidence, 6, 50e6, fast);
+    for (int i = 0; i < 6; i++)
+        ft_policy_saw(&past, 0.9f);
+    ft_policy_state(&past, 20e3, slow);
+    ft_policy_state(&past, 50e6, fast);
     assert_int_equal(ft_policy_choose(&policy, slow).length, 1);
     assert_int_equal(ft_policy_choose(&policy, slow).i_l, 0);
     assert_true(ft_policy_choose(&policy, fast).length >= 2);

@@ -309,6 +309,72 @@ static void draws_are_pinned(void **state)
     ft_buf_deinit(&c.evidence);
 }
 
+/* ---- what a point says ---- */
+
+/* A token is drawn as often as the evidence says. */
+static void a_point_says_how_probable_tokens_are(void **state)
+{
+    static const uint32_t l[] = {8, 240, 720};
+    for (size_t k = 0; k < FT_COUNT(l); k++) {
+        double count[VOCAB] = {0}, expected[VOCAB];
+        chain c = {0};
+        for (uint64_t seed = 0; seed < 4000; seed++) {
+            begin(&c, &(ft_sampling){.temperature = 1, .top_p = 1, .seed = seed});
+            add_node(&c, l[k], 1);
+            count[c.tree.token[0]]++;
+        }
+        uint32_t n, n_said = 0;
+        const ft_drafted drafted = drafted_of(&c);
+        const uint8_t *evidence = ft_evidence_of(&drafted, 0, &n);
+        float sum = 0;
+        for (int32_t i = 0; i < VOCAB; i++) {
+            const float said = ft_rule_ratio.said(&ft_rule_ratio, w.work, evidence, n, i);
+            expected[i] = 4000 * (double)said;
+            sum += said;
+            n_said += said > 0;
+            assert_true(said > 0 || (said >= 0 && count[i] == 0));
+        }
+        assert_true(n_said > 1 && fabsf(sum - 1) < 1e-5f);
+        assert_true(ft_chi_square_p(count, expected, VOCAB) > 1e-4);
+        assert_true(ft_rule_ratio.said(&ft_rule_ratio, w.work, evidence, 1, 0) < 0);
+        ft_buf_deinit(&c.evidence);
+    }
+}
+
+/* ft_ratio_sent_bytes is what a node's evidence takes. Near the end of its room the adaptive code
+ * may not know whether it fits; then the index code is sent, which is hardly longer. */
+static void evidence_is_as_long_as_said(void **state)
+{
+    static uint8_t code[4096];
+    static const float flatter[] = {1, 0.5f, 0}; /* flat: the index code is the shorter one */
+    uint32_t codes_seen = 0;
+    for (uint32_t i = 0; i < 60; i++) {
+        const uint32_t l = i % 2 ? 240 : 20;
+        float logits[VOCAB];
+        uint8_t bytes[4096];
+        for (int k = 0; k < VOCAB; k++)
+            logits[k] = flatter[i % 3] * w.draft[(k + (int)i) % VOCAB];
+        const ft_sampling s = {.temperature = 1, .top_p = 1};
+        const ft_draw d = {.sampling = &s, .logits = logits, .position = i, .resolution = l};
+        ft_draft_children child;
+        ft_buf all = {0};
+        ft_rule_ratio.draw(&ft_rule_ratio, w.work, &d, &child, bytes);
+        assert_int_equal(ft_evidence_append(&all, bytes, child.n_evidence), FT_OK);
+        ft_lattice_work work = ft_lattice_work_in(w.work->scratch, VOCAB, FT_RATIO_L_MAX);
+        codes_seen |= 1u << (bytes[0] % 4);
+        const ft_lattice_code *coder = bytes[0] % 4 ? &ft_lattice_adaptive : &ft_lattice_index;
+        const uint32_t head = 4 * l > 127 ? 2 : 1;
+        assert_null(coder->decode(&work, l, bytes + head, child.n_evidence - head, &work.point));
+        const uint64_t index = ft_lattice_index.encode(&work, &work.point, code, sizeof code);
+        const uint64_t adaptive = ft_lattice_adaptive.encode(&work, &work.point, code, sizeof code);
+        const uint32_t sent = ft_ratio_sent_bytes(l, (uint32_t)index, (uint32_t)adaptive);
+        assert_true(sent == all.len || (sent < all.len && all.len <= sent + 4));
+        assert_true(sent == all.len || adaptive + 5 * 8 > index);
+        ft_buf_deinit(&all);
+    }
+    assert_int_equal(codes_seen, 3 /* both */);
+}
+
 /* ---- as other rules ---- */
 
 static void greedy_is_exact(void **state)
@@ -478,6 +544,8 @@ int main(void)
         cmocka_unit_test(drafts_are_drawn_from_the_point),
         cmocka_unit_test(each_round_draws_anew),
         cmocka_unit_test(draws_are_pinned),
+        cmocka_unit_test(a_point_says_how_probable_tokens_are),
+        cmocka_unit_test(evidence_is_as_long_as_said),
         cmocka_unit_test(greedy_is_exact),
         cmocka_unit_test(walks_in_steps),
         cmocka_unit_test(bad_heads),
