@@ -138,15 +138,13 @@ static ft_status pass_up(slow_link *s, const ft_client_msg *msg, ft_error *err)
     return status;
 }
 
-/* Several messages may be under way, so the inner link's byte count does not tell the size of one.
- * 0: no memory to find out. */
-static size_t up_bytes(const ft_client_msg *msg)
+uint64_t ft_bench_load_message_bytes(const ft_client_msg *msg)
 {
     uint8_t *bytes = NULL;
     size_t n = 0;
     const ft_status status = ft_client_msg_encode(msg, NULL, &bytes, &n);
     free(bytes);
-    return status == FT_OK ? n : 0;
+    return status == FT_OK ? ft_wire_message_bytes(n) : 0;
 }
 
 static size_t down_bytes(const ft_server_msg *msg)
@@ -170,11 +168,18 @@ static void count_down(slow_link *s, const ft_server_msg *msg)
     pthread_mutex_unlock(&s->path->lock);
 }
 
-/* When so many bytes that enter the line now will come out behind the delay. */
-static int64_t due_us(slow_link *s, ft_line *line, uint64_t n)
+static void keep_sent(ft_bench_load_path *path, uint64_t n, int64_t us)
+{
+    pthread_mutex_lock(&path->lock);
+    path->last_draft = (ft_bench_load_sent){.bytes = n, .us = us};
+    pthread_mutex_unlock(&path->lock);
+}
+
+/* When so many bytes that enter the line at now_us will come out behind the delay. */
+static int64_t due_us(slow_link *s, ft_line *line, int64_t now_us, uint64_t n)
 {
     pthread_mutex_lock(&s->path->lock);
-    const int64_t sent_ns = ft_line_take(line, ft_bench_now_us() * 1000, n);
+    const int64_t sent_ns = ft_line_take(line, now_us * 1000, n);
     pthread_mutex_unlock(&s->path->lock);
     return sent_ns / 1000 + s->delay_us;
 }
@@ -193,8 +198,8 @@ static void *receive(void *arg)
         status = s->inner->vt->recv(s->inner, -1, &p->end, &p->down);
         p->end.code = status;
         const bool sized = s->path->limited && status == FT_OK;
-        p->due_us =
-            due_us(s, &s->path->down, sized ? ft_wire_message_bytes(down_bytes(p->down)) : 0);
+        p->due_us = due_us(s, &s->path->down, ft_bench_now_us(),
+                           sized ? ft_wire_message_bytes(down_bytes(p->down)) : 0);
         put(&s->down, p);
     }
     queue_close(&s->down);
@@ -257,9 +262,14 @@ static ft_status slow_send(ft_link *link, const ft_client_msg *msg, ft_error *er
         packet_free(p);
         return ft_error_set(err, FT_NOMEM, "out of memory");
     }
-    const uint64_t n = ft_wire_message_bytes(up_bytes(msg));
+    /* Several messages may be under way, so the inner link's byte count does not tell the size of
+     * one. */
+    const uint64_t n = ft_bench_load_message_bytes(msg);
+    const int64_t now_us = ft_bench_now_us();
     s->sent_bytes += n;
-    p->due_us = due_us(s, &s->path->up, n);
+    p->due_us = due_us(s, &s->path->up, now_us, n);
+    if (msg->kind == FT_CLIENT_DRAFT)
+        keep_sent(s->path, n, p->due_us - s->delay_us - now_us);
     put(&s->up, p);
     return FT_OK;
 }
@@ -416,12 +426,17 @@ void ft_bench_load_path_limit(ft_bench_load_path *path, const ft_line_rate *up,
     pthread_mutex_unlock(&path->lock);
 }
 
-void ft_bench_load_path_deinit(ft_bench_load_path *path)
+void ft_bench_load_path_wait(ft_bench_load_path *path)
 {
     pthread_mutex_lock(&path->lock);
     while (path->n_links > 0)
         pthread_cond_wait(&path->gone, &path->lock);
     pthread_mutex_unlock(&path->lock);
+}
+
+void ft_bench_load_path_deinit(ft_bench_load_path *path)
+{
+    ft_bench_load_path_wait(path);
     pthread_cond_destroy(&path->gone);
     pthread_mutex_destroy(&path->lock);
 }
@@ -437,4 +452,12 @@ ft_bench_load_traffic ft_bench_load_path_traffic(ft_bench_load_path *path)
     ft_bench_load_traffic traffic = path->traffic;
     pthread_mutex_unlock(&path->lock);
     return traffic;
+}
+
+ft_bench_load_sent ft_bench_load_path_last(ft_bench_load_path *path)
+{
+    pthread_mutex_lock(&path->lock);
+    ft_bench_load_sent sent = path->last_draft;
+    pthread_mutex_unlock(&path->lock);
+    return sent;
 }

@@ -19,6 +19,13 @@ typedef struct ft_bench_load_traffic {
     uint64_t verdicts, verdict_bytes;
 } ft_bench_load_traffic;
 
+/* A Draft on a line with a rate: its bytes, and the time from sending it to its last byte, without
+ * the delay. */
+typedef struct ft_bench_load_sent {
+    uint64_t bytes;
+    int64_t us;
+} ft_bench_load_sent;
+
 typedef struct ft_bench_load_path {
     ft_link_source inner;
     int64_t delay_us; /* each way. Links keep the value of their opening */
@@ -33,6 +40,7 @@ typedef struct ft_bench_load_path {
     uint32_t n_links;
     ft_line up, down;
     ft_bench_load_traffic traffic;
+    ft_bench_load_sent last_draft;
 } ft_bench_load_path;
 
 /* delay_us, the callbacks and ctx may be set while there are no links. */
@@ -41,11 +49,17 @@ void ft_bench_load_path_init(ft_bench_load_path *path, ft_link_source inner);
  * there are no links. */
 void ft_bench_load_path_limit(ft_bench_load_path *path, const ft_line_rate *up,
                               const ft_line_rate *down);
-/* Waits until its links' last messages are through. */
+/* Waits until there are no links, and their last messages are through. */
+void ft_bench_load_path_wait(ft_bench_load_path *path);
+/* Waits, too. */
 void ft_bench_load_path_deinit(ft_bench_load_path *path);
 /* A source of links over this path. */
 ft_link_source ft_bench_load_path_source(ft_bench_load_path *path);
 /* Sums since init. Any thread. */
 ft_bench_load_traffic ft_bench_load_path_traffic(ft_bench_load_path *path);
+/* The last Draft that took the time of its bytes; all-zero: there was none. Any thread. */
+ft_bench_load_sent ft_bench_load_path_last(ft_bench_load_path *path);
+/* What a message takes in a stream (ft_wire_message_bytes); 0: no memory to find out. */
+uint64_t ft_bench_load_message_bytes(const ft_client_msg *msg);
 
 #endif

@@ -110,6 +110,8 @@ static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server 
         add(&a, "--costs", o->costs);
     if (o->cache_type)
         add(&a, "--cache-type", o->cache_type);
+    if (o->rules)
+        add(&a, "--rules", o->rules);
     if (o->no_prefix_cache)
         add(&a, "--no-prefix-cache", NULL);
     int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

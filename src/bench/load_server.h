@@ -20,7 +20,8 @@ typedef struct ft_bench_load_server_opts {
     bool draft_always;             /* also when they do not pay, and of all nodes */
     uint32_t ctx, kv_tok, max_sessions;
     uint32_t threads;
-    const char *policy, *slo, *costs, *cache_type; /* as serve's flags; NULL: its defaults */
+    const char *policy, *slo, *costs, *cache_type,
+        *rules; /* as serve's flags; NULL: its defaults */
     bool no_prefix_cache;
     int core; /* the server runs there and nowhere else; < 0: anywhere */
     ft_bench_stop stop;

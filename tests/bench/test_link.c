@@ -254,6 +254,11 @@ static void test_up_rate(void **state)
         assert_int_equal(link->vt->send(link, msg, NULL), FT_OK);
         link->vt->bytes(link, &sent, &received);
         assert_int_equal(sent, (i + 1) * one);
+        /* At most it waited for all that was sent before. */
+        const ft_bench_load_sent last = ft_bench_load_path_last(&path);
+        assert_int_equal(last.bytes, one);
+        assert_true(last.us >= (int64_t)(one * 8 / 2) &&
+                    last.us <= (int64_t)((i + 1) * one * 8 / 2));
     }
     memset(evidence, 0xff, sizeof evidence);
     free(msg);
@@ -305,10 +310,7 @@ static void check_traffic(int64_t delay_us)
     static const ft_client_msg end = {.kind = FT_CLIENT_CLOSE};
     assert_int_equal(link->vt->send(link, &end, NULL), FT_OK);
     link->vt->destroy(link);
-    pthread_mutex_lock(&path.lock); /* all is through once the link is gone */
-    while (path.n_links > 0)
-        pthread_cond_wait(&path.gone, &path.lock);
-    pthread_mutex_unlock(&path.lock);
+    ft_bench_load_path_wait(&path); /* all is through once the link is gone */
     ft_bench_load_traffic traffic = ft_bench_load_path_traffic(&path);
     ft_bench_load_path_deinit(&path);
     assert_int_equal(traffic.drafts, 2);
