@@ -34,6 +34,7 @@ typedef struct job {
     uint8_t *code; /* [most_code] of a point */
     size_t most_code;
     ft_positions *out;
+    ft_tokens text;          /* of the present answer */
     ft_positions_text whole; /* of n_predict positions; an answer may end before */
     double qs_tv[FT_POSITIONS_L], sq_tv[FT_POSITIONS_L]; /* sums over the text's positions */
 } job;
@@ -199,12 +200,20 @@ static ft_status keep(job *j, uint32_t temperature, uint32_t n, ft_error *err)
     return FT_OK;
 }
 
+static ft_status append(job *j, int32_t token, ft_error *err)
+{
+    return ft_tokens_append(&j->text, &token, 1) == FT_OK
+               ? FT_OK
+               : ft_error_set(err, FT_NOMEM, "record positions: out of memory");
+}
+
 /* One answer of the target, token by token; the draft model follows. */
 static ft_status answer(job *j, const ft_tokens *prompt, uint32_t temperature, ft_error *err)
 {
     const float *p = NULL, *q = NULL;
     const uint32_t n_prompt = (uint32_t)prompt->n;
     uint32_t n = 0;
+    j->text.n = 0;
     memset(j->qs_tv, 0, sizeof j->qs_tv);
     memset(j->sq_tv, 0, sizeof j->sq_tv);
     ft_seq_truncate(j->target.seq, 0);
@@ -215,13 +224,19 @@ static ft_status answer(job *j, const ft_tokens *prompt, uint32_t temperature, f
     while (status == FT_OK && n < j->whole.n && !stopped(j)) {
         const int32_t token = note(j, p, q, n_prompt + n, n);
         n++;
-        if (ft_vocab_is_eog(j->vocab, token))
+        status = append(j, token, err);
+        if (status != FT_OK || ft_vocab_is_eog(j->vocab, token))
             break;
         status = ft_bench_reader_feed(&j->target, &token, 1, err, &p);
         if (status == FT_OK)
             status = ft_bench_reader_feed(&j->draft, &token, 1, err, &q);
     }
-    return status == FT_OK ? keep(j, temperature, n, err) : status;
+    if (status == FT_OK)
+        status = keep(j, temperature, n, err);
+    const ft_bench_answer all = {.prompt = prompt, .text = &j->text, .sampling = j->sampling};
+    if (status == FT_OK && n > 0 && j->opts->on_answer)
+        status = j->opts->on_answer(j->opts->ctx, &all, err);
+    return status;
 }
 
 static ft_status all_answers(job *j, const ft_bench_prompts *prompts, ft_error *err,
@@ -324,6 +339,7 @@ ft_status ft_bench_positions(const ft_bench_positions_opts *opts, ft_error *err,
     free(j.code);
     free(j.work_memory);
     free(j.p.dense);
+    ft_tokens_deinit(&j.text);
     ft_bench_reader_deinit(&j.draft);
     ft_bench_reader_deinit(&j.target);
     ft_vocab_destroy(j.vocab);

@@ -8,6 +8,15 @@
 #include "base/progress.h"
 #include "bench/bench.h"
 #include "learn/positions.h"
+#include "model/vocab.h"
+#include "spec/sampling.h"
+
+/* An answer that the target wrote. All of it is borrowed. */
+typedef struct ft_bench_answer {
+    const ft_tokens *prompt,
+        *text; /* text: what follows, with the end-of-text token, if it ended */
+    ft_sampling sampling;
+} ft_bench_answer;
 
 typedef struct ft_bench_positions_opts {
     const char *target, *draft, *prompts;
@@ -18,6 +27,9 @@ typedef struct ft_bench_positions_opts {
     double l[FT_POSITIONS_L];               /* [n_l] whole numbers */
     uint32_t n_temperatures, n_l;
     ft_progress loading, progress; /* of a model; in texts */
+    /* Called for each text, in their order; NULL is legal. A failure ends the recording. */
+    FT_WARN_UNUSED ft_status (*on_answer)(void *ctx, const ft_bench_answer *answer, ft_error *err);
+    void *ctx;
     ft_bench_stop stop;
 } ft_bench_positions_opts;
 

@@ -114,6 +114,59 @@ static void test_beside_another(void **state)
     ft_positions_deinit(&again);
 }
 
+/* What on_answer got. */
+typedef struct answers {
+    uint32_t n, n_most;
+    uint32_t n_text[4];
+    uint64_t seed[4];
+    int32_t first[4];
+} answers;
+
+static ft_status take_answer(void *ctx, const ft_bench_answer *answer, ft_error *why)
+{
+    answers *a = ctx;
+    if (a->n == a->n_most)
+        return ft_error_set(why, FT_EXHAUSTED, "enough");
+    assert_true(answer->prompt->n > 0 && answer->sampling.temperature == 1);
+    a->n_text[a->n] = (uint32_t)answer->text->n;
+    a->seed[a->n] = answer->sampling.seed;
+    a->first[a->n++] = answer->text->id[0];
+    return FT_OK;
+}
+
+/* Each text is handed out with its draws. A temperature that is named twice gives two texts. */
+static void test_answers(void **state)
+{
+    answers got = {.n_most = 4};
+    ft_bench_positions_opts opts = {.target = pair.target,
+                                    .draft = pair.draft,
+                                    .prompts = pair.prompts,
+                                    .n_predict = 12,
+                                    .n_ctx = 128,
+                                    .n_threads = 1,
+                                    .seed = 5,
+                                    .temperature = {1, 1},
+                                    .n_temperatures = 2,
+                                    .l = {8},
+                                    .n_l = 1,
+                                    .on_answer = take_answer,
+                                    .ctx = &got};
+    ft_positions all;
+    size_t skipped;
+    assert_int_equal(ft_bench_positions(&opts, &err, &all, &skipped), FT_OK);
+    assert_true(all.n_texts == 4 && got.n == 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(got.n_text[i], all.texts[i].n);
+        assert_int_equal(got.seed[i], 5 + i);
+    }
+    assert_true(got.first[0] != got.first[1] || got.first[2] != got.first[3]);
+    ft_positions_deinit(&all);
+    got = (answers){.n_most = 1};
+    assert_int_equal(ft_bench_positions(&opts, &err, &all, &skipped), FT_EXHAUSTED);
+    assert_true(got.n == 1 && all.texts == NULL);
+    assert_string_equal(err.message, "enough");
+}
+
 static bool stop_at_once(void)
 {
     return true;
@@ -146,8 +199,8 @@ static void test_nothing_recorded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside_itself),
-                                       cmocka_unit_test(test_beside_another),
-                                       cmocka_unit_test(test_nothing_recorded)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_beside_itself), cmocka_unit_test(test_beside_another),
+        cmocka_unit_test(test_answers), cmocka_unit_test(test_nothing_recorded)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
