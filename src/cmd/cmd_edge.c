@@ -15,7 +15,7 @@
 #define TRY_AGAIN_MS 1000 /* between two tries to reach a server that has not answered yet */
 
 typedef struct edge_flags {
-    const char *servers, *draft, *vocab, *rule, *port_file, *token_file;
+    const char *servers, *draft, *vocab, *rule, *policy, *port_file, *token_file;
     bool insecure;
     uint32_t lattice;
     ft_wire_client_opts wire; /* of each server; the address is set for one after the other */
@@ -33,8 +33,9 @@ typedef struct edge_app {
     uint32_t n_clients;
     ft_vocab *vocab;
     ft_model *draft;
-    ft_edge *edge;   /* NULL: no server has answered yet */
-    ft_error absent; /* why not */
+    ft_policy policy; /* all-zero: none */
+    ft_edge *edge;    /* NULL: no server has answered yet */
+    ft_error absent;  /* why not */
     ft_api api;
 } edge_app;
 
@@ -50,9 +51,10 @@ static ft_status check(edge_flags *f, ft_error *err)
     if (!f->edge.opts.rule)
         return ft_error_set(err, FT_INVALID, "edge: no rule '%s': there are exact and ratio",
                             f->rule);
-    if (f->lattice > 0 && f->edge.opts.rule == &ft_rule_exact)
+    if ((f->lattice > 0 || f->policy) && f->edge.opts.rule == &ft_rule_exact)
         return ft_error_set(err, FT_INVALID,
-                            "edge: --lattice is about the points of rule ratio: pass --rule ratio");
+                            "edge: %s is about the points of rule ratio: pass --rule ratio",
+                            f->policy ? "--policy" : "--lattice");
     ft_status status = ft_api_flags_check(&f->api, "edge", "--host", f->insecure, err);
     return status == FT_OK ? ft_edge_flags_check(&f->edge, err) : status;
 }
@@ -64,6 +66,10 @@ static ft_status load(edge_app *app, ft_error *err)
     if (status == FT_OK && f->token_file) {
         status = ft_cmd_read_secret(f->token_file, err, &app->token);
         f->wire.token = app->token;
+    }
+    if (status == FT_OK && f->policy) {
+        status = ft_policy_load(f->policy, err, &app->policy);
+        f->edge.opts.policy = &app->policy;
     }
     if (status != FT_OK)
         return status;
@@ -176,6 +182,7 @@ static void close_all(edge_app *app)
     ft_edge_flags_close(&app->f.edge);
     ft_model_destroy(app->draft);
     ft_vocab_destroy(app->vocab);
+    ft_policy_deinit(&app->policy);
     free(app->addresses);
     free(app->token);
 }
@@ -204,6 +211,8 @@ static const ft_flag rows[] = {
     {"--lattice", NULL, FT_FLAG(edge_flags, lattice), "L",
      "rule ratio: into how many parts points divide probability 1, 1024 at most; 0: 240", 0,
      FT_RATIO_L_MAX},
+    {"--policy", NULL, FT_FLAG(edge_flags, policy), "FILE",
+     "rule ratio: this draft policy (train policy) chooses length, up to --draft's, and l"},
     {"--reconnect-ms", NULL, FT_FLAG(edge_flags, edge.opts.reconnect_ms), "MS",
      "how long to try to reach lost servers again", 1, 1e9},
     {"--require-same-target", NULL, FT_FLAG(edge_flags, edge.opts.require_same_target), NULL,

@@ -98,6 +98,19 @@ static ft_status check_predictor(const ft_edge *edge, ft_error *err)
     return p ? ft_predictor_check_draft(p, edge->drafts.fingerprint, err) : FT_OK;
 }
 
+/* A policy must know the draft model, too: it looks at its confidences. */
+static ft_status check_policy(const ft_edge *edge, ft_error *err)
+{
+    const ft_policy *p = edge->how.policy;
+    for (uint32_t i = 0; p && i < p->n_l; i++)
+        if (p->l[i] > FT_RATIO_L_MAX)
+            return ft_error_set(err, FT_PRECONDITION,
+                                "edge: the policy chooses l = %u, rule ratio has %u at most: train "
+                                "one with a setting of smaller l",
+                                p->l[i], FT_RATIO_L_MAX);
+    return p ? ft_policy_check_draft(p, edge->drafts.fingerprint, err) : FT_OK;
+}
+
 /* *forward_us: the time of a draft forward after warming up. */
 static ft_status make_engine(ft_edge *edge, ft_error *err, int64_t *forward_us)
 {
@@ -119,6 +132,8 @@ static ft_status make_engine(ft_edge *edge, ft_error *err, int64_t *forward_us)
     edge->drafts.n_ctx = hp->n_ctx_train;
     edge->drafts.fingerprint = ft_model_fingerprint(opts->draft_model);
     ft_status status = check_predictor(edge, err);
+    if (status == FT_OK)
+        status = check_policy(edge, err);
     if (status == FT_OK)
         status = ft_engine_create(&engine, err, &edge->drafts.engine);
     ft_warm warm = {0};

@@ -19,6 +19,7 @@
 #include "edge/link.h"
 #include "edge/stats.h"
 #include "engine/engine.h"
+#include "learn/policy.h"
 #include "learn/trace.h"
 #include "model/model.h"
 #include "model/vocab.h"
@@ -42,6 +43,10 @@ typedef struct ft_edge_opts {
     const ft_rule *rule; /* borrowed; the rule of texts if the server offers it; NULL or not
                             offered: the rule that every server offers */
     ft_draft_params draft;
+    /* Borrowed. Chooses length and l of drafts that carry points (rule `ratio`), within the limits
+     * of `draft`, while the uplink's rate is known; before that `draft` says both. NULL: it always
+     * does. */
+    const ft_policy *policy;
     /* The controller decides from measured times whether to draft, how many nodes and how deep
      * (spec/control.h). Budget and depth of `draft` are upper limits then. */
     bool automatic;
@@ -72,7 +77,7 @@ typedef struct ft_edge_opts {
 } ft_edge_opts;
 
 /* Asks the verifiers for Info, until one answers and fits. FT_PRECONDITION, with both fingerprints:
- * the vocabulary is not the server's. */
+ * the vocabulary is not the server's, or predictor or policy are not for this draft model. */
 FT_WARN_UNUSED ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out);
 /* All generations must have returned. */
 void ft_edge_destroy(ft_edge *edge);

@@ -88,7 +88,8 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                              .met = edge->met,
                              .same_target = edge->how.require_same_target,
                              .stats = gen->stats};
-    const ft_steer_opts steer = {.draft = edge->how.draft, .automatic = edge->how.automatic};
+    const ft_steer_opts steer = {
+        .draft = edge->how.draft, .automatic = edge->how.automatic, .policy = edge->how.policy};
     const ft_output_opts output = {.vocab = edge->how.vocab,
                                    .sink = sink,
                                    .text = &gen->text,
@@ -179,6 +180,10 @@ ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_g
                       &request->sampling);
     init_drafting(gen, &learnt.calibration);
     status = init_parts(gen, sink, &learnt, err);
+    if (status == FT_OK)
+        status =
+            ft_confidences_init(&gen->confidences, edge->how.policy, gen->rule.rule,
+                                &gen->rule.terms, (uint32_t)ft_vocab_size(edge->how.vocab), err);
     if (status != FT_OK) {
         ft_gen_destroy(gen);
         return status;
@@ -198,6 +203,7 @@ void ft_gen_destroy(ft_gen *gen)
     ft_edge_leave(gen->edge, &learnt);
     ft_tokens_deinit(&gen->text);
     ft_text_rule_deinit(&gen->rule);
+    ft_confidences_deinit(&gen->confidences);
     ft_output_deinit(&gen->output);
     free(gen);
 }

@@ -30,6 +30,7 @@
 #ifndef FT_EDGE_GENERATION_H
 #define FT_EDGE_GENERATION_H
 
+#include "edge/confidences.h"
 #include "edge/drafting.h"
 #include "edge/early.h"
 #include "edge/edge.h"
@@ -84,6 +85,7 @@ typedef struct ft_gen {
     ft_tokens text; /* prompt and everything generated, an end token included */
     ft_gen_round out;
     ft_text_rule rule;
+    ft_confidences confidences;
     ft_stream stream;
     ft_timing timing;
     ft_drafting drafting;

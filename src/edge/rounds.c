@@ -31,6 +31,11 @@ static ft_control_choice choose(ft_gen *gen, uint32_t most, ft_draft_params *par
     ft_steer_ask ask = {.most = most, .round = gen->stream.round, .terms = &gen->rule.terms};
     if (ft_drafting_ready(&gen->drafting))
         ask.max_tree = ft_text_rule_nodes(&gen->rule, &gen->stream.limits);
+    if (gen->edge->how.policy) {
+        const ft_uplink_rate rate = ft_edge_rate(gen->edge);
+        ask.past = &gen->confidences.past;
+        ask.uplink_bits_per_s = rate.known ? rate.bits_per_s : 0;
+    }
     if (gen->timing.mark.known)
         ask.spent = ft_known(ft_gen_now_us(gen) - gen->timing.mark.us);
     return ft_steer_choose(&gen->steer, &ask, params);
@@ -146,6 +151,7 @@ static void count(ft_gen *gen, const ft_msg_verdict *v)
     s->rounds++;
     s->drafted += gen->out.msg.draft.n;
     s->accepted += v->n_path;
+    s->policy_rounds += gen->steer.by_policy;
     if (gen->out.msg.draft.n_evidence > 0)
         s->l_sum += (uint64_t)gen->drafting.params.resolution * gen->out.msg.draft.n;
 }
@@ -237,6 +243,7 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
     if (status != FT_OK || *finish != FT_FINISH_NONE)
         return status;
     measure_draft(gen);
+    ft_confidences_saw(&gen->confidences, &gen->out.msg.draft, v);
     ft_drafting_advance(&gen->drafting, v);
     measure(gen, v);
     if (v->more) {

@@ -17,6 +17,8 @@
     F(COUNTER, accepted, "edge_accepted_total", "Tokens in these drafts that became text.") \
     F(COUNTER, l_sum, "edge_lattice_l_total",                                               \
       "Sum of the l of the lattice points of these tokens, with rule ratio.")               \
+    F(COUNTER, policy_rounds, "edge_policy_rounds_total",                                   \
+      "Drafts whose length and l a draft policy chose.")                                    \
     F(COUNTER, runs, "edge_runs_total", "Runs, in which the server decodes by itself.")     \
     F(COUNTER, run_tokens, "edge_run_tokens_total", "Tokens of these runs.")                \
     F(COUNTER, bytes_sent, "edge_sent_bytes_total", "Bytes to the server.")                 \

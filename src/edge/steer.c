@@ -35,6 +35,21 @@ static bool ends_early(const ft_steer *s)
     return rule == FT_DEPTH_LATENCY || (rule == FT_DEPTH_AUTO && s->how.automatic);
 }
 
+/* Quantize-Sample-and-Verify, IV: length and l of a draft with points. Returns l; 0: no policy
+ * chose. */
+static uint32_t ask_policy(const ft_steer *s, const ft_steer_ask *ask, ft_control_choice *choice)
+{
+    const ft_policy *policy = s->how.policy;
+    float state[FT_POLICY_INPUTS];
+    const uint32_t most = ft_min_u32(choice->budget, choice->depth);
+    if (!policy || ask->terms->resolution == 0 || ask->uplink_bits_per_s <= 0 || most == 0)
+        return 0;
+    ft_policy_state(ask->past, ask->uplink_bits_per_s, state);
+    const ft_policy_choice it = ft_policy_choose(policy, state);
+    choice->budget = choice->depth = ft_min_u32(it.length, most);
+    return policy->l[it.i_l];
+}
+
 ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params)
 {
     const ft_control_room now = room(s, ask);
@@ -53,7 +68,10 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     choice.depth = ft_min_u32(choice.depth, now.depth);
     choice.run = ft_min_u32(choice.run ? choice.run : 1, ask->most);
     choice.shadow = choice.shadow && choice.budget > 0 && choice.depth > 0;
+    const uint32_t l = ask_policy(s, ask, &choice);
+    s->by_policy = l > 0;
     *params = s->how.draft;
+    params->resolution = l > 0 ? l : params->resolution;
     params->budget = choice.budget;
     params->depth = choice.depth;
     params->width = ft_min_u32(params->width, choice.budget);

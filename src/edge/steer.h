@@ -6,11 +6,15 @@
  *
  * With a fixed draft (automatic false) every round has a tree if one can be drafted. The controller
  * only chooses the length of runs in the other rounds.
+ *
+ * A policy sees judged tokens and the rate alone. So under rule `ratio` length and l never depend on
+ * what is drawn for the round (spec/rule.h).
  */
 #ifndef FT_EDGE_STEER_H
 #define FT_EDGE_STEER_H
 
 #include "base/known.h"
+#include "learn/policy.h"
 #include "spec/control.h"
 #include "spec/growth.h"
 #include "wire/messages.h"
@@ -18,6 +22,7 @@
 typedef struct ft_steer_opts {
     ft_draft_params draft; /* limits of a tree; with a fixed draft the tree itself */
     bool automatic;
+    const ft_policy *policy; /* as in ft_edge_opts */
 } ft_steer_opts;
 
 typedef struct ft_steer {
@@ -29,6 +34,7 @@ typedef struct ft_steer {
      * has come. */
     bool chosen;
     ft_control_choice choice;
+    bool by_policy; /* the last answer's length and l are a policy's */
     struct {
         uint32_t levels;
         int64_t drafted_us; /* time to draft it */
@@ -52,10 +58,15 @@ typedef struct ft_steer_ask {
     uint32_t max_tree; /* the most nodes that the server takes; 0: no tree can be drafted now */
     const ft_rule_terms *terms; /* of the text's rule */
     ft_known_us spent;          /* since the mark of the last verdict (spec/control.h) */
+    /* For the policy: of the text, borrowed; and the uplink's rate, 0: not known. */
+    const ft_policy_past *past;
+    double uplink_bits_per_s;
 } ft_steer_ask;
 
 /* Chooses the next round. Fills *params if it has a tree or wants a shadow. The answer stays the
- * same while `chosen` is set: the caller unsets it when it has acted on the choice. */
+ * same while `chosen` is set: the caller unsets it when it has acted on the choice. Where drafts
+ * carry points, the policy chooses their length and l anew each time; the controller still chooses
+ * whether to draft. No allocation. */
 ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params);
 
 /* Learns the cost of a draft. cold: the text's first draft, whose cold caches distort the time. */

@@ -284,6 +284,7 @@ static void test_flags(void **state)
     static const char *const bad[][2] = {{"--trusted-proxy", "10.0.0.0/33"},
                                          {"--rule", "none"},
                                          {"--lattice", "100"}, /* with rule exact */
+                                         {"--policy", "FILE"},
                                          {"--per-client-share", "101"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         program edge = program_start(

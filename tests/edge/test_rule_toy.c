@@ -196,6 +196,8 @@ static bool on_text(void *ctx, const char *shown, size_t n, const ft_gen_token *
 typedef struct mode {
     const ft_rule *rule;
     bool automatic, proactive;
+    const ft_policy *policy;
+    double uplink_bits_per_s;
 } mode;
 
 static void generate(ft_link_source source, mode how, float temperature, text *t)
@@ -204,6 +206,8 @@ static void generate(ft_link_source source, mode how, float temperature, text *t
                                .draft_model = m.draft,
                                .source = source,
                                .rule = how.rule,
+                               .policy = how.policy,
+                               .uplink_bits_per_s = how.uplink_bits_per_s,
                                .draft = how.automatic ? ft_draft_params_tree(32, 8, 8)
                                                       : ft_draft_params_tree(CHAIN, CHAIN, 2),
                                .automatic = how.automatic,
@@ -324,6 +328,73 @@ static void ratio_runs_over_the_wire(void **state)
     text anew = {.restart = &p};
     generate(source, (mode){.rule = &ft_rule_ratio}, 0.8f, &anew);
     assert_true(p.restarted && anew.stats.reconnects >= 1);
+    close_place(&p);
+}
+
+/* A policy that chooses by what it sees, as its weights are any. */
+static ft_policy any_policy(uint64_t draft)
+{
+    const ft_policy like = {.n_lengths = CHAIN, .n_l = 2, .l = {100, 300}, .draft = draft};
+    ft_error err = {0};
+    ft_policy p;
+    ft_rng rng;
+    ft_rng_init(&rng, 1);
+    must(ft_policy_init(&like, &err, &p), &err);
+    for (size_t i = 0; i < ft_mlp_n_params(&p.net.shape); i++)
+        p.net.weight[0][i] = (float)ft_rng_normal(&rng);
+    return p;
+}
+
+static void a_policy_chooses_length_and_l(void **state)
+{
+    place p = open_place(ft_rules_all);
+    const ft_link_source source = ft_link_source_wire(p.client);
+    ft_policy policy = any_policy(0);
+    mode how = {.rule = &ft_rule_ratio, .policy = &policy, .uplink_bits_per_s = 1e6};
+    text t = {0}, again = {0}, fixed = {0}, exact = {0};
+    generate(source, how, 0.8f, &t);
+    assert_true(t.stats.rounds > 10 && t.stats.policy_rounds == t.stats.rounds);
+    assert_true(t.stats.drafted > t.stats.rounds && t.stats.drafted < CHAIN * t.stats.rounds - 10);
+    assert_true(t.stats.l_sum > 100 * t.stats.drafted && t.stats.l_sum < 300 * t.stats.drafted);
+    generate(source, how, 0.8f, &again); /* the same text and rate, the same choices */
+    check_same(&t, &again);
+    assert_true(t.stats.drafted == again.stats.drafted && t.stats.l_sum == again.stats.l_sum);
+    how.uplink_bits_per_s = 0; /* this line is too fast to be measured */
+    generate(source, how, 0.8f, &fixed);
+    assert_true(fixed.stats.policy_rounds == 0);
+    assert_true(fixed.stats.l_sum == FT_RATIO_L_DEFAULT * fixed.stats.drafted);
+    how.uplink_bits_per_s = 1e6;
+    how.automatic = true;
+    generate(source, how, 0, &exact); /* a greedy text has no points */
+    assert_true(exact.stats.policy_rounds == 0 && exact.stats.l_sum == 0);
+    ft_policy_deinit(&policy);
+    close_place(&p);
+}
+
+static void a_policy_must_fit(void **state)
+{
+    place p = open_place(ft_rules_all);
+    ft_policy policy = any_policy(ft_model_fingerprint(m.draft) + 1);
+    const ft_edge_opts opts = {.vocab = m.vocab,
+                               .draft_model = m.draft,
+                               .source = ft_link_source_wire(p.client),
+                               .rule = &ft_rule_ratio,
+                               .draft = ft_draft_params_chain(4),
+                               .policy = &policy,
+                               .clock = ft_clock_monotonic(),
+                               .n_threads = 1};
+    ft_error err = {0};
+    ft_edge *edge = NULL;
+    assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_PRECONDITION);
+    assert_non_null(strstr(err.message, "draft model"));
+    policy.draft--;
+    policy.l[1] = FT_RATIO_L_MAX + 1;
+    assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_PRECONDITION);
+    assert_non_null(strstr(err.message, "1025"));
+    policy.l[1] = FT_RATIO_L_MAX;
+    must(ft_edge_create(&opts, &err, &edge), &err);
+    ft_edge_destroy(edge);
+    ft_policy_deinit(&policy);
     close_place(&p);
 }
 
@@ -519,6 +590,8 @@ int main(void)
         cmocka_unit_test(the_law_is_the_targets),
         cmocka_unit_test(it_runs_over_the_wire),
         cmocka_unit_test(ratio_runs_over_the_wire),
+        cmocka_unit_test(a_policy_chooses_length_and_l),
+        cmocka_unit_test(a_policy_must_fit),
         cmocka_unit_test(nothing_adapts_to_what_was_drawn),
         cmocka_unit_test(greedy_texts_are_the_targets),
         cmocka_unit_test(a_text_is_opened_anew),

@@ -143,6 +143,55 @@ static void test_a_run_is_measured(void **state)
     assert_true(s.run.since.known);
 }
 
+/* A policy of 1 to 12 tokens with l = 100 or 300 that prefers one choice. */
+static ft_policy policy_that_wants(uint32_t length, uint32_t i_l)
+{
+    const ft_policy like = {.n_lengths = 12, .n_l = 2, .l = {100, 300}};
+    ft_policy p;
+    assert_int_equal(ft_policy_init(&like, NULL, &p), FT_OK);
+    p.net.bias[2][(length - 1) * 2 + i_l] = 1;
+    return p;
+}
+
+/* The policy has the last word on length and l where drafts carry points and the rate is known. */
+static void test_a_policy_chooses(void **state)
+{
+    const ft_sampling sampled = {.temperature = 1, .top_p = 1};
+    const ft_rule_terms points = ft_rule_ratio.terms(&ft_rule_ratio, 300, &sampled);
+    const ft_rule_terms none = ft_rule_exact.terms(&ft_rule_exact, 300, &sampled);
+    const ft_policy_past past = {.n = 1, .confidence = {0.5f}};
+    ft_steer_ask ask = {
+        .most = 100, .max_tree = BUDGET, .terms = &points, .past = &past, .uplink_bits_per_s = 1e6};
+    ft_policy policy = policy_that_wants(3, 1);
+    ft_draft_params params;
+    ft_steer s = make(false);
+    s.how.draft.resolution = 50;
+    s.how.policy = &policy;
+    assert_true(ft_steer_choose(&s, &ask, &params).speculate && s.by_policy);
+    assert_true(params.budget == 3 && params.depth == 3 && params.resolution == 300);
+    ask.most = 3; /* two drafted, and the target's */
+    (void)ft_steer_choose(&s, &ask, &params);
+    assert_true(params.budget == 2 && params.resolution == 300 && s.by_policy);
+    ask.most = 100;
+    ask.uplink_bits_per_s = 0; /* not known: as without a policy */
+    (void)ft_steer_choose(&s, &ask, &params);
+    assert_true(params.budget == DEPTH && params.resolution == 50 && !s.by_policy);
+    ask.uplink_bits_per_s = 1e6;
+    ask.terms = &none;
+    (void)ft_steer_choose(&s, &ask, &params);
+    assert_true(params.budget == BUDGET && params.resolution == 0 && !s.by_policy);
+    ft_policy_deinit(&policy);
+
+    ask.terms = &points;
+    policy = policy_that_wants(12, 0); /* more than a draft may have */
+    (void)ft_steer_choose(&s, &ask, &params);
+    assert_true(params.budget == DEPTH && params.resolution == 100);
+    ask.max_tree = 0; /* nothing can be drafted */
+    s.chosen = false;
+    assert_false(ft_steer_choose(&s, &ask, &params).speculate || s.by_policy);
+    ft_policy_deinit(&policy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_a_choice_stands_until_it_is_acted_on),
         cmocka_unit_test(test_a_tree_is_measured),
         cmocka_unit_test(test_a_run_is_measured),
+        cmocka_unit_test(test_a_policy_chooses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
