@@ -51,7 +51,6 @@ typedef struct recorded {
     ft_recording *recording;
     const ft_rule *rule;
     ft_sampling sampling;
-    bool by_round;
     uint8_t
         *evidence; /* [FT_DRAFT_LEAVES, base.evidence_bytes]: the model's; NULL: there is none */
     uint8_t key[16];
@@ -124,7 +123,7 @@ static uint64_t extend(const recorded *s, uint64_t hash, int32_t token)
 /* Where the table has the children behind a text of this hash, as the request wants them. */
 static uint64_t slot_of(const recorded *s, uint64_t hash, const ft_draft_request *r)
 {
-    if (!s->by_round)
+    if (!s->base.by_round)
         return hash;
     return extend(s, extend(s, hash, (int32_t)r->round), (int32_t)r->resolution);
 }
@@ -232,7 +231,7 @@ static ft_status model_nodes(recorded *s, const uint32_t *nodes, uint32_t n,
     for (uint32_t i = 0; status == FT_OK && i < n; i++) {
         const uint8_t *evidence = evidence_at(s->evidence, &s->base, i);
         /* The table has those above. Under some rules they were drawn for another round. */
-        if (nodes[i] >= first || !s->by_round)
+        if (nodes[i] >= first || !s->base.by_round)
             learn(s->recording, s->pending[nodes[i]].slot, &got[i], evidence);
         if (nodes[i] < first)
             continue;
@@ -496,7 +495,7 @@ ft_status ft_recording_source(ft_recording *recording, const ft_rule *rule, cons
     source->recording = recording;
     source->rule = rule;
     source->sampling = *s;
-    source->by_round = terms.by_round;
+    source->base.by_round = terms.by_round;
     key_of(rule, s, source->key);
     if (terms.evidence_bytes > 0)
         source->evidence = calloc(FT_DRAFT_LEAVES, terms.evidence_bytes);

@@ -7,8 +7,8 @@
  * With a fixed draft (automatic false) every round has a tree if one can be drafted. The controller
  * only chooses the length of runs in the other rounds.
  *
- * A policy sees judged tokens and the rate alone. So under rule `ratio` length and l never depend on
- * what is drawn for the round (spec/rule.h).
+ * A policy sees judged tokens and the rate alone. So under rule `ratio` length and l never depend
+ * on what is drawn for the round (spec/rule.h).
  */
 #ifndef FT_EDGE_STEER_H
 #define FT_EDGE_STEER_H

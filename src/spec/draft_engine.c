@@ -206,6 +206,7 @@ ft_status ft_draft_engine_source(ft_engine *engine, const ft_rule *rule, ft_rule
     if (!source)
         return ft_error_set(err, FT_NOMEM, "drafter: out of memory");
     ft_engine_get_stats(engine, &stats);
+    const ft_rule_terms terms = rule->terms(rule, hp->n_vocab, s);
     source->base =
         (ft_draft_source){.ops = &ops,
                           .group = engine,
@@ -215,7 +216,8 @@ ft_status ft_draft_engine_source(ft_engine *engine, const ft_rule *rule, ft_rule
                           /* leaves all need logits */
                           .max_leaves = ft_min_u32(
                               ft_min_u32(max_rows, ft_engine_max_logits(engine)), FT_DRAFT_LEAVES),
-                          .evidence_bytes = rule->terms(rule, hp->n_vocab, s).evidence_bytes,
+                          .evidence_bytes = terms.evidence_bytes,
+                          .by_round = terms.by_round,
                           .total_tok = stats.blocks * FT_KV_BLOCK_TOK};
     source->engine = engine;
     source->rule = rule;

@@ -13,6 +13,7 @@
 #ifndef FT_SPEC_DRAFT_SOURCE_H
 #define FT_SPEC_DRAFT_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -85,6 +86,7 @@ struct ft_draft_source {
     uint32_t n_vocab;
     uint32_t max_text, max_leaves; /* of one request; at most FT_DRAFT_FEED, FT_DRAFT_LEAVES */
     uint32_t evidence_bytes;       /* of a node at most; 0: there is none */
+    bool by_round;                 /* draws depend on round and resolution (rule.h) */
     uint32_t total_tok;            /* what room_tok is when nothing is held */
     uint32_t n_past, n_pending;
 };

@@ -4,7 +4,9 @@
 //   1. the source's committed tokens are text[0, n_past), n_past <= n_text;
 //   2. n_past == n_text exactly if `rooted`: then the pool has the children of the text's last
 //      token; otherwise there are no pool nodes and no pending nodes;
-//   3. the pool's pending numbers are the source's.
+//   3. the pool's pending numbers are the source's;
+//   4. where draws depend on the round, all nodes of a tree that is handed out were drawn for its
+//      round and resolution, and the pool has no others then.
 // The source's thread calls everything here. After the first rounds nothing allocates except the
 // text, which doubles. A drafter only proposes: text does not depend on it.
 #include "spec/drafter.h"
@@ -14,6 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the children that were drawn together. */
+typedef struct draws {
+    uint32_t n_evidence;
+    uint32_t round, resolution; /* as in ft_draw */
+} draws;
+
 struct ft_drafter {
     ft_draft_source *source;
     int32_t *text;
@@ -22,10 +30,10 @@ struct ft_drafter {
     ft_growth growth;
     ft_calibration calibration; /* sharpness 0: off */
     ft_drafter_stats stats;
-    /* Evidence by ft_growth_place; siblings share it. [1 + FT_DRAFT_PENDING,
+    /* By ft_growth_place; siblings share it. evidence: [1 + FT_DRAFT_PENDING,
      * source->evidence_bytes]; NULL: there is none. */
     uint8_t *evidence;
-    uint32_t n_evidence[1 + FT_DRAFT_PENDING];
+    draws drawn[1 + FT_DRAFT_PENDING];
     /* The draft that is being made. */
     uint32_t level; /* forwards done; all those that read text count as one */
     bool ended;     /* no more forwards */
@@ -166,6 +174,11 @@ static ft_draft_request leaves_request(ft_drafter *d, uint32_t n, const ft_draft
                               .evidence = evidence_at(d, 1 + d->growth.n_pending)};
 }
 
+static draws draws_of(const ft_draft_request *r, const ft_draft_children *children)
+{
+    return (draws){children->n_evidence, r->round, r->resolution};
+}
+
 static ft_growth_limits limits_of(const ft_drafter *d)
 {
     uint32_t n_ctx = d->source->n_ctx;
@@ -182,7 +195,7 @@ static void take(ft_drafter *d, const ft_draft_request *r, uint32_t branch, bool
     if (!r->parents) {
         if (r->children) {
             d->rooted = true;
-            d->n_evidence[0] = r->children->n_evidence;
+            d->drawn[0] = draws_of(r, r->children);
             ft_growth_add(&d->growth, -1, r->children, branch);
         }
         return;
@@ -190,7 +203,7 @@ static void take(ft_drafter *d, const ft_draft_request *r, uint32_t branch, bool
     const uint32_t first = d->growth.n_pending;
     ft_growth_computed(&d->growth, d->chosen, r->n, proactive);
     for (uint32_t i = 0; i < r->n; i++) {
-        d->n_evidence[1 + first + i] = r->children[i].n_evidence;
+        d->drawn[1 + first + i] = draws_of(r, &r->children[i]);
         ft_growth_add(&d->growth, d->chosen[i], &r->children[i], branch);
     }
 }
@@ -220,8 +233,26 @@ ft_status ft_drafter_prefill(ft_drafter *drafter, uint32_t max_tok, ft_error *er
 
 /* ---- drafts ---- */
 
+/* Whether a draft may use the pool. Where draws depend on the round, so must the text on what they
+ * are drawn for, and not on how much there was time to draw ahead: all must be for this round. What
+ * the draft does not use would be in the way of the next one. */
+static bool may_use_pool(const ft_drafter *d, const ft_draft_params *params)
+{
+    if (!d->source->by_round)
+        return true;
+    bool may = d->growth.n <= params->budget;
+    for (uint32_t place = 0; may && place <= d->growth.n_pending; place++)
+        may = d->drawn[place].round == params->round &&
+              d->drawn[place].resolution == params->resolution;
+    return may;
+}
+
 static void begin(ft_drafter *d, const ft_draft_params *params)
 {
+    if (d->rooted && !may_use_pool(d, params)) {
+        d->source->ops->truncate(d->source, d->n_text - 1); /* the last token is computed again */
+        drop_tree(d);
+    }
     d->growth.n_emitted = 0;
     d->growth.expansion_leaf = -1;
     d->level = 0;
@@ -330,7 +361,7 @@ const uint8_t *ft_drafter_evidence(const ft_drafter *drafter, uint32_t node, uin
     const ft_growth *g = &drafter->growth;
     assert(node < g->n_emitted);
     const uint32_t place = ft_growth_place(g, g->node[g->emitted[node]].parent);
-    *n = drafter->evidence ? drafter->n_evidence[place] : 0;
+    *n = drafter->evidence ? drafter->drawn[place].n_evidence : 0;
     return evidence_at(drafter, place);
 }
 
@@ -341,6 +372,18 @@ static bool has_room(const ft_drafter *d, uint32_t n, const ft_draft_params *par
     uint32_t room = d->source->ops->room_tok(d->source);
     uint64_t held = d->source->total_tok / 8 + (uint64_t)ft_draft_params_leaves(params);
     return room == UINT32_MAX || room >= held + n;
+}
+
+/* Where draws depend on the round they are for the next one, which is taken to be like this one: so
+ * many tokens, behind the one that the target draws. */
+static ft_draft_params ahead_of(const ft_drafter *d, const ft_draft_params *params)
+{
+    ft_draft_params ahead = *params;
+    if (d->source->by_round) {
+        ahead.round++;
+        ahead.budget++;
+    }
+    return ahead;
 }
 
 static uint32_t choose_proactive(ft_drafter *d, const ft_draft_params *params)
@@ -354,18 +397,19 @@ ft_status ft_drafter_proactive(ft_drafter *drafter, const ft_draft_params *param
                                bool *more)
 {
     ft_drafter *d = drafter;
-    uint32_t n = choose_proactive(d, params);
+    const ft_draft_params ahead = ahead_of(d, params);
+    uint32_t n = choose_proactive(d, &ahead);
     *more = false;
     if (n == 0)
         return FT_OK;
-    ft_draft_request r = leaves_request(d, n, params);
+    ft_draft_request r = leaves_request(d, n, &ahead);
     ft_status status = d->source->ops->forward(&r, 1, err);
     if (status != FT_OK || r.status == FT_EXHAUSTED)
         return status;
     take(d, &r, params->branch, true);
     d->stats.proactive_forwards++;
     d->stats.proactive_nodes += n;
-    *more = choose_proactive(d, params) > 0;
+    *more = choose_proactive(d, &ahead) > 0;
     check(d);
     return FT_OK;
 }
@@ -435,9 +479,9 @@ static void count_kept(ft_drafter *d, ft_growth_node *node)
 
 static void move_evidence(ft_drafter *d, uint32_t from, uint32_t to)
 {
-    d->n_evidence[to] = d->n_evidence[from];
+    d->drawn[to] = d->drawn[from];
     if (d->evidence && from != to)
-        memcpy(evidence_at(d, to), evidence_at(d, from), d->n_evidence[to]);
+        memcpy(evidence_at(d, to), evidence_at(d, from), d->drawn[to].n_evidence);
 }
 
 /* Pending node `root` has become the text's last token, and keep[n] (ascending) have become pending

@@ -42,7 +42,9 @@ FT_WARN_UNUSED ft_status ft_drafter_prefill(ft_drafter *drafter, uint32_t max_to
                                             uint32_t *left);
 
 /* Drafts a tree behind the text. The tree is smaller than asked for if context or KV pool get full,
- * and has n = 0 if they are full. Nodes that an earlier call computed are used again. */
+ * and has n = 0 if they are full. Nodes that an earlier call computed are used again; where draws
+ * depend on the round, only if all that there are were drawn for this round and resolution and are
+ * in the tree. So a tree does not depend on how much was drafted ahead. */
 FT_WARN_UNUSED ft_status ft_drafter_draft(ft_drafter *drafter, const ft_draft_params *params,
                                           ft_error *err, ft_tree *tree);
 
@@ -64,7 +66,8 @@ const uint8_t *ft_drafter_evidence(const ft_drafter *drafter, uint32_t node, uin
 /* Proactive drafting (SpecEdge 4.2) while the verdict on the last drafted tree is awaited: one
  * forward that grows the pool as params->proactive says (ft_growth_choose_proactive). The tree that
  * was handed out does not change. Leaves room in the pool for the next draft, and a part of a KV
- * pool that is shared. *more: another call would compute something; false if the best nodes are
+ * pool that is shared. Where draws depend on the round, they are for the round after
+ * params->round. *more: another call would compute something; false if the best nodes are
  * computed, or if pool, KV pool or context are full. */
 FT_WARN_UNUSED ft_status ft_drafter_proactive(ft_drafter *drafter, const ft_draft_params *params,
                                               ft_error *err, bool *more);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a draft policy is told of a text: what points say of the tokens that became text, and nothing
-// of tokens that were drafted and did not.
+// What a draft policy is told of a text: what points say of the tokens that became text, and
+// nothing of tokens that were drafted and did not.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

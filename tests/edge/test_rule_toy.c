@@ -317,8 +317,11 @@ static void ratio_runs_over_the_wire(void **state)
     assert_false(ratio.stats.same_tokens);
     assert_true(ratio.stats.accepted > 0);
     assert_int_equal(ratio.stats.depth_sum, ratio.stats.drafted); /* chains */
-    generate(source, (mode){.rule = &ft_rule_ratio}, 0.8f, &again);
-    check_same(&ratio, &again);
+    for (int i = 0; i < 2; i++) { /* it does not depend on what there is time to draft ahead */
+        again = (text){0};
+        generate(source, (mode){.rule = &ft_rule_ratio, .proactive = i == 1}, 0.8f, &again);
+        check_same(&ratio, &again);
+    }
     generate(source, (mode){.rule = &ft_rule_ratio, .automatic = true, .proactive = true}, 0.8f,
              &(text){0});
     generate(source, (mode){.rule = &ft_rule_ratio, .proactive = true}, 0, &greedy);
@@ -351,7 +354,7 @@ static void a_policy_chooses_length_and_l(void **state)
     const ft_link_source source = ft_link_source_wire(p.client);
     ft_policy policy = any_policy(0);
     mode how = {.rule = &ft_rule_ratio, .policy = &policy, .uplink_bits_per_s = 1e6};
-    text t = {0}, again = {0}, fixed = {0}, exact = {0};
+    text t = {0}, again = {0}, ahead = {0}, fixed = {0}, exact = {0};
     generate(source, how, 0.8f, &t);
     assert_true(t.stats.rounds > 10 && t.stats.policy_rounds == t.stats.rounds);
     assert_true(t.stats.drafted > t.stats.rounds && t.stats.drafted < CHAIN * t.stats.rounds - 10);
@@ -359,6 +362,11 @@ static void a_policy_chooses_length_and_l(void **state)
     generate(source, how, 0.8f, &again); /* the same text and rate, the same choices */
     check_same(&t, &again);
     assert_true(t.stats.drafted == again.stats.drafted && t.stats.l_sum == again.stats.l_sum);
+    how.proactive = true; /* nor do choices or text depend on what there is time for */
+    generate(source, how, 0.8f, &ahead);
+    check_same(&t, &ahead);
+    assert_true(ahead.stats.proactive_kept > 0 && t.stats.l_sum == ahead.stats.l_sum);
+    how.proactive = false;
     how.uplink_bits_per_s = 0; /* this line is too fast to be measured */
     generate(source, how, 0.8f, &fixed);
     assert_true(fixed.stats.policy_rounds == 0);

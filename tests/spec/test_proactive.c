@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "spec/draft_engine.h"
 #include "spec/drafter.h"
 #include "support/drafts.h"
 
@@ -344,6 +345,76 @@ static void test_context_ends(void **state)
     }
 }
 
+/* ---- where draws depend on the round ---- */
+
+static ft_drafter *ratio_drafter(const fixture *f)
+{
+    ft_draft_source *source;
+    ft_drafter *d;
+    must(ft_draft_engine_source(f->engine, &ft_rule_ratio, NULL, &f->sampling, &err, &source));
+    must(ft_drafter_create(source, &err, &d));
+    return d;
+}
+
+static void assert_same_evidence(const ft_drafter *a, const ft_drafter *b, uint32_t n_nodes)
+{
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        uint32_t n_a, n_b;
+        const uint8_t *at_a = ft_drafter_evidence(a, i, &n_a);
+        const uint8_t *at_b = ft_drafter_evidence(b, i, &n_b);
+        assert_true(n_a > 0 && n_a == n_b);
+        assert_memory_equal(at_a, at_b, n_a);
+    }
+}
+
+/* Under rule `ratio` a draft is the one that a drafter without a past makes, whatever there was
+ * time to draw ahead, also where length and l change from round to round. */
+static void test_chains_do_not_depend_on_time(void **state)
+{
+    fixture f;
+    ft_rng rng;
+    uint64_t saved = 0;
+    fixture_init(&f, 4, 1, 2048, 2048);
+    ft_drafter_destroy(f.drafter);
+    ft_drafter_destroy(f.fresh);
+    f.drafter = ratio_drafter(&f);
+    f.fresh = ratio_drafter(&f);
+    must(ft_drafter_reset(f.drafter, f.text, f.n, &err));
+    ft_rng_init(&rng, 2);
+    for (uint32_t round = 1; round < 100; round++) {
+        ft_draft_params params = ft_draft_params_chain(1 + ft_rng_below(&rng, 4));
+        ft_tree tree, fresh;
+        uint32_t path[FT_TREE_MAX];
+        params.proactive = FT_PROACTIVE_LEAF;
+        params.round = round;
+        params.resolution = round % 5 ? 240 : 100;
+        const uint64_t before = stats_of(f.drafter).forwards, then = stats_of(f.fresh).forwards;
+        must(ft_drafter_draft(f.drafter, &params, &err, &tree));
+        draft_fresh(&f, &params, &fresh);
+        test_trees_equal(&tree, &fresh);
+        assert_int_equal(tree.n, params.budget);
+        assert_same_evidence(f.drafter, f.fresh, tree.n);
+        saved += stats_of(f.drafter).forwards - before < stats_of(f.fresh).forwards - then;
+        bool more = true;
+        for (uint32_t i = ft_rng_below(&rng, 8); i > 0 && more; i--)
+            must(ft_drafter_proactive(f.drafter, &params, &err, &more));
+        /* All are accepted, or none; then the token comes that is drawn there in the next round. */
+        const uint32_t n_path = round % 4 ? test_tree_path(&tree, tree.n - 1, path) : 0;
+        ft_draft_params one = ft_draft_params_chain(1);
+        one.round = round + 1;
+        one.resolution = params.resolution;
+        for (uint32_t i = 0; i < n_path; i++)
+            f.text[f.n + i] = tree.token[path[i]];
+        must(ft_drafter_reset(f.fresh, f.text, f.n + n_path, &err));
+        must(ft_drafter_draft(f.fresh, &one, &err, &fresh));
+        f.text[f.n + n_path] = fresh.token[0];
+        must(ft_drafter_advance(f.drafter, path, n_path, &f.text[f.n + n_path], 1, &err));
+        f.n += n_path + 1;
+    }
+    assert_true(saved > 20); /* of forwards: what is drawn ahead is of use */
+    test_drafting_deinit(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_next_draft_has_room),
         cmocka_unit_test(test_kv_is_short),
         cmocka_unit_test(test_context_ends),
+        cmocka_unit_test(test_chains_do_not_depend_on_time),
     };
     tiny_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
