@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "edge/confidences.h"
+#include "support/count_allocs.h"
 
 enum { VOCAB = 30, NODES = 4, L = 10 };
 
@@ -149,12 +150,40 @@ static void test_without_points(void **state)
     ft_confidences_deinit(&(ft_confidences){0});
 }
 
+/* Neither a verdict nor a choice allocates. */
+static void test_no_allocation(void **state)
+{
+    const ft_policy like = {.n_lengths = 12, .n_l = 2, .l = {100, 300}};
+    int32_t next[] = {4};
+    const ft_msg_verdict v = verdict(2, next, 1);
+    ft_confidences c = begin(&ft_rule_ratio, &sampled);
+    ft_policy policy;
+    drawn d;
+    draw(&d, 0, 0);
+    assert_int_equal(ft_policy_init(&like, NULL, &policy), FT_OK);
+    (void)count_allocs_taken();
+    count_allocs(true);
+    for (uint32_t i = 0; i < 100; i++) {
+        float x[FT_POLICY_INPUTS];
+        ft_confidences_saw(&c, &d.draft, &v);
+        ft_policy_state(&c.past, 1e6, x);
+        (void)ft_policy_choose(&policy, x);
+    }
+    count_allocs(false);
+    assert_int_equal(count_allocs_taken(), 0);
+    assert_int_equal(c.past.n, FT_POLICY_WINDOW); /* the oldest are forgotten */
+    ft_policy_deinit(&policy);
+    ft_confidences_deinit(&c);
+    free_drawn(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_told),
         cmocka_unit_test(test_what_is_not_text_is_not_told),
         cmocka_unit_test(test_without_points),
+        cmocka_unit_test(test_no_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static uint32_t count_allocs_taken(void)
 }
 
 /* Of the first call of all. */
-static size_t count_allocs_first_bytes(void)
+static inline size_t count_allocs_first_bytes(void)
 {
     return atomic_load(&count_allocs_first);
 }
@@ -103,7 +103,7 @@ void free(void *p)
 #endif
 
 /* Calls that a pass of ggml makes when there is nothing to do. */
-static uint32_t count_allocs_of_ggml(void)
+static inline uint32_t count_allocs_of_ggml(void)
 {
     ggml_backend_t backend = ggml_backend_cpu_init();
     struct ggml_context *ctx =
