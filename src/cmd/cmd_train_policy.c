@@ -18,6 +18,10 @@ typedef struct training {
     ft_qsv_training done;
 } training;
 
+#define X(id, text) [FT_QSV_REWARD_##id] = text,
+static const char *const reward_choices[] = {FT_QSV_REWARD_LIST(X) NULL};
+#undef X
+
 static json_t *score_json(const ft_qsv_score *s)
 {
     return json_pack("{s:f, s:f}", "mean", s->mean, "least", s->least);
@@ -32,13 +36,13 @@ static json_t *report_of(const training *t)
                               json_pack("{s:I, s:o, s:o}", "step", (json_int_t)d->curve[i].step,
                                         "train", score_json(&d->curve[i].train), "validation",
                                         score_json(&d->curve[i].validation)));
-    return json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:I, s:I, s:I, s:o}", "command",
-                     "train policy", "config", t->config_path, "positions", t->positions_path,
-                     "seed", (json_int_t)t->seed, "horizon_ms", t->how.horizon_ms, "parameters",
-                     (json_int_t)ft_mlp_n_params(&t->policy.net.shape), "train_texts",
-                     (json_int_t)d->train_texts, "validation_texts",
-                     (json_int_t)d->validation_texts, "kept_step",
-                     (json_int_t)d->curve[d->best].step, "curve", curve);
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I, s:o}", "command", "train policy",
+        "config", t->config_path, "positions", t->positions_path, "seed", (json_int_t)t->seed,
+        "reward", reward_choices[t->how.reward], "horizon_ms", t->how.horizon_ms, "parameters",
+        (json_int_t)ft_mlp_n_params(&t->policy.net.shape), "train_texts",
+        (json_int_t)d->train_texts, "validation_texts", (json_int_t)d->validation_texts,
+        "kept_step", (json_int_t)d->curve[d->best].step, "curve", curve);
 }
 
 static void print_report(const training *t)
@@ -80,6 +84,8 @@ static ft_status plot(const training *t, ft_error *err)
 
 static ft_status train(training *t, ft_error *err)
 {
+    if (t->how.reward == FT_QSV_REWARD_GAIN && t->how.horizon_ms > 0)
+        return ft_error_set(err, FT_INVALID, "train policy: --horizon-ms goes with --reward round");
     ft_status status = ft_qsv_config_load(t->config_path, err, &t->config);
     if (status == FT_OK)
         status = ft_positions_load(t->positions_path, err, &t->positions);
@@ -114,8 +120,10 @@ static const ft_flag rows[] = {
     {"--batch", NULL, FT_FLAG(training, how.dqn.batch), "N", "states of a step", 1, 4096},
     {"--rate", NULL, FT_FLAG(training, how.dqn.rate), "R",
      "learning rate, which falls to a hundredth", 1e-7, 1},
+    {"--reward", NULL, FT_FLAG_ENUM(training, how.reward, reward_choices), "WHICH",
+     "of a round: its throughput, or its gain of tokens over the best fixed pair"},
     {"--horizon-ms", NULL, FT_FLAG(training, how.horizon_ms), "MS",
-     "how far ahead throughput counts; 0: the next round alone", 0, 1e6},
+     "with --reward round: how far ahead throughput counts; 0: the next round alone", 0, 1e6},
     {"--plot", NULL, FT_FLAG(training, plot), "FILE",
      "learning curve, by gnuplot: .svg, .png or .txt"},
     {"--json", NULL, FT_FLAG(training, json), NULL, "print one JSON object"},

@@ -10,6 +10,12 @@
 // and a horizon of H ms counts 1 - exp(-T / H), of all behind it exp(-T / H). So a value is a mean
 // of the throughput ahead, eq. (12), and with H = 0 it is the reward of the round alone. Throughput
 // is told in multiples of plain decoding, so that values are near 1.
+//
+// A mean of ratios is not the ratio of sums, eq. (12). The other reward is for that ratio: the
+// tokens of a round less those that the best fixed pair brings in its time (Dinkelbach, On
+// nonlinear fractional programming, 1967: the policy that maximizes this at the highest ratio
+// maximizes the ratio). What a round leaves to the next is the same whatever its length, but for
+// where it ends; so the next round alone is looked at.
 #include "sim/qsv_train.h"
 
 #include <math.h>
@@ -20,6 +26,9 @@
 #include "sim/qsv_table.h"
 
 #define VALIDATION_SHARE 5 /* a text of so many */
+/* A round that brings so many tokens less than a pair would is never the best. How bad it is
+ * exactly would only make the errors of good ones look small. */
+#define GAIN_LEAST (-1)
 /* Chance is the same for a policy and the pairs it is compared with, so a few replays tell. */
 #define CHECK_REPLAYS 2
 
@@ -40,8 +49,9 @@ typedef struct school {
     ft_rng rng;      /* of texts and uplinks */
     ft_qsv_walk walk;
     ft_qsv_link link;
-    ft_policy *policy; /* that is trained */
-    ft_policy kept;    /* the best so far */
+    double pair_per_ms; /* tokens that the best fixed pair brings here */
+    ft_policy *policy;  /* that is trained */
+    ft_policy kept;     /* the best so far */
     ft_qsv_training *out;
     bool stopped;
 } school;
@@ -91,6 +101,31 @@ static ft_status divide(school *s, ft_error *err)
 
 /* ---- the world ---- */
 
+static uint32_t n_constant_links(const ft_qsv_config *c)
+{
+    uint32_t n = 0;
+    while (n < c->n_links && c->link[n].rate.step_ns == 0)
+        n++;
+    return n;
+}
+
+/* What the best fixed pair reaches at a constant rate that is not among the setting's, tokens/s: on
+ * the line between its neighbours, by order of magnitude. */
+static double pair_at(const school *s, uint32_t temperature, double bits_per_s)
+{
+    const ft_qsv_link *link = s->opts->config->link;
+    const double *best = s->part[TRAIN].best[temperature];
+    const uint32_t n = n_constant_links(s->opts->config);
+    uint32_t above = 1;
+    if (n < 2)
+        return best[0];
+    while (above + 1 < n && link[above].rate.bits_per_s[0] < bits_per_s)
+        above++;
+    const double low = link[above - 1].rate.bits_per_s[0], high = link[above].rate.bits_per_s[0];
+    const double share = log(bits_per_s / low) / log(high / low);
+    return best[above - 1] + share * (best[above] - best[above - 1]);
+}
+
 /* A text of the training part, each temperature as often; a chain or a constant rate, evenly by
  * order of magnitude between the setting's least and most. */
 static void begin_text(school *s)
@@ -98,19 +133,21 @@ static void begin_text(school *s)
     const ft_qsv_config *c = s->opts->config;
     const uint32_t t = ft_rng_below(&s->rng, s->opts->positions->n_temperatures);
     const part *p = &s->part[TRAIN];
-    uint32_t n_constant = 0;
-    while (n_constant < c->n_links && c->link[n_constant].rate.step_ns == 0)
-        n_constant++;
+    const uint32_t n_constant = n_constant_links(c);
     const double least = c->link[0].rate.bits_per_s[0];
     const double most = c->link[n_constant - 1].rate.bits_per_s[0];
     const uint32_t text = p->texts[t][ft_rng_below(&s->rng, (uint32_t)p->n_texts[t])];
     const uint32_t replay = ft_rng_u32(&s->rng);
     const bool chain = n_constant < c->n_links && ft_rng_unit(&s->rng) < 0.5;
-    if (chain)
-        s->link = c->link[n_constant + ft_rng_below(&s->rng, c->n_links - n_constant)];
-    else
-        s->link = (ft_qsv_link){"constant",
-                                {.bits_per_s = {least * pow(most / least, ft_rng_unit(&s->rng))}}};
+    if (chain) {
+        const uint32_t link = n_constant + ft_rng_below(&s->rng, c->n_links - n_constant);
+        s->link = c->link[link];
+        s->pair_per_ms = p->best[t][link] / 1000;
+    } else {
+        const double rate = least * pow(most / least, ft_rng_unit(&s->rng));
+        s->link = (ft_qsv_link){"constant", {.bits_per_s = {rate}}};
+        s->pair_per_ms = pair_at(s, t, rate) / 1000;
+    }
     ft_qsv_walk_init(&s->walk, &s->setting, &s->link, s->opts->dqn.seed, replay);
     ft_qsv_walk_text(&s->walk, text);
 }
@@ -140,7 +177,11 @@ static void look(void *ctx, float *reward, float *discount, float *next)
         round_by(s, a, &walk, &r);
         const double ms = r.draft_ms + r.up_ms + r.verify_ms + r.down_ms;
         const double later = s->opts->horizon_ms > 0 ? exp(-ms / s->opts->horizon_ms) : 0;
-        reward[a] = (float)(r.expected / ms * s->opts->config->k[FT_QSV_VERIFY_MS] * (1 - later));
+        if (s->opts->reward == FT_QSV_REWARD_GAIN)
+            reward[a] = (float)fmax(r.expected - s->pair_per_ms * ms, GAIN_LEAST);
+        else
+            reward[a] =
+                (float)(r.expected / ms * s->opts->config->k[FT_QSV_VERIFY_MS] * (1 - later));
         discount[a] = (float)later;
         if (later > 0) {
             if (!ft_qsv_walk_more(&walk))

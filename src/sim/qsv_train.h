@@ -13,11 +13,22 @@
 
 #define FT_QSV_CHECKS 64 /* points of a learning curve at most */
 
+/* X(NAME, "name in flags") */
+#define FT_QSV_REWARD_LIST(X)                                \
+    X(ROUND, "round") /* the round's throughput, eq. (13) */ \
+    X(GAIN, "gain")   /* its tokens, less those of the best fixed pair in the same time */
+typedef enum ft_qsv_reward {
+#define X(id, text) FT_QSV_REWARD_##id,
+    FT_QSV_REWARD_LIST(X)
+#undef X
+} ft_qsv_reward;
+
 typedef struct ft_qsv_train_opts {
     const ft_qsv_config *config;
     const ft_positions *positions;
     ft_dqn_opts dqn;
-    double horizon_ms;    /* over which throughput is looked ahead; 0: the next round alone */
+    ft_qsv_reward reward;
+    double horizon_ms; /* ROUND: over which throughput is looked ahead; 0: the next round alone */
     ft_progress progress; /* in steps */
     bool (*stop)(void);   /* NULL: goes on to the end */
 } ft_qsv_train_opts;

@@ -122,6 +122,10 @@ static void test_refused(void **state)
     snprintf(args, sizeof args, "--config %s --positions %s --steps 8 -o /nowhere/policy.json",
              config, positions);
     refuse(args);
+    snprintf(args, sizeof args,
+             "--config %s --positions %s --steps 8 -o %s --reward gain --horizon-ms 9", config,
+             positions, policy[0]);
+    refuse(args);
 }
 
 int main(void)
