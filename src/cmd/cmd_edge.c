@@ -16,6 +16,7 @@
 
 typedef struct edge_flags {
     const char *servers, *draft, *vocab, *rule, *policy, *port_file, *token_file;
+    double uplink_mbit; /* 0: measured */
     bool insecure;
     uint32_t lattice;
     ft_wire_client_opts wire; /* of each server; the address is set for one after the other */
@@ -39,6 +40,31 @@ typedef struct edge_app {
     ft_api api;
 } edge_app;
 
+static ft_status check_rule(edge_flags *f, ft_error *err)
+{
+    ft_edge_opts *edge = &f->edge.opts;
+    edge->rule_auto = strcmp(f->rule, "auto") == 0;
+    edge->rule =
+        edge->rule_auto ? &ft_rule_ratio : ft_rule_named(ft_rules_all, f->rule, strlen(f->rule));
+    edge->uplink_bits_per_s = 1e6 * f->uplink_mbit;
+    if (!edge->rule)
+        return ft_error_set(err, FT_INVALID, "edge: no rule '%s': there are exact, ratio and auto",
+                            f->rule);
+    const char *of_points = f->policy ? "--policy" : f->lattice > 0 ? "--lattice" : NULL;
+    if (of_points && edge->rule == &ft_rule_exact)
+        return ft_error_set(err, FT_INVALID,
+                            "edge: %s is about the points of rule ratio: pass --rule ratio or auto",
+                            of_points);
+    if ((edge->rule_auto || of_points) && (!f->draft || edge->draft.budget == 0))
+        return ft_error_set(err, FT_INVALID,
+                            "edge: %s is about drafts: it needs a draft model (-md) and drafts",
+                            of_points ? of_points : "--rule auto");
+    if (f->uplink_mbit > 0 && !edge->rule_auto && !f->policy)
+        return ft_error_set(err, FT_INVALID,
+                            "edge: --uplink-mbit counts with --rule auto and --policy only");
+    return FT_OK;
+}
+
 static ft_status check(edge_flags *f, ft_error *err)
 {
     if (!f->draft == !f->vocab)
@@ -47,16 +73,10 @@ static ft_status check(edge_flags *f, ft_error *err)
                             "vocabulary, and not both");
     if (f->wire.token && f->token_file)
         return ft_error_set(err, FT_INVALID, "edge: pass --token or --token-file, not both");
-    f->edge.opts.rule = ft_rule_named(ft_rules_all, f->rule, strlen(f->rule));
-    if (!f->edge.opts.rule)
-        return ft_error_set(err, FT_INVALID, "edge: no rule '%s': there are exact and ratio",
-                            f->rule);
-    if ((f->lattice > 0 || f->policy) && f->edge.opts.rule == &ft_rule_exact)
-        return ft_error_set(err, FT_INVALID,
-                            "edge: %s is about the points of rule ratio: pass --rule ratio",
-                            f->policy ? "--policy" : "--lattice");
     ft_status status = ft_api_flags_check(&f->api, "edge", "--host", f->insecure, err);
-    return status == FT_OK ? ft_edge_flags_check(&f->edge, err) : status;
+    if (status == FT_OK)
+        status = ft_edge_flags_check(&f->edge, err);
+    return status == FT_OK ? check_rule(f, err) : status;
 }
 
 static ft_status load(edge_app *app, ft_error *err)
@@ -207,7 +227,10 @@ static const ft_flag rows[] = {
     {"--draft-kv", NULL, FT_FLAG(edge_flags, edge.opts.draft_kv_tok), "N",
      "tokens in the draft model's KV pool; 0: four texts of full length", 0, 1e9},
     {"--rule", NULL, FT_FLAG(edge_flags, rule), "RULE",
-     "verification rule of texts, if the server offers it: exact or ratio (docs/PROTOCOL.md)"},
+     "verification rule of texts, if the server offers it: exact, ratio (docs/PROTOCOL.md), or "
+     "auto: the faster one"},
+    {"--uplink-mbit", NULL, FT_FLAG(edge_flags, uplink_mbit), "R",
+     "for --rule auto and --policy: rate of the uplink, Mbit/s; 0: as measured", 0, 1e6},
     {"--lattice", NULL, FT_FLAG(edge_flags, lattice), "L",
      "rule ratio: into how many parts points divide probability 1, 1024 at most; 0: 240", 0,
      FT_RATIO_L_MAX},

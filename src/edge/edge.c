@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "edge/edge_internal.h"
 #include "edge/record.h"
+#include "edge/rule_auto.h"
 #include "edge/text_rule.h"
 
 #define DRAFT_BATCH_TOK     FT_TREE_MAX /* a tree's widest level, and a prompt chunk */
@@ -18,7 +19,50 @@
 #define DEFAULT_MAX_AT_ONCE 64
 #define DRAFT_CONTEXTS      4 /* full texts that the draft model's KV pool holds by default */
 
-ft_status ft_edge_enter(ft_edge *edge, ft_error *err, ft_edge_learnt *learnt)
+/* The uplink to the server that answered last, as its round trips tell. Under the mutex. */
+static ft_uplink_rate measured(ft_edge *edge)
+{
+    return ft_uplink_rate_now(&edge->uplink[edge->heard]);
+}
+
+/* The rate to count with. Under the mutex. */
+static ft_uplink_rate rate_now(ft_edge *edge)
+{
+    const double given = edge->how.uplink_bits_per_s;
+    if (given <= 0)
+        return measured(edge);
+    return (ft_uplink_rate){.known = true,
+                            .bits_per_s = given,
+                            .empty_us = ft_uplink_empty_us(&edge->uplink[edge->heard], given)};
+}
+
+/* Under the mutex. */
+static void choose_rule(ft_edge *edge, const ft_sampling *sampling, ft_edge_start *start)
+{
+    *start = (ft_edge_start){.rule = edge->how.rule, .why = FT_WHY_ASKED};
+    if (!ft_text_rule_is_offered(edge->how.rule, &edge->limits))
+        *start = (ft_edge_start){.rule = ft_text_rule_fallback(), .why = FT_WHY_NOT_OFFERED};
+    else if (edge->how.rule_auto)
+        ft_rule_auto_choose(edge, sampling, rate_now(edge), start);
+    const ft_rule_terms terms =
+        start->rule->terms(start->rule, (uint32_t)ft_vocab_size(edge->how.vocab), sampling);
+    start->kind = terms.evidence_bytes > 0 ? FT_RULE_KIND_RATIO : FT_RULE_KIND_EXACT;
+}
+
+/* What a text of this kind starts from. Of the first one of its kind: what other texts have learnt
+ * of times, networks and servers is true of it, too. Under the mutex. */
+static ft_edge_learnt learnt_of(const ft_edge *edge, ft_rule_kind kind)
+{
+    const ft_rule_kind other = kind == FT_RULE_KIND_EXACT ? FT_RULE_KIND_RATIO : FT_RULE_KIND_EXACT;
+    if (edge->begun[kind] || !edge->begun[other])
+        return edge->learnt[kind];
+    ft_edge_learnt first = edge->learnt[other];
+    first.seen = (ft_rule_seen){0};
+    return first;
+}
+
+ft_status ft_edge_enter(ft_edge *edge, const ft_sampling *sampling, ft_error *err,
+                        ft_edge_start *start)
 {
     ft_status status = FT_OK;
     pthread_mutex_lock(&edge->mutex);
@@ -28,16 +72,24 @@ ft_status ft_edge_enter(ft_edge *edge, ft_error *err, ft_edge_learnt *learnt)
                               edge->running);
     else
         edge->running++;
-    *learnt = edge->learnt;
+    if (status == FT_OK) {
+        choose_rule(edge, sampling, start);
+        start->learnt = learnt_of(edge, start->kind);
+    }
     pthread_mutex_unlock(&edge->mutex);
     return status;
 }
 
-void ft_edge_leave(ft_edge *edge, const ft_edge_learnt *learnt)
+void ft_edge_leave(ft_edge *edge, const ft_edge_start *start, const ft_edge_end *end)
 {
     pthread_mutex_lock(&edge->mutex);
     edge->running--;
-    edge->learnt = *learnt;
+    if (end->rule == start->rule) {
+        edge->learnt[start->kind] = end->learnt;
+        edge->begun[start->kind] = true;
+    }
+    if (edge->how.rule_auto)
+        edge->limits = *end->limits;
     pthread_mutex_unlock(&edge->mutex);
 }
 
@@ -52,20 +104,17 @@ void ft_edge_saw_trip(ft_edge *edge, uint32_t server, const ft_timing_trip *trip
 ft_uplink_rate ft_edge_uplink(ft_edge *edge)
 {
     pthread_mutex_lock(&edge->mutex);
-    const ft_uplink_rate rate = ft_uplink_rate_now(&edge->uplink[edge->heard]);
+    const ft_uplink_rate rate = measured(edge);
     pthread_mutex_unlock(&edge->mutex);
     return rate;
 }
 
 ft_uplink_rate ft_edge_rate(ft_edge *edge)
 {
-    const double given = edge->how.uplink_bits_per_s;
-    if (given <= 0)
-        return ft_edge_uplink(edge);
     pthread_mutex_lock(&edge->mutex);
-    const double empty_us = ft_uplink_empty_us(&edge->uplink[edge->heard], given);
+    const ft_uplink_rate rate = rate_now(edge);
     pthread_mutex_unlock(&edge->mutex);
-    return (ft_uplink_rate){.known = true, .bits_per_s = given, .empty_us = empty_us};
+    return rate;
 }
 
 /* Texts are the server's tokens, so both sides must have the same vocabulary. */
@@ -159,8 +208,10 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
                                      .max_depth = opts->draft.depth,
                                      .max_width = opts->draft.width,
                                      .depth_rule = opts->depth_rule};
-    ft_control_init(&edge->learnt.control, &control);
-    ft_control_expect_draft(&edge->learnt.control, forward_us);
+    for (uint32_t i = 0; i < FT_RULE_KINDS; i++) {
+        ft_control_init(&edge->learnt[i].control, &control);
+        ft_control_expect_draft(&edge->learnt[i].control, forward_us);
+    }
     return status;
 }
 
@@ -183,9 +234,13 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     const ft_servers_asking asking = {opts->clock, check_vocab, edge};
     ft_status status = ft_servers_info(&edge->servers, &asking, err, &edge->info, &edge->met);
     if (status == FT_OK) {
-        edge->how.rule = ft_text_rule_offered(opts->rule, &edge->info.limits);
+        edge->limits = edge->info.limits;
+        edge->how.rule = opts->rule ? opts->rule : ft_text_rule_fallback();
+        ft_text_rule_warn(edge->how.rule, &edge->limits);
         status = make_drafting(edge, err);
     }
+    if (status == FT_OK)
+        status = ft_rule_auto_empty_bytes(err, &edge->empty_bytes);
     if (status != FT_OK) {
         ft_edge_destroy(edge);
         return status;

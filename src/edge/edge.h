@@ -42,6 +42,9 @@ typedef struct ft_edge_opts {
     uint32_t n_more;
     const ft_rule *rule; /* borrowed; the rule of texts if the server offers it; NULL or not
                             offered: the rule that every server offers */
+    /* `rule`, which is `ratio`, or the rule that every server offers: for each text the one that
+     * promises more tokens a second (spec/rule_choice.h). */
+    bool rule_auto;
     ft_draft_params draft;
     /* Borrowed. Chooses length and l of drafts that carry points (rule `ratio`), within the limits
      * of `draft`, while the uplink's rate is known; before that `draft` says both. NULL: it always

@@ -16,26 +16,41 @@
 #include "edge/servers.h"
 #include "edge/timing.h"
 #include "spec/depth.h"
+#include "spec/rule_choice.h"
 #include "spec/uplink.h"
 
-/* What a generation has learnt and the next one starts from. Of several at once, the last to end
- * overwrites the others. */
+/* What a generation has learnt and the next one of this kind of rule starts from. Of several at
+ * once, the last to end overwrites the others. */
 typedef struct ft_edge_learnt {
     ft_control control;
     ft_depth depth;
     ft_calibration calibration;
+    ft_rule_seen seen; /* with `rule_auto` */
 } ft_edge_learnt;
 
+/* What a text begins with. */
+typedef struct ft_edge_start {
+    const ft_rule *rule;
+    ft_why why;
+    ft_rule_kind kind; /* RATIO: its drafts carry evidence */
+    ft_edge_learnt learnt;
+} ft_edge_start;
+
 struct ft_edge {
-    ft_edge_opts how;     /* its defaults filled in; `rule` is one that the server offers */
+    ft_edge_opts how;     /* its defaults filled in; `rule` is never NULL */
     uint64_t fingerprint; /* of the vocabulary */
     ft_draft_origin drafts;
     ft_servers servers;
     ft_msg_info info; /* as of creation, of server `met` */
     uint32_t met;
+    uint64_t empty_bytes; /* of a Draft's message without nodes */
 
     pthread_mutex_t mutex; /* guards what follows */
-    ft_edge_learnt learnt;
+    ft_edge_learnt learnt[FT_RULE_KINDS];
+    bool begun[FT_RULE_KINDS]; /* a text of this kind has ended */
+    ft_msg_limits limits;      /* of the server that texts met last; without `rule_auto` as of
+                                  creation */
+    uint32_t texts_unknown;    /* of the last choice (spec/rule_choice.h) */
     ft_uplink uplink[FT_SERVERS_MAX]; /* each server has a path of its own */
     uint32_t heard;                   /* the server that answered last */
     uint32_t running;
@@ -46,10 +61,19 @@ struct ft_edge {
     } health;
 };
 
-/* A generation begins. *learnt: what others have learnt. FT_EXHAUSTED: too many are running. */
-FT_WARN_UNUSED ft_status ft_edge_enter(struct ft_edge *edge, ft_error *err, ft_edge_learnt *learnt);
-/* A generation ends, having learnt this. */
-void ft_edge_leave(struct ft_edge *edge, const ft_edge_learnt *learnt);
+/* A generation with this sampling begins: chooses its rule. FT_EXHAUSTED: too many are running. */
+FT_WARN_UNUSED ft_status ft_edge_enter(struct ft_edge *edge, const ft_sampling *sampling,
+                                       ft_error *err, ft_edge_start *start);
+
+/* What is left of a generation. */
+typedef struct ft_edge_end {
+    const ft_rule *rule; /* if it is not the one that it began with, nothing was learnt of it */
+    const ft_msg_limits *limits; /* of the server that it met last */
+    ft_edge_learnt learnt;
+} ft_edge_end;
+
+/* A generation ends that began so. */
+void ft_edge_leave(struct ft_edge *edge, const ft_edge_start *start, const ft_edge_end *end);
 
 /* A round trip to this server was measured. */
 void ft_edge_saw_trip(struct ft_edge *edge, uint32_t server, const ft_timing_trip *trip);

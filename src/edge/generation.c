@@ -154,6 +154,8 @@ void ft_gen_end(ft_gen *gen, ft_status status)
     ft_stream_close(&gen->stream, status == FT_OK ? FT_CLIENT_CLOSE : FT_CLIENT_CANCEL);
     ft_gen_happened(gen, FT_GEN_END);
     s->rule = gen->rule.rule->name;
+    s->rule_why = gen->rule.why;
+    ft_gen_count_text(s, gen->rule.rule, gen->rule.why);
     s->same_tokens = gen->rule.same_tokens && s->target_changed == 0;
     s->total_us = (uint64_t)(ft_gen_now_us(gen) - gen->start_us);
 }
@@ -161,7 +163,6 @@ void ft_gen_end(ft_gen *gen, ft_status status)
 ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,
                         ft_gen_stats *stats, ft_error *err, ft_gen **out)
 {
-    ft_edge_learnt learnt;
     ft_gen *gen = calloc(1, sizeof *gen);
     *out = NULL;
     if (!gen)
@@ -171,15 +172,16 @@ ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_g
     gen->stats = stats;
     gen->start_us = ft_gen_now_us(gen);
     gen->state = FT_GEN_READY;
-    ft_status status = ft_edge_enter(edge, err, &learnt);
+    ft_status status = ft_edge_enter(edge, &request->sampling, err, &gen->start);
     if (status != FT_OK) {
         free(gen);
         return status;
     }
-    ft_text_rule_init(&gen->rule, edge->how.rule, (uint32_t)ft_vocab_size(edge->how.vocab),
-                      &request->sampling);
-    init_drafting(gen, &learnt.calibration);
-    status = init_parts(gen, sink, &learnt, err);
+    ft_text_rule_init(&gen->rule, gen->start.rule, gen->start.why,
+                      (uint32_t)ft_vocab_size(edge->how.vocab), &request->sampling);
+    gen->seen = gen->start.learnt.seen;
+    init_drafting(gen, &gen->start.learnt.calibration);
+    status = init_parts(gen, sink, &gen->start.learnt, err);
     if (status == FT_OK)
         status =
             ft_confidences_init(&gen->confidences, edge->how.policy, gen->rule.rule,
@@ -197,10 +199,13 @@ void ft_gen_destroy(ft_gen *gen)
 {
     if (!gen)
         return;
-    const ft_edge_learnt learnt = {.control = gen->steer.control,
-                                   .depth = gen->steer.depth,
-                                   .calibration = gen->drafting.calibration};
-    ft_edge_leave(gen->edge, &learnt);
+    const ft_edge_end end = {.rule = gen->rule.rule,
+                             .limits = &gen->stream.limits,
+                             .learnt = {.control = gen->steer.control,
+                                        .depth = gen->steer.depth,
+                                        .calibration = gen->drafting.calibration,
+                                        .seen = gen->seen}};
+    ft_edge_leave(gen->edge, &gen->start, &end);
     ft_tokens_deinit(&gen->text);
     ft_text_rule_deinit(&gen->rule);
     ft_confidences_deinit(&gen->confidences);

@@ -81,6 +81,7 @@ typedef struct ft_gen {
     ft_gen_stats *stats;
     int64_t start_us;
     bool cancelled; /* by the sink */
+    ft_edge_start start;
     ft_gen_state state;
     ft_tokens text; /* prompt and everything generated, an end token included */
     ft_gen_round out;
@@ -90,6 +91,7 @@ typedef struct ft_gen {
     ft_timing timing;
     ft_drafting drafting;
     ft_steer steer;
+    ft_rule_seen seen; /* of this text's rule */
     ft_early early;
     ft_output output;
     ft_record record;

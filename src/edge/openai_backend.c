@@ -135,6 +135,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     ft_stats_json(&ft_gen_usage_stat_list, &s, result->extension);
     if (s.rule && result->extension) {
         json_object_set_new(result->extension, "rule", json_string(s.rule));
+        json_object_set_new(result->extension, "rule_reason", json_string(ft_why_name[s.rule_why]));
         json_object_set_new(result->extension, "same_tokens", json_boolean(s.same_tokens));
     }
     ft_tokens_deinit(&prompt);

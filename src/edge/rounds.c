@@ -154,6 +154,20 @@ static void count(ft_gen *gen, const ft_msg_verdict *v)
     s->policy_rounds += gen->steer.by_policy;
     if (gen->out.msg.draft.n_evidence > 0)
         s->l_sum += (uint64_t)gen->drafting.params.resolution * gen->out.msg.draft.n;
+    s->point_bytes += gen->out.msg.draft.n_evidence;
+}
+
+/* What became of the draft, for the choice of rules. At temperature 0 all rules are one. Called
+ * before the drafter goes on. */
+static void count_for_rule(ft_gen *gen, const ft_msg_verdict *v)
+{
+    const uint64_t sent = gen->state == FT_GEN_TREE ? gen->timing.line.draft_bytes : 0;
+    const uint64_t empty = gen->edge->empty_bytes;
+    if (!gen->edge->how.rule_auto || !ft_gen_in_tree(gen) || gen->drafting.tree.n == 0 ||
+        gen->request->sampling.temperature == 0)
+        return;
+    ft_rule_saw(&gen->seen, &gen->drafting.tree, gen->out.msg.draft.n, v->path, v->n_path,
+                sent > empty ? sent - empty : 0);
 }
 
 static void record(ft_gen *gen, const ft_msg_verdict *v)
@@ -244,6 +258,7 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
         return status;
     measure_draft(gen);
     ft_confidences_saw(&gen->confidences, &gen->out.msg.draft, v);
+    count_for_rule(gen, v);
     ft_drafting_advance(&gen->drafting, v);
     measure(gen, v);
     if (v->more) {

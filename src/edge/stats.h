@@ -7,7 +7,24 @@
 #define FT_EDGE_STATS_H
 
 #include "base/stats.h"
+#include "spec/rule.h"
 #include "wire/messages.h"
+
+/* Why a text has its verification rule. F(NAME, "name"). */
+#define FT_WHYS(F)                                                                         \
+    F(ASKED, "asked")             /* the edge was told to take this rule */                \
+    F(NOT_OFFERED, "not_offered") /* the server does not offer the one that was wanted */  \
+    F(GREEDY, "greedy")           /* at temperature 0 all rules are `exact` */             \
+    F(UNKNOWN, "unknown")         /* too little is known to choose (spec/rule_choice.h) */ \
+    F(TRY, "try")                 /* to learn what is not known */                         \
+    F(FASTER, "faster")           /* more tokens a second are expected */                  \
+    F(REFUSED, "refused")         /* Open was refused: the text went on with this rule */
+
+#define F(why, name) FT_WHY_##why,
+typedef enum ft_why { FT_WHYS(F) FT_WHY_N } ft_why;
+#undef F
+
+extern const char *const ft_why_name[FT_WHY_N];
 
 /* Of one generation, or sums over generations. F(KIND, field, "name", "help"). The kinds are those
  * of base/stats.h. The first list is what an answer of the HTTP API has in usage.foretoken. */
@@ -23,6 +40,8 @@
     F(COUNTER, run_tokens, "edge_run_tokens_total", "Tokens of these runs.")                \
     F(COUNTER, bytes_sent, "edge_sent_bytes_total", "Bytes to the server.")                 \
     F(COUNTER, bytes_received, "edge_received_bytes_total", "Bytes from the server.")       \
+    F(COUNTER, point_bytes, "edge_point_bytes_total",                                       \
+      "Bytes of lattice points in these drafts (rule ratio).")                              \
     F(GAUGE, uplink_bits_per_s, "edge_uplink_bits_per_second",                              \
       "Rate of the uplink, estimated from round trips; 0: not known.")                      \
     F(SECONDS, total_us, "edge_generation_seconds_total", "Time of generations.")           \
@@ -58,16 +77,29 @@
     F(COUNTER, early_taken, "edge_early_taken_total",                                             \
       "Early drafts of which a part became the next round's tree.")
 
+/* F(field, n, label, "name", "help"): as in serve/stats.h. */
+#define FT_GEN_STATS_LABELLED(F)                                                              \
+    F(texts, FT_RULES_MAX *FT_WHY_N, label_text, "edge_texts_total",                          \
+      "Texts by their rule at their end, and by why they had it: asked, not_offered (by the " \
+      "server), greedy, unknown (too little to choose), try, faster, refused (by the server).")
+
 typedef struct ft_gen_stats {
+#define F(field, n, label, name, help) uint64_t field[n];
     FT_GEN_STATS(FT_STAT_FIELD)
+    FT_GEN_STATS_LABELLED(F)
+#undef F
     /* Not in the list, as these are no sums: */
     ft_finish finish; /* STOP also for a stop string */
     const char *rule; /* of the text, at its end */
+    ft_why rule_why;
     bool same_tokens; /* prompt, sampling and seed always give this text, even if it was opened
                          anew; false: only its distribution is the target's, or, with
                          target_changed, several targets made it */
     uint32_t retry_after_ms; /* with an error: the server's advice; 0: none */
 } ft_gen_stats;
+
+/* Counts a text that ended with this rule. One that is not in ft_rules_all is not counted. */
+void ft_gen_count_text(ft_gen_stats *stats, const ft_rule *rule, ft_why why);
 
 /* Ratios of the sums above. F(function, "name", "help"). */
 #define FT_GEN_RATIOS(F)                                                           \

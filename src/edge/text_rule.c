@@ -12,7 +12,7 @@ const ft_rule *ft_text_rule_fallback(void)
     return ft_rules_default[0];
 }
 
-static bool is_offered(const ft_rule *rule, const ft_msg_limits *limits)
+bool ft_text_rule_is_offered(const ft_rule *rule, const ft_msg_limits *limits)
 {
     if (limits->n_rules == 0)
         return rule->id == ft_text_rule_fallback()->id;
@@ -22,19 +22,17 @@ static bool is_offered(const ft_rule *rule, const ft_msg_limits *limits)
     return false;
 }
 
-const ft_rule *ft_text_rule_offered(const ft_rule *wanted, const ft_msg_limits *limits)
+void ft_text_rule_warn(const ft_rule *wanted, const ft_msg_limits *limits)
 {
-    const ft_rule *fallback = ft_text_rule_fallback();
-    if (!wanted || is_offered(wanted, limits))
-        return wanted ? wanted : fallback;
-    FT_LOGW("edge", "the server does not offer rule %s: texts follow rule %s", wanted->name,
-            fallback->name);
-    return fallback;
+    if (!ft_text_rule_is_offered(wanted, limits))
+        FT_LOGW("edge", "the server does not offer rule %s: texts follow rule %s", wanted->name,
+                ft_text_rule_fallback()->name);
 }
 
-void ft_text_rule_init(ft_text_rule *t, const ft_rule *rule, uint32_t n_vocab, const ft_sampling *s)
+void ft_text_rule_init(ft_text_rule *t, const ft_rule *rule, ft_why why, uint32_t n_vocab,
+                       const ft_sampling *s)
 {
-    *t = (ft_text_rule){.rule = rule, .terms = rule->terms(rule, n_vocab, s)};
+    *t = (ft_text_rule){.rule = rule, .why = why, .terms = rule->terms(rule, n_vocab, s)};
     t->same_tokens = t->terms.same_tokens;
 }
 
@@ -54,6 +52,7 @@ bool ft_text_rule_refused(ft_text_rule *t, ft_status code, uint32_t n_vocab, con
     FT_LOGW("edge", "open was refused: the text goes on with rule %s instead of %s", fallback->name,
             t->rule->name);
     t->rule = fallback;
+    t->why = FT_WHY_REFUSED;
     t->terms = fallback->terms(fallback, n_vocab, s);
     t->same_tokens = t->terms.same_tokens && (n == 0 || t->same_tokens);
     return true;

@@ -6,6 +6,7 @@
 #ifndef FT_EDGE_TEXT_RULE_H
 #define FT_EDGE_TEXT_RULE_H
 
+#include "edge/stats.h"
 #include "spec/drafter.h"
 #include "spec/rule.h"
 #include "wire/messages.h"
@@ -13,18 +14,21 @@
 /* The fallback: the rule that every server offers. */
 const ft_rule *ft_text_rule_fallback(void);
 
-/* `wanted` if the server offers it, else the fallback, which is logged. NULL: the fallback. */
-const ft_rule *ft_text_rule_offered(const ft_rule *wanted, const ft_msg_limits *limits);
+/* Whether the server offers it. */
+bool ft_text_rule_is_offered(const ft_rule *rule, const ft_msg_limits *limits);
+/* Logs a warning if it does not. */
+void ft_text_rule_warn(const ft_rule *wanted, const ft_msg_limits *limits);
 
 typedef struct ft_text_rule {
     const ft_rule *rule;
+    ft_why why;
     ft_rule_terms terms; /* for the text's sampling */
     bool same_tokens;    /* see ft_gen_stats */
     ft_buf evidence;     /* of the outstanding draft */
 } ft_text_rule;
 
 /* deinit frees the evidence. */
-void ft_text_rule_init(ft_text_rule *t, const ft_rule *rule, uint32_t n_vocab,
+void ft_text_rule_init(ft_text_rule *t, const ft_rule *rule, ft_why why, uint32_t n_vocab,
                        const ft_sampling *s);
 void ft_text_rule_deinit(ft_text_rule *t);
 

@@ -265,7 +265,9 @@ static void test_rules(void **state)
 {
     expect_rule("exact,ratio", "ratio", "ratio", false);
     expect_rule("exact,ratio", "exact", "exact", true);
-    expect_rule("exact", "ratio", "exact", true); /* the server does not offer it */
+    expect_rule("exact", "ratio", "exact", true);      /* the server does not offer it */
+    expect_rule("exact,ratio", "auto", "exact", true); /* nothing is known yet */
+    expect_rule("exact", "auto", "exact", true);
 }
 
 static void test_bad_lists_of_servers(void **state)
@@ -285,12 +287,20 @@ static void test_flags(void **state)
                                          {"--rule", "none"},
                                          {"--lattice", "100"}, /* with rule exact */
                                          {"--policy", "FILE"},
-                                         {"--per-client-share", "101"}};
+                                         {"--per-client-share", "101"},
+                                         {"--rule", "auto"}, /* there is no draft model */
+                                         {"--uplink-mbit", "2"},
+                                         {"--uplink-mbit", "-1"},
+                                         {"--uplink-mbit", "inf"},
+                                         {"--uplink-mbit", "x"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         program edge = program_start(
-            (const char *[]){"edge", "-m", model, bad[i][0], bad[i][1], "--port", "0", NULL});
+            (const char *[]){"edge", "--server", "a:1", "-m", model, bad[i][0], bad[i][1], NULL});
         assert_int_equal(program_wait_end(&edge), 2);
     }
+    program edge = program_start((const char *[]){"edge", "--server", "a:1", "-md", model, "--rule",
+                                                  "auto", "--no-speculation", NULL});
+    assert_int_equal(program_wait_end(&edge), 2);
 }
 
 int main(void)

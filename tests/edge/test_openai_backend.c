@@ -169,6 +169,8 @@ static void test_chat(void **state)
     assert_int_equal(json_object_size(c.result.extension), 15);
     assert_true(usage(&c, "target_changed") == 0);
     assert_string_equal(json_string_value(json_object_get(c.result.extension, "rule")), "exact");
+    assert_string_equal(json_string_value(json_object_get(c.result.extension, "rule_reason")),
+                        "asked");
     assert_true(json_is_true(json_object_get(c.result.extension, "same_tokens")));
     assert_true(c.target == ft_edge_server_info(b.edge)->target && c.target != 0);
     assert_true(usage(&c, "rounds") > 0);
@@ -322,6 +324,12 @@ static void test_health_and_metrics(void **state)
     assert_in_range(metric(z, "proactive_aligned_total"), metric(z, "proactive_matched_total"),
                     metric(z, "proactive_leaves_total"));
     assert_float_equal(metric(z, "ttft_seconds_count") - metric(a, "ttft_seconds_count"), 1, 0);
+    assert_float_equal(metric(z, "texts_total{rule=\"exact\",reason=\"asked\"}") -
+                           metric(a, "texts_total{rule=\"exact\",reason=\"asked\"}"),
+                       1, 0);
+    assert_float_equal(metric(z, "texts_total{rule=\"ratio\",reason=\"try\"}"), 0, 0);
+    assert_null(strstr(z, "rule=\"exact\",reason=\"try\""));
+    assert_float_equal(metric(z, "point_bytes_total"), 0, 0);
     assert_float_equal(metric(z, "running"), 0, 0);
     assert_float_equal(metric(z, "trace_rounds_total"), metric(z, "rounds_total"), 0);
     assert_float_equal(metric(z, "trace_dropped_total"), 0, 0);

@@ -28,32 +28,34 @@ static void what_is_offered(void **state)
     const ft_msg_limits old = {.max_tree = 64}; /* of a server that knows of no rules */
     const ft_msg_limits both = {.n_rules = 2, .rules = {fallback->id, 5}};
     const ft_msg_limits one = {.n_rules = 1, .rules = {5}};
-    assert_ptr_equal(ft_text_rule_offered(&other, &both), &other);
-    assert_ptr_equal(ft_text_rule_offered(&other, &one), &other);
-    assert_ptr_equal(ft_text_rule_offered(&other, &old), fallback);
-    assert_ptr_equal(ft_text_rule_offered(fallback, &old), fallback);
-    assert_ptr_equal(ft_text_rule_offered(NULL, &both), fallback);
+    assert_true(ft_text_rule_is_offered(&other, &both));
+    assert_true(ft_text_rule_is_offered(&other, &one));
+    assert_false(ft_text_rule_is_offered(&other, &old));
+    assert_true(ft_text_rule_is_offered(fallback, &old));
+    assert_true(ft_text_rule_is_offered(fallback, &both));
 }
 
 static void a_refusal(void **state)
 {
     ft_text_rule t;
-    ft_text_rule_init(&t, &other, 100, &warm);
+    ft_text_rule_init(&t, &other, FT_WHY_ASKED, 100, &warm);
     assert_false(t.same_tokens);
     assert_false(ft_text_rule_refused(&t, FT_UNAVAILABLE, 100, &warm, 0));
     assert_false(ft_text_rule_refused(&t, FT_EXHAUSTED, 100, &warm, 0));
     assert_ptr_equal(t.rule, &other);
+    assert_int_equal(t.why, FT_WHY_ASKED);
     assert_true(ft_text_rule_refused(&t, FT_PRECONDITION, 100, &warm, 0));
     assert_ptr_equal(t.rule, ft_text_rule_fallback());
+    assert_int_equal(t.why, FT_WHY_REFUSED);
     assert_true(t.same_tokens && t.terms.trees); /* nothing of it is the other rule's */
     assert_false(ft_text_rule_refused(&t, FT_PRECONDITION, 100, &warm, 0));
     ft_text_rule_deinit(&t);
     /* After some tokens, and by a server that looks at the first draft before Open is refused. */
-    ft_text_rule_init(&t, &other, 100, &warm);
+    ft_text_rule_init(&t, &other, FT_WHY_ASKED, 100, &warm);
     assert_true(ft_text_rule_refused(&t, FT_INVALID, 100, &warm, 7));
     assert_false(t.same_tokens);
     ft_text_rule_deinit(&t);
-    ft_text_rule_init(&t, &other, 100, &greedy);
+    ft_text_rule_init(&t, &other, FT_WHY_ASKED, 100, &greedy);
     assert_true(ft_text_rule_refused(&t, FT_PRECONDITION, 100, &greedy, 7));
     assert_true(t.same_tokens);
     ft_text_rule_deinit(&t);
@@ -63,10 +65,10 @@ static void how_large_a_draft_may_be(void **state)
 {
     const ft_msg_limits limits = {.max_tree = 64, .max_evidence_bytes = 1000}, unknown = {0};
     ft_text_rule t;
-    ft_text_rule_init(&t, &other, 100, &warm);
+    ft_text_rule_init(&t, &other, FT_WHY_ASKED, 100, &warm);
     assert_int_equal(ft_text_rule_nodes(&t, &limits), 10); /* of 97 bytes and a length of 3 */
     assert_int_equal(ft_text_rule_nodes(&t, &unknown), 1);
-    ft_text_rule_init(&t, &other, 100, &greedy);
+    ft_text_rule_init(&t, &other, FT_WHY_ASKED, 100, &greedy);
     assert_int_equal(ft_text_rule_nodes(&t, &limits), 64);
     assert_int_equal(ft_text_rule_nodes(&t, &unknown), FT_TREE_MAX);
     ft_text_rule_deinit(&t);

@@ -11,106 +11,11 @@
 
 #include <cmocka.h>
 
-#include "base/line.h"
 #include "edge/edge_internal.h"
-#include "local/link.h"
 #include "support/tiny_model.h"
+#include "support/virtual_way.h"
 
-enum { N_TOKENS = 60, N_TEXTS = 3, HALF_RTT_US = 10000, MAX_CONTEXT = 512 };
-
-typedef struct way {
-    ft_link_source inner;
-    ft_line line;
-    int64_t now_us;
-    int64_t busy_us; /* an answer waits so long for the edge, in turn no time and this */
-    uint32_t n_answers;
-} way;
-
-typedef struct slow_link {
-    ft_link link;
-    way *way;
-    ft_link *inner;
-    uint64_t sent;
-} slow_link;
-
-static int64_t now(void *ctx)
-{
-    return *(int64_t *)ctx;
-}
-
-static ft_status slow_send(ft_link *link, const ft_client_msg *msg, ft_error *err)
-{
-    slow_link *l = (slow_link *)link;
-    uint8_t *bytes = NULL;
-    size_t n = 0;
-    assert_int_equal(ft_client_msg_encode(msg, err, &bytes, &n), FT_OK);
-    free(bytes);
-    n = ft_wire_message_bytes(n);
-    l->sent += n;
-    l->way->now_us = ft_line_take(&l->way->line, l->way->now_us * 1000, n) / 1000 + HALF_RTT_US;
-    return l->inner->vt->send(l->inner, msg, err);
-}
-
-static ft_status slow_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out)
-{
-    slow_link *l = (slow_link *)link;
-    way *w = l->way;
-    (void)timeout_us;
-    ft_status status = l->inner->vt->recv(l->inner, 30000000, err, out);
-    const int64_t waited_us = w->n_answers++ % 2 ? w->busy_us : 0;
-    w->now_us += HALF_RTT_US + waited_us;
-    if (status == FT_OK)
-        (*out)->waited_us = waited_us;
-    if (status == FT_OK && (*out)->kind == FT_SERVER_VERDICT)
-        (*out)->verdict.queue_us = (*out)->verdict.verify_us = 0;
-    return status;
-}
-
-static uint32_t slow_retry_after_ms(ft_link *link)
-{
-    return ((slow_link *)link)->inner->vt->retry_after_ms(((slow_link *)link)->inner);
-}
-
-static void slow_bytes(ft_link *link, uint64_t *sent, uint64_t *received)
-{
-    *sent = ((slow_link *)link)->sent;
-    *received = 0;
-}
-
-static void slow_cancel(ft_link *link)
-{
-    ((slow_link *)link)->inner->vt->cancel(((slow_link *)link)->inner);
-}
-
-static void slow_destroy(ft_link *link)
-{
-    slow_link *l = (slow_link *)link;
-    l->inner->vt->destroy(l->inner);
-    free(l);
-}
-
-static const ft_link_vtable slow_vtable = {.send = slow_send,
-                                           .recv = slow_recv,
-                                           .retry_after_ms = slow_retry_after_ms,
-                                           .bytes = slow_bytes,
-                                           .cancel = slow_cancel,
-                                           .destroy = slow_destroy};
-
-static ft_status way_open(void *ctx, ft_error *err, ft_link **out)
-{
-    slow_link *l = calloc(1, sizeof *l);
-    assert_non_null(l);
-    l->link.vt = &slow_vtable;
-    l->way = ctx;
-    *out = &l->link;
-    return l->way->inner.open(l->way->inner.ctx, err, &l->inner);
-}
-
-static ft_status way_info(void *ctx, ft_error *err, ft_msg_info *out)
-{
-    way *w = ctx;
-    return w->inner.info(w->inner.ctx, err, out);
-}
+enum { N_TOKENS = 60, N_TEXTS = 3, MAX_CONTEXT = 512 };
 
 static bool on_text(void *ctx, const char *piece, size_t n, const ft_gen_token *tokens,
                     size_t n_tokens)
@@ -131,20 +36,18 @@ typedef struct world {
 
 static found rate_after_texts(ft_verifier *v, ft_vocab *vocab, const ft_model *draft, world of)
 {
-    const ft_line_rate rate = {.bits_per_s = {of.bits_per_s}};
-    way w = {.inner = ft_local_link_source(v), .now_us = 1000000, .busy_us = of.busy_us};
+    virtual_way w = virtual_way_to(v, of.bits_per_s);
     int32_t prompt[20];
     ft_error err = {0};
     ft_edge *edge = NULL;
     ft_gen_stats stats = {0};
-    ft_line_init(&w.line, &rate);
-    const ft_edge_opts opts = {
-        .vocab = vocab,
-        .draft_model = draft,
-        .draft = ft_draft_params_tree(24, 4, 6),
-        .source = {.ctx = &w, .open = way_open, .info = way_info, .in_process = true},
-        .clock = {.now_us = now, .ctx = &w.now_us},
-        .uplink_bits_per_s = of.given};
+    w.busy_us = of.busy_us;
+    const ft_edge_opts opts = {.vocab = vocab,
+                               .draft_model = draft,
+                               .draft = ft_draft_params_tree(24, 4, 6),
+                               .source = virtual_way_source(&w),
+                               .clock = virtual_way_clock(&w),
+                               .uplink_bits_per_s = of.given};
     assert_int_equal(ft_edge_create(&opts, &err, &edge), FT_OK);
     for (int i = 0; i < N_TEXTS; i++) {
         for (int32_t j = 0; j < 20; j++)
@@ -189,7 +92,7 @@ static void test_rate(void **state)
         const found told =
             rate_after_texts(v, vocab, draft, (world){.bits_per_s = rates[i], .given = 5e6});
         assert_true(told.used.known && told.used.bits_per_s == 5e6);
-        assert_true(told.used.empty_us > 2 * HALF_RTT_US);
+        assert_true(told.used.empty_us > 2 * VIRTUAL_HALF_RTT_US);
         assert_int_equal(told.estimate, f.estimate);
         /* What counts is when an answer came, and not when the edge read it. */
         const found busy =
