@@ -29,11 +29,16 @@ static ft_uplink_rate measured(ft_edge *edge)
 static ft_uplink_rate rate_now(ft_edge *edge)
 {
     const double given = edge->how.uplink_bits_per_s;
-    if (given <= 0)
-        return measured(edge);
-    return (ft_uplink_rate){.known = true,
-                            .bits_per_s = given,
-                            .empty_us = ft_uplink_empty_us(&edge->uplink[edge->heard], given)};
+    const ft_uplink *uplink = &edge->uplink[edge->heard];
+    if (given > 0)
+        return (ft_uplink_rate){
+            .known = true, .bits_per_s = given, .empty_us = ft_uplink_empty_us(uplink, given)};
+    const ft_uplink_rate now = measured(edge);
+    if (now.known)
+        edge->known_at[edge->heard] = edge->n_texts;
+    else if (edge->n_texts - edge->known_at[edge->heard] <= FT_EDGE_RATE_KEPT)
+        return uplink->last;
+    return now;
 }
 
 /* Under the mutex. */
@@ -73,6 +78,7 @@ ft_status ft_edge_enter(ft_edge *edge, const ft_sampling *sampling, ft_error *er
     else
         edge->running++;
     if (status == FT_OK) {
+        edge->n_texts++;
         choose_rule(edge, sampling, start);
         start->learnt = learnt_of(edge, start->kind);
     }

@@ -19,6 +19,11 @@
 #include "spec/rule_choice.h"
 #include "spec/uplink.h"
 
+/* Small messages do not tell a rate. So one that is known stays known for so many texts, unless it
+ * is seen to change. As many as an edge waits before it tries `ratio` again: half of it would leave
+ * an edge without a rate for half of its texts, twice of it would believe one for twice as long. */
+#define FT_EDGE_RATE_KEPT FT_RULE_TRY_AFTER
+
 /* What a generation has learnt and the next one of this kind of rule starts from. Of several at
  * once, the last to end overwrites the others. */
 typedef struct ft_edge_learnt {
@@ -51,8 +56,10 @@ struct ft_edge {
     ft_msg_limits limits;      /* of the server that texts met last; without `rule_auto` as of
                                   creation */
     uint32_t texts_unknown;    /* of the last choice (spec/rule_choice.h) */
-    ft_uplink uplink[FT_SERVERS_MAX]; /* each server has a path of its own */
-    uint32_t heard;                   /* the server that answered last */
+    ft_uplink uplink[FT_SERVERS_MAX];  /* each server has a path of its own */
+    uint32_t known_at[FT_SERVERS_MAX]; /* n_texts when its rate was known last */
+    uint32_t n_texts;                  /* that have begun */
+    uint32_t heard;                    /* the server that answered last */
     uint32_t running;
     struct {
         bool asked; /* `answer` is set */
@@ -80,7 +87,8 @@ void ft_edge_saw_trip(struct ft_edge *edge, uint32_t server, const ft_timing_tri
 /* The uplink to the server that answered last, as its round trips tell. */
 ft_uplink_rate ft_edge_uplink(struct ft_edge *edge);
 /* The rate to count with now: the one that was given (ft_edge_opts.uplink_bits_per_s), else
- * ft_edge_uplink's. Takes some microseconds. */
+ * ft_edge_uplink's, or what that was within the last FT_EDGE_RATE_KEPT texts. Takes some
+ * microseconds. */
 ft_uplink_rate ft_edge_rate(struct ft_edge *edge);
 
 #endif

@@ -248,6 +248,7 @@ static void change(ft_uplink *u)
     } else {
         for (uint32_t k = 0; k < FT_UPLINK_KINDS; k++)
             forget(&u->kind[k]);
+        u->last = (ft_uplink_rate){0};
     }
     for (uint32_t i = 0; i < FT_UPLINK_MOVED; i++)
         add(drafts, last[i]);
@@ -282,9 +283,10 @@ ft_uplink_rate ft_uplink_rate_now(ft_uplink *u)
     us_per_byte /= fmax(weights, DBL_MIN);
     if (us_per_byte <= 0 || 1 / sqrt(weights) > DOUBT_MOST * us_per_byte)
         return (ft_uplink_rate){0};
-    return (ft_uplink_rate){.known = true,
-                            .bits_per_s = 8e6 / us_per_byte,
-                            .empty_us = drafts->line.known ? drafts->line.empty_us : 0};
+    u->last = (ft_uplink_rate){.known = true,
+                               .bits_per_s = 8e6 / us_per_byte,
+                               .empty_us = drafts->line.known ? drafts->line.empty_us : 0};
+    return u->last;
 }
 
 double ft_uplink_empty_us(const ft_uplink *u, double bits_per_s)

@@ -65,15 +65,18 @@ typedef enum ft_uplink_kind {
     FT_UPLINK_KINDS
 } ft_uplink_kind;
 
-typedef struct ft_uplink {
-    ft_uplink_trips kind[FT_UPLINK_KINDS];
-} ft_uplink;
-
 typedef struct ft_uplink_rate {
     bool known;        /* within 10 %, by 19 in 20 estimates */
     double bits_per_s; /* of messages' bytes (wire/client.h) */
     double empty_us;   /* the round trip of a Draft without bytes; 0: not known */
 } ft_uplink_rate;
+
+typedef struct ft_uplink {
+    ft_uplink_trips kind[FT_UPLINK_KINDS];
+    /* What was last told as known. Small messages may have taken the place of those that told it; a
+     * change of the rate was not seen since. */
+    ft_uplink_rate last;
+} ft_uplink;
 
 /* A message of so many bytes was answered after `us`, the server's own time taken off. Too large
  * ones and times of 0 or less are ignored. */

@@ -171,6 +171,41 @@ static void a_rate_that_is_found(void **state)
     ft_verifier_destroy(v);
 }
 
+/* Round trips of large messages, at 2 Mbit/s and with some noise. */
+static void tell_rate(ft_edge *edge)
+{
+    for (uint32_t i = 0; i < FT_UPLINK_SAMPLES; i++) {
+        const uint64_t bytes = 1000 + 400 * i;
+        const ft_timing_trip trip = {FT_UPLINK_DRAFT, bytes,
+                                     2 * VIRTUAL_HALF_RTT_US + 4 * (int64_t)bytes +
+                                         (i % 2 ? 500 : -500)};
+        ft_edge_saw_trip(edge, 0, &trip);
+    }
+}
+
+/* A rate that texts do not tell stays known for some of them. */
+static void a_rate_that_was_known(void **state)
+{
+    ft_verifier *v = make_verifier(ft_rules_all);
+    virtual_way w = virtual_way_to(v, 0);
+    ft_edge *edge = make_edge(virtual_way_source(&w), virtual_way_clock(&w), 0);
+    expect(edge, 0, &ft_rule_exact, FT_WHY_UNKNOWN);
+    tell_rate(edge);
+    uint32_t n = 0; /* texts that began with a rate, after the last one that ended with one */
+    for (text t = {.temperature = 1}; t.stats.rule_why != FT_WHY_UNKNOWN; t.seed++) {
+        generate(edge, &t);
+        assert_in_range(t.stats.rule_why, FT_WHY_UNKNOWN, FT_WHY_FASTER);
+        n += t.stats.rule_why == FT_WHY_FASTER;
+        if (t.stats.uplink_bits_per_s > 0)
+            n = 0;
+    }
+    assert_int_equal(n, FT_EDGE_RATE_KEPT + 1); /* the first of them found it at its beginning */
+    expect(edge, 100, &ft_rule_exact, FT_WHY_UNKNOWN);
+    assert_false(ft_edge_rate(edge).known);
+    ft_edge_destroy(edge);
+    ft_verifier_destroy(v);
+}
+
 /* ---- by rates that are given, over gRPC ---- */
 
 typedef struct place {
@@ -283,9 +318,9 @@ static void a_server_without_the_rule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rate_that_is_unknown),    cmocka_unit_test(a_rate_that_is_found),
-        cmocka_unit_test(points_that_pay),           cmocka_unit_test(points_that_do_not_pay),
-        cmocka_unit_test(a_server_without_the_rule),
+        cmocka_unit_test(a_rate_that_is_unknown), cmocka_unit_test(a_rate_that_is_found),
+        cmocka_unit_test(a_rate_that_was_known),  cmocka_unit_test(points_that_pay),
+        cmocka_unit_test(points_that_do_not_pay), cmocka_unit_test(a_server_without_the_rule),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

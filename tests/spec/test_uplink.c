@@ -327,6 +327,28 @@ static void test_forgets(void **state)
     assert_true(of_a.bits_per_s == of_b.bits_per_s && of_a.empty_us == of_b.empty_us);
 }
 
+/* What small messages have displaced stays as the last one, until the rate changes. */
+static void test_last(void **state)
+{
+    (void)state;
+    ft_uplink u = {0};
+    assert_false(u.last.known);
+    for (uint32_t i = 0; i < 30; i++)
+        ft_uplink_saw(&u, FT_UPLINK_DRAFT, 1000 + 100 * i, 5000 + 4 * (1000 + 100 * i) + i % 3);
+    const ft_uplink_rate rate = ft_uplink_rate_now(&u);
+    assert_true(rate.known);
+    for (uint32_t i = 0; i < 100; i++)
+        ft_uplink_saw(&u, FT_UPLINK_DRAFT, 60, 5000 + 4 * 60 + i % 3);
+    assert_false(ft_uplink_rate_now(&u).known);
+    assert_true(u.last.known && u.last.bits_per_s == rate.bits_per_s);
+    for (uint32_t i = 0; i < FT_UPLINK_SAMPLES; i++)
+        ft_uplink_saw(&u, FT_UPLINK_DRAFT, 60 + 100 * i, 5000 + 40 * (60 + 100 * i));
+    assert_true(ft_uplink_rate_now(&u).known && fabs(u.last.bits_per_s / 2e5 - 1) < 0.1);
+    for (uint32_t i = 0; i < FT_UPLINK_MOVED; i++)
+        ft_uplink_saw(&u, FT_UPLINK_DRAFT, 60 + 1000 * i, 5000 + 80 * (60 + 1000 * i));
+    assert_false(u.last.known);
+}
+
 /* Lines are found when they are needed; when that is changes nothing. */
 static void test_asked_seldom(void **state)
 {
@@ -363,7 +385,7 @@ int main(void)
         cmocka_unit_test(test_prompts),       cmocka_unit_test(test_change_and_prompts),
         cmocka_unit_test(test_change),        cmocka_unit_test(test_path),
         cmocka_unit_test(test_markov),        cmocka_unit_test(test_forgets),
-        cmocka_unit_test(test_asked_seldom),
+        cmocka_unit_test(test_asked_seldom),  cmocka_unit_test(test_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
