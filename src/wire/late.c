@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A call takes a place before it has said anything. So its first message has a deadline, after
 // which the call ends and gives its place back. The queue thread clears the deadline of a call when
-// its message has come; nothing else changes it. A call that ended late has a deadline in the past,
-// which wakes nobody.
+// its message has come. A call that has ended has no deadline any more, and a call that its client
+// gave up before its time came is over all the same: what is done to it then does nothing.
 #include "wire/late.h"
 
 #include <stdio.h>
@@ -35,6 +35,21 @@ static void end(const ft_wire_server *server, ft_stream *stream)
     ft_stream_finish(stream, FT_TIMEOUT, message, 0);
 }
 
+/* Its time has come. */
+static void act(ft_wire_server *server, ft_stream *stream)
+{
+    const ft_late_step step = stream->step;
+    stream->due_us = FT_NO_DEADLINE;
+    if (step == FT_LATE_END) {
+        end(server, stream);
+    } else if (step == FT_LATE_REFUSE) {
+        ft_stream_refuse(stream, stream->refusal);
+    } else {
+        ft_late_expect(server, stream);
+        ft_stream_read_next(stream);
+    }
+}
+
 static void *watch(void *arg)
 {
     ft_wire_server *server = arg;
@@ -45,8 +60,8 @@ static void *watch(void *arg)
         late->wake_us = FT_NO_DEADLINE;
         for (ft_stream *s = server->streams; s; s = s->next) {
             if (s->due_us <= now)
-                end(server, s); /* does nothing the second time */
-            else if (s->due_us < late->wake_us)
+                act(server, s);
+            if (s->due_us < late->wake_us)
                 late->wake_us = s->due_us;
         }
         ft_cond_wait_until(&late->changed, &server->lock, late->wake_us);
@@ -80,9 +95,25 @@ void ft_late_stop(ft_wire_server *server)
     pthread_cond_destroy(&late->changed);
 }
 
-void ft_late_expect(ft_wire_server *server, ft_stream *stream)
+static void set(ft_wire_server *server, ft_stream *stream, ft_late_step step, int64_t wait_us)
 {
-    stream->due_us = ft_monotonic_us() + time_for(server, stream);
+    stream->step = step;
+    stream->due_us = ft_monotonic_us() + wait_us;
     if (stream->due_us < server->late.wake_us)
         pthread_cond_signal(&server->late.changed);
+}
+
+void ft_late_expect(ft_wire_server *server, ft_stream *stream)
+{
+    set(server, stream, FT_LATE_END, time_for(server, stream));
+}
+
+void ft_late_read(ft_wire_server *server, ft_stream *stream, int64_t wait_us)
+{
+    set(server, stream, FT_LATE_READ, wait_us);
+}
+
+void ft_late_refuse(ft_wire_server *server, ft_stream *stream, int64_t wait_us)
+{
+    set(server, stream, FT_LATE_REFUSE, wait_us);
 }

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cond.h"
 #include "base/listen.h"
 #include "base/log.h"
@@ -24,8 +25,15 @@
 /* Calls of Info and Check at a time, and as many of Watch. Twice as many serve more monitors. Half
  * as many would, with a share of a quarter, leave one client 32. */
 #define OTHER_CALLS_MAX 256
-/* The retry-after-ms of a refused call. */
-#define FULL_RETRY_MS 500
+/* A client may open a quarter of its share of the streams at once, and all of it within this time.
+ * Opening 256 at once keeps the engine and the queue thread from others for some 50 ms. With half
+ * the time they noticed; twice as much would delay an edge that comes back with all its users. */
+#define OPEN_ALL_US 2500000
+/* A client hears of this many refusals at once, then of one each interval. Refused clients call
+ * again: 800 of them at once cost 40 ms of a processor. */
+#define REFUSED_AT_ONCE     20
+#define REFUSED_INTERVAL_US 10000
+#define REFUSED_WAIT_US     20000000
 /* How long ft_wire_server_destroy waits for the last messages before it cuts connections. */
 #define FLUSH_US 2000000
 
@@ -109,26 +117,62 @@ static ft_quota *quota_for(ft_wire_server *server, ft_method method, bool proven
     return NULL;
 }
 
-/* Adds the stream to the list. FT_OK: it has a place in the quota. quota NULL: it gets none. */
-static ft_status admit(ft_wire_server *server, ft_stream *stream, ft_quota *quota, ft_error *err)
+/* The call is refused. Whether the client hears of it late. Places for this are limited, too:
+ * without one it hears at once. */
+static bool refuse_late(ft_wire_server *server, ft_stream *stream, const ft_error *why)
 {
-    ft_status status = FT_OK;
+    const int64_t wait_us =
+        ft_throttle_take(&server->paces.refusals, &stream->client, ft_monotonic_us());
+    if (wait_us == 0 || ft_quota_take(&server->quotas.refused, &stream->client, NULL) != FT_OK)
+        return false;
+    stream->quota = &server->quotas.refused;
+    stream->refusal = malloc(sizeof *stream->refusal);
+    if (!stream->refusal)
+        return false;
+    *stream->refusal = *why;
+    ft_late_refuse(server, stream, wait_us);
+    return true;
+}
+
+/* The call has a place. Whether its message may be asked for now. */
+static bool begin_now(ft_wire_server *server, ft_stream *stream)
+{
+    const int64_t wait_us =
+        stream->method == FT_METHOD_SESSION
+            ? ft_throttle_take(&server->paces.sessions, &stream->client, ft_monotonic_us())
+            : 0;
+    if (wait_us > 0)
+        ft_late_read(server, stream, wait_us);
+    else
+        ft_late_expect(server, stream);
+    return wait_us == 0;
+}
+
+typedef enum admitted { ADMITTED_NOW, ADMITTED_LATER, REFUSED_NOW } admitted;
+
+/* Adds the stream to the list. Later: the late thread reads or refuses it. err: why the client may
+ * not make the call; its code is FT_OK if it may, and then it can find no place in the quota. */
+static admitted admit(ft_wire_server *server, ft_stream *stream, ft_quota *quota, ft_error *err)
+{
+    admitted how = REFUSED_NOW;
     pthread_mutex_lock(&server->lock);
     stream->next = server->streams;
     if (stream->next)
         stream->next->prev = stream;
     server->streams = stream;
     server->n_streams++;
-    if (stream->method == FT_METHOD_SESSION && server->closing)
-        status = ft_error_set(err, FT_UNAVAILABLE, "the server is shutting down");
-    else if (quota)
-        status = ft_quota_take(quota, &stream->client, err);
-    if (quota && status == FT_OK) {
+    if (err->code == FT_OK && stream->method == FT_METHOD_SESSION && server->closing)
+        ft_error_set(err, FT_UNAVAILABLE, "the server is shutting down");
+    else if (err->code == FT_OK)
+        err->code = ft_quota_take(quota, &stream->client, err);
+    if (err->code == FT_OK) {
         stream->quota = quota;
-        ft_late_expect(server, stream);
+        how = begin_now(server, stream) ? ADMITTED_NOW : ADMITTED_LATER;
+    } else if (!server->closing && refuse_late(server, stream, err)) {
+        how = ADMITTED_LATER;
     }
     pthread_mutex_unlock(&server->lock);
-    return status;
+    return how;
 }
 
 /* Whether the client may make this call. *proven: it has shown a credential that this server asks
@@ -158,7 +202,8 @@ static void on_info(ft_stream *stream)
     if (status == FT_OK)
         status = ft_info_encode(&info, &err, &data, &n);
     if (status != FT_OK) {
-        ft_stream_finish(stream, status, err.message, status == FT_UNAVAILABLE ? FULL_RETRY_MS : 0);
+        ft_stream_finish(stream, status, err.message,
+                         status == FT_UNAVAILABLE ? FT_STREAM_FULL_RETRY_MS : 0);
         return;
     }
     ft_stream_send_bytes(stream, data, n);
@@ -187,7 +232,7 @@ static void heard(ft_stream *stream)
 
 static void on_bytes(ft_stream *stream, const uint8_t *data, size_t n)
 {
-    if (stream->due_us != FT_NO_DEADLINE) /* only this thread writes it */
+    if (stream->due_us != FT_NO_DEADLINE) /* the late thread has set it before it asked for this */
         heard(stream);
     switch (stream->method) {
     case FT_METHOD_SESSION:
@@ -242,22 +287,20 @@ static void on_request(void *owner, bool ok)
     ft_status status = ft_peer_of(server, req->call, &err, &from);
     if (status == FT_OK)
         status = check_call(&server->opts, method, &req->metadata, &err, &key, &proven);
+    err.code = status;
     if (status != FT_OK)
-        method = FT_METHOD_UNKNOWN; /* so it gets no place */
+        method = FT_METHOD_UNKNOWN;
     ft_stream *stream =
         ft_stream_create(server, &owner_of_streams, req->call, method,
                          ft_auth_credential(from.names, &req->metadata, server->salt, &key));
     if (stream) {
         stream->key = key;
         ft_peer_client(server, &from, &req->metadata, &key, &stream->client);
-        ft_status full = admit(server, stream, quota_for(server, method, proven), &err);
-        if (status == FT_OK && full == FT_OK) {
+        const admitted how = admit(server, stream, quota_for(server, method, proven), &err);
+        if (how == ADMITTED_NOW)
             ft_stream_read_next(stream);
-        } else {
-            FT_LOGD("wire", "call refused: %s", err.message);
-            ft_stream_finish(stream, err.code, err.message,
-                             err.code == FT_EXHAUSTED ? FULL_RETRY_MS : 0);
-        }
+        else if (how == REFUSED_NOW)
+            ft_stream_refuse(stream, &err);
     }
     free(from.names);
     request_clear(req);
@@ -360,12 +403,26 @@ static ft_status init_quotas(ft_wire_server *server, ft_error *err)
     } all[] = {{&server->quotas.sessions, "streams", server->opts.max_streams},
                {&server->quotas.calls[false], "calls without a credential", OTHER_CALLS_MAX},
                {&server->quotas.calls[true], "calls", OTHER_CALLS_MAX},
-               {&server->quotas.watches, "calls of Watch", OTHER_CALLS_MAX}};
+               {&server->quotas.watches, "calls of Watch", OTHER_CALLS_MAX},
+               {&server->quotas.refused, "refused calls", 4 * server->opts.max_streams}};
     ft_status status = FT_OK;
     for (size_t i = 0; status == FT_OK && i < sizeof all / sizeof *all; i++)
         status =
             ft_quota_init(all[i].quota, all[i].what, all[i].max, server->opts.client_share, err);
     return status;
+}
+
+/* Where clients have no share, one address may be all of them, and nobody waits. */
+static void set_paces(ft_wire_server *server)
+{
+    const ft_quota *sessions = &server->quotas.sessions;
+    if (sessions->share == sessions->max)
+        return;
+    server->paces.sessions = (ft_throttle){.interval_us = OPEN_ALL_US / sessions->share,
+                                           .burst = (sessions->share + 3) / 4,
+                                           .most_us = OPEN_ALL_US};
+    server->paces.refusals = (ft_throttle){
+        .interval_us = REFUSED_INTERVAL_US, .burst = REFUSED_AT_ONCE, .most_us = REFUSED_WAIT_US};
 }
 
 static void deinit_quotas(ft_wire_server *server)
@@ -374,6 +431,7 @@ static void deinit_quotas(ft_wire_server *server)
     ft_quota_deinit(&server->quotas.calls[false]);
     ft_quota_deinit(&server->quotas.calls[true]);
     ft_quota_deinit(&server->quotas.watches);
+    ft_quota_deinit(&server->quotas.refused);
 }
 
 static ft_status set_up(ft_wire_server *server, const ft_wire_server_opts *opts, ft_error *err)
@@ -387,6 +445,7 @@ static ft_status set_up(ft_wire_server *server, const ft_wire_server_opts *opts,
     if (ft_random_bytes(server->salt, sizeof server->salt) != FT_OK)
         return ft_error_set(err, FT_IO, "the kernel has no random bytes");
     ft_status status = init_quotas(server, err);
+    set_paces(server);
     if (status == FT_OK)
         status = ft_late_start(server, err);
     return status == FT_OK ? ft_rpc_queue_start(&server->queue, err) : status;

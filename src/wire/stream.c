@@ -32,6 +32,7 @@ void ft_stream_unref(ft_stream *stream)
         return;
     pthread_mutex_destroy(&stream->lock);
     free(stream->message);
+    free(stream->refusal);
     free(stream->credential);
     free(stream);
 }
@@ -144,6 +145,13 @@ void ft_stream_finish(ft_stream *stream, ft_status code, const char *message,
     pthread_mutex_lock(&stream->lock);
     begin_finish(stream, (grpc_status_code)ft_status_grpc(code), message, retry_after_ms);
     pthread_mutex_unlock(&stream->lock);
+}
+
+void ft_stream_refuse(ft_stream *stream, const ft_error *why)
+{
+    FT_LOGD("wire", "call refused: %s", why->message);
+    ft_stream_finish(stream, why->code, why->message,
+                     why->code == FT_EXHAUSTED ? FT_STREAM_FULL_RETRY_MS : 0);
 }
 
 void ft_stream_send_bytes(ft_stream *stream, uint8_t *data, size_t n)

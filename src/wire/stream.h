@@ -17,6 +17,7 @@
 
 #include <stdatomic.h>
 
+#include "base/throttle.h"
 #include "wire/accept.h"
 #include "wire/late.h"
 #include "wire/rpc.h"
@@ -28,6 +29,8 @@ typedef struct ft_stream_owner {
     void (*on_gone)(ft_stream *stream);                                 /* the last batch is over */
 } ft_stream_owner;
 
+/* The retry-after-ms of a call that found no place. */
+#define FT_STREAM_FULL_RETRY_MS 500
 /* A stream is cut if its client leaves more replies unread than this. */
 #define FT_STREAM_QUEUE_MAX_BYTES (1024 * 1024)
 
@@ -60,8 +63,11 @@ struct ft_stream {
     ft_stream *prev, *next; /* guarded by server->lock */
     bool watching;          /* guarded by server->lock: is told when health changes */
     /* set by the queue thread under server->lock */
-    ft_quota *quota; /* has its place; NULL: it was refused, and the handler does not know it */
-    int64_t due_us;  /* when its first message must have come; FT_NO_DEADLINE: it has */
+    ft_quota *quota;   /* has its place; NULL: it was refused at once */
+    ft_error *refusal; /* why it is refused, late; NULL: it is not, or at once */
+    /* The same, and by the late thread: what it does with the call, and when (late.h). */
+    ft_late_step step;
+    int64_t due_us; /* FT_NO_DEADLINE: nothing; the first message has come */
 
     /* used by the queue thread alone */
     ft_rpc_tag tag_recv, tag_send, tag_close;
@@ -106,7 +112,11 @@ struct ft_wire_server {
         ft_quota sessions;
         ft_quota calls[2]; /* Info and Check: of clients that have shown no credential; that have */
         ft_quota watches;  /* they do not end, so they have places of their own */
+        ft_quota refused;  /* of any method: what waits for its refusal */
     } quotas;
+    struct {
+        ft_throttle sessions, refusals;
+    } paces; /* of each client */
     ft_late late;
 };
 
@@ -123,8 +133,10 @@ ft_stream *ft_stream_create(ft_wire_server *server, const ft_stream_owner *owner
 /* Whether the handler knows it: a session's stream that got a place. */
 static inline bool ft_stream_is_session(const ft_stream *stream)
 {
-    return stream->method == FT_METHOD_SESSION && stream->quota;
+    return stream->method == FT_METHOD_SESSION && stream->quota && !stream->refusal;
 }
+/* Ends the stream because the server does not take the call. */
+void ft_stream_refuse(ft_stream *stream, const ft_error *why);
 /* Asks for the next message, unless the stream is over. */
 void ft_stream_read_next(ft_stream *stream);
 /* Queues malloc'ed bytes, which it takes. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nobody locks others out: clients that take places and say nothing, beside clients that work. The
 // addresses are 127.0.0.x, or what a trusted proxy says.
+#include "base/clock.h"
 #include "fixture.h"
 #include "http2.h"
 
@@ -73,17 +74,21 @@ static void probe(ft_wire_client *client)
     ft_call_destroy(watch);
 }
 
-/* 1,100 streams that never send anything get a quarter of the places, and these only for a time. */
+/* 1,100 streams that never send anything get a quarter of the places, and these only for a time. The
+ * client hears of the others one after the other, because it would call again. */
 static void test_silent_streams(void **state)
 {
-    enum { STREAMS = 1100, GET_IN = 256 };
+    enum { STREAMS = 1100, GET_IN = 256, SOME = 300, AT_ONCE = 20, EACH_US = 10000 };
     static h2 silent;
     echo e;
     (void)state;
     start(&e, &(ft_wire_server_opts){.max_streams = 1024});
     h2_open(&silent, "127.0.0.2", ft_wire_server_port(e.server));
+    const int64_t from_us = ft_monotonic_us();
     for (int i = 0; i < STREAMS; i++)
         h2_call(&silent, SESSION, NULL, NULL);
+    h2_wait_ended(&silent, SOME);
+    assert_true(ft_monotonic_us() - from_us >= (SOME - AT_ONCE) * EACH_US);
     h2_wait_ended(&silent, STREAMS - GET_IN);
     h2_expect(&silent, "127.0.0.2 has 256 of the server's 1024 streams");
     h2_expect(&silent, "--per-client-share 25");
@@ -98,6 +103,32 @@ static void test_silent_streams(void **state)
     chat(client);
     assert_int_equal(silent.ended, STREAMS);
     h2_close(&silent);
+    echo_close(&e, client);
+}
+
+/* A client that opens many sessions at once has a quarter of its share at once, and the others a
+ * little later. Nothing is lost. */
+static void test_many_opens(void **state)
+{
+    enum { OPENS = 100, AT_ONCE = 64, EACH_US = 2500000 / 256 };
+    ft_call *calls[OPENS];
+    echo e;
+    (void)state;
+    start(&e, &(ft_wire_server_opts){.max_streams = 1024});
+    ft_wire_client *client = dial(ft_wire_server_port(e.server), NULL);
+    const int64_t from_us = ft_monotonic_us();
+    for (int i = 0; i < OPENS; i++) {
+        calls[i] = open_call(client);
+        send_open(calls[i], 5);
+    }
+    for (int i = 0; i < OPENS; i++)
+        expect_opened(calls[i], 5);
+    assert_true(ft_monotonic_us() - from_us >= (OPENS - AT_ONCE) * EACH_US);
+    for (int i = 0; i < OPENS; i++) {
+        send_draft(calls[i], 1, 3, 0);
+        expect_verdict(calls[i], 1, 3);
+        ft_call_destroy(calls[i]);
+    }
     echo_close(&e, client);
 }
 
@@ -360,10 +391,15 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_streams),     cmocka_unit_test(test_open_streams_stay),
-        cmocka_unit_test(test_silent_probes),      cmocka_unit_test(test_proven_callers),
-        cmocka_unit_test(test_trusted_proxy),      cmocka_unit_test(test_ipv6),
-        cmocka_unit_test(test_silent_connections), cmocka_unit_test(test_places_of_connections),
+        cmocka_unit_test(test_silent_streams),
+        cmocka_unit_test(test_many_opens),
+        cmocka_unit_test(test_open_streams_stay),
+        cmocka_unit_test(test_silent_probes),
+        cmocka_unit_test(test_proven_callers),
+        cmocka_unit_test(test_trusted_proxy),
+        cmocka_unit_test(test_ipv6),
+        cmocka_unit_test(test_silent_connections),
+        cmocka_unit_test(test_places_of_connections),
         cmocka_unit_test(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
