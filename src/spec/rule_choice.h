@@ -19,8 +19,8 @@
  *
  * So an edge that has seen acceptance under `ratio` knows d, and what `exact` reaches at least. An
  * edge that has seen the first children of its trees agree with chance c knows that d is at least
- * (1 - c) / (1 + c): `ratio` accepts at most 2 c / (1 + c). The edge then hopes for the most, opens
- * a text with `ratio`, and knows better after it.
+ * (1 - c) / (1 + c): `ratio` accepts at most 2 c / (1 + c). The edge hopes for that, opens texts
+ * with `ratio` if it would pay, and knows better with each.
  *
  * `ratio` accepts more for the same d, and takes more bytes. Before any point was seen, each is
  * taken for as large as the rule allows. While the rate is not known, the rule is `exact`. After

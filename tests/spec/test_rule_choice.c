@@ -22,12 +22,12 @@ static const ft_uplink_rate mbit = {.known = true, .bits_per_s = 1e6, .empty_us 
 /* Drafts of one rule, with these chances. */
 static ft_rule_seen seen(double chance, double agreed)
 {
-    return (ft_rule_seen){.levels = 500,
-                          .nodes = 500,
-                          .reached = 100,
-                          .passed = 100 * chance,
-                          .parents = 100,
-                          .agreed = 100 * agreed};
+    return (ft_rule_seen){.levels = 5000,
+                          .nodes = 5000,
+                          .reached = 1000,
+                          .passed = 1000 * chance,
+                          .parents = 1000,
+                          .agreed = 1000 * agreed};
 }
 
 /* Trees of 8 levels with 4 nodes each; chains whose nodes carry a point of 150 bytes. Both sides
@@ -129,7 +129,7 @@ static void test_old_drafts_fade(void **state)
     for (int i = 0; i < 500; i++)
         ft_rule_saw(s, &tree, 5, path, 0, 0);
     assert_true(ft_rule_is_seen(s) && ft_rule_chance(&v, EXACT) < 1e-9);
-    for (int i = 0; i < 500; i++)
+    for (int i = 0; i < 2000; i++)
         ft_rule_saw(s, &tree, 5, path, 3, 0);
     assert_true(ft_rule_chance(&v, EXACT) > 0.95);
 }
@@ -156,6 +156,8 @@ static void test_distance(void **state)
     assert_true(fabs(ft_rule_chance(&v, RATIO) - 0.5) < 1e-12);
     v.seen[RATIO] = (ft_rule_seen){0}; /* a tree's further children tell nothing of ratio */
     assert_true(fabs(ft_rule_chance(&v, RATIO) - 0.75) < 1e-12);
+    v.seen[RATIO] = (ft_rule_seen){.reached = 128, .passed = 32}; /* half of what is sure */
+    assert_true(fabs(ft_rule_chance(&v, RATIO) - (0.75 + 0.25) / 2) < 1e-12);
 }
 
 /* ---- what is chosen ---- */
