@@ -66,14 +66,18 @@ static ft_verifier *make_verifier(const ft_rule *const *rules)
     return v;
 }
 
-static ft_edge *make_edge(ft_link_source source, ft_clock clock, double uplink_bits_per_s)
+static ft_edge *make_edge_that(bool automatic, ft_link_source source, ft_clock clock,
+                               double uplink_bits_per_s)
 {
     const ft_edge_opts opts = {.vocab = m.vocab,
                                .draft_model = m.draft,
                                .source = source,
                                .rule = &ft_rule_ratio,
                                .rule_auto = true,
-                               .draft = ft_draft_params_chain(CHAIN),
+                               .draft = automatic ? ft_draft_params_tree(32, 8, 8)
+                                                  : ft_draft_params_chain(CHAIN),
+                               .automatic = automatic,
+                               .proactive = automatic,
                                .clock = clock,
                                .uplink_bits_per_s = uplink_bits_per_s,
                                .n_threads = 1};
@@ -81,6 +85,11 @@ static ft_edge *make_edge(ft_link_source source, ft_clock clock, double uplink_b
     ft_edge *edge = NULL;
     must(ft_edge_create(&opts, &err, &edge), &err);
     return edge;
+}
+
+static ft_edge *make_edge(ft_link_source source, ft_clock clock, double uplink_bits_per_s)
+{
+    return make_edge_that(false, source, clock, uplink_bits_per_s);
 }
 
 /* ---- texts ---- */
@@ -168,6 +177,28 @@ static void a_rate_that_is_found(void **state)
     ft_verifier *v = make_verifier(ft_rules_all);
     expect_at(v, 2e4, &ft_rule_exact);
     expect_at(v, 2e6, &ft_rule_ratio);
+    ft_verifier_destroy(v);
+}
+
+/* Where the controller chooses drafts, or none: the rule follows the rate as well. */
+static void drafts_that_are_chosen(void **state)
+{
+    static const double rates[] = {2e4, 2e6};
+    ft_verifier *v = make_verifier(ft_rules_all);
+    for (size_t i = 0; i < 2; i++) {
+        virtual_way w = virtual_way_to(v, rates[i]);
+        ft_edge *edge =
+            make_edge_that(true, virtual_way_source(&w), virtual_way_clock(&w), rates[i]);
+        uint64_t with_points = 0;
+        for (uint32_t k = 0; k < 12; k++) {
+            text t = {.temperature = 1, .seed = k};
+            generate(edge, &t);
+            assert_true(t.stats.rule_why == FT_WHY_UNKNOWN || t.stats.rule_why == FT_WHY_FASTER);
+            with_points += t.stats.point_bytes > 0;
+        }
+        assert_int_equal(with_points > 0, rates[i] == 2e6);
+        ft_edge_destroy(edge);
+    }
     ft_verifier_destroy(v);
 }
 
@@ -318,9 +349,10 @@ static void a_server_without_the_rule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rate_that_is_unknown), cmocka_unit_test(a_rate_that_is_found),
-        cmocka_unit_test(a_rate_that_was_known),  cmocka_unit_test(points_that_pay),
-        cmocka_unit_test(points_that_do_not_pay), cmocka_unit_test(a_server_without_the_rule),
+        cmocka_unit_test(a_rate_that_is_unknown),    cmocka_unit_test(a_rate_that_is_found),
+        cmocka_unit_test(a_rate_that_was_known),     cmocka_unit_test(drafts_that_are_chosen),
+        cmocka_unit_test(points_that_pay),           cmocka_unit_test(points_that_do_not_pay),
+        cmocka_unit_test(a_server_without_the_rule),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
