@@ -20,30 +20,42 @@
 static char folder[] = "/tmp/ft-qsv-XXXXXX";
 static char config[64], positions[64], policy[64];
 
-static int set_up(void **state)
+static const char *shipped(const char *file, char path[1024])
+{
+    snprintf(path, 1024, "%s/%s", getenv("FT_SOURCE_DIR"), file);
+    return path;
+}
+
+/* A shipped setting at two constant rates, with few replays. */
+static int write_config(const char *file)
 {
     char path[1024];
+    json_t *root = json_load_file(shipped(file, path), 0, NULL);
+    json_object_set_new(json_object_get(json_object_get(root, "constants"), "replays"), "value",
+                        json_integer(2));
+    json_object_set_new(json_object_get(root, "uplinks_kbit_s"), "value",
+                        json_pack("[i, i]", 100, 5000));
+    const int failed = json_dump_file(root, config, 0);
+    json_decref(root);
+    return failed;
+}
+
+static int set_up(void **state)
+{
     const ft_policy like = {.n_lengths = 12, .n_l = 2, .l = {240, 720}, .draft = 0xdef};
     ft_policy p;
-    snprintf(path, sizeof path, "%s/sim/qsv-paper.json", getenv("FT_SOURCE_DIR"));
     if (!mkdtemp(folder))
         return 1;
     snprintf(config, sizeof config, "%s/config.json", folder);
     snprintf(positions, sizeof positions, "%s/positions.jsonl", folder);
     snprintf(policy, sizeof policy, "%s/policy.json", folder);
-    json_t *root = json_load_file(path, 0, NULL);
-    json_object_set_new(json_object_get(json_object_get(root, "constants"), "replays"), "value",
-                        json_integer(2));
-    json_object_set_new(json_object_get(root, "uplinks_kbit_s"), "value",
-                        json_pack("[i, i]", 100, 5000));
-    int failed = json_dump_file(root, config, 0);
-    json_decref(root);
+    int failed = write_config("sim/qsv-paper.json");
     ft_positions made = made_positions(2, 4, 40);
     failed |= ft_positions_save(&made, positions, NULL) != FT_OK;
     ft_positions_deinit(&made);
     failed |= ft_policy_init(&like, NULL, &p) != FT_OK;
     p.net.bias[2][2 * 2] = 1; /* always 3 tokens */
-    root = ft_policy_json(&p);
+    json_t *root = ft_policy_json(&p);
     failed |= json_dump_file(root, policy, 0);
     json_decref(root);
     ft_policy_deinit(&p);
@@ -103,6 +115,32 @@ static void test_report(void **state)
     json_decref(other);
 }
 
+/* The policy that ships, on the positions that ship, which are of other prompts than it learnt. */
+static void test_shipped_policy(void **state)
+{
+    char where[2][1024];
+    int status;
+    size_t n = 0;
+    assert_int_equal(write_config("sim/qsv-demo.json"), 0);
+    json_t *out =
+        program_json(&status, "simulate qsv --config %s --positions %s --policy %s --json", config,
+                     shipped("sim/qsv-demo-positions.jsonl", where[0]),
+                     shipped("models/smollm2-draft-17m-policy.json", where[1]));
+    assert_int_equal(status, 0);
+    const json_t *claims = json_object_get(out, "claims");
+    for (size_t i = 0; i < json_array_size(claims); i++) {
+        const json_t *claim = json_array_get(claims, i);
+        const char *name = json_string_value(json_object_get(claim, "name"));
+        if (!strstr(name, "above the heuristic") && !strstr(name, "0.98 of the best"))
+            continue;
+        n++;
+        if (!json_is_true(json_object_get(claim, "holds")))
+            fail_msg("%s: %s", name, json_string_value(json_object_get(claim, "reason")));
+    }
+    assert_int_equal(n, 3 * 2 + 1); /* temperatures and changing uplinks; all constant ones */
+    json_decref(out);
+}
+
 /* What it says on standard error. */
 static void refuse(const char *args, const char *said)
 {
@@ -135,6 +173,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_report),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_shipped_policy)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

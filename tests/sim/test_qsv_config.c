@@ -69,6 +69,23 @@ static void refuse(const char *path, const char *value, const char *said)
         fail_msg("of %s it says: %s", path, err.message);
 }
 
+/* The demo's setting is the paper's, but for the messages and the round trip. */
+static void test_shipped_demo(void **state)
+{
+    char path[1024];
+    ft_qsv_config demo, paper;
+    ft_error err = {0};
+    snprintf(path, sizeof path, "%s/sim/qsv-demo.json", getenv("FT_SOURCE_DIR"));
+    if (ft_qsv_config_load(path, &err, &demo) != FT_OK ||
+        ft_qsv_config_load(shipped(), &err, &paper) != FT_OK)
+        fail_msg("%s", err.message);
+    assert_true(demo.code == FT_QSV_CODE_SHORTER && demo.n_links == paper.n_links);
+    for (int i = 0; i < FT_QSV_CONSTS; i++)
+        if (i != FT_QSV_MESSAGE_BITS && i != FT_QSV_RTT_MS)
+            assert_true(!(demo.k[i] < paper.k[i] || demo.k[i] > paper.k[i]));
+    assert_true(demo.k[FT_QSV_MESSAGE_BITS] > 0 && demo.k[FT_QSV_RTT_MS] > 0);
+}
+
 static void test_refused(void **state)
 {
     refuse("kind", "\"foretoken simulate wisp\"", "kind");
@@ -118,8 +135,8 @@ static void test_file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shipped),
-                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_taken),
-                                       cmocka_unit_test(test_file)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shipped), cmocka_unit_test(test_shipped_demo),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_taken), cmocka_unit_test(test_file)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
