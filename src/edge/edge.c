@@ -153,7 +153,7 @@ static ft_status check_predictor(const ft_edge *edge, ft_error *err)
     return p ? ft_predictor_check_draft(p, edge->drafts.fingerprint, err) : FT_OK;
 }
 
-/* A policy must know the draft model, too: it looks at its confidences. */
+/* Every l must be one that the rule has. */
 static ft_status check_policy(const ft_edge *edge, ft_error *err)
 {
     const ft_policy *p = edge->how.policy;
@@ -163,7 +163,7 @@ static ft_status check_policy(const ft_edge *edge, ft_error *err)
                                 "edge: the policy chooses l = %u, rule ratio has %u at most: train "
                                 "one with a setting of smaller l",
                                 p->l[i], FT_RATIO_L_MAX);
-    return p ? ft_policy_check_draft(p, edge->drafts.fingerprint, err) : FT_OK;
+    return FT_OK;
 }
 
 /* *forward_us: the time of a draft forward after warming up. */
@@ -187,8 +187,8 @@ static ft_status make_engine(ft_edge *edge, ft_error *err, int64_t *forward_us)
     edge->drafts.n_ctx = hp->n_ctx_train;
     edge->drafts.fingerprint = ft_model_fingerprint(opts->draft_model);
     ft_status status = check_predictor(edge, err);
-    if (status == FT_OK)
-        status = check_policy(edge, err);
+    if (status == FT_OK && opts->policy) /* it looks at this model's confidences */
+        status = ft_policy_check_draft(opts->policy, edge->drafts.fingerprint, err);
     if (status == FT_OK)
         status = ft_engine_create(&engine, err, &edge->drafts.engine);
     ft_warm warm = {0};
@@ -203,8 +203,8 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
 {
     const ft_edge_opts *opts = &edge->how;
     int64_t forward_us = 0;
-    ft_status status = FT_OK;
-    if (opts->draft.budget > 0 && opts->draft_model) {
+    ft_status status = check_policy(edge, err);
+    if (status == FT_OK && opts->draft.budget > 0 && opts->draft_model) {
         status = make_engine(edge, err, &forward_us);
     } else if (opts->draft.budget > 0 && opts->drafts.create) {
         edge->drafts.factory = opts->drafts;
