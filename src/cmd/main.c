@@ -63,6 +63,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_bench_exact,
     &ft_cmd_bench_codec,
     &ft_cmd_bench_law,
+    &ft_cmd_bench_uplink,
     &completion_bash,
     &completion_zsh,
 };

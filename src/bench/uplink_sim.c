@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// From measured rounds to a setting of the simulator. The simulator's round is the edge's: draft,
+// send, wait; so a round's time is the sum of its parts, and what is no part of the first three is
+// a constant of the round. No state.
+#include "bench/uplink_sim.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPLAYS 40 /* of each text: the chance of acceptance then matters less than that of texts */
+
+static double per(double a, double n)
+{
+    return n > 0 ? a / n : 0;
+}
+
+/* ---- rounds of the measurement ---- */
+
+double ft_bench_uplink_speed(const ft_bench_uplink_sum *sum)
+{
+    return per(1e6 * (double)sum->tokens, (double)sum->us);
+}
+
+double ft_bench_uplink_policy_share(const ft_bench_uplink_sum *sum)
+{
+    return per((double)sum->by_policy, (double)sum->rounds);
+}
+
+static int by_speed(const void *a, const void *b)
+{
+    const double x = ft_bench_uplink_speed(&(*(const ft_bench_uplink_part *const *)a)->sum);
+    const double y = ft_bench_uplink_speed(&(*(const ft_bench_uplink_part *const *)b)->sum);
+    return (x > y) - (x < y);
+}
+
+static void see_round(const ft_bench_uplink_part *parts, size_t n_texts, uint32_t rounds,
+                      ft_bench_uplink_total *out)
+{
+    ft_bench_uplink_part sum = {0};
+    for (size_t i = 0; i < n_texts; i++)
+        ft_bench_uplink_add(&sum, &parts[i * rounds]);
+    const double speed = ft_bench_uplink_speed(&sum.sum);
+    if (out->slowest_per_s == 0 || speed < out->slowest_per_s)
+        out->slowest_per_s = speed;
+    out->fastest_per_s = fmax(out->fastest_per_s, speed);
+}
+
+void ft_bench_uplink_total_of(const ft_bench_uplink_part *parts, size_t n_texts, uint32_t rounds,
+                              ft_bench_uplink_total *out)
+{
+    const ft_bench_uplink_part *order[FT_BENCH_UPLINK_ROUNDS_MAX];
+    out->part = (ft_bench_uplink_part){0};
+    out->slowest_per_s = out->fastest_per_s = 0;
+    for (size_t i = 0; i < n_texts; i++) {
+        for (uint32_t r = 0; r < rounds; r++)
+            order[r] = &parts[i * rounds + r];
+        qsort(order, rounds, sizeof *order, by_speed);
+        ft_bench_uplink_add(&out->part, order[(rounds - 1) / 2]);
+    }
+    for (uint32_t r = 0; r < rounds; r++)
+        see_round(parts + r, n_texts, rounds, out);
+}
+
+/* ---- times ---- */
+
+/* The line through the times by nodes. */
+static void fit_verify(const ft_bench_uplink_verify *v, ft_bench_uplink_times *out)
+{
+    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+    for (uint32_t k = 0; k <= FT_TREE_MAX; k++) {
+        const double n = (double)v->n[k], us = (double)v->us[k];
+        w += n;
+        x += n * k;
+        y += us;
+        xx += n * k * k;
+        xy += us * k;
+    }
+    const double spread = w * xx - x * x;
+    const double slope = spread > 0 ? fmax(0, (w * xy - x * y) / spread) : 0;
+    out->verify_node_ms = slope / 1e3;
+    out->verify_ms = per(y - slope * x, w) / 1e3;
+}
+
+static void fit_method(const ft_bench_uplink_total *totals, uint32_t n, ft_qsv_method method,
+                       ft_bench_uplink_times *out)
+{
+    ft_bench_uplink_part all = {0};
+    uint32_t width = 1;
+    for (uint32_t i = 0; i < n; i++)
+        if (totals[i].way.method == method) {
+            ft_bench_uplink_add(&all, &totals[i].part);
+            width = totals[i].way.width;
+        }
+    const ft_bench_uplink_sum *s = &all.sum;
+    const double bytes = (double)(s->bytes - s->evidence_bytes - s->empty_bytes);
+    out->draft_ms[method] = per((double)s->draft_us / 1e3, (double)s->nodes / width);
+    out->node_bits[method] = per(8 * bytes, (double)s->nodes);
+}
+
+ft_bench_uplink_times ft_bench_uplink_times_of(const ft_bench_uplink_total *totals, uint32_t n)
+{
+    ft_bench_uplink_times out = {0};
+    ft_bench_uplink_part all = {0};
+    const ft_bench_uplink_sum *s = &all.sum;
+    for (uint32_t i = 0; i < n; i++)
+        ft_bench_uplink_add(&all, &totals[i].part);
+    fit_verify(&all.verify, &out);
+    for (int m = 0; m < FT_QSV_METHODS; m++)
+        fit_method(totals, n, (ft_qsv_method)m, &out);
+    const double parts_us = (double)(s->draft_us + s->line_us + s->verify_us);
+    out.rest_ms = per(((double)s->drafts_us - parts_us) / 1e3, (double)s->drafts);
+    out.message_bits = per(8 * (double)s->empty_bytes, (double)s->drafts);
+    return out;
+}
+
+/* ---- the simulation ---- */
+
+/* `by`: the method whose times these are. */
+static void set_config(const ft_bench_uplink_times *times, const ft_qsv_way *way, uint32_t l,
+                       ft_qsv_method by, ft_qsv_config *out)
+{
+    double *k = out->k;
+    *out = (ft_qsv_config){.code = FT_QSV_CODE_SHORTER, .l = {l}, .n_l = 1};
+    k[FT_QSV_DRAFT_MS] = times->draft_ms[by];
+    k[FT_QSV_VERIFY_MS] = times->verify_ms;
+    k[FT_QSV_VERIFY_TOKEN_MS] = times->verify_node_ms;
+    k[FT_QSV_RTT_MS] = times->rest_ms;
+    k[FT_QSV_MESSAGE_BITS] = times->message_bits;
+    k[FT_QSV_LENGTH_MOST] = way->length;
+    if (way->method == FT_QSV_METHOD_POLICY) {
+        memcpy(out->l, way->policy->l, way->policy->n_l * sizeof *way->policy->l);
+        out->n_l = way->policy->n_l;
+    }
+}
+
+/* A round's means. */
+typedef struct mean_round {
+    double tokens, ms, bytes;
+} mean_round;
+
+static ft_status run_way(const ft_bench_uplink_sim_opts *o, const ft_qsv_config *config,
+                         const ft_qsv_way *way, uint32_t token_bits, const ft_qsv_link *link,
+                         ft_error *err, mean_round *out)
+{
+    ft_qsv_setting setting;
+    ft_qsv_result sum;
+    const size_t n_texts = o->positions->n_texts;
+    ft_status status = ft_qsv_setting_init(config, o->positions, err, &setting);
+    if (status != FT_OK)
+        return status;
+    uint32_t *texts = calloc(n_texts, sizeof *texts);
+    if (!texts)
+        return ft_error_set(err, FT_NOMEM, "bench uplink: out of memory");
+    for (uint32_t i = 0; i < n_texts; i++)
+        texts[i] = i;
+    setting.token_bits = token_bits;
+    const ft_qsv_opts opts = {.setting = &setting,
+                              .link = link,
+                              .texts = texts,
+                              .n_texts = n_texts,
+                              .replays = REPLAYS,
+                              .seed = o->seed};
+    ft_qsv_run(&opts, way, &sum);
+    free(texts);
+    const double n = (double)sum.rounds;
+    *out = (mean_round){.tokens = per((double)sum.tokens, n),
+                        .ms = per(sum.draft_ms + sum.up_ms + sum.verify_ms + sum.down_ms, n),
+                        .bytes = per(sum.bits / 8, n)};
+    return FT_OK;
+}
+
+ft_status ft_bench_uplink_simulate(const ft_bench_uplink_sim_opts *o,
+                                   const ft_bench_uplink_way *way, const ft_qsv_link *link,
+                                   double policy_share, ft_error *err,
+                                   ft_bench_uplink_simulated *out)
+{
+    const bool policy = way->method == FT_QSV_METHOD_POLICY;
+    /* A real message has more bits for a node than the number of its token. */
+    const uint32_t token_bits = (uint32_t)lround(o->times->node_bits[way->method]);
+    ft_qsv_way how = {
+        .method = way->method, .length = way->length, .width = way->width, .policy = o->policy};
+    ft_qsv_config config;
+    mean_round known, unknown = {0};
+    set_config(o->times, &how, way->l, way->method, &config);
+    ft_status status = run_way(o, &config, &how, token_bits, link, err, &known);
+    if (status == FT_OK && policy) {
+        how.method = FT_QSV_METHOD_FIXED;
+        set_config(o->times, &how, way->l, way->method, &config);
+        status = run_way(o, &config, &how, token_bits, link, err, &unknown);
+    }
+    const double share = policy ? policy_share : 1, rest = 1 - share;
+    if (status == FT_OK)
+        *out = (ft_bench_uplink_simulated){
+            .tokens_per_s = per(1e3 * (share * known.tokens + rest * unknown.tokens),
+                                share * known.ms + rest * unknown.ms),
+            .bytes_per_round = share * known.bytes + rest * unknown.bytes};
+    return status;
+}
