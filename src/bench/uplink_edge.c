@@ -4,11 +4,8 @@
 // the round's time.
 #include "bench/uplink_edge.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/num.h"
 
 /* ---- rounds ---- */
 

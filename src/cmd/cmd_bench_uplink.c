@@ -174,21 +174,29 @@ static const options defaults = {.o = {.length = 4,
                                  .up_step_ms = 100,
                                  .up_stay = 0.9};
 
+static ft_status check(options *x, ft_error *err)
+{
+    ft_status status = parse_methods(x, err);
+    if (status == FT_OK)
+        status = parse_links(x, err);
+    return status == FT_OK ? load_policy(x, err) : status;
+}
+
 static int run(void *selected, int n_words, char **words)
 {
     options *x = selected;
     ft_error err = {0};
     json_t *report = NULL;
-    ft_status status = parse_methods(x, &err);
-    if (status == FT_OK)
-        status = parse_links(x, &err);
-    if (status == FT_OK)
-        status = load_policy(x, &err);
-    ft_cmd_catch_signals();
-    if (status == FT_OK)
-        status = ft_bench_uplink(&x->o, &err, &report);
+    int code = 2;
+    if (check(x, &err) == FT_OK) {
+        ft_cmd_catch_signals();
+        const ft_status status = ft_bench_uplink(&x->o, &err, &report);
+        code = ft_cmd_report(status, &err, report, x->json, print_text);
+    } else {
+        ft_cmd_fail(&err);
+    }
     ft_policy_deinit(&x->store);
-    return ft_cmd_report(status, &err, report, x->json, print_text);
+    return code;
 }
 
 const ft_command ft_cmd_bench_uplink = {
