@@ -188,6 +188,13 @@ static double down_ms(const ft_qsv_setting *s, uint64_t n_answers)
     return kbit_s > 0 ? (s->token_bits + bits_of(n_answers)) / kbit_s : 0; /* eq. (8) */
 }
 
+static double verify_ms(const ft_qsv_setting *s, uint32_t nodes)
+{
+    const double *k = s->config->k;
+    return s->verify_ms ? s->verify_ms[nodes]
+                        : k[FT_QSV_VERIFY_MS] + nodes * k[FT_QSV_VERIFY_TOKEN_MS];
+}
+
 static void pass_ms(ft_qsv_walk *walk, double ms)
 {
     walk->now_ns += (int64_t)(ms * NS);
@@ -205,7 +212,7 @@ void ft_qsv_walk_round(ft_qsv_walk *walk, const ft_qsv_draft *draft, ft_qsv_roun
     const int64_t sent_ns = ft_line_take(&walk->line, walk->now_ns, (size_t)ceil(out->bits / 8));
     out->up_ms = (double)(sent_ns - walk->now_ns) / NS;
     walk->now_ns = sent_ns;
-    out->verify_ms = k[FT_QSV_VERIFY_MS] + out->nodes * k[FT_QSV_VERIFY_TOKEN_MS];
+    out->verify_ms = verify_ms(walk->setting, out->nodes);
     out->down_ms = k[FT_QSV_RTT_MS] + down_ms(walk->setting, (uint64_t)out->nodes + 1);
     pass_ms(walk, out->verify_ms + out->down_ms);
     remember(walk, draft, out);
@@ -214,10 +221,9 @@ void ft_qsv_walk_round(ft_qsv_walk *walk, const ft_qsv_draft *draft, ft_qsv_roun
 
 void ft_qsv_walk_plain(ft_qsv_walk *walk, ft_qsv_round *out)
 {
-    const double verify_ms = walk->setting->config->k[FT_QSV_VERIFY_MS];
-    *out = (ft_qsv_round){.tokens = 1, .expected = 1, .verify_ms = verify_ms};
+    *out = (ft_qsv_round){.tokens = 1, .expected = 1, .verify_ms = verify_ms(walk->setting, 0)};
     /* The target goes on while a token is on its way, so only the slower of the two counts. */
-    out->down_ms = fmax(0, down_ms(walk->setting, 1) - verify_ms);
+    out->down_ms = fmax(0, down_ms(walk->setting, 1) - out->verify_ms);
     pass_ms(walk, out->verify_ms + out->down_ms);
     ft_policy_saw(&walk->past, -1);
     walk->at++;

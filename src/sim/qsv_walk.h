@@ -60,6 +60,9 @@ typedef struct ft_qsv_setting {
     const ft_positions *positions;
     uint32_t row[FT_QSV_L]; /* of the config's l in the positions' tables */
     uint32_t token_bits;
+    /* Of a verification, by the nodes of the draft, as many as there may be; borrowed. NULL: the
+     * config's two constants say it. */
+    const double *verify_ms;
 } ft_qsv_setting;
 
 /* FT_INVALID: the positions have no such l. */

@@ -217,6 +217,27 @@ static void test_times(void **state)
     world_deinit(&w);
 }
 
+/* Verifications may be given by nodes, as they were measured. */
+static void test_measured_verification(void **state)
+{
+    static const double verify_ms[] = {7, 8, 11, 12, 30};
+    const ft_qsv_link link = {.rate = {.bits_per_s = {50e3}}};
+    const ft_positions positions = plain_text();
+    world w;
+    ft_qsv_walk walk;
+    ft_qsv_round r;
+    world_init(&w, &positions);
+    w.setting.verify_ms = verify_ms;
+    for (uint32_t n = 1; n <= 4; n++) {
+        const ft_qsv_draft draft = {.kind = FT_QSV_EXACT, .length = n, .width = 1};
+        assert_close(round_at(&w, draft, 0).verify_ms, verify_ms[n]);
+    }
+    ft_qsv_walk_init(&walk, &w.setting, &link, 1, 0);
+    ft_qsv_walk_plain(&walk, &r);
+    assert_close(r.verify_ms, 7);
+    world_deinit(&w);
+}
+
 /* A policy sees what an edge knows: of drafted tokens and of the one that came instead of a
  * rejected one what the points say, of the token behind a whole chain nothing. */
 static void test_what_a_policy_sees(void **state)
@@ -452,6 +473,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_law),
         cmocka_unit_test(test_times),
+        cmocka_unit_test(test_measured_verification),
         cmocka_unit_test(test_what_a_policy_sees),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_end_of_text),
