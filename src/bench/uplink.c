@@ -16,6 +16,7 @@
 #define WARM_TOK       16 /* of a text that only warms up */
 #define WARM_TEXTS     16
 #define SESSIONS       64 /* of the server: more than there are edges */
+#define NODES_MOST     64 /* of a draft, as `serve` takes by default */
 
 /* Drafts that tell the rate. */
 #define LARGE_LENGTH 12
@@ -165,8 +166,8 @@ static ft_status write_text(uplink *x, uint32_t edge, size_t text, uint32_t roun
     return ft_bench_uplink_edge_write(&x->edges[edge], &how, err, &x->parts[part]);
 }
 
-/* The beginning of a text, so that the edge is not cold. A policy is not asked while the rate is not
- * known, so its edge goes on until it is. */
+/* The beginning of a text, so that the edge is not cold. A policy is not asked while the rate is
+ * not known, so its edge goes on until it is. */
 static ft_status warm_up(uplink *x, ft_bench_uplink_edge *e, ft_error *err)
 {
     ft_status status = FT_OK;
@@ -205,6 +206,11 @@ static ft_status write_all(uplink *x, ft_error *err)
 
 static ft_status check(const ft_bench_uplink_opts *o, ft_error *err)
 {
+    if (o->method[FT_QSV_METHOD_TREE] && o->length * o->width > NODES_MOST)
+        return ft_error_set(err, FT_INVALID,
+                            "bench uplink: a tree of %d levels of %d nodes has more nodes than a "
+                            "server takes (%d): take a smaller --draft-length or --tree-width",
+                            (int)o->length, (int)o->width, NODES_MOST);
     if (!o->policy || o->policy->n_l <= FT_QSV_L)
         return FT_OK;
     return ft_error_set(err, FT_INVALID,

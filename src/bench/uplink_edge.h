@@ -15,10 +15,9 @@
 /* A method, one of PLAIN, FIXED, POLICY, CHAIN and TREE, with its numbers. */
 typedef struct ft_bench_uplink_way {
     ft_qsv_method method;
-    uint32_t
-        length; /* of a draft; POLICY: at most; TREE: forwards of the draft model, at most its levels */
-    uint32_t width; /* TREE: nodes that each forward adds; else 1 */
-    uint32_t l;     /* FIXED; POLICY: while the rate is not known */
+    uint32_t length; /* tokens of a chain; POLICY: at most; TREE: forwards of the draft model */
+    uint32_t width;  /* TREE: nodes that each forward adds; else 1 */
+    uint32_t l;      /* FIXED; POLICY: while the rate is not known */
 } ft_bench_uplink_way;
 
 /* Sums over rounds, which go from one verdict of a text to the next. A text's first verdict waits

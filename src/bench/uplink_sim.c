@@ -64,26 +64,35 @@ void ft_bench_uplink_total_of(const ft_bench_uplink_part *parts, size_t n_texts,
 
 /* ---- times ---- */
 
-/* The line through the times by nodes. */
-static void fit_verify(const ft_bench_uplink_verify *v, ft_bench_uplink_times *out)
+/* Between two numbers of nodes that were measured lies a line; outside of all, a constant. */
+static void fill_gaps(ft_bench_uplink_times *t)
 {
-    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+    uint32_t below = FT_TREE_MAX + 1; /* the last one that was measured; there is none yet */
     for (uint32_t k = 0; k <= FT_TREE_MAX; k++) {
-        const double n = (double)v->n[k], us = (double)v->us[k];
-        w += n;
-        x += n * k;
-        y += us;
-        xx += n * k * k;
-        xy += us * k;
+        if (t->verified[k] == 0)
+            continue;
+        const double to = t->verify_ms[k];
+        const double from = below <= FT_TREE_MAX ? t->verify_ms[below] : to;
+        const uint32_t first = below <= FT_TREE_MAX ? below + 1 : 0;
+        for (uint32_t i = first; i < k; i++)
+            t->verify_ms[i] = from + (to - from) * (i + 1 - first) / (k + 1 - first);
+        below = k;
     }
-    const double spread = w * xx - x * x;
-    const double slope = spread > 0 ? fmax(0, (w * xy - x * y) / spread) : 0;
-    out->verify_node_ms = slope / 1e3;
-    out->verify_ms = per(y - slope * x, w) / 1e3;
+    for (uint32_t k = below; k < FT_TREE_MAX; k++)
+        t->verify_ms[k + 1] = t->verify_ms[below];
 }
 
-static void fit_method(const ft_bench_uplink_total *totals, uint32_t n, ft_qsv_method method,
-                       ft_bench_uplink_times *out)
+static void find_verify(const ft_bench_uplink_verify *v, ft_bench_uplink_times *out)
+{
+    for (uint32_t k = 0; k <= FT_TREE_MAX; k++) {
+        out->verified[k] = v->n[k];
+        out->verify_ms[k] = per((double)v->us[k] / 1e3, (double)v->n[k]);
+    }
+    fill_gaps(out);
+}
+
+static void find_method(const ft_bench_uplink_total *totals, uint32_t n, ft_qsv_method method,
+                        ft_bench_uplink_times *out)
 {
     ft_bench_uplink_part all = {0};
     uint32_t width = 1;
@@ -105,9 +114,9 @@ ft_bench_uplink_times ft_bench_uplink_times_of(const ft_bench_uplink_total *tota
     const ft_bench_uplink_sum *s = &all.sum;
     for (uint32_t i = 0; i < n; i++)
         ft_bench_uplink_add(&all, &totals[i].part);
-    fit_verify(&all.verify, &out);
+    find_verify(&all.verify, &out);
     for (int m = 0; m < FT_QSV_METHODS; m++)
-        fit_method(totals, n, (ft_qsv_method)m, &out);
+        find_method(totals, n, (ft_qsv_method)m, &out);
     const double parts_us = (double)(s->draft_us + s->line_us + s->verify_us);
     out.rest_ms = per(((double)s->drafts_us - parts_us) / 1e3, (double)s->drafts);
     out.message_bits = per(8 * (double)s->empty_bytes, (double)s->drafts);
@@ -116,18 +125,14 @@ ft_bench_uplink_times ft_bench_uplink_times_of(const ft_bench_uplink_total *tota
 
 /* ---- the simulation ---- */
 
-/* `by`: the method whose times these are. */
-static void set_config(const ft_bench_uplink_times *times, const ft_qsv_way *way, uint32_t l,
-                       ft_qsv_method by, ft_qsv_config *out)
+static void set_config(const ft_bench_uplink_times *times, const ft_qsv_way *way,
+                       const ft_bench_uplink_way *by, ft_qsv_config *out)
 {
-    double *k = out->k;
-    *out = (ft_qsv_config){.code = FT_QSV_CODE_SHORTER, .l = {l}, .n_l = 1};
-    k[FT_QSV_DRAFT_MS] = times->draft_ms[by];
-    k[FT_QSV_VERIFY_MS] = times->verify_ms;
-    k[FT_QSV_VERIFY_TOKEN_MS] = times->verify_node_ms;
-    k[FT_QSV_RTT_MS] = times->rest_ms;
-    k[FT_QSV_MESSAGE_BITS] = times->message_bits;
-    k[FT_QSV_LENGTH_MOST] = way->length;
+    *out = (ft_qsv_config){.code = FT_QSV_CODE_SHORTER, .l = {by->l}, .n_l = 1};
+    out->k[FT_QSV_DRAFT_MS] = times->draft_ms[by->method];
+    out->k[FT_QSV_RTT_MS] = times->rest_ms;
+    out->k[FT_QSV_MESSAGE_BITS] = times->message_bits;
+    out->k[FT_QSV_LENGTH_MOST] = way->length;
     if (way->method == FT_QSV_METHOD_POLICY) {
         memcpy(out->l, way->policy->l, way->policy->n_l * sizeof *way->policy->l);
         out->n_l = way->policy->n_l;
@@ -139,30 +144,24 @@ typedef struct mean_round {
     double tokens, ms, bytes;
 } mean_round;
 
-static ft_status run_way(const ft_bench_uplink_sim_opts *o, const ft_qsv_config *config,
-                         const ft_qsv_way *way, uint32_t token_bits, const ft_qsv_link *link,
-                         ft_error *err, mean_round *out)
+/* by: the method whose times and bytes these are. */
+static ft_status run_way(const ft_bench_uplink_sim_opts *o, const ft_qsv_opts *opts,
+                         const ft_qsv_way *way, const ft_bench_uplink_way *by, ft_error *err,
+                         mean_round *out)
 {
+    ft_qsv_config config;
     ft_qsv_setting setting;
+    ft_qsv_opts all = *opts;
     ft_qsv_result sum;
-    const size_t n_texts = o->positions->n_texts;
-    ft_status status = ft_qsv_setting_init(config, o->positions, err, &setting);
+    set_config(o->times, way, by, &config);
+    ft_status status = ft_qsv_setting_init(&config, o->positions, err, &setting);
     if (status != FT_OK)
         return status;
-    uint32_t *texts = calloc(n_texts, sizeof *texts);
-    if (!texts)
-        return ft_error_set(err, FT_NOMEM, "bench uplink: out of memory");
-    for (uint32_t i = 0; i < n_texts; i++)
-        texts[i] = i;
-    setting.token_bits = token_bits;
-    const ft_qsv_opts opts = {.setting = &setting,
-                              .link = link,
-                              .texts = texts,
-                              .n_texts = n_texts,
-                              .replays = REPLAYS,
-                              .seed = o->seed};
-    ft_qsv_run(&opts, way, &sum);
-    free(texts);
+    /* A real message has more bits for a node than the number of its token. */
+    setting.token_bits = (uint32_t)lround(o->times->node_bits[by->method]);
+    setting.verify_ms = o->times->verify_ms;
+    all.setting = &setting;
+    ft_qsv_run(&all, way, &sum);
     const double n = (double)sum.rounds;
     *out = (mean_round){.tokens = per((double)sum.tokens, n),
                         .ms = per(sum.draft_ms + sum.up_ms + sum.verify_ms + sum.down_ms, n),
@@ -176,24 +175,27 @@ ft_status ft_bench_uplink_simulate(const ft_bench_uplink_sim_opts *o,
                                    ft_bench_uplink_simulated *out)
 {
     const bool policy = way->method == FT_QSV_METHOD_POLICY;
-    /* A real message has more bits for a node than the number of its token. */
-    const uint32_t token_bits = (uint32_t)lround(o->times->node_bits[way->method]);
+    const double share = policy ? policy_share : 1, rest = 1 - share;
+    const size_t n_texts = o->positions->n_texts;
     ft_qsv_way how = {
         .method = way->method, .length = way->length, .width = way->width, .policy = o->policy};
-    ft_qsv_config config;
     mean_round known, unknown = {0};
-    set_config(o->times, &how, way->l, way->method, &config);
-    ft_status status = run_way(o, &config, &how, token_bits, link, err, &known);
-    if (status == FT_OK && policy) {
-        how.method = FT_QSV_METHOD_FIXED;
-        set_config(o->times, &how, way->l, way->method, &config);
-        status = run_way(o, &config, &how, token_bits, link, err, &unknown);
-    }
-    const double share = policy ? policy_share : 1, rest = 1 - share;
+    uint32_t *texts = calloc(n_texts, sizeof *texts);
+    if (!texts)
+        return ft_error_set(err, FT_NOMEM, "bench uplink: out of memory");
+    for (uint32_t i = 0; i < n_texts; i++)
+        texts[i] = i;
+    const ft_qsv_opts opts = {
+        .link = link, .texts = texts, .n_texts = n_texts, .replays = REPLAYS, .seed = o->seed};
+    ft_status status = run_way(o, &opts, &how, way, err, &known);
+    how.method = policy ? FT_QSV_METHOD_FIXED : how.method;
+    if (status == FT_OK && policy)
+        status = run_way(o, &opts, &how, way, err, &unknown);
     if (status == FT_OK)
         *out = (ft_bench_uplink_simulated){
             .tokens_per_s = per(1e3 * (share * known.tokens + rest * unknown.tokens),
                                 share * known.ms + rest * unknown.ms),
             .bytes_per_round = share * known.bytes + rest * unknown.bytes};
+    free(texts);
     return status;
 }

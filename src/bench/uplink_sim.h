@@ -11,11 +11,12 @@
 
 /* Means over all rounds of the run. */
 typedef struct ft_bench_uplink_times {
-    double draft_ms[FT_QSV_METHODS];  /* a token of a chain, a level of a tree */
-    double verify_ms, verify_node_ms; /* a verification: of no node; what each node adds */
-    double rest_ms;                   /* of a round: all but draft, bytes and verification */
-    double message_bits;              /* of a Draft without nodes */
-    double node_bits[FT_QSV_METHODS]; /* that a node adds to it besides its point */
+    double draft_ms[FT_QSV_METHODS];    /* a token of a chain, a level of a tree */
+    double verify_ms[FT_TREE_MAX + 1];  /* a verification, by nodes of the draft */
+    uint64_t verified[FT_TREE_MAX + 1]; /* how many; 0: the time is taken from its neighbours' */
+    double rest_ms;                     /* of a round: all but draft, bytes and verification */
+    double message_bits;                /* of a Draft without nodes */
+    double node_bits[FT_QSV_METHODS];   /* that a node adds to it besides its point */
 } ft_bench_uplink_times;
 
 /* A way on an uplink, and what was measured of it. */
@@ -34,8 +35,7 @@ double ft_bench_uplink_speed(const ft_bench_uplink_sum *sum);
 /* The share of drafts that a policy chose; 0: there are none. */
 double ft_bench_uplink_policy_share(const ft_bench_uplink_sum *sum);
 
-/* Of totals[n]. The verification is a line through the mean times by nodes, weighted by how often
- * they came. What was not measured is 0. */
+/* Of totals[n]. What was not measured is 0. */
 ft_bench_uplink_times ft_bench_uplink_times_of(const ft_bench_uplink_total *totals, uint32_t n);
 
 typedef struct ft_bench_uplink_sim_opts {

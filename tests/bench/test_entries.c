@@ -23,6 +23,7 @@
 #include "bench/prefill.h"
 #include "bench/schedule.h"
 #include "bench/serving.h"
+#include "bench/uplink.h"
 #include "bench/verify_memory.h"
 #include "bench/verify_rows.h"
 #include "support/tiny_gguf.h"
@@ -116,11 +117,14 @@ static void test_missing_files(void **state)
     const ft_bench_codec_opts codec = {.distributions = 1, .draft = missing, .prompts = missing};
     const ft_bench_law_opts law = {
         .target = missing, .draft = path, .prompts = missing, .prefixes = 1, .l = "8"};
+    const ft_bench_uplink_opts uplink = {
+        .model = missing, .draft = path, .prompts = missing, .n_prompts = 1, .rounds = 1};
     const ft_status got[] = {
         ft_bench_exact(&exact, &err, &report),     ft_bench_noise(&noise, &err, &report),
         ft_bench_logits(&logits, &err, &report),   ft_bench_schedule(&schedule, &err, &report),
         ft_bench_serving(&serving, &err, &report), ft_bench_capacity(&capacity, &err, &report),
         ft_bench_codec(&codec, &err, &report),     ft_bench_law(&law, &err, &report),
+        ft_bench_uplink(&uplink, &err, &report),
     };
     for (size_t i = 0; i < sizeof got / sizeof *got; i++)
         assert_true(got[i] == FT_IO || got[i] == FT_NOT_FOUND || got[i] == FT_INVALID);

@@ -58,7 +58,7 @@ static void test_median_rounds(void **state)
 
 /* ---- times ---- */
 
-/* Verifications of 3 ms and 2 ms a node; rounds of ten times a node's draft. */
+/* Verifications of 3 ms and 2 ms a node, and what else a round has. */
 static ft_bench_uplink_total total_of(ft_qsv_method method, uint32_t nodes, uint32_t width)
 {
     enum { ROUNDS = 50 };
@@ -86,8 +86,11 @@ static void test_times(void **state)
                                             total_of(FT_QSV_METHOD_FIXED, 4, 1),
                                             total_of(FT_QSV_METHOD_TREE, 12, 3)};
     const ft_bench_uplink_times t = ft_bench_uplink_times_of(totals, 3);
-    expect(t.verify_ms, 3);
-    expect(t.verify_node_ms, 2);
+    for (uint32_t k = 0; k <= 12; k++) /* those between are on the line */
+        expect(t.verify_ms[k], 3 + 2 * k);
+    expect(t.verify_ms[13], 27);
+    expect(t.verify_ms[FT_TREE_MAX], 27);
+    assert_true(t.verified[4] == 50 && t.verified[5] == 0);
     expect(t.rest_ms, 1.5);
     expect(t.message_bits, 8 * 26);
     expect(t.draft_ms[FT_QSV_METHOD_FIXED], 0.7);
@@ -97,20 +100,25 @@ static void test_times(void **state)
     expect(t.draft_ms[FT_QSV_METHOD_CHAIN], 0); /* was not measured */
     json_t *json = ft_bench_uplink_times_json(&t, totals, 3);
     assert_int_equal(json_object_size(json_object_get(json, "draft_ms")), 2);
-    expect(at(json, "verify_token_ms"), 2);
+    const json_t *verify = json_object_get(json, "verify");
+    assert_int_equal(json_array_size(verify), 3);
+    expect(at(json_array_get(verify, 1), "nodes"), 4);
+    expect(at(json_array_get(verify, 1), "ms"), 11);
     json_decref(json);
-    /* One size alone gives no slope. */
+    /* One number of nodes alone. */
     const ft_bench_uplink_times one = ft_bench_uplink_times_of(&totals[1], 1);
-    expect(one.verify_ms, 11);
-    expect(one.verify_node_ms, 0);
+    expect(one.verify_ms[0], 11);
+    expect(one.verify_ms[FT_TREE_MAX], 11);
+    const ft_bench_uplink_times none = ft_bench_uplink_times_of(totals, 0);
+    expect(none.verify_ms[0], 0);
+    expect(none.verify_ms[FT_TREE_MAX], 0);
 }
 
 /* ---- the simulation ---- */
 
 static const ft_bench_uplink_times times = {
     .draft_ms = {[FT_QSV_METHOD_FIXED] = 2, [FT_QSV_METHOD_POLICY] = 2, [FT_QSV_METHOD_TREE] = 2},
-    .verify_ms = 20,
-    .verify_node_ms = 1,
+    .verify_ms = {20, 21, 22, 23, 24, 25, 26, 27, 28, 29},
     .rest_ms = 3,
     .message_bits = 200,
     .node_bits = {
@@ -142,7 +150,7 @@ static void test_simulated(void **state)
     const double thin = simulate(&positions, NULL, &fixed, 0.05, 0);
     const double wide = simulate(&positions, NULL, &fixed, 1000, 0);
     assert_true(thin < wide && wide > 1e3 / 32 && wide < 4e3 / 32);
-    assert_true(simulate(&positions, NULL, &tree, 1000, 0) < 4e3 / 38);
+    assert_true(simulate(&positions, NULL, &tree, 1000, 0) < 4e3 / 38); /* nine nodes */
     const ft_bench_uplink_way lacks = {
         .method = FT_QSV_METHOD_FIXED, .length = 3, .width = 1, .l = 100};
     const ft_bench_uplink_sim_opts opts = {.times = &times, .positions = &positions};
