@@ -74,12 +74,14 @@ json_t *ft_bench_uplink_rate(const ft_qsv_link *link, const ft_bench_uplink_know
 json_t *ft_bench_uplink_times_json(const ft_bench_uplink_times *t,
                                    const ft_bench_uplink_total *totals, uint32_t n)
 {
-    json_t *draft = json_object(), *bits = json_object(), *verify = json_array();
+    json_t *draft = json_object(), *rest = json_object(), *bits = json_object();
+    json_t *verify = json_array();
     for (uint32_t i = 0; i < n; i++) {
         const ft_qsv_method m = totals[i].way.method;
         if (m == FT_QSV_METHOD_PLAIN)
             continue;
         json_object_set_new(draft, ft_qsv_method_name[m], json_real(t->draft_ms[m]));
+        json_object_set_new(rest, ft_qsv_method_name[m], json_real(t->rest_ms[m]));
         json_object_set_new(bits, ft_qsv_method_name[m], json_real(t->node_bits[m]));
     }
     for (uint32_t k = 0; k <= FT_TREE_MAX; k++)
@@ -87,8 +89,8 @@ json_t *ft_bench_uplink_times_json(const ft_bench_uplink_times *t,
             json_array_append_new(verify,
                                   json_pack("{s:i, s:f, s:I}", "nodes", (int)k, "ms",
                                             t->verify_ms[k], "n", (json_int_t)t->verified[k]));
-    return json_pack("{s:o, s:o, s:f, s:f, s:o}", "draft_ms", draft, "verify", verify, "rtt_ms",
-                     t->rest_ms, "message_bits", t->message_bits, "node_bits", bits);
+    return json_pack("{s:o, s:o, s:o, s:f, s:o}", "draft_ms", draft, "verify", verify, "rtt_ms",
+                     rest, "message_bits", t->message_bits, "node_bits", bits);
 }
 
 /* ---- claims ---- */

@@ -105,6 +105,8 @@ static void find_method(const ft_bench_uplink_total *totals, uint32_t n, ft_qsv_
     const double bytes = (double)(s->bytes - s->evidence_bytes - s->empty_bytes);
     out->draft_ms[method] = per((double)s->draft_us / 1e3, (double)s->nodes / width);
     out->node_bits[method] = per(8 * bytes, (double)s->nodes);
+    const double parts_us = (double)(s->draft_us + s->line_us + s->verify_us);
+    out->rest_ms[method] = per(((double)s->drafts_us - parts_us) / 1e3, (double)s->drafts);
 }
 
 ft_bench_uplink_times ft_bench_uplink_times_of(const ft_bench_uplink_total *totals, uint32_t n)
@@ -117,8 +119,6 @@ ft_bench_uplink_times ft_bench_uplink_times_of(const ft_bench_uplink_total *tota
     find_verify(&all.verify, &out);
     for (int m = 0; m < FT_QSV_METHODS; m++)
         find_method(totals, n, (ft_qsv_method)m, &out);
-    const double parts_us = (double)(s->draft_us + s->line_us + s->verify_us);
-    out.rest_ms = per(((double)s->drafts_us - parts_us) / 1e3, (double)s->drafts);
     out.message_bits = per(8 * (double)s->empty_bytes, (double)s->drafts);
     return out;
 }
@@ -130,7 +130,7 @@ static void set_config(const ft_bench_uplink_times *times, const ft_qsv_way *way
 {
     *out = (ft_qsv_config){.code = FT_QSV_CODE_SHORTER, .l = {by->l}, .n_l = 1};
     out->k[FT_QSV_DRAFT_MS] = times->draft_ms[by->method];
-    out->k[FT_QSV_RTT_MS] = times->rest_ms;
+    out->k[FT_QSV_RTT_MS] = times->rest_ms[by->method];
     out->k[FT_QSV_MESSAGE_BITS] = times->message_bits;
     out->k[FT_QSV_LENGTH_MOST] = way->length;
     if (way->method == FT_QSV_METHOD_POLICY) {

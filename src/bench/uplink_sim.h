@@ -9,14 +9,14 @@
 #include "bench/uplink_edge.h"
 #include "learn/positions.h"
 
-/* Means over all rounds of the run. */
+/* Means over all rounds of the run; where it says so, of a method, over all uplinks. */
 typedef struct ft_bench_uplink_times {
-    double draft_ms[FT_QSV_METHODS];    /* a token of a chain, a level of a tree */
+    double draft_ms[FT_QSV_METHODS];    /* a token of a chain, a level of a tree; of the method */
+    double rest_ms[FT_QSV_METHODS];     /* of a round: all but draft, bytes and verification */
+    double node_bits[FT_QSV_METHODS];   /* that a node adds to a Draft besides its point */
+    double message_bits;                /* of a Draft without nodes */
     double verify_ms[FT_TREE_MAX + 1];  /* a verification, by nodes of the draft */
     uint64_t verified[FT_TREE_MAX + 1]; /* how many; 0: the time is taken from its neighbours' */
-    double rest_ms;                     /* of a round: all but draft, bytes and verification */
-    double message_bits;                /* of a Draft without nodes */
-    double node_bits[FT_QSV_METHODS];   /* that a node adds to it besides its point */
 } ft_bench_uplink_times;
 
 /* A way on an uplink, and what was measured of it. */

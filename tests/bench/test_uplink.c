@@ -91,7 +91,8 @@ static void test_times(void **state)
     expect(t.verify_ms[13], 27);
     expect(t.verify_ms[FT_TREE_MAX], 27);
     assert_true(t.verified[4] == 50 && t.verified[5] == 0);
-    expect(t.rest_ms, 1.5);
+    expect(t.rest_ms[FT_QSV_METHOD_FIXED], 1.5);
+    expect(t.rest_ms[FT_QSV_METHOD_TREE], 1.5);
     expect(t.message_bits, 8 * 26);
     expect(t.draft_ms[FT_QSV_METHOD_FIXED], 0.7);
     expect(t.draft_ms[FT_QSV_METHOD_TREE], 0.7); /* a level of three nodes */
@@ -119,7 +120,7 @@ static void test_times(void **state)
 static const ft_bench_uplink_times times = {
     .draft_ms = {[FT_QSV_METHOD_FIXED] = 2, [FT_QSV_METHOD_POLICY] = 2, [FT_QSV_METHOD_TREE] = 2},
     .verify_ms = {20, 21, 22, 23, 24, 25, 26, 27, 28, 29},
-    .rest_ms = 3,
+    .rest_ms = {[FT_QSV_METHOD_FIXED] = 3, [FT_QSV_METHOD_POLICY] = 3, [FT_QSV_METHOD_TREE] = 3},
     .message_bits = 200,
     .node_bits = {
         [FT_QSV_METHOD_FIXED] = 32, [FT_QSV_METHOD_POLICY] = 32, [FT_QSV_METHOD_TREE] = 32}};
