@@ -347,8 +347,11 @@ static ft_status report_of(uplink *x, ft_error *err, json_t **report)
 {
     ft_bench_uplink_total *totals = calloc(x->n_edges, sizeof *totals);
     json_t *rows = json_array(), *rates = json_array();
-    if (!totals)
+    if (!totals) {
+        json_decref(rows);
+        json_decref(rates);
         return ft_error_set(err, FT_NOMEM, "bench uplink: out of memory");
+    }
     add_up(x, totals);
     const ft_bench_uplink_times times = ft_bench_uplink_times_of(totals, x->n_edges);
     ft_status status = find_rates(x, err, rates);

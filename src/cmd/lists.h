@@ -32,7 +32,7 @@ FT_WARN_UNUSED ft_status ft_list_rules(const char *flag, const char *text, ft_er
 FT_WARN_UNUSED ft_status ft_list_speeds(const char *flag, const char *text, ft_error *err,
                                         float *out, uint32_t *n);
 
-/* Parses temperatures that are not 0, because at 0 nothing is drawn, into out[n_max]. FT_INVALID. */
+/* Parses temperatures above 0, where there is something to draw, into out[n_max]. FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_list_temperatures(const char *flag, const char *text, uint32_t n_max,
                                               ft_error *err, double *out, uint32_t *n);
 

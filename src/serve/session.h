@@ -128,7 +128,8 @@ ft_sess_state ft_sess_state_of(const ft_sess *s);
 /* How many of the text's tokens are missing in KV, the last token not counted. */
 uint32_t ft_sess_missing(const ft_sess *s);
 /* Whether so much KV is missing that it is computed ahead of the next round. Less than a block is
- * computed in the pass of the round, so a session with a short prompt and no round costs nothing. */
+ * computed in the pass of the round. So a session with a short prompt and no round costs nothing.
+ */
 bool ft_sess_is_behind(const ft_sess *s);
 /* Appends the session to the list. */
 void ft_sess_link(ft_sess_list *list, ft_sess *s);

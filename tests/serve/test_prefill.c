@@ -189,8 +189,8 @@ static void test_idle_sessions_count_for_a_while(void **state)
     assert_in_range(passes_beside(1, 100 * ROW_US), 50, 300);
 }
 
-/* Opens with a prompt of so many tokens; says how many passes ran before the first draft, and checks
- * that the first round then takes one more. */
+/* Opens with a prompt of so many tokens. Says how many passes ran before the first draft, and
+ * checks that the first round then takes one more. */
 static uint64_t passes_before_draft(ft_verifier *v, uint32_t n_tok)
 {
     static test_text text;
@@ -213,8 +213,8 @@ static uint64_t passes_before_draft(ft_verifier *v, uint32_t n_tok)
     return passes;
 }
 
-/* Less than a block is computed with the first round: who opens a session and sends nothing takes no
- * time of the others. */
+/* Less than a block is computed with the first round. So who opens a session and sends nothing
+ * takes no time of the others. */
 static void test_short_prompt_waits_for_its_round(void **state)
 {
     ft_verifier *v = test_verifier_start((ft_verifier_opts){0});

@@ -74,8 +74,8 @@ static void probe(ft_wire_client *client)
     ft_call_destroy(watch);
 }
 
-/* 1,100 streams that never send anything get a quarter of the places, and these only for a time. The
- * client hears of the others one after the other, because it would call again. */
+/* 1,100 streams that never send anything get a quarter of the places, and these only for a time.
+ * The client hears of the others one after the other, because it would call again. */
 static void test_silent_streams(void **state)
 {
     enum { STREAMS = 1100, GET_IN = 256, SOME = 300, AT_ONCE = 20, EACH_US = 10000 };
