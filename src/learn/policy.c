@@ -16,6 +16,10 @@
 #define L_MAX       65535
 /* A rate's input is log10(bits/s) - MIDDLE: about -2 to 2 from 10 kbit/s to 100 Mbit/s. */
 #define MIDDLE 6.0
+/* Rates beyond are taken for these, bits/s: below, no point pays; above, the bytes of a point take
+ * less time than any round trip. A network says nothing of what it was not trained with. */
+#define RATE_LEAST 1e4
+#define RATE_MOST  1e8
 
 static uint32_t n_choices(const ft_policy *policy)
 {
@@ -94,7 +98,8 @@ void ft_policy_state(const ft_policy_past *past, double bits_per_s, float state[
     if (known > 0)
         state[FT_POLICY_WINDOW] = input_of(sum / known);
     state[FT_POLICY_WINDOW + 1] = state[FT_POLICY_WINDOW - 1];
-    state[FT_POLICY_WINDOW + 2] = (float)(log10(bits_per_s) - MIDDLE);
+    state[FT_POLICY_WINDOW + 2] =
+        (float)(log10(fmin(fmax(bits_per_s, RATE_LEAST), RATE_MOST)) - MIDDLE);
 }
 
 ft_policy_choice ft_policy_choose(const ft_policy *policy, const float state[FT_POLICY_INPUTS])

@@ -64,7 +64,8 @@ typedef struct ft_policy_past {
  * Nothing else may be told here: not a token that is drafted and not yet judged (spec/rule.h). */
 void ft_policy_saw(ft_policy_past *past, float confidence);
 
-/* The inputs. Of places before the first token nothing is known. The uplink has bits_per_s > 0. */
+/* The inputs. Of places before the first token nothing is known. The uplink has bits_per_s > 0; a
+ * rate below 10 kbit/s or above 100 Mbit/s counts as the nearer of these. */
 void ft_policy_state(const ft_policy_past *past, double bits_per_s, float state[FT_POLICY_INPUTS]);
 
 /* The choice of the highest value; of equal ones the first. No allocation. */

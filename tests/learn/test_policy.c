@@ -84,6 +84,13 @@ static void test_state(void **state)
     assert_input(x[FT_POLICY_WINDOW - 1], 2 * 0.99 - 1);
     assert_input(x[FT_POLICY_WINDOW], 2 * 0.675 - 1);
     assert_input(x[FT_POLICY_WINDOW + 2], 1);
+    float beyond[FT_POLICY_INPUTS];
+    ft_policy_state(&past, 1e8, x);
+    ft_policy_state(&past, 1e12, beyond); /* no network was trained with such a rate */
+    assert_memory_equal(x, beyond, sizeof x);
+    ft_policy_state(&past, 1e4, x);
+    ft_policy_state(&past, 1, beyond);
+    assert_memory_equal(x, beyond, sizeof x);
 }
 
 /* Neither the place of a token of which nothing is known nor the mean says anything of it. */
