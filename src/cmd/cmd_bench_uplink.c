@@ -23,7 +23,7 @@ static const ft_qsv_method can[] = {FT_QSV_METHOD_PLAIN, FT_QSV_METHOD_POLICY, F
 static ft_status parse_methods(options *x, ft_error *err)
 {
     const char *names[FT_COUNT(can)];
-    bool chosen[FT_COUNT(can)];
+    bool chosen[FT_COUNT(can)] = {false};
     for (size_t i = 0; i < FT_COUNT(can); i++)
         names[i] = ft_qsv_method_name[can[i]];
     ft_status status = FT_OK;
