@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A call takes a place before it has said anything. So its first message has a deadline, after
 // which the call ends and gives its place back. The queue thread clears the deadline of a call when
-// its message has come. A call that has ended has no deadline any more, and a call that its client
-// gave up before its time came is over all the same: what is done to it then does nothing.
+// its message has come; this thread never writes one that the queue thread may look at. A call that
+// ended late has a deadline in the past, which wakes nobody. A call that its client gave up before
+// its time came is over: what is done to it then does nothing.
 #include "wire/late.h"
 
 #include <stdio.h>
@@ -38,15 +39,18 @@ static void end(const ft_wire_server *server, ft_stream *stream)
 /* Its time has come. */
 static void act(ft_wire_server *server, ft_stream *stream)
 {
-    const ft_late_step step = stream->step;
-    stream->due_us = FT_NO_DEADLINE;
-    if (step == FT_LATE_END) {
-        end(server, stream);
-    } else if (step == FT_LATE_REFUSE) {
+    switch (stream->step) {
+    case FT_LATE_END:
+        end(server, stream); /* does nothing the second time */
+        return;
+    case FT_LATE_REFUSE:
         ft_stream_refuse(stream, stream->refusal);
-    } else {
+        stream->due_us = FT_NO_DEADLINE;
+        return;
+    case FT_LATE_READ:
         ft_late_expect(server, stream);
         ft_stream_read_next(stream);
+        return;
     }
 }
 
@@ -61,7 +65,7 @@ static void *watch(void *arg)
         for (ft_stream *s = server->streams; s; s = s->next) {
             if (s->due_us <= now)
                 act(server, s);
-            if (s->due_us < late->wake_us)
+            if (s->due_us > now && s->due_us < late->wake_us)
                 late->wake_us = s->due_us;
         }
         ft_cond_wait_until(&late->changed, &server->lock, late->wake_us);

@@ -123,13 +123,14 @@ static bool refuse_late(ft_wire_server *server, ft_stream *stream, const ft_erro
 {
     const int64_t wait_us =
         ft_throttle_take(&server->paces.refusals, &stream->client, ft_monotonic_us());
-    if (wait_us == 0 || ft_quota_take(&server->quotas.refused, &stream->client, NULL) != FT_OK)
+    ft_error *const refusal = wait_us > 0 ? malloc(sizeof *refusal) : NULL;
+    if (!refusal || ft_quota_take(&server->quotas.refused, &stream->client, NULL) != FT_OK) {
+        free(refusal);
         return false;
+    }
+    *refusal = *why;
+    stream->refusal = refusal;
     stream->quota = &server->quotas.refused;
-    stream->refusal = malloc(sizeof *stream->refusal);
-    if (!stream->refusal)
-        return false;
-    *stream->refusal = *why;
     ft_late_refuse(server, stream, wait_us);
     return true;
 }
