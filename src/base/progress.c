@@ -10,8 +10,7 @@
 static void draw(void *ctx, uint64_t done, uint64_t total)
 {
     static _Thread_local int64_t last_us;
-    ft_clock clock = ft_clock_monotonic();
-    int64_t now = ft_clock_now_us(&clock);
+    int64_t now = ft_monotonic_us();
     if (done < total && now - last_us < 100000)
         return;
     last_us = now;

@@ -52,8 +52,7 @@ ft_status ft_bench_list_parse(const char *flag, const char *text, uint32_t max, 
 
 int64_t ft_bench_now_us(void)
 {
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
+    return ft_monotonic_us();
 }
 
 double ft_bench_now_s(void)

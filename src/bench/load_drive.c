@@ -88,8 +88,7 @@ static bool on_text(void *ctx, const char *piece, size_t n_piece, const ft_gen_t
 {
     slot *s = ctx;
     stage *st = s->stage;
-    const ft_clock clock = ft_clock_monotonic();
-    int64_t now = ft_clock_now_us(&clock);
+    int64_t now = ft_monotonic_us();
     if (n_tokens == 0)
         return true;
     for (size_t i = 0; i < n_tokens; i++)

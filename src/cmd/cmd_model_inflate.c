@@ -26,8 +26,7 @@ static int run(void *selected, int n_words, char **words)
         fprintf(stderr, "foretoken model inflate: pass --layers N\n");
         return 2;
     }
-    ft_clock clock = ft_clock_monotonic();
-    int64_t began_us = ft_clock_now_us(&clock);
+    int64_t began_us = ft_monotonic_us();
     ft_error err = {0};
     uint32_t had = 0;
     ft_inflate_opts opts = {.in = words[0],
@@ -36,7 +35,7 @@ static int run(void *selected, int n_words, char **words)
                             .progress = ft_progress_terminal("writing")};
     if (ft_model_inflate(&opts, &err, &had) != FT_OK)
         return ft_cmd_fail(&err);
-    double seconds = (double)(ft_clock_now_us(&clock) - began_us) / 1e6;
+    double seconds = (double)(ft_monotonic_us() - began_us) / 1e6;
     json_int_t in = ft_cmd_file_bytes(words[0]), out = ft_cmd_file_bytes(words[1]);
     if (x->json)
         return ft_cmd_print_json(json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:f}", "in", words[0],

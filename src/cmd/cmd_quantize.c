@@ -21,12 +21,11 @@ static const options defaults = {0};
 static int run(void *selected, int n_words, char **words)
 {
     const options *x = selected;
-    ft_clock clock = ft_clock_monotonic();
-    int64_t began_us = ft_clock_now_us(&clock);
+    int64_t began_us = ft_monotonic_us();
     ft_error err = {0};
     if (ft_model_quantize(words[0], words[1], words[2], x->n_threads, &err) != FT_OK)
         return ft_cmd_fail(&err);
-    double seconds = (double)(ft_clock_now_us(&clock) - began_us) / 1e6;
+    double seconds = (double)(ft_monotonic_us() - began_us) / 1e6;
     json_int_t in = ft_cmd_file_bytes(words[0]), out = ft_cmd_file_bytes(words[1]);
     if (x->json)
         return ft_cmd_print_json(json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "in", words[0], "out",

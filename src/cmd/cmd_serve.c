@@ -250,15 +250,14 @@ static ft_status start_all(serve_app *app, serve_flags *f, ft_error *err)
 static void stop_all(serve_app *app, int64_t grace_us)
 {
     ft_error err = {0};
-    const ft_clock clock = ft_clock_monotonic();
-    int64_t until_us = ft_clock_now_us(&clock) + grace_us;
+    int64_t until_us = ft_monotonic_us() + grace_us;
     if (app->server)
         ft_server_drain(app->server);
     if (app->api.http)
         ft_http_drain(app->api.http, grace_us);
     ft_api_stop(&app->api);
     ft_edge_destroy(app->edge);
-    int64_t left_us = until_us - ft_clock_now_us(&clock);
+    int64_t left_us = until_us - ft_monotonic_us();
     if (app->server &&
         ft_server_stop(app->server, left_us > 0 ? left_us : 0, PASS_US, &err) != FT_OK) {
         FT_LOGE("serve", "ended without the engine: %s", err.message);

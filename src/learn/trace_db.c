@@ -286,10 +286,9 @@ static ft_status settle(sqlite3 *db, uint64_t max_bytes, ft_error *err, int64_t 
 static ft_status try_write(sqlite3 *db, ft_error *err)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
-    const ft_clock clock = ft_clock_monotonic();
-    const int64_t until = ft_clock_now_us(&clock) + OPEN_MS * 1000;
+    const int64_t until = ft_monotonic_us() + OPEN_MS * 1000;
     int rc = create_tables(db);
-    while (rc == SQLITE_BUSY && ft_clock_now_us(&clock) < until) {
+    while (rc == SQLITE_BUSY && ft_monotonic_us() < until) {
         nanosleep(&pause, NULL);
         rc = sqlite3_get_autocommit(db) ? SQLITE_OK : ft_trace_db_run(db, "ROLLBACK");
         rc = rc == SQLITE_OK ? create_tables(db) : rc;

@@ -39,12 +39,6 @@ typedef struct local_link {
     item *head, **tail;
 } local_link;
 
-static int64_t now_us(void)
-{
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock);
-}
-
 /* ---- the engine thread's side ---- */
 
 /* A copy in one block of memory, with the logprobs behind the message, as the wire's decoder makes
@@ -72,7 +66,7 @@ static void on_message(void *ctx, const ft_server_msg *borrowed)
     item *it = msg ? malloc(sizeof *it) : NULL;
     pthread_mutex_lock(&l->lock);
     if (it) {
-        *it = (item){.msg = msg, .came_us = now_us()};
+        *it = (item){.msg = msg, .came_us = ft_monotonic_us()};
         *l->tail = it;
         l->tail = &it->next;
     } else {
@@ -165,7 +159,7 @@ static ft_status local_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft
         if (!l->head)
             l->tail = &l->head;
         *out = it->msg;
-        (*out)->waited_us = now_us() - it->came_us;
+        (*out)->waited_us = ft_monotonic_us() - it->came_us;
         free(it);
     } else if (l->gone) {
         status = ft_error_set(err, l->gone_err.code, "%s", l->gone_err.message);

@@ -319,8 +319,7 @@ static bool has_news(const ft_call *call)
 /* For how long a message has been in the inbox. */
 static int64_t waited_us(const ft_rpc_message *message)
 {
-    const ft_clock clock = ft_clock_monotonic();
-    return ft_clock_now_us(&clock) - message->pushed_us;
+    return ft_monotonic_us() - message->pushed_us;
 }
 
 static ft_status copy_out(ft_rpc_message *message, ft_error *err, uint8_t **data, size_t *n)

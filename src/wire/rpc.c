@@ -126,10 +126,9 @@ bool ft_rpc_push(ft_rpc_messages *messages, grpc_byte_buffer *take_buffer)
         grpc_byte_buffer_destroy(take_buffer);
         return false;
     }
-    const ft_clock clock = ft_clock_monotonic();
     *message = (ft_rpc_message){.buffer = take_buffer,
                                 .n_bytes = grpc_byte_buffer_length(take_buffer),
-                                .pushed_us = ft_clock_now_us(&clock)};
+                                .pushed_us = ft_monotonic_us()};
     if (messages->last)
         messages->last->next = message;
     else
