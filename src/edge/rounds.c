@@ -31,7 +31,7 @@ static ft_control_choice choose(ft_gen *gen, uint32_t most, ft_draft_params *par
     ft_steer_ask ask = {.most = most, .round = gen->stream.round, .terms = &gen->rule.terms};
     if (ft_drafting_ready(&gen->drafting))
         ask.max_tree = ft_text_rule_nodes(&gen->rule, &gen->stream.limits);
-    if (gen->edge->how.policy) {
+    if (gen->confidences.work) { /* a policy may choose */
         const ft_uplink_rate rate = ft_edge_rate(gen->edge);
         ask.past = &gen->confidences.past;
         ask.uplink_bits_per_s = rate.known ? rate.bits_per_s : 0;
