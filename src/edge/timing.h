@@ -7,9 +7,9 @@
  * The draft model may work while an answer comes. So what counts is when it came, and not when it
  * was read (ft_server_msg.waited_us).
  *
- * The network's part cannot be measured from: the first verdict of a stream (it waits for the
- * server's prefill), verdicts of a run after its first, verdicts of a next run, and those of a
- * round that began with an early draft.
+ * Some verdicts do not tell the network's part. The first one of a stream waits for the server's
+ * prefill. The verdicts of a run after its first, those of a next run, and those of a round that
+ * began with an early draft answer nothing that was sent when their round began.
  *
  * A round trip of bytes (ft_timing_trip) tells about the uplink's rate. Only messages that went out
  * alone are measured so.

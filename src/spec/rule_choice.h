@@ -14,8 +14,8 @@
  *   ratio   accepts a token with chance 1 - d
  *   exact   draws of both sides by the same Gumbel noise agree with chance (1 - d) / (1 + d) at
  *           least (Daliri, Musco and Suresh, Coupling without communication and drafter-invariant
- *           speculative decoding, arXiv 2408.07978), and with 1 - d at most, as any two draws.
- *           A tree's further children agree oftener.
+ *           speculative decoding, arXiv 2408.07978). No two draws agree with more than 1 - d.
+ *           With a tree's further children some child agrees oftener.
  *
  * So an edge that has seen acceptance under `ratio` knows d, and what `exact` reaches at least. An
  * edge that has seen the first children of its trees agree with chance c knows that d is at least
