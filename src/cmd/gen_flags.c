@@ -41,6 +41,8 @@ static const ft_flag edge_rows[] = {
      "draft passes a round: auto; pipeline: fill a verification's time; latency; N: at most N"},
     {"--draft-width", NULL, FT_FLAG(ft_edge_flags, width), "N",
      "leaves of a draft tree that one pass continues", 1, 64},
+    {"--grow", NULL, FT_FLAG(ft_edge_flags, grow), "HOW",
+     "how draft trees grow: best: likeliest token first; pacer: the likelier a branch, the longer"},
     {"--spec-draft-n-max", NULL, FT_FLAG(ft_edge_flags, n_max), "N",
      "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32", -1,
      FT_TREE_MAX},
@@ -170,10 +172,27 @@ static ft_status parse_depth(ft_edge_flags *f, ft_error *err)
     return FT_OK;
 }
 
+static ft_status parse_grow(ft_edge_flags *f, ft_error *err)
+{
+    ft_draft_params *draft = &f->opts.draft;
+    if (strcmp(f->grow, "pacer") == 0)
+        draft->grow = FT_GROW_PACER;
+    else if (strcmp(f->grow, "best") != 0)
+        return ft_error_set(err, FT_INVALID, "--grow %s: pass best or pacer", f->grow);
+    if (draft->grow == FT_GROW_BEST || draft->branch > 1)
+        return FT_OK;
+    return ft_error_set(err, FT_INVALID,
+                        "--grow %s is about trees, and --draft %s drafts chains: pass --draft auto "
+                        "or tree:BUDGET[:DEPTH]",
+                        f->grow, f->draft);
+}
+
 ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err)
 {
     ft_draft_params *draft = &flags->opts.draft;
     ft_status status = parse_draft(flags, err);
+    if (status == FT_OK)
+        status = parse_grow(flags, err);
     if (status == FT_OK)
         status = parse_depth(flags, err);
     if (status != FT_OK)

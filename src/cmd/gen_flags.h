@@ -35,7 +35,7 @@ FT_WARN_UNUSED ft_status ft_sampling_flags_check(ft_sampling_flags *flags, ft_er
 /* How an edge drafts, and whether it records its drafts (learn/trace.h). Without a fixed draft the
  * controller decides (spec/control.h). */
 typedef struct ft_edge_flags {
-    const char *draft, *depth, *predictor;
+    const char *draft, *depth, *grow, *predictor;
     const char *trace_path; /* NULL: nothing is recorded */
     int64_t n_max, trace_mb;
     uint32_t width;
@@ -47,8 +47,9 @@ typedef struct ft_edge_flags {
 
 /* on: the default of --proactive. */
 /* clang-format off */
-#define FT_EDGE_FLAGS_INIT(on) .draft = "auto", .depth = "auto", .predictor = "none", \
-    .n_max = -1, .width = 8, .trace_mb = FT_TRACE_DEFAULT_BYTES >> 20, .opts.proactive = (on)
+#define FT_EDGE_FLAGS_INIT(on) .draft = "auto", .depth = "auto", .grow = "best", \
+    .predictor = "none", .n_max = -1, .width = 8, \
+    .trace_mb = FT_TRACE_DEFAULT_BYTES >> 20, .opts.proactive = (on)
 /* clang-format on */
 
 extern const ft_flag_group ft_flags_edge; /* of ft_edge_flags */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The growth of a draft tree: SpecExec's best-first growth, as SpecEdge 4.2 and appendix C use it,
-// and proactive growth while a verdict is awaited. Invariants (ft_growth_check asserts them):
+// growth in another order (grow_order.h), and proactive growth while a verdict is awaited.
+// Invariants (ft_growth_check asserts them):
 //   1. parents stand before their children, and a node with children is computed;
 //   2. no child has a higher cum than its parent: the best nodes by (cum, pool order) are a tree;
 //   3. pending number k belongs to owner[k], whose `pending` is k;
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "spec/grow_order.h"
 #include "spec/tuning.h"
 
 #define TUNE (ft_spec_tune->growth)
@@ -47,6 +49,7 @@ void ft_draft_params_obey(ft_draft_params *params, const ft_rule_terms *terms)
     params->budget = params->depth = ft_min_u32(params->budget, params->depth);
     params->width = params->branch = 1;
     params->min_logp = -INFINITY;
+    params->grow = FT_GROW_BEST;
     params->proactive = FT_PROACTIVE_LEAF;
     params->predictor = NULL;
     params->deep_enough = NULL;
@@ -195,12 +198,18 @@ static bool is_in(ft_growth *g, uint32_t at, const ft_predictor *predictor)
     return node->judged == FT_JUDGED_IN;
 }
 
-/* The nodes that best_nodes considers. */
+/* The nodes that are considered. */
 typedef struct filter {
     float min_cum;
     const bool *among;             /* [g->n] true: consider it; NULL: all */
     const ft_predictor *predictor; /* must accept them; NULL: all */
 } filter;
+
+static bool passes(ft_growth *g, uint32_t at, const filter *which)
+{
+    return (at == 0 || g->node[at].cum >= which->min_cum) && (!which->among || which->among[at]) &&
+           (!which->predictor || is_in(g, at, which->predictor));
+}
 
 /* The best nodes by (cum, pool order), at most `budget` <= FT_TREE_MAX of them. */
 static uint32_t best_nodes(ft_growth *g, uint32_t budget, const filter *which, uint16_t *best)
@@ -210,11 +219,7 @@ static uint32_t best_nodes(ft_growth *g, uint32_t budget, const filter *which, u
         return 0;
     for (uint32_t i = 0; i < g->n; i++) {
         float cum = g->node[i].cum;
-        if ((i > 0 && !(cum >= which->min_cum)) || (n == budget && cum <= g->node[best[n - 1]].cum))
-            continue;
-        if (which->among && !which->among[i])
-            continue;
-        if (which->predictor && !is_in(g, i, which->predictor))
+        if ((n == budget && cum <= g->node[best[n - 1]].cum) || !passes(g, i, which))
             continue;
         uint32_t at = n < budget ? n++ : budget - 1;
         for (; at > 0 && g->node[best[at - 1]].cum < cum; at--)
@@ -261,14 +266,42 @@ static filter filter_of(const ft_draft_params *params)
     return (filter){.min_cum = params->min_logp, .predictor = params->predictor};
 }
 
+/* The tree as it is now, where nodes do not join it best first. */
+static void order_of(ft_growth *g, const ft_draft_params *params, ft_grow_order *order)
+{
+    bool may[FT_GROWTH_MAX];
+    const filter which = filter_of(params);
+    for (uint32_t i = 0; i < g->n; i++)
+        may[i] = passes(g, i, &which);
+    ft_grow_order_make(g, ft_min_u32(params->budget, FT_TREE_MAX), may, order);
+}
+
+static uint32_t choose_in_order(ft_growth *g, const ft_draft_params *params,
+                                const ft_growth_limits *room, uint16_t *chosen)
+{
+    ft_grow_order order;
+    const uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
+    uint32_t n = 0;
+    order_of(g, params, &order);
+    for (uint32_t i = 0; i < order.n && n < room->leaves; i++) {
+        const ft_growth_node *node = &g->node[order.node[i]];
+        if (node->pending < 0 && node->depth < room->depth &&
+            ft_grow_order_wants(g, budget, &order, i))
+            chosen[n++] = order.node[i];
+    }
+    return n;
+}
+
 uint32_t ft_growth_choose(ft_growth *g, const ft_draft_params *params,
                           const ft_growth_limits *limits, uint16_t *chosen)
 {
     uint16_t best[FT_TREE_MAX];
     uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     const filter which = filter_of(params);
-    uint32_t n_best = best_nodes(g, budget, &which, best);
     ft_growth_limits room = with_room(g, params, limits, 0, 0);
+    if (params->grow != FT_GROW_BEST)
+        return choose_in_order(g, params, &room, chosen);
+    uint32_t n_best = best_nodes(g, budget, &which, best);
     return leaves_of(g, best, n_best, budget, &room, chosen);
 }
 
@@ -360,13 +393,23 @@ static void tree_of(const ft_growth *g, const uint16_t *nodes, uint32_t n, ft_tr
     }
 }
 
+/* The tree as it is now; fills nodes[FT_TREE_MAX]. */
+static uint32_t members(ft_growth *g, const ft_draft_params *params, uint16_t *nodes)
+{
+    ft_grow_order order;
+    const filter which = filter_of(params);
+    if (params->grow == FT_GROW_BEST)
+        return best_nodes(g, ft_min_u32(params->budget, FT_TREE_MAX), &which, nodes);
+    order_of(g, params, &order);
+    memcpy(nodes, order.node, order.n * sizeof *nodes);
+    return order.n;
+}
+
 void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree)
 {
-    uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     g->expansion_leaf = -1;
     g->n_early = 0;
-    const filter which = filter_of(params);
-    g->n_emitted = best_nodes(g, budget, &which, g->emitted);
+    g->n_emitted = members(g, params, g->emitted);
     qsort(g->emitted, g->n_emitted, sizeof *g->emitted, by_number);
     tree_of(g, g->emitted, g->n_emitted, tree);
 }

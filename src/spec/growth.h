@@ -25,6 +25,12 @@ typedef enum ft_proactive {
     FT_PROACTIVE_LEAF       /* below the expansion leaf only: SpecEdge 4.2 */
 } ft_proactive;
 
+/* How a tree grows. */
+typedef enum ft_grow {
+    FT_GROW_BEST, /* best first: the likeliest nodes (SpecExec) */
+    FT_GROW_PACER /* the likelier a branch, the longer it gets (EdgeLLM III-B, grow_order.h) */
+} ft_grow;
+
 typedef struct ft_draft_params {
     uint32_t budget; /* nodes a tree at most, <= FT_TREE_MAX; 0: never draft */
     uint32_t depth;  /* draft forwards a round at most, which is the tree's depth */
@@ -33,6 +39,8 @@ typedef struct ft_draft_params {
     /* A node with a lower cumulative log-probability is not drafted, except the best first token.
      * Proactive drafting at FT_PROACTIVE_LIKELIEST has its own limit. */
     float min_logp;
+    /* Of drafts. While a verdict is awaited, and in early drafts, all trees grow best first. */
+    ft_grow grow;
     ft_proactive proactive;
     /* Ends branches: a node that it predicts to be rejected is neither computed nor in the tree
      * (WISP 4.1, eq. (25) for each branch), except the best first token. Borrowed; NULL: none. A
@@ -120,7 +128,10 @@ void ft_growth_saw(const ft_growth *g, int32_t parent, int32_t token, ft_calibra
 /* The leaves to compute next, best first; returns how many. A child is never better than its
  * parent, so only leaves among the best `budget` nodes can get children into the tree. If the tree
  * is full, a leaf must be better than its worst node. The predictor may exclude leaves. chosen has
- * room for FT_DRAFT_LEAVES. */
+ * room for FT_DRAFT_LEAVES.
+ *
+ * If another order than best first says which nodes are in the tree, the leaves come in that order,
+ * without those whose children could not join the tree. */
 uint32_t ft_growth_choose(ft_growth *g, const ft_draft_params *params,
                           const ft_growth_limits *limits, uint16_t *chosen);
 
@@ -142,9 +153,10 @@ uint32_t ft_growth_choose_proactive(ft_growth *g, const ft_draft_params *params,
 /* chosen[n] were computed and get the next pending numbers. */
 void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool proactive);
 
-/* Hands out the best params->budget nodes as a tree, in pool order, none below
- * min_logp but the best first token. They are those that SpecEdge's appendix C keeps when it prunes
- * to the tree budget. Forgets the expansion leaf. */
+/* Hands out the best params->budget nodes, or those that params->grow takes, as a tree, in pool
+ * order, none below min_logp but the best first token. The best ones are
+ * those that SpecEdge's appendix C keeps when it prunes to the tree budget. Forgets the expansion
+ * leaf. */
 void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree);
 
 /* An early draft: nodes that extend the emitted tree and are sent before its verdict. A *top* is an

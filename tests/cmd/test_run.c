@@ -63,6 +63,10 @@ static void test_every_way_to_draft(void **state)
         {"--draft tree:32:4 --proactive", 4, 32, true, true},
         {"--draft tree:32:4 --depth latency --proactive", 4, 32, true, true},
         {"--draft tree:32 --spec-draft-n-max 6", 6, 6, true, true},
+        {"--draft tree:32:4 --grow best", 4, 32, true, true},
+        {"--draft tree:32:4 --grow pacer", 4, 32, true, true},
+        {"--draft tree:12:12 --draft-width 1 --grow pacer --proactive", 12, 12, true, true},
+        {"--draft auto --grow pacer", 16, 32, true, false},
     };
     char *text = NULL;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
@@ -127,7 +131,10 @@ static void test_what_says_nothing(void **state)
                                        "--draft ''",
                                        "--depth 0",
                                        "--depth deep",
-                                       "--draft 4 --depth pipeline"};
+                                       "--draft 4 --depth pipeline",
+                                       "--grow ''",
+                                       "--grow worst",
+                                       "--draft 4 --grow pacer"};
     for (size_t i = 0; i < sizeof args / sizeof args[0]; i++) {
         int status = -1;
         json_t *o = run(args[i], &status);

@@ -148,7 +148,14 @@ typedef struct mode {
     bool automatic, proactive;
 } mode;
 
-enum { N_MODES = 6 };
+enum { N_MODES = 8 };
+
+static ft_draft_params paced_tree(uint32_t budget, uint32_t depth, uint32_t width)
+{
+    ft_draft_params params = ft_draft_params_tree(budget, depth, width);
+    params.grow = FT_GROW_PACER;
+    return params;
+}
 
 static mode mode_at(size_t i)
 {
@@ -158,6 +165,8 @@ static mode mode_at(size_t i)
         {.params = ft_draft_params_chain(4), .proactive = true},
         {.params = ft_draft_params_tree(32, 5, 8), .proactive = true},
         {.params = ft_draft_params_tree(32, 8, 8), .automatic = true},
+        {.params = paced_tree(24, 12, 2)},
+        {.params = paced_tree(32, 5, 8), .proactive = true},
         {.params = ft_draft_params_tree(32, 8, 8), .automatic = true, .proactive = true},
     };
     return modes[i];

@@ -141,8 +141,10 @@ static uint32_t spec_text(const ft_model *model, const ft_model *draft, const ft
 
 static void check_type(enum ggml_type type)
 {
-    const ft_draft_params ways[] = {ft_draft_params_chain(4), ft_draft_params_tree(16, 4, 4),
-                                    ft_draft_params_tree(60, 6, 8), ft_draft_params_chain(0)};
+    ft_draft_params ways[] = {ft_draft_params_chain(4), ft_draft_params_tree(16, 4, 4),
+                              ft_draft_params_tree(60, 6, 8), ft_draft_params_chain(0),
+                              ft_draft_params_tree(24, 12, 2)};
+    ways[4].grow = FT_GROW_PACER;
     ft_model *model = test_draft_model(type, 1, 2048);
     ft_model *drafts[3] = {test_draft_model(type, 1, 2048),
                            test_draft_model(GGML_TYPE_F32, 1, 2048),

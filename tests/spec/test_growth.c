@@ -179,6 +179,7 @@ static void test_rounds_keep_the_invariants(void **state)
         uint16_t nodes[FT_GROWTH_MAX];
         uint32_t path[FT_TREE_MAX], keep[FT_DRAFT_PENDING];
         p.branch = 6;
+        p.grow = round % 3 ? FT_GROW_BEST : FT_GROW_PACER;
         grow(text, &p, ft_rng_below(&rng, 5));
         ft_growth_emit(&g, &p, &tree);
         for (uint32_t calls = ft_rng_below(&rng, 10); calls > 0; calls--) {
@@ -211,14 +212,15 @@ static void test_rounds_keep_the_invariants(void **state)
 /* However much is wanted, growth ahead leaves pool and pending numbers for the draft to come. */
 static void test_proactive_leaves_room(void **state)
 {
+    const uint32_t all = UINT32_MAX;
     const ft_draft_params wants[] = {
-        {FT_TREE_MAX, 7, 8, 8, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0, NULL, false},
-        {FT_TREE_MAX, 30, 16, 16, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0, NULL, false},
-        {FT_TREE_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, -INFINITY, FT_PROACTIVE_LEAF, NULL, 0, 0,
-         NULL, false}};
+        {.budget = FT_TREE_MAX, .depth = 7, .width = 8, .branch = 8, .min_logp = -INFINITY},
+        {.budget = FT_TREE_MAX, .depth = 30, .width = 16, .branch = 16, .min_logp = -INFINITY},
+        {.budget = FT_TREE_MAX, .depth = all, .width = all, .branch = all, .min_logp = -INFINITY}};
     for (uint64_t text = 0; text < 12; text++) {
-        const ft_draft_params *p = &wants[text % 3];
+        ft_draft_params want = wants[text % 3], *p = &want;
         uint32_t leaves = ft_draft_params_leaves(p), n;
+        p->proactive = FT_PROACTIVE_LEAF;
         uint32_t nodes = leaves * (p->branch < FT_DRAFT_RANKED ? p->branch : FT_DRAFT_RANKED);
         ft_tree tree;
         uint16_t chosen[FT_DRAFT_LEAVES];
