@@ -42,7 +42,8 @@ static const ft_flag edge_rows[] = {
     {"--draft-width", NULL, FT_FLAG(ft_edge_flags, width), "N",
      "leaves of a draft tree that one pass continues", 1, 64},
     {"--grow", NULL, FT_FLAG(ft_edge_flags, grow), "HOW",
-     "how draft trees grow: best: likeliest token first; pacer: the likelier a branch, the longer"},
+     "how trees grow: best: likeliest first; pacer: likely branches get long; fixed[:C,C,...]: "
+     "each node of a level has C children"},
     {"--spec-draft-n-max", NULL, FT_FLAG(ft_edge_flags, n_max), "N",
      "drafted tokens a round at most; 0: none; -1: as --draft says, auto up to 32", -1,
      FT_TREE_MAX},
@@ -172,19 +173,52 @@ static ft_status parse_depth(ft_edge_flags *f, ft_error *err)
     return FT_OK;
 }
 
+/* SpecInfer's widths (expansion configuration): a chain of two, then three chains. */
+static const char *const fixed_default = "1,1,3,1,1,1,1,1";
+
+/* "C,C,...", at most FT_GROW_LEVELS of 1 to FT_DRAFT_RANKED; false: the text is not of that
+ * form. */
+static bool parse_children(const char *text, ft_draft_params *draft)
+{
+    for (uint32_t level = 0; level < FT_GROW_LEVELS; level++) {
+        const char *comma = strchr(text, ',');
+        const uint32_t n = number(text, comma ? comma : text + strlen(text));
+        if (n == 0 || n > FT_DRAFT_RANKED)
+            return false;
+        draft->children[level] = (uint8_t)n;
+        draft->branch = n > draft->branch ? n : draft->branch;
+        if (!comma)
+            return true;
+        text = comma + 1;
+    }
+    return false;
+}
+
 static ft_status parse_grow(ft_edge_flags *f, ft_error *err)
 {
     ft_draft_params *draft = &f->opts.draft;
-    if (strcmp(f->grow, "pacer") == 0)
+    const bool chains = draft->branch == 1;
+    const char *how = f->grow;
+    bool known = true;
+    if (strcmp(how, "pacer") == 0)
         draft->grow = FT_GROW_PACER;
-    else if (strcmp(f->grow, "best") != 0)
-        return ft_error_set(err, FT_INVALID, "--grow %s: pass best or pacer", f->grow);
-    if (draft->grow == FT_GROW_BEST || draft->branch > 1)
+    else if (strncmp(how, "fixed", 5) == 0 && (how[5] == ':' || how[5] == '\0'))
+        draft->grow = FT_GROW_FIXED;
+    else
+        known = strcmp(how, "best") == 0;
+    if (draft->grow == FT_GROW_FIXED)
+        known = parse_children(how[5] ? how + 6 : fixed_default, draft);
+    if (!known)
+        return ft_error_set(err, FT_INVALID,
+                            "--grow %s: pass best, pacer, fixed or fixed:C,C,..., at most %d "
+                            "numbers from 1 to %d",
+                            how, FT_GROW_LEVELS, FT_DRAFT_RANKED);
+    if (draft->grow == FT_GROW_BEST || !chains)
         return FT_OK;
     return ft_error_set(err, FT_INVALID,
                         "--grow %s is about trees, and --draft %s drafts chains: pass --draft auto "
                         "or tree:BUDGET[:DEPTH]",
-                        f->grow, f->draft);
+                        how, f->draft);
 }
 
 ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err)

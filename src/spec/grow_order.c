@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/num.h"
+
 /* The pool's nodes by parent; -1: none. */
 typedef struct links {
     int16_t first[1 + FT_GROWTH_MAX]; /* child of node i - 1; of 0: the best first token */
@@ -15,14 +17,21 @@ typedef struct links {
 } links;
 
 typedef struct end {
-    uint16_t node;
-    float chance; /* of the whole branch */
+    uint16_t node, nth; /* nth: siblings that stand before it */
+    float chance;       /* of the whole branch */
 } end;
 
 typedef struct ends {
     uint32_t n;
     end at[FT_TREE_MAX + 1]; /* a node that joins makes room for one, and brings two at most */
 } ends;
+
+typedef struct order_ask {
+    const ft_growth *g;
+    const ft_draft_params *params;
+    const bool *may;
+    links links;
+} order_ask;
 
 static void link_nodes(const ft_growth *g, links *l)
 {
@@ -34,33 +43,58 @@ static void link_nodes(const ft_growth *g, links *l)
     }
 }
 
-/* The rank of a branch whose last token is at this depth, in a tree of m tokens with that one.
- *
- * EdgeLLM eq. (1): branch i should have C_i * M tokens, where C_i is the chance of the branch and M
+/* EdgeLLM eq. (1): branch i should have C_i * M tokens, where C_i is the chance of the branch and M
  * is the number of tokens of the tree. Eq. (2): a tree's distance from that is D, the maximum over
  * all branches of M * C_i - T_i, where T_i is the length of branch i. Giving a token to a branch
- * lowers its own term only. So D gets smallest if the branch with the largest term gets it. */
-static float rank_of(float chance, uint32_t depth, uint32_t m)
+ * lowers its own term only. So D gets smallest if the branch with the largest term gets it.
+ *
+ * chance: of the branch; depth: of its last token; m: tokens of the tree with that one. */
+static float term(float chance, uint32_t depth, uint32_t m)
 {
     return (float)m * chance - (float)(depth + 1);
 }
 
-/* Adds the first of a node and its later siblings that may join, if there is one. */
-static void add_end(const ft_growth *g, const links *l, int32_t node, const bool *may, ends *e)
+/* Fixed widths go level by level, and best first in a level. The factor is larger than any
+ * difference between two chances. */
+static float level_first(float chance, uint32_t depth)
 {
-    while (node >= 0 && !may[node])
-        node = l->next[node];
-    if (node >= 0)
-        e->at[e->n++] = (end){.node = (uint16_t)node, .chance = expf(g->node[node].cum)};
+    return chance - 2 * (float)depth;
 }
 
-/* The end of the highest rank; of equals the one that the pool got first. */
-static uint32_t best_end(const ft_growth *g, const ends *e, uint32_t m, float *rank)
+static float rank_of(ft_grow grow, float chance, uint32_t depth, uint32_t m)
+{
+    return grow == FT_GROW_PACER ? term(chance, depth, m) : level_first(chance, depth);
+}
+
+/* Children that a node of the tree may have there, if they are at this depth. */
+static uint32_t most_children(const ft_draft_params *params, uint32_t depth)
+{
+    if (params->grow == FT_GROW_PACER)
+        return FT_DRAFT_RANKED;
+    return depth < FT_GROW_LEVELS ? params->children[depth] : 0;
+}
+
+/* Adds the first of a node and its later siblings that may join, if there is one. nth: how many
+ * siblings stand before the node. */
+static void add_end(const order_ask *ask, int32_t node, uint32_t nth, ends *e)
+{
+    for (; node >= 0 && !ask->may[node]; nth++)
+        node = ask->links.next[node];
+    if (node < 0 || nth >= most_children(ask->params, ask->g->node[node].depth))
+        return;
+    e->at[e->n++] =
+        (end){.node = (uint16_t)node, .nth = (uint16_t)nth, .chance = expf(ask->g->node[node].cum)};
+}
+
+/* The end of the highest rank, in a tree of m nodes with it; of equals the one that the pool got
+ * first. */
+static uint32_t best_end(const order_ask *ask, const ends *e, uint32_t m, float *rank)
 {
     uint32_t best = 0;
     for (uint32_t i = 0; i < e->n; i++) {
-        const float r = rank_of(e->at[i].chance, g->node[e->at[i].node].depth, m);
-        if (i == 0 || r > *rank || (r == *rank && e->at[i].node < e->at[best].node)) {
+        const end *at = &e->at[i];
+        const float r = rank_of(ask->params->grow, at->chance, ask->g->node[at->node].depth, m);
+        if (i == 0 || r > *rank || (r == *rank && at->node < e->at[best].node)) {
             *rank = r;
             best = i;
         }
@@ -68,30 +102,35 @@ static uint32_t best_end(const ft_growth *g, const ends *e, uint32_t m, float *r
     return best;
 }
 
-void ft_grow_order_make(const ft_growth *g, uint32_t budget, const bool *may, ft_grow_order *out)
+void ft_grow_order_make(const ft_growth *g, const ft_draft_params *params, const bool *may,
+                        ft_grow_order *out)
 {
-    links l;
+    order_ask ask = {.g = g, .params = params, .may = may};
+    const uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     ends e = {0};
-    link_nodes(g, &l);
+    link_nodes(g, &ask.links);
     out->n = 0;
-    add_end(g, &l, l.first[0], may, &e);
+    add_end(&ask, ask.links.first[0], 0, &e);
     while (out->n < budget && e.n > 0) {
-        const uint32_t best = best_end(g, &e, out->n + 1, &out->rank[out->n]);
-        const uint16_t node = e.at[best].node;
-        out->node[out->n++] = node;
+        const uint32_t best = best_end(&ask, &e, out->n + 1, &out->rank[out->n]);
+        const end joins = e.at[best];
+        out->node[out->n++] = joins.node;
         e.at[best] = e.at[--e.n];
-        add_end(g, &l, l.next[node], may, &e);
-        add_end(g, &l, l.first[1 + node], may, &e);
+        add_end(&ask, ask.links.next[joins.node], joins.nth + 1u, &e);
+        add_end(&ask, ask.links.first[1 + joins.node], 0, &e);
     }
 }
 
-bool ft_grow_order_wants(const ft_growth *g, uint32_t budget, const ft_grow_order *order,
-                         uint32_t at)
+bool ft_grow_order_wants(const ft_growth *g, const ft_draft_params *params,
+                         const ft_grow_order *order, uint32_t at)
 {
     const ft_growth_node *node = &g->node[order->node[at]];
+    const uint32_t depth = node->depth + 1u;
     const float chance = expf(node->cum);
-    bool wanted = order->n < budget;
+    if (most_children(params, depth) == 0)
+        return false;
+    bool wanted = order->n < ft_min_u32(params->budget, FT_TREE_MAX);
     for (uint32_t i = at + 1; i < order->n && !wanted; i++)
-        wanted = rank_of(chance, node->depth + 1u, i + 1) > order->rank[i];
+        wanted = rank_of(params->grow, chance, depth, i + 1) > order->rank[i];
     return wanted;
 }

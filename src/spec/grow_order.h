@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The order in which nodes of a pool join a tree, for ways to grow other than best-first
- * (ft_grow). A tree begins empty, and nodes join it one at a time, each behind its parent. Pure
- * functions of the pool, any thread. Inside the room only.
+ * (ft_grow). A tree begins empty, and nodes join it one at a time, each behind its parent, up to
+ * params->budget nodes. Pure functions of the pool, any thread. Inside the room only. Not for
+ * FT_GROW_BEST.
  */
 #ifndef FT_SPEC_GROW_ORDER_H
 #define FT_SPEC_GROW_ORDER_H
@@ -16,13 +17,13 @@ typedef struct ft_grow_order {
     float rank[FT_TREE_MAX]; /* of each when it joined: the highest that there was */
 } ft_grow_order;
 
-/* The tree of at most `budget` <= FT_TREE_MAX nodes. may [g->n]: false: the node does not join, nor
- * do nodes behind it. Not for FT_GROW_BEST. */
-void ft_grow_order_make(const ft_growth *g, uint32_t budget, const bool *may, ft_grow_order *out);
+/* may [g->n]: false: the node does not join, nor do nodes behind it. */
+void ft_grow_order_make(const ft_growth *g, const ft_draft_params *params, const bool *may,
+                        ft_grow_order *out);
 
 /* Whether a child of node number `at` of the order might join, too, once the node is computed. A
  * child's chance is its parent's at most. */
-bool ft_grow_order_wants(const ft_growth *g, uint32_t budget, const ft_grow_order *order,
-                         uint32_t at);
+bool ft_grow_order_wants(const ft_growth *g, const ft_draft_params *params,
+                         const ft_grow_order *order, uint32_t at);
 
 #endif

@@ -273,20 +273,19 @@ static void order_of(ft_growth *g, const ft_draft_params *params, ft_grow_order 
     const filter which = filter_of(params);
     for (uint32_t i = 0; i < g->n; i++)
         may[i] = passes(g, i, &which);
-    ft_grow_order_make(g, ft_min_u32(params->budget, FT_TREE_MAX), may, order);
+    ft_grow_order_make(g, params, may, order);
 }
 
 static uint32_t choose_in_order(ft_growth *g, const ft_draft_params *params,
                                 const ft_growth_limits *room, uint16_t *chosen)
 {
     ft_grow_order order;
-    const uint32_t budget = ft_min_u32(params->budget, FT_TREE_MAX);
     uint32_t n = 0;
     order_of(g, params, &order);
     for (uint32_t i = 0; i < order.n && n < room->leaves; i++) {
         const ft_growth_node *node = &g->node[order.node[i]];
         if (node->pending < 0 && node->depth < room->depth &&
-            ft_grow_order_wants(g, budget, &order, i))
+            ft_grow_order_wants(g, params, &order, i))
             chosen[n++] = order.node[i];
     }
     return n;

@@ -25,10 +25,13 @@ typedef enum ft_proactive {
     FT_PROACTIVE_LEAF       /* below the expansion leaf only: SpecEdge 4.2 */
 } ft_proactive;
 
+#define FT_GROW_LEVELS 16 /* levels whose width can be given */
+
 /* How a tree grows. */
 typedef enum ft_grow {
-    FT_GROW_BEST, /* best first: the likeliest nodes (SpecExec) */
-    FT_GROW_PACER /* the likelier a branch, the longer it gets (EdgeLLM III-B, grow_order.h) */
+    FT_GROW_BEST,  /* best first: the likeliest nodes (SpecExec) */
+    FT_GROW_PACER, /* the likelier a branch, the longer it gets (EdgeLLM III-B, grow_order.h) */
+    FT_GROW_FIXED  /* each node of a level has the same number of children (SpecInfer) */
 } ft_grow;
 
 typedef struct ft_draft_params {
@@ -41,6 +44,9 @@ typedef struct ft_draft_params {
     float min_logp;
     /* Of drafts. While a verdict is awaited, and in early drafts, all trees grow best first. */
     ft_grow grow;
+    /* With FT_GROW_FIXED: the children of the text's last token, then those of each node of the
+     * first level, and so on; at most `branch`. 0 ends the tree. */
+    uint8_t children[FT_GROW_LEVELS];
     ft_proactive proactive;
     /* Ends branches: a node that it predicts to be rejected is neither computed nor in the tree
      * (WISP 4.1, eq. (25) for each branch), except the best first token. Borrowed; NULL: none. A
@@ -141,9 +147,9 @@ uint32_t ft_growth_choose(ft_growth *g, const ft_draft_params *params,
  * FT_PROACTIVE_LEAF: the expansion leaf itself while it is not computed, then its descendants, best
  * first, of which the best params->budget are wanted; min_logp counts from the expansion leaf.
  *
- * FT_PROACTIVE_LIKELIEST: the best nodes anywhere, the expansion leaf among them, down to those
- * that one text in proactive_odds (tuning.h) goes through. A forward costs a device about the same
- * for one leaf and for several, so this brings more.
+ * FT_PROACTIVE_LIKELIEST: the best nodes anywhere, down to those that one text in proactive_odds
+ * (tuning.h) goes through. Behind a best-first tree the expansion leaf is among them. A forward
+ * costs a device about the same for one leaf and for several, so this brings more.
  *
  * The predictor is not asked, because this work delays nobody. It leaves room in the pool for the
  * next draft: params->depth forwards of params->width leaves with params->branch children each. */

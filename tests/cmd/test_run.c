@@ -67,6 +67,9 @@ static void test_every_way_to_draft(void **state)
         {"--draft tree:32:4 --grow pacer", 4, 32, true, true},
         {"--draft tree:12:12 --draft-width 1 --grow pacer --proactive", 12, 12, true, true},
         {"--draft auto --grow pacer", 16, 32, true, false},
+        {"--draft tree:32:8 --grow fixed", 8, 20, true, true},
+        {"--draft tree:32:2 --grow fixed:3,2 --proactive", 2, 9, true, true},
+        {"--draft auto --grow fixed:2,2,2", 16, 14, true, false},
     };
     char *text = NULL;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
@@ -134,6 +137,13 @@ static void test_what_says_nothing(void **state)
                                        "--draft 4 --depth pipeline",
                                        "--grow ''",
                                        "--grow worst",
+                                       "--grow fixedly",
+                                       "--grow fixed:",
+                                       "--grow fixed:2,",
+                                       "--grow fixed:2,0",
+                                       "--grow fixed:17",
+                                       "--grow fixed:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1",
+                                       "--draft 4 --grow fixed",
                                        "--draft 4 --grow pacer"};
     for (size_t i = 0; i < sizeof args / sizeof args[0]; i++) {
         int status = -1;

@@ -148,12 +148,21 @@ typedef struct mode {
     bool automatic, proactive;
 } mode;
 
-enum { N_MODES = 8 };
+enum { N_MODES = 9 };
 
 static ft_draft_params paced_tree(uint32_t budget, uint32_t depth, uint32_t width)
 {
     ft_draft_params params = ft_draft_params_tree(budget, depth, width);
     params.grow = FT_GROW_PACER;
+    return params;
+}
+
+static ft_draft_params fixed_tree(uint32_t budget, uint32_t depth, uint32_t width)
+{
+    static const uint8_t children[FT_GROW_LEVELS] = {2, 1, 2, 1, 1};
+    ft_draft_params params = ft_draft_params_tree(budget, depth, width);
+    params.grow = FT_GROW_FIXED;
+    memcpy(params.children, children, sizeof children);
     return params;
 }
 
@@ -167,6 +176,7 @@ static mode mode_at(size_t i)
         {.params = ft_draft_params_tree(32, 8, 8), .automatic = true},
         {.params = paced_tree(24, 12, 2)},
         {.params = paced_tree(32, 5, 8), .proactive = true},
+        {.params = fixed_tree(32, 5, 8), .proactive = true},
         {.params = ft_draft_params_tree(32, 8, 8), .automatic = true, .proactive = true},
     };
     return modes[i];

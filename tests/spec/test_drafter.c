@@ -141,10 +141,12 @@ static uint32_t spec_text(const ft_model *model, const ft_model *draft, const ft
 
 static void check_type(enum ggml_type type)
 {
-    ft_draft_params ways[] = {ft_draft_params_chain(4), ft_draft_params_tree(16, 4, 4),
-                              ft_draft_params_tree(60, 6, 8), ft_draft_params_chain(0),
-                              ft_draft_params_tree(24, 12, 2)};
+    ft_draft_params ways[] = {ft_draft_params_chain(4),        ft_draft_params_tree(16, 4, 4),
+                              ft_draft_params_tree(60, 6, 8),  ft_draft_params_chain(0),
+                              ft_draft_params_tree(24, 12, 2), ft_draft_params_tree(24, 12, 4)};
     ways[4].grow = FT_GROW_PACER;
+    ways[5].grow = FT_GROW_FIXED;
+    memcpy(ways[5].children, (uint8_t[]){3, 2, 1, 1}, 4);
     ft_model *model = test_draft_model(type, 1, 2048);
     ft_model *drafts[3] = {test_draft_model(type, 1, 2048),
                            test_draft_model(GGML_TYPE_F32, 1, 2048),

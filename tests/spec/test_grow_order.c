@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pacer (EdgeLLM III-B) without any model: an example by hand, and random pools in which each
-// choice is compared with all others by the paper's equation (2).
+// Ways to grow without any model. The pacer (EdgeLLM III-B): an example by hand, and random pools
+// in which each choice is compared with all others by the paper's equation (2). Fixed widths: the
+// tree has exactly these.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -226,6 +227,59 @@ static void test_limits(void **state)
     }
 }
 
+/* Each node has the given number of children, whatever their chances, or none where the tree
+ * ends. */
+static void test_fixed_widths(void **state)
+{
+    static const struct {
+        uint8_t children[4];
+        uint32_t nodes;
+    } trees[] = {{{3}, 3}, {{1, 1, 3, 1}, 8}, {{2, 3}, 8}, {{4, 2, 1}, 20}};
+    for (uint64_t text = 0; text < 40; text++) {
+        ft_draft_params p = ft_draft_params_tree(60, 0, 1 + (uint32_t)text % 9);
+        ft_tree tree;
+        p.grow = FT_GROW_FIXED;
+        memcpy(p.children, trees[text % 4].children, sizeof trees[0].children);
+        grow(text, &p, &no_limits);
+        ft_growth_emit(&g, &p, &tree);
+        assert_int_equal(tree.n, trees[text % 4].nodes);
+        for (uint32_t i = 0; i < tree.n; i++) {
+            const uint32_t depth = tree.depth[i] + 1u;
+            const uint32_t want = depth < 4 ? p.children[depth] : 0;
+            for (uint32_t k = 0; k < want; k++) /* the source's first ones: their ids are ranks */
+                assert_true(ft_tree_find_child(&tree, (int32_t)i, (int32_t)k) >= 0);
+        }
+    }
+}
+
+/* A budget cuts the last level, whose likeliest nodes stay; no pass is made for what is cut. */
+static void test_fixed_widths_in_a_budget(void **state)
+{
+    for (uint64_t text = 0; text < 40; text++) {
+        ft_draft_params p = ft_draft_params_tree(7, 0, 8);
+        ft_tree tree, whole;
+        p.grow = FT_GROW_FIXED;
+        memcpy(p.children, (uint8_t[]){2, 2, 2, 2}, 4);
+        const uint32_t passes = grow(text, &p, &no_limits);
+        assert_int_equal(passes, 2);
+        ft_growth_emit(&g, &p, &tree);
+        assert_int_equal(tree.n, 7);
+        p.budget = 30;
+        grow(text, &p, &no_limits);
+        ft_growth_emit(&g, &p, &whole);
+        assert_int_equal(whole.n, 30);
+        uint32_t better = 0;
+        float third = 0;
+        for (uint32_t i = 0; i < tree.n; i++)
+            if (tree.depth[i] == 2)
+                third = tree.cum_logp[i];
+        assert_true(third < 0);
+        for (uint32_t i = 0; i < whole.n; i++)
+            better += whole.depth[i] == 2 && whole.cum_logp[i] > third;
+        assert_int_equal(better, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +289,8 @@ int main(void)
         cmocka_unit_test(test_any_width_ends_with_the_same_tree),
         cmocka_unit_test(test_one_branch_is_a_chain),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_fixed_widths),
+        cmocka_unit_test(test_fixed_widths_in_a_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
