@@ -38,7 +38,12 @@ static const ft_flag edge_rows[] = {
     {"--draft", NULL, FT_FLAG(ft_edge_flags, draft), "HOW",
      "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes"},
     {"--depth", NULL, FT_FLAG(ft_edge_flags, depth), "HOW",
-     "draft passes a round: auto; pipeline: fill a verification's time; latency; N: at most N"},
+     "draft passes a round: auto; pipeline: fill a verification's time; latency; fallback: while "
+     "the draft is sure; N: at most N"},
+    {"--alpha", NULL, FT_FLAG(ft_edge_flags, opts.alpha), "P",
+     "--depth fallback: a draft is sent once its likeliest branch is less likely than P; 0: "
+     "learnt, from 0.01",
+     0, FT_FALLBACK_MOST},
     {"--draft-width", NULL, FT_FLAG(ft_edge_flags, width), "N",
      "leaves of a draft tree that one pass continues", 1, 64},
     {"--grow", NULL, FT_FLAG(ft_edge_flags, grow), "HOW",
@@ -160,11 +165,14 @@ static ft_status parse_depth(ft_edge_flags *f, ft_error *err)
         out->depth_rule = FT_DEPTH_PIPELINE;
     else if (strcmp(how, "latency") == 0)
         out->depth_rule = FT_DEPTH_LATENCY;
+    else if (strcmp(how, "fallback") == 0)
+        out->depth_rule = FT_DEPTH_FALLBACK;
     else if (strcmp(how, "auto") == 0)
         out->depth_rule = FT_DEPTH_AUTO;
     else
         return ft_error_set(err, FT_INVALID,
-                            "--depth %s: pass auto, pipeline, latency or a number from 1 to %d",
+                            "--depth %s: pass auto, pipeline, latency, fallback or a number from 1 "
+                            "to %d",
                             how, FT_TREE_MAX);
     out->draft.weigh_rows = !out->automatic && out->depth_rule == FT_DEPTH_LATENCY;
     if (!out->automatic && out->depth_rule == FT_DEPTH_PIPELINE)
@@ -221,6 +229,17 @@ static ft_status parse_grow(ft_edge_flags *f, ft_error *err)
                         how, f->draft);
 }
 
+static ft_status check_alpha(const ft_edge_flags *f, ft_error *err)
+{
+    const float alpha = f->opts.alpha;
+    if (alpha != 0 && f->opts.depth_rule != FT_DEPTH_FALLBACK)
+        return ft_error_set(err, FT_INVALID, "--alpha is about --depth fallback: pass that, too");
+    if (alpha == 0 || alpha >= FT_FALLBACK_LEAST)
+        return FT_OK;
+    return ft_error_set(err, FT_INVALID, "--alpha %g: pass %g to %g, or 0: it is learnt",
+                        (double)alpha, (double)FT_FALLBACK_LEAST, (double)FT_FALLBACK_MOST);
+}
+
 ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err)
 {
     ft_draft_params *draft = &flags->opts.draft;
@@ -229,6 +248,8 @@ ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err)
         status = parse_grow(flags, err);
     if (status == FT_OK)
         status = parse_depth(flags, err);
+    if (status == FT_OK)
+        status = check_alpha(flags, err);
     if (status != FT_OK)
         return status;
     if (flags->n_max > 0 && (flags->opts.automatic || flags->n_max < draft->budget))

@@ -216,6 +216,7 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
                                      .depth_rule = opts->depth_rule};
     for (uint32_t i = 0; i < FT_RULE_KINDS; i++) {
         ft_control_init(&edge->learnt[i].control, &control);
+        edge->learnt[i].fallback = ft_fallback_begin(opts->alpha);
         ft_control_expect_draft(&edge->learnt[i].control, forward_us);
     }
     return status;

@@ -56,8 +56,9 @@ typedef struct ft_edge_opts {
     /* How deep to draft. Without `automatic` a tree has `draft.budget` nodes; AUTO means exactly
      * `draft.depth` forwards a tree, the other rules at most so many. LATENCY also ends a draft
      * early if one more forward would bring less than its time is worth (spec/depth.h). So does
-     * AUTO with `automatic`. */
+     * AUTO with `automatic`. FALLBACK ends a draft that is in doubt. */
     ft_depth_rule depth_rule;
+    float alpha; /* of FALLBACK, as in ft_fallback_begin */
     /* Draft while a verdict is awaited: below the outstanding tree, and shadows in runs. Use it if
      * the draft model does not slow down the target. */
     bool proactive;

@@ -29,6 +29,7 @@
 typedef struct ft_edge_learnt {
     ft_control control;
     ft_depth depth;
+    ft_fallback fallback;
     ft_calibration calibration;
     ft_rule_seen seen; /* with `rule_auto` */
 } ft_edge_learnt;

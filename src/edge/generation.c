@@ -99,7 +99,7 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
     if (edge->servers.n > 1) /* one server may change its model, several must have the same */
         memcpy(stream.model, edge->info.model, sizeof stream.model);
     ft_stream_init(&gen->stream, &stream);
-    ft_steer_init(&gen->steer, &steer, &learnt->control, &learnt->depth);
+    ft_steer_init(&gen->steer, &steer, &learnt->control, &learnt->depth, &learnt->fallback);
     ft_status status = ft_output_init(&gen->output, &output, err);
     if (status != FT_OK)
         return status;
@@ -203,6 +203,7 @@ void ft_gen_destroy(ft_gen *gen)
                              .limits = &gen->stream.limits,
                              .learnt = {.control = gen->steer.control,
                                         .depth = gen->steer.depth,
+                                        .fallback = gen->steer.fallback,
                                         .calibration = gen->drafting.calibration,
                                         .seen = gen->seen}};
     ft_edge_leave(gen->edge, &gen->start, &end);

@@ -259,6 +259,8 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
     measure_draft(gen);
     ft_confidences_saw(&gen->confidences, &gen->out.msg.draft, v);
     count_for_rule(gen, v);
+    if (ft_gen_in_tree(gen))
+        ft_steer_saw_path(&gen->steer, &gen->drafting.tree, v);
     ft_drafting_advance(&gen->drafting, v);
     measure(gen, v);
     if (v->more) {

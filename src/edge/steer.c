@@ -10,9 +10,9 @@
 #include "edge/tuning.h"
 
 void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *control,
-                   const ft_depth *depth)
+                   const ft_depth *depth, const ft_fallback *fallback)
 {
-    *s = (ft_steer){.how = *opts, .control = *control, .depth = *depth};
+    *s = (ft_steer){.how = *opts, .control = *control, .depth = *depth, .fallback = *fallback};
 }
 
 /* Limits the depth to the tokens that may still come: a path of d nodes yields d + 1 tokens. */
@@ -76,11 +76,13 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->depth = choice.depth;
     params->width = ft_min_u32(params->width, choice.budget);
     params->deep_enough = ends_early(s) ? &s->depth : NULL;
+    params->fallback = s->control.opts.depth_rule == FT_DEPTH_FALLBACK ? &s->fallback : NULL;
     if (params->weigh_rows)
         params->min_logp = logf((float)ft_depth_least_chance(
             &s->depth, ft_control_row_us(&s->control), s->control.price));
     params->round = ask->round;
     ft_draft_params_obey(params, ask->terms);
+    s->may_fall_back = params->fallback != NULL;
     s->depth.free_us = fmax(ft_control_busy_us(&s->control) - (double)now.spent_us, 0);
     return choice;
 }
@@ -130,6 +132,12 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
     ft_control_saw_round(&s->control, &round);
     ft_depth_saw_round(&s->depth, s->tree.forwards, s->tree.drafted_us, times->round.us,
                        v->n_path + v->n_next);
+}
+
+void ft_steer_saw_path(ft_steer *s, const ft_tree *tree, const ft_msg_verdict *v)
+{
+    if (s->may_fall_back && !v->hint_no_trees) /* with the hint the tree was not verified */
+        ft_fallback_saw(&s->fallback, tree, v->path, v->n_path);
 }
 
 void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times *times,

@@ -28,7 +28,10 @@ typedef struct ft_steer_opts {
 typedef struct ft_steer {
     ft_steer_opts how;
     ft_control control;
-    ft_depth depth;     /* when a draft is deep enough, if its depth rule asks that */
+    /* When a draft is deep enough, if its depth rule asks that. */
+    ft_depth depth;
+    ft_fallback fallback;
+    bool may_fall_back; /* `fallback` may end the last draft that was chosen */
     bool hint_no_trees; /* the last verdict asked for runs */
     /* The choice of the next round, kept while `chosen`. In a run it is made when half of the run
      * has come. */
@@ -50,7 +53,7 @@ typedef struct ft_steer {
 
 /* A new text starts from what others have learnt. */
 void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *control,
-                   const ft_depth *depth);
+                   const ft_depth *depth, const ft_fallback *fallback);
 
 typedef struct ft_steer_ask {
     uint32_t most;     /* tokens by which the text can grow, > 0 */
@@ -83,6 +86,8 @@ typedef struct ft_steer_times {
 /* Learns from a verdict on a tree of so many nodes. */
 void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *verdict, uint32_t nodes,
                        const ft_steer_times *times);
+/* Learns from a verdict on this tree whether drafts were sent too late or too early. */
+void ft_steer_saw_path(ft_steer *s, const ft_tree *tree, const ft_msg_verdict *verdict);
 /* Learns from a verdict of a run, at now_us. next: the next run was already asked for. */
 void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *verdict, const ft_steer_times *times,
                       int64_t now_us, bool next);

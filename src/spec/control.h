@@ -24,7 +24,8 @@ typedef enum ft_depth_rule {
     /* SpecEdge 4.3: drafting and the network take as long as a verification, or as long as the
      * server is busy with other sessions. */
     FT_DEPTH_PIPELINE,
-    FT_DEPTH_LATENCY /* the most tokens per time for this session */
+    FT_DEPTH_LATENCY, /* the most tokens per time for this session */
+    FT_DEPTH_FALLBACK /* until a draft is in doubt (spec/fallback.h) */
 } ft_depth_rule;
 
 typedef struct ft_control_opts {

@@ -53,6 +53,7 @@ void ft_draft_params_obey(ft_draft_params *params, const ft_rule_terms *terms)
     params->proactive = FT_PROACTIVE_LEAF;
     params->predictor = NULL;
     params->deep_enough = NULL;
+    params->fallback = NULL;
 }
 
 uint32_t ft_draft_params_leaves(const ft_draft_params *params)
@@ -392,16 +393,29 @@ static void tree_of(const ft_growth *g, const uint16_t *nodes, uint32_t n, ft_tr
     }
 }
 
-/* The tree as it is now; fills nodes[FT_TREE_MAX]. */
+/* The tree as it is now; fills nodes[FT_TREE_MAX], in pool order. */
 static uint32_t members(ft_growth *g, const ft_draft_params *params, uint16_t *nodes)
 {
     ft_grow_order order;
     const filter which = filter_of(params);
-    if (params->grow == FT_GROW_BEST)
-        return best_nodes(g, ft_min_u32(params->budget, FT_TREE_MAX), &which, nodes);
-    order_of(g, params, &order);
-    memcpy(nodes, order.node, order.n * sizeof *nodes);
-    return order.n;
+    uint32_t n;
+    if (params->grow == FT_GROW_BEST) {
+        n = best_nodes(g, ft_min_u32(params->budget, FT_TREE_MAX), &which, nodes);
+    } else {
+        order_of(g, params, &order);
+        n = order.n;
+        memcpy(nodes, order.node, n * sizeof *nodes);
+    }
+    qsort(nodes, n, sizeof *nodes, by_number);
+    return n;
+}
+
+float ft_growth_confidence(ft_growth *g, const ft_draft_params *params)
+{
+    uint16_t nodes[FT_TREE_MAX];
+    ft_tree tree;
+    tree_of(g, nodes, members(g, params, nodes), &tree);
+    return ft_fallback_confidence(&tree);
 }
 
 void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree)
@@ -409,7 +423,6 @@ void ft_growth_emit(ft_growth *g, const ft_draft_params *params, ft_tree *tree)
     g->expansion_leaf = -1;
     g->n_early = 0;
     g->n_emitted = members(g, params, g->emitted);
-    qsort(g->emitted, g->n_emitted, sizeof *g->emitted, by_number);
     tree_of(g, g->emitted, g->n_emitted, tree);
 }
 

@@ -15,6 +15,7 @@
 #include "spec/draft_source.h"
 #include "spec/rule.h"
 #include "spec/depth.h"
+#include "spec/fallback.h"
 #include "spec/tree.h"
 
 #define FT_GROWTH_MAX 2048 /* nodes of a pool */
@@ -54,6 +55,7 @@ typedef struct ft_draft_params {
     const ft_predictor *predictor;
     uint32_t round, resolution;  /* as in ft_draw (rule.h) */
     const ft_depth *deep_enough; /* ends a draft before `depth` forwards; NULL: nothing does */
+    const ft_fallback *fallback; /* the same */
     /* Asks the owner to set min_logp anew for each draft, by what a row costs (depth.h). Not with
      * the controller, which weighs rows by itself: its trees have as few nodes as pay. */
     bool weigh_rows;
@@ -158,6 +160,9 @@ uint32_t ft_growth_choose_proactive(ft_growth *g, const ft_draft_params *params,
 
 /* chosen[n] were computed and get the next pending numbers. */
 void ft_growth_computed(ft_growth *g, const uint16_t *chosen, uint32_t n, bool proactive);
+
+/* T_c (fallback.h) of the tree that an emit would hand out now. */
+float ft_growth_confidence(ft_growth *g, const ft_draft_params *params);
 
 /* Hands out the best params->budget nodes, or those that params->grow takes, as a tree, in pool
  * order, none below min_logp but the best first token. The best ones are

@@ -42,35 +42,41 @@ static json_t *run(const char *args, int *status)
                         target, draft, args);
 }
 
+static const struct {
+    const char *args;
+    double passes, nodes;    /* a round at most */
+    bool drafts, speculates; /* may, must */
+} ways[] = {
+    {"--no-speculation", 0, 0, false, false},
+    {"--spec-draft-n-max 0", 0, 0, false, false},
+    {"--draft auto", 16, 32, true, false},
+    {"", 16, 32, true, false},
+    {"--depth 1", 1, 32, true, false},
+    {"--depth pipeline --proactive", 16, 32, true, false},
+    {"--depth latency --spec-draft-n-max 5", 5, 5, true, false},
+    {"--draft 3", 3, 3, true, true},
+    {"--draft 3 --depth 2", 2, 3, true, true},
+    {"--draft tree:9", 7, 9, true, true},
+    {"--draft tree:9:2 --draft-width 2", 2, 9, true, true},
+    {"--draft tree:32:4 --proactive", 4, 32, true, true},
+    {"--draft tree:32:4 --depth latency --proactive", 4, 32, true, true},
+    {"--draft tree:32 --spec-draft-n-max 6", 6, 6, true, true},
+    {"--draft tree:32:4 --grow best", 4, 32, true, true},
+    {"--draft tree:32:4 --grow pacer", 4, 32, true, true},
+    {"--draft tree:12:12 --draft-width 1 --grow pacer --proactive", 12, 12, true, true},
+    {"--draft auto --grow pacer", 16, 32, true, false},
+    {"--draft 16 --depth fallback --alpha 0.99", 4, 4, true, true},
+    {"--draft 16 --depth fallback --alpha 1e-6", 16, 16, true, true},
+    {"--draft tree:32:8 --depth fallback --proactive", 8, 32, true, true},
+    {"--draft tree:32:16 --grow pacer --depth fallback", 16, 32, true, true},
+    {"--draft auto --depth fallback", 16, 32, true, false},
+    {"--draft tree:32:8 --grow fixed", 8, 20, true, true},
+    {"--draft tree:32:2 --grow fixed:3,2 --proactive", 2, 9, true, true},
+    {"--draft auto --grow fixed:2,2,2", 16, 14, true, false},
+};
+
 static void test_every_way_to_draft(void **state)
 {
-    static const struct {
-        const char *args;
-        double passes, nodes;    /* a round at most */
-        bool drafts, speculates; /* may, must */
-    } ways[] = {
-        {"--no-speculation", 0, 0, false, false},
-        {"--spec-draft-n-max 0", 0, 0, false, false},
-        {"--draft auto", 16, 32, true, false},
-        {"", 16, 32, true, false},
-        {"--depth 1", 1, 32, true, false},
-        {"--depth pipeline --proactive", 16, 32, true, false},
-        {"--depth latency --spec-draft-n-max 5", 5, 5, true, false},
-        {"--draft 3", 3, 3, true, true},
-        {"--draft 3 --depth 2", 2, 3, true, true},
-        {"--draft tree:9", 7, 9, true, true},
-        {"--draft tree:9:2 --draft-width 2", 2, 9, true, true},
-        {"--draft tree:32:4 --proactive", 4, 32, true, true},
-        {"--draft tree:32:4 --depth latency --proactive", 4, 32, true, true},
-        {"--draft tree:32 --spec-draft-n-max 6", 6, 6, true, true},
-        {"--draft tree:32:4 --grow best", 4, 32, true, true},
-        {"--draft tree:32:4 --grow pacer", 4, 32, true, true},
-        {"--draft tree:12:12 --draft-width 1 --grow pacer --proactive", 12, 12, true, true},
-        {"--draft auto --grow pacer", 16, 32, true, false},
-        {"--draft tree:32:8 --grow fixed", 8, 20, true, true},
-        {"--draft tree:32:2 --grow fixed:3,2 --proactive", 2, 9, true, true},
-        {"--draft auto --grow fixed:2,2,2", 16, 14, true, false},
-    };
     char *text = NULL;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         int status = -1;
@@ -135,6 +141,12 @@ static void test_what_says_nothing(void **state)
                                        "--depth 0",
                                        "--depth deep",
                                        "--draft 4 --depth pipeline",
+                                       "--alpha 0.1",
+                                       "--depth latency --alpha 0.1",
+                                       "--depth 3 --alpha 0.1",
+                                       "--depth fallback --alpha 1",
+                                       "--depth fallback --alpha 1e-9",
+                                       "--depth fallback --alpha nan",
                                        "--grow ''",
                                        "--grow worst",
                                        "--grow fixedly",

@@ -146,9 +146,11 @@ static void free_run(run *r)
 typedef struct mode {
     ft_draft_params params;
     bool automatic, proactive;
+    ft_depth_rule depth;
+    float alpha;
 } mode;
 
-enum { N_MODES = 9 };
+enum { N_MODES = 12 };
 
 static ft_draft_params paced_tree(uint32_t budget, uint32_t depth, uint32_t width)
 {
@@ -177,6 +179,9 @@ static mode mode_at(size_t i)
         {.params = paced_tree(24, 12, 2)},
         {.params = paced_tree(32, 5, 8), .proactive = true},
         {.params = fixed_tree(32, 5, 8), .proactive = true},
+        {.params = paced_tree(32, 32, 1), .depth = FT_DEPTH_FALLBACK},
+        {.params = ft_draft_params_chain(12), .depth = FT_DEPTH_FALLBACK, .alpha = 1e-4f},
+        {.params = ft_draft_params_tree(32, 8, 8), .automatic = true, .depth = FT_DEPTH_FALLBACK},
         {.params = ft_draft_params_tree(32, 8, 8), .automatic = true, .proactive = true},
     };
     return modes[i];
@@ -192,6 +197,8 @@ static ft_edge *make_mode(ft_link_source source, const ft_model *draft, mode how
                                .source = source,
                                .draft = how.params,
                                .automatic = how.automatic,
+                               .depth_rule = how.depth,
+                               .alpha = how.alpha,
                                .proactive = how.proactive,
                                .clock = ft_clock_monotonic(),
                                .draft_kv_tok = draft_kv_tok,
@@ -373,7 +380,8 @@ static void test_automatic_over_texts(void **state)
 {
     ft_verifier *v = make_verifier();
     for (int proactive = 0; proactive < 2; proactive++) {
-        mode how = {ft_draft_params_tree(32, 8, 8), true, proactive};
+        mode how = {
+            .params = ft_draft_params_tree(32, 8, 8), .automatic = true, .proactive = proactive};
         ft_edge *edge = make_mode(ft_local_link_source(v), m.bad, how, 0);
         uint32_t runs = 0;
         for (uint64_t seed = 1; seed <= 6; seed++) {

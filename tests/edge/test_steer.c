@@ -17,10 +17,11 @@ static ft_steer make(bool automatic)
     const ft_steer_opts how = {.draft = ft_draft_params_tree(BUDGET, DEPTH, 4),
                                .automatic = automatic};
     const ft_depth depth = {0};
+    const ft_fallback fallback = ft_fallback_begin(0);
     ft_control control;
     ft_steer s;
     ft_control_init(&control, &opts);
-    ft_steer_init(&s, &how, &control, &depth);
+    ft_steer_init(&s, &how, &control, &depth, &fallback);
     return s;
 }
 
@@ -192,6 +193,38 @@ static void test_a_policy_chooses(void **state)
     ft_policy_deinit(&policy);
 }
 
+/* Where the depth rule asks it and the text's rule allows it, a threshold ends drafts, and verdicts
+ * move it. */
+static void test_fallback(void **state)
+{
+    const ft_sampling sampled = {.temperature = 1, .top_p = 1};
+    const ft_rule_terms points = ft_rule_ratio.terms(&ft_rule_ratio, 300, &sampled);
+    const ft_steer_ask ask = {.most = 100, .max_tree = BUDGET, .terms = &points};
+    const ft_msg_verdict all = {.n_path = 2, .path = {0, 1}, .n_next = 1};
+    const ft_msg_verdict unread = {.n_next = 1, .hint_no_trees = true};
+    const ft_tree tree = chain(2);
+    ft_draft_params params;
+    for (int automatic = 0; automatic < 2; automatic++) {
+        ft_steer s = make(automatic);
+        (void)choose(&s, 100, BUDGET, &params);
+        assert_null(params.fallback); /* not asked for */
+        ft_steer_saw_path(&s, &tree, &all);
+        assert_float_equal(s.fallback.alpha, 0.01, 1e-6);
+        s.control.opts.depth_rule = FT_DEPTH_FALLBACK;
+        (void)choose(&s, 100, BUDGET, &params);
+        assert_ptr_equal(params.fallback, &s.fallback);
+        assert_null(params.deep_enough);
+        ft_steer_saw_path(&s, &tree, &all);
+        assert_float_equal(s.fallback.alpha, 0.005, 1e-6);
+        ft_steer_saw_path(&s, &tree, &unread);
+        assert_float_equal(s.fallback.alpha, 0.005, 1e-6);
+        (void)ft_steer_choose(&s, &ask, &params); /* drawn tokens must not decide */
+        assert_null(params.fallback);
+        ft_steer_saw_path(&s, &tree, &all);
+        assert_float_equal(s.fallback.alpha, 0.005, 1e-6);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_a_tree_is_measured),
         cmocka_unit_test(test_a_run_is_measured),
         cmocka_unit_test(test_a_policy_chooses),
+        cmocka_unit_test(test_fallback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,6 +176,8 @@ static void params_obey(void **state)
     ft_draft_params params = ft_draft_params_tree(32, 5, 8), before = params;
     params.min_logp = before.min_logp = -3;
     params.deep_enough = before.deep_enough = &stop;
+    ft_fallback fallback = ft_fallback_begin(0);
+    params.fallback = before.fallback = &fallback;
     params.grow = before.grow = FT_GROW_PACER;
     const ft_rule_terms free_terms = {.trees = true, .adaptive = true};
     ft_draft_params_obey(&params, &free_terms);
@@ -192,6 +194,7 @@ static void params_obey(void **state)
     assert_int_equal(params.width * params.branch, 1);
     assert_true(params.min_logp < -1e30f);
     assert_null(params.deep_enough);
+    assert_null(params.fallback);
     assert_int_equal(params.grow, FT_GROW_BEST);
     assert_null(params.predictor);
     assert_int_equal(params.proactive, FT_PROACTIVE_LEAF);
