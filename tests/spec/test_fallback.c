@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -115,23 +116,27 @@ static void test_alpha_stays_in_bounds(void **state)
     assert_true(low > 50 && high > 50);
 }
 
+static void draft(test_drafting *d, uint32_t n_text, const ft_draft_params *p, ft_tree *tree)
+{
+    ft_error err = {0};
+    assert_int_equal(ft_drafter_reset(d->fresh, d->text, n_text, &err), FT_OK);
+    assert_int_equal(ft_drafter_draft(d->fresh, p, &err, tree), FT_OK);
+}
+
 /* A chain ends with the first token behind which it is less likely than alpha. */
-static void test_drafts_end(void **state)
+static void test_chains_end(void **state)
 {
     static const ft_sampling sampling = {.temperature = 0.8f, .top_p = 1, .seed = 77};
     test_drafting d;
-    ft_error err = {0};
     uint32_t ended = 0, went_on = 0;
     test_drafting_init(&d, &sampling, 2048, 1024);
     for (uint32_t i = 0; i < 40; i++) {
         const ft_fallback f = ft_fallback_begin(1e-6f * (float)pow(10, i % 6));
         ft_draft_params p = ft_draft_params_chain(8);
         ft_tree all, some;
-        assert_int_equal(ft_drafter_reset(d.fresh, d.text, 4 + i % 16, &err), FT_OK);
-        assert_int_equal(ft_drafter_draft(d.fresh, &p, &err, &all), FT_OK);
-        assert_int_equal(ft_drafter_reset(d.fresh, d.text, 4 + i % 16, &err), FT_OK);
+        draft(&d, 4 + i % 16, &p, &all);
         p.fallback = &f;
-        assert_int_equal(ft_drafter_draft(d.fresh, &p, &err, &some), FT_OK);
+        draft(&d, 4 + i % 16, &p, &some);
         uint32_t n = 1;
         while (n < all.n && expf(all.cum_logp[n - 1]) >= f.alpha)
             n++;
@@ -144,6 +149,35 @@ static void test_drafts_end(void **state)
     test_drafting_deinit(&d);
 }
 
+/* However trees grow: one ends with the first pass behind which its confidence is below alpha. */
+static void test_trees_end(void **state)
+{
+    static const ft_sampling sampling = {.temperature = 0.8f, .top_p = 1, .seed = 78};
+    enum { DEPTH = 5 };
+    test_drafting d;
+    uint32_t ended[DEPTH + 1] = {0};
+    test_drafting_init(&d, &sampling, 2048, 1024);
+    for (uint32_t i = 0; i < 60; i++) {
+        const ft_fallback f = ft_fallback_begin(1e-3f * (float)pow(3, i % 7));
+        ft_draft_params p = ft_draft_params_tree(24, DEPTH, 3);
+        ft_tree some, passes;
+        p.grow = (ft_grow)(i % 3);
+        memcpy(p.children, (uint8_t[]){2, 2, 1, 1, 1}, DEPTH);
+        p.fallback = &f;
+        draft(&d, 4 + i % 16, &p, &some);
+        p.fallback = NULL;
+        for (p.depth = 1; p.depth <= DEPTH; p.depth++) {
+            draft(&d, 4 + i % 16, &p, &passes);
+            if (p.depth == DEPTH || ft_fallback_confidence(&passes) < f.alpha)
+                break;
+        }
+        test_trees_equal(&some, &passes);
+        ended[p.depth]++;
+    }
+    assert_true(ended[1] > 0 && ended[DEPTH] > 0 && ended[1] + ended[DEPTH] < 60);
+    test_drafting_deinit(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,7 +185,8 @@ int main(void)
         cmocka_unit_test(test_alpha_by_hand),
         cmocka_unit_test(test_fixed_alpha_stays),
         cmocka_unit_test(test_alpha_stays_in_bounds),
-        cmocka_unit_test(test_drafts_end),
+        cmocka_unit_test(test_chains_end),
+        cmocka_unit_test(test_trees_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
