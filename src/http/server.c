@@ -43,7 +43,7 @@ static ft_status write_no_room(ft_http *http, ft_error *err)
 }
 
 /* Refuses a connection before it has a thread. */
-static void take(void *ctx, int fd, const struct sockaddr *from, socklen_t n)
+static bool take(void *ctx, int fd, const struct sockaddr *from, socklen_t n)
 {
     ft_http *http = ctx;
     ft_address address;
@@ -53,11 +53,11 @@ static void take(void *ctx, int fd, const struct sockaddr *from, socklen_t n)
     if (ft_http_conns_add(&http->conns, fd, &client, http->request_timeout_s)) {
         /* closes it if that fails, perhaps later */
         (void)MHD_add_connection(http->daemon, fd, from, n);
-        return;
+        return true;
     }
     if (http->no_room.len > 0) /* if the socket takes it at once */
         (void)!send(fd, http->no_room.data, http->no_room.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(fd);
+    return false;
 }
 
 /* --- libmicrohttpd's callbacks --- */

@@ -31,6 +31,7 @@
 #include "base/cond.h"
 #include "base/listen.h"
 #include "base/log.h"
+#include "base/refused.h"
 #include "base/thread.h"
 #include "tls/pipe.h"
 #include "wire/rpc.h"
@@ -70,7 +71,8 @@ struct ft_accept {
     bool running;
     ft_quota quota;
     const ft_networks *proxies;
-    conn *first, *last;  /* accepted */
+    conn *first, *last; /* accepted */
+    ft_refused refused;
     int64_t retry_us;    /* accepts nothing until then; FT_NO_DEADLINE: it accepts */
     bool starved;        /* the last accept failed for want of a descriptor or of memory */
     int64_t logged_us;   /* when a refusal was last logged */
@@ -276,7 +278,7 @@ static void take(ft_accept *a, int fd, const ft_address *address)
     ft_error err = {0};
     if (ft_quota_take(&a->quota, &client, &err) != FT_OK) {
         log_refused(a, err.message);
-        close(fd);
+        ft_refused_add(&a->refused, fd, ft_monotonic_us());
         return;
     }
     conn *c = calloc(1, sizeof *c);
@@ -301,9 +303,11 @@ static void take(ft_accept *a, int fd, const ft_address *address)
     a->last = c;
 }
 
-/* No descriptor or no memory is free: waits a little. */
+/* No descriptor or no memory is free: waits a little, unless refused connections can make room. */
 static void starve(ft_accept *a)
 {
+    if (ft_refused_close_all(&a->refused) > 0)
+        return;
     if (!a->starved)
         FT_LOGW("wire", "cannot accept connections, trying again: %m");
     a->starved = true;
@@ -337,9 +341,11 @@ static int look_at_time(ft_accept *a)
     const int64_t now = ft_monotonic_us();
     while (a->first && a->first->due_us <= now)
         drop(a, a->first);
+    int64_t until = ft_refused_close_due(&a->refused, now);
     if (a->retry_us <= now && watch(a, EPOLL_CTL_MOD, a->listener, EPOLLIN, &a->listener))
         a->retry_us = FT_NO_DEADLINE;
-    int64_t until = a->first ? a->first->due_us : FT_NO_DEADLINE;
+    if (a->first && a->first->due_us < until)
+        until = a->first->due_us;
     if (a->retry_us < until)
         until = a->retry_us;
     return until == FT_NO_DEADLINE ? -1 : (int)((until - now) / 1000 + 1);
@@ -374,6 +380,8 @@ static ft_status set_up(ft_accept *a, const ft_accept_opts *opts, ft_error *err)
     ft_status status = ft_listen(opts->host, opts->port, err, &a->listener);
     if (status == FT_OK)
         status = ft_quota_init(&a->quota, "connections", opts->max, opts->client_share, err);
+    if (status == FT_OK)
+        status = ft_refused_init(&a->refused, err);
     if (status == FT_OK && opts->tls)
         status = ft_tls_cert_create(opts->tls, err, &a->cert);
     if (status == FT_OK && opts->tls)
@@ -448,6 +456,7 @@ void ft_accept_destroy(ft_accept *accept)
     if (a->insecure)
         grpc_server_credentials_release(a->insecure);
     ft_quota_deinit(&a->quota);
+    ft_refused_deinit(&a->refused);
     pthread_mutex_destroy(&a->lock);
     free(a->served);
     free(a);

@@ -7,7 +7,7 @@
  *
  *   accepted --hello comes in time--> served --gRPC or the client shuts it down--> gone
  *      |
- *      \--no room, another protocol, too late--> closed
+ *      \--no room (closed late: base/refused.h), another protocol, too late--> closed
  */
 #ifndef FT_WIRE_ACCEPT_H
 #define FT_WIRE_ACCEPT_H
