@@ -9,8 +9,6 @@
 #include "model/gguf_file.h"
 #include "model/model.h"
 
-enum { FT_MAX_LAYERS = 512 /* libllama's own limit */ };
-
 /* Reads and checks all hyperparameters. FT_UNSUPPORTED: the file asks for something that the engine
  * does not compute. FT_CORRUPT (names the key): a value makes no sense. */
 FT_WARN_UNUSED ft_status ft_hparams_read(ft_gguf *gguf, ft_hparams *out);
@@ -32,6 +30,8 @@ enum {
     FT_PART_GATE,
     FT_PART_UP,
     FT_PART_DOWN,
+    FT_PART_QKV,     /* Q, K and V, joined */
+    FT_PART_GATE_UP, /* gate and up, joined */
     FT_PART_COUNT
 };
 

@@ -18,6 +18,8 @@
 #include "model/pack.h"
 #include "model/device.h"
 
+enum { FT_MAX_LAYERS = 512 /* libllama's own limit */ };
+
 typedef enum ft_family {
     FT_FAMILY_LLAMA,
     FT_FAMILY_QWEN2,

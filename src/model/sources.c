@@ -100,6 +100,9 @@ static void find_layer(const finder *f, uint32_t layer, int64_t out[FT_PART_COUN
     for (int i = 0; i < FT_PART_COUNT; i++) {
         const struct part *p = &parts[i];
         char name[GGML_MAX_NAME];
+        out[i] = -1;
+        if (!p->suffix)
+            continue;
         snprintf(name, sizeof name, "blk.%u.%s", layer, p->suffix);
         out[i] = find(f, name, p->need[f->hp->family], size_of(f->hp, p->in),
                       p->out == NONE ? 0 : size_of(f->hp, p->out));
