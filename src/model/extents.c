@@ -50,6 +50,11 @@ ft_matrix ft_model_embedding_matrix(const ft_model *model)
     return ft_planned_matrix(&model->plan, &model->plan.weights[model->plan.embedding]);
 }
 
+int ft_model_fd(const ft_model *model)
+{
+    return model->fd;
+}
+
 size_t ft_matrix_unit(const ft_matrix *m)
 {
     return m->way == FT_EXTENT_PACK ? ft_pack_tile_bytes(m->type, m->n_in) : 1;

@@ -2,6 +2,10 @@
  *
  * Where the bytes of a model's matrices lie in its file, and how they become what the engine
  * multiplies with. For an engine that reads some of them in every pass.
+ *
+ * The matrices that ft_model_opts.stream chose have tensors (type, shape, name, mark of packing)
+ * whose data and buffer are NULL. Their reader sets both before it computes with them. Everything
+ * else of a model stays immutable.
  */
 #ifndef FT_MODEL_EXTENTS_H
 #define FT_MODEL_EXTENTS_H
@@ -33,7 +37,7 @@ typedef enum ft_extent_way {
 
 /* A matrix, which is one weight of a model. */
 typedef struct ft_matrix {
-    struct ggml_tensor *tensor;
+    struct ggml_tensor *tensor; /* NULL while ft_model_opts.stream is asked */
     enum ggml_type type;
     int64_t n_in, n_out;
     uint64_t bytes; /* of the weight; the sum of its parts */
@@ -55,6 +59,10 @@ size_t ft_model_layer_matrices(const ft_model *model, uint32_t layer,
  * copy, and the same tensor where nothing is copied in memory. */
 ft_matrix ft_model_head_matrix(const ft_model *model);
 ft_matrix ft_model_embedding_matrix(const ft_model *model);
+
+/* The file, open for reading as long as the model lives, if ft_model_opts.stream was set; else -1.
+ * It is the file that was checked, whatever its path names by now. Borrowed. */
+int ft_model_fd(const ft_model *model);
 
 /* FT_EXTENT_AS_IS and FT_EXTENT_PACK: writes bytes [at, at + n) of a part to their place in the
  * weight, which is m->bytes large. at and n are multiples of ft_matrix_unit. Any thread. */

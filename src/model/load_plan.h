@@ -21,6 +21,7 @@ typedef struct ft_planned {
     uint8_t place;  /* index into the placer's types; from placer.n on: of a device */
     uint8_t what;   /* FT_PART_..., or FT_PART_COUNT for a weight that belongs to no layer */
     bool is_matrix; /* of a layer */
+    bool streamed;  /* gets no memory */
     uint16_t layer;
     enum ggml_type type;
     int64_t n_in, n_out;

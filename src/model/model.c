@@ -2,6 +2,7 @@
 // A loaded model's end, and what it answers about itself. A loaded model is immutable; any thread
 // may ask. It computes nothing and loads nothing (model_load.c does).
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "model/model_impl.h"
 
@@ -13,6 +14,9 @@ void ft_model_destroy(ft_model *model)
         ggml_backend_buffer_free(model->buffer[i]);
         ggml_free(model->ctx[i]);
     }
+    ggml_free(model->streamed);
+    if (model->fd >= 0)
+        close(model->fd);
     free(model->weights.layers);
     ft_plan_deinit(&model->plan);
     free(model->path);

@@ -69,6 +69,12 @@ typedef struct ft_weights {
 
 typedef struct ft_model ft_model;
 
+/* The matrices that stay in the file: an engine will read them in every pass. */
+typedef struct ft_streamed {
+    uint64_t layers[FT_MAX_LAYERS / 64]; /* bit i % 64 of [i / 64]: those of layer i */
+    bool head, embedding;                /* a weight that is both stays if both are set */
+} ft_streamed;
+
 typedef struct ft_model_opts {
     const char *path;
     bool no_pack;   /* no weights in our own layout: for programs that run ggml operators on
@@ -86,6 +92,13 @@ typedef struct ft_model_opts {
      * for both, so they belong together whatever happens to the path meanwhile. NULL: not
      * wanted. */
     struct ft_vocab **vocab;
+    /* Chooses the matrices that get no memory (model/extents.h), when the file is checked and
+     * nothing is allocated. `model` then answers ft_model_hparams, ft_model_get_memory (of all
+     * weights) and the functions of model/extents.h; *out is all false at first. An error ends the
+     * loading. Vectors always get memory; so do matrices on devices (FT_INVALID if one is chosen).
+     * ft_model_inspect asks it, too. NULL: all get memory. */
+    ft_status (*stream)(void *stream_ctx, const ft_model *model, ft_error *err, ft_streamed *out);
+    void *stream_ctx;
 } ft_model_opts;
 
 /* Opens and checks the file and places the weights. Errors: FT_IO, FT_CORRUPT (names the tensor or

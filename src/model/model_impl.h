@@ -15,7 +15,9 @@ struct ft_model {
     /* of each place: the placer's, then the devices'; NULL where nothing is placed */
     struct ggml_context *ctx[FT_PLACES];
     ggml_backend_buffer_t buffer[FT_PLACES];
-    char *path, *name; /* name: in full; info has its beginning */
+    struct ggml_context *streamed; /* tensors without memory; NULL: there are none */
+    int fd;                        /* the file, if weights may be streamed; else -1 */
+    char *path, *name;             /* name: in full; info has its beginning */
 };
 
 /* Fills in what the getters answer about the file, but the fingerprints (model_info.c). The plan is

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model file holds and how much memory its weights take, from a plan of its weights. One call
-// is one thread. Reads metadata only.
+// What a model file holds and how much memory its weights take, from a plan of its weights. One
+// call is one thread. Reads metadata only.
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

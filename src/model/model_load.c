@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads a model: plans its weights (load_plan.c), allocates a ggml context and a buffer for each
 // place, then reads the file into them. Invariants: a weight of a repacked buffer type is written
-// once and whole (its set_tensor requires that). A weight in our own layout is marked as packed, and
-// packed in pieces as it is read. It computes nothing.
+// once and whole (its set_tensor requires that). A weight in our own layout is marked as packed,
+// and packed in pieces as it is read. It computes nothing.
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,6 +14,8 @@
 /* Bytes of a file that are read and packed at once. Halved or doubled, loading takes as long. */
 #define PIECE ((size_t)1 << 20)
 
+enum { STREAMED = FT_PLACES /* a place for weights without memory */ };
+
 typedef struct loader {
     ft_model *model;
     const ft_model_opts *opts;
@@ -24,10 +26,11 @@ typedef struct loader {
     size_t staging_bytes;
 } loader;
 
-static struct ggml_tensor *new_tensor(const loader *l, const ft_planned *w)
+static struct ggml_tensor *new_tensor(const loader *l, struct ggml_context *ctx,
+                                      const ft_planned *w)
 {
     const ft_plan *plan = &l->model->plan;
-    struct ggml_tensor *t = ggml_new_tensor_2d(l->model->ctx[w->place], w->type, w->n_in, w->n_out);
+    struct ggml_tensor *t = ggml_new_tensor_2d(ctx, w->type, w->n_in, w->n_out);
     ggml_set_name(t, gguf_get_tensor_name(l->gguf.ctx, w->id));
     if (ft_planned_is_packed(plan, w))
         ft_pack_mark(t);
@@ -51,24 +54,39 @@ static void use_large_pages(ggml_backend_buffer_t buffer)
 #endif
 }
 
-static ft_status allocate_place(loader *l, size_t place)
+static bool belongs(const ft_planned *w, size_t place)
 {
-    ft_model *m = l->model;
-    const ft_plan *plan = &m->plan;
-    ggml_backend_buffer_type_t buft = ft_plan_buffer_type(plan, place);
+    return w->streamed ? place == STREAMED : w->place == place;
+}
+
+/* Makes the tensors of a place. *out stays NULL if it has none. */
+static ft_status make_tensors(loader *l, size_t place, struct ggml_context **out)
+{
+    const ft_plan *plan = &l->model->plan;
     size_t count = 0;
     for (size_t i = 0; i < plan->n; i++)
-        count += plan->weights[i].place == place;
+        count += belongs(&plan->weights[i], place);
     if (count == 0)
         return FT_OK;
     struct ggml_init_params params = {.mem_size = (count + 1) * ggml_tensor_overhead(),
                                       .no_alloc = true};
-    m->ctx[place] = ggml_init(params);
-    for (size_t i = 0; i < plan->n && m->ctx[place]; i++)
-        if (plan->weights[i].place == place)
-            *plan->weights[i].slot = new_tensor(l, &plan->weights[i]);
-    if (m->ctx[place])
-        m->buffer[place] = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[place], buft);
+    *out = ggml_init(params);
+    if (!*out)
+        return ft_error_set(l->err, FT_NOMEM, "%s: out of memory", l->opts->path);
+    for (size_t i = 0; i < plan->n; i++)
+        if (belongs(&plan->weights[i], place))
+            *plan->weights[i].slot = new_tensor(l, *out, &plan->weights[i]);
+    return FT_OK;
+}
+
+static ft_status allocate_place(loader *l, size_t place)
+{
+    ft_model *m = l->model;
+    ggml_backend_buffer_type_t buft = ft_plan_buffer_type(&m->plan, place);
+    ft_status st = make_tensors(l, place, &m->ctx[place]);
+    if (st != FT_OK || !m->ctx[place])
+        return st;
+    m->buffer[place] = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[place], buft);
     if (!m->buffer[place])
         return ft_error_set(l->err, FT_NOMEM, "%s: out of memory for its weights (%s)",
                             l->opts->path, ggml_backend_buft_name(buft));
@@ -80,7 +98,7 @@ static ft_status allocate_place(loader *l, size_t place)
 static ft_status allocate(loader *l)
 {
     ft_model *m = l->model;
-    ft_status st = FT_OK;
+    ft_status st = make_tensors(l, STREAMED, &m->streamed);
     for (size_t p = 0; p < m->plan.placer.n + m->plan.devices.n && st == FT_OK; p++)
         st = allocate_place(l, p);
     if (!m->weights.output)
@@ -144,8 +162,10 @@ static ft_status read_weights(loader *l)
     const ft_plan *plan = &l->model->plan;
     uint64_t total = 0, done = 0;
     for (size_t i = 0; i < plan->n; i++)
-        total += plan->weights[i].bytes;
+        total += plan->weights[i].streamed ? 0 : plan->weights[i].bytes;
     for (size_t i = 0; i < plan->n; i++) {
+        if (plan->weights[i].streamed)
+            continue;
         ft_status st = read_weight(l, &plan->weights[i]);
         if (st != FT_OK)
             return st;
@@ -167,6 +187,31 @@ static ft_status make_plan(loader *l)
     return st == FT_OK ? ft_plan_make(&in, l->err, &l->model->weights, &l->model->plan) : st;
 }
 
+static bool is_streamed(const ft_plan *plan, size_t i, const ft_streamed *s)
+{
+    const ft_planned *w = &plan->weights[i];
+    const bool is_head = i == plan->head, is_embedding = i == plan->embedding;
+    if (w->is_matrix)
+        return s->layers[w->layer / 64] >> w->layer % 64 & 1;
+    return (is_head || is_embedding) && (!is_head || s->head) && (!is_embedding || s->embedding);
+}
+
+/* Asks which matrices stay in the file. */
+static ft_status choose_streamed(loader *l)
+{
+    ft_plan *plan = &l->model->plan;
+    ft_streamed chosen = {0};
+    if (!l->opts->stream)
+        return FT_OK;
+    ft_status st = l->opts->stream(l->opts->stream_ctx, l->model, l->err, &chosen);
+    for (size_t i = 0; i < plan->n && st == FT_OK; i++) {
+        plan->weights[i].streamed = is_streamed(plan, i, &chosen);
+        if (plan->weights[i].streamed && plan->weights[i].place >= plan->placer.n)
+            st = ft_gguf_refuse(&l->gguf, FT_INVALID, "weights on a device cannot be streamed");
+    }
+    return st;
+}
+
 /* Everything before memory is allocated for weights. */
 static ft_status open_and_plan(loader *l)
 {
@@ -178,10 +223,13 @@ static ft_status open_and_plan(loader *l)
     if (!l->model)
         return ft_gguf_refuse(&l->gguf, FT_NOMEM, "out of memory");
     l->model->info.hp = hp;
+    l->model->fd = -1;
     st = make_plan(l);
     if (st == FT_OK)
         st = ft_model_describe(l->model, &l->gguf);
-    return st == FT_OK ? ft_fingerprint_read(&l->gguf, &hp, &l->model->info.fingerprint) : st;
+    if (st == FT_OK)
+        st = ft_fingerprint_read(&l->gguf, &hp, &l->model->info.fingerprint);
+    return st == FT_OK ? choose_streamed(l) : st;
 }
 
 static void loader_deinit(loader *l)
@@ -203,6 +251,10 @@ ft_status ft_model_load(const ft_model_opts *opts, ft_error *err, ft_model **out
         st = allocate(&l);
     if (st == FT_OK)
         st = read_weights(&l);
+    if (st == FT_OK && opts->stream) {
+        l.model->fd = l.gguf.fd;
+        l.gguf.fd = -1;
+    }
     loader_deinit(&l);
     if (st != FT_OK) {
         if (opts->vocab) {
