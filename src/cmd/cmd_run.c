@@ -12,27 +12,33 @@
 #include "base/progress.h"
 #include "cmd/cmd.h"
 #include "cmd/gen_flags.h"
+#include "cmd/memory.h"
 #include "edge/edge.h"
 #include "local/link.h"
 
-#define DEFAULT_CTX      4096
-#define ROOM_TOK         1024 /* pool beyond the text: trees */
-#define PROGRESS_MIN_TOK 512  /* shorter prompts show no progress line */
+#define DEFAULT_CTX 4096
+#define ROOM_TOK    1024 /* pool beyond the text: trees */
+/* Under a memory budget trees have 64 nodes at most; so many for two of them and partly filled
+ * blocks. */
+#define ROOM_TIGHT_TOK   192
+#define PROGRESS_MIN_TOK 512 /* shorter prompts show no progress line */
 
 typedef struct run_flags {
     const char *target, *draft, *prompt, *system;
     int64_t n;
-    bool raw, json, interactive;
+    bool raw, json, interactive, dry_run;
     ft_verifier_opts verifier;
     ft_sampling_flags sampling;
     ft_edge_flags edge;
     ft_device_opts device, device_draft;
+    ft_memory_flags memory;
 } run_flags;
 
 typedef struct run_app {
     run_flags f;
     ft_model *target, *draft;
     ft_vocab *vocab;
+    ft_cmd_memory memory;
     ft_verifier *verifier;
     ft_edge *edge;
 } run_app;
@@ -47,10 +53,13 @@ typedef struct run_talk {
 
 static ft_status check(run_flags *f, ft_error *err)
 {
-    if (!f->prompt && (f->json || f->raw))
+    if (!f->prompt && !f->dry_run && (f->json || f->raw))
         return ft_error_set(err, FT_INVALID, "run: --json and --raw need a prompt: pass -p");
     if (f->interactive && (f->json || f->raw))
         return ft_error_set(err, FT_INVALID, "run: -i goes with neither --json nor --raw");
+    if (f->dry_run && !f->memory.size)
+        return ft_error_set(err, FT_INVALID,
+                            "run: --dry-run shows the plan of --memory: pass that");
     if (f->raw && f->system)
         return ft_error_set(err, FT_INVALID, "run: --raw has no system message");
     ft_status status = ft_edge_flags_check(&f->edge, err);
@@ -77,13 +86,54 @@ static ft_status load_draft(run_app *app, ft_error *err)
     return status;
 }
 
+/* The context, and the pool for it. */
+static void size_pool(ft_verifier_opts *v, uint32_t trained, uint32_t room_tok)
+{
+    if (v->max_context == 0 || v->max_context > trained)
+        v->max_context = trained;
+    v->kv_tok = v->max_context + room_tok;
+}
+
+/* The pool's size follows from the file, which is looked at before it is loaded. */
+static ft_status plan_memory(run_app *app, const ft_memory_need *need, ft_error *err)
+{
+    ft_verifier_opts *v = &app->f.verifier;
+    ft_model_info info;
+    const ft_model_opts opts = {.path = app->f.target};
+    ft_status status = app->f.memory.size ? ft_model_inspect(&opts, err, &info) : FT_OK;
+    if (status != FT_OK)
+        return status;
+    if (app->f.memory.size)
+        size_pool(v, info.hp.n_ctx_train, ROOM_TIGHT_TOK);
+    ft_memory_need with_draft = *need;
+    if (app->f.edge.opts.draft.budget > 0)
+        with_draft.draft = (ft_memory_draft){.path = app->f.draft,
+                                             .kv_tok = v->kv_tok,
+                                             .rows = FT_EDGE_DRAFT_ROWS,
+                                             .out = FT_DRAFT_LEAVES};
+    return ft_cmd_memory_plan(&app->memory, &app->f.memory, &with_draft, v, err);
+}
+
+static ft_status load_target(run_app *app, const ft_memory_need *need, ft_error *err)
+{
+    run_flags *f = &app->f;
+    if (app->memory.on)
+        return ft_cmd_memory_load(&app->memory, &f->memory, need, &f->verifier, err, &app->target,
+                                  &app->vocab);
+    return ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target,
+                             &app->vocab);
+}
+
 static ft_status load(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;
-    ft_status status = ft_edge_flags_open(&f->edge, err);
+    const ft_memory_need need = {.path = f->target, .device = &f->device, .trees = 1};
+    ft_status status = plan_memory(app, &need, err);
+    if (status != FT_OK || f->dry_run)
+        return status;
+    status = ft_edge_flags_open(&f->edge, err);
     if (status == FT_OK)
-        status = ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target,
-                                   &app->vocab);
+        status = load_target(app, &need, err);
     if (status == FT_OK && f->draft)
         status = load_draft(app, err);
     return status;
@@ -93,13 +143,11 @@ static ft_status start(run_app *app, ft_error *err)
 {
     ft_verifier_opts *verifier = &app->f.verifier;
     ft_edge_opts *edge = &app->f.edge.opts;
-    const uint32_t trained = ft_model_hparams(app->target)->n_ctx_train;
-    if (verifier->max_context == 0 || verifier->max_context > trained)
-        verifier->max_context = trained;
+    if (!app->memory.on)
+        size_pool(verifier, ft_model_hparams(app->target)->n_ctx_train, ROOM_TOK);
     verifier->model = app->target;
     verifier->vocab = app->vocab;
     verifier->clock = ft_clock_monotonic();
-    verifier->kv_tok = verifier->max_context + ROOM_TOK;
     ft_status status = ft_verifier_create(verifier, err, &app->verifier);
     if (status != FT_OK)
         return status;
@@ -109,6 +157,7 @@ static ft_status start(run_app *app, ft_error *err)
     edge->clock = verifier->clock;
     edge->draft_kv_tok = verifier->kv_tok;
     edge->n_threads = verifier->n_threads;
+    edge->turn = verifier->turn;
     return ft_edge_create(edge, err, &app->edge);
 }
 
@@ -117,6 +166,7 @@ static void close_all(run_app *app)
     ft_edge_destroy(app->edge);
     ft_verifier_destroy(app->verifier);
     ft_edge_flags_close(&app->f.edge);
+    ft_cmd_memory_close(&app->memory);
     ft_model_destroy(app->draft);
     ft_model_destroy(app->target);
     ft_vocab_destroy(app->vocab);
@@ -364,6 +414,9 @@ static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(run_flags, edge, ft_flags_edge),
     FT_FLAG_INCLUDE(run_flags, device, ft_flags_device),
     FT_FLAG_INCLUDE(run_flags, device_draft, ft_flags_draft_device),
+    FT_FLAG_INCLUDE(run_flags, memory, ft_flags_memory),
+    {"--dry-run", NULL, FT_FLAG(run_flags, dry_run), NULL,
+     "print what --memory is divided into, and load nothing"},
     {"--raw", NULL, FT_FLAG(run_flags, raw), NULL,
      "use the prompt as it is, without the model's chat template"},
     {"--interactive", "-i", FT_FLAG(run_flags, interactive), NULL,
@@ -392,13 +445,15 @@ static int run(void *options, int n_words, char **words)
     ft_status status = load(&app, &err);
     ft_cmd_catch_signals();
     block_signals(SIG_BLOCK);
-    if (status == FT_OK)
+    if (status == FT_OK && !app.f.dry_run)
         status = start(&app, &err);
     block_signals(SIG_UNBLOCK);
     if (status == FT_OK && app.f.system)
         status = say(&talk, "system", app.f.system, &err);
     if (status != FT_OK)
         rc = ft_cmd_fail(&err);
+    else if (app.f.dry_run)
+        rc = ft_cmd_memory_print(&app.memory, app.f.json);
     else if (app.f.prompt && !app.f.interactive)
         rc = one_shot(&app, &talk, &err);
     else

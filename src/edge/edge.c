@@ -13,7 +13,6 @@
 #include "edge/rule_auto.h"
 #include "edge/text_rule.h"
 
-#define DRAFT_BATCH_TOK     FT_TREE_MAX /* a tree's widest level, and a prompt chunk */
 #define HEALTH_KEEP_US      2000000
 #define DEFAULT_RECONNECT   120000
 #define DEFAULT_MAX_AT_ONCE 64
@@ -182,7 +181,9 @@ static ft_status make_engine(ft_edge *edge, ft_error *err, int64_t *forward_us)
     const ft_engine_opts engine = {.model = opts->draft_model,
                                    .kv_tok = kv_tok,
                                    .kv_type = opts->draft_kv_type,
-                                   .max_batch_tok = DRAFT_BATCH_TOK,
+                                   .max_batch_tok = FT_EDGE_DRAFT_ROWS,
+                                   .max_logits = FT_DRAFT_LEAVES,
+                                   .turn = opts->turn,
                                    .n_threads = opts->n_threads};
     edge->drafts.n_ctx = hp->n_ctx_train;
     edge->drafts.fingerprint = ft_model_fingerprint(opts->draft_model);

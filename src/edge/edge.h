@@ -27,6 +27,10 @@
 #include "spec/drafter.h"
 #include "spec/sampling.h"
 
+/* Rows of a forward of its draft engine: a tree's widest level, and a prompt chunk. At most
+ * FT_DRAFT_LEAVES of them want logits. */
+#define FT_EDGE_DRAFT_ROWS FT_TREE_MAX
+
 typedef struct ft_edge ft_edge;
 
 typedef struct ft_edge_opts {
@@ -70,6 +74,7 @@ typedef struct ft_edge_opts {
     uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
     uint32_t max_generations; /* at once; 0: 64 */
     int n_threads;            /* of the draft engine */
+    ft_turn *turn;            /* of the draft engine: as in ft_engine_opts; borrowed */
     /* A text that must be opened anew on another target (ft_msg_opened.target) ends. Without it the
      * text goes on, and its statistics say so. */
     bool require_same_target;

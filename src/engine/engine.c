@@ -42,6 +42,15 @@ static void tame_aborts(void)
         ggml_set_abort_callback(log_abort);
 }
 
+static bool all_in_memory(const ft_model *model)
+{
+    const ft_weights *w = ft_model_weights(model);
+    bool all = w->tok_embd->data && w->output->data;
+    for (uint32_t i = 0; i < ft_model_hparams(model)->n_layer; i++)
+        all = all && w->layers[i].wdown->data;
+    return all;
+}
+
 static ft_status check_opts(const ft_engine_opts *opts, ft_error *err)
 {
     if (!opts->model)
@@ -52,6 +61,9 @@ static ft_status check_opts(const ft_engine_opts *opts, ft_error *err)
     if (opts->max_batch_tok > MAX_BATCH_TOK)
         return ft_error_set(err, FT_INVALID, "engine: a batch of %u tokens; at most %u are allowed",
                             opts->max_batch_tok, MAX_BATCH_TOK);
+    if (!opts->streamed && !all_in_memory(opts->model))
+        return ft_error_set(err, FT_INVALID,
+                            "engine: weights have no memory, and nothing reads them");
     uint32_t dim = ft_model_hparams(opts->model)->head_dim;
     if (dim % ft_attn_type_multiple(opts->kv_type) != 0)
         return ft_error_set(
@@ -70,11 +82,15 @@ static bool past_limit(void *ctx)
 }
 
 /* Our kernel on the CPU, ggml's operators on devices, unless one is asked for. */
-static ft_status create_route(ft_engine *engine)
+static ft_status create_route(ft_engine *engine, ft_error *err)
 {
     const ft_kv_store *store = &engine->store;
     ft_route_opts opts = {engine->model, store, &engine->batch,
                           (uint32_t)engine->backends.n_threads};
+    if (engine->streamed && store->any_rows)
+        return ft_error_set(err, FT_INVALID,
+                            "engine: a model that is not all in memory needs our attention kernel: "
+                            "attention cannot run by ggml's operators or on devices");
     if (store->any_rows && store->any_tiled)
         return ft_route_mixed_create(&opts, &engine->route);
     return store->any_rows ? ft_route_portable_create(&opts, &engine->route)
@@ -83,12 +99,15 @@ static ft_status create_route(ft_engine *engine)
 
 static ft_status create_graphs(ft_engine *engine, ft_error *err)
 {
+    ft_streamed *weights = engine->streamed;
+    uint32_t first;
     ft_graph_cache_opts graphs = {.model = engine->model,
                                   .backends = &engine->backends,
                                   .route = &engine->route->ops,
                                   .max_rows = engine->batch.max_rows,
                                   .max_out = engine->max_logits,
-                                  .nodes_per_layer = engine->route->nodes_per_layer};
+                                  .nodes_per_layer = engine->route->nodes_per_layer,
+                                  .by_layer = weights != NULL};
     engine->asked = calloc(engine->max_logits, sizeof *engine->asked);
     engine->at = calloc(engine->max_logits, sizeof *engine->at);
     if (!engine->asked || !engine->at)
@@ -99,7 +118,19 @@ static ft_status create_graphs(ft_engine *engine, ft_error *err)
         if (!engine->fetched)
             return FT_NOMEM;
     }
-    return ft_graph_cache_create(&graphs, err, &engine->graphs);
+    if (weights && ft_streamed_n_head_parts(weights) > 0)
+        graphs.part = ft_streamed_head_part(weights, 0, &first);
+    ft_status status = ft_graph_cache_create(&graphs, err, &engine->graphs);
+    if (status != FT_OK || !weights)
+        return status;
+    ft_layers_opts layers = {.hp = ft_model_hparams(engine->model),
+                             .weights = weights,
+                             .graphs = engine->graphs,
+                             .turn = engine->turn,
+                             .clock = &engine->clock,
+                             .max_rows = engine->batch.max_rows,
+                             .max_out = engine->max_logits};
+    return ft_layers_init(&engine->layers, &layers);
 }
 
 static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_error *err)
@@ -111,6 +142,8 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
     int n_threads = opts->n_threads > 0 ? opts->n_threads : cores > 0 ? (int)cores : 1;
     engine->max_logits =
         opts->max_logits && opts->max_logits < max_rows ? opts->max_logits : max_rows;
+    engine->streamed = opts->streamed;
+    engine->turn = opts->turn;
     engine->rope = ft_route_rope(opts->model);
     engine->clock = ft_clock_monotonic();
     ft_pace_init(&engine->pace, n_threads);
@@ -139,7 +172,7 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
     if (status == FT_OK)
         status = ft_batch_init(&engine->batch, max_rows, hp->n_rot);
     if (status == FT_OK)
-        status = create_route(engine);
+        status = create_route(engine, err);
     if (status == FT_OK)
         status = create_graphs(engine, err);
     return status;
@@ -187,6 +220,7 @@ void ft_engine_destroy(ft_engine *engine)
 {
     if (!engine)
         return;
+    ft_layers_deinit(&engine->layers);
     ft_graph_cache_destroy(engine->graphs);
     if (engine->route)
         engine->route->destroy(engine->route);
@@ -273,20 +307,6 @@ static ft_pace_size size_of(const ft_engine *engine)
                                   (double)batch->n_seen * SEEN_COST * 2 * hp->n_layer * n_q};
 }
 
-static ft_status status_of(enum ggml_status status)
-{
-    switch (status) {
-    case GGML_STATUS_SUCCESS:
-        return FT_OK;
-    case GGML_STATUS_ABORTED:
-        return FT_TIMEOUT;
-    case GGML_STATUS_ALLOC_FAILED:
-        return FT_NOMEM;
-    default:
-        return FT_INTERNAL;
-    }
-}
-
 /* The number of threads of the next pass, and the time that it has taken on them. */
 static int threads_of(const ft_engine *engine, const ft_pace *pace, const ft_pace_size *size)
 {
@@ -314,6 +334,7 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *siz
         ggml_backend_tensor_set(g->out_ids, batch->out, 0, batch->n_out * sizeof(int32_t));
     if (!engine->route->set_inputs(engine->route, g->slot))
         return FT_NOMEM;
+    ft_turn_take(engine->turn, false);
     int64_t limit_us =
         engine->backends.devices ? 0 : ft_pace_limit_us(&engine->pace, size, n_threads);
     int64_t start_us = ft_clock_now_us(&engine->clock);
@@ -321,9 +342,10 @@ static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *siz
                          : limit_us           ? start_us + limit_us
                                               : 0;
     ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
-    enum ggml_status status = ft_graph_cache_compute(engine->graphs, g);
+    ft_status status = ft_graph_cache_compute(engine->graphs, g);
     saw_pass(engine, &engine->pace, size, n_threads, ft_clock_now_us(&engine->clock) - start_us);
-    return status_of(status);
+    ft_turn_give_back(engine->turn);
+    return status;
 }
 
 /* Sets which rows `logits` holds from now on. rows == NULL: the first n. */
@@ -363,12 +385,35 @@ static void take_result(ft_engine *engine, const struct ggml_tensor *result)
     engine->head_rows += engine->n_asked;
 }
 
-static ft_status run_batch(ft_engine *engine)
+/* The same where not all weights are in memory. It is never given up but in a warm-up: another
+ * attempt would read them anew. Threads are chosen by the time without reading. */
+static ft_status run_by_layer(ft_engine *engine, ft_error *err)
+{
+    const ft_pace_size size = size_of(engine);
+    const int n_threads = threads_of(engine, &engine->pace, &size);
+    int64_t us;
+    engine->give_up_us = engine->warm_threads ? engine->warm_end_us : 0;
+    engine->route->begin(engine->route);
+    ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
+    ft_status status = ft_layers_run(&engine->layers, &engine->batch, err, &us);
+    if (status != FT_OK)
+        return status;
+    saw_pass(engine, &engine->pace, &size, n_threads, us);
+    engine->logits = engine->layers.logits;
+    engine->kept = engine->logits || engine->batch.n_out == 0 ? NULL : engine->layers.out;
+    set_asked(engine, NULL, engine->logits ? engine->batch.n_out : 0);
+    engine->head_rows += engine->n_asked;
+    return FT_OK;
+}
+
+static ft_status run_batch(ft_engine *engine, ft_error *err)
 {
     const ft_batch *batch = &engine->batch;
     ft_status moved = ft_kv_store_flush(&engine->store);
     if (moved != FT_OK)
         return moved;
+    if (engine->streamed)
+        return run_by_layer(engine, err);
     engine->route->begin(engine->route);
     ft_graph *g = ft_graph_cache_get(engine->graphs, batch->n_rows, batch->n_out);
     if (!g)
@@ -399,12 +444,14 @@ static ft_status run_head(ft_engine *engine, const uint32_t *rows, uint32_t n)
         ggml_backend_tensor_set(g->rows, engine->kept + (size_t)engine->asked[i] * hp->n_embd,
                                 i * g->rows->nb[1], g->rows->nb[1]);
     int n_threads = threads_of(engine, &engine->head_pace, &size);
+    ft_turn_take(engine->turn, engine->streamed != NULL);
     int64_t start_us = ft_clock_now_us(&engine->clock);
     engine->give_up_us = 0;
     ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
-    ft_status status = status_of(ft_graph_cache_compute(engine->graphs, g));
+    ft_status status = ft_graph_cache_compute(engine->graphs, g);
     saw_pass(engine, &engine->head_pace, &size, n_threads,
              ft_clock_now_us(&engine->clock) - start_us);
+    ft_turn_give_back(engine->turn);
     engine->logits = g->result->data;
     if (status != FT_OK) {
         set_asked(engine, NULL, 0);
@@ -419,6 +466,7 @@ static ft_status run_head(ft_engine *engine, const uint32_t *rows, uint32_t n)
 static ft_status forward(ft_engine *engine, ft_segment *segments, size_t n, bool head,
                          ft_error *err)
 {
+    ft_error why = {0};
     ft_status status = check_segments(engine, segments, n, err);
     if (status != FT_OK)
         return status;
@@ -429,7 +477,7 @@ static ft_status forward(ft_engine *engine, ft_segment *segments, size_t n, bool
         ft_kv_seq_set_tokens(seq, segments[i].tokens, segments[i].n);
         ft_batch_add(&engine->batch, &segments[i], seq, &engine->rope);
     }
-    status = run_batch(engine);
+    status = run_batch(engine, &why);
     if (status == FT_OK && head && engine->kept)
         status = run_head(engine, NULL, engine->batch.n_out);
     if (status != FT_OK) {
@@ -437,7 +485,7 @@ static ft_status forward(ft_engine *engine, ft_segment *segments, size_t n, bool
         for (size_t i = 0; i < n; i++)
             ft_kv_seq_retract(&segments[i].seq->kv, segments[i].n);
         return ft_error_set(err, status, "engine: the forward pass failed: %s",
-                            ft_status_text(status));
+                            why.message[0] ? why.message : ft_status_text(status));
     }
     engine->forwards++;
     engine->rows += engine->batch.n_rows;
@@ -497,8 +545,8 @@ void ft_engine_get_stats(const ft_engine *engine, ft_engine_stats *out)
                              .prefix_hit_tok = engine->kv.hit_tok,
                              .prefix_evicted = engine->kv.prefix.evicted,
                              .kv_bytes = ft_kv_store_bytes(&engine->store),
-                             .compute_bytes =
-                                 ft_graph_cache_bytes(engine->graphs) + engine->route->bytes,
+                             .compute_bytes = ft_graph_cache_bytes(engine->graphs) +
+                                              engine->route->bytes + engine->layers.bytes,
                              .n_seqs = engine->kv.n_seqs,
                              .forwards = engine->forwards,
                              .rows = engine->rows,
@@ -518,8 +566,8 @@ size_t ft_engine_get_memory(const ft_engine *engine, ft_place_memory *out, size_
                 .name = ggml_backend_dev_name(ggml_backend_get_device(engine->backends.at[i])),
                 .weight_bytes = ft_model_bytes_on(engine->model, i),
                 .kv_bytes = ft_kv_store_bytes_on(&engine->store, i),
-                .compute_bytes =
-                    ft_graph_cache_bytes_on(engine->graphs, i) + (i ? 0 : engine->route->bytes),
+                .compute_bytes = ft_graph_cache_bytes_on(engine->graphs, i) +
+                                 (i ? 0 : engine->route->bytes + engine->layers.bytes),
             };
         n++;
     }

@@ -29,7 +29,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/turn.h"
 #include "model/model.h"
+#include "model/streamed.h"
 
 #define FT_KV_BLOCK_TOK 16  /* tokens of a KV block */
 #define FT_PENDING_MAX  512 /* pending nodes of a sequence, unless they are one plain chain */
@@ -61,6 +63,10 @@ typedef struct ft_engine_opts {
     int n_threads;          /* 0: all cores */
     ft_attn_route route;
     ft_kv_type kv_type;
+    ft_streamed *streamed; /* borrowed; the weights that are not in memory; NULL: all are */
+    /* Shared with another engine of this process, so that the two never compute at once; NULL: with
+     * nobody. Borrowed. The engine of a model that is not all in memory goes first. */
+    ft_turn *turn;
 } ft_engine_opts;
 
 /* Allocates the pool and the compute buffers for the largest batch, so that forward never runs out
@@ -138,7 +144,8 @@ typedef struct ft_segment {
 } ft_segment;
 
 /* Computes all segments in one pass; their nodes become pending. FT_INVALID: ids, parents, counts;
- * FT_EXHAUSTED: too few free blocks; FT_NOMEM; FT_INTERNAL: a device or a kernel failed.
+ * FT_EXHAUSTED: too few free blocks; FT_NOMEM; FT_INTERNAL: a device or a kernel failed; FT_IO,
+ * FT_CORRUPT, FT_UNAVAILABLE: weights that are not in memory could not be read (model/streamed.h).
  *
  * A pass that fails has no effect: each sequence has the committed tokens and the pending nodes
  * that it had before, and their K and V are unchanged. So the same segments, or some of them, can
@@ -156,7 +163,8 @@ const float *ft_engine_logits(const ft_engine *engine, uint32_t row);
 /* Like ft_engine_forward, but without the output head, which is a large part of a small model's
  * cost. The last hidden rows of wanted nodes are kept. ft_engine_head computes logits for any of
  * them, as often as needed until the next forward, with the same bits. If a part of the model is on
- * a device, the pass computes all wanted logits at once and ft_engine_head does nothing. */
+ * a device, or if the output head is not in memory, the pass computes all wanted logits at once
+ * and ft_engine_head does nothing. */
 FT_WARN_UNUSED ft_status ft_engine_forward_rows(ft_engine *engine, ft_segment *segments, size_t n,
                                                 ft_error *err);
 /* Computes the logits of rows[0..n) (numbers as in ft_engine_logits). They replace all earlier

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/graph.h"
 #include "engine/kv.h"
+#include "engine/layers.h"
 #include "engine/pace.h"
 #include "engine/route.h"
 #include "engine/store.h"
@@ -25,6 +26,9 @@ struct ft_engine {
     ft_route *route;
     ft_graph_cache *graphs;
     ft_backends backends;
+    ft_turn *turn; /* NULL: nobody shares the processor */
+    ft_layers layers;
+    ft_streamed *streamed; /* weights that are not in memory; NULL: all are */
     /* the machine's; it times passes, and decides only threads */
     ft_clock clock;
     ft_pace pace, head_pace;
@@ -32,9 +36,10 @@ struct ft_engine {
     bool warm_cold;      /* the time of this pass measures nothing */
     int64_t warm_end_us; /* when the warm-up is given up */
     int64_t give_up_us;  /* when the present pass is given up; 0: never */
-    /* rows of the last pass, [batch.n_out, n_embd]; NULL if devices hold a part of the model */
+    /* Rows of the last pass, [batch.n_out, n_embd]. NULL: it computed the logits of all wanted
+     * rows, because devices hold a part of the model or the output head is not in memory. */
     const float *kept;
-    const float *logits; /* [n_asked, n_vocab]; with devices: of all wanted rows */
+    const float *logits; /* [n_asked, n_vocab] */
     float *fetched;      /* [max_logits, n_vocab], copied from a device; else NULL */
     uint32_t *asked;     /* [n_asked] rows that have logits, in the order of `logits` */
     uint32_t *at;        /* [max_logits] for each row 1 + its index in `asked`; 0: none */

@@ -100,58 +100,69 @@ static tensor *swiglu_ffn(ft_build *b, const ft_layer *l, tensor *x)
     return matmul_add(b, l->wdown, &h, x);
 }
 
-/* Pre-norm decoder with SwiGLU. Behind attention, the last layer computes only rows that want
- * logits. */
-static tensor *build_decoder(ft_build *b)
+static tensor *look_up(ft_build *b)
 {
-    const ft_weights *w = b->weights;
-    tensor *x = ft_is_packed(w->tok_embd) ? ft_gemm_get_rows(b->ctx, w->tok_embd, b->tokens)
-                                          : ggml_get_rows(b->ctx, w->tok_embd, b->tokens);
-    for (uint32_t il = 0; il < b->hparams->n_layer; il++) {
-        const ft_layer *l = &w->layers[il];
-        bool last = il + 1 == b->hparams->n_layer;
-        ft_build_enter_layer(b, il);
-        tensor *a = attention(b, il, x, !last || b->n_out > 0);
-        if (last && b->n_out == 0)
-            return a;
-        if (last) {
-            a = ggml_get_rows(b->ctx, a, b->out_ids);
-            x = ggml_get_rows(b->ctx, x, b->out_ids);
-        }
-        input attended = {.x = a};
-        x = matmul_add(b, l->wo, &attended, x);
-        if (l->bo)
-            x = ggml_add(b->ctx, x, l->bo);
-        x = swiglu_ffn(b, l, x);
-    }
-    return x;
+    tensor *table = b->weights->tok_embd;
+    return ft_is_packed(table) ? ft_gemm_get_rows(b->ctx, table, b->tokens)
+                               : ggml_get_rows(b->ctx, table, b->tokens);
 }
 
-static tensor *norm_and_project(ft_build *b, tensor *x)
+/* Pre-norm decoder with SwiGLU. Behind attention, the last layer computes only rows that want
+ * logits. */
+static tensor *decoder_layer(ft_build *b, uint32_t il, tensor *x)
 {
-    const ft_weights *w = b->weights;
-    input in = rms_norm(b, x, w->output_norm, rows_type(w->output));
-    return matmul(b, w->output, &in);
+    const ft_layer *l = &b->weights->layers[il];
+    bool last = il + 1 == b->hparams->n_layer;
+    tensor *a = attention(b, il, x, !last || b->n_out > 0);
+    if (last && b->n_out == 0)
+        return a;
+    if (last) {
+        a = ggml_get_rows(b->ctx, a, b->out_ids);
+        x = ggml_get_rows(b->ctx, x, b->out_ids);
+    }
+    input attended = {.x = a};
+    x = matmul_add(b, l->wo, &attended, x);
+    if (l->bo)
+        x = ggml_add(b->ctx, x, l->bo);
+    return swiglu_ffn(b, l, x);
+}
+
+static tensor *norm_and_project(ft_build *b, tensor *output, tensor *x)
+{
+    input in = rms_norm(b, x, b->weights->output_norm, rows_type(output));
+    return matmul(b, output, &in);
 }
 
 typedef struct family {
-    tensor *(*layers)(ft_build *);
-    tensor *(*head)(ft_build *, tensor *rows);
+    tensor *(*embedding)(ft_build *);
+    tensor *(*layer)(ft_build *, uint32_t il, tensor *x);
+    tensor *(*head)(ft_build *, tensor *output, tensor *rows);
 } family;
 
 static const family families[] = {
-    [FT_FAMILY_LLAMA] = {build_decoder, norm_and_project},
-    [FT_FAMILY_QWEN2] = {build_decoder, norm_and_project},
-    [FT_FAMILY_QWEN3] = {build_decoder, norm_and_project},
+    [FT_FAMILY_LLAMA] = {look_up, decoder_layer, norm_and_project},
+    [FT_FAMILY_QWEN2] = {look_up, decoder_layer, norm_and_project},
+    [FT_FAMILY_QWEN3] = {look_up, decoder_layer, norm_and_project},
 };
 
-tensor *ft_family_build(ft_build *build)
+static const family *family_of(const ft_build *b)
 {
-    return families[build->hparams->family].layers(build);
+    return &families[b->hparams->family];
 }
 
-tensor *ft_family_build_head(ft_build *build, tensor *rows)
+tensor *ft_family_build_embedding(ft_build *build)
+{
+    return family_of(build)->embedding(build);
+}
+
+tensor *ft_family_build_layer(ft_build *build, uint32_t il, tensor *x)
+{
+    ft_build_enter_layer(build, il);
+    return family_of(build)->layer(build, il, x);
+}
+
+tensor *ft_family_build_head(ft_build *build, tensor *output, tensor *rows)
 {
     ft_build_enter_layer(build, build->hparams->n_layer);
-    return families[build->hparams->family].head(build, rows);
+    return family_of(build)->head(build, output, rows);
 }

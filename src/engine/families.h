@@ -7,10 +7,15 @@
 
 #include "engine/build.h"
 
-/* Adds the layers to the graph. Returns the rows that want logits, [n_embd, n_out], as input of the
- * output head. If n_out is 0, only K and V are written, and the result is the last write. */
-struct ggml_tensor *ft_family_build(ft_build *build);
-/* Adds the output head: logits [n_vocab, n] of such rows, F32 [n_embd, n]. */
-struct ggml_tensor *ft_family_build_head(ft_build *build, struct ggml_tensor *rows);
+/* Adds the embedding of the tokens: x, F32 [n_embd, n_rows]. */
+struct ggml_tensor *ft_family_build_embedding(ft_build *build);
+/* Adds layer il. Returns x behind it. Behind the last layer that is the rows that want logits,
+ * [n_embd, n_out], as input of the output head; if n_out is 0, the last layer only writes K and V,
+ * and the result is the write. */
+struct ggml_tensor *ft_family_build_layer(ft_build *build, uint32_t il, struct ggml_tensor *x);
+/* Adds the output head: logits [n, n_rows] of such rows, F32 [n_embd, n_rows]. output: the head's
+ * matrix, or a part of its rows: [n_embd, n]. */
+struct ggml_tensor *ft_family_build_head(ft_build *build, struct ggml_tensor *output,
+                                         struct ggml_tensor *rows);
 
 #endif

@@ -3,11 +3,12 @@
 //
 // On the CPU alone, one allocator, reserved at the largest shape, lays out all graphs of a kind in
 // one buffer. So the addresses of a cached graph stay valid while others run. If the buffer should
-// grow all the same, all graphs are forgotten. There are three kinds with different nodes: graphs
-// that keep rows, graphs that do not, and the output head's. Each kind has its own allocator,
-// because reserving one anew at each change would allocate, and because kept rows must stay while
-// the output head runs. Memory for descriptions of graphs is taken at the start (address space
-// until it is used), so fetching a graph allocates nothing.
+// grow all the same, all graphs are forgotten. There are five kinds with different nodes: graphs
+// that keep rows, graphs that do not, and the output head's; by layer, a layer's and that of a part
+// of the head. Each kind has its own allocator, because reserving one anew at each change would
+// allocate, and because kept rows must stay while the output head runs. Memory for descriptions of
+// graphs is taken at the start (address space until it is used), so fetching a graph allocates
+// nothing.
 //
 // With devices, ggml's scheduler splits a graph between them. It knows one graph at a time, so only
 // the last one is kept, and the output head is part of it. Each node is told where to run: at the
@@ -22,8 +23,26 @@
 #include "ggml-alloc.h"
 
 #define HEAD_NODES 16 /* inputs, weights and views included */
+/* Norms, projections, FFN and residuals of a layer take fewer, views and weights included. */
+#define LAYER_NODES 40
+#define MORE_NODES  64 /* the rest of the model takes fewer */
 
-typedef enum graph_kind { KIND_WRITES, KIND_ROWS, KIND_HEAD, N_KINDS } graph_kind;
+typedef enum graph_kind {
+    KIND_WRITES,
+    KIND_ROWS,
+    KIND_HEAD,
+    KIND_LAYER,
+    KIND_PART,
+    N_KINDS
+} graph_kind;
+
+/* A shape. What is not of its kind is 0. */
+typedef struct wanted {
+    graph_kind kind;
+    uint32_t n_rows, n_out;
+    uint32_t il;                /* of a layer */
+    struct ggml_tensor *output; /* of the head or of a part of it */
+} wanted;
 
 struct ft_graph_cache {
     ft_graph_cache_opts opts;
@@ -33,12 +52,18 @@ struct ft_graph_cache {
     uint64_t clock, n_built;
     ft_graph slots[FT_GRAPH_SLOTS];
     ft_graph heads[FT_GRAPH_HEADS];
+    ft_graph layer, part; /* the last ones */
 };
+
+static bool is_head(graph_kind kind)
+{
+    return kind == KIND_HEAD || kind == KIND_PART;
+}
 
 /* For a graph's description. */
 static struct ggml_context *new_context(const ft_graph_cache *cache, graph_kind kind)
 {
-    size_t n = kind == KIND_HEAD ? HEAD_NODES : cache->n_nodes;
+    size_t n = is_head(kind) ? HEAD_NODES : cache->n_nodes;
     size_t bytes = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false);
     return ggml_init((struct ggml_init_params){.mem_size = bytes, .no_alloc = true});
 }
@@ -73,41 +98,66 @@ static void end_build(ft_build *b, ft_graph *g, struct ggml_tensor *result)
     g->n_out = b->n_out;
 }
 
-static void build_layers(ft_graph_cache *cache, ft_graph *g, uint32_t n_rows, uint32_t n_out)
+/* Makes the inputs of a pass. */
+static void add_inputs(ft_build *b, const wanted *want)
+{
+    b->n_rows = want->n_rows;
+    b->n_out = want->n_out;
+    if (want->n_out) {
+        b->out_ids = ggml_new_tensor_1d(b->ctx, GGML_TYPE_I32, want->n_out);
+        ggml_set_input(b->out_ids);
+    }
+}
+
+static void build_layers(ft_graph_cache *cache, ft_graph *g, const wanted *want)
 {
     ft_build b = begin_build(cache, g, cache->n_nodes);
-    b.n_rows = n_rows;
-    b.n_out = n_out;
-    b.tokens = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, n_rows);
+    add_inputs(&b, want);
+    b.tokens = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, want->n_rows);
     ggml_set_input(b.tokens);
-    if (n_out) {
-        b.out_ids = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I32, n_out);
-        ggml_set_input(b.out_ids);
-    }
-    struct ggml_tensor *result = ft_family_build(&b);
-    if (n_out && cache->sched)
-        result = ft_family_build_head(&b, result);
+    struct ggml_tensor *result = ft_family_build_embedding(&b);
+    for (uint32_t il = 0; il < b.hparams->n_layer; il++)
+        result = ft_family_build_layer(&b, il, result);
+    if (want->n_out && cache->sched)
+        result = ft_family_build_head(&b, b.weights->output, result);
     g->rows = NULL;
     end_build(&b, g, result);
 }
 
-static void build_head(ft_graph_cache *cache, ft_graph *g, uint32_t n)
+static void add_rows(ft_build *b, ft_graph *g)
 {
-    ft_build b = begin_build(cache, g, HEAD_NODES);
-    b.n_rows = b.n_out = n;
-    g->rows = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, b.hparams->n_embd, n);
+    g->rows = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, b->hparams->n_embd, b->n_rows);
     ggml_set_input(g->rows);
-    end_build(&b, g, ft_family_build_head(&b, g->rows));
 }
 
-/* The graph of the output head for n_out rows, or of a pass of n_rows. */
-static void build(ft_graph_cache *cache, graph_kind kind, ft_graph *g, uint32_t n_rows,
-                  uint32_t n_out)
+static void build_layer(ft_graph_cache *cache, ft_graph *g, const wanted *want)
 {
-    if (kind == KIND_HEAD)
-        build_head(cache, g, n_out);
+    ft_build b = begin_build(cache, g, cache->n_nodes);
+    const bool last = want->il + 1 == b.hparams->n_layer;
+    add_inputs(&b, want);
+    add_rows(&b, g);
+    struct ggml_tensor *result = ft_family_build_layer(&b, want->il, g->rows);
+    end_build(&b, g, result);
+    g->result = last && want->n_out == 0 ? NULL : result;
+    g->out_ids = last ? b.out_ids : NULL; /* others have no reader, and so no memory */
+}
+
+static void build_head(ft_graph_cache *cache, ft_graph *g, const wanted *want)
+{
+    ft_build b = begin_build(cache, g, HEAD_NODES);
+    b.n_rows = b.n_out = want->n_out;
+    add_rows(&b, g);
+    end_build(&b, g, ft_family_build_head(&b, want->output, g->rows));
+}
+
+static void build(ft_graph_cache *cache, ft_graph *g, const wanted *want)
+{
+    if (is_head(want->kind))
+        build_head(cache, g, want);
+    else if (want->kind == KIND_LAYER)
+        build_layer(cache, g, want);
     else
-        build_layers(cache, g, n_rows, n_out);
+        build_layers(cache, g, want);
 }
 
 /* ---- reserving ---- */
@@ -137,23 +187,47 @@ static ft_status check_ops(ft_graph_cache *cache, struct ggml_cgraph *graph, ft_
     return FT_OK;
 }
 
-static ft_status reserve(ft_graph_cache *cache, graph_kind kind, ft_error *err)
+static ft_status reserve(ft_graph_cache *cache, const wanted *want, ft_error *err)
 {
-    ft_graph largest = {.ctx = new_context(cache, kind), .slot = FT_GRAPH_LARGEST};
+    ft_graph largest = {.ctx = new_context(cache, want->kind), .slot = FT_GRAPH_LARGEST};
     ft_status status = FT_OK;
     if (!largest.ctx)
         return FT_NOMEM;
     if (cache->sched)
         ggml_backend_sched_reset(cache->sched);
-    build(cache, kind, &largest, cache->opts.max_rows,
-          kind == KIND_WRITES ? 0 : cache->opts.max_out);
+    build(cache, &largest, want);
     if (cache->sched)
         status = check_ops(cache, largest.graph, err);
     if (status == FT_OK &&
         !(cache->sched ? ggml_backend_sched_reserve(cache->sched, largest.graph)
-                       : ggml_gallocr_reserve(cache->galloc[kind], largest.graph)))
+                       : ggml_gallocr_reserve(cache->galloc[want->kind], largest.graph)))
         status = FT_NOMEM;
     ggml_free(largest.ctx);
+    return status;
+}
+
+/* Whether graphs of this kind are made. */
+static bool has_kind(const ft_graph_cache *cache, graph_kind kind)
+{
+    const bool part = cache->opts.part != NULL;
+    if (cache->opts.by_layer)
+        return kind == KIND_LAYER || kind == (part ? KIND_PART : KIND_HEAD);
+    return kind <= (cache->sched ? KIND_ROWS : KIND_HEAD);
+}
+
+static ft_status reserve_kind(ft_graph_cache *cache, graph_kind kind, ft_error *err)
+{
+    const ft_graph_cache_opts *opts = &cache->opts;
+    wanted want = {.kind = kind, .n_rows = opts->max_rows, .n_out = opts->max_out};
+    ft_status status = FT_OK;
+    if (kind == KIND_WRITES)
+        want.n_out = 0;
+    if (is_head(kind))
+        want.output = opts->part ? opts->part : ft_model_weights(opts->model)->output;
+    if (kind != KIND_LAYER)
+        return reserve(cache, &want, err);
+    for (; want.il < ft_model_hparams(opts->model)->n_layer && status == FT_OK; want.il++)
+        status = reserve(cache, &want, err);
     return status;
 }
 
@@ -173,10 +247,14 @@ static ggml_backend_sched_t new_sched(const ft_graph_cache *cache)
 static bool make_contexts(ft_graph_cache *cache)
 {
     bool made = true;
-    for (int i = 0; i < FT_GRAPH_SLOTS; i++)
+    for (int i = 0; i < FT_GRAPH_SLOTS && has_kind(cache, KIND_ROWS); i++)
         made = (cache->slots[i].ctx = new_context(cache, KIND_ROWS)) != NULL && made;
-    for (int i = 0; i < FT_GRAPH_HEADS; i++)
+    for (int i = 0; i < FT_GRAPH_HEADS && has_kind(cache, KIND_HEAD); i++)
         made = (cache->heads[i].ctx = new_context(cache, KIND_HEAD)) != NULL && made;
+    if (has_kind(cache, KIND_LAYER))
+        made = (cache->layer.ctx = new_context(cache, KIND_LAYER)) != NULL && made;
+    if (has_kind(cache, KIND_PART))
+        made = (cache->part.ctx = new_context(cache, KIND_PART)) != NULL && made;
     return made;
 }
 
@@ -187,23 +265,22 @@ ft_status ft_graph_cache_create(const ft_graph_cache_opts *opts, ft_error *err,
     ft_graph_cache *cache = calloc(1, sizeof *cache);
     if (!cache)
         return FT_NOMEM;
-    uint32_t n_layer = ft_model_hparams(opts->model)->n_layer;
+    const uint32_t n_layer = opts->by_layer ? 1 : ft_model_hparams(opts->model)->n_layer;
     cache->opts = *opts;
     for (uint32_t i = 0; i < FT_GRAPH_SLOTS; i++)
         cache->slots[i].slot = i;
-    /* Norms, projections, FFN and residuals of a layer take under 40 nodes, views and weights
-     * included; the rest of the model under 64. */
-    cache->n_nodes = (size_t)n_layer * (40 + opts->nodes_per_layer) + 64;
-    int n_kinds = opts->backends->devices ? KIND_HEAD : N_KINDS;
+    cache->n_nodes = (size_t)n_layer * (LAYER_NODES + opts->nodes_per_layer) + MORE_NODES;
     bool made = true;
     if (opts->backends->devices)
         made = (cache->sched = new_sched(cache)) != NULL;
-    for (int i = 0; i < n_kinds && !cache->sched && made; i++)
-        made = (cache->galloc[i] = ggml_gallocr_new(
-                    ggml_backend_get_default_buffer_type(opts->backends->at[0]))) != NULL;
+    for (int i = 0; i < N_KINDS && !cache->sched && made; i++)
+        if (has_kind(cache, (graph_kind)i))
+            made = (cache->galloc[i] = ggml_gallocr_new(
+                        ggml_backend_get_default_buffer_type(opts->backends->at[0]))) != NULL;
     ft_status status = made ? FT_OK : FT_NOMEM;
-    for (int i = 0; i < n_kinds && status == FT_OK; i++)
-        status = reserve(cache, (graph_kind)i, err);
+    for (int i = 0; i < N_KINDS && status == FT_OK; i++)
+        if (has_kind(cache, (graph_kind)i))
+            status = reserve_kind(cache, (graph_kind)i, err);
     if (status == FT_OK && !cache->sched && !make_contexts(cache))
         status = FT_NOMEM;
     if (status != FT_OK) {
@@ -223,6 +300,8 @@ void ft_graph_cache_destroy(ft_graph_cache *cache)
         ggml_free(cache->slots[i].ctx);
     for (int i = 0; i < FT_GRAPH_HEADS; i++)
         ggml_free(cache->heads[i].ctx);
+    ggml_free(cache->layer.ctx);
+    ggml_free(cache->part.ctx);
     for (int i = 0; i < N_KINDS; i++)
         ggml_gallocr_free(cache->galloc[i]);
     free(cache);
@@ -236,7 +315,7 @@ size_t ft_graph_cache_bytes_on(const ft_graph_cache *cache, uint32_t place)
                                                : 0;
     size_t bytes = 0;
     for (int i = 0; i < N_KINDS && place == 0; i++)
-        bytes += ggml_gallocr_get_buffer_size(cache->galloc[i], 0);
+        bytes += cache->galloc[i] ? ggml_gallocr_get_buffer_size(cache->galloc[i], 0) : 0;
     return bytes;
 }
 
@@ -271,42 +350,42 @@ static bool fits(const ft_graph_cache *cache, const ft_graph *g, uint32_t n_rows
            (g->rows || !route->fits || route->fits(route->ctx, g->slot));
 }
 
-static bool lay_out(ft_graph_cache *cache, graph_kind kind, ft_graph *g, uint32_t n_rows,
-                    uint32_t n_out)
+static bool lay_out(ft_graph_cache *cache, ft_graph *g, const wanted *want)
 {
     if (cache->sched) {
         forget_all(cache);
         ggml_backend_sched_reset(cache->sched);
-        build(cache, kind, g, n_rows, n_out);
+        build(cache, g, want);
         return ggml_backend_sched_alloc_graph(cache->sched, g->graph);
     }
     size_t bytes = ft_graph_cache_bytes(cache);
-    build(cache, kind, g, n_rows, n_out);
-    bool ok = ggml_gallocr_alloc_graph(cache->galloc[kind], g->graph);
+    build(cache, g, want);
+    bool ok = ggml_gallocr_alloc_graph(cache->galloc[want->kind], g->graph);
     if (!ok || ft_graph_cache_bytes(cache) != bytes) {
         forget_all(cache);
-        g->n_rows = n_rows;
+        g->n_rows = want->n_rows;
     }
     return ok;
 }
 
 /* Returns the graph of a shape, from the slots of its kind. */
-static ft_graph *get(ft_graph_cache *cache, graph_kind kind, uint32_t n_rows, uint32_t n_out)
+static ft_graph *get(ft_graph_cache *cache, const wanted *want)
 {
-    ft_graph *slots = kind == KIND_HEAD ? cache->heads : cache->slots, *oldest = slots;
-    int n = kind == KIND_HEAD ? FT_GRAPH_HEADS : FT_GRAPH_SLOTS;
+    const bool head = want->kind == KIND_HEAD;
+    ft_graph *slots = head ? cache->heads : cache->slots, *oldest = slots;
+    int n = head ? FT_GRAPH_HEADS : FT_GRAPH_SLOTS;
     for (int i = 0; i < n; i++) {
         ft_graph *g = &slots[i];
-        if (fits(cache, g, n_rows, n_out)) {
+        if (fits(cache, g, want->n_rows, want->n_out)) {
             g->last_used = ++cache->clock;
             return g;
         }
         oldest = g->last_used < oldest->last_used ? g : oldest;
     }
     oldest->n_rows = 0;
-    if (!oldest->ctx && !(oldest->ctx = new_context(cache, kind)))
+    if (!oldest->ctx && !(oldest->ctx = new_context(cache, want->kind)))
         return NULL;
-    bool ok = lay_out(cache, kind, oldest, n_rows, n_out);
+    bool ok = lay_out(cache, oldest, want);
     cache->n_built++;
     oldest->last_used = ++cache->clock;
     if (!ok)
@@ -316,18 +395,47 @@ static ft_graph *get(ft_graph_cache *cache, graph_kind kind, uint32_t n_rows, ui
 
 ft_graph *ft_graph_cache_get(ft_graph_cache *cache, uint32_t n_rows, uint32_t n_out)
 {
-    return get(cache, n_out ? KIND_ROWS : KIND_WRITES, n_rows, n_out);
+    return get(cache, &(wanted){n_out ? KIND_ROWS : KIND_WRITES, n_rows, n_out, 0, NULL});
 }
 
 ft_graph *ft_graph_cache_get_head(ft_graph_cache *cache, uint32_t n)
 {
     assert(!cache->sched);
-    return get(cache, KIND_HEAD, n, n);
+    return get(cache, &(wanted){KIND_HEAD, n, n, 0, ft_model_weights(cache->opts.model)->output});
 }
 
-enum ggml_status ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph)
+ft_graph *ft_graph_cache_get_layer(ft_graph_cache *cache, uint32_t il, uint32_t n_rows,
+                                   uint32_t n_out)
+{
+    const wanted want = {KIND_LAYER, n_rows, n_out, il, NULL};
+    cache->n_built++;
+    return lay_out(cache, &cache->layer, &want) ? &cache->layer : NULL;
+}
+
+ft_graph *ft_graph_cache_get_part(ft_graph_cache *cache, struct ggml_tensor *part, uint32_t n)
+{
+    const wanted want = {KIND_PART, n, n, 0, part};
+    cache->n_built++;
+    return lay_out(cache, &cache->part, &want) ? &cache->part : NULL;
+}
+
+static ft_status status_of(enum ggml_status status)
+{
+    switch (status) {
+    case GGML_STATUS_SUCCESS:
+        return FT_OK;
+    case GGML_STATUS_ABORTED:
+        return FT_TIMEOUT;
+    case GGML_STATUS_ALLOC_FAILED:
+        return FT_NOMEM;
+    default:
+        return FT_INTERNAL;
+    }
+}
+
+ft_status ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph)
 {
     if (cache->sched)
-        return ggml_backend_sched_graph_compute(cache->sched, graph->graph);
-    return ggml_backend_graph_compute(cache->opts.backends->at[0], graph->graph);
+        return status_of(ggml_backend_sched_graph_compute(cache->sched, graph->graph));
+    return status_of(ggml_backend_graph_compute(cache->opts.backends->at[0], graph->graph));
 }

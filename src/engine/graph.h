@@ -3,6 +3,9 @@
  * The forward pass as ggml graphs. Families (families.c) build the layers, an attention route
  * (route.h) builds attention. Built graphs are cached by shape. On the CPU the output head is a
  * separate graph, so that it can run later and only for the rows that turn out to matter.
+ *
+ * If not all layers are in memory (layers.h), each layer is a graph of its own, built anew for each
+ * pass: the addresses of its weights change. So is each part of a streamed output head.
  */
 #ifndef FT_ENGINE_GRAPH_H
 #define FT_ENGINE_GRAPH_H
@@ -25,9 +28,11 @@ typedef struct ft_graph {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct ggml_tensor *tokens, *out_ids; /* out_ids: NULL if n_out is 0 */
-    struct ggml_tensor *rows;             /* output head's graph: its input rows; else NULL */
+    /* input rows of the graphs of the output head and of a single layer; else NULL */
+    struct ggml_tensor *rows;
     /* NULL if n_out is 0. In the output head's graph, and with devices in every graph: logits.
-     * Otherwise the rows that want logits. They stay valid until a graph of the same kind runs. */
+     * Otherwise the rows that want logits. A single layer: x behind it, of all rows but in the last
+     * layer. They stay valid until a graph of the same kind runs. */
     struct ggml_tensor *result;
     uint32_t n_rows, n_out;
     uint32_t slot;
@@ -42,6 +47,9 @@ typedef struct ft_graph_cache_opts {
     const ft_attn_route_ops *route;
     uint32_t max_rows, max_out;
     uint32_t nodes_per_layer; /* most nodes that the route adds in a layer */
+    bool by_layer;            /* graphs of single layers; there are no devices */
+    /* by_layer: the largest part of the output head, if it comes in parts; else NULL */
+    struct ggml_tensor *part;
 } ft_graph_cache_opts;
 
 /* Reserves compute memory for the largest shapes. FT_NOMEM, FT_UNSUPPORTED (a device lacks an
@@ -55,8 +63,15 @@ ft_graph *ft_graph_cache_get(ft_graph_cache *cache, uint32_t n_rows, uint32_t n_
 /* Returns the output head's graph for n rows, likewise. Not with devices: there the head is part of
  * the main graph. */
 ft_graph *ft_graph_cache_get_head(ft_graph_cache *cache, uint32_t n);
-/* Runs the graph that was returned last. */
-enum ggml_status ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph);
+/* With by_layer: returns the graph of one layer. Its rows are F32 [n_embd, n_rows]. */
+ft_graph *ft_graph_cache_get_layer(ft_graph_cache *cache, uint32_t il, uint32_t n_rows,
+                                   uint32_t n_out);
+/* With by_layer: returns the graph of a part of the output head's rows, for n rows of the pass.
+ * `part` has memory now. */
+ft_graph *ft_graph_cache_get_part(ft_graph_cache *cache, struct ggml_tensor *part, uint32_t n);
+/* Runs the graph that was returned last. FT_TIMEOUT: the backend's abort callback ended it;
+ * FT_NOMEM; FT_INTERNAL: a device or a kernel failed. */
+FT_WARN_UNUSED ft_status ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph);
 /* Graphs built for passes since creation. */
 uint64_t ft_graph_cache_built(const ft_graph_cache *cache);
 /* Compute memory at one place; in total. */

@@ -70,10 +70,10 @@ typedef struct ft_weights {
 typedef struct ft_model ft_model;
 
 /* The matrices that stay in the file: an engine will read them in every pass. */
-typedef struct ft_streamed {
+typedef struct ft_stream_choice {
     uint64_t layers[FT_MAX_LAYERS / 64]; /* bit i % 64 of [i / 64]: those of layer i */
     bool head, embedding;                /* a weight that is both stays if both are set */
-} ft_streamed;
+} ft_stream_choice;
 
 typedef struct ft_model_opts {
     const char *path;
@@ -97,7 +97,8 @@ typedef struct ft_model_opts {
      * weights) and the functions of model/extents.h; *out is all false at first. An error ends the
      * loading. Vectors always get memory; so do matrices on devices (FT_INVALID if one is chosen).
      * ft_model_inspect asks it, too. NULL: all get memory. */
-    ft_status (*stream)(void *stream_ctx, const ft_model *model, ft_error *err, ft_streamed *out);
+    ft_status (*stream)(void *stream_ctx, const ft_model *model, ft_error *err,
+                        ft_stream_choice *out);
     void *stream_ctx;
 } ft_model_opts;
 

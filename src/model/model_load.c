@@ -187,7 +187,7 @@ static ft_status make_plan(loader *l)
     return st == FT_OK ? ft_plan_make(&in, l->err, &l->model->weights, &l->model->plan) : st;
 }
 
-static bool is_streamed(const ft_plan *plan, size_t i, const ft_streamed *s)
+static bool is_streamed(const ft_plan *plan, size_t i, const ft_stream_choice *s)
 {
     const ft_planned *w = &plan->weights[i];
     const bool is_head = i == plan->head, is_embedding = i == plan->embedding;
@@ -200,7 +200,7 @@ static bool is_streamed(const ft_plan *plan, size_t i, const ft_streamed *s)
 static ft_status choose_streamed(loader *l)
 {
     ft_plan *plan = &l->model->plan;
-    ft_streamed chosen = {0};
+    ft_stream_choice chosen = {0};
     if (!l->opts->stream)
         return FT_OK;
     ft_status st = l->opts->stream(l->opts->stream_ctx, l->model, l->err, &chosen);

@@ -27,6 +27,9 @@ typedef struct ft_verifier_opts {
     ft_kv_type kv_type;
     uint32_t kv_tok;        /* pool size in tokens; 0: 16 times max_context */
     uint32_t max_batch_tok; /* 0: 512 */
+    uint32_t max_logits;    /* most rows of a pass that want logits; 0: max_batch_tok */
+    ft_streamed *streamed;  /* borrowed; as in ft_engine_opts */
+    ft_turn *turn;          /* borrowed; as in ft_engine_opts */
     /* The most time by which prompt chunks may delay the rounds in a pass; 0: 50,000. A chunk of
      * the smallest size may take longer. */
     uint32_t prefill_budget_us;

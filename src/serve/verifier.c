@@ -321,6 +321,9 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
                                         .kv_type = opts->kv_type,
                                         .kv_tok = v->opts.kv_tok,
                                         .max_batch_tok = v->opts.max_batch_tok,
+                                        .max_logits = v->opts.max_logits,
+                                        .streamed = opts->streamed,
+                                        .turn = opts->turn,
                                         .n_threads = opts->n_threads,
                                         .route = opts->portable_attention ? FT_ATTN_PORTABLE
                                                                           : FT_ATTN_AUTO};

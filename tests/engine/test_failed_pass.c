@@ -28,7 +28,7 @@
 /* ---- what fails ---- */
 
 static uint32_t fail_at; /* the allocation that fails, from 1; 0: none */
-static enum ggml_status fail_with = GGML_STATUS_SUCCESS;
+static ft_status fail_with = FT_OK;
 
 static bool fails(void)
 {
@@ -41,8 +41,8 @@ void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
 void *__wrap_realloc(void *p, size_t n);
-enum ggml_status __real_ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph);
-enum ggml_status __wrap_ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph);
+ft_status __real_ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph);
+ft_status __wrap_ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph);
 
 void *__wrap_malloc(size_t n)
 {
@@ -59,10 +59,10 @@ void *__wrap_realloc(void *p, size_t n)
     return fails() ? NULL : __real_realloc(p, n);
 }
 
-enum ggml_status __wrap_ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph)
+ft_status __wrap_ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph)
 {
-    const enum ggml_status status = __real_ft_graph_cache_compute(cache, graph);
-    return fail_with == GGML_STATUS_SUCCESS ? status : fail_with;
+    const ft_status status = __real_ft_graph_cache_compute(cache, graph);
+    return fail_with == FT_OK ? status : fail_with;
 }
 
 /* ---- two engines with the same texts ---- */
@@ -116,7 +116,7 @@ static ft_status fail_pass(fixture *f, ft_segment *segments, size_t n)
         past[i] = ft_seq_n_past(segments[i].seq);
     const ft_status status = ft_engine_forward(f->engine[0], segments, n, &err);
     fail_at = 0;
-    fail_with = GGML_STATUS_SUCCESS;
+    fail_with = FT_OK;
     if (status == FT_OK)
         return FT_OK;
     ft_engine_get_stats(f->engine[0], &after);
@@ -143,9 +143,9 @@ static void compute(fixture *f, ft_segment segments[2][N_SEQS], size_t n, uint32
     assert_int_equal(status, FT_OK);
     for (size_t i = 0; i < n; i++) /* give it up */
         ft_seq_truncate(segments[0][i].seq, ft_seq_n_past(segments[0][i].seq));
-    fail_with = GGML_STATUS_FAILED;
+    fail_with = FT_INTERNAL;
     assert_int_equal(fail_pass(f, segments[0], n), FT_INTERNAL);
-    fail_with = GGML_STATUS_ALLOC_FAILED;
+    fail_with = FT_NOMEM;
     assert_int_equal(fail_pass(f, segments[0], n), FT_NOMEM);
     assert_int_equal(ft_engine_forward(f->engine[0], segments[0], n, NULL), FT_OK);
     assert_int_equal(ft_engine_forward(f->engine[1], segments[1], n, NULL), FT_OK);

@@ -19,13 +19,13 @@ enum { N_LAYER = 3, STREAMED = 1 /* the layer that is streamed */ };
 
 /* What to choose, and what was seen on being asked. */
 typedef struct asked {
-    ft_streamed choice;
+    ft_stream_choice choice;
     ft_status answer;
     int n;
     uint64_t bytes; /* of the layer that is streamed */
 } asked;
 
-static ft_status choose(void *ctx, const ft_model *model, ft_error *err, ft_streamed *out)
+static ft_status choose(void *ctx, const ft_model *model, ft_error *err, ft_stream_choice *out)
 {
     asked *a = ctx;
     ft_matrix m[FT_LAYER_MATRICES];

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass layer by layer. Between two layers x is in memory of its own, because each layer's graph
+// uses the same memory. All of it belongs to the engine's thread.
+#include "engine/layers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t ft_layers_bytes(const ft_hparams *hp, uint32_t max_rows, uint32_t max_out, bool part)
+{
+    const uint64_t rows = (uint64_t)max_rows + max_out, logits = part ? max_out : 0;
+    return (rows * hp->n_embd + logits * hp->n_vocab) * sizeof(float);
+}
+
+ft_status ft_layers_init(ft_layers *layers, const ft_layers_opts *opts)
+{
+    const ft_hparams *hp = opts->hp;
+    const bool part = ft_streamed_n_head_parts(opts->weights) > 0;
+    *layers = (ft_layers){.weights = opts->weights,
+                          .graphs = opts->graphs,
+                          .turn = opts->turn,
+                          .clock = opts->clock,
+                          .n_layer = hp->n_layer,
+                          .n_embd = hp->n_embd,
+                          .n_vocab = hp->n_vocab,
+                          .bytes = ft_layers_bytes(hp, opts->max_rows, opts->max_out, part)};
+    layers->x = calloc((size_t)opts->max_rows * hp->n_embd, sizeof(float));
+    layers->out = calloc((size_t)opts->max_out * hp->n_embd, sizeof(float));
+    if (part)
+        layers->logits = calloc((size_t)opts->max_out * hp->n_vocab, sizeof(float));
+    if (layers->x && layers->out && (layers->logits || !part))
+        return FT_OK;
+    ft_layers_deinit(layers);
+    return FT_NOMEM;
+}
+
+void ft_layers_deinit(ft_layers *layers)
+{
+    free(layers->x);
+    free(layers->out);
+    free(layers->logits);
+    *layers = (ft_layers){0};
+}
+
+/* Runs the graph, whose input rows are `in`. */
+static ft_status compute(ft_layers *l, ft_graph *g, const float *in, int64_t *compute_us)
+{
+    memcpy(g->rows->data, in, ggml_nbytes(g->rows));
+    ft_turn_take(l->turn, true);
+    const int64_t from_us = ft_clock_now_us(l->clock);
+    const ft_status status = ft_graph_cache_compute(l->graphs, g);
+    *compute_us += ft_clock_now_us(l->clock) - from_us;
+    ft_turn_give_back(l->turn);
+    return status;
+}
+
+static ft_status run_layer(ft_layers *l, uint32_t il, const ft_batch *batch, int64_t *compute_us)
+{
+    ft_graph *g = ft_graph_cache_get_layer(l->graphs, il, batch->n_rows, batch->n_out);
+    if (!g)
+        return FT_NOMEM;
+    if (g->out_ids)
+        memcpy(g->out_ids->data, batch->out, ggml_nbytes(g->out_ids));
+    const ft_status status = compute(l, g, l->x, compute_us);
+    if (status == FT_OK && g->result)
+        memcpy(il + 1 == l->n_layer ? l->out : l->x, g->result->data, ggml_nbytes(g->result));
+    return status;
+}
+
+/* The logits of the output rows, for a part of the vocabulary. */
+static ft_status run_part(ft_layers *l, uint32_t part, const ft_batch *batch, int64_t *compute_us)
+{
+    uint32_t first;
+    struct ggml_tensor *w = ft_streamed_head_part(l->weights, part, &first);
+    ft_graph *g = ft_graph_cache_get_part(l->graphs, w, batch->n_out);
+    if (!g)
+        return FT_NOMEM;
+    const ft_status status = compute(l, g, l->out, compute_us);
+    const size_t n = (size_t)w->ne[1];
+    for (size_t i = 0; i < batch->n_out && status == FT_OK; i++)
+        memcpy(l->logits + i * l->n_vocab + first, (const float *)g->result->data + i * n,
+               n * sizeof(float));
+    return status;
+}
+
+ft_status ft_layers_run(ft_layers *layers, const ft_batch *batch, ft_error *err,
+                        int64_t *compute_us)
+{
+    ft_layers *l = layers;
+    const uint32_t n_parts = batch->n_out ? ft_streamed_n_head_parts(l->weights) : 0;
+    *compute_us = 0;
+    ft_streamed_begin(l->weights, batch->n_out > 0);
+    ft_status status = ft_streamed_embed(l->weights, batch->token, batch->n_rows, err, l->x);
+    for (uint32_t il = 0; il < l->n_layer && status == FT_OK; il++) {
+        status = ft_streamed_wait(l->weights, il, err);
+        if (status != FT_OK)
+            break;
+        status = run_layer(l, il, batch, compute_us);
+        ft_streamed_release(l->weights, il);
+    }
+    for (uint32_t part = 0; part < n_parts && status == FT_OK; part++) {
+        status = ft_streamed_wait_head_part(l->weights, part, err);
+        if (status != FT_OK)
+            break;
+        status = run_part(l, part, batch, compute_us);
+        ft_streamed_release_head_part(l->weights, part);
+    }
+    return status;
+}
