@@ -43,15 +43,10 @@ ft_status ft_products_parse(const char *name, ft_error *err, ft_products *out)
     return ft_error_set(err, FT_INVALID, "--kernels: '%s' is not auto, packed or ggml", name);
 }
 
-static bool choose_all(enum ggml_type type, int64_t n_in, int64_t n_out)
-{
-    return true;
-}
-
 void ft_products_apply(ft_products products, ft_model_opts *opts)
 {
     opts->no_pack = products == FT_PRODUCTS_GGML;
-    opts->choose = products == FT_PRODUCTS_PACKED ? choose_all : ft_products_choose;
+    opts->choose = products == FT_PRODUCTS_PACKED ? NULL : ft_products_choose;
 }
 
 bool ft_products_choose(enum ggml_type type, int64_t n_in, int64_t n_out)

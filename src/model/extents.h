@@ -30,7 +30,8 @@ typedef struct ft_extent {
 /* How the bytes of a file become a weight. */
 typedef enum ft_extent_way {
     FT_EXTENT_AS_IS, /* the parts, one behind the other, are the weight */
-    FT_EXTENT_PACK,  /* each part is packed (ft_pack), and they lie one behind the other */
+    FT_EXTENT_PACK,  /* the parts, one behind the other, are packed (ft_pack); a tile may hold rows
+                        of two parts */
     FT_EXTENT_GGML   /* the parts, one behind the other, go whole through ggml_backend_tensor_set
                         into memory of type `buft`: ggml has a layout of its own */
 } ft_extent_way;
@@ -64,10 +65,15 @@ ft_matrix ft_model_embedding_matrix(const ft_model *model);
  * It is the file that was checked, whatever its path names by now. Borrowed. */
 int ft_model_fd(const ft_model *model);
 
-/* FT_EXTENT_AS_IS and FT_EXTENT_PACK: writes bytes [at, at + n) of a part to their place in the
- * weight, which is m->bytes large. at and n are multiples of ft_matrix_unit. Any thread. */
-void ft_matrix_put(const ft_matrix *m, uint32_t part, uint64_t at, const void *bytes, size_t n,
-                   void *weight);
+/* Whether these extent->bytes bytes have the hash. */
+bool ft_extent_matches(const ft_extent *extent, const void *bytes);
+
+/* Where the file has bytes [at, at + n) of the parts, one behind the other: *out in their order,
+ * without hashes. Returns how many. The range is within m->bytes. */
+size_t ft_matrix_range(const ft_matrix *m, uint64_t at, uint64_t n, ft_extent out[FT_EXTENT_PARTS]);
+/* FT_EXTENT_AS_IS and FT_EXTENT_PACK: makes bytes [at, at + n) of the weight from the same bytes of
+ * the parts, one behind the other. at and n are multiples of ft_matrix_unit. Any thread. */
+void ft_matrix_put(const ft_matrix *m, const void *bytes, uint64_t at, size_t n, void *weight);
 /* 1, or the bytes of a packed tile. */
 size_t ft_matrix_unit(const ft_matrix *m);
 

@@ -65,16 +65,22 @@ static uint64_t of_parts(const uint64_t part[3])
     return hash + (hash == 0);
 }
 
-ft_status ft_fingerprint_read(ft_gguf *gguf, const ft_hparams *hp, ft_fingerprints *out)
+ft_status ft_fingerprint_sums(ft_gguf *gguf, uint64_t sums[2])
 {
-    uint64_t part[3] = {of_hparams(hp), of_tokens(gguf), 0}, all = 0;
+    sums[0] = sums[1] = 0;
     for (int64_t i = 0; i < gguf_get_n_tensors(gguf->ctx) && gguf->st == FT_OK; i++) {
         const uint64_t hash = of_tensor(gguf, i);
-        part[2] += hash; /* a sum, so the order of tensors does not matter */
-        all += add_sample(gguf, i, 2, add_sample(gguf, i, 1, hash));
+        sums[0] += hash; /* sums, so the order of tensors does not matter */
+        sums[1] += add_sample(gguf, i, 2, add_sample(gguf, i, 1, hash));
     }
-    out->model = of_parts(part);
-    part[2] = all;
-    out->weights = of_parts(part);
+    return gguf->st;
+}
+
+ft_status ft_fingerprint_of(ft_gguf *gguf, const ft_hparams *hp, const uint64_t sums[2],
+                            ft_fingerprints *out)
+{
+    const uint64_t hparams = of_hparams(hp), tokens = of_tokens(gguf);
+    out->model = of_parts((const uint64_t[]){hparams, tokens, sums[0]});
+    out->weights = of_parts((const uint64_t[]){hparams, tokens, sums[1]});
     return gguf->st;
 }

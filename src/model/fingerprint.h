@@ -8,8 +8,12 @@
 #include "model/gguf_file.h"
 #include "model/model.h"
 
-/* FT_IO. */
-FT_WARN_UNUSED ft_status ft_fingerprint_read(ft_gguf *gguf, const ft_hparams *hp,
-                                             ft_fingerprints *out);
+/* Sums over the tensors, of what each fingerprint takes of them. FT_IO. */
+FT_WARN_UNUSED ft_status ft_fingerprint_sums(ft_gguf *gguf, uint64_t sums[2]);
+/* The fingerprints of a file's hyperparameters and vocabulary with these sums. A packed file
+ * carries those of the file that it was made from. FT_CORRUPT: the vocabulary is no list of
+ * texts. */
+FT_WARN_UNUSED ft_status ft_fingerprint_of(ft_gguf *gguf, const ft_hparams *hp,
+                                           const uint64_t sums[2], ft_fingerprints *out);
 
 #endif

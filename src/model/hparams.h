@@ -35,18 +35,28 @@ enum {
     FT_PART_COUNT
 };
 
-/* Indices of the file's tensors; -1: an optional tensor that the file lacks. */
+/* Indices of the file's tensors; -1: an optional tensor that the file lacks. Only packed files
+ * (packed_file.h) have joined parts, and packed copies of a tied output head. */
 typedef struct ft_sources {
-    int64_t tok_embd, output_norm, output, rope_freqs;
+    int64_t tok_embd, output_norm, output, output_copy, rope_freqs;
     int64_t (*layers)[FT_PART_COUNT]; /* [n_layer] */
+    bool packed;                      /* of a packed file */
 } ft_sources;
 
-/* Finds every tensor and checks its shape and type. A tensor that the family's forward pass would
- * not use is FT_UNSUPPORTED, because leaving it out would change the results. */
-FT_WARN_UNUSED ft_status ft_sources_find(ft_gguf *gguf, const ft_hparams *hp, ft_sources *out);
+/* Finds every tensor and checks its shape and type. packed: in a packed file. A tensor that the
+ * family's forward pass would not use is FT_UNSUPPORTED, because leaving it out would change the
+ * results. */
+FT_WARN_UNUSED ft_status ft_sources_find(ft_gguf *gguf, const ft_hparams *hp, bool packed,
+                                         ft_sources *out);
 void ft_sources_deinit(ft_sources *sources);
 
-/* Opens a file and does all of the above. On failure the caller owes nothing. */
+/* The name of a layer's matrix in a packed file. part: FT_PART_...; packed: in our own layout. */
+void ft_sources_name(uint32_t layer, int part, bool packed, char out[GGML_MAX_NAME]);
+#define FT_NAME_PACKED_EMBEDDING "token_embd.packed"
+#define FT_NAME_PACKED_HEAD      "output.packed"
+#define FT_NAME_PACKED_COPY      "output_tied.packed" /* of a tied head */
+
+/* Opens a file that is not packed and does all of the above. On failure the caller owes nothing. */
 FT_WARN_UNUSED ft_status ft_sources_open(const char *path, ft_error *err, ft_gguf *gguf,
                                          ft_hparams *hp, ft_sources *out);
 

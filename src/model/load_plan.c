@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/packed_file.h"
+
 typedef struct planner {
     const ft_plan_input *in;
     ft_plan *plan;
@@ -26,6 +28,18 @@ static int64_t dim_of(const planner *p, int64_t id, int axis)
     return gguf_get_tensor_ne(p->in->gguf->ctx, id)[axis];
 }
 
+/* Whether the file has the tensor in our own layout. */
+static bool is_stored(const planner *p, int64_t id)
+{
+    return p->in->sources->packed && ft_packed_name(gguf_get_tensor_name(p->in->gguf->ctx, id));
+}
+
+/* What a packed file has in plain layout stays so. */
+static bool choose_none(enum ggml_type type, int64_t n_in, int64_t n_out)
+{
+    return false;
+}
+
 static size_t place_plain(const planner *p)
 {
     const ft_placer *placer = &p->plan->placer;
@@ -35,6 +49,8 @@ static size_t place_plain(const planner *p)
 static size_t place_matrix(const planner *p, const int64_t *ids, int n)
 {
     int64_t rows = 0;
+    if (is_stored(p, ids[0]))
+        return 0; /* our own layout's place (placement.h) */
     if (p->where)
         return place_plain(p);
     for (int i = 0; i < n; i++)
@@ -52,12 +68,14 @@ static ft_planned *add_weight(planner *p, struct ggml_tensor **slot, const int64
                       .n_parts = (uint8_t)n,
                       .place = (uint8_t)place,
                       .what = FT_PART_COUNT,
+                      .stored = is_stored(p, ids[0]),
                       .layer = p->layer,
                       .type = type_of(p, ids[0]),
                       .n_in = dim_of(p, ids[0], 0)};
     for (int i = 0; i < n; i++) {
         w->part[i] = (ft_extent){.offset = ft_gguf_tensor_file_offset(gguf, ids[i]),
-                                 .bytes = gguf_get_tensor_size(gguf->ctx, ids[i])};
+                                 .bytes = gguf_get_tensor_size(gguf->ctx, ids[i]),
+                                 .hash = p->in->hash ? p->in->hash[ids[i]] : 0};
         w->n_out += dim_of(p, ids[i], 1);
         w->bytes += w->part[i].bytes;
     }
@@ -84,12 +102,16 @@ typedef struct joint {
 } joint;
 
 /* Joins parts into one weight if they have one type and no part would lose a faster place by it.
- * Otherwise each part becomes a weight. */
+ * Otherwise each part becomes a weight. In a packed file they are joined or not. */
 static void add_joined(planner *p, const joint *j, const int64_t *src)
 {
     const int64_t *ids = src + j->first;
+    if (src[j->what] >= 0) {
+        add_matrix(p, j->joined, &src[j->what], 1, j->what);
+        return;
+    }
     size_t place = place_matrix(p, ids, j->n);
-    bool join = true;
+    bool join = !p->in->sources->packed;
     for (int i = 0; i < j->n; i++)
         join = join && type_of(p, ids[i]) == type_of(p, ids[0]) &&
                place <= place_matrix(p, &ids[i], 1); /* places are ordered, fastest first */
@@ -123,7 +145,8 @@ static void plan_head(planner *p)
 {
     const ft_sources *src = p->in->sources;
     ft_plan *plan = p->plan;
-    int64_t id = src->output >= 0 ? src->output : src->tok_embd;
+    int64_t copy = src->output_copy >= 0 ? src->output_copy : src->tok_embd;
+    int64_t id = src->output >= 0 ? src->output : copy;
     p->where = plan->where[p->in->hp->n_layer];
     size_t place = place_matrix(p, &id, 1);
     plan->tied = src->output < 0;
@@ -155,6 +178,8 @@ static size_t place_embedding(const planner *p)
     bool one = src->output < 0 && p->plan->where[p->in->hp->n_layer] == 0 && p->where == 0 &&
                ft_pack_has_rows(type_of(p, src->tok_embd));
     size_t place = place_matrix(p, &src->tok_embd, 1);
+    if (src->packed)
+        return is_stored(p, src->tok_embd) ? place : place_plain(p);
     return one && ft_place_is_packed(&p->plan->placer, place) ? place : place_plain(p);
 }
 
@@ -175,7 +200,9 @@ ft_status ft_plan_make(const ft_plan_input *in, ft_error *err, ft_weights *weigh
 {
     const ft_model_opts *opts = in->opts;
     planner p = {.in = in, .plan = out, .weights = weights};
-    *out = (ft_plan){.placer = *in->placer};
+    *out = (ft_plan){.placer = *in->placer, .hashed = in->hash != NULL};
+    if (in->sources->packed)
+        out->placer.choose = choose_none;
     if (opts->devices)
         out->devices = *opts->devices;
     ft_status st = allocate(&p, err);
@@ -198,6 +225,24 @@ ft_status ft_plan_make(const ft_plan_input *in, ft_error *err, ft_weights *weigh
     ft_planned *fitting = realloc(out->weights, out->n * sizeof *fitting);
     out->weights = fitting ? fitting : out->weights;
     return FT_OK;
+}
+
+size_t ft_plan_file_order(const ft_plan *plan, size_t *order)
+{
+    const ft_planned *head = &plan->weights[plan->head];
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n; i++) {
+        const bool factors = i >= plan->layer_at[0] && plan->weights[i].what == FT_PART_COUNT;
+        if (!plan->weights[i].is_matrix && !factors &&
+            (i != plan->head || plan->head == plan->embedding))
+            order[n++] = i;
+    }
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->weights[i].is_matrix)
+            order[n++] = i;
+    if (plan->head != plan->embedding && (!plan->tied || ft_planned_is_packed(plan, head)))
+        order[n++] = plan->head;
+    return n;
 }
 
 void ft_plan_deinit(ft_plan *plan)

@@ -22,6 +22,7 @@ typedef struct ft_planned {
     uint8_t what;   /* FT_PART_..., or FT_PART_COUNT for a weight that belongs to no layer */
     bool is_matrix; /* of a layer */
     bool streamed;  /* gets no memory */
+    bool stored;    /* in our own layout in the file already */
     uint16_t layer;
     enum ggml_type type;
     int64_t n_in, n_out;
@@ -38,6 +39,7 @@ typedef struct ft_plan {
     size_t *layer_at;       /* [n_layer + 1] the first weight of each layer, and n */
     size_t embedding, head; /* of the weights; the same where one serves both */
     bool tied;              /* the head has the embedding's values */
+    bool hashed;            /* the extents have hashes */
 } ft_plan;
 
 /* What a plan is made from; all borrowed. */
@@ -47,6 +49,7 @@ typedef struct ft_plan_input {
     const ft_hparams *hp;
     const ft_sources *sources;
     const ft_placer *placer;
+    const uint64_t *hash; /* [tensors of the file]; NULL: there are none */
 } ft_plan_input;
 
 /* Allocates the layers of *weights, whose pointers the plan's slots are. The caller deinits *out,
@@ -54,6 +57,10 @@ typedef struct ft_plan_input {
 FT_WARN_UNUSED ft_status ft_plan_make(const ft_plan_input *in, ft_error *err, ft_weights *weights,
                                       ft_plan *out);
 void ft_plan_deinit(ft_plan *plan);
+
+/* The order in which a packed file has the weights: writes indices to order [plan->n], and returns
+ * how many. Copies of what is in the file already are left out. */
+size_t ft_plan_file_order(const ft_plan *plan, size_t *order);
 
 /* Whether a weight is in our own layout. */
 static inline bool ft_planned_is_packed(const ft_plan *plan, const ft_planned *w)
@@ -71,5 +78,8 @@ static inline ggml_backend_buffer_type_t ft_plan_buffer_type(const ft_plan *plan
 
 /* A weight as extents.h tells it (extents.c). */
 ft_matrix ft_planned_matrix(const ft_plan *plan, const ft_planned *w);
+/* Reads bytes [at, at + n) of a matrix's parts, one behind the other (extents.c). FT_IO. Returns
+ * gguf->st. */
+ft_status ft_matrix_read(ft_gguf *gguf, const ft_matrix *m, uint64_t at, size_t n, void *out);
 
 #endif

@@ -66,6 +66,9 @@ ft_status ft_model_describe(ft_model *m, ft_gguf *gguf)
         info->n_repacked += w->is_matrix && w->place < ft_place_plain(&m->plan.placer);
     }
     count_tensors(info, gguf->ctx);
+    const ft_planned *head = &m->plan.weights[m->plan.head];
+    if (m->plan.tied && head->id != m->plan.weights[m->plan.embedding].id) /* a copy in the file */
+        info->n_params -= (uint64_t)head->n_in * (uint64_t)head->n_out;
     name_type(m);
     info->file_bytes = gguf->file_size;
     info->tied = m->plan.tied;

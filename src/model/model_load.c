@@ -2,14 +2,18 @@
 // Loads a model: plans its weights (load_plan.c), allocates a ggml context and a buffer for each
 // place, then reads the file into them. Invariants: a weight of a repacked buffer type is written
 // once and whole (its set_tensor requires that). A weight in our own layout is marked as packed,
-// and packed in pieces as it is read. It computes nothing.
+// and packed in pieces as it is read. No weight of a packed file is used before its hash was found
+// right. It computes nothing.
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "model/fingerprint.h"
 #include "model/model_impl.h"
+#include "model/packed_file.h"
 #include "model/vocab_impl.h"
+#include "xxhash.h"
 
 /* Bytes of a file that are read and packed at once. Halved or doubled, loading takes as long. */
 #define PIECE ((size_t)1 << 20)
@@ -21,7 +25,9 @@ typedef struct loader {
     const ft_model_opts *opts;
     ft_error *err;
     ft_gguf gguf;
+    ft_packed packed;
     ft_sources src;
+    XXH3_state_t *hash;
     void *staging; /* for bytes that must change before they are a weight */
     size_t staging_bytes;
 } loader;
@@ -106,54 +112,76 @@ static ft_status allocate(loader *l)
     return st;
 }
 
-/* Makes the staging buffer large enough. */
-static bool reserve(loader *l, size_t bytes)
+/* Reads a weight in pieces and packs them. */
+static void read_packing(loader *l, const ft_matrix *m)
 {
-    if (bytes > l->staging_bytes) {
-        free(l->staging);
-        l->staging = malloc(bytes);
-        l->staging_bytes = l->staging ? bytes : 0;
-    }
-    return l->staging != NULL;
-}
-
-/* Reads a part of a weight in pieces and packs them. */
-static void read_packing(loader *l, const ft_matrix *m, uint32_t part)
-{
-    const ft_extent *from = &m->part[part];
     const size_t unit = ft_matrix_unit(m), piece = PIECE > unit ? PIECE / unit * unit : unit;
-    for (uint64_t at = 0; at < from->bytes && l->gguf.st == FT_OK; at += piece) {
-        size_t n = from->bytes - at < piece ? (size_t)(from->bytes - at) : piece;
-        if (ft_gguf_read(&l->gguf, from->offset + at, l->staging, n) == FT_OK)
-            ft_matrix_put(m, part, at, l->staging, n, m->tensor->data);
+    for (uint64_t at = 0; at < m->bytes && l->gguf.st == FT_OK; at += piece) {
+        size_t n = m->bytes - at < piece ? (size_t)(m->bytes - at) : piece;
+        if (ft_matrix_read(&l->gguf, m, at, n, l->staging) == FT_OK)
+            ft_matrix_put(m, l->staging, at, n, m->tensor->data);
     }
 }
 
-/* Bytes of the staging buffer that a weight needs. */
-static size_t staging_for(const ft_matrix *m)
+/* Reads a weight as it is, and checks its hash. to NULL: only checks it, through the staging
+ * buffer. (What has a hash has one part.) */
+static void read_as_is(loader *l, const ft_planned *w, const ft_matrix *m, char *to)
+{
+    (void)XXH3_64bits_reset(l->hash);
+    for (uint64_t at = 0; at < m->bytes && l->gguf.st == FT_OK; at += PIECE) {
+        size_t n = m->bytes - at < PIECE ? (size_t)(m->bytes - at) : PIECE;
+        char *piece = to ? to + at : l->staging;
+        if (ft_matrix_read(&l->gguf, m, at, n, piece) == FT_OK && m->hashed)
+            (void)XXH3_64bits_update(l->hash, piece, n);
+    }
+    if (m->hashed && l->gguf.st == FT_OK && XXH3_64bits_digest(l->hash) != m->part[0].hash)
+        ft_gguf_refuse(&l->gguf, FT_CORRUPT,
+                       "tensor '%s' is damaged: make the file anew with foretoken model pack",
+                       gguf_get_tensor_name(l->gguf.ctx, w->id));
+}
+
+/* Makes the staging buffer large enough for a weight. */
+static ft_status reserve(loader *l, const ft_planned *w, const ft_matrix *m)
 {
     const size_t unit = ft_matrix_unit(m);
-    if (m->way == FT_EXTENT_AS_IS)
-        return 1;
-    return m->way == FT_EXTENT_GGML ? (size_t)m->bytes : PIECE > unit ? PIECE : unit;
+    const size_t bytes = m->way == FT_EXTENT_GGML ? (size_t)m->bytes : PIECE > unit ? PIECE : unit;
+    if (bytes <= l->staging_bytes || (m->way == FT_EXTENT_AS_IS && !w->streamed))
+        return FT_OK;
+    free(l->staging);
+    l->staging = malloc(bytes);
+    l->staging_bytes = l->staging ? bytes : 0;
+    return l->staging ? FT_OK
+                      : ft_gguf_refuse(&l->gguf, FT_NOMEM, "out of memory while reading '%s'",
+                                       gguf_get_tensor_name(l->gguf.ctx, w->id));
 }
 
 static ft_status read_weight(loader *l, const ft_planned *w)
 {
     const ft_matrix m = ft_planned_matrix(&l->model->plan, w);
-    if (!reserve(l, staging_for(&m)))
-        return ft_gguf_refuse(&l->gguf, FT_NOMEM, "out of memory while reading '%s'",
-                              gguf_get_tensor_name(l->gguf.ctx, w->id));
-    char *to = m.way == FT_EXTENT_GGML ? l->staging : m.tensor->data;
-    for (uint32_t i = 0; i < m.n_parts; i++) {
-        if (m.way == FT_EXTENT_PACK)
-            read_packing(l, &m, i);
-        else
-            ft_gguf_read(&l->gguf, m.part[i].offset, to, m.part[i].bytes);
-        to += m.part[i].bytes;
-    }
+    ft_status st = reserve(l, w, &m);
+    if (st != FT_OK)
+        return st;
+    if (m.way == FT_EXTENT_PACK)
+        read_packing(l, &m);
+    else
+        read_as_is(l, w, &m, m.way == FT_EXTENT_GGML ? l->staging : m.tensor->data);
     if (m.way == FT_EXTENT_GGML && l->gguf.st == FT_OK)
         ggml_backend_tensor_set(m.tensor, l->staging, 0, m.bytes);
+    return l->gguf.st;
+}
+
+/* Rows of an embedding that stays in the file are read one by one, and a row has no hash. So all of
+ * it is checked once. */
+static ft_status check_embedding(loader *l)
+{
+    const ft_plan *plan = &l->model->plan;
+    const ft_planned *w = &plan->weights[plan->embedding];
+    const ft_matrix m = ft_planned_matrix(plan, w);
+    if (!w->streamed || !m.hashed)
+        return FT_OK;
+    ft_status st = reserve(l, w, &m);
+    if (st == FT_OK)
+        read_as_is(l, w, &m, NULL);
     return l->gguf.st;
 }
 
@@ -172,14 +200,66 @@ static ft_status read_weights(loader *l)
         done += plan->weights[i].bytes;
         ft_progress_report(&l->opts->progress, done, total);
     }
+    return check_embedding(l);
+}
+
+/* ---- packed files ---- */
+
+/* What a packed file cannot be loaded as. */
+static ft_status check_packed(loader *l)
+{
+    const ft_model_opts *opts = l->opts;
+    const bool devices = opts->devices && opts->devices->n > 0 && opts->n_gpu_layers != 0;
+    ft_status st = ft_packed_read(&l->gguf, &l->packed);
+    if (st != FT_OK || !l->packed.is)
+        return st;
+    if (devices)
+        return ft_gguf_refuse(&l->gguf, FT_UNSUPPORTED,
+                              "a packed file is for the CPU: pass --device none, or the file that "
+                              "it was made from");
+    for (int64_t i = 0; i < gguf_get_n_tensors(l->gguf.ctx); i++)
+        if ((opts->no_pack || opts->no_repack) &&
+            ft_packed_name(gguf_get_tensor_name(l->gguf.ctx, i)))
+            return ft_gguf_refuse(&l->gguf, FT_INVALID,
+                                  "packed for our own kernels: --kernels ggml needs the file that "
+                                  "it was made from");
     return FT_OK;
 }
+
+/* Checks that the tensors of a packed file lie in its order, and that they are packed if all that
+ * can be must be. */
+static ft_status check_places(loader *l)
+{
+    const ft_plan *plan = &l->model->plan;
+    const bool all = !l->opts->choose && !l->opts->no_pack && !l->opts->no_repack;
+    size_t *order = malloc(plan->n * sizeof *order);
+    if (!order)
+        return ft_gguf_refuse(&l->gguf, FT_NOMEM, "out of memory");
+    const size_t n = ft_plan_file_order(plan, order);
+    for (size_t i = 0; i < n; i++) {
+        const ft_planned *w = &plan->weights[order[i]];
+        const char *name = gguf_get_tensor_name(l->gguf.ctx, w->id);
+        if (w->id != (int64_t)i)
+            ft_gguf_refuse(&l->gguf, FT_CORRUPT, "tensor '%s' is not in a packed file's order",
+                           name);
+        if (all && (w->is_matrix || order[i] == plan->head) && !w->stored &&
+            ft_pack_fits(w->type, w->n_in, w->n_out))
+            ft_gguf_refuse(&l->gguf, FT_INVALID,
+                           "'%s' was left to ggml when the file was packed: --kernels packed needs "
+                           "the file that it was made from",
+                           name);
+    }
+    free(order);
+    return l->gguf.st;
+}
+
+/* ---- opening ---- */
 
 static ft_status make_plan(loader *l)
 {
     ft_placer placer;
     const ft_model_opts *opts = l->opts;
-    const ft_plan_input in = {opts, &l->gguf, &l->model->info.hp, &l->src, &placer};
+    const ft_plan_input in = {opts, &l->gguf, &l->model->info.hp, &l->src, &placer, l->packed.hash};
     ft_status st = ft_placer_init(&placer,
                                   (opts->no_pack ? FT_PLACE_NO_PACK : 0u) |
                                       (opts->no_repack ? FT_PLACE_NO_REPACK : 0u),
@@ -215,26 +295,38 @@ static ft_status choose_streamed(loader *l)
 /* Everything before memory is allocated for weights. */
 static ft_status open_and_plan(loader *l)
 {
-    ft_hparams hp;
-    ft_status st = ft_sources_open(l->opts->path, l->err, &l->gguf, &hp, &l->src);
+    ft_status st = ft_gguf_open(l->opts->path, l->err, &l->gguf);
     if (st != FT_OK)
         return st;
     l->model = calloc(1, sizeof *l->model);
-    if (!l->model)
+    l->hash = XXH3_createState();
+    if (l->model)
+        l->model->fd = -1;
+    if (!l->model || !l->hash)
         return ft_gguf_refuse(&l->gguf, FT_NOMEM, "out of memory");
-    l->model->info.hp = hp;
-    l->model->fd = -1;
-    st = make_plan(l);
+    ft_hparams *hp = &l->model->info.hp;
+    st = check_packed(l);
+    if (st == FT_OK)
+        st = ft_hparams_read(&l->gguf, hp);
+    if (st == FT_OK)
+        st = ft_sources_find(&l->gguf, hp, l->packed.is, &l->src);
+    if (st == FT_OK)
+        st = make_plan(l);
+    if (st == FT_OK && l->packed.is)
+        st = check_places(l);
     if (st == FT_OK)
         st = ft_model_describe(l->model, &l->gguf);
+    if (st == FT_OK && !l->packed.is)
+        st = ft_fingerprint_sums(&l->gguf, l->packed.sums);
     if (st == FT_OK)
-        st = ft_fingerprint_read(&l->gguf, &hp, &l->model->info.fingerprint);
+        st = ft_fingerprint_of(&l->gguf, hp, l->packed.sums, &l->model->info.fingerprint);
     return st == FT_OK ? choose_streamed(l) : st;
 }
 
 static void loader_deinit(loader *l)
 {
     free(l->staging);
+    (void)XXH3_freeState(l->hash);
     ft_sources_deinit(&l->src);
     ft_gguf_close(&l->gguf);
 }

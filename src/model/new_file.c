@@ -47,6 +47,13 @@ ft_status ft_new_file_write(ft_new_file *file, const void *data, size_t n, ft_er
     return FT_OK;
 }
 
+ft_status ft_new_file_seek(ft_new_file *file, uint64_t offset, ft_error *err)
+{
+    if (lseek(file->fd, (off_t)offset, SEEK_SET) < 0)
+        return ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
+    return FT_OK;
+}
+
 ft_status ft_new_file_finish(ft_new_file *file, ft_status st, ft_error *err)
 {
     if (close(file->fd) != 0 && st == FT_OK) /* some file systems report a full disk here */

@@ -5,6 +5,8 @@
 #ifndef FT_MODEL_NEW_FILE_H
 #define FT_MODEL_NEW_FILE_H
 
+#include <stdint.h>
+
 #include "base/buf.h"
 #include "base/status.h"
 
@@ -23,6 +25,9 @@ FT_WARN_UNUSED ft_status ft_new_file_create(const char *in, const char *out, ft_
 /* Writes n bytes. FT_IO. */
 FT_WARN_UNUSED ft_status ft_new_file_write(ft_new_file *file, const void *data, size_t n,
                                            ft_error *err);
+
+/* Goes to a byte of the file, to write there next. FT_IO. */
+FT_WARN_UNUSED ft_status ft_new_file_seek(ft_new_file *file, uint64_t offset, ft_error *err);
 
 /* If st is FT_OK, renames the file to its final name (FT_IO if that fails). Otherwise removes it
  * and returns st. *file needs no cleanup afterwards. */

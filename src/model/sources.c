@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the tensors of a family in a checked GGUF file and compares each one's shape and type with
-// what the hyperparameters say. Stateless; any thread.
+// what the hyperparameters say. In packed files, matrices may have other names and be joined, and
+// shapes must fit the packed layout. Stateless; any thread.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/hparams.h"
+#include "model/pack.h"
+#include "model/packed_file.h"
 
 typedef enum presence { NEVER, MAY, MUST } presence;
 
 /* A layer's tensors with their dimensions; out NONE: a vector. */
-typedef enum dim { NONE, EMBD, FF, HEADS, KV, HEAD } dim;
+typedef enum dim { NONE, EMBD, FF, HEADS, KV, HEAD, QKV, GATE_UP } dim;
 static const struct part {
     const char *suffix;
     dim in, out;
@@ -32,12 +35,16 @@ static const struct part {
     [FT_PART_GATE] = {"ffn_gate.weight", EMBD, FF, {MUST, MUST, MUST}},
     [FT_PART_UP] = {"ffn_up.weight", EMBD, FF, {MUST, MUST, MUST}},
     [FT_PART_DOWN] = {"ffn_down.weight", FF, EMBD, {MUST, MUST, MUST}},
+    /* packed files have these, or what they join */
+    [FT_PART_QKV] = {"attn_qkv.joined", EMBD, QKV, {NEVER, NEVER, NEVER}},
+    [FT_PART_GATE_UP] = {"ffn_gate_up.joined", EMBD, GATE_UP, {NEVER, NEVER, NEVER}},
 };
 
 typedef struct finder {
     ft_gguf *gguf;
     const ft_hparams *hp;
-    bool *used; /* [n_tensors] */
+    bool packed; /* it is a packed file */
+    bool *used;  /* [n_tensors] */
 } finder;
 
 static int64_t size_of(const ft_hparams *hp, dim d)
@@ -53,6 +60,10 @@ static int64_t size_of(const ft_hparams *hp, dim d)
         return (int64_t)hp->n_head_kv * hp->head_dim;
     case HEAD:
         return hp->head_dim;
+    case QKV:
+        return size_of(hp, HEADS) + 2 * size_of(hp, KV);
+    case GATE_UP:
+        return 2 * size_of(hp, FF);
     case NONE:
         break;
     }
@@ -91,22 +102,71 @@ static int64_t find(const finder *f, const char *name, presence need, int64_t n_
         ft_gguf_refuse(f->gguf, FT_UNSUPPORTED,
                        "tensor '%s' has type %s, which cannot be computed there", name,
                        ggml_type_name(type));
+    if (f->packed && ft_packed_name(name) && !ft_pack_fits(type, n_in, n_out))
+        ft_gguf_refuse(f->gguf, FT_CORRUPT,
+                       "tensor '%s': type %s and shape [%" PRId64 ", %" PRId64 "] cannot be packed",
+                       name, ggml_type_name(type), n_in, n_out);
     f->used[id] = true;
     return id;
 }
 
+void ft_sources_name(uint32_t layer, int part, bool packed, char out[GGML_MAX_NAME])
+{
+    const char *suffix = parts[part].suffix;
+    const int stem = (int)(strrchr(suffix, '.') - suffix);
+    snprintf(out, GGML_MAX_NAME, "blk.%u.%.*s%s", layer, packed ? stem : (int)strlen(suffix),
+             suffix, packed ? ".packed" : "");
+}
+
+/* A layer's part, under either name that it can have. */
+static int64_t find_part(const finder *f, uint32_t layer, int part, presence need)
+{
+    const struct part *p = &parts[part];
+    const int64_t n_in = size_of(f->hp, p->in), n_out = p->out == NONE ? 0 : size_of(f->hp, p->out);
+    char name[GGML_MAX_NAME];
+    int64_t id = -1;
+    if (f->packed && n_out) {
+        ft_sources_name(layer, part, true, name);
+        id = find(f, name, need == MUST ? MAY : need, n_in, n_out);
+    }
+    ft_sources_name(layer, part, false, name);
+    return id >= 0 ? id : find(f, name, need, n_in, n_out);
+}
+
 static void find_layer(const finder *f, uint32_t layer, int64_t out[FT_PART_COUNT])
 {
-    for (int i = 0; i < FT_PART_COUNT; i++) {
-        const struct part *p = &parts[i];
-        char name[GGML_MAX_NAME];
-        out[i] = -1;
-        if (!p->suffix)
-            continue;
-        snprintf(name, sizeof name, "blk.%u.%s", layer, p->suffix);
-        out[i] = find(f, name, p->need[f->hp->family], size_of(f->hp, p->in),
-                      p->out == NONE ? 0 : size_of(f->hp, p->out));
+    const presence joined = f->packed ? MAY : NEVER;
+    out[FT_PART_QKV] = find_part(f, layer, FT_PART_QKV, joined);
+    out[FT_PART_GATE_UP] = find_part(f, layer, FT_PART_GATE_UP, joined);
+    for (int i = 0; i < FT_PART_QKV; i++) {
+        const bool in_qkv = i == FT_PART_Q || i == FT_PART_K || i == FT_PART_V;
+        const bool in_gate_up = i == FT_PART_GATE || i == FT_PART_UP;
+        const bool is_joined =
+            (in_qkv && out[FT_PART_QKV] >= 0) || (in_gate_up && out[FT_PART_GATE_UP] >= 0);
+        out[i] = find_part(f, layer, i, is_joined ? NEVER : parts[i].need[f->hp->family]);
     }
+}
+
+/* Embedding and output head. A packed embedding serves as the head, too. */
+static void find_ends(const finder *f, ft_sources *out)
+{
+    const int64_t n_embd = f->hp->n_embd, n_vocab = f->hp->n_vocab;
+    const presence packed = f->packed ? MAY : NEVER;
+    out->output = out->output_copy = -1;
+    out->tok_embd = find(f, FT_NAME_PACKED_EMBEDDING, packed, n_embd, n_vocab);
+    if (out->tok_embd >= 0) {
+        const enum ggml_type type = gguf_get_tensor_type(f->gguf->ctx, out->tok_embd);
+        if (!ft_pack_has_rows(type))
+            ft_gguf_refuse(f->gguf, FT_CORRUPT, "tensor '%s': no rows of %s can be looked up",
+                           FT_NAME_PACKED_EMBEDDING, ggml_type_name(type));
+        return;
+    }
+    out->tok_embd = find(f, "token_embd.weight", MUST, n_embd, n_vocab);
+    out->output = find(f, "output.weight", MAY, n_embd, n_vocab);
+    if (out->output < 0)
+        out->output = find(f, FT_NAME_PACKED_HEAD, packed, n_embd, n_vocab);
+    if (out->output < 0)
+        out->output_copy = find(f, FT_NAME_PACKED_COPY, packed, n_embd, n_vocab);
 }
 
 static void find_all(const finder *f, ft_sources *out)
@@ -114,9 +174,8 @@ static void find_all(const finder *f, ft_sources *out)
     const ft_hparams *hp = f->hp;
     /* libllama reads RoPE factors (llama 3) for the llama family only. */
     const presence factors = hp->family == FT_FAMILY_LLAMA ? MAY : NEVER;
-    out->tok_embd = find(f, "token_embd.weight", MUST, hp->n_embd, hp->n_vocab);
+    find_ends(f, out);
     out->output_norm = find(f, "output_norm.weight", MUST, hp->n_embd, 0);
-    out->output = find(f, "output.weight", MAY, hp->n_embd, hp->n_vocab);
     out->rope_freqs = find(f, "rope_freqs.weight", factors, hp->n_rot / 2, 0);
     for (uint32_t i = 0; i < hp->n_layer; i++)
         find_layer(f, i, out->layers[i]);
@@ -127,11 +186,11 @@ static void find_all(const finder *f, ft_sources *out)
                            gguf_get_tensor_name(f->gguf->ctx, i), ft_family_name(hp->family));
 }
 
-ft_status ft_sources_find(ft_gguf *gguf, const ft_hparams *hp, ft_sources *out)
+ft_status ft_sources_find(ft_gguf *gguf, const ft_hparams *hp, bool packed, ft_sources *out)
 {
     size_t n = (size_t)gguf_get_n_tensors(gguf->ctx);
-    finder f = {.gguf = gguf, .hp = hp, .used = calloc(n ? n : 1, sizeof(bool))};
-    *out = (ft_sources){.layers = calloc(hp->n_layer, sizeof *out->layers)};
+    finder f = {.gguf = gguf, .hp = hp, .packed = packed, .used = calloc(n ? n : 1, sizeof(bool))};
+    *out = (ft_sources){.layers = calloc(hp->n_layer, sizeof *out->layers), .packed = packed};
     if (f.used && out->layers)
         find_all(&f, out);
     else
@@ -153,9 +212,11 @@ ft_status ft_sources_open(const char *path, ft_error *err, ft_gguf *gguf, ft_hpa
 {
     ft_status st = ft_gguf_open(path, err, gguf);
     if (st == FT_OK)
+        st = ft_packed_refuse(gguf);
+    if (st == FT_OK)
         st = ft_hparams_read(gguf, hp);
     if (st == FT_OK)
-        st = ft_sources_find(gguf, hp, out);
+        st = ft_sources_find(gguf, hp, false, out);
     if (st != FT_OK)
         ft_gguf_close(gguf);
     return st;

@@ -53,26 +53,34 @@ static ft_model *load(const char *path, asked *a)
     return model;
 }
 
-/* The weight that the matrix's extents give, as a buffer of its type. */
+/* Bytes [at, at + n) of the matrix's parts. */
+static void read_range(const ft_model *model, const ft_matrix *m, size_t at, size_t n, uint8_t *to)
+{
+    ft_extent from[FT_EXTENT_PARTS];
+    size_t n_from = ft_matrix_range(m, at, n, from), sum = 0;
+    for (size_t i = 0; i < n_from; i++) {
+        assert_true(pread(ft_model_fd(model), to + sum, from[i].bytes, (off_t)from[i].offset) ==
+                    (ssize_t)from[i].bytes);
+        sum += from[i].bytes;
+    }
+    assert_int_equal(sum, n);
+}
+
+/* The weight that the matrix's extents give, as a buffer of its type; in two pieces if ggml does
+ * not want it whole. */
 static ggml_backend_buffer_t read_matrix(const ft_model *model, const ft_matrix *m)
 {
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(m->buft, m->bytes);
     uint8_t *weight = ggml_backend_buffer_get_base(buffer), *whole = malloc(m->bytes);
-    size_t unit = ft_matrix_unit(m), at = 0;
-    for (uint32_t i = 0; i < m->n_parts; i++) {
-        size_t n = m->part[i].bytes;
-        assert_true(pread(ft_model_fd(model), whole + at, n, (off_t)m->part[i].offset) ==
-                    (ssize_t)n);
-        assert_int_equal(n % unit, 0);
-        if (m->way != FT_EXTENT_GGML) { /* in two pieces */
-            size_t first = n / unit / 2 * unit;
-            ft_matrix_put(m, i, first, whole + at + first, n - first, weight);
-            ft_matrix_put(m, i, 0, whole + at, first, weight);
-        }
-        at += n;
-    }
-    assert_int_equal(at, m->bytes);
-    if (m->way == FT_EXTENT_GGML) {
+    size_t unit = ft_matrix_unit(m), first = m->bytes / unit / 2 * unit;
+    assert_int_equal(m->bytes % unit, 0);
+    if (m->way != FT_EXTENT_GGML) {
+        read_range(model, m, first, m->bytes - first, whole);
+        ft_matrix_put(m, whole, first, m->bytes - first, weight);
+        read_range(model, m, 0, first, whole);
+        ft_matrix_put(m, whole, 0, first, weight);
+    } else {
+        read_range(model, m, 0, m->bytes, whole);
         assert_int_equal(ggml_backend_tensor_alloc(buffer, m->tensor, weight), GGML_STATUS_SUCCESS);
         ggml_backend_tensor_set(m->tensor, whole, 0, m->bytes);
     }
@@ -153,6 +161,9 @@ static void test_weights(void **state)
             check_file(&opts);
         }
     check_file(&(tiny_gguf_opts){.n_layer = N_LAYER, .mixed_qkv = true, .rope_freqs = true});
+    /* joined, 24 rows of K and V are not whole tiles */
+    check_file(&(tiny_gguf_opts){
+        .n_layer = N_LAYER, .n_embd = 96, .n_head = 4, .n_head_kv = 1, .head_dim = 24});
 }
 
 /* A weight that is head and embedding stays in the file only if both do. */

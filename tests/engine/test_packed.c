@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packed files: their logits are those of the file that they were made from bit for bit, for every
+// family and weight type, for prompts, single tokens and trees, by both attention routes. Kernels,
+// fingerprints and sizes are told alike, and --kernels is held to what the file has.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "engine/load.h"
+#include "engine/products.h"
+#include "model/pack_file.h"
+#include "support/tiny_gguf.h"
+
+#define N_PROMPT 20
+#define N_TEXT   6
+#define N_TREE   5
+
+typedef struct one {
+    ft_model *model;
+    ft_engine *engine;
+    ft_seq *seq;
+} one;
+
+static void pack(const char *in, const char *out, ft_products products)
+{
+    ft_error err = {0};
+    ft_model_opts choice = {0};
+    ft_products_apply(products, &choice);
+    ft_pack_file_opts opts = {
+        .in = in, .out = out, .no_pack = choice.no_pack, .choose = choice.choose};
+    if (ft_model_pack(&opts, &err) != FT_OK)
+        fail_msg("%s", err.message);
+}
+
+static ft_status load(const char *path, const char *kernels, ft_error *err, ft_model **out)
+{
+    const ft_device_opts where = {.names = "none", .kernels = kernels};
+    const ft_model_opts opts = {.path = path};
+    return ft_model_load_on(&where, &opts, err, out);
+}
+
+static void open_one(one *o, const char *path, const char *kernels, ft_attn_route route)
+{
+    ft_error err = {0};
+    if (load(path, kernels, &err, &o->model) != FT_OK)
+        fail_msg("%s", err.message);
+    ft_engine_opts engine = {
+        .model = o->model, .kv_tok = 128, .max_batch_tok = 32, .n_threads = 1, .route = route};
+    assert_int_equal(ft_engine_create(&engine, NULL, &o->engine), FT_OK);
+    assert_int_equal(ft_seq_create(o->engine, NULL, &o->seq), FT_OK);
+}
+
+static void close_one(one *o)
+{
+    ft_seq_destroy(o->seq);
+    ft_engine_destroy(o->engine);
+    ft_model_destroy(o->model);
+}
+
+/* Both compute the segment; the likeliest token of the last row that both agree on to the bit. The
+ * first n_commit nodes stay. */
+static int32_t step(one o[2], ft_segment segment, uint32_t n_commit)
+{
+    static const uint32_t path[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
+                                    10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+    const uint32_t n_vocab = ft_model_hparams(o[0].model)->n_vocab;
+    const uint64_t all = ~0ull;
+    const float *row[2] = {NULL, NULL};
+    int32_t best = 0;
+    segment.want = &all;
+    for (int i = 0; i < 2; i++) {
+        segment.seq = o[i].seq;
+        assert_int_equal(ft_engine_forward(o[i].engine, &segment, 1, NULL), FT_OK);
+    }
+    for (uint32_t r = 0; r < segment.n; r++) {
+        row[0] = ft_engine_logits(o[0].engine, r);
+        row[1] = ft_engine_logits(o[1].engine, r);
+        assert_memory_equal(row[0], row[1], n_vocab * sizeof **row);
+    }
+    for (uint32_t j = 1; row[0] && j < n_vocab; j++)
+        if (row[0][j] > row[0][best])
+            best = (int32_t)j;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ft_seq_commit(o[i].seq, path, n_commit, NULL, 0, NULL), FT_OK);
+    return best;
+}
+
+static void compare_logits(one o[2])
+{
+    static const int32_t tree[N_TREE] = {7, 8, 9, 10, 11}, parent[N_TREE] = {-1, 0, 0, 1, -1};
+    int32_t prompt[N_PROMPT];
+    ft_rng rng;
+    ft_rng_init(&rng, 3);
+    for (int i = 0; i < N_PROMPT; i++)
+        prompt[i] = (int32_t)ft_rng_below(&rng, 259);
+    ft_segment s = {.n = N_PROMPT, .tokens = prompt};
+    int32_t next = step(o, s, N_PROMPT);
+    for (int i = 0; i < N_TEXT; i++) {
+        s = (ft_segment){.n = 1, .tokens = &next};
+        next = step(o, s, 1);
+    }
+    s = (ft_segment){.n = N_TREE, .tokens = tree, .parent = parent};
+    step(o, s, 2);
+}
+
+static void compare_models(const ft_model *a, const ft_model *b)
+{
+    const ft_fingerprints f = ft_model_fingerprints(a), g = ft_model_fingerprints(b);
+    const ft_model_memory m = ft_model_get_memory(a), n = ft_model_get_memory(b);
+    assert_true(f.model == g.model && f.weights == g.weights);
+    assert_memory_equal(&m, &n, sizeof m);
+    assert_memory_equal(ft_model_hparams(a), ft_model_hparams(b), sizeof(ft_hparams));
+    assert_string_equal(ft_model_name(a), ft_model_name(b));
+    assert_string_equal(ft_model_type_name(a), ft_model_type_name(b));
+    assert_int_equal(ft_model_repacked(a), ft_model_repacked(b));
+    assert_int_equal(ft_model_bytes_on(a, 0), ft_model_bytes_on(b, 0));
+}
+
+static void check(const tiny_gguf_opts *opts, ft_products products)
+{
+    static const char *const kernels[] = {
+        [FT_PRODUCTS_AUTO] = "auto", [FT_PRODUCTS_PACKED] = "packed", [FT_PRODUCTS_GGML] = "ggml"};
+    char *in = tiny_gguf_temp(opts), *out = tiny_temp_path();
+    pack(in, out, products);
+    for (int route = 0; route < 2; route++) {
+        one o[2];
+        open_one(&o[0], in, kernels[products], route ? FT_ATTN_PORTABLE : FT_ATTN_CPU);
+        open_one(&o[1], out, kernels[products], route ? FT_ATTN_PORTABLE : FT_ATTN_CPU);
+        compare_models(o[0].model, o[1].model);
+        compare_logits(o);
+        close_one(&o[0]);
+        close_one(&o[1]);
+    }
+    unlink(in);
+    unlink(out);
+    free(in);
+    free(out);
+}
+
+static void test_types(void **state)
+{
+    static const char *const families[] = {"llama", "qwen2", "qwen3"};
+    static const enum ggml_type types[] = {
+        GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16, GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0,
+        GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL, GGML_TYPE_Q4_K,
+        GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K,   GGML_TYPE_IQ4_XS};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t f = 0; f < 3; f++) {
+            tiny_gguf_opts opts = {.arch = families[f],
+                                   .type = types[t],
+                                   .output_bias = f == 0,
+                                   .rope_freqs = f == 0,
+                                   .tied = f == 1,
+                                   .embd_as_type = t % 2 == 0,
+                                   .seed = 40 + f};
+            check(&opts, FT_PRODUCTS_AUTO);
+            opts.tied = !opts.tied;
+            opts.embd_as_type = !opts.embd_as_type;
+            check(&opts, (ft_products)(t % 3));
+        }
+}
+
+static void test_variants(void **state)
+{
+    const tiny_gguf_opts cases[] = {
+        {.mixed_qkv = true, .tied = true, .seed = 5},
+        {.type = GGML_TYPE_Q4_K, .finer = GGML_TYPE_Q6_K, .tied = true, .seed = 6},
+        {.type = GGML_TYPE_Q8_0, .n_head = 4, .n_head_kv = 4, .head_dim = 40, .seed = 7},
+        {.type = GGML_TYPE_Q8_0, .n_vocab = 331, .tied = true, .seed = 8}, /* no whole tiles */
+        {.type = GGML_TYPE_F16, .n_vocab = 331, .embd_as_type = true, .tied = true, .seed = 9},
+        {.type = GGML_TYPE_Q4_0, .n_embd = 96, .n_head = 4, .n_head_kv = 1, .head_dim = 24},
+        {.type = GGML_TYPE_F32, .n_ff = 20000, .n_layer = 1}, /* a tile is more than a piece */
+        {.n_layer = 17, .rope_linear = 4, .spm = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int p = 0; p < 3; p++)
+            check(&cases[i], (ft_products)p);
+}
+
+static void refuse(const char *path, const char *kernels, const char *says)
+{
+    ft_error err = {0};
+    ft_model *model = NULL;
+    assert_int_equal(load(path, kernels, &err, &model), FT_INVALID);
+    if (!strstr(err.message, says))
+        fail_msg("'%s' does not say '%s'", err.message, says);
+    assert_null(model);
+}
+
+/* The file fixes what multiplies. */
+static void test_kernels(void **state)
+{
+    const tiny_gguf_opts opts = {.type = GGML_TYPE_Q8_0};
+    char *in = tiny_gguf_temp(&opts), *out = tiny_temp_path();
+    char text[FT_PRODUCTS_TEXT];
+    ft_model *model = NULL;
+    ft_error err = {0};
+    pack(in, out, FT_PRODUCTS_PACKED);
+    refuse(out, "ggml", "--kernels ggml");
+    pack(in, out, FT_PRODUCTS_GGML);
+    refuse(out, "packed", "--kernels packed");
+    assert_int_equal(load(out, "auto", &err, &model), FT_OK);
+    const ft_model_products products = ft_model_get_memory(model).products;
+    ft_products_text(&products, text);
+    assert_string_equal(text, "ggml q8_0");
+    ft_model_destroy(model);
+    unlink(in);
+    unlink(out);
+    free(in);
+    free(out);
+}
+
+int main(void)
+{
+    tiny_quiet();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types),
+                                       cmocka_unit_test(test_variants),
+                                       cmocka_unit_test(test_kernels)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
