@@ -42,6 +42,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_info,
     &ft_cmd_quantize,
     &ft_cmd_model_inflate,
+    &ft_cmd_model_pack,
     &ft_cmd_fit_verify_time,
     &ft_cmd_trace,
     &ft_cmd_record_positions,
