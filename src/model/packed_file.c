@@ -58,6 +58,7 @@ ft_status ft_packed_header(const struct gguf_context *gguf, uint64_t *out)
     if (!state)
         return FT_NOMEM;
     (void)XXH3_64bits_reset(state);
+    add_number(state, gguf_get_version(gguf));
     for (int64_t i = 0; i < gguf_get_n_kv(gguf); i++)
         if (strcmp(gguf_get_key(gguf, i), FT_KEY_PACKED_HEADER) != 0)
             add_key(state, gguf, i);

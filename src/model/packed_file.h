@@ -8,7 +8,8 @@
  *   foretoken.pack.version  u32, FT_PACKED_VERSION
  *   foretoken.pack.sums     u64 [2]: what fingerprint.h sums over the original's tensors
  *   foretoken.pack.hash     u64 [tensors]: XXH3 (64 bits) of each tensor's bytes
- *   foretoken.pack.header   u64: XXH3 of all other keys and of the tensors' descriptions
+ *   foretoken.pack.header   u64: XXH3 of the format's version, of all other keys, and of the
+ *                           tensors' descriptions
  *
  * First come the embedding and the vectors, then the matrices, layer by layer, then the output
  * head. A matrix in our own layout (pack.h) is named STEM.packed; joined matrices in plain layout
