@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Who computes now. Two models in one process that both use all cores must not compute at the same
- * time: the threads of each would wait in barriers for cores that the other has. One of the two goes
- * first: while it waits for the turn, the other does not get it again.
+ * time: the threads of each would wait in barriers for cores that the other has. One of the two
+ * goes first: while it waits for the turn, the other does not get it again.
  *
  * Lock: one of its own, held for a moment only. Any thread.
  */
@@ -22,6 +22,7 @@ typedef struct ft_turn {
     unsigned n_first; /* threads that wait and go first */
 } ft_turn;
 
+/* Nobody has it. */
 void ft_turn_init(ft_turn *turn);
 /* Nobody has the turn or waits for it. */
 void ft_turn_deinit(ft_turn *turn);

@@ -114,12 +114,11 @@ static ft_status plan_memory(run_app *app, const ft_memory_need *need, ft_error 
     return ft_cmd_memory_plan(&app->memory, &app->f.memory, &with_draft, v, err);
 }
 
-static ft_status load_target(run_app *app, const ft_memory_need *need, ft_error *err)
+static ft_status load_target(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;
     if (app->memory.on)
-        return ft_cmd_memory_load(&app->memory, &f->memory, need, &f->verifier, err, &app->target,
-                                  &app->vocab);
+        return ft_cmd_memory_load(&app->memory, err, &app->target, &app->vocab);
     return ft_cmd_load_model(f->target, "loading the target", &f->device, err, &app->target,
                              &app->vocab);
 }
@@ -133,7 +132,7 @@ static ft_status load(run_app *app, ft_error *err)
         return status;
     status = ft_edge_flags_open(&f->edge, err);
     if (status == FT_OK)
-        status = load_target(app, &need, err);
+        status = load_target(app, err);
     if (status == FT_OK && f->draft)
         status = load_draft(app, err);
     return status;

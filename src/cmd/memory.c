@@ -20,8 +20,8 @@
  * budget. */
 #define ROWS_LEAST 128
 #define ROWS_MOST  512
-/* libllama keeps each token in a list and in two maps, and each merge in another; measured 330 bytes
- * a token with SmolLM2's vocabulary. */
+/* libllama keeps each token in a list and in two maps, and each merge in another; measured 330
+ * bytes a token with SmolLM2's vocabulary. */
 #define VOCAB_BYTES_A_TOKEN 400
 /* Code and data that are used later than now, stacks of threads, the text and its records. */
 #define LATER_BYTES (24ull << 20)
@@ -147,6 +147,7 @@ static ft_status check_cgroup(uint64_t budget, ft_error *err)
     return FT_OK;
 }
 
+/* m: makes its plan, too; NULL: there is none. */
 static ft_status inspect(const ft_memory_need *need, ft_cmd_memory *m, ft_error *err,
                          ft_model_info *out)
 {
@@ -183,6 +184,9 @@ ft_status ft_cmd_memory_plan(ft_cmd_memory *m, const ft_memory_flags *flags,
     if (status != FT_OK)
         return status;
     m->on = true;
+    m->flags = flags;
+    m->need = *need;
+    m->opts = opts;
     ft_turn_init(&m->turn);
     ask->fixed = m->fixed;
     size_target(m, &info, opts);
@@ -203,12 +207,10 @@ ft_status ft_cmd_memory_plan(ft_cmd_memory *m, const ft_memory_flags *flags,
     return FT_OK;
 }
 
-ft_status ft_cmd_memory_load(ft_cmd_memory *m, const ft_memory_flags *flags,
-                             const ft_memory_need *need, ft_verifier_opts *opts, ft_error *err,
-                             ft_model **out, ft_vocab **vocab)
+ft_status ft_cmd_memory_load(ft_cmd_memory *m, ft_error *err, ft_model **out, ft_vocab **vocab)
 {
-    ft_device_opts cpu = *need->device;
-    const ft_model_opts model = {.path = need->path,
+    ft_device_opts cpu = *m->need.device;
+    const ft_model_opts model = {.path = m->need.path,
                                  .progress = ft_progress_terminal("loading the target"),
                                  .vocab = vocab,
                                  .stream = ft_memory_choose,
@@ -217,10 +219,10 @@ ft_status ft_cmd_memory_load(ft_cmd_memory *m, const ft_memory_flags *flags,
     ft_status status = ft_model_load_on(&cpu, &model, err, out);
     if (status != FT_OK || m->budget.plan.all_resident)
         return status;
-    const ft_streamed_opts streamed = {*out, &m->budget.plan, flags->no_overlap};
+    const ft_streamed_opts streamed = {*out, &m->budget.plan, m->flags->no_overlap};
     status = ft_streamed_create(&streamed, err, &m->streamed);
-    opts->streamed = m->streamed;
-    opts->turn = &m->turn;
+    m->opts->streamed = m->streamed;
+    m->opts->turn = &m->turn;
     return status;
 }
 

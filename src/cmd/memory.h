@@ -40,6 +40,9 @@ typedef struct ft_memory_need {
 /* A budget, its plan, and who holds it. */
 typedef struct ft_cmd_memory {
     bool on; /* there is a budget */
+    const ft_memory_flags *flags;
+    ft_memory_need need;
+    ft_verifier_opts *opts;
     ft_memory_budget budget;
     ft_engine_size size; /* of the target's engine */
     ft_hparams hp;       /* of the target */
@@ -48,18 +51,17 @@ typedef struct ft_cmd_memory {
     ft_streamed *streamed;
 } ft_cmd_memory;
 
-/* Plans for the target that the verifier's options describe (its pool, threads and type of K and V),
- * and limits their batch to the plan. Nothing is loaded. Does nothing without --memory. FT_INVALID:
- * the size is no size, or devices are asked for; FT_EXHAUSTED: it is too small, and
- * budget.plan.least_bytes says for what; FT_PRECONDITION: this process may not have so much. Errors
- * of ft_model_inspect. *m, all zeros, must not be moved later. */
+/* Plans for the target that the verifier's options describe (pool, threads, type of K and V), and
+ * limits their batch to the plan. Nothing is loaded. Does nothing without --memory. FT_INVALID: the
+ * size is no size, or devices are asked for; FT_EXHAUSTED: it is too small, and the plan's
+ * least_bytes says for what; FT_PRECONDITION: this process may not have so much. Errors of
+ * ft_model_inspect. *m, all zeros, must not be moved later; flags and opts must live as long. */
 FT_WARN_UNUSED ft_status ft_cmd_memory_plan(ft_cmd_memory *m, const ft_memory_flags *flags,
                                             const ft_memory_need *need, ft_verifier_opts *opts,
                                             ft_error *err);
-/* As ft_cmd_load_model, by the plan. */
-FT_WARN_UNUSED ft_status ft_cmd_memory_load(ft_cmd_memory *m, const ft_memory_flags *flags,
-                                            const ft_memory_need *need, ft_verifier_opts *opts,
-                                            ft_error *err, ft_model **out, ft_vocab **vocab);
+/* After the plan: as ft_cmd_load_model. */
+FT_WARN_UNUSED ft_status ft_cmd_memory_load(ft_cmd_memory *m, ft_error *err, ft_model **out,
+                                            ft_vocab **vocab);
 /* Prints the plan, as --dry-run does. Returns the exit status. */
 int ft_cmd_memory_print(const ft_cmd_memory *m, bool json);
 /* Before the model is destroyed. All zeros are legal. */

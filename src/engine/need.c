@@ -22,8 +22,8 @@ uint64_t ft_engine_kv_bytes(const ft_engine_size *size)
     return 2 * hp->n_layer * blocks * hp->n_head_kv * page;
 }
 
-/* Floats of a row while a layer is computed: x, its norm, Q, K and V, attention; then the two halves
- * of the FFN and their product, and the result. */
+/* Floats of a row while a layer is computed: x, its norm, Q, K and V, attention; then the two
+ * halves of the FFN and their product, and the result. */
 static uint64_t row_floats(const ft_hparams *hp)
 {
     const uint64_t n_q = (uint64_t)hp->n_head * hp->head_dim;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an engine needs of memory, from sizes alone: for plans that are made before a model is loaded
- * (model/memory_plan.h). Upper bounds; those of K and V are exact. Pure functions; any thread.
+ * What an engine needs of memory, from sizes alone: for plans that are made before a model is
+ * loaded (model/memory_plan.h). Upper bounds; those of K and V are exact. Pure functions; any
+ * thread.
  */
 #ifndef FT_ENGINE_NEED_H
 #define FT_ENGINE_NEED_H

@@ -17,7 +17,7 @@ static ft_status size_reader(ft_streamed_parts *parts, const ft_matrix *embeddin
     if (status == FT_OK)
         status = ft_weight_stream_need(&opts, err, &two);
     out->slot = two - one;
-    out->reader = one - out->slot;
+    out->reader = one - out->slot + parts->joined_bytes;
     return status;
 }
 

@@ -14,8 +14,8 @@ typedef struct ft_memory_budget {
     ft_memory_plan plan; /* out; least_bytes also if the budget is too small */
 } ft_memory_budget;
 
-/* For ft_model_opts.stream; stream_ctx: an ft_memory_budget. Errors of ft_memory_plan_make, FT_NOMEM,
- * FT_UNSUPPORTED: the weights are for another processor's layout by ggml. */
+/* For ft_model_opts.stream; stream_ctx: an ft_memory_budget. Errors of ft_memory_plan_make;
+ * FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_memory_choose(void *stream_ctx, const ft_model *model, ft_error *err,
                                           ft_stream_choice *out);
 

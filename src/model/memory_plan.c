@@ -9,8 +9,8 @@
 
 /* With fewer slots a read or the pass has to wait for the other. */
 #define SLOTS_LEAST 2
-/* The ring holds the reads that are under way, and a layer that is computed. A larger one would only
- * take room from resident layers. */
+/* The ring holds the reads that are under way, and a layer that is computed. A larger one would
+ * only take room from resident layers. */
 #define RING_BYTES ((uint64_t)16 << 20)
 /* Of few small layers the ring holds one part in so many. */
 #define RING_SHARE 4

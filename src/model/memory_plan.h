@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Divides a memory budget: which layers of a model stay in memory (are *resident*), which ones are
- * read from the file in every pass (are *streamed*), how large the ring is into which they are read,
- * and how many rows a pass may have. EdgeLLM, section III-D: "there is a memory upper bound by
+ * read from the file in every pass (are *streamed*), how large the ring is into which they are
+ * read, and how many rows a pass may have. EdgeLLM, section III-D: "there is a memory upper bound by
  * profiling or user defining".
  *
  * The budget is for the whole process: what a memory cgroup would count. Pure functions of sizes;
@@ -46,8 +46,8 @@ typedef struct ft_memory_ask {
     const ft_memory_part *fixed; /* [n_fixed] all that does not depend on the plan */
     size_t n_fixed;
     ft_memory_weights weights;
-    /* Bytes of a pass over so many rows, `out` of which want logits. parts: the output head comes in
-     * parts of at most part_bytes. */
+    /* Bytes of a pass over so many rows, `out` of which want logits. parts: the output head comes
+     * in parts. */
     uint64_t (*pass_bytes)(const void *ctx, uint32_t rows, uint32_t out, bool parts);
     const void *ctx;
     uint32_t rows_least, rows_most; /* of a pass, 0 < least <= most */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The weights of a model that are not all in memory: which layers are resident, where the others are
- * while a pass computes them, and the parts of the output head and the rows of the embedding.
+ * The weights of a model that are not all in memory: which layers are resident, where the others
+ * are while a pass computes them, and the parts of the output head and the rows of the embedding.
  * stream.h reads; this knows which bytes are which weight.
  *
  * A pass goes through the layers in their order:
  *
- *   begin -> embed -> (wait -> compute -> release) of each layer -> the same of each part of the head
+ *   begin -> embed -> (wait -> compute -> release) of each layer
+ *         -> (wait -> compute -> release) of each part of the head
  *
  * A weight that is not resident has memory between wait and release only. Before and behind, its
  * address is somewhere in the ring, where other weights may be.
@@ -33,8 +34,8 @@ typedef struct ft_streamed_opts {
     bool no_overlap;            /* as in ft_weight_stream_opts */
 } ft_streamed_opts;
 
-/* Opens the reader. A model has one at most: it sets the addresses of the model's tensors. Errors of
- * ft_weight_stream_create. The caller destroys *out before the model; it is NULL on failure. */
+/* Opens the reader. A model has one at most: it sets the addresses of the model's tensors. Errors
+ * of ft_weight_stream_create. The caller destroys *out before the model; it is NULL on failure. */
 FT_WARN_UNUSED ft_status ft_streamed_create(const ft_streamed_opts *opts, ft_error *err,
                                             ft_streamed **out);
 /* NULL is legal. */
@@ -49,7 +50,8 @@ FT_WARN_UNUSED ft_status ft_streamed_embed(ft_streamed *s, const int32_t *tokens
                                            ft_error *err, float *x);
 
 /* Waits until the layer's weights are in memory. Those of a resident layer are. FT_IO: they cannot
- * be read; FT_CORRUPT: they are not what the file says; FT_UNAVAILABLE: the disk does not answer. */
+ * be read; FT_CORRUPT: they are not what the file says; FT_UNAVAILABLE: the disk does not
+ * answer. */
 FT_WARN_UNUSED ft_status ft_streamed_wait(ft_streamed *s, uint32_t layer, ft_error *err);
 void ft_streamed_release(ft_streamed *s, uint32_t layer);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a pass. A packed file has each matrix as it is in memory, so a slot holds the file's
-// bytes. From any other file matrices are packed as they are read; then a slot holds them one behind
-// the other. No state.
+// bytes. From any other file matrices are packed as they are read; then a slot holds them one
+// behind the other. No state.
 #include "model/streamed_parts.h"
 
 #include <stdio.h>
@@ -102,6 +102,17 @@ static size_t n_extents(const ft_streamed_part *p)
     return n;
 }
 
+static size_t most_joined(const ft_streamed_parts *parts)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < parts->n; i++)
+        for (size_t k = 0; k < parts->at[i].n; k++) {
+            const ft_matrix *m = &parts->at[i].matrix[k];
+            most = m->n_parts > 1 && m->bytes > most ? m->bytes : most;
+        }
+    return most;
+}
+
 /* Fills the extents of a part, and where its matrices are in a slot. */
 static void place(ft_streamed_parts *parts, ft_streamed_part *p, ft_weight_extent *extents)
 {
@@ -142,7 +153,9 @@ ft_status ft_streamed_parts_make(const ft_model *model, const ft_memory_plan *pl
     for (size_t i = 0; i < out->n && out->at; i++)
         n += n_extents(&out->at[i]);
     out->extents = calloc(n + 1, sizeof *out->extents);
-    if (!out->at || !out->read || !out->extents) {
+    out->joined_bytes = out->at ? most_joined(out) : 0;
+    out->joined = malloc(out->joined_bytes + 1);
+    if (!out->at || !out->read || !out->extents || !out->joined) {
         ft_streamed_parts_deinit(out);
         return ft_error_set(err, FT_NOMEM, "%s: out of memory", model->path);
     }
@@ -162,17 +175,33 @@ void ft_streamed_parts_deinit(ft_streamed_parts *parts)
     free(parts->at);
     free(parts->read);
     free(parts->extents);
+    free(parts->joined);
     *parts = (ft_streamed_parts){0};
+}
+
+/* The bytes of a matrix, one part behind the other: a tile may hold rows of two of them. */
+static const void *join(const ft_streamed_parts *parts, const ft_matrix *m,
+                        const void *const *extents)
+{
+    char *to = parts->joined;
+    if (m->n_parts == 1)
+        return extents[0];
+    for (uint32_t i = 0; i < m->n_parts; i++) {
+        memcpy(to, extents[i], m->part[i].bytes);
+        to += m->part[i].bytes;
+    }
+    return parts->joined;
 }
 
 void ft_streamed_convert(void *ctx, size_t part, const void *const *extents, void *slot)
 {
     const ft_streamed_parts *parts = ctx;
     const ft_streamed_part *p = &parts->at[part];
-    for (size_t i = 0; i < p->n; i++)
-        for (uint32_t k = 0; k < p->matrix[i].n_parts; k++)
-            ft_matrix_put(&p->matrix[i], k, 0, *extents++, p->matrix[i].part[k].bytes,
-                          (char *)slot + p->at[i]);
+    for (size_t i = 0; i < p->n; i++) {
+        const ft_matrix *m = &p->matrix[i];
+        ft_matrix_put(m, join(parts, m, extents), 0, m->bytes, (char *)slot + p->at[i]);
+        extents += m->n_parts;
+    }
 }
 
 ft_weight_stream_opts ft_streamed_reads(ft_streamed_parts *parts, const ft_matrix *embedding)

@@ -31,11 +31,13 @@ typedef struct ft_streamed_parts {
     ft_weight_part *read; /* [n] the same for stream.h */
     bool convert;         /* some bytes have to change before they are weights */
     size_t slot_bytes;    /* with convert: of the largest part */
+    char *joined;         /* [joined_bytes] scratch of convert: for matrices of several parts */
+    size_t joined_bytes;
     ft_weight_extent *extents;
 } ft_streamed_parts;
 
-/* The parts of a model under a plan; NULL: of all that could be streamed. FT_NOMEM: there is nothing
- * to deinit then. */
+/* The parts of a model under a plan; NULL: of all that could be streamed. FT_NOMEM: there is
+ * nothing to deinit then. */
 FT_WARN_UNUSED ft_status ft_streamed_parts_make(const ft_model *model, const ft_memory_plan *plan,
                                                 ft_error *err, ft_streamed_parts *out);
 void ft_streamed_parts_deinit(ft_streamed_parts *parts);

@@ -139,12 +139,12 @@ static void test_order(void **state)
     free(path);
 }
 
-static ft_status stream_all(void *ctx, const ft_model *model, ft_error *err, ft_streamed *out)
+static ft_status stream_all(void *ctx, const ft_model *model, ft_error *err, ft_stream_choice *out)
 {
     (void)ctx;
     (void)model;
     (void)err;
-    *out = (ft_streamed){.layers = {UINT64_MAX}, .head = true, .embedding = true};
+    *out = (ft_stream_choice){.layers = {UINT64_MAX}, .head = true, .embedding = true};
     return FT_OK;
 }
 
