@@ -221,8 +221,8 @@ static ft_status check_packed(loader *l)
         if ((opts->no_pack || opts->no_repack) &&
             ft_packed_name(gguf_get_tensor_name(l->gguf.ctx, i)))
             return ft_gguf_refuse(&l->gguf, FT_INVALID,
-                                  "packed for our own kernels: --kernels ggml needs the file that "
-                                  "it was made from");
+                                  "packed for our own kernels: ggml's (--kernels ggml) need the "
+                                  "file that it was made from");
     return FT_OK;
 }
 

@@ -4,6 +4,7 @@
 // same is in tests/engine/test_packed.c.
 #include "model/pack_file.h"
 
+#include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -139,12 +141,12 @@ static void test_order(void **state)
     free(path);
 }
 
-static ft_status stream_all(void *ctx, const ft_model *model, ft_error *err, ft_stream_choice *out)
+static ft_status stream_all(void *ctx, const ft_model *model, ft_error *err, ft_streamed *out)
 {
     (void)ctx;
     (void)model;
     (void)err;
-    *out = (ft_stream_choice){.layers = {UINT64_MAX}, .head = true, .embedding = true};
+    *out = (ft_streamed){.layers = {UINT64_MAX}, .head = true, .embedding = true};
     return FT_OK;
 }
 
@@ -448,6 +450,38 @@ static void test_short_array(void **state)
     }
 }
 
+static bool choose_all(enum ggml_type type, int64_t n_in, int64_t n_out)
+{
+    return true;
+}
+
+/* The fuzzer's seeds are refused only because they have no checksums. */
+static void test_seeds(void **state)
+{
+    static const char *const seeds[] = {"packed.gguf", "packed_f16.gguf"};
+    const char *root = getenv("FT_SOURCE_DIR");
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char from[4096], *path = tiny_temp_path();
+        ft_error err = {0};
+        ft_model *model = NULL;
+        snprintf(from, sizeof from, "%s/tests/fuzz/seeds/fuzz_model/%s", root ? root : ".",
+                 seeds[i]);
+        bytes b = read_all(from);
+        write_all(path, b.data, b.n);
+        const ft_model_opts opts = {.path = path, .choose = choose_all};
+        assert_int_equal(ft_model_load(&opts, &err, &model), FT_CORRUPT);
+        assert_non_null(strstr(err.message, "metadata is damaged"));
+        assert_true(packed_seal(path));
+        if (ft_model_load(&opts, &err, &model) != FT_OK)
+            fail_msg("%s", err.message);
+        ft_model_destroy(model);
+        unlink(path);
+        free(path);
+        free(b.data);
+    }
+}
+
 /* What stays in the file is checked by who reads it, but the embedding at once: single rows of it
  * are read. */
 static void test_streamed_damage(void **state)
@@ -571,17 +605,73 @@ static void test_bad_calls(void **state)
     free(in);
 }
 
+/* The temporary files PATH.XXXXXX that a killed process leaves. */
+static void remove_parts(const char *path)
+{
+    char pattern[512];
+    glob_t parts;
+    snprintf(pattern, sizeof pattern, "%s.??????", path);
+    assert_int_equal(glob(pattern, 0, NULL, &parts), 0);
+    assert_int_equal(parts.gl_pathc, 9);
+    for (size_t i = 0; i < parts.gl_pathc; i++)
+        unlink(parts.gl_pathv[i]);
+    globfree(&parts);
+}
+
+static void kill_at(void *ctx, uint64_t done, uint64_t total)
+{
+    int *left = ctx;
+    (void)done;
+    (void)total;
+    if ((*left)-- == 0)
+        raise(SIGKILL);
+}
+
+/* Killed behind any of its tensors, it leaves nothing under the final name. */
+static void test_killed(void **state)
+{
+    (void)state;
+    char *in = tiny_gguf_temp(&(tiny_gguf_opts){.n_layer = 1}), *out = tiny_temp_path();
+    assert_int_equal(unlink(out), 0);
+    for (int i = 0; i <= 9; i++) { /* embedding, 3 vectors, 4 matrices, head: 9 reports */
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            const ft_pack_file_opts opts = {.in = in, .out = out, .progress = {kill_at, &i}};
+            _exit(ft_model_pack(&opts, NULL) == FT_OK ? 0 : 1);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(WIFSIGNALED(status), i < 9);
+        assert_int_equal(access(out, F_OK) == 0, i == 9);
+    }
+    remove_parts(out);
+    unlink(in);
+    unlink(out);
+    free(in);
+    free(out);
+}
+
 int main(void)
 {
     tiny_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),        cmocka_unit_test(test_extents),
-        cmocka_unit_test(test_keys),         cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_truncated),    cmocka_unit_test(test_false),
-        cmocka_unit_test(test_exchanged),    cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_short_array),  cmocka_unit_test(test_streamed_damage),
-        cmocka_unit_test(test_devices),      cmocka_unit_test(test_libllama),
-        cmocka_unit_test(test_plain_wanted), cmocka_unit_test(test_bad_calls),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_extents),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_false),
+        cmocka_unit_test(test_exchanged),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_short_array),
+        cmocka_unit_test(test_seeds),
+        cmocka_unit_test(test_streamed_damage),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_libllama),
+        cmocka_unit_test(test_plain_wanted),
+        cmocka_unit_test(test_bad_calls),
+        cmocka_unit_test(test_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
