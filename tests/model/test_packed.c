@@ -356,12 +356,15 @@ static void test_false(void **state)
         {GGML_TYPE_F32, "token_embd.weight", "token_embd.packed", FT_UNSUPPORTED, "'output.pack"},
         {GGML_TYPE_IQ3_S, "blk.0.attn_qkv.joined", "blk.0.attn_qkv.packed", FT_CORRUPT, "cannot"},
         {GGML_TYPE_IQ3_S, "blk.0.ffn_down.weight", "blk.0.ffn_down.packed", FT_CORRUPT, "cannot"},
+        {GGML_TYPE_F16, "output.weight", "output.packed", FT_CORRUPT, "[128, 331] cannot"},
         {GGML_TYPE_Q8_0, "blk.0.attn_qkv.packed", "blk.0.attn_qkv.joined", FT_INVALID, "ggml when"},
         {GGML_TYPE_Q8_0, "output.packed", "output.weight", FT_INVALID, "ggml when"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *path = packed_temp(&(tiny_gguf_opts){.type = cases[i].type});
+        const bool odd = cases[i].type == GGML_TYPE_F16; /* no whole tiles */
+        char *path =
+            packed_temp(&(tiny_gguf_opts){.type = cases[i].type, .n_vocab = odd ? 331 : 320});
         bytes b = read_all(path);
         memcpy(b.data + find(&b, cases[i].from), cases[i].to, strlen(cases[i].to));
         assert_bytes(&b, true, cases[i].code, cases[i].says);
@@ -375,6 +378,8 @@ static void test_false(void **state)
 static void test_exchanged(void **state)
 {
     static const char a[] = "blk.0.attn_output.packed", b[] = "blk.1.attn_output.packed";
+    ft_vocab *vocab = NULL;
+    ft_error err = {0};
     (void)state;
     char *path = packed_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q8_0});
     bytes file = read_all(path);
@@ -383,6 +388,9 @@ static void test_exchanged(void **state)
     memcpy(file.data + other, a, strlen(a));
     assert_bytes(&file, true, FT_CORRUPT, "order");
     assert_bytes(&file, false, FT_CORRUPT, "metadata is damaged");
+    write_all(path, file.data, file.n);
+    assert_int_equal(ft_vocab_load(path, &err, &vocab), FT_CORRUPT);
+    assert_null(vocab);
     unlink(path);
     free(path);
     free(file.data);
