@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the GGUF fuzzing seeds beside this file: kinds.gguf holds every kind of value, tiny.gguf is
 a whole one-layer model with zero weights and a byte-level tokenizer, spm.gguf one with
-SentencePiece."""
+SentencePiece. packed.gguf and packed_f16.gguf are such models as packed files, whose checksums the fuzzer sets."""
 import pathlib
 import struct
 
@@ -57,8 +57,9 @@ def byte_tokens():
     return [chr(b) if b in plain else chr(next(spare)) for b in range(256)]
 
 
-def bpe():
+def bpe(more=()):
     tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] + byte_tokens() + ["ab", "abc"]
+    tokens += more
     return len(tokens), [
         pair("tokenizer.ggml.model", STR, "gpt2"), pair("tokenizer.ggml.pre", STR, "smollm"),
         pair("tokenizer.ggml.tokens", STR, tokens),
@@ -78,19 +79,23 @@ def spm():
         pair("tokenizer.chat_template", STR, "[INST] <<SYS>> content.strip()")]
 
 
-def tiny(name, tokenizer, folders):
+def model_pairs(tokenizer, width, ff):
     n, vocabulary = tokenizer
-    width, kv, ff = 32, 16, 32
-    block = lambda rows: rows * width // 32 * 18  # Q4_0
     pairs = [pair("general.architecture", STR, "llama")]
     pairs += [pair("llama." + key, U32, value) for key, value in {
         "block_count": 1, "context_length": 64, "embedding_length": width,
         "feed_forward_length": ff, "attention.head_count": 2, "attention.head_count_kv": 1,
         "rope.dimension_count": 16, "vocab_size": n}.items()]
     pairs += [pair("llama.attention.layer_norm_rms_epsilon", F32, 1e-5)] + vocabulary
-    pairs += [pair("tokenizer.ggml.bos_token_id", U32, 1),
-              pair("tokenizer.ggml.eos_token_id", U32, 2),
-              pair("tokenizer.ggml.add_bos_token", BOOL, tokenizer is SPM)]
+    return pairs + [pair("tokenizer.ggml.bos_token_id", U32, 1),
+                    pair("tokenizer.ggml.eos_token_id", U32, 2),
+                    pair("tokenizer.ggml.add_bos_token", BOOL, tokenizer is SPM)]
+
+
+def tiny(name, tokenizer, folders):
+    n, width, kv, ff = tokenizer[0], 32, 16, 32
+    block = lambda rows: rows * width // 32 * 18  # Q4_0
+    pairs = model_pairs(tokenizer, width, ff)
     layer = [("attn_norm", [width], 0, 4 * width), ("attn_q", [width, 32], 2, block(32)),
              ("attn_k", [width, kv], 2, block(kv)), ("attn_v", [width, kv], 2, block(kv)),
              ("attn_output", [32, width], 2, block(width)), ("ffn_norm", [width], 0, 4 * width),
@@ -103,7 +108,31 @@ def tiny(name, tokenizer, folders):
         write(folder, name, pairs, tensors)
 
 
+def packed(name, embedding, head, joined, kind, row_bytes):
+    """joined: names of the layer's matrices. head None: the embedding is the head."""
+    more = [f"[{i}]" for i in range(11)]  # 272 tokens: whole tiles of 16
+    width, ff, (n, vocabulary) = 32, 32, bpe(more)
+    norm = lambda label: (label + ".weight", [width], 0, 4 * width)
+    matrix = lambda label, rows: (label, [width, rows], kind, rows * row_bytes)
+    tensors = [matrix(embedding, n), norm("output_norm"), norm("blk.0.attn_norm"),
+               norm("blk.0.ffn_norm")]
+    tensors += [matrix("blk.0." + label, rows) for label, rows in joined]
+    tensors += [matrix(head, n)] if head else []
+    pairs = model_pairs((n, vocabulary), width, ff) + [
+        pair("general.alignment", U32, 4096), pair("foretoken.pack.version", U32, 1),
+        pair("foretoken.pack.sums", U64, [1, 2]),
+        pair("foretoken.pack.hash", U64, [0] * len(tensors)),
+        pair("foretoken.pack.header", U64, 0)]
+    write("fuzz_model", name, pairs, tensors, 4096)
+
+
 SPM = spm()
 kinds()
 tiny("tiny.gguf", bpe(), ["fuzz_gguf", "fuzz_model"])
 tiny("spm.gguf", SPM, ["fuzz_model"])
+packed("packed.gguf", "token_embd.weight", "output_tied.packed",
+       [("attn_qkv.packed", 64), ("attn_output.packed", 32), ("ffn_gate_up.packed", 64),
+        ("ffn_down.packed", 32)], 2, 18)
+packed("packed_f16.gguf", "token_embd.packed", None,
+       [("attn_q.packed", 32), ("attn_k.weight", 16), ("attn_v.packed", 16),
+        ("attn_output.weight", 32), ("ffn_gate_up.joined", 64), ("ffn_down.packed", 32)], 1, 64)
