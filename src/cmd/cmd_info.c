@@ -64,18 +64,19 @@ static int print_json(const char *path, const ft_model_info *info, const ft_voca
     char kernels[FT_PRODUCTS_TEXT];
     ft_products_text(&memory->products, kernels);
     json_t *o = json_pack(
-        "{s:s, s:o, s:o, s:s, s:s, s:I, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o, s:o, "
+        "{s:s, s:o, s:o, s:s, s:s, s:I, s:b, s:s, s:I, s:i, s:i, s:b, s:b, s:I, s:o, s:o, s:o, "
         "s:{s:I, s:I, s:I, s:I}, s:s}",
         "file", path, "fingerprint", json_sprintf("%016" PRIx64, info->fingerprint.model), "target",
         json_sprintf("%016" PRIx64, target_of(info)), "family", ft_family_name(info->hp.family),
-        "name", info->name, "file_bytes", (json_int_t)info->file_bytes, "type", info->type_name,
-        "parameters", (json_int_t)info->n_params, "matrices", (int)info->n_matrices,
-        "repacked_matrices", (int)info->n_repacked, "tied_head", info->tied, "rope_factors",
-        info->rope_factors, "kv_bytes_per_token", (json_int_t)kv_bytes_per_token(&info->hp),
-        "hparams", hparams_json(&info->hp), "weights", types_json(info), "vocabulary",
-        vocab_json(vocab, why), "memory", "bytes", (json_int_t)memory->bytes, "packed_bytes",
-        (json_int_t)memory->packed_bytes, "repacked_bytes", (json_int_t)memory->repacked_bytes,
-        "copied_bytes", (json_int_t)memory->copied_bytes, "kernels", kernels);
+        "name", info->name, "file_bytes", (json_int_t)info->file_bytes, "packed_file",
+        info->packed_file, "type", info->type_name, "parameters", (json_int_t)info->n_params,
+        "matrices", (int)info->n_matrices, "repacked_matrices", (int)info->n_repacked, "tied_head",
+        info->tied, "rope_factors", info->rope_factors, "kv_bytes_per_token",
+        (json_int_t)kv_bytes_per_token(&info->hp), "hparams", hparams_json(&info->hp), "weights",
+        types_json(info), "vocabulary", vocab_json(vocab, why), "memory", "bytes",
+        (json_int_t)memory->bytes, "packed_bytes", (json_int_t)memory->packed_bytes,
+        "repacked_bytes", (json_int_t)memory->repacked_bytes, "copied_bytes",
+        (json_int_t)memory->copied_bytes, "kernels", kernels);
     if (o)
         return ft_cmd_print_json(o);
     fprintf(stderr, "foretoken info: the name in %s is no UTF-8\n", path);
@@ -103,6 +104,8 @@ static void print_text(const ft_model_info *info, const ft_vocab *vocab, const c
            target_of(info));
     printf("parameters   %.1f M in %.1f MB, mostly %s\n", (double)info->n_params / 1e6,
            (double)info->file_bytes / 1e6, info->type_name);
+    if (info->packed_file)
+        printf("file         packed (model pack): it fixes the kernels, and is for the CPU\n");
     printf("layers       %u of width %u, feed-forward %u\n", hp->n_layer, hp->n_embd, hp->n_ff);
     printf("heads        %u of %u, %u for keys and values\n", hp->n_head, hp->head_dim,
            hp->n_head_kv);

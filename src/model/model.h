@@ -70,10 +70,10 @@ typedef struct ft_weights {
 typedef struct ft_model ft_model;
 
 /* The matrices that stay in the file: an engine will read them in every pass. */
-typedef struct ft_stream_choice {
+typedef struct ft_streamed {
     uint64_t layers[FT_MAX_LAYERS / 64]; /* bit i % 64 of [i / 64]: those of layer i */
     bool head, embedding;                /* a weight that is both stays if both are set */
-} ft_stream_choice;
+} ft_streamed;
 
 typedef struct ft_model_opts {
     const char *path;
@@ -96,9 +96,10 @@ typedef struct ft_model_opts {
      * nothing is allocated. `model` then answers ft_model_hparams, ft_model_get_memory (of all
      * weights) and the functions of model/extents.h; *out is all false at first. An error ends the
      * loading. Vectors always get memory; so do matrices on devices (FT_INVALID if one is chosen).
-     * ft_model_inspect asks it, too. NULL: all get memory. */
-    ft_status (*stream)(void *stream_ctx, const ft_model *model, ft_error *err,
-                        ft_stream_choice *out);
+     * The hashes of what stays in a packed file are checked by who reads it; those of the embedding
+     * are checked here, because its rows are read singly. ft_model_inspect asks it, too. NULL: all
+     * get memory. */
+    ft_status (*stream)(void *stream_ctx, const ft_model *model, ft_error *err, ft_streamed *out);
     void *stream_ctx;
 } ft_model_opts;
 
@@ -165,6 +166,7 @@ typedef struct ft_model_info {
     ft_model_memory memory; /* as it would be loaded here */
     bool tied;              /* the output head shares the embedding's values */
     bool rope_factors;      /* Llama 3's rope_freqs */
+    bool packed_file;       /* made by ft_model_pack: the matrices' layout is the file's */
     struct {
         uint64_t n_tensors, bytes;
     } types[GGML_TYPE_COUNT]; /* by ggml_type */

@@ -306,6 +306,7 @@ static ft_status open_and_plan(loader *l)
         return ft_gguf_refuse(&l->gguf, FT_NOMEM, "out of memory");
     ft_hparams *hp = &l->model->info.hp;
     st = check_packed(l);
+    l->model->info.packed_file = l->packed.is;
     if (st == FT_OK)
         st = ft_hparams_read(&l->gguf, hp);
     if (st == FT_OK)

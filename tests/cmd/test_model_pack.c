@@ -70,6 +70,8 @@ static void test_same(void **state)
         assert_non_null(json_object_get(a, same[i]));
         assert_true(json_equal(json_object_get(a, same[i]), json_object_get(b, same[i])));
     }
+    assert_true(json_is_false(json_object_get(a, "packed_file")));
+    assert_true(json_is_true(json_object_get(b, "packed_file")));
     json_decref(a);
     json_decref(b);
     a = run_json("run -m '%s' --raw -p 'abc' -n 20 --temp 0.8 -s 7 -dev none --json", f.in);
