@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "model/hparams.h"
 #include "model/llama_calls.h"
+#include "model/packed_file.h"
 #include "model/tokenizer_check.h"
 #include "model/vocab_impl.h"
 
@@ -211,16 +212,20 @@ ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out)
     return st;
 }
 
-/* The hyperparameters are checked, too: libllama is trusted only with these families. */
+/* The hyperparameters are checked, too: libllama is trusted only with these families. And a packed
+ * file's checksum is. */
 ft_status ft_vocab_load(const char *path, ft_error *err, ft_vocab **out)
 {
     ft_gguf gguf;
+    ft_packed packed;
     ft_hparams hp;
     *out = NULL;
     ft_status st = ft_gguf_open(path, err, &gguf);
     if (st != FT_OK)
         return st;
-    st = ft_hparams_read(&gguf, &hp);
+    st = ft_packed_read(&gguf, &packed);
+    if (st == FT_OK)
+        st = ft_hparams_read(&gguf, &hp);
     if (st == FT_OK)
         st = ft_vocab_read(&gguf, out);
     ft_gguf_close(&gguf);

@@ -373,6 +373,8 @@ static void test_false(void **state)
 static void test_exchanged(void **state)
 {
     static const char a[] = "blk.0.attn_output.packed", b[] = "blk.1.attn_output.packed";
+    ft_vocab *vocab = NULL;
+    ft_error err = {0};
     (void)state;
     char *path = packed_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q8_0});
     bytes file = read_all(path);
@@ -381,6 +383,9 @@ static void test_exchanged(void **state)
     memcpy(file.data + other, a, strlen(a));
     assert_bytes(&file, true, FT_CORRUPT, "order");
     assert_bytes(&file, false, FT_CORRUPT, "metadata is damaged");
+    write_all(path, file.data, file.n);
+    assert_int_equal(ft_vocab_load(path, &err, &vocab), FT_CORRUPT);
+    assert_null(vocab);
     unlink(path);
     free(path);
     free(file.data);
