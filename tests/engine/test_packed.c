@@ -12,22 +12,11 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
-#include "engine/engine.h"
 #include "engine/load.h"
 #include "engine/products.h"
 #include "model/pack_file.h"
+#include "support/same_logits.h"
 #include "support/tiny_gguf.h"
-
-#define N_PROMPT 20
-#define N_TEXT   6
-#define N_TREE   5
-
-typedef struct one {
-    ft_model *model;
-    ft_engine *engine;
-    ft_seq *seq;
-} one;
 
 static void pack(const char *in, const char *out, ft_products products)
 {
@@ -47,68 +36,13 @@ static ft_status load(const char *path, const char *kernels, ft_error *err, ft_m
     return ft_model_load_on(&where, &opts, err, out);
 }
 
-static void open_one(one *o, const char *path, const char *kernels, ft_attn_route route)
+static ft_model *load_one(const char *path, const char *kernels)
 {
     ft_error err = {0};
-    if (load(path, kernels, &err, &o->model) != FT_OK)
+    ft_model *model = NULL;
+    if (load(path, kernels, &err, &model) != FT_OK)
         fail_msg("%s", err.message);
-    ft_engine_opts engine = {
-        .model = o->model, .kv_tok = 128, .max_batch_tok = 32, .n_threads = 1, .route = route};
-    assert_int_equal(ft_engine_create(&engine, NULL, &o->engine), FT_OK);
-    assert_int_equal(ft_seq_create(o->engine, NULL, &o->seq), FT_OK);
-}
-
-static void close_one(one *o)
-{
-    ft_seq_destroy(o->seq);
-    ft_engine_destroy(o->engine);
-    ft_model_destroy(o->model);
-}
-
-/* Both compute the segment; the likeliest token of the last row that both agree on to the bit. The
- * first n_commit nodes stay. */
-static int32_t step(one o[2], ft_segment segment, uint32_t n_commit)
-{
-    static const uint32_t path[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
-                                    10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
-    const uint32_t n_vocab = ft_model_hparams(o[0].model)->n_vocab;
-    const uint64_t all = ~0ull;
-    const float *row[2] = {NULL, NULL};
-    int32_t best = 0;
-    segment.want = &all;
-    for (int i = 0; i < 2; i++) {
-        segment.seq = o[i].seq;
-        assert_int_equal(ft_engine_forward(o[i].engine, &segment, 1, NULL), FT_OK);
-    }
-    for (uint32_t r = 0; r < segment.n; r++) {
-        row[0] = ft_engine_logits(o[0].engine, r);
-        row[1] = ft_engine_logits(o[1].engine, r);
-        assert_memory_equal(row[0], row[1], n_vocab * sizeof **row);
-    }
-    for (uint32_t j = 1; row[0] && j < n_vocab; j++)
-        if (row[0][j] > row[0][best])
-            best = (int32_t)j;
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(ft_seq_commit(o[i].seq, path, n_commit, NULL, 0, NULL), FT_OK);
-    return best;
-}
-
-static void compare_logits(one o[2])
-{
-    static const int32_t tree[N_TREE] = {7, 8, 9, 10, 11}, parent[N_TREE] = {-1, 0, 0, 1, -1};
-    int32_t prompt[N_PROMPT];
-    ft_rng rng;
-    ft_rng_init(&rng, 3);
-    for (int i = 0; i < N_PROMPT; i++)
-        prompt[i] = (int32_t)ft_rng_below(&rng, 259);
-    ft_segment s = {.n = N_PROMPT, .tokens = prompt};
-    int32_t next = step(o, s, N_PROMPT);
-    for (int i = 0; i < N_TEXT; i++) {
-        s = (ft_segment){.n = 1, .tokens = &next};
-        next = step(o, s, 1);
-    }
-    s = (ft_segment){.n = N_TREE, .tokens = tree, .parent = parent};
-    step(o, s, 2);
+    return model;
 }
 
 static void compare_models(const ft_model *a, const ft_model *b)
@@ -130,15 +64,12 @@ static void check(const tiny_gguf_opts *opts, ft_products products)
         [FT_PRODUCTS_AUTO] = "auto", [FT_PRODUCTS_PACKED] = "packed", [FT_PRODUCTS_GGML] = "ggml"};
     char *in = tiny_gguf_temp(opts), *out = tiny_temp_path();
     pack(in, out, products);
-    for (int route = 0; route < 2; route++) {
-        one o[2];
-        open_one(&o[0], in, kernels[products], route ? FT_ATTN_PORTABLE : FT_ATTN_CPU);
-        open_one(&o[1], out, kernels[products], route ? FT_ATTN_PORTABLE : FT_ATTN_CPU);
-        compare_models(o[0].model, o[1].model);
-        compare_logits(o);
-        close_one(&o[0]);
-        close_one(&o[1]);
-    }
+    ft_model *a = load_one(in, kernels[products]), *b = load_one(out, kernels[products]);
+    compare_models(a, b);
+    same_logits(a, b, FT_ATTN_CPU);
+    same_logits(a, b, FT_ATTN_PORTABLE);
+    ft_model_destroy(a);
+    ft_model_destroy(b);
     unlink(in);
     unlink(out);
     free(in);

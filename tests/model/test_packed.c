@@ -354,12 +354,14 @@ static void test_false(void **state)
         {GGML_TYPE_F32, "token_embd.weight", "token_embd.packed", FT_UNSUPPORTED, "'output.pack"},
         {GGML_TYPE_IQ3_S, "blk.0.attn_qkv.joined", "blk.0.attn_qkv.packed", FT_CORRUPT, "cannot"},
         {GGML_TYPE_IQ3_S, "blk.0.ffn_down.weight", "blk.0.ffn_down.packed", FT_CORRUPT, "cannot"},
+        {GGML_TYPE_F16, "output.weight", "output.packed", FT_CORRUPT, "[128, 331] cannot"},
         {GGML_TYPE_Q8_0, "blk.0.attn_qkv.packed", "blk.0.attn_qkv.joined", FT_INVALID, "ggml when"},
         {GGML_TYPE_Q8_0, "output.packed", "output.weight", FT_INVALID, "ggml when"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *path = packed_temp(&(tiny_gguf_opts){.type = cases[i].type});
+        char *path =
+            packed_temp(&(tiny_gguf_opts){.type = cases[i].type, .n_vocab = cases[i].n_vocab});
         bytes b = read_all(path);
         memcpy(b.data + find(&b, cases[i].from), cases[i].to, strlen(cases[i].to));
         assert_bytes(&b, true, cases[i].code, cases[i].says);
