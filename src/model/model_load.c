@@ -15,7 +15,8 @@
 #include "model/vocab_impl.h"
 #include "xxhash.h"
 
-/* Bytes of a file that are read and packed at once. Halved or doubled, loading takes as long. */
+/* Bytes of a file that are read and packed at once; it bounds the loader's memory. Halved or
+ * doubled, loading takes as long. */
 #define PIECE ((size_t)1 << 20)
 
 enum { STREAMED = FT_PLACES /* a place for weights without memory */ };

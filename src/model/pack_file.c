@@ -16,7 +16,7 @@
 #include "model/packed_file.h"
 #include "xxhash.h"
 
-#define PIECE ((size_t)1 << 20)
+#define PIECE ((size_t)1 << 20) /* bytes that are packed at once; it bounds the memory */
 
 typedef struct packer {
     const ft_pack_file_opts *opts;
