@@ -70,10 +70,10 @@ typedef struct ft_weights {
 typedef struct ft_model ft_model;
 
 /* The matrices that stay in the file: an engine will read them in every pass. */
-typedef struct ft_streamed {
+typedef struct ft_stream_choice {
     uint64_t layers[FT_MAX_LAYERS / 64]; /* bit i % 64 of [i / 64]: those of layer i */
     bool head, embedding;                /* a weight that is both stays if both are set */
-} ft_streamed;
+} ft_stream_choice;
 
 typedef struct ft_model_opts {
     const char *path;
@@ -99,7 +99,8 @@ typedef struct ft_model_opts {
      * The hashes of what stays in a packed file are checked by who reads it; those of the embedding
      * are checked here, because its rows are read singly. ft_model_inspect asks it, too. NULL: all
      * get memory. */
-    ft_status (*stream)(void *stream_ctx, const ft_model *model, ft_error *err, ft_streamed *out);
+    ft_status (*stream)(void *stream_ctx, const ft_model *model, ft_error *err,
+                        ft_stream_choice *out);
     void *stream_ctx;
 } ft_model_opts;
 

@@ -41,7 +41,7 @@ static void use_vocab(const ft_vocab *vocab)
 }
 
 /* Everything stays in the file. */
-static ft_status stream_all(void *ctx, const ft_model *model, ft_error *err, ft_streamed *out)
+static ft_status stream_all(void *ctx, const ft_model *model, ft_error *err, ft_stream_choice *out)
 {
     (void)ctx;
     (void)model;
