@@ -157,6 +157,8 @@ static ft_status start(run_app *app, ft_error *err)
     edge->draft_kv_tok = verifier->kv_tok;
     edge->n_threads = verifier->n_threads;
     edge->turn = verifier->turn;
+    if (app->memory.streamed) /* drafts cost little beside reading the target: begin with them */
+        edge->verify_us = ft_verifier_pass_us(app->verifier);
     return ft_edge_create(edge, err, &app->edge);
 }
 

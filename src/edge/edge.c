@@ -219,6 +219,7 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
         ft_control_init(&edge->learnt[i].control, &control);
         edge->learnt[i].fallback = ft_fallback_begin(opts->alpha);
         ft_control_expect_draft(&edge->learnt[i].control, forward_us);
+        ft_control_expect_verify(&edge->learnt[i].control, opts->verify_us);
     }
     return status;
 }

@@ -385,20 +385,25 @@ static void take_result(ft_engine *engine, const struct ggml_tensor *result)
     engine->head_rows += engine->n_asked;
 }
 
-/* The same where not all weights are in memory. It is never given up but in a warm-up: another
- * attempt would read them anew. Threads are chosen by the time without reading. */
+/* The same where not all weights are in memory. Another attempt would read them anew, so only a
+ * layer is given up. Threads are chosen by the time without reading. */
 static ft_status run_by_layer(ft_engine *engine, ft_error *err)
 {
     const ft_pace_size size = size_of(engine);
     const int n_threads = threads_of(engine, &engine->pace, &size);
-    int64_t us;
-    engine->give_up_us = engine->warm_threads ? engine->warm_end_us : 0;
+    const bool warm = engine->warm_threads > 0;
+    ft_layers_pass pass = {.cpu = engine->backends.at[0],
+                           .give_up_us = &engine->give_up_us,
+                           .n_threads = n_threads,
+                           .limit_us = warm ? 0 : ft_pace_limit_us(&engine->pace, &size, n_threads),
+                           .until_us = warm ? engine->warm_end_us : 0};
     engine->route->begin(engine->route);
-    ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
-    ft_status status = ft_layers_run(&engine->layers, &engine->batch, err, &us);
+    ft_status status = ft_layers_run(&engine->layers, &engine->batch, &pass, err);
     if (status != FT_OK)
         return status;
-    saw_pass(engine, &engine->pace, &size, n_threads, us);
+    /* What was given up would have taken at least the limit. */
+    saw_pass(engine, &engine->pace, &size, n_threads,
+             pass.n_threads < n_threads ? pass.limit_us : pass.compute_us);
     engine->logits = engine->layers.logits;
     engine->kept = engine->logits || engine->batch.n_out == 0 ? NULL : engine->layers.out;
     set_asked(engine, NULL, engine->logits ? engine->batch.n_out : 0);

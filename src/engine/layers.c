@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ggml-cpu.h"
+
+/* Beside its share of a pass's limit a layer may take this longer: threads are woken for each. */
+#define LAYER_SLACK_US 2000
+
 uint64_t ft_layers_bytes(const ft_hparams *hp, uint32_t max_rows, uint32_t max_out, bool part)
 {
     const uint64_t rows = (uint64_t)max_rows + max_out, logits = part ? max_out : 0;
@@ -42,40 +47,56 @@ void ft_layers_deinit(ft_layers *layers)
     *layers = (ft_layers){0};
 }
 
-/* Runs the graph, whose input rows are `in`. */
-static ft_status compute(ft_layers *l, ft_graph *g, const float *in, int64_t *compute_us)
+/* One attempt; it has an effect only if it comes to its end. Input rows are written each time,
+ * because the graph reuses their memory. */
+static ft_status attempt(ft_layers *l, ft_graph *g, const float *in, ft_layers_pass *pass)
 {
+    const bool limited = pass->limit_us > 0 && pass->n_threads > 1;
     memcpy(g->rows->data, in, ggml_nbytes(g->rows));
     ft_turn_take(l->turn, true);
     const int64_t from_us = ft_clock_now_us(l->clock);
+    *pass->give_up_us =
+        limited ? from_us + pass->limit_us / l->n_layer + LAYER_SLACK_US : pass->until_us;
+    ggml_backend_cpu_set_n_threads(pass->cpu, pass->n_threads);
     const ft_status status = ft_graph_cache_compute(l->graphs, g);
-    *compute_us += ft_clock_now_us(l->clock) - from_us;
+    *pass->give_up_us = 0;
+    pass->compute_us += ft_clock_now_us(l->clock) - from_us;
     ft_turn_give_back(l->turn);
     return status;
 }
 
-static ft_status run_layer(ft_layers *l, uint32_t il, const ft_batch *batch, int64_t *compute_us)
+/* Runs the graph, whose input rows are `in`. */
+static ft_status compute(ft_layers *l, ft_graph *g, const float *in, ft_layers_pass *pass)
+{
+    const ft_status status = attempt(l, g, in, pass);
+    if (status != FT_TIMEOUT || pass->n_threads == 1 || pass->limit_us == 0)
+        return status;
+    pass->n_threads = 1;
+    return attempt(l, g, in, pass);
+}
+
+static ft_status run_layer(ft_layers *l, uint32_t il, const ft_batch *batch, ft_layers_pass *pass)
 {
     ft_graph *g = ft_graph_cache_get_layer(l->graphs, il, batch->n_rows, batch->n_out);
     if (!g)
         return FT_NOMEM;
     if (g->out_ids)
         memcpy(g->out_ids->data, batch->out, ggml_nbytes(g->out_ids));
-    const ft_status status = compute(l, g, l->x, compute_us);
+    const ft_status status = compute(l, g, l->x, pass);
     if (status == FT_OK && g->result)
         memcpy(il + 1 == l->n_layer ? l->out : l->x, g->result->data, ggml_nbytes(g->result));
     return status;
 }
 
 /* The logits of the output rows, for a part of the vocabulary. */
-static ft_status run_part(ft_layers *l, uint32_t part, const ft_batch *batch, int64_t *compute_us)
+static ft_status run_part(ft_layers *l, uint32_t part, const ft_batch *batch, ft_layers_pass *pass)
 {
     uint32_t first;
     struct ggml_tensor *w = ft_streamed_head_part(l->weights, part, &first);
     ft_graph *g = ft_graph_cache_get_part(l->graphs, w, batch->n_out);
     if (!g)
         return FT_NOMEM;
-    const ft_status status = compute(l, g, l->out, compute_us);
+    const ft_status status = compute(l, g, l->out, pass);
     const size_t n = (size_t)w->ne[1];
     for (size_t i = 0; i < batch->n_out && status == FT_OK; i++)
         memcpy(l->logits + i * l->n_vocab + first, (const float *)g->result->data + i * n,
@@ -83,26 +104,26 @@ static ft_status run_part(ft_layers *l, uint32_t part, const ft_batch *batch, in
     return status;
 }
 
-ft_status ft_layers_run(ft_layers *layers, const ft_batch *batch, ft_error *err,
-                        int64_t *compute_us)
+ft_status ft_layers_run(ft_layers *layers, const ft_batch *batch, ft_layers_pass *pass,
+                        ft_error *err)
 {
     ft_layers *l = layers;
     const uint32_t n_parts = batch->n_out ? ft_streamed_n_head_parts(l->weights) : 0;
-    *compute_us = 0;
+    pass->compute_us = 0;
     ft_streamed_begin(l->weights, batch->n_out > 0);
     ft_status status = ft_streamed_embed(l->weights, batch->token, batch->n_rows, err, l->x);
     for (uint32_t il = 0; il < l->n_layer && status == FT_OK; il++) {
         status = ft_streamed_wait(l->weights, il, err);
         if (status != FT_OK)
             break;
-        status = run_layer(l, il, batch, compute_us);
+        status = run_layer(l, il, batch, pass);
         ft_streamed_release(l->weights, il);
     }
     for (uint32_t part = 0; part < n_parts && status == FT_OK; part++) {
         status = ft_streamed_wait_head_part(l->weights, part, err);
         if (status != FT_OK)
             break;
-        status = run_part(l, part, batch, compute_us);
+        status = run_part(l, part, batch, pass);
         ft_streamed_release_head_part(l->weights, part);
     }
     return status;

@@ -13,6 +13,7 @@
 #include "base/turn.h"
 #include "engine/batch.h"
 #include "engine/graph.h"
+#include "ggml-backend.h"
 #include "model/streamed.h"
 
 typedef struct ft_layers {
@@ -43,10 +44,20 @@ void ft_layers_deinit(ft_layers *layers);
 /* Bytes that init would allocate. part: the output head comes in parts. */
 uint64_t ft_layers_bytes(const ft_hparams *hp, uint32_t max_rows, uint32_t max_out, bool part);
 
-/* Computes the batch: `out` of its rows, and `logits` if the output head comes in parts.
- * *compute_us: the time without reading. Errors of model/streamed.h, FT_NOMEM, FT_INTERNAL;
- * FT_TIMEOUT: given up. */
-FT_WARN_UNUSED ft_status ft_layers_run(ft_layers *layers, const ft_batch *batch, ft_error *err,
-                                       int64_t *compute_us);
+/* How a pass uses the processor. A layer that takes too long is computed again on one thread, like
+ * those behind it. */
+typedef struct ft_layers_pass {
+    ggml_backend_t cpu;  /* its abort callback looks at *give_up_us */
+    int64_t *give_up_us; /* when to give up; 0: never */
+    int n_threads;       /* in, out: 1 if a layer was given up */
+    int64_t limit_us;    /* of all layers; 0: none */
+    int64_t until_us;    /* when the pass as a whole is given up (FT_TIMEOUT); 0: never */
+    int64_t compute_us;  /* out: the time without reading */
+} ft_layers_pass;
+
+/* Computes the batch: `out` of its rows, and `logits` if the output head comes in parts. Errors of
+ * model/streamed.h, FT_NOMEM, FT_INTERNAL, FT_TIMEOUT. */
+FT_WARN_UNUSED ft_status ft_layers_run(ft_layers *layers, const ft_batch *batch,
+                                       ft_layers_pass *pass, ft_error *err);
 
 #endif

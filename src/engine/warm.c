@@ -3,10 +3,14 @@
 // threads and on one. pace.h starts with their times. They run on a sequence of their own in an
 // engine without others. They leave only those times and the graphs that they needed. Owned by the
 // engine's thread. Times of real batches are not predicted from them; real times replace them.
+//
+// Where weights are read in every pass there is one pass, of one row.
 #include "base/log.h"
 #include "engine/engine_internal.h"
 
-#define WARM_ROWS 64 /* of the largest pass, 4^(FT_WARM_PASSES - 1); between them: estimated */
+/* A pass over weights that are read takes seconds, and who drafts for it should know. */
+#define STREAMED_LIMIT_US 20000000
+#define WARM_ROWS         64 /* of the largest pass, 4^(FT_WARM_PASSES - 1); between them: estimated */
 
 static ft_status warm_pass(ft_engine *engine, ft_seq *seq, uint32_t n, int n_threads, ft_error *err)
 {
@@ -33,7 +37,8 @@ typedef struct warming {
 static ft_status warm_size(ft_engine *engine, const warming *w, uint32_t n, ft_error *err)
 {
     const int both[] = {engine->backends.n_threads, 1};
-    const size_t n_both = both[0] > 1 && !engine->backends.devices ? 2 : 1;
+    const bool one = both[0] == 1 || engine->backends.devices || engine->streamed;
+    const size_t n_both = one ? 1 : 2;
     int64_t least_us = INT64_MAX;
     for (size_t i = 0; i < n_both; i++) {
         int64_t began_us = ft_clock_now_us(w->clock);
@@ -52,8 +57,10 @@ static ft_status warm_size(ft_engine *engine, const warming *w, uint32_t n, ft_e
 static ft_status warm_sizes(ft_engine *engine, const warming *w, ft_error *err)
 {
     const uint32_t room = ft_kv_available(&engine->kv) * FT_KV_BLOCK_TOK;
+    ft_status status = FT_OK;
     engine->warm_cold = true;
-    ft_status status = warm_pass(engine, w->seq, 1, engine->backends.n_threads, err);
+    if (!engine->streamed) /* others are read in every pass */
+        status = warm_pass(engine, w->seq, 1, engine->backends.n_threads, err);
     engine->warm_cold = false;
     const int64_t until_us = ft_clock_now_us(&engine->clock) + FT_WARM_US;
     for (uint32_t i = 0; i < FT_WARM_PASSES && status == FT_OK; i++) {
@@ -77,7 +84,7 @@ ft_status ft_engine_warm(ft_engine *engine, const ft_clock *clock, ft_error *err
     ft_status status = ft_seq_create(engine, err, &w.seq);
     if (status != FT_OK)
         return status;
-    engine->warm_end_us = began_us + FT_WARM_LIMIT_US;
+    engine->warm_end_us = began_us + (engine->streamed ? STREAMED_LIMIT_US : FT_WARM_LIMIT_US);
     status = warm_sizes(engine, &w, &failure);
     ft_seq_destroy(w.seq);
     ft_engine_forget(engine);

@@ -74,6 +74,11 @@ static uint32_t about_free(const ft_verifier_stats *stats)
     return (uint32_t)(eighths * stats->kv_blocks / 8);
 }
 
+int64_t ft_verifier_pass_us(const ft_verifier *verifier)
+{
+    return verifier->warm_pass_us;
+}
+
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out)
 {
     ft_verifier_stats stats;
@@ -279,6 +284,7 @@ static ft_status warm(ft_verifier *v, ft_error *err)
 {
     ft_warm passes;
     ft_status status = ft_engine_warm(v->engine, &v->opts.clock, err, &passes);
+    v->warm_pass_us = status == FT_OK && passes.n > 0 ? passes.us[0] : 0;
     for (uint32_t i = 0; status == FT_OK && !v->opts.costs && i < passes.n; i++) {
         const ft_pass pass = ft_pass_plus((ft_pass){0}, 0, passes.rows[i], passes.rows[i]);
         ft_cost_observe(&v->cost, &pass, passes.us[i]);

@@ -60,6 +60,10 @@ ft_vsession *ft_verifier_open(ft_verifier *verifier, const ft_msg_open *open,
  * detached sessions whose ttl is over. Must not be called from callbacks. */
 void ft_verifier_tick(ft_verifier *verifier);
 
+/* The time of the pass of one row by which the engine was warmed up, reading of weights included;
+ * 0: there was none. May be called from any thread. */
+int64_t ft_verifier_pass_us(const ft_verifier *verifier);
+
 /* Writes the answer to Info. May be called from any thread. */
 void ft_verifier_info(ft_verifier *verifier, ft_msg_info *out);
 

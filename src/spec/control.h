@@ -109,6 +109,9 @@ ft_control_choice ft_control_choose(ft_control *control, const ft_control_room *
 
 /* The time of a draft forward, before any was measured. */
 void ft_control_expect_draft(ft_control *control, int64_t forward_us);
+/* The time of a verification, before any was measured: of an engine in this process. 0: not known.
+ * Without it the first tokens come by a run, which measures it. */
+void ft_control_expect_verify(ft_control *control, int64_t us);
 /* A draft, or a shadow, of `levels` levels took `forwards` forwards and `us`. Ignored if nothing
  * was drafted. */
 void ft_control_saw_draft(ft_control *control, uint32_t levels, uint32_t forwards, int64_t us);

@@ -129,6 +129,12 @@ void ft_control_expect_draft(ft_control *c, int64_t forward_us)
         line_add(&c->draft, 1, (double)forward_us, (double)forward_us, 0);
 }
 
+void ft_control_expect_verify(ft_control *c, int64_t us)
+{
+    if (c->verify.n == 0 && us > 0)
+        line_add(&c->verify, 0, (double)us, 0, 0);
+}
+
 void ft_control_saw_draft(ft_control *c, uint32_t levels, uint32_t forwards, int64_t us)
 {
     if (levels == 0 || us <= 0)
