@@ -80,24 +80,23 @@ static double off(const double paper[2], double ours)
     return ours < low ? low - ours : ours > paper[1] ? ours - paper[1] : 0;
 }
 
+/* Which of both is higher. What the error may make is no difference. */
 static void say_where(ft_edgellm_claim *c)
 {
-    const double *paper = c->paper, *ours = c->ours;
-    if (isnan(paper[1]))
+    const double e = isnan(c->error) ? 0 : c->error;
+    const double low = c->paper[0], high = c->paper[1];
+    const bool less = c->ours[1] + e < (isnan(low) ? high : low);
+    const bool more = (isnan(low) ? c->ours[1] : c->ours[0]) - e > high;
+    if (isnan(high))
         say(c, "The paper has no such number. ");
-    else if (isnan(paper[0]))
-        say(c, "%s ",
-            ours[1] > paper[1] + c->error    ? "More than the paper's most."
-            : ours[1] >= paper[1] - c->error ? "As the paper's most."
-                                             : "Less than the paper's most.");
-    else if (ours[1] < paper[0])
-        say(c, "Less than in the paper. ");
-    else if (ours[0] > paper[1])
-        say(c, "More than in the paper. ");
+    else if (less || more)
+        say(c, "%s than %s. ", less ? "Less" : "More",
+            isnan(low) ? "the paper's most" : "in the paper");
+    else if (isnan(low))
+        say(c, "As the paper's most. ");
     else
-        say(c, "%s ",
-            ours[0] >= paper[0] && ours[1] <= paper[1] ? "As in the paper."
-                                                       : "Partly as in the paper.");
+        say(c, "%s in the paper. ",
+            c->ours[0] + e >= low && c->ours[1] - e <= high ? "As" : "Partly as");
 }
 
 static void say_row(const maker *m, ft_edgellm_claim *claim, const ft_edgellm_row *row)

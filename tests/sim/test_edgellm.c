@@ -324,6 +324,29 @@ static void test_table(void **state)
     ft_edgellm_table_deinit(&t);
 }
 
+/* A reading says on which side of the paper's numbers ours are, beyond their error. */
+static void test_reading(void **state)
+{
+    ft_edgellm_config c = config();
+    const ft_edgellm_table_opts opts = {.config = &c, .seed = 1, .claims_only = true};
+    for (double std_s = 1; std_s < 1000; std_s *= 10) {
+        ft_edgellm_table t;
+        ft_edgellm_claims claims;
+        c.pair->s[FT_EDGELLM_STD_S] = std_s;
+        assert_int_equal(ft_edgellm_table_make(&opts, NULL, &t), FT_OK);
+        ft_edgellm_claims_make(&c, &t, &claims);
+        const ft_edgellm_claim *claim = claim_of(&claims, "edgellm over std, IoT");
+        const char *said = claim->ours[1] + claim->error < 2.9   ? "Less than in the paper. "
+                           : claim->ours[0] - claim->error > 9.3 ? "More than in the paper. "
+                                                                 : "s in the paper. ";
+        if (!strstr(claim->reading, said))
+            fail_msg("%g to %g: %s", claim->ours[0], claim->ours[1], claim->reading);
+        assert_true(std_s > 1 || claim->ours[1] < 2.9);
+        assert_true(std_s < 100 || claim->ours[0] > 9.3);
+        ft_edgellm_table_deinit(&t);
+    }
+}
+
 /* Without the rows that no claim needs, the claims are the same. */
 static void test_claims_only(void **state)
 {
@@ -376,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_compare),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_claims_only),
+        cmocka_unit_test(test_reading),
         cmocka_unit_test(test_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

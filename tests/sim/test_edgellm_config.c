@@ -51,6 +51,28 @@ static void test_shipped(void **state)
     assert_true(!c.open[FT_EDGELLM_ROW_SHARE] && c.open[FT_EDGELLM_NEXT_SHARE]);
 }
 
+/* The gaps' setting is the paper's, but for the times of the draft models. */
+static void test_shipped_gaps(void **state)
+{
+    static const double gap[] = {230, 214, 59}; /* table III */
+    char path[1024];
+    ft_edgellm_config gaps, paper = load();
+    ft_error err = {0};
+    snprintf(path, sizeof path, "%s/sim/edgellm-gaps.json", getenv("FT_SOURCE_DIR"));
+    if (ft_edgellm_config_load(path, &err, &gaps) != FT_OK)
+        fail_msg("%s", err.message);
+    for (uint32_t i = 0; i < paper.n_pairs; i++) {
+        double *a = gaps.pair[i].s, *b = paper.pair[i].s;
+        assert_float_equal(a[FT_EDGELLM_VERIFY_S] / a[FT_EDGELLM_DRAFT_S], gap[i], 0.01 * gap[i]);
+        assert_float_equal(a[FT_EDGELLM_PROVISIONAL_S] / a[FT_EDGELLM_DRAFT_S],
+                           b[FT_EDGELLM_PROVISIONAL_S] / b[FT_EDGELLM_DRAFT_S], 0.01);
+        a[FT_EDGELLM_DRAFT_S] = b[FT_EDGELLM_DRAFT_S];
+        a[FT_EDGELLM_PROVISIONAL_S] = b[FT_EDGELLM_PROVISIONAL_S];
+        assert_memory_equal(a, b, FT_EDGELLM_TIMES * sizeof *a);
+    }
+    assert_memory_equal(gaps.k, paper.k, sizeof gaps.k);
+}
+
 /* The shipped file with the field at a path ("a.b", "a.0.b") replaced by a JSON text, NULL: left
  * out. */
 static ft_status with(const char *path, const char *value, ft_error *err)
@@ -189,9 +211,9 @@ static void test_knobs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shipped), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_file),    cmocka_unit_test(test_verify_s),
-        cmocka_unit_test(test_knobs),
+        cmocka_unit_test(test_shipped),  cmocka_unit_test(test_shipped_gaps),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_file),
+        cmocka_unit_test(test_verify_s), cmocka_unit_test(test_knobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
