@@ -46,7 +46,7 @@ static ft_status check_keys(json_t *object, const char *where, const char *known
     json_object_foreach(object, key, value)
     {
         snprintf(name, sizeof name, " %.60s ", key);
-        if (!strstr(known, name))
+        if (strchr(key, ' ') || !strstr(known, name))
             return ft_error_set(err, FT_INVALID, "%s: '%.60s' is not known", where, key);
     }
     return FT_OK;

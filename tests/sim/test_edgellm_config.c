@@ -104,6 +104,7 @@ static void test_refused(void **state)
     } cases[] = {
         {"kind", "\"foretoken simulate qsv\"", "'kind'"},
         {"speed", "1", "'speed' is not known"},
+        {"kind about", "1", "'kind about' is not known"},
         {"pairs", NULL, "'pairs'"},
         {"pairs", "[]", "'pairs'"},
         {"pairs", "[1]", "pairs is missing or no object"},
