@@ -13,7 +13,7 @@
 #define EVERY FT_EDGELLM_CLASSES /* class of claims about all pairs */
 
 /* What else a reading shows. */
-typedef enum note { PLAIN, ALONE, AHEAD, DOUBT } note;
+typedef enum note { PLAIN, ALONE, LENGTHS, AHEAD, DOUBT } note;
 
 /* `fast` is so many times faster than `slow`: the paper's least and greatest number. */
 typedef struct ratio {
@@ -35,8 +35,9 @@ static const ratio ratios[] = {
      PLAIN},
     {"draft alone over edgellm", FT_EDGELLM_DRAFT, FT_EDGELLM_ALL, false, FT_EDGELLM_PHONE, 2.7,
      2.7, PLAIN},
-    {"edgellm over sp", FT_EDGELLM_ALL, FT_EDGELLM_SP, false, FT_EDGELLM_IOT, 1.93, 2.00, PLAIN},
-    {"edgellm over sp", FT_EDGELLM_ALL, FT_EDGELLM_SP, false, FT_EDGELLM_PHONE, 1.34, 1.77, PLAIN},
+    {"edgellm over sp", FT_EDGELLM_ALL, FT_EDGELLM_SP, false, FT_EDGELLM_IOT, 1.93, 2.00, LENGTHS},
+    {"edgellm over sp", FT_EDGELLM_ALL, FT_EDGELLM_SP, false, FT_EDGELLM_PHONE, 1.34, 1.77,
+     LENGTHS},
     {"edgellm over the best sp", FT_EDGELLM_ALL, FT_EDGELLM_SP, true, EVERY, NAN, NAN, PLAIN},
     {"edgellm over specinfer", FT_EDGELLM_ALL, FT_EDGELLM_SPECINFER, false, FT_EDGELLM_IOT, NAN,
      1.66, PLAIN},
@@ -44,7 +45,7 @@ static const ratio ratios[] = {
      1.42, PLAIN},
     {"edgellm over the best specinfer", FT_EDGELLM_ALL, FT_EDGELLM_SPECINFER, true, EVERY, NAN, NAN,
      PLAIN},
-    {"BNV: bnv over sp", FT_EDGELLM_BNV, FT_EDGELLM_SP, false, EVERY, 1.4, 2.1, PLAIN},
+    {"BNV: bnv over sp", FT_EDGELLM_BNV, FT_EDGELLM_SP, false, EVERY, 1.4, 2.1, LENGTHS},
     {"PP: bnv+pp over bnv", FT_EDGELLM_BNV_PP, FT_EDGELLM_BNV, false, EVERY, NAN, 1.51, AHEAD},
     {"SF: edgellm over bnv+pp", FT_EDGELLM_ALL, FT_EDGELLM_BNV_PP, false, EVERY, 1.08, 1.20, DOUBT},
     {"edgellm over the best bnv+pp", FT_EDGELLM_ALL, FT_EDGELLM_BNV_PP, true, EVERY, NAN, NAN,
@@ -173,6 +174,23 @@ static bool is_about(const maker *m, int class, uint32_t pair)
     return class == EVERY || class == (int)m->config->pair[pair].class;
 }
 
+/* The same over chains of each length. */
+static void say_lengths(const maker *m, const ratio *of, ft_edgellm_claim *claim)
+{
+    for (uint32_t k = 0; k < m->config->n_lengths; k++) {
+        const ft_edgellm_row *rows[2];
+        ft_edgellm_claim here = {.ours = {INFINITY, -INFINITY}};
+        for (size_t i = 0; i < m->table->n_rows; i++) {
+            const ft_edgellm_row *row = &m->table->rows[i];
+            if (row->way.method == FT_EDGELLM_SP && row->way.tok == m->config->lengths[k] &&
+                is_about(m, of->class, row->pair) && rows_of(m, of, row, rows))
+                take(&here, ft_edgellm_compare(&rows[0]->sum, &row->sum).times, 0);
+        }
+        say(claim, "%s sp %g: %.2f-%.2f", k ? "," : "; over", m->config->lengths[k], here.ours[0],
+            here.ours[1]);
+    }
+}
+
 static void claim_ratio(maker *m, const ratio *of)
 {
     const ft_edgellm_row *rows[2], *far[2] = {NULL, NULL};
@@ -202,6 +220,8 @@ static void claim_ratio(maker *m, const ratio *of)
     say(claim, "; ");
     say_row(m, claim, far[1]);
     say_note(m, claim, of->note, far);
+    if (of->note == LENGTHS)
+        say_lengths(m, of, claim);
 }
 
 /* ---- other claims ---- */

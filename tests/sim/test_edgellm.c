@@ -309,6 +309,7 @@ static void test_table(void **state)
     check_ratio(&t, &c, "PP: bnv+pp over bnv", "bnv+pp 8", "bnv 8");
     check_ratio(&t, &c, "SF: edgellm over bnv+pp", "edgellm", "bnv+pp 8");
     check_ratio(&t, &c, "pacer over best first", "edgellm", "best first");
+    assert_non_null(strstr(claim_of(&claims, "edgellm over sp, IoT")->reading, "over sp 2: "));
     assert_null(claim_of(&claims, "edgellm over sp, smartphones")); /* there is no such pair */
     assert_true(claim_of(&claims, "edgellm over std, IoT")->paper[0] == 2.9);
     assert_true(isnan(claim_of(&claims, "edgellm over specinfer, IoT")->paper[0]));
