@@ -120,7 +120,7 @@ struct ft_weight_stream {
     ft_weight_slot *staged;   /* the reader's own: whose part is in the staging area, or NULL */
     pthread_t reader;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* the pass: a slot, the request or n_ended has changed */
+    pthread_cond_t changed; /* the pass: a slot or the request has changed */
     struct {
         ft_weight_order order;
         ft_weight_request request;

@@ -43,7 +43,7 @@ static int64_t read_all(measure *m, uint64_t end)
         m->reads->start(m->reads, list);
         if (n_flying == 0)
             return failed;
-        for (ft_weight_op *op = m->reads->wait(m->reads), *after; op; op = after) {
+        for (ft_weight_op *op = m->reads->wait(m->reads, true), *after; op; op = after) {
             after = op->next;
             failed = op->got < 0 ? op->got : failed;
             ft_weight_file_drop(&m->file, op->offset, op->bytes);

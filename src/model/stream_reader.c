@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader's thread of a weight stream. It repeats: choose what to read next, under the lock;
-// start it; compute checksums of what has come while the disk works; sleep until a read has ended.
+// start it; compute checksums of one piece that has come, while the disk works; take what has ended,
+// and sleep until something has if there is nothing to compute.
 // It alone starts reads and looks at their memory, so a slot's memory is nobody else's until it is
 // READY. It never sleeps in the kernel with the lock held: a disk that does not answer must not
 // keep the pass from noticing.
@@ -236,6 +237,8 @@ static bool end_row(ft_weight_stream *s, ft_weight_fetch *fetch)
         set_error(s, "a row", fetch->op.got, &request->error);
         request->failed = request->error.code;
     }
+    if (request->n_done == request->n || request->failed != FT_OK)
+        pthread_cond_signal(&s->changed);
     return false;
 }
 
@@ -265,7 +268,6 @@ static ft_weight_op *take(ft_weight_stream *s, ft_weight_op *list)
         if (--s->shared.n_flying == 0)
             s->shared.stats.reading_us += now_us(s) - s->shared.reading_since_us;
     }
-    pthread_cond_signal(&s->changed);
     return again;
 }
 
@@ -303,26 +305,20 @@ static void hand_over(ft_weight_stream *s, ft_weight_slot *slot)
         s->opts.convert(s->opts.convert_ctx, slot->part, slot->extents, slot->memory);
 }
 
-/* Brings the checksums up to what has come. True: the part is complete, or has failed. */
-static bool digest_slot(ft_weight_stream *s, ft_weight_slot *slot)
+/* Computes checksums of the slot's next piece, which has come. Behind the last one the part is READY,
+ * if all is well. */
+static void digest_piece(ft_weight_stream *s, ft_weight_slot *slot)
 {
     ft_weight_fill *fill = &slot->fill;
     const ft_weight_part_layout *part = &s->layout.parts[slot->part];
-    const size_t before = fill->n_seen;
-    size_t limit = 0;
+    const ft_weight_piece *piece = &part->pieces[fill->n_seen++];
     ft_error err = {0};
-    while (fill->n_seen < part->n_pieces && fill->whole[fill->n_seen]) {
-        limit = part->pieces[fill->n_seen].at + part->pieces[fill->n_seen].bytes;
-        fill->n_seen++;
-    }
-    if (fill->n_seen == before)
-        return false;
-    if (!hashes_match(fill, part, limit))
+    if (!hashes_match(fill, part, piece->at + piece->bytes))
         ft_error_set(&err, FT_CORRUPT,
                      "%s: %s has a wrong checksum: the file is damaged: copy or make it again",
                      s->opts.path, part->name);
     else if (fill->n_seen < part->n_pieces)
-        return false;
+        return;
     else if (part->unhashed && !ft_weight_file_unchanged(&s->file))
         ft_error_set(&err, FT_CORRUPT,
                      "%s: the file has been changed while it was in use: start again",
@@ -338,19 +334,25 @@ static bool digest_slot(ft_weight_stream *s, ft_weight_slot *slot)
         pthread_cond_signal(&s->changed);
     }
     pthread_mutex_unlock(&s->lock);
-    return true;
 }
 
+/* Computes checksums of one piece, of the part that is wanted first. False: none has come. */
 static bool digest(ft_weight_stream *s)
 {
-    bool ended = false;
+    ft_weight_slot *first = NULL;
+    pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < s->opts.n_slots; i++) {
-        pthread_mutex_lock(&s->lock);
-        const bool reading = s->slots[i].state == FT_WEIGHT_READING;
-        pthread_mutex_unlock(&s->lock);
-        ended |= reading && digest_slot(s, &s->slots[i]);
+        ft_weight_slot *slot = &s->slots[i];
+        const ft_weight_fill *fill = &slot->fill;
+        if (slot->state == FT_WEIGHT_READING &&
+            fill->n_seen < s->layout.parts[slot->part].n_pieces && fill->whole[fill->n_seen] &&
+            (!first || slot->place < first->place))
+            first = slot;
     }
-    return ended;
+    pthread_mutex_unlock(&s->lock);
+    if (first)
+        digest_piece(s, first);
+    return first != NULL;
 }
 
 void *ft_weight_reader_main(void *arg)
@@ -368,9 +370,8 @@ void *ft_weight_reader_main(void *arg)
             return NULL;
         s->reads->start(s->reads, list);
         list = NULL;
-        if (!stop && digest(s))
-            continue; /* there may be room for the next part */
-        ft_weight_op *ended = s->reads->wait(s->reads);
+        const bool more = !stop && digest(s);
+        ft_weight_op *ended = s->reads->wait(s->reads, !more);
         for (const ft_weight_op *op = ended; op; op = op->next)
             if (op->got > 0)
                 ft_weight_file_drop(&s->file, op->offset, (size_t)op->got);

@@ -22,9 +22,9 @@ struct ft_weight_reads {
     bool uring;
     /* Starts the reads of a list; NULL: none. */
     void (*start)(ft_weight_reads *reads, ft_weight_op *list);
-    /* Sleeps until a read has ended or wake was called since the last wait. Returns a list of reads
-     * that have ended, or NULL. */
-    ft_weight_op *(*wait)(ft_weight_reads *reads);
+    /* A list of reads that have ended, or NULL. If `sleep` is set, sleeps until there is one or wake
+     * was called since the last wait. */
+    ft_weight_op *(*wait)(ft_weight_reads *reads, bool sleep);
     /* Ends a wait, the present one or else the next. Any thread; never blocks. */
     void (*wake)(ft_weight_reads *reads);
     /* No read is under way. */

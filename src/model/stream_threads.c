@@ -73,15 +73,15 @@ static void threads_start(ft_weight_reads *reads, ft_weight_op *list)
     pthread_mutex_unlock(&r->lock);
 }
 
-static ft_weight_op *threads_wait(ft_weight_reads *reads)
+static ft_weight_op *threads_wait(ft_weight_reads *reads, bool sleep)
 {
     readers *r = (readers *)reads;
     pthread_mutex_lock(&r->lock);
-    while (!r->done && !r->woken)
+    while (sleep && !r->done && !r->woken)
         pthread_cond_wait(&r->ended, &r->lock);
     ft_weight_op *done = r->done;
     r->done = NULL;
-    r->woken = false;
+    r->woken = false; /* who waits without sleeping looks at everything anyway */
     pthread_mutex_unlock(&r->lock);
     return done;
 }

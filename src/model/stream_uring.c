@@ -52,37 +52,46 @@ static void sleep_in_kernel(uring *u)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-static ft_weight_op *uring_wait(ft_weight_reads *reads)
+/* Moves what has ended in front of the list. True: wake was called. */
+static bool take_ended(uring *u, ft_weight_op **done)
 {
-    uring *u = (uring *)reads;
-    ft_weight_op *done = NULL;
     struct io_uring_cqe *cqe;
     unsigned head, n = 0;
     bool woken = false;
+    io_uring_for_each_cqe(&u->ring, head, cqe)
+    {
+        ft_weight_op *op = io_uring_cqe_get_data(cqe);
+        n++;
+        if (!op) {
+            woken = true;
+            continue;
+        }
+        op->got = cqe->res;
+        op->next = *done;
+        *done = op;
+    }
+    io_uring_cq_advance(&u->ring, n);
+    return woken;
+}
 
+static ft_weight_op *uring_wait(ft_weight_reads *reads, bool sleep)
+{
+    uring *u = (uring *)reads;
+    ft_weight_op *done = NULL;
+    bool woken = false;
     if (!u->polling) {
         struct io_uring_sqe *entry = next_entry(u);
         io_uring_prep_poll_add(entry, u->event, POLLIN);
         io_uring_sqe_set_data(entry, NULL);
         u->polling = true;
     }
-    while (!done && !woken) {
-        sleep_in_kernel(u);
-        io_uring_for_each_cqe(&u->ring, head, cqe)
-        {
-            ft_weight_op *op = io_uring_cqe_get_data(cqe);
-            n++;
-            if (!op) {
-                woken = true;
-                continue;
-            }
-            op->got = cqe->res;
-            op->next = done;
-            done = op;
-        }
-        io_uring_cq_advance(&u->ring, n);
-        n = 0;
-    }
+    do {
+        if (sleep)
+            sleep_in_kernel(u);
+        else
+            io_uring_get_events(&u->ring); /* what has ended becomes visible */
+        woken = take_ended(u, &done);
+    } while (sleep && !done && !woken);
     if (woken) {
         uint64_t count;
         ssize_t got = read(u->event, &count, sizeof count);
