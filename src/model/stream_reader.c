@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader's thread of a weight stream. It repeats: choose what to read next, under the lock;
-// start it; compute checksums of one piece that has come, while the disk works; take what has ended,
-// and sleep until something has if there is nothing to compute.
-// It alone starts reads and looks at their memory, so a slot's memory is nobody else's until it is
-// READY. It never sleeps in the kernel with the lock held: a disk that does not answer must not
-// keep the pass from noticing.
+// start it; compute checksums of one piece that has come, while the disk works; take what has
+// ended, and sleep until something has if there is nothing to compute. It alone starts reads and
+// looks at their memory, so a slot's memory is nobody else's until it is READY. It never sleeps in
+// the kernel with the lock held: a disk that does not answer must not keep the pass from noticing.
 #include "model/stream_impl.h"
 
 #include <errno.h>
@@ -305,8 +304,8 @@ static void hand_over(ft_weight_stream *s, ft_weight_slot *slot)
         s->opts.convert(s->opts.convert_ctx, slot->part, slot->extents, slot->memory);
 }
 
-/* Computes checksums of the slot's next piece, which has come. Behind the last one the part is READY,
- * if all is well. */
+/* Computes checksums of the slot's next piece, which has come. Behind the last one the part is
+ * READY, if all is well. */
 static void digest_piece(ft_weight_stream *s, ft_weight_slot *slot)
 {
     ft_weight_fill *fill = &slot->fill;

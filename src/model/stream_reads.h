@@ -22,8 +22,8 @@ struct ft_weight_reads {
     bool uring;
     /* Starts the reads of a list; NULL: none. */
     void (*start)(ft_weight_reads *reads, ft_weight_op *list);
-    /* A list of reads that have ended, or NULL. If `sleep` is set, sleeps until there is one or wake
-     * was called since the last wait. */
+    /* A list of reads that have ended, or NULL. If `sleep` is set, sleeps until there is one or
+     * wake was called since the last wait. */
     ft_weight_op *(*wait)(ft_weight_reads *reads, bool sleep);
     /* Ends a wait, the present one or else the next. Any thread; never blocks. */
     void (*wake)(ft_weight_reads *reads);

@@ -151,10 +151,10 @@ static void test_short_reads(void **state)
     weak_disk d;
     ft_weight_stream_opts opts = weak_disk_opts(f, &d);
     opts.row_bytes = WEIGHT_FILE_ROW * 20;
-    d.most = 5 * 4096;
+    weak_disk_limit(&d, 5 * 4096);
     ft_weight_stream *stream = weight_file_stream(&opts);
     weight_file_pass(f, stream, WEIGHT_FILE_PARTS);
-    d.most = 4096;
+    weak_disk_limit(&d, 4096);
     weight_file_check_rows(f, stream, 7);
     ft_weight_stream_destroy(stream);
 }

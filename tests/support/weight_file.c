@@ -215,6 +215,13 @@ ft_weight_stream_opts weak_disk_opts(const weight_file *f, weak_disk *d)
     return opts;
 }
 
+void weak_disk_limit(weak_disk *d, size_t most)
+{
+    pthread_mutex_lock(&d->lock);
+    d->most = most;
+    pthread_mutex_unlock(&d->lock);
+}
+
 void weak_disk_set(weak_disk *d, bool stalled, uint64_t bad, uint64_t bad_end)
 {
     pthread_mutex_lock(&d->lock);

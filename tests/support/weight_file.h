@@ -66,7 +66,9 @@ typedef struct weak_disk {
 
 /* The options of weight_file_opts, with this disk and its clock. Sets *d. */
 ft_weight_stream_opts weak_disk_opts(const weight_file *f, weak_disk *d);
-/* From now on. */
+/* How much a read gets at most, from now on; 0: no limit. */
+void weak_disk_limit(weak_disk *d, size_t most);
+/* Whether reads end, and which range fails, from now on. */
 void weak_disk_set(weak_disk *d, bool stalled, uint64_t bad, uint64_t bad_end);
 /* How often the middle of a part's first extent has been read: it belongs to no other part. */
 uint64_t weak_disk_times_read(const weight_file *f, weak_disk *d, size_t part);
