@@ -30,6 +30,11 @@ const ft_flag *ft_flags_nth(const ft_flag_group *flags, size_t i, size_t *at)
     return nth(flags, 0, &i, at);
 }
 
+static bool takes_value(const ft_flag *flag)
+{
+    return flag->kind != FT_FLAG_BOOL && flag->kind != FT_FLAG_SWITCH;
+}
+
 /* Does arg name this flag? *value is what follows '=', or NULL; *negated for --no-NAME. */
 static bool matches(const ft_flag *flag, const char *arg, const char **value, bool *negated)
 {
@@ -42,7 +47,7 @@ static bool matches(const ft_flag *flag, const char *arg, const char **value, bo
         *value = arg[n] ? arg + n + 1 : NULL;
         return true;
     }
-    if (flag->kind == FT_FLAG_BOOL && strncmp(arg, "--no-", 5) == 0 &&
+    if (!takes_value(flag) && strncmp(arg, "--no-", 5) == 0 &&
         strcmp(arg + 5, flag->name + 2) == 0) {
         *negated = true;
         return true;
@@ -151,13 +156,15 @@ static ft_status parse_flag(const ft_flag_group *flags, char *opts, char **argv,
             break;
     if (!flag)
         return ft_error_set(err, FT_INVALID, "unknown flag %s: --help lists the flags", arg);
-    if (flag->kind == FT_FLAG_BOOL && value)
+    if (!takes_value(flag) && value)
         return ft_error_set(err, FT_INVALID, "%s takes no value", flag->name);
-    if (flag->kind != FT_FLAG_BOOL && !value && !(value = argv[++*i]))
+    if (takes_value(flag) && !value && !(value = argv[++*i]))
         return ft_error_set(err, FT_INVALID, "%s needs a value: %s", flag->name,
                             flag->value ? flag->value : "VALUE");
     if (flag->kind == FT_FLAG_BOOL)
         *(bool *)(opts + at) = !negated;
+    if (flag->kind == FT_FLAG_SWITCH)
+        *(ft_switch *)(void *)(opts + at) = negated ? FT_SWITCH_OFF : FT_SWITCH_ON;
     return store(flag, opts + at, value, err);
 }
 

@@ -17,6 +17,7 @@
 
 typedef enum ft_flag_kind {
     FT_FLAG_BOOL,   /* bool; takes no value; also --no-NAME */
+    FT_FLAG_SWITCH, /* ft_switch; the same, and neither of the two can be told */
     FT_FLAG_INT,    /* int64_t, within [min, max] */
     FT_FLAG_INT32,  /* int32_t; min and max must be given and fit, here and in UINT32 */
     FT_FLAG_UINT32, /* uint32_t */
@@ -27,6 +28,8 @@ typedef enum ft_flag_kind {
     FT_FLAG_LIST,   /* ft_flag_list: the flag may be repeated */
     FT_FLAG_GROUP   /* not a flag: all rows of another table */
 } ft_flag_kind;
+
+typedef enum ft_switch { FT_SWITCH_NONE, FT_SWITCH_ON, FT_SWITCH_OFF } ft_switch;
 
 #define FT_FLAG_LIST_MAX 64
 typedef struct ft_flag_list {
@@ -61,7 +64,8 @@ struct ft_flag_group {
 #define FT_FLAG_KIND(x) _Generic((x), bool: FT_FLAG_BOOL, int64_t: FT_FLAG_INT, \
     int32_t: FT_FLAG_INT32, uint32_t: FT_FLAG_UINT32, double: FT_FLAG_FLOAT, \
     float: FT_FLAG_SINGLE, const char *: FT_FLAG_STRING, ft_flag_list: FT_FLAG_LIST)
-/* The same of a field that is an enum. */
+/* The same of a field that is an ft_switch; of one that is another enum. */
+#define FT_FLAG_ON_OFF(type, field) .kind = FT_FLAG_SWITCH, .at = offsetof(type, field)
 #define FT_FLAG_ENUM(type, field, names) \
     .choices = (names), .kind = FT_FLAG_CHOICE, .at = offsetof(type, field)
 /* A row that includes the rows of `table`, whose struct is a field of this table's. */

@@ -21,6 +21,7 @@
 /* Under a memory budget trees have 64 nodes at most; so many for two of them and partly filled
  * blocks. */
 #define ROOM_TIGHT_TOK   192
+#define AUTO_BUDGET      64 /* nodes of a tree under a memory budget, where the controller decides */
 #define PROGRESS_MIN_TOK 512 /* shorter prompts show no progress line */
 
 typedef struct run_flags {
@@ -62,6 +63,10 @@ static ft_status check(run_flags *f, ft_error *err)
                             "run: --dry-run shows the plan of --memory: pass that");
     if (f->raw && f->system)
         return ft_error_set(err, FT_INVALID, "run: --raw has no system message");
+    if (f->memory.size) { /* a pass reads weights: meanwhile the draft may go on, and go far */
+        f->edge.proactive_else = true;
+        f->edge.auto_budget = AUTO_BUDGET;
+    }
     ft_status status = ft_edge_flags_check(&f->edge, err);
     return status == FT_OK ? ft_sampling_flags_check(&f->sampling, err) : status;
 }

@@ -12,12 +12,13 @@ static void print_flags(FILE *out, const ft_command *command, flag_set set)
     const ft_flag *flag;
     size_t at;
     for (size_t i = 0; (flag = ft_flags_nth(&command->flags, i, &at)); i++) {
-        const bool is_bool = flag->kind == FT_FLAG_BOOL;
+        const bool is_switch = flag->kind == FT_FLAG_SWITCH;
+        const bool is_bool = flag->kind == FT_FLAG_BOOL || is_switch;
         if ((set == WITH_VALUE && is_bool) ||
             (set == WITH_FILE && (is_bool || !flag->value || strcmp(flag->value, "FILE") != 0)))
             continue;
         fprintf(out, "%s%s%s ", flag->name, flag->alias ? " " : "", flag->alias ? flag->alias : "");
-        if (is_bool && *((const bool *)command->defaults + at))
+        if (is_switch || (is_bool && *((const bool *)command->defaults + at)))
             fprintf(out, "--no-%s ", flag->name + 2);
     }
 }

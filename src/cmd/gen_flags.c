@@ -57,8 +57,9 @@ static const ft_flag edge_rows[] = {
      "proactive drafting begins where the text likeliest goes on, or at the tree's best leaf"},
     {"--predictor", NULL, FT_FLAG(ft_edge_flags, predictor), "FILE",
      "end a draft where this predictor (train predictor) expects a rejection; none: do not"},
-    {"--proactive", NULL, FT_FLAG(ft_edge_flags, opts.proactive), NULL,
-     "go on drafting while the target checks"},
+    {"--proactive", NULL, FT_FLAG_ON_OFF(ft_edge_flags, proactive), NULL,
+     "go on drafting while the target checks; edge does so, and run with --memory, unless "
+     "--no-proactive is given"},
     {"--no-speculation", NULL, FT_FLAG(ft_edge_flags, no_speculation), NULL, "never draft"},
     {"--trace", NULL, FT_FLAG(ft_edge_flags, trace_path), "FILE",
      "record drafts and verdicts (token ids and numbers, SQLite) for train predictor"},
@@ -138,7 +139,8 @@ static ft_status parse_draft(ft_edge_flags *f, ft_error *err)
     ft_edge_opts *out = &f->opts;
     out->automatic = strcmp(how, "auto") == 0;
     if (out->automatic)
-        out->draft = ft_draft_params_tree(AUTO_BUDGET, AUTO_DEPTH, f->width);
+        out->draft = ft_draft_params_tree(f->auto_budget ? f->auto_budget : AUTO_BUDGET, AUTO_DEPTH,
+                                          f->width);
     else if (strncmp(how, "tree:", 5) == 0)
         out->draft = parse_tree(how, f->width);
     else
@@ -257,6 +259,8 @@ ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err)
     if (flags->n_max == 0 || flags->no_speculation)
         draft->budget = 0;
     draft->depth = ft_min_u32(draft->depth, draft->budget);
+    flags->opts.proactive = flags->proactive == FT_SWITCH_ON ||
+                            (flags->proactive == FT_SWITCH_NONE && flags->proactive_else);
     flags->opts.early = flags->opts.proactive;
     return FT_OK;
 }

@@ -43,13 +43,16 @@ typedef struct ft_edge_flags {
     bool no_speculation;
     ft_edge_opts opts;  /* what the flags mean; the command adds the rest */
     ft_predictor store; /* of --predictor */
+    ft_switch proactive;
+    bool proactive_else;  /* of opts.proactive if the flag is not given */
+    uint32_t auto_budget; /* nodes of a tree at most where the controller decides; 0: 32 */
 } ft_edge_flags;
 
 /* on: the default of --proactive. */
 /* clang-format off */
 #define FT_EDGE_FLAGS_INIT(on) .draft = "auto", .depth = "auto", .grow = "best", \
     .predictor = "none", .n_max = -1, .width = 8, \
-    .trace_mb = FT_TRACE_DEFAULT_BYTES >> 20, .opts.proactive = (on)
+    .trace_mb = FT_TRACE_DEFAULT_BYTES >> 20, .proactive_else = (on)
 /* clang-format on */
 
 extern const ft_flag_group ft_flags_edge; /* of ft_edge_flags */

@@ -38,8 +38,9 @@
 #define FT_WEIGHT_THREADS 8
 /* Rows that are read at once, beside the reads into the ring; more of them take turns. */
 #define FT_WEIGHT_ROWS 32
-/* What the reads' queue takes: the kernel's rings, or the stacks that threads touch. */
-#define FT_WEIGHT_QUEUE_BYTES ((size_t)256 << 10)
+/* What the reader and the reads' queue take beside the tables, as a memory cgroup counts it: the
+ * kernel's rings, or 30 KiB for each thread that reads (its two stacks, its task). */
+#define FT_WEIGHT_QUEUE_BYTES ((size_t)384 << 10)
 
 typedef enum ft_weight_slot_state {
     FT_WEIGHT_FREE,

@@ -15,15 +15,20 @@ ft_fallback ft_fallback_begin(float alpha)
     return (ft_fallback){.alpha = alpha > 0 ? alpha : ALPHA_FIRST, .fixed = alpha > 0};
 }
 
+/* A leaf that is not its parent's best child is no branch's end: the draft has not gone there, the
+ * forward behind its parent only named it. (In the paper a forward brings one token, and a branch
+ * begins when the pacer turns to it.) Such leaves would keep T_c high however doubtful the tree
+ * is. */
 float ft_fallback_confidence(const ft_tree *tree)
 {
-    bool inner[FT_TREE_MAX] = {false};
+    bool seen[1 + FT_TREE_MAX] = {false}, first[FT_TREE_MAX] = {false};
     float best = -INFINITY;
+    for (uint32_t i = 0; i < tree->n; i++) { /* siblings stand in falling order of chance */
+        first[i] = !seen[1 + tree->parent[i]];
+        seen[1 + tree->parent[i]] = true;
+    }
     for (uint32_t i = 0; i < tree->n; i++)
-        if (tree->parent[i] >= 0)
-            inner[tree->parent[i]] = true;
-    for (uint32_t i = 0; i < tree->n; i++)
-        if (!inner[i])
+        if (!seen[1 + i] && first[i])
             best = fmaxf(best, tree->cum_logp[i]);
     return tree->n > 0 ? expf(best) : 1;
 }
