@@ -20,8 +20,9 @@
 #define ROOM_TOK    1024 /* pool beyond the text: trees */
 /* Under a memory budget trees have 64 nodes at most; so many for two of them and partly filled
  * blocks. */
-#define ROOM_TIGHT_TOK   192
-#define AUTO_BUDGET      64 /* nodes of a tree under a memory budget, where the controller decides */
+#define ROOM_TIGHT_TOK 192
+/* Nodes of a tree under a memory budget, where the controller decides. */
+#define AUTO_BUDGET      64
 #define PROGRESS_MIN_TOK 512 /* shorter prompts show no progress line */
 
 typedef struct run_flags {

@@ -74,8 +74,9 @@ typedef struct ft_edge_opts {
     uint32_t draft_kv_tok;    /* draft KV pool in tokens; 0: 4 times max_context of the server */
     uint32_t max_generations; /* at once; 0: 64 */
     int n_threads;            /* of the draft engine */
-    int64_t verify_us;        /* expected of a verification, if the verifier is here; 0: not known */
-    ft_turn *turn;            /* of the draft engine: as in ft_engine_opts; borrowed */
+    /* Expected time of a verification, if the verifier is in this process; 0: not known. */
+    int64_t verify_us;
+    ft_turn *turn; /* of the draft engine: as in ft_engine_opts; borrowed */
     /* A text that must be opened anew on another target (ft_msg_opened.target) ends. Without it the
      * text goes on, and its statistics say so. */
     bool require_same_target;

@@ -392,12 +392,12 @@ static ft_status run_by_layer(ft_engine *engine, ft_error *err)
     const ft_pace_size size = size_of(engine);
     const int n_threads = threads_of(engine, &engine->pace, &size);
     const bool warm = engine->warm_threads > 0;
-    ft_layers_pass pass = {.cpu = engine->backends.at[0],
+    ft_layers_pass pass = {.route = engine->route,
+                           .cpu = engine->backends.at[0],
                            .give_up_us = &engine->give_up_us,
                            .n_threads = n_threads,
                            .limit_us = warm ? 0 : ft_pace_limit_us(&engine->pace, &size, n_threads),
                            .until_us = warm ? engine->warm_end_us : 0};
-    engine->route->begin(engine->route);
     ft_status status = ft_layers_run(&engine->layers, &engine->batch, &pass, err);
     if (status != FT_OK)
         return status;

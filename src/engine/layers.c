@@ -72,6 +72,7 @@ static ft_status compute(ft_layers *l, ft_graph *g, const float *in, ft_layers_p
     if (status != FT_TIMEOUT || pass->n_threads == 1 || pass->limit_us == 0)
         return status;
     pass->n_threads = 1;
+    pass->route->begin(pass->route); /* threads have claimed a part of the attention's work */
     return attempt(l, g, in, pass);
 }
 
@@ -110,6 +111,7 @@ ft_status ft_layers_run(ft_layers *layers, const ft_batch *batch, ft_layers_pass
     ft_layers *l = layers;
     const uint32_t n_parts = batch->n_out ? ft_streamed_n_head_parts(l->weights) : 0;
     pass->compute_us = 0;
+    pass->route->begin(pass->route);
     ft_streamed_begin(l->weights, batch->n_out > 0);
     ft_status status = ft_streamed_embed(l->weights, batch->token, batch->n_rows, err, l->x);
     for (uint32_t il = 0; il < l->n_layer && status == FT_OK; il++) {

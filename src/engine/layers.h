@@ -13,6 +13,7 @@
 #include "base/turn.h"
 #include "engine/batch.h"
 #include "engine/graph.h"
+#include "engine/route.h"
 #include "ggml-backend.h"
 #include "model/streamed.h"
 
@@ -47,6 +48,7 @@ uint64_t ft_layers_bytes(const ft_hparams *hp, uint32_t max_rows, uint32_t max_o
 /* How a pass uses the processor. A layer that takes too long is computed again on one thread, like
  * those behind it. */
 typedef struct ft_layers_pass {
+    ft_route *route;     /* its `begin` is called before the first layer and each second attempt */
     ggml_backend_t cpu;  /* its abort callback looks at *give_up_us */
     int64_t *give_up_us; /* when to give up; 0: never */
     int n_threads;       /* in, out: 1 if a layer was given up */

@@ -8,9 +8,10 @@
 #include "base/log.h"
 #include "engine/engine_internal.h"
 
+/* Rows of the largest pass, 4^(FT_WARM_PASSES - 1); between the sizes: estimated. */
+#define WARM_ROWS 64
 /* A pass over weights that are read takes seconds, and who drafts for it should know. */
 #define STREAMED_LIMIT_US 20000000
-#define WARM_ROWS         64 /* of the largest pass, 4^(FT_WARM_PASSES - 1); between them: estimated */
 
 static ft_status warm_pass(ft_engine *engine, ft_seq *seq, uint32_t n, int n_threads, ft_error *err)
 {

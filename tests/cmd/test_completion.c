@@ -81,11 +81,12 @@ static void test_flags_of_a_command(void **state)
     assert_string_equal(complete("foretoken info --h"), " --help ");
 }
 
-/* A flag that is on by default is offered with --no-, one that is off without. */
+/* A flag that is on by default, or whose default depends on others, is offered with --no-, too. */
 static void test_flags_that_are_on(void **state)
 {
     assert_string_equal(complete("foretoken edge --no-pro"), " --no-proactive ");
-    assert_string_equal(complete("foretoken run --no-pro"), "  ");
+    assert_string_equal(complete("foretoken run --no-pro"), " --no-proactive ");
+    assert_string_equal(complete("foretoken run --no-jso"), "  ");
     assert_string_equal(complete("foretoken bench exact --no-lib"), " --no-libllama ");
 }
 

@@ -18,17 +18,21 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/graph.h"
+#include "model/memory_choose.h"
+#include "model/streamed.h"
 #include "support/tiny_gguf.h"
 
 #define N_SEQS  5
 #define ROWS    8 /* of a segment, at most */
 #define LONGEST 200
 #define ROUNDS  60
+#define N_LAYER 24 /* of the model whose weights are read in every pass */
 
 /* ---- what fails ---- */
 
 static uint32_t fail_at; /* the allocation that fails, from 1; 0: none */
 static ft_status fail_with = FT_OK;
+static uint32_t give_up_at; /* the graph that is given up, from 1; 0: none */
 
 static bool fails(void)
 {
@@ -62,6 +66,8 @@ void *__wrap_realloc(void *p, size_t n)
 ft_status __wrap_ft_graph_cache_compute(ft_graph_cache *cache, ft_graph *graph)
 {
     const ft_status status = __real_ft_graph_cache_compute(cache, graph);
+    if (give_up_at > 0 && --give_up_at == 0)
+        return FT_TIMEOUT;
     return fail_with == FT_OK ? status : fail_with;
 }
 
@@ -76,6 +82,8 @@ typedef struct fixture {
     uint64_t want[N_SEQS];
     uint32_t n_vocab;
     uint32_t n_short; /* passes that failed for an allocation */
+    bool streamed;    /* the first engine reads weights in every pass */
+    uint32_t n_given_up;
 } fixture;
 
 /* The segments of a round, for both engines: trees and chunks of text. Returns how many. */
@@ -147,7 +155,13 @@ static void compute(fixture *f, ft_segment segments[2][N_SEQS], size_t n, uint32
     assert_int_equal(fail_pass(f, segments[0], n), FT_INTERNAL);
     fail_with = FT_NOMEM;
     assert_int_equal(fail_pass(f, segments[0], n), FT_NOMEM);
-    assert_int_equal(ft_engine_forward(f->engine[0], segments[0], n, NULL), FT_OK);
+    give_up_at = f->streamed ? 1 + ft_rng_below(&f->rng, N_LAYER) : 0;
+    status = ft_engine_forward(f->engine[0], segments[0], n, NULL);
+    f->n_given_up += f->streamed && status == FT_OK;
+    give_up_at = 0;
+    if (status == FT_TIMEOUT) /* the engine does not know yet what a pass takes */
+        status = ft_engine_forward(f->engine[0], segments[0], n, NULL);
+    assert_int_equal(status, FT_OK);
     assert_int_equal(ft_engine_forward(f->engine[1], segments[1], n, NULL), FT_OK);
     for (uint32_t row = 0; row < n_wanted; row++)
         assert_memory_equal(ft_engine_logits(f->engine[0], row),
@@ -185,24 +199,33 @@ static void start_over(fixture *f, uint32_t i)
     }
 }
 
-static void run_on(ft_attn_route route, ft_kv_type kv_type)
+static uint64_t no_bytes(const void *ctx, uint32_t rows, uint32_t out, bool parts)
 {
-    const tiny_gguf_opts gguf = {.type = GGML_TYPE_Q4_0, .seed = 3};
-    char *path = tiny_gguf_temp(&gguf);
-    const ft_model_opts load = {.path = path};
+    (void)ctx;
+    (void)rows;
+    (void)out;
+    (void)parts;
+    return 0;
+}
+
+/* The same model with the least memory. */
+static ft_model *load_streamed(const char *path, ft_streamed **streamed)
+{
+    ft_memory_budget budget = {
+        .ask = {.budget_bytes = 1, .pass_bytes = no_bytes, .rows_least = 1, .rows_most = 1}};
+    ft_model_opts load = {.path = path, .stream = ft_memory_choose, .stream_ctx = &budget};
     ft_model *model;
-    fixture *f = calloc(1, sizeof *f);
-    assert_int_equal(ft_model_load(&load, NULL, &model), FT_OK);
-    f->n_vocab = ft_model_hparams(model)->n_vocab;
-    ft_rng_init(&f->rng, 1 + kv_type);
-    const ft_engine_opts opts = {.model = model,
-                                 .kv_tok = N_SEQS * LONGEST + 32 * FT_KV_BLOCK_TOK,
-                                 .max_batch_tok = N_SEQS * ROWS,
-                                 .n_threads = 1,
-                                 .route = route,
-                                 .kv_type = kv_type};
-    for (int e = 0; e < 2; e++)
-        assert_int_equal(ft_engine_create(&opts, NULL, &f->engine[e]), FT_OK);
+    ft_error err = {0};
+    assert_int_equal(ft_model_load(&load, &err, &model), FT_EXHAUSTED);
+    budget.ask.budget_bytes = budget.plan.least_bytes;
+    assert_int_equal(ft_model_load(&load, &err, &model), FT_OK);
+    const ft_streamed_opts opts = {.model = model, .plan = &budget.plan};
+    assert_int_equal(ft_streamed_create(&opts, &err, streamed), FT_OK);
+    return model;
+}
+
+static void go_on(fixture *f)
+{
     for (uint32_t i = 0; i < N_SEQS; i++)
         start_over(f, i);
     for (int round = 0; round < ROUNDS; round++) {
@@ -217,11 +240,40 @@ static void run_on(ft_attn_route route, ft_kv_type kv_type)
             start_over(f, ft_rng_below(&f->rng, N_SEQS));
     }
     assert_true(f->n_short > N_SEQS);
-    for (int e = 0; e < 2; e++) {
+    for (int e = 0; e < 2; e++)
         for (uint32_t i = 0; i < N_SEQS; i++)
             ft_seq_destroy(f->seq[e][i]);
+}
+
+static void run_on(ft_attn_route route, ft_kv_type kv_type, bool streamed)
+{
+    const tiny_gguf_opts gguf = {.type = streamed ? GGML_TYPE_F16 : GGML_TYPE_Q4_0,
+                                 .n_layer = streamed ? N_LAYER : 0,
+                                 .seed = 3};
+    char *path = tiny_gguf_temp(&gguf);
+    const ft_model_opts load = {.path = path};
+    ft_model *model, *lean = NULL;
+    fixture *f = calloc(1, sizeof *f);
+    assert_int_equal(ft_model_load(&load, NULL, &model), FT_OK);
+    f->n_vocab = ft_model_hparams(model)->n_vocab;
+    f->streamed = streamed;
+    ft_rng_init(&f->rng, 1 + kv_type);
+    ft_engine_opts opts = {.model = model,
+                           .kv_tok = N_SEQS * LONGEST + 32 * FT_KV_BLOCK_TOK,
+                           .max_batch_tok = N_SEQS * ROWS,
+                           .n_threads = streamed ? 2 : 1,
+                           .route = route,
+                           .kv_type = kv_type};
+    assert_int_equal(ft_engine_create(&opts, NULL, &f->engine[1]), FT_OK);
+    if (streamed)
+        opts.model = lean = load_streamed(path, &opts.streamed);
+    assert_int_equal(ft_engine_create(&opts, NULL, &f->engine[0]), FT_OK);
+    go_on(f);
+    assert_int_equal(f->n_given_up > 0, streamed);
+    for (int e = 0; e < 2; e++)
         ft_engine_destroy(f->engine[e]);
-    }
+    ft_streamed_destroy(opts.streamed);
+    ft_model_destroy(lean);
     ft_model_destroy(model);
     unlink(path);
     free(path);
@@ -231,16 +283,23 @@ static void run_on(ft_attn_route route, ft_kv_type kv_type)
 static void test_cpu(void **state)
 {
     (void)state;
-    run_on(FT_ATTN_AUTO, FT_KV_F16);
-    run_on(FT_ATTN_AUTO, FT_KV_Q8_0);
+    run_on(FT_ATTN_AUTO, FT_KV_F16, false);
+    run_on(FT_ATTN_AUTO, FT_KV_Q8_0, false);
 }
 
 /* K and V in rows: copies are collected, and done before the next pass. */
 static void test_portable(void **state)
 {
     (void)state;
-    run_on(FT_ATTN_PORTABLE, FT_KV_F16);
-    run_on(FT_ATTN_PORTABLE, FT_KV_Q8_0);
+    run_on(FT_ATTN_PORTABLE, FT_KV_F16, false);
+    run_on(FT_ATTN_PORTABLE, FT_KV_Q8_0, false);
+}
+
+/* Layers that are given up are computed again within the pass. */
+static void test_streamed(void **state)
+{
+    (void)state;
+    run_on(FT_ATTN_AUTO, FT_KV_F16, true);
 }
 
 int main(void)
@@ -249,6 +308,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_portable),
+        cmocka_unit_test(test_streamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

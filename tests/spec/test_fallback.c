@@ -19,7 +19,8 @@ static uint32_t add(ft_tree *tree, int32_t parent, int32_t token, double p)
     return ft_tree_add(tree, parent, token, (float)log(p));
 }
 
-/* Branches 0-1-2 (0.8 * 0.5 * 0.625 = 0.25), 0-3 (0.8 * 0.2 = 0.16), and 4-5 (0.1 * 0.9 = 0.09). */
+/* Branches 0-1-2 (0.8 * 0.5 * 0.625 = 0.25) and 4-5 (0.1 * 0.9 = 0.09); 3 (0.16) is a token that a
+ * forward named beside node 1. */
 static ft_tree by_hand(void)
 {
     ft_tree t;
@@ -41,8 +42,10 @@ static void test_confidence_is_of_the_likeliest_branch(void **state)
     assert_float_equal(t_c, 0.25, 1e-6);
     assert_true(ft_fallback_now(&a, t_c));
     assert_false(ft_fallback_now(&b, t_c));
-    add(&tree, 2, 14, 0.5); /* 0.125: now 0-3 is the likeliest branch */
-    assert_float_equal(ft_fallback_confidence(&tree), 0.16, 1e-6);
+    add(&tree, 2, 14, 0.5); /* 0.125; 0-3 is likelier, but the draft has not gone there */
+    assert_float_equal(ft_fallback_confidence(&tree), 0.125, 1e-6);
+    add(&tree, 3, 15, 0.9); /* now it has */
+    assert_float_equal(ft_fallback_confidence(&tree), 0.144, 1e-6);
     ft_tree_clear(&tree);
     assert_float_equal(ft_fallback_confidence(&tree), 1, 0);
 }
