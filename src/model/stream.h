@@ -150,8 +150,9 @@ ft_weight_stream_stats ft_weight_stream_get_stats(ft_weight_stream *stream);
 size_t ft_weight_stream_bytes(const ft_weight_stream *stream);
 
 /* Reads the first `bytes` of the file (all of it if it is shorter) from front to end in the way in
- * which a stream reads, and computes nothing: the rate that a stream can reach at most. fd is
- * borrowed, path is for messages. FT_IO, FT_EXHAUSTED, FT_NOMEM; FT_INVALID: the file is empty. */
+ * which a stream reads, and computes nothing: the rate that a stream can reach at most. Takes 16
+ * MiB of memory meanwhile. fd is borrowed, path is for messages. FT_IO, FT_EXHAUSTED, FT_NOMEM;
+ * FT_INVALID: the file is empty. */
 FT_WARN_UNUSED ft_status ft_weight_stream_measure(int fd, const char *path, uint64_t bytes,
                                                   bool threads_only, ft_error *err,
                                                   double *bytes_per_s);
