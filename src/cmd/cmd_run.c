@@ -18,9 +18,6 @@
 
 #define DEFAULT_CTX 4096
 #define ROOM_TOK    1024 /* pool beyond the text: trees */
-/* Under a memory budget trees have 64 nodes at most; so many for two of them and partly filled
- * blocks. */
-#define ROOM_TIGHT_TOK 192
 /* Nodes of a tree under a memory budget, where the controller decides. */
 #define AUTO_BUDGET      64
 #define PROGRESS_MIN_TOK 512 /* shorter prompts show no progress line */
@@ -110,7 +107,7 @@ static ft_status plan_memory(run_app *app, const ft_memory_need *need, ft_error 
     if (status != FT_OK)
         return status;
     if (app->f.memory.size)
-        size_pool(v, info.hp.n_ctx_train, ROOM_TIGHT_TOK);
+        size_pool(v, info.hp.n_ctx_train, FT_MEMORY_ROOM_TOK);
     ft_memory_need with_draft = *need;
     if (app->f.edge.opts.draft.budget > 0)
         with_draft.draft = (ft_memory_draft){.path = app->f.draft,

@@ -12,6 +12,7 @@
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
 #include "cmd/lists.h"
+#include "cmd/memory.h"
 #include "local/link.h"
 #include "serve/server.h"
 
@@ -33,11 +34,13 @@ typedef struct serve_flags {
     ft_static_flags of_static;
     ft_costs costs; /* of costs_path */
     ft_device_opts device, device_draft;
+    ft_memory_flags memory;
     ft_api_flags api;
     char *token_text; /* of token_file */
 } serve_flags;
 
 typedef struct serve_app {
+    ft_cmd_memory memory;
     ft_model *model, *draft; /* draft: NULL without */
     ft_vocab *vocab, *draft_vocab;
     ft_server *server;
@@ -266,10 +269,31 @@ static void stop_all(serve_app *app, int64_t grace_us)
     ft_server_destroy(app->server, 0);
 }
 
-static ft_status load(serve_app *app, const serve_flags *f, ft_error *err)
+/* With a budget the pool is for one text of full length by default: it takes from the weights. */
+static ft_status plan_memory(serve_app *app, serve_flags *f, ft_error *err)
 {
-    ft_status status =
-        ft_cmd_load_model(f->model, "loading", &f->device, err, &app->model, &app->vocab);
+    ft_verifier_opts *v = &f->server.verifier;
+    const bool drafts = f->draft && v->draft.budget > 0;
+    if (f->memory.size && v->kv_tok == 0)
+        v->kv_tok = v->max_context + FT_MEMORY_ROOM_TOK;
+    const ft_memory_need need = {
+        .path = f->model,
+        .device = &f->device,
+        .draft = {.path = drafts ? f->draft : NULL,
+                  .kv_tok = v->draft_kv_tok ? v->draft_kv_tok : v->kv_tok,
+                  .rows = FT_OWN_DRAFT_ROWS,
+                  .out = FT_OWN_DRAFT_LOGITS},
+    };
+    return ft_cmd_memory_plan(&app->memory, &f->memory, &need, v, err);
+}
+
+static ft_status load(serve_app *app, serve_flags *f, ft_error *err)
+{
+    ft_status status = plan_memory(app, f, err);
+    if (status == FT_OK && app->memory.on)
+        status = ft_cmd_memory_load(&app->memory, err, &app->model, &app->vocab);
+    else if (status == FT_OK)
+        status = ft_cmd_load_model(f->model, "loading", &f->device, err, &app->model, &app->vocab);
     if (status != FT_OK || !f->draft || f->server.verifier.draft.budget == 0)
         return status;
     return ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft,
@@ -323,6 +347,7 @@ static int serve(serve_flags *f)
         }
         stop_all(&app, status == FT_OK ? GRACE_US : 0);
     }
+    ft_cmd_memory_close(&app.memory);
     ft_vocab_destroy(app.draft_vocab);
     ft_model_destroy(app.draft);
     ft_vocab_destroy(app.vocab);
@@ -388,6 +413,7 @@ static const ft_flag rows[] = {
     {"--insecure", NULL, FT_FLAG(serve_flags, insecure), NULL,
      "serve other machines without asking who they are"},
     FT_FLAG_INCLUDE(serve_flags, device, ft_flags_device),
+    FT_FLAG_INCLUDE(serve_flags, memory, ft_flags_memory),
     {"--model-draft", "-md", FT_FLAG(serve_flags, draft), "FILE",
      "draft model (GGUF): the server drafts for clients that do not"},
     {"--spec-draft-n-max", NULL, VERIFIER(draft.budget), "N",

@@ -16,6 +16,10 @@
 #include "model/vocab.h"
 #include "serve/opts.h"
 
+/* Tokens of a pool beyond one text: under a budget trees have 64 nodes at most; so many for two of
+ * them and partly filled blocks. */
+#define FT_MEMORY_ROOM_TOK 192
+
 typedef struct ft_memory_flags {
     const char *size; /* "2G"; NULL: no budget */
     bool no_overlap;

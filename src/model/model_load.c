@@ -4,6 +4,7 @@
 // once and whole (its set_tensor requires that). A weight in our own layout is marked as packed,
 // and packed in pieces as it is read. No weight of a packed file is used before its hash was found
 // right. It computes nothing.
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -198,6 +199,8 @@ static ft_status read_weights(loader *l)
         ft_status st = read_weight(l, &plan->weights[i]);
         if (st != FT_OK)
             return st;
+        if (l->opts->stream) /* a budget counts the page cache, too */
+            (void)posix_fadvise(l->gguf.fd, 0, 0, POSIX_FADV_DONTNEED);
         done += plan->weights[i].bytes;
         ft_progress_report(&l->opts->progress, done, total);
     }

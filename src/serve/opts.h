@@ -17,6 +17,13 @@
 #include "spec/rule.h"
 #include "wire/keyring.h"
 
+/* Of the server's own drafts: the most rows, and the most rows with logits, of one forward of the
+ * draft model over all sessions. A level with more rows takes several forwards. A row with logits
+ * costs 4 bytes of memory for each token of the vocabulary. 256 such rows are 8 leaves for each of
+ * 32 sessions. */
+#define FT_OWN_DRAFT_ROWS   512
+#define FT_OWN_DRAFT_LOGITS 256
+
 typedef struct ft_verifier_opts {
     const ft_model *model;         /* borrowed */
     const ft_vocab *vocab;         /* borrowed */

@@ -36,12 +36,6 @@
 #include "spec/draft_engine.h"
 #include "spec/drafter.h"
 
-/* The most rows, and the most rows with logits, of one forward of the draft model over all
- * sessions. A level with more rows takes several forwards. A row with logits costs 4 bytes of
- * memory for each token of the vocabulary. 256 such rows are 8 leaves for each of 32 sessions. */
-#define DRAFT_ROWS   512
-#define DRAFT_LOGITS 256
-
 /* How long the server drafts nothing after a failure, mostly for lack of memory; doubles with each
  * failure. Half of the first: more tries that fail; twice of it: drafts that could be back. */
 #define REST_FIRST_US 1000000
@@ -105,8 +99,8 @@ static ft_status create_parts(ft_own *own, const ft_verifier *v, ft_error *err)
         .model = v->opts.draft_model,
         .kv_type = v->opts.kv_type,
         .kv_tok = v->opts.draft_kv_tok ? v->opts.draft_kv_tok : v->opts.kv_tok,
-        .max_batch_tok = DRAFT_ROWS,
-        .max_logits = DRAFT_LOGITS,
+        .max_batch_tok = FT_OWN_DRAFT_ROWS,
+        .max_logits = FT_OWN_DRAFT_LOGITS,
         .n_threads = v->opts.n_threads,
         .route = v->opts.portable_attention ? FT_ATTN_PORTABLE : FT_ATTN_AUTO};
     own->needs = calloc(n, sizeof *own->needs);
@@ -542,7 +536,7 @@ int64_t ft_own_before_pass(ft_verifier *v, int64_t read_budget_us)
     own->spent_us = 0;
     if (from_us < own->rest_until_us || !pays(v))
         return 0;
-    choose(v, ft_own_read_tok(&own->read_us, read_budget_us, DRAFT_ROWS));
+    choose(v, ft_own_read_tok(&own->read_us, read_budget_us, FT_OWN_DRAFT_ROWS));
     if (own->n > 0)
         draft(v);
     ft_engine_get_stats(own->engine, &stats);
