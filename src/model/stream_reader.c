@@ -255,9 +255,6 @@ static ft_weight_op *take(ft_weight_stream *s, ft_weight_op *list)
             list->to += list->got;
             list->offset += (uint64_t)list->got;
             list->bytes -= (size_t)list->got;
-            /* Past the page cache only the end of the file cuts a page. */
-            if (s->file.direct && fetch->got % FT_WEIGHT_PAGE != 0)
-                list->got = 0;
         }
         if (fetch->slot ? end_piece(s, fetch) : end_row(s, fetch)) {
             add(fetch, &again);
