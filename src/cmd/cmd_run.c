@@ -18,6 +18,8 @@
 
 #define DEFAULT_CTX 4096
 #define ROOM_TOK    1024 /* pool beyond the text: trees */
+/* The verifier is in this process: if it works no more for so long, it fails for good. */
+#define RECONNECT_MS 5000
 /* Nodes of a tree under a memory budget, where the controller decides. */
 #define AUTO_BUDGET      64
 #define PROGRESS_MIN_TOK 512 /* shorter prompts show no progress line */
@@ -160,6 +162,7 @@ static ft_status start(run_app *app, ft_error *err)
     edge->draft_kv_tok = verifier->kv_tok;
     edge->n_threads = verifier->n_threads;
     edge->turn = verifier->turn;
+    edge->reconnect_ms = RECONNECT_MS;
     if (app->memory.streamed) /* drafts cost little beside reading the target: begin with them */
         edge->verify_us = ft_verifier_pass_us(app->verifier);
     return ft_edge_create(edge, err, &app->edge);

@@ -5,13 +5,45 @@
 #include "model/new_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-ft_status ft_new_file_create(const char *in, const char *out, ft_error *err, ft_new_file *file)
+/* A file without a name in the folder of `out`; < 0: the file system has none. */
+static int open_nameless(const char *out)
+{
+    char *copy = strdup(out);
+    const int fd = copy ? open(dirname(copy), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+    free(copy);
+    return fd;
+}
+
+/* Gives the file its temporary name: only a rename can replace a file that is there already. */
+static bool give_name(ft_new_file *file)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", file->fd);
+    for (int tries = 0; tries < 100; tries++) {
+        const int placeholder = mkstemp(file->temp.data); /* a name that nobody has */
+        if (placeholder < 0)
+            return false;
+        close(placeholder);
+        unlink(file->temp.data);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, file->temp.data, AT_SYMLINK_FOLLOW) == 0)
+            return file->named = true;
+        if (errno != EEXIST)
+            return false;
+        memcpy(file->temp.data + file->temp.len - 6, "XXXXXX", 6);
+    }
+    return false;
+}
+
+static ft_status create(const char *in, const char *out, bool named, ft_error *err,
+                        ft_new_file *file)
 {
     struct stat a, b;
     *file = (ft_new_file){.out = out, .fd = -1};
@@ -19,7 +51,10 @@ ft_status ft_new_file_create(const char *in, const char *out, ft_error *err, ft_
         return ft_error_set(err, FT_INVALID, "%s: input and output are the same file", in);
     if (ft_buf_printf(&file->temp, "%s.XXXXXX", out) != FT_OK)
         return ft_error_set(err, FT_NOMEM, "%s: out of memory", out);
-    file->fd = mkstemp(file->temp.data);
+    file->fd = named ? -1 : open_nameless(out);
+    file->named = file->fd < 0;
+    if (file->named)
+        file->fd = mkstemp(file->temp.data);
     if (file->fd < 0) {
         ft_error_set(err, FT_IO, "%s: cannot create a file in its folder: %s", out,
                      strerror(errno));
@@ -28,8 +63,19 @@ ft_status ft_new_file_create(const char *in, const char *out, ft_error *err, ft_
     }
     mode_t mask = umask(0);
     umask(mask);
-    fchmod(file->fd, 0666 & ~mask); /* mkstemp makes it private */
+    fchmod(file->fd, 0666 & ~mask); /* it is private at first */
     return FT_OK;
+}
+
+ft_status ft_new_file_create(const char *in, const char *out, ft_error *err, ft_new_file *file)
+{
+    return create(in, out, false, err, file);
+}
+
+ft_status ft_new_file_create_named(const char *in, const char *out, ft_error *err,
+                                   ft_new_file *file)
+{
+    return create(in, out, true, err, file);
 }
 
 ft_status ft_new_file_write(ft_new_file *file, const void *data, size_t n, ft_error *err)
@@ -56,11 +102,13 @@ ft_status ft_new_file_seek(ft_new_file *file, uint64_t offset, ft_error *err)
 
 ft_status ft_new_file_finish(ft_new_file *file, ft_status st, ft_error *err)
 {
+    if (st == FT_OK && !file->named && !give_name(file))
+        st = ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
     if (close(file->fd) != 0 && st == FT_OK) /* some file systems report a full disk here */
         st = ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
     if (st == FT_OK && rename(file->temp.data, file->out) != 0)
         st = ft_error_set(err, FT_IO, "%s: %s", file->out, strerror(errno));
-    if (st != FT_OK)
+    if (st != FT_OK && file->named)
         unlink(file->temp.data);
     ft_buf_deinit(&file->temp);
     *file = (ft_new_file){.fd = -1};

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes a file under a temporary name beside its own name, and renames it when it is complete. So
- * an interrupted run leaves no incomplete file under the final name. For the model room only. */
+ * Writes a file that has no name until it is complete: a run that is killed leaves nothing behind.
+ * On file systems without such files it has a temporary name beside its own one meanwhile. For the
+ * model room only. */
 #ifndef FT_MODEL_NEW_FILE_H
 #define FT_MODEL_NEW_FILE_H
 
 #include <stdint.h>
+
+#include <stdbool.h>
 
 #include "base/buf.h"
 #include "base/status.h"
@@ -13,6 +16,7 @@
 typedef struct ft_new_file {
     const char *out; /* borrowed */
     ft_buf temp;     /* the temporary name */
+    bool named;      /* the file has it already */
     int fd;          /* open for writing */
 } ft_new_file;
 
@@ -21,6 +25,11 @@ typedef struct ft_new_file {
  * failure *file needs no finish. */
 FT_WARN_UNUSED ft_status ft_new_file_create(const char *in, const char *out, ft_error *err,
                                             ft_new_file *file);
+
+/* The same with its temporary name from the beginning, for a library that opens files by name: a
+ * run that is killed leaves it. */
+FT_WARN_UNUSED ft_status ft_new_file_create_named(const char *in, const char *out, ft_error *err,
+                                                  ft_new_file *file);
 
 /* Writes n bytes. FT_IO. */
 FT_WARN_UNUSED ft_status ft_new_file_write(ft_new_file *file, const void *data, size_t n,

@@ -63,7 +63,7 @@ static ft_status run(const ft_gguf *gguf, const char *out, enum llama_ftype ftyp
     params.ftype = ftype;
     params.nthread = n_threads > 0 ? n_threads : 0;
     params.allow_requantize = true;
-    ft_status st = ft_new_file_create(gguf->path, out, err, &file);
+    ft_status st = ft_new_file_create_named(gguf->path, out, err, &file);
     if (st != FT_OK)
         return st;
     st = ft_llama_quantize(path_of(gguf, same), file.temp.data, &params, &why);
