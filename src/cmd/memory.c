@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
 #include "base/progress.h"
 #include "cmd/cmd.h"
 #include "engine/products.h"
@@ -130,21 +131,14 @@ static void size_target(ft_cmd_memory *m, const ft_model_info *info, const ft_ve
 /* The memory cgroup of this process must allow the budget. */
 static ft_status check_cgroup(uint64_t budget, ft_error *err)
 {
-    static const char *const files[] = {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                                        "/sys/fs/cgroup/memory.max"};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        unsigned long long limit;
-        FILE *f = fopen(files[i], "r");
-        const bool known = f && fscanf(f, "%llu", &limit) == 1;
-        if (f)
-            fclose(f);
-        if (known && limit < budget)
-            return ft_error_set(err, FT_PRECONDITION,
-                                "--memory: this process may have %llu bytes (%s), which is less "
-                                "than the budget of %llu",
-                                limit, files[i], (unsigned long long)budget);
-    }
-    return FT_OK;
+    char path[200];
+    const uint64_t limit = ft_cgroup_memory_limit(path, sizeof path);
+    if (limit >= budget)
+        return FT_OK;
+    return ft_error_set(err, FT_PRECONDITION,
+                        "--memory: this process may have %llu bytes (%s), which is less than the "
+                        "budget of %llu",
+                        (unsigned long long)limit, path, (unsigned long long)budget);
 }
 
 /* m: makes its plan, too; NULL: there is none. */

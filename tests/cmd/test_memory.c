@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken run --memory`: with the least budget and with more, from a plain file and from a packed
-// one, the text is that of the resident model; the plan adds up; a budget below the least, a size
-// that is none and flags that do not go with it are refused before anything is loaded.
+// `foretoken run --memory`: with the least budget and with more, from a plain file and from a
+// packed one, the text is that of the resident model; the plan adds up; a budget below the least, a
+// size that is none and flags that do not go with it are refused before anything is loaded.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
