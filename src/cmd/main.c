@@ -53,6 +53,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_simulate_edgellm,
     &ft_cmd_bench_verify,
     &ft_cmd_bench_decode,
+    &ft_cmd_bench_branch,
     &ft_cmd_bench_prefill,
     &ft_cmd_bench_serving,
     &ft_cmd_bench_capacity,

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "bench/branch.h"
 #include "bench/capacity.h"
 #include "bench/codec.h"
 #include "bench/decode.h"
@@ -93,6 +94,8 @@ static void test_comparisons(void **state)
     const ft_bench_decode_opts decode = {
         .common = &common, .streams = "1,", .n_predict = 1, .n_prompt = 1};
     expect(ft_bench_decode(&decode, model, report, &err), "--streams");
+    const ft_bench_branch_opts branch = {.common = &common, .n_past = "8,x", .n_nodes = 4};
+    expect(ft_bench_branch(&branch, model, report, &err), "--n-past");
     const ft_bench_prefill_opts prefill = {.common = &common, .lengths = "x"};
     expect(ft_bench_prefill(&prefill, model, report, &err), "--lengths");
     ft_bench_kernels_opts kernels = {.common = &common, .rows = "1;2", .ctx = "16"};
