@@ -34,8 +34,8 @@ static json_t *row_json(const simulate *f, const ft_edgellm_row *row)
                      "pair", pair->name, "dataset", pair->dataset[row->dataset].name, "method",
                      name, "s_per_token", ft_edgellm_s_per_tok(r), "tokens_per_verification",
                      per((double)r->tokens, n), "draft_s", per(r->draft_s, n), "verify_s",
-                     per(r->verify_s, n), "drafted", per((double)r->drafted, n), "provisional",
-                     per((double)r->provisional, n), "kept", per((double)r->kept, n), "errors",
+                     per(r->verify_s, n), "drafted", per((double)r->drafted, n), "proactive",
+                     per((double)r->proactive, n), "kept", per((double)r->kept, n), "errors",
                      per((double)r->errors, n), "branches", per((double)r->branches, n), "alpha",
                      per(r->alpha, n), "alpha_at_most", per((double)r->alpha_most, n),
                      "ended_by_alpha", per((double)r->in_doubt, n));
@@ -143,20 +143,26 @@ static void print_rows(const simulate *f)
         char name[96];
         if (row->pair != pair || row->dataset != dataset)
             printf("%s%s, %s\n%-34s %8s %8s %8s %8s %8s %8s %8s\n", i ? "\n" : "", p->name,
-                   p->dataset[row->dataset].name, "", "s/token", "tokens", "drafted", "s", "kept",
-                   "errors", "alpha");
+                   p->dataset[row->dataset].name, "", "s/token", "tokens", "drafted", "draft s",
+                   "kept", "errors", "alpha");
         pair = row->pair;
         dataset = row->dataset;
         ft_edgellm_way_name(&f->config, &row->way, name, sizeof name);
         printf("%-34s %8.3f", name, ft_edgellm_s_per_tok(r));
         if (n > 0)
-            printf(" %8.2f %8.2f %8.2f %8.2f %7.0f%% %8.2g", per((double)r->tokens, n),
+            printf(" %8.2f %8.2f %8.2f %8.2f %7.0f%%", per((double)r->tokens, n),
                    per((double)r->drafted, n), per(r->draft_s, n), per((double)r->kept, n),
-                   100 * per((double)r->errors, n), per(r->alpha, n));
+                   100 * per((double)r->errors, n));
+        if (r->alpha > 0)
+            printf(" %8.2g", per(r->alpha, n));
         printf("\n");
     }
-    printf("A verification: tokens of text; tokens drafted before it, and seconds for them;\n"
-           "kept provisional tokens; errors: verifications that found one; mean of alpha\n");
+    printf(
+        "\ns/token: seconds for a token of the text. The others are means over verifications.\n"
+        "tokens: of the text that one brings. drafted: tokens that the draft model computes\n"
+        "before it. draft s: seconds for them. kept: tokens that it computes meanwhile and that\n"
+        "the verdict leaves of use. errors: share that accept no branch to its end. alpha: the\n"
+        "fallback's threshold\n");
 }
 
 /* "1.93-2.00", "up to 1.66", "4.4", "-" */
@@ -223,7 +229,7 @@ static ft_status run_setting(simulate *f, ft_error *err, json_t **rows)
 
 static const ft_flag rows[] = {
     {"--config", NULL, FT_FLAG(simulate, config_path), "FILE", "setting (JSON)", .required = true},
-    {"--seed", NULL, FT_FLAG(simulate, seed), "N", "of the texts", 0, 1e9},
+    {"--seed", NULL, FT_FLAG(simulate, seed), "N", "seed of the texts", 0, 1e9},
     {"--sensitivity", NULL, FT_FLAG(simulate, sensitivity), NULL,
      "also halve and double each number that the paper leaves open"},
     {"--json", NULL, FT_FLAG(simulate, json), NULL, "print one JSON object"},
@@ -253,11 +259,13 @@ const ft_command ft_cmd_simulate_edgellm = {
     .name = "simulate edgellm",
     .summary = "a target larger than memory: seconds a token, by method, and EdgeLLM's claims",
     .usage = "--config FILE [flags]",
-    .about = "Simulates a device whose memory is too small for the target (EdgeLLM), on a virtual "
-             "clock with the paper's times: the target alone, chains of fixed length, trees with "
-             "fixed widths, EdgeLLM's trees, provisional generation and fallback, each part left "
-             "out, and readings of its eq. (3). The drafter and the fallback are the real ones; "
-             "texts and draft model are made up. Prints the paper's claims beside what comes out. "
-             "docs/SIMULATOR.md says what is modelled.",
+    .about =
+        "Simulates a device whose memory is too small for the target (EdgeLLM). The clock is "
+        "virtual and has the times of the paper. Texts and draft model are made up; the drafter "
+        "and the fallback are the program's own. Prints how long a token takes with each method "
+        "on each dataset: the target alone, chains of fixed length, trees with fixed widths, "
+        "EdgeLLM with all its parts, and EdgeLLM with one part left out or replaced. Then "
+        "prints the paper's claims beside what comes out. docs/SIMULATOR.md says what is "
+        "modelled and what each method is.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

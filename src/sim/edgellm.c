@@ -27,7 +27,7 @@ typedef struct run {
     ft_drafter *drafter;
     ft_draft_params params;
     ft_fallback fallback;
-    bool ahead; /* provisional generation */
+    bool ahead; /* proactive drafting */
     ft_edgellm_result *sum;
 } run;
 
@@ -170,12 +170,12 @@ static ft_status draft_ahead(run *r, double until_s, ft_error *err)
 {
     ft_status status = FT_OK;
     const uint64_t before = r->clock.rows;
-    r->clock.row_s = r->opts->pair->s[FT_EDGELLM_PROVISIONAL_S];
+    r->clock.row_s = r->opts->pair->s[FT_EDGELLM_PROACTIVE_S];
     bool more = r->ahead;
     while (more && status == FT_OK && r->clock.now_s + r->clock.row_s <= until_s)
         status = ft_drafter_proactive(r->drafter, &r->params, err, &more);
     r->clock.row_s = r->opts->pair->s[FT_EDGELLM_DRAFT_S];
-    r->sum->provisional += r->clock.rows - before;
+    r->sum->proactive += r->clock.rows - before;
     return status;
 }
 

@@ -5,7 +5,7 @@
  * (edgellm_world.h), and computing takes no time but on the clock:
  *
  *   [draft: draft_s a token]* -> verification, verify_s -> verdict -> ...
- *                                 [provisional: provisional_s a token]*
+ *                                 [proactive: proactive_s a token]*
  *
  * Pure: the same options give the same result on every machine. Any thread. */
 #ifndef FT_SIM_EDGELLM_H
@@ -13,23 +13,24 @@
 
 #include "sim/edgellm_config.h"
 
-/* The paper's figures 15 and 22 (BNV: trees; PP: provisional generation; SF: fallback), each part
- * left out or replaced, and readings of eq. (3). X(NAME, "name in reports") */
-#define FT_EDGELLM_METHOD_LIST(X)                                                                \
-    X(STD, "std")                    /* the target alone, a token a pass */                      \
-    X(SPL, "spl")                    /* the same, reading while computing */                     \
-    X(DRAFT, "draft")                /* the draft model alone: not the target's text */          \
-    X(SP, "sp")                      /* chains of a fixed length */                              \
-    X(SPECINFER, "specinfer")        /* trees with fixed widths */                               \
-    X(BNV, "bnv")                    /* trees by the pacer, with a fixed number of nodes */      \
-    X(BNV_PP, "bnv+pp")              /* the same, with provisional generation */                 \
-    X(ALL, "edgellm")                /* trees by the pacer, provisional generation, fallback */  \
-    X(NO_PP, "no provisional")       /* ALL without provisional generation */                    \
-    X(BEST, "best first")            /* ALL, but the tree grows best first */                    \
-    X(ANYWHERE, "ahead anywhere")    /* ALL, but provisional where the text likeliest goes on */ \
-    X(FIXED, "fixed alpha")          /* ALL, but verdicts do not move alpha */                   \
-    X(PRINTED, "alpha as printed")   /* ALL, but alpha becomes what eq. (3) prints */            \
-    X(MEAN, "alpha over mean")       /* ... is divided by the mean C_i behind the error */       \
+/* The methods of the paper's figures 15 and 22, EdgeLLM with one part left out or replaced, and
+ * EdgeLLM with another reading of eq. (3). The paper's abbreviations: BNV: trees by the pacer; PP:
+ * provisional generation, our proactive drafting; SF: fallback. X(NAME, "name in reports") */
+#define FT_EDGELLM_METHOD_LIST(X)                                                                 \
+    X(STD, "std")                    /* the target alone, a token a pass */                       \
+    X(SPL, "spl")                    /* the same, reading while computing */                      \
+    X(DRAFT, "draft")                /* the draft model alone: not the target's text */           \
+    X(SP, "sp")                      /* chains of a fixed length */                               \
+    X(SPECINFER, "specinfer")        /* trees with fixed widths */                                \
+    X(BNV, "bnv")                    /* trees by the pacer, with a fixed number of nodes */       \
+    X(BNV_PP, "bnv+pp")              /* the same, with proactive drafting */                      \
+    X(ALL, "edgellm")                /* trees by the pacer, proactive drafting, fallback */       \
+    X(NO_PP, "no proactive")         /* ALL without proactive drafting */                         \
+    X(BEST, "best first")            /* ALL, but the tree grows best first */                     \
+    X(ANYWHERE, "ahead anywhere")    /* ALL, but drafts ahead where the text likeliest goes on */ \
+    X(FIXED, "fixed alpha")          /* ALL, but verdicts do not move alpha */                    \
+    X(PRINTED, "alpha as printed")   /* ALL, but alpha becomes what eq. (3) prints */             \
+    X(MEAN, "alpha over mean")       /* ... is divided by the mean C_i behind the error */        \
     X(PRODUCT, "alpha over product") /* ... by the product of chances from the error on */
 typedef enum ft_edgellm_method {
 #define X(name, text) FT_EDGELLM_##name,
@@ -59,12 +60,12 @@ typedef struct ft_edgellm_opts {
 /* Sums over all texts. */
 typedef struct ft_edgellm_result {
     uint64_t tokens, verifications;
-    uint64_t drafted;     /* rows of the draft model, provisional ones not among them */
-    uint64_t provisional; /* rows while a pass ran */
-    uint64_t kept;        /* of these, rows that a verdict left of use */
-    uint64_t errors;      /* verdicts that did not accept a branch to its end */
-    uint64_t in_doubt;    /* drafts that alpha ended */
-    uint64_t branches;    /* of all drafts: leaves of their trees */
+    uint64_t drafted;   /* rows of the draft model, proactive ones not among them */
+    uint64_t proactive; /* rows while a pass ran */
+    uint64_t kept;      /* of these, rows that a verdict left of use */
+    uint64_t errors;    /* verdicts that did not accept a branch to its end */
+    uint64_t in_doubt;  /* drafts that alpha ended */
+    uint64_t branches;  /* of all drafts: leaves of their trees */
     double draft_s, verify_s;
     double alpha;        /* sum over verifications of the threshold of the fallback */
     uint64_t alpha_most; /* verifications at which it was FT_FALLBACK_MOST */

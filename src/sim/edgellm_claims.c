@@ -124,10 +124,10 @@ static void say_note(const maker *m, ft_edgellm_claim *claim, note what,
             pair->s[FT_EDGELLM_STD_S] / pair->s[FT_EDGELLM_VERIFY_S]);
     if (what == AHEAD)
         say(claim,
-            "; %.1f of %.1f provisional tokens a verification are kept: %.0f %% of the "
+            "; %.1f of %.1f proactive tokens a verification are kept: %.0f %% of the "
             "verifications find an error, and one branch is followed; without any drafting it "
             "would be %.2f",
-            (double)r->kept / n, (double)r->provisional / n, 100 * (double)r->errors / n,
+            (double)r->kept / n, (double)r->proactive / n, 100 * (double)r->errors / n,
             1 + slow->draft_s / slow->verify_s);
     if (what == DOUBT)
         say(claim, "; alpha ends %.0f %% of edgellm's drafts, and the others have tree_most nodes",
@@ -235,14 +235,14 @@ static void claim_rounds(maker *m, bool errors)
                errors ? "share of verifications that find an error"
                       : "drafted tokens a verification",
                class);
-    double provisional = 0, tokens = 0, n = 0;
+    double proactive = 0, tokens = 0, n = 0;
     for (size_t i = 0; i < m->table->n_rows; i++) {
         const ft_edgellm_row *row = &m->table->rows[i];
         const double rounds = (double)row->sum.verifications;
         if (row->way.method != FT_EDGELLM_ALL || row->way.chain || !is_about(m, class, row->pair))
             continue;
         take(claim, (double)(errors ? row->sum.errors : row->sum.drafted) / rounds, 0);
-        provisional += (double)row->sum.kept;
+        proactive += (double)row->sum.kept;
         tokens += (double)row->sum.tokens;
         n += rounds;
     }
@@ -256,7 +256,7 @@ static void claim_rounds(maker *m, bool errors)
         say(claim, "%.2f tokens a verification are right, the target's own among them", tokens / n);
     else
         say(claim, "and %.1f more were kept that were drafted while a verification ran",
-            provisional / n);
+            proactive / n);
 }
 
 /* IV-D, figure 18: the gain over sp grows as the budget shrinks. paper: at the largest and at the

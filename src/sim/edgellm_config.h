@@ -42,11 +42,11 @@ typedef enum ft_edgellm_const {
 } ft_edgellm_const;
 
 /* Of a pair; X as above. */
-#define FT_EDGELLM_TIME_LIST(X)                                                         \
-    X(DRAFT_S, "draft_s", false, 1e-6, 1e4)             /* a forward over one token */  \
-    X(VERIFY_S, "verify_s", false, 1e-6, 1e4)           /* a pass of the target */      \
-    X(PROVISIONAL_S, "provisional_s", false, 1e-6, 1e4) /* draft_s while a pass runs */ \
-    X(STD_S, "std_s", false, 1e-6, 1e4)                 /* a token of the target alone */
+#define FT_EDGELLM_TIME_LIST(X)                                                     \
+    X(DRAFT_S, "draft_s", false, 1e-6, 1e4)         /* a forward over one token */  \
+    X(VERIFY_S, "verify_s", false, 1e-6, 1e4)       /* a pass of the target */      \
+    X(PROACTIVE_S, "proactive_s", false, 1e-6, 1e4) /* draft_s while a pass runs */ \
+    X(STD_S, "std_s", false, 1e-6, 1e4)             /* a token of the target alone */
 typedef enum ft_edgellm_time {
 #define X(name, text, whole, least, most) FT_EDGELLM_##name,
     FT_EDGELLM_TIME_LIST(X)

@@ -67,7 +67,7 @@ static void test_report(void **state)
 {
     static const char *const numbers[] = {"s_per_token",   "tokens_per_verification",
                                           "draft_s",       "verify_s",
-                                          "drafted",       "provisional",
+                                          "drafted",       "proactive",
                                           "kept",          "errors",
                                           "branches",      "alpha",
                                           "alpha_at_most", "ended_by_alpha"};

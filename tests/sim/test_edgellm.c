@@ -35,7 +35,7 @@ static ft_edgellm_config config(void)
                   .class = FT_EDGELLM_IOT,
                   .s = {[FT_EDGELLM_DRAFT_S] = 0.5,
                         [FT_EDGELLM_VERIFY_S] = 8,
-                        [FT_EDGELLM_PROVISIONAL_S] = 1,
+                        [FT_EDGELLM_PROACTIVE_S] = 1,
                         [FT_EDGELLM_STD_S] = 6},
                   .memory =
                       {.draft_gb = 1, .target_gb = 4, .budget_gb = 2, .budgets_gb = {1, 3}, .n = 2},
@@ -158,7 +158,7 @@ static void test_chain(void **state)
         assert_float_equal(r.draft_s / n, 0.5 * (length + right * 0.5), 0.02);
         assert_float_equal(seconds(&r), r.draft_s + r.verify_s, 1e-6 * seconds(&r));
         assert_float_equal(r.verify_s, 8 * n, 1e-6);
-        assert_true(r.provisional == 0 && r.branches == r.verifications);
+        assert_true(r.proactive == 0 && r.branches == r.verifications);
         ft_edgellm_result_deinit(&r);
     }
 }
@@ -177,12 +177,12 @@ static void test_specinfer(void **state)
 }
 
 /* While a pass of 8 s runs, 8 forwards of 1 s fit, and the pass takes no longer. */
-static void test_provisional(void **state)
+static void test_proactive(void **state)
 {
     const ft_edgellm_config c = config();
     ft_edgellm_result r = run(&c, &(ft_edgellm_way){.method = FT_EDGELLM_ALL}, 1);
-    assert_true(r.provisional > 7 * r.verifications && r.provisional <= 8 * r.verifications);
-    assert_true(r.kept > 0 && r.kept < r.provisional);
+    assert_true(r.proactive > 7 * r.verifications && r.proactive <= 8 * r.verifications);
+    assert_true(r.kept > 0 && r.kept < r.proactive);
     assert_float_equal(seconds(&r), r.draft_s + 8 * (double)r.verifications, 1e-6 * seconds(&r));
     ft_edgellm_result_deinit(&r);
     assert_true(s_of(&c, FT_EDGELLM_NO_PP, false) > s_of(&c, FT_EDGELLM_ALL, false));
@@ -393,7 +393,7 @@ int main(void)
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_chain),
         cmocka_unit_test(test_specinfer),
-        cmocka_unit_test(test_provisional),
+        cmocka_unit_test(test_proactive),
         cmocka_unit_test(test_alpha),
         cmocka_unit_test(test_readings),
         cmocka_unit_test(test_same_every_time),

@@ -38,9 +38,9 @@ static void test_shipped(void **state)
     assert_int_equal(c.n_pairs, 3);
     assert_true(mt5->class == FT_EDGELLM_IOT && llama->class == FT_EDGELLM_PHONE);
     assert_true(mt5->s[FT_EDGELLM_DRAFT_S] == 0.33 && mt5->s[FT_EDGELLM_VERIFY_S] == 7.2 &&
-                mt5->s[FT_EDGELLM_PROVISIONAL_S] == 0.48);
+                mt5->s[FT_EDGELLM_PROACTIVE_S] == 0.48);
     assert_true(llama->s[FT_EDGELLM_DRAFT_S] == 1.3 && llama->s[FT_EDGELLM_VERIFY_S] == 15.2 &&
-                llama->s[FT_EDGELLM_PROVISIONAL_S] == 2.5);
+                llama->s[FT_EDGELLM_PROACTIVE_S] == 2.5);
     assert_true(!mt5->open[FT_EDGELLM_STD_S] && llama->open[FT_EDGELLM_STD_S]);
     assert_true(llama->n_datasets == 3 && llama->dataset[0].correctness == 0.907);
     assert_true(!llama->dataset[0].open && c.pair[1].dataset[0].open);
@@ -64,10 +64,10 @@ static void test_shipped_gaps(void **state)
     for (uint32_t i = 0; i < paper.n_pairs; i++) {
         double *a = gaps.pair[i].s, *b = paper.pair[i].s;
         assert_float_equal(a[FT_EDGELLM_VERIFY_S] / a[FT_EDGELLM_DRAFT_S], gap[i], 0.01 * gap[i]);
-        assert_float_equal(a[FT_EDGELLM_PROVISIONAL_S] / a[FT_EDGELLM_DRAFT_S],
-                           b[FT_EDGELLM_PROVISIONAL_S] / b[FT_EDGELLM_DRAFT_S], 0.01);
+        assert_float_equal(a[FT_EDGELLM_PROACTIVE_S] / a[FT_EDGELLM_DRAFT_S],
+                           b[FT_EDGELLM_PROACTIVE_S] / b[FT_EDGELLM_DRAFT_S], 0.01);
         a[FT_EDGELLM_DRAFT_S] = b[FT_EDGELLM_DRAFT_S];
-        a[FT_EDGELLM_PROVISIONAL_S] = b[FT_EDGELLM_PROVISIONAL_S];
+        a[FT_EDGELLM_PROACTIVE_S] = b[FT_EDGELLM_PROACTIVE_S];
         assert_memory_equal(a, b, FT_EDGELLM_TIMES * sizeof *a);
     }
     assert_memory_equal(gaps.k, paper.k, sizeof gaps.k);
