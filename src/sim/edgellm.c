@@ -99,15 +99,13 @@ static uint32_t best_branch(const ft_tree *tree, const uint32_t *path, uint32_t 
     }
 }
 
-/* The new alpha behind an error. C_0 = 1 is the chance of no tokens. */
+/* The new alpha behind an error. */
 static float raised(ft_edgellm_method method, float alpha, const float *chance, uint32_t n_all,
                     uint32_t n_correct)
 {
     float mean = 0;
     if (method == FT_EDGELLM_PRINTED)
         return (float)(n_all - n_correct) / (float)n_all;
-    if (method == FT_EDGELLM_PRODUCT)
-        return alpha * (n_correct > 0 ? chance[n_correct - 1] : 1) / chance[n_all - 1];
     for (uint32_t i = n_correct; i < n_all; i++)
         mean += chance[i] / (float)(n_all - n_correct);
     return alpha / mean;
@@ -128,7 +126,7 @@ static void learn_otherwise(ft_edgellm_method method, ft_fallback *f, const ft_t
 static void learn(run *r, const ft_tree *tree, const uint32_t *path, uint32_t n_path)
 {
     const ft_edgellm_method method = r->way->method;
-    if (method == FT_EDGELLM_PRINTED || method == FT_EDGELLM_MEAN || method == FT_EDGELLM_PRODUCT)
+    if (method == FT_EDGELLM_PRINTED || method == FT_EDGELLM_MEAN)
         learn_otherwise(method, &r->fallback, tree, path, n_path);
     else
         ft_fallback_saw(&r->fallback, tree, path, n_path);

@@ -16,22 +16,21 @@
 /* The methods of the paper's figures 15 and 22, EdgeLLM with one part left out or replaced, and
  * EdgeLLM with another reading of eq. (3). The paper's abbreviations: BNV: trees by the pacer; PP:
  * provisional generation, our proactive drafting; SF: fallback. X(NAME, "name in reports") */
-#define FT_EDGELLM_METHOD_LIST(X)                                                                 \
-    X(STD, "std")                    /* the target alone, a token a pass */                       \
-    X(SPL, "spl")                    /* the same, reading while computing */                      \
-    X(DRAFT, "draft")                /* the draft model alone: not the target's text */           \
-    X(SP, "sp")                      /* chains of a fixed length */                               \
-    X(SPECINFER, "specinfer")        /* trees with fixed widths */                                \
-    X(BNV, "bnv")                    /* trees by the pacer, with a fixed number of nodes */       \
-    X(BNV_PP, "bnv+pp")              /* the same, with proactive drafting */                      \
-    X(ALL, "edgellm")                /* trees by the pacer, proactive drafting, fallback */       \
-    X(NO_PP, "no proactive")         /* ALL without proactive drafting */                         \
-    X(BEST, "best first")            /* ALL, but the tree grows best first */                     \
-    X(ANYWHERE, "ahead anywhere")    /* ALL, but drafts ahead where the text likeliest goes on */ \
-    X(FIXED, "fixed alpha")          /* ALL, but verdicts do not move alpha */                    \
-    X(PRINTED, "alpha as printed")   /* ALL, but alpha becomes what eq. (3) prints */             \
-    X(MEAN, "alpha over mean")       /* ... is divided by the mean C_i behind the error */        \
-    X(PRODUCT, "alpha over product") /* ... by the product of chances from the error on */
+#define FT_EDGELLM_METHOD_LIST(X)                                                               \
+    X(STD, "std")                  /* the target alone, a token a pass */                       \
+    X(SPL, "spl")                  /* the same, reading while computing */                      \
+    X(DRAFT, "draft")              /* the draft model alone: not the target's text */           \
+    X(SP, "sp")                    /* chains of a fixed length */                               \
+    X(SPECINFER, "specinfer")      /* trees with fixed widths */                                \
+    X(BNV, "bnv")                  /* trees by the pacer, with a fixed number of nodes */       \
+    X(BNV_PP, "bnv+pp")            /* the same, with proactive drafting */                      \
+    X(ALL, "edgellm")              /* trees by the pacer, proactive drafting, fallback */       \
+    X(NO_PP, "no proactive")       /* ALL without proactive drafting */                         \
+    X(BEST, "best first")          /* ALL, but the tree grows best first */                     \
+    X(ANYWHERE, "ahead anywhere")  /* ALL, but drafts ahead where the text likeliest goes on */ \
+    X(FIXED, "fixed alpha")        /* ALL, but verdicts do not move alpha */                    \
+    X(PRINTED, "alpha as printed") /* ALL, but alpha becomes what eq. (3) prints */             \
+    X(MEAN, "alpha over mean")     /* ... is divided by the mean C_i behind the error */
 typedef enum ft_edgellm_method {
 #define X(name, text) FT_EDGELLM_##name,
     FT_EDGELLM_METHOD_LIST(X)
