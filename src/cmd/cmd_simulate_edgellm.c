@@ -3,6 +3,7 @@
 // claims beside what comes out (sim/edgellm_claims.h). Main thread only.
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cmd/cmd.h"
 #include "sim/edgellm_claims.h"
@@ -142,9 +143,9 @@ static void print_rows(const simulate *f)
         const uint64_t n = r->verifications;
         char name[96];
         if (row->pair != pair || row->dataset != dataset)
-            printf("%s%s, %s\n%-34s %8s %8s %8s %8s %8s %8s %8s\n", i ? "\n" : "", p->name,
+            printf("%s%s, %s\n%-34s %8s %8s %8s %8s %8s %8s %8s %8s\n", i ? "\n" : "", p->name,
                    p->dataset[row->dataset].name, "", "s/token", "tokens", "drafted", "draft s",
-                   "kept", "errors", "alpha");
+                   "kept", "errors", "alpha", "by alpha");
         pair = row->pair;
         dataset = row->dataset;
         ft_edgellm_way_name(&f->config, &row->way, name, sizeof name);
@@ -154,15 +155,19 @@ static void print_rows(const simulate *f)
                    per((double)r->drafted, n), per(r->draft_s, n), per((double)r->kept, n),
                    100 * per((double)r->errors, n));
         if (r->alpha > 0)
-            printf(" %8.2g", per(r->alpha, n));
+            printf(" %8.2g %7.0f%%", per(r->alpha, n), 100 * per((double)r->in_doubt, n));
         printf("\n");
     }
     printf(
-        "\ns/token: seconds for a token of the text. The others are means over verifications.\n"
-        "tokens: of the text that one brings. drafted: tokens that the draft model computes\n"
-        "before it. draft s: seconds for them. kept: tokens that it computes meanwhile and that\n"
-        "the verdict leaves of use. errors: share that accept no branch to its end. alpha: the\n"
-        "fallback's threshold\n");
+        "\n"
+        "s/token   seconds for a token of the text. The rest is about verifications:\n"
+        "tokens    of the text that one brings\n"
+        "drafted   tokens that the draft model computes before it\n"
+        "draft s   seconds for them\n"
+        "kept      tokens that the draft model computes meanwhile, and the verdict leaves of use\n"
+        "errors    share that accept no branch to its end\n"
+        "alpha     threshold of the fallback\n"
+        "by alpha  share of drafts that the fallback ended\n");
 }
 
 /* "1.93-2.00", "up to 1.66", "4.4", "-" */
@@ -178,9 +183,31 @@ static void print_range(const double range[2])
     printf(" %12s", text);
 }
 
+/* Indented, in lines of 100 columns at most. */
+static void print_text(const char *text)
+{
+    int column = 0;
+    while (*text) {
+        const int n = (int)strcspn(text, " ");
+        if (column == 0 || column + 1 + n > 100)
+            column = printf("%s    ", column ? "\n" : "") - (column > 0);
+        else
+            column += printf(" ");
+        column += printf("%.*s", n, text);
+        text += n + (text[n] == ' ');
+    }
+    printf("\n");
+}
+
 static void print_claims(const simulate *f)
 {
-    printf("\n%-58s %12s %12s\n", "", "the paper", "ours");
+    printf(
+        "\n"
+        "Claims: the least and the greatest over datasets; +-: half of the widest 95 %% interval.\n"
+        "Below each: the dataset that is farthest from the paper's number, or the least one where\n"
+        "the paper has none.\n"
+        "%-58s %12s %12s\n",
+        "", "the paper", "ours");
     for (uint32_t i = 0; i < f->claims.n; i++) {
         const ft_edgellm_claim *c = &f->claims.at[i];
         printf("%-58s", c->name);
@@ -188,7 +215,8 @@ static void print_claims(const simulate *f)
         print_range(c->ours);
         if (!isnan(c->error))
             printf(" +- %.3f", c->error);
-        printf("\n    %s\n", c->reading);
+        printf("\n");
+        print_text(c->reading);
     }
 }
 

@@ -107,9 +107,9 @@ static void say_row(const maker *m, ft_edgellm_claim *claim, const ft_edgellm_ro
     char name[96];
     ft_edgellm_way_name(m->config, &row->way, name, sizeof name);
     if (row->way.method < FT_EDGELLM_SP)
-        say(claim, "%s: a token in %.2f s", name, ft_edgellm_s_per_tok(r));
+        say(claim, " A token of %s: %.2f s.", name, ft_edgellm_s_per_tok(r));
     else
-        say(claim, "%s: %.2f tokens in %.1f s, %.1f s of them drafting", name,
+        say(claim, " A round of %s: %.2f tokens in %.1f s, %.1f s of them drafting.", name,
             (double)r->tokens / n, (r->draft_s + r->verify_s) / n, r->draft_s / n);
 }
 
@@ -120,17 +120,17 @@ static void say_note(const maker *m, ft_edgellm_claim *claim, note what,
     const ft_edgellm_result *r = &rows[0]->sum, *slow = &rows[1]->sum;
     const double n = (double)r->verifications;
     if (what == ALONE)
-        say(claim, "; std_s is %.2f of verify_s",
+        say(claim, " A token of std takes %.2f of a verification.",
             pair->s[FT_EDGELLM_STD_S] / pair->s[FT_EDGELLM_VERIFY_S]);
     if (what == AHEAD)
         say(claim,
-            "; %.1f of %.1f proactive tokens a verification are kept: %.0f %% of the "
-            "verifications find an error, and one branch is followed; without any drafting it "
-            "would be %.2f",
-            (double)r->kept / n, (double)r->proactive / n, 100 * (double)r->errors / n,
+            " Of %.1f proactive tokens a verification, %.1f are kept: %.0f %% of the verifications "
+            "find an error, and one branch is followed. If drafting took no time, it would be "
+            "%.2f.",
+            (double)r->proactive / n, (double)r->kept / n, 100 * (double)r->errors / n,
             1 + slow->draft_s / slow->verify_s);
     if (what == DOUBT)
-        say(claim, "; alpha ends %.0f %% of edgellm's drafts, and the others have tree_most nodes",
+        say(claim, " Alpha ends %.0f %% of edgellm's drafts. The others end with tree_most nodes.",
             100 * (double)r->in_doubt / n);
 }
 
@@ -186,9 +186,10 @@ static void say_lengths(const maker *m, const ratio *of, ft_edgellm_claim *claim
                 is_about(m, of->class, row->pair) && rows_of(m, of, row, rows))
                 take(&here, ft_edgellm_compare(&rows[0]->sum, &row->sum).times, 0);
         }
-        say(claim, "%s sp %g: %.2f-%.2f", k ? "," : "; over", m->config->lengths[k], here.ours[0],
+        say(claim, "%s sp %g: %.2f-%.2f", k ? "," : " Over", m->config->lengths[k], here.ours[0],
             here.ours[1]);
     }
+    say(claim, ".");
 }
 
 static void claim_ratio(maker *m, const ratio *of)
@@ -215,9 +216,9 @@ static void claim_ratio(maker *m, const ratio *of)
         return;
     }
     say_where(claim);
-    say(claim, "%s, a verification: ", m->config->pair[far[0]->pair].dataset[far[0]->dataset].name);
+    say(claim, "%s: %s.", isnan(of->most) ? "Least" : "Farthest",
+        m->config->pair[far[0]->pair].dataset[far[0]->dataset].name);
     say_row(m, claim, far[0]);
-    say(claim, "; ");
     say_row(m, claim, far[1]);
     say_note(m, claim, of->note, far);
     if (of->note == LENGTHS)
@@ -253,9 +254,9 @@ static void claim_rounds(maker *m, bool errors)
     }
     say_where(claim);
     if (errors)
-        say(claim, "%.2f tokens a verification are right, the target's own among them", tokens / n);
+        say(claim, "%.2f tokens a verification are right, with the target's own.", tokens / n);
     else
-        say(claim, "and %.1f more were kept that were drafted while a verification ran",
+        say(claim, "%.1f more were kept that were drafted while a verification ran.",
             proactive / n);
 }
 
@@ -266,7 +267,7 @@ static void claim_memory(maker *m, int class, double at_most, double at_least)
     const ft_edgellm_budget *last = NULL;
     bool grows = true;
     ft_edgellm_claim *claim = add_claim(m, at_most, at_least);
-    name_claim(claim, "edgellm over sp from the largest to the smallest budget", class);
+    name_claim(claim, "edgellm over sp, largest to smallest budget", class);
     for (uint32_t i = 0; i < m->table->n_budgets; i++) {
         const ft_edgellm_budget *b = &m->table->budgets[i];
         if (!is_about(m, class, b->pair) || (last && b->pair != last->pair))
@@ -284,7 +285,7 @@ static void claim_memory(maker *m, int class, double at_most, double at_least)
     if (!last)
         m->out->n--;
     else
-        say(claim, ". It %s as the budget shrinks",
+        say(claim, ". It %s as the budget shrinks.",
             grows ? "grows with every step" : "does not grow with every step");
 }
 

@@ -308,14 +308,14 @@ static void test_table(void **state)
     check_ratio(&t, &c, "PP: bnv+pp over bnv", "bnv+pp 8", "bnv 8");
     check_ratio(&t, &c, "SF: edgellm over bnv+pp", "edgellm", "bnv+pp 8");
     check_ratio(&t, &c, "pacer over best first", "edgellm", "best first");
-    assert_non_null(strstr(claim_of(&claims, "edgellm over sp, IoT")->reading, "over sp 2: "));
+    assert_non_null(strstr(claim_of(&claims, "edgellm over sp, IoT")->reading, "Over sp 2: "));
     assert_null(claim_of(&claims, "edgellm over sp, smartphones")); /* there is no such pair */
     assert_true(claim_of(&claims, "edgellm over std, IoT")->paper[0] == 2.9);
     assert_true(isnan(claim_of(&claims, "edgellm over specinfer, IoT")->paper[0]));
     assert_true(claim_of(&claims, "edgellm over the best sp")->ours[1] <=
                 claim_of(&claims, "edgellm over sp, IoT")->ours[1]);
     const ft_edgellm_claim *memory =
-        claim_of(&claims, "edgellm over sp from the largest to the smallest budget, IoT");
+        claim_of(&claims, "edgellm over sp, largest to smallest budget, IoT");
     assert_int_equal(t.n_budgets, 2);
     assert_true(t.budgets[0].verify_s > 8 && t.budgets[1].verify_s < 8);
     assert_true(memory && memory->ours[1] == t.budgets[0].gain.times &&
