@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory limits of cgroups. A line of /proc/self/cgroup names the process's group in a hierarchy:
-// "4:memory:/a/b" in version 1, "0::/a/b" in version 2. Each group on the way to the root may have a
-// limit. Stateless.
+// "4:memory:/a/b" in version 1, "0::/a/b" in version 2. Each group on the way to the root may have
+// a limit. Stateless.
 #include "base/cgroup.h"
 
 #include <errno.h>

@@ -16,9 +16,8 @@ ft_fallback ft_fallback_begin(float alpha)
 }
 
 /* A leaf that is not its parent's best child is no branch's end: the draft has not gone there, the
- * forward behind its parent only named it. (In the paper a forward brings one token, and a branch
- * begins when the pacer turns to it.) Such leaves would keep T_c high however doubtful the tree
- * is. */
+ * forward behind its parent only named it. The paper does not say what such tokens are. Counted as
+ * branches they would keep T_c high however doubtful the tree is. */
 float ft_fallback_confidence(const ft_tree *tree)
 {
     bool seen[1 + FT_TREE_MAX] = {false}, first[FT_TREE_MAX] = {false};
