@@ -14,6 +14,10 @@
 #define ACCEPT (ft_spec_tune->accept)
 #define TRIES  (ft_spec_tune->tries)
 
+/* A verification of so many nodes is expected to take twice as long as one of none. Without a price
+ * of nodes the first trees would be the largest, and if those do not pay, runs follow. */
+#define EXPECTED_NODES 48
+
 #define PRICE_MOST 0.99 /* a row of one's own is always worth it */
 
 double ft_control_line_at(const ft_control_line *l, double x)
@@ -132,7 +136,7 @@ void ft_control_expect_draft(ft_control *c, int64_t forward_us)
 void ft_control_expect_verify(ft_control *c, int64_t us)
 {
     if (c->verify.n == 0 && us > 0)
-        line_add(&c->verify, 0, (double)us, 0, 0);
+        line_add(&c->verify, 0, (double)us, (double)us / EXPECTED_NODES, 0);
 }
 
 void ft_control_saw_draft(ft_control *c, uint32_t levels, uint32_t forwards, int64_t us)
