@@ -19,6 +19,9 @@
 /* Bytes of a file that are read and packed at once; it bounds the loader's memory. Halved or
  * doubled, loading takes as long. */
 #define PIECE ((size_t)1 << 20)
+/* The system drops its copies of what was read behind each so many bytes. It takes as long for a few
+ * bytes as for many, so not behind each weight. */
+#define CACHED_MOST ((uint64_t)16 << 20)
 
 enum { STREAMED = FT_PLACES /* a place for weights without memory */ };
 
@@ -187,10 +190,17 @@ static ft_status check_embedding(loader *l)
     return l->gguf.st;
 }
 
+/* A memory budget counts the page cache, too. */
+static void drop_cache(const loader *l)
+{
+    if (l->opts->stream)
+        (void)posix_fadvise(l->gguf.fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
 static ft_status read_weights(loader *l)
 {
     const ft_plan *plan = &l->model->plan;
-    uint64_t total = 0, done = 0;
+    uint64_t total = 0, done = 0, dropped = 0;
     for (size_t i = 0; i < plan->n; i++)
         total += plan->weights[i].streamed ? 0 : plan->weights[i].bytes;
     for (size_t i = 0; i < plan->n; i++) {
@@ -199,12 +209,16 @@ static ft_status read_weights(loader *l)
         ft_status st = read_weight(l, &plan->weights[i]);
         if (st != FT_OK)
             return st;
-        if (l->opts->stream) /* a budget counts the page cache, too */
-            (void)posix_fadvise(l->gguf.fd, 0, 0, POSIX_FADV_DONTNEED);
         done += plan->weights[i].bytes;
+        if (done - dropped >= CACHED_MOST) {
+            drop_cache(l);
+            dropped = done;
+        }
         ft_progress_report(&l->opts->progress, done, total);
     }
-    return check_embedding(l);
+    ft_status st = check_embedding(l);
+    drop_cache(l);
+    return st;
 }
 
 /* ---- packed files ---- */
