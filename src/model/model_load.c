@@ -19,8 +19,8 @@
 /* Bytes of a file that are read and packed at once; it bounds the loader's memory. Halved or
  * doubled, loading takes as long. */
 #define PIECE ((size_t)1 << 20)
-/* The system drops its copies of what was read behind each so many bytes. It takes as long for a few
- * bytes as for many, so not behind each weight. */
+/* The system drops its copies of what was read behind each so many bytes. Each time it takes as
+ * long for a few bytes as for many, so not behind each weight. */
 #define CACHED_MOST ((uint64_t)16 << 20)
 
 enum { STREAMED = FT_PLACES /* a place for weights without memory */ };

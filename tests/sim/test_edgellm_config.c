@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "sim/edgellm_config.h"
+#include "support/json_with.h"
 
 static const char *shipped(void)
 {
@@ -73,24 +74,11 @@ static void test_shipped_gaps(void **state)
     assert_memory_equal(gaps.k, paper.k, sizeof gaps.k);
 }
 
-/* The shipped file with the field at a path ("a.b", "a.0.b") replaced by a JSON text, NULL: left
- * out. */
+/* The shipped file with one field changed, as json_with has it. */
 static ft_status with(const char *path, const char *value, ft_error *err)
 {
-    char names[64];
     ft_edgellm_config c;
-    json_t *root = json_load_file(shipped(), 0, NULL), *at = root;
-    snprintf(names, sizeof names, "%s", path);
-    char *last = names;
-    for (char *dot; (dot = strchr(last, '.')); last = dot + 1) {
-        *dot = 0;
-        at = json_is_array(at) ? json_array_get(at, (size_t)atoi(last)) : json_object_get(at, last);
-        assert_non_null(at);
-    }
-    if (value)
-        json_object_set_new(at, last, json_loads(value, JSON_DECODE_ANY, NULL));
-    else
-        json_object_del(at, last);
+    json_t *root = json_with(shipped(), path, value);
     *err = (ft_error){0};
     const ft_status status = ft_edgellm_config_parse(root, err, &c);
     json_decref(root);
