@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Divides a memory budget. Some layers of a model stay in memory (are *resident*); the others are
- * read from the file in every pass (are *streamed*). The plan says which, how large the ring is into
- * which they are read, and how many rows a pass may have. EdgeLLM, section III-D: "there is a memory
- * upper bound by profiling or user defining".
+ * Divides a memory budget. Some layers of a model stay in memory (are *resident*); the others
+ * are read from the file in every pass (are *streamed*). The plan says which, how large the ring
+ * is into which they are read, and how many rows a pass may have. EdgeLLM, section III-D: "there
+ * is a memory upper bound by profiling or user defining".
  *
  * The budget is for the whole process: what a memory cgroup would count. Pure functions of sizes;
  * any thread. Nothing is loaded or allocated here.

@@ -32,8 +32,9 @@
 #include "model/stream_layout.h"
 
 /* Reads into the ring that are under way at once: 16 MiB. With half of them a virtual disk of
- * 2.5 GB/s is as fast while nothing is computed, but runs dry when checksums or other threads keep
- * the reader from its processor for some milliseconds. More of them would only make rows wait. */
+ * 2.5 GB/s is as fast while nothing is computed. But it runs dry when checksums or other threads
+ * keep the reader from its processor for some milliseconds. More of them would only make rows
+ * wait. */
 #define FT_WEIGHT_DEPTH 32
 /* Threads that read where there is no io_uring. */
 #define FT_WEIGHT_THREADS 8

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Changes one field of a JSON file in memory. No state.
 #include "support/json_with.h"
 
 #include <setjmp.h>
