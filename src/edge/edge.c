@@ -15,6 +15,7 @@
 
 #define HEALTH_KEEP_US      2000000
 #define DEFAULT_RECONNECT   120000
+#define DEFAULT_FALLBACK    2000
 #define DEFAULT_MAX_AT_ONCE 64
 #define DRAFT_CONTEXTS      4 /* full texts that the draft model's KV pool holds by default */
 
@@ -232,16 +233,20 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
         return ft_error_set(err, FT_NOMEM, "edge: out of memory");
     pthread_mutex_init(&edge->mutex, NULL);
     ft_engine_lock_init(&edge->drafts.lock);
-    ft_servers_init(&edge->servers, &opts->source, opts->more, opts->n_more);
+    ft_servers_init(&edge->servers, &opts->source, opts->more, opts->n_more, opts->fallback);
     edge->how = *opts;
     edge->how.early = opts->proactive && opts->early;
     if (opts->max_generations == 0)
         edge->how.max_generations = DEFAULT_MAX_AT_ONCE;
     if (opts->reconnect_ms == 0)
         edge->how.reconnect_ms = DEFAULT_RECONNECT;
+    if (opts->fallback_ms == 0)
+        edge->how.fallback_ms = DEFAULT_FALLBACK;
     edge->fingerprint = ft_vocab_fingerprint(opts->vocab);
     const ft_servers_asking asking = {opts->clock, check_vocab, edge};
     ft_status status = ft_servers_info(&edge->servers, &asking, err, &edge->info, &edge->met);
+    if (status == FT_OK && ft_servers_is_fallback(&edge->servers, edge->met))
+        ft_servers_went_offline(&edge->servers);
     if (status == FT_OK) {
         edge->limits = edge->info.limits;
         edge->how.rule = opts->rule ? opts->rule : ft_text_rule_fallback();

@@ -8,6 +8,9 @@
  * A lost stream is resumed. If the server does not know the session any more, or cannot be reached
  * and there is another one, the edge opens the text so far anew. Whether the text then gets the
  * same tokens as without the loss depends on its rule (ft_gen_stats.same_tokens).
+ *
+ * A fallback target is a verifier in this process that takes texts while no server does
+ * (edge/offline.h). If no server is there at creation, the edge begins with it.
  */
 #ifndef FT_EDGE_EDGE_H
 #define FT_EDGE_EDGE_H
@@ -44,7 +47,11 @@ typedef struct ft_edge_opts {
      * FT_SERVERS_MAX in all. All must serve one model, of this vocabulary. */
     const ft_link_source *more; /* [n_more], copied */
     uint32_t n_more;
-    const ft_rule *rule; /* borrowed; the rule of texts if the server offers it; NULL or not
+    /* Takes texts that no server has taken for fallback_ms, until one would; NULL: none. Copied; it
+     * counts among FT_SERVERS_MAX. Its target may have a name of its own. */
+    const ft_link_source *fallback;
+    uint32_t fallback_ms; /* 0: 2,000 */
+    const ft_rule *rule;  /* borrowed; the rule of texts if the server offers it; NULL or not
                             offered: the rule that every server offers */
     /* `rule`, which is `ratio`, or the rule that every server offers: for each text the one that
      * promises more tokens a second (spec/rule_choice.h). */
@@ -87,8 +94,9 @@ typedef struct ft_edge_opts {
     ft_trace *trace; /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
 } ft_edge_opts;
 
-/* Asks the verifiers for Info, until one answers and fits. FT_PRECONDITION, with both fingerprints:
- * the vocabulary is not the server's, or predictor or policy are not for this draft model. */
+/* Asks the verifiers for Info, until one answers and fits, the fallback target last.
+ * FT_PRECONDITION, with both fingerprints: the vocabulary is not the server's, or predictor or policy
+ * are not for this draft model. */
 FT_WARN_UNUSED ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out);
 /* All generations must have returned. */
 void ft_edge_destroy(ft_edge *edge);

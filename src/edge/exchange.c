@@ -152,6 +152,18 @@ ft_status ft_gen_open(ft_gen *gen, ft_error *err)
     return status != FT_OK && gen->stream.link ? recover(gen, status, err) : FT_OK;
 }
 
+ft_status ft_gen_go_back(ft_gen *gen, ft_error *err)
+{
+    if (!ft_stream_may_leave(&gen->stream))
+        return FT_OK;
+    gen->early.state = FT_EARLY_POSSIBLE;
+    if (ft_gen_in_run(gen))
+        break_run(gen);
+    ft_stream_leave(&gen->stream);
+    ft_gen_happened(gen, FT_GEN_LOST);
+    return ft_gen_open(gen, err);
+}
+
 /* ---- while a verdict is awaited ---- */
 
 /* Whether enough is known of the outstanding tree and the server to decide on an early draft. */
@@ -292,11 +304,43 @@ static ft_status check_time(ft_gen *gen, int64_t silent_us, ft_error *err)
     const ft_status health = source->health ? source->health(source->ctx, err) : FT_UNSUPPORTED;
     if (health == FT_OK && ft_timing_longer(&gen->timing))
         return FT_OK;
-    const bool sick = (health == FT_UNAVAILABLE || health == FT_TIMEOUT) && servers->n > 1;
+    const bool sick =
+        (health == FT_UNAVAILABLE || health == FT_TIMEOUT) && ft_servers_several(servers);
     const bool resumed = gen->timing.answer.n_overdue > 0;
     ft_timing_overdue(&gen->timing);
     return ft_error_set(err, accepted && (resumed || sick) ? FT_TIMEOUT : FT_UNAVAILABLE,
                         "edge: the server has been silent for %.0f s", (double)silent_us / 1e6);
+}
+
+/* How long the link has been silent, where there is a fallback target. */
+typedef struct silence {
+    int64_t since_us; /* the server was heard then, or said that it is alive */
+    ft_known_us most; /* may be silent for so long */
+} silence;
+
+/* There is a fallback target: a server that is silent for so long must say that it is alive. */
+static ft_status check_alive(ft_gen *gen, int64_t now_us, silence *quiet, ft_error *err)
+{
+    const ft_link_source *source = &gen->edge->servers.source[gen->stream.at];
+    if (!quiet->most.known || now_us - quiet->since_us < quiet->most.us || !source->health)
+        return FT_OK;
+    const ft_status health = source->health(source->ctx, err);
+    if (health == FT_UNAVAILABLE || health == FT_TIMEOUT) {
+        ft_stream_silent_since(&gen->stream, quiet->since_us);
+        return ft_error_set(err, FT_UNAVAILABLE, "edge: the server is silent and not alive");
+    }
+    quiet->since_us = ft_gen_now_us(gen);
+    quiet->most.us = 1000 * (int64_t)gen->edge->how.fallback_ms;
+    return FT_OK;
+}
+
+/* At the fallback target: asks whether a server would take the text. */
+static void look_for_servers(ft_gen *gen)
+{
+    if (!ft_offline_here(&gen->stream.offline))
+        return;
+    ft_msg_open open = open_msg(gen);
+    ft_stream_look(&gen->stream, &open);
 }
 
 static bool is_awaited(const ft_gen *gen, const ft_server_msg *msg)
@@ -310,14 +354,18 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
 {
     const int64_t began_us = ft_gen_now_us(gen);
     int64_t timeout_us = 0, heard_us = began_us;
+    silence quiet = {began_us, ft_stream_silence(&gen->stream)};
     for (;;) {
         ft_server_msg *msg = NULL;
         if (ft_gen_cancelled(gen))
             return cancelled(err);
+        look_for_servers(gen);
         ft_status status = ft_stream_recv(&gen->stream, timeout_us, err, &msg);
         const int64_t now_us = ft_gen_now_us(gen);
         if (status == FT_TIMEOUT) {
             status = check_time(gen, now_us - heard_us, err);
+            if (status == FT_OK)
+                status = check_alive(gen, now_us, &quiet, err);
             if (status != FT_OK)
                 return status;
             timeout_us = use_time(gen);
@@ -335,7 +383,7 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
             *out = msg;
             return FT_OK;
         }
-        heard_us = now_us;
+        heard_us = quiet.since_us = now_us;
         status = take_other(gen, msg, err);
         ft_server_msg_free(msg);
         if (status != FT_OK)

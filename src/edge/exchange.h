@@ -10,6 +10,9 @@
 /* Opens a stream and sends Open, without waiting. FT_OK also if the verifier cannot be reached now:
  * the first exchange tries again and reports. */
 FT_WARN_UNUSED ft_status ft_gen_open(ft_gen *gen, ft_error *err);
+/* Between two verdicts: if the text is at the fallback target and a server would take it, opens it
+ * anew there. An outstanding Draft is sent again. Errors as ft_gen_open. */
+FT_WARN_UNUSED ft_status ft_gen_go_back(ft_gen *gen, ft_error *err);
 /* Sends the outstanding Draft, unless it was sent, and waits for a verdict on it. If the stream is
  * lost, opens it again. The caller frees *out. FT_CANCELLED: by the sink. */
 FT_WARN_UNUSED ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out);

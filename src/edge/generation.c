@@ -84,6 +84,7 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                              .clock = edge->how.clock,
                              .key_name = r->key_name,
                              .reconnect_us = 1000 * (int64_t)edge->how.reconnect_ms,
+                             .fallback_us = 1000 * (int64_t)edge->how.fallback_ms,
                              .limits = edge->info.limits,
                              .met = edge->met,
                              .same_target = edge->how.require_same_target,
@@ -96,7 +97,8 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                                    .max_tokens = r->max_tokens,
                                    .stops = r->stops,
                                    .n_stops = r->n_stops};
-    if (edge->servers.n > 1) /* one server may change its model, several must have the same */
+    /* One server may change its model, several must have the same. */
+    if (ft_servers_several(&edge->servers) && !ft_servers_is_fallback(&edge->servers, edge->met))
         memcpy(stream.model, edge->info.model, sizeof stream.model);
     ft_stream_init(&gen->stream, &stream);
     ft_steer_init(&gen->steer, &steer, &learnt->control, &learnt->depth, &learnt->fallback);

@@ -253,6 +253,8 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
     record(gen, v);
     first_token(gen);
     ft_status status = ft_output_add(&gen->output, &gen->out.msg.draft, v, err, finish);
+    if (ft_servers_is_fallback(&gen->edge->servers, gen->stream.at))
+        gen->stats->fallback_tokens += gen->output.generated - gen->stats->tokens;
     gen->stats->tokens = gen->output.generated;
     if (status != FT_OK || *finish != FT_FINISH_NONE)
         return status;
@@ -289,9 +291,11 @@ static ft_status check(const ft_gen *gen, const ft_msg_verdict *v, ft_error *err
 ft_status ft_gen_step(ft_gen *gen, ft_error *err)
 {
     ft_server_msg *msg = NULL;
-    if (gen->state == FT_GEN_READY)
+    ft_status status = ft_gen_go_back(gen, err);
+    if (status == FT_OK && gen->state == FT_GEN_READY)
         prepare(gen);
-    ft_status status = ft_gen_exchange(gen, err, &msg);
+    if (status == FT_OK)
+        status = ft_gen_exchange(gen, err, &msg);
     if (status == FT_OK)
         status = check(gen, &msg->verdict, err);
     if (status == FT_OK)

@@ -15,12 +15,14 @@
 #define AWAY_US 10000000
 
 void ft_servers_init(ft_servers *s, const ft_link_source *first, const ft_link_source *more,
-                     uint32_t n_more)
+                     uint32_t n_more, const ft_link_source *fallback)
 {
-    assert(n_more < FT_SERVERS_MAX);
-    *s = (ft_servers){.n = 1 + n_more, .source[0] = *first};
+    assert(n_more + (fallback != NULL) < FT_SERVERS_MAX);
+    *s = (ft_servers){.n = 1 + n_more, .source[0] = *first, .has_fallback = fallback != NULL};
     for (uint32_t i = 0; i < n_more; i++)
         s->source[1 + i] = more[i];
+    if (fallback)
+        s->source[s->n++] = *fallback;
     pthread_mutex_init(&s->mutex, NULL);
 }
 
@@ -32,6 +34,21 @@ void ft_servers_deinit(ft_servers *s)
 ft_server_set ft_servers_all(const ft_servers *s)
 {
     return (1u << s->n) - 1;
+}
+
+bool ft_servers_several(const ft_servers *s)
+{
+    return s->n - s->has_fallback > 1;
+}
+
+ft_server_set ft_servers_fallback(const ft_servers *s)
+{
+    return s->has_fallback ? 1u << (s->n - 1) : 0;
+}
+
+bool ft_servers_is_fallback(const ft_servers *s, uint32_t server)
+{
+    return ft_servers_fallback(s) >> server & 1;
 }
 
 const char *ft_servers_name(const ft_servers *s, uint32_t server)
@@ -56,12 +73,38 @@ uint32_t ft_servers_choose(ft_servers *s, ft_server_set not_these, int64_t now_u
     return chosen;
 }
 
+/* It is there. Under the mutex. */
+static void is_back(ft_servers *s, uint32_t server)
+{
+    s->known[server].away = false;
+    if (!ft_servers_is_fallback(s, server))
+        s->offline = false;
+}
+
 void ft_servers_answered(ft_servers *s, uint32_t server)
 {
     pthread_mutex_lock(&s->mutex);
-    s->known[server].away = false;
+    is_back(s, server);
     s->known[server].said[0] = 0;
     pthread_mutex_unlock(&s->mutex);
+}
+
+void ft_servers_went_offline(ft_servers *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    const bool news = !s->offline;
+    s->offline = true;
+    pthread_mutex_unlock(&s->mutex);
+    if (news)
+        FT_LOGW("edge", "offline: no server takes texts, they go on here");
+}
+
+bool ft_servers_offline(ft_servers *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    const bool offline = s->offline;
+    pthread_mutex_unlock(&s->mutex);
+    return offline;
 }
 
 void ft_servers_failed(ft_servers *s, uint32_t server, int64_t now_us, int64_t after_us)
@@ -96,12 +139,17 @@ static ft_status ask(ft_servers *s, uint32_t server, const ft_servers_asking *ho
         return status;
     }
     pthread_mutex_lock(&s->mutex);
-    s->known[server].away = false;
+    is_back(s, server);
     pthread_mutex_unlock(&s->mutex);
     status = how->fits ? how->fits(how->ctx, out, err) : FT_OK;
     if (status != FT_OK && s->n > 1)
         ft_servers_unfit(s, server, ft_clock_now_us(&how->clock), err->message);
     return status;
+}
+
+static bool is_absent(ft_status code)
+{
+    return code == FT_UNAVAILABLE || code == FT_TIMEOUT;
 }
 
 ft_status ft_servers_info(ft_servers *s, const ft_servers_asking *how, ft_error *err,
@@ -111,13 +159,14 @@ ft_status ft_servers_info(ft_servers *s, const ft_servers_asking *how, ft_error 
     for (ft_server_set asked = 0; asked != ft_servers_all(s); asked |= 1u << *server) {
         ft_error why = {0};
         *server = ft_servers_choose(s, asked, ft_clock_now_us(&how->clock));
+        if (ft_servers_is_fallback(s, *server) && first.code != FT_OK && !is_absent(first.code))
+            break; /* it would hide that a server does not fit */
         const ft_status status = ask(s, *server, how, &why, out);
         if (status == FT_OK || status == FT_CANCELLED) {
             *err = why;
             return status;
         }
-        const bool absent = status == FT_UNAVAILABLE || status == FT_TIMEOUT;
-        if (first.code == FT_OK || (absent && first.code != FT_UNAVAILABLE))
+        if (first.code == FT_OK || (is_absent(status) && first.code != FT_UNAVAILABLE))
             first = why;
     }
     *err = first;

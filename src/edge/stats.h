@@ -47,7 +47,11 @@ extern const char *const ft_why_name[FT_WHY_N];
     F(SECONDS, total_us, "edge_generation_seconds_total", "Time of generations.")           \
     F(SUMMARY, ttft, "edge_ttft_seconds", "Time to the first token.")                       \
     F(COUNTER, target_changed, "edge_target_changed_total",                                 \
-      "Texts that went on with another target, each time.")
+      "Texts that went on with another target, each time.")                                 \
+    F(COUNTER, fallback_tokens, "edge_fallback_tokens_total",                               \
+      "Tokens that the fallback target in this process verified.")                          \
+    F(COUNTER, switches, "edge_switches_total",                                             \
+      "Texts that went from a server to the fallback target, or back, each time.")
 
 #define FT_GEN_STATS(F)                                                                           \
     FT_GEN_USAGE_STATS(F)                                                                         \

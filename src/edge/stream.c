@@ -60,6 +60,7 @@ void ft_stream_check(const ft_stream *s)
     assert(s->round >= 1 || s->n_links == 0);
     assert(s->outage.pause_us >= BACKOFF_US && s->outage.past_us >= 0);
     assert(s->at < s->how.servers->n && s->unfit != ft_servers_all(s->how.servers));
+    assert(!ft_offline_here(&s->offline) || ft_servers_fallback(s->how.servers));
     (void)linked;
 }
 
@@ -94,19 +95,92 @@ bool ft_stream_accepted(const ft_stream *s)
            (s->state == FT_STREAM_READY || s->state == FT_STREAM_WAITING);
 }
 
+/* ---- offline ---- */
+
+/* The fallback target may still be taken. */
+static bool may_fall_back(const ft_stream *s)
+{
+    return ft_servers_fallback(s->how.servers) & ~s->unfit && !ft_offline_here(&s->offline);
+}
+
+/* For how long no server has had the text. */
+static int64_t down_us(const ft_stream *s)
+{
+    return s->outage.past_us + (s->outage.since.known ? now_us(s) - s->outage.since.us : 0);
+}
+
+/* Before the text is opened: goes offline if it is time, or if the edge is offline already. */
+static void look_at_time(ft_stream *s)
+{
+    const bool late = s->offline.state == FT_GONE && down_us(s) >= s->how.fallback_us;
+    const bool first = s->offline.state == FT_AT_SERVER && s->n_links == 0;
+    if (!may_fall_back(s) || !(late || (first && ft_servers_offline(s->how.servers))))
+        return;
+    ft_servers_went_offline(s->how.servers);
+    s->tried &= ~ft_servers_fallback(s->how.servers);
+    ft_offline_happened(&s->offline, FT_OFFLINE_LATE);
+}
+
+/* After a loss, once it is known which servers do not fit. */
+static void lose_place(ft_stream *s)
+{
+    if (ft_offline_here(&s->offline) && (ft_servers_fallback(s->how.servers) & s->unfit)) {
+        ft_offline_drop(&s->offline, s->how.stats);
+        ft_offline_happened(&s->offline, FT_OFFLINE_SPURN);
+    } else {
+        ft_offline_happened(&s->offline, FT_OFFLINE_LOSE);
+    }
+}
+
 /* ---- opening ---- */
+
+/* Sources that the next Open must not go to. The fallback target is one until its time comes. */
+static ft_server_set barred(const ft_stream *s)
+{
+    const ft_server_set fallback = ft_servers_fallback(s->how.servers);
+    return s->tried | s->unfit | (ft_offline_here(&s->offline) ? 0 : fallback);
+}
+
+/* The text is to go on at the fallback target. */
+static bool wants_fallback(const ft_stream *s)
+{
+    return ft_offline_here(&s->offline) && !(ft_servers_fallback(s->how.servers) & barred(s));
+}
 
 /* The next Open resumes: its server is the one that has the session. */
 static bool resumes(const ft_stream *s)
 {
-    return s->session.known && !((s->tried | s->unfit) >> s->session.server & 1);
+    const uint32_t server = s->session.server;
+    return s->session.known && !(barred(s) >> server & 1) &&
+           (!wants_fallback(s) || ft_servers_is_fallback(s->how.servers, server));
 }
 
-/* The model that began a text must finish it, so Open names the model again. */
-static void fill(const ft_stream *s, ft_msg_open *open)
+static uint32_t next_server(const ft_stream *s)
+{
+    ft_servers *servers = s->how.servers;
+    const ft_server_set not_these = barred(s);
+    if (resumes(s))
+        return s->session.server;
+    if (wants_fallback(s))
+        return servers->n - 1;
+    if (s->offline.state == FT_RETURNING && !(not_these >> s->offline.server & 1))
+        return s->offline.server;
+    return ft_servers_choose(servers, not_these, now_us(s));
+}
+
+/* What Open asks of this server. The model that a server began a text with must finish it, so Open
+ * names the model again. The fallback target has a name of its own. */
+static void name_target(const ft_stream *s, uint32_t server, ft_msg_open *open)
 {
     memcpy(open->model, s->model, sizeof open->model);
+    if (ft_servers_is_fallback(s->how.servers, server))
+        memset(open->model, 0, sizeof open->model);
     open->target = s->how.same_target && s->begun ? s->target : 0;
+}
+
+static void fill(const ft_stream *s, ft_msg_open *open)
+{
+    name_target(s, s->at, open);
     open->resume = resumes(s);
     if (!open->resume)
         return;
@@ -121,8 +195,8 @@ ft_status ft_stream_open(ft_stream *s, ft_msg_open *open, ft_error *err)
 {
     ft_client_msg msg = {.kind = FT_CLIENT_OPEN};
     ft_servers *servers = s->how.servers;
-    s->at =
-        resumes(s) ? s->session.server : ft_servers_choose(servers, s->tried | s->unfit, now_us(s));
+    look_at_time(s);
+    s->at = next_server(s);
     ft_status status = servers->source[s->at].open(servers->source[s->at].ctx, err, &s->link);
     if (status != FT_OK)
         return status;
@@ -190,12 +264,16 @@ static void begin(ft_stream *s, const ft_msg_opened *opened)
     if (s->begun && s->at != s->session.server)
         FT_LOGI("edge", "text goes on server=%s before=%s", ft_servers_name(s->how.servers, s->at),
                 ft_servers_name(s->how.servers, s->session.server));
+    const bool here = ft_servers_is_fallback(s->how.servers, s->at);
+    const bool was_here = ft_servers_is_fallback(s->how.servers, s->session.server);
+    s->how.stats->switches += s->begun && here != was_here;
     s->session.id = opened->session;
     s->session.secret = opened->secret;
     s->session.server = s->at;
     s->session.known = s->begun = true;
     s->target = opened->target;
-    memcpy(s->model, opened->model, sizeof s->model);
+    if (!here)
+        memcpy(s->model, opened->model, sizeof s->model);
 }
 
 /* A server answered that can have the text. */
@@ -207,6 +285,10 @@ static void met(ft_stream *s, const ft_msg_opened *opened)
     s->limits = opened->limits;
     s->met = s->at;
     ft_servers_answered(s->how.servers, s->at);
+    if (ft_servers_is_fallback(s->how.servers, s->at))
+        return;
+    ft_offline_drop(&s->offline, s->how.stats);
+    ft_offline_happened(&s->offline, FT_OFFLINE_TAKE);
 }
 
 ft_status ft_stream_opened(ft_stream *s, const ft_msg_opened *opened, size_t length, uint32_t run,
@@ -290,7 +372,7 @@ static void drop_link(ft_stream *s)
 /* Every server was tried, or cannot take this text. */
 static bool all_tried(const ft_stream *s)
 {
-    return (s->tried | s->unfit) == ft_servers_all(s->how.servers);
+    return barred(s) == ft_servers_all(s->how.servers);
 }
 
 /* How long to wait before the next try: not at all if there is another server to try. */
@@ -333,12 +415,15 @@ static ft_status try_again(ft_stream *s, ft_status code, ft_error *err, ft_strea
         full && s->how.reconnect_us > FULL_WAIT_US ? FULL_WAIT_US : s->how.reconnect_us;
     if (!s->outage.since.known)
         s->outage.since = ft_known(now_us(s));
-    const int64_t down_us = s->outage.past_us + now_us(s) - s->outage.since.us;
+    const int64_t gone_us = down_us(s);
     loss->pause_us = next_pause_us(s, loss->retry_after_ms);
-    if (is_too_long(s, patience_us - down_us, &loss->pause_us)) {
+    if (may_fall_back(s)) {
+        const int64_t left_us = s->how.fallback_us > gone_us ? s->how.fallback_us - gone_us : 0;
+        loss->pause_us = loss->pause_us < left_us ? loss->pause_us : left_us;
+    } else if (is_too_long(s, patience_us - gone_us, &loss->pause_us)) {
         const ft_error last = *err;
         return ft_error_set(err, code == FT_CANCELLED ? FT_UNAVAILABLE : code,
-                            "%.300s (tried again for %.1f s)", last.message, (double)down_us / 1e6);
+                            "%.300s (tried again for %.1f s)", last.message, (double)gone_us / 1e6);
     }
     ft_log(s->outage.n_lost++ < LOSSES_TOLD ? FT_LOG_INFO : FT_LOG_DEBUG, "edge",
            "stream lost server=%s retry_ms=%lld reason=\"%s\"",
@@ -377,7 +462,7 @@ static void blame(ft_stream *s, loss_kind kind, ft_status code, const ft_error *
                       retry_after_ms == 0;
     if (kind == LOSS_UNFIT) {
         s->unfit |= 1u << s->at;
-        if (s->how.servers->n > 1)
+        if (s->how.servers->n > 1) /* a single one tells the user, not the log */
             ft_servers_unfit(s->how.servers, s->at, now_us(s), err->message);
     } else if (kind == LOSS_FAILURE || (kind == LOSS_PASSING && !kept)) {
         s->tried |= 1u << s->at;
@@ -385,6 +470,14 @@ static void blame(ft_stream *s, loss_kind kind, ft_status code, const ft_error *
     /* A failure may be this text's own; silence is the server's. */
     if ((kind == LOSS_PASSING && !kept) || code == FT_TIMEOUT)
         ft_servers_failed(s->how.servers, s->at, now_us(s), 1000 * (int64_t)retry_after_ms);
+}
+
+/* No server can take this text, nor can the fallback target if the text is there. */
+static bool none_fits(const ft_stream *s)
+{
+    const ft_server_set fallback = ft_servers_fallback(s->how.servers);
+    return (s->unfit | (ft_offline_here(&s->offline) ? 0 : fallback)) ==
+           ft_servers_all(s->how.servers);
 }
 
 ft_status ft_stream_recover(ft_stream *s, ft_status code, ft_error *err, ft_stream_loss *loss)
@@ -395,7 +488,8 @@ ft_status ft_stream_recover(ft_stream *s, ft_status code, ft_error *err, ft_stre
     if (s->link)
         loss->retry_after_ms = s->link->vt->retry_after_ms(s->link);
     blame(s, kind, code, err, loss->retry_after_ms);
-    const bool unfit = s->unfit == ft_servers_all(s->how.servers);
+    const bool unfit = none_fits(s);
+    lose_place(s);
     if (unfit)
         s->unfit = 0; /* the caller may try again with another rule */
     drop_link(s);
@@ -409,11 +503,73 @@ ft_status ft_stream_recover(ft_stream *s, ft_status code, ft_error *err, ft_stre
     return kind == LOSS_FINAL || unfit ? code : try_again(s, code, err, loss);
 }
 
+/* ---- back to a server ---- */
+
+/* The server that is asked next: after the one that was asked last; n: there is none. */
+static uint32_t next_to_ask(const ft_stream *s)
+{
+    const ft_servers *servers = s->how.servers;
+    for (uint32_t i = 1; i <= servers->n; i++) {
+        const uint32_t server = (s->offline.server + i) % servers->n;
+        if (!((s->unfit | ft_servers_fallback(servers)) >> server & 1))
+            return server;
+    }
+    return servers->n;
+}
+
+void ft_stream_look(ft_stream *s, ft_msg_open *open)
+{
+    ft_servers *servers = s->how.servers;
+    ft_error err = {0};
+    const ft_status status = ft_offline_look(&s->offline, now_us(s), s->how.stats, &err);
+    if (status != FT_OK && status != FT_TIMEOUT && !is_passing(status) && !is_failure(status)) {
+        s->unfit |= 1u << s->offline.server;
+        ft_servers_unfit(servers, s->offline.server, now_us(s), err.message);
+    }
+    const uint32_t server = next_to_ask(s);
+    if (!ft_offline_due(&s->offline, now_us(s)) || server == servers->n)
+        return;
+    name_target(s, server, open);
+    ft_offline_ask(&s->offline, server, &servers->source[server], open, now_us(s));
+}
+
+bool ft_stream_may_leave(const ft_stream *s)
+{
+    return s->offline.state == FT_BACK && ft_stream_accepted(s);
+}
+
+void ft_stream_leave(ft_stream *s)
+{
+    const ft_client_msg end = {.kind = FT_CLIENT_CLOSE};
+    ft_offline_drop(&s->offline, s->how.stats);
+    ft_offline_happened(&s->offline, FT_OFFLINE_LEAVE);
+    ft_stream_ask_behind(s, &end, "the end of the session");
+    drop_link(s);
+    s->session.known = false;
+    s->tried = 0;
+    happened(s, FT_STREAM_FORGET);
+}
+
+ft_known_us ft_stream_silence(const ft_stream *s)
+{
+    if (!may_fall_back(s))
+        return ft_unknown();
+    const int64_t gone_us = down_us(s);
+    return ft_known(s->how.fallback_us > gone_us ? s->how.fallback_us - gone_us : 0);
+}
+
+void ft_stream_silent_since(ft_stream *s, int64_t since_us)
+{
+    if (!s->outage.since.known)
+        s->outage.since = ft_known(since_us);
+}
+
 void ft_stream_close(ft_stream *s, ft_client_kind kind)
 {
     const ft_client_msg msg = {.kind = kind};
     if (s->link)
         ft_stream_ask_behind(s, &msg, "the end");
     drop_link(s);
+    ft_offline_drop(&s->offline, s->how.stats);
     happened(s, FT_STREAM_CLOSE);
 }

@@ -14,6 +14,9 @@
  *                                                             session of this text
  *    any --ft_stream_close--> CLOSED
  *
+ * `offline` says whether the text is at the fallback target, if there is one, and when it goes
+ * there and back (edge/offline.h).
+ *
  * A session is resumed at the server that has it. At another server the text is opened anew. The
  * session is known until that server has answered: if it cannot be reached either, the first one
  * may be back.
@@ -23,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/known.h"
+#include "edge/offline.h"
 #include "edge/servers.h"
 #include "edge/stats.h"
 
@@ -60,6 +64,7 @@ typedef struct ft_stream_opts {
     ft_clock clock;
     const char *key_name; /* borrowed; NULL: no key (ft_link_vtable.use_key) */
     int64_t reconnect_us; /* for how long lost verifiers are tried again */
+    int64_t fallback_us;  /* for how long before the fallback target is taken, if there is one */
     ft_msg_limits limits; /* from Info of server `met`; used until Opened has them */
     uint32_t met;
     bool same_target;    /* the target that began the text must finish it */
@@ -80,6 +85,7 @@ typedef struct ft_stream {
         uint32_t server, round; /* where it is; `round` as it was when the text went elsewhere */
         ft_session_id id, secret;
     } session;
+    ft_offline offline;
     bool begun;      /* Opened came over some link */
     uint64_t target; /* once it has begun: what makes the text; 0: the server does not say */
     char model[128]; /* from Opened; before as in `how` */
@@ -114,6 +120,20 @@ FT_WARN_UNUSED ft_status ft_stream_recv(ft_stream *s, int64_t timeout_us, ft_err
 void ft_stream_answered(ft_stream *s, bool goes_on);
 /* A verdict came: forgets earlier outages. */
 void ft_stream_heard(ft_stream *s);
+
+/* While the text is at the fallback target: asks servers, now and then, whether they would take it,
+ * and reads their answers. *open as for ft_stream_open. */
+void ft_stream_look(ft_stream *s, ft_msg_open *open);
+/* Whether the text should leave the fallback target now. */
+bool ft_stream_may_leave(const ft_stream *s);
+/* Then, in READY and WAITING, between two verdicts: ends the session there and goes to NONE. The
+ * next open goes to the server that takes the text. */
+void ft_stream_leave(ft_stream *s);
+/* Known: with a fallback target, while the text is not there: for how long a server may be silent
+ * until it must be asked whether it is alive. */
+ft_known_us ft_stream_silence(const ft_stream *s);
+/* It is not, and has been silent since then: it has been gone for so long. */
+void ft_stream_silent_since(ft_stream *s, int64_t since_us);
 
 /* Opened came. length: of the text, in tokens. run: tokens that the outstanding draft asks for (0:
  * it has nodes). FT_PRECONDITION: the resumed session does not fit the text, or the new one has

@@ -31,7 +31,7 @@ static void begin(world *w, int64_t reconnect_us)
 {
     const ft_link_source source = fake_source(&w->f);
     tiny_quiet();
-    ft_servers_init(&w->servers, &source, NULL, 0);
+    ft_servers_init(&w->servers, &source, NULL, 0, NULL);
     ft_stream_init(&w->stream, &(ft_stream_opts){.servers = &w->servers,
                                                  .clock = {look_us, &w->now_us},
                                                  .met = 1, /* none: Opened tells the limits */

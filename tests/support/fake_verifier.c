@@ -19,6 +19,7 @@ typedef struct fake_link {
     size_t n, at;
     ft_status over; /* FT_OK: alive */
     bool silent;
+    bool asked; /* a draft was sent over it */
 } fake_link;
 
 int32_t fake_token(uint32_t length, int32_t last)
@@ -62,8 +63,8 @@ static void open_session(fake_link *l, const ft_msg_open *open)
         return;
     }
     uint32_t *refuse = open->resume && f->refuse_resumes ? &f->refuse_resumes : &f->refuse_opens;
-    if (*refuse > 0) {
-        (*refuse)--;
+    if (*refuse > 0 || (!open->resume && f->opens == f->refuse_nth)) {
+        *refuse -= *refuse > 0;
         l->over = f->refuse_code;
         return;
     }
@@ -223,6 +224,7 @@ static ft_status fake_send(ft_link *link, const ft_client_msg *msg, ft_error *er
     if (msg->kind == FT_CLIENT_OPEN) {
         open_session(l, &msg->open);
     } else if (msg->kind == FT_CLIENT_DRAFT) {
+        l->asked = true;
         take_draft(l, &msg->draft);
     } else {
         f->closes += msg->kind == FT_CLIENT_CLOSE;
@@ -241,7 +243,7 @@ static ft_status fake_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_
         *out = l->queue[l->at++];
         return FT_OK;
     }
-    if (l->silent && l->over == FT_OK)
+    if (l->over == FT_OK && (l->silent || (timeout_us == 0 && !l->asked)))
         return ft_error_set(err, FT_TIMEOUT, "nothing yet");
     assert_int_not_equal(l->over, FT_OK); /* nothing is awaited that does not come */
     return ft_error_set(err, l->over, "fake: %s", ft_status_text(l->over));
@@ -293,6 +295,8 @@ static ft_status fake_info(void *ctx, ft_error *err, ft_msg_info *out)
     const fake *f = ctx;
     *out = (ft_msg_info){.protocol = FT_PROTOCOL, .vocab_fingerprint = f->fingerprint};
     out->limits = limits_of(f);
+    if (f->absent)
+        return ft_error_set(err, FT_UNAVAILABLE, "not there");
     return f->refuse_code == FT_IO ? ft_error_set(err, FT_IO, "no info") : FT_OK;
 }
 

@@ -49,7 +49,9 @@ typedef struct fake {
     uint32_t runs_ahead;   /* runs that were asked for before the one before was read to its end */
     uint32_t refuse_opens; /* that many opens are refused, resumes too ... */
     uint32_t refuse_resumes; /* ... or that many resumes alone ... */
+    uint32_t refuse_nth;     /* this one of the opens, from 1; 0: none */
     ft_status refuse_code;   /* ... with this */
+    bool absent;             /* gives no Info */
     uint32_t retry_after_ms;
     bool tells_health;
     ft_status health;                  /* then this */
