@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // foretoken edge: the program next to the user's apps. Loads the draft model, connects to the
-// verification servers, serves the OpenAI API. If no server answers at the start, the API answers
-// 503 with the reason until one does. Everything lives until a signal; main thread only.
+// verification servers, serves the OpenAI API. If no server answers at the start, and there is no
+// fallback target, the API answers 503 with the reason until one does. Everything lives until a
+// signal; main thread only.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "cmd/api.h"
 #include "cmd/cmd.h"
 #include "cmd/endpoint.h"
+#include "cmd/fallback.h"
 #include "cmd/gen_flags.h"
 
 #define TRY_AGAIN_MS 1000 /* between two tries to reach a server that has not answered yet */
@@ -23,6 +25,7 @@ typedef struct edge_flags {
     ft_edge_flags edge;
     ft_device_opts device;
     ft_api_flags api;
+    ft_fallback_flags fallback;
 } edge_flags;
 
 typedef struct edge_app {
@@ -35,8 +38,9 @@ typedef struct edge_app {
     ft_vocab *vocab;
     ft_model *draft;
     ft_policy policy; /* all-zero: none */
-    ft_edge *edge;    /* NULL: no server has answered yet */
-    ft_error absent;  /* why not */
+    ft_cmd_fallback fallback;
+    ft_edge *edge;   /* NULL: no server has answered yet */
+    ft_error absent; /* why not */
     ft_api api;
 } edge_app;
 
@@ -71,44 +75,60 @@ static ft_status check(edge_flags *f, ft_error *err)
         return ft_error_set(err, FT_INVALID,
                             "edge: pass a draft model with -md, or with -m a file of the server's "
                             "vocabulary, and not both");
+    if (f->edge.opts.fallback_ms && !f->fallback.path)
+        return ft_error_set(err, FT_INVALID, "edge: --fallback-ms goes with --fallback");
     if (f->wire.token && f->token_file)
         return ft_error_set(err, FT_INVALID, "edge: pass --token or --token-file, not both");
     ft_status status = ft_api_flags_check(&f->api, "edge", "--host", f->insecure, err);
+    if (status == FT_OK)
+        status = ft_fallback_flags_check(&f->fallback, err);
     if (status == FT_OK)
         status = ft_edge_flags_check(&f->edge, err);
     return status == FT_OK ? check_rule(f, err) : status;
 }
 
-static ft_status load(edge_app *app, ft_error *err)
+static ft_status load_draft(edge_app *app, ft_error *err)
 {
-    edge_flags *f = &app->f;
-    ft_status status = ft_edge_flags_open(&f->edge, err);
-    if (status == FT_OK && f->token_file) {
-        status = ft_cmd_read_secret(f->token_file, err, &app->token);
-        f->wire.token = app->token;
-    }
-    if (status == FT_OK && f->policy) {
-        status = ft_policy_load(f->policy, err, &app->policy);
-        f->edge.opts.policy = &app->policy;
-    }
-    if (status != FT_OK)
-        return status;
+    const edge_flags *f = &app->f;
     if (!f->draft || f->edge.opts.draft.budget == 0)
         return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
     return ft_cmd_load_model(f->draft, "loading the draft", &f->device, err, &app->draft,
                              &app->vocab);
 }
 
+static ft_status load(edge_app *app, ft_error *err)
+{
+    edge_flags *f = &app->f;
+    ft_edge_opts *edge = &f->edge.opts;
+    ft_status status =
+        ft_cmd_fallback_plan(&app->fallback, &f->fallback, f->draft, f->device.kernels, edge, err);
+    if (status == FT_OK)
+        status = ft_edge_flags_open(&f->edge, err);
+    if (status == FT_OK && f->token_file) {
+        status = ft_cmd_read_secret(f->token_file, err, &app->token);
+        f->wire.token = app->token;
+    }
+    if (status == FT_OK && f->policy) {
+        status = ft_policy_load(f->policy, err, &app->policy);
+        edge->policy = &app->policy;
+    }
+    if (status == FT_OK)
+        status = load_draft(app, err);
+    edge->vocab = app->vocab;
+    edge->draft_model = app->draft;
+    return status == FT_OK ? ft_cmd_fallback_start(&app->fallback, edge, err) : status;
+}
+
 /* A client for each item of --server. */
 static ft_status make_clients(edge_app *app, ft_error *err)
 {
+    const uint32_t most = FT_SERVERS_MAX - (app->f.fallback.path != NULL);
     char *rest = app->addresses = strdup(app->f.servers), *address;
     if (!rest)
         return ft_error_set(err, FT_NOMEM, "edge: out of memory");
     while ((address = strsep(&rest, ",")) != NULL) {
-        if (app->n_clients == FT_SERVERS_MAX)
-            return ft_error_set(err, FT_INVALID, "edge: --server: at most %d servers",
-                                FT_SERVERS_MAX);
+        if (app->n_clients == most)
+            return ft_error_set(err, FT_INVALID, "edge: --server: at most %u servers", most);
         app->f.wire.address = address;
         ft_status status = ft_wire_client_create(&app->f.wire, err, &app->clients[app->n_clients]);
         if (status != FT_OK)
@@ -127,8 +147,6 @@ static ft_status connect_servers(edge_app *app, ft_error *err)
         return status;
     for (uint32_t i = 1; i < app->n_clients; i++)
         app->more[i - 1] = ft_link_source_wire(app->clients[i]);
-    edge->vocab = app->vocab;
-    edge->draft_model = app->draft;
     edge->source = ft_link_source_wire(app->clients[0]);
     edge->more = app->more;
     edge->n_more = app->n_clients - 1;
@@ -175,6 +193,7 @@ static void serve_api(edge_app *app)
     }
     if (!app->edge)
         return;
+    ft_cmd_fallback_compare(&app->fallback, ft_edge_server_info(app->edge));
     ft_openai_set_edge(app->api.openai, app->edge);
     say_ready(app);
     while (!ft_cmd_stopped())
@@ -197,6 +216,7 @@ static void close_all(edge_app *app)
 {
     ft_api_stop(&app->api);
     ft_edge_destroy(app->edge);
+    ft_cmd_fallback_stop(&app->fallback);
     for (uint32_t i = 0; i < app->n_clients; i++)
         ft_wire_client_destroy(app->clients[i]);
     ft_edge_flags_close(&app->f.edge);
@@ -219,11 +239,11 @@ static const ft_flag rows[] = {
     {"--port-file", NULL, FT_FLAG(edge_flags, port_file), "FILE",
      "write the port into this file once it listens"},
     {"--threads", "-t", FT_FLAG(edge_flags, edge.opts.n_threads), "N",
-     "threads of the draft model; 0: all cores", 0, 1024},
+     "threads of the draft model, and of the fallback target; 0: all cores", 0, 1024},
     {"--parallel", "-np", FT_FLAG(edge_flags, edge.opts.max_generations), "N",
      "generations at the same time at most", 1, 4096},
     {"--cache-type", NULL, FT_FLAG_ENUM(edge_flags, edge.opts.draft_kv_type, ft_kv_choices), "TYPE",
-     "type of the draft model's K and V"},
+     "type of the draft model's K and V, and of the fallback target's"},
     {"--draft-kv", NULL, FT_FLAG(edge_flags, edge.opts.draft_kv_tok), "N",
      "tokens in the draft model's KV pool; 0: four texts of full length", 0, 1e9},
     {"--rule", NULL, FT_FLAG(edge_flags, rule), "RULE",
@@ -238,6 +258,9 @@ static const ft_flag rows[] = {
      "rule ratio: this draft policy (train policy) chooses length, up to --draft's, and l"},
     {"--reconnect-ms", NULL, FT_FLAG(edge_flags, edge.opts.reconnect_ms), "MS",
      "how long to try to reach lost servers again", 1, 1e9},
+    FT_FLAG_INCLUDE(edge_flags, fallback, ft_flags_fallback),
+    {"--fallback-ms", NULL, FT_FLAG(edge_flags, edge.opts.fallback_ms), "MS",
+     "--fallback: a text goes there when no server has had it for so long; 0: 2000", 0, 1e9},
     {"--require-same-target", NULL, FT_FLAG(edge_flags, edge.opts.require_same_target), NULL,
      "end a text that would go on with other weights or kernels than it began with"},
     {"--slo", NULL, FT_FLAG(edge_flags, edge.opts.slo_tokens_per_s), "SPEED",

@@ -184,6 +184,8 @@ ft_status ft_cmd_memory_plan(ft_cmd_memory *m, const ft_memory_flags *flags,
     ft_turn_init(&m->turn);
     ask->fixed = m->fixed;
     size_target(m, &info, opts);
+    if (need->network_bytes)
+        add(m, "network", need->network_bytes, "-np");
     if (need->draft.path)
         status = add_draft(m, &need->draft, threads_of(opts->n_threads), err);
     ask->pass_bytes = pass_bytes;

@@ -38,7 +38,8 @@ typedef struct ft_memory_need {
     const char *path; /* of the target */
     const ft_device_opts *device;
     ft_memory_draft draft;
-    uint32_t trees; /* texts that one pass may verify at once; 0: any number */
+    uint64_t network_bytes; /* of connections and the answers to them; 0: there are none */
+    uint32_t trees;         /* texts that one pass may verify at once; 0: any number */
 } ft_memory_need;
 
 /* A budget, its plan, and who holds it. */

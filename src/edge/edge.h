@@ -95,8 +95,8 @@ typedef struct ft_edge_opts {
 } ft_edge_opts;
 
 /* Asks the verifiers for Info, until one answers and fits, the fallback target last.
- * FT_PRECONDITION, with both fingerprints: the vocabulary is not the server's, or predictor or policy
- * are not for this draft model. */
+ * FT_PRECONDITION, with both fingerprints: the vocabulary is not the server's, or predictor or
+ * policy are not for this draft model. */
 FT_WARN_UNUSED ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out);
 /* All generations must have returned. */
 void ft_edge_destroy(ft_edge *edge);

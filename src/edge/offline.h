@@ -62,6 +62,7 @@ typedef struct ft_offline {
     int64_t next_us;  /* when the next server may be asked */
 } ft_offline;
 
+/* Goes to the state after the event. `link` must already fit that state. */
 void ft_offline_happened(ft_offline *o, ft_offline_event event);
 
 /* The text is at the fallback target: AT_FALLBACK, ASKING or BACK. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `foretoken edge`, run as a program on a tiny model, where its server comes late: it listens,
 // answers 503 with the reason and works as soon as the right server is there. A server that is
-// there and does not fit ends it at once. With two servers one may be absent, and go.
+// there and does not fit ends it at once. With two servers one may be absent, and go. With a
+// fallback target all may.
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -227,6 +228,74 @@ static void test_two_servers(void **state)
     assert_int_equal(program_stop(&second), 0);
 }
 
+/* A completion of the fallback target, or of a server: what usage.foretoken says of it, and whether
+ * the text is this one. */
+static json_int_t fallback_tokens(int port, const char *text)
+{
+    http_response r;
+    assert_int_equal(http_ask(port, "POST", TEXT, "",
+                              "{\"prompt\":\"abc\",\"max_tokens\":24,\"temperature\":1,\"seed\":7}",
+                              &r),
+                     200);
+    json_t *json = json_loads(r.body.data, 0, NULL);
+    const json_t *ours = json_object_get(json_object_get(json, "usage"), "foretoken");
+    const json_t *choice = json_array_get(json_object_get(json, "choices"), 0);
+    assert_string_equal(json_string_value(json_object_get(choice, "text")), text);
+    expect_target(json_string_value(json_object_get(json, "system_fingerprint")));
+    assert_int_equal(json_integer_value(json_object_get(ours, "target_changed")), 0);
+    assert_true(json_is_integer(json_object_get(ours, "switches")));
+    const json_int_t n = json_integer_value(json_object_get(ours, "fallback_tokens"));
+    json_decref(json);
+    http_response_deinit(&r);
+    return n;
+}
+
+/* No server at the start: the fallback target has the text. Then a server comes, and texts go
+ * there; then it is killed. The text is always the same, in memory and under a budget. */
+static void test_fallback(void **state)
+{
+    static const char *const budgets[] = {NULL, "400M"};
+    int port, server_port, fd;
+    program server = start_server(model, 0, &server_port);
+    char address[32];
+    snprintf(address, sizeof address, "127.0.0.1:%d", server_port);
+    program edge = program_start((const char *[]){"edge", "--server", address, "-md", model, "-t",
+                                                  "1", "--port", "0", NULL});
+    char *text = text_of(program_wait_port(&edge, "foretoken edge"));
+    assert_int_equal(program_stop(&edge), 0);
+    assert_int_equal(program_stop(&server), 0);
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        server_port = reserve_port(&fd);
+        snprintf(address, sizeof address, "127.0.0.1:%d", server_port);
+        edge = program_start((const char *[]){"edge", "--server", address, "-md", model, "-t", "1",
+                                              "-c", "256", "--port", "0", "--fallback", model,
+                                              "--require-same-target",
+                                              budgets[i] ? "--memory" : NULL, budgets[i], NULL});
+        port = program_wait_port(&edge, "foretoken edge");
+        assert_true(fallback_tokens(port, text) > 0);
+        close(fd);
+        server = start_server(model, server_port, &server_port);
+        while (fallback_tokens(port, text) > 0) { /* the first ones still have to find it */
+        }
+        assert_int_equal(kill(server.pid, SIGKILL), 0);
+        (void)program_wait_end(&server);
+        assert_true(fallback_tokens(port, text) > 0);
+        assert_int_equal(program_stop(&edge), 0);
+    }
+    free(text);
+}
+
+static void test_fallback_does_not_fit(void **state)
+{
+    program edge = program_start((const char *[]){"edge", "--server", "127.0.0.1:1", "-md", model,
+                                                  "--port", "0", "--fallback", foreign, NULL});
+    assert_int_equal(program_wait_number(&edge, "the vocabulary of --fallback", "("), 352);
+    assert_int_equal(program_wait_end(&edge), 1);
+    edge = program_start((const char *[]){"edge", "--server", "127.0.0.1:1", "-md", model, "--port",
+                                          "0", "--fallback", model, "--memory", "1M", NULL});
+    assert_int_equal(program_wait_end(&edge), 1); /* less than the least */
+}
+
 /* What usage.foretoken says of a text that such an edge gets of a server with these rules. The text
  * follows `ratio` only if the server offers it; then points have the l of --lattice. */
 static void expect_rule(const char *offered, const char *wanted, const char *rule, bool same_tokens)
@@ -292,7 +361,11 @@ static void test_flags(void **state)
                                          {"--uplink-mbit", "2"},
                                          {"--uplink-mbit", "-1"},
                                          {"--uplink-mbit", "inf"},
-                                         {"--uplink-mbit", "x"}};
+                                         {"--uplink-mbit", "x"},
+                                         {"--memory", "1G"}, /* without --fallback */
+                                         {"--fallback-ms", "1000"},
+                                         {"--kv-tokens", "1000"},
+                                         {"--ctx-size", "256"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         program edge = program_start(
             (const char *[]){"edge", "--server", "a:1", "-m", model, bad[i][0], bad[i][1], NULL});
@@ -312,6 +385,8 @@ int main(void)
         cmocka_unit_test(test_stopped_before_an_answer),
         cmocka_unit_test(test_server_does_not_fit),
         cmocka_unit_test(test_two_servers),
+        cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_fallback_does_not_fit),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_bad_lists_of_servers),
         cmocka_unit_test(test_flags),
