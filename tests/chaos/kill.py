@@ -9,6 +9,11 @@ a quiet run. A relay between edge and server sees the messages, so each kill hit
 
 The long form makes 50 kills, and asserts that no text is silent for longer than the server was gone, plus
 the time to read the texts again, plus 2 s. Then the same with two servers, the first gone for good.
+
+    fallback  at any moment; the edge has a fallback target, which goes on with the texts
+
+Every second time the server comes back while the texts run, else when they have ended. The long form makes
+50 kills here, too, and asserts that no text is silent for longer than --fallback-ms and 2 s.
 """
 import os
 import random
@@ -27,6 +32,8 @@ LONG_PROMPT = "The quick brown fox jumps over the lazy dog, and then it sleeps i
 AWAY_SHORT_S, AWAY_LONG_S = 1.0, 2.5  # at most, until the new process is started
 SILENT_MOST_S = 2.0
 KILLS = 50
+FALLBACK_MS = 500
+FALLBACK_KILLS = 4  # of the short form
 TRIES = 3  # more, for a state that no kill has hit
 
 
@@ -145,6 +152,7 @@ class Scene:
         else:
             world.learn(quiet)
         self.first_s = min(a.first_s for a in quiet)
+        self.took_s = max(a.took_s for a in quiet)
         self.gap_s = chat.percentile([g for a in quiet for g in a.gaps], 0.5)
         self.reading_s = self.read_again(quiet) if world.long else None
 
@@ -241,7 +249,50 @@ def gone_for_good(world):
         second.stop()
 
 
+def counted(answers, name):
+    """The sum of a count of usage.foretoken."""
+    return sum(a.usage.get("foretoken", {}).get(name, 0) for a in answers)
+
+
+def fall_back_once(scene, rng, stays):
+    """One kill at a random moment; whether a text went on at the fallback target."""
+    world = scene.world
+    people = chat.Crowd([scene.edge.http], scene.asks)
+    time.sleep(rng.uniform(0, 0.8) * scene.took_s)
+    killed_at = time.monotonic()
+    scene.server.kill()
+    if not stays:
+        scene.restart(rng.uniform(0, 3 * FALLBACK_MS / 1000))
+    answers = people.wait()
+    silent_s = max(a.silent_since(killed_at) for a in answers)
+    world.say("fallback", texts=world.same(answers, "fallback"), silent=f"{silent_s:.2f} s",
+              tokens=counted(answers, "fallback_tokens"), switches=counted(answers, "switches"))
+    world.check(counted(answers, "target_changed") == 0, "fallback: the target changed")
+    if world.long:
+        most_s = FALLBACK_MS / 1000 + SILENT_MOST_S
+        world.check(silent_s <= most_s, f"fallback: silent for {silent_s:.2f} s, {most_s:.2f} s allowed")
+    if stays:
+        scene.restart(0)
+    return counted(answers, "fallback_tokens") > 0
+
+
+def fall_back(world):
+    """Kills at random moments under an edge with a fallback target."""
+    rng = random.Random(f"{world.seed} fallback")
+    scene = Scene(world, SETTINGS["trees"], more_flags=[
+        "--fallback", world.target, "--fallback-ms", str(FALLBACK_MS), "-c", "2048",
+        "--require-same-target"])
+    kills = KILLS if world.long else FALLBACK_KILLS
+    used = sum(fall_back_once(scene, rng, stays=i % 2 == 0) for i in range(kills))
+    world.check(used, "fallback: no text went there")
+    scene.end()
+
+
 def run(world):
+    if world.wanted(["fallback"]):
+        fall_back(world)
+    if world.case == "fallback":
+        return
     each_state(world, -(-KILLS // len(STATES)) if world.long else 1)
     if w.Edge.takes_several(world):
         gone_for_good(world)
