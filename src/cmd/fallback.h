@@ -34,9 +34,9 @@ typedef struct ft_cmd_fallback {
 FT_WARN_UNUSED ft_status ft_fallback_flags_check(const ft_fallback_flags *flags, ft_error *err);
 
 /* Before anything is loaded: plans the memory of the process, with the draft model of `edge`
- * (draft: its file, NULL: none), and sets draft_kv_tok there. kernels: as in ft_device_opts. Errors as
- * ft_cmd_memory_plan. *f, all zeros, must not be moved later; flags must live as long. Does nothing
- * without --fallback. */
+ * (draft: its file, NULL: none), and sets draft_kv_tok there. kernels: as in ft_device_opts. Errors
+ * as ft_cmd_memory_plan. *f, all zeros, must not be moved later; flags must live as long. Does
+ * nothing without --fallback. */
 FT_WARN_UNUSED ft_status ft_cmd_fallback_plan(ft_cmd_fallback *f, const ft_fallback_flags *flags,
                                               const char *draft, const char *kernels,
                                               ft_edge_opts *edge, ft_error *err);
