@@ -13,6 +13,7 @@
 #include "cmd/cmd.h"
 #include "cmd/gen_flags.h"
 #include "cmd/memory.h"
+#include "cmd/run_meter.h"
 #include "edge/edge.h"
 #include "local/link.h"
 
@@ -49,6 +50,7 @@ typedef struct run_talk {
     ft_chat_message *messages; /* [n], owned, contents too */
     size_t n;
     ft_buf answer;
+    ft_run_meter meter; /* of the answer */
     bool quiet;
 } run_talk;
 
@@ -185,6 +187,7 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
                     size_t n_tokens)
 {
     run_talk *talk = ctx;
+    ft_run_meter_piece(&talk->meter, n_tokens);
     if (!talk->quiet) {
         fwrite(text, 1, n, stdout);
         fflush(stdout);
@@ -256,6 +259,7 @@ static int print_json(const run_app *app, const run_talk *talk, const ft_gen_sta
                           (json_int_t)app->f.sampling.values.seed, "finish",
                           s->finish == FT_FINISH_LENGTH ? "length" : "stop");
     set_stats(o, s);
+    ft_run_meter_json(&talk->meter, o);
     return ft_cmd_print_json(o);
 }
 
@@ -317,6 +321,7 @@ static ft_status answer(run_app *app, run_talk *talk, const char *text, ft_error
         if (prompt.n >= PROGRESS_MIN_TOK)
             request.progress = ft_progress_terminal("reading the prompt");
         ft_buf_clear(&talk->answer);
+        ft_run_meter_begin(&talk->meter, app->memory.streamed);
         status = ft_edge_generate(app->edge, &request, &sink, err, stats);
     }
     ft_tokens_deinit(&prompt);

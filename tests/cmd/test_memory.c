@@ -110,6 +110,35 @@ static void test_plan(void **state)
     json_decref(o);
 }
 
+/* What the text behind its first piece took, and of it what was read. */
+static void test_meter(void **state)
+{
+    static const char *const both[] = {"streamed_bytes", "streamed_us", "streamed_waited_us"};
+    int status;
+    char args[100];
+    (void)state;
+    snprintf(args, sizeof args, "--memory %lld --temp 0 --draft 1",
+             (long long)least(packed) + (4 << 20));
+    for (int resident = 0; resident < 2; resident++) {
+        json_t *o = run(&status, packed, resident ? "--temp 0 --draft 1" : args);
+        assert_int_equal(status, 0);
+        const json_t *decode = json_object_get(o, "decode");
+        const double tokens = program_number(o, "tokens");
+        assert_true(tokens > 2 && program_number(decode, "tokens") > 0);
+        assert_true(program_number(decode, "tokens") < tokens);
+        assert_true(program_number(decode, "ms") > 0 && program_number(decode, "cpu_ms") > 0);
+        for (size_t i = 0; i < 3; i++) {
+            assert_int_equal(!json_object_get(o, both[i]), resident);
+            assert_int_equal(!json_object_get(decode, both[i]), resident);
+        }
+        if (!resident) {
+            const double bytes = program_number(decode, "streamed_bytes");
+            assert_true(bytes > 0 && bytes < program_number(o, "streamed_bytes"));
+        }
+        json_decref(o);
+    }
+}
+
 static void expect_refused(const char *args, const char *why)
 {
     char command[1000], said[1000] = "";
@@ -143,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_text),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_meter),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an answer of `run` costs from its first piece of text to its last: time, processor time,
+ * bytes of weights read. Loading and the prompt are outside. Owned by the thread that generates.
+ */
+#ifndef FT_CMD_RUN_METER_H
+#define FT_CMD_RUN_METER_H
+
+#include <jansson.h>
+
+#include "model/streamed.h"
+
+typedef struct ft_run_mark {
+    int64_t us, cpu_us; /* monotonic; processor time of this process so far */
+    ft_weight_stream_stats stream;
+} ft_run_mark;
+
+typedef struct ft_run_meter {
+    ft_streamed *streamed; /* borrowed; NULL: no weights are streamed */
+    ft_run_mark first, last;
+    uint64_t pieces, tokens; /* of the text; tokens behind the first piece */
+} ft_run_meter;
+
+/* An answer begins. */
+void ft_run_meter_begin(ft_run_meter *m, ft_streamed *streamed);
+/* A piece of text of n tokens is there. */
+void ft_run_meter_piece(ft_run_meter *m, size_t n_tokens);
+/* Sets `decode` in the object, and with weights that are streamed what the stream has done since it
+ * was opened. */
+void ft_run_meter_json(const ft_run_meter *m, json_t *object);
+
+#endif
