@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ROOT_V1 "/sys/fs/cgroup/memory"
 #define ROOT_V2 "/sys/fs/cgroup"
@@ -28,56 +29,70 @@ static uint64_t read_limit(const char *path)
     return end == text || errno ? UINT64_MAX : limit;
 }
 
-typedef struct found {
-    uint64_t limit;
-    char path[512];
-} found;
-
-/* Looks at a group and at all around it; `group` is shortened on the way. */
-static void look(const char *root, char *group, const char *file, found *least)
-{
-    for (;;) {
-        char path[sizeof least->path];
-        const int n = snprintf(path, sizeof path, "%s%s/%s", root, group, file);
-        const uint64_t limit = n < (int)sizeof path ? read_limit(path) : UINT64_MAX;
-        if (limit < least->limit) {
-            least->limit = limit;
-            memcpy(least->path, path, sizeof path);
-        }
-        char *slash = strrchr(group, '/');
-        if (!slash)
-            return;
-        *slash = 0;
-    }
-}
-
-/* One line of /proc/self/cgroup. */
-static void look_at_line(char *line, found *least)
+/* A line of /proc/self/cgroup: the directory that it names; false: it is about no memory. */
+static bool read_line(char *line, ft_cgroup *out)
 {
     char *controllers = strchr(line, ':'),
          *group = controllers ? strchr(controllers + 1, ':') : NULL;
     if (!group)
-        return;
+        return false;
     *group++ = 0;
     group[strcspn(group, "\n")] = 0;
-    if (strcmp(group, "/") == 0)
-        *group = 0;
-    if (strcmp(controllers, ":memory") == 0)
-        look(ROOT_V1, group, "memory.limit_in_bytes", least);
-    else if (strcmp(controllers, ":") == 0)
-        look(ROOT_V2, group, "memory.max", least);
+    out->v2 = strcmp(controllers, ":") == 0;
+    if (!out->v2 && strcmp(controllers, ":memory") != 0)
+        return false;
+    out->root = strlen(out->v2 ? ROOT_V2 : ROOT_V1);
+    const int n = snprintf(out->dir, sizeof out->dir, "%s%s", out->v2 ? ROOT_V2 : ROOT_V1,
+                           strcmp(group, "/") == 0 ? "" : group);
+    return n < (int)sizeof out->dir;
+}
+
+bool ft_cgroup_own(ft_cgroup *out)
+{
+    char line[512];
+    bool known = false;
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    *out = (ft_cgroup){0};
+    while (f && fgets(line, sizeof line, f)) {
+        ft_cgroup one;
+        /* with both versions mounted, the memory controller is in version 1 if that has it */
+        if (!read_line(line, &one) || (known && one.v2))
+            continue;
+        *out = one;
+        known = true;
+    }
+    if (f)
+        fclose(f);
+    while (known && access(out->dir, R_OK) != 0)
+        if (!ft_cgroup_up(out))
+            known = false; /* none of it is mounted */
+    return known;
+}
+
+bool ft_cgroup_up(ft_cgroup *group)
+{
+    if (strlen(group->dir) <= group->root)
+        return false;
+    *strrchr(group->dir, '/') = 0;
+    return true;
 }
 
 uint64_t ft_cgroup_memory_limit(char *path, size_t path_size)
 {
-    found least = {.limit = UINT64_MAX};
-    char line[512];
-    FILE *f = fopen("/proc/self/cgroup", "r");
-    while (f && fgets(line, sizeof line, f))
-        look_at_line(line, &least);
-    if (f)
-        fclose(f);
+    ft_cgroup group;
+    uint64_t least = UINT64_MAX;
     if (path && path_size)
-        snprintf(path, path_size, "%s", least.path);
-    return least.limit;
+        *path = 0;
+    for (bool more = ft_cgroup_own(&group); more; more = ft_cgroup_up(&group)) {
+        char file[sizeof group.dir + 32];
+        snprintf(file, sizeof file, "%s/%s", group.dir,
+                 group.v2 ? "memory.max" : "memory.limit_in_bytes");
+        const uint64_t limit = read_limit(file);
+        if (limit >= least)
+            continue;
+        least = limit;
+        if (path && path_size)
+            snprintf(path, path_size, "%s", file);
+    }
+    return least;
 }

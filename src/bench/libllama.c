@@ -28,7 +28,9 @@ static struct llama_context_params context_params(const ft_bench_llama_opts *opt
         opts->n_threads > 0 ? opts->n_threads : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
     params.flash_attn_type =
         opts->flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    params.type_k = params.type_v = opts->bf16 ? GGML_TYPE_BF16 : GGML_TYPE_F16;
+    params.type_k = params.type_v = opts->bf16 ? GGML_TYPE_BF16
+                                    : opts->q8 ? GGML_TYPE_Q8_0
+                                               : GGML_TYPE_F16;
     params.kv_unified = opts->unified;
     params.abort_callback = give_up;
     params.abort_callback_data = llama;
@@ -36,13 +38,14 @@ static struct llama_context_params context_params(const ft_bench_llama_opts *opt
 }
 
 /* Loads the file with as many layers on the same devices as our side has. */
-static struct llama_model *load(const char *path, const ft_model *like)
+static struct llama_model *load(const char *path, const ft_model *like, bool mapped)
 {
     struct llama_model_params params = llama_model_default_params();
     ggml_backend_dev_t devices[FT_DEVICES_MAX + 1] = {NULL}; /* NULL ends the list */
     for (size_t i = 0; like && i < ft_model_devices(like)->n; i++)
         devices[i] = ft_model_devices(like)->dev[i];
     params.devices = devices;
+    params.use_extra_bufts = !mapped;
     params.n_gpu_layers = like ? (int32_t)ft_model_n_gpu_layers(like) : 0;
     return llama_model_load_from_file(path, params);
 }
@@ -59,7 +62,7 @@ static ft_status open_base(const ft_bench_llama_opts *opts, int n_threads, ft_er
     }
     struct ggml_threadpool_params threads = ggml_threadpool_params_default(n_threads);
     out->pool = ggml_threadpool_new(&threads);
-    out->model = load(opts->path, opts->like);
+    out->model = load(opts->path, opts->like, opts->mapped);
     if (!out->model)
         return ft_error_set(err, FT_CORRUPT, "libllama cannot load %s", opts->path);
     return FT_OK;

@@ -35,6 +35,8 @@ typedef struct ft_bench_llama_opts {
     const ft_model *like;    /* whose layers are on devices: on the same; NULL: on the CPU */
     bool flash;              /* flash attention */
     bool bf16;               /* keep K and V as bf16, not f16 */
+    bool q8;                 /* keep K and V as q8_0; with flash */
+    bool mapped;             /* compute with the weights where the file is mapped: repack none */
     bool unified;            /* one cache for all streams, under a mask; else one each */
 } ft_bench_llama_opts;
 

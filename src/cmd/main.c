@@ -67,6 +67,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_bench_codec,
     &ft_cmd_bench_law,
     &ft_cmd_bench_uplink,
+    &ft_cmd_bench_memory,
     &completion_bash,
     &completion_zsh,
 };
