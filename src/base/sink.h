@@ -38,6 +38,10 @@ typedef struct ft_gen_sink {
     /* What makes the text from now on (ft_msg_opened.target); at its beginning, and again if the
      * text goes on elsewhere. NULL: not asked for. */
     void (*on_target)(void *ctx, uint64_t target);
+    /* While a verdict is awaited: the text that the draft expects to follow (complete UTF-8, not
+     * empty). It is *provisional*: each call replaces the one before, and what on_text brings
+     * replaces it, even if that is an empty text. NULL: not asked for. */
+    void (*on_provisional)(void *ctx, const char *text, size_t n);
 } ft_gen_sink;
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/progress.h"
 #include "cmd/cmd.h"
+#include "cmd/dimmed.h"
 #include "cmd/gen_flags.h"
 #include "cmd/memory.h"
 #include "cmd/run_meter.h"
@@ -28,7 +29,7 @@
 typedef struct run_flags {
     const char *target, *draft, *prompt, *system;
     int64_t n;
-    bool raw, json, interactive, dry_run;
+    bool raw, json, interactive, dry_run, provisional;
     ft_verifier_opts verifier;
     ft_sampling_flags sampling;
     ft_edge_flags edge;
@@ -52,6 +53,7 @@ typedef struct run_talk {
     ft_buf answer;
     ft_run_meter meter; /* of the answer */
     bool quiet;
+    ft_dimmed dimmed; /* provisional text */
 } run_talk;
 
 static ft_status check(run_flags *f, ft_error *err)
@@ -63,6 +65,10 @@ static ft_status check(run_flags *f, ft_error *err)
     if (f->dry_run && !f->memory.size)
         return ft_error_set(err, FT_INVALID,
                             "run: --dry-run shows the plan of --memory: pass that");
+    if (f->provisional && (f->json || !isatty(STDOUT_FILENO)))
+        return ft_error_set(
+            err, FT_INVALID,
+            "run: --provisional is for text on a terminal: standard output is none");
     if (f->raw && f->system)
         return ft_error_set(err, FT_INVALID, "run: --raw has no system message");
     if (f->memory.size) { /* a pass reads weights: meanwhile the draft may go on, and go far */
@@ -189,10 +195,17 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
     run_talk *talk = ctx;
     ft_run_meter_piece(&talk->meter, n_tokens);
     if (!talk->quiet) {
+        ft_dimmed_erase(&talk->dimmed);
         fwrite(text, 1, n, stdout);
         fflush(stdout);
     }
     return ft_buf_append(&talk->answer, text, n) == FT_OK;
+}
+
+static void on_provisional(void *ctx, const char *text, size_t n)
+{
+    run_talk *talk = ctx;
+    ft_dimmed_show(&talk->dimmed, text, n);
 }
 
 static bool interrupted(void *ctx)
@@ -289,6 +302,7 @@ static void talk_free(run_talk *talk)
     forget(talk, 0);
     free(talk->messages);
     ft_buf_deinit(&talk->answer);
+    ft_dimmed_deinit(&talk->dimmed);
 }
 
 /* The prompt in tokens: the conversation; with --raw, or without a template, the last message. */
@@ -308,7 +322,10 @@ static ft_status render(run_app *app, run_talk *talk, ft_error *err, ft_tokens *
 static ft_status answer(run_app *app, run_talk *talk, const char *text, ft_error *err,
                         ft_gen_stats *stats)
 {
-    const ft_gen_sink sink = {.ctx = talk, .on_text = on_text, .cancelled = interrupted};
+    const ft_gen_sink sink = {.ctx = talk,
+                              .on_text = on_text,
+                              .cancelled = interrupted,
+                              .on_provisional = app->f.provisional ? on_provisional : NULL};
     ft_tokens prompt = {0};
     ft_status status = say(talk, "user", text, err);
     if (status == FT_OK)
@@ -323,6 +340,7 @@ static ft_status answer(run_app *app, run_talk *talk, const char *text, ft_error
         ft_buf_clear(&talk->answer);
         ft_run_meter_begin(&talk->meter, app->memory.streamed);
         status = ft_edge_generate(app->edge, &request, &sink, err, stats);
+        ft_dimmed_erase(&talk->dimmed);
     }
     ft_tokens_deinit(&prompt);
     return status;
@@ -429,6 +447,8 @@ static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(run_flags, memory, ft_flags_memory),
     {"--dry-run", NULL, FT_FLAG(run_flags, dry_run), NULL,
      "print what --memory is divided into, and load nothing"},
+    {"--provisional", NULL, FT_FLAG(run_flags, provisional), NULL,
+     "on a terminal: show what the draft expects, dimmed, until the target has decided"},
     {"--raw", NULL, FT_FLAG(run_flags, raw), NULL,
      "use the prompt as it is, without the model's chat template"},
     {"--interactive", "-i", FT_FLAG(run_flags, interactive), NULL,
@@ -447,7 +467,7 @@ static const run_flags defaults = {
 static int run(void *options, int n_words, char **words)
 {
     run_app app = {.f = *(const run_flags *)options};
-    run_talk talk = {0};
+    run_talk talk = {.dimmed = {.out = stdout}};
     ft_error err = {0};
     int rc;
     if (check(&app.f, &err) != FT_OK) {

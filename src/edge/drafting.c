@@ -303,6 +303,13 @@ void ft_drafting_take_early(ft_drafting *d, uint32_t nodes)
         ft_tree_clear(&d->tree);
 }
 
+uint32_t ft_drafting_likeliest(const ft_drafting *d, int32_t *token, uint32_t most)
+{
+    return d->state == FT_DRAFTING_ON && d->tree.n > 0
+               ? ft_drafter_likeliest(d->drafter, token, most)
+               : 0;
+}
+
 /* ---- shadows ---- */
 
 void ft_drafting_want_shadow(ft_drafting *d, const ft_draft_params *params)

@@ -128,6 +128,9 @@ void ft_drafting_advance(ft_drafting *d, const ft_msg_verdict *verdict);
  * them. */
 void ft_drafting_take_early(ft_drafting *d, uint32_t nodes);
 
+/* The tokens that the draft model expects behind the text while a tree is out; 0: none. */
+uint32_t ft_drafting_likeliest(const ft_drafting *d, int32_t *token, uint32_t most);
+
 /* Asks for a shadow, which ft_drafting_idle will draft; nothing if one is out. */
 void ft_drafting_want_shadow(ft_drafting *d, const ft_draft_params *params);
 /* Drafts the wanted shadow at once. */

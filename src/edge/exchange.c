@@ -12,8 +12,9 @@
 #include "base/log.h"
 #include "base/num.h"
 
-#define POLL_US 40000 /* while waiting, from one question to the sink to the next */
-#define LOCK_US 1000  /* while waiting, from one try for the draft engine to the next */
+#define POLL_US         40000 /* while waiting, from one question to the sink to the next */
+#define PROVISIONAL_MAX 64    /* tokens of provisional text at most */
+#define LOCK_US         1000  /* while waiting, from one try for the draft engine to the next */
 
 static ft_status cancelled(ft_error *err)
 {
@@ -227,6 +228,17 @@ static int64_t idle_us(ft_idle idle)
     return idle == FT_IDLE_MORE ? 0 : idle == FT_IDLE_LOCKED ? LOCK_US : POLL_US;
 }
 
+/* What the draft has so far goes to a sink that asks for it. */
+static void tell_provisional(ft_gen *gen)
+{
+    int32_t token[PROVISIONAL_MAX];
+    if (!gen->output.how.sink->on_provisional)
+        return;
+    const uint32_t n = ft_drafting_likeliest(&gen->drafting, token, PROVISIONAL_MAX);
+    if (n > 0)
+        ft_output_provisional(&gen->output, token, n);
+}
+
 /* Does some work for at most one draft forward. Returns how long the edge may then wait for the
  * link. */
 static int64_t use_time(ft_gen *gen)
@@ -234,6 +246,7 @@ static int64_t use_time(ft_gen *gen)
     ft_drafting *d = &gen->drafting;
     const bool below = d->tree.n > 0 && !d->exhausted;
     const bool shadow_out = d->shadow.state == FT_SHADOW_OUT;
+    tell_provisional(gen);
     if (d->state == FT_DRAFTING_ON && !gen->edge->how.proactive)
         return POLL_US;
     if (below) {

@@ -129,3 +129,20 @@ ft_status ft_output_add(ft_output *o, const ft_msg_draft *draft, const ft_msg_ve
         *finish = FT_FINISH_STOP;
     return FT_OK;
 }
+
+void ft_output_provisional(ft_output *o, const int32_t *token, uint32_t n)
+{
+    const ft_gen_sink *sink = o->how.sink;
+    ft_text_stream stream;
+    ft_text_stream_init(&stream, o->how.stops, o->how.n_stops);
+    ft_buf_clear(&o->shown);
+    ft_buf_clear(&o->piece);
+    ft_status status = ft_buf_append(&o->piece, ft_buf_str(&o->stream.held), o->stream.held.len);
+    for (uint32_t i = 0; i < n && status == FT_OK && !ft_vocab_is_eog(o->how.vocab, token[i]); i++)
+        status = ft_vocab_piece(o->how.vocab, token[i], false, &o->piece);
+    if (status == FT_OK)
+        status = ft_text_stream_push(&stream, ft_buf_str(&o->piece), o->piece.len, &o->shown);
+    if (status == FT_OK && o->shown.len > 0)
+        sink->on_provisional(sink->ctx, ft_buf_str(&o->shown), o->shown.len);
+    ft_text_stream_deinit(&stream);
+}

@@ -52,4 +52,8 @@ FT_WARN_UNUSED ft_status ft_output_add(ft_output *o, const ft_msg_draft *draft,
                                        const ft_msg_verdict *verdict, ft_error *err,
                                        ft_finish *finish);
 
+/* Tells a sink that asks for it the provisional text: what is held back and these tokens,
+ * up to an end token or a stop string. */
+void ft_output_provisional(ft_output *o, const int32_t *token, uint32_t n);
+
 #endif

@@ -433,6 +433,11 @@ void ft_drafter_early_take(ft_drafter *drafter, ft_tree *tree)
     check(drafter);
 }
 
+uint32_t ft_drafter_likeliest(const ft_drafter *drafter, int32_t *token, uint32_t most)
+{
+    return ft_growth_likeliest(&drafter->growth, token, most);
+}
+
 /* ---- verdicts ---- */
 
 /* Counts the two events of SpecEdge 4.2. nodes[n]: the verdict's walk. */

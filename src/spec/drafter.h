@@ -76,6 +76,9 @@ FT_WARN_UNUSED ft_status ft_drafter_proactive(ft_drafter *drafter, const ft_draf
 double ft_drafter_early(ft_drafter *drafter, const ft_growth_early *early, ft_tree *tree,
                         uint8_t under[FT_TREE_MAX]);
 
+/* The tokens that most probably follow the text, as far as it has drafted: ft_growth_likeliest. */
+uint32_t ft_drafter_likeliest(const ft_drafter *drafter, int32_t *token, uint32_t most);
+
 /* Call after the advance by a verdict that took the early draft: *tree is the part of it that
  * follows the verdict, and is now the last drafted tree. n = 0: nothing of it follows. */
 void ft_drafter_early_take(ft_drafter *drafter, ft_tree *tree);

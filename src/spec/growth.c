@@ -516,6 +516,22 @@ void ft_growth_early_take(ft_growth *g, ft_tree *tree)
 
 /* ---- verdicts ---- */
 
+uint32_t ft_growth_likeliest(const ft_growth *g, int32_t *token, uint32_t most)
+{
+    uint32_t n = 0;
+    for (int32_t at = -1; n < most;) {
+        int32_t best = -1;
+        for (uint32_t i = (uint32_t)(at + 1); i < g->n; i++)
+            if (g->node[i].parent == at && (best < 0 || g->node[i].logp > g->node[best].logp))
+                best = (int32_t)i;
+        if (best < 0)
+            break;
+        token[n++] = g->node[best].token;
+        at = best;
+    }
+    return n;
+}
+
 static int32_t find_child(const ft_growth *g, int32_t parent, int32_t token)
 {
     for (uint32_t i = (uint32_t)(parent + 1); i < g->n; i++)

@@ -190,6 +190,10 @@ double ft_growth_early_emit(ft_growth *g, const ft_growth_early *early, ft_tree 
 /* Call after the reroot at a top: the early nodes below it become the emitted tree. */
 void ft_growth_early_take(ft_growth *g, ft_tree *tree);
 
+/* The likeliest continuation of the text: from each node the likeliest of its children, as far as
+ * the pool has any. Fills token[] with `most` tokens at most, and returns how many. */
+uint32_t ft_growth_likeliest(const ft_growth *g, int32_t *token, uint32_t most);
+
 /* Finds the nodes of a verdict in the pool: the emitted nodes path[n_path], then the tokens
  * next[n_next] as far as the pool has them. Fills nodes[] (room for FT_GROWTH_MAX) and returns how
  * many; -1: path is no walk from a root of the last tree. */

@@ -147,6 +147,7 @@ static void test_what_says_nothing(void **state)
                                        "--depth fallback --alpha 1",
                                        "--depth fallback --alpha 1e-9",
                                        "--depth fallback --alpha nan",
+                                       "--provisional",
                                        "--grow ''",
                                        "--grow worst",
                                        "--grow fixedly",
@@ -188,12 +189,64 @@ static void test_no_log_unless_asked(void **state)
     assert_int_equal(first_word(command), EOF);
 }
 
+/* ---- provisional text ---- */
+
+/* Makes a string of it: without the control characters that a tiny model writes and a terminal
+ * changes, and without what erases to the end of the line. */
+static void without_controls(char *text, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(text + i, "\033[K", 3) == 0)
+            i += 2;
+        else if ((unsigned char)text[i] >= ' ' || text[i] == '\033')
+            text[kept++] = text[i];
+    text[kept] = 0;
+}
+
+/* Removes the dimmed text, which must stand between the two sequences, and counts it. */
+static size_t remove_dimmed(char *text)
+{
+    static const char before[] = "\0337\033[?7l\033[2m", behind[] = "\033[0m\033[?7h\0338";
+    size_t n = 0;
+    for (char *at; (at = strstr(text, before)) != NULL; n++) {
+        char *end = strstr(at, behind);
+        assert_non_null(end);
+        assert_true(end > at + strlen(before));
+        memmove(at, end + strlen(behind), strlen(end + strlen(behind)) + 1);
+    }
+    return n;
+}
+
+/* Text that is erased again leaves no trace: the terminal gets the text that --json has, and
+ * erasing sequences. */
+static void test_provisional_text(void **state)
+{
+    char command[1024], said[65536], expected[65536];
+    int status = -1;
+    json_t *o = run("--draft 4", &status);
+    assert_non_null(o);
+    const json_t *text = json_object_get(o, "text");
+    snprintf(command, sizeof command,
+             "script -qec \"'%s' run -m '%s' -md '%s' -p 'hello there' --raw -n 40 -t 1 --seed 5 "
+             "--draft 4 --provisional 2>/dev/null\" /dev/null </dev/null",
+             getenv("FT_BINARY"), target, draft);
+    FILE *terminal = popen(command, "r");
+    assert_non_null(terminal);
+    without_controls(said, fread(said, 1, sizeof said - 1, terminal));
+    assert_int_equal(pclose(terminal), 0);
+    memcpy(expected, json_string_value(text), json_string_length(text));
+    without_controls(expected, json_string_length(text));
+    assert_true(remove_dimmed(said) > 0);
+    assert_string_equal(said, expected);
+    json_decref(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_way_to_draft),
-        cmocka_unit_test(test_files_are_opened_once),
-        cmocka_unit_test(test_what_says_nothing),
+        cmocka_unit_test(test_every_way_to_draft),  cmocka_unit_test(test_files_are_opened_once),
+        cmocka_unit_test(test_what_says_nothing),   cmocka_unit_test(test_provisional_text),
         cmocka_unit_test(test_no_log_unless_asked),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -314,9 +314,42 @@ static void test_calibration(void **state)
     }
 }
 
+/* The likeliest child of the likeliest child, and so on, as far as something is known. */
+static void test_likeliest_text(void **state)
+{
+    int32_t token[8];
+    begin(77, FT_DRAFT_RANKED);
+    ft_draft_params params = ft_draft_params_tree(32, 5, 4);
+    const ft_growth_limits limits = {.leaves = 4, .depth = 100};
+    uint16_t chosen[FT_DRAFT_LEAVES];
+    for (uint32_t n; (n = ft_growth_choose(&g, &params, &limits, chosen)) > 0 && g.n_pending < 12;)
+        compute(77, chosen, n, FT_DRAFT_RANKED, false);
+    const uint32_t n = ft_growth_likeliest(&g, token, 8);
+    int32_t at = -1;
+    assert_true(n > 1);
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t next = -1;
+        for (uint32_t k = 0; k < g.n; k++)
+            if (g.node[k].parent == at) {
+                if (g.node[k].token == token[i])
+                    next = (int32_t)k;
+            }
+        assert_true(next >= 0);
+        for (uint32_t k = 0; k < g.n; k++)
+            assert_true(g.node[k].parent != at || g.node[k].logp <= g.node[next].logp);
+        at = next;
+    }
+    for (uint32_t k = 0; k < g.n; k++) /* it ends where nothing is known */
+        assert_true(g.node[k].parent != at);
+    assert_int_equal(ft_growth_likeliest(&g, token, 1), 1);
+    ft_growth_clear(&g);
+    assert_int_equal(ft_growth_likeliest(&g, token, 8), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_likeliest_text),
         cmocka_unit_test(test_grows_to_the_best),
         cmocka_unit_test(test_rounds_keep_the_invariants),
         cmocka_unit_test(test_proactive_leaves_room),
