@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
@@ -36,4 +37,10 @@ const ft_cpu *ft_cpu_get(void)
 {
     pthread_once(&once, ask);
     return &cpu;
+}
+
+int ft_cpu_threads(int64_t asked)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return asked > 0 ? (int)asked : cores > 0 ? (int)cores : 1;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The instruction sets of this machine's processor, detected at run time. A file named *_avx2.c,
- * *_avx512.c, *_vnni.c, *_bf16.c, *_neon.c or *_dotprod.c is compiled for that instruction set,
- * whatever the rest of the build is compiled for (CMakeLists.txt). Its code runs only if the
- * matching field is true.
+ * This machine's processor: its cores, and its instruction sets, detected at run time. A file named
+ * *_avx2.c, *_avx512.c, *_vnni.c, *_bf16.c, *_neon.c or *_dotprod.c is compiled for that
+ * instruction set, whatever the rest of the build is compiled for (CMakeLists.txt). Its code runs
+ * only if the matching field is true.
  */
 #ifndef FT_BASE_CPU_H
 #define FT_BASE_CPU_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct ft_cpu {
     bool avx2;    /* with FMA and F16C */
@@ -21,5 +22,8 @@ typedef struct ft_cpu {
 
 /* The same at every call; borrowed for the life of the program. Any thread. */
 const ft_cpu *ft_cpu_get(void);
+
+/* As many threads as somebody asks for; 0 or less: one for each core. */
+int ft_cpu_threads(int64_t asked);
 
 #endif

@@ -13,7 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <unistd.h>
+
+#include "base/cpu.h"
 
 typedef struct helper {
     ft_workers *workers;
@@ -67,8 +68,7 @@ static void *helper_main(void *arg)
 
 ft_status ft_workers_create(int n_threads, int most, ft_error *err, ft_workers **out)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int n = n_threads > 0 ? n_threads : cores > 0 ? (int)cores : 1;
+    int n = ft_cpu_threads(n_threads);
     ft_workers *w = calloc(1, sizeof *w);
     n = n < most ? n : most;
     *out = NULL;

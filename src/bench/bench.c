@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/num.h"
 #include "engine/attn_layout.h"
 
@@ -21,8 +21,7 @@
 
 int ft_bench_threads(const ft_bench_opts *opts)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return opts->n_threads > 0 ? (int)opts->n_threads : cores > 0 ? (int)cores : 1;
+    return ft_cpu_threads(opts->n_threads);
 }
 
 void ft_bench_row(const ft_bench_opts *opts, const json_t *row)

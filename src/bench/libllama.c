@@ -5,8 +5,8 @@
 #include "bench/libllama.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "base/cpu.h"
 #include "ggml-cpu.h"
 
 /* Asked between operations; true ends the pass. */
@@ -24,8 +24,7 @@ static struct llama_context_params context_params(const ft_bench_llama_opts *opt
     params.n_seq_max = opts->n_seq ? opts->n_seq : opts->n_streams;
     params.n_batch = opts->max_batch_tok;
     params.n_ubatch = opts->max_ubatch_tok ? opts->max_ubatch_tok : opts->max_batch_tok;
-    params.n_threads = params.n_threads_batch =
-        opts->n_threads > 0 ? opts->n_threads : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    params.n_threads = params.n_threads_batch = ft_cpu_threads(opts->n_threads);
     params.flash_attn_type =
         opts->flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.type_k = params.type_v = opts->bf16 ? GGML_TYPE_BF16

@@ -99,34 +99,6 @@ static ft_status load_draft(run_app *app, ft_error *err)
     return status;
 }
 
-/* The context, and the pool for it. */
-static void size_pool(ft_verifier_opts *v, uint32_t trained, uint32_t room_tok)
-{
-    if (v->max_context == 0 || v->max_context > trained)
-        v->max_context = trained;
-    v->kv_tok = v->max_context + room_tok;
-}
-
-/* The pool's size follows from the file, which is looked at before it is loaded. */
-static ft_status plan_memory(run_app *app, const ft_memory_need *need, ft_error *err)
-{
-    ft_verifier_opts *v = &app->f.verifier;
-    ft_model_info info;
-    const ft_model_opts opts = {.path = app->f.target};
-    ft_status status = app->f.memory.size ? ft_model_inspect(&opts, err, &info) : FT_OK;
-    if (status != FT_OK)
-        return status;
-    if (app->f.memory.size)
-        size_pool(v, info.hp.n_ctx_train, FT_MEMORY_ROOM_TOK);
-    ft_memory_need with_draft = *need;
-    if (app->f.edge.opts.draft.budget > 0)
-        with_draft.draft = (ft_memory_draft){.path = app->f.draft,
-                                             .kv_tok = v->kv_tok,
-                                             .rows = FT_EDGE_DRAFT_ROWS,
-                                             .out = FT_DRAFT_LEAVES};
-    return ft_cmd_memory_plan(&app->memory, &app->f.memory, &with_draft, v, err);
-}
-
 static ft_status load_target(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;
@@ -139,8 +111,15 @@ static ft_status load_target(run_app *app, ft_error *err)
 static ft_status load(run_app *app, ft_error *err)
 {
     run_flags *f = &app->f;
-    const ft_memory_need need = {.path = f->target, .device = &f->device, .trees = 1};
-    ft_status status = plan_memory(app, &need, err);
+    const ft_memory_need need = {
+        .path = f->target,
+        .device = &f->device,
+        .trees = 1,
+        .draft = {.path = f->edge.opts.draft.budget > 0 ? f->draft : NULL,
+                  .rows = FT_EDGE_DRAFT_ROWS,
+                  .out = FT_DRAFT_LEAVES},
+    };
+    ft_status status = ft_cmd_memory_plan(&app->memory, &f->memory, &need, &f->verifier, err);
     if (status != FT_OK || f->dry_run)
         return status;
     status = ft_edge_flags_open(&f->edge, err);
@@ -155,8 +134,12 @@ static ft_status start(run_app *app, ft_error *err)
 {
     ft_verifier_opts *verifier = &app->f.verifier;
     ft_edge_opts *edge = &app->f.edge.opts;
-    if (!app->memory.on)
-        size_pool(verifier, ft_model_hparams(app->target)->n_ctx_train, ROOM_TOK);
+    if (!app->memory.on) {
+        const uint32_t trained = ft_model_hparams(app->target)->n_ctx_train;
+        if (verifier->max_context == 0 || verifier->max_context > trained)
+            verifier->max_context = trained;
+        verifier->kv_tok = verifier->max_context + ROOM_TOK;
+    }
     verifier->model = app->target;
     verifier->vocab = app->vocab;
     verifier->clock = ft_clock_monotonic();

@@ -269,18 +269,15 @@ static void stop_all(serve_app *app, int64_t grace_us)
     ft_server_destroy(app->server, 0);
 }
 
-/* With a budget the pool is for one text of full length by default: it takes from the weights. */
 static ft_status plan_memory(serve_app *app, serve_flags *f, ft_error *err)
 {
     ft_verifier_opts *v = &f->server.verifier;
     const bool drafts = f->draft && v->draft.budget > 0;
-    if (f->memory.size && v->kv_tok == 0)
-        v->kv_tok = v->max_context + FT_MEMORY_ROOM_TOK;
     const ft_memory_need need = {
         .path = f->model,
         .device = &f->device,
         .draft = {.path = drafts ? f->draft : NULL,
-                  .kv_tok = v->draft_kv_tok ? v->draft_kv_tok : v->kv_tok,
+                  .kv_tok = v->draft_kv_tok,
                   .rows = FT_OWN_DRAFT_ROWS,
                   .out = FT_OWN_DRAFT_LOGITS},
     };

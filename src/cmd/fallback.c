@@ -53,9 +53,8 @@ static void fill_opts(ft_cmd_fallback *f, const ft_edge_opts *edge)
     *v = f->flags->verifier;
     if (v->max_context == 0)
         v->max_context = DEFAULT_CTX;
-    if (v->kv_tok == 0)
-        v->kv_tok =
-            f->flags->memory.size ? v->max_context + FT_MEMORY_ROOM_TOK : CONTEXTS * v->max_context;
+    if (v->kv_tok == 0 && !f->flags->memory.size)
+        v->kv_tok = CONTEXTS * v->max_context;
     v->clock = ft_clock_monotonic();
     v->kv_type = edge->draft_kv_type;
     v->rules = ft_rules_all;

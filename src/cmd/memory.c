@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "base/cpu.h"
 #include "base/progress.h"
 #include "cmd/cmd.h"
 #include "engine/products.h"
@@ -17,6 +18,8 @@
 /* Of the largest tree under a budget, unless fewer are asked for: each node that wants logits takes
  * a row of the vocabulary. */
 #define TREE 64
+/* Tokens of a pool beyond one text: two trees and partly filled blocks. */
+#define ROOM_TOK (3 * TREE)
 /* Rows of a pass: the least takes a tree and a short prompt; the most is the default without a
  * budget. */
 #define ROWS_LEAST 128
@@ -109,23 +112,52 @@ static ft_status add_draft(ft_cmd_memory *m, const ft_memory_draft *d, int n_thr
 
 /* ---- the plan ---- */
 
-static int threads_of(int asked)
+/* The pool is for one text of full length by default: it takes from the weights. */
+static void size_pool(ft_cmd_memory *m)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return asked > 0 ? asked : cores > 0 ? (int)cores : 1;
+    ft_verifier_opts *o = m->opts;
+    if (o->max_context == 0 || o->max_context > m->hp.n_ctx_train)
+        o->max_context = m->hp.n_ctx_train;
+    if (o->kv_tok == 0)
+        o->kv_tok = o->max_context + ROOM_TOK;
+    if (m->need.draft.kv_tok == 0)
+        m->need.draft.kv_tok = o->kv_tok;
 }
 
-static void size_target(ft_cmd_memory *m, const ft_model_info *info, const ft_verifier_opts *opts)
+static void size_target(ft_cmd_memory *m)
 {
-    const uint32_t n_threads = (uint32_t)threads_of(opts->n_threads);
-    m->hp = info->hp;
-    m->size = (ft_engine_size){
-        .hp = &m->hp, .kv_type = opts->kv_type, .kv_tok = opts->kv_tok, .n_threads = n_threads};
+    const uint32_t n_threads = (uint32_t)ft_cpu_threads(m->opts->n_threads);
+    m->size = (ft_engine_size){.hp = &m->hp,
+                               .kv_type = m->opts->kv_type,
+                               .kv_tok = m->opts->kv_tok,
+                               .n_threads = n_threads};
     add(m, "program", resident_now() + LATER_BYTES, NULL);
     add(m, "vocabulary", (uint64_t)m->hp.n_vocab * VOCAB_BYTES_A_TOKEN, NULL);
     add(m, "sampling", (uint64_t)m->hp.n_vocab * DRAW_BYTES_A_TOKEN * (n_threads + 2), "-t");
     add(m, "kv", ft_engine_kv_bytes(&m->size), "-c or --cache-type q8_0");
     add(m, "loading", STAGING_BYTES, NULL);
+    if (m->need.network_bytes)
+        add(m, "network", m->need.network_bytes, "-np");
+}
+
+/* Makes the plan, once the file has been checked. */
+static ft_status choose(void *ctx, const ft_model *model, ft_error *err, ft_stream_choice *out)
+{
+    ft_cmd_memory *m = ctx;
+    ft_memory_ask *ask = &m->budget.ask;
+    ft_status status = FT_OK;
+    m->hp = *ft_model_hparams(model);
+    size_pool(m);
+    size_target(m);
+    if (m->need.draft.path)
+        status = add_draft(m, &m->need.draft, ft_cpu_threads(m->opts->n_threads), err);
+    ask->fixed = m->fixed;
+    ask->pass_bytes = pass_bytes;
+    ask->ctx = m;
+    ask->rows_least = ROWS_LEAST;
+    ask->rows_most = ROWS_MOST;
+    ask->out_most = m->need.trees * (m->opts->max_tree + 1);
+    return status == FT_OK ? ft_memory_choose(&m->budget, model, err, out) : status;
 }
 
 /* The memory cgroup of this process must allow the budget. */
@@ -141,29 +173,22 @@ static ft_status check_cgroup(uint64_t budget, ft_error *err)
                         (unsigned long long)limit, path, (unsigned long long)budget);
 }
 
-/* m: makes its plan, too; NULL: there is none. */
-static ft_status inspect(const ft_memory_need *need, ft_cmd_memory *m, ft_error *err,
-                         ft_model_info *out)
+static ft_status make_plan(ft_cmd_memory *m, ft_error *err)
 {
     ft_products products;
-    ft_model_opts opts = {.path = need->path};
-    ft_status status = ft_products_parse(need->device->kernels, err, &products);
+    ft_model_info info;
+    ft_model_opts opts = {.path = m->need.path, .stream = choose, .stream_ctx = m};
+    ft_status status = ft_products_parse(m->need.device->kernels, err, &products);
     if (status != FT_OK)
         return status;
     ft_products_apply(products, &opts);
-    if (m) {
-        opts.stream = ft_memory_choose;
-        opts.stream_ctx = &m->budget;
-    }
-    return ft_model_inspect(&opts, err, out);
+    return ft_model_inspect(&opts, err, &info);
 }
 
 ft_status ft_cmd_memory_plan(ft_cmd_memory *m, const ft_memory_flags *flags,
                              const ft_memory_need *need, ft_verifier_opts *opts, ft_error *err)
 {
-    ft_model_info info;
     ft_memory_ask *ask = &m->budget.ask;
-    const uint32_t tree = opts->max_tree && opts->max_tree < TREE ? opts->max_tree : TREE;
     if (!flags->size)
         return flags->no_overlap ? ft_error_set(err, FT_INVALID, "--no-overlap goes with --memory")
                                  : FT_OK;
@@ -173,8 +198,6 @@ ft_status ft_cmd_memory_plan(ft_cmd_memory *m, const ft_memory_flags *flags,
     ft_status status = parse(flags->size, err, &ask->budget_bytes);
     if (status == FT_OK)
         status = check_cgroup(ask->budget_bytes, err);
-    if (status == FT_OK)
-        status = inspect(need, NULL, err, &info);
     if (status != FT_OK)
         return status;
     m->on = true;
@@ -182,25 +205,12 @@ ft_status ft_cmd_memory_plan(ft_cmd_memory *m, const ft_memory_flags *flags,
     m->need = *need;
     m->opts = opts;
     ft_turn_init(&m->turn);
-    ask->fixed = m->fixed;
-    size_target(m, &info, opts);
-    if (need->network_bytes)
-        add(m, "network", need->network_bytes, "-np");
-    if (need->draft.path)
-        status = add_draft(m, &need->draft, threads_of(opts->n_threads), err);
-    ask->pass_bytes = pass_bytes;
-    ask->ctx = m;
-    ask->rows_least = ROWS_LEAST;
-    ask->rows_most = ROWS_MOST;
-    ask->out_most = need->trees * (tree + 1);
-    if (status == FT_OK)
-        status = inspect(need, m, err, &info);
-    if (status != FT_OK)
-        return status;
-    opts->max_tree = tree;
+    if (opts->max_tree == 0 || opts->max_tree > TREE)
+        opts->max_tree = TREE;
+    status = make_plan(m, err);
     opts->max_batch_tok = m->budget.plan.rows;
     opts->max_logits = m->budget.plan.out;
-    return FT_OK;
+    return status;
 }
 
 ft_status ft_cmd_memory_load(ft_cmd_memory *m, ft_error *err, ft_model **out, ft_vocab **vocab)

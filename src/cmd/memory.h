@@ -16,10 +16,6 @@
 #include "model/vocab.h"
 #include "serve/opts.h"
 
-/* Tokens of a pool beyond one text: under a budget trees have 64 nodes at most; so many for two of
- * them and partly filled blocks. */
-#define FT_MEMORY_ROOM_TOK 192
-
 typedef struct ft_memory_flags {
     const char *size; /* "2G"; NULL: no budget */
     bool no_overlap;
@@ -31,7 +27,7 @@ extern const ft_flag_group ft_flags_memory; /* of ft_memory_flags */
 typedef struct ft_memory_draft {
     const char *path; /* NULL: none */
     ft_kv_type kv_type;
-    uint32_t kv_tok, rows, out; /* of its engine */
+    uint32_t kv_tok, rows, out; /* of its engine; kv_tok 0: as many as the target's */
 } ft_memory_draft;
 
 typedef struct ft_memory_need {
@@ -57,10 +53,11 @@ typedef struct ft_cmd_memory {
 } ft_cmd_memory;
 
 /* Plans for the target that the verifier's options describe (pool, threads, type of K and V), and
- * limits their batch to the plan. Nothing is loaded. Does nothing without --memory. FT_INVALID: the
- * size is no size, or devices are asked for; FT_EXHAUSTED: it is too small, and the plan's
- * least_bytes says for what; FT_PRECONDITION: this process may not have so much. Errors of
- * ft_model_inspect. *m, all zeros, must not be moved later; flags and opts must live as long. */
+ * limits their context and batch to the plan. A pool of 0 tokens becomes one for one text. Nothing
+ * is loaded. Does nothing without --memory. FT_INVALID: the size is no size, or devices are asked
+ * for; FT_EXHAUSTED: it is too small, and the plan's least_bytes says for what; FT_PRECONDITION:
+ * this process may not have so much. Errors of ft_model_inspect. *m, all zeros, must not be moved
+ * later; flags and opts must live as long. */
 FT_WARN_UNUSED ft_status ft_cmd_memory_plan(ft_cmd_memory *m, const ft_memory_flags *flags,
                                             const ft_memory_need *need, ft_verifier_opts *opts,
                                             ft_error *err);

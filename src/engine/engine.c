@@ -17,8 +17,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/log.h"
 #include "engine/attn_layout.h"
 #include "ggml-backend.h"
@@ -138,8 +138,7 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
     const ft_hparams *hp = ft_model_hparams(opts->model);
     uint32_t max_rows = opts->max_batch_tok ? opts->max_batch_tok : DEFAULT_BATCH_TOK;
     uint32_t n_blocks = (opts->kv_tok + FT_KV_BLOCK_TOK - 1) / FT_KV_BLOCK_TOK;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int n_threads = opts->n_threads > 0 ? opts->n_threads : cores > 0 ? (int)cores : 1;
+    const int n_threads = ft_cpu_threads(opts->n_threads);
     engine->max_logits =
         opts->max_logits && opts->max_logits < max_rows ? opts->max_logits : max_rows;
     engine->streamed = opts->streamed;

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "model/device.h"
 
 #define CONNECT_MS   3000
@@ -132,7 +133,6 @@ ft_status ft_devices_lend(const char *endpoint, const char *names, int n_threads
     const char *port;
     ft_devices devices;
     start_server_fn start_server;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     ft_status status = parse(endpoint, strlen(endpoint), host, err, &port);
     if (status == FT_OK)
         status = ft_devices_find(names, err, &devices);
@@ -144,8 +144,6 @@ ft_status ft_devices_lend(const char *endpoint, const char *names, int n_threads
         devices.dev[devices.n++] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (!devices.dev[0])
         return ft_error_set(err, FT_UNSUPPORTED, "rpc: there is no device to lend");
-    start_server(endpoint, NULL,
-                 n_threads > 0 ? (size_t)n_threads : (size_t)(cores > 0 ? cores : 1), devices.n,
-                 devices.dev);
+    start_server(endpoint, NULL, (size_t)ft_cpu_threads(n_threads), devices.n, devices.dev);
     return ft_error_set(err, FT_IO, "rpc: cannot listen on %s", endpoint);
 }
