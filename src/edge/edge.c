@@ -216,11 +216,15 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
                                      .max_depth = opts->draft.depth,
                                      .max_width = opts->draft.width,
                                      .depth_rule = opts->depth_rule};
-    for (uint32_t i = 0; i < FT_RULE_KINDS; i++) {
-        ft_control_init(&edge->learnt[i].control, &control);
-        edge->learnt[i].fallback = ft_fallback_begin(opts->alpha);
-        ft_control_expect_draft(&edge->learnt[i].control, forward_us);
-        ft_control_expect_verify(&edge->learnt[i].control, opts->verify_us);
+    for (uint32_t i = 0; i < FT_RULE_KINDS * FT_PLACES; i++) {
+        const ft_place place = i % FT_PLACES;
+        ft_steer_learnt *learnt = &edge->learnt[i / FT_PLACES].at[place];
+        ft_control_init(&learnt->control, &control);
+        learnt->fallback = ft_fallback_begin(opts->alpha);
+        ft_control_expect_draft(&learnt->control, forward_us);
+        ft_control_expect_verify(&learnt->control, place == FT_PLACE_SERVER
+                                                       ? opts->verify_us
+                                                       : opts->fallback_verify_us);
     }
     return status;
 }

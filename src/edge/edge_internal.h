@@ -14,6 +14,7 @@
 #include "edge/drafting.h"
 #include "edge/edge.h"
 #include "edge/servers.h"
+#include "edge/steer.h"
 #include "edge/timing.h"
 #include "spec/depth.h"
 #include "spec/rule_choice.h"
@@ -27,9 +28,7 @@
 /* What a generation has learnt and the next one of this kind of rule starts from. Of several at
  * once, the last to end overwrites the others. */
 typedef struct ft_edge_learnt {
-    ft_control control;
-    ft_depth depth;
-    ft_fallback fallback;
+    ft_steer_learnt at[FT_PLACES];
     ft_calibration calibration;
     ft_rule_seen seen; /* with `rule_auto` */
 } ft_edge_learnt;

@@ -63,6 +63,9 @@ static ft_status open_stream(ft_gen *gen, ft_error *err)
     ft_timing_opens(&gen->timing, open.n_prompt);
     ft_status status = ft_stream_open(&gen->stream, &open, err);
     ft_link *link = gen->stream.link;
+    ft_steer_go(&gen->steer, ft_servers_is_fallback(&gen->edge->servers, gen->stream.at)
+                                 ? FT_PLACE_FALLBACK
+                                 : FT_PLACE_SERVER);
     if (status == FT_OK)
         ft_timing_open_sent(&gen->timing, now_us, bytes_sent(gen),
                             !link->vt->connected || link->vt->connected(link));

@@ -101,7 +101,7 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
     if (ft_servers_several(&edge->servers) && !ft_servers_is_fallback(&edge->servers, edge->met))
         memcpy(stream.model, edge->info.model, sizeof stream.model);
     ft_stream_init(&gen->stream, &stream);
-    ft_steer_init(&gen->steer, &steer, &learnt->control, &learnt->depth, &learnt->fallback);
+    ft_steer_init(&gen->steer, &steer, learnt->at);
     ft_status status = ft_output_init(&gen->output, &output, err);
     if (status != FT_OK)
         return status;
@@ -201,13 +201,10 @@ void ft_gen_destroy(ft_gen *gen)
 {
     if (!gen)
         return;
-    const ft_edge_end end = {.rule = gen->rule.rule,
-                             .limits = &gen->stream.limits,
-                             .learnt = {.control = gen->steer.control,
-                                        .depth = gen->steer.depth,
-                                        .fallback = gen->steer.fallback,
-                                        .calibration = gen->drafting.calibration,
-                                        .seen = gen->seen}};
+    ft_edge_end end = {.rule = gen->rule.rule,
+                       .limits = &gen->stream.limits,
+                       .learnt = {.calibration = gen->drafting.calibration, .seen = gen->seen}};
+    ft_steer_get_learnt(&gen->steer, end.learnt.at);
     ft_edge_leave(gen->edge, &gen->start, &end);
     ft_tokens_deinit(&gen->text);
     ft_text_rule_deinit(&gen->rule);

@@ -40,7 +40,8 @@ static ft_rule_rounds rounds_of(const struct ft_edge *edge, ft_rule_kind kind,
 {
     const ft_edge_learnt *own = &edge->learnt[kind];
     const ft_rule_seen *seen = &own->seen;
-    const ft_control *c = edge->begun[kind] ? &own->control : &edge->learnt[!kind].control;
+    const ft_control *c = edge->begun[kind] ? &own->at[FT_PLACE_SERVER].control
+                                            : &edge->learnt[!kind].at[FT_PLACE_SERVER].control;
     const double wide = seen->levels > 0 ? seen->nodes / seen->levels : 1;
     ft_rule_rounds r = {.bytes = (double)edge->empty_bytes,
                         .level_bytes = wide * NODE_BYTES + terms->evidence_bytes,
@@ -61,7 +62,7 @@ void ft_rule_auto_choose(struct ft_edge *edge, const ft_sampling *sampling, ft_u
                                   [FT_RULE_REASON_FASTER] = FT_WHY_FASTER};
     const ft_rule *rules[FT_RULE_KINDS] = {ft_text_rule_fallback(), edge->how.rule};
     const uint32_t n_vocab = (uint32_t)ft_vocab_size(edge->how.vocab);
-    const ft_control *exact = &edge->learnt[FT_RULE_KIND_EXACT].control;
+    const ft_control *exact = &edge->learnt[FT_RULE_KIND_EXACT].at[FT_PLACE_SERVER].control;
     ft_rule_view view = {.rate = rate,
                          .texts_unknown = edge->texts_unknown,
                          .run_us = edge->how.automatic ? ft_control_token_us(exact) : 0};

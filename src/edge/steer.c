@@ -9,10 +9,40 @@
 #include "base/num.h"
 #include "edge/tuning.h"
 
-void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *control,
-                   const ft_depth *depth, const ft_fallback *fallback)
+static ft_steer_learnt here(const ft_steer *s)
 {
-    *s = (ft_steer){.how = *opts, .control = *control, .depth = *depth, .fallback = *fallback};
+    return (ft_steer_learnt){s->control, s->depth, s->fallback};
+}
+
+static void set_here(ft_steer *s, const ft_steer_learnt *learnt)
+{
+    s->control = learnt->control;
+    s->depth = learnt->depth;
+    s->fallback = learnt->fallback;
+}
+
+void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_steer_learnt learnt[FT_PLACES])
+{
+    *s = (ft_steer){.how = *opts, .other = learnt[FT_PLACE_FALLBACK]};
+    set_here(s, &learnt[FT_PLACE_SERVER]);
+}
+
+void ft_steer_get_learnt(const ft_steer *s, ft_steer_learnt learnt[FT_PLACES])
+{
+    learnt[s->place] = here(s);
+    learnt[!s->place] = s->other;
+}
+
+void ft_steer_go(ft_steer *s, ft_place place)
+{
+    const ft_steer_learnt left = here(s);
+    if (place == s->place)
+        return;
+    set_here(s, &s->other);
+    s->other = left;
+    s->place = place;
+    s->chosen = s->may_fall_back = false;
+    s->run.since = ft_unknown();
 }
 
 /* Limits the depth to the tokens that may still come: a path of d nodes yields d + 1 tokens. */

@@ -25,10 +25,23 @@ typedef struct ft_steer_opts {
     const ft_policy *policy; /* as in ft_edge_opts */
 } ft_steer_opts;
 
-typedef struct ft_steer {
-    ft_steer_opts how;
+/* Where a text's target is. What a verification costs there, and how often it agrees, is learnt
+ * apart. */
+typedef enum ft_place { FT_PLACE_SERVER, FT_PLACE_FALLBACK, FT_PLACES } ft_place;
+
+/* What was learnt of a place. */
+typedef struct ft_steer_learnt {
     ft_control control;
     /* When a draft is deep enough, if its depth rule asks that. */
+    ft_depth depth;
+    ft_fallback fallback;
+} ft_steer_learnt;
+
+typedef struct ft_steer {
+    ft_steer_opts how;
+    ft_place place;        /* of the present round */
+    ft_steer_learnt other; /* of the other place */
+    ft_control control;    /* what was learnt of this one */
     ft_depth depth;
     ft_fallback fallback;
     bool may_fall_back; /* `fallback` may end the last draft that was chosen */
@@ -51,9 +64,12 @@ typedef struct ft_steer {
     } run; /* the outstanding run */
 } ft_steer;
 
-/* A new text starts from what others have learnt. */
-void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_control *control,
-                   const ft_depth *depth, const ft_fallback *fallback);
+/* A new text, at a server, starts from what others have learnt. */
+void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_steer_learnt learnt[FT_PLACES]);
+/* What is known now. */
+void ft_steer_get_learnt(const ft_steer *s, ft_steer_learnt learnt[FT_PLACES]);
+/* The text goes on at this place. Nothing changes if it is there already. */
+void ft_steer_go(ft_steer *s, ft_place place);
 
 typedef struct ft_steer_ask {
     uint32_t most;     /* tokens by which the text can grow, > 0 */

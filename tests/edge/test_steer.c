@@ -16,12 +16,13 @@ static ft_steer make(bool automatic)
     const ft_control_opts opts = {.max_budget = BUDGET, .max_depth = DEPTH, .max_width = 4};
     const ft_steer_opts how = {.draft = ft_draft_params_tree(BUDGET, DEPTH, 4),
                                .automatic = automatic};
-    const ft_depth depth = {0};
-    const ft_fallback fallback = ft_fallback_begin(0);
-    ft_control control;
+    ft_steer_learnt learnt[FT_PLACES] = {0};
     ft_steer s;
-    ft_control_init(&control, &opts);
-    ft_steer_init(&s, &how, &control, &depth, &fallback);
+    for (int i = 0; i < FT_PLACES; i++) {
+        ft_control_init(&learnt[i].control, &opts);
+        learnt[i].fallback = ft_fallback_begin(0);
+    }
+    ft_steer_init(&s, &how, learnt);
     return s;
 }
 
@@ -47,6 +48,30 @@ static void test_a_fixed_draft(void **state)
     choice = choose(&s, 1, BUDGET, &params);
     assert_false(choice.speculate);
     assert_int_equal(choice.run, 1);
+}
+
+/* What is learnt at one place is not used at the other, and waits there for the return. */
+static void test_places_are_learnt_apart(void **state)
+{
+    ft_steer_learnt learnt[FT_PLACES];
+    ft_steer s = make(true);
+    s.control.verify = (ft_control_line){.x = 8, .y = 60000, .slope = 5000, .n = 3};
+    s.depth.us = 7;
+    s.chosen = true;
+    ft_steer_go(&s, FT_PLACE_SERVER);
+    assert_true(s.chosen);
+    ft_steer_go(&s, FT_PLACE_FALLBACK);
+    assert_false(s.chosen);
+    assert_true(s.control.verify.n == 0 && s.depth.us == 0);
+    s.control.verify = (ft_control_line){.x = 8, .y = 600000, .slope = 100, .n = 1};
+    ft_steer_get_learnt(&s, learnt);
+    assert_int_equal(learnt[FT_PLACE_SERVER].control.verify.n, 3);
+    assert_int_equal(learnt[FT_PLACE_FALLBACK].control.verify.n, 1);
+    ft_steer_go(&s, FT_PLACE_SERVER);
+    assert_true(s.control.verify.n == 3 && s.depth.us == 7);
+    ft_steer_get_learnt(&s, learnt);
+    assert_int_equal(learnt[FT_PLACE_SERVER].control.verify.n, 3);
+    assert_int_equal(learnt[FT_PLACE_FALLBACK].control.verify.n, 1);
 }
 
 /* Where rows are dear, a fixed tree has fewer nodes if rows are weighed, and all otherwise. */
@@ -228,6 +253,7 @@ static void test_fallback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places_are_learnt_apart),
         cmocka_unit_test(test_a_fixed_draft),
         cmocka_unit_test(test_rows_are_weighed),
         cmocka_unit_test(test_runs_where_nothing_can_be_drafted),
