@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/energy.h"
 #include "bench/libllama.h"
 
 /* Rows of a batch: of a prompt, and of a chain and the token before it. */
@@ -21,6 +22,7 @@
 typedef struct mark {
     double s, cpu_s;
     int64_t read_bytes;
+    ft_energy energy;
 } mark;
 
 typedef struct side {
@@ -38,7 +40,8 @@ static mark now(void)
 {
     struct rusage u = {0};
     getrusage(RUSAGE_SELF, &u);
-    return (mark){ft_bench_now_s(), ft_bench_cpu_s(), (int64_t)u.ru_inblock * BLOCK_BYTES};
+    return (mark){ft_bench_now_s(), ft_bench_cpu_s(), (int64_t)u.ru_inblock * BLOCK_BYTES,
+                  ft_energy_now(FT_ENERGY_ROOT)};
 }
 
 static ft_status open_one(const ft_bench_memory_llama_opts *o, const char *path, ft_error *err,
@@ -178,6 +181,8 @@ int ft_bench_memory_llama(const ft_bench_memory_llama_opts *o, FILE *out)
                                    "passes", (json_int_t)s.passes, "ms", (last.s - first.s) * 1e3,
                                    "cpu_ms", (last.cpu_s - first.cpu_s) * 1e3, "read_bytes",
                                    (json_int_t)(last.read_bytes - first.read_bytes));
+        const double joules = ft_energy_joules(&first.energy, &last.energy);
+        json_object_set_new(object, "joules", joules < 0 ? json_null() : json_real(joules));
         json_dumpf(object, out, 0);
         json_decref(object);
     } else {

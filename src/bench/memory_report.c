@@ -70,10 +70,12 @@ static void set_figures(json_t *row, const ft_bench_memory_cell *c)
                                       [FT_BENCH_MEMORY_BYTES] = "bytes_per_token",
                                       [FT_BENCH_MEMORY_MB_S] = "read_mb_s",
                                       [FT_BENCH_MEMORY_CPU_S] = "cpu_s_per_token",
-                                      [FT_BENCH_MEMORY_PEAK] = "peak_bytes"};
+                                      [FT_BENCH_MEMORY_PEAK] = "peak_bytes",
+                                      [FT_BENCH_MEMORY_JOULES] = "joules_per_token"};
     for (size_t f = 0; f < FT_BENCH_MEMORY_FIGURES; f++) {
         const double median = ft_bench_memory_median(c, (ft_bench_memory_figure)f);
-        const bool known = c->n && (f != FT_BENCH_MEMORY_PEAK || median > 0);
+        const bool may_lack = f == FT_BENCH_MEMORY_PEAK || f == FT_BENCH_MEMORY_JOULES;
+        const bool known = c->n && (!may_lack || median > 0);
         json_object_set_new(row, key[f], known ? json_real(median) : json_null());
     }
     double least = 0, most = 0;

@@ -82,7 +82,7 @@ static double number(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-/* decode: tokens, ms, cpu_ms from the first piece of text to the last. */
+/* decode: tokens, ms, cpu_ms, joules from the first piece of text to the last. */
 static void set_figures(const json_t *decode, double bytes, double reading_s, double per_pass,
                         double figure[FT_BENCH_MEMORY_FIGURES])
 {
@@ -91,6 +91,7 @@ static void set_figures(const json_t *decode, double bytes, double reading_s, do
     figure[FT_BENCH_MEMORY_TOKENS_PER_PASS] = per_pass;
     figure[FT_BENCH_MEMORY_BYTES] = bytes / tokens;
     figure[FT_BENCH_MEMORY_MB_S] = reading_s > 0 ? bytes / reading_s / 1e6 : 0;
+    figure[FT_BENCH_MEMORY_JOULES] = number(decode, "joules") / tokens;
     figure[FT_BENCH_MEMORY_CPU_S] = number(decode, "cpu_ms") / 1e3 / tokens;
 }
 

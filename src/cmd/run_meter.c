@@ -18,6 +18,7 @@ static void mark(ft_run_meter *m, ft_run_mark *out)
     getrusage(RUSAGE_SELF, &usage);
     out->us = ft_monotonic_us();
     out->cpu_us = micros(usage.ru_utime) + micros(usage.ru_stime);
+    out->energy = ft_energy_now(FT_ENERGY_ROOT);
     if (m->streamed)
         out->stream = ft_streamed_stats(m->streamed);
 }
@@ -50,6 +51,8 @@ void ft_run_meter_json(const ft_run_meter *m, json_t *object)
     json_t *decode = json_pack("{s:I, s:f, s:f}", "tokens", (json_int_t)m->tokens, "ms",
                                (double)(last->us - m->first.us) / 1e3, "cpu_ms",
                                (double)(last->cpu_us - m->first.cpu_us) / 1e3);
+    const double joules = ft_energy_joules(&m->first.energy, &last->energy);
+    json_object_set_new(decode, "joules", joules < 0 ? json_null() : json_real(joules));
     json_object_set_new(object, "decode", decode);
     if (!m->streamed)
         return;

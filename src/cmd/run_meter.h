@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What an answer of `run` costs from its first piece of text to its last: time, processor time,
- * bytes of weights read. Loading and the prompt are outside. Owned by the thread that generates.
+ * energy of the machine, bytes of weights read. Loading and the prompt are outside. Owned by the
+ * thread that generates.
  */
 #ifndef FT_CMD_RUN_METER_H
 #define FT_CMD_RUN_METER_H
 
 #include <jansson.h>
 
+#include "base/energy.h"
 #include "model/streamed.h"
 
 typedef struct ft_run_mark {
     int64_t us, cpu_us; /* monotonic; processor time of this process so far */
+    ft_energy energy;
     ft_weight_stream_stats stream;
 } ft_run_mark;
 
