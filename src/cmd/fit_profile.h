@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Times forward passes of all the shapes that a verification server meets (WISP appendix C): long
- * prompts, small trees behind long contexts, and both in one batch. */
+ * Draws and times forward passes: of all the shapes that a verification server meets (WISP appendix
+ * C), or of the shapes of a batch of tasks that draft and target compute step by step (Zhu et al.,
+ * II-C). */
 #ifndef FT_CMD_FIT_PROFILE_H
 #define FT_CMD_FIT_PROFILE_H
 
@@ -29,7 +30,7 @@ extern const char *const ft_regime_name[FT_REGIMES];
 
 typedef struct ft_profile_part {
     uint32_t rows, cached;
-    bool verify; /* all rows have logits; else none has, as in a chunk of a prompt */
+    uint32_t n_out; /* the last of the rows, which have logits */
 } ft_profile_part;
 
 typedef struct ft_profile_batch {
@@ -43,6 +44,16 @@ typedef struct ft_profile_batch {
 FT_WARN_UNUSED ft_status ft_profile_draw(const ft_profile *profile, ft_regime regime, ft_rng *rng,
                                          ft_error *err, ft_profile_batch *out);
 void ft_profile_batch_deinit(ft_profile_batch *batch);
+
+/* Which model of a pair computes a step of a batch of tasks (Zhu et al., II-A). */
+typedef enum ft_profile_role { FT_PROFILE_DRAFT, FT_PROFILE_VERIFY } ft_profile_role;
+
+/* Draws a pass of a batch of tasks with texts of different lengths, in which every task has as many
+ * new tokens: 1 in a draft, a root and 1 to 10 drafted tokens in a verification. FT_REGIME_COMPUTE:
+ * its first pass, which computes the prompts, too. FT_REGIME_MEMORY: a later one. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_profile_draw_step(const ft_profile *profile, ft_profile_role role,
+                                              ft_regime regime, ft_rng *rng, ft_error *err,
+                                              ft_profile_batch *out);
 
 /* Times a pass of the batch in microseconds. A short pass is repeated, and the shortest time
  * counts. The tokens are drawn anew; making the contexts is not timed. */

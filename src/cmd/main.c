@@ -44,6 +44,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_model_inflate,
     &ft_cmd_model_pack,
     &ft_cmd_fit_verify_time,
+    &ft_cmd_fit_runtime,
     &ft_cmd_trace,
     &ft_cmd_record_positions,
     &ft_cmd_train_predictor,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's `fit verify-time` on a tiny model: what its JSON has, which time of a batch counts,
-// that its file is one that others read, and that a seed draws the same batches. Nothing is said
-// about how well a model of passes of some microseconds fits.
+// The program's `fit verify-time` and `fit runtime` on a tiny model: what their JSON has, which
+// time of a batch counts, that the file is one that others read, and that a seed draws the same
+// batches. Nothing is said about how well a model of passes of some microseconds fits.
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <math.h>
 #include <stdint.h>
@@ -40,16 +41,21 @@ static int tear_down(void **state)
     return 0;
 }
 
-static json_t *fit(const char *more)
+static json_t *fit_by(const char *command, const char *more)
 {
     int status;
     json_t *json = program_json(&status,
-                                "fit verify-time -m '%s' -t 1 --ctx 64 --rows 64 --sessions 4 "
-                                "--batches %d --unseen %d --runs %d --json %s",
-                                model, BATCHES, UNSEEN, RUNS, more);
+                                "fit %s -m '%s' -t 1 --ctx 64 --rows 64 --sessions 4 --batches %d "
+                                "--unseen %d --runs %d --json %s",
+                                command, model, BATCHES, UNSEEN, RUNS, more);
     assert_int_equal(status, 0);
     assert_non_null(json);
     return json;
+}
+
+static json_t *fit(const char *more)
+{
+    return fit_by("verify-time", more);
 }
 
 /* Microseconds of a batch by the factors that were found. */
@@ -136,9 +142,82 @@ static void test_report(void **state)
     free(path);
 }
 
+/* ---- fit runtime ---- */
+
+static double at(const json_t *list, size_t i)
+{
+    return json_number_value(json_array_get(list, i));
+}
+
+/* The first pass of a task has its prompt in it, later ones read it; each task has 1 row with
+ * logits in a draft, 2 to 11 in a verification. The operations of (17) are those of the longest
+ * task: all tasks together have at most as many, and of one task they are exact (Zhu et al., (13),
+ * (14); h1 and h2 are those of the tiny model). */
+static void check_step(const json_t *json, const json_t *batch, bool verify)
+{
+    const double tasks = program_number(batch, "sequences"), rows = program_number(batch, "rows"),
+                 out = program_number(batch, "logits_rows"),
+                 cached = program_number(batch, "cached_tok"),
+                 padded = program_number(batch, "padded_operations"),
+                 h1 = program_number(json, "h1"), h2 = program_number(json, "h2");
+    const bool first = strcmp(json_string_value(json_object_get(batch, "step")), "first") == 0;
+    const double c1 = program_number(json, "c1_s_per_operation"), c2 = program_number(json, "c2_s");
+    const double n = rows / tasks, k = cached / tasks;
+    const double mean = 4 * program_number(json, "layers") * h1 * rows * (2 * h1 + k + n + h2);
+    assert_true(out == tasks * floor(out / tasks));
+    assert_true(verify ? out >= 2 * tasks && out <= 11 * tasks : out == tasks);
+    assert_true(first ? cached == 0 && rows >= out : cached >= tasks && rows == out);
+    assert_true(tasks == 1 ? fabs(padded / mean - 1) < 1e-9 : padded >= mean * (1 - 1e-9));
+    assert_true(fabs(program_number(batch, "predicted_ms") / 1e3 - (c1 * padded + c2)) <
+                1e-6 * (c1 * padded + c2) + 1e-12);
+    assert_true(fabs(program_number(batch, "predicted_ms_six") * 1e3 -
+                     cost_of(json_object_get(json, "six"), batch)) <
+                1e-6 * program_number(batch, "predicted_ms_six") * 1e3 + 1e-6);
+}
+
+static void check_runtime(const char *role, bool verify)
+{
+    char more[64];
+    size_t i, n_first = 0, n_padded = 0;
+    json_t *batch;
+    snprintf(more, sizeof more, "--role %s", role);
+    json_t *json = fit_by("runtime", more);
+    const json_t *interval = json_object_get(json, "interval_95"),
+                 *c1 = json_object_get(interval, "c1_s_per_operation"),
+                 *c2 = json_object_get(interval, "c2_s");
+    assert_string_equal(json_string_value(json_object_get(json, "role")), role);
+    assert_true(at(c1, 0) <= at(c1, 1) && at(c2, 0) <= at(c2, 1));
+    assert_true(program_number(json, "c1_s_per_operation") >= 0);
+    assert_true(program_number(json, "c2_s") >= 0 && program_number(json, "r2") <= 1);
+    assert_true(program_number(json_object_get(json, "six"), "r2") <= 1);
+    assert_int_equal(json_array_size(json_object_get(json, "batches")), BATCHES + UNSEEN);
+    json_array_foreach(json_object_get(json, "batches"), i, batch)
+    {
+        check_step(json, batch, verify);
+        n_first += strcmp(json_string_value(json_object_get(batch, "step")), "first") == 0;
+        n_padded += program_number(batch, "sequences") > 1;
+    }
+    assert_int_equal(n_first, BATCHES / 2 + (UNSEEN + 1) / 2);
+    assert_in_range(n_padded, 5, BATCHES + UNSEEN - 5); /* some tasks alone, some not */
+    json_decref(json);
+}
+
+static void test_runtime(void **state)
+{
+    int status;
+    (void)state;
+    check_runtime("draft", false);
+    check_runtime("verify", true);
+    json_decref(program_json(&status, "fit runtime -m '%s' --json", model)); /* which role? */
+    assert_int_equal(status, 2);
+    json_decref(program_json(&status, "fit runtime -m '%s' --role server --json", model));
+    assert_int_equal(status, 2);
+}
+
 int main(void)
 {
     tiny_quiet();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_report), cmocka_unit_test(test_seed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_report), cmocka_unit_test(test_seed),
+                                       cmocka_unit_test(test_runtime)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
