@@ -2,11 +2,11 @@
 // foretoken fit runtime: c1 and c2 of T(b, F) = c1 F b + c2 (Zhu et al., eq. (17)) for one model of
 // a pair on this machine, and beside them the six costs of sched/cost.h from the same passes.
 //
-// F are the operations of one task as the paper counts them, eqs. (11) to (14), so that c1 belongs
-// to what `plan` computes with them: matrices of a layer with h1 x h1 projections and a feed-forward
-// of two matrices, and no output head. A model with fewer heads of K and V, or with a gate, does
-// more or fewer; c1 contains that. A batch is padded to its longest text in (17), as the paper's
-// passes are. Our passes have the rows of each task and no others.
+// F are the operations of one task as the paper counts them, eqs. (11) to (14): four projections of
+// h1 x h1 in a layer, a feed-forward of two matrices, and no output head. A model with fewer heads
+// of K and V, with a gate or with a large head does fewer or more; c1 contains that. In (17) a
+// batch is padded to its longest text, as the paper's passes are. Our passes have the rows of each
+// task and no others.
 #include <stdio.h>
 #include <string.h>
 

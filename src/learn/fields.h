@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fields of the JSON files of this room: reading checks type and range, and takes a missing field
- * (NULL) as wrong. Pure; any thread. Inside the room. */
+ * Fields of JSON files that this program writes: reading checks type and range, and takes a missing
+ * field (NULL) as wrong. Pure; any thread. */
 #ifndef FT_LEARN_FIELDS_H
 #define FT_LEARN_FIELDS_H
 
