@@ -35,6 +35,7 @@ ft_status ft_sess_batch_init(ft_sess_batch *batch, const ft_verifier_opts *opts,
     b->needs = calloc(sessions, sizeof *b->needs);
     b->work = calloc(sessions, sizeof *b->work);
     b->picks = calloc(sessions, sizeof *b->picks);
+    b->joint = calloc(sessions, sizeof *b->joint);
     b->all.segment = calloc(rows, sizeof *b->all.segment);
     b->all.of = calloc(rows, sizeof *b->all.of);
     b->rows.token = calloc(rows, sizeof *b->rows.token);
@@ -42,8 +43,8 @@ ft_status ft_sess_batch_init(ft_sess_batch *batch, const ft_verifier_opts *opts,
     b->rows.want = calloc(rows, sizeof *b->rows.want);
     b->trees = calloc(rows, sizeof *b->trees);
     b->path = calloc(rows, sizeof *b->path);
-    if (b->needs && b->work && b->picks && b->all.segment && b->all.of && b->rows.token &&
-        b->rows.parent && b->rows.want && b->trees && b->path)
+    if (b->needs && b->work && b->picks && b->joint && b->all.segment && b->all.of &&
+        b->rows.token && b->rows.parent && b->rows.want && b->trees && b->path)
         return FT_OK;
     return ft_error_set(err, FT_NOMEM, "serve: out of memory for batches");
 }
@@ -54,6 +55,7 @@ void ft_sess_batch_deinit(ft_sess_batch *batch)
     free(b->needs);
     free(b->work);
     free(b->picks);
+    free(b->joint);
     free(b->all.segment);
     free(b->all.of);
     free(b->rows.token);
@@ -128,6 +130,46 @@ static int64_t hold(ft_verifier *v)
     size_t kept = 0;
     for (size_t i = 0; i < b->n_needs; i++)
         if (!verify_rows(b->needs[i].session))
+            b->needs[kept++] = b->needs[i];
+    b->n_needs = kept;
+    return left_us;
+}
+
+/* Of a joint draft. need: of its session; UINT32_MAX: its round is over. */
+static ft_together joint_draft(const ft_sess *s, uint32_t need)
+{
+    const ft_round *r = &s->round;
+    const bool answered = !ft_round_waits(r) || s->text.len > r->base;
+    return (ft_together){.owner = (uintptr_t)s->who.tenant,
+                         .batch = r->joint.batch,
+                         .expected = r->joint.together,
+                         .index = need,
+                         .arrival_us = s->times.draft_us,
+                         .ready = !answered && verify_rows(s) > 0,
+                         .answered = answered};
+}
+
+/* Removes the verifications that wait for the rest of their batch (sched/together.h). Returns in
+ * how many microseconds the first of them waits no longer; < 0: none waits. */
+static int64_t hold_joint(ft_verifier *v)
+{
+    ft_sess_batch *b = &v->batch;
+    size_t n = 0, kept = 0;
+    b->alone = false; /* as in hold */
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (b->needs[i].session->round.joint.together > 1 && b->needs[i].rows > 0)
+            b->joint[n++] = joint_draft(b->needs[i].session, (uint32_t)i);
+    if (n == 0)
+        return -1;
+    for (const ft_sess *s = v->sessions.first; s; s = s->next)
+        if (s->round.joint.together > 1 && !ft_round_waits(&s->round))
+            b->joint[n++] = joint_draft(s, UINT32_MAX);
+    const int64_t left_us = ft_together_hold(b->joint, n, ft_clock_now_us(&v->opts.clock));
+    for (size_t i = 0; i < n; i++)
+        if (b->joint[i].held)
+            b->needs[b->joint[i].index].out = true;
+    for (size_t i = 0; i < b->n_needs; i++)
+        if (!b->needs[i].out)
             b->needs[kept++] = b->needs[i];
     b->n_needs = kept;
     return left_us;
@@ -225,13 +267,15 @@ static void price(ft_verifier *v)
 }
 
 /* The most verifications of the pass. expected: some session may send a draft while it runs. A
- * policy that holds drafts back makes its own batches. */
+ * policy that holds drafts back makes its own batches, and so does an edge that sends drafts
+ * together. */
 static uint32_t cap_verifications(ft_verifier *v, bool expected)
 {
     const ft_sess_batch *b = &v->batch;
     bool more = expected || v->policy->start_us;
     for (size_t i = 0; i < b->n_needs && !more; i++)
-        more = b->work[i].kind == FT_WORK_PREFILL || ft_round_is_run(&b->needs[i].session->round);
+        more = b->work[i].kind == FT_WORK_PREFILL || ft_round_is_run(&b->needs[i].session->round) ||
+               b->needs[i].session->round.joint.together > 1;
     const uint32_t cap = ft_groups_cap((uint32_t)b->n_needs, more);
     v->stats.passes_split += cap > 0;
     return cap;
@@ -241,7 +285,10 @@ bool ft_sess_batch_gather(ft_verifier *v, int64_t *look_us)
 {
     ft_sess_batch *b = &v->batch;
     gather(v);
+    const int64_t joint_us = hold_joint(v);
     *look_us = v->policy->start_us ? hold(v) : -1;
+    if (*look_us < 0 || (joint_us >= 0 && joint_us < *look_us))
+        *look_us = joint_us;
     b->alone = b->n_needs == 1 && !v->policy->start_us &&
                !draft_expected(v, ft_clock_now_us(&v->opts.clock));
     return b->n_needs > 0;

@@ -205,6 +205,7 @@ static void begin(ft_sess *s, ft_client_msg **msg, int64_t at_us)
     ft_round_begin(&s->round, d->round, d->base, run ? run_end(d->base, d->run) : d->base,
                    run ? NULL : draft);
     s->round.n_drafted = d->n;
+    s->round.joint = (ft_round_joint){.together = d->together, .batch = d->batch};
     s->kv.want = true;
     s->times.draft_us = at_us;
     ft_slo_due(s, d->draft_us, d->rtt_us, at_us);
@@ -317,5 +318,6 @@ void ft_draft_withdraw(ft_sess *s)
     ft_round *r = &s->round;
     (void)ft_round_step(r, FT_ROUND_ON_WITHDRAW);
     ft_round_settle(r);
+    r->joint = (ft_round_joint){0};
     r->early_for = 0;
 }

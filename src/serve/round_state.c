@@ -74,6 +74,7 @@ void ft_round_begin(ft_round *round, uint32_t number, uint32_t base, uint32_t en
     ft_client_msg_free(round->draft);
     round->draft = take_draft;
     round->number = number;
+    round->joint = (ft_round_joint){0};
     round->base = base;
     round->end = end;
     round->n_drafted = take_draft ? take_draft->draft.n : 0;

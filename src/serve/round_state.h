@@ -80,6 +80,13 @@ typedef struct ft_nodes {
     const int32_t *token, *parent; /* [n]; not read where n is 0 */
 } ft_nodes;
 
+/* The drafts that left the edge together with a round's draft (wire: Draft.together). */
+typedef struct ft_round_joint {
+    uint32_t together; /* how many, this one among them; 0: it was sent alone */
+    uint32_t batch;    /* their number */
+    uint32_t taken;    /* of them, in the pass that has just been computed */
+} ft_round_joint;
+
 /* Rounds are numbered from 1; the number 0 means that there was no round yet. A field whose comment
  * names no state describes the round under way. It keeps its value when that round is over. */
 typedef struct ft_round {
@@ -89,6 +96,7 @@ typedef struct ft_round {
     uint32_t end;         /* a run: the text's length when the run is over; others: base */
     uint32_t n_drafted;   /* nodes of the edge's draft, which early drafts may extend */
     uint32_t next_run;    /* RUN_NEXT: tokens of the next run */
+    ft_round_joint joint; /* of its draft */
     uint32_t early_for;   /* the round for which the stream's last early draft was sent */
     ft_nodes nodes;       /* the nodes to verify: the draft's; in a run the server's own tree */
     ft_client_msg *draft; /* owned; tree and early: holds `nodes`. NULL in other states */

@@ -25,6 +25,7 @@
 
 #include "engine/target.h"
 #include "sched/cost.h"
+#include "sched/together.h"
 #include "serve/judge.h"
 #include "serve/opts.h"
 #include "serve/session.h"
@@ -58,10 +59,11 @@ typedef struct ft_sess_part {
 /* The next pass. Its memory is allocated once. Needs that fit become work. Work that the policy
  * picks becomes segments. */
 typedef struct ft_sess_batch {
-    ft_need *needs;   /* [max_sessions] */
-    ft_work *work;    /* [max_sessions] */
-    ft_pick *picks;   /* [max_sessions] */
-    size_t n_needs;   /* once the batch is composed, work[i] belongs to needs[i] */
+    ft_need *needs;     /* [max_sessions] */
+    ft_work *work;      /* [max_sessions] */
+    ft_pick *picks;     /* [max_sessions] */
+    ft_together *joint; /* [max_sessions] joint drafts */
+    size_t n_needs;     /* once the batch is composed, work[i] belongs to needs[i] */
     bool alone;       /* one session has work, and no other session is expected to have some soon */
     ft_sess_part all; /* the segments of the batch, arrays of max_rows */
     ft_sess_part segments; /* those of the pass: all, or a part after a failure (pass.c) */

@@ -211,6 +211,7 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
     verdict->queue_us = (uint32_t)(started_us - s->times.draft_us);
     verdict->verify_us = (uint32_t)(now_us - started_us);
     verdict->others_us = others_us(&s->times, started_us);
+    verdict->together = s->round.joint.together > 0 ? s->round.joint.taken : 0;
     s->times.answered = ft_known(now_us);
     s->times.rested = ft_unknown();
     follow(s, len_before, verdict, now_us);
@@ -235,10 +236,36 @@ static void finish_prefill(ft_sess *s, const ft_segment *g, int64_t started_us, 
     ft_sess_check(s);
 }
 
+/* Whether both are verified as parts of one batch of drafts. */
+static bool together(const ft_sess *a, const ft_sess *b)
+{
+    return a->round.joint.together > 0 && b->round.joint.together > 0 &&
+           a->round.joint.batch == b->round.joint.batch && a->who.tenant == b->who.tenant;
+}
+
+/* Counts for each joint draft of the pass how many of its batch are in the pass. */
+static void count_together(ft_sess_part *part)
+{
+    for (size_t i = 0; i < part->n; i++)
+        part->of[i]->round.joint.taken = 0;
+    for (size_t i = 0; i < part->n; i++) {
+        uint32_t n = 0;
+        const ft_round_joint *joint = &part->of[i]->round.joint;
+        if (joint->together == 0 || joint->taken > 0)
+            continue; /* it has none, or was counted with one before it */
+        for (size_t j = i; j < part->n; j++)
+            n += part->segment[j].want && together(part->of[i], part->of[j]);
+        for (size_t j = i; j < part->n && n > 0; j++)
+            if (together(part->of[i], part->of[j]))
+                part->of[j]->round.joint.taken = n;
+    }
+}
+
 void ft_verdict_give(ft_verifier *v, int64_t started_us, int64_t now_us)
 {
-    const ft_sess_batch *b = &v->batch;
+    ft_sess_batch *b = &v->batch;
     size_t n_walks;
+    count_together(&b->segments);
     const ft_walk *walk = ft_judge_walks(v->judge, &n_walks);
     for (size_t i = 0; i < b->segments.n; i++) {
         if (b->segments.segment[i].want)

@@ -88,6 +88,8 @@ static void move_draft(ft_codec *codec, ft_msg_draft *ours, draft_pb *pb)
     FT_CODEC_MOVE(codec, ours->run, pb->run);
     FT_CODEC_MOVE(codec, ours->draft_us, pb->draft_us);
     FT_CODEC_MOVE(codec, ours->rtt_us, pb->rtt_us);
+    FT_CODEC_MOVE(codec, ours->together, pb->together);
+    FT_CODEC_MOVE(codec, ours->batch, pb->batch);
 }
 
 /* ---- from bytes ---- */
@@ -137,6 +139,11 @@ static void check_draft(ft_codec *codec, const ft_msg_draft *draft)
                         FT_WIRE_RUN_MAX);
     if (draft->run && draft->n)
         ft_codec_refuse(codec, FT_INVALID, "Draft: either nodes or a run, not both");
+    if (draft->together > FT_WIRE_JOINT_MAX)
+        ft_codec_refuse(codec, FT_INVALID, "Draft.together: %u drafts, at most %d", draft->together,
+                        FT_WIRE_JOINT_MAX);
+    if (draft->together && draft->n_under)
+        ft_codec_refuse(codec, FT_INVALID, "Draft.together: %u in an early draft", draft->together);
 }
 
 static void read_tree(ft_codec *codec, const draft_pb *pb, const ft_wire_limits *limits,

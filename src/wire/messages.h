@@ -22,6 +22,7 @@
 #define FT_WIRE_NEXT_MAX  (FT_WIRE_TREE_MAX + 1) /* tokens of path and next of a Verdict together */
 #define FT_WIRE_RUN_MAX   1024                   /* tokens of one run */
 #define FT_WIRE_RULES_MAX 16                     /* rules that a server offers */
+#define FT_WIRE_JOINT_MAX 65536                  /* drafts of a batch */
 /* Bytes of evidence in one Draft, whatever the rules ask for. */
 #define FT_WIRE_EVIDENCE_MAX (256 * 1024)
 /* The largest ServerMessage that a decoder takes; the largest legal Verdict is about 70 KB. */
@@ -69,6 +70,9 @@ typedef struct ft_msg_draft {
      * of that tree's node under[i]. */
     uint32_t n_under;
     uint8_t under[FT_WIRE_TREE_MAX];
+    /* So many drafts left the edge together, to be verified in one pass; 0: this one left alone. */
+    uint32_t together;
+    uint32_t batch; /* of a tenant's batches the one that this draft is in */
 } ft_msg_draft;
 
 typedef struct ft_msg_limits {
@@ -108,6 +112,7 @@ typedef struct ft_msg_verdict {
     bool hint_no_trees;      /* trees are not verified: ask for runs */
     uint32_t hint_row_price; /* what a node costs other texts, in 1/1000 token; 0: no hint */
     uint32_t hint_token_us;  /* time of a token of a run for this session now; 0: not known */
+    uint32_t together;       /* drafts of this draft's batch in the pass; 0: it was sent alone */
 } ft_msg_verdict;
 
 typedef struct ft_msg_info {

@@ -58,6 +58,8 @@ static void check_draft(const ft_msg_draft *draft)
     require(draft->n_evidence <= limits.max_evidence_bytes);
     require((draft->n_evidence == 0) == (draft->evidence == NULL));
     require(draft->n_evidence == 0 || (draft->n > 0 && draft->n_under == 0));
+    require(draft->together <= FT_WIRE_JOINT_MAX);
+    require(draft->together == 0 || draft->n_under == 0);
     if (draft->n_under > 0)
         check_early(draft);
 }

@@ -110,6 +110,8 @@ static void random_draft(ft_rng *rng, ft_msg_draft *draft, uint32_t n)
     draft->run = n ? 0 : ft_rng_below(rng, FT_WIRE_RUN_MAX + 1);
     draft->draft_us = ft_rng_below(rng, 1000000);
     draft->rtt_us = ft_rng_below(rng, 1000000);
+    draft->together = ft_rng_below(rng, 2) ? ft_rng_below(rng, FT_WIRE_JOINT_MAX + 1) : 0;
+    draft->batch = ft_rng_u32(rng);
 }
 
 static void test_draft_round_trip(void **state)
@@ -143,6 +145,7 @@ static void random_early(ft_rng *rng, ft_msg_draft *draft)
 {
     random_draft(rng, draft, 2 + ft_rng_below(rng, limits.max_tree - 1));
     draft->n_under = 1 + ft_rng_below(rng, draft->n);
+    draft->together = 0;
     for (uint32_t i = 0; i < draft->n; i++) {
         draft->token[i] = (int32_t)(100 * i + ft_rng_below(rng, 100));
         draft->parent[i] = i < draft->n_under ? -1 : (int32_t)ft_rng_below(rng, i);
@@ -285,6 +288,7 @@ static void random_verdict(ft_rng *rng, ft_msg_verdict *verdict, ft_token_logpro
     verdict->hint_row_price = ft_rng_below(rng, 2) ? ft_rng_below(rng, 1001) : 0;
     verdict->hint_token_us = ft_rng_below(rng, 2) ? ft_rng_below(rng, 100000) : 0;
     verdict->more = !verdict->finish && ft_rng_below(rng, 2);
+    verdict->together = ft_rng_below(rng, 20);
     verdict->early_taken = !verdict->finish && !verdict->more && ft_rng_below(rng, 2);
     if (!ft_rng_below(rng, 2))
         return;
@@ -467,6 +471,11 @@ static void test_refuses_bad_parents(void **state)
     refuse_client(pack_draft(&draft), FT_INVALID, "Draft.under: 3 entries for 2 nodes");
     draft.n_under = 2;
     refuse_client(pack_draft(&draft), FT_INVALID, "Draft.under[1]: node 256");
+    draft.together = FT_WIRE_JOINT_MAX + 1;
+    refuse_client(pack_draft(&draft), FT_INVALID, "Draft.together: 65537 drafts, at most 65536");
+    draft.together = 2;
+    refuse_client(pack_draft(&draft), FT_INVALID, "Draft.together: 2 in an early draft");
+    draft.together = 0;
     draft.n_under = 1;
     refuse_client(pack_draft(&draft), FT_INVALID, "but 2 of 2 nodes have no parent");
     draft.nodes = 0;
