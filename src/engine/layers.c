@@ -47,12 +47,20 @@ void ft_layers_deinit(ft_layers *layers)
     *layers = (ft_layers){0};
 }
 
-/* One attempt; it has an effect only if it comes to its end. Input rows are written each time,
- * because the graph reuses their memory. */
-static ft_status attempt(ft_layers *l, ft_graph *g, const float *in, ft_layers_pass *pass)
+/* What a graph is computed on. */
+typedef struct inputs {
+    const float *rows;
+    const int32_t *out_ids; /* if the graph wants them */
+} inputs;
+
+/* One attempt; it has an effect only if it comes to its end. Inputs are written each time, because
+ * the graph reuses their memory. */
+static ft_status attempt(ft_layers *l, ft_graph *g, const inputs *in, ft_layers_pass *pass)
 {
     const bool limited = pass->limit_us > 0 && pass->n_threads > 1;
-    memcpy(g->rows->data, in, ggml_nbytes(g->rows));
+    memcpy(g->rows->data, in->rows, ggml_nbytes(g->rows));
+    if (g->out_ids)
+        memcpy(g->out_ids->data, in->out_ids, ggml_nbytes(g->out_ids));
     ft_turn_take(l->turn, true);
     const int64_t from_us = ft_clock_now_us(l->clock);
     *pass->give_up_us =
@@ -65,8 +73,7 @@ static ft_status attempt(ft_layers *l, ft_graph *g, const float *in, ft_layers_p
     return status;
 }
 
-/* Runs the graph, whose input rows are `in`. */
-static ft_status compute(ft_layers *l, ft_graph *g, const float *in, ft_layers_pass *pass)
+static ft_status compute(ft_layers *l, ft_graph *g, const inputs *in, ft_layers_pass *pass)
 {
     const ft_status status = attempt(l, g, in, pass);
     if (status != FT_TIMEOUT || pass->n_threads == 1 || pass->limit_us == 0)
@@ -81,9 +88,8 @@ static ft_status run_layer(ft_layers *l, uint32_t il, const ft_batch *batch, ft_
     ft_graph *g = ft_graph_cache_get_layer(l->graphs, il, batch->n_rows, batch->n_out);
     if (!g)
         return FT_NOMEM;
-    if (g->out_ids)
-        memcpy(g->out_ids->data, batch->out, ggml_nbytes(g->out_ids));
-    const ft_status status = compute(l, g, l->x, pass);
+    const inputs in = {l->x, batch->out};
+    const ft_status status = compute(l, g, &in, pass);
     if (status == FT_OK && g->result)
         memcpy(il + 1 == l->n_layer ? l->out : l->x, g->result->data, ggml_nbytes(g->result));
     return status;
@@ -97,7 +103,8 @@ static ft_status run_part(ft_layers *l, uint32_t part, const ft_batch *batch, ft
     ft_graph *g = ft_graph_cache_get_part(l->graphs, w, batch->n_out);
     if (!g)
         return FT_NOMEM;
-    const ft_status status = compute(l, g, l->out, pass);
+    const inputs in = {.rows = l->out};
+    const ft_status status = compute(l, g, &in, pass);
     const size_t n = (size_t)w->ne[1];
     for (size_t i = 0; i < batch->n_out && status == FT_OK; i++)
         memcpy(l->logits + i * l->n_vocab + first, (const float *)g->result->data + i * n,
