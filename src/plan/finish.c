@@ -7,31 +7,31 @@
 
 #include "plan/bandwidth.h"
 
-void ft_plan_deinit(ft_plan *plan)
+void ft_batch_plan_deinit(ft_batch_plan *plan)
 {
     free(plan->order);
     free(plan->batches);
     free(plan->share);
     free(plan->end_s);
-    *plan = (ft_plan){0};
+    *plan = (ft_batch_plan){0};
 }
 
-static ft_status allocate(uint32_t n, uint32_t n_batches, ft_error *err, ft_plan *out)
+static ft_status allocate(uint32_t n, uint32_t n_batches, ft_error *err, ft_batch_plan *out)
 {
-    *out = (ft_plan){.order = calloc(n, sizeof *out->order),
-                     .batches = calloc(n_batches, sizeof *out->batches),
-                     .share = calloc(n, sizeof *out->share),
-                     .end_s = calloc(n, sizeof *out->end_s),
-                     .n_batches = n_batches};
+    *out = (ft_batch_plan){.order = calloc(n, sizeof *out->order),
+                           .batches = calloc(n_batches, sizeof *out->batches),
+                           .share = calloc(n, sizeof *out->share),
+                           .end_s = calloc(n, sizeof *out->end_s),
+                           .n_batches = n_batches};
     if (out->order && out->batches && out->share && out->end_s)
         return FT_OK;
-    ft_plan_deinit(out);
+    ft_batch_plan_deinit(out);
     return ft_error_set(err, FT_NOMEM, "plan: out of memory");
 }
 
 typedef struct ends {
     const ft_plan_problem *p;
-    ft_plan *plan;
+    ft_batch_plan *plan;
     uint32_t *next; /* [n_batches] the first task of each batch that is not complete */
 } ends;
 
@@ -49,7 +49,7 @@ static void see(void *ctx, const ft_plan_moment *m)
     b->end_s = e->plan->com_s + m->verify_to_s;
 }
 
-static void fill_batches(ft_plan_cost *c, const ft_plan_split *s, ft_plan *out)
+static void fill_batches(ft_plan_cost *c, const ft_plan_split *s, ft_batch_plan *out)
 {
     for (uint32_t i = 0, first = 0; i < s->n_batches; first += s->sizes[i++]) {
         ft_plan_batch *b = &out->batches[i];
@@ -63,7 +63,7 @@ static void fill_batches(ft_plan_cost *c, const ft_plan_split *s, ft_plan *out)
     }
 }
 
-static void fill_shares(const ft_plan_problem *p, bool uniform, ft_plan *out)
+static void fill_shares(const ft_plan_problem *p, bool uniform, ft_batch_plan *out)
 {
     if (!uniform) {
         out->com_s = ft_plan_bandwidth(p->tasks, p->n, out->share);
@@ -74,14 +74,31 @@ static void fill_shares(const ft_plan_problem *p, bool uniform, ft_plan *out)
     out->com_s = ft_plan_com_s(p->tasks, p->n, out->share);
 }
 
+ft_status ft_plan_trace(const ft_plan_problem *problem, const ft_batch_plan *plan,
+                        ft_plan_see *see_one, void *ctx, ft_error *err)
+{
+    ft_plan_cost c;
+    ft_status status = ft_plan_cost_init(&c, problem, err);
+    if (status != FT_OK)
+        return status;
+    for (uint32_t i = 0; i < plan->n_batches; i++) {
+        const ft_plan_batch *b = &plan->batches[i];
+        c.lanes[i] = ft_plan_lane_make(problem, plan->length, plan->order + b->first, b->shape.n,
+                                       c.pieces + b->first);
+    }
+    ft_plan_walk(problem->flow, c.lanes, plan->n_batches, c.places, see_one, ctx);
+    ft_plan_cost_deinit(&c);
+    return FT_OK;
+}
+
 ft_status ft_plan_finish(ft_plan_cost *c, const ft_plan_split *s, bool uniform, ft_error *err,
-                         ft_plan *out)
+                         ft_batch_plan *out)
 {
     const ft_plan_problem *p = c->p;
     ends e = {.p = p, .plan = out, .next = calloc(s->n_batches, sizeof *e.next)};
     ft_status status = allocate(p->n, s->n_batches, err, out);
     if (status == FT_OK && !e.next) {
-        ft_plan_deinit(out);
+        ft_batch_plan_deinit(out);
         status = ft_error_set(err, FT_NOMEM, "plan: out of memory");
     }
     if (status != FT_OK) {

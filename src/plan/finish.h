@@ -9,6 +9,6 @@
 /* uniform: each task gets the same share of the uplink, instead of (27). FT_NOMEM: *out is
  * all-zero. */
 FT_WARN_UNUSED ft_status ft_plan_finish(ft_plan_cost *c, const ft_plan_split *s, bool uniform,
-                                        ft_error *err, ft_plan *out);
+                                        ft_error *err, ft_batch_plan *out);
 
 #endif

@@ -71,10 +71,7 @@ static void gather(search *s, uint32_t i)
         const ft_plan_task *t = &p->tasks[s->s->order[start]];
         const prefix *before = &s->prefixes[start];
         candidate k = {.start = start};
-        shape.n++;
-        shape.in_max = t->in_tok > shape.in_max ? t->in_tok : shape.in_max;
-        shape.out_max = t->out_tok > shape.out_max ? t->out_tok : shape.out_max;
-        shape.in_sum += t->in_tok;
+        ft_plan_shape_add(&shape, t);
         kv_sum += (uint64_t)t->in_tok + t->out_tok;
         if (!ft_plan_fits(p, s->s->length, &shape, kv_sum))
             break; /* it only grows */

@@ -38,7 +38,8 @@ static ft_status check(const ft_plan_problem *p, uint32_t k, const ft_plan_memor
                        const char *station, ft_error *err)
 {
     const ft_plan_task *t = &p->tasks[k];
-    const ft_plan_shape alone = {1, t->in_tok, t->out_tok, t->in_tok};
+    const ft_plan_shape alone = {
+        .n = 1, .in_max = t->in_tok, .out_max = t->out_tok, .in_sum = t->in_tok};
     const double tokens = floor((m->most_bytes - m->model_bytes) / m->token_bytes);
     char number[32];
     if (holds(m, &alone, (uint64_t)t->in_tok + t->out_tok))

@@ -43,14 +43,13 @@ static bool batch_of(const algorithm *a, ft_plan_shape *shape, ft_plan_lane *lan
 static bool plan_prefix(algorithm *a, uint32_t i)
 {
     const ft_plan_task *tasks = a->c->p->tasks;
-    ft_plan_shape shape = {.in_max = tasks[a->s->order[i - 1]].in_tok};
+    ft_plan_shape shape = {0};
     ft_plan_piece piece, best_piece;
     ft_plan_lane lane;
     prefix *out = &a->prefixes[i];
     double least = INFINITY;
     for (uint32_t j = i; j >= 1; j--) {
-        shape.n++;
-        shape.in_sum += tasks[a->s->order[j - 1]].in_tok;
+        ft_plan_shape_add(&shape, &tasks[a->s->order[j - 1]]);
         if (!batch_of(a, &shape, &lane, &piece))
             break;
         if (j > 1 && a->prefixes[j - 1].start == 0)

@@ -26,13 +26,6 @@ uint32_t ft_plan_lane_rounds(const ft_plan_lane *lane);
 /* Seconds of all rounds of a batch, by stage. */
 void ft_plan_lane_s(const ft_plan_lane *lane, double *draft_s, double *verify_s);
 
-/* One batch in one round; seconds since the first draft began. */
-typedef struct ft_plan_moment {
-    uint32_t batch, round;
-    double draft_from_s, draft_to_s, verify_from_s, verify_to_s;
-} ft_plan_moment;
-typedef void ft_plan_see(void *ctx, const ft_plan_moment *moment);
-
 /* What a walk keeps of a batch. */
 typedef struct ft_plan_place {
     uint32_t piece;

@@ -40,6 +40,7 @@ typedef struct ft_plan_shape {
     uint32_t n;               /* tasks */
     uint32_t in_max, out_max; /* I_m and O_m, the longest input and output */
     uint64_t in_sum;          /* tokens of all inputs */
+    double in_squares;        /* the sum of their squares */
 } ft_plan_shape;
 
 /* Seconds of a stage by round. With each round the text, and so the KV that is read, is longer by
@@ -105,7 +106,7 @@ typedef struct ft_plan_batch {
     double end_s;             /* from the first upload to its last verdict */
 } ft_plan_batch;
 
-typedef struct ft_plan {
+typedef struct ft_batch_plan {
     uint32_t length;
     double tokens_per_round; /* L, eq. (7) */
     uint32_t *order;         /* [n] numbers of tasks, batch by batch */
@@ -114,7 +115,7 @@ typedef struct ft_plan {
     double *share;                /* [n] of the uplink, by task; sum 1 */
     double *end_s;                /* [n] when the task is complete, by task */
     double com_s, inf_s, total_s; /* T_com (16), T_inf (22), T (23) */
-} ft_plan;
+} ft_batch_plan;
 
 /* For plans that take long. All-zero is legal. */
 typedef struct ft_plan_watch {
@@ -130,9 +131,22 @@ uint32_t ft_plan_rounds(uint32_t out_tok, double tokens_per_round);
 /* Makes the plan. watch may be NULL. FT_INVALID names what is out of range, and the task that alone
  * exceeds a station's memory, with what would fit; FT_NOMEM; FT_CANCELLED. *out is all-zero then;
  * otherwise the caller owes a deinit. */
-FT_WARN_UNUSED ft_status ft_plan_make(const ft_plan_problem *problem, ft_plan_algorithm algorithm,
-                                      const ft_plan_watch *watch, ft_error *err, ft_plan *out);
+FT_WARN_UNUSED ft_status ft_batch_plan_make(const ft_plan_problem *problem,
+                                            ft_plan_algorithm algorithm, const ft_plan_watch *watch,
+                                            ft_error *err, ft_batch_plan *out);
 /* All-zero is legal. */
-void ft_plan_deinit(ft_plan *plan);
+void ft_batch_plan_deinit(ft_batch_plan *plan);
+
+/* One batch in one round; seconds since the first draft began, com_s behind the first upload. */
+typedef struct ft_plan_moment {
+    uint32_t batch, round;
+    double draft_from_s, draft_to_s, verify_from_s, verify_to_s;
+} ft_plan_moment;
+typedef void ft_plan_see(void *ctx, const ft_plan_moment *moment);
+
+/* Goes through a plan of this problem: calls `see` for each batch of each round, in the order in
+ * which they are verified. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_plan_trace(const ft_plan_problem *problem, const ft_batch_plan *plan,
+                                       ft_plan_see *see, void *ctx, ft_error *err);
 
 #endif

@@ -44,12 +44,12 @@ ft_status ft_plan_check(const ft_plan_problem *p, ft_error *err)
     return status == FT_OK ? ft_plan_memory_check(p, err) : status;
 }
 
-ft_status ft_plan_make(const ft_plan_problem *problem, ft_plan_algorithm algorithm,
-                       const ft_plan_watch *watch, ft_error *err, ft_plan *out)
+ft_status ft_batch_plan_make(const ft_plan_problem *problem, ft_plan_algorithm algorithm,
+                             const ft_plan_watch *watch, ft_error *err, ft_batch_plan *out)
 {
     ft_plan_cost cost = {0};
     ft_plan_split s = {0};
-    *out = (ft_plan){0};
+    *out = (ft_batch_plan){0};
     ft_status status = ft_plan_check(problem, err);
     if (status == FT_OK)
         status = ft_plan_cost_init(&cost, problem, err);

@@ -6,7 +6,7 @@
 
 #include "plan/plan.h"
 
-/* FT_INVALID as ft_plan_make. */
+/* FT_INVALID as ft_batch_plan_make. */
 FT_WARN_UNUSED ft_status ft_plan_check(const ft_plan_problem *p, ft_error *err);
 
 #endif

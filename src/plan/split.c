@@ -35,12 +35,13 @@ void ft_plan_split_copy(ft_plan_split *to, const ft_plan_split *from, uint32_t n
     to->inf_s = from->inf_s;
 }
 
-static void shape_add(ft_plan_shape *shape, const ft_plan_task *t)
+void ft_plan_shape_add(ft_plan_shape *shape, const ft_plan_task *t)
 {
     shape->n++;
     shape->in_max = t->in_tok > shape->in_max ? t->in_tok : shape->in_max;
     shape->out_max = t->out_tok > shape->out_max ? t->out_tok : shape->out_max;
     shape->in_sum += t->in_tok;
+    shape->in_squares += (double)t->in_tok * t->in_tok;
 }
 
 ft_plan_shape ft_plan_shape_of(const ft_plan_problem *p, const uint32_t *tasks, uint32_t n,
@@ -49,7 +50,7 @@ ft_plan_shape ft_plan_shape_of(const ft_plan_problem *p, const uint32_t *tasks, 
     ft_plan_shape shape = {0};
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++) {
-        shape_add(&shape, &p->tasks[tasks[i]]);
+        ft_plan_shape_add(&shape, &p->tasks[tasks[i]]);
         sum += (uint64_t)p->tasks[tasks[i]].in_tok + p->tasks[tasks[i]].out_tok;
     }
     if (kv_sum)
@@ -92,7 +93,7 @@ ft_plan_lane ft_plan_lane_make(const ft_plan_problem *p, uint32_t length, const 
         const uint32_t rounds = ft_plan_rounds(p->tasks[tasks[i]].out_tok, tokens);
         const bool same = n_pieces > 0 && pieces[n_pieces - 1].until == rounds;
         ft_plan_piece *piece = &pieces[same ? n_pieces - 1 : n_pieces++];
-        shape_add(&shape, &p->tasks[tasks[i]]);
+        ft_plan_shape_add(&shape, &p->tasks[tasks[i]]);
         piece->until = rounds;
         p->times(p->times_ctx, &shape, length, tokens, &piece->draft, &piece->verify);
     }

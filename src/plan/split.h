@@ -22,6 +22,8 @@ void ft_plan_split_deinit(ft_plan_split *s);
 /* n: tasks of both. */
 void ft_plan_split_copy(ft_plan_split *to, const ft_plan_split *from, uint32_t n);
 
+/* With one more task. */
+void ft_plan_shape_add(ft_plan_shape *shape, const ft_plan_task *t);
 /* Of a list of tasks. kv_sum (may be NULL): tokens of all inputs and outputs. */
 ft_plan_shape ft_plan_shape_of(const ft_plan_problem *p, const uint32_t *tasks, uint32_t n,
                                uint64_t *kv_sum);

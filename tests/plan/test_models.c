@@ -39,7 +39,7 @@ static void test_memory(void **state)
 {
     near(ft_plan_weight_bytes(2, 10, 30), 2 * (8 * 100 + 4 * 300)); /* (9) */
     near(ft_plan_token_bytes(2, 10), 80);                           /* of (10) */
-    const ft_plan_shape shape = {3, 100, 50, 210};
+    const ft_plan_shape shape = {.n = 3, .in_max = 100, .out_max = 50, .in_sum = 210};
     ft_plan_memory m = {.padded = true};
     near(ft_plan_kv_tokens(&m, &shape, 290), 3 * 150);
     m.padded = false;
@@ -80,7 +80,7 @@ static void stages(const ft_plan_pair *pair, const ft_plan_shape *b, uint32_t l,
 static void test_stages(void **state)
 {
     const ft_plan_pair pair = {.draft = {2, 10, 30, 1e-3, 0.2}, .verify = {5, 40, 90, 1e-4, 0.7}};
-    const ft_plan_shape shape = {3, 100, 50, 210};
+    const ft_plan_shape shape = {.n = 3, .in_max = 100, .out_max = 50, .in_sum = 210};
     for (uint32_t l = 0; l < 6; l++) {
         ft_plan_time draft, verify;
         ft_plan_pair_times(&pair, &shape, l, ft_plan_tokens(0.7, l), &draft, &verify);

@@ -52,12 +52,12 @@ static void make_world(world *w, uint32_t n, uint32_t in_most, uint32_t out_most
 
 static double plan_s(const world *w, ft_plan_algorithm algorithm)
 {
-    ft_plan plan;
+    ft_batch_plan plan;
     ft_error err = {0};
-    if (ft_plan_make(&w->p, algorithm, NULL, &err, &plan) != FT_OK)
+    if (ft_batch_plan_make(&w->p, algorithm, NULL, &err, &plan) != FT_OK)
         fail_msg("%s", err.message);
     const double s = plan.inf_s;
-    ft_plan_deinit(&plan);
+    ft_batch_plan_deinit(&plan);
     return s;
 }
 
@@ -79,7 +79,7 @@ static void test_small(void **state)
 }
 
 /* What holds of every plan. */
-static void check_plan(const ft_plan_problem *p, const ft_plan *plan)
+static void check_plan(const ft_plan_problem *p, const ft_batch_plan *plan)
 {
     bool seen[TASKS] = {false};
     double share = 0, last = 0;
@@ -116,17 +116,17 @@ static void test_hundred(void **state)
     for (int flow = 0; flow < 3; flow++)
         for (int leave = 0; leave < 2; leave++) {
             world w;
-            ft_plan plan;
+            ft_batch_plan plan;
             make_world(&w, TASKS, 512, 256, 7);
             w.p.length_least = 1;
             w.p.flow = (ft_plan_flow)flow;
             w.p.leave = leave;
             const double paper = plan_s(&w, FT_PLAN_PAPER);
-            assert_int_equal(ft_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
+            assert_int_equal(ft_batch_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
             check_plan(&w.p, &plan);
             assert_true(plan.inf_s <= paper);
             s[flow][leave] = plan.inf_s;
-            ft_plan_deinit(&plan);
+            ft_batch_plan_deinit(&plan);
         }
     for (int leave = 0; leave < 2; leave++) {
         assert_true(s[FT_PLAN_ROLLING][leave] < s[FT_PLAN_ROUNDS][leave]);
@@ -139,25 +139,25 @@ static void test_hundred(void **state)
 static void test_lengths(void **state)
 {
     world w;
-    ft_plan plan;
+    ft_batch_plan plan;
     make_world(&w, 30, 512, 256, 8);
     w.p.acceptance = 0; /* then drafts are for nothing */
-    assert_int_equal(ft_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
+    assert_int_equal(ft_batch_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
     assert_int_equal(plan.length, 0);
     for (uint32_t i = 0; i < plan.n_batches; i++)
         assert_true(plan.batches[i].draft_s == 0);
-    ft_plan_deinit(&plan);
+    ft_batch_plan_deinit(&plan);
     w.p.acceptance = 1;
     w.pair.draft.c1 = w.pair.draft.c2 = 0; /* then they are for free, */
     w.pair.verify.c1 = 0;                  /* and so is their verification */
-    assert_int_equal(ft_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
+    assert_int_equal(ft_batch_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
     assert_int_equal(plan.length, 3);
     assert_int_equal(plan.n_batches, 1); /* as many passes as one batch needs */
-    ft_plan_deinit(&plan);
+    ft_batch_plan_deinit(&plan);
     w.p.batch_most = 10;
-    assert_int_equal(ft_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
+    assert_int_equal(ft_batch_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
     assert_int_equal(plan.n_batches, 3);
-    ft_plan_deinit(&plan);
+    ft_batch_plan_deinit(&plan);
 }
 
 static bool stopped(void)
@@ -167,9 +167,9 @@ static bool stopped(void)
 
 static void refuse(const ft_plan_problem *p, ft_plan_algorithm algorithm, const char *said)
 {
-    ft_plan plan;
+    ft_batch_plan plan;
     ft_error err = {0};
-    assert_int_equal(ft_plan_make(p, algorithm, NULL, &err, &plan), FT_INVALID);
+    assert_int_equal(ft_batch_plan_make(p, algorithm, NULL, &err, &plan), FT_INVALID);
     assert_null(plan.batches);
     if (!strstr(err.message, said))
         fail_msg("%s: %s", said, err.message);
@@ -178,24 +178,24 @@ static void refuse(const ft_plan_problem *p, ft_plan_algorithm algorithm, const 
 static void test_refused(void **state)
 {
     const ft_plan_watch watch = {.stop = stopped};
-    ft_plan plan;
+    ft_batch_plan plan;
     world w;
     make_world(&w, 4, 400, 40, 9);
-    assert_int_equal(ft_plan_make(&w.p, FT_PLAN_BEST, &watch, NULL, &plan), FT_CANCELLED);
+    assert_int_equal(ft_batch_plan_make(&w.p, FT_PLAN_BEST, &watch, NULL, &plan), FT_CANCELLED);
     w.p.draft.most_bytes = w.p.draft.model_bytes + 450 * w.p.draft.token_bytes;
     w.tasks[2] = (ft_plan_task){"long", 440, 20, 0, 1, 1};
     refuse(&w.p, FT_PLAN_BEST, "task long alone exceeds the draft station's");
     refuse(&w.p, FT_PLAN_BEST, "450 together");
     w.p.length_most = 0; /* nothing is drafted */
-    assert_int_equal(ft_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
-    ft_plan_deinit(&plan);
+    assert_int_equal(ft_batch_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
+    ft_batch_plan_deinit(&plan);
     w.p.length_most = w.p.length_least = 1;
     w.tasks[2].in_tok = 430; /* fits with its own output, but not with the longest */
     w.tasks[1] = (ft_plan_task){NULL, 10, 40, 0, 1, 1};
     refuse(&w.p, FT_PLAN_PAPER, "algorithm best");
-    assert_int_equal(ft_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
+    assert_int_equal(ft_batch_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
     check_plan(&w.p, &plan);
-    ft_plan_deinit(&plan);
+    ft_batch_plan_deinit(&plan);
     w.p.draft.most_bytes = w.p.draft.model_bytes;
     refuse(&w.p, FT_PLAN_BEST, "do not hold its model");
     w.p.acceptance = NAN;

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// `foretoken plan`: plans the batches, the length and the shares of the uplink of a scenario
+// (plan/plan.h), or checks the planner against all plans of small problems (sim/plan_check.h). Main
+// thread only.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "cmd/plan_costs.h"
+#include "cmd/plan_plot.h"
+#include "plan/baselines.h"
+#include "plan/scenario.h"
+
+#define STATIC_SIZE \
+    8 /* of batches of baseline static: what 2 GB hold of long texts of a 1.1B draft */
+
+typedef struct planning {
+    const char *costs_path[2], *plot;
+    ft_plan_algorithm algorithm;
+    bool json, baselines, rolling;
+    ft_plan_scenario scenario;
+    ft_costs costs[2]; /* of the draft station, of the verify station */
+    ft_plan_costs times;
+    ft_plan_problem problem;
+    ft_batch_plan plan;
+    ft_batch_plan compared[FT_PLAN_BASELINES];
+    ft_error refused[FT_PLAN_BASELINES]; /* code FT_OK: there is a plan of the baseline */
+} planning;
+
+/* ---- JSON ---- */
+
+static json_t *batch_json(const planning *f, const ft_plan_batch *b)
+{
+    json_t *tasks = json_array();
+    for (uint32_t i = 0; i < b->shape.n; i++)
+        json_array_append_new(tasks, json_string(f->problem.tasks[f->plan.order[b->first + i]].id));
+    return json_pack("{s:o, s:i, s:i, s:i, s:f, s:f, s:f}", "tasks", tasks, "input",
+                     (int)b->shape.in_max, "output", (int)b->shape.out_max, "rounds",
+                     (int)b->rounds, "draft_s", b->draft_s, "verify_s", b->verify_s, "end_s",
+                     b->end_s);
+}
+
+static json_t *baseline_json(const planning *f, ft_plan_baseline i)
+{
+    const ft_batch_plan *p = &f->compared[i];
+    json_t *out = json_pack("{s:s}", "name", ft_plan_baseline_name[i]);
+    if (f->refused[i].code != FT_OK)
+        json_object_set_new(out, "refused", json_string(f->refused[i].message));
+    else
+        json_object_update_new(out, json_pack("{s:i, s:i, s:f, s:f, s:f}", "length", (int)p->length,
+                                              "batches", (int)p->n_batches, "t_com_s", p->com_s,
+                                              "t_inf_s", p->inf_s, "total_s", p->total_s));
+    return out;
+}
+
+static json_t *report_of(const planning *f)
+{
+    const ft_batch_plan *p = &f->plan;
+    json_t *batches = json_array(), *shares = json_array(), *baselines = json_array();
+    for (uint32_t i = 0; i < p->n_batches; i++)
+        json_array_append_new(batches, batch_json(f, &p->batches[i]));
+    for (uint32_t k = 0; k < f->problem.n; k++)
+        json_array_append_new(shares, json_pack("{s:s, s:f, s:f}", "id", f->problem.tasks[k].id,
+                                                "share", p->share[k], "end_s", p->end_s[k]));
+    for (int i = 0; f->baselines && i < FT_PLAN_BASELINES; i++)
+        json_array_append_new(baselines, baseline_json(f, (ft_plan_baseline)i));
+    return json_pack("{s:s, s:s, s:i, s:f, s:o, s:o, s:f, s:f, s:f, s:o}", "command", "plan",
+                     "algorithm", ft_plan_algorithm_name[f->algorithm], "length", (int)p->length,
+                     "tokens_per_round", p->tokens_per_round, "batches", batches, "bandwidth",
+                     shares, "t_com_s", p->com_s, "t_inf_s", p->inf_s, "total_s", p->total_s,
+                     "baselines", baselines);
+}
+
+/* ---- for people ---- */
+
+static void print_plan(const planning *f)
+{
+    const ft_batch_plan *p = &f->plan;
+    printf("%u tasks in %u batches; %u tokens drafted a round, which brings %.2f\n"
+           "%.3f s = %.3f s until all inputs are there + %.3f s of inference (algorithm %s)\n\n"
+           "%5s %6s %7s %7s %7s %10s %10s %10s\n",
+           f->problem.n, p->n_batches, p->length, p->tokens_per_round, p->total_s, p->com_s,
+           p->inf_s, ft_plan_algorithm_name[f->algorithm], "batch", "tasks", "input", "output",
+           "rounds", "draft s", "verify s", "ends at s");
+    for (uint32_t i = 0; i < p->n_batches; i++) {
+        const ft_plan_batch *b = &p->batches[i];
+        printf("%5u %6u %7u %7u %7u %10.3f %10.3f %10.3f\n", i + 1, b->shape.n, b->shape.in_max,
+               b->shape.out_max, b->rounds, b->draft_s, b->verify_s, b->end_s);
+    }
+    printf("\n%5s %7s %7s %9s %10s  %s\n", "batch", "input", "output", "uplink %", "ends at s",
+           "task");
+    for (uint32_t i = 0; i < p->n_batches; i++)
+        for (uint32_t k = 0; k < p->batches[i].shape.n; k++) {
+            const uint32_t task = p->order[p->batches[i].first + k];
+            const ft_plan_task *t = &f->problem.tasks[task];
+            printf("%5u %7u %7u %9.3f %10.3f  %s\n", i + 1, t->in_tok, t->out_tok,
+                   100 * p->share[task], p->end_s[task], t->id);
+        }
+}
+
+static void print_baselines(const planning *f)
+{
+    printf("\n%-18s %7s %8s %10s %10s %10s %12s\n", "baseline", "length", "batches", "upload s",
+           "inference", "total s", "the plan is");
+    for (int i = 0; i < FT_PLAN_BASELINES; i++) {
+        const ft_batch_plan *p = &f->compared[i];
+        if (f->refused[i].code != FT_OK)
+            printf("%-18s %s\n", ft_plan_baseline_name[i], f->refused[i].message);
+        else
+            printf("%-18s %7u %8u %10.3f %10.3f %10.3f %10.1f %%\n", ft_plan_baseline_name[i],
+                   p->length, p->n_batches, p->com_s, p->inf_s, p->total_s,
+                   100 * (f->plan.total_s / p->total_s - 1));
+    }
+}
+
+/* ---- the command ---- */
+
+/* Which stations' times are measured. A scenario may leave out c1 and c2 of those. */
+static ft_status set_times(planning *f, ft_error *err)
+{
+    static const char *const station[2] = {"draft", "verify"};
+    ft_plan_problem *p = &f->problem;
+    ft_status status = FT_OK;
+    for (int i = 0; i < 2 && status == FT_OK; i++) {
+        if (f->costs_path[i])
+            status = ft_costs_load(f->costs_path[i], err, &f->costs[i]);
+        else if (!f->scenario.timed[i])
+            status = ft_error_set(err, FT_INVALID,
+                                  "plan: %s.c1 and %s.c2 are missing in the scenario: or pass "
+                                  "--costs-%s FILE of fit verify-time",
+                                  station[i], station[i], station[i]);
+    }
+    if (f->costs_path[0] || f->costs_path[1]) {
+        f->times = (ft_plan_costs){f->costs_path[0] ? &f->costs[0] : NULL,
+                                   f->costs_path[1] ? &f->costs[1] : NULL, f->scenario.pair};
+        p->times = ft_plan_costs_times;
+        p->times_ctx = &f->times;
+        p->draft.padded = !f->costs_path[0];
+        p->verify.padded = !f->costs_path[1];
+    }
+    if (f->rolling) {
+        p->flow = FT_PLAN_ROLLING;
+        p->leave = true;
+    }
+    return status;
+}
+
+/* What a baseline cannot do is a row of the table. */
+static ft_status compare(planning *f, ft_error *err)
+{
+    const ft_plan_baseline_opts opts = {
+        .plan = &f->plan, .algorithm = f->algorithm, .static_size = STATIC_SIZE};
+    for (int i = 0; f->baselines && i < FT_PLAN_BASELINES; i++) {
+        const ft_status status = ft_plan_baseline_make(&f->problem, (ft_plan_baseline)i, &opts,
+                                                       &f->refused[i], &f->compared[i]);
+        if (status != FT_OK && status != FT_INVALID) {
+            *err = f->refused[i];
+            return status;
+        }
+    }
+    return FT_OK;
+}
+
+static ft_status plan_scenario(planning *f, const char *path, ft_error *err)
+{
+    const ft_plan_watch watch = {.stop = ft_cmd_stopped,
+                                 .progress = ft_progress_terminal("planning")};
+    ft_status status = ft_plan_scenario_load(path, err, &f->scenario);
+    if (status != FT_OK)
+        return status;
+    f->problem = ft_plan_scenario_problem(&f->scenario);
+    status = set_times(f, err);
+    if (status == FT_OK)
+        status = ft_batch_plan_make(&f->problem, f->algorithm, &watch, err, &f->plan);
+    if (status == FT_OK)
+        status = compare(f, err);
+    if (status == FT_OK && f->plot)
+        status = ft_plan_plot(&f->problem, &f->plan, f->plot, err);
+    return status;
+}
+
+static const ft_flag rows[] = {
+    {"--algorithm", NULL, FT_FLAG_ENUM(planning, algorithm, ft_plan_algorithm_name), "NAME",
+     "how batches are planned"},
+    {"--baselines", NULL, FT_FLAG(planning, baselines), NULL,
+     "also plan as the paper's benchmarks do"},
+    {"--rolling", NULL, FT_FLAG(planning, rolling), NULL,
+     "rounds have no barrier, complete tasks leave their batch"},
+    {"--costs-draft", NULL, FT_FLAG(planning, costs_path[0]), "FILE",
+     "costs of the draft station, as fit verify-time writes them"},
+    {"--costs-verify", NULL, FT_FLAG(planning, costs_path[1]), "FILE",
+     "costs of the verify station, as fit verify-time writes them"},
+    {"--plot", NULL, FT_FLAG(planning, plot), "FILE",
+     "Gantt chart, by gnuplot: .svg, .png or .txt"},
+    {"--json", NULL, FT_FLAG(planning, json), NULL, "print one JSON object"},
+};
+
+static const planning defaults = {0};
+
+static int run(void *options, int n_words, char **words)
+{
+    planning *f = options;
+    ft_error err = {0};
+    ft_cmd_catch_signals();
+    ft_status status = plan_scenario(f, words[0], &err);
+    json_t *report = status == FT_OK ? report_of(f) : NULL;
+    if (status == FT_OK && !f->json) {
+        print_plan(f);
+        if (f->baselines)
+            print_baselines(f);
+    }
+    ft_batch_plan_deinit(&f->plan);
+    for (int i = 0; i < FT_PLAN_BASELINES; i++)
+        ft_batch_plan_deinit(&f->compared[i]);
+    ft_plan_scenario_deinit(&f->scenario);
+    return ft_cmd_report(status, &err, report, f->json, NULL);
+}
+
+const ft_command ft_cmd_plan = {
+    .name = "plan",
+    .summary = "plan batches, length and bandwidth of an edge that drafts for many tasks",
+    .usage = "SCENARIO.json [flags]",
+    .about =
+        "Plans how a small station that drafts and a large one that verifies serve many tasks "
+        "(Zhu et al.): which tasks are a batch, in which order batches go through both stations, "
+        "how many tokens are drafted a round, and which share of the uplink each task's input "
+        "gets. Prints when each task ends. docs/PLANNER.md describes scenarios and algorithms; "
+        "sim/zhu-cell.json is an example.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .min_words = 1,
+    .max_words = 1,
+    .run = run};
