@@ -11,6 +11,7 @@
 #include "cmd/plan_plot.h"
 #include "plan/baselines.h"
 #include "plan/scenario.h"
+#include "sim/plan_check.h"
 
 #define STATIC_SIZE \
     8 /* of batches of baseline static: what 2 GB hold of long texts of a 1.1B draft */
@@ -18,7 +19,8 @@
 typedef struct planning {
     const char *costs_path[2], *plot;
     ft_plan_algorithm algorithm;
-    bool json, baselines, rolling;
+    bool json, baselines, rolling, selftest;
+    int64_t instances, seed;
     ft_plan_scenario scenario;
     ft_costs costs[2]; /* of the draft station, of the verify station */
     ft_plan_costs times;
@@ -114,6 +116,75 @@ static void print_baselines(const planning *f)
     }
 }
 
+/* ---- the self-test ---- */
+
+static double share_of(const ft_plan_match *m)
+{
+    return m->n > 0 ? (double)m->equal / m->n : 1;
+}
+
+static json_t *check_json(const planning *f, const ft_plan_check *c)
+{
+    const ft_plan_match all[2] = {c->all_orders[0], c->all_orders[1]};
+    const ft_plan_match together = {all[0].n + all[1].n, all[0].equal + all[1].equal,
+                                    all[0].worst_gap > all[1].worst_gap ? all[0].worst_gap
+                                                                        : all[1].worst_gap};
+    return json_pack(
+        "{s:s, s:b, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:i, s:i}",
+        "command", "plan --selftest", "holds", ft_plan_check_holds(c), "instances",
+        (int)c->instances, "seed", (json_int_t)f->seed, "contiguous_equal",
+        share_of(&c->contiguous), "worst_gap", c->contiguous.worst_gap, "paper_equal",
+        share_of(&c->paper[1]), "paper_worst_gap", c->paper[1].worst_gap, "paper_equal_own_outputs",
+        share_of(&c->paper[0]), "paper_worst_gap_own_outputs", c->paper[0].worst_gap,
+        "all_orders_equal", share_of(&together), "all_orders_worst_gap", together.worst_gap,
+        "bandwidth_error", c->bandwidth_error, "memory_broken", (int)c->memory_broken,
+        "pipeline_unequal", (int)c->pipeline_unequal, "too_cheap", (int)c->too_cheap,
+        "worse_than_paper", (int)c->worse_than_paper);
+}
+
+static void print_match(const char *what, const ft_plan_match *m)
+{
+    printf("  %-56s %5.1f %% of %u, at most %.2f %% above\n", what, 100 * share_of(m), m->n,
+           100 * m->worst_gap);
+}
+
+static void print_check(const ft_plan_check *c)
+{
+    printf("%u random problems of 1 to %d tasks: %s\n\nat or below the best plan of\n",
+           c->instances, FT_PLAN_CHECK_TASKS,
+           ft_plan_check_holds(c) ? "all is right" : "SOMETHING IS WRONG");
+    print_match("contiguous batches: best", &c->contiguous);
+    print_match("  paper, outputs of the same length", &c->paper[1]);
+    print_match("  paper, outputs of different lengths", &c->paper[0]);
+    print_match("all partitions and orders: best, same length", &c->all_orders[1]);
+    print_match("  best, different lengths", &c->all_orders[0]);
+    printf("\nplans that cost less than the best there is  %u\n"
+           "plans of best that are worse than paper's    %u\n"
+           "batches that exceed the memory               %u\n"
+           "plans that take another time by events       %u\n"
+           "largest relative error of the bandwidth      %.2g\n",
+           c->too_cheap, c->worse_than_paper, c->memory_broken, c->pipeline_unequal,
+           c->bandwidth_error);
+}
+
+/* The exit status. */
+static int run_selftest(const planning *f)
+{
+    const ft_plan_check_opts opts = {
+        .instances = (uint32_t)f->instances,
+        .seed = (uint64_t)f->seed,
+        .watch = {.stop = ft_cmd_stopped, .progress = ft_progress_terminal("checking")}};
+    ft_plan_check check;
+    ft_error err = {0};
+    const ft_status status = ft_plan_check_run(&opts, &err, &check);
+    const bool holds = status == FT_OK && ft_plan_check_holds(&check);
+    json_t *report = status == FT_OK ? check_json(f, &check) : NULL;
+    if (status == FT_OK && !f->json)
+        print_check(&check);
+    const int failed = ft_cmd_report(status, &err, report, f->json, NULL);
+    return failed || !holds;
+}
+
 /* ---- the command ---- */
 
 /* Which stations' times are measured. A scenario may leave out c1 and c2 of those. */
@@ -193,17 +264,28 @@ static const ft_flag rows[] = {
      "costs of the verify station, as fit verify-time writes them"},
     {"--plot", NULL, FT_FLAG(planning, plot), "FILE",
      "Gantt chart, by gnuplot: .svg, .png or .txt"},
+    {"--selftest", NULL, FT_FLAG(planning, selftest), NULL,
+     "instead of a scenario: check the planner on random problems against all plans"},
+    {"--instances", NULL, FT_FLAG(planning, instances), "N", "random problems of --selftest", 1,
+     1e6},
+    {"--seed", NULL, FT_FLAG(planning, seed), "N", "of --selftest", 0, 1e9},
     {"--json", NULL, FT_FLAG(planning, json), NULL, "print one JSON object"},
 };
 
-static const planning defaults = {0};
+static const planning defaults = {.instances = 5000, .seed = 1};
 
 static int run(void *options, int n_words, char **words)
 {
     planning *f = options;
     ft_error err = {0};
     ft_cmd_catch_signals();
-    ft_status status = plan_scenario(f, words[0], &err);
+    if (f->selftest && n_words == 0)
+        return run_selftest(f);
+    ft_status status = FT_OK;
+    if (f->selftest || n_words == 0)
+        status = ft_error_set(&err, FT_INVALID, "plan: give a SCENARIO.json or --selftest");
+    if (status == FT_OK)
+        status = plan_scenario(f, words[0], &err);
     json_t *report = status == FT_OK ? report_of(f) : NULL;
     if (status == FT_OK && !f->json) {
         print_plan(f);
@@ -220,7 +302,7 @@ static int run(void *options, int n_words, char **words)
 const ft_command ft_cmd_plan = {
     .name = "plan",
     .summary = "plan batches, length and bandwidth of an edge that drafts for many tasks",
-    .usage = "SCENARIO.json [flags]",
+    .usage = "SCENARIO.json|--selftest [flags]",
     .about =
         "Plans how a small station that drafts and a large one that verifies serve many tasks "
         "(Zhu et al.): which tasks are a batch, in which order batches go through both stations, "
@@ -228,6 +310,5 @@ const ft_command ft_cmd_plan = {
         "gets. Prints when each task ends. docs/PLANNER.md describes scenarios and algorithms; "
         "sim/zhu-cell.json is an example.",
     FT_CMD_OPTIONS(rows, defaults),
-    .min_words = 1,
     .max_words = 1,
     .run = run};

@@ -147,6 +147,20 @@ static void test_costs(void **state)
     json_decref(must_run(scenario, flags));
 }
 
+static void test_selftest(void **state)
+{
+    static const char *const numbers[] = {"instances",        "contiguous_equal", "worst_gap",
+                                          "paper_equal",      "paper_worst_gap",  "memory_broken",
+                                          "all_orders_equal", "bandwidth_error"};
+    int status;
+    json_t *out = program_json(&status, "plan --selftest --instances 60 --seed 9 --json");
+    assert_int_equal(status, 0);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        (void)program_number(out, numbers[i]);
+    assert_true(json_is_true(json_object_get(out, "holds")));
+    json_decref(out);
+}
+
 /* What it says on standard error. */
 static void refuse(const char *args, const char *said)
 {
@@ -182,6 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_report), cmocka_unit_test(test_baselines),
-        cmocka_unit_test(test_costs), cmocka_unit_test(test_refused)};
+        cmocka_unit_test(test_costs), cmocka_unit_test(test_selftest),
+        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
