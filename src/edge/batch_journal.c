@@ -124,10 +124,10 @@ static ft_status take_file(ft_journal *j, bool *there, ft_error *err)
             continue; /* another process has just finished */
         if (j->fd < 0)
             return ft_error_set(err, FT_IO, "batch: cannot open %s: %m", j->path);
+        if (flock(j->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+            return ft_error_set(err, FT_UNAVAILABLE, "batch: another process works on %s", j->path);
         if (flock(j->fd, LOCK_EX | LOCK_NB) != 0)
-            return ft_error_set(err, errno == EWOULDBLOCK ? FT_UNAVAILABLE : FT_IO,
-                                "batch: %s is in use by another process, or cannot be locked: %m",
-                                j->path);
+            return ft_error_set(err, FT_IO, "batch: cannot lock %s: %m", j->path);
         /* Whoever had the lock before may have removed the file. */
     } while (j->fd < 0 || fstat(j->fd, &ours) != 0 || stat(j->path, &named) != 0 ||
              ours.st_ino != named.st_ino || ours.st_dev != named.st_dev);

@@ -138,7 +138,8 @@ static ft_status make_source(const ft_drafting *d, ft_error *err, ft_draft_sourc
 {
     const ft_drafting_opts *how = &d->how;
     if (how->from->engine)
-        return ft_draft_engine_source(how->from->engine, how->rule, NULL, how->sampling, err, out);
+        return ft_draft_engine_source(how->from->engine, how->rule, how->from->work, how->sampling,
+                                      err, out);
     const ft_draft_source_factory *factory = &how->from->factory;
     return factory->create(factory->ctx, how->rule, how->sampling, err, out);
 }
@@ -253,27 +254,57 @@ static ft_draft_cost since(const ft_drafting *d, ft_draft_cost before)
     return (ft_draft_cost){.forwards = now.forwards - before.forwards, .us = now.us - before.us};
 }
 
-ft_draft_cost ft_drafting_draft(ft_drafting *d, const ft_draft_params *params)
+/* Whether a tree is drafted by these parameters. Then the drafter has read the text. */
+static bool begin_draft(ft_drafting *d, const ft_draft_params *params)
 {
-    ft_error err = {0};
-    ft_draft_cost cost = {0};
     ft_tree_clear(&d->tree);
     if (d->state != FT_DRAFTING_ON || params->budget == 0 || params->depth == 0)
-        return cost;
+        return false;
     if (d->known < text_tok(d) && !read_all(d))
-        return cost;
-    const ft_draft_cost before = spent(d);
+        return false;
     d->params = *params;
     d->exhausted = false;
-    ft_engine_lock_take(&d->how.from->lock);
-    ft_status status = ft_drafter_draft(d->drafter, params, &err, &d->tree);
-    ft_engine_lock_release(&d->how.from->lock);
-    cost = since(d, before);
-    if (status == FT_OK && d->tree.n == 0) /* only a full pool leaves a tree without nodes */
+    return true;
+}
+
+static void end_draft(ft_drafting *d, ft_error err)
+{
+    if (err.code == FT_OK && d->tree.n == 0) /* only a full pool leaves a tree without nodes */
         err.code = FT_EXHAUSTED;
     if (err.code != FT_OK)
         give_up(d, &err);
-    return cost;
+}
+
+void ft_drafting_draft(ft_joint_draft *joint, size_t n)
+{
+    ft_drafter *drafter[FT_DRAFT_BATCH];
+    ft_draft_params params[FT_DRAFT_BATCH];
+    ft_tree *tree[FT_DRAFT_BATCH];
+    ft_joint_draft *of[FT_DRAFT_BATCH];
+    ft_error err = {0};
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        ft_drafting *d = joint[i].drafting;
+        joint[i].cost = (ft_draft_cost){0};
+        if (!begin_draft(d, &joint[i].params))
+            continue;
+        joint[i].cost = spent(d);
+        drafter[k] = d->drafter;
+        params[k] = joint[i].params;
+        tree[k] = &d->tree;
+        of[k++] = &joint[i];
+    }
+    if (k == 0)
+        return;
+    ft_engine_lock *lock = &of[0]->drafting->how.from->lock;
+    ft_engine_lock_take(lock);
+    ft_status status = ft_drafters_draft(drafter, k, params, &err, tree);
+    ft_engine_lock_release(lock);
+    err.code = status;
+    for (size_t i = 0; i < k; i++) {
+        of[i]->cost = since(of[i]->drafting, of[i]->cost);
+        end_draft(of[i]->drafting, err);
+    }
 }
 
 void ft_drafting_advance(ft_drafting *d, const ft_msg_verdict *verdict)

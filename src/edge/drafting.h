@@ -71,9 +71,10 @@ typedef struct ft_shadow {
     ft_draft_cost cost;     /* OUT */
 } ft_shadow;
 
-/* Where an edge's drafts come from. Only the lock changes. */
+/* Where an edge's drafts come from. What no lock guards does not change. */
 typedef struct ft_draft_origin {
-    ft_engine *engine; /* of the draft model, under `lock`, or NULL */
+    ft_engine *engine;  /* of the draft model, under `lock`, or NULL */
+    ft_rule_work *work; /* with an engine: of all its drafters, under `lock` */
     ft_engine_lock lock;
     ft_draft_source_factory factory; /* used if there is no engine */
     uint32_t n_ctx;       /* the longest text for which drafts can be made; 0: no drafting */
@@ -120,8 +121,16 @@ bool ft_drafting_ready(ft_drafting *d);
 /* Asserts the invariants. */
 void ft_drafting_check(const ft_drafting *d);
 
-/* Drafts d->tree; its n is 0 on failure. */
-ft_draft_cost ft_drafting_draft(ft_drafting *d, const ft_draft_params *params);
+/* A text of several of one edge that are drafted for at once. */
+typedef struct ft_joint_draft {
+    ft_drafting *drafting;
+    ft_draft_params params;
+    ft_draft_cost cost; /* out; its time is that of all drafts */
+} ft_joint_draft;
+
+/* Drafts the `tree` of n of them, FT_DRAFT_BATCH at most; the n of a tree is 0 on failure. A
+ * forward computes a level of all trees. Each tree is the one that its text would get alone. */
+void ft_drafting_draft(ft_joint_draft *joint, size_t n);
 /* Call when the text has grown by the verdict's path and next. */
 void ft_drafting_advance(ft_drafting *d, const ft_msg_verdict *verdict);
 /* The verdict took `nodes` nodes of the early draft. They become d->tree if this drafter made

@@ -166,6 +166,15 @@ static ft_status check_policy(const ft_edge *edge, ft_error *err)
     return FT_OK;
 }
 
+/* For the rules that a text may have: a workspace takes some 24 bytes a token of the vocabulary, so
+ * all drafters share one. */
+static ft_status make_work(ft_edge *edge, uint32_t n_vocab, ft_error *err)
+{
+    const ft_rule *asked = edge->how.rule, *fallback = ft_text_rule_fallback();
+    const ft_rule *const rules[] = {asked, asked == fallback ? NULL : fallback, NULL};
+    return ft_rule_work_create(rules, n_vocab, err, &edge->drafts.work);
+}
+
 /* *forward_us: the time of a draft forward after warming up. */
 static ft_status make_engine(ft_edge *edge, ft_error *err, int64_t *forward_us)
 {
@@ -191,6 +200,8 @@ static ft_status make_engine(ft_edge *edge, ft_error *err, int64_t *forward_us)
     ft_status status = check_predictor(edge, err);
     if (status == FT_OK && opts->policy) /* it looks at this model's confidences */
         status = ft_policy_check_draft(opts->policy, edge->drafts.fingerprint, err);
+    if (status == FT_OK)
+        status = make_work(edge, hp->n_vocab, err);
     if (status == FT_OK)
         status = ft_engine_create(&engine, err, &edge->drafts.engine);
     ft_warm warm = {0};
@@ -272,6 +283,7 @@ void ft_edge_destroy(ft_edge *edge)
     if (!edge)
         return;
     ft_engine_destroy(edge->drafts.engine);
+    ft_rule_work_destroy(edge->drafts.work);
     ft_engine_lock_deinit(&edge->drafts.lock);
     ft_servers_deinit(&edge->servers);
     pthread_mutex_destroy(&edge->mutex);

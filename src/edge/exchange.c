@@ -131,6 +131,7 @@ static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
     ft_status status = ft_stream_recover(&gen->stream, code, err, &loss);
     gen->stats->retry_after_ms = loss.retry_after_ms;
     gen->early.state = FT_EARLY_POSSIBLE;
+    gen->out.msg.draft.together = 0; /* the others do not wait for it */
     if (ft_gen_in_run(gen))
         break_run(gen);
     ft_gen_happened(gen, FT_GEN_LOST);
@@ -407,15 +408,28 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
     }
 }
 
+/* Sends the outstanding Draft if the stream is ready for it. */
+static ft_status try_send(ft_gen *gen, ft_error *err)
+{
+    ft_status status = FT_OK;
+    if (!gen->stream.link)
+        status = open_stream(gen, err);
+    if (status == FT_OK && gen->stream.state == FT_STREAM_READY)
+        status = send_draft(gen, err);
+    return status;
+}
+
+ft_status ft_gen_send(ft_gen *gen, ft_error *err)
+{
+    ft_status status = try_send(gen, err);
+    return status == FT_OK || gen->cancelled ? status : recover(gen, status, err);
+}
+
 ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out)
 {
     *out = NULL;
     for (;;) {
-        ft_status status = FT_OK;
-        if (!gen->stream.link)
-            status = open_stream(gen, err);
-        if (status == FT_OK && gen->stream.state == FT_STREAM_READY)
-            status = send_draft(gen, err);
+        ft_status status = try_send(gen, err);
         if (status == FT_OK)
             status = await(gen, err, out);
         if (status == FT_OK)

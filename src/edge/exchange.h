@@ -13,6 +13,9 @@ FT_WARN_UNUSED ft_status ft_gen_open(ft_gen *gen, ft_error *err);
 /* Between two verdicts: if the text is at the fallback target and a server would take it, opens it
  * anew there. An outstanding Draft is sent again. Errors as ft_gen_open. */
 FT_WARN_UNUSED ft_status ft_gen_go_back(ft_gen *gen, ft_error *err);
+/* Sends the outstanding Draft, unless it was sent, and does not wait for a verdict. FT_OK also if
+ * it could not be sent now: the exchange tries again. */
+FT_WARN_UNUSED ft_status ft_gen_send(ft_gen *gen, ft_error *err);
 /* Sends the outstanding Draft, unless it was sent, and waits for a verdict on it. If the stream is
  * lost, opens it again. The caller frees *out. FT_CANCELLED: by the sink. */
 FT_WARN_UNUSED ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out);

@@ -3,7 +3,7 @@
  * A generation: its state machine, and the struct that holds its parts. `state` alone says what a
  * generation is doing. Each arrow below is one function, which calls ft_gen_happened.
  *
- *            prepare (rounds.c)              take_early (rounds.c)
+ *        ft_gens_prepare (rounds.c)          take_early (rounds.c)
  *          +-------------------> TREE ------------------------------> TREE_EARLY <--+
  *          |                      |                                     |    |      | take_early
  *          |   round_over         |              round_over             |    +------+
@@ -12,7 +12,7 @@
  *          |  +-------- round_over (rounds.c) ---------+
  *          |                                           |
  *          +-------------------> RUN ------------------+
- *            prepare             |  ^
+ *         ft_gens_prepare        |  ^
  *              ask_next (rounds) |  | round_over, recover (exchange.c)
  *                                v  |
  *                              RUN_NEXT
@@ -25,7 +25,7 @@
  *
  * The parts know neither each other nor this struct: rounds.c and exchange.c pass values between
  * them. Parts count what they do in the generation's statistics (stats.h). All of it belongs to the
- * thread that called ft_edge_generate.
+ * thread that called ft_edge_generate, or ft_batch_run with all of its texts.
  */
 #ifndef FT_EDGE_GENERATION_H
 #define FT_EDGE_GENERATION_H
@@ -73,6 +73,7 @@ typedef struct ft_gen_round {
     ft_client_msg msg; /* its Draft, kept to be sent again */
     uint32_t run_left; /* RUN, RUN_NEXT: tokens still to come */
     uint32_t next_run; /* RUN_NEXT: tokens of the next run */
+    uint32_t together; /* of the last verdict: joint drafts of this one's batch in its pass */
 } ft_gen_round;
 
 typedef struct ft_gen {

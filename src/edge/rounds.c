@@ -64,12 +64,13 @@ static void measure_tree(ft_gen *gen, ft_draft_cost cost)
     ft_record_draft(&gen->record, &gen->drafting.tree, gen->drafting.drafter);
 }
 
-/* Drafts the chosen tree. If that fails, as drafting is not possible any more, chooses again. */
-static void draft_choice(ft_gen *gen, ft_control_choice *choice, ft_draft_params *params)
+/* The chosen tree was drafted. If that failed, as drafting is not possible any more, chooses
+ * again. */
+static void drafted(ft_gen *gen, ft_draft_cost cost, ft_control_choice *choice,
+                    ft_draft_params *params)
 {
     const ft_tree *tree = &gen->drafting.tree;
     if (choice->speculate) {
-        const ft_draft_cost cost = ft_drafting_draft(&gen->drafting, params);
         if (tree->n > 0)
             measure_tree(gen, cost);
         gen->steer.chosen = false;
@@ -81,15 +82,12 @@ static void draft_choice(ft_gen *gen, ft_control_choice *choice, ft_draft_params
         want_shadow(gen, choice, params);
 }
 
-/* READY: makes the next round: a tree if one is chosen and can be drafted, otherwise a run. */
-static void prepare(ft_gen *gen)
+/* READY: makes the next round: the tree if one was drafted, otherwise a run. began_us: when its
+ * drafting began. */
+static void make_round(ft_gen *gen, const ft_control_choice *choice, int64_t began_us)
 {
     const ft_tree *tree = &gen->drafting.tree;
     ft_msg_draft *draft = &gen->out.msg.draft;
-    ft_draft_params params;
-    const int64_t began_us = ft_gen_now_us(gen);
-    ft_control_choice choice = choose(gen, tokens_left(gen), &params);
-    draft_choice(gen, &choice, &params);
     draft->n = tree->n;
     if (ft_text_rule_evidence(&gen->rule, gen->drafting.drafter, draft) != FT_OK) {
         ft_drafting_stop(&gen->drafting); /* no memory for a draft: ask for a run */
@@ -101,9 +99,28 @@ static void prepare(ft_gen *gen)
     draft->base = (uint32_t)gen->text.n;
     memcpy(draft->token, tree->token, tree->n * sizeof *draft->token);
     memcpy(draft->parent, tree->parent, tree->n * sizeof *draft->parent);
-    draft->run = gen->out.run_left = tree->n > 0 ? 0 : choice.run;
+    draft->run = gen->out.run_left = tree->n > 0 ? 0 : choice->run;
+    draft->together = 0;
     draft->draft_us = (uint32_t)took_us;
     ft_gen_happened(gen, tree->n > 0 ? FT_GEN_ASK_TREE : FT_GEN_ASK_RUN);
+}
+
+void ft_gens_prepare(ft_gen *const *gens, size_t n)
+{
+    ft_control_choice choice[FT_DRAFT_BATCH];
+    ft_joint_draft joint[FT_DRAFT_BATCH];
+    const int64_t began_us = n > 0 ? ft_gen_now_us(gens[0]) : 0;
+    for (size_t i = 0; i < n; i++) {
+        joint[i] = (ft_joint_draft){.drafting = &gens[i]->drafting};
+        choice[i] = choose(gens[i], tokens_left(gens[i]), &joint[i].params);
+        if (!choice[i].speculate)
+            joint[i].params.budget = 0;
+    }
+    ft_drafting_draft(joint, n);
+    for (size_t i = 0; i < n; i++) {
+        drafted(gens[i], joint[i].cost, &choice[i], &joint[i].params);
+        make_round(gens[i], &choice[i], began_us);
+    }
 }
 
 /* RUN: when half of the run has come and another run is chosen, asks for the next run now, so that
@@ -249,6 +266,7 @@ static void round_over(ft_gen *gen)
 static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
 {
     ft_finish *finish = &gen->stats->finish;
+    gen->out.together = v->together;
     count(gen, v);
     record(gen, v);
     first_token(gen);
@@ -288,20 +306,26 @@ static ft_status check(const ft_gen *gen, const ft_msg_verdict *v, ft_error *err
     return ft_output_check(&awaited, v, err);
 }
 
-ft_status ft_gen_step(ft_gen *gen, ft_error *err)
+ft_status ft_gen_answer(ft_gen *gen, ft_error *err)
 {
     ft_server_msg *msg = NULL;
-    ft_status status = ft_gen_go_back(gen, err);
-    if (status == FT_OK && gen->state == FT_GEN_READY)
-        prepare(gen);
-    if (status == FT_OK)
-        status = ft_gen_exchange(gen, err, &msg);
+    ft_status status = ft_gen_exchange(gen, err, &msg);
     if (status == FT_OK)
         status = check(gen, &msg->verdict, err);
     if (status == FT_OK)
         status = take_over(gen, &msg->verdict, err);
     ft_server_msg_free(msg);
     return status;
+}
+
+ft_status ft_gen_step(ft_gen *gen, ft_error *err)
+{
+    const ft_status status = ft_gen_go_back(gen, err);
+    if (status != FT_OK)
+        return status;
+    if (gen->state == FT_GEN_READY)
+        ft_gens_prepare(&gen, 1);
+    return ft_gen_answer(gen, err);
 }
 
 /* ---- a generation ---- */
