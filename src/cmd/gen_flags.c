@@ -34,6 +34,20 @@ static const ft_flag sampling_rows[] = {
 };
 const ft_flag_group ft_flags_sampling = FT_FLAG_ROWS(sampling_rows);
 
+static const ft_flag wire_rows[] = {
+    {"--token", NULL, FT_FLAG(ft_wire_client_opts, token), "SECRET", "bearer token for the server"},
+    {"--tls", NULL, FT_FLAG(ft_wire_client_opts, tls), NULL,
+     "encrypt the connection to the server"},
+    {"--tls-ca", NULL, FT_FLAG(ft_wire_client_opts, tls_ca), "FILE",
+     "CA certificates (PEM) to check the server's certificate with; default: the system's"},
+    {"--tls-cert", NULL, FT_FLAG(ft_wire_client_opts, tls_cert), "FILE",
+     "own certificate (PEM, mutual TLS)"},
+    {"--tls-key", NULL, FT_FLAG(ft_wire_client_opts, tls_key), "FILE", "its private key (PEM)"},
+    {"--tls-name", NULL, FT_FLAG(ft_wire_client_opts, tls_name), "NAME",
+     "name in the server's certificate, if it is not the host's"},
+};
+const ft_flag_group ft_flags_wire = FT_FLAG_ROWS(wire_rows);
+
 static const ft_flag edge_rows[] = {
     {"--draft", NULL, FT_FLAG(ft_edge_flags, draft), "HOW",
      "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes"},

@@ -72,6 +72,9 @@ void ft_edge_flags_close(ft_edge_flags *flags);
 FT_WARN_UNUSED ft_status ft_cmd_predictor(const char *name, ft_error *err, ft_predictor *store,
                                           const ft_predictor **out);
 
+/* How to talk to a server, without its address. */
+extern const ft_flag_group ft_flags_wire; /* of ft_wire_client_opts */
+
 /* Where the layers go: of the only model, or of the target. */
 extern const ft_flag_group ft_flags_device; /* of ft_device_opts */
 /* The same of the draft model. */

@@ -37,6 +37,7 @@ static const ft_command completion_zsh = {
 static const ft_command *const commands[] = {
     &ft_cmd_serve,
     &ft_cmd_edge,
+    &ft_cmd_batch,
     &ft_cmd_run,
     &ft_cmd_rpc_server,
     &ft_cmd_info,

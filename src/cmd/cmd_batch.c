@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// foretoken batch: answers a file of tasks. The draft model drafts for all tasks of a batch at
+// once, a server verifies them in one pass, and while it does the edge drafts for the next batch
+// (edge/batch.h). Main thread only.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "cmd/cmd.h"
+#include "cmd/endpoint.h"
+#include "cmd/gen_flags.h"
+#include "edge/batch.h"
+
+#define ROOM_TOK 128 /* of the draft model's KV pool, beside a text: its draft, unfilled blocks */
+
+typedef struct batch_flags {
+    const char *server, *draft, *vocab, *out, *token_file;
+    uint32_t length, size;
+    bool resume, dry_run, json;
+    ft_wire_client_opts wire;
+    ft_edge_opts edge;
+    ft_device_opts device;
+    ft_sampling_flags sampling;
+} batch_flags;
+
+typedef struct batch_app {
+    batch_flags f;
+    char *token; /* from a file */
+    ft_wire_client *client;
+    ft_vocab *vocab;
+    ft_model *model;
+    ft_edge *edge;
+    ft_tasks tasks;
+    ft_journal *journal;
+    uint32_t *sizes; /* [tasks.n] of the present plan */
+    ft_batch_stats stats;
+} batch_app;
+
+/* ---- what it works with ---- */
+
+static ft_status check(batch_flags *f, ft_error *err)
+{
+    if (!f->draft == !f->vocab)
+        return ft_error_set(err, FT_INVALID,
+                            "batch: pass a draft model with -md, or with -m a file of the server's "
+                            "vocabulary, and not both");
+    if (!f->out && !f->dry_run)
+        return ft_error_set(err, FT_INVALID, "batch: pass the file of the answers with -o");
+    if (f->wire.token && f->token_file)
+        return ft_error_set(err, FT_INVALID, "batch: pass --token or --token-file, not both");
+    if (f->sampling.seed < 0)
+        return ft_error_set(err, FT_INVALID,
+                            "batch: --seed is %lld: a batch can only be resumed with a seed that "
+                            "is known, from 0 on",
+                            (long long)f->sampling.seed);
+    if (f->size > f->edge.max_generations)
+        return ft_error_set(err, FT_INVALID,
+                            "batch: --batch %u tasks, but --at-once %u: the texts of a batch are "
+                            "under way at once",
+                            f->size, f->edge.max_generations);
+    if (!f->draft)
+        f->length = 0;
+    return ft_sampling_flags_check(&f->sampling, err);
+}
+
+static bool stopped(void *ctx)
+{
+    (void)ctx;
+    return ft_cmd_stopped();
+}
+
+/* Tokens that a task's text may have, and its draft. */
+static uint64_t room_of(const ft_task *task, uint32_t context)
+{
+    const uint64_t n = task->tokens.n + (task->max_tokens ? task->max_tokens : context);
+    return (n < context ? n : context) + ROOM_TOK;
+}
+
+/* Room for the tasks with the longest texts, of which as many are under way as may be at once. */
+static uint32_t draft_kv_tok(const batch_app *app, uint32_t context)
+{
+    uint64_t longest = 0, sum = 0;
+    const size_t n =
+        app->tasks.n < app->f.edge.max_generations ? app->tasks.n : app->f.edge.max_generations;
+    for (size_t i = 0; i < app->tasks.n; i++) {
+        const uint64_t room = room_of(&app->tasks.task[i], context);
+        longest = room > longest ? room : longest;
+        sum += room;
+    }
+    if (sum > n * longest)
+        sum = n * longest;
+    return sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
+}
+
+static ft_status load(batch_app *app, ft_error *err)
+{
+    batch_flags *f = &app->f;
+    app->sizes = calloc(app->tasks.n, sizeof *app->sizes);
+    if (!app->sizes)
+        return ft_error_set(err, FT_NOMEM, "batch: out of memory");
+    if (f->token_file) {
+        ft_status status = ft_cmd_read_secret(f->token_file, err, &app->token);
+        if (status != FT_OK)
+            return status;
+        f->wire.token = app->token;
+    }
+    if (f->length == 0)
+        return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
+    return ft_cmd_load_model(f->draft, "loading the draft", &f->device, err, &app->model,
+                             &app->vocab);
+}
+
+/* Reaches the server, and checks all tasks against its context. */
+static ft_status connect_server(batch_app *app, ft_error *err)
+{
+    batch_flags *f = &app->f;
+    ft_msg_info info;
+    f->wire.address = f->server;
+    f->wire.stopped = ft_cmd_stopped;
+    ft_status status = ft_wire_client_create(&f->wire, err, &app->client);
+    if (status != FT_OK)
+        return status;
+    const ft_link_source source = ft_link_source_wire(app->client);
+    status = source.info(source.ctx, err, &info);
+    const ft_tokenize_limits limits = {.cancelled = stopped, .max_tok = info.limits.max_context};
+    if (status == FT_OK)
+        status = ft_tasks_tokenize(&app->tasks, app->vocab, &limits, err);
+    if (status != FT_OK)
+        return status;
+    f->edge.vocab = app->vocab;
+    f->edge.draft_model = app->model;
+    f->edge.source = source;
+    f->edge.draft = ft_draft_params_chain(f->length);
+    f->edge.clock = ft_clock_monotonic();
+    f->edge.require_same_target = true;
+    if (f->edge.draft_kv_tok == 0)
+        f->edge.draft_kv_tok = draft_kv_tok(app, info.limits.max_context);
+    return ft_edge_create(&f->edge, err, &app->edge);
+}
+
+/* ---- the plan ---- */
+
+/* Batches of --batch tasks in the order of the file. */
+static ft_status cut(void *ctx, const uint32_t *task, size_t n, ft_error *err, ft_batch_plan *out)
+{
+    batch_app *app = ctx;
+    (void)err;
+    *out = (ft_batch_plan){.length = app->f.length, .size = app->sizes, .task = task};
+    for (size_t left = n; left > 0; left -= app->sizes[out->n++])
+        app->sizes[out->n] = left < app->f.size ? (uint32_t)left : app->f.size;
+    return FT_OK;
+}
+
+static void print_plan(const batch_app *app, const ft_batch_plan *plan)
+{
+    printf("%zu tasks, %u drafted tokens a round\n", app->tasks.n, plan->length);
+    for (size_t i = 0, at = 0; i < plan->n; i++) {
+        printf("batch %zu:", i + 1);
+        for (uint32_t k = 0; k < plan->size[i]; k++)
+            printf(" %s", app->tasks.task[plan->task[at++]].id);
+        printf("\n");
+    }
+}
+
+/* The plan of all tasks, as if all were released. */
+static ft_status dry_run(batch_app *app, ft_error *err)
+{
+    uint32_t *all = calloc(app->tasks.n, sizeof *all);
+    ft_batch_plan plan;
+    if (!all)
+        return ft_error_set(err, FT_NOMEM, "batch: out of memory");
+    for (uint32_t i = 0; i < app->tasks.n; i++)
+        all[i] = i;
+    ft_status status = cut(app, all, app->tasks.n, err, &plan);
+    if (status == FT_OK)
+        print_plan(app, &plan);
+    free(all);
+    return status;
+}
+
+/* ---- the work ---- */
+
+/* Of all that decides the texts besides the tasks. */
+static uint64_t settings_hash(const batch_app *app)
+{
+    const ft_sampling *s = &app->f.sampling.values;
+    char text[256];
+    const int n =
+        snprintf(text, sizeof text, "%a %d %a %a %llu %llx", (double)s->temperature, s->top_k,
+                 (double)s->top_p, (double)s->min_p, (unsigned long long)s->seed,
+                 (unsigned long long)ft_edge_server_info(app->edge)->target);
+    return XXH3_64bits(text, (size_t)n);
+}
+
+static ft_status run_tasks(batch_app *app, ft_error *err)
+{
+    const ft_batch_opts opts = {.edge = app->edge,
+                                .vocab = app->vocab,
+                                .tasks = &app->tasks,
+                                .journal = app->journal,
+                                .planner = {app, cut},
+                                .sampling = app->f.sampling.values,
+                                .at_once = app->f.edge.max_generations,
+                                .clock = ft_clock_monotonic(),
+                                .cancelled = stopped,
+                                .progress = ft_progress_terminal("answering")};
+    return ft_batch_run(&opts, err, &app->stats);
+}
+
+static ft_status finish(batch_app *app, ft_error *err)
+{
+    const char **id = calloc(app->tasks.n, sizeof *id);
+    if (!id)
+        return ft_error_set(err, FT_NOMEM, "batch: out of memory");
+    for (size_t i = 0; i < app->tasks.n; i++)
+        id[i] = app->tasks.task[i].id;
+    ft_status status = ft_journal_finish(app->journal, id, err);
+    free(id);
+    return status;
+}
+
+static ft_status answer(batch_app *app, ft_error *err)
+{
+    const ft_journal_opts journal = {
+        .out = app->f.out,
+        .resume = app->f.resume,
+        .set = {.tasks = app->tasks.hash, .settings = settings_hash(app)},
+        .n = app->tasks.n};
+    ft_status status = ft_journal_open(&journal, err, &app->journal);
+    if (status == FT_OK)
+        status = run_tasks(app, err);
+    return status == FT_OK ? finish(app, err) : status;
+}
+
+static json_t *report_of(const batch_app *app)
+{
+    const ft_batch_stats *s = &app->stats;
+    return json_pack(
+        "{s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:f, s:f}", "tasks", (json_int_t)app->tasks.n,
+        "tokens", (json_int_t)s->tokens, "rounds", (json_int_t)s->rounds, "passes", s->passes,
+        "passes_per_batch", s->rounds > 0 ? s->passes / (double)s->rounds : 0, "drafted",
+        (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted, "draft_s", s->draft_s,
+        "wait_s", s->wait_s, "total_s", ft_journal_answers(app->journal)->clock_s);
+}
+
+static void print_report(const json_t *r)
+{
+    printf("%lld tasks, %lld tokens in %.1f s; %lld of %lld drafted tokens accepted; %.2f passes a "
+           "batch\n",
+           (long long)json_integer_value(json_object_get(r, "tasks")),
+           (long long)json_integer_value(json_object_get(r, "tokens")),
+           json_real_value(json_object_get(r, "total_s")),
+           (long long)json_integer_value(json_object_get(r, "accepted")),
+           (long long)json_integer_value(json_object_get(r, "drafted")),
+           json_real_value(json_object_get(r, "passes_per_batch")));
+}
+
+/* ---- the command ---- */
+
+static const ft_flag rows[] = {
+    {"--server", NULL, FT_FLAG(batch_flags, server), "HOST:PORT", "the verification server",
+     .required = true},
+    {"--model-draft", "-md", FT_FLAG(batch_flags, draft), "FILE", "draft model (GGUF)"},
+    {"--model", "-m", FT_FLAG(batch_flags, vocab), "FILE",
+     "without a draft model: a GGUF with the server's vocabulary"},
+    {"--out", "-o", FT_FLAG(batch_flags, out), "FILE",
+     "the answers; FILE.part is their journal until all are there"},
+    {"--resume", NULL, FT_FLAG(batch_flags, resume), NULL,
+     "go on from the journal of a batch that has not ended"},
+    {"--batch", "-b", FT_FLAG(batch_flags, size), "N", "tasks that are drafted for at once", 1,
+     FT_BATCH_TASKS_MAX},
+    {"--length", "-l", FT_FLAG(batch_flags, length), "N",
+     "tokens drafted for a task in a round; 0: no drafts", 0, FT_TREE_MAX},
+    {"--at-once", NULL, FT_FLAG(batch_flags, edge.max_generations), "N",
+     "tasks under way at most, in all batches", 1, 4096},
+    {"--dry-run", NULL, FT_FLAG(batch_flags, dry_run), NULL,
+     "check the tasks against the server's context, print the batches, and end"},
+    {"--threads", "-t", FT_FLAG(batch_flags, edge.n_threads), "N",
+     "threads of the draft model; 0: all cores", 0, 1024},
+    {"--cache-type", NULL, FT_FLAG_ENUM(batch_flags, edge.draft_kv_type, ft_kv_choices), "TYPE",
+     "type of the draft model's K and V"},
+    {"--draft-kv", NULL, FT_FLAG(batch_flags, edge.draft_kv_tok), "N",
+     "tokens in the draft model's KV pool; 0: as many as the tasks under way need", 0, 1e9},
+    {"--reconnect-ms", NULL, FT_FLAG(batch_flags, edge.reconnect_ms), "MS",
+     "how long to try to reach a lost server again", 1, 1e9},
+    FT_FLAG_INCLUDE(batch_flags, sampling, ft_flags_sampling),
+    FT_FLAG_INCLUDE(batch_flags, device, ft_flags_device),
+    {"--token-file", NULL, FT_FLAG(batch_flags, token_file), "FILE",
+     "bearer token for the server, from a file"},
+    FT_FLAG_INCLUDE(batch_flags, wire, ft_flags_wire),
+    {"--json", NULL, FT_FLAG(batch_flags, json), NULL, "print one JSON object"},
+};
+
+static const batch_flags defaults = {
+    .length = 4,
+    .size = 8,
+    .edge = {.max_generations = 64, .reconnect_ms = 120000},
+    .device = FT_DEVICE_OPTS_INIT,
+    .sampling = {.values = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f}}};
+
+static void close_all(batch_app *app)
+{
+    ft_journal_close(app->journal);
+    ft_edge_destroy(app->edge);
+    ft_wire_client_destroy(app->client);
+    ft_model_destroy(app->model);
+    ft_vocab_destroy(app->vocab);
+    ft_tasks_deinit(&app->tasks);
+    free(app->sizes);
+    free(app->token);
+}
+
+static int run(void *options, int n_words, char **words)
+{
+    batch_app app = {.f = *(const batch_flags *)options};
+    ft_error err = {0};
+    json_t *report = NULL;
+    if (check(&app.f, &err) != FT_OK) {
+        ft_cmd_fail(&err);
+        return 2;
+    }
+    ft_cmd_catch_signals();
+    ft_status status = ft_tasks_load(words[0], app.f.sampling.values.seed, &err, &app.tasks);
+    if (status == FT_OK)
+        status = load(&app, &err);
+    if (status == FT_OK)
+        status = connect_server(&app, &err);
+    if (status == FT_OK)
+        status = app.f.dry_run ? dry_run(&app, &err) : answer(&app, &err);
+    if (status == FT_OK && !app.f.dry_run)
+        report = report_of(&app);
+    close_all(&app);
+    if (status == FT_OK && app.f.dry_run)
+        return 0;
+    return ft_cmd_report(status, &err, report, app.f.json, print_report);
+}
+
+const ft_command ft_cmd_batch = {
+    .name = "batch",
+    .summary = "answer a file of tasks: draft for many at once, verify on a server",
+    .usage = "--server HOST:PORT -md DRAFT.gguf TASKS.jsonl -o OUT.jsonl [flags]",
+    .about = "Answers tasks, one JSON object a line: id; prompt or messages; and if wanted "
+             "max_tokens, seed, release_s. Drafts for all tasks of a batch at once; the server "
+             "verifies them in one pass while the next batch is drafted for. Each answer is what "
+             "its task alone would get; a task without a seed has one made of --seed and its id. "
+             "The answers have id, text, finish, tokens, ttft_s and total_s, in the order of the "
+             "tasks. A batch that was interrupted goes on with --resume.",
+    FT_CMD_OPTIONS(rows, defaults),
+    .min_words = 1,
+    .max_words = 1,
+    .run = run};
