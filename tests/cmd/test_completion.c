@@ -62,7 +62,7 @@ static void test_commands(void **state)
     assert_string_equal(complete("foretoken completion \"\""), " bash zsh ");
     assert_string_equal(complete("foretoken nosuch"), "  ");
     complete("foretoken \"\"");
-    expect(output, " serve edge run ");
+    expect(output, " serve edge batch run ");
     expect(output, " bench ");
     assert_null(strstr(strstr(output, " bench ") + 1, " bench ")); /* once */
     complete("foretoken bench \"\"");
