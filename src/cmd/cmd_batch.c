@@ -5,14 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <xxhash.h>
 
+#include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
 #include "edge/batch.h"
 
-#define ROOM_TOK 128 /* of the draft model's KV pool, beside a text: its draft, unfilled blocks */
+#define TRY_AGAIN_NS 200000000 /* between two tries to reach a server that has not answered yet */
 
 typedef struct batch_flags {
     const char *server, *draft, *vocab, *out, *token_file;
@@ -70,13 +72,6 @@ static bool stopped(void *ctx)
     return ft_cmd_stopped();
 }
 
-/* Tokens that a task's text may have, and its draft. */
-static uint64_t room_of(const ft_task *task, uint32_t context)
-{
-    const uint64_t n = task->tokens.n + (task->max_tokens ? task->max_tokens : context);
-    return (n < context ? n : context) + ROOM_TOK;
-}
-
 /* Room for the tasks with the longest texts, of which as many are under way as may be at once. */
 static uint32_t draft_kv_tok(const batch_app *app, uint32_t context)
 {
@@ -84,7 +79,7 @@ static uint32_t draft_kv_tok(const batch_app *app, uint32_t context)
     const size_t n =
         app->tasks.n < app->f.edge.max_generations ? app->tasks.n : app->f.edge.max_generations;
     for (size_t i = 0; i < app->tasks.n; i++) {
-        const uint64_t room = room_of(&app->tasks.task[i], context);
+        const uint64_t room = ft_task_room_tok(&app->tasks.task[i], context);
         longest = room > longest ? room : longest;
         sum += room;
     }
@@ -111,6 +106,26 @@ static ft_status load(batch_app *app, ft_error *err)
                              &app->vocab);
 }
 
+/* Asks the server for its Info, for as long as a lost one is waited for. */
+static ft_status meet_server(const batch_app *app, const ft_link_source *source, ft_error *err,
+                             ft_msg_info *info)
+{
+    static const struct timespec pause = {.tv_nsec = TRY_AGAIN_NS};
+    const ft_clock clock = ft_clock_monotonic();
+    const int64_t until_us = ft_clock_now_us(&clock) + 1000 * (int64_t)app->f.edge.reconnect_ms;
+    ft_error told = {0};
+    for (;;) {
+        ft_status status = source->info(source->ctx, err, info);
+        if ((status != FT_UNAVAILABLE && status != FT_TIMEOUT) || ft_cmd_stopped() ||
+            ft_clock_now_us(&clock) >= until_us)
+            return status;
+        if (strcmp(told.message, err->message) != 0)
+            FT_LOGW("batch", "server absent, waiting reason=\"%s\"", err->message);
+        told = *err;
+        nanosleep(&pause, NULL);
+    }
+}
+
 /* Reaches the server, and checks all tasks against its context. */
 static ft_status connect_server(batch_app *app, ft_error *err)
 {
@@ -122,7 +137,7 @@ static ft_status connect_server(batch_app *app, ft_error *err)
     if (status != FT_OK)
         return status;
     const ft_link_source source = ft_link_source_wire(app->client);
-    status = source.info(source.ctx, err, &info);
+    status = meet_server(app, &source, err, &info);
     const ft_tokenize_limits limits = {.cancelled = stopped, .max_tok = info.limits.max_context};
     if (status == FT_OK)
         status = ft_tasks_tokenize(&app->tasks, app->vocab, &limits, err);
@@ -136,6 +151,11 @@ static ft_status connect_server(batch_app *app, ft_error *err)
     f->edge.require_same_target = true;
     if (f->edge.draft_kv_tok == 0)
         f->edge.draft_kv_tok = draft_kv_tok(app, info.limits.max_context);
+    else if (f->length > 0)
+        status =
+            ft_tasks_check_room(&app->tasks, info.limits.max_context, f->edge.draft_kv_tok, err);
+    if (status != FT_OK)
+        return status;
     return ft_edge_create(&f->edge, err, &app->edge);
 }
 
@@ -202,6 +222,7 @@ static ft_status run_tasks(batch_app *app, ft_error *err)
                                 .planner = {app, cut},
                                 .sampling = app->f.sampling.values,
                                 .at_once = app->f.edge.max_generations,
+                                .kv_tok = app->f.length > 0 ? app->f.edge.draft_kv_tok : 0,
                                 .clock = ft_clock_monotonic(),
                                 .cancelled = stopped,
                                 .progress = ft_progress_terminal("answering")};
@@ -283,7 +304,7 @@ static const ft_flag rows[] = {
     {"--draft-kv", NULL, FT_FLAG(batch_flags, edge.draft_kv_tok), "N",
      "tokens in the draft model's KV pool; 0: as many as the tasks under way need", 0, 1e9},
     {"--reconnect-ms", NULL, FT_FLAG(batch_flags, edge.reconnect_ms), "MS",
-     "how long to try to reach a lost server again", 1, 1e9},
+     "how long to try to reach a server that is absent or lost", 1, 1e9},
     FT_FLAG_INCLUDE(batch_flags, sampling, ft_flags_sampling),
     FT_FLAG_INCLUDE(batch_flags, device, ft_flags_device),
     {"--token-file", NULL, FT_FLAG(batch_flags, token_file), "FILE",

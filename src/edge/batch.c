@@ -40,7 +40,8 @@ typedef struct text {
 
 typedef struct group {
     uint32_t n, n_left, n_rounds;
-    text text[]; /* [n]; they do not move */
+    uint64_t room_tok; /* of all its tasks (ft_task_room_tok) */
+    text text[];       /* [n]; they do not move */
 } group;
 
 struct runner {
@@ -56,9 +57,10 @@ struct runner {
     const uint32_t *at; /* its tasks */
     group **groups;     /* [at_once] batches under way */
     size_t n_groups;
-    uint32_t n_texts; /* in them */
-    uint32_t n_joint; /* times that drafts were sent together */
-    bool no_memory;   /* a sink could not keep a token */
+    uint32_t n_texts;  /* in them */
+    uint64_t room_tok; /* of them */
+    uint32_t n_joint;  /* times that drafts were sent together */
+    bool no_memory;    /* a sink could not keep a token */
 };
 
 static int64_t now_us(const runner *r)
@@ -218,6 +220,15 @@ static ft_status keep(group *g, ft_error *err)
     return status;
 }
 
+static uint64_t room_of(const runner *r, const uint32_t *task, uint32_t n)
+{
+    const uint32_t context = ft_edge_server_info(r->how->edge)->limits.max_context;
+    uint64_t room = 0;
+    for (uint32_t i = 0; i < n; i++)
+        room += ft_task_room_tok(&r->how->tasks->task[task[i]], context);
+    return room;
+}
+
 /* Opens all texts, so that the server reads their prompts while the draft model does. */
 static ft_status begin_batch(runner *r, const uint32_t *task, uint32_t n, ft_error *err)
 {
@@ -226,6 +237,8 @@ static ft_status begin_batch(runner *r, const uint32_t *task, uint32_t n, ft_err
     if (!g)
         return no_memory(err);
     g->n = n;
+    g->room_tok = room_of(r, task, n);
+    r->room_tok += g->room_tok;
     r->groups[r->n_groups++] = g;
     for (uint32_t i = 0; i < n; i++)
         g->text[i] = (text){.run = r, .task = task[i]};
@@ -248,6 +261,7 @@ static void end_batch(runner *r, size_t at, ft_status status)
     for (uint32_t i = 0; i < g->n; i++)
         close_text(&g->text[i], status);
     r->n_texts -= g->n_left;
+    r->room_tok -= g->room_tok;
     free(g);
     r->n_groups--;
     memmove(&r->groups[at], &r->groups[at + 1], (r->n_groups - at) * sizeof *r->groups);
@@ -365,7 +379,8 @@ static ft_status begin_batches(runner *r, ft_error *err)
             return ft_error_set(err, FT_INVALID,
                                 "batch: a batch of %u tasks: %u may be under way at once", n,
                                 r->how->at_once);
-        if (r->n_texts + n > r->how->at_once)
+        const bool full = r->how->kv_tok > 0 && r->room_tok + room_of(r, r->at, n) > r->how->kv_tok;
+        if (r->n_texts + n > r->how->at_once || (full && r->n_groups > 0))
             return FT_OK;
         status = begin_batch(r, r->at, n, err);
         r->at += n;

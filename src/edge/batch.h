@@ -48,6 +48,7 @@ typedef struct ft_batch_opts {
     ft_batch_planner planner;
     ft_sampling sampling; /* of all tasks; each has its own seed */
     uint32_t at_once;     /* tasks whose texts are under way at most, > 0 */
+    uint32_t kv_tok;      /* tokens of the draft model's KV for them all; 0: no limit */
     ft_clock clock;
     /* Asked often: true ends the batch (FT_CANCELLED), to be resumed. */
     bool (*cancelled)(void *ctx);

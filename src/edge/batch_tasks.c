@@ -15,6 +15,8 @@
 #include "base/num.h"
 #include "base/sort.h"
 
+#define ROOM_TOK 128 /* for a draft, and for blocks that are not full */
+
 /* A task under way: where it stands, for messages. */
 typedef struct reader {
     ft_task *task;
@@ -306,6 +308,36 @@ ft_status ft_tasks_tokenize(ft_tasks *tasks, const ft_vocab *vocab,
             status = ft_error_set(&why, FT_INVALID, "the prompt has no tokens");
         if (status != FT_OK)
             return ft_error_set(err, status, "line %u: %s", task->line, why.message);
+    }
+    return FT_OK;
+}
+
+/* ---- memory ---- */
+
+uint64_t ft_task_room_tok(const ft_task *task, uint32_t context)
+{
+    const uint64_t n = task->tokens.n + (task->max_tokens ? task->max_tokens : context);
+    return (n < context ? n : context) + ROOM_TOK;
+}
+
+ft_status ft_tasks_check_room(const ft_tasks *tasks, uint32_t context, uint32_t kv_tok,
+                              ft_error *err)
+{
+    for (size_t i = 0; i < tasks->n; i++) {
+        const ft_task *t = &tasks->task[i];
+        const uint64_t room = ft_task_room_tok(t, context), least = t->tokens.n + ROOM_TOK;
+        if (room <= kv_tok)
+            continue;
+        if (least >= kv_tok)
+            return ft_error_set(err, FT_TOO_LARGE,
+                                "line %u: task %s needs %llu tokens of KV for its prompt alone, "
+                                "there are %u: shorten the prompt, or take a larger pool",
+                                t->line, t->id, (unsigned long long)least, kv_tok);
+        return ft_error_set(err, FT_TOO_LARGE,
+                            "line %u: task %s needs %llu tokens of KV, there are %u: with "
+                            "max_tokens %llu or less it would fit",
+                            t->line, t->id, (unsigned long long)room, kv_tok,
+                            (unsigned long long)(kv_tok - least));
     }
     return FT_OK;
 }

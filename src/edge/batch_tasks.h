@@ -58,4 +58,13 @@ void ft_tasks_deinit(ft_tasks *tasks);
 FT_WARN_UNUSED ft_status ft_tasks_tokenize(ft_tasks *tasks, const ft_vocab *vocab,
                                            const ft_tokenize_limits *limits, ft_error *err);
 
+/* Tokens of the draft model's KV that a tokenized task takes: its prompt, its answer, and room for
+ * a draft (Zhu et al., eq. (10)). context: as limits->max_tok above. */
+uint64_t ft_task_room_tok(const ft_task *task, uint32_t context);
+
+/* Whether each task has room in a KV pool of this size. FT_TOO_LARGE names a task that has not, and
+ * says what would fit. */
+FT_WARN_UNUSED ft_status ft_tasks_check_room(const ft_tasks *tasks, uint32_t context,
+                                             uint32_t kv_tok, ft_error *err);
+
 #endif

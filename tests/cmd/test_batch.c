@@ -177,6 +177,25 @@ static void test_killed(void **state)
     remove_output(second);
 }
 
+/* A server that is not there yet is waited for, as a lost one. */
+static void test_server_comes_late(void **state)
+{
+    char address[32], number[16];
+    (void)state;
+    snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    snprintf(number, sizeof number, "%d", port);
+    assert_int_equal(program_stop(&server), 0);
+    program batch = program_start((const char *[]){"batch", "--server", address, "-md", model, "-t",
+                                                   "1", "-ngl", "0", tasks, "-o", first, NULL});
+    assert_true(program_wait_number(&batch, "server absent", "127.0.0.1:") == port);
+    server = program_start((const char *[]){"serve", "-m", model, "-t", "1", "-c", "256", "-ngl",
+                                            "0", "--port", number, NULL});
+    assert_int_equal(program_wait_port(&server, "listening"), port);
+    assert_int_equal(program_wait_end(&batch), 0);
+    assert_int_equal(access(first, F_OK), 0);
+    remove_output(first);
+}
+
 static void test_refuses(void **state)
 {
     char more[512];
@@ -207,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_server_comes_late),
         cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -191,6 +191,7 @@ typedef struct how {
     const ft_model *draft;
     uint32_t length, batch, at_once;
     float temperature;
+    uint32_t kv_tok;
 } how;
 
 static ft_journal *open_journal(const char *path, bool resume)
@@ -215,6 +216,7 @@ static ft_status run(ft_edge *edge, const how *h, ft_journal *journal, stopper *
                                 .planner = {&c, cut},
                                 .sampling = sampling_of(h->temperature),
                                 .at_once = h->at_once,
+                                .kv_tok = h->kv_tok,
                                 .clock = ft_clock_monotonic(),
                                 .cancelled = stops,
                                 .ctx = stop};
@@ -256,13 +258,14 @@ static void remove_all(char *path)
 static void test_same_texts(void **state)
 {
     const how ways[] = {
-        {target, 4, 3, 6, 0},
-        {bad, 4, 3, 6, 0},
-        {target, 5, 2, TASKS, 0.8f},
-        {bad, 1, 4, 4, 0.8f},
-        {target, 7, 1, 3, 0},
-        {NULL, 0, 3, 6, 0.8f},
-        {target, 3, TASKS, TASKS, 0.8f},
+        {target, 4, 3, 6, 0, 0},
+        {bad, 4, 3, 6, 0, 0},
+        {target, 5, 2, TASKS, 0.8f, 0},
+        {bad, 1, 4, 4, 0.8f, 0},
+        {target, 7, 1, 3, 0, 0},
+        {NULL, 0, 3, 6, 0.8f, 0},
+        {target, 3, TASKS, TASKS, 0.8f, 0},
+        {target, 3, 2, TASKS, 0, 2 * (MAX_CONTEXT + 128)}, /* not all at once */
     };
     (void)state;
     for (size_t i = 0; i < FT_COUNT(ways); i++) {
@@ -292,7 +295,7 @@ static void test_same_texts(void **state)
 /* Stopped again and again, each time by a new process as far as the journal can tell. */
 static void test_resumes(void **state)
 {
-    const how h = {bad, 3, 3, 6, 0.8f};
+    const how h = {bad, 3, 3, 6, 0.8f, 0};
     alone all[TASKS];
     char *path = new_path();
     ft_edge *edge = make_edge(h.draft, h.length);
@@ -321,7 +324,7 @@ static void test_resumes(void **state)
 /* Tokens that the journal has of an answer are all of it, but nobody came to say so. */
 static void test_whole_already(void **state)
 {
-    const how h = {bad, 3, 3, 6, 0};
+    const how h = {bad, 3, 3, 6, 0, 0};
     alone all[TASKS];
     char *path = new_path();
     ft_edge *edge = make_edge(h.draft, h.length);

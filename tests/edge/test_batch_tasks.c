@@ -222,6 +222,22 @@ static void test_tokenizes(void **state)
     assert_int_equal(ft_tasks_tokenize(&tasks, vocab, &limits, &err), FT_TOO_LARGE);
     assert_non_null(strstr(err.message, "line 1"));
     assert_non_null(strstr(err.message, "task b"));
+    /* Where it has no room in memory the message says what would fit, and that is true. */
+    ft_tasks_deinit(&tasks);
+    limits.max_tok = 1000;
+    assert_int_equal(
+        read_text("{\"id\":\"b\",\"prompt\":\"hello hello\",\"max_tokens\":20}", &err, &tasks),
+        FT_OK);
+    assert_int_equal(ft_tasks_tokenize(&tasks, vocab, &limits, &err), FT_OK);
+    const uint32_t room = (uint32_t)ft_task_room_tok(&tasks.task[0], 1000);
+    assert_int_equal(ft_tasks_check_room(&tasks, 1000, room, &err), FT_OK);
+    assert_int_equal(ft_tasks_check_room(&tasks, 1000, room - 3, &err), FT_TOO_LARGE);
+    assert_non_null(strstr(err.message, "task b"));
+    assert_non_null(strstr(err.message, "max_tokens 17 "));
+    tasks.task[0].max_tokens = 17;
+    assert_int_equal(ft_tasks_check_room(&tasks, 1000, room - 3, &err), FT_OK);
+    assert_int_equal(ft_tasks_check_room(&tasks, 1000, 5, &err), FT_TOO_LARGE);
+    assert_non_null(strstr(err.message, "shorten"));
     stop = true;
     assert_int_equal(ft_tasks_tokenize(&tasks, vocab, &limits, &err), FT_CANCELLED);
     ft_tasks_deinit(&tasks);
