@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/rng.h"
 #include "base/text.h"
 #include "edge/exchange.h"
 #include "edge/rounds.h"
@@ -59,8 +60,9 @@ struct runner {
     size_t n_groups;
     uint32_t n_texts;  /* in them */
     uint64_t room_tok; /* of them */
-    uint32_t n_joint;  /* times that drafts were sent together */
-    bool no_memory;    /* a sink could not keep a token */
+    /* Number of the last joint drafts. Begins anywhere: another edge of this tenant has some, too. */
+    uint32_t joint;
+    bool no_memory; /* a sink could not keep a token */
 };
 
 static int64_t now_us(const runner *r)
@@ -318,10 +320,10 @@ static ft_status draft(runner *r, const group *g, ft_error *err)
     ft_gens_prepare(ready, n);
     r->stats->draft_s += (double)(now_us(r) - from_us) / 1e6;
     r->stats->rounds++;
-    r->n_joint++;
+    r->joint++;
     for (uint32_t i = 0; i < n && status == FT_OK; i++) {
         ready[i]->out.msg.draft.together = n;
-        ready[i]->out.msg.draft.batch = r->n_joint;
+        ready[i]->out.msg.draft.batch = r->joint;
         status = ft_gen_send(ready[i], err);
     }
     return status;
@@ -438,6 +440,8 @@ ft_status ft_batch_run(const ft_batch_opts *opts, ft_error *err, ft_batch_stats 
     r.groups = calloc(opts->at_once, sizeof *r.groups);
     if (!r.planned || !r.released || !r.groups)
         status = no_memory(err);
+    if (status == FT_OK && ft_random_bytes(&r.joint, sizeof r.joint) != FT_OK)
+        status = ft_error_set(err, FT_IO, "batch: the operating system gave no random bytes");
     if (status == FT_OK)
         status = work(&r, err);
     status = close_all(&r, status, err);
