@@ -60,7 +60,7 @@ struct runner {
     size_t n_groups;
     uint32_t n_texts;  /* in them */
     uint64_t room_tok; /* of them */
-    /* Number of the last joint drafts. Begins anywhere: another edge of this tenant has some, too. */
+    /* Number of the last joint drafts. Begins anywhere, as other edges have some, too. */
     uint32_t joint;
     bool no_memory; /* a sink could not keep a token */
 };
