@@ -10,15 +10,17 @@
 #include "base/num.h"
 #include "base/sort.h"
 
-/* Labels of each prefix: about LABELS_WORK pairs of tasks and labels a length, so that the time
- * grows with the square of the tasks, as Algorithm 1's does. 128 are all that 8 tasks can have. */
+/* Labels of each prefix: for few tasks about LABELS_WORK pairs of tasks and labels a length; for
+ * many, as long as a length takes no more than LABELS_STEPS. 128 are all that 8 tasks can have. */
 #define LABELS_WORK  40000
 #define LABELS_LEAST 4
 #define LABELS_MOST  128
+#define LABELS_STEPS 100000000
 /* What moves may compute: a step takes 20 to 30 ns. With twice as many, a plan of 1,000 tasks with
  * random outputs became 1 % shorter (819 to 811 s), one of 100 tasks stayed the same. */
 #define STEPS_LEAST 1000000
 #define STEPS_PAIR  600
+#define STEPS_MOST  1000000000
 
 enum { STARTS = 3 }; /* of a length: Algorithm 1, labels by input and by output */
 
@@ -45,31 +47,14 @@ static ft_status starts_init(starts *s, const ft_plan_problem *p, uint32_t n, ft
     return status;
 }
 
-static uint32_t labels_of(const ft_plan_problem *p)
+/* paper: the split that took Algorithm 1 so many steps. A label takes more, because its curves bend
+ * where batches end; Algorithm 1 has all end together. 0: no labels. */
+static uint32_t labels_of(const ft_plan_problem *p, const ft_plan_split *paper, uint64_t steps)
 {
+    const double bends = 1 + paper->n_batches / 8.0;
     const double pairs = (double)p->n * (p->n + 1) / 2;
-    return (uint32_t)fmin(fmax(LABELS_WORK / pairs, LABELS_LEAST), LABELS_MOST);
-}
-
-static ft_status make_starts(ft_plan_cost *c, bool paper_only, const ft_plan_watch *watch,
-                             ft_error *err, starts *all)
-{
-    const ft_plan_problem *p = c->p;
-    const uint32_t lengths = p->length_most - p->length_least + 1, most = labels_of(p);
-    ft_status status = FT_OK;
-    for (uint32_t i = 0; i < lengths && status == FT_OK; i++) {
-        ft_plan_split *s = &all->splits[i * (paper_only ? 1 : STARTS)];
-        for (uint32_t k = 0; k < (paper_only ? 1 : STARTS); k++)
-            s[k].length = p->length_least + i;
-        status = ft_plan_paper(c, watch, err, &s[0]);
-        if (status == FT_OK && !paper_only)
-            status = ft_plan_labels(c, FT_PLAN_BY_INPUT, most, watch, err, &s[1]);
-        if (status == FT_OK && !paper_only)
-            status = ft_plan_labels(c, FT_PLAN_BY_OUTPUT, most, watch, err, &s[2]);
-        if (watch)
-            ft_progress_report(&watch->progress, i + 1, lengths + !paper_only);
-    }
-    return status;
+    const double most = fmin(fmax(LABELS_WORK / pairs, LABELS_LEAST), LABELS_MOST);
+    return (uint32_t)fmin(most, LABELS_STEPS / (1 + (double)steps * bends));
 }
 
 static bool sooner(const void *ctx, const void *a, const void *b)
@@ -80,10 +65,63 @@ static bool sooner(const void *ctx, const void *a, const void *b)
     return x->length < y->length;
 }
 
+/* Two more splits of the length of s[0]. */
+static ft_status add_labels(ft_plan_cost *c, uint32_t most, const ft_plan_watch *watch,
+                            ft_error *err, ft_plan_split *s)
+{
+    ft_status status = ft_plan_labels(c, FT_PLAN_BY_INPUT, most, watch, err, &s[1]);
+    return status == FT_OK ? ft_plan_labels(c, FT_PLAN_BY_OUTPUT, most, watch, err, &s[2]) : status;
+}
+
+/* The splits of one length. *skipped: there would be too much to do for labels. */
+static ft_status make_start(ft_plan_cost *c, const ft_plan_watch *watch, ft_error *err,
+                            ft_plan_split *s, bool *skipped)
+{
+    const uint64_t before = c->steps;
+    ft_status status = ft_plan_paper(c, watch, err, &s[0]);
+    const uint32_t most = labels_of(c->p, &s[0], c->steps - before);
+    *skipped |= most == 0;
+    return status == FT_OK && most > 0 ? add_labels(c, most, watch, err, s) : status;
+}
+
+static ft_status make_paper_starts(ft_plan_cost *c, const ft_plan_watch *watch, ft_error *err,
+                                   starts *all)
+{
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < all->n && status == FT_OK; i++) {
+        all->splits[i].length = c->p->length_least + i;
+        status = ft_plan_paper(c, watch, err, &all->splits[i]);
+        if (watch)
+            ft_progress_report(&watch->progress, i + 1, all->n);
+    }
+    return status;
+}
+
+/* Where labels were too much for each length, the paper's best length alone gets a few. */
+static ft_status make_starts(ft_plan_cost *c, const ft_plan_watch *watch, ft_error *err,
+                             starts *all)
+{
+    uint32_t best = 0;
+    bool skipped = false;
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; i < all->n && status == FT_OK; i += STARTS) {
+        for (uint32_t k = 0; k < STARTS; k++)
+            all->splits[i + k].length = c->p->length_least + i / STARTS;
+        status = make_start(c, watch, err, &all->splits[i], &skipped);
+        best = sooner(NULL, &all->splits[i], &all->splits[best]) ? i : best;
+        if (watch)
+            ft_progress_report(&watch->progress, i + STARTS, all->n + 1);
+    }
+    if (status == FT_OK && skipped && !isfinite(all->splits[best + 1].inf_s))
+        status = add_labels(c, 1, watch, err, &all->splits[best]);
+    return status;
+}
+
 static ft_status improve(ft_plan_cost *c, const ft_plan_watch *watch, ft_error *err, starts *all)
 {
     const uint64_t pairs = (uint64_t)c->p->n * c->p->n;
-    const uint64_t steps = c->steps + STEPS_LEAST + STEPS_PAIR * pairs;
+    const uint64_t wanted = STEPS_LEAST + STEPS_PAIR * pairs;
+    const uint64_t steps = c->steps + (wanted < STEPS_MOST ? wanted : STEPS_MOST);
     ft_status status = FT_OK;
     ft_sort(all->splits, all->n, sizeof *all->splits, sooner, NULL);
     for (uint32_t i = 0; i < all->n && status == FT_OK; i++)
@@ -103,7 +141,8 @@ ft_status ft_plan_search(ft_plan_cost *c, ft_plan_algorithm algorithm, const ft_
     starts all;
     ft_status status = starts_init(&all, p, lengths * (paper_only ? 1 : STARTS), err);
     if (status == FT_OK)
-        status = make_starts(c, paper_only, watch, err, &all);
+        status =
+            paper_only ? make_paper_starts(c, watch, err, &all) : make_starts(c, watch, err, &all);
     if (status == FT_OK && !paper_only)
         status = improve(c, watch, err, &all);
     if (status == FT_OK && c->no_memory)

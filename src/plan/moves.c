@@ -11,12 +11,12 @@
 
 #define NONE      UINT32_MAX
 #define HELPS     (1 - 1e-9) /* a gain below is a rounding error */
-#define WATCH_GAP 4096       /* tries between two questions whether to stop */
+#define WATCH_GAP 1000000    /* steps between two questions whether to stop: some 25 ms */
 
 typedef struct moves {
     ft_plan_cost *c;
     ft_plan_split *s;
-    uint64_t steps;
+    uint64_t steps, next_watch;
     uint32_t *first;         /* [n + 1] where each batch begins in s->order */
     uint32_t *list[2];       /* [n] tasks of two new batches */
     ft_plan_piece *piece[2]; /* [n] */
@@ -24,7 +24,6 @@ typedef struct moves {
     ft_plan_lane *lanes;     /* [n + 1] of a try */
     uint32_t *order, *sizes; /* [n], [n + 1]: a split in the making */
     uint32_t *places;        /* [n] batches in another order */
-    uint32_t tries;
     const ft_plan_watch *watch;
     ft_status status;
     ft_error *err;
@@ -32,8 +31,10 @@ typedef struct moves {
 
 static bool goes_on(moves *m)
 {
-    if (++m->tries % WATCH_GAP == 0 && m->status == FT_OK)
+    if (m->c->steps >= m->next_watch && m->status == FT_OK) {
+        m->next_watch = m->c->steps + WATCH_GAP;
         m->status = ft_plan_watch_check(m->watch, m->err);
+    }
     return m->status == FT_OK && m->c->steps < m->steps;
 }
 
