@@ -147,6 +147,50 @@ static void test_costs(void **state)
     json_decref(must_run(scenario, flags));
 }
 
+/* One task with 10 tokens in and 7 out; 2 tokens a round, all accepted, so 3 a round: 3 rounds. All
+ * six factors count. */
+static void test_drafting_costs(void **state)
+{
+    static const double pass = 1000, row = 100, out = 10, interaction = 2, cached = 3, head = 50;
+    char all[80], flags[256];
+    double draft_us = 0, verify_us = 0;
+    snprintf(all, sizeof all, "%s/all.json", folder);
+    json_t *root = json_pack("{s:s, s:s, s:f, s:{s:f, s:f, s:f, s:f, s:f, s:f}}", "kind",
+                             "foretoken verify-time", "model", "m", "error", 0.1, "us", "pass",
+                             pass, "row", row, "logits_row", out, "interaction", interaction,
+                             "cached_tok", cached, "head", head);
+    assert_int_equal(json_dump_file(root, all, 0), 0);
+    json_decref(root);
+    write_with("tasks", "[{\"id\": \"a\", \"input\": 10, \"output\": 7, \"gain\": 1}]");
+    root = json_with(scenario, "lengths", "[2, 2]");
+    json_object_set_new(root, "acceptance", json_real(1));
+    assert_int_equal(json_dump_file(root, scenario, 0), 0);
+    json_decref(root);
+    for (int n = 1; n <= 3; n++) {
+        const int past = n == 1 ? 0 : 10 + 3 * (n - 1) - 1; /* in the KV when the round begins */
+        const int drafted = n == 1 ? 10 : 1, verified = n == 1 ? 12 : 3;
+        for (int i = 0; i < 2; i++) { /* the first pass of round 1 reads the input */
+            const int rows = i == 0 ? drafted : 1, behind = i == 0 ? past : past + drafted;
+            const int kv = n == 1 && i == 1 ? 10 : behind;
+            draft_us += pass + head + out + rows * row + kv * cached;
+            for (int r = 1; r <= rows; r++)
+                draft_us += interaction * (kv + r);
+        }
+        verify_us += pass + head + 3 * out + verified * row + past * cached;
+        for (int r = 1; r <= verified; r++)
+            verify_us += interaction * (past + r);
+    }
+    snprintf(flags, sizeof flags, "--costs-draft %s --costs-verify %s", all, all);
+    root = must_run(scenario, flags);
+    const json_t *batch = json_array_get(json_object_get(root, "batches"), 0);
+    assert_true(program_number(batch, "rounds") == 3);
+    assert_true(fabs(program_number(batch, "draft_s") * 1e6 / draft_us - 1) < 1e-9);
+    assert_true(fabs(program_number(batch, "verify_s") * 1e6 / verify_us - 1) < 1e-9);
+    assert_true(fabs(program_number(root, "t_inf_s") * 1e6 / (draft_us + verify_us) - 1) < 1e-9);
+    json_decref(root);
+    unlink(all);
+}
+
 static void test_selftest(void **state)
 {
     static const char *const numbers[] = {"instances",        "contiguous_equal", "worst_gap",
@@ -195,8 +239,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_report), cmocka_unit_test(test_baselines),
-        cmocka_unit_test(test_costs), cmocka_unit_test(test_selftest),
-        cmocka_unit_test(test_refused)};
+        cmocka_unit_test(test_report),   cmocka_unit_test(test_baselines),
+        cmocka_unit_test(test_costs),    cmocka_unit_test(test_drafting_costs),
+        cmocka_unit_test(test_selftest), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
