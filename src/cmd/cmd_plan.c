@@ -129,17 +129,19 @@ static json_t *check_json(const planning *f, const ft_plan_check *c)
     const ft_plan_match together = {all[0].n + all[1].n, all[0].equal + all[1].equal,
                                     all[0].worst_gap > all[1].worst_gap ? all[0].worst_gap
                                                                         : all[1].worst_gap};
-    return json_pack(
-        "{s:s, s:b, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:i, s:i}",
-        "command", "plan --selftest", "holds", ft_plan_check_holds(c), "instances",
-        (int)c->instances, "seed", (json_int_t)f->seed, "contiguous_equal",
-        share_of(&c->contiguous), "worst_gap", c->contiguous.worst_gap, "paper_equal",
-        share_of(&c->paper[1]), "paper_worst_gap", c->paper[1].worst_gap, "paper_equal_own_outputs",
-        share_of(&c->paper[0]), "paper_worst_gap_own_outputs", c->paper[0].worst_gap,
-        "all_orders_equal", share_of(&together), "all_orders_worst_gap", together.worst_gap,
-        "bandwidth_error", c->bandwidth_error, "memory_broken", (int)c->memory_broken,
-        "pipeline_unequal", (int)c->pipeline_unequal, "too_cheap", (int)c->too_cheap,
-        "worse_than_paper", (int)c->worse_than_paper);
+    return json_pack("{s:s, s:b, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
+                     "s:f, s:f, s:f, s:i, s:i, s:i, s:i}",
+                     "command", "plan --selftest", "holds", ft_plan_check_holds(c), "instances",
+                     (int)c->instances, "seed", (json_int_t)f->seed, "contiguous_equal",
+                     share_of(&c->contiguous), "worst_gap", c->contiguous.worst_gap, "paper_equal",
+                     share_of(&c->paper[1]), "paper_worst_gap", c->paper[1].worst_gap,
+                     "paper_equal_own_outputs", share_of(&c->paper[0]),
+                     "paper_worst_gap_own_outputs", c->paper[0].worst_gap, "all_orders_equal",
+                     share_of(&together), "all_orders_worst_gap", together.worst_gap,
+                     "rolling_equal", share_of(&c->rolling), "rolling_worst_gap",
+                     c->rolling.worst_gap, "bandwidth_error", c->bandwidth_error, "memory_broken",
+                     (int)c->memory_broken, "pipeline_unequal", (int)c->pipeline_unequal,
+                     "too_cheap", (int)c->too_cheap, "worse_than_paper", (int)c->worse_than_paper);
 }
 
 static void print_match(const char *what, const ft_plan_match *m)
@@ -158,6 +160,7 @@ static void print_check(const ft_plan_check *c)
     print_match("  paper, outputs of different lengths", &c->paper[0]);
     print_match("all partitions and orders: best, same length", &c->all_orders[1]);
     print_match("  best, different lengths", &c->all_orders[0]);
+    print_match("  best, without a barrier (--rolling)", &c->rolling);
     printf("\nplans that cost less than the best there is  %u\n"
            "plans of best that are worse than paper's    %u\n"
            "batches that exceed the memory               %u\n"

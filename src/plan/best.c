@@ -22,6 +22,8 @@
 #define STEPS_PAIR  600
 #define STEPS_MOST  1000000000
 
+#define KICKED 3 /* splits that get kicks: the best ones */
+
 enum { STARTS = 3 }; /* of a length: Algorithm 1, labels by input and by output */
 
 typedef struct starts {
@@ -127,6 +129,10 @@ static ft_status improve(ft_plan_cost *c, const ft_plan_watch *watch, ft_error *
     for (uint32_t i = 0; i < all->n && status == FT_OK; i++)
         if (isfinite(all->splits[i].inf_s) && c->steps < steps)
             status = ft_plan_moves(c, steps, watch, err, &all->splits[i]);
+    ft_sort(all->splits, all->n, sizeof *all->splits, sooner, NULL);
+    for (uint32_t i = 0; i < all->n && i < KICKED && status == FT_OK; i++)
+        if (isfinite(all->splits[i].inf_s) && c->steps < steps)
+            status = ft_plan_kicks(c, steps, watch, err, &all->splits[i]);
     if (watch && status == FT_OK)
         ft_progress_report(&watch->progress, 1, 1);
     return status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The best plan of a small problem by trying all, to check the algorithms with. It computes T_inf
- * by eq. (20) to (22) round by round, and not as the algorithms do. Only for batches that go by
- * rounds and tasks that stay. Pure; any thread. */
+ * by eq. (20) to (22) round by round, and not as the algorithms do. Where tasks leave or rounds
+ * have no barrier, it goes through each plan by ft_plan_walk. Pure; any thread. */
 #ifndef FT_PLAN_EXHAUSTIVE_H
 #define FT_PLAN_EXHAUSTIVE_H
 

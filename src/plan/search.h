@@ -35,6 +35,10 @@ FT_WARN_UNUSED ft_status ft_plan_labels(ft_plan_cost *c, ft_plan_sorting sorting
 FT_WARN_UNUSED ft_status ft_plan_moves(ft_plan_cost *c, uint64_t steps, const ft_plan_watch *watch,
                                        ft_error *err, ft_plan_split *s);
 
+/* Makes a split better where moves alone do not help any more. As above. */
+FT_WARN_UNUSED ft_status ft_plan_kicks(ft_plan_cost *c, uint64_t steps, const ft_plan_watch *watch,
+                                       ft_error *err, ft_plan_split *s);
+
 /* FT_CANCELLED if planning is to stop. */
 FT_WARN_UNUSED ft_status ft_plan_watch_check(const ft_plan_watch *watch, ft_error *err);
 

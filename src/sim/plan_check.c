@@ -187,6 +187,27 @@ static ft_status check_pipeline(const instance *in, ft_plan_flow flow, ft_error 
     return status;
 }
 
+/* As `foretoken batch` works. */
+static ft_status check_rolling(const instance *in, ft_error *err, ft_plan_check *out)
+{
+    ft_plan_problem p = in->p;
+    ft_batch_plan plan;
+    double any = 0;
+    if (p.n > FT_PLAN_CHECK_ROLLING)
+        return FT_OK;
+    p.flow = FT_PLAN_ROLLING;
+    p.leave = true;
+    ft_status status = ft_batch_plan_make(&p, FT_PLAN_BEST, NULL, err, &plan);
+    if (status == FT_OK)
+        status = ft_plan_exhaustive(&p, FT_PLAN_ALL_ORDERS, err, &any);
+    if (status == FT_OK) {
+        match(&out->rolling, plan.inf_s, any);
+        out->too_cheap += plan.inf_s < any * (1 - SAME);
+    }
+    ft_batch_plan_deinit(&plan);
+    return status;
+}
+
 static ft_status check_instance(const instance *in, ft_error *err, ft_plan_check *out)
 {
     double s[FT_PLAN_ALGORITHMS];
@@ -204,7 +225,9 @@ static ft_status check_instance(const instance *in, ft_error *err, ft_plan_check
     status = check_search(in, s, err, out);
     if (status == FT_OK)
         status = check_pipeline(in, FT_PLAN_ROUNDS, err, out);
-    return status == FT_OK ? check_pipeline(in, FT_PLAN_ROLLING, err, out) : status;
+    if (status == FT_OK)
+        status = check_pipeline(in, FT_PLAN_ROLLING, err, out);
+    return status == FT_OK ? check_rolling(in, err, out) : status;
 }
 
 ft_status ft_plan_check_run(const ft_plan_check_opts *opts, ft_error *err, ft_plan_check *out)

@@ -9,6 +9,7 @@
 
 #define FT_PLAN_CHECK_TASKS      8 /* of an instance at most */
 #define FT_PLAN_CHECK_ALL_ORDERS 6 /* up to here also all partitions and orders */
+#define FT_PLAN_CHECK_ROLLING    5 /* up to here also those without a barrier */
 
 /* How an algorithm compares with all plans of some kind. */
 typedef struct ft_plan_match {
@@ -21,6 +22,7 @@ typedef struct ft_plan_check {
     ft_plan_match contiguous;    /* best, and contiguous batches */
     ft_plan_match paper[2];      /* the same of paper: tasks' own outputs; all outputs the same */
     ft_plan_match all_orders[2]; /* best, and all partitions and orders: as above */
+    ft_plan_match rolling;       /* the same without a barrier, tasks leaving their batches */
     uint32_t worse_than_paper;   /* plans of best; this and all below must be 0, or 1e-9 */
     uint32_t too_cheap;          /* plans that cost less than the best there is */
     uint32_t memory_broken;      /* batches that exceed the memory */
