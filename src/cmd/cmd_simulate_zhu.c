@@ -177,10 +177,13 @@ static void plot_panel(const simulate *f, uint32_t first, FILE *out)
     bool comma = false;
     while (first + n < f->table.n && !begins(f, first + n))
         n++;
+    char tasks[32] = "";
+    if (strcmp(rows->x_name, "tasks") != 0)
+        snprintf(tasks, sizeof tasks, ", %u tasks", rows->point.tasks);
     fprintf(out,
-            "set title 'figure %u%c: %s'\nset xlabel '%s'\nset ylabel 'seconds'\n"
+            "set title 'figure %u%c: %s%s'\nset xlabel '%s'\nset ylabel 'seconds'\n"
             "set yrange [0:*]\nplot ",
-            rows->figure, rows->panel, f->config.pair[rows->point.pair].name, rows->x_name);
+            rows->figure, rows->panel, f->config.pair[rows->point.pair].name, tasks, rows->x_name);
     for (uint32_t k = 0; k < FT_ZHU_SCHEMES; k++)
         if (has(rows, k)) {
             fprintf(out, "%s'-' title '%s' with linespoints", comma ? ", " : "",
@@ -207,7 +210,8 @@ static ft_status plot(const simulate *f, ft_error *err)
     ft_status status = ft_plot_open(&p, err);
     if (status != FT_OK)
         return status;
-    fprintf(p.gnuplot, "set key top left\nset multiplot layout %u,3\n", lines);
+    fprintf(p.gnuplot, "set key outside bottom center horizontal\nset multiplot layout %u,3\n",
+            lines);
     for (uint32_t i = 0; i < f->table.n; i++)
         if (begins(f, i))
             plot_panel(f, i, p.gnuplot);
