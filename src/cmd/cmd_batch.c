@@ -257,12 +257,13 @@ static ft_status answer(batch_app *app, ft_error *err)
 static json_t *report_of(const batch_app *app)
 {
     const ft_batch_stats *s = &app->stats;
-    return json_pack(
-        "{s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:f, s:f}", "tasks", (json_int_t)app->tasks.n,
-        "tokens", (json_int_t)s->tokens, "rounds", (json_int_t)s->rounds, "passes", s->passes,
-        "passes_per_batch", s->rounds > 0 ? s->passes / (double)s->rounds : 0, "drafted",
-        (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted, "draft_s", s->draft_s,
-        "wait_s", s->wait_s, "total_s", ft_journal_answers(app->journal)->clock_s);
+    return json_pack("{s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:f, s:f, s:f}", "tasks",
+                     (json_int_t)app->tasks.n, "tokens", (json_int_t)s->tokens, "rounds",
+                     (json_int_t)s->rounds, "passes", s->passes, "passes_per_batch",
+                     s->rounds > 0 ? s->passes / (double)s->rounds : 0, "drafted",
+                     (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted, "draft_s",
+                     s->draft_s, "verify_s", s->verify_s, "wait_s", s->wait_s, "total_s",
+                     ft_journal_answers(app->journal)->clock_s);
 }
 
 static void print_report(const json_t *r)

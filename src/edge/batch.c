@@ -95,6 +95,15 @@ static ft_status cancelled(ft_error *err)
     return ft_error_set(err, FT_CANCELLED, "batch: interrupted: go on with it by --resume");
 }
 
+/* What concerns one task names it; a lost server concerns all. */
+static ft_status blame(const ft_task *task, ft_status status, ft_error *err)
+{
+    if (status == FT_OK || status == FT_CANCELLED || status == FT_UNAVAILABLE ||
+        status == FT_TIMEOUT)
+        return status;
+    return ft_error_set(err, status, "task %s, line %u: %s", task->id, task->line, err->message);
+}
+
 /* ---- a text ---- */
 
 static bool on_text(void *ctx, const char *bytes, size_t n, const ft_gen_token *tokens,
@@ -246,6 +255,7 @@ static ft_status begin_batch(runner *r, const uint32_t *task, uint32_t n, ft_err
         g->text[i] = (text){.run = r, .task = task[i]};
     for (uint32_t i = 0; i < n && status == FT_OK; i++) {
         status = open_text(&g->text[i], r->plan.length, err);
+        status = blame(task_of(&g->text[i]), status, err);
         g->n_left += g->text[i].gen != NULL;
     }
     r->n_texts += g->n_left;
@@ -277,10 +287,11 @@ static ft_status hear_text(text *t, ft_error *err)
     if (status == FT_OK && t->run->no_memory)
         return no_memory(err);
     if (status != FT_OK)
-        return status;
+        return blame(task_of(t), status, err);
     if (joint && t->gen->out.together > 0) {
         s->joint++;
         s->passes += 1.0 / t->gen->out.together;
+        s->verify_s += 1e-6 * t->gen->out.verify_us / t->gen->out.together;
     }
     if (t->stats.finish == FT_FINISH_NONE)
         return FT_OK;

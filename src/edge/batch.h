@@ -62,6 +62,7 @@ typedef struct ft_batch_stats {
     uint64_t joint;  /* drafts that were sent together with others, whose verdicts came */
     uint64_t drafted, accepted, tokens;
     double draft_s, wait_s; /* in the draft model; until verdicts came */
+    double verify_s;        /* of those passes */
 } ft_batch_stats;
 
 /* Works on all tasks that the journal has not done, until all are done (the caller then finishes

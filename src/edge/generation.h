@@ -70,10 +70,11 @@ ft_gen_state ft_gen_next(ft_gen_state state, ft_gen_event event);
 
 /* The outstanding round. */
 typedef struct ft_gen_round {
-    ft_client_msg msg; /* its Draft, kept to be sent again */
-    uint32_t run_left; /* RUN, RUN_NEXT: tokens still to come */
-    uint32_t next_run; /* RUN_NEXT: tokens of the next run */
-    uint32_t together; /* of the last verdict: joint drafts of this one's batch in its pass */
+    ft_client_msg msg;  /* its Draft, kept to be sent again */
+    uint32_t run_left;  /* RUN, RUN_NEXT: tokens still to come */
+    uint32_t next_run;  /* RUN_NEXT: tokens of the next run */
+    uint32_t together;  /* of the last verdict: joint drafts of this one's batch in its pass, */
+    uint32_t verify_us; /* and how long the pass took */
 } ft_gen_round;
 
 typedef struct ft_gen {
