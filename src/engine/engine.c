@@ -400,7 +400,7 @@ static ft_status run_by_layer(ft_engine *engine, ft_error *err)
     ft_status status = ft_layers_run(&engine->layers, &engine->batch, &pass, err);
     if (status != FT_OK)
         return status;
-    /* What was given up would have taken at least the limit. */
+    /* With more threads the rest would have taken at least the limit. */
     saw_pass(engine, &engine->pace, &size, n_threads,
              pass.n_threads < n_threads ? pass.limit_us : pass.compute_us);
     engine->logits = engine->layers.logits;

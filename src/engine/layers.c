@@ -8,6 +8,10 @@
 
 #include "ggml-cpu.h"
 
+/* Of so many layers one may be given up, and one more, before the rest of a pass is computed on one
+ * thread. On a quiet machine one or two of 512 are, because the reader needs a core now and
+ * then. */
+#define GIVE_UP_ONE_OF 64
 /* Beside its share of a pass's limit a layer may take this longer: threads are woken for each. */
 #define LAYER_SLACK_US 2000
 
@@ -75,12 +79,16 @@ static ft_status attempt(ft_layers *l, ft_graph *g, const inputs *in, ft_layers_
 
 static ft_status compute(ft_layers *l, ft_graph *g, const inputs *in, ft_layers_pass *pass)
 {
-    const ft_status status = attempt(l, g, in, pass);
-    if (status != FT_TIMEOUT || pass->n_threads == 1 || pass->limit_us == 0)
+    const int all = pass->n_threads;
+    ft_status status = attempt(l, g, in, pass);
+    if (status != FT_TIMEOUT || all == 1 || pass->limit_us == 0)
         return status;
     pass->n_threads = 1;
     pass->route->begin(pass->route); /* threads have claimed a part of the attention's work */
-    return attempt(l, g, in, pass);
+    status = attempt(l, g, in, pass);
+    if (++pass->n_given_up < 2 + l->n_layer / GIVE_UP_ONE_OF)
+        pass->n_threads = all;
+    return status;
 }
 
 static ft_status run_layer(ft_layers *l, uint32_t il, const ft_batch *batch, ft_layers_pass *pass)

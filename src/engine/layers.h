@@ -45,13 +45,14 @@ void ft_layers_deinit(ft_layers *layers);
 /* Bytes that init would allocate. part: the output head comes in parts. */
 uint64_t ft_layers_bytes(const ft_hparams *hp, uint32_t max_rows, uint32_t max_out, bool part);
 
-/* How a pass uses the processor. A layer that takes too long is computed again on one thread, like
- * those behind it. */
+/* How a pass uses the processor. A layer that takes too long is computed again on one thread. If
+ * that happens to several, so are those behind them. */
 typedef struct ft_layers_pass {
     ft_route *route;     /* its `begin` is called before the first layer and each second attempt */
     ggml_backend_t cpu;  /* its abort callback looks at *give_up_us */
     int64_t *give_up_us; /* when to give up; 0: never */
-    int n_threads;       /* in, out: 1 if a layer was given up */
+    int n_threads;       /* in, out: 1 if the last layers were computed on one */
+    uint32_t n_given_up; /* out: layers; 0 at first */
     int64_t limit_us;    /* of all layers; 0: none */
     int64_t until_us;    /* when the pass as a whole is given up (FT_TIMEOUT); 0: never */
     int64_t compute_us;  /* out: the time without reading */
