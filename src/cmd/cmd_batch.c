@@ -12,7 +12,7 @@
 #include "cmd/cmd.h"
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
-#include "edge/batch.h"
+#include "edge/batch_cut.h"
 
 #define TRY_AGAIN_NS 200000000 /* between two tries to reach a server that has not answered yet */
 
@@ -35,7 +35,7 @@ typedef struct batch_app {
     ft_edge *edge;
     ft_tasks tasks;
     ft_journal *journal;
-    uint32_t *sizes; /* [tasks.n] of the present plan */
+    ft_batch_cut cut;
     ft_batch_stats stats;
 } batch_app;
 
@@ -91,15 +91,13 @@ static uint32_t draft_kv_tok(const batch_app *app, uint32_t context)
 static ft_status load(batch_app *app, ft_error *err)
 {
     batch_flags *f = &app->f;
-    app->sizes = calloc(app->tasks.n, sizeof *app->sizes);
-    if (!app->sizes)
-        return ft_error_set(err, FT_NOMEM, "batch: out of memory");
-    if (f->token_file) {
-        ft_status status = ft_cmd_read_secret(f->token_file, err, &app->token);
-        if (status != FT_OK)
-            return status;
+    ft_status status = ft_batch_cut_init(&app->cut, f->length, f->size, app->tasks.n, err);
+    if (status == FT_OK && f->token_file) {
+        status = ft_cmd_read_secret(f->token_file, err, &app->token);
         f->wire.token = app->token;
     }
+    if (status != FT_OK)
+        return status;
     if (f->length == 0)
         return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
     return ft_cmd_load_model(f->draft, "loading the draft", &f->device, err, &app->model,
@@ -161,17 +159,6 @@ static ft_status connect_server(batch_app *app, ft_error *err)
 
 /* ---- the plan ---- */
 
-/* Batches of --batch tasks in the order of the file. */
-static ft_status cut(void *ctx, const uint32_t *task, size_t n, ft_error *err, ft_batch_plan *out)
-{
-    batch_app *app = ctx;
-    (void)err;
-    *out = (ft_batch_plan){.length = app->f.length, .size = app->sizes, .task = task};
-    for (size_t left = n; left > 0; left -= app->sizes[out->n++])
-        app->sizes[out->n] = left < app->f.size ? (uint32_t)left : app->f.size;
-    return FT_OK;
-}
-
 static void print_plan(const batch_app *app, const ft_batch_plan *plan)
 {
     printf("%zu tasks, %u drafted tokens a round\n", app->tasks.n, plan->length);
@@ -192,7 +179,8 @@ static ft_status dry_run(batch_app *app, ft_error *err)
         return ft_error_set(err, FT_NOMEM, "batch: out of memory");
     for (uint32_t i = 0; i < app->tasks.n; i++)
         all[i] = i;
-    ft_status status = cut(app, all, app->tasks.n, err, &plan);
+    const ft_batch_planner planner = ft_batch_cut_planner(&app->cut);
+    ft_status status = planner.plan(planner.ctx, all, app->tasks.n, err, &plan);
     if (status == FT_OK)
         print_plan(app, &plan);
     free(all);
@@ -219,7 +207,7 @@ static ft_status run_tasks(batch_app *app, ft_error *err)
                                 .vocab = app->vocab,
                                 .tasks = &app->tasks,
                                 .journal = app->journal,
-                                .planner = {app, cut},
+                                .planner = ft_batch_cut_planner(&app->cut),
                                 .sampling = app->f.sampling.values,
                                 .at_once = app->f.edge.max_generations,
                                 .kv_tok = app->f.length > 0 ? app->f.edge.draft_kv_tok : 0,
@@ -329,7 +317,7 @@ static void close_all(batch_app *app)
     ft_model_destroy(app->model);
     ft_vocab_destroy(app->vocab);
     ft_tasks_deinit(&app->tasks);
-    free(app->sizes);
+    ft_batch_cut_deinit(&app->cut);
     free(app->token);
 }
 

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/num.h"
-#include "edge/batch.h"
+#include "edge/batch_cut.h"
 #include "local/link.h"
 #include "support/tiny_model.h"
 
@@ -292,6 +292,26 @@ static void test_same_texts(void **state)
     }
 }
 
+/* The planner of one size: batches in order, the last one smaller. */
+static void test_cut(void **state)
+{
+    const uint32_t all[5] = {4, 1, 0, 3, 2};
+    ft_batch_cut c;
+    ft_batch_plan plan;
+    ft_error err = {0};
+    (void)state;
+    assert_int_equal(ft_batch_cut_init(&c, 6, 2, 5, &err), FT_OK);
+    const ft_batch_planner planner = ft_batch_cut_planner(&c);
+    assert_int_equal(planner.plan(planner.ctx, all, 5, &err, &plan), FT_OK);
+    assert_int_equal(plan.length, 6);
+    assert_int_equal(plan.n, 3);
+    assert_memory_equal(plan.size, ((uint32_t[]){2, 2, 1}), 3 * sizeof *plan.size);
+    assert_memory_equal(plan.task, all, sizeof all);
+    assert_int_equal(planner.plan(planner.ctx, all + 1, 1, &err, &plan), FT_OK);
+    assert_true(plan.n == 1 && plan.size[0] == 1 && plan.task[0] == 1);
+    ft_batch_cut_deinit(&c);
+}
+
 /* Stopped again and again, each time by a new process as far as the journal can tell. */
 static void test_resumes(void **state)
 {
@@ -351,6 +371,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_texts),
+        cmocka_unit_test(test_cut),
         cmocka_unit_test(test_resumes),
         cmocka_unit_test(test_whole_already),
     };
