@@ -159,7 +159,7 @@ static ft_status connect_server(batch_app *app, ft_error *err)
 
 /* ---- the plan ---- */
 
-static void print_plan(const batch_app *app, const ft_batch_plan *plan)
+static void print_plan(const batch_app *app, const ft_batch_order *plan)
 {
     printf("%zu tasks, %u drafted tokens a round\n", app->tasks.n, plan->length);
     for (size_t i = 0, at = 0; i < plan->n; i++) {
@@ -174,7 +174,7 @@ static void print_plan(const batch_app *app, const ft_batch_plan *plan)
 static ft_status dry_run(batch_app *app, ft_error *err)
 {
     uint32_t *all = calloc(app->tasks.n, sizeof *all);
-    ft_batch_plan plan;
+    ft_batch_order plan;
     if (!all)
         return ft_error_set(err, FT_NOMEM, "batch: out of memory");
     for (uint32_t i = 0; i < app->tasks.n; i++)

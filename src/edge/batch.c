@@ -50,13 +50,13 @@ struct runner {
     ft_task_answers *answers;
     ft_batch_stats *stats;
     int64_t began_us;
-    double began_s;     /* the batch's clock then */
-    bool *planned;      /* [tasks] */
-    uint32_t *released; /* [tasks] scratch */
-    ft_batch_plan plan; /* the last one */
-    size_t next;        /* of its batches, the first that has not begun */
-    const uint32_t *at; /* its tasks */
-    group **groups;     /* [at_once] batches under way */
+    double began_s;      /* the batch's clock then */
+    bool *planned;       /* [tasks] */
+    uint32_t *released;  /* [tasks] scratch */
+    ft_batch_order plan; /* the last one */
+    size_t next;         /* of its batches, the first that has not begun */
+    const uint32_t *at;  /* its tasks */
+    group **groups;      /* [at_once] batches under way */
     size_t n_groups;
     uint32_t n_texts;  /* in them */
     uint64_t room_tok; /* of them */
@@ -363,7 +363,7 @@ static ft_status plan(runner *r, ft_error *err)
         if (!r->planned[i] && !r->answers->answer[i].done && tasks->task[i].release_s <= now_s)
             r->released[n++] = i;
     r->next = 0;
-    r->plan = (ft_batch_plan){0};
+    r->plan = (ft_batch_order){0};
     if (n == 0)
         return FT_OK;
     ft_status status = r->how->planner.plan(r->how->planner.ctx, r->released, n, err, &r->plan);

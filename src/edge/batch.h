@@ -25,19 +25,20 @@
 /* Tasks of a batch at most: one forward of the draft model has a row of each. */
 #define FT_BATCH_TASKS_MAX 256
 
-/* What a planner makes: batches, in the order in which they begin. */
-typedef struct ft_batch_plan {
+/* What a planner makes: batches, in the order in which they begin. src/plan may know much more. */
+typedef struct ft_batch_order {
     uint32_t length;      /* tokens drafted for a task in a round; 0: no drafts */
     size_t n;             /* batches */
     const uint32_t *size; /* [n] tasks of each, 1 to FT_BATCH_TASKS_MAX */
     const uint32_t *task; /* [sum of size] numbers of tasks, batch after batch */
-} ft_batch_plan;
+} ft_batch_order;
 
 typedef struct ft_batch_planner {
     void *ctx;
     /* Plans tasks that have been released and are in no plan yet: all of task[0..n), each once.
      * *out is borrowed until the next call. FT_NOMEM. */
-    ft_status (*plan)(void *ctx, const uint32_t *task, size_t n, ft_error *err, ft_batch_plan *out);
+    ft_status (*plan)(void *ctx, const uint32_t *task, size_t n, ft_error *err,
+                      ft_batch_order *out);
 } ft_batch_planner;
 
 typedef struct ft_batch_opts {

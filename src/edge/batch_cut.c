@@ -17,11 +17,11 @@ void ft_batch_cut_deinit(ft_batch_cut *cut)
     *cut = (ft_batch_cut){0};
 }
 
-static ft_status plan(void *ctx, const uint32_t *task, size_t n, ft_error *err, ft_batch_plan *out)
+static ft_status plan(void *ctx, const uint32_t *task, size_t n, ft_error *err, ft_batch_order *out)
 {
     ft_batch_cut *cut = ctx;
     (void)err;
-    *out = (ft_batch_plan){.length = cut->length, .size = cut->sizes, .task = task};
+    *out = (ft_batch_order){.length = cut->length, .size = cut->sizes, .task = task};
     for (size_t left = n; left > 0; left -= cut->sizes[out->n++])
         cut->sizes[out->n] = left < cut->size ? (uint32_t)left : cut->size;
     return FT_OK;

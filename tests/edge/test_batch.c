@@ -163,11 +163,11 @@ typedef struct cutter {
     uint32_t n_plans;
 } cutter;
 
-static ft_status cut(void *ctx, const uint32_t *task, size_t n, ft_error *err, ft_batch_plan *plan)
+static ft_status cut(void *ctx, const uint32_t *task, size_t n, ft_error *err, ft_batch_order *plan)
 {
     cutter *c = ctx;
     (void)err;
-    *plan = (ft_batch_plan){.length = c->length, .size = c->size, .task = c->task};
+    *plan = (ft_batch_order){.length = c->length, .size = c->size, .task = c->task};
     for (size_t i = 0; i < n; i++)
         c->task[i] = task[n - 1 - i]; /* not in the order of the file */
     for (size_t left = n; left > 0; left -= c->size[plan->n++])
@@ -297,7 +297,7 @@ static void test_cut(void **state)
 {
     const uint32_t all[5] = {4, 1, 0, 3, 2};
     ft_batch_cut c;
-    ft_batch_plan plan;
+    ft_batch_order plan;
     ft_error err = {0};
     (void)state;
     assert_int_equal(ft_batch_cut_init(&c, 6, 2, 5, &err), FT_OK);
