@@ -16,7 +16,7 @@
 
 /* A verification of so many nodes is expected to take twice as long as one of none. Without a price
  * of nodes the first trees would be the largest, and if those do not pay, runs follow. */
-#define EXPECTED_NODES 48
+#define EXPECTED_NODES 128
 
 #define PRICE_MOST 0.99 /* a row of one's own is always worth it */
 
