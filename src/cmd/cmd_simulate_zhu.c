@@ -206,12 +206,11 @@ static ft_status plot(const simulate *f, ft_error *err)
     for (uint32_t i = 0; i < f->table.n; i++)
         panels += begins(f, i);
     const uint32_t lines = (panels + 2) / 3;
-    ft_plot p = {.command = "simulate", .path = f->plot, .width = 1500, .height = 360 * lines};
+    ft_plot p = {.command = "simulate", .path = f->plot, .width = 1800, .height = 360 * lines};
     ft_status status = ft_plot_open(&p, err);
     if (status != FT_OK)
         return status;
-    fprintf(p.gnuplot, "set key outside bottom center horizontal\nset multiplot layout %u,3\n",
-            lines);
+    fprintf(p.gnuplot, "set key outside right\nset multiplot layout %u,3\n", lines);
     for (uint32_t i = 0; i < f->table.n; i++)
         if (begins(f, i))
             plot_panel(f, i, p.gnuplot);

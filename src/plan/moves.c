@@ -127,38 +127,9 @@ static bool try_change(moves *m, uint32_t a, uint32_t b, uint32_t at)
 
 /* ---- the order of batches ---- */
 
-static bool johnson(const void *ctx, const void *a, const void *b)
-{
-    const ft_plan_lane *lanes = ctx;
-    const uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
-    double d[2], v[2];
-    ft_plan_lane_s(&lanes[i], &d[0], &v[0]);
-    ft_plan_lane_s(&lanes[k], &d[1], &v[1]);
-    const bool early[2] = {d[0] <= v[0], d[1] <= v[1]};
-    if (early[0] != early[1])
-        return early[0];
-    if (early[0] && d[0] != d[1])
-        return d[0] < d[1];
-    if (!early[0] && v[0] != v[1])
-        return v[0] > v[1];
-    return i < k;
-}
-
-/* Johnson's rule (the paper's [30]) is the best order where all rounds are alike: batches whose
- * first stage is the shorter one come first, with the shortest first stage; then the others, the
- * shortest second stage last. */
-static bool try_johnson(moves *m)
-{
-    const uint32_t n = m->s->n_batches;
-    for (uint32_t i = 0; i < n; i++)
-        m->places[i] = i;
-    ft_sort(m->places, n, sizeof *m->places, johnson, m->c->lanes);
-    return try_places(m, m->places, n, NULL);
-}
-
 static bool try_reorder(moves *m)
 {
-    bool any = try_johnson(m);
+    bool any = false;
     for (uint32_t from = 0; from < m->s->n_batches; from++)
         for (uint32_t to = 0; to < m->s->n_batches && goes_on(m); to++) {
             uint32_t n = 0;

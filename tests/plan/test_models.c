@@ -30,6 +30,8 @@ static void test_tokens(void **state)
     near(ft_plan_tokens(0, 7), 1);
     assert_int_equal(ft_plan_rounds(18, ft_plan_tokens(0.8, 1)), 10); /* 18 / 1.8 */
     assert_int_equal(ft_plan_rounds(19, ft_plan_tokens(0.8, 1)), 11);
+    assert_int_equal(ft_plan_rounds(34, ft_plan_tokens(0.36, 1)),
+                     25); /* 34 / 1.36 in doubles: > 25 */
     assert_int_equal(ft_plan_rounds(1, 5), 1);
     for (uint32_t n = 1; n < 4000; n++)
         assert_int_equal(ft_plan_rounds(n, 1), n);
