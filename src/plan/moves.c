@@ -57,7 +57,7 @@ static bool make_lane(moves *m, uint32_t which, ft_plan_lane *out)
     const ft_plan_problem *p = m->c->p;
     uint64_t kv_sum;
     const ft_plan_shape shape = ft_plan_shape_of(p, m->list[which], m->n_list[which], &kv_sum);
-    m->c->steps += 1 + m->n_list[which] / 8;
+    m->c->steps += 1 + (p->leave ? 4 * m->n_list[which] : m->n_list[which] / 8);
     if (!ft_plan_fits(p, m->s->length, &shape, kv_sum))
         return false;
     if (p->leave)
@@ -109,10 +109,14 @@ static bool try_places(moves *m, const uint32_t *places, uint32_t n, const ft_pl
     for (uint32_t i = 0; i < n; i++)
         m->lanes[i] = places[i] < m->s->n_batches ? m->c->lanes[places[i]]
                                                   : lists[places[i] - m->s->n_batches];
-    const bool helps = ft_plan_cost_lanes(m->c, m->lanes, n) < m->s->inf_s * HELPS;
-    if (helps)
-        apply(m, places, n);
-    return helps;
+    const double most = m->s->inf_s * HELPS;
+    for (uint32_t i = 0; i < n; i++)
+        m->c->steps += 1 + m->lanes[i].n / 4;
+    if (ft_plan_bound(m->c->p->flow, m->lanes, n) >= most ||
+        ft_plan_cost_lanes(m->c, m->lanes, n) >= most)
+        return false;
+    apply(m, places, n);
+    return true;
 }
 
 /* Keeps a change of two batches (see arrange) if it helps. */

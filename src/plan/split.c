@@ -8,6 +8,8 @@
 
 #include "base/sort.h"
 
+#define ROUNDS_STEP 8 /* so many rounds of a walk take as long as a bend of a curve */
+
 ft_status ft_plan_split_init(ft_plan_split *s, uint32_t n, ft_error *err)
 {
     *s = (ft_plan_split){.order = calloc(n, sizeof *s->order),
@@ -159,7 +161,7 @@ double ft_plan_cost_lanes(ft_plan_cost *c, const ft_plan_lane *lanes, uint32_t n
         return sum;
     default:
         for (uint32_t i = 0; i < n; i++)
-            c->steps += ft_plan_lane_rounds(&lanes[i]);
+            c->steps += 1 + ft_plan_lane_rounds(&lanes[i]) / ROUNDS_STEP;
         return ft_plan_walk(c->p->flow, lanes, n, c->places, NULL, NULL);
     }
 }
