@@ -30,9 +30,9 @@ void ft_plan_lane_s(const ft_plan_lane *lane, double *draft_s, double *verify_s)
 }
 
 /* In each round a chain of stages follows one upon another without a gap: the first stages up to
- * some batch j, and the second stages from j on. C_n of (20) is the longest of these chains, and the
- * sum of the longest is at least the longest sum. Without a barrier only the chains of the ends and
- * of single batches hold. */
+ * some batch j, and the second stages from j on. C_n of (20) is the longest of these chains, and
+ * the sum of the longest is at least the longest sum. Without a barrier only the chains of the ends
+ * and of single batches hold. */
 double ft_plan_bound(ft_plan_flow flow, const ft_plan_lane *lanes, uint32_t n)
 {
     double drafts = 0, verifies = 0, behind = 0, bound = 0;
