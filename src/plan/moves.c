@@ -109,14 +109,10 @@ static bool try_places(moves *m, const uint32_t *places, uint32_t n, const ft_pl
     for (uint32_t i = 0; i < n; i++)
         m->lanes[i] = places[i] < m->s->n_batches ? m->c->lanes[places[i]]
                                                   : lists[places[i] - m->s->n_batches];
-    const double most = m->s->inf_s * HELPS;
-    for (uint32_t i = 0; i < n; i++)
-        m->c->steps += 1 + m->lanes[i].n / 4;
-    if (ft_plan_bound(m->c->p->flow, m->lanes, n) >= most ||
-        ft_plan_cost_lanes(m->c, m->lanes, n) >= most)
-        return false;
-    apply(m, places, n);
-    return true;
+    const bool helps = ft_plan_cost_lanes(m->c, m->lanes, n) < m->s->inf_s * HELPS;
+    if (helps)
+        apply(m, places, n);
+    return helps;
 }
 
 /* Keeps a change of two batches (see arrange) if it helps. */

@@ -29,29 +29,6 @@ void ft_plan_lane_s(const ft_plan_lane *lane, double *draft_s, double *verify_s)
     }
 }
 
-/* In each round a chain of stages follows one upon another without a gap: the first stages up to
- * some batch j, and the second stages from j on. C_n of (20) is the longest of these chains, and
- * the sum of the longest is at least the longest sum. Without a barrier only the chains of the ends
- * and of single batches hold. */
-double ft_plan_bound(ft_plan_flow flow, const ft_plan_lane *lanes, uint32_t n)
-{
-    double drafts = 0, verifies = 0, behind = 0, bound = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        double draft_s, verify_s;
-        ft_plan_lane_s(&lanes[i], &draft_s, &verify_s);
-        drafts += draft_s;
-        verifies += verify_s;
-        bound = draft_s + verify_s > bound ? draft_s + verify_s : bound;
-        behind = (behind > drafts ? behind : drafts) + verify_s; /* the longest chain so far */
-    }
-    if (flow == FT_PLAN_SEQUENCE)
-        return drafts + verifies;
-    if (flow == FT_PLAN_ROUNDS)
-        return behind;
-    bound = bound > drafts ? bound : drafts;
-    return bound > verifies ? bound : verifies;
-}
-
 typedef struct walk {
     ft_plan_flow flow;
     double draft_free_s, verify_free_s; /* when each stage ends what it has */

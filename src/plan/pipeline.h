@@ -32,10 +32,6 @@ typedef struct ft_plan_place {
     double ready_s; /* ROLLING: when its next draft may begin */
 } ft_plan_place;
 
-/* T_inf is at least this: the time of one stage and what goes before and behind it, or of one batch
- * by itself. */
-double ft_plan_bound(ft_plan_flow flow, const ft_plan_lane *lanes, uint32_t n);
-
 /* Goes through all rounds, one after another, and returns T_inf (22). Calls `see` (NULL: none) for
  * each batch of each round, in this order. places: room for n. */
 double ft_plan_walk(ft_plan_flow flow, const ft_plan_lane *lanes, uint32_t n, ft_plan_place *places,

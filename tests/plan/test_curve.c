@@ -87,7 +87,6 @@ static void test_dominates(void **state)
 
 static void test_sums(void **state)
 {
-    int tight = 0;
     ft_rng rng;
     ft_rng_init(&rng, 2);
     for (int i = 0; i < 300; i++) {
@@ -105,12 +104,7 @@ static void test_sums(void **state)
         const double rolling = ft_plan_walk(FT_PLAN_ROLLING, p.lanes, p.n, places, NULL, NULL);
         assert_true(fabs(sequence - sum) <= 1e-9 * sum);
         assert_true(rolling <= rounds && rounds <= sequence);
-        assert_true(ft_plan_bound(FT_PLAN_SEQUENCE, p.lanes, p.n) <= sequence * (1 + 1e-12));
-        assert_true(ft_plan_bound(FT_PLAN_ROUNDS, p.lanes, p.n) <= rounds * (1 + 1e-12));
-        assert_true(ft_plan_bound(FT_PLAN_ROLLING, p.lanes, p.n) <= rolling * (1 + 1e-12));
-        tight += ft_plan_bound(FT_PLAN_ROUNDS, p.lanes, p.n) >= rounds * 0.9;
     }
-    assert_true(tight > 200);
 }
 
 int main(void)
