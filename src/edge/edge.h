@@ -84,7 +84,7 @@ typedef struct ft_edge_opts {
     /* Expected time of a verification, if the verifier is in this process; 0: not known. */
     int64_t verify_us;
     int64_t fallback_verify_us; /* the same of the fallback target */
-    ft_turn *turn; /* of the draft engine: as in ft_engine_opts; borrowed */
+    ft_turn *turn;              /* of the draft engine: as in ft_engine_opts; borrowed */
     /* A text that must be opened anew on another target (ft_msg_opened.target) ends. Without it the
      * text goes on, and its statistics say so. */
     bool require_same_target;
