@@ -43,6 +43,12 @@ const char *ft_bench_text(const json_t *row, const char *key)
     return json_string_value(json_object_get(row, key));
 }
 
+const char *ft_bench_identical(const json_t *row)
+{
+    const json_t *identical = json_object_get(row, "identical");
+    return json_is_true(identical) ? "the same" : json_is_false(identical) ? "DIFFERENT" : "";
+}
+
 void ft_bench_print_speeds(const json_t *row, const char *key)
 {
     printf("%7.0f %16.1f %16.1f %8.3f %9.2f  %s\n", ft_bench_number(row, key),

@@ -43,6 +43,8 @@ int ft_bench_main(const ft_bench_cmd *cmd, ft_bench_flags *flags, void *opts);
 /* A number of a row, 0 if it has none; a text, NULL if it has none. */
 double ft_bench_number(const json_t *row, const char *key);
 const char *ft_bench_text(const json_t *row, const char *key);
+/* What a table says of a row's `identical`: whether its texts are the expected ones. */
+const char *ft_bench_identical(const json_t *row);
 
 /* A line with the speeds of both sides, behind a column of 7 for the number `key`; and what stands
  * above them. */

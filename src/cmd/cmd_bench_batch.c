@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/batch.h"
+#include "cmd/bench_main.h"
 #include "cmd/cmd.h"
 #include "edge/batch.h"
 
@@ -52,8 +53,7 @@ static void print_text(const json_t *report)
                json_number_value(json_object_get(m, "verify_s")),
                json_number_value(json_object_get(m, "passes_per_batch")),
                100 * json_number_value(json_object_get(m, "acceptance")),
-               json_number_value(json_object_get(m, "tokens_per_s")),
-               json_is_true(json_object_get(m, "identical")) ? "the same" : "DIFFER");
+               json_number_value(json_object_get(m, "tokens_per_s")), ft_bench_identical(m));
     }
     if (json_object_get(report, "pipeline_gain"))
         printf("\nthe pipeline makes it %.1f %% shorter; the stages would allow %.1f %%\n",

@@ -27,7 +27,6 @@ static ft_status parse_methods(options *x, ft_error *err)
 
 static void print_row(const json_t *r)
 {
-    const json_t *identical = json_object_get(r, "identical");
     if (!ft_bench_number(r, "texts")) {
         printf("%-6s %-18s %s\n", ft_bench_text(r, "budget"), ft_bench_text(r, "method"),
                ft_bench_text(r, "why"));
@@ -39,9 +38,7 @@ static void print_row(const json_t *r)
            ft_bench_number(r, "bytes_per_token") / 1e6, ft_bench_number(r, "read_mb_s"),
            ft_bench_number(r, "peak_bytes") / 1e6, ft_bench_number(r, "cpu_s_per_token"),
            ft_bench_number(r, "bound"), ft_bench_number(r, "speedup_vs_llamacpp"),
-           json_is_null(identical)   ? ""
-           : json_is_true(identical) ? "the same"
-                                     : "DIFFERENT");
+           ft_bench_identical(r));
 }
 
 static void print_text(const json_t *report)

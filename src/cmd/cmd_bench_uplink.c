@@ -87,14 +87,10 @@ static ft_status parse_links(options *x, ft_error *err)
 
 static void print_row(const json_t *r)
 {
-    const json_t *identical = json_object_get(r, "identical");
     printf("%-8s %-12s %9.2f %10.2f %12.1f %9.3f  %s\n", ft_bench_text(r, "uplink"),
            ft_bench_text(r, "method"), ft_bench_number(r, "tokens_per_s"),
            ft_bench_number(r, "simulated_tokens_per_s"), ft_bench_number(r, "bytes_per_round"),
-           ft_bench_number(r, "rate_estimate_mbit"),
-           json_is_null(identical)   ? ""
-           : json_is_true(identical) ? "the same"
-                                     : "DIFFERENT");
+           ft_bench_number(r, "rate_estimate_mbit"), ft_bench_identical(r));
 }
 
 static void print_text(const json_t *report)

@@ -189,8 +189,9 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
                     size_t n_tokens)
 {
     run_talk *talk = ctx;
-    ft_run_meter_piece(&talk->meter, n_tokens);
-    if (!talk->quiet) {
+    if (talk->quiet) { /* the object tells what the answer took */
+        ft_run_meter_piece(&talk->meter, n_tokens);
+    } else {
         ft_dimmed_erase(&talk->dimmed);
         fwrite(text, 1, n, stdout);
         fflush(stdout);

@@ -2,11 +2,11 @@
 // Algorithm 1 of the paper. The caller owns the state.
 //
 // Four slips of the print are put right. (1) Eq. (29) and line 15 add T^d to the time of the second
-// stage; by (20), (31) and (32) it is added to the first stage's. (2) Lines 16 to 22 take the first
-// latency that is computed for i tasks only if it is the one of j = 1, and otherwise compare with
-// 0, so that a batch from task 1 on that does not fit leaves 0 as the minimum. Here the minimum
-// begins at infinity. (3) Lines 24 to 26 go through all i; the batches are found if i goes on from
-// S[i] - 1. (4) The fourth is in the bandwidth (plan/bandwidth.c).
+// stage; by (20), (31) and (32) it is added to the first stage's. (2) Lines 16 to 22 begin with the
+// latency of j = 1. If that batch does not fit there is none, and all others are compared with 0,
+// which stays the minimum. Here the minimum begins at infinity. (3) Lines 24 to 26 go through all
+// i; the batches are found if i goes on from S[i] - 1. (4) The fourth is in the bandwidth
+// (plan/bandwidth.c).
 #include <math.h>
 #include <stdlib.h>
 

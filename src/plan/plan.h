@@ -9,10 +9,10 @@
  *   verify station            | batch 1 | batch 2 | batch 3 |
  *                   <-------------- one round ------------->
  *
- * A plan says which tasks are a batch, in which order batches go, how many tokens are drafted a
- * round (the length; 0: none, the verify station decodes alone), and which share of the uplink each
- * task's input gets. The paper's words: a round is its decoding step, the draft station its SBS,
- * the verify station its MBS. Pure; any thread. */
+ * A plan says which tasks are a batch, and in which order batches go. Its *length* is how many
+ * tokens are drafted a round; with 0 the verify station decodes alone. It also says which share of
+ * the uplink each task's input gets. The paper's words: a round is its decoding step, the draft
+ * station its SBS, the verify station its MBS. Pure; any thread. */
 #ifndef FT_PLAN_PLAN_H
 #define FT_PLAN_PLAN_H
 

@@ -14,30 +14,20 @@
 
 #include <cmocka.h>
 
+#include "support/memory_models.h"
 #include "support/program.h"
 #include "support/tiny_gguf.h"
 
-static char *target, *packed, *draft;
+static memory_models files;
 
 static int set_up(void **state)
 {
-    const tiny_gguf_opts large = {.type = GGML_TYPE_Q8_0, .n_layer = 20, .n_embd = 256, .seed = 1};
-    target = tiny_gguf_temp(&large);
-    draft = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1});
-    packed = tiny_temp_path();
-    char command[1000];
-    snprintf(command, sizeof command, "%s model pack '%s' '%s' >/dev/null 2>&1",
-             getenv("FT_BINARY"), target, packed);
-    return target && draft && system(command) == 0 ? 0 : -1;
+    return memory_models_make(&files) ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
-    char *const all[] = {target, packed, draft};
-    for (size_t i = 0; i < 3; i++) {
-        unlink(all[i]);
-        free(all[i]);
-    }
+    memory_models_remove(&files);
     return 0;
 }
 
@@ -46,7 +36,7 @@ static json_t *bench(int *status, const char *args)
     return program_json(status,
                         "bench memory -m '%s' --packed '%s' -md '%s' -c 128 -n 16 -t 1 --rounds 1 "
                         "-p 'hello there' --json %s",
-                        target, packed, draft, args);
+                        files.target, files.packed, files.draft, args);
 }
 
 static json_int_t least(void)
@@ -55,7 +45,7 @@ static json_int_t least(void)
     json_t *o = program_json(&status,
                              "run -m '%s' -md '%s' -c 128 --cache-type q8_0 -p x -t 1 --json "
                              "--dry-run --memory 16G",
-                             packed, draft);
+                             files.packed, files.draft);
     assert_int_equal(status, 0);
     const json_int_t bytes = json_integer_value(json_object_get(o, "least_bytes"));
     json_decref(o);

@@ -13,30 +13,20 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "support/memory_models.h"
 #include "support/program.h"
 #include "support/tiny_gguf.h"
 
-static char *target, *packed, *draft;
+static memory_models files;
 
 static int set_up(void **state)
 {
-    const tiny_gguf_opts large = {.type = GGML_TYPE_Q8_0, .n_layer = 20, .n_embd = 256, .seed = 1};
-    target = tiny_gguf_temp(&large);
-    draft = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1});
-    packed = tiny_temp_path();
-    char command[1000];
-    snprintf(command, sizeof command, "%s model pack '%s' '%s' >/dev/null 2>&1",
-             getenv("FT_BINARY"), target, packed);
-    return target && draft && system(command) == 0 ? 0 : -1;
+    return memory_models_make(&files) ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
-    char *const all[] = {target, packed, draft};
-    for (size_t i = 0; i < 3; i++) {
-        unlink(all[i]);
-        free(all[i]);
-    }
+    memory_models_remove(&files);
     return 0;
 }
 
@@ -45,7 +35,7 @@ static json_t *run(int *status, const char *model, const char *args)
     return program_json(status,
                         "run -m '%s' -md '%s' -c 128 -p 'hello there' --raw -n 24 -t 2 --seed 5 "
                         "--json %s",
-                        model, draft, args);
+                        model, files.draft, args);
 }
 
 static char *text_of(const char *model, const char *args)
@@ -73,11 +63,11 @@ static void test_same_text(void **state)
     (void)state;
     static const char *const sampling[] = {"--temp 0", "--temp 0.5 --top-k 4"};
     for (size_t s = 0; s < 2; s++) {
-        char *resident = text_of(target, sampling[s]);
+        char *resident = text_of(files.target, sampling[s]);
         for (int more = 0; more < 3; more++)
             for (int p = 0; p < 2; p++) {
                 char args[200];
-                const char *file = p ? packed : target;
+                const char *file = p ? files.packed : files.target;
                 snprintf(args, sizeof args, "%s --memory %lld %s", sampling[s],
                          (long long)least(file) + (4 << 20) + more * 2000000ll,
                          more == 1 ? "--no-overlap" : "");
@@ -97,9 +87,9 @@ static void test_plan(void **state)
     char args[100];
     json_int_t sum = 0;
     (void)state;
-    const json_int_t budget = least(packed) + 5000000;
+    const json_int_t budget = least(files.packed) + 5000000;
     snprintf(args, sizeof args, "--memory %lld --dry-run", (long long)budget);
-    json_t *o = run(&status, packed, args);
+    json_t *o = run(&status, files.packed, args);
     assert_int_equal(status, 0);
     json_array_foreach(json_object_get(o, "parts"), i, part) sum +=
         json_integer_value(json_object_get(part, "bytes"));
@@ -118,9 +108,9 @@ static void test_meter(void **state)
     char args[100];
     (void)state;
     snprintf(args, sizeof args, "--memory %lld --temp 0 --draft 1",
-             (long long)least(packed) + (4 << 20));
+             (long long)least(files.packed) + (4 << 20));
     for (int resident = 0; resident < 2; resident++) {
-        json_t *o = run(&status, packed, resident ? "--temp 0 --draft 1" : args);
+        json_t *o = run(&status, files.packed, resident ? "--temp 0 --draft 1" : args);
         assert_int_equal(status, 0);
         const json_t *decode = json_object_get(o, "decode");
         const double tokens = program_number(o, "tokens");
@@ -141,15 +131,7 @@ static void test_meter(void **state)
 
 static void expect_refused(const char *args, const char *why)
 {
-    char command[1000], said[1000] = "";
-    snprintf(command, sizeof command, "%s run -m '%s' -c 128 -p x %s 2>&1 >/dev/null",
-             getenv("FT_BINARY"), target, args);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    said[fread(said, 1, sizeof said - 1, out)] = 0;
-    assert_int_not_equal(pclose(out), 0);
-    if (!strstr(said, why))
-        fail_msg("'%s' said '%s', not '%s'", args, said, why);
+    program_refuses(why, "run -m '%s' -c 128 -p x %s", files.target, args);
 }
 
 static void test_refused(void **state)

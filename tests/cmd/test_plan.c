@@ -205,35 +205,21 @@ static void test_selftest(void **state)
     json_decref(out);
 }
 
-/* What it says on standard error. */
-static void refuse(const char *args, const char *said)
-{
-    char command[2048], text[1024] = "";
-    snprintf(command, sizeof command, "'%s' plan %s 2>&1 >/dev/null", getenv("FT_BINARY"), args);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    const size_t n = fread(text, 1, sizeof text - 1, out);
-    text[n] = 0;
-    assert_int_not_equal(pclose(out), 0);
-    if (!strstr(text, said))
-        fail_msg("%s: %s", args, text);
-}
-
 static void test_refused(void **state)
 {
     char args[2200];
-    refuse("", "SCENARIO.json");
-    refuse("/nowhere.json", "/nowhere.json");
+    program_refuses("SCENARIO.json", "plan");
+    program_refuses("/nowhere.json", "plan /nowhere.json");
     write_with("tasks.3.gain", "0");
-    refuse(scenario, "tasks[3].gain: is not a number");
+    program_refuses("tasks[3].gain: is not a number", "plan %s", scenario);
     write_with("draft.memory_gb", "2");
-    refuse(scenario, "alone exceeds the draft station's 2 GB");
+    program_refuses("alone exceeds the draft station's 2 GB", "plan %s", scenario);
     snprintf(args, sizeof args, "'%s' --plot x.gif", shipped);
-    refuse(args, "--plot takes a FILE.svg");
+    program_refuses("--plot takes a FILE.svg", "plan %s", args);
     snprintf(args, sizeof args, "'%s' --costs-draft '%s'", shipped, shipped);
-    refuse(args, "costs:");
+    program_refuses("costs:", "plan %s", args);
     snprintf(args, sizeof args, "'%s' --algorithm worst", shipped);
-    refuse(args, "'worst' is not best or paper");
+    program_refuses("'worst' is not best or paper", "plan %s", args);
 }
 
 int main(void)

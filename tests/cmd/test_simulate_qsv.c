@@ -141,33 +141,19 @@ static void test_shipped_policy(void **state)
     json_decref(out);
 }
 
-/* What it says on standard error. */
-static void refuse(const char *args, const char *said)
-{
-    char command[512], text[512] = "";
-    snprintf(command, sizeof command, "'%s' simulate qsv %s 2>&1", getenv("FT_BINARY"), args);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    const size_t n = fread(text, 1, sizeof text - 1, out);
-    text[n] = 0;
-    assert_int_not_equal(pclose(out), 0);
-    if (!strstr(text, said))
-        fail_msg("%s: %s", args, text);
-}
-
 static void test_refused(void **state)
 {
     char args[256];
-    refuse("--positions x", "--config");
+    program_refuses("--config", "simulate qsv --positions x");
     snprintf(args, sizeof args, "--config %s", config);
-    refuse(args, "--positions");
+    program_refuses("--positions", "simulate qsv %s", args);
     snprintf(args, sizeof args, "--config %s --positions /nowhere", config);
-    refuse(args, "/nowhere");
+    program_refuses("/nowhere", "simulate qsv %s", args);
     snprintf(args, sizeof args, "--config %s --positions %s", positions, positions);
-    refuse(args, positions);
+    program_refuses(positions, "simulate qsv %s", args);
     snprintf(args, sizeof args, "--config %s --positions %s --policy %s", config, positions,
              config);
-    refuse(args, "policy: 'kind'");
+    program_refuses("policy: 'kind'", "simulate qsv %s", args);
 }
 
 int main(void)

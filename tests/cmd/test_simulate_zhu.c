@@ -92,26 +92,12 @@ static void test_figure(void **state)
     json_decref(out);
 }
 
-/* What it says on standard error. */
-static void refuse(const char *args, const char *said)
-{
-    char command[1200], text[512] = "";
-    snprintf(command, sizeof command, "'%s' simulate zhu %s 2>&1", getenv("FT_BINARY"), args);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    const size_t n = fread(text, 1, sizeof text - 1, out);
-    text[n] = 0;
-    assert_int_not_equal(pclose(out), 0);
-    if (!strstr(text, said))
-        fail_msg("%s: %s", args, text);
-}
-
 static void test_refused(void **state)
 {
-    refuse("", "--figure N or --all");
-    refuse("--figure 7 --all", "--figure N or --all");
-    refuse("--figure 5", "5 is outside 6 to 9");
-    refuse("--all --config /nowhere.json", "/nowhere.json");
+    program_refuses("--figure N or --all", "simulate zhu");
+    program_refuses("--figure N or --all", "simulate zhu --figure 7 --all");
+    program_refuses("5 is outside 6 to 9", "simulate zhu --figure 5");
+    program_refuses("/nowhere.json", "simulate zhu --all --config /nowhere.json");
 }
 
 int main(void)

@@ -102,24 +102,16 @@ static void begin(world *w)
 
 static void generate(world *w)
 {
-    const int32_t prompt[] = {FAKE_FIRST_BYTE + 'x', FAKE_FIRST_BYTE + 'y'};
     const ft_gen_sink sink = {.ctx = w, .on_text = on_text, .on_target = on_target};
-    const ft_gen_request request = {
-        .prompt = prompt, .n_prompt = 2, .sampling = ft_sampling_default(), .max_tokens = N_TOKENS};
     w->n_text = w->n_targets = 0;
-    w->status = ft_edge_generate(w->edge, &request, &sink, &w->err, &w->stats);
+    w->status = fake_generate(w->edge, &sink, N_TOKENS, &w->err, &w->stats);
 }
 
 static void check_text(const world *w)
 {
-    int32_t last = FAKE_FIRST_BYTE + 'y';
     if (w->status != FT_OK)
         fail_msg("%s", w->err.message);
-    assert_int_equal(w->n_text, N_TOKENS);
-    for (uint32_t i = 0; i < N_TOKENS; i++) {
-        last = fake_token(2 + i, last);
-        assert_int_equal(w->text[i], last - FAKE_FIRST_BYTE);
-    }
+    fake_check_text(w->text, w->n_text, N_TOKENS);
 }
 
 /* One text with an edge of its own. */

@@ -394,3 +394,27 @@ ft_draft_source_factory fake_drafts(void)
 {
     return (ft_draft_source_factory){.create = make_source, .n_ctx = 256};
 }
+
+/* ---- a text ---- */
+
+static const int32_t prompt[] = {FAKE_FIRST_BYTE + 'x', FAKE_FIRST_BYTE + 'y'};
+
+ft_status fake_generate(ft_edge *edge, const ft_gen_sink *sink, uint32_t max_tokens, ft_error *err,
+                        ft_gen_stats *stats)
+{
+    const ft_gen_request request = {.prompt = prompt,
+                                    .n_prompt = 2,
+                                    .sampling = ft_sampling_default(),
+                                    .max_tokens = max_tokens};
+    return ft_edge_generate(edge, &request, sink, err, stats);
+}
+
+void fake_check_text(const char *text, size_t n, uint32_t n_tokens)
+{
+    int32_t last = prompt[1];
+    assert_int_equal(n, n_tokens);
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        last = fake_token(2 + i, last);
+        assert_int_equal(text[i], last - FAKE_FIRST_BYTE);
+    }
+}

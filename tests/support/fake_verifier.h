@@ -73,4 +73,10 @@ int32_t fake_token(uint32_t length, int32_t last);
 /* The drafts. */
 ft_draft_source_factory fake_drafts(void);
 
+/* A text of an edge whose verifiers are fakes, behind a prompt of two tokens. */
+ft_status fake_generate(ft_edge *edge, const ft_gen_sink *sink, uint32_t max_tokens, ft_error *err,
+                        ft_gen_stats *stats);
+/* The test fails if text[n] is not the first n_tokens of it. */
+void fake_check_text(const char *text, size_t n, uint32_t n_tokens);
+
 #endif

@@ -16,22 +16,47 @@
 
 #include <cmocka.h>
 
+#define COMMAND_SZ 6144
+
+/* A shell's command: the program with these arguments, between `before` and `after`. */
+static void make_command(char out[COMMAND_SZ], const char *before, const char *after,
+                         const char *format, va_list list)
+{
+    char arguments[COMMAND_SZ / 2];
+    const char *binary = getenv("FT_BINARY");
+    assert_non_null(binary);
+    vsnprintf(arguments, sizeof arguments, format, list);
+    snprintf(out, COMMAND_SZ, "%s'%s' %s %s", before, binary, arguments, after);
+}
+
 json_t *program_json(int *status, const char *format, ...)
 {
-    char arguments[2048], command[4096];
-    const char *binary = getenv("FT_BINARY");
+    char command[COMMAND_SZ];
     va_list list;
-    assert_non_null(binary);
     va_start(list, format);
-    vsnprintf(arguments, sizeof arguments, format, list);
+    make_command(command, "FORETOKEN_LOG=error ", "2>/dev/null", format, list);
     va_end(list);
-    snprintf(command, sizeof command, "FORETOKEN_LOG=error '%s' %s 2>/dev/null", binary, arguments);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     json_t *json = json_loadf(out, 0, NULL);
     int code = pclose(out);
     *status = WIFEXITED(code) ? WEXITSTATUS(code) : 128 + WTERMSIG(code);
     return json;
+}
+
+void program_refuses(const char *said, const char *format, ...)
+{
+    char command[COMMAND_SZ], text[2048];
+    va_list list;
+    va_start(list, format);
+    make_command(command, "", "2>&1 >/dev/null", format, list);
+    va_end(list);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    text[fread(text, 1, sizeof text - 1, out)] = 0;
+    assert_int_not_equal(pclose(out), 0);
+    if (!strstr(text, said))
+        fail_msg("%s: '%s', not '%s'", command, text, said);
 }
 
 double program_number(const json_t *object, const char *key)

@@ -11,6 +11,9 @@
 /* Runs it with these arguments, as a shell reads them; its standard error is dropped. Its standard
  * output as JSON, NULL: that is none. *status: its exit status. */
 json_t *program_json(int *status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Runs it in the same way. It must fail, and its standard error must have `said`. */
+void program_refuses(const char *said, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* A number of an object; without one the test fails. */
 double program_number(const json_t *object, const char *key);
 
