@@ -130,17 +130,6 @@ static ft_status load(run_app *app, ft_error *err)
     return status;
 }
 
-/* A draft forward has the turn. Unless --proactive asks for it, drafting ahead must not take longer
- * than the ring of weights can be read into meanwhile, or the disk stands still. */
-static int64_t ring_us(const run_app *app)
-{
-    const ft_memory_plan *p = &app->memory.budget.plan;
-    const int64_t pass_us = ft_verifier_pass_us(app->verifier);
-    if (app->f.edge.proactive != FT_SWITCH_NONE || p->n_layer == p->n_resident)
-        return 0;
-    return 1 + pass_us * p->n_slots / (p->n_layer - p->n_resident);
-}
-
 static ft_status start(run_app *app, ft_error *err)
 {
     ft_verifier_opts *verifier = &app->f.verifier;
@@ -165,10 +154,8 @@ static ft_status start(run_app *app, ft_error *err)
     edge->n_threads = verifier->n_threads;
     edge->turn = verifier->turn;
     edge->reconnect_ms = RECONNECT_MS;
-    if (app->memory.streamed) { /* drafts cost little beside reading the target: begin with them */
+    if (app->memory.streamed) /* drafts cost little beside reading the target: begin with them */
         edge->verify_us = ft_verifier_pass_us(app->verifier);
-        edge->proactive_within_us = ring_us(app);
-    }
     return ft_edge_create(edge, err, &app->edge);
 }
 

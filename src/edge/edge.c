@@ -223,10 +223,6 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
         edge->drafts.factory = opts->drafts;
         edge->drafts.n_ctx = opts->drafts.n_ctx;
     }
-    if (opts->proactive_within_us && forward_us > opts->proactive_within_us) {
-        FT_LOGI("edge", "no proactive drafting: forward_us=%lld", (long long)forward_us);
-        edge->how.proactive = edge->how.early = false;
-    }
     const ft_control_opts control = {.max_budget = edge->drafts.n_ctx ? opts->draft.budget : 0,
                                      .max_depth = opts->draft.depth,
                                      .max_width = opts->draft.width,

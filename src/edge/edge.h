@@ -73,9 +73,6 @@ typedef struct ft_edge_opts {
     /* Draft while a verdict is awaited: below the outstanding tree, and shadows in runs. Use it if
      * the draft model does not slow down the target. */
     bool proactive;
-    /* With `proactive`: only if a forward of the draft model takes this long at most; 0: always. A
-     * longer one keeps a target in this process waiting. */
-    int64_t proactive_within_us;
     /* With `proactive`: send a part of that work before the verdict (edge/early.h), if the server
      * supports early drafts. */
     bool early;

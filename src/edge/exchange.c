@@ -260,7 +260,10 @@ static int64_t use_time(ft_gen *gen)
         if (near.known)
             return near.us < POLL_US ? near.us : POLL_US;
     }
+    const int64_t began_us = ft_gen_now_us(gen);
     const ft_idle idle = ft_drafting_idle(d);
+    if (below && idle == FT_IDLE_MORE)
+        ft_timing_ahead(&gen->timing, ft_gen_now_us(gen) - began_us);
     if (below && d->exhausted && d->tree.n > 0)
         look_early(gen);
     if (!shadow_out && d->shadow.state == FT_SHADOW_OUT)

@@ -3,6 +3,8 @@
 // across a lost stream. Knows neither links nor drafts.
 #include "edge/timing.h"
 
+#include <math.h>
+
 #include "edge/tuning.h"
 
 #define TUNE (ft_edge_tune->timing)
@@ -118,8 +120,14 @@ void ft_timing_verdict(ft_timing *t, int64_t came_us, const ft_msg_verdict *verd
     t->came_us = came_us;
 }
 
+void ft_timing_ahead(ft_timing *t, int64_t us)
+{
+    ft_mean_saw(&t->ahead_us, (double)us, TUNE.weight);
+}
+
 ft_known_us ft_timing_near(const ft_timing *t, int64_t now_us, double forward_us)
 {
+    forward_us = fmax(forward_us, t->ahead_us.value);
     const double left_us = (double)(t->sent.us - now_us) + t->wait_us.value;
     if (!t->wait_us.known || !t->sent.known || left_us >= forward_us || left_us < -forward_us)
         return ft_unknown();

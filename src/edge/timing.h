@@ -48,7 +48,8 @@ typedef struct ft_timing {
     ft_known_us rtt_sample; /* the network's part of that */
     /* Smoothed. */
     ft_mean rtt_us;
-    ft_mean wait_us; /* for the verdict on a tree */
+    ft_mean wait_us;  /* for the verdict on a tree */
+    ft_mean ahead_us; /* of a draft forward while a verdict is awaited */
     /* Of the present link. */
     struct {
         uint64_t counted;     /* bytes sent, after the last message that was measured */
@@ -95,8 +96,12 @@ void ft_timing_sent_early(ft_timing *t);
 void ft_timing_verdict(ft_timing *t, int64_t came_us, const ft_msg_verdict *verdict,
                        uint32_t nodes);
 
+/* A draft forward took so long while a verdict was awaited. A target in the same process makes it
+ * take longer than others. */
+void ft_timing_ahead(ft_timing *t, int64_t us);
 /* Known: the verdict is expected before a draft forward begun now would end; the value is how long
- * to wait for it. Not known: it is expected later, or it is much later than others were. */
+ * to wait for it. Not known: it is expected later, or it is much later than others were.
+ * forward_us: of a draft forward while no verdict is awaited. */
 ft_known_us ft_timing_near(const ft_timing *t, int64_t now_us, double forward_us);
 /* The round-trip time for a new draft's message; 0: not known, as on the wire. */
 uint32_t ft_timing_rtt_us(const ft_timing *t);

@@ -75,12 +75,6 @@ static ft_status check_opts(const ft_engine_opts *opts, ft_error *err)
 }
 
 /* ggml asks this between operations; true ends the pass. */
-static bool past_limit(void *ctx)
-{
-    const ft_engine *engine = ctx;
-    return engine->give_up_us && ft_clock_now_us(&engine->clock) > engine->give_up_us;
-}
-
 /* Our kernel on the CPU, ggml's operators on devices, unless one is asked for. */
 static ft_status create_route(ft_engine *engine, ft_error *err)
 {
@@ -150,7 +144,8 @@ static ft_status create_parts(ft_engine *engine, const ft_engine_opts *opts, ft_
     ft_status status = ft_backends_init(&engine->backends, opts->model, n_threads, err);
     if (status != FT_OK)
         return status;
-    ggml_backend_cpu_set_abort_callback(engine->backends.at[0], past_limit, engine);
+    ggml_backend_cpu_set_abort_callback(engine->backends.at[0], ft_engine_between_operations,
+                                        engine);
     status = ft_kv_init(&engine->kv, n_blocks, ft_kv_store_move, &engine->store);
     if (status == FT_OK) /* of all trees of a pass, each with a root and a node at least */
         status = ft_kv_add_shapes(&engine->kv, max_rows / 2);
@@ -287,185 +282,6 @@ static ft_status check_segments(ft_engine *engine, const ft_segment *segments, s
     return FT_OK;
 }
 
-/* Reading the weights once takes about as long as multiplying this many rows with them. */
-#define READ_ROWS 8
-/* A multiplication of attention, in floats, takes as long as two with rounded weights. */
-#define SEEN_COST 2
-
-/* Multiplications of the batch: matrices of the layers, and attention. (An output head on a device
- * does not count: threads are not chosen there.) */
-static ft_pace_size size_of(const ft_engine *engine)
-{
-    const ft_hparams *hp = ft_model_hparams(engine->model);
-    const ft_batch *batch = &engine->batch;
-    double n_embd = hp->n_embd, n_q = (double)hp->n_head * hp->head_dim;
-    double n_kv = (double)hp->n_head_kv * hp->head_dim;
-    double row = hp->n_layer * n_embd * (2 * n_q + 2 * n_kv + 3.0 * hp->n_ff);
-    return (ft_pace_size){.n_rows = batch->n_rows,
-                          .work = (READ_ROWS + (double)batch->n_rows) * row +
-                                  (double)batch->n_seen * SEEN_COST * 2 * hp->n_layer * n_q};
-}
-
-/* The number of threads of the next pass, and the time that it has taken on them. */
-static int threads_of(const ft_engine *engine, const ft_pace *pace, const ft_pace_size *size)
-{
-    if (engine->warm_threads)
-        return engine->warm_threads;
-    return engine->backends.devices ? engine->backends.n_threads : ft_pace_threads(pace, size);
-}
-
-static void saw_pass(const ft_engine *engine, ft_pace *pace, const ft_pace_size *size,
-                     int n_threads, int64_t us)
-{
-    if (!engine->warm_threads)
-        ft_pace_observe(pace, size, n_threads, us);
-    else if (!engine->warm_cold)
-        ft_pace_prime(pace, size, n_threads, us);
-}
-
-/* One attempt on n_threads threads. FT_TIMEOUT: given up, and it has no effect. Inputs are written
- * each time, because a pass reuses their memory. */
-static ft_status attempt(ft_engine *engine, ft_graph *g, const ft_pace_size *size, int n_threads)
-{
-    const ft_batch *batch = &engine->batch;
-    ggml_backend_tensor_set(g->tokens, batch->token, 0, batch->n_rows * sizeof(int32_t));
-    if (g->out_ids)
-        ggml_backend_tensor_set(g->out_ids, batch->out, 0, batch->n_out * sizeof(int32_t));
-    if (!engine->route->set_inputs(engine->route, g->slot))
-        return FT_NOMEM;
-    ft_turn_take(engine->turn, false);
-    int64_t limit_us =
-        engine->backends.devices ? 0 : ft_pace_limit_us(&engine->pace, size, n_threads);
-    int64_t start_us = ft_clock_now_us(&engine->clock);
-    engine->give_up_us = engine->warm_threads ? engine->warm_end_us
-                         : limit_us           ? start_us + limit_us
-                                              : 0;
-    ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
-    ft_status status = ft_graph_cache_compute(engine->graphs, g);
-    saw_pass(engine, &engine->pace, size, n_threads, ft_clock_now_us(&engine->clock) - start_us);
-    ft_turn_give_back(engine->turn);
-    return status;
-}
-
-/* Sets which rows `logits` holds from now on. rows == NULL: the first n. */
-static void set_asked(ft_engine *engine, const uint32_t *rows, uint32_t n)
-{
-    for (uint32_t i = 0; i < engine->n_asked; i++)
-        engine->at[engine->asked[i]] = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        engine->asked[i] = rows ? rows[i] : i;
-        engine->at[engine->asked[i]] = i + 1;
-    }
-    engine->n_asked = n;
-}
-
-void ft_engine_forget(ft_engine *engine)
-{
-    engine->batch.n_out = 0;
-    set_asked(engine, NULL, 0);
-}
-
-/* Stores the result of a pass. With devices: logits of all rows, copied to the host if they are on
- * a device. Otherwise: input rows of the output head. */
-static void take_result(ft_engine *engine, const struct ggml_tensor *result)
-{
-    set_asked(engine, NULL, engine->backends.devices ? engine->batch.n_out : 0);
-    engine->kept = engine->logits = NULL;
-    if (!result)
-        return;
-    if (!engine->backends.devices) {
-        engine->kept = result->data;
-    } else if (ggml_backend_buffer_is_host(result->buffer)) {
-        engine->logits = result->data;
-    } else {
-        ggml_backend_tensor_get(result, engine->fetched, 0, ggml_nbytes(result));
-        engine->logits = engine->fetched;
-    }
-    engine->head_rows += engine->n_asked;
-}
-
-/* The same where not all weights are in memory. Another attempt would read them anew, so only a
- * layer is given up. Threads are chosen by the time without reading. */
-static ft_status run_by_layer(ft_engine *engine, ft_error *err)
-{
-    const ft_pace_size size = size_of(engine);
-    const int n_threads = threads_of(engine, &engine->pace, &size);
-    const bool warm = engine->warm_threads > 0;
-    ft_layers_pass pass = {.route = engine->route,
-                           .cpu = engine->backends.at[0],
-                           .give_up_us = &engine->give_up_us,
-                           .n_threads = n_threads,
-                           .limit_us = warm ? 0 : ft_pace_limit_us(&engine->pace, &size, n_threads),
-                           .until_us = warm ? engine->warm_end_us : 0};
-    ft_status status = ft_layers_run(&engine->layers, &engine->batch, &pass, err);
-    if (status != FT_OK)
-        return status;
-    /* With more threads the rest would have taken at least the limit. */
-    saw_pass(engine, &engine->pace, &size, n_threads,
-             pass.n_threads < n_threads ? pass.limit_us : pass.compute_us);
-    engine->logits = engine->layers.logits;
-    engine->kept = engine->logits || engine->batch.n_out == 0 ? NULL : engine->layers.out;
-    set_asked(engine, NULL, engine->logits ? engine->batch.n_out : 0);
-    engine->head_rows += engine->n_asked;
-    return FT_OK;
-}
-
-static ft_status run_batch(ft_engine *engine, ft_error *err)
-{
-    const ft_batch *batch = &engine->batch;
-    ft_status moved = ft_kv_store_flush(&engine->store);
-    if (moved != FT_OK)
-        return moved;
-    if (engine->streamed)
-        return run_by_layer(engine, err);
-    engine->route->begin(engine->route);
-    ft_graph *g = ft_graph_cache_get(engine->graphs, batch->n_rows, batch->n_out);
-    if (!g)
-        return FT_NOMEM;
-    const ft_pace_size size = size_of(engine);
-    ft_status status = attempt(engine, g, &size, threads_of(engine, &engine->pace, &size));
-    if (status == FT_TIMEOUT && !engine->warm_threads) {
-        engine->route->begin(engine->route);
-        status = attempt(engine, g, &size, 1);
-    }
-    if (status == FT_OK)
-        take_result(engine, g->result);
-    return status;
-}
-
-/* Runs the output head on n of the kept rows. It is never given up half-way: nearly all of it is
- * one operator, whose work threads claim in small pieces. */
-static ft_status run_head(ft_engine *engine, const uint32_t *rows, uint32_t n)
-{
-    const ft_hparams *hp = ft_model_hparams(engine->model);
-    const ft_pace_size size = {.n_rows = n,
-                               .work = (READ_ROWS + (double)n) * hp->n_embd * hp->n_vocab};
-    ft_graph *g = ft_graph_cache_get_head(engine->graphs, n);
-    if (!g)
-        return FT_NOMEM;
-    set_asked(engine, rows, n);
-    for (uint32_t i = 0; i < n; i++)
-        ggml_backend_tensor_set(g->rows, engine->kept + (size_t)engine->asked[i] * hp->n_embd,
-                                i * g->rows->nb[1], g->rows->nb[1]);
-    int n_threads = threads_of(engine, &engine->head_pace, &size);
-    ft_turn_take(engine->turn, engine->streamed != NULL);
-    int64_t start_us = ft_clock_now_us(&engine->clock);
-    engine->give_up_us = 0;
-    ggml_backend_cpu_set_n_threads(engine->backends.at[0], n_threads);
-    ft_status status = ft_graph_cache_compute(engine->graphs, g);
-    saw_pass(engine, &engine->head_pace, &size, n_threads,
-             ft_clock_now_us(&engine->clock) - start_us);
-    ft_turn_give_back(engine->turn);
-    engine->logits = g->result->data;
-    if (status != FT_OK) {
-        set_asked(engine, NULL, 0);
-        return status;
-    }
-    engine->heads++;
-    engine->head_rows += engine->n_asked;
-    return FT_OK;
-}
-
 /* A pass; `head`: also compute the logits of all wanted rows. */
 static ft_status forward(ft_engine *engine, ft_segment *segments, size_t n, bool head,
                          ft_error *err)
@@ -481,9 +297,9 @@ static ft_status forward(ft_engine *engine, ft_segment *segments, size_t n, bool
         ft_kv_seq_set_tokens(seq, segments[i].tokens, segments[i].n);
         ft_batch_add(&engine->batch, &segments[i], seq, &engine->rope);
     }
-    status = run_batch(engine, &why);
+    status = ft_engine_run_batch(engine, &why);
     if (status == FT_OK && head && engine->kept)
-        status = run_head(engine, NULL, engine->batch.n_out);
+        status = ft_engine_run_head(engine, NULL, engine->batch.n_out);
     if (status != FT_OK) {
         ft_engine_forget(engine);
         for (size_t i = 0; i < n; i++)
@@ -521,9 +337,7 @@ ft_status ft_engine_head(ft_engine *engine, const uint32_t *rows, size_t n, ft_e
                 engine->batch.n_out);
     if (!engine->kept)
         return FT_OK; /* the pass has computed all of them */
-    if (n == 0)
-        set_asked(engine, NULL, 0);
-    ft_status status = n ? run_head(engine, rows, (uint32_t)n) : FT_OK;
+    ft_status status = ft_engine_run_head(engine, rows, (uint32_t)n);
     return status == FT_OK ? FT_OK
                            : ft_error_set(err, status, "engine: the output head failed: %s",
                                           ft_status_text(status));

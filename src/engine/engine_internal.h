@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of an engine, shared by engine.c, seq.c (sequences) and warm.c (timed passes before the
- * first user). Everything is owned by the engine's thread. */
+ * The state of an engine, shared by engine.c, pass.c (how a batch is computed), seq.c (sequences)
+ * and warm.c (timed passes before the first user). Everything is owned by the engine's thread. */
 #ifndef FT_ENGINE_ENGINE_INTERNAL_H
 #define FT_ENGINE_ENGINE_INTERNAL_H
 
@@ -26,7 +26,8 @@ struct ft_engine {
     ft_route *route;
     ft_graph_cache *graphs;
     ft_backends backends;
-    ft_turn *turn; /* NULL: nobody shares the processor */
+    ft_turn *turn;    /* NULL: nobody shares the processor */
+    int pass_threads; /* of the pass that is being computed and may be given up; 0: none */
     ft_layers layers;
     ft_streamed *streamed; /* weights that are not in memory; NULL: all are */
     /* the machine's; it times passes, and decides only threads */
@@ -53,6 +54,18 @@ struct ft_seq {
     uint64_t batch; /* number of the last batch that named this sequence */
 };
 
+/* ---- pass.c ---- */
+
+/* Between two operations of a pass, on the thread that began it. True: give the pass up. Beside
+ * another engine's pass it must be on one thread, since others would wait in a barrier while it is
+ * interrupted. */
+bool ft_engine_between_operations(void *engine);
+/* Computes engine->batch. FT_NOMEM, FT_INTERNAL; of a streamed model its errors. */
+FT_WARN_UNUSED ft_status ft_engine_run_batch(ft_engine *engine, ft_error *err);
+/* Runs the output head on n of the kept rows, on all if rows is NULL; n == 0: none has logits then.
+ * It is never given up half-way: nearly all of it is one operator, whose work threads claim in
+ * small pieces. FT_NOMEM, FT_INTERNAL. */
+FT_WARN_UNUSED ft_status ft_engine_run_head(ft_engine *engine, const uint32_t *rows, uint32_t n);
 /* No row of the last pass has logits any more, and none can be computed. */
 void ft_engine_forget(ft_engine *engine);
 

@@ -8,10 +8,10 @@
 
 #include "ggml-cpu.h"
 
-/* Of so many layers one may be given up, and one more, before the rest of a pass is computed on one
- * thread. On a quiet machine one or two of 512 are, because the reader needs a core now and
- * then. */
-#define GIVE_UP_ONE_OF 64
+/* All threads may lose this share of a pass on one thread, before the rest of the pass is computed
+ * on one. On a quiet machine a few layers of 512 are given up, because the reader needs a core now
+ * and then. */
+#define MAY_LOSE 0.125
 /* Beside its share of a pass's limit a layer may take this longer: threads are woken for each. */
 #define LAYER_SLACK_US 2000
 
@@ -77,6 +77,13 @@ static ft_status attempt(ft_layers *l, ft_graph *g, const inputs *in, ft_layers_
     return status;
 }
 
+/* Whether the pass has taken much longer so far than it would have on one thread. */
+static bool all_lose(const ft_layers *l, const ft_layers_pass *pass)
+{
+    const double alone_us = (double)pass->alone_us;
+    return (double)pass->compute_us > alone_us * (pass->n_done / (double)l->n_layer + MAY_LOSE);
+}
+
 static ft_status compute(ft_layers *l, ft_graph *g, const inputs *in, ft_layers_pass *pass)
 {
     const int all = pass->n_threads;
@@ -86,7 +93,7 @@ static ft_status compute(ft_layers *l, ft_graph *g, const inputs *in, ft_layers_
     pass->n_threads = 1;
     pass->route->begin(pass->route); /* threads have claimed a part of the attention's work */
     status = attempt(l, g, in, pass);
-    if (++pass->n_given_up < 2 + l->n_layer / GIVE_UP_ONE_OF)
+    if (!all_lose(l, pass))
         pass->n_threads = all;
     return status;
 }
@@ -120,20 +127,17 @@ static ft_status run_part(ft_layers *l, uint32_t part, const ft_batch *batch, ft
     return status;
 }
 
-ft_status ft_layers_run(ft_layers *layers, const ft_batch *batch, ft_layers_pass *pass,
-                        ft_error *err)
+static ft_status run_layers(ft_layers *l, const ft_batch *batch, ft_layers_pass *pass,
+                            ft_error *err)
 {
-    ft_layers *l = layers;
     const uint32_t n_parts = batch->n_out ? ft_streamed_n_head_parts(l->weights) : 0;
-    pass->compute_us = 0;
-    pass->route->begin(pass->route);
-    ft_streamed_begin(l->weights, batch->n_out > 0);
     ft_status status = ft_streamed_embed(l->weights, batch->token, batch->n_rows, err, l->x);
     for (uint32_t il = 0; il < l->n_layer && status == FT_OK; il++) {
         status = ft_streamed_wait(l->weights, il, err);
         if (status != FT_OK)
             break;
         status = run_layer(l, il, batch, pass);
+        pass->n_done++;
         ft_streamed_release(l->weights, il);
     }
     for (uint32_t part = 0; part < n_parts && status == FT_OK; part++) {
@@ -143,5 +147,18 @@ ft_status ft_layers_run(ft_layers *layers, const ft_batch *batch, ft_layers_pass
         status = run_part(l, part, batch, pass);
         ft_streamed_release_head_part(l->weights, part);
     }
+    return status;
+}
+
+ft_status ft_layers_run(ft_layers *layers, const ft_batch *batch, ft_layers_pass *pass,
+                        ft_error *err)
+{
+    pass->compute_us = 0;
+    pass->n_done = 0;
+    pass->route->begin(pass->route);
+    ft_streamed_begin(layers->weights, batch->n_out > 0);
+    ft_turn_begin_series(layers->turn);
+    const ft_status status = run_layers(layers, batch, pass, err);
+    ft_turn_end_series(layers->turn);
     return status;
 }

@@ -46,14 +46,15 @@ void ft_layers_deinit(ft_layers *layers);
 uint64_t ft_layers_bytes(const ft_hparams *hp, uint32_t max_rows, uint32_t max_out, bool part);
 
 /* How a pass uses the processor. A layer that takes too long is computed again on one thread. If
- * that happens to several, so are those behind them. */
+ * the pass so loses more than all threads win, the layers behind it are computed on one, too. */
 typedef struct ft_layers_pass {
     ft_route *route;     /* its `begin` is called before the first layer and each second attempt */
     ggml_backend_t cpu;  /* its abort callback looks at *give_up_us */
     int64_t *give_up_us; /* when to give up; 0: never */
     int n_threads;       /* in, out: 1 if the last layers were computed on one */
-    uint32_t n_given_up; /* out: layers; 0 at first */
     int64_t limit_us;    /* of all layers; 0: none */
+    int64_t alone_us;    /* with a limit: what the pass would take on one thread */
+    uint32_t n_done;     /* layers computed so far */
     int64_t until_us;    /* when the pass as a whole is given up (FT_TIMEOUT); 0: never */
     int64_t compute_us;  /* out: the time without reading */
 } ft_layers_pass;

@@ -116,6 +116,11 @@ int ft_pace_threads(const ft_pace *pace, const ft_pace_size *size)
     return alone != tries(pace, class) ? 1 : pace->n_threads;
 }
 
+int64_t ft_pace_alone_us(const ft_pace *pace, const ft_pace_size *size)
+{
+    return (int64_t)(alone_us(pace, class_of(size->n_rows)) * size->work);
+}
+
 int64_t ft_pace_limit_us(const ft_pace *pace, const ft_pace_size *size, int n_threads)
 {
     uint32_t class = class_of(size->n_rows);

@@ -67,6 +67,9 @@ int ft_pace_threads(const ft_pace *pace, const ft_pace_size *size);
 /* The time after which a pass on all threads is given up; 0: never. */
 int64_t ft_pace_limit_us(const ft_pace *pace, const ft_pace_size *size, int n_threads);
 
+/* What a pass on one thread is expected to take; 0: not known. */
+int64_t ft_pace_alone_us(const ft_pace *pace, const ft_pace_size *size);
+
 /* Reports that a pass on n_threads threads took `us`, or was given up after that time. */
 void ft_pace_observe(ft_pace *pace, const ft_pace_size *size, int n_threads, int64_t us);
 

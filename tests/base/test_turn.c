@@ -69,6 +69,12 @@ static void *race(void *arg)
     return NULL;
 }
 
+static void wait_until_wanted(ft_turn *turn)
+{
+    while (!ft_turn_wanted(turn))
+        ;
+}
+
 /* Both wait while the test has the turn; the one that goes first gets it first, though it came
  * last. */
 static void test_first(void **state)
@@ -81,11 +87,7 @@ static void test_first(void **state)
     ft_turn_take(&turn, false);
     assert_int_equal(pthread_create(&later.thread, NULL, race, &later), 0);
     assert_int_equal(pthread_create(&first.thread, NULL, race, &first), 0);
-    for (unsigned waits = 0; waits == 0;) { /* until the one that goes first is seen waiting */
-        pthread_mutex_lock(&turn.lock);
-        waits = turn.n_first;
-        pthread_mutex_unlock(&turn.lock);
-    }
+    wait_until_wanted(&turn);
     ft_turn_give_back(&turn);
     pthread_join(later.thread, NULL);
     pthread_join(first.thread, NULL);
@@ -96,11 +98,39 @@ static void test_first(void **state)
     ft_turn_deinit(&turn);
 }
 
+/* Who has the turn and is interrupted has it again when the one that goes first gave it
+ * back. */
+static void test_interrupt(void **state)
+{
+    ft_turn turn;
+    atomic_int place = 0;
+    racer first = {&turn, &place, true, -1, 0};
+    (void)state;
+    ft_turn_init(&turn);
+    assert_false(ft_turn_in_series(&turn) || ft_turn_wanted(&turn));
+    ft_turn_begin_series(&turn);
+    ft_turn_begin_series(&turn);
+    ft_turn_end_series(&turn);
+    assert_true(ft_turn_in_series(&turn));
+    ft_turn_end_series(&turn);
+    assert_false(ft_turn_in_series(&turn));
+    ft_turn_take(&turn, false);
+    assert_int_equal(pthread_create(&first.thread, NULL, race, &first), 0);
+    wait_until_wanted(&turn);
+    ft_turn_interrupt(&turn);
+    assert_int_equal(atomic_load(&place), 1);
+    ft_turn_give_back(&turn);
+    pthread_join(first.thread, NULL);
+    assert_false(ft_turn_in_series(NULL) || ft_turn_wanted(NULL));
+    ft_turn_deinit(&turn);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_first),
+        cmocka_unit_test(test_interrupt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

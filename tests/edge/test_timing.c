@@ -93,6 +93,8 @@ static void test_near(void **state)
     const ft_known_us near = ft_timing_near(&t, 29000, 3000);
     assert_true(near.known && near.us >= 1000 && near.us <= 4001);
     assert_false(ft_timing_near(&t, 40000, 3000).known); /* it is late: work on */
+    ft_timing_ahead(&t, 9500); /* a forward takes longer while a verdict is awaited */
+    assert_true(ft_timing_near(&t, 21000, 3000).known);
 }
 
 /* Never before ten seconds, then by the slowest of late; longer for what the server does first. */
