@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/bench.h"
 #include "bench/memory_report.h"
 #include "bench/prompts.h"
 #include "model/stream.h"
@@ -60,15 +61,21 @@ static ft_status parse_budgets(ft_bench_memory_state *b, ft_error *err)
 
 /* ---- what the methods are compared with ---- */
 
+/* A disk that others use, too, is not always as fast: it is measured before each text. */
+#define DISK_BYTES ((uint64_t)1 << 30)
+
 static ft_status measure_disk(ft_bench_memory_state *b, ft_error *err)
 {
     const char *path = b->o->packed ? b->o->packed : b->o->model;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return ft_error_set(err, FT_IO, "%s: %s", path, strerror(errno));
+    double bytes_per_s;
     const ft_status status =
-        ft_weight_stream_measure(fd, path, UINT64_MAX, false, err, &b->disk_bytes_per_s);
+        ft_weight_stream_measure(fd, path, DISK_BYTES, false, err, &bytes_per_s);
     close(fd);
+    if (status == FT_OK)
+        b->disk_mb_s[b->n_disk++] = bytes_per_s / 1e6;
     return status;
 }
 
@@ -167,6 +174,8 @@ static ft_status measure_all(ft_bench_memory_state *b, ft_error *err)
             for (size_t m = 0; m < ft_bench_n_memory_methods; m++) {
                 ft_progress_report(&b->o->progress, done++, n);
                 if (b->o->method[m] && status == FT_OK)
+                    status = measure_disk(b, err);
+                if (b->o->method[m] && status == FT_OK)
                     status = measure(b, budget, m, text % b->prompts.n);
             }
     ft_progress_report(&b->o->progress, n, n);
@@ -209,7 +218,11 @@ static ft_status prepare(ft_bench_memory_state *b, ft_error *err)
         return status;
     b->reference = calloc(2 * b->prompts.n, sizeof *b->reference);
     b->cells = calloc(b->n_budgets * ft_bench_n_memory_methods, sizeof *b->cells);
-    return b->reference && b->cells ? FT_OK : ft_error_set(err, FT_NOMEM, "out of memory");
+    b->disk_mb_s =
+        calloc((size_t)b->o->rounds * b->prompts.n * b->n_budgets * ft_bench_n_memory_methods,
+               sizeof *b->disk_mb_s);
+    return b->reference && b->cells && b->disk_mb_s ? FT_OK
+                                                    : ft_error_set(err, FT_NOMEM, "out of memory");
 }
 
 ft_status ft_bench_memory(const ft_bench_memory_opts *opts, ft_error *err, json_t **report)
@@ -219,8 +232,6 @@ ft_status ft_bench_memory(const ft_bench_memory_opts *opts, ft_error *err, json_
     ft_status status = prepare(&b, err);
     if (status == FT_OK)
         status = write_references(&b, err);
-    if (status == FT_OK)
-        status = measure_disk(&b, err);
     for (size_t i = 0; i < b.n_budgets && status == FT_OK; i++) {
         ft_error refused; /* too small: the methods' rows say so */
         if (ft_bench_memory_plan(opts, b.budget[i].bytes, &refused, &b.plan[i]) == FT_CANCELLED)
@@ -228,14 +239,17 @@ ft_status ft_bench_memory(const ft_bench_memory_opts *opts, ft_error *err, json_
     }
     if (status == FT_OK)
         status = measure_all(&b, err);
-    if (status == FT_OK)
+    if (status == FT_OK) {
+        b.disk_median_mb_s = ft_bench_median(b.disk_mb_s, b.n_disk); /* sorts them */
         *report = ft_bench_memory_report(&b);
+    }
     for (size_t i = 0; i < b.n_budgets; i++)
         json_decref(b.plan[i]);
     for (size_t i = 0; b.reference && i < 2 * b.prompts.n; i++)
         free(b.reference[i]);
     free(b.reference);
     free(b.cells);
+    free(b.disk_mb_s);
     ft_bench_prompts_deinit(&b.prompts);
     return status;
 }

@@ -40,7 +40,7 @@ static json_t *bound_of(const ft_bench_memory_state *b, size_t budget)
         return json_null();
     const double bytes =
         ft_bench_memory_must_read(b->plan[budget], b->weights, b->budget[budget].bytes);
-    const double reading_ms = bytes / b->disk_bytes_per_s * 1e3;
+    const double reading_ms = bytes / (b->disk_median_mb_s * 1e6) * 1e3;
     const double pass_ms = reading_ms > b->resident_ms ? reading_ms : b->resident_ms;
     return json_real(pass_ms / best_per_pass(b));
 }
@@ -71,10 +71,12 @@ static void set_figures(json_t *row, const ft_bench_memory_cell *c)
                                       [FT_BENCH_MEMORY_MB_S] = "read_mb_s",
                                       [FT_BENCH_MEMORY_CPU_S] = "cpu_s_per_token",
                                       [FT_BENCH_MEMORY_PEAK] = "peak_bytes",
-                                      [FT_BENCH_MEMORY_JOULES] = "joules_per_token"};
+                                      [FT_BENCH_MEMORY_JOULES] = "joules_per_token",
+                                      [FT_BENCH_MEMORY_DRAFT_SHARE] = "draft_share"};
     for (size_t f = 0; f < FT_BENCH_MEMORY_FIGURES; f++) {
         const double median = ft_bench_memory_median(c, (ft_bench_memory_figure)f);
-        const bool may_lack = f == FT_BENCH_MEMORY_PEAK || f == FT_BENCH_MEMORY_JOULES;
+        const bool may_lack = f == FT_BENCH_MEMORY_PEAK || f == FT_BENCH_MEMORY_JOULES ||
+                              f == FT_BENCH_MEMORY_DRAFT_SHARE;
         const bool known = c->n && (!may_lack || median > 0);
         json_object_set_new(row, key[f], known ? json_real(median) : json_null());
     }
@@ -113,13 +115,14 @@ json_t *ft_bench_memory_report(const ft_bench_memory_state *b)
         for (size_t m = 0; m < ft_bench_n_memory_methods; m++)
             if (o->method[m])
                 json_array_append_new(rows, row_of(b, budget, m));
-    json_t *report =
-        json_pack("{s:s, s:s, s:s, s:s?, s:I, s:i, s:I, s:I, s:I, s:s, s:f, s:f, s:f}", "command",
-                  "bench memory", "model", o->model, "draft_model", o->draft, "packed", o->packed,
-                  "weights_bytes", (json_int_t)b->weights, "prompts", (int)b->prompts.n, "rounds",
-                  (json_int_t)o->rounds, "n", (json_int_t)o->n, "n_ctx", (json_int_t)o->n_ctx,
-                  "kv_type", ft_kv_type_name(o->kv), "temperature", o->temp, "disk_mb_s",
-                  b->disk_bytes_per_s / 1e6, "resident_ms_per_token", b->resident_ms);
+    json_t *report = json_pack(
+        "{s:s, s:s, s:s, s:s?, s:I, s:i, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f}", "command",
+        "bench memory", "model", o->model, "draft_model", o->draft, "packed", o->packed,
+        "weights_bytes", (json_int_t)b->weights, "prompts", (int)b->prompts.n, "rounds",
+        (json_int_t)o->rounds, "n", (json_int_t)o->n, "n_ctx", (json_int_t)o->n_ctx, "kv_type",
+        ft_kv_type_name(o->kv), "temperature", o->temp, "disk_mb_s", b->disk_median_mb_s,
+        "disk_mb_s_min", b->disk_mb_s[0], "disk_mb_s_max", b->disk_mb_s[b->n_disk - 1],
+        "resident_ms_per_token", b->resident_ms);
     if (report)
         json_object_set_new(report, "rows", rows);
     return report;

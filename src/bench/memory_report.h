@@ -17,7 +17,9 @@ typedef struct ft_bench_memory_state {
     size_t n_budgets;
     ft_bench_prompts prompts;
     char **reference; /* [prompts.n, 2] the resident target's texts: greedy, drawn */
-    double resident_ms, disk_bytes_per_s;
+    double resident_ms, disk_median_mb_s;
+    double *disk_mb_s; /* [n_disk] of the file, before each text; sorted at the end */
+    uint32_t n_disk;
     ft_bench_memory_cell *cells; /* [n_budgets, methods] */
 } ft_bench_memory_state;
 

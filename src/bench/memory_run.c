@@ -104,6 +104,8 @@ static ft_status read_ours(const json_t *o, ft_error *err, ft_bench_memory_text 
         return ft_error_set(err, FT_CORRUPT, "the text is too short: raise -n");
     set_figures(decode, number(decode, "streamed_bytes"), number(decode, "streamed_us") / 1e6,
                 number(o, "tokens") / passes, out->figure);
+    const double draft_ms = number(o, "draft_ms"), wait_ms = number(o, "wait_ms");
+    out->figure[FT_BENCH_MEMORY_DRAFT_SHARE] = draft_ms > 0 ? draft_ms / (draft_ms + wait_ms) : 0;
     out->text = strdup(text);
     return out->text ? FT_OK : ft_error_set(err, FT_NOMEM, "out of memory");
 }

@@ -12,11 +12,12 @@
 typedef enum ft_bench_memory_figure {
     FT_BENCH_MEMORY_MS, /* a token */
     FT_BENCH_MEMORY_TOKENS_PER_PASS,
-    FT_BENCH_MEMORY_BYTES,  /* read, a token */
-    FT_BENCH_MEMORY_MB_S,   /* while it reads */
-    FT_BENCH_MEMORY_CPU_S,  /* a token */
-    FT_BENCH_MEMORY_PEAK,   /* bytes in the cgroup */
-    FT_BENCH_MEMORY_JOULES, /* of the machine, a token */
+    FT_BENCH_MEMORY_BYTES,       /* read, a token */
+    FT_BENCH_MEMORY_MB_S,        /* while it reads */
+    FT_BENCH_MEMORY_CPU_S,       /* a token */
+    FT_BENCH_MEMORY_PEAK,        /* bytes in the cgroup */
+    FT_BENCH_MEMORY_JOULES,      /* of the machine, a token */
+    FT_BENCH_MEMORY_DRAFT_SHARE, /* of the time without loading and prompt */
     FT_BENCH_MEMORY_FIGURES
 } ft_bench_memory_figure;
 

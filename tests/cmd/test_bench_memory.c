@@ -99,7 +99,9 @@ static void test_rows(void **state)
              (long long)least() + (4 << 20), (long long)least() * 9 / 10);
     json_t *o = bench(&status, args);
     assert_int_equal(status, 0);
-    assert_true(program_number(o, "disk_mb_s") > 0 && program_number(o, "weights_bytes") > 0);
+    assert_true(program_number(o, "disk_mb_s") > 0 &&
+                program_number(o, "disk_mb_s_min") <= program_number(o, "disk_mb_s_max") &&
+                program_number(o, "weights_bytes") > 0);
     assert_int_equal(json_array_size(json_object_get(o, "rows")), 3 * 7);
     json_array_foreach(json_object_get(o, "rows"), i, row)
     {
