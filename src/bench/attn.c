@@ -97,7 +97,8 @@ static ft_status plan(ft_bench_attn *a, int n_threads, float rope_base)
     if (status == FT_OK) {
         ft_batch_clear(&a->batch);
         ft_batch_add(&a->batch, &segment, &a->seq, &rope);
-        status = ft_attn_plan_create(&geo, a->n_rows, (uint32_t)n_threads, &a->plan);
+        status = ft_attn_plan_create(&geo, a->n_rows, a->kv.n_blocks * FT_KV_BLOCK_TOK,
+                                     (uint32_t)n_threads, &a->plan);
     }
     free(tokens);
     return status;

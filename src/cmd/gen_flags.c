@@ -72,8 +72,8 @@ static const ft_flag edge_rows[] = {
     {"--predictor", NULL, FT_FLAG(ft_edge_flags, predictor), "FILE",
      "end a draft where this predictor (train predictor) expects a rejection; none: do not"},
     {"--proactive", NULL, FT_FLAG_ON_OFF(ft_edge_flags, proactive), NULL,
-     "go on drafting while the target checks; edge does so, and run with --memory, unless "
-     "--no-proactive is given"},
+     "go on drafting while the target checks; by default edge does so, and run with --memory if "
+     "drafts take a good part of a round"},
     {"--no-speculation", NULL, FT_FLAG(ft_edge_flags, no_speculation), NULL, "never draft"},
     {"--trace", NULL, FT_FLAG(ft_edge_flags, trace_path), "FILE",
      "record drafts and verdicts (token ids and numbers, SQLite) for train predictor"},
@@ -275,6 +275,7 @@ ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err)
     draft->depth = ft_min_u32(draft->depth, draft->budget);
     flags->opts.proactive = flags->proactive == FT_SWITCH_ON ||
                             (flags->proactive == FT_SWITCH_NONE && flags->proactive_else);
+    flags->opts.proactive_if_long = flags->proactive == FT_SWITCH_NONE;
     flags->opts.early = flags->opts.proactive;
     return FT_OK;
 }

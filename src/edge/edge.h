@@ -73,6 +73,9 @@ typedef struct ft_edge_opts {
     /* Draft while a verdict is awaited: below the outstanding tree, and shadows in runs. Use it if
      * the draft model does not slow down the target. */
     bool proactive;
+    /* With `proactive`: beside a target in this process only while a draft takes a good part of a
+     * round, as the two share the processor (ft_control_drafts_long). */
+    bool proactive_if_long;
     /* With `proactive`: send a part of that work before the verdict (edge/early.h), if the server
      * supports early drafts. */
     bool early;

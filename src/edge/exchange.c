@@ -251,7 +251,7 @@ static int64_t use_time(ft_gen *gen)
     const bool below = d->tree.n > 0 && !d->exhausted;
     const bool shadow_out = d->shadow.state == FT_SHADOW_OUT;
     tell_provisional(gen);
-    if (d->state == FT_DRAFTING_ON && !gen->edge->how.proactive)
+    if (d->state == FT_DRAFTING_ON && !ft_gen_drafts_ahead(gen))
         return POLL_US;
     if (below) {
         look_early(gen);

@@ -38,6 +38,14 @@ bool ft_gen_in_run(const ft_gen *gen)
     return gen->state == FT_GEN_RUN || gen->state == FT_GEN_RUN_NEXT;
 }
 
+bool ft_gen_drafts_ahead(const ft_gen *gen)
+{
+    const ft_edge *edge = gen->edge;
+    return edge->how.proactive &&
+           (!edge->how.proactive_if_long || !edge->servers.source[gen->stream.at].in_process ||
+            ft_control_drafts_long(&gen->steer.control));
+}
+
 void ft_gen_check(const ft_gen *gen)
 {
     const ft_msg_draft *draft = &gen->out.msg.draft;

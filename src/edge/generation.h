@@ -117,6 +117,8 @@ void ft_gen_check(const ft_gen *gen);
 /* Whether the outstanding round is a tree; whether it is a run. */
 bool ft_gen_in_tree(const ft_gen *gen);
 bool ft_gen_in_run(const ft_gen *gen);
+/* Whether it drafts while a verdict is awaited. */
+bool ft_gen_drafts_ahead(const ft_gen *gen);
 /* The time on the edge's clock. */
 int64_t ft_gen_now_us(const ft_gen *gen);
 /* Asks the sink; once true, it stays true. */

@@ -48,7 +48,7 @@ static void want_shadow(ft_gen *gen, const ft_control_choice *choice, const ft_d
     if (!choice->shadow || gen->drafting.shadow.state == FT_SHADOW_OUT)
         return;
     ft_drafting_want_shadow(&gen->drafting, params);
-    if (gen->edge->how.proactive)
+    if (ft_gen_drafts_ahead(gen))
         return;
     ft_drafting_draft_shadow(&gen->drafting);
     if (gen->drafting.shadow.state == FT_SHADOW_OUT)
@@ -132,7 +132,7 @@ static void ask_next(ft_gen *gen)
     if (gen->state != FT_GEN_RUN || run_left > gen->out.msg.draft.run / 2 || left <= run_left)
         return;
     const ft_control_choice choice = choose(gen, left - run_left, &params);
-    if (choice.speculate || (choice.shadow && !gen->edge->how.proactive))
+    if (choice.speculate || (choice.shadow && !ft_gen_drafts_ahead(gen)))
         return; /* prepare() acts on it */
     gen->steer.chosen = false;
     const ft_client_msg msg = {.kind = FT_CLIENT_DRAFT,

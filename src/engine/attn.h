@@ -84,8 +84,10 @@ const ft_attn_kernel *ft_attn_kernel_best(ft_kv_type type, uint32_t head_dim);
 
 /* Scratch and work plan of one engine. */
 typedef struct ft_attn_plan ft_attn_plan;
+/* max_rows of a batch, max_pos of a context: what they need at most is allocated. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_attn_plan_create(const ft_attn_geometry *geometry, uint32_t max_rows,
-                                             uint32_t n_threads, ft_attn_plan **out);
+                                             uint32_t max_pos, uint32_t n_threads,
+                                             ft_attn_plan **out);
 void ft_attn_plan_destroy(ft_attn_plan *plan);
 /* Bytes of scratch memory. */
 size_t ft_attn_plan_bytes(const ft_attn_plan *plan);

@@ -74,7 +74,17 @@ static size_t plan_carve(ft_attn_plan *plan, char *base)
     return c.used;
 }
 
-ft_status ft_attn_plan_create(const ft_attn_geometry *geometry, uint32_t max_rows,
+/* Sums of spans. A chunk is split if it costs more than a piece may (add_items); of such chunks
+ * there are at most as many as pieces. Spans count as whole ones there, so twice as many. */
+static uint32_t most_slots(uint32_t max_pos, uint32_t n_threads, size_t part_bytes)
+{
+    const uint64_t spans = (max_pos + FT_ATTN_SPAN - 1) / FT_ATTN_SPAN;
+    const uint64_t needed = 2 * spans * n_threads * PIECES_A_THREAD;
+    const uint64_t most = PARTS_MAX_BYTES / part_bytes;
+    return n_threads == 1 ? 0 : (uint32_t)(needed < most ? needed : most);
+}
+
+ft_status ft_attn_plan_create(const ft_attn_geometry *geometry, uint32_t max_rows, uint32_t max_pos,
                               uint32_t n_threads, ft_attn_plan **out)
 {
     *out = NULL;
@@ -91,7 +101,7 @@ ft_status ft_attn_plan_create(const ft_attn_geometry *geometry, uint32_t max_row
     plan->n_threads = n_threads;
     plan->max_rows = max_rows;
     size_t part = aligned(sizeof(float) * ft_attn_part_floats(plan));
-    plan->max_slots = n_threads > 1 ? (uint32_t)(PARTS_MAX_BYTES / part) : 0;
+    plan->max_slots = most_slots(max_pos, n_threads, part);
     plan->bytes = plan_carve(plan, NULL) + 64;
     plan->memory = malloc(plan->bytes);
     if (!plan->memory) {

@@ -14,10 +14,15 @@
 #define NODES_MORE    64
 #define NODE_BYTES    512 /* a tensor's description and its places in the graph and its hash set */
 
+static uint32_t blocks_of(const ft_engine_size *size)
+{
+    return (size->kv_tok + FT_KV_BLOCK_TOK - 1) / FT_KV_BLOCK_TOK;
+}
+
 uint64_t ft_engine_kv_bytes(const ft_engine_size *size)
 {
     const ft_hparams *hp = size->hp;
-    const uint64_t blocks = (size->kv_tok + FT_KV_BLOCK_TOK - 1) / FT_KV_BLOCK_TOK;
+    const uint64_t blocks = blocks_of(size);
     const uint64_t page = ft_attn_page_bytes(size->kv_type, hp->head_dim);
     return 2 * hp->n_layer * blocks * hp->n_head_kv * page;
 }
@@ -39,7 +44,8 @@ static uint64_t attention_bytes(const ft_engine_size *size)
                                   .head_dim = hp->head_dim,
                                   .n_rot = hp->n_rot};
     ft_attn_plan *plan;
-    if (ft_attn_plan_create(&geo, size->rows, size->n_threads, &plan) != FT_OK)
+    const uint32_t max_pos = blocks_of(size) * FT_KV_BLOCK_TOK;
+    if (ft_attn_plan_create(&geo, size->rows, max_pos, size->n_threads, &plan) != FT_OK)
         return UINT64_MAX / 4; /* there is no memory for it now */
     const uint64_t bytes = ft_attn_plan_bytes(plan);
     ft_attn_plan_destroy(plan);

@@ -134,7 +134,8 @@ ft_status ft_route_cpu_create(const ft_route_opts *opts, ft_route **out)
     route->n_layer = hp->n_layer;
     route->layers = calloc(hp->n_layer, sizeof *route->layers);
     ft_status status =
-        ft_attn_plan_create(&geo, opts->batch->max_rows, opts->n_threads, &route->plan);
+        ft_attn_plan_create(&geo, opts->batch->max_rows, opts->store->n_blocks * FT_KV_BLOCK_TOK,
+                            opts->n_threads, &route->plan);
     if (status != FT_OK || !route->layers) {
         destroy(&route->base);
         return FT_NOMEM;

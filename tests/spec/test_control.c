@@ -516,6 +516,23 @@ static void test_depth_follows(void **state)
 
 /* ---- bounds ---- */
 
+/* Drafting ahead beside a target on the same processor: never before a verification's time is
+ * known, then by the share of drafting. */
+static void test_drafts_long(void **state)
+{
+    const ft_control_opts opts = {.max_budget = 16, .max_depth = 4, .max_width = 4};
+    const ft_control_room room = {.nodes = 16, .depth = 4};
+    for (int costly = 0; costly < 2; costly++) {
+        ft_control c;
+        ft_control_init(&c, &opts);
+        ft_control_expect_draft(&c, costly ? 50000 : 500);
+        assert_false(ft_control_drafts_long(&c));
+        ft_control_expect_verify(&c, 200000);
+        assert_true(ft_control_choose(&c, &room).speculate);
+        assert_int_equal(ft_control_drafts_long(&c), costly);
+    }
+}
+
 static void test_room(void **state)
 {
     life l;
@@ -615,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_reaction),
         cmocka_unit_test(test_price),
         cmocka_unit_test(test_depth_follows),
+        cmocka_unit_test(test_drafts_long),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_ends_of_texts),
         cmocka_unit_test(test_length_of_runs),

@@ -194,7 +194,8 @@ static float *run(setup *s, const ft_attn_batch *batch, const ft_attn_kernel *ke
     ft_attn_rows rows = {.q = s->q, .q_stride = width};
     ft_attn_layer layer = s->layer;
     layer.kernel = kernel;
-    if (ft_attn_plan_create(&s->geo, MAX_ROWS, n_threads, &plan) != FT_OK)
+    if (ft_attn_plan_create(&s->geo, MAX_ROWS, s->kv.n_blocks * FT_KV_BLOCK_TOK, n_threads,
+                            &plan) != FT_OK)
         abort();
     for (int pass = 0; pass < 2; pass++) { /* the second finds what the first left behind */
         pthread_t threads[MAX_THREADS];
