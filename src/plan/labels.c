@@ -100,7 +100,7 @@ static bool keep(search *s, uint32_t i)
         return false;
     for (uint32_t k = 0; k < s->n && out->n < most; k++) {
         const candidate *from = &s->candidates[k];
-        const ft_plan_lane lane = {&from->piece, 1};
+        const ft_plan_lane lane = {.pieces = &from->piece, .n = 1};
         label *l = &out->labels[out->n];
         bool dominated = false;
         l->draft_s = from->draft_s;

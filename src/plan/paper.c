@@ -64,7 +64,7 @@ static bool plan_prefix(algorithm *a, uint32_t i)
     }
     if (out->start == 0)
         return true;
-    lane = (ft_plan_lane){&best_piece, 1};
+    lane = (ft_plan_lane){.pieces = &best_piece, .n = 1};
     return ft_plan_curve_add(&a->prefixes[out->start - 1].curve, &lane, &out->curve);
 }
 

@@ -38,17 +38,19 @@ typedef struct walk {
 
 /* Eq. (20): a batch's second stage begins when its first has ended, and the second stage of the
  * batch before. */
-static void step(walk *w, const ft_plan_piece *piece, uint32_t batch, uint32_t round,
+static void step(walk *w, const ft_plan_lane *lane, uint32_t batch, uint32_t round,
                  ft_plan_place *place)
 {
+    const ft_plan_piece *piece = &lane->pieces[place->piece];
     ft_plan_moment m = {.batch = batch, .round = round, .draft_from_s = w->draft_free_s};
     if (w->flow == FT_PLAN_ROLLING && place->ready_s > m.draft_from_s)
         m.draft_from_s = place->ready_s;
     m.draft_to_s = m.draft_from_s + ft_plan_time_at(&piece->draft, round);
     m.verify_from_s = m.draft_to_s > w->verify_free_s ? m.draft_to_s : w->verify_free_s;
     m.verify_to_s = m.verify_from_s + ft_plan_time_at(&piece->verify, round);
-    w->draft_free_s = w->flow == FT_PLAN_SEQUENCE ? m.verify_to_s : m.draft_to_s;
-    w->verify_free_s = place->ready_s = m.verify_to_s;
+    w->verify_free_s = m.verify_to_s;
+    place->ready_s = m.verify_to_s + lane->delay_s;
+    w->draft_free_s = w->flow == FT_PLAN_SEQUENCE ? place->ready_s : m.draft_to_s;
     if (w->see)
         w->see(w->ctx, &m);
 }
@@ -72,7 +74,7 @@ double ft_plan_walk(ft_plan_flow flow, const ft_plan_lane *lanes, uint32_t n, ft
                 continue; /* not in M_n any more */
             while (lanes[i].pieces[place->piece].until < round)
                 place->piece++;
-            step(&w, &lanes[i].pieces[place->piece], i, round, place);
+            step(&w, &lanes[i], i, round, place);
         }
     }
     return w.verify_free_s;

@@ -17,6 +17,7 @@ typedef struct ft_plan_piece {
 typedef struct ft_plan_lane {
     const ft_plan_piece *pieces; /* [n] by rising `until`; borrowed */
     uint32_t n;
+    double delay_s; /* from a round's verdicts to the next draft (ft_plan_problem.delay_s) */
 } ft_plan_lane;
 
 /* Seconds of a stage in a round. */

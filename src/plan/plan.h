@@ -83,6 +83,10 @@ typedef struct ft_plan_problem {
     ft_plan_memory draft; /* need not hold a batch when nothing is drafted */
     ft_plan_memory verify;
     ft_plan_flow flow;
+    /* From a batch's verdicts until its next draft can begin, in which both stations are free for
+     * others: the network's part of a round; >= 0. Not of rounds without drafts, nor with ROUNDS,
+     * for which the paper has none. */
+    double delay_s;
     bool leave; /* a task that is complete leaves its batch; the paper's stay for all n_m rounds */
 } ft_plan_problem;
 
@@ -134,6 +138,18 @@ uint32_t ft_plan_rounds(uint32_t out_tok, double tokens_per_round);
 FT_WARN_UNUSED ft_status ft_batch_plan_make(const ft_plan_problem *problem,
                                             ft_plan_algorithm algorithm, const ft_plan_watch *watch,
                                             ft_error *err, ft_batch_plan *out);
+/* Batches that somebody else has made. */
+typedef struct ft_plan_given {
+    uint32_t length, n_batches;
+    const uint32_t *sizes; /* [n_batches] tasks of each, > 0; in all the problem's tasks */
+    const uint32_t *order; /* [n] numbers of tasks, batch by batch */
+} ft_plan_given;
+
+/* The plan with these batches: what they take. Their memory is not checked. As
+ * ft_batch_plan_make. */
+FT_WARN_UNUSED ft_status ft_batch_plan_given(const ft_plan_problem *problem,
+                                             const ft_plan_given *given, ft_error *err,
+                                             ft_batch_plan *out);
 /* All-zero is legal. */
 void ft_batch_plan_deinit(ft_batch_plan *plan);
 

@@ -3,6 +3,7 @@
 #include "plan/problem.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "plan/best.h"
 #include "plan/finish.h"
@@ -39,6 +40,8 @@ ft_status ft_plan_check(const ft_plan_problem *p, ft_error *err)
     if (p->length_least > p->length_most || p->length_most > FT_PLAN_LENGTH_MAX)
         return ft_error_set(err, FT_INVALID, "plan: lengths %u to %u: rising, at most %d",
                             p->length_least, p->length_most, FT_PLAN_LENGTH_MAX);
+    if (!in_range(p->delay_s, 0, 1e6))
+        return ft_error_set(err, FT_INVALID, "plan: a delay of %g s: 0 to 1e6", p->delay_s);
     for (uint32_t k = 0; k < p->n && status == FT_OK; k++)
         status = check_task(p, k, err);
     return status == FT_OK ? ft_plan_memory_check(p, err) : status;
@@ -64,6 +67,29 @@ ft_status ft_batch_plan_make(const ft_plan_problem *problem, ft_plan_algorithm a
                               "best does not");
     if (status == FT_OK)
         status = ft_plan_finish(&cost, &s, false, err, out);
+    ft_plan_split_deinit(&s);
+    ft_plan_cost_deinit(&cost);
+    return status;
+}
+
+ft_status ft_batch_plan_given(const ft_plan_problem *problem, const ft_plan_given *given,
+                              ft_error *err, ft_batch_plan *out)
+{
+    ft_plan_cost cost = {0};
+    ft_plan_split s = {0};
+    *out = (ft_batch_plan){0};
+    ft_status status = ft_plan_check(problem, err);
+    if (status == FT_OK)
+        status = ft_plan_cost_init(&cost, problem, err);
+    if (status == FT_OK)
+        status = ft_plan_split_init(&s, problem->n, err);
+    if (status == FT_OK) {
+        s.length = given->length;
+        s.n_batches = given->n_batches;
+        memcpy(s.order, given->order, problem->n * sizeof *s.order);
+        memcpy(s.sizes, given->sizes, given->n_batches * sizeof *s.sizes);
+        status = ft_plan_finish(&cost, &s, false, err, out);
+    }
     ft_plan_split_deinit(&s);
     ft_plan_cost_deinit(&cost);
     return status;

@@ -60,13 +60,19 @@ ft_plan_shape ft_plan_shape_of(const ft_plan_problem *p, const uint32_t *tasks, 
     return shape;
 }
 
+/* Without drafts the verify station goes on by itself. */
+static double delay_of(const ft_plan_problem *p, uint32_t length)
+{
+    return length > 0 && p->flow != FT_PLAN_ROUNDS ? p->delay_s : 0;
+}
+
 ft_plan_lane ft_plan_lane_of(const ft_plan_problem *p, uint32_t length, const ft_plan_shape *shape,
                              ft_plan_piece *piece)
 {
     const double tokens = ft_plan_tokens(p->acceptance, length);
     piece->until = ft_plan_rounds(shape->out_max, tokens);
     p->times(p->times_ctx, shape, length, tokens, &piece->draft, &piece->verify);
-    return (ft_plan_lane){piece, 1};
+    return (ft_plan_lane){.pieces = piece, .n = 1, .delay_s = delay_of(p, length)};
 }
 
 static bool shorter(const void *ctx, const void *a, const void *b)
@@ -104,7 +110,7 @@ ft_plan_lane ft_plan_lane_make(const ft_plan_problem *p, uint32_t length, const 
         pieces[n_pieces - 1 - i] = pieces[i];
         pieces[i] = last;
     }
-    return (ft_plan_lane){pieces, n_pieces};
+    return (ft_plan_lane){.pieces = pieces, .n = n_pieces, .delay_s = delay_of(p, length)};
 }
 
 ft_status ft_plan_cost_init(ft_plan_cost *c, const ft_plan_problem *p, ft_error *err)
@@ -155,10 +161,10 @@ double ft_plan_cost_lanes(ft_plan_cost *c, const ft_plan_lane *lanes, uint32_t n
         for (uint32_t i = 0; i < n; i++) {
             double draft_s, verify_s;
             ft_plan_lane_s(&lanes[i], &draft_s, &verify_s);
-            sum += draft_s + verify_s;
+            sum += draft_s + verify_s + ft_plan_lane_rounds(&lanes[i]) * lanes[i].delay_s;
             c->steps += lanes[i].n;
         }
-        return sum;
+        return sum - lanes[0].delay_s; /* none behind the last round */
     default:
         for (uint32_t i = 0; i < n; i++)
             c->steps += 1 + ft_plan_lane_rounds(&lanes[i]) / ROUNDS_STEP;

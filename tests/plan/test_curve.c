@@ -32,7 +32,7 @@ static void make_pipeline(pipeline *p, ft_rng *rng)
     *p = (pipeline){.n = 1 + ft_rng_below(rng, LANES)};
     for (uint32_t i = 0; i < p->n; i++) {
         uint32_t until = 0;
-        p->lanes[i] = (ft_plan_lane){p->pieces[i], 1 + ft_rng_below(rng, PIECES)};
+        p->lanes[i] = (ft_plan_lane){.pieces = p->pieces[i], .n = 1 + ft_rng_below(rng, PIECES)};
         for (uint32_t k = 0; k < p->lanes[i].n; k++) {
             until += 1 + ft_rng_below(rng, 12);
             p->pieces[i][k] = (ft_plan_piece){until, random_time(rng), random_time(rng)};
@@ -69,7 +69,7 @@ static void test_same_as_round_by_round(void **state)
 static void test_dominates(void **state)
 {
     const ft_plan_piece falls = {9, {5, 5, 0}, {1, 1, 0}}, rises = {9, {1, 1, 1}, {1, 1, 0}};
-    const ft_plan_lane lanes[2] = {{&falls, 1}, {&rises, 1}};
+    const ft_plan_lane lanes[2] = {{.pieces = &falls, .n = 1}, {.pieces = &rises, .n = 1}};
     ft_plan_curve zero = {0}, curve[2] = {{0}};
     assert_true(ft_plan_curve_clear(&zero, 9));
     for (int i = 0; i < 2; i++)

@@ -136,6 +136,72 @@ static void test_hundred(void **state)
         assert_true(s[flow][1] < s[flow][0]);
 }
 
+static double given_s(const ft_plan_problem *p, const ft_plan_given *given)
+{
+    ft_batch_plan plan;
+    ft_error err = {0};
+    if (ft_batch_plan_given(p, given, &err, &plan) != FT_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(plan.n_batches, given->n_batches);
+    const double s = plan.inf_s;
+    ft_batch_plan_deinit(&plan);
+    return s;
+}
+
+/* A plan's own batches take what the plan says. */
+static void test_given(void **state)
+{
+    for (int flow = 0; flow < 3; flow++) {
+        uint32_t sizes[TASKS];
+        world w;
+        ft_batch_plan plan;
+        make_world(&w, TASKS, 512, 256, 3);
+        w.p.length_least = 2;
+        w.p.flow = (ft_plan_flow)flow;
+        w.p.leave = flow == FT_PLAN_ROLLING;
+        w.p.delay_s = 0.01;
+        assert_int_equal(ft_batch_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_OK);
+        for (uint32_t i = 0; i < plan.n_batches; i++)
+            sizes[i] = plan.batches[i].shape.n;
+        const ft_plan_given given = {plan.length, plan.n_batches, sizes, plan.order};
+        assert_true(fabs(given_s(&w.p, &given) / plan.inf_s - 1) < 1e-9);
+        ft_batch_plan_deinit(&plan);
+    }
+}
+
+/* A network between the stations delays each round but the first, unless nothing is drafted. With
+ * two batches the other one fills the time, as long as it takes longer. */
+static void test_delay(void **state)
+{
+    const uint32_t order[2] = {0, 1}, one[1] = {2}, two[2] = {1, 1};
+    const ft_plan_given together = {2, 1, one, order}, apart = {2, 2, two, order},
+                        undrafted = {0, 1, one, order};
+    const double least_s = 1e-4, delay_s = 0.5;
+    world w;
+    make_world(&w, 2, 100, 10, 5);
+    w.tasks[0].out_tok = w.tasks[1].out_tok = 40;
+    const double later_s = (ft_plan_rounds(40, ft_plan_tokens(w.p.acceptance, 2)) - 1) * delay_s;
+    for (int flow = FT_PLAN_ROLLING; flow <= FT_PLAN_SEQUENCE; flow++) {
+        w.p.flow = (ft_plan_flow)flow;
+        w.p.delay_s = 0;
+        const double one_s = given_s(&w.p, &together), two_s = given_s(&w.p, &apart),
+                     none_s = given_s(&w.p, &undrafted);
+        w.p.delay_s = delay_s;
+        assert_true(fabs(given_s(&w.p, &together) - one_s - later_s) < 1e-9);
+        assert_true(given_s(&w.p, &undrafted) == none_s);
+        if (flow == FT_PLAN_SEQUENCE)
+            assert_true(fabs(given_s(&w.p, &apart) - two_s - 2 * later_s - delay_s) < 1e-9);
+        else
+            assert_true(given_s(&w.p, &apart) < two_s + later_s);
+        w.p.delay_s = least_s;
+        if (flow == FT_PLAN_ROLLING)
+            assert_true(given_s(&w.p, &apart) - two_s < 1e-3);
+    }
+    w.p.delay_s = -1;
+    ft_batch_plan plan;
+    assert_int_equal(ft_batch_plan_make(&w.p, FT_PLAN_BEST, NULL, NULL, &plan), FT_INVALID);
+}
+
 static void test_lengths(void **state)
 {
     world w;
@@ -214,8 +280,9 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_small), cmocka_unit_test(test_hundred),
-                                       cmocka_unit_test(test_lengths),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small),   cmocka_unit_test(test_hundred),
+        cmocka_unit_test(test_given),   cmocka_unit_test(test_delay),
+        cmocka_unit_test(test_lengths), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
