@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The modes take turns, so that what else the machine does falls on all of them. Before that the
-// server alone makes each text, one task at a time: all modes must make the same ones.
+// server alone makes each text, one task at a time: all modes must make the same ones, and plans
+// know how long the answers are. Runs to warm up measure what plans need.
 #include "bench/batch.h"
 
 #include <math.h>
@@ -10,9 +11,11 @@
 
 #include "base/num.h"
 #include "bench/load_server.h"
-#include "edge/batch_cut.h"
+#include "edge/batch.h"
 
-#define ROW_S 1e9 /* the rounds alone end the measurement */
+#define ROW_S       1e9 /* the rounds alone end the measurement */
+#define ACCEPTANCE  0.6 /* until it is measured, as in foretoken batch; so is the next */
+#define LENGTH_MOST 10  /* of planned drafts */
 
 const char *const ft_bench_batch_name[FT_BENCH_BATCH_MODES] = {
     [FT_BENCH_BATCH_PIPELINE] = "pipeline",
@@ -23,15 +26,22 @@ const char *const ft_bench_batch_name[FT_BENCH_BATCH_MODES] = {
 
 typedef struct bench bench;
 
+/* A run over all tasks. */
+typedef struct run {
+    double makespan_s, planned_s;
+    double draft_s, verify_s; /* for which the draft model, and the server's engine, worked */
+} run;
+
 /* A mode under measurement. */
 typedef struct side {
     bench *of;
-    uint32_t length, size, at_once;
     bool plain; /* by the edge without a draft model */
+    bool one_at_a_time, no_batches;
     ft_batch_stats sum;
-    double verify_s; /* for which the server's engine worked */
+    run runs[FT_BENCH_ROUNDS_MAX];
     uint32_t n;
-    bool differs; /* from the texts of the server alone */
+    uint32_t length; /* of the last run's first plan */
+    bool differs;    /* from the texts of the server alone */
 } side;
 
 struct bench {
@@ -39,7 +49,9 @@ struct bench {
     ft_vocab *vocab;
     ft_model *draft;
     ft_tasks tasks;
-    char **expected; /* [tasks.n] */
+    char **expected;      /* [tasks.n] */
+    uint32_t *answer_tok; /* [tasks.n] */
+    ft_batch_known known;
     ft_bench_load_server server;
     ft_wire_client *client;
     ft_edge *edge, *plain;
@@ -63,31 +75,55 @@ static ft_status take_texts(side *s, const ft_task_answers *a, ft_error *err)
     for (size_t i = 0; i < a->n; i++) {
         if (!x->expected[i] && !(x->expected[i] = strdup(a->answer[i].text)))
             return ft_error_set(err, FT_NOMEM, "bench batch: out of memory");
+        x->answer_tok[i] = ft_max_u32(a->answer[i].tokens, 1);
         s->differs |= strcmp(x->expected[i], a->answer[i].text) != 0;
     }
     return FT_OK;
 }
 
-static ft_status answer(side *s, ft_journal *journal, ft_error *err)
+static ft_batch_planner_opts plan_of(const side *s)
+{
+    const bench *x = s->of;
+    const int64_t length = x->o->length;
+    ft_batch_planner_opts opts = {.tasks = &x->tasks,
+                                  .context = x->o->n_ctx,
+                                  .length_least = length > 0 ? (uint32_t)length : 0,
+                                  .length_most = length >= 0 ? (uint32_t)length : LENGTH_MOST,
+                                  .batch_most = x->o->batch,
+                                  .at_once = (uint32_t)x->tasks.n,
+                                  .one_at_a_time = s->one_at_a_time,
+                                  .answer_tok = x->answer_tok,
+                                  .watch = {.stop = x->o->stop}};
+    if (s->no_batches) {
+        opts.batch_most = 1;
+        opts.sequence = true;
+    }
+    if (s->plain)
+        opts.length_least = opts.length_most = 0;
+    return opts;
+}
+
+static ft_status answer(side *s, ft_journal *journal, ft_error *err, run *out)
 {
     bench *x = s->of;
-    ft_batch_cut cut;
+    const ft_batch_planner_opts how = plan_of(s);
+    ft_batch_planner planner;
     ft_batch_stats stats;
-    ft_status status = ft_batch_cut_init(&cut, s->length, s->size, x->tasks.n, err);
+    ft_status status = ft_batch_planner_init(&planner, &how, &x->known, err);
     if (status != FT_OK)
         return status;
     const ft_batch_opts opts = {.edge = s->plain ? x->plain : x->edge,
                                 .vocab = x->vocab,
                                 .tasks = &x->tasks,
                                 .journal = journal,
-                                .planner = ft_batch_cut_planner(&cut),
+                                .planner = &planner,
                                 .sampling = x->o->sampling,
-                                .at_once = s->at_once,
                                 .clock = ft_clock_monotonic(),
                                 .cancelled = stopped,
                                 .ctx = x};
     status = ft_batch_run(&opts, err, &stats);
-    ft_batch_cut_deinit(&cut);
+    s->length = planner.length;
+    ft_batch_planner_deinit(&planner);
     if (status != FT_OK)
         return status;
     s->sum.rounds += stats.rounds;
@@ -95,8 +131,9 @@ static ft_status answer(side *s, ft_journal *journal, ft_error *err)
     s->sum.drafted += stats.drafted;
     s->sum.accepted += stats.accepted;
     s->sum.tokens += stats.tokens;
-    s->sum.draft_s += stats.draft_s;
-    s->n++;
+    s->sum.n_anew += stats.n_anew;
+    out->draft_s = stats.draft_s;
+    out->planned_s = stats.planned_s;
     return take_texts(s, ft_journal_answers(journal), err);
 }
 
@@ -107,14 +144,15 @@ static ft_status run_side(void *ctx, double *seconds, ft_error *err)
     ft_journal *journal = NULL;
     ft_bench_load_counters before, after;
     const ft_journal_opts opts = {.out = s->of->out, .n = s->of->tasks.n};
+    run this = {0};
     ft_status status = ft_bench_load_server_count(&s->of->server, err, &before);
     if (status == FT_OK)
         status = ft_journal_open(&opts, err, &journal);
     if (status != FT_OK)
         return status;
     const double began_s = ft_bench_now_s();
-    status = answer(s, journal, err);
-    *seconds = ft_bench_now_s() - began_s;
+    status = answer(s, journal, err, &this);
+    *seconds = this.makespan_s = ft_bench_now_s() - began_s;
     ft_journal_close(journal);
     snprintf(part, sizeof part, "%s.part", s->of->out);
     (void)unlink(part);
@@ -122,8 +160,10 @@ static ft_status run_side(void *ctx, double *seconds, ft_error *err)
         status = ft_bench_load_server_count(&s->of->server, err, &after);
     if (status != FT_OK)
         return status;
-    const ft_bench_load_counters run = ft_bench_load_counters_since(&before, &after);
-    s->verify_s += (double)ft_verifier_stats_busy_us(&run.stats) / 1e6;
+    const ft_bench_load_counters counted = ft_bench_load_counters_since(&before, &after);
+    this.verify_s = (double)ft_verifier_stats_busy_us(&counted.stats) / 1e6;
+    if (s->n < FT_COUNT(s->runs))
+        s->runs[s->n++] = this;
     return FT_OK;
 }
 
@@ -144,7 +184,8 @@ static ft_status load(bench *x, ft_error *err)
     if (status != FT_OK)
         return status;
     x->expected = calloc(x->tasks.n, sizeof *x->expected);
-    if (!x->expected)
+    x->answer_tok = calloc(x->tasks.n, sizeof *x->answer_tok);
+    if (!x->expected || !x->answer_tok)
         return ft_error_set(err, FT_NOMEM, "bench batch: out of memory");
     snprintf(x->out, sizeof x->out, "/tmp/foretoken-bench-batch-%ld", (long)getpid());
     return FT_OK;
@@ -187,33 +228,93 @@ static ft_status start(bench *x, ft_error *err)
     if (status == FT_OK)
         status = ft_wire_client_create(&wire, err, &x->client);
     if (status == FT_OK)
-        status = make_edge(x, x->o->length, err, &x->edge);
+        status =
+            make_edge(x, x->o->length >= 0 ? (uint32_t)x->o->length : LENGTH_MOST, err, &x->edge);
     return status == FT_OK ? make_edge(x, 0, err, &x->plain) : status;
+}
+
+static ft_status load_costs(bench *x, ft_error *err)
+{
+    ft_status status = FT_OK;
+    ft_batch_known_init(&x->known, ACCEPTANCE);
+    for (int i = 0; i < FT_STATIONS && status == FT_OK; i++) {
+        ft_costs costs;
+        if (!x->o->costs[i])
+            continue;
+        status = ft_costs_load(x->o->costs[i], err, &costs);
+        if (status == FT_OK)
+            ft_batch_known_costs(&x->known, (ft_station)i, &costs);
+    }
+    return status;
 }
 
 static side side_of(bench *x, ft_bench_batch_mode mode)
 {
-    const uint32_t all = (uint32_t)x->tasks.n, batch = ft_min_u32(x->o->batch, all);
-    side s = {.of = x, .length = x->o->length, .size = batch, .at_once = all};
-    if (mode == FT_BENCH_BATCH_NO_PIPELINE)
-        s.at_once = batch;
-    if (mode == FT_BENCH_BATCH_NO_BATCHING)
-        s.size = s.at_once = 1;
-    if (mode == FT_BENCH_BATCH_AD) {
-        s.length = 0;
-        s.plain = true;
-    }
+    side s = {.of = x};
+    s.one_at_a_time = mode == FT_BENCH_BATCH_NO_PIPELINE || mode == FT_BENCH_BATCH_NO_BATCHING;
+    s.no_batches = mode == FT_BENCH_BATCH_NO_BATCHING;
+    s.plain = mode == FT_BENCH_BATCH_AD;
     return s;
+}
+
+/* The texts of the server alone, one after the other. If nothing else will measure the costs of
+ * both stations, also the pipeline once: otherwise it warms up first of all modes. */
+static ft_status prepare(bench *x, ft_error *err)
+{
+    side alone = {.of = x, .plain = true, .one_at_a_time = true, .no_batches = true};
+    side first = side_of(x, FT_BENCH_BATCH_PIPELINE);
+    double unused;
+    ft_batch_known_init(&x->known, ACCEPTANCE);
+    ft_status status = run_side(&alone, &unused, err);
+    if (status == FT_OK)
+        status = load_costs(x, err);
+    if (status != FT_OK || x->o->mode[FT_BENCH_BATCH_PIPELINE])
+        return status;
+    return run_side(&first, &unused, err);
 }
 
 /* ---- the report ---- */
 
-static json_t *mode_json(const side *s, ft_bench_batch_mode mode, double makespan_s)
+typedef double of_run(const run *r);
+
+static double makespan_of(const run *r)
 {
-    const double n = fmax(s->n, 1);
+    return r->makespan_s;
+}
+
+static double planned_of(const run *r)
+{
+    return r->planned_s;
+}
+
+static double draft_of(const run *r)
+{
+    return r->draft_s;
+}
+
+static double verify_of(const run *r)
+{
+    return r->verify_s;
+}
+
+/* The median over a mode's runs. The first one warmed up, if there are others. */
+static double median(const side *s, of_run *value)
+{
+    double all[FT_BENCH_ROUNDS_MAX];
+    const uint32_t from = s->n > 1;
+    for (uint32_t i = from; i < s->n; i++)
+        all[i - from] = value(&s->runs[i]);
+    return ft_bench_median(all, s->n - from);
+}
+
+static json_t *mode_json(const side *s, ft_bench_batch_mode mode)
+{
+    const double n = fmax(s->n, 1), makespan_s = median(s, makespan_of);
     json_t *out =
-        json_pack("{s:s, s:f, s:f, s:f, s:f, s:b}", "mode", ft_bench_batch_name[mode], "makespan_s",
-                  makespan_s, "draft_s", s->sum.draft_s / n, "verify_s", s->verify_s / n,
+        json_pack("{s:s, s:f, s:f, s:f, s:f, s:i, s:f, s:f, s:b}", "mode",
+                  ft_bench_batch_name[mode], "makespan_s", makespan_s, "planned_s",
+                  median(s, planned_of), "draft_s", median(s, draft_of), "verify_s",
+                  median(s, verify_of), "length", (int)s->length, "planned_anew", s->sum.n_anew / n,
                   "tokens_per_s", (double)s->sum.tokens / n / makespan_s, "identical", !s->differs);
     if (s->sum.drafted > 0) {
         json_object_set_new(out, "acceptance",
@@ -224,32 +325,34 @@ static json_t *mode_json(const side *s, ft_bench_batch_mode mode, double makespa
     return out;
 }
 
-double ft_bench_batch_bound(double draft_s, double verify_s)
+double ft_bench_batch_bound(double draft_s, double verify_s, double alone_s)
 {
-    const double sum = draft_s + verify_s;
-    return sum > 0 ? 1 - fmax(draft_s, verify_s) / sum : 0;
+    return alone_s > 0 ? 1 - fmax(draft_s, verify_s) / alone_s : 0;
 }
 
-static void add_gain(json_t *report, const bench *x, const double *makespan_s)
+static void add_gain(json_t *report, const bench *x)
 {
+    const side *with = &x->sides[FT_BENCH_BATCH_PIPELINE];
     const side *alone = &x->sides[FT_BENCH_BATCH_NO_PIPELINE];
     if (!x->o->mode[FT_BENCH_BATCH_PIPELINE] || !x->o->mode[FT_BENCH_BATCH_NO_PIPELINE])
         return;
+    const double alone_s = median(alone, makespan_of), draft_s = median(with, draft_of),
+                 verify_s = median(with, verify_of);
     json_object_set_new(report, "pipeline_gain",
-                        json_real(1 - makespan_s[FT_BENCH_BATCH_PIPELINE] /
-                                          makespan_s[FT_BENCH_BATCH_NO_PIPELINE]));
+                        json_real(1 - median(with, makespan_of) / alone_s));
     json_object_set_new(report, "bound",
-                        json_real(ft_bench_batch_bound(alone->sum.draft_s, alone->verify_s)));
+                        json_real(ft_bench_batch_bound(draft_s, verify_s, alone_s)));
+    if (verify_s > 0)
+        json_object_set_new(report, "stage_ratio", json_real(draft_s / verify_s));
 }
 
 static ft_status measure(bench *x, ft_error *err, json_t **report)
 {
     const ft_bench_opts how = {.rounds = x->o->rounds, .row_s = ROW_S};
     ft_bench_side sides[FT_BENCH_BATCH_MODES];
-    double median_s[FT_BENCH_BATCH_MODES], makespan_s[FT_BENCH_BATCH_MODES] = {0}, unused;
-    side alone = {.of = x, .size = 1, .at_once = 1, .plain = true};
+    double median_s[FT_BENCH_BATCH_MODES];
     uint32_t n = 0, rounds;
-    ft_status status = run_side(&alone, &unused, err);
+    ft_status status = prepare(x, err);
     for (int mode = 0; mode < FT_BENCH_BATCH_MODES; mode++) {
         x->sides[mode] = side_of(x, (ft_bench_batch_mode)mode);
         if (x->o->mode[mode])
@@ -260,18 +363,12 @@ static ft_status measure(bench *x, ft_error *err, json_t **report)
     if (status != FT_OK)
         return status;
     json_t *modes = json_array();
-    n = 0;
-    for (int mode = 0; mode < FT_BENCH_BATCH_MODES; mode++) {
-        if (!x->o->mode[mode])
-            continue;
-        makespan_s[mode] = median_s[n++];
-        json_array_append_new(
-            modes, mode_json(&x->sides[mode], (ft_bench_batch_mode)mode, makespan_s[mode]));
-    }
-    *report = json_pack("{s:o, s:i, s:i, s:i, s:i, s:b}", "modes", modes, "tasks", (int)x->tasks.n,
-                        "batch", (int)x->o->batch, "length", (int)x->o->length, "rounds",
+    for (int mode = 0; mode < FT_BENCH_BATCH_MODES; mode++)
+        if (x->o->mode[mode])
+            json_array_append_new(modes, mode_json(&x->sides[mode], (ft_bench_batch_mode)mode));
+    *report = json_pack("{s:o, s:i, s:i, s:b}", "modes", modes, "tasks", (int)x->tasks.n, "rounds",
                         (int)rounds, "own_core", x->core >= 0);
-    add_gain(*report, x, makespan_s);
+    add_gain(*report, x);
     return FT_OK;
 }
 
@@ -292,6 +389,7 @@ ft_status ft_bench_batch(const ft_bench_batch_opts *opts, ft_error *err, json_t 
     for (size_t i = 0; x.expected && i < x.tasks.n; i++)
         free(x.expected[i]);
     free(x.expected);
+    free(x.answer_tok);
     ft_tasks_deinit(&x.tasks);
     ft_model_destroy(x.draft);
     ft_vocab_destroy(x.vocab);

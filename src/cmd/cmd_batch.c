@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // foretoken batch: answers a file of tasks. The draft model drafts for all tasks of a batch at
 // once, a server verifies them in one pass, and while it does the edge drafts for the next batch
-// (edge/batch.h). Main thread only.
+// (edge/batch.h). The planner says which tasks are a batch (edge/batch_planner.h). Main thread
+// only.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,18 @@
 #include "cmd/cmd.h"
 #include "cmd/endpoint.h"
 #include "cmd/gen_flags.h"
-#include "edge/batch_cut.h"
+#include "cmd/plan_print.h"
+#include "edge/batch.h"
 
 #define TRY_AGAIN_NS 200000000 /* between two tries to reach a server that has not answered yet */
 
 typedef struct batch_flags {
     const char *server, *draft, *vocab, *out, *token_file;
-    uint32_t length, size;
+    const char *costs[FT_STATIONS]; /* files */
+    ft_batch_algorithm algorithm;
+    int64_t length; /* < 0: as planned */
+    uint32_t length_most, batch_most, context;
+    double acceptance;
     bool resume, dry_run, json;
     ft_wire_client_opts wire;
     ft_edge_opts edge;
@@ -35,7 +41,9 @@ typedef struct batch_app {
     ft_edge *edge;
     ft_tasks tasks;
     ft_journal *journal;
-    ft_batch_cut cut;
+    ft_msg_info info; /* of the server; without one, only what is known of the context */
+    ft_batch_known known;
+    ft_batch_planner planner;
     ft_batch_stats stats;
 } batch_app;
 
@@ -56,13 +64,15 @@ static ft_status check(batch_flags *f, ft_error *err)
                             "batch: --seed is %lld: a batch can only be resumed with a seed that "
                             "is known, from 0 on",
                             (long long)f->sampling.seed);
-    if (f->size > f->edge.max_generations)
-        return ft_error_set(err, FT_INVALID,
-                            "batch: --batch %u tasks, but --at-once %u: the texts of a batch are "
-                            "under way at once",
-                            f->size, f->edge.max_generations);
+    if (!f->server && !f->dry_run)
+        return ft_error_set(err, FT_INVALID, "batch: pass the server with --server");
+    if (f->length >= 0)
+        f->length_most = (uint32_t)f->length;
     if (!f->draft)
-        f->length = 0;
+        f->length_most = 0;
+    if (!f->draft && f->length > 0)
+        return ft_error_set(err, FT_INVALID, "batch: --length %lld wants a draft model (-md)",
+                            (long long)f->length);
     return ft_sampling_flags_check(&f->sampling, err);
 }
 
@@ -91,14 +101,14 @@ static uint32_t draft_kv_tok(const batch_app *app, uint32_t context)
 static ft_status load(batch_app *app, ft_error *err)
 {
     batch_flags *f = &app->f;
-    ft_status status = ft_batch_cut_init(&app->cut, f->length, f->size, app->tasks.n, err);
-    if (status == FT_OK && f->token_file) {
+    ft_status status = FT_OK;
+    if (f->token_file) {
         status = ft_cmd_read_secret(f->token_file, err, &app->token);
         f->wire.token = app->token;
     }
     if (status != FT_OK)
         return status;
-    if (f->length == 0)
+    if (f->length_most == 0 || f->dry_run)
         return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
     return ft_cmd_load_model(f->draft, "loading the draft", &f->device, err, &app->model,
                              &app->vocab);
@@ -124,65 +134,109 @@ static ft_status meet_server(const batch_app *app, const ft_link_source *source,
     }
 }
 
-/* Reaches the server, and checks all tasks against its context. */
-static ft_status connect_server(batch_app *app, ft_error *err)
+/* Asks the server what it is; without one, takes what --ctx-size says. */
+static ft_status meet(batch_app *app, ft_error *err)
 {
     batch_flags *f = &app->f;
-    ft_msg_info info;
+    if (!f->server) {
+        app->info.limits.max_context = f->context > 0 ? f->context : FT_PLAN_TOK_MAX;
+        return FT_OK;
+    }
     f->wire.address = f->server;
     f->wire.stopped = ft_cmd_stopped;
-    ft_status status = ft_wire_client_create(&f->wire, err, &app->client);
+    const ft_status status = ft_wire_client_create(&f->wire, err, &app->client);
     if (status != FT_OK)
         return status;
-    const ft_link_source source = ft_link_source_wire(app->client);
-    status = meet_server(app, &source, err, &info);
-    const ft_tokenize_limits limits = {.cancelled = stopped, .max_tok = info.limits.max_context};
-    if (status == FT_OK)
-        status = ft_tasks_tokenize(&app->tasks, app->vocab, &limits, err);
+    f->edge.source = ft_link_source_wire(app->client);
+    return meet_server(app, &f->edge.source, err, &app->info);
+}
+
+/* Checks all tasks against the server's context. */
+static ft_status check_tasks(batch_app *app, ft_error *err)
+{
+    const uint32_t context = app->info.limits.max_context;
+    const bool known = app->f.server || app->f.context > 0;
+    const ft_tokenize_limits limits = {.cancelled = stopped, .max_tok = context};
+    for (size_t i = 0; i < app->tasks.n && !known; i++)
+        if (app->tasks.task[i].max_tokens == 0)
+            return ft_error_set(err, FT_INVALID,
+                                "batch: task %s, line %u, has no max_tokens: for a plan pass the "
+                                "server with --server, or its context with --ctx-size",
+                                app->tasks.task[i].id, app->tasks.task[i].line);
+    ft_status status = ft_tasks_tokenize(&app->tasks, app->vocab, &limits, err);
     if (status != FT_OK)
         return status;
+    if (app->f.edge.draft_kv_tok == 0)
+        app->f.edge.draft_kv_tok = draft_kv_tok(app, context);
+    else if (app->f.length_most > 0)
+        status = ft_tasks_check_room(&app->tasks, context, app->f.edge.draft_kv_tok, err);
+    return status;
+}
+
+static ft_status make_edge(batch_app *app, ft_error *err)
+{
+    batch_flags *f = &app->f;
     f->edge.vocab = app->vocab;
     f->edge.draft_model = app->model;
-    f->edge.source = source;
-    f->edge.draft = ft_draft_params_chain(f->length);
+    f->edge.draft = ft_draft_params_chain(f->length_most);
     f->edge.clock = ft_clock_monotonic();
     f->edge.require_same_target = true;
-    if (f->edge.draft_kv_tok == 0)
-        f->edge.draft_kv_tok = draft_kv_tok(app, info.limits.max_context);
-    else if (f->length > 0)
-        status =
-            ft_tasks_check_room(&app->tasks, info.limits.max_context, f->edge.draft_kv_tok, err);
-    if (status != FT_OK)
-        return status;
     return ft_edge_create(&f->edge, err, &app->edge);
 }
 
 /* ---- the plan ---- */
 
-static void print_plan(const batch_app *app, const ft_batch_order *plan)
+static ft_status make_planner(batch_app *app, ft_error *err)
 {
-    printf("%zu tasks, %u drafted tokens a round\n", app->tasks.n, plan->length);
-    for (size_t i = 0, at = 0; i < plan->n; i++) {
-        printf("batch %zu:", i + 1);
-        for (uint32_t k = 0; k < plan->size[i]; k++)
-            printf(" %s", app->tasks.task[plan->task[at++]].id);
-        printf("\n");
+    const batch_flags *f = &app->f;
+    const uint32_t max_tree = app->info.limits.max_tree;
+    const ft_batch_planner_opts opts = {
+        .tasks = &app->tasks,
+        .context = app->info.limits.max_context,
+        .algorithm = f->algorithm,
+        .length_least = f->length > 0 ? f->length_most : 0,
+        .length_most = max_tree > 0 && max_tree < f->length_most ? max_tree : f->length_most,
+        .batch_most = f->batch_most,
+        .at_once = f->edge.max_generations,
+        .kv_tok = {f->length_most > 0 ? f->edge.draft_kv_tok : 0, 16ull * app->info.kv_blocks},
+        .watch = {.stop = ft_cmd_stopped}};
+    ft_status status = FT_OK;
+    ft_batch_known_init(&app->known, f->acceptance);
+    for (int i = 0; i < FT_STATIONS && status == FT_OK; i++) {
+        ft_costs costs;
+        if (!f->costs[i])
+            continue;
+        status = ft_costs_load(f->costs[i], err, &costs);
+        if (status == FT_OK)
+            ft_batch_known_costs(&app->known, (ft_station)i, &costs);
     }
+    return status == FT_OK ? ft_batch_planner_init(&app->planner, &opts, &app->known, err) : status;
+}
+
+static ft_plan_view view_of(const batch_app *app, const ft_batch_plan *plan)
+{
+    return (ft_plan_view){.plan = plan,
+                          .tasks = app->planner.problem,
+                          .n = (uint32_t)app->tasks.n,
+                          .algorithm = ft_batch_algorithm_name[app->f.algorithm]};
 }
 
 /* The plan of all tasks, as if all were released. */
-static ft_status dry_run(batch_app *app, ft_error *err)
+static ft_status dry_run(batch_app *app, ft_error *err, json_t **report)
 {
-    uint32_t *all = calloc(app->tasks.n, sizeof *all);
-    ft_batch_order plan;
+    ft_batch_left *all = calloc(app->tasks.n, sizeof *all);
+    ft_batch_plan plan = {0};
     if (!all)
         return ft_error_set(err, FT_NOMEM, "batch: out of memory");
     for (uint32_t i = 0; i < app->tasks.n; i++)
-        all[i] = i;
-    const ft_batch_planner planner = ft_batch_cut_planner(&app->cut);
-    ft_status status = planner.plan(planner.ctx, all, app->tasks.n, err, &plan);
-    if (status == FT_OK)
-        print_plan(app, &plan);
+        all[i].task = i;
+    ft_status status = ft_batch_planner_make(&app->planner, all, app->tasks.n, err, &plan);
+    const ft_plan_view view = view_of(app, &plan);
+    if (status == FT_OK && app->f.json)
+        *report = ft_plan_view_json(&view, "batch --dry-run");
+    else if (status == FT_OK)
+        ft_plan_view_print(&view);
+    ft_batch_plan_deinit(&plan);
     free(all);
     return status;
 }
@@ -207,10 +261,8 @@ static ft_status run_tasks(batch_app *app, ft_error *err)
                                 .vocab = app->vocab,
                                 .tasks = &app->tasks,
                                 .journal = app->journal,
-                                .planner = ft_batch_cut_planner(&app->cut),
+                                .planner = &app->planner,
                                 .sampling = app->f.sampling.values,
-                                .at_once = app->f.edge.max_generations,
-                                .kv_tok = app->f.length > 0 ? app->f.edge.draft_kv_tok : 0,
                                 .clock = ft_clock_monotonic(),
                                 .cancelled = stopped,
                                 .progress = ft_progress_terminal("answering")};
@@ -245,13 +297,15 @@ static ft_status answer(batch_app *app, ft_error *err)
 static json_t *report_of(const batch_app *app)
 {
     const ft_batch_stats *s = &app->stats;
-    return json_pack("{s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:f, s:f, s:f}", "tasks",
-                     (json_int_t)app->tasks.n, "tokens", (json_int_t)s->tokens, "rounds",
-                     (json_int_t)s->rounds, "passes", s->passes, "passes_per_batch",
-                     s->rounds > 0 ? s->passes / (double)s->rounds : 0, "drafted",
-                     (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted, "draft_s",
-                     s->draft_s, "verify_s", s->verify_s, "wait_s", s->wait_s, "total_s",
-                     ft_journal_answers(app->journal)->clock_s);
+    json_t *out = json_pack(
+        "{s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:f, s:f, s:f, s:i}", "tasks",
+        (json_int_t)app->tasks.n, "tokens", (json_int_t)s->tokens, "rounds", (json_int_t)s->rounds,
+        "passes", s->passes, "passes_per_batch", s->rounds > 0 ? s->passes / (double)s->rounds : 0,
+        "drafted", (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted, "draft_s",
+        s->draft_s, "verify_s", s->verify_s, "wait_s", s->wait_s, "total_s",
+        ft_journal_answers(app->journal)->clock_s, "planned_anew", (int)s->n_anew);
+    json_object_set_new(out, "planned_s", s->planned_s > 0 ? json_real(s->planned_s) : json_null());
+    return out;
 }
 
 static void print_report(const json_t *r)
@@ -264,13 +318,16 @@ static void print_report(const json_t *r)
            (long long)json_integer_value(json_object_get(r, "accepted")),
            (long long)json_integer_value(json_object_get(r, "drafted")),
            json_real_value(json_object_get(r, "passes_per_batch")));
+    if (json_is_real(json_object_get(r, "planned_s")))
+        printf("the first plan had it end at %.1f s; planned anew %lld times\n",
+               json_real_value(json_object_get(r, "planned_s")),
+               (long long)json_integer_value(json_object_get(r, "planned_anew")));
 }
 
 /* ---- the command ---- */
 
 static const ft_flag rows[] = {
-    {"--server", NULL, FT_FLAG(batch_flags, server), "HOST:PORT", "the verification server",
-     .required = true},
+    {"--server", NULL, FT_FLAG(batch_flags, server), "HOST:PORT", "the verification server"},
     {"--model-draft", "-md", FT_FLAG(batch_flags, draft), "FILE", "draft model (GGUF)"},
     {"--model", "-m", FT_FLAG(batch_flags, vocab), "FILE",
      "without a draft model: a GGUF with the server's vocabulary"},
@@ -278,14 +335,27 @@ static const ft_flag rows[] = {
      "the answers; FILE.part is their journal until all are there"},
     {"--resume", NULL, FT_FLAG(batch_flags, resume), NULL,
      "go on from the journal of a batch that has not ended"},
-    {"--batch", "-b", FT_FLAG(batch_flags, size), "N", "tasks that are drafted for at once", 1,
-     FT_BATCH_TASKS_MAX},
+    {"--algorithm", NULL, FT_FLAG_ENUM(batch_flags, algorithm, ft_batch_algorithm_name), "NAME",
+     "how batches are planned; static: batches of --batch tasks (or 8) in the order of the file"},
+    {"--batch", "-b", FT_FLAG(batch_flags, batch_most), "N",
+     "tasks that are drafted for at once, at most; 0: as planned", 0, FT_BATCH_TASKS_MAX},
     {"--length", "-l", FT_FLAG(batch_flags, length), "N",
-     "tokens drafted for a task in a round; 0: no drafts", 0, FT_TREE_MAX},
+     "tokens drafted for a task in a round; 0: no drafts; -1: as planned", -1, FT_PLAN_LENGTH_MAX},
+    {"--length-most", NULL, FT_FLAG(batch_flags, length_most), "N", "planned lengths are at most N",
+     0, FT_PLAN_LENGTH_MAX},
+    {"--acceptance", NULL, FT_FLAG(batch_flags, acceptance), "A",
+     "chance that a drafted token is accepted, until it is measured", 0, 1},
+    {"--costs-draft", NULL, FT_FLAG(batch_flags, costs[FT_STATION_DRAFT]), "FILE",
+     "costs of the draft model here, as fit verify-time writes them"},
+    {"--costs-verify", NULL, FT_FLAG(batch_flags, costs[FT_STATION_VERIFY]), "FILE",
+     "costs of the target at the server, as fit verify-time writes them"},
     {"--at-once", NULL, FT_FLAG(batch_flags, edge.max_generations), "N",
      "tasks under way at most, in all batches", 1, 4096},
     {"--dry-run", NULL, FT_FLAG(batch_flags, dry_run), NULL,
-     "check the tasks against the server's context, print the batches, and end"},
+     "check the tasks, print the plan, and end; wants costs, and no server if tasks have "
+     "max_tokens"},
+    {"--ctx-size", "-c", FT_FLAG(batch_flags, context), "N",
+     "--dry-run without --server: the server's context, tokens; 0: not known", 0, 1e6},
     {"--threads", "-t", FT_FLAG(batch_flags, edge.n_threads), "N",
      "threads of the draft model; 0: all cores", 0, 1024},
     {"--cache-type", NULL, FT_FLAG_ENUM(batch_flags, edge.draft_kv_type, ft_kv_choices), "TYPE",
@@ -303,8 +373,9 @@ static const ft_flag rows[] = {
 };
 
 static const batch_flags defaults = {
-    .length = 4,
-    .size = 8,
+    .length = -1,
+    .length_most = 10,
+    .acceptance = 0.6,
     .edge = {.max_generations = 64, .reconnect_ms = 120000},
     .device = FT_DEVICE_OPTS_INIT,
     .sampling = {.values = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f}}};
@@ -317,7 +388,7 @@ static void close_all(batch_app *app)
     ft_model_destroy(app->model);
     ft_vocab_destroy(app->vocab);
     ft_tasks_deinit(&app->tasks);
-    ft_batch_cut_deinit(&app->cut);
+    ft_batch_planner_deinit(&app->planner);
     free(app->token);
 }
 
@@ -335,15 +406,21 @@ static int run(void *options, int n_words, char **words)
     if (status == FT_OK)
         status = load(&app, &err);
     if (status == FT_OK)
-        status = connect_server(&app, &err);
+        status = meet(&app, &err);
     if (status == FT_OK)
-        status = app.f.dry_run ? dry_run(&app, &err) : answer(&app, &err);
-    if (status == FT_OK && !app.f.dry_run)
-        report = report_of(&app);
-    close_all(&app);
+        status = check_tasks(&app, &err);
+    if (status == FT_OK)
+        status = make_planner(&app, &err);
     if (status == FT_OK && app.f.dry_run)
-        return 0;
-    return ft_cmd_report(status, &err, report, app.f.json, print_report);
+        status = dry_run(&app, &err, &report);
+    else if (status == FT_OK)
+        status = make_edge(&app, &err);
+    if (status == FT_OK && !app.f.dry_run) {
+        status = answer(&app, &err);
+        report = status == FT_OK ? report_of(&app) : NULL;
+    }
+    close_all(&app);
+    return ft_cmd_report(status, &err, report, app.f.json, app.f.dry_run ? NULL : print_report);
 }
 
 const ft_command ft_cmd_batch = {
@@ -354,6 +431,8 @@ const ft_command ft_cmd_batch = {
              "max_tokens, seed, release_s. Drafts for all tasks of a batch at once; the server "
              "verifies them in one pass while the next batch is drafted for. Each answer is what "
              "its task alone would get; a task without a seed has one made of --seed and its id. "
+             "Batches and lengths are planned from measured times, first of all those of a few "
+             "rounds, or from files of costs, and planned anew when they change. "
              "The answers have id, text, finish, tokens, ttft_s and total_s, in the order of the "
              "tasks. A batch that was interrupted goes on with --resume.",
     FT_CMD_OPTIONS(rows, defaults),

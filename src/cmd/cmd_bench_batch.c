@@ -42,23 +42,27 @@ static void print_text(const json_t *report)
 {
     size_t i;
     json_t *m;
-    printf("%-12s %11s %9s %9s %12s %11s %10s  texts\n", "mode", "makespan s", "draft s",
-           "verify s", "passes/batch", "accepted", "tokens/s");
+    printf("%-12s %11s %10s %9s %9s %6s %12s %9s %9s  texts\n", "mode", "makespan s", "planned s",
+           "draft s", "verify s", "length", "passes/batch", "accepted", "tokens/s");
     json_array_foreach(json_object_get(report, "modes"), i, m)
     {
-        printf("%-12s %11.2f %9.2f %9.2f %12.2f %10.1f%% %10.1f  %s\n",
+        printf("%-12s %11.2f %10.2f %9.2f %9.2f %6lld %12.2f %8.1f%% %9.1f  %s\n",
                json_string_value(json_object_get(m, "mode")),
                json_number_value(json_object_get(m, "makespan_s")),
+               json_number_value(json_object_get(m, "planned_s")),
                json_number_value(json_object_get(m, "draft_s")),
                json_number_value(json_object_get(m, "verify_s")),
+               (long long)json_integer_value(json_object_get(m, "length")),
                json_number_value(json_object_get(m, "passes_per_batch")),
                100 * json_number_value(json_object_get(m, "acceptance")),
                json_number_value(json_object_get(m, "tokens_per_s")), ft_bench_identical(m));
     }
     if (json_object_get(report, "pipeline_gain"))
-        printf("\nthe pipeline makes it %.1f %% shorter; the stages would allow %.1f %%\n",
+        printf("\nthe pipeline makes it %.1f %% shorter; its stages would allow %.1f %% (draft / "
+               "verify %.2f)\n",
                100 * json_number_value(json_object_get(report, "pipeline_gain")),
-               100 * json_number_value(json_object_get(report, "bound")));
+               100 * json_number_value(json_object_get(report, "bound")),
+               json_number_value(json_object_get(report, "stage_ratio")));
     if (!json_is_true(json_object_get(report, "own_core")))
         printf("this machine has one core: server and edge shared it\n");
 }
@@ -70,10 +74,14 @@ static const ft_flag rows[] = {
      .required = true},
     {"--modes", NULL, FT_FLAG(options, modes), "LIST",
      "of pipeline, no-pipeline, no-batching and ad"},
-    {"--batch", "-b", FT_FLAG(options, o.batch), "N", "tasks that are drafted for at once", 1,
-     FT_BATCH_TASKS_MAX},
-    {"--length", "-l", FT_FLAG(options, o.length), "N", "tokens drafted for a task in a round", 1,
-     FT_TREE_MAX},
+    {"--batch", "-b", FT_FLAG(options, o.batch), "N",
+     "tasks that are drafted for at once, at most; 0: as planned", 0, FT_BATCH_TASKS_MAX},
+    {"--length", "-l", FT_FLAG(options, o.length), "N",
+     "tokens drafted for a task in a round; 0: no drafts; -1: as planned", -1, FT_PLAN_LENGTH_MAX},
+    {"--costs-draft", NULL, FT_FLAG(options, o.costs[FT_STATION_DRAFT]), "FILE",
+     "costs of the draft model on one core, of fit verify-time; without: measured by a first run"},
+    {"--costs-verify", NULL, FT_FLAG(options, o.costs[FT_STATION_VERIFY]), "FILE",
+     "the same of the target"},
     {"--rounds", NULL, FT_FLAG(options, o.rounds), "R", "times that each mode answers all tasks", 1,
      FT_BENCH_ROUNDS_MAX},
     {"--ctx-size", "-c", FT_FLAG(options, o.n_ctx), "N", "context, tokens", 64, 1e5},
@@ -86,7 +94,7 @@ static const ft_flag rows[] = {
 };
 
 static const options defaults = {
-    .o = {.batch = 8, .length = 4, .n_ctx = 1024, .rounds = 3, .stop = ft_cmd_stopped},
+    .o = {.length = -1, .n_ctx = 1024, .rounds = 3, .stop = ft_cmd_stopped},
     .modes = "pipeline,no-pipeline,no-batching,ad",
     .temp = 0.8,
     .top_k = 40,
@@ -116,8 +124,9 @@ const ft_command ft_cmd_bench_batch = {
     .usage = "-m TARGET -md DRAFT --tasks FILE [flags]",
     .about =
         "Answers the same tasks in several ways, in turns: with all batches under way, so that "
-        "edge and server work at the same time; with one batch at a time; with one task at a "
-        "time; and without drafts. The server is real and has a core of its own. The texts "
-        "must be those of the server alone.",
+        "edge and server work at the same time; with the same batches, one at a time; with one "
+        "task at a time; and without drafts. Batches and lengths are planned as foretoken batch "
+        "does; how long the answers are is known. The server is real and has a core of its own. "
+        "The texts must be those of the server alone.",
     FT_CMD_OPTIONS(rows, defaults),
     .run = run};

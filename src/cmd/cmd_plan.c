@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
-#include "cmd/plan_costs.h"
 #include "cmd/plan_plot.h"
+#include "cmd/plan_print.h"
+#include "edge/stage_costs.h"
 #include "plan/baselines.h"
 #include "plan/scenario.h"
+#include "sched/cost_file.h"
 #include "sim/plan_check.h"
 
 #define STATIC_SIZE \
@@ -23,7 +25,7 @@ typedef struct planning {
     int64_t instances, seed;
     ft_plan_scenario scenario;
     ft_costs costs[2]; /* of the draft station, of the verify station */
-    ft_plan_costs times;
+    ft_stage_costs times;
     ft_plan_problem problem;
     ft_batch_plan plan;
     ft_batch_plan compared[FT_PLAN_BASELINES];
@@ -32,15 +34,13 @@ typedef struct planning {
 
 /* ---- JSON ---- */
 
-static json_t *batch_json(const planning *f, const ft_plan_batch *b)
+static ft_plan_view view_of(const planning *f)
 {
-    json_t *tasks = json_array();
-    for (uint32_t i = 0; i < b->shape.n; i++)
-        json_array_append_new(tasks, json_string(f->problem.tasks[f->plan.order[b->first + i]].id));
-    return json_pack("{s:o, s:i, s:i, s:i, s:f, s:f, s:f}", "tasks", tasks, "input",
-                     (int)b->shape.in_max, "output", (int)b->shape.out_max, "rounds",
-                     (int)b->rounds, "draft_s", b->draft_s, "verify_s", b->verify_s, "end_s",
-                     b->end_s);
+    return (ft_plan_view){.plan = &f->plan,
+                          .tasks = f->problem.tasks,
+                          .n = f->problem.n,
+                          .algorithm = ft_plan_algorithm_name[f->algorithm],
+                          .uplink = true};
 }
 
 static json_t *baseline_json(const planning *f, ft_plan_baseline i)
@@ -59,47 +59,21 @@ static json_t *baseline_json(const planning *f, ft_plan_baseline i)
 static json_t *report_of(const planning *f)
 {
     const ft_batch_plan *p = &f->plan;
-    json_t *batches = json_array(), *shares = json_array(), *baselines = json_array();
-    for (uint32_t i = 0; i < p->n_batches; i++)
-        json_array_append_new(batches, batch_json(f, &p->batches[i]));
+    const ft_plan_view view = view_of(f);
+    json_t *out = ft_plan_view_json(&view, "plan");
+    json_t *shares = json_array(), *baselines = json_array();
     for (uint32_t k = 0; k < f->problem.n; k++)
         json_array_append_new(shares, json_pack("{s:s, s:f, s:f}", "id", f->problem.tasks[k].id,
                                                 "share", p->share[k], "end_s", p->end_s[k]));
     for (int i = 0; f->baselines && i < FT_PLAN_BASELINES; i++)
         json_array_append_new(baselines, baseline_json(f, (ft_plan_baseline)i));
-    return json_pack("{s:s, s:s, s:i, s:f, s:o, s:o, s:f, s:f, s:f, s:o}", "command", "plan",
-                     "algorithm", ft_plan_algorithm_name[f->algorithm], "length", (int)p->length,
-                     "tokens_per_round", p->tokens_per_round, "batches", batches, "bandwidth",
-                     shares, "t_com_s", p->com_s, "t_inf_s", p->inf_s, "total_s", p->total_s,
-                     "baselines", baselines);
+    json_object_set_new(out, "bandwidth", shares);
+    json_object_set_new(out, "t_com_s", json_real(p->com_s));
+    json_object_set_new(out, "baselines", baselines);
+    return out;
 }
 
 /* ---- for people ---- */
-
-static void print_plan(const planning *f)
-{
-    const ft_batch_plan *p = &f->plan;
-    printf("%u tasks in %u batches; %u tokens drafted a round, which brings %.2f\n"
-           "%.3f s = %.3f s until all inputs are there + %.3f s of inference (algorithm %s)\n\n"
-           "%5s %6s %7s %7s %7s %10s %10s %10s\n",
-           f->problem.n, p->n_batches, p->length, p->tokens_per_round, p->total_s, p->com_s,
-           p->inf_s, ft_plan_algorithm_name[f->algorithm], "batch", "tasks", "input", "output",
-           "rounds", "draft s", "verify s", "ends at s");
-    for (uint32_t i = 0; i < p->n_batches; i++) {
-        const ft_plan_batch *b = &p->batches[i];
-        printf("%5u %6u %7u %7u %7u %10.3f %10.3f %10.3f\n", i + 1, b->shape.n, b->shape.in_max,
-               b->shape.out_max, b->rounds, b->draft_s, b->verify_s, b->end_s);
-    }
-    printf("\n%5s %7s %7s %9s %10s  %s\n", "batch", "input", "output", "uplink %", "ends at s",
-           "task");
-    for (uint32_t i = 0; i < p->n_batches; i++)
-        for (uint32_t k = 0; k < p->batches[i].shape.n; k++) {
-            const uint32_t task = p->order[p->batches[i].first + k];
-            const ft_plan_task *t = &f->problem.tasks[task];
-            printf("%5u %7u %7u %9.3f %10.3f  %s\n", i + 1, t->in_tok, t->out_tok,
-                   100 * p->share[task], p->end_s[task], t->id);
-        }
-}
 
 static void print_baselines(const planning *f)
 {
@@ -206,9 +180,10 @@ static ft_status set_times(planning *f, ft_error *err)
                                   station[i], station[i], station[i]);
     }
     if (f->costs_path[0] || f->costs_path[1]) {
-        f->times = (ft_plan_costs){f->costs_path[0] ? &f->costs[0] : NULL,
-                                   f->costs_path[1] ? &f->costs[1] : NULL, f->scenario.pair};
-        p->times = ft_plan_costs_times;
+        f->times = (ft_stage_costs){.draft = f->costs_path[0] ? f->costs[0].us : NULL,
+                                    .verify = f->costs_path[1] ? f->costs[1].us : NULL,
+                                    .pair = f->scenario.pair};
+        p->times = ft_stage_costs_times;
         p->times_ctx = &f->times;
         p->draft.padded = !f->costs_path[0];
         p->verify.padded = !f->costs_path[1];
@@ -291,7 +266,8 @@ static int run(void *options, int n_words, char **words)
         status = plan_scenario(f, words[0], &err);
     json_t *report = status == FT_OK ? report_of(f) : NULL;
     if (status == FT_OK && !f->json) {
-        print_plan(f);
+        const ft_plan_view view = view_of(f);
+        ft_plan_view_print(&view);
         if (f->baselines)
             print_baselines(f);
     }

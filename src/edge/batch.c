@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries out plans. Each task is a generation (generation.h); this file takes them in common
-// steps: the verdicts of a batch, its next drafts, their sending. A batch's drafts leave before the
-// next batch's verdicts are waited for, so edge and server work at the same time.
+// Carries out plans. Each task is a text (batch_text.h); this file takes them in common steps: the
+// verdicts of a batch, its next drafts, their sending. A batch's drafts leave before the next
+// batch's verdicts are waited for, so edge and server work at the same time.
 //
-// Departs from Zhu et al.: not all batches of a plan are under way at once, because their texts
-// must have room in memory; a batch that has ended makes room for the next one. Texts are not
-// padded.
+// Departs from Zhu et al.: not all batches of a plan are under way at once if their texts have no
+// room; a batch begins when there is room for it. Texts are not padded, and leave a batch when they
+// are done. Texts under way may get another batch and another length at any moment between two
+// steps: what is outstanding is heard in the new batch.
 //
 // The calling thread owns all of it. Decides neither which tasks make a batch nor how long drafts
-// are (the planner does).
+// are (batch_planner.h).
 #include "edge/batch.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/num.h"
 #include "base/rng.h"
-#include "base/text.h"
+#include "edge/batch_text.h"
 #include "edge/exchange.h"
 #include "edge/rounds.h"
 
@@ -25,65 +26,30 @@
  * task twice as often; twice as many would repeat up to twice as much work after a kill. */
 #define KEEP_ROUNDS 8
 #define POLL_NS     20000000 /* until a task is released */
+/* Planning anew stops the edge. So between two plans there is so many times what the last one took:
+ * planning takes a twentieth of the time at most. */
+#define PLAN_SPACING 20
 
-typedef struct runner runner;
-
-/* The answer of a task, under way. */
-typedef struct text {
-    runner *run;
-    uint32_t task;
-    ft_gen *gen;      /* NULL: it has ended */
-    ft_tokens prompt; /* the task's, and what an earlier process has got */
-    ft_gen_request request;
-    ft_gen_sink sink;
-    ft_gen_stats stats;
-} text;
-
+/* A batch of the present plan: tasks order[first], ... order[first + n - 1]. */
 typedef struct group {
-    uint32_t n, n_left, n_rounds;
-    uint64_t room_tok; /* of all its tasks (ft_task_room_tok) */
-    text text[];       /* [n]; they do not move */
+    uint32_t first, n, n_rounds;
 } group;
 
-struct runner {
-    const ft_batch_opts *how;
-    ft_task_answers *answers;
-    ft_batch_stats *stats;
-    int64_t began_us;
-    double began_s;      /* the batch's clock then */
-    bool *planned;       /* [tasks] */
-    uint32_t *released;  /* [tasks] scratch */
-    ft_batch_order plan; /* the last one */
-    size_t next;         /* of its batches, the first that has not begun */
-    const uint32_t *at;  /* its tasks */
-    group **groups;      /* [at_once] batches under way */
+typedef struct runner {
+    ft_batch_work work;
+    ft_batch_text *texts; /* [tasks], by task */
+    bool *planned;        /* [tasks] */
+    ft_batch_left *left;  /* [tasks] scratch */
+    bool trial, made;     /* the present plan is a trial; there has been one that is not */
+    uint32_t length;
+    uint32_t *order; /* [tasks] of the present plan */
+    uint32_t *sizes; /* [tasks] scratch */
+    group *groups;   /* [tasks] its batches that are not done */
     size_t n_groups;
-    uint32_t n_texts;  /* in them */
-    uint64_t room_tok; /* of them */
+    int64_t plan_end_us, plan_took_us; /* of the last planning */
     /* Number of the last joint drafts. Begins anywhere, as other edges have some, too. */
     uint32_t joint;
-    bool no_memory; /* a sink could not keep a token */
-};
-
-static int64_t now_us(const runner *r)
-{
-    return ft_clock_now_us(&r->how->clock);
-}
-
-static double clock_s(const runner *r)
-{
-    return r->began_s + (double)(now_us(r) - r->began_us) / 1e6;
-}
-
-static ft_task_answer *answer_of(const text *t)
-{
-    return &t->run->answers->answer[t->task];
-}
-
-static const ft_task *task_of(const text *t)
-{
-    return &t->run->how->tasks->task[t->task];
-}
+} runner;
 
 static ft_status no_memory(ft_error *err)
 {
@@ -95,329 +61,313 @@ static ft_status cancelled(ft_error *err)
     return ft_error_set(err, FT_CANCELLED, "batch: interrupted: go on with it by --resume");
 }
 
-/* What concerns one task names it; a lost server concerns all. */
-static ft_status blame(const ft_task *task, ft_status status, ft_error *err)
+static ft_batch_text *text_of(const runner *r, const group *g, uint32_t i)
 {
-    if (status == FT_OK || status == FT_CANCELLED || status == FT_UNAVAILABLE ||
-        status == FT_TIMEOUT)
-        return status;
-    return ft_error_set(err, status, "task %s, line %u: %s", task->id, task->line, err->message);
+    return &r->texts[r->order[g->first + i]];
 }
 
-/* ---- a text ---- */
-
-static bool on_text(void *ctx, const char *bytes, size_t n, const ft_gen_token *tokens,
-                    size_t n_tokens)
+static uint32_t count_in(const runner *r, const group *g, ft_batch_text_state state)
 {
-    text *t = ctx;
-    ft_task_answer *answer = answer_of(t);
-    (void)bytes, (void)n;
-    if (answer->ids.n == 0 && n_tokens > 0)
-        answer->ttft_s = clock_s(t->run) - task_of(t)->release_s;
-    for (size_t i = 0; i < n_tokens && !t->run->no_memory; i++)
-        t->run->no_memory = ft_tokens_append(&answer->ids, &tokens[i].id, 1) != FT_OK;
-    return true;
-}
-
-static bool is_cancelled(void *ctx)
-{
-    const ft_batch_opts *how = ((text *)ctx)->run->how;
-    return how->cancelled(how->ctx);
-}
-
-/* The answer as a person reads it. FT_NOMEM. */
-static ft_status spell(const text *t, char **out)
-{
-    const ft_tokens *ids = &answer_of(t)->ids;
-    ft_text_stream stream;
-    ft_buf piece = {0}, all = {0};
-    ft_status status = FT_OK;
-    ft_text_stream_init(&stream, NULL, 0);
-    for (size_t i = 0; i < ids->n && status == FT_OK; i++) {
-        ft_buf_clear(&piece);
-        status = ft_vocab_piece(t->run->how->vocab, ids->id[i], false, &piece);
-        if (status == FT_OK)
-            status = ft_text_stream_push(&stream, piece.data, piece.len, &all);
-    }
-    if (status == FT_OK)
-        status = ft_text_stream_finish(&stream, &all);
-    *out = status == FT_OK ? strdup(ft_buf_str(&all)) : NULL;
-    ft_text_stream_deinit(&stream);
-    ft_buf_deinit(&piece);
-    ft_buf_deinit(&all);
-    return *out ? FT_OK : FT_NOMEM;
-}
-
-/* The answer is complete. */
-static ft_status finish(text *t, ft_finish how, ft_error *err)
-{
-    runner *r = t->run;
-    ft_task_answer *answer = answer_of(t);
-    if (spell(t, &answer->text) != FT_OK)
-        return no_memory(err);
-    r->answers->clock_s = clock_s(r);
-    answer->finish = how;
-    answer->tokens = (uint32_t)answer->ids.n;
-    answer->total_s = r->answers->clock_s - task_of(t)->release_s;
-    if (answer->ids.n == 0)
-        answer->ttft_s = answer->total_s;
-    ft_status status = ft_journal_done(r->how->journal, t->task, err);
-    if (status == FT_OK)
-        ft_progress_report(&r->how->progress, r->answers->n_done, r->answers->n);
-    return status;
-}
-
-static void close_text(text *t, ft_status status)
-{
-    ft_batch_stats *s = t->run->stats;
-    if (t->gen) {
-        ft_gen_end(t->gen, status);
-        s->drafted += t->stats.drafted;
-        s->accepted += t->stats.accepted;
-        s->tokens += t->stats.tokens;
-    }
-    ft_gen_destroy(t->gen);
-    ft_tokens_deinit(&t->prompt);
-    t->gen = NULL;
-}
-
-/* Whether an earlier process has got all tokens of the answer and did not come to say so. */
-static bool is_whole(const text *t)
-{
-    const uint32_t context = ft_edge_server_info(t->run->how->edge)->limits.max_context;
-    const uint32_t most = task_of(t)->max_tokens;
-    return (most > 0 && answer_of(t)->ids.n >= most) || (context > 0 && t->prompt.n >= context);
-}
-
-/* Opens the text with what is known of the answer. */
-static ft_status open_text(text *t, uint32_t length, ft_error *err)
-{
-    const ft_batch_opts *how = t->run->how;
-    const ft_task *task = task_of(t);
-    const ft_tokens *ids = &answer_of(t)->ids;
-    if (ft_tokens_append(&t->prompt, task->tokens.id, task->tokens.n) != FT_OK ||
-        ft_tokens_append(&t->prompt, ids->id, ids->n) != FT_OK)
-        return no_memory(err);
-    if (is_whole(t))
-        return finish(t, FT_FINISH_LENGTH, err);
-    t->request = (ft_gen_request){.prompt = t->prompt.id,
-                                  .n_prompt = (uint32_t)t->prompt.n,
-                                  .sampling = how->sampling,
-                                  .no_speculation = length == 0};
-    t->request.sampling.seed = task->seed;
-    if (task->max_tokens > 0)
-        t->request.max_tokens = task->max_tokens - (uint32_t)ids->n;
-    t->sink = (ft_gen_sink){.ctx = t, .on_text = on_text, .cancelled = is_cancelled};
-    ft_status status = ft_gen_create(how->edge, &t->request, &t->sink, &t->stats, err, &t->gen);
-    if (status != FT_OK)
-        return status;
-    t->gen->steer.how.draft = ft_draft_params_chain(length);
-    return ft_gen_open(t->gen, err);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n; i++)
+        n += text_of(r, g, i)->state == state;
+    return n;
 }
 
 /* ---- a batch ---- */
 
-static ft_status keep(group *g, ft_error *err)
+/* Whether texts that need so much room may be opened beside those that are open. */
+static bool has_room(const runner *r, uint32_t n, uint64_t room_tok)
+{
+    const ft_batch_planner_opts *how = &r->work.how->planner->how;
+    const uint64_t kv = r->length > 0 || r->trial ? how->kv_tok[FT_STATION_DRAFT] : 0;
+    return r->work.n_open + n <= how->at_once &&
+           (kv == 0 || r->work.n_open == 0 || r->work.room_tok + room_tok <= kv);
+}
+
+/* Opens texts of the batch, if there is room for all that wait; if some are under way already,
+ * those that have room. */
+static ft_status begin(runner *r, const group *g, ft_error *err)
+{
+    const bool begun = count_in(r, g, FT_BATCH_TEXT_OPEN) > 0;
+    uint64_t room_tok = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n; i++)
+        if (text_of(r, g, i)->state == FT_BATCH_TEXT_WAITING) {
+            room_tok += ft_batch_work_room_tok(&r->work, text_of(r, g, i)->task);
+            n++;
+        }
+    if (n == 0 || (!begun && !has_room(r, n, room_tok)))
+        return FT_OK;
+    for (uint32_t i = 0; i < g->n; i++) {
+        ft_batch_text *t = text_of(r, g, i);
+        if (t->state != FT_BATCH_TEXT_WAITING ||
+            !has_room(r, 1, ft_batch_work_room_tok(&r->work, t->task)))
+            continue;
+        const ft_status status = ft_batch_text_open(t, err);
+        if (status != FT_OK)
+            return status;
+    }
+    return FT_OK;
+}
+
+static ft_status keep(runner *r, const group *g, ft_error *err)
 {
     ft_status status = FT_OK;
     for (uint32_t i = 0; i < g->n; i++) {
-        text *t = &g->text[i];
-        t->run->answers->clock_s = clock_s(t->run);
-        if (!t->gen)
+        const ft_batch_text *t = text_of(r, g, i);
+        r->work.answers->clock_s = ft_batch_work_clock_s(&r->work);
+        if (t->state != FT_BATCH_TEXT_OPEN)
             continue;
-        ft_status kept = ft_journal_keep(t->run->how->journal, t->task, err);
+        const ft_status kept = ft_journal_keep(r->work.how->journal, t->task, err);
         status = status == FT_OK ? kept : status;
     }
     return status;
 }
 
-static uint64_t room_of(const runner *r, const uint32_t *task, uint32_t n)
-{
-    const uint32_t context = ft_edge_server_info(r->how->edge)->limits.max_context;
-    uint64_t room = 0;
-    for (uint32_t i = 0; i < n; i++)
-        room += ft_task_room_tok(&r->how->tasks->task[task[i]], context);
-    return room;
-}
-
-/* Opens all texts, so that the server reads their prompts while the draft model does. */
-static ft_status begin_batch(runner *r, const uint32_t *task, uint32_t n, ft_error *err)
-{
-    group *g = calloc(1, sizeof *g + n * sizeof *g->text);
-    ft_status status = FT_OK;
-    if (!g)
-        return no_memory(err);
-    g->n = n;
-    g->room_tok = room_of(r, task, n);
-    r->room_tok += g->room_tok;
-    r->groups[r->n_groups++] = g;
-    for (uint32_t i = 0; i < n; i++)
-        g->text[i] = (text){.run = r, .task = task[i]};
-    for (uint32_t i = 0; i < n && status == FT_OK; i++) {
-        status = open_text(&g->text[i], r->plan.length, err);
-        status = blame(task_of(&g->text[i]), status, err);
-        g->n_left += g->text[i].gen != NULL;
-    }
-    r->n_texts += g->n_left;
-    const int64_t from_us = now_us(r);
-    for (uint32_t i = 0; i < n && status == FT_OK && r->plan.length > 0; i++)
-        if (g->text[i].gen)
-            ft_drafting_start(&g->text[i].gen->drafting);
-    r->stats->draft_s += (double)(now_us(r) - from_us) / 1e6;
-    return status;
-}
-
-static void end_batch(runner *r, size_t at, ft_status status)
-{
-    group *g = r->groups[at];
-    for (uint32_t i = 0; i < g->n; i++)
-        close_text(&g->text[i], status);
-    r->n_texts -= g->n_left;
-    r->room_tok -= g->room_tok;
-    free(g);
-    r->n_groups--;
-    memmove(&r->groups[at], &r->groups[at + 1], (r->n_groups - at) * sizeof *r->groups);
-}
-
-static ft_status hear_text(text *t, ft_error *err)
-{
-    ft_batch_stats *s = t->run->stats;
-    const bool joint = t->gen->out.msg.draft.together > 0;
-    ft_status status = ft_gen_answer(t->gen, err);
-    if (status == FT_OK && t->run->no_memory)
-        return no_memory(err);
-    if (status != FT_OK)
-        return blame(task_of(t), status, err);
-    if (joint && t->gen->out.together > 0) {
-        s->joint++;
-        s->passes += 1.0 / t->gen->out.together;
-        s->verify_s += 1e-6 * t->gen->out.verify_us / t->gen->out.together;
-    }
-    if (t->stats.finish == FT_FINISH_NONE)
-        return FT_OK;
-    status = finish(t, t->stats.finish, err);
-    if (status == FT_OK)
-        close_text(t, FT_OK);
-    return status;
-}
-
 /* Waits for a verdict of each text that has a round. */
-static ft_status hear(group *g, ft_error *err)
+static ft_status hear(runner *r, const group *g, ft_error *err)
 {
     ft_status status = FT_OK;
     for (uint32_t i = 0; i < g->n && status == FT_OK; i++) {
-        text *t = &g->text[i];
-        if (!t->gen || t->gen->state == FT_GEN_READY)
-            continue;
-        status = hear_text(t, err);
-        g->n_left -= !t->gen;
-        t->run->n_texts -= !t->gen;
+        ft_batch_text *t = text_of(r, g, i);
+        if (t->state == FT_BATCH_TEXT_OPEN && t->gen->state != FT_GEN_READY)
+            status = ft_batch_text_hear(t, err);
     }
     return status;
 }
 
-/* Drafts for all texts that have no round, and sends the drafts together. */
+/* Drafts of n texts took so long. */
+static void saw_drafts(runner *r, ft_gen *const *gens, size_t n, int64_t us)
+{
+    ft_pass pass = {0};
+    uint32_t forwards = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t drafted = gens[i]->out.msg.draft.n;
+        if (drafted > 0) /* in the middle of its draft */
+            pass = ft_pass_plus(pass, (uint32_t)gens[i]->text.n - 1 + drafted / 2, 1, 1);
+        forwards = ft_max_u32(forwards, drafted);
+    }
+    if (forwards > 0)
+        ft_batch_known_saw_pass(r->work.known, FT_STATION_DRAFT, &pass, (double)us / forwards);
+}
+
+/* Drafts for so many texts at once, and sends the drafts together. */
+static ft_status send_drafts(runner *r, ft_gen *const *gens, uint32_t n, ft_error *err)
+{
+    const int64_t from_us = ft_batch_work_now_us(&r->work);
+    ft_status status = FT_OK;
+    ft_gens_prepare(gens, n);
+    r->work.stats->draft_s += (double)(ft_batch_work_now_us(&r->work) - from_us) / 1e6;
+    r->joint++;
+    for (uint32_t i = 0; i < n && status == FT_OK; i++) {
+        gens[i]->out.msg.draft.together = n;
+        gens[i]->out.msg.draft.batch = r->joint;
+        status = ft_gen_send(gens[i], err);
+    }
+    saw_drafts(r, gens, n, ft_batch_work_now_us(&r->work) - from_us);
+    return status;
+}
+
+/* The draft model reads the text, if it has not and there are drafts. */
+static void read_text(runner *r, ft_batch_text *t, uint32_t length)
+{
+    const int64_t from_us = ft_batch_work_now_us(&r->work);
+    ft_batch_text_set_length(t, length);
+    if (length > 0 && !t->started)
+        ft_batch_text_read(t);
+    r->work.stats->draft_s += (double)(ft_batch_work_now_us(&r->work) - from_us) / 1e6;
+}
+
+/* Drafts for all texts that have no round. */
 static ft_status draft(runner *r, const group *g, ft_error *err)
 {
     ft_gen *ready[FT_BATCH_TASKS_MAX];
     ft_status status = FT_OK;
-    uint32_t n = 0;
-    const int64_t from_us = now_us(r);
-    for (uint32_t i = 0; i < g->n; i++)
-        if (g->text[i].gen && g->text[i].gen->state == FT_GEN_READY)
-            ready[n++] = g->text[i].gen;
-    if (n == 0)
-        return FT_OK;
-    ft_gens_prepare(ready, n);
-    r->stats->draft_s += (double)(now_us(r) - from_us) / 1e6;
-    r->stats->rounds++;
-    r->joint++;
-    for (uint32_t i = 0; i < n && status == FT_OK; i++) {
-        ready[i]->out.msg.draft.together = n;
-        ready[i]->out.msg.draft.batch = r->joint;
-        status = ft_gen_send(ready[i], err);
+    const uint32_t length =
+        r->trial ? ft_batch_trial_length(&r->work.how->planner->how, g->n_rounds) : r->length;
+    uint32_t n = 0, sent = 0;
+    for (uint32_t i = 0; i < g->n && status == FT_OK; i++) {
+        ft_batch_text *t = text_of(r, g, i);
+        if (t->state != FT_BATCH_TEXT_OPEN || t->gen->state != FT_GEN_READY)
+            continue;
+        read_text(r, t, length);
+        ready[n++] = t->gen;
+        if (n < FT_BATCH_TASKS_MAX)
+            continue;
+        status = send_drafts(r, ready, n, err);
+        sent += n;
+        n = 0;
     }
+    if (status == FT_OK && n > 0)
+        status = send_drafts(r, ready, n, err);
+    r->work.stats->rounds += sent + n > 0;
     return status;
 }
 
 /* One step of the batch: its verdicts, its drafts. */
 static ft_status step(runner *r, group *g, ft_error *err)
 {
-    const int64_t from_us = now_us(r);
-    ft_status status = hear(g, err);
-    r->stats->wait_s += (double)(now_us(r) - from_us) / 1e6;
-    if (status == FT_OK && ++g->n_rounds % KEEP_ROUNDS == 0)
-        status = keep(g, err);
-    return status == FT_OK ? draft(r, g, err) : status;
+    const int64_t from_us = ft_batch_work_now_us(&r->work);
+    ft_status status = hear(r, g, err);
+    r->work.stats->wait_s += (double)(ft_batch_work_now_us(&r->work) - from_us) / 1e6;
+    if (count_in(r, g, FT_BATCH_TEXT_OPEN) == 0)
+        return status;
+    if (status == FT_OK && g->n_rounds > 0 && g->n_rounds % KEEP_ROUNDS == 0)
+        status = keep(r, g, err);
+    if (status == FT_OK)
+        status = draft(r, g, err);
+    g->n_rounds++;
+    return status;
 }
 
 /* ---- which batches ---- */
 
-/* Plans the released tasks that are in no plan. */
+static void add_left(runner *r, uint32_t task, size_t *n)
+{
+    const ft_batch_text *t = &r->texts[task];
+    r->left[(*n)++] = (ft_batch_left){.task = task,
+                                      .tokens = (uint32_t)r->work.answers->answer[task].ids.n,
+                                      .open = t->state == FT_BATCH_TEXT_OPEN};
+}
+
+/* Tasks that are not done: those of the present batches first, then those that have been released
+ * and are in no plan; *n_new of them. Fills r->sizes with what is left of the present batches. */
+static size_t list_left(runner *r, size_t *n_new)
+{
+    const ft_tasks *tasks = r->work.how->tasks;
+    const double now_s = ft_batch_work_clock_s(&r->work);
+    size_t n = 0;
+    for (size_t k = 0; k < r->n_groups; k++) {
+        const size_t before = n;
+        for (uint32_t i = 0; i < r->groups[k].n; i++)
+            if (text_of(r, &r->groups[k], i)->state != FT_BATCH_TEXT_DONE)
+                add_left(r, text_of(r, &r->groups[k], i)->task, &n);
+        r->sizes[k] = (uint32_t)(n - before);
+    }
+    *n_new = n;
+    for (uint32_t i = 0; i < tasks->n; i++)
+        if (!r->planned[i] && !r->work.answers->answer[i].done && tasks->task[i].release_s <= now_s)
+            add_left(r, i, &n);
+    *n_new = n - *n_new;
+    return n;
+}
+
+/* The tasks get these batches. */
+static void take_plan(runner *r, const ft_batch_order *plan)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < r->work.how->tasks->n; i++)
+        if (r->texts[i].state == FT_BATCH_TEXT_WAITING)
+            r->planned[i] = false;
+    for (size_t k = 0; k < plan->n; k++) {
+        r->groups[k] = (group){.first = (uint32_t)at, .n = plan->size[k]};
+        for (uint32_t i = 0; i < plan->size[k]; i++, at++) {
+            r->order[at] = plan->task[at];
+            r->planned[plan->task[at]] = true;
+        }
+    }
+    r->n_groups = plan->n;
+    r->length = plan->length;
+    r->work.stats->n_anew += r->made;
+    if (!plan->trial && !r->made) {
+        r->work.stats->planned_s = ft_batch_work_clock_s(&r->work) + plan->left_s;
+        r->made = true;
+    }
+    r->trial = plan->trial;
+}
+
+/* Whether the trial has shown what it can: a pass counts a turn after its last verdict. */
+static bool trial_over(const runner *r)
+{
+    for (size_t k = 0; k < r->n_groups; k++)
+        if (count_in(r, &r->groups[k], FT_BATCH_TEXT_OPEN) > 0 &&
+            r->groups[k].n_rounds <= FT_BATCH_TRIAL_ROUNDS + 1)
+            return false;
+    return true;
+}
+
+/* n tasks are left, n_new of them in no plan. */
+static ft_status plan_left(runner *r, size_t n, size_t n_new, ft_error *err)
+{
+    ft_batch_planner *planner = r->work.how->planner;
+    const ft_batch_order as_is = {.length = r->length, .n = r->n_groups, .size = r->sizes};
+    const int64_t from_us = ft_batch_work_now_us(&r->work);
+    ft_batch_order plan;
+    ft_status status;
+    if (n_new == 0 && r->made && r->n_groups > 0)
+        status = ft_batch_planner_replan(planner, r->left, n, &as_is, err, &plan);
+    else
+        status = ft_batch_planner_plan(planner, r->left, n, err, &plan);
+    r->plan_end_us = ft_batch_work_now_us(&r->work);
+    r->plan_took_us = r->plan_end_us - from_us;
+    if (status == FT_OK && plan.n > 0)
+        take_plan(r, &plan);
+    return status;
+}
+
+/* Plans where there is reason to. */
 static ft_status plan(runner *r, ft_error *err)
 {
-    const ft_tasks *tasks = r->how->tasks;
-    const double now_s = clock_s(r);
-    size_t n = 0, planned = 0;
-    for (uint32_t i = 0; i < tasks->n; i++)
-        if (!r->planned[i] && !r->answers->answer[i].done && tasks->task[i].release_s <= now_s)
-            r->released[n++] = i;
-    r->next = 0;
-    r->plan = (ft_batch_order){0};
+    ft_batch_planner *planner = r->work.how->planner;
+    const int64_t since_us = ft_batch_work_now_us(&r->work) - r->plan_end_us;
+    size_t n_new;
+    if (r->trial && !trial_over(r))
+        return FT_OK;
+    if (r->n_groups > 0 && !r->trial && since_us < PLAN_SPACING * r->plan_took_us)
+        return FT_OK;
+    const size_t n = list_left(r, &n_new);
+    if (r->trial) {
+        r->work.known->costs_known[FT_STATION_VERIFY] = true;
+        r->work.known->costs_known[FT_STATION_DRAFT] |= planner->how.length_most > 0;
+    }
     if (n == 0)
         return FT_OK;
-    ft_status status = r->how->planner.plan(r->how->planner.ctx, r->released, n, err, &r->plan);
-    if (status != FT_OK)
-        return status;
-    for (size_t i = 0; i < r->plan.n; i++)
-        planned += r->plan.size[i];
-    assert(planned == n);
-    for (size_t i = 0; i < planned; i++)
-        r->planned[r->plan.task[i]] = true;
-    r->at = r->plan.task;
+    if (r->n_groups == 0 || r->trial || (n_new > 0 && r->work.n_open < planner->how.at_once) ||
+        ft_batch_planner_changed(planner, n))
+        return plan_left(r, n, n_new, err);
     return FT_OK;
 }
 
-/* Begins batches while there is room for their texts. */
-static ft_status begin_batches(runner *r, ft_error *err)
+/* What the server's passes of the last turn show. */
+static void end_turn(runner *r)
 {
+    ft_batch_pass pass;
+    size_t n = 0;
+    while (ft_batch_passes_take(&r->work.passes, &pass))
+        if (!pass.mixed)
+            ft_batch_known_saw_pass(r->work.known, FT_STATION_VERIFY, &pass.pass, (double)pass.us);
+    for (size_t k = 0; k < r->n_groups; k++)
+        if (count_in(r, &r->groups[k], FT_BATCH_TEXT_DONE) < r->groups[k].n)
+            r->groups[n++] = r->groups[k];
+    r->n_groups = n;
+}
+
+/* A step of each batch. */
+static ft_status turn(runner *r, ft_error *err)
+{
+    const size_t n = r->work.how->planner->how.one_at_a_time ? r->n_groups > 0 : r->n_groups;
     ft_status status = FT_OK;
-    while (status == FT_OK && r->n_texts < r->how->at_once && r->n_groups < r->how->at_once) {
-        if (r->next == r->plan.n)
-            status = plan(r, err);
-        if (status != FT_OK || r->next == r->plan.n)
-            return status;
-        const uint32_t n = r->plan.size[r->next];
-        if (n > r->how->at_once || n > FT_BATCH_TASKS_MAX)
-            return ft_error_set(err, FT_INVALID,
-                                "batch: a batch of %u tasks: %u may be under way at once", n,
-                                r->how->at_once);
-        const bool full = r->how->kv_tok > 0 && r->room_tok + room_of(r, r->at, n) > r->how->kv_tok;
-        if (r->n_texts + n > r->how->at_once || (full && r->n_groups > 0))
-            return FT_OK;
-        status = begin_batch(r, r->at, n, err);
-        r->at += n;
-        r->next++;
-    }
+    for (size_t k = 0; k < n && status == FT_OK; k++)
+        status = begin(r, &r->groups[k], err);
+    for (size_t k = 0; k < n && status == FT_OK; k++)
+        status = step(r, &r->groups[k], err);
+    end_turn(r);
     return status;
 }
 
 static ft_status work(runner *r, ft_error *err)
 {
     static const struct timespec poll = {.tv_nsec = POLL_NS};
-    while (r->answers->n_done < r->answers->n) {
-        if (r->how->cancelled(r->how->ctx))
+    const ft_batch_opts *how = r->work.how;
+    while (r->work.answers->n_done < r->work.answers->n) {
+        if (how->cancelled(how->ctx))
             return cancelled(err);
-        ft_status status = begin_batches(r, err);
+        ft_status status = plan(r, err);
         if (status == FT_OK && r->n_groups == 0)
             nanosleep(&poll, NULL); /* all others are released later */
-        for (size_t i = 0; i < r->n_groups && status == FT_OK;) {
-            status = step(r, r->groups[i], err);
-            if (status == FT_OK && r->groups[i]->n_left == 0)
-                end_batch(r, i, FT_OK);
-            else
-                i++;
-        }
+        if (status == FT_OK)
+            status = turn(r, err);
         if (status == FT_CANCELLED)
             return cancelled(err);
         if (status != FT_OK)
@@ -426,38 +376,61 @@ static ft_status work(runner *r, ft_error *err)
     return FT_OK;
 }
 
+/* ---- a run ---- */
+
 /* Keeps what has come, whatever has happened. */
 static ft_status close_all(runner *r, ft_status status, ft_error *err)
 {
     ft_error why = {0};
-    while (r->n_groups > 0) {
-        const ft_status kept = keep(r->groups[0], &why);
+    for (size_t k = 0; k < r->n_groups; k++) {
+        const ft_status kept = keep(r, &r->groups[k], &why);
         if (kept != FT_OK && status == FT_OK)
             status = ft_error_set(err, kept, "%s", why.message);
-        end_batch(r, 0, status);
     }
+    for (size_t i = 0; r->texts && i < r->work.how->tasks->n; i++)
+        ft_batch_text_close(&r->texts[i], status);
     return status;
+}
+
+static ft_status allocate(runner *r, ft_error *err)
+{
+    const size_t n = r->work.how->tasks->n;
+    r->texts = calloc(n, sizeof *r->texts);
+    r->planned = calloc(n, sizeof *r->planned);
+    r->left = calloc(n, sizeof *r->left);
+    r->order = calloc(n, sizeof *r->order);
+    r->sizes = calloc(n, sizeof *r->sizes);
+    r->groups = calloc(n, sizeof *r->groups);
+    if (!r->texts || !r->planned || !r->left || !r->order || !r->sizes || !r->groups)
+        return no_memory(err);
+    for (uint32_t i = 0; i < n; i++) {
+        r->texts[i] = (ft_batch_text){.work = &r->work, .task = i};
+        if (r->work.answers->answer[i].done)
+            r->texts[i].state = FT_BATCH_TEXT_DONE;
+    }
+    return FT_OK;
 }
 
 ft_status ft_batch_run(const ft_batch_opts *opts, ft_error *err, ft_batch_stats *stats)
 {
-    runner r = {.how = opts, .answers = ft_journal_answers(opts->journal), .stats = stats};
-    ft_status status = FT_OK;
+    runner r = {.work = {.how = opts,
+                         .answers = ft_journal_answers(opts->journal),
+                         .stats = stats,
+                         .known = opts->planner->known}};
     *stats = (ft_batch_stats){0};
-    r.began_us = now_us(&r);
-    r.began_s = r.answers->clock_s;
-    r.planned = calloc(opts->tasks->n, sizeof *r.planned);
-    r.released = calloc(opts->tasks->n, sizeof *r.released);
-    r.groups = calloc(opts->at_once, sizeof *r.groups);
-    if (!r.planned || !r.released || !r.groups)
-        status = no_memory(err);
+    r.work.began_us = ft_batch_work_now_us(&r.work);
+    r.work.began_s = r.work.answers->clock_s;
+    ft_status status = allocate(&r, err);
     if (status == FT_OK && ft_random_bytes(&r.joint, sizeof r.joint) != FT_OK)
         status = ft_error_set(err, FT_IO, "batch: the operating system gave no random bytes");
     if (status == FT_OK)
         status = work(&r, err);
     status = close_all(&r, status, err);
+    free(r.texts);
     free(r.planned);
-    free(r.released);
+    free(r.left);
+    free(r.order);
+    free(r.sizes);
     free(r.groups);
     return status;
 }

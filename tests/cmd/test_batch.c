@@ -132,6 +132,8 @@ static void test_answers(void **state)
     assert_true(program_number(report, "drafted") > 0);
     assert_true(program_number(report, "accepted") <= program_number(report, "drafted"));
     assert_true(program_number(report, "passes_per_batch") > 0);
+    assert_true(program_number(report, "verify_s") > 0);
+    assert_true(program_number(report, "planned_anew") >= 0);
     json_decref(report);
     snprintf(more, sizeof more, "-m '%s' --batch 1 --at-once 1", model); /* no drafts */
     report = answer(second, more, 0);
@@ -152,7 +154,7 @@ static void test_killed(void **state)
     assert_int_equal(start_server(), 0);
     snprintf(address, sizeof address, "127.0.0.1:%d", port);
     snprintf(part, sizeof part, "%s.part", second);
-    snprintf(more, sizeof more, "-md '%s' --batch 2 --at-once 2", model);
+    snprintf(more, sizeof more, "-md '%s' --length 3 --batch 2 --at-once 2", model);
     json_decref(answer(first, more, 0));
     for (int i = 0; i < TASKS; i++)
         assert_true(program_wait_number(&server, " opened", "prompt_tok=") > 0);
@@ -209,25 +211,74 @@ static void test_refuses(void **state)
     write_tasks("");
     snprintf(more, sizeof more, "-md '%s' --seed -1", model);
     assert_null(answer(first, more, 2));
-    snprintf(more, sizeof more, "-md '%s' --batch 9 --at-once 8", model);
+    snprintf(more, sizeof more, "-m '%s' --length 3", model); /* no draft model */
     assert_null(answer(first, more, 2));
     assert_null(answer(first, "", 2)); /* no model */
     json_decref(program_json(&status, "batch --server 127.0.0.1:%d -md '%s' '%s'", port, model,
                              tasks)); /* no output */
     assert_int_equal(status, 2);
-    json_decref(program_json(&status, "batch --server 127.0.0.1:%d -md '%s' '%s' --dry-run", port,
-                             model, tasks));
-    assert_int_equal(status, 0);
+    json_decref(
+        program_json(&status, "batch -md '%s' '%s' -o '%s'", model, tasks, first)); /* no server */
+    assert_int_equal(status, 2);
     assert_int_not_equal(access(first, F_OK), 0);
+}
+
+/* A plan before anything runs wants costs, and no server unless a task has no limit. */
+static void test_dry_run(void **state)
+{
+    static const double us[2][2] = {{100, 10}, {1000, 20}};
+    char *costs[2], more[1024];
+    size_t n = 0, i;
+    json_t *batch;
+    int status;
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        json_t *root = json_pack("{s:s, s:s, s:f, s:{s:f, s:f, s:f, s:f, s:f, s:f}}", "kind",
+                                 "foretoken verify-time", "model", "m", "error", 0.1, "us", "pass",
+                                 us[k][0], "row", us[k][1], "logits_row", 0.0, "interaction", 0.0,
+                                 "cached_tok", 0.0, "head", 0.0);
+        costs[k] = tiny_temp_path();
+        assert_int_equal(json_dump_file(root, costs[k], 0), 0);
+        json_decref(root);
+    }
+    write_tasks("");
+    program_refuses("--costs-draft FILE", "batch --dry-run -md '%s' '%s'", model, tasks);
+    snprintf(more, sizeof more, "--dry-run -md '%s' --costs-draft '%s' --costs-verify '%s' '%s'",
+             model, costs[0], costs[1], tasks);
+    json_t *plan = program_json(&status, "batch %s --json --acceptance 0.9", more);
+    assert_int_equal(status, 0);
+    assert_string_equal(json_string_value(json_object_get(plan, "algorithm")), "best");
+    assert_true(program_number(plan, "length") > 0 && program_number(plan, "length") <= 10);
+    assert_true(program_number(plan, "total_s") > 0 && program_number(plan, "t_inf_s") > 0);
+    json_array_foreach(json_object_get(plan, "batches"), i, batch) n +=
+        json_array_size(json_object_get(batch, "tasks"));
+    assert_int_equal(n, TASKS);
+    json_decref(plan);
+    plan = program_json(&status, "batch %s --json --algorithm static --batch 4 --length 2", more);
+    assert_int_equal(json_array_size(json_object_get(plan, "batches")), 3);
+    assert_int_equal(program_number(plan, "length"), 2);
+    json_decref(plan);
+    plan = program_json(&status, "batch %s --json --acceptance 0", more); /* drafts are in vain */
+    assert_int_equal(program_number(plan, "length"), 0);
+    json_decref(plan);
+    write_tasks("{\"id\":\"free\",\"prompt\":\"a\"}\n");
+    program_refuses("has no max_tokens", "batch %s", more);
+    json_decref(program_json(&status, "batch %s --server 127.0.0.1:%d --json", more, port));
+    assert_int_equal(status, 0);
+    json_decref(program_json(&status, "batch %s --ctx-size 128 --json", more));
+    assert_int_equal(status, 0);
+    for (int k = 0; k < 2; k++) {
+        unlink(costs[k]);
+        free(costs[k]);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_server_comes_late),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_answers),           cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_server_comes_late), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_dry_run),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

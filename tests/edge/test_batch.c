@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of tasks with tiny models: each text is what its task alone would get, whatever is
-// drafted and however the tasks are batched; a batch that was interrupted, at any moment, ends with
-// the same texts.
+// drafted, however the tasks are batched, and however often they are planned anew; a batch that was
+// interrupted, at any moment, ends with the same texts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/num.h"
-#include "edge/batch_cut.h"
+#include "edge/batch.h"
 #include "local/link.h"
 #include "support/tiny_model.h"
 
@@ -156,26 +156,6 @@ static void free_alone(alone all[TASKS])
 
 /* ---- batches ---- */
 
-/* Cuts what it is asked for into batches of so many. */
-typedef struct cutter {
-    uint32_t length, most;
-    uint32_t task[TASKS], size[TASKS];
-    uint32_t n_plans;
-} cutter;
-
-static ft_status cut(void *ctx, const uint32_t *task, size_t n, ft_error *err, ft_batch_order *plan)
-{
-    cutter *c = ctx;
-    (void)err;
-    *plan = (ft_batch_order){.length = c->length, .size = c->size, .task = c->task};
-    for (size_t i = 0; i < n; i++)
-        c->task[i] = task[n - 1 - i]; /* not in the order of the file */
-    for (size_t left = n; left > 0; left -= c->size[plan->n++])
-        c->size[plan->n] = ft_min_u32(c->most, (uint32_t)left);
-    c->n_plans++;
-    return FT_OK;
-}
-
 /* Cancels when it is asked for the n-th time; 0: never. */
 typedef struct stopper {
     uint32_t at, asked;
@@ -192,7 +172,14 @@ typedef struct how {
     uint32_t length, batch, at_once;
     float temperature;
     uint32_t kv_tok;
+    bool costs; /* are told: there is no trial */
+    uint32_t length_least;
+    bool one_at_a_time;
 } how;
+
+/* Made-up costs: which plans are made is for other tests. */
+static const ft_costs costs = {
+    .us = {[FT_COST_PASS] = 300, [FT_COST_ROW] = 50, [FT_COST_INTERACTION] = 0.1}, .error = 0.1};
 
 static ft_journal *open_journal(const char *path, bool resume)
 {
@@ -207,22 +194,34 @@ static ft_journal *open_journal(const char *path, bool resume)
 static ft_status run(ft_edge *edge, const how *h, ft_journal *journal, stopper *stop,
                      ft_batch_stats *stats)
 {
-    cutter c = {.length = h->length, .most = h->batch};
     ft_error err = {0};
+    ft_batch_known known;
+    ft_batch_planner planner;
+    const ft_batch_planner_opts plan = {.tasks = &tasks,
+                                        .context = MAX_CONTEXT,
+                                        .length_least = h->length_least,
+                                        .length_most = h->length,
+                                        .batch_most = h->batch,
+                                        .at_once = h->at_once,
+                                        .kv_tok = {h->kv_tok},
+                                        .one_at_a_time = h->one_at_a_time};
+    ft_batch_known_init(&known, 0.5);
+    for (int i = 0; i < FT_STATIONS && h->costs; i++)
+        ft_batch_known_costs(&known, (ft_station)i, &costs);
+    assert_int_equal(ft_batch_planner_init(&planner, &plan, &known, &err), FT_OK);
     const ft_batch_opts opts = {.edge = edge,
                                 .vocab = vocab,
                                 .tasks = &tasks,
                                 .journal = journal,
-                                .planner = {&c, cut},
+                                .planner = &planner,
                                 .sampling = sampling_of(h->temperature),
-                                .at_once = h->at_once,
-                                .kv_tok = h->kv_tok,
                                 .clock = ft_clock_monotonic(),
                                 .cancelled = stops,
                                 .ctx = stop};
     ft_status status = ft_batch_run(&opts, &err, stats);
     if (status != FT_OK && status != FT_CANCELLED)
         fail_msg("%s", err.message);
+    ft_batch_planner_deinit(&planner);
     return status;
 }
 
@@ -258,14 +257,15 @@ static void remove_all(char *path)
 static void test_same_texts(void **state)
 {
     const how ways[] = {
-        {target, 4, 3, 6, 0, 0},
-        {bad, 4, 3, 6, 0, 0},
-        {target, 5, 2, TASKS, 0.8f, 0},
-        {bad, 1, 4, 4, 0.8f, 0},
-        {target, 7, 1, 3, 0, 0},
-        {NULL, 0, 3, 6, 0.8f, 0},
-        {target, 3, TASKS, TASKS, 0.8f, 0},
-        {target, 3, 2, TASKS, 0, 2 * (MAX_CONTEXT + 128)}, /* not all at once */
+        {.draft = target, 4, 3, 6, .costs = true, .length_least = 4},
+        {.draft = bad, 4, 3, 6},
+        {.draft = target, 5, 2, TASKS, 0.8f, .costs = true, .length_least = 1},
+        {.draft = bad, 1, 4, 4, 0.8f, .length_least = 1},
+        {.draft = target, 7, 1, 3, .costs = true, .length_least = 1, .one_at_a_time = true},
+        {.draft = NULL, 0, 3, 6, 0.8f},
+        {.draft = target, 8, 0, TASKS, 0.8f},
+        {.draft = bad, 8, 0, TASKS, 0.8f, .costs = true}, /* may go on without drafts */
+        {.draft = target, 3, 2, TASKS, .kv_tok = 2 * (MAX_CONTEXT + 128), .length_least = 3},
     };
     (void)state;
     for (size_t i = 0; i < FT_COUNT(ways); i++) {
@@ -278,13 +278,16 @@ static void test_same_texts(void **state)
         generate_alone(ways[i].temperature, all);
         assert_int_equal(run(edge, &ways[i], journal, &go, &stats), FT_OK);
         check_answers(journal, all);
-        if (ways[i].draft) {
+        if (ways[i].draft && (!ways[i].costs || ways[i].length_least > 0)) {
             assert_true(stats.drafted > 0 && stats.joint > 0 && stats.passes > 0);
             assert_true(stats.accepted <= stats.drafted);
             assert_true(stats.passes <= (double)stats.joint);
         }
         if (ways[i].draft == target)
             assert_true(stats.accepted > stats.drafted / 2);
+        assert_true(stats.verify_s > 0);
+        if (ways[i].costs)
+            assert_true(stats.planned_s > 0);
         ft_journal_close(journal);
         ft_edge_destroy(edge);
         free_alone(all);
@@ -292,30 +295,10 @@ static void test_same_texts(void **state)
     }
 }
 
-/* The planner of one size: batches in order, the last one smaller. */
-static void test_cut(void **state)
-{
-    const uint32_t all[5] = {4, 1, 0, 3, 2};
-    ft_batch_cut c;
-    ft_batch_order plan;
-    ft_error err = {0};
-    (void)state;
-    assert_int_equal(ft_batch_cut_init(&c, 6, 2, 5, &err), FT_OK);
-    const ft_batch_planner planner = ft_batch_cut_planner(&c);
-    assert_int_equal(planner.plan(planner.ctx, all, 5, &err, &plan), FT_OK);
-    assert_int_equal(plan.length, 6);
-    assert_int_equal(plan.n, 3);
-    assert_memory_equal(plan.size, ((uint32_t[]){2, 2, 1}), 3 * sizeof *plan.size);
-    assert_memory_equal(plan.task, all, sizeof all);
-    assert_int_equal(planner.plan(planner.ctx, all + 1, 1, &err, &plan), FT_OK);
-    assert_true(plan.n == 1 && plan.size[0] == 1 && plan.task[0] == 1);
-    ft_batch_cut_deinit(&c);
-}
-
 /* Stopped again and again, each time by a new process as far as the journal can tell. */
 static void test_resumes(void **state)
 {
-    const how h = {bad, 3, 3, 6, 0.8f, 0};
+    const how h = {.draft = bad, .length = 3, .batch = 3, .at_once = 6, .temperature = 0.8f};
     alone all[TASKS];
     char *path = new_path();
     ft_edge *edge = make_edge(h.draft, h.length);
@@ -344,7 +327,7 @@ static void test_resumes(void **state)
 /* Tokens that the journal has of an answer are all of it, but nobody came to say so. */
 static void test_whole_already(void **state)
 {
-    const how h = {bad, 3, 3, 6, 0, 0};
+    const how h = {.draft = bad, .length = 3, .batch = 3, .at_once = 6};
     alone all[TASKS];
     char *path = new_path();
     ft_edge *edge = make_edge(h.draft, h.length);
@@ -371,7 +354,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_texts),
-        cmocka_unit_test(test_cut),
         cmocka_unit_test(test_resumes),
         cmocka_unit_test(test_whole_already),
     };
