@@ -232,6 +232,7 @@ static void set_stats(json_t *o, const ft_gen_stats *s)
     ft_stats_json(&ft_gen_stat_list, s, o);
     json_object_set_new(o, "tokens_per_round", json_real(per_round(s)));
     json_object_set_new(o, "acceptance", json_real(ratio(s->accepted, s->drafted)));
+    json_object_set_new(o, "wasted_draft_share", json_real(ft_gen_wasted_share(s)));
     json_object_set_new(o, "mean_depth", json_real(ratio(s->depth_sum, s->rounds)));
     json_object_set_new(o, "proactive_align_ratio", json_real(ft_gen_align_ratio(s)));
     json_object_set_new(o, "proactive_match_ratio", json_real(ft_gen_match_ratio(s)));

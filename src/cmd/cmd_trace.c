@@ -32,12 +32,15 @@ static int print_json(const ft_trace_summary *s)
                                                 (json_int_t)s->depth[i].accepted, "acceptance",
                                                 share(s->depth[i].accepted, s->depth[i].judged)));
     return ft_cmd_print_json(json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o}", "bytes",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "bytes",
         (json_int_t)s->bytes, "sessions", (json_int_t)s->sessions, "model_pairs",
         (json_int_t)s->pairs, "rounds", (json_int_t)s->rounds, "nodes", (json_int_t)s->nodes,
         "judged", (json_int_t)s->judged, "accepted", (json_int_t)s->accepted, "samples",
-        (json_int_t)s->samples, "accepted_per_round", share(s->accepted, s->rounds), "first_s",
-        (double)s->first_us / 1e6, "last_s", (double)s->last_us / 1e6, "by_depth", depths));
+        (json_int_t)s->samples, "accepted_per_round", share(s->accepted, s->rounds),
+        "wasted_tokens", (json_int_t)s->waste.tokens, "useful_draft_s",
+        (double)s->waste.useful_us / 1e6, "wasted_draft_s", (double)s->waste.wasted_us / 1e6,
+        "wasted_draft_share", ft_waste_share(&s->waste), "first_s", (double)s->first_us / 1e6,
+        "last_s", (double)s->last_us / 1e6, "by_depth", depths));
 }
 
 static int print_text(const ft_trace_summary *s)
@@ -51,6 +54,11 @@ static int print_text(const ft_trace_summary *s)
     printf("\n%llu drafts of %llu nodes, %.2f nodes of each accepted\n",
            (unsigned long long)s->rounds, (unsigned long long)s->nodes,
            share(s->accepted, s->rounds));
+    printf(
+        "%.2f s of drafting before drafts were sent, %.1f %% of it wasted on %llu nodes that did "
+        "not become text\n",
+        (double)(s->waste.useful_us + s->waste.wasted_us) / 1e6, 100 * ft_waste_share(&s->waste),
+        (unsigned long long)s->waste.tokens);
     printf("%llu nodes judged, %.1f %% of them accepted; %llu with features, to train from\n",
            (unsigned long long)s->judged, 100 * share(s->accepted, s->judged),
            (unsigned long long)s->samples);

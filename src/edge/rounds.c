@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "edge/exchange.h"
+#include "learn/waste.h"
 
 /* Tokens that may still come, at least one: only the server decides that the text has ended. */
 static uint32_t tokens_left(const ft_gen *gen)
@@ -160,18 +161,22 @@ static void first_token(ft_gen *gen)
 static void count(ft_gen *gen, const ft_msg_verdict *v)
 {
     ft_gen_stats *s = gen->stats;
+    const ft_msg_draft *draft = &gen->out.msg.draft;
     if (ft_gen_in_run(gen)) {
         s->runs += !v->more;
         s->run_tokens += v->n_next;
         return;
     }
+    const ft_waste waste = ft_waste_of(draft->n, v->n_path, draft->draft_us);
     s->rounds++;
-    s->drafted += gen->out.msg.draft.n;
+    s->drafted += draft->n;
     s->accepted += v->n_path;
+    s->useful_draft_us += waste.useful_us;
+    s->wasted_draft_us += waste.wasted_us;
     s->policy_rounds += gen->steer.by_policy;
-    if (gen->out.msg.draft.n_evidence > 0)
-        s->l_sum += (uint64_t)gen->drafting.params.resolution * gen->out.msg.draft.n;
-    s->point_bytes += gen->out.msg.draft.n_evidence;
+    if (draft->n_evidence > 0)
+        s->l_sum += (uint64_t)gen->drafting.params.resolution * draft->n;
+    s->point_bytes += draft->n_evidence;
 }
 
 /* What became of the draft, for the choice of rules. At temperature 0 all rules are one. Called

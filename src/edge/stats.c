@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "learn/trace.h"
+#include "learn/waste.h"
 
 #define F(why, name) name,
 const char *const ft_why_name[FT_WHY_N] = {FT_WHYS(F)};
@@ -50,6 +51,13 @@ void ft_gen_count_text(ft_gen_stats *stats, const ft_rule *rule, ft_why why)
 static double ratio(uint64_t part, uint64_t whole)
 {
     return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+double ft_gen_wasted_share(const ft_gen_stats *stats)
+{
+    const ft_waste waste = {.useful_us = stats->useful_draft_us,
+                            .wasted_us = stats->wasted_draft_us};
+    return ft_waste_share(&waste);
 }
 
 double ft_gen_align_ratio(const ft_gen_stats *stats)

@@ -32,6 +32,10 @@ extern const char *const ft_why_name[FT_WHY_N];
     F(COUNTER, rounds, "edge_rounds_total", "Drafts that were verified.")                   \
     F(COUNTER, drafted, "edge_drafted_total", "Tokens in these drafts.")                    \
     F(COUNTER, accepted, "edge_accepted_total", "Tokens in these drafts that became text.") \
+    F(SECONDS, useful_draft_us, "edge_useful_draft_seconds_total",                          \
+      "Time of drafting these drafts that went into tokens that became text.")              \
+    F(SECONDS, wasted_draft_us, "edge_wasted_draft_seconds_total",                          \
+      "Time of drafting these drafts that went into other tokens (WISP eq. (8)).")          \
     F(COUNTER, l_sum, "edge_lattice_l_total",                                               \
       "Sum of the l of the lattice points of these tokens, with rule ratio.")               \
     F(COUNTER, policy_rounds, "edge_policy_rounds_total",                                   \
@@ -107,6 +111,9 @@ void ft_gen_count_text(ft_gen_stats *stats, const ft_rule *rule, ft_why why);
 
 /* Ratios of the sums above. F(function, "name", "help"). */
 #define FT_GEN_RATIOS(F)                                                           \
+    F(ft_gen_wasted_share, "edge_wasted_draft_ratio",                              \
+      "Share of the time of drafting that went into tokens that did not become"    \
+      " text (WISP eq. (9)).")                                                     \
     F(ft_gen_align_ratio, "edge_proactive_align_ratio",                            \
       "P_align of SpecEdge's equation (1): aligned / expansion leaves.")           \
     F(ft_gen_match_ratio, "edge_proactive_match_ratio",                            \
@@ -116,6 +123,7 @@ void ft_gen_count_text(ft_gen_stats *stats, const ft_rule *rule, ft_why why);
       " equation (1) with one expansion leaf.")
 
 /* 0 without verdicts to count from. */
+double ft_gen_wasted_share(const ft_gen_stats *stats);
 double ft_gen_align_ratio(const ft_gen_stats *stats);
 double ft_gen_match_ratio(const ft_gen_stats *stats);
 /* SpecEdge eq. (1), P_align * P_match|align * (T_draft / H_expan - 1): the expected tokens a round

@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "learn/features.h"
+#include "learn/waste.h"
 
 #define FT_TRACE_NODES         256 /* most nodes of a round */
 #define FT_TRACE_DEFAULT_BYTES (64ull << 20)
@@ -122,10 +123,25 @@ typedef bool (*ft_trace_each_fn)(void *ctx, const ft_trace_sample *sample);
 FT_WARN_UNUSED ft_status ft_trace_each_node(const char *path, ft_trace_each_fn each, void *ctx,
                                             ft_error *err);
 
+/* A round of the file. */
+typedef struct ft_trace_drafted {
+    int64_t session;
+    uint32_t drafted, accepted; /* nodes; 0 < drafted <= FT_TRACE_NODES, accepted <= drafted */
+    uint32_t tokens;            /* that the round brought, the target's own included */
+    int64_t draft_us, rtt_us, queue_us, verify_us; /* < 0: unknown */
+} ft_trace_drafted;
+
+/* Calls each(ctx, round) for all rounds, those of one session one after another, until it returns
+ * false. Otherwise as ft_trace_each_node. */
+typedef bool (*ft_trace_each_round_fn)(void *ctx, const ft_trace_drafted *round);
+FT_WARN_UNUSED ft_status ft_trace_each_round(const char *path, ft_trace_each_round_fn each,
+                                             void *ctx, ft_error *err);
+
 typedef struct ft_trace_summary {
     uint64_t bytes; /* bytes of the file's pages */
     uint64_t sessions, rounds, nodes;
     uint64_t judged, accepted; /* nodes */
+    ft_waste waste;            /* of the rounds whose time of drafting is known */
     uint64_t samples;          /* judged nodes with features */
     uint64_t pairs;            /* different (draft, target) pairs */
     int64_t first_us, last_us; /* start times of the first and the last session; 0: no session */

@@ -10,6 +10,9 @@
 #include "learn/trace.h"
 #include "learn/trace_db.h"
 
+#define ROUND_MOST_US \
+    1000000000000 /* longer than any round: sums stay far from the largest number */
+
 static ft_status strange(sqlite3 *db, const char *what, int64_t round, ft_error *err)
 {
     return ft_error_set(err, FT_CORRUPT, "trace: %.200s is damaged: %s of round %lld",
@@ -81,7 +84,79 @@ ft_status ft_trace_each_node(const char *path, ft_trace_each_fn each, void *ctx,
     return status;
 }
 
+/* ---- rounds ---- */
+
+static const char rounds_sql[] =
+    "SELECT id, session, drafted, accepted, next IS NOT NULL, draft_us, rtt_us, queue_us, "
+    "verify_us FROM round ORDER BY session, id";
+#define FIRST_TIME 5
+
+static bool take_round(sqlite3_stmt *row, ft_trace_drafted *out)
+{
+    const int64_t drafted = sqlite3_column_int64(row, 2), accepted = sqlite3_column_int64(row, 3);
+    int64_t us[4];
+    bool good = drafted > 0 && drafted <= FT_TRACE_NODES && accepted >= 0 && accepted <= drafted;
+    for (int i = 0; i < 4; i++) {
+        const bool known = sqlite3_column_type(row, FIRST_TIME + i) != SQLITE_NULL;
+        us[i] = known ? sqlite3_column_int64(row, FIRST_TIME + i) : -1;
+        good = good && us[i] >= -1 && us[i] <= ROUND_MOST_US;
+    }
+    *out = (ft_trace_drafted){.session = sqlite3_column_int64(row, 1),
+                              .drafted = (uint32_t)drafted,
+                              .accepted = (uint32_t)accepted,
+                              .tokens = (uint32_t)(accepted + sqlite3_column_int(row, 4)),
+                              .draft_us = us[0],
+                              .rtt_us = us[1],
+                              .queue_us = us[2],
+                              .verify_us = us[3]};
+    return good;
+}
+
+static ft_status each_round(sqlite3 *db, ft_trace_each_round_fn each, void *ctx, ft_error *err)
+{
+    sqlite3_stmt *row = NULL;
+    ft_status status = FT_OK;
+    bool more = true;
+    int rc = sqlite3_prepare_v2(db, rounds_sql, -1, &row, NULL);
+    if (rc == SQLITE_OK)
+        rc = SQLITE_ROW;
+    while (status == FT_OK && more && rc == SQLITE_ROW && (rc = sqlite3_step(row)) == SQLITE_ROW) {
+        ft_trace_drafted round;
+        if (take_round(row, &round))
+            more = each(ctx, &round);
+        else
+            status = strange(db, "numbers", sqlite3_column_int64(row, 0), err);
+    }
+    if (status == FT_OK && rc != SQLITE_ROW && rc != SQLITE_DONE)
+        status = ft_trace_db_fail(db, err);
+    sqlite3_finalize(row);
+    return status;
+}
+
+ft_status ft_trace_each_round(const char *path, ft_trace_each_round_fn each, void *ctx,
+                              ft_error *err)
+{
+    sqlite3 *db = NULL;
+    ft_status status = ft_trace_db_read(path, err, &db);
+    if (status == FT_OK)
+        status = each_round(db, each, ctx, err);
+    sqlite3_close(db);
+    return status;
+}
+
 /* ---- the summary ---- */
+
+static bool add_waste(void *ctx, const ft_trace_drafted *round)
+{
+    ft_waste *sum = ctx;
+    if (round->draft_us < 0)
+        return true;
+    const ft_waste w = ft_waste_of(round->drafted, round->accepted, (uint64_t)round->draft_us);
+    sum->tokens += w.tokens;
+    sum->useful_us += w.useful_us;
+    sum->wasted_us += w.wasted_us;
+    return true;
+}
 
 /* SQLite checks the file's structure; then every round must have all its nodes and its session. */
 static ft_status check_whole(sqlite3 *db, ft_error *err)
@@ -179,6 +254,8 @@ ft_status ft_trace_summarize(const char *path, ft_error *err, ft_trace_summary *
         status = count(db, err, out);
     if (status == FT_OK)
         status = count_depths(db, err, out);
+    if (status == FT_OK)
+        status = each_round(db, add_waste, &out->waste, err);
     sqlite3_close(db);
     return status;
 }

@@ -63,6 +63,13 @@ static void check_cell(const json_t *cell, bool drafts)
     if (drafts) {
         assert_true(program_number(cell, "nodes_per_tree") > 1);
         assert_true(program_number(cell, "uplink_bytes_per_round") <= 150);
+        const double wasted = program_number(cell, "wasted_tokens_per_tree");
+        assert_true(wasted >= 0 && wasted < program_number(cell, "nodes_per_tree"));
+        assert_true((wasted > 0) == (program_number(cell, "acceptance") < 1));
+        const double share = program_number(cell, "wasted_draft_share");
+        assert_true(share >= 0 && share <= 1);
+        assert_true(program_number(cell, "wasted_draft_ms_per_tree") <=
+                    program_number(cell, "draft_ms_per_tree"));
     }
 }
 

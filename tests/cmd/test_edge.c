@@ -322,6 +322,11 @@ static void expect_rule(const char *offered, const char *wanted, const char *rul
     assert_int_equal(json_is_true(json_object_get(ours, "same_tokens")), same_tokens);
     const json_int_t drafted = json_integer_value(json_object_get(ours, "drafted"));
     assert_true(json_integer_value(json_object_get(ours, "accepted")) > 0 && drafted > 0);
+    const double wasted_ms = program_number(ours, "wasted_draft_ms");
+    assert_true(program_number(ours, "useful_draft_ms") > 0); /* some were accepted */
+    assert_true((wasted_ms > 0) ==
+                (json_integer_value(json_object_get(ours, "accepted")) < drafted));
+    assert_true(wasted_ms < program_number(ours, "total_ms"));
     assert_int_equal(json_integer_value(json_object_get(ours, "l_sum")),
                      points ? 100 * drafted : 0);
     json_decref(json);

@@ -68,6 +68,11 @@ static json_t *look(void)
     return o;
 }
 
+static void check_near(double a, double b)
+{
+    assert_true(a <= b + 1e-3 && b <= a + 1e-3);
+}
+
 static void test_chain_then_tree(void **state)
 {
     json_t *chain = recorded_run("--draft 3 --temp 0"), *one = look();
@@ -81,6 +86,15 @@ static void test_chain_then_tree(void **state)
                 accepted + rounds); /* one rejected a chain at most */
     assert_true(program_number(one, "samples") == program_number(one, "judged"));
     assert_true(program_number(one, "last_s") > 1.7e9);
+    /* the run's own figures, of the same rounds */
+    assert_true(program_number(one, "wasted_tokens") == nodes - accepted);
+    check_near(1e3 * program_number(one, "wasted_draft_s"),
+               program_number(chain, "wasted_draft_ms"));
+    check_near(1e3 * program_number(one, "useful_draft_s"),
+               program_number(chain, "useful_draft_ms"));
+    check_near(program_number(one, "wasted_draft_share"),
+               program_number(chain, "wasted_draft_share"));
+    assert_true(nodes == accepted || program_number(one, "wasted_draft_s") > 0);
     const json_t *depths = json_object_get(one, "by_depth"), *depth;
     size_t i;
     double sum = 0;

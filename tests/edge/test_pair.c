@@ -291,6 +291,8 @@ static void wait_none_attached(ft_verifier *v)
 static void check_sums(const ft_gen_stats *s, bool proactive)
 {
     assert_true(s->accepted <= s->drafted);
+    assert_true(s->useful_draft_us + s->wasted_draft_us <= s->draft_us);
+    assert_true(s->accepted < s->drafted || s->wasted_draft_us == 0);
     assert_true(s->depth_sum <= s->drafted && s->depth_sum >= s->rounds);
     assert_true(s->proactive_forwards <= s->forwards);
     assert_true(s->proactive_nodes >= s->proactive_forwards);

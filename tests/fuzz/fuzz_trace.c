@@ -55,11 +55,19 @@ static bool see(void *ctx, const ft_trace_sample *s)
     return ++*n < 10000;
 }
 
+static bool see_round(void *ctx, const ft_trace_drafted *r)
+{
+    uint64_t *n = ctx;
+    require(r->drafted > 0 && r->drafted <= FT_TRACE_NODES && r->accepted <= r->drafted);
+    require(r->draft_us >= -1 && r->rtt_us >= -1 && r->queue_us >= -1 && r->verify_us >= -1);
+    return ++*n < 10000;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     ft_trace_summary s;
     ft_error err = {0};
-    uint64_t samples = 0;
+    uint64_t samples = 0, rounds = 0;
     write_input(data, n);
     if (ft_trace_summarize(path, &err, &s) == FT_OK)
         require(s.n_depths <= FT_TRACE_NODES && s.accepted <= s.nodes && s.judged <= s.nodes);
@@ -67,6 +75,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         require(err.message[0] != 0);
     err.message[0] = 0;
     if (ft_trace_each_node(path, see, &samples, &err) != FT_OK)
+        require(err.message[0] != 0);
+    err.message[0] = 0;
+    if (ft_trace_each_round(path, see_round, &rounds, &err) != FT_OK)
         require(err.message[0] != 0);
     return 0;
 }

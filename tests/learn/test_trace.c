@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "base/num.h"
 #include "base/rng.h"
 #include "learn/trace.h"
 #include "learn/trace_db.h"
@@ -203,9 +204,70 @@ static void test_round_trip(void **state)
     assert_int_equal(number_in_file("SELECT count(*) FROM round WHERE rtt_us IS NULL AND next = 7 "
                                     "AND draft_us = 100 AND length = number + 10"),
                      2 * ROUNDS);
+    /* 100 us a draft of four; of each five rounds 0 to 4 nodes were accepted */
+    assert_int_equal(s.waste.tokens, 2 * 6 * (4 + 3 + 2 + 1));
+    assert_int_equal(s.waste.wasted_us, 25 * s.waste.tokens);
+    assert_int_equal(s.waste.useful_us + s.waste.wasted_us, 2 * ROUNDS * 100);
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
+}
+
+typedef struct rounds_seen {
+    uint32_t n, accepted, tokens, sessions, stop_at;
+    int64_t session;
+} rounds_seen;
+
+static bool see_round(void *ctx, const ft_trace_drafted *r)
+{
+    rounds_seen *all = ctx;
+    all->sessions += r->session != all->session;
+    all->session = r->session;
+    all->accepted += r->accepted;
+    all->tokens += r->tokens;
+    assert_int_equal(r->drafted, 4);
+    assert_true(r->draft_us == 100 && r->rtt_us == -1);
+    return ++all->n != all->stop_at;
+}
+
+/* Rounds of two texts that were written in turns come text by text. */
+static void test_rounds(void **state)
+{
+    rounds_seen all = {0}, some = {.stop_at = 3};
+    ft_trace *t = must_open(&(ft_trace_opts){.path = path});
+    const ft_trace_session s[2] = {new_session(), new_session()};
+    for (uint32_t i = 0; i < 20; i++)
+        add_chain(t, &s[i % 2], 1 + i / 2, 4, i % 5);
+    ft_trace_close(t);
+    assert_int_equal(ft_trace_each_round(path, see_round, &all, NULL), FT_OK);
+    assert_true(all.n == 20 && all.sessions == 2 && all.accepted == 4 * (1 + 2 + 3 + 4));
+    assert_int_equal(all.tokens, all.accepted + 20);
+    assert_int_equal(ft_trace_each_round(path, see_round, &some, NULL), FT_OK);
+    assert_int_equal(some.n, 3);
+}
+
+/* A file whose rounds say what cannot be is damaged. */
+static void test_strange_rounds(void **state)
+{
+    static const char *const strange[] = {"accepted = 9", "accepted = -1", "draft_us = -7",
+                                          "verify_us = 9000000000000000000"};
+    for (size_t i = 0; i < FT_COUNT(strange); i++) {
+        rounds_seen all = {0};
+        ft_error err = {0};
+        sqlite3 *db = NULL;
+        char sql[96];
+        ft_trace *t = must_open(&(ft_trace_opts){.path = path});
+        const ft_trace_session s = new_session();
+        add_chain(t, &s, 1, 4, 2);
+        ft_trace_close(t);
+        assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+        snprintf(sql, sizeof sql, "UPDATE round SET %s", strange[i]);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(db);
+        assert_int_equal(ft_trace_each_round(path, see_round, &all, &err), FT_CORRUPT);
+        assert_non_null(strstr(err.message, "numbers of round"));
+        assert_int_equal(all.n, 0);
+    }
 }
 
 /* What is no number is not a feature. */
@@ -539,6 +601,12 @@ static bool any(void *ctx, const ft_trace_sample *sample)
     return true;
 }
 
+static bool any_round(void *ctx, const ft_trace_drafted *r)
+{
+    assert_true(r->drafted > 0 && r->drafted <= FT_TRACE_NODES && r->accepted <= r->drafted);
+    return true;
+}
+
 /* Whatever bytes are in the file: an error, or numbers that are in range. */
 static void test_damage(void **state)
 {
@@ -572,6 +640,8 @@ static void test_damage(void **state)
         errors += ft_trace_summarize(path, &err, &s) != FT_OK;
         if (ft_trace_each_node(path, any, NULL, &err) != FT_OK)
             assert_true(err.message[0]);
+        if (ft_trace_each_round(path, any_round, NULL, &err) != FT_OK)
+            assert_true(err.message[0]);
         if (ft_trace_open(&(ft_trace_opts){.path = path}, &err, &t) == FT_OK) {
             const ft_trace_session session = new_session();
             add_chain(t, &session, 1, 8, 2);
@@ -592,6 +662,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_labels),
         cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rounds, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_strange_rounds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_finite, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bound, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_drops, set_up, tear_down),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drafts with a predictor: a chain ends before the first token that it rules out, a tree loses what
 // it rules out with all below, the best first token always stays. Nodes that
-// were drafted proactively and stay are judged again at their new position.
+// were drafted proactively and stay are judged again at their new position. Chains of predictors
+// with rising thresholds waste less and less: WISP's Theorem 1.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 
 #include "base/rng.h"
 #include "base/secret.h"
+#include "learn/waste.h"
 #include "spec/growth.h"
 #include "support/drafts.h"
 
@@ -165,12 +167,96 @@ static void test_judged_again_after_a_verdict(void **state)
     ft_predictor_deinit(&near);
 }
 
+/* ---- WISP, Theorem 1 (appendix A) ---- */
+
+enum { WINDOW = 8, TEXTS = 1500, THRESHOLDS = 12 };
+
+/* What became of one predictor's drafts: sums over texts, by the place R of the first rejection,
+ * from 1; R = WINDOW + 1: there was none. */
+typedef struct swept {
+    uint32_t texts[WINDOW + 2];
+    uint32_t false_alarms[WINDOW + 2]; /* the predictor accepts the token at R */
+    uint32_t waste[WINDOW + 2];
+    ft_waste sum;
+} swept;
+
+/* The target's decisions A_i on a chain: it accepts a token as often as the draft model says. */
+static uint32_t first_rejection(uint64_t text, const ft_tree *full)
+{
+    ft_rng rng;
+    ft_rng_init(&rng, text ^ 0x5eed);
+    for (uint32_t i = 0; i < WINDOW; i++)
+        if (ft_rng_unit(&rng) >= (double)expf(full->logp[i]))
+            return i + 1;
+    return WINDOW + 1;
+}
+
+/* Drafts for each text with this threshold. The texts, the draft model's chains and the target's
+ * decisions are the same for every threshold; W of each text must not grow from last[] on. */
+static void sweep(float least, uint32_t last[TEXTS], swept *out)
+{
+    ft_predictor p = by_feature(FT_FEATURE_CONFIDENCE, 0, 1);
+    p.least = least;
+    *out = (swept){0};
+    for (uint64_t text = 0; text < TEXTS; text++) {
+        ft_draft_params params = ft_draft_params_chain(WINDOW);
+        ft_tree full, cut;
+        ft_growth_clear(&g);
+        draft(text, &params, &full);
+        const uint32_t r = first_rejection(text, &full);
+        ft_growth_clear(&g);
+        params.predictor = &p;
+        draft(text, &params, &cut);
+        const uint32_t accepted = r - 1 < cut.n ? r - 1 : cut.n;
+        const ft_waste w = ft_waste_of(cut.n, accepted, 1000 * cut.n);
+        /* a later threshold's chain is a part of this one's */
+        assert_true(w.tokens <= last[text]);
+        last[text] = (uint32_t)w.tokens;
+        out->texts[r]++;
+        out->false_alarms[r] += r <= WINDOW && (r == 1 || expf(full.logp[r - 1]) >= least);
+        out->waste[r] += (uint32_t)w.tokens;
+        out->sum.tokens += w.tokens;
+        out->sum.useful_us += w.useful_us;
+        out->sum.wasted_us += w.wasted_us;
+    }
+    ft_predictor_deinit(&p);
+}
+
+/* The higher the threshold, the fewer false alarms at the first rejection (eq. (32)), and the less
+ * waste (eq. (33), (34)), which never exceeds the bound of eq. (31). Departs from the paper in one
+ * point: the first token is always drafted, so at R = 1 there is always a false alarm. */
+static void test_theorem_1(void **state)
+{
+    static uint32_t last[TEXTS];
+    swept before, now;
+    for (uint32_t i = 0; i < TEXTS; i++)
+        last[i] = WINDOW;
+    sweep(0, last, &before);
+    const ft_waste most = before.sum;
+    for (int step = 1; step <= THRESHOLDS; step++) {
+        sweep((float)step / THRESHOLDS, last, &now);
+        assert_int_equal(now.waste[WINDOW + 1], 0); /* waste only behind a rejection (27) */
+        for (uint32_t r = 1; r <= WINDOW; r++) {
+            assert_int_equal(now.texts[r], before.texts[r]);
+            assert_true(now.false_alarms[r] <= before.false_alarms[r]);
+            assert_true(now.waste[r] <= (WINDOW - r + 1) * now.false_alarms[r]);
+        }
+        assert_true(now.sum.tokens <= before.sum.tokens);
+        assert_true(now.sum.wasted_us <= before.sum.wasted_us);
+        before = now;
+    }
+    /* no threshold at all: the fixed window; the highest: the first token alone */
+    assert_true(most.tokens > 3 * TEXTS && now.sum.tokens < TEXTS);
+    assert_int_equal(now.sum.tokens, now.texts[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain_ends_at_the_first_rejection),
         cmocka_unit_test(test_tree_loses_branches),
         cmocka_unit_test(test_judged_again_after_a_verdict),
+        cmocka_unit_test(test_theorem_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
