@@ -28,7 +28,7 @@
 #define NUMBER_SZ   24
 #define KV_TOK_MOST (1u << 26)
 
-static const char *const files[] = {"port", "metrics", "log"};
+static const char *const files[] = {"port", "metrics", "log", "timeline"};
 
 static void path_of(const ft_bench_load_server *s, const char *file, char path[64])
 {
@@ -77,11 +77,12 @@ static void become(const ft_bench_load_server_opts *o, arguments *a, int log, pi
 
 static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server *s, ft_error *err)
 {
-    char port[64], metrics[64], log_path[64];
+    char port[64], metrics[64], log_path[64], timeline[64];
     arguments a = {.n = 0};
     path_of(s, "port", port);
     path_of(s, "metrics", metrics);
     path_of(s, "log", log_path);
+    path_of(s, "timeline", timeline);
     add(&a, "foretoken", "serve");
     add(&a, "-m", o->model);
     if (o->draft) {
@@ -114,6 +115,10 @@ static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server 
         add(&a, "--rules", o->rules);
     if (o->no_prefix_cache)
         add(&a, "--no-prefix-cache", NULL);
+    if (o->timeline_mb) {
+        add(&a, "--timeline", timeline);
+        add_number(&a, "--timeline-mb", o->timeline_mb);
+    }
     int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (log < 0)
         return ft_error_set(err, FT_IO, "%s: %s", log_path, strerror(errno));
@@ -223,15 +228,27 @@ ft_status ft_bench_load_server_start(const ft_bench_load_server_opts *opts, ft_e
     return status;
 }
 
+static void end(ft_bench_load_server *s)
+{
+    if (s->pid <= 0)
+        return;
+    kill(s->pid, SIGTERM);
+    if (!reaped(s, STOP_S)) {
+        kill(s->pid, SIGKILL);
+        waitpid(s->pid, NULL, 0);
+        s->pid = 0;
+    }
+}
+
+void ft_bench_load_server_end(ft_bench_load_server *s, char path[64])
+{
+    end(s);
+    path_of(s, "timeline", path);
+}
+
 void ft_bench_load_server_stop(ft_bench_load_server *s)
 {
-    if (s->pid > 0) {
-        kill(s->pid, SIGTERM);
-        if (!reaped(s, STOP_S)) {
-            kill(s->pid, SIGKILL);
-            waitpid(s->pid, NULL, 0);
-        }
-    }
+    end(s);
     for (size_t i = 0; s->dir[0] && i < FT_COUNT(files); i++) {
         char path[64];
         path_of(s, files[i], path);

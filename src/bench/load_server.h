@@ -23,7 +23,8 @@ typedef struct ft_bench_load_server_opts {
     const char *policy, *slo, *costs, *cache_type,
         *rules; /* as serve's flags; NULL: its defaults */
     bool no_prefix_cache;
-    int core; /* the server runs there and nowhere else; < 0: anywhere */
+    uint32_t timeline_mb; /* it writes a timeline of so many MB at most; 0: none */
+    int core;             /* the server runs there and nowhere else; < 0: anywhere */
     ft_bench_stop stop;
 } ft_bench_load_server_opts;
 
@@ -43,6 +44,8 @@ void ft_bench_load_server_fit(ft_bench_load_server_opts *opts, const ft_bench_lo
  * stop. */
 FT_WARN_UNUSED ft_status ft_bench_load_server_start(const ft_bench_load_server_opts *opts,
                                                     ft_error *err, ft_bench_load_server *out);
+/* Ends it and waits until it is gone; its files stay until the stop. path: of its timeline. */
+void ft_bench_load_server_end(ft_bench_load_server *server, char path[64]);
 /* Ends it and waits until it is gone. An all-zero server is legal. */
 void ft_bench_load_server_stop(ft_bench_load_server *server);
 

@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 
 #include "bench/load_report.h"
+#include "bench/serving_timeline.h"
 
 #define RECORDINGS_MAX 4    /* of a mode */
 #define MISSED_MOST    0.01 /* nodes a forward that a recording may lack */
@@ -28,6 +29,7 @@ typedef struct serving {
     ft_bench_load_server plain, spec; /* spec: drafts too; runs where the mode is asked for */
     int core;
     ft_bench_load_report report;
+    ft_bench_timeline timeline;
 } serving;
 
 /* A run that does not count. */
@@ -82,6 +84,8 @@ static ft_status start_server(serving *x, bool drafts, ft_error *err, ft_bench_l
                                       .max_sessions = 8 * (uint32_t)f->batch + 8,
                                       .threads = 1,
                                       .core = x->core,
+                                      .timeline_mb =
+                                          x->timeline.to ? FT_BENCH_SERVER_TIMELINE_MB : 0,
                                       .stop = f->stop};
     uint32_t text = (uint32_t)f->n + (uint32_t)f->drafts.budget + CONTEXT_MARGIN;
     ft_bench_load_server_fit(&opts, &x->set, text, 2 * (uint32_t)f->batch);
@@ -233,7 +237,13 @@ static ft_status run_cell(serving *x, ft_bench_load_mode mode, uint32_t rtt, ft_
     ft_bench_load_sample sample;
     ft_bench_load_drive_opts o = drive_opts(x, mode);
     slow_down(x, x->report.rtt_us[rtt], &o);
+    const bool first = x->report.cell[mode][rtt].n == 0;
+    o.edge.timeline = first ? x->timeline.to : NULL;
+    const int64_t from_us = ft_monotonic_us();
     ft_status status = ft_bench_load_drive(&o, err, &sample);
+    if (first)
+        ft_bench_timeline_mode(&x->timeline, ft_bench_load_mode_name(mode), x->report.rtt_us[rtt],
+                               from_us, ft_monotonic_us());
     double verify_ms = ft_bench_load_values_quantile(&sample.verify_ms, 0.5);
     if (status == FT_OK)
         ft_bench_load_report_add(&x->report, mode, rtt, &sample);
@@ -311,13 +321,16 @@ static ft_status measure(serving *x, ft_error *err)
         status = prepare(x, err);
     for (int64_t i = 0; i < x->o->rounds && status == FT_OK; i++)
         status = run_round(x, (uint32_t)i, err);
-    return status;
+    if (status == FT_OK)
+        status = ft_bench_timeline_server(&x->timeline, &x->plain, err);
+    return status == FT_OK ? ft_bench_timeline_server(&x->timeline, &x->spec, err) : status;
 }
 
 static void stop(serving *x)
 {
     ft_bench_load_server_stop(&x->plain);
     ft_bench_load_server_stop(&x->spec);
+    ft_bench_timeline_close(&x->timeline);
     ft_bench_load_report_deinit(&x->report);
     ft_bench_load_set_deinit(&x->set);
     ft_bench_load_drafts_deinit(&x->drafts);
@@ -339,7 +352,9 @@ ft_status ft_bench_serving(const ft_bench_serving_opts *opts, ft_error *err, jso
     memcpy(x->report.rtt_us, opts->rtt_us, sizeof x->report.rtt_us);
     memcpy(x->report.mode, opts->mode, sizeof x->report.mode);
     prctl(PR_SET_TIMERSLACK, 1); /* of links and devices, whose threads inherit it: 50 us else */
-    ft_status status = measure(x, err);
+    ft_status status = ft_bench_timeline_open(&x->timeline, opts->timeline, err);
+    if (status == FT_OK)
+        status = measure(x, err);
     if (status == FT_OK) {
         *report = to_json(x);
         if (opts->text)

@@ -44,7 +44,8 @@ typedef struct ft_bench_serving_opts {
     ft_line_rate up, down; /* of each device's link */
     double draft_ms; /* a device's draft forward; 0: `ratio` of a verification of the server's */
     double ratio;
-    FILE *text; /* the figures for a person go there; NULL: nowhere */
+    const char *timeline; /* file for what was done when in the first round; NULL: none */
+    FILE *text;           /* the figures for a person go there; NULL: nowhere */
     ft_bench_stop stop;
 } ft_bench_serving_opts;
 

@@ -141,6 +141,8 @@ static const ft_flag rows[] = {
     {"--min-p", NULL, FT_FLAG(options, o.sampling.min_p), "P",
      "draw from tokens of at least P times the highest probability only; 0: from all", 0, 1},
     {"--seed", "-s", FT_FLAG(options, seed), "N", "seed of the draws", 0, 1e18},
+    {"--timeline", NULL, FT_FLAG(options, o.timeline), "FILE",
+     "write what devices and servers did when in the first round, for ui.perfetto.dev"},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},
 };
 

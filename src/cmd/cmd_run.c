@@ -143,6 +143,7 @@ static ft_status start(run_app *app, ft_error *err)
     verifier->model = app->target;
     verifier->vocab = app->vocab;
     verifier->clock = ft_clock_monotonic();
+    verifier->timeline = edge->timeline;
     ft_status status = ft_verifier_create(verifier, err, &app->verifier);
     if (status != FT_OK)
         return status;

@@ -35,6 +35,7 @@ typedef struct serve_flags {
     ft_costs costs; /* of costs_path */
     ft_device_opts device, device_draft;
     ft_memory_flags memory;
+    ft_timeline_flags timeline;
     ft_api_flags api;
     char *token_text; /* of token_file */
 } serve_flags;
@@ -211,6 +212,7 @@ static ft_status start_api(serve_app *app, serve_flags *f, ft_error *err)
     const ft_edge_opts edge = {.vocab = app->vocab,
                                .source = ft_local_link_source(ft_server_verifier(app->server)),
                                .clock = ft_clock_monotonic(),
+                               .timeline = f->server.verifier.timeline,
                                .max_generations = f->server.verifier.max_sessions};
     ft_status status = ft_edge_create(&edge, err, &app->edge);
     if (status != FT_OK)
@@ -335,7 +337,10 @@ static int serve(serve_flags *f)
 {
     serve_app app = {0};
     ft_error err = {0};
-    ft_status status = load(&app, f, &err);
+    ft_status status =
+        ft_timeline_flags_open(&f->timeline, "serve", &err, &f->server.verifier.timeline);
+    if (status == FT_OK)
+        status = load(&app, f, &err);
     if (status == FT_OK && !ft_cmd_stopped()) {
         status = start_all(&app, f, &err);
         if (status == FT_OK) {
@@ -344,6 +349,7 @@ static int serve(serve_flags *f)
         }
         stop_all(&app, status == FT_OK ? GRACE_US : 0);
     }
+    ft_timeline_close(f->server.verifier.timeline);
     ft_cmd_memory_close(&app.memory);
     ft_vocab_destroy(app.draft_vocab);
     ft_model_destroy(app.draft);
@@ -438,6 +444,10 @@ static const ft_flag rows[] = {
      "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)"},
     {"--metrics-port-file", NULL, FT_FLAG(serve_flags, metrics_port_file), "FILE",
      "write the port of the metrics page into this file"},
+    {"--timeline", NULL, FT_FLAG(serve_flags, timeline.path), "FILE",
+     "write what each pass did when, for ui.perfetto.dev (docs/OPERATIONS.md)"},
+    {"--timeline-mb", NULL, FT_FLAG(serve_flags, timeline.mb), "N",
+     "size of that file at most; then it ends", 1, 1 << 20},
     {"--verbose", "-v", FT_FLAG(serve_flags, verbose), NULL, "log details (level debug)"},
 };
 
@@ -459,6 +469,7 @@ static const serve_flags defaults = {
     .guard_ms = 5,
     .prefill_ms = 50,
     .of_static = FT_STATIC_FLAGS_INIT,
+    .timeline.mb = FT_TIMELINE_DEFAULT_BYTES >> 20,
     .device = FT_DEVICE_OPTS_INIT,
     .device_draft = FT_DEVICE_OPTS_INIT};
 

@@ -108,6 +108,7 @@ ft_status ft_cmd_fallback_start(ft_cmd_fallback *f, ft_edge_opts *edge, ft_error
         return status;
     f->opts.model = f->model;
     f->opts.vocab = f->vocab;
+    f->opts.timeline = edge->timeline;
     status = ft_verifier_create(&f->opts, err, &f->verifier);
     if (status != FT_OK)
         return status;

@@ -79,6 +79,10 @@ static const ft_flag edge_rows[] = {
      "record drafts and verdicts (token ids and numbers, SQLite) for train predictor"},
     {"--trace-mb", NULL, FT_FLAG(ft_edge_flags, trace_mb), "N",
      "size of that file at most, MB; the oldest rounds are deleted first", 1, 1 << 20},
+    {"--timeline", NULL, FT_FLAG(ft_edge_flags, timeline.path), "FILE",
+     "write what each round did when, for ui.perfetto.dev (docs/OPERATIONS.md)"},
+    {"--timeline-mb", NULL, FT_FLAG(ft_edge_flags, timeline.mb), "N",
+     "size of that file at most; then it ends", 1, 1 << 20},
 };
 const ft_flag_group ft_flags_edge = FT_FLAG_ROWS(edge_rows);
 
@@ -299,12 +303,24 @@ ft_status ft_edge_flags_open(ft_edge_flags *f, ft_error *err)
     ft_status status = ft_cmd_predictor(f->predictor, err, &f->store, &f->opts.draft.predictor);
     if (status == FT_OK && trace.path)
         status = ft_trace_open(&trace, err, &f->opts.trace);
+    if (status == FT_OK)
+        status = ft_timeline_flags_open(&f->timeline, "edge", err, &f->opts.timeline);
     return status;
+}
+
+ft_status ft_timeline_flags_open(const ft_timeline_flags *flags, const char *process, ft_error *err,
+                                 ft_timeline **out)
+{
+    const ft_timeline_opts opts = {
+        .path = flags->path, .process = process, .max_bytes = (uint64_t)flags->mb << 20};
+    *out = NULL;
+    return flags->path ? ft_timeline_open(&opts, err, out) : FT_OK;
 }
 
 void ft_edge_flags_close(ft_edge_flags *flags)
 {
     ft_trace_close(flags->opts.trace);
+    ft_timeline_close(flags->opts.timeline);
     ft_predictor_deinit(&flags->store);
 }
 

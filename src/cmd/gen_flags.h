@@ -32,12 +32,23 @@ extern const ft_flag_group ft_flags_sampling; /* of ft_sampling_flags */
  * random bytes; FT_INVALID. */
 FT_WARN_UNUSED ft_status ft_sampling_flags_check(ft_sampling_flags *flags, ft_error *err);
 
+/* Where a timeline is written (base/timeline.h). */
+typedef struct ft_timeline_flags {
+    const char *path; /* NULL: nowhere */
+    int64_t mb;
+} ft_timeline_flags;
+
+/* Opens it; *out is NULL if there is none. process: what viewers call it. As ft_timeline_open. */
+FT_WARN_UNUSED ft_status ft_timeline_flags_open(const ft_timeline_flags *flags, const char *process,
+                                                ft_error *err, ft_timeline **out);
+
 /* How an edge drafts, and whether it records its drafts (learn/trace.h). Without a fixed draft the
  * controller decides (spec/control.h). */
 typedef struct ft_edge_flags {
     const char *draft, *depth, *grow, *predictor;
     const char *trace_path; /* NULL: nothing is recorded */
     int64_t n_max, trace_mb;
+    ft_timeline_flags timeline;
     uint32_t width;
     ft_proactive proactive_from;
     bool no_speculation;
@@ -52,7 +63,8 @@ typedef struct ft_edge_flags {
 /* clang-format off */
 #define FT_EDGE_FLAGS_INIT(on) .draft = "auto", .depth = "auto", .grow = "best", \
     .predictor = "none", .n_max = -1, .width = 8, \
-    .trace_mb = FT_TRACE_DEFAULT_BYTES >> 20, .proactive_else = (on)
+    .trace_mb = FT_TRACE_DEFAULT_BYTES >> 20, .proactive_else = (on), \
+    .timeline.mb = FT_TIMELINE_DEFAULT_BYTES >> 20
 /* clang-format on */
 
 extern const ft_flag_group ft_flags_edge; /* of ft_edge_flags */

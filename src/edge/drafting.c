@@ -231,6 +231,14 @@ void ft_drafting_start(ft_drafting *d)
         (void)read_all(d);
 }
 
+uint64_t ft_drafting_forwards(const ft_drafting *d)
+{
+    ft_drafter_stats s = {0};
+    if (d->drafter)
+        ft_drafter_get_stats(d->drafter, &s);
+    return s.forwards;
+}
+
 bool ft_drafting_ready(ft_drafting *d)
 {
     if (d->state != FT_DRAFTING_OFF && context_is_full(d))

@@ -116,6 +116,8 @@ void ft_drafting_start(ft_drafting *d);
 void ft_drafting_set_rule(ft_drafting *d, const ft_rule *rule);
 /* Frees the drafter. */
 void ft_drafting_stop(ft_drafting *d);
+/* Forwards of the draft model so far, of the present drafter. */
+uint64_t ft_drafting_forwards(const ft_drafting *d);
 /* Whether a draft can be made now. */
 bool ft_drafting_ready(ft_drafting *d);
 /* Asserts the invariants. */

@@ -81,6 +81,7 @@ ft_status ft_edge_enter(ft_edge *edge, const ft_sampling *sampling, ft_error *er
         edge->n_texts++;
         choose_rule(edge, sampling, start);
         start->learnt = learnt_of(edge, start->kind);
+        start->text = edge->n_texts;
     }
     pthread_mutex_unlock(&edge->mutex);
     return status;

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/sink.h"
+#include "base/timeline.h"
 #include "edge/link.h"
 #include "edge/stats.h"
 #include "engine/engine.h"
@@ -95,7 +96,9 @@ typedef struct ft_edge_opts {
     float slo_tokens_per_s; /* the token speed to ask the server for; 0: none */
     /* Of the uplink; 0: it is estimated from round trips (spec/uplink.h). */
     double uplink_bits_per_s;
-    ft_trace *trace; /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
+    ft_trace *trace;       /* borrowed; records drafts and verdicts; NULL: nothing is recorded */
+    ft_timeline *timeline; /* borrowed; gets what each round did (gen_timeline.h), with times of
+                              `clock`; NULL: none */
 } ft_edge_opts;
 
 /* Asks the verifiers for Info, until one answers and fits, the fallback target last.

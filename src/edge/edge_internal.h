@@ -39,6 +39,7 @@ typedef struct ft_edge_start {
     ft_why why;
     ft_rule_kind kind; /* RATIO: its drafts carry evidence */
     ft_edge_learnt learnt;
+    uint32_t text; /* number of this text */
 } ft_edge_start;
 
 struct ft_edge {

@@ -85,6 +85,7 @@ static ft_status send_draft(ft_gen *gen, ft_error *err)
     const uint64_t before = bytes_sent(gen);
     ft_status status = ft_stream_ask(&gen->stream, &gen->out.msg, err);
     ft_timing_draft_bytes(&gen->timing, before, bytes_sent(gen));
+    ft_gen_timeline_sent(&gen->timeline, gen->timing.sent.us, draft);
     return status;
 }
 
@@ -128,6 +129,7 @@ static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
 {
     const bool was_open = gen->stream.session.known;
     ft_stream_loss loss;
+    ft_gen_timeline_lost(&gen->timeline, ft_gen_now_us(gen));
     ft_status status = ft_stream_recover(&gen->stream, code, err, &loss);
     gen->stats->retry_after_ms = loss.retry_after_ms;
     gen->early.state = FT_EARLY_POSSIBLE;
@@ -195,6 +197,7 @@ static void send_early(ft_gen *gen, const ft_early_bounds *bounds)
     const ft_client_msg *msg =
         ft_early_make(&gen->early, gen->stream.round + 1, gen->out.msg.draft.base, &tree, under);
     gen->stats->early_sent++;
+    ft_gen_timeline_early(&gen->timeline, ft_gen_now_us(gen), &msg->draft);
     ft_stream_ask_behind(&gen->stream, msg, "the early draft");
 }
 
@@ -243,6 +246,22 @@ static void tell_provisional(ft_gen *gen)
         ft_output_provisional(&gen->output, token, n);
 }
 
+/* ft_drafting_idle, and how long the draft model worked. */
+static ft_idle work_idle(ft_gen *gen, bool below)
+{
+    ft_drafting *d = &gen->drafting;
+    const uint64_t before = ft_drafting_forwards(d);
+    const int64_t from_us = ft_gen_now_us(gen);
+    const ft_idle idle = ft_drafting_idle(d);
+    const int64_t to_us = ft_gen_now_us(gen);
+    if (ft_drafting_forwards(d) == before)
+        return idle;
+    if (below)
+        ft_timing_ahead(&gen->timing, to_us - from_us);
+    ft_gen_timeline_worked(&gen->timeline, from_us, to_us, below);
+    return idle;
+}
+
 /* Does some work for at most one draft forward. Returns how long the edge may then wait for the
  * link. */
 static int64_t use_time(ft_gen *gen)
@@ -260,10 +279,7 @@ static int64_t use_time(ft_gen *gen)
         if (near.known)
             return near.us < POLL_US ? near.us : POLL_US;
     }
-    const int64_t began_us = ft_gen_now_us(gen);
-    const ft_idle idle = ft_drafting_idle(d);
-    if (below && idle == FT_IDLE_MORE)
-        ft_timing_ahead(&gen->timing, ft_gen_now_us(gen) - began_us);
+    const ft_idle idle = work_idle(gen, below);
     if (below && d->exhausted && d->tree.n > 0)
         look_early(gen);
     if (!shadow_out && d->shadow.state == FT_SHADOW_OUT)
@@ -389,12 +405,17 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
             if (status != FT_OK)
                 return status;
             timeout_us = use_time(gen);
+            if (timeout_us > 0)
+                ft_gen_timeline_idle(&gen->timeline, ft_gen_now_us(gen));
             continue;
         }
         if (status != FT_OK)
             return status;
         if (is_awaited(gen, msg)) {
             ft_timing_waited(&gen->timing, now_us - heard_us);
+            ft_gen_timeline_verdict(&gen->timeline, now_us - msg->waited_us,
+                                    gen->timing.early.known ? gen->timing.early : gen->timing.sent,
+                                    &msg->verdict, gen->out.msg.draft.n);
             ft_timing_verdict(&gen->timing, now_us - msg->waited_us, &msg->verdict,
                               gen->out.msg.draft.n);
             learn_uplink(gen);

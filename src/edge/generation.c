@@ -160,6 +160,7 @@ void ft_gen_end(ft_gen *gen, ft_status status)
     if (s->ttft.n == 0) /* ends the progress line of a prompt that was not read to its end */
         ft_progress_report(&gen->request->progress, n_prompt, n_prompt);
     ft_record_end(&gen->record);
+    ft_gen_timeline_end(&gen->timeline, ft_gen_now_us(gen));
     ft_drafting_stop(&gen->drafting);
     ft_stream_close(&gen->stream, status == FT_OK ? FT_CLIENT_CLOSE : FT_CLIENT_CANCEL);
     ft_gen_happened(gen, FT_GEN_END);
@@ -201,6 +202,7 @@ ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_g
         return status;
     }
     begin_record(gen);
+    ft_gen_timeline_begin(&gen->timeline, edge->how.timeline, gen->start.text);
     *out = gen;
     return FT_OK;
 }

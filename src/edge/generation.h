@@ -35,6 +35,7 @@
 #include "edge/early.h"
 #include "edge/edge.h"
 #include "edge/edge_internal.h"
+#include "edge/gen_timeline.h"
 #include "edge/output.h"
 #include "edge/record.h"
 #include "edge/steer.h"
@@ -97,6 +98,7 @@ typedef struct ft_gen {
     ft_early early;
     ft_output output;
     ft_record record;
+    ft_gen_timeline timeline;
 } ft_gen;
 
 /* Makes a generation in READY for a checked request; sends nothing. FT_EXHAUSTED: too many are

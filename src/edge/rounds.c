@@ -103,6 +103,12 @@ static void make_round(ft_gen *gen, const ft_control_choice *choice, int64_t beg
     draft->run = gen->out.run_left = tree->n > 0 ? 0 : choice->run;
     draft->together = 0;
     draft->draft_us = (uint32_t)took_us;
+    if (tree->n > 0)
+        ft_gen_timeline_drafted(&gen->timeline, began_us, began_us + took_us,
+                                &(ft_gen_timeline_draft){.round = gen->stream.round,
+                                                         .nodes = tree->n,
+                                                         .levels = gen->steer.tree.levels,
+                                                         .forwards = gen->steer.tree.forwards});
     ft_gen_happened(gen, tree->n > 0 ? FT_GEN_ASK_TREE : FT_GEN_ASK_RUN);
 }
 
@@ -358,8 +364,11 @@ static ft_status check_request(const ft_edge *edge, const ft_gen_request *r, ft_
 static ft_status run(ft_gen *gen, ft_error *err)
 {
     ft_status status = ft_gen_open(gen, err);
-    if (status == FT_OK && !gen->request->no_speculation)
+    const int64_t opened_us = ft_gen_now_us(gen);
+    if (status == FT_OK && !gen->request->no_speculation) {
         ft_drafting_start(&gen->drafting);
+        ft_gen_timeline_read(&gen->timeline, opened_us, ft_gen_now_us(gen));
+    }
     while (status == FT_OK && gen->stats->finish == FT_FINISH_NONE)
         status = gen->cancelled ? ft_error_set(err, FT_CANCELLED, "edge: cancelled")
                                 : ft_gen_step(gen, err);

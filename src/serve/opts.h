@@ -6,6 +6,7 @@
 #define FT_SERVE_OPTS_H
 
 #include "base/clock.h"
+#include "base/timeline.h"
 #include "engine/engine.h"
 #include "model/model.h"
 #include "model/vocab.h"
@@ -58,6 +59,7 @@ typedef struct ft_verifier_opts {
     uint32_t client_share;  /* percent of max_sessions that one client may have; 0: all */
     uint32_t session_ttl_s; /* how long detached sessions are kept */
     uint32_t idle_s; /* a session whose client has sent nothing for so long is detached; 0: never */
+    ft_timeline *timeline; /* borrowed; gets every pass, with times of `clock`; NULL: none */
     int n_threads;
     bool portable_attention;
     bool no_prefix_cache; /* sessions do not take over KV from others of the same credential */

@@ -56,6 +56,32 @@ static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
     stats->cost_bias = v->cost.bias;
 }
 
+/* A pass as the timeline has it: the forward, then output head and walks. began_us, forward_us,
+ * over_us: when the work on it began, when the walks began, when they were over. */
+static void draw_pass(const ft_verifier *v, int64_t began_us, int64_t forward_us, int64_t over_us)
+{
+    const ft_sess_batch *b = &v->batch;
+    const ft_timeline_event pass = {.name = "pass",
+                                    .track = FT_TIMELINE_MAIN,
+                                    .begin_us = began_us,
+                                    .end_us = over_us,
+                                    .arg = {{"texts", (int64_t)b->segments.n},
+                                            {"rows", b->pass.rows},
+                                            {"prompt_rows", b->prompts.rows},
+                                            {"logits_rows", b->pass.out},
+                                            {"interactions", (int64_t)b->pass.ctx},
+                                            {"cached_tok", (int64_t)b->pass.cached}}};
+    const ft_timeline_event forward = {
+        .name = "forward", .track = FT_TIMELINE_MAIN, .begin_us = began_us, .end_us = forward_us};
+    const ft_timeline_event walk = {.name = "head and walks",
+                                    .track = FT_TIMELINE_MAIN,
+                                    .begin_us = forward_us,
+                                    .end_us = over_us};
+    ft_timeline_add(v->opts.timeline, &pass);
+    ft_timeline_add(v->opts.timeline, &forward);
+    ft_timeline_add(v->opts.timeline, &walk);
+}
+
 /* The walks of the part have failed: drops what the pass has computed. The walks may have written
  * over log-probabilities that the record of the last verdict needs. */
 static void drop_walks(const ft_sess_part *part)
@@ -83,6 +109,8 @@ static ft_status compute(ft_verifier *v, int64_t began_us, ft_error *err)
     }
     const int64_t now_us = ft_clock_now_us(&v->opts.clock);
     count_walks(v, pass_us, now_us - from_us);
+    if (v->opts.timeline)
+        draw_pass(v, began_us, from_us, now_us);
     ft_verdict_give(v, began_us, now_us);
     return FT_OK;
 }
@@ -124,8 +152,18 @@ bool ft_pass_run(ft_verifier *v, int64_t *look_us)
     ft_sess_batch *b = &v->batch;
     if (!ft_health_works(v, look_us) || !ft_sess_batch_gather(v, look_us))
         return false;
+    const uint64_t own_forwards = v->stats.own_forwards;
+    const int64_t own_us = ft_clock_now_us(&v->opts.clock);
     int64_t read_us = ft_own_before_pass(v, ft_sess_batch_read_us(v));
     int64_t began_us = ft_clock_now_us(&v->opts.clock);
+    if (v->stats.own_forwards > own_forwards)
+        ft_timeline_add(v->opts.timeline,
+                        &(ft_timeline_event){.name = "own drafts",
+                                             .track = FT_TIMELINE_MAIN,
+                                             .begin_us = own_us,
+                                             .end_us = began_us,
+                                             .arg = {{"forwards", (int64_t)(v->stats.own_forwards -
+                                                                            own_forwards)}}});
     ft_sess_batch_compose(v, began_us, read_us);
     if (b->all.n == 0) { /* others have the blocks: held back by the policy, or in their turn */
         const int64_t turn_us = ft_kv_turn_left_us(v, began_us);

@@ -261,6 +261,7 @@ static ft_status start(ft_verifier *v, ft_error *err)
 {
     ft_inbox_init(&v->inbox, v->opts.clock);
     ft_answer_publish(v);
+    ft_timeline_name(v->opts.timeline, FT_TIMELINE_MAIN, "passes");
     if (pthread_create(&v->inbox.reader, NULL, engine_main, v) != 0)
         return ft_error_set(err, FT_NOMEM, "serve: cannot start the engine thread");
     v->started = true;

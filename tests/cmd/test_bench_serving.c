@@ -6,6 +6,10 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 // clang-format off
 #include <cmocka.h>
 // clang-format on
@@ -115,6 +119,59 @@ static void test_sampled(void **state)
     json_decref(json);
 }
 
+/* Of the timeline's events of this name: how many there are. Each lies within a mode's time. */
+static size_t within_modes(const json_t *events, const char *name)
+{
+    size_t n = 0, i, k;
+    const json_t *e, *mode;
+    json_array_foreach(events, i, e)
+    {
+        bool within = false;
+        if (strcmp(json_string_value(json_object_get(e, "name")), name) != 0)
+            continue;
+        const double ts = program_number(e, "ts");
+        json_array_foreach(events, k,
+                           mode) if (json_object_get(json_object_get(mode, "args"), "rtt_us"))
+            within |= ts >= program_number(mode, "ts") &&
+                      ts <= program_number(mode, "ts") + program_number(mode, "dur");
+        assert_true(within);
+        n++;
+    }
+    return n;
+}
+
+/* The first round of two modes, with the passes of both servers in it; the second is not there. */
+static void test_timeline(void **state)
+{
+    char path[] = "/tmp/ft_timeline_XXXXXX", args[192];
+    const int fd = mkstemp(path);
+    int status;
+    size_t modes_seen = 0, i;
+    const json_t *e;
+    assert_true(fd >= 0 && close(fd) == 0);
+    snprintf(args, sizeof args,
+             "-n 8 --rtt 1 --modes server-spec,edge+proactive --draft-ms 0.5 --rounds 2 "
+             "--timeline %s",
+             path);
+    json_t *json = run(args, &status);
+    assert_int_equal(status, 0);
+    json_t *events = json_load_file(path, 0, NULL);
+    assert_non_null(events);
+    json_array_foreach(events, i, e) modes_seen +=
+        json_object_get(json_object_get(e, "args"), "rtt_us") != NULL;
+    assert_int_equal(modes_seen, 2);
+    /* of two prompts in each mode */
+    assert_true(within_modes(events, "verdict") >= 4 && within_modes(events, "sent") >= 4);
+    assert_true(within_modes(events, "draft") > 0 && within_modes(events, "idle") > 0);
+    assert_true(within_modes(events, "pass") >= 4);
+    assert_true(within_modes(events, "own drafts") > 0);
+    json_decref(events);
+    json_decref(json);
+    unlink(path);
+    assert_null(run("-n 8 --timeline /nowhere/x", &status));
+    assert_int_equal(status, 1);
+}
+
 /* Links with a rate: the texts stay the same, and no text begins before the line has sent its Open,
  * which has at least 14 bytes. */
 static void test_rates(void **state)
@@ -200,7 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_modes),   cmocka_unit_test(test_sampled),
         cmocka_unit_test(test_by_category), cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_timeline),    cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
