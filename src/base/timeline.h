@@ -16,8 +16,8 @@
 
 #include "base/status.h"
 
-/* The track of what a process does once at a time, such as a server's passes. Tracks of numbers that
- * are taken are above it. */
+/* The track of what a process does once at a time, such as a server's passes. Numbers that are
+ * taken have the tracks above it. */
 #define FT_TIMELINE_MAIN          1
 #define FT_TIMELINE_ARGS          6
 #define FT_TIMELINE_NAME          48 /* bytes of a track's name */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A generation's part of a timeline (base/timeline.h): what each of its rounds did, as in SpecEdge's
- * appendix F. Two tracks: what the edge does (reading, drafting, drafting ahead, idle; moments:
+ * A generation's part of a timeline (base/timeline.h): what each of its rounds did (SpecEdge,
+ * appendix F). Two tracks: what the edge does (reading, drafting, drafting ahead, idle; moments:
  * sent, early draft, verdict, lost), and beside it where the round is meanwhile (network, queue,
  * verification, or a run). The edge measures the network's time as a whole; half of it is drawn on
  * each way. Texts that run at the same time have tracks of their own; later ones use them again.
@@ -24,6 +24,7 @@ typedef struct ft_gen_timeline {
     int64_t drawn_us; /* the server's track is drawn until here */
 } ft_gen_timeline;
 
+/* A text begins and ends. `to` is borrowed until the end. */
 void ft_gen_timeline_begin(ft_gen_timeline *t, ft_timeline *to, uint32_t text);
 void ft_gen_timeline_end(ft_gen_timeline *t, int64_t now_us);
 
