@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "cmd/cmd.h"
+#include "cmd/trace_by.h"
 #include "learn/trace.h"
 
 static double share(uint64_t a, uint64_t b)
@@ -72,20 +73,43 @@ static int print_text(const ft_trace_summary *s)
 }
 
 typedef struct options {
+    ft_trace_key by;
+    const char *plot;
     bool json;
 } options;
 
 static const ft_flag rows[] = {
+    {"--by", NULL, FT_FLAG_ENUM(options, by, ft_trace_key_name), "WHAT",
+     "acceptance by what the draft's logits were like, instead of the summary; by waste: tokens/s "
+     "of texts by what their drafts wasted"},
+    {"--plot", NULL, FT_FLAG(options, plot), "FILE",
+     "with --by: a plot, by gnuplot: .svg, .png or .txt"},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object instead of the text"},
 };
 
 static const options defaults = {0};
+
+static int show_by(const options *x, const char *path)
+{
+    const ft_trace_by_opts by = {.path = path, .by = x->by, .plot = x->plot, .text = !x->json};
+    ft_error err = {0};
+    json_t *report;
+    const ft_status status = ft_cmd_trace_by(&by, &err, &report);
+    return ft_cmd_report(status, &err, report, x->json, NULL);
+}
 
 static int run(void *selected, int n_words, char **words)
 {
     const options *x = selected;
     ft_error err = {0};
     ft_trace_summary summary;
+    if (x->plot && x->by == FT_TRACE_KEY_NONE) {
+        ft_error_set(&err, FT_INVALID, "trace: --plot goes with --by");
+        ft_cmd_fail(&err);
+        return 2;
+    }
+    if (x->by != FT_TRACE_KEY_NONE)
+        return show_by(x, words[0]);
     if (ft_trace_summarize(words[0], &err, &summary) != FT_OK)
         return ft_cmd_fail(&err);
     return x->json ? print_json(&summary) : print_text(&summary);
@@ -98,7 +122,8 @@ const ft_command ft_cmd_trace = {
     .about = "Says what a file from edge --trace or run --trace holds, and checks it: texts, "
              "drafts, and how many of the judged nodes at each depth the target accepted. In a "
              "chain, the nodes up to the first rejected one are judged; in a tree, all whose "
-             "parent was accepted.",
+             "parent was accepted. With --by it says what a draft's own numbers tell of the "
+             "verdict (WISP figures 1 to 3).",
     FT_CMD_OPTIONS(rows, defaults),
     .min_words = 1,
     .max_words = 1,

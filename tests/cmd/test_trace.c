@@ -131,6 +131,60 @@ static void test_same_text(void **state)
     json_decref(recorded);
 }
 
+/* By features: every judged node is in one row. By waste: every text is. */
+static void test_by(void **state)
+{
+    static const char *const features[] = {"confidence", "entropy", "margin", "deviation", "depth"};
+    int status = -1;
+    json_t *ran = recorded_run("--draft tree:9:3 --temp 1"), *all = look();
+    for (size_t f = 0; f < sizeof features / sizeof *features; f++) {
+        double nodes = 0, accepted = 0, last = -1;
+        size_t i;
+        const json_t *bin;
+        json_t *o = program_json(&status, "trace --json --by %s '%s'", features[f], trace);
+        assert_int_equal(status, 0);
+        json_array_foreach(json_object_get(o, "bins"), i, bin)
+        {
+            assert_true(program_number(bin, "from") > last);
+            last = program_number(bin, "to");
+            nodes += program_number(bin, "nodes");
+            accepted += program_number(bin, "accepted");
+            assert_true(program_number(bin, "acceptance_low") <= program_number(bin, "acceptance"));
+            assert_true(program_number(bin, "acceptance_high") >=
+                        program_number(bin, "acceptance"));
+        }
+        assert_true(nodes == program_number(all, "samples"));
+        assert_true(accepted == program_number(all, "accepted"));
+        assert_int_equal(json_object_size(json_object_get(o, "pearson")), 5);
+        json_decref(o);
+    }
+    json_t *waste = program_json(&status, "trace --json --by waste '%s'", trace);
+    double texts = 0;
+    size_t i;
+    const json_t *bin;
+    json_array_foreach(json_object_get(waste, "bins"), i, bin) texts +=
+        program_number(bin, "texts");
+    assert_true(texts > 0 && texts == program_number(waste, "texts"));
+    assert_true(program_number(waste, "rounds") + program_number(waste, "rounds_without_times") ==
+                program_number(all, "rounds"));
+    json_decref(waste);
+    json_decref(all);
+    json_decref(ran);
+}
+
+static void test_by_is_refused(void **state)
+{
+    int status = 0;
+    assert_null(program_json(&status, "trace --json --by colour '%s'", trace));
+    assert_int_equal(status, 2);
+    assert_null(program_json(&status, "trace --json --plot /tmp/x.svg '%s'", trace));
+    assert_int_equal(status, 2);
+    assert_null(program_json(&status, "trace --json --by entropy --plot /tmp/x.doc '%s'", trace));
+    assert_int_equal(status, 1);
+    assert_null(program_json(&status, "trace --json --by waste /nowhere/trace.db"));
+    assert_int_equal(status, 1);
+}
+
 static void test_refused(void **state)
 {
     char args[256];
@@ -153,6 +207,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain_then_tree),
         cmocka_unit_test(test_same_text),
+        cmocka_unit_test(test_by),
+        cmocka_unit_test(test_by_is_refused),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
