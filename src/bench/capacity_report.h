@@ -29,6 +29,7 @@ extern const char *const ft_bench_capacity_way_name[FT_BENCH_CAPACITY_WAYS];
 typedef struct ft_bench_capacity_probe {
     uint32_t n;
     double slow; /* share of the texts that were slower than promised; of the worst class */
+    double slow_from_first;       /* the same behind their first tokens */
     double goodput, busy, driver; /* tokens/s; shares of the time: of the server's core, of ours */
     double rows_a_pass, pass_ms, tokens_a_verdict, acceptance, late; /* late: share of forwards */
     double runs; /* share of the tokens that the server decoded by itself */

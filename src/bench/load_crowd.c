@@ -107,25 +107,35 @@ static bool is_over(void *ctx)
     return over || is_stopped(c);
 }
 
-/* Whether the text counts at all, and whether it was too slow. end_us: the end of measuring. */
-static bool judge(const text *t, const ft_bench_crowd_class *class, int64_t end_us, bool *slow)
+static ft_promise_kept both(ft_promise_kept a, ft_promise_kept b)
+{
+    return (ft_promise_kept){.from_request = a.from_request && b.from_request,
+                             .from_first = a.from_first && b.from_first};
+}
+
+/* Whether the text counts at all, and whether its promise was kept. end_us: the end of
+ * measuring. */
+static bool judge(const text *t, const ft_bench_crowd_class *class, int64_t end_us,
+                  ft_promise_kept *kept)
 {
     const double promised_us = class->n_tokens / (double)class->tokens_per_s * 1e6;
-    ft_promise promise = {.tokens_per_s = (double)class->tokens_per_s,
-                          .since = ft_known(t->first_us),
-                          .had_tok = t->behind};
-    *slow = true;
+    ft_promise_text it = {.tokens_per_s = (double)class->tokens_per_s,
+                          .asked_us = t->asked_us,
+                          .first = {.known = t->arrivals > 0, .us = t->first_us},
+                          .first_tok = t->tokens - t->behind,
+                          .had_tok = t->tokens};
+    *kept = (ft_promise_kept){0};
     if (t->refused)
         return true;
-    if (t->first_us == 0) /* nobody looks at its prompt */
-        return (double)(end_us - t->asked_us) > promised_us;
-    if (t->over || t->behind > 0)
-        *slow = !ft_promise_kept(&promise, t->last_us);
+    if (t->arrivals > 0)
+        *kept = ft_promise_judge(&it, t->last_us);
     if (t->over)
-        return t->behind > 0;
-    promise.had_tok += t->tokens / (double)t->arrivals; /* the next verdict's, if it came now */
-    *slow = *slow || !ft_promise_kept(&promise, end_us);
-    return (double)(end_us - t->first_us) >= promised_us / 2;
+        return t->arrivals > 0;
+    if (t->arrivals > 0) { /* the next verdict's, if it came now */
+        it.had_tok += t->tokens / (double)t->arrivals;
+        *kept = both(*kept, ft_promise_judge(&it, end_us));
+    }
+    return (double)(end_us - t->asked_us) >= promised_us / 2;
 }
 
 /* Compares the text with the prompt's, or sets it where there is none yet. Under the lock. */
@@ -155,7 +165,7 @@ static void account(device *d, ft_status status, ft_error *err)
 {
     crowd *c = d->crowd;
     text *t = &d->text;
-    bool slow;
+    ft_promise_kept kept;
     pthread_mutex_lock(&c->lock);
     t->over = status == FT_OK;
     t->refused = status == FT_EXHAUSTED && !c->learning;
@@ -166,12 +176,13 @@ static void account(device *d, ft_status status, ft_error *err)
     } else if (compare(c, d, err) != FT_OK) {
         fail(c, err);
     } else if (c->from_us > 0 && t->asked_us >= c->from_us &&
-               judge(t, d->class, c->end_us ? c->end_us : ft_bench_now_us(), &slow)) {
+               judge(t, d->class, c->end_us ? c->end_us : ft_bench_now_us(), &kept)) {
         uint32_t class = (uint32_t)(d->class - c->opts->classes);
         c->result->texts[class]++;
-        c->result->slow[class] += slow;
+        c->result->slow[class] += !kept.from_request;
+        c->result->slow_from_first[class] += !kept.from_first;
         c->result->refused += t->refused;
-        c->slow += slow;
+        c->slow += !kept.from_request;
         pthread_cond_broadcast(&c->changed);
     }
     pthread_mutex_unlock(&c->lock);

@@ -5,10 +5,10 @@
  * server did meanwhile. Called by one thread; each device has one, and two more for its link's
  * delay.
  *
- * The speed of a text is that of its tokens behind the first verdict, as in serve/slo.c: reading
- * the prompt is not part of it. Texts that begin after all devices have begun count if they are
+ * A text is slow if its promise was not kept (sched/promise.h): from its request on, and, as a
+ * second figure, from its first tokens on. Texts that begin after all devices have begun count if they are
  * finished, refused, or half of their promised time is over at the end. An unfinished text counts
- * by its speed so far, and as slow if it has fallen behind since its last verdict. */
+ * by its speed so far, and as slow if it has fallen behind since its last verdict, or has none. */
 #ifndef FT_BENCH_LOAD_CROWD_H
 #define FT_BENCH_LOAD_CROWD_H
 
@@ -45,6 +45,7 @@ typedef struct ft_bench_crowd_opts {
 
 typedef struct ft_bench_crowd_result {
     uint64_t texts[FT_SLO_CLASSES], slow[FT_SLO_CLASSES]; /* by class; refused ones are slow */
+    uint64_t slow_from_first[FT_SLO_CLASSES];             /* slow behind their first tokens */
     uint64_t refused;
     uint64_t mismatches; /* texts that are not what the set says */
     double seconds;      /* measured; the rest is over that time, but for sums over devices */

@@ -127,14 +127,16 @@ static double ratio(double a, double b)
 static json_t *result_json(const ft_sim_result *r, size_t n_classes)
 {
     json_t *spikes = json_object(), *texts = json_array(), *slow = json_array();
+    json_t *slow_from_first = json_array();
     for (int i = FT_SPIKE_COLD_START; i < FT_SPIKE_CAUSES; i++)
         json_object_set_new(spikes, ft_spike_name[i], json_integer((json_int_t)r->spike[i]));
     for (size_t i = 0; i < n_classes; i++) {
         json_array_append_new(texts, json_integer((json_int_t)r->texts[i]));
         json_array_append_new(slow, json_integer((json_int_t)r->slow[i]));
+        json_array_append_new(slow_from_first, json_integer((json_int_t)r->slow_from_first[i]));
     }
     json_t *result = json_pack(
-        "{s:f, s:I, s:I, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:I, s:I, s:o, s:o, s:o}",
+        "{s:f, s:I, s:I, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:I, s:I, s:o, s:o, s:o, s:o}",
         "seconds", (double)r->counted_us / 1e6, "tokens", (json_int_t)r->tokens,
         "tokens_before_too", (json_int_t)r->tokens_all, "tokens_per_s",
         ratio((double)r->tokens * 1e6, (double)r->counted_us), "rounds", (json_int_t)r->rounds,
@@ -143,7 +145,7 @@ static json_t *result_json(const ft_sim_result *r, size_t n_classes)
         (json_int_t)r->passes, "rows_a_pass", ratio((double)r->rows, (double)r->passes), "busy",
         ratio((double)r->busy_us, (double)r->counted_us), "kv_released", (json_int_t)r->kv_released,
         "kv_blocks_least", (json_int_t)r->kv_blocks_least, "spikes", spikes, "texts", texts, "slow",
-        slow);
+        slow, "slow_from_first", slow_from_first);
     if (r->asked > 0) { /* with admission */
         json_object_set_new(result, "asked", json_integer((json_int_t)r->asked));
         json_object_set_new(result, "refused", json_integer((json_int_t)r->refused));

@@ -72,7 +72,16 @@ int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
     return behind(round, due_us < latest_us ? due_us : latest_us);
 }
 
-bool ft_promise_kept(const ft_promise *promise, int64_t now_us)
+static bool is_as_fast(double tok, double tokens_per_s, int64_t us)
 {
-    return promise->had_tok * 1e6 >= promise->tokens_per_s * (double)(now_us - promise->since.us);
+    return tok * 1e6 >= tokens_per_s * (double)us;
+}
+
+ft_promise_kept ft_promise_judge(const ft_promise_text *t, int64_t now_us)
+{
+    const bool from_request = is_as_fast(t->had_tok, t->tokens_per_s, now_us - t->asked_us);
+    const bool from_first = t->first.known ? is_as_fast(t->had_tok - t->first_tok, t->tokens_per_s,
+                                                        now_us - t->first.us)
+                                           : from_request;
+    return (ft_promise_kept){.from_request = from_request, .from_first = from_first};
 }

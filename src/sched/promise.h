@@ -42,7 +42,24 @@ int64_t ft_promise_owed(const ft_promise *promise, const ft_promise_round *round
  * that is before the budget, it is due at once. */
 int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round);
 
-/* Whether the text is as fast as promised at now_us: the event of WISP eq. (20). */
-bool ft_promise_kept(const ft_promise *promise, int64_t now_us);
+/* A text, as its promise is judged. */
+typedef struct ft_promise_text {
+    double tokens_per_s; /* > 0 */
+    int64_t asked_us;    /* when its request came that was not refused */
+    ft_known_us first;   /* when its first tokens came; unknown: none has come */
+    double first_tok;    /* so many */
+    double had_tok;      /* all that have come */
+} ft_promise_text;
+
+/* Whether a text is as fast as promised. Server, simulator and benches count texts by this and
+ * nothing else. */
+typedef struct ft_promise_kept {
+    bool from_request; /* the event of WISP eq. (20): all tokens, since the request */
+    bool from_first;   /* the tokens behind the first ones, since these came: without the time of
+                          reading the prompt. A text without tokens: as from_request */
+} ft_promise_kept;
+
+/* Judges the text as it is at now_us. */
+ft_promise_kept ft_promise_judge(const ft_promise_text *text, int64_t now_us);
 
 #endif

@@ -196,7 +196,7 @@ static ft_status set_asked(ft_sess *s, const ft_opening *opening, ft_error *err)
         return ft_error_set(err, FT_NOMEM, "serve: no room for a session");
     s->asked.n_top = o->logprobs ? o->top_logprobs : 0;
     s->who.key = opening->key;
-    ft_slo_init(s, o->slo_tokens_per_s);
+    ft_slo_init(s, o->slo_tokens_per_s, opening->at_us);
     return ft_slo_join(s, opening->credential, err);
 }
 

@@ -98,6 +98,8 @@ typedef struct ft_sess_slo {
     int64_t owed_us;   /* when the promised speed requires more text */
     int64_t budget_us; /* when the verdict is due by its round alone (WISP eq. (6)) */
     /* With a promise: */
+    int64_t asked_us;   /* when its Open came */
+    uint32_t open_len;  /* the text's length then */
     ft_known_us first;  /* the first verdict */
     uint32_t first_len; /* if `first` is known: the text's length after that verdict */
 } ft_sess_slo;

@@ -144,11 +144,13 @@ ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, uint32_t n_prom
     return FT_OK;
 }
 
-void ft_slo_init(ft_sess *s, float tokens_per_s)
+void ft_slo_init(ft_sess *s, float tokens_per_s, int64_t asked_us)
 {
     const ft_verifier_opts *o = &s->verifier->opts;
     ft_gain_init(&s->slo.gain, &s->verifier->usual_gain);
     s->slo.class = ft_promise_class(o->slo_tokens_per_s, o->n_slo, tokens_per_s);
+    s->slo.asked_us = asked_us;
+    s->slo.open_len = s->text.len;
 }
 
 /* ---- rounds ---- */
@@ -191,12 +193,27 @@ void ft_slo_describe(const ft_sess *s, ft_work *work)
     work->share = (float)ft_fair_share(s->who.tenant->rows, s->verifier->tenants.served_rows);
 }
 
+/* The text has ended: whether its promise was kept. */
+static void count_text(const ft_sess *s, int64_t now_us)
+{
+    const ft_promise_text text = {.tokens_per_s = (double)speed_of(s),
+                                  .asked_us = s->slo.asked_us,
+                                  .first = s->slo.first,
+                                  .first_tok = (double)(s->slo.first_len - s->slo.open_len),
+                                  .had_tok = (double)(s->text.len - s->slo.open_len)};
+    const ft_promise_kept kept = ft_promise_judge(&text, now_us);
+    ft_verifier_stats *stats = &s->verifier->stats;
+    stats->slo_texts[s->slo.class]++;
+    stats->slo_texts_met[s->slo.class] += kept.from_request;
+    stats->slo_texts_met_from_first[s->slo.class] += kept.from_first;
+}
+
 void ft_slo_answered(ft_sess *s, uint32_t tokens, int64_t now_us)
 {
     ft_verifier *v = s->verifier;
     ft_verifier_stats *stats = &v->stats;
     const ft_gain_round round = {.kind = kind_of(s), .rows = 1 + s->round.nodes.n, .tok = tokens};
-    ft_promise promise = promise_of(s);
+    const ft_promise promise = promise_of(s);
     ft_gain_saw(&s->slo.gain, &round);
     if (s->slo.class == FT_SLO_NONE)
         return;
@@ -209,9 +226,6 @@ void ft_slo_answered(ft_sess *s, uint32_t tokens, int64_t now_us)
         s->slo.first = ft_known(now_us);
         s->slo.first_len = s->text.len;
     }
-    if (s->text.finish != FT_FINISH_NONE) {
-        promise = promise_of(s);
-        stats->slo_texts[s->slo.class]++;
-        stats->slo_texts_met[s->slo.class] += ft_promise_kept(&promise, now_us);
-    }
+    if (s->text.finish != FT_FINISH_NONE)
+        count_text(s, now_us);
 }

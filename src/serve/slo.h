@@ -14,8 +14,8 @@ FT_WARN_UNUSED ft_status ft_slo_admit(const ft_verifier *v, float tokens_per_s, 
                                       ft_error *err);
 /* The speed of the slowest class that is at least as fast as tokens_per_s; 0: no class is. */
 float ft_slo_speed(const ft_verifier *v, float tokens_per_s);
-/* Puts an admitted session into its class. */
-void ft_slo_init(ft_sess *s, float tokens_per_s);
+/* Puts an admitted session, whose Open came at asked_us, into its class. */
+void ft_slo_init(ft_sess *s, float tokens_per_s, int64_t asked_us);
 /* Adds the session to the tenant with this credential. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_slo_join(ft_sess *s, const char *credential, ft_error *err);
 /* How many tenants have sessions, counting the one with this credential in any case. */

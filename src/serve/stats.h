@@ -103,7 +103,10 @@
     F(slo_texts, FT_SLO_CLASSES, label_class, "slo_texts_total",                                 \
       "Finished texts with a promised token speed, by that speed.")                              \
     F(slo_texts_met, FT_SLO_CLASSES, label_class, "slo_texts_met_total",                         \
-      "Those of these texts whose tokens after the first verdict came as fast as promised.")
+      "Those of these texts that were as fast as promised from their Open on (WISP eq. (20)).")  \
+    F(slo_texts_met_from_first, FT_SLO_CLASSES, label_class, "slo_texts_met_from_first_total",   \
+      "Those of these texts whose tokens behind the first verdict came as fast as promised: "    \
+      "reading the prompt does not count.")
 
 typedef struct ft_verifier_stats {
 #define F(field, n, label, name, help) uint64_t field[n];

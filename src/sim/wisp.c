@@ -130,10 +130,9 @@ static void count_late(sim *s)
 {
     for (uint32_t i = 0; i < s->opts->n_devices; i++) {
         const device *d = &s->devices[i];
-        if (!d->running || ft_sim_device_kept(d, s->opts->until_us))
-            continue;
-        s->out->texts[d->class]++;
-        s->out->slow[d->class]++;
+        const ft_promise_kept kept = ft_sim_device_kept(d, s->opts->until_us);
+        if (d->running && !kept.from_request)
+            ft_sim_device_count(s, d, kept);
     }
 }
 

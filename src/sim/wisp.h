@@ -49,9 +49,10 @@ typedef struct ft_sim_opts {
     F(counted_us)
 
 typedef struct ft_sim_result {
-    /* Texts that have ended or can no longer keep their promise; and those of them that were slower
-     * than promised from request to last token (eq. (20)). */
-    uint64_t texts[FT_SIM_CLASSES], slow[FT_SIM_CLASSES];
+    /* Texts that have ended or can no longer keep their promise; those of them that were slower
+     * than promised from request to last token (eq. (20)); and those whose tokens behind the first
+     * verdict were. */
+    uint64_t texts[FT_SIM_CLASSES], slow[FT_SIM_CLASSES], slow_from_first[FT_SIM_CLASSES];
     uint64_t spike[FT_SPIKE_CAUSES]; /* passes by cause */
 #define F(name) uint64_t name;
     FT_SIM_COUNTS(F)

@@ -13,6 +13,11 @@ int64_t ft_sim_delay_us(sim *s, device *d)
     return (int64_t)(ms * 1000);
 }
 
+int64_t ft_sim_usual_delay_us(const sim *s)
+{
+    return (int64_t)(1000 * (s->k[FT_SIM_RTT_MS] / 2 + s->k[FT_SIM_JITTER_MS] / 2));
+}
+
 int64_t ft_sim_longest_rtt_us(const sim *s)
 {
     return (int64_t)(1000 * (s->k[FT_SIM_RTT_MS] + s->k[FT_SIM_JITTER_MS]));
@@ -63,6 +68,7 @@ void ft_sim_device_begin(sim *s, uint32_t who)
     d->prompt = length(s, d, s->k[FT_SIM_PROMPT_TOK]);
     d->response = length(s, d, s->k[FT_SIM_RESPONSE_TOK]);
     d->done = 0;
+    d->first = ft_unknown();
     s->out->asked += s->how.admits && ft_sim_counted(s);
     ft_sim_device_ask(s, who);
 }
@@ -92,11 +98,21 @@ void ft_sim_device_refused(sim *s, uint32_t who)
                      again ? EVENT_ASK : EVENT_BEGIN, who);
 }
 
-bool ft_sim_device_kept(const device *d, int64_t now_us)
+ft_promise_kept ft_sim_device_kept(const device *d, int64_t now_us)
 {
-    const ft_promise promise = {
-        .tokens_per_s = d->speed, .since = ft_known(d->begun_us), .had_tok = d->response};
-    return ft_promise_kept(&promise, now_us);
+    const ft_promise_text text = {.tokens_per_s = d->speed,
+                                  .asked_us = d->begun_us,
+                                  .first = d->first,
+                                  .first_tok = d->first_tok,
+                                  .had_tok = d->response};
+    return ft_promise_judge(&text, now_us);
+}
+
+void ft_sim_device_count(sim *s, const device *d, ft_promise_kept kept)
+{
+    s->out->texts[d->class]++;
+    s->out->slow[d->class] += !kept.from_request;
+    s->out->slow_from_first[d->class] += !kept.from_first;
 }
 
 ft_promise ft_sim_promise(const sim *s, const device *d)
@@ -111,11 +127,9 @@ void ft_sim_device_end(sim *s, uint32_t who)
     device *d = &s->devices[who];
     d->running = false;
     if (ft_sim_counted(s)) {
-        s->out->texts[d->class]++;
-        if (ft_sim_device_kept(d, s->now_us))
-            s->out->kept_tokens += d->response;
-        else
-            s->out->slow[d->class]++;
+        const ft_promise_kept kept = ft_sim_device_kept(d, s->now_us);
+        ft_sim_device_count(s, d, kept);
+        s->out->kept_tokens += kept.from_request ? d->response : 0;
     }
     ft_sim_device_begin(s, who);
 }

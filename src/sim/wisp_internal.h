@@ -41,6 +41,8 @@ typedef struct device {
     /* its text */
     int64_t asked_us, begun_us;      /* asked for at first; asked for at last: its speed counts */
     uint32_t prompt, response, done; /* tokens; prompt + done are committed */
+    ft_known_us first;               /* when its first tokens reach it */
+    uint32_t first_tok;
     bool running;
     /* its round */
     uint32_t n_draft, n_accept;
@@ -89,9 +91,12 @@ void ft_sim_device_ask(sim *s, uint32_t who);
 void ft_sim_device_refused(sim *s, uint32_t who);
 void ft_sim_device_draft(sim *s, uint32_t who);
 void ft_sim_device_end(sim *s, uint32_t who);
-/* Whether its text would be as fast as promised, from request to last token, if it ended at now_us
- * (WISP eq. (20)). */
-bool ft_sim_device_kept(const device *d, int64_t now_us);
+/* Whether its text would be as fast as promised if its last token came at now_us. */
+ft_promise_kept ft_sim_device_kept(const device *d, int64_t now_us);
+/* Counts a text that ended so, or can end so at best. */
+void ft_sim_device_count(sim *s, const device *d, ft_promise_kept kept);
+/* The mean delay of a message. */
+int64_t ft_sim_usual_delay_us(const sim *s);
 /* The delay of one message. */
 int64_t ft_sim_delay_us(sim *s, device *d);
 int64_t ft_sim_longest_rtt_us(const sim *s);

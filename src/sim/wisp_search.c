@@ -8,6 +8,7 @@ static void sum(ft_sim_result *to, const ft_sim_result *r)
     for (int i = 0; i < FT_SIM_CLASSES; i++) {
         to->texts[i] += r->texts[i];
         to->slow[i] += r->slow[i];
+        to->slow_from_first[i] += r->slow_from_first[i];
     }
     for (int i = 0; i < FT_SPIKE_CAUSES; i++)
         to->spike[i] += r->spike[i];

@@ -253,6 +253,10 @@ static uint32_t commit(sim *s, uint32_t who)
     ft_gain_saw(&d->gain, &round);
     ft_sim_admit_saw(s, d, &round);
     s->out->tokens_all += tokens;
+    if (!d->first.known) { /* drawing its delay would change all later draws */
+        d->first = ft_known(s->now_us + ft_sim_usual_delay_us(s));
+        d->first_tok = tokens;
+    }
     if (s->opts->tokens)
         s->opts->tokens[who] += tokens;
     return tokens;

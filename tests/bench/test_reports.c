@@ -176,6 +176,7 @@ static void test_probe(void **state)
     const ft_bench_capacity_report r = {.classes = classes, .n_classes = 2, .driver_cores = 2};
     ft_bench_crowd_result c = {.texts = {100, 50},
                                .slow = {4, 5},
+                               .slow_from_first = {3, 1},
                                .tokens = 6000,
                                .seconds = 10,
                                .driver_cpu_s = 15,
@@ -191,6 +192,7 @@ static void test_probe(void **state)
     ft_bench_capacity_probe p = ft_bench_capacity_probe_of(&r, 12, &c);
     assert_int_equal(p.n, 12);
     expect(p.slow, 0.1);
+    expect(p.slow_from_first, 0.03);
     assert_int_equal(p.texts, 50);
     assert_int_equal(p.slow_texts, 5);
     expect(p.goodput, 600);
@@ -212,6 +214,7 @@ static void test_probe(void **state)
     c.texts[0] = 0;
     p = ft_bench_capacity_probe_of(&r, 12, &c);
     expect(p.slow, 1);
+    expect(p.slow_from_first, 1);
 }
 
 static void test_capacities(void **state)
@@ -228,7 +231,7 @@ static void test_capacities(void **state)
     r.found[FT_BENCH_CAPACITY_FCFS][1] = (ft_bench_capacity_found){true, {.n = 0}};
     r.found[FT_BENCH_CAPACITY_WISP][FT_BENCH_CAPACITY_MIXED] =
         (ft_bench_capacity_found){true, {.n = 12}};
-    const ft_bench_capacity_probe tried = {.n = 31, .slow = 0.06};
+    const ft_bench_capacity_probe tried = {.n = 31, .slow = 0.06, .slow_from_first = 0.04};
     ft_bench_capacity_report_add(&r, FT_BENCH_CAPACITY_WISP, FT_BENCH_CAPACITY_MIXED, &tried);
     json_t *out = json_object();
     ft_bench_capacity_report_json(&r, out);

@@ -51,6 +51,8 @@ static void check_probe(const json_t *probe, double most)
     assert_true(n >= 1 && n <= most && slow <= texts && rate >= 0 && rate <= 1);
     if (texts > 0)
         assert_float_equal(rate, slow / texts, 1e-9);
+    const double behind = program_number(probe, "violation_rate_from_first");
+    assert_true(behind >= 0 && behind <= 1);
     assert_true(program_number(probe, "mismatches") == 0);
 }
 

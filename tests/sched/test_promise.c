@@ -109,19 +109,59 @@ static void test_classes(void **state)
 
 static void test_kept(void **state)
 {
-    const ft_promise p = {.tokens_per_s = 4, .since = {true, 90 * S}, .had_tok = 40};
+    ft_promise_text t = {.tokens_per_s = 4, .asked_us = 90 * S, .had_tok = 40};
     (void)state;
-    assert_true(ft_promise_kept(&p, 99 * S));
-    assert_true(ft_promise_kept(&p, 100 * S));
-    assert_false(ft_promise_kept(&p, 100 * S + 1));
+    /* nothing but the request counts while the first tokens are not known */
+    assert_true(ft_promise_judge(&t, 99 * S).from_request);
+    assert_true(ft_promise_judge(&t, 100 * S).from_request);
+    assert_true(ft_promise_judge(&t, 100 * S).from_first);
+    assert_false(ft_promise_judge(&t, 100 * S + 1).from_request);
+    assert_false(ft_promise_judge(&t, 100 * S + 1).from_first);
+    /* 3 s of reading, then 4 tokens at once: 36 are 9 s */
+    t.first = ft_known(93 * S);
+    t.first_tok = 4;
+    assert_false(ft_promise_judge(&t, 101 * S).from_request);
+    assert_true(ft_promise_judge(&t, 102 * S).from_first);
+    assert_false(ft_promise_judge(&t, 102 * S + 1).from_first);
+    /* many first tokens: kept from the request, slow behind them */
+    t.first = ft_known(90 * S + S / 2);
+    t.first_tok = 36;
+    assert_true(ft_promise_judge(&t, 92 * S).from_request);
+    assert_false(ft_promise_judge(&t, 92 * S).from_first);
+    /* all at once */
+    t.first_tok = 40;
+    assert_true(ft_promise_judge(&t, 90 * S + S / 2).from_first);
+}
+
+/* Who had more, or looks earlier, keeps what it kept. */
+static void test_kept_is_monotone(void **state)
+{
+    ft_rng rng;
+    (void)state;
+    ft_rng_init(&rng, 3);
+    for (int i = 0; i < 10000; i++) {
+        ft_promise_text t = {.tokens_per_s = 0.5 + 8 * ft_rng_unit(&rng),
+                             .asked_us = ft_rng_below(&rng, 1000u * S),
+                             .first_tok = ft_rng_below(&rng, 5)};
+        t.first = ft_known(t.asked_us + ft_rng_below(&rng, 5 * S));
+        t.had_tok = t.first_tok + ft_rng_below(&rng, 100);
+        const int64_t now_us = t.first.us + ft_rng_below(&rng, 60u * S);
+        const ft_promise_kept now = ft_promise_judge(&t, now_us);
+        const ft_promise_kept before = ft_promise_judge(&t, now_us - 1000);
+        t.had_tok++;
+        const ft_promise_kept more = ft_promise_judge(&t, now_us);
+        assert_true(before.from_request >= now.from_request && before.from_first >= now.from_first);
+        assert_true(more.from_request >= now.from_request && more.from_first >= now.from_first);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand), cmocka_unit_test(test_runs_by_hand),
-        cmocka_unit_test(test_bounds),  cmocka_unit_test(test_keeps_promises),
-        cmocka_unit_test(test_classes), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_by_hand),          cmocka_unit_test(test_runs_by_hand),
+        cmocka_unit_test(test_bounds),           cmocka_unit_test(test_keeps_promises),
+        cmocka_unit_test(test_classes),          cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_kept_is_monotone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

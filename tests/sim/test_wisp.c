@@ -52,7 +52,7 @@ static ft_sim_result run(const ft_sim_config *c, ft_sim_mode mode, uint32_t clas
  * ms. */
 static void test_centralized_by_hand(void **state)
 {
-    const ft_sim_config c = exact();
+    ft_sim_config c = exact();
     ft_sim_result r = run(&c, FT_SIM_MODE_CENTRALIZED, FT_SIM_MIXED, 2, 88000);
     (void)state;
     assert_int_equal(r.tokens, 10); /* the last pass ends at 88 ms */
@@ -63,6 +63,14 @@ static void test_centralized_by_hand(void **state)
     assert_int_equal(r.busy_us, 88000);
     /* 6 tokens in 88 ms are 68 tokens/s: as promised to both */
     assert_true(r.texts[0] == 1 && r.slow[0] == 0 && r.texts[1] == 1 && r.slow[1] == 0);
+    assert_true(r.slow_from_first[0] == 0 && r.slow_from_first[1] == 0);
+    /* behind the first one, at 28 ms, 5 in 60 ms: 83 tokens/s */
+    c.tokens_per_s[1] = 83;
+    r = run(&c, FT_SIM_MODE_CENTRALIZED, FT_SIM_MIXED, 2, 88001);
+    assert_true(r.slow[1] == 1 && r.slow_from_first[1] == 0);
+    c.tokens_per_s[1] = 84;
+    r = run(&c, FT_SIM_MODE_CENTRALIZED, FT_SIM_MIXED, 2, 88001);
+    assert_true(r.slow[1] == 1 && r.slow_from_first[1] == 1);
 }
 
 /* Drafts take 20 ms. A round holds all of the text: 2 * 6 rows, 22 ms, then 2 * 9, 28 ms: 90 ms for
@@ -80,6 +88,8 @@ static void test_fcfs_by_hand(void **state)
     assert_int_equal(r.drafted, 8);
     assert_int_equal(r.accepted, 8);
     assert_true(r.texts[0] == 1 && r.slow[0] == 0 && r.texts[1] == 1 && r.slow[1] == 1);
+    /* behind the first three, at 42 ms, three in 48 ms: 62.5 a second */
+    assert_true(r.slow_from_first[0] == (c.tokens_per_s[0] > 62.5) && r.slow_from_first[1] == 1);
 }
 
 /* Prompts are read while the first drafts are made; rounds have 3 rows each: from 20 to 36 ms, and
