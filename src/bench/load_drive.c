@@ -436,3 +436,23 @@ ft_bench_load_tally ft_bench_load_tally_total(const ft_bench_load_sample *sample
         add_tally(&sum, &sample->tally[i]);
     return sum;
 }
+
+static double over(uint64_t a, uint64_t b)
+{
+    return b > 0 ? (double)a / (double)b : 0;
+}
+
+double ft_bench_load_tally_per_verify(const ft_bench_load_tally *t)
+{
+    return t->trees ? over(t->tree_tokens, t->trees) : over(t->verdict_tokens, t->verdicts);
+}
+
+double ft_bench_load_tally_per_s(const ft_bench_load_tally *t)
+{
+    return 1e6 * over(t->window_tokens, t->window_us);
+}
+
+double ft_bench_load_tally_itl_ms(const ft_bench_load_tally *t)
+{
+    return over(t->window_itl_us, t->window_itl_tokens) / 1e3;
+}

@@ -52,6 +52,11 @@ void ft_bench_load_sample_deinit(ft_bench_load_sample *sample);
 void ft_bench_load_sample_join(ft_bench_load_sample *sum, const ft_bench_load_sample *more);
 /* Of all categories. */
 ft_bench_load_tally ft_bench_load_tally_total(const ft_bench_load_sample *sample);
+/* Tokens for each verification of a tree; without trees, for each verdict. */
+double ft_bench_load_tally_per_verify(const ft_bench_load_tally *tally);
+/* Tokens a second, and the mean time between two tokens, of the windows of one category. */
+double ft_bench_load_tally_per_s(const ft_bench_load_tally *tally);
+double ft_bench_load_tally_itl_ms(const ft_bench_load_tally *tally);
 
 typedef struct ft_bench_load_drive_opts {
     const ft_bench_load_server *server;

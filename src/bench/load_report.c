@@ -1,39 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The figures of the serving comparison. Throughput and latency are medians over the rounds of a
-// cell. Ratios of two cells are medians of the ratios within a round, whose cells were measured one
-// after the other. Counts are sums over all rounds. No state but the report.
+// cell. Counts are sums over all rounds. load_compare.c sets cells against each other. No state but
+// the report.
 #include "bench/load_report.h"
 
 #include <stdio.h>
 #include <string.h>
 
-const char *ft_bench_load_mode_name(ft_bench_load_mode mode)
-{
-    static const char *const names[] = {"plain",          "server-spec",    "edge",
-                                        "edge+predictor", "edge+proactive", "edge+early",
-                                        "edge+pipeline"};
-    return names[mode];
-}
-
-void ft_bench_load_report_deinit(ft_bench_load_report *report)
-{
-    for (size_t m = 0; m < FT_BENCH_LOAD_MODES; m++)
-        for (size_t r = 0; r < FT_BENCH_LOAD_RTTS_MAX; r++)
-            ft_bench_load_sample_deinit(&report->cell[m][r].sum);
-}
-
-void ft_bench_load_report_add(ft_bench_load_report *report, ft_bench_load_mode mode, uint32_t rtt,
-                              ft_bench_load_sample *sample)
-{
-    ft_bench_load_cell *cell = &report->cell[mode][rtt];
-    cell->per_s[cell->n] =
-        sample->window_s > 0 ? (double)sample->window_tokens / sample->window_s : 0;
-    cell->forward_ms[cell->n] = report->forward_ms;
-    cell->itl_ms[cell->n++] = ft_bench_load_values_mean(&sample->itl_ms);
-    ft_bench_load_sample_join(&cell->sum, sample);
-    ft_bench_load_sample_deinit(sample);
-    *sample = (ft_bench_load_sample){0};
-}
+#include "bench/load_compare.h"
 
 static double over(double a, double b)
 {
@@ -48,25 +22,9 @@ static double median_of(const double *values, uint32_t n)
     return n ? ft_bench_median(copy, n) : 0;
 }
 
-/* The median of a[i] / b[i]. */
-static double median_ratio(const double *a, const double *b, uint32_t n)
-{
-    double ratios[FT_BENCH_ROUNDS_MAX];
-    for (uint32_t i = 0; i < n; i++)
-        ratios[i] = over(a[i], b[i]);
-    return median_of(ratios, n);
-}
-
 static void put(json_t *out, const char *key, double value)
 {
     json_object_set_new(out, key, json_real(value));
-}
-
-/* Tokens for each verification of a tree; without trees, for each verdict. */
-static double tokens_per_verify(const ft_bench_load_tally *t)
-{
-    return t->trees ? over((double)t->tree_tokens, (double)t->trees)
-                    : over((double)t->verdict_tokens, (double)t->verdicts);
 }
 
 static json_t *tally_json(const ft_bench_load_tally *t)
@@ -75,7 +33,7 @@ static json_t *tally_json(const ft_bench_load_tally *t)
     json_t *out = json_object();
     json_object_set_new(out, "texts", json_integer((json_int_t)t->texts));
     json_object_set_new(out, "tokens", json_integer((json_int_t)t->tokens));
-    put(out, "tokens_per_verify", tokens_per_verify(t));
+    put(out, "tokens_per_verify", ft_bench_load_tally_per_verify(t));
     put(out, "nodes_per_tree", over((double)t->drafted, (double)t->trees));
     put(out, "accepted_per_tree", over((double)t->accepted, (double)t->trees));
     put(out, "acceptance", over((double)t->accepted, (double)t->drafted));
@@ -99,16 +57,6 @@ static json_t *tally_json(const ft_bench_load_tally *t)
     return out;
 }
 
-static double category_per_s(const ft_bench_load_tally *t)
-{
-    return 1e6 * over((double)t->window_tokens, (double)t->window_us);
-}
-
-static double category_itl_ms(const ft_bench_load_tally *t)
-{
-    return over((double)t->window_itl_us, (double)t->window_itl_tokens) / 1e3;
-}
-
 static json_t *categories_json(const ft_bench_load_report *r, const ft_bench_load_sample *s)
 {
     json_t *out = json_object();
@@ -116,8 +64,8 @@ static json_t *categories_json(const ft_bench_load_report *r, const ft_bench_loa
         const ft_bench_load_tally *t = &s->tally[i];
         json_t *category = t->texts ? tally_json(t) : NULL;
         if (category && t->window_us) {
-            put(category, "tokens_per_core_s", category_per_s(t));
-            put(category, "itl_ms", category_itl_ms(t));
+            put(category, "tokens_per_core_s", ft_bench_load_tally_per_s(t));
+            put(category, "itl_ms", ft_bench_load_tally_itl_ms(t));
         }
         if (category)
             json_object_set_new(out, r->set->category[i], category);
@@ -170,191 +118,12 @@ static json_t *cell_json(const ft_bench_load_report *r, ft_bench_load_cell *c)
     return out;
 }
 
-/* ---- comparisons ---- */
-
-static const char *rtt_name(const ft_bench_load_report *r, uint32_t i, char name[24])
-{
-    snprintf(name, 24, "%g", r->rtt_us[i] / 1e3);
-    return name;
-}
-
-static double verify_tokens(const ft_bench_load_cell *c)
-{
-    const ft_bench_load_tally t = ft_bench_load_tally_total(&c->sum);
-    return tokens_per_verify(&t);
-}
-
-/* SpecEdge 4.1: a server that only verifies can use the time of drafting to verify. If the trees
- * differ, the tokens of each verification count, too. The times are server-spec's own. All is of
- * the windows, like the figure that it bounds. */
-static double bound_of(const ft_bench_load_cell *pipeline, const ft_bench_load_cell *spec)
-{
-    const ft_bench_load_sample *p = &pipeline->sum, *s = &spec->sum;
-    const uint64_t verify_us = ft_verifier_stats_verify_us(&s->server.stats);
-    return per(s->server.stats.own_us + verify_us, verify_us) *
-           over(over((double)p->window_tokens, (double)p->window_verdicts),
-                over((double)s->window_tokens, (double)s->window_verdicts));
-}
-
-static void compare_servers(ft_bench_load_report *r, json_t *out)
-{
-    json_t *ratio = json_object(), *bound = json_object(), *within = json_object();
-    char name[24];
-    for (uint32_t i = 0; i < r->n_rtt && r->mode[FT_BENCH_LOAD_SERVER_SPEC]; i++) {
-        const ft_bench_load_cell *spec = &r->cell[FT_BENCH_LOAD_SERVER_SPEC][i];
-        const ft_bench_load_cell *pipe = &r->cell[FT_BENCH_LOAD_PIPELINE][i];
-        if (!r->mode[FT_BENCH_LOAD_PIPELINE])
-            break;
-        double x = median_ratio(pipe->per_s, spec->per_s, pipe->n);
-        double b = bound_of(pipe, spec);
-        rtt_name(r, i, name);
-        put(ratio, name, x);
-        put(bound, name, b);
-        put(within, name, over(x, b));
-    }
-    json_object_set_new(out, "server_throughput_ratio", ratio);
-    json_object_set_new(out, "bound", bound);
-    json_object_set_new(out, "within_bound", within);
-}
-
-/* What users wait for a token, over server-spec's. */
-static void compare_itl(ft_bench_load_report *r, json_t *out)
-{
-    json_t *by_mode = json_object();
-    char name[24];
-    for (uint32_t m = FT_BENCH_LOAD_EDGE;
-         m < FT_BENCH_LOAD_MODES && r->mode[FT_BENCH_LOAD_SERVER_SPEC]; m++) {
-        json_t *itl = r->mode[m] ? json_object() : NULL;
-        for (uint32_t i = 0; i < r->n_rtt && itl; i++)
-            put(itl, rtt_name(r, i, name),
-                median_ratio(r->cell[m][i].itl_ms, r->cell[FT_BENCH_LOAD_SERVER_SPEC][i].itl_ms,
-                             r->cell[m][i].n));
-        if (itl)
-            json_object_set_new(by_mode, ft_bench_load_mode_name((ft_bench_load_mode)m), itl);
-    }
-    json_object_set_new(out, "itl_ratio", by_mode);
-}
-
-/* The server's own draft forward over its verification; and how many times slower the target would
- * have to be for the ratio of the devices. */
-static void compare_costs(ft_bench_load_report *r, json_t *out)
-{
-    const ft_bench_load_cell *spec = &r->cell[FT_BENCH_LOAD_SERVER_SPEC][0];
-    const ft_verifier_stats *s = &spec->sum.server.stats;
-    double forward = per(s->own_us, s->own_forwards) / 1e3;
-    double verify = per(ft_verifier_stats_verify_us(s), s->passes.n) / 1e3;
-    if (!r->mode[FT_BENCH_LOAD_SERVER_SPEC])
-        return;
-    put(out, "server_forward_ms", forward);
-    put(out, "server_verify_ms", verify);
-    put(out, "server_ratio", over(forward, verify));
-    if (r->ratio > 0)
-        put(out, "verify_times_for_ratio", over(over(forward, verify), r->ratio));
-}
-
-static void compare_proactive(ft_bench_load_report *r, json_t *out)
-{
-    json_t *tokens = json_object(), *itl = json_object();
-    char name[24];
-    for (uint32_t i = 0; i < r->n_rtt; i++) {
-        const ft_bench_load_cell *with = &r->cell[FT_BENCH_LOAD_PROACTIVE][i];
-        const ft_bench_load_cell *without = &r->cell[FT_BENCH_LOAD_EDGE][i];
-        if (!r->mode[FT_BENCH_LOAD_PROACTIVE] || !r->mode[FT_BENCH_LOAD_EDGE])
-            break;
-        rtt_name(r, i, name);
-        put(tokens, name, over(verify_tokens(with), verify_tokens(without)) - 1);
-        put(itl, name, median_ratio(with->itl_ms, without->itl_ms, with->n) - 1);
-    }
-    json_object_set_new(out, "proactive_tokens_per_verify_gain", tokens);
-    json_object_set_new(out, "proactive_itl_gain", itl);
-}
-
-/* The ITL of edges that send early drafts, over that of server-spec, and over that of edges that
- * send none. */
-static void compare_early(ft_bench_load_report *r, json_t *out)
-{
-    static const ft_bench_load_mode others[] = {FT_BENCH_LOAD_SERVER_SPEC, FT_BENCH_LOAD_PROACTIVE};
-    json_t *ratio[2] = {json_object(), json_object()};
-    char name[24];
-    for (size_t k = 0; k < 2; k++)
-        for (uint32_t i = 0; i < r->n_rtt && r->mode[FT_BENCH_LOAD_EARLY] && r->mode[others[k]];
-             i++) {
-            const ft_bench_load_cell *early = &r->cell[FT_BENCH_LOAD_EARLY][i];
-            put(ratio[k], rtt_name(r, i, name),
-                median_ratio(early->itl_ms, r->cell[others[k]][i].itl_ms, early->n) - (double)k);
-        }
-    json_object_set_new(out, "early_itl_ratio", ratio[0]);
-    json_object_set_new(out, "early_itl_gain", ratio[1]);
-}
-
-/* WISP tables 5 and 6: acceptance of the sent tokens, and goodput, with the predictor over
- * without. */
-static void compare_predictor(ft_bench_load_report *r, json_t *out)
-{
-    json_t *acceptance = json_object(), *goodput = json_object();
-    char name[24];
-    for (uint32_t i = 0; i < r->n_rtt; i++) {
-        const ft_bench_load_cell *with = &r->cell[FT_BENCH_LOAD_PREDICTOR][i];
-        const ft_bench_load_cell *without = &r->cell[FT_BENCH_LOAD_EDGE][i];
-        if (!r->mode[FT_BENCH_LOAD_PREDICTOR] || !r->mode[FT_BENCH_LOAD_EDGE])
-            break;
-        const ft_bench_load_tally a = ft_bench_load_tally_total(&with->sum);
-        const ft_bench_load_tally b = ft_bench_load_tally_total(&without->sum);
-        rtt_name(r, i, name);
-        put(acceptance, name,
-            over(over((double)a.accepted, (double)a.drafted),
-                 over((double)b.accepted, (double)b.drafted)) -
-                1);
-        put(goodput, name, median_ratio(with->per_s, without->per_s, with->n) - 1);
-    }
-    json_object_set_new(out, "predictor_acceptance_gain", acceptance);
-    json_object_set_new(out, "predictor_goodput_gain", goodput);
-}
-
-/* The same comparisons within one category, from the sums of all rounds. */
-static json_t *compare_category(const ft_bench_load_report *r, uint32_t rtt, uint32_t category)
-{
-    const ft_bench_load_tally *t[FT_BENCH_LOAD_MODES], *spec;
-    json_t *out = json_object(), *itl = json_object();
-    for (uint32_t m = 0; m < FT_BENCH_LOAD_MODES; m++)
-        t[m] = &r->cell[m][rtt].sum.tally[category];
-    spec = t[FT_BENCH_LOAD_SERVER_SPEC];
-    if (spec->window_us && t[FT_BENCH_LOAD_PIPELINE]->window_us)
-        put(out, "server_throughput_ratio",
-            over(category_per_s(t[FT_BENCH_LOAD_PIPELINE]), category_per_s(spec)));
-    for (uint32_t m = FT_BENCH_LOAD_EDGE; m < FT_BENCH_LOAD_MODES; m++)
-        if (spec->window_us && t[m]->window_us)
-            put(itl, ft_bench_load_mode_name((ft_bench_load_mode)m),
-                over(category_itl_ms(t[m]), category_itl_ms(spec)));
-    json_object_set_new(out, "itl_ratio", itl);
-    const ft_bench_load_tally *with = t[FT_BENCH_LOAD_PROACTIVE], *without = t[FT_BENCH_LOAD_EDGE];
-    if (with->window_us && without->window_us) {
-        put(out, "proactive_tokens_per_verify_gain",
-            over(tokens_per_verify(with), tokens_per_verify(without)) - 1);
-        put(out, "proactive_itl_gain", over(category_itl_ms(with), category_itl_ms(without)) - 1);
-    }
-    return out;
-}
-
-static void compare_categories(const ft_bench_load_report *r, json_t *out)
-{
-    json_t *categories = json_object();
-    char name[24];
-    for (uint32_t c = 0; c < r->set->n_categories; c++) {
-        json_t *by_rtt = json_object();
-        for (uint32_t i = 0; i < r->n_rtt; i++)
-            json_object_set_new(by_rtt, rtt_name(r, i, name), compare_category(r, i, c));
-        json_object_set_new(categories, r->set->category[c], by_rtt);
-    }
-    json_object_set_new(out, "categories", categories);
-}
-
 void ft_bench_load_report_json(ft_bench_load_report *r, json_t *out)
 {
     json_t *modes = json_object();
     double uplink = 0;
     bool identical = true;
-    char name[24];
+    char name[FT_BENCH_LOAD_RTT_NAME];
     for (uint32_t m = 0; m < FT_BENCH_LOAD_MODES; m++) {
         json_t *by_rtt = r->mode[m] ? json_object() : NULL;
         for (uint32_t i = 0; i < r->n_rtt && by_rtt; i++) {
@@ -363,7 +132,8 @@ void ft_bench_load_report_json(ft_bench_load_report *r, json_t *out)
             if (m >= FT_BENCH_LOAD_EDGE && bytes > uplink)
                 uplink = bytes;
             identical = identical && s->mismatches == 0;
-            json_object_set_new(by_rtt, rtt_name(r, i, name), cell_json(r, &r->cell[m][i]));
+            json_object_set_new(by_rtt, ft_bench_load_rtt_name(r, i, name),
+                                cell_json(r, &r->cell[m][i]));
         }
         if (by_rtt)
             json_object_set_new(modes, ft_bench_load_mode_name((ft_bench_load_mode)m), by_rtt);
@@ -373,13 +143,7 @@ void ft_bench_load_report_json(ft_bench_load_report *r, json_t *out)
     put(out, "uplink_bytes_per_round", uplink);
     put(out, "forward_ms", r->forward_ms);
     put(out, "verify_ms", r->verify_ms);
-    compare_servers(r, out);
-    compare_itl(r, out);
-    compare_proactive(r, out);
-    compare_early(r, out);
-    compare_predictor(r, out);
-    compare_costs(r, out);
-    compare_categories(r, out);
+    ft_bench_load_compare(r, out);
 }
 
 /* ---- for a person ---- */
@@ -467,9 +231,9 @@ static void print_categories(FILE *out, const ft_bench_load_report *r, const jso
 {
     const json_t *by_rtt, *c;
     const char *mode;
-    char first[24];
-    fprintf(out, "\ntokens a verification by category, RTT %s ms:\n%-15s", rtt_name(r, 0, first),
-            "");
+    char first[FT_BENCH_LOAD_RTT_NAME];
+    fprintf(out, "\ntokens a verification by category, RTT %s ms:\n%-15s",
+            ft_bench_load_rtt_name(r, 0, first), "");
     for (uint32_t i = 0; i < r->set->n_categories; i++)
         fprintf(out, " %12.12s", r->set->category[i]);
     fputc('\n', out);
