@@ -26,6 +26,66 @@ typedef struct ft_gen_token {
     ft_token_logprob logprob;
 } ft_gen_token;
 
+/* Where a token comes from. F(NAME, "name"). */
+#define FT_ORIGINS(F)                                          \
+    F(TARGET, "target") /* the target's own, behind a draft */ \
+    F(DRAFT, "draft")   /* drafted, and accepted */            \
+    F(EARLY, "early")   /* the same, of an early draft */      \
+    F(RUN, "run")       /* of a run, in which the server decodes alone */
+
+/* Why a round had no draft. */
+#define FT_UNDRAFTED(F)                                                         \
+    F(NOT, "")                /* it had one */                                  \
+    F(ASKED, "asked")         /* the request, or the edge's flags, want none */ \
+    F(NO_MODEL, "no_model")   /* there is no draft model */                     \
+    F(READING, "reading")     /* the draft model still reads the prompt */      \
+    F(NO_ROOM, "no_room")     /* its KV pool is full: later, maybe */           \
+    F(OVER, "over")           /* its context is full, or it has failed */       \
+    F(NO_TREES, "no_trees")   /* the server asks for runs */                    \
+    F(MEASURING, "measuring") /* nothing is known of the server yet */          \
+    F(NOT_WORTH, "not_worth") /* by the measured times, the server alone is faster */
+
+#define F(value, name) FT_ORIGIN_##value,
+typedef enum ft_origin { FT_ORIGINS(F) FT_ORIGIN_N } ft_origin;
+#undef F
+#define F(value, name) FT_UNDRAFTED_##value,
+typedef enum ft_undrafted { FT_UNDRAFTED(F) FT_UNDRAFTED_N } ft_undrafted;
+#undef F
+
+/* So many bytes of a text have this origin. */
+typedef struct ft_span {
+    uint32_t bytes;
+    ft_origin origin;
+} ft_span;
+
+/* A piece of text, UTF-8 or not. */
+typedef struct ft_piece {
+    const char *bytes; /* [n] */
+    size_t n;
+} ft_piece;
+
+/* A verdict, and the text that it brings. */
+typedef struct ft_told {
+    uint32_t round; /* from 1; a run's verdicts have one number */
+    ft_undrafted undrafted;
+    bool early;                         /* the round's tree is a part of an early draft */
+    bool fallback;                      /* the fallback target in this process has verified it */
+    uint32_t drafted, accepted, tokens; /* tokens: of the text that follows */
+    const ft_span *spans;               /* [n_spans] of the text that follows, in its order */
+    size_t n_spans;
+    /* What was drafted in the place of the first token that was not accepted, each as far as the
+     * draft goes on. */
+    const ft_piece *rejected; /* [n_rejected] */
+    size_t n_rejected;
+    int64_t at_us;                       /* since the generation began */
+    int64_t draft_us;                    /* of drafting before it was sent */
+    int64_t wait_us;                     /* from sending it to the verdict; < 0: not known */
+    int64_t rtt_us;                      /* the network's part of that; < 0: not known */
+    int64_t queue_us;                    /* of the server: until its pass began, */
+    int64_t verify_us;                   /* and the pass */
+    uint64_t sent_bytes, received_bytes; /* of this text's messages, so far */
+} ft_told;
+
 /* Called in the generation's thread. */
 typedef struct ft_gen_sink {
     void *ctx;
@@ -42,6 +102,12 @@ typedef struct ft_gen_sink {
      * empty). It is *provisional*: each call replaces the one before, and what on_text brings
      * replaces it, even if that is an empty text. NULL: not asked for. */
     void (*on_provisional)(void *ctx, const char *text, size_t n);
+    /* A verdict came: called before on_text brings its text, and also if that is empty. Borrowed
+     * during the call. NULL: not asked for. */
+    void (*on_told)(void *ctx, const ft_told *told);
+    /* The text has lost its server, or none has taken it yet, and looks for one; perhaps several
+     * times. on_told ends it. NULL: not asked for. */
+    void (*on_away)(void *ctx);
 } ft_gen_sink;
 
 #endif

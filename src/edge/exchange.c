@@ -128,6 +128,7 @@ static void follow_rule(ft_gen *gen)
 static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
 {
     const bool was_open = gen->stream.session.known;
+    const ft_gen_sink *sink = gen->output.how.sink;
     ft_stream_loss loss;
     ft_gen_timeline_lost(&gen->timeline, ft_gen_now_us(gen));
     ft_status status = ft_stream_recover(&gen->stream, code, err, &loss);
@@ -139,6 +140,8 @@ static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
     ft_gen_happened(gen, FT_GEN_LOST);
     if (ft_gen_cancelled(gen))
         return cancelled(err);
+    if (status == FT_OK && sink->on_away)
+        sink->on_away(sink->ctx);
     if (loss.anew)
         FT_LOGI("edge", "session not resumed, opening anew length=%zu same_tokens=%d: %s",
                 gen->text.n, gen->rule.terms.same_tokens, err->message);

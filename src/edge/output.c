@@ -68,11 +68,21 @@ void ft_output_deinit(ft_output *o)
     ft_text_stream_deinit(&o->stream);
     ft_buf_deinit(&o->piece);
     ft_buf_deinit(&o->shown);
+    ft_teller_deinit(&o->teller);
     free(o->tokens);
 }
 
+/* Of a verdict's token: whether it was drafted. */
+static ft_origin origin_of(const ft_output *o, bool drafted)
+{
+    const ft_told *told = &o->teller.told;
+    if (drafted)
+        return told->early ? FT_ORIGIN_EARLY : FT_ORIGIN_DRAFT;
+    return told->undrafted ? FT_ORIGIN_RUN : FT_ORIGIN_TARGET;
+}
+
 /* Adds one token to the stream; sets *finish if the text ends with it. */
-static ft_status add_token(ft_output *o, int32_t token, ft_finish *finish)
+static ft_status add_token(ft_output *o, int32_t token, ft_origin origin, ft_finish *finish)
 {
     ft_status status = ft_tokens_append(o->how.text, &token, 1);
     if (status != FT_OK)
@@ -86,10 +96,26 @@ static ft_status add_token(ft_output *o, int32_t token, ft_finish *finish)
     status = ft_vocab_piece(o->how.vocab, token, false, &o->piece);
     if (status == FT_OK)
         status = ft_text_stream_push(&o->stream, ft_buf_str(&o->piece), o->piece.len, &o->shown);
+    ft_teller_came(&o->teller, origin, o->piece.len);
     if (o->stream.stopped)
         *finish = FT_FINISH_STOP;
     else if (o->how.max_tokens && o->generated >= o->how.max_tokens)
         *finish = FT_FINISH_LENGTH;
+    return status;
+}
+
+/* Before the text is shown. */
+static ft_status tell(ft_output *o, const ft_msg_draft *draft, const ft_msg_verdict *v,
+                      uint32_t n_tokens)
+{
+    const ft_gen_sink *sink = o->how.sink;
+    ft_teller_shown(&o->teller, ft_buf_str(&o->shown), o->shown.len, o->stream.held.len);
+    if (!sink->on_told)
+        return FT_OK;
+    o->teller.told.tokens = n_tokens;
+    ft_status status = ft_teller_rejected(&o->teller, o->how.vocab, draft, v);
+    if (status == FT_OK)
+        sink->on_told(sink->ctx, &o->teller.told);
     return status;
 }
 
@@ -111,7 +137,7 @@ ft_status ft_output_add(ft_output *o, const ft_msg_draft *draft, const ft_msg_ve
     for (uint32_t i = 0; i < n && *finish == FT_FINISH_NONE && status == FT_OK; i++) {
         const int32_t token = i < v->n_path ? draft->token[v->path[i]] : v->next[i - v->n_path];
         const uint32_t before = o->generated;
-        status = add_token(o, token, finish);
+        status = add_token(o, token, origin_of(o, i < v->n_path), finish);
         if (o->generated == before)
             continue;
         o->tokens[n_shown] = (ft_gen_token){.id = token, .has_logprob = v->n_logprobs > i};
@@ -123,6 +149,8 @@ ft_status ft_output_add(ft_output *o, const ft_msg_draft *draft, const ft_msg_ve
         *finish = v->finish;
     if (status == FT_OK && *finish != FT_FINISH_NONE)
         status = ft_text_stream_finish(&o->stream, &o->shown);
+    if (status == FT_OK)
+        status = tell(o, draft, v, n_shown);
     if (status != FT_OK)
         return ft_error_set(err, status, "edge: out of memory for the text");
     if (!show(o, n_shown))

@@ -9,6 +9,7 @@
 
 #include "base/sink.h"
 #include "base/text.h"
+#include "edge/told.h"
 #include "model/vocab.h"
 #include "wire/messages.h"
 
@@ -41,13 +42,15 @@ typedef struct ft_output {
     ft_text_stream stream;
     ft_buf piece, shown;
     ft_gen_token *tokens; /* [FT_WIRE_NEXT_MAX] */
+    ft_teller teller;     /* for a sink that asks for it */
 } ft_output;
 
 /* FT_NOMEM owes nothing. */
 FT_WARN_UNUSED ft_status ft_output_init(ft_output *o, const ft_output_opts *opts, ft_error *err);
 void ft_output_deinit(ft_output *o);
 
-/* Appends the tokens of a checked verdict on `draft`; *finish is NONE while the text goes on. */
+/* Appends the tokens of a checked verdict on `draft`; *finish is NONE while the text goes on. If
+ * the sink has on_told, the caller has filled in teller.told: what is not about the text. */
 FT_WARN_UNUSED ft_status ft_output_add(ft_output *o, const ft_msg_draft *draft,
                                        const ft_msg_verdict *verdict, ft_error *err,
                                        ft_finish *finish);

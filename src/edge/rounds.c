@@ -164,6 +164,54 @@ static void first_token(ft_gen *gen)
     ft_progress_report(&gen->request->progress, gen->request->n_prompt, gen->request->n_prompt);
 }
 
+/* Of a run: why it is one. */
+static ft_undrafted why_undrafted(const ft_gen *gen)
+{
+    static const ft_undrafted why[FT_DRAFTING_N_STATES] = {
+        [FT_DRAFTING_OFF] = FT_UNDRAFTED_OVER,
+        [FT_DRAFTING_READING] = FT_UNDRAFTED_READING,
+        [FT_DRAFTING_LATER] = FT_UNDRAFTED_NO_ROOM};
+    if (gen->request->no_speculation)
+        return FT_UNDRAFTED_ASKED;
+    if (gen->edge->drafts.n_ctx == 0)
+        return FT_UNDRAFTED_NO_MODEL;
+    if (gen->drafting.state != FT_DRAFTING_ON)
+        return why[gen->drafting.state];
+    if (gen->steer.hint_no_trees)
+        return FT_UNDRAFTED_NO_TREES;
+    return ft_control_token_us(&gen->steer.control) > 0 ? FT_UNDRAFTED_NOT_WORTH
+                                                        : FT_UNDRAFTED_MEASURING;
+}
+
+static int64_t known_or_less(ft_known_us t)
+{
+    return t.known ? t.us : -1;
+}
+
+/* What a sink is told of a verdict, but for its text. Called before anything learns from it. */
+static void tell(ft_gen *gen, const ft_msg_verdict *v)
+{
+    const ft_msg_draft *draft = &gen->out.msg.draft;
+    const ft_gen_stats *s = gen->stats;
+    const bool run = ft_gen_in_run(gen);
+    ft_told told = {.round = (uint32_t)(s->rounds + s->runs) + (run && v->more),
+                    .undrafted = run ? why_undrafted(gen) : FT_UNDRAFTED_NOT,
+                    .early = gen->state == FT_GEN_TREE_EARLY,
+                    .fallback = ft_servers_is_fallback(&gen->edge->servers, gen->stream.at),
+                    .drafted = draft->n,
+                    .accepted = v->n_path,
+                    .at_us = ft_gen_now_us(gen) - gen->start_us,
+                    .draft_us = draft->draft_us,
+                    .wait_us = known_or_less(gen->timing.round),
+                    .rtt_us = known_or_less(gen->timing.rtt_sample),
+                    .queue_us = v->queue_us,
+                    .verify_us = v->verify_us};
+    gen->stream.link->vt->bytes(gen->stream.link, &told.sent_bytes, &told.received_bytes);
+    told.sent_bytes += s->bytes_sent;
+    told.received_bytes += s->bytes_received;
+    gen->output.teller.told = told;
+}
+
 static void count(ft_gen *gen, const ft_msg_verdict *v)
 {
     ft_gen_stats *s = gen->stats;
@@ -282,6 +330,7 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
     count(gen, v);
     record(gen, v);
     first_token(gen);
+    tell(gen, v);
     ft_status status = ft_output_add(&gen->output, &gen->out.msg.draft, v, err, finish);
     if (ft_servers_is_fallback(&gen->edge->servers, gen->stream.at))
         gen->stats->fallback_tokens += gen->output.generated - gen->stats->tokens;

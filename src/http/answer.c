@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers in OpenAI's shapes. A streamed answer is a sequence of events: in a chat one that names
 // the role, then one for each piece of text, one with the finish_reason, one with usage and without
-// choices (with include_usage), and [DONE]. Extension: usage.foretoken.
+// choices (with include_usage), and [DONE]. Extensions: usage.foretoken, and with include_draft an
+// object `foretoken` in each event (http/told.h).
 // The text of a token that is not complete UTF-8 is escaped as OpenAI does it ("\xe2\x80"); in
 // completions "bytes:" comes before it.
 #include "http/answer.h"
@@ -15,6 +16,7 @@
 #include "base/secret.h"
 #include "base/text.h"
 #include "http/json.h"
+#include "http/told.h"
 
 /* The lists of completions; a chat has the first alone. */
 enum { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET, N_LISTS };
@@ -37,6 +39,7 @@ void ft_http_answer_deinit(ft_http_answer *a)
 {
     ft_buf_deinit(&a->text);
     ft_buf_deinit(&a->piece);
+    ft_buf_deinit(&a->told);
     for (size_t i = 0; i < N_LISTS; i++)
         ft_buf_deinit(&a->logprobs[i]);
     *a = (ft_http_answer){0};
@@ -242,11 +245,19 @@ static ft_status append_chunk(ft_http_answer *a, json_t *text, bool logprobs, co
         choice = json_pack("{s:o,s:i,s:s?}", "text", text ? text : json_string(""), "index", 0,
                            "finish_reason", finish);
     }
+    /* the event that names the role has no text to say something of */
+    const bool told = a->told.len > 0 && (a->begun || !a->parsed->request.chat);
     a->begun = true;
     ft_buf_puts(out, "data: ");
     open_object(a, a->parsed->include_usage ? json_null() : NULL, out);
     append_choice(a, choice, logprobs, out);
-    return close_object("]}\n\n", before, out);
+    ft_buf_puts(out, "]");
+    if (told) {
+        ft_buf_puts(out, ",\"foretoken\":");
+        ft_buf_append(out, a->told.data, a->told.len);
+        ft_buf_clear(&a->told);
+    }
+    return close_object("}\n\n", before, out);
 }
 
 static ft_status begin_stream(ft_http_answer *a, ft_buf *out)
@@ -264,13 +275,28 @@ ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
         return status;
     if (!a->parsed->stream)
         return ft_buf_append(&a->text, text, n);
-    if (n == 0 && a->logprobs[TOKENS].len == 0)
+    if (n == 0 && a->logprobs[TOKENS].len == 0 && a->told.len == 0)
         return FT_OK;
     status = begin_stream(a, out);
     if (status != FT_OK)
         return status;
     json_t *piece = ft_http_json_text(text, n);
     return piece ? append_chunk(a, piece, a->parsed->request.logprobs, NULL, out) : FT_NOMEM;
+}
+
+ft_status ft_http_answer_told(ft_http_answer *a, const ft_told *told)
+{
+    ft_buf_clear(&a->told);
+    return ft_http_told_append(told, &a->told);
+}
+
+ft_status ft_http_answer_away(ft_http_answer *a, ft_buf *out)
+{
+    ft_status status = begin_stream(a, out);
+    ft_buf_clear(&a->told);
+    if (status == FT_OK)
+        status = ft_http_away_append(&a->told);
+    return status == FT_OK ? append_chunk(a, json_string(""), false, NULL, out) : status;
 }
 
 static ft_status finish_stream(ft_http_answer *a, const ft_http_result *result, const char *finish,

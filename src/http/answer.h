@@ -29,6 +29,7 @@ typedef struct ft_http_answer {
      * Each is text at once, because jansson's values take ten times as much memory. */
     ft_buf logprobs[4];
     size_t offset_char; /* completions: characters begun before the next token */
+    ft_buf told;        /* with include_draft: `foretoken` of the next event */
 } ft_http_answer;
 
 /* FT_IO: the kernel gave no random bytes for the id. */
@@ -42,6 +43,11 @@ void ft_http_answer_deinit(ft_http_answer *a);
 FT_WARN_UNUSED ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
                                             const ft_gen_token *tokens, size_t n_tokens,
                                             ft_buf *out);
+
+/* With include_draft: what the next event says of its text. */
+FT_WARN_UNUSED ft_status ft_http_answer_told(ft_http_answer *a, const ft_told *told);
+/* With include_draft: appends an event without text that says that the text looks for a server. */
+FT_WARN_UNUSED ft_status ft_http_answer_away(ft_http_answer *a, ft_buf *out);
 
 /* The text has ended: appends the last events and `data: [DONE]`, or the whole object. */
 FT_WARN_UNUSED ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *result,

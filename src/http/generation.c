@@ -73,6 +73,26 @@ static bool is_cancelled(void *ctx)
     return atomic_load(&g->cancelled);
 }
 
+/* A stream that cannot say something any more, for want of memory, ends. */
+static void must(ft_http_generation *g, ft_status status)
+{
+    if (status != FT_OK)
+        atomic_store(&g->cancelled, true);
+}
+
+static void on_told(void *ctx, const ft_told *told)
+{
+    ft_http_generation *g = ctx;
+    must(g, ft_http_answer_told(&g->answer, told));
+}
+
+static void on_away(void *ctx)
+{
+    ft_http_generation *g = ctx;
+    must(g, ft_http_answer_away(&g->answer, &g->scratch));
+    (void)push(g); /* false: the next question whether it is cancelled says so */
+}
+
 static void on_target(void *ctx, uint64_t target)
 {
     ((ft_http_generation *)ctx)->answer.target = target;
@@ -81,8 +101,13 @@ static void on_target(void *ctx, uint64_t target)
 static void *work(void *arg)
 {
     ft_http_generation *g = arg;
-    const ft_gen_sink sink = {
-        .ctx = g, .on_text = on_text, .cancelled = is_cancelled, .on_target = on_target};
+    const bool draft = g->parsed.include_draft; /* only of a stream */
+    const ft_gen_sink sink = {.ctx = g,
+                              .on_text = on_text,
+                              .cancelled = is_cancelled,
+                              .on_target = on_target,
+                              .on_told = draft ? on_told : NULL,
+                              .on_away = draft ? on_away : NULL};
     ft_http_result result = {0};
     ft_error err = {0};
     ft_status status =

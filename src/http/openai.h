@@ -45,6 +45,7 @@ typedef struct ft_http_request {
     bool logprobs;
     uint32_t top_logprobs;
     float slo_tokens_per_s; /* extension: the token speed to ask for; 0: the backend's */
+    bool no_speculation;    /* extension: the edge drafts nothing for this text */
     const char *key_name;   /* of the client's key (ft_http_whose); NULL: keys have no names */
 } ft_http_request;
 

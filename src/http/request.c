@@ -47,7 +47,7 @@ static json_t *field(const reader *r, const char *name)
 typedef struct scalars {
     double temperature, top_p, min_p, slo_tokens_per_s;
     int64_t top_k, seed, max_tokens, max_completion_tokens, n_logprobs, top_logprobs;
-    bool logprobs, stream;
+    bool logprobs, stream, no_speculation;
 } scalars;
 
 typedef struct scalar {
@@ -69,6 +69,7 @@ static const scalar scalar_fields[] = {
     {"max_tokens", INTEGER, BOTH, 1, INT32_MAX, AT(max_tokens)},
     {"max_completion_tokens", INTEGER, BOTH, 1, INT32_MAX, AT(max_completion_tokens)},
     {"stream", SWITCH, BOTH, 0, 0, AT(stream)},
+    {"no_speculation", SWITCH, BOTH, 0, 0, AT(no_speculation)},
     {"logprobs", SWITCH, CHAT, 0, 0, AT(logprobs)},
     {"top_logprobs", INTEGER, CHAT, 0, FT_TOP_LOGPROBS_MAX, AT(top_logprobs)},
     {"logprobs", INTEGER, TEXT, 0, FT_TOP_LOGPROBS_MAX, AT(n_logprobs)},
@@ -118,6 +119,7 @@ static ft_status read_scalars(reader *r)
     q->top_p = s.top_p < 1e-6 ? 1e-6f : (float)s.top_p; /* 0 means: the most probable token alone */
     q->min_p = (float)s.min_p;
     q->slo_tokens_per_s = (float)s.slo_tokens_per_s;
+    q->no_speculation = s.no_speculation;
     q->top_k = s.top_k < 0 ? 0 : (int32_t)s.top_k;
     q->has_seed = field(r, "seed") != NULL;
     q->seed = (uint64_t)s.seed;
@@ -195,6 +197,15 @@ static ft_status read_model(reader *r, const char *model_id)
     return ft_http_fail_model(r->fail, json_string_value(v), model_id);
 }
 
+/* A switch in an object, by its whole name. */
+static ft_status read_option(reader *r, json_t *options, const char *name, bool *out)
+{
+    json_t *v = json_object_get(options, strchr(name, '.') + 1);
+    *out = json_is_true(v);
+    return !v || json_is_null(v) || json_is_boolean(v) ? FT_OK
+                                                       : wrong_type(r, name, "true or false");
+}
+
 static ft_status read_stream_options(reader *r)
 {
     json_t *options = field(r, "stream_options");
@@ -205,11 +216,11 @@ static ft_status read_stream_options(reader *r)
     if (!r->out->stream)
         return ft_http_fail_set(r->fail, 400, "invalid_value", "stream_options",
                                 "'stream_options' is only allowed when 'stream' is true.");
-    json_t *usage = json_object_get(options, "include_usage");
-    if (usage && !json_is_null(usage) && !json_is_boolean(usage))
-        return wrong_type(r, "stream_options.include_usage", "true or false");
-    r->out->include_usage = json_is_true(usage);
-    return FT_OK;
+    ft_status status =
+        read_option(r, options, "stream_options.include_usage", &r->out->include_usage);
+    if (status == FT_OK)
+        status = read_option(r, options, "stream_options.include_draft", &r->out->include_draft);
+    return status;
 }
 
 static ft_status add_stop(reader *r, json_t *v)

@@ -27,6 +27,7 @@ typedef struct ft_http_parsed {
     ft_http_request request; /* borrows from the fields below */
     bool stream;
     bool include_usage;
+    bool include_draft; /* extension: events say where their text comes from */
     json_t *root;
     ft_chat_message *messages; /* [n_messages] */
     int32_t *tokens;

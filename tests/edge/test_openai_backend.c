@@ -83,6 +83,11 @@ static int teardown(void **state)
 
 typedef struct call {
     ft_http_request q;
+    size_t origin_bytes[FT_ORIGIN_N];
+    uint32_t told_accepted, told_drafted, told_tokens, last_round;
+    ft_undrafted undrafted; /* of the last run */
+    bool backwards;         /* a round, or a time, was before the one before it */
+    int64_t last_us;
     ft_buf text, pieces;
     size_t n_tokens, n_top; /* tokens with log-probabilities; alternatives */
     bool rising;            /* an alternative was likelier than one before it */
@@ -116,6 +121,21 @@ static void on_target(void *ctx, uint64_t target)
     ((call *)ctx)->target = target;
 }
 
+static void on_told(void *ctx, const ft_told *told)
+{
+    call *c = ctx;
+    for (size_t i = 0; i < told->n_spans; i++)
+        c->origin_bytes[told->spans[i].origin] += told->spans[i].bytes;
+    c->told_accepted += told->accepted;
+    c->told_drafted += told->drafted;
+    c->told_tokens += told->tokens;
+    c->backwards |= told->round < c->last_round || told->at_us < c->last_us;
+    c->last_round = told->round;
+    c->last_us = told->at_us;
+    if (told->undrafted)
+        c->undrafted = told->undrafted;
+}
+
 static bool hung_up(void *ctx)
 {
     return ((call *)ctx)->hung_up;
@@ -123,8 +143,11 @@ static bool hung_up(void *ctx)
 
 static void go(call *c)
 {
-    const ft_gen_sink sink = {
-        .ctx = c, .on_text = on_text, .cancelled = hung_up, .on_target = on_target};
+    const ft_gen_sink sink = {.ctx = c,
+                              .on_text = on_text,
+                              .cancelled = hung_up,
+                              .on_target = on_target,
+                              .on_told = on_told};
     if (c->q.top_p == 0)
         c->q.top_p = 1;
     json_decref(c->result.extension);
@@ -287,6 +310,34 @@ static void test_hang_up(void **state)
     free_call(&c);
 }
 
+/* The same text with and without drafts; the bytes of both have an origin. */
+static void test_no_speculation(void **state)
+{
+    call with = {.q = {.prompt = "abc", .max_tokens = 24, .temperature = 1, .has_seed = true}};
+    call without = with;
+    without.q.no_speculation = true;
+    go(&with);
+    go(&without);
+    must(with.status, &with.err);
+    must(without.status, &without.err);
+    assert_string_equal(ft_buf_str(&with.text), ft_buf_str(&without.text));
+    assert_true(usage(&with, "rounds") > 0 && usage(&without, "rounds") == 0);
+    assert_true(with.told_drafted == usage(&with, "drafted"));
+    assert_true(with.told_accepted == usage(&with, "accepted"));
+    assert_true(with.last_round == usage(&with, "rounds") + usage(&with, "runs"));
+    assert_int_equal(with.told_tokens, with.result.completion_tokens);
+    assert_false(with.backwards || without.backwards);
+    assert_int_equal(without.origin_bytes[FT_ORIGIN_RUN], without.text.len);
+    assert_int_equal(without.undrafted, FT_UNDRAFTED_ASKED);
+    size_t bytes = 0;
+    for (size_t i = 0; i < FT_ORIGIN_N; i++)
+        bytes += with.origin_bytes[i];
+    assert_int_equal(bytes, with.text.len);
+    assert_true(with.origin_bytes[FT_ORIGIN_DRAFT] > 0);
+    free_call(&with);
+    free_call(&without);
+}
+
 static double metric(const char *text, const char *name)
 {
     char line[128];
@@ -382,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_very_long_text),
         cmocka_unit_test(test_hang_up),
+        cmocka_unit_test(test_no_speculation),
         cmocka_unit_test(test_health_and_metrics),
         cmocka_unit_test(test_edge_comes_later),
     };

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,6 +108,10 @@ static void test_log_probabilities_that_were_asked_for(void **state)
 typedef struct shown {
     char text[64];
     size_t n, n_tokens;
+    char spans[64];    /* of the last verdict: "D3 T1" */
+    char rejected[64]; /* of the last verdict, with a slash behind each */
+    size_t n_told, span_bytes;
+    uint32_t tokens;
     float logprob;
     bool refuses;
 } shown;
@@ -124,6 +129,25 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
     return !s->refuses;
 }
 
+static void on_told(void *ctx, const ft_told *told)
+{
+    shown *s = ctx;
+    s->n_told++;
+    s->spans[0] = s->rejected[0] = 0;
+    s->tokens = told->tokens;
+    for (size_t i = 0; i < told->n_spans; i++) {
+        char one[16];
+        snprintf(one, sizeof one, "%s%c%u", i > 0 ? " " : "", "TDER"[told->spans[i].origin],
+                 told -> spans[i].bytes);
+        strcat(s->spans, one);
+        s->span_bytes += told->spans[i].bytes;
+    }
+    for (size_t i = 0; i < told->n_rejected; i++) {
+        strncat(s->rejected, told->rejected[i].bytes, told->rejected[i].n);
+        strcat(s->rejected, "/");
+    }
+}
+
 typedef struct fixture {
     shown shown;
     ft_gen_sink sink;
@@ -134,7 +158,7 @@ typedef struct fixture {
 static void begin(fixture *f, uint32_t max_tokens, const char *const *stops, size_t n_stops)
 {
     ft_error err = {0};
-    f->sink = (ft_gen_sink){.ctx = &f->shown, .on_text = on_text};
+    f->sink = (ft_gen_sink){.ctx = &f->shown, .on_text = on_text, .on_told = on_told};
     const ft_output_opts opts = {.vocab = vocab,
                                  .sink = &f->sink,
                                  .text = &f->text,
@@ -216,6 +240,77 @@ static void test_ends(void **state)
     end(&f);
 }
 
+static ft_told *told(fixture *f)
+{
+    return &f->o.teller.told;
+}
+
+/* Accepted nodes, then the target's own token; what else was drafted in its place. */
+static void test_origins(void **state)
+{
+    const ft_msg_draft draft = {
+        .n = 6,
+        .token = {byte('a'), byte('x'), byte('b'), byte('y'), byte('z'), byte('q')},
+        .parent = {-1, -1, 0, 0, 2, 2}};
+    const ft_msg_verdict v = {.n_path = 2, .path = {0, 2}, .n_next = 1, .next = {byte('c')}};
+    const ft_msg_verdict none = {.n_next = 1, .next = {byte('d')}};
+    fixture f = {0};
+    begin(&f, 0, NULL, 0);
+    add(&f, &draft, &v);
+    assert_string_equal(f.shown.spans, "D2 T1");
+    assert_string_equal(f.shown.rejected, "z/q/");
+    assert_int_equal(f.shown.tokens, 3);
+    told(&f)->early = true;
+    add(&f, &draft, &v);
+    assert_string_equal(f.shown.spans, "E2 T1");
+    told(&f)->early = false;
+    add(&f, &draft, &none); /* a, then its likeliest children */
+    assert_string_equal(f.shown.spans, "T1");
+    assert_string_equal(f.shown.rejected, "abz/x/");
+    told(&f)->undrafted = FT_UNDRAFTED_NOT_WORTH;
+    add_run(&f, "ef");
+    assert_string_equal(f.shown.spans, "R2");
+    assert_string_equal(f.shown.rejected, "");
+    end(&f);
+}
+
+/* Held back, cut off, completed by another origin, and broken. */
+static void test_spans_are_of_what_is_shown(void **state)
+{
+    const char *stops[] = {"bcX"};
+    const ft_msg_draft draft = {.n = 2, .token = {byte('a'), byte('b')}, .parent = {-1, 0}};
+    ft_msg_verdict v = {.n_path = 2, .path = {0, 1}, .n_next = 1, .next = {byte('c')}};
+    fixture f = {0};
+    begin(&f, 0, stops, 1);
+    add(&f, &draft, &v);
+    assert_string_equal(f.shown.spans, "D1"); /* "bc" may begin a stop string */
+    told(&f)->undrafted = FT_UNDRAFTED_ASKED;
+    add_run(&f, "d");
+    assert_string_equal(f.shown.text, "abcd");
+    assert_string_equal(f.shown.spans, "D1 T1 R1");
+    add_run(&f, "ebcX");
+    assert_string_equal(f.shown.spans, "R1");
+    assert_int_equal(f.shown.span_bytes, f.shown.n);
+    end(&f);
+
+    const ft_msg_draft half = {.n = 2, .token = {byte('a'), byte('\xc3')}, .parent = {-1, 0}};
+    f = (fixture){0};
+    begin(&f, 0, NULL, 0);
+    v.next[0] = byte('\xa9');
+    add(&f, &half, &v);
+    assert_string_equal(f.shown.text, "a\xc3\xa9");
+    assert_string_equal(f.shown.spans, "D1 T2"); /* the character is its last token's */
+    v.next[0] = byte('\xc3');
+    add(&f, &half, &v); /* the first half is broken: it is shown as U+FFFD; the second waits */
+    assert_string_equal(f.shown.spans, "D4");
+    told(&f)->undrafted = FT_UNDRAFTED_ASKED;
+    assert_int_equal(add_run(&f, "$"), FT_FINISH_STOP);
+    assert_string_equal(f.shown.spans, "T3");
+    assert_int_equal(f.shown.span_bytes, f.shown.n);
+    assert_int_equal(f.shown.n_told, 3); /* also of the end, which brings no token */
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +319,8 @@ int main(void)
         cmocka_unit_test(test_log_probabilities_that_were_asked_for),
         cmocka_unit_test(test_path_and_next),
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_spans_are_of_what_is_shown),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

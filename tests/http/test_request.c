@@ -47,7 +47,8 @@ static void test_chat(void **state)
          "{\"role\":\"user\",\"content\":\"\\u00e9\"}],"
          "\"temperature\":0.5,\"top_p\":0.25,\"top_k\":40,\"min_p\":0.05,\"seed\":-1,"
          "\"max_completion_tokens\":17,\"stop\":[\"x\",\"yz\"],\"logprobs\":true,"
-         "\"top_logprobs\":3,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
+         "\"top_logprobs\":3,\"stream\":true,\"stream_options\":{\"include_usage\":true,"
+         "\"include_draft\":true},\"no_speculation\":true}",
          true, &p);
     const ft_http_request *q = &p.request;
     assert_true(q->chat);
@@ -64,6 +65,7 @@ static void test_chat(void **state)
     assert_int_equal(q->n_stops, 2);
     assert_string_equal(q->stops[1], "yz");
     assert_true(q->logprobs && p.stream && p.include_usage);
+    assert_true(p.include_draft && q->no_speculation);
     assert_int_equal(q->top_logprobs, 3);
     ft_http_parsed_deinit(&p);
 }
@@ -78,6 +80,7 @@ static void test_defaults(void **state)
     const ft_http_request *q = &p.request;
     assert_true(q->temperature == 1 && q->top_p == 1 && q->min_p == 0 && q->top_k == 0);
     assert_false(q->has_seed || q->logprobs || p.stream || p.include_usage);
+    assert_false(p.include_draft || q->no_speculation);
     assert_int_equal(q->max_tokens, 0);
     assert_int_equal(q->n_stops, 0);
     ft_http_parsed_deinit(&p);
@@ -339,6 +342,9 @@ static void test_bad_fields(void **state)
         {"\"stream\":true,\"stream_options\":[]", "invalid_type", "stream_options"},
         {"\"stream\":true,\"stream_options\":{\"include_usage\":1}", "invalid_type",
          "stream_options.include_usage"},
+        {"\"stream\":true,\"stream_options\":{\"include_draft\":\"yes\"}", "invalid_type",
+         "stream_options.include_draft"},
+        {"\"no_speculation\":1", "invalid_type", "no_speculation"},
         {"\"stop\":1", "invalid_type", "stop"},
         {"\"stop\":\"\"", "invalid_value", "stop"},
         {"\"stop\":[\"a\",1]", "invalid_type", "stop"},

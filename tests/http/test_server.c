@@ -363,6 +363,55 @@ static void test_stream_usage(void **state)
     json_decref(e);
 }
 
+static void test_stream_draft(void **state)
+{
+    json_t *e = ask_stream(CHAT, "{\"stream\":true,\"stream_options\":{\"include_draft\":true},"
+                                 "\"messages\":[{\"role\":\"user\",\"content\":\"one two\"}]}");
+    assert_int_equal(json_array_size(e), 4);
+    assert_null(at(e, "0/foretoken")); /* it names the role */
+    assert_string_equal(str_at(e, "1/choices/0/delta/content"), "one ");
+    assert_int_equal(int_at(e, "1/foretoken/spans/0/0"), 3);
+    assert_string_equal(str_at(e, "1/foretoken/spans/0/1"), "draft");
+    assert_int_equal(int_at(e, "1/foretoken/spans/1/0"), 1);
+    assert_string_equal(str_at(e, "1/foretoken/spans/1/1"), "target");
+    assert_int_equal(int_at(e, "2/foretoken/round"), int_at(e, "1/foretoken/round") + 1);
+    assert_true(json_real_value(at(e, "1/foretoken/ms")) == 1.5);
+    assert_true(json_real_value(at(e, "1/foretoken/rtt_ms")) == 0.25);
+    assert_null(at(e, "1/foretoken/wait_ms")); /* it is not known */
+    assert_null(at(e, "1/foretoken/reason"));
+    assert_string_equal(str_at(e, "1/foretoken/kind"), "tree");
+    assert_int_equal(int_at(e, "1/foretoken/drafted"), 3);
+    assert_int_equal(int_at(e, "1/foretoken/accepted"), 1);
+    assert_int_equal(int_at(e, "1/foretoken/tokens"), 1);
+    assert_int_equal(int_at(e, "1/foretoken/bytes_sent"), 40);
+    assert_string_equal(str_at(e, "1/foretoken/rejected/0"), " no");
+    assert_string_equal(str_at(e, "1/foretoken/rejected/1"), "\xef\xbf\xbd");
+    assert_null(at(e, "3/foretoken"));
+    json_decref(e);
+    e = ask_stream(TEXT, "{\"stream\":true,\"stream_options\":{\"include_draft\":true},"
+                         "\"prompt\":\"lost\"}");
+    assert_int_equal(json_array_size(e), 3);
+    assert_string_equal(str_at(e, "0/choices/0/text"), "");
+    assert_string_equal(str_at(e, "0/foretoken/state"), "reconnecting");
+    assert_string_equal(str_at(e, "1/choices/0/text"), "back");
+    assert_int_equal(int_at(e, "1/foretoken/spans/0/0"), 3);
+    json_decref(e);
+    e = ask_stream(TEXT, "{\"stream\":true,\"prompt\":\"lost\"}"); /* nobody asked */
+    assert_int_equal(json_array_size(e), 2);
+    assert_null(at(e, "0/foretoken"));
+    json_decref(e);
+}
+
+static void test_no_speculation(void **state)
+{
+    json_t *v = ask(200, "POST", TEXT, "{\"prompt\":\"undrafted\",\"no_speculation\":true}");
+    assert_string_equal(str_at(v, "choices/0/text"), "yes");
+    json_decref(v);
+    v = ask(200, "POST", TEXT, "{\"prompt\":\"undrafted\"}");
+    assert_string_equal(str_at(v, "choices/0/text"), "no");
+    json_decref(v);
+}
+
 static void test_completion_stream(void **state)
 {
     json_t *e = ask_stream(TEXT, "{\"stream\":true,\"prompt\":\"one two\",\"logprobs\":1}");
@@ -404,7 +453,7 @@ static void check_error(json_t *v, const char *type, const char *code)
 static void test_errors(void **state)
 {
     check_error(ask(404, "GET", "/v1/nothing", NULL), "invalid_request_error", "unknown_url");
-    check_error(ask(404, "GET", "/", NULL), "invalid_request_error", "unknown_url");
+    check_error(ask(404, "GET", "/v1", NULL), "invalid_request_error", "unknown_url");
     check_error(ask(405, "GET", CHAT, NULL), "invalid_request_error", "method_not_allowed");
     check_error(ask(405, "DELETE", "/v1/models", NULL), "invalid_request_error",
                 "method_not_allowed");
@@ -548,6 +597,8 @@ int main(void)
         cmocka_unit_test(test_completion_logprobs),
         cmocka_unit_test(test_chat_stream),
         cmocka_unit_test(test_stream_usage),
+        cmocka_unit_test(test_stream_draft),
+        cmocka_unit_test(test_no_speculation),
         cmocka_unit_test(test_completion_stream),
         cmocka_unit_test(test_stream_logprobs),
         cmocka_unit_test(test_errors),

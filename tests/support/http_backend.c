@@ -77,6 +77,29 @@ static ft_status token_text(void *ctx, int32_t token, ft_buf *out)
     return ft_buf_append(out, b->piece[token].bytes, b->piece[token].n); /* of token_of */
 }
 
+/* Each token comes in a round of its own: its first byte, or two, were drafted. */
+static void tell(const ft_gen_sink *sink, size_t n, uint32_t round)
+{
+    const uint32_t drafted = n > 1 ? (uint32_t)n - 1 : (uint32_t)n;
+    const ft_span spans[] = {{drafted, FT_ORIGIN_DRAFT}, {(uint32_t)n - drafted, FT_ORIGIN_TARGET}};
+    const ft_piece rejected[] = {{" no", 3}, {"\xff", 1}};
+    const ft_told told = {.round = round,
+                          .drafted = 3,
+                          .accepted = 1,
+                          .tokens = 1,
+                          .spans = spans,
+                          .n_spans = n > 1 ? 2 : 1,
+                          .rejected = rejected,
+                          .n_rejected = 2,
+                          .at_us = 1500,
+                          .wait_us = -1,
+                          .rtt_us = 250,
+                          .sent_bytes = 40,
+                          .received_bytes = 50};
+    if (sink->on_told)
+        sink->on_told(sink->ctx, &told);
+}
+
 /* token: its bytes, if they are not the text's. */
 static bool say(http_backend *b, const ft_http_request *q, const ft_gen_sink *sink,
                 const char *text, size_t n, const char *token)
@@ -89,6 +112,7 @@ static bool say(http_backend *b, const ft_http_request *q, const ft_gen_sink *si
         t.logprob.top[i].token = i == 0 ? t.id : LETTER + i;
         t.logprob.top[i].logprob = -0.25f - (float)i;
     }
+    tell(sink, n, ++b->rounds);
     return sink->on_text(sink->ctx, text, n, &t, 1);
 }
 
@@ -171,6 +195,13 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
         say(b, q, sink, "half ", 5, NULL);
         return ft_error_set(err, FT_INTERNAL, "it broke");
     }
+    if (strncmp(prompt, "lost", 4) == 0) {
+        if (sink->on_away)
+            sink->on_away(sink->ctx);
+        return say(b, q, sink, "back", 4, NULL) ? FT_OK : FT_CANCELLED;
+    }
+    if (strcmp(prompt, "undrafted") == 0)
+        return echo(b, q, sink, q->no_speculation ? "yes" : "no", result);
     if (strncmp(prompt, "pieces", 6) == 0) {
         result->completion_tokens = 2;
         return say(b, q, sink, "", 0, "\xe2\x80") && say(b, q, sink, "\xe2\x80\xa6", 3, "\xa6")

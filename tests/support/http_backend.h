@@ -15,6 +15,8 @@
  *   away       FT_UNAVAILABLE
  *   whose      whose key it came with ("nobody's": no name), and the token speed that was asked for
  *   break      "half ", then FT_INTERNAL
+ *   lost       looks for a server, then "back"
+ *   undrafted  whether no_speculation was asked for: "yes" or "no"
  *   pieces     the character U+2026 in two tokens
  *   tokens     how many token ids came as the prompt
  */
@@ -22,6 +24,7 @@
 #define FT_TEST_HTTP_BACKEND_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "http/openai.h"
@@ -36,6 +39,7 @@ typedef struct http_backend {
     pthread_cond_t changed;
     unsigned started, ended, cancelled; /* generations; guarded by lock */
     unsigned ticks;                     /* that "endless" and "flood" handed over; so too */
+    atomic_uint rounds;                 /* that were told of */
     bool sick;                          /* /health */
     bool early;                         /* it cannot generate yet */
     struct {
