@@ -95,7 +95,7 @@ static ft_batch_planner_opts plan_of(const side *s)
                                   .answer_tok = x->answer_tok,
                                   .watch = {.stop = x->o->stop}};
     if (s->no_batches) {
-        opts.batch_most = 1;
+        opts.batch_most = opts.at_once = 1;
         opts.sequence = true;
     }
     if (s->plain)
