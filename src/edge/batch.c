@@ -125,14 +125,33 @@ static ft_status keep(runner *r, const group *g, ft_error *err)
     return status;
 }
 
+static bool has_round(const ft_batch_text *t)
+{
+    return t->state == FT_BATCH_TEXT_OPEN && t->gen->state != FT_GEN_READY;
+}
+
+/* A text had to be opened again: so have all others, as far as they have a round out. */
+static ft_status mend(runner *r, ft_error *err)
+{
+    ft_status status = FT_OK;
+    for (size_t i = 0; i < r->work.how->tasks->n && status == FT_OK; i++)
+        if (has_round(&r->texts[i]))
+            status = ft_gen_mend(r->texts[i].gen, err);
+    return status;
+}
+
 /* Waits for a verdict of each text that has a round. */
 static ft_status hear(runner *r, const group *g, ft_error *err)
 {
     ft_status status = FT_OK;
     for (uint32_t i = 0; i < g->n && status == FT_OK; i++) {
         ft_batch_text *t = text_of(r, g, i);
-        if (t->state == FT_BATCH_TEXT_OPEN && t->gen->state != FT_GEN_READY)
-            status = ft_batch_text_hear(t, err);
+        const uint64_t reconnects = t->stats.reconnects;
+        if (!has_round(t))
+            continue;
+        status = ft_batch_text_hear(t, err);
+        if (status == FT_OK && t->stats.reconnects > reconnects)
+            status = mend(r, err);
     }
     return status;
 }

@@ -388,6 +388,17 @@ static bool is_awaited(const ft_gen *gen, const ft_server_msg *msg)
            gen->stream.state == FT_STREAM_WAITING;
 }
 
+/* The next message, which may have come before. */
+static ft_status receive(ft_gen *gen, int64_t timeout_us, ft_error *err, ft_server_msg **out)
+{
+    if (!gen->held)
+        return ft_stream_recv(&gen->stream, timeout_us, err, out);
+    *out = gen->held;
+    (*out)->waited_us += ft_gen_now_us(gen) - gen->held_us;
+    gen->held = NULL;
+    return FT_OK;
+}
+
 /* Waits on this stream for a verdict of the outstanding round. */
 static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
 {
@@ -399,7 +410,7 @@ static ft_status await(ft_gen *gen, ft_error *err, ft_server_msg **out)
         if (ft_gen_cancelled(gen))
             return cancelled(err);
         look_for_servers(gen);
-        ft_status status = ft_stream_recv(&gen->stream, timeout_us, err, &msg);
+        ft_status status = receive(gen, timeout_us, err, &msg);
         const int64_t now_us = ft_gen_now_us(gen);
         if (status == FT_TIMEOUT) {
             status = check_time(gen, now_us - heard_us, err);
@@ -450,6 +461,21 @@ ft_status ft_gen_send(ft_gen *gen, ft_error *err)
 {
     ft_status status = try_send(gen, err);
     return status == FT_OK || gen->cancelled ? status : recover(gen, status, err);
+}
+
+ft_status ft_gen_mend(ft_gen *gen, ft_error *err)
+{
+    ft_status status = FT_OK;
+    if (gen->held)
+        return FT_OK;
+    if (gen->stream.link) {
+        status = ft_stream_recv(&gen->stream, 0, err, &gen->held);
+        gen->held_us = ft_gen_now_us(gen);
+        if (status == FT_OK || status == FT_TIMEOUT)
+            return FT_OK;
+        status = recover(gen, status, err);
+    }
+    return status == FT_OK ? ft_gen_send(gen, err) : status;
 }
 
 ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out)

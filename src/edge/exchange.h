@@ -16,6 +16,9 @@ FT_WARN_UNUSED ft_status ft_gen_go_back(ft_gen *gen, ft_error *err);
 /* Sends the outstanding Draft, unless it was sent, and does not wait for a verdict. FT_OK also if
  * it could not be sent now: the exchange tries again. */
 FT_WARN_UNUSED ft_status ft_gen_send(ft_gen *gen, ft_error *err);
+/* A round is outstanding: if the stream is lost, opens it again, without waiting for an answer. So
+ * a server reads the texts of many generations at once. Errors as ft_gen_open. */
+FT_WARN_UNUSED ft_status ft_gen_mend(ft_gen *gen, ft_error *err);
 /* Sends the outstanding Draft, unless it was sent, and waits for a verdict on it. If the stream is
  * lost, opens it again. The caller frees *out. FT_CANCELLED: by the sink. */
 FT_WARN_UNUSED ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out);

@@ -156,6 +156,8 @@ static void begin_record(ft_gen *gen)
 void ft_gen_end(ft_gen *gen, ft_status status)
 {
     ft_gen_stats *s = gen->stats;
+    ft_server_msg_free(gen->held);
+    gen->held = NULL;
     const uint32_t n_prompt = gen->request->n_prompt;
     if (s->ttft.n == 0) /* ends the progress line of a prompt that was not read to its end */
         ft_progress_report(&gen->request->progress, n_prompt, n_prompt);

@@ -88,6 +88,8 @@ typedef struct ft_gen {
     ft_gen_state state;
     ft_tokens text; /* prompt and everything generated, an end token included */
     ft_gen_round out;
+    ft_server_msg *held; /* a message that came and was not looked at yet; NULL: none */
+    int64_t held_us;     /* when it was read */
     ft_text_rule rule;
     ft_confidences confidences;
     ft_stream stream;
