@@ -26,6 +26,7 @@ typedef struct verify_time {
     bool json;
     ft_fit_passes passes;
     ft_fit fit;
+    ft_fit_shares shares[FT_REGIMES];
 } verify_time;
 
 /* The regimes in turn. */
@@ -54,8 +55,11 @@ static json_t *report_of(const verify_time *f)
     memcpy(costs.us, f->fit.us, sizeof costs.us);
     snprintf(costs.model, sizeof costs.model, "%s", ft_model_name(f->passes.model));
     json_t *report = ft_costs_json(&costs), *regime = json_object(), *batches = json_array();
-    for (int i = 0; i < FT_REGIMES; i++)
+    json_t *shares = json_object();
+    for (int i = 0; i < FT_REGIMES; i++) {
         json_object_set_new(regime, ft_regime_name[i], ft_fit_quality_json(&f->fit.regime[i]));
+        json_object_set_new(shares, ft_regime_name[i], ft_fit_shares_json(&f->fit, &f->shares[i]));
+    }
     for (int part = 0; part < FT_FIT_PARTS; part++)
         for (size_t i = 0; i < f->passes.part[part].n; i++)
             json_array_append_new(batches, batch_json(f, part, &f->passes.part[part].at[i]));
@@ -67,6 +71,7 @@ static json_t *report_of(const verify_time *f)
                           ft_fit_cv_json(&f->fit), "r2", test->r2, "mape", test->mape, "noise",
                           f->passes.noise, "batches", batches, "threads", f->opts.profile.n_threads,
                           "kv_type", ft_kv_type_name(f->opts.profile.kv_type)));
+    json_object_set_new(report, "shares_by_regime", shares);
     json_object_set_new(report, "file", json_string(f->opts.path));
     return report;
 }
@@ -75,17 +80,36 @@ static void print_report(const verify_time *f)
 {
     ft_fit_print_costs(&f->fit);
     ft_fit_print_quality(&f->fit, FT_REGIMES, ft_regime_name);
+    ft_fit_print_shares(&f->fit, f->shares);
     ft_fit_print_noise(&f->passes);
 }
 
-/* Predicted over measured milliseconds. */
+/* The share of each part by regime, stacked. */
+static void plot_shares(const verify_time *f, FILE *out)
+{
+    const ft_fit_law *law = f->fit.law;
+    fprintf(out, "unset logscale\nset key outside right top\nset yrange [0:1]\nset xlabel ''\n"
+                 "set ylabel 'share of predicted time'\nset style data histograms\n"
+                 "set style histogram rowstacked\nset style fill solid\nset boxwidth 0.8\nplot ");
+    for (uint32_t j = 0; j < law->n; j++)
+        fprintf(out, "%s'-' using 2:xtic(1) title '%s'", j ? ", " : "", law->name[j]);
+    fprintf(out, "\n");
+    for (uint32_t j = 0; j < law->n; j++) {
+        for (int r = 0; r < FT_REGIMES; r++)
+            fprintf(out, "%s %g\n", ft_regime_name[r], f->shares[r].share[j]);
+        fprintf(out, "e\n");
+    }
+}
+
+/* Predicted over measured milliseconds (WISP figure 9), and shares (figure 11). */
 static ft_status plot(const verify_time *f, ft_error *err)
 {
-    ft_plot p = {.command = "fit verify-time", .path = f->plot, .width = 720, .height = 640};
+    ft_plot p = {.command = "fit verify-time", .path = f->plot, .width = 1200, .height = 560};
     ft_status status = ft_plot_open(&p, err);
     if (status != FT_OK)
         return status;
-    fprintf(p.gnuplot, "set key left top\nset logscale xy\n"
+    fprintf(p.gnuplot, "set termoption noenhanced\nset multiplot layout 1,2\n"
+                       "set key left top\nset logscale xy\n"
                        "set xlabel 'measured ms'\nset ylabel 'predicted ms'\n"
                        "plot x notitle with lines, '-' title 'fitted', '-' title 'unseen'\n");
     for (int part = 0; part < FT_FIT_PARTS; part++) {
@@ -96,6 +120,7 @@ static ft_status plot(const verify_time *f, ft_error *err)
         }
         fprintf(p.gnuplot, "e\n");
     }
+    plot_shares(f, p.gnuplot);
     return ft_plot_close(&p, err);
 }
 
@@ -105,7 +130,7 @@ static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(verify_time, opts, ft_flags_fit),
     {"--out", "-o", FT_FLAG(verify_time, out), "FILE", "write what serve --costs reads"},
     {"--plot", NULL, FT_FLAG(verify_time, plot), "FILE",
-     "predicted over measured time, by gnuplot: .svg, .png or .txt"},
+     "predicted over measured time, and the shares of its parts, by gnuplot: .svg, .png or .txt"},
     {"--json", NULL, FT_FLAG(verify_time, json), NULL, "print one JSON object"},
 };
 
@@ -121,6 +146,8 @@ static int run(void *options, int n_words, char **words)
     if (status == FT_OK)
         status = ft_fit_costs(&ft_fit_law_six, &f->passes, FT_REGIMES, (uint64_t)f->opts.seed, &err,
                               &f->fit);
+    for (int r = 0; r < FT_REGIMES && status == FT_OK; r++)
+        ft_fit_get_shares(&f->fit, &f->passes, (ft_regime)r, &f->shares[r]);
     if (status == FT_OK && f->plot)
         status = plot(f, &err);
     if (status == FT_OK)

@@ -162,6 +162,34 @@ double ft_fit_predict_us(const ft_fit *f, const ft_profile_batch *batch)
     return us;
 }
 
+static void add_shares(const ft_fit *f, const ft_profile_batch *batch, ft_fit_shares *sum)
+{
+    const double us = ft_fit_predict_us(f, batch);
+    double factor[FT_FIT_FACTORS];
+    uint32_t most = 0;
+    f->law->factors(f->law->ctx, batch, factor);
+    for (uint32_t j = 0; j < f->law->n; j++) {
+        sum->share[j] += factor[j] * f->us[j] / us;
+        most = factor[j] * f->us[j] > factor[most] * f->us[most] ? j : most;
+    }
+    sum->largest[most]++;
+    sum->n++;
+}
+
+void ft_fit_get_shares(const ft_fit *f, const ft_fit_passes *passes, ft_regime regime,
+                       ft_fit_shares *out)
+{
+    *out = (ft_fit_shares){0};
+    for (int part = 0; part < FT_FIT_PARTS; part++)
+        for (size_t i = 0; i < passes->part[part].n; i++) {
+            const ft_profile_batch *batch = &passes->part[part].at[i].batch;
+            if (batch->regime == regime && ft_fit_predict_us(f, batch) > 0)
+                add_shares(f, batch, out);
+        }
+    for (uint32_t j = 0; j < f->law->n && out->n > 0; j++)
+        out->share[j] /= (double)out->n;
+}
+
 /* ---- what is said ---- */
 
 json_t *ft_fit_intervals_json(const ft_fit *f)
@@ -183,6 +211,32 @@ json_t *ft_fit_cv_json(const ft_fit *f)
 {
     return json_pack("{s:i, s:f, s:f}", "parts", FT_FIT_FOLDS, "mean_r2", f->cv_mean, "sd_r2",
                      f->cv_sd);
+}
+
+json_t *ft_fit_shares_json(const ft_fit *f, const ft_fit_shares *s)
+{
+    json_t *share = json_object(), *largest = json_object();
+    for (uint32_t j = 0; j < f->law->n; j++) {
+        json_object_set_new(share, f->law->name[j], json_real(s->share[j]));
+        json_object_set_new(largest, f->law->name[j], json_integer((json_int_t)s->largest[j]));
+    }
+    return json_pack("{s:i, s:o, s:o}", "passes", (int)s->n, "share", share, "largest", largest);
+}
+
+void ft_fit_print_shares(const ft_fit *f, const ft_fit_shares shares[FT_REGIMES])
+{
+    printf("\nshare of a pass's time; in brackets: passes of which it is the largest\n%-14s", "");
+    for (int r = 0; r < FT_REGIMES; r++)
+        printf(" %16s", ft_regime_name[r]);
+    printf("\n");
+    for (uint32_t j = 0; j < f->law->n; j++) {
+        printf("%-14s", f->law->name[j]);
+        for (int r = 0; r < FT_REGIMES; r++)
+            printf(" %8.1f %% (%3zu)", 100 * shares[r].share[j], shares[r].largest[j]);
+        printf("\n");
+    }
+    printf("WISP, appendix C, on an accelerator: interaction over 70 %% in compute, cached_tok 30 "
+           "to 50 %% in memory\n");
 }
 
 void ft_fit_print_costs(const ft_fit *f)

@@ -37,6 +37,16 @@ FT_WARN_UNUSED ft_status ft_fit_costs(const ft_fit_law *law, const ft_fit_passes
 /* Microseconds of a pass by the fit. */
 double ft_fit_predict_us(const ft_fit *fit, const ft_profile_batch *batch);
 
+/* What each part of a law is of the time of a regime's passes, as the fit predicts it (WISP
+ * appendix C, component analysis). */
+typedef struct ft_fit_shares {
+    size_t n;                       /* passes, fitted ones and others */
+    double share[FT_FIT_FACTORS];   /* mean over passes; together 1 */
+    size_t largest[FT_FIT_FACTORS]; /* passes of which it is the largest part */
+} ft_fit_shares;
+void ft_fit_get_shares(const ft_fit *fit, const ft_fit_passes *passes, ft_regime regime,
+                       ft_fit_shares *out);
+
 /* The six factors of sched/cost.h. */
 extern const ft_fit_law ft_fit_law_six;
 
@@ -46,7 +56,12 @@ json_t *ft_fit_quality_json(const ft_lsq_quality *quality);
 /* {"parts", "mean_r2", "sd_r2"}. */
 json_t *ft_fit_cv_json(const ft_fit *fit);
 
-/* Tables on standard output: the costs, and the qualities, with these names of the regimes. */
+/* {"passes", "share": {factor: share}, "largest": {factor: passes}}. */
+json_t *ft_fit_shares_json(const ft_fit *fit, const ft_fit_shares *shares);
+
+/* Tables on standard output: the costs; the shares of all regimes; and the qualities, with these
+ * names of the regimes. */
+void ft_fit_print_shares(const ft_fit *fit, const ft_fit_shares shares[FT_REGIMES]);
 void ft_fit_print_costs(const ft_fit *fit);
 void ft_fit_print_quality(const ft_fit *fit, uint32_t regimes, const char *const *regime_name);
 

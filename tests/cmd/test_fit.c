@@ -95,6 +95,50 @@ static void check_batches(const json_t *json)
     assert_true(program_number(json, "r2") <= 1 && program_number(json, "mape") >= 0);
 }
 
+/* The part of a batch's predicted time that a cost makes. */
+static double part_of(const json_t *report, const json_t *batch, const char *cost)
+{
+    static const char *const of[][2] = {{"row", "rows"},
+                                        {"logits_row", "logits_rows"},
+                                        {"interaction", "interactions"},
+                                        {"cached_tok", "cached_tok"}};
+    const double us = program_number(json_object_get(report, "us"), cost);
+    double factor = strcmp(cost, "head") != 0 || program_number(batch, "logits_rows") > 0;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        factor = strcmp(cost, of[i][0]) == 0 ? program_number(batch, of[i][1]) : factor;
+    return us * factor / cost_of(report, batch);
+}
+
+/* Of each regime: the shares are those of its batches, and together all of the time. */
+static void check_shares(const json_t *json)
+{
+    static const char *const regimes[] = {"compute", "memory", "mixed"};
+    for (size_t r = 0; r < 3; r++) {
+        const json_t *it = json_object_get(json_object_get(json, "shares_by_regime"), regimes[r]);
+        const json_t *shares = json_object_get(it, "share"), *share, *batch;
+        double sum = 0, largest = 0;
+        const char *cost;
+        json_object_foreach((json_t *)shares, cost, share)
+        {
+            double mean = 0, n = 0;
+            size_t i;
+            json_array_foreach(json_object_get(json, "batches"), i, batch)
+            {
+                if (strcmp(json_string_value(json_object_get(batch, "regime")), regimes[r]) != 0)
+                    continue;
+                mean += part_of(json, batch, cost);
+                n++;
+            }
+            assert_true(n > 0 && n == program_number(it, "passes"));
+            assert_float_equal(json_number_value(share), mean / n, 1e-6);
+            sum += json_number_value(share);
+            largest += program_number(json_object_get(it, "largest"), cost);
+        }
+        assert_float_equal(sum, 1, 1e-6);
+        assert_true(largest == program_number(it, "passes"));
+    }
+}
+
 static void test_seed(void **state)
 {
     static const char *const shape[] = {"rows", "logits_rows", "interactions", "cached_tok"};
@@ -133,6 +177,7 @@ static void test_report(void **state)
     snprintf(more, sizeof more, "-o '%s'", path);
     json_t *json = fit(more);
     check_batches(json);
+    check_shares(json);
     assert_true(taken(path));
     json_object_del(json_object_get(json, "us"), "head"); /* as an older program wrote it */
     assert_int_equal(json_dump_file(json, path, 0), 0);
