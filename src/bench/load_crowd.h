@@ -6,9 +6,10 @@
  * delay.
  *
  * A text is slow if its promise was not kept (sched/promise.h): from its request on, and, as a
- * second figure, from its first tokens on. Texts that begin after all devices have begun count if they are
- * finished, refused, or half of their promised time is over at the end. An unfinished text counts
- * by its speed so far, and as slow if it has fallen behind since its last verdict, or has none. */
+ * second figure, from its first tokens on. Texts that begin after all devices have begun count if
+ * they are finished, refused, or half of their promised time is over at the end. An unfinished text
+ * counts by its speed so far, and as slow if it has fallen behind since its last verdict, or has
+ * none. */
 #ifndef FT_BENCH_LOAD_CROWD_H
 #define FT_BENCH_LOAD_CROWD_H
 

@@ -84,8 +84,7 @@ static ft_status start_server(serving *x, bool drafts, ft_error *err, ft_bench_l
                                       .max_sessions = 8 * (uint32_t)f->batch + 8,
                                       .threads = 1,
                                       .core = x->core,
-                                      .timeline_mb =
-                                          x->timeline.to ? FT_BENCH_SERVER_TIMELINE_MB : 0,
+                                      .timeline_mb = x->timeline.to ? FT_BENCH_TIMELINE_MB : 0,
                                       .stop = f->stop};
     uint32_t text = (uint32_t)f->n + (uint32_t)f->drafts.budget + CONTEXT_MARGIN;
     ft_bench_load_server_fit(&opts, &x->set, text, 2 * (uint32_t)f->batch);

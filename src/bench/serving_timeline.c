@@ -4,7 +4,8 @@
 
 ft_status ft_bench_timeline_open(ft_bench_timeline *t, const char *path, ft_error *err)
 {
-    const ft_timeline_opts opts = {.path = path, .process = "devices"};
+    const ft_timeline_opts opts = {
+        .path = path, .process = "devices", .max_bytes = (uint64_t)FT_BENCH_TIMELINE_MB << 20};
     *t = (ft_bench_timeline){0};
     if (!path)
         return FT_OK;

@@ -9,8 +9,8 @@
 #include "base/timeline.h"
 #include "bench/load_server.h"
 
-/* Of a server's own file: its passes before the first round are in it, too. */
-#define FT_BENCH_SERVER_TIMELINE_MB 1024
+/* The largest size of a file. A server's own has its passes before the first round, too. */
+#define FT_BENCH_TIMELINE_MB 1024
 
 typedef struct ft_bench_timeline {
     ft_timeline *to;           /* NULL: none was asked for, and all calls do nothing */

@@ -15,6 +15,7 @@ FILES = 64        # descriptors of the server: about 20 are its own
 STRANGERS = 200   # connections to each port
 PEOPLE = 4
 TOKENS = 32
+PAGE = "size=4k"  # a timeline's beginning
 DISK = "size=64k"  # less than a trace's file needs
 AGAIN_S = 30
 
@@ -53,16 +54,20 @@ def serves_again(server):
 
 
 def full_disk(world, asked):
-    """An edge that records traces on a disk that is full."""
+    """An edge that records traces and a timeline on disks that are full, or get full."""
     if os.geteuid() != 0 or not shutil.which("unshare"):
         world.skip("a full disk: mounting one takes root, and unshare")
         return
-    disk = world.path("disk")
+    disk, page = world.path("disk"), world.path("page")
     os.mkdir(disk)
-    mount = f'mount -t tmpfs -o {DISK} none {disk} && exec "$0" "$@"'
+    os.mkdir(page)
+    mount = (f'mount -t tmpfs -o {DISK} none {disk} && mount -t tmpfs -o {PAGE} none {page} && '
+             'exec "$0" "$@"')
+    draws = world.knows("edge", r"--timeline")
+    timeline = ["--timeline", os.path.join(page, "timeline.json")] if draws else []
     server = w.Server(world)
     edge = w.Edge(world, [server.grpc], "--trace", os.path.join(disk, "trace.db"), "--draft", "tree:12:4",
-                  wrap=("unshare", "-m", "sh", "-c", mount))
+                  *timeline, wrap=("unshare", "-m", "sh", "-c", mount))
     answers = []
     for _ in range(4):  # a trace is written some time after its round
         answers += chat.crowd([edge.http], asked)
@@ -71,6 +76,8 @@ def full_disk(world, asked):
     world.alive(edge, "a full disk")
     world.say("full disk", texts=world.same(answers, "full disk"), traces_dropped=int(dropped))
     world.check(edge.stop() == 0, "a full disk: the edge did not end in order")
+    world.check(not draws or edge.said().count("timeline: events are dropped") == 1,
+                "a full disk: not one warning of a timeline that has ended")
     server.stop()
 
 
