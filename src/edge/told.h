@@ -27,13 +27,14 @@ typedef struct ft_teller {
     ft_buf rejected; /* the bytes of `piece` */
 } ft_teller;
 
+/* Frees its memory; all zeros are legal. */
 void ft_teller_deinit(ft_teller *t);
 
 /* A token of so many bytes came. */
 void ft_teller_came(ft_teller *t, ft_origin origin, size_t bytes);
-/* Of what came, text[n] (UTF-8) is shown now, and `held` bytes are still held back: sets told.spans.
- * They sum up to n and end between characters: a character belongs to the token that completes
- * it. */
+/* Of what came, text[n] (UTF-8) is shown now, and `held` bytes are still held back: sets
+ * told.spans. They sum up to n and end between characters: a character belongs to the token that
+ * completes it. */
 void ft_teller_shown(ft_teller *t, const char *text, size_t n, size_t held);
 /* Sets told.rejected, from the draft and its verdict. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_teller_rejected(ft_teller *t, const ft_vocab *vocab,
