@@ -3,6 +3,8 @@
 // within a round, whose cells were measured one after the other. Stateless.
 #include "bench/load_compare.h"
 
+#include "base/num.h"
+
 static double over(double a, double b)
 {
     return b > 0 ? a / b : 0;
@@ -18,8 +20,7 @@ static void put(json_t *out, const char *key, double value)
     json_object_set_new(out, key, json_real(value));
 }
 
-/* The median of a[i] / b[i]. */
-static double median_ratio(const double *a, const double *b, uint32_t n)
+double ft_bench_load_median_ratio(const double *a, const double *b, uint32_t n)
 {
     double ratios[FT_BENCH_ROUNDS_MAX];
     for (uint32_t i = 0; i < n; i++)
@@ -33,55 +34,107 @@ static double verify_tokens(const ft_bench_load_cell *c)
     return ft_bench_load_tally_per_verify(&t);
 }
 
-/* SpecEdge 4.1: a server that only verifies can use the time of drafting to verify. If the trees
- * differ, the tokens of each verification count, too. The times are server-spec's own. All is of
- * the windows, like the figure that it bounds. */
+/* SpecEdge 4.1: a server that only verifies can use the time of drafting to verify. What that
+ * brings at most: server-spec's time of drafting and verifying for a token, over the time that
+ * edge+pipeline verifies for one. All is of the windows, like the figure that it bounds. */
 static double bound_of(const ft_bench_load_cell *pipeline, const ft_bench_load_cell *spec)
 {
-    const ft_bench_load_sample *p = &pipeline->sum, *s = &spec->sum;
-    const uint64_t verify_us = ft_verifier_stats_verify_us(&s->server.stats);
-    return per(s->server.stats.own_us + verify_us, verify_us) *
-           over(over((double)p->window_tokens, (double)p->window_verdicts),
-                over((double)s->window_tokens, (double)s->window_verdicts));
+    const ft_verifier_stats *p = &pipeline->sum.server.stats, *s = &spec->sum.server.stats;
+    return over(per(s->own_us + ft_verifier_stats_verify_us(s), s->tokens),
+                per(ft_verifier_stats_verify_us(p), p->tokens));
+}
+
+/* What edge+pipeline's dollars bring over server-spec's: tokens a second are `ratio` as many. */
+static double dollars_ratio(const ft_bench_load_report *r, double ratio)
+{
+    return ratio * over(ft_bench_load_dollars_per_h(r, FT_BENCH_LOAD_SERVER_SPEC),
+                        ft_bench_load_dollars_per_h(r, FT_BENCH_LOAD_PIPELINE));
 }
 
 static void compare_servers(const ft_bench_load_report *r, json_t *out)
 {
-    json_t *ratio = json_object(), *bound = json_object(), *within = json_object();
+    static const char *const keys[] = {"server_throughput_ratio", "bound", "within_bound",
+                                       "cost_efficiency_ratio", "cost_bound"};
+    json_t *by_key[FT_COUNT(keys)];
+    const bool both = r->mode[FT_BENCH_LOAD_SERVER_SPEC] && r->mode[FT_BENCH_LOAD_PIPELINE];
+    const size_t n = r->price.server > 0 ? FT_COUNT(keys) : 3;
     char name[FT_BENCH_LOAD_RTT_NAME];
-    for (uint32_t i = 0; i < r->n_rtt && r->mode[FT_BENCH_LOAD_SERVER_SPEC]; i++) {
+    for (size_t k = 0; k < n; k++)
+        by_key[k] = json_object();
+    for (uint32_t i = 0; i < r->n_rtt && both; i++) {
         const ft_bench_load_cell *spec = &r->cell[FT_BENCH_LOAD_SERVER_SPEC][i];
         const ft_bench_load_cell *pipe = &r->cell[FT_BENCH_LOAD_PIPELINE][i];
-        if (!r->mode[FT_BENCH_LOAD_PIPELINE])
-            break;
-        double x = median_ratio(pipe->per_s, spec->per_s, pipe->n);
-        double b = bound_of(pipe, spec);
+        const double x = ft_bench_load_median_ratio(pipe->per_s, spec->per_s, pipe->n);
+        const double b = bound_of(pipe, spec);
+        const double values[] = {x, b, over(x, b), dollars_ratio(r, x), dollars_ratio(r, b)};
         ft_bench_load_rtt_name(r, i, name);
-        put(ratio, name, x);
-        put(bound, name, b);
-        put(within, name, over(x, b));
+        for (size_t k = 0; k < n; k++)
+            put(by_key[k], name, values[k]);
     }
-    json_object_set_new(out, "server_throughput_ratio", ratio);
-    json_object_set_new(out, "bound", bound);
-    json_object_set_new(out, "within_bound", within);
+    for (size_t k = 0; k < n; k++)
+        json_object_set_new(out, keys[k], by_key[k]);
 }
 
-/* What users wait for a token, over server-spec's. */
-static void compare_itl(const ft_bench_load_report *r, json_t *out)
+/* A figure of a mode's cell beside another mode's. */
+typedef double versus(const ft_bench_load_cell *mode, const ft_bench_load_cell *other);
+
+/* The figure of every mode from `first` on beside `other`, by mode and round-trip time. */
+static json_t *against(const ft_bench_load_report *r, uint32_t first, ft_bench_load_mode other,
+                       versus *figure)
 {
     json_t *by_mode = json_object();
     char name[FT_BENCH_LOAD_RTT_NAME];
-    for (uint32_t m = FT_BENCH_LOAD_EDGE;
-         m < FT_BENCH_LOAD_MODES && r->mode[FT_BENCH_LOAD_SERVER_SPEC]; m++) {
-        json_t *itl = r->mode[m] ? json_object() : NULL;
-        for (uint32_t i = 0; i < r->n_rtt && itl; i++)
-            put(itl, ft_bench_load_rtt_name(r, i, name),
-                median_ratio(r->cell[m][i].itl_ms, r->cell[FT_BENCH_LOAD_SERVER_SPEC][i].itl_ms,
-                             r->cell[m][i].n));
-        if (itl)
-            json_object_set_new(by_mode, ft_bench_load_mode_name((ft_bench_load_mode)m), itl);
+    for (uint32_t m = first; m < FT_BENCH_LOAD_MODES && r->mode[other]; m++) {
+        json_t *by_rtt = r->mode[m] && m != (uint32_t)other ? json_object() : NULL;
+        for (uint32_t i = 0; i < r->n_rtt && by_rtt; i++)
+            put(by_rtt, ft_bench_load_rtt_name(r, i, name),
+                figure(&r->cell[m][i], &r->cell[other][i]));
+        if (by_rtt)
+            json_object_set_new(by_mode, ft_bench_load_mode_name((ft_bench_load_mode)m), by_rtt);
     }
-    json_object_set_new(out, "itl_ratio", by_mode);
+    return by_mode;
+}
+
+static double itl_over(const ft_bench_load_cell *mode, const ft_bench_load_cell *other)
+{
+    return ft_bench_load_median_ratio(mode->itl_ms, other->itl_ms, mode->n);
+}
+
+static double speedup(const ft_bench_load_cell *mode, const ft_bench_load_cell *other)
+{
+    return ft_bench_load_median_ratio(other->itl_ms, mode->itl_ms, mode->n);
+}
+
+static double tokens_gain(const ft_bench_load_cell *mode, const ft_bench_load_cell *other)
+{
+    return over(verify_tokens(mode), verify_tokens(other)) - 1;
+}
+
+/* The share of the engine's time for a token that it no longer works. */
+static double time_saved(const ft_bench_load_cell *mode, const ft_bench_load_cell *spec)
+{
+    const ft_verifier_stats *m = &mode->sum.server.stats, *s = &spec->sum.server.stats;
+    return 1 - over(per(ft_verifier_stats_busy_us(m), m->tokens),
+                    per(ft_verifier_stats_busy_us(s), s->tokens));
+}
+
+/* SpecEdge's figures 7, 9, 11 and 12. */
+static void compare_modes(const ft_bench_load_report *r, json_t *out)
+{
+    json_t *gain = json_object();
+    json_object_set_new(out, "itl_ratio",
+                        against(r, FT_BENCH_LOAD_LAYER_SPLIT, FT_BENCH_LOAD_SERVER_SPEC, itl_over));
+    json_object_set_new(out, "layer_split_itl_ratio",
+                        against(r, FT_BENCH_LOAD_EDGE, FT_BENCH_LOAD_LAYER_SPLIT, speedup));
+    json_object_set_new(out, "speedup",
+                        against(r, FT_BENCH_LOAD_SERVER_SPEC, FT_BENCH_LOAD_PLAIN, speedup));
+    json_object_set_new(out, "server_time_saved",
+                        against(r, FT_BENCH_LOAD_EDGE, FT_BENCH_LOAD_SERVER_SPEC, time_saved));
+    json_object_set_new(gain, "over_server_spec",
+                        against(r, FT_BENCH_LOAD_EDGE, FT_BENCH_LOAD_SERVER_SPEC, tokens_gain));
+    json_object_set_new(gain, "over_edge",
+                        against(r, FT_BENCH_LOAD_EDGE, FT_BENCH_LOAD_EDGE, tokens_gain));
+    json_object_set_new(out, "tokens_per_verify_gain", gain);
 }
 
 /* The server's own draft forward over its verification; and how many times slower the target would
@@ -112,7 +165,7 @@ static void compare_proactive(const ft_bench_load_report *r, json_t *out)
             break;
         ft_bench_load_rtt_name(r, i, name);
         put(tokens, name, over(verify_tokens(with), verify_tokens(without)) - 1);
-        put(itl, name, median_ratio(with->itl_ms, without->itl_ms, with->n) - 1);
+        put(itl, name, ft_bench_load_median_ratio(with->itl_ms, without->itl_ms, with->n) - 1);
     }
     json_object_set_new(out, "proactive_tokens_per_verify_gain", tokens);
     json_object_set_new(out, "proactive_itl_gain", itl);
@@ -130,7 +183,8 @@ static void compare_early(const ft_bench_load_report *r, json_t *out)
              i++) {
             const ft_bench_load_cell *early = &r->cell[FT_BENCH_LOAD_EARLY][i];
             put(ratio[k], ft_bench_load_rtt_name(r, i, name),
-                median_ratio(early->itl_ms, r->cell[others[k]][i].itl_ms, early->n) - (double)k);
+                ft_bench_load_median_ratio(early->itl_ms, r->cell[others[k]][i].itl_ms, early->n) -
+                    (double)k);
         }
     json_object_set_new(out, "early_itl_ratio", ratio[0]);
     json_object_set_new(out, "early_itl_gain", ratio[1]);
@@ -154,10 +208,26 @@ static void compare_predictor(const ft_bench_load_report *r, json_t *out)
             over(over((double)a.accepted, (double)a.drafted),
                  over((double)b.accepted, (double)b.drafted)) -
                 1);
-        put(goodput, name, median_ratio(with->per_s, without->per_s, with->n) - 1);
+        put(goodput, name, ft_bench_load_median_ratio(with->per_s, without->per_s, with->n) - 1);
     }
     json_object_set_new(out, "predictor_acceptance_gain", acceptance);
     json_object_set_new(out, "predictor_goodput_gain", goodput);
+}
+
+/* edge+pipeline beside server-spec within one category. */
+static void compare_servers_in(const ft_bench_load_report *r, const ft_bench_load_tally *pipe,
+                               const ft_bench_load_tally *spec, json_t *out)
+{
+    const double x = over(ft_bench_load_tally_per_s(pipe), ft_bench_load_tally_per_s(spec));
+    const double b = over(per(spec->window_own_us + spec->window_verify_us, spec->window_made),
+                          per(pipe->window_verify_us, pipe->window_made));
+    put(out, "server_throughput_ratio", x);
+    put(out, "bound", b);
+    put(out, "within_bound", over(x, b));
+    put(out, "tokens_per_verify_gain",
+        over(ft_bench_load_tally_per_verify(pipe), ft_bench_load_tally_per_verify(spec)) - 1);
+    if (r->price.server > 0)
+        put(out, "cost_efficiency_ratio", dollars_ratio(r, x));
 }
 
 /* The same comparisons within one category, from the sums of all rounds. */
@@ -169,9 +239,7 @@ static json_t *compare_category(const ft_bench_load_report *r, uint32_t rtt, uin
         t[m] = &r->cell[m][rtt].sum.tally[category];
     spec = t[FT_BENCH_LOAD_SERVER_SPEC];
     if (spec->window_us && t[FT_BENCH_LOAD_PIPELINE]->window_us)
-        put(out, "server_throughput_ratio",
-            over(ft_bench_load_tally_per_s(t[FT_BENCH_LOAD_PIPELINE]),
-                 ft_bench_load_tally_per_s(spec)));
+        compare_servers_in(r, t[FT_BENCH_LOAD_PIPELINE], spec, out);
     for (uint32_t m = FT_BENCH_LOAD_EDGE; m < FT_BENCH_LOAD_MODES; m++)
         if (spec->window_us && t[m]->window_us)
             put(itl, ft_bench_load_mode_name((ft_bench_load_mode)m),
@@ -205,7 +273,7 @@ static void compare_categories(const ft_bench_load_report *r, json_t *out)
 void ft_bench_load_compare(const ft_bench_load_report *r, json_t *out)
 {
     compare_servers(r, out);
-    compare_itl(r, out);
+    compare_modes(r, out);
     compare_proactive(r, out);
     compare_early(r, out);
     compare_predictor(r, out);

@@ -11,4 +11,7 @@
 /* Adds the comparisons to the object, as docs/BENCHMARKS.md names them. */
 void ft_bench_load_compare(const ft_bench_load_report *report, json_t *out);
 
+/* The median of a[i] / b[i]: of two cells' values, a round each. n <= FT_BENCH_ROUNDS_MAX. */
+double ft_bench_load_median_ratio(const double *a, const double *b, uint32_t n);
+
 #endif

@@ -25,6 +25,7 @@ typedef struct stage {
     pthread_cond_t changed;
     uint32_t n_started, n_ended;
     int64_t start_us, end_us; /* of the window, as far as it is known */
+    ft_verifier_stats server; /* over the window, once it is closed */
     bool failed;
     ft_error err; /* of the first failure */
 } stage;
@@ -203,7 +204,10 @@ static ft_status count_text(stage *st, slot *s, ft_error *err)
 static void count_windows(stage *st, const slot *slots)
 {
     const uint32_t n = st->opts->n_slots, category = slots[0].prompt->category;
-    ft_bench_load_tally of = {.window_us = (uint64_t)(st->end_us - st->start_us)};
+    ft_bench_load_tally of = {.window_us = (uint64_t)(st->end_us - st->start_us),
+                              .window_own_us = st->server.own_us,
+                              .window_verify_us = ft_verifier_stats_verify_us(&st->server),
+                              .window_made = st->server.tokens};
     bool one = true;
     for (uint32_t i = 0; i < n; i++) {
         one = one && slots[i].prompt->category == category;
@@ -249,6 +253,7 @@ static ft_status watch(stage *st, ft_error *err, bool *counted)
         return status;
     const ft_bench_load_counters grown = ft_bench_load_counters_since(&a, &b);
     ft_bench_load_counters_add(&st->sample->server, &grown);
+    st->server = grown.stats;
     st->sample->driver_cpu_s += used;
     st->sample->window_s += (double)(st->end_us - st->start_us) / 1e6;
     *counted = true;
@@ -427,6 +432,8 @@ void ft_bench_load_sample_join(ft_bench_load_sample *sum, const ft_bench_load_sa
     sum->device_forwards += more->device_forwards;
     sum->device_late += more->device_late;
     sum->misses += more->misses;
+    sum->line_answers += more->line_answers;
+    sum->line_bytes += more->line_bytes;
 }
 
 ft_bench_load_tally ft_bench_load_tally_total(const ft_bench_load_sample *sample)

@@ -23,8 +23,10 @@ typedef struct ft_bench_load_tally {
     uint64_t trees, drafted, accepted; /* drafts that had nodes, their nodes, those accepted */
     uint64_t tree_tokens;              /* that verdicts on trees brought */
     /* Of the windows of waves whose texts are of one category: their length, the tokens in them,
-     * and the sum over tokens of the time since the one before. */
+     * and the sum over tokens of the time since the one before. Of the server's engine: time of
+     * drafting and of verifying, and tokens that it made. */
     uint64_t window_us, window_tokens, window_itl_us, window_itl_tokens;
+    uint64_t window_own_us, window_verify_us, window_made;
     ft_gen_stats edge; /* what the edges say of these texts */
 } ft_bench_load_tally;
 
@@ -42,8 +44,10 @@ typedef struct ft_bench_load_sample {
     uint64_t misses; /* of the recording: computed by the draft model in this process meanwhile */
     ft_bench_load_tally tally[FT_BENCH_LOAD_CATEGORIES];
     ft_bench_load_traffic traffic;
-    uint64_t uplink_bits_per_s; /* as the edge found that ended a text last; 0: not known */
-    uint32_t mismatches;        /* texts that are not the reference's */
+    uint64_t uplink_bits_per_s;        /* as the edge found that ended a text last; 0: not known */
+    uint32_t mismatches;               /* texts that are not the reference's */
+    uint64_t line_answers, line_bytes; /* of layer splitting, filled in by the caller: answers, and
+                                        bytes both ways */
 } ft_bench_load_sample;
 
 /* Frees its lists. All-zero is legal. */

@@ -1,30 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child server. It writes its ports into files of a temporary directory, beside its log. It
-// dies with this process (PR_SET_PDEATHSIG), so that nothing is left behind.
+// The child server. It writes its ports into files of a temporary directory, beside its log.
 #include "bench/load_server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/num.h"
 #include "bench/bench.h"
+#include "bench/load_process.h"
 
 #define START_S     300 /* to load a model */
-#define STOP_S      10
 #define POLL_NS     2000000
-#define ARGS_MAX    48
+#define ARGS_MAX    64
 #define NUMBER_SZ   24
 #define KV_TOK_MOST (1u << 26)
 
@@ -54,25 +49,6 @@ static void add_number(arguments *a, const char *flag, uint32_t value)
 {
     snprintf(a->number[a->n], NUMBER_SZ, "%u", value);
     add(a, flag, a->number[a->n]);
-}
-
-/* In the child: never returns. Only calls that are safe between fork and exec. */
-static void become(const ft_bench_load_server_opts *o, arguments *a, int log, pid_t parent)
-{
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    if (o->core >= 0) {
-        CPU_SET((size_t)o->core, &cpus);
-        if (sched_setaffinity(0, sizeof cpus, &cpus) != 0)
-            _exit(126);
-    }
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
-        _exit(126);
-    dup2(log, STDERR_FILENO);
-    dup2(log, STDOUT_FILENO);
-    setpgid(0, 0); /* Ctrl-C is the driver's to handle */
-    execv("/proc/self/exe", a->arg);
-    _exit(127);
 }
 
 static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server *s, ft_error *err)
@@ -113,23 +89,18 @@ static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server 
         add(&a, "--cache-type", o->cache_type);
     if (o->rules)
         add(&a, "--rules", o->rules);
+    if (o->rpc) {
+        add(&a, "--rpc", o->rpc);
+        add(&a, "--device", "RPC0");
+        add_number(&a, "--n-gpu-layers", o->offload);
+    }
     if (o->no_prefix_cache)
         add(&a, "--no-prefix-cache", NULL);
     if (o->timeline_mb) {
         add(&a, "--timeline", timeline);
         add_number(&a, "--timeline-mb", o->timeline_mb);
     }
-    int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (log < 0)
-        return ft_error_set(err, FT_IO, "%s: %s", log_path, strerror(errno));
-    pid_t parent = getpid(), pid = fork();
-    if (pid == 0)
-        become(o, &a, log, parent);
-    close(log);
-    if (pid < 0)
-        return ft_error_set(err, FT_EXHAUSTED, "cannot start a server: %s", strerror(errno));
-    s->pid = pid;
-    return FT_OK;
+    return ft_bench_load_process_start(a.arg, o->core, log_path, err, &s->pid);
 }
 
 /* ---- until it listens ---- */
@@ -148,36 +119,11 @@ static int read_port(const ft_bench_load_server *s, const char *file)
     return port;
 }
 
-/* The log's last line: it says why the server ended. */
-static ft_status what_it_said(const ft_bench_load_server *s, const char *what, ft_error *err)
+static ft_status said(const ft_bench_load_server *s, const char *what, ft_error *err)
 {
-    char path[64], line[256], last[256] = "no word";
+    char path[64];
     path_of(s, "log", path);
-    FILE *in = fopen(path, "r");
-    while (in && fgets(line, sizeof line, in)) {
-        line[strcspn(line, "\n")] = 0;
-        if (line[0])
-            memcpy(last, line, sizeof last);
-    }
-    if (in)
-        fclose(in);
-    return ft_error_set(err, FT_UNAVAILABLE, "the server %s: %s", what, last);
-}
-
-/* True once the child is gone; reaps it. */
-static bool reaped(ft_bench_load_server *s, double wait_s)
-{
-    const struct timespec pause = {.tv_nsec = POLL_NS};
-    double until = ft_bench_now_s() + wait_s;
-    do {
-        if (s->pid <= 0)
-            return true;
-        if (waitpid(s->pid, NULL, WNOHANG) != 0)
-            s->pid = 0;
-        else if (wait_s > 0)
-            nanosleep(&pause, NULL);
-    } while (s->pid > 0 && ft_bench_now_s() < until);
-    return s->pid <= 0;
+    return ft_bench_load_process_said(path, what, err);
 }
 
 static ft_status wait_ready(const ft_bench_load_server_opts *o, ft_bench_load_server *s,
@@ -186,12 +132,12 @@ static ft_status wait_ready(const ft_bench_load_server_opts *o, ft_bench_load_se
     const struct timespec pause = {.tv_nsec = POLL_NS};
     double until = ft_bench_now_s() + START_S;
     for (int port = 0; !port;) {
-        if (reaped(s, 0))
-            return what_it_said(s, "ended", err);
+        if (ft_bench_load_process_gone(&s->pid, 0))
+            return said(s, "the server ended", err);
         if (o->stop && o->stop())
             return ft_error_set(err, FT_CANCELLED, "stopped");
         if (ft_bench_now_s() > until)
-            return what_it_said(s, "does not listen", err);
+            return said(s, "the server does not listen", err);
         port = read_port(s, "port");
         s->metrics_port = read_port(s, "metrics");
         if (!port || !s->metrics_port) {
@@ -228,27 +174,15 @@ ft_status ft_bench_load_server_start(const ft_bench_load_server_opts *opts, ft_e
     return status;
 }
 
-static void end(ft_bench_load_server *s)
-{
-    if (s->pid <= 0)
-        return;
-    kill(s->pid, SIGTERM);
-    if (!reaped(s, STOP_S)) {
-        kill(s->pid, SIGKILL);
-        waitpid(s->pid, NULL, 0);
-        s->pid = 0;
-    }
-}
-
 void ft_bench_load_server_end(ft_bench_load_server *s, char path[64])
 {
-    end(s);
+    ft_bench_load_process_stop(&s->pid);
     path_of(s, "timeline", path);
 }
 
 void ft_bench_load_server_stop(ft_bench_load_server *s)
 {
-    end(s);
+    ft_bench_load_process_stop(&s->pid);
     for (size_t i = 0; s->dir[0] && i < FT_COUNT(files); i++) {
         char path[64];
         path_of(s, files[i], path);

@@ -23,6 +23,8 @@ typedef struct ft_bench_load_server_opts {
     const char *policy, *slo, *costs, *cache_type,
         *rules; /* as serve's flags; NULL: its defaults */
     bool no_prefix_cache;
+    const char *rpc; /* HOST:PORT of an rpc-server, which computes the last `offload` layers */
+    uint32_t offload;
     uint32_t timeline_mb; /* it writes a timeline of so many MB at most; 0: none */
     int core;             /* the server runs there and nowhere else; < 0: anywhere */
     ft_bench_stop stop;

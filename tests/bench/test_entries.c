@@ -115,7 +115,12 @@ static void test_missing_files(void **state)
     const ft_bench_schedule_opts schedule = {
         .pending = 1, .rows = 1, .queues = 1, .costs = missing};
     const ft_bench_serving_opts serving = {
-        .model = missing, .draft = path, .prompts = missing, .n = 2, .batch = 1, .rounds = 1};
+        .model = missing,
+        .draft = path,
+        .prompts = missing,
+        .n = 2,
+        .rounds = 1,
+        .sweep = {.batch = {{1}, 1}, .depth = {{1}, 1}, .n_draft_ms = 1, .shape = {true}}};
     ft_bench_capacity_opts capacity = {.model = missing, .draft = path, .prompts = missing};
     const ft_bench_codec_opts codec = {.distributions = 1, .draft = missing, .prompts = missing};
     const ft_bench_law_opts law = {

@@ -89,8 +89,9 @@ static void test_medians_of_rounds(void **state)
     report_free(r, figures);
 }
 
-/* The bound: time that the server has for verifying once it does not draft, times what verdicts
- * bring. Verifying is passes, head and walks. */
+/* The bound: what server-spec's engine drafts and verifies for a token, over what edge+pipeline's
+ * verifies for one. Verifying is passes, head and walks. With prices, dollars follow: one device in
+ * `edge` for each session, two in the pipeline. */
 static void test_bound_and_costs(void **state)
 {
     const ft_bench_load_set set = {0};
@@ -98,9 +99,11 @@ static void test_bound_and_costs(void **state)
     ft_bench_load_sample spec = sample_of(300, 20), pipe = sample_of(500, 10);
     r->mode[FT_BENCH_LOAD_SERVER_SPEC] = r->mode[FT_BENCH_LOAD_PIPELINE] = true;
     r->ratio = 0.1;
-    spec.window_verdicts = pipe.window_verdicts = 100;
+    r->batch = 3;
+    r->price = (ft_bench_load_price){.server = 4, .edge = 0.5};
     pipe.window_tokens = 450;
     ft_verifier_stats *s = &spec.server.stats;
+    s->tokens = 300;
     s->own_us = 300000;
     s->own_forwards = 100;
     s->forward_us = 400000;
@@ -108,23 +111,80 @@ static void test_bound_and_costs(void **state)
     s->judge_us = 50000;
     s->passes.n = 60;
     s->idle_us = 300000;
+    pipe.server.stats.tokens = 450;
+    pipe.server.stats.forward_us = 540000;
+    pipe.server.stats.rest_us = 60000;
     const double busy_us = 900000;
     spec.mismatches = 1;
     ft_bench_load_report_add(r, FT_BENCH_LOAD_SERVER_SPEC, 0, &spec);
     ft_bench_load_report_add(r, FT_BENCH_LOAD_PIPELINE, 0, &pipe);
     json_t *figures = json_object();
     ft_bench_load_report_json(r, figures);
-    const double bound = 900.0 / 600 * (4.5 / 3);
+    const double bound = (900.0 / 300) / (540.0 / 450), dollars = 4 / (4 + 6 * 0.5);
     expect(at(figures, "bound", "15", NULL), bound);
     expect(at(figures, "within_bound", "15", NULL), 1.5 / bound);
+    expect(at(figures, "cost_efficiency_ratio", "15", NULL), 1.5 * dollars);
+    expect(at(figures, "cost_bound", "15", NULL), bound * dollars);
+    expect(at(figures, "server_time_saved", "edge+pipeline", "15"), 1 - (600.0 / 450) / 3);
     expect(at(figures, "server_forward_ms", NULL, NULL), 3);
     expect(at(figures, "server_verify_ms", NULL, NULL), 10);
     expect(at(figures, "server_ratio", NULL, NULL), 0.3);
     expect(at(figures, "verify_times_for_ratio", NULL, NULL), 3);
-    const json_t *cell =
-        json_object_get(json_object_get(json_object_get(figures, "modes"), "server-spec"), "15");
+    const json_t *modes = json_object_get(figures, "modes");
+    const json_t *cell = json_object_get(json_object_get(modes, "server-spec"), "15");
     expect(at(cell, "idle_share", NULL, NULL), 300000 / (busy_us + 300000));
+    expect(at(cell, "drafting_share", NULL, NULL), 0.25);
+    expect(at(cell, "verifying_share", NULL, NULL), 0.5);
+    expect(at(cell, "other_share", NULL, NULL) + 1, 1);
+    expect(at(cell, "busy_ms_per_token", NULL, NULL), 3);
+    expect(at(cell, "tokens_per_dollar", NULL, NULL), 300 * 3600 / 4.0);
+    cell = json_object_get(json_object_get(modes, "edge+pipeline"), "15");
+    expect(at(cell, "other_share", NULL, NULL), 0.1);
+    expect(at(cell, "tokens_per_dollar", NULL, NULL), 450 * 3600 / 7.0);
     assert_true(json_is_false(json_object_get(figures, "identical")));
+    report_free(r, figures);
+}
+
+/* A mode's gains over plain decoding, over a server that drafts, and over edges that only wait; and
+ * texts of layers that another program computes need not be the same. */
+static void test_modes_side_by_side(void **state)
+{
+    static const struct {
+        ft_bench_load_mode mode;
+        double itl_ms;
+        uint64_t verdicts;
+    } cells[] = {{FT_BENCH_LOAD_PLAIN, 40, 100},
+                 {FT_BENCH_LOAD_SERVER_SPEC, 25, 40},
+                 {FT_BENCH_LOAD_LAYER_SPLIT, 60, 100},
+                 {FT_BENCH_LOAD_EDGE, 30, 25},
+                 {FT_BENCH_LOAD_PROACTIVE, 20, 20}};
+    const ft_bench_load_set set = {.n_categories = 1, .category = {"math"}};
+    ft_bench_load_report *r = report_new(&set);
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        ft_bench_load_sample s = sample_of(100, cells[i].itl_ms);
+        s.tally[0] = (ft_bench_load_tally){
+            .texts = 1, .tokens = 100, .verdicts = cells[i].verdicts, .verdict_tokens = 100};
+        s.mismatches = cells[i].mode == FT_BENCH_LOAD_LAYER_SPLIT;
+        s.line_answers = 300;
+        r->mode[cells[i].mode] = true;
+        ft_bench_load_report_add(r, cells[i].mode, 0, &s);
+    }
+    json_t *figures = json_object();
+    ft_bench_load_report_json(r, figures);
+    expect(at(figures, "itl_ratio", "edge", "15"), 1.2);
+    expect(at(figures, "itl_ratio", "layer-split", "15"), 2.4);
+    expect(at(figures, "layer_split_itl_ratio", "edge+proactive", "15"), 3);
+    expect(at(figures, "speedup", "server-spec", "15"), 1.6);
+    expect(at(figures, "speedup", "edge+proactive", "15"), 2);
+    const json_t *gain = json_object_get(figures, "tokens_per_verify_gain");
+    expect(at(gain, "over_server_spec", "edge", "15"), 0.6);
+    expect(at(gain, "over_server_spec", "edge+proactive", "15"), 1);
+    expect(at(gain, "over_edge", "edge+proactive", "15"), 0.25);
+    assert_null(json_object_get(figures, "cost_efficiency_ratio")); /* no price is known */
+    assert_true(json_is_true(json_object_get(figures, "identical")));
+    const json_t *split = json_object_get(json_object_get(figures, "modes"), "layer-split");
+    expect(at(split, "15", "line_answers_per_token", NULL), 3);
+    assert_true(json_is_false(json_object_get(json_object_get(split, "15"), "identical")));
     report_free(r, figures);
 }
 
@@ -256,8 +316,11 @@ static void test_capacities(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_medians_of_rounds), cmocka_unit_test(test_bound_and_costs),
-        cmocka_unit_test(test_tallies),           cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_medians_of_rounds),
+        cmocka_unit_test(test_bound_and_costs),
+        cmocka_unit_test(test_modes_side_by_side),
+        cmocka_unit_test(test_tallies),
+        cmocka_unit_test(test_probe),
         cmocka_unit_test(test_capacities),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

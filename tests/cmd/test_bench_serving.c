@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `foretoken bench serving` as a program, on tiny models: all modes over a link without and with
-// delay. It says the same text in every mode, its JSON has what readers of its figures ask for, and
-// drafts are small on the wire. How large rates and times are is not looked at.
+// delay, and lists of settings. It says the same text in every mode, its JSON has what readers of
+// its figures ask for, and drafts are small on the wire. How large rates are is not looked at.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -79,15 +79,13 @@ static void check_cell(const json_t *cell, bool drafts)
 
 static void test_all_modes(void **state)
 {
-    static const char *const comparisons[] = {"server_throughput_ratio",
-                                              "bound",
-                                              "within_bound",
-                                              "proactive_tokens_per_verify_gain",
-                                              "proactive_itl_gain",
-                                              "early_itl_ratio",
-                                              "early_itl_gain"};
+    static const char *const comparisons[] = {
+        "server_throughput_ratio", "bound",           "within_bound",
+        "cost_efficiency_ratio",   "cost_bound",      "proactive_tokens_per_verify_gain",
+        "proactive_itl_gain",      "early_itl_ratio", "early_itl_gain"};
     int status;
-    json_t *json = run("-n 12 --rtt 0,1 --draft-ms 0.5 --rounds 2 --draft-depth 3", &status);
+    json_t *json =
+        run("-n 12 --rtt 0,1 --draft-ms 0.5 --rounds 2 --draft-depth 3 --server-depth 3", &status);
     assert_int_equal(status, 0);
     assert_non_null(json);
     const json_t *by_mode = json_object_get(json, "modes");
@@ -228,9 +226,148 @@ static void test_by_category(void **state)
     tiny_pair_remove(&six);
 }
 
+static const json_t *setting_of(const json_t *json, size_t i)
+{
+    const json_t *setting = json_array_get(json_object_get(json, "settings"), i);
+    assert_non_null(setting);
+    return setting;
+}
+
+static double in_cell(const json_t *setting, const char *mode, const char *key)
+{
+    const json_t *by_rtt = json_object_get(json_object_get(setting, "modes"), mode);
+    return program_number(json_object_get(by_rtt, "1"), key);
+}
+
+/* Several depths: edges draft as deep as they choose, and exactly each depth. A server's own
+ * figures are one measurement, whatever devices do. */
+static void test_depths(void **state)
+{
+    int status;
+    json_t *json = run("-n 24 --rtt 1 --rounds 1 --draft-ms 0.5 --draft-depth 1,3 --depth fixed "
+                       "--modes server-spec,edge,edge+pipeline --server-depth 2 --price 8:0.5",
+                       &status);
+    assert_int_equal(status, 0);
+    assert_true(json_is_true(json_object_get(json, "identical")));
+    assert_int_equal(json_array_size(json_object_get(json, "settings")), 3);
+    const json_t *rule = setting_of(json, 0), *one = setting_of(json, 1),
+                 *three = setting_of(json, 2);
+    assert_string_equal(json_string_value(json_object_get(rule, "pipeline_depth")), "rule");
+    assert_string_equal(json_string_value(json_object_get(three, "pipeline_depth")), "fixed");
+    assert_true(program_number(rule, "depth") == 3 && program_number(one, "depth") == 1);
+    assert_true(in_cell(one, "edge", "depth") <= 1 && in_cell(three, "edge", "depth") > 1);
+    assert_true(in_cell(one, "server-spec", "tokens_per_core_s") ==
+                in_cell(three, "server-spec", "tokens_per_core_s"));
+    const json_t *chosen = json_array_get(json_object_get(json, "chosen_depths"), 0);
+    chosen = json_object_get(json_object_get(chosen, "rtt_ms"), "1");
+    const double best = program_number(chosen, "best");
+    assert_true(best == 1 || best == 3);
+    assert_true(program_number(chosen, "chosen") >= 1 && program_number(chosen, "chosen") <= 3);
+    assert_int_equal(json_object_size(json_object_get(chosen, "depths")), 2);
+    (void)program_number(chosen, "over_best");
+    /* two devices in the pipeline, beside a server of 8 dollars */
+    const double tokens = program_number(json_object_get(json, "server_throughput_ratio"), "1");
+    const double dollars = program_number(json_object_get(json, "cost_efficiency_ratio"), "1");
+    assert_true(tokens > 0 && dollars > 0.999 * tokens * 8 / 9 && dollars < 1.001 * tokens * 8 / 9);
+    json_decref(json);
+}
+
+/* Batches, devices and shapes in all combinations; of every prompt as many texts in each. */
+static void test_sweep(void **state)
+{
+    int status;
+    json_t *json = run("-n 8 --rtt 1 --rounds 1 --draft-ms 0.5,2 --shape tree,chain --depth fixed "
+                       "--draft-depth 3 --modes plain,edge",
+                       &status);
+    assert_int_equal(status, 0);
+    assert_true(json_is_true(json_object_get(json, "identical")));
+    assert_int_equal(json_array_size(json_object_get(json, "settings")), 4);
+    assert_int_equal(json_array_size(json_object_get(json, "chosen_depths")), 0);
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *setting = setting_of(json, i);
+        const bool chain = i >= 2;
+        assert_string_equal(json_string_value(json_object_get(setting, "shape")),
+                            chain ? "chain" : "tree");
+        assert_true(program_number(setting, "draft_ms") == (i % 2 ? 2 : 0.5));
+        assert_true(in_cell(setting, "edge", "texts") == 2);
+        assert_true((in_cell(setting, "edge", "nodes_per_tree") <= 3) == chain);
+    }
+    json_decref(json);
+}
+
+/* server-spec is tuned for each batch: it has one of the depths and budgets that were tried. */
+static void test_tuned(void **state)
+{
+    int status;
+    tiny_pair four = tiny_pair_make("{\"turns\": [\"0 + 3\"]}\n{\"turns\": [\"1 + 3\"]}\n"
+                                    "{\"turns\": [\"2 + 3\"]}\n{\"turns\": [\"3 + 3\"]}\n");
+    json_t *json = tiny_pair_bench(&four, "bench serving",
+                                   "-n 12 --rtt 0 --rounds 1 --draft-ms 0.5 --modes server-spec "
+                                   "--spec-draft-n-max 3 --draft-width 2 --batch 1,2",
+                                   &status);
+    assert_int_equal(status, 0);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *spec = json_object_get(setting_of(json, i), "server_spec"), *one;
+        const json_t *tried = json_object_get(spec, "tried");
+        double most_laps = 0, laps_of_chosen = 0;
+        size_t k;
+        assert_true(json_is_true(json_object_get(spec, "tuned")));
+        assert_int_equal(json_array_size(tried), 3); /* depths 1 to 3, of at most 3 nodes */
+        json_array_foreach((json_t *)tried, k, one)
+        {
+            const double laps = program_number(one, "laps");
+            assert_true(laps >= 1 && program_number(one, "budget") == 3);
+            most_laps = laps > most_laps ? laps : most_laps;
+            if (program_number(one, "depth") == program_number(spec, "depth"))
+                laps_of_chosen = laps;
+        }
+        assert_true(laps_of_chosen == most_laps && laps_of_chosen >= 4);
+    }
+    json_decref(json);
+    tiny_pair_remove(&four);
+}
+
+/* Layers on another machine, behind a line: every token is at least a round trip. */
+static void test_layer_split(void **state)
+{
+    int status;
+    json_t *json =
+        run("-n 12 --rtt 0,4 --rounds 1 --draft-ms 0.5 --modes plain,layer-split,edge", &status);
+    if (status != 0) {
+        tiny_pair no = pair;
+        program_refuses("RPC", "bench serving -m '%s' -md '%s' --prompts '%s' --modes layer-split",
+                        no.target, no.draft, no.prompts);
+        skip(); /* this ggml has no RPC, and says so */
+    }
+    const json_t *split = json_object_get(json_object_get(json, "modes"), "layer-split");
+    const json_t *slow = json_object_get(split, "4");
+    assert_true(program_number(slow, "line_answers_per_token") >= 1);
+    assert_true(program_number(slow, "line_bytes_per_token") > 128 * 4); /* a hidden state */
+    assert_true(program_number(json_object_get(slow, "itl_ms"), "mean") >= 4);
+    assert_true(program_number(slow, "tokens_per_verify") == 1);
+    const json_t *ratio = json_object_get(json, "layer_split_itl_ratio");
+    (void)program_number(json_object_get(ratio, "edge"), "4");
+    json_decref(json);
+}
+
 static void test_refusals(void **state)
 {
     static const char *const args[] = {"--modes plain,fast",
+                                       "--batch 1,0",
+                                       "--batch 1,2", /* two prompts are too few */
+                                       "--draft-depth 65",
+                                       "--draft-depth 3,",
+                                       "--draft-ms 1,x",
+                                       "--shape trees",
+                                       "--server-depth 0",
+                                       "--server-depth 2,3",
+                                       "--server-depth fast",
+                                       "--price 4",
+                                       "--price 4:",
+                                       "--price 0:1",
+                                       "--price a100:rtx4090",
+                                       "--price 4:-1",
+                                       "--plot x.gif",
                                        "--modes plain,",
                                        "--modes ''",
                                        "--rtt 1,",
@@ -257,6 +394,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_modes),   cmocka_unit_test(test_sampled),
         cmocka_unit_test(test_by_category), cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_depths),      cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_tuned),       cmocka_unit_test(test_layer_split),
         cmocka_unit_test(test_timeline),    cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
