@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "http/json.h"
+#include "http/page.h"
 #include "http/reply.h"
 #include "http/request.h"
 
@@ -48,11 +49,12 @@ struct ft_http_exchange {
 
 struct route {
     const char *path;
-    bool prefix;  /* more must follow */
-    bool post;    /* else GET and HEAD */
-    bool chat;    /* the body has messages, else a prompt */
-    bool open;    /* always there, and answered without a key */
-    bool metrics; /* there if the backend has metrics; others: if it generates */
+    bool prefix;              /* more must follow */
+    bool post;                /* else GET and HEAD */
+    bool chat;                /* the body has messages, else a prompt */
+    bool open;                /* answered without a key; always there, but for pages */
+    bool metrics;             /* there if the backend has metrics; others: if it generates */
+    const ft_http_page *page; /* NULL: no page for people */
     enum MHD_Result (*answer)(ft_http_exchange *x);
 };
 
@@ -164,6 +166,12 @@ static enum MHD_Result answer_metrics(ft_http_exchange *x)
     return reply_body(x, status, "text/plain; version=0.0.4; charset=utf-8", &body);
 }
 
+/* Without a key: the page asks for one, and sends it with what it asks. */
+static enum MHD_Result answer_page(ft_http_exchange *x)
+{
+    return ft_http_reply_page(x->connection, &x->defaults, x->route->page);
+}
+
 /* --- completions --- */
 
 /* libmicrohttpd's reader, in the connection's thread: waits for bytes. */
@@ -225,6 +233,7 @@ static const route routes[] = {
     {.path = "/v1/models/", .prefix = true, .answer = answer_model},
     {.path = "/v1/chat/completions", .post = true, .chat = true, .answer = answer_completion},
     {.path = "/v1/completions", .post = true, .answer = answer_completion},
+    {.path = "/", .open = true, .page = &ft_http_page_chat, .answer = answer_page},
     {.path = "/health", .open = true, .answer = answer_health},
     {.path = "/metrics", .metrics = true, .answer = answer_metrics},
 };
@@ -315,14 +324,21 @@ static ft_status check_source(ft_http_exchange *x, const char **path)
     return FT_OK;
 }
 
+static bool is_there(const ft_http *http, const route *r)
+{
+    const ft_http_backend *b = &http->backend;
+    if (r->page)
+        return b->generate && !http->no_page;
+    return r->open || (r->metrics ? b->metrics != NULL : b->generate != NULL);
+}
+
 static ft_status find_route(ft_http_exchange *x, const char *path)
 {
-    const ft_http_backend *b = &x->http->backend;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         const route *r = &routes[i];
         size_t n = strlen(r->path);
         if (r->prefix ? strncmp(path, r->path, n) == 0 && path[n] : strcmp(path, r->path) == 0)
-            if (r->open || (r->metrics ? b->metrics != NULL : b->generate != NULL)) {
+            if (is_there(x->http, r)) {
                 x->route = r;
                 x->tail = path + n;
                 x->allow = r->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";

@@ -36,6 +36,7 @@ struct ft_http {
     uint32_t stall_timeout_s;
     uint32_t keep_alive_s;
     int64_t started_s; /* since 1970 */
+    bool no_page;
 };
 
 typedef struct ft_http_exchange ft_http_exchange;

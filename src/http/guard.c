@@ -95,8 +95,11 @@ static bool has_port(const char *name)
     return after && strchr(after, ':');
 }
 
-static ft_status add_allowed_host(ft_http_guard *guard, const char *name, int port, ft_error *err)
+/* A page that came from this name has its origin: our own, /, does. */
+static ft_status add_allowed_host(ft_http_guard *guard, const char *name, int port, bool tls,
+                                  ft_error *err)
 {
+    const char *scheme = tls ? "https" : "http";
     if (!name || name[0] == 0 || strpbrk(name, "*/@, \t") ||
         (name[0] != '[' && strchr(name, ':') != strrchr(name, ':')))
         return ft_error_set(err, FT_INVALID,
@@ -105,8 +108,11 @@ static ft_status add_allowed_host(ft_http_guard *guard, const char *name, int po
                             "wildcard",
                             name ? name : "");
     ft_buf_printf(&guard->hosts, "%s%c", name, 0);
-    if (!has_port(name))
+    ft_buf_printf(&guard->origins, "%s://%s%c", scheme, name, 0);
+    if (!has_port(name)) {
         ft_buf_printf(&guard->hosts, "%s:%d%c", name, port, 0);
+        ft_buf_printf(&guard->origins, "%s://%s:%d%c", scheme, name, port, 0);
+    }
     return FT_OK;
 }
 
@@ -151,7 +157,7 @@ ft_status ft_http_guard_init(ft_http_guard *guard, const ft_http_opts *opts, int
         add_own(guard, own[i], port, tls);
     add_bound(guard, opts->host, port, tls);
     for (size_t i = 0; status == FT_OK && i < opts->n_allow_hosts; i++)
-        status = add_allowed_host(guard, opts->allow_hosts[i], port, err);
+        status = add_allowed_host(guard, opts->allow_hosts[i], port, tls, err);
     for (size_t i = 0; status == FT_OK && i < opts->n_allow_origins; i++)
         status = add_allowed_origin(guard, opts->allow_origins[i], err);
     if (guard->hosts.failed || guard->origins.failed || !guard->api_key != !opts->api_key)

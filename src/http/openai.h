@@ -91,7 +91,8 @@ typedef struct ft_http_opts {
     ft_http_whose whose; /* instead of api_key; find NULL: no such keys */
     /* Further values allowed in Host ("edge.local:8080"; a name without a port is also allowed with
      * ours) and in Origin ("http://localhost:3000"). Always allowed in both: the loopback names and
-     * `host`, unless it is a wildcard, with our port. All strings of these options are copied. */
+     * `host`, unless it is a wildcard, with our port. An allowed Host is allowed as Origin, too: so
+     * our page works under that name. All strings of these options are copied. */
     const char *const *allow_hosts;
     size_t n_allow_hosts;
     const char *const *allow_origins;
@@ -116,6 +117,7 @@ typedef struct ft_http_opts {
     /* When many requests of one client are refused (4xx but 429), further ones are answered once in
      * this time. 0: 100 ms. */
     uint32_t refusal_ms;
+    bool no_page; /* no chat page at `/`, which is there if the backend generates */
     ft_http_backend backend;
 } ft_http_opts;
 

@@ -24,7 +24,8 @@ static enum MHD_Result queue(struct MHD_Connection *connection, const ft_http_re
 {
     const header common[] = {
         {"X-Content-Type-Options", "nosniff"},
-        {"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
+        {"Content-Security-Policy",
+         reply->csp ? reply->csp : "default-src 'none'; frame-ancestors 'none'"},
         {"Cross-Origin-Resource-Policy", "same-origin"},
         {"Cache-Control", "no-store"},
         {"Vary", "Origin"},
@@ -57,6 +58,21 @@ enum MHD_Result ft_http_reply_send(struct MHD_Connection *connection, const ft_h
                                    ft_buf *body)
 {
     return queue(connection, reply, from_buf(body), NULL, 0);
+}
+
+enum MHD_Result ft_http_reply_page(struct MHD_Connection *connection, const ft_http_reply *reply,
+                                   const ft_http_page *page)
+{
+    static const header more[] = {{"Referrer-Policy", "no-referrer"},
+                                  {"Cross-Origin-Opener-Policy", "same-origin"}};
+    ft_http_reply own = *reply;
+    own.status = MHD_HTTP_OK;
+    own.type = "text/html; charset=utf-8";
+    own.csp = page->csp;
+    return queue(
+        connection, &own,
+        MHD_create_response_from_buffer(page->n, (void *)page->html, MHD_RESPMEM_PERSISTENT), more,
+        sizeof more / sizeof *more);
 }
 
 enum MHD_Result ft_http_reply_fail(struct MHD_Connection *connection, const ft_http_reply *reply,

@@ -10,18 +10,24 @@
 
 #include "base/buf.h"
 #include "http/fail.h"
+#include "http/page.h"
 
 typedef struct ft_http_reply {
     unsigned status;
     const char *type;   /* Content-Type; NULL: no content */
     const char *origin; /* the request's Origin, if it is allowed; else NULL */
     const char *allow;  /* the value of Allow, or NULL */
+    const char *csp;    /* Content-Security-Policy; NULL: nothing is allowed */
     bool close;         /* the connection is closed after it */
 } ft_http_reply;
 
 /* Queues a response. Takes the bytes of body, also on failure. */
 enum MHD_Result ft_http_reply_send(struct MHD_Connection *connection, const ft_http_reply *reply,
                                    ft_buf *body);
+
+/* Queues a page, with status 200. */
+enum MHD_Result ft_http_reply_page(struct MHD_Connection *connection, const ft_http_reply *reply,
+                                   const ft_http_page *page);
 
 /* Queues the error. The status and type of `reply` are not used. */
 enum MHD_Result ft_http_reply_fail(struct MHD_Connection *connection, const ft_http_reply *reply,

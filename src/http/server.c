@@ -216,6 +216,7 @@ static ft_status init(ft_http *http, const ft_http_opts *opts, ft_error *err)
     http->stall_timeout_s = opts->stall_timeout_s ? opts->stall_timeout_s : 60;
     http->keep_alive_s = opts->keep_alive_s ? opts->keep_alive_s : 15;
     http->started_s = (int64_t)time(NULL);
+    http->no_page = opts->no_page;
     int fd;
     ft_error why = {0};
     if (ft_listen(host, opts->port, &why, &fd) != FT_OK)
