@@ -35,6 +35,7 @@
   }
 
   const actions = {
+    isLast: (message) => chat.messages[chat.messages.length - 1] === message,
     edit(message, text) {
       if (growing)
         return;
@@ -128,7 +129,8 @@
   }
 
   function requestOf(messages, how) {
-    const request = { messages: messages.map(({ role, text }) => ({ role, content: text })), seed: how.seed };
+    const said = messages.filter(({ role, text }) => role === 'user' || text !== ''); // not what failed
+    const request = { messages: said.map(({ role, text }) => ({ role, content: text })), seed: how.seed };
     if (how.system.trim() !== '')
       request.messages.unshift({ role: 'system', content: how.system });
     if (how.temperature !== '')

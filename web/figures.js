@@ -23,6 +23,7 @@ class Plot {
     this.below = svg.appendChild(document.createElementNS(Plot.#SVG, 'path'));
     this.below.setAttribute('class', 'below');
     this.line = svg.appendChild(document.createElementNS(Plot.#SVG, 'path'));
+    this.line.setAttribute('vector-effect', 'non-scaling-stroke');
   }
 
   clear() {

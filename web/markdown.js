@@ -346,14 +346,14 @@ const Markdown = (() => {
   function fill(parent, tag, source, lines, emit) {
     const element = document.createElement(tag);
     new Inline(source, lines, emit).all(element);
-    parent.append(element);
+    return parent.appendChild(element);
   }
 
   function build(parent, block, source, emit) {
     const make = (tag) => parent.appendChild(document.createElement(tag));
     switch (block.kind) {
-    case 'heading':
-      return fill(parent, `h${Math.min(block.level + 2, 6)}`, source, block.lines, emit);
+    case 'heading': // of one level for who listens, so that none is left out; the size shows the others
+      return void fill(parent, 'h3', source, block.lines, emit).classList.add(`l${block.level}`);
     case 'rule':
       return void make('hr');
     case 'quote': {
@@ -371,7 +371,7 @@ const Markdown = (() => {
         emit(code, line.from, Math.min(line.to + 1, source.length)));
     }
     default:
-      return fill(parent, 'p', source, block.lines, emit);
+      return void fill(parent, 'p', source, block.lines, emit);
     }
   }
 

@@ -64,7 +64,7 @@ class MessageView {
 
   constructor(message, on) {
     this.message = message;
-    this.on = on; // { edit, again, retry, plain, look }
+    this.on = on; // { isLast, edit, again, plain, look, hover, leave, pick }
     this.element = document.createElement('li');
     this.element.className = `message ${message.role}`;
     this.body = this.element.appendChild(document.createElement('div'));
@@ -97,10 +97,10 @@ class MessageView {
     if (message.error)
       this.after.append(this.#error(message.error));
     if (message.role === 'user') {
-      tools.append(button('Edit', 'Change this message and ask again', () => this.edit()));
+      tools.append(button('Edit', 'Change this message and ask again; what follows it is replaced', () => this.edit()));
     } else {
       tools.append(button('Copy', 'Copy the text', (e) => this.#copy(e.target)),
-        button('Again', 'Ask for another answer', () => on.again(message)));
+        ...(on.isLast(message) ? [button('Again', 'Ask for another answer', () => on.again(message))] : []));
       if (message.how && message.rounds && message.rounds.length > 0)
         tools.append(button('Again without drafts', 'The same seed, and nothing is drafted: compare both',
           () => on.plain(message)),
@@ -118,7 +118,9 @@ class MessageView {
     const box = document.createElement('div');
     box.className = 'error';
     box.setAttribute('role', 'alert');
-    box.append(text + ' ', button('Try again', '', () => this.on.again(this.message)));
+    box.append(`${text} `);
+    if (this.on.isLast(this.message))
+      box.append(button('Try again', '', () => this.on.again(this.message)));
     return box;
   }
 
