@@ -20,7 +20,7 @@ static const ft_flag api_rows[] = {
     {"--allow-origin", NULL, FT_FLAG(ft_api_flags, allow_origins), "URL",
      "origin of web pages that may use the API"},
     {"--no-page", NULL, FT_FLAG(ft_api_flags, http.no_page), NULL,
-     "no chat page at / (docs/HTTP.md)"},
+     "no pages for people: no chat at /, and of serve --metrics no /dashboard"},
     {"--https-cert", NULL, FT_FLAG(ft_api_flags, http.tls_cert), "FILE",
      "certificate of the API (PEM): serve https; SIGHUP reads it again"},
     {"--https-key", NULL, FT_FLAG(ft_api_flags, http.tls_key), "FILE", "its private key (PEM)"},
@@ -38,8 +38,7 @@ const ft_flag_group ft_flags_api_clients = FT_FLAG_ROWS(client_rows);
 bool ft_api_flags_given(const ft_api_flags *flags)
 {
     return flags->alias || flags->http.api_key || flags->api_key_file || flags->http.tls_cert ||
-           flags->http.tls_key || flags->http.no_page || flags->allow_hosts.n > 0 ||
-           flags->allow_origins.n > 0;
+           flags->http.tls_key || flags->allow_hosts.n > 0 || flags->allow_origins.n > 0;
 }
 
 static ft_status read_clients(ft_api_flags *flags, const char *who, ft_error *err)

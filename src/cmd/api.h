@@ -23,7 +23,7 @@ extern const ft_flag_group ft_flags_api; /* of ft_api_flags */
  * hold for gRPC, too. */
 extern const ft_flag_group ft_flags_api_clients;
 
-/* Whether any was given. */
+/* Whether any was given; --no-page, which is about the metrics, too, does not count. */
 bool ft_api_flags_given(const ft_api_flags *flags);
 /* FT_INVALID for flags that contradict each other, and for an API that other machines can reach
  * without a key, unless `insecure`. Sets what follows from them: the proxies, and the share of a

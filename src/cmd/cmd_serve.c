@@ -63,7 +63,8 @@ static ft_draft_params draft_params(const ft_draft_params *flags, bool no_specul
 static ft_status check_http(serve_flags *f, ft_error *err)
 {
     if (!f->http)
-        return ft_api_flags_given(&f->api) || f->http_port_file
+        return ft_api_flags_given(&f->api) || f->http_port_file ||
+                       (f->api.http.no_page && !f->metrics)
                    ? ft_error_set(err, FT_INVALID,
                                   "serve: there are flags of the OpenAI API but no --http-port")
                    : FT_OK;
@@ -83,6 +84,7 @@ static ft_status check_metrics(serve_flags *f, ft_error *err)
                    ? ft_error_set(err, FT_INVALID, "serve: --metrics-port-file needs --metrics")
                    : FT_OK;
     f->server.metrics_host = f->metrics_host;
+    f->server.no_page = f->api.http.no_page;
     return ft_cmd_parse_endpoint(f->metrics, "serve: --metrics", err, f->metrics_host,
                                  &f->server.metrics_port);
 }

@@ -234,6 +234,7 @@ static const route routes[] = {
     {.path = "/v1/chat/completions", .post = true, .chat = true, .answer = answer_completion},
     {.path = "/v1/completions", .post = true, .answer = answer_completion},
     {.path = "/", .open = true, .page = &ft_http_page_chat, .answer = answer_page},
+    {.path = "/dashboard", .open = true, .page = &ft_http_page_dashboard, .answer = answer_page},
     {.path = "/health", .open = true, .answer = answer_health},
     {.path = "/metrics", .metrics = true, .answer = answer_metrics},
 };
@@ -327,6 +328,8 @@ static ft_status check_source(ft_http_exchange *x, const char **path)
 static bool is_there(const ft_http *http, const route *r)
 {
     const ft_http_backend *b = &http->backend;
+    if (r->page == &ft_http_page_dashboard) /* it shows a server's metrics, not an edge's */
+        return !b->generate && !http->no_page;
     if (r->page)
         return b->generate && !http->no_page;
     return r->open || (r->metrics ? b->metrics != NULL : b->generate != NULL);

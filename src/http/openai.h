@@ -62,7 +62,7 @@ typedef struct ft_http_model {
     size_t text_bytes; /* a longer text has more tokens than the context holds */
 } ft_http_model;
 
-/* Without `generate` the server has only the pages /health and, with `metrics`, /metrics. */
+/* Without `generate` the server has only the pages /health, /metrics and /dashboard. */
 typedef struct ft_http_backend {
     void *ctx;
     /* With generate. An error: the backend cannot generate yet, and requests get this error. */
@@ -117,7 +117,9 @@ typedef struct ft_http_opts {
     /* When many requests of one client are refused (4xx but 429), further ones are answered once in
      * this time. 0: 100 ms. */
     uint32_t refusal_ms;
-    bool no_page; /* no chat page at `/`, which is there if the backend generates */
+    /* No pages for people: the chat at `/`, if the backend generates, or else the figures at
+     * `/dashboard`. */
+    bool no_page;
     ft_http_backend backend;
 } ft_http_opts;
 

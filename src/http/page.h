@@ -14,6 +14,7 @@ typedef struct ft_http_page {
     const char *csp; /* its Content-Security-Policy: that style and that script, and nothing else */
 } ft_http_page;
 
-extern const ft_http_page ft_http_page_chat; /* web/chat.html */
+extern const ft_http_page ft_http_page_chat;      /* web/chat.html */
+extern const ft_http_page ft_http_page_dashboard; /* web/dashboard.html */
 
 #endif

@@ -205,6 +205,7 @@ static ft_status start_metrics(ft_server *server, const ft_server_opts *opts, ft
         .max_connections = METRICS_CONNECTIONS,
         .client_share = opts->verifier.client_share,
         .proxies = opts->proxies,
+        .no_page = opts->no_page,
         .backend = {.ctx = server, .health = health, .metrics = metrics_page}};
     return opts->metrics_host ? ft_http_create(&http, err, &server->metrics) : FT_OK;
 }

@@ -18,6 +18,7 @@ typedef struct ft_server_opts {
     const ft_networks *proxies; /* ft_wire_server_opts; borrowed while the server lives */
     const char *metrics_host;   /* where HTTP serves /metrics and /health; NULL: nowhere */
     int metrics_port;
+    bool no_page; /* there without /dashboard */
 } ft_server_opts;
 
 /* Listens and serves at once. The strings of opts are borrowed while the server lives. Returns the

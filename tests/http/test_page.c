@@ -63,13 +63,12 @@ static void hash_of(const char *html, const char *begin, const char *end, char o
     gnutls_free(base64.data);
 }
 
-static void test_headers(void **state)
+static void check_page(const char *path, const ft_http_page *page)
 {
     http_response r;
     char value[1024], expected[1024], script[80], style[80];
-    start((ft_http_opts){.api_key = "sesame"});
-    assert_int_equal(http_ask(port, "GET", "/", "", NULL, &r), 200); /* without the key */
-    assert_int_equal(r.body.len, ft_http_page_chat.n);
+    assert_int_equal(http_ask(port, "GET", path, "", NULL, &r), 200);
+    assert_int_equal(r.body.len, page->n);
     hash_of(ft_buf_str(&r.body), "<script>", "</script>", script);
     hash_of(ft_buf_str(&r.body), "<style>", "</style>", style);
     snprintf(expected, sizeof expected,
@@ -84,6 +83,20 @@ static void test_headers(void **state)
     assert_true(http_response_header(&r, "X-Content-Type-Options", value, sizeof value));
     assert_true(http_response_header(&r, "Referrer-Policy", value, sizeof value));
     http_response_deinit(&r);
+}
+
+static void test_headers(void **state)
+{
+    http_response r;
+    char value[1024];
+    ft_http_backend figures = http_backend_of(&backend);
+    figures.generate = NULL;
+    figures.model = NULL;
+    start((ft_http_opts){.backend = figures});
+    check_page("/dashboard", &ft_http_page_dashboard);
+    stop();
+    start((ft_http_opts){.api_key = "sesame"});
+    check_page("/", &ft_http_page_chat); /* without the key */
     assert_int_equal(http_ask(port, "GET", "/v1/models", "", NULL, &r), 401);
     assert_true(http_response_header(&r, "Content-Security-Policy", value, sizeof value));
     assert_string_equal(value, "default-src 'none'; frame-ancestors 'none'");
@@ -97,6 +110,7 @@ static void test_where_it_is(void **state)
     assert_int_equal(status_of("GET", "/?a=b", ""), 200);
     assert_int_equal(status_of("POST", "/", "Content-Length: 0\r\n"), 405);
     assert_int_equal(status_of("GET", "/index.html", ""), 404);
+    assert_int_equal(status_of("GET", "/dashboard", ""), 404); /* of servers alone */
     stop();
     start((ft_http_opts){.no_page = true});
     assert_int_equal(status_of("GET", "/", ""), 404);
@@ -107,6 +121,11 @@ static void test_where_it_is(void **state)
     figures.model = NULL;
     start((ft_http_opts){.backend = figures});
     assert_int_equal(status_of("GET", "/", ""), 404);
+    assert_int_equal(status_of("GET", "/dashboard", ""), 200);
+    stop();
+    start((ft_http_opts){.backend = figures, .no_page = true});
+    assert_int_equal(status_of("GET", "/dashboard", ""), 404);
+    assert_int_equal(status_of("GET", "/metrics", ""), 200);
     stop();
 }
 
