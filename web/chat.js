@@ -215,6 +215,8 @@
           say('The server is lost. Looking for it, or for another one…');
         else if (message.text !== '')
           say('Answering…');
+        if (message.first === undefined && message.text !== '')
+          message.first = performance.now() - began;
         if (!due)
           due = requestAnimationFrame(show) > 0;
         if (performance.now() - saved > 2000) {
@@ -274,6 +276,8 @@
       $(id).value = settings[name];
     $('key').value = Store.key();
     $('key-why').hidden = true;
+    $('forget').dataset.sure = '';
+    $('forget').textContent = 'Delete all chats';
     $('settings').showModal();
   }
 
@@ -371,6 +375,11 @@
     $('open-settings').addEventListener('click', openSettings);
     $('settings').addEventListener('close', closeSettings);
     $('forget').addEventListener('click', () => {
+      if ($('forget').dataset.sure !== 'yes') { // the first click asks
+        $('forget').dataset.sure = 'yes';
+        $('forget').textContent = 'Delete them all?';
+        return;
+      }
       Store.list().forEach(({ id }) => Store.drop(id));
       $('settings').close();
       newChat();

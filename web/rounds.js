@@ -27,8 +27,8 @@ const plural = (n, word) => `${n} ${word}${n === 1 ? '' : 's'}`;
 function roundText(round) {
   const lines = [`Round ${round.n}, ${(round.ms / 1000).toFixed(2)} s after the question.`];
   if (round.kind === 'run')
-    lines.push(`The large model wrote ${plural(round.tokens || 0, 'token')} alone.`,
-      REASONS[round.reason] || '');
+    lines.push(round.tokens > 0 ? `The large model wrote ${plural(round.tokens, 'token')} alone.`
+      : 'The large model ended the text.', REASONS[round.reason] || '');
   else
     lines.push(`${plural(round.drafted || 0, 'token')} drafted${round.kind === 'early' ? ' early' : ''}, ` +
       `${round.accepted || 0} accepted, then the large model’s own.`);

@@ -210,6 +210,14 @@ class PageTest(unittest.TestCase):
         self.assertEqual(p.answers().count(), 1)
         p.page.locator(".chats .drop").first.click()
         self.assertEqual(p.page.locator(".chats li").count(), 0)
+        p.ask("Say hello.")
+        p.wait()
+        p.page.click("#open-settings")
+        p.page.click("#forget")
+        self.assertEqual(p.page.locator(".chats li").count(), 1)  # it asks first
+        p.page.click("#forget")
+        self.assertEqual(p.page.locator(".chats li").count(), 0)
+        self.assertEqual(p.page.evaluate("Object.keys(localStorage).filter((k) => k.includes('chat.'))"), [])
         self.assert_calm(p)
 
     def test_server_dies_in_mid_answer(self):
@@ -298,6 +306,7 @@ class PageTest(unittest.TestCase):
 
     def test_harm(self):
         evil = stand_in.start(self.url)
+        self.addCleanup(evil.server_close)
         self.addCleanup(evil.shutdown)
         p = self.person(evil.url)
         p.page.wait_for_selector("#model:not(:empty)")
