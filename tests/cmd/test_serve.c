@@ -495,6 +495,32 @@ static void test_priorities(void **state)
     assert_int_equal(program_stop(&server), 0);
 }
 
+static int status_of(int port, const char *path)
+{
+    http_response r;
+    const int status = http_ask(port, "GET", path, "", NULL, &r);
+    http_response_deinit(&r);
+    return status;
+}
+
+/* Pages for people: the chat on the API's port, the figures on that of the metrics. */
+static void test_pages(void **state)
+{
+    for (int without = 0; without < 2; without++) {
+        program server = program_start((const char *[]){"serve", "-m", model, "-t", "1", "--port",
+                                                        "0", "--metrics", "0", "--http-port", "0",
+                                                        without ? "--no-page" : NULL, NULL});
+        const int metrics = program_wait_number(&server, "metrics host=", "port=");
+        const int port = program_wait_port(&server, "api url=");
+        assert_int_equal(status_of(port, "/"), without ? 404 : 200);
+        assert_int_equal(status_of(port, "/dashboard"), 404);
+        assert_int_equal(status_of(metrics, "/"), 404);
+        assert_int_equal(status_of(metrics, "/dashboard"), without ? 404 : 200);
+        assert_int_equal(status_of(metrics, "/metrics"), 200);
+        assert_int_equal(program_stop(&server), 0);
+    }
+}
+
 static int run(const char *const *args)
 {
     program p = program_start(args);
@@ -504,6 +530,7 @@ static int run(const char *const *args)
 static void test_flags(void **state)
 {
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--api-key", "k", NULL}), 2);
+    assert_int_equal(run((const char *[]){"serve", "-m", model, "--no-page", NULL}), 2);
     assert_int_equal(run((const char *[]){"serve", "-m", model, "--http-port", "0", "--api-key",
                                           "fifteen letters", NULL}),
                      2);
@@ -549,6 +576,7 @@ int main(void)
         cmocka_unit_test(test_open_files),
         cmocka_unit_test(test_memory_goes_back),
         cmocka_unit_test(test_priorities),
+        cmocka_unit_test(test_pages),
         cmocka_unit_test(test_flags),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
