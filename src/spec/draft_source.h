@@ -5,8 +5,9 @@
  * sequence of the engine (engine.h). For each token that it computes, it names the tokens that may
  * follow, best first.
  *
- * The draft model is a source (draft_engine.h). Benches have two others: one replays recorded
- * drafts (bench/recording.h), one takes a slower device's time (bench/paced.h).
+ * The draft model is a source (draft_engine.h), and so are the text's own n-grams (lookup.h).
+ * Benches have two others: one replays recorded drafts (bench/recording.h), one takes a slower
+ * device's time (bench/paced.h).
  *
  * Owned by one thread at a time. Sources that share an engine are its owner thread's, all of them.
  */
@@ -87,6 +88,7 @@ struct ft_draft_source {
     uint32_t max_text, max_leaves; /* of one request; at most FT_DRAFT_FEED, FT_DRAFT_LEAVES */
     uint32_t evidence_bytes;       /* of a node at most; 0: there is none */
     bool by_round;                 /* draws depend on round and resolution (rule.h) */
+    bool sparse;                   /* a token may have no children */
     uint32_t total_tok;            /* what room_tok is when nothing is held */
     uint32_t n_past, n_pending;
 };

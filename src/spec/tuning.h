@@ -116,6 +116,15 @@
     T(g, REAL, SCALED, smooth, 0.2, "share of an ordinary draft in what is known of them")    \
     /* half +2.8 % tide, double unclear */
 
+/* lookup.c: how far matches are trusted. */
+#define FT_SPEC_TUNING_LOOKUP(T, g)                                                            \
+    T(g, SINGLE, SCALED, prior, 4.0f, "tokens that the first guess at a match counts for")     \
+    /* half not met, double not met */                                                         \
+    T(g, SINGLE, SCALED, prompt, 6.0f, "tokens that the prompt's matches count for behind it") \
+    /* half not met, double not met */                                                         \
+    T(g, SINGLE, FROM_ONE, fade, 0.97f, "share of what was seen of matches kept at the next")  \
+    /* half not met, double not met */
+
 #define FT_SPEC_TUNING_GROUPS(G)     \
     G(times, FT_SPEC_TUNING_TIMES)   \
     G(accept, FT_SPEC_TUNING_ACCEPT) \
@@ -124,7 +133,8 @@
     G(tries, FT_SPEC_TUNING_TRIES)   \
     G(depth, FT_SPEC_TUNING_DEPTH)   \
     G(growth, FT_SPEC_TUNING_GROWTH) \
-    G(early, FT_SPEC_TUNING_EARLY)
+    G(early, FT_SPEC_TUNING_EARLY)   \
+    G(lookup, FT_SPEC_TUNING_LOOKUP)
 
 typedef struct ft_spec_tuning {
     FT_SPEC_TUNING_GROUPS(FT_TUNING_STRUCT)
