@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A draft model and lookups beside it. Invariant: both have the same text and the same pending
 // nodes after each call that succeeds. A forward that the model has no room for happens to neither.
-// After a failure of the whole call the source can only be destroyed. The model's owner thread calls
-// everything. No allocation after creation, but in the lookups' index.
+// After a failure of the whole call the source can only be destroyed. The model's owner thread
+// calls everything. No allocation after creation, but in the lookups' index.
 #include "spec/both.h"
 
 #include <assert.h>

@@ -25,8 +25,9 @@
 static const float expected[FT_LOOKUP_LENGTHS] = {0.12f, 0.25f, 0.4f, 0.5f, 0.6f, 0.7f, 0.8f, 0.9f};
 #define LATER_HOLDS 0.25f /* the next in the ranking, over what the ones before leave */
 
-#define CHANCE_MOST 0.99f
-#define BEGIN_MATCH 5 /* tokens that a prediction's beginning counts for as a match */
+#define CHANCE_MOST  0.99f
+#define CHANCE_LEAST 1e-6f
+#define BEGIN_MATCH  5 /* tokens that a prediction's beginning counts for as a match */
 
 typedef struct node {
     int32_t token, parent; /* parent: a pending number, -1: the text's last token */
@@ -52,20 +53,35 @@ static uint32_t class_of(const ft_ngrams_match *match)
     return match->seen > 1 ? ft_min_u32(c + 1, FT_LOOKUP_LENGTHS - 1) : c;
 }
 
-float ft_lookup_chance(const ft_lookup_rates *rates, const ft_ngrams_match *match, uint32_t place)
+/* Before anything was seen of matches of this class in this place. If shorter ones hold less often
+ * than expected, so will these. */
+static float guess(const ft_lookup_held *of, uint32_t class, uint32_t place)
 {
-    const uint32_t c = class_of(match);
-    const ft_lookup_held *held = &rates->of[match->predicted][place][c];
-    float before = place > 0 ? LATER_HOLDS * (1 - expected[c]) : expected[c];
+    float chance = place > 0 ? LATER_HOLDS * (1 - expected[class]) : expected[class];
     for (uint32_t i = 1; i < place; i++)
-        before *= LATER_HOLDS;
-    return fminf((held->held + TUNE.prior * before) / (held->times + TUNE.prior), CHANCE_MOST);
+        chance *= LATER_HOLDS;
+    for (uint32_t c = class; place == 0 && c-- > 0;)
+        if (of[c].times > 0)
+            return chance * fminf(of[c].held / of[c].times / expected[c], 1);
+    return chance;
 }
 
+float ft_lookup_chance(const ft_lookup_rates *rates, const ft_ngrams_match *match, uint32_t place)
+{
+    const ft_lookup_held *of = rates->of[match->predicted][place];
+    const uint32_t c = class_of(match);
+    const float chance = of[c].times > 0 ? of[c].held / of[c].times : guess(of, c, place);
+    return fminf(fmaxf(chance, CHANCE_LEAST), CHANCE_MOST);
+}
+
+/* The first guess fades, too: matches that never hold are worth nothing in the end. */
 void ft_lookup_saw(ft_lookup_rates *rates, const ft_ngrams_match *found, uint32_t n, int32_t token)
 {
     for (uint32_t i = 0; i < n; i++) {
-        ft_lookup_held *held = &rates->of[found[i].predicted][i][class_of(&found[i])];
+        const uint32_t c = class_of(&found[i]);
+        ft_lookup_held *of = rates->of[found[i].predicted][i], *held = &of[c];
+        if (held->times == 0)
+            *held = (ft_lookup_held){TUNE.prior, TUNE.prior * guess(of, c, i)};
         held->times = TUNE.fade * held->times + 1;
         held->held = TUNE.fade * held->held + (found[i].token == token);
     }

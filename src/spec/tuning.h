@@ -118,9 +118,9 @@
 
 /* lookup.c: how far matches are trusted. */
 #define FT_SPEC_TUNING_LOOKUP(T, g)                                                            \
-    T(g, SINGLE, SCALED, prior, 4.0f, "tokens that the first guess at a match counts for")     \
+    T(g, SINGLE, SCALED, prior, 2.0f, "tokens that the first guess at a match counts for")     \
     /* half not met, double not met */                                                         \
-    T(g, SINGLE, SCALED, prompt, 6.0f, "tokens that the prompt's matches count for behind it") \
+    T(g, SINGLE, SCALED, prompt, 4.0f, "tokens that the prompt's matches count for behind it") \
     /* half not met, double not met */                                                         \
     T(g, SINGLE, FROM_ONE, fade, 0.97f, "share of what was seen of matches kept at the next")  \
     /* half not met, double not met */
