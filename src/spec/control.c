@@ -236,3 +236,47 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
     c->depth = best.depth;
     return c->running ? while_running(c, &f, best) : while_speculating(c, &f, best);
 }
+
+/* ---- trees that cost no time ---- */
+
+double ft_control_least_chance(const ft_control *c)
+{
+    const double token_us = ft_control_token_us(c);
+    const double row_us = ft_control_verify_us(c, 1) - ft_control_verify_us(c, 0);
+    const double row = token_us > 0 ? ft_clamp(row_us / token_us, 0, 1) : 0;
+    return c->price + (1 - c->price) * row;
+}
+
+/* Whether the offer should be taken although it does not pay by the estimates: it would if nodes
+ * cost nothing, and none was taken for long. */
+static bool offer_probes(ft_control *c, const ft_control_offer *o, double tokens)
+{
+    const double token_us = ft_control_token_us(c);
+    if (MODES.enter * (c->rtt_us + token_us) >= tokens * token_us)
+        return false;
+    if (c->probe_in > 0) {
+        c->probe_in--;
+        return false;
+    }
+    if (o->final)
+        c->probe_in = c->probe_step *= 2;
+    return true;
+}
+
+/* A verification with nodes takes no less than a token of a run, whatever the line says far from
+ * what was measured. */
+ft_control_choice ft_control_take(ft_control *c, const ft_control_offer *o)
+{
+    const double token_us = ft_control_token_us(c), tokens = worth(c, o->tokens, o->nodes);
+    if (token_us <= 0)
+        return first_run(c);
+    const double round_us = c->rtt_us + fmax(ft_control_verify_us(c, o->nodes), token_us);
+    bool take = o->nodes > 0 && tokens > 0;
+    if (take && MODES.enter * round_us < tokens * token_us)
+        c->probe_in = c->probe_step = TRIES.probe_first;
+    else
+        take = take && offer_probes(c, o, tokens);
+    if (o->final)
+        c->running = !take;
+    return take ? tree_choice(c, (tree){.budget = o->nodes}) : run_choice(c);
+}

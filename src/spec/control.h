@@ -83,9 +83,18 @@ typedef struct ft_control_choice {
     bool shadow; /* draft a tree during the run, do not send it, and compare it with what comes */
 } ft_control_choice;
 
+/* A tree that took no time to draft, and that need not be sent. */
+typedef struct ft_control_offer {
+    uint32_t nodes;
+    double tokens; /* expected from a round with it, the target's own included */
+    bool final;    /* the choice is acted on; else it is about whether to ask for another run now */
+} ft_control_offer;
+
 typedef struct ft_control_round {
-    uint32_t nodes, depth; /* of the tree that was sent: levels it really has */
-    uint32_t n_path;       /* nodes accepted */
+    /* Of the tree that was sent. depth: levels it really has; 0: they tell nothing of other
+     * trees. */
+    uint32_t nodes, depth;
+    uint32_t n_path; /* nodes accepted */
     int64_t draft_us, wait_us, queue_us, verify_us;
     int64_t rtt_us;    /* a sample, < 0: none */
     int64_t others_us; /* the server worked for others after the verdict before; 0: not known */
@@ -110,6 +119,11 @@ ft_control_choice ft_control_choose(ft_control *control, const ft_control_room *
 /* Whether the present tree takes so long to draft that drafting ahead of a verdict can pay on a
  * processor that the target needs, too. */
 bool ft_control_drafts_long(const ft_control *control);
+/* The same where drafts cost no time: whether this tree pays. A run measures first what a token of
+ * it takes. Against the estimates a tree is sent now and then, as its nodes may cost less. */
+ft_control_choice ft_control_take(ft_control *control, const ft_control_offer *offer);
+/* A node that the text goes through with a lower chance is not worth its row in such a tree. */
+double ft_control_least_chance(const ft_control *control);
 
 /* The time of a draft forward, before any was measured. */
 void ft_control_expect_draft(ft_control *control, int64_t forward_us);

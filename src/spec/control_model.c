@@ -119,6 +119,13 @@ double ft_control_slower(const ft_control *c)
     return ft_clamp(ft_control_token_us(c) / c->verify_token_us, 0.1, 10);
 }
 
+double ft_control_verify_us(const ft_control *c, uint32_t nodes)
+{
+    if (c->verify.n == 0)
+        return (1 + TIMES.slope_prior * nodes) * ft_control_token_us(c);
+    return ft_control_slower(c) * (c->queue_us + ft_control_line_at(&c->verify, nodes));
+}
+
 double ft_control_cycle_us(const ft_control *c, uint32_t budget, uint32_t depth)
 {
     return ft_control_line_at(&c->draft, depth * c->forwards) + c->rtt_us +

@@ -21,6 +21,8 @@ double ft_control_miss(const ft_control *control);
 double ft_control_tokens_of(double miss, uint32_t budget, uint32_t depth);
 /* How much slower the server is than when trees were measured, as runs tell. */
 double ft_control_slower(const ft_control *control);
+/* A verification of so many nodes by what is known; before any, by what a token of a run takes. */
+double ft_control_verify_us(const ft_control *control, uint32_t nodes);
 /* Time from one verdict to the next. */
 double ft_control_cycle_us(const ft_control *control, uint32_t budget, uint32_t depth);
 
