@@ -84,13 +84,15 @@ static ft_status check(edge_flags *f, ft_error *err)
         status = ft_fallback_flags_check(&f->fallback, err);
     if (status == FT_OK)
         status = ft_edge_flags_check(&f->edge, err);
-    return status == FT_OK ? check_rule(f, err) : status;
+    if (status == FT_OK)
+        status = check_rule(f, err);
+    return status == FT_OK ? ft_edge_flags_check_source(&f->edge, "edge", f->draft, err) : status;
 }
 
 static ft_status load_draft(edge_app *app, ft_error *err)
 {
     const edge_flags *f = &app->f;
-    if (!f->draft || f->edge.opts.draft.budget == 0)
+    if (!f->draft || f->edge.opts.draft.budget == 0 || f->edge.opts.draft_by == FT_DRAFT_BY_LOOKUP)
         return ft_vocab_load(f->draft ? f->draft : f->vocab, err, &app->vocab);
     return ft_cmd_load_model(f->draft, "loading the draft", &f->device, err, &app->draft,
                              &app->vocab);
@@ -166,12 +168,20 @@ static ft_status meet_server(edge_app *app, ft_error *err)
     return status;
 }
 
+/* As it is said to people. */
+static const char *what_drafts(const edge_app *app)
+{
+    const ft_edge_opts *edge = &app->f.edge.opts;
+    if (app->draft)
+        return ft_model_name(app->draft);
+    return edge->draft.budget > 0 && edge->draft_by == FT_DRAFT_BY_LOOKUP ? "by lookups" : "off";
+}
+
 static void say_ready(const edge_app *app)
 {
     printf("foretoken edge: http%s://%s:%d/v1 for %s on %s, drafting %s\n",
            app->f.api.http.tls_cert ? "s" : "", app->f.api.http.host, ft_http_port(app->api.http),
-           ft_edge_server_info(app->edge)->model, app->f.servers,
-           app->draft ? ft_model_name(app->draft) : "off");
+           ft_edge_server_info(app->edge)->model, app->f.servers, what_drafts(app));
     fflush(stdout);
 }
 
@@ -232,7 +242,8 @@ static const ft_flag rows[] = {
      "the verification servers; the first that can takes a text", .required = true},
     {"--model-draft", "-md", FT_FLAG(edge_flags, draft), "FILE", "draft model (GGUF)"},
     {"--model", "-m", FT_FLAG(edge_flags, vocab), "FILE",
-     "without a draft model: a GGUF with the server's vocabulary"},
+     "without a draft model: a GGUF with the server's vocabulary (--draft-source lookup drafts "
+     "with no more than that)"},
     {"--host", NULL, FT_FLAG(edge_flags, api.http.host), "HOST", "address that the API listens on"},
     {"--port", NULL, FT_FLAG(edge_flags, api.http.port), "N", "port of the API; 0: any free one", 0,
      65535},

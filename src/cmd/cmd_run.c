@@ -76,17 +76,24 @@ static ft_status check(run_flags *f, ft_error *err)
         f->edge.auto_budget = AUTO_BUDGET;
     }
     ft_status status = ft_edge_flags_check(&f->edge, err);
+    if (status == FT_OK)
+        status = ft_edge_flags_check_source(&f->edge, "run", f->draft, err);
     return status == FT_OK ? ft_sampling_flags_check(&f->sampling, err) : status;
 }
 
 /* ---- loading ---- */
+
+static bool drafts_by_model(const run_flags *f)
+{
+    return f->edge.opts.draft.budget > 0 && f->edge.opts.draft_by != FT_DRAFT_BY_LOOKUP;
+}
 
 /* Each file is opened once. A draft model that is not asked for only has its vocabulary checked. */
 static ft_status load_draft(run_app *app, ft_error *err)
 {
     const run_flags *f = &app->f;
     ft_vocab *vocab = NULL;
-    ft_status status = f->edge.opts.draft.budget > 0
+    ft_status status = drafts_by_model(f)
                            ? ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err,
                                                &app->draft, &vocab)
                            : ft_vocab_load(f->draft, err, &vocab);
@@ -115,7 +122,7 @@ static ft_status load(run_app *app, ft_error *err)
         .path = f->target,
         .device = &f->device,
         .trees = 1,
-        .draft = {.path = f->edge.opts.draft.budget > 0 ? f->draft : NULL,
+        .draft = {.path = drafts_by_model(f) ? f->draft : NULL,
                   .rows = FT_EDGE_DRAFT_ROWS,
                   .out = FT_DRAFT_LEAVES},
     };

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 
 #define AUTO_BUDGET 32 /* nodes: SpecEdge's budget (section 5) */
-#define AUTO_DEPTH  16 /* levels that the controller tells apart */
+#define AUTO_DEPTH  16 /* levels that the controller tells apart; lookups have no limit */
 #define TREE_DEPTH  7  /* of a tree whose depth is not given: SpecEdge's at a round trip of 15 ms */
 
 /* ---- tables ---- */
@@ -19,6 +19,12 @@ const char *const ft_kv_choices[] = {
     [FT_KV_F16] = "f16", [FT_KV_BF16] = "bf16", [FT_KV_Q8_0] = "q8_0", NULL};
 const char *const ft_proactive_from_choices[] = {
     [FT_PROACTIVE_LIKELIEST] = "likeliest", [FT_PROACTIVE_LEAF] = "leaf", NULL};
+
+const char *const ft_draft_by_choices[] = {[FT_DRAFT_BY_AUTO] = "auto",
+                                           [FT_DRAFT_BY_MODEL] = "model",
+                                           [FT_DRAFT_BY_LOOKUP] = "lookup",
+                                           [FT_DRAFT_BY_BOTH] = "both",
+                                           NULL};
 
 static const ft_flag sampling_rows[] = {
     {"--temp", NULL, FT_FLAG(ft_sampling_flags, values.temperature), "T",
@@ -51,6 +57,10 @@ const ft_flag_group ft_flags_wire = FT_FLAG_ROWS(wire_rows);
 static const ft_flag edge_rows[] = {
     {"--draft", NULL, FT_FLAG(ft_edge_flags, draft), "HOW",
      "auto: what pays; N: chains of N; tree:BUDGET[:DEPTH]: trees of BUDGET nodes"},
+    {"--draft-source", NULL, FT_FLAG_ENUM(ft_edge_flags, opts.draft_by, ft_draft_by_choices),
+     "WHAT",
+     "what drafts: the draft model; lookups: what followed earlier in the text, without a model; "
+     "both; or auto: the model, and lookups beside it where a request has a prediction"},
     {"--depth", NULL, FT_FLAG(ft_edge_flags, depth), "HOW",
      "draft passes a round: auto; pipeline: fill a verification's time; latency; fallback: while "
      "the draft is sure; N: at most N"},
@@ -157,8 +167,9 @@ static ft_status parse_draft(ft_edge_flags *f, ft_error *err)
     ft_edge_opts *out = &f->opts;
     out->automatic = strcmp(how, "auto") == 0;
     if (out->automatic)
-        out->draft = ft_draft_params_tree(f->auto_budget ? f->auto_budget : AUTO_BUDGET, AUTO_DEPTH,
-                                          f->width);
+        out->draft = ft_draft_params_tree(
+            f->auto_budget ? f->auto_budget : AUTO_BUDGET,
+            out->draft_by == FT_DRAFT_BY_LOOKUP ? FT_TREE_MAX : AUTO_DEPTH, f->width);
     else if (strncmp(how, "tree:", 5) == 0)
         out->draft = parse_tree(how, f->width);
     else
@@ -258,6 +269,31 @@ static ft_status check_alpha(const ft_edge_flags *f, ft_error *err)
         return FT_OK;
     return ft_error_set(err, FT_INVALID, "--alpha %g: pass %g to %g, or 0: it is learnt",
                         (double)alpha, (double)FT_FALLBACK_LEAST, (double)FT_FALLBACK_MOST);
+}
+
+ft_status ft_edge_flags_check_source(const ft_edge_flags *flags, const char *command,
+                                     const char *model, ft_error *err)
+{
+    const ft_edge_opts *o = &flags->opts;
+    const char *name = ft_draft_by_choices[o->draft_by];
+    const bool lookups = o->draft_by == FT_DRAFT_BY_LOOKUP || o->draft_by == FT_DRAFT_BY_BOTH;
+    if (!model && (o->draft_by == FT_DRAFT_BY_MODEL || o->draft_by == FT_DRAFT_BY_BOTH))
+        return ft_error_set(
+            err, FT_INVALID,
+            "%s: --draft-source %s needs a draft model: pass -md, or --draft-source "
+            "lookup",
+            command, name);
+    if (lookups && (flags->trace_path || strcmp(flags->predictor, "none") != 0))
+        return ft_error_set(err, FT_INVALID,
+                            "%s: %s is about the draft model's own drafts: it goes with "
+                            "--draft-source model or auto",
+                            command, flags->trace_path ? "--trace" : "--predictor");
+    if (!lookups || !o->rule || o->rule == &ft_rule_exact)
+        return FT_OK;
+    return ft_error_set(err, FT_INVALID,
+                        "%s: --draft-source %s goes with --rule exact: lookups have no points for "
+                        "rule %s",
+                        command, name, o->rule->name);
 }
 
 ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err)

@@ -14,6 +14,8 @@
 /* The values of --cache-type, in the order of ft_kv_type, and of --proactive-from, in the order of
  * ft_proactive. */
 extern const char *const ft_kv_choices[], *const ft_proactive_from_choices[];
+/* Of --draft-source, in the order of ft_draft_by. */
+extern const char *const ft_draft_by_choices[];
 
 typedef struct ft_sampling_flags {
     ft_sampling values; /* all but the seed */
@@ -72,6 +74,11 @@ extern const ft_flag_group ft_flags_edge; /* of ft_edge_flags */
 /* Sets draft, automatic, depth_rule and early of the options; a budget of 0 means: never draft.
  * FT_INVALID says which flag is wrong. */
 FT_WARN_UNUSED ft_status ft_edge_flags_check(ft_edge_flags *flags, ft_error *err);
+
+/* After the check, when opts.rule is set: whether what drafts fits the draft model's file (NULL:
+ * there is none), the rule and the predictor. FT_INVALID. */
+FT_WARN_UNUSED ft_status ft_edge_flags_check_source(const ft_edge_flags *flags, const char *command,
+                                                    const char *model, ft_error *err);
 
 /* After the check: loads the predictor and opens the trace, if there are any. Owes a close, also if
  * it fails. Errors as ft_predictor_load and ft_trace_open. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The draft model's side of one generation. The draft engine is locked during every call. While a
-// verdict is awaited only reading waits for the lock, because nothing can be drafted before it; all
+// The drafts of one generation, by the draft model, by lookups, or by both. The draft engine is
+// locked during every call. While a verdict is awaited only reading waits for the lock, because
+// nothing can be drafted before it; all
 // other work is done only if no other generation wants the engine.
 //
 // Invariants (ft_drafting_check): there is a drafter in READING and ON, and in no other state; a
@@ -15,6 +16,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "edge/tuning.h"
+#include "spec/both.h"
 #include "spec/draft_engine.h"
 
 #define PREFILL_CHUNK    128 /* tokens: some 10 ms, so that others and a cancel do not wait long */
@@ -71,7 +73,8 @@ static uint32_t text_tok(const ft_drafting *d)
 
 static bool context_is_full(const ft_drafting *d)
 {
-    return text_tok(d) + 1 >= d->how.from->n_ctx;
+    const uint32_t n_ctx = d->how.model ? d->how.from->n_ctx : d->how.lookup.n_ctx;
+    return text_tok(d) + 1 >= n_ctx;
 }
 
 /* ---- making and freeing the drafter ---- */
@@ -93,7 +96,8 @@ static void drop_drafter(ft_drafting *d)
 {
     if (d->drafter) {
         count(d->how.stats, d->drafter);
-        d->calibration = ft_drafter_calibration(d->drafter);
+        if (d->how.model)
+            d->calibration = ft_drafter_calibration(d->drafter);
         ft_engine_lock_take(&d->how.from->lock);
         ft_drafter_destroy(d->drafter);
         ft_engine_lock_release(&d->how.from->lock);
@@ -134,7 +138,7 @@ void ft_drafting_set_rule(ft_drafting *d, const ft_rule *rule)
     happened(d, FT_DRAFTING_FULL);
 }
 
-static ft_status make_source(const ft_drafting *d, ft_error *err, ft_draft_source **out)
+static ft_status make_model_source(const ft_drafting *d, ft_error *err, ft_draft_source **out)
 {
     const ft_drafting_opts *how = &d->how;
     if (how->from->engine)
@@ -142,6 +146,27 @@ static ft_status make_source(const ft_drafting *d, ft_error *err, ft_draft_sourc
                                       err, out);
     const ft_draft_source_factory *factory = &how->from->factory;
     return factory->create(factory->ctx, how->rule, how->sampling, err, out);
+}
+
+/* The sources of one kind share a group: all texts of an edge that drafts for several at once have
+ * the same kind. */
+static ft_status make_source(const ft_drafting *d, ft_error *err, ft_draft_source **out)
+{
+    const ft_drafting_opts *how = &d->how;
+    ft_draft_source *lookup = NULL, *model = NULL;
+    *out = NULL;
+    if (how->lookup.n_ctx == 0)
+        return make_model_source(d, err, out);
+    ft_status status = ft_lookup_source(&how->lookup, how->from, err, &lookup);
+    if (status != FT_OK || !how->model) {
+        *out = lookup;
+        return status;
+    }
+    status = make_model_source(d, err, &model);
+    if (status == FT_OK)
+        return ft_both_source(model, lookup, err, out);
+    ft_draft_source_destroy(lookup);
+    return status;
 }
 
 /* Makes a drafter, which must read the text. The caller holds the lock. */
@@ -158,7 +183,8 @@ static ft_status make_drafter(ft_drafting *d, ft_error *err)
     status = ft_drafter_create(source, err, &d->drafter);
     if (status != FT_OK)
         return status;
-    ft_drafter_calibrate(d->drafter, &d->calibration);
+    if (d->how.model) /* lookups count by themselves how far they are to be trusted */
+        ft_drafter_calibrate(d->drafter, &d->calibration);
     d->known = text_tok(d);
     return ft_drafter_reset(d->drafter, d->how.text->id, text_tok(d), err);
 }
@@ -277,7 +303,8 @@ static bool begin_draft(ft_drafting *d, const ft_draft_params *params)
 
 static void end_draft(ft_drafting *d, ft_error err)
 {
-    if (err.code == FT_OK && d->tree.n == 0) /* only a full pool leaves a tree without nodes */
+    /* Only lookups, or a full pool, leave a tree without nodes. */
+    if (err.code == FT_OK && d->tree.n == 0 && d->how.model)
         err.code = FT_EXHAUSTED;
     if (err.code != FT_OK)
         give_up(d, &err);
@@ -313,6 +340,22 @@ void ft_drafting_draft(ft_joint_draft *joint, size_t n)
         of[i]->cost = since(of[i]->drafting, of[i]->cost);
         end_draft(of[i]->drafting, err);
     }
+}
+
+bool ft_drafting_look(ft_drafting *d, const ft_draft_params *params, ft_tree *tree)
+{
+    ft_error err = {0};
+    ft_tree_clear(tree);
+    if (params->budget == 0 || params->depth == 0 || !ft_drafting_ready(d) ||
+        (d->known < text_tok(d) && !read_all(d)))
+        return false;
+    assert(d->tree.n == 0);
+    ft_engine_lock_take(&d->how.from->lock);
+    ft_status status = ft_drafter_draft(d->drafter, params, &err, tree);
+    ft_engine_lock_release(&d->how.from->lock);
+    if (status != FT_OK)
+        give_up(d, &err);
+    return status == FT_OK && tree->n > 0;
 }
 
 void ft_drafting_advance(ft_drafting *d, const ft_msg_verdict *verdict)

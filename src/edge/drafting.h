@@ -25,6 +25,7 @@
 #include "engine/engine.h"
 #include "model/vocab.h"
 #include "spec/drafter.h"
+#include "spec/lookup.h"
 #include "wire/messages.h"
 
 typedef enum ft_drafting_state {
@@ -77,12 +78,14 @@ typedef struct ft_draft_origin {
     ft_rule_work *work; /* with an engine: of all its drafters, under `lock` */
     ft_engine_lock lock;
     ft_draft_source_factory factory; /* used if there is no engine */
-    uint32_t n_ctx;       /* the longest text for which drafts can be made; 0: no drafting */
+    uint32_t n_ctx;       /* the longest text for which the model can draft; 0: there is none */
     uint64_t fingerprint; /* of the draft model; 0: not known */
 } ft_draft_origin;
 
 typedef struct ft_drafting_opts {
     ft_draft_origin *from; /* borrowed */
+    bool model;            /* it drafts */
+    ft_lookup_opts lookup; /* n_ctx = 0: the text's n-grams do not. Its prediction is borrowed */
     ft_clock clock;
     const ft_rule *rule;
     const ft_sampling *sampling;
@@ -138,6 +141,10 @@ void ft_drafting_advance(ft_drafting *d, const ft_msg_verdict *verdict);
 /* The verdict took `nodes` nodes of the early draft. They become d->tree if this drafter made
  * them. */
 void ft_drafting_take_early(ft_drafting *d, uint32_t nodes);
+
+/* Drafts a tree behind the text as it is now, which is not sent. Of use where drafts cost no time:
+ * the same tree can be drafted again. False: there is no node. */
+bool ft_drafting_look(ft_drafting *d, const ft_draft_params *params, ft_tree *tree);
 
 /* The tokens that the draft model expects behind the text while a tree is out; 0: none. */
 uint32_t ft_drafting_likeliest(const ft_drafting *d, int32_t *token, uint32_t most);

@@ -218,13 +218,14 @@ static ft_status make_drafting(ft_edge *edge, ft_error *err)
     const ft_edge_opts *opts = &edge->how;
     int64_t forward_us = 0;
     ft_status status = check_policy(edge, err);
-    if (status == FT_OK && opts->draft.budget > 0 && opts->draft_model) {
+    const bool model = opts->draft.budget > 0 && opts->draft_by != FT_DRAFT_BY_LOOKUP;
+    if (status == FT_OK && model && opts->draft_model) {
         status = make_engine(edge, err, &forward_us);
-    } else if (opts->draft.budget > 0 && opts->drafts.create) {
+    } else if (model && opts->drafts.create) {
         edge->drafts.factory = opts->drafts;
         edge->drafts.n_ctx = opts->drafts.n_ctx;
     }
-    const ft_control_opts control = {.max_budget = edge->drafts.n_ctx ? opts->draft.budget : 0,
+    const ft_control_opts control = {.max_budget = opts->draft.budget, /* of texts with drafts */
                                      .max_depth = opts->draft.depth,
                                      .max_width = opts->draft.width,
                                      .depth_rule = opts->depth_rule};

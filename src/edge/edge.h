@@ -37,12 +37,22 @@
 
 typedef struct ft_edge ft_edge;
 
+/* What drafts. */
+typedef enum ft_draft_by {
+    FT_DRAFT_BY_AUTO,   /* the model, if there is one; in texts with a prediction lookups, too */
+    FT_DRAFT_BY_MODEL,  /* the model alone */
+    FT_DRAFT_BY_LOOKUP, /* the text's own n-grams and its prediction (spec/lookup.h) */
+    FT_DRAFT_BY_BOTH
+} ft_draft_by;
+
 typedef struct ft_edge_opts {
     const ft_vocab *vocab;       /* borrowed */
     const ft_model *draft_model; /* borrowed; NULL: drafts come from `drafts`, or there are none */
     /* Used if `create` is set and there is no draft_model. Each generation makes a source and uses
      * it on its own thread; several do so at the same time. */
     ft_draft_source_factory drafts;
+    /* Lookups are of use in texts whose drafts carry no evidence (spec/rule.h) alone. */
+    ft_draft_by draft_by;
     ft_link_source source; /* the first server */
     /* Further servers, tried in this order while those before them cannot take a text; at most
      * FT_SERVERS_MAX in all. All must serve one model, of this vocabulary. */
@@ -123,7 +133,10 @@ typedef struct ft_gen_request {
     size_t n_stops;
     bool logprobs;
     uint32_t top_logprobs;
-    bool no_speculation;    /* never draft in this generation */
+    bool no_speculation; /* never draft in this generation */
+    /* What the answer may look like, for lookups. Text does not depend on it. */
+    const int32_t *prediction; /* [n_prediction] */
+    uint32_t n_prediction;
     float slo_tokens_per_s; /* the token speed to ask the server for; 0: the edge's */
     /* For links within one process: the name of the session's key; NULL: no key. */
     const char *key_name;

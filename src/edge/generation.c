@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "base/num.h"
+#include "spec/prediction.h"
+
 #define NO FT_GEN_ILLEGAL
 
 /* In the order of ft_gen_event:
@@ -97,8 +101,14 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                              .met = edge->met,
                              .same_target = edge->how.require_same_target,
                              .stats = gen->stats};
-    const ft_steer_opts steer = {
-        .draft = edge->how.draft, .automatic = edge->how.automatic, .policy = edge->how.policy};
+    const ft_drafting_opts *drafting = &gen->drafting.how;
+    ft_steer_opts steer = {.draft = edge->how.draft,
+                           .automatic = edge->how.automatic,
+                           .policy = edge->how.policy,
+                           .drafts = drafting->model || drafting->lookup.n_ctx > 0,
+                           .at_once = !drafting->model && drafting->lookup.n_ctx > 0};
+    if (drafting->lookup.n_ctx > 0)
+        steer.draft.predictor = NULL; /* it knows the draft model's children alone */
     const ft_output_opts output = {.vocab = edge->how.vocab,
                                    .sink = sink,
                                    .text = &gen->text,
@@ -123,10 +133,30 @@ static bool is_cancelled(void *ctx)
     return ft_gen_cancelled(ctx);
 }
 
+/* All-zero: there are none. */
+static ft_lookup_opts lookups_of(const ft_gen *gen)
+{
+    const ft_edge *edge = gen->edge;
+    const ft_gen_request *r = gen->request;
+    const ft_draft_by by = edge->how.draft_by;
+    const bool asked = by == FT_DRAFT_BY_LOOKUP || by == FT_DRAFT_BY_BOTH ||
+                       (by == FT_DRAFT_BY_AUTO && r->n_prediction > 0);
+    if (!asked || edge->how.draft.budget == 0 || gen->rule.terms.evidence_bytes > 0)
+        return (ft_lookup_opts){0};
+    const uint32_t context = edge->info.limits.max_context;
+    return (ft_lookup_opts){.n_ctx = context ? context : UINT32_MAX,
+                            .n_vocab = (uint32_t)ft_vocab_size(edge->how.vocab),
+                            .n_prompt = r->n_prompt,
+                            .prediction = r->prediction,
+                            .n_prediction = r->n_prediction};
+}
+
 static void init_drafting(ft_gen *gen, const ft_calibration *calibration)
 {
     ft_edge *edge = gen->edge;
     const ft_drafting_opts drafting = {.from = &edge->drafts,
+                                       .model = edge->drafts.n_ctx > 0,
+                                       .lookup = lookups_of(gen),
                                        .clock = edge->how.clock,
                                        .rule = gen->rule.rule,
                                        .sampling = &gen->request->sampling,
@@ -150,7 +180,26 @@ static void begin_record(ft_gen *gen)
                                       .top_p = s->top_p,
                                       .min_p = s->min_p,
                                       .top_k = (uint32_t)s->top_k};
-    ft_record_begin(&gen->record, edge->drafts.n_ctx > 0 ? edge->how.trace : NULL, &session);
+    const ft_drafting_opts *drafting = &gen->drafting.how; /* traces are of a model's drafts */
+    const bool recorded = drafting->model && drafting->lookup.n_ctx == 0;
+    ft_record_begin(&gen->record, recorded ? edge->how.trace : NULL, &session);
+}
+
+/* The last token that a verdict brought may be the end of the text: it is not predicted. */
+static void count_prediction(ft_gen *gen)
+{
+    const ft_gen_request *r = gen->request;
+    const uint32_t answer =
+        (uint32_t)ft_min_u32((uint32_t)gen->stats->tokens, (uint32_t)gen->text.n - r->n_prompt);
+    ft_error err = {0};
+    uint32_t came = 0;
+    if (r->n_prediction == 0)
+        return;
+    if (ft_prediction_came(r->prediction, r->n_prediction, gen->text.id + r->n_prompt, answer, &err,
+                           &came) != FT_OK)
+        FT_LOGW("edge", "a prediction was not counted: %s", err.message);
+    gen->stats->prediction_accepted = came;
+    gen->stats->prediction_rejected = r->n_prediction - came;
 }
 
 void ft_gen_end(ft_gen *gen, ft_status status)
@@ -166,6 +215,7 @@ void ft_gen_end(ft_gen *gen, ft_status status)
     ft_drafting_stop(&gen->drafting);
     ft_stream_close(&gen->stream, status == FT_OK ? FT_CLIENT_CLOSE : FT_CLIENT_CANCEL);
     ft_gen_happened(gen, FT_GEN_END);
+    count_prediction(gen);
     s->rule = gen->rule.rule->name;
     s->rule_why = gen->rule.why;
     ft_gen_count_text(s, gen->rule.rule, gen->rule.why);

@@ -27,7 +27,18 @@ static uint32_t tokens_left(const ft_gen *gen)
 
 /* ---- what comes next ---- */
 
-static ft_control_choice choose(ft_gen *gen, uint32_t most, ft_draft_params *params)
+/* Drafts cost no time: looks first at what can be drafted. */
+static ft_control_choice choose_offered(ft_gen *gen, const ft_steer_ask *ask, uint32_t ahead,
+                                        ft_draft_params *params)
+{
+    ft_tree tree;
+    ft_steer_want(&gen->steer, ask, ahead, params);
+    (void)ft_drafting_look(&gen->drafting, params, &tree);
+    return ft_steer_take(&gen->steer, ask, ahead, &tree);
+}
+
+/* What comes after `ahead` tokens that are still to come in the present run. */
+static ft_control_choice choose(ft_gen *gen, uint32_t most, uint32_t ahead, ft_draft_params *params)
 {
     ft_steer_ask ask = {.most = most, .round = gen->stream.round, .terms = &gen->rule.terms};
     if (ft_drafting_ready(&gen->drafting))
@@ -39,6 +50,8 @@ static ft_control_choice choose(ft_gen *gen, uint32_t most, ft_draft_params *par
     }
     if (gen->timing.mark.known)
         ask.spent = ft_known(ft_gen_now_us(gen) - gen->timing.mark.us);
+    if (gen->steer.how.at_once && gen->steer.how.automatic)
+        return choose_offered(gen, &ask, ahead, params);
     return ft_steer_choose(&gen->steer, &ask, params);
 }
 
@@ -76,7 +89,7 @@ static void drafted(ft_gen *gen, ft_draft_cost cost, ft_control_choice *choice,
             measure_tree(gen, cost);
         gen->steer.chosen = false;
         if (tree->n == 0)
-            *choice = choose(gen, tokens_left(gen), params);
+            *choice = choose(gen, tokens_left(gen), 0, params);
     }
     gen->steer.chosen = false;
     if (tree->n == 0)
@@ -119,7 +132,7 @@ void ft_gens_prepare(ft_gen *const *gens, size_t n)
     const int64_t began_us = n > 0 ? ft_gen_now_us(gens[0]) : 0;
     for (size_t i = 0; i < n; i++) {
         joint[i] = (ft_joint_draft){.drafting = &gens[i]->drafting};
-        choice[i] = choose(gens[i], tokens_left(gens[i]), &joint[i].params);
+        choice[i] = choose(gens[i], tokens_left(gens[i]), 0, &joint[i].params);
         if (!choice[i].speculate)
             joint[i].params.budget = 0;
     }
@@ -138,7 +151,7 @@ static void ask_next(ft_gen *gen)
     ft_draft_params params;
     if (gen->state != FT_GEN_RUN || run_left > gen->out.msg.draft.run / 2 || left <= run_left)
         return;
-    const ft_control_choice choice = choose(gen, left - run_left, &params);
+    const ft_control_choice choice = choose(gen, left - run_left, run_left, &params);
     if (choice.speculate || (choice.shadow && !ft_gen_drafts_ahead(gen)))
         return; /* prepare() acts on it */
     gen->steer.chosen = false;

@@ -62,6 +62,10 @@ extern const char *const ft_why_name[FT_WHY_N];
     F(COUNTER, prompt_tokens, "edge_prompt_tokens_total", "Prompt tokens.")                       \
     F(COUNTER, tokens, "edge_tokens_total",                                                       \
       "Generated tokens. End-of-text tokens are not counted.")                                    \
+    F(COUNTER, prediction_accepted, "edge_prediction_accepted_total",                             \
+      "Tokens of requests' predictions that are in the answers.")                                 \
+    F(COUNTER, prediction_rejected, "edge_prediction_rejected_total",                             \
+      "Tokens of requests' predictions that are not.")                                            \
     F(COUNTER, reconnects, "edge_reconnects_total", "Streams that were opened again.")            \
     F(SECONDS, draft_us, "edge_draft_seconds_total", "Time of drafting before drafts were sent.") \
     F(SECONDS, wait_us, "edge_wait_seconds_total",                                                \

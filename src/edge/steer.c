@@ -23,8 +23,10 @@ static void set_here(ft_steer *s, const ft_steer_learnt *learnt)
 
 void ft_steer_init(ft_steer *s, const ft_steer_opts *opts, const ft_steer_learnt learnt[FT_PLACES])
 {
+    const uint32_t budget = opts->drafts ? opts->draft.budget : 0;
     *s = (ft_steer){.how = *opts, .other = learnt[FT_PLACE_FALLBACK]};
     set_here(s, &learnt[FT_PLACE_SERVER]);
+    s->control.opts.max_budget = s->other.control.opts.max_budget = budget;
 }
 
 void ft_steer_get_learnt(const ft_steer *s, ft_steer_learnt learnt[FT_PLACES])
@@ -117,6 +119,36 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     return choice;
 }
 
+void ft_steer_want(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead, ft_draft_params *params)
+{
+    ft_control_room now = room(s, ask);
+    if (now.nodes > 0)
+        now.depth = ft_min_u32(s->how.draft.depth, ask->most - 1 + ahead);
+    s->chosen = s->by_policy = s->may_fall_back = false;
+    *params = s->how.draft;
+    params->budget = now.nodes;
+    params->depth = now.depth;
+    params->width = ft_min_u32(params->width, now.nodes);
+    params->min_logp = logf((float)ft_control_least_chance(&s->control));
+    params->round = ask->round;
+    ft_draft_params_obey(params, ask->terms);
+    s->depth.free_us = 0;
+}
+
+ft_control_choice ft_steer_take(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead,
+                                const ft_tree *tree)
+{
+    ft_control_offer offer = {.tokens = 1, .final = ahead == 0};
+    for (uint32_t i = 0; i < tree->n; i++)
+        if (tree->depth[i] >= ahead) { /* what is left of it behind the run */
+            offer.nodes++;
+            offer.tokens += (double)expf(tree->cum_logp[i]);
+        }
+    ft_control_choice choice = ft_control_take(&s->control, &offer);
+    choice.run = ft_min_u32(choice.run ? choice.run : 1, ask->most);
+    return choice;
+}
+
 /* ---- learning from what was measured ---- */
 
 /* Tokens that the tree should bring, the target's own included. */
@@ -134,7 +166,7 @@ void ft_steer_drafted(ft_steer *s, const ft_tree *tree, uint32_t forwards, int64
     s->tree.drafted_us = us;
     s->tree.forwards = forwards;
     s->tree.expected = expected(tree);
-    if (!cold)
+    if (!cold && !s->how.at_once)
         ft_control_saw_draft(&s->control, s->tree.levels, forwards, us);
 }
 
@@ -150,7 +182,7 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
     if (!times->round.known || v->hint_no_trees) /* with the hint the tree was not verified */
         return;
     const ft_control_round round = {.nodes = nodes,
-                                    .depth = s->tree.levels,
+                                    .depth = s->how.at_once ? 0 : s->tree.levels,
                                     .n_path = v->n_path,
                                     .draft_us = s->tree.drafted_us,
                                     .wait_us = times->round.us,

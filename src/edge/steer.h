@@ -23,6 +23,8 @@ typedef struct ft_steer_opts {
     ft_draft_params draft; /* limits of a tree; with a fixed draft the tree itself */
     bool automatic;
     const ft_policy *policy; /* as in ft_edge_opts */
+    bool drafts;  /* of this text there are some; else the controller chooses runs alone */
+    bool at_once; /* they cost no time: with `automatic` the caller asks by offers */
 } ft_steer_opts;
 
 /* Where a text's target is. What a verification costs there, and how often it agrees, is learnt
@@ -87,6 +89,13 @@ typedef struct ft_steer_ask {
  * carry points, the policy chooses their length and l anew each time; the controller still chooses
  * whether to draft. No allocation. */
 ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params);
+
+/* Chooses the next round where drafts cost no time: what to draft, which the caller does, and then
+ * what to do with it. ahead: tokens of the present run that are still to come before it; 0: none,
+ * and the choice is acted on. */
+void ft_steer_want(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead, ft_draft_params *params);
+ft_control_choice ft_steer_take(ft_steer *s, const ft_steer_ask *ask, uint32_t ahead,
+                                const ft_tree *tree);
 
 /* Learns the cost of a draft. cold: the text's first draft, whose cold caches distort the time. */
 void ft_steer_drafted(ft_steer *s, const ft_tree *tree, uint32_t forwards, int64_t us, bool cold);

@@ -115,15 +115,15 @@ uint32_t ft_control_depth_at(ft_control *control, uint32_t budget, uint32_t max,
 
 /* Decides. Counts what it decided: call it once a round. */
 ft_control_choice ft_control_choose(ft_control *control, const ft_control_room *room);
-
-/* Whether the present tree takes so long to draft that drafting ahead of a verdict can pay on a
- * processor that the target needs, too. */
-bool ft_control_drafts_long(const ft_control *control);
 /* The same where drafts cost no time: whether this tree pays. A run measures first what a token of
  * it takes. Against the estimates a tree is sent now and then, as its nodes may cost less. */
 ft_control_choice ft_control_take(ft_control *control, const ft_control_offer *offer);
 /* A node that the text goes through with a lower chance is not worth its row in such a tree. */
 double ft_control_least_chance(const ft_control *control);
+
+/* Whether the present tree takes so long to draft that drafting ahead of a verdict can pay on a
+ * processor that the target needs, too. */
+bool ft_control_drafts_long(const ft_control *control);
 
 /* The time of a draft forward, before any was measured. */
 void ft_control_expect_draft(ft_control *control, int64_t forward_us);

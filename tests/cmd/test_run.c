@@ -73,6 +73,11 @@ static const struct {
     {"--draft tree:32:8 --grow fixed", 8, 20, true, true},
     {"--draft tree:32:2 --grow fixed:3,2 --proactive", 2, 9, true, true},
     {"--draft auto --grow fixed:2,2,2", 16, 14, true, false},
+    {"--draft-source model --draft 3", 3, 3, true, true},
+    {"--draft-source both --draft tree:32:4", 4, 32, true, true},
+    {"--draft-source both --proactive", 16, 32, true, false},
+    {"--draft-source lookup", 32, 32, true, false},
+    {"--draft-source lookup --draft tree:32:16 --proactive", 16, 32, true, false},
 };
 
 static void test_every_way_to_draft(void **state)
