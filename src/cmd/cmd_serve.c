@@ -16,6 +16,10 @@
 #include "local/link.h"
 #include "serve/server.h"
 
+/* Trees of lookups, for texts with a prediction: as an edge has them. */
+#define PREDICTED_NODES 32
+#define PREDICTED_WIDTH 8
+
 #define GRACE_US 5000000 /* sessions get this long to finish after a signal */
 #define PASS_US  5000000 /* and then the engine, to end its present pass */
 
@@ -211,7 +215,11 @@ static ft_status start_server(serve_app *app, serve_flags *f, ft_error *err)
 
 static ft_status start_api(serve_app *app, serve_flags *f, ft_error *err)
 {
+    /* Lookups, in texts with a prediction. */
+    const uint32_t nodes = f->no_speculation ? 0 : PREDICTED_NODES;
     const ft_edge_opts edge = {.vocab = app->vocab,
+                               .draft = ft_draft_params_tree(nodes, nodes, PREDICTED_WIDTH),
+                               .automatic = true,
                                .source = ft_local_link_source(ft_server_verifier(app->server)),
                                .clock = ft_clock_monotonic(),
                                .timeline = f->server.verifier.timeline,

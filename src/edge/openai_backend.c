@@ -55,6 +55,21 @@ static ft_status make_prompt(const ft_vocab *vocab, const ft_http_request *q, ui
     return ft_tokens_append(out, q->prompt_tokens, q->n_prompt_tokens);
 }
 
+/* The tokens of the request's prediction: text, not a prompt. */
+static ft_status make_prediction(const ft_vocab *vocab, const ft_http_request *q, uint32_t context,
+                                 const ft_gen_sink *sink, ft_error *err, ft_tokens *out)
+{
+    const ft_tokenize_limits limits = {sink->cancelled, sink->ctx, context};
+    if (!q->prediction)
+        return FT_OK;
+    const ft_status status =
+        ft_vocab_tokenize_text(vocab, q->prediction, strlen(q->prediction), &limits, err, out);
+    if (status == FT_TOO_LARGE || out->n > context)
+        return ft_error_set(err, FT_TOO_LARGE,
+                            "the prediction has more tokens than the context holds: %u", context);
+    return status;
+}
+
 static ft_status check_lengths(const ft_edge *edge, const ft_http_request *q, size_t n_prompt,
                                ft_error *err)
 {
@@ -85,11 +100,17 @@ static void count_one(ft_openai *o, ft_status status, const ft_gen_stats *s)
     pthread_mutex_unlock(&o->mutex);
 }
 
-static ft_status run(ft_openai *o, const ft_http_request *q, const ft_tokens *prompt,
+typedef struct texts {
+    ft_tokens prompt, prediction;
+} texts;
+
+static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                      const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
 {
-    ft_gen_request request = {.prompt = prompt->id,
-                              .n_prompt = (uint32_t)prompt->n,
+    ft_gen_request request = {.prompt = t->prompt.id,
+                              .n_prompt = (uint32_t)t->prompt.n,
+                              .prediction = t->prediction.id,
+                              .n_prediction = (uint32_t)t->prediction.n,
                               .sampling = {.temperature = q->temperature,
                                            .top_k = q->top_k,
                                            .top_p = q->top_p,
@@ -117,19 +138,25 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
                                   ft_error *err, ft_http_result *result)
 {
     ft_openai *o = ctx;
-    ft_tokens prompt = {0};
+    texts t = {0};
     ft_gen_stats s = {0};
     ft_edge *edge = edge_of(o, err);
-    ft_status status = FT_UNAVAILABLE;
+    ft_status status = FT_UNAVAILABLE, predicted = FT_OK;
     if (edge)
-        status = make_prompt(o->vocab, q, context_of(edge), sink, err, &prompt);
+        status = make_prompt(o->vocab, q, context_of(edge), sink, err, &t.prompt);
     if (status == FT_OK)
-        status = check_lengths(edge, q, prompt.n, err);
+        status = check_lengths(edge, q, t.prompt.n, err);
     if (status == FT_OK)
-        status = run(o, q, &prompt, sink, err, &s);
+        status = predicted =
+            make_prediction(o->vocab, q, context_of(edge), sink, err, &t.prediction);
+    if (status == FT_OK)
+        status = run(o, q, &t, sink, err, &s);
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
-                               .prompt_tokens = (uint32_t)prompt.n,
+                               .prompt_tokens = (uint32_t)t.prompt.n,
                                .completion_tokens = (uint32_t)s.tokens,
+                               .accepted_prediction_tokens = (uint32_t)s.prediction_accepted,
+                               .rejected_prediction_tokens = (uint32_t)s.prediction_rejected,
+                               .wrong_field = predicted == FT_TOO_LARGE ? "prediction" : NULL,
                                .extension = json_object(),
                                .retry_after_ms = s.retry_after_ms};
     ft_stats_json(&ft_gen_usage_stat_list, &s, result->extension);
@@ -138,7 +165,8 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
         json_object_set_new(result->extension, "rule_reason", json_string(ft_why_name[s.rule_why]));
         json_object_set_new(result->extension, "same_tokens", json_boolean(s.same_tokens));
     }
-    ft_tokens_deinit(&prompt);
+    ft_tokens_deinit(&t.prompt);
+    ft_tokens_deinit(&t.prediction);
     return status;
 }
 

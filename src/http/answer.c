@@ -183,8 +183,12 @@ static void move_logprobs(ft_http_answer *a, ft_buf *out)
 static json_t *json_usage(const ft_http_result *r)
 {
     json_int_t prompt = r->prompt_tokens, completion = r->completion_tokens;
-    return json_pack("{s:I,s:I,s:I,s:O*}", "prompt_tokens", prompt, "completion_tokens", completion,
-                     "total_tokens", prompt + completion, "foretoken", r->extension);
+    json_t *details = json_pack(
+        "{s:I,s:I}", "accepted_prediction_tokens", (json_int_t)r->accepted_prediction_tokens,
+        "rejected_prediction_tokens", (json_int_t)r->rejected_prediction_tokens);
+    return json_pack("{s:I,s:I,s:I,s:o,s:O*}", "prompt_tokens", prompt, "completion_tokens",
+                     completion, "total_tokens", prompt + completion, "completion_tokens_details",
+                     details, "foretoken", r->extension);
 }
 
 static const char *object_name(const ft_http_answer *a)

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -119,6 +120,8 @@ static void *work(void *arg)
     }
     if (status != FT_OK) {
         ft_http_fail_from(&g->fail, status, &err);
+        if (result.wrong_field)
+            snprintf(g->fail.param, sizeof g->fail.param, "%s", result.wrong_field);
         g->fail.retry_after_s = result.retry_after_ms / 1000 + (result.retry_after_ms % 1000 > 0);
         if (g->written)
             status = ft_http_answer_fail(&g->answer, &g->fail, &g->scratch);

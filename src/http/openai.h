@@ -44,6 +44,7 @@ typedef struct ft_http_request {
     size_t n_stops;
     bool logprobs;
     uint32_t top_logprobs;
+    const char *prediction; /* what the answer may look like; NULL: not given */
     float slo_tokens_per_s; /* extension: the token speed to ask for; 0: the backend's */
     bool no_speculation;    /* extension: the edge drafts nothing for this text */
     const char *key_name;   /* of the client's key (ft_http_whose); NULL: keys have no names */
@@ -52,6 +53,9 @@ typedef struct ft_http_request {
 typedef struct ft_http_result {
     bool length; /* finish_reason "length", else "stop" */
     uint32_t prompt_tokens, completion_tokens;
+    /* Of a prediction's tokens: that are in the answer; that are not. */
+    uint32_t accepted_prediction_tokens, rejected_prediction_tokens;
+    const char *wrong_field; /* with an error: the field that is wrong, a literal; NULL: none */
     json_t *extension;       /* usage.foretoken, owned by the receiver; NULL: there is none */
     uint32_t retry_after_ms; /* with an error: when the client may try again; 0: not known */
 } ft_http_result;

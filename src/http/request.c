@@ -223,6 +223,57 @@ static ft_status read_stream_options(reader *r)
     return status;
 }
 
+/* Replaces a list of text parts by one string, with `between` between them. */
+static ft_status join_parts(reader *r, json_t *object, const char *name, const char *between)
+{
+    json_t *parts = json_object_get(object, "content");
+    ft_buf text = {0};
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        json_t *part = json_array_get(parts, i), *piece = json_object_get(part, "text");
+        if (!json_is_object(part) || !is_string(json_object_get(part, "type"), "text") ||
+            !json_is_string(piece)) {
+            ft_buf_deinit(&text);
+            return ft_http_fail_set(r->fail, 400, "unsupported_content", name,
+                                    "'%s' may hold only parts of type 'text': images, audio and "
+                                    "files are unsupported by this server.",
+                                    name);
+        }
+        if (i > 0)
+            ft_buf_puts(&text, between);
+        ft_buf_append(&text, json_string_value(piece), json_string_length(piece));
+    }
+    json_t *joined = text.failed ? NULL : json_stringn_nocheck(ft_buf_str(&text), text.len);
+    ft_buf_deinit(&text);
+    return json_object_set_new(object, "content", joined) == 0 ? FT_OK : out_of_memory(r);
+}
+
+/* OpenAI's predicted outputs: {"type": "content", "content": a string or a list of text parts}. */
+static ft_status read_prediction(reader *r, size_t most_bytes)
+{
+    json_t *v = field(r, "prediction");
+    ft_status status = FT_OK;
+    if (!v)
+        return FT_OK;
+    if (!json_is_object(v))
+        return wrong_type(r, "prediction", "an object with 'type' and 'content'");
+    if (!is_string(json_object_get(v, "type"), "content"))
+        return wrong_value(r, "prediction.type", "'content'");
+    if (json_array_size(json_object_get(v, "content")) > 0)
+        status = join_parts(r, v, "prediction.content", "");
+    if (status != FT_OK)
+        return status;
+    json_t *content = json_object_get(v, "content");
+    if (!json_is_string(content))
+        return wrong_type(r, "prediction.content", "a string or a list of text parts");
+    if (json_string_length(content) > most_bytes)
+        return ft_http_fail_set(r->fail, 400, "context_length_exceeded", "prediction",
+                                "The prediction has %zu bytes, and the model's context holds %zu "
+                                "at most: shorten it.",
+                                json_string_length(content), most_bytes);
+    r->out->request.prediction = json_string_value(content);
+    return FT_OK;
+}
+
 static ft_status add_stop(reader *r, json_t *v)
 {
     ft_http_request *q = &r->out->request;
@@ -264,30 +315,6 @@ static const char *known_role(json_t *v)
     return NULL;
 }
 
-/* Replaces a message's text parts by one string, with a newline between them. */
-static ft_status join_parts(reader *r, json_t *message, const char *name)
-{
-    json_t *parts = json_object_get(message, "content");
-    ft_buf text = {0};
-    for (size_t i = 0; i < json_array_size(parts); i++) {
-        json_t *part = json_array_get(parts, i), *piece = json_object_get(part, "text");
-        if (!json_is_object(part) || !is_string(json_object_get(part, "type"), "text") ||
-            !json_is_string(piece)) {
-            ft_buf_deinit(&text);
-            return ft_http_fail_set(r->fail, 400, "unsupported_content", name,
-                                    "'%s' may hold only parts of type 'text': images, audio and "
-                                    "files are unsupported by this server.",
-                                    name);
-        }
-        if (i > 0)
-            ft_buf_append(&text, "\n", 1);
-        ft_buf_append(&text, json_string_value(piece), json_string_length(piece));
-    }
-    json_t *joined = text.failed ? NULL : json_stringn_nocheck(ft_buf_str(&text), text.len);
-    ft_buf_deinit(&text);
-    return json_object_set_new(message, "content", joined) == 0 ? FT_OK : out_of_memory(r);
-}
-
 static ft_status read_message(reader *r, json_t *v, size_t i)
 {
     ft_chat_message *m = &r->out->messages[i];
@@ -308,7 +335,7 @@ static ft_status read_message(reader *r, json_t *v, size_t i)
     json_t *content = json_object_get(v, "content");
     ft_status status = FT_OK;
     if (json_array_size(content) > 0)
-        status = join_parts(r, v, name);
+        status = join_parts(r, v, name, "\n");
     else if (!json_is_string(content))
         status = wrong_type(r, name, "a string or a list of text parts");
     m->content = json_string_value(json_object_get(v, "content"));
@@ -435,8 +462,9 @@ static sizes count(const char *body, size_t n, size_t most_text_bytes)
 /* Parsing costs about ten times as much as counting: what has too much is refused before that. */
 static ft_status check_sizes(reader *r, const char *body, size_t n, size_t most_bytes)
 {
-    const size_t most =
-        most_bytes < SIZE_MAX - FT_HTTP_OTHER_BYTES ? most_bytes + FT_HTTP_OTHER_BYTES : SIZE_MAX;
+    const size_t most = most_bytes < (SIZE_MAX - FT_HTTP_OTHER_BYTES) / 2
+                            ? 2 * most_bytes + FT_HTTP_OTHER_BYTES /* a prediction is text, too */
+                            : SIZE_MAX;
     const sizes s = count(body, n, most);
     if (is_too_many(&s))
         return ft_http_fail_set(r->fail, 413, "body_too_large", NULL,
@@ -501,6 +529,7 @@ ft_status ft_http_parse(const char *body, size_t n, bool chat, const ft_http_mod
         (status = read_model(&r, model->id)) != FT_OK ||
         (status = refuse_unsupported(&r)) != FT_OK || (status = read_scalars(&r)) != FT_OK ||
         (status = read_stream_options(&r)) != FT_OK || (status = read_stop(&r)) != FT_OK ||
+        (status = read_prediction(&r, model->text_bytes)) != FT_OK ||
         (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK ||
         (status = check_text(&r, model->text_bytes)) != FT_OK)
         ft_http_parsed_deinit(out);

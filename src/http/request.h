@@ -19,7 +19,7 @@
 /* A parsed value takes more memory than its text: an empty object 220 bytes instead of 3. */
 #define FT_HTTP_OBJECTS_MAX 16384
 #define FT_HTTP_VALUES_MAX  (1 << 18) /* of all kinds: a prompt of token ids has many */
-/* A body has so many bytes beside its text: names of fields, stop strings. */
+/* A body has so many bytes beside its text and its prediction: names of fields, stop strings. */
 #define FT_HTTP_OTHER_BYTES ((size_t)64 << 10)
 
 /* Must not be moved or copied: the request points into it. */
@@ -36,8 +36,8 @@ typedef struct ft_http_parsed {
 
 /* Parses body[0..n) as a request for /v1/chat/completions (chat) or /v1/completions. On failure
  * *fail says what is wrong, and *out is empty. FT_INVALID: 400, also for a text of more bytes than
- * the model's context can hold, or strings that have FT_HTTP_OTHER_BYTES more than that; 404 if it
- * names another model; 413 if it has too many values. FT_NOMEM. */
+ * the model's context can hold, or strings that have FT_HTTP_OTHER_BYTES more than twice that; 404
+ * if it names another model; 413 if it has too many values. FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_http_parse(const char *body, size_t n, bool chat,
                                        const ft_http_model *model, ft_http_fail *fail,
                                        ft_http_parsed *out);

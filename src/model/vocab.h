@@ -57,6 +57,11 @@ FT_WARN_UNUSED ft_status ft_vocab_tokenize(const ft_vocab *vocab, const char *te
                                            const ft_tokenize_limits *limits, ft_error *err,
                                            ft_tokens *out);
 
+/* As ft_vocab_tokenize, without BOS. */
+FT_WARN_UNUSED ft_status ft_vocab_tokenize_text(const ft_vocab *vocab, const char *text, size_t n,
+                                                const ft_tokenize_limits *limits, ft_error *err,
+                                                ft_tokens *out);
+
 /* Appends the bytes of a token; they can be a part of a UTF-8 character. special: true: special
  * tokens are spelled out; false: they have no bytes. Out-of-range ids append nothing. */
 FT_WARN_UNUSED ft_status ft_vocab_piece(const ft_vocab *vocab, int32_t token, bool special,

@@ -36,9 +36,4 @@ FT_WARN_UNUSED ft_status ft_vocab_read(ft_gguf *gguf, ft_vocab **out);
 /* Returns the longest special token that text[0..n) begins with; NULL: none. */
 const ft_special *ft_vocab_special_at(const ft_vocab *vocab, const char *text, size_t n);
 
-/* As ft_vocab_tokenize, without BOS. */
-FT_WARN_UNUSED ft_status ft_vocab_tokenize_text(const ft_vocab *vocab, const char *text, size_t n,
-                                                const ft_tokenize_limits *limits, ft_error *err,
-                                                ft_tokens *out);
-
 #endif

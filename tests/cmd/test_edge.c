@@ -344,6 +344,78 @@ static void test_rules(void **state)
     expect_rule("exact", "auto", "exact", true);
 }
 
+/* The answer to a body, which this takes. error: gets the field that the error names. */
+static json_t *ask(int port, json_t *take_body, int status, char error[64])
+{
+    char *body = json_dumps(take_body, 0);
+    http_response r;
+    assert_int_equal(http_ask(port, "POST", TEXT, "", body, &r), status);
+    json_t *json = json_loads(r.body.data, JSON_ALLOW_NUL, NULL);
+    const json_t *field = json_object_get(json_object_get(json, "error"), "param");
+    snprintf(error, 64, "%s", json_is_string(field) ? json_string_value(field) : "");
+    http_response_deinit(&r);
+    free(body);
+    json_decref(take_body);
+    return json;
+}
+
+static const char *answer_text(const json_t *answer)
+{
+    return json_string_value(
+        json_object_get(json_array_get(json_object_get(answer, "choices"), 0), "text"));
+}
+
+/* An edge without a draft model, and a server's own API: a prediction is drafted and counted, and
+ * changes no text; a wrong one is refused by its name. */
+static void test_predictions(void **state)
+{
+    int port[2];
+    char address[32], error[64], text[601];
+    char *file = tiny_gguf_temp(&(tiny_gguf_opts){.type = GGML_TYPE_Q4_0, .seed = 1});
+    program server = program_start((const char *[]){"serve", "-m", file, "-t", "1", "-c", "256",
+                                                    "--port", "0", "--http-port", "0", NULL});
+    snprintf(address, sizeof address, "127.0.0.1:%d", program_wait_port(&server, "listening"));
+    port[0] = program_wait_port(&server, "api url");
+    program edge =
+        program_start((const char *[]){"edge", "--server", address, "-m", file, "--draft-source",
+                                       "lookup", "--draft", "6", "--port", "0", NULL});
+    port[1] = program_wait_port(&edge, "foretoken edge");
+    memset(text, 'x', 600);
+    text[600] = 0;
+    for (int i = 0; i < 2; i++) {
+        const char *form = "{s:s, s:i, s:i}", *with = "{s:s, s:i, s:i, s:{s:s, s:s}}";
+        json_t *plain =
+            ask(port[i], json_pack(form, "prompt", "abc", "max_tokens", 40, "temperature", 0), 200,
+                error);
+        json_t *predicted =
+            ask(port[i],
+                json_pack(with, "prompt", "abc", "max_tokens", 40, "temperature", 0, "prediction",
+                          "type", "content", "content", answer_text(plain)),
+                200, error);
+        const json_t *usage = json_object_get(predicted, "usage");
+        assert_string_equal(answer_text(predicted), answer_text(plain));
+        assert_true(
+            json_integer_value(json_object_get(json_object_get(usage, "completion_tokens_details"),
+                                               "accepted_prediction_tokens")) > 0);
+        assert_true(i == 0 || json_integer_value(json_object_get(
+                                  json_object_get(usage, "foretoken"), "accepted")) > 0);
+        json_decref(plain);
+        json_decref(predicted);
+        json_decref(
+            ask(port[i], json_pack("{s:s, s:s}", "prompt", "abc", "prediction", "x"), 400, error));
+        assert_string_equal(error, "prediction");
+        json_decref(ask(port[i],
+                        json_pack("{s:s, s:{s:s, s:s}}", "prompt", "abc", "prediction", "type",
+                                  "content", "content", text),
+                        400, error));
+        assert_string_equal(error, "prediction");
+    }
+    assert_int_equal(program_stop(&edge), 0);
+    assert_int_equal(program_stop(&server), 0);
+    unlink(file);
+    free(file);
+}
+
 static void test_bad_lists_of_servers(void **state)
 {
     static const char *const lists[] = {"a:1,", "a:1,,b:2", ",a:1", "a:1,b",
@@ -369,6 +441,9 @@ static void test_flags(void **state)
                                          {"--uplink-mbit", "x"},
                                          {"--memory", "1G"}, /* without --fallback */
                                          {"--fallback-ms", "1000"},
+                                         {"--draft-source", "model"},
+                                         {"--draft-source", "both"},
+                                         {"--draft-source", "none"},
                                          {"--kv-tokens", "1000"},
                                          {"--ctx-size", "256"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -378,6 +453,12 @@ static void test_flags(void **state)
     }
     program edge = program_start((const char *[]){"edge", "--server", "a:1", "-md", model, "--rule",
                                                   "auto", "--no-speculation", NULL});
+    assert_int_equal(program_wait_end(&edge), 2);
+    edge = program_start((const char *[]){"edge", "--server", "a:1", "-m", model, "--rule", "ratio",
+                                          "--draft-source", "lookup", NULL});
+    assert_int_equal(program_wait_end(&edge), 2);
+    edge = program_start((const char *[]){"edge", "--server", "a:1", "-md", model, "--predictor",
+                                          "FILE", "--draft-source", "both", NULL});
     assert_int_equal(program_wait_end(&edge), 2);
 }
 
@@ -393,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_fallback),
         cmocka_unit_test(test_fallback_does_not_fit),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_predictions),
         cmocka_unit_test(test_bad_lists_of_servers),
         cmocka_unit_test(test_flags),
     };

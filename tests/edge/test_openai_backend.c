@@ -302,6 +302,46 @@ static void test_limits(void **state)
     free_call(&c);
 }
 
+/* A prediction changes no text, and its tokens are counted; one that is longer than the context is
+ * refused by its name. */
+static void test_prediction(void **state)
+{
+    char text[2 * MAX_CONTEXT + 1];
+    call plain = {.q = {.prompt = "abc", .max_tokens = 40}};
+    go(&plain);
+    assert_int_equal(plain.status, FT_OK);
+    assert_int_equal(plain.result.accepted_prediction_tokens, 0);
+    call c = {.q = plain.q};
+    c.q.prediction = ft_buf_str(&plain.text);
+    go(&c);
+    assert_int_equal(c.status, FT_OK);
+    assert_string_equal(ft_buf_str(&c.text), ft_buf_str(&plain.text));
+    assert_true(c.result.accepted_prediction_tokens > 0);
+    free_call(&c);
+    c = (call){.q = plain.q};
+    c.q.prediction = "0123456789"; /* a token for each byte, none of them in the answer */
+    go(&c);
+    assert_int_equal(c.status, FT_OK);
+    assert_string_equal(ft_buf_str(&c.text), ft_buf_str(&plain.text));
+    assert_int_equal(c.result.accepted_prediction_tokens + c.result.rejected_prediction_tokens, 10);
+    free_call(&c);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    c = (call){.q = plain.q};
+    c.q.prediction = text;
+    go(&c);
+    assert_int_equal(c.status, FT_TOO_LARGE);
+    assert_string_equal(c.result.wrong_field, "prediction");
+    assert_non_null(strstr(c.err.message, "the prediction has more tokens"));
+    free_call(&c);
+    c.q.prompt = text; /* then it is the prompt that is wrong */
+    go(&c);
+    assert_int_equal(c.status, FT_TOO_LARGE);
+    assert_null(c.result.wrong_field);
+    free_call(&c);
+    free_call(&plain);
+}
+
 static void test_hang_up(void **state)
 {
     call c = {.q = {.prompt = "abc"}, .hung_up = true};
@@ -436,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_no_speculation),
         cmocka_unit_test(test_health_and_metrics),
         cmocka_unit_test(test_edge_comes_later),
+        cmocka_unit_test(test_prediction), /* traces leave it out */
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

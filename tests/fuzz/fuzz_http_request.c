@@ -39,6 +39,9 @@ static void check_request(const ft_http_request *q, size_t most_bytes)
         bytes += strlen(q->messages[i].content);
     }
     require(bytes <= most_bytes);
+    require(!q->prediction || strlen(q->prediction) <= most_bytes);
+    if (q->prediction)
+        require_text(q->prediction);
     require(q->chat || q->prompt || q->n_prompt_tokens > 0);
     if (q->prompt)
         require_text(q->prompt);

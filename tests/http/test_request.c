@@ -249,6 +249,32 @@ static void test_deep(void **state)
     free(body);
 }
 
+static void test_prediction(void **state)
+{
+    static const char *const bodies[] = {
+        "{" CHAT ",\"prediction\":{\"type\":\"content\",\"content\":\"a b\"}}",
+        "{" CHAT ",\"prediction\":{\"type\":\"content\",\"content\":["
+        "{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\" b\"}]}}",
+        "{\"prompt\":\"x\",\"prediction\":{\"type\":\"content\",\"content\":\"a b\"}}"};
+    ft_http_parsed p;
+    ft_http_fail fail;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        good(bodies[i], i < 2, &p);
+        assert_string_equal(p.request.prediction, "a b");
+        ft_http_parsed_deinit(&p);
+    }
+    good("{" CHAT ",\"prediction\":null}", true, &p);
+    assert_null(p.request.prediction);
+    ft_http_parsed_deinit(&p);
+    const ft_http_model small = {.id = "m-1", .text_bytes = 8};
+    const char *body = "{\"prompt\":\"x\",\"prediction\":{\"type\":\"content\",\"content\":"
+                       "\"123456789\"}}";
+    assert_int_equal(ft_http_parse(body, strlen(body), false, &small, &fail, &p), FT_INVALID);
+    assert_int_equal(fail.http, 400);
+    assert_string_equal(fail.code, "context_length_exceeded");
+    assert_string_equal(fail.param, "prediction");
+}
+
 /* A completion with a field that is ignored and holds `unit` so often. */
 static ft_status parse_long(const char *unit, size_t times, ft_http_fail *fail)
 {
@@ -269,7 +295,7 @@ static ft_status parse_long(const char *unit, size_t times, ft_http_fail *fail)
  * field that is ignored. An escape counts as one byte. */
 static void test_long_strings(void **state)
 {
-    const size_t most = FT_HTTP_OTHER_BYTES + 10 -
+    const size_t most = FT_HTTP_OTHER_BYTES + 2 * 10 -
                         strlen("prompt"
                                "hi"
                                "user");
@@ -315,6 +341,16 @@ static void test_bad_chat(void **state)
          "unsupported_parameter", "messages[0].tool_calls"},
     };
     BAD(cases, true);
+}
+
+static void check_bad_fields(const bad_case *fields, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{" CHAT ",%s}", fields[i].body);
+        bad_case c = {body, fields[i].code, fields[i].param};
+        check_bad(&c, 1, true, 400);
+    }
 }
 
 static void test_bad_fields(void **state)
@@ -366,12 +402,27 @@ static void test_bad_fields(void **state)
         {"\"response_format\":\"text\"", "unsupported_parameter", "response_format"},
         {"\"modalities\":[\"text\",\"audio\"]", "unsupported_parameter", "modalities"},
     };
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        char body[512];
-        snprintf(body, sizeof body, "{" CHAT ",%s}", fields[i].body);
-        bad_case c = {body, fields[i].code, fields[i].param};
-        check_bad(&c, 1, true, 400);
-    }
+    check_bad_fields(fields, sizeof fields / sizeof *fields);
+}
+
+static void test_bad_prediction(void **state)
+{
+    static const bad_case fields[] = {
+        {"\"prediction\":\"text\"", "invalid_type", "prediction"},
+        {"\"prediction\":[]", "invalid_type", "prediction"},
+        {"\"prediction\":{}", "invalid_value", "prediction.type"},
+        {"\"prediction\":{\"type\":\"text\",\"content\":\"x\"}", "invalid_value",
+         "prediction.type"},
+        {"\"prediction\":{\"type\":1,\"content\":\"x\"}", "invalid_value", "prediction.type"},
+        {"\"prediction\":{\"type\":\"content\"}", "invalid_type", "prediction.content"},
+        {"\"prediction\":{\"type\":\"content\",\"content\":5}", "invalid_type",
+         "prediction.content"},
+        {"\"prediction\":{\"type\":\"content\",\"content\":[]}", "invalid_type",
+         "prediction.content"},
+        {"\"prediction\":{\"type\":\"content\",\"content\":[{\"type\":\"image_url\"}]}",
+         "unsupported_content", "prediction.content"},
+    };
+    check_bad_fields(fields, sizeof fields / sizeof *fields);
 }
 
 static void test_bad_prompts(void **state)
@@ -445,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_chat),         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_harmless),     cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_bad_json),     cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_prediction),   cmocka_unit_test(test_bad_prediction),
         cmocka_unit_test(test_long_strings), cmocka_unit_test(test_deep),
         cmocka_unit_test(test_bad_chat),     cmocka_unit_test(test_bad_fields),
         cmocka_unit_test(test_bad_prompts),  cmocka_unit_test(test_other_model),

@@ -116,6 +116,8 @@ static void check_usage(json_t *usage, json_int_t prompt, json_int_t completion)
     assert_int_equal(int_at(usage, "prompt_tokens"), prompt);
     assert_int_equal(int_at(usage, "completion_tokens"), completion);
     assert_int_equal(int_at(usage, "total_tokens"), prompt + completion);
+    assert_int_equal(int_at(usage, "completion_tokens_details/accepted_prediction_tokens"), 4);
+    assert_int_equal(int_at(usage, "completion_tokens_details/rejected_prediction_tokens"), 6);
     assert_int_equal(int_at(usage, "foretoken/rounds"), 3);
     assert_int_equal(int_at(usage, "foretoken/drafted"), 7);
     assert_int_equal(int_at(usage, "foretoken/accepted"), 5);

@@ -226,6 +226,8 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink
         sink->on_target(sink->ctx, 0xab);
     *result = (ft_http_result){
         .prompt_tokens = (uint32_t)strlen(prompt),
+        .accepted_prediction_tokens = 4,
+        .rejected_prediction_tokens = 6,
         .extension = json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f}", "rounds", 3, "drafted", 7,
                                "accepted", 5, "runs", 2, "run_tokens", 9, "bytes_sent", 11,
                                "bytes_received", 13, "ttft_ms", 1.5, "total_ms", 2.5)};
