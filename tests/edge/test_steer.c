@@ -14,9 +14,8 @@ enum { BUDGET = 16, DEPTH = 4 };
 static ft_steer make(bool automatic)
 {
     const ft_control_opts opts = {.max_budget = BUDGET, .max_depth = DEPTH, .max_width = 4};
-    const ft_steer_opts how = {.draft = ft_draft_params_tree(BUDGET, DEPTH, 4),
-                               .drafts = true,
-                               .automatic = automatic};
+    const ft_steer_opts how = {
+        .draft = ft_draft_params_tree(BUDGET, DEPTH, 4), .drafts = true, .automatic = automatic};
     ft_steer_learnt learnt[FT_PLACES] = {0};
     ft_steer s;
     for (int i = 0; i < FT_PLACES; i++) {
