@@ -72,6 +72,17 @@ static ft_status open_stream(ft_gen *gen, ft_error *err)
     return status;
 }
 
+/* What the draft has so far goes to a sink that asks for it. */
+static void tell_provisional(ft_gen *gen)
+{
+    int32_t token[PROVISIONAL_MAX];
+    if (!gen->output.how.sink->on_provisional)
+        return;
+    const uint32_t n = ft_drafting_likeliest(&gen->drafting, token, PROVISIONAL_MAX);
+    if (n > 0)
+        ft_output_provisional(&gen->output, token, n);
+}
+
 static ft_status send_draft(ft_gen *gen, ft_error *err)
 {
     ft_msg_draft *draft = &gen->out.msg.draft;
@@ -86,6 +97,8 @@ static ft_status send_draft(ft_gen *gen, ft_error *err)
     ft_status status = ft_stream_ask(&gen->stream, &gen->out.msg, err);
     ft_timing_draft_bytes(&gen->timing, before, bytes_sent(gen));
     ft_gen_timeline_sent(&gen->timeline, gen->timing.sent.us, draft);
+    if (status == FT_OK)
+        tell_provisional(gen);
     return status;
 }
 
@@ -236,17 +249,6 @@ static void look_early(ft_gen *gen)
 static int64_t idle_us(ft_idle idle)
 {
     return idle == FT_IDLE_MORE ? 0 : idle == FT_IDLE_LOCKED ? LOCK_US : POLL_US;
-}
-
-/* What the draft has so far goes to a sink that asks for it. */
-static void tell_provisional(ft_gen *gen)
-{
-    int32_t token[PROVISIONAL_MAX];
-    if (!gen->output.how.sink->on_provisional)
-        return;
-    const uint32_t n = ft_drafting_likeliest(&gen->drafting, token, PROVISIONAL_MAX);
-    if (n > 0)
-        ft_output_provisional(&gen->output, token, n);
 }
 
 /* ft_drafting_idle, and how long the draft model worked. */
