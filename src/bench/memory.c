@@ -145,7 +145,8 @@ static ft_status first_time(ft_bench_memory_state *b, ft_bench_memory_cell *c,
     return write_text(b, c, job, reference + 1, &t);
 }
 
-static ft_status measure(ft_bench_memory_state *b, size_t budget, size_t m, size_t prompt)
+static ft_status measure(ft_bench_memory_state *b, size_t budget, size_t m, size_t prompt,
+                         ft_error *err)
 {
     ft_bench_memory_cell *c = ft_bench_memory_cell_of(b, budget, m);
     ft_bench_memory_job job = {.method = &ft_bench_memory_methods[m],
@@ -155,9 +156,12 @@ static ft_status measure(ft_bench_memory_state *b, size_t budget, size_t m, size
     ft_bench_memory_text t;
     if (c->why[0])
         return FT_OK;
+    ft_status status = measure_disk(b, err);
+    if (status != FT_OK)
+        return status;
     if (c->n == 0)
         return first_time(b, c, &job, 2 * prompt);
-    const ft_status status = write_text(b, c, &job, 2 * prompt, &t);
+    status = write_text(b, c, &job, 2 * prompt, &t);
     if (status == FT_OK && !c->why[0])
         keep(c, &t);
     return status;
@@ -174,9 +178,7 @@ static ft_status measure_all(ft_bench_memory_state *b, ft_error *err)
             for (size_t m = 0; m < ft_bench_n_memory_methods; m++) {
                 ft_progress_report(&b->o->progress, done++, n);
                 if (b->o->method[m] && status == FT_OK)
-                    status = measure_disk(b, err);
-                if (b->o->method[m] && status == FT_OK)
-                    status = measure(b, budget, m, text % b->prompts.n);
+                    status = measure(b, budget, m, text % b->prompts.n, err);
             }
     ft_progress_report(&b->o->progress, n, n);
     return status == FT_CANCELLED ? ft_error_set(err, FT_CANCELLED, "stopped") : status;

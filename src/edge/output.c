@@ -96,7 +96,8 @@ static ft_status add_token(ft_output *o, int32_t token, ft_origin origin, ft_fin
     status = ft_vocab_piece(o->how.vocab, token, false, &o->piece);
     if (status == FT_OK)
         status = ft_text_stream_push(&o->stream, ft_buf_str(&o->piece), o->piece.len, &o->shown);
-    ft_teller_came(&o->teller, origin, o->piece.len);
+    if (o->how.sink->on_told)
+        ft_teller_came(&o->teller, origin, o->piece.len);
     if (o->stream.stopped)
         *finish = FT_FINISH_STOP;
     else if (o->how.max_tokens && o->generated >= o->how.max_tokens)
@@ -109,9 +110,9 @@ static ft_status tell(ft_output *o, const ft_msg_draft *draft, const ft_msg_verd
                       uint32_t n_tokens)
 {
     const ft_gen_sink *sink = o->how.sink;
-    ft_teller_shown(&o->teller, ft_buf_str(&o->shown), o->shown.len, o->stream.held.len);
     if (!sink->on_told)
         return FT_OK;
+    ft_teller_shown(&o->teller, ft_buf_str(&o->shown), o->shown.len, o->stream.held.len);
     o->teller.told.tokens = n_tokens;
     ft_status status = ft_teller_rejected(&o->teller, o->how.vocab, draft, v);
     if (status == FT_OK)

@@ -207,6 +207,8 @@ static void tell(ft_gen *gen, const ft_msg_verdict *v)
     const ft_msg_draft *draft = &gen->out.msg.draft;
     const ft_gen_stats *s = gen->stats;
     const bool run = ft_gen_in_run(gen);
+    if (!gen->output.how.sink->on_told)
+        return;
     ft_told told = {.round = (uint32_t)(s->rounds + s->runs) + (run && v->more),
                     .undrafted = run ? why_undrafted(gen) : FT_UNDRAFTED_NOT,
                     .early = gen->state == FT_GEN_TREE_EARLY,

@@ -47,17 +47,26 @@ ft_status ft_plan_check(const ft_plan_problem *p, ft_error *err)
     return status == FT_OK ? ft_plan_memory_check(p, err) : status;
 }
 
+/* Checks the problem; makes its costs, and a split without batches. Both owe a deinit, on failure
+ * as well. */
+static ft_status begin(const ft_plan_problem *problem, ft_error *err, ft_plan_cost *cost,
+                       ft_plan_split *split)
+{
+    *cost = (ft_plan_cost){0};
+    *split = (ft_plan_split){0};
+    ft_status status = ft_plan_check(problem, err);
+    if (status == FT_OK)
+        status = ft_plan_cost_init(cost, problem, err);
+    return status == FT_OK ? ft_plan_split_init(split, problem->n, err) : status;
+}
+
 ft_status ft_batch_plan_make(const ft_plan_problem *problem, ft_plan_algorithm algorithm,
                              const ft_plan_watch *watch, ft_error *err, ft_batch_plan *out)
 {
-    ft_plan_cost cost = {0};
-    ft_plan_split s = {0};
+    ft_plan_cost cost;
+    ft_plan_split s;
     *out = (ft_batch_plan){0};
-    ft_status status = ft_plan_check(problem, err);
-    if (status == FT_OK)
-        status = ft_plan_cost_init(&cost, problem, err);
-    if (status == FT_OK)
-        status = ft_plan_split_init(&s, problem->n, err);
+    ft_status status = begin(problem, err, &cost, &s);
     if (status == FT_OK)
         status = ft_plan_search(&cost, algorithm, watch, err, &s);
     if (status == FT_OK && !isfinite(s.inf_s))
@@ -75,14 +84,10 @@ ft_status ft_batch_plan_make(const ft_plan_problem *problem, ft_plan_algorithm a
 ft_status ft_batch_plan_given(const ft_plan_problem *problem, const ft_plan_given *given,
                               ft_error *err, ft_batch_plan *out)
 {
-    ft_plan_cost cost = {0};
-    ft_plan_split s = {0};
+    ft_plan_cost cost;
+    ft_plan_split s;
     *out = (ft_batch_plan){0};
-    ft_status status = ft_plan_check(problem, err);
-    if (status == FT_OK)
-        status = ft_plan_cost_init(&cost, problem, err);
-    if (status == FT_OK)
-        status = ft_plan_split_init(&s, problem->n, err);
+    ft_status status = begin(problem, err, &cost, &s);
     if (status == FT_OK) {
         s.length = given->length;
         s.n_batches = given->n_batches;

@@ -15,6 +15,7 @@
 #include "spec/drafter.h"
 #include "spec/rule.h"
 #include "support/drafts.h"
+#include "support/exact_target.h"
 
 enum { TEXT_MAX = 400, PROMPT = 30, ANSWER = 40 };
 
@@ -26,86 +27,21 @@ static void must(ft_status status)
         fail_msg("%s: %s", ft_status_name(status), err.message);
 }
 
-/* ---- the target, verifying and plain ---- */
-
-typedef struct target {
-    ft_engine *engine;
-    ft_seq *seq;
-    ft_rule_work *work;
-    uint32_t first_row;
-} target;
-
-static void target_init(target *t, const ft_model *model)
-{
-    t->engine = test_draft_engine(model, 1024, 128);
-    must(ft_seq_create(t->engine, &err, &t->seq));
-    must(ft_rule_work_create(ft_rules_default, ft_model_hparams(model)->n_vocab, &err, &t->work));
-}
-
-static void target_deinit(target *t)
-{
-    ft_rule_work_destroy(t->work);
-    ft_seq_destroy(t->seq);
-    ft_engine_destroy(t->engine);
-}
-
-/* Row 0 is the text's last token, then come the tree's nodes. */
-static const float *row_of(void *ctx, int32_t node)
-{
-    const target *t = ctx;
-    return ft_engine_logits(t->engine, t->first_row + (uint32_t)(node + 1));
-}
-
-static void target_prefill(target *t, const int32_t *text, uint32_t n)
-{
-    uint32_t path[TEXT_MAX];
-    for (uint32_t i = 0; i < n; i++)
-        path[i] = i;
-    ft_segment seg = {.seq = t->seq, .n = n, .tokens = text};
-    must(ft_engine_forward(t->engine, &seg, 1, &err));
-    must(ft_seq_commit(t->seq, path, n, NULL, 0, &err));
-}
-
-/* One round: verifies the tree behind text[0, n) and commits what is kept. */
-static void target_round(target *t, const ft_sampling *s, const int32_t *text, uint32_t n,
-                         const ft_tree *tree, ft_verified *v)
-{
-    int32_t tokens[FT_TREE_MAX + 1] = {text[n - 1]}, parents[FT_TREE_MAX + 1] = {-1};
-    uint64_t want[(FT_TREE_MAX + 64) / 64 + 1];
-    uint32_t path[FT_TREE_MAX + 1] = {0};
-    memset(want, 0, sizeof want);
-    for (uint32_t i = 0; i <= tree->n; i++)
-        want[i / 64] |= UINT64_C(1) << (i % 64);
-    for (uint32_t i = 0; i < tree->n; i++) {
-        tokens[i + 1] = tree->token[i];
-        parents[i + 1] = tree->parent[i] + 1;
-    }
-    ft_segment seg = {
-        .seq = t->seq, .n = tree->n + 1, .tokens = tokens, .parent = parents, .want = want};
-    must(ft_engine_forward(t->engine, &seg, 1, &err));
-    t->first_row = seg.first_row;
-    *v = (ft_verified){0};
-    const ft_drafted draft = {.tree = tree, .sampling = s, .position = n};
-    assert_true(ft_rule_exact.walk(&ft_rule_exact, t->work, &draft, (ft_rows){row_of, t}, v));
-    for (uint32_t i = 0; i < v->n_path; i++)
-        path[i + 1] = v->path[i] + 1;
-    must(ft_seq_commit(t->seq, path, v->n_path + 1, NULL, 0, &err));
-}
+/* ---- plain text, and text by speculation ---- */
 
 static uint32_t plain_text(const ft_model *model, const ft_sampling *s, int32_t *text)
 {
-    target t = {0};
+    test_exact_target t;
     ft_tree none;
     ft_verified v;
     uint32_t n = test_draft_prompt(text, PROMPT, 0);
     ft_tree_clear(&none);
-    target_init(&t, model);
-    target_prefill(&t, text, n - 1);
+    test_exact_target_init(&t, model, text, n);
     while (n < PROMPT + ANSWER) {
-        target_round(&t, s, text, n, &none, &v);
+        test_exact_target_round(&t, s, text, n, &none, &v);
         text[n++] = v.next;
     }
-    target_deinit(&t);
+    test_exact_target_deinit(&t);
     return n;
 }
 
@@ -113,12 +49,11 @@ static uint32_t plain_text(const ft_model *model, const ft_sampling *s, int32_t 
 static uint32_t spec_text(const ft_model *model, const ft_model *draft, const ft_sampling *s,
                           const ft_draft_params *params, int32_t *text, uint32_t *rounds)
 {
-    target t = {0};
+    test_exact_target t;
     ft_engine *engine = test_draft_engine(draft, 1024, 16);
     ft_drafter *drafter = NULL;
     uint32_t n = test_draft_prompt(text, PROMPT, 0);
-    target_init(&t, model);
-    target_prefill(&t, text, n - 1);
+    test_exact_target_init(&t, model, text, n);
     must(test_drafter_create(engine, s, &err, &drafter));
     must(ft_drafter_reset(drafter, text, n, &err));
     for (*rounds = 0; n < PROMPT + ANSWER; (*rounds)++) {
@@ -127,7 +62,7 @@ static uint32_t spec_text(const ft_model *model, const ft_model *draft, const ft
         must(ft_drafter_draft(drafter, params, &err, &tree));
         must(ft_tree_check(&tree, ft_model_hparams(model)->n_vocab, &err));
         assert_true(tree.n <= params->budget);
-        target_round(&t, s, text, n, &tree, &v);
+        test_exact_target_round(&t, s, text, n, &tree, &v);
         for (uint32_t i = 0; i < v.n_path; i++)
             text[n++] = tree.token[v.path[i]];
         text[n++] = v.next;
@@ -135,7 +70,7 @@ static uint32_t spec_text(const ft_model *model, const ft_model *draft, const ft
     }
     ft_drafter_destroy(drafter);
     ft_engine_destroy(engine);
-    target_deinit(&t);
+    test_exact_target_deinit(&t);
     return n;
 }
 

@@ -18,6 +18,7 @@
 #include "spec/lookup.h"
 #include "spec/rule.h"
 #include "support/drafts.h"
+#include "support/exact_target.h"
 
 enum { TEXT_MAX = 20000, N_VOCAB = 5000, PROMPT = 30, ANSWER = 120 };
 
@@ -252,74 +253,30 @@ static void test_goes_on_from_verdicts(void **state)
 
 /* ---- the text is the target's ---- */
 
-typedef struct target {
-    ft_engine *engine;
-    ft_seq *seq;
-    ft_rule_work *work;
-    uint32_t first_row;
-} target;
-
-static const float *row_of(void *ctx, int32_t node)
-{
-    const target *t = ctx;
-    return ft_engine_logits(t->engine, t->first_row + (uint32_t)(node + 1));
-}
-
-static void verify(target *t, const ft_sampling *s, const int32_t *text, uint32_t n,
-                   const ft_tree *tree, ft_verified *v)
-{
-    int32_t tokens[FT_TREE_MAX + 1] = {text[n - 1]}, parents[FT_TREE_MAX + 1] = {-1};
-    uint32_t path[FT_TREE_MAX + 1] = {0};
-    uint64_t want[(FT_TREE_MAX + 64) / 64 + 1];
-    memset(want, 0xff, sizeof want);
-    for (uint32_t i = 0; i < tree->n; i++) {
-        tokens[i + 1] = tree->token[i];
-        parents[i + 1] = tree->parent[i] + 1;
-    }
-    ft_segment seg = {
-        .seq = t->seq, .n = tree->n + 1, .tokens = tokens, .parent = parents, .want = want};
-    must(ft_engine_forward(t->engine, &seg, 1, &err));
-    t->first_row = seg.first_row;
-    *v = (ft_verified){0};
-    const ft_drafted draft = {.tree = tree, .sampling = s, .position = n};
-    assert_true(ft_rule_exact.walk(&ft_rule_exact, t->work, &draft, (ft_rows){row_of, t}, v));
-    for (uint32_t i = 0; i < v->n_path; i++)
-        path[i + 1] = v->path[i] + 1;
-    must(ft_seq_commit(t->seq, path, v->n_path + 1, NULL, 0, &err));
-}
-
 /* Generates a text; drafter NULL: without drafts. Returns the rounds that it took. */
 static uint32_t generate(const ft_model *model, const ft_sampling *s, ft_drafter *drafter,
                          int32_t *text)
 {
-    target t = {.engine = test_draft_engine(model, 1024, 64)};
+    test_exact_target t;
     const ft_draft_params params = ft_draft_params_tree(24, 8, 8);
-    uint32_t n = test_draft_prompt(text, PROMPT, 0), rounds = 0, path[PROMPT];
+    uint32_t n = test_draft_prompt(text, PROMPT, 0), rounds = 0;
     ft_tree tree;
     ft_verified v;
     ft_tree_clear(&tree);
-    must(ft_seq_create(t.engine, &err, &t.seq));
-    must(ft_rule_work_create(ft_rules_default, ft_model_hparams(model)->n_vocab, &err, &t.work));
-    for (uint32_t i = 0; i < PROMPT; i++)
-        path[i] = i;
-    ft_segment seg = {.seq = t.seq, .n = PROMPT - 1, .tokens = text};
-    must(ft_engine_forward(t.engine, &seg, 1, &err));
-    must(ft_seq_commit(t.seq, path, PROMPT - 1, NULL, 0, &err));
+    test_exact_target_init(&t, model, text, n);
     if (drafter)
         must(ft_drafter_reset(drafter, text, PROMPT, &err));
     for (; n < PROMPT + ANSWER; rounds++) {
         if (drafter)
             must(ft_drafter_draft(drafter, &params, &err, &tree));
-        verify(&t, s, text, n, &tree, &v);
+        test_exact_target_round(&t, s, text, n, &tree, &v);
         for (uint32_t i = 0; i < v.n_path; i++)
             text[n++] = tree.token[v.path[i]];
         text[n++] = v.next;
         if (drafter)
             must(ft_drafter_advance(drafter, v.path, v.n_path, &v.next, 1, &err));
     }
-    ft_rule_work_destroy(t.work);
-    ft_seq_destroy(t.seq);
-    ft_engine_destroy(t.engine);
+    test_exact_target_deinit(&t);
     return rounds;
 }
 
