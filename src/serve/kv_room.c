@@ -204,8 +204,10 @@ uint32_t ft_kv_make_room(ft_verifier *v, ft_need *needs, size_t n, int64_t now_u
 
 /* ---- turns ---- */
 
-void ft_kv_computed(ft_sess *s, int64_t pass_us, int64_t now_us)
+void ft_kv_computed(ft_sess *s, uint32_t n_tok, int64_t pass_us, int64_t now_us)
 {
+    s->kv.read_tok += n_tok;
+    s->kv.read_us += pass_us * n_tok / s->verifier->batch.pass.rows;
     s->kv.spent_us += pass_us;
     if (ft_sess_is_behind(s))
         return;

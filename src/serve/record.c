@@ -21,6 +21,8 @@ void ft_sess_record_keep(ft_sess_record *record, const ft_msg_verdict *verdict, 
     record->queue_us = verdict->queue_us;
     record->verify_us = verdict->verify_us;
     record->others_us = verdict->others_us;
+    record->read_tok = verdict->read_tok;
+    record->read_us = verdict->read_us;
     record->hint_no_trees = verdict->hint_no_trees;
     record->hint_row_price = verdict->hint_row_price;
     record->hint_token_us = verdict->hint_token_us;
@@ -45,6 +47,8 @@ void ft_sess_record_verdict(const ft_sess_record *record, const ft_sess_text *te
                             .queue_us = record->queue_us,
                             .verify_us = record->verify_us,
                             .others_us = record->others_us,
+                            .read_tok = record->read_tok,
+                            .read_us = record->read_us,
                             .finish = text->finish,
                             .hint_no_trees = record->hint_no_trees,
                             .hint_row_price = record->hint_row_price,

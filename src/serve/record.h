@@ -20,7 +20,7 @@ typedef struct ft_sess_record {
     uint32_t repeats; /* how often the session's present stream got this verdict from the record */
     bool whole;       /* one verdict answered the whole round; false: a run of several passes */
     uint32_t n_path, n_next;
-    uint32_t queue_us, verify_us, others_us;
+    uint32_t queue_us, verify_us, others_us, read_tok, read_us;
     bool hint_no_trees;
     uint32_t hint_row_price, hint_token_us;
     uint8_t path[FT_WIRE_PATH_MAX]; /* [n_path] */

@@ -72,11 +72,13 @@ typedef struct ft_sess_asked {
 /* The session's KV. */
 typedef struct ft_sess_kv {
     ft_seq *seq;
-    bool want;        /* compute missing KV even without a round, if it is behind */
-    bool counted;     /* since the KV was last empty, its prefix-cache lookup was counted */
-    int64_t spent_us; /* time of passes that computed missing KV, since it was whole or empty */
-    int64_t turn_us;  /* the end of the session's turn (sched/evict.h) */
-    bool next;        /* it computes its missing KV because it was next (ft_evict_next) */
+    bool want;         /* compute missing KV even without a round, if it is behind */
+    bool counted;      /* since the KV was last empty, its prefix-cache lookup was counted */
+    int64_t spent_us;  /* time of passes that computed missing KV, since it was whole or empty */
+    uint32_t read_tok; /* missing tokens that were computed since the last verdict, */
+    int64_t read_us;   /* and their share of the time of those passes */
+    int64_t turn_us;   /* the end of the session's turn (sched/evict.h) */
+    bool next;         /* it computes its missing KV because it was next (ft_evict_next) */
 } ft_sess_kv;
 
 /* Times on the verifier's clock. */

@@ -185,6 +185,15 @@ static uint32_t others_us(const ft_sess_times *t, int64_t started_us)
     return t->answered.known && us >= 0 && us <= UINT32_MAX ? (uint32_t)us : 0;
 }
 
+/* What of the text was read since the last verdict. */
+static void tell_reading(ft_sess_kv *kv, ft_msg_verdict *verdict)
+{
+    verdict->read_tok = kv->read_tok;
+    verdict->read_us = kv->read_us < UINT32_MAX ? (uint32_t)kv->read_us : UINT32_MAX;
+    kv->read_tok = 0;
+    kv->read_us = 0;
+}
+
 static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int64_t started_us,
                           int64_t now_us)
 {
@@ -207,11 +216,12 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
         return;
     }
     if (lead > 0)
-        ft_kv_computed(s, now_us - started_us, now_us);
+        ft_kv_computed(s, lead, now_us - started_us, now_us);
     verdict->queue_us = (uint32_t)(started_us - s->times.draft_us);
     verdict->verify_us = (uint32_t)(now_us - started_us);
     verdict->others_us = others_us(&s->times, started_us);
     verdict->together = s->round.joint.together > 0 ? s->round.joint.taken : 0;
+    tell_reading(&s->kv, verdict);
     s->times.answered = ft_known(now_us);
     s->times.rested = ft_unknown();
     follow(s, len_before, verdict, now_us);
@@ -226,7 +236,7 @@ static void finish_prefill(ft_sess *s, const ft_segment *g, int64_t started_us, 
         ft_sess_end(s, FT_INTERNAL, err.message);
         return;
     }
-    ft_kv_computed(s, now_us - started_us, now_us);
+    ft_kv_computed(s, g->n, now_us - started_us, now_us);
     if (!ft_sess_is_behind(s)) {
         s->kv.want = ft_round_waits(&s->round);
         s->times.used_us = now_us; /* its first draft may come at any moment */

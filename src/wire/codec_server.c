@@ -64,6 +64,8 @@ static void move_verdict(ft_codec *codec, ft_msg_verdict *ours, verdict_pb *pb)
     FT_CODEC_MOVE(codec, ours->others_us, pb->others_us);
     FT_CODEC_MOVE(codec, ours->early_taken, pb->early_taken);
     FT_CODEC_MOVE(codec, ours->together, pb->together);
+    FT_CODEC_MOVE(codec, ours->read_tok, pb->read_tok);
+    FT_CODEC_MOVE(codec, ours->read_us, pb->read_us);
 }
 
 static void move_hints(ft_codec *codec, ft_msg_verdict *ours, Foretoken__V1__Hints *pb)

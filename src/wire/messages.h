@@ -113,6 +113,8 @@ typedef struct ft_msg_verdict {
     uint32_t hint_row_price; /* what a node costs other texts, in 1/1000 token; 0: no hint */
     uint32_t hint_token_us;  /* time of a token of a run for this session now; 0: not known */
     uint32_t together;       /* drafts of this draft's batch in the pass; 0: it was sent alone */
+    uint32_t read_tok;       /* tokens of the text that were read into KV since the last verdict */
+    uint32_t read_us;        /* and their share of the passes that read them, by rows */
 } ft_msg_verdict;
 
 typedef struct ft_msg_info {

@@ -133,7 +133,7 @@ static ft_status held_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_
         (*out)->opened.limits.early_drafts = false;
     if ((*out)->kind == FT_SERVER_VERDICT) {
         int64_t took_us = l->way->now_us - l->sent_us - RTT_US;
-        (*out)->verdict.queue_us = (*out)->verdict.others_us = 0;
+        (*out)->verdict.queue_us = (*out)->verdict.others_us = (*out)->verdict.read_us = 0;
         (*out)->verdict.verify_us = took_us > 0 ? (uint32_t)took_us : 1;
         l->sent_us = l->way->now_us;
     }

@@ -180,6 +180,49 @@ static void test_lone_prompt_has_the_server(void **state)
     assert_in_range(passes_beside(0, ROW_US), PROMPT / 512, PROMPT / 512 + 2);
 }
 
+/* The verdict tells how much of the text was read, and for how long: a row's time for each token,
+ * and a share of what each pass takes by itself. */
+static void check_reading(uint32_t n_run)
+{
+    server *s = server_create(n_run, BUDGET_US, ROW_US);
+    bool first = true;
+    for (int i = 0; i < 5; i++)
+        (void)all_round(s, false);
+    const uint64_t before = test_verifier_stats(s->v).passes.n;
+    do {
+        (void)all_round(s, first);
+        first = false;
+    } while (!late_done(s));
+    const int64_t passes = (int64_t)(test_verifier_stats(s->v).passes.n - before);
+    const ft_msg_verdict *told = &s->late.verdict;
+    assert_int_equal(told->read_tok, PROMPT - 1);
+    assert_true(told->read_us >= (PROMPT - 1) * ROW_US - passes); /* shares are rounded down */
+    assert_true(told->read_us <= (PROMPT - 1) * ROW_US + passes * PASS_US);
+    server_destroy(s);
+}
+
+static void test_reading_is_told(void **state)
+{
+    test_text text;
+    local_client c = {0};
+    test_edge plain = test_edge_make(TEST_DRAFT_NONE, NULL, target.n_vocab, 1);
+    ft_verifier *v = test_verifier_start((ft_verifier_opts){0});
+    (void)state;
+    check_reading(1);
+    check_reading(RUNNING);
+    test_text_random(&text, 10, 5);
+    const ft_msg_open open = local_open_msg(&text, 0, 5, 0);
+    local_open(&c, v, &open, "me");
+    assert_true(local_round(&c, &plain, &text));
+    assert_int_equal(c.verdict.read_tok, 9);
+    assert_int_equal(text.finish, FT_FINISH_NONE);
+    assert_true(local_round(&c, &plain, &text));
+    assert_int_equal(c.verdict.read_tok, 0);
+    assert_int_equal(c.verdict.read_us, 0);
+    local_close(&c);
+    ft_verifier_destroy(v);
+}
+
 /* An idle session may send its next draft any time; one that has sent none for seconds does not
  * count. */
 static void test_idle_sessions_count_for_a_while(void **state)
@@ -231,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_long_prompt_keeps_to_the_budget),
         cmocka_unit_test(test_lone_prompt_has_the_server),
         cmocka_unit_test(test_idle_sessions_count_for_a_while),
+        cmocka_unit_test(test_reading_is_told),
         cmocka_unit_test(test_short_prompt_waits_for_its_round),
     };
     return cmocka_run_group_tests(tests, test_target_setup, test_target_teardown);

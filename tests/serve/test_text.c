@@ -82,6 +82,8 @@ static void test_record(void **state)
                             .queue_us = 1,
                             .verify_us = 2,
                             .others_us = 3,
+                            .read_tok = 6,
+                            .read_us = 7,
                             .hint_no_trees = true,
                             .hint_row_price = 4,
                             .hint_token_us = 5};

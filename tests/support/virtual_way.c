@@ -47,7 +47,8 @@ static ft_status slow_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_
         return status;
     (*out)->waited_us = waited_us;
     if ((*out)->kind == FT_SERVER_VERDICT)
-        (*out)->verdict.queue_us = (*out)->verdict.verify_us = (*out)->verdict.others_us = 0;
+        (*out)->verdict.queue_us = (*out)->verdict.verify_us = (*out)->verdict.others_us =
+            (*out)->verdict.read_us = 0;
     else
         (*out)->opened.queue_us = 1;
     return FT_OK;

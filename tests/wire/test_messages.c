@@ -289,6 +289,8 @@ static void random_verdict(ft_rng *rng, ft_msg_verdict *verdict, ft_token_logpro
     verdict->hint_token_us = ft_rng_below(rng, 2) ? ft_rng_below(rng, 100000) : 0;
     verdict->more = !verdict->finish && ft_rng_below(rng, 2);
     verdict->together = ft_rng_below(rng, 20);
+    verdict->read_tok = ft_rng_below(rng, 2) ? ft_rng_below(rng, 5000) : 0;
+    verdict->read_us = ft_rng_below(rng, 5000);
     verdict->early_taken = !verdict->finish && !verdict->more && ft_rng_below(rng, 2);
     if (!ft_rng_below(rng, 2))
         return;
