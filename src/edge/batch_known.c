@@ -9,6 +9,9 @@
  * a wrong assumption last twice as long. */
 #define ASSUMED_TOK 32
 #define TRIPS_KEPT  64 /* a round trip fades when so many others have been seen */
+/* A reading fades when so many other tokens have been read: those of some tens of prompts. Half as
+ * many would follow the machine's noise, twice as many would take longer to forget what it was. */
+#define READ_KEPT_TOK 4096
 
 /* A quarter changes which length is best; less is what noise and growing texts bring. */
 #define FACTS_CHANGED 1.25
@@ -35,6 +38,17 @@ void ft_batch_known_saw_pass(ft_batch_known *k, ft_station station, const ft_pas
     ft_cost_observe(&k->cost[station], pass, (int64_t)us);
 }
 
+void ft_batch_known_saw_reading(ft_batch_known *k, ft_station station, uint32_t tokens, double us)
+{
+    ft_batch_reading *r = &k->reading[station];
+    r->tokens += tokens;
+    r->us += us;
+    if (r->tokens > READ_KEPT_TOK) {
+        r->us *= READ_KEPT_TOK / r->tokens;
+        r->tokens = READ_KEPT_TOK;
+    }
+}
+
 void ft_batch_known_saw_chain(ft_batch_known *k, uint32_t drafted, uint32_t accepted)
 {
     k->accepted += accepted;
@@ -51,6 +65,12 @@ void ft_batch_known_saw_text(ft_batch_known *k, uint32_t tokens, bool stopped)
 {
     k->tokens += tokens;
     k->n_stops += stopped;
+}
+
+double ft_batch_known_read_us(const ft_batch_known *k, ft_station station)
+{
+    const ft_batch_reading *r = &k->reading[station];
+    return r->tokens > 0 ? r->us / r->tokens : 0;
 }
 
 double ft_batch_known_acceptance(const ft_batch_known *k)

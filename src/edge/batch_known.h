@@ -14,9 +14,15 @@
 
 typedef enum ft_station { FT_STATION_DRAFT, FT_STATION_VERIFY, FT_STATIONS } ft_station;
 
+/* The reading of texts, as of prompts, which is cut into passes as the station likes. */
+typedef struct ft_batch_reading {
+    double tokens, us;
+} ft_batch_reading;
+
 typedef struct ft_batch_known {
     ft_cost cost[FT_STATIONS];
     bool costs_known[FT_STATIONS];
+    ft_batch_reading reading[FT_STATIONS]; /* so far, the oldest fading */
     double judged, accepted; /* drafted tokens, those behind the first rejected one left out */
     double trip_s;           /* mean of n_trips, the oldest fading */
     uint32_t n_trips;
@@ -31,6 +37,8 @@ void ft_batch_known_costs(ft_batch_known *k, ft_station station, const ft_costs 
 
 /* A pass of the station took `us`. */
 void ft_batch_known_saw_pass(ft_batch_known *k, ft_station station, const ft_pass *pass, double us);
+/* The station has read so many tokens of a text. */
+void ft_batch_known_saw_reading(ft_batch_known *k, ft_station station, uint32_t tokens, double us);
 /* Of a chain of drafted tokens so many were accepted. */
 void ft_batch_known_saw_chain(ft_batch_known *k, uint32_t drafted, uint32_t accepted);
 /* The network's part of a round. */
@@ -38,6 +46,8 @@ void ft_batch_known_saw_trip(ft_batch_known *k, double s);
 /* A text grew by so many tokens; stopped: and has ended by itself. */
 void ft_batch_known_saw_text(ft_batch_known *k, uint32_t tokens, bool stopped);
 
+/* Microseconds in which the station reads a token of a text; 0: it has read none. */
+double ft_batch_known_read_us(const ft_batch_known *k, ft_station station);
 /* alpha of Zhu et al., (7). */
 double ft_batch_known_acceptance(const ft_batch_known *k);
 /* How many tokens a text brings yet if it may bring `most` > 0: at least one. */

@@ -105,7 +105,7 @@ static ft_plan_problem problem_of(const ft_batch_planner *p, const ft_batch_left
                                   ft_stage_costs *times)
 {
     uint64_t sum = 0, longest = 0;
-    bool open = false;
+    double in_tok = 0, read_tok = 0;
     for (size_t i = 0; i < n; i++) {
         const ft_task *task = &p->how.tasks->task[left[i].task];
         const uint32_t in = (uint32_t)task->tokens.n + left[i].tokens;
@@ -116,11 +116,14 @@ static ft_plan_problem problem_of(const ft_batch_planner *p, const ft_batch_left
                                        .rate_bits_s = 1};
         sum += (uint64_t)in + out;
         longest = (uint64_t)in + out > longest ? (uint64_t)in + out : longest;
-        open |= left[i].open;
+        in_tok += in;
+        read_tok += left[i].open ? in : 0;
     }
     *times = (ft_stage_costs){.draft = p->known->cost[FT_STATION_DRAFT].us,
                               .verify = p->known->cost[FT_STATION_VERIFY].us,
-                              .read = open};
+                              .draft_read_us = ft_batch_known_read_us(p->known, FT_STATION_DRAFT),
+                              .verify_read_us = ft_batch_known_read_us(p->known, FT_STATION_VERIFY),
+                              .read = in_tok > 0 ? read_tok / in_tok : 0};
     ft_plan_problem out = {.tasks = p->problem,
                            .n = (uint32_t)n,
                            .acceptance = ft_batch_known_acceptance(p->known),

@@ -195,6 +195,7 @@ static void saw_reading(ft_batch_text *t, double us)
     const ft_pass piece = {
         .rows = n / pieces, .ctx = all.ctx / pieces, .cached = (uint64_t)(n - n / pieces) / 2};
     ft_batch_known_saw_pass(t->work->known, FT_STATION_DRAFT, &piece, us / pieces);
+    ft_batch_known_saw_reading(t->work->known, FT_STATION_DRAFT, n, us);
 }
 
 void ft_batch_text_read(ft_batch_text *t)
@@ -208,13 +209,14 @@ void ft_batch_text_read(ft_batch_text *t)
 
 /* ---- a verdict ---- */
 
-/* rows: of the text in the verdict's pass, behind `past` tokens in the KV. */
-static void saw_pass(const ft_batch_text *t, uint32_t past, uint32_t rows)
+/* rows: of the text in the verdict's pass, behind `past` tokens in the KV. tokens: that the verdict
+ * brought; the walk to each took the logits of a row. */
+static void saw_pass(const ft_batch_text *t, uint32_t past, uint32_t rows, uint32_t tokens)
 {
     ft_batch_work *w = t->work;
     const ft_batch_pass verdict = {.us = t->gen->out.verify_us,
                                    .came_us = t->gen->timing.came_us,
-                                   .pass = ft_pass_plus((ft_pass){0}, past, rows, rows),
+                                   .pass = ft_pass_plus((ft_pass){0}, past, rows, tokens),
                                    .mixed = w->n_reading > 0};
     if (verdict.us > 0)
         ft_batch_passes_heard(&w->passes, &verdict);
@@ -256,7 +258,9 @@ static ft_status hear(ft_batch_text *t, ft_error *err)
         return status;
     if (joint)
         count_joint(t);
-    saw_pass(t, past, rows);
+    saw_pass(t, past, rows, (uint32_t)(t->stats.tokens - before.tokens));
+    ft_batch_known_saw_reading(t->work->known, FT_STATION_VERIFY, t->gen->out.read_tok,
+                               t->gen->out.read_us);
     saw_verdict(t, &before);
     t->work->n_reading -= !t->heard;
     t->heard = true;

@@ -75,7 +75,9 @@ typedef struct ft_gen_round {
     uint32_t run_left;  /* RUN, RUN_NEXT: tokens still to come */
     uint32_t next_run;  /* RUN_NEXT: tokens of the next run */
     uint32_t together;  /* of the last verdict: joint drafts of this one's batch in its pass, */
-    uint32_t verify_us; /* and how long the pass took */
+    uint32_t verify_us; /* and how long the pass took; */
+    uint32_t read_tok;  /* tokens of the text that were read before it, */
+    uint32_t read_us;   /* and for how long */
 } ft_gen_round;
 
 typedef struct ft_gen {

@@ -342,6 +342,8 @@ static ft_status take_over(ft_gen *gen, const ft_msg_verdict *v, ft_error *err)
     ft_finish *finish = &gen->stats->finish;
     gen->out.together = v->together;
     gen->out.verify_us = v->verify_us;
+    gen->out.read_tok = v->read_tok;
+    gen->out.read_us = v->read_us;
     count(gen, v);
     record(gen, v);
     first_token(gen);

@@ -17,21 +17,22 @@ static double pass_s(const double *us, const shape *p)
            1e-6;
 }
 
-/* A pass over `rows` tokens of each text, whose KV have `cached` tokens in all. */
-static shape over_cached(const ft_plan_shape *batch, double rows, double cached)
+/* A pass over `rows` tokens of each text, `out` of them with logits. The KV of all texts have
+ * `cached` tokens. */
+static shape over_cached(const ft_plan_shape *batch, double rows, double out, double cached)
 {
     return (shape){.rows = batch->n * rows,
-                   .out = batch->n * rows,
+                   .out = batch->n * out,
                    .ctx = rows * cached + batch->n * rows * (rows + 1) / 2,
                    .cached = cached};
 }
 
 /* A pass over all inputs and `more` tokens behind each. */
-static shape over_inputs(const ft_plan_shape *batch, double more)
+static shape over_inputs(const ft_plan_shape *batch, double more, double out)
 {
     const double in = (double)batch->in_sum;
     return (shape){.rows = in + batch->n * more,
-                   .out = batch->n * (1 + more),
+                   .out = batch->n * out,
                    .ctx = (batch->in_squares + in * (2 * more + 1) + batch->n * more * (more + 1)) /
                           2};
 }
@@ -48,25 +49,37 @@ static double draft_s(const double *us, const ft_plan_shape *batch, uint32_t len
     double s = 0;
     for (uint32_t i = 0; i < length; i++) {
         const shape pass =
-            over_cached(batch, 1, cached_at(batch, round, tokens) + (double)batch->n * i);
+            over_cached(batch, 1, 1, cached_at(batch, round, tokens) + (double)batch->n * i);
         s += pass_s(us, &pass);
     }
     return s;
 }
 
-/* What reading the inputs adds: the first pass has all of their rows, and not one of each. The edge
- * reads one after the other (edge/drafting.h), so each but the first costs a pass more. */
-static double draft_inputs_s(const double *us, const ft_plan_shape *batch)
-{
-    const shape inputs = over_inputs(batch, 0), one = over_cached(batch, 1, cached_at(batch, 1, 0));
-    return pass_s(us, &inputs) - pass_s(us, &one) + (batch->n - 1.0) * us[FT_COST_PASS] * 1e-6;
-}
-
+/* Logits are computed where the walk down a draft comes, which is once for each token that it
+ * brings (serve/judge.h). */
 static double verify_s(const double *us, const ft_plan_shape *batch, uint32_t length,
                        uint32_t round, double tokens)
 {
-    const shape pass = over_cached(batch, 1.0 + length, cached_at(batch, round, tokens));
+    const shape pass = over_cached(batch, 1.0 + length, tokens, cached_at(batch, round, tokens));
     return pass_s(us, &pass);
+}
+
+/* What reading the inputs adds to the first draft, whose pass has all of their rows then, and not
+ * one of each. The edge reads one after the other (edge/drafting.h), so each but the first costs a
+ * pass more. */
+static double draft_inputs_s(const double *us, const ft_plan_shape *batch)
+{
+    const shape inputs = over_inputs(batch, 0, 1),
+                one = over_cached(batch, 1, 1, cached_at(batch, 1, 0));
+    return pass_s(us, &inputs) - pass_s(us, &one) + (batch->n - 1.0) * us[FT_COST_PASS] * 1e-6;
+}
+
+/* What reading the inputs in the pass of the first round adds to it. */
+static double verify_inputs_s(const double *us, const ft_plan_shape *batch, uint32_t length)
+{
+    const shape inputs = over_inputs(batch, length, 0),
+                cached = over_cached(batch, 1.0 + length, 0, cached_at(batch, 1, 0));
+    return pass_s(us, &inputs) - pass_s(us, &cached);
 }
 
 typedef double stage_s(const double *us, const ft_plan_shape *batch, uint32_t length,
@@ -84,14 +97,17 @@ void ft_stage_costs_times(const void *ctx, const ft_plan_shape *batch, uint32_t 
                           double tokens, ft_plan_time *draft, ft_plan_time *verify)
 {
     const ft_stage_costs *c = ctx;
+    const double in = (double)batch->in_sum * 1e-6;
     ft_plan_pair_times(&c->pair, batch, length, tokens, draft, verify);
-    if (c->draft) {
+    if (c->draft)
         *draft = time_of(draft_s, c->draft, batch, length, tokens);
-        draft->first_s += c->read || length == 0 ? 0 : draft_inputs_s(c->draft, batch);
-    }
+    if (c->draft && length > 0)
+        draft->first_s += (1 - c->read) * (c->draft_read_us > 0 ? c->draft_read_us * in
+                                                                : draft_inputs_s(c->draft, batch));
     if (c->verify) {
-        const shape inputs = over_inputs(batch, length);
         *verify = time_of(verify_s, c->verify, batch, length, tokens);
-        verify->first_s = c->read ? verify->first_s : pass_s(c->verify, &inputs);
+        verify->first_s +=
+            (1 - c->read) * (c->verify_read_us > 0 ? c->verify_read_us * in
+                                                   : verify_inputs_s(c->verify, batch, length));
     }
 }

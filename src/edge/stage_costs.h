@@ -12,7 +12,10 @@ typedef struct ft_stage_costs {
     /* Microseconds [FT_COST_FACTORS]; NULL: the paper's times of this station, from `pair`. */
     const double *draft, *verify;
     ft_plan_pair pair;
-    bool read; /* both stations have read all inputs before the first round */
+    /* Measured microseconds in which the station reads a token of an input; 0: not measured, and
+     * made of the factors. */
+    double draft_read_us, verify_read_us;
+    double read; /* of the inputs' tokens, the share that both stations have read already; 0 to 1 */
 } ft_stage_costs;
 
 /* An ft_plan_times_fn; ctx: an ft_stage_costs. */

@@ -75,6 +75,24 @@ static void test_costs(void **state)
     assert_true(fabs(k.trip_s - 0.03) < 1e-12);
 }
 
+/* Prompts are read in 300 us a token, and later, as the machine is busy, in 600. */
+static void test_reading(void **state)
+{
+    ft_batch_known k;
+    (void)state;
+    ft_batch_known_init(&k, 0.5);
+    assert_true(ft_batch_known_read_us(&k, FT_STATION_VERIFY) == 0);
+    ft_batch_known_saw_reading(&k, FT_STATION_VERIFY, 0, 0); /* no text had any missing */
+    assert_true(ft_batch_known_read_us(&k, FT_STATION_VERIFY) == 0);
+    ft_batch_known_saw_reading(&k, FT_STATION_VERIFY, 10, 10 * 100);
+    ft_batch_known_saw_reading(&k, FT_STATION_VERIFY, 190, 190 * 310.0 + 10 * 110);
+    assert_true(fabs(ft_batch_known_read_us(&k, FT_STATION_VERIFY) - 305) < 1e-9);
+    for (int i = 0; i < 200; i++)
+        ft_batch_known_saw_reading(&k, FT_STATION_VERIFY, 100, 100 * 600);
+    assert_true(fabs(ft_batch_known_read_us(&k, FT_STATION_VERIFY) - 600) < 6);
+    assert_true(ft_batch_known_read_us(&k, FT_STATION_DRAFT) == 0);
+}
+
 static void test_anew(void **state)
 {
     const ft_batch_facts then = {.tokens = 2, .round_s = {0.1, 0.2}, .n = 64};
@@ -104,6 +122,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_acceptance),
                                        cmocka_unit_test(test_lengths), cmocka_unit_test(test_costs),
-                                       cmocka_unit_test(test_anew)};
+                                       cmocka_unit_test(test_reading), cmocka_unit_test(test_anew)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // edge/batch_planner: plans hold all tasks once and keep their limits; a trial where costs are not
 // known; batches are changed when another plan is clearly better.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -148,6 +149,32 @@ static void test_trip(void **state)
     ft_batch_planner_deinit(&w.planner);
 }
 
+/* Reading takes what it was measured to take, for the tokens of those tasks that wait. */
+static void test_reading(void **state)
+{
+    world w;
+    ft_batch_planner_opts opts = usual;
+    (void)state;
+    opts.length_most = 0;
+    double tok = 0, half_tok = 0;
+    make(&w, &opts, dear_rows);
+    for (uint32_t i = 0; i < TASKS; i++) {
+        tok += (double)w.task[i].tokens.n;
+        half_tok += i % 2 ? (double)w.task[i].tokens.n : 0;
+    }
+    ft_batch_known_saw_reading(&w.known, FT_STATION_VERIFY, 100, 100 * 1000);
+    const double all_s = plan(&w, TASKS).left_s;
+    for (uint32_t i = 1; i < TASKS; i += 2)
+        w.left[i].open = true;
+    const double half_s = plan(&w, TASKS).left_s;
+    for (uint32_t i = 0; i < TASKS; i++)
+        w.left[i].open = true;
+    const double read_s = plan(&w, TASKS).left_s;
+    assert_true(fabs(all_s - read_s - tok * 1e-3) < 1e-9);
+    assert_true(fabs(all_s - half_s - half_tok * 1e-3) < 1e-9);
+    ft_batch_planner_deinit(&w.planner);
+}
+
 static void test_trial(void **state)
 {
     static const uint32_t sizes[] = {1, 2, 4, 8, 9};
@@ -214,8 +241,9 @@ static void test_replan(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lengths),
-                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_trip),
-                                       cmocka_unit_test(test_trial), cmocka_unit_test(test_replan)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lengths), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_trip),    cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_trial),   cmocka_unit_test(test_replan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
