@@ -171,8 +171,10 @@ static void saw_drafts(runner *r, ft_gen *const *gens, size_t n, int64_t us)
         ft_batch_known_saw_pass(r->work.known, FT_STATION_DRAFT, &pass, (double)us / forwards);
 }
 
-/* Drafts for so many texts at once, and sends the drafts together. */
-static ft_status send_drafts(runner *r, ft_gen *const *gens, uint32_t n, ft_error *err)
+/* Drafts for so many texts at once, and sends the drafts together. Texts that are not drafted for
+ * need no common pass: the server decodes them in all its passes. */
+static ft_status send_drafts(runner *r, ft_gen *const *gens, uint32_t n, uint32_t length,
+                             ft_error *err)
 {
     const int64_t from_us = ft_batch_work_now_us(&r->work);
     ft_status status = FT_OK;
@@ -180,7 +182,7 @@ static ft_status send_drafts(runner *r, ft_gen *const *gens, uint32_t n, ft_erro
     r->work.stats->draft_s += (double)(ft_batch_work_now_us(&r->work) - from_us) / 1e6;
     r->joint++;
     for (uint32_t i = 0; i < n && status == FT_OK; i++) {
-        gens[i]->out.msg.draft.together = n;
+        gens[i]->out.msg.draft.together = length > 0 ? n : 0;
         gens[i]->out.msg.draft.batch = r->joint;
         status = ft_gen_send(gens[i], err);
     }
@@ -214,13 +216,13 @@ static ft_status draft(runner *r, const group *g, ft_error *err)
         ready[n++] = t->gen;
         if (n < FT_BATCH_TASKS_MAX)
             continue;
-        status = send_drafts(r, ready, n, err);
+        status = send_drafts(r, ready, n, length, err);
         sent += n;
         n = 0;
     }
     if (status == FT_OK && n > 0)
-        status = send_drafts(r, ready, n, err);
-    r->work.stats->rounds += sent + n > 0;
+        status = send_drafts(r, ready, n, length, err);
+    r->work.stats->rounds += length > 0 && sent + n > 0;
     return status;
 }
 

@@ -40,7 +40,7 @@ typedef struct ft_batch_opts {
 } ft_batch_opts;
 
 typedef struct ft_batch_stats {
-    uint64_t rounds; /* of batches: each drafted and sent its drafts once */
+    uint64_t rounds; /* of batches with drafts: each drafted and sent its drafts once */
     double passes;   /* of the server for them: a batch whose drafts went into two counts two */
     uint64_t joint;  /* drafts that were sent together with others, whose verdicts came */
     uint64_t drafted, accepted, tokens;
