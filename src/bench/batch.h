@@ -32,9 +32,9 @@ typedef struct ft_bench_batch_opts {
     ft_bench_stop stop;
 } ft_bench_batch_opts;
 
-/* By how much a run with a pipeline can be shorter than one that took `alone_s` without: whatever
- * runs beside it, the stage that works longest in it remains. */
-double ft_bench_batch_bound(double draft_s, double verify_s, double alone_s);
+/* By how much a pipeline of two stages that take so long can be shorter than both one after the
+ * other: the longer one remains. */
+double ft_bench_batch_bound(double draft_s, double verify_s);
 
 /* Runs what docs/BENCHMARKS.md describes. Keeps the process off the server's core. FT_CANCELLED: it
  * was stopped; errors of files, server, edge; then *report is NULL. */
