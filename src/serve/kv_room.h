@@ -17,8 +17,8 @@ void ft_kv_attach(ft_sess *s);
  * tokens, of the tenant with this credential. Called when a text is opened or resumed. */
 FT_WARN_UNUSED ft_status ft_kv_admit(const ft_verifier *v, const char *credential, uint32_t n_tok,
                                      ft_error *err);
-/* The pass, which took pass_us, has computed n_tok tokens of missing KV. If none is missing any more,
- * the session's turn begins. */
+/* The pass, which took pass_us, has computed n_tok tokens of missing KV. If none is missing any
+ * more, the session's turn begins. */
 void ft_kv_computed(ft_sess *s, uint32_t n_tok, int64_t pass_us, int64_t now_us);
 /* Reserves blocks for `needs`, sorted by how long they have waited. Moves the one that is next
  * (ft_evict_next) to the front. A session without KV takes over KV from the prefix cache. If blocks
