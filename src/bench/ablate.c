@@ -24,7 +24,7 @@
 #define FIRST          4     /* lives before it may end */
 #define ENOUGH         0.004 /* half of an interval that is narrow enough */
 #define WORTH          0.01  /* what changes less than this everywhere earns no place */
-#define CONDITIONS_MAX 64
+#define CONDITIONS_MAX 128
 #define FIGURES_MAX    2
 
 /* ---- rooms ---- */

@@ -6,8 +6,9 @@
 #include "sim/wisp.h"
 
 /* Costs of a pass in us. On an accelerator rows are cheap. On a processor they are dear: of a small
- * target, and of one with many more layers. The last are WISP's, of Qwen3-32B on an A100
- * (docs/SIMULATOR.md). */
+ * target, of one with many more layers, and of one that shares the processor with its draft. A pass
+ * that reads its weights from disk takes what reading takes. The last are WISP's, of Qwen3-32B on
+ * an A100 (docs/SIMULATOR.md). */
 #define CHEAP_ROWS                                                               \
     {                                                                            \
         [FT_COST_PASS] = 60000, [FT_COST_ROW] = 150, [FT_COST_CACHED_TOK] = 0.05 \
@@ -29,12 +30,25 @@
         [FT_COST_PASS] = 14860, [FT_COST_ROW] = 143.39, [FT_COST_INTERACTION] = 0.00253, \
         [FT_COST_CACHED_TOK] = 2.67                                                      \
     }
+#define LOCAL                                                                   \
+    {                                                                           \
+        [FT_COST_PASS] = 12500, [FT_COST_ROW] = 700, [FT_COST_CACHED_TOK] = 0.5 \
+    }
+#define STREAMED                                                                \
+    {                                                                           \
+        [FT_COST_PASS] = 500000, [FT_COST_ROW] = 1500, [FT_COST_CACHED_TOK] = 1 \
+    }
 #define SERVER(costs) .cost_us = costs, .noise = 0.05, .spikes = 0.002, .hints = true
 #define GOOD          .right = 0.6 /* the demo's draft alone is a weak one */
 #define DEVICE        .forward_us = 5000, .read_us = 40
 #define NEAR                            \
     {                                   \
         .rtt_us = 15000, .jitter = 0.05 \
+    }
+
+#define HERE         \
+    {                \
+        .rtt_us = 30 \
     }
 
 /* clang-format off */
@@ -76,6 +90,17 @@ const ft_ablate_case ft_ablate_cases[] = {
     {"ebb", "as tide, on a server where trees pay only while passes are slow", {DEVICE, GOOD},
      {.rtt_us = 40000, .jitter = 0.05},
      {.cost_us = FAST, .noise = 0.05, .spikes = 0.002, .load = 6, .load_us = 3e6}, .texts = 4},
+    {"local", "one machine for draft and target", {.forward_us = 900, .read_us = 10}, HERE,
+     {.cost_us = LOCAL, .noise = 0.05, .spikes = 0.01, .hints = true}, .alone = true, .texts = 4},
+    {"even", "the same, a draft that hardly pays",
+     {.forward_us = 2000, .read_us = 10, .wrong = 0.3}, HERE, {SERVER(LOCAL)}, .alone = true,
+     .texts = 4},
+    {"disk", "a target whose weights are read in every pass, a cheap draft",
+     {.forward_us = 3000, .read_us = 20}, HERE,
+     {.cost_us = STREAMED, .noise = 0.15, .hints = true}, .alone = true, .texts = 4},
+    {"agree", "the same, a draft that is dearer and mostly right",
+     {.forward_us = 20000, .read_us = 200, .right = 0.85}, HERE,
+     {.cost_us = STREAMED, .noise = 0.15, .hints = true}, .alone = true, .texts = 4},
 };
 const size_t ft_ablate_n_cases = FT_COUNT(ft_ablate_cases);
 
@@ -247,7 +272,7 @@ const size_t ft_ablate_n_parts = FT_COUNT(ft_ablate_parts);
 const ft_ablate_mechanism ft_ablate_mechanisms[] = {
     {"spec", "growth", "calibration", "growth.weight_prior=1e9"},
     {"spec", "tries", "shadows", "tries.shadow_share=0"},
-    {"spec", "tries", "probes", "tries.probe_first=1000000"},
+    {"spec", "tries", "probes", "tries.probe_share=0"},
     {"spec", "trees", "short first tree", "trees.first_depth=64"},
     {"spec", "accept", "width gain", "accept.width_gain=1"},
     {"spec", "modes", "margin to enter", "modes.enter=1"},

@@ -168,8 +168,8 @@ ft_status ft_ablate_live(const ft_ablate_world_opts *opts, const ft_ablate_case 
         .draft = ft_draft_params_tree(32, 8, 8),
         .automatic = true,
         .depth_rule = how->depth_rule,
-        .proactive = true,
-        .early = true,
+        .proactive = !how->alone,
+        .early = !how->alone,
         .clock = {.now_us = clock_us, .ctx = w},
         .reconnect_ms = 1000000000};
     ft_status status = ft_edge_create(&e, err, &edge);

@@ -57,6 +57,7 @@ typedef struct ft_ablate_case {
     ft_ablate_net net;
     ft_ablate_server server;
     ft_ablate_others others;
+    bool alone; /* draft and target share a machine: nothing is drafted ahead */
     int warmth; /* temperature: 0 or 1 */
     ft_depth_rule depth_rule;
     uint32_t texts; /* that an edge writes, one after another */

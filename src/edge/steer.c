@@ -82,6 +82,16 @@ static uint32_t ask_policy(const ft_steer *s, const ft_steer_ask *ask, ft_contro
     return policy->l[it.i_l];
 }
 
+/* The controller's size is one for all trees. Once it is known what rounds bring, each tree may be
+ * as large as its own nodes are worth. */
+static void size_by_worth(const ft_steer *s, const ft_control_room *room, ft_draft_params *params)
+{
+    params->budget = room->nodes;
+    params->depth = room->depth;
+    params->width = ft_min_u32(s->how.draft.width, room->nodes);
+    params->weigh_rows = true;
+}
+
 ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft_params *params)
 {
     const ft_control_room now = room(s, ask);
@@ -108,6 +118,9 @@ ft_control_choice ft_steer_choose(ft_steer *s, const ft_steer_ask *ask, ft_draft
     params->depth = choice.depth;
     params->width = ft_min_u32(params->width, choice.budget);
     params->deep_enough = ends_early(s) ? &s->depth : NULL;
+    if (choice.speculate && s->how.automatic && l == 0 && params->deep_enough &&
+        ft_depth_is_sure(&s->depth))
+        size_by_worth(s, &now, params);
     params->fallback = s->control.opts.depth_rule == FT_DEPTH_FALLBACK ? &s->fallback : NULL;
     if (params->weigh_rows)
         params->min_logp = logf((float)ft_depth_least_chance(
@@ -192,8 +205,11 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
                                     .others_us = v->others_us,
                                     .hint_token_us = v->hint_token_us};
     ft_control_saw_round(&s->control, &round);
-    ft_depth_saw_round(&s->depth, s->tree.forwards, s->tree.drafted_us, times->round.us,
-                       v->n_path + v->n_next);
+    ft_depth_saw_round(&s->depth, &(ft_depth_round){.forwards = s->tree.forwards,
+                                                    .levels = s->tree.levels,
+                                                    .draft_us = s->tree.drafted_us,
+                                                    .wait_us = times->round.us,
+                                                    .tokens = v->n_path + v->n_next});
 }
 
 void ft_steer_saw_path(ft_steer *s, const ft_tree *tree, const ft_msg_verdict *v)

@@ -9,7 +9,8 @@
 // What is not chosen is not measured. So, now and then:
 //   - during trees a run is asked for, which tells what a token of it takes;
 //   - during runs a tree is drafted and not sent (a shadow), which tells the acceptance;
-//   - during runs a tree is sent (a probe), which tells what nodes cost; less and less often.
+//   - during runs a tree is sent (a probe), which tells what nodes cost.
+// What that may lose is a share of the time.
 //
 // A young session begins with a short run. It costs nothing over plain decoding, and tells the
 // network time and what a token takes. A tree is tried only if it could pay by these and by the
@@ -45,11 +46,12 @@ typedef struct frame {
 
 /* A tree's tokens less what its rows cost others, in tokens of runs. Each of these has a row
  * too. */
-static double worth(const ft_control *c, double tokens, uint32_t budget)
+static double worth(const ft_control *c, double tokens, double budget)
 {
     return (tokens - c->price * (1 + budget)) / (1 - c->price);
 }
 
+/* A tree by the model of acceptance. */
 static tree judged(const ft_control *c, const frame *f, uint32_t budget, uint32_t depth)
 {
     double tokens = worth(c, ft_control_tokens_of(f->miss, budget, depth), budget);
@@ -104,11 +106,12 @@ static tree best_tree(const ft_control *c, const frame *f)
 
 /* ---- trees or runs ---- */
 
-static void change(ft_control *c, bool running)
+/* The time a token of trees like the last ones, by what they brought. */
+static double recent_us(const ft_control *c)
 {
-    if (c->running != running)
-        c->probe_in = c->probe_step = TRIES.probe_first;
-    c->running = running;
+    const double nodes = c->trees.nodes / c->trees.n, levels = c->trees.levels / c->trees.n;
+    const double tokens = worth(c, 1 + c->trees.path / c->trees.n, nodes);
+    return tokens > 0 ? ft_control_cycle_us(c, nodes, levels) / tokens : INFINITY;
 }
 
 static ft_control_choice tree_choice(ft_control *c, tree t)
@@ -158,17 +161,31 @@ static bool pays_if(const ft_control *c, const frame *f, bool sloped, tree *out)
     return out->token_us * MODES.enter < token_us;
 }
 
-/* Whether to send a tree against the estimates, and which: they may be wrong. */
+/* What a tree loses by the estimates: its time, less what a run takes for as many tokens. */
+static double loss_us(const ft_control *c, double cycle_us, double tokens)
+{
+    return fmax(cycle_us - tokens * ft_control_token_us(c), 0);
+}
+
+/* The loss by such a tree is to be made good before one is tried. */
+static void pay(ft_control *c, const frame *f, tree t)
+{
+    const double tokens = ft_control_tokens_of(f->miss, t.budget, t.depth);
+    c->probe_us +=
+        loss_us(c, ft_control_cycle_us(c, t.budget, t.depth), worth(c, tokens, t.budget));
+}
+
+/* Whether to send a tree against the estimates, and which: they may be wrong. The loss is paid
+ * from a share of the time, so what may be won by little is tried seldom, and what costs little
+ * often. */
 static bool probe_due(ft_control *c, const frame *f, tree *probe)
 {
-    if (c->probe_in > 0) {
-        c->probe_in--;
+    if (c->probe_us > 0)
         return false;
-    }
     c->probe_sloped = !c->probe_sloped;
     if (!pays_if(c, f, c->probe_sloped, probe))
         return false;
-    c->probe_in = c->probe_step *= 2;
+    pay(c, f, *probe);
     return true;
 }
 
@@ -176,20 +193,23 @@ static ft_control_choice while_running(ft_control *c, const frame *f, tree best)
 {
     tree probe;
     if (best.token_us * MODES.enter < ft_control_token_us(c)) {
-        change(c, false);
+        c->running = false;
         return tree_choice(c, best);
     }
     return probe_due(c, f, &probe) ? tree_choice(c, probe) : run_with_shadow(c, f);
 }
 
+/* Trees have got slow. If that may be the load's, a run may be as slow: a short one tells. */
 static ft_control_choice while_speculating(ft_control *c, const frame *f, tree best)
 {
     const double token_us = ft_control_token_us(c);
-    if (best.token_us > token_us) {
-        change(c, true);
-        return run_with_shadow(c, f);
-    }
-    return tree_choice(c, best);
+    if (best.token_us <= token_us)
+        return tree_choice(c, best);
+    if (best.token_us <= token_us * ft_control_load(c))
+        return (ft_control_choice){.run = MODES.run_tell};
+    c->running = true;
+    pay(c, f, best);
+    return run_with_shadow(c, f);
 }
 
 /* Before the first tree: whether one could pay if all of it were accepted (if it costs others: if
@@ -231,9 +251,13 @@ ft_control_choice ft_control_choose(ft_control *c, const ft_control_room *room)
         return first_tree(c, &f);
     if (c->opts.depth_rule == FT_DEPTH_PIPELINE)
         f.fixed_depth = pipeline_depth(c, f.depth, room->spent_us);
-    const tree best = best_tree(c, &f);
+    tree best = best_tree(c, &f);
     c->budget = best.budget;
     c->depth = best.depth;
+    /* The model and the last trees judge apart, and the more hopeful one is believed: if it is
+     * wrong, the next trees tell (optimism in the face of uncertainty: Lai and Robbins, 1985). */
+    if (f.fixed_depth == 0 && c->trees.n > 0)
+        best.token_us = fmin(best.token_us, recent_us(c));
     return c->running ? while_running(c, &f, best) : while_speculating(c, &f, best);
 }
 
@@ -252,14 +276,10 @@ double ft_control_least_chance(const ft_control *c)
 static bool offer_probes(ft_control *c, const ft_control_offer *o, double tokens)
 {
     const double token_us = ft_control_token_us(c);
-    if (MODES.enter * (c->rtt_us + token_us) >= tokens * token_us)
+    if (c->probe_us > 0 || MODES.enter * (c->rtt_us + token_us) >= tokens * token_us)
         return false;
-    if (c->probe_in > 0) {
-        c->probe_in--;
-        return false;
-    }
     if (o->final)
-        c->probe_in = c->probe_step *= 2;
+        c->probe_us += loss_us(c, c->rtt_us + ft_control_verify_us(c, o->nodes), tokens);
     return true;
 }
 
@@ -272,9 +292,7 @@ ft_control_choice ft_control_take(ft_control *c, const ft_control_offer *o)
         return first_run(c);
     const double round_us = c->rtt_us + fmax(ft_control_verify_us(c, o->nodes), token_us);
     bool take = o->nodes > 0 && tokens > 0;
-    if (take && MODES.enter * round_us < tokens * token_us)
-        c->probe_in = c->probe_step = TRIES.probe_first;
-    else
+    if (!take || MODES.enter * round_us >= tokens * token_us)
         take = take && offer_probes(c, o, tokens);
     if (o->final)
         c->running = !take;

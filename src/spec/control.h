@@ -40,6 +40,7 @@ typedef struct ft_control_line {
     double x, y, slope; /* the value at x, and its change a unit of x */
     double doubt;       /* variance of the slope, relative to y^2 */
     uint32_t n;         /* measurements, 0: nothing is known */
+    bool far;           /* the last one was far from what was expected */
 } ft_control_line;
 
 typedef struct ft_control {
@@ -55,18 +56,25 @@ typedef struct ft_control {
     double price;         /* of a row, in others' tokens, as the server says */
     double hint_us;       /* a token of a run, as the server says */
     double run_us;        /* a token of a run, as measured */
+    bool run_far;         /* as in ft_control_line */
     double run_hint_us;   /* hint_us at that time */
-    double verify_token_us; /* run_us after the first run behind the last tree */
-    bool warm;              /* a tree's verdict came */
+    double verify_token_us;     /* run_us after the first run behind the last tree */
+    ft_control_line run_verify; /* `verify` after the first tree behind the last run */
+    bool warm;                  /* a tree's verdict came */
     /* P(a level is missed | the one before was not), of trees with one node a level:
      * missed / levels. Old counts fade. */
     double missed, levels;
+    /* Trees that were sent, and shadows: their number and sums. Old ones fade. */
+    struct {
+        double n, nodes, levels, path;
+    } trees;
     /* The present mode. */
-    bool running;                  /* runs, not trees */
-    uint32_t budget, depth;        /* of the best tree */
-    uint32_t probe_in, probe_step; /* runs until the next probe; from that to the one after */
-    bool probe_sloped;             /* what the last probe assumed */
-    double shadow_us;              /* time of shadows, less the share that is allowed */
+    bool running;           /* runs, not trees */
+    uint32_t budget, depth; /* of the best tree */
+    bool probe_sloped;      /* what the last probe assumed */
+    /* Time of shadows, and time that probes were expected to lose, less the share that is
+     * allowed. */
+    double shadow_us, probe_us;
 } ft_control;
 
 /* What the rest of the text and the server allow now. */

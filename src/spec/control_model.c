@@ -29,16 +29,29 @@ double ft_control_line_at(const ft_control_line *l, double x)
     return fmax(l->y + l->slope * (x - l->x), 0);
 }
 
+/* Whether a time counts for nothing. off: how far it is from what was expected, doubt: the standard
+ * deviation of that. One time that is far off is chance, two in a row are a change. *far: of the
+ * time before. */
+static bool is_chance(bool *far, double off, double doubt)
+{
+    const bool before = *far;
+    *far = fabs(off) > TIMES.gate * doubt;
+    return *far && !before;
+}
+
 /* A filter for level and slope. Only measurements far from the line's x change the slope. The line
  * is never negative to the right of `zero`. */
 static void line_add(ft_control_line *l, double x, double y, double first_slope, double zero)
 {
     if (l->n++ == 0) {
-        *l = (ft_control_line){x, y, first_slope, TIMES.slope_doubt * TIMES.slope_doubt, 1};
+        *l = (ft_control_line){x, y, first_slope, TIMES.slope_doubt * TIMES.slope_doubt, 1, false};
         return;
     }
-    double dx = x - l->x, off = y - ft_control_line_at(l, x);
-    double gain = l->doubt * dx / (l->doubt * dx * dx + TIMES.noise * TIMES.noise);
+    const double dx = x - l->x, off = y - ft_control_line_at(l, x);
+    const double doubt = l->doubt * dx * dx + TIMES.noise * TIMES.noise;
+    if (is_chance(&l->far, off, l->y * sqrt(doubt)))
+        return;
+    double gain = l->doubt * dx / doubt;
     double follow = fmax(TIMES.smooth, 1. / l->n);
     l->slope += gain * off;
     l->doubt = ft_clamp(l->doubt * (1 - gain * dx) + TIMES.slope_drift * TIMES.slope_drift, 0,
@@ -73,7 +86,11 @@ double ft_control_tokens_of(double miss, uint32_t budget, uint32_t depth)
 /* The text followed n_path nodes of a tree of `depth` levels. */
 static void saw_path(ft_control *c, uint32_t nodes, uint32_t depth, uint32_t n_path)
 {
-    const double expected = width_factor(nodes, depth);
+    const double expected = width_factor(nodes, depth), fade = ACCEPT.trees_fade;
+    c->trees.n = c->trees.n * fade + 1;
+    c->trees.nodes = c->trees.nodes * fade + nodes;
+    c->trees.levels = c->trees.levels * fade + depth;
+    c->trees.path = c->trees.path * fade + n_path;
     for (uint32_t i = 0; i <= n_path && i < depth; i++) {
         c->missed = c->missed * ACCEPT.fade + (i == n_path);
         c->levels = c->levels * ACCEPT.fade + expected;
@@ -89,6 +106,14 @@ double ft_control_token_us(const ft_control *c)
     if (c->run_us > 0 || c->hint_us > 0)
         return c->run_us > 0 ? c->run_us : c->hint_us;
     return c->verify.n ? ft_control_line_at(&c->verify, 0) + c->queue_us : 0;
+}
+
+double ft_control_load(const ft_control *c)
+{
+    if (c->hint_us > 0 || c->run_verify.n == 0)
+        return 1;
+    const double then_us = ft_control_line_at(&c->run_verify, c->verify.x);
+    return ft_control_line_at(&c->verify, c->verify.x) / fmax(then_us, 1);
 }
 
 double ft_control_forward_us(const ft_control *c)
@@ -126,7 +151,7 @@ double ft_control_verify_us(const ft_control *c, uint32_t nodes)
     return ft_control_slower(c) * (c->queue_us + ft_control_line_at(&c->verify, nodes));
 }
 
-double ft_control_cycle_us(const ft_control *c, uint32_t budget, uint32_t depth)
+double ft_control_cycle_us(const ft_control *c, double budget, double depth)
 {
     return ft_control_line_at(&c->draft, depth * c->forwards) + c->rtt_us +
            ft_control_slower(c) * (c->queue_us + ft_control_line_at(&c->verify, budget));
@@ -139,9 +164,7 @@ void ft_control_init(ft_control *c, const ft_control_opts *opts)
     *c = (ft_control){.opts = *opts,
                       .forwards = 1,
                       .missed = ACCEPT.miss_prior * ACCEPT.prior_count,
-                      .levels = ACCEPT.prior_count,
-                      .probe_in = TRIES.probe_first,
-                      .probe_step = TRIES.probe_first};
+                      .levels = ACCEPT.prior_count};
 }
 
 void ft_control_expect_draft(ft_control *c, int64_t forward_us)
@@ -181,6 +204,8 @@ static void saw_verify(ft_control *c, const ft_control_round *r)
     line_add(&c->verify, r->nodes, y, TIMES.slope_prior * y / (1 + TIMES.slope_prior * r->nodes),
              -1);
     c->queue_us += TIMES.smooth * ((double)r->queue_us - c->queue_us);
+    if (c->verify_token_us > 0 || c->run_verify.n == 0)
+        c->run_verify = c->verify;
     c->verify_token_us = 0;
 }
 
@@ -213,6 +238,13 @@ static bool is_cold(const ft_control *c, const ft_control_round *r)
            (double)(r->draft_us + r->verify_us) > TIMES.cold * expected_us;
 }
 
+/* Time that allows a share for what is tried. */
+static void passed(ft_control *c, double us)
+{
+    c->shadow_us = fmax(c->shadow_us - TRIES.shadow_share * us, 0);
+    c->probe_us = fmax(c->probe_us - TRIES.probe_share * us, 0);
+}
+
 void ft_control_saw_round(ft_control *c, const ft_control_round *r)
 {
     const bool cold = is_cold(c, r);
@@ -225,7 +257,7 @@ void ft_control_saw_round(ft_control *c, const ft_control_round *r)
         ft_smooth(&c->hint_us, r->hint_token_us, TIMES.smooth);
     if (r->nodes > 0 && r->depth > 0)
         saw_path(c, r->nodes, r->depth, r->n_path);
-    c->shadow_us = fmax(c->shadow_us - TRIES.shadow_share * (double)(r->draft_us + r->wait_us), 0);
+    passed(c, (double)(r->draft_us + r->wait_us));
 }
 
 void ft_control_saw_run(ft_control *c, uint32_t tokens, int64_t us, uint32_t hint_token_us)
@@ -234,15 +266,19 @@ void ft_control_saw_run(ft_control *c, uint32_t tokens, int64_t us, uint32_t hin
         ft_smooth(&c->hint_us, hint_token_us, TIMES.smooth);
     if (tokens == 0 || us <= 0)
         return;
-    const double before_us = c->run_us > 0 ? ft_control_token_us(c) : 0;
+    const double before_us = c->running && c->run_us > 0 ? ft_control_token_us(c) : 0;
     const double sample_us = (double)us / tokens;
+    if (before_us > 0 && is_chance(&c->run_far, sample_us / before_us - 1, TIMES.noise))
+        return;
     c->run_us = before_us > 0 ? before_us + TIMES.smooth * (sample_us - before_us) : sample_us;
     c->run_hint_us = c->hint_us;
+    if (!c->running)
+        c->run_verify = c->verify;
     if (c->verify_token_us <= 0)
         c->verify_token_us = c->run_us;
     c->verify.doubt = fmin(c->verify.doubt + TIMES.slope_drift * TIMES.slope_drift,
                            TIMES.slope_doubt * TIMES.slope_doubt);
-    c->shadow_us = fmax(c->shadow_us - TRIES.shadow_share * (double)us, 0);
+    passed(c, (double)us);
 }
 
 void ft_control_saw_shadow(ft_control *c, uint32_t nodes, uint32_t depth, uint32_t n_path,

@@ -23,7 +23,10 @@ double ft_control_tokens_of(double miss, uint32_t budget, uint32_t depth);
 double ft_control_slower(const ft_control *control);
 /* A verification of so many nodes by what is known; before any, by what a token of a run takes. */
 double ft_control_verify_us(const ft_control *control, uint32_t nodes);
+/* How much slower trees are verified than when a run was measured: by the load, or by what nodes
+ * cost now. 1 where the server itself says what a token of a run takes. */
+double ft_control_load(const ft_control *control);
 /* Time from one verdict to the next. */
-double ft_control_cycle_us(const ft_control *control, uint32_t budget, uint32_t depth);
+double ft_control_cycle_us(const ft_control *control, double budget, double depth);
 
 #endif

@@ -18,6 +18,17 @@ double ft_depth_rate(const ft_depth *d)
     return d->us > 0 ? d->tokens / d->us : 0;
 }
 
+bool ft_depth_is_sure(const ft_depth *d)
+{
+    return d->forward_us > 0 && d->tokens >= TUNE.sure_tok;
+}
+
+/* Tokens that a forward brings, over the chance of its leaves. */
+static double yield(const ft_depth *d)
+{
+    return (TUNE.yield * TUNE.yield_count + d->passed) / (TUNE.yield_count + d->reached);
+}
+
 bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double chance)
 {
     const double rate = ft_depth_rate(d);
@@ -25,7 +36,7 @@ bool ft_depth_enough(const ft_depth *d, uint32_t forwards, double chance)
         return false;
     const double end_us = (forwards + 1) * d->forward_us;
     const double cost_us = fmin(d->forward_us, end_us - d->free_us);
-    return cost_us > 0 && TUNE.yield * chance < rate * cost_us;
+    return cost_us > 0 && yield(d) * chance < rate * cost_us;
 }
 
 double ft_depth_least_chance(const ft_depth *d, double row_us, double price)
@@ -33,14 +44,15 @@ double ft_depth_least_chance(const ft_depth *d, double row_us, double price)
     return price + (1 - price) * fmin(ft_depth_rate(d) * row_us, LEAST_MOST);
 }
 
-void ft_depth_saw_round(ft_depth *d, uint32_t forwards, int64_t draft_us, int64_t wait_us,
-                        uint32_t tokens)
+void ft_depth_saw_round(ft_depth *d, const ft_depth_round *r)
 {
-    const double us = (double)(draft_us + wait_us);
+    const double us = (double)(r->draft_us + r->wait_us);
     if (us <= 0)
         return;
-    if (forwards > 0)
-        ft_smooth(&d->forward_us, (double)draft_us / forwards, ft_spec_tune->times.smooth);
-    d->tokens = d->tokens * TUNE.fade + tokens;
+    if (r->forwards > 0)
+        ft_smooth(&d->forward_us, (double)r->draft_us / r->forwards, ft_spec_tune->times.smooth);
+    d->tokens = d->tokens * TUNE.fade + r->tokens;
     d->us = d->us * TUNE.fade + us;
+    d->reached = d->reached * TUNE.fade + ft_min_u32(r->tokens, r->levels);
+    d->passed = d->passed * TUNE.fade + ft_min_u32(r->tokens - (r->tokens > 0), r->levels);
 }

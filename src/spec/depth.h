@@ -5,8 +5,8 @@
  * token. The token rate is highest if drafting goes on as long as one more forward brings more
  * tokens per time than rounds do on average (the marginal value theorem: Charnov, Optimal foraging,
  * 1976). What a forward will bring is predicted from the chances of the leaves that it would
- * compute. In the same way, a node is worth its row if it brings more tokens per time than rounds
- * do on average.
+ * compute, and from how often the text went through a level of a tree that it came to. In the same
+ * way, a node is worth its row if it brings more tokens per time than rounds do on average.
  *
  * Pure: measurements come in, a decision comes out; no clock, no thread. The state is plain data: a
  * new text starts from a copy of what others learnt. It changes no node's order, and text does not
@@ -27,11 +27,15 @@ typedef struct ft_depth {
     double free_us;
     /* Learnt. */
     double forward_us; /* of a draft forward; 0: not known */
-    double tokens, us; /* of past rounds; old ones fade */
+    /* Of past rounds, old ones fading: `reached` levels of trees, of which the text went through
+     * `passed`. */
+    double tokens, us, reached, passed;
 } ft_depth;
 
 /* Tokens a microsecond of recent rounds; 0: not known. */
 double ft_depth_rate(const ft_depth *depth);
+/* Whether enough rounds were seen to size trees by what they are worth alone. */
+bool ft_depth_is_sure(const ft_depth *depth);
 /* Whether to send the tree after so many forwards. chance: that the text goes through one of the
  * leaves which the next forward would compute. */
 bool ft_depth_enough(const ft_depth *depth, uint32_t forwards, double chance);
@@ -41,8 +45,13 @@ bool ft_depth_enough(const ft_depth *depth, uint32_t forwards, double chance);
  * node is; below 1. */
 double ft_depth_least_chance(const ft_depth *depth, double row_us, double price);
 
-/* A verdict on a tree came, wait_us after the tree was sent. tokens: the target's own included. */
-void ft_depth_saw_round(ft_depth *depth, uint32_t forwards, int64_t draft_us, int64_t wait_us,
-                        uint32_t tokens);
+typedef struct ft_depth_round {
+    uint32_t forwards, levels;
+    int64_t draft_us, wait_us; /* to draft the tree; from its sending to its verdict */
+    uint32_t tokens;           /* of the verdict, the target's own included */
+} ft_depth_round;
+
+/* A verdict on a tree came. */
+void ft_depth_saw_round(ft_depth *depth, const ft_depth_round *round);
 
 #endif

@@ -56,8 +56,8 @@ typedef struct ft_draft_params {
     uint32_t round, resolution;  /* as in ft_draw (rule.h) */
     const ft_depth *deep_enough; /* ends a draft before `depth` forwards; NULL: nothing does */
     const ft_fallback *fallback; /* the same */
-    /* Asks the owner to set min_logp anew for each draft, by what a row costs (depth.h). Not with
-     * the controller, which weighs rows by itself: its trees have as few nodes as pay. */
+    /* Asks the owner to set min_logp anew for each draft, by what a row costs (depth.h). The owner
+     * of a controller decides by itself. */
     bool weigh_rows;
 } ft_draft_params;
 

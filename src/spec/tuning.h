@@ -39,6 +39,8 @@
     /* half unclear, double -1.7 % relay */                                                        \
     T(g, REAL, SCALED, others_off, 1.5, "...and by so many times its mean deviation")              \
     /* half unclear, double -4.0 % relay */                                                        \
+    T(g, REAL, SCALED, gate, 3, "a time so many standard deviations off is chance, once")          \
+    /* half -1.4 % disk, double unclear */                                                         \
     T(g, REAL, SCALED, cold, 2, "the first tree took so many times longer: its caches were cold")  \
     /* half unclear, double not met */
 
@@ -50,6 +52,8 @@
     /* half unclear, double -10.2 % weak */                                                   \
     T(g, REAL, SCALED, prior_count, 3, "levels that miss_prior counts for")                   \
     /* half -1.2 % dear, double unclear */                                                    \
+    T(g, REAL, FROM_ONE, trees_fade, 0.9, "share of the sums of past trees kept at a tree")   \
+    /* half unclear, double unclear */                                                        \
     T(g, REAL, FROM_ONE, width_gain, 0.85, "misses with twice the nodes a level / with once") \
     /* half -5.2 % cold, double +5.3 % weak */
 
@@ -62,16 +66,18 @@
     /* half < 1 %, double unclear */
 
 /* control.c: trees or runs. */
-#define FT_SPEC_TUNING_MODES(T, g)                                                             \
-    T(g, REAL, FROM_ONE, enter, 1.1, "times better than a run a tree must look to begin with") \
-    /* half +1.2 % relay, double -2.2 % jitter */                                              \
-    T(g, COUNT, SCALED, run_first, 6, "tokens of the very first run")                          \
-    /* half unclear, double -2.6 % dear */                                                     \
-    T(g, COUNT, SCALED, run_min, 8, "tokens of a run at least")                                \
-    /* half -4.1 % ebb, double -21.7 % tide */                                                 \
-    T(g, COUNT, SCALED, run_max, 64, "tokens of a run at most")                                \
-    /* half not met, double not met */                                                         \
-    T(g, REAL, SCALED, run_rtts, 2, "round-trip times that a run should last")                 \
+#define FT_SPEC_TUNING_MODES(T, g)                                                              \
+    T(g, REAL, FROM_ONE, enter, 1.1, "times better than a run a tree must look to begin with")  \
+    /* half +1.2 % relay, double -2.2 % jitter */                                               \
+    T(g, COUNT, SCALED, run_first, 6, "tokens of the very first run")                           \
+    /* half unclear, double -2.6 % dear */                                                      \
+    T(g, COUNT, SCALED, run_tell, 4, "tokens of a run between trees that tells what one takes") \
+    /* half unclear, double unclear */                                                          \
+    T(g, COUNT, SCALED, run_min, 8, "tokens of a run at least")                                 \
+    /* half -4.1 % ebb, double -21.7 % tide */                                                  \
+    T(g, COUNT, SCALED, run_max, 64, "tokens of a run at most")                                 \
+    /* half not met, double not met */                                                          \
+    T(g, REAL, SCALED, run_rtts, 2, "round-trip times that a run should last")                  \
     /* half unclear, double unclear */
 
 /* control.c: what is tried although the estimates say no. */
@@ -80,15 +86,19 @@
     /* half -2.0 % jitter, double +2.7 % far */                                              \
     T(g, COUNT, SCALED, shadow_depth, 4, "levels of such a draft")                           \
     /* half +1.6 % relay, double unclear */                                                  \
-    T(g, COUNT, SCALED, probe_first, 16, "runs until a tree is tried; doubles each time")    \
+    T(g, REAL, SCALED, probe_share, 0.02, "share of the time that tried trees may lose")     \
     /* half +1.3 % weak, double -1.1 % dear */
 
 /* depth.c: how deep a draft is. */
-#define FT_SPEC_TUNING_DEPTH(T, g)                                                       \
-    T(g, REAL, FROM_ONE, fade, 0.97, "share of the rounds' rate kept at a round")        \
-    /* half unclear, double unclear */                                                   \
-    T(g, REAL, SCALED, yield, 0.6, "tokens a forward brings / the chance of its leaves") \
-    /* half -3.8 % jitter, double -3.6 % dear */
+#define FT_SPEC_TUNING_DEPTH(T, g)                                                        \
+    T(g, REAL, FROM_ONE, fade, 0.97, "share of the rounds' rate kept at a round")         \
+    /* half unclear, double unclear */                                                    \
+    T(g, REAL, SCALED, yield, 0.6, "tokens a forward brings / the chance of its leaves")  \
+    /* half +1.0 % weak, double -1.3 % weak */                                            \
+    T(g, REAL, SCALED, yield_count, 10, "levels that this first guess counts for")        \
+    /* half unclear, double unclear */                                                    \
+    T(g, REAL, SCALED, sure_tok, 8, "tokens by trees until their worth alone sizes them") \
+    /* half unclear, double unclear */
 
 /* growth.c: how a tree grows. On the demo pair a ninth child is the target's token in fewer than
  * one position of a hundred. The calibration remembers a few hundred tokens; the fits of `foretoken

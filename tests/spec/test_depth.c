@@ -121,7 +121,11 @@ static double live(const world *w, ft_depth *depth, uint64_t seed)
     for (int i = 0; i < ROUNDS; i++) {
         hunt h = hunt_draw(w, &rng);
         uint32_t k = draft(depth, &h), n = whole(h.tokens[k], &draws);
-        ft_depth_saw_round(depth, k, (int64_t)(k * w->forward_us), (int64_t)w->rest_us, n);
+        ft_depth_saw_round(depth, &(ft_depth_round){.forwards = k,
+                                                    .levels = k,
+                                                    .draft_us = (int64_t)(k * w->forward_us),
+                                                    .wait_us = (int64_t)w->rest_us,
+                                                    .tokens = n});
         if (i >= LEARNING) {
             tokens += n;
             us += time_us(w, k);
@@ -237,7 +241,11 @@ static double live_with_rows(const row_world *w, uint32_t budget)
             mean += chance[n];
         const double took_us = w->rest_us + n * w->row_us;
         const uint32_t got = whole(mean, &draws);
-        ft_depth_saw_round(&depth, 1, 1000, (int64_t)took_us - 1000, got);
+        ft_depth_saw_round(&depth, &(ft_depth_round){.forwards = 1,
+                                                     .levels = 1,
+                                                     .draft_us = 1000,
+                                                     .wait_us = (int64_t)took_us - 1000,
+                                                     .tokens = got});
         if (i >= LEARNING) {
             tokens += got;
             us += took_us;
