@@ -9,6 +9,7 @@
 #include "base/plot.h"
 #include "cmd/cmd.h"
 #include "cmd/gen_flags.h"
+#include "cmd/wisp_sweep.h"
 #include "sim/wisp_search.h"
 
 #define MIXED FT_SIM_CLASSES /* the place of mixed classes among a mode's capacities */
@@ -18,7 +19,7 @@ typedef struct simulate {
     int64_t seed, devices;
     double seconds;
     ft_static_flags of_static;
-    bool json, sensitivity;
+    bool json, sensitivity, sweep;
     ft_sim_config config;
     ft_sim_capacity found[FT_SIM_MODES][FT_SIM_CLASSES + 1];
 } simulate;
@@ -127,21 +128,21 @@ static double ratio(double a, double b)
 static json_t *result_json(const ft_sim_result *r, size_t n_classes)
 {
     json_t *spikes = json_object(), *texts = json_array(), *slow = json_array();
-    json_t *slow_from_first = json_array();
+    json_t *slow_from_first = json_array(), *late = json_array();
     for (int i = FT_SPIKE_COLD_START; i < FT_SPIKE_CAUSES; i++)
         json_object_set_new(spikes, ft_spike_name[i], json_integer((json_int_t)r->spike[i]));
     for (size_t i = 0; i < n_classes; i++) {
         json_array_append_new(texts, json_integer((json_int_t)r->texts[i]));
         json_array_append_new(slow, json_integer((json_int_t)r->slow[i]));
         json_array_append_new(slow_from_first, json_integer((json_int_t)r->slow_from_first[i]));
+        json_array_append_new(late, ft_cmd_wisp_late(r->late[i]));
     }
     json_t *result = json_pack(
-        "{s:f, s:I, s:I, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:I, s:I, s:o, s:o, s:o, s:o}",
+        "{s:f, s:I, s:I, s:f, s:I, s:o, s:f, s:I, s:f, s:f, s:I, s:I, s:o, s:o, s:o, s:o}",
         "seconds", (double)r->counted_us / 1e6, "tokens", (json_int_t)r->tokens,
         "tokens_before_too", (json_int_t)r->tokens_all, "tokens_per_s",
         ratio((double)r->tokens * 1e6, (double)r->counted_us), "rounds", (json_int_t)r->rounds,
-        "late_in_spikes", (json_int_t)r->late_compute, "late_by_waiting", (json_int_t)r->late_wait,
-        "acceptance", ratio((double)r->accepted, (double)r->drafted), "passes",
+        "late", late, "acceptance", ratio((double)r->accepted, (double)r->drafted), "passes",
         (json_int_t)r->passes, "rows_a_pass", ratio((double)r->rows, (double)r->passes), "busy",
         ratio((double)r->busy_us, (double)r->counted_us), "kv_released", (json_int_t)r->kv_released,
         "kv_blocks_least", (json_int_t)r->kv_blocks_least, "spikes", spikes, "texts", texts, "slow",
@@ -341,6 +342,10 @@ static ft_status run_setting(simulate *f, ft_error *err)
         status = ft_costs_load(f->costs_path, err, &f->config.costs);
     if (status != FT_OK)
         return status;
+    if (f->sweep && (f->devices > 0 || f->sensitivity || strcmp(f->policy, "wisp") != 0))
+        return ft_error_set(err, FT_INVALID,
+                            "simulate: --sweep has all policies and its own numbers of devices: "
+                            "not with --policy, --devices or --sensitivity");
     f->config.policy = ft_sched_find(f->policy);
     if (!f->config.policy || f->config.policy->no_drafts)
         return ft_error_set(err, FT_INVALID,
@@ -348,6 +353,13 @@ static ft_status run_setting(simulate *f, ft_error *err)
                             "is a mode of its own)");
     f->config.static_batch = (uint32_t)f->of_static.batch;
     f->config.static_wait_us = (int64_t)(f->of_static.wait_ms * 1000);
+    const ft_wisp_sweep_opts sweep = {.config = &f->config,
+                                      .config_path = f->config_path,
+                                      .seed = (uint64_t)f->seed,
+                                      .plot = f->plot,
+                                      .json = f->json};
+    if (f->sweep)
+        return ft_cmd_wisp_sweep(&sweep, err);
     return f->devices > 0 ? run_once(f, err) : search_and_report(f, err);
 }
 
@@ -361,6 +373,9 @@ static const ft_flag rows[] = {
     {"--policy", NULL, FT_FLAG(simulate, policy), "NAME",
      "of mode wisp: wisp, edf, fcfs or static, to see what the policy alone changes"},
     FT_FLAG_INCLUDE(simulate, of_static, ft_flags_static),
+    {"--sweep", NULL, FT_FLAG(simulate, sweep), NULL,
+     "instead: the share of slow texts over the number of devices, by class and policy, and late "
+     "rounds by cause; --plot draws both"},
     {"--sensitivity", NULL, FT_FLAG(simulate, sensitivity), NULL,
      "also halve and double each constant that the paper leaves open"},
     {"--devices", NULL, FT_FLAG(simulate, devices), "N",

@@ -11,11 +11,19 @@
 
 #include <stdint.h>
 
+#include "sched/late.h"
 #include "sched/spike.h"
 #include "sim/wisp_config.h"
 
 #define FT_SIM_MIXED       UINT32_MAX
 #define FT_SIM_DEVICES_MAX 16384u
+
+/* A verdict in the counted time, of a mode with drafts: a point of WISP's figure 8. */
+typedef struct ft_sim_round {
+    uint32_t class;
+    int64_t queue_us, verify_us; /* from the draft's arrival to its pass; the pass */
+    ft_late late;
+} ft_sim_round;
 
 typedef struct ft_sim_opts {
     const ft_sim_config *config; /* borrowed */
@@ -28,15 +36,15 @@ typedef struct ft_sim_opts {
     int64_t until_us; /* here it ends; > from_us */
     uint64_t
         *tokens; /* [n_devices] tokens of text that each got, counted or not; NULL: not wanted */
+    void (*on_round)(void *ctx, const ft_sim_round *round); /* NULL: not wanted */
+    void *ctx;                                              /* of on_round */
 } ft_sim_opts;
 
 /* What is counted; several runs' counts are added. */
 #define FT_SIM_COUNTS(F)                                                   \
-    F(tokens)       /* of text, in the counted time */                     \
-    F(tokens_all)   /* of text, in all of the time */                      \
-    F(rounds)       /* verdicts */                                         \
-    F(late_compute) /* late verdicts in a spike (5.3) */                   \
-    F(late_wait)    /* other late verdicts */                              \
+    F(tokens)     /* of text, in the counted time */                       \
+    F(tokens_all) /* of text, in all of the time */                        \
+    F(rounds)     /* verdicts */                                           \
     F(drafted)                                                             \
     F(accepted)                                                            \
     F(passes)                                                              \
@@ -53,7 +61,8 @@ typedef struct ft_sim_result {
      * than promised from request to last token (eq. (20)); and those whose tokens behind the first
      * verdict were. */
     uint64_t texts[FT_SIM_CLASSES], slow[FT_SIM_CLASSES], slow_from_first[FT_SIM_CLASSES];
-    uint64_t spike[FT_SPIKE_CAUSES]; /* passes by cause */
+    uint64_t spike[FT_SPIKE_CAUSES];               /* passes by cause */
+    uint64_t late[FT_SIM_CLASSES][FT_LATE_CAUSES]; /* verdicts by cause, in modes with drafts */
 #define F(name) uint64_t name;
     FT_SIM_COUNTS(F)
 #undef F

@@ -9,6 +9,8 @@ static void sum(ft_sim_result *to, const ft_sim_result *r)
         to->texts[i] += r->texts[i];
         to->slow[i] += r->slow[i];
         to->slow_from_first[i] += r->slow_from_first[i];
+        for (int k = 0; k < FT_LATE_CAUSES; k++)
+            to->late[i][k] += r->late[i][k];
     }
     for (int i = 0; i < FT_SPIKE_CAUSES; i++)
         to->spike[i] += r->spike[i];
@@ -21,8 +23,6 @@ static void sum(ft_sim_result *to, const ft_sim_result *r)
 #undef F
 }
 
-/* The share of slow texts. If classes are mixed, that of the worst class, because each class was
- * promised its speed. */
 static double slow_share(const ft_sim_result *r)
 {
     double worst = 0;
@@ -32,7 +32,8 @@ static double slow_share(const ft_sim_result *r)
     return worst;
 }
 
-static ft_status try(const ft_sim_search *search, uint32_t n, ft_error *err, ft_sim_capacity *out)
+ft_status ft_sim_wisp_try(const ft_sim_search *search, uint32_t n, ft_error *err,
+                          ft_sim_capacity *out)
 {
     ft_sim_opts opts = {
         .config = search->config, .mode = search->mode, .class = search->class, .n_devices = n};
@@ -62,7 +63,7 @@ ft_status ft_sim_wisp_capacity(const ft_sim_search *search, ft_error *err, ft_si
     n = n < FT_SIM_DEVICES_MAX ? n : FT_SIM_DEVICES_MAX;
     while (low < FT_SIM_DEVICES_MAX && (high == 0 || high - low > 1)) {
         ft_sim_capacity tried;
-        ft_status status = try(search, n, err, &tried);
+        ft_status status = ft_sim_wisp_try(search, n, err, &tried);
         if (status != FT_OK)
             return status;
         if (tried.slow < search->config->k[FT_SIM_EPSILON]) {

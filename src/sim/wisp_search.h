@@ -23,11 +23,16 @@ typedef struct ft_sim_search {
 
 typedef struct ft_sim_capacity {
     uint32_t n;       /* devices; 0: not even one */
-    double slow;      /* share of the texts that are slower than promised, at n */
+    double slow;      /* share of the texts that are slower than promised, at n; of mixed classes
+                         that of the worst, because each class was promised its speed */
     double goodput;   /* tokens of text a second, at n */
     double busy;      /* share of the time in which passes run, at n */
     ft_sim_result at; /* sums over the runs at n; of kv_blocks_least the least */
 } ft_sim_capacity;
+
+/* What n devices get: one run for each seed. Errors as ft_sim_wisp_run. */
+FT_WARN_UNUSED ft_status ft_sim_wisp_try(const ft_sim_search *search, uint32_t n, ft_error *err,
+                                         ft_sim_capacity *out);
 
 /* The search. At most FT_SIM_DEVICES_MAX devices are tried. Errors as ft_sim_wisp_run. */
 FT_WARN_UNUSED ft_status ft_sim_wisp_capacity(const ft_sim_search *search, ft_error *err,

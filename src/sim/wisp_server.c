@@ -262,10 +262,29 @@ static uint32_t commit(sim *s, uint32_t who)
     return tokens;
 }
 
+/* Counts the verdict of a draft: late or in time. */
+static void count_round(sim *s, const device *d, ft_spike_cause cause)
+{
+    const ft_late_round at = {.arrival_us = d->arrival_us,
+                              .pass_us = s->now_us - s->pass_us,
+                              .verdict_us = s->now_us,
+                              .budget_us = d->budget_us,
+                              .spike = cause != FT_SPIKE_NONE};
+    const ft_sim_round round = {.class = d->class,
+                                .queue_us = at.pass_us - at.arrival_us,
+                                .verify_us = s->pass_us,
+                                .late = ft_late_cause(&at)};
+    s->out->late[d->class][round.late]++;
+    if (s->opts->on_round)
+        s->opts->on_round(s->opts->ctx, &round);
+}
+
 static void verdict(sim *s, uint32_t who, ft_spike_cause cause)
 {
     device *d = &s->devices[who];
     uint32_t tokens = commit(s, who);
+    if (s->how.drafts && ft_sim_counted(s))
+        count_round(s, d, cause);
     bool ended = d->done == d->response;
     d->n_kv = s->how.keeps_kv && !ended ? committed(d) - 1 : 0;
     hold(s, d, blocks_for(d->n_kv));
@@ -277,8 +296,6 @@ static void verdict(sim *s, uint32_t who, ft_spike_cause cause)
         s->out->rounds++;
         s->out->drafted += d->n_draft;
         s->out->accepted += d->n_accept;
-        if (s->how.drafts && s->now_us > d->budget_us)
-            (*(cause == FT_SPIKE_NONE ? &s->out->late_wait : &s->out->late_compute))++;
     }
     if (ended)
         ft_sim_queue_put(&s->queue, s->now_us + ft_sim_delay_us(s, d), EVENT_END, who);

@@ -102,8 +102,59 @@ static void test_wisp_by_hand(void **state)
     assert_int_equal(r.tokens, 12);
     assert_int_equal(r.passes, 3);
     assert_int_equal(r.rows, 6 + 6 + 6);
-    assert_int_equal(r.late_compute + r.late_wait, 0);
+    assert_int_equal(r.late[0][FT_LATE_NONE], 4);
     assert_true(r.texts[0] == 2 && r.slow[0] == 0);
+}
+
+static void see_last(void *ctx, const ft_sim_round *round)
+{
+    *(ft_sim_round *)ctx = *round;
+}
+
+/* The last of the first two rounds: a pass of 16 ms, at once or, by policy static, after 5 ms. */
+static ft_sim_round last_round(double tokens_per_s, bool waits, uint64_t late[FT_LATE_CAUSES])
+{
+    ft_sim_config c = exact();
+    ft_sim_result r;
+    ft_sim_round last = {0};
+    c.tokens_per_s[0] = tokens_per_s;
+    c.policy = waits ? &ft_sched_static : NULL;
+    c.static_batch = 3;
+    c.static_wait_us = 5000;
+    const ft_sim_opts opts = {.config = &c,
+                              .n_devices = 2,
+                              .seed = 5,
+                              .until_us = waits ? 41001 : 36001,
+                              .on_round = see_last,
+                              .ctx = &last};
+    assert_int_equal(ft_sim_wisp_run(&opts, NULL, &r), FT_OK);
+    assert_int_equal(r.rounds, 2);
+    memcpy(late, r.late[0], sizeof r.late[0]);
+    assert_int_equal(last.class, 0);
+    return last;
+}
+
+/* A first round should bring 2 tokens, until rounds have shown more. It was away for 20 ms. At 60
+ * tokens/s it has 33.3 ms, so 13.3 are left: its pass is too long. At 54 it has 37: there is time
+ * for the pass, but not after a wait. At 101 nothing is left. */
+static void test_late_by_hand(void **state)
+{
+    static const struct {
+        double tokens_per_s;
+        bool waits;
+        ft_late late;
+    } cases[] = {{50, false, FT_LATE_NONE},     {60, false, FT_LATE_LONG_PASS},
+                 {60, true, FT_LATE_LONG_PASS}, {54, false, FT_LATE_NONE},
+                 {54, true, FT_LATE_WAITING},   {101, false, FT_LATE_NETWORK}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint64_t late[FT_LATE_CAUSES];
+        const ft_sim_round r = last_round(cases[i].tokens_per_s, cases[i].waits, late);
+        assert_int_equal(r.queue_us, cases[i].waits ? 5000 : 0);
+        assert_int_equal(r.verify_us, 16000);
+        assert_int_equal(r.late, cases[i].late);
+        assert_int_equal(late[cases[i].late], 2);
+    }
 }
 
 static uint64_t tokens_by(const ft_sim_config *c, int64_t until_us)
@@ -307,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_centralized_by_hand),
         cmocka_unit_test(test_fcfs_by_hand),
         cmocka_unit_test(test_wisp_by_hand),
+        cmocka_unit_test(test_late_by_hand),
         cmocka_unit_test(test_policy_keeps_deadlines),
         cmocka_unit_test(test_static_by_hand),
         cmocka_unit_test(test_deterministic_and_conserving),
