@@ -50,7 +50,10 @@ static void count_walks(ft_verifier *v, int64_t pass_us, int64_t walk_us)
     }
     ft_own_after_pass(v, expected_us, us);
     pass->out = judged.rows;
-    stats->spikes[ft_spike_observe(&v->spikes, &v->cost, pass, &v->batch.prompts, us)]++;
+    const ft_spike_cause spike =
+        ft_spike_observe(&v->spikes, &v->cost, pass, &v->batch.prompts, us);
+    stats->spikes[spike]++;
+    v->batch.spike = spike != FT_SPIKE_NONE;
     ft_cost_observe(&v->cost, pass, us);
     stats->cost_error = v->cost.error;
     stats->cost_bias = v->cost.bias;

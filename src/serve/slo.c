@@ -11,6 +11,7 @@
 #include "base/secret.h"
 #include "sched/admit.h"
 #include "sched/fair.h"
+#include "sched/late.h"
 
 struct ft_tenant {
     ft_tenant *next;
@@ -208,11 +209,17 @@ static void count_text(const ft_sess *s, int64_t now_us)
     stats->slo_texts_met_from_first[s->slo.class] += kept.from_first;
 }
 
-void ft_slo_answered(ft_sess *s, uint32_t tokens, int64_t now_us)
+void ft_slo_answered(ft_sess *s, const ft_msg_verdict *verdict, int64_t now_us)
 {
     ft_verifier *v = s->verifier;
     ft_verifier_stats *stats = &v->stats;
-    const ft_gain_round round = {.kind = kind_of(s), .rows = 1 + s->round.nodes.n, .tok = tokens};
+    const ft_gain_round round = {
+        .kind = kind_of(s), .rows = 1 + s->round.nodes.n, .tok = verdict->n_path + verdict->n_next};
+    const ft_late_round times = {.arrival_us = s->times.draft_us,
+                                 .pass_us = s->times.draft_us + verdict->queue_us,
+                                 .verdict_us = now_us,
+                                 .budget_us = s->slo.budget_us,
+                                 .spike = v->batch.spike};
     const ft_promise promise = promise_of(s);
     ft_gain_saw(&s->slo.gain, &round);
     if (s->slo.class == FT_SLO_NONE)
@@ -221,7 +228,9 @@ void ft_slo_answered(ft_sess *s, uint32_t tokens, int64_t now_us)
     ft_admit_saw(&v->behind,
                  ft_admit_is_behind(&promise, s->times.draft_us, s->slo.budget_us, now_us));
     stats->slo_rounds[s->slo.class]++;
-    stats->slo_rounds_met[s->slo.class] += now_us <= s->slo.budget_us;
+    const ft_late late = ft_late_cause(&times);
+    stats->slo_rounds_met[s->slo.class] += late == FT_LATE_NONE;
+    stats->slo_rounds_late[s->slo.class * FT_LATE_CAUSES + late]++;
     if (!s->slo.first.known) {
         s->slo.first = ft_known(now_us);
         s->slo.first_len = s->text.len;

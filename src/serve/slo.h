@@ -33,9 +33,9 @@ void ft_slo_leave(ft_sess *s);
 void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us);
 /* Sets the fields of *work that concern the promise and the tenant. */
 void ft_slo_describe(const ft_sess *s, ft_work *work);
-/* Called when a verdict of `tokens` tokens is given. At this time s->round must still be the round
- * that the verdict answers, with its tree. */
-void ft_slo_answered(ft_sess *s, uint32_t tokens, int64_t now_us);
+/* Called when a verdict is given. At this time s->round must still be the round that the verdict
+ * answers, with its tree. */
+void ft_slo_answered(ft_sess *s, const ft_msg_verdict *verdict, int64_t now_us);
 /* Called after a pass was computed. Counts the rows of each tenant in it. */
 void ft_slo_served(ft_verifier *v);
 

@@ -69,6 +69,7 @@ typedef struct ft_sess_batch {
     ft_sess_part segments; /* those of the pass: all, or a part after a failure (pass.c) */
     ft_pass pass;          /* the shape of the pass */
     ft_pass prompts;       /* the shape of its prompt chunks alone */
+    bool spike;            /* once it was computed: the pass was one (sched/spike.h) */
     struct {
         int32_t *token, *parent; /* [max_rows] */
         uint64_t *want;          /* [max_rows] words, at least one a segment */

@@ -19,6 +19,15 @@ static bool label_class(const void *values, size_t i, char out[FT_STAT_LABEL_SIZ
     return i < s->n_slo;
 }
 
+static bool label_late(const void *values, size_t i, char out[FT_STAT_LABEL_SIZE])
+{
+    const ft_verifier_stats *s = values;
+    const size_t class = i / FT_LATE_CAUSES, cause = i % FT_LATE_CAUSES;
+    snprintf(out, FT_STAT_LABEL_SIZE, "tokens_per_s=\"%g\",cause=\"%s\"",
+             class < s->n_slo ? (double)s->slo_tokens_per_s[class] : 0, ft_late_name[cause]);
+    return class < s->n_slo && cause != FT_LATE_NONE;
+}
+
 #define FT_STAT_TYPE ft_verifier_stats
 #define F(field, n, label, name, help) \
     {#field, name, help, FT_STAT_LABELLED, offsetof(FT_STAT_TYPE, field), n, label},

@@ -170,7 +170,7 @@ static void follow(ft_sess *s, uint32_t len_before, ft_msg_verdict *verdict, int
     const bool whole = len_before == s->round.base && !verdict->more;
     s->times.used_us = now_us;
     count_verdict(s, verdict);
-    ft_slo_answered(s, verdict->n_path + verdict->n_next, now_us);
+    ft_slo_answered(s, verdict, now_us);
     ft_own_verdict(s, verdict);
     ft_sess_record_keep(&s->record, verdict, s->round.base, s->round.n_drafted, whole);
     ft_draft_answered(s, verdict, now_us);

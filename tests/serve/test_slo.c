@@ -132,6 +132,17 @@ static void test_promises_go_by_what_rounds_are(void **state)
     free(first);
 }
 
+/* Every verdict on a text of 8 tokens/s that was late is so for this cause. Returns how many. */
+static uint64_t late_rounds(const ft_verifier_stats *s, ft_late only)
+{
+    const uint64_t *by_cause = &s->slo_rounds_late[1 * FT_LATE_CAUSES];
+    for (int cause = FT_LATE_NONE + 1; cause < FT_LATE_CAUSES; cause++)
+        assert_true(cause == (int)only || by_cause[cause] == 0);
+    assert_int_equal(by_cause[FT_LATE_NONE], s->slo_rounds_met[1]);
+    assert_int_equal(by_cause[FT_LATE_NONE] + by_cause[only], s->slo_rounds[1]);
+    return by_cause[only];
+}
+
 /* Rounds that one text has before no more promises are given. 12: more are given even then. What a
  * pass takes is known, and rows take next to nothing: by the estimates there is time for many. */
 static uint32_t rounds_until_refused(int64_t pass_us)
@@ -166,6 +177,9 @@ static uint32_t rounds_until_refused(int64_t pass_us)
             local_detach(second);
     }
     assert_true(asked == FT_OK || asked == FT_EXHAUSTED);
+    /* a round should bring two tokens in 250 ms: where a pass takes a second, no wait is needed */
+    const ft_verifier_stats s = test_verifier_stats(v);
+    assert_int_equal(late_rounds(&s, FT_LATE_LONG_PASS), pass_us > 250000 ? rounds : 0);
     local_close(first);
     clock.verifier = NULL;
     ft_verifier_destroy(v);
@@ -215,11 +229,16 @@ static void attain(int64_t first_after_us, bool from_request)
     assert_int_equal(s.slo_texts_met[1], from_request);
     assert_int_equal(s.slo_texts_met_from_first[1], 1); /* 40 tokens within as many milliseconds */
     assert_true(s.slo_rounds_met[1] >= rounds - late);
+    (void)late_rounds(&s, FT_LATE_NETWORK);
+    s.slo_rounds_late[1 * FT_LATE_CAUSES + FT_LATE_SPIKE] = 3;
     ft_buf page = {0};
     assert_int_equal(ft_stats_append(&ft_verifier_stat_list, &s, &page), FT_OK);
     assert_non_null(
         strstr(page.data, "foretoken_slo_texts_met_from_first_total{tokens_per_s=\"8\"} 1\n"));
     assert_non_null(strstr(page.data, "foretoken_slo_texts_met_total{tokens_per_s=\"2\"} 0\n"));
+    assert_non_null(strstr(
+        page.data, "foretoken_slo_rounds_late_total{tokens_per_s=\"8\",cause=\"spike\"} 3\n"));
+    assert_null(strstr(page.data, "cause=\"none\""));
     ft_buf_deinit(&page);
     local_close(c);
     ft_verifier_destroy(v);
