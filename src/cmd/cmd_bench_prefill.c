@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// `foretoken bench prefill`: flags and the tables of bench/prefill.h.
+// `foretoken bench prefill`: flags and the tables of bench/prefill.h and bench/prefill_solo.h.
 #include "bench/prefill.h"
 
 #include <stdio.h>
 
 #include "bench/prefill_server.h"
+#include "bench/prefill_solo.h"
 #include "cmd/bench_main.h"
 
 typedef struct options {
     ft_bench_flags shared;
     ft_bench_prefill_opts o;
+    bool solo;
+    const char *plot;
 } options;
 
 static ft_status measure(void *ctx, const ft_model *model, json_t *report, ft_error *err)
@@ -47,6 +50,34 @@ static void print_server(const json_t *report)
         at(arrival, "budget_ms", NULL));
 }
 
+/* ---- --solo ---- */
+
+static ft_status measure_solo(void *ctx, const ft_model *model, json_t *report, ft_error *err)
+{
+    const options *x = ctx;
+    const ft_bench_prefill_solo_opts opts = {
+        .common = &x->shared.opts, .model = model, .lengths = x->o.lengths, .plot = x->plot};
+    return ft_bench_prefill_solo(&opts, report, err);
+}
+
+static void print_solo(const json_t *row)
+{
+    printf("%7.0f %10.2f %10.2f %10.2f %10.2f %14.2f %14.2f %16.2f\n",
+           ft_bench_number(row, "tokens"), ft_bench_number(row, "a_ms"),
+           ft_bench_number(row, "b_ms"), ft_bench_number(row, "both_ms"),
+           ft_bench_number(row, "padded_ms"), ft_bench_number(row, "b_ratio"),
+           ft_bench_number(row, "padding_ratio"), ft_bench_number(row, "batching_ratio"));
+}
+
+static const ft_bench_cmd solo_frame = {
+    .name = "bench prefill --solo",
+    .measure = measure_solo,
+    .header = "   rows      A, ms      B, ms   both, ms padded, ms both / B alone padded / both "
+              "(A + B) / both",
+    .print_row = print_solo};
+
+/* ---- the command ---- */
+
 static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(options, shared, ft_flags_bench),
     {"--lengths", NULL, FT_FLAG(options, o.lengths), "LIST", "tokens of the prompts"},
@@ -58,6 +89,11 @@ static const ft_flag rows[] = {
      FT_BENCH_PREFILL_MAX},
     {"--prefill-ms", NULL, FT_FLAG(options, o.budget_ms), "MS",
      "the verifier's budget: a prompt delays a round by this at most", 1, 10000},
+    {"--solo", NULL, FT_FLAG(options, solo), NULL,
+     "instead: a new text of --lengths rows and a verification with cached KV, each alone, in one "
+     "pass, and in one padded pass"},
+    {"--plot", NULL, FT_FLAG(options, plot), "FILE",
+     "with --solo: times over rows, by gnuplot: .svg, .png or .txt"},
 };
 
 static const options defaults = {.shared = FT_BENCH_FLAGS_INIT(8),
@@ -76,7 +112,14 @@ static const ft_bench_cmd frame = {.name = "bench prefill",
 static int run(void *selected, int n_words, char **words)
 {
     options *x = selected;
+    ft_error err = {0};
     x->o.common = &x->shared.opts;
+    if (x->plot && !x->solo) {
+        (void)ft_error_set(&err, FT_INVALID, "bench prefill: --plot draws what --solo measures");
+        return ft_cmd_fail(&err);
+    }
+    if (x->solo)
+        return ft_bench_main(&solo_frame, &x->shared, x);
     return ft_bench_main(&frame, &x->shared, &x->o);
 }
 

@@ -22,6 +22,7 @@
 #include "bench/logits.h"
 #include "bench/noise.h"
 #include "bench/prefill.h"
+#include "bench/prefill_solo.h"
 #include "bench/schedule.h"
 #include "bench/serving.h"
 #include "bench/uplink.h"
@@ -98,6 +99,11 @@ static void test_comparisons(void **state)
     expect(ft_bench_branch(&branch, model, report, &err), "--n-past");
     const ft_bench_prefill_opts prefill = {.common = &common, .lengths = "x"};
     expect(ft_bench_prefill(&prefill, model, report, &err), "--lengths");
+    ft_bench_prefill_solo_opts solo = {.common = &common, .model = model, .lengths = "4,8193"};
+    expect(ft_bench_prefill_solo(&solo, report, &err), "--lengths");
+    solo.lengths = "4";
+    solo.plot = "figure.doc";
+    expect(ft_bench_prefill_solo(&solo, report, &err), "--plot");
     ft_bench_kernels_opts kernels = {.common = &common, .rows = "1;2", .ctx = "16"};
     expect(ft_bench_kernels(&kernels, model, report, &err), "--rows");
     kernels.rows = "1";

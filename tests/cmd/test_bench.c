@@ -193,6 +193,31 @@ static void test_prefill(void **state)
     json_decref(json);
 }
 
+/* Medians of one run belong together; how large they are is not looked at. */
+static void test_prefill_solo(void **state)
+{
+    json_t *json = must_run(*state, "prefill --solo --lengths 3,80");
+    const json_t *rows = json_object_get(json, "rows"), *row;
+    size_t i;
+    assert_int_equal(json_array_size(rows), 2);
+    assert_int_equal(program_number(json, "cached_tokens"), 500);
+    json_array_foreach(rows, i, row)
+    {
+        const double a = program_number(row, "a_ms"), b = program_number(row, "b_ms"),
+                     both = program_number(row, "both_ms"),
+                     padded = program_number(row, "padded_ms");
+        assert_int_equal(program_number(row, "tokens"), i ? 80 : 3);
+        assert_true(a > 0 && b > 0 && both > 0 && padded > 0);
+        assert_float_equal(program_number(row, "b_ratio"), both / b, 1e-6 * both / b);
+        assert_float_equal(program_number(row, "b_ratio_padded"), padded / b, 1e-6 * padded / b);
+        assert_float_equal(program_number(row, "padding_ratio"), padded / both,
+                           1e-6 * padded / both);
+        assert_float_equal(program_number(row, "batching_ratio"), (a + b) / both,
+                           1e-6 * (a + b) / both);
+    }
+    json_decref(json);
+}
+
 static void test_kernels(void **state)
 {
     json_t *json = must_run(*state, "kernels --rows 1,8 --ctx 40 --cache-type bf16");
@@ -247,10 +272,16 @@ static void test_codec(void **state)
 
 static void test_refusals(void **state)
 {
-    static const char *const args[] = {"verify --tree 8,,32",   "verify --sessions 0",
-                                       "verify --shape bush",   "verify --logits some",
-                                       "verify --vs nobody",    "verify --cache-type f64",
-                                       "decode --streams 1,257"};
+    static const char *const args[] = {"verify --tree 8,,32",
+                                       "verify --sessions 0",
+                                       "verify --shape bush",
+                                       "verify --logits some",
+                                       "verify --vs nobody",
+                                       "verify --cache-type f64",
+                                       "decode --streams 1,257",
+                                       "prefill --plot x.svg",
+                                       "prefill --solo --lengths 9000",
+                                       "prefill --solo --plot x.doc --lengths 3"};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         int status;
         json_t *json = run(*state, args[i], &status);
@@ -268,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_verify_no_memory),
         cmocka_unit_test(test_decode),
         cmocka_unit_test(test_prefill),
+        cmocka_unit_test(test_prefill_solo),
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_schedule),
         cmocka_unit_test(test_codec),
