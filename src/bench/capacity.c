@@ -23,6 +23,10 @@
 #define GUESS          0.8  /* first guess, of the rate while learning: promises cost something */
 #define ENOUGH         0.95 /* of a probe's tokens: texts are not all equally fast */
 #define DRAFT_TEXTS    64   /* that the draft model's memory holds at once */
+#define PLANE_EIGHTHS  9    /* of the capacity: devices whose rounds are drawn */
+
+/* Numbers of devices of a sweep, in eighths of the capacity. Finer steps differ by chance. */
+static const uint32_t sweep_eighths[] = {4, 6, 7, 8, PLANE_EIGHTHS, 10, 12};
 
 typedef struct capacity {
     const ft_bench_capacity_opts *o;
@@ -121,7 +125,10 @@ static ft_status start_server(capacity *x, int w, ft_error *err)
                                       .stop = f->stop};
     uint32_t text = text_tokens(x) + x->o->edge.draft.budget + CONTEXT_MARGIN;
     ft_bench_load_server_fit(&opts, &x->set, text, (uint32_t)f->search.most);
-    return ft_bench_load_server_start(&opts, err, &x->server[w]);
+    ft_status status = ft_bench_load_server_start(&opts, err, &x->server[w]);
+    x->server[w].slo_tokens_per_s = f->tokens_per_s;
+    x->server[w].n_slo = f->n_classes;
+    return status;
 }
 
 static ft_bench_crowd_opts crowd_opts(capacity *x, int w)
@@ -190,14 +197,22 @@ static void class_times(const capacity *x, uint32_t class, double *text_s, doubl
     }
 }
 
-static ft_status probe(capacity *x, int w, uint32_t class, uint32_t n, ft_error *err,
-                       ft_bench_capacity_probe *out)
+typedef struct trial {
+    int w;
+    uint32_t class, n;             /* n: devices */
+    bool whole;                    /* it is measured to its end, even if many texts are slow */
+    ft_bench_crowd_rounds *rounds; /* NULL: not wanted */
+} trial;
+
+static ft_status probe(capacity *x, const trial *t, ft_error *err, ft_bench_capacity_probe *out)
 {
+    const uint32_t class = t->class, n = t->n;
     const bool mixed = class == FT_BENCH_CAPACITY_MIXED;
     const double probe_s = x->o->search.probe_s;
-    ft_bench_crowd_opts o = crowd_opts(x, w);
+    ft_bench_crowd_opts o = crowd_opts(x, t->w);
     ft_bench_crowd_result r;
     double text_s, speed;
+    o.rounds = t->rounds;
     class_times(x, class, &text_s, &speed);
     o.classes = mixed ? x->classes : &x->classes[class];
     o.n_classes = mixed ? x->report.n_classes : 1;
@@ -207,7 +222,7 @@ static ft_status probe(capacity *x, int w, uint32_t class, uint32_t n, ft_error 
     o.measure_s =
         fmax(o.measure_s, fmin(TEXTS_ENOUGH * o.n_classes * text_s / n, LONGEST * probe_s));
     double texts = n * o.measure_s / text_s;
-    o.slow_most = 2 + (uint32_t)(3 * x->o->search.epsilon * texts);
+    o.slow_most = t->whole ? 0 : 2 + (uint32_t)(3 * x->o->search.epsilon * texts);
     ft_status status = ft_bench_crowd_run(&o, err, &r);
     ft_bench_capacity_report one = x->report; /* of these classes */
     one.n_classes = o.n_classes;
@@ -236,8 +251,9 @@ static ft_status probe_next(capacity *x, int w, uint32_t class, ft_capacity_sear
     ft_bench_capacity_probe p;
     double text_s, speed;
     uint32_t n = ft_capacity_search_next(search);
+    const trial next = {.w = w, .class = class, .n = n};
     class_times(x, class, &text_s, &speed);
-    ft_status status = probe(x, w, class, n, err, &p);
+    ft_status status = probe(x, &next, err, &p);
     if (status != FT_OK)
         return status;
     say(x, w, class, &p);
@@ -282,6 +298,91 @@ static ft_status search_class(capacity *x, uint32_t class, ft_error *err)
     return status;
 }
 
+/* ---- the sweep ---- */
+
+/* The rounds of this probe are drawn: wisp's, of classes mixed or else of the fastest class. */
+static bool is_drawn(const capacity *x, int w, uint32_t class, uint32_t eighths)
+{
+    const uint32_t of = x->report.mixed ? FT_BENCH_CAPACITY_MIXED : x->report.n_classes - 1;
+    return w == FT_BENCH_CAPACITY_WISP && class == of && eighths == PLANE_EIGHTHS;
+}
+
+static void keep_plane(ft_knee *knee, uint32_t class, const ft_bench_capacity_probe *p,
+                       const ft_bench_crowd_rounds *rounds)
+{
+    ft_sim_plane *plane = &knee->plane;
+    knee->plane_way = ft_bench_capacity_way_name[FT_BENCH_CAPACITY_WISP];
+    plane->n_devices = p->n;
+    plane->n = rounds->n;
+    for (size_t i = 0; i < plane->n && class != FT_BENCH_CAPACITY_MIXED; i++)
+        plane->at[i].class = class;
+    memcpy(plane->result.late, p->late_rounds, sizeof plane->result.late);
+    for (size_t i = 0; i < knee->n_classes; i++)
+        for (int cause = 0; cause < FT_LATE_CAUSES; cause++)
+            plane->n_seen += p->late_rounds[i][cause];
+}
+
+/* One number of devices, unless it is more than may be tried, or was tried already. */
+static ft_status sweep_point(capacity *x, int w, uint32_t class, uint32_t eighths, ft_error *err)
+{
+    ft_knee *knee = x->report.knee;
+    const uint32_t held = x->report.found[w][class].at.n;
+    const bool mixed = class == FT_BENCH_CAPACITY_MIXED, drawn = is_drawn(x, w, class, eighths);
+    ft_sim_curve *curve = &knee->curve[w][mixed ? knee->n_classes : class];
+    ft_bench_crowd_rounds rounds = {.at = knee->plane.at, .most = FT_SIM_PLANE_POINTS};
+    const trial next = {.w = w,
+                        .class = class,
+                        .n = ft_max_u32(held * eighths / 8, 1),
+                        .whole = true,
+                        .rounds = drawn ? &rounds : NULL};
+    ft_bench_capacity_probe p;
+    curve->capacity = held;
+    if (next.n > x->o->search.most || (curve->n > 0 && curve->at[curve->n - 1].n >= next.n))
+        return FT_OK;
+    ft_status status = probe(x, &next, err, &p);
+    if (status != FT_OK)
+        return status;
+    say(x, w, class, &p);
+    ft_bench_capacity_report_add(&x->report, (ft_bench_capacity_way)w, class, &p);
+    ft_sim_sweep_point *point = &curve->at[curve->n++];
+    *point = (ft_sim_sweep_point){.n = p.n, .slow = p.slow};
+    memcpy(point->slow_of, p.slow_of, sizeof point->slow_of);
+    if (drawn)
+        keep_plane(knee, class, &p, &rounds);
+    return FT_OK;
+}
+
+static ft_status sweep_class(capacity *x, uint32_t class, ft_error *err)
+{
+    ft_status status = FT_OK;
+    for (size_t i = 0; x->report.knee && i < FT_COUNT(sweep_eighths); i++)
+        for (int w = 0; w < FT_BENCH_CAPACITY_WAYS && status == FT_OK; w++)
+            if (x->report.way[w])
+                status = sweep_point(x, w, class, sweep_eighths[i], err);
+    return status;
+}
+
+static ft_status measure_class(capacity *x, uint32_t class, ft_error *err)
+{
+    ft_status status = search_class(x, class, err);
+    return status == FT_OK ? sweep_class(x, class, err) : status;
+}
+
+static ft_status knee_create(capacity *x, ft_error *err)
+{
+    ft_knee *knee = x->report.knee = calloc(1, sizeof *knee);
+    if (!knee)
+        return ft_error_set(err, FT_NOMEM, "out of memory");
+    knee->command = "bench capacity";
+    knee->epsilon = x->o->search.epsilon;
+    knee->way = ft_bench_capacity_way_name;
+    knee->n_ways = FT_BENCH_CAPACITY_WAYS;
+    knee->n_classes = x->report.n_classes;
+    for (uint32_t i = 0; i < x->report.n_classes; i++)
+        knee->speed[i] = (double)x->classes[i].tokens_per_s;
+    return FT_OK;
+}
+
 static ft_status measure(capacity *x, ft_error *err)
 {
     x->report.driver_cores = ft_bench_load_split_cores(&x->core); /* threads inherit it */
@@ -289,9 +390,9 @@ static ft_status measure(capacity *x, ft_error *err)
     if (status == FT_OK)
         status = prepare(x, err);
     for (uint32_t i = 0; !x->report.mixed_only && i < x->report.n_classes && status == FT_OK; i++)
-        status = search_class(x, i, err);
+        status = measure_class(x, i, err);
     if (status == FT_OK && x->report.mixed)
-        status = search_class(x, FT_BENCH_CAPACITY_MIXED, err);
+        status = measure_class(x, FT_BENCH_CAPACITY_MIXED, err);
     return status;
 }
 
@@ -327,6 +428,8 @@ static void print_text(const capacity *x)
             f->model, f->draft, x->set.n, x->set.longest, text_tokens(x), f->rtt_ms, f->draft_ms);
     ft_bench_load_print_cores(x->core, x->report.driver_cores, f->text);
     ft_bench_capacity_report_print(&x->report, f->text);
+    if (x->report.knee)
+        ft_knee_print(x->report.knee, f->text);
 }
 
 static void stop(capacity *x)
@@ -334,6 +437,7 @@ static void stop(capacity *x)
     for (int w = 0; w < FT_BENCH_CAPACITY_WAYS; w++)
         ft_bench_load_server_stop(&x->server[w]);
     json_decref(x->report.probes);
+    free(x->report.knee);
     ft_bench_load_set_deinit(&x->set);
     ft_bench_load_drafts_deinit(&x->drafts);
     ft_model_destroy(x->draft);
@@ -354,9 +458,12 @@ ft_status ft_bench_capacity(const ft_bench_capacity_opts *opts, ft_error *err, j
     memcpy(x->report.way, opts->way, sizeof x->report.way);
     set_classes(x);
     prctl(PR_SET_TIMERSLACK, 1); /* of links and devices, whose threads inherit it: 50 us else */
-    ft_status status = measure(x, err);
+    ft_status status = opts->sweep ? knee_create(x, err) : FT_OK;
+    if (status == FT_OK)
+        status = measure(x, err);
     if (status == FT_OK && opts->plot)
-        status = ft_bench_capacity_report_plot(&x->report, opts->plot, err);
+        status = opts->sweep ? ft_knee_plot(x->report.knee, opts->plot, err)
+                             : ft_bench_capacity_report_plot(&x->report, opts->plot, err);
     if (status == FT_OK) {
         *report = to_json(x);
         if (opts->text)

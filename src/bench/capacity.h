@@ -41,7 +41,8 @@ typedef struct ft_bench_capacity_opts {
     double rtt_ms, draft_ms; /* of the link; of a device's draft forward */
     ft_bench_capacity_probes search;
     bool way[FT_BENCH_CAPACITY_WAYS], mixed, mixed_only; /* mixed: all classes together too */
-    const char *plot;                                    /* a file; NULL: none */
+    bool sweep;       /* also the share of slow texts over the number of devices */
+    const char *plot; /* a file; NULL: none */
     FILE *text, *log; /* the figures for a person, NULL: nowhere; and a line a probe */
     ft_bench_stop stop;
 } ft_bench_capacity_opts;

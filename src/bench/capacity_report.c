@@ -29,6 +29,7 @@ ft_bench_capacity_probe ft_bench_capacity_probe_of(const ft_bench_capacity_repor
         double slow = share((double)r->slow[i], (double)r->texts[i]);
         p.slow_from_first =
             fmax(p.slow_from_first, share((double)r->slow_from_first[i], (double)r->texts[i]));
+        p.slow_of[i] = slow;
         if (r->texts[i] == 0 || slow <= p.slow)
             continue;
         p.slow = slow;
@@ -49,6 +50,11 @@ ft_bench_capacity_probe ft_bench_capacity_probe_of(const ft_bench_capacity_repor
     p.refused = r->refused;
     p.misses = r->misses;
     p.mismatches = r->mismatches;
+    for (uint32_t i = 0; i < FT_SLO_CLASSES; i++)
+        for (uint32_t cause = 0; cause < FT_LATE_CAUSES; cause++)
+            p.late_rounds[i][cause] = cause == FT_LATE_NONE
+                                          ? s->slo_rounds_met[i]
+                                          : s->slo_rounds_late[i * FT_LATE_CAUSES + cause];
     return p;
 }
 
@@ -64,6 +70,16 @@ void ft_bench_capacity_class_name(const ft_bench_capacity_report *report, uint32
         snprintf(name, 16, "mixed");
     else
         snprintf(name, 16, "%g", (double)report->classes[class].tokens_per_s);
+}
+
+/* Late rounds of all classes by cause; none where the server knows no promise. */
+static void add_late(json_t *row, const ft_bench_capacity_probe *p)
+{
+    uint64_t sum[FT_LATE_CAUSES] = {0};
+    for (uint32_t i = 0; i < FT_SLO_CLASSES; i++)
+        for (uint32_t cause = 0; cause < FT_LATE_CAUSES; cause++)
+            sum[cause] += p->late_rounds[i][cause];
+    json_object_set_new(row, "late_rounds", ft_knee_late_json(sum));
 }
 
 void ft_bench_capacity_report_add(ft_bench_capacity_report *report, ft_bench_capacity_way way,
@@ -92,6 +108,7 @@ void ft_bench_capacity_report_add(ft_bench_capacity_report *report, ft_bench_cap
         json_object_set_new(row, counts[i].key, json_integer((json_int_t)counts[i].value));
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         json_object_set_new(row, figures[i].key, json_real(figures[i].value));
+    add_late(row, p);
     json_array_append_new(report->probes, row);
 }
 
@@ -165,6 +182,8 @@ void ft_bench_capacity_report_json(const ft_bench_capacity_report *report, json_
     json_object_set_new(out, "goodput", goodput);
     json_object_set_new(out, "lower_bound", bound);
     json_object_set(out, "probes", report->probes);
+    if (report->knee)
+        ft_knee_json(report->knee, out);
 }
 
 /* ---- for a person ---- */

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "bench/knee.h"
 #include "bench/load_crowd.h"
 
 /* Ways to serve. */
@@ -32,7 +33,9 @@ typedef struct ft_bench_capacity_probe {
     double slow_from_first;       /* the same behind their first tokens */
     double goodput, busy, driver; /* tokens/s; shares of the time: of the server's core, of ours */
     double rows_a_pass, pass_ms, tokens_a_verdict, acceptance, late; /* late: share of forwards */
-    double runs; /* share of the tokens that the server decoded by itself */
+    double runs;                    /* share of the tokens that the server decoded by itself */
+    double slow_of[FT_SLO_CLASSES]; /* the share of each class of the crowd */
+    uint64_t late_rounds[FT_SLO_CLASSES][FT_LATE_CAUSES];    /* as the server counts verdicts */
     uint64_t texts, slow_texts, refused, misses, mismatches; /* of the worst class: the first two */
     double seconds;
 } ft_bench_capacity_probe;
@@ -50,6 +53,7 @@ typedef struct ft_bench_capacity_report {
     int driver_cores;
     ft_bench_capacity_found found[FT_BENCH_CAPACITY_WAYS][FT_SLO_CLASSES + 1];
     json_t *probes; /* array */
+    ft_knee *knee;  /* borrowed; NULL: no sweep */
 } ft_bench_capacity_report;
 
 /* From what a crowd did. */

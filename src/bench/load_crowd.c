@@ -15,6 +15,7 @@
 #include "bench/load_anew.h"
 #include "bench/load_link.h"
 #include "edge/edge.h"
+#include "sched/gain.h"
 #include "sched/promise.h"
 
 #define PER_CLIENT   16    /* devices of a connection */
@@ -56,6 +57,8 @@ typedef struct device {
     ft_edge *edge;
     ft_bench_load_prompt *prompt;
     text text;
+    ft_known_us round; /* when its last verdict came; unknown: the text has none yet */
+    ft_gain gain;
     ft_tokens said; /* of the present text */
     uint64_t verdicts;
     uint32_t drafted, accepted;
@@ -63,10 +66,42 @@ typedef struct device {
 
 /* ---- one text ---- */
 
+/* Whether a verdict that came at now_us was late for its round, and why. The device judges by its
+ * own clock, what the verdict says of the server, and the link's delay; so no pass is a spike. */
+static ft_sim_round judge_round(const device *d, const ft_msg_verdict *verdict, int64_t now_us)
+{
+    const int64_t way_us = d->crowd->opts->rtt_us / 2;
+    const ft_promise promise = {.tokens_per_s = (double)d->class->tokens_per_s};
+    ft_late_round at = {.verdict_us = now_us - way_us};
+    at.pass_us = at.verdict_us - verdict->verify_us;
+    at.arrival_us = at.pass_us - verdict->queue_us;
+    const ft_promise_round round = {.gain_tok = ft_gain_expected(&d->gain, FT_GAIN_TREE),
+                                    .away_us = at.arrival_us - (d->round.us - way_us),
+                                    .at_us = at.arrival_us};
+    at.budget_us = ft_promise_budget(&promise, &round);
+    return (ft_sim_round){.class = (uint32_t)(d->class - d->crowd->opts->classes),
+                          .queue_us = verdict->queue_us,
+                          .verify_us = verdict->verify_us,
+                          .late = ft_late_cause(&at)};
+}
+
 static void on_verdict(void *ctx, const ft_msg_verdict *verdict)
 {
-    (void)verdict;
-    ((device *)ctx)->verdicts++;
+    device *d = ctx;
+    crowd *c = d->crowd;
+    ft_bench_crowd_rounds *kept = c->opts->rounds;
+    const int64_t now_us = ft_bench_now_us();
+    const ft_gain_round round = {.kind = FT_GAIN_TREE, .tok = verdict->n_path + verdict->n_next};
+    d->verdicts++;
+    if (kept && d->round.known) {
+        const ft_sim_round judged = judge_round(d, verdict, now_us);
+        pthread_mutex_lock(&c->lock);
+        if (c->from_us > 0 && !c->stop && kept->n < kept->most)
+            kept->at[kept->n++] = judged;
+        pthread_mutex_unlock(&c->lock);
+    }
+    ft_gain_saw(&d->gain, &round);
+    d->round = ft_known(now_us);
 }
 
 static bool on_text(void *ctx, const char *piece, size_t n_piece, const ft_gen_token *tokens,
@@ -199,6 +234,7 @@ static void write_text(device *d)
                                     .max_tokens = d->class->n_tokens};
     const ft_gen_sink sink = {.ctx = d, .on_text = on_text, .cancelled = is_over};
     d->text = (text){.asked_us = ft_bench_now_us()};
+    d->round = ft_unknown();
     d->said.n = 0;
     ft_status status = ft_edge_generate(d->edge, &request, &sink, &err, &stats);
     d->drafted += stats.drafted;
@@ -258,6 +294,7 @@ static ft_status device_init(device *d, crowd *c, uint32_t index, ft_error *err)
                          .reconnect_ms = RECONNECT_MS};
     d->crowd = c;
     d->index = index;
+    ft_gain_init(&d->gain, NULL);
     d->class = &o->classes[index % o->n_classes];
     edge.slo_tokens_per_s = o->ask && !c->learning ? d->class->tokens_per_s : 0;
     d->wire = ft_link_source_wire(c->clients[index / PER_CLIENT]);

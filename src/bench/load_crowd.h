@@ -17,6 +17,7 @@
 #include "bench/load_server.h"
 #include "bench/load_set.h"
 #include "serve/verifier.h"
+#include "sim/wisp.h"
 
 #define FT_BENCH_CROWD_MOST 512 /* devices */
 
@@ -24,6 +25,13 @@ typedef struct ft_bench_crowd_class {
     float tokens_per_s; /* promised */
     uint32_t n_tokens;  /* a text */
 } ft_bench_crowd_class;
+
+/* Rounds that are kept while measuring: the first `most` ones. A text's first verdict is none of
+ * them, since prompts are read before it. */
+typedef struct ft_bench_crowd_rounds {
+    ft_sim_round *at; /* [most] their class counts from the crowd's first */
+    size_t n, most;
+} ft_bench_crowd_rounds;
 
 typedef struct ft_bench_crowd_opts {
     const ft_bench_load_server *server;
@@ -41,7 +49,8 @@ typedef struct ft_bench_crowd_opts {
     uint32_t n_classes;
     double warm_s, measure_s;
     uint32_t slow_most; /* ends early as soon as more texts than this are slow; 0: it does not */
-    ft_bench_stop stop; /* any thread calls it */
+    ft_bench_crowd_rounds *rounds; /* NULL: not wanted */
+    ft_bench_stop stop;            /* any thread calls it */
 } ft_bench_crowd_opts;
 
 typedef struct ft_bench_crowd_result {

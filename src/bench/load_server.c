@@ -241,7 +241,9 @@ ft_status ft_bench_load_server_count(const ft_bench_load_server *s, ft_error *er
                                      ft_bench_load_counters *out)
 {
     ft_buf page = {0};
-    *out = (ft_bench_load_counters){0};
+    *out = (ft_bench_load_counters){.stats.n_slo = s->n_slo};
+    for (uint32_t i = 0; i < s->n_slo; i++)
+        out->stats.slo_tokens_per_s[i] = s->slo_tokens_per_s[i];
     double before = ft_bench_now_s();
     ft_status status = get_page(s->metrics_port, err, &page);
     out->at_s = (before + ft_bench_now_s()) / 2;

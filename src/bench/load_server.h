@@ -35,6 +35,8 @@ typedef struct ft_bench_load_server {
     char dir[32];
     char address[32]; /* of gRPC */
     int metrics_port;
+    const float *slo_tokens_per_s; /* [n_slo] its classes, for counters by class; borrowed */
+    uint32_t n_slo;                /* 0, as after the start: these are not read */
 } ft_bench_load_server;
 
 /* Sets ctx and kv_tok so that the KV of all texts of the set stays in the pool (each has up to
@@ -55,7 +57,7 @@ void ft_bench_load_server_stop(ft_bench_load_server *server);
 typedef struct ft_bench_load_counters {
     double at_s;             /* when they were read, of the monotonic clock */
     double cpu_s;            /* of the process, user and system */
-    ft_verifier_stats stats; /* without the counters by class */
+    ft_verifier_stats stats; /* those by class only where the server's classes are set */
 } ft_bench_load_counters;
 /* FT_UNAVAILABLE: no answer; FT_NOT_FOUND, FT_CORRUPT: names the metric that could not be read. */
 FT_WARN_UNUSED ft_status ft_bench_load_server_count(const ft_bench_load_server *server,

@@ -21,9 +21,10 @@ static ft_status check(options *x, ft_error *err)
     ft_bench_capacity_opts *f = &x->o;
     f->sampling =
         (ft_sampling){.temperature = (float)x->o.temp, .top_p = 1, .seed = (uint64_t)x->seed};
-    if (f->mixed_only && f->plot)
+    if (f->mixed_only && f->plot && !f->sweep)
         return ft_error_set(err, FT_INVALID,
-                            "--plot draws devices over speed: not with --mixed-only");
+                            "--plot draws devices over speed: not with --mixed-only, unless with "
+                            "--sweep");
     ft_status status = ft_sampling_check(&f->sampling, err);
     if (status == FT_OK)
         status = ft_edge_flags_check(&x->how, err);
@@ -82,6 +83,9 @@ static const ft_flag rows[] = {
      "what passes cost on the servers, from foretoken fit verify-time"},
     {"--temp", NULL, FT_FLAG(options, o.temp), "T", "temperature; 0: greedy", 0, 100},
     {"--seed", "-s", FT_FLAG(options, seed), "N", "seed of the draws", 0, 1e18},
+    {"--sweep", NULL, FT_FLAG(options, o.sweep), NULL,
+     "after each search, also the share of slow texts over the number of devices, and late rounds "
+     "by cause; --plot draws both"},
     {"--plot", NULL, FT_FLAG(options, o.plot), "FILE",
      "devices held over speed, by gnuplot: .svg, .png or .txt"},
     {"--json", NULL, FT_FLAG(options, json), NULL, "print one JSON object"},

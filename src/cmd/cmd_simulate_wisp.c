@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/plot.h"
+#include "bench/knee.h"
 #include "cmd/cmd.h"
 #include "cmd/gen_flags.h"
 #include "cmd/wisp_sweep.h"
@@ -135,7 +136,7 @@ static json_t *result_json(const ft_sim_result *r, size_t n_classes)
         json_array_append_new(texts, json_integer((json_int_t)r->texts[i]));
         json_array_append_new(slow, json_integer((json_int_t)r->slow[i]));
         json_array_append_new(slow_from_first, json_integer((json_int_t)r->slow_from_first[i]));
-        json_array_append_new(late, ft_cmd_wisp_late(r->late[i]));
+        json_array_append_new(late, ft_knee_late_json(r->late[i]));
     }
     json_t *result = json_pack(
         "{s:f, s:I, s:I, s:f, s:I, s:o, s:f, s:I, s:f, s:f, s:I, s:I, s:o, s:o, s:o, s:o}",

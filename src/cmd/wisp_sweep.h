@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * `foretoken simulate wisp --sweep`: searches, curves and plots of sim/wisp_sweep.h. */
+ * `foretoken simulate wisp --sweep`: searches, sweeps and their figures. */
 #ifndef FT_CMD_WISP_SWEEP_H
 #define FT_CMD_WISP_SWEEP_H
 
-#include <jansson.h>
-
-#include "sched/late.h"
 #include "sim/wisp_config.h"
 
 typedef struct ft_wisp_sweep_opts {
@@ -15,9 +12,6 @@ typedef struct ft_wisp_sweep_opts {
     const char *plot; /* file; NULL: none */
     bool json;        /* instead of a table */
 } ft_wisp_sweep_opts;
-
-/* Late verdicts by cause, as an object. */
-json_t *ft_cmd_wisp_late(const uint64_t late[FT_LATE_CAUSES]);
 
 /* Sweeps and prints. Errors as those of sim/wisp.h and base/plot.h; FT_CANCELLED: a signal. */
 FT_WARN_UNUSED ft_status ft_cmd_wisp_sweep(const ft_wisp_sweep_opts *opts, ft_error *err);

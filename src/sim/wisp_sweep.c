@@ -65,9 +65,9 @@ ft_status ft_sim_wisp_sweep(const ft_sim_search *search, uint32_t capacity, ft_e
 ft_sim_crossing ft_sim_curve_crossing(const ft_sim_curve *curve, double epsilon)
 {
     ft_sim_crossing out = {0};
-    for (size_t i = 0; i < curve->n && curve->at[i].slow < epsilon; i++)
+    for (size_t i = 0; i < curve->n && curve->at[i].slow <= epsilon; i++)
         out.below = curve->at[i].n;
-    for (size_t i = curve->n; i > 0 && curve->at[i - 1].slow >= epsilon; i--)
+    for (size_t i = curve->n; i > 0 && curve->at[i - 1].slow > epsilon; i--)
         out.above = curve->at[i - 1].n;
     return out;
 }

@@ -53,9 +53,9 @@ size_t ft_sim_sweep_numbers(uint32_t capacity, uint32_t out[FT_SIM_SWEEP_MOST]);
 FT_WARN_UNUSED ft_status ft_sim_wisp_sweep(const ft_sim_search *search, uint32_t capacity,
                                            ft_error *err, ft_sim_curve *out);
 
-/* Where the curve crosses epsilon: the shares of all tried numbers up to `below` are smaller (0:
- * that of the first is not), and those of all from `above` on are not (0: that of the last is
- * smaller). */
+/* Where the curve crosses epsilon: the shares of all tried numbers up to `below` are at most that
+ * (0: that of the first is not), and those of all from `above` on are larger (0: that of the last
+ * is not). */
 typedef struct ft_sim_crossing {
     uint32_t below, above;
 } ft_sim_crossing;

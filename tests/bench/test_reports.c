@@ -249,10 +249,17 @@ static void test_probe(void **state)
     c.server.stats.head_us = 1000000;
     c.server.stats.passes.n = 400;
     c.server.stats.passes.sum = 2000;
+    c.server.stats.slo_rounds_met[1] = 70;
+    c.server.stats.slo_rounds_late[1 * FT_LATE_CAUSES + FT_LATE_SPIKE] = 6;
     ft_bench_capacity_probe p = ft_bench_capacity_probe_of(&r, 12, &c);
     assert_int_equal(p.n, 12);
     expect(p.slow, 0.1);
     expect(p.slow_from_first, 0.03);
+    expect(p.slow_of[0], 0.04);
+    expect(p.slow_of[1], 0.1);
+    assert_int_equal(p.late_rounds[1][FT_LATE_NONE], 70);
+    assert_int_equal(p.late_rounds[1][FT_LATE_SPIKE], 6);
+    assert_int_equal(p.late_rounds[0][FT_LATE_SPIKE], 0);
     assert_int_equal(p.texts, 50);
     assert_int_equal(p.slow_texts, 5);
     expect(p.goodput, 600);

@@ -103,6 +103,47 @@ static void test_too_fast(void **state)
     json_decref(json);
 }
 
+/* Every way has a curve for each class, whose points are probes; and wisp's rounds a plane. */
+static void test_sweep(void **state)
+{
+    int status;
+    size_t i, n_points = 0;
+    const char *way, *name;
+    const json_t *by_class, *curve;
+    json_t *json = run("--slo 20,40 --policies wisp,centralized --probe-s 0.2 -n 8 "
+                       "--devices-most 3 --rtt 2 --draft-ms 0.2 --draft 3 --mixed --sweep",
+                       &status);
+    assert_int_equal(status, 0);
+    const json_t *sweep = json_object_get(json, "sweep"), *plane = json_object_get(json, "plane"),
+                 *probes = json_object_get(json, "probes"), *point;
+    assert_int_equal(json_object_size(sweep), 2);
+    json_object_foreach((json_t *)sweep, way, by_class)
+    {
+        assert_int_equal(json_object_size(by_class), 3);
+        json_object_foreach((json_t *)by_class, name, curve)
+        {
+            const json_t *held = json_object_get(json_object_get(json, "capacity"), way);
+            const size_t n = json_array_size(json_object_get(curve, "devices"));
+            assert_true(program_number(curve, "capacity") == program_number(held, name));
+            assert_true(n >= 1 && json_array_size(json_object_get(curve, "violation_rate")) == n);
+            n_points += n;
+        }
+    }
+    assert_true(json_array_size(probes) > n_points);
+    for (i = 0; i < json_array_size(probes); i++)
+        assert_int_equal(
+            json_object_size(json_object_get(json_array_get(probes, i), "late_rounds")), 4);
+    if (plane) { /* not where wisp holds all that may be tried */
+        assert_true(program_number(plane, "rounds") > 0);
+        json_array_foreach(json_object_get(plane, "queue_verify_class_late"), i, point)
+        {
+            const double speed = json_number_value(json_array_get(point, 2));
+            assert_true(speed == 20 || speed == 40);
+        }
+    }
+    json_decref(json);
+}
+
 static void test_refusals(void **state)
 {
     static const char *const args[] = {"--policies wisp,fast",
@@ -117,6 +158,7 @@ static void test_refusals(void **state)
                                        "--draft -3",
                                        "--epsilon 2",
                                        "--devices-most 0",
+                                       "--mixed-only --plot x.svg",
                                        "--temp -1"};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         int status;
@@ -132,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_policies),
         cmocka_unit_test(test_too_fast),
+        cmocka_unit_test(test_sweep),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
