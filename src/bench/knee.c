@@ -25,6 +25,14 @@ static bool has(const ft_knee *k, size_t class)
     return false;
 }
 
+static bool has_way(const ft_knee *k, size_t way)
+{
+    for (size_t col = 0; col <= k->n_classes; col++)
+        if (k->curve[way][col].n > 0)
+            return true;
+    return false;
+}
+
 /* ---- JSON ---- */
 
 static json_t *curve_json(const ft_knee *k, size_t way, size_t class)
@@ -83,14 +91,14 @@ void ft_knee_json(const ft_knee *k, json_t *out)
     json_t *curves = json_object();
     char name[16];
     for (size_t way = 0; way < k->n_ways; way++) {
+        if (!has_way(k, way))
+            continue;
         json_t *by_class = json_object();
-        for (size_t class = 0; class <= k->n_classes; class ++)
-            if (k->curve[way][class].n > 0)
-                json_object_set_new(by_class, ft_knee_class_name(k, class, name),
-                                    curve_json(k, way, class));
-        if (json_object_size(by_class) > 0)
-            json_object_set(curves, k->way[way], by_class);
-        json_decref(by_class);
+        for (size_t col = 0; col <= k->n_classes; col++)
+            if (k->curve[way][col].n > 0)
+                json_object_set_new(by_class, ft_knee_class_name(k, col, name),
+                                    curve_json(k, way, col));
+        json_object_set_new(curves, k->way[way], by_class);
     }
     json_object_set_new(out, "sweep", curves);
     if (k->plane_way)
@@ -106,24 +114,22 @@ static void print_crossings(const ft_knee *k, FILE *out)
             "the share of slow texts crosses %g between so many devices (in brackets: the "
             "search)\n%-14s",
             k->epsilon, "tokens/s");
-    for (size_t class = 0; class <= k->n_classes; class ++)
-        if (has(k, class))
-            fprintf(out, " %16s", ft_knee_class_name(k, class, name));
+    for (size_t col = 0; col <= k->n_classes; col++)
+        if (has(k, col))
+            fprintf(out, " %16s", ft_knee_class_name(k, col, name));
     fprintf(out, "\n");
     for (size_t way = 0; way < k->n_ways; way++) {
-        size_t n = 0;
-        for (size_t class = 0; class <= k->n_classes; class ++) {
-            const ft_sim_curve *c = &k->curve[way][class];
+        if (!has_way(k, way))
+            continue;
+        fprintf(out, "%-14s", k->way[way]);
+        for (size_t col = 0; col <= k->n_classes; col++) {
+            const ft_sim_curve *c = &k->curve[way][col];
             const ft_sim_crossing at = ft_sim_curve_crossing(c, k->epsilon);
-            if (c->n == 0)
-                continue;
-            if (n++ == 0)
-                fprintf(out, "%-14s", k->way[way]);
             snprintf(range, sizeof range, "%u-%u (%u)", at.below, at.above, c->capacity);
-            fprintf(out, " %16s", range);
+            if (has(k, col))
+                fprintf(out, " %16s", c->n > 0 ? range : "");
         }
-        if (n > 0)
-            fprintf(out, "\n");
+        fprintf(out, "\n");
     }
 }
 
@@ -161,11 +167,11 @@ void ft_knee_print(const ft_knee *k, FILE *out)
 static void write_points(const ft_knee *k, FILE *out)
 {
     for (size_t way = 0; way < k->n_ways; way++)
-        for (size_t class = 0; class <= k->n_classes; class ++) {
-            const ft_sim_curve *c = &k->curve[way][class];
+        for (size_t col = 0; col <= k->n_classes; col++) {
+            const ft_sim_curve *c = &k->curve[way][col];
             if (c->n == 0)
                 continue;
-            fprintf(out, "$curve%zu_%zu << EOD\n", way, class);
+            fprintf(out, "$curve%zu_%zu << EOD\n", way, col);
             for (size_t i = 0; i < c->n; i++) {
                 fprintf(out, "%u %g", c->at[i].n, c->at[i].slow);
                 for (size_t one = 0; one < k->n_classes; one++)
@@ -189,12 +195,14 @@ static void draw_epsilon(const ft_knee *k, FILE *out)
     fprintf(out, "%g with lines dashtype 2 linecolor 'black' title 'epsilon'\n", k->epsilon);
 }
 
-/* One class alone: all ways, and where the searches ended. */
+/* One class alone, or the worst one of classes mixed: all ways, and where the searches ended. */
 static void draw_class(const ft_knee *k, size_t class, FILE *out)
 {
-    char name[16];
-    fprintf(out, "set title 'all devices at %s tokens/s (vertical: capacity by the search)'\n",
-            ft_knee_class_name(k, class, name));
+    if (class == k->n_classes)
+        fprintf(out, "set title 'classes mixed: the worst class");
+    else
+        fprintf(out, "set title 'all devices at %g tokens/s", k->speed[class]);
+    fprintf(out, " (vertical: capacity by the search)'\n");
     for (size_t way = 0; way < k->n_ways; way++)
         if (k->curve[way][class].capacity > 0)
             fprintf(out,
@@ -235,11 +243,11 @@ static void draw_plane(const ft_knee *k, FILE *out)
     fprintf(out,
             "set title 'rounds of %s, %u devices (figure 8)'\nset xlabel 'waiting, ms'\n"
             "set ylabel 'pass, ms'\nunset logscale x\nset yrange [0:*]\n"
-            "plot $late%d with points pointtype 7 pointsize 0.2 linecolor 'gray' title 'in time'",
+            "plot $late%d with points pointtype 7 pointsize 0.3 linecolor 'gray' title 'in time'",
             k->plane_way, k->plane.n_devices, FT_LATE_NONE);
     for (int cause = FT_LATE_NONE + 1; cause < FT_LATE_CAUSES; cause++)
         fprintf(out,
-                ", $late%d with points pointtype 7 pointsize 0.3 linecolor %d title 'late: %s' "
+                ", $late%d with points pointtype 7 pointsize 0.4 linecolor %d title 'late: %s' "
                 "noenhanced",
                 cause, cause, ft_late_name[cause]);
     fputc('\n', out);
@@ -248,9 +256,9 @@ static void draw_plane(const ft_knee *k, FILE *out)
 static uint32_t n_panels(const ft_knee *k)
 {
     uint32_t n = k->plane_way != NULL;
-    for (size_t class = 0; class <= k->n_classes; class ++)
-        n += has(k, class);
-    return n;
+    for (size_t col = 0; col <= k->n_classes; col++)
+        n += has(k, col);
+    return n + has(k, k->n_classes); /* classes mixed have two */
 }
 
 void ft_knee_script(const ft_knee *k, FILE *out)
@@ -260,9 +268,9 @@ void ft_knee_script(const ft_knee *k, FILE *out)
             "set multiplot layout %u,2\nset key outside\nset xlabel 'devices'\n"
             "set ylabel 'share of slow texts'\nset yrange [0:1]\nset logscale x 2\n",
             (n_panels(k) + 1) / 2);
-    for (size_t class = 0; class < k->n_classes; class ++)
-        if (has(k, class))
-            draw_class(k, class, out);
+    for (size_t col = 0; col <= k->n_classes; col++)
+        if (has(k, col))
+            draw_class(k, col, out);
     if (has(k, k->n_classes))
         draw_mixed(k, out);
     if (k->plane_way)

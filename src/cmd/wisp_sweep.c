@@ -53,8 +53,8 @@ static ft_status run_all(const ft_wisp_sweep_opts *o, ft_error *err, ft_knee *kn
                       .n_classes = o->config->n_classes};
     memcpy(knee->speed, o->config->tokens_per_s, sizeof knee->speed);
     for (int way = 0; way < FT_SIM_WAYS; way++)
-        for (size_t class = 0; class <= knee->n_classes && status == FT_OK; class ++)
-            status = run_curve(o, (ft_sim_way)way, class, err, knee);
+        for (size_t col = 0; col <= knee->n_classes && status == FT_OK; col++)
+            status = run_curve(o, (ft_sim_way)way, col, err, knee);
     return status == FT_OK ? run_plane(o, err, knee) : status;
 }
 

@@ -66,7 +66,7 @@ ft_status ft_sim_wisp_capacity(const ft_sim_search *search, ft_error *err, ft_si
         ft_status status = ft_sim_wisp_try(search, n, err, &tried);
         if (status != FT_OK)
             return status;
-        if (tried.slow < search->config->k[FT_SIM_EPSILON]) {
+        if (tried.slow <= search->config->k[FT_SIM_EPSILON]) {
             low = n;
             *out = tried;
         } else

@@ -137,18 +137,18 @@ static void test_script(void **state)
     char *text = write_with(ft_knee_script, k);
     (void)state;
     expect(text, "$curve0_1 << EOD\n10 0.01 0 0\n20 0.04 0 0\n21 0.07 0 0\nEOD\n");
-    expect(text, "multiplot layout 2,2"); /* one class, classes mixed, the plane */
+    expect(text, "multiplot layout 2,2"); /* one class, classes mixed twice, the plane */
     expect(text, "$curve1_2 using 1:4");
     expect(text, "title 'fcfs, 8 tokens/s'");
     expect(text, "90 4\n");
     expect(text, "arrow from 20");
-    assert_int_equal(count(text, "\nplot "), 3);
-    assert_int_equal(count(text, "$curve"), 3 + 1 + 4);
+    assert_int_equal(count(text, "\nplot "), 4);
+    assert_int_equal(count(text, "$curve"), 3 + 1 + 2 + 4);
     free(text);
     k->plane_way = NULL;
     k->curve[0][1].n = 0;
     text = write_with(ft_knee_script, k);
-    assert_int_equal(count(text, "\nplot "), 1);
+    assert_int_equal(count(text, "\nplot "), 2);
     free(text);
     free(k);
 }

@@ -142,10 +142,10 @@ static void test_plane(void **state)
     assert_int_equal(ft_sim_wisp_plane(&search, 140, NULL, a), FT_OK);
     assert_int_equal(ft_sim_wisp_plane(&search, 140, NULL, b), FT_OK);
     assert_memory_equal(a->at, b->at, sizeof a->at);
-    for (uint32_t class = 0; class < 4; class ++)
+    for (uint32_t i = 0; i < 4; i++)
         for (int cause = 0; cause < FT_LATE_CAUSES; cause++) {
-            all += a->result.late[class][cause];
-            late += cause == FT_LATE_NONE ? 0 : a->result.late[class][cause];
+            all += a->result.late[i][cause];
+            late += cause == FT_LATE_NONE ? 0 : a->result.late[i][cause];
         }
     assert_int_equal(all, a->result.rounds);
     assert_int_equal(all, a->n_seen);
