@@ -56,6 +56,8 @@ static json_t *curve_json(const ft_knee *k, size_t way, size_t class)
                             "devices", devices, "violation_rate", rate);
     if (class == k->n_classes)
         json_object_set(out, "violation_rate_by_class", by_class);
+    else if (k->paper[way][class] > 0)
+        json_object_set_new(out, "paper_capacity", json_real(k->paper[way][class]));
     json_decref(by_class);
     return out;
 }
@@ -202,7 +204,7 @@ static void draw_class(const ft_knee *k, size_t class, FILE *out)
         fprintf(out, "set title 'classes mixed: the worst class");
     else
         fprintf(out, "set title 'all devices at %g tokens/s", k->speed[class]);
-    fprintf(out, " (vertical: capacity by the search)'\n");
+    fprintf(out, " (vertical: the search; points: the paper)'\n");
     for (size_t way = 0; way < k->n_ways; way++)
         if (k->curve[way][class].capacity > 0)
             fprintf(out,
@@ -212,9 +214,15 @@ static void draw_class(const ft_knee *k, size_t class, FILE *out)
     for (size_t way = 0; way < k->n_ways; way++)
         if (k->curve[way][class].n > 0)
             fprintf(out,
-                    "$curve%zu_%zu using 1:2 with lines linewidth 2 dashtype %zu linecolor %zu "
+                    "$curve%zu_%zu using 1:2 with lines linewidth 2 linecolor %zu "
                     "title '%s', ",
-                    way, class, way + 1, way + 1, k->way[way]);
+                    way, class, way + 1, k->way[way]);
+    for (size_t way = 0; way < k->n_ways && class < k->n_classes; way++)
+        if (k->paper[way][class] > 0)
+            fprintf(out,
+                    "'+' using (%g):(%g) every ::::0 with points pointtype 7 pointsize 1.5 "
+                    "linecolor %zu title 'the paper: %s', ",
+                    k->paper[way][class], k->epsilon, way + 1, k->way[way]);
     draw_epsilon(k, out);
     fprintf(out, "unset arrow\n");
 }
@@ -230,10 +238,10 @@ static void draw_mixed(const ft_knee *k, FILE *out)
             for (size_t one = 0; one < k->n_classes && strcmp(k->way[way], shown[i]) == 0; one++)
                 if (k->curve[way][k->n_classes].n > 0)
                     fprintf(out,
-                            "$curve%zu_%zu using 1:%zu with lines linewidth 2 dashtype %zu "
-                            "linecolor %zu title '%s, %s tokens/s', ",
-                            way, k->n_classes, 3 + one, 2 * i + 1, one + 1, k->way[way],
-                            ft_knee_class_name(k, one, name));
+                            "$curve%zu_%zu using 1:%zu with %s linewidth 2 linecolor %zu "
+                            "title '%s, %s tokens/s', ",
+                            way, k->n_classes, 3 + one, i ? "linespoints" : "lines", one + 1,
+                            k->way[way], ft_knee_class_name(k, one, name));
     draw_epsilon(k, out);
 }
 

@@ -22,7 +22,8 @@ typedef struct ft_knee {
     double speed[FT_SIM_CLASSES]; /* tokens/s */
     /* By way, and by class; at n_classes: classes mixed. Without points: not known. */
     ft_sim_curve curve[FT_KNEE_WAYS][FT_SIM_CLASSES + 1];
-    const char *plane_way; /* the plane is of; NULL: there is none */
+    double paper[FT_KNEE_WAYS][FT_SIM_CLASSES]; /* the paper's capacity; 0: it has none */
+    const char *plane_way;                      /* the plane is of; NULL: there is none */
     ft_sim_plane plane;
 } ft_knee;
 

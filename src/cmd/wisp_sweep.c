@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "bench/knee.h"
 #include "cmd/cmd.h"
 
@@ -32,6 +33,20 @@ static ft_status run_curve(const ft_wisp_sweep_opts *o, ft_sim_way way, size_t c
     return ft_sim_wisp_sweep(&search, found.n, err, &knee->curve[way][class]);
 }
 
+/* What the paper reports: its FCFS baseline is SLED. */
+static void set_paper(const ft_sim_config *config, ft_knee *knee)
+{
+    static const struct {
+        ft_sim_way way;
+        ft_sim_mode mode;
+    } rows[] = {{FT_SIM_WAY_WISP, FT_SIM_MODE_WISP},
+                {FT_SIM_WAY_SLED, FT_SIM_MODE_FCFS},
+                {FT_SIM_WAY_CENTRALIZED, FT_SIM_MODE_CENTRALIZED}};
+    for (size_t i = 0; i < FT_COUNT(rows); i++)
+        memcpy(knee->paper[rows[i].way], config->paper_capacity[rows[i].mode],
+               sizeof knee->paper[0]);
+}
+
 static ft_status run_plane(const ft_wisp_sweep_opts *o, ft_error *err, ft_knee *knee)
 {
     ft_sim_config config;
@@ -51,6 +66,7 @@ static ft_status run_all(const ft_wisp_sweep_opts *o, ft_error *err, ft_knee *kn
                       .n_ways = FT_SIM_WAYS,
                       .way = ft_sim_way_name,
                       .n_classes = o->config->n_classes};
+    set_paper(o->config, knee);
     memcpy(knee->speed, o->config->tokens_per_s, sizeof knee->speed);
     for (int way = 0; way < FT_SIM_WAYS; way++)
         for (size_t col = 0; col <= knee->n_classes && status == FT_OK; col++)

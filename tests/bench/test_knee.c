@@ -31,6 +31,7 @@ static ft_knee *make(void)
     k->curve[0][2] = (ft_sim_curve){
         .capacity = 30, .at = {{30, 0.05, {0.01, 0.05}}, {31, 0.2, {0.03, 0.2}}}, .n = 2};
     k->curve[1][2] = (ft_sim_curve){.capacity = 5, .at = {{6, 0.5, {0.25, 0.5}}}, .n = 1};
+    k->paper[0][1] = 25;
     k->plane_way = ways[0];
     k->plane.n_devices = 33;
     k->plane.n_seen = 1000;
@@ -68,6 +69,8 @@ static void test_json(void **state)
     assert_float_equal(at(alone, "devices", 2), 21, 0);
     assert_float_equal(at(alone, "violation_rate", 2), 0.07, 1e-9);
     assert_null(json_object_get(alone, "violation_rate_by_class"));
+    assert_float_equal(json_number_value(json_object_get(alone, "paper_capacity")), 25, 0);
+    assert_null(json_object_get(mixed, "paper_capacity"));
     const json_t *by_class = json_object_get(mixed, "violation_rate_by_class");
     assert_float_equal(at(by_class, "2", 1), 0.03, 1e-9);
     assert_float_equal(at(by_class, "8", 0), 0.05, 1e-9);
@@ -142,6 +145,7 @@ static void test_script(void **state)
     expect(text, "title 'fcfs, 8 tokens/s'");
     expect(text, "90 4\n");
     expect(text, "arrow from 20");
+    expect(text, "using (25):(0.05)");
     assert_int_equal(count(text, "\nplot "), 4);
     assert_int_equal(count(text, "$curve"), 3 + 1 + 2 + 4);
     free(text);
