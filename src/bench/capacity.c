@@ -322,6 +322,12 @@ static void keep_plane(ft_knee *knee, uint32_t class, const ft_bench_capacity_pr
             plane->n_seen += p->late_rounds[i][cause];
 }
 
+/* Away from what is held, so that a small capacity has points on both sides. */
+static uint32_t sweep_number(uint32_t held, uint32_t eighths)
+{
+    return ft_max_u32((held * eighths + (eighths > 8 ? 7 : 0)) / 8, 1);
+}
+
 /* One number of devices, unless it is more than may be tried, or was tried already. */
 static ft_status sweep_point(capacity *x, int w, uint32_t class, uint32_t eighths, ft_error *err)
 {
@@ -332,7 +338,7 @@ static ft_status sweep_point(capacity *x, int w, uint32_t class, uint32_t eighth
     ft_bench_crowd_rounds rounds = {.at = knee->plane.at, .most = FT_SIM_PLANE_POINTS};
     const trial next = {.w = w,
                         .class = class,
-                        .n = ft_max_u32(held * eighths / 8, 1),
+                        .n = sweep_number(held, eighths),
                         .whole = true,
                         .rounds = drawn ? &rounds : NULL};
     ft_bench_capacity_probe p;
