@@ -72,7 +72,7 @@
     T(g, COUNT, SCALED, run_first, 6, "tokens of the very first run")                           \
     /* half unclear, double -2.6 % dear */                                                      \
     T(g, COUNT, SCALED, run_tell, 4, "tokens of a run between trees that tells what one takes") \
-    /* half unclear, double unclear */                                                          \
+    /* half unclear, double -19.4 % tide */                                                     \
     T(g, COUNT, SCALED, run_min, 8, "tokens of a run at least")                                 \
     /* half -4.1 % ebb, double -21.7 % tide */                                                  \
     T(g, COUNT, SCALED, run_max, 64, "tokens of a run at most")                                 \
