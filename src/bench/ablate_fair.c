@@ -21,8 +21,8 @@
 typedef struct session {
     uint32_t tenant, rows;
     int64_t arrival_us;
-    ft_known_us first_us; /* its first verdict */
-    double had_tok;       /* since then */
+    int64_t asked_us; /* its first draft came */
+    double had_tok;   /* since then */
 } session;
 
 typedef struct crowd {
@@ -59,8 +59,10 @@ static void set_up(crowd *c, const ft_ablate_fair_load *l, uint64_t seed)
     ft_cost_prime(&c->cost, l->cost_us, 0.05);
     for (uint32_t i = 0; i < TENANTS; i++)
         for (uint32_t k = 0; k < l->sessions[i] && c->n < SESSIONS; k++) {
-            c->sessions[c->n].tenant = i;
-            draft(c, &c->sessions[c->n++]);
+            session *s = &c->sessions[c->n++];
+            s->tenant = i;
+            draft(c, s);
+            s->asked_us = s->arrival_us;
         }
 }
 
@@ -76,14 +78,14 @@ static ft_work work_of(const crowd *c, const session *s)
                  .gain_tok = (float)gain_tok,
                  .share = (float)ft_fair_share(c->recent[s->tenant], c->all_recent)};
     const ft_promise promise = {
-        .tokens_per_s = c->load->tokens_per_s, .since = s->first_us, .had_tok = s->had_tok};
+        .tokens_per_s = c->load->tokens_per_s, .asked_us = s->asked_us, .had_tok = s->had_tok};
     const ft_promise_round round = {
         .gain_tok = gain_tok, .away_us = AWAY_US, .at_us = s->arrival_us};
     if (promise.tokens_per_s > 0) {
         w.tokens_per_s = (float)promise.tokens_per_s;
         w.deadline = ft_known(ft_promise_due(&promise, &round));
         w.even_us = ft_promise_budget(&promise, &round);
-        w.owed_us = ft_promise_owed(&promise, &round);
+        w.owed_us = ft_promise_owed(&promise);
     }
     return w;
 }
@@ -93,10 +95,7 @@ static void answer(crowd *c, session *s)
     uint32_t tok = 1;
     while (tok < s->rows && ft_rng_unit(&c->rng) < ACCEPT)
         tok++;
-    if (s->first_us.known)
-        s->had_tok += tok;
-    else
-        s->first_us = ft_known(c->now_us);
+    s->had_tok += tok;
     c->recent[s->tenant] += s->rows;
     c->all_recent += s->rows;
     c->served[s->tenant] += s->rows;

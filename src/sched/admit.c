@@ -33,9 +33,8 @@ bool ft_admit_promise(double promised, double asked, double behind)
 bool ft_admit_is_behind(const ft_promise *promise, int64_t arrival_us, int64_t budget_us,
                         int64_t now_us)
 {
-    double owed_tok = promise->tokens_per_s * (double)(now_us - promise->since.us) / 1e6;
-    return promise->since.known && now_us > budget_us &&
-           budget_us > arrival_us + 1 && /* else its edge took all the time */
+    double owed_tok = promise->tokens_per_s * (double)(now_us - promise->asked_us) / 1e6;
+    return now_us > budget_us && budget_us > arrival_us + 1 && /* else its edge took all the time */
            promise->had_tok < owed_tok;
 }
 

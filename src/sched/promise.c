@@ -3,7 +3,8 @@
 // promise is about the speed of a whole text (eq. (20)). With eq. (6) a text with a lead on its
 // promise would still get early deadlines, and a late text would never catch up. So a round is due
 // when its text is. This is eq. (6) summed over the text's rounds: each begins with the verdict
-// before it, and the time includes drafting and network.
+// before it, and the time includes drafting and network. As in eq. (20) the speed counts from the
+// request on, so a text whose prompt took long is behind until it has caught up.
 //
 // Pure, no state.
 #include "sched/promise.h"
@@ -48,22 +49,18 @@ int64_t ft_promise_budget(const ft_promise *promise, const ft_promise_round *rou
     return behind(round, us);
 }
 
-int64_t ft_promise_owed(const ft_promise *promise, const ft_promise_round *round)
+int64_t ft_promise_owed(const ft_promise *promise)
 {
-    if (!promise->since.known)
-        return ft_promise_budget(promise, round);
     double us = (promise->had_tok + SURE_TOK) / promise->tokens_per_s * 1e6;
-    return promise->since.us + (int64_t)us;
+    return promise->asked_us + (int64_t)us;
 }
 
 int64_t ft_promise_due(const ft_promise *promise, const ft_promise_round *round)
 {
     double one_us = round_us(promise, round);
     double latest_us = (double)(round->at_us - round->away_us) + (1 + TUNE.credit) * one_us;
-    double due_us = (double)ft_promise_owed(promise, round) - lead_us(promise, round);
+    double due_us = (double)ft_promise_owed(promise) - lead_us(promise, round);
     int64_t budget_us = ft_promise_budget(promise, round);
-    if (!promise->since.known)
-        return budget_us;
     /* A round that is due before its own budget is over is due at once, and not earlier: a text
      * that was promised too much must not take the server from texts whose promises can be kept. If
      * the text is not late, its lead is larger than a pass, so no pass need be short for it. */

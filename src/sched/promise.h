@@ -20,7 +20,7 @@ uint32_t ft_promise_class(const float speeds[], uint32_t n, float asked);
 
 typedef struct ft_promise {
     double tokens_per_s; /* > 0 */
-    ft_known_us since;   /* from here on the text's speed counts; unknown: no verdict yet */
+    int64_t asked_us;    /* when its request came: from here on its speed counts (eq. (20)) */
     double had_tok;      /* text since then */
 } ft_promise;
 
@@ -36,7 +36,7 @@ int64_t ft_promise_budget(const ft_promise *promise, const ft_promise_round *rou
 
 /* When the promised speed requires the tokens that the round is sure to bring; may be before
  * at_us. */
-int64_t ft_promise_owed(const ft_promise *promise, const ft_promise_round *round);
+int64_t ft_promise_owed(const ft_promise *promise);
 
 /* When the verdict is due: some rounds before ft_promise_owed, and never long after the budget. If
  * that is before the budget, it is due at once. */

@@ -164,8 +164,8 @@ static ft_gain_kind kind_of(const ft_sess *s)
 static ft_promise promise_of(const ft_sess *s)
 {
     return (ft_promise){.tokens_per_s = (double)speed_of(s),
-                        .since = s->slo.first,
-                        .had_tok = (double)s->text.len - s->slo.first_len};
+                        .asked_us = s->slo.asked_us,
+                        .had_tok = (double)(s->text.len - s->slo.open_len)};
 }
 
 void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us)
@@ -177,7 +177,7 @@ void ft_slo_due(ft_sess *s, uint32_t draft_us, uint32_t rtt_us, int64_t at_us)
     if (s->slo.class == FT_SLO_NONE)
         return;
     s->slo.due_us = ft_promise_due(&promise, &round);
-    s->slo.owed_us = ft_promise_owed(&promise, &round);
+    s->slo.owed_us = ft_promise_owed(&promise);
     s->slo.budget_us = ft_promise_budget(&promise, &round);
 }
 

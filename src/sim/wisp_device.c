@@ -118,7 +118,7 @@ void ft_sim_device_count(sim *s, const device *d, ft_promise_kept kept)
 ft_promise ft_sim_promise(const sim *s, const device *d)
 {
     return (ft_promise){.tokens_per_s = d->speed,
-                        .since = ft_known(d->open_us - ft_sim_longest_rtt_us(s)),
+                        .asked_us = d->open_us - ft_sim_longest_rtt_us(s),
                         .had_tok = d->done};
 }
 

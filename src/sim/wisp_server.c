@@ -92,7 +92,7 @@ void ft_sim_server_draft(sim *s, uint32_t who)
     d->here = true;
     d->arrival_us = d->used_us = s->now_us;
     d->due_us = ft_promise_due(&promise, &round);
-    d->owed_us = ft_promise_owed(&promise, &round);
+    d->owed_us = ft_promise_owed(&promise);
     d->budget_us = ft_promise_budget(&promise, &round);
     update(s, who);
 }

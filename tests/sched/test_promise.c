@@ -16,15 +16,12 @@
 /* 4 tokens/s; rounds of 2 tokens, half a second each, 0.1 s of which is the edge's. */
 static void test_by_hand(void **state)
 {
-    ft_promise p = {.tokens_per_s = 4};
+    ft_promise p = {.tokens_per_s = 4, .asked_us = 90 * S};
     const ft_promise_round r = {.gain_tok = 2, .away_us = S / 10, .at_us = 100 * S};
     (void)state;
     assert_int_equal(ft_promise_budget(&p, &r), 100 * S + 4 * S / 10);
-    assert_int_equal(ft_promise_due(&p, &r), ft_promise_budget(&p, &r)); /* nothing is owed yet */
-    assert_int_equal(ft_promise_owed(&p, &r), ft_promise_budget(&p, &r));
-    p.since = ft_known(90 * S); /* 40 tokens by now; 12 rounds are 24 */
-    p.had_tok = 40 + 24;
-    assert_int_equal(ft_promise_owed(&p, &r), 106 * S + S / 4);
+    p.had_tok = 40 + 24; /* 40 tokens are owed by now; 12 rounds are 24 */
+    assert_int_equal(ft_promise_owed(&p), 106 * S + S / 4);
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1); /* less than a round ahead: at once */
     p.had_tok += 2;                                        /* and one is sure */
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 3 * S / 4);
@@ -34,14 +31,28 @@ static void test_by_hand(void **state)
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
     p.had_tok = 0; /* lost: at once, too, and no earlier */
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
-    assert_int_equal(ft_promise_owed(&p, &r), 90 * S + S / 4);
+    assert_int_equal(ft_promise_owed(&p), 90 * S + S / 4);
+}
+
+/* The time until the first verdict counts, too: a text whose prompt took long is behind, and due at
+ * once, until it has caught up. A prompt that took no time leaves the round its budget. */
+static void test_first_round(void **state)
+{
+    const ft_promise p = {.tokens_per_s = 4, .asked_us = 90 * S};
+    const ft_promise_round late = {.gain_tok = 2, .at_us = 93 * S};
+    const ft_promise_round sure = {.gain_tok = 1, .at_us = 90 * S};
+    (void)state;
+    assert_int_equal(ft_promise_owed(&p), 90 * S + S / 4);
+    assert_int_equal(ft_promise_due(&p, &late), 93 * S + 1);
+    assert_int_equal(ft_promise_budget(&p, &late), 93 * S + S / 2);
+    assert_int_equal(ft_promise_budget(&p, &sure), 90 * S + S / 4);
 }
 
 /* All that a run's pass brings is sure: two tokens ahead are enough. */
 static void test_runs_by_hand(void **state)
 {
     const ft_promise_round r = {.gain_tok = 1, .at_us = 100 * S};
-    ft_promise p = {.tokens_per_s = 4, .since = {true, 90 * S}, .had_tok = 40};
+    ft_promise p = {.tokens_per_s = 4, .asked_us = 90 * S, .had_tok = 40};
     (void)state;
     assert_int_equal(ft_promise_budget(&p, &r), 100 * S + S / 4);
     assert_int_equal(ft_promise_due(&p, &r), 100 * S + 1);
@@ -58,17 +69,17 @@ static void test_bounds(void **state)
     ft_rng_init(&rng, 1);
     for (int i = 0; i < 10000; i++) {
         const ft_promise p = {.tokens_per_s = 0.1 + 20 * ft_rng_unit(&rng),
-                              .since = ft_known(ft_rng_below(&rng, 1000) * (int64_t)S),
+                              .asked_us = ft_rng_below(&rng, 1000) * (int64_t)S,
                               .had_tok = ft_rng_below(&rng, 1u << ft_rng_below(&rng, 14))};
         const ft_promise_round r = {.gain_tok = 1 + 5 * ft_rng_unit(&rng),
                                     .away_us = ft_rng_below(&rng, 10 * S),
-                                    .at_us = p.since.us + ft_rng_below(&rng, 1000u * S)};
+                                    .at_us = p.asked_us + ft_rng_below(&rng, 1000u * S)};
         int64_t due = ft_promise_due(&p, &r), budget = ft_promise_budget(&p, &r);
         int64_t round_us = (int64_t)(r.gain_tok / p.tokens_per_s * S);
         assert_true(due > r.at_us && budget > r.at_us);
         assert_true(due <= budget + 6 * round_us + 7);
         assert_true(due == r.at_us + 1 || due >= budget);
-        const ft_promise more = {p.tokens_per_s, p.since, p.had_tok + 3};
+        const ft_promise more = {p.tokens_per_s, p.asked_us, p.had_tok + 3};
         assert_true(ft_promise_due(&more, &r) >= due); /* who had more may wait longer */
     }
 }
@@ -80,7 +91,7 @@ static void test_keeps_promises(void **state)
     (void)state;
     ft_rng_init(&rng, 2);
     for (int text = 0; text < 200; text++) {
-        ft_promise p = {.tokens_per_s = 6, .since = {true, S}};
+        ft_promise p = {.tokens_per_s = 6, .asked_us = S};
         ft_promise_round r = {.gain_tok = 3.5, .away_us = S / 10, .at_us = S + S / 10};
         int64_t verdict_us = 0;
         for (int round = 0; round < 100; round++) {
@@ -88,7 +99,7 @@ static void test_keeps_promises(void **state)
             p.had_tok += 1 + ft_rng_below(&rng, 6);
             r.at_us = verdict_us + r.away_us;
         }
-        double s = (double)(verdict_us - p.since.us) / S;
+        double s = (double)(verdict_us - p.asked_us) / S;
         assert_true(p.had_tok >= 6 * s);
         assert_true(p.had_tok < 6 * s + 80); /* and it does not run ahead for ever */
     }
@@ -158,10 +169,10 @@ static void test_kept_is_monotone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),          cmocka_unit_test(test_runs_by_hand),
-        cmocka_unit_test(test_bounds),           cmocka_unit_test(test_keeps_promises),
-        cmocka_unit_test(test_classes),          cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_kept_is_monotone),
+        cmocka_unit_test(test_by_hand),        cmocka_unit_test(test_first_round),
+        cmocka_unit_test(test_runs_by_hand),   cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_keeps_promises), cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_kept),           cmocka_unit_test(test_kept_is_monotone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
