@@ -79,8 +79,7 @@ static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server 
     add(&a, "--per-client-share", "100"); /* all load comes from one address */
     add(&a, "--idle-s", "0");             /* sessions idle for as long as the bench says */
     add_number(&a, "--threads", o->threads);
-    if (o->policy)
-        add(&a, "--policy", o->policy);
+    add(&a, "--policy", o->policy ? o->policy : "fcfs");
     if (o->slo)
         add(&a, "--slo", o->slo);
     if (o->costs)

@@ -20,8 +20,8 @@ typedef struct ft_bench_load_server_opts {
     bool draft_always;             /* also when they do not pay, and of all nodes */
     uint32_t ctx, kv_tok, max_sessions;
     uint32_t threads;
-    const char *policy, *slo, *costs, *cache_type,
-        *rules; /* as serve's flags; NULL: its defaults */
+    const char *policy; /* as serve's flag; NULL: fcfs, since most benches ask for no speed */
+    const char *slo, *costs, *cache_type, *rules; /* as serve's flags; NULL: its defaults */
     bool no_prefix_cache;
     const char *rpc; /* HOST:PORT of an rpc-server, which computes the last `offload` layers */
     uint32_t offload;

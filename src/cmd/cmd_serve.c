@@ -129,8 +129,7 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
             err, FT_INVALID,
             "serve: --draft-always and --draft-kv are about a draft model: pass -md");
     server->verifier.draft = draft_params(&server->verifier.draft, f->no_speculation);
-    server->verifier.policy = ft_sched_find(f->policy);
-    if (!server->verifier.policy)
+    if (f->policy && !(server->verifier.policy = ft_sched_find(f->policy)))
         return ft_error_set(err, FT_INVALID, "serve: no policy '%s': there are " FT_SCHED_NAMES,
                             f->policy);
     ft_status status = check_metrics(f, err);
@@ -143,6 +142,8 @@ static ft_status check_flags(serve_flags *f, ft_error *err)
     if (status == FT_OK && strcmp(f->slo, "none") != 0)
         status = ft_list_speeds("serve: --slo", f->slo, err, server->verifier.slo_tokens_per_s,
                                 &server->verifier.n_slo);
+    if (!server->verifier.policy)
+        server->verifier.policy = ft_sched_default(server->verifier.n_slo > 0);
     if (status == FT_OK)
         status = ft_list_rules("serve: --rules", f->rules_text, err, f->rules);
     server->verifier.rules = f->rules;
@@ -170,12 +171,12 @@ static void log_ready(const serve_app *app, const serve_flags *f)
     ft_verifier_info(ft_server_verifier(app->server), &info);
     FT_LOGI("serve",
             "listening %s:%d model=\"%s\" type=%s repacked=%d weight_mb=%.1f packed_mb=%.1f "
-            "copied_mb=%.1f context=%u kv_blocks=%u max_tree=%u "
+            "copied_mb=%.1f policy=%s context=%u kv_blocks=%u max_tree=%u "
             "auth=%s tls=%s",
             f->server.host, ft_server_port(app->server), info.model, ft_model_type_name(model),
             ft_model_repacked(model), (double)memory.bytes / 1e6, (double)memory.packed_bytes / 1e6,
-            (double)memory.copied_bytes / 1e6, info.limits.max_context, info.kv_blocks,
-            info.limits.max_tree,
+            (double)memory.copied_bytes / 1e6, f->server.verifier.policy->name,
+            info.limits.max_context, info.kv_blocks, info.limits.max_tree,
             f->server.verifier.keys ? "keys"
             : f->server.token       ? "token"
                                     : "none",
@@ -404,7 +405,8 @@ static const ft_flag rows[] = {
      "a session whose client sends nothing for so many seconds loses its stream; 0: never", 0,
      86400},
     {"--policy", NULL, FT_FLAG(serve_flags, policy), "NAME",
-     "which verifications come next: " FT_SCHED_NAMES " (docs/OPERATIONS.md)"},
+     "which verifications come next: " FT_SCHED_NAMES
+     " (docs/OPERATIONS.md); default: wisp, with --slo none fcfs"},
     FT_FLAG_INCLUDE(serve_flags, of_static, ft_flags_static),
     {"--slo", NULL, FT_FLAG(serve_flags, slo), "SPEEDS",
      "classes of token speeds that can be promised, tokens/s; none: no promises"},
@@ -473,7 +475,6 @@ static const serve_flags defaults = {
                             .idle_s = 600,
                             /* SpecEdge 5's trees: 32 nodes, 7 levels */
                             .draft = {.budget = 32, .depth = 7, .width = 8}}},
-    .policy = "fcfs",
     .rules_text = "exact",
     .slo = "2,4,6,8",
     .guard_ms = 5,

@@ -14,3 +14,8 @@ const ft_sched_policy *ft_sched_find(const char *name)
             return policies[i];
     return NULL;
 }
+
+const ft_sched_policy *ft_sched_default(bool promises)
+{
+    return promises ? &ft_sched_wisp : &ft_sched_fcfs;
+}

@@ -127,6 +127,8 @@ uint32_t ft_work_blocks(const ft_work *work, uint32_t n_tok, uint32_t kv_block_t
 
 /* NULL if there is none of that name. */
 const ft_sched_policy *ft_sched_find(const char *name);
+/* The policy of a server that was asked for none: wisp if it promises speeds, otherwise fcfs. */
+const ft_sched_policy *ft_sched_default(bool promises);
 #define FT_SCHED_NAMES "fcfs, edf, wisp, static and centralized"
 
 #endif

@@ -28,7 +28,7 @@
 typedef struct ft_verifier_opts {
     const ft_model *model;         /* borrowed */
     const ft_vocab *vocab;         /* borrowed */
-    const ft_sched_policy *policy; /* NULL: fcfs */
+    const ft_sched_policy *policy; /* NULL: ft_sched_default */
     ft_clock clock;
     uint32_t max_context; /* the longest text in tokens; 0: the model's training context. Lowered to
                                that context, and to what the pool can hold for one session */

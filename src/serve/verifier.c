@@ -314,7 +314,7 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
         return ft_error_set(err, FT_NOMEM, "serve: out of memory");
     if ((status = fill_opts(v, opts, err)) != FT_OK)
         goto out;
-    v->policy = opts->policy ? opts->policy : &ft_sched_fcfs;
+    v->policy = opts->policy ? opts->policy : ft_sched_default(opts->n_slo > 0);
     v->model.name = ft_model_name(opts->model);
     v->model.fingerprint = ft_vocab_fingerprint(opts->vocab);
     v->model.n_vocab = (uint32_t)ft_vocab_size(opts->vocab);

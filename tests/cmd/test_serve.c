@@ -521,6 +521,24 @@ static void test_pages(void **state)
     }
 }
 
+/* The policy that a server with these flags says it has. */
+static void policy_is(const char *flag, const char *value, const char *mark)
+{
+    program server = program_start(
+        (const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", flag, value, NULL});
+    assert_true(program_wait_number(&server, mark, "context=") > 0);
+    assert_int_equal(program_stop(&server), 0);
+}
+
+/* Who promises speeds keeps them, unless another policy is asked for. */
+static void test_default_policy(void **state)
+{
+    policy_is(NULL, NULL, "policy=wisp");
+    policy_is("--slo", "none", "policy=fcfs");
+    policy_is("--policy", "edf", "policy=edf");
+    policy_is("--policy", "fcfs", "policy=fcfs");
+}
+
 static int run(const char *const *args)
 {
     program p = program_start(args);
@@ -577,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_memory_goes_back),
         cmocka_unit_test(test_priorities),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_default_policy),
         cmocka_unit_test(test_flags),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

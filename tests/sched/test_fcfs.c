@@ -317,6 +317,8 @@ static void test_find(void **state)
     assert_ptr_equal(ft_sched_find("centralized"), &ft_sched_centralized);
     assert_ptr_equal(ft_sched_find("fcfs"), &ft_sched_fcfs);
     assert_null(ft_sched_find("lottery"));
+    assert_ptr_equal(ft_sched_default(true), &ft_sched_wisp);
+    assert_ptr_equal(ft_sched_default(false), &ft_sched_fcfs);
 }
 
 int main(void)
