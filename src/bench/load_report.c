@@ -107,6 +107,8 @@ static json_t *cell_json(ft_bench_load_report *r, ft_bench_load_mode mode, uint3
     put(out, "tokens_per_cpu_s", over((double)v->tokens, s->server.cpu_s));
     put(out, "rows_per_pass", per(v->passes.sum, v->passes.n));
     put(out, "pass_ms", per(v->forward_us, v->passes.n) / 1e3);
+    put(out, "read_mb_per_pass", per(v->streamed_bytes, v->passes.n) / 1e6);
+    put(out, "read_wait_ms_per_pass", per(v->streamed_wait_us, v->passes.n) / 1e3);
     put(out, "own_acceptance", per(v->own_accepted, v->own_drafted));
     put(out, "draft_ms_per_round", per(v->own_us, v->rounds) / 1e3);
     put(out, "forward_ms", t.drafted ? median_of(c->forward_ms, c->n) : 0);

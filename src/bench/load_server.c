@@ -88,6 +88,8 @@ static ft_status spawn(const ft_bench_load_server_opts *o, ft_bench_load_server 
         add(&a, "--cache-type", o->cache_type);
     if (o->rules)
         add(&a, "--rules", o->rules);
+    if (o->memory)
+        add(&a, "--memory", o->memory);
     if (o->rpc) {
         add(&a, "--rpc", o->rpc);
         add(&a, "--device", "RPC0");
@@ -293,4 +295,13 @@ void ft_bench_load_print_cores(int core, int driver_cores, FILE *out)
                      "figures of a server\n");
     else
         fprintf(out, "server: core %d, one thread; edges: %d other core(s)\n", core, driver_cores);
+}
+
+void ft_bench_load_print_memory(const char *memory, FILE *out)
+{
+    if (memory)
+        fprintf(out,
+                "each server has %s of memory and reads the other weights from disk in every pass, "
+                "with threads on the same core\n",
+                memory);
 }

@@ -22,6 +22,7 @@ typedef struct ft_bench_load_server_opts {
     uint32_t threads;
     const char *policy; /* as serve's flag; NULL: fcfs, since most benches ask for no speed */
     const char *slo, *costs, *cache_type, *rules; /* as serve's flags; NULL: its defaults */
+    const char *memory; /* its target is read from disk as far as this is too little; NULL: not */
     bool no_prefix_cache;
     const char *rpc; /* HOST:PORT of an rpc-server, which computes the last `offload` layers */
     uint32_t offload;
@@ -73,5 +74,7 @@ void ft_bench_load_counters_add(ft_bench_load_counters *sum, const ft_bench_load
 int ft_bench_load_split_cores(int *core);
 /* Prints where server and edges run. */
 void ft_bench_load_print_cores(int core, int driver_cores, FILE *out);
+/* Prints that the servers' targets are read from disk. memory: of each server; NULL: nothing. */
+void ft_bench_load_print_memory(const char *memory, FILE *out);
 
 #endif

@@ -35,6 +35,7 @@ typedef struct ft_bench_serving_drafts {
 typedef struct ft_bench_serving_opts {
     const char *model, *draft, *prompts; /* files */
     const char *server_draft;            /* of server-spec; NULL: draft */
+    const char *memory;                  /* of each server, as serve's flag; NULL: any */
     ft_bench_serving_set set;
     ft_bench_serving_drafts drafts;
     ft_sampling sampling;

@@ -148,14 +148,15 @@ json_t *ft_serving_figures(ft_serving *x)
 {
     const ft_bench_serving_opts *f = x->o;
     json_t *out = json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:i, s:i, s:s, s:f, s:b, s:f, s:f}",
+        "{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:i, s:i, s:s, s:f, s:b, s:f, s:f, "
+        "s:s?}",
         "command", "bench serving", "model", f->model, "draft_model", f->draft, "prompts",
         f->prompts, "n_prompts", (int)x->set.n, "skipped_too_long", (int)x->set.skipped, "n",
         (json_int_t)f->n, "budget", (json_int_t)f->drafts.budget, "rounds", (json_int_t)f->rounds,
         "seed", (json_int_t)f->sampling.seed, "server_core", x->core, "driver_cores",
         x->driver_cores, "depth_rule", ft_bench_depth_name[f->drafts.rule], "temperature", f->temp,
         "interleaved", 1, "server_dollars_per_h", f->price.server, "edge_dollars_per_h",
-        f->price.edge);
+        f->price.edge, "memory", f->memory);
     set_rate(out, "up", &f->up);
     set_rate(out, "down", &f->down);
     set_setting(x, 0, out);
@@ -211,6 +212,7 @@ void ft_serving_print(const ft_serving *x, const json_t *figures, FILE *out)
             f->model, f->draft, x->set.n, (long long)f->set.longest, (long long)f->n, f->temp,
             (long long)f->rounds);
     ft_bench_load_print_cores(x->core, x->driver_cores, out);
+    ft_bench_load_print_memory(f->memory, out);
     for (uint32_t i = 0; i < x->n; i++) {
         print_setting(x, i, out);
         if (f->mode[FT_BENCH_LOAD_SERVER_SPEC])

@@ -18,6 +18,7 @@ static ft_bench_load_server_opts server_opts(const ft_serving *x, uint32_t tree)
     ft_bench_load_server_opts opts = {.model = f->model,
                                       .max_sessions = 8 * batch + 8,
                                       .threads = 1,
+                                      .memory = f->memory,
                                       .core = x->core,
                                       .timeline_mb = x->timeline.to ? FT_BENCH_TIMELINE_MB : 0,
                                       .stop = f->stop};

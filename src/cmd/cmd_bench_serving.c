@@ -155,6 +155,10 @@ static ft_status check(options *x, ft_error *err)
         status = parse_modes(x, err);
     if (status == FT_OK)
         status = ft_cmd_predictor(x->predictor, err, &x->store, &x->o.drafts.predictor);
+    if (status == FT_OK && x->o.memory && x->o.mode[FT_BENCH_LOAD_LAYER_SPLIT])
+        status = ft_error_set(err, FT_INVALID,
+                              "bench serving: --memory is for layers on the server: leave out "
+                              "mode layer-split");
     if (status == FT_OK && x->o.mode[FT_BENCH_LOAD_PREDICTOR] && !x->o.drafts.predictor)
         status = ft_error_set(err, FT_INVALID, "bench serving: edge+predictor needs --predictor");
     if (status == FT_OK)
@@ -218,6 +222,8 @@ static const ft_flag rows[] = {
      "leaves that one forward continues", 1, 64},
     {"--predictor", NULL, FT_FLAG(options, predictor), "FILE",
      "predictor of edge+predictor, a file of train predictor; none"},
+    {"--memory", NULL, FT_FLAG(options, o.memory), "SIZE",
+     "memory of each server, as serve --memory: weights that do not fit are read from disk"},
     {"--ratio", NULL, FT_FLAG(options, ratio), "D:V",
      "a device's draft forward takes D/V of the server's time to verify a batch"},
     {"--draft-ms", NULL, FT_FLAG(options, draft_ms), "LIST",

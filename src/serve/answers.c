@@ -3,6 +3,18 @@
 // thread. The inbox's lock guards the published copy of the statistics. There is no other state.
 #include "serve/answers.h"
 
+#include "model/streamed.h"
+
+/* What passes have read of the target's file, where not all of it is in memory. */
+static void read_streamed(ft_verifier *v)
+{
+    if (!v->opts.streamed)
+        return;
+    const ft_weight_stream_stats s = ft_streamed_stats(v->opts.streamed);
+    v->stats.streamed_bytes = s.read_bytes;
+    v->stats.streamed_wait_us = (uint64_t)s.waited_us;
+}
+
 void ft_answer_publish(ft_verifier *v)
 {
     ft_engine_stats es;
@@ -13,6 +25,7 @@ void ft_answer_publish(ft_verifier *v)
     v->stats.prefix_evicted = es.prefix_evicted;
     v->stats.heads = es.heads;
     v->stats.head_rows = es.head_rows;
+    read_streamed(v);
     pthread_mutex_lock(&v->inbox.lock);
     v->published.stats = v->stats;
     pthread_mutex_unlock(&v->inbox.lock);

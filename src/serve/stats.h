@@ -78,6 +78,10 @@
     F(COUNTER, passes_split, "passes_split_total",                                                 \
       "Passes that left half of the waiting verifications to the next pass, because otherwise "    \
       "the engine would have had nothing to do after them.")                                       \
+    F(COUNTER, streamed_bytes, "streamed_bytes_total",                                             \
+      "Bytes of the target's weights that were read from its file (serve --memory).")              \
+    F(SECONDS, streamed_wait_us, "streamed_wait_seconds_total",                                    \
+      "Time that passes waited for these reads.")                                                  \
     F(GAUGE, kv_blocks, "kv_blocks", "Blocks of 16 tokens in the KV pool.")                        \
     F(GAUGE, kv_blocks_free, "kv_free_blocks",                                                     \
       "Blocks that no session holds, those with cached text included.")                            \

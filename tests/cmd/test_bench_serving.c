@@ -327,6 +327,30 @@ static void test_tuned(void **state)
     tiny_pair_remove(&four);
 }
 
+/* A target that is read from disk in every pass, also beside a draft model on the server. */
+static void test_memory(void **state)
+{
+    static const char how[] = "--modes plain,server-spec,edge --server-depth 2 -n 12 --rtt 1 "
+                              "--rounds 1 --draft-ms 0.5 --spec-draft-n-max 4";
+    tiny_pair large = tiny_pair_make_large("{\"prompt\": \"alpha beta\"}\n"
+                                           "{\"prompt\": \"gamma\"}\n");
+    char args[300];
+    int status;
+    const long plain = tiny_pair_least_memory(&large, "bench serving", how, 1 << 20);
+    const long spec = tiny_pair_least_memory(&large, "bench serving", how, plain + (1 << 20));
+    snprintf(args, sizeof args, "%s --server-draft '%s' --memory %ld", how, large.draft,
+             spec + (1 << 20));
+    json_t *json = tiny_pair_bench(&large, "bench serving", args, &status);
+    assert_int_equal(status, 0);
+    assert_true(json_is_true(json_object_get(json, "identical")));
+    assert_true(in_cell(json, "server-spec", "read_mb_per_pass") > 0);
+    json_decref(json);
+    assert_null(
+        tiny_pair_bench(&large, "bench serving", "--memory 1G --modes plain,layer-split", &status));
+    assert_int_equal(status, 2);
+    tiny_pair_remove(&large);
+}
+
 /* Layers on another machine, behind a line: every token is at least a round trip. */
 static void test_layer_split(void **state)
 {
@@ -395,8 +419,9 @@ int main(void)
         cmocka_unit_test(test_all_modes),   cmocka_unit_test(test_sampled),
         cmocka_unit_test(test_by_category), cmocka_unit_test(test_rates),
         cmocka_unit_test(test_depths),      cmocka_unit_test(test_sweep),
-        cmocka_unit_test(test_tuned),       cmocka_unit_test(test_layer_split),
-        cmocka_unit_test(test_timeline),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tuned),       cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_layer_split), cmocka_unit_test(test_timeline),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -13,8 +13,14 @@ typedef struct tiny_pair {
 
 /* prompts: lines of JSON. Ends the test program if it cannot; owes a remove. */
 tiny_pair tiny_pair_make(const char *prompts);
+/* The same, with a target of which layers can be left out of memory; packed. */
+tiny_pair tiny_pair_make_large(const char *prompts);
 void tiny_pair_remove(tiny_pair *pair);
 /* program_json of "bench capacity" or the like over these files. */
 json_t *tiny_pair_bench(const tiny_pair *pair, const char *command, const char *args, int *status);
+/* The command refuses `memory` bytes as --memory, because one of its servers needs more: how much
+ * that one needs at least, as it says. */
+long tiny_pair_least_memory(const tiny_pair *pair, const char *command, const char *args,
+                            long memory);
 
 #endif
