@@ -120,6 +120,7 @@ static ft_status start_server(capacity *x, int w, ft_error *err)
                                       .slo = f->slo,
                                       .costs = f->costs,
                                       .cache_type = f->cache_type,
+                                      .memory = f->memory,
                                       .no_prefix_cache = ways[w].anew,
                                       .core = x->core,
                                       .stop = f->stop};
@@ -412,7 +413,7 @@ static json_t *to_json(const capacity *x)
         json_array_append_new(lengths, json_integer(x->classes[i].n_tokens));
     json_t *out = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:I, "
-        "s:I, s:i, s:i, s:o, s:b}",
+        "s:I, s:i, s:i, s:o, s:b, s:s?}",
         "command", "bench capacity", "model", f->model, "draft_model", f->draft, "prompts",
         f->prompts, "draft", f->names.draft, "predictor", f->names.predictor, "cache_type",
         f->cache_type, "rtt_ms", f->rtt_ms, "draft_ms", f->draft_ms, "epsilon", f->search.epsilon,
@@ -420,7 +421,7 @@ static json_t *to_json(const capacity *x)
         "seconds", ft_bench_now_s() - x->began_s, "n_prompts", (int)x->set.n, "longest_prompt",
         (int)x->set.longest, "devices_most", (json_int_t)f->search.most, "fixed_draft_tokens",
         (json_int_t)f->fixed, "server_core", x->core, "driver_cores", x->report.driver_cores,
-        "text_tokens", lengths, "interleaved", 1);
+        "text_tokens", lengths, "interleaved", 1, "memory", f->memory);
     ft_bench_capacity_report_json(&x->report, out);
     return out;
 }
@@ -433,6 +434,7 @@ static void print_text(const capacity *x)
             "ms, %g ms a draft forward\n",
             f->model, f->draft, x->set.n, x->set.longest, text_tokens(x), f->rtt_ms, f->draft_ms);
     ft_bench_load_print_cores(x->core, x->report.driver_cores, f->text);
+    ft_bench_load_print_memory(f->memory, f->text);
     ft_bench_capacity_report_print(&x->report, f->text);
     if (x->report.knee)
         ft_knee_print(x->report.knee, f->text);

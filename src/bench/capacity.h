@@ -27,9 +27,9 @@ typedef struct ft_bench_capacity_names {
 } ft_bench_capacity_names;
 
 typedef struct ft_bench_capacity_opts {
-    const char *model, *draft, *prompts;  /* files */
-    const char *slo, *costs, *cache_type; /* as serve's flags; costs: NULL: none */
-    float tokens_per_s[FT_SLO_CLASSES];   /* [n_classes]: what slo says */
+    const char *model, *draft, *prompts;           /* files */
+    const char *slo, *costs, *cache_type, *memory; /* as serve's flags; costs, memory: NULL: none */
+    float tokens_per_s[FT_SLO_CLASSES];            /* [n_classes]: what slo says */
     uint32_t n_classes;
     int64_t limit, longest, shortest; /* prompts, 0: all; of them those of so many tokens */
     int64_t n;                        /* tokens a text at most */

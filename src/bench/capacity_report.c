@@ -47,6 +47,7 @@ ft_bench_capacity_probe ft_bench_capacity_probe_of(const ft_bench_capacity_repor
     p.runs = share((double)s->run_tokens, (double)s->tokens);
     p.acceptance = share((double)r->accepted, (double)r->drafted);
     p.late = share((double)r->device_late, (double)r->device_forwards);
+    p.read_mb_a_pass = share((double)s->streamed_bytes / 1e6, (double)s->passes.n);
     p.refused = r->refused;
     p.misses = r->misses;
     p.mismatches = r->mismatches;
@@ -94,7 +95,8 @@ void ft_bench_capacity_report_add(ft_bench_capacity_report *report, ft_bench_cap
         {"driver_cpu_share", p->driver}, {"rows_a_pass", p->rows_a_pass},
         {"pass_ms", p->pass_ms},         {"tokens_a_verify", p->tokens_a_verdict},
         {"run_share", p->runs},          {"acceptance", p->acceptance},
-        {"device_late_share", p->late},  {"seconds", p->seconds}};
+        {"device_late_share", p->late},  {"read_mb_a_pass", p->read_mb_a_pass},
+        {"seconds", p->seconds}};
     const struct {
         const char *key;
         uint64_t value;

@@ -36,6 +36,7 @@ typedef struct ft_bench_capacity_probe {
     double runs;                    /* share of the tokens that the server decoded by itself */
     double slow_of[FT_SLO_CLASSES]; /* the share of each class of the crowd */
     uint64_t late_rounds[FT_SLO_CLASSES][FT_LATE_CAUSES];    /* as the server counts verdicts */
+    double read_mb_a_pass;                                   /* of the target's file */
     uint64_t texts, slow_texts, refused, misses, mismatches; /* of the worst class: the first two */
     double seconds;
 } ft_bench_capacity_probe;

@@ -81,6 +81,8 @@ static const ft_flag rows[] = {
      "type of the servers' K and V: f16, bf16 or q8_0"},
     {"--costs", NULL, FT_FLAG(options, o.costs), "FILE",
      "what passes cost on the servers, from foretoken fit verify-time"},
+    {"--memory", NULL, FT_FLAG(options, o.memory), "SIZE",
+     "memory of each server, as serve --memory: weights that do not fit are read from disk"},
     {"--temp", NULL, FT_FLAG(options, o.temp), "T", "temperature; 0: greedy", 0, 100},
     {"--seed", "-s", FT_FLAG(options, seed), "N", "seed of the draws", 0, 1e18},
     {"--sweep", NULL, FT_FLAG(options, o.sweep), NULL,

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 // clang-format off
 #include <cmocka.h>
 // clang-format on
@@ -82,8 +83,11 @@ static void test_all_policies(void **state)
         assert_int_equal(json_object_size(json_object_get(ratio, policies[i])), i ? 2 : 0);
     }
     assert_true(json_array_size(probes) >= 2 * N_POLICIES);
-    for (size_t i = 0; i < json_array_size(probes); i++)
+    for (size_t i = 0; i < json_array_size(probes); i++) {
         check_probe(json_array_get(probes, i), 2);
+        assert_true(program_number(json_array_get(probes, i), "read_mb_a_pass") == 0);
+    }
+    assert_true(json_is_null(json_object_get(json, "memory")));
     json_decref(json);
 }
 
@@ -144,6 +148,31 @@ static void test_sweep(void **state)
     json_decref(json);
 }
 
+/* A target that each server reads from disk in every pass: the texts are the same, and every pass
+ * reads. */
+static void test_memory(void **state)
+{
+    static const char how[] = "--policies wisp,centralized --slo 2 --probe-s 0.3 -n 8 "
+                              "--devices-most 1 --draft 2";
+    tiny_pair large = tiny_pair_make_large("{\"prompt\": \"alpha beta\"}\n"
+                                           "{\"prompt\": \"gamma\"}\n");
+    char args[300];
+    int status;
+    const long least = tiny_pair_least_memory(&large, "bench capacity", how, 1 << 20);
+    snprintf(args, sizeof args, "%s --memory %ld", how, least + (1 << 20));
+    json_t *json = tiny_pair_bench(&large, "bench capacity", args, &status);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(args, json_string_value(json_object_get(json, "memory"))));
+    const json_t *probes = json_object_get(json, "probes");
+    assert_true(json_array_size(probes) >= 2);
+    for (size_t i = 0; i < json_array_size(probes); i++) {
+        check_probe(json_array_get(probes, i), 1);
+        assert_true(program_number(json_array_get(probes, i), "read_mb_a_pass") > 0);
+    }
+    json_decref(json);
+    tiny_pair_remove(&large);
+}
+
 static void test_refusals(void **state)
 {
     static const char *const args[] = {"--policies wisp,fast",
@@ -172,9 +201,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_policies),
-        cmocka_unit_test(test_too_fast),
-        cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_all_policies), cmocka_unit_test(test_too_fast),
+        cmocka_unit_test(test_sweep),        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
