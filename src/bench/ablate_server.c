@@ -52,6 +52,12 @@ static int first_waiting(const ft_ablate_world *w, int64_t at_us)
     return who;
 }
 
+/* The price of a row, as messages have it. */
+static uint32_t price_hint(const ft_ablate_world *w)
+{
+    return (uint32_t)(1000 * w->session.price + 0.5);
+}
+
 static double slow(const ft_ablate_world *w, int64_t at_us)
 {
     return w->how->server.load_us > 0 && (int64_t)((double)at_us / w->how->server.load_us) % 2
@@ -162,9 +168,9 @@ static void verdict(ft_ablate_world *w, int64_t at_us)
     const ft_pass next =
         ft_pass_plus(ft_pass_minus(w->engine.shape, w->engine.my_shape), n_past(w), 1, 1);
     if (w->how->server.hints)
-        v->hint_token_us =
+        v->hints.token_us =
             (uint32_t)((double)ft_cost_predict(&w->engine.cost, &next) * slow(w, at_us));
-    v->hint_row_price = (uint32_t)(1000 * w->session.price + 0.5);
+    v->hints.row_price = price_hint(w);
     v->more = w->session.out.draft.n == 0 && w->session.out.draft.run > 1 && !over(w);
     if (v->more) {
         w->session.out.draft.run--;
@@ -210,6 +216,7 @@ void ft_ablate_server_open(ft_ablate_world *w, int64_t at_us)
     assert(msg);
     msg->kind = FT_SERVER_OPENED;
     msg->opened.length = (uint32_t)w->session.text->prompt->n;
+    msg->opened.hints.row_price = price_hint(w);
     msg->opened.limits = (ft_msg_limits){.max_tree = FT_TREE_MAX, .early_drafts = true};
     w->session.read_us = at_us + ft_cost_predict(&w->engine.cost, &prompt);
     w->session.round = 1;

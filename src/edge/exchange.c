@@ -146,6 +146,8 @@ static ft_status recover(ft_gen *gen, ft_status code, ft_error *err)
     ft_gen_timeline_lost(&gen->timeline, ft_gen_now_us(gen));
     ft_status status = ft_stream_recover(&gen->stream, code, err, &loss);
     gen->stats->retry_after_ms = loss.retry_after_ms;
+    ft_server_msg_free(gen->held); /* of the stream that is lost */
+    gen->held = NULL;
     gen->early.state = FT_EARLY_POSSIBLE;
     gen->out.msg.draft.together = 0; /* the others do not wait for it */
     if (ft_gen_in_run(gen))
@@ -320,8 +322,10 @@ static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err
         ft_timing_reads(&gen->timing,
                         o->length > o->cached_tokens ? o->length - o->cached_tokens : 0);
         ft_status status = ft_stream_opened(&gen->stream, o, gen->text.n, run, err);
-        if (status == FT_OK)
+        if (status == FT_OK) {
+            ft_steer_heard(&gen->steer, &o->hints);
             tell_target(gen);
+        }
         if (status == FT_OK && gen->stream.state == FT_STREAM_READY)
             status = send_draft(gen, err);
         return status;
@@ -478,6 +482,17 @@ ft_status ft_gen_mend(ft_gen *gen, ft_error *err)
         status = recover(gen, status, err);
     }
     return status == FT_OK ? ft_gen_send(gen, err) : status;
+}
+
+ft_status ft_gen_look(ft_gen *gen, ft_error *err)
+{
+    if (!gen->stream.link || gen->stream.session.known || gen->held)
+        return FT_OK;
+    const ft_status status = ft_stream_recv(&gen->stream, 0, err, &gen->held);
+    gen->held_us = ft_gen_now_us(gen);
+    if (status == FT_OK && gen->held->kind == FT_SERVER_OPENED)
+        ft_steer_heard(&gen->steer, &gen->held->opened.hints);
+    return status == FT_OK || status == FT_TIMEOUT ? FT_OK : recover(gen, status, err);
 }
 
 ft_status ft_gen_exchange(ft_gen *gen, ft_error *err, ft_server_msg **out)

@@ -13,6 +13,9 @@ FT_WARN_UNUSED ft_status ft_gen_open(ft_gen *gen, ft_error *err);
 /* Between two verdicts: if the text is at the fallback target and a server would take it, opens it
  * anew there. An outstanding Draft is sent again. Errors as ft_gen_open. */
 FT_WARN_UNUSED ft_status ft_gen_go_back(ft_gen *gen, ft_error *err);
+/* Before the first round is chosen: if Opened has come by now, its hints count. Does not wait:
+ * otherwise the choice is by what other texts have learnt. Errors as ft_gen_open. */
+FT_WARN_UNUSED ft_status ft_gen_look(ft_gen *gen, ft_error *err);
 /* Sends the outstanding Draft, unless it was sent, and does not wait for a verdict. FT_OK also if
  * it could not be sent now: the exchange tries again. */
 FT_WARN_UNUSED ft_status ft_gen_send(ft_gen *gen, ft_error *err);

@@ -291,7 +291,7 @@ static void measure(ft_gen *gen, const ft_msg_verdict *v)
 {
     const ft_steer_times times = {.round = gen->timing.round, .rtt = gen->timing.rtt_sample};
     ft_shadow shadow;
-    ft_steer_heard(&gen->steer, v);
+    ft_steer_heard(&gen->steer, &v->hints);
     if (ft_gen_in_tree(gen)) {
         ft_steer_saw_tree(&gen->steer, v, gen->out.msg.draft.n, &times);
         return;
@@ -398,11 +398,15 @@ ft_status ft_gen_answer(ft_gen *gen, ft_error *err)
 
 ft_status ft_gen_step(ft_gen *gen, ft_error *err)
 {
-    const ft_status status = ft_gen_go_back(gen, err);
+    ft_status status = ft_gen_go_back(gen, err);
     if (status != FT_OK)
         return status;
-    if (gen->state == FT_GEN_READY)
+    if (gen->state == FT_GEN_READY) {
+        status = ft_gen_look(gen, err);
+        if (status != FT_OK)
+            return status;
         ft_gens_prepare(&gen, 1);
+    }
     return ft_gen_answer(gen, err);
 }
 

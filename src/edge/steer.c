@@ -183,16 +183,16 @@ void ft_steer_drafted(ft_steer *s, const ft_tree *tree, uint32_t forwards, int64
         ft_control_saw_draft(&s->control, s->tree.levels, forwards, us);
 }
 
-void ft_steer_heard(ft_steer *s, const ft_msg_verdict *v)
+void ft_steer_heard(ft_steer *s, const ft_msg_hints *hints)
 {
-    s->hint_no_trees = v->hint_no_trees;
-    ft_control_saw_price(&s->control, v->hint_row_price / 1e3);
+    s->hint_no_trees = hints->no_trees;
+    ft_control_saw_price(&s->control, hints->row_price / 1e3);
 }
 
 void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
                        const ft_steer_times *times)
 {
-    if (!times->round.known || v->hint_no_trees) /* with the hint the tree was not verified */
+    if (!times->round.known || v->hints.no_trees) /* with the hint the tree was not verified */
         return;
     const ft_control_round round = {.nodes = nodes,
                                     .depth = s->how.at_once ? 0 : s->tree.levels,
@@ -203,7 +203,7 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
                                     .verify_us = v->verify_us,
                                     .rtt_us = times->rtt.known ? times->rtt.us : -1,
                                     .others_us = v->others_us,
-                                    .hint_token_us = v->hint_token_us};
+                                    .hint_token_us = v->hints.token_us};
     ft_control_saw_round(&s->control, &round);
     ft_depth_saw_round(&s->depth, &(ft_depth_round){.forwards = s->tree.forwards,
                                                     .levels = s->tree.levels,
@@ -214,7 +214,7 @@ void ft_steer_saw_tree(ft_steer *s, const ft_msg_verdict *v, uint32_t nodes,
 
 void ft_steer_saw_path(ft_steer *s, const ft_tree *tree, const ft_msg_verdict *v)
 {
-    if (s->may_fall_back && !v->hint_no_trees) /* with the hint the tree was not verified */
+    if (s->may_fall_back && !v->hints.no_trees) /* with the hint the tree was not verified */
         ft_fallback_saw(&s->fallback, tree, v->path, v->n_path);
 }
 
@@ -235,7 +235,7 @@ void ft_steer_saw_run(ft_steer *s, const ft_msg_verdict *v, const ft_steer_times
     if (v->more && !first)
         return;
     if (s->run.tokens > 0)
-        ft_control_saw_run(&s->control, s->run.tokens, now_us - s->run.since.us, v->hint_token_us);
+        ft_control_saw_run(&s->control, s->run.tokens, now_us - s->run.since.us, v->hints.token_us);
     s->run.since = v->more || next ? ft_known(now_us) : ft_unknown();
     s->run.tokens = 0;
 }

@@ -47,7 +47,7 @@ typedef struct ft_steer {
     ft_depth depth;
     ft_fallback fallback;
     bool may_fall_back; /* `fallback` may end the last draft that was chosen */
-    bool hint_no_trees; /* the last verdict asked for runs */
+    bool hint_no_trees; /* the server's last message asked for runs */
     /* The choice of the next round, kept while `chosen`. In a run it is made when half of the run
      * has come. */
     bool chosen;
@@ -100,8 +100,8 @@ ft_control_choice ft_steer_take(ft_steer *s, const ft_steer_ask *ask, uint32_t a
 /* Learns the cost of a draft. cold: the text's first draft, whose cold caches distort the time. */
 void ft_steer_drafted(ft_steer *s, const ft_tree *tree, uint32_t forwards, int64_t us, bool cold);
 
-/* Learns from any verdict about the server. Call it before the functions below. */
-void ft_steer_heard(ft_steer *s, const ft_msg_verdict *verdict);
+/* Learns from Opened and any verdict about the server. Call it before the functions below. */
+void ft_steer_heard(ft_steer *s, const ft_msg_hints *hints);
 
 typedef struct ft_steer_times {
     ft_known_us round; /* from the draft's sending to the verdict */

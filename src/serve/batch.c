@@ -266,6 +266,13 @@ static void price(ft_verifier *v)
         v->row_price = ft_price_row(&v->cost, &plain, n);
 }
 
+ft_msg_hints ft_sess_batch_hints(const ft_verifier *v)
+{
+    return (ft_msg_hints){.row_price =
+                              v->policy->prices ? (uint32_t)(1000 * v->row_price + 0.5) : 0,
+                          .no_trees = v->policy->no_drafts};
+}
+
 /* The most verifications of the pass. expected: some session may send a draft while it runs. A
  * policy that holds drafts back makes its own batches, and so does an edge that sends drafts
  * together. */

@@ -15,6 +15,7 @@
 #include "base/secret.h"
 #include "sched/evict.h"
 #include "serve/answers.h"
+#include "serve/batch.h"
 #include "serve/drafts.h"
 #include "serve/keys.h"
 #include "serve/kv_room.h"
@@ -252,7 +253,8 @@ static void attach(ft_sess *s, ft_vsession *h, int64_t now_us)
                                            .last_round = s->record.round,
                                            .target = v->model.target,
                                            .queue_us = queue_us > 1 ? (uint32_t)queue_us : 1,
-                                           .limits = ft_sess_limits(v)}};
+                                           .limits = ft_sess_limits(v),
+                                           .hints = ft_sess_batch_hints(v)}};
     strncpy(v->answer.opened.model, v->model.name, sizeof v->answer.opened.model - 1);
     s->record.repeats = 0;
     s->handle = h;

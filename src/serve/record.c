@@ -23,9 +23,7 @@ void ft_sess_record_keep(ft_sess_record *record, const ft_msg_verdict *verdict, 
     record->others_us = verdict->others_us;
     record->read_tok = verdict->read_tok;
     record->read_us = verdict->read_us;
-    record->hint_no_trees = verdict->hint_no_trees;
-    record->hint_row_price = verdict->hint_row_price;
-    record->hint_token_us = verdict->hint_token_us;
+    record->hints = verdict->hints;
     for (uint32_t i = 0; i < verdict->n_path; i++)
         record->path[i] = (uint8_t)verdict->path[i];
 }
@@ -50,9 +48,7 @@ void ft_sess_record_verdict(const ft_sess_record *record, const ft_sess_text *te
                             .read_tok = record->read_tok,
                             .read_us = record->read_us,
                             .finish = text->finish,
-                            .hint_no_trees = record->hint_no_trees,
-                            .hint_row_price = record->hint_row_price,
-                            .hint_token_us = record->hint_token_us};
+                            .hints = record->hints};
     for (uint32_t i = 0; i < record->n_path; i++)
         out->path[i] = record->path[i];
     memcpy(out->next, text->token + text->len - record->n_next, record->n_next * sizeof *out->next);

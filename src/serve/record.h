@@ -21,8 +21,7 @@ typedef struct ft_sess_record {
     bool whole;       /* one verdict answered the whole round; false: a run of several passes */
     uint32_t n_path, n_next;
     uint32_t queue_us, verify_us, others_us, read_tok, read_us;
-    bool hint_no_trees;
-    uint32_t hint_row_price, hint_token_us;
+    ft_msg_hints hints;
     uint8_t path[FT_WIRE_PATH_MAX]; /* [n_path] */
 } ft_sess_record;
 

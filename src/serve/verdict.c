@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "sched/price.h"
 #include "serve/answers.h"
+#include "serve/batch.h"
 #include "serve/drafts.h"
 #include "serve/kv_room.h"
 #include "serve/lifecycle.h"
@@ -129,12 +130,10 @@ static uint32_t run_token_us(const ft_sess *s, const ft_segment *g, const ft_wal
 static void give_hints(const ft_sess *s, const ft_segment *g, const ft_walk *w, ft_msg_verdict *out)
 {
     const ft_verifier *v = s->verifier;
-    out->hint_no_trees = v->policy->no_drafts;
-    if (v->policy->prices)
-        out->hint_row_price = (uint32_t)(1000 * v->row_price + 0.5);
-    out->hint_token_us = ft_own_token_us(v);
-    if (out->hint_token_us == 0)
-        out->hint_token_us = run_token_us(s, g, w);
+    out->hints = ft_sess_batch_hints(v);
+    out->hints.token_us = ft_own_token_us(v);
+    if (out->hints.token_us == 0)
+        out->hints.token_us = run_token_us(s, g, w);
 }
 
 static void count_verdict(ft_sess *s, const ft_msg_verdict *verdict)

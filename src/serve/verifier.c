@@ -128,6 +128,8 @@ static bool has_open_text(const ft_verifier *v)
 static void rest(ft_verifier *v, int64_t timeout_us)
 {
     bool open = has_open_text(v);
+    if (!open)
+        v->row_price = 0; /* there is nobody whom a row could delay */
     int64_t from_us = ft_clock_now_us(&v->opts.clock);
     for (ft_sess *s = v->sessions.first; s; s = s->next)
         if (!s->times.rested.known)

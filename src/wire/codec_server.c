@@ -68,11 +68,11 @@ static void move_verdict(ft_codec *codec, ft_msg_verdict *ours, verdict_pb *pb)
     FT_CODEC_MOVE(codec, ours->read_us, pb->read_us);
 }
 
-static void move_hints(ft_codec *codec, ft_msg_verdict *ours, Foretoken__V1__Hints *pb)
+static void move_hints(ft_codec *codec, ft_msg_hints *ours, Foretoken__V1__Hints *pb)
 {
-    FT_CODEC_MOVE(codec, ours->hint_no_trees, pb->no_trees);
-    FT_CODEC_MOVE(codec, ours->hint_row_price, pb->row_price);
-    FT_CODEC_MOVE(codec, ours->hint_token_us, pb->token_us);
+    FT_CODEC_MOVE(codec, ours->no_trees, pb->no_trees);
+    FT_CODEC_MOVE(codec, ours->row_price, pb->row_price);
+    FT_CODEC_MOVE(codec, ours->token_us, pb->token_us);
 }
 
 /* Without limits. */
@@ -156,7 +156,7 @@ static void read_verdict(ft_codec *codec, verdict_pb *pb, ft_msg_verdict *out)
         ft_codec_refuse(codec, FT_INVALID, "Verdict.early_taken: where no round can follow");
     move_verdict(codec, out, pb);
     if (pb->hints)
-        move_hints(codec, out, pb->hints);
+        move_hints(codec, &out->hints, pb->hints);
     out->finish = (ft_finish)pb->finish;
     out->n_logprobs = (uint32_t)pb->n_logprobs;
 }
@@ -169,6 +169,8 @@ static void read_kind(ft_codec *codec, server_pb *pb, ft_server_msg *out)
         move_opened(codec, &out->opened, pb->opened);
         if (pb->opened->limits)
             move_limits(codec, &out->opened.limits, pb->opened->limits, NULL);
+        if (pb->opened->hints)
+            move_hints(codec, &out->opened.hints, pb->opened->hints);
         break;
     case FORETOKEN__V1__SERVER_MESSAGE__KIND_VERDICT:
         out->kind = FT_SERVER_VERDICT;
@@ -229,6 +231,11 @@ void ft_server_msg_free(ft_server_msg *msg)
 
 /* ---- to bytes ---- */
 
+static bool has_hints(const ft_msg_hints *h)
+{
+    return h->row_price > 0 || h->token_us > 0 || h->no_trees;
+}
+
 /* The encoders set their kind of *message and pack it. */
 static ft_status encode_opened(ft_msg_opened *opened, server_pb *message, ft_error *err,
                                uint8_t **data, size_t *n)
@@ -236,10 +243,14 @@ static ft_status encode_opened(ft_msg_opened *opened, server_pb *message, ft_err
     ft_codec codec = {.writing = true, .err = err};
     Foretoken__V1__Rule rules[FT_WIRE_RULES_MAX];
     Foretoken__V1__Limits limits = FORETOKEN__V1__LIMITS__INIT;
+    Foretoken__V1__Hints hints = FORETOKEN__V1__HINTS__INIT;
     Foretoken__V1__Opened pb = FORETOKEN__V1__OPENED__INIT;
     move_opened(&codec, opened, &pb);
     move_limits(&codec, &opened->limits, &limits, rules);
+    move_hints(&codec, &opened->hints, &hints);
     pb.limits = &limits;
+    if (has_hints(&opened->hints))
+        pb.hints = &hints;
     message->kind_case = FORETOKEN__V1__SERVER_MESSAGE__KIND_OPENED;
     message->opened = &pb;
     return ft_codec_pack(&message->base, err, data, n);
@@ -285,13 +296,13 @@ static ft_status encode_verdict(ft_msg_verdict *verdict, server_pb *message, ft_
     Foretoken__V1__Hints hints = FORETOKEN__V1__HINTS__INIT;
     verdict_pb pb = FORETOKEN__V1__VERDICT__INIT;
     move_verdict(&codec, verdict, &pb);
-    move_hints(&codec, verdict, &hints);
+    move_hints(&codec, &verdict->hints, &hints);
     pb.n_path = verdict->n_path;
     pb.path = verdict->path;
     pb.n_next = verdict->n_next;
     pb.next = (uint32_t *)verdict->next;
     pb.finish = (Foretoken__V1__Finish)verdict->finish;
-    if (verdict->hint_token_us || verdict->hint_no_trees || verdict->hint_row_price)
+    if (has_hints(&verdict->hints))
         pb.hints = &hints;
     logprob_pb *entry[FT_WIRE_NEXT_MAX];
     logprob_pbs *logprobs = NULL;

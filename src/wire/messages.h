@@ -83,13 +83,21 @@ typedef struct ft_msg_limits {
     uint32_t max_evidence_bytes;       /* of a Draft */
 } ft_msg_limits;
 
+/* Advice for the next draft. All-zero: none. */
+typedef struct ft_msg_hints {
+    uint32_t row_price; /* what a node costs other texts, in 1/1000 token; 0: no hint */
+    uint32_t token_us;  /* time of a token of a run for this session now; 0: not known */
+    bool no_trees;      /* trees are not verified: ask for runs */
+} ft_msg_hints;
+
 typedef struct ft_msg_opened {
     ft_session_id session, secret;
     uint32_t cached_tokens, length, last_round;
     ft_msg_limits limits;
     char model[128];
-    uint64_t target;   /* engine/target.h; 0: an older server, which does not say */
-    uint32_t queue_us; /* how long Open waited for the engine; 0: the same */
+    uint64_t target;    /* engine/target.h; 0: an older server, which does not say */
+    uint32_t queue_us;  /* how long Open waited for the engine; 0: the same */
+    ft_msg_hints hints; /* for the first draft */
 } ft_msg_opened;
 
 typedef enum ft_finish { FT_FINISH_NONE, FT_FINISH_STOP, FT_FINISH_LENGTH } ft_finish;
@@ -109,12 +117,10 @@ typedef struct ft_msg_verdict {
         others_us; /* others kept the engine busy so long after the last verdict; 0: not known */
     ft_finish finish;
     bool early_taken; /* the next round has begun, with the part of the early draft that follows */
-    bool hint_no_trees;      /* trees are not verified: ask for runs */
-    uint32_t hint_row_price; /* what a node costs other texts, in 1/1000 token; 0: no hint */
-    uint32_t hint_token_us;  /* time of a token of a run for this session now; 0: not known */
-    uint32_t together;       /* drafts of this draft's batch in the pass; 0: it was sent alone */
-    uint32_t read_tok;       /* tokens of the text that were read into KV since the last verdict */
-    uint32_t read_us;        /* and their share of the passes that read them, by rows */
+    ft_msg_hints hints;
+    uint32_t together; /* drafts of this draft's batch in the pass; 0: it was sent alone */
+    uint32_t read_tok; /* tokens of the text that were read into KV since the last verdict */
+    uint32_t read_us;  /* and their share of the passes that read them, by rows */
 } ft_msg_verdict;
 
 typedef struct ft_msg_info {

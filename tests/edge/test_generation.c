@@ -339,6 +339,27 @@ static void test_a_run_and_the_next(void **state)
     assert_int_equal(far.n_sent, 4);
 }
 
+/* What Opened says of rows is known before the first round is chosen, if it came by then. Later
+ * messages are left to the exchange. */
+static void test_hints_before_the_first_round(void **state)
+{
+    ft_error err = {0};
+    ft_gen *gen = begin(&request);
+    opened_comes(0, N_PROMPT);
+    far.to_come[far.n_to_come - 1]->opened.hints.row_price = 300;
+    assert_int_equal(ft_gen_look(gen, &err), FT_OK);
+    assert_float_equal(gen->steer.control.price, 0.3, 1e-9);
+    ft_msg_verdict *v = verdict_comes(1, 1, N_PROMPT + 1, true);
+    v->hints.row_price = 200;
+    step(gen, FT_GEN_RUN);
+    assert_float_equal(gen->steer.control.price, 0.2, 1e-9);
+    verdict_comes(1, 1, N_PROMPT + 2, false)->finish = FT_FINISH_LENGTH;
+    assert_int_equal(ft_gen_look(gen, &err), FT_OK);
+    assert_null(gen->held);
+    assert_int_equal(step(gen, FT_GEN_RUN), FT_FINISH_LENGTH);
+    end(gen);
+}
+
 static void resumed(void)
 {
     opened_comes(1, N_PROMPT + 1); /* a run ends where its stream is lost */
@@ -455,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_stream_table),
         cmocka_unit_test(test_drafting_table),
         cmocka_unit_test(test_a_run_and_the_next),
+        cmocka_unit_test(test_hints_before_the_first_round),
         cmocka_unit_test(test_a_lost_run_is_resumed),
         cmocka_unit_test(test_a_refused_resume_opens_anew),
         cmocka_unit_test(test_a_verdict_before_opened),

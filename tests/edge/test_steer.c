@@ -104,12 +104,30 @@ static void test_what_the_server_takes(void **state)
 {
     ft_draft_params params;
     ft_steer s = make(false);
-    const ft_msg_verdict none = {.hint_no_trees = true};
+    const ft_msg_verdict none = {.hints.no_trees = true};
     (void)choose(&s, 100, 8, &params);
     assert_int_equal(params.budget, 8);
-    ft_steer_heard(&s, &none);
+    ft_steer_heard(&s, &none.hints);
     s.chosen = false;
     assert_false(choose(&s, 100, BUDGET, &params).speculate);
+}
+
+/* A text of an edge for which trees have paid: one that is told at first that rows are dear begins
+ * with a run, and goes back to trees when they are cheap. */
+static void test_dear_rows_begin_with_runs(void **state)
+{
+    static const uint32_t prices[] = {0, 600, 0};
+    ft_draft_params params;
+    ft_steer s = make(true);
+    s.control.run_us = 50000;
+    s.control.verify = (ft_control_line){.x = 4, .y = 51000, .slope = 100, .n = 9};
+    s.control.draft = (ft_control_line){.x = 4, .y = 8000, .slope = 2000, .n = 9};
+    for (size_t i = 0; i < 3; i++) {
+        const ft_msg_hints hints = {.row_price = prices[i]};
+        ft_steer_heard(&s, &hints);
+        s.chosen = false;
+        assert_int_equal(choose(&s, 100, BUDGET, &params).speculate, prices[i] == 0);
+    }
 }
 
 static void test_a_choice_stands_until_it_is_acted_on(void **state)
@@ -226,7 +244,7 @@ static void test_fallback(void **state)
     const ft_rule_terms points = ft_rule_ratio.terms(&ft_rule_ratio, 300, &sampled);
     const ft_steer_ask ask = {.most = 100, .max_tree = BUDGET, .terms = &points};
     const ft_msg_verdict all = {.n_path = 2, .path = {0, 1}, .n_next = 1};
-    const ft_msg_verdict unread = {.n_next = 1, .hint_no_trees = true};
+    const ft_msg_verdict unread = {.n_next = 1, .hints.no_trees = true};
     const ft_tree tree = chain(2);
     ft_draft_params params;
     for (int automatic = 0; automatic < 2; automatic++) {
@@ -258,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_rows_are_weighed),
         cmocka_unit_test(test_runs_where_nothing_can_be_drafted),
         cmocka_unit_test(test_what_the_server_takes),
+        cmocka_unit_test(test_dear_rows_begin_with_runs),
         cmocka_unit_test(test_a_choice_stands_until_it_is_acted_on),
         cmocka_unit_test(test_a_tree_is_measured),
         cmocka_unit_test(test_a_run_is_measured),

@@ -414,7 +414,7 @@ static void test_no_trees(void **state)
     wait_verdicts(&f->c, 2);
     assert_false(f->s.taken[2]);
     assert_int_equal(f->s.path[2], 0);
-    assert_true(f->c.verdict.hint_no_trees);
+    assert_true(f->c.verdict.hints.no_trees);
     local_close(&f->c);
     assert_int_equal(test_verifier_stats(f->v).early_missed, 1);
     end(f);

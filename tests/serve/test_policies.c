@@ -165,7 +165,7 @@ static void test_centralized(void **state)
         assert_true(local_round(c, &edge, text));
         assert_int_equal(c->verdict.n_path, 0);
         assert_int_equal(c->verdict.n_next, 1);
-        assert_true(c->verdict.hint_no_trees);
+        assert_true(c->verdict.hints.no_trees);
     }
     assert_true(test_text_equal(text, ref));
     ft_verifier_stats s = looked(v);

@@ -84,9 +84,9 @@ static void test_record(void **state)
                             .others_us = 3,
                             .read_tok = 6,
                             .read_us = 7,
-                            .hint_no_trees = true,
-                            .hint_row_price = 4,
-                            .hint_token_us = 5};
+                            .hints.no_trees = true,
+                            .hints.row_price = 4,
+                            .hints.token_us = 5};
     ft_msg_verdict *again = malloc(sizeof *again);
     ft_sess_record r = {.round = 0};
     ft_sess_text t;

@@ -32,7 +32,7 @@ static void hear(local_client *c, const ft_msg_verdict *v)
     *part = (local_part){.round = v->round,
                          .n_next = v->n_next,
                          .length = v->length,
-                         .token_us = v->hint_token_us,
+                         .token_us = v->hints.token_us,
                          .logprob = v->n_logprobs ? v->logprobs[v->n_logprobs - 1].logprob : 0,
                          .more = v->more};
     for (uint32_t i = 0; i < v->n_next && c->n_heard < LOCAL_HEARD_MAX; i++)

@@ -284,9 +284,9 @@ static void random_verdict(ft_rng *rng, ft_msg_verdict *verdict, ft_token_logpro
     verdict->verify_us = ft_rng_below(rng, 5000);
     verdict->others_us = ft_rng_below(rng, 3);
     verdict->finish = (ft_finish)ft_rng_below(rng, 3);
-    verdict->hint_no_trees = ft_rng_below(rng, 2);
-    verdict->hint_row_price = ft_rng_below(rng, 2) ? ft_rng_below(rng, 1001) : 0;
-    verdict->hint_token_us = ft_rng_below(rng, 2) ? ft_rng_below(rng, 100000) : 0;
+    verdict->hints.no_trees = ft_rng_below(rng, 2);
+    verdict->hints.row_price = ft_rng_below(rng, 2) ? ft_rng_below(rng, 1001) : 0;
+    verdict->hints.token_us = ft_rng_below(rng, 2) ? ft_rng_below(rng, 100000) : 0;
     verdict->more = !verdict->finish && ft_rng_below(rng, 2);
     verdict->together = ft_rng_below(rng, 20);
     verdict->read_tok = ft_rng_below(rng, 2) ? ft_rng_below(rng, 5000) : 0;
@@ -385,6 +385,7 @@ static void test_opened_and_info_round_trip(void **state)
     strcpy(in.opened.model, "modèle");
     in.opened.target = 0xfedcba9876543211ull;
     in.opened.queue_us = 123456;
+    in.opened.hints = (ft_msg_hints){.row_price = 250, .token_us = 7000, .no_trees = true};
     bytes wire = {0};
     ft_error err = {0};
     assert_int_equal(ft_server_msg_encode(&in, &err, &wire.data, &wire.n), FT_OK);
