@@ -4,7 +4,9 @@
 #include "bench/serving_figures.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "base/num.h"
 #include "bench/load_compare.h"
 #include "bench/load_report.h"
 #include "bench/serving_spec.h"
@@ -105,6 +107,71 @@ static json_t *depth_rule_json(const ft_serving *x)
     return rows;
 }
 
+/* ---- the predictor by devices (WISP tables 5 and 6) ---- */
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* A mode's cell in the figures of a setting. */
+static const json_t *cell_of(const json_t *setting, ft_bench_load_mode mode, const char *rtt)
+{
+    const json_t *by_mode = json_object_get(setting, "modes");
+    return json_object_get(json_object_get(by_mode, ft_bench_load_mode_name(mode)), rtt);
+}
+
+/* Of a setting: what a mode without the predictor and one with it do, and the gain. */
+static json_t *predictor_row(const json_t *setting, const char *rtt)
+{
+    static const char *const keys[] = {"acceptance", "tokens_per_core_s", "wasted_draft_share"};
+    static const char *const gains[] = {"predictor_acceptance_gain", "predictor_goodput_gain",
+                                        "predictor_goodput_bound"};
+    const json_t *without = cell_of(setting, FT_BENCH_LOAD_EDGE, rtt);
+    const json_t *with = cell_of(setting, FT_BENCH_LOAD_PREDICTOR, rtt);
+    json_t *row = json_object();
+    for (size_t i = 0; i < FT_COUNT(keys); i++)
+        json_object_set_new(
+            row, keys[i],
+            json_pack("{s:f, s:f}", "off", number(without, keys[i]), "on", number(with, keys[i])));
+    for (size_t i = 0; i < FT_COUNT(gains); i++)
+        json_object_set_new(row, gains[i] + strlen("predictor_"),
+                            json_real(number(json_object_get(setting, gains[i]), rtt)));
+    return row;
+}
+
+/* One row for each setting with both modes; empty without them. */
+static json_t *predictor_json(const json_t *settings)
+{
+    json_t *rows = json_array(), *setting, *gain;
+    const char *rtt;
+    size_t i;
+    json_array_foreach((json_t *)settings, i, setting)
+    {
+        json_t *by_rtt = json_object();
+        json_object_foreach(json_object_get(setting, "predictor_goodput_gain"), rtt, gain)
+        {
+            json_object_set_new(by_rtt, rtt, predictor_row(setting, rtt));
+        }
+        if (json_object_size(by_rtt) > 0)
+            json_array_append_new(rows,
+                                  json_pack("{s:I, s:O, s:O}", "setting", (json_int_t)i, "devices",
+                                            json_object_get(setting, "batch"), "rtt_ms", by_rtt));
+        json_decref(by_rtt);
+    }
+    return rows;
+}
+
+/* WISP table 6: by so many devices, tokens a second rise by so much. 0: it has no such number. */
+static double paper_gain(double devices)
+{
+    return devices == 2    ? 0.2045
+           : devices == 4  ? 0.2514
+           : devices == 8  ? 0.2549
+           : devices == 16 ? 0.3003
+                           : 0;
+}
+
 /* ---- as JSON ---- */
 
 /* A link's rate as it was asked for; nothing without one. */
@@ -162,6 +229,8 @@ json_t *ft_serving_figures(ft_serving *x)
     set_setting(x, 0, out);
     json_object_set_new(out, "settings", settings_json(x));
     json_object_set_new(out, "chosen_depths", depth_rule_json(x));
+    json_object_set_new(out, "predictor_by_devices",
+                        predictor_json(json_object_get(out, "settings")));
     return out;
 }
 
@@ -202,6 +271,37 @@ static void print_depths(const json_t *rows, FILE *out)
     }
 }
 
+static void print_predictor(const json_t *rows, FILE *out)
+{
+    const json_t *row, *at;
+    const char *rtt;
+    size_t i;
+    if (json_array_size(rows) > 0)
+        fprintf(out,
+                "\nthe predictor off and on, by devices (WISP tables 5 and 6: acceptance +34 "
+                "to +54 %%)\n%7s %7s %16s %16s %8s %16s %8s %8s %8s\n",
+                "devices", "RTT", "acceptance", "wasted drafting", "gain %", "tokens/core-s",
+                "gain %", "bound %", "WISP %");
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        const double devices = number(row, "devices"), paper = paper_gain(devices);
+        json_object_foreach(json_object_get(row, "rtt_ms"), rtt, at)
+        {
+            const json_t *accept = json_object_get(at, "acceptance"),
+                         *wasted = json_object_get(at, "wasted_draft_share"),
+                         *per_s = json_object_get(at, "tokens_per_core_s");
+            fprintf(out, "%7.0f %7s %7.3f > %6.3f %7.3f > %6.3f %+8.1f %7.1f > %6.1f %+8.1f %8.1f",
+                    devices, rtt, number(accept, "off"), number(accept, "on"),
+                    number(wasted, "off"), number(wasted, "on"),
+                    100 * number(at, "acceptance_gain"), number(per_s, "off"), number(per_s, "on"),
+                    100 * number(at, "goodput_gain"), 100 * number(at, "goodput_bound"));
+            if (paper > 0)
+                fprintf(out, " %+8.1f", 100 * paper);
+            fputc('\n', out);
+        }
+    }
+}
+
 void ft_serving_print(const ft_serving *x, const json_t *figures, FILE *out)
 {
     const ft_bench_serving_opts *f = x->o;
@@ -221,4 +321,5 @@ void ft_serving_print(const ft_serving *x, const json_t *figures, FILE *out)
         ft_bench_load_report_print(x->report[i], json_array_get(settings, i), out);
     }
     print_depths(json_object_get(figures, "chosen_depths"), out);
+    print_predictor(json_object_get(figures, "predictor_by_devices"), out);
 }

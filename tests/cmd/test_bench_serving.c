@@ -17,7 +17,9 @@
 #include <jansson.h>
 
 #include "support/program.h"
+#include "learn/predictor.h"
 #include "support/tiny_pair.h"
+#include "support/tiny_gguf.h"
 
 static const char *const modes[] = {"plain",          "server-spec", "edge",
                                     "edge+proactive", "edge+early",  "edge+pipeline"};
@@ -327,6 +329,60 @@ static void test_tuned(void **state)
     tiny_pair_remove(&four);
 }
 
+/* A predictor that gives every token even odds, of which it lets `least` pass. */
+static char *even_predictor(float least)
+{
+    const ft_mlp_shape shape = {2, {FT_FEATURES, 1, 1}};
+    ft_predictor p = {.least = least};
+    ft_error err = {0};
+    char *path = tiny_temp_path();
+    assert_int_equal(ft_mlp_init(&shape, &err, &p.mlp), FT_OK);
+    memset(p.mlp.weight[0], 0, ft_mlp_n_params(&shape) * sizeof(float));
+    for (size_t i = 0; i < FT_FEATURES; i++)
+        p.scale[i] = 1;
+    json_t *json = ft_predictor_json(&p);
+    assert_int_equal(json_dump_file(json, path, 0), 0);
+    json_decref(json);
+    ft_predictor_deinit(&p);
+    return path;
+}
+
+/* With and without a predictor, by numbers of devices, in one run. One that lets all pass changes
+ * nothing that is drafted, one that lets nothing pass does. */
+static void test_predictor(void **state)
+{
+    tiny_pair four = tiny_pair_make("{\"turns\": [\"0 + 3\"]}\n{\"turns\": [\"1 + 3\"]}\n"
+                                    "{\"turns\": [\"2 + 3\"]}\n{\"turns\": [\"3 + 3\"]}\n");
+    for (int passes = 0; passes < 2; passes++) {
+        char *predictor = even_predictor(passes ? -1 : 1), args[300];
+        int status;
+        snprintf(args, sizeof args,
+                 "-n 12 --rtt 1 --rounds 1 --draft-ms 0.5 --modes edge,edge+predictor --batch 1,2 "
+                 "--shape chain --draft-depth 3 --depth fixed --predictor '%s'",
+                 predictor);
+        json_t *json = tiny_pair_bench(&four, "bench serving", args, &status);
+        assert_int_equal(status, 0);
+        const json_t *rows = json_object_get(json, "predictor_by_devices");
+        assert_int_equal(json_array_size(rows), 2);
+        for (size_t i = 0; i < 2; i++) {
+            const json_t *row = json_array_get(rows, i);
+            const json_t *at = json_object_get(json_object_get(row, "rtt_ms"), "1");
+            const json_t *acceptance = json_object_get(at, "acceptance");
+            assert_true(program_number(row, "devices") == (double)(1 + i));
+            assert_true(program_number(json_object_get(at, "tokens_per_core_s"), "on") > 0);
+            (void)program_number(at, "goodput_gain");
+            assert_true(program_number(at, "goodput_bound") > 0);
+            const bool same = program_number(acceptance, "off") == program_number(acceptance, "on");
+            assert_int_equal(same, passes);
+            assert_true(!passes || program_number(at, "acceptance_gain") == 0);
+        }
+        json_decref(json);
+        unlink(predictor);
+        free(predictor);
+    }
+    tiny_pair_remove(&four);
+}
+
 /* A target that is read from disk in every pass, also beside a draft model on the server. */
 static void test_memory(void **state)
 {
@@ -420,8 +476,8 @@ int main(void)
         cmocka_unit_test(test_by_category), cmocka_unit_test(test_rates),
         cmocka_unit_test(test_depths),      cmocka_unit_test(test_sweep),
         cmocka_unit_test(test_tuned),       cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_layer_split), cmocka_unit_test(test_timeline),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_predictor),   cmocka_unit_test(test_layer_split),
+        cmocka_unit_test(test_timeline),    cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
