@@ -73,8 +73,9 @@ void ft_http_fail_from(ft_http_fail *fail, ft_status status, const ft_error *err
 ft_status ft_http_fail_json(const ft_http_fail *fail, ft_buf *out)
 {
     json_t *message = ft_http_json_text(fail->message, strlen(fail->message));
-    json_t *root = json_pack("{s:{s:o,s:s,s:s?,s:s?}}", "error", "message", message, "type",
-                             type_of(fail->http), "param", fail->param[0] ? fail->param : NULL,
-                             "code", fail->code);
+    json_t *param = fail->param[0] ? ft_http_json_text(fail->param, strlen(fail->param))
+                                   : json_null(); /* a long name may be cut in a character */
+    json_t *root = json_pack("{s:{s:o,s:s,s:o,s:s?}}", "error", "message", message, "type",
+                             type_of(fail->http), "param", param, "code", fail->code);
     return ft_http_json_append(root, out);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/json_file.h"
+#include "http/unsupported.h"
 
 typedef struct reader {
     json_t *root;
@@ -126,55 +127,6 @@ static ft_status read_scalars(reader *r)
     q->max_tokens = (uint32_t)(s.max_tokens ? s.max_tokens : s.max_completion_tokens);
     q->logprobs = q->chat ? s.logprobs : field(r, "logprobs") != NULL;
     q->top_logprobs = (uint32_t)(q->chat ? s.top_logprobs : s.n_logprobs);
-    return FT_OK;
-}
-
-/* ---- fields that are accepted only with a value that changes nothing ---- */
-
-#define EMPTY   "[[],{},\"\"]"
-#define NO_TOOL "[\"none\",\"auto\"]" /* there are no tools to choose from */
-static const struct {
-    const char *name, *harmless; /* a JSON list of the values that are accepted */
-    const char *only;
-} restricted[] = {
-    {"n", "[1]", "1"},
-    {"best_of", "[1]", "1"},
-    {"echo", "[false]", "false"},
-    {"suffix", EMPTY, "an empty string"},
-    {"presence_penalty", "[0,0.0]", "0"},
-    {"frequency_penalty", "[0,0.0]", "0"},
-    {"logit_bias", EMPTY, "an empty object"},
-    {"tools", EMPTY, "an empty list"},
-    {"tool_choice", NO_TOOL, "\"none\""},
-    {"functions", EMPTY, "an empty list"},
-    {"function_call", NO_TOOL, "\"none\""},
-    {"response_format", "[\"text\"]", "{\"type\":\"text\"}"},
-    {"modalities", "[[\"text\"]]", "[\"text\"]"},
-    {"audio", EMPTY, "null"},
-    {"web_search_options", EMPTY, "null"},
-};
-
-static bool is_one_of(json_t *v, const char *list)
-{
-    json_t *values = json_loads(list, 0, NULL);
-    bool found = false;
-    for (size_t i = 0; i < json_array_size(values) && !found; i++)
-        found = json_equal(v, json_array_get(values, i));
-    json_decref(values);
-    return found;
-}
-
-static ft_status refuse_unsupported(reader *r)
-{
-    for (size_t i = 0; i < sizeof restricted / sizeof *restricted; i++) {
-        json_t *v = field(r, restricted[i].name);
-        const bool format = strcmp(restricted[i].name, "response_format") == 0; /* by its type */
-        if (v && !is_one_of(format ? json_object_get(v, "type") : v, restricted[i].harmless))
-            return ft_http_fail_set(r->fail, 400, "unsupported_parameter", restricted[i].name,
-                                    "'%s' is unsupported by this server: leave it out (only %s is "
-                                    "accepted).",
-                                    restricted[i].name, restricted[i].only);
-    }
     return FT_OK;
 }
 
@@ -328,7 +280,7 @@ static ft_status read_message(reader *r, json_t *v, size_t i)
         return wrong_value(r, name, "'system', 'developer', 'user' or 'assistant'");
     snprintf(name, sizeof name, "messages[%zu].tool_calls", i);
     json_t *calls = json_object_get(v, "tool_calls");
-    if (calls && !json_is_null(calls) && !is_one_of(calls, EMPTY))
+    if (calls && !json_is_null(calls) && !ft_http_is_empty(calls))
         return ft_http_fail_set(r->fail, 400, "unsupported_parameter", name,
                                 "'%s': tools are unsupported by this server.", name);
     snprintf(name, sizeof name, "messages[%zu].content", i);
@@ -527,8 +479,9 @@ ft_status ft_http_parse(const char *body, size_t n, bool chat, const ft_http_mod
     ft_status status;
     if ((status = load(&r, body, n, model->text_bytes)) != FT_OK ||
         (status = read_model(&r, model->id)) != FT_OK ||
-        (status = refuse_unsupported(&r)) != FT_OK || (status = read_scalars(&r)) != FT_OK ||
-        (status = read_stream_options(&r)) != FT_OK || (status = read_stop(&r)) != FT_OK ||
+        (status = ft_http_refuse_unsupported(r.root, fail)) != FT_OK ||
+        (status = read_scalars(&r)) != FT_OK || (status = read_stream_options(&r)) != FT_OK ||
+        (status = read_stop(&r)) != FT_OK ||
         (status = read_prediction(&r, model->text_bytes)) != FT_OK ||
         (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK ||
         (status = check_text(&r, model->text_bytes)) != FT_OK)

@@ -96,6 +96,10 @@ static void test_harmless(void **state)
         "\"response_format\":{\"type\":\"text\"}",
         "\"response_format\":{\"type\":\"text\",\"other\":1}",
         "\"logit_bias\":{},\"modalities\":[\"text\"],\"audio\":null",
+        "\"grammar\":null,\"json_schema\":null,\"guided_json\":null,\"structured_outputs\":null",
+        "\"chat_template_kwargs\":{},\"reasoning_effort\":null,\"grammar\":\"\"",
+        "\"repetition_penalty\":1,\"repeat_penalty\":1.0,\"min_tokens\":0,\"ignore_eos\":false",
+        "\"guided\":1,\"grammars\":1",
         "\"top_logprobs\":0",
         "\"max_tokens\":5,\"max_completion_tokens\":5",
         "\"stop\":[]",
@@ -395,6 +399,19 @@ static void test_bad_fields(void **state)
         {"\"presence_penalty\":0.5", "unsupported_parameter", "presence_penalty"},
         {"\"frequency_penalty\":\"0\"", "unsupported_parameter", "frequency_penalty"},
         {"\"logit_bias\":{\"5\":1}", "unsupported_parameter", "logit_bias"},
+        {"\"grammar\":\"root ::= [a-z]\"", "unsupported_parameter", "grammar"},
+        {"\"json_schema\":{}", "unsupported_parameter", "json_schema"},
+        {"\"guided_json\":{}", "unsupported_parameter", "guided_json"},
+        {"\"guided_regex\":\"a\"", "unsupported_parameter", "guided_regex"},
+        {"\"structured_outputs\":{\"choice\":[\"a\"]}", "unsupported_parameter",
+         "structured_outputs"},
+        {"\"chat_template_kwargs\":{\"enable_thinking\":false}", "unsupported_parameter",
+         "chat_template_kwargs"},
+        {"\"reasoning_effort\":\"low\"", "unsupported_parameter", "reasoning_effort"},
+        {"\"repetition_penalty\":1.1", "unsupported_parameter", "repetition_penalty"},
+        {"\"repeat_penalty\":0", "unsupported_parameter", "repeat_penalty"},
+        {"\"min_tokens\":1", "unsupported_parameter", "min_tokens"},
+        {"\"ignore_eos\":true", "unsupported_parameter", "ignore_eos"},
         {"\"tools\":[{\"type\":\"function\"}]", "unsupported_parameter", "tools"},
         {"\"tool_choice\":\"required\"", "unsupported_parameter", "tool_choice"},
         {"\"response_format\":{\"type\":\"json_object\"}", "unsupported_parameter",
@@ -403,6 +420,21 @@ static void test_bad_fields(void **state)
         {"\"modalities\":[\"text\",\"audio\"]", "unsupported_parameter", "modalities"},
     };
     check_bad_fields(fields, sizeof fields / sizeof *fields);
+}
+
+/* A field's name that is cut in a character still makes a whole error object. */
+static void test_long_name(void **state)
+{
+    char *body = repeat("{\"prompt\":\"x\",\"guided_", "\xc3\xa9", 100, "\":1}");
+    ft_http_fail fail;
+    ft_http_parsed p;
+    ft_buf out = {0};
+    (void)state;
+    assert_int_equal(parse(body, false, &fail, &p), FT_INVALID);
+    assert_int_equal(strncmp(fail.param, "guided_\xc3\xa9", 9), 0);
+    assert_int_equal(ft_http_fail_json(&fail, &out), FT_OK);
+    ft_buf_deinit(&out);
+    free(body);
 }
 
 static void test_bad_prediction(void **state)
@@ -493,14 +525,14 @@ static void test_other_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),         cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_harmless),     cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_bad_json),     cmocka_unit_test(test_many_values),
-        cmocka_unit_test(test_prediction),   cmocka_unit_test(test_bad_prediction),
-        cmocka_unit_test(test_long_strings), cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_bad_chat),     cmocka_unit_test(test_bad_fields),
-        cmocka_unit_test(test_bad_prompts),  cmocka_unit_test(test_other_model),
-        cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_chat),        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_harmless),    cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_prediction),  cmocka_unit_test(test_bad_prediction),
+        cmocka_unit_test(test_long_name),   cmocka_unit_test(test_long_strings),
+        cmocka_unit_test(test_deep),        cmocka_unit_test(test_bad_chat),
+        cmocka_unit_test(test_bad_fields),  cmocka_unit_test(test_bad_prompts),
+        cmocka_unit_test(test_other_model), cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
