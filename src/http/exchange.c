@@ -194,7 +194,7 @@ static ft_status start(ft_http_exchange *x)
                              .chat = x->route->chat,
                              .model = x->model,
                              .key_name = x->key_name[0] ? x->key_name : NULL,
-                             .keep_alive_s = x->http->keep_alive_s};
+                             .keep_alive_ms = x->http->keep_alive_ms};
     ft_status status = ft_http_generation_create(&x->http->backend, &ask, &x->fail, &x->generation);
     ft_buf_deinit(&x->body); /* the parsed form is a copy */
     return status;

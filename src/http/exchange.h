@@ -34,7 +34,7 @@ struct ft_http {
     size_t max_body_bytes;
     uint32_t request_timeout_s;
     uint32_t stall_timeout_s;
-    uint32_t keep_alive_s;
+    uint32_t keep_alive_ms;
     int64_t started_s; /* since 1970 */
     bool no_page;
 };

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One generation. The worker thread writes a stream into a socket pair, from which the connection's
 // thread reads. The kernel bounds what the pair holds, lets the writer wait, and wakes both sides.
-// A whole answer stays in `scratch` until the worker has ended.
+// A whole answer stays in `scratch` until the worker has ended. When a stream is silent, the
+// connection's thread says a comment by itself, so that it needs nothing of the backend.
 //
-// Invariants: until it was joined the worker alone owns `answer`, `scratch`, `parsed`, `written`
-// and `fail`. It shuts its end of the pair down as the last thing it does.
+// Invariants: until it was joined the worker alone owns `answer`, `scratch`, `parsed` and `fail`.
+// It shuts its end of the pair down as the last thing it does. `said` leaves SAID_NOTHING once: to
+// SAID_SOMETHING before the first bytes, by either thread, or to SAID_FAILED by the worker. So an
+// error is either the answer or an event of a stream that has begun.
 #include "http/generation.h"
 
 #include <errno.h>
@@ -13,13 +16,15 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "http/answer.h"
 #include "http/request.h"
+
+enum { SAID_NOTHING, SAID_SOMETHING, SAID_FAILED };
 
 struct ft_http_generation {
     const ft_http_backend *backend;
@@ -30,23 +35,33 @@ struct ft_http_generation {
     bool joined;
     int in, out; /* the worker writes into `in`; the connection's thread reads from `out` */
     atomic_bool cancelled;
-    bool written;                   /* something was sent */
-    int64_t keep_alive_us, said_us; /* of a stream: how long it may be silent; since when it is */
+    atomic_int said;
     ft_http_fail fail;
+    /* Of the connection's thread, for streams: */
+    int keep_alive_ms;   /* how long it may be silent */
+    const char *comment; /* the rest of one that is due; "": none is */
+    char tail[2];        /* the last bytes that were read */
 };
+
+/* Leaves SAID_NOTHING, if no other thread has. */
+static bool said_nothing_yet(ft_http_generation *g, int now)
+{
+    int nothing = SAID_NOTHING;
+    return atomic_compare_exchange_strong(&g->said, &nothing, now);
+}
 
 /* Sends the scratch buffer. False: cancelled. */
 static bool push(ft_http_generation *g)
 {
     size_t sent = 0;
+    if (g->scratch.len > 0)
+        atomic_store(&g->said, SAID_SOMETHING);
     while (sent < g->scratch.len) {
         ssize_t n = send(g->in, g->scratch.data + sent, g->scratch.len - sent, MSG_NOSIGNAL);
         if (n < 0 && errno != EINTR)
             return false;
         sent += n > 0 ? (size_t)n : 0;
     }
-    g->written |= sent > 0;
-    g->said_us = ft_monotonic_us();
     ft_buf_clear(&g->scratch);
     return !atomic_load(&g->cancelled);
 }
@@ -64,14 +79,9 @@ static bool on_text(void *ctx, const char *text, size_t n, const ft_gen_token *t
     return !g->parsed.stream || push(g);
 }
 
-/* The backend asks this often while it waits, too. */
 static bool is_cancelled(void *ctx)
 {
-    ft_http_generation *g = ctx;
-    if (g->parsed.stream && ft_monotonic_us() - g->said_us >= g->keep_alive_us &&
-        ft_buf_puts(&g->scratch, ": waiting\n\n") == FT_OK)
-        (void)push(g);
-    return atomic_load(&g->cancelled);
+    return atomic_load(&((ft_http_generation *)ctx)->cancelled);
 }
 
 /* A stream that cannot say something any more, for want of memory, ends. */
@@ -123,10 +133,10 @@ static void *work(void *arg)
         if (result.wrong_field)
             snprintf(g->fail.param, sizeof g->fail.param, "%s", result.wrong_field);
         g->fail.retry_after_s = result.retry_after_ms / 1000 + (result.retry_after_ms % 1000 > 0);
-        if (g->written)
-            status = ft_http_answer_fail(&g->answer, &g->fail, &g->scratch);
-        else
+        if (said_nothing_yet(g, SAID_FAILED))
             ft_buf_clear(&g->scratch);
+        else
+            status = ft_http_answer_fail(&g->answer, &g->fail, &g->scratch);
     }
     json_decref(result.extension);
     if (g->parsed.stream)
@@ -175,8 +185,8 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
         return status;
     }
     g->parsed.request.key_name = ask->key_name;
-    g->keep_alive_us = 1000000 * (int64_t)ask->keep_alive_s;
-    g->said_us = ft_monotonic_us();
+    g->keep_alive_ms = (int)ask->keep_alive_ms;
+    g->comment = "";
     status = make_pair(g);
     if (status == FT_OK)
         status = ft_http_answer_init(&g->answer, backend, &g->parsed, ask->model.id,
@@ -219,28 +229,52 @@ void ft_http_generation_destroy(ft_http_generation *g)
     release(g);
 }
 
+/* A silent stream says a comment, between two events. */
+static void say_comment(ft_http_generation *g)
+{
+    const bool between = !g->tail[1] || (g->tail[0] == '\n' && g->tail[1] == '\n');
+    if (between && (said_nothing_yet(g, SAID_SOMETHING) || atomic_load(&g->said) == SAID_SOMETHING))
+        g->comment = ": waiting\n\n"; /* server-sent events: clients skip it */
+}
+
 ft_http_wait ft_http_generation_wait(ft_http_generation *g, int socket_fd)
 {
     /* POLLIN of the client is not asked for: it may have sent its next request already */
     struct pollfd p[2] = {{.fd = g->out, .events = POLLIN}, {.fd = socket_fd, .events = POLLRDHUP}};
     char byte;
-    int n;
-    do
-        n = poll(p, 2, -1);
-    while (n < 0 && errno == EINTR);
+    int n = 0;
+    while (n == 0 && !*g->comment) {
+        n = poll(p, 2, g->parsed.stream ? g->keep_alive_ms : -1);
+        if (n == 0)
+            say_comment(g);
+        else if (n < 0 && errno == EINTR)
+            n = 0;
+    }
     if (n < 0 || p[1].revents)
         cancel(g);
     if (atomic_load(&g->cancelled))
         return FT_HTTP_WAIT_GONE;
-    if (recv(g->out, &byte, 1, MSG_PEEK) > 0)
+    if (*g->comment || recv(g->out, &byte, 1, MSG_PEEK) > 0)
         return FT_HTTP_WAIT_DATA;
     join(g);
-    return g->fail.http == 0 || g->written ? FT_HTTP_WAIT_END : FT_HTTP_WAIT_FAILED;
+    return atomic_load(&g->said) == SAID_FAILED ? FT_HTTP_WAIT_FAILED : FT_HTTP_WAIT_END;
 }
 
 size_t ft_http_generation_read(ft_http_generation *g, char *out, size_t max)
 {
+    const size_t due = strnlen(g->comment, max);
+    if (due > 0) {
+        memcpy(out, g->comment, due);
+        g->comment += due;
+        return due;
+    }
     const ssize_t n = recv(g->out, out, max, 0);
+    if (n > 1)
+        g->tail[0] = out[n - 2];
+    else if (n == 1)
+        g->tail[0] = g->tail[1];
+    if (n > 0)
+        g->tail[1] = out[n - 1];
     return n > 0 ? (size_t)n : 0;
 }
 

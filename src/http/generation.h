@@ -30,8 +30,8 @@ typedef struct ft_http_ask {
     size_t n;
     bool chat;
     ft_http_model model;
-    const char *key_name;  /* borrowed as long as the generation; may be NULL */
-    uint32_t keep_alive_s; /* of silence in a stream, until a comment is due */
+    const char *key_name;   /* borrowed as long as the generation; may be NULL */
+    uint32_t keep_alive_ms; /* of silence in a stream, until it says a comment */
 } ft_http_ask;
 
 /* Parses the request and starts. The backend is borrowed and must outlive the generation. A failure
@@ -45,7 +45,8 @@ bool ft_http_generation_streams(const ft_http_generation *g);
  * follows. */
 void ft_http_generation_destroy(ft_http_generation *g);
 
-/* Waits for bytes, for the end, or until the client closes socket_fd. */
+/* Waits for bytes, for the end, or until the client closes socket_fd. A stream has bytes, a
+ * comment, when nothing else came for keep_alive_ms; then an error is an event. */
 ft_http_wait ft_http_generation_wait(ft_http_generation *g, int socket_fd);
 /* After FT_HTTP_WAIT_DATA: moves up to max bytes into out; returns how many. */
 size_t ft_http_generation_read(ft_http_generation *g, char *out, size_t max);

@@ -116,8 +116,8 @@ typedef struct ft_http_opts {
      * generation itself has no limit. */
     uint32_t stall_timeout_s;
     /* A stream that had nothing to say for this long says a comment, which clients skip, so that
-     * nobody on the way takes it for dead. 0: 15 s. */
-    uint32_t keep_alive_s;
+     * nobody on the way takes it for dead. An error after that is an event. 0: 5 s. */
+    uint32_t keep_alive_ms;
     /* When many requests of one client are refused (4xx but 429), further ones are answered once in
      * this time. 0: 100 ms. */
     uint32_t refusal_ms;

@@ -53,7 +53,7 @@ static int start_impatient(void **state)
 
 static int start_talkative(void **state)
 {
-    return start_with((ft_http_opts){.keep_alive_s = 1});
+    return start_with((ft_http_opts){.keep_alive_ms = 10});
 }
 
 static int stop(void **state)
@@ -119,6 +119,32 @@ static void test_silent_stream(void **state)
         http_client_close(&c);
         expect_all_cancelled(1 + i);
     }
+}
+
+/* An error behind a comment is an event. Without a stream it is a status, however late. */
+static void test_late_error(void **state)
+{
+    http_client c[2];
+    http_response r;
+    begin(&c[0], "{\"prompt\":\"late\",\"stream\":true}");
+    begin(&c[1], "{\"prompt\":\"late\"}");
+    assert_true(http_client_read_until(&c[0], "200 OK"));
+    assert_true(http_client_read_until(&c[0], ": waiting\n\n"));
+    http_backend_release(&backend);
+    assert_true(http_client_response(&c[0], false, &r));
+    assert_int_equal(r.status, 200);
+    const char *p = ft_buf_str(&r.body), *comment = ": waiting\n\n";
+    while (strncmp(p, comment, strlen(comment)) == 0)
+        p += strlen(comment);
+    assert_int_equal(strncmp(p, "data: {\"error\":{", 16), 0);
+    assert_non_null(strstr(p, "\"rate_limit_exceeded\""));
+    assert_non_null(strstr(p, "\n\ndata: [DONE]\n\n"));
+    http_response_deinit(&r);
+    assert_true(http_client_response(&c[1], false, &r));
+    assert_int_equal(r.status, 429);
+    http_response_deinit(&r);
+    for (int i = 0; i < 2; i++)
+        http_client_close(&c[i]);
 }
 
 static void test_hangup_with_more_sent(void **state)
@@ -490,6 +516,7 @@ int main(void)
         TEST(test_hangup_with_more_sent),
         TEST(test_half_close),
         cmocka_unit_test_setup_teardown(test_silent_stream, start_talkative, stop),
+        cmocka_unit_test_setup_teardown(test_late_error, start_talkative, stop),
         TEST_OF_LIMITS(test_slow_reader),
         TEST_OF_LIMITS(test_slow_sender),
         TEST_OF_LIMITS(test_long_generation),

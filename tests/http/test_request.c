@@ -394,6 +394,13 @@ static void test_bad_fields(void **state)
         {"\"logprobs\":1", "invalid_type", "logprobs"},
         {"\"top_logprobs\":2", "invalid_value", "top_logprobs"},
         {"\"logprobs\":true,\"top_logprobs\":21", "invalid_value", "top_logprobs"},
+    };
+    check_bad_fields(fields, sizeof fields / sizeof *fields);
+}
+
+static void test_unsupported(void **state)
+{
+    static const bad_case fields[] = {
         {"\"n\":2", "unsupported_parameter", "n"},
         {"\"n\":\"1\"", "unsupported_parameter", "n"},
         {"\"presence_penalty\":0.5", "unsupported_parameter", "presence_penalty"},
@@ -525,14 +532,15 @@ static void test_other_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_harmless),    cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_many_values),
-        cmocka_unit_test(test_prediction),  cmocka_unit_test(test_bad_prediction),
-        cmocka_unit_test(test_long_name),   cmocka_unit_test(test_long_strings),
-        cmocka_unit_test(test_deep),        cmocka_unit_test(test_bad_chat),
-        cmocka_unit_test(test_bad_fields),  cmocka_unit_test(test_bad_prompts),
-        cmocka_unit_test(test_other_model), cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_chat),         cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_harmless),     cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_bad_json),     cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_prediction),   cmocka_unit_test(test_bad_prediction),
+        cmocka_unit_test(test_unsupported),  cmocka_unit_test(test_long_name),
+        cmocka_unit_test(test_long_strings), cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_bad_chat),     cmocka_unit_test(test_bad_fields),
+        cmocka_unit_test(test_bad_prompts),  cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,11 @@ bool http_backend_wait(http_backend *b, const unsigned *counter, unsigned n)
     return ok;
 }
 
+void http_backend_release(http_backend *b)
+{
+    count(b, &b->released);
+}
+
 unsigned http_backend_count(http_backend *b, const unsigned *counter)
 {
     pthread_mutex_lock(&b->lock);
@@ -175,6 +180,10 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
         say(b, q, sink, "tick ", 5, NULL);
         work_until_cancelled(sink);
         return FT_CANCELLED;
+    }
+    if (strncmp(prompt, "late", 4) == 0) {
+        http_backend_wait(b, &b->released, 1);
+        return ft_error_set(err, FT_EXHAUSTED, "too many sessions");
     }
     if (strncmp(prompt, "refuse", 6) == 0)
         return ft_error_set(err, FT_TOO_LARGE, "the prompt is longer than the context");

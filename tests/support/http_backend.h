@@ -7,6 +7,7 @@
  *   endless    "tick " again and again, until cancelled
  *   flood      "tick " 20,000 times
  *   once       "tick ", then nothing until cancelled
+ *   late       nothing until http_backend_release, then FT_EXHAUSTED
  *   refuse     FT_TOO_LARGE
  *   overload   FT_EXHAUSTED, try again after 2.5 s
  *   stranger   FT_UNAUTHENTICATED
@@ -39,6 +40,7 @@ typedef struct http_backend {
     pthread_cond_t changed;
     unsigned started, ended, cancelled; /* generations; guarded by lock */
     unsigned ticks;                     /* that "endless" and "flood" handed over; so too */
+    unsigned released;                  /* not 0: "late" goes on; so too */
     atomic_uint rounds;                 /* that were told of */
     bool sick;                          /* /health */
     bool early;                         /* it cannot generate yet */
@@ -54,6 +56,7 @@ void http_backend_deinit(http_backend *b);
 ft_http_backend http_backend_of(http_backend *b);
 /* Waits until the counter (one of b's) is at least n; false after a minute. */
 bool http_backend_wait(http_backend *b, const unsigned *counter, unsigned n);
+void http_backend_release(http_backend *b);
 unsigned http_backend_count(http_backend *b, const unsigned *counter);
 
 #endif
