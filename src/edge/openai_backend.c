@@ -70,20 +70,13 @@ static ft_status make_prediction(const ft_vocab *vocab, const ft_http_request *q
     return status;
 }
 
-static ft_status check_lengths(const ft_edge *edge, const ft_http_request *q, size_t n_prompt,
-                               ft_error *err)
+static ft_status check_length(size_t n_prompt, uint32_t context, ft_error *err)
 {
-    const uint32_t context = context_of(edge);
     if (n_prompt == 0)
         return ft_error_set(err, FT_INVALID, "the prompt is empty");
     if (n_prompt >= context)
         return ft_error_set(err, FT_TOO_LARGE, "the prompt has %zu tokens, the context holds %u",
                             n_prompt, context);
-    if (q->max_tokens > context - n_prompt)
-        return ft_error_set(err, FT_TOO_LARGE,
-                            "the prompt has %zu tokens and max_tokens is %u, the context holds %u: "
-                            "ask for at most %zu",
-                            n_prompt, q->max_tokens, context, context - n_prompt);
     return FT_OK;
 }
 
@@ -107,6 +100,7 @@ typedef struct texts {
 static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                      const ft_gen_sink *sink, ft_error *err, ft_gen_stats *stats)
 {
+    const uint32_t room = context_of(o->edge) - (uint32_t)t->prompt.n;
     ft_gen_request request = {.prompt = t->prompt.id,
                               .n_prompt = (uint32_t)t->prompt.n,
                               .prediction = t->prediction.id,
@@ -116,7 +110,7 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                                            .top_p = q->top_p,
                                            .min_p = q->min_p,
                                            .seed = q->seed},
-                              .max_tokens = q->max_tokens,
+                              .max_tokens = q->max_tokens < room ? q->max_tokens : room,
                               .stops = q->stops,
                               .n_stops = q->n_stops,
                               .logprobs = q->logprobs,
@@ -145,7 +139,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     if (edge)
         status = make_prompt(o->vocab, q, context_of(edge), sink, err, &t.prompt);
     if (status == FT_OK)
-        status = check_lengths(edge, q, t.prompt.n, err);
+        status = check_length(t.prompt.n, context_of(edge), err);
     if (status == FT_OK)
         status = predicted =
             make_prediction(o->vocab, q, context_of(edge), sink, err, &t.prediction);

@@ -7,7 +7,7 @@
  * then requests and health checks get FT_UNAVAILABLE and the reason.
  *
  * Without max_tokens a text goes on until it ends or the context is full, in completions too
- * (where OpenAI stops at 16). A request without seed gets a random one.
+ * (where OpenAI stops at 16). So it does with more max_tokens than the context has room for. A request without seed gets a random one.
  */
 #ifndef FT_EDGE_OPENAI_BACKEND_H
 #define FT_EDGE_OPENAI_BACKEND_H
