@@ -303,6 +303,20 @@ static ft_status check_headers(ft_http_exchange *x)
     return FT_OK;
 }
 
+/* Says the flag that would allow the name, if it looks like one that a shell takes as it is. */
+static ft_status refuse_source(ft_http_exchange *x, const char *code, const char *what,
+                               const char *flag, const char *name)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-:/";
+    const size_t n = strlen(name);
+    const bool is_plain = n > 0 && n <= 128 && strspn(name, plain) == n;
+    return ft_http_fail_set(&x->fail, 403, code, NULL,
+                            "%s is not a name that this server goes by. If it is yours, start the "
+                            "server with %s %s.",
+                            what, flag, is_plain ? name : "NAME:PORT");
+}
+
 /* Host and Origin. */
 static ft_status check_source(ft_http_exchange *x, const char **path)
 {
@@ -313,14 +327,13 @@ static ft_status check_source(ft_http_exchange *x, const char **path)
         return refuse(x, 400, "invalid_uri", "The request's URI is malformed.");
     if (!host)
         return refuse(x, 400, "invalid_header", "The header 'Host' is missing.");
-    if (!ft_http_guard_host(guard, host) || (authority[0] && !ft_http_guard_host(guard, authority)))
-        return refuse(x, 403, "host_not_allowed",
-                      "This server does not go by the name that the request's Host header gives: "
-                      "its operator must allow it.");
+    if (authority[0] && !ft_http_guard_host(guard, authority))
+        return refuse_source(x, "host_not_allowed", "The request's URI", "--allow-host", authority);
+    if (!ft_http_guard_host(guard, host))
+        return refuse_source(x, "host_not_allowed", "The request's Host", "--allow-host", host);
     if (origin && !ft_http_guard_origin(guard, origin))
-        return refuse(x, 403, "origin_not_allowed",
-                      "Web pages of this origin may not use this server: its operator must allow "
-                      "it.");
+        return refuse_source(x, "origin_not_allowed", "The web page's origin", "--allow-origin",
+                             origin);
     x->defaults.origin = origin;
     return FT_OK;
 }

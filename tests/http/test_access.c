@@ -122,6 +122,29 @@ static void test_host(void **state)
                "GET /health HTTP/1.1\r\nHost: localhost:%PORT%\r\nhost: localhost:%PORT%\r\n\r\n");
 }
 
+/* What a 403 says to whoever runs the server. */
+static void test_refusal_names_flag(void **state)
+{
+    static const struct {
+        const char *headers, *said;
+    } cases[] = {
+        {"Host: host.docker.internal:8411\r\n", "--allow-host host.docker.internal:8411."},
+        {"Host: a'b;rm\r\n", "--allow-host NAME:PORT."},
+        {"Host: localhost:%PORT%\r\nOrigin: http://evil.example\r\n",
+         "--allow-origin http://evil.example."},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        http_response r;
+        snprintf(text, sizeof text, "GET /health HTTP/1.1\r\n%s\r\n", cases[i].headers);
+        assert_int_equal(raw(text, &r), 403);
+        if (!strstr(ft_buf_str(&r.body), cases[i].said))
+            fail_msg("%s instead of %s", ft_buf_str(&r.body), cases[i].said);
+        http_response_deinit(&r);
+    }
+}
+
 static void test_absolute_uri(void **state)
 {
     expect_raw(200,
@@ -466,12 +489,19 @@ static void test_default_port(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host),         cmocka_unit_test(test_absolute_uri),
-        cmocka_unit_test(test_origin),       cmocka_unit_test(test_preflight),
-        cmocka_unit_test(test_content_type), cmocka_unit_test(test_key),
-        cmocka_unit_test(test_named_keys),   cmocka_unit_test(test_safe_headers),
-        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_chunked_too_large),
-        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_options),
+        cmocka_unit_test(test_host),
+        cmocka_unit_test(test_refusal_names_flag),
+        cmocka_unit_test(test_absolute_uri),
+        cmocka_unit_test(test_origin),
+        cmocka_unit_test(test_preflight),
+        cmocka_unit_test(test_content_type),
+        cmocka_unit_test(test_key),
+        cmocka_unit_test(test_named_keys),
+        cmocka_unit_test(test_safe_headers),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_chunked_too_large),
+        cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_options),
         cmocka_unit_test(test_default_port),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
