@@ -11,7 +11,7 @@
 
 static const ft_flag api_rows[] = {
     {"--alias", "-a", FT_FLAG(ft_api_flags, alias), "NAME",
-     "name of the model in the API; default: the server's"},
+     "name of the model in the API, default: the server's; repeated: further names"},
     {"--api-key", NULL, FT_FLAG(ft_api_flags, http.api_key), "SECRET",
      "key that apps must present"},
     {"--api-key-file", NULL, FT_FLAG(ft_api_flags, api_key_file), "FILE", "the same, from a file"},
@@ -37,8 +37,9 @@ const ft_flag_group ft_flags_api_clients = FT_FLAG_ROWS(client_rows);
 
 bool ft_api_flags_given(const ft_api_flags *flags)
 {
-    return flags->alias || flags->http.api_key || flags->api_key_file || flags->http.tls_cert ||
-           flags->http.tls_key || flags->allow_hosts.n > 0 || flags->allow_origins.n > 0;
+    return flags->alias.n > 0 || flags->http.api_key || flags->api_key_file ||
+           flags->http.tls_cert || flags->http.tls_key || flags->allow_hosts.n > 0 ||
+           flags->allow_origins.n > 0;
 }
 
 static ft_status read_clients(ft_api_flags *flags, const char *who, ft_error *err)
@@ -85,7 +86,11 @@ ft_status ft_api_start(ft_api *api, const ft_api_flags *flags, ft_openai_opts op
 {
     ft_http_opts http = flags->http;
     ft_status status = FT_OK;
-    openai.model_id = flags->alias;
+    if (flags->alias.n > 0) {
+        openai.model_id = flags->alias.item[0];
+        openai.aliases = flags->alias.item + 1;
+        openai.n_aliases = flags->alias.n - 1;
+    }
     if (flags->api_key_file) {
         status = ft_cmd_read_secret(flags->api_key_file, err, &api->key);
         http.api_key = api->key;

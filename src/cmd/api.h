@@ -11,8 +11,8 @@
 #include "wire/keyring.h"
 
 typedef struct ft_api_flags {
-    const char *alias, *api_key_file;
-    ft_flag_list allow_hosts, allow_origins;
+    const char *api_key_file;
+    ft_flag_list alias, allow_hosts, allow_origins;
     ft_http_opts http; /* address and TLS; host and port come from the command */
     ft_flag_list trusted_proxies;
     ft_networks proxies; /* of trusted_proxies, once they were checked */

@@ -321,6 +321,8 @@ static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err
         learn_uplink(gen);
         ft_timing_reads(&gen->timing,
                         o->length > o->cached_tokens ? o->length - o->cached_tokens : 0);
+        if (!gen->stream.begun) /* not text that this generation made */
+            gen->stats->cached_tokens = o->cached_tokens;
         ft_status status = ft_stream_opened(&gen->stream, o, gen->text.n, run, err);
         if (status == FT_OK) {
             ft_steer_heard(&gen->steer, &o->hints);

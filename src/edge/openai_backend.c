@@ -14,6 +14,8 @@
 struct ft_openai {
     const ft_vocab *vocab;
     char *model_id; /* NULL: the server's model name */
+    char **aliases; /* [n_aliases] */
+    size_t n_aliases;
     bool no_speculation;
     pthread_mutex_t mutex; /* guards what follows */
     ft_edge *edge;         /* NULL: not set yet, for the reason in `absent` */
@@ -148,6 +150,11 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
                                .prompt_tokens = (uint32_t)t.prompt.n,
                                .completion_tokens = (uint32_t)s.tokens,
+                               .cached_tokens = (uint32_t)s.cached_tokens,
+                               .first_us = (int64_t)s.ttft.sum_us,
+                               .total_us = (int64_t)s.total_us,
+                               .drafted = (uint32_t)s.drafted,
+                               .accepted = (uint32_t)s.accepted,
                                .accepted_prediction_tokens = (uint32_t)s.prediction_accepted,
                                .rejected_prediction_tokens = (uint32_t)s.prediction_rejected,
                                .wrong_field = predicted == FT_TOO_LARGE ? "prediction" : NULL,
@@ -183,6 +190,10 @@ static ft_status backend_model(void *ctx, ft_error *err, ft_http_model *out)
         return FT_UNAVAILABLE;
     const ft_msg_info *server = ft_edge_server_info(edge);
     out->id = o->model_id ? o->model_id : server->model;
+    out->aliases = (const char *const *)o->aliases;
+    out->n_aliases = o->n_aliases;
+    out->context_tok = server->limits.max_context;
+    out->chat_template = ft_vocab_chat_template(o->vocab);
     out->text_bytes = server->limits.max_context * ft_vocab_longest_bytes(o->vocab);
     return FT_OK;
 }
@@ -204,14 +215,33 @@ static ft_status backend_metrics(void *ctx, ft_buf *out)
     return ft_gen_ratios_append(&sums, out);
 }
 
+static bool copy_names(ft_openai *o, const ft_openai_opts *opts)
+{
+    o->aliases = calloc(opts->n_aliases + 1, sizeof *o->aliases);
+    if (!o->aliases || (opts->model_id && !(o->model_id = strdup(opts->model_id))))
+        return false;
+    for (; o->n_aliases < opts->n_aliases; o->n_aliases++)
+        if (!(o->aliases[o->n_aliases] = strdup(opts->aliases[o->n_aliases])))
+            return false;
+    return true;
+}
+
+static void release(ft_openai *o)
+{
+    for (size_t i = 0; i < o->n_aliases; i++)
+        free(o->aliases[i]);
+    free(o->aliases);
+    free(o->model_id);
+    free(o);
+}
+
 ft_status ft_openai_create(const ft_openai_opts *opts, ft_error *err, ft_openai **out)
 {
     ft_openai *o = calloc(1, sizeof *o);
     *out = NULL;
-    if (o && opts->model_id)
-        o->model_id = strdup(opts->model_id);
-    if (!o || (opts->model_id && !o->model_id)) {
-        free(o);
+    if (!o || !copy_names(o, opts)) {
+        if (o)
+            release(o);
         return ft_error_set(err, FT_NOMEM, "edge: out of memory");
     }
     o->edge = opts->edge;
@@ -241,8 +271,7 @@ void ft_openai_destroy(ft_openai *o)
     if (!o)
         return;
     pthread_mutex_destroy(&o->mutex);
-    free(o->model_id);
-    free(o);
+    release(o);
 }
 
 ft_http_backend ft_openai_backend(ft_openai *o)

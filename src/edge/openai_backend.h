@@ -7,7 +7,8 @@
  * then requests and health checks get FT_UNAVAILABLE and the reason.
  *
  * Without max_tokens a text goes on until it ends or the context is full, in completions too
- * (where OpenAI stops at 16). So it does with more max_tokens than the context has room for. A request without seed gets a random one.
+ * (where OpenAI stops at 16). So it does with more max_tokens than the context has room for. A
+ * request without seed gets a random one.
  */
 #ifndef FT_EDGE_OPENAI_BACKEND_H
 #define FT_EDGE_OPENAI_BACKEND_H
@@ -18,10 +19,12 @@
 typedef struct ft_openai ft_openai;
 
 typedef struct ft_openai_opts {
-    ft_edge *edge;         /* borrowed; NULL: there is none yet */
-    const ft_vocab *vocab; /* borrowed */
-    const char *model_id;  /* copied; NULL: the server's model name */
-    bool no_speculation;   /* never draft */
+    ft_edge *edge;              /* borrowed; NULL: there is none yet */
+    const ft_vocab *vocab;      /* borrowed */
+    const char *model_id;       /* copied; NULL: the server's model name */
+    const char *const *aliases; /* [n_aliases] further names; copied */
+    size_t n_aliases;
+    bool no_speculation; /* never draft */
 } ft_openai_opts;
 
 /* FT_NOMEM. */

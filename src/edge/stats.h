@@ -60,6 +60,8 @@ extern const char *const ft_why_name[FT_WHY_N];
 #define FT_GEN_STATS(F)                                                                           \
     FT_GEN_USAGE_STATS(F)                                                                         \
     F(COUNTER, prompt_tokens, "edge_prompt_tokens_total", "Prompt tokens.")                       \
+    F(COUNTER, cached_tokens, "edge_cached_tokens_total",                                         \
+      "Prompt tokens that the server had in its prefix cache.")                                   \
     F(COUNTER, tokens, "edge_tokens_total",                                                       \
       "Generated tokens. End-of-text tokens are not counted.")                                    \
     F(COUNTER, prediction_accepted, "edge_prediction_accepted_total",                             \

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers in OpenAI's shapes. A streamed answer is a sequence of events: in a chat one that names
-// the role, then one for each piece of text, one with the finish_reason, one with usage and without
-// choices (with include_usage), and [DONE]. Extensions: usage.foretoken, and with include_draft an
-// object `foretoken` in each event (http/told.h).
+// the role, then one for each piece of text, one with the finish_reason; the same of further texts;
+// one with usage and without choices (with include_usage), and [DONE]. Extensions: usage.foretoken,
+// a list where there are several texts; llama.cpp's timings; with include_draft an object
+// `foretoken` in each event (http/told.h).
 // The text of a token that is not complete UTF-8 is escaped as OpenAI does it ("\xe2\x80"); in
 // completions "bytes:" comes before it.
 #include "http/answer.h"
@@ -22,11 +23,11 @@
 enum { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET, N_LISTS };
 
 ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
-                              const ft_http_parsed *parsed, const char *model, int64_t now_s)
+                              const ft_http_parsed *parsed, int64_t now_s)
 {
     unsigned char random[12];
     char hex[2 * sizeof random + 1];
-    *a = (ft_http_answer){.backend = backend, .parsed = parsed, .model = model, .created_s = now_s};
+    *a = (ft_http_answer){.backend = backend, .parsed = parsed, .created_s = now_s};
     ft_status status = ft_random_bytes(random, sizeof random);
     if (status != FT_OK)
         return status;
@@ -186,9 +187,37 @@ static json_t *json_usage(const ft_http_result *r)
     json_t *details = json_pack(
         "{s:I,s:I}", "accepted_prediction_tokens", (json_int_t)r->accepted_prediction_tokens,
         "rejected_prediction_tokens", (json_int_t)r->rejected_prediction_tokens);
-    return json_pack("{s:I,s:I,s:I,s:o,s:O*}", "prompt_tokens", prompt, "completion_tokens",
-                     completion, "total_tokens", prompt + completion, "completion_tokens_details",
+    return json_pack("{s:I,s:I,s:I,s:{s:I},s:o,s:O*}", "prompt_tokens", prompt, "completion_tokens",
+                     completion, "total_tokens", prompt + completion, "prompt_tokens_details",
+                     "cached_tokens", (json_int_t)r->cached_tokens, "completion_tokens_details",
                      details, "foretoken", r->extension);
+}
+
+/* `part`: the time of `n` tokens, by the names that llama.cpp's server gives it. */
+static void set_timing(json_t *timings, const char *part, uint32_t n, int64_t us)
+{
+    char name[48];
+    const double ms = (double)us / 1000;
+    snprintf(name, sizeof name, "%s_n", part);
+    json_object_set_new(timings, name, json_integer(n));
+    snprintf(name, sizeof name, "%s_ms", part);
+    json_object_set_new(timings, name, json_real(ms));
+    snprintf(name, sizeof name, "%s_per_token_ms", part);
+    json_object_set_new(timings, name, json_real(n > 0 ? ms / n : 0));
+    snprintf(name, sizeof name, "%s_per_second", part);
+    json_object_set_new(timings, name, json_real(us > 0 ? n * 1e3 / ms : 0));
+}
+
+static json_t *json_timings(const ft_http_result *r)
+{
+    json_t *timings = json_pack("{s:I}", "cache_n", (json_int_t)r->cached_tokens);
+    set_timing(timings, "prompt", r->prompt_tokens - r->cached_tokens, r->first_us);
+    set_timing(timings, "predicted", r->completion_tokens, r->total_us - r->first_us);
+    if (r->drafted > 0) {
+        json_object_set_new(timings, "draft_n", json_integer(r->drafted));
+        json_object_set_new(timings, "draft_n_accepted", json_integer(r->accepted));
+    }
+    return timings;
 }
 
 static const char *object_name(const ft_http_answer *a)
@@ -198,20 +227,32 @@ static const char *object_name(const ft_http_answer *a)
     return a->parsed->stream ? "chat.completion.chunk" : "chat.completion";
 }
 
-/* Begins the answer's object, up to its choices. Takes usage; NULL: none. */
-static void open_object(const ft_http_answer *a, json_t *usage, ft_buf *out)
+/* Begins the answer's object, up to its choices. */
+static void open_object(const ft_http_answer *a, ft_buf *out)
 {
-    char target[24];
-    snprintf(target, sizeof target, "fp_%016" PRIx64, a->target);
-    json_t *head = json_pack("{s:s,s:s,s:I,s:s,s:s*,s:o*}", "id", a->id, "object", object_name(a),
-                             "created", (json_int_t)a->created_s, "model", a->model,
-                             "system_fingerprint", a->target ? target : NULL, "usage", usage);
+    json_t *head = json_pack("{s:s,s:s,s:I,s:s}", "id", a->id, "object", object_name(a), "created",
+                             (json_int_t)a->created_s, "model", a->parsed->model);
     ft_buf_puts(out, "{");
     (void)ft_http_json_embed(head, out);
     ft_buf_puts(out, ",\"choices\":[");
 }
 
-/* Appends the one choice, with the log-probabilities since the last call if `logprobs` is set.
+/* Appends what follows the choices, but for the object's end. Takes usage and timings; NULL: none.
+ */
+static void append_tail(const ft_http_answer *a, json_t *usage, json_t *timings, ft_buf *out)
+{
+    char target[24];
+    snprintf(target, sizeof target, "fp_%016" PRIx64, a->target);
+    ft_buf_puts(out, "]");
+    if (!a->target && !usage && !timings)
+        return;
+    json_t *tail = json_pack("{s:s*,s:o*,s:o*}", "system_fingerprint", a->target ? target : NULL,
+                             "usage", usage, "timings", timings);
+    ft_buf_puts(out, ",");
+    (void)ft_http_json_embed(tail, out);
+}
+
+/* Appends a choice, with the log-probabilities since the last call if `logprobs` is set.
  * Takes choice. */
 static void append_choice(ft_http_answer *a, json_t *choice, bool logprobs, ft_buf *out)
 {
@@ -235,8 +276,14 @@ static ft_status close_object(const char *end, size_t before, ft_buf *out)
     return FT_NOMEM;
 }
 
-/* One event with one choice. text is NULL at the end, where finish is given. */
-static ft_status append_chunk(ft_http_answer *a, json_t *text, bool logprobs, const char *finish,
+/* How a text ends. */
+typedef struct ending {
+    const char *finish;         /* NULL: not yet */
+    const ft_http_result *last; /* of the last text: the sums */
+} ending;
+
+/* One event with one choice. text is NULL at the end. */
+static ft_status append_chunk(ft_http_answer *a, json_t *text, bool logprobs, ending end,
                               ft_buf *out)
 {
     const size_t before = out->len;
@@ -244,18 +291,20 @@ static ft_status append_chunk(ft_http_answer *a, json_t *text, bool logprobs, co
     if (a->parsed->request.chat) {
         json_t *delta =
             json_pack("{s:s*,s:o*}", "role", a->begun ? NULL : "assistant", "content", text);
-        choice = json_pack("{s:i,s:o,s:s?}", "index", 0, "delta", delta, "finish_reason", finish);
+        choice = json_pack("{s:i,s:o,s:s?}", "index", (int)a->index, "delta", delta,
+                           "finish_reason", end.finish);
     } else {
-        choice = json_pack("{s:o,s:i,s:s?}", "text", text ? text : json_string(""), "index", 0,
-                           "finish_reason", finish);
+        choice = json_pack("{s:o,s:i,s:s?}", "text", text ? text : json_string(""), "index",
+                           (int)a->index, "finish_reason", end.finish);
     }
     /* the event that names the role has no text to say something of */
     const bool told = a->told.len > 0 && (a->begun || !a->parsed->request.chat);
     a->begun = true;
     ft_buf_puts(out, "data: ");
-    open_object(a, a->parsed->include_usage ? json_null() : NULL, out);
+    open_object(a, out);
     append_choice(a, choice, logprobs, out);
-    ft_buf_puts(out, "]");
+    append_tail(a, a->parsed->include_usage ? json_null() : NULL,
+                end.last && !a->parsed->include_usage ? json_timings(end.last) : NULL, out);
     if (told) {
         ft_buf_puts(out, ",\"foretoken\":");
         ft_buf_append(out, a->told.data, a->told.len);
@@ -268,7 +317,7 @@ static ft_status begin_stream(ft_http_answer *a, ft_buf *out)
 {
     if (a->begun || !a->parsed->request.chat)
         return FT_OK;
-    return append_chunk(a, json_string(""), false, NULL, out);
+    return append_chunk(a, json_string(""), false, (ending){0}, out);
 }
 
 ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
@@ -285,7 +334,7 @@ ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
     if (status != FT_OK)
         return status;
     json_t *piece = ft_http_json_text(text, n);
-    return piece ? append_chunk(a, piece, a->parsed->request.logprobs, NULL, out) : FT_NOMEM;
+    return piece ? append_chunk(a, piece, a->parsed->request.logprobs, (ending){0}, out) : FT_NOMEM;
 }
 
 ft_status ft_http_answer_told(ft_http_answer *a, const ft_told *told)
@@ -300,44 +349,58 @@ ft_status ft_http_answer_away(ft_http_answer *a, ft_buf *out)
     ft_buf_clear(&a->told);
     if (status == FT_OK)
         status = ft_http_away_append(&a->told);
-    return status == FT_OK ? append_chunk(a, json_string(""), false, NULL, out) : status;
+    return status == FT_OK ? append_chunk(a, json_string(""), false, (ending){0}, out) : status;
 }
 
-static ft_status finish_stream(ft_http_answer *a, const ft_http_result *result, const char *finish,
-                               ft_buf *out)
-{
-    ft_status status = begin_stream(a, out);
-    if (status == FT_OK)
-        status = append_chunk(a, NULL, false, finish, out);
-    if (status == FT_OK && a->parsed->include_usage) {
-        const size_t before = out->len;
-        ft_buf_puts(out, "data: ");
-        open_object(a, json_usage(result), out);
-        status = close_object("]}\n\n", before, out);
-    }
-    return status == FT_OK ? ft_buf_puts(out, "data: [DONE]\n\n") : status;
-}
-
-static ft_status finish_whole(ft_http_answer *a, const ft_http_result *result, const char *finish,
-                              ft_buf *out)
+static ft_status end_whole(ft_http_answer *a, const char *finish, ft_buf *out)
 {
     const size_t before = out->len;
     json_t *text = ft_http_json_text(ft_buf_str(&a->text), a->text.len);
     json_t *choice =
         a->parsed->request.chat
-            ? json_pack("{s:i,s:{s:s,s:o,s:n},s:s}", "index", 0, "message", "role", "assistant",
-                        "content", text, "refusal", "finish_reason", finish)
-            : json_pack("{s:o,s:i,s:s}", "text", text, "index", 0, "finish_reason", finish);
-    open_object(a, json_usage(result), out);
+            ? json_pack("{s:i,s:{s:s,s:o,s:n},s:s}", "index", (int)a->index, "message", "role",
+                        "assistant", "content", text, "refusal", "finish_reason", finish)
+            : json_pack("{s:o,s:i,s:s}", "text", text, "index", (int)a->index, "finish_reason",
+                        finish);
+    if (a->index == 0)
+        open_object(a, out);
+    else
+        ft_buf_puts(out, ",");
     append_choice(a, choice, a->parsed->request.logprobs, out);
-    return close_object("]}", before, out);
+    ft_buf_clear(&a->text);
+    return close_object("", before, out);
 }
 
-ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *result, ft_buf *out)
+ft_status ft_http_answer_end(ft_http_answer *a, bool length, const ft_http_result *last,
+                             ft_buf *out)
 {
-    const char *finish = result->length ? "length" : "stop";
-    return a->parsed->stream ? finish_stream(a, result, finish, out)
-                             : finish_whole(a, result, finish, out);
+    const ending end = {length ? "length" : "stop", last};
+    ft_status status = FT_OK;
+    if (!a->parsed->stream) {
+        status = end_whole(a, end.finish, out);
+    } else {
+        status = begin_stream(a, out);
+        if (status == FT_OK)
+            status = append_chunk(a, NULL, false, end, out);
+    }
+    a->index++;
+    a->begun = false;
+    a->offset_char = 0;
+    return status;
+}
+
+ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *sum, ft_buf *out)
+{
+    const size_t before = out->len;
+    if (!a->parsed->stream || a->parsed->include_usage) {
+        if (a->parsed->stream) {
+            ft_buf_puts(out, "data: ");
+            open_object(a, out);
+        }
+        append_tail(a, json_usage(sum), json_timings(sum), out);
+        ft_buf_puts(out, a->parsed->stream ? "}\n\n" : "}");
+    }
+    return close_object(a->parsed->stream ? "data: [DONE]\n\n" : "", before, out);
 }
 
 ft_status ft_http_answer_fail(ft_http_answer *a, const ft_http_fail *fail, ft_buf *out)

@@ -18,11 +18,11 @@
 typedef struct ft_http_answer {
     const ft_http_backend *backend; /* borrowed */
     const ft_http_parsed *parsed;   /* borrowed */
-    const char *model;              /* borrowed */
     char id[48];
     int64_t created_s; /* since 1970 */
     uint64_t target;   /* what makes the text now; 0: not known */
-    bool begun;        /* stream: the first event, which names the role, was written */
+    uint32_t index;    /* of the present text */
+    bool begun;        /* stream: its first event, which names the role, was written */
     ft_buf text;       /* whole: the text so far */
     ft_buf piece;      /* the bytes of one token */
     /* What is not written yet, as JSON: a chat's list of tokens, or the four lists of completions.
@@ -34,8 +34,7 @@ typedef struct ft_http_answer {
 
 /* FT_IO: the kernel gave no random bytes for the id. */
 FT_WARN_UNUSED ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
-                                             const ft_http_parsed *parsed, const char *model,
-                                             int64_t now_s);
+                                             const ft_http_parsed *parsed, int64_t now_s);
 void ft_http_answer_deinit(ft_http_answer *a);
 
 /* Adds text (UTF-8) and its tokens. A streamed answer appends an event to *out, a whole one keeps
@@ -49,8 +48,12 @@ FT_WARN_UNUSED ft_status ft_http_answer_told(ft_http_answer *a, const ft_told *t
 /* With include_draft: appends an event without text that says that the text looks for a server. */
 FT_WARN_UNUSED ft_status ft_http_answer_away(ft_http_answer *a, ft_buf *out);
 
-/* The text has ended: appends the last events and `data: [DONE]`, or the whole object. */
-FT_WARN_UNUSED ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *result,
+/* A text has ended, the first, the second...: appends its last event, or its choice. last: of the
+ * last text, the sums of all; else NULL. */
+FT_WARN_UNUSED ft_status ft_http_answer_end(ft_http_answer *a, bool length,
+                                            const ft_http_result *last, ft_buf *out);
+/* All texts have ended: appends the rest: usage, `data: [DONE]`. */
+FT_WARN_UNUSED ft_status ft_http_answer_finish(ft_http_answer *a, const ft_http_result *sum,
                                                ft_buf *out);
 
 /* A stream failed after it had begun: appends an event with the error, and `data: [DONE]`. */

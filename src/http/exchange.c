@@ -117,24 +117,31 @@ static ft_status ask_model(ft_http_exchange *x)
     return FT_INVALID;
 }
 
-static json_t *json_model(const ft_http_exchange *x)
+static json_t *json_model(const ft_http_exchange *x, const char *name)
 {
-    return json_pack("{s:s,s:s,s:I,s:s}", "id", x->model.id, "object", "model", "created",
-                     (json_int_t)x->http->started_s, "owned_by", "foretoken");
+    return json_pack("{s:s,s:s,s:I,s:s,s:I}", "id", name, "object", "model", "created",
+                     (json_int_t)x->http->started_s, "owned_by", "foretoken", "max_model_len",
+                     (json_int_t)x->model.context_tok);
 }
 
 static enum MHD_Result answer_models(ft_http_exchange *x)
 {
     if (ask_model(x) != FT_OK)
         return reply_fail(x);
-    return reply_json(x, json_pack("{s:s,s:[o]}", "object", "list", "data", json_model(x)));
+    json_t *all = json_array();
+    int failed = 0;
+    for (size_t i = 0; i <= x->model.n_aliases; i++)
+        failed |= json_array_append_new(all, json_model(x, ft_http_model_name(&x->model, i)));
+    if (failed)
+        json_decref(all);
+    return reply_json(x, json_pack("{s:s,s:o}", "object", "list", "data", failed ? NULL : all));
 }
 
 static enum MHD_Result answer_model(ft_http_exchange *x)
 {
     if (ask_model(x) == FT_OK) {
-        if (strcmp(x->tail, x->model.id) == 0)
-            return reply_json(x, json_model(x));
+        if (ft_http_model_find(&x->model, x->tail))
+            return reply_json(x, json_model(x, x->tail));
         ft_http_fail_model(&x->fail, x->tail, x->model.id);
     }
     return reply_fail(x);
@@ -241,13 +248,9 @@ static const route routes[] = {
 
 /* --- admission --- */
 
-static const char *const once[] = {"Host",
-                                   "Origin",
-                                   "Authorization",
-                                   "Content-Type",
-                                   "Content-Length",
-                                   "Transfer-Encoding",
-                                   "Content-Encoding"};
+static const char *const once[] = {
+    "Host",         "Origin",         "Authorization",     "X-Api-Key",
+    "Content-Type", "Content-Length", "Transfer-Encoding", "Content-Encoding"};
 enum { N_ONCE = sizeof once / sizeof *once };
 
 static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *key,
@@ -367,13 +370,15 @@ static ft_status find_route(ft_http_exchange *x, const char *path)
 
 static ft_status check_key(ft_http_exchange *x)
 {
-    x->authorized = ft_http_guard_key(&x->http->guard, header(x, "Authorization"), x->key_name);
+    x->authorized = ft_http_guard_key(&x->http->guard, header(x, "Authorization"),
+                                      header(x, "X-Api-Key"), x->key_name);
     snprintf(x->client.tenant, sizeof x->client.tenant, "%.*s", FT_CLIENT_TENANT_SIZE - 1,
              x->key_name);
     if (x->authorized || (x->route && x->route->open))
         return FT_OK;
     return refuse(x, 401, "invalid_api_key",
-                  "A valid API key is required, in the header 'Authorization: Bearer KEY'.");
+                  "A valid API key is required, in the header 'Authorization: Bearer KEY' or "
+                  "'X-Api-Key: KEY'.");
 }
 
 static enum MHD_Result keep_last(void *ctx, enum MHD_ValueKind kind, const char *key,

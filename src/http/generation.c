@@ -109,6 +109,56 @@ static void on_target(void *ctx, uint64_t target)
     ((ft_http_generation *)ctx)->answer.target = target;
 }
 
+/* Adds what text i took. The prompt counts once; of further texts of it, its time counts as
+ * theirs. Takes one->extension. */
+static void add_result(ft_http_generation *g, uint32_t i, const ft_http_result *one,
+                       ft_http_result *sum)
+{
+    const bool first = i % g->parsed.per_prompt == 0;
+    sum->prompt_tokens += first ? one->prompt_tokens : 0;
+    sum->cached_tokens += first ? one->cached_tokens : 0;
+    sum->first_us += first ? one->first_us : 0;
+    sum->total_us += one->total_us;
+    sum->completion_tokens += one->completion_tokens;
+    sum->accepted_prediction_tokens += one->accepted_prediction_tokens;
+    sum->rejected_prediction_tokens += one->rejected_prediction_tokens;
+    sum->drafted += one->drafted;
+    sum->accepted += one->accepted;
+    if (g->parsed.n_texts == 1)
+        sum->extension = one->extension;
+    else if (one->extension)
+        json_array_append_new(sum->extension, one->extension);
+}
+
+/* One text after the other: the second of a prompt finds it in the server's prefix cache, and a
+ * client has no more sessions than requests. An error's details are in *sum, too. */
+static ft_status make_texts(ft_http_generation *g, const ft_gen_sink *sink, ft_error *err,
+                            ft_http_result *sum)
+{
+    const uint32_t n = g->parsed.n_texts;
+    ft_status status = FT_OK;
+    for (uint32_t i = 0; status == FT_OK && i < n; i++) {
+        const ft_http_request q = ft_http_parsed_text(&g->parsed, i);
+        ft_http_result one = {0};
+        status = g->backend->generate(g->backend->ctx, &q, sink, err, &one);
+        add_result(g, i, &one, sum);
+        sum->wrong_field = one.wrong_field;
+        sum->retry_after_ms = one.retry_after_ms;
+        if (status != FT_OK)
+            break;
+        if (i + 1 < n && atomic_load(&g->cancelled))
+            return FT_CANCELLED;
+        status = ft_http_answer_end(&g->answer, one.length, i + 1 == n ? sum : NULL, &g->scratch);
+        if (status == FT_OK && i + 1 == n)
+            status = ft_http_answer_finish(&g->answer, sum, &g->scratch);
+        if (status != FT_OK)
+            ft_error_set(err, status, "out of memory while the answer was written");
+        else if (i + 1 < n && g->parsed.stream && !push(g))
+            return FT_CANCELLED;
+    }
+    return status;
+}
+
 static void *work(void *arg)
 {
     ft_http_generation *g = arg;
@@ -119,15 +169,9 @@ static void *work(void *arg)
                               .on_target = on_target,
                               .on_told = draft ? on_told : NULL,
                               .on_away = draft ? on_away : NULL};
-    ft_http_result result = {0};
+    ft_http_result result = {.extension = g->parsed.n_texts > 1 ? json_array() : NULL};
     ft_error err = {0};
-    ft_status status =
-        g->backend->generate(g->backend->ctx, &g->parsed.request, &sink, &err, &result);
-    if (status == FT_OK) {
-        status = ft_http_answer_finish(&g->answer, &result, &g->scratch);
-        if (status != FT_OK)
-            ft_error_set(&err, status, "out of memory while the answer was written");
-    }
+    ft_status status = make_texts(g, &sink, &err, &result);
     if (status != FT_OK) {
         ft_http_fail_from(&g->fail, status, &err);
         if (result.wrong_field)
@@ -189,8 +233,7 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
     g->comment = "";
     status = make_pair(g);
     if (status == FT_OK)
-        status = ft_http_answer_init(&g->answer, backend, &g->parsed, ask->model.id,
-                                     (int64_t)time(NULL));
+        status = ft_http_answer_init(&g->answer, backend, &g->parsed, (int64_t)time(NULL));
     if (status == FT_OK && pthread_create(&g->thread, NULL, work, g) != 0)
         status = FT_NOMEM;
     if (status != FT_OK) {

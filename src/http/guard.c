@@ -30,18 +30,24 @@ bool ft_http_guard_origin(const ft_http_guard *guard, const char *origin)
     return in_list(&guard->origins, origin);
 }
 
-bool ft_http_guard_key(const ft_http_guard *guard, const char *header, char name[FT_HTTP_NAME_SIZE])
+static const char *bearer(const char *authorization)
+{
+    if (strncasecmp(authorization, "Bearer ", 7) != 0)
+        return NULL;
+    return authorization + 7 + strspn(authorization + 7, " ");
+}
+
+bool ft_http_guard_key(const ft_http_guard *guard, const char *authorization, const char *api_key,
+                       char name[FT_HTTP_NAME_SIZE])
 {
     name[0] = 0;
     if (!guard->api_key && !guard->whose.find)
         return true;
-    if (!header || strncasecmp(header, "Bearer ", 7) != 0)
+    const char *key = authorization ? bearer(authorization) : api_key;
+    if (!key)
         return false;
-    header += 7;
-    while (*header == ' ')
-        header++;
-    return guard->whose.find ? guard->whose.find(guard->whose.ctx, header, name)
-                             : ft_secret_equal_str(guard->api_key, header);
+    return guard->whose.find ? guard->whose.find(guard->whose.ctx, key, name)
+                             : ft_secret_equal_str(guard->api_key, key);
 }
 
 bool ft_http_is_json_type(const char *content_type)

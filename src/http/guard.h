@@ -29,9 +29,10 @@ void ft_http_guard_deinit(ft_http_guard *guard);
 /* Whether the value is allowed; letter case is ignored. NULL is never allowed. */
 bool ft_http_guard_host(const ft_http_guard *guard, const char *host);
 bool ft_http_guard_origin(const ft_http_guard *guard, const char *origin);
-/* header: the value of Authorization, or NULL. Writes the name of the key into `name`; "" if keys
- * have no names. The time it takes depends only on the header's length. */
-bool ft_http_guard_key(const ft_http_guard *guard, const char *header,
+/* The values of Authorization and X-Api-Key, or NULL; the latter counts if the former is NULL.
+ * Writes the name of the key into `name`; "" if keys have no names. The time it takes depends only
+ * on the header's length. */
+bool ft_http_guard_key(const ft_http_guard *guard, const char *authorization, const char *api_key,
                        char name[FT_HTTP_NAME_SIZE]);
 
 /* "application/json", with at most a charset parameter that says UTF-8. */

@@ -53,6 +53,9 @@ typedef struct ft_http_request {
 typedef struct ft_http_result {
     bool length; /* finish_reason "length", else "stop" */
     uint32_t prompt_tokens, completion_tokens;
+    uint32_t cached_tokens;     /* of the prompt, that were not computed anew */
+    int64_t first_us, total_us; /* until the first token; until the end */
+    uint32_t drafted, accepted; /* tokens of drafts */
     /* Of a prediction's tokens: that are in the answer; that are not. */
     uint32_t accepted_prediction_tokens, rejected_prediction_tokens;
     const char *wrong_field; /* with an error: the field that is wrong, a literal; NULL: none */
@@ -62,9 +65,19 @@ typedef struct ft_http_result {
 
 /* The one model of a backend. */
 typedef struct ft_http_model {
-    const char *id;    /* valid as long as the backend */
+    const char *id;             /* valid as long as the backend */
+    const char *const *aliases; /* [n_aliases] further names; so too */
+    size_t n_aliases;
     size_t text_bytes; /* a longer text has more tokens than the context holds */
+    uint32_t context_tok;
+    const char *chat_template; /* so too; NULL: none */
 } ft_http_model;
+
+/* Name i of 0 to n_aliases. */
+static inline const char *ft_http_model_name(const ft_http_model *model, size_t i)
+{
+    return i == 0 ? model->id : model->aliases[i - 1];
+}
 
 /* Without `generate` the server has only the pages /health, /metrics and /dashboard. */
 typedef struct ft_http_backend {

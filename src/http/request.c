@@ -13,6 +13,8 @@
 #include "base/json_file.h"
 #include "http/unsupported.h"
 
+#define PROMPTS "a string, a list of token ids, or a list of such"
+
 typedef struct reader {
     json_t *root;
     ft_http_fail *fail;
@@ -47,7 +49,7 @@ static json_t *field(const reader *r, const char *name)
 
 typedef struct scalars {
     double temperature, top_p, min_p, slo_tokens_per_s;
-    int64_t top_k, seed, max_tokens, max_completion_tokens, n_logprobs, top_logprobs;
+    int64_t n, top_k, seed, max_tokens, max_completion_tokens, n_logprobs, top_logprobs;
     bool logprobs, stream, no_speculation;
 } scalars;
 
@@ -69,6 +71,7 @@ static const scalar scalar_fields[] = {
     {"seed", INTEGER, BOTH, -1e19, 1e19, AT(seed)},     /* any 64-bit integer */
     {"max_tokens", INTEGER, BOTH, 1, INT32_MAX, AT(max_tokens)},
     {"max_completion_tokens", INTEGER, BOTH, 1, INT32_MAX, AT(max_completion_tokens)},
+    {"n", INTEGER, BOTH, 1, FT_HTTP_TEXTS_MAX, AT(n)},
     {"stream", SWITCH, BOTH, 0, 0, AT(stream)},
     {"no_speculation", SWITCH, BOTH, 0, 0, AT(no_speculation)},
     {"logprobs", SWITCH, CHAT, 0, 0, AT(logprobs)},
@@ -102,7 +105,7 @@ static ft_status read_scalar(reader *r, const scalar *f, scalars *out)
 static ft_status read_scalars(reader *r)
 {
     ft_http_request *q = &r->out->request;
-    scalars s = {.temperature = 1, .top_p = 1};
+    scalars s = {.temperature = 1, .top_p = 1, .n = 1};
     ft_status status = FT_OK;
     for (size_t i = 0; i < sizeof scalar_fields / sizeof *scalar_fields && status == FT_OK; i++)
         if (scalar_fields[i].where != (q->chat ? TEXT : CHAT))
@@ -116,6 +119,7 @@ static ft_status read_scalars(reader *r)
         return ft_http_fail_set(r->fail, 400, "invalid_value", "top_logprobs",
                                 "'top_logprobs' is only allowed when 'logprobs' is true.");
     r->out->stream = s.stream;
+    r->out->per_prompt = (uint32_t)s.n;
     q->temperature = (float)s.temperature;
     q->top_p = s.top_p < 1e-6 ? 1e-6f : (float)s.top_p; /* 0 means: the most probable token alone */
     q->min_p = (float)s.min_p;
@@ -137,16 +141,24 @@ static bool is_string(json_t *v, const char *text)
     return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
 }
 
-static ft_status read_model(reader *r, const char *model_id)
+const char *ft_http_model_find(const ft_http_model *model, const char *name)
+{
+    for (size_t i = 0; i <= model->n_aliases; i++)
+        if (strcmp(ft_http_model_name(model, i), name) == 0)
+            return ft_http_model_name(model, i);
+    return NULL;
+}
+
+static ft_status read_model(reader *r, const ft_http_model *model)
 {
     json_t *v = field(r, "model");
+    r->out->model = model->id;
     if (!v)
         return FT_OK;
     if (!json_is_string(v))
         return wrong_type(r, "model", "a string");
-    if (is_string(v, model_id))
-        return FT_OK;
-    return ft_http_fail_model(r->fail, json_string_value(v), model_id);
+    r->out->model = ft_http_model_find(model, json_string_value(v));
+    return r->out->model ? FT_OK : ft_http_fail_model(r->fail, json_string_value(v), model->id);
 }
 
 /* A switch in an object, by its whole name. */
@@ -309,29 +321,58 @@ static ft_status read_messages(reader *r)
         return out_of_memory(r);
     out->request.messages = out->messages;
     out->request.n_messages = n;
+    out->n_prompts = 1;
     ft_status status = FT_OK;
     for (size_t i = 0; status == FT_OK && i < n; i++)
         status = read_message(r, json_array_get(v, i), i);
     return status;
 }
 
-static ft_status read_prompt_tokens(reader *r, json_t *v)
+/* Adds a prompt of token ids; out->tokens has room. */
+static ft_status add_token_prompt(reader *r, json_t *v, size_t *used)
 {
-    size_t n = json_array_size(v);
-    r->out->tokens = calloc(n, sizeof *r->out->tokens);
-    if (!r->out->tokens)
-        return out_of_memory(r);
+    ft_http_prompt *p = &r->out->prompts[r->out->n_prompts++];
+    int32_t *at = r->out->tokens + *used;
+    const size_t n = json_array_size(v);
+    *p = (ft_http_prompt){.tokens = at, .n_tokens = n};
+    *used += n;
     for (size_t i = 0; i < n; i++) {
         json_t *id = json_array_get(v, i);
         if (!json_is_integer(id))
-            return wrong_type(r, "prompt", "one string, or one list of token ids");
+            return wrong_type(r, "prompt", PROMPTS);
         if (json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
             return wrong_value(r, "prompt", "made of token ids of this model's vocabulary");
-        r->out->tokens[i] = (int32_t)json_integer_value(id);
+        at[i] = (int32_t)json_integer_value(id);
     }
-    r->out->request.prompt_tokens = r->out->tokens;
-    r->out->request.n_prompt_tokens = n;
     return FT_OK;
+}
+
+static ft_status add_prompt(reader *r, json_t *v, size_t *used)
+{
+    if (json_is_string(v)) {
+        r->out->prompts[r->out->n_prompts++] = (ft_http_prompt){.text = json_string_value(v)};
+        return FT_OK;
+    }
+    if (json_array_size(v) == 0) /* 0 of what is no list, too */
+        return wrong_type(r, "prompt", PROMPTS);
+    return add_token_prompt(r, v, used);
+}
+
+static ft_status read_prompts(reader *r, json_t *list)
+{
+    const size_t n = json_array_size(list);
+    size_t n_tokens = 0, used = 0;
+    ft_status status = FT_OK;
+    if (n > FT_HTTP_TEXTS_MAX)
+        return wrong_value(r, "prompt", "at most 16 prompts");
+    for (size_t i = 0; i < n; i++)
+        n_tokens += json_array_size(json_array_get(list, i));
+    r->out->tokens = calloc(n_tokens ? n_tokens : 1, sizeof *r->out->tokens);
+    if (!r->out->tokens)
+        return out_of_memory(r);
+    for (size_t i = 0; status == FT_OK && i < n; i++)
+        status = add_prompt(r, json_array_get(list, i), &used);
+    return status;
 }
 
 static ft_status read_prompt(reader *r)
@@ -341,20 +382,37 @@ static ft_status read_prompt(reader *r)
         return ft_http_fail_set(r->fail, 400, "missing_required_parameter", "prompt",
                                 "'prompt' is missing.");
     json_t *first = json_array_get(v, 0); /* NULL where v is no list */
-    if (json_is_string(first) || json_is_array(first)) {
-        if (json_array_size(v) != 1)
-            return ft_http_fail_set(r->fail, 400, "unsupported_parameter", "prompt",
-                                    "'prompt' may hold one prompt: several in one request are "
-                                    "unsupported by this server.");
-        v = first;
-    }
-    if (json_is_string(v)) {
-        r->out->request.prompt = json_string_value(v);
-        return FT_OK;
-    }
-    if (!json_is_array(v) || json_array_size(v) == 0)
-        return wrong_type(r, "prompt", "one string, or one list of token ids");
-    return read_prompt_tokens(r, v);
+    if (json_is_string(first) || json_is_array(first))
+        return read_prompts(r, v);
+    json_t *one = json_pack("[O]", v);
+    ft_status status = one ? read_prompts(r, one) : out_of_memory(r);
+    json_decref(one);
+    return status;
+}
+
+/* How many texts there are. */
+static ft_status count_texts(reader *r)
+{
+    ft_http_parsed *out = r->out;
+    out->n_texts = out->n_prompts * out->per_prompt;
+    if (out->n_texts > FT_HTTP_TEXTS_MAX)
+        return wrong_value(r, "n", "so small that there are at most 16 texts: n for each prompt");
+    if (out->n_texts > 1 && out->request.logprobs && !out->stream)
+        return ft_http_fail_set(r->fail, 400, "unsupported_parameter", "logprobs",
+                                "'logprobs' of several texts are supported in streams alone.");
+    out->request = ft_http_parsed_text(out, 0);
+    return FT_OK;
+}
+
+ft_http_request ft_http_parsed_text(const ft_http_parsed *parsed, uint32_t i)
+{
+    const ft_http_prompt *p = &parsed->prompts[i / parsed->per_prompt];
+    ft_http_request q = parsed->request;
+    q.prompt = p->text;
+    q.prompt_tokens = p->tokens;
+    q.n_prompt_tokens = p->n_tokens;
+    q.seed += i;
+    return q;
 }
 
 static const char *json_reason(const json_error_t *e)
@@ -458,9 +516,14 @@ static ft_status load(reader *r, const char *body, size_t n, size_t most_bytes)
 static ft_status check_text(reader *r, size_t most_bytes)
 {
     const ft_http_request *q = &r->out->request;
-    size_t bytes = q->prompt ? strlen(q->prompt) : 0;
+    size_t bytes = 0;
     for (size_t i = 0; i < q->n_messages; i++)
         bytes += strlen(q->messages[i].content);
+    for (size_t i = 0; i < r->out->n_prompts; i++) {
+        const char *text = r->out->prompts[i].text;
+        const size_t n = text ? strlen(text) : 0;
+        bytes = n > bytes ? n : bytes;
+    }
     if (bytes <= most_bytes)
         return FT_OK;
     return ft_http_fail_set(r->fail, 400, "context_length_exceeded",
@@ -478,12 +541,13 @@ ft_status ft_http_parse(const char *body, size_t n, bool chat, const ft_http_mod
     reader r = {.fail = fail, .out = out};
     ft_status status;
     if ((status = load(&r, body, n, model->text_bytes)) != FT_OK ||
-        (status = read_model(&r, model->id)) != FT_OK ||
+        (status = read_model(&r, model)) != FT_OK ||
         (status = ft_http_refuse_unsupported(r.root, fail)) != FT_OK ||
         (status = read_scalars(&r)) != FT_OK || (status = read_stream_options(&r)) != FT_OK ||
         (status = read_stop(&r)) != FT_OK ||
         (status = read_prediction(&r, model->text_bytes)) != FT_OK ||
         (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK ||
+        (status = count_texts(&r)) != FT_OK ||
         (status = check_text(&r, model->text_bytes)) != FT_OK)
         ft_http_parsed_deinit(out);
     return status;

@@ -13,6 +13,7 @@
 #include "http/fail.h"
 #include "http/openai.h"
 
+#define FT_HTTP_TEXTS_MAX      16 /* of a request: n for each of its prompts */
 #define FT_HTTP_STOPS_MAX      16
 #define FT_HTTP_STOP_BYTES_MAX 4096 /* so much text may wait until it is known not to be one */
 
@@ -22,9 +23,21 @@
 /* A body has so many bytes beside its text and its prediction: names of fields, stop strings. */
 #define FT_HTTP_OTHER_BYTES ((size_t)64 << 10)
 
+typedef struct ft_http_prompt {
+    const char *text;      /* NULL: tokens */
+    const int32_t *tokens; /* [n_tokens] */
+    size_t n_tokens;
+} ft_http_prompt;
+
 /* Must not be moved or copied: the request points into it. */
 typedef struct ft_http_parsed {
-    ft_http_request request; /* borrows from the fields below */
+    /* Borrows from the fields below. Prompt and seed are those of the first text. */
+    ft_http_request request;
+    uint32_t n_texts; /* n_prompts * per_prompt */
+    uint32_t per_prompt;
+    ft_http_prompt prompts[FT_HTTP_TEXTS_MAX]; /* a chat has one that is empty */
+    uint32_t n_prompts;
+    const char *model;       /* the name it asks for; else the first; borrowed */
     bool stream;
     bool include_usage;
     bool include_draft; /* extension: events say where their text comes from */
@@ -41,6 +54,10 @@ typedef struct ft_http_parsed {
 FT_WARN_UNUSED ft_status ft_http_parse(const char *body, size_t n, bool chat,
                                        const ft_http_model *model, ft_http_fail *fail,
                                        ft_http_parsed *out);
+/* The request for text i < n_texts: its prompt, and the seed plus i. */
+ft_http_request ft_http_parsed_text(const ft_http_parsed *parsed, uint32_t i);
+/* The model's own copy of this name; NULL: it is not one of its names. */
+const char *ft_http_model_find(const ft_http_model *model, const char *name);
 void ft_http_parsed_deinit(ft_http_parsed *parsed);
 
 #endif

@@ -17,7 +17,6 @@ static const struct {
     const char *only;
 } restricted[] = {
     /* OpenAI */
-    {"n", "[1]", "1"},
     {"best_of", "[1]", "1"},
     {"echo", "[false]", "false"},
     {"suffix", EMPTY, "an empty string"},

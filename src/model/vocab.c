@@ -266,6 +266,11 @@ uint64_t ft_vocab_fingerprint(const ft_vocab *v)
     return v->fingerprint;
 }
 
+const char *ft_vocab_chat_template(const ft_vocab *v)
+{
+    return v->chat_template;
+}
+
 bool ft_vocab_has_chat(const ft_vocab *v)
 {
     return v->chat_template != NULL;

@@ -31,6 +31,9 @@ void ft_vocab_destroy(ft_vocab *vocab);
 /* True if the file carries a chat template. */
 bool ft_vocab_has_chat(const ft_vocab *vocab);
 
+/* It, as long as the vocabulary; NULL: there is none. */
+const char *ft_vocab_chat_template(const ft_vocab *vocab);
+
 /* Number of tokens. */
 int32_t ft_vocab_size(const ft_vocab *vocab);
 /* Beginning-of-sequence token, or -1. */

@@ -62,7 +62,9 @@ static int setup(void **state)
                                .n_threads = 1,
                                .trace = b.trace};
     must(ft_edge_create(&edge, &err, &b.edge), &err);
-    const ft_openai_opts openai = {.edge = b.edge, .vocab = b.vocab, .model_id = "tiny"};
+    static const char *const aliases[] = {"small"};
+    const ft_openai_opts openai = {
+        .edge = b.edge, .vocab = b.vocab, .model_id = "tiny", .aliases = aliases, .n_aliases = 1};
     must(ft_openai_create(&openai, &err, &b.openai), &err);
     b.backend = ft_openai_backend(b.openai);
     return 0;
@@ -303,6 +305,35 @@ static void test_limits(void **state)
     free_call(&c);
 }
 
+/* The prompt of the second text is in the server's prefix cache. */
+static void test_cached(void **state)
+{
+    char prompt[200];
+    memset(prompt, 'c', sizeof prompt - 1);
+    prompt[sizeof prompt - 1] = 0;
+    for (int i = 0; i < 2; i++) {
+        call c = {.q = {.prompt = prompt, .max_tokens = 2}};
+        go(&c);
+        assert_int_equal(c.status, FT_OK);
+        const ft_http_result *r = &c.result;
+        assert_true(i == 0 ? r->cached_tokens == 0
+                           : r->cached_tokens > 0 && r->cached_tokens < r->prompt_tokens);
+        assert_true(r->first_us > 0 && r->first_us <= r->total_us && r->accepted <= r->drafted);
+        free_call(&c);
+    }
+}
+
+static void test_names(void **state)
+{
+    ft_http_model model;
+    ft_error err = {0};
+    assert_int_equal(b.backend.model(b.backend.ctx, &err, &model), FT_OK);
+    assert_string_equal(model.id, "tiny");
+    assert_int_equal(model.n_aliases, 1);
+    assert_string_equal(model.aliases[0], "small");
+    assert_int_equal(model.context_tok, MAX_CONTEXT);
+}
+
 /* A prediction changes no text, and its tokens are counted; one that is longer than the context is
  * refused by its name. */
 static void test_prediction(void **state)
@@ -472,6 +503,8 @@ int main(void)
         cmocka_unit_test(test_seed),
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_very_long_text),
         cmocka_unit_test(test_hang_up),
         cmocka_unit_test(test_no_speculation),

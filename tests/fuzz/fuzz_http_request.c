@@ -57,7 +57,11 @@ static void check_body(const char *data, size_t n, bool chat)
     const ft_http_model model = {.id = "m", .text_bytes = 256};
     if (ft_http_parse(data, n, chat, &model, &fail, &parsed) == FT_OK) {
         require(parsed.request.chat == chat && fail.http == 0);
-        check_request(&parsed.request, model.text_bytes);
+        require(parsed.n_texts > 0 && parsed.n_texts <= FT_HTTP_TEXTS_MAX);
+        for (uint32_t i = 0; i < parsed.n_texts; i++) {
+            const ft_http_request q = ft_http_parsed_text(&parsed, i);
+            check_request(&q, model.text_bytes);
+        }
         ft_http_parsed_deinit(&parsed);
     } else {
         require(fail.http == 400 || fail.http == 404 || fail.http == 413);

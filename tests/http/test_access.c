@@ -262,7 +262,11 @@ static void test_key(void **state)
                                       "Authorization: Bearer \r\n",
                                       "Authorization: Basic sesame\r\n",
                                       "Authorization: sesame\r\n",
-                                      "Authorization: Bearer SESAME\r\n"};
+                                      "Authorization: Bearer SESAME\r\n",
+                                      "X-Api-Key: sesam\r\n",
+                                      "X-Api-Key: \r\n",
+                                      "X-Api-Key: Bearer sesame\r\n",
+                                      "Authorization: Bearer x\r\nX-Api-Key: sesame\r\n"};
     char value[64];
     http_response r;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -277,6 +281,8 @@ static void test_key(void **state)
     }
     assert_int_equal(
         http_ask(port, "GET", "/v1/models", "authorization: bearer  sesame\r\n", NULL, &r), 200);
+    http_response_deinit(&r);
+    assert_int_equal(http_ask(port, "GET", "/v1/models", "x-api-key: sesame\r\n", NULL, &r), 200);
     http_response_deinit(&r);
     /* health is open, but tells strangers no details */
     backend.sick = true;
@@ -475,7 +481,7 @@ static void test_default_port(void **state)
     assert_false(ft_http_guard_origin(&g, "https://localhost"));
     assert_true(ft_http_guard_host(&g, "[fe80::1]:80"));
     char name[FT_HTTP_NAME_SIZE];
-    assert_true(ft_http_guard_key(&g, NULL, name));
+    assert_true(ft_http_guard_key(&g, NULL, NULL, name));
     ft_http_guard_deinit(&g);
     opts = (ft_http_opts){.tls_cert = "c", .tls_key = "k", .host = "0.0.0.0"};
     assert_int_equal(ft_http_guard_init(&g, &opts, 443, &err), FT_OK);

@@ -25,7 +25,7 @@ static size_t allocated(void)
  * alternatives took 16 KB. */
 static void check_memory(bool chat, const char *body, const char *path)
 {
-    const ft_http_model model = {HTTP_BACKEND_MODEL, HTTP_BACKEND_TEXT_BYTES};
+    const ft_http_model model = {.id = HTTP_BACKEND_MODEL, .text_bytes = HTTP_BACKEND_TEXT_BYTES};
     http_backend backend;
     ft_http_parsed parsed;
     ft_http_answer answer;
@@ -39,12 +39,13 @@ static void check_memory(bool chat, const char *body, const char *path)
     http_backend_init(&backend);
     const ft_http_backend b = http_backend_of(&backend);
     assert_int_equal(ft_http_parse(body, strlen(body), chat, &model, &fail, &parsed), FT_OK);
-    assert_int_equal(ft_http_answer_init(&answer, &b, &parsed, "m", 1), FT_OK);
+    assert_int_equal(ft_http_answer_init(&answer, &b, &parsed, 1), FT_OK);
     const size_t before = allocated();
     for (int i = 0; i < N_TOKENS; i++)
         assert_int_equal(ft_http_answer_add(&answer, "a", 1, &token, 1, &out), FT_OK);
     assert_true(allocated() < before + (size_t)N_TOKENS * 4096);
     const ft_http_result result = {.completion_tokens = N_TOKENS};
+    assert_int_equal(ft_http_answer_end(&answer, false, &result, &out), FT_OK);
     assert_int_equal(ft_http_answer_finish(&answer, &result, &out), FT_OK);
     json_t *root = json_loadb(out.data, out.len, 0, NULL);
     const json_t *list =

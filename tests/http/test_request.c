@@ -145,6 +145,50 @@ static void test_prompts(void **state)
     }
 }
 
+/* n texts for each prompt, in this order; the seeds count up. */
+static void test_several(void **state)
+{
+    static const size_t n_tokens[] = {0, 2, 1};
+    ft_http_parsed p;
+    good("{\"prompt\":[\"a\",[1,2],[3]],\"n\":2,\"seed\":7,\"stream\":true,\"logprobs\":1}", false,
+         &p);
+    assert_int_equal(p.n_texts, 6);
+    for (uint32_t i = 0; i < 6; i++) {
+        const ft_http_request q = ft_http_parsed_text(&p, i);
+        assert_true(q.seed == 7 + i && q.has_seed && q.logprobs);
+        assert_true((q.prompt != NULL) == (i < 2));
+        assert_int_equal(q.n_prompt_tokens, n_tokens[i / 2]);
+        if (q.prompt)
+            assert_string_equal(q.prompt, "a");
+        else
+            assert_int_equal(q.prompt_tokens[0], i < 4 ? 1 : 3);
+    }
+    ft_http_parsed_deinit(&p);
+    good("{" CHAT ",\"n\":16}", true, &p);
+    assert_int_equal(p.n_texts, 16);
+    ft_http_parsed_deinit(&p);
+}
+
+/* Any of its names; answers say the one that was asked for. */
+static void test_names(void **state)
+{
+    static const char *const aliases[] = {"m-2", "m-3"};
+    const ft_http_model named = {
+        .id = "m-1", .aliases = aliases, .n_aliases = 2, .text_bytes = 100};
+    static const char *const bodies[] = {
+        "{\"prompt\":\"\",\"model\":\"m-1\"}", "{\"prompt\":\"\",\"model\":\"m-2\"}",
+        "{\"prompt\":\"\",\"model\":\"m-3\"}", "{\"prompt\":\"\"}"};
+    for (size_t i = 0; i < 4; i++) {
+        ft_http_fail fail;
+        ft_http_parsed p;
+        const ft_status status =
+            ft_http_parse(bodies[i], strlen(bodies[i]), false, &named, &fail, &p);
+        assert_int_equal(status, FT_OK);
+        assert_string_equal(p.model, i < 3 ? ft_http_model_name(&named, i) : "m-1");
+        ft_http_parsed_deinit(&p);
+    }
+}
+
 typedef struct bad_case {
     const char *body;
     const char *code, *param; /* expected; param "" for none */
@@ -385,6 +429,10 @@ static void test_bad_fields(void **state)
         {"\"stream\":true,\"stream_options\":{\"include_draft\":\"yes\"}", "invalid_type",
          "stream_options.include_draft"},
         {"\"no_speculation\":1", "invalid_type", "no_speculation"},
+        {"\"n\":17", "invalid_value", "n"},
+        {"\"n\":0", "invalid_value", "n"},
+        {"\"n\":\"1\"", "invalid_type", "n"},
+        {"\"n\":2,\"logprobs\":true", "unsupported_parameter", "logprobs"},
         {"\"stop\":1", "invalid_type", "stop"},
         {"\"stop\":\"\"", "invalid_value", "stop"},
         {"\"stop\":[\"a\",1]", "invalid_type", "stop"},
@@ -401,8 +449,6 @@ static void test_bad_fields(void **state)
 static void test_unsupported(void **state)
 {
     static const bad_case fields[] = {
-        {"\"n\":2", "unsupported_parameter", "n"},
-        {"\"n\":\"1\"", "unsupported_parameter", "n"},
         {"\"presence_penalty\":0.5", "unsupported_parameter", "presence_penalty"},
         {"\"frequency_penalty\":\"0\"", "unsupported_parameter", "frequency_penalty"},
         {"\"logit_bias\":{\"5\":1}", "unsupported_parameter", "logit_bias"},
@@ -472,8 +518,15 @@ static void test_bad_prompts(void **state)
         {"{\"prompt\":1}", "invalid_type", "prompt"},
         {"{\"prompt\":[]}", "invalid_type", "prompt"},
         {"{\"prompt\":[[]]}", "invalid_type", "prompt"},
-        {"{\"prompt\":[\"a\",\"b\"]}", "unsupported_parameter", "prompt"},
-        {"{\"prompt\":[[1],[2]]}", "unsupported_parameter", "prompt"},
+        {"{\"prompt\":[\"a\",1]}", "invalid_type", "prompt"},
+        {"{\"prompt\":[[1],[\"a\"]]}", "invalid_type", "prompt"},
+        {"{\"prompt\":[[1],[]]}", "invalid_type", "prompt"},
+        {"{\"prompt\":[[1],[-1]]}", "invalid_value", "prompt"},
+        {"{\"prompt\":{\"a\":1}}", "invalid_type", "prompt"},
+        {"{\"prompt\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\","
+         "\"m\",\"n\",\"o\",\"p\",\"q\"]}",
+         "invalid_value", "prompt"},
+        {"{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":6}", "invalid_value", "n"},
         {"{\"prompt\":[1,\"a\"]}", "invalid_type", "prompt"},
         {"{\"prompt\":[1.5]}", "invalid_type", "prompt"},
         {"{\"prompt\":[-1]}", "invalid_value", "prompt"},
@@ -535,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_chat),         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_harmless),     cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_bad_json),     cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_several),      cmocka_unit_test(test_names),
         cmocka_unit_test(test_prediction),   cmocka_unit_test(test_bad_prediction),
         cmocka_unit_test(test_unsupported),  cmocka_unit_test(test_long_name),
         cmocka_unit_test(test_long_strings), cmocka_unit_test(test_deep),

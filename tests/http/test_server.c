@@ -116,6 +116,7 @@ static void check_usage(json_t *usage, json_int_t prompt, json_int_t completion)
     assert_int_equal(int_at(usage, "prompt_tokens"), prompt);
     assert_int_equal(int_at(usage, "completion_tokens"), completion);
     assert_int_equal(int_at(usage, "total_tokens"), prompt + completion);
+    assert_int_equal(int_at(usage, "prompt_tokens_details/cached_tokens"), 1);
     assert_int_equal(int_at(usage, "completion_tokens_details/accepted_prediction_tokens"), 4);
     assert_int_equal(int_at(usage, "completion_tokens_details/rejected_prediction_tokens"), 6);
     assert_int_equal(int_at(usage, "foretoken/rounds"), 3);
@@ -133,7 +134,9 @@ static void test_models(void **state)
 {
     json_t *v = ask(200, "GET", "/v1/models", NULL);
     assert_string_equal(str_at(v, "object"), "list");
-    assert_int_equal(json_array_size(at(v, "data")), 1);
+    assert_int_equal(json_array_size(at(v, "data")), 2);
+    assert_int_equal(int_at(v, "data/0/max_model_len"), HTTP_BACKEND_CONTEXT);
+    assert_string_equal(str_at(v, "data/1/id"), HTTP_BACKEND_ALIAS);
     assert_string_equal(str_at(v, "data/0/id"), HTTP_BACKEND_MODEL);
     assert_string_equal(str_at(v, "data/0/object"), "model");
     assert_true(int_at(v, "data/0/created") > 1600000000);
@@ -142,6 +145,12 @@ static void test_models(void **state)
     assert_string_equal(str_at(v, "id"), HTTP_BACKEND_MODEL);
     json_decref(v);
     v = ask(200, "GET", "/v1/models/test/model-1", NULL);
+    json_decref(v);
+    v = ask(200, "GET", "/v1/models/" HTTP_BACKEND_ALIAS, NULL);
+    assert_string_equal(str_at(v, "id"), HTTP_BACKEND_ALIAS);
+    json_decref(v);
+    v = ask(200, "POST", TEXT, "{\"prompt\":\"a\",\"model\":\"" HTTP_BACKEND_ALIAS "\"}");
+    assert_string_equal(str_at(v, "model"), HTTP_BACKEND_ALIAS);
     json_decref(v);
     v = ask(404, "GET", "/v1/models/other", NULL);
     assert_string_equal(str_at(v, "error/code"), "model_not_found");
@@ -362,6 +371,75 @@ static void test_stream_usage(void **state)
                          "\"prompt\":\"one\"}");
     assert_int_equal(json_array_size(e), 3);
     check_usage(at(e, "2/usage"), 3, 1);
+    json_decref(e);
+}
+
+static void check_timings(json_t *timings)
+{
+    assert_int_equal(int_at(timings, "cache_n"), 1);
+    assert_int_equal(int_at(timings, "prompt_n"), 2);
+    assert_true(json_real_value(at(timings, "prompt_ms")) == 4);
+    assert_true(json_real_value(at(timings, "prompt_per_token_ms")) == 2);
+    assert_true(json_real_value(at(timings, "prompt_per_second")) == 500);
+    assert_int_equal(int_at(timings, "predicted_n"), 1);
+    assert_true(json_real_value(at(timings, "predicted_ms")) == 2);
+    assert_int_equal(int_at(timings, "draft_n"), 7);
+    assert_int_equal(int_at(timings, "draft_n_accepted"), 5);
+}
+
+/* In a whole answer, and in a stream's last event. */
+static void test_timings(void **state)
+{
+    json_t *v = ask(200, "POST", TEXT, "{\"prompt\":\"one\"}");
+    check_timings(at(v, "timings"));
+    json_decref(v);
+    v = ask_stream(TEXT, "{\"stream\":true,\"prompt\":\"one\"}");
+    assert_null(at(v, "0/timings"));
+    check_timings(at(v, "1/timings"));
+    json_decref(v);
+    v = ask_stream(TEXT, "{\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+                         "\"prompt\":\"one\"}");
+    assert_null(at(v, "1/timings"));
+    check_timings(at(v, "2/timings"));
+    json_decref(v);
+}
+
+static void test_several(void **state)
+{
+    json_t *v = ask(200, "POST", TEXT, "{\"prompt\":[\"seed\",\"x y\"],\"n\":2,\"seed\":40}");
+    static const char *const texts[] = {"40", "41", "x y", "x y"};
+    assert_int_equal(json_array_size(at(v, "choices")), 4);
+    for (int i = 0; i < 4; i++) {
+        json_t *choice = json_array_get(at(v, "choices"), (size_t)i);
+        assert_int_equal(int_at(choice, "index"), i);
+        assert_string_equal(str_at(choice, "text"), texts[i]);
+        assert_string_equal(str_at(choice, "finish_reason"), "stop");
+    }
+    assert_int_equal(int_at(v, "usage/prompt_tokens"), 4 + 3); /* each prompt once */
+    assert_int_equal(int_at(v, "usage/completion_tokens"), 1 + 1 + 2 + 2);
+    assert_int_equal(json_array_size(at(v, "usage/foretoken")), 4);
+    assert_int_equal(int_at(v, "usage/foretoken/3/rounds"), 3);
+    json_decref(v);
+    v = ask(429, "POST", TEXT, "{\"prompt\":[\"x\",\"overload\"]}");
+    json_decref(v);
+}
+
+static void test_several_stream(void **state)
+{
+    json_t *e = ask_stream(CHAT, "{\"stream\":true,\"n\":2,\"seed\":5,\"messages\":["
+                                 "{\"role\":\"user\",\"content\":\"seed\"}]}");
+    assert_int_equal(json_array_size(e), 6); /* of each: role, text, end */
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(int_at(json_array_get(e, i), "choices/0/index"), i / 3);
+    assert_string_equal(str_at(e, "3/choices/0/delta/role"), "assistant");
+    assert_string_equal(str_at(e, "1/choices/0/delta/content"), "5");
+    assert_string_equal(str_at(e, "4/choices/0/delta/content"), "6");
+    assert_string_equal(str_at(e, "2/choices/0/finish_reason"), "stop");
+    assert_null(at(e, "2/timings"));
+    assert_int_equal(int_at(e, "5/timings/predicted_n"), 2);
+    json_decref(e);
+    e = ask_stream(TEXT, "{\"stream\":true,\"prompt\":[\"a\",\"overload\"]}");
+    assert_string_equal(str_at(e, "2/error/code"), "rate_limit_exceeded"); /* text, end, error */
     json_decref(e);
 }
 
@@ -599,6 +677,9 @@ int main(void)
         cmocka_unit_test(test_completion_logprobs),
         cmocka_unit_test(test_chat_stream),
         cmocka_unit_test(test_stream_usage),
+        cmocka_unit_test(test_timings),
+        cmocka_unit_test(test_several),
+        cmocka_unit_test(test_several_stream),
         cmocka_unit_test(test_stream_draft),
         cmocka_unit_test(test_no_speculation),
         cmocka_unit_test(test_completion_stream),

@@ -209,6 +209,11 @@ static ft_status answer(http_backend *b, const ft_http_request *q, const ft_gen_
             sink->on_away(sink->ctx);
         return say(b, q, sink, "back", 4, NULL) ? FT_OK : FT_CANCELLED;
     }
+    if (strncmp(prompt, "seed", 4) == 0) {
+        char text[32];
+        snprintf(text, sizeof text, "%llu", (unsigned long long)q->seed);
+        return echo(b, q, sink, text, result);
+    }
     if (strcmp(prompt, "undrafted") == 0)
         return echo(b, q, sink, q->no_speculation ? "yes" : "no", result);
     if (strncmp(prompt, "pieces", 6) == 0) {
@@ -235,6 +240,11 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink
         sink->on_target(sink->ctx, 0xab);
     *result = (ft_http_result){
         .prompt_tokens = (uint32_t)strlen(prompt),
+        .cached_tokens = 1,
+        .first_us = 4000,
+        .total_us = 6000,
+        .drafted = 7,
+        .accepted = 5,
         .accepted_prediction_tokens = 4,
         .rejected_prediction_tokens = 6,
         .extension = json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f}", "rounds", 3, "drafted", 7,
@@ -262,8 +272,14 @@ static ft_status metrics(void *ctx, ft_buf *out)
 
 static ft_status model(void *ctx, ft_error *err, ft_http_model *out)
 {
+    static const char *const aliases[] = {HTTP_BACKEND_ALIAS};
     const http_backend *b = ctx;
-    *out = (ft_http_model){.id = HTTP_BACKEND_MODEL, .text_bytes = HTTP_BACKEND_TEXT_BYTES};
+    *out = (ft_http_model){.id = HTTP_BACKEND_MODEL,
+                           .aliases = aliases,
+                           .n_aliases = 1,
+                           .context_tok = HTTP_BACKEND_CONTEXT,
+                           .chat_template = "{{ messages }}",
+                           .text_bytes = HTTP_BACKEND_TEXT_BYTES};
     return b->early ? ft_error_set(err, FT_UNAVAILABLE, "no server at 10.0.0.9 yet") : FT_OK;
 }
 

@@ -19,6 +19,7 @@
  *   lost       looks for a server, then "back"
  *   undrafted  whether no_speculation was asked for: "yes" or "no"
  *   pieces     the character U+2026 in two tokens
+ *   seed       the seed
  *   tokens     how many token ids came as the prompt
  */
 #ifndef FT_TEST_HTTP_BACKEND_H
@@ -30,8 +31,10 @@
 
 #include "http/openai.h"
 
-#define HTTP_BACKEND_MODEL  "test/model-1"
-#define HTTP_BACKEND_PIECES 1000
+#define HTTP_BACKEND_MODEL   "test/model-1"
+#define HTTP_BACKEND_ALIAS   "other-name"
+#define HTTP_BACKEND_CONTEXT 4096
+#define HTTP_BACKEND_PIECES  1000
 /* Of the longest text that the model's context holds. */
 #define HTTP_BACKEND_TEXT_BYTES ((size_t)64 << 10)
 
