@@ -171,6 +171,28 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     return status;
 }
 
+static bool never(void *ctx)
+{
+    return false;
+}
+
+static ft_status backend_tokenize(void *ctx, const ft_http_request *q, bool bos, ft_error *err,
+                                  int32_t **tokens, size_t *n)
+{
+    ft_openai *o = ctx;
+    const ft_gen_sink sink = {.cancelled = never};
+    ft_tokens t = {0};
+    ft_edge *edge = edge_of(o, err);
+    ft_status status = FT_UNAVAILABLE;
+    if (edge && (q->chat || bos))
+        status = make_prompt(o->vocab, q, UINT32_MAX, &sink, err, &t);
+    else if (edge)
+        status = ft_vocab_tokenize_text(o->vocab, q->prompt, strlen(q->prompt), NULL, err, &t);
+    *tokens = t.id;
+    *n = t.n;
+    return status;
+}
+
 static ft_status backend_token_text(void *ctx, int32_t token, ft_buf *out)
 {
     return ft_vocab_piece(((const ft_openai *)ctx)->vocab, token, true, out);
@@ -192,6 +214,7 @@ static ft_status backend_model(void *ctx, ft_error *err, ft_http_model *out)
     out->id = o->model_id ? o->model_id : server->model;
     out->aliases = (const char *const *)o->aliases;
     out->n_aliases = o->n_aliases;
+    out->n_vocab = (uint32_t)ft_vocab_size(o->vocab);
     out->context_tok = server->limits.max_context;
     out->chat_template = ft_vocab_chat_template(o->vocab);
     out->text_bytes = server->limits.max_context * ft_vocab_longest_bytes(o->vocab);
@@ -279,6 +302,7 @@ ft_http_backend ft_openai_backend(ft_openai *o)
     return (ft_http_backend){.ctx = o,
                              .model = backend_model,
                              .generate = backend_generate,
+                             .tokenize = backend_tokenize,
                              .token_text = backend_token_text,
                              .health = backend_health,
                              .metrics = backend_metrics};

@@ -17,6 +17,7 @@
 #include "http/page.h"
 #include "http/reply.h"
 #include "http/request.h"
+#include "http/tokens.h"
 
 /* If a body of unknown length becomes larger than the limit, up to so many times the limit is still
  * read, so that its sender gets the answer. Then the connection is closed. */
@@ -179,6 +180,37 @@ static enum MHD_Result answer_page(ft_http_exchange *x)
     return ft_http_reply_page(x->connection, &x->defaults, x->route->page);
 }
 
+static enum MHD_Result answer_props(ft_http_exchange *x)
+{
+    if (ask_model(x) != FT_OK)
+        return reply_fail(x);
+    return reply_json(x, ft_http_props(&x->model));
+}
+
+/* --- tokens --- */
+
+typedef ft_status token_answer(const ft_http_backend *backend, const ft_http_model *model,
+                               const char *body, size_t n, ft_http_fail *fail, json_t **out);
+
+static enum MHD_Result answer_tokens(ft_http_exchange *x, token_answer *answer)
+{
+    json_t *root;
+    const ft_status status =
+        answer(&x->http->backend, &x->model, ft_buf_str(&x->body), x->body.len, &x->fail, &root);
+    ft_http_conns_limit(&x->http->conns, x->conn, x->http->stall_timeout_s);
+    return status == FT_OK ? reply_json(x, root) : reply_fail(x);
+}
+
+static enum MHD_Result answer_tokenize(ft_http_exchange *x)
+{
+    return answer_tokens(x, ft_http_tokenize_answer);
+}
+
+static enum MHD_Result answer_detokenize(ft_http_exchange *x)
+{
+    return answer_tokens(x, ft_http_detokenize_answer);
+}
+
 /* --- completions --- */
 
 /* libmicrohttpd's reader, in the connection's thread: waits for bytes. */
@@ -240,6 +272,11 @@ static const route routes[] = {
     {.path = "/v1/models/", .prefix = true, .answer = answer_model},
     {.path = "/v1/chat/completions", .post = true, .chat = true, .answer = answer_completion},
     {.path = "/v1/completions", .post = true, .answer = answer_completion},
+    {.path = "/v1/tokenize", .post = true, .answer = answer_tokenize},
+    {.path = "/tokenize", .post = true, .answer = answer_tokenize},
+    {.path = "/v1/detokenize", .post = true, .answer = answer_detokenize},
+    {.path = "/detokenize", .post = true, .answer = answer_detokenize},
+    {.path = "/props", .answer = answer_props},
     {.path = "/", .open = true, .page = &ft_http_page_chat, .answer = answer_page},
     {.path = "/dashboard", .open = true, .page = &ft_http_page_dashboard, .answer = answer_page},
     {.path = "/health", .open = true, .answer = answer_health},

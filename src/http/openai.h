@@ -6,7 +6,7 @@
  *
  * Threads: one for each connection (libmicrohttpd), one for each running generation, one that
  * accepts connections, and one that ends slow ones. Generation threads call `generate` and
- * `token_text`; connection threads call `health`, `metrics` and `model`. All must be thread-safe.
+ * `token_text`; connection threads call the others, and `token_text`, too. All must be thread-safe.
  *
  * If a client closes its side of the connection, even only for writing, its generation is
  * cancelled. Most proxies do the same.
@@ -69,7 +69,7 @@ typedef struct ft_http_model {
     const char *const *aliases; /* [n_aliases] further names; so too */
     size_t n_aliases;
     size_t text_bytes; /* a longer text has more tokens than the context holds */
-    uint32_t context_tok;
+    uint32_t context_tok, n_vocab;
     const char *chat_template; /* so too; NULL: none */
 } ft_http_model;
 
@@ -86,6 +86,10 @@ typedef struct ft_http_backend {
     ft_status (*model)(void *ctx, ft_error *err, ft_http_model *out);
     ft_status (*generate)(void *ctx, const ft_http_request *request, const ft_gen_sink *sink,
                           ft_error *err, ft_http_result *result);
+    /* With generate: the token ids of a request's prompt; bos: as a prompt begins. *tokens is
+     * malloc'ed, the caller's. */
+    ft_status (*tokenize)(void *ctx, const ft_http_request *request, bool bos, ft_error *err,
+                          int32_t **tokens, size_t *n);
     /* With generate: appends a token's own bytes, perhaps a part of a character. FT_NOMEM. */
     ft_status (*token_text)(void *ctx, int32_t token, ft_buf *out);
     /* FT_OK: healthy. Else /health answers 503 with this error. */

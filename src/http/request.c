@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_file.h"
+#include "http/body.h"
 #include "http/unsupported.h"
 
 #define PROMPTS "a string, a list of token ids, or a list of such"
@@ -415,101 +415,12 @@ ft_http_request ft_http_parsed_text(const ft_http_parsed *parsed, uint32_t i)
     return q;
 }
 
-static const char *json_reason(const json_error_t *e)
-{
-    static const struct {
-        enum json_error_code code;
-        const char *text;
-    } reasons[] = {
-        {json_error_out_of_memory, "out of memory"},
-        {json_error_stack_overflow, "it is nested too deeply"},
-        {json_error_invalid_utf8, "it is not UTF-8"},
-        {json_error_premature_end_of_input, "it ends too early"},
-        {json_error_end_of_input_expected, "something follows its end"},
-        {json_error_null_character, "it holds a NUL character, which is not accepted"},
-        {json_error_null_byte_in_key, "it holds a NUL character, which is not accepted"},
-        {json_error_duplicate_key, "an object holds the same key twice"},
-        {json_error_numeric_overflow, "a number is too large"},
-    };
-    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
-        if (reasons[i].code == json_error_code(e))
-            return reasons[i].text;
-    return "the syntax is wrong";
-}
-
-typedef struct sizes {
-    size_t objects, values; /* of all kinds */
-    size_t text_bytes;      /* of the decoded strings, at least */
-} sizes;
-
-static bool is_too_many(const sizes *s)
-{
-    return s->objects > FT_HTTP_OBJECTS_MAX || s->values > FT_HTTP_VALUES_MAX;
-}
-
-/* Counts before anything is parsed, until it is too much: one value behind each '[' , '{' and ','
- * outside strings; one byte for an escape, which may stand for up to three. */
-static sizes count(const char *body, size_t n, size_t most_text_bytes)
-{
-    sizes s = {.values = 1};
-    bool text = false;
-    for (size_t i = 0; i < n && !is_too_many(&s) && s.text_bytes <= most_text_bytes; i++) {
-        const char c = body[i];
-        if (text) {
-            if (c == '\\') /* what is escaped ends no string */
-                i += i + 1 < n && body[i + 1] == 'u' ? 5 : 1;
-            text = c != '"';
-            s.text_bytes += text;
-        } else {
-            text = c == '"';
-            s.objects += c == '{';
-            s.values += c == '{' || c == '[' || c == ',';
-        }
-    }
-    return s;
-}
-
-/* Parsing costs about ten times as much as counting: what has too much is refused before that. */
-static ft_status check_sizes(reader *r, const char *body, size_t n, size_t most_bytes)
-{
-    const size_t most = most_bytes < (SIZE_MAX - FT_HTTP_OTHER_BYTES) / 2
-                            ? 2 * most_bytes + FT_HTTP_OTHER_BYTES /* a prediction is text, too */
-                            : SIZE_MAX;
-    const sizes s = count(body, n, most);
-    if (is_too_many(&s))
-        return ft_http_fail_set(r->fail, 413, "body_too_large", NULL,
-                                "The body holds more values than this server accepts: %d objects, "
-                                "%d values of all kinds.",
-                                FT_HTTP_OBJECTS_MAX, FT_HTTP_VALUES_MAX);
-    if (s.text_bytes <= most)
-        return FT_OK;
-    return ft_http_fail_set(r->fail, 400, "context_length_exceeded",
-                            r->out->request.chat ? "messages" : "prompt",
-                            "The body's strings have more than %zu bytes, and the model's context "
-                            "holds %zu at most: shorten the text.",
-                            most, most_bytes);
-}
-
 static ft_status load(reader *r, const char *body, size_t n, size_t most_bytes)
 {
-    json_error_t e;
-    if (n == 0)
-        return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,
-                                "The request has no body: a JSON object was expected.");
-    if (check_sizes(r, body, n, most_bytes) != FT_OK)
-        return FT_INVALID;
-    ft_status status = ft_json_read(body, n, &e, &r->out->root);
+    const char *text = r->out->request.chat ? "messages" : "prompt";
+    const ft_status status = ft_http_body_read(body, n, text, most_bytes, r->fail, &r->out->root);
     r->root = r->out->root;
-    if (status == FT_NOMEM)
-        return out_of_memory(r);
-    if (status != FT_OK)
-        return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,
-                                "The body is not valid JSON, at line %d, column %d: %s.", e.line,
-                                e.column, json_reason(&e));
-    if (!json_is_object(r->root))
-        return ft_http_fail_set(r->fail, 400, "invalid_json", NULL,
-                                "The body must be a JSON object.");
-    return FT_OK;
+    return status;
 }
 
 /* What has so many bytes that it cannot fit is refused before anybody renders or tokenizes it. */

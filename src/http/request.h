@@ -10,18 +10,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "http/body.h"
 #include "http/fail.h"
 #include "http/openai.h"
 
 #define FT_HTTP_TEXTS_MAX      16 /* of a request: n for each of its prompts */
 #define FT_HTTP_STOPS_MAX      16
 #define FT_HTTP_STOP_BYTES_MAX 4096 /* so much text may wait until it is known not to be one */
-
-/* A parsed value takes more memory than its text: an empty object 220 bytes instead of 3. */
-#define FT_HTTP_OBJECTS_MAX 16384
-#define FT_HTTP_VALUES_MAX  (1 << 18) /* of all kinds: a prompt of token ids has many */
-/* A body has so many bytes beside its text and its prediction: names of fields, stop strings. */
-#define FT_HTTP_OTHER_BYTES ((size_t)64 << 10)
 
 typedef struct ft_http_prompt {
     const char *text;      /* NULL: tokens */
@@ -37,7 +32,7 @@ typedef struct ft_http_parsed {
     uint32_t per_prompt;
     ft_http_prompt prompts[FT_HTTP_TEXTS_MAX]; /* a chat has one that is empty */
     uint32_t n_prompts;
-    const char *model;       /* the name it asks for; else the first; borrowed */
+    const char *model; /* the name it asks for; else the first; borrowed */
     bool stream;
     bool include_usage;
     bool include_draft; /* extension: events say where their text comes from */

@@ -323,6 +323,37 @@ static void test_cached(void **state)
     }
 }
 
+/* What is counted for a client is what a text would have as its prompt. */
+static void test_tokenize(void **state)
+{
+    const ft_chat_message message = {"user", "hello"};
+    const ft_http_request asked[] = {{.prompt = "hello"},
+                                     {.chat = true, .messages = &message, .n_messages = 1}};
+    for (size_t i = 0; i < 2; i++) {
+        ft_error err = {0};
+        int32_t *tokens;
+        size_t n;
+        assert_int_equal(b.backend.tokenize(b.backend.ctx, &asked[i], true, &err, &tokens, &n),
+                         FT_OK);
+        call c = {.q = asked[i]};
+        c.q.max_tokens = 1;
+        go(&c);
+        assert_true(n > 0 && n == c.result.prompt_tokens);
+        free_call(&c);
+        free(tokens);
+    }
+    ft_buf text = {0};
+    ft_error err = {0};
+    int32_t *tokens;
+    size_t n;
+    assert_int_equal(b.backend.tokenize(b.backend.ctx, &asked[0], false, &err, &tokens, &n), FT_OK);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(b.backend.token_text(b.backend.ctx, tokens[i], &text), FT_OK);
+    assert_string_equal(ft_buf_str(&text), "hello"); /* no BOS */
+    ft_buf_deinit(&text);
+    free(tokens);
+}
+
 static void test_names(void **state)
 {
     ft_http_model model;
@@ -504,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_tokenize),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_very_long_text),
         cmocka_unit_test(test_hang_up),

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "http/guard.h"
 #include "http/request.h"
+#include "http/tokens.h"
 
 static void require(int condition)
 {
@@ -71,6 +72,35 @@ static void check_body(const char *data, size_t n, bool chat)
     ft_buf_deinit(&out);
 }
 
+static ft_status token_text(void *ctx, int32_t token, ft_buf *out)
+{
+    (void)ctx;
+    require(token >= 0 && token < 300);
+    return ft_buf_append(out, &(char){(char)token}, 1);
+}
+
+static void check_tokens(const char *data, size_t n)
+{
+    ft_http_fail fail;
+    ft_http_tokenize t;
+    json_t *answer;
+    const ft_http_model model = {.id = "m", .text_bytes = 256, .n_vocab = 300};
+    const ft_http_backend backend = {.token_text = token_text};
+    if (ft_http_tokenize_parse(data, n, &model, &fail, &t) == FT_OK) {
+        require(fail.http == 0 && (t.request.chat ? t.request.n_messages > 0 : !!t.request.prompt));
+        if (t.request.prompt)
+            require(strlen(t.request.prompt) <= model.text_bytes);
+        ft_http_tokenize_deinit(&t);
+    } else {
+        require(fail.http != 0 && !t.root && !t.parsed.root);
+    }
+    if (ft_http_detokenize_answer(&backend, &model, data, n, &fail, &answer) == FT_OK)
+        require(json_is_string(json_object_get(answer, "content")));
+    else
+        require(fail.http != 0 && !answer);
+    json_decref(answer);
+}
+
 /* X-Forwarded-For of a proxy that is trusted. */
 static void check_forwarded(const char *text, size_t n)
 {
@@ -102,6 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     check_body((const char *)data, n, true);
     check_body((const char *)data, n, false);
+    check_tokens((const char *)data, n);
     if (n > 0)
         check_header((const char *)data, n);
     return 0;

@@ -207,6 +207,80 @@ static char *prompt_of(const char *unit, size_t n)
 
 /* A text that cannot fit into the context is refused by its bytes, before anybody tokenizes it. One
  * that fits does so with every byte escaped, too. */
+/* The ids of `body`'s text as one number: "abc" is 123. */
+static void expect_tokens(const char *path, const char *body, json_int_t expected)
+{
+    json_t *v = ask(200, "POST", path, body), *list = at(v, "tokens");
+    json_int_t number = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_int_t id = json_integer_value(json_array_get(list, i));
+        number = 10 * number + (id == 0 ? 9 : id - HTTP_BACKEND_PIECES + 1); /* 9: BOS */
+    }
+    assert_int_equal(number, expected);
+    assert_int_equal(int_at(v, "count"), json_array_size(list));
+    assert_int_equal(int_at(v, "max_model_len"), HTTP_BACKEND_CONTEXT);
+    json_decref(v);
+}
+
+static void test_tokenize(void **state)
+{
+    expect_tokens("/v1/tokenize", "{\"prompt\":\"abc\"}", 9123);
+    expect_tokens("/tokenize", "{\"prompt\":\"abc\",\"add_special_tokens\":false}", 123);
+    expect_tokens("/tokenize", "{\"content\":\"abc\"}", 123);
+    expect_tokens("/tokenize", "{\"content\":\"abc\",\"add_special\":true}", 9123);
+    expect_tokens("/tokenize", "{\"content\":\"\",\"parse_special\":false}", 0);
+    expect_tokens("/tokenize", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", 1);
+    static const struct {
+        const char *body, *param;
+    } bad[] = {
+        {"{}", "prompt"},
+        {"{\"prompt\":[1]}", "prompt"},
+        {"{\"content\":1}", "content"},
+        {"{\"content\":\"a\",\"prompt\":\"a\"}", "content"},
+        {"{\"content\":\"a\",\"with_pieces\":true}", "with_pieces"},
+        {"{\"content\":\"a\",\"parse_special\":true}", "parse_special"},
+        {"{\"content\":\"a\",\"add_special\":1}", "add_special"},
+        {"{\"messages\":[]}", "messages"},
+        {"{\"content\":\"a\",\"model\":1}", "model"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *v = ask(400, "POST", "/tokenize", bad[i].body);
+        assert_string_equal(str_at(v, "error/param"), bad[i].param);
+        json_decref(v);
+    }
+    json_decref(ask(400, "POST", "/tokenize", "{\"content\":\"A\"}")); /* the backend's error */
+    json_decref(ask(404, "POST", "/tokenize", "{\"content\":\"a\",\"model\":\"x\"}"));
+    json_decref(ask(405, "GET", "/tokenize", NULL));
+}
+
+static void test_detokenize(void **state)
+{
+    json_t *v = ask(200, "POST", "/v1/detokenize", "{\"tokens\":[1002,1000,1001]}");
+    assert_string_equal(str_at(v, "content"), "cab");
+    assert_string_equal(str_at(v, "prompt"), "cab");
+    json_decref(v);
+    v = ask(200, "POST", "/detokenize", "{\"tokens\":[]}");
+    assert_string_equal(str_at(v, "content"), "");
+    json_decref(v);
+    static const char *const bad[] = {"{}",
+                                      "{\"tokens\":\"a\"}",
+                                      "{\"tokens\":[1021]}",
+                                      "{\"tokens\":[-1]}",
+                                      "{\"tokens\":[1.5]}",
+                                      "[]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        json_decref(ask(400, "POST", "/detokenize", bad[i]));
+}
+
+static void test_props(void **state)
+{
+    json_t *v = ask(200, "GET", "/props", NULL);
+    assert_int_equal(int_at(v, "default_generation_settings/n_ctx"), HTTP_BACKEND_CONTEXT);
+    assert_string_equal(str_at(v, "model_alias"), HTTP_BACKEND_MODEL);
+    assert_string_equal(str_at(v, "chat_template"), "{{ messages }}");
+    json_decref(v);
+}
+
 static void test_long_text(void **state)
 {
     const unsigned before = http_backend_count(&backend, &backend.started);
@@ -669,6 +743,9 @@ int main(void)
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_health_and_metrics),
         cmocka_unit_test(test_not_there_yet),
+        cmocka_unit_test(test_tokenize),
+        cmocka_unit_test(test_detokenize),
+        cmocka_unit_test(test_props),
         cmocka_unit_test(test_long_text),
         cmocka_unit_test(test_long_body),
         cmocka_unit_test(test_chat),

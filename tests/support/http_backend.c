@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -257,6 +258,24 @@ static ft_status generate(void *ctx, const ft_http_request *q, const ft_gen_sink
     return status;
 }
 
+/* A letter is a token; 0 is the BOS. */
+static ft_status tokenize(void *ctx, const ft_http_request *q, bool bos, ft_error *err,
+                          int32_t **tokens, size_t *n)
+{
+    const char *text = q->chat ? q->messages[0].content : q->prompt;
+    (void)ctx;
+    *n = 0;
+    *tokens = calloc(strlen(text) + 1, sizeof **tokens);
+    if (bos)
+        (*tokens)[(*n)++] = 0;
+    for (; *text; text++) {
+        if (*text < 'a' || *text > 'u')
+            return ft_error_set(err, FT_INVALID, "no letter of this vocabulary");
+        (*tokens)[(*n)++] = LETTER + *text - 'a';
+    }
+    return FT_OK;
+}
+
 static ft_status health(void *ctx, ft_error *err)
 {
     http_backend *b = ctx;
@@ -277,6 +296,7 @@ static ft_status model(void *ctx, ft_error *err, ft_http_model *out)
     *out = (ft_http_model){.id = HTTP_BACKEND_MODEL,
                            .aliases = aliases,
                            .n_aliases = 1,
+                           .n_vocab = LETTER + 21,
                            .context_tok = HTTP_BACKEND_CONTEXT,
                            .chat_template = "{{ messages }}",
                            .text_bytes = HTTP_BACKEND_TEXT_BYTES};
@@ -288,6 +308,7 @@ ft_http_backend http_backend_of(http_backend *b)
     return (ft_http_backend){.ctx = b,
                              .model = model,
                              .generate = generate,
+                             .tokenize = tokenize,
                              .token_text = token_text,
                              .health = health,
                              .metrics = metrics};
