@@ -70,20 +70,28 @@
     row.insertCell().textContent = text;
   }
 
-  // A class is there once a text of it was verified.
+  // A class is there while it has sessions, and once a text of it was verified.
   function showPromises(old, now) {
-    const classes = (now.page.get('slo_rounds_total') || []).filter((one) => one.value > 0);
+    const all = now.page.get('class_sessions') || [];
+    const classes = all.filter(({ labels, value: open }) => labels.tokens_per_s !== '0'
+      && (open > 0 || labelled(now.page, 'slo_rounds_total', labels) > 0));
     const took = (now.at - old.at) / 1000, rows = document.createElement('tbody');
-    for (const { labels, value: rounds } of classes) {
+    for (const { labels, value: open } of classes) {
       const row = rows.insertRow(), grew = (name) => growth(old.page, now.page, name, labels);
-      const texts = labelled(now.page, 'slo_texts_total', labels);
+      const texts = labelled(now.page, 'slo_texts_total', labels), rounds = labelled(now.page, 'slo_rounds_total', labels);
       cell(row, Object.values(labels).join(' '));
+      cell(row, String(open));
       cell(row, took > 0 ? (grew('slo_rounds_total') / took).toFixed(1) : '–');
       cell(row, percent(ratio(grew('slo_rounds_met_total'), grew('slo_rounds_total'))));
       cell(row, percent(ratio(labelled(now.page, 'slo_rounds_met_total', labels), rounds)));
       cell(row, String(texts));
       cell(row, percent(ratio(labelled(now.page, 'slo_texts_met_total', labels), texts)));
     }
+    const effort = rows.insertRow();
+    cell(effort, 'best effort');
+    cell(effort, String(labelled(now.page, 'class_sessions', { tokens_per_s: '0' })));
+    for (let i = 0; i < 5; i++)
+      cell(effort, '–');
     $('promise-rows').replaceChildren(...rows.rows);
     $('promises').hidden = classes.length === 0;
     $('no-promises').hidden = classes.length > 0;

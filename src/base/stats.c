@@ -12,9 +12,15 @@
 
 #define NAME_SIZE 160
 
+/* A present value, no sum. */
+static bool is_now(ft_stat_kind kind)
+{
+    return kind == FT_STAT_GAUGE || kind == FT_STAT_LABELLED_GAUGE || kind == FT_STAT_RATIO;
+}
+
 static const char *type_of(ft_stat_kind kind)
 {
-    if (kind == FT_STAT_GAUGE || kind == FT_STAT_RATIO)
+    if (is_now(kind))
         return "gauge";
     if (kind == FT_STAT_SUMMARY)
         return "summary";
@@ -46,7 +52,7 @@ static bool name_cell(const ft_stat *stat, const void *values, size_t i, char na
             snprintf(label, sizeof label, "le=\"%u\"", 1u << i);
     } else if (stat->kind == FT_STAT_SUMMARY) {
         suffix = i == 0 ? "_sum" : "_count";
-    } else if (stat->kind == FT_STAT_LABELLED && !stat->label(values, i, label)) {
+    } else if (stat->label && !stat->label(values, i, label)) {
         return false;
     }
     snprintf(name, NAME_SIZE, label[0] ? "foretoken_%s%s{%s}" : "foretoken_%s%s%s", stat->name,
@@ -159,7 +165,7 @@ void ft_stats_json(const ft_stat_list *list, const void *values, json_t *object)
         const uint64_t *cell = cells_of(stat, values);
         char key[NAME_SIZE];
         json_t *value;
-        if (stat->kind == FT_STAT_LABELLED || stat->kind == FT_STAT_SIZES)
+        if (stat->label || stat->kind == FT_STAT_SIZES)
             continue;
         if (is_time(stat, 0)) {
             const char *unit = strstr(stat->field, "_us");
@@ -183,7 +189,7 @@ static void combine(const ft_stat_list *list, void *values, const void *other, b
     for (const ft_stat *stat = list->stat; stat < list->stat + list->n; stat++) {
         uint64_t *cell = (uint64_t *)((char *)values + stat->at);
         const uint64_t *by = cells_of(stat, other);
-        bool now = stat->kind == FT_STAT_GAUGE || stat->kind == FT_STAT_RATIO;
+        const bool now = is_now(stat->kind);
         for (size_t i = 0; i < stat->n_cells; i++) {
             if (now && add)
                 memcpy(&cell[i], &by[i], sizeof *cell);

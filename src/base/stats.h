@@ -16,15 +16,16 @@
 #include "base/status.h"
 
 typedef enum ft_stat_kind {
-    FT_STAT_GAUGE,   /* uint64_t: the present value */
-    FT_STAT_RATIO,   /* double: a recent mean */
-    FT_STAT_COUNTER, /* uint64_t: a sum since the start, as all kinds below */
-    FT_STAT_SECONDS, /* uint64_t in microseconds; the page shows seconds */
-    FT_STAT_WORK,    /* as SECONDS: time that a thread works... */
-    FT_STAT_WAIT,    /* ...or waits; each moment of a thread counts in exactly one of them */
-    FT_STAT_SIZES,   /* ft_sizes */
-    FT_STAT_SUMMARY, /* ft_summary */
-    FT_STAT_LABELLED /* uint64_t [n]: a counter with one value for each label */
+    FT_STAT_GAUGE,    /* uint64_t: the present value */
+    FT_STAT_RATIO,    /* double: a recent mean */
+    FT_STAT_COUNTER,  /* uint64_t: a sum since the start, as all kinds below */
+    FT_STAT_SECONDS,  /* uint64_t in microseconds; the page shows seconds */
+    FT_STAT_WORK,     /* as SECONDS: time that a thread works... */
+    FT_STAT_WAIT,     /* ...or waits; each moment of a thread counts in exactly one of them */
+    FT_STAT_SIZES,    /* ft_sizes */
+    FT_STAT_SUMMARY,  /* ft_summary */
+    FT_STAT_LABELLED, /* uint64_t [n]: a counter with one value for each label */
+    FT_STAT_LABELLED_GAUGE
 } ft_stat_kind;
 
 #define FT_SIZES           13 /* classes: at most 1, 2, 4, ... 2048, and more */
@@ -45,8 +46,8 @@ typedef struct ft_stat {
     ft_stat_kind kind;
     size_t at;      /* offset of the value in the struct, in bytes */
     size_t n_cells; /* 8-byte numbers of the value */
-    /* LABELLED: writes the label of value i, such as `cause="other"`. False: value i is not
-     * shown. */
+    /* Of metrics with labels: writes the label of value i, such as `cause="other"`; false: value i
+     * is not shown. Others: NULL. */
     bool (*label)(const void *values, size_t i, char out[FT_STAT_LABEL_SIZE]);
 } ft_stat;
 
@@ -75,13 +76,13 @@ void ft_stat_append_head(ft_buf *out, const char *name, const char *help, ft_sta
 /* Appends the page. A LABELLED metric without labels gives no line. FT_NOMEM. */
 ft_status ft_stats_append(const ft_stat_list *list, const void *values, ft_buf *out);
 /* Sets a key of the JSON object for each metric: its field's name; times are in ms, their keys end
- * in "_ms" instead of "_us". LABELLED and SIZES are left out. */
+ * in "_ms" instead of "_us". LABELLED, LABELLED_GAUGE and SIZES are left out. */
 void ft_stats_json(const ft_stat_list *list, const void *values, json_t *object);
 /* Reads a page into *values. Values that labels depend on must be set before. FT_NOT_FOUND names
  * the metric that is missing, FT_CORRUPT the one that is not a number. */
 FT_WARN_UNUSED ft_status ft_stats_read(const ft_stat_list *list, const char *page, ft_error *err,
                                        void *values);
-/* sum += more; value -= before. A GAUGE or RATIO keeps the later value: that of more, or of
+/* sum += more; value -= before. A gauge or RATIO keeps the later value: that of more, or of
  * value. */
 void ft_stats_add(const ft_stat_list *list, void *sum, const void *more);
 void ft_stats_subtract(const ft_stat_list *list, void *value, const void *before);

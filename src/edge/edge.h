@@ -133,7 +133,8 @@ typedef struct ft_gen_request {
     size_t n_stops;
     bool logprobs;
     uint32_t top_logprobs;
-    bool no_speculation; /* never draft in this generation */
+    bool no_speculation;   /* never draft in this generation */
+    bool no_server_drafts; /* nor shall the server by itself, in runs */
     /* What the answer may look like, for lookups. Text does not depend on it. */
     const int32_t *prediction; /* [n_prediction] */
     uint32_t n_prediction;

@@ -42,7 +42,8 @@ static ft_msg_open open_msg(const ft_gen *gen)
                         .prompt = gen->text.id,
                         .n_prompt = (uint32_t)gen->text.n,
                         .logprobs = r->logprobs,
-                        .top_logprobs = r->top_logprobs};
+                        .top_logprobs = r->top_logprobs,
+                        .no_drafts = r->no_server_drafts};
     if (r->max_tokens)
         open.max_tokens = r->max_tokens - gen->output.generated;
     return open;

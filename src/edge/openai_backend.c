@@ -118,6 +118,7 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                               .logprobs = q->logprobs,
                               .top_logprobs = q->top_logprobs,
                               .no_speculation = o->no_speculation || q->no_speculation,
+                              .no_server_drafts = q->no_speculation,
                               .slo_tokens_per_s = q->slo_tokens_per_s,
                               .key_name = q->key_name};
     if (!q->has_seed && ft_random_bytes(&request.sampling.seed, sizeof request.sampling.seed))

@@ -46,7 +46,7 @@ typedef struct ft_http_request {
     uint32_t top_logprobs;
     const char *prediction; /* what the answer may look like; NULL: not given */
     float slo_tokens_per_s; /* extension: the token speed to ask for; 0: the backend's */
-    bool no_speculation;    /* extension: the edge drafts nothing for this text */
+    bool no_speculation;    /* extension: nobody drafts for this text */
     const char *key_name;   /* of the client's key (ft_http_whose); NULL: keys have no names */
 } ft_http_request;
 

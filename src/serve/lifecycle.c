@@ -115,6 +115,7 @@ static void leave(ft_sess *s)
     ft_quota_give_back(&v->places, &s->who.client);
     ft_keys_count_gone(s);
     v->stats.sessions--;
+    v->stats.class_sessions[s->slo.class]--;
     v->stats.sessions_detached -= !s->handle;
     v->stats.sessions_gone++;
 }
@@ -196,6 +197,7 @@ static ft_status set_asked(ft_sess *s, const ft_opening *opening, ft_error *err)
         ft_sess_text_init(&s->text, o->prompt, o->n_prompt, max_len) != FT_OK)
         return ft_error_set(err, FT_NOMEM, "serve: no room for a session");
     s->asked.n_top = o->logprobs ? o->top_logprobs : 0;
+    s->asked.no_drafts = o->no_drafts;
     s->who.key = opening->key;
     ft_slo_init(s, o->slo_tokens_per_s, opening->at_us);
     return ft_slo_join(s, opening->credential, err);
@@ -344,6 +346,7 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     s->who.client = h->client.id;
     ft_quota_add(&v->places, &s->who.client);
     v->stats.sessions++;
+    v->stats.class_sessions[s->slo.class]++;
     v->stats.sessions_opened++;
     ft_keys_count_opened(s);
     FT_LOGI("serve", "session=%llu opened prompt_tok=%u max_tok=%u key=%s",

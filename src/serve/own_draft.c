@@ -324,8 +324,9 @@ static uint32_t run_left(const ft_sess *s)
 
 static bool in_run(const ft_sess *s)
 {
-    return ft_round_is_run(&s->round) && s->round.nodes.n == 0 && run_left(s) > 1 &&
-           s->asked.rule.terms.trees && ft_rule_takes_early(&s->asked.rule.terms);
+    return !s->asked.no_drafts && ft_round_is_run(&s->round) && s->round.nodes.n == 0 &&
+           run_left(s) > 1 && s->asked.rule.terms.trees &&
+           ft_rule_takes_early(&s->asked.rule.terms);
 }
 
 /* The shape of the pass if each session in a run gets a tree of `nodes` nodes. Prompts are not in

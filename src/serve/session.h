@@ -66,6 +66,7 @@ typedef struct ft_sess_asked {
     ft_sampling sampling;
     ft_sess_rule rule;
     uint32_t n_top;             /* top_logprobs */
+    bool no_drafts;             /* the server drafts nothing for it */
     ft_token_logprob *logprobs; /* [max_tree + 1], of the last verdict; NULL: not asked for */
 } ft_sess_asked;
 

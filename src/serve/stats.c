@@ -28,11 +28,23 @@ static bool label_late(const void *values, size_t i, char out[FT_STAT_LABEL_SIZE
     return class < s->n_slo && cause != FT_LATE_NONE;
 }
 
+static bool label_class_or_none(const void *values, size_t i, char out[FT_STAT_LABEL_SIZE])
+{
+    if (i != FT_SLO_NONE)
+        return label_class(values, i, out);
+    snprintf(out, FT_STAT_LABEL_SIZE, "tokens_per_s=\"0\"");
+    return true;
+}
+
 #define FT_STAT_TYPE ft_verifier_stats
 #define F(field, n, label, name, help) \
     {#field, name, help, FT_STAT_LABELLED, offsetof(FT_STAT_TYPE, field), n, label},
-static const ft_stat table[] = {FT_VERIFIER_STATS(FT_STAT_ROW) FT_VERIFIER_STATS_LABELLED(F)};
+#define G(field, n, label, name, help) \
+    {#field, name, help, FT_STAT_LABELLED_GAUGE, offsetof(FT_STAT_TYPE, field), n, label},
+static const ft_stat table[] = {FT_VERIFIER_STATS(FT_STAT_ROW) FT_VERIFIER_STATS_LABELLED(F)
+                                    FT_VERIFIER_GAUGES_LABELLED(G)};
 #undef F
+#undef G
 
 const ft_stat_list ft_verifier_stat_list = {table, sizeof table / sizeof *table};
 

@@ -118,10 +118,17 @@
       "Those of these texts whose tokens behind the first verdict came as fast as promised: "    \
       "reading the prompt does not count.")
 
+/* The same, a gauge. */
+#define FT_VERIFIER_GAUGES_LABELLED(F)                                                       \
+    F(class_sessions, FT_SLO_CLASSES + 1, label_class_or_none, "class_sessions",             \
+      "Sessions now, detached ones included, by the token speed that they were promised; 0:" \
+      " best effort.")
+
 typedef struct ft_verifier_stats {
 #define F(field, n, label, name, help) uint64_t field[n];
     FT_VERIFIER_STATS(FT_STAT_FIELD)
     FT_VERIFIER_STATS_LABELLED(F)
+    FT_VERIFIER_GAUGES_LABELLED(F)
 #undef F
     float slo_tokens_per_s[FT_SLO_CLASSES]; /* [n_slo] the speed of each class */
     uint32_t n_slo;

@@ -77,6 +77,7 @@ static void move_open(ft_codec *codec, ft_msg_open *ours, open_pb *pb)
     FT_CODEC_MOVE(codec, ours->logprobs, pb->logprobs);
     FT_CODEC_MOVE(codec, ours->top_logprobs, pb->top_logprobs);
     FT_CODEC_MOVE(codec, ours->target, pb->target);
+    FT_CODEC_MOVE(codec, ours->no_drafts, pb->no_drafts);
 }
 
 /* Without tree, evidence and under. */

@@ -54,6 +54,7 @@ typedef struct ft_msg_open {
     bool logprobs;
     uint32_t top_logprobs;
     uint64_t target; /* the only one that may make the text (ft_msg_opened.target); 0: any */
+    bool no_drafts;  /* the server drafts nothing for this text by itself; an older one may */
 } ft_msg_open;
 
 typedef struct ft_msg_draft {

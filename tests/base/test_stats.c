@@ -25,6 +25,7 @@
 typedef struct numbers {
     LIST(FT_STAT_FIELD)
     uint64_t by_color[3];
+    uint64_t lit[3]; /* now */
 } numbers;
 
 static bool label_color(const void *values, size_t i, char out[FT_STAT_LABEL_SIZE])
@@ -35,9 +36,10 @@ static bool label_color(const void *values, size_t i, char out[FT_STAT_LABEL_SIZ
 }
 
 #define FT_STAT_TYPE numbers
-static const ft_stat table[] = {LIST(FT_STAT_ROW){"by_color", "by_color_total", "By color.",
-                                                  FT_STAT_LABELLED, offsetof(numbers, by_color), 3,
-                                                  label_color}};
+static const ft_stat table[] = {
+    LIST(FT_STAT_ROW){"by_color", "by_color_total", "By color.", FT_STAT_LABELLED,
+                      offsetof(numbers, by_color), 3, label_color},
+    {"lit", "lit", "Lit.", FT_STAT_LABELLED_GAUGE, offsetof(numbers, lit), 3, label_color}};
 static const ft_stat_list list = {table, sizeof table / sizeof *table};
 
 static const char page[] = "# HELP foretoken_now What is now.\n# TYPE foretoken_now gauge\n"
@@ -64,7 +66,10 @@ static const char behind[] = "foretoken_rows_sum 4105\nforetoken_rows_count 4\n"
                              "# HELP foretoken_by_color_total By color.\n"
                              "# TYPE foretoken_by_color_total counter\n"
                              "foretoken_by_color_total{color=\"red\"} 8\n"
-                             "foretoken_by_color_total{color=\"blue\"} 9\n";
+                             "foretoken_by_color_total{color=\"blue\"} 9\n"
+                             "# HELP foretoken_lit Lit.\n# TYPE foretoken_lit gauge\n"
+                             "foretoken_lit{color=\"red\"} 2\n"
+                             "foretoken_lit{color=\"blue\"} 1\n";
 
 static numbers some(void)
 {
@@ -80,6 +85,8 @@ static numbers some(void)
         ft_sizes_add(&v.rows, size[i]);
     v.by_color[1] = 8;
     v.by_color[2] = 9;
+    v.lit[1] = 2;
+    v.lit[2] = 1;
     return v;
 }
 
@@ -136,7 +143,7 @@ static void test_missing_is_an_error(void **state)
         *last = was;
         n++;
     }
-    assert_int_equal(n, 6 + 2 + FT_SIZES + 2 + 2);
+    assert_int_equal(n, 6 + 2 + FT_SIZES + 2 + 2 + 2);
     ft_buf_deinit(&out);
 }
 
@@ -164,6 +171,7 @@ static void test_sums(void **state)
     v.done = 10;
     v.rows.by_size[2] += 5;
     v.by_color[2]++;
+    v.lit[1] = 5;
     numbers grown = v;
     ft_stats_subtract(&list, &grown, &before);
     assert_int_equal(grown.now, 1);
@@ -172,6 +180,7 @@ static void test_sums(void **state)
     assert_int_equal(grown.rows.by_size[2], 5);
     assert_int_equal(grown.rows.n, 0);
     assert_int_equal(grown.by_color[2], 1);
+    assert_int_equal(grown.lit[1], 5);
     numbers sum = before;
     ft_stats_add(&list, &sum, &grown);
     assert_memory_equal(&sum, &v, sizeof v);

@@ -323,6 +323,49 @@ static void test_cached(void **state)
     }
 }
 
+/* A server that drafts by itself does not for a text that is to have no drafts. */
+static void test_no_server_drafts(void **state)
+{
+    const bench kept = b;
+    ft_error err = {0};
+    ft_verifier_stats before, after;
+    const ft_verifier_opts verifier = {.model = b.model,
+                                       .vocab = b.vocab,
+                                       .draft_model = b.model,
+                                       .draft_vocab = b.vocab,
+                                       .draft = ft_draft_params_chain(3),
+                                       .draft_always = true,
+                                       .clock = ft_clock_monotonic(),
+                                       .max_context = MAX_CONTEXT,
+                                       .kv_tok = 1024,
+                                       .n_threads = 1};
+    must(ft_verifier_create(&verifier, &err, &b.verifier), &err);
+    const ft_edge_opts edge = {.vocab = b.vocab,
+                               .source = ft_local_link_source(b.verifier),
+                               .clock = ft_clock_monotonic(),
+                               .n_threads = 1};
+    must(ft_edge_create(&edge, &err, &b.edge), &err);
+    const ft_openai_opts openai = {.edge = b.edge, .vocab = b.vocab};
+    must(ft_openai_create(&openai, &err, &b.openai), &err);
+    b.backend = ft_openai_backend(b.openai);
+    call with = {.q = {.prompt = "abc", .max_tokens = 24, .temperature = 1, .has_seed = true}};
+    call without = with;
+    without.q.no_speculation = true;
+    go(&with);
+    ft_verifier_get_stats(b.verifier, &before);
+    go(&without);
+    ft_verifier_get_stats(b.verifier, &after);
+    assert_true(before.own_drafted > 0);
+    assert_int_equal(after.own_drafted, before.own_drafted);
+    assert_string_equal(ft_buf_str(&with.text), ft_buf_str(&without.text));
+    free_call(&with);
+    free_call(&without);
+    ft_openai_destroy(b.openai);
+    ft_edge_destroy(b.edge);
+    ft_verifier_destroy(b.verifier);
+    b = kept;
+}
+
 /* What is counted for a client is what a text would have as its prompt. */
 static void test_tokenize(void **state)
 {
@@ -535,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_no_server_drafts),
         cmocka_unit_test(test_tokenize),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_very_long_text),

@@ -239,8 +239,13 @@ static void attain(int64_t first_after_us, bool from_request)
     assert_non_null(strstr(
         page.data, "foretoken_slo_rounds_late_total{tokens_per_s=\"8\",cause=\"spike\"} 3\n"));
     assert_null(strstr(page.data, "cause=\"none\""));
+    assert_non_null(strstr(page.data, "# TYPE foretoken_class_sessions gauge\n"));
+    assert_non_null(strstr(page.data, "foretoken_class_sessions{tokens_per_s=\"8\"} 1\n"));
+    assert_non_null(strstr(page.data, "foretoken_class_sessions{tokens_per_s=\"0\"} 0\n"));
     ft_buf_deinit(&page);
     local_close(c);
+    test_verifier_expect_empty(v);
+    assert_int_equal(test_verifier_stats(v).class_sessions[1], 0);
     ft_verifier_destroy(v);
     free(text);
     free(c);

@@ -215,6 +215,7 @@ static void random_open(ft_rng *rng, ft_msg_open *open, int32_t *prompt)
     open->logprobs = ft_rng_below(rng, 2);
     open->top_logprobs = ft_rng_below(rng, FT_WIRE_TOP_MAX + 1);
     open->target = ft_rng_below(rng, 2) ? ((uint64_t)ft_rng_u32(rng) << 32) | ft_rng_u32(rng) : 0;
+    open->no_drafts = ft_rng_below(rng, 2);
     open->resume = ft_rng_below(rng, 2);
     if (open->resume) {
         for (int i = 0; i < FT_SESSION_ID_LEN; i++) {
