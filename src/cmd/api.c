@@ -9,6 +9,9 @@
 #include "base/log.h"
 #include "cmd/endpoint.h"
 
+static const char *const reasoning_choices[] = {
+    [FT_HTTP_REASONING_AUTO] = "auto", [FT_HTTP_REASONING_NONE] = "none", NULL};
+
 static const ft_flag api_rows[] = {
     {"--alias", "-a", FT_FLAG(ft_api_flags, alias), "NAME",
      "name of the model in the API, default: the server's; repeated: further names"},
@@ -19,6 +22,8 @@ static const ft_flag api_rows[] = {
      "a Host header to accept besides those of loopback addresses"},
     {"--allow-origin", NULL, FT_FLAG(ft_api_flags, allow_origins), "URL",
      "origin of web pages that may use the API"},
+    {"--reasoning", NULL, FT_FLAG_ENUM(ft_api_flags, http.reasoning, reasoning_choices), "HOW",
+     "thoughts between <think> marks: auto (apart, as reasoning_content), none (left in content)"},
     {"--no-page", NULL, FT_FLAG(ft_api_flags, http.no_page), NULL,
      "no pages for people: no chat at /, and of serve --metrics no /dashboard"},
     {"--https-cert", NULL, FT_FLAG(ft_api_flags, http.tls_cert), "FILE",

@@ -23,11 +23,12 @@
 enum { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET, N_LISTS };
 
 ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
-                              const ft_http_parsed *parsed, int64_t now_s)
+                              const ft_http_parsed *parsed, bool parts, int64_t now_s)
 {
     unsigned char random[12];
     char hex[2 * sizeof random + 1];
     *a = (ft_http_answer){.backend = backend, .parsed = parsed, .created_s = now_s};
+    a->parts = parts && parsed->request.chat && !parsed->include_draft;
     ft_status status = ft_random_bytes(random, sizeof random);
     if (status != FT_OK)
         return status;
@@ -38,7 +39,9 @@ ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
 
 void ft_http_answer_deinit(ft_http_answer *a)
 {
-    ft_buf_deinit(&a->text);
+    ft_http_think_deinit(&a->think);
+    ft_buf_deinit(&a->thought);
+    ft_buf_deinit(&a->said);
     ft_buf_deinit(&a->piece);
     ft_buf_deinit(&a->told);
     for (size_t i = 0; i < N_LISTS; i++)
@@ -282,15 +285,14 @@ typedef struct ending {
     const ft_http_result *last; /* of the last text: the sums */
 } ending;
 
-/* One event with one choice. text is NULL at the end. */
-static ft_status append_chunk(ft_http_answer *a, json_t *text, bool logprobs, ending end,
-                              ft_buf *out)
+/* One event with one choice. name: of the delta's member; text: its value, NULL at the end. */
+static ft_status append_chunk(ft_http_answer *a, const char *name, json_t *text, bool logprobs,
+                              ending end, ft_buf *out)
 {
     const size_t before = out->len;
     json_t *choice;
     if (a->parsed->request.chat) {
-        json_t *delta =
-            json_pack("{s:s*,s:o*}", "role", a->begun ? NULL : "assistant", "content", text);
+        json_t *delta = json_pack("{s:s*,s:o*}", "role", a->begun ? NULL : "assistant", name, text);
         choice = json_pack("{s:i,s:o,s:s?}", "index", (int)a->index, "delta", delta,
                            "finish_reason", end.finish);
     } else {
@@ -317,24 +319,49 @@ static ft_status begin_stream(ft_http_answer *a, ft_buf *out)
 {
     if (a->begun || !a->parsed->request.chat)
         return FT_OK;
-    return append_chunk(a, json_string(""), false, (ending){0}, out);
+    return append_chunk(a, "content", json_string(""), false, (ending){0}, out);
+}
+
+/* Parts a piece of text into what is thought and said. */
+static ft_status part(ft_http_answer *a, const char *text, size_t n)
+{
+    return a->parts ? ft_http_think_push(&a->think, text, n, &a->thought, &a->said)
+                    : ft_buf_append(&a->said, text, n);
+}
+
+/* Appends an event with the text in `take_text`, and the log-probabilities since the last one. */
+static ft_status append_text(ft_http_answer *a, const char *name, ft_buf *take_text, ft_buf *out)
+{
+    json_t *piece = ft_http_json_text(ft_buf_str(take_text), take_text->len);
+    ft_buf_clear(take_text);
+    return piece ? append_chunk(a, name, piece, a->parsed->request.logprobs, (ending){0}, out)
+                 : FT_NOMEM;
+}
+
+/* Streams what was thought and said. */
+static ft_status append_parts(ft_http_answer *a, ft_buf *out)
+{
+    ft_status status = FT_OK;
+    const bool other = a->logprobs[TOKENS].len > 0 || a->told.len > 0;
+    if (a->thought.len > 0)
+        status = append_text(a, "reasoning_content", &a->thought, out);
+    else if (a->said.len == 0 && other)
+        return append_text(a, "content", &a->said, out);
+    return status == FT_OK && a->said.len > 0 ? append_text(a, "content", &a->said, out) : status;
 }
 
 ft_status ft_http_answer_add(ft_http_answer *a, const char *text, size_t n,
                              const ft_gen_token *tokens, size_t n_tokens, ft_buf *out)
 {
     ft_status status = add_tokens(a, tokens, n_tokens);
-    if (status != FT_OK)
+    if (status == FT_OK)
+        status = part(a, text, n);
+    if (status != FT_OK || !a->parsed->stream)
         return status;
-    if (!a->parsed->stream)
-        return ft_buf_append(&a->text, text, n);
-    if (n == 0 && a->logprobs[TOKENS].len == 0 && a->told.len == 0)
+    if (a->thought.len == 0 && a->said.len == 0 && a->logprobs[TOKENS].len == 0 && a->told.len == 0)
         return FT_OK;
     status = begin_stream(a, out);
-    if (status != FT_OK)
-        return status;
-    json_t *piece = ft_http_json_text(text, n);
-    return piece ? append_chunk(a, piece, a->parsed->request.logprobs, (ending){0}, out) : FT_NOMEM;
+    return status == FT_OK ? append_parts(a, out) : status;
 }
 
 ft_status ft_http_answer_told(ft_http_answer *a, const ft_told *told)
@@ -349,25 +376,30 @@ ft_status ft_http_answer_away(ft_http_answer *a, ft_buf *out)
     ft_buf_clear(&a->told);
     if (status == FT_OK)
         status = ft_http_away_append(&a->told);
-    return status == FT_OK ? append_chunk(a, json_string(""), false, (ending){0}, out) : status;
+    return status == FT_OK ? append_chunk(a, "content", json_string(""), false, (ending){0}, out)
+                           : status;
 }
 
 static ft_status end_whole(ft_http_answer *a, const char *finish, ft_buf *out)
 {
     const size_t before = out->len;
-    json_t *text = ft_http_json_text(ft_buf_str(&a->text), a->text.len);
-    json_t *choice =
-        a->parsed->request.chat
-            ? json_pack("{s:i,s:{s:s,s:o,s:n},s:s}", "index", (int)a->index, "message", "role",
-                        "assistant", "content", text, "refusal", "finish_reason", finish)
-            : json_pack("{s:o,s:i,s:s}", "text", text, "index", (int)a->index, "finish_reason",
-                        finish);
+    json_t *text = ft_http_json_text(ft_buf_str(&a->said), a->said.len), *thought = NULL, *choice;
+    if (a->thought.len > 0)
+        thought = ft_http_json_text(ft_buf_str(&a->thought), a->thought.len);
+    if (a->parsed->request.chat)
+        choice = json_pack("{s:i,s:{s:s,s:o,s:o*,s:n},s:s}", "index", (int)a->index, "message",
+                           "role", "assistant", "content", text, "reasoning_content", thought,
+                           "refusal", "finish_reason", finish);
+    else
+        choice = json_pack("{s:o,s:i,s:s}", "text", text, "index", (int)a->index, "finish_reason",
+                           finish);
     if (a->index == 0)
         open_object(a, out);
     else
         ft_buf_puts(out, ",");
     append_choice(a, choice, a->parsed->request.logprobs, out);
-    ft_buf_clear(&a->text);
+    ft_buf_clear(&a->said);
+    ft_buf_clear(&a->thought);
     return close_object("", before, out);
 }
 
@@ -375,13 +407,17 @@ ft_status ft_http_answer_end(ft_http_answer *a, bool length, const ft_http_resul
                              ft_buf *out)
 {
     const ending end = {length ? "length" : "stop", last};
-    ft_status status = FT_OK;
+    ft_status status = ft_http_think_finish(&a->think, &a->thought, &a->said);
+    if (status != FT_OK)
+        return status;
     if (!a->parsed->stream) {
         status = end_whole(a, end.finish, out);
     } else {
         status = begin_stream(a, out);
         if (status == FT_OK)
-            status = append_chunk(a, NULL, false, end, out);
+            status = append_parts(a, out);
+        if (status == FT_OK)
+            status = append_chunk(a, "content", NULL, false, end, out);
     }
     a->index++;
     a->begun = false;

@@ -14,6 +14,7 @@
 #include "http/fail.h"
 #include "http/openai.h"
 #include "http/request.h"
+#include "http/think.h"
 
 typedef struct ft_http_answer {
     const ft_http_backend *backend; /* borrowed */
@@ -22,9 +23,11 @@ typedef struct ft_http_answer {
     int64_t created_s; /* since 1970 */
     uint64_t target;   /* what makes the text now; 0: not known */
     uint32_t index;    /* of the present text */
-    bool begun;        /* stream: its first event, which names the role, was written */
-    ft_buf text;       /* whole: the text so far */
-    ft_buf piece;      /* the bytes of one token */
+    bool parts;        /* thoughts become reasoning_content */
+    ft_http_think think;
+    ft_buf thought, said; /* of the present piece; whole: of the text so far */
+    bool begun;           /* stream: its first event, which names the role, was written */
+    ft_buf piece;         /* the bytes of one token */
     /* What is not written yet, as JSON: a chat's list of tokens, or the four lists of completions.
      * Each is text at once, because jansson's values take ten times as much memory. */
     ft_buf logprobs[4];
@@ -32,9 +35,12 @@ typedef struct ft_http_answer {
     ft_buf told;        /* with include_draft: `foretoken` of the next event */
 } ft_http_answer;
 
-/* FT_IO: the kernel gave no random bytes for the id. */
+/* parts: the model of a chat thinks between marks. Its thoughts become reasoning_content, unless
+ * events say where each byte comes from (include_draft): they count the text as it is. FT_IO: the
+ * kernel gave no random bytes for the id. */
 FT_WARN_UNUSED ft_status ft_http_answer_init(ft_http_answer *a, const ft_http_backend *backend,
-                                             const ft_http_parsed *parsed, int64_t now_s);
+                                             const ft_http_parsed *parsed, bool parts,
+                                             int64_t now_s);
 void ft_http_answer_deinit(ft_http_answer *a);
 
 /* Adds text (UTF-8) and its tokens. A streamed answer appends an event to *out, a whole one keeps

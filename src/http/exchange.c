@@ -17,6 +17,7 @@
 #include "http/page.h"
 #include "http/reply.h"
 #include "http/request.h"
+#include "http/think.h"
 #include "http/tokens.h"
 
 /* If a body of unknown length becomes larger than the limit, up to so many times the limit is still
@@ -233,6 +234,8 @@ static ft_status start(ft_http_exchange *x)
                              .chat = x->route->chat,
                              .model = x->model,
                              .key_name = x->key_name[0] ? x->key_name : NULL,
+                             .parts = x->http->reasoning == FT_HTTP_REASONING_AUTO &&
+                                      ft_http_think_marked(x->model.chat_template),
                              .keep_alive_ms = x->http->keep_alive_ms};
     ft_status status = ft_http_generation_create(&x->http->backend, &ask, &x->fail, &x->generation);
     ft_buf_deinit(&x->body); /* the parsed form is a copy */

@@ -36,6 +36,7 @@ struct ft_http {
     uint32_t stall_timeout_s;
     uint32_t keep_alive_ms;
     int64_t started_s; /* since 1970 */
+    ft_http_reasoning reasoning;
     bool no_page;
 };
 

@@ -233,7 +233,8 @@ ft_status ft_http_generation_create(const ft_http_backend *backend, const ft_htt
     g->comment = "";
     status = make_pair(g);
     if (status == FT_OK)
-        status = ft_http_answer_init(&g->answer, backend, &g->parsed, (int64_t)time(NULL));
+        status =
+            ft_http_answer_init(&g->answer, backend, &g->parsed, ask->parts, (int64_t)time(NULL));
     if (status == FT_OK && pthread_create(&g->thread, NULL, work, g) != 0)
         status = FT_NOMEM;
     if (status != FT_OK) {

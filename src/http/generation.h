@@ -30,6 +30,7 @@ typedef struct ft_http_ask {
     size_t n;
     bool chat;
     ft_http_model model;
+    bool parts;             /* ft_http_answer_init */
     const char *key_name;   /* borrowed as long as the generation; may be NULL */
     uint32_t keep_alive_ms; /* of silence in a stream, until it says a comment */
 } ft_http_ask;

@@ -105,6 +105,12 @@ typedef struct ft_http_whose {
     bool (*find)(void *ctx, const char *key, char name[FT_HTTP_NAME_SIZE]);
 } ft_http_whose;
 
+/* What becomes of a chat's thoughts, if the model's template has marks for them. */
+typedef enum ft_http_reasoning {
+    FT_HTTP_REASONING_AUTO, /* reasoning_content, apart from content */
+    FT_HTTP_REASONING_NONE  /* they stay in content */
+} ft_http_reasoning;
+
 typedef struct ft_http_opts {
     const char *host;    /* "127.0.0.1" by default */
     int port;            /* 0: any free one */
@@ -138,6 +144,7 @@ typedef struct ft_http_opts {
     /* When many requests of one client are refused (4xx but 429), further ones are answered once in
      * this time. 0: 100 ms. */
     uint32_t refusal_ms;
+    ft_http_reasoning reasoning;
     /* No pages for people: the chat at `/`, if the backend generates, or else the figures at
      * `/dashboard`. */
     bool no_page;

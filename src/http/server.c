@@ -214,6 +214,7 @@ static ft_status init(ft_http *http, const ft_http_opts *opts, ft_error *err)
     http->max_body_bytes = opts->max_body_bytes ? opts->max_body_bytes : (size_t)8 << 20;
     http->request_timeout_s = opts->request_timeout_s ? opts->request_timeout_s : 60;
     http->stall_timeout_s = opts->stall_timeout_s ? opts->stall_timeout_s : 60;
+    http->reasoning = opts->reasoning;
     http->keep_alive_ms = opts->keep_alive_ms ? opts->keep_alive_ms : 5000;
     http->started_s = (int64_t)time(NULL);
     http->no_page = opts->no_page;

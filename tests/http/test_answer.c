@@ -39,7 +39,7 @@ static void check_memory(bool chat, const char *body, const char *path)
     http_backend_init(&backend);
     const ft_http_backend b = http_backend_of(&backend);
     assert_int_equal(ft_http_parse(body, strlen(body), chat, &model, &fail, &parsed), FT_OK);
-    assert_int_equal(ft_http_answer_init(&answer, &b, &parsed, 1), FT_OK);
+    assert_int_equal(ft_http_answer_init(&answer, &b, &parsed, false, 1), FT_OK);
     const size_t before = allocated();
     for (int i = 0; i < N_TOKENS; i++)
         assert_int_equal(ft_http_answer_add(&answer, "a", 1, &token, 1, &out), FT_OK);

@@ -27,7 +27,7 @@ static int setup(void **state)
 {
     ft_error err = {0};
     http_backend_init(&backend);
-    ft_http_opts opts = {.backend = http_backend_of(&backend)};
+    ft_http_opts opts = {.backend = http_backend_of(&backend), .refusal_ms = 1};
     if (ft_http_create(&opts, &err, &http) != FT_OK) {
         print_error("%s\n", err.message);
         return -1;
@@ -277,7 +277,7 @@ static void test_props(void **state)
     json_t *v = ask(200, "GET", "/props", NULL);
     assert_int_equal(int_at(v, "default_generation_settings/n_ctx"), HTTP_BACKEND_CONTEXT);
     assert_string_equal(str_at(v, "model_alias"), HTTP_BACKEND_MODEL);
-    assert_string_equal(str_at(v, "chat_template"), "{{ messages }}");
+    assert_string_equal(str_at(v, "chat_template"), HTTP_BACKEND_TEMPLATE);
     json_decref(v);
 }
 
@@ -515,6 +515,60 @@ static void test_several_stream(void **state)
     e = ask_stream(TEXT, "{\"stream\":true,\"prompt\":[\"a\",\"overload\"]}");
     assert_string_equal(str_at(e, "2/error/code"), "rate_limit_exceeded"); /* text, end, error */
     json_decref(e);
+}
+
+#define THINKS "\"messages\":[{\"role\":\"user\",\"content\":\"<think>a b </think>\\n c d\"}]"
+
+static void test_thoughts(void **state)
+{
+    json_t *v = ask(200, "POST", CHAT, "{" THINKS "}");
+    assert_string_equal(str_at(v, "choices/0/message/reasoning_content"), "a b");
+    assert_string_equal(str_at(v, "choices/0/message/content"), "c d");
+    json_decref(v);
+    v = ask(200, "POST", CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}");
+    assert_null(at(v, "choices/0/message/reasoning_content"));
+    json_decref(v);
+    v = ask(200, "POST", TEXT, "{\"prompt\":\"<think>a</think>b\"}"); /* no chat */
+    assert_string_equal(str_at(v, "choices/0/text"), "<think>a</think>b");
+    json_decref(v);
+    v = ask_stream(CHAT, "{\"stream\":true,\"n\":2,\"max_tokens\":3," THINKS "}");
+    assert_string_equal(str_at(v, "1/choices/0/delta/reasoning_content"), "a");
+    assert_string_equal(str_at(v, "2/choices/0/delta/reasoning_content"), " b");
+    assert_string_equal(str_at(v, "3/choices/0/finish_reason"), "length");
+    assert_string_equal(str_at(v, "5/choices/0/delta/reasoning_content"), "a"); /* the second */
+    json_decref(v);
+    v = ask_stream(CHAT, "{\"stream\":true," THINKS "}");
+    assert_string_equal(str_at(v, "3/choices/0/delta/content"), "c ");
+    assert_string_equal(str_at(v, "4/choices/0/delta/content"), "d");
+    json_decref(v);
+    v = ask_stream(CHAT, "{\"stream\":true,\"logprobs\":true,\"max_tokens\":3," THINKS "}");
+    size_t n = 0; /* each token's log-probability comes once */
+    for (size_t i = 0; i < json_array_size(v); i++)
+        n += json_array_size(at(json_array_get(v, i), "choices/0/logprobs/content"));
+    assert_int_equal(n, 3);
+    json_decref(v);
+    /* spans count the text as it is */
+    v = ask_stream(CHAT,
+                   "{\"stream\":true,\"stream_options\":{\"include_draft\":true}," THINKS "}");
+    assert_string_equal(str_at(v, "1/choices/0/delta/content"), "<think>a ");
+    json_decref(v);
+}
+
+static void test_thoughts_left(void **state)
+{
+    ft_error err = {0};
+    ft_http *other;
+    const ft_http_opts opts = {.backend = http_backend_of(&backend),
+                               .reasoning = FT_HTTP_REASONING_NONE};
+    const int kept = port;
+    assert_int_equal(ft_http_create(&opts, &err, &other), FT_OK);
+    port = ft_http_port(other);
+    json_t *v = ask(200, "POST", CHAT, "{" THINKS "}");
+    assert_string_equal(str_at(v, "choices/0/message/content"), "<think>a b </think>\n c d");
+    assert_null(at(v, "choices/0/message/reasoning_content"));
+    json_decref(v);
+    port = kept;
+    ft_http_destroy(other);
 }
 
 static void test_stream_draft(void **state)
@@ -757,6 +811,8 @@ int main(void)
         cmocka_unit_test(test_timings),
         cmocka_unit_test(test_several),
         cmocka_unit_test(test_several_stream),
+        cmocka_unit_test(test_thoughts),
+        cmocka_unit_test(test_thoughts_left),
         cmocka_unit_test(test_stream_draft),
         cmocka_unit_test(test_no_speculation),
         cmocka_unit_test(test_completion_stream),

@@ -298,7 +298,7 @@ static ft_status model(void *ctx, ft_error *err, ft_http_model *out)
                            .n_aliases = 1,
                            .n_vocab = LETTER + 21,
                            .context_tok = HTTP_BACKEND_CONTEXT,
-                           .chat_template = "{{ messages }}",
+                           .chat_template = HTTP_BACKEND_TEMPLATE,
                            .text_bytes = HTTP_BACKEND_TEXT_BYTES};
     return b->early ? ft_error_set(err, FT_UNAVAILABLE, "no server at 10.0.0.9 yet") : FT_OK;
 }

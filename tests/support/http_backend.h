@@ -31,10 +31,11 @@
 
 #include "http/openai.h"
 
-#define HTTP_BACKEND_MODEL   "test/model-1"
-#define HTTP_BACKEND_ALIAS   "other-name"
-#define HTTP_BACKEND_CONTEXT 4096
-#define HTTP_BACKEND_PIECES  1000
+#define HTTP_BACKEND_MODEL    "test/model-1"
+#define HTTP_BACKEND_ALIAS    "other-name"
+#define HTTP_BACKEND_CONTEXT  4096
+#define HTTP_BACKEND_TEMPLATE "<think>{{ messages }}</think>"
+#define HTTP_BACKEND_PIECES   1000
 /* Of the longest text that the model's context holds. */
 #define HTTP_BACKEND_TEXT_BYTES ((size_t)64 << 10)
 
