@@ -127,8 +127,8 @@ FT_WARN_UNUSED ft_status ft_edge_health(ft_edge *edge, ft_error *err);
 typedef struct ft_gen_request {
     const int32_t *prompt; /* [n_prompt], n_prompt > 0 */
     uint32_t n_prompt;
-    ft_sampling sampling;
-    uint32_t max_tokens; /* 0: until the context is full */
+    ft_sampling sampling; /* its answer_at is n_prompt */
+    uint32_t max_tokens;  /* 0: until the context is full */
     const char *const *stops;
     size_t n_stops;
     bool logprobs;

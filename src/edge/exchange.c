@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "base/num.h"
 
+#define PENALTIES_SINCE "0.1.0" /* servers that have them */
+
 #define POLL_US         40000 /* while waiting, from one question to the sink to the next */
 #define PROVISIONAL_MAX 64    /* tokens of provisional text at most */
 #define LOCK_US         1000  /* while waiting, from one try for the draft engine to the next */
@@ -44,6 +46,10 @@ static ft_msg_open open_msg(const ft_gen *gen)
                         .logprobs = r->logprobs,
                         .top_logprobs = r->top_logprobs,
                         .no_drafts = r->no_server_drafts};
+    if (s->penalties) {
+        open.penalties = *s->penalties;
+        open.n_answer = (uint32_t)gen->text.n - s->answer_at;
+    }
     if (r->max_tokens)
         open.max_tokens = r->max_tokens - gen->output.generated;
     return open;
@@ -324,6 +330,10 @@ static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err
                         o->length > o->cached_tokens ? o->length - o->cached_tokens : 0);
         if (!gen->stream.begun) /* not text that this generation made */
             gen->stats->cached_tokens = o->cached_tokens;
+        if (gen->request->sampling.penalties && !o->limits.penalties)
+            return ft_error_set(err, FT_UNSUPPORTED,
+                                "the verification server has no penalties and no logit_bias: it "
+                                "needs foretoken " PENALTIES_SINCE " or later");
         ft_status status = ft_stream_opened(&gen->stream, o, gen->text.n, run, err);
         if (status == FT_OK) {
             ft_steer_heard(&gen->steer, &o->hints);

@@ -21,6 +21,7 @@
 
 #include "base/address.h"
 #include "base/buf.h"
+#include "base/penalties.h"
 #include "base/sink.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -37,6 +38,7 @@ typedef struct ft_http_request {
     size_t n_prompt_tokens;
     float temperature, top_p, min_p; /* min_p and top_k: extensions */
     int32_t top_k;
+    const ft_penalties *penalties; /* NULL: none */
     bool has_seed;
     uint64_t seed;
     uint32_t max_tokens;      /* 0: not given */

@@ -48,7 +48,7 @@ static json_t *field(const reader *r, const char *name)
 /* ---- numbers and switches ---- */
 
 typedef struct scalars {
-    double temperature, top_p, min_p, slo_tokens_per_s;
+    double temperature, top_p, min_p, slo_tokens_per_s, presence, frequency, repetition;
     int64_t n, top_k, seed, max_tokens, max_completion_tokens, n_logprobs, top_logprobs;
     bool logprobs, stream, no_speculation;
 } scalars;
@@ -66,6 +66,9 @@ static const scalar scalar_fields[] = {
     {"temperature", REAL, BOTH, 0, 2, AT(temperature)},
     {"top_p", REAL, BOTH, 0, 1, AT(top_p)},
     {"min_p", REAL, BOTH, 0, 1, AT(min_p)},
+    {"presence_penalty", REAL, BOTH, -2, 2, AT(presence)},
+    {"frequency_penalty", REAL, BOTH, -2, 2, AT(frequency)},
+    {"repetition_penalty", REAL, BOTH, 0.01, 10, AT(repetition)},
     {"slo_tokens_per_s", REAL, BOTH, 0, 1e6, AT(slo_tokens_per_s)},
     {"top_k", INTEGER, BOTH, -1, INT32_MAX, AT(top_k)}, /* -1: off, as in llama.cpp and vLLM */
     {"seed", INTEGER, BOTH, -1e19, 1e19, AT(seed)},     /* any 64-bit integer */
@@ -125,6 +128,9 @@ static ft_status read_scalars(reader *r)
     q->min_p = (float)s.min_p;
     q->slo_tokens_per_s = (float)s.slo_tokens_per_s;
     q->no_speculation = s.no_speculation;
+    r->out->penalties = (ft_penalties){.presence = (float)s.presence,
+                                       .frequency = (float)s.frequency,
+                                       .repetition = s.repetition == 1 ? 0 : (float)s.repetition};
     q->top_k = s.top_k < 0 ? 0 : (int32_t)s.top_k;
     q->has_seed = field(r, "seed") != NULL;
     q->seed = (uint64_t)s.seed;
@@ -236,6 +242,47 @@ static ft_status read_prediction(reader *r, size_t most_bytes)
                                 json_string_length(content), most_bytes);
     r->out->request.prediction = json_string_value(content);
     return FT_OK;
+}
+
+/* {"TOKEN": bias, ...} */
+static ft_status add_bias(reader *r, const char *key, json_t *v, uint32_t n_vocab)
+{
+    ft_penalties *p = &r->out->penalties;
+    char canonical[24], *end;
+    const long token = strtol(key, &end, 10);
+    snprintf(canonical, sizeof canonical, "%ld", token < INT32_MAX ? token : -1);
+    if (token < 0 || (uint64_t)token >= n_vocab || strcmp(key, canonical) != 0)
+        return wrong_value(r, "logit_bias", "an object of token ids of this model's vocabulary");
+    const double bias = json_number_value(v);
+    if (!json_is_number(v) || !(bias >= -(double)FT_BIAS_MOST && bias <= (double)FT_BIAS_MOST))
+        return wrong_value(r, "logit_bias", "an object of numbers between -100 and 100");
+    uint32_t at = p->n_bias++;
+    for (; at > 0 && p->bias_token[at - 1] > token; at--) { /* they rise */
+        p->bias_token[at] = p->bias_token[at - 1];
+        p->bias[at] = p->bias[at - 1];
+    }
+    p->bias_token[at] = (int32_t)token;
+    p->bias[at] = (float)bias;
+    return FT_OK;
+}
+
+static ft_status read_penalties(reader *r, uint32_t n_vocab)
+{
+    json_t *v = field(r, "logit_bias"), *bias;
+    const char *key;
+    ft_status status = FT_OK;
+    if (v && !json_is_object(v))
+        return wrong_type(r, "logit_bias", "an object from token ids to numbers");
+    if (json_object_size(v) > FT_BIAS_MAX)
+        return wrong_value(r, "logit_bias", "an object of at most 300 tokens");
+    json_object_foreach(v, key, bias)
+    {
+        if (status == FT_OK)
+            status = add_bias(r, key, bias, n_vocab);
+    }
+    if (ft_penalties_any(&r->out->penalties))
+        r->out->request.penalties = &r->out->penalties;
+    return status;
 }
 
 static ft_status add_stop(reader *r, json_t *v)
@@ -456,6 +503,7 @@ ft_status ft_http_parse(const char *body, size_t n, bool chat, const ft_http_mod
         (status = ft_http_refuse_unsupported(r.root, fail)) != FT_OK ||
         (status = read_scalars(&r)) != FT_OK || (status = read_stream_options(&r)) != FT_OK ||
         (status = read_stop(&r)) != FT_OK ||
+        (status = read_penalties(&r, model->n_vocab)) != FT_OK ||
         (status = read_prediction(&r, model->text_bytes)) != FT_OK ||
         (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK ||
         (status = count_texts(&r)) != FT_OK ||

@@ -36,6 +36,7 @@ typedef struct ft_http_parsed {
     bool stream;
     bool include_usage;
     bool include_draft; /* extension: events say where their text comes from */
+    ft_penalties penalties;
     json_t *root;
     ft_chat_message *messages; /* [n_messages] */
     int32_t *tokens;

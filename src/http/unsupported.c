@@ -20,9 +20,6 @@ static const struct {
     {"best_of", "[1]", "1"},
     {"echo", "[false]", "false"},
     {"suffix", EMPTY, "an empty string"},
-    {"presence_penalty", ZERO, "0"},
-    {"frequency_penalty", ZERO, "0"},
-    {"logit_bias", EMPTY, "an empty object"},
     {"tools", EMPTY, "an empty list"},
     {"tool_choice", NO_TOOL, "\"none\""},
     {"functions", EMPTY, "an empty list"},
@@ -44,7 +41,6 @@ static const struct {
     {"continue_final_message", "[false]", "false"},
     {"documents", EMPTY, "an empty list"},
     /* other sampling */
-    {"repetition_penalty", ONE, "1"},
     {"repeat_penalty", ONE, "1"},
     {"min_tokens", "[0]", "0"},
     {"ignore_eos", "[false]", "false"},

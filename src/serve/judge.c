@@ -16,7 +16,7 @@
 #include "base/workers.h"
 #include "sched/heads.h"
 
-/* Each worker has a workspace of 32 bytes for each token of the vocabulary. One thread takes 15 to
+/* Each worker has a workspace of 40 bytes for each token of the vocabulary. One thread takes 15 to
  * 50 ms for 576 draws from a vocabulary of 49,152 tokens. A much larger number of workers would
  * only cost memory. */
 #define WORKERS_MAX 16

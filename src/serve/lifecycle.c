@@ -85,6 +85,11 @@ static ft_status check_open(const ft_verifier *v, const ft_msg_open *o, ft_error
     ft_status status = check_sampling(&o->sampling, err, sampling);
     if (status == FT_OK)
         status = check_prompt(v, o, err);
+    if (status == FT_OK)
+        status = ft_penalties_check(&o->penalties, v->model.n_vocab, err);
+    if (status == FT_OK && o->n_answer > o->n_prompt)
+        status = ft_error_set(err, FT_INVALID, "serve: an answer of %u tokens in a prompt of %u",
+                              o->n_answer, o->n_prompt);
     if (status == FT_OK && (!isfinite(o->slo_tokens_per_s) || o->slo_tokens_per_s < 0))
         status = ft_error_set(err, FT_INVALID, "serve: slo_tokens_per_s is not a valid speed");
     if (status == FT_OK && o->top_logprobs > FT_WIRE_TOP_MAX)
@@ -236,7 +241,8 @@ ft_msg_limits ft_sess_limits(const ft_verifier *v)
                             .max_context = v->opts.max_context,
                             .session_ttl_s = v->opts.session_ttl_s,
                             .max_top_logprobs = FT_WIRE_TOP_MAX,
-                            .early_drafts = true};
+                            .early_drafts = true,
+                            .penalties = true};
     ft_rules_tell(v->opts.rules, v->model.n_vocab, &limits);
     return limits;
 }
@@ -339,6 +345,10 @@ static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_err
     if (status != FT_OK)
         return status;
     s->asked.sampling = sampling;
+    s->asked.penalties = opening->open.penalties;
+    if (ft_penalties_any(&s->asked.penalties))
+        s->asked.sampling.penalties = &s->asked.penalties;
+    s->asked.sampling.answer_at = opening->open.n_prompt - opening->open.n_answer;
     s->asked.rule.rule = ft_rule_find(v->opts.rules, opening->open.rule);
     s->asked.rule.terms =
         s->asked.rule.rule->terms(s->asked.rule.rule, v->model.n_vocab, &sampling);

@@ -59,7 +59,8 @@ static void add_walk(ft_verifier *v, ft_sess *s, const ft_segment *g, ft_tree *t
                             .evidence = msg ? msg->draft.evidence : NULL,
                             .n_evidence = msg ? msg->draft.n_evidence : 0,
                             .sampling = &s->asked.sampling,
-                            .position = s->text.len};
+                            .position = s->text.len,
+                            .text = s->text.token};
     w->root_row = g->first_row;
     w->user = s;
 }

@@ -25,7 +25,65 @@ typedef struct engine_source {
     ft_rule_work *work, *own; /* own: NULL where it is borrowed */
     ft_sampling sampling;
     uint32_t *count; /* [max_text] 0, 1, 2, ...: the path of a chain */
+    /* With penalties; else NULL: */
+    int32_t *text; /* [n_ctx] the tokens of n_past */
+    struct {
+        int32_t token, parent;
+    } pending[FT_DRAFT_PENDING]; /* the pending nodes */
+    int32_t path[FT_DRAFT_PENDING];
 } engine_source;
+
+/* ---- the past of a draw, which penalties need ---- */
+
+/* Notes the tokens of a request that was computed. */
+static void note(engine_source *s, const ft_draft_request *r)
+{
+    if (!s->text)
+        return;
+    if (!r->parents)
+        memcpy(s->text + s->base.n_past, r->tokens, r->n * sizeof *r->tokens);
+    for (uint32_t i = 0; r->parents && i < r->n; i++) {
+        s->pending[s->base.n_pending + i].token = r->tokens[i];
+        s->pending[s->base.n_pending + i].parent = r->parents[i];
+    }
+}
+
+/* What stands before the token behind row i of a request that was noted. */
+static ft_past past_of(engine_source *s, const ft_draft_request *r, uint32_t i)
+{
+    ft_past past = {.text = s->text, .n_text = s->base.n_past};
+    if (!s->text)
+        return past;
+    if (!r->parents) {
+        past.n_text += r->n;
+        return past;
+    }
+    past.n_path = r->depths[i] + 1u;
+    past.path = s->path;
+    int32_t node = (int32_t)(s->base.n_pending + i);
+    for (uint32_t at = past.n_path; at-- > 0; node = s->pending[node].parent)
+        s->path[at] = s->pending[node].token;
+    return past;
+}
+
+/* As ft_seq_commit: the path joins the text, and the kept nodes count anew. */
+static void note_commit(engine_source *s, const uint32_t *path, uint32_t n_path,
+                        const uint32_t *keep, uint32_t n_keep)
+{
+    int32_t number[FT_DRAFT_PENDING];
+    if (!s->text)
+        return;
+    for (uint32_t i = 0; i < s->base.n_pending; i++)
+        number[i] = -1; /* of the path's last node, too */
+    for (uint32_t i = 0; i < n_path; i++)
+        s->text[s->base.n_past + i] = s->pending[path[i]].token;
+    for (uint32_t i = 0; i < n_keep; i++) { /* rising */
+        const int32_t parent = s->pending[keep[i]].parent;
+        number[keep[i]] = (int32_t)i;
+        s->pending[i].token = s->pending[keep[i]].token;
+        s->pending[i].parent = parent < 0 ? -1 : number[parent];
+    }
+}
 
 static bool is_text(const ft_draft_request *r)
 {
@@ -60,9 +118,11 @@ static ft_status take(ft_draft_request *r, uint32_t first_row, ft_error *err)
 {
     engine_source *s = (engine_source *)r->source;
     uint32_t n_rows = n_wanted(r), n_past = r->source->n_past;
+    note(s, r);
     for (uint32_t i = 0; i < n_rows; i++) {
         const ft_draw draw = {.sampling = &s->sampling,
                               .logits = ft_engine_logits(s->engine, first_row + i),
+                              .past = past_of(s, r, i),
                               .position = is_text(r) ? n_past + r->n : n_past + r->depths[i] + 1,
                               .round = r->round,
                               .resolution = r->resolution};
@@ -137,6 +197,7 @@ static ft_status commit(ft_draft_source *source, const uint32_t *path, uint32_t 
                         const uint32_t *keep, uint32_t n_keep, ft_error *err)
 {
     engine_source *s = (engine_source *)source;
+    note_commit(s, path, n_path, keep, n_keep);
     ft_status status = ft_seq_commit(s->seq, path, n_path, keep, n_keep, err);
     source->n_past = ft_seq_n_past(s->seq);
     source->n_pending = ft_seq_n_pending(s->seq);
@@ -167,6 +228,7 @@ static void destroy(ft_draft_source *source)
         ft_seq_destroy(s->seq);
     ft_rule_work_destroy(s->own);
     free(s->count);
+    free(s->text);
     free(s);
 }
 
@@ -185,6 +247,9 @@ static ft_status create_parts(engine_source *s, uint32_t n_vocab, ft_error *err)
         return ft_error_set(err, FT_NOMEM, "drafter: out of memory");
     for (uint32_t i = 0; i < s->base.max_text; i++)
         s->count[i] = i;
+    if (s->sampling.penalties &&
+        !(s->text = calloc(s->base.n_ctx + FT_DRAFT_PENDING, sizeof *s->text)))
+        return ft_error_set(err, FT_NOMEM, "drafter: out of memory");
     if (!s->work) {
         status = ft_rule_work_create(rules, n_vocab, err, &s->own);
         s->work = s->own;

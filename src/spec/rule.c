@@ -22,6 +22,8 @@ ft_status ft_rule_work_create(const ft_rule *const *rules, uint32_t n_vocab, ft_
         return ft_error_set(err, FT_NOMEM, "rule: out of memory");
     work->n_vocab = n_vocab;
     ft_status status = ft_sampler_create(n_vocab, err, &work->sampler);
+    if (status == FT_OK)
+        status = ft_penalizer_init(&work->penalizer, n_vocab, err);
     if (status == FT_OK && scratch > 0 && !(work->scratch = calloc(1, scratch)))
         status = ft_error_set(err, FT_NOMEM, "rule: out of memory for %zu bytes", scratch);
     if (status != FT_OK) {
@@ -37,8 +39,29 @@ void ft_rule_work_destroy(ft_rule_work *work)
     if (!work)
         return;
     ft_sampler_destroy(work->sampler);
+    ft_penalizer_deinit(&work->penalizer);
     free(work->scratch);
     free(work);
+}
+
+/* ---- logits ---- */
+
+const float *ft_rule_draw_logits(ft_rule_work *work, const ft_draw *draw)
+{
+    return ft_penalize(&work->penalizer, draw->sampling, &draw->past, draw->logits);
+}
+
+const float *ft_rule_walk_logits(ft_rule_work *work, const ft_drafted *draft,
+                                 const ft_verified *found, const float *logits)
+{
+    int32_t path[FT_TREE_MAX];
+    if (!draft->sampling->penalties)
+        return logits;
+    for (uint32_t i = 0; i < found->n_path; i++)
+        path[i] = draft->tree->token[found->path[i]];
+    const ft_past past = {
+        .text = draft->text, .n_text = draft->position, .path = path, .n_path = found->n_path};
+    return ft_penalize(&work->penalizer, draft->sampling, &past, logits);
 }
 
 /* ---- evidence ---- */

@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "spec/draft_source.h"
+#include "spec/penalties.h"
 #include "spec/sampling.h"
 #include "spec/tree.h"
 
@@ -39,6 +40,7 @@ typedef struct ft_rule_terms {
 typedef struct ft_rule_work {
     uint32_t n_vocab;
     ft_sampler *sampler;
+    ft_penalizer penalizer;
     void *scratch; /* as large as the rule asks for; NULL: nothing was asked for */
 } ft_rule_work;
 
@@ -46,6 +48,7 @@ typedef struct ft_rule_work {
 typedef struct ft_draw {
     const ft_sampling *sampling;
     const float *logits; /* [n_vocab] of the draft model */
+    ft_past past;        /* with penalties: the tokens before `position` */
     uint32_t position;   /* of the drawn token in the text */
     uint32_t round;      /* the draft's; fixed, as the resolution, before its first draw */
     uint32_t resolution; /* of what goes into the evidence, in the rule's unit; 0: the terms' */
@@ -57,7 +60,8 @@ typedef struct ft_drafted {
     const uint8_t *evidence; /* [n_evidence] of all nodes, see ft_evidence_append */
     uint32_t n_evidence;
     const ft_sampling *sampling;
-    uint32_t position; /* of the first drafted token in the text, i.e. the text's length */
+    uint32_t position;   /* of the first drafted token in the text, i.e. the text's length */
+    const int32_t *text; /* with penalties: [position] */
 } ft_drafted;
 
 /* The state of a walk. All-zero: it has not begun. */
@@ -68,6 +72,12 @@ typedef struct ft_verified {
     const char
         *refused; /* what is wrong with the evidence that the walk met, static; NULL: nothing */
 } ft_verified;
+
+/* The logits of a draw, penalties applied. The workspace has them until its next use. */
+const float *ft_rule_draw_logits(ft_rule_work *work, const ft_draw *draw);
+/* The same where a walk stands. */
+const float *ft_rule_walk_logits(ft_rule_work *work, const ft_drafted *draft,
+                                 const ft_verified *found, const float *logits);
 
 /* Where the walk finds the target's logits: of(ctx, -1) for the text's last token, of(ctx, i) for
  * node i; [n_vocab] each; NULL: not yet computed. */

@@ -33,8 +33,8 @@ static void draw(const ft_rule *rule, ft_rule_work *work, const ft_draw *d, ft_d
                  uint8_t *evidence)
 {
     ft_candidate c[FT_DRAFT_RANKED];
-    size_t n =
-        ft_sampler_rank(work->sampler, d->sampling, d->logits, d->position, c, FT_DRAFT_RANKED);
+    size_t n = ft_sampler_rank(work->sampler, d->sampling, ft_rule_draw_logits(work, d),
+                               d->position, c, FT_DRAFT_RANKED);
     estimate(d->sampling->temperature, c, n);
     out->n = (uint32_t)n;
     out->n_evidence = 0;
@@ -53,6 +53,7 @@ static bool walk(const ft_rule *rule, ft_rule_work *work, const ft_drafted *draf
         const float *logits = rows.of(rows.ctx, node);
         if (!logits)
             return false;
+        logits = ft_rule_walk_logits(work, draft, found, logits);
         found->next = ft_sampler_draw(work->sampler, draft->sampling, logits,
                                       draft->position + found->n_path);
         node = ft_tree_find_child(draft->tree, node, found->next);

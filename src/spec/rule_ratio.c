@@ -171,7 +171,8 @@ static void draw(const ft_rule *rule, ft_rule_work *work, const ft_draw *d, ft_d
     const ft_lattice_point *point = &lattice.point;
     const int32_t *tokens;
     const uint64_t *weights;
-    const size_t n = ft_sampler_weights(work->sampler, d->sampling, d->logits, &tokens, &weights);
+    const size_t n = ft_sampler_weights(work->sampler, d->sampling, ft_rule_draw_logits(work, d),
+                                        &tokens, &weights);
     assert(l <= FT_RATIO_L_MAX);
     ft_lattice_quantize(&lattice, l, tokens, weights, n, &lattice.point);
     const uint64_t u = unit(d->sampling->seed, KIND_DRAFT, d->position, d->round);
@@ -266,7 +267,7 @@ static bool walk(const ft_rule *rule, ft_rule_work *work, const ft_drafted *draf
         const uint64_t u_target = unit(s->seed, KIND_TARGET, position, 0);
         if (!logits)
             return false;
-        const target p = target_of(work, s, logits);
+        const target p = target_of(work, s, ft_rule_walk_logits(work, draft, found, logits));
         if (node == draft->tree->n) {
             const ft_lattice_point none = {.l = 1};
             found->next = draw_target(&p, &none, u_target);

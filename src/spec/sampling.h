@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/penalties.h"
 #include "base/status.h"
 
 /* Half the spacing of floats below 1: beside the most probable token such a token does not change a
@@ -30,6 +31,10 @@ typedef struct ft_sampling {
     float top_p;       /* 1: off; 0 keeps one token */
     float min_p;       /* 0: off */
     uint64_t seed;
+    /* Applied to logits before all of this (spec/penalties.h), by rules; the sampler itself does
+     * not know them. Borrowed; NULL: none. */
+    const ft_penalties *penalties;
+    uint32_t answer_at; /* with penalties: the position in the text at which the answer begins */
 } ft_sampling;
 
 #define FT_TEMPERATURE_MIN 0.0001f /* below it logits / temperature would overflow */

@@ -22,6 +22,7 @@
 typedef Foretoken__V1__ClientMessage client_pb;
 typedef Foretoken__V1__Open open_pb;
 typedef Foretoken__V1__Draft draft_pb;
+typedef Foretoken__V1__Penalties penalties_pb;
 
 size_t ft_client_msg_max_bytes(const ft_wire_limits *limits)
 {
@@ -55,6 +56,26 @@ static void move_sampling(ft_codec *codec, ft_msg_sampling *ours, Foretoken__V1_
     ft_codec_number(codec, &ours->min_p, &pb->min_p, 1, "Open.sampling.min_p");
     FT_CODEC_MOVE(codec, ours->top_k, pb->top_k);
     FT_CODEC_MOVE(codec, ours->seed, pb->seed);
+}
+
+static void move_signed(ft_codec *codec, float *ours, float *theirs, float most, const char *field)
+{
+    FT_CODEC_MOVE(codec, *ours, *theirs);
+    if (!codec->writing && !(*ours >= -most && *ours <= most)) /* nor is NaN */
+        ft_codec_refuse(codec, FT_INVALID, "%s: %g, must be within [-%g, %g]", field, (double)*ours,
+                        (double)most, (double)most);
+    *ours += 0.0f; /* no minus zero */
+}
+
+/* Without biases. */
+static void move_penalties(ft_codec *codec, ft_msg_open *ours, penalties_pb *pb)
+{
+    ft_penalties *p = &ours->penalties;
+    move_signed(codec, &p->presence, &pb->presence, FT_PENALTY_MOST, "Penalties.presence");
+    move_signed(codec, &p->frequency, &pb->frequency, FT_PENALTY_MOST, "Penalties.frequency");
+    ft_codec_number(codec, &p->repetition, &pb->repetition, FT_REPETITION_MOST,
+                    "Penalties.repetition");
+    FT_CODEC_MOVE(codec, ours->n_answer, pb->answer);
 }
 
 static void move_resume(ft_codec *codec, ft_msg_open *ours, Foretoken__V1__Resume *pb)
@@ -110,6 +131,37 @@ static void read_prompt(ft_codec *codec, const open_pb *pb, const ft_wire_limits
     out->prompt = (const int32_t *)pb->prompt;
 }
 
+static void read_penalties(ft_codec *codec, penalties_pb *pb, const ft_wire_limits *limits,
+                           ft_msg_open *out)
+{
+    ft_penalties *p = &out->penalties;
+    move_penalties(codec, out, pb);
+    if (p->repetition != 0 && p->repetition < FT_REPETITION_LEAST)
+        ft_codec_refuse(codec, FT_INVALID, "Penalties.repetition: %g, at least %g",
+                        (double)p->repetition, (double)FT_REPETITION_LEAST);
+    if (out->n_answer > out->n_prompt)
+        ft_codec_refuse(codec, FT_INVALID, "Penalties.answer: %u of %u tokens", out->n_answer,
+                        out->n_prompt);
+    if (pb->n_bias != pb->n_bias_token || pb->n_bias > FT_BIAS_MAX) {
+        ft_codec_refuse(codec, FT_INVALID, "Penalties: %zu biases for %zu tokens, at most %d",
+                        pb->n_bias, pb->n_bias_token, FT_BIAS_MAX);
+        return;
+    }
+    check_tokens(codec, pb->bias_token, pb->n_bias, limits->n_vocab, "Penalties.bias_token");
+    for (p->n_bias = 0; p->n_bias < pb->n_bias; p->n_bias++) {
+        const uint32_t i = p->n_bias;
+        p->bias_token[i] = (int32_t)pb->bias_token[i];
+        move_signed(codec, &p->bias[i], &pb->bias[i], FT_BIAS_MOST, "Penalties.bias");
+        if (i > 0 && pb->bias_token[i] <= pb->bias_token[i - 1])
+            ft_codec_refuse(codec, FT_INVALID, "Penalties.bias_token[%u]: not above the one before",
+                            i);
+    }
+    if (!ft_penalties_any(p)) {
+        *p = (ft_penalties){0};
+        out->n_answer = 0;
+    }
+}
+
 static void read_open(ft_codec *codec, open_pb *pb, const ft_wire_limits *limits, ft_msg_open *out)
 {
     out->resume = pb->resume != NULL;
@@ -124,6 +176,8 @@ static void read_open(ft_codec *codec, open_pb *pb, const ft_wire_limits *limits
     move_open(codec, out, pb);
     if (pb->sampling)
         move_sampling(codec, &out->sampling, pb->sampling);
+    if (pb->sampling && pb->sampling->penalties && !pb->resume)
+        read_penalties(codec, pb->sampling->penalties, limits, out);
     if (out->top_logprobs > FT_WIRE_TOP_MAX)
         ft_codec_refuse(codec, FT_INVALID, "Open.top_logprobs: %u, at most %d", out->top_logprobs,
                         FT_WIRE_TOP_MAX);
@@ -288,6 +342,15 @@ static ft_status encode_open(ft_msg_open *open, client_pb *message, ft_error *er
     open_pb pb = FORETOKEN__V1__OPEN__INIT;
     Foretoken__V1__Sampling sampling = FORETOKEN__V1__SAMPLING__INIT;
     Foretoken__V1__Resume resume = FORETOKEN__V1__RESUME__INIT;
+    penalties_pb penalties = FORETOKEN__V1__PENALTIES__INIT;
+    ft_penalties *p = &open->penalties;
+    if (!open->resume && ft_penalties_any(p)) {
+        move_penalties(&codec, open, &penalties);
+        penalties.n_bias = penalties.n_bias_token = p->n_bias;
+        penalties.bias = p->bias;
+        penalties.bias_token = (uint32_t *)p->bias_token;
+        sampling.penalties = &penalties;
+    }
     move_open(&codec, open, &pb);
     move_sampling(&codec, &open->sampling, &sampling);
     move_resume(&codec, open, &resume);

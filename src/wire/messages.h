@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/penalties.h"
 #include "base/sink.h"
 #include "base/status.h"
 
@@ -55,6 +56,8 @@ typedef struct ft_msg_open {
     uint32_t top_logprobs;
     uint64_t target; /* the only one that may make the text (ft_msg_opened.target); 0: any */
     bool no_drafts;  /* the server drafts nothing for this text by itself; an older one may */
+    ft_penalties penalties; /* where Limits offers them */
+    uint32_t n_answer;      /* the last tokens of `prompt` that are the answer's, for penalties */
 } ft_msg_open;
 
 typedef struct ft_msg_draft {
@@ -82,6 +85,7 @@ typedef struct ft_msg_limits {
     uint32_t n_rules;                  /* 0: only the rule with id 0 */
     uint32_t rules[FT_WIRE_RULES_MAX]; /* ids of the rules that Open may name */
     uint32_t max_evidence_bytes;       /* of a Draft */
+    bool penalties;                    /* it applies Open.penalties */
 } ft_msg_limits;
 
 /* Advice for the next draft. All-zero: none. */

@@ -366,6 +366,27 @@ static void test_no_server_drafts(void **state)
     b = kept;
 }
 
+/* A bias of 100 leaves no choice, whatever is drafted. */
+static void test_penalties(void **state)
+{
+    const ft_penalties x = {.n_bias = 1, .bias_token = {3 + 'x'}, .bias = {100}};
+    const ft_penalties once = {.frequency = 2, .presence = 2, .repetition = 10};
+    call c = {.q = {.prompt = "abc", .max_tokens = 8, .penalties = &x}};
+    go(&c);
+    must(c.status, &c.err);
+    assert_string_equal(ft_buf_str(&c.text), "xxxxxxxx");
+    free_call(&c);
+    call plain = {.q = {.prompt = "abc", .max_tokens = 60}}, other = plain;
+    other.q.penalties = &once;
+    go(&plain);
+    go(&other);
+    must(other.status, &other.err);
+    assert_true(usage(&other, "rounds") > 0);
+    assert_string_not_equal(ft_buf_str(&plain.text), ft_buf_str(&other.text));
+    free_call(&plain);
+    free_call(&other);
+}
+
 /* What is counted for a client is what a text would have as its prompt. */
 static void test_tokenize(void **state)
 {
@@ -579,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_cached),
         cmocka_unit_test(test_no_server_drafts),
+        cmocka_unit_test(test_penalties),
         cmocka_unit_test(test_tokenize),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_very_long_text),

@@ -117,6 +117,9 @@ static bool is_cancelled(void *ctx)
     return r->cancelled || (r->cancel_at_ask && r->asks >= r->cancel_at_ask);
 }
 
+/* What all texts of a test ask for; NULL: no penalties. */
+static const ft_penalties *asked;
+
 static void generate(ft_edge *edge, run *r)
 {
     int32_t prompt[MAX_CONTEXT];
@@ -124,6 +127,8 @@ static void generate(ft_edge *edge, run *r)
         r->n_prompt = 40;
     for (uint32_t i = 0; i < r->n_prompt; i++)
         prompt[i] = 3 + (int32_t)((i * 37 + 11) % 256);
+    r->sampling.penalties = asked;
+    r->sampling.answer_at = r->n_prompt;
     const ft_gen_request request = {.prompt = prompt,
                                     .n_prompt = r->n_prompt,
                                     .sampling = r->sampling,
@@ -305,7 +310,7 @@ static void check_sums(const ft_gen_stats *s, bool proactive)
     assert_true(s->matched ? gain >= 0 : gain == 0);
 }
 
-static void test_same_text(void **state)
+static void same_text(void)
 {
     const ft_model *drafts[] = {m.same, m.bad, m.short_ctx};
     ft_verifier *v = make_verifier();
@@ -337,6 +342,48 @@ static void test_same_text(void **state)
     }
     check_nothing_left(v);
     ft_verifier_destroy(v);
+}
+
+static void test_same_text(void **state)
+{
+    same_text();
+}
+
+/* A bias that is felt, and one that bars a token. */
+static const ft_penalties strong = {.presence = 0.5f,
+                                    .frequency = 0.4f,
+                                    .repetition = 1.3f,
+                                    .n_bias = 3,
+                                    .bias_token = {40, 77, 200},
+                                    .bias = {1.5f, -100, -1}};
+
+/* Penalties look at the text so far, drafted tokens included: a draft model that is the target
+ * itself is right with them, too. */
+static void test_same_text_with_penalties(void **state)
+{
+    ft_verifier *v = make_verifier();
+    run without = {.sampling = warm(0), .max_tokens = N_TOKENS}, with = without;
+    plain_text(v, &without);
+    asked = &strong;
+    plain_text(v, &with);
+    assert_true(with.n != without.n ||
+                memcmp(with.ids, without.ids, with.n * sizeof *with.ids) != 0);
+    for (uint32_t i = 0; i < with.n; i++)
+        assert_int_not_equal(with.ids[i], 77);
+    for (size_t i = 0; i <= 2; i += 2) { /* chains */
+        run r = {.sampling = warm(0), .max_tokens = N_TOKENS};
+        ft_edge *edge = make_mode(ft_local_link_source(v), m.same, mode_at(i), 0);
+        generate(edge, &r);
+        check_same(&r, &with);
+        assert_true(r.stats.drafted > 0 && r.stats.accepted == r.stats.drafted);
+        free_run(&r);
+        ft_edge_destroy(edge);
+    }
+    free_run(&with);
+    free_run(&without);
+    ft_verifier_destroy(v);
+    same_text();
+    asked = NULL;
 }
 
 /* Drafts that a predictor ends, early or at once: the text does not know. */
@@ -762,6 +809,16 @@ static void test_server_restart(void **state)
     over_wire(restart_at_ten, 0, m.bad, mode_at(3));
 }
 
+/* A text that is opened anew knows where its answer began. */
+static void test_penalties_after_restart(void **state)
+{
+    asked = &strong;
+    over_wire(restart_at_ten, 0.8f, m.bad, mode_at(3));
+    over_wire(restart_at_ten, 0, NULL, mode_at(0));
+    over_wire(cut_at_ten, 0.8f, m.same, mode_at(1));
+    asked = NULL;
+}
+
 static void test_cut_stream(void **state)
 {
     in_all_modes(cut_at_ten, 0.8f);
@@ -794,6 +851,8 @@ int main(void)
         cmocka_unit_test(test_same_text_with_a_predictor),
         cmocka_unit_test(test_automatic_over_texts),
         cmocka_unit_test(test_draft_context_fills_up),
+        cmocka_unit_test(test_same_text_with_penalties),
+        cmocka_unit_test(test_penalties_after_restart),
         cmocka_unit_test(test_no_speculation),
         cmocka_unit_test(test_max_tokens),
         cmocka_unit_test(test_until_context_is_full),

@@ -46,6 +46,7 @@ typedef struct run {
     uint32_t reconnect_ms, max_tokens;
     const char *const *stops;
     size_t n_stops;
+    const ft_penalties *penalties;
     uint32_t cancel_after; /* asks of the sink; 0: never */
     size_t stop_after;     /* bytes of text after which on_text says no; 0: never */
     /* out */
@@ -125,9 +126,12 @@ static void go(run *r)
         .reconnect_ms = r->reconnect_ms,
     };
     const ft_gen_sink sink = {.ctx = r, .on_text = on_text, .cancelled = is_cancelled};
+    ft_sampling sampling = ft_sampling_default();
+    sampling.penalties = r->penalties;
+    sampling.answer_at = 2;
     const ft_gen_request request = {.prompt = prompt,
                                     .n_prompt = 2,
-                                    .sampling = ft_sampling_default(),
+                                    .sampling = sampling,
                                     .max_tokens = r->max_tokens,
                                     .stops = r->stops,
                                     .n_stops = r->n_stops};
@@ -404,6 +408,17 @@ static void test_refusal_is_final(void **state)
     assert_int_equal(r.f.opens, 1);
 }
 
+/* An older server would ignore penalties: the text is refused, and says what it needs. */
+static void test_server_without_penalties(void **state)
+{
+    const ft_penalties penalties = {.presence = 1};
+    run r = {.max_tokens = 5, .penalties = &penalties};
+    go(&r);
+    assert_int_equal(r.status, FT_UNSUPPORTED);
+    assert_non_null(strstr(r.err.message, "foretoken 0.1.0 or later"));
+    assert_int_equal(r.tokens, 0);
+}
+
 static void test_stale_verdict_is_skipped(void **state)
 {
     run r = {.max_tokens = 5, .f.fault = FAKE_STALE, .f.fault_at = 3};
@@ -533,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_full_server_is_waited_for),
         cmocka_unit_test(test_full_server_in_the_end),
         cmocka_unit_test(test_refusal_is_final),
+        cmocka_unit_test(test_server_without_penalties),
         cmocka_unit_test(test_stale_verdict_is_skipped),
         cmocka_unit_test(test_lying_server),
         cmocka_unit_test(test_cancel_while_waiting),

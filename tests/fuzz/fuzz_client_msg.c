@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spec/penalties.h"
 #include "wire/early.h"
 #include "wire/messages.h"
 
@@ -23,6 +24,9 @@ static void check_open(const ft_msg_open *open)
     for (uint32_t i = 0; i < open->n_prompt; i++)
         require((uint32_t)open->prompt[i] < limits.n_vocab);
     require(open->sampling.temperature >= 0 && open->sampling.top_p <= 1);
+    ft_error err;
+    require(ft_penalties_check(&open->penalties, limits.n_vocab, &err) == FT_OK);
+    require(open->n_answer <= open->n_prompt);
     require(memchr(open->model, 0, sizeof open->model) != NULL);
 }
 

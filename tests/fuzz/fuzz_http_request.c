@@ -9,6 +9,9 @@
 #include "http/guard.h"
 #include "http/request.h"
 #include "http/tokens.h"
+#include "spec/penalties.h"
+
+enum { VOCAB = 300 };
 
 static void require(int condition)
 {
@@ -28,6 +31,9 @@ static void check_request(const ft_http_request *q, size_t most_bytes)
     require(q->top_p > 0 && q->top_p <= 1 && q->min_p >= 0 && q->min_p <= 1);
     require(q->top_k >= 0 && q->max_tokens <= INT32_MAX);
     require(q->top_logprobs <= FT_TOP_LOGPROBS_MAX && (q->logprobs || q->top_logprobs == 0));
+    ft_error err;
+    if (q->penalties)
+        require(ft_penalties_check(q->penalties, VOCAB, &err) == FT_OK);
     require(q->n_stops <= FT_HTTP_STOPS_MAX);
     for (size_t i = 0; i < q->n_stops; i++) {
         require_text(q->stops[i]);
@@ -55,7 +61,7 @@ static void check_body(const char *data, size_t n, bool chat)
     ft_http_fail fail;
     ft_http_parsed parsed;
     ft_buf out = {0};
-    const ft_http_model model = {.id = "m", .text_bytes = 256};
+    const ft_http_model model = {.id = "m", .text_bytes = 256, .n_vocab = VOCAB};
     if (ft_http_parse(data, n, chat, &model, &fail, &parsed) == FT_OK) {
         require(parsed.request.chat == chat && fail.http == 0);
         require(parsed.n_texts > 0 && parsed.n_texts <= FT_HTTP_TEXTS_MAX);
@@ -75,7 +81,7 @@ static void check_body(const char *data, size_t n, bool chat)
 static ft_status token_text(void *ctx, int32_t token, ft_buf *out)
 {
     (void)ctx;
-    require(token >= 0 && token < 300);
+    require(token >= 0 && token < VOCAB);
     return ft_buf_append(out, &(char){(char)token}, 1);
 }
 
@@ -84,7 +90,7 @@ static void check_tokens(const char *data, size_t n)
     ft_http_fail fail;
     ft_http_tokenize t;
     json_t *answer;
-    const ft_http_model model = {.id = "m", .text_bytes = 256, .n_vocab = 300};
+    const ft_http_model model = {.id = "m", .text_bytes = 256, .n_vocab = VOCAB};
     const ft_http_backend backend = {.token_text = token_text};
     if (ft_http_tokenize_parse(data, n, &model, &fail, &t) == FT_OK) {
         require(fail.http == 0 && (t.request.chat ? t.request.n_messages > 0 : !!t.request.prompt));

@@ -15,7 +15,7 @@
 
 #define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
-static const ft_http_model model = {.id = "m-1", .text_bytes = (size_t)16 << 20};
+static const ft_http_model model = {.id = "m-1", .text_bytes = (size_t)16 << 20, .n_vocab = 1000};
 
 static ft_status parse(const char *body, bool chat, ft_http_fail *fail, ft_http_parsed *out)
 {
@@ -446,12 +446,65 @@ static void test_bad_fields(void **state)
     check_bad_fields(fields, sizeof fields / sizeof *fields);
 }
 
+static void test_bad_penalties(void **state)
+{
+    static const bad_case fields[] = {
+        {"\"presence_penalty\":2.5", "invalid_value", "presence_penalty"},
+        {"\"presence_penalty\":\"0\"", "invalid_type", "presence_penalty"},
+        {"\"frequency_penalty\":-2.01", "invalid_value", "frequency_penalty"},
+        {"\"repetition_penalty\":0", "invalid_value", "repetition_penalty"},
+        {"\"repetition_penalty\":11", "invalid_value", "repetition_penalty"},
+        {"\"logit_bias\":[]", "invalid_type", "logit_bias"},
+        {"\"logit_bias\":1", "invalid_type", "logit_bias"},
+        {"\"logit_bias\":{\"1000\":1}", "invalid_value", "logit_bias"},
+        {"\"logit_bias\":{\"-1\":1}", "invalid_value", "logit_bias"},
+        {"\"logit_bias\":{\"01\":1}", "invalid_value", "logit_bias"},
+        {"\"logit_bias\":{\"\":1}", "invalid_value", "logit_bias"},
+        {"\"logit_bias\":{\"1 \":1}", "invalid_value", "logit_bias"},
+        {"\"logit_bias\":{\"99999999999999999999\":1}", "invalid_value", "logit_bias"},
+        {"\"logit_bias\":{\"1\":101}", "invalid_value", "logit_bias"},
+        {"\"logit_bias\":{\"1\":\"1\"}", "invalid_value", "logit_bias"},
+        {"\"logit_bias\":{\"1\":null}", "invalid_value", "logit_bias"},
+    };
+    check_bad_fields(fields, sizeof fields / sizeof *fields);
+}
+
+static void test_penalties(void **state)
+{
+    ft_http_parsed p;
+    good("{" CHAT ",\"presence_penalty\":0.5,\"frequency_penalty\":-1,\"repetition_penalty\":1.25,"
+         "\"logit_bias\":{\"999\":100,\"0\":-100,\"17\":0.5}}",
+         true, &p);
+    const ft_penalties *q = p.request.penalties;
+    assert_non_null(q);
+    assert_true(q->presence == 0.5f && q->frequency == -1 && q->repetition == 1.25f);
+    assert_int_equal(q->n_bias, 3); /* they rise */
+    assert_int_equal(q->bias_token[0], 0);
+    assert_int_equal(q->bias_token[1], 17);
+    assert_int_equal(q->bias_token[2], 999);
+    assert_true(q->bias[0] == -100 && q->bias[1] == 0.5f && q->bias[2] == 100);
+    ft_http_parsed_deinit(&p);
+    good("{" CHAT ",\"presence_penalty\":0,\"repetition_penalty\":1,\"logit_bias\":{}}", true, &p);
+    assert_null(p.request.penalties);
+    ft_http_parsed_deinit(&p);
+    /* 300 entries and no more */
+    for (int n = FT_BIAS_MAX; n <= FT_BIAS_MAX + 1; n++) {
+        ft_buf body = {0};
+        ft_http_fail fail;
+        ft_buf_puts(&body, "{\"prompt\":\"x\",\"logit_bias\":{");
+        for (int i = 0; i < n; i++)
+            ft_buf_printf(&body, "%s\"%d\":1", i > 0 ? "," : "", n - i);
+        assert_int_equal(ft_buf_puts(&body, "}}"), FT_OK);
+        const ft_status status = ft_http_parse(body.data, body.len, false, &model, &fail, &p);
+        assert_int_equal(status, n == FT_BIAS_MAX ? FT_OK : FT_INVALID);
+        ft_http_parsed_deinit(&p);
+        ft_buf_deinit(&body);
+    }
+}
+
 static void test_unsupported(void **state)
 {
     static const bad_case fields[] = {
-        {"\"presence_penalty\":0.5", "unsupported_parameter", "presence_penalty"},
-        {"\"frequency_penalty\":\"0\"", "unsupported_parameter", "frequency_penalty"},
-        {"\"logit_bias\":{\"5\":1}", "unsupported_parameter", "logit_bias"},
         {"\"grammar\":\"root ::= [a-z]\"", "unsupported_parameter", "grammar"},
         {"\"json_schema\":{}", "unsupported_parameter", "json_schema"},
         {"\"guided_json\":{}", "unsupported_parameter", "guided_json"},
@@ -461,7 +514,6 @@ static void test_unsupported(void **state)
         {"\"chat_template_kwargs\":{\"enable_thinking\":false}", "unsupported_parameter",
          "chat_template_kwargs"},
         {"\"reasoning_effort\":\"low\"", "unsupported_parameter", "reasoning_effort"},
-        {"\"repetition_penalty\":1.1", "unsupported_parameter", "repetition_penalty"},
         {"\"repeat_penalty\":0", "unsupported_parameter", "repeat_penalty"},
         {"\"min_tokens\":1", "unsupported_parameter", "min_tokens"},
         {"\"ignore_eos\":true", "unsupported_parameter", "ignore_eos"},
@@ -585,15 +637,16 @@ static void test_other_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),         cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_harmless),     cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_bad_json),     cmocka_unit_test(test_many_values),
-        cmocka_unit_test(test_several),      cmocka_unit_test(test_names),
-        cmocka_unit_test(test_prediction),   cmocka_unit_test(test_bad_prediction),
-        cmocka_unit_test(test_unsupported),  cmocka_unit_test(test_long_name),
-        cmocka_unit_test(test_long_strings), cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_bad_chat),     cmocka_unit_test(test_bad_fields),
-        cmocka_unit_test(test_bad_prompts),  cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_chat),          cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_harmless),      cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_bad_json),      cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_several),       cmocka_unit_test(test_names),
+        cmocka_unit_test(test_prediction),    cmocka_unit_test(test_bad_prediction),
+        cmocka_unit_test(test_unsupported),   cmocka_unit_test(test_penalties),
+        cmocka_unit_test(test_bad_penalties), cmocka_unit_test(test_long_name),
+        cmocka_unit_test(test_long_strings),  cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_bad_chat),      cmocka_unit_test(test_bad_fields),
+        cmocka_unit_test(test_bad_prompts),   cmocka_unit_test(test_other_model),
         cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,11 +29,18 @@ static void must(ft_status status)
 
 typedef test_drafting fixture;
 
+/* What all texts of a test ask for; NULL: no penalties. */
+static const ft_penalties *asked;
+
 static void fixture_init(fixture *f, uint64_t seed, float temperature, uint32_t n_ctx,
                          uint32_t kv_tok)
 {
-    test_drafting_init(f, &(ft_sampling){.temperature = temperature, .top_p = 1, .seed = seed},
-                       n_ctx, kv_tok);
+    const ft_sampling sampling = {.temperature = temperature,
+                                  .top_p = 1,
+                                  .seed = seed,
+                                  .penalties = asked,
+                                  .answer_at = PROMPT};
+    test_drafting_init(f, &sampling, n_ctx, kv_tok);
 }
 
 static ft_drafter_stats stats_of(const ft_drafter *d)
@@ -225,7 +232,7 @@ static void test_tree_that_is_out_is_untouched(void **state)
 
 /* Any order of drafts, calls ahead and verdicts; every draft that grows to its end is what a
  * drafter without a past says. */
-static void test_random_sequences(void **state)
+static void random_sequences(void)
 {
     ft_rng rng;
     ft_rng_init(&rng, 11);
@@ -261,6 +268,19 @@ static void test_random_sequences(void **state)
         assert_true(s.matched <= s.aligned && s.aligned <= s.leaves);
         test_drafting_deinit(&f);
     }
+}
+
+static void test_random_sequences(void **state)
+{
+    random_sequences();
+}
+
+/* Each draw knows all tokens before it, whatever was kept of earlier drafts. */
+static void test_random_sequences_with_penalties(void **state)
+{
+    asked = &(const ft_penalties){.presence = 1, .frequency = 0.5f, .repetition = 1.5f};
+    random_sequences();
+    asked = NULL;
 }
 
 /* However much is drafted proactively, the next draft has the room that it would have had. */
@@ -422,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_other_children_and_runs),
         cmocka_unit_test(test_tree_that_is_out_is_untouched),
         cmocka_unit_test(test_random_sequences),
+        cmocka_unit_test(test_random_sequences_with_penalties),
         cmocka_unit_test(test_next_draft_has_room),
         cmocka_unit_test(test_kv_is_short),
         cmocka_unit_test(test_context_ends),

@@ -64,6 +64,8 @@ typedef struct chain {
     ft_sampling sampling;
 } chain;
 
+static const int32_t text[POSITION] = {1, 2, 3, 4, 5, 6, 7, 7, 8};
+
 static const float *row_of(void *ctx, int32_t node)
 {
     const chain *c = ctx;
@@ -75,6 +77,7 @@ static void add_node(chain *c, uint32_t l, uint32_t round)
     static uint8_t bytes[4096];
     const ft_draw d = {.sampling = &c->sampling,
                        .logits = w.draft,
+                       .past = {text, POSITION, c->tree.token, c->tree.n},
                        .position = POSITION + c->tree.n,
                        .round = round,
                        .resolution = l};
@@ -100,7 +103,8 @@ static ft_drafted drafted_of(const chain *c)
                         .evidence = (const uint8_t *)c->evidence.data,
                         .n_evidence = (uint32_t)c->evidence.len,
                         .sampling = &c->sampling,
-                        .position = POSITION};
+                        .position = POSITION,
+                        .text = text};
 }
 
 static ft_verified walk(chain *c)
@@ -166,6 +170,25 @@ static double p_value(const ft_sampling *s, const float *logits, const double *c
     for (size_t i = 0; i < n_candidates; i++)
         expected[c[i].token] = n * exp((double)c[i].logp);
     return ft_chi_square_p(count, expected, VOCAB);
+}
+
+/* With penalties the law is that of the target's logits behind them. */
+static void penalties_change_the_law(void **state)
+{
+    const ft_penalties p = {
+        .presence = 0.5f, .frequency = 0.25f, .n_bias = 2, .bias_token = {9, 20}, .bias = {2, -1}};
+    ft_sampling s = {.temperature = 1, .top_p = 1, .penalties = &p, .answer_at = POSITION - 3};
+    float expected[VOCAB];
+    seen got;
+    memcpy(expected, w.target, sizeof expected);
+    expected[7] -= 2 * 0.25f + 0.5f;
+    expected[8] -= 0.25f + 0.5f;
+    expected[9] += 2;
+    expected[20] -= 1;
+    send_many(&s, FT_RATIO_L_DEFAULT, NULL, &got);
+    assert_true(got.accepted > WALKS / 4);
+    assert_true(p_value(&s, expected, got.first) > 1e-3);
+    assert_true(p_value(&s, w.target, got.first) < 1e-9); /* the test can fail */
 }
 
 static void the_law_is_the_targets(void **state)
@@ -539,6 +562,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_law_is_the_targets),
+        cmocka_unit_test(penalties_change_the_law),
         cmocka_unit_test(more_is_accepted_of_finer_points),
         cmocka_unit_test(withheld_tokens_change_the_law),
         cmocka_unit_test(drafts_are_drawn_from_the_point),

@@ -217,6 +217,18 @@ static void random_open(ft_rng *rng, ft_msg_open *open, int32_t *prompt)
     open->target = ft_rng_below(rng, 2) ? ((uint64_t)ft_rng_u32(rng) << 32) | ft_rng_u32(rng) : 0;
     open->no_drafts = ft_rng_below(rng, 2);
     open->resume = ft_rng_below(rng, 2);
+    if (!open->resume && ft_rng_below(rng, 2)) {
+        ft_penalties *p = &open->penalties;
+        p->presence = (float)(4 * ft_rng_unit(rng) - 2);
+        p->frequency = (float)(4 * ft_rng_unit(rng) - 2);
+        p->repetition = ft_rng_below(rng, 2) ? 0 : 1 + (float)ft_rng_unit(rng);
+        p->n_bias = ft_rng_below(rng, 4);
+        for (uint32_t i = 0; i < p->n_bias; i++) {
+            p->bias_token[i] = (int32_t)(2 * i + ft_rng_below(rng, 2));
+            p->bias[i] = (float)(200 * ft_rng_unit(rng) - 100);
+        }
+        open->n_answer = ft_rng_below(rng, 2);
+    }
     if (open->resume) {
         for (int i = 0; i < FT_SESSION_ID_LEN; i++) {
             open->session.bytes[i] = (uint8_t)ft_rng_u32(rng);
@@ -382,7 +394,7 @@ static void test_opened_and_info_round_trip(void **state)
     in.opened.cached_tokens = 16;
     in.opened.length = 40;
     in.opened.last_round = 3;
-    in.opened.limits = (ft_msg_limits){64, 2048, 60, 20, true, 2, {0, 900}, 12345};
+    in.opened.limits = (ft_msg_limits){64, 2048, 60, 20, true, 2, {0, 900}, 12345, true};
     strcpy(in.opened.model, "modèle");
     in.opened.target = 0xfedcba9876543211ull;
     in.opened.queue_us = 123456;
@@ -401,7 +413,7 @@ static void test_opened_and_info_round_trip(void **state)
     strcpy(info.version, "0.1.0");
     strcpy(info.model, "m");
     info.vocab_fingerprint = 0xfedcba9876543210ull;
-    info.limits = (ft_msg_limits){1, 2, 3, 4, true, 1, {7}, 6};
+    info.limits = (ft_msg_limits){1, 2, 3, 4, true, 1, {7}, 6, true};
     info.sessions = 5;
     info.kv_blocks = 6;
     info.kv_blocks_free = 7;
@@ -546,6 +558,49 @@ static void test_refuses_bad_numbers(void **state)
     }
     open.top_logprobs = 21;
     refuse_client(pack_open(&open), FT_INVALID, "Open.top_logprobs");
+}
+
+static void test_refuses_bad_penalties(void **state)
+{
+    uint32_t prompt[2] = {5, 6}, token[FT_BIAS_MAX + 1] = {0};
+    float bias[FT_BIAS_MAX + 1] = {0};
+    Foretoken__V1__Penalties p = FORETOKEN__V1__PENALTIES__INIT;
+    Foretoken__V1__Sampling sampling = FORETOKEN__V1__SAMPLING__INIT;
+    Foretoken__V1__Open open = FORETOKEN__V1__OPEN__INIT;
+    open.n_prompt = 2;
+    open.prompt = prompt;
+    open.sampling = &sampling;
+    sampling.penalties = &p;
+    p.bias_token = token;
+    p.bias = bias;
+    const float bad[] = {NAN, INFINITY, -INFINITY, 2.5f, -2.5f};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        p.presence = bad[i];
+        refuse_client(pack_open(&open), FT_INVALID, "presence");
+        p.presence = 0;
+        p.frequency = bad[i];
+        refuse_client(pack_open(&open), FT_INVALID, "frequency");
+        p.frequency = 0;
+        p.repetition = bad[i] == 2.5f ? 0.001f : bad[i];
+        refuse_client(pack_open(&open), FT_INVALID, "repetition");
+        p.repetition = 0;
+    }
+    p.answer = 3;
+    refuse_client(pack_open(&open), FT_INVALID, "answer");
+    p.answer = 0;
+    p.n_bias_token = 1;
+    refuse_client(pack_open(&open), FT_INVALID, "biases");
+    p.n_bias = 1;
+    bias[0] = 101;
+    refuse_client(pack_open(&open), FT_INVALID, "Penalties.bias");
+    bias[0] = 1;
+    token[0] = limits.n_vocab;
+    refuse_client(pack_open(&open), FT_INVALID, "bias_token[0]");
+    token[0] = 0;
+    p.n_bias_token = p.n_bias = 2; /* the same token twice */
+    refuse_client(pack_open(&open), FT_INVALID, "bias_token[1]");
+    p.n_bias_token = p.n_bias = FT_BIAS_MAX + 1;
+    refuse_client(pack_open(&open), FT_INVALID, "at most 300");
 }
 
 static void test_refuses_bad_opens(void **state)
@@ -743,6 +798,7 @@ int main(void)
         cmocka_unit_test(test_refuses_foreign_tokens),
         cmocka_unit_test(test_accepts_the_limits),
         cmocka_unit_test(test_refuses_bad_numbers),
+        cmocka_unit_test(test_refuses_bad_penalties),
         cmocka_unit_test(test_refuses_bad_opens),
         cmocka_unit_test(test_refuses_bad_framing),
         cmocka_unit_test(test_unpacking_is_bounded),
