@@ -86,7 +86,7 @@ async function checkErrors(client, model) {
   await raises(OpenAI.NotFoundError, "model_not_found", chat({ model: "no-such-model" }));
   await raises(OpenAI.BadRequestError, "invalid_value", chat({ temperature: 9 }));
   await raises(OpenAI.BadRequestError, "invalid_type", chat({ messages: [] }));
-  await raises(OpenAI.BadRequestError, "unsupported_parameter", chat({ n: 2 }));
+  await raises(OpenAI.BadRequestError, "unsupported_parameter", chat({ reasoning_effort: "low" }));
 }
 
 async function main() {
@@ -99,7 +99,7 @@ async function main() {
   const client = new OpenAI({ ...opts, apiKey: key ?? "unused" });
   const models = [];
   for await (const m of await client.models.list()) models.push(m);
-  check(models.length === 1, "one model is listed");
+  check(models.length >= 1, "the model is listed by each of its names");
   const model = models[0].id;
   check((await client.models.retrieve(model)).id === model, "the model is found by its name");
   await checkChat(client, model);
