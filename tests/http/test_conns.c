@@ -228,7 +228,10 @@ static ft_http_generation *generate(const ft_http_backend *b, const char *body)
     ft_http_generation *g;
     ft_http_fail fail;
     const ft_http_ask ask = {
-        .body = body, .n = strlen(body), .model = {HTTP_BACKEND_MODEL, HTTP_BACKEND_TEXT_BYTES}};
+        .body = body,
+        .n = strlen(body),
+        .model = {.id = HTTP_BACKEND_MODEL, .text_bytes = HTTP_BACKEND_TEXT_BYTES},
+        .keep_alive_ms = 600000};
     assert_int_equal(ft_http_generation_create(b, &ask, &fail, &g), FT_OK);
     return g;
 }
