@@ -12,7 +12,7 @@ FT_CACHE=${FORETOKEN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/foretoken}
 FT_PORTABLE=${FT_PORTABLE:-0}
 FT_PACKAGES_BUILD="build-essential cmake ninja-build pkg-config python3 python3-venv ca-certificates
     curl libgrpc-dev libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libgnutls28-dev libjansson-dev liblapacke-dev
-    libsqlite3-dev libgmp-dev libxxhash-dev liburing-dev"
+    libsqlite3-dev libgmp-dev libxxhash-dev liburing-dev libcurl4-openssl-dev"
 FT_PACKAGES_CHECK="libcmocka-dev openssl clang-format"
 
 ft_say() { printf 'foretoken: %s\n' "$*" >&2; }

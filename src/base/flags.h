@@ -50,6 +50,7 @@ typedef struct ft_flag {
     const ft_flag_group *group; /* GROUP: the other table; its struct lies at `at` */
     const char *const *choices; /* CHOICE: the names of the enum's values; ends with NULL */
     bool required;              /* STRING: the command needs it */
+    bool model;                 /* STRING: names a model; a command turns it into a path */
 } ft_flag;
 
 struct ft_flag_group {

@@ -9,7 +9,8 @@
 #include "cmd/gen_flags.h"
 
 static const ft_flag bench_rows[] = {
-    {"--model", "-m", FT_FLAG(ft_bench_flags, opts.path), "FILE", "model (GGUF)", .required = true},
+    {"--model", "-m", FT_FLAG(ft_bench_flags, opts.path), "MODEL", "model (GGUF)", .required = true,
+     .model = true},
     {"--threads", "-t", FT_FLAG(ft_bench_flags, opts.n_threads), "N",
      "threads of either side; 0: all cores", 0, 512},
     {"--rounds", NULL, FT_FLAG(ft_bench_flags, opts.rounds), "N",

@@ -328,9 +328,10 @@ static void print_report(const json_t *r)
 
 static const ft_flag rows[] = {
     {"--server", NULL, FT_FLAG(batch_flags, server), "HOST:PORT", "the verification server"},
-    {"--model-draft", "-md", FT_FLAG(batch_flags, draft), "FILE", "draft model (GGUF)"},
-    {"--model", "-m", FT_FLAG(batch_flags, vocab), "FILE",
-     "without a draft model: a GGUF with the server's vocabulary"},
+    {"--model-draft", "-md", FT_FLAG(batch_flags, draft), "MODEL", "draft model (GGUF)",
+     .model = true},
+    {"--model", "-m", FT_FLAG(batch_flags, vocab), "MODEL",
+     "without a draft model: a GGUF with the server's vocabulary", .model = true},
     {"--out", "-o", FT_FLAG(batch_flags, out), "FILE",
      "the answers; FILE.part is their journal until all are there"},
     {"--resume", NULL, FT_FLAG(batch_flags, resume), NULL,

@@ -25,10 +25,10 @@ static void print_row(void *ctx, const json_t *row)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.target), "FILE",
-     "target model, which writes the texts of the edges' conditions"},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE",
-     "draft model; its drafts are recorded at the first use, then replayed"},
+    {"--model", "-m", FT_FLAG(options, o.target), "MODEL",
+     "target model, which writes the texts of the edges' conditions", .model = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "MODEL",
+     "draft model; its drafts are recorded at the first use, then replayed", .model = true},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`"},
     {"--config", NULL, FT_FLAG(options, o.config), "FILE",
      "setting of simulate wisp, for the servers' conditions (sim/wisp-paper-32b.json)"},

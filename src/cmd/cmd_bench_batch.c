@@ -68,8 +68,10 @@ static void print_text(const json_t *report)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model", .required = true},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
+    {"--model", "-m", FT_FLAG(options, o.model), "MODEL", "target model", .required = true,
+     .model = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "MODEL", "draft model", .required = true,
+     .model = true},
     {"--tasks", NULL, FT_FLAG(options, o.tasks), "FILE", "tasks, as foretoken batch takes them",
      .required = true},
     {"--modes", NULL, FT_FLAG(options, modes), "LIST",

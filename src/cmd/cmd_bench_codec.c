@@ -35,8 +35,8 @@ static void print_text(const json_t *report)
 static const ft_flag rows[] = {
     {"--distributions", NULL, FT_FLAG(options, o.distributions), "N", "distributions of a row", 1,
      1e6},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE",
-     "draft model whose distributions are coded, too"},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "MODEL",
+     "draft model whose distributions are coded, too", .model = true},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE",
      "JSON lines with `turns` or `prompt`, behind which the draft writes"},
     {"--temp", NULL, FT_FLAG(options, temps), "LIST", "temperatures at which the draft writes"},

@@ -38,8 +38,10 @@ static void print_text(const json_t *report)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model", .required = true},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
+    {"--model", "-m", FT_FLAG(options, o.model), "MODEL", "target model", .required = true,
+     .model = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "MODEL", "draft model", .required = true,
+     .model = true},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`",
      .required = true},
     {"--limit", NULL, FT_FLAG(options, o.limit), "N",

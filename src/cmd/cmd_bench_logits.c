@@ -38,7 +38,8 @@ static void print_text(const json_t *report)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.path), "FILE", "model (GGUF)", .required = true},
+    {"--model", "-m", FT_FLAG(options, o.path), "MODEL", "model (GGUF)", .required = true,
+     .model = true},
     {"--exact", NULL, FT_FLAG(options, o.exact), "FILE",
      "also compare each side with these: the same weights in F32 (foretoken quantize IN OUT f32)"},
     {"--prompt", "-p", FT_FLAG(options, o.prompt), "TEXT", "what to compare on"},

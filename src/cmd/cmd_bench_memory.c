@@ -55,8 +55,10 @@ static void print_text(const json_t *report)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model", .required = true},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
+    {"--model", "-m", FT_FLAG(options, o.model), "MODEL", "target model", .required = true,
+     .model = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "MODEL", "draft model", .required = true,
+     .model = true},
     {"--packed", NULL, FT_FLAG(options, o.packed), "FILE",
      "the same target as model pack writes it: ours reads this file, libllama the other one"},
     {"--budget", NULL, FT_FLAG(options, o.budgets), "LIST",

@@ -177,8 +177,10 @@ static ft_status check(options *x, ft_error *err)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model", .required = true},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
+    {"--model", "-m", FT_FLAG(options, o.model), "MODEL", "target model", .required = true,
+     .model = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "MODEL", "draft model", .required = true,
+     .model = true},
     {"--server-draft", NULL, FT_FLAG(options, o.server_draft), "FILE",
      "draft model of server-spec, if it must cost more: -md inflated; default: -md"},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE",

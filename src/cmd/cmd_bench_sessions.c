@@ -24,7 +24,8 @@ static void print_text(const json_t *report)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.model), "FILE", "target model (GGUF)", .required = true},
+    {"--model", "-m", FT_FLAG(options, o.model), "MODEL", "target model (GGUF)", .required = true,
+     .model = true},
     {"--idle", NULL, FT_FLAG(options, o.idle), "N", "idle sessions: each has had one round", 2,
      60000},
     {"--active", NULL, FT_FLAG(options, o.active), "N", "active sessions: one round after another",

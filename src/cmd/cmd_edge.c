@@ -240,10 +240,12 @@ static void close_all(edge_app *app)
 static const ft_flag rows[] = {
     {"--server", NULL, FT_FLAG(edge_flags, servers), "HOST:PORT,..",
      "the verification servers; the first that can takes a text", .required = true},
-    {"--model-draft", "-md", FT_FLAG(edge_flags, draft), "FILE", "draft model (GGUF)"},
-    {"--model", "-m", FT_FLAG(edge_flags, vocab), "FILE",
+    {"--model-draft", "-md", FT_FLAG(edge_flags, draft), "MODEL", "draft model (GGUF)",
+     .model = true},
+    {"--model", "-m", FT_FLAG(edge_flags, vocab), "MODEL",
      "without a draft model: a GGUF with the server's vocabulary (--draft-source lookup drafts "
-     "with no more than that)"},
+     "with no more than that)",
+     .model = true},
     {"--host", NULL, FT_FLAG(edge_flags, api.http.host), "HOST", "address that the API listens on"},
     {"--port", NULL, FT_FLAG(edge_flags, api.http.port), "N", "port of the API; 0: any free one", 0,
      65535},

@@ -209,4 +209,5 @@ const ft_command ft_cmd_info = {
              "Checks the file on the way.",
     FT_CMD_OPTIONS(rows, defaults),
     .max_words = 1,
+    .model_word = true,
     .run = run};

@@ -75,4 +75,5 @@ const ft_command ft_cmd_model_pack = {
     FT_CMD_OPTIONS(rows, defaults),
     .min_words = 2,
     .max_words = 2,
+    .model_word = true,
     .run = run};

@@ -47,4 +47,5 @@ const ft_command ft_cmd_quantize = {
     FT_CMD_OPTIONS(rows, defaults),
     .min_words = 3,
     .max_words = 3,
+    .model_word = true,
     .run = run};

@@ -52,8 +52,10 @@ static void print_report(const json_t *r)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(options, o.target), "FILE", "target model", .required = true},
-    {"--model-draft", "-md", FT_FLAG(options, o.draft), "FILE", "draft model", .required = true},
+    {"--model", "-m", FT_FLAG(options, o.target), "MODEL", "target model", .required = true,
+     .model = true},
+    {"--model-draft", "-md", FT_FLAG(options, o.draft), "MODEL", "draft model", .required = true,
+     .model = true},
     {"--prompts", NULL, FT_FLAG(options, o.prompts), "FILE", "JSON lines with `turns` or `prompt`",
      .required = true},
     {"--temp", NULL, FT_FLAG(options, temperatures), "LIST",

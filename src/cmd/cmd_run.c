@@ -421,8 +421,10 @@ static void block_signals(int how)
 }
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(run_flags, target), "FILE", "target model (GGUF)", .required = true},
-    {"--model-draft", "-md", FT_FLAG(run_flags, draft), "FILE", "draft model (GGUF)"},
+    {"--model", "-m", FT_FLAG(run_flags, target), "MODEL", "target model (GGUF)", .required = true,
+     .model = true},
+    {"--model-draft", "-md", FT_FLAG(run_flags, draft), "MODEL", "draft model (GGUF)",
+     .model = true},
     {"--prompt", "-p", FT_FLAG(run_flags, prompt), "TEXT", "what to answer"},
     {"--system-prompt", "-sys", FT_FLAG(run_flags, system), "TEXT", "system message of the chat"},
     {"--predict", "-n", FT_FLAG(run_flags, n), "N", "tokens at most; -1: until the text ends", -1,

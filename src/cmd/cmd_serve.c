@@ -375,7 +375,8 @@ static int serve(serve_flags *f)
 #define VERIFIER(field) FT_FLAG(serve_flags, server.verifier.field)
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(serve_flags, model), "FILE", "target model (GGUF)", .required = true},
+    {"--model", "-m", FT_FLAG(serve_flags, model), "MODEL", "target model (GGUF)", .required = true,
+     .model = true},
     {"--host", NULL, FT_FLAG(serve_flags, server.host), "HOST", "address to listen on"},
     {"--port", NULL, FT_FLAG(serve_flags, server.port), "N", "port; 0: any free one", 0, 65535},
     {"--port-file", NULL, FT_FLAG(serve_flags, port_file), "FILE",
@@ -429,8 +430,8 @@ static const ft_flag rows[] = {
      "serve other machines without asking who they are"},
     FT_FLAG_INCLUDE(serve_flags, device, ft_flags_device),
     FT_FLAG_INCLUDE(serve_flags, memory, ft_flags_memory),
-    {"--model-draft", "-md", FT_FLAG(serve_flags, draft), "FILE",
-     "draft model (GGUF): the server drafts for clients that do not"},
+    {"--model-draft", "-md", FT_FLAG(serve_flags, draft), "MODEL",
+     "draft model (GGUF): the server drafts for clients that do not", .model = true},
     {"--spec-draft-n-max", NULL, VERIFIER(draft.budget), "N",
      "drafted tokens a round at most; 0: none", 0, FT_TREE_MAX},
     {"--draft-depth", NULL, VERIFIER(draft.depth), "N",

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cmd/models.h"
 #include "llama.h"
 
 #define HELP_COLUMNS 90
@@ -43,6 +44,17 @@ void ft_cmd_help(const ft_command *command)
     ft_flags_help(stdout, &command->flags, command->defaults);
 }
 
+/* Models that are named may have to be fetched first. */
+static int run(const ft_command *command, void *options, int n_words, char **words)
+{
+    ft_error err = {0};
+    ft_found_models found = {0};
+    const ft_status status = ft_models_find(command, options, n_words, words, &err, &found);
+    const int code = status == FT_OK ? command->run(options, n_words, words) : ft_cmd_fail(&err);
+    ft_found_models_deinit(&found);
+    return code;
+}
+
 int ft_cmd_main(const ft_command *command, int argc, char **argv)
 {
     ft_error err = {0};
@@ -63,7 +75,7 @@ int ft_cmd_main(const ft_command *command, int argc, char **argv)
         ft_error_set(&err, FT_INVALID, "words are missing: foretoken %s %s", command->name,
                      command->usage);
     if (err.code == FT_OK)
-        code = command->run(options, n_words, argv + 1);
+        code = run(command, options, n_words, argv + 1);
     else
         fprintf(stderr, "foretoken %s: %s\n", command->name, err.message);
     free(options);

@@ -15,7 +15,8 @@ static void print_flags(FILE *out, const ft_command *command, flag_set set)
         const bool is_switch = flag->kind == FT_FLAG_SWITCH;
         const bool is_bool = flag->kind == FT_FLAG_BOOL || is_switch;
         if ((set == WITH_VALUE && is_bool) ||
-            (set == WITH_FILE && (is_bool || !flag->value || strcmp(flag->value, "FILE") != 0)))
+            (set == WITH_FILE &&
+             (is_bool || !flag->value || (strcmp(flag->value, "FILE") != 0 && !flag->model))))
             continue;
         fprintf(out, "%s%s%s ", flag->name, flag->alias ? " " : "", flag->alias ? flag->alias : "");
         if (is_switch || (is_bool && *((const bool *)command->defaults + at)))

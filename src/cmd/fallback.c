@@ -21,8 +21,9 @@
 #define VERIFIER(field) FT_FLAG(ft_fallback_flags, verifier.field)
 
 static const ft_flag rows[] = {
-    {"--fallback", NULL, FT_FLAG(ft_fallback_flags, path), "FILE",
-     "target (GGUF) in this process, for texts that no server takes (docs/OPERATIONS.md)"},
+    {"--fallback", NULL, FT_FLAG(ft_fallback_flags, path), "MODEL",
+     "target (GGUF) in this process, for texts that no server takes (docs/OPERATIONS.md)",
+     .model = true},
     {"--ctx-size", "-c", VERIFIER(max_context), "N",
      "--fallback: tokens of a text there at most; 0: 4096", 0, 1 << 24},
     {"--kv-tokens", NULL, VERIFIER(kv_tok), "N",

@@ -13,7 +13,8 @@
 #define NOISE_MOST 0.15 /* more noise than this means a busy machine; a quiet one has 0.03 */
 
 static const ft_flag rows[] = {
-    {"--model", "-m", FT_FLAG(ft_fit_opts, path), "FILE", "model (GGUF)", .required = true},
+    {"--model", "-m", FT_FLAG(ft_fit_opts, path), "MODEL", "model (GGUF)", .required = true,
+     .model = true},
     {"--threads", "-t", FT_FLAG(ft_fit_opts, profile.n_threads), "N", "threads; 0: all cores", 0,
      512},
     {"--cache-type", NULL, FT_FLAG_ENUM(ft_fit_opts, profile.kv_type, ft_kv_choices), "TYPE",

@@ -2,6 +2,7 @@
 // The program: finds the subcommand and calls it. The table of commands is here; help, completion
 // and the parser read it. Environment variables are read here and nowhere else: FORETOKEN_LOG is
 // debug, info, warn or error. Without it, services log from info on, other commands from warn on.
+// The others say where models are (hub/places.h).
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/completion.h"
+#include "cmd/models.h"
 
 static int complete(void *options, int n_words, char **words);
 
@@ -40,6 +42,8 @@ static const ft_command *const commands[] = {
     &ft_cmd_batch,
     &ft_cmd_run,
     &ft_cmd_rpc_server,
+    &ft_cmd_pull,
+    &ft_cmd_models,
     &ft_cmd_info,
     &ft_cmd_quantize,
     &ft_cmd_model_inflate,
@@ -106,6 +110,19 @@ static void set_log_level(const ft_command *command)
             ft_log_set_level((ft_log_level)i);
 }
 
+static void find_models(void)
+{
+    const ft_hub_env env = {.home = getenv("HOME"),
+                            .xdg_cache_home = getenv("XDG_CACHE_HOME"),
+                            .hf_home = getenv("HF_HOME"),
+                            .hf_hub_cache = getenv("HF_HUB_CACHE"),
+                            .hf_hub_offline = getenv("HF_HUB_OFFLINE"),
+                            .hf_endpoint = getenv("HF_ENDPOINT"),
+                            .hf_token = getenv("HF_TOKEN"),
+                            .ollama_models = getenv("OLLAMA_MODELS")};
+    ft_models_set_env(&env);
+}
+
 /* A large block goes back to the system when it is freed. By default glibc keeps such blocks for
  * later, in each of its arenas: 1 MiB bodies over and over made a server grow by 80 MB. */
 static void give_memory_back(void)
@@ -146,6 +163,7 @@ int main(int argc, char **argv)
     const ft_command *command = find(words, &n_words);
     if (command) {
         set_log_level(command);
+        find_models();
         if (command->service)
             give_memory_back();
         return ft_cmd_main(command, argc - n_words, argv + n_words);

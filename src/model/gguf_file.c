@@ -99,6 +99,19 @@ static void refuse_split(ft_gguf *gguf)
                        count);
 }
 
+ft_status ft_gguf_check_file(const char *path, ft_error *err)
+{
+    uint8_t *meta = NULL;
+    size_t n = 0;
+    ft_gguf gguf = {.fd = -1, .path = path, .err = err};
+    open_file(&gguf);
+    read_meta(&gguf, &meta, &n);
+    free(meta);
+    const ft_status st = gguf.st;
+    ft_gguf_close(&gguf);
+    return st;
+}
+
 ft_status ft_gguf_open(const char *path, ft_error *err, ft_gguf *gguf)
 {
     ft_error why = {0};

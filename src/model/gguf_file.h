@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A GGUF file, checked and opened: the metadata in ggml's reader, and getters that report a missing
- * key or a wrong type (ggml's getters abort). For the model room only.
+ * key or a wrong type (ggml's getters abort). For the model room only, but for ft_gguf_check_file.
  */
 #ifndef FT_MODEL_GGUF_FILE_H
 #define FT_MODEL_GGUF_FILE_H
@@ -27,6 +27,10 @@ typedef struct ft_gguf {
  * are FT_UNSUPPORTED. On failure *gguf needs no close. path and err must outlive *gguf. */
 FT_WARN_UNUSED ft_status ft_gguf_open(const char *path, ft_error *err, ft_gguf *gguf);
 void ft_gguf_close(ft_gguf *gguf);
+
+/* Checks a file with ft_gguf_scan. It may be a part of a split model, or of a family that cannot be
+ * loaded. FT_NOT_FOUND, FT_IO, FT_CORRUPT, FT_UNSUPPORTED, FT_NOMEM; messages name the path. */
+FT_WARN_UNUSED ft_status ft_gguf_check_file(const char *path, ft_error *err);
 
 /* Records an error, unless there was one before. The message begins with the file's path. Returns
  * gguf->st. */
