@@ -13,57 +13,50 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "hub/answer.h"
 #include "hub/cache.h"
-#include "hub/get.h"
 #include "hub/sha256.h"
 
-typedef struct blob {
+struct ft_blob {
     const ft_blob_opts *opts;
-    const ft_hub_file *file;
-    char *path, *part; /* blobs/SHA256, and with .incomplete */
+    char *path, *part; /* FOLDER/SHA256, and with .incomplete */
     int fd;            /* of `part`, or of what is checked */
     uint64_t at;       /* bytes that `part` has, all of them hashed */
     ft_sha256 *hash;
-} blob;
+};
 
 static void report(void *ctx, uint64_t done, uint64_t total)
 {
-    const blob *b = ctx;
+    const ft_blob *b = ctx;
     (void)total;
     ft_progress_report(&b->opts->progress, b->opts->before + done, b->opts->of_all);
 }
 
-static ft_progress progress_of(blob *b)
+static ft_progress progress_of(ft_blob *b)
 {
     return (ft_progress){report, b};
 }
 
-static ft_status begin(void *ctx, const char *content_range, ft_error *err)
+uint64_t ft_blob_at(const ft_blob *blob)
 {
-    blob *b = ctx;
+    return blob->at;
+}
+
+ft_status ft_blob_restart(ft_blob *b, ft_error *err)
+{
     char none[FT_SHA256_HEX_SIZE];
-    if (content_range[0] && !ft_content_range_is(content_range, b->at, b->file->bytes))
-        return ft_error_set(err, FT_CORRUPT,
-                            "the hub answers with other bytes than were asked for "
-                            "(Content-Range: %.100s)",
-                            content_range);
-    if (content_range[0] || b->at == 0)
-        return FT_OK;
-    ft_sha256_end(b->hash, none); /* the answer begins anew */
+    ft_sha256_end(b->hash, none);
     b->at = 0;
     if (ftruncate(b->fd, 0) != 0)
         return ft_error_set(err, FT_IO, "%s: %s", b->part, strerror(errno));
     return FT_OK;
 }
 
-static ft_status take(void *ctx, const void *data, size_t n, ft_error *err)
+ft_status ft_blob_take(ft_blob *b, const void *data, size_t n, ft_error *err)
 {
-    blob *b = ctx;
-    if (n > b->file->bytes - b->at)
+    if (n > b->opts->bytes - b->at)
         return ft_error_set(err, FT_CORRUPT,
-                            "the hub sends more than the %" PRIu64 " bytes that it has announced",
-                            b->file->bytes);
+                            "more bytes come than the %" PRIu64 " that were announced",
+                            b->opts->bytes);
     for (size_t done = 0; done < n;) {
         const ssize_t wrote = write(b->fd, (const char *)data + done, n - done);
         if (wrote < 0 && errno == EINTR)
@@ -71,85 +64,71 @@ static ft_status take(void *ctx, const void *data, size_t n, ft_error *err)
         if (wrote < 0)
             return ft_error_set(err, FT_IO,
                                 "%.200s: %s: of %" PRIu64 " bytes %" PRIu64 " are there", b->part,
-                                strerror(errno), b->file->bytes, b->at + done);
+                                strerror(errno), b->opts->bytes, b->at + done);
         done += (size_t)wrote;
     }
     ft_sha256_add(b->hash, data, n);
     b->at += n;
-    report(b, b->at, b->file->bytes);
+    report(b, b->at, b->opts->bytes);
     return FT_OK;
 }
 
 /* Opens and hashes what an earlier try has left. */
-static ft_status open_part(blob *b, ft_error *err)
+static ft_status open_part(ft_blob *b, ft_error *err)
 {
     struct stat info;
     struct statvfs disk;
     b->fd = open(b->part, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
     if (b->fd < 0 || fstat(b->fd, &info) != 0)
         return ft_error_set(err, FT_IO, "%s: %s", b->part, strerror(errno));
-    if ((uint64_t)info.st_size > b->file->bytes) {
+    if ((uint64_t)info.st_size > b->opts->bytes) {
         if (ftruncate(b->fd, 0) != 0)
             return ft_error_set(err, FT_IO, "%s: %s", b->part, strerror(errno));
         info.st_size = 0;
     }
-    const uint64_t missing = b->file->bytes - (uint64_t)info.st_size;
+    const uint64_t missing = b->opts->bytes - (uint64_t)info.st_size;
     if (fstatvfs(b->fd, &disk) == 0 && disk.f_blocks > 0 && missing / disk.f_frsize > disk.f_bavail)
         return ft_error_set(err, FT_IO,
                             "the disk is full: %" PRIu64 " bytes are missing, and %s "
                             "has room for %" PRIu64,
-                            missing, b->opts->root, (uint64_t)disk.f_bavail * disk.f_frsize);
+                            missing, b->opts->folder, (uint64_t)disk.f_bavail * disk.f_frsize);
     b->at = (uint64_t)info.st_size;
     const ft_progress progress = progress_of(b);
     return ft_sha256_add_file(b->hash, b->fd, b->at, &progress, err);
 }
 
-static ft_status transfer(blob *b, ft_error *err)
+static ft_status transfer(ft_blob *b, ft_error *err)
 {
     ft_error why = {0};
-    char *path = ft_get_encode(b->file->path), *url = NULL;
-    if (path)
-        url = ft_cache_text("%s/%s/resolve/%s/%s", b->opts->endpoint, b->opts->repo,
-                            b->opts->commit, path);
-    const ft_get get = {.url = url,
-                        .endpoint = b->opts->endpoint,
-                        .token = b->opts->token,
-                        .from = b->at,
-                        .begin = begin,
-                        .data = take,
-                        .ctx = b};
     const uint64_t had = b->at;
-    ft_status status = url ? ft_get_run(&get, &why) : ft_error_set(&why, FT_NOMEM, "out of memory");
-    if (b->at < b->file->bytes && (status == FT_OK || (status == FT_UNAVAILABLE && b->at != had)))
-        status = ft_error_set(err, FT_UNAVAILABLE,
-                              "the transfer ended after %" PRIu64 " of %" PRIu64
-                              " bytes: the same command goes on from there",
-                              b->at, b->file->bytes);
-    else if (status != FT_OK)
+    ft_status status = b->opts->transfer(b->opts->ctx, b, &why);
+    if (b->at < b->opts->bytes && (status == FT_OK || (status == FT_UNAVAILABLE && b->at != had)))
+        return ft_error_set(err, FT_UNAVAILABLE,
+                            "the transfer ended after %" PRIu64 " of %" PRIu64
+                            " bytes: the same command goes on from there",
+                            b->at, b->opts->bytes);
+    if (status != FT_OK)
         ft_error_set(err, status, "%s", why.message);
-    free(url);
-    free(path);
     return status;
 }
 
 /* Deletes the file at `path` unless the hash is the blob's. */
-static ft_status check_hash(blob *b, const char *path, ft_error *err)
+static ft_status check_hash(ft_blob *b, const char *path, ft_error *err)
 {
     char got[FT_SHA256_HEX_SIZE];
     ft_sha256_end(b->hash, got);
-    if (strcmp(got, b->file->sha256) == 0)
+    if (strcmp(got, b->opts->sha256) == 0)
         return FT_OK;
     (void)unlink(path);
     return ft_error_set(err, FT_CORRUPT,
-                        "its SHA-256 is %.12s..., and the hub says %.12s...: the "
-                        "file is deleted: try again",
-                        got, b->file->sha256);
+                        "its SHA-256 is %.12s..., not %.12s...: the file is deleted: try again",
+                        got, b->opts->sha256);
 }
 
-static ft_status fetch(blob *b, ft_error *err)
+static ft_status fetch(ft_blob *b, ft_error *err)
 {
     ft_status status = open_part(b, err);
-    if (status == FT_OK && b->at < b->file->bytes)
+    if (status == FT_OK && b->at < b->opts->bytes)
         status = transfer(b, err);
     if (status == FT_OK)
         status = check_hash(b, b->part, err);
@@ -159,7 +138,7 @@ static ft_status fetch(blob *b, ft_error *err)
 }
 
 /* What is there already may have been written by another program. */
-static ft_status check(blob *b, ft_error *err)
+static ft_status check(ft_blob *b, ft_error *err)
 {
     struct stat info;
     const ft_progress progress = progress_of(b);
@@ -169,21 +148,18 @@ static ft_status check(blob *b, ft_error *err)
     return status == FT_OK ? check_hash(b, b->path, err) : status;
 }
 
-ft_status ft_blob_ensure(const ft_blob_opts *opts, const ft_hub_file *file, ft_error *err,
-                         bool *fetched)
+ft_status ft_blob_ensure(const ft_blob_opts *opts, ft_error *err, bool *fetched)
 {
-    blob b = {.opts = opts, .file = file, .fd = -1};
+    ft_blob b = {.opts = opts, .fd = -1};
     int lock = -1;
-    char *folder = ft_cache_folder(opts->root, opts->repo);
-    char *blobs = folder ? ft_cache_text("%s/blobs", folder) : NULL;
-    b.path = blobs ? ft_cache_text("%s/%s", blobs, file->sha256) : NULL;
+    b.path = ft_cache_text("%s/%s", opts->folder, opts->sha256);
     b.part = b.path ? ft_cache_text("%s.incomplete", b.path) : NULL;
     ft_status status =
         b.part ? ft_sha256_create(err, &b.hash) : ft_error_set(err, FT_NOMEM, "out of memory");
     if (status == FT_OK)
-        status = ft_cache_make_folder(blobs, err);
+        status = ft_cache_make_folder(opts->folder, err);
     if (status == FT_OK)
-        status = ft_cache_lock(opts->root, opts->repo, file->sha256, err, &lock);
+        status = ft_cache_lock(opts->lock, opts->sha256, err, &lock);
     if (status == FT_OK) {
         b.fd = open(b.path, O_RDONLY | O_CLOEXEC);
         *fetched = b.fd < 0;
@@ -196,7 +172,5 @@ ft_status ft_blob_ensure(const ft_blob_opts *opts, const ft_hub_file *file, ft_e
     ft_sha256_destroy(b.hash);
     free(b.part);
     free(b.path);
-    free(blobs);
-    free(folder);
     return status;
 }

@@ -170,17 +170,12 @@ static int lock_file(const char *path, const char *what)
     }
 }
 
-ft_status ft_cache_lock(const char *root, const char *repo, const char *sha256, ft_error *err,
-                        int *fd)
+ft_status ft_cache_lock(const char *path, const char *what, ft_error *err, int *fd)
 {
-    const int org = (int)strcspn(repo, "/");
-    char *path = ft_cache_text("%s/.locks/models--%.*s--%s/%s.lock", root, org, repo,
-                               repo + org + 1, sha256);
-    ft_status status = path ? make_folder_of(path, err) : no_memory(err);
-    *fd = status == FT_OK ? lock_file(path, sha256) : -1;
-    if (status == FT_OK && *fd < 0)
+    *fd = -1;
+    ft_status status = make_folder_of(path, err);
+    if (status == FT_OK && (*fd = lock_file(path, what)) < 0)
         status = ft_error_set(err, FT_IO, "cannot lock %s: %s", path, strerror(errno));
-    free(path);
     return status;
 }
 

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "hub/answer.h"
-#include "hub/blob.h"
 #include "hub/cache.h"
+#include "hub/download.h"
 #include "hub/get.h"
 #include "hub/name.h"
 #include "hub/ollama.h"
@@ -91,7 +91,7 @@ static uint64_t bytes_of(const ft_hub_files *files, ft_hub_set set)
 }
 
 /* Into the cache, checked, and linked. */
-static ft_status ensure_file(const call *c, const ft_blob_opts *how, const ft_hub_file *file,
+static ft_status ensure_file(const call *c, const ft_download *how, const ft_hub_file *file,
                              ft_error *err, bool *fetched)
 {
     ft_error why = {0};
@@ -101,7 +101,7 @@ static ft_status ensure_file(const call *c, const ft_blob_opts *how, const ft_hu
     if (status == FT_OK && !file->sha256[0])
         status = ft_error_set(&why, FT_UNSUPPORTED, "the hub does not say its SHA-256");
     if (status == FT_OK)
-        status = ft_blob_ensure(how, file, &why, fetched);
+        status = ft_download_file(how, file, &why, fetched);
     if (status == FT_OK)
         status = ft_gguf_check_file(blob, &why);
     if (status == FT_OK)
@@ -117,13 +117,13 @@ static ft_status ensure_file(const call *c, const ft_blob_opts *how, const ft_hu
 static ft_status fetch_set(const call *c, const ft_hub_files *files, ft_hub_set set, ft_error *err,
                            ft_hub_model *out)
 {
-    ft_blob_opts how = {.root = c->places.hf_root,
-                        .repo = c->name.repo,
-                        .endpoint = c->places.endpoint,
-                        .token = c->places.token,
-                        .commit = files->commit,
-                        .progress = c->opts->progress,
-                        .of_all = bytes_of(files, set)};
+    ft_download how = {.root = c->places.hf_root,
+                       .repo = c->name.repo,
+                       .endpoint = c->places.endpoint,
+                       .token = c->places.token,
+                       .commit = files->commit,
+                       .progress = c->opts->progress,
+                       .of_all = bytes_of(files, set)};
     const ft_hub_file *first = &files->file[set.first];
     char names[200];
     ft_status status = FT_OK;

@@ -60,7 +60,11 @@ ft_status ft_hub_places_init(const ft_hub_env *env, ft_error *err, ft_hub_places
     out->endpoint = endpoint_of(env);
     out->ollama_root = set(env->ollama_models) ? ft_cache_text("%s", env->ollama_models)
                                                : ft_cache_text("%s/.ollama/models", env->home);
-    if (out->hf_root && out->endpoint && out->ollama_root)
+    out->offers =
+        set(env->xdg_cache_home)
+            ? ft_cache_text("%s/foretoken/offers", env->xdg_cache_home)
+            : ft_cache_text("%s/.cache/foretoken/offers", set(env->home) ? env->home : ".");
+    if (out->hf_root && out->endpoint && out->ollama_root && out->offers)
         return FT_OK;
     ft_hub_places_deinit(out);
     return ft_error_set(err, FT_NOMEM, "out of memory");
@@ -70,6 +74,7 @@ void ft_hub_places_deinit(ft_hub_places *places)
 {
     free(places->hf_root);
     free(places->ollama_root);
+    free(places->offers);
     free(places->endpoint);
     *places = (ft_hub_places){0};
 }

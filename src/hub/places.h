@@ -24,6 +24,7 @@ typedef struct ft_hub_env {
 typedef struct ft_hub_places {
     char *hf_root;     /* the hub's cache */
     char *ollama_root; /* Ollama's models */
+    char *offers;      /* drafts that servers have offered */
     char *endpoint;    /* without '/' at its end */
     const char *token; /* borrowed from the environment; NULL: none */
     bool offline;      /* the hub is not to be asked */

@@ -247,7 +247,7 @@ class Refused(Case):
 
     def test_a_longer_body(self):
         self.hub.add("org/repo", {"m.gguf": gguf(1000)}).fault["m.gguf"] = Fault(longer=5)
-        self.refused("hf:org/repo", "sends more than the")
+        self.refused("hf:org/repo", "more bytes come than the")
 
     def test_codes(self):
         repo = self.hub.add("org/repo", {"a.gguf": gguf(10), "b.gguf": gguf(20)})
