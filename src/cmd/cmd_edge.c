@@ -13,6 +13,7 @@
 #include "cmd/endpoint.h"
 #include "cmd/fallback.h"
 #include "cmd/gen_flags.h"
+#include "cmd/offer.h"
 
 #define TRY_AGAIN_MS 1000 /* between two tries to reach a server that has not answered yet */
 
@@ -20,6 +21,8 @@ typedef struct edge_flags {
     const char *servers, *draft, *vocab, *rule, *policy, *port_file, *token_file;
     double uplink_mbit; /* 0: measured */
     bool insecure;
+    bool fetch; /* if there is neither draft nor vocab: take the draft that a server offers */
+    int64_t fetch_max_mb;
     uint32_t lattice;
     ft_wire_client_opts wire; /* of each server; the address is set for one after the other */
     ft_edge_flags edge;
@@ -31,6 +34,7 @@ typedef struct edge_flags {
 typedef struct edge_app {
     edge_flags f;
     char *token;     /* from a file */
+    char *fetched;   /* path of the draft that a server offers */
     char *addresses; /* the items of `servers` */
     ft_wire_client *clients[FT_SERVERS_MAX];
     ft_link_source more[FT_SERVERS_MAX]; /* of the clients after the first */
@@ -43,6 +47,12 @@ typedef struct edge_app {
     ft_error absent; /* why not */
     ft_api api;
 } edge_app;
+
+/* Whether there will be a draft model. */
+static bool drafts_by_model(const edge_flags *f)
+{
+    return f->draft || (!f->vocab && f->fetch);
+}
 
 static ft_status check_rule(edge_flags *f, ft_error *err)
 {
@@ -59,7 +69,7 @@ static ft_status check_rule(edge_flags *f, ft_error *err)
         return ft_error_set(err, FT_INVALID,
                             "edge: %s is about the points of rule ratio: pass --rule ratio or auto",
                             of_points);
-    if ((edge->rule_auto || of_points) && (!f->draft || edge->draft.budget == 0))
+    if ((edge->rule_auto || of_points) && (!drafts_by_model(f) || edge->draft.budget == 0))
         return ft_error_set(err, FT_INVALID,
                             "edge: %s is about drafts: it needs a draft model (-md) and drafts",
                             of_points ? of_points : "--rule auto");
@@ -71,7 +81,7 @@ static ft_status check_rule(edge_flags *f, ft_error *err)
 
 static ft_status check(edge_flags *f, ft_error *err)
 {
-    if (!f->draft == !f->vocab)
+    if (f->draft ? f->vocab != NULL : !f->vocab && !f->fetch)
         return ft_error_set(err, FT_INVALID,
                             "edge: pass a draft model with -md, or with -m a file of the server's "
                             "vocabulary, and not both");
@@ -86,7 +96,8 @@ static ft_status check(edge_flags *f, ft_error *err)
         status = ft_edge_flags_check(&f->edge, err);
     if (status == FT_OK)
         status = check_rule(f, err);
-    return status == FT_OK ? ft_edge_flags_check_source(&f->edge, "edge", f->draft, err) : status;
+    const char *draft = f->draft || !drafts_by_model(f) ? f->draft : "a server's";
+    return status == FT_OK ? ft_edge_flags_check_source(&f->edge, "edge", draft, err) : status;
 }
 
 static ft_status load_draft(edge_app *app, ft_error *err)
@@ -106,10 +117,6 @@ static ft_status load(edge_app *app, ft_error *err)
         ft_cmd_fallback_plan(&app->fallback, &f->fallback, f->draft, f->device.kernels, edge, err);
     if (status == FT_OK)
         status = ft_edge_flags_open(&f->edge, err);
-    if (status == FT_OK && f->token_file) {
-        status = ft_cmd_read_secret(f->token_file, err, &app->token);
-        f->wire.token = app->token;
-    }
     if (status == FT_OK && f->policy) {
         status = ft_policy_load(f->policy, err, &app->policy);
         edge->policy = &app->policy;
@@ -140,13 +147,29 @@ static ft_status make_clients(edge_app *app, ft_error *err)
     return FT_OK;
 }
 
-static ft_status connect_servers(edge_app *app, ft_error *err)
+/* Clients connect when they are used: here if the draft comes from a server. */
+static ft_status find_servers(edge_app *app, ft_error *err)
+{
+    edge_flags *f = &app->f;
+    ft_status status = FT_OK;
+    f->wire.stopped = ft_cmd_stopped;
+    if (f->token_file) {
+        status = ft_cmd_read_secret(f->token_file, err, &app->token);
+        f->wire.token = app->token;
+    }
+    if (status == FT_OK)
+        status = make_clients(app, err);
+    if (status == FT_OK && !f->draft && drafts_by_model(f)) {
+        status = ft_cmd_offer_fetch(app->clients, app->n_clients,
+                                    (uint64_t)f->fetch_max_mb * 1000000, err, &app->fetched);
+        f->draft = app->fetched;
+    }
+    return status;
+}
+
+static void connect_servers(edge_app *app)
 {
     ft_edge_opts *edge = &app->f.edge.opts;
-    app->f.wire.stopped = ft_cmd_stopped;
-    ft_status status = make_clients(app, err);
-    if (status != FT_OK)
-        return status;
     for (uint32_t i = 1; i < app->n_clients; i++)
         app->more[i - 1] = ft_link_source_wire(app->clients[i]);
     edge->source = ft_link_source_wire(app->clients[0]);
@@ -154,7 +177,6 @@ static ft_status connect_servers(edge_app *app, ft_error *err)
     edge->n_more = app->n_clients - 1;
     edge->clock = ft_clock_monotonic();
     edge->draft.resolution = app->f.lattice;
-    return FT_OK;
 }
 
 /* Asks the servers for their Info, until a signal. No answer is not an error: a server may come
@@ -235,6 +257,7 @@ static void close_all(edge_app *app)
     ft_policy_deinit(&app->policy);
     free(app->addresses);
     free(app->token);
+    free(app->fetched);
 }
 
 static const ft_flag rows[] = {
@@ -246,6 +269,10 @@ static const ft_flag rows[] = {
      "without a draft model: a GGUF with the server's vocabulary (--draft-source lookup drafts "
      "with no more than that)",
      .model = true},
+    {"--fetch", NULL, FT_FLAG(edge_flags, fetch), NULL,
+     "without -md and -m: take the draft model that a server offers (serve --offer-draft)"},
+    {"--fetch-max-mb", NULL, FT_FLAG(edge_flags, fetch_max_mb), "N",
+     "such a draft model has so many MB at most", 1, 1e6},
     {"--host", NULL, FT_FLAG(edge_flags, api.http.host), "HOST", "address that the API listens on"},
     {"--port", NULL, FT_FLAG(edge_flags, api.http.port), "N", "port of the API; 0: any free one", 0,
      65535},
@@ -291,6 +318,8 @@ static const ft_flag rows[] = {
 
 static const edge_flags defaults = {
     .rule = "exact",
+    .fetch = true,
+    .fetch_max_mb = 1000,
     .api.http = {.host = "127.0.0.1", .port = 8411},
     .edge = {FT_EDGE_FLAGS_INIT(true), .opts.max_generations = 64, .opts.reconnect_ms = 120000},
     .device = FT_DEVICE_OPTS_INIT};
@@ -306,11 +335,13 @@ static int run(void *options, int n_words, char **words)
     ft_cmd_catch_signals();
     if (app.f.api.http.tls_cert)
         ft_cmd_catch_hangup();
-    ft_status status = load(&app, &err);
+    ft_status status = find_servers(&app, &err);
     if (status == FT_OK)
-        status = connect_servers(&app, &err);
-    if (status == FT_OK)
+        status = load(&app, &err);
+    if (status == FT_OK) {
+        connect_servers(&app);
         status = meet_server(&app, &err);
+    }
     if (status == FT_OK && !ft_cmd_stopped()) {
         status = listen_http(&app, &err);
         if (status == FT_OK)
@@ -323,7 +354,7 @@ static int run(void *options, int n_words, char **words)
 const ft_command ft_cmd_edge = {
     .name = "edge",
     .summary = "draft here, verify on a server, serve the OpenAI API",
-    .usage = "--server HOST:PORT[,HOST:PORT..] -md DRAFT.gguf [flags]",
+    .usage = "--server HOST:PORT[,HOST:PORT..] [-md DRAFT.gguf] [flags]",
     .about = "Drafts with a small model on this machine, has a verification server (foretoken "
              "serve) check every token, and serves the OpenAI API (/v1) to apps on this "
              "machine. The text is that of the server's model, with or without drafting.",

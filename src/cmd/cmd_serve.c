@@ -13,6 +13,7 @@
 #include "cmd/gen_flags.h"
 #include "cmd/lists.h"
 #include "cmd/memory.h"
+#include "cmd/offer.h"
 #include "local/link.h"
 #include "serve/server.h"
 
@@ -25,6 +26,7 @@
 
 typedef struct serve_flags {
     const char *model, *draft, *policy, *slo, *rules_text, *costs_path, *token_file, *keys_path;
+    const char *offer_draft;
     const ft_rule *rules[FT_RULES_MAX + 1]; /* of rules_text */
     const char *metrics, *http;             /* [HOST:]PORT */
     const char *port_file, *metrics_port_file, *http_port_file;
@@ -48,6 +50,7 @@ typedef struct serve_app {
     ft_cmd_memory memory;
     ft_model *model, *draft; /* draft: NULL without */
     ft_vocab *vocab, *draft_vocab;
+    ft_server_offer offer; /* of offer_draft */
     ft_server *server;
     ft_edge *edge; /* of the API */
     ft_api api;
@@ -304,6 +307,10 @@ static ft_status load(serve_app *app, serve_flags *f, ft_error *err)
         status = ft_cmd_memory_load(&app->memory, err, &app->model, &app->vocab);
     else if (status == FT_OK)
         status = ft_cmd_load_model(f->model, "loading", &f->device, err, &app->model, &app->vocab);
+    if (status == FT_OK && f->offer_draft) {
+        status = ft_cmd_offer_open(f->offer_draft, app->vocab, err, &app->offer);
+        f->server.offer = &app->offer;
+    }
     if (status != FT_OK || !f->draft || f->server.verifier.draft.budget == 0)
         return status;
     return ft_cmd_load_model(f->draft, "loading the draft", &f->device_draft, err, &app->draft,
@@ -346,7 +353,7 @@ static void wait_stopped(serve_app *app, const serve_flags *f)
 
 static int serve(serve_flags *f)
 {
-    serve_app app = {0};
+    serve_app app = {.offer.fd = -1};
     ft_error err = {0};
     ft_status status =
         ft_timeline_flags_open(&f->timeline, "serve", &err, &f->server.verifier.timeline);
@@ -362,6 +369,8 @@ static int serve(serve_flags *f)
     }
     ft_timeline_close(f->server.verifier.timeline);
     ft_cmd_memory_close(&app.memory);
+    if (app.offer.fd >= 0)
+        close(app.offer.fd);
     ft_vocab_destroy(app.draft_vocab);
     ft_model_destroy(app.draft);
     ft_vocab_destroy(app.vocab);
@@ -432,6 +441,8 @@ static const ft_flag rows[] = {
     FT_FLAG_INCLUDE(serve_flags, memory, ft_flags_memory),
     {"--model-draft", "-md", FT_FLAG(serve_flags, draft), "MODEL",
      "draft model (GGUF): the server drafts for clients that do not", .model = true},
+    {"--offer-draft", NULL, FT_FLAG(serve_flags, offer_draft), "MODEL",
+     "draft model (GGUF) that edges without one take from here", .model = true},
     {"--spec-draft-n-max", NULL, VERIFIER(draft.budget), "N",
      "drafted tokens a round at most; 0: none", 0, FT_TREE_MAX},
     {"--draft-depth", NULL, VERIFIER(draft.depth), "N",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that is known by its SHA-256 and comes from elsewhere. FOLDER/SHA256 has that name only when
- * its bytes are complete and have that hash; until then it is FOLDER/SHA256.incomplete, which a later
- * try continues. Any thread, any process. */
+ * A file that is known by its SHA-256 and comes from elsewhere. FOLDER/SHA256 has that name only
+ * when its bytes are complete and have that hash; until then it is FOLDER/SHA256.incomplete, which
+ * a later try continues. Any thread, any process. */
 #ifndef FT_HUB_BLOB_H
 #define FT_HUB_BLOB_H
 

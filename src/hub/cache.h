@@ -29,8 +29,8 @@ FT_WARN_UNUSED ft_status ft_cache_make_folder(const char *path, ft_error *err);
  * empty after an error. FT_NOT_FOUND: refs/main or its snapshot is not here; FT_CORRUPT; FT_IO. */
 FT_WARN_UNUSED ft_status ft_cache_read(const char *folder, ft_error *err, ft_hub_files *out);
 
-/* Waits until this process alone has locked the file at `path`, which is made if it is missing; what:
- * for the log line of a process that waits. *fd: close it to let others. FT_IO. */
+/* Waits until this process alone has locked the file at `path`, which is made if it is missing;
+ * what: for the log line of a process that waits. *fd: close it to let others. FT_IO. */
 FT_WARN_UNUSED ft_status ft_cache_lock(const char *path, const char *what, ft_error *err, int *fd);
 
 /* Makes snapshots/COMMIT/PATH a link to the file's blob. FT_IO. */

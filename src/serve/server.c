@@ -17,9 +17,11 @@
 // `draining` is atomic. on_end holds no lock when it detaches.
 #include "serve/server.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/cond.h"
 #include "base/log.h"
@@ -43,7 +45,8 @@ struct ft_server {
     ft_http *metrics; /* NULL: none asked for */
     atomic_bool draining;
     pthread_t watch;
-    bool watched; /* the watch was started */
+    bool watched;                 /* the watch was started */
+    const ft_server_offer *offer; /* NULL: none */
     pthread_mutex_t lock;
     pthread_cond_t stopping;
     bool stop; /* the watch ends; guarded by lock */
@@ -155,6 +158,32 @@ static ft_status info(void *ctx, ft_error *err, ft_msg_info *out)
     return ft_verifier_health(server->verifier, err);
 }
 
+/* The file was read when the server began, so its bytes are in memory as a rule. */
+static ft_status offer(void *ctx, const ft_offer_request *request, ft_error *err,
+                       ft_offer_reply *out)
+{
+    const ft_server_offer *file = ((const ft_server *)ctx)->offer;
+    const uint64_t bytes = file->what.bytes;
+    out->offer = file->what;
+    out->offset = request->offset;
+    out->n = 0;
+    if (request->offset > bytes)
+        return ft_error_set(err, FT_INVALID, "serve: the offered file has %" PRIu64 " bytes",
+                            bytes);
+    const uint64_t left = bytes - request->offset;
+    const size_t want = left < request->most ? (size_t)left : request->most;
+    while (out->n < want) {
+        const ssize_t got =
+            pread(file->fd, out->data + out->n, want - out->n, (off_t)(request->offset + out->n));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return ft_error_set(err, FT_INTERNAL, "serve: the offered file cannot be read");
+        out->n += (size_t)got;
+    }
+    return FT_OK;
+}
+
 /* ---- life ---- */
 
 static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_error *err)
@@ -176,7 +205,11 @@ static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_er
                    .max_context = limits.limits.max_context,
                    .max_tree = limits.limits.max_tree,
                    .max_evidence_bytes = limits.limits.max_evidence_bytes},
-        .handler = {.ctx = server, .on_message = on_message, .on_end = on_end, .info = info}};
+        .handler = {.ctx = server,
+                    .on_message = on_message,
+                    .on_end = on_end,
+                    .info = info,
+                    .offer = opts->offer ? offer : NULL}};
     return ft_wire_server_create(&wire, err, &server->wire);
 }
 
@@ -262,6 +295,7 @@ ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server 
     atomic_init(&server->draining, false);
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->stopping, NULL);
+    server->offer = opts->offer;
     ft_status status = ft_verifier_create(&opts->verifier, err, &server->verifier);
     if (status == FT_OK)
         status = start_wire(server, opts, err);

@@ -9,6 +9,12 @@
 
 typedef struct ft_server ft_server;
 
+/* A file for edges that have no draft model. */
+typedef struct ft_server_offer {
+    int fd; /* open for reading while the server lives */
+    ft_offer what;
+} ft_server_offer;
+
 typedef struct ft_server_opts {
     ft_verifier_opts verifier;
     const char *host;
@@ -18,7 +24,8 @@ typedef struct ft_server_opts {
     const ft_networks *proxies; /* ft_wire_server_opts; borrowed while the server lives */
     const char *metrics_host;   /* where HTTP serves /metrics and /health; NULL: nowhere */
     int metrics_port;
-    bool no_page; /* there without /dashboard */
+    bool no_page;                 /* there without /dashboard */
+    const ft_server_offer *offer; /* NULL: none; borrowed while the server lives */
 } ft_server_opts;
 
 /* Listens and serves at once. The strings of opts are borrowed while the server lives. Returns the

@@ -20,10 +20,20 @@ struct ft_wire_client {
 /* A call of any method. */
 FT_WARN_UNUSED ft_status ft_call_start(ft_wire_client *client, const char *method, ft_error *err,
                                        ft_call **out);
-/* Calls a unary method with a request of no bytes; the caller frees the reply's. Errors as
+/* Calls a method with one request and waits for its reply, whose bytes the caller frees. Errors as
  * ft_wire_client_info. */
-FT_WARN_UNUSED ft_status ft_call_ask(ft_wire_client *client, const char *method, int64_t timeout_us,
-                                     ft_error *err, uint8_t **data, size_t *n);
+typedef struct ft_ask {
+    const char *method;
+    uint8_t *take_request; /* malloc'ed; NULL: a request of no bytes */
+    size_t n_request;
+    int64_t timeout_us;
+} ft_ask;
+FT_WARN_UNUSED ft_status ft_call_ask(ft_wire_client *client, const ft_ask *ask, ft_error *err,
+                                     uint8_t **data, size_t *n);
+/* As ft_call_recv_bytes, and looks at the client's `stopped` (FT_CANCELLED). */
+FT_WARN_UNUSED ft_status ft_call_wait_bytes(ft_wire_client *client, ft_call *call,
+                                            int64_t timeout_us, ft_error *err, uint8_t **data,
+                                            size_t *n);
 /* Sends malloc'ed bytes, which it takes, without waiting. last: then half-closes the stream. */
 FT_WARN_UNUSED ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last,
                                             ft_error *err);

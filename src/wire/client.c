@@ -169,9 +169,8 @@ const char *ft_wire_client_address(const ft_wire_client *client)
     return client->address;
 }
 
-/* Waits for the reply, as ft_call_recv_bytes does, and looks at opts.stopped. */
-static ft_status wait_reply(ft_wire_client *client, ft_call *call, int64_t timeout_us,
-                            ft_error *err, uint8_t **data, size_t *n)
+ft_status ft_call_wait_bytes(ft_wire_client *client, ft_call *call, int64_t timeout_us,
+                             ft_error *err, uint8_t **data, size_t *n)
 {
     ft_status status = FT_TIMEOUT;
     for (int64_t left_us = timeout_us; status == FT_TIMEOUT && left_us > 0;
@@ -184,20 +183,22 @@ static ft_status wait_reply(ft_wire_client *client, ft_call *call, int64_t timeo
     return status;
 }
 
-ft_status ft_call_ask(ft_wire_client *client, const char *method, int64_t timeout_us, ft_error *err,
-                      uint8_t **data, size_t *n)
+ft_status ft_call_ask(ft_wire_client *client, const ft_ask *ask, ft_error *err, uint8_t **data,
+                      size_t *n)
 {
     ft_call *call = NULL;
     *data = NULL;
-    ft_status status = ft_call_start(client, method, err, &call);
-    if (status != FT_OK)
+    ft_status status = ft_call_start(client, ask->method, err, &call);
+    if (status != FT_OK) {
+        free(ask->take_request);
         return status;
-    status = ft_call_send_bytes(call, NULL, 0, true, err);
+    }
+    status = ft_call_send_bytes(call, ask->take_request, ask->n_request, true, err);
     if (status == FT_OK)
-        status = wait_reply(client, call, timeout_us, err, data, n);
+        status = ft_call_wait_bytes(client, call, ask->timeout_us, err, data, n);
     if (status == FT_TIMEOUT)
         ft_error_set(err, FT_TIMEOUT, "%s did not answer within %lld ms", client->address,
-                     (long long)(timeout_us / 1000));
+                     (long long)(ask->timeout_us / 1000));
     ft_call_cancel(call);
     ft_call_destroy(call);
     return status;
@@ -206,9 +207,10 @@ ft_status ft_call_ask(ft_wire_client *client, const char *method, int64_t timeou
 ft_status ft_wire_client_info(ft_wire_client *client, int64_t timeout_us, ft_error *err,
                               ft_msg_info *out)
 {
+    const ft_ask ask = {.method = FT_RPC_INFO, .timeout_us = timeout_us};
     uint8_t *data = NULL;
     size_t n = 0;
-    ft_status status = ft_call_ask(client, FT_RPC_INFO, timeout_us, err, &data, &n);
+    ft_status status = ft_call_ask(client, &ask, err, &data, &n);
     if (status == FT_OK)
         status = ft_info_decode(data, n, err, out);
     free(data);

@@ -9,9 +9,10 @@
 
 ft_status ft_wire_client_health(ft_wire_client *client, int64_t timeout_us, ft_error *err)
 {
+    const ft_ask ask = {.method = FT_RPC_HEALTH, .timeout_us = timeout_us};
     uint8_t *data = NULL;
     size_t n = 0;
-    ft_status status = ft_call_ask(client, FT_RPC_HEALTH, timeout_us, err, &data, &n);
+    ft_status status = ft_call_ask(client, &ask, err, &data, &n);
     if (status != FT_OK)
         return status;
     /* protobuf-c keeps unknown fields; a message has FT_SERVER_MSG_MAX_BYTES at most. */

@@ -15,6 +15,7 @@
 
 #define FT_RPC_SESSION "/foretoken.v1.Verifier/Session"
 #define FT_RPC_INFO    "/foretoken.v1.Verifier/Info"
+#define FT_RPC_OFFER   "/foretoken.v1.Verifier/Offer"
 #define FT_RPC_HEALTH  "/grpc.health.v1.Health/Check"
 
 #define FT_RPC_RETRY_AFTER   "retry-after-ms"

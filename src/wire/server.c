@@ -91,6 +91,7 @@ static ft_method method_of(grpc_slice path)
     } methods[] = {
         {FT_RPC_SESSION, FT_METHOD_SESSION},
         {FT_RPC_INFO, FT_METHOD_INFO},
+        {FT_RPC_OFFER, FT_METHOD_OFFER},
         {"/grpc.health.v1.Health/Check", FT_METHOD_HEALTH_CHECK},
         {"/grpc.health.v1.Health/Watch", FT_METHOD_HEALTH_WATCH},
     };
@@ -109,6 +110,7 @@ static ft_quota *quota_for(ft_wire_server *server, ft_method method, bool proven
     case FT_METHOD_INFO:
     case FT_METHOD_HEALTH_CHECK:
         return &server->quotas.calls[proven];
+    case FT_METHOD_OFFER:
     case FT_METHOD_HEALTH_WATCH:
         return &server->quotas.watches;
     case FT_METHOD_UNKNOWN:
@@ -241,6 +243,9 @@ static void on_bytes(ft_stream *stream, const uint8_t *data, size_t n)
         return;
     case FT_METHOD_INFO:
         on_info(stream);
+        return;
+    case FT_METHOD_OFFER:
+        ft_offer_on_request(stream, data, n);
         return;
     case FT_METHOD_HEALTH_CHECK:
     case FT_METHOD_HEALTH_WATCH:

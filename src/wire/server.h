@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The gRPC server (C core): accepts streams, checks who calls, decodes messages and hands them to a
- * handler, and sends replies. It serves foretoken.v1.Verifier/Session and /Info, and
- * grpc.health.v1.Health/Check and /Watch.
+ * handler, and sends replies. It serves foretoken.v1.Verifier/Session, /Info and /Offer,
+ * and grpc.health.v1.Health/Check and /Watch.
  *
  * Threads: the server has one queue thread, which makes all calls of the handler, for each stream
  * in the order of its messages. They must not block. Any thread may call ft_stream_send and
@@ -18,6 +18,7 @@
 #include "base/address.h"
 #include "wire/keyring.h"
 #include "wire/messages.h"
+#include "wire/offer.h"
 
 typedef struct ft_wire_server ft_wire_server;
 typedef struct ft_stream ft_stream;
@@ -32,6 +33,10 @@ typedef struct ft_wire_handler {
     void (*on_end)(void *ctx, ft_stream *stream, bool done);
     /* Any code but FT_OK and its message become the status of the call. */
     ft_status (*info)(void *ctx, ft_error *err, ft_msg_info *out);
+    /* Fills the reply: hash and size, and at most so many bytes as asked for. Any code but FT_OK
+     * and its message end the stream. NULL: this server offers nothing. */
+    ft_status (*offer)(void *ctx, const ft_offer_request *request, ft_error *err,
+                       ft_offer_reply *out);
 } ft_wire_handler;
 
 /* Strings are borrowed while the server lives. */

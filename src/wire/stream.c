@@ -238,6 +238,8 @@ static void on_half_close(ft_stream *stream)
         stream->half_closed = stream->state == FT_STREAM_OPEN;
         begin_finish(stream, GRPC_STATUS_OK, "", 0);
         pthread_mutex_unlock(&stream->lock);
+    } else if (stream->method == FT_METHOD_OFFER) {
+        ft_stream_finish(stream, FT_OK, "", 0);
     } else if (!stream->got_message) {
         ft_stream_finish(stream, FT_INVALID, "no request", 0);
     }

@@ -6,8 +6,9 @@
  *     |                                                     |                              |
  *     \--refused batch, unread replies, on_closed--> CUT <--/--on_closed-------------------/
  *
- * A call that the server refuses is FINISHING at once and never reads. After on_closed, when no
- * batch is under way, the call is given back and on_gone is called.
+ * Half-close of an Offer does the same. A call that the server refuses is FINISHING at once and
+ * never reads. After on_closed, when no batch is under way, the call is given back and on_gone is
+ * called.
  *
  * Locks, in this order: ft_wire_server.lock, then ft_stream.lock. No lock is held while the
  * handler runs.
@@ -37,6 +38,7 @@ typedef struct ft_stream_owner {
 typedef enum ft_method {
     FT_METHOD_SESSION,
     FT_METHOD_INFO,
+    FT_METHOD_OFFER,
     FT_METHOD_HEALTH_CHECK,
     FT_METHOD_HEALTH_WATCH,
     FT_METHOD_UNKNOWN
@@ -111,7 +113,7 @@ struct ft_wire_server {
     struct {
         ft_quota sessions;
         ft_quota calls[2]; /* Info and Check: of clients that have shown no credential; that have */
-        ft_quota watches;  /* they do not end, so they have places of their own */
+        ft_quota watches;  /* and Offer: they last, so they have places of their own */
         ft_quota refused;  /* of any method: what waits for its refusal */
     } quotas;
     struct {
@@ -142,6 +144,8 @@ void ft_stream_read_next(ft_stream *stream);
 /* Queues malloc'ed bytes, which it takes. */
 void ft_stream_send_bytes(ft_stream *stream, uint8_t *data, size_t n);
 
+/* offer.c: answers a request of Offer. */
+void ft_offer_on_request(ft_stream *stream, const uint8_t *data, size_t n);
 /* health.c: answers a request of Check or Watch. */
 void ft_health_on_request(ft_stream *stream, const uint8_t *data, size_t n);
 /* health.c: sends a HealthCheckResponse. */

@@ -164,7 +164,7 @@ static void test_usage(void **state)
     assert_int_equal(bash("\"$FT_BINARY\" trace"), 2);
     expect(output, "foretoken trace: words are missing: foretoken trace FILE");
     assert_int_equal(bash("\"$FT_BINARY\" run -p hello"), 2);
-    expect(output, "foretoken run: --model FILE is missing");
+    expect(output, "foretoken run: --model MODEL is missing");
     assert_int_equal(bash("\"$FT_BINARY\" serve -m x --cache-type q9"), 2);
     expect(output, "is not f16, bf16 or q8_0");
 }

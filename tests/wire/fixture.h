@@ -182,7 +182,7 @@ static inline ft_wire_server_opts echo_opts(echo *e)
 {
     ft_wire_server_opts opts = {.host = "127.0.0.1", .max_streams = 256};
     opts.limits = (ft_wire_limits){.n_vocab = 1000, .max_context = 4096, .max_tree = 64};
-    opts.handler = (ft_wire_handler){e, echo_on_message, echo_on_end, echo_info};
+    opts.handler = (ft_wire_handler){e, echo_on_message, echo_on_end, echo_info, NULL};
     return opts;
 }
 
