@@ -35,12 +35,26 @@ ft_status ft_gguf_refuse(ft_gguf *gguf, ft_status code, const char *fmt, ...)
     return gguf->st;
 }
 
+/* The file that holds this offset, and its own offset there. */
+static int file_at(const ft_gguf *gguf, uint64_t *offset)
+{
+    const ft_gguf_parts *parts = gguf->parts;
+    uint32_t k = 0;
+    if (!parts)
+        return gguf->fd;
+    while (k + 1 < parts->n && *offset >= parts->begin[k + 1])
+        k++;
+    *offset -= parts->begin[k];
+    return parts->fd[k];
+}
+
 ft_status ft_gguf_read(ft_gguf *gguf, uint64_t offset, void *out, size_t n)
 {
     char *at = out;
+    const int fd = file_at(gguf, &offset);
     while (n > 0 && gguf->st == FT_OK) {
         size_t chunk = n < ((size_t)1 << 30) ? n : (size_t)1 << 30; /* Linux reads 2 GiB at most */
-        ssize_t got = pread(gguf->fd, at, chunk, (off_t)offset);
+        ssize_t got = pread(fd, at, chunk, (off_t)offset);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -89,14 +103,132 @@ static void read_meta(ft_gguf *gguf, uint8_t **out, size_t *n_out)
     }
 }
 
-static void refuse_split(ft_gguf *gguf)
+/* The first part's path is STEM-00001-of-00003.gguf. */
+#define PART_SUFFIX 20 /* bytes from the first '-' on */
+#define PARTS_MAX   1000
+
+/* Opens one file, which may be a part. */
+static void open_one(ft_gguf *gguf)
 {
-    uint32_t count = 0;
-    ft_gguf_u32(gguf, "split.count", false, &count);
-    if (count > 1)
-        ft_gguf_refuse(gguf, FT_UNSUPPORTED,
-                       "one of %u parts of a split model: merge them with llama-gguf-split --merge",
-                       count);
+    ft_error why = {0};
+    uint8_t *meta = NULL;
+    size_t n = 0;
+    open_file(gguf);
+    read_meta(gguf, &meta, &n);
+    if (gguf->st == FT_OK && ft_llama_gguf(meta, n, &why, &gguf->ctx) != FT_OK)
+        ft_gguf_refuse(gguf, why.code, "%s", why.message);
+    free(meta);
+    if (gguf->st == FT_OK)
+        gguf->data_offset = gguf_get_data_offset(gguf->ctx);
+}
+
+/* Adds a part's tensor to the metadata of all. */
+static void add_tensor(ft_gguf *all, uint32_t k, ft_gguf *part, int64_t id)
+{
+    const char *name = gguf_get_tensor_name(part->ctx, id);
+    const enum ggml_type type = gguf_get_tensor_type(part->ctx, id);
+    const int64_t *ne = gguf_get_tensor_ne(part->ctx, id);
+    const size_t n = (size_t)gguf_get_n_tensors(all->ctx);
+    struct ggml_tensor t = {.type = type};
+    uint64_t *grown = realloc(all->parts->tensor, (n + 1) * sizeof *grown);
+    if (grown)
+        all->parts->tensor = grown;
+    if (gguf_find_tensor(all->ctx, name) >= 0) {
+        ft_gguf_refuse(part, FT_CORRUPT, "tensor '%s' is in another part, too", name);
+        return;
+    }
+    memcpy(t.ne, ne, sizeof t.ne);
+    t.nb[0] = ggml_type_size(type);
+    t.nb[1] = ggml_row_size(type, ne[0]);
+    t.nb[2] = t.nb[1] * (size_t)ne[1];
+    t.nb[3] = t.nb[2] * (size_t)ne[2];
+    ggml_set_name(&t, name);
+    if (!grown || ft_llama_add_tensor(all->ctx, &t, NULL) != FT_OK)
+        ft_gguf_refuse(part, FT_NOMEM, "out of memory");
+    else
+        grown[n] = all->parts->begin[k] + ft_gguf_tensor_file_offset(part, id);
+}
+
+/* Part k, from 0: its path differs in its number. */
+static void add_part(ft_gguf *all, uint32_t k)
+{
+    ft_gguf_parts *parts = all->parts;
+    const size_t stem = strlen(all->path) - PART_SUFFIX;
+    char *path = malloc(stem + PART_SUFFIX + 16);
+    uint32_t number = 0, count = 0;
+    if (!path) {
+        ft_gguf_refuse(all, FT_NOMEM, "out of memory");
+        return;
+    }
+    sprintf(path, "%.*s-%05u-of-%05u.gguf", (int)stem, all->path, k + 1, parts->n);
+    ft_gguf part = {.fd = -1, .path = path, .err = all->err};
+    open_one(&part);
+    if (part.st == FT_OK) {
+        ft_gguf_u32(&part, "split.no", true, &number);
+        ft_gguf_u32(&part, "split.count", true, &count);
+    }
+    if (part.st == FT_OK && (number != k || count != parts->n))
+        ft_gguf_refuse(&part, FT_CORRUPT, "it says that it is part %u of %u", number + 1, count);
+    for (int64_t i = 0; part.st == FT_OK && i < gguf_get_n_tensors(part.ctx); i++)
+        add_tensor(all, k, &part, i);
+    parts->begin[k + 1] = parts->begin[k] + part.file_size;
+    parts->fd[k] = part.fd;
+    part.fd = -1;
+    all->st = part.st;
+    ft_gguf_close(&part);
+    free(path);
+}
+
+/* The other parts of a model whose first one is open. */
+static void open_parts(ft_gguf *gguf, uint32_t count)
+{
+    char suffix[32];
+    const size_t n = strlen(gguf->path);
+    snprintf(suffix, sizeof suffix, "-00001-of-%05u.gguf", count);
+    if (count > PARTS_MAX || n < PART_SUFFIX || strcmp(gguf->path + n - PART_SUFFIX, suffix) != 0) {
+        ft_gguf_refuse(
+            gguf, FT_UNSUPPORTED,
+            "one of %u parts of a split model: pass the first one, whose name ends in %s", count,
+            suffix);
+        return;
+    }
+    ft_gguf_parts *parts = gguf->parts = calloc(1, sizeof *parts);
+    const int64_t n_tensors = gguf_get_n_tensors(gguf->ctx);
+    if (parts) {
+        parts->fd = malloc(count * sizeof *parts->fd);
+        parts->begin = calloc(count + 1, sizeof *parts->begin);
+        parts->tensor = malloc(((size_t)n_tensors + 1) * sizeof *parts->tensor);
+    }
+    if (!parts || !parts->fd || !parts->begin || !parts->tensor) {
+        ft_gguf_refuse(gguf, FT_NOMEM, "out of memory");
+        return;
+    }
+    parts->n = count;
+    parts->fd[0] = gguf->fd;
+    parts->begin[1] = gguf->file_size;
+    for (uint32_t k = 1; k < count; k++)
+        parts->fd[k] = -1;
+    for (int64_t i = 0; i < n_tensors; i++)
+        parts->tensor[i] = gguf->data_offset + gguf_get_tensor_offset(gguf->ctx, i);
+    for (uint32_t k = 1; k < count && gguf->st == FT_OK; k++)
+        add_part(gguf, k);
+    gguf->file_size = parts->begin[count];
+    static const char *const keys[] = {"split.no", "split.count", "split.tensors.count"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) /* files made from this one are whole */
+        gguf_remove_key(gguf->ctx, keys[i]);
+}
+
+static void close_parts(ft_gguf_parts *parts)
+{
+    for (uint32_t k = 1; parts && k < parts->n; k++)
+        if (parts->fd[k] >= 0)
+            close(parts->fd[k]);
+    if (parts) {
+        free(parts->fd);
+        free(parts->begin);
+        free(parts->tensor);
+    }
+    free(parts);
 }
 
 ft_status ft_gguf_check_file(const char *path, ft_error *err)
@@ -114,19 +246,13 @@ ft_status ft_gguf_check_file(const char *path, ft_error *err)
 
 ft_status ft_gguf_open(const char *path, ft_error *err, ft_gguf *gguf)
 {
-    ft_error why = {0};
-    uint8_t *meta = NULL;
-    size_t n = 0;
+    uint32_t count = 0;
     *gguf = (ft_gguf){.fd = -1, .path = path, .err = err};
-    open_file(gguf);
-    read_meta(gguf, &meta, &n);
-    if (gguf->st == FT_OK && ft_llama_gguf(meta, n, &why, &gguf->ctx) != FT_OK)
-        ft_gguf_refuse(gguf, why.code, "%s", why.message);
-    free(meta);
-    if (gguf->st == FT_OK) {
-        gguf->data_offset = gguf_get_data_offset(gguf->ctx);
-        refuse_split(gguf);
-    }
+    open_one(gguf);
+    if (gguf->st == FT_OK)
+        ft_gguf_u32(gguf, "split.count", false, &count);
+    if (gguf->st == FT_OK && count > 1)
+        open_parts(gguf, count);
     ft_status st = gguf->st;
     if (st != FT_OK)
         ft_gguf_close(gguf);
@@ -136,6 +262,7 @@ ft_status ft_gguf_open(const char *path, ft_error *err, ft_gguf *gguf)
 void ft_gguf_close(ft_gguf *gguf)
 {
     gguf_free(gguf->ctx);
+    close_parts(gguf->parts);
     if (gguf->fd >= 0)
         close(gguf->fd);
     *gguf = (ft_gguf){.fd = -1};
@@ -218,5 +345,6 @@ ft_gguf_arr ft_gguf_array(ft_gguf *gguf, const char *key, enum gguf_type type, b
 
 uint64_t ft_gguf_tensor_file_offset(const ft_gguf *gguf, int64_t tensor)
 {
-    return gguf->data_offset + gguf_get_tensor_offset(gguf->ctx, tensor);
+    return gguf->parts ? gguf->parts->tensor[tensor]
+                       : gguf->data_offset + gguf_get_tensor_offset(gguf->ctx, tensor);
 }

@@ -13,18 +13,29 @@
 #include "base/status.h"
 #include "gguf.h"
 
+/* The files of a split model. An offset counts through all of them, in their order. */
+typedef struct ft_gguf_parts {
+    uint32_t n;
+    int *fd;          /* [n]; the first is ft_gguf.fd */
+    uint64_t *begin;  /* [n + 1] offset of each, and of their end */
+    uint64_t *tensor; /* [tensors] offset of each tensor's bytes */
+} ft_gguf_parts;
+
 typedef struct ft_gguf {
-    int fd; /* open for reading; -1 after close */
-    uint64_t file_size;
+    int fd;                   /* open for reading; -1 after close */
+    uint64_t file_size;       /* of all parts */
     uint64_t data_offset;     /* offset in the file where tensor data begins */
-    struct gguf_context *ctx; /* metadata only */
+    struct gguf_context *ctx; /* metadata only; of a split model with the tensors of all parts */
+    ft_gguf_parts *parts;     /* NULL: the model is one file */
     const char *path;         /* borrowed from the caller of ft_gguf_open, like err */
     ft_error *err;
     ft_status st; /* the first error stays, and later getters do nothing */
 } ft_gguf;
 
-/* Reads the metadata, checks it with ft_gguf_scan, and only then passes it to ggml. Split files
- * are FT_UNSUPPORTED. On failure *gguf needs no close. path and err must outlive *gguf. */
+/* Reads the metadata, checks it with ft_gguf_scan, and only then passes it to ggml. Of a split
+ * model the path is that of the first part and ends in -00001-of-00003.gguf; the others lie beside
+ * it. A part that is missing is FT_NOT_FOUND, another path FT_UNSUPPORTED. On failure *gguf needs
+ * no close. path and err must outlive *gguf. */
 FT_WARN_UNUSED ft_status ft_gguf_open(const char *path, ft_error *err, ft_gguf *gguf);
 void ft_gguf_close(ft_gguf *gguf);
 

@@ -31,6 +31,15 @@ ft_status ft_llama_gguf(const void *data, size_t n, ft_error *err, struct gguf_c
     });
 }
 
+ft_status ft_llama_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor,
+                              ft_error *err)
+{
+    return guarded(err, [&] {
+        gguf_add_tensor(ctx, tensor);
+        return FT_OK;
+    });
+}
+
 ft_status ft_llama_vocab(struct gguf_context *metadata, ft_error *err, struct llama_model **out)
 {
     *out = nullptr;

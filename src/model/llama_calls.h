@@ -23,6 +23,9 @@ extern "C" {
 /* Makes ggml's reader of metadata in memory. FT_CORRUPT: ggml cannot read it. */
 FT_WARN_UNUSED ft_status ft_llama_gguf(const void *data, size_t n, ft_error *err,
                                        struct gguf_context **out);
+/* Adds a tensor, whose name the metadata must not have yet. */
+FT_WARN_UNUSED ft_status ft_llama_add_tensor(struct gguf_context *ctx,
+                                             const struct ggml_tensor *tensor, ft_error *err);
 /* Makes a model that has only the vocabulary of this metadata, which it does not keep.
  * FT_CORRUPT: libllama refuses it. */
 FT_WARN_UNUSED ft_status ft_llama_vocab(struct gguf_context *metadata, ft_error *err,

@@ -301,6 +301,10 @@ static ft_status choose_streamed(loader *l)
     ft_stream_choice chosen = {0};
     if (!l->opts->stream)
         return FT_OK;
+    if (l->gguf.parts)
+        return ft_gguf_refuse(&l->gguf, FT_UNSUPPORTED,
+                              "the parts of a split model are not read in every pass: make one "
+                              "file of them with model pack");
     ft_status st = l->opts->stream(l->opts->stream_ctx, l->model, l->err, &chosen);
     for (size_t i = 0; i < plan->n && st == FT_OK; i++) {
         plan->weights[i].streamed = is_streamed(plan, i, &chosen);

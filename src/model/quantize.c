@@ -45,12 +45,12 @@ static ft_status find_kind(const char *type, ft_error *err, enum llama_ftype *ou
     return ft_error_set(err, FT_INVALID, "unknown weight type '%.40s': one of %s", type, known);
 }
 
-/* A path that opens the file that was checked, whatever its own path names by now. Without /proc:
- * its own path. */
+/* A path that opens the file that was checked, whatever its own path names by now. Without /proc,
+ * and of a split model, whose parts libllama finds by their names: its own path. */
 static const char *path_of(const ft_gguf *gguf, char same[32])
 {
     snprintf(same, 32, "/proc/self/fd/%d", gguf->fd);
-    return access(same, R_OK) == 0 ? same : gguf->path;
+    return !gguf->parts && access(same, R_OK) == 0 ? same : gguf->path;
 }
 
 static ft_status run(const ft_gguf *gguf, const char *out, enum llama_ftype ftype, int n_threads,
