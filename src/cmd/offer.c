@@ -85,14 +85,14 @@ static ft_status run_transfer(void *ctx, ft_blob *blob, ft_error *err)
 static ft_status fetch(ft_wire_client *client, const ft_offer *offer, ft_error *err, char **path)
 {
     transfer t = {client, offer};
-    ft_hub_places places;
+    char *folder;
     bool fetched = false;
     const ft_hub_opts opts = ft_models_opts();
-    ft_status status = ft_hub_places_init(&opts.env, err, &places);
+    ft_status status = ft_hub_offers_folder(&opts.env, err, &folder);
     if (status != FT_OK)
         return status;
-    char *lock = ft_cache_text("%s/%s.lock", places.offers, offer->sha256);
-    const ft_blob_opts blob = {.folder = places.offers,
+    char *lock = ft_cache_text("%s/%s.lock", folder, offer->sha256);
+    const ft_blob_opts blob = {.folder = folder,
                                .lock = lock,
                                .sha256 = offer->sha256,
                                .bytes = offer->bytes,
@@ -100,14 +100,14 @@ static ft_status fetch(ft_wire_client *client, const ft_offer *offer, ft_error *
                                .ctx = &t,
                                .progress = opts.progress,
                                .of_all = offer->bytes};
-    *path = lock ? ft_cache_text("%s/%s", places.offers, offer->sha256) : NULL;
+    *path = lock ? ft_cache_text("%s/%s", folder, offer->sha256) : NULL;
     status =
         *path ? ft_blob_ensure(&blob, err, &fetched) : ft_error_set(err, FT_NOMEM, "out of memory");
     if (status == FT_OK)
         FT_LOGI("edge", "draft server=%s bytes=%" PRIu64 " sha256=%s fetched=%d path=%s",
                 ft_wire_client_address(client), offer->bytes, offer->sha256, fetched, *path);
     free(lock);
-    ft_hub_places_deinit(&places);
+    free(folder);
     return status;
 }
 

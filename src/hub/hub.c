@@ -157,7 +157,7 @@ static ft_status pull_hf(const call *c, ft_error *err, ft_hub_model *out)
     ft_hub_set set;
     if (c->places.offline)
         return ft_error_set(err, FT_PRECONDITION,
-                            "not in the cache, and HF_HUB_OFFLINE says not to ask the hub");
+                            "HF_HUB_OFFLINE is set: the hub is not asked for what the cache lacks");
     ft_status status = ask(c, err, &files);
     if (status != FT_OK)
         return status;

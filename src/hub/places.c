@@ -60,11 +60,7 @@ ft_status ft_hub_places_init(const ft_hub_env *env, ft_error *err, ft_hub_places
     out->endpoint = endpoint_of(env);
     out->ollama_root = set(env->ollama_models) ? ft_cache_text("%s", env->ollama_models)
                                                : ft_cache_text("%s/.ollama/models", env->home);
-    out->offers =
-        set(env->xdg_cache_home)
-            ? ft_cache_text("%s/foretoken/offers", env->xdg_cache_home)
-            : ft_cache_text("%s/.cache/foretoken/offers", set(env->home) ? env->home : ".");
-    if (out->hf_root && out->endpoint && out->ollama_root && out->offers)
+    if (out->hf_root && out->endpoint && out->ollama_root)
         return FT_OK;
     ft_hub_places_deinit(out);
     return ft_error_set(err, FT_NOMEM, "out of memory");
@@ -74,7 +70,18 @@ void ft_hub_places_deinit(ft_hub_places *places)
 {
     free(places->hf_root);
     free(places->ollama_root);
-    free(places->offers);
     free(places->endpoint);
     *places = (ft_hub_places){0};
+}
+
+ft_status ft_hub_offers_folder(const ft_hub_env *env, ft_error *err, char **out)
+{
+    *out = NULL;
+    if (set(env->xdg_cache_home))
+        *out = ft_cache_text("%s/foretoken/offers", env->xdg_cache_home);
+    else if (set(env->home))
+        *out = ft_cache_text("%s/.cache/foretoken/offers", env->home);
+    else
+        return ft_error_set(err, FT_INVALID, "neither XDG_CACHE_HOME nor HOME is set");
+    return *out ? FT_OK : ft_error_set(err, FT_NOMEM, "out of memory");
 }

@@ -24,7 +24,6 @@ typedef struct ft_hub_env {
 typedef struct ft_hub_places {
     char *hf_root;     /* the hub's cache */
     char *ollama_root; /* Ollama's models */
-    char *offers;      /* drafts that servers have offered */
     char *endpoint;    /* without '/' at its end */
     const char *token; /* borrowed from the environment; NULL: none */
     bool offline;      /* the hub is not to be asked */
@@ -35,5 +34,9 @@ typedef struct ft_hub_places {
 FT_WARN_UNUSED ft_status ft_hub_places_init(const ft_hub_env *env, ft_error *err,
                                             ft_hub_places *out);
 void ft_hub_places_deinit(ft_hub_places *places);
+
+/* Where the drafts are kept that servers have offered. The caller frees *out. FT_INVALID: no
+ * variable says where the cache is; FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_hub_offers_folder(const ft_hub_env *env, ft_error *err, char **out);
 
 #endif

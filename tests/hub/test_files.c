@@ -268,6 +268,21 @@ static void test_places(void **state)
     assert_non_null(strstr(err.message, "HOME is not set"));
 }
 
+static void test_offers(void **state)
+{
+    char *folder;
+    ft_hub_env env = {.home = "/h", .xdg_cache_home = ""};
+    assert_int_equal(ft_hub_offers_folder(&env, NULL, &folder), FT_OK);
+    assert_string_equal(folder, "/h/.cache/foretoken/offers");
+    free(folder);
+    env = (ft_hub_env){.xdg_cache_home = "/x"};
+    assert_int_equal(ft_hub_offers_folder(&env, NULL, &folder), FT_OK);
+    assert_string_equal(folder, "/x/foretoken/offers");
+    free(folder);
+    env = (ft_hub_env){0};
+    assert_int_equal(ft_hub_offers_folder(&env, NULL, &folder), FT_INVALID);
+}
+
 static void test_endpoint_and_offline(void **state)
 {
     static const char *const offline[] = {"1", "yes", "TRUE", "On"}, *const online[] = {"", "0",
@@ -293,17 +308,12 @@ static void test_endpoint_and_offline(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_long_names),
-        cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_many_names),
-        cmocka_unit_test(test_answer),
-        cmocka_unit_test(test_wrong_answers),
-        cmocka_unit_test(test_manifest),
-        cmocka_unit_test(test_content_range),
-        cmocka_unit_test(test_places),
-        cmocka_unit_test(test_endpoint_and_offline),
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_paths),         cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_many_names),    cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_wrong_answers), cmocka_unit_test(test_manifest),
+        cmocka_unit_test(test_content_range), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_offers),        cmocka_unit_test(test_endpoint_and_offline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
