@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/notify.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
 #include "cmd/endpoint.h"
@@ -207,6 +208,14 @@ static void say_ready(const edge_app *app)
     fflush(stdout);
 }
 
+/* After a SIGHUP. */
+static void reload(const edge_app *app)
+{
+    ft_notify_reloading();
+    ft_api_reload(&app->api, &app->f.api);
+    ft_notify_ready();
+}
+
 /* Serves until a signal. While there is no edge, tries the servers again and again, also if one
  * that does not fit has answered: another may take its place. */
 static void serve_api(edge_app *app)
@@ -219,7 +228,7 @@ static void serve_api(edge_app *app)
                     app->absent.message);
         told = app->absent;
         if (ft_cmd_wait_hangup(TRY_AGAIN_MS))
-            ft_api_reload(&app->api, &app->f.api);
+            reload(app);
         ft_status status = ft_cmd_stopped() ? FT_OK : meet_server(app, &err);
         (void)status; /* app->edge and app->absent say it */
     }
@@ -230,7 +239,7 @@ static void serve_api(edge_app *app)
     say_ready(app);
     while (!ft_cmd_stopped())
         if (ft_cmd_wait_hangup(-1))
-            ft_api_reload(&app->api, &app->f.api);
+            reload(app);
 }
 
 static ft_status listen_http(edge_app *app, ft_error *err)
@@ -333,7 +342,7 @@ static int run(void *options, int n_words, char **words)
         return 2;
     }
     ft_cmd_catch_signals();
-    if (app.f.api.http.tls_cert)
+    if (app.f.api.http.tls_cert || ft_notify_asked())
         ft_cmd_catch_hangup();
     ft_status status = find_servers(&app, &err);
     if (status == FT_OK)
@@ -344,8 +353,11 @@ static int run(void *options, int n_words, char **words)
     }
     if (status == FT_OK && !ft_cmd_stopped()) {
         status = listen_http(&app, &err);
-        if (status == FT_OK)
+        if (status == FT_OK) {
+            ft_notify_ready();
             serve_api(&app);
+            ft_notify_stopping();
+        }
     }
     close_all(&app);
     return status == FT_OK ? 0 : ft_cmd_fail(&err);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/notify.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
 #include "cmd/endpoint.h"
@@ -335,6 +336,7 @@ static void reload_keys(const serve_flags *f)
 static void reload(serve_app *app, const serve_flags *f)
 {
     ft_error err = {0};
+    ft_notify_reloading();
     if (f->keys_path)
         reload_keys(f);
     if (f->server.tls_cert && ft_server_reload_tls(app->server, &err) == FT_OK)
@@ -342,6 +344,7 @@ static void reload(serve_app *app, const serve_flags *f)
     else if (f->server.tls_cert)
         FT_LOGE("serve", "certificate not reloaded, the one before holds: %s", err.message);
     ft_api_reload(&app->api, &f->api);
+    ft_notify_ready();
 }
 
 static void wait_stopped(serve_app *app, const serve_flags *f)
@@ -362,7 +365,9 @@ static int serve(serve_flags *f)
     if (status == FT_OK && !ft_cmd_stopped()) {
         status = start_all(&app, f, &err);
         if (status == FT_OK) {
+            ft_notify_ready();
             wait_stopped(&app, f);
+            ft_notify_stopping();
             FT_LOGI("serve", "draining grace_s=%d", GRACE_US / 1000000);
         }
         stop_all(&app, status == FT_OK ? GRACE_US : 0);
@@ -504,7 +509,7 @@ static int run(void *options, int n_words, char **words)
     if (f->verbose)
         ft_log_set_level(FT_LOG_DEBUG);
     ft_cmd_catch_signals();
-    if (f->keys_path || f->server.tls_cert || f->api.http.tls_cert)
+    if (f->keys_path || f->server.tls_cert || f->api.http.tls_cert || ft_notify_asked())
         ft_cmd_catch_hangup();
     if (check_flags(f, &err) == FT_OK)
         code = serve(f);

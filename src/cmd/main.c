@@ -2,13 +2,15 @@
 // The program: finds the subcommand and calls it. The table of commands is here; help, completion
 // and the parser read it. Environment variables are read here and nowhere else: FORETOKEN_LOG is
 // debug, info, warn or error. Without it, services log from info on, other commands from warn on.
-// The others say where models are (hub/places.h).
+// NOTIFY_SOCKET is where a service tells systemd how it is. The others say where models are
+// (hub/places.h).
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/notify.h"
 #include "cmd/cmd.h"
 #include "cmd/completion.h"
 #include "cmd/models.h"
@@ -164,8 +166,10 @@ int main(int argc, char **argv)
     if (command) {
         set_log_level(command);
         find_models();
-        if (command->service)
+        if (command->service) {
             give_memory_back();
+            ft_notify_to(getenv("NOTIFY_SOCKET"));
+        }
         return ft_cmd_main(command, argc - n_words, argv + n_words);
     }
     if (strcmp(first, "--version") == 0) {
