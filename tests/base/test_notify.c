@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages to a service manager: what it reads at a path and at an abstract name, and that a process
-// goes on where there is none.
+// Messages to a service manager: what it reads at a path and at an abstract name, and that a
+// process goes on where there is none.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

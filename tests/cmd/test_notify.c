@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `foretoken serve` and `foretoken edge` tell systemd under Type=notify: ready, reloading, ready
-// again, stopping. SIGHUP ends neither of them then, though they have no file to read again.
+// What `foretoken serve` and `foretoken edge` tell systemd under Type=notify: ready, reloading,
+// ready again, stopping. SIGHUP ends neither of them then, though no file is to be read again.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
