@@ -13,7 +13,7 @@
 /* A text far ahead of its promise may be made to wait as long as `credit` says. */
 static void test_replaced(void **state)
 {
-    const ft_promise promise = {.tokens_per_s = 10, .since = {true, 1}, .had_tok = 10000};
+    const ft_promise promise = {.tokens_per_s = 10, .asked_us = 1, .had_tok = 10000};
     const ft_promise_round round = {.gain_tok = 2, .at_us = 1000000};
     const ft_sched_tuning *before = ft_sched_tune;
     ft_sched_tuning other = *before;
