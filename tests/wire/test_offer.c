@@ -14,7 +14,7 @@ typedef struct world {
     ft_wire_client *client;
     uint8_t *file, *got; /* [FILE_BYTES] */
     size_t n_got, at;    /* got: bytes from `at` on */
-    trick trick;         /* of replies with bytes */
+    _Atomic trick trick; /* of replies with bytes; the server's threads read it */
     size_t n_take;       /* the sink fails behind so many bytes; 0: never */
 } world;
 
