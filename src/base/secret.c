@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define HEX_DIGITS "0123456789abcdef"
+
 bool ft_secret_equal(const void *a, const void *b, size_t n)
 {
     const volatile unsigned char *x = a, *y = b;
@@ -29,13 +31,18 @@ bool ft_secret_equal_str(const char *expected, const char *given)
 
 void ft_hex(const void *data, size_t n, char *out)
 {
-    static const char digits[] = "0123456789abcdef";
+    static const char digits[] = HEX_DIGITS;
     const unsigned char *p = data;
     for (size_t i = 0; i < n; i++) {
         out[2 * i] = digits[p[i] >> 4];
         out[2 * i + 1] = digits[p[i] & 15];
     }
     out[2 * n] = 0;
+}
+
+bool ft_hex_is(const char *text, size_t n)
+{
+    return strlen(text) == n && strspn(text, HEX_DIGITS) == n;
 }
 
 /* Little-endian, up to eight bytes. */

@@ -18,6 +18,8 @@ bool ft_secret_equal_str(const char *expected, const char *given);
 
 /* Writes n bytes as lower-case hexadecimal to out[2 * n + 1]. */
 void ft_hex(const void *data, size_t n, char *out);
+/* Whether text is n such digits and no more. */
+bool ft_hex_is(const char *text, size_t n);
 
 /* SipHash-2-4 (Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012) of n bytes. Who does
  * not have the key can neither predict it nor find two inputs with the same hash. */

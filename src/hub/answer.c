@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json_file.h"
+#include "base/secret.h"
 #include "hub/name.h"
 
 #define FILES_MAX   20000
@@ -47,8 +48,8 @@ static ft_status read_file(const json_t *entry, ft_error *err, ft_hub_files *out
     const char *sha256 = "";
     if (json_is_object(lfs)) {
         sha256 = string_of(lfs, "sha256");
-        if (!sha256 || !ft_hub_is_hex(sha256, FT_SHA256_HEX_SIZE - 1) ||
-            !bytes_of(lfs, &lfs_bytes) || lfs_bytes != bytes)
+        if (!sha256 || !ft_hex_is(sha256, FT_SHA256_HEX_SIZE - 1) || !bytes_of(lfs, &lfs_bytes) ||
+            lfs_bytes != bytes)
             return ft_error_set(err, FT_CORRUPT, "%.200s: its SHA-256 or its size is wrong", path);
     }
     return ft_hub_files_add(out, path, bytes, sha256);
@@ -58,7 +59,7 @@ static ft_status read_files(const json_t *answer, ft_error *err, ft_hub_files *o
 {
     const char *commit = string_of(answer, "sha");
     const json_t *siblings = json_object_get(answer, "siblings");
-    if (!commit || !ft_hub_is_hex(commit, FT_HUB_COMMIT_SIZE - 1))
+    if (!commit || !ft_hex_is(commit, FT_HUB_COMMIT_SIZE - 1))
         return ft_error_set(err, FT_CORRUPT, "no commit");
     if (!json_is_array(siblings) || json_array_size(siblings) > FILES_MAX)
         return ft_error_set(err, FT_CORRUPT, "no list of files, or too long a one");
@@ -109,8 +110,8 @@ static ft_status read_layers(const json_t *layers, ft_error *err, ft_ollama_laye
         if (strcmp(type, MODEL_LAYER) != 0)
             continue;
         n_models++;
-        if (strncmp(digest, "sha256:", 7) != 0 ||
-            !ft_hub_is_hex(digest + 7, FT_SHA256_HEX_SIZE - 1) || !bytes_of(layer, &out->bytes))
+        if (strncmp(digest, "sha256:", 7) != 0 || !ft_hex_is(digest + 7, FT_SHA256_HEX_SIZE - 1) ||
+            !bytes_of(layer, &out->bytes))
             return ft_error_set(err, FT_CORRUPT, "the model's digest or its size is wrong");
         snprintf(out->sha256, sizeof out->sha256, "%s", digest + 7);
     }

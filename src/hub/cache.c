@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "hub/name.h"
 
 #define DEPTH_MAX 8 /* of folders in a repository */
@@ -81,7 +82,7 @@ static ft_status read_main(const char *folder, ft_error *err, char commit[FT_HUB
         status = ft_error_set(err, FT_NOT_FOUND, "nothing of it is in the cache");
     if (status == FT_OK) {
         text[strcspn(text, "\r\n")] = 0;
-        if (ft_hub_is_hex(text, FT_HUB_COMMIT_SIZE - 1))
+        if (ft_hex_is(text, FT_HUB_COMMIT_SIZE - 1))
             snprintf(commit, FT_HUB_COMMIT_SIZE, "%s", text);
         else
             status = ft_error_set(err, FT_CORRUPT, "%s holds no commit: delete it", path);

@@ -10,11 +10,6 @@
 #define HF_PART_MAX 96 /* the hub's own limit on ORG/REPO */
 #define ALNUM       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-bool ft_hub_is_hex(const char *text, size_t n)
-{
-    return strlen(text) == n && strspn(text, "0123456789abcdef") == n;
-}
-
 bool ft_hub_path_is_gguf(const char *path)
 {
     const size_t n = strlen(path);

@@ -31,7 +31,4 @@ bool ft_hub_path_is_below(const char *path);
 /* True if it ends in .gguf and is longer. */
 bool ft_hub_path_is_gguf(const char *path);
 
-/* True for n lower-case hexadecimal digits and nothing else. */
-bool ft_hub_is_hex(const char *text, size_t n);
-
 #endif

@@ -4,12 +4,13 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "base/secret.h"
 
 bool ft_field_fingerprint(const json_t *value, uint64_t *out)
 {
     const char *text = json_string_value(value);
-    if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+    if (!text || !ft_hex_is(text, 16))
         return false;
     *out = strtoull(text, NULL, 16);
     return true;

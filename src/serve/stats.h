@@ -106,10 +106,10 @@
     F(slo_rounds_met, FT_SLO_CLASSES, label_class, "slo_rounds_met_total",                       \
       "Those of these verdicts that came within their time budget (WISP eq. (6)).")              \
     F(slo_rounds_late, FT_SLO_CLASSES *FT_LATE_CAUSES, label_late, "slo_rounds_late_total",      \
-      "The other ones of these verdicts, by speed and cause: network (drafting and the network " \
-      "had used up the budget before the draft came), spike (the pass was one), long_pass (it "  \
-      "took longer than what was left of the budget then), waiting (the verdict would have "     \
-      "been in time if the pass had begun at once). The first cause that fits counts.")          \
+      "The other ones of these verdicts, by speed and cause. network: drafting and the network " \
+      "had used up the budget before the draft came. spike: the pass was one. long_pass: it "    \
+      "took longer than what was left of the budget then. waiting: the verdict would have been " \
+      "in time if the pass had begun at once. The first cause that fits counts.")                \
     F(slo_texts, FT_SLO_CLASSES, label_class, "slo_texts_total",                                 \
       "Finished texts with a promised token speed, by that speed.")                              \
     F(slo_texts_met, FT_SLO_CLASSES, label_class, "slo_texts_met_total",                         \

@@ -272,7 +272,7 @@ double ft_control_least_chance(const ft_control *c)
 }
 
 /* Whether the offer should be taken although it does not pay by the estimates: it would if nodes
- * cost nothing, and none was taken for long. */
+ * cost nothing, and the share for losses allows it. */
 static bool offer_probes(ft_control *c, const ft_control_offer *o, double tokens)
 {
     const double token_us = ft_control_token_us(c);
@@ -291,9 +291,8 @@ ft_control_choice ft_control_take(ft_control *c, const ft_control_offer *o)
     if (token_us <= 0)
         return first_run(c);
     const double round_us = c->rtt_us + fmax(ft_control_verify_us(c, o->nodes), token_us);
-    bool take = o->nodes > 0 && tokens > 0;
-    if (!take || MODES.enter * round_us >= tokens * token_us)
-        take = take && offer_probes(c, o, tokens);
+    const bool pays = MODES.enter * round_us < tokens * token_us;
+    const bool take = o->nodes > 0 && tokens > 0 && (pays || offer_probes(c, o, tokens));
     if (o->final)
         c->running = !take;
     return take ? tree_choice(c, (tree){.budget = o->nodes}) : run_choice(c);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/secret.h"
 #include "foretoken.pb-c.h"
 #include "wire/codec.h"
 #include "wire/stream.h"
@@ -52,8 +53,7 @@ ft_status ft_offer_reply_encode(const ft_offer_reply *reply, ft_error *err, uint
 
 static ft_status check_reply(const reply_pb *pb, ft_error *err)
 {
-    if (strlen(pb->sha256) != FT_OFFER_HEX_SIZE - 1 ||
-        strspn(pb->sha256, "0123456789abcdef") != FT_OFFER_HEX_SIZE - 1)
+    if (!ft_hex_is(pb->sha256, FT_OFFER_HEX_SIZE - 1))
         return ft_error_set(err, FT_INVALID, "OfferReply.sha256: no SHA-256");
     if (pb->size == 0 || pb->size > (uint64_t)1 << 50)
         return ft_error_set(err, FT_INVALID, "OfferReply.size: %llu bytes",

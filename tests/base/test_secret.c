@@ -52,6 +52,10 @@ static void test_hex(void **state)
     char out[11];
     ft_hex(data, sizeof data, out);
     assert_string_equal(out, "000ff0abff");
+    assert_true(ft_hex_is(out, strlen(out)));
+    assert_false(ft_hex_is(out, strlen(out) - 1));
+    assert_false(ft_hex_is("0G", 2));
+    assert_false(ft_hex_is("0A", 2));
     ft_hex(data, 0, out);
     assert_string_equal(out, "");
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/secret.h"
 #include "hub/answer.h"
 #include "hub/name.h"
 
@@ -31,16 +32,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     ft_ollama_layer layer;
     ft_error err = {0};
     if (ft_ollama_manifest_read((const char *)data, n, &err, &layer) == FT_OK)
-        require(ft_hub_is_hex(layer.sha256, FT_SHA256_HEX_SIZE - 1) && layer.bytes > 0);
+        require(ft_hex_is(layer.sha256, FT_SHA256_HEX_SIZE - 1) && layer.bytes > 0);
     if (ft_hub_answer_read((const char *)data, n, &err, &files) != FT_OK) {
         require(err.message[0] != 0 && !files.file);
         return 0;
     }
-    require(ft_hub_is_hex(files.commit, FT_HUB_COMMIT_SIZE - 1));
+    require(ft_hex_is(files.commit, FT_HUB_COMMIT_SIZE - 1));
     for (size_t i = 0; i < files.n; i++) {
         const ft_hub_file *file = &files.file[i];
         require(ft_hub_path_is_below(file->path) && ft_hub_path_is_gguf(file->path));
-        require(!file->sha256[0] || ft_hub_is_hex(file->sha256, FT_SHA256_HEX_SIZE - 1));
+        require(!file->sha256[0] || ft_hex_is(file->sha256, FT_SHA256_HEX_SIZE - 1));
         require(file->bytes > 0 && (i == 0 || strcmp(files.file[i - 1].path, file->path) < 0));
         require(ft_hub_files_at(&files, i).n <= files.n - i);
         check_choice(&files, file->path);
