@@ -23,8 +23,6 @@ TOKENS = 64
 TURNS = 5
 LONG_TOKENS = 256  # in the long form: most pieces come when all prompts have been read
 CROWDS = 3         # one after the other in a turn: a second that is slow by chance must not decide
-KV_TOKENS = 8192
-PROMPT = "The quick brown fox jumps over the lazy dog, and then it sleeps in the sun. "
 P99_MOST = 1.1
 IDLE_S = 5  # --idle-s of the server: longer than a person here is ever silent
 ATTACKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "attacker.py")
@@ -114,21 +112,10 @@ def under(world, kind, server, asked, pool=None, edge=None):
 
 
 def serve(world):
-    flags = ["--kv-tokens", str(KV_TOKENS)]
+    flags = []
     if world.knows("serve", "--idle-s"):
         flags += ["--idle-s", str(IDLE_S)]
-    server = w.Server(world, *flags, core=world.server_core)
-    if world.long:
-        fill(server)
-    return server
-
-
-def fill(server):
-    """Prompts that take the whole KV pool. Its memory is the operator's choice, and no attack's."""
-    tokens = 0
-    while tokens < KV_TOKENS:
-        answer = chat.chat(server.http, chat.Ask(f"{tokens}. {PROMPT * 90}", 0, 1))
-        tokens += answer.usage["prompt_tokens"]
+    return chat.full_server(world, *flags, core=world.server_core)
 
 
 def compare(world, kind, server, asked):

@@ -8,11 +8,15 @@ import json
 import threading
 import time
 
+import world as w
+
 TIMEOUT_S = 180
 WORDS = ("Once upon a time there was a", "The lighthouse keeper wrote that the storm had",
          "To bake a good bread you need", "In the year 1887 a small town in",
          "My favourite colour has always been", "The river runs through the valley and",
          "She opened the letter, read it twice and", "Every morning the baker's dog")
+POOL_TOKENS = 8192
+FILLER = "The quick brown fox jumps over the lazy dog, and then it sleeps in the sun. " * 90
 
 
 class Ask:
@@ -128,3 +132,13 @@ def crowd(ports, asked):
 def percentile(values, share):
     values = sorted(values)
     return values[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+
+
+def full_server(world, *flags, **how):
+    """A server whose whole KV pool has been written once. The operator chooses the pool's size, no stranger;
+    and with huge pages one token can take a page of each of the pool's tensors, 120 MB of the demo target's."""
+    server = w.Server(world, "--kv-tokens", str(POOL_TOKENS), *flags, **how)
+    tokens = 0
+    while tokens < POOL_TOKENS:
+        tokens += chat(server.http, Ask(f"{tokens}. {FILLER}", 0, 1)).usage["prompt_tokens"]
+    return server

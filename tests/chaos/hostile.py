@@ -57,7 +57,7 @@ class Scene:
     def __init__(self, world):
         self.world = world
         self.owned = Owned()
-        self.server = w.Server(world)
+        self.server = chat.full_server(world)
         self.relay = r.Relay(self.server.grpc, self.owned.watch)
         self.edge = w.Edge(world, [self.relay.port], "--draft", "tree:12:4")
         self.asked = chat.asks(PEOPLE, world.seed, TOKENS)
