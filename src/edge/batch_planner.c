@@ -188,17 +188,49 @@ static ft_status in_sequence(const ft_batch_planner *p, const ft_plan_problem *p
     return status;
 }
 
-/* The plan with drafts, and that without. */
+/* The least that a plan with drafts can take: verifications alone, of all tasks in one batch. Several
+ * batches have more passes, each with the cost of a pass without rows. Uses p->task and p->size. */
+static ft_status least_drafted_s(const ft_batch_planner *p, const ft_plan_problem *problem,
+                                 ft_error *err, double *least_s)
+{
+    static const double free_us[FT_COST_FACTORS];
+    ft_stage_costs times = *(const ft_stage_costs *)problem->times_ctx;
+    ft_plan_problem bare = *problem;
+    ft_status status = FT_OK;
+    times.draft = free_us;
+    times.draft_read_us = 0;
+    bare.times_ctx = &times;
+    bare.delay_s = 0;
+    *least_s = INFINITY;
+    for (uint32_t i = 0; i < bare.n; i++)
+        p->task[i] = i;
+    p->size[0] = bare.n;
+    for (uint32_t l = bare.length_least; l <= bare.length_most && status == FT_OK; l++) {
+        const ft_plan_given given = {l, 1, p->size, p->task};
+        ft_batch_plan plan;
+        status = ft_batch_plan_given(&bare, &given, err, &plan);
+        *least_s = fmin(*least_s, status == FT_OK ? plan.inf_s : INFINITY);
+        ft_batch_plan_deinit(&plan);
+    }
+    return status;
+}
+
+/* The plan with drafts, and that without. The search for the former is left out where even its
+ * bound is no better. */
 static ft_status make(const ft_batch_planner *p, ft_plan_problem problem, ft_error *err,
                       ft_batch_plan *plan)
 {
     ft_batch_plan plain = {0};
+    double least_s = 0;
     ft_status status = FT_OK;
     *plan = (ft_batch_plan){0};
     if (p->how.length_least == 0)
         status = make_undrafted(p, &problem, err, &plain);
     problem.length_least = ft_max_u32(problem.length_least, 1);
-    if (status == FT_OK && problem.length_most > 0)
+    if (status == FT_OK && plain.n_batches > 0)
+        status = least_drafted_s(p, &problem, err, &least_s);
+    if (status == FT_OK && problem.length_most > 0 &&
+        (plain.n_batches == 0 || least_s < plain.inf_s))
         status = make_by(p, &problem, err, plan);
     if (status == FT_OK && p->how.one_at_a_time && !p->how.sequence && plan->n_batches > 0)
         status = in_sequence(p, &problem, err, plan);

@@ -94,6 +94,31 @@ static void test_lengths(void **state)
     ft_batch_planner_deinit(&w.planner);
 }
 
+/* A free choice of the length, from 0 on, is never worse than any length that is asked for: the search
+ * that is left out could not have won. */
+static void test_free_choice(void **state)
+{
+    uint32_t drafted = 0;
+    (void)state;
+    for (uint32_t i = 0; i < 36; i++) {
+        const double us[2][2] = {{50 * (1 + i % 3), 5 * (1 + i / 3 % 3)},
+                                 {1000 * pow(4, i / 9), 10 * pow(4, i % 4)}};
+        world w;
+        make(&w, &usual, us);
+        const ft_batch_order free_choice = plan(&w, TASKS);
+        drafted += free_choice.length > 0;
+        ft_batch_planner_deinit(&w.planner);
+        for (uint32_t length = 0; length <= usual.length_most; length++) {
+            ft_batch_planner_opts asked = usual;
+            asked.length_least = asked.length_most = length;
+            make(&w, &asked, us);
+            assert_true(free_choice.left_s <= plan(&w, TASKS).left_s * (1 + 1e-9));
+            ft_batch_planner_deinit(&w.planner);
+        }
+    }
+    assert_true(drafted > 0 && drafted < 36);
+}
+
 /* The other tasks alone; memory for a part of them; the caller's limits; not all at once. */
 static void test_limits(void **state)
 {
@@ -242,8 +267,9 @@ static void test_replan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lengths), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_trip),    cmocka_unit_test(test_reading),
-        cmocka_unit_test(test_trial),   cmocka_unit_test(test_replan)};
+        cmocka_unit_test(test_lengths), cmocka_unit_test(test_free_choice),
+        cmocka_unit_test(test_limits),  cmocka_unit_test(test_trip),
+        cmocka_unit_test(test_reading), cmocka_unit_test(test_trial),
+        cmocka_unit_test(test_replan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
