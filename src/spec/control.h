@@ -73,8 +73,8 @@ typedef struct ft_control {
     uint32_t budget, depth; /* of the best tree */
     bool probe_sloped;      /* what the last probe assumed */
     /* Time of shadows, and time that probes were expected to lose, less the share that is
-     * allowed. */
-    double shadow_us, probe_us;
+     * allowed; and all time so far. */
+    double shadow_us, probe_us, past_us;
 } ft_control;
 
 /* What the rest of the text and the server allow now. */

@@ -238,11 +238,24 @@ static bool is_cold(const ft_control *c, const ft_control_round *r)
            (double)(r->draft_us + r->verify_us) > TIMES.cold * expected_us;
 }
 
+/* The share of the time that probes may lose. How long what they find will be of use is not known:
+ * about as long as it has been (so far). Then the loss in sum should grow as the root of time, as
+ * Exp3's does (Auer, Cesa-Bianchi, Freund and Schapire, 2002); the unit is what a token takes. But
+ * conditions change, and so the share does not vanish. */
+static double probe_share(const ft_control *c)
+{
+    const double token_us = ft_control_token_us(c);
+    if (c->past_us <= token_us)
+        return TRIES.probe_first;
+    return fmax(TRIES.probe_first * sqrt(token_us / c->past_us), TRIES.probe_share);
+}
+
 /* Time that allows a share for what is tried. */
 static void passed(ft_control *c, double us)
 {
+    c->past_us += us;
     c->shadow_us = fmax(c->shadow_us - TRIES.shadow_share * us, 0);
-    c->probe_us = fmax(c->probe_us - TRIES.probe_share * us, 0);
+    c->probe_us = fmax(c->probe_us - probe_share(c) * us, 0);
 }
 
 void ft_control_saw_round(ft_control *c, const ft_control_round *r)
@@ -268,6 +281,7 @@ void ft_control_saw_run(ft_control *c, uint32_t tokens, int64_t us, uint32_t hin
         return;
     const double before_us = c->running && c->run_us > 0 ? ft_control_token_us(c) : 0;
     const double sample_us = (double)us / tokens;
+    passed(c, (double)us);
     if (before_us > 0 && is_chance(&c->run_far, sample_us / before_us - 1, TIMES.noise))
         return;
     c->run_us = before_us > 0 ? before_us + TIMES.smooth * (sample_us - before_us) : sample_us;
@@ -278,7 +292,6 @@ void ft_control_saw_run(ft_control *c, uint32_t tokens, int64_t us, uint32_t hin
         c->verify_token_us = c->run_us;
     c->verify.doubt = fmin(c->verify.doubt + TIMES.slope_drift * TIMES.slope_drift,
                            TIMES.slope_doubt * TIMES.slope_doubt);
-    passed(c, (double)us);
 }
 
 void ft_control_saw_shadow(ft_control *c, uint32_t nodes, uint32_t depth, uint32_t n_path,

@@ -81,12 +81,14 @@
     /* half unclear, double unclear */
 
 /* control.c: what is tried although the estimates say no. */
-#define FT_SPEC_TUNING_TRIES(T, g)                                                           \
-    T(g, REAL, SCALED, shadow_share, 0.02, "share of the time for drafts that are not sent") \
-    /* half -2.0 % jitter, double +2.7 % far */                                              \
-    T(g, COUNT, SCALED, shadow_depth, 4, "levels of such a draft")                           \
-    /* half +1.6 % relay, double unclear */                                                  \
-    T(g, REAL, SCALED, probe_share, 0.02, "share of the time that tried trees may lose")     \
+#define FT_SPEC_TUNING_TRIES(T, g)                                                              \
+    T(g, REAL, SCALED, shadow_share, 0.02, "share of the time for drafts that are not sent")    \
+    /* half -2.0 % jitter, double +2.7 % far */                                                 \
+    T(g, COUNT, SCALED, shadow_depth, 4, "levels of such a draft")                              \
+    /* half +1.6 % relay, double unclear */                                                     \
+    T(g, REAL, SCALED, probe_first, 0.2, "that share at first; it falls with the root of time") \
+    /* half unclear, double unclear */                                                          \
+    T(g, REAL, SCALED, probe_share, 0.02, "share of the time that tried trees may lose")        \
     /* half +1.3 % weak, double -1.1 % dear */
 
 /* depth.c: how deep a draft is. */
