@@ -180,6 +180,15 @@ static void connect_servers(edge_app *app)
     edge->draft.resolution = app->f.lattice;
 }
 
+static void keep_what_is_learnt(edge_app *app)
+{
+    const ft_edge_opts *edge = &app->f.edge.opts;
+    char of[1024];
+    snprintf(of, sizeof of, "edge %s %d %s", app->f.servers, edge->n_threads,
+             app->f.device.names ? app->f.device.names : "");
+    ft_edge_flags_keep(&app->f.edge, of);
+}
+
 /* Asks the servers for their Info, until a signal. No answer is not an error: a server may come
  * later. If all have answered and none fits this edge, that is one. */
 static ft_status meet_server(edge_app *app, ft_error *err)
@@ -349,6 +358,7 @@ static int run(void *options, int n_words, char **words)
         status = load(&app, &err);
     if (status == FT_OK) {
         connect_servers(&app);
+        keep_what_is_learnt(&app);
         status = meet_server(&app, &err);
     }
     if (status == FT_OK && !ft_cmd_stopped()) {

@@ -137,6 +137,16 @@ static ft_status load(run_app *app, ft_error *err)
     return status;
 }
 
+static void keep_what_is_learnt(run_app *app)
+{
+    const run_flags *f = &app->f;
+    char of[256];
+    snprintf(of, sizeof of, "run %d %s %d %s %" PRId64, f->verifier.n_threads,
+             f->memory.size ? f->memory.size : "", (int)f->verifier.kv_type,
+             f->device.names ? f->device.names : "", f->device.n_gpu_layers);
+    ft_edge_flags_keep(&app->f.edge, of);
+}
+
 static ft_status start(run_app *app, ft_error *err)
 {
     ft_verifier_opts *verifier = &app->f.verifier;
@@ -162,6 +172,7 @@ static ft_status start(run_app *app, ft_error *err)
     edge->n_threads = verifier->n_threads;
     edge->turn = verifier->turn;
     edge->reconnect_ms = RECONNECT_MS;
+    keep_what_is_learnt(app);
     if (app->memory.streamed) /* drafts cost little beside reading the target: begin with them */
         edge->verify_us = ft_verifier_pass_us(app->verifier);
     return ft_edge_create(edge, err, &app->edge);

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "cmd/models.h"
+#include "hub/cache.h"
 
 #define AUTO_BUDGET 32 /* nodes: SpecEdge's budget (section 5) */
 #define AUTO_DEPTH  16 /* levels that the controller tells apart; lookups have no limit */
@@ -85,6 +88,9 @@ static const ft_flag edge_rows[] = {
      "go on drafting while the target checks; by default edge does so, and run with --memory if "
      "drafts take a good part of a round"},
     {"--no-speculation", NULL, FT_FLAG(ft_edge_flags, no_speculation), NULL, "never draft"},
+    {"--forget", NULL, FT_FLAG(ft_edge_flags, forget), NULL,
+     "begin without what earlier runs have learnt of when drafts pay, and keep nothing for later "
+     "ones"},
     {"--trace", NULL, FT_FLAG(ft_edge_flags, trace_path), "FILE",
      "record drafts and verdicts (token ids and numbers, SQLite) for train predictor"},
     {"--trace-mb", NULL, FT_FLAG(ft_edge_flags, trace_mb), "N",
@@ -353,8 +359,28 @@ ft_status ft_timeline_flags_open(const ft_timeline_flags *flags, const char *pro
     return flags->path ? ft_timeline_open(&opts, err, out) : FT_OK;
 }
 
+void ft_edge_flags_keep(ft_edge_flags *flags, const char *of)
+{
+    const ft_hub_opts hub = ft_models_opts();
+    ft_error err = {0};
+    if (flags->forget)
+        return;
+    ft_status status = ft_hub_learnt_folder(&hub.env, &err, &flags->kept_folder);
+    if (status == FT_OK)
+        status = ft_cache_make_folder(flags->kept_folder, &err);
+    if (status != FT_OK) {
+        FT_LOGW("edge", "what is learnt is not kept why=\"%s\"", err.message);
+        return;
+    }
+    flags->kept_of = strdup(of);
+    flags->opts.kept.folder = flags->kept_of ? flags->kept_folder : NULL;
+    flags->opts.kept.of = flags->kept_of;
+}
+
 void ft_edge_flags_close(ft_edge_flags *flags)
 {
+    free(flags->kept_folder);
+    free(flags->kept_of);
     ft_trace_close(flags->opts.trace);
     ft_timeline_close(flags->opts.timeline);
     ft_predictor_deinit(&flags->store);

@@ -188,8 +188,9 @@ static ft_status in_sequence(const ft_batch_planner *p, const ft_plan_problem *p
     return status;
 }
 
-/* The least that a plan with drafts can take: verifications alone, of all tasks in one batch. Several
- * batches have more passes, each with the cost of a pass without rows. Uses p->task and p->size. */
+/* The least that a plan with drafts can take: verifications alone, of all tasks in one batch.
+ * Several batches have more passes, each with the cost of a pass without rows. Uses p->task and
+ * p->size. */
 static ft_status least_drafted_s(const ft_batch_planner *p, const ft_plan_problem *problem,
                                  ft_error *err, double *least_s)
 {

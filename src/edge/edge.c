@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "edge/edge_internal.h"
+#include "edge/kept.h"
 #include "edge/record.h"
 #include "edge/rule_auto.h"
 #include "edge/text_rule.h"
@@ -93,7 +94,7 @@ void ft_edge_leave(ft_edge *edge, const ft_edge_start *start, const ft_edge_end 
     edge->running--;
     if (end->rule == start->rule) {
         edge->learnt[start->kind] = end->learnt;
-        edge->begun[start->kind] = true;
+        edge->begun[start->kind] = edge->learns = true;
     }
     if (edge->how.rule_auto)
         edge->limits = *end->limits;
@@ -276,6 +277,7 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
         ft_edge_destroy(edge);
         return status;
     }
+    ft_edge_kept_load(edge);
     *out = edge;
     return FT_OK;
 }
@@ -284,6 +286,8 @@ void ft_edge_destroy(ft_edge *edge)
 {
     if (!edge)
         return;
+    if (edge->learns)
+        ft_edge_kept_save(edge);
     ft_engine_destroy(edge->drafts.engine);
     ft_rule_work_destroy(edge->drafts.work);
     ft_engine_lock_deinit(&edge->drafts.lock);

@@ -53,7 +53,8 @@ struct ft_edge {
 
     pthread_mutex_t mutex; /* guards what follows */
     ft_edge_learnt learnt[FT_RULE_KINDS];
-    bool begun[FT_RULE_KINDS]; /* a text of this kind has ended */
+    bool begun[FT_RULE_KINDS]; /* `learnt` is of texts */
+    bool learns;               /* a text has ended in this process */
     ft_msg_limits limits;      /* of the server that texts met last; without `rule_auto` as of
                                   creation */
     uint32_t texts_unknown;    /* of the last choice (spec/rule_choice.h) */

@@ -74,14 +74,24 @@ void ft_hub_places_deinit(ft_hub_places *places)
     *places = (ft_hub_places){0};
 }
 
-ft_status ft_hub_offers_folder(const ft_hub_env *env, ft_error *err, char **out)
+static ft_status own_folder(const ft_hub_env *env, const char *name, ft_error *err, char **out)
 {
     *out = NULL;
     if (set(env->xdg_cache_home))
-        *out = ft_cache_text("%s/foretoken/offers", env->xdg_cache_home);
+        *out = ft_cache_text("%s/foretoken/%s", env->xdg_cache_home, name);
     else if (set(env->home))
-        *out = ft_cache_text("%s/.cache/foretoken/offers", env->home);
+        *out = ft_cache_text("%s/.cache/foretoken/%s", env->home, name);
     else
         return ft_error_set(err, FT_INVALID, "neither XDG_CACHE_HOME nor HOME is set");
     return *out ? FT_OK : ft_error_set(err, FT_NOMEM, "out of memory");
+}
+
+ft_status ft_hub_offers_folder(const ft_hub_env *env, ft_error *err, char **out)
+{
+    return own_folder(env, "offers", err, out);
+}
+
+ft_status ft_hub_learnt_folder(const ft_hub_env *env, ft_error *err, char **out)
+{
+    return own_folder(env, "learnt", err, out);
 }

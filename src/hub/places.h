@@ -38,5 +38,7 @@ void ft_hub_places_deinit(ft_hub_places *places);
 /* Where the drafts are kept that servers have offered. The caller frees *out. FT_INVALID: no
  * variable says where the cache is; FT_NOMEM. */
 FT_WARN_UNUSED ft_status ft_hub_offers_folder(const ft_hub_env *env, ft_error *err, char **out);
+/* The same of what edges have learnt (edge/kept.h). */
+FT_WARN_UNUSED ft_status ft_hub_learnt_folder(const ft_hub_env *env, ft_error *err, char **out);
 
 #endif

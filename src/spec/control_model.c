@@ -229,12 +229,14 @@ double ft_control_busy_us(const ft_control *c)
     return fmax((1 - TIMES.others_margin) * c->others_us - TIMES.others_off * c->others_off_us, 0);
 }
 
-/* Whether this is the first tree, and it was far slower than the warm-up and the first run let one
- * expect. Then its times are those of cold caches and tell nothing of later trees. */
+/* Whether this is the first tree, and it was far slower than what is known lets one expect: the
+ * warm-up and the first run, or an earlier process. Then its times are those of cold caches and
+ * tell nothing of later trees. */
 static bool is_cold(const ft_control *c, const ft_control_round *r)
 {
-    double expected_us = ft_control_line_at(&c->draft, r->depth) + c->run_us;
-    return !c->warm && r->nodes > 0 && c->run_us > 0 && c->verify.n == 0 &&
+    const double verify_us = c->verify.n > 0 ? ft_control_line_at(&c->verify, r->nodes) : c->run_us;
+    const double expected_us = ft_control_line_at(&c->draft, r->depth) + verify_us;
+    return !c->warm && r->nodes > 0 && c->run_us > 0 &&
            (double)(r->draft_us + r->verify_us) > TIMES.cold * expected_us;
 }
 

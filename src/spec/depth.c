@@ -5,6 +5,7 @@
 #include "spec/depth.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/num.h"
 #include "spec/tuning.h"
@@ -55,4 +56,24 @@ void ft_depth_saw_round(ft_depth *d, const ft_depth_round *r)
     d->us = d->us * TUNE.fade + us;
     d->reached = d->reached * TUNE.fade + ft_min_u32(r->tokens, r->levels);
     d->passed = d->passed * TUNE.fade + ft_min_u32(r->tokens - (r->tokens > 0), r->levels);
+}
+
+void ft_depth_keep(const ft_depth *d, double out[FT_DEPTH_KEPT])
+{
+    const double numbers[FT_DEPTH_KEPT] = {d->forward_us, d->tokens, d->us, d->reached, d->passed};
+    memcpy(out, numbers, sizeof numbers);
+}
+
+bool ft_depth_take_up(ft_depth *d, const double in[FT_DEPTH_KEPT])
+{
+    const double kept = ft_spec_tune->tries.kept;
+    for (int i = 0; i < FT_DEPTH_KEPT; i++)
+        if (!(in[i] >= 0 && in[i] <= 1e12)) /* a NaN neither */
+            return false;
+    *d = (ft_depth){.forward_us = in[0],
+                    .tokens = kept * in[1],
+                    .us = kept * in[2],
+                    .reached = kept * in[3],
+                    .passed = kept * in[4]};
+    return true;
 }

@@ -54,4 +54,9 @@ typedef struct ft_depth_round {
 /* A verdict on a tree came. */
 void ft_depth_saw_round(ft_depth *depth, const ft_depth_round *round);
 
+/* What was learnt, as numbers for another process, as in spec/control_kept.h. */
+#define FT_DEPTH_KEPT 5
+void ft_depth_keep(const ft_depth *depth, double out[FT_DEPTH_KEPT]);
+bool ft_depth_take_up(ft_depth *depth, const double in[FT_DEPTH_KEPT]);
+
 #endif

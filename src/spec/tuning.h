@@ -89,7 +89,9 @@
     T(g, REAL, SCALED, probe_first, 0.2, "that share at first; it falls with the root of time") \
     /* half unclear, double unclear */                                                          \
     T(g, REAL, SCALED, probe_share, 0.02, "share of the time that tried trees may lose")        \
-    /* half +1.3 % weak, double -1.1 % dear */
+    /* half +1.3 % weak, double -1.1 % dear */                                                  \
+    T(g, REAL, FROM_ONE, kept, 0.5, "share of an earlier process's counts that counts")         \
+    /* half not met, double not met */
 
 /* depth.c: how deep a draft is. */
 #define FT_SPEC_TUNING_DEPTH(T, g)                                                        \

@@ -225,7 +225,7 @@ class World:
         self.draft = os.path.join(ROOT, "models", "smollm2-draft-17m-q8_0.gguf")
         self.target = os.environ["FT_TARGET"]
         self.folder = tempfile.mkdtemp(prefix="foretoken-chaos-")
-        self.environment = {**os.environ, "FORETOKEN_LOG": "info",
+        self.environment = {**os.environ, "FORETOKEN_LOG": "info", "XDG_CACHE_HOME": self.folder,
                             "ASAN_OPTIONS": "quarantine_size_mb=16:" + os.environ.get("ASAN_OPTIONS", "")}
         self.programs, self.failures, self.count = [], [], 0
         self.part = self.case = ""

@@ -94,8 +94,8 @@ static void test_lengths(void **state)
     ft_batch_planner_deinit(&w.planner);
 }
 
-/* A free choice of the length, from 0 on, is never worse than any length that is asked for: the search
- * that is left out could not have won. */
+/* A free choice of the length, from 0 on, is never worse than any length that is asked for: the
+ * search that is left out could not have won. */
 static void test_free_choice(void **state)
 {
     uint32_t drafted = 0;

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// {"version": 1, "of": "HASH", "exact": [...], "ratio": [...]}: the numbers of a kind of rule are
+// those of the controller, of the depth and of the calibration. A file's name goes by the hash, and
+// there are SLOTS names: two subjects that share one overwrite each other. Called by the thread
+// that makes or destroys the edge; no other one has it then.
+#include "edge/kept.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json_file.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/secret.h"
+#include "spec/control_kept.h"
+
+#define VERSION 1
+#define SLOTS   64
+#define DIGITS  9 /* of a number */
+
+enum { CALIBRATION = FT_CONTROL_KEPT + FT_DEPTH_KEPT, NUMBERS = CALIBRATION + 4 };
+
+static const char *const kind_name[FT_RULE_KINDS] = {
+    [FT_RULE_KIND_EXACT] = "exact", [FT_RULE_KIND_RATIO] = "ratio"};
+
+/* ---- a kind's numbers ---- */
+
+static bool numbers_of(const ft_edge_learnt *learnt, double out[NUMBERS])
+{
+    const ft_steer_learnt *at = &learnt->at[FT_PLACE_SERVER];
+    const ft_calibration *c = &learnt->calibration;
+    if (!ft_control_keep(&at->control, out))
+        return false;
+    ft_depth_keep(&at->depth, out + FT_CONTROL_KEPT);
+    out[CALIBRATION] = (double)c->sharpness;
+    out[CALIBRATION + 1] = (double)c->rest;
+    out[CALIBRATION + 2] = (double)c->weight;
+    out[CALIBRATION + 3] = (double)c->rest_weight;
+    return true;
+}
+
+static bool is_legal(const ft_calibration *c)
+{
+    return c->sharpness >= 0 && c->sharpness < 1e3f && fabsf(c->rest) < 1e3f && c->weight >= 0 &&
+           c->weight < 1e9f && c->rest_weight >= 0 && c->rest_weight < 1e9f;
+}
+
+static bool take_up(ft_edge_learnt *learnt, const double in[NUMBERS])
+{
+    ft_edge_learnt next = *learnt;
+    ft_steer_learnt *at = &next.at[FT_PLACE_SERVER];
+    const double *c = in + CALIBRATION;
+    next.calibration = (ft_calibration){(float)c[0], (float)c[1], (float)c[2], (float)c[3]};
+    if (!is_legal(&next.calibration) || !ft_control_take_up(&at->control, in) ||
+        !ft_depth_take_up(&at->depth, in + FT_CONTROL_KEPT))
+        return false;
+    *learnt = next;
+    return true;
+}
+
+/* ---- the text ---- */
+
+static bool add_kind(json_t *file, const char *name, const double numbers[NUMBERS])
+{
+    json_t *list = json_array();
+    bool ok = json_object_set_new(file, name, list) == 0;
+    for (int i = 0; i < NUMBERS && ok; i++)
+        ok = json_array_append_new(list, json_real(numbers[i])) == 0;
+    return ok;
+}
+
+static int append(const char *bytes, size_t n, void *out)
+{
+    return ft_buf_append(out, bytes, n) == FT_OK ? 0 : -1;
+}
+
+ft_status ft_edge_kept_write(const ft_edge_kept *kept, ft_buf *out)
+{
+    double numbers[NUMBERS];
+    char of[17];
+    snprintf(of, sizeof of, "%016llx", (unsigned long long)kept->of);
+    json_t *file = json_pack("{s:i, s:s}", "version", VERSION, "of", of);
+    bool ok = file != NULL;
+    for (int i = 0; i < FT_RULE_KINDS && ok; i++)
+        if (kept->known[i] && numbers_of(&kept->learnt[i], numbers))
+            ok = add_kind(file, kind_name[i], numbers);
+    ok = ok && json_dump_callback(file, append, out, JSON_REAL_PRECISION(DIGITS)) == 0;
+    json_decref(file);
+    return ok ? FT_OK : FT_NOMEM;
+}
+
+static bool read_kind(const json_t *list, ft_edge_learnt *learnt)
+{
+    double numbers[NUMBERS];
+    if (json_array_size(list) != NUMBERS)
+        return false;
+    for (size_t i = 0; i < NUMBERS; i++) {
+        const json_t *number = json_array_get(list, i);
+        if (!json_is_number(number))
+            return false;
+        numbers[i] = json_number_value(number);
+    }
+    return take_up(learnt, numbers);
+}
+
+static ft_status read_file(const json_t *file, const ft_edge_kept *kept, ft_error *err)
+{
+    const char *of = json_string_value(json_object_get(file, "of"));
+    ft_edge_learnt next[FT_RULE_KINDS];
+    bool known[FT_RULE_KINDS] = {false};
+    char own[17];
+    snprintf(own, sizeof own, "%016llx", (unsigned long long)kept->of);
+    if (json_integer_value(json_object_get(file, "version")) != VERSION || !of)
+        return ft_error_set(err, FT_INVALID, "not a file of version %d", VERSION);
+    if (strcmp(of, own) != 0)
+        return ft_error_set(err, FT_NOT_FOUND, "about other models or servers");
+    for (int i = 0; i < FT_RULE_KINDS; i++) {
+        const json_t *list = json_object_get(file, kind_name[i]);
+        next[i] = kept->learnt[i];
+        known[i] = list != NULL;
+        if (list && !read_kind(list, &next[i]))
+            return ft_error_set(err, FT_INVALID, "wrong numbers of rule %s", kind_name[i]);
+    }
+    for (int i = 0; i < FT_RULE_KINDS; i++) {
+        kept->learnt[i] = next[i];
+        kept->known[i] = known[i];
+    }
+    return FT_OK;
+}
+
+ft_status ft_edge_kept_read(const char *text, size_t n, const ft_edge_kept *kept, ft_error *err)
+{
+    json_t *file = NULL;
+    ft_status status = ft_json_parse(text, n, err, &file);
+    if (status == FT_OK)
+        status = read_file(file, kept, err);
+    json_decref(file);
+    return status;
+}
+
+/* ---- the file ---- */
+
+/* What decides how long things take, and what is accepted. */
+static uint64_t subject(const ft_edge *edge)
+{
+    const uint64_t models[] = {edge->drafts.fingerprint, edge->info.target,
+                               (uint64_t)edge->how.draft_by};
+    uint64_t hash = ft_fnv64(FT_FNV64_INIT, models, sizeof models);
+    hash = ft_fnv64(hash, edge->info.kernels, strlen(edge->info.kernels));
+    return ft_fnv64(hash, edge->how.kept.of, strlen(edge->how.kept.of));
+}
+
+static char *path_of(const ft_edge *edge, const char *end)
+{
+    const size_t room = strlen(edge->how.kept.folder) + 64;
+    char *path = malloc(room);
+    if (path)
+        snprintf(path, room, "%s/pair-%02d.json%s", edge->how.kept.folder,
+                 (int)(subject(edge) % SLOTS), end);
+    return path;
+}
+
+static void load_file(ft_edge *edge, const char *path)
+{
+    const ft_edge_kept kept = {subject(edge), edge->learnt, edge->begun};
+    ft_error err = {0};
+    char *text = NULL;
+    size_t n = 0;
+    ft_status status = ft_file_read(path, FT_JSON_FILE_MAX, &err, &text, &n);
+    if (status == FT_OK)
+        status = ft_edge_kept_read(text, n, &kept, &err);
+    if (status == FT_OK)
+        FT_LOGI("edge", "begins with what an earlier process learnt path=%s", path);
+    else if (status != FT_NOT_FOUND)
+        FT_LOGW("edge", "what an earlier process learnt is ignored path=%s why=\"%s\"", path,
+                err.message);
+    free(text);
+}
+
+void ft_edge_kept_load(ft_edge *edge)
+{
+    char *path = edge->how.kept.folder ? path_of(edge, "") : NULL;
+    if (path && access(path, F_OK) == 0)
+        load_file(edge, path);
+    free(path);
+}
+
+/* Whole or not at all. */
+static bool write_file(const char *path, const char *part, const ft_buf *text)
+{
+    FILE *file = fopen(part, "wx");
+    if (!file)
+        return false;
+    bool ok = fwrite(text->data, 1, text->len, file) == text->len;
+    ok = fclose(file) == 0 && ok && rename(part, path) == 0;
+    if (!ok)
+        (void)unlink(part);
+    return ok;
+}
+
+static void save_file(ft_edge *edge, const char *path, const char *part)
+{
+    const ft_edge_kept kept = {subject(edge), edge->learnt, edge->begun};
+    ft_buf text = {0};
+    if (ft_edge_kept_write(&kept, &text) == FT_OK && !write_file(path, part, &text))
+        FT_LOGW("edge", "what was learnt is not kept path=%s why=\"%s\"", path, strerror(errno));
+    ft_buf_deinit(&text);
+}
+
+void ft_edge_kept_save(ft_edge *edge)
+{
+    char end[32];
+    if (!edge->how.kept.folder)
+        return;
+    snprintf(end, sizeof end, ".%ld", (long)getpid());
+    char *path = path_of(edge, ""), *part = path_of(edge, end);
+    if (path && part)
+        save_file(edge, path, part);
+    free(path);
+    free(part);
+}
