@@ -84,6 +84,23 @@ ft_llama() {
         touch "$venv/.done"
     fi
     FT_LLAMA_PREFIX=$(echo "$venv"/lib/python3*/site-packages)
+    ft_llama_common "$venv" >>"$log" 2>&1 || ft_say "no headers of libllama-common (log: $log): bench local" \
+        "measures llama.cpp in none of its ways"
+}
+
+# ft_llama_common VENV: puts the headers of libllama-common into the prefix, for `bench local`. The package installs
+# the library without them.
+ft_llama_common() {
+    local to="$FT_LLAMA_PREFIX/include/llama-common" part="$1/common.part"
+    [ ! -e "$to" ] || return 0
+    rm -rf "$part"
+    mkdir -p "$part/llama-common" &&
+        PATH="$1/bin:$PATH" "$1/bin/python" -m pip --disable-pip-version-check download -q --no-cache-dir --no-deps \
+            --no-build-isolation --no-binary llama-cpp-python --require-hashes -d "$part" \
+            -r "$FT_ROOT/tools/requirements-llama.txt" &&
+        tar -xzf "$part"/llama_cpp_python-*.tar.gz -C "$part/llama-common" --strip-components 4 --wildcards \
+            'llama_cpp_python-*/vendor/llama.cpp/common/*.h' &&
+        mv -T "$part/llama-common" "$to" && rm -rf "$part"
 }
 
 # ft_target: sets FT_TARGET to the demo target as its package ships it (Q4_1). It is used as it is: made

@@ -17,6 +17,8 @@ typedef struct ft_clock {
 ft_clock ft_clock_monotonic(void);
 /* Its time, for modules that no test wants at another one. */
 int64_t ft_monotonic_us(void);
+/* How long this process has run, in steps of the kernel's ticks (10 ms); -1: not known. */
+int64_t ft_process_age_us(void);
 
 static inline int64_t ft_clock_now_us(const ft_clock *clock)
 {

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,4 +109,78 @@ ft_status ft_bench_prompts_load(const char *path, size_t most, ft_error *err, ft
     else if (most > 0 && out->n > most)
         thin(out, most);
     return status;
+}
+
+/* ---- choosing ---- */
+
+static bool listed(const char *list, const char *category)
+{
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        const size_t n = strcspn(at, ",");
+        if (strlen(category) == n && strncmp(at, category, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static ft_status check_categories(const ft_bench_prompts *prompts, const char *list, ft_error *err)
+{
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        const size_t n = strcspn(at, ",");
+        bool found = false;
+        for (size_t i = 0; i < prompts->n && !found; i++)
+            found = strlen(prompts->items[i].category) == n &&
+                    strncmp(prompts->items[i].category, at, n) == 0;
+        if (!found)
+            return ft_error_set(err, FT_INVALID, "no prompt has the category '%.*s'", (int)n, at);
+    }
+    return FT_OK;
+}
+
+typedef struct ranked {
+    size_t rank, at; /* how many of its category are before it; its place in the file */
+} ranked;
+
+static int by_rank(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+ft_status ft_bench_prompts_keep(ft_bench_prompts *prompts, const char *categories, size_t most,
+                                ft_error *err)
+{
+    ft_status status = check_categories(prompts, categories, err);
+    if (status != FT_OK)
+        return status;
+    ranked *order = calloc(prompts->n, sizeof *order);
+    ft_bench_prompt *all = malloc(prompts->n * sizeof *all);
+    size_t n = 0;
+    if (!order || !all) {
+        free(order);
+        free(all);
+        return ft_error_set(err, FT_NOMEM, "out of memory");
+    }
+    memcpy(all, prompts->items, prompts->n * sizeof *all);
+    for (size_t i = 0; i < prompts->n; i++) {
+        order[i].at = i;
+        for (size_t k = 0; k < i; k++)
+            order[i].rank += strcmp(all[k].category, all[i].category) == 0;
+    }
+    qsort(order, prompts->n, sizeof *order, by_rank);
+    for (size_t i = 0; i < prompts->n; i++) {
+        ft_bench_prompt *p = &all[order[i].at];
+        if ((!categories || listed(categories, p->category)) && (most == 0 || n < most))
+            prompts->items[n++] = *p;
+        else
+            deinit_prompt(p);
+    }
+    prompts->n = n;
+    free(order);
+    free(all);
+    return FT_OK;
 }

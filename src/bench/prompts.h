@@ -28,6 +28,11 @@ typedef struct ft_bench_prompts {
  * leave *out empty. The caller deinits *out. */
 FT_WARN_UNUSED ft_status ft_bench_prompts_load(const char *path, size_t most, ft_error *err,
                                                ft_bench_prompts *out);
+/* Keeps the prompts of these categories ("a,b"; NULL: of all), at most `most` of them (0: no
+ * limit): the first of each category, then the second of each, and so on. FT_INVALID: no prompt has
+ * such a category; FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_bench_prompts_keep(ft_bench_prompts *prompts, const char *categories,
+                                               size_t most, ft_error *err);
 void ft_bench_prompts_deinit(ft_bench_prompts *prompts);
 
 #endif

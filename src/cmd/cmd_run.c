@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/progress.h"
+#include "bench/prompts.h"
 #include "cmd/cmd.h"
 #include "cmd/dimmed.h"
 #include "cmd/gen_flags.h"
@@ -27,7 +28,7 @@
 #define PROGRESS_MIN_TOK 512 /* shorter prompts show no progress line */
 
 typedef struct run_flags {
-    const char *target, *draft, *prompt, *system;
+    const char *target, *draft, *prompt, *prompts, *system;
     int64_t n;
     bool raw, json, interactive, dry_run, provisional;
     ft_verifier_opts verifier;
@@ -58,7 +59,10 @@ typedef struct run_talk {
 
 static ft_status check(run_flags *f, ft_error *err)
 {
-    if (!f->prompt && !f->dry_run && (f->json || f->raw))
+    if (f->prompts && (f->prompt || f->interactive || !f->json))
+        return ft_error_set(err, FT_INVALID,
+                            "run: --prompts goes with --json, and with neither -p nor -i");
+    if (!f->prompt && !f->prompts && !f->dry_run && (f->json || f->raw))
         return ft_error_set(err, FT_INVALID, "run: --json and --raw need a prompt: pass -p");
     if (f->interactive && (f->json || f->raw))
         return ft_error_set(err, FT_INVALID, "run: -i goes with neither --json nor --raw");
@@ -268,7 +272,7 @@ static json_t *trace_json(ft_trace *trace)
                      (json_int_t)s.dropped);
 }
 
-static int print_json(const run_app *app, const run_talk *talk, const ft_gen_stats *s)
+static json_t *answer_json(const run_app *app, const run_talk *talk, const ft_gen_stats *s)
 {
     ft_trace *trace = app->f.edge.opts.trace;
     json_t *o = json_pack("{s:s%, s:o*, s:I, s:s}", "text", ft_buf_str(&talk->answer),
@@ -277,7 +281,7 @@ static int print_json(const run_app *app, const run_talk *talk, const ft_gen_sta
                           s->finish == FT_FINISH_LENGTH ? "length" : "stop");
     set_stats(o, s);
     ft_run_meter_json(&talk->meter, o);
-    return ft_cmd_print_json(o);
+    return o;
 }
 
 /* ---- conversation ---- */
@@ -356,7 +360,7 @@ static int one_shot(run_app *app, run_talk *talk, ft_error *err)
     talk->quiet = app->f.json;
     ft_status status = answer(app, talk, app->f.prompt, err, &stats);
     if (status == FT_OK && app->f.json)
-        return print_json(app, talk, &stats);
+        return ft_cmd_print_json(answer_json(app, talk, &stats));
     if (status != FT_OK && status != FT_CANCELLED)
         return ft_cmd_fail(err);
     if (status == FT_OK)
@@ -364,6 +368,28 @@ static int one_shot(run_app *app, run_talk *talk, ft_error *err)
     fflush(stdout);
     print_stats(app, &stats);
     return status == FT_OK ? 0 : 130;
+}
+
+/* Answers each prompt of the file, in a conversation of its own, and prints one object. */
+static int answer_file(run_app *app, run_talk *talk, ft_error *err)
+{
+    const size_t n_fixed = talk->n; /* the system message stays */
+    ft_bench_prompts prompts;
+    json_t *answers = json_array();
+    ft_status status = ft_bench_prompts_load(app->f.prompts, 0, err, &prompts);
+    talk->quiet = true;
+    for (size_t i = 0; i < prompts.n && status == FT_OK; i++) {
+        ft_gen_stats stats = {0};
+        status = answer(app, talk, prompts.items[i].text, err, &stats);
+        if (status == FT_OK)
+            json_array_append_new(answers, answer_json(app, talk, &stats));
+        forget(talk, n_fixed);
+    }
+    ft_bench_prompts_deinit(&prompts);
+    if (status == FT_OK)
+        return ft_cmd_print_json(json_pack("{s:o}", "answers", answers));
+    json_decref(answers);
+    return status == FT_CANCELLED ? 130 : ft_cmd_fail(err);
 }
 
 /* One line from standard input, without its newline; false at the input's end or at a signal. stdin
@@ -437,6 +463,8 @@ static const ft_flag rows[] = {
     {"--model-draft", "-md", FT_FLAG(run_flags, draft), "MODEL", "draft model (GGUF)",
      .model = true},
     {"--prompt", "-p", FT_FLAG(run_flags, prompt), "TEXT", "what to answer"},
+    {"--prompts", NULL, FT_FLAG(run_flags, prompts), "FILE",
+     "answer each of these, JSON lines with `turns` or `prompt`, by itself; with --json"},
     {"--system-prompt", "-sys", FT_FLAG(run_flags, system), "TEXT", "system message of the chat"},
     {"--predict", "-n", FT_FLAG(run_flags, n), "N", "tokens at most; -1: until the text ends", -1,
      1e9},
@@ -492,6 +520,8 @@ static int run(void *options, int n_words, char **words)
         rc = ft_cmd_fail(&err);
     else if (app.f.dry_run)
         rc = ft_cmd_memory_print(&app.memory, app.f.json);
+    else if (app.f.prompts)
+        rc = answer_file(&app, &talk, &err);
     else if (app.f.prompt && !app.f.interactive)
         rc = one_shot(&app, &talk, &err);
     else

@@ -78,6 +78,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_bench_law,
     &ft_cmd_bench_uplink,
     &ft_cmd_bench_memory,
+    &ft_cmd_bench_local,
     &ft_cmd_bench_batch,
     &completion_bash,
     &completion_zsh,

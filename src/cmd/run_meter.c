@@ -30,6 +30,8 @@ void ft_run_meter_begin(ft_run_meter *m, ft_streamed *streamed)
 
 void ft_run_meter_piece(ft_run_meter *m, size_t n_tokens)
 {
+    if (m->pieces == 0)
+        m->start_us = ft_process_age_us();
     mark(m, m->pieces ? &m->last : &m->first);
     m->tokens += m->pieces++ ? n_tokens : 0;
 }
@@ -53,6 +55,7 @@ void ft_run_meter_json(const ft_run_meter *m, json_t *object)
                                (double)(last->cpu_us - m->first.cpu_us) / 1e3);
     const double joules = ft_energy_joules(&m->first.energy, &last->energy);
     json_object_set_new(decode, "joules", joules < 0 ? json_null() : json_real(joules));
+    json_object_set_new(object, "start_ms", json_real((double)m->start_us / 1e3));
     json_object_set_new(object, "decode", decode);
     if (!m->streamed)
         return;

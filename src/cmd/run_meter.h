@@ -22,14 +22,15 @@ typedef struct ft_run_meter {
     ft_streamed *streamed; /* borrowed; NULL: no weights are streamed */
     ft_run_mark first, last;
     uint64_t pieces, tokens; /* of the text; tokens behind the first piece */
+    int64_t start_us;        /* from the start of the process to the first piece */
 } ft_run_meter;
 
 /* An answer begins. */
 void ft_run_meter_begin(ft_run_meter *m, ft_streamed *streamed);
 /* A piece of text of n tokens is there. */
 void ft_run_meter_piece(ft_run_meter *m, size_t n_tokens);
-/* Sets `decode` in the object, and with weights that are streamed what the stream has done since it
- * was opened. */
+/* Sets `start_ms` and `decode` in the object, and with weights that are streamed what the stream
+ * has done since it was opened. */
 void ft_run_meter_json(const ft_run_meter *m, json_t *object);
 
 #endif
