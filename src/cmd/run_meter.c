@@ -55,7 +55,8 @@ void ft_run_meter_json(const ft_run_meter *m, json_t *object)
                                (double)(last->cpu_us - m->first.cpu_us) / 1e3);
     const double joules = ft_energy_joules(&m->first.energy, &last->energy);
     json_object_set_new(decode, "joules", joules < 0 ? json_null() : json_real(joules));
-    json_object_set_new(object, "start_ms", json_real((double)m->start_us / 1e3));
+    json_object_set_new(object, "start_ms",
+                        m->start_us > 0 ? json_real((double)m->start_us / 1e3) : json_null());
     json_object_set_new(object, "decode", decode);
     if (!m->streamed)
         return;

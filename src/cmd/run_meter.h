@@ -22,7 +22,7 @@ typedef struct ft_run_meter {
     ft_streamed *streamed; /* borrowed; NULL: no weights are streamed */
     ft_run_mark first, last;
     uint64_t pieces, tokens; /* of the text; tokens behind the first piece */
-    int64_t start_us;        /* from the start of the process to the first piece */
+    int64_t start_us;        /* from the start of the process to the first piece; 0: none */
 } ft_run_meter;
 
 /* An answer begins. */

@@ -153,6 +153,7 @@ static void test_what_says_nothing(void **state)
                                        "--depth fallback --alpha 1e-9",
                                        "--depth fallback --alpha nan",
                                        "--provisional",
+                                       "--prompts /no/file",
                                        "--grow ''",
                                        "--grow worst",
                                        "--grow fixedly",
@@ -169,6 +170,38 @@ static void test_what_says_nothing(void **state)
         assert_null(o);
         assert_int_equal(status, 2);
     }
+}
+
+/* A file of prompts: each is answered as if it were alone, and text before it is forgotten. */
+static void test_file_of_prompts(void **state)
+{
+    static const char *const prompts[] = {"hello there", "one two three"};
+    char path[] = "/tmp/prompts-XXXXXX";
+    const int fd = mkstemp(path);
+    int status = -1;
+    (void)state;
+    dprintf(fd, "{\"prompt\":\"%s\"}\n{\"turns\":[\"%s\"]}\n", prompts[0], prompts[1]);
+    close(fd);
+    json_t *o =
+        program_json(&status, "run -m '%s' -md '%s' --prompts %s --raw -n 20 -t 1 --seed 5 --json",
+                     target, draft, path);
+    const json_t *answers = json_object_get(o, "answers");
+    assert_int_equal(status, 0);
+    assert_int_equal(json_array_size(answers), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *answer = json_array_get(answers, i);
+        json_t *alone =
+            program_json(&status, "run -m '%s' -md '%s' -p '%s' --raw -n 20 -t 1 --seed 5 --json",
+                         target, draft, prompts[i]);
+        assert_string_equal(json_string_value(json_object_get(answer, "text")),
+                            json_string_value(json_object_get(alone, "text")));
+        assert_true(program_number(answer, "start_ms") >= program_number(answer, "ttft_ms"));
+        json_decref(alone);
+    }
+    json_decref(o);
+    unlink(path);
+    program_refuses("--prompts goes with --json", "run -m '%s' --prompts %s", target, path);
+    program_refuses("/no/file", "run -m '%s' --prompts /no/file --json", target);
 }
 
 /* What a command says on standard error when nobody asks for its log; the first byte is enough. */
@@ -252,7 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_way_to_draft),  cmocka_unit_test(test_files_are_opened_once),
         cmocka_unit_test(test_what_says_nothing),   cmocka_unit_test(test_provisional_text),
-        cmocka_unit_test(test_no_log_unless_asked),
+        cmocka_unit_test(test_no_log_unless_asked), cmocka_unit_test(test_file_of_prompts),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
