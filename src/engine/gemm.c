@@ -110,19 +110,27 @@ static void make_float_rows(struct ggml_tensor *dst, int ith, int nth, const mak
     }
 }
 
+/* The rows of a group share cache lines. So threads divide blocks, and each writes a range of them
+ * for every row of a group. */
 static void make_8_bit_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
 {
     uint32_t n_blocks = (uint32_t)(m->x->ne[0] / (m->swiglu ? 2 : 1) / FT_PACK_BLOCK);
-    uint32_t n_rows = (uint32_t)m->x->ne[1], at = 0;
+    uint32_t n_batches = (n_blocks + FT_GEMM_F_BLOCKS - 1) / FT_GEMM_F_BLOCKS;
     ft_gemm_quantize_fn *quantize = ft_gemm_kernel_best(GGML_TYPE_Q8_0)->quantize;
-    groups g = groups_of(n_rows);
-    for (uint32_t i = 0; i < g.n; i++) {
-        ft_gemm_block *out = blocks_of(dst) + (size_t)group_begin(&g, i) * n_blocks;
-        for (uint32_t r = 0; r < group_rows(&g, i); r++, at++)
-            if ((int)(at % (uint32_t)nth) == ith) {
-                ft_gemm_f_row row = row_of(m, at, n_blocks * FT_PACK_BLOCK);
-                ft_gemm_f_quantize(quantize, &row, n_blocks, out + r, group_rows(&g, i));
-            }
+    groups g = groups_of((uint32_t)m->x->ne[1]);
+    uint64_t n = (uint64_t)g.n * n_batches, at = n * (uint32_t)ith / (uint32_t)nth;
+    for (uint64_t end = n * (uint32_t)(ith + 1) / (uint32_t)nth; at < end;) {
+        uint32_t i = (uint32_t)(at / n_batches), first = group_begin(&g, i);
+        uint64_t last = (uint64_t)(i + 1) * n_batches < end ? (uint64_t)(i + 1) * n_batches : end;
+        ft_gemm_f_range range = {(uint32_t)(at % n_batches) * FT_GEMM_F_BLOCKS,
+                                 (uint32_t)(last - (uint64_t)i * n_batches) * FT_GEMM_F_BLOCKS};
+        range.end = range.end < n_blocks ? range.end : n_blocks;
+        for (uint32_t r = 0; r < group_rows(&g, i); r++) {
+            ft_gemm_f_row row = row_of(m, first + r, n_blocks * FT_PACK_BLOCK);
+            ft_gemm_f_quantize(quantize, &row, range, blocks_of(dst) + (size_t)first * n_blocks + r,
+                               group_rows(&g, i));
+        }
+        at = last;
     }
 }
 

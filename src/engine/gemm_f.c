@@ -7,10 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    LANES = 32,
-    AT_ONCE = 8 /* blocks whose values are made at a time: as many as AVX2 quantizes at once */
-};
+enum { LANES = 32 };
 
 size_t ft_gemm_f_units(enum ggml_type form, uint32_t n_in)
 {
@@ -49,16 +46,17 @@ void ft_gemm_f_values(const ft_gemm_f_row *row, uint32_t begin, uint32_t n, floa
     }
 }
 
-void ft_gemm_f_quantize(ft_gemm_quantize_fn *quantize, const ft_gemm_f_row *row, uint32_t n_blocks,
-                        ft_gemm_block *out, size_t stride)
+void ft_gemm_f_quantize(ft_gemm_quantize_fn *quantize, const ft_gemm_f_row *row,
+                        ft_gemm_f_range range, ft_gemm_block *out, size_t stride)
 {
-    float y[AT_ONCE * 32];
+    float y[FT_GEMM_F_BLOCKS * 32];
     if (!row->weight && !row->up) {
-        quantize(row->x, n_blocks, out, stride);
+        quantize(row->x + (size_t)range.begin * 32, range.end - range.begin,
+                 out + range.begin * stride, stride);
         return;
     }
-    for (uint32_t b = 0; b < n_blocks; b += AT_ONCE) {
-        uint32_t n = n_blocks - b < AT_ONCE ? n_blocks - b : AT_ONCE;
+    for (uint32_t b = range.begin; b < range.end; b += FT_GEMM_F_BLOCKS) {
+        uint32_t n = range.end - b < FT_GEMM_F_BLOCKS ? range.end - b : FT_GEMM_F_BLOCKS;
         ft_gemm_f_values(row, b * 32, n * 32, y);
         quantize(y, n, out + b * stride, stride);
     }

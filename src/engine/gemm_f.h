@@ -60,9 +60,12 @@ typedef struct ft_gemm_f_range {
 /* Writes a row's values [begin, begin + n). */
 void ft_gemm_f_values(const ft_gemm_f_row *row, uint32_t begin, uint32_t n, float *restrict out);
 
-/* Converts a row to blocks of 8-bit values, which are `stride` blocks apart. */
-void ft_gemm_f_quantize(ft_gemm_quantize_fn *quantize, const ft_gemm_f_row *row, uint32_t n_blocks,
-                        ft_gemm_block *out, size_t stride);
+/* Blocks whose values are made at a time: as many as AVX2 quantizes at once. */
+#define FT_GEMM_F_BLOCKS 8
+/* Converts a range of a row's blocks to 8-bit values. out: the row's first block; blocks are
+ * `stride` blocks apart. */
+void ft_gemm_f_quantize(ft_gemm_quantize_fn *quantize, const ft_gemm_f_row *row,
+                        ft_gemm_f_range range, ft_gemm_block *out, size_t stride);
 
 /* Writes a range of a row's units. out: the start of the whole row; units are `stride` units
  * apart. */

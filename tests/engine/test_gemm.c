@@ -250,6 +250,7 @@ static void check_blocks(const ft_gemm_block *blocks, size_t stride, const doubl
 
 static void check_8_bit_rows(ft_rng *rng, const ft_gemm_kernel *kernel, float size)
 {
+    const ft_gemm_f_range whole = {0, BLOCKS};
     ft_gemm_block blocks[2 * BLOCKS];
     float x[2 * WIDTH], weight[WIDTH];
     double expected[WIDTH];
@@ -257,7 +258,7 @@ static void check_8_bit_rows(ft_rng *rng, const ft_gemm_kernel *kernel, float si
     fill(rng, weight, WIDTH, 1.0f);
     for (int i = 0; i < WIDTH; i++)
         expected[i] = x[i];
-    ft_gemm_f_quantize(kernel->quantize, &(ft_gemm_f_row){.x = x}, BLOCKS, blocks, 2);
+    ft_gemm_f_quantize(kernel->quantize, &(ft_gemm_f_row){.x = x}, whole, blocks, 2);
     check_blocks(blocks, 2, expected);
 
     double square = 0;
@@ -267,13 +268,13 @@ static void check_8_bit_rows(ft_rng *rng, const ft_gemm_kernel *kernel, float si
         expected[i] = x[i] / sqrt(square / WIDTH + 1e-5) * weight[i];
     ft_gemm_f_row norm = {
         .x = x, .weight = weight, .factor = ft_gemm_f_rms_factor(x, WIDTH, 1e-5f)};
-    ft_gemm_f_quantize(kernel->quantize, &norm, BLOCKS, blocks, 2);
+    ft_gemm_f_quantize(kernel->quantize, &norm, whole, blocks, 2);
     check_blocks(blocks, 2, expected);
 
     for (int i = 0; i < WIDTH; i++)
         expected[i] = x[i] / (1 + exp(-(double)x[i])) * x[WIDTH + i];
     ft_gemm_f_row swiglu = {.x = x, .up = x + WIDTH};
-    ft_gemm_f_quantize(kernel->quantize, &swiglu, BLOCKS, blocks, 1);
+    ft_gemm_f_quantize(kernel->quantize, &swiglu, whole, blocks, 1);
     check_blocks(blocks, 1, expected);
 }
 

@@ -38,8 +38,8 @@ bool gemm_case_rows(ft_rng *rng, const ft_gemm_kernel *kernel)
         {.x = x, .weight = weight, .factor = ft_gemm_f_rms_factor(x, 32 * n, 1e-6f)},
         {.x = x, .up = x + WIDTH}};
     for (int i = 0; i < 3; i++) {
-        ft_gemm_f_quantize(a, &rows[i], n, ours[i], 2);
-        ft_gemm_f_quantize(b, &rows[i], n, plain[i], 2);
+        ft_gemm_f_quantize(a, &rows[i], (ft_gemm_f_range){0, n}, ours[i], 2);
+        ft_gemm_f_quantize(b, &rows[i], (ft_gemm_f_range){0, n}, plain[i], 2);
     }
     return memcmp(ours, plain, sizeof ours) == 0;
 }
