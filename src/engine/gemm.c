@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with packed weights as custom operators. Threads of ggml's pool enter an operator
-// together and claim work from a counter in front of the rows. The operator that makes the rows
-// resets the counter; ggml's barrier between operators orders the two. Otherwise stateless.
+// together and claim work from counters in front of the rows. The operator that makes the rows
+// resets the counters; ggml's barrier between operators orders the two. Otherwise stateless.
 #include "engine/gemm.h"
 
 #include <assert.h>
@@ -12,7 +12,8 @@
 #include "ggml-backend.h"
 #include "model/pack.h"
 
-#define CLAIMS      4           /* a thread's share of the tiles is claimed in this many pieces */
+#define SHARES      8           /* at most; each is claimed from a counter of its own */
+#define CLAIMS      4           /* pieces for each thread of a share that several threads have */
 #define CHUNK_BYTES (256 << 10) /* bytes of rows in a chunk: half of a small L2 cache */
 #define RANGE_UNITS 16 /* of a float row, for one thread: whole cache lines for any group size */
 
@@ -20,7 +21,11 @@
  * most FT_GEMM_GROUP; group sizes differ by at most one. 8-bit rows are stored in these groups,
  * block by block: [group][n_in / 32][rows of the group]; float rows unit by unit (gemm_f.h). */
 typedef struct rows_head {
-    atomic_uint next[FT_GEMM_READERS]; /* the next piece for each reader */
+    /* The next piece for each reader. No two shares' counters are in one cache line. */
+    struct {
+        atomic_uint next[FT_GEMM_READERS];
+        char apart[64 - FT_GEMM_READERS * sizeof(atomic_uint)];
+    } shares[SHARES];
 } rows_head;
 
 typedef struct groups {
@@ -137,8 +142,10 @@ static void make_8_bit_rows(struct ggml_tensor *dst, int ith, int nth, const mak
 static void make_rows(struct ggml_tensor *dst, int ith, int nth, const maker *m)
 {
     if (ith == 0)
-        for (int i = 0; i < FT_GEMM_READERS; i++)
-            atomic_store_explicit(&((rows_head *)dst->data)->next[i], 0, memory_order_relaxed);
+        for (int i = 0; i < SHARES * FT_GEMM_READERS; i++)
+            atomic_store_explicit(
+                &((rows_head *)dst->data)->shares[i / FT_GEMM_READERS].next[i % FT_GEMM_READERS], 0,
+                memory_order_relaxed);
     if (dst->type == GGML_TYPE_I8)
         make_8_bit_rows(dst, ith, nth, m);
     else
@@ -204,14 +211,19 @@ ft_gemm_rows ft_gemm_make_swiglu(struct ggml_context *ctx, enum ggml_type type,
 
 /* ---- multiplying ---- */
 
-/* A product is computed in chunks of rows. A chunk stays in a core's L2 cache while all tiles are
- * multiplied with it; a tile stays in L1. Threads claim pieces of a chunk's tiles. */
+/* A product is computed in chunks of rows. A chunk stays in a core's L2 cache while tiles are
+ * multiplied with it; a tile stays in L1.
+ *
+ * Tiles are divided into shares, one for each thread if there are not too many. A thread reads its
+ * share from front to back, as the processor's prefetcher likes it, and takes tile by tile from a
+ * counter that nobody else touches. When its share is done, it helps with the others. So threads
+ * end within the time of a tile. */
 typedef struct job {
     const struct ggml_tensor *dst;
     ft_gemm_tile_fn *multiply;
     groups groups;
     uint32_t groups_per_chunk;
-    uint32_t n_tiles, tiles_per_piece, pieces; /* of a chunk */
+    uint32_t n_tiles, n_shares, tiles_per_piece;
 } job;
 
 static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
@@ -223,10 +235,10 @@ static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
              .multiply = ft_gemm_kernel_best(type)->tile(type),
              .groups = groups_of((uint32_t)dst->ne[1]),
              .groups_per_chunk = n ? n : 1,
-             .n_tiles = (uint32_t)(dst->ne[0] / FT_PACK_ROWS)};
-    j.tiles_per_piece = n_threads == 1 ? j.n_tiles : j.n_tiles / (CLAIMS * n_threads);
+             .n_tiles = (uint32_t)(dst->ne[0] / FT_PACK_ROWS),
+             .n_shares = n_threads < SHARES ? n_threads : SHARES};
+    j.tiles_per_piece = n_threads <= SHARES ? 1 : j.n_tiles / (CLAIMS * n_threads);
     j.tiles_per_piece += j.tiles_per_piece == 0;
-    j.pieces = (j.n_tiles + j.tiles_per_piece - 1) / j.tiles_per_piece;
     return j;
 }
 
@@ -261,21 +273,35 @@ static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t 
     }
 }
 
+/* Claims pieces of a share until none is left. */
+static void multiply_share(const job *j, uint32_t share, atomic_uint *next)
+{
+    uint32_t first = j->n_tiles * share / j->n_shares;
+    uint32_t last = j->n_tiles * (share + 1) / j->n_shares;
+    uint32_t pieces = (last - first + j->tiles_per_piece - 1) / j->tiles_per_piece;
+    uint32_t n = pieces * ((j->groups.n - 1) / j->groups_per_chunk + 1);
+    /* Reading first: threads that come when all is done don't take the counter from each other. */
+    while (atomic_load_explicit(next, memory_order_relaxed) < n) {
+        uint32_t claim = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
+        if (claim >= n)
+            return;
+        uint32_t begin = claim / pieces * j->groups_per_chunk;
+        uint32_t left = j->groups.n - begin;
+        uint32_t end = begin + (left < j->groups_per_chunk ? left : j->groups_per_chunk);
+        uint32_t tile = first + claim % pieces * j->tiles_per_piece;
+        for (uint32_t i = 0; i < j->tiles_per_piece && tile < last; i++, tile++)
+            multiply_tile(j, tile, begin, end);
+    }
+}
+
 static void multiply_op(struct ggml_tensor *dst, int ith, int nth, void *userdata)
 {
     rows_head *head = dst->src[1]->data;
-    atomic_uint *next = &head->next[(uintptr_t)userdata];
     const job j = job_of(dst, (uint32_t)nth);
-    for (;;) {
-        uint32_t claim = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
-        uint32_t begin = claim / j.pieces * j.groups_per_chunk;
-        if (begin >= j.groups.n)
-            return;
-        uint32_t left = j.groups.n - begin;
-        uint32_t end = begin + (left < j.groups_per_chunk ? left : j.groups_per_chunk);
-        uint32_t tile = claim % j.pieces * j.tiles_per_piece;
-        for (uint32_t i = 0; i < j.tiles_per_piece && tile < j.n_tiles; i++, tile++)
-            multiply_tile(&j, tile, begin, end);
+    uint32_t own = (uint32_t)ith * j.n_shares / (uint32_t)nth;
+    for (uint32_t i = 0; i < j.n_shares; i++) {
+        uint32_t share = (own + i) % j.n_shares;
+        multiply_share(&j, share, &head->shares[share].next[(uintptr_t)userdata]);
     }
 }
 
