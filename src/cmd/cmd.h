@@ -38,12 +38,12 @@ extern const ft_command ft_cmd_serve, ft_cmd_edge, ft_cmd_run, ft_cmd_rpc_server
     ft_cmd_quantize, ft_cmd_model_inflate, ft_cmd_model_pack, ft_cmd_fit_verify_time, ft_cmd_trace,
     ft_cmd_record_positions, ft_cmd_train_predictor, ft_cmd_train_policy, ft_cmd_simulate_wisp,
     ft_cmd_simulate_qsv, ft_cmd_simulate_edgellm, ft_cmd_fit_runtime, ft_cmd_plan,
-    ft_cmd_simulate_zhu, ft_cmd_batch, ft_cmd_bench_verify, ft_cmd_bench_decode,
-    ft_cmd_bench_branch, ft_cmd_bench_prefill, ft_cmd_bench_serving, ft_cmd_bench_capacity,
-    ft_cmd_bench_schedule, ft_cmd_bench_sessions, ft_cmd_bench_kernels, ft_cmd_bench_logits,
-    ft_cmd_bench_noise, ft_cmd_bench_ablate, ft_cmd_bench_exact, ft_cmd_bench_codec,
-    ft_cmd_bench_law, ft_cmd_bench_uplink, ft_cmd_bench_memory, ft_cmd_bench_local,
-    ft_cmd_bench_batch, ft_cmd_pull, ft_cmd_models;
+    ft_cmd_simulate_zhu, ft_cmd_simulate_fleet, ft_cmd_batch, ft_cmd_bench_verify,
+    ft_cmd_bench_decode, ft_cmd_bench_branch, ft_cmd_bench_prefill, ft_cmd_bench_serving,
+    ft_cmd_bench_capacity, ft_cmd_bench_schedule, ft_cmd_bench_sessions, ft_cmd_bench_kernels,
+    ft_cmd_bench_logits, ft_cmd_bench_noise, ft_cmd_bench_ablate, ft_cmd_bench_exact,
+    ft_cmd_bench_codec, ft_cmd_bench_law, ft_cmd_bench_uplink, ft_cmd_bench_memory,
+    ft_cmd_bench_local, ft_cmd_bench_batch, ft_cmd_pull, ft_cmd_models;
 
 /* Prints what --help of a command prints. */
 void ft_cmd_help(const ft_command *command);

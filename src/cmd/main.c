@@ -60,6 +60,7 @@ static const ft_command *const commands[] = {
     &ft_cmd_simulate_qsv,
     &ft_cmd_simulate_edgellm,
     &ft_cmd_simulate_zhu,
+    &ft_cmd_simulate_fleet,
     &ft_cmd_plan,
     &ft_cmd_bench_verify,
     &ft_cmd_bench_decode,

@@ -11,10 +11,20 @@ static bool before(const ft_sim_event *a, const ft_sim_event *b)
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->serial < b->serial;
 }
 
+ft_status ft_sim_queue_reserve(ft_sim_queue *q, size_t cap, ft_error *err)
+{
+    ft_sim_event *events = cap > q->cap ? realloc(q->events, cap * sizeof *events) : q->events;
+    if (cap > q->cap && !events)
+        return ft_error_set(err, FT_NOMEM, "simulate: out of memory");
+    q->cap = cap > q->cap ? cap : q->cap;
+    q->events = events;
+    return FT_OK;
+}
+
 ft_status ft_sim_queue_init(ft_sim_queue *q, size_t cap, ft_error *err)
 {
-    *q = (ft_sim_queue){.events = calloc(cap ? cap : 1, sizeof *q->events), .cap = cap};
-    return q->events ? FT_OK : ft_error_set(err, FT_NOMEM, "simulate: out of memory");
+    *q = (ft_sim_queue){0};
+    return ft_sim_queue_reserve(q, cap, err);
 }
 
 void ft_sim_queue_deinit(ft_sim_queue *q)

@@ -26,6 +26,8 @@ typedef struct ft_sim_queue {
 
 /* Room for `cap` events at a time. FT_NOMEM. An initialised queue owes a deinit. */
 FT_WARN_UNUSED ft_status ft_sim_queue_init(ft_sim_queue *q, size_t cap, ft_error *err);
+/* Room for `cap` events, if that is more. FT_NOMEM: it is as it was. */
+FT_WARN_UNUSED ft_status ft_sim_queue_reserve(ft_sim_queue *q, size_t cap, ft_error *err);
 void ft_sim_queue_deinit(ft_sim_queue *q);
 
 /* n < cap. */

@@ -16,18 +16,18 @@ bool ft_sim_admits(const sim *s, const device *asking)
     const ft_admit_text new = {.tokens_per_s = asking->speed, .len = asking->prompt};
     uint64_t wanted = blocks_for(s, asking->prompt);
     double promised = 0;
-    for (uint32_t i = 0; i < s->opts->n_devices; i++) {
-        const device *d = &s->devices[i];
+    for (size_t i = 0; i < s->n_members; i++) {
+        const device *d = &s->devices[s->members[i]];
         const ft_admit_text text = {
             .tokens_per_s = d->speed, .gain = &d->gain, .len = d->prompt + d->done};
         if (!d->open)
             continue;
         wanted += blocks_for(s, text.len);
-        promised += ft_admit_load(&s->cost, &s->usual_gain, &text);
+        promised += ft_admit_load(s->cost, &s->usual_gain, &text);
     }
     const ft_admit_blocks blocks = {.all = wanted, .of_tenant = wanted, .n_tenants = 1};
     return ft_admit_kv(&blocks, (uint32_t)s->k[FT_SIM_KV_BLOCKS]) &&
-           ft_admit_promise(promised, ft_admit_load(&s->cost, &s->usual_gain, &new), s->behind);
+           ft_admit_promise(promised, ft_admit_load(s->cost, &s->usual_gain, &new), s->behind);
 }
 
 void ft_sim_admit_saw(sim *s, const device *d, const ft_gain_round *round)

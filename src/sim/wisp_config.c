@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/json_file.h"
-#include "sim/constants.h"
 
 #define SPEED_MAX    1000. /* tokens/s of a class */
 #define CAPACITY_MAX 1e9
@@ -19,7 +18,7 @@ const char *const ft_sim_const_name[FT_SIM_CONSTS] = {FT_SIM_CONST_LIST(X)};
 const char *const ft_sim_mode_name[FT_SIM_MODES] = {FT_SIM_MODE_LIST(X)};
 #undef X
 
-static const ft_sim_constant range[FT_SIM_CONSTS] = {
+const ft_sim_constant ft_sim_const_range[FT_SIM_CONSTS] = {
 #define X(id, text, whole, least, most) [FT_SIM_##id] = {text, whole, least, most},
     FT_SIM_CONST_LIST(X)
 #undef X
@@ -28,11 +27,11 @@ static const ft_sim_constant range[FT_SIM_CONSTS] = {
 double ft_sim_const_scaled(ft_sim_const which, double value, double factor)
 {
     double out = value * factor;
-    if (range[which].most == 1 && factor > 1)
+    if (ft_sim_const_range[which].most == 1 && factor > 1)
         out = 1 - (1 - value) / factor;
-    if (range[which].whole)
+    if (ft_sim_const_range[which].whole)
         out = round(out);
-    return fmin(fmax(out, range[which].least), range[which].most);
+    return fmin(fmax(out, ft_sim_const_range[which].least), ft_sim_const_range[which].most);
 }
 
 static ft_status read_classes(const json_t *root, ft_error *err, ft_sim_config *out)
@@ -75,21 +74,26 @@ static ft_status read_paper(const json_t *root, ft_error *err, ft_sim_config *ou
     return FT_OK;
 }
 
+ft_status ft_sim_config_parse_server(const json_t *root, ft_error *err, ft_sim_config *out)
+{
+    const json_t *costs = json_object_get(root, "costs");
+    ft_status status = ft_costs_parse(costs, err, &out->costs);
+    out->open_pass = json_is_true(json_object_get(costs, "open_pass"));
+    if (status == FT_OK && out->costs.us[FT_COST_PASS] + out->costs.us[FT_COST_ROW] < 1)
+        status = ft_error_set(err, FT_INVALID, "costs: a pass of one row takes no time");
+    return status == FT_OK ? read_classes(root, err, out) : status;
+}
+
 ft_status ft_sim_config_parse(json_t *root, ft_error *err, ft_sim_config *out)
 {
     const char *kind = json_string_value(json_object_get(root, "kind"));
     *out = (ft_sim_config){0};
     if (!kind || strcmp(kind, FT_SIM_CONFIG_KIND) != 0)
         return ft_error_set(err, FT_INVALID, "'kind' is missing or not \"" FT_SIM_CONFIG_KIND "\"");
-    const json_t *costs = json_object_get(root, "costs");
-    ft_status status = ft_costs_parse(costs, err, &out->costs);
-    out->open_pass = json_is_true(json_object_get(costs, "open_pass"));
-    if (status == FT_OK && out->costs.us[FT_COST_PASS] + out->costs.us[FT_COST_ROW] < 1)
-        status = ft_error_set(err, FT_INVALID, "costs: a pass of one row takes no time");
+    ft_status status = ft_sim_config_parse_server(root, err, out);
     if (status == FT_OK)
-        status = read_classes(root, err, out);
-    if (status == FT_OK)
-        status = ft_sim_constants_parse(root, range, FT_SIM_CONSTS, err, out->k, out->open);
+        status =
+            ft_sim_constants_parse(root, ft_sim_const_range, FT_SIM_CONSTS, err, out->k, out->open);
     return status == FT_OK ? read_paper(root, err, out) : status;
 }
 

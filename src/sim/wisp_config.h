@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "sched/cost_file.h"
 #include "sched/sched.h"
+#include "sim/constants.h"
 
 #define FT_SIM_CONFIG_KIND "foretoken simulate wisp"
 #define FT_SIM_CLASSES     8
@@ -78,6 +79,11 @@ typedef struct ft_sim_config {
     double paper_capacity[FT_SIM_MODES][FT_SIM_CLASSES], paper_goodput[FT_SIM_MODES];
 } ft_sim_config;
 
+/* The ranges of the constants. */
+extern const ft_sim_constant ft_sim_const_range[FT_SIM_CONSTS];
+/* Reads only the costs and the classes. FT_INVALID as below. */
+FT_WARN_UNUSED ft_status ft_sim_config_parse_server(const json_t *root, ft_error *err,
+                                                    ft_sim_config *out);
 /* FT_INVALID names the field and its range. */
 FT_WARN_UNUSED ft_status ft_sim_config_parse(json_t *root, ft_error *err, ft_sim_config *out);
 /* A file. FT_IO, FT_TOO_LARGE, or as above with the path. */

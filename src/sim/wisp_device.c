@@ -61,22 +61,23 @@ void ft_sim_device_draft(sim *s, uint32_t who)
     ft_sim_queue_put(&s->queue, s->now_us + d->draft_us + ft_sim_delay_us(s, d), EVENT_DRAFT, who);
 }
 
-void ft_sim_device_begin(sim *s, uint32_t who)
+void ft_sim_device_text(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
     d->asked_us = s->now_us;
+    d->moved = false;
     d->prompt = length(s, d, s->k[FT_SIM_PROMPT_TOK]);
     d->response = length(s, d, s->k[FT_SIM_RESPONSE_TOK]);
     d->done = 0;
     d->first = ft_unknown();
     s->out->asked += s->how.admits && ft_sim_counted(s);
-    ft_sim_device_ask(s, who);
 }
 
 void ft_sim_device_ask(sim *s, uint32_t who)
 {
     device *d = &s->devices[who];
-    d->begun_us = s->now_us;
+    if (!d->moved) /* else its user asked only once */
+        d->begun_us = s->now_us;
     d->running = true;
     if (s->how.keeps_kv)
         ft_sim_queue_put(&s->queue, s->now_us + ft_sim_delay_us(s, d), EVENT_OPEN, who);
@@ -86,16 +87,14 @@ void ft_sim_device_ask(sim *s, uint32_t who)
 
 /* The edge asks again for a while. Then the request fails, and the user comes back when the text
  * would have been finished. */
-void ft_sim_device_refused(sim *s, uint32_t who)
+int64_t ft_sim_device_refused(sim *s, uint32_t who, bool *again)
 {
     device *d = &s->devices[who];
     int64_t last_us = d->asked_us + (int64_t)(s->k[FT_SIM_ADMISSION_MS] * 1000);
-    bool again = s->now_us + AGAIN_US <= last_us;
-    int64_t text_us = (int64_t)(d->response / d->speed * 1e6);
+    *again = s->now_us + AGAIN_US <= last_us;
     d->running = false;
-    s->out->refused += !again && ft_sim_counted(s);
-    ft_sim_queue_put(&s->queue, s->now_us + (again ? AGAIN_US : text_us),
-                     again ? EVENT_ASK : EVENT_BEGIN, who);
+    s->out->refused += !*again && ft_sim_counted(s);
+    return *again ? AGAIN_US : (int64_t)(d->response / d->speed * 1e6);
 }
 
 ft_promise_kept ft_sim_device_kept(const device *d, int64_t now_us)
@@ -119,7 +118,7 @@ ft_promise ft_sim_promise(const sim *s, const device *d)
 {
     return (ft_promise){.tokens_per_s = d->speed,
                         .asked_us = d->open_us - ft_sim_longest_rtt_us(s),
-                        .had_tok = d->done};
+                        .had_tok = d->done - d->opened_tok};
 }
 
 void ft_sim_device_end(sim *s, uint32_t who)
@@ -131,5 +130,11 @@ void ft_sim_device_end(sim *s, uint32_t who)
         ft_sim_device_count(s, d, kept);
         s->out->kept_tokens += kept.from_request ? d->response : 0;
     }
-    ft_sim_device_begin(s, who);
+}
+
+void ft_sim_device_count_late(sim *s, const device *d)
+{
+    const ft_promise_kept kept = ft_sim_device_kept(d, s->opts->until_us);
+    if (d->running && !kept.from_request)
+        ft_sim_device_count(s, d, kept);
 }

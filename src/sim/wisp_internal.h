@@ -9,6 +9,7 @@
 #include "sched/gain.h"
 #include "sched/promise.h"
 #include "sched/sched.h"
+#include "sim/prefixes.h"
 #include "sim/queue.h"
 #include "sim/wisp.h"
 
@@ -33,6 +34,13 @@ typedef struct serving {
     bool drafts, predicts, keeps_kv;
     bool admits; /* the server may refuse a text */
 } serving;
+/* As the config has it: its policy, and whether it admits. */
+serving ft_sim_serving(const ft_sim_config *config, ft_sim_mode mode);
+/* Whether passes of texts of at most longest_tok tokens can be simulated. FT_INVALID. */
+FT_WARN_UNUSED ft_status ft_sim_check(const ft_sim_config *config, double longest_tok,
+                                      ft_error *err);
+/* Tokens of the longest prompt and response. */
+double ft_sim_longest_tok(const double *k);
 
 typedef struct device {
     ft_rng rng;
@@ -49,6 +57,11 @@ typedef struct device {
     int64_t draft_us;
     /* at the server */
     bool open, here, in_pass; /* here: something to verify has arrived */
+    bool fresh;               /* nothing was verified since it was opened */
+    bool moved;               /* its server was lost; another one goes on with the text */
+    uint32_t opened_tok;      /* `done` when it was opened */
+    uint32_t kept;            /* its place among what servers keep (sim/prefixes.h) */
+    uint32_t member;          /* 1 + place in sim.members; 0: its text is at no server */
     uint32_t n_kv, blocks;    /* tokens in KV; blocks held */
     uint32_t ready;           /* 1 + place in sim.ready; 0: nothing to do */
     int64_t open_us, arrival_us, used_us;
@@ -65,19 +78,22 @@ typedef struct sim {
     ft_sim_result *out;
     ft_sim_queue queue;
     int64_t now_us;
-    device *devices; /* [n_devices] */
+    device *devices;   /* [n_devices] */
+    uint32_t *members; /* [n_members] whose texts are at this server */
+    size_t n_members, cap;
     /* the server */
-    ft_cost cost;
+    const ft_cost *cost;
+    ft_sim_prefixes *prefixes; /* KV of texts that have ended; NULL: none is kept */
     ft_sched_limits limits;
     ft_spikes spikes;
     ft_gain usual_gain; /* of all sessions */
     double behind;      /* the recent share of rounds (sched/admit.h) */
     ft_rng noise;
-    uint32_t *ready;   /* [n_ready of n_devices] who has work */
-    uint32_t *of;      /* [n_devices] whose a work is */
-    ft_work *work;     /* [n_devices] */
-    ft_pick *picks;    /* [n_devices] of the pass that runs */
-    uint32_t *pick_of; /* [n_devices] whose a pick is */
+    uint32_t *ready;   /* [n_ready of cap] who has work */
+    uint32_t *of;      /* [cap] whose a work is */
+    ft_work *work;     /* [cap] */
+    ft_pick *picks;    /* [cap] of the pass that runs */
+    uint32_t *pick_of; /* [cap] whose a pick is */
     size_t n_ready, n_picks;
     ft_pass pass, prompts;
     int64_t pass_us;
@@ -86,11 +102,16 @@ typedef struct sim {
 } sim;
 
 /* ---- devices (wisp_device.c) ---- */
-void ft_sim_device_begin(sim *s, uint32_t who);
+/* Draws the lengths of a new text, which is not asked for yet. */
+void ft_sim_device_text(sim *s, uint32_t who);
 void ft_sim_device_ask(sim *s, uint32_t who);
-void ft_sim_device_refused(sim *s, uint32_t who);
+/* How long the device waits then. *again: for the same text; else its user gives that one up. */
+int64_t ft_sim_device_refused(sim *s, uint32_t who, bool *again);
 void ft_sim_device_draft(sim *s, uint32_t who);
 void ft_sim_device_end(sim *s, uint32_t who);
+/* Counts a text that is unfinished at the end and can no longer keep its promise. Without them the
+ * slowest texts would not be counted. */
+void ft_sim_device_count_late(sim *s, const device *d);
 /* Whether its text would be as fast as promised if its last token came at now_us. */
 ft_promise_kept ft_sim_device_kept(const device *d, int64_t now_us);
 /* Counts a text that ended so, or can end so at best. */
@@ -112,6 +133,18 @@ bool ft_sim_admits(const sim *s, const device *d);
 void ft_sim_admit_saw(sim *s, const device *d, const ft_gain_round *round);
 
 /* ---- server (wisp_server.c) ---- */
+/* A server without work. `cost` is borrowed and must be primed. longest_tok: of a text. */
+void ft_sim_server_init(sim *s, const ft_cost *cost, double longest_tok, uint64_t seed);
+/* Room for n members. FT_NOMEM: it is as it was. */
+FT_WARN_UNUSED ft_status ft_sim_server_reserve(sim *s, size_t n, ft_error *err);
+void ft_sim_server_deinit(sim *s);
+/* One more member; there must be room. */
+void ft_sim_server_join(sim *s, uint32_t who);
+/* A member whose text has ended, or was refused. */
+void ft_sim_server_leave(sim *s, uint32_t who);
+/* The server is gone: its members lose their KV and their rounds, and are members no more. They
+ * stay in members[n_members], which is returned, until the next join. */
+size_t ft_sim_server_lose(sim *s);
 void ft_sim_server_open(sim *s, uint32_t who);
 void ft_sim_server_draft(sim *s, uint32_t who);
 void ft_sim_server_pass_over(sim *s);

@@ -3,7 +3,7 @@
 // Stateless.
 #include "sim/wisp_search.h"
 
-static void sum(ft_sim_result *to, const ft_sim_result *r)
+void ft_sim_result_add(ft_sim_result *to, const ft_sim_result *r)
 {
     for (int i = 0; i < FT_SIM_CLASSES; i++) {
         to->texts[i] += r->texts[i];
@@ -47,7 +47,7 @@ ft_status ft_sim_wisp_try(const ft_sim_search *search, uint32_t n, ft_error *err
         ft_status status = ft_sim_wisp_run(&opts, err, &r);
         if (status != FT_OK)
             return status;
-        sum(&out->at, &r);
+        ft_sim_result_add(&out->at, &r);
     }
     out->slow = slow_share(&out->at);
     out->goodput = (double)out->at.tokens * 1e6 / (double)out->at.counted_us;

@@ -30,6 +30,9 @@ typedef struct ft_sim_capacity {
     ft_sim_result at; /* sums over the runs at n; of kv_blocks_least the least */
 } ft_sim_capacity;
 
+/* Adds up the counts of two runs; of the least and the most it keeps the extreme. */
+void ft_sim_result_add(ft_sim_result *to, const ft_sim_result *r);
+
 /* What n devices get: one run for each seed. Errors as ft_sim_wisp_run. */
 FT_WARN_UNUSED ft_status ft_sim_wisp_try(const ft_sim_search *search, uint32_t n, ft_error *err,
                                          ft_sim_capacity *out);

@@ -3,8 +3,11 @@
 // uses the same policies, costs and deadlines as src/serve. docs/SIMULATOR.md says where it is
 // simpler. Invariant: a session is in `ready` exactly while it has work and is in no pass.
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "sched/evict.h"
+#include "sched/prompt_share.h"
 #include "sim/wisp_internal.h"
 
 static uint32_t committed(const device *d)
@@ -27,7 +30,7 @@ static bool has_work(const sim *s, const device *d)
 {
     /* A prompt is computed when it arrives; evicted KV is computed again when a round needs it. */
     return !d->in_pass &&
-           (d->here ? d->open || !s->how.keeps_kv : d->open && d->done == 0 && wants_prefill(s, d));
+           (d->here ? d->open || !s->how.keeps_kv : d->open && d->fresh && wants_prefill(s, d));
 }
 
 static void update(sim *s, uint32_t who)
@@ -52,9 +55,113 @@ static void hold(sim *s, device *d, uint32_t blocks)
     d->blocks = blocks;
     if (s->limits.kv_blocks_free < s->out->kv_blocks_least)
         s->out->kv_blocks_least = s->limits.kv_blocks_free;
+    if (s->prefixes) /* the KV of ended texts counts as free */
+        ft_sim_prefixes_trim(s->prefixes, s->limits.kv_blocks_free);
+}
+
+/* ---- its life and its members ---- */
+
+void ft_sim_server_init(sim *s, const ft_cost *cost, double longest_tok, uint64_t seed)
+{
+    const double *k = s->k;
+    const ft_prompt_share share = {.budget_us = (int64_t)(k[FT_SIM_PREFILL_MS] * 1000),
+                                   .others = true};
+    double rows = k[FT_SIM_MAX_ROWS];
+    if (!s->how.keeps_kv) /* a verification computes all of a text and is not split */
+        rows =
+            fmax(rows, ceil(longest_tok + fmax(k[FT_SIM_DRAFT_MOST], k[FT_SIM_DRAFT_FIXED]) + 4));
+    s->cost = cost;
+    s->limits = (ft_sched_limits){.max_rows = (uint32_t)rows,
+                                  .max_verify = (uint32_t)k[FT_SIM_MAX_SESSIONS],
+                                  .prefill_us = ft_prompt_share_us(&share),
+                                  .cost = cost,
+                                  .kv_blocks_free = (uint32_t)k[FT_SIM_KV_BLOCKS],
+                                  .kv_block_tok = FT_SIM_BLOCK_TOK,
+                                  .guard_us = (int64_t)(k[FT_SIM_GUARD_MS] * 1000),
+                                  .static_batch = s->config->static_batch,
+                                  .static_wait_us = s->config->static_wait_us};
+    s->out->kv_blocks_least = s->limits.kv_blocks_free;
+    ft_rng_init(&s->noise, seed);
+}
+
+/* realloc: what fails leaves *array as it was. */
+static bool grow(void *array, size_t n, size_t size)
+{
+    void *old, *grown;
+    memcpy(&old, array, sizeof old);
+    grown = realloc(old, n * size);
+    if (grown)
+        memcpy(array, &grown, sizeof grown);
+    return grown != NULL;
+}
+
+ft_status ft_sim_server_reserve(sim *s, size_t n, ft_error *err)
+{
+    if (n <= s->cap)
+        return FT_OK;
+    /* Events at a time, at most: of a device its prompt, its draft or verdict, and its end; of the
+     * server the end of a pass and a look. */
+    ft_status status = ft_sim_queue_reserve(&s->queue, 4 * n + 2, err);
+    if (status == FT_OK &&
+        (!grow(&s->members, n, sizeof *s->members) || !grow(&s->ready, n, sizeof *s->ready) ||
+         !grow(&s->of, n, sizeof *s->of) || !grow(&s->work, n, sizeof *s->work) ||
+         !grow(&s->picks, n, sizeof *s->picks) || !grow(&s->pick_of, n, sizeof *s->pick_of)))
+        status = ft_error_set(err, FT_NOMEM, "simulate: out of memory");
+    s->cap = status == FT_OK ? n : s->cap;
+    return status;
+}
+
+void ft_sim_server_deinit(sim *s)
+{
+    ft_sim_queue_deinit(&s->queue);
+    free(s->members);
+    free(s->ready);
+    free(s->of);
+    free(s->work);
+    free(s->picks);
+    free(s->pick_of);
+}
+
+void ft_sim_server_join(sim *s, uint32_t who)
+{
+    s->members[s->n_members++] = who;
+    s->devices[who].member = (uint32_t)s->n_members;
+}
+
+void ft_sim_server_leave(sim *s, uint32_t who)
+{
+    uint32_t last = s->members[--s->n_members], place = s->devices[who].member;
+    s->members[place - 1] = last;
+    s->devices[last].member = place;
+    s->devices[who].member = 0;
+}
+
+size_t ft_sim_server_lose(sim *s)
+{
+    const size_t n = s->n_members;
+    for (size_t i = 0; i < n; i++) {
+        device *d = &s->devices[s->members[i]];
+        hold(s, d, 0);
+        d->open = d->here = d->in_pass = d->fresh = false;
+        d->n_kv = d->ready = d->member = 0;
+    }
+    if (s->prefixes)
+        ft_sim_prefixes_trim(s->prefixes, 0);
+    s->queue.n = s->n_members = s->n_ready = s->n_picks = 0;
+    s->busy = false;
+    return n;
 }
 
 /* ---- what arrives ---- */
+
+/* What an earlier turn of its chat left here. */
+static void find_prefix(sim *s, uint32_t who)
+{
+    device *d = &s->devices[who];
+    uint32_t most = committed(d) - 1, found = ft_sim_prefixes_take(s->prefixes, d->kept);
+    d->n_kv = found < most ? found : most;
+    hold(s, d, blocks_for(d->n_kv));
+}
 
 void ft_sim_server_open(sim *s, uint32_t who)
 {
@@ -67,8 +174,11 @@ void ft_sim_server_open(sim *s, uint32_t who)
             return;
         ft_gain_init(&d->gain, &s->usual_gain);
     }
-    d->open = true;
+    d->open = d->fresh = true;
+    d->opened_tok = d->done;
     d->open_us = d->used_us = s->now_us;
+    if (s->prefixes)
+        find_prefix(s, who);
     if (!s->how.drafts) {
         d->here = true;
         d->n_draft = d->n_accept = 0;
@@ -104,7 +214,7 @@ static ft_work work_of(const sim *s, const device *d)
     ft_work w = {.n_past = d->n_kv, .gain_tok = (float)ft_gain_expected(&d->gain, kind_of(s))};
     if (wants_prefill(s, d)) {
         w.kind = FT_WORK_PREFILL;
-        w.arrival_us = d->done == 0 ? d->open_us : d->arrival_us;
+        w.arrival_us = d->fresh ? d->open_us : d->arrival_us;
         w.n_tok = committed(d) - 1 - d->n_kv;
     } else {
         w.kind = FT_WORK_VERIFY;
@@ -126,8 +236,8 @@ static device *victim(sim *s, const device *oldest)
 {
     device *best = NULL;
     ft_holder of_best = {0};
-    for (uint32_t i = 0; i < s->opts->n_devices; i++) {
-        device *d = &s->devices[i];
+    for (size_t i = 0; i < s->n_members; i++) {
+        device *d = &s->devices[s->members[i]];
         const ft_holder holder = {.kind = d->ready ? FT_HOLDER_WAITING : FT_HOLDER_IDLE,
                                   .since_us = d->ready ? d->open_us : d->used_us};
         if (d->blocks == 0 || d == oldest || (best && !ft_evict_before(&holder, &of_best)))
@@ -174,7 +284,7 @@ static void add(sim *s, device *d, const ft_work *w, uint32_t n_tok)
 
 static void count(sim *s, ft_spike_cause *cause)
 {
-    *cause = ft_spike_observe(&s->spikes, &s->cost, &s->pass, &s->prompts, s->pass_us);
+    *cause = ft_spike_observe(&s->spikes, s->cost, &s->pass, &s->prompts, s->pass_us);
     if (!ft_sim_counted(s))
         return;
     s->out->spike[*cause]++;
@@ -232,7 +342,7 @@ void ft_sim_server_run(sim *s)
         return;
     /* A mean distance of `error` is a standard deviation of sqrt(pi / 2) times that. */
     double off = 1 + s->config->costs.error * 1.2533 * ft_rng_normal(&s->noise);
-    double us = (double)ft_cost_predict(&s->cost, &s->pass) * fmax(off, 0.25);
+    double us = (double)ft_cost_predict(s->cost, &s->pass) * fmax(off, 0.25);
     s->pass_us = us > 1 ? (int64_t)us : 1;
     if (s->pass.rows > s->out->most_rows)
         s->out->most_rows = s->pass.rows;
@@ -288,8 +398,13 @@ static void verdict(sim *s, uint32_t who, ft_spike_cause cause)
     bool ended = d->done == d->response;
     d->n_kv = s->how.keeps_kv && !ended ? committed(d) - 1 : 0;
     hold(s, d, blocks_for(d->n_kv));
+    if (ended && s->prefixes) {
+        ft_sim_prefixes_put(s->prefixes, d->kept, committed(d) - 1);
+        ft_sim_prefixes_trim(s->prefixes, s->limits.kv_blocks_free);
+    }
     d->here = !s->how.drafts && !ended;
     d->open = d->open && !ended;
+    d->fresh = false;
     d->used_us = d->arrival_us = s->now_us;
     if (ft_sim_counted(s)) {
         s->out->tokens += tokens;
