@@ -30,6 +30,8 @@ typedef struct serve_flags {
     const char *offer_draft;
     const ft_rule *rules[FT_RULES_MAX + 1]; /* of rules_text */
     const char *metrics, *http;             /* [HOST:]PORT */
+    const char *picker_names;               /* --picker-metrics */
+    ft_picker picker;
     const char *port_file, *metrics_port_file, *http_port_file;
     int64_t prefill_ms;
     double guard_ms;
@@ -88,9 +90,13 @@ static ft_status check_http(serve_flags *f, ft_error *err)
 static ft_status check_metrics(serve_flags *f, ft_error *err)
 {
     if (!f->metrics)
-        return f->metrics_port_file
-                   ? ft_error_set(err, FT_INVALID, "serve: --metrics-port-file needs --metrics")
+        return f->metrics_port_file || f->picker_names
+                   ? ft_error_set(err, FT_INVALID, "serve: %s needs --metrics",
+                                  f->metrics_port_file ? "--metrics-port-file" : "--picker-metrics")
                    : FT_OK;
+    if (f->picker_names && ft_picker_parse(f->picker_names, err, &f->picker) != FT_OK)
+        return FT_INVALID;
+    f->server.picker = f->picker_names ? &f->picker : NULL;
     f->server.metrics_host = f->metrics_host;
     f->server.no_page = f->api.http.no_page;
     return ft_cmd_parse_endpoint(f->metrics, "serve: --metrics", err, f->metrics_host,
@@ -473,6 +479,9 @@ static const ft_flag rows[] = {
      "Prometheus page /metrics there (PORT alone: on 127.0.0.1; see docs/METRICS.md)"},
     {"--metrics-port-file", NULL, FT_FLAG(serve_flags, metrics_port_file), "FILE",
      "write the port of the metrics page into this file"},
+    {"--picker-metrics", NULL, FT_FLAG(serve_flags, picker_names), "NAMES",
+     "on that page also three gauges under these names: rounds waiting, texts running, share of KV "
+     "in use (vllm: vLLM's names; docs/METRICS.md)"},
     {"--timeline", NULL, FT_FLAG(serve_flags, timeline.path), "FILE",
      "write what each pass did when, for ui.perfetto.dev (docs/OPERATIONS.md)"},
     {"--timeline-mb", NULL, FT_FLAG(serve_flags, timeline.mb), "N",

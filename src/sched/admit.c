@@ -30,6 +30,18 @@ bool ft_admit_promise(double promised, double asked, double behind)
     return promised + asked <= TUNE.load_most && behind <= TUNE.behind_most;
 }
 
+uint32_t ft_admit_more(double promised, double asked, double behind, uint32_t most)
+{
+    if (most == 0 || !ft_admit_promise(promised, asked, behind))
+        return 0;
+    const uint32_t first = promised == 0; /* it is given whatever its load is */
+    if (behind > TUNE.behind_most)
+        return first;
+    double left = TUNE.load_most - promised - first * asked;
+    double more = left < 0 ? 0 : asked > 0 ? floor(left / asked) : most;
+    return more + first < most ? (uint32_t)more + first : most;
+}
+
 bool ft_admit_is_behind(const ft_promise *promise, int64_t arrival_us, int64_t budget_us,
                         int64_t now_us)
 {

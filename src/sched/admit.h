@@ -29,6 +29,10 @@ double ft_admit_load(const ft_cost *cost, const ft_gain *usual, const ft_admit_t
  * behind: the share of recent rounds that were behind (ft_admit_saw). */
 bool ft_admit_promise(double promised, double asked, double behind);
 
+/* How many promises with load `asked` each could be given beside those with load `promised`, one
+ * after another; at most `most`. */
+uint32_t ft_admit_more(double promised, double asked, double behind, uint32_t most);
+
 /* Whether the server was too slow for a round. It was if the text has fewer tokens than promised,
  * the verdict came after the round's budget (WISP eq. (6)), and that budget left the server any
  * time. arrival_us: when the round could run first; now_us: the time of its verdict. */

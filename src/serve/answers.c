@@ -21,6 +21,7 @@ void ft_answer_publish(ft_verifier *v)
     ft_engine_get_stats(v->engine, &es);
     v->stats.kv_blocks = es.blocks;
     v->stats.kv_blocks_free = es.blocks_free;
+    v->stats.kv_used = es.blocks > 0 ? 1 - (double)es.blocks_free / es.blocks : 0;
     v->stats.kv_blocks_cached = es.blocks_cached;
     v->stats.prefix_evicted = es.prefix_evicted;
     v->stats.heads = es.heads;

@@ -47,6 +47,7 @@ struct ft_server {
     pthread_t watch;
     bool watched;                 /* the watch was started */
     const ft_server_offer *offer; /* NULL: none */
+    const ft_picker *picker;      /* NULL: none */
     pthread_mutex_t lock;
     pthread_cond_t stopping;
     bool stop; /* the watch ends; guarded by lock */
@@ -217,10 +218,13 @@ static ft_status start_wire(ft_server *server, const ft_server_opts *opts, ft_er
  * single session. */
 static ft_status metrics_page(void *ctx, ft_buf *out)
 {
-    ft_verifier *verifier = ((const ft_server *)ctx)->verifier;
+    const ft_server *server = ctx;
+    ft_verifier *verifier = server->verifier;
     ft_verifier_stats stats;
     ft_verifier_get_stats(verifier, &stats);
     ft_status status = ft_stats_append(&ft_verifier_stat_list, &stats, out);
+    if (status == FT_OK && server->picker)
+        status = ft_picker_append(server->picker, &stats, out);
     return status == FT_OK ? ft_keys_append(verifier, out) : status;
 }
 
@@ -296,6 +300,7 @@ ft_status ft_server_create(const ft_server_opts *opts, ft_error *err, ft_server 
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->stopping, NULL);
     server->offer = opts->offer;
+    server->picker = opts->picker;
     ft_status status = ft_verifier_create(&opts->verifier, err, &server->verifier);
     if (status == FT_OK)
         status = start_wire(server, opts, err);

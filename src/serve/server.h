@@ -4,6 +4,7 @@
 #ifndef FT_SERVE_SERVER_H
 #define FT_SERVE_SERVER_H
 
+#include "serve/picker.h"
 #include "serve/verifier.h"
 #include "wire/server.h"
 
@@ -24,6 +25,7 @@ typedef struct ft_server_opts {
     const ft_networks *proxies; /* ft_wire_server_opts; borrowed while the server lives */
     const char *metrics_host;   /* where HTTP serves /metrics and /health; NULL: nowhere */
     int metrics_port;
+    const ft_picker *picker;      /* names for three gauges there; NULL: none; borrowed */
     bool no_page;                 /* there without /dashboard */
     const ft_server_offer *offer; /* NULL: none; borrowed while the server lives */
 } ft_server_opts;

@@ -20,6 +20,9 @@
     F(COUNTER, sessions_gone, "sessions_ended_total", "Sessions that have ended.")                 \
     F(COUNTER, sessions_refused, "sessions_refused_total",                                         \
       "Opens refused for lack of room. The client was told to try again later.")                   \
+    F(GAUGE, rounds_waiting, "rounds_waiting",                                                     \
+      "Rounds and prompts that the last pass left to later ones.")                                 \
+    F(GAUGE, texts_running, "texts_running", "Sessions now with a stream and an unfinished text.") \
     F(COUNTER, rounds, "rounds_total", "Verdicts. A run has one for each of its passes.")          \
     F(COUNTER, tokens, "tokens_total", "Tokens of text that the verdicts made.")                   \
     F(COUNTER, run_tokens, "run_tokens_total",                                                     \
@@ -86,6 +89,7 @@
     F(GAUGE, kv_blocks_free, "kv_free_blocks",                                                     \
       "Blocks that no session holds, those with cached text included.")                            \
     F(GAUGE, kv_blocks_cached, "kv_cached_blocks", "Free blocks that hold cached text.")           \
+    F(RATIO, kv_used, "kv_used_ratio", "Share of the KV pool that sessions hold, 0 to 1.")         \
     F(COUNTER, kv_released, "kv_released_total",                                                   \
       "Times that a session lost its KV to another. It must be computed again.")                   \
     F(COUNTER, prefix_lookup_tok, "prefix_lookup_tokens_total",                                    \
@@ -122,7 +126,11 @@
 #define FT_VERIFIER_GAUGES_LABELLED(F)                                                       \
     F(class_sessions, FT_SLO_CLASSES + 1, label_class_or_none, "class_sessions",             \
       "Sessions now, detached ones included, by the token speed that they were promised; 0:" \
-      " best effort.")
+      " best effort.")                                                                       \
+    F(class_possible, FT_SLO_CLASSES, label_class, "promises_possible",                      \
+      "Texts that could be promised a token speed now, by that speed: so many of that speed" \
+      " alone, beside the open texts. The server's time and its places for sessions limit"   \
+      " them; the KV pool may allow fewer.")
 
 typedef struct ft_verifier_stats {
 #define F(field, n, label, name, help) uint64_t field[n];

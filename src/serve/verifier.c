@@ -16,6 +16,7 @@
 #include "serve/answers.h"
 #include "serve/batch.h"
 #include "serve/lifecycle.h"
+#include "serve/load.h"
 #include "serve/own_draft.h"
 #include "serve/pass.h"
 #include "serve/verdict.h"
@@ -152,6 +153,7 @@ static bool serve_handles(ft_verifier *v)
     }
     if (ft_inbox_asked(&v->inbox, ticks)) {
         (void)ft_sessions_expire(v, now_us);
+        ft_load_look(v);
         ft_answer_publish(v);
         ft_inbox_answer(&v->inbox, ticks);
     }
@@ -188,6 +190,7 @@ static void *engine_main(void *arg)
         int64_t now_us = ft_clock_now_us(&v->opts.clock);
         wait_us = sooner(ft_sessions_expire(v, now_us), look_us);
         count_rest(v, now_us);
+        ft_load_look(v);
         if (idle)
             ft_answer_publish(v);
     }

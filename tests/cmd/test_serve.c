@@ -521,6 +521,25 @@ static void test_pages(void **state)
     }
 }
 
+/* The gauges of load under names that another program looks for. */
+static void test_picker_metrics(void **state)
+{
+    http_response r;
+    program server =
+        program_start((const char *[]){"serve", "-m", model, "-t", "1", "--port", "0", "--metrics",
+                                       "0", "--picker-metrics", "waiting,vllm:running,kv", NULL});
+    const int port = program_wait_number(&server, "metrics host=", "port=");
+    assert_int_equal(http_ask(port, "GET", "/metrics", "", NULL, &r), 200);
+    assert_non_null(strstr(r.body.data, "\nwaiting 0\n"));
+    assert_non_null(strstr(r.body.data, "\nvllm:running 0\n"));
+    assert_non_null(strstr(r.body.data, "\nkv 0\n"));
+    assert_non_null(strstr(r.body.data, "\nforetoken_rounds_waiting 0\n"));
+    http_response_deinit(&r);
+    assert_int_equal(program_stop(&server), 0);
+    program_refuses("--picker-metrics needs --metrics", "serve -m x.gguf --picker-metrics vllm");
+    program_refuses("three names of metrics", "serve -m x.gguf --metrics 0 --picker-metrics a,b");
+}
+
 /* The policy that a server with these flags says it has. */
 static void policy_is(const char *flag, const char *value, const char *mark)
 {
@@ -595,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_memory_goes_back),
         cmocka_unit_test(test_priorities),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_picker_metrics),
         cmocka_unit_test(test_default_policy),
         cmocka_unit_test(test_flags),
     };

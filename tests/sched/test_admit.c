@@ -55,6 +55,25 @@ static void test_promises(void **state)
     assert_false(ft_admit_promise(0.1, 0.1, 0.021));
 }
 
+/* As many as can be given one after another. */
+static void test_more(void **state)
+{
+    static const double promised[] = {0, 0.1, 0.4, 0.7}, asked[] = {0.03, 0.1, 0.27, 1.5};
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < 4; k++)
+            for (int behind = 0; behind < 2; behind++) {
+                double load = promised[i];
+                uint32_t n = 0;
+                for (; n < 10 && ft_admit_promise(load, asked[k], behind * 0.5); n++)
+                    load += asked[k];
+                assert_int_equal(ft_admit_more(promised[i], asked[k], behind * 0.5, 10), n);
+            }
+    assert_int_equal(ft_admit_more(0, 1.5, 1, 10), 1);
+    assert_int_equal(ft_admit_more(0.1, 0, 0, 10), 10); /* costs are not known */
+    assert_int_equal(ft_admit_more(0, 0.03, 0, 0), 0);
+}
+
 /* 4 tokens/s since 90 s; it is 100 s, so that 40 tokens are owed. The round came at 99 s. */
 static void test_behind(void **state)
 {
@@ -107,9 +126,9 @@ static void test_kv(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load),   cmocka_unit_test(test_promises),
-        cmocka_unit_test(test_behind), cmocka_unit_test(test_behind_share),
-        cmocka_unit_test(test_kv),
+        cmocka_unit_test(test_load),         cmocka_unit_test(test_promises),
+        cmocka_unit_test(test_more),         cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_behind_share), cmocka_unit_test(test_kv),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
