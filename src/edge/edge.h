@@ -145,6 +145,9 @@ typedef struct ft_gen_request {
     const int32_t *prediction; /* [n_prediction] */
     uint32_t n_prediction;
     float slo_tokens_per_s; /* the token speed to ask the server for; 0: the edge's */
+    /* A number that texts have in common if they begin in the same way; a proxy brings them to one
+     * server by it. 0: made of the whole prompt. */
+    uint64_t prefix;
     /* For links within one process: the name of the session's key; NULL: no key. */
     const char *key_name;
     ft_progress progress; /* of prefill, in tokens */

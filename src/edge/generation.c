@@ -10,6 +10,8 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "base/rng.h"
+#include "base/secret.h"
 #include "spec/prediction.h"
 
 #define NO FT_GEN_ILLEGAL
@@ -87,6 +89,12 @@ void ft_gen_happened(ft_gen *gen, ft_gen_event event)
 
 /* ---- beginning and end ---- */
 
+static uint64_t prefix_of(const ft_gen_request *r)
+{
+    return r->prefix ? r->prefix
+                     : ft_fnv64(FT_FNV64_INIT, r->prompt, r->n_prompt * sizeof *r->prompt);
+}
+
 static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_learnt *learnt,
                             ft_error *err)
 {
@@ -95,6 +103,7 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
     ft_stream_opts stream = {.servers = &edge->servers,
                              .clock = edge->how.clock,
                              .key_name = r->key_name,
+                             .prefix = prefix_of(r),
                              .reconnect_us = 1000 * (int64_t)edge->how.reconnect_ms,
                              .fallback_us = 1000 * (int64_t)edge->how.fallback_ms,
                              .limits = edge->info.limits,
@@ -115,6 +124,8 @@ static ft_status init_parts(ft_gen *gen, const ft_gen_sink *sink, const ft_edge_
                                    .max_tokens = r->max_tokens,
                                    .stops = r->stops,
                                    .n_stops = r->n_stops};
+    if (ft_random_bytes(&stream.nonce, sizeof stream.nonce) != FT_OK)
+        return ft_error_set(err, FT_IO, "edge: the operating system gave no random bytes");
     /* One server may change its model, several must have the same. */
     if (ft_servers_several(&edge->servers) && !ft_servers_is_fallback(&edge->servers, edge->met))
         memcpy(stream.model, edge->info.model, sizeof stream.model);

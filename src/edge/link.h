@@ -23,6 +23,9 @@ typedef struct ft_link_vtable {
     /* Before Open: sets the session's key by its name (wire/keys.h), copied. NULL in the table: all
      * sessions of such links have the same credential. */
     void (*use_key)(ft_link *link, const char *key_name);
+    /* Before Open: texts with the same number begin in the same way (ft_call_set_prefix). NULL in
+     * the table: there is only one server. */
+    void (*use_prefix)(ft_link *link, uint64_t prefix);
     /* Whether what is sent now goes out at once: the connection was made. NULL in the table: it
      * does. */
     bool (*connected)(ft_link *link);

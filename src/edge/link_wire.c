@@ -39,6 +39,11 @@ static void wire_cancel(ft_link *link)
     ft_call_cancel(((wire_link *)link)->call);
 }
 
+static void wire_use_prefix(ft_link *link, uint64_t prefix)
+{
+    ft_call_set_prefix(((wire_link *)link)->call, prefix);
+}
+
 static bool wire_connected(ft_link *link)
 {
     return ft_wire_client_connected(((wire_link *)link)->client);
@@ -59,6 +64,7 @@ static const ft_link_vtable wire_vtable = {
     .bytes = wire_bytes,
     .cancel = wire_cancel,
     .destroy = wire_destroy,
+    .use_prefix = wire_use_prefix,
     .connected = wire_connected,
 };
 

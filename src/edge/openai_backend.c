@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "base/secret.h"
 
 struct ft_openai {
     const ft_vocab *vocab;
@@ -72,6 +73,21 @@ static ft_status make_prediction(const ft_vocab *vocab, const ft_http_request *q
     return status;
 }
 
+/* Of a conversation to the end of its first user message, so it is the same in all turns. A text of
+ * its own: 0. */
+static uint64_t prefix_of(const ft_http_request *q)
+{
+    uint64_t hash = FT_FNV64_INIT;
+    for (size_t i = 0; q->chat && i < q->n_messages; i++) {
+        const ft_chat_message *m = &q->messages[i];
+        hash = ft_fnv64(hash, m->role, strlen(m->role) + 1);
+        hash = ft_fnv64(hash, m->content, strlen(m->content) + 1);
+        if (strcmp(m->role, "user") == 0)
+            return hash;
+    }
+    return 0;
+}
+
 static ft_status check_length(size_t n_prompt, uint32_t context, ft_error *err)
 {
     if (n_prompt == 0)
@@ -122,6 +138,7 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                               .no_speculation = o->no_speculation || q->no_speculation,
                               .no_server_drafts = q->no_speculation,
                               .slo_tokens_per_s = q->slo_tokens_per_s,
+                              .prefix = prefix_of(q),
                               .key_name = q->key_name};
     if (!q->has_seed && ft_random_bytes(&request.sampling.seed, sizeof request.sampling.seed))
         return ft_error_set(err, FT_IO, "edge: the operating system gave no random bytes");

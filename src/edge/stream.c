@@ -176,6 +176,8 @@ static void name_target(const ft_stream *s, uint32_t server, ft_msg_open *open)
     if (ft_servers_is_fallback(s->how.servers, server))
         memset(open->model, 0, sizeof open->model);
     open->target = s->how.same_target && s->begun ? s->target : 0;
+    open->has_nonce = true;
+    open->nonce = s->how.nonce;
 }
 
 static void fill(const ft_stream *s, ft_msg_open *open)
@@ -202,6 +204,8 @@ ft_status ft_stream_open(ft_stream *s, ft_msg_open *open, ft_error *err)
         return status;
     if (s->how.key_name && s->link->vt->use_key)
         s->link->vt->use_key(s->link, s->how.key_name);
+    if (s->link->vt->use_prefix)
+        s->link->vt->use_prefix(s->link, s->how.prefix);
     fill(s, open);
     msg.open = *open;
     s->how.stats->reconnects += s->n_links++ > 0;

@@ -65,6 +65,8 @@ typedef struct ft_stream_opts {
     const char *key_name; /* borrowed; NULL: no key (ft_link_vtable.use_key) */
     int64_t reconnect_us; /* for how long lost verifiers are tried again */
     int64_t fallback_us;  /* for how long before the fallback target is taken, if there is one */
+    uint64_t prefix;      /* for ft_link_vtable.use_prefix */
+    ft_session_id nonce;  /* of each Open of this text */
     ft_msg_limits limits; /* from Info of server `met`; used until Opened has them */
     uint32_t met;
     bool same_target;    /* the target that began the text must finish it */

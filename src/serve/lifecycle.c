@@ -204,6 +204,8 @@ static ft_status set_asked(ft_sess *s, const ft_opening *opening, ft_error *err)
     s->asked.n_top = o->logprobs ? o->top_logprobs : 0;
     s->asked.no_drafts = o->no_drafts;
     s->who.key = opening->key;
+    s->who.has_nonce = o->has_nonce;
+    s->who.nonce = o->nonce;
     ft_slo_init(s, o->slo_tokens_per_s, opening->at_us);
     return ft_slo_join(s, opening->credential, err);
 }
@@ -332,12 +334,26 @@ static ft_status resume(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error
     return FT_OK;
 }
 
+/* Ends the session that an earlier Open of this text made: a proxy may have sent the Open again, or
+ * the edge has never seen its answer. An edge that still has the stream opens its text anew. */
+static void end_earlier(ft_verifier *v, const ft_msg_open *o, const char *credential)
+{
+    for (ft_sess *s = v->sessions.first, *after; s && o->has_nonce; s = after) {
+        after = s->next;
+        const bool text = ft_secret_equal(&s->who.nonce, &o->nonce, sizeof s->who.nonce);
+        if (s->who.has_nonce && (text & ft_secret_equal_str(ft_slo_credential(s), credential)))
+            ft_sess_end(s, FT_UNAVAILABLE, "serve: this text was opened again");
+    }
+}
+
 static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error *err)
 {
     ft_sampling sampling;
     ft_sess *s = NULL;
     const ft_opening *opening = h->opening;
     ft_status status = check_open(v, &opening->open, err, &sampling);
+    if (status == FT_OK)
+        end_earlier(v, &opening->open, opening->credential);
     if (status == FT_OK)
         status = admit(v, opening, &h->client.id, err);
     if (status == FT_OK)

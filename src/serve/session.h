@@ -57,6 +57,8 @@ typedef struct ft_sess_who {
     uint64_t serial;     /* its number in logs */
     ft_client_id client; /* who opened it, and has its place */
     ft_session_id id, secret;
+    bool has_nonce;
+    ft_session_id nonce; /* of the Open that made it */
     ft_key key;        /* a copy, taken when the session was opened; empty: no key */
     ft_tenant *tenant; /* it has the credential */
 } ft_sess_who;

@@ -8,11 +8,14 @@
 // functions in the owner's. `lock` guards the fields below it.
 #include "wire/call.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/secret.h"
 
 #define INBOX_MAX 32
 /* How long ft_call_destroy waits until the server has read Close or Cancel. */
@@ -23,7 +26,10 @@
 struct ft_call {
     ft_wire_client *client;
     ft_rpc_tag tag_recv, tag_send, tag_end;
-    grpc_metadata header;
+    grpc_metadata header[2];
+    size_t n_header;
+    bool has_prefix;
+    char prefix[FT_RPC_PREFIX_DIGITS + 1];
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *received;
     grpc_status_code code;
@@ -36,6 +42,7 @@ struct ft_call {
     int outstanding;
     ft_rpc_messages inbox, outbox;
     ft_rpc_message *in_flight;
+    bool begun; /* its batch was started */
     bool sending, reading;
     bool eof;                  /* no message will come any more */
     bool closing, close_begun; /* our half-close: asked for; sent to gRPC */
@@ -143,18 +150,25 @@ static void on_ended(void *owner, bool ok)
     pthread_mutex_unlock(&call->lock);
 }
 
+/* The value is borrowed for the life of the call. */
+static void add_header(ft_call *call, const char *key, grpc_slice value)
+{
+    call->header[call->n_header++] =
+        (grpc_metadata){.key = grpc_slice_from_static_string(key), .value = value};
+}
+
 /* Call with the lock held: the batch that lasts as long as the call, and the first read. */
 static bool start_all(ft_call *call)
 {
     grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
                       {.op = GRPC_OP_RECV_INITIAL_METADATA},
                       {.op = GRPC_OP_RECV_STATUS_ON_CLIENT}};
-    if (call->client->has_token) {
-        call->header.key = grpc_slice_from_static_string(FT_RPC_AUTHORIZATION);
-        call->header.value = call->client->authorization;
-        ops[0].data.send_initial_metadata.metadata = &call->header;
-        ops[0].data.send_initial_metadata.count = 1;
-    }
+    if (call->client->has_token)
+        add_header(call, FT_RPC_AUTHORIZATION, call->client->authorization);
+    if (call->has_prefix)
+        add_header(call, FT_RPC_PREFIX, grpc_slice_from_static_string(call->prefix));
+    ops[0].data.send_initial_metadata.metadata = call->header;
+    ops[0].data.send_initial_metadata.count = call->n_header;
     ops[1].data.recv_initial_metadata.recv_initial_metadata = &call->initial;
     ops[2].data.recv_status_on_client.trailing_metadata = &call->trailing;
     ops[2].data.recv_status_on_client.status = &call->code;
@@ -163,6 +177,15 @@ static bool start_all(ft_call *call)
         return false;
     pump_recv(call);
     return true;
+}
+
+/* Call with the lock held. Starts the call with the first message, after its headers are known. */
+static ft_status begin(ft_call *call, ft_error *err)
+{
+    if (!call->begun && !start_all(call))
+        return ft_error_set(err, FT_INTERNAL, "gRPC refused to start a call");
+    call->begun = true;
+    return FT_OK;
 }
 
 static ft_call *call_alloc(ft_wire_client *client)
@@ -191,13 +214,6 @@ ft_status ft_call_start(ft_wire_client *client, const char *method, ft_error *er
     call->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
                                           client->queue.cq, grpc_slice_from_static_string(method),
                                           NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
-    pthread_mutex_lock(&call->lock);
-    bool started = start_all(call);
-    pthread_mutex_unlock(&call->lock);
-    if (!started) {
-        ft_call_destroy(call);
-        return ft_error_set(err, FT_INTERNAL, "gRPC refused to start a call");
-    }
     *out = call;
     return FT_OK;
 }
@@ -205,6 +221,13 @@ ft_status ft_call_start(ft_wire_client *client, const char *method, ft_error *er
 ft_status ft_call_create(ft_wire_client *client, ft_error *err, ft_call **out)
 {
     return ft_call_start(client, FT_RPC_SESSION, err, out);
+}
+
+void ft_call_set_prefix(ft_call *call, uint64_t prefix)
+{
+    const uint64_t hash = ft_siphash(call->client->prefix_key, &prefix, sizeof prefix);
+    snprintf(call->prefix, sizeof call->prefix, "%016" PRIx64, hash);
+    call->has_prefix = true;
 }
 
 ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last, ft_error *err)
@@ -215,6 +238,8 @@ ft_status ft_call_send_bytes(ft_call *call, uint8_t *data, size_t n, bool last, 
     if (call->closing) {
         grpc_byte_buffer_destroy(buffer);
         status = ft_error_set(err, FT_PRECONDITION, "nothing can follow Close or Cancel");
+    } else if ((status = begin(call, err)) != FT_OK) {
+        grpc_byte_buffer_destroy(buffer);
     } else if (!ft_rpc_push(&call->outbox, buffer)) {
         status = ft_error_set(err, FT_NOMEM, "no memory for a message");
     } else {
@@ -344,9 +369,13 @@ ft_status ft_call_recv_bytes(ft_call *call, int64_t timeout_us, ft_error *err, u
     *data = NULL;
     *n = 0;
     pthread_mutex_lock(&call->lock);
-    while (!has_news(call) && ft_cond_wait_until(&call->changed, &call->lock, deadline_us)) {
+    status = begin(call, err);
+    while (status == FT_OK && !has_news(call) &&
+           ft_cond_wait_until(&call->changed, &call->lock, deadline_us)) {
     }
-    if (!has_news(call))
+    if (status != FT_OK)
+        ; /* it never began */
+    else if (!has_news(call))
         status = ft_error_set(err, FT_TIMEOUT, "no message yet");
     else if (call->cancelled)
         status = ft_error_set(err, FT_CANCELLED, "cancelled");

@@ -12,6 +12,7 @@ struct ft_wire_client {
     char *address;
     bool has_token;
     grpc_slice authorization; /* has_token: "Bearer TOKEN" */
+    uint8_t prefix_key[16];   /* of ft_call_set_prefix; made of the token; without one: zeros */
     bool (*stopped)(void);    /* may be NULL */
     grpc_channel *channel;
     ft_rpc_queue queue;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/secret.h"
 #include "wire/call.h"
 
 #define CONNECT_TIMEOUT_MS 5000
@@ -31,6 +32,16 @@ static ft_status check_address(const char *address, ft_error *err)
     return FT_OK;
 }
 
+/* A pseudo-random function of the token, in two halves. */
+static void make_prefix_key(const char *token, uint8_t out[16])
+{
+    for (uint8_t half = 0; half < 2; half++) {
+        const uint8_t key[16] = {half};
+        const uint64_t hash = ft_siphash(key, token, strlen(token));
+        memcpy(out + 8 * half, &hash, sizeof hash);
+    }
+}
+
 static ft_status set_token(ft_wire_client *client, const char *token, ft_error *err)
 {
     char *text = NULL;
@@ -38,6 +49,7 @@ static ft_status set_token(ft_wire_client *client, const char *token, ft_error *
         return ft_error_set(err, FT_NOMEM, "no memory for a client");
     client->authorization = grpc_slice_from_copied_string(text);
     client->has_token = true;
+    make_prefix_key(token, client->prefix_key);
     free(text);
     return *token && grpc_header_nonbin_value_is_legal(client->authorization)
                ? FT_OK

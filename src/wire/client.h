@@ -46,8 +46,13 @@ FT_WARN_UNUSED ft_status ft_wire_client_info(ft_wire_client *client, int64_t tim
 FT_WARN_UNUSED ft_status ft_wire_client_health(ft_wire_client *client, int64_t timeout_us,
                                                ft_error *err);
 
-/* Begins a session's stream, without waiting. ft_call_recv tells if there is no connection. */
+/* Makes a session's stream. It begins with the first message that is sent or waited for, without
+ * waiting; ft_call_recv tells if there is no connection. */
 FT_WARN_UNUSED ft_status ft_call_create(ft_wire_client *client, ft_error *err, ft_call **out);
+/* Before the first message: texts with the same number begin in the same way. The call's metadata
+ * tell it to proxies, hashed by the bearer token: so they can bring each of these texts to the
+ * server that has the KV of their beginning, and learn nothing else. */
+void ft_call_set_prefix(ft_call *call, uint64_t prefix);
 /* Sends without waiting. ft_call_recv reports errors of the stream. Close and Cancel half-close the
  * stream; a message after them is FT_PRECONDITION. */
 FT_WARN_UNUSED ft_status ft_call_send(ft_call *call, const ft_client_msg *msg, ft_error *err);

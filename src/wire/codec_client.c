@@ -99,6 +99,10 @@ static void move_open(ft_codec *codec, ft_msg_open *ours, open_pb *pb)
     FT_CODEC_MOVE(codec, ours->top_logprobs, pb->top_logprobs);
     FT_CODEC_MOVE(codec, ours->target, pb->target);
     FT_CODEC_MOVE(codec, ours->no_drafts, pb->no_drafts);
+    if (!codec->writing)
+        ours->has_nonce = pb->nonce.len > 0;
+    if (ours->has_nonce)
+        ft_codec_id(codec, &ours->nonce, &pb->nonce, "Open.nonce");
 }
 
 /* Without tree, evidence and under. */

@@ -58,6 +58,8 @@ typedef struct ft_msg_open {
     bool no_drafts;  /* the server drafts nothing for this text by itself; an older one may */
     ft_penalties penalties; /* where Limits offers them */
     uint32_t n_answer;      /* the last tokens of `prompt` that are the answer's, for penalties */
+    bool has_nonce;
+    ft_session_id nonce; /* of the text; if it is opened twice at a server, it has one session */
 } ft_msg_open;
 
 typedef struct ft_msg_draft {

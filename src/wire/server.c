@@ -14,6 +14,7 @@
 #include "base/listen.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/secret.h"
 #include "wire/auth.h"
 #include "wire/peer.h"
 #include "wire/stream.h"
@@ -194,6 +195,22 @@ static ft_status check_call(const ft_wire_server_opts *opts, ft_method method,
     return status;
 }
 
+/* Proxies choose a server by it, and nobody else reads it. One that is wrong still tells texts
+ * apart, so the call goes on; but its client should know. */
+static void check_prefix(const grpc_metadata_array *metadata)
+{
+    for (size_t i = 0; i < metadata->count; i++) {
+        char text[2 * FT_RPC_PREFIX_DIGITS];
+        if (grpc_slice_str_cmp(metadata->metadata[i].key, FT_RPC_PREFIX) != 0)
+            continue;
+        ft_rpc_printable(metadata->metadata[i].value, text, sizeof text);
+        if (!ft_hex_is(text, FT_RPC_PREFIX_DIGITS))
+            FT_LOGI("wire",
+                    FT_RPC_PREFIX " ignored value=\"%s\" reason=\"not %d digits of 0-9a-f\"", text,
+                    FT_RPC_PREFIX_DIGITS);
+    }
+}
+
 static void on_info(ft_stream *stream)
 {
     const ft_wire_handler *handler = &stream->server->opts.handler;
@@ -302,6 +319,8 @@ static void on_request(void *owner, bool ok)
     if (stream) {
         stream->key = key;
         ft_peer_client(server, &from, &req->metadata, &key, &stream->client);
+        if (method == FT_METHOD_SESSION)
+            check_prefix(&req->metadata);
         const admitted how = admit(server, stream, quota_for(server, method, proven), &err);
         if (how == ADMITTED_NOW)
             ft_stream_read_next(stream);

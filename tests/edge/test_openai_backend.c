@@ -36,6 +36,29 @@ static void must(ft_status status, const ft_error *err)
         fail_msg("%s", err->message);
 }
 
+/* ---- what proxies choose a server by ---- */
+
+static uint64_t prefix;
+static ft_link_vtable remembering; /* the local links', and it remembers `prefix` */
+
+static void remember_prefix(ft_link *link, uint64_t number)
+{
+    (void)link;
+    prefix = number;
+}
+
+static ft_status remembering_open(void *ctx, ft_error *err, ft_link **out)
+{
+    const ft_link_source inner = ft_local_link_source(ctx);
+    const ft_status status = inner.open(inner.ctx, err, out);
+    if (status != FT_OK)
+        return status;
+    remembering = *(*out)->vt;
+    remembering.use_prefix = remember_prefix;
+    (*out)->vt = &remembering;
+    return FT_OK;
+}
+
 static int setup(void **state)
 {
     ft_error err = {0};
@@ -54,9 +77,11 @@ static int setup(void **state)
     must(ft_verifier_create(&verifier, &err, &b.verifier), &err);
     b.trace_path = tiny_temp_path();
     must(ft_trace_open(&(ft_trace_opts){.path = b.trace_path}, &err, &b.trace), &err);
+    ft_link_source source = ft_local_link_source(b.verifier);
+    source.open = remembering_open;
     const ft_edge_opts edge = {.vocab = b.vocab,
                                .draft_model = b.model,
-                               .source = ft_local_link_source(b.verifier),
+                               .source = source,
                                .draft = ft_draft_params_chain(3),
                                .clock = ft_clock_monotonic(),
                                .n_threads = 1,
@@ -203,6 +228,42 @@ static void test_chat(void **state)
     assert_true(usage(&c, "ttft_ms") <= usage(&c, "total_ms"));
     ft_tokens_deinit(&prompt);
     free_call(&c);
+}
+
+static uint64_t prefix_of(ft_http_request q)
+{
+    call c = {.q = q};
+    c.q.chat = q.n_messages > 0;
+    c.q.max_tokens = 2;
+    go(&c);
+    must(c.status, &c.err);
+    free_call(&c);
+    return prefix;
+}
+
+static uint64_t prefix_of_chat(const ft_chat_message *messages, size_t n)
+{
+    return prefix_of((ft_http_request){.messages = messages, .n_messages = n});
+}
+
+/* All turns of a chat have the same, another chat has another. */
+static void test_prefix(void **state)
+{
+    const ft_chat_message turns[] = {{"system", "be brief"},
+                                     {"user", "hello"},
+                                     {"assistant", "good day"},
+                                     {"user", "how are you"}};
+    const ft_chat_message other[] = {{"system", "be brief"}, {"user", "hello!"}};
+    const ft_chat_message glued[] = {{"system", "be briefuser"}, {"user", "hello"}};
+    (void)state;
+    const uint64_t first = prefix_of_chat(turns, 2);
+    assert_true(prefix_of_chat(turns, 4) == first);
+    assert_true(prefix_of_chat(other, 2) != first);
+    assert_true(prefix_of_chat(glued, 2) != first);
+    assert_true(prefix_of_chat(turns, 1) != 0); /* no user has spoken: by the whole prompt */
+    const uint64_t text = prefix_of((ft_http_request){.prompt = "abc"});
+    assert_true(text != 0 && text == prefix_of((ft_http_request){.prompt = "abc"}));
+    assert_true(text != prefix_of((ft_http_request){.prompt = "abd"}));
 }
 
 static void test_same_prompt_as_text_and_ids(void **state)
@@ -594,6 +655,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_same_prompt_as_text_and_ids),
         cmocka_unit_test(test_seed),
         cmocka_unit_test(test_logprobs),

@@ -314,6 +314,9 @@ static void test_reopen_names_the_model(void **state)
     go(&r);
     check_text(&r, 6, FT_FINISH_LENGTH);
     assert_string_equal(r.f.open_model, "fake");
+    assert_int_equal(r.f.opens, 2);
+    assert_int_equal(r.f.nonces, 1); /* of this text */
+    assert_true(r.f.prefix != 0);
 }
 
 static void test_every_round_cut(void **state)

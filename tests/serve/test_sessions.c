@@ -426,6 +426,61 @@ static void test_resume(void **state)
     bench_destroy(b);
 }
 
+/* A text that is opened twice has one session, whether a stream still has the first one or not. */
+static void test_opened_twice(void **state)
+{
+    (void)state;
+    for (int attached = 0; attached < 2; attached++) {
+        bench *b = bench_create((ft_verifier_opts){0});
+        ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);
+        open.has_nonce = true;
+        open.nonce.bytes[0] = 7;
+        local_open(&b->c, b->v, &open, "me");
+        local_wait_opened(&b->c);
+        ft_msg_open resume = local_resume_msg(&b->c, b->text.n), other = open;
+        local_client again, stranger, text;
+        if (!attached)
+            local_detach(&b->c);
+        other.nonce.bytes[15] = 1;
+        local_open(&text, b->v, &other, "me");
+        local_open(&stranger, b->v, &open, "you");
+        local_wait_opened(&text);
+        local_wait_opened(&stranger);
+        assert_int_equal(stats_of(b).sessions, 3);
+        local_open(&again, b->v, &open, "me");
+        local_wait_opened(&again);
+        assert_int_equal(stats_of(b).sessions, 3);
+        if (attached) {
+            assert_int_equal(local_wait_gone(&b->c), FT_UNAVAILABLE);
+            assert_non_null(strstr(b->c.message, "opened again"));
+            local_detach(&b->c);
+        }
+        expect_refused(b, &resume, "me", FT_NOT_FOUND, "session unknown");
+        assert_true(local_round(&again, &b->edge, &b->text));
+        local_close(&again);
+        local_close(&stranger);
+        local_close(&text);
+        bench_destroy(b);
+    }
+}
+
+/* Texts without a nonce end no others. */
+static void test_opened_without_nonce(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    ft_msg_open open = local_open_msg(&b->text, 0, 1, 0);
+    local_client second;
+    (void)state;
+    local_open(&b->c, b->v, &open, "me");
+    local_open(&second, b->v, &open, "me");
+    local_wait_opened(&b->c);
+    local_wait_opened(&second);
+    assert_int_equal(stats_of(b).sessions, 2);
+    local_close(&second);
+    local_close(&b->c);
+    bench_destroy(b);
+}
+
 /* Whose edge is at another length will be opened anew: the session ends, also under a stream that
  * it still has. */
 static void test_resume_elsewhere(void **state)
@@ -748,6 +803,8 @@ int main(void)
         cmocka_unit_test(test_ended_text_takes_no_round),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_resume_elsewhere),
+        cmocka_unit_test(test_opened_twice),
+        cmocka_unit_test(test_opened_without_nonce),
         cmocka_unit_test(test_resume_behind),
         cmocka_unit_test(test_takeover),
         cmocka_unit_test(test_ttl),

@@ -51,6 +51,9 @@ static void open_session(fake_link *l, const ft_msg_open *open)
     memcpy(f->open_model, open->model, sizeof f->open_model);
     f->resumes += open->resume;
     f->opens += !open->resume;
+    assert_true(open->has_nonce);
+    f->nonces += memcmp(&f->nonce, &open->nonce, sizeof f->nonce) != 0;
+    f->nonce = open->nonce;
     if (open->vocab_fingerprint != f->fingerprint ||
         (f->target && open->target && open->target != f->target)) {
         l->over = FT_PRECONDITION;
@@ -265,6 +268,11 @@ static void fake_cancel(ft_link *link)
     ((fake_link *)link)->over = FT_CANCELLED;
 }
 
+static void fake_use_prefix(ft_link *link, uint64_t prefix)
+{
+    ((fake_link *)link)->f->prefix = prefix;
+}
+
 static void fake_destroy(ft_link *link)
 {
     fake_link *l = (fake_link *)link;
@@ -278,7 +286,8 @@ static const ft_link_vtable fake_vtable = {.send = fake_send,
                                            .retry_after_ms = fake_retry,
                                            .bytes = fake_bytes,
                                            .cancel = fake_cancel,
-                                           .destroy = fake_destroy};
+                                           .destroy = fake_destroy,
+                                           .use_prefix = fake_use_prefix};
 
 static ft_status fake_open(void *ctx, ft_error *err, ft_link **out)
 {

@@ -63,6 +63,9 @@ typedef struct fake {
     int32_t last;
     ft_msg_verdict recorded;
     uint32_t opens, resumes, closes, cancels;
+    ft_session_id nonce; /* of the last open */
+    uint32_t nonces;     /* opens with another nonce than the one before */
+    uint64_t prefix;     /* of the last link; 0: it had none */
     char open_model[128];
 } fake;
 

@@ -216,6 +216,9 @@ static void random_open(ft_rng *rng, ft_msg_open *open, int32_t *prompt)
     open->top_logprobs = ft_rng_below(rng, FT_WIRE_TOP_MAX + 1);
     open->target = ft_rng_below(rng, 2) ? ((uint64_t)ft_rng_u32(rng) << 32) | ft_rng_u32(rng) : 0;
     open->no_drafts = ft_rng_below(rng, 2);
+    open->has_nonce = ft_rng_below(rng, 2);
+    for (int i = 0; i < FT_SESSION_ID_LEN && open->has_nonce; i++)
+        open->nonce.bytes[i] = (uint8_t)ft_rng_u32(rng);
     open->resume = ft_rng_below(rng, 2);
     if (!open->resume && ft_rng_below(rng, 2)) {
         ft_penalties *p = &open->penalties;
@@ -625,6 +628,9 @@ static void test_refuses_bad_opens(void **state)
     strcpy(model, "\xff\xfe");
     refuse_client(pack_open(&open), FT_INVALID, "Open.model: not UTF-8");
     open.model = NULL;
+    open.nonce = (ProtobufCBinaryData){15, id};
+    refuse_client(pack_open(&open), FT_INVALID, "Open.nonce: 15 bytes, must be 16");
+    open.nonce.len = 0;
     open.resume = &resume;
     refuse_client(pack_open(&open), FT_INVALID, "either prompt or resume");
     open.n_prompt = 0;
