@@ -14,7 +14,7 @@ typedef struct ft_link ft_link;
 typedef struct ft_link_vtable {
     /* msg is borrowed during the call. */
     ft_status (*send)(ft_link *link, const ft_client_msg *msg, ft_error *err);
-    /* As ft_call_recv. */
+    /* As ft_call_recv, but FT_CANCELLED also if the stream was reset. */
     ft_status (*recv)(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out);
     uint32_t (*retry_after_ms)(ft_link *link);
     void (*bytes)(ft_link *link, uint64_t *sent, uint64_t *received);

@@ -21,7 +21,11 @@ static ft_status wire_send(ft_link *link, const ft_client_msg *msg, ft_error *er
 
 static ft_status wire_recv(ft_link *link, int64_t timeout_us, ft_error *err, ft_server_msg **out)
 {
-    return ft_call_recv(((wire_link *)link)->call, timeout_us, err, out);
+    ft_call *call = ((wire_link *)link)->call;
+    const ft_status status = ft_call_recv(call, timeout_us, err, out);
+    if (status != FT_UNAVAILABLE || !ft_call_was_reset(call))
+        return status;
+    return err->code = FT_CANCELLED;
 }
 
 static uint32_t wire_retry_after_ms(ft_link *link)

@@ -447,6 +447,9 @@ typedef enum loss_kind {
 
 static loss_kind kind_of(const ft_stream *s, ft_status code)
 {
+    /* HAProxy resets a stream that its server ends before the edge does, so NOT_FOUND is lost. */
+    if (code == FT_CANCELLED && s->state == FT_STREAM_RESUMING)
+        return LOSS_REFUSED;
     if (is_passing(code))
         return LOSS_PASSING;
     if (code == FT_ABORTED) /* another edge has the session: it must not be taken back */

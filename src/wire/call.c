@@ -409,6 +409,15 @@ ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_error *err, ft_serv
     return status;
 }
 
+bool ft_call_was_reset(const ft_call *call)
+{
+    ft_call *c = (ft_call *)call;
+    pthread_mutex_lock(&c->lock);
+    const bool reset = c->ended && c->code == GRPC_STATUS_CANCELLED;
+    pthread_mutex_unlock(&c->lock);
+    return reset;
+}
+
 uint32_t ft_call_retry_after_ms(const ft_call *call)
 {
     ft_call *c = (ft_call *)call;

@@ -65,6 +65,8 @@ FT_WARN_UNUSED ft_status ft_call_send(ft_call *call, const ft_client_msg *msg, f
  */
 FT_WARN_UNUSED ft_status ft_call_recv(ft_call *call, int64_t timeout_us, ft_error *err,
                                       ft_server_msg **out);
+/* The stream ended by a reset, with which no reason of the server came. */
+bool ft_call_was_reset(const ft_call *call);
 /* What the server asked for in the trailer of an ended stream; 0: nothing. */
 uint32_t ft_call_retry_after_ms(const ft_call *call);
 /* Any thread: cuts the stream; ft_call_recv returns FT_CANCELLED from now on. */

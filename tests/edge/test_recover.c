@@ -319,6 +319,20 @@ static void test_reopen_names_the_model(void **state)
     assert_true(r.f.prefix != 0);
 }
 
+/* A proxy may reset a resume instead of passing NOT_FOUND on: asking again would never end. */
+static void test_resume_is_reset(void **state)
+{
+    run r = {.max_tokens = 6,
+             .f.fault = FAKE_CUT,
+             .f.fault_at = 3,
+             .f.refuse_resumes = 1,
+             .f.refuse_code = FT_CANCELLED};
+    go(&r);
+    check_text(&r, 6, FT_FINISH_LENGTH);
+    assert_int_equal(r.f.resumes, 1);
+    assert_int_equal(r.f.opens, 2);
+}
+
 static void test_every_round_cut(void **state)
 {
     /* Each loss comes with a verdict before it, so the patience starts anew each time. */
@@ -544,6 +558,7 @@ int main(void)
         cmocka_unit_test(test_restarted_server_goes_on),
         cmocka_unit_test(test_automatic_with_losses),
         cmocka_unit_test(test_reopen_names_the_model),
+        cmocka_unit_test(test_resume_is_reset),
         cmocka_unit_test(test_every_round_cut),
         cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_a_failed_session_is_opened_anew),

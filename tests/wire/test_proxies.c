@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metadata foretoken-prefix: what a client sends, as any gRPC server sees it, and that our
-// server takes calls with a wrong one.
+// What proxies read and do: the metadata foretoken-prefix, as any gRPC server sees it; that our server
+// takes calls with a wrong one; that a client can tell a reset from a server's reason.
 #include "http2.h"
 
 #include <grpc/grpc_security.h>
@@ -42,7 +42,7 @@ static void bare_stop(bare *b)
     grpc_shutdown();
 }
 
-/* Of the next call; "" if it has none. */
+/* The prefix of the next call, which is cancelled then; "" if it has none. */
 static void bare_prefix(bare *b, char out[64])
 {
     grpc_call *call = NULL;
@@ -60,6 +60,7 @@ static void bare_prefix(bare *b, char out[64])
     for (size_t i = 0; i < metadata.count; i++)
         if (grpc_slice_str_cmp(metadata.metadata[i].key, FT_RPC_PREFIX) == 0)
             ft_rpc_printable(metadata.metadata[i].value, out, 64);
+    grpc_call_cancel(call, NULL); /* resets the stream */
     grpc_call_unref(call);
     grpc_metadata_array_destroy(&metadata);
     grpc_call_details_destroy(&details);
@@ -74,7 +75,8 @@ static void sent_prefix(bare *b, const char *token, bool set, uint64_t prefix, c
         ft_call_set_prefix(call, prefix);
     send_open(call, 3);
     bare_prefix(b, out);
-    ft_call_cancel(call);
+    expect_end(call, FT_UNAVAILABLE, "the server cut the stream");
+    assert_true(ft_call_was_reset(call));
     ft_call_destroy(call);
     ft_wire_client_destroy(client);
 }
