@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What proxies read and do: the metadata foretoken-prefix, as any gRPC server sees it; that our server
-// takes calls with a wrong one; that a client can tell a reset from a server's reason.
+// What proxies read and do: the metadata foretoken-prefix, as any gRPC server sees it; that our
+// server takes calls with a wrong one; that a client can tell a reset from a server's reason.
 #include "http2.h"
 
 #include <grpc/grpc_security.h>
