@@ -6,9 +6,9 @@
 
 const char *ft_bench_load_mode_name(ft_bench_load_mode mode)
 {
-    static const char *const names[] = {"plain",      "server-spec",    "layer-split",
-                                        "edge",       "edge+predictor", "edge+proactive",
-                                        "edge+early", "edge+pipeline"};
+    static const char *const names[] = {
+        "plain",       "server-spec", "layer-split",    "edge",       "edge+predictor",
+        "edge+lookup", "edge+both",   "edge+proactive", "edge+early", "edge+pipeline"};
     return names[mode];
 }
 

@@ -14,6 +14,8 @@ typedef enum ft_bench_load_mode {
     FT_BENCH_LOAD_LAYER_SPLIT, /* decodes; some layers are computed behind a slow line */
     FT_BENCH_LOAD_EDGE,
     FT_BENCH_LOAD_PREDICTOR, /* edge, whose drafts end where a predictor says */
+    FT_BENCH_LOAD_LOOKUP,    /* edge, whose drafts are looked up, without a draft model... */
+    FT_BENCH_LOAD_BOTH,      /* ...or beside it (edge/edge.h) */
     FT_BENCH_LOAD_PROACTIVE, /* as SpecEdge 4.2 has it */
     FT_BENCH_LOAD_EARLY,     /* and sends drafts before the verdicts that they depend on */
     FT_BENCH_LOAD_PIPELINE,

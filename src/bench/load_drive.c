@@ -454,6 +454,11 @@ double ft_bench_load_tally_per_verify(const ft_bench_load_tally *t)
     return t->trees ? over(t->tree_tokens, t->trees) : over(t->verdict_tokens, t->verdicts);
 }
 
+double ft_bench_load_tally_per_verdict(const ft_bench_load_tally *t)
+{
+    return over(t->verdict_tokens, t->verdicts);
+}
+
 double ft_bench_load_tally_per_s(const ft_bench_load_tally *t)
 {
     return 1e6 * over(t->window_tokens, t->window_us);

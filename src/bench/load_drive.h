@@ -58,6 +58,8 @@ void ft_bench_load_sample_join(ft_bench_load_sample *sum, const ft_bench_load_sa
 ft_bench_load_tally ft_bench_load_tally_total(const ft_bench_load_sample *sample);
 /* Tokens for each verification of a tree; without trees, for each verdict. */
 double ft_bench_load_tally_per_verify(const ft_bench_load_tally *tally);
+/* Tokens for each verdict: also for those on no tree, where nothing was drafted. */
+double ft_bench_load_tally_per_verdict(const ft_bench_load_tally *tally);
 /* Tokens a second, and the mean time between two tokens, of the windows of one category. */
 double ft_bench_load_tally_per_s(const ft_bench_load_tally *tally);
 double ft_bench_load_tally_itl_ms(const ft_bench_load_tally *tally);

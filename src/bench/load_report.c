@@ -34,6 +34,7 @@ static json_t *tally_json(const ft_bench_load_tally *t)
     json_object_set_new(out, "texts", json_integer((json_int_t)t->texts));
     json_object_set_new(out, "tokens", json_integer((json_int_t)t->tokens));
     put(out, "tokens_per_verify", ft_bench_load_tally_per_verify(t));
+    put(out, "tokens_per_verdict", ft_bench_load_tally_per_verdict(t));
     put(out, "nodes_per_tree", over((double)t->drafted, (double)t->trees));
     put(out, "accepted_per_tree", over((double)t->accepted, (double)t->trees));
     put(out, "acceptance", over((double)t->accepted, (double)t->drafted));
@@ -180,24 +181,25 @@ static void print_cells(FILE *out, const json_t *figures)
 {
     const json_t *by_rtt, *c;
     const char *mode, *rtt;
-    fprintf(out, "%-15s %5s %9s %9s %8s %8s %8s %9s %7s %7s %6s %6s %6s %7s\n", "mode", "RTT",
-            "tok/core-s", "tok/busy-s", "ITL ms", "p99", "TTFT ms", "tok/verify", "accept",
-            "wasted", "idle", "align", "match", "up B/rd");
+    fprintf(out, "%-15s %5s %9s %9s %8s %8s %8s %10s %11s %7s %7s %6s %6s %6s %7s\n", "mode", "RTT",
+            "tok/core-s", "tok/busy-s", "ITL ms", "p99", "TTFT ms", "tok/verify", "tok/verdict",
+            "accept", "wasted", "idle", "align", "match", "up B/rd");
     json_object_foreach((json_t *)json_object_get(figures, "modes"), mode, by_rtt)
     {
         json_object_foreach((json_t *)by_rtt, rtt, c)
         {
-            fprintf(out,
-                    "%-15s %5s %10.1f %10.1f %8.2f %8.2f %8.1f %10.2f %7.3f %7.3f %6.3f %6.3f "
-                    "%6.3f %7.1f%s\n",
-                    mode, rtt, number(c, "tokens_per_core_s", NULL),
-                    number(c, "tokens_per_busy_s", NULL), number(c, "itl_ms", "mean"),
-                    number(c, "itl_ms", "p99"), number(c, "ttft_ms", "p50"),
-                    number(c, "tokens_per_verify", NULL), number(c, "acceptance", NULL),
-                    number(c, "wasted_draft_share", NULL), number(c, "idle_share", NULL),
-                    number(c, "p_align", NULL), number(c, "p_match_align", NULL),
-                    number(c, "uplink_bytes_per_round", NULL),
-                    json_is_true(json_object_get(c, "identical")) ? "" : "  TEXTS DIFFER");
+            fprintf(
+                out,
+                "%-15s %5s %10.1f %10.1f %8.2f %8.2f %8.1f %10.2f %11.2f %7.3f %7.3f %6.3f %6.3f "
+                "%6.3f %7.1f%s\n",
+                mode, rtt, number(c, "tokens_per_core_s", NULL),
+                number(c, "tokens_per_busy_s", NULL), number(c, "itl_ms", "mean"),
+                number(c, "itl_ms", "p99"), number(c, "ttft_ms", "p50"),
+                number(c, "tokens_per_verify", NULL), number(c, "tokens_per_verdict", NULL),
+                number(c, "acceptance", NULL), number(c, "wasted_draft_share", NULL),
+                number(c, "idle_share", NULL), number(c, "p_align", NULL),
+                number(c, "p_match_align", NULL), number(c, "uplink_bytes_per_round", NULL),
+                json_is_true(json_object_get(c, "identical")) ? "" : "  TEXTS DIFFER");
         }
     }
 }

@@ -87,6 +87,13 @@ static ft_depth_rule depth_rule(const ft_serving *x, const ft_bench_serving_sett
     return x->o->drafts.rule == FT_BENCH_DEPTH_LATENCY ? FT_DEPTH_LATENCY : FT_DEPTH_AUTO;
 }
 
+static ft_draft_by draft_by(ft_bench_load_mode mode)
+{
+    return mode == FT_BENCH_LOAD_LOOKUP ? FT_DRAFT_BY_LOOKUP
+           : mode == FT_BENCH_LOAD_BOTH ? FT_DRAFT_BY_BOTH
+                                        : FT_DRAFT_BY_MODEL;
+}
+
 static double forward_ms(const ft_serving *x, const ft_bench_serving_setting *s)
 {
     return s->draft_ms > 0 ? s->draft_ms : x->o->ratio * x->verify_ms;
@@ -103,7 +110,8 @@ ft_bench_load_drive_opts ft_serving_drive_opts(ft_serving *x, uint32_t i, ft_ben
         .sampling = x->o->sampling,
         .n_tokens = (uint32_t)x->o->n,
         .n_slots = mode == FT_BENCH_LOAD_PIPELINE ? 2 * s->batch : s->batch,
-        .edge = {.draft = drafts ? params_of(x, s, mode) : (ft_draft_params){0},
+        .edge = {.draft_by = draft_by(mode),
+                 .draft = drafts ? params_of(x, s, mode) : (ft_draft_params){0},
                  .depth_rule = depth_rule(x, s, mode),
                  .proactive = mode >= FT_BENCH_LOAD_PROACTIVE,
                  .early = mode >= FT_BENCH_LOAD_EARLY},

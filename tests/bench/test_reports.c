@@ -180,6 +180,8 @@ static void test_modes_side_by_side(void **state)
     expect(at(gain, "over_server_spec", "edge", "15"), 0.6);
     expect(at(gain, "over_server_spec", "edge+proactive", "15"), 1);
     expect(at(gain, "over_edge", "edge+proactive", "15"), 0.25);
+    const json_t *modes = json_object_get(figures, "modes");
+    expect(at(modes, "edge", "15", "tokens_per_verdict"), 4);
     assert_null(json_object_get(figures, "cost_efficiency_ratio")); /* no price is known */
     assert_true(json_is_true(json_object_get(figures, "identical")));
     const json_t *split = json_object_get(json_object_get(figures, "modes"), "layer-split");

@@ -347,6 +347,29 @@ static char *even_predictor(float least)
     return path;
 }
 
+/* Lookups draft without a model, and beside it: also of a device that drafts for nothing. */
+static void test_lookups(void **state)
+{
+    int status;
+    json_t *json = run("-n 24 --rtt 0 --rounds 1 --draft-ms 0.5 --draft-depth 3 --depth fixed "
+                       "--modes edge,edge+lookup,edge+both",
+                       &status);
+    assert_int_equal(status, 0);
+    const json_t *by_mode = json_object_get(json, "modes");
+    for (size_t m = 0; m < 3; m++) {
+        static const char *const names[] = {"edge", "edge+lookup", "edge+both"};
+        const json_t *cell = json_object_get(json_object_get(by_mode, names[m]), "0");
+        const double per_verdict = program_number(cell, "tokens_per_verdict");
+        const double per_tree = program_number(cell, "tokens_per_verify");
+        assert_true(json_is_true(json_object_get(cell, "identical")));
+        assert_true(program_number(cell, "nodes_per_tree") > 0);
+        assert_true(per_verdict >= 1 && per_verdict <= per_tree);
+        /* Not everything is found: a model drafts for every verdict but the first. */
+        assert_true(m != 1 || program_number(cell, "run_token_share") > 0);
+    }
+    json_decref(json);
+}
+
 /* With and without a predictor, by numbers of devices, in one run. One that lets all pass changes
  * nothing that is drafted, one that lets nothing pass does. */
 static void test_predictor(void **state)
@@ -476,8 +499,9 @@ int main(void)
         cmocka_unit_test(test_by_category), cmocka_unit_test(test_rates),
         cmocka_unit_test(test_depths),      cmocka_unit_test(test_sweep),
         cmocka_unit_test(test_tuned),       cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_predictor),   cmocka_unit_test(test_layer_split),
-        cmocka_unit_test(test_timeline),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_lookups),     cmocka_unit_test(test_predictor),
+        cmocka_unit_test(test_layer_split), cmocka_unit_test(test_timeline),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
