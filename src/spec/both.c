@@ -38,27 +38,29 @@ static void insert(ft_draft_children *children, ft_draft_child child)
     children->at[at] = child;
 }
 
-/* Adds what was looked up. What a source does not name has no chance by it. */
+/* Adds what was looked up. Lookups count how often what they find holds, so their chances stand.
+ * What they leave is shared as the model says. A token that both name has both shares. */
 static void add(ft_draft_children *children, const ft_draft_children *found)
 {
+    float left = 1;
+    for (uint32_t i = 0; i < found->n; i++)
+        left -= expf(found->at[i].logp);
+    assert(left > 0);
+    for (uint32_t i = 0; i < children->n; i++)
+        children->at[i].logp += logf(left);
     for (uint32_t i = 0; i < found->n; i++) {
         ft_draft_child child = found->at[i];
         uint32_t at = 0;
         while (at < children->n && children->at[at].token != child.token)
             at++;
         if (at < children->n) {
-            child.logp = fmaxf(child.logp, children->at[at].logp);
+            child.logp = logf(expf(child.logp) + expf(children->at[at].logp));
             children->n--;
             memmove(&children->at[at], &children->at[at + 1],
                     (children->n - at) * sizeof *children->at);
         }
         insert(children, child);
     }
-    float sum = 0;
-    for (uint32_t i = 0; i < children->n; i++)
-        sum += expf(children->at[i].logp);
-    for (uint32_t i = 0; i < children->n && sum > 1; i++)
-        children->at[i].logp -= logf(sum);
 }
 
 /* The model's part of the request is done. */
