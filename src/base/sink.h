@@ -37,7 +37,8 @@ typedef struct ft_gen_token {
 #define FT_UNDRAFTED(F)                                                         \
     F(NOT, "")                /* it had one */                                  \
     F(ASKED, "asked")         /* the request, or the edge's flags, want none */ \
-    F(NO_MODEL, "no_model")   /* there is no draft model */                     \
+    F(NO_MODEL, "no_model")   /* there is no draft model, nor lookups */        \
+    F(NOT_FOUND, "not_found") /* lookups alone found nothing that pays */       \
     F(READING, "reading")     /* the draft model still reads the prompt */      \
     F(NO_ROOM, "no_room")     /* its KV pool is full: later, maybe */           \
     F(OVER, "over")           /* its context is full, or it has failed */       \

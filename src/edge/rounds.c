@@ -186,14 +186,16 @@ static ft_undrafted why_undrafted(const ft_gen *gen)
         [FT_DRAFTING_LATER] = FT_UNDRAFTED_NO_ROOM};
     if (gen->request->no_speculation)
         return FT_UNDRAFTED_ASKED;
-    if (gen->edge->drafts.n_ctx == 0)
+    const ft_drafting_opts *how = &gen->drafting.how;
+    if (!how->model && how->lookup.n_ctx == 0)
         return FT_UNDRAFTED_NO_MODEL;
     if (gen->drafting.state != FT_DRAFTING_ON)
         return why[gen->drafting.state];
     if (gen->steer.hint_no_trees)
         return FT_UNDRAFTED_NO_TREES;
-    return ft_control_token_us(&gen->steer.control) > 0 ? FT_UNDRAFTED_NOT_WORTH
-                                                        : FT_UNDRAFTED_MEASURING;
+    if (gen->steer.how.automatic && ft_control_token_us(&gen->steer.control) <= 0)
+        return FT_UNDRAFTED_MEASURING;
+    return how->model ? FT_UNDRAFTED_NOT_WORTH : FT_UNDRAFTED_NOT_FOUND;
 }
 
 static int64_t known_or_less(ft_known_us t)

@@ -59,7 +59,13 @@ typedef struct text {
     int32_t id[MAX_CONTEXT];
     uint32_t n;
     ft_gen_stats stats;
+    bool why[FT_UNDRAFTED_N]; /* a verdict said so */
 } text;
+
+static void on_told(void *ctx, const ft_told *told)
+{
+    ((text *)ctx)->why[told->undrafted] = true;
+}
 
 static bool on_text(void *ctx, const char *piece, size_t n, const ft_gen_token *tokens,
                     size_t n_tokens)
@@ -108,7 +114,7 @@ static void generate(ft_edge *edge, const ft_sampling *sampling, const text *pre
                                     .n_prediction = prediction->n,
                                     .sampling = *sampling,
                                     .max_tokens = ANSWER};
-    const ft_gen_sink sink = {.ctx = out, .on_text = on_text};
+    const ft_gen_sink sink = {.ctx = out, .on_text = on_text, .on_told = on_told};
     *out = (text){0};
     if (ft_edge_generate(edge, &request, &sink, &err, &out->stats) != FT_OK)
         fail_msg("%s", err.message);
@@ -204,6 +210,26 @@ static void test_true_predictions_are_accepted(void **state)
     }
 }
 
+/* Where lookups could draft, it is not for want of a model that nothing is drafted. */
+static void test_says_why_nothing_is_drafted(void **state)
+{
+    const way lookup = {.by = FT_DRAFT_BY_LOOKUP, .params = ft_draft_params_tree(32, 16, 8)};
+    const way none = {.by = FT_DRAFT_BY_AUTO, .params = lookup.params};
+    text plain, prediction, got;
+    const ft_sampling sampling = long_text(1, &plain);
+    make_prediction(&plain, WRONG, &prediction);
+    ft_edge *edge = make_edge(&lookup);
+    generate(edge, &sampling, &(text){0}, &got);
+    assert_true(got.why[FT_UNDRAFTED_NOT_FOUND] && !got.why[FT_UNDRAFTED_NO_MODEL]);
+    ft_edge_destroy(edge);
+    edge = make_edge(&none);
+    generate(edge, &sampling, &(text){0}, &got);
+    assert_true(got.why[FT_UNDRAFTED_NO_MODEL] && !got.why[FT_UNDRAFTED_NOT_FOUND]);
+    generate(edge, &sampling, &prediction, &got); /* which lookups draft from */
+    assert_false(got.why[FT_UNDRAFTED_NO_MODEL]);
+    ft_edge_destroy(edge);
+}
+
 /* What the caller is told does not depend on what was drafted, or whether. */
 static void test_counts_by_the_texts(void **state)
 {
@@ -255,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_text),
         cmocka_unit_test(test_true_predictions_are_accepted),
+        cmocka_unit_test(test_says_why_nothing_is_drafted),
         cmocka_unit_test(test_counts_by_the_texts),
         cmocka_unit_test(test_wrong_predictions_cost_little),
     };
