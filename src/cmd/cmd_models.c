@@ -28,6 +28,8 @@ static json_t *list_json(const ft_hub_list *list)
 
 static void print_text(const ft_hub_list *list)
 {
+    if (list->n == 0)
+        fprintf(stderr, "foretoken: none here: `foretoken pull hf:ORG/REPO:QUANT` fetches one\n");
     for (size_t i = 0; i < list->n; i++) {
         printf("%10.1f MB  %s", (double)list->entry[i].bytes / 1e6, list->entry[i].name);
         if (list->entry[i].n_files > 1)

@@ -121,7 +121,7 @@ ft_status ft_cmd_offer_fetch(ft_wire_client *const *clients, uint32_t n, uint64_
     while (i < n && ft_wire_client_offer(clients[i], ANSWER_US, &why, &offer) != FT_OK)
         if (++i == n || why.code == FT_CANCELLED)
             return ft_error_set(err, why.code,
-                                "edge: no draft model: %s: %.200s: pass one with -md",
+                                "edge: no draft model from %s: %.200s (-md takes a file)",
                                 ft_wire_client_address(clients[i - 1]), why.message);
     if (offer.bytes > most_bytes)
         return ft_error_set(err, FT_TOO_LARGE,

@@ -135,9 +135,9 @@ static void test_refusals(void **state)
     assert_int_equal(program_stop(&server), 0);
     unlink(file);
     free(file);
-    program_refuses("pass one with -md", "edge --server %s", address);
+    program_refuses("(-md takes a file)", "edge --server %s", address);
     server = start_server(NULL, address);
-    program_refuses("offers no draft model: pass one with -md", "edge --server %s", address);
+    program_refuses("offers no draft model (-md takes a file)", "edge --server %s", address);
     assert_int_equal(program_stop(&server), 0);
     program_refuses("another vocabulary than the target", "serve -m '%s' --offer-draft '%s'",
                     target, foreign);

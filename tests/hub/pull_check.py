@@ -379,7 +379,9 @@ class Names(Case):
         self.refused("ollama:tiny", "its manifest says", OLLAMA_MODELS=str(moved))
 
     def test_models(self):
-        self.assertEqual(self.command("models")[:2], (0, ""))
+        code, out, said = self.command("models")
+        self.assertEqual((code, out), (0, ""))
+        self.assertIn("foretoken pull hf:ORG/REPO:QUANT", said)
         parts = {f"P-0000{i}-of-00002.gguf": gguf(5000, i) for i in (1, 2)}
         self.hub.add("org/repo", parts | {"m.gguf": gguf(100)})
         self.pull("hf:org/repo:m.gguf")
