@@ -184,7 +184,7 @@ static ft_undrafted why_undrafted(const ft_gen *gen)
         [FT_DRAFTING_OFF] = FT_UNDRAFTED_OVER,
         [FT_DRAFTING_READING] = FT_UNDRAFTED_READING,
         [FT_DRAFTING_LATER] = FT_UNDRAFTED_NO_ROOM};
-    if (gen->request->no_speculation)
+    if (gen->request->no_speculation || gen->edge->how.draft.budget == 0)
         return FT_UNDRAFTED_ASKED;
     const ft_drafting_opts *how = &gen->drafting.how;
     if (!how->model && how->lookup.n_ctx == 0)

@@ -228,6 +228,7 @@ static void test_says_why_nothing_is_drafted(void **state)
     generate(edge, &sampling, &prediction, &got); /* which lookups draft from */
     assert_false(got.why[FT_UNDRAFTED_NO_MODEL]);
     ft_edge_destroy(edge);
+    assert_true(plain.why[FT_UNDRAFTED_ASKED] && !plain.why[FT_UNDRAFTED_NO_MODEL]);
 }
 
 /* What the caller is told does not depend on what was drafted, or whether. */
