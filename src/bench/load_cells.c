@@ -7,8 +7,8 @@
 const char *ft_bench_load_mode_name(ft_bench_load_mode mode)
 {
     static const char *const names[] = {
-        "plain",       "server-spec", "layer-split",    "edge",       "edge+predictor",
-        "edge+lookup", "edge+both",   "edge+proactive", "edge+early", "edge+pipeline"};
+        "plain",     "server-spec", "layer-split",    "edge",       "edge+predictor", "edge+lookup",
+        "edge+both", "edge+misled", "edge+proactive", "edge+early", "edge+pipeline"};
     return names[mode];
 }
 

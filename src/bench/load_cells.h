@@ -16,6 +16,7 @@ typedef enum ft_bench_load_mode {
     FT_BENCH_LOAD_PREDICTOR, /* edge, whose drafts end where a predictor says */
     FT_BENCH_LOAD_LOOKUP,    /* edge, whose drafts are looked up, without a draft model... */
     FT_BENCH_LOAD_BOTH,      /* ...or beside it (edge/edge.h) */
+    FT_BENCH_LOAD_MISLED,    /* edge+lookup as `foretoken edge` does it, given a wrong prediction */
     FT_BENCH_LOAD_PROACTIVE, /* as SpecEdge 4.2 has it */
     FT_BENCH_LOAD_EARLY,     /* and sends drafts before the verdicts that they depend on */
     FT_BENCH_LOAD_PIPELINE,

@@ -127,9 +127,13 @@ static void *generate(void *arg)
     stage *st = s->stage;
     const ft_bench_load_drive_opts *o = st->opts;
     ft_error err = {0};
+    const uint32_t other = ((uint32_t)(s->prompt - o->set->prompts) + 1) % o->set->n;
+    const ft_tokens *wrong = &o->set->prompts[other].text;
     const ft_gen_request request = {.prompt = s->prompt->tokens.id,
                                     .n_prompt = (uint32_t)s->prompt->tokens.n,
                                     .sampling = o->sampling,
+                                    .prediction = o->misled ? wrong->id : NULL,
+                                    .n_prediction = o->misled ? (uint32_t)wrong->n : 0,
                                     .max_tokens = o->n_tokens};
     const ft_gen_sink sink = {.ctx = s, .on_text = on_text, .cancelled = is_cancelled};
     ft_status status = ft_edge_generate(s->edge, &request, &sink, &err, &s->stats);

@@ -76,6 +76,7 @@ typedef struct ft_bench_load_drive_opts {
     ft_edge_opts edge;            /* vocab, source, drafts and clock are filled in here */
     ft_bench_load_drafts *drafts; /* a device each replays them; NULL: no drafting */
     int64_t forward_us;           /* of a device; 0: as fast as it goes */
+    bool misled;                  /* each request predicts the reference of the next prompt */
     bool learn;                   /* makes the texts the set's reference, instead of comparing */
     ft_progress progress;         /* in prompts */
     ft_bench_stop stop;           /* any thread calls it */

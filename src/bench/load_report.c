@@ -54,6 +54,9 @@ static json_t *tally_json(const ft_bench_load_tally *t)
     put(out, "wasted_draft_ms_per_tree",
         over((double)edge->wasted_draft_us, (double)t->trees) / 1e3);
     put(out, "wasted_draft_share", ft_gen_wasted_share(edge));
+    put(out, "predicted_per_text",
+        over((double)(edge->prediction_accepted + edge->prediction_rejected), (double)t->texts));
+    put(out, "predicted_came_per_text", over((double)edge->prediction_accepted, (double)t->texts));
     put(out, "run_token_share", over((double)edge->run_tokens, (double)t->tokens));
     return out;
 }

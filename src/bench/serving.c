@@ -103,7 +103,7 @@ static bool sets_forward(uint32_t setting, ft_bench_load_mode mode)
 {
     return setting == 0 && !ft_serving_is_server_mode(mode) &&
            mode != FT_BENCH_LOAD_EARLY && /* whose trees are small where they fitted... */
-           mode != FT_BENCH_LOAD_LOOKUP;  /* ...or nothing is found */
+           !ft_serving_looks_up(mode);    /* ...or nothing is found */
 }
 
 /* Layer splitting: the line to the edge's layers is as slow as a device's link. */

@@ -10,6 +10,11 @@ bool ft_serving_is_server_mode(ft_bench_load_mode mode)
     return mode < FT_BENCH_LOAD_EDGE;
 }
 
+bool ft_serving_looks_up(ft_bench_load_mode mode)
+{
+    return mode == FT_BENCH_LOAD_LOOKUP || mode == FT_BENCH_LOAD_MISLED;
+}
+
 /* A server that does not draft. */
 static ft_bench_load_server_opts server_opts(const ft_serving *x, uint32_t tree)
 {
@@ -73,6 +78,8 @@ static ft_draft_params params_of(const ft_serving *x, const ft_bench_serving_set
         s->shape == FT_BENCH_SHAPE_CHAIN
             ? ft_draft_params_chain(s->depth)
             : ft_draft_params_tree((uint32_t)d->budget, s->depth, (uint32_t)d->width);
+    if (mode == FT_BENCH_LOAD_MISLED)
+        params.depth = params.budget; /* what `foretoken edge` chooses within */
     params.proactive = d->proactive;
     params.weigh_rows = d->rule == FT_BENCH_DEPTH_LATENCY;
     params.predictor = mode == FT_BENCH_LOAD_PREDICTOR ? d->predictor : NULL;
@@ -82,6 +89,8 @@ static ft_draft_params params_of(const ft_serving *x, const ft_bench_serving_set
 static ft_depth_rule depth_rule(const ft_serving *x, const ft_bench_serving_setting *s,
                                 ft_bench_load_mode mode)
 {
+    if (mode == FT_BENCH_LOAD_MISLED)
+        return FT_DEPTH_AUTO;
     if (mode == FT_BENCH_LOAD_PIPELINE)
         return s->fixed ? FT_DEPTH_AUTO : FT_DEPTH_PIPELINE;
     return x->o->drafts.rule == FT_BENCH_DEPTH_LATENCY ? FT_DEPTH_LATENCY : FT_DEPTH_AUTO;
@@ -89,9 +98,9 @@ static ft_depth_rule depth_rule(const ft_serving *x, const ft_bench_serving_sett
 
 static ft_draft_by draft_by(ft_bench_load_mode mode)
 {
-    return mode == FT_BENCH_LOAD_LOOKUP ? FT_DRAFT_BY_LOOKUP
-           : mode == FT_BENCH_LOAD_BOTH ? FT_DRAFT_BY_BOTH
-                                        : FT_DRAFT_BY_MODEL;
+    return mode == FT_BENCH_LOAD_BOTH  ? FT_DRAFT_BY_BOTH
+           : ft_serving_looks_up(mode) ? FT_DRAFT_BY_LOOKUP
+                                       : FT_DRAFT_BY_MODEL;
 }
 
 static double forward_ms(const ft_serving *x, const ft_bench_serving_setting *s)
@@ -112,9 +121,11 @@ ft_bench_load_drive_opts ft_serving_drive_opts(ft_serving *x, uint32_t i, ft_ben
         .n_slots = mode == FT_BENCH_LOAD_PIPELINE ? 2 * s->batch : s->batch,
         .edge = {.draft_by = draft_by(mode),
                  .draft = drafts ? params_of(x, s, mode) : (ft_draft_params){0},
+                 .automatic = mode == FT_BENCH_LOAD_MISLED,
                  .depth_rule = depth_rule(x, s, mode),
                  .proactive = mode >= FT_BENCH_LOAD_PROACTIVE,
                  .early = mode >= FT_BENCH_LOAD_EARLY},
+        .misled = mode == FT_BENCH_LOAD_MISLED,
         .drafts = drafts ? &x->drafts : NULL,
         .forward_us = (int64_t)(forward_ms(x, s) * 1e3),
         .stop = x->o->stop};

@@ -45,6 +45,9 @@ typedef struct ft_serving {
 /* Whether the mode's server does more than verify: its figures depend on no device. */
 bool ft_serving_is_server_mode(ft_bench_load_mode mode);
 
+/* Whether the mode drafts by lookups alone. */
+bool ft_serving_looks_up(ft_bench_load_mode mode);
+
 /* Starts a server on the reserved core. spec: it drafts so; NULL: it does not. *out owes a stop. */
 FT_WARN_UNUSED ft_status ft_serving_start(const ft_serving *x, const ft_serving_spec *spec,
                                           ft_error *err, ft_bench_load_server *out);

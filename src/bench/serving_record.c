@@ -94,11 +94,17 @@ static bool is_first(const ft_serving *x, uint32_t setting)
     return true;
 }
 
+/* Whether devices have a draft model in this mode, where it is asked for. */
+static bool has_model(const ft_serving *x, ft_bench_load_mode mode)
+{
+    return x->o->mode[mode] && !ft_serving_is_server_mode(mode) && !ft_serving_looks_up(mode);
+}
+
 static bool drafts_on_edges(const ft_serving *x)
 {
     bool any = false;
-    for (int m = FT_BENCH_LOAD_EDGE; m < FT_BENCH_LOAD_MODES; m++)
-        any = any || x->o->mode[m];
+    for (int m = 0; m < FT_BENCH_LOAD_MODES; m++)
+        any = any || has_model(x, (ft_bench_load_mode)m);
     return any;
 }
 
@@ -120,7 +126,7 @@ ft_status ft_serving_record(ft_serving *x, ft_error *err)
         if (i > 0)
             status = record_texts(x, i, err);
         for (int m = FT_BENCH_LOAD_EDGE; m < FT_BENCH_LOAD_MODES && status == FT_OK; m++)
-            if (x->o->mode[m])
+            if (has_model(x, (ft_bench_load_mode)m))
                 status = record_mode(x, i, (ft_bench_load_mode)m, err);
     }
     return status;

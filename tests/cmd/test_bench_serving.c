@@ -350,6 +350,7 @@ static char *even_predictor(float least)
 /* Lookups draft without a model, and beside it: also of a device that drafts for nothing. */
 static void test_lookups(void **state)
 {
+    static const char *const names[] = {"edge", "edge+lookup", "edge+both"};
     int status;
     json_t *json = run("-n 24 --rtt 0 --rounds 1 --draft-ms 0.5 --draft-depth 3 --depth fixed "
                        "--modes edge,edge+lookup,edge+both",
@@ -357,7 +358,6 @@ static void test_lookups(void **state)
     assert_int_equal(status, 0);
     const json_t *by_mode = json_object_get(json, "modes");
     for (size_t m = 0; m < 3; m++) {
-        static const char *const names[] = {"edge", "edge+lookup", "edge+both"};
         const json_t *cell = json_object_get(json_object_get(by_mode, names[m]), "0");
         const double per_verdict = program_number(cell, "tokens_per_verdict");
         const double per_tree = program_number(cell, "tokens_per_verify");
@@ -367,6 +367,23 @@ static void test_lookups(void **state)
         /* Not everything is found: a model drafts for every verdict but the first. */
         assert_true(m != 1 || program_number(cell, "run_token_share") > 0);
     }
+    json_decref(json);
+}
+
+/* A prediction that is another text's changes no text; no draft model is needed for it. */
+static void test_misled(void **state)
+{
+    int status;
+    json_t *json = run("-n 24 --rtt 0 --rounds 1 --modes plain,edge+misled", &status);
+    assert_int_equal(status, 0);
+    const json_t *by_mode = json_object_get(json, "modes");
+    const json_t *cell = json_object_get(json_object_get(by_mode, "edge+misled"), "0");
+    const double predicted = program_number(cell, "predicted_per_text");
+    assert_true(json_is_true(json_object_get(cell, "identical")));
+    assert_true(predicted > 0 && program_number(cell, "predicted_came_per_text") <= predicted);
+    assert_true(program_number(cell, "replay_misses") == 0);
+    const json_t *speedup = json_object_get(json_object_get(json, "speedup"), "edge+misled");
+    assert_true(program_number(speedup, "0") > 0);
     json_decref(json);
 }
 
@@ -499,9 +516,9 @@ int main(void)
         cmocka_unit_test(test_by_category), cmocka_unit_test(test_rates),
         cmocka_unit_test(test_depths),      cmocka_unit_test(test_sweep),
         cmocka_unit_test(test_tuned),       cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_lookups),     cmocka_unit_test(test_predictor),
-        cmocka_unit_test(test_layer_split), cmocka_unit_test(test_timeline),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_lookups),     cmocka_unit_test(test_misled),
+        cmocka_unit_test(test_predictor),   cmocka_unit_test(test_layer_split),
+        cmocka_unit_test(test_timeline),    cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
