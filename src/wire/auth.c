@@ -44,7 +44,8 @@ ft_status ft_auth_check(const grpc_metadata_array *metadata, const char *token, 
     if (!known)
         status = ft_error_set(err, FT_UNAUTHENTICATED,
                               given ? "wrong bearer token"
-                                    : "this server asks for a bearer token, and none was sent");
+                                    : "this server asks for a bearer token, and none was sent "
+                                      "(edge --token-file)");
     free(given);
     return status;
 }
