@@ -18,8 +18,9 @@
 #define RANGE_UNITS 16 /* of a float row, for one thread: whole cache lines for any group size */
 
 /* Rows in memory. (ggml aligns memory to 32 bytes and no more.) They are multiplied in groups of at
- * most FT_GEMM_GROUP; group sizes differ by at most one. 8-bit rows are stored in these groups,
- * block by block: [group][n_in / 32][rows of the group]; float rows unit by unit (gemm_f.h). */
+ * most as many as the kernel takes; group sizes differ by at most one. 8-bit rows are stored in
+ * these groups, block by block: [group][n_in / 32][rows of the group]; float rows unit by unit
+ * (gemm_f.h). */
 typedef struct rows_head {
     /* The next piece for each reader. No two shares' counters are in one cache line. */
     struct {
@@ -32,9 +33,11 @@ typedef struct groups {
     uint32_t n, rows, longer; /* the first `longer` groups have one row more than `rows` */
 } groups;
 
-static groups groups_of(uint32_t n_rows)
+/* Groups of rows of a type: I8, F32 or BF16. */
+static groups groups_of(enum ggml_type type, uint32_t n_rows)
 {
-    uint32_t n = (n_rows + FT_GEMM_GROUP - 1) / FT_GEMM_GROUP;
+    uint32_t most = ft_gemm_kernel_best(type == GGML_TYPE_I8 ? GGML_TYPE_Q8_0 : type)->group;
+    uint32_t n = (n_rows + most - 1) / most;
     return (groups){n, n_rows / n, n_rows % n};
 }
 
@@ -105,7 +108,7 @@ static void make_float_rows(struct ggml_tensor *dst, int ith, int nth, const mak
     uint32_t lines = n_units / RANGE_UNITS + 1, n = (uint32_t)nth, i = (uint32_t)ith;
     ft_gemm_f_range range = {lines * i / n * RANGE_UNITS, lines * (i + 1) / n * RANGE_UNITS};
     range.end = range.end < n_units ? range.end : n_units;
-    groups g = groups_of((uint32_t)m->x->ne[1]);
+    groups g = groups_of(dst->type, (uint32_t)m->x->ne[1]);
     for (uint32_t k = 0; k < g.n && range.begin < range.end; k++) {
         uint32_t first = group_begin(&g, k), n_rows = group_rows(&g, k);
         for (uint32_t r = 0; r < n_rows; r++) {
@@ -122,7 +125,7 @@ static void make_8_bit_rows(struct ggml_tensor *dst, int ith, int nth, const mak
     uint32_t n_blocks = (uint32_t)(m->x->ne[0] / (m->swiglu ? 2 : 1) / FT_PACK_BLOCK);
     uint32_t n_batches = (n_blocks + FT_GEMM_F_BLOCKS - 1) / FT_GEMM_F_BLOCKS;
     ft_gemm_quantize_fn *quantize = ft_gemm_kernel_best(GGML_TYPE_Q8_0)->quantize;
-    groups g = groups_of((uint32_t)m->x->ne[1]);
+    groups g = groups_of(GGML_TYPE_I8, (uint32_t)m->x->ne[1]);
     uint64_t n = (uint64_t)g.n * n_batches, at = n * (uint32_t)ith / (uint32_t)nth;
     for (uint64_t end = n * (uint32_t)(ith + 1) / (uint32_t)nth; at < end;) {
         uint32_t i = (uint32_t)(at / n_batches), first = group_begin(&g, i);
@@ -215,9 +218,8 @@ ft_gemm_rows ft_gemm_make_swiglu(struct ggml_context *ctx, enum ggml_type type,
  * multiplied with it; a tile stays in L1.
  *
  * Tiles are divided into shares, one for each thread if there are not too many. A thread reads its
- * share from front to back, as the processor's prefetcher likes it, and takes tile by tile from a
- * counter that nobody else touches. When its share is done, it helps with the others. So threads
- * end within the time of a tile. */
+ * share from front to back, and takes tile by tile from a counter that nobody else touches. When
+ * its share is done, it helps with the others. So threads end within the time of a tile. */
 typedef struct job {
     const struct ggml_tensor *dst;
     ft_gemm_tile_fn *multiply;
@@ -228,12 +230,13 @@ typedef struct job {
 
 static job job_of(const struct ggml_tensor *dst, uint32_t n_threads)
 {
-    size_t group_bytes = FT_GEMM_GROUP * row_bytes(dst->src[1]->type, dst->src[0]->ne[0]);
-    uint32_t n = (uint32_t)(CHUNK_BYTES / group_bytes);
     enum ggml_type type = dst->src[0]->type;
+    const ft_gemm_kernel *kernel = ft_gemm_kernel_best(type);
+    size_t group_bytes = kernel->group * row_bytes(dst->src[1]->type, dst->src[0]->ne[0]);
+    uint32_t n = (uint32_t)(CHUNK_BYTES / group_bytes);
     job j = {.dst = dst,
-             .multiply = ft_gemm_kernel_best(type)->tile(type),
-             .groups = groups_of((uint32_t)dst->ne[1]),
+             .multiply = kernel->tile(type),
+             .groups = groups_of(dst->src[1]->type, (uint32_t)dst->ne[1]),
              .groups_per_chunk = n ? n : 1,
              .n_tiles = (uint32_t)(dst->ne[0] / FT_PACK_ROWS),
              .n_shares = n_threads < SHARES ? n_threads : SHARES};
@@ -265,7 +268,7 @@ static void multiply_tile(const job *j, uint32_t tile, uint32_t begin, uint32_t 
         if (res)
             t.residual =
                 (const float *)res->data + row * t.residual_stride + (size_t)tile * FT_PACK_ROWS;
-        t.prefetch = i == begin && end - begin > 1 ? packed + tile_bytes : NULL;
+        t.prefetch = i == begin ? packed + tile_bytes : NULL;
         /* a store that misses the cache delays all stores behind it */
         for (uint32_t r = 0; r < t.n_rows; r++)
             __builtin_prefetch(t.out + r * t.out_stride, 1);

@@ -15,7 +15,7 @@
 
 #include "ggml.h"
 
-#define FT_GEMM_GROUP 8 /* rows multiplied at a time: their sums fill the registers */
+#define FT_GEMM_GROUP 12 /* the most rows that a kernel multiplies at a time */
 
 /* 32 values of a row: q * scale, |q| <= 127. Where weights are stored as unsigned numbers, a dot
  * product starts at -offset times the sum of q. */
@@ -40,9 +40,8 @@ typedef struct ft_gemm_tile {
     const float *residual;     /* [n_rows, 16], rows are stride floats apart; NULL: none */
     float *out;                /* likewise */
     size_t residual_stride, out_stride;
-    /* The next tile, to prefetch; may point outside allocated memory. NULL: leave it to the
-     * processor's own prefetcher. That one follows a single group of rows through its tiles, but
-     * not several groups through each tile. */
+    /* The next tile, to prefetch; may point outside allocated memory. NULL: it was prefetched with
+     * another group of rows. */
     const uint8_t *prefetch;
 } ft_gemm_tile;
 
@@ -57,6 +56,9 @@ ft_gemm_quantize_fn ft_gemm_quantize_avx2, ft_gemm_quantize_neon;
 
 typedef struct ft_gemm_kernel {
     const char *name;
+    /* Rows that it is given at a time, at most: as many as fill the registers with their sums, or
+     * twice as many. All kernels that read rows of one type on a machine have the same number. */
+    uint32_t group;
     ft_gemm_quantize_fn *quantize;
     /* The product with weights of a type; NULL: this kernel has none for the type. */
     ft_gemm_tile_fn *(*tile)(enum ggml_type type);

@@ -114,4 +114,4 @@ static ft_gemm_tile_fn *tile(enum ggml_type type)
     }
 }
 
-const ft_gemm_kernel ft_gemm_kernel_plain = {"plain", quantize, tile};
+const ft_gemm_kernel ft_gemm_kernel_plain = {"plain", 8, quantize, tile};

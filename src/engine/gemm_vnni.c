@@ -19,7 +19,7 @@ FT_GEMM_INLINE ints dot_step(enum ggml_type type, ints dot, const bytes *w, cons
 #define KERNEL_NAME     "avx512 vnni"
 #define KERNEL_QUANTIZE ft_gemm_quantize_avx2
 #define KERNEL_TYPES(F) FT_GEMM_BLOCK_TYPES(F) FT_GEMM_K_TYPES(F)
-#define INT_ROWS        8
+#define INT_ROWS        12
 #define FLOAT_ROWS      0
 #define STEP            1
 #define NARROW(type)    false
