@@ -6,6 +6,7 @@
 #
 #   FORETOKEN_CACHE  where ggml, libllama and the demo models live   ($XDG_CACHE_HOME/foretoken)
 #   FT_PORTABLE=1    CPU flags for any x86-64-v3 machine instead of this one
+#   FT_XGRAMMAR=0    without XGrammar: constraints (JSON, grammars) are refused
 
 FT_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 FT_CACHE=${FORETOKEN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/foretoken}
@@ -54,6 +55,46 @@ ft_llama_key() {
 
 ft_pip() {
     "$1/bin/python" -m pip --disable-pip-version-check install -q --no-deps --require-hashes "${@:2}"
+}
+
+# Builds XGrammar's static library from the source archive in `$1`/source into `$1`. Its own config.cmake wants
+# the Python bindings; one in the build folder comes first.
+ft_xgrammar_build() {
+    local dir="$1"
+    mkdir -p "$dir/build" && tar -xzf "$dir"/source/xgrammar-*.tar.gz -C "$dir/source" &&
+        printf 'set(XGRAMMAR_%s OFF)\n' BUILD_PYTHON_BINDINGS ENABLE_CPPTRACE >"$dir/build/config.cmake" &&
+        cmake -S "$dir"/source/xgrammar-*/ -B "$dir/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+            -DCMAKE_CXX_FLAGS="-fno-lto -DXGRAMMAR_LOG_CUSTOMIZE=1" -DCMAKE_INSTALL_LIBDIR=lib \
+            -DCMAKE_INSTALL_PREFIX="$dir" &&
+        cmake --build "$dir/build" --target install
+}
+
+# Sets FT_XGRAMMAR_PREFIX: empty if it is left out or cannot be had, and foretoken is built without constraints.
+ft_xgrammar() {
+    local version dir log="$FT_CACHE/xgrammar.log"
+    FT_XGRAMMAR_PREFIX=""
+    [ "${FT_XGRAMMAR:-1}" = 1 ] || return 0
+    version=$(sed -n 's/^xgrammar==\([0-9.]*\).*/\1/p' "$FT_ROOT/tools/requirements-xgrammar.txt")
+    dir="$FT_CACHE/xgrammar-$version"
+    if [ ! -e "$dir/.done" ]; then
+        ft_say "building XGrammar once, about 2 minutes (log: $log)"
+        rm -rf "$dir"
+        if {
+            python3 -m venv "$dir/venv" &&
+                ft_pip "$dir/venv" --only-binary :all: -r "$FT_ROOT/tools/requirements-xgrammar-build.txt" &&
+                PATH="$dir/venv/bin:$PATH" "$dir/venv/bin/python" -m pip --disable-pip-version-check download -q \
+                    --no-deps --require-hashes --no-build-isolation --no-binary :all: -d "$dir/source" \
+                    -r "$FT_ROOT/tools/requirements-xgrammar.txt" &&
+                ft_xgrammar_build "$dir"
+        } >"$log" 2>&1; then
+            rm -rf "$dir/venv" "$dir/build" "$dir/source"
+            touch "$dir/.done"
+        else
+            ft_say "no XGrammar (log: $log): foretoken is built without constraints (JSON, grammars)"
+            return 0
+        fi
+    fi
+    FT_XGRAMMAR_PREFIX="$dir"
 }
 
 # Sets FT_LLAMA_PREFIX: empty if CMake finds ggml and llama by itself, else the cached build.
@@ -138,8 +179,9 @@ ft_demo_target() {
 ft_build() {
     local dir="$1" target="$2" log="$FT_CACHE/build.log"
     shift 2
+    ft_xgrammar
     cmake -S "$FT_ROOT" -B "$dir" -G Ninja -DFT_PORTABLE="$FT_PORTABLE" \
-        -DFT_LLAMA_PREFIX="$FT_LLAMA_PREFIX" "$@" >"$log" 2>&1 ||
+        -DFT_LLAMA_PREFIX="$FT_LLAMA_PREFIX" -DFT_XGRAMMAR_PREFIX="$FT_XGRAMMAR_PREFIX" "$@" >"$log" 2>&1 ||
         { cat "$log" >&2; ft_die "cmake failed: see the lines above"; }
     cmake --build "$dir" --target "$target" >"$log" 2>&1 || { cat "$log" >&2; ft_die "the build failed: see the lines above"; }
 }

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is wrong with a constraint, before anything compiles it. XGrammar reads a schema leniently:
+// it ignores keywords that it does not know, and those that stand beside an anyOf or a $ref. Then a
+// text could break the schema that was asked for, so such a schema is refused here, by the keywords'
+// names. Pure functions; any thread.
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "constrain/constraint.h"
+
+typedef struct bracket_scan {
+    const char *open, *close;
+    bool quoted;  /* "..." holds no brackets */
+    bool classes; /* nor does [...] */
+} bracket_scan;
+
+static const bracket_scan scans[FT_CONSTRAINT_KINDS] = {
+    [FT_CONSTRAINT_JSON_SCHEMA] = {"[{", "]}", true, false},
+    [FT_CONSTRAINT_GRAMMAR] = {"(", ")", true, true},
+    [FT_CONSTRAINT_REGEX] = {"(", ")", false, true},
+};
+
+/* The deepest nesting of brackets. */
+static uint32_t depth_of(const ft_constraint *c)
+{
+    const bracket_scan *scan = &scans[c->kind];
+    uint32_t depth = 0, most = 0;
+    char until = 0; /* in quotes or a class: what ends it */
+    for (size_t i = 0; i < c->n; i++) {
+        const char at = c->data[i];
+        if (at == '\\')
+            i++;
+        else if (until)
+            until = at == until ? 0 : until;
+        else if (scan->quoted && at == '"')
+            until = '"';
+        else if (scan->classes && at == '[')
+            until = ']';
+        else if (strchr(scan->open, at) && at)
+            depth++;
+        else if (strchr(scan->close, at) && at && depth > 0)
+            depth--;
+        most = depth > most ? depth : most;
+    }
+    return most;
+}
+
+/* ---- schemas ---- */
+
+/* Where a keyword's subschemas are. */
+typedef enum holds { NO_SCHEMA, ONE, LIST, MAP } holds;
+
+/* What a keyword needs beside it, to take effect. */
+typedef enum scope {
+    NOTE,   /* it asserts nothing */
+    WHOLE,  /* it alone is taken: no other one may assert anything */
+    VALUES, /* the same, but a type may stand beside it if its values have that type */
+    TYPE,   /* `type` itself */
+    TYPED,  /* taken if there is a type */
+    SHAPE,  /* taken with a type, and means one without it */
+    NEVER   /* not supported */
+} scope;
+
+static const struct {
+    const char *name;
+    scope scope;
+    holds holds;
+} keywords[] = {
+    {"type", TYPE, NO_SCHEMA},
+    {"properties", SHAPE, MAP},
+    {"additionalProperties", SHAPE, ONE},
+    {"unevaluatedProperties", SHAPE, ONE},
+    {"items", SHAPE, ONE},
+    {"prefixItems", SHAPE, LIST},
+    {"unevaluatedItems", SHAPE, ONE},
+    {"required", TYPED, NO_SCHEMA},
+    {"patternProperties", TYPED, MAP},
+    {"propertyNames", TYPED, ONE},
+    {"minProperties", TYPED, NO_SCHEMA},
+    {"maxProperties", TYPED, NO_SCHEMA},
+    {"minItems", TYPED, NO_SCHEMA},
+    {"maxItems", TYPED, NO_SCHEMA},
+    {"minLength", TYPED, NO_SCHEMA},
+    {"maxLength", TYPED, NO_SCHEMA},
+    {"pattern", TYPED, NO_SCHEMA},
+    {"minimum", TYPED, NO_SCHEMA},
+    {"maximum", TYPED, NO_SCHEMA},
+    {"exclusiveMinimum", TYPED, NO_SCHEMA},
+    {"exclusiveMaximum", TYPED, NO_SCHEMA},
+    {"multipleOf", TYPED, NO_SCHEMA},
+    {"format", NOTE, NO_SCHEMA},
+    {"anyOf", WHOLE, LIST},
+    {"oneOf", WHOLE, LIST},
+    {"allOf", WHOLE, LIST},
+    {"$ref", WHOLE, NO_SCHEMA},
+    {"const", VALUES, NO_SCHEMA},
+    {"enum", VALUES, NO_SCHEMA},
+    {"$defs", NOTE, MAP},
+    {"definitions", NOTE, MAP},
+    {"not", NEVER, NO_SCHEMA},
+    {"if", NEVER, NO_SCHEMA},
+    {"then", NEVER, NO_SCHEMA},
+    {"else", NEVER, NO_SCHEMA},
+    {"dependentRequired", NEVER, NO_SCHEMA},
+    {"dependentSchemas", NEVER, NO_SCHEMA},
+    {"dependencies", NEVER, NO_SCHEMA},
+    {"uniqueItems", NEVER, NO_SCHEMA},
+    {"contains", NEVER, NO_SCHEMA},
+    {"minContains", NEVER, NO_SCHEMA},
+    {"maxContains", NEVER, NO_SCHEMA},
+    {"additionalItems", NEVER, NO_SCHEMA},
+    {"$dynamicRef", NEVER, NO_SCHEMA},
+    {"$recursiveRef", NEVER, NO_SCHEMA},
+};
+#define N_KEYWORDS (sizeof keywords / sizeof *keywords)
+
+/* The keyword's number; N_KEYWORDS: unknown, which asserts nothing in JSON Schema either. */
+static size_t keyword_of(const char *name)
+{
+    size_t i = 0;
+    while (i < N_KEYWORDS && strcmp(keywords[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static bool has_type(const json_t *v, const char *type)
+{
+    switch (json_typeof(v)) {
+    case JSON_OBJECT:
+        return strcmp(type, "object") == 0;
+    case JSON_ARRAY:
+        return strcmp(type, "array") == 0;
+    case JSON_STRING:
+        return strcmp(type, "string") == 0;
+    case JSON_INTEGER:
+        return strcmp(type, "integer") == 0 || strcmp(type, "number") == 0;
+    case JSON_REAL:
+        return strcmp(type, "number") == 0;
+    case JSON_NULL:
+        return strcmp(type, "null") == 0;
+    default:
+        return strcmp(type, "boolean") == 0;
+    }
+}
+
+/* Whether the value has the schema's type, or one of its types. */
+static bool fits(const json_t *v, const json_t *type)
+{
+    bool some = json_is_string(type) && has_type(v, json_string_value(type));
+    for (size_t i = 0; i < json_array_size(type) && !some; i++) {
+        const char *one = json_string_value(json_array_get(type, i));
+        some = one && has_type(v, one);
+    }
+    return some;
+}
+
+/* Whether the values of a const or enum all fit the type that stands beside it. */
+static bool values_fit(const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type"), *one = json_object_get(schema, "const");
+    const json_t *some = json_object_get(schema, "enum");
+    if (one)
+        return fits(one, type);
+    for (size_t i = 0; i < json_array_size(some); i++)
+        if (!fits(json_array_get(some, i), type))
+            return false;
+    return true;
+}
+
+/* The names of what is refused, each once. */
+static void name(ft_buf *names, const char *keyword)
+{
+    char quoted[40];
+    snprintf(quoted, sizeof quoted, "'%s'", keyword);
+    if (names->len < 250 && !strstr(ft_buf_str(names), quoted))
+        ft_buf_printf(names, "%s%s", names->len ? ", " : "", quoted);
+}
+
+static bool is_off(const char *keyword, const json_t *v)
+{
+    return strcmp(keyword, "uniqueItems") == 0 && json_is_false(v);
+}
+
+/* One object, without its subschemas. */
+static void check_object(const json_t *schema, ft_buf *names)
+{
+    const char *key;
+    json_t *v;
+    const char *whole = NULL;
+    bool values = false, typed = false;
+    json_object_foreach((json_t *)schema, key, v)
+    {
+        const size_t k = keyword_of(key);
+        const scope s = k < N_KEYWORDS ? keywords[k].scope : NOTE;
+        typed = typed || s == TYPE || s == SHAPE;
+        whole = s == WHOLE && !whole ? keywords[k].name : whole;
+        values = values || s == VALUES;
+    }
+    const bool beside = values && !whole && values_fit(schema);
+    json_object_foreach((json_t *)schema, key, v)
+    {
+        const size_t k = keyword_of(key);
+        const scope s = k < N_KEYWORDS ? keywords[k].scope : NOTE;
+        const bool alone = (!whole || strcmp(key, whole) == 0) &&
+                           (!values || s == VALUES || (s == TYPE && beside));
+        if (s != NOTE && !is_off(key, v) && (s == NEVER || !alone || (s == TYPED && !typed)))
+            name(names, key);
+    }
+    if (json_object_get(schema, "const") && json_object_get(schema, "enum"))
+        name(names, "enum");
+}
+
+/* The subschemas that are still to be looked at: a stack, so that nothing recurses. */
+static ft_status check_schema(json_t *root, ft_buf *names)
+{
+    json_t *todo = json_array(), *schema;
+    bool failed = !todo || json_array_append(todo, root) != 0;
+    while (!failed && json_array_size(todo) > 0) {
+        const size_t last = json_array_size(todo) - 1;
+        schema = json_incref(json_array_get(todo, last));
+        failed = json_array_remove(todo, last) != 0;
+        const char *key, *inner;
+        json_t *v, *one;
+        size_t i;
+        check_object(schema, names);
+        json_object_foreach(schema, key, v)
+        {
+            const size_t k = keyword_of(key);
+            const holds h = k < N_KEYWORDS ? keywords[k].holds : NO_SCHEMA;
+            if (h == ONE)
+                failed |= json_array_append(todo, v) != 0;
+            json_array_foreach(h == LIST ? v : NULL, i, one) failed |=
+                json_array_append(todo, one) != 0;
+            json_object_foreach(h == MAP ? v : NULL, inner, one) failed |=
+                json_array_append(todo, one) != 0;
+        }
+        json_decref(schema);
+    }
+    json_decref(todo);
+    return failed || names->failed ? FT_NOMEM : FT_OK;
+}
+
+static ft_status check_json(const ft_constraint *c, ft_error *err)
+{
+    json_error_t where;
+    ft_buf names = {0};
+    json_t *root = json_loadb(c->data, c->n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &where);
+    if (!root)
+        return ft_error_set(err, FT_INVALID, "the schema is no JSON: %s at byte %d", where.text,
+                            where.position);
+    ft_status status = check_schema(root, &names);
+    if (status != FT_OK)
+        ft_error_set(err, status, "constraint: out of memory");
+    else if (names.len)
+        status = ft_error_set(err, FT_INVALID,
+                              "the schema has keywords that are not supported where they stand: %s",
+                              ft_buf_str(&names));
+    ft_buf_deinit(&names);
+    json_decref(root);
+    return status;
+}
+
+ft_status ft_constraint_check(const ft_constraint *c, ft_error *err)
+{
+    if (c->kind <= FT_CONSTRAINT_NONE || c->kind >= FT_CONSTRAINT_KINDS)
+        return ft_error_set(err, FT_INVALID, "constraint: unknown kind %d", (int)c->kind);
+    if (c->kind == FT_CONSTRAINT_JSON_OBJECT)
+        return FT_OK;
+    if (c->n == 0)
+        return ft_error_set(err, FT_INVALID, "constraint: it is empty");
+    if (c->n > FT_CONSTRAINT_MAX_BYTES)
+        return ft_error_set(err, FT_INVALID, "constraint: %zu bytes, at most %d", c->n,
+                            FT_CONSTRAINT_MAX_BYTES);
+    if (memchr(c->data, 0, c->n))
+        return ft_error_set(err, FT_INVALID, "constraint: it has a zero byte");
+    const uint32_t depth = depth_of(c);
+    if (depth > FT_CONSTRAINT_MAX_DEPTH)
+        return ft_error_set(err, FT_INVALID, "constraint: nested %u deep, at most %d", depth,
+                            FT_CONSTRAINT_MAX_DEPTH);
+    return c->kind == FT_CONSTRAINT_JSON_SCHEMA ? check_json(c, err) : FT_OK;
+}

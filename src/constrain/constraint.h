@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Constrained decoding: which tokens may follow, so that a text fits a constraint. XGrammar does
+ * the work (xgrammar.cc); this header is all that the rest of the project sees of it. No exception
+ * gets past it. Without XGrammar (CMake's FT_XGRAMMAR) nothing can be made, and
+ * ft_constrain_available says so.
+ */
+#ifndef FT_CONSTRAIN_CONSTRAINT_H
+#define FT_CONSTRAIN_CONSTRAINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/constraint.h"
+#include "base/status.h"
+
+/* Objects in objects, or brackets in brackets. Parsers recurse so deep. */
+#define FT_CONSTRAINT_MAX_DEPTH 64
+/* What a grammar's states take, before each of them looks at all tokens. Compiling takes up to 3 s
+ * then on one slow core; with twice as much, twice as long. A usual schema takes 3 to 30 KB. */
+#define FT_CONSTRAINT_MAX_GRAMMAR_BYTES (256u * 1024)
+
+/* Whether this build has XGrammar. */
+bool ft_constrain_available(void);
+
+/* ---- compiling ---- */
+
+/* The tokens of a model. Immutable; any thread. */
+typedef struct ft_constrain_vocab ft_constrain_vocab;
+/* A compiled constraint. Immutable; any thread. Reference-counted. */
+typedef struct ft_grammar ft_grammar;
+
+typedef struct ft_constrain_tokens {
+    uint32_t n;
+    /* Appends a token's bytes; none: the token is never allowed. */
+    ft_status (*piece)(const void *ctx, int32_t token, ft_buf *out);
+    /* Whether the token ends a text: allowed where the text may end. */
+    bool (*ends)(const void *ctx, int32_t token);
+    const void *ctx;
+} ft_constrain_tokens;
+
+/* Copies the tokens. FT_UNSUPPORTED: this build has no XGrammar; FT_INVALID: no token ends a text;
+ * FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_constrain_vocab_create(const ft_constrain_tokens *tokens, ft_error *err,
+                                                   ft_constrain_vocab **out);
+/* NULL is legal. Grammars of it may outlive it. */
+void ft_constrain_vocab_destroy(ft_constrain_vocab *vocab);
+
+/* What can be said of a constraint without compiling it: size, depth, and for a schema that it is
+ * JSON and has no keyword that is not supported (docs/HTTP.md lists the others). Pure. FT_INVALID
+ * says what is wrong, or names the keywords; FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_constraint_check(const ft_constraint *c, ft_error *err);
+
+/* Checks and compiles. May take seconds, and needs a deep stack (FT_COMPILE_STACK_BYTES). Errors as
+ * ft_constraint_check. */
+FT_WARN_UNUSED ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constraint *c,
+                                            ft_error *err, ft_grammar **out);
+#define FT_COMPILE_STACK_BYTES ((size_t)64 << 20)
+/* One more reference. */
+ft_grammar *ft_grammar_ref(ft_grammar *grammar);
+/* One fewer. NULL is legal. */
+void ft_grammar_unref(ft_grammar *grammar);
+/* The memory that it takes, about. */
+size_t ft_grammar_bytes(const ft_grammar *grammar);
+
+/* ---- matching ---- */
+
+/* Stands behind tokens of a text, all of which the grammar allows. One thread at a time. */
+typedef struct ft_matcher ft_matcher;
+
+/* Stands at the beginning. Holds a reference. FT_NOMEM. */
+FT_WARN_UNUSED ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, ft_matcher **out);
+/* NULL is legal. */
+void ft_matcher_destroy(ft_matcher *matcher);
+
+/* Moves behind the tokens a [n_a], b [n_b], from wherever it stands. False: the grammar does not
+ * allow one of them, and the matcher stands before that one. */
+bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, const int32_t *b,
+                       uint32_t n_b);
+/* Whether the token may follow. */
+bool ft_matcher_allows(ft_matcher *matcher, int32_t token);
+/* All tokens that may follow: bit t % 32 of word t / 32. NULL: none may, nothing that the vocabulary
+ * has fits. Valid until the next call. */
+const uint32_t *ft_matcher_mask(ft_matcher *matcher);
+/* A token that ends a text: what is left to draw where no token may follow. */
+int32_t ft_matcher_end(const ft_matcher *matcher);
+/* There was no memory for a call: what it and later ones said is not to be used. */
+bool ft_matcher_failed(const ft_matcher *matcher);
+
+#endif

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// grammars.h: places for constraints, and workers that compile what stands in them.
+//
+//   FREE --get--> QUEUED --worker--> RUNNING --> READY or FAILED --get of another one--> FREE
+//
+// Invariants: a RUNNING place is its worker's alone, but for its state, which `lock` guards as all
+// else. At most one place of a tenant is RUNNING. A compilation cannot be stopped; what a grammar
+// may take before it is compiled bounds its time (constraint.h).
+#include "constrain/grammars.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One hostile tenant keeps one of them. */
+#define WORKERS 2
+
+typedef enum place_state { FREE, QUEUED, RUNNING, READY, FAILED } place_state;
+
+typedef struct place {
+    place_state state;
+    ft_constraint constraint;
+    char *text;    /* [constraint.n] and the tenant's name, terminated */
+    char *tenant;  /* in `text` */
+    uint64_t turn; /* when it was last asked for, or queued */
+    ft_grammar *grammar;
+    ft_error error;
+} place;
+
+struct ft_grammars {
+    ft_constrain_vocab *vocab;
+    void (*done)(void *ctx);
+    void *ctx;
+    pthread_t workers[WORKERS];
+    int n_workers;
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    bool stop;
+    uint64_t turns;
+    place places[FT_GRAMMARS_MAX];
+};
+
+static void clear(place *p)
+{
+    ft_grammar_unref(p->grammar);
+    free(p->text);
+    *p = (place){0};
+}
+
+static bool is(const place *p, const ft_constraint *c, const char *tenant)
+{
+    return p->state != FREE && p->constraint.kind == c->kind && p->constraint.n == c->n &&
+           (c->n == 0 || memcmp(p->constraint.data, c->data, c->n) == 0) &&
+           strcmp(p->tenant, tenant) == 0;
+}
+
+/* ---- workers ---- */
+
+static bool runs(const ft_grammars *g, const char *tenant)
+{
+    for (size_t i = 0; i < FT_GRAMMARS_MAX; i++)
+        if (g->places[i].state == RUNNING && strcmp(g->places[i].tenant, tenant) == 0)
+            return true;
+    return false;
+}
+
+/* The first queued one whose tenant has no worker. */
+static place *next_of(ft_grammars *g)
+{
+    place *next = NULL;
+    for (place *p = g->places; p < g->places + FT_GRAMMARS_MAX; p++)
+        if (p->state == QUEUED && (!next || p->turn < next->turn) && !runs(g, p->tenant))
+            next = p;
+    return next;
+}
+
+/* The one that was asked for the longest ago; NULL: none can go. */
+static place *oldest_of(ft_grammars *g, const place *except)
+{
+    place *oldest = NULL;
+    for (place *p = g->places; p < g->places + FT_GRAMMARS_MAX; p++)
+        if ((p->state == READY || p->state == FAILED) && p != except &&
+            (!oldest || p->turn < oldest->turn))
+            oldest = p;
+    return oldest;
+}
+
+static size_t bytes_of(const ft_grammars *g)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < FT_GRAMMARS_MAX; i++)
+        bytes += g->places[i].state == READY ? ft_grammar_bytes(g->places[i].grammar) : 0;
+    return bytes;
+}
+
+static void run(ft_grammars *g, place *p)
+{
+    p->state = RUNNING;
+    pthread_mutex_unlock(&g->lock);
+    ft_status status = ft_grammar_compile(g->vocab, &p->constraint, &p->error, &p->grammar);
+    pthread_mutex_lock(&g->lock);
+    p->state = status == FT_OK ? READY : FAILED;
+    place *oldest;
+    while (bytes_of(g) > FT_GRAMMARS_MAX_BYTES && (oldest = oldest_of(g, p)))
+        clear(oldest);
+    pthread_cond_broadcast(&g->work); /* its tenant's next one may run */
+    pthread_mutex_unlock(&g->lock);
+    if (g->done)
+        g->done(g->ctx);
+    pthread_mutex_lock(&g->lock);
+}
+
+static void *work(void *arg)
+{
+    ft_grammars *g = arg;
+    pthread_mutex_lock(&g->lock);
+    while (!g->stop) {
+        place *p = next_of(g);
+        if (p)
+            run(g, p);
+        else
+            pthread_cond_wait(&g->work, &g->lock);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+static ft_status start(ft_grammars *g, ft_error *err)
+{
+    pthread_attr_t attr;
+    bool ok = pthread_attr_init(&attr) == 0;
+    if (!ok)
+        return ft_error_set(err, FT_NOMEM, "constraint: cannot start a worker");
+    ok = pthread_attr_setstacksize(&attr, FT_COMPILE_STACK_BYTES) == 0;
+    while (ok && g->n_workers < WORKERS) {
+        ok = pthread_create(&g->workers[g->n_workers], &attr, work, g) == 0;
+        g->n_workers += ok;
+    }
+    pthread_attr_destroy(&attr);
+    return ok ? FT_OK : ft_error_set(err, FT_NOMEM, "constraint: cannot start a worker");
+}
+
+ft_status ft_grammars_create(const ft_grammars_opts *opts, ft_error *err, ft_grammars **out)
+{
+    ft_grammars *g = calloc(1, sizeof *g);
+    *out = NULL;
+    if (!g)
+        return ft_error_set(err, FT_NOMEM, "constraint: out of memory");
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->work, NULL);
+    g->done = opts->done;
+    g->ctx = opts->ctx;
+    ft_status status = ft_constrain_vocab_create(&opts->tokens, err, &g->vocab);
+    if (status == FT_OK)
+        status = start(g, err);
+    if (status != FT_OK) {
+        ft_grammars_destroy(g);
+        return status;
+    }
+    *out = g;
+    return FT_OK;
+}
+
+void ft_grammars_destroy(ft_grammars *grammars)
+{
+    ft_grammars *g = grammars;
+    if (!g)
+        return;
+    pthread_mutex_lock(&g->lock);
+    g->stop = true;
+    pthread_cond_broadcast(&g->work);
+    pthread_mutex_unlock(&g->lock);
+    for (int i = 0; i < g->n_workers; i++)
+        pthread_join(g->workers[i], NULL);
+    for (size_t i = 0; i < FT_GRAMMARS_MAX; i++)
+        clear(&g->places[i]);
+    ft_constrain_vocab_destroy(g->vocab);
+    pthread_cond_destroy(&g->work);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
+/* ---- asking ---- */
+
+static ft_status queue(ft_grammars *g, const ft_constraint *c, const char *tenant, ft_error *err)
+{
+    const size_t n_tenant = strlen(tenant) + 1;
+    place *p = g->places;
+    while (p < g->places + FT_GRAMMARS_MAX && p->state != FREE)
+        p++;
+    if (p == g->places + FT_GRAMMARS_MAX)
+        p = oldest_of(g, NULL);
+    if (!p)
+        return ft_error_set(err, FT_EXHAUSTED,
+                            "constraint: %d others are being compiled: try again later",
+                            FT_GRAMMARS_MAX);
+    char *text = malloc(c->n + n_tenant);
+    if (!text)
+        return ft_error_set(err, FT_NOMEM, "constraint: out of memory");
+    clear(p);
+    if (c->n)
+        memcpy(text, c->data, c->n);
+    memcpy(text + c->n, tenant, n_tenant);
+    *p = (place){.state = QUEUED,
+                 .constraint = {c->kind, text, c->n},
+                 .text = text,
+                 .tenant = text + c->n,
+                 .turn = ++g->turns};
+    pthread_cond_signal(&g->work);
+    return FT_OK;
+}
+
+/* What the place has. A place that there was no memory for may be tried again. */
+static ft_status answer(ft_grammars *g, place *p, ft_error *err, ft_grammar **out)
+{
+    ft_status status = FT_OK;
+    if (p->state == READY) {
+        p->turn = ++g->turns;
+        *out = ft_grammar_ref(p->grammar);
+    } else if (p->state == FAILED) {
+        status = ft_error_set(err, p->error.code, "%s", p->error.message);
+        if (status == FT_NOMEM)
+            clear(p);
+    }
+    return status;
+}
+
+ft_status ft_grammars_get(ft_grammars *grammars, const ft_constraint *c, const char *tenant,
+                          ft_error *err, ft_grammar **out)
+{
+    ft_grammars *g = grammars;
+    const char *whose = tenant ? tenant : "";
+    *out = NULL;
+    ft_status status = ft_constraint_check(c, err);
+    if (status != FT_OK)
+        return status;
+    pthread_mutex_lock(&g->lock);
+    place *p = g->places;
+    while (p < g->places + FT_GRAMMARS_MAX && !is(p, c, whose))
+        p++;
+    status = p < g->places + FT_GRAMMARS_MAX ? answer(g, p, err, out) : queue(g, c, whose, err);
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// constraint.h in a build without XGrammar: nothing can be made.
+#ifndef FT_HAVE_XGRAMMAR
+#include "constrain/constraint.h"
+
+#include <stddef.h>
+
+bool ft_constrain_available(void)
+{
+    return false;
+}
+
+ft_status ft_constrain_vocab_create(const ft_constrain_tokens *tokens, ft_error *err,
+                                    ft_constrain_vocab **out)
+{
+    *out = NULL;
+    return ft_error_set(err, FT_UNSUPPORTED, "constraint: this build has no XGrammar");
+}
+
+void ft_constrain_vocab_destroy(ft_constrain_vocab *vocab) {}
+
+ft_status ft_grammar_compile(const ft_constrain_vocab *vocab, const ft_constraint *c, ft_error *err,
+                             ft_grammar **out)
+{
+    *out = NULL;
+    return ft_error_set(err, FT_UNSUPPORTED, "constraint: this build has no XGrammar");
+}
+
+ft_grammar *ft_grammar_ref(ft_grammar *grammar)
+{
+    return grammar;
+}
+
+void ft_grammar_unref(ft_grammar *grammar) {}
+
+size_t ft_grammar_bytes(const ft_grammar *grammar)
+{
+    return 0;
+}
+
+ft_status ft_matcher_create(ft_grammar *grammar, ft_error *err, ft_matcher **out)
+{
+    *out = NULL;
+    return ft_error_set(err, FT_UNSUPPORTED, "constraint: this build has no XGrammar");
+}
+
+void ft_matcher_destroy(ft_matcher *matcher) {}
+
+bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, const int32_t *b,
+                       uint32_t n_b)
+{
+    return false;
+}
+
+bool ft_matcher_allows(ft_matcher *matcher, int32_t token)
+{
+    return false;
+}
+
+const uint32_t *ft_matcher_mask(ft_matcher *matcher)
+{
+    return NULL;
+}
+
+int32_t ft_matcher_end(const ft_matcher *matcher)
+{
+    return 0;
+}
+
+bool ft_matcher_failed(const ft_matcher *matcher)
+{
+    return true;
+}
+#endif

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// constrain/constraint.h with a vocabulary of bytes: which texts fit, moving back and forth, masks,
+// what is refused and in which words.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "constrain/constraint.h"
+
+/* A token for each byte; END ends a text, SPECIAL has no bytes. */
+enum { END = 256, SPECIAL, PAIR, VOCAB };
+
+static ft_status piece(const void *ctx, int32_t token, ft_buf *out)
+{
+    const char byte = (char)token;
+    if (token == PAIR)
+        return ft_buf_puts(out, "{\"");
+    return token < END ? ft_buf_append(out, &byte, 1) : FT_OK;
+}
+
+static bool ends(const void *ctx, int32_t token)
+{
+    return token == END;
+}
+
+static ft_constrain_vocab *vocab;
+
+static int setup(void **state)
+{
+    const ft_constrain_tokens tokens = {.n = VOCAB, .piece = piece, .ends = ends};
+    ft_error err = {0};
+    if (!ft_constrain_available())
+        return 0;
+    return ft_constrain_vocab_create(&tokens, &err, &vocab) != FT_OK;
+}
+
+static int teardown(void **state)
+{
+    ft_constrain_vocab_destroy(vocab);
+    return 0;
+}
+
+static ft_constraint of(ft_constraint_kind kind, const char *text)
+{
+    return (ft_constraint){.kind = kind, .data = text, .n = strlen(text)};
+}
+
+static ft_matcher *matcher_of(ft_constraint_kind kind, const char *text)
+{
+    const ft_constraint c = of(kind, text);
+    ft_error err = {0};
+    ft_grammar *grammar;
+    ft_matcher *m = NULL;
+    if (ft_grammar_compile(vocab, &c, &err, &grammar) != FT_OK)
+        fail_msg("%s: %s", text, err.message);
+    assert_int_equal(ft_matcher_create(grammar, &err, &m), FT_OK);
+    ft_grammar_unref(grammar); /* the matcher has its own */
+    return m;
+}
+
+static uint32_t tokens_of(const char *text, int32_t *out)
+{
+    uint32_t n = 0;
+    for (; text[n]; n++)
+        out[n] = (unsigned char)text[n];
+    return n;
+}
+
+/* Whether the text fits as a whole. */
+static bool takes(ft_matcher *m, const char *text)
+{
+    int32_t tokens[256];
+    const uint32_t n = tokens_of(text, tokens);
+    return ft_matcher_follow(m, tokens, n, NULL, 0) && ft_matcher_allows(m, END);
+}
+
+static void check(ft_constraint_kind kind, const char *text, const char *good, const char *bad)
+{
+    ft_matcher *m = matcher_of(kind, text);
+    if (!takes(m, good) || takes(m, bad))
+        fail_msg("%s: takes %s: %d, takes %s: %d", text, good, takes(m, good), bad, takes(m, bad));
+    assert_false(ft_matcher_failed(m));
+    ft_matcher_destroy(m);
+}
+
+static void needs_xgrammar(void)
+{
+    if (!ft_constrain_available())
+        skip();
+}
+
+static void test_kinds(void **state)
+{
+    needs_xgrammar();
+    check(FT_CONSTRAINT_JSON_OBJECT, "", "{\"a\": [1, {}]}", "[1]");
+    check(FT_CONSTRAINT_REGEX, "[0-9]{2}|x", "42", "4");
+    check(FT_CONSTRAINT_GRAMMAR, "root ::= \"a\" root | \"b\"", "aab", "aa");
+    check(FT_CONSTRAINT_JSON_SCHEMA,
+          "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}},\"required\":[\"n\"],"
+          "\"additionalProperties\":false}",
+          "{\"n\": 7}", "{\"n\": true}");
+    check(FT_CONSTRAINT_JSON_SCHEMA, "{\"type\":\"string\",\"enum\":[\"x\",\"y\"]}", "\"y\"",
+          "\"z\"");
+    check(FT_CONSTRAINT_JSON_SCHEMA,
+          "{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/t\"}],\"default\":null,"
+          "\"$defs\":{\"t\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/t\"}}}}",
+          "[[], [[]]]", "[null]");
+}
+
+/* From wherever it stands, to any text. */
+static void test_follow(void **state)
+{
+    needs_xgrammar();
+    ft_matcher *m = matcher_of(FT_CONSTRAINT_REGEX, "ab*c");
+    static const int32_t ab[] = {'a', 'b'}, bc[] = {'b', 'c'}, abx[] = {'a', 'b', 'x', 'c'};
+    assert_true(ft_matcher_follow(m, ab, 2, bc, 2));
+    assert_true(ft_matcher_allows(m, END));
+    assert_false(ft_matcher_allows(m, 'c'));
+    assert_true(ft_matcher_follow(m, ab, 1, NULL, 0));
+    assert_true(ft_matcher_allows(m, 'c'));
+    assert_false(ft_matcher_follow(m, abx, 4, NULL, 0));
+    assert_true(ft_matcher_allows(m, 'c')); /* behind ab */
+    assert_true(ft_matcher_follow(m, ab, 2, bc, 2));
+    static const int32_t end[] = {'b', 'c', END};
+    assert_true(ft_matcher_follow(m, ab, 2, end, 3));
+    assert_false(ft_matcher_allows(m, END)); /* nothing follows the end */
+    assert_null(ft_matcher_mask(m));
+    assert_true(ft_matcher_follow(m, NULL, 0, NULL, 0));
+    assert_true(ft_matcher_allows(m, 'a'));
+    assert_false(ft_matcher_failed(m));
+    ft_matcher_destroy(m);
+}
+
+/* A mask has what is allowed, token for token. */
+static void test_mask(void **state)
+{
+    needs_xgrammar();
+    ft_matcher *m = matcher_of(FT_CONSTRAINT_JSON_OBJECT, "");
+    const char *text = "{\"k\": [1, \"";
+    int32_t tokens[64];
+    const uint32_t n = tokens_of(text, tokens);
+    for (uint32_t at = 0; at <= n; at++) {
+        uint32_t mask[(VOCAB + 31) / 32];
+        assert_true(ft_matcher_follow(m, tokens, at, NULL, 0));
+        memcpy(mask, ft_matcher_mask(m), sizeof mask);
+        for (int32_t t = 0; t < VOCAB; t++)
+            assert_int_equal(mask[t / 32] >> (t % 32) & 1, ft_matcher_allows(m, t));
+        assert_false(ft_matcher_allows(m, SPECIAL));
+    }
+    assert_true(ft_matcher_follow(m, NULL, 0, NULL, 0));
+    assert_true(ft_matcher_allows(m, PAIR));
+    ft_matcher_destroy(m);
+}
+
+/* A rule that never ends leaves nothing. */
+static void test_nothing_fits(void **state)
+{
+    needs_xgrammar();
+    ft_matcher *m = matcher_of(FT_CONSTRAINT_GRAMMAR, "root ::= root");
+    assert_null(ft_matcher_mask(m));
+    assert_false(ft_matcher_failed(m));
+    assert_int_equal(ft_matcher_end(m), END);
+    ft_matcher_destroy(m);
+}
+
+static void refused(ft_constraint_kind kind, const char *text, size_t n, const char *words)
+{
+    const ft_constraint c = {.kind = kind, .data = text, .n = n};
+    ft_error err = {0};
+    ft_grammar *grammar;
+    if (ft_grammar_compile(vocab, &c, &err, &grammar) != FT_INVALID || !strstr(err.message, words))
+        fail_msg("%.60s: '%s' instead of '%s'", text, err.message, words);
+    assert_null(grammar);
+}
+
+static void test_refused(void **state)
+{
+    static const struct {
+        ft_constraint_kind kind;
+        const char *text, *words;
+    } bad[] = {
+        {FT_CONSTRAINT_NONE, "x", "kind"},
+        {FT_CONSTRAINT_KINDS, "x", "kind"},
+        {FT_CONSTRAINT_REGEX, "", "empty"},
+        {FT_CONSTRAINT_REGEX, "(", "constraint:"},
+        {FT_CONSTRAINT_REGEX, "a{2", "constraint:"},
+        {FT_CONSTRAINT_GRAMMAR, "root ::= other", "other"},
+        {FT_CONSTRAINT_GRAMMAR, "a ::= \"x\"", "root"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{", "no JSON"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{\"type\":1}", "constraint:"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{\"type\":\"object\",\"not\":{},\"if\":{}}", "'not', 'if'"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{\"type\":\"array\",\"items\":{\"uniqueItems\":true}}",
+         "'uniqueItems'"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{\"anyOf\":[{}],\"properties\":{}}", "'properties'"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{\"minimum\":3}", "'minimum'"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{\"type\":\"string\",\"enum\":[1]}", "'type'"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{\"type\":\"number\",\"multipleOf\":2}", "multipleOf"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{\"$ref\":\"http://example.com/x\"}", "URI"},
+        {FT_CONSTRAINT_JSON_SCHEMA, "{\"$ref\":\"#/$defs/none\"}", "constraint:"},
+    };
+    needs_xgrammar();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refused(bad[i].kind, bad[i].text, strlen(bad[i].text), bad[i].words);
+}
+
+static void test_limits(void **state)
+{
+    static char text[FT_CONSTRAINT_MAX_BYTES + 2];
+    needs_xgrammar();
+    memset(text, 'a', sizeof text);
+    refused(FT_CONSTRAINT_REGEX, text, FT_CONSTRAINT_MAX_BYTES + 1, "at most 65536");
+    refused(FT_CONSTRAINT_REGEX, "a\0b", 3, "zero byte");
+    memset(text, '(', 65);
+    memset(text + 65, ')', 65);
+    refused(FT_CONSTRAINT_REGEX, text, 130, "nested 65 deep");
+    memset(text, '[', 65);
+    refused(FT_CONSTRAINT_JSON_SCHEMA, text, 65, "nested 65 deep");
+    /* brackets that are text are no depth */
+    char quoted[96] = "root ::= \"";
+    memset(quoted + 10, '(', 70);
+    strcpy(quoted + 80, "\"");
+    ft_matcher_destroy(matcher_of(FT_CONSTRAINT_GRAMMAR, quoted));
+    /* many repetitions with a bound each */
+    size_t n = 0;
+    while (n < 3000)
+        n += (size_t)snprintf(text + n, sizeof text - n, "([a-z]{1,%zu}|[0-9]{1,%zu}x)", 1000 + n,
+                              2000 + n);
+    refused(FT_CONSTRAINT_REGEX, text, n, "states");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_mask),    cmocka_unit_test(test_nothing_fits),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_limits),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

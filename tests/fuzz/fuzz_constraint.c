@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constraints, as clients send them: the first byte says the kind. What compiles is walked: each
+// allowed token is accepted, and nothing throws.
+#include <stdlib.h>
+
+#include "constrain/constraint.h"
+
+enum { END = 256, VOCAB, STEPS = 24 };
+
+static ft_status piece(const void *ctx, int32_t token, ft_buf *out)
+{
+    const char byte = (char)token;
+    return token < END ? ft_buf_append(out, &byte, 1) : FT_OK;
+}
+
+static bool ends(const void *ctx, int32_t token)
+{
+    return token == END;
+}
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+/* Always the first allowed token at or behind one that the input chooses. */
+static void walk(ft_matcher *m, const uint8_t *data, size_t n)
+{
+    int32_t text[STEPS];
+    for (uint32_t i = 0; i < STEPS; i++) {
+        const uint32_t *mask = ft_matcher_mask(m);
+        int32_t token = n ? data[i % n] : 0;
+        if (!mask)
+            break;
+        while (!(mask[token / 32] >> (token % 32) & 1))
+            token = (token + 1) % VOCAB;
+        require(ft_matcher_allows(m, token));
+        text[i] = token;
+        require(ft_matcher_follow(m, text, i, &token, 1));
+    }
+    require(ft_matcher_follow(m, NULL, 0, NULL, 0));
+    require(!ft_matcher_failed(m));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static ft_constrain_vocab *vocab;
+    const ft_constrain_tokens tokens = {.n = VOCAB, .piece = piece, .ends = ends};
+    if (n == 0 || n > 4096 || !ft_constrain_available())
+        return 0;
+    if (!vocab)
+        require(ft_constrain_vocab_create(&tokens, NULL, &vocab) == FT_OK);
+    const ft_constraint c = {.kind = (ft_constraint_kind)(data[0] % (FT_CONSTRAINT_KINDS + 1)),
+                             .data = (const char *)data + 1,
+                             .n = n - 1};
+    ft_grammar *grammar;
+    ft_matcher *matcher;
+    ft_error err = {0};
+    const ft_status status = ft_grammar_compile(vocab, &c, &err, &grammar);
+    require(status == FT_OK || (status == FT_INVALID && err.message[0] && !grammar));
+    if (status != FT_OK)
+        return 0;
+    require(ft_matcher_create(grammar, NULL, &matcher) == FT_OK);
+    ft_grammar_unref(grammar);
+    walk(matcher, data, n);
+    ft_matcher_destroy(matcher);
+    return 0;
+}
