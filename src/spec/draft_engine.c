@@ -25,7 +25,7 @@ typedef struct engine_source {
     ft_rule_work *work, *own; /* own: NULL where it is borrowed */
     ft_sampling sampling;
     uint32_t *count; /* [max_text] 0, 1, 2, ...: the path of a chain */
-    /* With penalties; else NULL: */
+    /* With penalties or a constraint; else NULL: */
     int32_t *text; /* [n_ctx] the tokens of n_past */
     struct {
         int32_t token, parent;
@@ -33,7 +33,7 @@ typedef struct engine_source {
     int32_t path[FT_DRAFT_PENDING];
 } engine_source;
 
-/* ---- the past of a draw, which penalties need ---- */
+/* ---- the past of a draw, which penalties and constraints need ---- */
 
 /* Notes the tokens of a request that was computed. */
 static void note(engine_source *s, const ft_draft_request *r)
@@ -247,7 +247,7 @@ static ft_status create_parts(engine_source *s, uint32_t n_vocab, ft_error *err)
         return ft_error_set(err, FT_NOMEM, "drafter: out of memory");
     for (uint32_t i = 0; i < s->base.max_text; i++)
         s->count[i] = i;
-    if (s->sampling.penalties &&
+    if ((s->sampling.penalties || s->sampling.matcher) &&
         !(s->text = calloc(s->base.n_ctx + FT_DRAFT_PENDING, sizeof *s->text)))
         return ft_error_set(err, FT_NOMEM, "drafter: out of memory");
     if (!s->work) {

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "spec/constrained.h"
+
 #define LENGTH_MAX_BYTES 3 /* of a node's evidence length as a varint */
 
 ft_status ft_rule_work_create(const ft_rule *const *rules, uint32_t n_vocab, ft_error *err,
@@ -24,6 +26,8 @@ ft_status ft_rule_work_create(const ft_rule *const *rules, uint32_t n_vocab, ft_
     ft_status status = ft_sampler_create(n_vocab, err, &work->sampler);
     if (status == FT_OK)
         status = ft_penalizer_init(&work->penalizer, n_vocab, err);
+    if (status == FT_OK && !(work->room = calloc(n_vocab, sizeof *work->room)))
+        status = ft_error_set(err, FT_NOMEM, "rule: out of memory");
     if (status == FT_OK && scratch > 0 && !(work->scratch = calloc(1, scratch)))
         status = ft_error_set(err, FT_NOMEM, "rule: out of memory for %zu bytes", scratch);
     if (status != FT_OK) {
@@ -40,6 +44,7 @@ void ft_rule_work_destroy(ft_rule_work *work)
         return;
     ft_sampler_destroy(work->sampler);
     ft_penalizer_deinit(&work->penalizer);
+    free(work->room);
     free(work->scratch);
     free(work);
 }
@@ -48,7 +53,19 @@ void ft_rule_work_destroy(ft_rule_work *work)
 
 const float *ft_rule_draw_logits(ft_rule_work *work, const ft_draw *draw)
 {
-    return ft_penalize(&work->penalizer, draw->sampling, &draw->past, draw->logits);
+    const float *logits = ft_penalize(&work->penalizer, draw->sampling, &draw->past, draw->logits);
+    if (!draw->sampling->matcher || !ft_constrained_follow(draw->sampling, &draw->past))
+        return logits;
+    return ft_constrained_logits(work->n_vocab, work->room, draw->sampling->matcher, logits);
+}
+
+/* What stands before the walk's next token. path: [FT_TREE_MAX] */
+static ft_past past_of(const ft_drafted *draft, const ft_verified *found, int32_t *path)
+{
+    for (uint32_t i = 0; i < found->n_path; i++)
+        path[i] = draft->tree->token[found->path[i]];
+    return (ft_past){
+        .text = draft->text, .n_text = draft->position, .path = path, .n_path = found->n_path};
 }
 
 const float *ft_rule_walk_logits(ft_rule_work *work, const ft_drafted *draft,
@@ -57,11 +74,22 @@ const float *ft_rule_walk_logits(ft_rule_work *work, const ft_drafted *draft,
     int32_t path[FT_TREE_MAX];
     if (!draft->sampling->penalties)
         return logits;
-    for (uint32_t i = 0; i < found->n_path; i++)
-        path[i] = draft->tree->token[found->path[i]];
-    const ft_past past = {
-        .text = draft->text, .n_text = draft->position, .path = path, .n_path = found->n_path};
+    const ft_past past = past_of(draft, found, path);
     return ft_penalize(&work->penalizer, draft->sampling, &past, logits);
+}
+
+int32_t ft_rule_walk_token(ft_rule_work *work, const ft_drafted *draft, const ft_verified *found,
+                           const float *logits)
+{
+    const ft_sampling *s = draft->sampling;
+    const uint32_t position = draft->position + found->n_path;
+    int32_t path[FT_TREE_MAX];
+    if (!s->matcher)
+        return ft_sampler_draw(work->sampler, s, logits, position);
+    const ft_past past = past_of(draft, found, path);
+    if (!ft_constrained_follow(s, &past)) /* behind an end that nothing but the end could follow */
+        return ft_matcher_end(s->matcher);
+    return ft_constrained_draw(work->sampler, work->n_vocab, work->room, s, logits, position);
 }
 
 /* ---- evidence ---- */

@@ -41,6 +41,7 @@ typedef struct ft_rule_work {
     uint32_t n_vocab;
     ft_sampler *sampler;
     ft_penalizer penalizer;
+    float *room; /* [n_vocab] for draws under a constraint */
     void *scratch; /* as large as the rule asks for; NULL: nothing was asked for */
 } ft_rule_work;
 
@@ -48,7 +49,7 @@ typedef struct ft_rule_work {
 typedef struct ft_draw {
     const ft_sampling *sampling;
     const float *logits; /* [n_vocab] of the draft model */
-    ft_past past;        /* with penalties: the tokens before `position` */
+    ft_past past; /* with penalties or a constraint: the tokens before `position` */
     uint32_t position;   /* of the drawn token in the text */
     uint32_t round;      /* the draft's; fixed, as the resolution, before its first draw */
     uint32_t resolution; /* of what goes into the evidence, in the rule's unit; 0: the terms' */
@@ -61,7 +62,7 @@ typedef struct ft_drafted {
     uint32_t n_evidence;
     const ft_sampling *sampling;
     uint32_t position;   /* of the first drafted token in the text, i.e. the text's length */
-    const int32_t *text; /* with penalties: [position] */
+    const int32_t *text; /* with penalties or a constraint: [position] */
 } ft_drafted;
 
 /* The state of a walk. All-zero: it has not begun. */
@@ -73,11 +74,16 @@ typedef struct ft_verified {
         *refused; /* what is wrong with the evidence that the walk met, static; NULL: nothing */
 } ft_verified;
 
-/* The logits of a draw, penalties applied. The workspace has them until its next use. */
+/* The logits of a draw, penalties applied, without what a constraint does not allow. The workspace
+ * has them until its next use. */
 const float *ft_rule_draw_logits(ft_rule_work *work, const ft_draw *draw);
-/* The same where a walk stands. */
+/* Where a walk stands: the logits, penalties applied. */
 const float *ft_rule_walk_logits(ft_rule_work *work, const ft_drafted *draft,
                                  const ft_verified *found, const float *logits);
+/* Where a walk stands: the token that the target draws from these logits, under the constraint if
+ * there is one. */
+int32_t ft_rule_walk_token(ft_rule_work *work, const ft_drafted *draft, const ft_verified *found,
+                           const float *logits);
 
 /* Where the walk finds the target's logits: of(ctx, -1) for the text's last token, of(ctx, i) for
  * node i; [n_vocab] each; NULL: not yet computed. */

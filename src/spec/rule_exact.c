@@ -54,8 +54,7 @@ static bool walk(const ft_rule *rule, ft_rule_work *work, const ft_drafted *draf
         if (!logits)
             return false;
         logits = ft_rule_walk_logits(work, draft, found, logits);
-        found->next = ft_sampler_draw(work->sampler, draft->sampling, logits,
-                                      draft->position + found->n_path);
+        found->next = ft_rule_walk_token(work, draft, found, logits);
         node = ft_tree_find_child(draft->tree, node, found->next);
         if (node < 0)
             return true;

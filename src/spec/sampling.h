@@ -25,6 +25,8 @@
  * 0.003 of that one token. Without a floor a draw would need noise for the whole vocabulary. */
 #define FT_SAMPLING_FLOOR 0x1p-24f
 
+typedef struct ft_matcher ft_matcher; /* constrain/constraint.h */
+
 typedef struct ft_sampling {
     float temperature; /* 0: greedy; else FT_TEMPERATURE_MIN to 100 */
     int32_t top_k;     /* 0: off */
@@ -34,7 +36,11 @@ typedef struct ft_sampling {
     /* Applied to logits before all of this (spec/penalties.h), by rules; the sampler itself does
      * not know them. Borrowed; NULL: none. */
     const ft_penalties *penalties;
-    uint32_t answer_at; /* with penalties: the position in the text at which the answer begins */
+    uint32_t answer_at; /* the position in the text at which the answer begins */
+    /* What the answer's tokens must fit (spec/constrained.h); the sampler itself does not know it
+     * either. Rules move it to where they draw, so it is the drawing thread's. Borrowed; NULL: they
+     * may be any. */
+    ft_matcher *matcher;
 } ft_sampling;
 
 #define FT_TEMPERATURE_MIN 0.0001f /* below it logits / temperature would overflow */

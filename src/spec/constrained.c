@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws under a constraint. Most tokens that a model would take are allowed, so the token of the
+// plain draw is looked at first, and only where it does not fit are all tokens asked about. No state.
+#include "spec/constrained.h"
+
+#include <math.h>
+
+static ft_status piece(const void *ctx, int32_t token, ft_buf *out)
+{
+    return ft_vocab_piece(ctx, token, false, out);
+}
+
+static bool ends(const void *ctx, int32_t token)
+{
+    return ft_vocab_is_eog(ctx, token);
+}
+
+ft_constrain_tokens ft_constrained_tokens(const ft_vocab *vocab)
+{
+    return (ft_constrain_tokens){
+        .n = (uint32_t)ft_vocab_size(vocab), .piece = piece, .ends = ends, .ctx = vocab};
+}
+
+static bool in(const uint32_t *mask, int32_t token)
+{
+    return mask[token / 32] >> (token % 32) & 1;
+}
+
+bool ft_constrained_follow(const ft_sampling *s, const ft_past *past)
+{
+    const uint32_t from = s->answer_at < past->n_text ? s->answer_at : past->n_text;
+    return ft_matcher_follow(s->matcher, past->text + from, past->n_text - from, past->path,
+                             past->n_path);
+}
+
+static const float *masked(uint32_t n_vocab, float *room, const uint32_t *mask, const float *logits)
+{
+    for (uint32_t t = 0; t < n_vocab; t++)
+        room[t] = in(mask, (int32_t)t) ? logits[t] : -INFINITY;
+    return room;
+}
+
+/* The best of what the filters leave; -1: nothing of it may follow. */
+static int32_t best_filtered(ft_sampler *sampler, const ft_sampling *s, const float *logits,
+                             uint32_t position, const uint32_t *mask)
+{
+    const ft_candidate *c;
+    const size_t n = ft_sampler_candidates(sampler, s, logits, &c);
+    int32_t best = -1;
+    float most = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!in(mask, c[i].token))
+            continue;
+        const float score = c[i].logp + ft_gumbel(s->seed, position, c[i].token);
+        if (best < 0 || score > most || (score == most && c[i].token < best)) {
+            best = c[i].token;
+            most = score;
+        }
+    }
+    return best;
+}
+
+/* The best of all that may follow. */
+static int32_t best_of_all(ft_sampler *sampler, uint32_t n_vocab, float *room, const ft_sampling *s,
+                           const float *logits, uint32_t position, const uint32_t *mask)
+{
+    const ft_sampling open = {.temperature = s->temperature, .top_p = 1, .seed = s->seed};
+    int32_t token = ft_sampler_draw(sampler, &open, masked(n_vocab, room, mask, logits), position);
+    if (!in(mask, token)) /* none of them has a finite logit: the first one */
+        for (token = 0; !in(mask, token);)
+            token++;
+    return token;
+}
+
+int32_t ft_constrained_draw(ft_sampler *sampler, uint32_t n_vocab, float *room,
+                            const ft_sampling *s, const float *logits, uint32_t position)
+{
+    int32_t token = ft_sampler_draw(sampler, s, logits, position);
+    if (ft_matcher_allows(s->matcher, token))
+        return token;
+    const uint32_t *mask = ft_matcher_mask(s->matcher);
+    if (!mask)
+        return ft_matcher_end(s->matcher);
+    token = s->temperature > 0 ? best_filtered(sampler, s, logits, position, mask) : -1;
+    return token >= 0 ? token : best_of_all(sampler, n_vocab, room, s, logits, position, mask);
+}
+
+const float *ft_constrained_logits(uint32_t n_vocab, float *room, ft_matcher *matcher,
+                                   const float *logits)
+{
+    const uint32_t *mask = ft_matcher_mask(matcher);
+    return mask ? masked(n_vocab, room, mask, logits) : logits;
+}
