@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is wrong with a constraint, before anything compiles it. XGrammar reads a schema leniently:
 // it ignores keywords that it does not know, and those that stand beside an anyOf or a $ref. Then a
-// text could break the schema that was asked for, so such a schema is refused here, by the keywords'
-// names. Pure functions; any thread.
+// text could break the schema that was asked for, so such a schema is refused here, and its
+// keywords are named. Pure functions; any thread.
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -215,12 +215,12 @@ static void check_object(const json_t *schema, ft_buf *names)
 /* The subschemas that are still to be looked at: a stack, so that nothing recurses. */
 static ft_status check_schema(json_t *root, ft_buf *names)
 {
-    json_t *todo = json_array(), *schema;
-    bool failed = !todo || json_array_append(todo, root) != 0;
-    while (!failed && json_array_size(todo) > 0) {
-        const size_t last = json_array_size(todo) - 1;
-        schema = json_incref(json_array_get(todo, last));
-        failed = json_array_remove(todo, last) != 0;
+    json_t *left = json_array(), *schema;
+    bool failed = !left || json_array_append(left, root) != 0;
+    while (!failed && json_array_size(left) > 0) {
+        const size_t last = json_array_size(left) - 1;
+        schema = json_incref(json_array_get(left, last));
+        failed = json_array_remove(left, last) != 0;
         const char *key, *inner;
         json_t *v, *one;
         size_t i;
@@ -230,15 +230,15 @@ static ft_status check_schema(json_t *root, ft_buf *names)
             const size_t k = keyword_of(key);
             const holds h = k < N_KEYWORDS ? keywords[k].holds : NO_SCHEMA;
             if (h == ONE)
-                failed |= json_array_append(todo, v) != 0;
+                failed |= json_array_append(left, v) != 0;
             json_array_foreach(h == LIST ? v : NULL, i, one) failed |=
-                json_array_append(todo, one) != 0;
+                json_array_append(left, one) != 0;
             json_object_foreach(h == MAP ? v : NULL, inner, one) failed |=
-                json_array_append(todo, one) != 0;
+                json_array_append(left, one) != 0;
         }
         json_decref(schema);
     }
-    json_decref(todo);
+    json_decref(left);
     return failed || names->failed ? FT_NOMEM : FT_OK;
 }
 

@@ -80,8 +80,8 @@ bool ft_matcher_follow(ft_matcher *matcher, const int32_t *a, uint32_t n_a, cons
                        uint32_t n_b);
 /* Whether the token may follow. */
 bool ft_matcher_allows(ft_matcher *matcher, int32_t token);
-/* All tokens that may follow: bit t % 32 of word t / 32. NULL: none may, nothing that the vocabulary
- * has fits. Valid until the next call. */
+/* All tokens that may follow: bit t % 32 of word t / 32. NULL: none may, as
+ * nothing that the vocabulary has fits. Valid until the next call. */
 const uint32_t *ft_matcher_mask(ft_matcher *matcher);
 /* A token that ends a text: what is left to draw where no token may follow. */
 int32_t ft_matcher_end(const ft_matcher *matcher);

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cond.h"
+
 /* One hostile tenant keeps one of them. */
 #define WORKERS 2
 
@@ -34,7 +36,8 @@ struct ft_grammars {
     pthread_t workers[WORKERS];
     int n_workers;
     pthread_mutex_t lock;
-    pthread_cond_t work;
+    pthread_cond_t work;  /* there is something to compile */
+    pthread_cond_t ended; /* a compilation has ended */
     bool stop;
     uint64_t turns;
     place places[FT_GRAMMARS_MAX];
@@ -104,6 +107,7 @@ static void run(ft_grammars *g, place *p)
     while (bytes_of(g) > FT_GRAMMARS_MAX_BYTES && (oldest = oldest_of(g, p)))
         clear(oldest);
     pthread_cond_broadcast(&g->work); /* its tenant's next one may run */
+    pthread_cond_broadcast(&g->ended);
     pthread_mutex_unlock(&g->lock);
     if (g->done)
         g->done(g->ctx);
@@ -150,6 +154,7 @@ ft_status ft_grammars_create(const ft_grammars_opts *opts, ft_error *err, ft_gra
         return ft_error_set(err, FT_NOMEM, "constraint: out of memory");
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->work, NULL);
+    pthread_cond_init(&g->ended, NULL);
     g->done = opts->done;
     g->ctx = opts->ctx;
     ft_status status = ft_constrain_vocab_create(&opts->tokens, err, &g->vocab);
@@ -177,6 +182,7 @@ void ft_grammars_destroy(ft_grammars *grammars)
     for (size_t i = 0; i < FT_GRAMMARS_MAX; i++)
         clear(&g->places[i]);
     ft_constrain_vocab_destroy(g->vocab);
+    pthread_cond_destroy(&g->ended);
     pthread_cond_destroy(&g->work);
     pthread_mutex_destroy(&g->lock);
     free(g);
@@ -227,20 +233,38 @@ static ft_status answer(ft_grammars *g, place *p, ft_error *err, ft_grammar **ou
     return status;
 }
 
-ft_status ft_grammars_get(ft_grammars *grammars, const ft_constraint *c, const char *tenant,
-                          ft_error *err, ft_grammar **out)
+/* Under the lock. */
+static ft_status look(ft_grammars *g, const ft_constraint *c, const char *whose, ft_error *err,
+                      ft_grammar **out)
 {
-    ft_grammars *g = grammars;
+    place *p = g->places;
+    while (p < g->places + FT_GRAMMARS_MAX && !is(p, c, whose))
+        p++;
+    return p < g->places + FT_GRAMMARS_MAX ? answer(g, p, err, out) : queue(g, c, whose, err);
+}
+
+ft_status ft_grammars_wait(ft_grammars *grammars, const ft_constraint *c, const char *tenant,
+                           int64_t wait_us, ft_error *err, ft_grammar **out)
+{
     const char *whose = tenant ? tenant : "";
+    const int64_t deadline_us = ft_deadline_us(wait_us);
     *out = NULL;
     ft_status status = ft_constraint_check(c, err);
     if (status != FT_OK)
         return status;
-    pthread_mutex_lock(&g->lock);
-    place *p = g->places;
-    while (p < g->places + FT_GRAMMARS_MAX && !is(p, c, whose))
-        p++;
-    status = p < g->places + FT_GRAMMARS_MAX ? answer(g, p, err, out) : queue(g, c, whose, err);
-    pthread_mutex_unlock(&g->lock);
+    pthread_mutex_lock(&grammars->lock);
+    bool late = wait_us == 0;
+    status = look(grammars, c, whose, err, out);
+    while (status == FT_OK && !*out && !late) {
+        late = !ft_cond_wait_until(&grammars->ended, &grammars->lock, deadline_us);
+        status = look(grammars, c, whose, err, out);
+    }
+    pthread_mutex_unlock(&grammars->lock);
     return status;
+}
+
+ft_status ft_grammars_get(ft_grammars *grammars, const ft_constraint *c, const char *tenant,
+                          ft_error *err, ft_grammar **out)
+{
+    return ft_grammars_wait(grammars, c, tenant, 0, err, out);
 }

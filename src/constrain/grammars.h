@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The compiled constraints of a model: compiled by workers, kept while they are used. A tenant never
- * gets another one's, since the time that a compilation takes would tell what others asked for; and
- * has one worker at most, so that it delays only itself.
+ * The compiled constraints of a model: compiled by workers, kept while they are used. A tenant
+ * never gets another one's, since the time that a compilation takes would tell what others asked
+ * for; and has one worker at most, so that it delays only itself.
  *
  * Any thread may call. One lock, held for look-ups only; `done` is called without it.
  */
@@ -32,10 +32,14 @@ FT_WARN_UNUSED ft_status ft_grammars_create(const ft_grammars_opts *opts, ft_err
 /* Waits for the compilations that run. NULL is legal. */
 void ft_grammars_destroy(ft_grammars *grammars);
 
-/* *out: a reference; or NULL with FT_OK: it is being compiled, ask again after `done`. tenant: whose
- * it is, copied; NULL: nobody's. Errors as ft_grammar_compile; also FT_EXHAUSTED: all places are of
- * constraints that are being compiled. */
+/* *out: a reference; or NULL with FT_OK: it is being compiled, ask again after `done`. tenant:
+ * whose it is, copied; NULL: nobody's. Errors as ft_grammar_compile; also FT_EXHAUSTED: all
+ * places are of constraints that are being compiled. */
 FT_WARN_UNUSED ft_status ft_grammars_get(ft_grammars *grammars, const ft_constraint *c,
                                          const char *tenant, ft_error *err, ft_grammar **out);
+/* The same, and waits for a compilation, at most wait_us. */
+FT_WARN_UNUSED ft_status ft_grammars_wait(ft_grammars *grammars, const ft_constraint *c,
+                                          const char *tenant, int64_t wait_us, ft_error *err,
+                                          ft_grammar **out);
 
 #endif

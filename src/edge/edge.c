@@ -13,6 +13,7 @@
 #include "edge/record.h"
 #include "edge/rule_auto.h"
 #include "edge/text_rule.h"
+#include "spec/constrained.h"
 
 #define HEALTH_KEEP_US      2000000
 #define DEFAULT_RECONNECT   120000
@@ -43,11 +44,15 @@ static ft_uplink_rate rate_now(ft_edge *edge)
 }
 
 /* Under the mutex. */
-static void choose_rule(ft_edge *edge, const ft_sampling *sampling, ft_edge_start *start)
+static void choose_rule(ft_edge *edge, const ft_gen_request *request, ft_edge_start *start)
 {
+    const ft_sampling *sampling = &request->sampling;
     *start = (ft_edge_start){.rule = edge->how.rule, .why = FT_WHY_ASKED};
-    if (!ft_text_rule_is_offered(edge->how.rule, &edge->limits))
-        *start = (ft_edge_start){.rule = ft_text_rule_fallback(), .why = FT_WHY_NOT_OFFERED};
+    const bool plain = request->constraint.kind == FT_CONSTRAINT_NONE;
+    if (!plain || !ft_text_rule_is_offered(edge->how.rule, &edge->limits))
+        *start = (ft_edge_start){
+            .rule = ft_text_rule_fallback(),
+            .why = edge->how.rule == ft_text_rule_fallback() ? FT_WHY_ASKED : FT_WHY_NOT_OFFERED};
     else if (edge->how.rule_auto)
         ft_rule_auto_choose(edge, sampling, rate_now(edge), start);
     const ft_rule_terms terms =
@@ -67,7 +72,7 @@ static ft_edge_learnt learnt_of(const ft_edge *edge, ft_rule_kind kind)
     return first;
 }
 
-ft_status ft_edge_enter(ft_edge *edge, const ft_sampling *sampling, ft_error *err,
+ft_status ft_edge_enter(ft_edge *edge, const ft_gen_request *request, ft_error *err,
                         ft_edge_start *start)
 {
     ft_status status = FT_OK;
@@ -80,7 +85,7 @@ ft_status ft_edge_enter(ft_edge *edge, const ft_sampling *sampling, ft_error *er
         edge->running++;
     if (status == FT_OK) {
         edge->n_texts++;
-        choose_rule(edge, sampling, start);
+        choose_rule(edge, request, start);
         start->learnt = learnt_of(edge, start->kind);
         start->text = edge->n_texts;
     }
@@ -273,6 +278,11 @@ ft_status ft_edge_create(const ft_edge_opts *opts, ft_error *err, ft_edge **out)
     }
     if (status == FT_OK)
         status = ft_rule_auto_empty_bytes(err, &edge->empty_bytes);
+    const ft_grammars_opts grammars = {.tokens = ft_constrained_tokens(opts->vocab)};
+    ft_error why = {0};
+    if (status == FT_OK && edge->drafts.n_ctx > 0 && ft_constrain_available() &&
+        ft_grammars_create(&grammars, &why, &edge->grammars) != FT_OK)
+        FT_LOGW("edge", "drafts will not know constraints: %s", why.message);
     if (status != FT_OK) {
         ft_edge_destroy(edge);
         return status;
@@ -288,6 +298,7 @@ void ft_edge_destroy(ft_edge *edge)
         return;
     if (edge->learns)
         ft_edge_kept_save(edge);
+    ft_grammars_destroy(edge->grammars);
     ft_engine_destroy(edge->drafts.engine);
     ft_rule_work_destroy(edge->drafts.work);
     ft_engine_lock_deinit(&edge->drafts.lock);

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "base/constraint.h"
 #include "base/sink.h"
 #include "base/timeline.h"
 #include "edge/link.h"
@@ -34,6 +35,11 @@
 /* Rows of a forward of its draft engine: a tree's widest level, and a prompt chunk. At most
  * FT_DRAFT_LEAVES of them want logits. */
 #define FT_EDGE_DRAFT_ROWS FT_TREE_MAX
+
+/* Of a server that does not offer constraints. */
+#define FT_NO_CONSTRAINTS                                                                      \
+    "the verification server takes no constraints (JSON, grammars): it needs foretoken 0.1.0 " \
+    "or later, built with XGrammar"
 
 typedef struct ft_edge ft_edge;
 
@@ -134,7 +140,9 @@ typedef struct ft_gen_request {
     const int32_t *prompt; /* [n_prompt], n_prompt > 0 */
     uint32_t n_prompt;
     ft_sampling sampling; /* its answer_at is n_prompt */
-    uint32_t max_tokens;  /* 0: until the context is full */
+    /* What the text must be; its bytes are borrowed. The rule that every server offers is its. */
+    ft_constraint constraint;
+    uint32_t max_tokens; /* 0: until the context is full */
     const char *const *stops;
     size_t n_stops;
     bool logprobs;

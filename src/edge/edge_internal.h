@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "constrain/grammars.h"
 #include "edge/drafting.h"
 #include "edge/edge.h"
 #include "edge/servers.h"
@@ -49,7 +50,8 @@ struct ft_edge {
     ft_servers servers;
     ft_msg_info info; /* as of creation, of server `met` */
     uint32_t met;
-    uint64_t empty_bytes; /* of a Draft's message without nodes */
+    ft_grammars *grammars; /* for drafts under a constraint; NULL: they do not know it */
+    uint64_t empty_bytes;  /* of a Draft's message without nodes */
 
     pthread_mutex_t mutex; /* guards what follows */
     ft_edge_learnt learnt[FT_RULE_KINDS];
@@ -70,8 +72,8 @@ struct ft_edge {
     } health;
 };
 
-/* A generation with this sampling begins: chooses its rule. FT_EXHAUSTED: too many are running. */
-FT_WARN_UNUSED ft_status ft_edge_enter(struct ft_edge *edge, const ft_sampling *sampling,
+/* A generation begins: chooses its rule. FT_EXHAUSTED: too many are running. */
+FT_WARN_UNUSED ft_status ft_edge_enter(struct ft_edge *edge, const ft_gen_request *request,
                                        ft_error *err, ft_edge_start *start);
 
 /* What is left of a generation. */

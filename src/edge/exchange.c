@@ -46,10 +46,11 @@ static ft_msg_open open_msg(const ft_gen *gen)
                         .logprobs = r->logprobs,
                         .top_logprobs = r->top_logprobs,
                         .no_drafts = r->no_server_drafts};
-    if (s->penalties) {
+    if (s->penalties)
         open.penalties = *s->penalties;
+    open.constraint = r->constraint;
+    if (s->penalties || r->constraint.kind != FT_CONSTRAINT_NONE)
         open.n_answer = (uint32_t)gen->text.n - s->answer_at;
-    }
     if (r->max_tokens)
         open.max_tokens = r->max_tokens - gen->output.generated;
     return open;
@@ -334,6 +335,8 @@ static ft_status take_other(ft_gen *gen, const ft_server_msg *msg, ft_error *err
             return ft_error_set(err, FT_UNSUPPORTED,
                                 "the verification server has no penalties and no logit_bias: it "
                                 "needs foretoken " PENALTIES_SINCE " or later");
+        if (gen->request->constraint.kind != FT_CONSTRAINT_NONE && !o->limits.constraints)
+            return ft_error_set(err, FT_UNSUPPORTED, FT_NO_CONSTRAINTS);
         ft_status status = ft_stream_opened(&gen->stream, o, gen->text.n, run, err);
         if (status == FT_OK) {
             ft_steer_heard(&gen->steer, &o->hints);

@@ -15,6 +15,9 @@
 #include "spec/prediction.h"
 
 #define NO FT_GEN_ILLEGAL
+/* A usual constraint takes 5 ms to compile, less than Open takes; longer, and the user would wait
+ * for nothing but better drafts. */
+#define MATCH_WAIT_US 100000
 
 /* In the order of ft_gen_event:
  *   ASK_TREE, ASK_RUN, ASK_NEXT, MORE, OVER, EARLY_TAKEN, LOST, END */
@@ -170,7 +173,7 @@ static void init_drafting(ft_gen *gen, const ft_calibration *calibration)
                                        .lookup = lookups_of(gen),
                                        .clock = edge->how.clock,
                                        .rule = gen->rule.rule,
-                                       .sampling = &gen->request->sampling,
+                                       .sampling = &gen->sampling,
                                        .text = &gen->text,
                                        .calibration = *calibration,
                                        .cancelled = is_cancelled,
@@ -234,6 +237,26 @@ void ft_gen_end(ft_gen *gen, ft_status status)
     s->total_us = (uint64_t)(ft_gen_now_us(gen) - gen->start_us);
 }
 
+/* For drafts that the constraint allows. NULL: there is none, or it is not compiled in time; then
+ * drafts do not know it, and fewer are accepted. The text does not depend on it. */
+static ft_matcher *match(ft_gen *gen)
+{
+    const ft_gen_request *r = gen->request;
+    ft_grammar *grammar = NULL;
+    ft_matcher *matcher = NULL;
+    ft_error err = {0};
+    if (r->constraint.kind == FT_CONSTRAINT_NONE || !gen->edge->grammars || r->no_speculation)
+        return NULL;
+    ft_status status = ft_grammars_wait(gen->edge->grammars, &r->constraint, r->key_name,
+                                        MATCH_WAIT_US, &err, &grammar);
+    if (status == FT_OK && grammar)
+        status = ft_matcher_create(grammar, &err, &matcher);
+    if (status != FT_OK)
+        FT_LOGW("edge", "drafts do not know the constraint: %s", err.message);
+    ft_grammar_unref(grammar);
+    return matcher;
+}
+
 ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_gen_sink *sink,
                         ft_gen_stats *stats, ft_error *err, ft_gen **out)
 {
@@ -246,7 +269,7 @@ ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_g
     gen->stats = stats;
     gen->start_us = ft_gen_now_us(gen);
     gen->state = FT_GEN_READY;
-    ft_status status = ft_edge_enter(edge, &request->sampling, err, &gen->start);
+    ft_status status = ft_edge_enter(edge, request, err, &gen->start);
     if (status != FT_OK) {
         free(gen);
         return status;
@@ -254,6 +277,8 @@ ft_status ft_gen_create(ft_edge *edge, const ft_gen_request *request, const ft_g
     ft_text_rule_init(&gen->rule, gen->start.rule, gen->start.why,
                       (uint32_t)ft_vocab_size(edge->how.vocab), &request->sampling);
     gen->seen = gen->start.learnt.seen;
+    gen->sampling = request->sampling;
+    gen->sampling.matcher = match(gen);
     init_drafting(gen, &gen->start.learnt.calibration);
     status = init_parts(gen, sink, &gen->start.learnt, err);
     if (status == FT_OK)
@@ -279,6 +304,7 @@ void ft_gen_destroy(ft_gen *gen)
                        .learnt = {.calibration = gen->drafting.calibration, .seen = gen->seen}};
     ft_steer_get_learnt(&gen->steer, end.learnt.at);
     ft_edge_leave(gen->edge, &gen->start, &end);
+    ft_matcher_destroy(gen->sampling.matcher);
     ft_tokens_deinit(&gen->text);
     ft_text_rule_deinit(&gen->rule);
     ft_confidences_deinit(&gen->confidences);

@@ -83,6 +83,7 @@ typedef struct ft_gen_round {
 typedef struct ft_gen {
     ft_edge *edge;
     const ft_gen_request *request;
+    ft_sampling sampling; /* of its drafts: the request's, with a matcher under a constraint */
     ft_gen_stats *stats;
     int64_t start_us;
     bool cancelled; /* by the sink */

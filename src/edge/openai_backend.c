@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "base/secret.h"
+#include "constrain/constraint.h"
 
 struct ft_openai {
     const ft_vocab *vocab;
@@ -98,6 +99,17 @@ static ft_status check_length(size_t n_prompt, uint32_t context, ft_error *err)
     return FT_OK;
 }
 
+/* What can be said before a server is asked. */
+static ft_status check_constraint(const ft_http_request *q, const ft_msg_info *server,
+                                  ft_error *err)
+{
+    if (q->constraint.kind == FT_CONSTRAINT_NONE)
+        return FT_OK;
+    if (!server->limits.constraints)
+        return ft_error_set(err, FT_UNSUPPORTED, FT_NO_CONSTRAINTS);
+    return ft_constraint_check(&q->constraint, err);
+}
+
 /* ---- backend functions ---- */
 
 static void count_one(ft_openai *o, ft_status status, const ft_gen_stats *s)
@@ -130,6 +142,7 @@ static ft_status run(ft_openai *o, const ft_http_request *q, const texts *t,
                                            .seed = q->seed,
                                            .penalties = q->penalties,
                                            .answer_at = (uint32_t)t->prompt.n},
+                              .constraint = q->constraint,
                               .max_tokens = q->max_tokens < room ? q->max_tokens : room,
                               .stops = q->stops,
                               .n_stops = q->n_stops,
@@ -157,7 +170,7 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     texts t = {0};
     ft_gen_stats s = {0};
     ft_edge *edge = edge_of(o, err);
-    ft_status status = FT_UNAVAILABLE, predicted = FT_OK;
+    ft_status status = FT_UNAVAILABLE, predicted = FT_OK, constrained = FT_OK;
     if (edge)
         status = make_prompt(o->vocab, q, context_of(edge), sink, err, &t.prompt);
     if (status == FT_OK)
@@ -165,6 +178,8 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
     if (status == FT_OK)
         status = predicted =
             make_prediction(o->vocab, q, context_of(edge), sink, err, &t.prediction);
+    if (status == FT_OK)
+        status = constrained = check_constraint(q, ft_edge_server_info(edge), err);
     if (status == FT_OK)
         status = run(o, q, &t, sink, err, &s);
     *result = (ft_http_result){.length = s.finish == FT_FINISH_LENGTH,
@@ -177,7 +192,9 @@ static ft_status backend_generate(void *ctx, const ft_http_request *q, const ft_
                                .accepted = (uint32_t)s.accepted,
                                .accepted_prediction_tokens = (uint32_t)s.prediction_accepted,
                                .rejected_prediction_tokens = (uint32_t)s.prediction_rejected,
-                               .wrong_field = predicted == FT_TOO_LARGE ? "prediction" : NULL,
+                               .wrong_field = predicted == FT_TOO_LARGE ? "prediction"
+                                              : constrained != FT_OK    ? q->constraint_field
+                                                                        : NULL,
                                .extension = json_object(),
                                .retry_after_ms = s.retry_after_ms};
     ft_stats_json(&ft_gen_usage_stat_list, &s, result->extension);

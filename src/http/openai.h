@@ -21,6 +21,7 @@
 
 #include "base/address.h"
 #include "base/buf.h"
+#include "base/constraint.h"
 #include "base/penalties.h"
 #include "base/sink.h"
 #include "base/status.h"
@@ -39,6 +40,8 @@ typedef struct ft_http_request {
     float temperature, top_p, min_p; /* min_p and top_k: extensions */
     int32_t top_k;
     const ft_penalties *penalties; /* NULL: none */
+    ft_constraint constraint;      /* what the answer must be; its form alone is checked */
+    const char *constraint_field;  /* the field that says it, a literal; NULL: none */
     bool has_seed;
     uint64_t seed;
     uint32_t max_tokens;      /* 0: not given */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "http/body.h"
+#include "http/constraint.h"
 #include "http/unsupported.h"
 
 #define PROMPTS "a string, a list of token ids, or a list of such"
@@ -504,6 +505,8 @@ ft_status ft_http_parse(const char *body, size_t n, bool chat, const ft_http_mod
         (status = read_scalars(&r)) != FT_OK || (status = read_stream_options(&r)) != FT_OK ||
         (status = read_stop(&r)) != FT_OK ||
         (status = read_penalties(&r, model->n_vocab)) != FT_OK ||
+        (status = ft_http_read_constraint(r.root, fail, &out->constraint, &out->request.constraint,
+                                          &out->request.constraint_field)) != FT_OK ||
         (status = read_prediction(&r, model->text_bytes)) != FT_OK ||
         (status = chat ? read_messages(&r) : read_prompt(&r)) != FT_OK ||
         (status = count_texts(&r)) != FT_OK ||
@@ -516,6 +519,7 @@ void ft_http_parsed_deinit(ft_http_parsed *parsed)
 {
     free(parsed->messages);
     free(parsed->tokens);
+    ft_buf_deinit(&parsed->constraint);
     json_decref(parsed->root);
     *parsed = (ft_http_parsed){0};
 }

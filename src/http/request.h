@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "http/body.h"
 #include "http/fail.h"
 #include "http/openai.h"
@@ -37,6 +38,7 @@ typedef struct ft_http_parsed {
     bool include_usage;
     bool include_draft; /* extension: events say where their text comes from */
     ft_penalties penalties;
+    ft_buf constraint; /* its text */
     json_t *root;
     ft_chat_message *messages; /* [n_messages] */
     int32_t *tokens;

@@ -24,17 +24,13 @@ static const struct {
     {"tool_choice", NO_TOOL, "\"none\""},
     {"functions", EMPTY, "an empty list"},
     {"function_call", NO_TOOL, "\"none\""},
-    {"response_format", "[\"text\"]", "{\"type\":\"text\"}"},
     {"modalities", "[[\"text\"]]", "[\"text\"]"},
     {"audio", EMPTY, "null"},
     {"web_search_options", EMPTY, "null"},
     {"reasoning_effort", NULL_, "null"},
     {"verbosity", "[\"medium\"]", "\"medium\""},
-    /* other grammars and templates */
-    {"grammar", EMPTY, "an empty string"},
-    {"json_schema", NULL_, "null"}, /* {} means: some JSON */
+    /* grammars by older names, and templates */
     {"guided_*", NULL_, "null"},
-    {"structured_outputs", EMPTY, "null"},
     {"chat_template", NULL_, "null"},
     {"chat_template_kwargs", EMPTY, "an empty object"},
     {"add_generation_prompt", "[true]", "true"},
@@ -90,8 +86,6 @@ static ft_status check(const char *name, json_t *v, ft_http_fail *fail)
     for (size_t i = 0; i < sizeof restricted / sizeof *restricted; i++) {
         if (json_is_null(v) || !goes_by(name, restricted[i].name))
             continue;
-        if (strcmp(name, "response_format") == 0) /* by its type */
-            v = json_object_get(v, "type");
         if (!is_one_of(v, restricted[i].harmless))
             return ft_http_fail_set(fail, 400, "unsupported_parameter", name,
                                     "'%.64s' is unsupported by this server: leave it out (only %s "

@@ -150,7 +150,7 @@ static void queue(ft_vsession *h)
 
 /* ---- life ---- */
 
-/* Allocates one block of memory for the struct, the prompt and the credential. */
+/* Allocates one block of memory for the struct, the prompt, the credential and the constraint. */
 static ft_opening *opening_create(const ft_msg_open *open, uint32_t max_prompt,
                                   const char *credential)
 {
@@ -158,7 +158,9 @@ static ft_opening *opening_create(const ft_msg_open *open, uint32_t max_prompt,
     const size_t n_prompt = copied ? open->n_prompt : 0;
     const size_t prompt_bytes = n_prompt * sizeof *open->prompt;
     const char *whose = credential ? credential : "";
-    ft_opening *o = malloc(sizeof *o + prompt_bytes + strlen(whose) + 1);
+    const size_t whose_bytes = strlen(whose) + 1;
+    const ft_constraint *c = &open->constraint;
+    ft_opening *o = malloc(sizeof *o + prompt_bytes + whose_bytes + c->n);
     if (!o)
         return NULL;
     o->open = *open;
@@ -167,7 +169,10 @@ static ft_opening *opening_create(const ft_msg_open *open, uint32_t max_prompt,
     if (n_prompt)
         memcpy(o->prompt, open->prompt, prompt_bytes);
     o->credential = (char *)o->prompt + prompt_bytes;
-    memcpy(o->credential, whose, strlen(whose) + 1);
+    memcpy(o->credential, whose, whose_bytes);
+    o->open.constraint.data = o->credential + whose_bytes;
+    if (c->n)
+        memcpy(o->credential + whose_bytes, c->data, c->n);
     return o;
 }
 
@@ -197,8 +202,59 @@ ft_vsession *ft_handle_create(ft_inbox *inbox, const ft_msg_open *open, uint32_t
     return h;
 }
 
+/* The caller holds the lock. */
+static void stop_waiting(ft_vsession *h)
+{
+    h->inbox->n_waits -= h->waits;
+    h->waits = false;
+}
+
+void ft_handle_wait(ft_vsession *handle)
+{
+    pthread_mutex_lock(&handle->inbox->lock);
+    handle->inbox->n_waits += !handle->waits;
+    handle->waits = true;
+    pthread_mutex_unlock(&handle->inbox->lock);
+}
+
+/* The caller holds the lock. */
+static void recall(ft_vsession *h)
+{
+    stop_waiting(h);
+    queue(h);
+}
+
+void ft_inbox_recall(ft_inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    for (ft_vsession *h = inbox->handles; h && inbox->n_waits > 0; h = h->next)
+        if (h->waits)
+            recall(h);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+int64_t ft_inbox_recall_late(ft_inbox *inbox, int64_t now_us, int64_t wait_us)
+{
+    int64_t next_us = -1;
+    pthread_mutex_lock(&inbox->lock);
+    for (ft_vsession *h = inbox->handles; h && inbox->n_waits > 0; h = h->next) {
+        if (!h->waits)
+            continue;
+        const int64_t left_us = h->opening->at_us + wait_us - now_us;
+        if (left_us <= 0)
+            recall(h);
+        if (next_us < 0 || left_us < next_us)
+            next_us = left_us > 0 ? left_us : 0;
+    }
+    pthread_mutex_unlock(&inbox->lock);
+    return next_us;
+}
+
 void ft_handle_drop_opening(ft_vsession *handle)
 {
+    pthread_mutex_lock(&handle->inbox->lock);
+    stop_waiting(handle);
+    pthread_mutex_unlock(&handle->inbox->lock);
     free(handle->opening);
     handle->opening = NULL;
 }
@@ -209,6 +265,7 @@ void ft_handle_destroy(ft_vsession *handle)
     ft_inbox *inbox = h->inbox;
     assert(!h->session);
     pthread_mutex_lock(&inbox->lock);
+    stop_waiting(h);
     *(h->prev ? &h->prev->next : &inbox->handles) = h->next;
     if (h->next)
         h->next->prev = h->prev;

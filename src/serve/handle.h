@@ -68,6 +68,7 @@ struct ft_vsession {
     /* guarded by the inbox's lock */
     ft_handle_life life;
     bool queued, in_callback;
+    bool waits;   /* the opening waits until something is compiled */
     bool muted;   /* the client is detaching: no new callback may begin */
     bool flooded; /* more drafts came than may wait */
     uint32_t n_mail;
@@ -94,8 +95,9 @@ struct ft_inbox {
     ft_vsession *queue, **queue_tail;
     ft_vsession *handles;
     ft_inbox_reader engine;
-    bool stop;  /* the engine thread must end */
-    bool ended; /* it takes nothing any more */
+    uint32_t n_waits; /* handles that wait */
+    bool stop;        /* the engine thread must end */
+    bool ended;       /* it takes nothing any more */
     uint64_t ticks, ticks_done;
 };
 
@@ -137,6 +139,13 @@ void ft_inbox_expect(ft_inbox *inbox, int64_t pass_us);
  * Returns NULL if there is no memory. Any thread may call it. */
 ft_vsession *ft_handle_create(ft_inbox *inbox, const ft_msg_open *open, uint32_t max_prompt,
                               const char *credential, const ft_key *key, const ft_vclient *client);
+/* The opening stays, and the handle comes back into the queue with ft_inbox_recall. */
+void ft_handle_wait(ft_vsession *handle);
+/* Something was compiled: puts all handles that wait into the queue again. Any thread. */
+void ft_inbox_recall(ft_inbox *inbox);
+/* The same for those whose opening came more than wait_us ago. Returns the time until the next one
+ * is; < 0: none waits. */
+int64_t ft_inbox_recall_late(ft_inbox *inbox, int64_t now_us, int64_t wait_us);
 /* Frees the opening once it was handled. */
 void ft_handle_drop_opening(ft_vsession *handle);
 /* Returns whether the client has closed or detached the handle. From now on, the client's next call

@@ -105,6 +105,7 @@ static void destroy(ft_sess *s)
     if (!s)
         return;
     ft_own_drop(s);
+    ft_matcher_destroy(s->asked.matcher);
     ft_round_settle(&s->round);
     ft_slo_leave(s);
     ft_seq_destroy(s->kv.seq);
@@ -244,7 +245,8 @@ ft_msg_limits ft_sess_limits(const ft_verifier *v)
                             .session_ttl_s = v->opts.session_ttl_s,
                             .max_top_logprobs = FT_WIRE_TOP_MAX,
                             .early_drafts = true,
-                            .penalties = true};
+                            .penalties = true,
+                            .constraints = v->grammars != NULL};
     ft_rules_tell(v->opts.rules, v->model.n_vocab, &limits);
     return limits;
 }
@@ -346,21 +348,66 @@ static void end_earlier(ft_verifier *v, const ft_msg_open *o, const char *creden
     }
 }
 
-static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error *err)
+/* The constraint's matcher, behind the answer's tokens; NULL: there is no constraint, or with
+ * *later it is still being compiled. */
+static ft_status match(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error *err, bool *later,
+                       ft_matcher **out)
+{
+    const ft_opening *opening = h->opening;
+    const ft_msg_open *o = &opening->open;
+    ft_grammar *grammar;
+    *out = NULL;
+    if (o->constraint.kind == FT_CONSTRAINT_NONE)
+        return FT_OK;
+    if (!v->grammars)
+        return ft_error_set(err, FT_PRECONDITION,
+                            "serve: this server was built without constraints (JSON, grammars)");
+    if (o->rule != ft_rule_exact.id)
+        return ft_error_set(err, FT_INVALID, "serve: a constraint needs rule %s",
+                            ft_rule_exact.name);
+    ft_handle_wait(h); /* first: it may be compiled before ft_grammars_get returns */
+    ft_status status =
+        ft_grammars_get(v->grammars, &o->constraint, opening->credential, err, &grammar);
+    if (status != FT_OK)
+        return status;
+    *later = !grammar;
+    if (*later && now_us - opening->at_us >= FT_GRAMMARS_WAIT_US)
+        return ft_error_set(err, FT_UNAVAILABLE,
+                            "serve: the constraint takes over %d s to compile: make it smaller",
+                            FT_GRAMMARS_WAIT_US / 1000000);
+    if (*later)
+        return FT_OK;
+    status = ft_matcher_create(grammar, err, out);
+    ft_grammar_unref(grammar);
+    if (status != FT_OK ||
+        ft_matcher_follow(*out, o->prompt + o->n_prompt - o->n_answer, o->n_answer, NULL, 0))
+        return status;
+    ft_matcher_destroy(*out);
+    *out = NULL;
+    return ft_error_set(err, FT_INVALID, "serve: the answer so far does not fit the constraint");
+}
+
+static ft_status open_new(ft_verifier *v, ft_vsession *h, int64_t now_us, ft_error *err,
+                          bool *later)
 {
     ft_sampling sampling;
     ft_sess *s = NULL;
+    ft_matcher *matcher = NULL;
     const ft_opening *opening = h->opening;
     ft_status status = check_open(v, &opening->open, err, &sampling);
     if (status == FT_OK)
-        end_earlier(v, &opening->open, opening->credential);
-    if (status == FT_OK)
-        status = admit(v, opening, &h->client.id, err);
-    if (status == FT_OK)
-        status = create(v, opening, now_us, err, &s);
-    if (status != FT_OK)
+        status = match(v, h, now_us, err, later, &matcher);
+    if (status != FT_OK || *later)
         return status;
+    end_earlier(v, &opening->open, opening->credential);
+    if ((status = admit(v, opening, &h->client.id, err)) == FT_OK)
+        status = create(v, opening, now_us, err, &s);
+    if (status != FT_OK) {
+        ft_matcher_destroy(matcher);
+        return status;
+    }
     s->asked.sampling = sampling;
+    s->asked.sampling.matcher = s->asked.matcher = matcher;
     s->asked.penalties = opening->open.penalties;
     if (ft_penalties_any(&s->asked.penalties))
         s->asked.sampling.penalties = &s->asked.penalties;
@@ -395,9 +442,12 @@ void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us)
     ft_status status = v->failing
                            ? ft_error_set(&err, FT_UNAVAILABLE, "%s", v->published.failure.message)
                            : check_handshake(v, &opening->open, &err);
+    bool later = false;
     if (status == FT_OK)
         status = opening->open.resume ? resume(v, handle, now_us, &err)
-                                      : open_new(v, handle, now_us, &err);
+                                      : open_new(v, handle, now_us, &err, &later);
+    if (status == FT_OK && later)
+        return;
     if (status != FT_OK) {
         FT_LOGI("serve", "open refused status=%s key=%s", ft_status_name(status),
                 opening->key.name[0] ? opening->key.name : "none");

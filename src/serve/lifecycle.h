@@ -9,8 +9,9 @@
 
 /* The limits that Opened and Info tell clients. */
 ft_msg_limits ft_sess_limits(const ft_verifier *v);
-/* Opens or resumes a session for the handle. If it refuses, it tells the handle why. In all cases
- * it frees the handle's opening. */
+/* Opens or resumes a session for the handle. If it refuses, it tells the handle why, and
+ * frees the handle's opening; so it does when the session is open. If a constraint is still being
+ * compiled, the opening stays, and the handle waits. */
 void ft_sess_open(ft_verifier *v, ft_vsession *handle, int64_t now_us);
 /* Takes the draft. False: the draft was wrong and the session has ended, or there was no memory for
  * it and the session was cut. */

@@ -67,6 +67,7 @@ typedef struct ft_sess_who {
 typedef struct ft_sess_asked {
     ft_sampling sampling;
     ft_penalties penalties; /* sampling.penalties, if there are any */
+    ft_matcher *matcher;    /* sampling.matcher, owned; NULL: no constraint */
     ft_sess_rule rule;
     uint32_t n_top;             /* top_logprobs */
     bool no_drafts;             /* the server drafts nothing for it */

@@ -23,6 +23,7 @@
 #ifndef FT_SERVE_STATE_H
 #define FT_SERVE_STATE_H
 
+#include "constrain/grammars.h"
 #include "engine/target.h"
 #include "sched/cost.h"
 #include "sched/together.h"
@@ -94,7 +95,8 @@ struct ft_verifier {
     ft_served model;
     ft_engine *engine;
     ft_judge *judge;
-    ft_own *own; /* NULL: no draft model */
+    ft_own *own;           /* NULL: no draft model */
+    ft_grammars *grammars; /* NULL: constraints are refused */
     ft_sess_list sessions;
     ft_quota places; /* of sessions; detached ones have theirs, too */
     ft_sess_batch batch;

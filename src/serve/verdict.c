@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "constrain/constraint.h"
 #include "sched/price.h"
 #include "serve/answers.h"
 #include "serve/batch.h"
@@ -204,6 +205,11 @@ static void finish_verify(ft_sess *s, const ft_segment *g, const ft_walk *w, int
         ft_error_set(&err, FT_INVALID, "serve: the evidence of round %u: %s", s->round.number,
                      w->found.refused);
         ft_sess_end(s, FT_INVALID, err.message);
+        return;
+    }
+    if (s->asked.matcher && ft_matcher_failed(s->asked.matcher)) {
+        ft_sess_end(s, FT_UNAVAILABLE,
+                    "serve: no memory for the constraint: open again with the text so far");
         return;
     }
     if (!take_early(s))

@@ -20,6 +20,7 @@
 #include "serve/own_draft.h"
 #include "serve/pass.h"
 #include "serve/verdict.h"
+#include "spec/constrained.h"
 
 /* ---- calls; any thread ---- */
 
@@ -189,6 +190,7 @@ static void *engine_main(void *arg)
         idle = !ft_pass_run(v, &look_us);
         int64_t now_us = ft_clock_now_us(&v->opts.clock);
         wait_us = sooner(ft_sessions_expire(v, now_us), look_us);
+        wait_us = sooner(wait_us, ft_inbox_recall_late(&v->inbox, now_us, FT_GRAMMARS_WAIT_US));
         count_rest(v, now_us);
         ft_load_look(v);
         if (idle)
@@ -298,6 +300,25 @@ static ft_status warm(ft_verifier *v, ft_error *err)
     return status;
 }
 
+static void compiled(void *ctx)
+{
+    ft_inbox_recall(&((ft_verifier *)ctx)->inbox);
+}
+
+static ft_status create_grammars(ft_verifier *v, ft_error *err)
+{
+    const ft_grammars_opts opts = {
+        .tokens = ft_constrained_tokens(v->opts.vocab), .done = compiled, .ctx = v};
+    if (!ft_constrain_available())
+        return FT_OK;
+    const ft_status status = ft_grammars_create(&opts, err, &v->grammars);
+    if (status == FT_NOMEM)
+        return status;
+    if (status != FT_OK)
+        FT_LOGW("serve", "constraints are not offered: %s", err->message);
+    return FT_OK;
+}
+
 /* Writes, for Info and Opened, what decides a text. */
 static void describe_target(ft_verifier *v, const ft_verifier_opts *opts)
 {
@@ -350,7 +371,8 @@ ft_status ft_verifier_create(const ft_verifier_opts *opts, ft_error *err, ft_ver
         (status = warm(v, err)) != FT_OK ||
         (opts->draft_model && (status = ft_own_create(v, err, &v->own)) != FT_OK) ||
         (status = ft_sess_batch_init(&v->batch, &v->opts, err)) != FT_OK ||
-        (status = create_judge(v, err)) != FT_OK || (status = start(v, err)) != FT_OK)
+        (status = create_judge(v, err)) != FT_OK || (status = create_grammars(v, err)) != FT_OK ||
+        (status = start(v, err)) != FT_OK)
         goto out;
     *out = v;
     return FT_OK;
@@ -378,6 +400,7 @@ void ft_verifier_destroy(ft_verifier *verifier)
         (void)ft_inbox_stop(&v->inbox, -1);
         pthread_join(v->inbox.reader, NULL);
     }
+    ft_grammars_destroy(v->grammars); /* its workers call the inbox */
     ft_inbox_deinit(&v->inbox);
     ft_judge_destroy(v->judge);
     ft_sess_batch_deinit(&v->batch);

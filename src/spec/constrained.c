@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws under a constraint. Most tokens that a model would take are allowed, so the token of the
-// plain draw is looked at first, and only where it does not fit are all tokens asked about. No state.
+// plain draw is looked at first, and only where it does not fit are all tokens asked about. No
+// state.
 #include "spec/constrained.h"
 
 #include <math.h>
@@ -61,11 +62,11 @@ static int32_t best_filtered(ft_sampler *sampler, const ft_sampling *s, const fl
 }
 
 /* The best of all that may follow. */
-static int32_t best_of_all(ft_sampler *sampler, uint32_t n_vocab, float *room, const ft_sampling *s,
-                           const float *logits, uint32_t position, const uint32_t *mask)
+static int32_t best_of_all(ft_sampler *sampler, const float *allowed, const ft_sampling *s,
+                           uint32_t position, const uint32_t *mask)
 {
     const ft_sampling open = {.temperature = s->temperature, .top_p = 1, .seed = s->seed};
-    int32_t token = ft_sampler_draw(sampler, &open, masked(n_vocab, room, mask, logits), position);
+    int32_t token = ft_sampler_draw(sampler, &open, allowed, position);
     if (!in(mask, token)) /* none of them has a finite logit: the first one */
         for (token = 0; !in(mask, token);)
             token++;
@@ -82,7 +83,9 @@ int32_t ft_constrained_draw(ft_sampler *sampler, uint32_t n_vocab, float *room,
     if (!mask)
         return ft_matcher_end(s->matcher);
     token = s->temperature > 0 ? best_filtered(sampler, s, logits, position, mask) : -1;
-    return token >= 0 ? token : best_of_all(sampler, n_vocab, room, s, logits, position, mask);
+    return token >= 0
+               ? token
+               : best_of_all(sampler, masked(n_vocab, room, mask, logits), s, position, mask);
 }
 
 const float *ft_constrained_logits(uint32_t n_vocab, float *room, ft_matcher *matcher,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draws under a constraint (ft_sampling.matcher). The token is the best by log p + noise among those
- * that the filters leave and the constraint allows; if it allows none of them, the best among all
- * that it allows, by the sampler's floor alone. If no token at all may follow, the text ends. So a
- * text is a function of prompt, sampling, seed and constraint, with and without drafts.
+ * Draws under a constraint (ft_sampling.matcher). The token is the best by log p + noise among
+ * those that the filters leave and the constraint allows; if it allows none of them, the best among
+ * all that it allows, by the sampler's floor alone. If no token at all may follow, the text ends.
+ * So a text is a function of prompt, sampling, seed and constraint, with and without drafts.
  */
 #ifndef FT_SPEC_CONSTRAINED_H
 #define FT_SPEC_CONSTRAINED_H

@@ -11,7 +11,7 @@
 #include "wire/early.h"
 #include "wire/tree_bits.h"
 
-/* Room for all fields except an Open's prompt and a Draft's evidence, in any encoding. */
+/* Room for all fields except prompt, constraint and evidence, in any encoding. */
 #define FIXED_MAX_BYTES (64 * 1024)
 /* A uint32 varint is at most 5 bytes long. */
 #define TOKEN_MAX_BYTES 5
@@ -23,11 +23,12 @@ typedef Foretoken__V1__ClientMessage client_pb;
 typedef Foretoken__V1__Open open_pb;
 typedef Foretoken__V1__Draft draft_pb;
 typedef Foretoken__V1__Penalties penalties_pb;
+typedef Foretoken__V1__Constraint constraint_pb;
 
 size_t ft_client_msg_max_bytes(const ft_wire_limits *limits)
 {
-    return FIXED_MAX_BYTES + (size_t)TOKEN_MAX_BYTES * limits->max_context +
-           limits->max_evidence_bytes;
+    return FIXED_MAX_BYTES + FT_CONSTRAINT_MAX_BYTES +
+           (size_t)TOKEN_MAX_BYTES * limits->max_context + limits->max_evidence_bytes;
 }
 
 static void check_tokens(ft_codec *codec, const uint32_t *token, size_t n, uint32_t n_vocab,
@@ -166,6 +167,25 @@ static void read_penalties(ft_codec *codec, penalties_pb *pb, const ft_wire_limi
     }
 }
 
+/* The data are not copied yet. `answer` is one number for a text, wherever it is said. */
+static void read_constraint(ft_codec *codec, const constraint_pb *pb, ft_msg_open *out)
+{
+    const int kind = (int)pb->kind;
+    const bool plain = kind == FT_CONSTRAINT_JSON_OBJECT;
+    if (kind <= FT_CONSTRAINT_NONE || kind >= FT_CONSTRAINT_KINDS)
+        ft_codec_refuse(codec, FT_INVALID, "Constraint.kind: %d is unknown here", kind);
+    else if (pb->data.len > FT_CONSTRAINT_MAX_BYTES || (pb->data.len == 0) != plain)
+        ft_codec_refuse(codec, FT_INVALID, "Constraint.data: %zu bytes, %s", pb->data.len,
+                        plain ? "and the kind needs none" : "must be 1 to 65536");
+    else if (pb->answer > out->n_prompt ||
+             (ft_penalties_any(&out->penalties) && out->n_answer != pb->answer))
+        ft_codec_refuse(codec, FT_INVALID, "Constraint.answer: %u of %u tokens, penalties: %u",
+                        pb->answer, out->n_prompt, out->n_answer);
+    out->constraint = (ft_constraint){
+        .kind = (ft_constraint_kind)kind, .data = (const char *)pb->data.data, .n = pb->data.len};
+    out->n_answer = pb->answer;
+}
+
 static void read_open(ft_codec *codec, open_pb *pb, const ft_wire_limits *limits, ft_msg_open *out)
 {
     out->resume = pb->resume != NULL;
@@ -182,6 +202,8 @@ static void read_open(ft_codec *codec, open_pb *pb, const ft_wire_limits *limits
         move_sampling(codec, &out->sampling, pb->sampling);
     if (pb->sampling && pb->sampling->penalties && !pb->resume)
         read_penalties(codec, pb->sampling->penalties, limits, out);
+    if (pb->constraint && !pb->resume)
+        read_constraint(codec, pb->constraint, out);
     if (out->top_logprobs > FT_WIRE_TOP_MAX)
         ft_codec_refuse(codec, FT_INVALID, "Open.top_logprobs: %u, at most %d", out->top_logprobs,
                         FT_WIRE_TOP_MAX);
@@ -284,24 +306,29 @@ static void read_kind(ft_codec *codec, client_pb *pb, const ft_wire_limits *limi
 
 ft_client_msg *ft_client_msg_dup(const ft_client_msg *msg)
 {
-    const void *tail = NULL;
-    size_t n_tail = 0;
+    const void *tail = NULL, *last = NULL;
+    size_t n_tail = 0, n_last = 0;
     if (msg->kind == FT_CLIENT_OPEN) {
         tail = msg->open.prompt;
         n_tail = msg->open.n_prompt * sizeof *msg->open.prompt;
+        last = msg->open.constraint.data;
+        n_last = msg->open.constraint.n;
     } else if (msg->kind == FT_CLIENT_DRAFT) {
         tail = msg->draft.evidence;
         n_tail = msg->draft.n_evidence;
     }
-    ft_client_msg *copy = malloc(sizeof *copy + n_tail);
+    ft_client_msg *copy = malloc(sizeof *copy + n_tail + n_last);
     if (!copy)
         return NULL;
     *copy = *msg;
+    last = n_last ? memcpy((char *)(copy + 1) + n_tail, last, n_last) : NULL;
     tail = n_tail ? memcpy(copy + 1, tail, n_tail) : NULL;
-    if (msg->kind == FT_CLIENT_OPEN)
+    if (msg->kind == FT_CLIENT_OPEN) {
         copy->open.prompt = tail;
-    else if (msg->kind == FT_CLIENT_DRAFT)
+        copy->open.constraint.data = last;
+    } else if (msg->kind == FT_CLIENT_DRAFT) {
         copy->draft.evidence = tail;
+    }
     return copy;
 }
 
@@ -347,6 +374,7 @@ static ft_status encode_open(ft_msg_open *open, client_pb *message, ft_error *er
     Foretoken__V1__Sampling sampling = FORETOKEN__V1__SAMPLING__INIT;
     Foretoken__V1__Resume resume = FORETOKEN__V1__RESUME__INIT;
     penalties_pb penalties = FORETOKEN__V1__PENALTIES__INIT;
+    constraint_pb constraint = FORETOKEN__V1__CONSTRAINT__INIT;
     ft_penalties *p = &open->penalties;
     if (!open->resume && ft_penalties_any(p)) {
         move_penalties(&codec, open, &penalties);
@@ -354,6 +382,13 @@ static ft_status encode_open(ft_msg_open *open, client_pb *message, ft_error *er
         penalties.bias = p->bias;
         penalties.bias_token = (uint32_t *)p->bias_token;
         sampling.penalties = &penalties;
+    }
+    if (!open->resume && open->constraint.kind != FT_CONSTRAINT_NONE) {
+        constraint.kind = (Foretoken__V1__Constraint__Kind)open->constraint.kind;
+        constraint.data.data = (uint8_t *)open->constraint.data;
+        constraint.data.len = open->constraint.n;
+        constraint.answer = open->n_answer;
+        pb.constraint = &constraint;
     }
     move_open(&codec, open, &pb);
     move_sampling(&codec, &open->sampling, &sampling);

@@ -30,6 +30,7 @@ static void move_limits(ft_codec *codec, ft_msg_limits *ours, Foretoken__V1__Lim
     FT_CODEC_MOVE(codec, ours->max_top_logprobs, pb->max_top_logprobs);
     FT_CODEC_MOVE(codec, ours->early_drafts, pb->early_drafts);
     FT_CODEC_MOVE(codec, ours->penalties, pb->penalties);
+    FT_CODEC_MOVE(codec, ours->constraints, pb->constraints);
     FT_CODEC_MOVE(codec, ours->max_evidence_bytes, pb->max_evidence);
     if (codec->writing) {
         pb->rules = rules;

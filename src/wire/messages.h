@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/constraint.h"
 #include "base/penalties.h"
 #include "base/sink.h"
 #include "base/status.h"
@@ -56,10 +57,12 @@ typedef struct ft_msg_open {
     uint32_t top_logprobs;
     uint64_t target; /* the only one that may make the text (ft_msg_opened.target); 0: any */
     bool no_drafts;  /* the server drafts nothing for this text by itself; an older one may */
-    ft_penalties penalties; /* where Limits offers them */
-    uint32_t n_answer;      /* the last tokens of `prompt` that are the answer's, for penalties */
     bool has_nonce;
-    ft_session_id nonce; /* of the text; if it is opened twice at a server, it has one session */
+    ft_session_id nonce;    /* of the text; if it is opened twice at a server, it has one session */
+    ft_penalties penalties; /* where Limits offers them */
+    ft_constraint constraint; /* where Limits offers it; decoded: in the message's own memory */
+    /* The last tokens of `prompt` that are the answer's, for penalties and constraint. */
+    uint32_t n_answer;
 } ft_msg_open;
 
 typedef struct ft_msg_draft {
@@ -88,6 +91,7 @@ typedef struct ft_msg_limits {
     uint32_t rules[FT_WIRE_RULES_MAX]; /* ids of the rules that Open may name */
     uint32_t max_evidence_bytes;       /* of a Draft */
     bool penalties;                    /* it applies Open.penalties */
+    bool constraints;                  /* it takes Open.constraint */
 } ft_msg_limits;
 
 /* Advice for the next draft. All-zero: none. */

@@ -36,7 +36,7 @@ def check_litellm(url, model):
     text = "".join(part.choices[0].delta.content or "" for part in parts)
     check(text == whole.choices[0].message.content, "litellm's stream says the same")
     try:
-        litellm.completion(**ask, response_format={"type": "json_object"})
+        litellm.completion(**ask, response_format={"type": "xml"})
         check(False, "litellm raises what is refused")
     except litellm.BadRequestError as error:
         check("response_format" in str(error), "litellm says the field")

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "constrain/constraint.h"
 #include "edge/edge.h"
 #include "local/link.h"
 #include "serve/server.h"
@@ -119,6 +120,7 @@ static bool is_cancelled(void *ctx)
 
 /* What all texts of a test ask for; NULL: no penalties. */
 static const ft_penalties *asked;
+static ft_constraint fitting; /* so, too; all zeros: none */
 
 static void generate(ft_edge *edge, run *r)
 {
@@ -132,6 +134,7 @@ static void generate(ft_edge *edge, run *r)
     const ft_gen_request request = {.prompt = prompt,
                                     .n_prompt = r->n_prompt,
                                     .sampling = r->sampling,
+                                    .constraint = fitting,
                                     .max_tokens = r->max_tokens,
                                     .stops = r->stops,
                                     .n_stops = r->n_stops,
@@ -357,6 +360,18 @@ static const ft_penalties strong = {.presence = 0.5f,
                                     .bias_token = {40, 77, 200},
                                     .bias = {1.5f, -100, -1}};
 
+/* Drafts of a model that is the target itself are all accepted, and change nothing. */
+static void same_model(ft_verifier *v, const run *plain)
+{
+    run r = {.sampling = warm(0), .max_tokens = N_TOKENS};
+    ft_edge *edge = make_mode(ft_local_link_source(v), m.same, mode_at(0), 0);
+    generate(edge, &r);
+    check_same(&r, plain);
+    assert_true(r.stats.drafted > 0 && r.stats.accepted == r.stats.drafted);
+    free_run(&r);
+    ft_edge_destroy(edge);
+}
+
 /* Penalties look at the text so far, drafted tokens included: a draft model that is the target
  * itself is right with them, too. */
 static void test_same_text_with_penalties(void **state)
@@ -370,18 +385,29 @@ static void test_same_text_with_penalties(void **state)
                 memcmp(with.ids, without.ids, with.n * sizeof *with.ids) != 0);
     for (uint32_t i = 0; i < with.n; i++)
         assert_int_not_equal(with.ids[i], 77);
-    run r = {.sampling = warm(0), .max_tokens = N_TOKENS};
-    ft_edge *edge = make_mode(ft_local_link_source(v), m.same, mode_at(0), 0);
-    generate(edge, &r);
-    check_same(&r, &with);
-    assert_true(r.stats.drafted > 0 && r.stats.accepted == r.stats.drafted);
-    free_run(&r);
-    ft_edge_destroy(edge);
+    same_model(v, &with);
     free_run(&with);
     free_run(&without);
     ft_verifier_destroy(v);
     same_text();
     asked = NULL;
+}
+
+/* No model of random weights would write it by itself. */
+static const ft_constraint words = {FT_CONSTRAINT_REGEX, "([aeiou]{1,4} ){90}", 19};
+
+static void test_same_text_with_a_constraint(void **state)
+{
+    ft_verifier *v = make_verifier();
+    fitting = ft_constrain_available() ? words : fitting;
+    run plain = {.sampling = warm(0), .max_tokens = N_TOKENS};
+    plain_text(v, &plain);
+    assert_true(!fitting.n || strspn(ft_buf_str(&plain.text), "aeiou ") == plain.text.len);
+    same_model(v, &plain);
+    free_run(&plain);
+    ft_verifier_destroy(v);
+    same_text();
+    fitting = (ft_constraint){0};
 }
 
 /* Drafts that a predictor ends, early or at once: the text does not know. */
@@ -808,8 +834,12 @@ static void test_server_restart(void **state)
 }
 
 /* A text that is opened anew knows where its answer began. */
-static void test_penalties_after_restart(void **state)
+static void test_asked_after_restart(void **state)
 {
+    fitting = words;
+    for (int i = 0; i < 2 && ft_constrain_available(); i++)
+        over_wire(i ? cut_at_ten : restart_at_ten, 0.8f * (float)i, m.bad, mode_at(3));
+    fitting = (ft_constraint){0};
     asked = &strong;
     over_wire(restart_at_ten, 0.8f, m.bad, mode_at(3));
     over_wire(restart_at_ten, 0, NULL, mode_at(0));
@@ -850,7 +880,8 @@ int main(void)
         cmocka_unit_test(test_automatic_over_texts),
         cmocka_unit_test(test_draft_context_fills_up),
         cmocka_unit_test(test_same_text_with_penalties),
-        cmocka_unit_test(test_penalties_after_restart),
+        cmocka_unit_test(test_asked_after_restart),
+        cmocka_unit_test(test_same_text_with_a_constraint),
         cmocka_unit_test(test_no_speculation),
         cmocka_unit_test(test_max_tokens),
         cmocka_unit_test(test_until_context_is_full),

@@ -47,6 +47,7 @@ typedef struct run {
     const char *const *stops;
     size_t n_stops;
     const ft_penalties *penalties;
+    ft_constraint constraint;
     uint32_t cancel_after; /* asks of the sink; 0: never */
     size_t stop_after;     /* bytes of text after which on_text says no; 0: never */
     /* out */
@@ -132,6 +133,7 @@ static void go(run *r)
     const ft_gen_request request = {.prompt = prompt,
                                     .n_prompt = 2,
                                     .sampling = sampling,
+                                    .constraint = r->constraint,
                                     .max_tokens = r->max_tokens,
                                     .stops = r->stops,
                                     .n_stops = r->n_stops};
@@ -436,6 +438,15 @@ static void test_server_without_penalties(void **state)
     assert_int_equal(r.tokens, 0);
 }
 
+static void test_server_without_constraints(void **state)
+{
+    run r = {.max_tokens = 5, .constraint = {.kind = FT_CONSTRAINT_JSON_OBJECT}};
+    go(&r);
+    assert_int_equal(r.status, FT_UNSUPPORTED);
+    assert_non_null(strstr(r.err.message, "foretoken 0.1.0 or later"));
+    assert_int_equal(r.tokens, 0);
+}
+
 static void test_stale_verdict_is_skipped(void **state)
 {
     run r = {.max_tokens = 5, .f.fault = FAKE_STALE, .f.fault_at = 3};
@@ -567,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_full_server_in_the_end),
         cmocka_unit_test(test_refusal_is_final),
         cmocka_unit_test(test_server_without_penalties),
+        cmocka_unit_test(test_server_without_constraints),
         cmocka_unit_test(test_stale_verdict_is_skipped),
         cmocka_unit_test(test_lying_server),
         cmocka_unit_test(test_cancel_while_waiting),

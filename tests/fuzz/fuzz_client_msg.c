@@ -27,6 +27,10 @@ static void check_open(const ft_msg_open *open)
     ft_error err;
     require(ft_penalties_check(&open->penalties, limits.n_vocab, &err) == FT_OK);
     require(open->n_answer <= open->n_prompt);
+    const ft_constraint *c = &open->constraint;
+    require(c->kind < FT_CONSTRAINT_KINDS && c->n <= FT_CONSTRAINT_MAX_BYTES);
+    require((c->n > 0) == (c->kind > FT_CONSTRAINT_JSON_OBJECT));
+    require(c->n == 0 || memchr(c->data, c->data[c->n - 1], c->n)); /* all of it is there */
     require(memchr(open->model, 0, sizeof open->model) != NULL);
 }
 

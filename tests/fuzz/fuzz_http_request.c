@@ -49,6 +49,9 @@ static void check_request(const ft_http_request *q, size_t most_bytes)
     require(!q->prediction || strlen(q->prediction) <= most_bytes);
     if (q->prediction)
         require_text(q->prediction);
+    require((q->constraint.kind == FT_CONSTRAINT_NONE) == !q->constraint_field);
+    require(q->constraint.n <= FT_CONSTRAINT_MAX_BYTES);
+    require((q->constraint.n > 0) == (q->constraint.kind > FT_CONSTRAINT_JSON_OBJECT));
     require(q->chat || q->prompt || q->n_prompt_tokens > 0);
     if (q->prompt)
         require_text(q->prompt);

@@ -502,14 +502,67 @@ static void test_penalties(void **state)
     }
 }
 
+static void test_constraints(void **state)
+{
+    static const struct {
+        const char *field;
+        ft_constraint_kind kind;
+        const char *text, *name;
+    } good[] = {
+        {"\"response_format\":{\"type\":\"json_object\"}", FT_CONSTRAINT_JSON_OBJECT, "",
+         "response_format"},
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"schema\":"
+         "{\"z\": 1, \"a\": \"\u00e9\"}}}",
+         FT_CONSTRAINT_JSON_SCHEMA, "{\"z\":1,\"a\":\"\xc3\xa9\"}", "response_format"},
+        {"\"json_schema\":{}", FT_CONSTRAINT_JSON_SCHEMA, "{}", "json_schema"},
+        {"\"grammar\":\"root ::= [a-z]\"", FT_CONSTRAINT_GRAMMAR, "root ::= [a-z]", "grammar"},
+        {"\"regex\":\"a|b\",\"grammar\":\"\"", FT_CONSTRAINT_REGEX, "a|b", "regex"},
+        {"\"structured_outputs\":{\"json\":\"true\",\"regex\":null}", FT_CONSTRAINT_JSON_SCHEMA,
+         "true", "structured_outputs"},
+        {"\"structured_outputs\":{\"json_object\":true}", FT_CONSTRAINT_JSON_OBJECT, "",
+         "structured_outputs"},
+        {"\"structured_outputs\":{\"choice\":[\"a\\\"b\\\\\",\"\\n\"]}", FT_CONSTRAINT_GRAMMAR,
+         "root ::= \"a\\\"b\\\\\" | \"\\x0a\"", "structured_outputs"},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        ft_http_fail fail;
+        ft_http_parsed p;
+        char body[512];
+        snprintf(body, sizeof body, "{\"prompt\":\"x\",%s}", good[i].field);
+        if (ft_http_parse(body, strlen(body), false, &model, &fail, &p) != FT_OK)
+            fail_msg("%s: %s", body, fail.message);
+        const ft_constraint *c = &p.request.constraint;
+        assert_int_equal(c->kind, good[i].kind);
+        assert_int_equal(c->n, strlen(good[i].text));
+        assert_string_equal(c->n ? c->data : "", good[i].text);
+        assert_string_equal(p.request.constraint_field, good[i].name);
+        ft_http_parsed_deinit(&p);
+    }
+    static const bad_case bad[] = {
+        {"\"response_format\":\"text\"", "invalid_value", "response_format.type"},
+        {"\"response_format\":{\"type\":\"xml\"}", "invalid_value", "response_format.type"},
+        {"\"response_format\":{\"type\":\"json_schema\"}", "invalid_value",
+         "response_format.json_schema.schema"},
+        {"\"json_schema\":[]", "invalid_value", "json_schema"},
+        {"\"grammar\":1", "invalid_value", "grammar"},
+        {"\"regex\":{}", "invalid_value", "regex"},
+        {"\"regex\":\"a\",\"grammar\":\"b\"", "invalid_value", "regex"},
+        {"\"structured_outputs\":1", "invalid_value", "structured_outputs"},
+        {"\"structured_outputs\":{\"choice\":[]}", "invalid_value", "structured_outputs.choice"},
+        {"\"structured_outputs\":{\"choice\":[\"\"]}", "invalid_value",
+         "structured_outputs.choice"},
+        {"\"structured_outputs\":{\"json\":{},\"regex\":\"a\"}", "invalid_value",
+         "structured_outputs.regex"},
+    };
+    check_bad_fields(bad, sizeof bad / sizeof *bad);
+}
+
 static void test_unsupported(void **state)
 {
     static const bad_case fields[] = {
-        {"\"grammar\":\"root ::= [a-z]\"", "unsupported_parameter", "grammar"},
-        {"\"json_schema\":{}", "unsupported_parameter", "json_schema"},
         {"\"guided_json\":{}", "unsupported_parameter", "guided_json"},
         {"\"guided_regex\":\"a\"", "unsupported_parameter", "guided_regex"},
-        {"\"structured_outputs\":{\"choice\":[\"a\"]}", "unsupported_parameter",
+        {"\"structured_outputs\":{\"structural_tag\":\"a\"}", "unsupported_parameter",
          "structured_outputs"},
         {"\"chat_template_kwargs\":{\"enable_thinking\":false}", "unsupported_parameter",
          "chat_template_kwargs"},
@@ -519,9 +572,6 @@ static void test_unsupported(void **state)
         {"\"ignore_eos\":true", "unsupported_parameter", "ignore_eos"},
         {"\"tools\":[{\"type\":\"function\"}]", "unsupported_parameter", "tools"},
         {"\"tool_choice\":\"required\"", "unsupported_parameter", "tool_choice"},
-        {"\"response_format\":{\"type\":\"json_object\"}", "unsupported_parameter",
-         "response_format"},
-        {"\"response_format\":\"text\"", "unsupported_parameter", "response_format"},
         {"\"modalities\":[\"text\",\"audio\"]", "unsupported_parameter", "modalities"},
     };
     check_bad_fields(fields, sizeof fields / sizeof *fields);
@@ -637,17 +687,17 @@ static void test_other_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),          cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_harmless),      cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_bad_json),      cmocka_unit_test(test_many_values),
-        cmocka_unit_test(test_several),       cmocka_unit_test(test_names),
-        cmocka_unit_test(test_prediction),    cmocka_unit_test(test_bad_prediction),
-        cmocka_unit_test(test_unsupported),   cmocka_unit_test(test_penalties),
-        cmocka_unit_test(test_bad_penalties), cmocka_unit_test(test_long_name),
-        cmocka_unit_test(test_long_strings),  cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_bad_chat),      cmocka_unit_test(test_bad_fields),
-        cmocka_unit_test(test_bad_prompts),   cmocka_unit_test(test_other_model),
-        cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_chat),        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_harmless),    cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_bad_json),    cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_several),     cmocka_unit_test(test_names),
+        cmocka_unit_test(test_prediction),  cmocka_unit_test(test_bad_prediction),
+        cmocka_unit_test(test_unsupported), cmocka_unit_test(test_constraints),
+        cmocka_unit_test(test_penalties),   cmocka_unit_test(test_bad_penalties),
+        cmocka_unit_test(test_long_name),   cmocka_unit_test(test_long_strings),
+        cmocka_unit_test(test_deep),        cmocka_unit_test(test_bad_chat),
+        cmocka_unit_test(test_bad_fields),  cmocka_unit_test(test_bad_prompts),
+        cmocka_unit_test(test_other_model), cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

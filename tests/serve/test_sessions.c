@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "constrain/constraint.h"
 #include "serve/record.h"
 #include "support/gate.h"
 #include "support/local_client.h"
@@ -75,6 +76,33 @@ static void expect_refused(bench *b, const ft_msg_open *open, const char *creden
     assert_int_equal(c.retry_after_ms > 0, code == FT_EXHAUSTED);
     assert_int_equal(c.n_opened, 0);
     local_detach(&c);
+}
+
+/* What does not compile, and what the answer so far does not fit, is refused; the rest goes on. */
+static void test_constraints(void **state)
+{
+    bench *b = bench_create((ft_verifier_opts){0});
+    ft_msg_open o = local_open_msg(&b->text, 0, 1, 0);
+    (void)state;
+    o.constraint = (ft_constraint){FT_CONSTRAINT_REGEX, "(", 1};
+    if (!ft_constrain_available()) {
+        expect_refused(b, &o, "me", FT_PRECONDITION, "without constraints");
+    } else {
+        expect_refused(b, &o, "me", FT_INVALID, "constraint: ");
+        o.constraint = (ft_constraint){FT_CONSTRAINT_JSON_SCHEMA, "{\"not\":{}}", 10};
+        expect_refused(b, &o, "me", FT_INVALID, "'not'");
+        o.constraint = (ft_constraint){FT_CONSTRAINT_REGEX, "[ab]{3}", 7};
+        const int32_t token = 0;
+        o.prompt = &token;
+        o.n_prompt = o.n_answer = 1;
+        expect_refused(b, &o, "me", FT_INVALID, "the answer so far does not fit");
+        o.n_answer = 0;
+        local_client c;
+        local_open(&c, b->v, &o, "me");
+        local_wait_opened(&c);
+        local_detach(&c);
+    }
+    bench_destroy(b);
 }
 
 static void test_handshake(void **state)
@@ -794,6 +822,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_handshake),
+        cmocka_unit_test(test_constraints),
         cmocka_unit_test(test_tells_the_wait),
         cmocka_unit_test(test_bad_drafts),
         cmocka_unit_test(test_flood),

@@ -244,6 +244,20 @@ static void random_open(ft_rng *rng, ft_msg_open *open, int32_t *prompt)
     for (uint32_t i = 0; i < open->n_prompt; i++)
         prompt[i] = (int32_t)ft_rng_below(rng, limits.n_vocab);
     open->prompt = prompt;
+    if (ft_rng_below(rng, 2)) {
+        const ft_constraint c[] = {{FT_CONSTRAINT_JSON_OBJECT, NULL, 0},
+                                   {FT_CONSTRAINT_JSON_SCHEMA, "{}", 2},
+                                   {FT_CONSTRAINT_REGEX, "a|b", 3}};
+        open->constraint = c[ft_rng_below(rng, 3)];
+    }
+}
+
+static void check_same_constraint(const ft_constraint *a, const ft_constraint *b)
+{
+    assert_int_equal(a->kind, b->kind);
+    assert_int_equal(a->n, b->n);
+    if (a->n)
+        assert_memory_equal(a->data, b->data, a->n);
 }
 
 static void test_open_round_trip(void **state)
@@ -261,7 +275,9 @@ static void test_open_round_trip(void **state)
         assert_int_equal(out->open.n_prompt, in.open.n_prompt);
         if (in.open.n_prompt)
             assert_memory_equal(out->open.prompt, prompt, in.open.n_prompt * sizeof *prompt);
+        check_same_constraint(&out->open.constraint, &in.open.constraint);
         out->open.prompt = in.open.prompt;
+        memcpy(&out->open.constraint, &in.open.constraint, sizeof in.open.constraint);
         assert_memory_equal(&out->open, &in.open, sizeof in.open);
         ft_client_msg_free(out);
     }
@@ -397,7 +413,7 @@ static void test_opened_and_info_round_trip(void **state)
     in.opened.cached_tokens = 16;
     in.opened.length = 40;
     in.opened.last_round = 3;
-    in.opened.limits = (ft_msg_limits){64, 2048, 60, 20, true, 2, {0, 900}, 12345, true};
+    in.opened.limits = (ft_msg_limits){64, 2048, 60, 20, true, 2, {0, 900}, 12345, true, true};
     strcpy(in.opened.model, "modèle");
     in.opened.target = 0xfedcba9876543211ull;
     in.opened.queue_us = 123456;
@@ -416,7 +432,7 @@ static void test_opened_and_info_round_trip(void **state)
     strcpy(info.version, "0.1.0");
     strcpy(info.model, "m");
     info.vocab_fingerprint = 0xfedcba9876543210ull;
-    info.limits = (ft_msg_limits){1, 2, 3, 4, true, 1, {7}, 6, true};
+    info.limits = (ft_msg_limits){1, 2, 3, 4, true, 1, {7}, 6, true, true};
     info.sessions = 5;
     info.kv_blocks = 6;
     info.kv_blocks_free = 7;
@@ -561,6 +577,38 @@ static void test_refuses_bad_numbers(void **state)
     }
     open.top_logprobs = 21;
     refuse_client(pack_open(&open), FT_INVALID, "Open.top_logprobs");
+}
+
+static void test_refuses_bad_constraints(void **state)
+{
+    static uint8_t large[FT_CONSTRAINT_MAX_BYTES + 1];
+    uint32_t prompt[2] = {5, 6};
+    Foretoken__V1__Constraint c = FORETOKEN__V1__CONSTRAINT__INIT;
+    Foretoken__V1__Open open = FORETOKEN__V1__OPEN__INIT;
+    open.n_prompt = 2;
+    open.prompt = prompt;
+    open.constraint = &c;
+    refuse_client(pack_open(&open), FT_INVALID, "Constraint.kind: 0");
+    c.kind = 5;
+    refuse_client(pack_open(&open), FT_INVALID, "Constraint.kind: 5");
+    c.kind = 4;
+    refuse_client(pack_open(&open), FT_INVALID, "Constraint.data: 0");
+    c.data = (ProtobufCBinaryData){sizeof large, large};
+    refuse_client(pack_open(&open), FT_INVALID, "must be 1 to 65536");
+    c.data.len = 1;
+    c.kind = 1;
+    refuse_client(pack_open(&open), FT_INVALID, "needs none");
+    c.kind = 2;
+    c.answer = 3;
+    refuse_client(pack_open(&open), FT_INVALID, "Constraint.answer: 3");
+    Foretoken__V1__Penalties p = FORETOKEN__V1__PENALTIES__INIT;
+    Foretoken__V1__Sampling sampling = FORETOKEN__V1__SAMPLING__INIT;
+    p.presence = 1;
+    p.answer = 1;
+    c.answer = 2;
+    sampling.penalties = &p;
+    open.sampling = &sampling;
+    refuse_client(pack_open(&open), FT_INVALID, "Constraint.answer: 2");
 }
 
 static void test_refuses_bad_penalties(void **state)
@@ -805,6 +853,7 @@ int main(void)
         cmocka_unit_test(test_accepts_the_limits),
         cmocka_unit_test(test_refuses_bad_numbers),
         cmocka_unit_test(test_refuses_bad_penalties),
+        cmocka_unit_test(test_refuses_bad_constraints),
         cmocka_unit_test(test_refuses_bad_opens),
         cmocka_unit_test(test_refuses_bad_framing),
         cmocka_unit_test(test_unpacking_is_bounded),
